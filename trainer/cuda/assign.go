@@ -5,18 +5,17 @@ import (
 	"strings"
 )
 
-// Seen is what one rank tells all others of the GPUs that it may use.
+// Seen is the list of GPUs that a rank may use. Ranks exchange these lists.
 type Seen struct {
-	Node  int      `json:"node"`            // of the job; GPUs of two nodes are never the same
+	Node  int      `json:"node"`            // index of the node in the job; GPUs of different nodes are never the same
 	UUIDs []string `json:"uuids,omitempty"` // in the order of their ordinals
-	Why   string   `json:"why,omitempty"`   // there are none
+	Why   string   `json:"why,omitempty"`   // reason why the list is empty
 }
 
-// Assign gives each rank a GPU that no other has, and returns its ordinal: where the
-// ranks of a node see all its GPUs, the one with the number of the local rank; where
-// each sees its own (Slurm's per-task binding), the first. What is seen is in the order
-// of ranks; every rank that asks gets the same answer. The error is a [Shortage], which names
-// a rank that is left without.
+// Assign assigns each rank a different GPU and returns its ordinal. If the ranks of a node see all
+// of its GPUs, the ordinal is the local rank. If each rank sees only its own GPUs (Slurm's per-task
+// binding), it is the first. seen is in the order of the ranks; all ranks get the same result. The
+// error is a [Shortage] that names a rank without a GPU.
 func Assign(seen []Seen) ([]int, error) {
 	type gpu struct {
 		node int
@@ -24,8 +23,8 @@ func Assign(seen []Seen) ([]int, error) {
 	}
 	owner := map[gpu]int{}
 	ordinals := make([]int, len(seen))
-	// Augmenting paths (Kuhn 1955): a rank takes a free GPU, or one whose rank can take
-	// another instead.
+	// Augmenting paths (Kuhn 1955): a rank gets a free GPU, or one whose rank can use a different
+	// one.
 	var place func(rank int, tried map[gpu]bool) bool
 	place = func(rank int, tried map[gpu]bool) bool {
 		for _, onlyFree := range []bool{true, false} {
@@ -59,10 +58,10 @@ func Assign(seen []Seen) ([]int, error) {
 	return ordinals, nil
 }
 
-// Shortage is a rank that is left without a GPU where others have one.
+// Shortage is the error if a rank has no GPU while others have one.
 type Shortage struct{ error }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (Shortage) Hint() string {
 	return "every rank needs a GPU of its own: ask for as many with slurm.gpus_per_node as there are ranks on a node, or set train.device = \"cpu\"; `ddpbatch doctor` on the node tells what is there"
 }

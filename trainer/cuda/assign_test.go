@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// ranks reads what ranks see: nodes apart by "|", ranks by " ", GPUs by ",".
+// ranks parses lists of GPUs: nodes are separated by "|", ranks by " ", and GPUs by ",".
 func ranks(text string) (seen []Seen) {
 	for node, part := range strings.Split(text, "|") {
 		for _, list := range strings.Fields(part) {
@@ -51,7 +51,7 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// Whatever ranks see, no two get the same GPU.
+// No two ranks get the same GPU.
 func FuzzAssign(f *testing.F) {
 	f.Add("a,b a b,c | a -")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -15,10 +15,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// ByHost connects GPUs that [Open] has opened by way of their hosts' memory, for
-// machines without NCCL: what is sent is copied to the host, exchanged there, and copied
-// back. Sums have the order, and so the bits, of the hosts' communicator. The result is
-// an io.Closer, to be closed before the GPU.
+// ByHost connects GPUs from [Open] through host memory, for machines without NCCL: it copies data
+// to the host, communicates there, and copies the result back. Sums have the order, and so the
+// bits, of the host communicator. The result is an io.Closer and must be closed before the GPU.
 func ByHost(gpu device.Device, host collective.Communicator) (ddp.Communicator, error) {
 	d := gpu.(opened)
 	entered, err := d.gpu.Enter()
@@ -47,23 +46,23 @@ type byHost struct {
 
 func (b byHost) Close() error {
 	if !b.copying.mu.TryLock() {
-		return nil // an operation is stuck between ranks: its memory must stay, and the process ends
+		return nil // an operation hangs between ranks: its memory must remain allocated, and the process exits
 	}
 	defer b.copying.mu.Unlock()
 	return errors.Join(b.copying.close(), b.order.Close())
 }
 
-// copying performs calls on memory of a GPU by a communicator of hosts.
+// copying performs calls on GPU memory with a host communicator.
 type copying struct {
 	collective.Communicator
 	gpu    *driver.GPU
 	stream driver.Stream
-	after  *driver.Event // what the next call must wait for
-	mu     sync.Mutex    // held by the call under way
+	after  *driver.Event // event that the next call must wait for
+	mu     sync.Mutex    // held by the call in progress
 	memory [2]driver.Host
 }
 
-// Do performs a call whose buffers are memory of the GPU.
+// Do performs a call whose buffers are GPU memory.
 func (c *copying) Do(ctx context.Context, call collective.Call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,7 +109,7 @@ func (c *copying) Do(ctx context.Context, call collective.Call) error {
 	return nil
 }
 
-// room is n bytes of pinned memory, which grows with the first step.
+// room returns n bytes of pinned memory, which grows during the first step.
 func (c *copying) room(which, n int) (driver.Host, error) {
 	m := &c.memory[which]
 	if m.Len() < int64(n) {
@@ -143,5 +142,5 @@ func (c *copying) close() error {
 	return errors.Join(free(&c.memory[0]), free(&c.memory[1]), c.stream.Close())
 }
 
-// at is where a buffer is on the GPU.
+// at returns the GPU address of a buffer.
 func at(b []byte) driver.Ptr { return driver.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }

@@ -1,13 +1,15 @@
 #!/bin/sh
-# Makes libraries in the folder DIR to link with, so that a program that is built here runs with
-# older versions of glibc too: glibc.sh DIR, then -extldflags "DIR/libdl.so DIR/libpthread.so".
+# Create stub libraries to link with in directory DIR, so that a program built on this machine also
+# runs with older versions of glibc: glibc.sh DIR, then -extldflags "DIR/libdl.so
+# DIR/libpthread.so".
 #
-# A program asks for each symbol in the version that was linked with, and glibc 2.34 gave those of
-# threads, of dlopen and of the program's start a new one. These libraries are only names, with the
-# version that every glibc has; no code of the program is another. Which library a symbol is in does
-# not matter when the program starts: glibc itself moved them from libpthread and libdl to libc.
+# A program requires each symbol in the version that it was linked with, and glibc 2.34 assigned a
+# new version to the symbols of threads, of dlopen, and of program start. The stubs contain only
+# symbols, with the version that every glibc provides. The code of the program does not change. It
+# does not matter at program start which library defines a symbol: glibc moved them from libpthread
+# and libdl to libc.
 #
-# An older glibc does not run the constructors of a program that is linked so. It has none.
+# An older glibc does not run the constructors of such a program. The program has none.
 set -eu
 dir=$1
 cc=${CC:-gcc}

@@ -4,9 +4,9 @@ package cuda
 
 import "github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 
-// Look loads the driver and says which GPUs this process may use. The error is
-// [ErrNotBuilt] or a *driver.LoadError, where there is no driver or no GPU, or a
-// *driver.Error; the version is told with an error too, where it is known.
+// Look loads the driver and returns the GPUs that this process may use. The error is a
+// *driver.LoadError if there is no driver or no GPU, or a *driver.Error. Look returns the version
+// with an error also, if it is known.
 func Look() (Found, error) {
 	version, err := driver.Load()
 	found := Found{Version: int(version)}

@@ -11,9 +11,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Open opens a GPU as a device that models are trained on, and that is an io.Closer. Its
-// method Unmet() error says what of the options the GPU or its driver cannot do, and what
-// is done instead.
+// Open opens a GPU as a training device. The device is an io.Closer. Its method Unmet() error
+// returns the options that the GPU or its driver does not support, with the fallback.
 func Open(ordinal int, o Options) (device.Device, error) {
 	version, err := driver.Load()
 	if err != nil {
@@ -34,7 +33,7 @@ func Open(ordinal int, o Options) (device.Device, error) {
 	return opened{d, gpu}, nil
 }
 
-// opened is a device with a GPU of its own.
+// opened is a device that owns its GPU.
 type opened struct {
 	*engine.Device
 	gpu *driver.GPU
@@ -42,5 +41,5 @@ type opened struct {
 
 func (o opened) Close() error { return errors.Join(o.Device.Close(), o.gpu.Close()) }
 
-// GPU is the GPU itself, for those who connect it with others.
+// GPU returns the GPU, to connect it with others.
 func (o opened) GPU() *driver.GPU { return o.gpu }

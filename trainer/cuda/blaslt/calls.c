@@ -9,7 +9,7 @@ enum { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_EPILOGUE = 7, DESC_BIAS_POINTER = 
 enum { EPILOGUE_BIAS = 4, EPILOGUE_GELU_AUX = 160, EPILOGUE_DGELU = 192 };
 enum { PREF_MAX_WORKSPACE = 1, PREF_REDUCTION = 3, PREF_ALIGN_A = 5, PREF_ALIGN_B = 6, PREF_ALIGN_C = 7, PREF_ALIGN_D = 8 };
 enum { INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
-enum { REDUCTION_COMPUTE_TYPE = 2 };  // parts of a sum are added up in the workspace, in order
+enum { REDUCTION_COMPUTE_TYPE = 2 };  // split-K partial sums are reduced in the workspace, in order
 
 int ddpb_lt_create(const ddpb_lt *lt, void **handle) { return lt->create(handle); }
 int ddpb_lt_destroy(const ddpb_lt *lt, void *handle) { return lt->destroy(handle); }
@@ -38,7 +38,7 @@ int ddpb_lt_plans(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddp
   if (p->transposed_b) TRY(lt->desc_set(plan.desc, DESC_TRANSB, &yes, sizeof yes));
   if (epilogue) TRY(lt->desc_set(plan.desc, DESC_EPILOGUE, &epilogue, sizeof epilogue));
   if (p->gelu || p->slope) {
-    uintptr_t aligned = 16;  // the heuristics look at the alignment of what is written or read
+    uintptr_t aligned = 16;  // the heuristics depend on the alignment of this pointer
     TRY(lt->desc_set(plan.desc, DESC_AUX_LD, &p->ldd, sizeof p->ldd));
     TRY(lt->desc_set(plan.desc, DESC_AUX_POINTER, &aligned, sizeof aligned));
   }
@@ -62,7 +62,7 @@ int ddpb_lt_plans(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddp
     ++*found;
   }
 done:
-  if ((p->gelu || p->slope) && result == INVALID_VALUE) result = NOT_SUPPORTED;  // a cuBLASLt that does not know it
+  if ((p->gelu || p->slope) && result == INVALID_VALUE) result = NOT_SUPPORTED;  // this version of cuBLASLt does not support the epilogue
   if (preference) lt->preference_destroy(preference);
   if (!*found) ddpb_lt_free(&plan);
   return result;

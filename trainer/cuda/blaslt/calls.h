@@ -1,5 +1,5 @@
-// The functions of cuBLASLt that are used, and what is kept for a product. Numbers are
-// those of cublasLt.h, which have been the same since CUDA 11.0.
+// The cuBLASLt functions in use, and the state of a plan. Constants are from cublasLt.h and have
+// been stable since CUDA 11.0.
 #include <stddef.h>
 #include <stdint.h>
 
@@ -45,7 +45,8 @@ typedef struct {
 int ddpb_lt_create(const ddpb_lt *lt, void **handle);
 int ddpb_lt_destroy(const ddpb_lt *lt, void *handle);
 
-// ddpb_lt_plans writes up to `most` plans, which share what plans[0] is freed with.
+// ddpb_lt_plans stores up to `most` plans, which share the resources that freeing plans[0]
+// releases.
 int ddpb_lt_plans(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddpb_lt_plan *plans, int most, int *found);
 void ddpb_lt_free(ddpb_lt_plan *plan);
 int ddpb_lt_run(const ddpb_lt_plan *plan, uintptr_t a, uintptr_t b, uintptr_t d, uintptr_t bias, uintptr_t pre, float beta, uintptr_t workspace, uintptr_t stream);

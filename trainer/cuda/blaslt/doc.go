@@ -1,8 +1,8 @@
-// Package blaslt calls cuBLASLt, NVIDIA's library for products of matrices, of CUDA 11
-// to 13, which package library finds and loads.
+// Package blaslt calls cuBLASLt, NVIDIA's library for matrix multiplications, of CUDA 11 to 13.
+// Package library finds and loads it.
 //
-// It promises products whose sums are of float32 and in one order for one [Plan]: the
-// algorithms that add up parts in the result itself are left out. A Plan is found once
-// and allocates nothing when it runs. It needs the build tag cuda, does not choose
-// among plans, and does not read the environment.
+// Matrix multiplications accumulate in float32, and the order of their sums is fixed for each
+// [Plan]: split-K algorithms that accumulate in the output are excluded. A Plan is created once and
+// allocates nothing when it runs. The package requires the build tag cuda, does not choose among
+// plans, and does not read environment variables.
 package blaslt

@@ -16,12 +16,12 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 )
 
-// Library is cuBLASLt.
+// Library holds the functions of cuBLASLt.
 type Library struct {
-	functions *C.ddpb_lt // C's memory, as plans refer to it
+	functions *C.ddpb_lt // in C memory, because plans refer to it
 }
 
-// New finds the functions of a library that is loaded.
+// New resolves the functions of a loaded library.
 func New(l *library.Library) (*Library, error) {
 	f := (*C.ddpb_lt)(C.malloc(C.sizeof_ddpb_lt))
 	for _, b := range []struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 )
 
-// Products are in the conformance suite of package engine.
+// Matrix multiplications are tested by the conformance suite in package engine.
 func TestAnotherLibrary(t *testing.T) {
 	l, err := library.Open([]string{"libc.so.6"})
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 )
 
-// Handle is the library on one GPU.
+// Handle is a cuBLASLt handle for one GPU.
 type Handle struct {
 	library *Library
 	handle  unsafe.Pointer
-	plans   []*Plan // one of each product
+	plans   []*Plan // one for each product
 }
 
-// Handle makes one for the bound GPU.
+// Handle creates a handle for the bound GPU.
 func (l *Library) Handle() (*Handle, error) {
 	h := &Handle{library: l}
 	if r := C.ddpb_lt_create(l.functions, &h.handle); r != 0 {
@@ -41,25 +41,25 @@ func (h *Handle) Close() error {
 	return nil
 }
 
-// Operand is how an operand lies in memory: row-major, or its transpose is, with rows
-// Pitch elements apart.
+// Operand is the memory layout of an operand: the matrix, or its transpose, is row-major with a row
+// stride of Pitch elements.
 type Operand struct {
 	Pitch      int
 	Transposed bool
-	Align      int // bytes that its address is a multiple of
+	Align      int // alignment of the address in bytes
 }
 
-// Product is D = f(A·B + beta*D + bias), where f is nothing or GELU, D is M x N, A M x K and B K x N.
-// It is all that a plan depends on, beside the GPU and cuBLASLt: those of its [Handle], with
-// which plans go.
+// Product is a matrix multiplication D = f(A·B + beta*D + bias), where f is the identity or GELU. D
+// is M x N, A is M x K, and B is K x N. It determines the plan, together with the GPU and cuBLASLt
+// of the [Handle].
 type Product struct {
 	M, N, K int
 	A, B, D Operand // D is not transposed
-	BF16    bool    // A and B are bfloat16; else float32
-	Narrow  bool    // D is bfloat16, and so are the bias and what GELU is of; else float32
-	Bias    bool    // N numbers that are added to each row
-	GELU    bool    // by tanh; what it is of is written, too, in rows as far apart as D's
-	Slope   bool    // D = A·B times GELU's derivative at what is read, in such rows
+	BF16    bool    // A and B are bfloat16; otherwise float32
+	Narrow  bool    // D, the bias, and the argument of GELU are bfloat16; otherwise float32
+	Bias    bool    // N elements that are added to each row
+	GELU    bool    // tanh approximation; its argument is stored also, with D's pitch
+	Slope   bool    // D is A·B times GELU's derivative; its argument is read, with D's pitch
 }
 
 func (p Product) String() string {
@@ -80,10 +80,10 @@ type Plan struct {
 	product Product
 }
 
-// Plans returns up to most plans for a product with at most so many bytes of
-// workspace, the one that should be fastest first. There may be none.
+// Plans returns up to most plans for a product with at most the given number of workspace bytes,
+// sorted by estimated speed, fastest first. There may be none.
 func (h *Handle) Plans(p Product, most, workspace int) ([]*Plan, error) {
-	// cuBLASLt's matrices are column-major: the transposes of ours, so Dᵀ = Bᵀ·Aᵀ.
+	// cuBLASLt's matrices are column-major: the transposes of the row-major ones, so Dᵀ = Bᵀ·Aᵀ.
 	problem := C.ddpb_lt_problem{
 		m: C.uint64_t(p.N), n: C.uint64_t(p.M), k: C.uint64_t(p.K),
 		lda: C.int64_t(p.B.Pitch), ldb: C.int64_t(p.A.Pitch), ldd: C.int64_t(p.D.Pitch),
@@ -102,14 +102,14 @@ func (h *Handle) Plans(p Product, most, workspace int) ([]*Plan, error) {
 		plans[i] = &Plan{found[i], p}
 	}
 	if len(plans) > 0 {
-		h.plans = append(h.plans, plans[0]) // they share what is to be freed
+		h.plans = append(h.plans, plans[0]) // all plans share the resources to free
 	}
 	return plans, nil
 }
 
-// Run computes the product in the stream. bias is 0 where there is none, pre where GELU's
-// argument is written, or read for its slope, aligned to 16 bytes, or 0 without; workspace has
-// as many bytes as [Handle.Plans] was told.
+// Run computes the product in the stream. bias is 0 if there is none. pre is the address of GELU's
+// argument, aligned to 16 bytes, or 0 if there is none. workspace has the size that was passed to
+// [Handle.Plans].
 func (p *Plan) Run(s driver.Stream, a, b, d, bias, pre driver.Ptr, beta float32, workspace driver.Ptr) error {
 	r := C.ddpb_lt_run(&p.plan, C.uintptr_t(b), C.uintptr_t(a), C.uintptr_t(d), C.uintptr_t(bias), C.uintptr_t(pre), C.float(beta), C.uintptr_t(workspace), C.uintptr_t(s.Handle()))
 	if r != 0 {

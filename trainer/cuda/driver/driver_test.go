@@ -33,7 +33,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// A goroutine has the GPU that it bound last, and none without.
+// A goroutine uses the GPU that it bound last; without binding there is none.
 func TestBind(t *testing.T) {
 	if _, err := driver.Alloc(16); !errors.Is(err, driver.InvalidContext) {
 		t.Errorf("unbound: got %v", err)
@@ -141,7 +141,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// What package cu calls OutOfMemory has CUDA's name, the amount and a hint here.
+// The error that package cu calls OutOfMemory has CUDA's name, the amount, and a hint.
 func TestOutOfMemory(t *testing.T) {
 	bound(t)
 	_, err := driver.Alloc(1 << 40)

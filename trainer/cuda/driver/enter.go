@@ -5,7 +5,7 @@ package driver
 /*
 #include <cuda.h>
 
-// Results are returned by value: what Go passes the address of, it allocates.
+// Results are returned by value, because Go allocates variables whose address is passed to C.
 typedef struct { CUresult result; CUcontext before; int changed; } ddpb_entered;
 
 static ddpb_entered enter(CUcontext want) {
@@ -22,12 +22,11 @@ import "C"
 
 import "runtime"
 
-// Entered is a goroutine's stay with a GPU, see [GPU.Enter].
+// Entered is the state to restore after a call, see [GPU.Enter].
 type Entered struct{ entered C.ddpb_entered }
 
-// Enter is Bind for the time of one call, for code that any goroutine may call. It
-// allocates nothing, and costs one call of the driver where the goroutine has bound the
-// GPU already.
+// Enter binds the GPU for one call, for code that any goroutine may call. It allocates nothing. If
+// the goroutine has already bound the GPU, it costs one driver call.
 func (g *GPU) Enter() (Entered, error) {
 	runtime.LockOSThread()
 	e := C.enter(contextHandle(g.context))
@@ -38,10 +37,11 @@ func (g *GPU) Enter() (Entered, error) {
 	return Entered{e}, nil
 }
 
-// Leave brings back what was bound before.
+// Leave restores the previous binding.
 func (e Entered) Leave() {
 	if e.entered.changed == 0 || C.cuCtxSetCurrent(e.entered.before) == C.CUDA_SUCCESS {
 		runtime.UnlockOSThread()
 	}
-	// Else the thread ends with the goroutine: no other may find the GPU there.
+	// Otherwise the thread exits with the goroutine, so that no other goroutine uses it with this
+	// GPU.
 }

@@ -11,11 +11,10 @@ import (
 	"reflect"
 )
 
-// Code is a result of the driver, CUresult. It is an error that errors.Is finds in an
-// [*Error].
+// Code is a driver result, CUresult. errors.Is finds it in an [*Error].
 type Code int
 
-// The codes that callers ask for.
+// These codes are used by callers.
 const (
 	OutOfMemory          Code = C.CUDA_ERROR_OUT_OF_MEMORY
 	ECCUncorrectable     Code = C.CUDA_ERROR_ECC_UNCORRECTABLE
@@ -29,7 +28,7 @@ const (
 	unknown              Code = C.CUDA_ERROR_UNKNOWN
 )
 
-// Error is CUDA's name, such as CUDA_ERROR_OUT_OF_MEMORY, and what it says of it.
+// Error returns CUDA's name, such as CUDA_ERROR_OUT_OF_MEMORY, and its description.
 func (c Code) Error() string {
 	var name, text *C.char
 	if C.cuGetErrorName(C.CUresult(c), &name) == C.CUDA_SUCCESS && name != nil {
@@ -38,7 +37,7 @@ func (c Code) Error() string {
 		}
 		return C.GoString(name)
 	}
-	// Without a driver to ask there are few.
+	// Without a driver, only these codes occur.
 	switch c {
 	case NoDevice:
 		return "CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)"
@@ -48,10 +47,10 @@ func (c Code) Error() string {
 	return fmt.Sprintf("CUDA error %d", int(c))
 }
 
-// Error is a call of the driver that failed.
+// Error is the error of a failed driver call.
 type Error struct {
-	Op   string // the driver's function
-	What string // what it was about: "kernel \"add\", grid 4x1x1 ..."; may be empty
+	Op   string // function of the driver
+	What string // its arguments, such as "kernel \"add\", grid 4x1x1 ..."; may be empty
 	Code Code
 }
 
@@ -65,7 +64,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Code }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (e *Error) Hint() string {
 	switch e.Code {
 	case OutOfMemory:
@@ -80,7 +79,7 @@ func (e *Error) Hint() string {
 	return ""
 }
 
-// failed is the error of a call with result r; what is only called for one.
+// failed returns the error of a call with result r. It calls what only if there is an error.
 func failed(op string, r C.CUresult, what func() string) error {
 	if r == C.CUDA_SUCCESS {
 		return nil
@@ -92,8 +91,8 @@ func failed(op string, r C.CUresult, what func() string) error {
 	return e
 }
 
-// wrap is failed for a call through package cu, whose own type of error has another
-// name for each code, and is private.
+// wrap returns the error of a call through package cu, whose error type is private and has
+// different names for the codes.
 func wrap(op string, err error, what func() string) error {
 	if err == nil {
 		return nil

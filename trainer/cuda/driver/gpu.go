@@ -22,7 +22,7 @@ func Count() (int, error) {
 	return n, wrap("cuDeviceGetCount", err, nil)
 }
 
-// Describe returns what the driver says of a GPU, without opening it.
+// Describe returns the driver's description of a GPU without opening it.
 func Describe(ordinal int) (Info, error) {
 	i := Info{Ordinal: ordinal}
 	if _, err := Load(); err != nil {
@@ -36,7 +36,8 @@ func Describe(ordinal int) (Info, error) {
 	if i.Name, err = d.Name(); err != nil {
 		return i, wrap("cuDeviceGetName", err, what)
 	}
-	// The driver has no question for it; it names parts so: "NVIDIA H100 80GB HBM3 MIG 1g.10gb".
+	// The driver API cannot query MIG mode, but it is in the name: "NVIDIA H100 80GB HBM3 MIG
+	// 1g.10gb".
 	i.MIG = strings.Contains(i.Name, " MIG ")
 	id, err := d.UUID()
 	if err != nil {
@@ -63,7 +64,7 @@ func Describe(ordinal int) (Info, error) {
 	return i, nil
 }
 
-// GPU is an open GPU: its primary context, held until Close.
+// GPU is an open GPU: its primary context, which is retained until Close.
 type GPU struct {
 	Info
 	device  cu.Device
@@ -84,15 +85,15 @@ func Open(ordinal int) (*GPU, error) {
 	return &GPU{Info: info, device: d, context: context}, nil
 }
 
-// Close gives the context back. Nothing of the GPU may be used afterwards.
+// Close releases the context. The GPU must not be used afterwards.
 func (g *GPU) Close() error {
 	return wrap("cuDevicePrimaryCtxRelease", g.device.ReleasePrimaryCtx(), nil)
 }
 
-// Bind ties the calling goroutine to its thread and makes the GPU that thread's, as
-// every call of this package, of NCCL and of cuBLASLt needs. It costs too much to do
-// so for each call: a goroutine that works with a GPU binds it once. What it returns
-// brings back, on the same goroutine, what was bound before.
+// Bind locks the calling goroutine to its thread and sets the GPU as the thread's current context,
+// as required by every call of this package, of NCCL, and of cuBLASLt. Binding for each call would
+// be too slow: a goroutine that works with a GPU binds it once. The returned function restores the
+// previous binding and must be called on the same goroutine.
 func (g *GPU) Bind() (unbind func(), err error) {
 	runtime.LockOSThread()
 	before, err := cu.CurrentContext()
@@ -107,33 +108,34 @@ func (g *GPU) Bind() (unbind func(), err error) {
 		if cu.SetCurrentContext(before) == nil {
 			runtime.UnlockOSThread()
 		}
-		// Else the thread ends with the goroutine: no other may find the GPU there.
+		// Otherwise the thread exits with the goroutine, so that no other goroutine uses it with
+		// this GPU.
 	}, nil
 }
 
-// Attribute asks for a property by its number in CUdevice_attribute; package cu has
-// names for them.
+// Attribute returns an attribute by its number in CUdevice_attribute. Package cu defines names for
+// them.
 func (g *GPU) Attribute(a cu.DeviceAttribute) (int, error) {
 	v, err := g.device.Attribute(a)
 	return v, wrap("cuDeviceGetAttribute", err, func() string { return fmt.Sprintf("GPU %d, attribute %d", g.Ordinal, a) })
 }
 
-// SharedMemory is the bytes of dynamic shared memory that a block may ask for, after
+// SharedMemory returns the maximum size of dynamic shared memory of a block in bytes, after
 // [Function.AllowShared].
 func (g *GPU) SharedMemory() (int, error) {
 	return g.Attribute(C.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
 }
 
-// Free returns how many bytes of the bound GPU's memory are free, of how many.
+// Free returns the free and the total memory of the bound GPU in bytes.
 func (g *GPU) Free() (free, total int64, err error) {
 	free, total, err = cu.MemInfo()
 	return free, total, wrap("cuMemGetInfo", err, nil)
 }
 
-// Synchronize waits for everything that was asked of the bound GPU.
+// Synchronize waits for all work on the bound GPU.
 func (g *GPU) Synchronize() error { return wrap("cuCtxSynchronize", cu.Synchronize(), nil) }
 
-// CanAccess says whether kernels of this GPU can address memory of the other.
+// CanAccess reports whether kernels of this GPU can access memory of the other one.
 func (g *GPU) CanAccess(other *GPU) (bool, error) {
 	can, err := g.device.CanAccessPeer(other.device)
 	return can != 0, wrap("cuDeviceCanAccessPeer", err, nil)

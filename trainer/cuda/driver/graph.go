@@ -13,12 +13,12 @@ import (
 	"gorgonia.org/cu"
 )
 
-// Graph is recorded work.
+// Graph is a captured graph.
 type Graph struct{ graph cu.Graph }
 
-// Capture records what body asks of the stream, and of streams that wait for events
-// of it and are waited for in turn, instead of doing it. Other goroutines may go on with the GPU.
-// What would wait for the GPU fails in body.
+// Capture runs body and records the work that it enqueues in the stream, instead of executing it.
+// The recording includes streams that wait for events of this stream and that it waits for in turn.
+// Other goroutines may use the GPU in the meantime. Calls in body that wait for the GPU fail.
 func (s Stream) Capture(body func() error) (Graph, error) {
 	var g Graph
 	h := streamHandle(s.stream)
@@ -26,7 +26,7 @@ func (s Stream) Capture(body func() error) (Graph, error) {
 		return g, err
 	}
 	err := body()
-	// Even after an error: the stream does not work again before.
+	// Even after an error: the stream cannot be used before.
 	end := failed("cuStreamEndCapture", C.cuStreamEndCapture(h, (*C.CUgraph)(unsafe.Pointer(&g.graph))), nil)
 	if err == nil {
 		err = end
@@ -40,10 +40,10 @@ func (s Stream) Capture(body func() error) (Graph, error) {
 	return g, nil
 }
 
-// Close destroys the graph. What was made of it stays.
+// Close destroys the graph. Instances of it remain valid.
 func (g Graph) Close() error { return wrap("cuGraphDestroy", g.graph.Destroy(), nil) }
 
-// Instantiate makes the graph ready for the GPU.
+// Instantiate creates an executable instance of the graph.
 func (g Graph) Instantiate() (Exec, error) {
 	var e Exec
 	err := failed("cuGraphInstantiateWithFlags",
@@ -51,14 +51,14 @@ func (g Graph) Instantiate() (Exec, error) {
 	return e, err
 }
 
-// Exec is a graph that the GPU can do, again and again, at the cost of one launch.
+// Exec is an executable graph, which can be launched repeatedly at the cost of one launch.
 type Exec struct{ exec cu.ExecGraph }
 
-// Close destroys it.
+// Close destroys the instance.
 func (e Exec) Close() error { return wrap("cuGraphExecDestroy", e.exec.Destroy(), nil) }
 
-// Update takes over the parameters of a graph of the same form. Where the form
-// differs it says false, and a new one must be made.
+// Update sets the parameters to those of a graph with the same topology. It returns false if the
+// topology differs; then a new instance is required.
 func (e Exec) Update(g Graph) (bool, error) {
 	var node C.CUgraphNode
 	var why C.CUgraphExecUpdateResult
@@ -69,12 +69,12 @@ func (e Exec) Update(g Graph) (bool, error) {
 	return r == C.CUDA_SUCCESS, failed("cuGraphExecUpdate", r, nil)
 }
 
-// UploadGraph brings the graph to the GPU, so that the first Start need not.
+// UploadGraph uploads the graph to the GPU, so that the first Start is not delayed.
 func (s Stream) UploadGraph(e Exec) error {
 	return failed("cuGraphUpload", C.cuGraphUpload(execHandle(e.exec), streamHandle(s.stream)), nil)
 }
 
-// Start does the graph, in order with the rest of the stream.
+// Start launches the graph in the stream.
 func (s Stream) Start(e Exec) error {
 	return failed("cuGraphLaunch", C.cuGraphLaunch(execHandle(e.exec), streamHandle(s.stream)), nil)
 }

@@ -23,7 +23,7 @@ func TestGraph(t *testing.T) {
 			if capturing, err := s.Capturing(); !capturing || err != nil {
 				t.Errorf("capturing: %v, %v", capturing, err)
 			}
-			// One Args for both: they are copied when they are recorded.
+			// Both launches use one Args, which is copied when they are recorded.
 			var a driver.Args
 			must(t, s.Launch(f, l, axpy(&a, y, x, factor, 2)))
 			for range more {
@@ -58,7 +58,7 @@ func TestGraph(t *testing.T) {
 	must(t, e.Close())
 }
 
-// After a capture that failed the stream works as before.
+// A stream works normally after a failed capture.
 func TestCaptureFails(t *testing.T) {
 	bound(t)
 	s := newStream(t)

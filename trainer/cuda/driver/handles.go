@@ -11,8 +11,8 @@ import (
 	"gorgonia.org/cu"
 )
 
-// The handles of package cu are structs of one C pointer that it keeps to itself.
-// They are reinterpreted here and nowhere else; another size would not compile.
+// The handles of package cu are structs with one private C pointer. They are reinterpreted only
+// here. If their size differs, the code does not compile.
 const pointer = unsafe.Sizeof(uintptr(0))
 
 var (

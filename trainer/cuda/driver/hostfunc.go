@@ -18,15 +18,15 @@ import "runtime/cgo"
 // HostFunc is a Go function that a stream can call.
 type HostFunc struct{ handle cgo.Handle }
 
-// NewHostFunc makes a function that streams can call, until Close. It runs on a
-// thread of the driver while the stream waits: it must be short, not call CUDA, and
-// not wait for what does.
+// NewHostFunc creates a function that streams can call until Close. It runs on a thread of the
+// driver, and the stream waits for it: it must be short, must not call CUDA, and must not wait for
+// CUDA work.
 func NewHostFunc(f func()) HostFunc { return HostFunc{cgo.NewHandle(f)} }
 
-// Close forgets the function. No stream or graph may call it any more.
+// Close releases the function. No stream or graph may call it afterwards.
 func (h HostFunc) Close() { h.handle.Delete() }
 
-// Call has the function called at this place in the stream.
+// Call enqueues a call of the function in the stream.
 func (s Stream) Call(h HostFunc) error {
 	return failed("cuLaunchHostFunc", C.launch_host(streamHandle(s.stream), C.uintptr_t(h.handle)), nil)
 }

@@ -5,8 +5,8 @@ package driver
 /*
 #include <cuda.h>
 
-// Parameter i is at block + offsets[i]. cu's own launch copies 8 bytes of each, which is too much
-// for some and too little for others.
+// Parameter i is at block + offsets[i]. Package cu's launch function copies 8 bytes of each
+// parameter, which is too many for some and too few for others.
 static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                        unsigned shared, unsigned cluster, CUstream s, char *block, const uint16_t *offsets, int n) {
 	void *params[DDPB_MAX_ARGS];
@@ -29,7 +29,7 @@ import (
 	"unsafe"
 )
 
-// Dim is a size in up to three dimensions; 0 is 1.
+// Dim is a size in up to three dimensions; 0 means 1.
 type Dim struct{ X, Y, Z int }
 
 func (d Dim) c() (x, y, z C.uint) {
@@ -40,16 +40,16 @@ func (d Dim) String() string {
 	return fmt.Sprintf("%dx%dx%d", max(d.X, 1), max(d.Y, 1), max(d.Z, 1))
 }
 
-// Launch is how a kernel is started.
+// Launch is a launch configuration of a kernel.
 type Launch struct {
-	Grid, Block Dim // blocks, and threads of a block
-	Shared      int // bytes of dynamic shared memory of a block
-	Cluster     int // blocks along X that share their memory (compute capability 9.0); 0 and 1: none
+	Grid, Block Dim // number of blocks; threads per block
+	Shared      int // dynamic shared memory per block in bytes
+	Cluster     int // thread block cluster size along X (compute capability 9.0); 0 and 1 mean no clusters
 }
 
-// Args are a kernel's arguments, in the order of its parameters. They are copied when
-// the kernel is launched, so that one Args serves for all launches of a goroutine. A
-// parameter's size must be that of its type in the kernel. The zero Args has none.
+// Args holds a kernel's arguments, in the order of its parameters. A launch copies them, so that
+// one Args can be reused for all launches of a goroutine. Each argument must have the size of the
+// kernel's parameter. The zero Args is empty.
 type Args struct {
 	n       int
 	bytes   int
@@ -62,16 +62,16 @@ const (
 	maxArgBytes = 4096 // CUDA's limit up to 12.1
 )
 
-// Reset leaves out what was added.
+// Reset removes all arguments.
 func (a *Args) Reset() *Args {
 	a.n, a.bytes = 0, 0
 	return a
 }
 
-// Ptr adds an address in the GPU's memory.
+// Ptr appends a device address.
 func (a *Args) Ptr(p Ptr) *Args { return a.Int64(int64(p)) }
 
-// Int adds an int. It panics if v does not fit.
+// Int appends an int. It panics if v does not fit.
 func (a *Args) Int(v int) *Args {
 	if int(int32(v)) != v {
 		panic(fmt.Sprintf("driver: argument %d of a kernel is %d, which is no int of C", a.n, v))
@@ -79,41 +79,40 @@ func (a *Args) Int(v int) *Args {
 	return a.Uint32(uint32(v))
 }
 
-// Uint32 adds an unsigned int.
+// Uint32 appends an unsigned int.
 func (a *Args) Uint32(v uint32) *Args {
 	*(*uint32)(a.add(4, 4)) = v
 	return a
 }
 
-// Int64 adds a long long.
+// Int64 appends a long long.
 func (a *Args) Int64(v int64) *Args {
 	*(*int64)(a.add(8, 8)) = v
 	return a
 }
 
-// Uint64 adds an unsigned long long.
+// Uint64 appends an unsigned long long.
 func (a *Args) Uint64(v uint64) *Args { return a.Int64(int64(v)) }
 
-// Float adds a float.
+// Float appends a float.
 func (a *Args) Float(v float32) *Args {
 	*(*float32)(a.add(4, 4)) = v
 	return a
 }
 
-// Double adds a double.
+// Double appends a double.
 func (a *Args) Double(v float64) *Args {
 	*(*float64)(a.add(8, 8)) = v
 	return a
 }
 
-// Struct adds a structure by value: a type without pointers, laid out as the kernel's.
+// Struct appends a struct by value. T must have no pointers and the layout of the kernel's struct.
 func Struct[T any](a *Args, v *T) *Args {
 	*(*T)(a.add(int(unsafe.Sizeof(*v)), int(unsafe.Alignof(*v)))) = *v
 	return a
 }
 
-// Append appends the arguments to b, in as many bytes as Load takes: the same for the
-// same arguments.
+// Append appends the arguments to b in the format of Load. Equal arguments have equal encodings.
 func (a *Args) Append(b []byte) []byte {
 	b = append(b, byte(a.n))
 	for _, at := range a.offsets[:a.n] {
@@ -122,7 +121,7 @@ func (a *Args) Append(b []byte) []byte {
 	return append(b, a.block[:a.bytes]...)
 }
 
-// Load replaces the arguments by those that Append has appended as b.
+// Load replaces the arguments by the encoded ones in b.
 func (a *Args) Load(b []byte) *Args {
 	a.n = int(b[0])
 	for i := range a.n {
@@ -132,21 +131,21 @@ func (a *Args) Load(b []byte) *Args {
 	return a
 }
 
-// add makes room for a parameter.
+// add reserves space for a parameter.
 func (a *Args) add(size, align int) unsafe.Pointer {
 	at := (a.bytes + align - 1) &^ (align - 1)
 	if a.n == maxArgs || at+size > maxArgBytes {
 		panic(fmt.Sprintf("driver: more than %d arguments or %d bytes of them", maxArgs, maxArgBytes))
 	}
-	clear(a.block[a.bytes:at]) // so that equal arguments are equal bytes, see Append
+	clear(a.block[a.bytes:at]) // so that equal arguments have equal bytes, see Append
 	a.offsets[a.n] = uint16(at)
 	a.n++
 	a.bytes = at + size
 	return unsafe.Pointer(&a.block[at])
 }
 
-// Launch starts a kernel in the stream and returns at once. What goes wrong while it
-// runs is an error of a later call.
+// Launch enqueues a kernel in the stream and returns immediately. An error during its execution is
+// returned by a later call.
 func (s Stream) Launch(f *Function, l Launch, a *Args) error {
 	gx, gy, gz := l.Grid.c()
 	bx, by, bz := l.Block.c()

@@ -9,7 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 )
 
-// axpy is y += s*x of the stand-in.
+// axpy returns the arguments of y += s*x, a kernel of the fake driver.
 func axpy(a *driver.Args, y, x driver.Ptr, s float32, n int) *driver.Args {
 	return a.Reset().Ptr(y).Ptr(x).Float(s).Int(n)
 }
@@ -25,7 +25,7 @@ func TestLaunch(t *testing.T) {
 	expect(t, s, y, 13, 16, 19, 14)
 }
 
-// A structure is passed whole, at its alignment.
+// A struct is passed completely, at its alignment.
 func TestLaunchStruct(t *testing.T) {
 	bound(t)
 	s, f := newStream(t), kernel(t, "sum")
@@ -109,7 +109,7 @@ func TestArgsThatDoNotFitPanic(t *testing.T) {
 	}
 }
 
-// What a step does again and again leaves no garbage.
+// The calls of a training step allocate no Go memory.
 func TestStepsAllocateNothing(t *testing.T) {
 	bound(t)
 	s, f := newStream(t), kernel(t, "axpy")

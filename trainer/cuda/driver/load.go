@@ -14,31 +14,31 @@ import "C"
 
 import "fmt"
 
-// Version is a version of CUDA, as 1000 times the major and 10 times the minor.
+// Version is a CUDA version: 1000 times the major plus 10 times the minor version.
 type Version int
 
-// Oldest is the oldest CUDA whose drivers are supported.
+// Oldest is the oldest CUDA version with supported drivers.
 const Oldest Version = 11000
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
-// Reason is why there is no driver to use.
+// Reason is the reason why no driver is usable.
 type Reason int
 
-// The reasons.
+// The reasons are:
 const (
-	NoLibrary  Reason = iota + 1 // libcuda.so.1 was not found or not loaded
-	NoDriver                     // it is no CUDA driver
-	InitFailed                   // it could not initialise, or sees no GPU
-	TooOld                       // it is of a CUDA older than [Oldest]
+	NoLibrary  Reason = iota + 1 // libcuda.so.1 was not found or could not be loaded
+	NoDriver                     // the library is not a CUDA driver
+	InitFailed                   // the driver could not be initialized, or finds no GPU
+	TooOld                       // the driver's CUDA version is older than [Oldest]
 )
 
-// LoadError is a driver that cannot be used.
+// LoadError is the error if the driver is not usable.
 type LoadError struct {
 	Reason  Reason
-	Code    Code    // of cuInit, for InitFailed
-	Version Version // of the driver; 0: not known
-	Detail  string  // the dynamic linker's words, for NoLibrary
+	Code    Code    // result of cuInit, for InitFailed
+	Version Version // CUDA version of the driver; 0 if unknown
+	Detail  string  // error of the dynamic linker, for NoLibrary
 }
 
 func (e *LoadError) Error() string {
@@ -54,7 +54,7 @@ func (e *LoadError) Error() string {
 	return fmt.Sprintf("initialise the CUDA driver (CUDA %s): %s", e.Version, e.Code)
 }
 
-// Hint says what to do about it.
+// Hint returns the fix.
 func (e *LoadError) Hint() string {
 	switch {
 	case e.Reason == NoLibrary:
@@ -71,8 +71,8 @@ func (e *LoadError) Hint() string {
 	return "`nvidia-smi` on the node tells whether the driver works at all"
 }
 
-// Load loads the driver, once, and returns the version of CUDA that it supports. The
-// error is a [*LoadError].
+// Load loads the driver once and returns the CUDA version that it supports. The error is a
+// [*LoadError].
 func Load() (Version, error) {
 	d := C.ddpb_driver()
 	e := &LoadError{Version: Version(d.version)}

@@ -13,7 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 )
 
-// Each outcome in a process of its own, as a driver is loaded once.
+// Each case runs in a separate process, because a process loads the driver only once.
 func TestLoad(t *testing.T) {
 	if os.Getenv("TELL") != "" {
 		v, err := driver.Load()

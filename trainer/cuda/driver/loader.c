@@ -2,8 +2,8 @@
 
 //go:build cuda
 
-// The driver's functions, as calls into libcuda.so.1. The library is loaded when the first of them
-// is called: a program that calls none runs where there is no driver.
+// The driver's functions, as calls into libcuda.so.1. The first call loads the library: a program that
+// calls no function also runs without a driver.
 #define _GNU_SOURCE
 #include "loader.h"
 
@@ -189,7 +189,7 @@ static CUresult (*p_cuDeviceGetPCIBusId)(char *id, int len, CUdevice dev);
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct ddpb_driver driver = {DDPB_NO_LIBRARY, CUDA_ERROR_NO_DEVICE, 0, ""};
 
-// The first symbol that there is, is taken.
+// Bind the first symbol that exists.
 #define BIND(function, symbol) \
 	if (!p_##function) *(void **)&p_##function = dlsym(library, #symbol)
 
@@ -386,7 +386,7 @@ static void load(void) {
 	BIND(cuGraphExecUpdate, cuGraphExecUpdate);
 	BIND(cuStreamIsCapturing, cuStreamIsCapturing);
 	BIND(cuDeviceGetPCIBusId, cuDeviceGetPCIBusId);
-	// The version is known even where cuInit fails.
+	// The version is available even if cuInit fails.
 	if (p_cuDriverGetVersion) p_cuDriverGetVersion(&driver.version);
 	driver.result = init(0);
 	driver.state = driver.result == CUDA_SUCCESS ? DDPB_READY : DDPB_INIT_FAILED;
@@ -397,9 +397,9 @@ const struct ddpb_driver *ddpb_driver(void) {
 	return &driver;
 }
 
-// gorgonia.org/cu calls cuInit when the program starts, and ends the program if it fails. So this
-// one succeeds and does nothing; the driver's own is called when the library is loaded, and if it
-// fails, so does every other function.
+// gorgonia.org/cu calls cuInit when the program starts, and exits if it fails. So this function
+// succeeds and does nothing. The driver's cuInit is called when the library is loaded. If it fails,
+// every other function fails also.
 CUresult cuInit(unsigned int flags) { return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; }
 
 #define ENTER(function) \

@@ -12,11 +12,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 )
 
-// library is the folder of the stand-in libcuda.so.1, in the process that has it.
+// library is set to the directory of the fake libcuda.so.1 in the process that uses it.
 const library = "DDPBATCH_TEST_LIBCUDA"
 
-// TestMain runs the tests again in a process that finds testdata/fakecuda.c first: the
-// dynamic linker reads LD_LIBRARY_PATH when a process starts, and never again.
+// TestMain runs the tests again in a process that loads the fake driver, testdata/fakecuda.c: the
+// dynamic linker reads LD_LIBRARY_PATH only when a process starts.
 func TestMain(m *testing.M) {
 	if os.Getenv(library) != "" {
 		os.Exit(m.Run())
@@ -42,7 +42,7 @@ func run(c *exec.Cmd) error {
 	return c.Run()
 }
 
-// again is this program with libcuda.so.1 from a folder.
+// again returns a command that runs this program with libcuda.so.1 from dir.
 func again(dir string, args ...string) *exec.Cmd {
 	c := exec.Command(os.Args[0], args...)
 	c.Env = append(os.Environ(), library+"="+dir, "LD_LIBRARY_PATH="+dir)
@@ -78,7 +78,7 @@ func newStream(t testing.TB) driver.Stream {
 	return s
 }
 
-// upload brings numbers to the GPU.
+// upload copies values to the GPU.
 func upload(t testing.TB, s driver.Stream, v ...float32) driver.Ptr {
 	t.Helper()
 	n := int64(4 * len(v))

@@ -12,18 +12,17 @@ import (
 	"gorgonia.org/cu"
 )
 
-// Ptr is an address in a GPU's memory. Adding bytes to it is fine.
+// Ptr is a device address. Adding a byte offset is valid.
 type Ptr = cu.DevicePtr
 
-// Alloc returns n bytes (n > 0) of the bound GPU's memory, aligned to 256, with
-// anything in them. It waits for the GPU: memory that steps use is best got from a
-// [Pool].
+// Alloc allocates n bytes (n > 0) of the bound GPU's memory, aligned to 256 bytes and
+// uninitialized. It synchronizes with the GPU, so memory that steps use should come from a [Pool].
 func Alloc(n int64) (Ptr, error) {
 	p, err := cu.MemAlloc(n)
 	return p, wrap("cuMemAlloc", err, func() string { return bytesFree(n) })
 }
 
-// bytesFree is what one wants to know when memory runs out.
+// bytesFree describes an allocation for out-of-memory errors.
 func bytesFree(n int64) string {
 	free, total, err := cu.MemInfo()
 	if err != nil {
@@ -32,30 +31,28 @@ func bytesFree(n int64) string {
 	return fmt.Sprintf("%d bytes, where %d of %d are free", n, free, total)
 }
 
-// Free gives memory of Alloc back, after all work on the GPU.
+// Free releases memory from Alloc, after all work on the GPU.
 func Free(p Ptr) error { return wrap("cuMemFree", cu.MemFree(p), nil) }
 
-// AllocAsync returns memory that exists from this place in the stream on. It may be
-// captured in a graph.
+// AllocAsync allocates memory in stream order. The call may be captured in a graph.
 func (s Stream) AllocAsync(n int64) (Ptr, error) {
 	var p C.CUdeviceptr
 	err := failed("cuMemAllocAsync", C.cuMemAllocAsync(&p, C.size_t(n), streamHandle(s.stream)), func() string { return bytesFree(n) })
 	return Ptr(p), err
 }
 
-// FreeAsync gives memory of AllocAsync back, at this place in the stream.
+// FreeAsync releases memory from AllocAsync in stream order.
 func (s Stream) FreeAsync(p Ptr) error {
 	return failed("cuMemFreeAsync", C.cuMemFreeAsync(C.CUdeviceptr(p), streamHandle(s.stream)), nil)
 }
 
-// Host is pinned memory of the host, which a GPU reads and writes while the host does
-// something else. It is C's memory, not Go's.
+// Host is pinned host memory, which a GPU accesses asynchronously. It is C memory, not Go memory.
 type Host struct {
 	address unsafe.Pointer
 	bytes   int64
 }
 
-// AllocHost returns n bytes (n > 0) of pinned memory, for every GPU.
+// AllocHost allocates n bytes (n > 0) of pinned memory for all GPUs.
 func AllocHost(n int64) (Host, error) {
 	h := Host{bytes: n}
 	err := failed("cuMemHostAlloc", C.cuMemHostAlloc(&h.address, C.size_t(n), C.CU_MEMHOSTALLOC_PORTABLE),
@@ -63,13 +60,13 @@ func AllocHost(n int64) (Host, error) {
 	return h, err
 }
 
-// Free gives it back. No copy may be under way.
+// Free releases the memory. No copy may be in progress.
 func (h Host) Free() error { return wrap("cuMemFreeHost", cu.MemFreeHost(h.address), nil) }
 
-// Len is its size in bytes.
+// Len returns the size in bytes.
 func (h Host) Len() int64 { return h.bytes }
 
-// Part is the n bytes from the given offset on.
+// Part returns n bytes starting at offset.
 func (h Host) Part(offset, n int64) Host {
 	if offset < 0 || n < 0 || offset+n > h.bytes {
 		panic(fmt.Sprintf("driver: part %d+%d of %d bytes", offset, n, h.bytes))
@@ -77,20 +74,20 @@ func (h Host) Part(offset, n int64) Host {
 	return Host{unsafe.Add(h.address, offset), n}
 }
 
-// Find is the part of h that some memory is, if it is one.
+// Find returns memory as a part of h, if it is one.
 func (h Host) Find(memory []byte) (part Host, ok bool) {
-	at, n := uintptr(unsafe.Pointer(unsafe.SliceData(memory)))-uintptr(h.address), int64(len(memory)) // huge where it lies before
+	at, n := uintptr(unsafe.Pointer(unsafe.SliceData(memory)))-uintptr(h.address), int64(len(memory)) // wraps around to a huge value if memory is before h
 	if n > h.bytes || at > uintptr(h.bytes-n) {
 		return Host{}, false
 	}
 	return h.Part(int64(at), n), true
 }
 
-// Bytes is the memory itself. It is gone after Free.
+// Bytes returns the memory. It is invalid after Free.
 func (h Host) Bytes() []byte { return unsafe.Slice((*byte)(h.address), h.bytes) }
 
-// View is h as elements of a type without pointers. The bytes must be a whole number
-// of them.
+// View returns h as elements of a type without pointers. The size of h must be a multiple of the
+// element size.
 func View[T any](h Host) []T {
 	size := int64(unsafe.Sizeof(*new(T)))
 	if h.bytes%size != 0 {
@@ -99,33 +96,33 @@ func View[T any](h Host) []T {
 	return unsafe.Slice((*T)(h.address), h.bytes/size)
 }
 
-// Upload copies to the GPU. The memory is the stream's until it has come by.
+// Upload copies to the GPU. src must not change before the stream has executed the copy.
 func (s Stream) Upload(dst Ptr, src Host) error {
 	return wrap("cuMemcpyHtoDAsync", cu.MemcpyHtoDAsync(dst, src.address, src.bytes, s.stream), copying(src.bytes))
 }
 
-// Download copies from the GPU; the bytes are there once the stream has come by.
+// Download copies from the GPU. dst is valid after the stream has executed the copy.
 func (s Stream) Download(dst Host, src Ptr) error {
 	return wrap("cuMemcpyDtoHAsync", cu.MemcpyDtoHAsync(dst.address, src, dst.bytes, s.stream), copying(dst.bytes))
 }
 
-// Copy copies n bytes within the GPU, or from one to another.
+// Copy copies n bytes within a GPU or between GPUs.
 func (s Stream) Copy(dst, src Ptr, n int64) error {
 	return wrap("cuMemcpyAsync", cu.MemcpyAsync(dst, src, n, s.stream), copying(n))
 }
 
-// Clear writes n zero bytes.
+// Clear sets n bytes to zero.
 func (s Stream) Clear(dst Ptr, n int64) error {
 	return wrap("cuMemsetD8Async", cu.MemsetD8Async(dst, 0, n, s.stream), copying(n))
 }
 
-// Fill writes n times v.
+// Fill stores v n times.
 func (s Stream) Fill(dst Ptr, v uint32, n int64) error {
 	return wrap("cuMemsetD32Async", cu.MemsetD32Async(dst, uint(v), n, s.stream), copying(4*n))
 }
 
-// Write copies from Go's memory and returns when that may be used again. It is in
-// order with the stream that NULL names, and no other.
+// Write copies from Go memory. src may be reused when it returns. It is ordered only with the NULL
+// stream.
 func Write(dst Ptr, src []byte) error {
 	if len(src) == 0 {
 		return nil
@@ -133,7 +130,7 @@ func Write(dst Ptr, src []byte) error {
 	return wrap("cuMemcpyHtoD", cu.MemcpyHtoD(dst, unsafe.Pointer(&src[0]), int64(len(src))), copying(int64(len(src))))
 }
 
-// Read is likewise from the GPU.
+// Read copies from the GPU to Go memory. It is ordered only with the NULL stream.
 func Read(dst []byte, src Ptr) error {
 	if len(dst) == 0 {
 		return nil

@@ -5,7 +5,7 @@ package driver
 /*
 #include <cuda.h>
 
-// The logs are in C's memory: the driver gets their address as a number.
+// The log is in C memory: the driver receives its address as an integer.
 static CUresult load_ptx(CUmodule *module, const void *text, char *log, size_t n) {
 	CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
 	void *values[] = {log, (void *)(uintptr_t)n};
@@ -28,8 +28,8 @@ type Module struct {
 	module cu.Module
 }
 
-// LoadPTX has the driver compile PTX for the bound GPU (it keeps the result for the
-// next time, below ~/.nv). name is for messages; an error has what the compiler said.
+// LoadPTX compiles PTX with the driver for the bound GPU. The driver caches the result below ~/.nv.
+// name is for messages. An error contains the compiler's log.
 func LoadPTX(name, ptx string) (*Module, error) {
 	const logBytes = 16 << 10
 	text, log := C.CString(ptx), (*C.char)(C.calloc(1, logBytes))
@@ -49,7 +49,7 @@ func LoadPTX(name, ptx string) (*Module, error) {
 	return m, nil
 }
 
-// Close unloads the module, with its functions.
+// Close unloads the module with its functions.
 func (m *Module) Close() error { return wrap("cuModuleUnload", m.module.Unload(), nil) }
 
 // Function is a kernel.
@@ -58,7 +58,7 @@ type Function struct {
 	function cu.Function
 }
 
-// Function finds a kernel by its name.
+// Function returns a kernel by its name.
 func (m *Module) Function(name string) (*Function, error) {
 	f, err := m.module.Function(name)
 	if err != nil {
@@ -67,31 +67,31 @@ func (m *Module) Function(name string) (*Function, error) {
 	return &Function{name, f}, nil
 }
 
-// Global finds a variable of the module: its address and size in bytes.
+// Global returns the address and the size in bytes of a variable of the module.
 func (m *Module) Global(name string) (Ptr, int64, error) {
 	p, n, err := m.module.Global(name)
 	return p, n, wrap("cuModuleGetGlobal", err, func() string { return fmt.Sprintf("module %q, variable %q", m.name, name) })
 }
 
-// Name is the kernel's name.
+// Name returns the kernel's name.
 func (f *Function) Name() string { return f.name }
 
-// AllowShared lets launches ask for up to n bytes of dynamic shared memory; without
-// it they get 48 KiB. See [GPU.SharedMemory].
+// AllowShared allows launches with up to n bytes of dynamic shared memory. The default limit is 48
+// KiB. See [GPU.SharedMemory].
 func (f *Function) AllowShared(n int) error {
 	return failed("cuFuncSetAttribute",
 		C.cuFuncSetAttribute(functionHandle(f.function), C.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, C.int(n)),
 		func() string { return fmt.Sprintf("kernel %q, %d bytes of shared memory", f.name, n) })
 }
 
-// Registers is the number of registers of a thread.
+// Registers returns the number of registers per thread.
 func (f *Function) Registers() (int, error) {
 	n, err := f.function.Attribute(C.CU_FUNC_ATTRIBUTE_NUM_REGS)
 	return n, wrap("cuFuncGetAttribute", err, func() string { return fmt.Sprintf("kernel %q", f.name) })
 }
 
-// BlocksPerProcessor is how many blocks of so many threads, with so much dynamic
-// shared memory each, are on a multiprocessor at once.
+// BlocksPerProcessor returns the number of blocks that can be resident on a multiprocessor, with
+// the given number of threads and bytes of dynamic shared memory per block.
 func (f *Function) BlocksPerProcessor(threads, shared int) (int, error) {
 	n, err := f.function.MaxActiveBlocksPerMultiProcessor(threads, int64(shared))
 	return n, wrap("cuOccupancyMaxActiveBlocksPerMultiprocessor", err, func() string { return fmt.Sprintf("kernel %q", f.name) })

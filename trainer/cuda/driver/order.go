@@ -4,16 +4,15 @@ package driver
 
 import "sync"
 
-// Computation is what operations come after: a stream, and what is held back from it.
+// Computation is a stream with operations that may still be held back.
 type Computation interface {
 	Stream() Stream
-	// Flush gives the stream what is held back.
+	// Flush enqueues the held-back operations in the stream.
 	Flush()
 }
 
-// Order has operations beside a computation come after what that was asked for before
-// they were. It is for one goroutine that computes and one that performs operations,
-// one after another.
+// Order makes communication operations wait for the computation that was enqueued before them. It
+// is for one goroutine that computes and one that performs operations, one at a time.
 type Order struct {
 	gpu         *GPU
 	computation Computation
@@ -21,18 +20,18 @@ type Order struct {
 
 	mu     sync.Mutex
 	free   []Event
-	before *Event // of the operation before, to be used again
+	before *Event // event of the previous operation, to be reused
 }
 
-// NewOrder orders operations after a computation on a GPU: after gets the event that the next
-// one must wait for.
+// NewOrder orders operations after a computation on a GPU. It passes the event that the next
+// operation must wait for to after.
 func NewOrder(gpu *GPU, c Computation, after func(Event)) *Order {
 	return &Order{gpu: gpu, computation: c, after: after}
 }
 
-// Mark returns what has the next operation come after all that the computation was asked
-// for until now.
-// Operations follow each other: when one is asked for, that before is done.
+// Mark records an event after all computation so far. The returned function makes the next
+// operation wait for it. Operations are sequential: when one is requested, the previous one is
+// done.
 func (o *Order) Mark() func() error {
 	o.computation.Flush()
 	e, err := o.record()
@@ -70,7 +69,7 @@ func (o *Order) record() (e Event, err error) {
 	return e, err
 }
 
-// Close frees events, when no operation is under way.
+// Close destroys the events. No operation may be in progress.
 func (o *Order) Close() error {
 	entered, err := o.gpu.Enter()
 	if err != nil {

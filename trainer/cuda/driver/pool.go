@@ -10,44 +10,44 @@ import (
 )
 
 const (
-	granule = 512     // bytes to which sizes are rounded up
-	small   = 1 << 20 // sizes from here on are asked of the driver one by one
+	granule = 512     // sizes are rounded up to this many bytes
+	small   = 1 << 20 // sizes from this one are allocated individually
 )
 
-// Slab is the bytes of memory that small sizes are parts of.
+// Slab is the size of the allocations in bytes that small sizes share.
 const Slab = 8 << 20
 
-// Pool is memory of one GPU that is planned: got before the first step, and kept when
-// it is given back, for the next that asks for as much. Getting it does not wait for
-// the GPU then. It may be used from several goroutines that have the GPU bound.
+// Pool is a memory pool for one GPU. It is filled before the first step and caches freed memory for
+// the next allocation of the same size, which then does not synchronize with the GPU. Several
+// goroutines that have bound the GPU may use it concurrently.
 //
-// Memory that is given back may be got again at once. So it must not be in use by a
-// stream other than that of its next user.
+// Freed memory may be reused immediately. So it must not be in use by any stream except that of its
+// next user.
 type Pool struct {
-	// Apart has each size, as it is, asked of the driver by itself, so that tools which
-	// know the driver's allocations (compute-sanitizer, the simulator) find what reaches
-	// beyond one. It is to be set before the first Alloc.
+	// Apart makes each allocation a separate driver allocation of the exact size, so that tools
+	// that track the driver's allocations (compute-sanitizer, the simulator) detect out-of-bounds
+	// accesses. It must be set before the first Alloc.
 	Apart bool
 
 	mu    sync.Mutex
-	whole []Ptr           // what the driver gave
-	sizes map[Ptr]int64   // of what is in use
-	free  map[int64][]Ptr // by size
-	rest  Ptr             // of the last slab
+	whole []Ptr           // allocations from the driver
+	sizes map[Ptr]int64   // sizes of memory in use
+	free  map[int64][]Ptr // free memory by size
+	rest  Ptr             // rest of the last slab
 	left  int64
 	stats PoolStats
 }
 
-// PoolStats are a pool's figures in bytes.
+// PoolStats holds the sizes of a pool in bytes.
 type PoolStats struct {
-	Used, Peak int64 // given out, now and at most
-	Reserved   int64 // got from the driver
+	Used, Peak int64 // allocated by users, now and at most
+	Reserved   int64 // allocated from the driver
 }
 
-// NewPool makes an empty pool for the GPU that is bound when it is used.
+// NewPool returns an empty pool for the GPU that is bound when it is used.
 func NewPool() *Pool { return &Pool{sizes: map[Ptr]int64{}, free: map[int64][]Ptr{}} }
 
-// Alloc returns n bytes (n >= 0), aligned to 256, with anything in them.
+// Alloc returns n bytes (n >= 0), aligned to 256 bytes and uninitialized.
 func (p *Pool) Alloc(n int64) (Ptr, error) {
 	size := max(granule, (n+granule-1)/granule*granule)
 	if p.Apart {
@@ -107,8 +107,8 @@ func (p *Pool) reserve(size int64) (Ptr, error) {
 	return at, nil
 }
 
-// release gives the driver what no one uses, but for parts of slabs, and says whether
-// there was any.
+// release returns unused memory to the driver, except for parts of slabs, and reports whether there
+// was any.
 func (p *Pool) release() bool {
 	any := false
 	for size, list := range p.free {
@@ -117,7 +117,7 @@ func (p *Pool) release() bool {
 		}
 		for _, at := range list {
 			if Free(at) != nil {
-				return false // the driver is beyond help, and Alloc's error says how
+				return false // the driver has failed, and Alloc's error reports it
 			}
 			p.whole = slices.DeleteFunc(p.whole, func(w Ptr) bool { return w == at })
 			p.stats.Reserved -= size
@@ -128,7 +128,7 @@ func (p *Pool) release() bool {
 	return any
 }
 
-// Free gives memory of Alloc back.
+// Free releases memory from Alloc.
 func (p *Pool) Free(at Ptr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,14 +141,14 @@ func (p *Pool) Free(at Ptr) {
 	p.stats.Used -= size
 }
 
-// Stats returns the figures.
+// Stats returns the sizes.
 func (p *Pool) Stats() PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stats
 }
 
-// Close gives all memory to the driver, also what is in use.
+// Close returns all memory to the driver, including memory in use.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

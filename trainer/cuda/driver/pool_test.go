@@ -20,7 +20,7 @@ func alloc(t *testing.T, p *driver.Pool, n int64) driver.Ptr {
 	return at
 }
 
-// Memory in use never overlaps, and what comes back is given out again.
+// Allocations never overlap, and freed memory is reused.
 func TestPool(t *testing.T) {
 	bound(t)
 	p := driver.NewPool()
@@ -58,7 +58,7 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// Apart, nothing lies beside another in what the driver knows as one.
+// With Apart, each allocation is a separate driver allocation.
 func TestPoolApart(t *testing.T) {
 	bound(t)
 	p := driver.NewPool()
@@ -76,7 +76,7 @@ func TestPoolApart(t *testing.T) {
 	}
 }
 
-// Before memory runs out, what no one uses goes back to the driver.
+// Before an out-of-memory error, unused memory is returned to the driver.
 func TestPoolOutOfMemory(t *testing.T) {
 	g := bound(t)
 	p := driver.NewPool()

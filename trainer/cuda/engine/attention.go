@@ -10,8 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// mostHeadSize is what of a head fits in the shared memory of a block, as attention.cu
-// uses it.
+// mostHeadSize is the largest head that fits the shared memory of a block in attention.cu.
 const mostHeadSize = 256
 
 // attention is planned causal attention.
@@ -19,12 +18,12 @@ type attention struct {
 	device.AttentionShape
 	device                      *Device
 	scale                       float32
-	forward, queryGrad, keyGrad string // kernels,
-	block                              // and their blocks
+	forward, queryGrad, keyGrad string // kernels
+	block                              // their launch configuration
 }
 
-// block is of kernels of attention: its threads, the vectors that it has, and the bytes of
-// shared memory that it needs.
+// block is the launch configuration of attention kernels: the number of threads, the number of
+// vectors, and the bytes of shared memory.
 type block struct{ threads, vectors, room int }
 
 // attentionInput is struct Attention of attention.h.
@@ -55,7 +54,7 @@ func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 		suffix = "_bf16"
 	case d.hopper:
 		suffix, block = fmt.Sprintf("_%d_wgmma", size), tensorBlock(256, 128, 64, size)
-		block.room += 1024 // its matrices begin at a multiple
+		block.room += 1024 // its matrices are aligned to this size
 	default:
 		suffix, block = fmt.Sprintf("_%d", size), tensorBlock(128, 64, 32, size+8)
 	}
@@ -71,14 +70,14 @@ func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 	return a
 }
 
-// tensorBlock is a block of attention_passes.h: own rows and tiles of so many, with as much
-// between rows, and what its gradient of keys needs, which is most.
+// tensorBlock returns the configuration of a block of attention_passes.h with the given number of
+// own rows, the given tile size, and the given row pitch. The shared memory is that of the key
+// gradient, which needs the most.
 func tensorBlock(threads, own, tile, pitch int) block {
 	return block{threads, own, 2*(2*own+2*tile)*pitch + 4*2*tile}
 }
 
-// tensorSize is the size of heads, as the kernels on tensor cores have them, in which one
-// of the given size fits, or 0.
+// tensorSize returns the head size of the tensor core kernel that fits the given size, or 0.
 func tensorSize(head int) int {
 	for _, size := range []int{64, 128} {
 		if head <= size {
@@ -88,7 +87,7 @@ func tensorSize(head int) int {
 	return 0
 }
 
-// Forward computes the outputs.
+// Forward computes the output.
 func (a *attention) Forward(out device.Matrix, logSum device.Tensor, in device.AttentionInput) {
 	a.fit(out, logSum, in)
 	d := a.device
@@ -122,12 +121,12 @@ func (a *attention) Backward(dq, dk, dv, dout, out device.Matrix, logSum device.
 	d.launch(a.keyGrad, a.launch(in, in.Keys))
 }
 
-// launch is that of a kernel over so many vectors of each head.
+// launch returns the launch of a kernel over n vectors of each head.
 func (a *attention) launch(in device.AttentionInput, n int) driver.Launch {
 	return driver.Launch{Grid: driver.Dim{X: (n + a.vectors - 1) / a.vectors, Y: a.Heads, Z: in.Batch}, Block: driver.Dim{X: a.threads}, Shared: a.room}
 }
 
-// fit panics unless the matrices are those of the plan.
+// fit panics unless the matrices match the plan.
 func (a *attention) fit(out device.Matrix, logSum device.Tensor, in device.AttentionInput) {
 	if in.Batch < 1 || in.Queries < 1 || in.Keys < in.Queries || in.Keys > a.MaxLength || logSum.Len() < in.Batch*a.Heads*in.Queries {
 		panic(fmt.Sprintf("engine: attention of %d samples with %d queries and %d keys, planned for %d", in.Batch, in.Queries, in.Keys, a.MaxLength))
@@ -144,7 +143,7 @@ func (a *attention) fit(out device.Matrix, logSum device.Tensor, in device.Atten
 	}
 }
 
-// input is for the kernel that is launched next, see live.
+// input returns the input for the kernel that is launched next; see live.
 func (a *attention) input(in device.AttentionInput) attentionInput {
 	return attentionInput{
 		q: uint64(at(in.Q.Data)), k: uint64(at(in.K.Data)), v: uint64(at(in.V.Data)),

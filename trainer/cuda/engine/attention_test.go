@@ -13,7 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Heads that the conformance suite does not have: each kernel of attention_tensor.cu
+// Test head sizes that the conformance suite does not include: each kernel of attention_tensor.cu
 // with its sizes, and heads that are too large for them.
 func TestAttentionOfLargeHeads(t *testing.T) {
 	const batch, heads, queries = 2, 2, 70
@@ -31,7 +31,7 @@ func TestAttentionOfLargeHeads(t *testing.T) {
 	}
 }
 
-// attention is the results of both passes.
+// attention returns the results of both passes.
 func attention(d device.Device, batch, heads, size, queries int, p device.Precision) [][]float32 {
 	r, width := rand.New(rand.NewPCG(1, 2)), heads*size
 	matrix := func() device.Matrix {
@@ -68,7 +68,7 @@ func attention(d device.Device, batch, heads, size, queries int, p device.Precis
 	return all
 }
 
-// distance is that of two vectors, relative to the length of the second.
+// distance returns the distance of two vectors, relative to the length of the second.
 func distance(a, b []float32) float64 {
 	var off, length float64
 	for i := range b {

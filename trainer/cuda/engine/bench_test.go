@@ -10,8 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// The operations of GPT-2 124M with 8 sequences of 1024 tokens, the largest each of
-// its kind, tuned. Real figures take a GPU: docs/gpu.md says how.
+// BenchmarkGPT2 measures the operations of GPT-2 124M with 8 sequences of 1,024 tokens, the largest
+// of each kind, with tuning. It requires a GPU for meaningful results: see docs/gpu.md.
 func BenchmarkGPT2(b *testing.B) {
 	const sequences, length, width, heads, vocabulary = 8, 1024, 768, 12, 50304
 	const rows = sequences * length
@@ -23,7 +23,7 @@ func BenchmarkGPT2(b *testing.B) {
 	}
 	precisions := map[string]device.Precision{"fp32": device.FP32, "bf16": device.BF16}
 	one := make([]float32, 1)
-	// Each does its work n times; bytes and operations are those of one.
+	// Each function does its work once; bytes and flops are per call.
 	measure := func(name string, bytes, flops float64, do func()) {
 		b.Run(name, func(b *testing.B) {
 			probe := tensor(1)
@@ -61,7 +61,7 @@ func BenchmarkGPT2(b *testing.B) {
 		part := func(m device.Matrix, i int) device.Matrix { return m.Sub(0, rows, i*width, (i+1)*width) }
 		in := device.AttentionInput{Q: part(qkv, 0), K: part(qkv, 1), V: part(qkv, 2), Batch: sequences, Queries: length, Keys: length}
 		grads, sums := stored(p, rows, 3*width), tensor(rows*heads)
-		flops := 2.0 * sequences * length * length * width // of one product, of which the mask leaves half
+		flops := 2.0 * sequences * length * length * width // of one matrix multiplication; the causal mask leaves half
 		measure("Attention/"+name, 0, 2*flops/2, func() { op.Forward(out, sums, in) })
 		measure("AttentionBackward/"+name, 0, 5*flops/2, func() { op.Backward(part(grads, 0), part(grads, 1), part(grads, 2), dout, out, sums, in) })
 	}

@@ -7,25 +7,25 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 )
 
-// callKind is what a call does.
+// callKind is the type of a call.
 type callKind uint8
 
 const (
-	launches   callKind = iota // a kernel
-	multiplies                 // a product by cuBLASLt
+	launches   callKind = iota // launches a kernel
+	multiplies                 // runs a matrix multiplication in cuBLASLt
 	clears
 	copies
 )
 
-// call is something that the stream is asked for, with all that it depends on but what is
-// in memory. Equal calls with equal arguments do the same.
+// call is an operation for the stream, with all of its parameters except the contents of memory.
+// Equal calls with equal arguments have the same effect.
 type call struct {
 	kind callKind
 	is   operation // for messages
 
 	function  *driver.Function
 	launch    driver.Launch
-	args, end int // the arguments' place in group.args, if it is held back
+	args, end int // range of the arguments in group.args, if the call is held back
 
 	plan                      *blaslt.Plan
 	to, a, b, bias, pre, room driver.Ptr
@@ -33,7 +33,7 @@ type call struct {
 	bytes                     int64
 }
 
-// launch starts a kernel with the arguments in d.args.
+// launch launches a kernel with the arguments in d.args.
 func (d *Device) launch(kernel string, l driver.Launch) {
 	c := call{kind: launches, function: d.functions[kernel], launch: l}
 	if g := &d.group; g.open {
@@ -45,7 +45,7 @@ func (d *Device) launch(kernel string, l driver.Launch) {
 	d.do(c)
 }
 
-// do asks for a call, or holds it back.
+// do enqueues a call, or holds it back.
 func (d *Device) do(c call) {
 	if d.group.open {
 		c.is = d.last
@@ -56,7 +56,7 @@ func (d *Device) do(c call) {
 	d.before = d.last
 }
 
-// ask asks the stream for a call; args are a kernel's.
+// ask enqueues a call in the stream. args are the arguments of a kernel.
 func (d *Device) ask(c *call, args *driver.Args) error {
 	switch c.kind {
 	case launches:

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	workspaceBytes = 32 << 20 // what cuBLASLt may ask for, as on Hopper by default
-	candidates     = 8        // algorithms that are measured
+	workspaceBytes = 32 << 20 // workspace for cuBLASLt; its default on Hopper
+	candidates     = 8        // number of algorithms to measure
 )
 
-// products are those of matrices, each planned when it is first asked for.
+// products holds the plans of matrix multiplications, each created on first use.
 type products struct {
 	handle *blaslt.Handle
-	plans  map[blaslt.Product]*blaslt.Plan // nil: cuBLASLt has none
+	plans  map[blaslt.Product]*blaslt.Plan // nil if cuBLASLt supports none
 }
 
 func (p *products) open(files []string) error {
@@ -53,8 +53,8 @@ func (p *products) close() error {
 	return p.handle.Close()
 }
 
-// MatMul computes a product: by cuBLASLt, or by our own kernel if it is of float32 and
-// an operand's rows and columns are both not contiguous.
+// MatMul computes a matrix multiplication with cuBLASLt. It uses ddpbatch's kernel if the operands
+// are float32 and neither rows nor columns of one are contiguous.
 func (d *Device) MatMul(p device.Product) {
 	m, n, k := p.C.Rows, p.C.Cols, p.A.Cols
 	fit(p)
@@ -87,12 +87,12 @@ func (d *Device) MatMul(p device.Product) {
 	}
 }
 
-// tiles is the launch of a kernel of tiles.h.
+// tiles returns the launch of a kernel of tiles.h.
 func tiles(m, n int) driver.Launch {
 	return driver.Launch{Grid: driver.Dim{X: (n + 63) / 64, Y: (m + 63) / 64}, Block: driver.Dim{X: threads}}
 }
 
-// fit panics unless the matrices fit each other.
+// fit panics unless the matrices match.
 func fit(p device.Product) {
 	bad := p.A.Rows != p.C.Rows || p.B.Cols != p.C.Cols || p.A.Cols != p.B.Rows || p.C.ColStride != 1 && p.C.Cols > 1 ||
 		p.Bias.Len() > 0 && p.Bias.Len() != p.C.Cols || p.Accumulate && (p.Bias.Len() > 0 || p.Activation != device.Identity)
@@ -111,19 +111,20 @@ func fit(p device.Product) {
 	}
 }
 
-// fuses says whether cuBLASLt may be asked to apply a product's activation, or its slope. GELU is by
-// tanh there as here (cuBLAS's documentation, cublasLtEpilogue_t), but nothing says how
-// exact: so it is left to products of bfloat16, whose own rounding is coarser than any
-// tanh. ReLU is not asked for: it makes 0 of NaN there (NVIDIA's developer forum, topic
-// 329783), and a training that diverges would not show it.
+// fuses reports whether cuBLASLt may apply a product's activation, or its derivative. cuBLASLt's
+// GELU is the tanh approximation also (cuBLAS documentation, cublasLtEpilogue_t), but its accuracy
+// is not documented. So it is used only for bfloat16, whose rounding error is larger than that of
+// any tanh implementation. ReLU is not fused: cuBLASLt turns NaN into 0 (NVIDIA developer forum,
+// topic 329783), which would hide a diverging run.
 func fuses(p device.Product, bias driver.Ptr) bool {
-	const multiple = 8 // of elements in the rows of what GELU is of
+	const multiple = 8 // of elements in the rows of GELU's argument
 	pre := stored(p.Pre.Data)
 	return p.Activation == device.GELU && p.Precision == device.BF16 && pre != stored(p.C.Data) && p.C.Cols%multiple == 0 && alignment(pre) == mostAligned && (bias == 0 || alignment(bias) == mostAligned)
 }
 
-// fast has cuBLASLt compute a product without its activation into a matrix, or with it
-// into p.C and p.Pre, and says whether it can, and which.
+// fast computes a matrix multiplication with cuBLASLt: into the given matrix without the
+// activation, or into p.C and p.Pre with it. It reports whether that is supported, and whether the
+// activation was applied.
 func (d *Device) fast(p device.Product, to device.Matrix, bias driver.Ptr) (done, activated bool) {
 	problem := blaslt.Product{M: to.Rows, N: to.Cols, K: p.A.Cols, BF16: p.Precision == device.BF16, Narrow: to.Data.Type() == device.BFloat16}
 	a, inA, okA := d.operand(scratchA, p.A, p.Precision)
@@ -160,7 +161,7 @@ func (d *Device) fast(p device.Product, to device.Matrix, bias driver.Ptr) (done
 	if p.Accumulate {
 		beta = 1
 	}
-	if bias != 0 && !problem.Bias { // sums start from what is there
+	if bias != 0 && !problem.Bias { // the sums start from the contents of C
 		d.args.Reset().Ptr(c).Int64(int64(problem.D.Pitch)).Ptr(bias).Int(to.Rows).Int(to.Cols)
 		d.launch(of(to.Data, "fill_rows", "fill_rows_bf16"), over(to.Rows*to.Cols))
 		bias, beta = 0, 1
@@ -169,13 +170,14 @@ func (d *Device) fast(p device.Product, to device.Matrix, bias driver.Ptr) (done
 	return true, false
 }
 
-// mostAligned is the alignment in bytes beyond which more is of no use.
+// mostAligned is the largest useful alignment in bytes.
 const mostAligned = 16
 
-// alignment is what an address is a multiple of, up to mostAligned.
+// alignment returns the alignment of an address, up to mostAligned.
 func alignment(p driver.Ptr) int { return 1 << bits.TrailingZeros64(uint64(p)|mostAligned) }
 
-// operand is a matrix as cuBLASLt takes it, if it does: a copy where it is to be rounded.
+// operand returns a matrix as an operand for cuBLASLt, if it is supported. If the operand is to be
+// rounded, it is a copy.
 func (d *Device) operand(use int, m device.Matrix, p device.Precision) (driver.Ptr, blaslt.Operand, bool) {
 	if p == device.BF16 && m.Data.Type() == device.Float32 {
 		to, packed := d.pack(use, m)
@@ -191,8 +193,8 @@ func (d *Device) operand(use int, m device.Matrix, p device.Precision) (driver.P
 	return at, blaslt.Operand{}, false
 }
 
-// pack rounds a matrix to bfloat16, in the order in which it is in memory, with rows
-// that tensor cores like.
+// pack rounds a matrix to bfloat16. It preserves the memory order and uses a row pitch that tensor
+// cores prefer.
 func (d *Device) pack(use int, m device.Matrix) (driver.Ptr, blaslt.Operand) {
 	transposed := m.RowStride == 1 && m.ColStride != 1
 	m, pitch := m.Packed()
@@ -206,7 +208,7 @@ func (d *Device) pack(use int, m device.Matrix) (driver.Ptr, blaslt.Operand) {
 	return to, packed
 }
 
-// round is a copy of float32 numbers in bfloat16.
+// round returns a copy of float32 elements in bfloat16.
 func (d *Device) round(use int, from driver.Ptr, n int) driver.Ptr {
 	to := d.room(use, 2*n)
 	d.args.Reset().Ptr(to).Ptr(from).Int64(int64(n))
@@ -214,7 +216,7 @@ func (d *Device) round(use int, from driver.Ptr, n int) driver.Ptr {
 	return to
 }
 
-// planned is the plan for a product, or nil, found when it is first asked for.
+// planned returns the plan for a product, or nil. It creates the plan on first use.
 func (d *Device) planned(problem blaslt.Product, a, b, bias driver.Ptr) *blaslt.Plan {
 	plan, ok := d.products.plans[problem]
 	if !ok {
@@ -224,8 +226,8 @@ func (d *Device) planned(problem blaslt.Product, a, b, bias driver.Ptr) *blaslt.
 	return plan
 }
 
-// plan finds the plan for a product, or nil. Operands are as they will be, so that
-// plans can be measured.
+// plan creates the plan for a product, or returns nil. The operands are those of the product, so
+// that plans can be measured.
 func (d *Device) plan(problem blaslt.Product, a, b, bias driver.Ptr) *blaslt.Plan {
 	most := 1
 	if d.options.Tune {
@@ -248,7 +250,7 @@ func (d *Device) plan(problem blaslt.Product, a, b, bias driver.Ptr) *blaslt.Pla
 	return best
 }
 
-// measure is the least time of a plan, which writes elsewhere than it will.
+// measure returns the minimum time of a plan. It writes to a scratch buffer.
 func (d *Device) measure(p *blaslt.Plan, problem blaslt.Product, a, b, bias driver.Ptr) time.Duration {
 	d.flush()
 	size := 4 * problem.M * problem.D.Pitch
@@ -262,7 +264,7 @@ func (d *Device) measure(p *blaslt.Plan, problem blaslt.Product, a, b, bias driv
 	end, err := driver.NewEvent(true)
 	d.check(err)
 	var least time.Duration
-	for i := range 4 { // the first one warms up
+	for i := range 4 { // the first run warms up
 		d.check(errors.Join(d.stream.Record(start), p.Run(d.stream, a, b, to, bias, pre, 0, workspace), d.stream.Record(end), end.Synchronize()))
 		took, err := end.Since(start)
 		d.check(err)
@@ -274,7 +276,7 @@ func (d *Device) measure(p *blaslt.Plan, problem blaslt.Product, a, b, bias driv
 	return least
 }
 
-// ColumnSum adds up rows.
+// ColumnSum sums rows.
 func (d *Device) ColumnSum(dst device.Tensor, x device.Matrix, accumulate bool) {
 	sameLength("add up", x.Cols, dst.Len())
 	if x.ColStride != 1 && x.Cols > 1 {
@@ -293,14 +295,14 @@ func (d *Device) ColumnSum(dst device.Tensor, x device.Matrix, accumulate bool) 
 	d.launch("column_sum", columns(x.Cols))
 }
 
-// runs are the rows of a matrix as columns.cu adds them up: by runs of so many, with room
-// for the sums of all runs.
+// runs describes the order in which columns.cu sums rows: in runs of rows, with a buffer for the
+// sums of all runs.
 type runs struct {
 	rows, bytes int
 	launch      driver.Launch
 }
 
-// runsOf has as many runs as keep a large GPU busy, and none of few rows.
+// runsOf returns enough runs to keep a large GPU busy, but only one for few rows.
 func runsOf(rows, cols int) runs {
 	const most, least = 128, 64
 	each := max(least, (rows+most-1)/most)
@@ -308,7 +310,7 @@ func runsOf(rows, cols int) runs {
 	return runs{each, 4 * n * cols, driver.Launch{Grid: driver.Dim{X: (cols + 255) / 256, Y: n}, Block: driver.Dim{X: threads}}}
 }
 
-// addRuns adds up the sums of runs.
+// addRuns adds the sums of all runs.
 func (d *Device) addRuns(dst device.Tensor, sums driver.Ptr, r runs, accumulate bool) {
 	d.args.Reset().Ptr(floats(dst)).Ptr(sums).Int(r.launch.Grid.Y).Int(dst.Len()).Uint32(flag(accumulate))
 	d.launch("add_runs", over(dst.Len()))

@@ -1,24 +1,23 @@
-// Package engine is the [device.Device] of an NVIDIA GPU, through the CUDA driver
-// (package driver), cuBLASLt (package blaslt) and our own kernels (package kernels). It
-// needs the build tag cuda.
+// Package engine implements [device.Device] on an NVIDIA GPU with the CUDA driver (package driver),
+// cuBLASLt (package blaslt), and ddpbatch's kernels (package kernels). It requires the build tag
+// cuda.
 //
-// Operations are launched in one stream and return before they are done. Read, ReadInts
-// and the operations that return a number wait. Float32 products have float32 operands
-// (no TF32); bfloat16 ones round their operands, unless these are stored so, and sum in float32 on
-// tensor cores.
-// The same program gives the same bits each time on one kind of GPU with one cuBLASLt,
-// unless Options.Tune lets measurements choose algorithms.
+// Operations are launched in one stream and return before they are done. Read, ReadInts, and
+// operations that return a value synchronize. FP32 matrix multiplications use float32 operands (no
+// TF32). BF16 matrix multiplications round their operands, unless these are stored as bfloat16, and
+// accumulate in float32 on tensor cores. The same program gives the same bits each time on one type
+// of GPU with one version of cuBLASLt, unless Options.Tune selects algorithms by measurement.
 //
-// Between Begin and End operations are held back, and what resembles what came before is
-// done as a CUDA graph, with the same bits.
+// Between Begin and End, operations are held back. A sequence that was recorded before is replayed
+// as a CUDA graph, with the same bits.
 //
-// A device serves one operation at a time, of any goroutine. A goroutine that binds the
-// GPU first (driver.GPU.Bind) saves a call of the driver in each.
+// A device runs one operation at a time, of any goroutine. A goroutine that binds the GPU first
+// (driver.GPU.Bind) saves one driver call per operation.
 //
-// What fails panics with a [device.Failure] that names CUDA's error, the operation and
-// its shapes. A kernel that fails while it runs may be noticed in a later operation: the
-// failure names that and the one before it, and with CUDA_LAUNCH_BLOCKING=1, which makes
-// every launch wait, it is noticed in the one that failed.
+// An error causes a panic with a [device.Failure] that contains CUDA's error, the operation, and
+// its shapes. An error of a kernel during execution may be detected in a later operation: the
+// failure then names that operation and the one before it. With CUDA_LAUNCH_BLOCKING=1, every
+// launch synchronizes, and the failure names the operation that failed.
 //
-// It does not choose a GPU, plan how much memory there is, or read the environment.
+// The package does not select a GPU, does not plan memory, and does not read environment variables.
 package engine

@@ -9,7 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Add is y = a + b.
+// Add computes y = a + b.
 func (d *Device) Add(y, a, b device.Tensor) {
 	n := y.Len()
 	sameLength("add", n, a.Len(), b.Len())
@@ -21,7 +21,7 @@ func (d *Device) Add(y, a, b device.Tensor) {
 	d.launch("add", over(n))
 }
 
-// Scale is y = s*x.
+// Scale computes y = s*x.
 func (d *Device) Scale(y, x device.Tensor, s float32) {
 	n := y.Len()
 	sameLength("scale", n, x.Len())
@@ -33,7 +33,7 @@ func (d *Device) Scale(y, x device.Tensor, s float32) {
 	d.launch("scale", over(n))
 }
 
-// Activate is y = f(x).
+// Activate computes y = f(x).
 func (d *Device) Activate(f device.Activation, y, x device.Tensor) {
 	n := y.Len()
 	sameLength("activate", n, x.Len())
@@ -50,7 +50,7 @@ func (d *Device) activate(f device.Activation, y, x device.Tensor) {
 	d.launch(of(y, "activate", "activate_bf16"), over(y.Len()))
 }
 
-// ActivateGrad is dx = dy * f'(x).
+// ActivateGrad computes dx = dy * f'(x).
 func (d *Device) ActivateGrad(f device.Activation, dx, dy, x, y device.Tensor) {
 	n := dx.Len()
 	sameLength("activate", n, dy.Len())
@@ -59,7 +59,7 @@ func (d *Device) ActivateGrad(f device.Activation, dx, dy, x, y device.Tensor) {
 	case device.GELU:
 		from = x
 	case device.Identity:
-		from = dy // and not looked at
+		from = dy // not used
 	}
 	sameLength("activate", n, from.Len())
 	if n == 0 {
@@ -75,7 +75,7 @@ func (d *Device) slope(f device.Activation, dx, dy, from device.Tensor) {
 	d.launch(of(dx, "activate_grad", "activate_grad_bf16"), over(dx.Len()))
 }
 
-// number is an activation for a kernel: those of maths.h.
+// number returns the number of an activation in maths.h.
 func number(f device.Activation) int {
 	if f > device.GELU {
 		panic(fmt.Sprintf("engine: unknown activation %d", f))
@@ -92,20 +92,20 @@ type dropout struct {
 	scale             float32
 }
 
-// choice is what of it changes from batch to batch.
+// choice holds the values that change from batch to batch.
 type choice struct{ key, first uint64 }
 
 func (d *Device) dropoutOf(o device.Dropout) dropout {
 	drop := dropout{0, choice{o.Key, uint64(o.First)}, uint64(o.Stride), uint64(o.PerSample), uint32(float64(o.P) * (1 << 32)), 1 / (1 - o.P)}
 	if drop.threshold == 0 {
-		drop.choice = choice{} // without effect
+		drop.choice = choice{} // not used
 	} else {
 		drop.live = live(d, &drop.choice)
 	}
 	return drop
 }
 
-// Dropout leaves elements out.
+// Dropout sets random elements to zero and scales the others.
 func (d *Device) Dropout(y, x device.Tensor, o device.Dropout) {
 	n := y.Len()
 	sameLength("drop out", n, x.Len())
@@ -129,7 +129,7 @@ func (d *Device) Dropout(y, x device.Tensor, o device.Dropout) {
 	d.launch(kernel, over(n))
 }
 
-// Cast rounds or widens.
+// Cast converts between float32 and bfloat16.
 func (d *Device) Cast(dst, src device.Tensor) {
 	n := dst.Len()
 	sameLength("cast", n, src.Len())

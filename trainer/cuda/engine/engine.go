@@ -12,19 +12,21 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Options are how a device works.
+// Options configure a device.
 type Options struct {
-	// BLAS are files to try as cuBLASLt; empty is where the dynamic linker looks.
+	// BLAS contains the files to try as cuBLASLt. If it is empty, the dynamic linker searches for
+	// the library.
 	BLAS []string
-	// Tune has the best algorithm of a product measured when its shape is first seen,
-	// instead of taken from cuBLASLt's own judgement. Another run may choose another
-	// one, which adds in another order.
+	// Tune measures the fastest algorithm for each shape of matrix multiplication on first use,
+	// instead of using cuBLASLt's heuristic. A different run may choose a different algorithm with
+	// a different order of additions.
 	Tune bool
-	// Apart has the driver know each tensor by itself, so that compute-sanitizer, or the
-	// simulator's, finds what reaches beyond one. It takes more memory and time.
+	// Apart makes each tensor a separate driver allocation, so that compute-sanitizer or the
+	// simulator detects out-of-bounds accesses. It costs memory and time.
 	Apart bool
-	// WGMMA asks for attention in bfloat16 by the instructions that only Hopper has.
-	// Where it cannot be had it is that of other GPUs, and Device.Unmet says why.
+	// WGMMA requests attention in bfloat16 with the wgmma instructions, which only Hopper supports.
+	// If they are not available, attention is that of other GPUs, and Device.Unmet returns the
+	// reason.
 	WGMMA bool
 }
 
@@ -37,21 +39,21 @@ type Device struct {
 	modules   []*driver.Module
 	functions map[string]*driver.Function
 	args      driver.Args
-	last      operation // under way
-	before    operation // the last that the stream was asked for
+	last      operation // in progress
+	before    operation // last operation that was enqueued in the stream
 	staging   staging
 	readings  []*reading
 	products  products
 	scratch   [scratchUses]scratch
 	group     group
-	shared    int   // bytes that a block may ask for
+	shared    int   // maximum shared memory of a block in bytes
 	hopper    bool  // the kernels for Hopper are loaded
-	unmet     error // why not, if they were asked for
+	unmet     error // reason why they are not, if they were requested
 }
 
 var _ device.Late = (*Device)(nil)
 
-// Open opens a device on a GPU, which must stay open until Close.
+// Open opens a device on a GPU, which must remain open until Close.
 func Open(gpu *driver.GPU, o Options) (*Device, error) {
 	d := &Device{gpu: gpu, options: o, pool: driver.NewPool(), functions: map[string]*driver.Function{}}
 	d.pool.Apart = o.Apart
@@ -91,7 +93,7 @@ func (d *Device) open() error {
 	return d.products.open(d.options.BLAS)
 }
 
-// Close waits for the operations and frees all memory of the device.
+// Close waits for all operations and releases all memory of the device.
 func (d *Device) Close() error {
 	entered, err := d.gpu.Enter()
 	if err != nil {
@@ -116,12 +118,12 @@ func (d *Device) close() error {
 	return errors.Join(errs...)
 }
 
-// Name is that of the GPU, and its UUID, by which an administrator finds it.
+// Name returns the name of the GPU and its UUID, with which an administrator can identify it.
 func (d *Device) Name() string {
 	return fmt.Sprintf("cuda %d, %s, %s", d.gpu.Ordinal, d.gpu.Name, d.gpu.UUID)
 }
 
-// Stored is BFloat16 with products that would round it.
+// Stored returns BFloat16 if matrix multiplications would round the values.
 func (d *Device) Stored(p device.Precision) device.Type {
 	if p == device.BF16 {
 		return device.BFloat16
@@ -129,14 +131,14 @@ func (d *Device) Stored(p device.Precision) device.Type {
 	return device.Float32
 }
 
-// Host reports that tensors are not in the host's memory.
+// Host reports that tensors are not in host memory.
 func (d *Device) Host() bool { return false }
 
-// Stream is the one that all operations are in, for communication. Between Begin and End
-// it has those from before the last Flush.
+// Stream returns the stream of all operations, for communication. Between Begin and End, it
+// contains only the operations before the last Flush.
 func (d *Device) Stream() driver.Stream { return d.stream }
 
-// operation is what failures name: a kernel or call, and the numbers of its shape.
+// operation describes an operation for failures: the name of a kernel or call, and its shape.
 type operation struct {
 	name  string
 	shape [4]int
@@ -151,7 +153,7 @@ func (o operation) String() string {
 	return text
 }
 
-// enter begins an operation: whatever calls the driver is between it and Leave.
+// enter begins an operation. All driver calls must be between enter and Leave.
 func (d *Device) enter(name string, shape ...int) driver.Entered {
 	d.last = operation{name: name}
 	d.last.n = copy(d.last.shape[:], shape)
@@ -160,8 +162,8 @@ func (d *Device) enter(name string, shape ...int) driver.Entered {
 	return entered
 }
 
-// check panics if the operation under way has failed, or one before it whose failure is
-// noticed now.
+// check panics if err is not nil: the operation in progress has failed, or an earlier one whose
+// error is detected now.
 func (d *Device) check(err error) {
 	if err == nil {
 		return
@@ -175,36 +177,37 @@ func (d *Device) check(err error) {
 	panic(&device.Failure{Device: d.Name(), Operation: what, Err: err})
 }
 
-// threads of a block of kernels over n elements, which have at most mostBlocks.
+// threads is the block size of kernels over n elements, and mostBlocks their maximum number of
+// blocks.
 const (
 	threads    = 256
 	mostBlocks = 2048
 )
 
-// over is the launch of such a kernel.
+// over returns the launch of such a kernel.
 func over(n int) driver.Launch {
 	return driver.Launch{Grid: driver.Dim{X: min((n+threads-1)/threads, mostBlocks)}, Block: driver.Dim{X: threads}}
 }
 
-// blocks is a launch of n blocks.
+// blocks returns a launch of n blocks.
 func blocks(n int) driver.Launch {
 	return driver.Launch{Grid: driver.Dim{X: n}, Block: driver.Dim{X: threads}}
 }
 
-// at is where a tensor is.
+// at returns the address of a tensor.
 func at(t device.Tensor) driver.Ptr { return driver.Ptr(uintptr(t.Base())) }
 
-// tensor is the opposite. The address is no Go pointer, and the garbage collector
-// leaves it alone.
+// tensor returns a tensor at an address. The address is not a Go pointer, so the garbage collector
+// ignores it.
 func tensor(t device.Type, p driver.Ptr, n int) device.Tensor {
 	return device.At(t, *(*unsafe.Pointer)(unsafe.Pointer(&p)), n)
 }
 
-// floats and ints are where a tensor of that type is.
+// floats and ints return the address of a tensor of that type.
 func floats(t device.Tensor) driver.Ptr { return typed(t, device.Float32) }
 func ints(t device.Tensor) driver.Ptr   { return typed(t, device.Int32) }
 
-// stored is where a tensor of numbers is.
+// stored returns the address of a Float32 or BFloat16 tensor.
 func stored(t device.Tensor) driver.Ptr {
 	if t.Type() == device.BFloat16 {
 		return at(t)
@@ -212,7 +215,7 @@ func stored(t device.Tensor) driver.Ptr {
 	return floats(t)
 }
 
-// of is the kernel for a tensor of numbers: the first for Float32, the second for BFloat16.
+// of returns the name of the kernel for a tensor: float for Float32, narrow for BFloat16.
 func of(t device.Tensor, float, narrow string) string {
 	if t.Type() == device.BFloat16 {
 		return narrow
@@ -227,7 +230,7 @@ func typed(t device.Tensor, want device.Type) driver.Ptr {
 	return at(t)
 }
 
-// sameType panics unless all tensors have elements of one type.
+// sameType panics unless all tensors have the same element type.
 func sameType(what string, first device.Tensor, rest ...device.Tensor) {
 	for _, t := range rest {
 		if t.Type() != first.Type() {
@@ -245,8 +248,8 @@ func sameLength(what string, first int, rest ...int) {
 	}
 }
 
-// whole panics unless m is row-major without gaps and of Float32, and returns where its
-// elements are. wholeStored is likewise of a matrix that may be of BFloat16.
+// whole returns the address of the elements of m. It panics unless m is Float32 and row-major
+// without gaps. wholeStored also accepts BFloat16.
 func whole(what string, m device.Matrix) driver.Ptr {
 	wholeStored(what, m)
 	return floats(m.Data)
@@ -259,7 +262,7 @@ func wholeStored(what string, m device.Matrix) driver.Ptr {
 	return stored(m.Data)
 }
 
-// flag is a truth for a kernel.
+// flag returns v as an integer for a kernel.
 func flag(v bool) uint32 {
 	if v {
 		return 1

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { gpusim.Main(m) }
 
-// open opens a device until the end of a test. With DDPBATCH_ATTENTION=wgmma its attention
-// is that, as the program's would be, or the test fails.
+// open opens a device until the end of a test. With DDPBATCH_ATTENTION=wgmma it uses wgmma for
+// attention, like the program, or the test fails.
 func open(t testing.TB, o engine.Options) *engine.Device {
 	t.Helper()
 	o.WGMMA = o.WGMMA || os.Getenv("DDPBATCH_ATTENTION") == "wgmma"
@@ -54,18 +54,18 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// fenced is a device on which nothing but its operation may touch a tensor's neighbours.
+// fenced is a device on which only the present operation may access memory around a tensor.
 type fenced struct {
 	*engine.Device
 	any device.Tensor
 }
 
 func (f fenced) Fence(t device.Tensor, forbidden bool) {
-	f.Read(make([]float32, 1), f.any) // when all that was asked for before is done
+	f.Read(make([]float32, 1), f.any) // waits for all previous operations
 	gpusim.Fence(uintptr(t.Base()), t.Len()*t.Type().Size(), forbidden)
 }
 
-// The same products where cuBLASLt cannot add a bias.
+// The results are correct if cuBLASLt cannot add a bias.
 func TestWithoutEpilogues(t *testing.T) {
 	gpusim.Require(t)
 	out, err := gpusim.Again(t, "TestConformance/(Dense|Stored)", "GPUSIM_EPILOGUES=none")
@@ -74,8 +74,8 @@ func TestWithoutEpilogues(t *testing.T) {
 	}
 }
 
-// Operations stay within their memory: that of each tensor, what a launch asks for of shared
-// memory, and their own variables. Left out is Repeat, which does the same again.
+// Operations access only their own memory: tensors, the shared memory of a launch, and their own
+// variables. Repeat is excluded, because it repeats the other tests.
 func TestUnderAddressSanitizer(t *testing.T) {
 	for test, passed := range map[string]string{"TestConformance/[^R].*": "TestConformance/Updates", "TestTwoSteps": "TestTwoSteps/gpt_precision_1"} {
 		if out, err := gpusim.Checked(t, test); err != nil || !strings.Contains(out, "--- PASS: "+passed) {

@@ -17,7 +17,7 @@ import (
 
 const inChild = "ENGINE_TEST_CHILD"
 
-// use opens a device, without closing it, and does a few operations.
+// use opens a device without closing it and runs a few operations.
 func use() (err error) {
 	defer device.Recover(&err)
 	gpu, err := driver.Open(0)
@@ -37,7 +37,7 @@ func use() (err error) {
 	return nil
 }
 
-// Each failure is an error that names CUDA's error, the operation and its shapes.
+// Each failure is an error with CUDA's error, the operation, and its shapes.
 func TestFailures(t *testing.T) {
 	if os.Getenv(inChild) != "" {
 		err := use()
@@ -80,8 +80,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// With CUDA_LAUNCH_BLOCKING the launch itself fails, so that the operation is the one
-// that failed.
+// With CUDA_LAUNCH_BLOCKING, the launch itself fails, so that the error names the operation that
+// failed.
 func TestBlockingNamesTheOperation(t *testing.T) {
 	gpusim.Require(t)
 	out, err := gpusim.Again(t, "TestFailures", inChild+"=1", "GPUSIM_FAIL=launch:add", "CUDA_LAUNCH_BLOCKING=1")
@@ -90,7 +90,7 @@ func TestBlockingNamesTheOperation(t *testing.T) {
 	}
 }
 
-// A kernel that never ends: reading waits, and what launched it goes on until then.
+// A kernel that never ends: reads wait, but launches return.
 func TestHang(t *testing.T) {
 	if os.Getenv(inChild) != "" {
 		done := make(chan error, 1)
@@ -109,7 +109,7 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// A panic that is no failure stays one.
+// Recover does not catch other panics.
 func TestRecoverLeavesOthers(t *testing.T) {
 	defer func() {
 		if v := recover(); v != "other" {

@@ -13,55 +13,53 @@ import (
 )
 
 const (
-	liveBytes  = 256 << 10 // of numbers that change, in one part of a group
-	leastGraph = 4         // calls from which on a graph is less work than they are
-	mostGraphs = 128       // the one that was not used for longest makes room for another
+	liveBytes  = 256 << 10 // size of the values that change, in one part of a group
+	leastGraph = 4         // minimum number of calls for which a graph pays off
+	mostGraphs = 128       // the least recently used one is evicted
 )
 
-// group is calls that are held back, from Begin to End or until something has to wait
-// for them. Such a part of a group that comes again becomes a CUDA graph, and costs one
-// launch from then on.
+// group holds back calls between Begin and End, or until an operation has to wait for them. If such
+// a part of a group occurs again, it is captured as a CUDA graph. From then on, it costs one
+// launch.
 //
-// Which part it is shows in the calls themselves: every one of them, and all their
-// arguments, must be equal. So a graph can do nothing but what was asked for. Numbers
-// that differ from step to step would make that rare: kernels read those from memory
-// (live), where they are written before.
+// A part is identified by its calls: all calls and all of their arguments must be equal. So a
+// replayed graph has exactly the effect of the calls. Arguments that differ from step to step would
+// prevent this. Kernels read those from memory (live), to which they are written before the launch.
 type group struct {
 	open   bool
 	calls  []call
-	args   []byte      // of their kernels
-	live   []byte      // numbers that change
-	unread bool        // the last of them are for a kernel that is not launched yet
-	at     driver.Ptr  // where those go
-	loaded driver.Args // of the kernel that is launched
+	args   []byte // arguments of the kernels
+	live   []byte // values that change
+	unread bool // the last of them are for a kernel that is not launched yet
+	at     driver.Ptr // device address of these values
+	loaded driver.Args // arguments of the kernel to launch
 	parts  []*part
 	stats  GroupStats
 }
 
-// part is a part of a group that has come before.
+// part is a recorded sequence of calls that can be replayed as a CUDA graph.
 type part struct {
 	is    operation // for messages
 	calls []call
 	args  []byte
-	graph driver.Exec // with made
+	graph driver.Exec // valid if made is set
 	made  bool
-	used  int // the number of parts until then
+	used  int // value of stats.Parts at the last use
 }
 
-// GroupStats count parts of groups.
+// GroupStats counts parts of groups.
 type GroupStats struct {
-	Parts    int // in all
-	Captured int // that were made a graph,
-	Replayed int // and that were done as one
+	Parts    int // all parts
+	Captured int // parts captured as a graph
+	Replayed int // parts replayed as a graph
 }
 
-// GroupStats returns the figures.
+// GroupStats returns the counts.
 func (d *Device) GroupStats() GroupStats { return d.group.stats }
 
-// Begin begins a group: until End, operations are held back until one has to wait for
-// them, as Read does, or writes from the host. Groups that resemble each other, as steps
-// of a training do, are done as graphs. A group is one goroutine's, and nothing else
-// uses the stream meanwhile.
+// Begin begins a group: until End, operations are held back until one has to wait for them, such as
+// Read, or a write from the host. Repeated groups, such as training steps, are replayed as graphs.
+// Only one goroutine may use a group, and nothing else may use the stream in the meantime.
 func (d *Device) Begin() {
 	g := &d.group
 	if g.open {
@@ -76,14 +74,14 @@ func (d *Device) Begin() {
 	g.open = true
 }
 
-// End asks for what is still held back.
+// End enqueues the remaining operations and ends the group.
 func (d *Device) End() {
 	defer d.enter("end").Leave()
 	d.flush()
 	d.group.open = false
 }
 
-// Flush asks for what is held back. The group goes on.
+// Flush enqueues the held-back operations. The group continues.
 func (d *Device) Flush() {
 	if !d.group.open {
 		return
@@ -92,9 +90,9 @@ func (d *Device) Flush() {
 	d.flush()
 }
 
-// live is where a kernel of a group reads numbers that change from step to step, or 0
-// where it takes them as an argument, which v is for. With the former v becomes zero, and
-// the kernel must be launched before anything is flushed.
+// live returns the address where a kernel of a group reads values that change from step to step. v
+// is the corresponding argument, which live sets to zero. The kernel must be launched before the
+// next flush. Outside of a group, live returns 0, and the kernel uses its argument v.
 func live[T any](d *Device, v *T) driver.Ptr {
 	g, n := &d.group, int(unsafe.Sizeof(*v))
 	if !g.open || len(g.live)+n > liveBytes {
@@ -108,7 +106,7 @@ func live[T any](d *Device, v *T) driver.Ptr {
 	return at
 }
 
-// flush asks for the calls that are held back.
+// flush enqueues the held-back calls.
 func (d *Device) flush() {
 	g := &d.group
 	if g.unread {
@@ -117,7 +115,7 @@ func (d *Device) flush() {
 	if len(g.calls) == 0 {
 		return
 	}
-	under := d.last // what needs them
+	under := d.last // the operation that needs the flush
 	g.stats.Parts++
 	d.stage(g.at, g.live)
 	if p := g.part(); p == nil {
@@ -138,7 +136,7 @@ func (d *Device) flush() {
 	d.last = under
 }
 
-// part is the part that has come before, or nil.
+// part returns the recorded part with the same calls, or nil.
 func (g *group) part() *part {
 	for _, p := range g.parts {
 		if slices.Equal(p.calls, g.calls) && bytes.Equal(p.args, g.args) {
@@ -149,7 +147,7 @@ func (g *group) part() *part {
 	return nil
 }
 
-// each asks for calls one by one. Of an error, d.last is the cause.
+// each enqueues calls one by one. After an error, d.last is the call that failed.
 func (d *Device) each(calls []call, args []byte) error {
 	for i := range calls {
 		c := &calls[i]
@@ -165,7 +163,7 @@ func (d *Device) each(calls []call, args []byte) error {
 	return nil
 }
 
-// remember keeps the calls that are held back, to know them when they come again.
+// remember records the held-back calls, to recognize them when they occur again.
 func (d *Device) remember() {
 	g := &d.group
 	if len(g.parts) == mostGraphs {
@@ -177,7 +175,7 @@ func (d *Device) remember() {
 	g.parts = append(g.parts, &part{is: operation{name: name}, calls: slices.Clone(g.calls), args: slices.Clone(g.args), used: g.stats.Parts})
 }
 
-// capture makes a part's graph.
+// capture captures a part as a graph.
 func (d *Device) capture(p *part) {
 	captured, err := d.stream.Capture(func() error { return d.each(p.calls, p.args) })
 	d.check(err)

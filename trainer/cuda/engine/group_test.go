@@ -15,9 +15,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Steps that are done as graphs have the bits of those that are not: with dropout, a
-// momentum that begins, and a learning rate and a clipping that differ in every step. So
-// have those of which the host learns later, which are one graph each.
+// Steps that are replayed as graphs have the same bits as others: with dropout, with the first
+// momentum, and with a learning rate and clipping that differ in every step. This is also true for
+// asynchronous steps, which are one graph each.
 func TestGroupsTrainTheSame(t *testing.T) {
 	const steps = 4
 	for _, k := range trainings {
@@ -31,8 +31,8 @@ func TestGroupsTrainTheSame(t *testing.T) {
 					if !slices.Equal(got, want) {
 						t.Errorf("late %t: losses differ:\n%v\n%v", k.late, got, want)
 					}
-					// A step is three parts that are worth a graph: up to the loss, up
-					// to the first norm, and updates where there are many.
+					// A step has three parts that are large enough for a graph: up to the loss, up
+					// to the first norm, and the updates if there are many.
 					least, most := 2, 3
 					if k.late {
 						least, most = 1, 1
@@ -47,7 +47,7 @@ func TestGroupsTrainTheSame(t *testing.T) {
 	}
 }
 
-// sums adds numbers up in a group of operations, each y = y + x.
+// sums computes y = y + x repeatedly in a group of operations.
 func sums(d *engine.Device, y, x device.Tensor, n int) {
 	d.Begin()
 	for range n {
@@ -56,8 +56,8 @@ func sums(d *engine.Device, y, x device.Tensor, n int) {
 	d.End()
 }
 
-// What differs in a tensor, in its length or in the number of operations is not done as
-// what came before, also where there is more of it than graphs are kept.
+// Groups that differ in a tensor, in a length, or in the number of operations are not replayed as
+// each other, even if there are more than the maximum number of graphs.
 func TestGroupsThatDiffer(t *testing.T) {
 	d := open(t, engine.Options{})
 	const kinds, most = 40, 8
@@ -76,7 +76,7 @@ func TestGroupsThatDiffer(t *testing.T) {
 			want[i+1] += float32(n * (i + 1))
 		}
 	}
-	for range 4 { // these are few enough to be kept
+	for range 4 { // these are few enough to be cached
 		sums(d, y.Slice(0, 5), x.Slice(0, 5), 5)
 		for i := range 5 {
 			want[i] += float32(5 * i)
@@ -90,7 +90,7 @@ func TestGroupsThatDiffer(t *testing.T) {
 	}
 }
 
-// What is written and read in a group is in order with the rest.
+// Reads and writes in a group are in order with the other operations.
 func TestReadingAndWritingInAGroup(t *testing.T) {
 	d := open(t, engine.Options{})
 	x, y := d.Alloc(device.Float32, 3), d.Alloc(device.Float32, 3)
@@ -124,7 +124,7 @@ func TestReadingAndWritingInAGroup(t *testing.T) {
 	}
 }
 
-// Numbers beyond what is kept for them go with the operations, and are right.
+// Values beyond the capacity of the buffer are passed as arguments, with correct results.
 func TestMoreNumbersThanAGroupKeeps(t *testing.T) {
 	d := open(t, engine.Options{})
 	const n = 12000
@@ -140,8 +140,8 @@ func TestMoreNumbersThanAGroupKeeps(t *testing.T) {
 	}
 }
 
-// Memory of operations that grows in the middle of a group, as where the first batch after a
-// restart is a short one, leaves dropout of the backward pass the choice of the forward one.
+// If scratch memory grows in the middle of a group, such as when the first batch after a resume is
+// a short one, the backward pass still uses the dropout mask of the forward pass.
 func TestMemoryThatGrowsInAGroup(t *testing.T) {
 	const batch, heads, size, queries = 1, 2, 16, 40
 	want := attention(open(t, engine.Options{}), batch, heads, size, queries, device.FP32)
@@ -155,7 +155,7 @@ func TestMemoryThatGrowsInAGroup(t *testing.T) {
 	}
 }
 
-// A group allocates nothing once its graph is there.
+// A group allocates nothing once its graph is captured.
 func TestGroupsAllocateNothing(t *testing.T) {
 	d := open(t, engine.Options{})
 	x, y := d.Alloc(device.Float32, 64), d.Alloc(device.Float32, 64)
@@ -176,7 +176,7 @@ func TestGroupsAllocateNothing(t *testing.T) {
 	}
 }
 
-// A failure names the operation, or the graph that it is in.
+// A failure names the operation, or the graph that contains it.
 func TestFailureInAGroup(t *testing.T) {
 	if os.Getenv(inChild) != "" {
 		err := func() (err error) {

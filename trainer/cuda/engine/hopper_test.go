@@ -15,11 +15,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Attention on wgmma is that on mma and on the processor, whole heads and parts of them,
-// in tiles that are whole and not.
+// Attention with wgmma matches mma and the CPU, for full and partial heads and tiles.
 func TestAttentionOnWGMMA(t *testing.T) {
 	if os.Getenv("DDPBATCH_ATTENTION") != "wgmma" {
-		gpusim.Require(t) // a GPU is to be asked first
+		gpusim.Require(t) // must be verified on a GPU first
 	}
 	t.Setenv("DDPBATCH_ATTENTION", "mma")
 	const batch, heads = 1, 2
@@ -40,7 +39,8 @@ func TestAttentionOnWGMMA(t *testing.T) {
 	}
 }
 
-// It passes the part of devices' suite that is about attention, and stays within its memory.
+// The wgmma kernels pass the attention part of the conformance suite and access only their own
+// memory.
 func TestConformanceOnWGMMA(t *testing.T) {
 	gpusim.Require(t)
 	const test = "TestConformance/Attention"
@@ -51,7 +51,7 @@ func TestConformanceOnWGMMA(t *testing.T) {
 	}
 }
 
-// Where it cannot be had, attention is that of other GPUs, and why is told.
+// Without wgmma support, attention uses mma, and the reason is reported.
 func TestWithoutWGMMA(t *testing.T) {
 	gpusim.Require(t)
 	if os.Getenv("GPUSIM_TEST") == "" {

@@ -30,7 +30,8 @@ func (d *Device) NewConvolution(s device.ConvolutionShape) device.Convolution {
 
 func (c *convolution) terms() int { return c.In * c.Kernel * c.Kernel }
 
-// plan checks what all operations share: y are outputs, x inputs, or gradients.
+// plan checks the arguments that all operations share: y is the output and x the input, or their
+// gradients.
 func (c *convolution) plan(y, x, w device.Matrix) convolutionShape {
 	if y.Rows != x.Rows || x.Cols != c.In*c.Height*c.Width || y.Cols != c.Out*c.OutHeight()*c.OutWidth() || w.Rows != c.Out || w.Cols != c.terms() {
 		panic(fmt.Sprintf("engine: convolution %+v of %dx%d to %dx%d by %dx%d", c.ConvolutionShape, x.Rows, x.Cols, y.Rows, y.Cols, w.Rows, w.Cols))
@@ -39,7 +40,7 @@ func (c *convolution) plan(y, x, w device.Matrix) convolutionShape {
 	return convolutionShape{n(c.In), n(c.Out), n(c.Height), n(c.Width), n(c.Kernel), n(c.Padding), n(c.OutHeight()), n(c.OutWidth()), n(x.Rows), flag(c.Precision == device.BF16)}
 }
 
-// Forward computes the outputs.
+// Forward computes the output.
 func (c *convolution) Forward(y, x, w device.Matrix, b device.Tensor) {
 	shape := c.plan(y, x, w)
 	sameLength("convolve with", c.Out, b.Len())
@@ -77,7 +78,7 @@ func (c *convolution) BiasGrad(db device.Tensor, dy device.Matrix, accumulate bo
 	d.launch("convolve_bias_grad", blocks(c.Out))
 }
 
-// InputGrad computes the gradient of the images.
+// InputGrad computes the gradient of the input.
 func (c *convolution) InputGrad(dx, dy, w device.Matrix) {
 	shape := c.plan(dy, dx, w)
 	to, from, weights := whole("images", dx), whole("images", dy), whole("weights", w)
@@ -98,7 +99,7 @@ func pooled(s device.PoolShape, x, y device.Matrix, chosen device.Tensor) poolSh
 	return poolShape{uint32(s.Height), uint32(s.Width), uint32(s.Size), uint32(s.OutHeight()), uint32(s.OutWidth())}
 }
 
-// MaxPool finds the maximum of squares.
+// MaxPool computes the maximum of each square.
 func (d *Device) MaxPool(y device.Matrix, chosen device.Tensor, x device.Matrix, s device.PoolShape) {
 	shape, n := pooled(s, x, y, chosen), y.Rows*y.Cols
 	to, from := whole("images", y), whole("images", x)
@@ -112,7 +113,7 @@ func (d *Device) MaxPool(y device.Matrix, chosen device.Tensor, x device.Matrix,
 	d.launch("max_pool", over(n))
 }
 
-// MaxPoolGrad gives what was chosen its gradient.
+// MaxPoolGrad copies each gradient to the element that was the maximum.
 func (d *Device) MaxPoolGrad(dx, dy device.Matrix, chosen device.Tensor, s device.PoolShape) {
 	shape, n := pooled(s, dx, dy, chosen), dx.Rows*dx.Cols
 	to, from := whole("images", dx), whole("images", dy)

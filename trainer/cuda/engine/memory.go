@@ -10,7 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Alloc returns memory of the GPU until Close.
+// Alloc allocates GPU memory until Close.
 func (d *Device) Alloc(t device.Type, n int) device.Tensor {
 	if n == 0 {
 		return device.At(t, nil, 0)
@@ -25,7 +25,7 @@ func (d *Device) Alloc(t device.Type, n int) device.Tensor {
 	return tensor(t, p, n)
 }
 
-// Available is the memory of the GPU that is free, in bytes.
+// Available returns the free memory of the GPU in bytes.
 func (d *Device) Available() int64 {
 	defer d.enter("available").Leave()
 	free, _, err := d.gpu.Free()
@@ -33,11 +33,12 @@ func (d *Device) Available() int64 {
 	return free
 }
 
-// Besides is what the device takes beside tensors when it is first used: cuBLASLt's
-// workspace, and what is left of slabs. Operands that are packed for products come to it.
+// Besides returns the number of bytes that the device allocates on first use in addition to
+// tensors: cuBLASLt's workspace and the unused part of slabs. Packed operands of matrix
+// multiplications are not included.
 func (d *Device) Besides() int64 { return workspaceBytes + driver.Slab }
 
-// Write copies from the host. src may be used again when it returns.
+// Write copies from the host. src may be reused when it returns.
 func (d *Device) Write(dst device.Tensor, src []float32) {
 	sameLength("write", dst.Len(), len(src))
 	d.upload(floats(dst), unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(src))), 4*len(src)))
@@ -55,13 +56,13 @@ func (d *Device) upload(dst driver.Ptr, src []byte) {
 	d.stage(dst, src)
 }
 
-// Read copies to the host, and waits.
+// Read copies to the host and waits.
 func (d *Device) Read(dst []float32, src device.Tensor) {
 	sameLength("read", len(dst), src.Len())
 	d.download(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(dst))), 4*len(dst)), floats(src))
 }
 
-// ReadInts copies to the host, and waits.
+// ReadInts copies to the host and waits.
 func (d *Device) ReadInts(dst []int32, src device.Tensor) {
 	sameLength("read", len(dst), src.Len())
 	d.download(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(dst))), 4*len(dst)), ints(src))
@@ -73,7 +74,7 @@ func (d *Device) download(dst []byte, src driver.Ptr) {
 	d.fetch(dst, src)
 }
 
-// Pin gets pinned memory of the host.
+// Pin allocates pinned host memory.
 func (d *Device) Pin(n int) ([]float32, error) {
 	if n == 0 {
 		return nil, nil
@@ -87,7 +88,7 @@ func (d *Device) Pin(n int) ([]float32, error) {
 	return driver.View[float32](h), nil
 }
 
-// Copy copies tensors of one type and length.
+// Copy copies between tensors of equal type and length.
 func (d *Device) Copy(dst, src device.Tensor) {
 	sameLength("copy", dst.Len(), src.Len())
 	if dst.Type() != src.Type() {
@@ -109,22 +110,22 @@ func (d *Device) Zero(t device.Tensor) {
 	d.do(call{kind: clears, to: at(t), bytes: int64(t.Len() * t.Type().Size())})
 }
 
-// Uses of memory that operations need beside their arguments. One use is one at a
-// time: the stream's order keeps operations apart.
+// These are the scratch buffers of operations. Each has one user at a time: the stream order
+// separates operations.
 const (
 	scratchA         = iota // a packed operand
-	scratchB                // likewise
+	scratchB                // the other packed operand
 	scratchBias             // a rounded bias
-	scratchAlong            // of attention's gradients: a number for each query of each head
-	scratchWorkspace        // cuBLASLt's
-	scratchTrial            // the results of products that are measured
-	scratchSort             // tokens in order
-	scratchSums             // partial results of reductions, and of sums over rows
+	scratchAlong            // delta of the attention gradients: one value per query and head
+	scratchWorkspace        // cuBLASLt's workspace
+	scratchTrial            // results of matrix multiplications that are measured
+	scratchSort             // sorted tokens
+	scratchSums             // partial results of reductions and of sums over rows
 	scratchUses
 )
 
-// scratch is memory that grows when a larger operation than before comes: with the
-// first step, that is. What was is kept by the pool for others.
+// scratch is a buffer that grows when a larger operation occurs, so during the first step. The pool
+// caches the previous memory for other uses.
 type scratch struct {
 	at    driver.Ptr
 	bytes int
@@ -134,7 +135,7 @@ func (d *Device) room(use, bytes int) driver.Ptr {
 	s := &d.scratch[use]
 	if s.bytes < bytes {
 		if s.bytes > 0 {
-			d.flush()         // what is held back may use it, and the driver may get it
+			d.flush()         // held-back calls may use it, and the driver may reuse it
 			d.pool.Free(s.at) // its next user is in the same stream
 		}
 		*s = scratch{}

@@ -17,7 +17,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// A step of a training takes the memory that is planned for it.
+// A training step uses the planned amount of memory.
 func TestTakesWhatIsPlanned(t *testing.T) {
 	const samples, moments = 8, 2
 	o := nn.GPTOptions{Vocabulary: 3000, Context: 128, Layers: 2, Heads: 2, Width: 128}
@@ -43,7 +43,7 @@ func TestTakesWhatIsPlanned(t *testing.T) {
 			}
 			pass := nn.Pass{Train: true, Stride: 1, Weight: 1}
 			var b nn.Batch
-			for range 2 { // the samples at hand and the next ones
+			for range 2 { // the current and the next batch
 				b = sample.Batch(d, samples)
 			}
 			m.Forward(b, pass)
@@ -60,8 +60,8 @@ func TestTakesWhatIsPlanned(t *testing.T) {
 	}
 }
 
-// To pinned memory a copy is one, to other memory it goes in pieces; either is the tensor
-// as it was, whatever is asked for next.
+// A copy to pinned memory is one transfer, and a copy to other memory uses several. Both copy the
+// tensor as it was at the call, whatever follows.
 func TestCopiesToPinnedMemory(t *testing.T) {
 	gpusim.Require(t)
 	const n = 3<<20 + 5

@@ -9,7 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/kernels"
 )
 
-// load has the driver compile the kernels of a source.
+// load compiles the kernels of a source with the driver.
 func (d *Device) load(name string) error {
 	m, err := driver.LoadPTX(name, kernels.PTX(name))
 	if err != nil {
@@ -24,8 +24,8 @@ func (d *Device) load(name string) error {
 	return nil
 }
 
-// loadHopper loads the kernels for Hopper, where this is one and the driver takes them: it
-// may be older than their PTX.
+// loadHopper loads the kernels for Hopper, if the GPU is one and the driver accepts them: it may be
+// older than their PTX version.
 func (d *Device) loadHopper() error {
 	if d.gpu.Major != 9 || d.gpu.Minor != 0 {
 		return fmt.Errorf("attention on GPU %d (%s) is by mma, not by wgmma: its compute capability is %d.%d, and only 9.0 has wgmma",
@@ -40,6 +40,6 @@ func (d *Device) loadHopper() error {
 	return nil
 }
 
-// Unmet says what the options ask for and this GPU or its driver cannot do, and what is
-// done instead; nil if there is nothing of the kind.
+// Unmet returns the options that this GPU or its driver does not support, with the fallback, or
+// nil.
 func (d *Device) Unmet() error { return d.unmet }

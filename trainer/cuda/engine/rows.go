@@ -7,7 +7,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// LayerNorm normalises rows.
+// LayerNorm normalizes rows.
 func (d *Device) LayerNorm(y device.Matrix, mean, rstd device.Tensor, x device.Matrix, w, b device.Tensor) {
 	sameLength("normalise", x.Rows, y.Rows, mean.Len(), rstd.Len())
 	sameLength("normalise", x.Cols, y.Cols, w.Len(), b.Len())
@@ -17,7 +17,7 @@ func (d *Device) LayerNorm(y device.Matrix, mean, rstd device.Tensor, x device.M
 	d.launch(of(y.Data, "layer_norm", "layer_norm_bf16"), warps(x.Rows))
 }
 
-// AddLayerNorm adds, and normalises rows.
+// AddLayerNorm adds two matrices and normalizes the rows of the sum.
 func (d *Device) AddLayerNorm(y, sum device.Matrix, mean, rstd device.Tensor, a, b device.Matrix, w, shift device.Tensor) {
 	sameLength("normalise", sum.Rows, y.Rows, a.Rows, b.Rows, mean.Len(), rstd.Len())
 	sameLength("normalise", sum.Cols, y.Cols, a.Cols, b.Cols, w.Len(), shift.Len())
@@ -28,13 +28,13 @@ func (d *Device) AddLayerNorm(y, sum device.Matrix, mean, rstd device.Tensor, a,
 	d.launch(of(y.Data, "add_layer_norm", "add_layer_norm_bf16"), warps(sum.Rows))
 }
 
-// warps is the launch of a kernel that gives a warp to each row.
+// warps returns the launch of a kernel with one warp per row.
 func warps(rows int) driver.Launch { return blocks((rows + 7) / 8) }
 
-// columns is the launch of a kernel that has 32 columns to a block.
+// columns returns the launch of a kernel with 32 columns per block.
 func columns(n int) driver.Launch { return blocks((n + 31) / 32) }
 
-// LayerNormGrad is the gradient of x.
+// LayerNormGrad computes the gradient of x.
 func (d *Device) LayerNormGrad(dx, dy, x device.Matrix, w, mean, rstd device.Tensor, accumulate bool) {
 	sameLength("normalise", x.Rows, dx.Rows, dy.Rows, mean.Len(), rstd.Len())
 	sameLength("normalise", x.Cols, dx.Cols, dy.Cols, w.Len())
@@ -44,7 +44,7 @@ func (d *Device) LayerNormGrad(dx, dy, x device.Matrix, w, mean, rstd device.Ten
 	d.launch(of(dy.Data, "layer_norm_grad", "layer_norm_grad_bf16"), warps(x.Rows))
 }
 
-// LayerNormParamGrad is the gradients of w and b.
+// LayerNormParamGrad computes the gradients of w and b.
 func (d *Device) LayerNormParamGrad(dw, db device.Tensor, dy, x device.Matrix, mean, rstd device.Tensor, accumulate bool) {
 	sameLength("normalise", x.Rows, dy.Rows, mean.Len(), rstd.Len())
 	sameLength("normalise", x.Cols, dy.Cols, dw.Len(), db.Len())
@@ -64,7 +64,7 @@ func (d *Device) LayerNormParamGrad(dw, db device.Tensor, dy, x device.Matrix, m
 	d.launch("layer_norm_param_grad", columns(x.Cols))
 }
 
-// CrossEntropy is the loss of logits.
+// CrossEntropy computes the cross-entropy loss of logits.
 func (d *Device) CrossEntropy(losses device.Tensor, logits device.Matrix, labels device.Tensor, scale float32) {
 	sameLength("take the loss of", logits.Rows, losses.Len(), labels.Len())
 	x := wholeStored("logits", logits)
@@ -73,7 +73,7 @@ func (d *Device) CrossEntropy(losses device.Tensor, logits device.Matrix, labels
 	d.launch(of(logits.Data, "cross_entropy", "cross_entropy_bf16"), blocks(logits.Rows))
 }
 
-// SquaredError is the loss of predictions.
+// SquaredError computes the squared error of predictions.
 func (d *Device) SquaredError(losses device.Tensor, x device.Matrix, targets device.Tensor, scale float32) {
 	sameLength("take the loss of", x.Rows, losses.Len())
 	sameLength("take the loss of", x.Data.Len(), targets.Len())
@@ -83,7 +83,7 @@ func (d *Device) SquaredError(losses device.Tensor, x device.Matrix, targets dev
 	d.launch("squared_error", blocks(x.Rows))
 }
 
-// ArgMax finds the largest elements.
+// ArgMax finds the largest element of each row.
 func (d *Device) ArgMax(chosen device.Tensor, x device.Matrix) {
 	sameLength("choose from", x.Rows, chosen.Len())
 	from := wholeStored("what is chosen from", x)

@@ -10,7 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Embed looks up tokens and positions.
+// Embed looks up token and position embeddings.
 func (d *Device) Embed(y device.Matrix, tokens device.Tensor, table, positions device.Matrix, length, first int) {
 	sameLength("embed", y.Rows, tokens.Len())
 	sameLength("embed", y.Cols, table.Cols, positions.Cols)
@@ -23,8 +23,8 @@ func (d *Device) Embed(y device.Matrix, tokens device.Tensor, table, positions d
 	d.launch("embed", blocks(y.Rows))
 }
 
-// EmbedGrad adds the gradients of table and positions. Tokens are sorted, so that each
-// row of the table is one block's.
+// EmbedGrad adds the gradients of table and positions. It sorts the tokens, so that one block
+// processes each row of the table.
 func (d *Device) EmbedGrad(dtable, dpositions, dy device.Matrix, tokens device.Tensor, length int) {
 	n := dy.Rows
 	sameLength("embed", n, tokens.Len())

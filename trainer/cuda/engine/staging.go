@@ -10,31 +10,30 @@ import (
 )
 
 const (
-	uploads       = 8         // that may be under way
-	uploadBytes   = 256 << 10 // in each, at most
-	downloadBytes = 4 << 20   // at a time
+	uploads       = 8         // uploads that may be in progress
+	uploadBytes   = 256 << 10 // maximum size of an upload
+	downloadBytes = 4 << 20   // size of a download
 )
 
-// staging is the way of memory from and to the host, by way of pinned memory. What is
-// written is copied beside the computation, in a stream of its own, to a landing place on
-// the GPU, and from there to where it belongs in order with the operations: so the input
-// of a step arrives while the one before is computed, and operations find it in one place
-// always.
+// staging copies memory between host and GPU through pinned buffers. An upload runs in a separate
+// stream, concurrently with the computation, to a landing buffer on the GPU. From there it is
+// copied to its destination in order with the operations. So the input of a step is transferred
+// during the previous step, and operations always find it at the same address.
 type staging struct {
 	stream  driver.Stream
-	host    driver.Host // of all uploads
-	landing driver.Ptr  // likewise
+	host    driver.Host // for all uploads
+	landing driver.Ptr  // for all uploads
 	uploads [uploads]upload
 	next    int
 	down    driver.Host
-	pinned  []driver.Host // others', to which copies go without a detour
+	pinned  []driver.Host // other pinned memory, which copies access directly
 }
 
-// upload is the places for one, which are free when their event has come by.
+// upload holds the buffers of one upload. They are free when its event has completed.
 type upload struct {
 	pinned         driver.Host
 	landing        driver.Ptr
-	arrived, taken driver.Event // at, and from, the landing place
+	arrived, taken driver.Event // after the copies to, and from, the landing buffer
 }
 
 func (s *staging) open() error {
@@ -63,7 +62,7 @@ func (s *staging) open() error {
 	return nil
 }
 
-// close frees what there is, when the operations are done.
+// close releases all resources. The operations must be done.
 func (s *staging) close() error {
 	var errs []error
 	if s.stream != (driver.Stream{}) {
@@ -87,8 +86,8 @@ func (s *staging) close() error {
 	return errors.Join(errs...)
 }
 
-// stage is an upload in order with what the stream was asked for. src may be used again
-// when it returns. It waits only where all uploads are under way.
+// stage uploads in stream order. src may be reused when it returns. It waits only if all uploads
+// are in progress.
 func (d *Device) stage(dst driver.Ptr, src []byte) {
 	s := &d.staging
 	for len(src) > 0 {
@@ -108,7 +107,7 @@ func (d *Device) stage(dst driver.Ptr, src []byte) {
 	d.before = d.last
 }
 
-// fetch copies to the host, and waits: in one piece to memory that is pinned.
+// fetch copies to the host and waits. A copy to pinned memory is a single transfer.
 func (d *Device) fetch(dst []byte, src driver.Ptr) {
 	for _, h := range d.staging.pinned {
 		if to, ok := h.Find(dst); ok && to.Len() > 0 {
@@ -134,7 +133,7 @@ type reading struct {
 	n      int // elements
 }
 
-// NewReading makes a reading, which stays until Close.
+// NewReading creates a reading, which remains valid until Close.
 func (d *Device) NewReading() device.Reading {
 	defer d.enter("reading").Leave()
 	e, err := driver.NewEvent(false)
@@ -144,7 +143,7 @@ func (d *Device) NewReading() device.Reading {
 	return r
 }
 
-// Begin begins to copy a tensor.
+// Begin starts to copy a tensor.
 func (r *reading) Begin(src device.Tensor) {
 	d := r.device
 	defer d.enter("read", src.Len()).Leave()

@@ -15,7 +15,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// training is a model and its samples.
+// training is a model with its samples.
 type training struct {
 	name      string
 	model     func() (nn.Model, error)
@@ -24,8 +24,8 @@ type training struct {
 	inputs    int // of a sample, or
 	tokens    int // of a sequence
 	classes   int
-	grouped   bool // steps are groups,
-	late      bool // whose outcome is learnt later
+	grouped   bool // steps are groups
+	late      bool // asynchronous steps
 }
 
 var trainings = []training{
@@ -52,7 +52,7 @@ var trainings = []training{
 		}},
 }
 
-// losses are those of steps on a device: on one batch, which is learnt by heart.
+// losses returns the losses of training steps on a device, all on one batch.
 func (k training) losses(t *testing.T, d device.Device, p device.Precision, steps int) []float64 {
 	t.Helper()
 	m, err := k.model()
@@ -133,8 +133,8 @@ func (k training) losses(t *testing.T, d device.Device, p device.Precision, step
 	return losses
 }
 
-// A model learns on a GPU what it learns on the processor: the same initial weights,
-// the same elements dropped, losses that differ by the order and rounding of sums.
+// Training on a GPU gives the same results as on the CPU: the same initial weights, the same
+// dropout, and losses that differ only by the order and rounding of sums.
 func TestTrainsAsOnTheProcessor(t *testing.T) {
 	const steps = 25
 	for _, k := range trainings {
@@ -156,8 +156,8 @@ func TestTrainsAsOnTheProcessor(t *testing.T) {
 	}
 }
 
-// Two steps of each model find the loss lower: for AddressSanitizer, under which more take
-// too long.
+// Two steps of each model reduce the loss. This is for AddressSanitizer, where more steps take too
+// long.
 func TestTwoSteps(t *testing.T) {
 	for _, k := range trainings {
 		for _, p := range []device.Precision{device.FP32, device.BF16} {
@@ -170,7 +170,7 @@ func TestTwoSteps(t *testing.T) {
 	}
 }
 
-// Measuring algorithms changes none of this.
+// Tuning does not change the results.
 func TestTuned(t *testing.T) {
 	k := trainings[0]
 	want, got := k.losses(t, cpu.New(1), device.FP32, 5), k.losses(t, open(t, engine.Options{Tune: true}), device.FP32, 5)

@@ -9,11 +9,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// partials is how many blocks have a part of a reduction, whatever the GPU: the order
-// of additions follows from it.
+// partials is the maximum number of partial results of a reduction on every GPU, because the order
+// of additions depends on it.
 const partials = 512
 
-// reduce is addUp of a kernel, and waits for the sum.
+// reduce is like addUp and waits for the sum.
 func (d *Device) reduce(kernel string, a, b driver.Ptr, n int) (sum float64) {
 	total := d.room(scratchSums, (partials+1)*8) + partials*8
 	d.addUp(total, kernel, a, b, n)
@@ -22,8 +22,7 @@ func (d *Device) reduce(kernel string, a, b driver.Ptr, n int) (sum float64) {
 	return sum
 }
 
-// addUp adds up the partial results of a kernel over n elements of a, and of b unless
-// that is 0.
+// addUp sums the partial results of a kernel over n elements of a, and of b unless that is 0.
 func (d *Device) addUp(total driver.Ptr, kernel string, a, b driver.Ptr, n int) {
 	sums := d.room(scratchSums, (partials+1)*8)
 	l := driver.Launch{Grid: driver.Dim{X: min((n+threads-1)/threads, partials)}, Block: driver.Dim{X: threads}}
@@ -37,8 +36,8 @@ func (d *Device) addUp(total driver.Ptr, kernel string, a, b driver.Ptr, n int) 
 	d.launch("sum_partial", blocks(1))
 }
 
-// SumSquares is the sum of the squares of x's elements: 512 blocks of 256 threads take
-// elements in turns, and their sums are added by halves.
+// SumSquares returns the sum of the squares of x's elements: 512 blocks of 256 threads process the
+// elements in a grid-stride loop, and their sums are added by halves.
 func (d *Device) SumSquares(x device.Tensor) float64 {
 	if x.Len() == 0 {
 		return 0
@@ -47,7 +46,7 @@ func (d *Device) SumSquares(x device.Tensor) float64 {
 	return d.reduce("sum_squares", floats(x), 0, x.Len())
 }
 
-// CountEqual counts places that agree.
+// CountEqual counts the positions where a and b are equal.
 func (d *Device) CountEqual(a, b device.Tensor) int {
 	sameLength("compare", a.Len(), b.Len())
 	if a.Len() == 0 {
@@ -72,8 +71,8 @@ func (d *Device) SGD(value, grad, buffer device.Tensor, f device.SGDFactors) {
 	d.sgd(value, grad, buffer, sgdFactorsOf(f), 0, true)
 }
 
-// sgd launches an update of SGD with factors f, or with the factors at an address of the
-// GPU if that is not 0. If decays is false, the factors' weight decay is not applied.
+// sgd launches an SGD update with factors f, or with the factors at a device address if that is not
+// 0. If decays is false, weight decay is not applied.
 func (d *Device) sgd(value, grad, buffer device.Tensor, f sgdFactors, at driver.Ptr, decays bool) {
 	n := value.Len()
 	sameLength("update", n, grad.Len())
@@ -105,13 +104,13 @@ func adamFactorsOf(f device.AdamFactors) adamFactors {
 	return adamFactors{f.Beta1, f.Beta2, f.New1, f.New2, f.Keep, f.Decay, f.Correction, f.Eps, f.Rate, f.GradScale, 0}
 }
 
-// Adam updates value, average and squares.
+// Adam updates value, average, and squares.
 func (d *Device) Adam(value, grad, average, squares device.Tensor, f device.AdamFactors) {
 	d.adam(value, grad, average, squares, adamFactorsOf(f), 0, true)
 }
 
-// adam launches an update of Adam with factors f, or with the factors at an address of the
-// GPU if that is not 0. If decays is false, the factors' weight decay is not applied.
+// adam launches an Adam update with factors f, or with the factors at a device address if that is
+// not 0. If decays is false, weight decay is not applied.
 func (d *Device) adam(value, grad, average, squares device.Tensor, f adamFactors, at driver.Ptr, decays bool) {
 	n := value.Len()
 	sameLength("update", n, grad.Len(), average.Len(), squares.Len())

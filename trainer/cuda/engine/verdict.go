@@ -17,18 +17,17 @@ type verdict struct {
 	parts  int
 	state  driver.Ptr // struct Verdict of updates.cu
 	sums   driver.Ptr // float64: of the squares of each part, then of losses
-	begun  bool       // there are losses of this step
+	begun  bool       // this step has losses
 }
 
-// verdictState is struct Verdict of updates.cu: what the host puts there, and how much
-// room there is for what the kernels do.
+// verdictState is struct Verdict of updates.cu. The host writes only the count.
 type verdictState struct {
-	_    uint64 // the number of updates, written as what the struct begins with
+	_    uint64 // number of updates, written at the start of the struct
 	told [2]float32
-	rule adamRule // or sgdFactors: the factors are first in both
+	rule adamRule // or sgdFactors: both begin with the factors
 }
 
-// NewVerdict gets its memory, which stays until Close.
+// NewVerdict allocates its memory until Close.
 func (d *Device) NewVerdict(parts int) device.Verdict {
 	defer d.enter("verdict", parts).Leave()
 	v := &verdict{device: d, parts: parts}
@@ -42,14 +41,14 @@ func (d *Device) NewVerdict(parts int) device.Verdict {
 	return v
 }
 
-// Count sets the number of updates that were made.
+// Count sets the number of updates so far.
 func (v *verdict) Count(updates int64) {
 	defer v.device.enter("count").Leave()
 	v.device.flush()
 	v.device.stage(v.state, binary.LittleEndian.AppendUint64(nil, uint64(updates)))
 }
 
-// Squares adds up the squares of a part.
+// Squares computes the sum of squares of a part.
 func (v *verdict) Squares(part int, grad device.Tensor) {
 	if part < 0 || part >= v.parts || grad.Len() == 0 {
 		panic(fmt.Sprintf("engine: part %d of %d with %d elements", part, v.parts, grad.Len()))
@@ -58,7 +57,7 @@ func (v *verdict) Squares(part int, grad device.Tensor) {
 	v.device.addUp(v.sums+driver.Ptr(8*part), "sum_squares", floats(grad), 0, grad.Len())
 }
 
-// Losses adds up losses, in any order: it is to see whether they are finite.
+// Losses sums losses in any order, to check whether they are finite.
 func (v *verdict) Losses(rows device.Tensor) {
 	d := v.device
 	defer d.enter("sum", rows.Len()).Leave()
@@ -67,7 +66,7 @@ func (v *verdict) Losses(rows device.Tensor) {
 	v.begun = true
 }
 
-// DecideSGD decides on an update by SGD.
+// DecideSGD decides on an SGD update.
 func (v *verdict) DecideSGD(most float64, f device.SGDFactors) {
 	factors := sgdFactorsOf(f)
 	decide(v, "decide_sgd", most, &factors)
@@ -80,12 +79,12 @@ type adamRule struct {
 	lr, beta1, beta2 float64
 }
 
-// DecideAdam decides on an update by Adam.
+// DecideAdam decides on an Adam update.
 func (v *verdict) DecideAdam(most float64, r device.AdamRule) {
 	decide(v, "decide_adam", most, &adamRule{adamFactorsOf(r.Factors), r.Most, r.LR, r.Beta1, r.Beta2})
 }
 
-// decide launches a decision by a rule, which differs from step to step.
+// decide launches a decision with a rule, which differs from step to step.
 func decide[T any](v *verdict, kernel string, most float64, rule *T) {
 	d := v.device
 	if !v.begun {
@@ -100,22 +99,22 @@ func decide[T any](v *verdict, kernel string, most float64, rule *T) {
 	d.launch(kernel, driver.Launch{Block: driver.Dim{X: 32}})
 }
 
-// factors is where the decision leaves them.
+// factors returns the address of the factors of the decision.
 func (v *verdict) factors() driver.Ptr {
 	return v.state + driver.Ptr(unsafe.Offsetof(verdictState{}.rule))
 }
 
-// SGD updates as decided.
+// SGD updates if the step is not skipped.
 func (v *verdict) SGD(value, grad, buffer device.Tensor, decays bool) {
 	v.device.sgd(value, grad, buffer, sgdFactors{}, v.factors(), decays)
 }
 
-// Adam updates as decided.
+// Adam updates if the step is not skipped.
 func (v *verdict) Adam(value, grad, average, squares device.Tensor, decays bool) {
 	v.device.adam(value, grad, average, squares, adamFactors{}, v.factors(), decays)
 }
 
-// Told is where the decision is told.
+// Told returns the result of the decision.
 func (v *verdict) Told() device.Tensor {
 	return tensor(device.Float32, v.state+driver.Ptr(unsafe.Offsetof(verdictState{}.told)), 2)
 }

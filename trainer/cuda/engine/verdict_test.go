@@ -13,9 +13,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 )
 
-// A step whose gradients or losses are not finite leaves values and state as they are, and
-// is no step for the corrections of bias, or for the first momentum: the bits are those of
-// an optimiser that was not asked for it.
+// A step with non-finite gradients or losses does not change values and state, and does not count
+// for the bias corrections or for the first momentum: the bits are those of an optimizer without
+// that step.
 func TestVerdicts(t *testing.T) {
 	const n = 300
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
@@ -114,7 +114,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// A step of which the host learns later allocates nothing, with input that is written.
+// An asynchronous step allocates nothing, including writes of its input.
 func TestLateStepsAllocateNothing(t *testing.T) {
 	d := open(t, engine.Options{})
 	const n = 64

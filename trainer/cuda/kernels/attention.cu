@@ -1,11 +1,11 @@
-// Attention computed in float32, for heads of any size up to 256, with matrices of T:
-// float, or u16 for bfloat16, where operands of products are rounded: for heads that
-// attention_tensor.cu does not take. Tiles are 32 queries by 32 keys; four threads of one
-// warp share a row of scores.
+// Attention computed in float32, for head sizes up to 256 that attention_tensor.cu does not
+// support. The element type T of matrices is float, or u16 for bfloat16. With bfloat16, operands of
+// matrix multiplications are rounded. Tiles are 32 queries by 32 keys; four threads of a warp share
+// a row of scores.
 #include "attention.h"
 #include "values.h"
 
-// fetch loads 32 rows of a head from row `first` on to shared memory, times factor,
+// fetch loads 32 rows of a head, starting at row `first`, to shared memory, multiplied by factor,
 // with zeros beyond `rows`.
 template <class T> DEVICE void fetch(float *to, const T *from, const Head &h, u32 per_sample, u32 first, u64 stride, float factor) {
   u32 size = h.a.size, pitch = size + 1;
@@ -16,27 +16,28 @@ template <class T> DEVICE void fetch(float *to, const T *from, const Head &h, u3
   }
 }
 
-// dot is the product of two rows in shared memory.
+// dot returns the inner product of two rows in shared memory.
 DEVICE float dot(const float *a, const float *b, u32 n) {
   float sum = 0;
   for (u32 i = 0; i < n; i++) sum = fused(a[i], b[i], sum);
   return sum;
 }
 
-// seen_grad is score_grad of any query and key, and 0 where the first does not see the other.
+// seen_grad is score_grad for any query and key. It returns 0 if the causal mask hides the key.
 DEVICE float seen_grad(const Head &h, u32 query, u32 key, float w, float dweight, float along, float *used) {
   *used = 0;
   if (query >= h.a.queries || !h.sees(query, key)) return 0;
   return score_grad(h, h.keeps(query, key), w, dweight, along, used);
 }
 
-// Blocks of 128 threads for 32 queries; shared: 4*32*(size+1) + 32*33 numbers.
+// Forward pass. Blocks of 128 threads for 32 queries; shared memory: 4*32*(size+1) + 32*33
+// elements.
 template <class T> DEVICE void forward(T *out, u64 out_stride, float *log_sum, const Attention &a) {
   DYNAMIC_SHARED(float, room);
   Head h{a, block_z(), block_y()};
   u32 pitch = a.size + 1, first = block_x() * 32, row = thread_x() / 4, part = thread_x() % 4;
   float *q = room, *k = q + 32 * pitch, *v = k + 32 * pitch, *o = v + 32 * pitch, *weights = o + 32 * pitch + row * 33;
-  u32 query = first + row < a.queries ? first + row : a.queries - 1;  // rows beyond the last are computed in vain
+  u32 query = first + row < a.queries ? first + row : a.queries - 1;  // results of rows beyond the last are not stored
   fetch(q, (const T *)a.q, h, a.queries, first, a.q_stride, a.scale);
   for (u32 c = part; c < a.size; c += 4) o[row * pitch + c] = 0;
   float most = -infinity(), sum = 0;
@@ -53,7 +54,7 @@ template <class T> DEVICE void forward(T *out, u64 out_stride, float *log_sum, c
       scores[i] = h.sees(query, at + j) ? dot(q + row * pitch, k + j * pitch, a.size) : -infinity();
       top = larger(top, scores[i]);
     }
-    top = quad_max(top);  // a number: every query sees the first key
+    top = quad_max(top);  // finite: every query attends to the first key
     float shrink = exponential(most - top), part_sum = 0;
 #pragma unroll
     for (u32 i = 0; i < 8; i++) {
@@ -78,7 +79,8 @@ template <class T> DEVICE void forward(T *out, u64 out_stride, float *log_sum, c
   if (part == 0) log_sum[h.sum(query)] = most + logarithm(sum);
 }
 
-// Blocks of 128 threads for 32 queries; shared: 5*32*(size+1) + 32*33 numbers.
+// Gradient of queries. Blocks of 128 threads for 32 queries; shared memory: 5*32*(size+1) + 32*33
+// elements.
 template <class T> DEVICE void query_grad(const Attention &a, const Gradients &g) {
   DYNAMIC_SHARED(float, room);
   Head h{a, block_z(), block_y()};
@@ -117,7 +119,8 @@ template <class T> DEVICE void query_grad(const Attention &a, const Gradients &g
   for (u32 c = part; c < a.size; c += 4) set((T *)g.dq + h.row(a.queries, query, g.dq_stride) + c, dq[row * pitch + c] * a.scale);
 }
 
-// Blocks of 128 threads for 32 keys; shared: 6*32*(size+1) + 2*32*33 + 64 numbers.
+// Gradients of keys and values. Blocks of 128 threads for 32 keys; shared memory: 6*32*(size+1) +
+// 2*32*33 + 64 elements.
 template <class T> DEVICE void key_grad(const Attention &a, const Gradients &g) {
   DYNAMIC_SHARED(float, room);
   Head h{a, block_z(), block_y()};
@@ -128,7 +131,7 @@ template <class T> DEVICE void key_grad(const Attention &a, const Gradients &g) 
   fetch(k, (const T *)a.k, h, a.keys, first, a.k_stride, 1);
   fetch(v, (const T *)a.v, h, a.keys, first, a.v_stride, 1);
   for (u32 c = part; c < a.size; c += 4) dk[row * pitch + c] = dv[row * pitch + c] = 0;
-  u32 before = a.keys - a.queries, begin = first > before ? (first - before) / 32 * 32 : 0;  // the first query that sees one of the keys
+  u32 before = a.keys - a.queries, begin = first > before ? (first - before) / 32 * 32 : 0;  // the first query that attends to one of the keys
   for (u32 at = begin; at < a.queries; at += 32) {
     sync_threads();
     fetch(q, (const T *)a.q, h, a.queries, at, a.q_stride, a.scale);

@@ -1,42 +1,41 @@
-// Both passes of attention in bfloat16 on tensor cores, whichever these are: a unit U
-// has heads of U::D numbers and does the products. A block of U::THREADS threads has
-// U::OWN rows of one head, a warp 16 of them, and goes over the others in tiles of
-// U::TILE. Scores and their gradients stay in registers: what a product gives of a
-// piece is what the next one takes of it.
+// Both passes of attention in bfloat16 on tensor cores. A unit U has heads of U::D elements and
+// implements the matrix multiplications. A block of U::THREADS threads has U::OWN rows of one head,
+// 16 per warp, and loops over the other rows in tiles of U::TILE. Scores and their gradients stay
+// in registers: the accumulator fragment of one matrix multiplication is the operand fragment of
+// the next.
 //
-// U::BLOCKS is how many of the forward pass are to be on a multiprocessor at least. A unit
-// has these; matrices are in shared memory, and of numbers of two bytes:
-//   memory()                   where the first matrix is
-//   room(rows)                 how many numbers one of so many rows takes
-//   index(rows, r, c)          where in it numbers c to c + 7 of row r are, one behind the
-//                              other, for a c that is a multiple of 8: at one of 16 bytes
-//   settle()                   before a barrier behind which products take what was written
-//   between(s, own, row, tile) the products of 16 rows of an OWN matrix from `row`, the
-//                              warp's, on, and of the rows of a tile
-//   mix(sums, s, tile)         adds the rows of a tile, weighted by s, to sums of D columns
+// U::BLOCKS is the minimum number of resident blocks per multiprocessor in the forward pass. A unit
+// has these functions; matrices are in shared memory and have elements of two bytes:
+//   memory()                   address of the first matrix
+//   room(rows)                 number of elements of a matrix with this many rows
+//   index(rows, r, c)          index of elements c to c + 7 of row r, which are contiguous, for a c
+//                              that is a multiple of 8; their address is a multiple of 16 bytes
+//   settle()                   fence before a barrier, after which multiplications read new data
+//   between(s, own, row, tile) products of the warp's 16 rows of an OWN matrix, from `row`, and the
+//                              rows of a tile (Q·Kᵀ)
+//   mix(sums, s, tile)         adds the rows of a tile, weighted by s, to sums of D columns (P·V)
 //
-// The matrices of the input and of the gradients are of bfloat16, softmax and sums of
-// float32. Loops over a piece are unrolled, as what is indexed by a variable would not be
-// in registers.
+// The matrices of the input and of the gradients are bfloat16; softmax and sums are float32. Loops
+// over a fragment are unrolled, because an array with a variable index would not be in registers.
 #pragma once
 
 #include "attention.h"
 #include "values.h"
 
-// Scores are products of vectors as they are. What scales them, and makes e^v a power of
-// two, is one factor.
+// Scores are products of unscaled vectors. One factor applies the scale and converts e^v to a power
+// of two.
 constexpr float LOG2_E = 1.44269504088896341f;
 DEVICE float factor_of(const Attention &a) { return a.scale * LOG2_E; }
 
-// The thread's place in a piece: row g and column 2t.
+// Place is the thread's position in a fragment: row g and column 2t.
 struct Place { u32 g, t; };
 DEVICE Place place() { return {thread_x() % 32 / 4, thread_x() % 4}; }
 
-// Piece is 16 rows and TILE columns of scores, or of what is computed of them: by
-// eight columns, rows g and then g + 8 of columns 2t and 2t + 1.
+// Piece is a fragment of 16 rows and TILE columns of scores, or of values derived from them: for
+// each eight columns, rows g and then g + 8 of columns 2t and 2t + 1.
 template <u32 TILE> struct Piece {
   float v[TILE / 8][4];
-  // operand is columns 16k and on, as the left operand of a product.
+  // operand returns columns from 16k as the left operand of a matrix multiplication.
   DEVICE_MEMBER void operand(u32 *a, u32 k) const {
     const float *left = v[2 * k], *right = v[2 * k + 1];
     a[0] = pair(left[0], left[1]);
@@ -46,12 +45,13 @@ template <u32 TILE> struct Piece {
   }
 };
 
-// row_of and col_of are the place of element i of the n-th eight columns.
+// row_of and col_of return the position of element i of the n-th eight columns.
 DEVICE u32 row_of(u32 i) { return place().g + i / 2 * 8; }
 DEVICE u32 col_of(u32 n, u32 i) { return n * 8 + 2 * place().t + i % 2; }
 
-// hide makes scores -infinity, and so their weights 0, where seen(n, i) says that the query
-// does not see the key. A tile that all queries of a warp see whole has none.
+// hide applies the causal mask: it sets scores to -infinity, and so their weights to 0, unless
+// seen(n, i) returns that the query attends to the key. A tile without masked scores for the warp
+// does not need it.
 template <u32 TILE, class F> DEVICE void hide(Piece<TILE> &s, F seen) {
   #pragma unroll
   for (u32 n = 0; n < TILE / 8; n++)
@@ -60,15 +60,15 @@ template <u32 TILE, class F> DEVICE void hide(Piece<TILE> &s, F seen) {
       if (!seen(n, i)) s.v[n][i] = -infinity();
 }
 
-// Kept are the elements of a piece that dropout keeps: keeps(n, i), asked only where there
-// is dropout.
+// Kept holds which elements of a fragment dropout keeps: the results of keeps(n, i), which is
+// called only if there is dropout.
 template <u32 TILE> struct Kept {
   u32 bits = ~0u;
   template <class F> DEVICE_MEMBER Kept(const Attention &a, F keeps) {
     static_assert(TILE <= 64, "elements of a thread");
     if (a.dropout.threshold == 0) return;
     bits = 0;
-    #pragma nounroll  // it is long, and bits are in one register all the same
+    #pragma nounroll  // it is long, and bits is in one register anyway
     for (u32 n = 0; n < TILE / 8; n++)
       #pragma unroll
       for (u32 i = 0; i < 4; i++) bits |= u32(keeps(n, i)) << (n * 4 + i);
@@ -76,7 +76,7 @@ template <u32 TILE> struct Kept {
   DEVICE_MEMBER bool of(u32 n, u32 i) const { return bits >> (n * 4 + i) & 1; }
 };
 
-// clear makes N eights of columns zero.
+// clear sets N groups of eight columns to zero.
 template <u32 N> DEVICE void clear(float (&sums)[N][4]) {
   #pragma unroll
   for (u32 n = 0; n < N; n++)
@@ -84,14 +84,14 @@ template <u32 N> DEVICE void clear(float (&sums)[N][4]) {
     for (u32 i = 0; i < 4; i++) sums[n][i] = 0;
 }
 
-// Rows are those of a matrix for one head.
+// Rows are the rows of a matrix for one head.
 struct Rows {
   const u16 *from;
   u64 stride;
   u32 size;
-  bool wide;  // can be read by eight
+  bool wide;  // supports vector loads of eight elements
   DEVICE_MEMBER Rows(const void *matrix, const Head &h, u32 per_sample, u64 stride) : from((const u16 *)matrix + h.row(per_sample, 0, stride)), stride(stride), size(h.a.size) { wide = by_eight(size | stride, from); }
-  // eight are the numbers of a row from column c, a multiple of 8, on; 0 beyond the head.
+  // eight returns eight elements of a row from column c, a multiple of 8; 0 beyond the head.
   DEVICE_MEMBER Four eight(u32 row, u32 c) const {
     const u16 *at = from + row * stride + c;
     Four v = {0, 0, 0, 0};
@@ -108,7 +108,7 @@ struct Rows {
 template <class U, u32 N> DEVICE void fetch(u16 *to, const Rows &rows, u32 per_sample, u32 first) {
   constexpr u32 each = N * (U::D / 8) / U::THREADS;
   static_assert(each * U::THREADS == N * (U::D / 8));
-  Four v[each];  // all are asked for before one is waited for
+  Four v[each];  // all loads are issued before the first wait
   #pragma unroll
   for (u32 n = 0; n < each; n++) {
     u32 i = n * U::THREADS + thread_x(), r = i / (U::D / 8), c = i % (U::D / 8) * 8;
@@ -122,7 +122,7 @@ template <class U, u32 N> DEVICE void fetch(u16 *to, const Rows &rows, u32 per_s
   }
 }
 
-// put writes sums of D columns, times a factor for row g and one for row g + 8.
+// put stores sums of D columns, multiplied by one factor for row g and one for row g + 8.
 template <u32 N> DEVICE void put(void *matrix, const Head &h, u32 per_sample, u32 first, u64 stride, float (&sums)[N][4], float upper, float lower) {
   u16 *to = (u16 *)matrix + h.row(per_sample, 0, stride);
   bool even = (h.a.size | stride) % 2 == 0 && u64(to) % 4 == 0;  // columns 2t and 2t + 1 are one word
@@ -146,7 +146,7 @@ template <u32 N> DEVICE void put(void *matrix, const Head &h, u32 per_sample, u3
   }
 }
 
-// Shared: an OWN matrix and two tiles.
+// Forward pass. Shared memory: an OWN matrix and two tiles.
 template <class U> DEVICE void forward(u16 *out, u64 out_stride, float *log_sum, const Attention &a) {
   u16 *q = U::memory(), *k = q + U::room(U::OWN), *v = k + U::room(U::TILE);
   Head h{a, block_z(), block_y()};
@@ -157,7 +157,7 @@ template <class U> DEVICE void forward(u16 *out, u64 out_stride, float *log_sum,
   #pragma unroll
   for (u32 i = 0; i < 2; i++) {
     u32 r = first + row + row_of(2 * i);
-    query[i] = r < a.queries ? r : a.queries - 1;  // rows beyond the last are computed in vain
+    query[i] = r < a.queries ? r : a.queries - 1;  // results of rows beyond the last are not stored
   }
   Rows keys(a.k, h, a.keys, a.k_stride), values(a.v, h, a.keys, a.v_stride);
   float factor = factor_of(a);
@@ -180,7 +180,7 @@ template <class U> DEVICE void forward(u16 *out, u64 out_stride, float *log_sum,
       for (u32 i = 0; i < 4; i++) top[i / 2] = larger(top[i / 2], s.v[n][i]);
     #pragma unroll
     for (u32 i = 0; i < 2; i++) {
-      top[i] = quad_max(top[i]);  // a number: every query sees the first key
+      top[i] = quad_max(top[i]);  // finite: every query attends to the first key
       shrink[i] = power_of_two((most[i] - top[i]) * factor);
       most[i] = top[i];
     }
@@ -206,7 +206,8 @@ template <class U> DEVICE void forward(u16 *out, u64 out_stride, float *log_sum,
     if (place().t == 0 && first + row + row_of(2 * i) < a.queries) log_sum[h.sum(query[i])] = most[i] * a.scale + logarithm(sum[i]);
 }
 
-// along_of is the product of a query's output and its gradient, by four neighbours.
+// along_of returns delta, the inner product of a query's output and its gradient, computed by four
+// adjacent threads.
 DEVICE float along_of(const Rows &dout, const Rows &out, u32 query) {
   float sum = 0;
   for (u32 c = thread_x() % 4 * 8; c < out.size; c += 32) {
@@ -220,7 +221,7 @@ DEVICE float along_of(const Rows &dout, const Rows &out, u32 query) {
   return quad_sum(sum);
 }
 
-// Shared: two OWN matrices and two tiles.
+// Gradient of queries. Shared memory: two OWN matrices and two tiles.
 template <class U> DEVICE void query_grad(const Attention &a, const Gradients &g) {
   u16 *q = U::memory(), *dout = q + U::room(U::OWN), *k = dout + U::room(U::OWN), *v = k + U::room(U::TILE);
   Head h{a, block_z(), block_y()};
@@ -263,7 +264,8 @@ template <class U> DEVICE void query_grad(const Attention &a, const Gradients &g
   put(g.dq, h, a.queries, first + row, g.dq_stride, dq, a.scale, a.scale);
 }
 
-// Shared: likewise, and 2*TILE numbers of float32 behind them.
+// Gradients of keys and values. Shared memory: two OWN matrices, two tiles, and 2*TILE float32
+// elements.
 template <class U> DEVICE void key_grad(const Attention &a, const Gradients &g) {
   u16 *k = U::memory(), *v = k + U::room(U::OWN), *q = v + U::room(U::OWN), *dout = q + U::room(U::TILE);
   float *along = (float *)(dout + U::room(U::TILE)), *log_sums = along + U::TILE;
@@ -276,7 +278,7 @@ template <class U> DEVICE void key_grad(const Attention &a, const Gradients &g) 
   float factor = factor_of(a);
   fetch<U, U::OWN>(k, Rows(a.k, h, a.keys, a.k_stride), a.keys, first);
   fetch<U, U::OWN>(v, Rows(a.v, h, a.keys, a.v_stride), a.keys, first);
-  u32 before = a.keys - a.queries, begin = first > before ? (first - before) / U::TILE * U::TILE : 0;  // the first query that sees one of the keys
+  u32 before = a.keys - a.queries, begin = first > before ? (first - before) / U::TILE * U::TILE : 0;  // the first query that attends to one of the keys
   for (u32 at = begin; at < a.queries; at += U::TILE) {
     sync_threads();
     fetch<U, U::TILE>(q, queries, a.queries, at);
@@ -310,7 +312,7 @@ template <class U> DEVICE void key_grad(const Attention &a, const Gradients &g) 
   put(g.dv, h, a.keys, first + row, g.dv_stride, dv, 1, 1);
 }
 
-// PASSES is the kernels of a unit. Grids are ceil(queries or keys / OWN) x heads x samples.
+// PASSES defines the kernels of a unit. Grids are ceil(queries or keys / OWN) x heads x samples.
 #define PASSES(name, U)                                                                                                                      \
   KERNEL_BLOCKS(attention_forward_##name, U::THREADS, U::BLOCKS, u16 *out, u64 out_stride, float *log_sum, Attention a) { forward<U>(out, out_stride, log_sum, a); } \
   KERNEL(attention_query_grad_##name, U::THREADS, Attention a, Gradients g) { query_grad<U>(a, g); }                                         \

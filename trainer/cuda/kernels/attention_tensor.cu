@@ -1,8 +1,8 @@
-// Attention in bfloat16 by the tensor cores of every GPU from the A100 on (mma.sync), for
-// heads of up to 64 and of up to 128.
+// Attention in bfloat16 on the tensor cores of every GPU since the A100 (mma.sync), for head sizes
+// up to 64 and up to 128.
 #include "attention_passes.h"
 
-// Mma is a unit of attention_passes.h whose rows in shared memory are D + 8 apart.
+// Mma is a unit of attention_passes.h with a row pitch of D + 8 in shared memory.
 template <u32 HEAD> struct Mma {
   static constexpr u32 D = HEAD, OWN = 64, TILE = 32, THREADS = 128, BLOCKS = 0, PITCH = D + 8;
 
@@ -43,9 +43,10 @@ template <u32 HEAD> struct Mma {
     }
   }
 
-  // place_of is the row that this thread gives of the four 8x8 matrices of a 16x16 piece:
-  // those below each other first with down = 1, as a left operand has them, or two right
-  // ones by columns; those beside each other with 2, as two right operands by rows.
+  // place_of returns the row address that this thread passes to ldmatrix for the four 8x8 matrices
+  // of a 16x16 fragment. With down = 1, vertically adjacent matrices come first: for a left
+  // operand, or two right operands by columns. With 2, horizontally adjacent ones come first: for
+  // two right operands by rows.
   DEVICE_MEMBER static const u16 *place_of(const u16 *matrix, u32 row, u32 col, u32 down) {
     u32 lane = thread_x() % 32, j = lane / 8;
     return matrix + (row + lane % 8 + (j & down ? 8 : 0)) * PITCH + col + (j & (3 - down) ? 8 : 0);

@@ -1,14 +1,14 @@
-// Sums over the rows of a matrix, of each column by itself.
+// Sums over the rows of a matrix, for each column.
 //
-// Those of float32 are in rising order of rows. A block of 256 threads has 32 columns. Its
-// first warp adds up the rows of a tile in shared memory while all warps have fetched the
-// next one: what bounds it is one dependent addition per row.
+// Float32 rows are added in ascending order. A block of 256 threads has 32 columns. Its first warp
+// adds the rows of a tile in shared memory while all warps load the next tile. The limit is one
+// dependent addition per row.
 //
-// Those of bfloat16 are in another order, which the number of rows decides: a block adds
-// up a run of rows, each of its 8 warps every 8th, and add_runs those sums.
+// Bfloat16 rows are added in an order that depends on the number of rows: a block adds a run of
+// rows, each of its 8 warps every 8th row, and add_runs adds these sums.
 #include "values.h"
 
-// The gradients of a normalisation's w and b, by tiles of 64 rows.
+// The gradients of a layer normalization's w and b, in tiles of 64 rows.
 KERNEL(layer_norm_param_grad, 256, float *dw, float *db, const float *dy, const float *x, const float *mean, const float *rstd, u32 rows, u32 cols, u32 accumulate) {
   SHARED float gains[64][33], biases[64][33];
   u32 lane = thread_x() % 32, warp = thread_x() / 32, col = block_x() * 32 + lane;
@@ -45,8 +45,7 @@ KERNEL(layer_norm_param_grad, 256, float *dw, float *db, const float *dy, const 
   }
 }
 
-// dst = the sum over rows of x, whose rows are row_stride apart; or added to dst. By tiles
-// of 128 rows.
+// dst = the sum over the rows of x with pitch row_stride, or added to dst. In tiles of 128 rows.
 KERNEL(column_sum, 256, float *dst, const float *x, u64 row_stride, u32 rows, u32 cols, u32 accumulate) {
   SHARED float tile[128][33];
   u32 lane = thread_x() % 32, warp = thread_x() / 32, col = block_x() * 32 + lane;
@@ -70,14 +69,14 @@ KERNEL(column_sum, 256, float *dst, const float *x, u64 row_stride, u32 rows, u3
   if (mine) dst[col] = sum;
 }
 
-// Run is the rows and columns of a block: run block_y of as many as the grid has, and 256
-// columns. A thread has eight of them: neighbours, where these can be read at once.
+// Run is the rows and columns of a block: run block_y, of as many runs as the grid has, and 256
+// columns. A thread has eight of them: adjacent ones if a vector load is possible.
 template <u32 N> struct Run {
   u32 first, end, left;
   DEVICE_MEMBER Run(u32 rows, u32 run) : first(block_y() * run), end(rows < first + run ? rows : first + run), left(block_x() * 256) {}
   DEVICE_MEMBER u32 col(u32 i) const { return N == 8 ? left + thread_x() % 32 * 8 + i : left + i * 32 + thread_x() % 32; }
 
-  // each calls f with the place i of the first of N columns, for all rows of this warp.
+  // each calls f with the index i of the first of N columns, for all rows of this warp.
   template <class F> DEVICE_MEMBER void each(u32 cols, F f) const {
 #pragma unroll
     for (u32 i = 0; i < 8; i += N) {
@@ -87,7 +86,7 @@ template <u32 N> struct Run {
     }
   }
 
-  // put adds up what the warps have, in their order, and writes it to the run's sums.
+  // put adds the sums of the warps, in order, and stores the result in the run's sums.
   DEVICE_MEMBER void put(float *sums, float (*room)[256], const float *mine, u32 cols) const {
 #pragma unroll
     for (u32 i = 0; i < 8; i++) room[thread_x() / 32][i * 32 + thread_x() % 32] = mine[i];
@@ -116,7 +115,7 @@ template <u32 N> DEVICE void param_grad(float (*room)[256], float *gains, float 
   r.put(gains, room, w, cols);
   r.put(biases, room, b, cols);
 }
-// The sums of each run for a normalisation's w and b: runs x cols of both. Grid: ceil(cols /
+// The sums of each run for a layer normalization's w and b: runs x cols of both. Grid: ceil(cols /
 // 256) x runs.
 KERNEL(layer_norm_param_grad_bf16, 256, float *gains, float *biases, const u16 *dy, const float *x, const float *mean, const float *rstd, u32 rows, u32 cols, u32 run) {
   SHARED float room[8][256];
@@ -135,14 +134,14 @@ template <u32 N> DEVICE void sum_of(float (*room)[256], float *sums, const u16 *
   });
   r.put(sums, room, mine, cols);
 }
-// The sums of each run of x. Grid: likewise.
+// The sums of each run of x. Grid: ceil(cols / 256) x runs.
 KERNEL(column_sum_bf16, 256, float *sums, const u16 *x, u64 row_stride, u32 rows, u32 cols, u32 run) {
   SHARED float room[8][256];
   if (by_eight(cols | row_stride, x)) sum_of<8>(room, sums, x, row_stride, rows, cols, run);
   else sum_of<1>(room, sums, x, row_stride, rows, cols, run);
 }
 
-// dst = the sums of all runs, in rising order; or added to dst. A thread to a column.
+// dst = the sums of all runs, in ascending order, or added to dst. One thread per column.
 KERNEL(add_runs, 256, float *dst, const float *sums, u32 runs, u32 cols, u32 accumulate) {
   u32 col = u32(index());
   if (col >= cols) return;

@@ -1,15 +1,15 @@
-// Which elements dropout keeps: package vec's choice, so that a model drops the same
-// ones on every device.
+// The elements that dropout keeps: the same as in package vec, so that a model drops the same
+// elements on every device.
 #pragma once
 
 #include "gpu.h"
 
-// Dropout is device.Dropout: what the choice depends on.
+// Dropout is device.Dropout: the inputs of the choice.
 struct Dropout {
-  const volatile u64 *live;          // where key and first are read; null: here
+  const volatile u64 *live;  // address of key and first; null: use the fields
   u64 key, first, step, per_sample;  // local sample i is sample first + i*step
-  u32 threshold;                     // of 2^32: below it an element is left out
-  float scale;                       // of what is kept
+  u32 threshold;  // of 2^32: an element below it is dropped
+  float scale;  // scale of kept elements
 };
 
 DEVICE u32 lowbias32(u32 x) {  // Wellons 2018
@@ -18,11 +18,11 @@ DEVICE u32 lowbias32(u32 x) {  // Wellons 2018
   return x ^ x >> 16;
 }
 
-// kept is the choice for element at of local sample number sample.
+// kept reports whether dropout keeps element at of the local sample.
 DEVICE bool kept(const Dropout &d, u64 sample, u64 at) {
   if (d.threshold == 0) return true;
   u64 key = d.key, first = d.first;
-  if (d.live) {  // volatile: else a choice between addresses puts d into a thread's own memory
+  if (d.live) {  // volatile, because a select between addresses would move d to local memory
     key = d.live[0];
     first = d.live[1];
   }

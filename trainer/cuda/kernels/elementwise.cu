@@ -1,4 +1,4 @@
-// Operations on n elements, in turns of the grid's size. Grid: any, one dimension.
+// Operations on n elements, with grid-stride loops. Grid: any, one dimension.
 #include "dropout.h"
 #include "maths.h"
 #include "values.h"
@@ -26,7 +26,7 @@ KERNEL(activate_grad_bf16, 256, u16 *dx, const u16 *dy, const u16 *from, int f, 
   each(dx, dy, n, [=](float d, u64 i) { return d * slope(f, number(from + i)); });
 }
 
-// Srivastava et al. 2014.
+// Dropout (Srivastava et al., 2014).
 template <class Y, class X> DEVICE void drop(Y *y, const X *x, const Dropout &d, u64 n) {
   each(y, x, n, [&](float v, u64 i) {
     u64 sample = i / d.per_sample;

@@ -1,16 +1,16 @@
-// Embeddings of tokens and positions. Matrices are whole, of cols columns.
+// Embeddings of tokens and positions. Matrices have cols columns without gaps.
 #include "gpu.h"
 
-// y[i] = table[tokens[i]] + positions[first + i mod length]. A block to a row.
+// y[i] = table[tokens[i]] + positions[first + i mod length]. One block per row.
 KERNEL(embed, 256, float *y, const int *tokens, const float *table, const float *positions, u32 cols, u32 length, u32 first) {
   u64 row = block_x(), token = u64(tokens[row]), place = first + row % length;
   for (u32 j = thread_x(); j < cols; j += 256) y[row * cols + j] = table[token * cols + j] + positions[place * cols + j];
 }
 
-// Sorts n tokens with their places, equal tokens in rising order of places: by digits
-// of 4 bits from the lowest, each pass stable (Knuth 1973, 5.2.5). The result is in
-// keys and places after an odd number of passes, in keys2 and places2 after an even
-// one. One block of 512 threads: a thread has a run of tokens in each pass.
+// Sorts n tokens with their positions, equal tokens by ascending position: an LSD radix sort with
+// digits of 4 bits, in stable passes (Knuth 1973, 5.2.5). The result is in keys and places after an
+// odd number of passes, and in keys2 and places2 after an even number. One block of 512 threads:
+// each thread has a run of tokens in each pass.
 KERNEL(sort_tokens, 512, int *keys, int *places, int *keys2, int *places2, const int *tokens, u32 n, u32 passes) {
   SHARED u32 counts[16 * 512], sums[512];
   u32 t = thread_x(), run = (n + 511) / 512, begin = t * run < n ? t * run : n, end = begin + run < n ? begin + run : n;
@@ -20,7 +20,7 @@ KERNEL(sort_tokens, 512, int *keys, int *places, int *keys2, int *places2, const
     for (u32 d = 0; d < 16; d++) counts[d * 512 + t] = 0;
     for (u32 i = begin; i < end; i++) counts[(u32(from[i]) >> 4 * pass & 15) * 512 + t]++;
     sync_threads();
-    u32 sum = 0;  // counts to where each digit of each run begins
+    u32 sum = 0;  // from counts to the start of each digit of each run
     for (u32 i = 0; i < 16; i++) {
       u32 count = counts[t * 16 + i];
       counts[t * 16 + i] = sum;
@@ -46,9 +46,10 @@ KERNEL(sort_tokens, 512, int *keys, int *places, int *keys2, int *places2, const
   }
 }
 
-// Adds row places[i] of dy to row keys[i] of dtable, in rising order of i. A block to an
-// i and 256 columns; it works if its key is the first of its kind. Rows are fetched by
-// eight: a twentieth of all tokens may be one, and its block the last to end.
+// Adds row places[i] of dy to row keys[i] of dtable, in ascending order of i. One block per i and
+// 256 columns. Only the block of the first i with the same key does the work. It loads eight rows
+// at a time, because a twentieth of all tokens may be equal, and their block would be the last to
+// finish.
 KERNEL(embed_grad, 256, float *dtable, const float *dy, const int *keys, const int *places, u32 n, u32 cols) {
   u32 first = block_x(), col = block_y() * 256 + thread_x();
   int key = keys[first];
@@ -58,7 +59,7 @@ KERNEL(embed_grad, 256, float *dtable, const float *dy, const int *keys, const i
     bool mine[8];
     float v[8];
 #pragma unroll
-    for (u32 k = 0; k < 8; k++) {  // without a branch, or each would wait for the one before
+    for (u32 k = 0; k < 8; k++) {  // without a branch, because each load would wait for the one before
       u32 at = i + k < n ? i + k : n - 1;
       mine[k] = (i + k < n) & (keys[at] == key);
       v[k] = dy[u64(places[at]) * cols + col];
@@ -70,7 +71,7 @@ KERNEL(embed_grad, 256, float *dtable, const float *dy, const int *keys, const i
   dtable[u64(key) * cols + col] = sum;
 }
 
-// Adds the rows of dy at place block_x of each sequence to that row of dpositions.
+// Adds the rows of dy at position block_x of each sequence to that row of dpositions.
 KERNEL(position_grad, 256, float *dpositions, const float *dy, u32 rows, u32 cols, u32 length) {
   for (u32 j = thread_x(); j < cols; j += 256) {
     float sum = dpositions[u64(block_x()) * cols + j];

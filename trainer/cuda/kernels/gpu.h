@@ -1,10 +1,9 @@
-// What kernels use of a GPU. A kernel's source is compiled twice: by clang for
-// NVIDIA GPUs, to PTX (make kernels), with what follows; and as C++ for the host,
-// where the GPU simulator's gpu_host.h gives the same names the same meaning.
+// GPU primitives for kernels. The source of a kernel is compiled twice: by clang for NVIDIA GPUs,
+// to PTX (make kernels), with the definitions below; and as C++ for the host, where the simulator's
+// gpu_host.h defines the same names with the same meaning.
 //
-// Nothing of the CUDA toolkit is used, also no libdevice: what a source needs of
-// mathematics is in maths.h. Contraction of products and sums is off in both builds,
-// and asked for by fused.
+// The CUDA toolkit is not used, including libdevice: mathematical functions are in maths.h.
+// Contraction to FMA is off in both builds; use fused for an explicit FMA.
 #pragma once
 
 #ifndef __CUDA__
@@ -16,19 +15,19 @@ typedef long i64;
 typedef unsigned int u32;
 typedef unsigned short u16;
 
-// DEVICE is a function that kernels call, always inlined: what it is given the address
-// of would not be in registers otherwise. DEVICE_MEMBER is one of a struct.
-// KERNEL(name, most, parameters...) is a kernel for blocks of at most that many threads,
-// in one dimension. KERNEL_BLOCKS(name, most, blocks, parameters...) is one that takes no
-// more registers than let so many blocks be on a multiprocessor at once; 0 is any number.
+// DEVICE is a function for use in kernels, always inlined, because variables whose address is
+// passed would otherwise not be in registers. DEVICE_MEMBER is a member function. KERNEL(name,
+// most, parameters...) is a kernel for one-dimensional blocks of at most `most` threads.
+// KERNEL_BLOCKS(name, most, blocks, parameters...) also limits its registers so that the given
+// number of blocks can be resident on a multiprocessor; 0 means no limit.
 #define DEVICE static inline __attribute__((device, always_inline))
 #define DEVICE_MEMBER inline __attribute__((device, always_inline))
 #define KERNEL(name, most, ...) KERNEL_BLOCKS(name, most, 0, __VA_ARGS__)
 #define KERNEL_BLOCKS(name, most, blocks, ...) \
   extern "C" __attribute__((global)) __attribute__((launch_bounds(most, blocks))) void name(__VA_ARGS__)
 
-// SHARED is a variable of the block; DYNAMIC_SHARED the memory whose size the launch
-// gives, aligned to 16 bytes.
+// SHARED is a shared variable of the block. DYNAMIC_SHARED is the dynamic shared memory of the
+// launch, aligned to 16 bytes.
 #define SHARED static __attribute__((shared))
 #define DYNAMIC_SHARED(type, name) type *name = (type *)dynamic_shared
 extern __attribute__((shared)) __attribute__((aligned(16))) char dynamic_shared[];
@@ -43,8 +42,8 @@ DEVICE unsigned blocks_x() { return __nvvm_read_ptx_sreg_nctaid_x(); }
 // sync_threads waits for all threads of the block.
 DEVICE void sync_threads() { __syncthreads(); }
 
-// shuffle_xor is v of the thread of the warp whose number differs by mask. All 32
-// take part.
+// shuffle_xor returns v of the thread of the warp whose index differs by mask. All 32 threads take
+// part.
 DEVICE float shuffle_xor(float v, unsigned mask) { return __nvvm_shfl_sync_bfly_f32(0xffffffffu, v, int(mask), 31); }
 
 DEVICE u32 float_bits(float v) { return __builtin_bit_cast(u32, v); }
@@ -54,10 +53,10 @@ DEVICE float root(float v) { return __nvvm_sqrt_rn_f(v); }
 DEVICE double root(double v) { return __nvvm_sqrt_rn_d(v); }
 DEVICE float nearest(float v) { return __builtin_rintf(v); }
 
-// power_of_two is 2^v within 2^-22 of itself; what would be subnormal is 0.
+// power_of_two returns 2^v with a relative error of 2^-22. Subnormal results are 0.
 DEVICE float power_of_two(float v) { return __nvvm_ex2_approx_ftz_f(v); }
 
-// to_bfloat16 rounds to nearest, ties to even; NaN becomes 0x7fff. pair rounds two.
+// to_bfloat16 rounds to nearest even; NaN becomes 0x7fff. pair rounds two values.
 DEVICE u16 to_bfloat16(float v) {
   u16 b;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(b) : "f"(v));
@@ -69,13 +68,12 @@ DEVICE u32 pair(float low, float high) {
   return b;
 }
 
-// shared_address is a pointer's place in shared memory.
+// shared_address returns the address of a pointer in shared memory.
 DEVICE u32 shared_address(const void *p) { return u32(u64((__attribute__((address_space(3))) const void *)p)); }
 
-// read_rows reads four 8x8 matrices of numbers of two bytes from shared memory: thread
-// 8j+r of a warp says where the eight numbers of row r of the j-th are, and thread 4g+t gets
-// numbers 2t, 2t+1 of its row g in m[j]. read_columns gets those of its column g (PTX ISA,
-// ldmatrix).
+// read_rows reads four 8x8 matrices of 16-bit elements from shared memory (ldmatrix in the PTX
+// ISA). Thread 8j+r of a warp passes the address of row r of matrix j. Thread 4g+t gets elements 2t
+// and 2t+1 of row g in m[j]; with read_columns, it gets those of column g.
 DEVICE void read_rows(u32 *m, const u16 *row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3]) : "r"(shared_address(row)) : "memory");
 }
@@ -83,11 +81,10 @@ DEVICE void read_columns(u32 *m, const u16 *row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3]) : "r"(shared_address(row)) : "memory");
 }
 
-// multiply_16x8x16 adds the product of a 16x16 and a 16x8 matrix of bfloat16 to one
-// of float32, on tensor cores. Of thread 4g+t of a warp, a are rows g and g+8 of
-// columns 2t, 2t+1 and then of 2t+8, 2t+9; b rows 2t, 2t+1 and then 2t+8, 2t+9 of
-// column g; c rows g and then g+8 of columns 2t, 2t+1 (PTX ISA, "Matrix Fragments for
-// mma.m16n8k16").
+// multiply_16x8x16 adds the product of a 16x16 and a 16x8 matrix of bfloat16 to one of float32, on
+// tensor cores. Thread 4g+t of a warp holds: in a, rows g and g+8 of columns 2t, 2t+1, and then of
+// 2t+8, 2t+9; in b, rows 2t, 2t+1, and then 2t+8, 2t+9 of column g; in c, rows g and then g+8 of
+// columns 2t, 2t+1 (PTX ISA, "Matrix Fragments for mma.m16n8k16").
 DEVICE void multiply_16x8x16(float *c, const u32 *a, const u32 *b) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -95,8 +92,7 @@ DEVICE void multiply_16x8x16(float *c, const u32 *a, const u32 *b) {
 }
 #endif
 
-// index is the first element of this thread where threads take one each in turns of
-// stride.
+// index is the first element of this thread in a grid-stride loop, and stride the step.
 DEVICE u64 index() { return u64(block_x()) * threads_x() + thread_x(); }
 DEVICE u64 stride() { return u64(blocks_x()) * threads_x(); }
 
@@ -104,7 +100,7 @@ DEVICE float infinity() { return bits_float(0x7f800000u); }
 DEVICE bool is_nan(float v) { return v != v; }
 DEVICE float larger(float a, float b) { return a > b ? a : b; }
 
-// warp_sum and warp_max are of the 32 threads of a warp, the same bits in each.
+// warp_sum and warp_max reduce over the 32 threads of a warp. All threads get the same bits.
 DEVICE float warp_sum(float v) {
   for (unsigned m = 16; m > 0; m /= 2) v += shuffle_xor(v, m);
   return v;
@@ -114,8 +110,8 @@ DEVICE float warp_max(float v) {
   return v;
 }
 
-// block_sum and block_max are of all threads of a block of whole warps, the same in
-// each. They use room for 32 numbers, which is free again when they return.
+// block_sum and block_max reduce over all threads of a block of full warps. All threads get the
+// same bits. room has 32 elements and may be reused when they return.
 DEVICE float block_sum(float v, float *room) {
   v = warp_sum(v);
   if (thread_x() % 32 == 0) room[thread_x() / 32] = v;

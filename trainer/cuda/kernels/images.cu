@@ -1,14 +1,14 @@
-// Convolutions and pooling of images, rows of [channel, height, width].
+// Convolutions and pooling of images, which are rows of [channel, height, width].
 #include "tiles.h"
 
 // Convolution is device.ConvolutionShape.
 struct Convolution { u32 in, out, height, width, kernel, padding, out_height, out_width, images, round; };
 
-// patch is the input that element `term` of the kernel sees at an output.
+// patch returns the input that element `term` of the kernel reads for an output.
 DEVICE float patch(const Convolution &s, const float *x, u32 term, u32 image, u32 at) {
   u32 kk = s.kernel * s.kernel, channel = term / kk, inner = term - channel * kk;
   u32 row = at / s.out_width + inner / s.kernel - s.padding, col = at % s.out_width + inner % s.kernel - s.padding;
-  // What is above or left of the image has wrapped to a huge number.
+  // Coordinates above or left of the image wrap around to huge values.
   return row < s.height && col < s.width ? x[((u64(image) * s.in + channel) * s.height + row) * s.width + col] : 0;
 }
 
@@ -21,7 +21,7 @@ KERNEL(convolve, 256, float *y, const float *x, const float *w, const float *b, 
       [=](u32 o, u32 j, float sum) { y[(u64(j / size) * s.out + o) * size + j % size] = sum; });
 }
 
-// dw = gradients (out x outputs of all images) times patches, transposed; or added.
+// dw = gradients (out x outputs of all images) times patches, transposed; or added to dw.
 KERNEL(convolve_weight_grad, 256, float *dw, const float *dy, const float *x, Convolution s, u32 accumulate) {
   u32 terms = s.in * s.kernel * s.kernel, size = s.out_height * s.out_width;
   tiles(
@@ -30,8 +30,8 @@ KERNEL(convolve_weight_grad, 256, float *dw, const float *dy, const float *x, Co
       [=](u32 o, u32 j, float sum) { dw[u64(o) * terms + j] = sum; });
 }
 
-// dx = weights, transposed (in x out*kernel*kernel), times the gradients of the
-// outputs that see the pixel.
+// dx = weights, transposed (in x out*kernel*kernel), times the gradients of the outputs that depend
+// on the pixel.
 KERNEL(convolve_input_grad, 256, float *dx, const float *dy, const float *w, Convolution s) {
   u32 kk = s.kernel * s.kernel, size = s.height * s.width;
   tiles(
@@ -43,7 +43,7 @@ KERNEL(convolve_input_grad, 256, float *dx, const float *dy, const float *w, Con
       [=](u32, u32) { return 0.0f; }, [=](u32 i, u32 j, float sum) { dx[(u64(j / size) * s.in + i) * size + j % size] = sum; });
 }
 
-// db[channel] = the sum of dy over images and places; or added. A block to a channel.
+// db[channel] = the sum of dy over images and positions; or added to db. One block per channel.
 KERNEL(convolve_bias_grad, 256, float *db, const float *dy, u32 images, u32 channels, u32 size, u32 accumulate) {
   SHARED float room[32];
   float sum = 0;
@@ -56,8 +56,8 @@ KERNEL(convolve_bias_grad, 256, float *db, const float *dy, u32 images, u32 chan
 // Pool is device.PoolShape for planes = images*channels.
 struct Pool { u32 height, width, size, out_height, out_width; };
 
-// y = the maximum of each square, the first of equal ones, and chosen which it is.
-// Grid: any, one dimension; n outputs.
+// y = the maximum of each square, and chosen = its index, the first of equal ones. Grid: any, one
+// dimension; n outputs.
 KERNEL(max_pool, 256, float *y, int *chosen, const float *x, Pool s, u64 n) {
   for (u64 at = index(); at < n; at += stride()) {
     u64 line = at / s.out_width, plane = line / s.out_height;
@@ -76,7 +76,7 @@ KERNEL(max_pool, 256, float *y, int *chosen, const float *x, Pool s, u64 n) {
   }
 }
 
-// dx = dy at what was chosen, 0 elsewhere. Grid: likewise; n inputs.
+// dx = dy for chosen elements, 0 for others. Grid: any, one dimension; n inputs.
 KERNEL(max_pool_grad, 256, float *dx, const float *dy, const int *chosen, Pool s, u64 n) {
   for (u64 at = index(); at < n; at += stride()) {
     u64 line = at / s.width, plane = line / s.height;

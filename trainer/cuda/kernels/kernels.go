@@ -1,13 +1,13 @@
-// Package kernels has the trainer's GPU kernels, as PTX that a driver of CUDA 11.0 or
-// later compiles for any GPU of compute capability 8.0 and later. Some have a second form
-// for compute capability 9.0 alone (Hopper), which takes a driver of CUDA 12.0.
+// Package kernels contains the trainer's GPU kernels as PTX, which a driver of CUDA 11.0 or later
+// compiles for any GPU of compute capability 8.0 or later. Some have a second version for compute
+// capability 9.0 (Hopper) only, which requires a driver of CUDA 12.0.
 //
-// The sources are CUDA C. `make kernels` compiles them by clang-19, without the CUDA
-// toolkit, and the result is kept beside them: whoever builds the program needs no
-// compiler. The same sources, compiled as C++, run in the simulator of tests/gpusim.
+// The sources are CUDA C++. `make kernels` compiles them with clang-19, without the CUDA toolkit.
+// The resulting PTX is checked in, so building the program requires no CUDA compiler. The same
+// sources, compiled as C++ for the host, run in the simulator of tests/gpusim.
 //
-// It promises that every kernel gives the same bits each time: nothing is added
-// atomically, and each sum has one order. It does not load or launch them.
+// Every kernel gives the same bits each time: no kernel uses atomic additions, and the order of
+// each sum is fixed. The package does not load or launch kernels.
 package kernels
 
 import (
@@ -21,11 +21,11 @@ import (
 //go:embed ptx
 var texts embed.FS
 
-// Modules are the names of the sources for every GPU.
+// Modules returns the names of the sources for all GPUs.
 func Modules() []string { return modules("") }
 
-// HopperModules are those for compute capability 9.0, and no other: PTX for sm_90a, which
-// later GPUs cannot run. Their kernels have names of their own.
+// HopperModules returns the names of the sources for compute capability 9.0 only: PTX for sm_90a,
+// which later GPUs cannot run. Their kernels have different names.
 func HopperModules() []string { return modules("sm_90a/") }
 
 func modules(folder string) []string {
@@ -42,16 +42,16 @@ func modules(folder string) []string {
 	return names
 }
 
-// PTX is the compiled text of a source.
+// PTX returns the PTX of a source.
 func PTX(module string) string {
 	text, err := texts.ReadFile("ptx/" + module + ".ptx")
 	if err != nil {
-		panic(err) // a name that is in neither list
+		panic(err) // the name is in neither list
 	}
 	return string(text)
 }
 
-// Names are the kernels of a source.
+// Names returns the names of the kernels of a source.
 func Names(module string) []string {
 	var names []string
 	for _, part := range strings.Split(PTX(module), ".entry ")[1:] {

@@ -1,10 +1,10 @@
-// The ends of models. A block of 256 threads to a row of cols elements.
+// Losses and metrics. A block of 256 threads per row of cols elements.
 #include "maths.h"
 #include "values.h"
 
-// losses[row] = -log softmax(row)[label]; unless scale is 0 the row becomes the
-// gradient of that, times scale. Probabilities are never stored. The maximum and the
-// sum are found in one pass (Milakov and Gimelshein 2018).
+// losses[row] = -log softmax(row)[label]. If scale is not 0, the row becomes the gradient of the
+// loss times scale. Probabilities are not stored. The maximum and the sum are computed in one pass
+// (Milakov and Gimelshein 2018).
 KERNEL(cross_entropy, 256, float *losses, float *logits, const int *labels, float scale, u32 cols) {
   SHARED float room[32];
   float *row = logits + u64(block_x()) * cols, most = -infinity(), sum = 0;
@@ -30,8 +30,8 @@ KERNEL(cross_entropy, 256, float *losses, float *logits, const int *labels, floa
   }
 }
 
-// Likewise of logits in bfloat16, by N neighbours: with powers of two that are within 2^-22
-// of themselves, where logits are within 2^-9.
+// cross_entropy for bfloat16 logits, N adjacent ones at a time. It uses ex2.approx, whose relative
+// error is 2^-22, while that of the logits is 2^-9.
 template <u32 N> DEVICE void cross_entropy_of(float *room, float *losses, u16 *row, u32 label, float scale, u32 cols) {
   constexpr float log2_e = 1.44269504088896341f;
   float most = -infinity(), sum = 0, own = number(row + label), v[N];
@@ -70,8 +70,8 @@ KERNEL(cross_entropy_bf16, 256, float *losses, u16 *logits, const int *labels, f
   else cross_entropy_of<1>(room, losses, row, label, scale, cols);
 }
 
-// losses[row] = the sum of squared differences of x and targets; unless scale is 0 x
-// becomes the gradient of that, times scale.
+// losses[row] = the sum of squared differences of x and targets. If scale is not 0, x becomes the
+// gradient of that sum times scale.
 KERNEL(squared_error, 256, float *losses, float *x, const float *targets, float scale, u32 cols) {
   SHARED float room[32];
   x += u64(block_x()) * cols;
@@ -86,7 +86,7 @@ KERNEL(squared_error, 256, float *losses, float *x, const float *targets, float 
   if (thread_x() == 0) losses[block_x()] = sum;
 }
 
-// chosen[row] = the first column of the largest element.
+// chosen[row] = the first column with the largest element.
 template <class T> DEVICE void largest(float *values, u32 *places, int *chosen, const T *x, u32 cols) {
   u32 t = thread_x(), at = t < cols ? t : 0;
   x += u64(block_x()) * cols;

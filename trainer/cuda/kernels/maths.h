@@ -1,10 +1,10 @@
-// Functions of one number in float32, within some units in the last place. The
-// polynomials are those of Cephes (Moshier, expf.c, logf.c, tanhf.c).
+// Elementary functions in float32 with an error of a few ulps. The polynomials are from Cephes
+// (Moshier, expf.c, logf.c, tanhf.c).
 #pragma once
 
 #include "gpu.h"
 
-// exponential is e^x. What would be smaller than the smallest normal number is 0.
+// exponential returns e^x. Subnormal results are 0.
 DEVICE float exponential(float x) {
   if (is_nan(x)) return x;
   if (x > 88.72283f) return infinity();
@@ -19,11 +19,11 @@ DEVICE float exponential(float x) {
   p = fused(p, r, 1.6666665459e-1f);
   p = fused(p, r, 5.0000001201e-1f);
   p = fused(p, r * r, r) + 1;
-  int half = int(n) / 2;  // 2^n itself may be no number
+  int half = int(n) / 2;  // 2^n itself may overflow
   return p * bits_float(u32(half + 127) << 23) * bits_float(u32(int(n) - half + 127) << 23);
 }
 
-// logarithm is ln x of a normal number above 0; of infinity and NaN that itself.
+// logarithm returns ln x for a positive normal number; infinity and NaN are returned unchanged.
 DEVICE float logarithm(float x) {
   u32 b = float_bits(x);
   if (b >= 0x7f800000u) return x;
@@ -50,7 +50,7 @@ DEVICE float logarithm(float x) {
   return fused(n, 0.693359375f, m + p);
 }
 
-// hyperbolic is tanh x.
+// hyperbolic returns tanh x.
 DEVICE float hyperbolic(float x) {
   float size = x < 0 ? -x : x;
   if (size >= 0.625f) {  // also infinity
@@ -62,13 +62,13 @@ DEVICE float hyperbolic(float x) {
   p = fused(p, z, -5.37397155531e-2f);
   p = fused(p, z, 1.33314422036e-1f);
   p = fused(p, z, -3.33332819422e-1f);
-  return fused(p * z, x, x);  // NaN stays
+  return fused(p * z, x, x);  // NaN remains NaN
 }
 
-// The activations, by package device's numbers.
+// The activations have the numbers of package device.
 enum { identity = 0, relu = 1, tanh_ = 2, gelu = 3 };
 
-// bend is the argument of the tanh of GELU's approximation (Hendrycks and Gimpel 2016).
+// bend returns the argument of tanh in GELU's approximation (Hendrycks and Gimpel, 2016).
 DEVICE float bend(float x) { return 0.7978845608028654f * (x + 0.044715f * (x * x * x)); }
 
 DEVICE float activation(int f, float x) {
@@ -80,7 +80,7 @@ DEVICE float activation(int f, float x) {
   return x;
 }
 
-// slope is f'(x) from x for GELU, and from y = f(x) for the others.
+// slope returns f'(x), computed from x for GELU, and from y = f(x) for the others.
 DEVICE float slope(int f, float from) {
   switch (f) {
   case relu: return from > 0 ? 1 : 0;

@@ -1,8 +1,8 @@
-// Layer normalisation (Ba et al. 2016) of rows of cols elements. Results and their
-// gradients are of T, float or u16 for bfloat16; a thread takes N neighbours at a time.
+// Layer normalization (Ba et al., 2016) of rows of cols elements. Results and their gradients have
+// type T: float, or u16 for bfloat16. A thread processes N adjacent elements at a time.
 #include "values.h"
 
-// A row by a warp, where sum is that of this thread's elements. y may be x.
+// One row per warp; sum is the sum of this thread's elements. y may be x.
 template <u32 N, class T> DEVICE void normalise(T *y, float *mean, float *rstd, const float *x, float sum, const float *w, const float *b, u32 row, u32 cols) {
   u32 first = thread_x() % 32 * N;
   float m = warp_sum(sum) / float(cols), squares = 0, v[N];
@@ -30,7 +30,7 @@ template <u32 N, class T> DEVICE void normalise(T *y, float *mean, float *rstd, 
   }
 }
 
-// A warp to a row, 8 rows to a block of 256 threads. y may be x.
+// One row per warp, 8 rows per block of 256 threads. y may be x.
 template <u32 N, class T> DEVICE void layer_norm_of(T *y, float *mean, float *rstd, const float *x, const float *w, const float *b, u32 rows, u32 cols) {
   u32 row = block_x() * 8 + thread_x() / 32;
   if (row >= rows) return;
@@ -51,7 +51,7 @@ KERNEL(layer_norm_bf16, 256, u16 *y, float *mean, float *rstd, const float *x, c
   else layer_norm_of<1>(y, mean, rstd, x, w, b, rows, cols);
 }
 
-// Likewise of x = left + right, which is kept. y may be left or right.
+// layer_norm_of for x = left + right, which is stored. y may be left or right.
 template <u32 N, class T> DEVICE void add_layer_norm_of(T *y, float *x, float *mean, float *rstd, const float *left, const T *right, const float *w, const float *b, u32 rows, u32 cols) {
   u32 row = block_x() * 8 + thread_x() / 32;
   if (row >= rows) return;
@@ -79,7 +79,7 @@ KERNEL(add_layer_norm_bf16, 256, u16 *y, float *x, float *mean, float *rstd, con
   else add_layer_norm_of<1>(y, x, mean, rstd, left, right, w, b, rows, cols);
 }
 
-// Likewise. dx may be dy unless accumulate.
+// One row per warp, 8 rows per block of 256 threads. dx may be dy unless accumulate is set.
 template <u32 N, class T> DEVICE void layer_norm_grad_of(float *dx, const T *dy, const float *x, const float *w, const float *mean, const float *rstd, u32 rows, u32 cols, u32 accumulate) {
   u32 row = block_x() * 8 + thread_x() / 32, first = thread_x() % 32 * N;
   if (row >= rows) return;

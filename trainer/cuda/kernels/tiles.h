@@ -1,14 +1,14 @@
-// A product of matrices in float32, by tiles of 64x64 in blocks of 256 threads. What
-// the operands are is the caller's: functions of row and column, so that a convolution
-// is a product too, whose matrix of patches is never stored ("implicit GEMM", Chetlur
-// et al. 2014). Each sum runs over k in rising order.
+// Matrix multiplication in float32 with 64x64 tiles in blocks of 256 threads. Operands are
+// functions of row and column, so that a convolution is also a matrix multiplication whose patch
+// matrix is never stored ("implicit GEMM", Chetlur et al., 2014). Each sum runs over k in ascending
+// order.
 #pragma once
 
 #include "gpu.h"
 
-// Grid: ceil(n/64) x ceil(m/64). With round, operands are rounded to bfloat16 first.
-// a(i, l) and b(l, j) are the operands, start(i, j) is where the sum begins, and
-// store(i, j, sum) takes it.
+// Grid: ceil(n/64) x ceil(m/64). With round, operands are first rounded to bfloat16. a(i, l) and
+// b(l, j) return the operands, start(i, j) returns the start value of a sum, and store(i, j, sum)
+// stores it.
 template <class A, class B, class Start, class Store>
 DEVICE void tiles(u32 m, u32 n, u32 k, bool round, A a, B b, Start start, Store store) {
   SHARED float left[16][65], right[16][65];
@@ -31,7 +31,7 @@ DEVICE void tiles(u32 m, u32 n, u32 k, bool round, A a, B b, Start start, Store 
       right[l][t % 64] = round ? rounded(v) : v;
     }
     sync_threads();
-    for (u32 l = 0; l < 16 && first + l < k; l++)  // beyond k there may be infinity times 0
+    for (u32 l = 0; l < 16 && first + l < k; l++)  // beyond k the product may be infinity times 0
       for (u32 i = 0; i < 4; i++)
         for (u32 j = 0; j < 4; j++) sums[i][j] = fused(left[l][down + 16 * i], right[l][across + 16 * j], sums[i][j]);
     sync_threads();

@@ -1,8 +1,7 @@
-// What an optimiser does with n elements. Grid: any, one dimension; that of the first
-// passes of reductions is the number of their partial results. Factors are those at live
-// where that is not null, so that a launch that is repeated may have others each time;
-// with idle everything stays as it is. Without decays, the factors' weight decay is not
-// applied.
+// Optimizer operations on n elements. Grid: any, one dimension. For the first pass of a reduction,
+// the grid size is the number of partial results. If live is not null, the factors are read from
+// there, so that a replayed launch may use different ones each time. If idle is set, nothing
+// changes. If decays is not set, weight decay is not applied.
 #include "gpu.h"
 
 // torch.optim.SGD; f is device.SGDFactors. buffer may be null.
@@ -44,7 +43,7 @@ KERNEL(adam, 256, float *value, const float *grad, float *average, float *square
   }
 }
 
-// total writes the sum of the threads' numbers in a block of 256, added by halves.
+// total stores the sum of the threads' values in a block of 256, added by halves.
 DEVICE void total(double *to, double v) {
   SHARED double room[256];
   room[thread_x()] = v;
@@ -63,7 +62,7 @@ KERNEL(sum_squares, 256, double *partial, const float *x, u64 n) {
   total(partial + block_x(), sum);
 }
 
-// partial[block] = the number of places in which a and b agree.
+// partial[block] = the number of positions where a and b are equal.
 KERNEL(count_equal, 256, double *partial, const int *a, const int *b, u64 n) {
   double count = 0;
   for (u64 i = index(); i < n; i += stride()) count += a[i] == b[i];
@@ -77,7 +76,7 @@ KERNEL(sum_partial, 256, double *to, const double *partial, u64 n) {
   total(to, sum);
 }
 
-// to = the sum of x, or added to that. One block of 256 threads.
+// to = the sum of x, or added to it. One block of 256 threads.
 KERNEL(sum, 256, double *to, const float *x, u64 n, u32 accumulate) {
   double sum = accumulate && thread_x() == 0 ? *to : 0;
   for (u64 i = thread_x(); i < n; i += 256) sum += double(x[i]);
@@ -87,7 +86,8 @@ KERNEL(sum, 256, double *to, const float *x, u64 n, u32 accumulate) {
 // AdamRule is device.AdamRule.
 struct AdamRule { AdamFactors factors; u32 most; double lr, beta1, beta2; };
 
-// Verdict is whether an update is made: its number, what the host is told, and factors.
+// Verdict is the result of a decision about an update: the number of updates, the values for the
+// host, and the factors.
 struct Verdict {
   u64 count;
   float told[2];
@@ -99,8 +99,9 @@ struct Verdict {
 
 DEVICE bool is_finite(double v) { return v - v == 0; }
 
-// decide is by the sums of the squares of so many parts of the gradients, and by the one
-// after them, of losses. scale becomes what clips the norm to most, as optim.ClipScale.
+// decide returns whether to update. sums contains the sums of the squares of the gradients' parts,
+// and after them the sum of the losses. scale becomes the factor that clips the norm to most, as in
+// optim.ClipScale.
 DEVICE bool decide(Verdict *v, const double *sums, u32 parts, double most, float *scale) {
   double squares = 0;
   for (u32 i = 0; i < parts; i++) squares += sums[i];
@@ -114,7 +115,7 @@ DEVICE bool decide(Verdict *v, const double *sums, u32 parts, double most, float
   return well;
 }
 
-// Decisions, by one thread. r is the rule, or the one at live where that is not null.
+// Decisions, by one thread. r is the rule, or *live if live is not null.
 KERNEL(decide_sgd, 32, Verdict *v, const double *sums, u32 parts, double most, SGDFactors r, const SGDFactors *live) {
   if (thread_x() != 0) return;
   if (live) r = *live;
@@ -123,7 +124,7 @@ KERNEL(decide_sgd, 32, Verdict *v, const double *sums, u32 parts, double most, S
   v->sgd = r;
 }
 
-// power is base to the n-th, by squaring, as package optim has it.
+// power returns base^n, computed by squaring like in package optim.
 DEVICE double power(double base, u64 n) {
   double out = 1;
   for (; n > 0; n >>= 1) {
@@ -133,7 +134,7 @@ DEVICE double power(double base, u64 n) {
   return out;
 }
 
-// The rule is where the factors will be: as a variable it would be in local memory.
+// The rule is stored where the factors will be: a local variable would be in local memory.
 KERNEL(decide_adam, 32, Verdict *v, const double *sums, u32 parts, double most, AdamRule r, const AdamRule *live) {
   if (thread_x() != 0) return;
   if (live) v->adam = *live;

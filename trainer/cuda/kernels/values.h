@@ -1,5 +1,5 @@
-// Numbers as they are stored, float32 or bfloat16, read and written one at a time or by
-// eight: of bfloat16 that is 16 bytes, the most that a thread can ask for at once.
+// Stored values, float32 or bfloat16, which are read and written one or eight at a time. Eight
+// bfloat16 values are 16 bytes, the largest vector load of a thread.
 #pragma once
 
 #include "gpu.h"
@@ -7,7 +7,8 @@
 // Four is 16 bytes.
 typedef u32 Four __attribute__((vector_size(16), may_alias));
 
-// by_eight says whether rows of cols numbers, each at one of these addresses, can be read by eight.
+// by_eight reports whether rows of cols elements at each of these addresses support vector loads of
+// eight.
 template <class... P> DEVICE bool by_eight(u64 cols, const P *...at) { return (cols % 8 | ((u64(at) % 16) | ...)) == 0; }
 
 DEVICE float number(const float *at) { return *at; }
@@ -15,8 +16,7 @@ DEVICE float number(const u16 *at) { return from_bfloat16(*at); }
 DEVICE void set(float *at, float v) { *at = v; }
 DEVICE void set(u16 *at, float v) { *at = to_bfloat16(v); }
 
-// load reads N numbers, and store writes them: 1, or 8 at an address that is a multiple of
-// 16 bytes.
+// load reads N values and store writes them: 1, or 8 at an address that is a multiple of 16 bytes.
 template <class T> DEVICE void load(float (&v)[1], const T *at) { v[0] = number(at); }
 template <class T> DEVICE void store(T *at, const float (&v)[1]) { set(at, v[0]); }
 
@@ -52,8 +52,8 @@ DEVICE void store(float *at, const float (&v)[8]) {
   }
 }
 
-// each writes f(x[i], i) to y[i] for n elements, in turns of the grid's size. Where x and
-// y are the same memory, they are of one type.
+// each stores f(x[i], i) in y[i] for n elements, in a grid-stride loop. If x and y are the same
+// memory, they have the same type.
 template <class Y, class X, class F> DEVICE void each(Y *y, const X *x, u64 n, F f) {
   u64 eights = by_eight(0, y, x) ? n / 8 : 0;
   for (u64 at = index(); at < eights; at += stride()) {

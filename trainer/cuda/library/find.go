@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Find returns where a library may be that has one of the names, best first. A name
-// stands for the folders where the dynamic linker looks (LD_LIBRARY_PATH, its cache,
-// the system's). Files follow, those that there are: below CUDA_HOME and CUDA_PATH, in
-// the environments of conda and Python that are active, in the places where pip puts
-// the packages nvidia-*, and below /usr/local/cuda. Of one place, the first name wins;
-// a newer Python goes before an older one.
+// Find returns the possible locations of a library with one of the names, best first. A bare name
+// means that the dynamic linker searches its directories (LD_LIBRARY_PATH, its cache, system
+// directories). Existing files follow: below CUDA_HOME and CUDA_PATH, in the active conda and
+// Python environments, in the directories where pip installs the nvidia-* packages, and below
+// /usr/local/cuda. In one directory, the first name takes precedence; a newer Python precedes an
+// older one.
 func Find(lookup func(name string) (string, bool), names ...string) []string {
 	places := slices.Clone(names)
 	for _, folder := range folders(lookup) {
 		for _, name := range names {
-			matches, _ := filepath.Glob(filepath.Join(folder, name)) // well-formed, see literal
+			matches, _ := filepath.Glob(filepath.Join(folder, name)) // the pattern is valid, see literal
 			slices.Reverse(matches)
 			for _, m := range matches {
 				if info, err := os.Stat(m); err == nil && info.Mode().IsRegular() && !slices.Contains(places, m) {
@@ -29,7 +29,7 @@ func Find(lookup func(name string) (string, bool), names ...string) []string {
 	return places
 }
 
-// folders are patterns of folders.
+// folders returns glob patterns of directories.
 func folders(lookup func(name string) (string, bool)) []string {
 	const (
 		wheels = "nvidia/*/lib" // in site-packages: nvidia/cublas/lib, nvidia/nccl/lib, nvidia/cu13/lib
@@ -59,5 +59,5 @@ func folders(lookup func(name string) (string, bool)) []string {
 
 var quoter = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// literal is a folder as a pattern that only it matches.
+// literal returns a glob pattern that matches only dir.
 func literal(dir string) string { return quoter.Replace(dir) }

@@ -1,13 +1,13 @@
-// Package library finds NVIDIA's libraries on this machine and loads them while the
-// program runs: those that do not come with the driver (cuBLASLt, NCCL) are in many
-// places, and often only in a Python environment.
+// Package library finds NVIDIA libraries on this machine and loads them at run time. cuBLASLt and
+// NCCL are not part of the driver: they are in various directories, and often only in a Python
+// environment.
 //
-// [Find] lists where a library may be, best first; [Open] loads the first of them that
-// can be loaded and says which file that was, or of every place why not; [Version] asks
-// it how new it is. It needs neither C nor a toolkit at build time.
+// [Find] lists the possible locations of a library, best first. [Open] loads the first of them that
+// can be loaded and returns its path, or the errors for all locations. [Version] returns the
+// version of a library. The package requires neither a C compiler nor a CUDA toolkit at build time.
 //
-// It does not call a library's other functions, never unloads one (their threads may
-// still run), and does not read the environment: lookup does.
+// It calls no other functions of a library, never unloads one (its threads may still run), and does
+// not read environment variables itself: lookup does.
 package library
 
 import (
@@ -17,14 +17,14 @@ import (
 	"strings"
 )
 
-// NCCL is the name under which the dynamic linker knows it.
+// NCCL is the name of the library for the dynamic linker.
 const NCCL = "libnccl.so.2"
 
-// newestCUBLASLt is the newest that is known.
+// newestCUBLASLt is the newest supported major version.
 const newestCUBLASLt = 13
 
-// CUBLASLt are the names under which the dynamic linker knows cuBLASLt, the newest
-// first, of all that run with a driver of this major version of CUDA; 0: of any.
+// CUBLASLt returns the names of cuBLASLt for the dynamic linker, newest first, for all versions
+// that run with a driver of this CUDA major version. 0 means any version.
 func CUBLASLt(cuda int) []string {
 	if cuda == 0 {
 		cuda = newestCUBLASLt
@@ -38,23 +38,23 @@ func CUBLASLt(cuda int) []string {
 
 // Library is a loaded library.
 type Library struct {
-	Handle uintptr // of dlopen
-	Path   string  // its file
+	Handle uintptr // from dlopen
+	Path   string  // path of its file
 }
 
-// Symbol is the address of a function, which this version may lack.
+// Symbol returns the address of a function, if this version has it.
 func (l *Library) Symbol(name string) (uintptr, bool) {
 	return symbol(l.Handle, name)
 }
 
-// Failed is a library that could not be loaded from anywhere.
+// Failed is the error if no location could be loaded.
 type Failed struct {
-	Tried []string // places
-	Why   []string // the dynamic linker's words for each
+	Tried []string // error of the dynamic linker for each
+	Why   []string // error of the dynamic linker for each
 }
 
 func (e *Failed) Error() string {
-	// A name that no folder of the linker has says nothing that the others do not.
+	// An error for a name that is in no directory of the linker adds no information.
 	var said []string
 	for _, why := range e.Why {
 		if !strings.Contains(why, "cannot open shared object file") {
@@ -67,8 +67,8 @@ func (e *Failed) Error() string {
 	return "load " + e.Tried[0] + ": " + strings.Join(said, "; ")
 }
 
-// Open loads the first of the places that can be loaded: paths, or names that the
-// dynamic linker looks for. The error is a [*Failed].
+// Open loads the first location that can be loaded. A location is a path, or a name for the dynamic
+// linker. The error is a [*Failed].
 func Open(places []string) (*Library, error) {
 	failed := &Failed{}
 	for _, place := range places {
@@ -83,7 +83,7 @@ func Open(places []string) (*Library, error) {
 	return nil, failed
 }
 
-// file is where the linker found a library that it has just loaded.
+// file returns the path of a library that the linker has just loaded.
 func file(place string) string {
 	if filepath.IsAbs(place) {
 		return place
@@ -92,7 +92,7 @@ func file(place string) string {
 	if err != nil {
 		return place
 	}
-	// The file may have another name than the link that was asked for: libnccl.so.2.21.5.
+	// The file may have a longer name than the requested symbolic link: libnccl.so.2.21.5.
 	for line := range strings.Lines(string(maps)) {
 		at := strings.IndexByte(line, '/')
 		if at >= 0 && strings.HasPrefix(filepath.Base(line[at:]), place) {

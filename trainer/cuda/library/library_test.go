@@ -28,7 +28,7 @@ func TestFind(t *testing.T) {
 	home := file("a[b]*c/lib64/libcublasLt.so.12")
 	newer := file("a[b]*c/lib64/libcublasLt.so.13")
 	path := file("extra/nvidia/cu13/lib/libcublasLt.so.13")
-	if err := os.MkdirAll(filepath.Join(root, "conda/lib/libcublasLt.so.13"), 0o755); err != nil { // a folder is no library
+	if err := os.MkdirAll(filepath.Join(root, "conda/lib/libcublasLt.so.13"), 0o755); err != nil { // a directory is not a library
 		t.Fatal(err)
 	}
 	env := map[string]string{"CUDA_HOME": strange, "CONDA_PREFIX": filepath.Join(root, "conda"), "VIRTUAL_ENV": "relative", "PYTHONPATH": ":" + filepath.Join(root, "extra")}
@@ -87,7 +87,7 @@ func TestOpenAndVersion(t *testing.T) {
 	}
 }
 
-// A library that the dynamic linker finds by its name is told by its file.
+// Open returns the path of a library that the dynamic linker finds by name.
 func TestOpenByName(t *testing.T) {
 	l, err := Open([]string{"libc.so.6"})
 	if err != nil {

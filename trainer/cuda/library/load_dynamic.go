@@ -13,13 +13,13 @@ func symbol(handle uintptr, name string) (uintptr, bool) {
 	return p, err == nil && p != 0
 }
 
-// callSize calls a function of C that takes nothing and returns a size_t.
+// callSize calls a C function without parameters that returns a size_t.
 func callSize(function uintptr) uintptr {
 	v, _, _ := purego.SyscallN(function)
 	return v
 }
 
-// callInto calls a function of C that writes an int and returns one.
+// callInto calls a C function that stores an int at its argument and returns an int.
 func callInto(function uintptr, into *int32) int32 {
 	var call func(*int32) int32
 	purego.RegisterFunc(&call, function)

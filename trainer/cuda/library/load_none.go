@@ -4,8 +4,7 @@ package library
 
 import "errors"
 
-// load has nothing to load libraries with: they are linked to a libc, and a static
-// program has none.
+// load always fails: libraries depend on a libc, and a static program has none.
 func load(string) (uintptr, error) {
 	return 0, errors.New("this program is a static one, which loads no libraries")
 }

@@ -2,8 +2,8 @@ package library
 
 import "fmt"
 
-// Version returns the version of a cuBLASLt or NCCL, such as 12.8.4, as the library
-// itself tells it.
+// Version returns the version of a cuBLASLt or NCCL library, such as 12.8.4, from the library
+// itself.
 func Version(l *Library) (string, error) {
 	if f, ok := l.Symbol("cublasLtGetVersion"); ok { // size_t (void)
 		return cublasVersion(int(callSize(f))), nil
@@ -18,7 +18,7 @@ func Version(l *Library) (string, error) {
 	return "", fmt.Errorf("ask %q for its version: it is neither cuBLASLt nor NCCL", l.Path)
 }
 
-// cublasVersion reads CUBLAS_VERSION: 11.6.5 is 11605, and 12.8.4 is 120804.
+// cublasVersion formats CUBLAS_VERSION: 11605 is 11.6.5, and 120804 is 12.8.4.
 func cublasVersion(v int) string {
 	if v < 100000 {
 		return fmt.Sprintf("%d.%d.%d", v/1000, v/100%10, v%100)
@@ -26,7 +26,7 @@ func cublasVersion(v int) string {
 	return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100)
 }
 
-// ncclVersion reads NCCL_VERSION_CODE: 2.8.4 is 2804, and 2.21.5 is 22105.
+// ncclVersion formats NCCL_VERSION_CODE: 2804 is 2.8.4, and 22105 is 2.21.5.
 func ncclVersion(v int) string {
 	if v < 10000 {
 		return fmt.Sprintf("%d.%d.%d", v/1000, v/100%10, v%100)

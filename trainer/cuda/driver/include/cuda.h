@@ -1,10 +1,10 @@
 /* cuda.h: the part of the CUDA driver API that this program uses, so that it builds without a
  * CUDA toolkit. Written for this project from NVIDIA's documentation of the API and its ABI; LP64
- * only. It stands in for the toolkit's file of that name, for gorgonia.org/cu v0.9.6 and package
+ * only. It replaces the toolkit's file of the same name for gorgonia.org/cu v0.9.6 and package
  * driver. The functions are in cuda_api.h, which is generated from driver.tbl.
  *
- * No macro renames a function, as the toolkit's header does: loader.c binds cuMemAlloc to the
- * driver's symbol cuMemAlloc_v2, and so on. The structures are those that these symbols take. */
+ * Unlike the toolkit's header, no macro renames a function: loader.c binds cuMemAlloc to the
+ * driver's symbol cuMemAlloc_v2, and so on. The structs match these symbols. */
 #ifndef DDPBATCH_CUDA_H
 #define DDPBATCH_CUDA_H
 #include <stddef.h>

@@ -81,7 +81,7 @@ static void axpy(U threads, void **a) { /* y[i] += s * x[i] for i < n */
 	for (int i = 0; i < (int)threads && i < *(int *)a[3]; i++) y[i] += s * x[i];
 }
 typedef struct { char tag; double v[16]; } large;
-static void sum(U threads, void **a) { /* *out = the sum of a structure's numbers */
+static void sum(U threads, void **a) { /* *out = the sum of a struct's elements */
 	(void)threads;
 	large *l = a[1];
 	double t = l->tag;
@@ -160,7 +160,7 @@ R cuGraphExecUpdate(graph *e, graph *g, void **at, int *why) { *at = NULL; *why 
 R cuGraphUpload(graph *e, stream *s) { (void)e; (void)s; return OK; }
 R cuGraphLaunch(graph *e, stream *s) { for (node *n = e->first; n; n = n->next) start(s, *n); return OK; }
 R cuGraphExecDestroy(graph *e) { free(e); return OK; }
-R cuGraphDestroy(graph *g) { (void)g; return OK; } /* what was made of it shares its nodes */
+R cuGraphDestroy(graph *g) { (void)g; return OK; } /* executable graphs share its nodes */
 R cuEventCreate(U **e, U flags) { *e = malloc(sizeof **e); **e = flags; return OK; }
 R cuEventDestroy_v2(U *e) { free(e); return OK; }
 R cuEventRecord(U *e, stream *s) { NEED_CONTEXT(); (void)s; return e ? OK : BAD_VALUE; }

@@ -1,16 +1,16 @@
-// Attention in bfloat16 by the warpgroups of Hopper, for heads of up to 64 and of up to
-// 128. Two warpgroups share the tiles of a block; while one waits for a product the other
-// has its softmax.
+// Attention in bfloat16 with Hopper's warpgroups, for head sizes up to 64 and up to 128. Two
+// warpgroups share the tiles of a block: while one waits for a matrix multiplication, the other
+// computes its softmax.
 #include "../attention_passes.h"
 #include "wgmma.h"
 
-// Wgmma is a unit of attention_passes.h. A matrix is one or two operands of wgmma.h, of 64
-// columns each.
+// Wgmma is a unit of attention_passes.h. A matrix is one or two operands of wgmma.h with 64 columns
+// each.
 template <u32 HEAD> struct Wgmma {
-  // There are registers for two blocks with heads of 64; with 128 much would spill.
+  // The registers suffice for two blocks with head size 64; with 128, many would spill.
   static constexpr u32 D = HEAD, OWN = 128, TILE = 64, THREADS = 256, BLOCKS = D == 64 ? 2 : 0;
 
-  // The launch asks for 1024 bytes more than matrices take, to begin at a multiple of them.
+  // The launch requests 1024 bytes more than the matrices need, to align them to 1024 bytes.
   DEVICE_MEMBER static u16 *memory() {
     DYNAMIC_SHARED(char, all);
     return (u16 *)(all + (0 - shared_address(all)) % 1024);
@@ -19,7 +19,7 @@ template <u32 HEAD> struct Wgmma {
   DEVICE_MEMBER static u32 index(u32 rows, u32 r, u32 c) { return c / 64 * rows * 64 + swizzled(r, c % 64); }
   DEVICE_MEMBER static void settle() { fence_async(); }
 
-  // Each warpgroup multiplies the 64 rows in which its warps have theirs.
+  // Each warpgroup multiplies the 64 rows of its warps.
   DEVICE_MEMBER static void between(Piece<TILE> &s, const u16 *own, u32 row, const u16 *tile) {
     clear(s.v);
     #pragma unroll

@@ -1,33 +1,32 @@
-// Products of matrices of bfloat16 by a warpgroup of Hopper: 128 threads whose first is a
-// multiple of 128, all of which come to a product together (PTX ISA 9.7.15,
-// "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions"). They exist on
-// compute capability 9.0 alone, in PTX for sm_90a.
+// Matrix multiplication in bfloat16 by a Hopper warpgroup: 128 threads, starting at a multiple of
+// 128, which all execute it together (PTX ISA 9.7.15, "Asynchronous Warpgroup Level Matrix
+// Multiply-Accumulate Instructions"). The instructions exist only on compute capability 9.0, in PTX
+// for sm_90a.
 //
-// An operand in shared memory has rows of 64 numbers, 128 bytes, that are one behind the
-// other, with the swizzle of 128 bytes: place c of 16 bytes in row r has what belongs to
-// place c ^ r % 8. It begins at a multiple of 1024 bytes. So eight rows are a layout atom
-// of 9.7.15.5.1.2, both where k counts the numbers of a row (K-major) and where it counts
-// the rows (MN-major).
+// An operand in shared memory has contiguous rows of 64 elements, 128 bytes, with the 128-byte
+// swizzle: 16-byte chunk c of row r is stored at chunk c ^ r % 8. The operand is aligned to 1024
+// bytes. So eight rows are a layout atom of 9.7.15.5.1.2, both if k counts the elements of a row
+// (K-major) and if it counts rows (MN-major).
 #pragma once
 
 #include "../gpu.h"
 
-// swizzled is where number c of row r is in such an operand.
+// swizzled returns the index of element c of row r in such an operand.
 DEVICE u32 swizzled(u32 r, u32 c) { return r * 64 + ((c / 8 ^ r % 8) * 8 | c % 8); }
 
-// The next 16 numbers along k, as a matrix descriptor counts bytes, by 16: of a row they
-// are 32 bytes on, as rows 2048.
+// The distance of the next 16 elements along k in units of 16 bytes, as in a matrix descriptor: 32
+// bytes within a row, 2048 bytes across rows.
 enum : u64 { NEXT_IN_ROWS = 32 >> 4, NEXT_ROWS = 2048 >> 4 };
 
 #ifndef __CUDA__
 #include "wgmma_host.h"
 #else
 
-// fence_async lets products see what this thread has written to shared memory (9.7.15.4,
-// "Async Proxy"). All threads that wrote come to it, and then to a barrier.
+// fence_async makes this thread's writes to shared memory visible to multiplications (9.7.15.4,
+// "Async Proxy"). All threads that wrote call it before a barrier.
 DEVICE void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Registers of sums by their numbers, and registers as operands.
+// Accumulator registers by number, and registers as operands.
 #define NAMES_32 \
   "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
   "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}"
@@ -42,18 +41,18 @@ DEVICE void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "m
 #define LEFT_4(a, k) "r"(a[k][0]), "r"(a[k][1]), "r"(a[k][2]), "r"(a[k][3])
 #define LEFT_16(a) LEFT_4(a, 0), LEFT_4(a, 1), LEFT_4(a, 2), LEFT_4(a, 3)
 
-// A product is one statement of four steps along k, from the fence that orders what was
-// done with its registers before (9.7.15.7.1) to the wait for its end: the compiler can put
-// nothing between that touches them. Other warpgroups compute meanwhile.
+// A multiplication is one asm statement with four steps along k. It begins with the fence that
+// orders earlier accesses to its registers (9.7.15.7.1) and ends with the wait for its completion,
+// so the compiler cannot insert code that accesses them. Other warpgroups compute in the meantime.
 #define BEGIN                                                                          \
   "{\n.reg .pred add;\n.reg .b64 a, b;\nsetp.eq.u32 add, 0, 0;\n" /* to the sums */ \
   "wgmma.fence.sync.aligned;\n"
 #define END "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n}"
 #define STEP(n, sums, operands) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 " sums ", " operands ";\n"
 
-// multiply_rows adds to 64x64 sums the product of 64 rows and 64 others, transposed, by
-// their descriptors. A thread has the sums that multiply_16x8x16 gives it of each eight
-// columns, where each warp in turn has 16 rows (Figure 149).
+// multiply_rows adds to a 64x64 accumulator the product of 64 rows and 64 other rows, transposed,
+// given by their descriptors. A thread has the accumulators of multiply_16x8x16 for each eight
+// columns, with 16 rows per warp (Figure 149).
 DEVICE void multiply_rows(float (&d)[8][4], u64 left, u64 right) {
 #define NEXT "add.u64 a, a, %34;\nadd.u64 b, b, %34;\n"
 #define ROWS STEP(64, NAMES_32, "a, b, add, 1, 1, 0, 0")
@@ -65,9 +64,9 @@ DEVICE void multiply_rows(float (&d)[8][4], u64 left, u64 right) {
 #undef NEXT
 }
 
-// multiply_columns adds to 64xN sums the product of a 64x64 matrix in registers, each
-// sixteen columns as multiply_16x8x16 takes them of a warp's rows (Figure 148), and of 64
-// rows of N numbers, by their descriptor.
+// multiply_columns adds to a 64xN accumulator the product of a 64x64 matrix in registers and 64
+// rows of N elements, given by their descriptor. Each sixteen columns of the registers have the
+// layout of multiply_16x8x16 for a warp's rows (Figure 148).
 #define COLUMNS(n, sums, i, j, k, l) STEP(n, sums, "{%" #i ",%" #j ",%" #k ",%" #l "}, b, add, 1, 1, 1")
 DEVICE void multiply_columns(float (&d)[8][4], const u32 (&a)[4][4], u64 right) {
 #define NEXT "add.u64 b, b, %49;\n"
@@ -91,9 +90,9 @@ DEVICE void multiply_columns(float (&d)[16][4], const u32 (&a)[4][4], u64 right)
 }
 #endif
 
-// descriptor is the matrix descriptor of an operand (9.7.15.5.1.2.2). The next eight rows
-// are 1024 bytes on (the stride dimension byte offset); the next 64 columns are `leading`
-// bytes on, of which multiply_rows makes no use.
+// descriptor returns the matrix descriptor of an operand (9.7.15.5.1.2.2). The next eight rows are
+// at a distance of 1024 bytes (the stride dimension byte offset); the next 64 columns are at a
+// distance of `leading` bytes, which multiply_rows does not use.
 DEVICE u64 descriptor(const u16 *at, u32 leading) {
   const u64 stride = 1024, swizzle_of_128 = 1;
   return u64((shared_address(at) & 0x3ffff) >> 4) | u64(leading >> 4) << 16 | stride >> 4 << 32 | swizzle_of_128 << 62;

@@ -1,8 +1,7 @@
-// Command tablegen writes the C part of package driver from its driver.tbl:
-// include/cuda_api.h, the prototypes of the driver's functions, and loader.c, which
-// defines each of them as a call through a pointer into libcuda.so.1. It is run by
-// go generate in the package's folder; its test fails if the files there are not
-// those that it writes. It does not know the API: the table says it all.
+// Command tablegen generates the C part of package driver from its driver.tbl: include/cuda_api.h,
+// the prototypes of the driver's functions, and loader.c, which defines each of them as a call
+// through a pointer into libcuda.so.1. It is run by go generate in the package's directory. Its
+// test fails if the files there are not up to date. The API is defined only in the table.
 package main
 
 import (
@@ -44,13 +43,13 @@ func write(table string) error {
 type function struct {
 	name    string
 	symbols []string
-	params  string // as in C
-	args    string // their names
+	params  string // parameters in C
+	args    string // names of the parameters
 }
 
 var lastWord = regexp.MustCompile(`\w+$`)
 
-// parse reads the table.
+// parse parses the table.
 func parse(table string) ([]function, error) {
 	var list []function
 	seen := map[string]bool{}

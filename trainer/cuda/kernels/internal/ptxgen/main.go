@@ -1,5 +1,5 @@
-// Command ptxgen compiles the kernels' sources to PTX. Run it through go generate; it
-// does not decide what is compiled: every .cu file is, and its folder says for which GPUs.
+// Command ptxgen compiles the sources of the kernels to PTX. It is run by go generate. It compiles
+// every .cu file; the directory determines the GPUs.
 package main
 
 import (
@@ -12,17 +12,16 @@ import (
 	"strings"
 )
 
-// compiler is of Debian 12's package clang-19.
+// compiler is the command of Debian 12's package clang-19.
 const compiler = "clang-19"
 
-// arguments are those of every source. Products and sums are contracted where one says
-// so: see gpu.h.
+// arguments are used for all sources. Contraction to FMA is off, see gpu.h.
 var arguments = []string{"-x", "cuda", "-std=c++17", "--cuda-device-only", "-nocudainc", "-nocudalib", "-O3", "-ffp-contract=off",
 	"-Wall", "-Wextra", "-Werror", "-S", "-o", "-"}
 
-// targets are the folders of sources and what each is compiled for, in the oldest PTX that
-// has it: compute capability 8.0, which later GPUs run too, in that of CUDA 11.0; and 9.0
-// with the instructions that no other has, in that of CUDA 12.0.
+// targets contains the directories of sources with their targets, in the oldest PTX version that
+// supports them: compute capability 8.0, which later GPUs run also, in that of CUDA 11.0; and 9.0
+// with its specific instructions, in that of CUDA 12.0.
 var targets = []struct{ folder, arch, version string }{
 	{".", "sm_80", "ptx70"},
 	{"sm_90a", "sm_90a", "ptx80"},
@@ -41,7 +40,7 @@ func main() {
 	}
 }
 
-// compile returns the PTX of all sources below a folder, by the name of its file.
+// compile returns the PTX of all sources below a directory by file name.
 func compile(dir string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, target := range targets {

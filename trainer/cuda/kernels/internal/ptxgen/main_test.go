@@ -33,7 +33,7 @@ func TestCheckedInFilesAreGenerated(t *testing.T) {
 	}
 }
 
-// kept are the files that are kept beside the sources, of every target.
+// kept returns the PTX files that are checked in, for every target.
 func kept(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -49,8 +49,8 @@ func kept(t *testing.T) []string {
 	return all
 }
 
-// No kernel adds atomically, which would leave the order of a sum to chance; none calls
-// what PTX has no instruction for; and none has arrays that are not in registers.
+// No kernel uses atomic additions, which would make the order of a sum random, no kernel contains
+// calls, and no kernel uses local memory.
 func TestNoAtomicsCallsAndLocalMemory(t *testing.T) {
 	bad := regexp.MustCompile(`(?m)^\s*(@%p\d+\s+)?((atom|red|call)[. ]|\.local ).*$`)
 	for _, file := range kept(t) {
