@@ -244,3 +244,29 @@ func TestOtherShellsCompleteValues(t *testing.T) {
 		}
 	}
 }
+
+// TestCompletionOmitsNamesThatShellsExpand checks that the file name of a profile cannot run a
+// command when the user presses Tab. In some centers, other users can add profiles.
+func TestCompletionOmitsNamesThatShellsExpand(t *testing.T) {
+	sites := t.TempDir()
+	for _, name := range []string{"x$(touch pwned)", "x`touch pwned`", "x(touch pwned)", "x;pwned", "x\npwned", "x pwned", "-pwned", "own_site-2.1"} {
+		if err := os.WriteFile(filepath.Join(sites, name+".toml"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		t.Run(shell, func(t *testing.T) {
+			var script bytes.Buffer
+			p := &program{Stdin: strings.NewReader(""), Stdout: &script, Stderr: &script, Dir: t.TempDir(), Env: []string{"DDPBATCH_SITES=" + sites}}
+			if code := p.run(t.Context(), []string{"completion", shell}); code != exitDone {
+				t.Fatal(script.String())
+			}
+			if strings.Contains(script.String(), "pwned") {
+				t.Error("the script contains a name that the shell expands")
+			}
+			if !strings.Contains(script.String(), "own_site-2.1") {
+				t.Error("the script does not contain a plain name")
+			}
+		})
+	}
+}

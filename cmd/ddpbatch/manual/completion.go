@@ -2,6 +2,8 @@ package manual
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -113,10 +115,17 @@ complete -o default -o filenames -F _%[1]s %[1]s
 	return []byte(b.String())
 }
 
-// Complete sets the completions for the values of all flags with this name.
+// Complete sets the completions for the values of all flags with this name. It omits values
+// with characters other than letters, digits, and "._-". The shells expand the words of a
+// completion script when the user presses Tab, so that a value such as "$(command)" would run
+// the command, even if it is quoted in the script. Values can be file names of other users.
 func (p Program) Complete(name string, values []string) {
-	p.eachFlag(name, func(f *Flag) { f.Choices = values })
+	plain := slices.DeleteFunc(slices.Clone(values), func(v string) bool { return !plainValue.MatchString(v) })
+	p.eachFlag(name, func(f *Flag) { f.Choices = plain })
 }
+
+// plainValue matches values that no shell expands.
+var plainValue = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 
 // CompletePrefixes sets the completions for the beginning of the values of all flags with this
 // name.
