@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -223,6 +224,10 @@ func (s Submitter) rebuild(ctx context.Context, req RepairRequest, done *Repaire
 		sweep = &of
 	}
 	base, guessed := findBase(req, salvaged, sweep)
+	if base == "" {
+		return salvaged, hints.Errorf("name the run's job file with --job FILE",
+			"the directory of its job file is unknown, and no directory above it that only you control has the job's files")
+	}
 	done.BaseGuessed = guessed
 	record := rundir.NewRecord(name, base, req.Version)
 	record.Run, record.Version = cmp.Or(salvaged.Run, record.Run), cmp.Or(salvaged.Version, record.Version)
@@ -247,7 +252,9 @@ func (s Submitter) rebuild(ctx context.Context, req RepairRequest, done *Repaire
 
 // findBase returns the directory where the job file's relative paths start. Without other
 // information, it is the innermost directory above the run directory that contains the job's
-// files. The next submission with the job file corrects it.
+// files. The next submission with the job file corrects it. Directories of other users, and
+// directories that every user can write to, do not count, because the job would run the files
+// of another user. The result is empty if no directory is suitable.
 func findBase(req RepairRequest, salvaged rundir.Record, sweep *rundir.Record) (base string, guessed bool) {
 	switch {
 	case req.Base != "":
@@ -262,13 +269,24 @@ func findBase(req RepairRequest, salvaged rundir.Record, sweep *rundir.Record) (
 		around = filepath.Dir(around)
 	}
 	for base := around; ; base = filepath.Dir(base) {
-		if req.Job.CheckFiles(base) == nil {
+		if isOwnFolder(base) && req.Job.CheckFiles(base) == nil {
 			return base, true
 		}
 		if base == filepath.Dir(base) {
-			return around, true
+			break
 		}
 	}
+	if isOwnFolder(around) {
+		return around, true
+	}
+	return "", false
+}
+
+// isOwnFolder reports whether the directory belongs to this user and not every user can write
+// to it.
+func isOwnFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && safefile.CheckOwner(info) == nil && info.Mode().Perm()&0o002 == 0
 }
 
 // submissionsOfElement returns the submissions of a sweep that included the trial in dir.
