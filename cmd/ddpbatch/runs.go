@@ -68,6 +68,9 @@ func (p *program) findOwnRun(arg string) (knownRun, bool) {
 	}
 	path := p.abs(filepath.Join(runsFolder, arg))
 	if m := trialForm.FindStringSubmatch(arg); m != nil {
+		if !isOwnEntry(p.abs(filepath.Join(runsFolder, m[1]))) {
+			return knownRun{}, false
+		}
 		path = p.trialPath(m[1], m[2])
 	}
 	if isOwnEntry(path) {
@@ -117,6 +120,10 @@ func (p *program) findAnyRun(arg string) (knownRun, error) {
 		return p.runOfJob(arg)
 	}
 	if m := trialForm.FindStringSubmatch(arg); m != nil {
+		sweep := p.abs(filepath.Join(runsFolder, m[1]))
+		if info, err := os.Lstat(sweep); err == nil && info.Mode()&fs.ModeSymlink != 0 && !isOwnFile(info) {
+			return knownRun{}, exitError{exitUsage, fmt.Errorf("%q is a symbolic link of another user", sweep)}
+		}
 		element := p.trialPath(m[1], m[2])
 		if _, err := os.Stat(element); err == nil {
 			return openRun(element)
@@ -171,7 +178,8 @@ func (p *program) runOfJob(id string) (knownRun, error) {
 		return knownRun{}, err
 	}
 	slices.SortStableFunc(runs, func(a, b knownRun) int {
-		switch ownA, ownB := isOwn(a.dir.Path), isOwn(b.dir.Path); {
+		// A link of another user to a run of this user does not count.
+		switch ownA, ownB := isOwnEntry(a.dir.Path), isOwnEntry(b.dir.Path); {
 		case ownA == ownB:
 			return 0
 		case ownA:
@@ -197,15 +205,21 @@ func (p *program) runOfJob(id string) (knownRun, error) {
 }
 
 // runs returns the runs in a directory, sorted by name. It reports and skips runs that it
-// cannot read. The result is empty if the directory does not exist.
+// cannot read, and runs of other users with very large records. The result is empty if the
+// directory does not exist.
 func (p *program) runs(folder string) ([]knownRun, error) {
 	found, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	var runs []knownRun
+	budget := newReadBudget(maxForeignRecords)
 	for _, f := range found {
 		dir := rundir.Dir{Path: filepath.Join(folder, f.Name())}
+		if user, foreign := foreignOwner(dir.Path); foreign && !budget.take(user, fileSize(dir.Record(), maxForeignRecords)) {
+			p.leftOut++
+			continue
+		}
 		record, err := dir.ReadRecord()
 		if errors.Is(err, fs.ErrNotExist) && dir.HasCheckpoints() {
 			_, err = rundir.Open(dir.Path)
@@ -221,6 +235,9 @@ func (p *program) runs(folder string) ([]knownRun, error) {
 			continue
 		}
 		runs = append(runs, knownRun{dir, record})
+	}
+	for _, note := range budget.notes() {
+		p.note("%s", note)
 	}
 	return runs, nil
 }
@@ -252,6 +269,8 @@ func (r knownRun) elements() ([]knownRun, error) {
 		if e.record.Name == "" {
 			e.record.Name = fmt.Sprintf("%s-%d", r.record.Name, i)
 		}
+		// A trial is never a sweep. Links of another user could make a sweep its own trial.
+		e.record.Sweep = nil
 		all = append(all, e)
 	}
 	return all, nil

@@ -38,7 +38,9 @@ func (c *statusCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	// Show the state in the run directories even if Slurm does not respond.
-	all, asked := p.lookout().look(ctx, runs)
+	lookout := p.lookout()
+	lookout.named = len(c.Which) > 0
+	all, asked := lookout.look(ctx, runs)
 	if all == nil && asked != nil {
 		return asked
 	}

@@ -18,6 +18,7 @@ type lookout struct {
 	states  map[string]slurm.JobState // by job ID
 	asked   time.Time
 	err     error // error of the last query to Slurm
+	named   bool  // whether the user named the runs
 }
 
 // askEvery is the minimum interval between queries to Slurm, to limit the load on slurmctld.
@@ -33,13 +34,23 @@ func (p *program) lookout() *lookout {
 func (l *lookout) look(ctx context.Context, asked []knownRun) ([]watch.Status, error) {
 	all, runs := make([]watch.Status, 0, len(asked)), make([]knownRun, 0, len(asked))
 	var unread []error
+	var budget *readBudget
+	if !l.named {
+		budget = newReadBudget(maxForeignCost)
+	}
 	for _, r := range asked {
+		if user, foreign := foreignOwner(r.dir.Path); foreign && !budget.take(user, r.readCost()) {
+			continue
+		}
 		s, err := l.stored(r)
 		if err != nil {
 			unread = append(unread, fmt.Errorf("left out: %w", err))
 			continue
 		}
 		all, runs = append(all, s), append(runs, r)
+	}
+	for _, note := range budget.notes() {
+		unread = append(unread, errors.New(note))
 	}
 	if len(all) == 0 && len(unread) > 0 {
 		return nil, errors.Join(unread...)

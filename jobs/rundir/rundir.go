@@ -60,6 +60,9 @@ type Dir struct {
 // Spec returns the path of the job file as submitted.
 func (d Dir) Spec() string { return filepath.Join(d.Path, specName) }
 
+// Record returns the path of record.json, the identity of the run and its submissions.
+func (d Dir) Record() string { return filepath.Join(d.Path, recordName) }
+
 // Site returns the path of the site profile as of the submission.
 func (d Dir) Site() string { return filepath.Join(d.Path, siteName) }
 

@@ -36,12 +36,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
@@ -58,6 +60,9 @@ const (
 	tempPrefix   = ".saving-"
 	// maxManifest is the maximum size of a manifest in bytes.
 	maxManifest = 16 << 20
+	// maxForeignManifests is the total size of the manifests to read in a directory of another
+	// user, in bytes. That user can create any number of large manifests.
+	maxForeignManifests = 32 << 20
 )
 
 // ErrNone is returned if a directory has no checkpoint.
@@ -157,13 +162,42 @@ type Entry struct {
 func name(step int) string { return fmt.Sprintf("%s%08d", stepPrefix, step) }
 
 // List returns the checkpoints in dir, newest first. It reads the manifests but does not verify the
-// data. If dir does not exist, the list is empty.
+// data. If dir does not exist, the list is empty. If dir belongs to another user, List reads at
+// most 32 MiB of manifests.
 func List(dir string) ([]Entry, error) {
 	entries, err := find(dir)
+	left := int64(math.MaxInt64)
+	if info, err := os.Stat(dir); err == nil && owner(info) != os.Geteuid() {
+		left = maxForeignManifests
+	}
 	for i := range entries {
+		if left -= entries[i].manifestSize(); left < 0 {
+			entries[i].Err = fmt.Errorf("manifest not read: the manifests in %q exceed %s", dir, format.Bytes(maxForeignManifests))
+			continue
+		}
 		entries[i].read()
 	}
 	return entries, err
+}
+
+// NewestManifestSize returns the number of bytes of the manifest that [Newest] reads, or 0 if it
+// reads none.
+func NewestManifestSize(dir string) int64 {
+	entries, _ := find(dir)
+	if len(entries) == 0 {
+		return 0
+	}
+	return entries[0].manifestSize()
+}
+
+// manifestSize returns the number of bytes of the manifest to read. It is 0 if the manifest is
+// missing or too large.
+func (e *Entry) manifestSize() int64 {
+	info, err := os.Lstat(filepath.Join(e.Path, manifestName))
+	if err != nil || info.Size() > maxManifest {
+		return 0
+	}
+	return info.Size()
 }
 
 // Newest returns the first entry of [List], or false if dir has no checkpoint. It reads only one

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+)
+
+// Commands that list runs also read the runs of other users. Another user can create thousands
+// of run directories with large files, which can be hard links to one file. The following
+// limits keep a list from running for hours or out of memory. They apply to each of the other
+// users separately, so that one user's runs do not displace another's. They do not apply to
+// runs that the user names.
+const (
+	// maxForeignRecords is the total size in bytes of the records in a list.
+	maxForeignRecords = 16 << 20
+	// maxForeignCost is the total of [readCost] in a list.
+	maxForeignCost = 2 << 30
+	// runCost is the part of readCost that does not depend on the size of files.
+	runCost = 64 << 10
+)
+
+// A readBudget limits how much a command reads from the runs of each other user.
+type readBudget struct {
+	max     int64
+	used    map[int]int64 // by user ID
+	skipped map[int]int   // number of runs that were not read, by user ID
+}
+
+func newReadBudget(max int64) *readBudget {
+	return &readBudget{max: max, used: map[int]int64{}, skipped: map[int]int{}}
+}
+
+// take reports whether the budget of a user suffices for n more units, and uses them.
+func (b *readBudget) take(user int, n int64) bool {
+	if b == nil {
+		return true
+	}
+	b.used[user] += min(n, b.max+1)
+	if b.used[user] <= b.max {
+		return true
+	}
+	b.used[user] -= min(n, b.max+1)
+	b.skipped[user]++
+	return false
+}
+
+// notes returns a message for each user whose runs were not all read.
+func (b *readBudget) notes() (notes []string) {
+	if b == nil {
+		return nil
+	}
+	for _, user := range slices.Sorted(maps.Keys(b.skipped)) {
+		notes = append(notes, fmt.Sprintf("left out: %s of user %d, because the files are too large to read them all; name a run to see it",
+			format.Count(b.skipped[user], "run"), user))
+	}
+	return notes
+}
+
+// foreignOwner returns the owner of the run directory at path, and reports whether it is
+// another user. A symbolic link of another user makes that user the owner.
+func foreignOwner(path string) (uid int, foreign bool) {
+	info, err := os.Lstat(path)
+	if err == nil && isOwnFile(info) {
+		info, err = os.Stat(path)
+	}
+	if err != nil {
+		return -1, false // reading it returns the error
+	}
+	uid, ok := safefile.Owner(info)
+	return uid, ok && uid != os.Geteuid()
+}
+
+// readCost estimates the memory in bytes that the status of a run needs. JSON needs up to 40
+// times its size in memory.
+func readCost(dir rundir.Dir) int64 {
+	cost := runCost + fileSize(dir.Metrics(), 32<<20) // metrics are parsed, but not stored
+	for _, path := range []string{dir.Record(), dir.Live(), dir.Attempts(), dir.Failure()} {
+		cost += 16 * fileSize(path, 32<<20)
+	}
+	return cost + 16*checkpoint.NewestManifestSize(dir.Checkpoints())
+}
+
+// readCost is the cost of a run with its trials.
+func (r knownRun) readCost() int64 {
+	cost := readCost(r.dir)
+	if r.record.Sweep == nil {
+		return cost
+	}
+	if cost += runCost * int64(len(r.record.Sweep.Elements)); cost > maxForeignCost {
+		return cost
+	}
+	for i := range r.record.Sweep.Elements {
+		cost += readCost(r.dir.Element(i)) - runCost
+	}
+	return cost
+}
+
+// fileSize returns the size of a file in bytes, but at most the given limit. It is 0 if the
+// file does not exist.
+func fileSize(path string, limit int64) int64 {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return 0
+	}
+	return min(info.Size(), limit)
+}
