@@ -36,7 +36,7 @@ func (r *run) saveBehind(ctx context.Context) error {
 	s.beside(func() {
 		r.write(s)
 		if !s.divided {
-			r.commit(s)
+			r.commit(ctx, s)
 		}
 	})
 	s.stalled = time.Since(began)
@@ -117,7 +117,7 @@ func (r *run) conclude(ctx context.Context) error {
 	if r.Comm.Rank() != 0 || s.err != nil {
 		return r.settled()
 	}
-	s.beside(func() { r.commit(s) })
+	s.beside(func() { r.commit(ctx, s) })
 	s.stalled += time.Since(began)
 	return nil
 }

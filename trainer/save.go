@@ -76,7 +76,7 @@ func (r *run) saveNow(ctx context.Context) (*saving, error) {
 	if err := r.agree(ctx, s); err != nil {
 		return nil, err
 	}
-	r.commit(s)
+	r.commit(ctx, s)
 	s.stalled = time.Since(s.began)
 	return s, nil
 }
@@ -129,7 +129,7 @@ func (r *run) write(s *saving) {
 }
 
 // commit makes the checkpoint visible, on rank 0, and prunes old checkpoints.
-func (r *run) commit(s *saving) {
+func (r *run) commit(ctx context.Context, s *saving) {
 	if r.Comm.Rank() != 0 || s.err != nil {
 		return
 	}
@@ -137,7 +137,10 @@ func (r *run) commit(s *saving) {
 		s.commitParts()
 	}
 	if s.err == nil {
-		s.err = checkpoint.Prune(r.Checkpoints, int(s.at.Step), r.keep(), r.good)
+		err := checkpoint.Prune(ctx, r.Checkpoints, r.Run, int(s.at.Step), r.keep(), r.good)
+		if ctx.Err() == nil { // otherwise the attempt ends, and the checkpoint is saved
+			s.err = err
+		}
 	}
 }
 

@@ -103,7 +103,7 @@ func TestSaveLoadPrune(t *testing.T) {
 	if s.Manifest.Step != 100_000_000 || s.Manifest.Consumed != 64 || s.Manifest.Vocabulary != vocabulary || !reflect.DeepEqual(contents(t, s), want) || !math.IsNaN(float64(s.Manifest.Metrics["loss"])) {
 		t.Fatalf("loaded %+v", s)
 	}
-	if err := Prune(dir, 100_000_000, Keep{Newest: 2}, map[int]bool{}); err != nil {
+	if err := Prune(t.Context(), dir, "run", 100_000_000, Keep{Newest: 2}, map[int]bool{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(t, dir); !reflect.DeepEqual(got, []string{"step-00000010", "step-100000000"}) {

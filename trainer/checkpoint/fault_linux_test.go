@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -52,7 +53,7 @@ func saver(what string) int {
 	}
 	err := save()
 	if err == nil {
-		err = Prune(dir, step, Keep{Newest: 2}, map[int]bool{})
+		err = Prune(context.Background(), dir, m.Run, step, Keep{Newest: 2}, map[int]bool{})
 	}
 	if err != nil {
 		fmt.Println(err)
@@ -160,7 +161,7 @@ func stillWhole(t *testing.T, dir, after string) {
 	if err := Clean(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := Prune(dir, 3, Keep{Newest: 1}, map[int]bool{}); err != nil {
+	if err := Prune(t.Context(), dir, "run", 3, Keep{Newest: 1}, map[int]bool{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(t, dir); len(got) != 1 || got[0] != name(3) {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // Keep is the retention policy for checkpoints.
@@ -53,33 +55,52 @@ func (k Keep) BestOf(entries []Entry) (value float64, at int) {
 // saved. It keeps the checkpoints that keep retains permanently, checkpoints of later steps, and
 // checkpoints of a newer version of the program. A later step was skipped when the run resumed from
 // an older one; the run replaces it when it saves that step again. A corrupt checkpoint does not
-// count, so no verified one is removed because of it.
+// count, so no verified one is removed because of it. Prune also keeps checkpoints of other runs.
+//
+// The argument run is the ID of the run that saved the checkpoint of step. If the checkpoint of step
+// in dir belongs to a different run, Prune returns an error: another process may have replaced the
+// directory. Prune removes checkpoints only from the directory that it has checked.
 //
 // The map good caches, by step, whether a checkpoint verifies. The caller passes the same map to
 // each call. Prune verifies a checkpoint that is not in the map, by reading it, and adds the
-// result.
-func Prune(dir string, step int, keep Keep, good map[int]bool) error {
+// result. If ctx ends, Prune stops and returns the cause.
+func Prune(ctx context.Context, dir, run string, step int, keep Keep, good map[int]bool) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("prune checkpoints: %w", err)
+	}
+	defer root.Close()
+	if err := checkRun(root, run, step); err != nil {
+		return fmt.Errorf("prune checkpoints in %q: %w", dir, err)
+	}
 	entries, err := List(dir)
 	if err != nil {
 		return err
 	}
-	entries = slices.DeleteFunc(entries, func(e Entry) bool { return e.Step > step || e.IsNewer() })
+	entries = slices.DeleteFunc(entries, func(e Entry) bool {
+		return e.Step > step || e.IsNewer() || e.Manifest != nil && e.Manifest.Run != run
+	})
 	good[step] = true
 	verifies := func(e Entry) bool {
-		if _, known := good[e.Step]; !known {
-			good[e.Step] = Verify(context.Background(), e.Path) == nil // a save is not interrupted
+		if _, known := good[e.Step]; !known && ctx.Err() == nil {
+			if verified := Verify(ctx, e.Path) == nil; ctx.Err() == nil {
+				good[e.Step] = verified
+			}
 		}
 		return good[e.Step]
 	}
 	best := keep.best(entries, verifies)
 	kept := 0
 	for i, e := range entries {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if kept >= keep.Newest && e.Step < step {
 			if e.Step == best || keep.forGood(e) {
 				continue
 			}
-			if err := remove(e.Path); err != nil {
-				return explain(dir, fmt.Errorf("prune checkpoint of step %d: %w", e.Step, err))
+			if err := remove(root, filepath.Base(e.Path)); err != nil {
+				return explain(dir, fmt.Errorf("prune checkpoint of step %d in %q: %w", e.Step, dir, err))
 			}
 			continue
 		}
@@ -134,11 +155,11 @@ func Clean(dir string) error {
 	return nil
 }
 
-// setAside renames a checkpoint, if it exists, and returns its new path. Under that name it is no
+// setAside renames a checkpoint, if it exists, and returns its new name. Under that name it is no
 // longer a checkpoint, and the next [Clean] removes what is left of it.
-func setAside(path string) (string, error) {
-	aside := filepath.Join(filepath.Dir(path), tempPrefix+"removed-"+filepath.Base(path))
-	err := os.Rename(path, aside)
+func setAside(root *os.Root, name string) (string, error) {
+	aside := tempPrefix + "removed-" + name
+	err := root.Rename(name, aside)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -146,10 +167,28 @@ func setAside(path string) (string, error) {
 }
 
 // remove removes a checkpoint, if it exists. Readers never see a partial checkpoint.
-func remove(path string) error {
-	aside, err := setAside(path)
+func remove(root *os.Root, name string) error {
+	aside, err := setAside(root, name)
+	if err != nil || aside == "" {
+		return err
+	}
+	return root.RemoveAll(aside)
+}
+
+// checkRun returns an error unless the open directory has a checkpoint of step that the given run
+// wrote.
+func checkRun(root *os.Root, run string, step int) error {
+	file := filepath.Join(name(step), manifestName)
+	text, err := safefile.ReadIn(root, file, maxManifest, safefile.NoFollow)
 	if err != nil {
 		return err
 	}
-	return os.RemoveAll(aside)
+	m, err := decodeManifest(text)
+	if err != nil {
+		return fmt.Errorf("read %q: %w", file, err)
+	}
+	if m.Run != run || m.Step != step {
+		return fmt.Errorf("checkpoint of step %d belongs to run %q, not to run %q", step, m.Run, run)
+	}
+	return nil
 }

@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -35,7 +37,7 @@ func TestPrune(t *testing.T) {
 			for _, s := range c.damaged {
 				damage(t, dir, s)
 			}
-			if err := Prune(dir, c.step, Keep{Newest: c.keep}, map[int]bool{}); err != nil {
+			if err := Prune(t.Context(), dir, "run", c.step, Keep{Newest: c.keep}, map[int]bool{}); err != nil {
 				t.Fatal(err)
 			}
 			var want []string
@@ -55,7 +57,7 @@ func TestPruneRemembers(t *testing.T) {
 	for step := 1; step <= 3; step++ {
 		save(t, dir, step)
 	}
-	if err := Prune(dir, 3, Keep{Newest: 2}, good); err != nil {
+	if err := Prune(t.Context(), dir, "run", 3, Keep{Newest: 2}, good); err != nil {
 		t.Fatal(err)
 	}
 	if want := map[int]bool{2: true, 3: true}; !reflect.DeepEqual(good, want) {
@@ -63,7 +65,7 @@ func TestPruneRemembers(t *testing.T) {
 	}
 	save(t, dir, 4)
 	damage(t, dir, 3)
-	if err := Prune(dir, 4, Keep{Newest: 2}, good); err != nil {
+	if err := Prune(t.Context(), dir, "run", 4, Keep{Newest: 2}, good); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(t, dir); !reflect.DeepEqual(got, []string{"step-00000003", "step-00000004"}) {
@@ -116,7 +118,7 @@ func TestPruneKeeps(t *testing.T) {
 			for _, s := range tt.damaged {
 				damage(t, dir, s)
 			}
-			if err := Prune(dir, 70, tt.keep, map[int]bool{}); err != nil {
+			if err := Prune(t.Context(), dir, "r", 70, tt.keep, map[int]bool{}); err != nil {
 				t.Fatal(err)
 			}
 			var want []string
@@ -127,5 +129,57 @@ func TestPruneKeeps(t *testing.T) {
 				t.Errorf("left %v, want %v", got, want)
 			}
 		})
+	}
+}
+
+// A directory of another run can be in the place of the one that was saved into.
+func TestPruneKeepsOtherRuns(t *testing.T) {
+	dir := t.TempDir()
+	for step := 1; step <= 4; step++ {
+		save(t, dir, step)
+	}
+	if err := Prune(t.Context(), dir, "another", 4, Keep{Newest: 1}, map[int]bool{1: true, 2: true, 3: true}); err == nil {
+		t.Error("pruned the directory of another run")
+	}
+	m, files := state(5)
+	m.Run = "another"
+	if _, err := Save(dir, m, files); err != nil {
+		t.Fatal(err)
+	}
+	if err := Prune(t.Context(), dir, "another", 5, Keep{Newest: 1}, map[int]bool{1: true, 2: true, 3: true, 4: true}); err != nil {
+		t.Error(err)
+	}
+	if got := names(t, dir); len(got) != 5 {
+		t.Errorf("left %v, want all", got)
+	}
+}
+
+func TestSaveDoesNotReplaceAnotherRun(t *testing.T) {
+	dir := t.TempDir()
+	path := save(t, dir, 1)
+	m, files := state(1)
+	m.Run = "another"
+	if _, err := Save(dir, m, files); err == nil {
+		t.Error("replaced the checkpoint of another run")
+	}
+	if e, ok, err := Newest(dir); err != nil || !ok || e.Manifest == nil || e.Manifest.Run != "run" {
+		t.Errorf("the checkpoint in %q is now %+v, %v", path, e, err)
+	}
+}
+
+// The time to verify a checkpoint can be that of reading terabytes.
+func TestPruneEndsWithItsContext(t *testing.T) {
+	dir, good := t.TempDir(), map[int]bool{}
+	for step := 1; step <= 3; step++ {
+		save(t, dir, step)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("the attempt ends")
+	cancel(why)
+	if err := Prune(ctx, dir, "run", 3, Keep{Newest: 2}, good); !errors.Is(err, why) {
+		t.Errorf("got %v, want %v", err, why)
+	}
+	if _, known := good[2]; known || len(names(t, dir)) != 3 {
+		t.Errorf("known %v, left %v", good, names(t, dir))
 	}
 }

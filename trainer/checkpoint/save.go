@@ -20,7 +20,7 @@ import (
 // Save writes a checkpoint of m.Step into dir and returns its path. It creates dir with mode 0700
 // if it is missing, but not its parent. It sets m.Files. If a verified checkpoint of the same run
 // and the same position already exists, Save leaves it unchanged. It replaces any other checkpoint
-// of the step.
+// of the step, unless a different run wrote it.
 func Save(dir string, m *Manifest, files Files) (path string, err error) {
 	bytes := int64(0)
 	for _, tensors := range files {
@@ -89,7 +89,10 @@ func begin(dir string, m *Manifest, bytes int64) (s Saving, err error) {
 	if errors.As(err, &NewerError{}) {
 		return s, s.failed(err) // never replaced
 	}
-	if err == nil && old.Run == m.Run && old.Finished == m.Finished && old.Unevaluated == m.Unevaluated && Verify(context.Background(), s.final) == nil {
+	if err == nil && old.Run != m.Run {
+		return s, s.failed(fmt.Errorf("%q is a checkpoint of run %q, not of run %q", s.final, old.Run, m.Run))
+	}
+	if err == nil && old.Finished == m.Finished && old.Unevaluated == m.Unevaluated && Verify(context.Background(), s.final) == nil {
 		s.Exists = true
 		return s, nil
 	}
