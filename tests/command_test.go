@@ -1,12 +1,15 @@
 package tests
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
 func script(t *testing.T, s site) {
@@ -49,6 +52,32 @@ func TestPyTorchScript(t *testing.T) {
 	id = s.submit("job.toml")
 	s.completed(id)
 	mustContain(t, s.log("ddp", id), "rank 3: resuming at epoch 4", "epoch 5: loss")
+	checkEpochs(t, s, "ddp", 6)
+	mustContain(t, s.ddpbatch("status", "--json", "ddp").stdout, `"epoch": 5`, `"loss": `)
+}
+
+// checkEpochs checks that the metrics of a run have the loss of each epoch once. The program
+// prints them without knowing about ddpbatch.
+func checkEpochs(t *testing.T, s site, run string, epochs int) {
+	t.Helper()
+	var got []int
+	for line := range strings.Lines(s.file("runs/" + run + "/metrics.jsonl")) {
+		var m metrics.Record
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.Loss == nil {
+			t.Errorf("epoch %d has no loss: %s", m.Epoch, line)
+		}
+		got = append(got, m.Epoch)
+	}
+	var want []int
+	for epoch := range epochs {
+		want = append(want, epoch)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got metrics of epochs %v, want %v", got, want)
+	}
 }
 
 // The same by one torchrun per node.
@@ -73,6 +102,7 @@ argv = ["--redirects", "9:1", "--tee", "9:1", "train.py", "2", "1", "snapshot.pt
 	for rank := range 4 {
 		mustContain(t, s.log("torchrun", id), fmt.Sprintf("rank %d of 4, local rank %d: done", rank, rank%2))
 	}
+	checkEpochs(t, s, "torchrun", 2)
 }
 
 // The program's exit code comes back, with the rank that had it.

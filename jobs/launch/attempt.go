@@ -36,6 +36,10 @@ type attempt struct {
 	killed      map[int]bool // ranks that the launcher had to kill
 	secret      string       // name of the file with the secret, in the run directory; empty without Slurm
 
+	// programStep is the newest step in the output of a user's program, or -1. It is valid after
+	// run has returned.
+	programStep int
+
 	began      time.Time
 	published  publishedState // state in live.json, see publish
 	mu         sync.Mutex
@@ -53,7 +57,7 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 	if err != nil {
 		return nil, err
 	}
-	a := &attempt{o: o, number: number, nodes: nodes, world: o.Processes, began: time.Now().UTC()}
+	a := &attempt{o: o, number: number, nodes: nodes, world: o.Processes, programStep: -1, began: time.Now().UTC()}
 	perNode := o.Processes
 	bind := "127.0.0.1:0"
 	hosts := []string{"127.0.0.1"}
@@ -108,6 +112,7 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 	if c := o.Job.Command; c != nil {
 		// The work directory may be a snapshot, and only the launcher knows its path.
 		a.environ = append(a.environ, envWorkdir+"="+string(c.Workdir))
+		a.environ = append(a.environ, programContext(o.Dir)...)
 	}
 	return a, nil
 }
@@ -162,6 +167,7 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	defer a.server.Close()
 	defer a.removeSecret()
 	defer a.startPublishing()()
+	defer a.recordProgress()()
 	var started ranks
 	var err error
 	if a.o.Allocation != nil {

@@ -127,7 +127,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	s := &supervisor{Options: o, nodes: nodes, saved: watchProgress(ctx, o)}
+	s := &supervisor{Options: o, nodes: nodes, saved: watchProgress(ctx, o), programStep: -1}
 	if err := o.Dir.RemoveSecrets(); err != nil {
 		o.Say(fmt.Sprintf("WARNING: remove the secrets of earlier attempts: %v", err))
 	}
@@ -164,7 +164,9 @@ type supervisor struct {
 	Options
 	nodes    *nodes
 	saved    *progress
-	restarts int // restarts since the last newer checkpoint
+	restarts int // restarts since the last progress
+	// programStep is the newest step of a user's program in all attempts, or -1.
+	programStep int
 }
 
 // decideRestart decides whether to start another attempt, and after which delay. If again is false,
@@ -185,9 +187,10 @@ func (s *supervisor) decideRestart(ctx context.Context, a *attempt, r Result) (r
 	if a.stopped || limit == 0 || r.Exit == exitCancelled {
 		return s.finalizeResult(ctx, r, s.saved), 0, false
 	}
-	if s.saved.advanced() {
+	if s.saved.advanced() || a.programStep > s.programStep {
 		s.restarts = 0
 	}
+	s.programStep = max(s.programStep, a.programStep)
 	if s.restarts >= limit {
 		s.Say(fmt.Sprintf("giving up: no progress in %d restarts", limit))
 		return s.finalizeResult(ctx, r, s.saved), 0, false

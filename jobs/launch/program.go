@@ -242,7 +242,15 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 	if r.job.Command.Launcher == jobs.LauncherRank {
 		set("MASTER_ADDR", host)
 	}
-	lookup := lookupIn(environ)
+	lookup := lookupIn(o.Environ)
+	if _, launched := lookup(LauncherVariable); launched {
+		for _, name := range []string{programRunDir, programRunID, programRestarts, programMetrics} {
+			if value, ok := lookup(name); ok {
+				set(name, value)
+			}
+		}
+	}
+	lookup = lookupIn(environ)
 	devices, warning, err := r.visibleDevices(ctx, lookup)
 	if err != nil {
 		return nil, err

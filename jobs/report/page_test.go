@@ -162,7 +162,7 @@ func TestEveryRunHasAPage(t *testing.T) {
 		"lost":                         {func(t *testing.T, d rundir.Dir) { check(t, d.WriteEnd(rundir.End{JobID: "18", Exit: 4})) }, nil, []string{"failed", "Rank 2 on n2 was lost", "Exit code 4.", "SIGKILL"}},
 		"queued":                       {nil, &slurm.JobState{ID: "18", State: slurm.StatePending, Reason: "Priority"}, []string{"queued", "<td>18</td>"}},
 		"damaged": {broken("record.json", "job.toml", "metrics.jsonl", "attempts.jsonl", "network.json", "failure.json", "ended.json"), nil,
-			[]string{"the record of the run: ", "the network: ", "how the last attempt failed: failure.json is damaged", "no figures of a training", "no attempt is recorded"}},
+			[]string{"the record of the run: ", "the network: ", "how the last attempt failed: failure.json is damaged", "no metrics: ", "no attempt is recorded"}},
 		"known failures": {nil, nil, []string{"Known failures in its log", "gpu out of memory (CUDA), line 3</h3>", "OutOfMemoryError: CUDA out of memory. &lt;/pre&gt;&lt;script", "What to do: a smaller batch", "srun ended the step (srun), line 2; what others see of a failure"}},
 		"consequences": {func(t *testing.T, d rundir.Dir) {
 			check(t, os.WriteFile(d.BatchLog("18"), []byte("epoch 1\nsrun: error: n2: task 2: Exited with exit code 1\n"), 0o600))

@@ -88,9 +88,9 @@ func collect(dir rundir.Dir) Run {
 	r.Metrics, err = readMetrics(dir.Metrics())
 	switch {
 	case err != nil:
-		r.addMissing("the figures of the training", err)
-	case r.Metrics.isEmpty():
-		r.Missing = append(r.Missing, "there are no figures of a training: it has not come to its first interval, or a program of the user's own ran")
+		r.misses("the figures of the training", err)
+	case r.Figures.empty():
+		r.Missing = append(r.Missing, "no metrics: the run has not reached its first log interval, or its program printed no progress")
 	}
 	if n := r.Metrics.Unparsed; n > 0 {
 		r.Missing = append(r.Missing, format.Count(n, "line")+" of metrics.jsonl cannot be read and is left out")

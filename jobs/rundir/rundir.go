@@ -101,6 +101,9 @@ func (d Dir) RankLog(rank int) string {
 // Metrics returns the path of rank 0's metrics, in JSON lines.
 func (d Dir) Metrics() string { return filepath.Join(d.Path, "metrics.jsonl") }
 
+// ProgramMetrics returns the path of the file to which a user's program appends its metrics.
+func (d Dir) ProgramMetrics() string { return filepath.Join(d.Path, "program.jsonl") }
+
 // TensorBoard returns the directory of the event files, which contain the same metrics.
 func (d Dir) TensorBoard() string { return filepath.Join(d.Path, "tensorboard") }
 

@@ -45,6 +45,10 @@ var Variables = []VariableGroup{
 		{"MASTER_ADDR", "set", "rank 0's address on the chosen network"},
 		{"MASTER_PORT", "set", "a port that is free there"},
 		{"PYTHONHOME", "left out", "with setup.venv"},
+		{"DDPBATCH_RUN_DIR", "set", "path of the run directory"},
+		{"DDPBATCH_RUN_ID", "set", "ID of the run, the same after every restart"},
+		{"DDPBATCH_RESTART_COUNT", "set", "number of earlier attempts of the run"},
+		{"DDPBATCH_METRICS", "set", "file to which the program can append metrics as JSON lines"},
 		{"PYTHONUNBUFFERED", "set", "1, unless it is set already"},
 	}},
 	{Title: "Set for the network", About: "From the network that all ranks agreed on, where it takes them, and unless the environment, the site's profile or nccl.conf has them: then they are judged, and stay. `ddpbatch env --explain` gives the reason for each.", Variables: []Variable{

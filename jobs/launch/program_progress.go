@@ -1,0 +1,191 @@
+package launch
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/trainlog"
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
+)
+
+// progressInterval is the interval at which the launcher reads the output of a user's program.
+const progressInterval = 2 * time.Second
+
+// minRateWindow is the minimum time over which the launcher computes the duration of a step, if
+// the program does not print it. Lines arrive in bursts of up to progressInterval.
+const minRateWindow = 3 * progressInterval
+
+// A progressRecorder reads the progress of a user's program and writes it to metrics.jsonl,
+// where all commands find it. The program appends JSON lines to a file, or its output is read.
+type progressRecorder struct {
+	dir    rundir.Dir
+	say    func(string)
+	parser *trainlog.Parser
+	output *trainlog.Follower // of the ranks; nil if unknown
+	file   *trainlog.Follower // file that the program writes
+	wrote  bool               // the program writes that file, so its output does not count
+
+	log    *metrics.Log
+	failed bool // metrics.jsonl cannot be written
+	first  *metrics.Record
+	newest int // newest step; -1 before the first
+}
+
+// newProgressRecorder returns a recorder for the next attempt. It ignores output of earlier
+// attempts.
+func newProgressRecorder(o Options) (*progressRecorder, error) {
+	parser, err := trainlog.New("")
+	if err != nil {
+		return nil, err
+	}
+	r := &progressRecorder{dir: o.Dir, say: o.Say, parser: parser, newest: -1}
+	r.file = trainlog.Follow(opener(o.Dir.ProgramMetrics()), sizeOf(o.Dir.ProgramMetrics()))
+	record, err := o.Dir.ReadRecord()
+	if err != nil {
+		return nil, err
+	}
+	if path := o.Dir.OutputLog(record); path != "" {
+		r.output = trainlog.Follow(opener(path), sizeOf(path))
+	}
+	return r, nil
+}
+
+func opener(path string) func() (*os.File, error) {
+	return func() (*os.File, error) { return rundir.OpenFile(path) }
+}
+
+func sizeOf(path string) int64 {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// recordProgress records the progress of the attempt's program until the returned function is
+// called. For the built-in trainer, rank 0 records the metrics.
+func (a *attempt) recordProgress() (stop func()) {
+	if a.o.Job.Command == nil {
+		return func() {}
+	}
+	r, err := newProgressRecorder(a.o)
+	if err != nil {
+		a.o.Say(fmt.Sprintf("warning: read the progress of the program: %v; the run continues without metrics", err))
+		return func() {}
+	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(progressInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				r.read()
+			case <-done:
+				r.read()
+				r.close()
+				return
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+		a.programStep = r.newest
+	}
+}
+
+// read records the progress since the last call. Errors of reading are ignored: the log may not
+// exist yet, or a file system may be unavailable for a while.
+func (r *progressRecorder) read() {
+	_ = r.file.Read(func(line string) {
+		for _, m := range r.parser.ParseJSON(line) {
+			r.wrote = true
+			r.write(m)
+		}
+	})
+	if r.output == nil || r.wrote {
+		return
+	}
+	_ = r.output.Read(func(line string) {
+		for _, m := range r.parser.Line(line) {
+			r.write(m)
+		}
+	})
+}
+
+func (r *progressRecorder) write(m metrics.Record) {
+	m.Time = time.Now().UTC()
+	r.newest = max(r.newest, m.Step)
+	if m.Kind == "train" {
+		r.addSpeed(&m)
+	}
+	if r.failed {
+		return
+	}
+	var err error
+	if r.log == nil {
+		// A resumed program repeats the steps after its checkpoint.
+		r.log, err = metrics.Open(r.dir.Metrics(), m.Step-1)
+	}
+	if err == nil {
+		err = r.log.Write(m)
+	}
+	if err != nil {
+		r.failed = true
+		r.say(fmt.Sprintf("warning: %v; the run continues without metrics", err))
+	}
+}
+
+// addSpeed adds the duration of a step and the remaining time, if the program does not print
+// them.
+func (r *progressRecorder) addSpeed(m *metrics.Record) {
+	if r.first == nil {
+		first := *m
+		r.first = &first
+	}
+	elapsed, steps := m.Time.Sub(r.first.Time), m.Step-r.first.Step
+	if m.StepMillis == nil && elapsed >= minRateWindow && steps > 0 {
+		m.StepMillis = metrics.Of(float64(elapsed.Milliseconds()) / float64(steps))
+	}
+	if m.LeftSeconds == nil && m.StepMillis != nil && m.Steps >= m.Step {
+		m.LeftSeconds = metrics.Of(float64(m.Steps-m.Step) * float64(*m.StepMillis) / 1000)
+	}
+}
+
+func (r *progressRecorder) close() {
+	if r.log != nil {
+		r.log.Close()
+	}
+}
+
+// Variables that describe the run to a user's program.
+const (
+	programRunDir   = "DDPBATCH_RUN_DIR"
+	programRunID    = "DDPBATCH_RUN_ID"
+	programRestarts = "DDPBATCH_RESTART_COUNT"
+	programMetrics  = "DDPBATCH_METRICS"
+)
+
+// programContext returns the variables that describe the run to a user's program, for the next
+// attempt. They are not secret.
+func programContext(d rundir.Dir) []string {
+	environ := []string{programRunDir + "=" + d.Path, programMetrics + "=" + d.ProgramMetrics()}
+	if record, err := d.ReadRecord(); err == nil && record.Run != "" {
+		environ = append(environ, programRunID+"="+record.Run)
+	}
+	if events, err := d.ReadAttempts(); err == nil {
+		restarts := 0
+		for _, e := range events {
+			if e.Event == rundir.AttemptBegan {
+				restarts++
+			}
+		}
+		environ = append(environ, programRestarts+"="+strconv.Itoa(restarts))
+	}
+	return environ
+}

@@ -1,0 +1,89 @@
+package trainlog
+
+import (
+	"bytes"
+	"io"
+	"os"
+)
+
+// maxRead is the number of bytes that [Follower.Read] reads at most, so that a program that
+// prints gigabytes costs little. Lines in between are skipped.
+const maxRead = 1 << 20
+
+// A Follower reads the lines that are appended to a file.
+type Follower struct {
+	open    func() (*os.File, error)
+	offset  int64
+	partial []byte // start of a line that is not complete yet
+	skip    bool   // the current line is incomplete or too long
+	buffer  []byte
+}
+
+// Follow returns a follower that reads from offset on. It calls open for each read, because
+// other nodes may write to the file.
+func Follow(open func() (*os.File, error), offset int64) *Follower {
+	return &Follower{open: open, offset: offset}
+}
+
+// Read calls line for each complete line since the last call. Carriage returns end lines also,
+// because progress bars use them. If more than 1 MiB was written, Read skips to the last 1 MiB.
+// A file that does not exist yet has no lines. If the file became shorter, Read starts over.
+func (f *Follower) Read(line func(string)) error {
+	file, err := f.open()
+	if err != nil {
+		if os.IsNotExist(err) {
+			return nil
+		}
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	size := info.Size()
+	if size < f.offset {
+		f.offset, f.partial, f.skip = 0, nil, false
+	}
+	if start := size - maxRead; start > f.offset {
+		f.offset, f.partial, f.skip = start, nil, true
+	}
+	n := size - f.offset
+	if n == 0 {
+		return nil
+	}
+	if int64(cap(f.buffer)) < n {
+		f.buffer = make([]byte, n)
+	}
+	b := f.buffer[:n]
+	read, err := file.ReadAt(b, f.offset)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	f.offset += int64(read)
+	f.split(b[:read], line)
+	if cap(f.buffer) > 64<<10 {
+		f.buffer = nil // a burst of output; the next read is usually small
+	}
+	return nil
+}
+
+func (f *Follower) split(b []byte, line func(string)) {
+	for len(b) > 0 {
+		end := bytes.IndexAny(b, "\r\n")
+		if end < 0 {
+			if len(f.partial)+len(b) > maxLine {
+				f.partial, f.skip = nil, true
+			}
+			if !f.skip {
+				f.partial = append(f.partial, b...)
+			}
+			return
+		}
+		if !f.skip && len(f.partial)+end > 0 {
+			line(string(f.partial) + string(b[:end]))
+		}
+		f.partial, f.skip = f.partial[:0], false
+		b = b[end+1:]
+	}
+}

@@ -1,0 +1,496 @@
+// Package trainlog reads the progress of a user's program from its output: step, epoch, loss,
+// accuracy, learning rate, and speed.
+//
+// The program does not have to do anything. A [Parser] recognizes the usual forms:
+//
+//   - names with values: "epoch 3/100  loss 0.44", "step: 10  loss: 7.12  tps: 1,234",
+//     "iteration 10/ 500 | lm loss: 1.0E+01 |"
+//   - JSON objects and Python dicts: {'loss': 2.31, 'learning_rate': 5e-05, 'epoch': 0.12}
+//   - progress bars of tqdm: "Epoch 3:  45%|####5     | 45/100 [00:10<00:12, 4.40it/s, loss=0.12]"
+//
+// These cover the logs of Hugging Face's Trainer, Lightning, nanoGPT, torchtitan, Megatron-LM,
+// DeepSpeed, and the examples of PyTorch and torchvision. A program can also append JSON lines
+// to a file ([ParseJSON]).
+//
+// The package guarantees:
+//
+//   - A line without a position (step or epoch) and a measured value gives no record. Lines
+//     that only mention a loss or a step do not count.
+//   - The steps of a parser's records never decrease, separately for training and evaluation.
+//     If all ranks print the same line, only the first one counts. Steps that restart in
+//     each epoch are continued.
+//   - Lines longer than 16 KiB are ignored. Memory is bounded for any output.
+//
+// The package does not write metrics, and does not detect hangs.
+package trainlog
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
+)
+
+// Kinds of [metrics.Record].
+const (
+	kindTrain = "train"
+	kindEval  = "eval"
+)
+
+// A quantity is a value that a line can contain.
+type quantity int
+
+const (
+	qStep quantity = iota
+	qEpoch
+	qLoss
+	qEvalLoss
+	qAccuracy
+	qEvalAccuracy
+	qLR
+	qTokensPerSecond
+	qSamplesPerSecond
+	qStepsPerSecond
+	qStepMillis
+	qStepSeconds
+	quantities
+)
+
+// names maps each name in logs to its quantity. Spaces stand for a space, "_", "-", "/", or ".".
+var names = map[string]quantity{
+	"step": qStep, "steps": qStep, "global step": qStep, "iter": qStep, "iters": qStep, "iteration": qStep, "update": qStep, "num updates": qStep,
+	"epoch": qEpoch,
+	"loss":  qLoss, "train loss": qLoss, "training loss": qLoss, "lm loss": qLoss, "avg loss": qLoss, "loss train": qLoss, "global avg loss": qLoss,
+	"val loss": qEvalLoss, "valid loss": qEvalLoss, "validation loss": qEvalLoss, "eval loss": qEvalLoss, "test loss": qEvalLoss, "lm loss value": qEvalLoss,
+	"held out loss": qEvalLoss, "loss val": qEvalLoss,
+	"acc": qAccuracy, "accuracy": qAccuracy, "train acc": qAccuracy, "train accuracy": qAccuracy,
+	"val acc": qEvalAccuracy, "val accuracy": qEvalAccuracy, "valid acc": qEvalAccuracy, "validation accuracy": qEvalAccuracy,
+	"eval acc": qEvalAccuracy, "eval accuracy": qEvalAccuracy, "test acc": qEvalAccuracy, "test accuracy": qEvalAccuracy,
+	"lr": qLR, "learning rate": qLR,
+	"tps": qTokensPerSecond, "tok/s": qTokensPerSecond, "tokens/s": qTokensPerSecond, "tokens/sec": qTokensPerSecond, "tokens per sec": qTokensPerSecond,
+	"tokens per second": qTokensPerSecond, "samples/s": qSamplesPerSecond, "samples/sec": qSamplesPerSecond, "samples per sec": qSamplesPerSecond,
+	"samples per second": qSamplesPerSecond, "images/s": qSamplesPerSecond, "images/sec": qSamplesPerSecond, "img/s": qSamplesPerSecond, "imgs/s": qSamplesPerSecond,
+	"it/s": qStepsPerSecond, "steps/s": qStepsPerSecond, "steps/sec": qStepsPerSecond, "steps per second": qStepsPerSecond,
+	"step ms": qStepMillis, "step time ms": qStepMillis, "elapsed time per iteration (ms)": qStepMillis, "iter time (s)": qStepSeconds,
+	"step time": qStepSeconds, "time per step": qStepSeconds, "s/it": qStepSeconds,
+}
+
+const number = `[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf(?:inity)?)`
+
+var (
+	// pairs matches a name and its value, with an optional total: "step: 10", "epoch [3/100]",
+	// "iteration 10/ 500", "'loss': 2.31", "loss=0.12".
+	pairs = regexp.MustCompile(`(?i)(?:^|[^a-z0-9_/.])["']?(` + alternatives(false) + `)["']?\s*(?:[:=]\s*|\[\s*|\s)\s*["'\[]?\s*(` + number + `)(?:\s*/\s*(\d+))?`)
+	// rates matches a value that precedes its unit: "1,234 tok/s".
+	rates = regexp.MustCompile(`(?i)(?:^|[^a-z0-9_.])(` + number + `)\s*(` + alternatives(true) + `)(?:$|[^a-z0-9])`)
+	// positions matches the position within an epoch after its number: "Epoch: [0]  [ 10/5005]",
+	// "Train Epoch: 1 [640/60000 (1%)]".
+	positions = regexp.MustCompile(`(?i)epoch["']?\s*[:= ]\s*\[?\s*(\d+)[\]:,]?\s*\[\s*(\d+)\s*/\s*(\d+)`)
+	// bars matches the position in a progress bar of tqdm.
+	bars = regexp.MustCompile(`^\s*(?:([^|%]*?):?\s+)?\d+%\|[^|]*\|\s*(\d+)/(\d+)\s*\[[^\],]*(?:,\s*(?:(` + number + `)(it/s|s/it))?([^\]]*))?`)
+	// escapes matches escape sequences of terminals, such as colors.
+	escapes = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]")
+)
+
+// alternatives returns the names as a regular expression, the longest first. With units it
+// returns only names that are units.
+func alternatives(units bool) string {
+	var all []string
+	for name := range names {
+		if units && !strings.Contains(name, "/s") && name != "s/it" {
+			continue
+		}
+		all = append(all, name)
+	}
+	// Longer names first: a regular expression prefers the first alternative.
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	for i, name := range all {
+		all[i] = strings.ReplaceAll(regexp.QuoteMeta(name), " ", `[ _\-/.]`)
+	}
+	return strings.Join(all, "|")
+}
+
+// quantityOf returns the quantity of a name as it appears in a log.
+func quantityOf(name string) quantity {
+	name = strings.ToLower(name)
+	if q, ok := names[name]; ok {
+		return q
+	}
+	return names[strings.NewReplacer("_", " ", "-", " ", "/", " ", ".", " ").Replace(name)]
+}
+
+// A Parser reads the lines of one attempt of a program.
+type Parser struct {
+	custom *regexp.Regexp
+
+	last       map[string]int // newest step by kind; missing before the first record
+	passOffset int            // steps of earlier epochs, if the program's steps restart in each epoch
+	passStep   int            // newest step as printed
+	epochBase  int            // number of the first epoch: 1, or 0 once epoch 0 was printed
+	bar        *position      // newest progress bar of the training, for lines without a step
+	epoch      int            // newest epoch, for lines without one
+	epochs     int
+	steps      int
+}
+
+// position is a step and, if known, the number of steps.
+type position struct{ step, steps int }
+
+// New returns a parser. Pattern is a regular expression with named groups such as step, epoch,
+// loss, eval_loss, accuracy, or lr, which replaces the built-in forms; empty for these.
+func New(pattern string) (*Parser, error) {
+	p := &Parser{last: map[string]int{}, epochBase: 1}
+	if pattern != "" {
+		re, err := Compile(pattern)
+		if err != nil {
+			return nil, err
+		}
+		p.custom = re
+	}
+	return p, nil
+}
+
+// groups maps each group name of a custom pattern to its quantity.
+var groups = map[string]quantity{
+	"step": qStep, "epoch": qEpoch, "loss": qLoss, "eval_loss": qEvalLoss, "accuracy": qAccuracy, "eval_accuracy": qEvalAccuracy,
+	"lr": qLR, "tokens_per_s": qTokensPerSecond, "samples_per_s": qSamplesPerSecond, "steps_per_s": qStepsPerSecond, "step_ms": qStepMillis,
+}
+
+// Totals in custom patterns.
+const (
+	groupSteps  = "steps"
+	groupEpochs = "epochs"
+)
+
+// Compile compiles a pattern for [New] and checks the names of its groups.
+func Compile(pattern string) (*regexp.Regexp, error) {
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, err
+	}
+	position := false
+	for _, name := range re.SubexpNames() {
+		if name == "" || name == groupSteps || name == groupEpochs {
+			continue
+		}
+		q, ok := groups[name]
+		if !ok {
+			return nil, fmt.Errorf("unknown group %q: use %s", name, strings.Join(GroupNames(), ", "))
+		}
+		position = position || q == qStep || q == qEpoch
+	}
+	if !position {
+		return nil, fmt.Errorf("no group %q or %q, such as (?P<step>\\d+)", "step", "epoch")
+	}
+	return re, nil
+}
+
+// GroupNames returns the names of groups that a pattern can have, sorted.
+func GroupNames() []string {
+	all := []string{groupSteps, groupEpochs}
+	for name := range groups {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// readCustom reads the groups of a custom pattern.
+func (v *values) readCustom(re *regexp.Regexp, line string) {
+	m := re.FindStringSubmatch(line)
+	for i, name := range re.SubexpNames() {
+		if i >= len(m) || name == "" || m[i] == "" {
+			continue
+		}
+		switch name {
+		case groupSteps:
+			v.steps, _ = strconv.Atoi(m[i])
+		case groupEpochs:
+			v.epochs, _ = strconv.Atoi(m[i])
+		default:
+			v.set(groups[name], m[i])
+		}
+	}
+	v.custom = m != nil
+}
+
+// maxLine is the maximum length of a line in bytes.
+const maxLine = 16 << 10
+
+// Line returns the records in a line of output: none, a training record, an evaluation record,
+// or both.
+func (p *Parser) Line(line string) []metrics.Record {
+	if len(line) > maxLine {
+		return nil
+	}
+	if strings.Contains(line, "\x1b") {
+		line = escapes.ReplaceAllString(line, "")
+	}
+	var v values
+	switch {
+	case p.custom != nil:
+		v.readCustom(p.custom, line)
+	case !strings.ContainsAny(line, "0123456789"):
+		return nil
+	default:
+		v.read(line)
+		if !p.readBar(line, &v) {
+			return nil
+		}
+	}
+	return p.records(v)
+}
+
+// values are the quantities in a line.
+type values struct {
+	has           [quantities]bool
+	value         [quantities]float64
+	steps, epochs int  // totals; 0 if unknown
+	withinEpoch   int  // number of steps of an epoch, if the step counts within the epoch
+	custom        bool // a custom pattern matched, with or without measured values
+}
+
+func (v *values) set(q quantity, text string) bool {
+	f, err := strconv.ParseFloat(strings.ReplaceAll(text, ",", ""), 64)
+	if err != nil || v.has[q] {
+		return false
+	}
+	v.has[q], v.value[q] = true, f
+	return true
+}
+
+// read reads the built-in forms.
+func (v *values) read(line string) {
+	if m := positions.FindStringSubmatch(line); m != nil {
+		v.set(qEpoch, m[1])
+		v.set(qStep, m[2])
+		v.withinEpoch, _ = strconv.Atoi(m[3])
+	}
+	for _, m := range pairs.FindAllStringSubmatch(line, -1) {
+		q := quantityOf(m[1])
+		if !v.set(q, m[2]) || m[3] == "" {
+			continue
+		}
+		total, _ := strconv.Atoi(m[3])
+		switch q {
+		case qStep:
+			v.steps = total
+		case qEpoch:
+			v.epochs = total
+		}
+	}
+	for _, m := range rates.FindAllStringSubmatch(line, -1) {
+		v.set(quantityOf(m[2]), m[1])
+	}
+	if !v.has[qStepMillis] {
+		v.readTime(line)
+	}
+}
+
+// times matches nanoGPT's and llm.c's time of a step.
+var times = regexp.MustCompile(`(?i)(?:^|[^a-z0-9_])(?:time|dt|step_time)["']?\s*[:= ]\s*(\d+(?:\.\d+)?)\s*(ms|s)\b`)
+
+func (v *values) readTime(line string) {
+	m := times.FindStringSubmatch(line)
+	if m == nil {
+		return
+	}
+	q := qStepSeconds
+	if m[2] == "ms" {
+		q = qStepMillis
+	}
+	v.has[q] = false // "step_time: 1.2ms" was read without its unit
+	v.set(q, m[1])
+	if q == qStepMillis {
+		v.has[qStepSeconds] = false
+	}
+}
+
+// readBar reads a progress bar. It reports false if the line is a bar that does not show the
+// training, such as a download.
+func (p *Parser) readBar(line string, v *values) bool {
+	m := bars.FindStringSubmatch(line)
+	if m == nil {
+		return true
+	}
+	at := position{}
+	at.step, _ = strconv.Atoi(m[2])
+	at.steps, _ = strconv.Atoi(m[3])
+	title := strings.ToLower(m[1])
+	measured := v.has[qLoss] || v.has[qEvalLoss] || v.has[qAccuracy]
+	v.has[qStepsPerSecond], v.has[qStepSeconds] = false, false
+	switch m[5] {
+	case "it/s":
+		v.set(qStepsPerSecond, m[4])
+	case "s/it":
+		v.set(qStepSeconds, m[4])
+	}
+	switch {
+	case title == "":
+		// Hugging Face's Trainer prints its losses between updates of such a bar.
+		p.bar = &at
+		if !measured {
+			return false
+		}
+	case strings.Contains(title, "val") || strings.Contains(title, "test") || strings.Contains(title, "eval"):
+		return false
+	case strings.HasPrefix(title, "epoch") && v.has[qEpoch]:
+		v.withinEpoch = at.steps
+	case !measured:
+		return false
+	}
+	v.has[qStep], v.value[qStep] = true, float64(at.step)
+	if v.withinEpoch == 0 {
+		v.steps = at.steps
+	}
+	return true
+}
+
+// records converts the values of a line.
+func (p *Parser) records(v values) []metrics.Record {
+	train := v.has[qLoss] || v.has[qAccuracy]
+	eval := v.has[qEvalLoss] || v.has[qEvalAccuracy]
+	if !train && !eval && !v.custom {
+		return nil
+	}
+	at, ok := p.position(&v)
+	if !ok {
+		return nil
+	}
+	base := metrics.Record{Step: at.step, Steps: at.steps, Epoch: p.epoch, Epochs: p.epochs}
+	var found []metrics.Record
+	add := func(r metrics.Record) {
+		if last, ok := p.last[r.Kind]; ok && r.Step <= last {
+			return
+		}
+		p.last[r.Kind] = r.Step
+		found = append(found, r)
+	}
+	optional := func(q quantity) *metrics.Number {
+		if !v.has[q] {
+			return nil
+		}
+		return metrics.Of(v.value[q])
+	}
+	if train || !eval {
+		r := base
+		r.Kind, r.Loss, r.Accuracy, r.LR = kindTrain, optional(qLoss), optional(qAccuracy), optional(qLR)
+		r.SamplesPerSecond, r.TokensPerSecond = optional(qSamplesPerSecond), optional(qTokensPerSecond)
+		switch {
+		case v.has[qStepMillis]:
+			r.StepMillis = optional(qStepMillis)
+		case v.has[qStepSeconds]:
+			r.StepMillis = metrics.Of(1000 * v.value[qStepSeconds])
+		case v.has[qStepsPerSecond] && v.value[qStepsPerSecond] > 0:
+			r.StepMillis = metrics.Of(1000 / v.value[qStepsPerSecond])
+		}
+		add(r)
+	}
+	if eval {
+		r := base
+		r.Kind, r.Loss, r.Accuracy = kindEval, optional(qEvalLoss), optional(qEvalAccuracy)
+		add(r)
+	}
+	return found
+}
+
+// position returns the global step of a line. It returns false if the line has none.
+func (p *Parser) position(v *values) (position, bool) {
+	if v.has[qEpoch] {
+		if epoch := v.value[qEpoch]; epoch >= 0 && epoch < math.MaxInt32 {
+			p.epoch = int(epoch)
+			if p.epoch == 0 && epoch == 0 {
+				p.epochBase = 0
+			}
+		}
+	}
+	if v.epochs > 0 {
+		p.epochs = v.epochs
+	}
+	if v.steps > 0 {
+		p.steps = v.steps
+	}
+	step := v.value[qStep]
+	switch {
+	case v.has[qStep] && (step < 0 || step > math.MaxInt32 || step != math.Trunc(step)):
+		return position{}, false
+	case v.has[qStep] && v.withinEpoch > 0:
+		at := position{step: max(0, p.epoch-p.epochBase)*v.withinEpoch + int(step)}
+		if p.epochs > 0 {
+			at.steps = p.epochs * v.withinEpoch
+		}
+		return at, true
+	case v.has[qStep]:
+		printed := int(step)
+		if printed < p.passStep/2 && p.passStep >= 4 {
+			// The program counts the steps of each epoch from the start.
+			p.passOffset += p.passStep
+			p.steps = 0
+		}
+		p.passStep = printed
+		at := position{step: p.passOffset + printed}
+		if p.passOffset == 0 {
+			at.steps = p.steps
+		}
+		return at, true
+	case p.bar != nil:
+		return *p.bar, true
+	case v.has[qEpoch]:
+		return position{step: p.epoch, steps: p.epochs}, true
+	}
+	return position{}, false
+}
+
+// jsonLine is a line that a program writes for ddpbatch.
+type jsonLine struct {
+	Kind     string          `json:"kind"`
+	Step     *int            `json:"step"`
+	Steps    int             `json:"steps"`
+	Epoch    float64         `json:"epoch"`
+	Epochs   int             `json:"epochs"`
+	Loss     *metrics.Number `json:"loss"`
+	EvalLoss *metrics.Number `json:"eval_loss"`
+	Accuracy *metrics.Number `json:"accuracy"`
+	LR       *metrics.Number `json:"lr"`
+	Samples  *metrics.Number `json:"samples_per_s"`
+	Tokens   *metrics.Number `json:"tokens_per_s"`
+	StepMS   *metrics.Number `json:"step_ms"`
+}
+
+// ParseJSON returns the records in a JSON line that a program wrote for ddpbatch. The object
+// must contain "step". Other fields are those of [metrics.Record], and "eval_loss".
+func (p *Parser) ParseJSON(line string) []metrics.Record {
+	var l jsonLine
+	if len(line) > maxLine || json.Unmarshal([]byte(line), &l) != nil || l.Step == nil || *l.Step < 0 || l.Epoch < 0 || l.Epoch > math.MaxInt32 {
+		return nil
+	}
+	r := metrics.Record{Kind: kindTrain, Step: *l.Step, Steps: l.Steps, Epoch: int(l.Epoch), Epochs: l.Epochs, Loss: l.Loss, Accuracy: l.Accuracy, LR: l.LR,
+		SamplesPerSecond: l.Samples, TokensPerSecond: l.Tokens, StepMillis: l.StepMS}
+	if l.Kind == kindEval {
+		r.Kind = kindEval
+	}
+	found := []metrics.Record{r}
+	if l.EvalLoss != nil {
+		e := metrics.Record{Kind: kindEval, Step: r.Step, Steps: r.Steps, Epoch: r.Epoch, Epochs: r.Epochs, Loss: l.EvalLoss}
+		if r.Loss == nil {
+			e.Accuracy = r.Accuracy
+			found = nil
+		}
+		found = append(found, e)
+	}
+	var news []metrics.Record
+	for _, r := range found {
+		if last, ok := p.last[r.Kind]; ok && r.Step <= last {
+			continue
+		}
+		p.last[r.Kind] = r.Step
+		news = append(news, r)
+	}
+	return news
+}
