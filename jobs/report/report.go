@@ -88,8 +88,8 @@ func collect(dir rundir.Dir) Run {
 	r.Metrics, err = readMetrics(dir.Metrics())
 	switch {
 	case err != nil:
-		r.misses("the figures of the training", err)
-	case r.Figures.empty():
+		r.addMissing("the metrics", err)
+	case r.Metrics.isEmpty():
 		r.Missing = append(r.Missing, "no metrics: the run has not reached its first log interval, or its program printed no progress")
 	}
 	if n := r.Metrics.Unparsed; n > 0 {
