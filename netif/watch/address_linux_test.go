@@ -65,7 +65,7 @@ func TestAddresses(t *testing.T) {
 			var told []string
 			f := &follower{
 				report: func(e Event) { told = append(told, e.What) },
-				now: state{name: "hsn0", index: 7, up: true, addrs: map[netip.Prefix]bool{
+				state: state{name: "hsn0", index: 7, up: true, addrs: map[netip.Prefix]bool{
 					netip.MustParsePrefix("10.2.0.1/24"): true, netip.MustParsePrefix("fd00::1/64"): true,
 				}},
 			}
@@ -74,7 +74,7 @@ func TestAddresses(t *testing.T) {
 				if err != nil || again {
 					t.Fatalf("%v: again %t, %v", m, again, err)
 				}
-				f.tell(next)
+				f.publish(next)
 			}
 			if !slices.Equal(told, tt.want) {
 				t.Errorf("told %q, want %q", told, tt.want)

@@ -10,15 +10,14 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/netif/internal/rtnetlink"
 )
 
 const (
 	// bufferBytes holds the notifications of a few thousand changes. A node that starts many
 	// containers at the same time causes that many.
 	bufferBytes = 1 << 20
-	// dumpTries limits the retries of a netlink dump that the kernel could not complete
-	// because of a concurrent change.
-	dumpTries = 10
 	// The queue is empty if nothing arrives for quietMicroseconds. drainLimit, in messages,
 	// ensures that continuous changes do not prevent reading the state.
 	quietMicroseconds = 10_000
@@ -41,7 +40,7 @@ type Watcher struct {
 func Watch(ctx context.Context, name string, report func(Event)) (*Watcher, error) {
 	w, err := start(ctx, name, bufferBytes, report)
 	if err != nil {
-		return nil, fmt.Errorf("watching interface %q: %w", name, err)
+		return nil, fmt.Errorf("watch interface %q: %w", name, err)
 	}
 	return w, nil
 }
@@ -56,37 +55,37 @@ func (w *Watcher) Wait() error {
 func start(ctx context.Context, name string, buffer int, report func(Event)) (*Watcher, error) {
 	// All notifications arrive on one socket, so that changes of links and addresses stay in
 	// order. Queries use a second socket.
-	news, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
+	events, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
 	if err != nil {
-		return nil, fmt.Errorf("subscribing to the kernel's announcements: %w", err)
+		return nil, fmt.Errorf("subscribe to netlink events: %w", err)
 	}
 	// A smaller buffer only means that the state is read more often.
-	_ = news.SetReceiveBufferSize(buffer, false)
+	_ = events.SetReceiveBufferSize(buffer, false)
 	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
-		news.Close()
-		return nil, fmt.Errorf("opening a netlink socket: %w", err)
+		events.Close()
+		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
-	f := &follower{kernel: kernel, news: news, report: report}
+	f := &follower{kernel: kernel, events: events, report: report}
 	// An address that is still in duplicate address detection counts from the start. The end
 	// of detection is only reported if it finds a duplicate.
-	if f.now, err = f.read(ctx, name, 0, func(netip.Prefix) bool { return true }); err == nil && f.now.index == 0 {
-		err = errors.New("there is no interface of that name")
+	if f.state, err = f.read(ctx, name, 0, func(netip.Prefix) bool { return true }); err == nil && f.state.index == 0 {
+		err = errors.New("no such interface")
 	}
 	if err != nil {
-		news.Close()
+		events.Close()
 		kernel.Close()
 		return nil, err
 	}
 	w := &Watcher{done: make(chan struct{})}
 	// Closing the socket ends Receive.
-	stop := context.AfterFunc(ctx, news.Close)
+	stop := context.AfterFunc(ctx, events.Close)
 	go func() {
 		defer close(w.done)
 		defer kernel.Close()
 		w.err = f.run(ctx)
 		if stop() {
-			news.Close()
+			events.Close()
 		}
 	}()
 	return w, nil
@@ -95,14 +94,14 @@ func start(ctx context.Context, name string, buffer int, report func(Event)) (*W
 // A follower tracks the state of the interface.
 type follower struct {
 	kernel *netlink.Handle
-	news   *nl.NetlinkSocket
+	events *nl.NetlinkSocket
 	report func(Event)
-	now    state
+	state  state
 }
 
 func (f *follower) run(ctx context.Context) error {
 	for {
-		msgs, from, err := f.news.Receive()
+		msgs, from, err := f.events.Receive()
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -111,45 +110,45 @@ func (f *follower) run(ctx context.Context) error {
 		case errors.Is(err, unix.ENOBUFS): // the kernel dropped notifications
 			f.drain()
 			if err := f.resync(ctx); err != nil {
-				return f.lost(ctx, err)
+				return f.wrapError(ctx, err)
 			}
 			continue
 		case err != nil:
-			return f.lost(ctx, err)
+			return f.wrapError(ctx, err)
 		case from.Pid != 0: // not from the kernel
 			continue
 		}
 		for _, m := range msgs {
 			next, again, err := f.apply(unix.NlMsghdr(m.Header), m.Data)
 			if err != nil {
-				return f.lost(ctx, err)
+				return f.wrapError(ctx, err)
 			}
 			if again {
 				if err := f.resync(ctx); err != nil {
-					return f.lost(ctx, err)
+					return f.wrapError(ctx, err)
 				}
 				continue
 			}
-			f.tell(next)
+			f.publish(next)
 		}
 	}
 }
 
-func (f *follower) lost(ctx context.Context, err error) error {
+func (f *follower) wrapError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("watching interface %q: changes are no longer seen: %w", f.now.name, err)
+	return fmt.Errorf("watch interface %q: changes are no longer reported: %w", f.state.name, err)
 }
 
 // drain discards the queued notifications. They are older than the state that is read next,
 // and would be reported as changes back to an older state.
 func (f *follower) drain() {
 	// Setting the timeout only stores it and cannot fail.
-	_ = f.news.SetReceiveTimeout(&unix.Timeval{Usec: quietMicroseconds})
-	defer func() { _ = f.news.SetReceiveTimeout(&unix.Timeval{}) }()
+	_ = f.events.SetReceiveTimeout(&unix.Timeval{Usec: quietMicroseconds})
+	defer func() { _ = f.events.SetReceiveTimeout(&unix.Timeval{}) }()
 	for range drainLimit {
-		if _, _, err := f.news.Receive(); err != nil && !errors.Is(err, unix.ENOBUFS) {
+		if _, _, err := f.events.Receive(); err != nil && !errors.Is(err, unix.ENOBUFS) {
 			return
 		}
 	}
@@ -157,17 +156,17 @@ func (f *follower) drain() {
 
 // resync reads the state again and reports the differences.
 func (f *follower) resync(ctx context.Context) error {
-	next, err := f.read(ctx, f.now.name, f.now.index, f.has)
+	next, err := f.read(ctx, f.state.name, f.state.index, f.has)
 	if err != nil {
 		return err
 	}
-	f.tell(next)
+	f.publish(next)
 	return nil
 }
 
-func (f *follower) tell(next state) {
-	before := f.now
-	f.now = next
+func (f *follower) publish(next state) {
+	before := f.state
+	f.state = next
 	for _, what := range changes(before, next) {
 		f.report(Event{Time: time.Now(), Interface: next.name, What: what})
 	}
@@ -175,16 +174,16 @@ func (f *follower) tell(next state) {
 
 // has reports whether the interface has an address. The address stays during another duplicate
 // address detection, which the kernel starts whenever the carrier comes back.
-func (f *follower) has(addr netip.Prefix) bool { return f.now.addrs[addr] }
+func (f *follower) has(addr netip.Prefix) bool { return f.state.addrs[addr] }
 
 // apply returns the state after a notification. again is true if a different interface has
 // appeared under the name, so that the caller must read its state.
 func (f *follower) apply(header unix.NlMsghdr, data []byte) (next state, again bool, err error) {
-	next = f.now
+	next = f.state
 	switch header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		if len(data) < unix.SizeofIfInfomsg {
-			return next, false, errors.New("the kernel sent a link message that is too short")
+			return next, false, errors.New("parse link message: too short")
 		}
 		// A bridge sends notifications about its ports in its own address family. A deletion
 		// there only means that the port left the bridge.
@@ -193,19 +192,19 @@ func (f *follower) apply(header unix.NlMsghdr, data []byte) (next state, again b
 		}
 		link, err := netlink.LinkDeserialize(&header, data)
 		if err != nil {
-			return next, false, fmt.Errorf("a link message that cannot be read: %w", err)
+			return next, false, fmt.Errorf("parse link message: %w", err)
 		}
-		mine := link.Attrs().Index == f.now.index
+		mine := link.Attrs().Index == f.state.index
 		switch {
 		case mine && header.Type == unix.RTM_DELLINK:
-			return state{name: f.now.name}, false, nil
+			return state{name: f.state.name}, false, nil
 		case mine:
 			next = stateOf(link)
-			next.addrs = f.now.addrs
+			next.addrs = f.state.addrs
 			if next.mtu == 0 { // notifications of wireless events contain little else
-				next.mtu, next.master, next.oper = f.now.mtu, f.now.master, f.now.oper
+				next.mtu, next.master, next.oper = f.state.mtu, f.state.master, f.state.oper
 			}
-		case f.now.index == 0 && header.Type == unix.RTM_NEWLINK && link.Attrs().Name == f.now.name:
+		case f.state.index == 0 && header.Type == unix.RTM_NEWLINK && link.Attrs().Name == f.state.name:
 			return next, true, nil
 		}
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
@@ -213,11 +212,11 @@ func (f *follower) apply(header unix.NlMsghdr, data []byte) (next state, again b
 		if err != nil {
 			return next, false, err
 		}
-		if f.now.index == 0 || index != f.now.index || !addr.IsValid() || !isOfInterest(addr) {
+		if f.state.index == 0 || index != f.state.index || !addr.IsValid() || !isReported(addr) {
 			return next, false, nil
 		}
-		next = f.now.clone()
-		if delete(next.addrs, addr); header.Type == unix.RTM_NEWADDR && counts(flags, addr, f.has) {
+		next = f.state.clone()
+		if delete(next.addrs, addr); header.Type == unix.RTM_NEWADDR && isAssigned(flags, addr, f.has) {
 			next.addrs[addr] = true
 		}
 	}
@@ -228,7 +227,7 @@ func (f *follower) apply(header unix.NlMsghdr, data []byte) (next state, again b
 // exists, read uses the name. An address in duplicate address detection counts if known
 // returns true.
 func (f *follower) read(ctx context.Context, name string, index int, known func(netip.Prefix) bool) (state, error) {
-	links, err := dump(ctx, "links", f.kernel.LinkList)
+	links, err := rtnetlink.Dump(ctx, "links", f.kernel.LinkList)
 	if err != nil {
 		return state{}, err
 	}
@@ -247,7 +246,7 @@ func (f *follower) read(ctx context.Context, name string, index int, known func(
 		return found, nil
 	}
 	found.addrs = map[netip.Prefix]bool{}
-	addrs, err := dump(ctx, "addresses", func() ([]netlink.Addr, error) { return f.kernel.AddrList(nil, netlink.FAMILY_ALL) })
+	addrs, err := rtnetlink.Dump(ctx, "addresses", func() ([]netlink.Addr, error) { return f.kernel.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return state{}, err
 	}
@@ -258,28 +257,11 @@ func (f *follower) read(ctx context.Context, name string, index int, known func(
 		ip, _ := netip.AddrFromSlice(a.IP)
 		bits, _ := a.Mask.Size()
 		addr := netip.PrefixFrom(ip.Unmap(), bits)
-		if isOfInterest(addr) && counts(uint32(a.Flags), addr, known) {
+		if isReported(addr) && isAssigned(uint32(a.Flags), addr, known) {
 			found.addrs[addr] = true
 		}
 	}
 	return found, nil
-}
-
-// dump repeats a netlink dump until no concurrent change interrupts it.
-func dump[T any](ctx context.Context, what string, list func() (T, error)) (T, error) {
-	for range dumpTries {
-		if err := ctx.Err(); err != nil {
-			return *new(T), fmt.Errorf("reading %s: %w", what, err)
-		}
-		found, err := list()
-		if err == nil {
-			return found, nil
-		}
-		if !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return *new(T), fmt.Errorf("reading %s: %w", what, err)
-		}
-	}
-	return *new(T), fmt.Errorf("reading %s: they kept changing while they were read", what)
 }
 
 func stateOf(l netlink.Link) state {
@@ -295,13 +277,13 @@ func stateOf(l netlink.Link) state {
 	}
 }
 
-// isOfInterest reports whether jobs use the address. The kernel adds and removes link-local
+// isReported reports whether jobs use the address. The kernel adds and removes link-local
 // addresses automatically.
-func isOfInterest(addr netip.Prefix) bool { return !addr.Addr().IsLinkLocalUnicast() }
+func isReported(addr netip.Prefix) bool { return !addr.Addr().IsLinkLocalUnicast() }
 
-// counts reports whether the interface has an address. A duplicate address does not count.
+// isAssigned reports whether the interface has an address. A duplicate address does not count.
 // During duplicate address detection, an address counts only if it was known before.
-func counts(flags uint32, addr netip.Prefix, known func(netip.Prefix) bool) bool {
+func isAssigned(flags uint32, addr netip.Prefix, known func(netip.Prefix) bool) bool {
 	switch {
 	case flags&unix.IFA_F_DADFAILED != 0:
 		return false
@@ -314,12 +296,12 @@ func counts(flags uint32, addr netip.Prefix, known func(netip.Prefix) bool) bool
 // readAddr parses an address message (struct ifaddrmsg of rtnetlink(7)).
 func readAddr(data []byte) (index int, addr netip.Prefix, flags uint32, err error) {
 	if len(data) < unix.SizeofIfAddrmsg {
-		return 0, addr, 0, errors.New("the kernel sent an address message that is too short")
+		return 0, addr, 0, errors.New("parse address message: too short")
 	}
 	msg := nl.DeserializeIfAddrmsg(data)
 	attrs, err := nl.ParseRouteAttr(data[msg.Len():])
 	if err != nil {
-		return 0, addr, 0, fmt.Errorf("an address message that cannot be read: %w", err)
+		return 0, addr, 0, fmt.Errorf("parse address message: %w", err)
 	}
 	flags = uint32(msg.Flags)
 	var ip netip.Addr

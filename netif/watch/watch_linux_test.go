@@ -210,7 +210,7 @@ func TestWatchEnds(t *testing.T) {
 
 func TestWatchUnknown(t *testing.T) {
 	_, err := Watch(t.Context(), "nosuch0", func(Event) {})
-	if want := `watching interface "nosuch0": there is no interface of that name`; err == nil || err.Error() != want {
+	if want := `watch interface "nosuch0": no such interface`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -13,7 +13,7 @@ type Watcher struct{}
 
 // Watch requires Linux and returns an error on other systems.
 func Watch(context.Context, string, func(Event)) (*Watcher, error) {
-	return nil, errors.New("watching a network interface: only Linux is supported, this is " + runtime.GOOS)
+	return nil, errors.New("watch network interface: not supported on " + runtime.GOOS)
 }
 
 // Wait returns nil immediately.
