@@ -14,95 +14,116 @@ import (
 
 const module = "github.com/ddpbatch/ddpbatch/"
 
-// allowedImports lists the packages of this module that each package may import, in
-// addition to its own subdirectories. A path that ends in /... matches all packages
-// below it.
-var allowedImports = map[string][]string{
-	"jobs":            {},
-	"jobs/process":    {},
-	"jobs/rundir":     {"jobs", "jobs/process", "netif"},
-	"jobs/snapshot":   {},
-	"jobs/outcome":    {"jobs", "jobs/rundir", "slurm", "trainer/checkpoint", "trainer/rendezvous"},
-	"jobs/watch":      {"jobs/outcome", "jobs/rundir", "jobs/watch/screen", "slurm", "trainer/checkpoint", "trainer/metrics"},
-	"jobs/secrets":    {},
-	"jobs/trainlog":   {"trainer/metrics"},
-	"templates/sites": {"jobs"},
-	"templates":       {"jobs", "templates/sites"},
-	"jobs/doctor":     {"netif", "nccl", "slurm", "trainer/cuda", "trainer/cuda/library"},
-	"jobs/report":     {"jobs/doctor/symptoms", "jobs/outcome", "jobs/rundir", "jobs/watch", "slurm", "trainer/checkpoint", "trainer/metrics", "trainer/rendezvous"},
-	"jobs/submit":     {"jobs", "jobs/outcome", "jobs/rundir", "jobs/snapshot", "slurm", "templates/sites", "trainer/checkpoint"},
-	"jobs/launchers":  {},
-	"jobs/sbatch":     {"jobs"},
-	"jobs/launch": {"jobs", "jobs/launchers", "jobs/outcome", "jobs/process", "jobs/rundir", "jobs/secrets", "jobs/trainlog", "templates/sites", "slurm", "netif", "netif/probe", "netif/watch", "nccl",
-		"trainer/rendezvous", "trainer/collective", "trainer/collective/mpi", "trainer/wire", "trainer/checkpoint", "trainer/metrics"},
-	"cmd/ddpbatch/manual": {"jobs"},
-	"slurm":               {},
-	"netif":               {},
-	"netif/probe":         {"netif"},
-	"netif/watch":         {},
-	"nccl":                {"netif"},
-	// nccl/communicator implements the interface of trainer/collective.
-	"nccl/libnccl":      {"trainer/cuda/library"},
-	"nccl/communicator": {"nccl/libnccl", "trainer/collective", "trainer/collective/element"},
-	"nccl/gpu":          {"nccl/communicator", "trainer/cuda/driver"},
-	"trainer":           {"jobs", "trainer/..."},
-	"trainer/...":       {"trainer/..."},
-	"cmd/ddpbatch":      {"..."},
-	"tests/...":         {"..."},
-	// Helpers for all packages. They import no package of this module.
-	"internal/...": {},
+// An importRule forbids packages to import other packages. A pattern that ends in /... matches
+// a package and all packages below it, and "..." matches every package of this module.
+type importRule struct {
+	from, to             string // patterns
+	exceptFrom, exceptTo string // patterns of exceptions; may be empty
 }
 
-// isAllowedImport reports whether package from may import package to.
-func isAllowedImport(from, to string) bool {
+// forbiddenImports separates the layers of the program: commands use jobs, jobs uses the
+// libraries, and the libraries do not depend on jobs. Every package may import internal/...
+var forbiddenImports = []importRule{
+	{from: "...", to: "cmd/...", exceptFrom: "cmd/..."},
+	{from: "...", to: "tests/...", exceptFrom: "tests/..."},
+	{from: "internal/...", to: "..."},
+
+	{from: "slurm/...", to: "..."},
+	{from: "netif/...", to: "...", exceptTo: "netif/..."},
+	{from: "nccl/...", to: "jobs/..."},
+	{from: "nccl/...", to: "templates/..."},
+	{from: "nccl/...", to: "slurm/..."},
+
+	// Package trainer reads the [train] table of package jobs. The packages below do not.
+	{from: "trainer/...", to: "jobs/...", exceptFrom: "trainer"},
+	{from: "trainer", to: "jobs/...", exceptTo: "jobs"},
+	{from: "trainer/...", to: "templates/..."},
+	{from: "trainer/...", to: "slurm/..."},
+	{from: "trainer/...", to: "netif/..."},
+	{from: "trainer/...", to: "nccl/..."},
+
+	{from: "jobs", to: "..."},
+	{from: "jobs/...", to: "templates"},
+	{from: "jobs/...", to: "trainer"},
+}
+
+// matchesPackage reports whether a package matches a pattern of an importRule.
+func matchesPackage(pattern, pkg string) bool {
+	base, hasSubpackages := strings.CutSuffix(pattern, "...")
+	return pattern == pkg || hasSubpackages && strings.HasPrefix(pkg+"/", base)
+}
+
+// isForbiddenImport reports whether a rule forbids package from to import package to.
+func isForbiddenImport(from, to string) bool {
 	if strings.HasPrefix(to, "internal/") {
-		return true
+		return false
 	}
-	match := func(pattern, pkg string) bool {
-		if base, deep := strings.CutSuffix(pattern, "..."); deep {
-			return strings.HasPrefix(pkg+"/", base)
-		}
-		return pattern == pkg
-	}
-	rule, ok := allowedImports[from]
-	if !ok {
-		for pattern, r := range allowedImports {
-			if strings.HasSuffix(pattern, "/...") && match(pattern, from) {
-				rule, ok = r, true
-			}
-		}
-	}
-	if !ok {
-		return strings.HasPrefix(to, from+"/") || strings.Contains(from, "/") && isAllowedImport(filepath.Dir(from), to)
-	}
-	for _, pattern := range rule {
-		if match(pattern, to) {
+	for _, r := range forbiddenImports {
+		isException := matchesPackage(r.exceptFrom, from) || matchesPackage(r.exceptTo, to)
+		if matchesPackage(r.from, from) && matchesPackage(r.to, to) && !isException {
 			return true
 		}
 	}
 	return false
 }
 
-// TestImportRules checks that packages import each other only as allowedImports says.
+// TestForbiddenImports checks the rules with imports that do not exist.
+func TestForbiddenImports(t *testing.T) {
+	for _, tt := range []struct {
+		from, to  string
+		forbidden bool
+	}{
+		{"jobs/launch", "cmd/ddpbatch", true},
+		{"cmd/ddpbatch", "cmd/ddpbatch/manual", false},
+		{"cmd/ddpbatch", "trainer", false},
+		{"tests/faults", "tests/cluster", false},
+		{"jobs/submit", "tests/cluster", true},
+		{"internal/format", "jobs", true},
+		{"internal/format", "internal/printable", false},
+		{"slurm", "jobs", true},
+		{"slurm", "internal/hints", false},
+		{"netif", "slurm", true},
+		{"netif/probe", "trainer/wire", true},
+		{"netif/watch", "netif/internal/rtnetlink", false},
+		{"nccl", "netif", false},
+		{"nccl/communicator", "trainer/collective", false},
+		{"nccl", "jobs/launch", true},
+		{"trainer", "jobs", false},
+		{"trainer", "jobs/rundir", true},
+		{"trainer/ddp", "jobs", true},
+		{"trainer/collective", "nccl/communicator", true},
+		{"trainer/checkpoint", "trainer/safetensors", false},
+		{"jobs", "jobs/rundir", true},
+		{"jobs/launch", "templates/sites", false},
+		{"jobs/launch", "templates", true},
+		{"jobs/launch", "trainer/rendezvous", false},
+		{"jobs/launch", "trainer", true},
+		{"templates", "jobs", false},
+	} {
+		if got := isForbiddenImport(tt.from, tt.to); got != tt.forbidden {
+			t.Errorf("import of %s by %s: forbidden is %t, want %t", tt.to, tt.from, got, tt.forbidden)
+		}
+	}
+}
+
+// TestImportRules checks that no package breaks a rule of forbiddenImports.
 func TestImportRules(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "../...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	packages := 0
-	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+	packages := strings.Split(strings.TrimSpace(string(out)), "\n")
+	for _, line := range packages {
 		fields := strings.Fields(line)
 		from := strings.TrimPrefix(fields[0], module)
-		packages++
 		for _, path := range fields[1:] {
-			to, internal := strings.CutPrefix(path, module)
-			if internal && !isAllowedImport(from, to) {
-				t.Errorf("%s must not import %s: see ARCHITECTURE.md, \"Rooms\"", from, to)
+			if to, isOwn := strings.CutPrefix(path, module); isOwn && isForbiddenImport(from, to) {
+				t.Errorf("%s must not import %s: see forbiddenImports", from, to)
 			}
 		}
 	}
-	if packages < 15 {
-		t.Errorf("got %d packages, want at least 15", packages)
+	if len(packages) < 15 {
+		t.Errorf("got %d packages, want at least 15", len(packages))
 	}
 }
 
@@ -137,7 +158,8 @@ func trackedFiles(t *testing.T, suffix string) []string {
 	return files
 }
 
-// TestPackageDocs checks that every package has a comment in the usual form.
+// TestPackageDocs checks that every package has a comment, and that the comment states
+// what the package does not do.
 func TestPackageDocs(t *testing.T) {
 	docs := map[string]string{}
 	for _, f := range trackedFiles(t, ".go") {
@@ -151,9 +173,11 @@ func TestPackageDocs(t *testing.T) {
 		}
 	}
 	for dir, doc := range docs {
-		first, _, _ := strings.Cut(doc, " ")
-		if program := filepath.Base(dir); doc == "" || first != "Package" && first != "Command" && !strings.EqualFold(first, program) {
-			t.Errorf("%s: got the package comment %.40q, want one that starts with %q or the name of the program", dir, doc, "Package "+program)
+		switch {
+		case doc == "":
+			t.Errorf("%s: the package has no comment", dir)
+		case !strings.Contains(dir, "cmd/") && !regexp.MustCompile(`(?i)\b(does|do|is|are|has|needs?|never)\b[^.]*\b(not|no|never)\b`).MatchString(doc):
+			t.Errorf("%s: the package comment does not state a limit or a non-goal", dir)
 		}
 	}
 }
