@@ -174,10 +174,11 @@ func TestRealHosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		inv, err := netif.ReadInventory(strings.NewReader(string(text)))
+		read, _, err := netif.ReadCases(strings.NewReader(string(text)))
 		if err != nil {
 			t.Fatal(err)
 		}
+		inv := read[0].Inventory
 		c, err := netif.Choose(inv, tt.Peers, netif.Request{})
 		if err != nil {
 			t.Fatal(err)

@@ -1,10 +1,12 @@
 package netif
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
@@ -20,7 +22,7 @@ import (
 func Agree(nodes []Inventory, req Request) ([]Choice, error) {
 	switch len(nodes) {
 	case 0:
-		return nil, fmt.Errorf("agreeing on a network: there is no host")
+		return nil, errors.New("choose a common network: no hosts")
 	case 1:
 		c, err := Choose(nodes[0], nil, req)
 		if err != nil {
@@ -36,14 +38,14 @@ func Agree(nodes []Inventory, req Request) ([]Choice, error) {
 			name = fmt.Sprintf("host %d", i)
 		}
 		if seen[name] {
-			return nil, fmt.Errorf("agreeing on a network: %q is listed twice", name)
+			return nil, fmt.Errorf("choose a common network: duplicate host %q", name)
 		}
 		seen[name] = true
 		hosts[i] = newHost(&nodes[i], name)
 	}
-	families, err := req.Family.tries()
+	families, err := req.Family.families()
 	if err != nil {
-		return nil, fmt.Errorf("agreeing on a network: %w", err)
+		return nil, fmt.Errorf("choose a common network: %w", err)
 	}
 	var failed error
 	absent := false // no host has an address of the family that failed
@@ -58,7 +60,7 @@ func Agree(nodes []Inventory, req Request) ([]Choice, error) {
 		}
 		absent = c.isEmpty()
 	}
-	return nil, fmt.Errorf("agreeing on a network: %w", failed)
+	return nil, fmt.Errorf("choose a common network: %w", failed)
 }
 
 // A cluster is a set of hosts, evaluated for one address family.
@@ -88,17 +90,17 @@ func newCluster(hosts []*host, s scope) *cluster {
 		c.reasons[i] = make([]string, len(h.links))
 		for k := range h.links {
 			l := &h.links[k]
-			reason := h.unfit(l, s)
+			reason := h.unusableReason(l, s)
 			if slices.Contains(s.exclude, l.Name) || l.ARPHRD == arphrdLoopback && reason != "" {
 				c.reasons[i][k] = reason
 				continue
 			}
 			// A duplicate address is a more useful reason than a link that is currently down.
-			if twins := c.unfitShared(i, l); twins != "" {
-				reason = twins
+			if duplicate := c.duplicateReason(i, l); duplicate != "" {
+				reason = duplicate
 			}
 			if reason == "" && s.named != "" && s.named != l.Name {
-				reason = fmt.Sprintf("%s was asked for", s.named)
+				reason = fmt.Sprintf("%s is requested", s.named)
 			}
 			if c.reasons[i][k] = reason; reason != "" {
 				continue
@@ -128,8 +130,8 @@ func sharedAddrs(hosts []*host) map[netip.Addr][]int {
 			if !isUsableAddr(a) && !a.IsLinkLocalUnicast() {
 				continue
 			}
-			switch at, known := first[a]; {
-			case !known:
+			switch at, ok := first[a]; {
+			case !ok:
 				first[a] = i
 			case shared[a] == nil:
 				shared[a] = []int{at, i}
@@ -141,9 +143,9 @@ func sharedAddrs(hosts []*host) map[netip.Addr][]int {
 	return shared
 }
 
-// unfitShared returns why a link is unusable if other hosts have all of its addresses.
+// duplicateReason returns why a link is unusable if other hosts have all of its addresses.
 // Otherwise it returns "".
-func (c *cluster) unfitShared(at int, l *Link) string {
+func (c *cluster) duplicateReason(at int, l *Link) string {
 	addrs := c.scope.addrs(l)
 	for _, a := range addrs {
 		if c.shared[a.Addr()] == nil {
@@ -159,7 +161,7 @@ func (c *cluster) unfitShared(at int, l *Link) string {
 			others = append(others, c.hosts[i].name)
 		}
 	}
-	return fmt.Sprintf("%s is also on %s, so it leads to no other host", addrs[0].Addr(), enumerate(others, fewWords))
+	return fmt.Sprintf("%s is also an address of %s, so it does not lead to another host", addrs[0].Addr(), format.List(others, maxNames))
 }
 
 func (c *cluster) agree() ([]Choice, error) {
@@ -169,50 +171,50 @@ func (c *cluster) agree() ([]Choice, error) {
 		}
 	}
 	nets := c.networks()
-	var whole []*network
+	var complete []*network
 	var rates []rating
 	for _, n := range nets {
 		if n.gap == "" {
-			whole = append(whole, n)
+			complete = append(complete, n)
 			rates = append(rates, n.rating)
 		}
 	}
-	if len(whole) == 0 {
-		return nil, c.disagreement(nets)
+	if len(complete) == 0 {
+		return nil, c.noNetworkError(nets)
 	}
-	won := rank(rates)
-	winner := whole[won.winner]
-	for k, n := range whole {
-		if d := won.defeats[k]; d.criterion != nil {
+	best := selectBest(rates)
+	winner := complete[best.winner]
+	for k, n := range complete {
+		if d := best.defeats[k]; d.criterion != nil {
 			n.beaten = func(host int) string {
-				return d.criterion.blame(rates[k], rates[d.to], whole[d.to].chosen[host].link.Name)
+				return d.criterion.reasonAgainst(rates[k], rates[d.to], complete[d.to].chosen[host].link.Name)
 			}
 		}
 	}
-	return c.choices(winner, nets, c.why(winner, len(whole), won.merits)), nil
+	return c.choices(winner, nets, c.describeChoice(winner, len(complete), best.merits)), nil
 }
 
 // checkNamed checks that the requested interface is usable on every host.
 func (c *cluster) checkNamed() error {
 	for i, h := range c.hosts {
 		if l := h.byName[c.scope.named]; l != nil {
-			if twins := c.unfitShared(i, l); twins != "" {
-				return hints.Errorf("name an interface whose address is its host's own, or \"auto\"",
-					"%s: interface %q was asked for, but %s", h.name, l.Name, twins)
+			if duplicate := c.duplicateReason(i, l); duplicate != "" {
+				return hints.Errorf("request an interface with a different address on each host, or \"auto\"",
+					"%s: requested interface %q: %s", h.name, l.Name, duplicate)
 			}
 		}
-		if _, err := h.asked(c.scope); err != nil {
+		if _, err := h.requestedLink(c.scope); err != nil {
 			return fmt.Errorf("%s: %w", h.name, err)
 		}
 	}
 	return nil
 }
 
-// why explains in one line why the winner was chosen.
-func (c *cluster) why(winner *network, rivals int, merits []*criterion) string {
+// describeChoice explains in one line why the winner was chosen.
+func (c *cluster) describeChoice(winner *network, rivals int, merits []*criterion) string {
 	switch merit := meritText(merits, winner.rating); {
 	case c.scope.named != "":
-		return "asked for by name"
+		return "requested by name"
 	case rivals == 1:
 		return fmt.Sprintf("%s is the only network that reaches all %d hosts", winner.name, len(c.hosts))
 	case merit != "":
@@ -235,7 +237,7 @@ func (c *cluster) choices(winner *network, nets []*network, why string) []Choice
 		choice := h.choice(m.link, m.addr, c.scope)
 		choice.Why = why
 		choice.Rejected = h.rejections(c.explained(i, winner, nets), m.link)
-		h.warnWays(&choice, winner.peersOf(i, h, all))
+		h.addRouteWarnings(&choice, winner.peersOf(i, h, all))
 		choice.Warnings = append(choice.Warnings, common...)
 		out[i] = choice
 	}
@@ -245,7 +247,7 @@ func (c *cluster) choices(winner *network, nets []*network, why string) []Choice
 // explained returns the reasons against each link of a host, by link.
 func (c *cluster) explained(at int, winner *network, nets []*network) []string {
 	reasons := slices.Clone(c.reasons[at])
-	tell := func(m *member, reason string) {
+	explain := func(m *member, reason string) {
 		for k := range c.hosts[at].links {
 			if &c.hosts[at].links[k] == m.link && reasons[k] == "" {
 				reasons[k] = reason
@@ -253,24 +255,24 @@ func (c *cluster) explained(at int, winner *network, nets []*network) []string {
 		}
 	}
 	for _, m := range winner.options[at] {
-		tell(m, winner.lost[m])
+		explain(m, winner.lost[m])
 	}
 	used := winner.chosen[at]
 	for _, m := range c.inSubnet(at, used.addr.Masked()) {
-		tell(m, fmt.Sprintf("on the same network as %s, which the route leaves by", used.link.Name))
+		explain(m, fmt.Sprintf("on the same network as %s, which the route uses", used.link.Name))
 	}
 	for _, n := range nets {
 		for _, m := range n.options[at] {
 			switch {
 			case n.gap != "":
-				tell(m, fmt.Sprintf("%s does not reach every host: %s", n.name, n.gap))
+				explain(m, fmt.Sprintf("%s does not reach every host: %s", n.name, n.gap))
 			case n.beaten != nil:
-				tell(m, fmt.Sprintf("%s reaches every host too, but %s", n.name, n.beaten(at)))
+				explain(m, fmt.Sprintf("%s also reaches every host, but %s", n.name, n.beaten(at)))
 			}
 		}
 	}
 	for _, m := range c.members[at] { // shares no network with the first two hosts
-		tell(m, fmt.Sprintf("%s does not reach %s", m.addr.Masked(), c.hosts[0].name))
+		explain(m, fmt.Sprintf("%s does not reach %s", m.addr.Masked(), c.hosts[0].name))
 	}
 	return reasons
 }

@@ -56,9 +56,7 @@ func readCases(t testing.TB, file string, n int) []*testCase {
 		if c.text, err = json.Marshal(text); err != nil {
 			t.Fatal(err)
 		}
-		if c.inventory, err = ReadInventory(bytes.NewReader(c.text)); err != nil {
-			t.Fatalf("%s: %v", c.ID, err)
-		}
+		c.inventory = parse(t, string(c.text))
 	}
 	return cases
 }
@@ -183,9 +181,9 @@ const loopback = `{"index": 1, "name": "lo", "arphrd": "loopback", "flags": "up,
 
 func parse(t testing.TB, text string) Inventory {
 	t.Helper()
-	inv, err := ReadInventory(strings.NewReader(text))
+	cases, _, err := ReadCases(strings.NewReader(text))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("read %s: %v", text, err)
 	}
-	return inv
+	return cases[0].Inventory
 }

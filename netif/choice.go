@@ -1,10 +1,15 @@
 package netif
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
-	"strings"
+	"text/tabwriter"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
 // A Request holds the user's constraints on the choice.
@@ -71,82 +76,87 @@ func (h *host) choice(l *Link, a netip.Prefix, s scope) Choice {
 	}
 	first := slices.IndexFunc(l.Addrs, func(a netip.Prefix) bool { return s.family.has(a.Addr()) })
 	c.Shadowed = l.Addrs[first].Addr() != c.Addr
-	if lo := h.darkLoopback(); lo != nil {
-		c.Warnings = append(c.Warnings, fmt.Sprintf("%s is switched off, so ranks on this host cannot reach each other: ip link set %s up", lo.Name, lo.Name))
+	if lo := h.loopbackDown(); lo != nil {
+		c.Warnings = append(c.Warnings, fmt.Sprintf("loopback %s is down, so ranks on this host cannot reach each other: run `ip link set %s up`", lo.Name, lo.Name))
 	}
 	return c
 }
 
-// warnWays adds warnings about the routes to the peers. It corrects the MTU if packets leave
-// by other links.
-func (h *host) warnWays(c *Choice, peers []netip.Addr) {
-	var carriers []string
-	astray, strayed := netip.Addr{}, 0
-	var lost netip.Addr // first peer that only a rule for the address leads to
+// A Family is an address family. The empty value means Auto.
+type Family string
+
+// The address families. Auto is IPv4 if it works, else IPv6.
+const (
+	Auto Family = "auto"
+	IPv4 Family = "ipv4"
+	IPv6 Family = "ipv6"
+)
+
+func (f Family) String() string {
+	switch f {
+	case IPv4:
+		return "IPv4"
+	case IPv6:
+		return "IPv6"
+	}
+	return "any family"
+}
+
+// has reports whether a belongs to the family.
+func (f Family) has(a netip.Addr) bool {
+	return f == IPv4 && a.Is4() || f == IPv6 && a.Is6()
+}
+
+// defaultPrefix returns the destination of the default route.
+func (f Family) defaultPrefix() netip.Prefix {
+	if f == IPv6 {
+		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+}
+
+// families returns the families to try, in order.
+func (f Family) families() ([]Family, error) {
+	switch f {
+	case Auto, "":
+		return []Family{IPv4, IPv6}, nil
+	case IPv4, IPv6:
+		return []Family{f}, nil
+	}
+	return nil, hints.Errorf("use auto, ipv4, or ipv6", "unknown address family %q", string(f))
+}
+
+// familyOf returns the address family that all peers share.
+func familyOf(peers []netip.Addr) (Family, error) {
+	var f Family
 	for _, p := range peers {
-		ways, bound := h.ways(p), h.waysFrom(c.Addr, p)
-		if len(ways) == 0 && len(bound) > 0 && !lost.IsValid() {
-			lost = p
+		got := IPv4
+		if p.Is6() {
+			got = IPv6
 		}
-		if len(ways) > 0 && ways[0].link != c.Interface {
-			if strayed++; strayed == 1 {
-				astray = p
-			}
-			continue
+		if f != "" && f != got {
+			return "", fmt.Errorf("peers have different address families: %s and %s", peers[0], p)
 		}
-		for _, w := range bound {
-			if w.link == c.Interface && w.dev != c.Interface && !slices.Contains(carriers, w.dev) {
-				carriers = append(carriers, w.dev)
-			}
-		}
+		f = got
 	}
-	if lost.IsValid() {
-		c.Warnings = append(c.Warnings, fmt.Sprintf("packets to %s find no route unless the socket is bound to %s, as the routing rules have it", lost, c.Addr))
-	}
-	if strayed > 0 {
-		c.Warnings = append(c.Warnings, h.asymmetric(c, astray, strayed))
-	}
-	if len(carriers) > 0 {
-		c.MTU = h.byName[carriers[0]].MTU
-		for _, dev := range carriers[1:] {
-			c.MTU = min(c.MTU, h.byName[dev].MTU)
-		}
-		text := fmt.Sprintf("%s is on %s, and its packets leave by %s", c.Addr, c.Interface, enumerate(carriers, fewWords))
-		if c.Shadowed {
-			text += fmt.Sprintf("; a program that is told the name %s and not the address takes another one", c.Interface)
-		}
-		c.Warnings = append(c.Warnings, text)
-	}
+	return f, nil
 }
 
-// asymmetric returns a warning that a socket without a bound address sends by a different
-// interface from the one that it receives on.
-func (h *host) asymmetric(c *Choice, peer netip.Addr, peers int) string {
-	routes, _ := h.lookup(netip.Addr{}, peer)
-	leaves := h.ways(peer)[0].dev
-	text := fmt.Sprintf("asymmetric route: packets to %s", peer)
-	if peers > 1 {
-		text += fmt.Sprintf(" and %d more peers", peers-1)
+// Explain writes the choice in human-readable form: a table of the chosen interface and the
+// rejected ones with reasons, then the warnings. Its errors come from w.
+func (c Choice) Explain(w io.Writer) error {
+	var out bytes.Buffer // writes to it cannot fail
+	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "INTERFACE\tUSED\tWHY")
+	fmt.Fprintf(table, "%s\tyes\t%s/%d, mtu %d: %s\n", c.Interface, c.Addr, c.Prefix.Bits(), c.MTU, printable.Line(c.Why))
+	for _, r := range c.Rejected {
+		// Other fields of an inventory may hold control characters.
+		fmt.Fprintf(table, "%s\tno\t%s\n", r.Interface, printable.Line(r.Reason))
 	}
-	// A source address has no effect without a rule for it.
-	if bound := h.waysFrom(c.Addr, peer); len(bound) > 0 && bound[0].dev == c.Interface {
-		return text + fmt.Sprintf(" leave by %s unless the socket is bound to %s, as the routing rules have it", leaves, c.Addr)
+	table.Flush()
+	for _, warning := range c.Warnings {
+		fmt.Fprintf(&out, "warning: %s\n", printable.Line(warning))
 	}
-	text += fmt.Sprintf(" leave by %s unless the socket is bound to the device %s", leaves, c.Interface)
-	if slices.ContainsFunc(routes, func(r Route) bool { return r.Dev == c.Interface }) {
-		return text + fmt.Sprintf("; both interfaces have a route to %s: give each its own subnet, raise the metric of %s, or add a rule for its address (ip rule add from %s table N)", routes[0].Dst, leaves, c.Addr)
-	}
-	return text + fmt.Sprintf("; the route to %s is on %s", routes[0].Dst, leaves)
-}
-
-// meritText describes why a winner was preferred. It returns "" without such a reason.
-func meritText(merits []*criterion, r rating) string {
-	if len(merits) == 0 {
-		return ""
-	}
-	words := make([]string, len(merits))
-	for i, m := range merits {
-		words[i] = m.praise(r)
-	}
-	return "preferred for " + strings.Join(words, ", ")
+	_, err := w.Write(out.Bytes())
+	return err
 }

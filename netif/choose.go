@@ -1,6 +1,7 @@
 package netif
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -19,22 +20,22 @@ func Choose(inv Inventory, peers []netip.Addr, req Request) (Choice, error) {
 	c, err := h.choose(peers, req)
 	if err != nil {
 		if h.name != "" {
-			return Choice{}, fmt.Errorf("choosing a network interface on %s: %w", h.name, err)
+			return Choice{}, fmt.Errorf("choose a network interface on %s: %w", h.name, err)
 		}
-		return Choice{}, fmt.Errorf("choosing a network interface: %w", err)
+		return Choice{}, fmt.Errorf("choose a network interface: %w", err)
 	}
 	return c, nil
 }
 
 func (h *host) choose(peers []netip.Addr, req Request) (Choice, error) {
-	families, err := req.Family.tries()
+	families, err := req.Family.families()
 	if err != nil {
 		return Choice{}, err
 	}
 	var remote []netip.Addr
 	for _, p := range peers {
 		if !p.IsValid() {
-			return Choice{}, errors.New("a peer has no address")
+			return Choice{}, errors.New("empty peer address")
 		}
 		if p = p.Unmap(); !h.isLocal(p) {
 			remote = append(remote, p)
@@ -48,7 +49,7 @@ func (h *host) choose(peers []netip.Addr, req Request) (Choice, error) {
 		return Choice{}, err
 	}
 	if len(families) == 1 && families[0] != f {
-		return Choice{}, fmt.Errorf("%s was asked for, but the peer %s has %s", families[0], remote[0], f)
+		return Choice{}, fmt.Errorf("%s is requested, but peer %s has an %s address", families[0], remote[0], f)
 	}
 	if req.named() != "" {
 		return h.chooseNamed(remote, req.scope(f))
@@ -59,9 +60,9 @@ func (h *host) choose(peers []netip.Addr, req Request) (Choice, error) {
 // chooseLocal chooses for ranks that are all on this host. If the loopback is unusable, for
 // example because it is excluded, it returns the best other interface.
 func (h *host) chooseLocal(families []Family, req Request) (Choice, error) {
-	if lo := h.darkLoopback(); lo != nil {
-		return Choice{}, hints.Errorf(fmt.Sprintf("switch it on: ip link set %s up", lo.Name),
-			"the loopback %s is switched off, and without it this host cannot reach any address of its own", lo.Name)
+	if lo := h.loopbackDown(); lo != nil {
+		return Choice{}, hints.Errorf(fmt.Sprintf("run `ip link set %s up`", lo.Name),
+			"loopback %s is down, so this host cannot reach its own addresses", lo.Name)
 	}
 	var failed error
 	for _, f := range families {
@@ -72,14 +73,14 @@ func (h *host) chooseLocal(families []Family, req Request) (Choice, error) {
 			if err == nil {
 				return c, nil
 			}
-			failed = firstError(failed, err)
+			failed = cmp.Or(failed, err)
 			continue
 		}
 		reasons := make([]string, len(h.links))
 		var loopbacks, others []int
 		for i := range h.links {
 			l := &h.links[i]
-			switch reasons[i] = h.unfit(l, s); {
+			switch reasons[i] = h.unusableReason(l, s); {
 			case reasons[i] != "":
 			case l.ARPHRD == arphrdLoopback:
 				loopbacks = append(loopbacks, i)
@@ -89,18 +90,18 @@ func (h *host) chooseLocal(families []Family, req Request) (Choice, error) {
 		}
 		pool, why := loopbacks, "every rank is on this host"
 		if len(pool) == 0 {
-			pool, why = others, "every rank is on this host, and the loopback cannot be used"
+			pool, why = others, "every rank is on this host, and the loopback is unusable"
 		}
 		if len(pool) == 0 {
-			failed = firstError(failed, fmt.Errorf("no interface has an %s address, not even the loopback: this host has %s", f, h.has(s)))
+			failed = cmp.Or(failed, fmt.Errorf("no interface has an %s address: this host has %s", f, h.describeAddrs(s)))
 			continue
 		}
 		rates := make([]rating, len(pool))
 		for n, i := range pool {
 			rates[n] = h.rate(&h.links[i], s)
 		}
-		won := h.rankLinks(pool, rates, reasons)
-		l := &h.links[pool[won.winner]]
+		best := h.selectLink(pool, rates, reasons)
+		l := &h.links[pool[best.winner]]
 		for _, i := range others {
 			if len(loopbacks) > 0 {
 				reasons[i] = "not needed: every rank is on this host"
@@ -114,14 +115,14 @@ func (h *host) chooseLocal(families []Family, req Request) (Choice, error) {
 	return Choice{}, failed
 }
 
-// chooseRouted ranks the links that the routes to all peers leave by.
+// chooseRouted compares the links that the routes to all peers leave by.
 func (h *host) chooseRouted(peers []netip.Addr, s scope) (Choice, error) {
 	reasons := make([]string, len(h.links))
 	srcs := make([]netip.Prefix, len(h.links)) // source addresses
 	var pool []int
 	for i := range h.links {
 		l := &h.links[i]
-		if reasons[i] = h.unfit(l, s); reasons[i] != "" {
+		if reasons[i] = h.unusableReason(l, s); reasons[i] != "" {
 			continue
 		}
 		serving := h.reachAll(l, s.addrs(l), peers)
@@ -132,83 +133,84 @@ func (h *host) chooseRouted(peers []netip.Addr, s scope) (Choice, error) {
 		case l.ARPHRD == arphrdLoopback:
 			reasons[i] = "loopback: reaches this host only"
 		default:
-			reasons[i] = h.whyNot(l, s.addrs(l)[0].Addr(), peers)
+			reasons[i] = h.unreachedReason(l, s.addrs(l)[0].Addr(), peers)
 		}
 	}
 	if len(pool) == 0 {
-		return Choice{}, h.noWay(peers, s)
+		return Choice{}, h.unreachableError(peers, s)
 	}
 	rates := make([]rating, len(pool))
 	for n, i := range pool {
 		rates[n] = h.rateToward(srcs[i].Addr(), peers[0], &h.links[i], s)
 	}
-	won := h.rankLinks(pool, rates, reasons)
-	l, src := &h.links[pool[won.winner]], srcs[pool[won.winner]]
+	best := h.selectLink(pool, rates, reasons)
+	l, src := &h.links[pool[best.winner]], srcs[pool[best.winner]]
 	c := h.choice(l, src, s)
 	c.Why = fmt.Sprintf("the route to %s leaves by it", peers[0])
 	if len(peers) > 1 {
 		c.Why = fmt.Sprintf("the routes to all %d peers leave by it", len(peers))
 	}
-	if _, rule := h.lookup(src.Addr(), peers[0]); rule.isSourced() {
+	if _, rule := h.lookup(src.Addr(), peers[0]); rule.hasSource() {
 		c.Why = fmt.Sprintf("packets from %s to %s leave by it (rule %d: from %s, table %d)", src.Addr(), peers[0], rule.Priority, rule.From, rule.Table)
 	}
 	if !h.carries(l, src.Addr(), peers[0]) {
 		c.Why = fmt.Sprintf("packets to %s are sent from its address", peers[0])
 	}
-	if merit := meritText(won.merits, rates[won.winner]); merit != "" {
+	if merit := meritText(best.merits, rates[best.winner]); merit != "" {
 		c.Why += "; " + merit
 	}
 	c.Rejected = h.rejections(reasons, l)
-	h.warnWays(&c, peers)
+	h.addRouteWarnings(&c, peers)
 	return c, nil
 }
 
-// whyNot describes the first peer to which packets from src, an address of l, do not leave by
-// l.
-func (h *host) whyNot(l *Link, src netip.Addr, peers []netip.Addr) string {
+// unreachedReason describes the first peer to which packets from src, an address of l, do not
+// leave by l.
+func (h *host) unreachedReason(l *Link, src netip.Addr, peers []netip.Addr) string {
 	for _, p := range peers {
 		if !h.reaches(l.Name, src, p) {
-			return h.wayFrom(src, p)
+			return h.describeRouteFrom(src, p)
 		}
 	}
 	return ""
 }
 
-// rankLinks ranks the links of pool and writes the reasons against the losers to reasons.
-func (h *host) rankLinks(pool []int, rates []rating, reasons []string) ranking {
-	won := rank(rates)
+// selectLink selects the best link of pool and writes the reasons against the losers to reasons.
+func (h *host) selectLink(pool []int, rates []rating, reasons []string) selection {
+	best := selectBest(rates)
 	for n, i := range pool {
-		if d := won.defeats[n]; d.criterion != nil {
-			reasons[i] = "reaches the peers too, but " + d.criterion.blame(rates[n], rates[d.to], h.links[pool[d.to]].Name)
+		if d := best.defeats[n]; d.criterion != nil {
+			reasons[i] = "also reaches the peers, but " + d.criterion.reasonAgainst(rates[n], rates[d.to], h.links[pool[d.to]].Name)
 		}
 	}
-	return won
+	return best
 }
 
-// noWay returns an error that explains why no usable link leads to all peers.
-func (h *host) noWay(peers []netip.Addr, s scope) error {
+// unreachableError returns an error that explains why no usable link leads to all peers.
+func (h *host) unreachableError(peers []netip.Addr, s scope) error {
 	for _, p := range peers {
-		ways := h.ways(p)
-		if len(ways) == 0 {
-			return hints.Errorf("check the addresses and routes of this host: ip addr, ip route", "%s; this host has %s", h.wayTo(p), h.has(s))
+		paths := h.egressPaths(p)
+		if len(paths) == 0 {
+			return hints.Errorf("check `ip addr` and `ip route` on this host", "%s; this host has %s", h.describeRoute(p), h.describeAddrs(s))
 		}
-		if l := h.byName[ways[0].link]; l != nil {
-			if reason := h.unfit(l, s); reason != "" {
-				return hints.Errorf(fmt.Sprintf("repair %s, or use a network that works", l.Name), "%s, which cannot be used: %s", h.wayTo(p), reason)
+		if l := h.byName[paths[0].link]; l != nil {
+			if reason := h.unusableReason(l, s); reason != "" {
+				return hints.Errorf(fmt.Sprintf("repair %s, or use a different network", l.Name), "%s, which is unusable: %s", h.describeRoute(p), reason)
 			}
 			if addrs := s.addrs(l); len(h.reachAll(l, addrs, []netip.Addr{p})) == 0 {
-				return hints.Errorf("check the rules of this host: ip rule", "%s; this host has %s", h.wayFrom(addrs[0].Addr(), p), h.has(s))
+				return hints.Errorf("check `ip rule` on this host", "%s; this host has %s", h.describeRouteFrom(addrs[0].Addr(), p), h.describeAddrs(s))
 			}
 		}
 	}
-	return hints.Errorf("give the peers' addresses on one network", "no one interface reaches all peers: %s, but %s", h.wayTo(peers[0]), h.otherWay(peers))
+	return hints.Errorf("use addresses of the peers on one network", "no single interface reaches all peers: %s, but %s", h.describeRoute(peers[0]), h.describeOtherRoute(peers))
 }
 
-// otherWay describes the route to the first peer that uses a different link from peers[0].
-func (h *host) otherWay(peers []netip.Addr) string {
+// describeOtherRoute describes the route to the first peer that uses a different link from
+// peers[0].
+func (h *host) describeOtherRoute(peers []netip.Addr) string {
 	for _, p := range peers[1:] {
-		if h.ways(p)[0] != h.ways(peers[0])[0] {
-			return h.wayTo(p)
+		if h.egressPaths(p)[0] != h.egressPaths(peers[0])[0] {
+			return h.describeRoute(p)
 		}
 	}
 	return "the routes differ"
@@ -216,7 +218,7 @@ func (h *host) otherWay(peers []netip.Addr) string {
 
 // chooseNamed uses the requested interface or returns an error.
 func (h *host) chooseNamed(peers []netip.Addr, s scope) (Choice, error) {
-	l, err := h.asked(s)
+	l, err := h.requestedLink(s)
 	if err != nil {
 		return Choice{}, err
 	}
@@ -226,38 +228,38 @@ func (h *host) chooseNamed(peers []netip.Addr, s scope) (Choice, error) {
 		a = h.addrToward(peers[0], addrs)
 	}
 	for _, p := range peers {
-		if len(h.ways(p)) == 0 {
-			return Choice{}, hints.Errorf("check the routes of this host: ip route",
-				"interface %q was asked for, but %s", l.Name, h.wayTo(p))
+		if len(h.egressPaths(p)) == 0 {
+			return Choice{}, hints.Errorf("check `ip route` on this host",
+				"requested interface %q: %s", l.Name, h.describeRoute(p))
 		}
 	}
 	c := h.choice(l, a, s)
-	c.Why = "asked for by name"
-	c.Rejected = h.rejections(h.unasked(l, s), l)
-	h.warnWays(&c, peers)
+	c.Why = "requested by name"
+	c.Rejected = h.rejections(h.reasonsAgainstOthers(l, s), l)
+	h.addRouteWarnings(&c, peers)
 	return c, nil
 }
 
-// asked returns the requested interface after checking that it is usable.
-func (h *host) asked(s scope) (*Link, error) {
+// requestedLink returns the requested interface after checking that it is usable.
+func (h *host) requestedLink(s scope) (*Link, error) {
 	l := h.byName[s.named]
 	if l == nil {
-		return nil, hints.Errorf("this host has "+h.names(), "interface %q was asked for, but there is none of this name", s.named)
+		return nil, hints.Errorf("use one of "+h.linkNames(), "no interface %q", s.named)
 	}
-	if reason := h.unfit(l, s); reason != "" {
-		return nil, hints.Errorf("name one that works, or \"auto\"; this host has "+h.has(scope{family: s.family, local: s.local}),
-			"interface %q was asked for, but cannot be used: %s", s.named, reason)
+	if reason := h.unusableReason(l, s); reason != "" {
+		return nil, hints.Errorf("request a different interface, or \"auto\"; this host has "+h.describeAddrs(scope{family: s.family, local: s.local}),
+			"requested interface %q is unusable: %s", s.named, reason)
 	}
 	return l, nil
 }
 
-// unasked returns the reasons against every link except the requested one.
-func (h *host) unasked(asked *Link, s scope) []string {
+// reasonsAgainstOthers returns the reasons against every link except the requested one.
+func (h *host) reasonsAgainstOthers(requested *Link, s scope) []string {
 	reasons := make([]string, len(h.links))
 	for i := range h.links {
-		reasons[i] = h.unfit(&h.links[i], s)
+		reasons[i] = h.unusableReason(&h.links[i], s)
 		if reasons[i] == "" {
-			reasons[i] = fmt.Sprintf("%s was asked for", asked.Name)
+			reasons[i] = fmt.Sprintf("%s is requested", requested.Name)
 		}
 	}
 	return reasons
@@ -272,12 +274,4 @@ func (h *host) rejections(reasons []string, chosen *Link) []Rejection {
 		}
 	}
 	return out
-}
-
-// firstError returns the first error, which belongs to the preferred family.
-func firstError(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
 }

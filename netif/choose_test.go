@@ -40,12 +40,12 @@ func TestChoose(t *testing.T) {
 		{name: "no peers, IPv6", host: two(), req: Request{Family: IPv6}, want: "lo ::1 auto"},
 		{
 			name: "no peers, loopback excluded", host: two(), req: Request{Exclude: []string{"lo"}}, want: "hsn0 10.2.0.1 auto",
-			reason: map[string]string{"lo": "excluded on request", "eth0": "1 Gb/s against 200 Gb/s on hsn0"},
+			reason: map[string]string{"lo": "excluded", "eth0": "1 Gb/s against 200 Gb/s on hsn0"},
 		},
 		{name: "no peers, named", host: two(), req: Request{Interface: "eth0"}, want: "eth0 10.1.0.1 spec"},
 		{
 			name: "named", host: two(), peers: []string{"10.1.0.9"}, req: Request{Interface: "eth0"}, want: "eth0 10.1.0.1 spec",
-			reason: map[string]string{"hsn0": "eth0 was asked for", "eth9": "no carrier"},
+			reason: map[string]string{"hsn0": "eth0 is requested", "eth9": "no carrier"},
 		},
 		{
 			name: "named, but packets leave by another", host: two(), peers: []string{"10.2.0.9", "10.2.0.10"}, req: Request{Interface: "eth0"},
@@ -64,7 +64,7 @@ func TestChoose(t *testing.T) {
 			host: newHostSpec("n1").link(Link{Name: "ens5", PCI: "virtio2", MTU: 9000}, "10.1.0.1/24").
 				link(Link{Name: "ens6", Speed: 1000}, "10.1.0.2/24"),
 			peers: []string{"10.1.0.9"}, want: "ens5 10.1.0.1 auto",
-			reason: map[string]string{"ens6": "mtu 1500 against 9000 on ens5"},
+			reason: map[string]string{"ens6": "its mtu is smaller: 1500 against 9000 on ens5"},
 		},
 		{
 			name: "a bridge over a NIC is hardware, a bridge over nothing is not",
@@ -72,7 +72,7 @@ func TestChoose(t *testing.T) {
 				link(Link{Name: "br0", Kind: "bridge"}, "10.1.0.2/24").
 				link(Link{Name: "eno1", Speed: 25000, Master: "br0"}),
 			peers: []string{"10.1.0.9"}, want: "br0 10.1.0.2 auto", warn: "asymmetric route",
-			reason: map[string]string{"eno1": "port of the bridge br0", "virbr0": "virtual (bridge)"},
+			reason: map[string]string{"eno1": "port of bridge br0", "virbr0": "virtual (bridge)"},
 		},
 		{
 			name: "a vlan has the speed of the bond under it",
@@ -81,7 +81,7 @@ func TestChoose(t *testing.T) {
 				link(Link{Name: "eth1", Speed: 25000, Master: "bond0"}).link(Link{Name: "eth2", Speed: 25000, Master: "bond0"}).
 				link(Link{Name: "bond0.7", Kind: "vlan", Parent: "bond0"}, "10.1.0.2/24"),
 			peers: []string{"10.1.0.9"}, want: "bond0.7 10.1.0.2 auto", warn: "asymmetric route",
-			reason: map[string]string{"eno1": "10 Gb/s against 50 Gb/s on bond0.7", "eth1": "part of bond0"},
+			reason: map[string]string{"eno1": "10 Gb/s against 50 Gb/s on bond0.7", "eth1": "member of bond0"},
 		},
 		{
 			name:  "the default route, all else equal",
@@ -100,7 +100,7 @@ func TestChoose(t *testing.T) {
 			host: newHostSpec("n1").link(Link{Name: "br0", Kind: "bridge", MTU: 9000}, "10.1.0.1/24").link(Link{Name: "veth7", Kind: "veth", Master: "br0"}).
 				link(Link{Name: "eth0", Kind: "veth"}, "10.1.0.2/24"),
 			peers: []string{"10.1.0.9"}, want: "eth0 10.1.0.2 auto", warn: "asymmetric route",
-			reason: map[string]string{"br0": "it is virtual (bridge) and eth0 is a container's own way out"},
+			reason: map[string]string{"br0": "it is virtual (bridge) and eth0 is a container's veth"},
 		},
 		{
 			name: "a default route of a higher metric is for the day the other one fails",
@@ -174,20 +174,20 @@ func TestChooseRefuses(t *testing.T) {
 		want  string
 		hint  string
 	}{
-		{"no route", host(), []string{"192.0.2.1"}, Request{}, "choosing a network interface on n1: no route leads to 192.0.2.1; this host has 10.1.0.1/24 (eth0) and 10.4.0.1/24 (bond0)", "ip route"},
-		{"no carrier", host(), []string{"10.2.0.9"}, Request{}, "the route to 10.2.0.9 leaves by eth1, which cannot be used: no carrier", "repair eth1"},
-		{"excluded", host(), []string{"10.1.0.9"}, Request{Exclude: []string{"eth0"}}, "leaves by eth0, which cannot be used: excluded on request", ""},
+		{"no route", host(), []string{"192.0.2.1"}, Request{}, "choose a network interface on n1: no route to 192.0.2.1; this host has 10.1.0.1/24 (eth0) and 10.4.0.1/24 (bond0)", "ip route"},
+		{"no carrier", host(), []string{"10.2.0.9"}, Request{}, "the route to 10.2.0.9 leaves by eth1, which is unusable: no carrier", "repair eth1"},
+		{"excluded", host(), []string{"10.1.0.9"}, Request{Exclude: []string{"eth0"}}, "leaves by eth0, which is unusable: excluded", ""},
 		{"blackhole", host().route("10.1.0.9/32", "", "", ""), []string{"10.1.0.9"}, Request{}, "the route to 10.1.0.9 drops packets", "ip route"},
-		{"peers on two networks", host(), []string{"10.1.0.9", "10.4.0.9"}, Request{}, "no one interface reaches all peers: the route to 10.1.0.9 leaves by eth0, but the route to 10.4.0.9 leaves by bond0", "one network"},
-		{"peers of two families", host(), []string{"10.1.0.9", "fd00::9"}, Request{}, "peers are of two families: 10.1.0.9 and fd00::9", ""},
-		{"peers of the wrong family", host(), []string{"10.1.0.9"}, Request{Family: IPv6}, "IPv6 was asked for, but the peer 10.1.0.9 has IPv4", ""},
-		{"named, absent", host(), []string{"10.1.0.9"}, Request{Interface: "hsn0"}, `interface "hsn0" was asked for, but there is none of this name`, "this host has lo, eth0, eth1, usb0, bond0 and eth2"},
-		{"named, no carrier", host(), []string{"10.1.0.9"}, Request{Interface: "eth1"}, "cannot be used: no carrier", "10.1.0.1/24 (eth0)"},
-		{"named, part of a bond", host(), []string{"10.1.0.9"}, Request{Interface: "eth2"}, "cannot be used: part of bond0, which has the address", ""},
-		{"named, no route", host(), []string{"192.0.2.1"}, Request{Interface: "eth0"}, `interface "eth0" was asked for, but no route leads to 192.0.2.1`, "ip route"},
-		{"loopback to others", host(), []string{"10.1.0.9"}, Request{Interface: "lo"}, "cannot be used: loopback: reaches this host only", ""},
-		{"no address at all", noLinks("n1"), nil, Request{}, "no interface has an IPv4 address, not even the loopback", ""},
-		{"unknown family", host(), nil, Request{Family: "x"}, `unknown address family "x"`, "say auto"},
+		{"peers on two networks", host(), []string{"10.1.0.9", "10.4.0.9"}, Request{}, "no single interface reaches all peers: the route to 10.1.0.9 leaves by eth0, but the route to 10.4.0.9 leaves by bond0", "one network"},
+		{"peers of two families", host(), []string{"10.1.0.9", "fd00::9"}, Request{}, "peers have different address families: 10.1.0.9 and fd00::9", ""},
+		{"peers of the wrong family", host(), []string{"10.1.0.9"}, Request{Family: IPv6}, "IPv6 is requested, but peer 10.1.0.9 has an IPv4 address", ""},
+		{"named, absent", host(), []string{"10.1.0.9"}, Request{Interface: "hsn0"}, `no interface "hsn0"`, "use one of lo, eth0, eth1, usb0, bond0, and eth2"},
+		{"named, no carrier", host(), []string{"10.1.0.9"}, Request{Interface: "eth1"}, "is unusable: no carrier", "10.1.0.1/24 (eth0)"},
+		{"named, part of a bond", host(), []string{"10.1.0.9"}, Request{Interface: "eth2"}, "unusable: member of bond0, which has the address", ""},
+		{"named, no route", host(), []string{"192.0.2.1"}, Request{Interface: "eth0"}, `requested interface "eth0": no route to 192.0.2.1`, "ip route"},
+		{"loopback to others", host(), []string{"10.1.0.9"}, Request{Interface: "lo"}, "unusable: loopback: reaches this host only", ""},
+		{"no address at all", noLinks("n1"), nil, Request{}, "no interface has an IPv4 address", ""},
+		{"unknown family", host(), nil, Request{Family: "x"}, `unknown address family "x"`, "use auto"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

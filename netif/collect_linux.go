@@ -2,25 +2,20 @@ package netif
 
 import (
 	"context"
-	"errors"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/netif/internal/rtnetlink"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
-
-// CollectOptions holds the options of [Collect].
-type CollectOptions struct {
-	SysRoot string // mount point of sysfs; "" is /sys
-}
-
-// dumpTries limits the retries of a netlink dump that the kernel could not complete because of
-// a concurrent change.
-const dumpTries = 10
 
 // Collect reads the inventory of this host, in the network namespace of the calling thread.
 // Links, addresses, policy rules, and the routing tables of those rules come from netlink.
@@ -29,7 +24,7 @@ const dumpTries = 10
 func Collect(ctx context.Context, opts CollectOptions) (Inventory, error) {
 	inv, err := collect(ctx, opts)
 	if err != nil {
-		return Inventory{}, fmt.Errorf("collecting network interfaces: %w", err)
+		return Inventory{}, fmt.Errorf("read network interfaces: %w", err)
 	}
 	return inv, nil
 }
@@ -37,20 +32,20 @@ func Collect(ctx context.Context, opts CollectOptions) (Inventory, error) {
 func collect(ctx context.Context, opts CollectOptions) (Inventory, error) {
 	name, err := os.Hostname()
 	if err != nil {
-		return Inventory{}, fmt.Errorf("host name: %w", err)
+		return Inventory{}, err
 	}
 	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
-		return Inventory{}, fmt.Errorf("opening a netlink socket: %w", err)
+		return Inventory{}, fmt.Errorf("open netlink socket: %w", err)
 	}
 	defer kernel.Close()
 	if deadline, set := ctx.Deadline(); set {
 		if err := kernel.SetSocketTimeout(max(time.Until(deadline), time.Millisecond)); err != nil {
-			return Inventory{}, fmt.Errorf("netlink socket: %w", err)
+			return Inventory{}, fmt.Errorf("set timeout of netlink socket: %w", err)
 		}
 	}
 	inv := Inventory{Host: name, Links: []Link{}, Routes: []Route{}}
-	links, err := dump(ctx, "links", kernel.LinkList)
+	links, err := rtnetlink.Dump(ctx, "links", kernel.LinkList)
 	if err != nil {
 		return Inventory{}, err
 	}
@@ -61,10 +56,10 @@ func collect(ctx context.Context, opts CollectOptions) (Inventory, error) {
 		inv.Links = append(inv.Links, linkOf(l))
 	}
 	for i, l := range links {
-		relate(inv.Links, byIndex, i, l)
+		setMasterAndParent(inv.Links, byIndex, i, l)
 		sys.fill(&inv.Links[i], l.Attrs().HardwareAddr)
 	}
-	addrs, err := dump(ctx, "addresses", func() ([]netlink.Addr, error) { return kernel.AddrList(nil, netlink.FAMILY_ALL) })
+	addrs, err := rtnetlink.Dump(ctx, "addresses", func() ([]netlink.Addr, error) { return kernel.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return Inventory{}, err
 	}
@@ -82,7 +77,7 @@ func collect(ctx context.Context, opts CollectOptions) (Inventory, error) {
 	inv.Rules = rules
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		for _, table := range tables {
-			routes, err := dump(ctx, "routes", func() ([]netlink.Route, error) {
+			routes, err := rtnetlink.Dump(ctx, "routes", func() ([]netlink.Route, error) {
 				return kernel.RouteListFiltered(family, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE)
 			})
 			if err != nil {
@@ -96,23 +91,6 @@ func collect(ctx context.Context, opts CollectOptions) (Inventory, error) {
 	inv.RDMA = sys.rdma()
 	inv.GPUs = sys.gpus()
 	return inv, inv.validate()
-}
-
-// dump repeats a netlink dump until no concurrent change interrupts it.
-func dump[T any](ctx context.Context, what string, list func() (T, error)) (T, error) {
-	for range dumpTries {
-		if err := ctx.Err(); err != nil {
-			return *new(T), fmt.Errorf("%s: %w", what, err)
-		}
-		found, err := list()
-		if !errors.Is(err, netlink.ErrDumpInterrupted) {
-			if err != nil {
-				return *new(T), fmt.Errorf("%s: %w", what, err)
-			}
-			return found, nil
-		}
-	}
-	return *new(T), fmt.Errorf("%s: they kept changing while they were read", what)
 }
 
 func linkOf(l netlink.Link) Link {
@@ -142,10 +120,10 @@ func linkOf(l netlink.Link) Link {
 	return out
 }
 
-// relate sets the master and the parent of a link. For a veth or netkit, the kernel reports
-// the other end as its parent, which is not a lower device. A parent with a namespace ID is in
-// another namespace. relate ignores both.
-func relate(links []Link, byIndex map[int]int, at int, l netlink.Link) {
+// setMasterAndParent sets the master and the parent of a link. For a veth or netkit, the kernel
+// reports the other end as its parent, which is not a lower device. A parent with a namespace ID
+// is in another namespace. relate ignores both.
+func setMasterAndParent(links []Link, byIndex map[int]int, at int, l netlink.Link) {
 	attrs := l.Attrs()
 	if master, known := byIndex[attrs.MasterIndex]; known {
 		links[at].Master = links[master].Name
@@ -215,4 +193,132 @@ func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
 	bits, _ := n.Mask.Size()
 	p := netip.PrefixFrom(addrOf(n.IP), bits)
 	return p, p.IsValid()
+}
+
+// collectRules returns the policy rules of both families, by priority, and the tables that
+// they select, the main table first. It returns no rules if the host has only the kernel's
+// default rules.
+//
+// It omits rules that cannot match this process's TCP traffic. It also omits rules without an
+// effect: VRF rules, and jumps to a rule that does not exist.
+func collectRules(ctx context.Context, kernel *netlink.Handle) ([]Rule, []int, error) {
+	var rules []Rule
+	tables := []int{unix.RT_TABLE_MAIN}
+	onlyDefaults := true
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		found, err := rtnetlink.Dump(ctx, "policy rules", func() ([]netlink.Rule, error) { return listRules(kernel, family) })
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, k := range found {
+			r, ok := ruleOf(k, family)
+			if !ok || r.Goto != 0 && !slices.ContainsFunc(found, func(k netlink.Rule) bool { return k.Priority == r.Goto }) {
+				continue
+			}
+			onlyDefaults = onlyDefaults && isKernelDefault(r)
+			rules = append(rules, r)
+			if r.hasTable() && r.Table != tableLocal && !slices.Contains(tables, r.Table) {
+				tables = append(tables, r.Table)
+			}
+		}
+	}
+	if onlyDefaults {
+		return nil, tables[:1], nil
+	}
+	slices.SortStableFunc(rules, func(a, b Rule) int { return a.Priority - b.Priority })
+	return rules, tables, nil
+}
+
+// listRules returns the rules of the netlink library and adds each rule's type, which the
+// library omits.
+func listRules(kernel *netlink.Handle, family int) ([]netlink.Rule, error) {
+	rules, err := kernel.RuleList(family)
+	if err != nil {
+		return nil, err
+	}
+	request := nl.NewNetlinkRequest(unix.RTM_GETRULE, unix.NLM_F_DUMP)
+	request.AddData(nl.NewIfInfomsg(family))
+	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWRULE)
+	if err != nil {
+		return nil, err
+	}
+	if len(messages) != len(rules) {
+		return nil, netlink.ErrDumpInterrupted
+	}
+	for i, m := range messages {
+		attrs, err := nl.ParseRouteAttr(m[unix.SizeofRtMsg:])
+		if err != nil {
+			return nil, err
+		}
+		priority := uint32(0)
+		for _, a := range attrs {
+			if a.Attr.Type == nl.FRA_PRIORITY {
+				priority = binary.NativeEndian.Uint32(a.Value)
+			}
+		}
+		if int(priority) != rules[i].Priority {
+			return nil, netlink.ErrDumpInterrupted
+		}
+		rules[i].Type = nl.DeserializeRtMsg(m).Type
+	}
+	return rules, nil
+}
+
+// isKernelDefault reports whether a rule is one of the kernel's three default rules.
+func isKernelDefault(r Rule) bool {
+	all := r.hasTable() && !r.Not && r.Suppress == nil && r.IIF == "" && r.OIF == "" && r.Mark == 0 && r.From.Bits() == 0 && !r.To.IsValid()
+	switch r.Priority {
+	case 0:
+		return all && r.Table == tableLocal
+	case 32766:
+		return all && r.Table == tableMain
+	case 32767:
+		return all && r.Table == tableDefault
+	}
+	return false
+}
+
+// ruleOf converts a kernel rule. It reports false if the rule cannot affect a connection of
+// this process.
+func ruleOf(k netlink.Rule, family int) (Rule, bool) {
+	switch {
+	case k.Type == nl.FR_ACT_TO_TBL && k.Table == unix.RT_TABLE_UNSPEC || k.Type == nl.FR_ACT_NOP:
+		return Rule{}, false
+	case k.Dport != nil || k.Sport != nil || k.Tos != 0 || k.TunID != 0 || k.SuppressIfgroup >= 0:
+		return Rule{}, false
+	case k.IPProto != 0 && k.IPProto != unix.IPPROTO_TCP:
+		return Rule{}, false
+	case k.UIDRange != nil:
+		if uid := os.Getuid(); int64(uid) < int64(k.UIDRange.Start) || int64(uid) > int64(k.UIDRange.End) {
+			return Rule{}, false
+		}
+	}
+	r := Rule{Priority: k.Priority, From: rulePrefix(k.Src), To: rulePrefix(k.Dst), IIF: k.IifName, OIF: k.OifName, Mark: k.Mark, Table: k.Table, Not: k.Invert}
+	switch k.Type {
+	case nl.FR_ACT_BLACKHOLE:
+		r.Action = Blackhole
+	case nl.FR_ACT_UNREACHABLE:
+		r.Action = Unreachable
+	case nl.FR_ACT_PROHIBIT:
+		r.Action = Prohibit
+	case nl.FR_ACT_GOTO:
+		r.Goto = k.Goto
+	}
+	if !r.hasTable() {
+		r.Table = 0
+	} else if k.SuppressPrefixlen >= 0 && k.SuppressPrefixlen < math.MaxInt32 {
+		r.Suppress = &k.SuppressPrefixlen
+	}
+	if !r.From.IsValid() && !r.To.IsValid() {
+		r.From = IPv4.defaultPrefix()
+		if family == netlink.FAMILY_V6 {
+			r.From = IPv6.defaultPrefix()
+		}
+	}
+	return r, true
+}
+
+func rulePrefix(n *net.IPNet) netip.Prefix {
+	p, _ := prefixOf(n)
+	return p
 }

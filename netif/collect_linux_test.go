@@ -1,7 +1,6 @@
 package netif
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Collect finds the same interfaces on this machine as the standard library, and ReadInventory
+// Collect finds the same interfaces on this machine as the standard library, and ReadCases
 // accepts its result.
 func TestCollectHere(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -45,10 +44,7 @@ func TestCollectHere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := ReadInventory(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := parse(t, string(text))
 	if !reflect.DeepEqual(inv, again) {
 		t.Errorf("%+v became %+v", inv, again)
 	}
@@ -59,25 +55,6 @@ func TestCollectStops(t *testing.T) {
 	cancel()
 	if _, err := Collect(ctx, CollectOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want one of a cancelled context", err)
-	}
-}
-
-func TestDumpAsksAgain(t *testing.T) {
-	tries := 0
-	got, err := dump(t.Context(), "links", func() (int, error) {
-		if tries++; tries < 3 {
-			return 1, netlink.ErrDumpInterrupted
-		}
-		return 2, nil
-	})
-	if got != 2 || err != nil || tries != 3 {
-		t.Errorf("got %d, %v after %d tries", got, err, tries)
-	}
-	if _, err := dump(t.Context(), "links", func() (int, error) { return 1, netlink.ErrDumpInterrupted }); err == nil {
-		t.Error("a list that never comes in one piece was taken")
-	}
-	if _, err := dump(t.Context(), "links", func() (int, error) { return 1, unix.EPERM }); !errors.Is(err, unix.EPERM) {
-		t.Errorf("error %v, want EPERM", err)
 	}
 }
 
@@ -145,7 +122,7 @@ func TestRuleOf(t *testing.T) {
 		change(&r)
 		return r
 	}
-	everywhere := IPv4.everywhere()
+	everywhere := IPv4.defaultPrefix()
 	tests := []struct {
 		name string
 		in   netlink.Rule

@@ -2,8 +2,8 @@
 // communicate with the other hosts.
 //
 // An [Inventory] describes one host: its links, their addresses, its policy rules and routing
-// tables, its RDMA adapters, and its GPUs. [Collect] reads it from the kernel. [ReadInventory]
-// and [ReadCases] read it from JSON. [Choose] picks one host's interface to given peers.
+// tables, its RDMA adapters, and its GPUs. [Collect] reads it from the kernel, and [ReadCases]
+// from JSON. [Choose] picks one host's interface to given peers.
 // [Agree] picks one network for a set of hosts, and the interface and address of each host on
 // it. Both are pure functions of the inventories: the same input gives the same result on
 // every host.

@@ -1,13 +1,6 @@
 package netif
 
-import (
-	"encoding/json"
-	"fmt"
-	"io"
-	"net/netip"
-	"slices"
-	"strings"
-)
+import "net/netip"
 
 // An Inventory is the network configuration of one host.
 type Inventory struct {
@@ -50,49 +43,6 @@ const (
 	LowerUp                   // IFF_LOWER_UP: the layer below is up
 )
 
-// MarshalText returns "up,running,lower_up", or "down" without flags.
-func (f Flags) MarshalText() ([]byte, error) {
-	var words []string
-	for i, word := range []string{"up", "running", "lower_up"} {
-		if f&(1<<i) != 0 {
-			words = append(words, word)
-		}
-	}
-	if words == nil {
-		return []byte("down"), nil
-	}
-	return []byte(strings.Join(words, ",")), nil
-}
-
-// otherFlags are the flags of "ip link" that do not affect whether a link works.
-var otherFlags = []string{
-	"broadcast", "multicast", "loopback", "pointopoint", "noarp", "promisc", "allmulti", "master", "slave",
-	"debug", "notrailers", "portsel", "automedia", "dynamic", "echo", "dormant", "no-carrier",
-}
-
-// UnmarshalText reads the format of MarshalText and ignores the other flags of "ip link".
-func (f *Flags) UnmarshalText(text []byte) error {
-	var got Flags
-	for word := range strings.SplitSeq(string(text), ",") {
-		switch word {
-		case "up":
-			got |= Up
-		case "running":
-			got |= Running
-		case "lower_up":
-			got |= LowerUp
-		case "down":
-		default:
-			if slices.Contains(otherFlags, word) {
-				continue
-			}
-			return fmt.Errorf("unknown interface flag %q: known are up, running, lower_up and down", word)
-		}
-	}
-	*f = got
-	return nil
-}
-
 // A Route is one entry of a routing table. A route with several next hops becomes several
 // Routes that differ only in Dev and Via.
 type Route struct {
@@ -105,90 +55,68 @@ type Route struct {
 	Throw  bool         // skip the rest of this table and continue with the next rule
 }
 
-type routeText struct {
-	Dst    string     `json:"dst"`
-	Dev    *string    `json:"dev"` // nil: missing, which must not mean a route that drops packets
-	Via    string     `json:"via"`
-	Src    netip.Addr `json:"src"`
-	Metric int        `json:"metric"`
-	Table  tableID    `json:"table,omitempty"`
-	Throw  bool       `json:"throw,omitempty"`
+// A Rule is a policy routing rule. It selects the routing table for matching packets. The
+// field values use the terms of "ip rule". A rule without From and To applies to IPv4 and
+// IPv6. A rule for all addresses of one family has 0.0.0.0/0 or ::/0.
+type Rule struct {
+	Priority int          `json:"priority"` // lower values come first
+	From     netip.Prefix `json:"from"`     // source addresses; the zero value matches all
+	To       netip.Prefix `json:"to"`       // destinations; the zero value matches all
+	IIF      string       `json:"iif"`      // only packets that arrived on this interface
+	OIF      string       `json:"oif"`      // only packets of sockets bound to this interface
+	Mark     uint32       `json:"mark"`     // only packets with this mark; 0 is none
+	Table    int          `json:"table"`    // 254 is main, 255 local, 253 default
+
+	Not      bool `json:"not,omitempty"`      // applies to packets that the conditions do not match
+	Suppress *int `json:"suppress,omitempty"` // ignore routes with at most this prefix length (suppress_prefixlength)
+
+	// A rule without a table either drops packets (Action) or continues with the rules from
+	// priority Goto.
+	Action string `json:"action,omitempty"`
+	Goto   int    `json:"goto,omitempty"`
 }
 
-// viaInet6 marks an IPv6 gateway of an IPv4 route (RFC 5549), as iproute2 does.
-const viaInet6 = "(via inet6)"
+// Actions of rules that drop packets, in the terms of "ip rule".
+const (
+	Blackhole   = "blackhole"   // drops silently; connect fails with EINVAL
+	Unreachable = "unreachable" // ENETUNREACH
+	Prohibit    = "prohibit"    // EACCES
+)
 
-// MarshalJSON writes the route in the format of "ip route".
-func (r Route) MarshalJSON() ([]byte, error) {
-	text := routeText{Dst: r.Dst.String(), Dev: &r.Dev, Src: r.Src, Metric: r.Metric, Table: tableID(r.Table), Throw: r.Throw}
-	if r.Via.IsValid() {
-		text.Via = r.Via.String()
-		if r.Dst.Addr().Is4() && r.Via.Is6() {
-			text.Via += viaInet6
-		}
-	}
-	if r.Dst.Bits() == 0 && r.Dst.Addr().Is4() {
-		text.Dst = "default"
-	}
-	return json.Marshal(text)
+// An RDMADevice is an InfiniBand or RoCE adapter in /sys/class/infiniband.
+type RDMADevice struct {
+	Name  string     `json:"name"`           // "mlx5_0"
+	PCI   string     `json:"pci"`            // bus address of the device
+	Path  string     `json:"path,omitempty"` // sysfs path of the device, as in [GPU]
+	NUMA  int        `json:"numa"`           // NUMA node of the device; -1 is unknown
+	Ports []RDMAPort `json:"ports"`
 }
 
-// UnmarshalJSON reads the format of MarshalJSON. A "default" with an IPv6 gateway or source is
-// ::/0.
-func (r *Route) UnmarshalJSON(data []byte) error {
-	var text routeText
-	if err := json.Unmarshal(data, &text); err != nil {
-		return err
-	}
-	if text.Dev == nil {
-		return fmt.Errorf("route to %q: has no \"dev\"; one that drops packets has an empty one", text.Dst)
-	}
-	got := Route{Dev: *text.Dev, Src: text.Src, Metric: text.Metric, Table: int(text.Table), Throw: text.Throw}
-	if got.Table == tableMain {
-		got.Table = 0
-	}
-	via, mixed := strings.CutSuffix(text.Via, viaInet6)
-	if via != "" {
-		var err error
-		if got.Via, err = netip.ParseAddr(via); err != nil {
-			return fmt.Errorf("route to %q: %w", text.Dst, err)
-		}
-	}
-	switch {
-	case text.Dst != "default":
-		var err error
-		if got.Dst, err = netip.ParsePrefix(text.Dst); err != nil {
-			return fmt.Errorf("route to %q: %w", text.Dst, err)
-		}
-	case got.Src.Is6(), got.Via.Is6() && !mixed:
-		got.Dst = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-	default:
-		got.Dst = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	}
-	*r = got
-	return nil
+// An RDMAPort is one port of an adapter.
+type RDMAPort struct {
+	Number    int    `json:"number"`     // from 1
+	LinkLayer string `json:"link_layer"` // "InfiniBand" or "Ethernet" (RoCE)
+	State     string `json:"state"`      // "ACTIVE", "DOWN", "INIT", "ARMED"
+	Rate      int    `json:"rate"`       // Mb/s; -1 is unknown
+	GIDs      []GID  `json:"gids"`       // non-empty entries
 }
 
-// maxInventoryBytes is far above the size of any real host's inventory. It is small enough for
-// a process that reads the inventories of a whole job.
-const maxInventoryBytes = 8 << 20
+// A GID is one entry of a port's GID table.
+type GID struct {
+	Index int        `json:"index"`
+	Addr  netip.Addr `json:"addr"` // as an IPv6 address; IPv4 addresses are IPv4-mapped
+	Type  string     `json:"type"` // "IB/RoCE v1" or "RoCE v2"
+	Link  string     `json:"link"` // interface that it belongs to; empty for InfiniBand
+}
 
-// ReadInventory reads one inventory as JSON and validates it: names are well formed and
-// defined, and addresses and numbers are in range. It rejects text after the inventory. A key
-// that is almost equal to a supported key is an error, because it is probably a typo.
-// ReadInventory ignores other unknown keys. It rejects inventories of more than 8 MiB, 4,096
-// links, 16,384 addresses, or 16,384 routes.
-func ReadInventory(r io.Reader) (Inventory, error) {
-	data, err := readLimited(r, maxInventoryBytes)
-	if err != nil {
-		return Inventory{}, fmt.Errorf("reading network inventory: %w", err)
-	}
-	var inv Inventory
-	if err := decode(data, &inv); err != nil {
-		return Inventory{}, fmt.Errorf("reading network inventory: %w", err)
-	}
-	if err := inv.validate(); err != nil {
-		return Inventory{}, fmt.Errorf("reading network inventory: %w", err)
-	}
-	return inv, nil
+// A GPU is an NVIDIA or AMD GPU and its position in the PCI topology.
+type GPU struct {
+	PCI  string `json:"pci"`  // bus address
+	Path string `json:"path"` // sysfs path: the bridges above it and the GPU, separated by slashes
+	NUMA int    `json:"numa"` // NUMA node; -1 is unknown
+}
+
+// CollectOptions holds the options of [Collect].
+type CollectOptions struct {
+	SysRoot string // mount point of sysfs; "" is /sys
 }

@@ -52,7 +52,7 @@ func TestRealCluster(t *testing.T) {
 			t.Errorf("n%d uses %+v, want hsn0 %s", i+1, c, want)
 		}
 		for _, r := range c.Rejected {
-			if r.Interface == "docker0" && !strings.HasPrefix(r.Reason, "172.17.0.1 is also on ") {
+			if r.Interface == "docker0" && !strings.HasPrefix(r.Reason, "172.17.0.1 is also an address of ") {
 				t.Errorf("n%d: docker0 rejected for %q", i+1, r.Reason)
 			}
 		}
@@ -70,11 +70,11 @@ func TestRealCluster(t *testing.T) {
 	choices, err = Agree(collect(), Request{})
 	must(t, err)
 	for i, c := range choices {
-		if c.Interface != "eth0" || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "hsn0 on n2 cannot be used: switched off") {
+		if c.Interface != "eth0" || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "hsn0 on n2 is unusable: administratively down") {
 			t.Errorf("with hsn0 down on n2, n%d uses %s, warnings %q", i+1, c.Interface, c.Warnings)
 		}
 	}
-	if _, err := Agree(collect(), Request{Interface: "hsn0"}); err == nil || !strings.Contains(err.Error(), `n2: interface "hsn0" was asked for, but cannot be used: switched off`) {
+	if _, err := Agree(collect(), Request{Interface: "hsn0"}); err == nil || !strings.Contains(err.Error(), `n2: requested interface "hsn0" is unusable: administratively down`) {
 		t.Errorf("asked for an interface that is down: %v", err)
 	}
 }
@@ -92,14 +92,14 @@ func TestRealLoopbackDown(t *testing.T) {
 	}
 	node.Down("lo")
 	for _, req := range []Request{{}, {Exclude: []string{"lo"}}, {Interface: "eth0"}} {
-		if c, err := Choose(node.collect("n1"), nil, req); err == nil || hintOf(err) != "switch it on: ip link set lo up" {
+		if c, err := Choose(node.collect("n1"), nil, req); err == nil || hintOf(err) != "run `ip link set lo up`" {
 			t.Errorf("%+v: chose %s, %v", req, c.Interface, err)
 		}
 	}
 	node.ready("eth0")
 	c, err = Choose(node.collect("n1"), []netip.Addr{addr("10.10.0.2")}, Request{})
 	must(t, err)
-	if c.Interface != "eth0" || len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], "lo is switched off") {
+	if c.Interface != "eth0" || len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], "loopback lo is down") {
 		t.Errorf("chose %s with warnings %q", c.Interface, c.Warnings)
 	}
 }
@@ -114,7 +114,7 @@ func TestRealNoCarrier(t *testing.T) {
 	hub.Down("m1")
 	node.Carrier("eth0", false)
 	_, err := Choose(node.collect("n1"), []netip.Addr{addr("10.10.0.2")}, Request{})
-	if err == nil || !strings.Contains(err.Error(), "the route to 10.10.0.2 leaves by eth0, which cannot be used: no carrier") {
+	if err == nil || !strings.Contains(err.Error(), "the route to 10.10.0.2 leaves by eth0, which is unusable: no carrier") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -146,26 +146,26 @@ func TestLookupAgreesWithKernel(t *testing.T) {
 	inv := node.collect("n1")
 	h := newHost(&inv, "n1")
 	for _, peer := range []string{"192.168.5.13", "192.168.15.1", "8.8.8.8", "10.13.0.1", "10.13.9.9", "10.13.7.1", "10.14.0.1", "198.51.100.9", "203.0.113.9"} {
-		ways := h.ways(addr(peer))
+		paths := h.egressPaths(addr(peer))
 		found, err := node.NL.RouteGet(net.ParseIP(peer))
 		if err != nil {
-			if len(ways) > 0 {
-				t.Errorf("%s: leaves by %s, but the kernel says %v", peer, ways[0].dev, err)
+			if len(paths) > 0 {
+				t.Errorf("%s: leaves by %s, but the kernel says %v", peer, paths[0].dev, err)
 			}
 			continue
 		}
 		link, err := node.NL.LinkByIndex(found[0].LinkIndex)
 		must(t, err)
 		leaves := false
-		for _, w := range ways {
-			leaves = leaves || w.dev == link.Attrs().Name
+		for _, p := range paths {
+			leaves = leaves || p.dev == link.Attrs().Name
 		}
 		// The kernel selects one of several next hops by a hash of the flow.
-		if multipath := peer == "203.0.113.9"; !leaves || !multipath && ways[0].dev != link.Attrs().Name || multipath && len(ways) != 2 {
-			t.Errorf("%s: leaves by %+v, but the kernel says %s", peer, ways, link.Attrs().Name)
+		if multipath := peer == "203.0.113.9"; !leaves || !multipath && paths[0].dev != link.Attrs().Name || multipath && len(paths) != 2 {
+			t.Errorf("%s: leaves by %+v, but the kernel says %s", peer, paths, link.Attrs().Name)
 		}
-		if src := h.owner[addrOf(found[0].Src)]; ways[0].link != src && len(ways) == 1 {
-			t.Errorf("%s: sent from %s, but the kernel says %s", peer, ways[0].link, src)
+		if src := h.owner[addrOf(found[0].Src)]; paths[0].link != src && len(paths) == 1 {
+			t.Errorf("%s: sent from %s, but the kernel says %s", peer, paths[0].link, src)
 		}
 	}
 
@@ -207,11 +207,11 @@ func TestCollectKinds(t *testing.T) {
 	tests := []struct{ name, kind, master, parent, unfit string }{
 		{"lo", "", "", "", "loopback: reaches this host only"},
 		{"br0", "bridge", "", "", "no address"},
-		{"v0", "veth", "br0", "", "port of the bridge br0"},
+		{"v0", "veth", "br0", "", "port of bridge br0"},
 		{"v1", "veth", "", "", "no address"},
 		{"mv0", "macvlan", "", "v1", ""},
-		{"vx0", "vxlan", "", "", "switched off"},
-		{"tun0", "tun", "", "", "no carrier: nothing is connected, or the other end is off"},
+		{"vx0", "vxlan", "", "", "administratively down"},
+		{"tun0", "tun", "", "", "no carrier: no cable is connected, or the other end is down"},
 	}
 	for _, tt := range tests {
 		l := h.byName[tt.name]
@@ -225,7 +225,7 @@ func TestCollectKinds(t *testing.T) {
 		if l.Kind != tt.kind || l.Master != tt.master || l.Parent != tt.parent {
 			t.Errorf("%s: kind %q, master %q, parent %q, want %+v", tt.name, l.Kind, l.Master, l.Parent, tt)
 		}
-		reason := h.unfit(l, scope{family: IPv4})
+		reason := h.unusableReason(l, scope{family: IPv4})
 		if tt.name == "v1" || tt.name == "br0" { // they may have an IPv6 address by now
 			reason, _, _ = strings.Cut(strings.Replace(reason, "no IPv4 address", "no address", 1), ",")
 		}

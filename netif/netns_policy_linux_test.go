@@ -69,10 +69,10 @@ func TestRealPolicyRouting(t *testing.T) {
 	node.rule(201, 51820, func(r *netlink.Rule) { r.Mark, r.Invert = 0xca6c, true })
 
 	inv := node.collect("n1")
-	zero, all := 0, IPv4.everywhere()
+	zero, all := 0, IPv4.defaultPrefix()
 	want := []Rule{
 		{Priority: 0, From: all, Table: 255},
-		{Priority: 0, From: IPv6.everywhere(), Table: 255},
+		{Priority: 0, From: IPv6.defaultPrefix(), Table: 255},
 		{Priority: 100, From: mustPrefix("192.168.5.15/32"), Table: 102},
 		{Priority: 110, To: mustPrefix("203.0.113.0/24"), Table: 102},
 		{Priority: 120, From: all, Mark: 9, Table: 77},
@@ -82,7 +82,7 @@ func TestRealPolicyRouting(t *testing.T) {
 		{Priority: 200, From: all, Table: 254, Suppress: &zero},
 		{Priority: 201, From: all, Mark: 0xca6c, Not: true, Table: 51820},
 		{Priority: 32766, From: all, Table: 254},
-		{Priority: 32766, From: IPv6.everywhere(), Table: 254},
+		{Priority: 32766, From: IPv6.defaultPrefix(), Table: 254},
 		{Priority: 32767, From: all, Table: 253},
 	}
 	// A kernel without IPv6 policy routing lists no IPv6 rules.

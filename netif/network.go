@@ -76,11 +76,11 @@ func (c *cluster) grow(seed *member, from int) *network {
 		if i == from {
 			continue
 		}
-		n.options[i] = c.joins(seed, from, i)
+		n.options[i] = c.membersOn(seed, from, i)
 		if len(n.options[i]) == 0 {
 			n.absent = append(n.absent, i)
 			if n.gap == "" {
-				n.gap = c.gapAt(seed, from, i)
+				n.gap = c.absenceReason(seed, from, i)
 			}
 		} else if peer == nil {
 			peer = n.options[i][0]
@@ -98,7 +98,7 @@ func (c *cluster) grow(seed *member, from int) *network {
 			}
 		}
 	} else if n.gap == "" {
-		n.gap = fmt.Sprintf("on %s %s", c.hosts[from].name, c.hosts[from].wayFrom(seed.addr.Addr(), there))
+		n.gap = fmt.Sprintf("on %s, %s", c.hosts[from].name, c.hosts[from].describeRouteFrom(seed.addr.Addr(), there))
 	}
 	c.pick(n, from, peer.addr.Addr())
 	n.rating = n.rates[from]
@@ -113,14 +113,14 @@ func (c *cluster) grow(seed *member, from int) *network {
 			n.name = fmt.Sprintf("the network of %s", n.chosen[0].link.Name)
 		}
 		n.cover = n.covering(seed.addr.Addr(), peer.addr.Addr())
-		c.verify(n)
+		c.checkRoutes(n)
 	}
 	return n
 }
 
-// joins returns the members of a host on the network of seed: those in its subnet, or else
+// membersOn returns the members of a host on the network of seed: those in its subnet, or else
 // those with routes in both directions.
-func (c *cluster) joins(seed *member, from, at int) []*member {
+func (c *cluster) membersOn(seed *member, from, at int) []*member {
 	there := seed.addr.Addr()
 	if !seed.addr.IsSingleIP() {
 		found := c.inSubnet(at, seed.addr.Masked())
@@ -153,7 +153,7 @@ func (c *cluster) inSubnet(at int, subnet netip.Prefix) []*member {
 // not show, such as marks.
 func (c *cluster) reaches(at int, m *member, peer netip.Addr) bool {
 	if c.scope.named != "" {
-		return len(c.hosts[at].ways(peer)) > 0
+		return len(c.hosts[at].egressPaths(peer)) > 0
 	}
 	return c.hosts[at].reaches(m.link.Name, m.addr.Addr(), peer)
 }
@@ -165,27 +165,27 @@ func (c *cluster) pick(n *network, at int, peer netip.Addr) {
 	for k, m := range options {
 		rates[k] = c.hosts[at].rateToward(m.addr.Addr(), peer, m.link, c.scope)
 	}
-	won := rank(rates)
-	for k, d := range won.defeats {
+	best := selectBest(rates)
+	for k, d := range best.defeats {
 		if d.criterion != nil {
 			name := options[d.to].link.Name
-			n.lost[options[k]] = fmt.Sprintf("on the same network as %s, but %s", name, d.criterion.blame(rates[k], rates[d.to], name))
+			n.lost[options[k]] = fmt.Sprintf("on the same network as %s, but %s", name, d.criterion.reasonAgainst(rates[k], rates[d.to], name))
 		}
 	}
-	n.chosen[at] = options[won.winner]
-	n.rates[at] = rates[won.winner]
+	n.chosen[at] = options[best.winner]
+	n.rates[at] = rates[best.winner]
 }
 
-// verify checks the routes between all hosts of a network. If a host has no route to only a
+// checkRoutes checks the routes between all hosts of a network. If a host has no route to only a
 // part of the covered addresses, they all use one path, which is already verified.
-func (c *cluster) verify(n *network) {
+func (c *cluster) checkRoutes(n *network) {
 	for i, h := range c.hosts {
 		if !h.splits(n.cover) {
 			continue
 		}
 		for k, m := range n.chosen {
 			if k != i && !c.reaches(i, n.chosen[i], m.addr.Addr()) {
-				n.gap = fmt.Sprintf("on %s %s (the address of %s)", h.name, h.wayFrom(n.chosen[i].addr.Addr(), m.addr.Addr()), c.hosts[k].name)
+				n.gap = fmt.Sprintf("on %s, %s (the address of %s)", h.name, h.describeRouteFrom(n.chosen[i].addr.Addr(), m.addr.Addr()), c.hosts[k].name)
 				return
 			}
 		}
@@ -227,27 +227,27 @@ func (n *network) peersOf(at int, h *host, all []netip.Addr) []netip.Addr {
 	}
 }
 
-// gapAt explains why a host is not on the network of seed.
-func (c *cluster) gapAt(seed *member, from, at int) string {
+// absenceReason explains why a host is not on the network of seed.
+func (c *cluster) absenceReason(seed *member, from, at int) string {
 	h := c.hosts[at]
 	subnet := seed.addr.Masked()
 	switch {
 	case subnet.IsSingleIP():
 		return fmt.Sprintf("%s has no address that %s reaches by %s", h.name, c.hosts[from].name, seed.link.Name)
 	case len(c.inSubnet(at, subnet)) == 0:
-		return c.lacks(subnet, at)
+		return c.missingReason(subnet, at)
 	default:
-		return fmt.Sprintf("on %s %s", h.name, h.wayFrom(c.inSubnet(at, subnet)[0].addr.Addr(), seed.addr.Addr()))
+		return fmt.Sprintf("on %s, %s", h.name, h.describeRouteFrom(c.inSubnet(at, subnet)[0].addr.Addr(), seed.addr.Addr()))
 	}
 }
 
-// lacks explains why a host has no usable address in a subnet.
-func (c *cluster) lacks(subnet netip.Prefix, at int) string {
+// missingReason explains why a host has no usable address in a subnet.
+func (c *cluster) missingReason(subnet netip.Prefix, at int) string {
 	h := c.hosts[at]
 	for k := range h.links {
 		for _, a := range h.links[k].Addrs {
 			if a.Masked() == subnet && c.reasons[at][k] != "" {
-				return fmt.Sprintf("%s on %s cannot be used: %s", h.links[k].Name, h.name, c.reasons[at][k])
+				return fmt.Sprintf("%s on %s is unusable: %s", h.links[k].Name, h.name, c.reasons[at][k])
 			}
 		}
 	}

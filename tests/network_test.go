@@ -77,7 +77,7 @@ func TestNodeWithoutFastLink(t *testing.T) {
 	s.write("job.toml", threeNodes("down", ""))
 	id := s.submit("job.toml")
 	s.completed(id)
-	mustContain(t, s.log("down", id), "(eth0 on n1)", "would be better (mtu 9000) but does not reach every host: hsn0 on n3 cannot be used: switched off", "finished: 1 epoch")
+	mustContain(t, s.log("down", id), "(eth0 on n1)", "would be better (mtu 9000) but does not reach every host: hsn0 on n3 is unusable: administratively down", "finished: 1 epoch")
 
 	s.write("named.toml", threeNodes("named", `interface = "hsn0"`))
 	id = s.submit("named.toml")

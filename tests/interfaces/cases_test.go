@@ -97,10 +97,11 @@ func load(t *testing.T) []*collected {
 		if err != nil {
 			t.Fatal(err)
 		}
-		here, err := netif.ReadInventory(bytes.NewReader(text))
+		read, _, err := netif.ReadCases(bytes.NewReader(text))
 		if err != nil {
 			t.Fatalf("%s: %v", c.ID, err)
 		}
+		here := read[0].Inventory
 		if shapes[c.ID] == "" {
 			t.Fatalf("%s: say in shapes what it is", c.ID)
 		}

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/format"
 )
 
 // A scope holds the conditions that a link must meet.
@@ -21,42 +23,42 @@ func (s scope) prefers(l *Link) bool {
 	return slices.ContainsFunc(s.prefer, func(p string) bool { return strings.HasPrefix(l.Name, p) })
 }
 
-// unfit returns why a link is unusable for any peer, or "" if it is usable.
-func (h *host) unfit(l *Link, s scope) string {
+// unusableReason returns why a link is unusable for any peer, or "" if it is usable.
+func (h *host) unusableReason(l *Link, s scope) string {
 	loopback := l.ARPHRD == arphrdLoopback
 	switch {
 	case slices.Contains(s.exclude, l.Name):
-		return "excluded on request"
+		return "excluded"
 	case loopback && !s.local && len(s.addrs(l)) == 0:
 		return "loopback: reaches this host only"
 	case l.Master != "":
-		return h.unfitPart(l)
+		return h.masterReason(l)
 	case l.Flags&Up == 0:
-		return "switched off"
+		return "administratively down"
 	case l.Oper == "lower-layer-down":
-		return "the link below it is down"
+		return "the lower link is down"
 	case l.Oper == "down" || l.Flags&Running == 0:
-		return "no carrier: nothing is connected, or the other end is off"
+		return "no carrier: no cable is connected, or the other end is down"
 	case l.Oper != "up" && l.Oper != "unknown":
 		return fmt.Sprintf("not ready (%s)", l.Oper)
 	case len(s.addrs(l)) == 0:
-		return s.unfitAddrs(l)
+		return s.addressReason(l)
 	}
 	return ""
 }
 
-func (h *host) unfitPart(l *Link) string {
+func (h *host) masterReason(l *Link) string {
 	kind := ""
 	if master := h.byName[l.Master]; master != nil {
 		kind = master.Kind
 	}
 	switch kind {
 	case "bridge":
-		return fmt.Sprintf("port of the bridge %s", l.Master)
+		return fmt.Sprintf("port of bridge %s", l.Master)
 	case "vrf":
-		return fmt.Sprintf("in the VRF %s, which has a routing table of its own", l.Master)
+		return fmt.Sprintf("in VRF %s, which has a separate routing table", l.Master)
 	}
-	return fmt.Sprintf("part of %s, which has the address", l.Master)
+	return fmt.Sprintf("member of %s, which has the address", l.Master)
 }
 
 // addrs returns the usable addresses of a link.
@@ -74,13 +76,13 @@ func (s scope) addrs(l *Link) []netip.Prefix {
 	return found
 }
 
-func (s scope) unfitAddrs(l *Link) string {
+func (s scope) addressReason(l *Link) string {
 	if len(l.Addrs) == 0 {
 		return "no address"
 	}
 	for _, a := range l.Addrs {
 		if s.family.has(a.Addr()) && a.Addr().IsLinkLocalUnicast() {
-			return fmt.Sprintf("only the link-local address %s, which no route leads to", a.Addr())
+			return fmt.Sprintf("only the link-local address %s, which is not routed", a.Addr())
 		}
 	}
 	a := l.Addrs[0].Addr()
@@ -109,14 +111,14 @@ func (h *host) addrToward(peer netip.Addr, addrs []netip.Prefix) netip.Prefix {
 	return addrs[0]
 }
 
-// has lists the usable addresses of a host, for messages.
-func (h *host) has(s scope) string {
-	var usable, unfit []string
+// describeAddrs lists the usable addresses of a host, for messages.
+func (h *host) describeAddrs(s scope) string {
+	var usable, unusable []string
 	for i := range h.links {
 		l := &h.links[i]
-		if reason := h.unfit(l, s); reason != "" {
+		if reason := h.unusableReason(l, s); reason != "" {
 			if l.ARPHRD != arphrdLoopback {
-				unfit = append(unfit, fmt.Sprintf("%s (%s)", l.Name, reason))
+				unusable = append(unusable, fmt.Sprintf("%s (%s)", l.Name, reason))
 			}
 			continue
 		}
@@ -124,25 +126,34 @@ func (h *host) has(s scope) string {
 			usable = append(usable, fmt.Sprintf("%s (%s)", a, l.Name))
 		}
 	}
-	return inventoryText(usable, unfit)
+	return inventoryText(usable, unusable)
 }
 
-// inventoryText lists the usable addresses or, if there are none, the unusable links.
-func inventoryText(usable, unfit []string) string {
+// inventoryText lists the usable addresses of a host, or else its unusable links.
+func inventoryText(usable, unusable []string) string {
 	switch {
 	case len(usable) > 0:
-		return enumerate(usable, manyWords)
-	case len(unfit) > 0:
-		return "only " + enumerate(unfit, fewWords)
+		return format.List(usable, maxListedNames)
+	case len(unusable) > 0:
+		return "only " + format.List(unusable, maxNames)
 	}
-	return "no interface but the loopback"
+	return "no interface except the loopback"
 }
 
-// names lists the interfaces of a host, for hints.
-func (h *host) names() string {
+// linkNames lists the interfaces of a host, for hints.
+func (h *host) linkNames() string {
 	var names []string
 	for i := range h.links {
 		names = append(names, h.links[i].Name)
 	}
-	return enumerate(names, manyWords)
+	return format.List(names, maxListedNames)
 }
+
+// isUsableAddr reports whether other hosts can reach a through routing.
+func isUsableAddr(a netip.Addr) bool { return a.IsGlobalUnicast() }
+
+// Maximum numbers of names in a message, so that messages about large jobs stay short.
+const (
+	maxNames       = 3  // in a sentence
+	maxListedNames = 12 // in a message that consists mainly of the list
+)

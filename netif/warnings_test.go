@@ -33,25 +33,25 @@ func TestMissedWarnings(t *testing.T) {
 		req   Request
 		want  []string
 	}{
-		{"two hosts, one switched off", []*hostSpec{fabricOf(1, 0), dead(2, "10.20.0.3/16")}, Request{},
-			[]string{better + "hsn0 on n2 cannot be used: switched off"}},
+		{"two hosts, one administratively down", []*hostSpec{fabricOf(1, 0), dead(2, "10.20.0.3/16")}, Request{},
+			[]string{better + "hsn0 on n2 is unusable: administratively down"}},
 		{"the first of two", []*hostSpec{dead(1, "10.20.0.2/16"), fabricOf(2, 0)}, Request{},
-			[]string{better + "hsn0 on n1 cannot be used: switched off"}},
-		{"switched off and without its address", []*hostSpec{fabricOf(1, 0), dead(2)}, Request{},
-			[]string{better + "hsn0 on n2 cannot be used: switched off"}},
+			[]string{better + "hsn0 on n1 is unusable: administratively down"}},
+		{"administratively down and without its address", []*hostSpec{fabricOf(1, 0), dead(2)}, Request{},
+			[]string{better + "hsn0 on n2 is unusable: administratively down"}},
 		{"without an address", []*hostSpec{fabricOf(1, 0), mgmtHost(2).link(Link{Name: "hsn0", Kind: "veth"})}, Request{},
-			[]string{better + "hsn0 on n2 cannot be used: no address"}},
+			[]string{better + "hsn0 on n2 is unusable: no address"}},
 		{"another name, both with RDMA", []*hostSpec{fabricHost("a", "10.1.0.1/24", "10.2.0.1/24"), newHostSpec("b").link(Link{Name: "eno1", PCI: "0000:04:00.0", Speed: 1000}, "10.1.0.2/24").
 			link(Link{Name: "ib3", Kind: "ipoib", ARPHRD: "infiniband", HCA: "mlx5_0", Oper: "down", Flags: Up})}, Request{},
-			[]string{"10.2.0.0/24 would be better (RDMA) but does not reach every host: ib3 on b cannot be used: no carrier: nothing is connected, or the other end is off"}},
+			[]string{"10.2.0.0/24 would be better (RDMA) but does not reach every host: ib3 on b is unusable: no carrier: no cable is connected, or the other end is down"}},
 		{"no route between two", []*hostSpec{fabricOf(1, 0), fabricOf(2, 0).route("10.20.0.2/32", "", "", "")}, Request{},
-			[]string{better + "on n2 the route to 10.20.0.2 drops packets (blackhole or unreachable 10.20.0.2/32)"}},
+			[]string{better + "on n2, the route to 10.20.0.2 drops packets (blackhole or unreachable 10.20.0.2/32)"}},
 		{"half of four", []*hostSpec{fabricOf(1, 0), fabricOf(2, 0), mgmtHost(3), mgmtHost(4)}, Request{},
 			[]string{better + "n3 has no address in 10.20.0.0/16; n4 has no address in 10.20.0.0/16"}},
 		{"the first two of five", []*hostSpec{mgmtHost(1), dead(2), fabricOf(3, 0), fabricOf(4, 0), fabricOf(5, 0)}, Request{},
-			[]string{better + "n1 has no address in 10.20.0.0/16; hsn0 on n2 cannot be used: switched off"}},
+			[]string{better + "n1 has no address in 10.20.0.0/16; hsn0 on n2 is unusable: administratively down"}},
 		{"most hosts", []*hostSpec{mgmtHost(1), mgmtHost(2), dead(3), mgmtHost(4), mgmtHost(5), fabricOf(6, 0)}, Request{},
-			[]string{better + "n1 has no address in 10.20.0.0/16; n2 has no address in 10.20.0.0/16; hsn0 on n3 cannot be used: switched off; and 2 more of the 6 hosts lack it"}},
+			[]string{better + "n1 has no address in 10.20.0.0/16; n2 has no address in 10.20.0.0/16; hsn0 on n3 is unusable: administratively down; and 2 more of the 6 hosts lack it"}},
 		{"the last has a network of its own", []*hostSpec{mgmtHost(1), mgmtHost(2), fabricOf(3, 0)}, Request{}, nil},
 		{"the first has one", []*hostSpec{fabricOf(1, 0), mgmtHost(2)}, Request{}, nil},
 		{"a bridge for containers", []*hostSpec{
@@ -61,15 +61,15 @@ func TestMissedWarnings(t *testing.T) {
 			mgmtHost(1).link(Link{Name: "br0", Kind: "bridge", MTU: 9000}, "172.18.1.1/16"),
 			mgmtHost(2).link(Link{Name: "br0", Kind: "bridge", MTU: 9000, Oper: "down"}, "172.18.2.1/16")}, Request{}, nil},
 		{"one that is no better", []*hostSpec{fabricOf(1, 1500), dead(2, "10.20.0.3/16")}, Request{}, nil},
-		{"asked for by name", []*hostSpec{fabricOf(1, 0), dead(2, "10.20.0.3/16")}, Request{Interface: "eth0"}, nil},
+		{"requested by name", []*hostSpec{fabricOf(1, 0), dead(2, "10.20.0.3/16")}, Request{Interface: "eth0"}, nil},
 		{"excluded", []*hostSpec{fabricOf(1, 0), dead(2, "10.20.0.3/16")}, Request{Exclude: []string{"hsn0"}}, nil},
 		{"one warning of a network that grows from both of the first hosts", []*hostSpec{
 			fabricOf(1, 0), fabricOf(2, 0).route("10.20.0.2/32", "", "", ""), fabricOf(3, 0), fabricOf(4, 0)}, Request{},
-			[]string{better + "on n2 the route to 10.20.0.2 drops packets (blackhole or unreachable 10.20.0.2/32)"}},
+			[]string{better + "on n2, the route to 10.20.0.2 drops packets (blackhole or unreachable 10.20.0.2/32)"}},
 		{"the small packets of one host", []*hostSpec{fabricOf(1, 0), fabricOf(2, 1500), fabricOf(3, 0)}, Request{},
-			[]string{"10.20.0.0/16 would win but for mtu 1500 of hsn0 on n2 (9000 elsewhere)"}},
+			[]string{"10.20.0.0/16 would be better except for mtu 1500 of hsn0 on n2 (mtu 9000 elsewhere)"}},
 		{"those of one of two", []*hostSpec{fabricOf(1, 1500), fabricOf(2, 0)}, Request{},
-			[]string{"10.20.0.0/16 would win but for mtu 1500 of hsn0 on n1 (9000 elsewhere)"}},
+			[]string{"10.20.0.0/16 would be better except for mtu 1500 of hsn0 on n1 (mtu 9000 elsewhere)"}},
 		{"those of most hosts are no mistake", []*hostSpec{fabricOf(1, 1500), fabricOf(2, 1500), fabricOf(3, 0)}, Request{}, nil},
 		{"those that decide nothing", []*hostSpec{
 			newHostSpec("a").link(Link{Name: "eth0", Speed: 25000}, "10.0.0.1/24").link(Link{Name: "eth1", Speed: 1000, MTU: 9000}, "10.1.0.1/24"),
@@ -82,7 +82,7 @@ func TestMissedWarnings(t *testing.T) {
 				inv := n.done(t)
 				// The default route makes the management network win ties.
 				if !slices.ContainsFunc(inv.Routes, func(r Route) bool { return r.Dst.Bits() == 0 }) && inv.Links[1].Name == "eth0" {
-					inv.Routes = append(inv.Routes, Route{Dst: IPv4.everywhere(), Dev: "eth0", Via: addr(fmt.Sprintf("10.10.255.%d", i+1))})
+					inv.Routes = append(inv.Routes, Route{Dst: IPv4.defaultPrefix(), Dev: "eth0", Via: addr(fmt.Sprintf("10.10.255.%d", i+1))})
 				}
 				nodes = append(nodes, inv)
 			}

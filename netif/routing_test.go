@@ -1,36 +1,12 @@
 package netif
 
 import (
-	"encoding/json"
 	"net/netip"
 	"strings"
 	"testing"
 )
 
-func TestRuleText(t *testing.T) {
-	none := netip.Prefix{}
-	tests := []struct {
-		text     string
-		from, to netip.Prefix
-		table    int
-	}{
-		{`{"priority": 5, "from": "10.0.0.5", "table": 100}`, mustPrefix("10.0.0.5/32"), none, 100},
-		{`{"priority": 5, "from": "all", "to": "10.0.0.0/8", "table": "main"}`, none, mustPrefix("10.0.0.0/8"), 254},
-		{`{"priority": 5, "from": "fd00::/8", "table": "7"}`, mustPrefix("fd00::/8"), none, 7},
-		{`{"priority": 5, "table": "default"}`, none, none, 253},
-	}
-	for _, tt := range tests {
-		var r Rule
-		if err := json.Unmarshal([]byte(tt.text), &r); err != nil {
-			t.Fatal(err)
-		}
-		if r.Priority != 5 || r.From != tt.from || r.To != tt.to || r.Table != tt.table {
-			t.Errorf("%s: %+v", tt.text, r)
-		}
-	}
-}
-
-func TestRuleIsFor(t *testing.T) {
+func TestRuleMatches(t *testing.T) {
 	here, there := addr("10.0.0.5"), addr("10.9.0.1")
 	tests := []struct {
 		name           string
@@ -53,33 +29,11 @@ func TestRuleIsFor(t *testing.T) {
 		{"bound to a device", Rule{OIF: "eth0"}, false, false},
 	}
 	for _, tt := range tests {
-		if got := tt.rule.isFor(here, there); got != tt.bound {
+		if got := tt.rule.matches(here, there); got != tt.bound {
 			t.Errorf("%s, bound: %t", tt.name, got)
 		}
-		if got := tt.rule.isFor(netip.Addr{}, there); got != tt.unbound {
+		if got := tt.rule.matches(netip.Addr{}, there); got != tt.unbound {
 			t.Errorf("%s, unbound: %t", tt.name, got)
-		}
-	}
-}
-
-func TestRuleValidate(t *testing.T) {
-	zero := 0
-	tests := []struct {
-		rule Rule
-		want string
-	}{
-		{Rule{Priority: 5, Action: Unreachable}, ""},
-		{Rule{Priority: 5, Goto: 6}, ""},
-		{Rule{Priority: 5}, "table 0 is not"},
-		{Rule{Priority: 5, Action: "drop"}, `action "drop" is not`},
-		{Rule{Priority: 5, Goto: 5}, "not after it"},
-		{Rule{Priority: 5, Goto: 9, Action: Prohibit}, "both drops packets"},
-		{Rule{Priority: 5, Action: Prohibit, Table: 7}, "no table decides"},
-		{Rule{Priority: 5, Goto: 9, Suppress: &zero}, "no table decides"},
-	}
-	for _, tt := range tests {
-		if err := tt.rule.validate(); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%+v: %v, want %q", tt.rule, err, tt.want)
 		}
 	}
 }
@@ -93,7 +47,7 @@ func TestAgreePolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, c := range choices {
-		if c.Interface != "ens2" || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "unless the socket is bound to "+c.Addr.String()+", as the routing rules have it") {
+		if c.Interface != "ens2" || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "unless the socket is bound to "+c.Addr.String()+", because of a routing rule") {
 			t.Errorf("p%d: %s, %q", i, c.Interface, c.Warnings)
 		}
 	}
@@ -146,15 +100,16 @@ func TestAgreePolicy(t *testing.T) {
 	}
 
 	// A rule that drops packets without a table, for the address and for all.
-	for _, tt := range []struct{ from, to, want string }{
-		{"10.2.0.2/32", "", "rule 50 (from 10.2.0.2/32 prohibit) drops packets to 10.2.0.1"},
-		{"", "10.2.0.0/24", "rule 50 (to 10.2.0.0/24 prohibit) drops packets to 10.2.0.1"},
+	for _, tt := range []struct {
+		rule Rule
+		want string
+	}{
+		{Rule{From: mustPrefix("10.2.0.2/32")}, "rule 50 (from 10.2.0.2/32 prohibit) drops packets to 10.2.0.1"},
+		{Rule{To: mustPrefix("10.2.0.0/24")}, "rule 50 (to 10.2.0.0/24 prohibit) drops packets to 10.2.0.1"},
 	} {
 		forbids := fabric("b", "10.1.0.2", "10.2.0.2").done(t)
-		r := Rule{Priority: 50, Action: Prohibit}
-		r.From, _ = ruleAddrs(tt.from)
-		r.To, _ = ruleAddrs(tt.to)
-		forbids.Rules = []Rule{r}
+		tt.rule.Priority, tt.rule.Action = 50, Prohibit
+		forbids.Rules = []Rule{tt.rule}
 		if c, err := Choose(forbids, addrs([]string{"10.2.0.1"}), Request{}); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("chose %s, %v, want %q", c.Interface, err, tt.want)
 		}
@@ -169,7 +124,7 @@ func TestAgreePolicy(t *testing.T) {
 	lo.inv.Links[0].Addrs = append(lo.inv.Links[0].Addrs, mustPrefix("192.0.2.7/32"))
 	c, err := Choose(lo.done(t), addrs([]string{"192.0.2.8"}), Request{})
 	if err != nil || c.Interface != "lo" || c.Addr != addr("192.0.2.7") || c.MTU != 9000 || len(c.Warnings) != 2 ||
-		c.Warnings[0] != "packets to 192.0.2.8 find no route unless the socket is bound to 192.0.2.7, as the routing rules have it" {
+		c.Warnings[0] != "no route to 192.0.2.8 unless the socket is bound to 192.0.2.7: a routing rule matches this source address" {
 		t.Errorf("chose %+v, %v", c, err)
 	}
 }
