@@ -208,8 +208,8 @@ func twice(dir string, m *checkpoint.Manifest) {
 		panic(err)
 	}
 	sum := sha256.Sum256(text)
-	part := checkpoint.File{Name: name, Bytes: int64(len(text)), SHA256: hex.EncodeToString(sum[:]), Of: checkpoint.ModelFile}
-	m.Divided = map[string]map[string][]int{checkpoint.ModelFile: {"bias": {2}, "weight": {2, 20}}}
+	part := checkpoint.File{Name: name, Bytes: int64(len(text)), SHA256: hex.EncodeToString(sum[:]), PartOf: checkpoint.ModelFile}
+	m.Sharded = map[string]map[string][]int{checkpoint.ModelFile: {"bias": {2}, "weight": {2, 20}}}
 	kept := []checkpoint.File{part, part}
 	for _, f := range m.Files {
 		if f.Name != checkpoint.ModelFile {

@@ -37,7 +37,7 @@ func (r *run) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.processor(ctx); err != nil {
+	if err := r.openDevice(ctx); err != nil {
 		return err
 	}
 	if r.model, err = NewModel(&t.Model, r.data); err != nil {
@@ -45,13 +45,13 @@ func (r *run) build(ctx context.Context) error {
 	}
 	r.params = r.model.Params()
 	r.batch = min(int(t.Batch), perRank(r.data.Len(), r.Comm.Size()))
-	if err := r.checkKeep(); err != nil {
+	if err := r.checkKeepBest(); err != nil {
 		return err
 	}
 	if r.eval != nil {
 		r.batch = min(int(t.Batch), max(r.batch, perRank(r.eval.Len(), r.Comm.Size())))
 	}
-	if err := r.fits(); err != nil {
+	if err := r.checkMemory(); err != nil {
 		return err
 	}
 	// No rank allocates memory before the others have measured the free memory, because they
@@ -60,9 +60,9 @@ func (r *run) build(ctx context.Context) error {
 		return err
 	}
 	r.model.Plan(nn.Plan{Device: r.device, Batch: r.batch, Precision: precision(t.Precision), Train: true})
-	r.sharder = ddp.New(r.between, r.device, r.params, r.spreading())
+	r.sharder = ddp.New(r.deviceComm, r.device, r.params, r.ddpOptions())
 	r.ready = r.sharder.Ready
-	r.none = func(param int) {
+	r.readyZero = func(param int) {
 		r.device.Zero(r.params[param].Grad)
 		r.sharder.Ready(param)
 	}
@@ -70,9 +70,9 @@ func (r *run) build(ctx context.Context) error {
 		return fmt.Errorf("build optimizer: %w", err)
 	}
 	if d, ok := r.device.(device.Late); ok && r.Comm.Size() == 1 && !r.LaunchBlocking {
-		r.later = newLater(d, len(r.sharder.Parts()))
+		r.asyncSteps = newAsyncSteps(d, len(r.sharder.Parts()))
 	}
-	r.reserve()
+	r.allocCopies()
 	r.Trace.Reserve(spansPerStep(int(t.Accumulate), len(r.sharder.Parts())))
 	if r.schedule, err = newSchedule(float64(t.Optimizer.LR), &t.Schedule); err != nil {
 		return fmt.Errorf("build the schedule of the learning rate: %w", err)
@@ -81,9 +81,9 @@ func (r *run) build(ctx context.Context) error {
 	if r.eval != nil {
 		r.evalLoad = data.NewLoader(r.eval, r.batch, batchesAhead)
 	}
-	r.perEpoch = len(r.steps(position{}))
-	if r.perEpoch == 0 {
-		return noSteps{fmt.Errorf("%d samples on %d ranks do not fill one batch of %d", r.data.Len(), r.Comm.Size(), t.Batch)}
+	r.stepsPerEpoch = len(r.steps(position{}))
+	if r.stepsPerEpoch == 0 {
+		return noStepsError{fmt.Errorf("%d samples on %d ranks do not fill one batch of %d", r.data.Len(), r.Comm.Size(), t.Batch)}
 	}
 	return nil
 }
@@ -91,11 +91,11 @@ func (r *run) build(ctx context.Context) error {
 // batchesAhead is the number of batches to prefetch during the computation.
 const batchesAhead = 1
 
-// noSteps is the error for an epoch without a step.
-type noSteps struct{ error }
+// noStepsError is the error for an epoch without a step.
+type noStepsError struct{ error }
 
 // Hint returns the fix.
-func (noSteps) Hint() string {
+func (noStepsError) Hint() string {
 	return "use a smaller train.batch, or train.data.drop_last = false and uneven = \"join\""
 }
 
@@ -141,8 +141,8 @@ func widths(counts []jobs.Count) []int {
 	return out
 }
 
-// spreading returns the options of the parallelism strategy.
-func (r *run) spreading() ddp.Options {
+// ddpOptions returns the options of the parallelism strategy.
+func (r *run) ddpOptions() ddp.Options {
 	t := r.train
 	strategy, _ := ddp.ParseStrategy(string(t.Strategy)) // validated when the job was loaded
 	return ddp.Options{Strategy: strategy, Extra: numExtra, FirstBucket: int(t.FirstBucket), Bucket: int(t.Bucket),

@@ -44,7 +44,7 @@ func TestOnlyMatricesOfGPTDecay(t *testing.T) {
 					after := func(settings string) map[string]safetensors.Tensor {
 						dir := t.TempDir()
 						s := strings.Replace(spec, "kind = \"adamw\"", fmt.Sprintf("kind = %q\n%s", kind, settings), 1)
-						_, result, errs := world(t, ranks, by(t, strategy, s), dir, small)
+						_, result, errs := world(t, ranks, withStrategy(t, strategy, s), dir, smallBuckets)
 						ok(t, errs)
 						if result.Step != 1 {
 							t.Fatalf("%d steps", result.Step)
@@ -83,7 +83,7 @@ func TestOnlyMatricesOfGPTDecay(t *testing.T) {
 func TestOlderRunOfGPTIsNotResumedWithOtherDecay(t *testing.T) {
 	dir := t.TempDir()
 	spec := fmt.Sprintf(gpt, 8, 0.1, text(t))
-	stoppedRun(t, 1, by(t, jobs.StrategyDDP, strings.Replace(spec, "lr = 0.003", "lr = 0.003\ndecay = \"all\"", 1)), dir, 2)
+	stoppedRun(t, 1, withStrategy(t, jobs.StrategyDDP, strings.Replace(spec, "lr = 0.003", "lr = 0.003\ndecay = \"all\"", 1)), dir, 2)
 	_, _, errs := world(t, 1, job(t, strings.Replace(spec, "lr = 0.003", "lr = 0.003\ndecay = \"matrices\"", 1)), dir, nil)
 	if errs[0] == nil || !strings.Contains(errs[0].Error(), `train.optimizer.decay was "all" and is "matrices"`) {
 		t.Fatalf("got %v, want an error that names train.optimizer.decay and both values", errs[0])
@@ -103,12 +103,12 @@ func TestOlderRunOfGPTResumesWithItsDecay(t *testing.T) {
 		t.Run(fmt.Sprintf("%d ranks", ranks), func(t *testing.T) {
 			trained := func(resumed string, notes int) map[string]safetensors.Tensor {
 				dir := t.TempDir()
-				stoppedRun(t, ranks, by(t, jobs.StrategyDDP, all), dir, 2)
+				stoppedRun(t, ranks, withStrategy(t, jobs.StrategyDDP, all), dir, 2)
 				noted := 0
 				for _, more := range []int{3, 0} {
-					j := by(t, jobs.StrategyDDP, resumed)
+					j := withStrategy(t, jobs.StrategyDDP, resumed)
 					events, _, errs := world(t, ranks, j, dir, func(rank int, o *Options) {
-						small(rank, o)
+						smallBuckets(rank, o)
 						stop, inner := make(chan struct{}), o.Observe
 						o.Stop = stop
 						o.Observe = func(e Event) {

@@ -190,7 +190,7 @@ func TestStepsThatAreNotFinite(t *testing.T) {
 	if _, _, errs := train("stop", 1); errs[0] == nil || !strings.Contains(errs[0].Error(), "became +Inf at step 2 of epoch 0") {
 		t.Errorf("stop: %v", errs[0])
 	}
-	events, result, errs := train("skip", mostSkipped)
+	events, result, errs := train("skip", maxSkipped)
 	ok(t, errs)
 	skipped := 0
 	for _, e := range events {
@@ -198,10 +198,10 @@ func TestStepsThatAreNotFinite(t *testing.T) {
 			skipped++
 		}
 	}
-	if skipped != mostSkipped || result.Step != 3+mostSkipped || !(losses(events)[3+mostSkipped] < 10) {
-		t.Errorf("%d steps left out of %d, last loss %v", skipped, result.Step, losses(events)[3+mostSkipped])
+	if skipped != maxSkipped || result.Step != 3+maxSkipped || !(losses(events)[3+maxSkipped] < 10) {
+		t.Errorf("%d steps left out of %d, last loss %v", skipped, result.Step, losses(events)[3+maxSkipped])
 	}
-	if _, _, errs := train("skip", mostSkipped+1); errs[0] == nil || !strings.Contains(errs[0].Error(), "at step 12") {
+	if _, _, errs := train("skip", maxSkipped+1); errs[0] == nil || !strings.Contains(errs[0].Error(), "at step 12") {
 		t.Errorf("skip, too many: %v", errs[0])
 	}
 }
@@ -214,18 +214,18 @@ func TestStepsAllocateNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := job(t, spec)
-			r := &run{Options: Options{Job: j, Comm: collective.Alone{}, Trace: trace.New(1, 6), Observe: func(Event) {}}, train: j.Train, last: map[string]float64{}}
+			r := &run{Options: Options{Job: j, Comm: collective.Alone{}, Trace: trace.New(1, 6), Observe: func(Event) {}}, train: j.Train, lastMetrics: map[string]float64{}}
 			if err := r.build(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.spread(t.Context(), origin{}, false); err != nil {
+			if err := r.scatterState(t.Context(), origin{}, false); err != nil {
 				t.Fatal(err)
 			}
-			steps, i := r.steps(r.at), 0
+			steps, i := r.steps(r.pos), 0
 			r.loader.Start(batchesOf(steps))
 			defer r.loader.Stop()
 			step := func() {
-				if _, err := r.timed(t.Context(), steps[i]); err != nil {
+				if _, err := r.measureStep(t.Context(), steps[i]); err != nil {
 					t.Fatal(err)
 				}
 				i++
@@ -233,7 +233,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 			if n := testing.AllocsPerRun(4, step); n != 0 {
 				t.Errorf("%v allocations in a step", n)
 			}
-			if err := r.record(t.Context()); err != nil {
+			if err := r.updateTrace(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if n := testing.AllocsPerRun(4, step); n != 0 || !r.Trace.Recording() {

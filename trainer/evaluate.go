@@ -15,7 +15,7 @@ import (
 // result. Every rank runs the same number of batches, because ranks may need each other's weights
 // in each batch. A rank without remaining samples repeats sample 0 and ignores the result.
 func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
-	r.at.Unevaluated = false
+	r.pos.Unevaluated = false
 	if r.eval == nil {
 		return false, nil
 	}
@@ -31,14 +31,14 @@ func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
 	sums := make([]float64, 3) // losses, correct predictions, predictions
 	stop := make([]float64, 1)
 	for i := range rounds {
-		if r.askedToStop() {
+		if r.stopRequested() {
 			stop[0] = 1
 		}
 		if err := r.Comm.Do(ctx, collective.AllReduce(stop, collective.Sum)); err != nil {
-			return false, fmt.Errorf("evaluate after epoch %d: %w", r.at.Epoch, err)
+			return false, fmt.Errorf("evaluate after epoch %d: %w", r.pos.Epoch, err)
 		}
 		if stop[0] > 0 {
-			r.at.Unevaluated = true
+			r.pos.Unevaluated = true
 			return true, nil
 		}
 		read, n, err := r.evalLoad.Next()
@@ -46,9 +46,9 @@ func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
 			return false, err
 		}
 		r.sharder.Start(ctx)
-		out := r.model.Forward(r.uploaded.batch(r.device, read, n, r.batch), nn.Pass{Stride: 1, Owner: r.sharder.Owner()})
+		out := r.model.Forward(r.deviceBatch.upload(r.device, read, n, r.batch), nn.Pass{Stride: 1, Owner: r.sharder.Owner()})
 		if err := r.sharder.Stop(); err != nil {
-			return false, fmt.Errorf("evaluate after epoch %d: %w", r.at.Epoch, err)
+			return false, fmt.Errorf("evaluate after epoch %d: %w", r.pos.Epoch, err)
 		}
 		r.Progress.done.Add(1)
 		if i >= mine {
@@ -59,13 +59,13 @@ func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
 		sums[2] += float64(out.Count)
 	}
 	if err := r.Comm.Do(ctx, collective.AllReduce(sums, collective.Sum)); err != nil {
-		return false, fmt.Errorf("evaluate after epoch %d: %w", r.at.Epoch, err)
+		return false, fmt.Errorf("evaluate after epoch %d: %w", r.pos.Epoch, err)
 	}
-	e := Event{Kind: Evaluated, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Loss: sums[0] / sums[2], Accuracy: math.NaN()}
-	r.last["eval_loss"] = e.Loss
+	e := Event{Kind: Evaluated, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs), Loss: sums[0] / sums[2], Accuracy: math.NaN()}
+	r.lastMetrics["eval_loss"] = e.Loss
 	if r.eval.Classes() {
 		e.Accuracy = sums[1] / sums[2]
-		r.last["accuracy"] = e.Accuracy
+		r.lastMetrics["accuracy"] = e.Accuracy
 	}
 	r.Observe(e)
 	return false, nil
@@ -86,8 +86,8 @@ func (r *run) evalBatches() (batches [][]int, rounds int) {
 // perRank returns the number of samples of the rank that has most.
 func perRank(samples, ranks int) int { return (samples + ranks - 1) / ranks }
 
-// askedToStop reports whether this rank was asked to stop.
-func (r *run) askedToStop() bool {
+// stopRequested reports whether this rank was asked to stop.
+func (r *run) stopRequested() bool {
 	select {
 	case <-r.Stop:
 		return true

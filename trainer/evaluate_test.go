@@ -62,14 +62,14 @@ func TestStopWhileEvaluating(t *testing.T) {
 				t.Errorf("stopped after epoch %d: held-out loss of epoch %d is %v, want %v", epoch, e, got, want[e])
 			}
 		}
-		if _, got := digests(t, dir); result.Stopped || !finishedWith(t, whole, got) {
+		if _, got := digests(t, dir); result.Stopped || !endedWith(t, whole, got) {
 			t.Errorf("stopped after epoch %d: the weights at the end are others", epoch)
 		}
 	}
 }
 
-// finishedWith reports whether the run in dir ended with these weights.
-func finishedWith(t *testing.T, dir, sums string) bool {
+// endedWith reports whether the run in dir ended with these weights.
+func endedWith(t *testing.T, dir, sums string) bool {
 	t.Helper()
 	_, want := digests(t, dir)
 	return sums == want

@@ -13,61 +13,61 @@ type Kind string
 
 // The kinds of events.
 const (
-	Processor  Kind = "processor"   // training runs on the CPU, not on a GPU; Err is the reason, Asked reports whether the job requests GPUs
-	Unmet      Kind = "unmet"       // this rank's GPU does not support a requested feature and uses a fallback; Err names it
-	Started    Kind = "start"       // rank 0: training begins at Step; Path is the checkpoint it resumes from
-	Resized    Kind = "resized"     // rank 0: steps have Is samples from now on, and had Was before
-	Relocated  Kind = "layout"      // rank 0: the checkpoint has the layout LayoutWas, and the ranks have Layout
-	Uncompared Kind = "uncompared"  // rank 0: an older version, which did not compare the ranks, saved the checkpoint
-	DecayKept  Kind = "decay-kept"  // rank 0: training resumes with train.optimizer.decay = "all", as an earlier version started it
-	PassedOver Kind = "passed-over" // rank 0: a checkpoint is not usable and was skipped; Err is the reason
-	Trained    Kind = "train"       // a logging interval has ended
-	Skipped    Kind = "skip"        // a step was skipped; Err is the reason
-	Idle       Kind = "idle"        // the learning rate will be 0 for the last Idle steps
-	Evaluated  Kind = "eval"        // the held-out data were evaluated
-	Saved      Kind = "save"        // rank 0: saved a checkpoint of Step, which may be before the current step, to Path
-	Unsaved    Kind = "save-failed" // a checkpoint could not be written, and training continues; Err is the reason
-	Unpinned   Kind = "unpinned"    // checkpoint.async copies from the GPU at reduced speed; Err is the reason
-	Scarce     Kind = "scarce"      // rank 0: the disk has too little space for all checkpoints to keep; Err has the sizes
-	Traced     Kind = "trace"       // the steps to trace have ended, and Options.Trace can be written
-	Stopped    Kind = "stop"        // training stopped on request and can be resumed
-	Finished   Kind = "finish"      // all epochs are complete
+	OnCPU             Kind = "processor"   // training runs on the CPU, not on a GPU; Err is the reason, GPUsRequested reports whether the job requests GPUs
+	Fallback          Kind = "unmet"       // this rank's GPU does not support a requested feature and uses a fallback; Err names it
+	Started           Kind = "start"       // rank 0: training begins at Step; Path is the checkpoint it resumes from
+	Resized           Kind = "resized"     // rank 0: steps have NewStepSamples samples from now on, and had OldStepSamples before
+	Relocated         Kind = "layout"      // rank 0: the checkpoint has the layout OldLayout, and the ranks have Layout
+	Uncompared        Kind = "uncompared"  // rank 0: an older version, which did not compare the ranks, saved the checkpoint
+	DecayKept         Kind = "decay-kept"  // rank 0: training resumes with train.optimizer.decay = "all", as an earlier version started it
+	CheckpointSkipped Kind = "passed-over" // rank 0: a checkpoint is not usable and was skipped; Err is the reason
+	Trained           Kind = "train"       // a logging interval has ended
+	Skipped           Kind = "skip"        // a step was skipped; Err is the reason
+	Idle              Kind = "idle"        // the learning rate will be 0 for the last Idle steps
+	Evaluated         Kind = "eval"        // the held-out data were evaluated
+	Saved             Kind = "save"        // rank 0: saved a checkpoint of Step, which may be before the current step, to Path
+	Unsaved           Kind = "save-failed" // a checkpoint could not be written, and training continues; Err is the reason
+	Unpinned          Kind = "unpinned"    // checkpoint.async copies from the GPU at reduced speed; Err is the reason
+	LowSpace          Kind = "scarce"      // rank 0: the disk has too little space for all checkpoints to keep; Err has the sizes
+	Traced            Kind = "trace"       // the steps to trace have ended, and Options.Trace can be written
+	Stopped           Kind = "stop"        // training stopped on request and can be resumed
+	Finished          Kind = "finish"      // all epochs are complete
 )
 
 // An Event reports something that an observer may want to display or record.
 type Event struct {
-	Kind             Kind
-	Step, Steps      int // completed optimizer steps; total steps, an estimate after the number of ranks changes
-	Epoch, Epochs    int // current epoch from 0, and total; in Evaluated and Saved: completed epochs
-	Loss             float64
-	Accuracy         float64 // Evaluated: fraction of correct predictions, NaN for regression
-	LR               float64
-	SamplesPerSecond float64        // over all ranks
-	TokensPerSecond  float64        // over all ranks; 0 if samples have no tokens
-	StepTime         time.Duration  // of a step on this rank, mean of the interval
-	Remaining        time.Duration  // estimate
-	Took, Stalled    time.Duration  // Saved: total time, and the part for which training waited
-	Communication    *Communication // Trained: nil with one rank
-	Path             string
-	Idle             int
-	Was, Is          int
-	LayoutWas        string // as in checkpoint.Manifest
-	Layout           string
-	Asked            bool
-	Already          bool // Finished: there was nothing to train
-	Err              error
+	Kind                           Kind
+	Step, Steps                    int // completed optimizer steps; total steps, an estimate after the number of ranks changes
+	Epoch, Epochs                  int // current epoch from 0, and total; in Evaluated and Saved: completed epochs
+	Loss                           float64
+	Accuracy                       float64 // Evaluated: fraction of correct predictions, NaN for regression
+	LR                             float64
+	SamplesPerSecond               float64        // over all ranks
+	TokensPerSecond                float64        // over all ranks; 0 if samples have no tokens
+	StepTime                       time.Duration  // of a step on this rank, mean of the interval
+	Remaining                      time.Duration  // estimate
+	Took, Stalled                  time.Duration  // Saved: total time, and the part for which training waited
+	Communication                  *Communication // Trained: nil with one rank
+	Path                           string
+	Idle                           int
+	OldStepSamples, NewStepSamples int
+	OldLayout                      string // as in checkpoint.Manifest
+	Layout                         string
+	GPUsRequested                  bool
+	AlreadyDone                    bool // Finished: there was nothing to train
+	Err                            error
 }
 
 // String formats the event as one line for users.
 func (e Event) String() string {
 	switch e.Kind {
-	case Processor:
+	case OnCPU:
 		text := fmt.Sprintf("computing on the processor: %v", e.Err)
-		if e.Asked {
+		if e.GPUsRequested {
 			return "WARNING: the job asks for GPUs: " + text
 		}
 		return text
-	case Unmet:
+	case Fallback:
 		return fmt.Sprintf("WARNING: %v", e.Err)
 	case Started:
 		if e.Path == "" {
@@ -78,21 +78,21 @@ func (e Event) String() string {
 		}
 		return fmt.Sprintf("resuming after step %d (%d of %d epochs done) from %s", e.Step, e.Epoch, e.Epochs, e.Path)
 	case Resized:
-		return fmt.Sprintf("WARNING: samples per step were %d and are %d: each sample of the epoch is still taken once, but train.schedule and all else in steps counts steps as they come, and optimizer.lr stays", e.Was, e.Is)
+		return fmt.Sprintf("WARNING: samples per step were %d and are %d: each sample of the epoch is still taken once, but train.schedule and all else in steps counts steps as they come, and optimizer.lr stays", e.OldStepSamples, e.NewStepSamples)
 	case Uncompared:
 		return fmt.Sprintf("note: an older ddpbatch saved step %d without comparing the weights of the ranks: if ranks differ later, resume from an earlier checkpoint", e.Step)
 	case Relocated:
-		return fmt.Sprintf("warning: the layout of the ranks (nodes x ranks on each) was %s and is %s: sums have a different order, so the weights may differ from those of the old layout in the last bits", e.LayoutWas, e.Layout)
+		return fmt.Sprintf("warning: the layout of the ranks (nodes x ranks on each) was %s and is %s: sums have a different order, so the weights may differ from those of the old layout in the last bits", e.OldLayout, e.Layout)
 	case DecayKept:
 		return "note: resuming with train.optimizer.decay = \"all\", as the checkpoint was trained: the run was started by an earlier version, or with this setting"
-	case PassedOver:
+	case CheckpointSkipped:
 		return fmt.Sprintf("WARNING: passed over: %v", e.Err)
 	case Trained:
 		rate := format.Number(e.SamplesPerSecond) + " samples/s"
 		if e.TokensPerSecond > 0 {
 			rate = format.Number(e.TokensPerSecond) + " tokens/s"
 		}
-		if c := e.Communication; c != nil && c.Lasting {
+		if c := e.Communication; c != nil && c.IsStraggler {
 			rate += fmt.Sprintf("  (rank %d computes %.1f times as long as others)", c.Slowest, c.Ratio)
 		}
 		return fmt.Sprintf("epoch %d/%d  step %d/%d  loss %.4f  %s  %s left",
@@ -116,14 +116,14 @@ func (e Event) String() string {
 		return fmt.Sprintf("WARNING: %v; earlier checkpoints are intact, and training goes on until the next is due", e.Err)
 	case Unpinned:
 		return fmt.Sprintf("WARNING: training waits longer for checkpoints: a GPU copies slowly to memory that is not pinned, and there is no other: %v", e.Err)
-	case Scarce:
+	case LowSpace:
 		return fmt.Sprintf("WARNING: %v, which checkpoint.keep asks for", e.Err)
 	case Traced:
 		return fmt.Sprintf("recorded the timeline until step %d", e.Step)
 	case Stopped:
 		return fmt.Sprintf("stopped after step %d as asked; start the job again to resume", e.Step)
 	case Finished:
-		if e.Already {
+		if e.AlreadyDone {
 			return fmt.Sprintf("already finished: %s, %d steps; nothing to do", format.Count(e.Epoch, "epoch"), e.Step)
 		}
 		return fmt.Sprintf("finished: %s, %d steps", format.Count(e.Epochs, "epoch"), e.Step)

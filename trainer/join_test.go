@@ -41,12 +41,12 @@ func TestJoinEqualsOneRank(t *testing.T) {
 		{"gpt, fewer batches", gpts, 12, 3, []int{2, 4}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			want, one, errs := world(t, 1, job(t, join(c.spec(c.all), c.all, 1)), t.TempDir(), small)
+			want, one, errs := world(t, 1, job(t, join(c.spec(c.all), c.all, 1)), t.TempDir(), smallBuckets)
 			ok(t, errs)
 			for _, ranks := range c.ranks {
 				for _, strategy := range strategyNames {
 					batch := c.all / c.accumulate / ranks
-					got, result, errs := world(t, ranks, by(t, strategy, join(c.spec(batch), batch, c.accumulate)), t.TempDir(), small)
+					got, result, errs := world(t, ranks, withStrategy(t, strategy, join(c.spec(batch), batch, c.accumulate)), t.TempDir(), smallBuckets)
 					ok(t, errs)
 					if result.Step != one.Step {
 						t.Fatalf("%s on %d ranks: %d steps, want %d", strategy, ranks, result.Step, one.Step)

@@ -59,13 +59,13 @@ func count(nodes []float64, node float64) int {
 // reportOrigin warns if the layout differs from the checkpoint's layout, and if the ranks that
 // saved the checkpoint did not compare their weights. Older versions did not compare them.
 func (r *run) reportOrigin(from origin) {
-	if from.snapshot == nil || r.finished() {
+	if from.snapshot == nil || r.isFinished() {
 		return
 	}
 	if m := &from.snapshot.Manifest; m.Replicas == "" && m.WorldSize > 1 {
-		r.Observe(Event{Kind: Uncompared, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs)})
+		r.Observe(Event{Kind: Uncompared, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs)})
 	}
 	if was := from.snapshot.Manifest.Layout; was != "" && was != r.layout {
-		r.Observe(Event{Kind: Relocated, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), LayoutWas: was, Layout: r.layout})
+		r.Observe(Event{Kind: Relocated, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs), OldLayout: was, Layout: r.layout})
 	}
 }

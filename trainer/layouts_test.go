@@ -33,8 +33,8 @@ func TestStrategiesTrainTheSameBitsOnNodes(t *testing.T) {
 			var want string
 			for _, strategy := range strategyNames {
 				comms, dir := onNodes(t, nodes), t.TempDir()
-				events, _, errs := world(t, len(nodes), by(t, strategy, spec), dir, func(rank int, o *Options) {
-					small(rank, o)
+				events, _, errs := world(t, len(nodes), withStrategy(t, strategy, spec), dir, func(rank int, o *Options) {
+					smallBuckets(rank, o)
 					o.Comm, o.Job.Train.Bucket = comms[rank], 100<<10
 				})
 				ok(t, errs)

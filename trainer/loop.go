@@ -9,20 +9,20 @@ import (
 
 // loop trains from the current position to the end, or until a stop.
 func (r *run) loop(ctx context.Context) (stopped bool, err error) {
-	for !r.finished() {
+	for !r.isFinished() {
 		r.interval = interval{began: time.Now()}
-		if !r.at.Unevaluated { // or a stop came between the end of an epoch and the end of its evaluation
+		if !r.pos.Unevaluated { // or a stop came between the end of an epoch and the end of its evaluation
 			if stopped, err = r.epoch(ctx); err != nil {
 				return false, err
 			}
 		}
-		if !stopped || r.at.Unevaluated {
+		if !stopped || r.pos.Unevaluated {
 			if stopped, err = r.endEpoch(ctx, stopped); err != nil {
 				return false, err
 			}
 		}
 		if stopped {
-			return !r.finished(), nil
+			return !r.isFinished(), nil
 		}
 	}
 	return false, nil
@@ -31,36 +31,36 @@ func (r *run) loop(ctx context.Context) (stopped bool, err error) {
 // epoch trains the rest of the current epoch. It saves on a stop within the epoch, but leaves a
 // stop in the last step to endEpoch.
 func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
-	steps := r.steps(r.at)
+	steps := r.steps(r.pos)
 	r.loader.Start(batchesOf(steps))
 	every := r.Job.Checkpoint.Every
 	for i, s := range steps {
-		r.ofEpoch = len(steps) - i
-		if err := r.record(ctx); err != nil {
+		r.epochStepsLeft = len(steps) - i
+		if err := r.updateTrace(ctx); err != nil {
 			return false, err
 		}
-		stop, err := r.timed(ctx, s)
+		stop, err := r.measureStep(ctx, s)
 		if err != nil {
 			return false, err
 		}
 		r.advance(s.samples)
-		if err := r.attend(ctx); err != nil {
+		if err := r.pollAsyncSave(ctx); err != nil {
 			return false, err
 		}
 		last := i == len(steps)-1
-		reports, saves := r.due(r.train.LogEvery, last), !last && every.Unit == jobs.Steps && r.at.Step%int64(every.N) == 0
+		reports, saves := r.due(r.train.LogEvery, last), !last && every.Unit == jobs.Steps && r.pos.Step%int64(every.N) == 0
 		if last || stop || reports || saves {
-			if err := r.learn(0); err != nil {
+			if err := r.syncSteps(0); err != nil {
 				return false, err
 			}
 		}
-		if r.at.Step%compareInterval == 0 && !saves && (!stop || last) { // a save also compares, and compares more
+		if r.pos.Step%compareInterval == 0 && !saves && (!stop || last) { // a save also compares, and compares more
 			if err := r.compareWeights(ctx); err != nil {
 				return false, err
 			}
 		}
 		if reports {
-			if err := r.report(ctx); err != nil {
+			if err := r.reportInterval(ctx); err != nil {
 				return false, err
 			}
 		}
@@ -68,13 +68,13 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 			return true, r.save(ctx)
 		}
 		if saves {
-			if err := r.saveDue(ctx); err != nil {
+			if err := r.savePeriodic(ctx); err != nil {
 				return false, err
 			}
 		}
 		stopped = stop
 	}
-	r.at.Epoch, r.at.Consumed, r.at.Unevaluated = r.at.Epoch+1, 0, true
+	r.pos.Epoch, r.pos.Consumed, r.pos.Unevaluated = r.pos.Epoch+1, 0, true
 	return stopped, nil
 }
 
@@ -90,12 +90,12 @@ func (r *run) endEpoch(ctx context.Context, stop bool) (stopped bool, err error)
 		improved = !stop && r.improved()
 	}
 	every := r.Job.Checkpoint.Every
-	due := every.Unit == jobs.Epochs && r.at.Epoch%int64(every.N) == 0 || every.Unit == jobs.Steps && r.at.Step%int64(every.N) == 0
+	due := every.Unit == jobs.Epochs && r.pos.Epoch%int64(every.N) == 0 || every.Unit == jobs.Steps && r.pos.Step%int64(every.N) == 0
 	switch {
-	case stop || r.finished():
+	case stop || r.isFinished():
 		err = r.save(ctx)
 	case due || improved:
-		err = r.saveDue(ctx)
+		err = r.savePeriodic(ctx)
 	}
 	return stop, err
 }
@@ -103,16 +103,16 @@ func (r *run) endEpoch(ctx context.Context, stop bool) (stopped bool, err error)
 // due reports whether a periodic action is due after this step. Reports are always due at the end
 // of an epoch.
 func (r *run) due(every jobs.Interval, last bool) bool {
-	return last || every.Unit == jobs.Steps && r.at.Step%int64(every.N) == 0
+	return last || every.Unit == jobs.Steps && r.pos.Step%int64(every.N) == 0
 }
 
 // advance counts a step with this number of samples over all ranks.
 func (r *run) advance(samples int) {
-	r.at.Step++
-	r.ofEpoch--
-	r.Progress.step.Store(r.at.Step)
+	r.pos.Step++
+	r.epochStepsLeft--
+	r.Progress.step.Store(r.pos.Step)
 	r.Progress.done.Add(1)
-	r.at.Consumed += int64(samples)
+	r.pos.Consumed += int64(samples)
 	r.interval.samples += samples
 	r.interval.steps++
 }
@@ -120,25 +120,25 @@ func (r *run) advance(samples int) {
 // stepsLeft returns the number of steps to the end of the run. The total cannot be computed from
 // the current world size, because earlier steps may have run with a different one.
 func (r *run) stepsLeft() int {
-	return r.ofEpoch + (int(r.train.Epochs)-int(r.at.Epoch)-1)*r.perEpoch
+	return r.epochStepsLeft + (int(r.train.Epochs)-int(r.pos.Epoch)-1)*r.stepsPerEpoch
 }
 
-// report emits the metrics of the steps since the last report.
-func (r *run) report(ctx context.Context) error {
+// reportInterval emits the metrics of the steps since the last report.
+func (r *run) reportInterval(ctx context.Context) error {
 	elapsed := time.Since(r.interval.began)
 	communication, err := r.communication(ctx)
 	if err != nil {
 		return err
 	}
-	e := Event{Kind: Trained, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Loss: r.last["loss"],
-		Steps: int(r.at.Step) + r.stepsLeft(), LR: r.optimizer.Rate(), Communication: communication}
+	e := Event{Kind: Trained, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs), Loss: r.lastMetrics["loss"],
+		Steps: int(r.pos.Step) + r.stepsLeft(), LR: r.optimizer.Rate(), Communication: communication}
 	if n := r.interval.steps; n > 0 {
 		e.StepTime = (r.interval.computing + r.interval.communicating.Exposed) / time.Duration(n)
 	}
 	if elapsed > 0 {
 		e.SamplesPerSecond = float64(r.interval.samples) / elapsed.Seconds()
 		e.TokensPerSecond = e.SamplesPerSecond * float64(r.data.Tokens())
-		left := (int64(r.train.Epochs)-r.at.Epoch)*int64(r.data.Len()) - r.at.Consumed
+		left := (int64(r.train.Epochs)-r.pos.Epoch)*int64(r.data.Len()) - r.pos.Consumed
 		e.Remaining = time.Duration(float64(max(left, 0)) / e.SamplesPerSecond * float64(time.Second))
 	}
 	r.interval = interval{began: time.Now()}

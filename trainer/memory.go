@@ -10,28 +10,28 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/plan"
 )
 
-// fits computes the memory that the run needs, on a device that only counts, and returns an error
+// checkMemory computes the memory that the run needs, on a device that only counts, and returns an error
 // if it exceeds the free memory. Otherwise the kernel would kill the process in the middle of the
 // run, without an explanation.
-func (r *run) fits() error {
-	need, copies, err := r.need()
+func (r *run) checkMemory() error {
+	need, copies, err := r.memoryNeeded()
 	if err != nil {
 		return err
 	}
-	if own, ok := r.device.(interface{ Available() int64 }); ok { // a GPU
-		have, besides := own.Available(), r.besides()
-		if need+besides > have {
-			return tooLarge{fmt.Errorf("the model and its batches need %s of memory, libraries about %s besides, and %s are free on %s",
-				format.Bytes(need), format.Bytes(besides), format.Bytes(have), r.device.Name()), hintGPU}
+	if gpu, ok := r.device.(interface{ Available() int64 }); ok { // a GPU
+		free, overhead := gpu.Available(), r.libraryOverhead()
+		if need+overhead > free {
+			return memoryError{fmt.Errorf("the model and its batches need %s of memory, libraries about %s besides, and %s are free on %s",
+				format.Bytes(need), format.Bytes(overhead), format.Bytes(free), r.device.Name()), hintGPU}
 		}
-		return r.copiesFit(copies)
+		return r.checkCopyMemory(copies)
 	}
-	have, known := cpu.Available()
+	free, known := cpu.Available()
 	ranks := int64(max(1, r.LocalRanks))
-	if r.spreading().Strategy != ddp.DDP { // with DDP only rank 0 saves
+	if r.ddpOptions().Strategy != ddp.DDP { // with DDP only rank 0 saves
 		need, copies = need+copies, 0
 	}
-	if !known || need*ranks+copies <= have {
+	if !known || need*ranks+copies <= free {
 		return nil
 	}
 	what := fmt.Sprintf("the model and its batches need %s of memory", format.Bytes(need))
@@ -41,26 +41,26 @@ func (r *run) fits() error {
 	if copies > 0 {
 		what += fmt.Sprintf(", and %s for the copy that checkpoint.async saves", format.Bytes(copies))
 	}
-	return tooLarge{fmt.Errorf("%s, and %s are free", what, format.Bytes(have)), hintHost}
+	return memoryError{fmt.Errorf("%s, and %s are free", what, format.Bytes(free)), hintHost}
 }
 
-// copiesFit returns an error if the host of a GPU has too little memory for the copies of an async
+// checkCopyMemory returns an error if the host of a GPU has too little memory for the copies of an async
 // checkpoint.
-func (r *run) copiesFit(copies int64) error {
-	if r.spreading().Strategy != ddp.DDP { // with DDP only rank 0 saves
+func (r *run) checkCopyMemory(copies int64) error {
+	if r.ddpOptions().Strategy != ddp.DDP { // with DDP only rank 0 saves
 		copies *= int64(max(1, r.LocalRanks))
 	}
-	have, known := cpu.Available()
-	if !known || copies <= have {
+	free, known := cpu.Available()
+	if !known || copies <= free {
 		return nil
 	}
-	return tooLarge{fmt.Errorf("the copies that checkpoint.async saves need %s of this machine's memory, and %s are free", format.Bytes(copies), format.Bytes(have)), hintCopies}
+	return memoryError{fmt.Errorf("the copies that checkpoint.async saves need %s of this machine's memory, and %s are free", format.Bytes(copies), format.Bytes(free)), hintCopies}
 }
 
-// besides estimates the GPU memory that the device and the GPU communicator use in addition to
+// libraryOverhead estimates the GPU memory that the device and the GPU communicator use in addition to
 // tensors. CUDA's libraries do not report it.
-func (r *run) besides() (bytes int64) {
-	for _, held := range []any{r.device, r.between} {
+func (r *run) libraryOverhead() (bytes int64) {
+	for _, held := range []any{r.device, r.deviceComm} {
 		if h, ok := held.(interface{ Besides() int64 }); ok {
 			bytes += h.Besides()
 		}
@@ -68,19 +68,19 @@ func (r *run) besides() (bytes int64) {
 	return bytes
 }
 
-// need returns the memory of this rank in bytes: parameters, gradients, optimizer state, temporary
+// memoryNeeded returns the memory of this rank in bytes: parameters, gradients, optimizer state, temporary
 // buckets, activations, packed operands, and batches. Copies is the memory for copies of an async
 // checkpoint.
-func (r *run) need() (bytes, copies int64, err error) {
+func (r *run) memoryNeeded() (bytes, copies int64, err error) {
 	samples := plan.Sample{Inputs: r.data.Inputs(), Tokens: r.data.Tokens(), Outputs: r.data.Outputs(), Classes: r.data.Classes()}
 	work := plan.Count(r.model, samples, r.batch, precision(r.train.Precision), r.device.Stored(device.BF16) == device.BFloat16)
 	var c plan.Counter
-	sharder := ddp.New(ddp.Over(r.Comm), &c, r.params, r.spreading())
+	sharder := ddp.New(ddp.NewCommunicator(r.Comm), &c, r.params, r.ddpOptions())
 	before := c.Bytes
 	if _, err := newOptimizer(&c, sharder.Parts(), &r.train.Optimizer); err != nil {
 		return 0, 0, fmt.Errorf("build optimizer: %w", err)
 	}
-	if r.copied() {
+	if r.needsCopies() {
 		copies = c.Bytes - before
 		for _, p := range sharder.Parts() {
 			copies += 4 * int64(p.Len())
@@ -93,17 +93,17 @@ func (r *run) need() (bytes, copies int64, err error) {
 	for range loaders * (1 + batchesAhead) {
 		samples.Batch(&c, r.batch)
 	}
-	return c.Bytes + work.Activations + work.Packed + sharder.Lent(), copies, nil
+	return c.Bytes + work.Activations + work.Packed + sharder.SlotBytes(), copies, nil
 }
 
-// tooLarge is the error for a run that needs more memory than is available.
-type tooLarge struct {
+// memoryError is the error for a run that needs more memory than is available.
+type memoryError struct {
 	error
 	hint string
 }
 
 // Hint returns the fix.
-func (e tooLarge) Hint() string { return e.hint }
+func (e memoryError) Hint() string { return e.hint }
 
 const (
 	hintGPU    = "take a smaller train.batch (and train.accumulate to make up for it), context or model, or on several GPUs train.strategy = \"zero1\" to \"zero3\" (`ddpbatch plan` compares them); `nvidia-smi` tells whether another process holds the GPU's memory"

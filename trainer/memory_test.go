@@ -308,7 +308,7 @@ func needed(t *testing.T, j *jobs.Job, ranks int, d device.Device) float64 {
 		t.Fatal(err)
 	}
 	r.params = r.model.Params()
-	need, _, err := r.need()
+	need, _, err := r.memoryNeeded()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,9 +320,9 @@ func needed(t *testing.T, j *jobs.Job, ranks int, d device.Device) float64 {
 // operand.
 func TestNeedOfRoundedOperands(t *testing.T) {
 	j := job(t, fmt.Sprintf(wide, jobs.StrategyDDP, 2))
-	without := needed(t, j, 1, &plan.Counter{Narrow: true})
+	without := needed(t, j, 1, &plan.Counter{StoresBF16: true})
 	j.Train.Precision = jobs.PrecisionBF16
-	if more, want := needed(t, j, 1, &plan.Counter{Narrow: true})-without, 2.0*(2*1000+1000*1000); more != want {
+	if more, want := needed(t, j, 1, &plan.Counter{StoresBF16: true})-without, 2.0*(2*1000+1000*1000); more != want {
 		t.Errorf("%.0f bytes more in bf16, want %.0f", more, want)
 	}
 	if more := needed(t, j, 1, cpu.New(1)) - without; more != 0 {

@@ -41,7 +41,7 @@ func newSchedule(lr float64, s *jobs.Schedule) (optim.Schedule, error) {
 	if err != nil || s.WarmUp == 0 {
 		return rate, err
 	}
-	return optim.WarmUp(float64(s.WarmUpFrom), int64(s.WarmUp), rate)
+	return optim.Warmup(float64(s.WarmUpFrom), int64(s.WarmUp), rate)
 }
 
 // RateAt returns the learning rate after step steps, from the settings in a checkpoint's manifest.
@@ -73,19 +73,19 @@ func RateAt(settings map[string]string, step int64) (float64, error) {
 	return rate(step), nil
 }
 
-// warnOfIdleSteps warns about steps at the end of the run for which the schedule gives a learning
+// warnZeroRate warns about steps at the end of the run for which the schedule gives a learning
 // rate of 0. A single one is normal: a cosine ends with it.
-func (r *run) warnOfIdleSteps() {
-	r.ofEpoch = len(r.steps(r.at))
-	if r.at.Unevaluated {
-		r.ofEpoch = 0
+func (r *run) warnZeroRate() {
+	r.epochStepsLeft = len(r.steps(r.pos))
+	if r.pos.Unevaluated {
+		r.epochStepsLeft = 0
 	}
-	last := r.at.Step + int64(r.stepsLeft())
+	last := r.pos.Step + int64(r.stepsLeft())
 	idle := 0
-	for step := last - 1; step >= r.at.Step && r.schedule(step) == 0; step-- {
+	for step := last - 1; step >= r.pos.Step && r.schedule(step) == 0; step-- {
 		idle++
 	}
 	if idle > 1 && r.train.Optimizer.LR > 0 {
-		r.Observe(Event{Kind: Idle, Step: int(r.at.Step), Steps: int(last), Idle: idle})
+		r.Observe(Event{Kind: Idle, Step: int(r.pos.Step), Steps: int(last), Idle: idle})
 	}
 }

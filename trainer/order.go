@@ -5,20 +5,20 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 )
 
-// step is this rank's part of an optimizer step. With uneven = "join", a rank with fewer
+// stepBatches is this rank's part of an optimizer step. With uneven = "join", a rank with fewer
 // micro-batches than others takes part in collectives with padding batches, which do not count, as
 // in PyTorch's Join.
-type step struct {
+type stepBatches struct {
 	batches [][]int
 	count   int // batches that count; the others are padding
 	samples int // samples of all ranks that count
 }
 
-// nothing is a padding batch.
-var nothing = []int{0}
+// paddingBatch is a padding batch.
+var paddingBatch = []int{0}
 
 // steps returns the remaining steps of an epoch. Every rank has the same number of steps.
-func (r *run) steps(at position) []step {
+func (r *run) steps(at position) []stepBatches {
 	t, world := r.train, r.Comm.Size()
 	join, accumulate := t.Data.Uneven == jobs.UnevenJoin, max(1, int(t.Accumulate))
 	s := data.Sampler{N: r.data.Len(), Replicas: world, Rank: r.Comm.Rank(), Shuffle: *t.Data.Shuffle, Join: join,
@@ -26,15 +26,15 @@ func (r *run) steps(at position) []step {
 	b := data.BatchSampler{Sampler: s, Batch: int(t.Batch), DropLast: t.Data.DropLast}
 	mine := b.Rest(data.State{Seed: int64(t.Seed), Epoch: int(at.Epoch), Consumed: int(at.Consumed)})
 	left := s.N - int(at.Consumed)
-	var out []step
+	var out []stepBatches
 	for len(mine) > 0 || join && left > 0 {
 		n := min(accumulate, len(mine))
-		now := step{batches: mine[:n:n], count: n}
+		now := stepBatches{batches: mine[:n:n], count: n}
 		mine = mine[n:]
 		if join {
 			now.samples = min(left, accumulate*b.Batch*world)
 			left -= now.samples
-			now.fill(r.together(now.samples))
+			now.pad(r.batchesPerRank(now.samples))
 		} else {
 			for _, batch := range now.batches {
 				now.samples += len(batch) * world
@@ -45,26 +45,26 @@ func (r *run) steps(at position) []step {
 	return out
 }
 
-// together returns the number of micro-batches that each rank needs for a step with this number of
+// batchesPerRank returns the number of micro-batches that each rank needs for a step with this number of
 // samples: at least one, to have gradients. If gradients are reduced after each micro-batch, all
 // ranks need as many as rank 0, which has the most.
-func (r *run) together(samples int) int {
-	if !r.sharder.EachBatch() {
+func (r *run) batchesPerRank(samples int) int {
+	if !r.sharder.ReducesEachBatch() {
 		return 1
 	}
 	batch := int(r.train.Batch)
 	return (perRank(samples, r.Comm.Size()) + batch - 1) / batch
 }
 
-// fill appends padding batches.
-func (s *step) fill(least int) {
+// pad appends padding batches.
+func (s *stepBatches) pad(least int) {
 	for len(s.batches) < least {
-		s.batches = append(s.batches, nothing)
+		s.batches = append(s.batches, paddingBatch)
 	}
 }
 
 // batchesOf returns the batches of all steps, in order.
-func batchesOf(steps []step) [][]int {
+func batchesOf(steps []stepBatches) [][]int {
 	var out [][]int
 	for _, s := range steps {
 		out = append(out, s.batches...)

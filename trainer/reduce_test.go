@@ -35,8 +35,8 @@ func TestCompressedGradients(t *testing.T) {
 			run := func(spec string, strategy jobs.Strategy) (events []Event, weights string, bytes int64) {
 				var sent atomic.Int64
 				dir := t.TempDir()
-				events, _, errs := world(t, ranks, by(t, strategy, spec), dir, func(rank int, o *Options) {
-					small(rank, o)
+				events, _, errs := world(t, ranks, withStrategy(t, strategy, spec), dir, func(rank int, o *Options) {
+					smallBuckets(rank, o)
 					o.Comm = weigher{o.Comm, &sent}
 				})
 				ok(t, errs)

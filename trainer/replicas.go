@@ -53,9 +53,9 @@ func (r *run) compare(ctx context.Context, withState bool) error {
 	if !r.hasReplicas() {
 		return nil
 	}
-	defer r.Trace.Add(trace.Verify, 0, r.Trace.Now())
+	defer r.Trace.Add(trace.Compare, 0, r.Trace.Now())
 	if err := r.sharder.Sync(ctx); err != nil {
-		return fmt.Errorf("bring weights up to date after step %d: %w", r.at.Step, err)
+		return fmt.Errorf("bring weights up to date after step %d: %w", r.pos.Step, err)
 	}
 	// A 32-bit checksum is exact in a float64, and so is its sum with zeros.
 	size := r.Comm.Size()
@@ -66,14 +66,14 @@ func (r *run) compare(ctx context.Context, withState bool) error {
 		state[r.Comm.Rank()] = float64(r.stateChecksum())
 	}
 	if err := r.Comm.Do(ctx, collective.AllReduce(sums, collective.Sum)); err != nil {
-		return fmt.Errorf("compare weights after step %d: %w", r.at.Step, err)
+		return fmt.Errorf("compare weights after step %d: %w", r.pos.Step, err)
 	}
 	for _, part := range []struct {
 		what string
 		sums []float64
 	}{{"weights", weights}, {"optimizer state", state}} {
 		if groups := groupEqual(part.sums); len(groups) > 1 {
-			return replicasError{what: part.what, step: r.at.Step, groups: groups}
+			return replicasError{what: part.what, step: r.pos.Step, groups: groups}
 		}
 	}
 	return nil

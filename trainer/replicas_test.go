@@ -59,7 +59,7 @@ func TestDivergenceReachesNoCheckpoint(t *testing.T) {
 	for _, every := range []string{"7 steps", "20 steps"} {
 		for _, async := range []bool{false, true} {
 			for _, strategy := range []jobs.Strategy{jobs.StrategyDDP, jobs.StrategyZeRO1, jobs.StrategyZeRO2} {
-				j := by(t, strategy, strings.NewReplacer("epochs = 3", "epochs = 2", "7 steps", every).Replace(fmt.Sprintf(mlp, 2))+fmt.Sprintf("async = %v\n", async))
+				j := withStrategy(t, strategy, strings.NewReplacer("epochs = 3", "epochs = 2", "7 steps", every).Replace(fmt.Sprintf(mlp, 2))+fmt.Sprintf("async = %v\n", async))
 				undisturbed := t.TempDir()
 				_, whole, errs := world(t, 3, j, undisturbed, nil)
 				ok(t, errs)
@@ -156,7 +156,7 @@ func TestManifestTellsWhetherReplicasWereCompared(t *testing.T) {
 		{1, jobs.StrategyDDP, checkpoint.ReplicasNone},
 	} {
 		dir := t.TempDir()
-		_, _, errs := world(t, tt.ranks, by(t, tt.strategy, strings.Replace(fmt.Sprintf(mlp, 20), "epochs = 3", "epochs = 1", 1)), dir, nil)
+		_, _, errs := world(t, tt.ranks, withStrategy(t, tt.strategy, strings.Replace(fmt.Sprintf(mlp, 20), "epochs = 3", "epochs = 1", 1)), dir, nil)
 		ok(t, errs)
 		entries, err := checkpoint.List(dir)
 		if err != nil || len(entries) < 2 {
@@ -198,7 +198,7 @@ type garbled struct {
 
 func (c *garbled) Do(ctx context.Context, call collective.Call) error {
 	err := c.Communicator.Do(ctx, call)
-	if call.Kind == collective.KindAllGather && len(call.Send) != binary.Size(report{}) { // not the all-gather of a save
+	if call.Kind == collective.KindAllGather && len(call.Send) != binary.Size(partReport{}) { // not the all-gather of a save
 		if c.gathers++; c.gathers >= c.from {
 			call.Recv[0] ^= 1 // the lowest bit of the first element
 		}
@@ -210,7 +210,7 @@ func (c *garbled) Do(ctx context.Context, call collective.Call) error {
 // is named. With ZeRO3 there are no replicas.
 func TestReplicaThatIsNotGivenTheWeightsIsNamed(t *testing.T) {
 	for _, strategy := range []jobs.Strategy{jobs.StrategyZeRO1, jobs.StrategyZeRO2} {
-		j, dir := by(t, strategy, strings.Replace(fmt.Sprintf(mlp, 2), "7 steps", "1000 steps", 1)), t.TempDir()
+		j, dir := withStrategy(t, strategy, strings.Replace(fmt.Sprintf(mlp, 2), "7 steps", "1000 steps", 1)), t.TempDir()
 		_, _, errs := world(t, 3, j, dir, func(rank int, o *Options) {
 			if rank == 1 {
 				o.Comm = &garbled{Communicator: o.Comm, from: 50}
@@ -262,7 +262,7 @@ func TestSuspects(t *testing.T) {
 func TestSlowRankIsNamed(t *testing.T) {
 	for _, strategy := range []jobs.Strategy{jobs.StrategyDDP, jobs.StrategyZeRO3} {
 		t.Run(string(strategy), func(t *testing.T) {
-			j := by(t, strategy, strings.Replace(fmt.Sprintf(gpt, 2, 0.0, text(t)), `log_every = "1 step"`, `log_every = "2 steps"`, 1))
+			j := withStrategy(t, strategy, strings.Replace(fmt.Sprintf(gpt, 2, 0.0, text(t)), `log_every = "1 step"`, `log_every = "2 steps"`, 1))
 			events, _, errs := world(t, 3, j, t.TempDir(), func(rank int, o *Options) {
 				observe := o.Observe
 				o.Observe = func(e Event) {

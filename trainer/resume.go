@@ -17,8 +17,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 )
 
-// header is the starting state, which rank 0 broadcasts.
-type header struct {
+// startState is the starting state, which rank 0 broadcasts.
+type startState struct {
 	Position  position
 	OptimInit bool
 	Skipped   int64
@@ -31,7 +31,7 @@ type header struct {
 // start brings every rank to the same state: the newest checkpoint that verifies, or new weights,
 // which rank 0 saves immediately.
 func (r *run) start(ctx context.Context) error {
-	var h header
+	var h startState
 	var from origin
 	if r.Comm.Rank() == 0 {
 		loading, disarm, cancel := r.untilStop(ctx)
@@ -44,7 +44,7 @@ func (r *run) start(ctx context.Context) error {
 			return err
 		}
 		defer from.close()
-		if h.Best, err = r.bestSaved(); err != nil {
+		if h.Best, err = r.bestSavedMetric(); err != nil {
 			return err
 		}
 	}
@@ -68,17 +68,17 @@ func (r *run) start(ctx context.Context) error {
 	if o := &r.train.Optimizer; o.Decay == jobs.DecayMatrices && o.WeightDecay != 0 {
 		r.optimizer.SetDecaying(r.sharder.Ranges((*nn.Param).IsMatrix))
 	}
-	r.at, r.skipped, r.best = h.Position, int(h.Skipped), h.Best
-	r.Progress.step.Store(r.at.Step)
-	if err := r.spread(ctx, from, h.OptimInit); err != nil {
+	r.pos, r.skipped, r.bestMetric = h.Position, int(h.Skipped), h.Best
+	r.Progress.step.Store(r.pos.Step)
+	if err := r.scatterState(ctx, from, h.OptimInit); err != nil {
 		return err
 	}
 	if r.Comm.Rank() == 0 {
-		r.Observe(Event{Kind: Started, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Path: from.path()})
+		r.Observe(Event{Kind: Started, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs), Path: from.path()})
 		if h.DecayAll {
-			r.Observe(Event{Kind: DecayKept, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs)})
+			r.Observe(Event{Kind: DecayKept, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs)})
 		}
-		r.tellStepSize(from)
+		r.warnStepSize(from)
 		r.reportOrigin(from)
 	}
 	// Training allocates nothing, so the heap would never release the memory of the setup.
@@ -91,22 +91,22 @@ func (r *run) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.Comm.Rank() != 0 || r.finished() {
+	if r.Comm.Rank() != 0 || r.isFinished() {
 		return nil
 	}
 	return r.checkSaving()
 }
 
-// tellStepSize warns if the number of samples per step has changed. Settings in steps, such as the
+// warnStepSize warns if the number of samples per step has changed. Settings in steps, such as the
 // schedule, then refer to steps of a different size.
-func (r *run) tellStepSize(from origin) {
-	if from.snapshot == nil || r.finished() {
+func (r *run) warnStepSize(from origin) {
+	if from.snapshot == nil || r.isFinished() {
 		return
 	}
 	m := &from.snapshot.Manifest
 	was, is := m.WorldSize*jobs.RankSamples(m.Spec), r.Comm.Size()*jobs.RankSamples(r.train.Fingerprint())
 	if was != is && was > 0 {
-		r.Observe(Event{Kind: Resized, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Was: was, Is: is})
+		r.Observe(Event{Kind: Resized, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs), OldStepSamples: was, NewStepSamples: is})
 	}
 }
 
@@ -125,15 +125,15 @@ func (r *run) checkSaving() error {
 		if e.Manifest == nil {
 			continue
 		}
-		if err := checkpoint.Room(r.Checkpoints, e.Manifest, 1); err != nil {
+		if err := checkpoint.CheckSpace(r.Checkpoints, e.Manifest, 1); err != nil {
 			return err
 		}
-		more := r.keep().Newest + 1 - len(entries) // a new one is written before an old one is removed
+		more := r.retentionPolicy().Newest + 1 - len(entries) // a new one is written before an old one is removed
 		if r.sharder.Strategy != ddp.DDP {
 			more++ // at the end, the parts and the consolidated files exist at the same time
 		}
-		if err := checkpoint.Room(r.Checkpoints, e.Manifest, more); err != nil {
-			r.Observe(Event{Kind: Scarce, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Err: err})
+		if err := checkpoint.CheckSpace(r.Checkpoints, e.Manifest, more); err != nil {
+			r.Observe(Event{Kind: LowSpace, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs), Err: err})
 		}
 		return nil
 	}
@@ -141,13 +141,13 @@ func (r *run) checkSaving() error {
 }
 
 // load opens the checkpoint to resume from, on rank 0, and returns the starting state.
-func (r *run) load(ctx context.Context) (h header, from origin, err error) {
+func (r *run) load(ctx context.Context) (h startState, from origin, err error) {
 	s, skipped, err := checkpoint.Load(ctx, r.Checkpoints)
 	for _, why := range skipped {
-		r.Observe(Event{Kind: PassedOver, Err: why})
+		r.Observe(Event{Kind: CheckpointSkipped, Err: why})
 	}
-	if errors.Is(err, checkpoint.ErrNone) {
-		return header{Fresh: true}, from, nil
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return startState{Fresh: true}, from, nil
 	}
 	if ctx.Err() != nil {
 		if s != nil {
@@ -156,25 +156,25 @@ func (r *run) load(ctx context.Context) (h header, from origin, err error) {
 		return h, from, context.Cause(ctx)
 	}
 	if err != nil {
-		return h, from, unusable{err}
+		return h, from, unusableError{err}
 	}
 	m := &s.Manifest
 	from.snapshot = s
-	if err = r.belongs(m); err == nil {
-		err = r.open(&from)
+	if err = r.checkCompatible(m); err == nil {
+		err = r.openTensors(&from)
 	}
 	if err != nil {
 		from.close()
-		return h, from, from.unusable(err)
+		return h, from, from.wrapUnusable(err)
 	}
-	r.good[m.Step] = true
-	h = header{Position: position{int64(m.Step), int64(m.Epoch), int64(m.Consumed), m.Unevaluated}, OptimInit: m.OptimInit, Skipped: int64(m.Skipped), DecayAll: r.Job.NeedsDecayOfAll(m.Spec)}
+	r.verified[m.Step] = true
+	h = startState{Position: position{int64(m.Step), int64(m.Epoch), int64(m.Consumed), m.Unevaluated}, OptimInit: m.OptimInit, Skipped: int64(m.Skipped), DecayAll: r.Job.NeedsDecayOfAll(m.Spec)}
 	return h, from, nil
 }
 
-// open finds the tensors of a checkpoint. They must be exactly the tensors of the model and the
+// openTensors finds the tensors of a checkpoint. They must be exactly the tensors of the model and the
 // optimizer.
-func (r *run) open(from *origin) (err error) {
+func (r *run) openTensors(from *origin) (err error) {
 	kind := from.snapshot.Manifest.Optimizer
 	if kind == "" {
 		kind = optim.KindSGD // the only kind before manifests recorded it
@@ -182,7 +182,7 @@ func (r *run) open(from *origin) (err error) {
 	if want := r.optimizer.Kind(); kind != want {
 		return fmt.Errorf("restore optimizer: the state is of kind %q, want %q", kind, want)
 	}
-	shapes := r.shapes()
+	shapes := r.tensorShapes()
 	if from.model, err = from.snapshot.Tensors(checkpoint.ModelFile, shapes[checkpoint.ModelFile]); err == nil {
 		from.optimizer, err = from.snapshot.Tensors(checkpoint.OptimizerFile, shapes[checkpoint.OptimizerFile])
 	}
@@ -199,44 +199,44 @@ func (r *run) vocabulary() (string, error) {
 	return string(text), err
 }
 
-// belongs returns an error if a checkpoint was written by another run, with different settings, or
+// checkCompatible returns an error if a checkpoint was written by another run, with different settings, or
 // with different data.
-func (r *run) belongs(m *checkpoint.Manifest) error {
+func (r *run) checkCompatible(m *checkpoint.Manifest) error {
 	if m.Run != r.Run {
-		return foreign{m.Run, r.Run, filepath.Dir(r.Checkpoints)}
+		return foreignError{m.Run, r.Run, filepath.Dir(r.Checkpoints)}
 	}
-	if err := r.Job.CheckResume(m.Spec, m.SpecSum); err != nil {
+	if err := r.Job.CheckResume(m.Spec, m.SpecDigest); err != nil {
 		return err
 	}
-	if m.DataSum != r.data.Digest() {
-		return fmt.Errorf("the training data have changed since (digest %.12s, now %.12s)", m.DataSum, r.data.Digest())
+	if m.DataDigest != r.data.Digest() {
+		return fmt.Errorf("the training data have changed since (digest %.12s, now %.12s)", m.DataDigest, r.data.Digest())
 	}
 	return nil
 }
 
-// foreign is the error for a checkpoint of another run.
-type foreign struct{ run, want, dir string }
+// foreignError is the error for a checkpoint of another run.
+type foreignError struct{ run, want, dir string }
 
 // Error names both runs.
-func (f foreign) Error() string {
+func (f foreignError) Error() string {
 	return fmt.Sprintf("it was written by another run (%q, not %q)", f.run, f.want)
 }
 
 // Hint returns how to resume from it.
-func (f foreign) Hint() string {
+func (f foreignError) Hint() string {
 	return "move the checkpoints away to train from the start; or, if they were copied here to resume from them, run `ddpbatch repair " + jobs.ShellQuote(f.dir) + "`"
 }
 
-// unusable is the error for a checkpoint that exists but must not be used.
-type unusable struct{ error }
+// unusableError is the error for a checkpoint that exists but must not be used.
+type unusableError struct{ error }
 
-func (u unusable) Unwrap() error { return u.error }
+func (u unusableError) Unwrap() error { return u.error }
 
 // ExitCode returns the exit code for a run without a usable checkpoint.
-func (unusable) ExitCode() int { return 5 }
+func (unusableError) ExitCode() int { return 5 }
 
 // Hint returns the fix.
-func (u unusable) Hint() string {
+func (u unusableError) Hint() string {
 	var inner interface{ Hint() string }
 	if errors.As(u.error, &inner) {
 		return inner.Hint()

@@ -56,7 +56,7 @@ func TestDamagedCheckpointTakesNoGoodOne(t *testing.T) {
 	often := job(t, strings.NewReplacer("7 steps", "2 steps", "keep = 100", "keep = 1").Replace(text))
 	events, below, errs := world(t, 2, often, dir, stopAfter(Trained, 16))
 	ok(t, errs)
-	if events[0].Kind != PassedOver || below.Step >= result.Step {
+	if events[0].Kind != CheckpointSkipped || below.Step >= result.Step {
 		t.Fatalf("first event %+v, stopped at step %d", events[0], below.Step)
 	}
 	s, skipped, err := checkpoint.Load(t.Context(), dir)
@@ -77,7 +77,7 @@ func TestDamagedCheckpointTakesNoGoodOne(t *testing.T) {
 // The count of consecutive skipped steps survives a stop.
 func TestSkippedStepsCountOverAStop(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data.csv")
-	rows := "1,1\n2,2\n" + strings.Repeat("3e38,-3e38\n3e38,-3e38\n", mostSkipped+1) + "1,1\n1,1\n"
+	rows := "1,1\n2,2\n" + strings.Repeat("3e38,-3e38\n3e38,-3e38\n", maxSkipped+1) + "1,1\n1,1\n"
 	if err := os.WriteFile(path, []byte(rows), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestSkippedStepsCountOverAStop(t *testing.T) {
 	}
 	_, _, errs = world(t, 2, j, dir, nil)
 	for rank, err := range errs {
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("at step %d", 1+mostSkipped)) {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("at step %d", 1+maxSkipped)) {
 			t.Errorf("rank %d: %v", rank, err)
 		}
 	}
@@ -103,7 +103,7 @@ func TestResumingTakesNoMemory(t *testing.T) {
 	fresh := func() *run {
 		j := job(t, text)
 		r := &run{Options: Options{Job: j, Checkpoints: dir, Comm: collective.Alone{}, Observe: func(Event) {}, Progress: new(Progress)}, train: j.Train,
-			last: map[string]float64{}, good: map[int]bool{}}
+			lastMetrics: map[string]float64{}, verified: map[int]bool{}}
 		if err := r.build(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestResumingTakesNoMemory(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	err := r.start(t.Context())
 	runtime.ReadMemStats(&after)
-	if err != nil || !r.good[0] {
+	if err != nil || !r.verified[0] {
 		t.Fatalf("nothing was loaded: %v", err)
 	}
 	if took := after.TotalAlloc - before.TotalAlloc; took > 4*700*700 {

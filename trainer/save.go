@@ -14,23 +14,23 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// saving is a checkpoint in progress: the part that this rank writes.
-type saving struct {
+// pendingSave is a checkpoint in progress: the part that this rank writes.
+type pendingSave struct {
 	at      position
 	began   time.Time
 	stalled time.Duration // how long training waited for it
-	whole   bool          // final checkpoint, which is written without parts
+	final   bool          // final checkpoint, which is written without parts
 
 	manifest *checkpoint.Manifest // on rank 0
 	pieces   map[string][]checkpoint.Part
 	shapes   map[string]map[string][]int // of whole tensors
 
 	// The following fields are for sharded checkpoints.
-	divided bool
-	folder  checkpoint.Saving // on rank 0
-	into    string            // directory for this rank's part; empty if there is nothing to write
-	files   []checkpoint.File // files that this rank has written; after agree, the files of all ranks
-	told    bool              // all ranks have exchanged the results of writing
+	sharded   bool
+	target    checkpoint.Writer // on rank 0
+	partDir   string            // directory for this rank's part; empty if there is nothing to write
+	files     []checkpoint.File // files that this rank has written; after exchangeResults, the files of all ranks
+	exchanged bool              // all ranks have exchanged the results of writing
 
 	path      string        // on rank 0: path of the checkpoint
 	err       error         // write error, or a value that is not finite
@@ -42,79 +42,79 @@ type saving struct {
 // state is sharded, each rank writes its part. When training is finished, rank 0 consolidates the
 // parts, so that other programs can read the result.
 func (r *run) save(ctx context.Context) error {
-	s, err := r.saveNow(ctx)
+	s, err := r.saveSync(ctx)
 	if s == nil || err != nil {
 		return err
 	}
-	return r.saved(s)
+	return r.finishSave(s)
 }
 
-// saveDue saves a periodic checkpoint. It may write in the background, and the job may configure
+// savePeriodic saves a periodic checkpoint. It may write in the background, and the job may configure
 // that training continues after an error.
-func (r *run) saveDue(ctx context.Context) error {
+func (r *run) savePeriodic(ctx context.Context) error {
 	if r.Job.Checkpoint.Async {
-		return r.saveBehind(ctx)
+		return r.saveAsync(ctx)
 	}
-	s, err := r.saveNow(ctx)
+	s, err := r.saveSync(ctx)
 	if s == nil || err != nil {
 		return err
 	}
-	return r.tolerate(r.saved(s))
+	return r.continueAfterSaveError(r.finishSave(s))
 }
 
-func (r *run) saveNow(ctx context.Context) (*saving, error) {
+func (r *run) saveSync(ctx context.Context) (*pendingSave, error) {
 	defer r.Progress.enter(phaseSaving)()
 	defer r.Trace.Add(trace.Save, 0, r.Trace.Now())
-	if err := r.settle(ctx); err != nil {
+	if err := r.waitAsyncSave(ctx); err != nil {
 		return nil, err
 	}
-	s, err := r.begin(ctx)
+	s, err := r.beginSave(ctx)
 	if s == nil || err != nil {
 		return nil, err
 	}
-	r.write(s)
-	if err := r.agree(ctx, s); err != nil {
+	r.writeSave(s)
+	if err := r.exchangeResults(ctx, s); err != nil {
 		return nil, err
 	}
-	r.commit(ctx, s)
+	r.commitSave(ctx, s)
 	s.stalled = time.Since(s.began)
 	return s, nil
 }
 
-// begin returns a saving of the current state after all ranks have compared theirs. It returns nil
-// on a rank that has nothing to write. A reason not to save is in the saving's err. The returned
+// beginSave returns a pendingSave for the current state after all ranks have compared theirs. It returns nil
+// on a rank that has nothing to write. A reason not to save is in the pendingSave's err. The returned
 // error means that communication failed or that the ranks differ.
-func (r *run) begin(ctx context.Context) (*saving, error) {
+func (r *run) beginSave(ctx context.Context) (*pendingSave, error) {
 	if err := r.compareAll(ctx); err != nil {
 		return nil, err
 	}
-	s := &saving{at: r.at, began: time.Now(), whole: r.finished(), divided: r.sharder.Strategy != ddp.DDP}
-	if !s.divided && r.Comm.Rank() != 0 {
+	s := &pendingSave{at: r.pos, began: time.Now(), final: r.isFinished(), sharded: r.sharder.Strategy != ddp.DDP}
+	if !s.sharded && r.Comm.Rank() != 0 {
 		return nil, nil
 	}
-	s.shapes = r.shapes()
+	s.shapes = r.tensorShapes()
 	if r.Comm.Rank() == 0 {
 		if s.manifest, s.err = r.manifest(); s.err == nil {
-			s.err = r.checkPlace(s)
+			s.err = r.checkRunDirMoved(s)
 		}
 	}
-	if s.divided {
-		if err := r.openParts(ctx, s); err != nil {
+	if s.sharded {
+		if err := r.createPartDir(ctx, s); err != nil {
 			return nil, err
 		}
 	}
-	s.pieces = r.pieces()
+	s.pieces = r.stateParts()
 	return s, nil
 }
 
-// write writes this rank's part. It reads nothing that training changes.
-func (r *run) write(s *saving) {
+// writeSave writes this rank's part. It reads nothing that training changes.
+func (r *run) writeSave(s *pendingSave) {
 	if s.err == nil {
-		s.err = s.sane()
+		s.err = s.checkFinite()
 	}
 	switch {
 	case s.err != nil:
-	case s.divided:
+	case s.sharded:
 		s.writeParts(r.Comm.Rank())
 	default:
 		files := checkpoint.Files{}
@@ -128,44 +128,44 @@ func (r *run) write(s *saving) {
 	}
 }
 
-// commit makes the checkpoint visible, on rank 0, and prunes old checkpoints.
-func (r *run) commit(ctx context.Context, s *saving) {
+// commitSave makes the checkpoint visible, on rank 0, and prunes old checkpoints.
+func (r *run) commitSave(ctx context.Context, s *pendingSave) {
 	if r.Comm.Rank() != 0 || s.err != nil {
 		return
 	}
-	if s.divided {
+	if s.sharded {
 		s.commitParts()
 	}
 	if s.err == nil {
-		err := checkpoint.Prune(ctx, r.Checkpoints, r.Run, int(s.at.Step), r.keep(), r.good)
+		err := checkpoint.Prune(ctx, r.Checkpoints, r.Run, int(s.at.Step), r.retentionPolicy(), r.verified)
 		if ctx.Err() == nil { // otherwise the attempt ends, and the checkpoint is saved
 			s.err = err
 		}
 	}
 }
 
-// checkPlace returns an error if the run directory was moved or deleted.
-func (r *run) checkPlace(s *saving) error {
-	if r.CheckPlace == nil {
+// checkRunDirMoved returns an error if the run directory was moved or deleted.
+func (r *run) checkRunDirMoved(s *pendingSave) error {
+	if r.CheckRunDir == nil {
 		return nil
 	}
-	if err := r.CheckPlace(); err != nil {
-		return displaced{s.failed(err)}
+	if err := r.CheckRunDir(); err != nil {
+		return runDirMovedError{s.wrapError(err)}
 	}
 	return nil
 }
 
-// displaced is the error for a save into a run directory that was moved or deleted.
-type displaced struct{ error }
+// runDirMovedError is the error for a save into a run directory that was moved or deleted.
+type runDirMovedError struct{ error }
 
 // Unwrap returns the cause, which has a hint.
-func (d displaced) Unwrap() error { return d.error }
+func (d runDirMovedError) Unwrap() error { return d.error }
 
-// saved reports a complete save to the observer, or returns why it failed.
-func (r *run) saved(s *saving) error {
-	if s.err != nil && !errors.As(s.err, &displaced{}) {
+// finishSave reports a complete save to the observer, or returns why it failed.
+func (r *run) finishSave(s *pendingSave) error {
+	if s.err != nil && !errors.As(s.err, &runDirMovedError{}) {
 		// After a move during the save, files are missing.
-		if err := r.checkPlace(s); err != nil {
+		if err := r.checkRunDirMoved(s); err != nil {
 			s.err = err
 		}
 	}
@@ -176,14 +176,14 @@ func (r *run) saved(s *saving) error {
 	return s.err
 }
 
-// tolerate reports err and returns nil if the job continues after a failed save: earlier
+// continueAfterSaveError reports err and returns nil if the job continues after a failed save: earlier
 // checkpoints are intact, and the next save is a new attempt. It returns err if a parameter is not
 // finite or if the run directory was moved. In the latter case no later save could succeed.
-func (r *run) tolerate(err error) error {
-	if err == nil || r.Job.Checkpoint.OnError != jobs.SaveErrorContinue || errors.As(err, &diverged{}) || errors.As(err, &displaced{}) {
+func (r *run) continueAfterSaveError(err error) error {
+	if err == nil || r.Job.Checkpoint.OnError != jobs.SaveErrorContinue || errors.As(err, &divergedError{}) || errors.As(err, &runDirMovedError{}) {
 		return err
 	}
-	r.Observe(Event{Kind: Unsaved, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Err: err})
+	r.Observe(Event{Kind: Unsaved, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs), Err: err})
 	return nil
 }
 
@@ -195,40 +195,40 @@ func (r *run) manifest() (*checkpoint.Manifest, error) {
 	}
 	m := &checkpoint.Manifest{
 		Run: r.Run, Created: time.Now().UTC(), Program: r.Program,
-		Step: int(r.at.Step), Epoch: int(r.at.Epoch), Consumed: int(r.at.Consumed), Unevaluated: r.at.Unevaluated, Skipped: r.skipped, Finished: r.finished(),
-		Seed: uint64(r.train.Seed), WorldSize: r.Comm.Size(), Spec: r.train.Fingerprint(), SpecSum: r.Job.TrainDigest(),
-		DataSum: r.data.Digest(), Vocabulary: vocabulary, Optimizer: string(r.train.Optimizer.Kind), OptimInit: r.optimizer.StateBy(unread).Initialised,
+		Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Consumed: int(r.pos.Consumed), Unevaluated: r.pos.Unevaluated, Skipped: r.skipped, Finished: r.isFinished(),
+		Seed: uint64(r.train.Seed), WorldSize: r.Comm.Size(), Spec: r.train.Fingerprint(), SpecDigest: r.Job.TrainDigest(),
+		DataDigest: r.data.Digest(), Vocabulary: vocabulary, Optimizer: string(r.train.Optimizer.Kind), OptimInit: r.optimizer.StateBy(readNothing).Initialized,
 		Metrics: map[string]checkpoint.Number{}, Replicas: r.replicas(), Layout: r.layout,
 	}
-	for k, v := range r.last {
+	for k, v := range r.lastMetrics {
 		m.Metrics[k] = checkpoint.Number(v)
 	}
 	return m, nil
 }
 
-// sane returns an error if a parameter is not finite.
-func (s *saving) sane() error {
+// checkFinite returns an error if a parameter is not finite.
+func (s *pendingSave) checkFinite() error {
 	for _, p := range s.pieces[checkpoint.ModelFile] {
 		for _, v := range p.Data {
 			const exponent = 0xff << 23
 			if math.Float32bits(v)&exponent == exponent {
-				return diverged{fmt.Errorf("parameter %q holds numbers that are not finite after step %d", p.Tensor, s.at.Step), s.at.Step == 0}
+				return divergedError{fmt.Errorf("parameter %q holds numbers that are not finite after step %d", p.Tensor, s.at.Step), s.at.Step == 0}
 			}
 		}
 	}
 	return nil
 }
 
-// pieces returns this rank's part of the state: host memory itself, or copies of device memory.
-func (r *run) pieces() map[string][]checkpoint.Part {
-	read := r.copying()
+// stateParts returns this rank's part of the state: host memory itself, or copies of device memory.
+func (r *run) stateParts() map[string][]checkpoint.Part {
+	read := r.stateReader()
 	var model, optimizer []checkpoint.Part
-	r.sharder.Pieces(r.values(read), func(i, at int, values []float32) {
+	r.sharder.EachRange(r.values(read), func(i, at int, values []float32) {
 		model = append(model, checkpoint.Part{Tensor: r.params[i].Name, At: at, Data: values})
 	})
-	_, arrays, single := r.divided(read)
+	_, arrays, single := r.optimizerState(read)
 	for _, a := range arrays {
-		r.sharder.Pieces(a.values, func(i, at int, values []float32) {
+		r.sharder.EachRange(a.values, func(i, at int, values []float32) {
 			optimizer = append(optimizer, checkpoint.Part{Tensor: a.prefix + r.params[i].Name, At: at, Data: values})
 		})
 	}

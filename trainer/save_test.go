@@ -16,11 +16,11 @@ import (
 func TestPartsAreTheWhole(t *testing.T) {
 	spec := models(t)["gpt"](1)
 	dir := t.TempDir()
-	stoppedRun(t, 3, by(t, jobs.StrategyDDP, spec), dir, 5)
+	stoppedRun(t, 3, withStrategy(t, jobs.StrategyDDP, spec), dir, 5)
 	_, want := digests(t, dir)
 	for _, strategy := range strategyNames[1:] {
 		dir := t.TempDir()
-		stoppedRun(t, 3, by(t, strategy, spec), dir, 5)
+		stoppedRun(t, 3, withStrategy(t, strategy, spec), dir, 5)
 		if _, got := digests(t, dir); got != want {
 			t.Errorf("%s: other tensors than with ddp", strategy)
 		}
@@ -39,7 +39,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 		if got := files(); len(got) != 6 || got[0] != "model-rank-00000.safetensors" || got[5] != "optimizer-rank-00002.safetensors" {
 			t.Errorf("%s: files %v", strategy, got)
 		}
-		_, result, errs := world(t, 2, by(t, strategy, spec), dir, small)
+		_, result, errs := world(t, 2, withStrategy(t, strategy, spec), dir, smallBuckets)
 		ok(t, errs)
 		if got := files(); len(got) != 2 || got[0] != checkpoint.ModelFile || got[1] != checkpoint.OptimizerFile {
 			t.Errorf("%s: files %v at the end, step %d", strategy, got, result.Step)
@@ -50,7 +50,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 // A checkpoint with a missing part is not usable, and the previous one is used.
 func TestMissingPartIsPassedOver(t *testing.T) {
 	dir := t.TempDir()
-	stoppedRun(t, 2, by(t, jobs.StrategyZeRO3, models(t)["gpt"](1)), dir, 5)
+	stoppedRun(t, 2, withStrategy(t, jobs.StrategyZeRO3, models(t)["gpt"](1)), dir, 5)
 	if err := os.Remove(filepath.Join(dir, "step-00000005", "optimizer-rank-00001.safetensors")); err != nil {
 		t.Fatal(err)
 	}
@@ -67,8 +67,8 @@ func TestMissingPartIsPassedOver(t *testing.T) {
 // files.
 func TestRankThatCannotWriteItsPart(t *testing.T) {
 	dir := t.TempDir()
-	_, _, errs := world(t, 2, by(t, jobs.StrategyZeRO2, models(t)["gpt"](1)), dir, func(rank int, o *Options) {
-		small(rank, o)
+	_, _, errs := world(t, 2, withStrategy(t, jobs.StrategyZeRO2, models(t)["gpt"](1)), dir, func(rank int, o *Options) {
+		smallBuckets(rank, o)
 		if rank == 1 {
 			o.Checkpoints = filepath.Join(dir, "elsewhere")
 		}

@@ -14,15 +14,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 )
 
-// array is optimizer state that has one value per parameter element, such as momentum.
-type array struct {
+// stateArray is optimizer state that has one value per parameter element, such as momentum.
+type stateArray struct {
 	prefix string      // of its tensors' names; the parameter's name follows
 	values [][]float32 // by part
 }
 
-// divided returns the state of this rank's optimizer, whose parameters are the sharder's parts. It
+// optimizerState returns the state of this rank's optimizer, whose parameters are the sharder's parts. It
 // separates arrays with one value per element from single values.
-func (r *run) divided(read optim.Read) (state optim.State, arrays []array, single []optim.Tensor) {
+func (r *run) optimizerState(read optim.Read) (state optim.State, arrays []stateArray, single []optim.Tensor) {
 	state = r.optimizer.StateBy(read)
 	parts := r.sharder.Parts()
 	part := func(name string) (prefix string, ok bool) {
@@ -39,10 +39,10 @@ func (r *run) divided(read optim.Read) (state optim.State, arrays []array, singl
 			single = append(single, t)
 			continue
 		}
-		i := slices.IndexFunc(arrays, func(a array) bool { return a.prefix == prefix })
+		i := slices.IndexFunc(arrays, func(a stateArray) bool { return a.prefix == prefix })
 		if i < 0 {
 			i = len(arrays)
-			arrays = append(arrays, array{prefix: prefix})
+			arrays = append(arrays, stateArray{prefix: prefix})
 		}
 		arrays[i].values = append(arrays[i].values, t.Data)
 	}
@@ -58,14 +58,14 @@ func (r *run) values(read optim.Read) [][]float32 {
 	return out
 }
 
-// floats returns a tensor's memory, or a copy of it if the device has its own memory.
-func (r *run) floats(t device.Tensor) []float32 { return device.Floats(r.device, t) }
+// readTensor returns a tensor's memory, or a copy of it if the device has its own memory.
+func (r *run) readTensor(t device.Tensor) []float32 { return device.Floats(r.device, t) }
 
-// unread is a reader for callers that need only the names and shapes.
-func unread(device.Tensor) []float32 { return nil }
+// readNothing is a reader for callers that need only the names and shapes.
+func readNothing(device.Tensor) []float32 { return nil }
 
-// setValues writes values to the device, unless they are the device's memory.
-func (r *run) setValues(values [][]float32) {
+// writeValues writes values to the device, unless they are the device's memory.
+func (r *run) writeValues(values [][]float32) {
 	if r.device.Host() {
 		return
 	}
@@ -95,27 +95,27 @@ func (o origin) close() {
 	}
 }
 
-// spread sends every rank its part of rank 0's state.
-func (r *run) spread(ctx context.Context, from origin, initialised bool) error {
-	values := r.values(r.floats)
-	err := r.sharder.Spread(ctx, values, func(give ddp.Give) error {
+// scatterState sends every rank its part of rank 0's state.
+func (r *run) scatterState(ctx context.Context, from origin, initialised bool) error {
+	values := r.values(r.readTensor)
+	err := r.sharder.ScatterState(ctx, values, func(give ddp.Give) error {
 		if from.model == nil {
 			return r.newWeights(give)
 		}
-		return r.read(from, from.model, "", give)
+		return r.giveTensors(from, from.model, "", give)
 	})
 	if err != nil {
 		return fmt.Errorf("share parameters: %w", err)
 	}
-	r.setValues(values)
-	r.sharder.Updated()
-	state, arrays, single := r.divided(r.floats)
-	state.Initialised = initialised
+	r.writeValues(values)
+	r.sharder.MarkUpdated()
+	state, arrays, single := r.optimizerState(r.readTensor)
+	state.Initialized = initialised
 	for _, a := range arrays {
 		if !initialised {
 			break // they are already zero
 		}
-		err := r.sharder.Spread(ctx, a.values, func(give ddp.Give) error { return r.read(from, from.optimizer, a.prefix, give) })
+		err := r.sharder.ScatterState(ctx, a.values, func(give ddp.Give) error { return r.giveTensors(from, from.optimizer, a.prefix, give) })
 		if err != nil {
 			return fmt.Errorf("share optimizer state %q: %w", a.prefix, err)
 		}
@@ -123,7 +123,7 @@ func (r *run) spread(ctx context.Context, from origin, initialised bool) error {
 	for _, t := range single {
 		if from.optimizer != nil {
 			if err := from.optimizer.Read(t.Name, 0, t.Data); err != nil {
-				return from.unusable(err)
+				return from.wrapUnusable(err)
 			}
 		}
 		if err := r.Comm.Do(ctx, collective.Broadcast(element.Bytes(t.Data), 0)); err != nil {
@@ -136,12 +136,12 @@ func (r *run) spread(ctx context.Context, from origin, initialised bool) error {
 	return nil
 }
 
-// read gives the tensors of all parameters, whose names have a prefix.
-func (r *run) read(from origin, tensors *checkpoint.Tensors, prefix string, give ddp.Give) error {
+// giveTensors gives the tensors of all parameters, whose names have a prefix.
+func (r *run) giveTensors(from origin, tensors *checkpoint.Tensors, prefix string, give ddp.Give) error {
 	for i, p := range r.params {
 		err := give(i, func(at int, values []float32) error {
 			if err := tensors.Read(prefix+p.Name, at, values); err != nil {
-				return from.unusable(err)
+				return from.wrapUnusable(err)
 			}
 			return nil
 		})
@@ -152,14 +152,14 @@ func (r *run) read(from origin, tensors *checkpoint.Tensors, prefix string, give
 	return nil
 }
 
-func (o origin) unusable(err error) error {
-	return unusable{fmt.Errorf("checkpoint %q: %w", o.path(), err)}
+func (o origin) wrapUnusable(err error) error {
+	return unusableError{fmt.Errorf("checkpoint %q: %w", o.path(), err)}
 }
 
-// shapes returns the shapes of all tensors of a checkpoint, by file.
-func (r *run) shapes() map[string]map[string][]int {
+// tensorShapes returns the shapes of all tensors of a checkpoint, by file.
+func (r *run) tensorShapes() map[string]map[string][]int {
 	model, optimizer := map[string][]int{}, map[string][]int{}
-	_, arrays, single := r.divided(unread)
+	_, arrays, single := r.optimizerState(readNothing)
 	for _, p := range r.params {
 		model[p.Name] = p.Shape
 		for _, a := range arrays {

@@ -14,28 +14,28 @@ import (
 
 // The scalars that are reduced with the gradients of a step.
 const (
-	extraLoss      = iota // loss of the global batch
-	extraStop             // above 0: a rank was asked to stop
-	extraUnwritten        // above 0: a rank has not written its part of a checkpoint yet
+	extraLoss         = iota // loss of the global batch
+	extraStop                // above 0: a rank was asked to stop
+	extraSaveInFlight        // above 0: a rank has not written its part of a checkpoint yet
 	numExtra
 )
 
-// mostSkipped is the maximum number of consecutive skipped steps. More of them are unlikely to be
+// maxSkipped is the maximum number of consecutive skipped steps. More of them are unlikely to be
 // caused by single samples.
-const mostSkipped = 10
+const maxSkipped = 10
 
-// grouper is a device that can defer operations between Begin and End and run them together, for
+// graphCapturer is a device that can defer operations between Begin and End and run them together, for
 // example as a CUDA graph. It runs them earlier if the host reads a result.
-type grouper interface {
+type graphCapturer interface {
 	Begin()
 	End()
 }
 
-// grouped runs a step as a captured group, if the device supports it.
-func (r *run) grouped(ctx context.Context, s step) (stop bool, err error) {
-	defer r.inStep(&err)
+// runCaptured runs a step as a captured group, if the device supports it.
+func (r *run) runCaptured(ctx context.Context, s stepBatches) (stop bool, err error) {
+	defer r.addStepToError(&err)
 	defer device.Recover(&err)
-	g, ok := r.device.(grouper)
+	g, ok := r.device.(graphCapturer)
 	if !ok || r.LaunchBlocking {
 		return r.step(ctx, s)
 	}
@@ -48,13 +48,13 @@ func (r *run) grouped(ctx context.Context, s step) (stop bool, err error) {
 
 // step runs an optimizer step: forward and backward passes for the step's micro-batches, which the
 // loader returns in this order, gradient accumulation, reduction, and update. Every sample of the
-// step has the same weight. step reports whether any rank was asked to stop. It sets r.last["loss"]
+// step has the same weight. step reports whether any rank was asked to stop. It sets r.lastMetrics["loss"]
 // to the mean loss over all samples and ranks, immediately or, with asynchronous steps, later.
-func (r *run) step(ctx context.Context, s step) (stop bool, err error) {
+func (r *run) step(ctx context.Context, s stepBatches) (stop bool, err error) {
 	world, loss := r.Comm.Size(), 0.0
-	pass := nn.Pass{Train: true, Seed: stepSeed(uint64(r.train.Seed), uint64(r.at.Step)), First: r.Comm.Rank(), Stride: world, Owner: r.sharder.Owner(), Late: r.later != nil}
-	if r.later != nil {
-		r.later.begin(r.at)
+	pass := nn.Pass{Train: true, Seed: stepSeed(uint64(r.train.Seed), uint64(r.pos.Step)), First: r.Comm.Rank(), Stride: world, Owner: r.sharder.Owner(), DeferLoss: r.asyncSteps != nil}
+	if r.asyncSteps != nil {
+		r.asyncSteps.begin(r.pos)
 	}
 	r.sharder.Start(ctx)
 	for i := range s.batches {
@@ -64,7 +64,7 @@ func (r *run) step(ctx context.Context, s step) (stop bool, err error) {
 			r.sharder.Stop()
 			return false, err
 		}
-		batch := r.uploaded.batch(r.device, read, n, r.batch)
+		batch := r.deviceBatch.upload(r.device, read, n, r.batch)
 		at = r.Trace.Add(trace.Input, i, at)
 		weight, counts := float64(n)/float64(s.samples), i < s.count
 		pass.Weight = float32(weight)
@@ -72,42 +72,42 @@ func (r *run) step(ctx context.Context, s step) (stop bool, err error) {
 			loss += weight * found
 		}
 		at = r.Trace.Add(trace.Forward, i, at)
-		last, each := i == len(s.batches)-1, r.sharder.EachBatch()
-		if last && r.later == nil {
+		last, each := i == len(s.batches)-1, r.sharder.ReducesEachBatch()
+		if last && r.asyncSteps == nil {
 			r.setExtra(loss)
 		}
 		var ready func(int) // gradients are reduced with the last micro-batch only, see no_sync in PyTorch
 		switch {
 		case !counts:
-			ready = r.none
+			ready = r.readyZero
 		case last || each:
 			ready = r.ready
 		}
 		r.model.Backward(batch, pass, ready)
 		r.Trace.Add(trace.Backward, i, at)
-		if r.later != nil {
-			r.later.batch(r.model, weight, last)
+		if r.asyncSteps != nil {
+			r.asyncSteps.addBatch(r.model, weight, last)
 		}
 		pass.Accumulate = !each
 		pass.First += n * world
 	}
-	if r.later != nil {
-		return r.askedToStop(), r.updateLater()
+	if r.asyncSteps != nil {
+		return r.stopRequested(), r.updateAsync()
 	}
 	at := r.Trace.Now()
 	if err := r.sharder.Finish(ctx); err != nil {
-		return false, fmt.Errorf("step %d: %w", r.at.Step, err)
+		return false, fmt.Errorf("step %d: %w", r.pos.Step, err)
 	}
 	r.Trace.Add(trace.Finish, 0, at)
 	extra := r.sharder.Extra()
-	r.last["loss"] = float64(extra[extraLoss])
-	return extra[extraStop] > 0, r.update(r.last["loss"])
+	r.lastMetrics["loss"] = float64(extra[extraLoss])
+	return extra[extraStop] > 0, r.update(r.lastMetrics["loss"])
 }
 
-// inStep adds the step to the failure of a device.
-func (r *run) inStep(err *error) {
+// addStepToError adds the step to the failure of a device.
+func (r *run) addStepToError(err *error) {
 	if f, ok := (*err).(*device.Failure); ok {
-		*err = fmt.Errorf("step %d: %w", r.at.Step, f)
+		*err = fmt.Errorf("step %d: %w", r.pos.Step, f)
 	}
 }
 
@@ -115,11 +115,11 @@ func (r *run) inStep(err *error) {
 func (r *run) setExtra(loss float64) {
 	extra := r.sharder.Extra()
 	extra[extraLoss], extra[extraStop] = float32(loss), 0
-	if r.askedToStop() {
+	if r.stopRequested() {
 		extra[extraStop] = 1
 	}
-	if extra[extraUnwritten] = 0; r.unwritten() {
-		extra[extraUnwritten] = 1
+	if extra[extraSaveInFlight] = 0; r.saveInFlight() {
+		extra[extraSaveInFlight] = 1
 	}
 }
 
@@ -128,36 +128,36 @@ func (r *run) setExtra(loss float64) {
 func (r *run) update(loss float64) error {
 	defer r.Trace.Add(trace.Optimizer, 0, r.Trace.Now())
 	norm := r.sharder.Norm()
-	if !finite(loss) || !finite(norm) {
-		return r.leaveOut(r.at, loss, norm)
+	if !isFinite(loss) || !isFinite(norm) {
+		return r.skipStep(r.pos, loss, norm)
 	}
 	r.skipped = 0
 	scale := float32(1)
-	if most := float64(r.train.Optimizer.ClipNorm); most > 0 {
-		scale = optim.ClipScale(norm, most)
+	if maxNorm := float64(r.train.Optimizer.ClipNorm); maxNorm > 0 {
+		scale = optim.ClipScale(norm, maxNorm)
 	}
-	r.optimizer.SetRate(r.schedule(r.at.Step))
+	r.optimizer.SetRate(r.schedule(r.pos.Step))
 	r.optimizer.Step(r.sharder.Parts(), scale)
-	r.sharder.Updated()
+	r.sharder.MarkUpdated()
 	return nil
 }
 
-// leaveOut records a skipped step, whose loss or gradient norm is not finite. It returns an error
+// skipStep records a skipped step, whose loss or gradient norm is not finite. It returns an error
 // unless the job allows skipped steps.
-func (r *run) leaveOut(at position, loss, norm float64) error {
+func (r *run) skipStep(at position, loss, norm float64) error {
 	what, value := "loss", loss
-	if finite(loss) {
+	if isFinite(loss) {
 		what, value = "gradient", norm
 	}
-	err := diverged{fmt.Errorf("the %s became %v at step %d of epoch %d", what, value, at.Step, at.Epoch), at.Step == 0}
-	if r.skipped++; r.train.NonFinite != jobs.NonFiniteSkip || r.skipped > mostSkipped {
+	err := divergedError{fmt.Errorf("the %s became %v at step %d of epoch %d", what, value, at.Step, at.Epoch), at.Step == 0}
+	if r.skipped++; r.train.NonFinite != jobs.NonFiniteSkip || r.skipped > maxSkipped {
 		return err
 	}
 	r.Observe(Event{Kind: Skipped, Step: int(at.Step), Epoch: int(at.Epoch), Epochs: int(r.train.Epochs), Err: err})
 	return nil
 }
 
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+func isFinite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // stepSeed returns the seed for a step's dropout: output number step of SplitMix64, seeded with the
 // run's seed (Steele et al. 2014).
@@ -168,15 +168,15 @@ func stepSeed(seed, step uint64) uint64 {
 	return z ^ z>>31
 }
 
-// diverged is the error for a loss, gradient, or parameter that is not finite.
-type diverged struct {
+// divergedError is the error for a loss, gradient, or parameter that is not finite.
+type divergedError struct {
 	error
-	atOnce bool // in the first step
+	firstStep bool // in the first step
 }
 
 // Hint returns the fix.
-func (d diverged) Hint() string {
-	if d.atOnce {
+func (d divergedError) Hint() string {
+	if d.firstStep {
 		return "no update was made yet, so it is not the learning rate: look for numbers in the data that are huge or not finite, and at the scale of the inputs"
 	}
 	return "nothing of this was saved; a smaller train.optimizer.lr is the usual cure, in a run directory of its own or from the start; train.nonfinite = \"skip\" leaves single steps out"

@@ -15,7 +15,7 @@ var errStopped = errors.New("the run was asked to stop")
 // request has ended it. Both functions must be called, cancel last.
 func (r *run) untilStop(ctx context.Context) (_ context.Context, disarm func() (stopped bool), cancel func()) {
 	ctx, end := context.WithCancelCause(ctx)
-	if r.askedToStop() {
+	if r.stopRequested() {
 		end(errStopped)
 	}
 	over, ended := make(chan struct{}), make(chan struct{})

@@ -48,7 +48,7 @@ func TestStopWhileCheckpointIsVerified(t *testing.T) {
 		t.Errorf("got %+v, want it stopped", result)
 	}
 	for _, e := range events {
-		if e.Kind == PassedOver || e.Kind == Started || e.Kind == Trained {
+		if e.Kind == CheckpointSkipped || e.Kind == Started || e.Kind == Trained {
 			t.Errorf("after the request to stop: %v", e)
 		}
 	}

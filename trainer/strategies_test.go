@@ -14,16 +14,16 @@ import (
 // strategyNames are all strategies. The first is the reference for the others.
 var strategyNames = []jobs.Strategy{jobs.StrategyDDP, jobs.StrategyZeRO1, jobs.StrategyZeRO2, jobs.StrategyZeRO3}
 
-// by returns a job with the given strategy.
-func by(t *testing.T, strategy jobs.Strategy, text string) *jobs.Job {
+// withStrategy returns a job with the given strategy.
+func withStrategy(t *testing.T, strategy jobs.Strategy, text string) *jobs.Job {
 	t.Helper()
 	j := job(t, text)
 	j.Train.Strategy = strategy
 	return j
 }
 
-// small sets small buckets, so that a small model has several.
-func small(_ int, o *Options) {
+// smallBuckets sets small buckets, so that a small model has several.
+func smallBuckets(_ int, o *Options) {
 	j, train := *o.Job, *o.Job.Train
 	train.FirstBucket, train.Bucket = 1<<10, 4<<10
 	j.Train, o.Job = &train, &j
@@ -60,7 +60,7 @@ func TestStrategiesTrainTheSameBits(t *testing.T) {
 				var want string
 				for _, strategy := range strategyNames {
 					dir := t.TempDir()
-					events, result, errs := world(t, ranks, by(t, strategy, spec(2)), dir, small)
+					events, result, errs := world(t, ranks, withStrategy(t, strategy, spec(2)), dir, smallBuckets)
 					ok(t, errs)
 					_, got := digests(t, dir)
 					if strategy == jobs.StrategyDDP {
@@ -90,11 +90,11 @@ func TestStrategiesEqualOneRank(t *testing.T) {
 		if name == "gpt, bf16" {
 			continue // rounds differently ordered sums
 		}
-		large, _, errs := world(t, 1, job(t, longest(spec(6))), t.TempDir(), small)
+		large, _, errs := world(t, 1, job(t, longest(spec(6))), t.TempDir(), smallBuckets)
 		ok(t, errs)
 		for _, strategy := range strategyNames {
 			for _, ranks := range []int{2, 3} {
-				events, _, errs := world(t, ranks, by(t, strategy, longest(spec(6/ranks))), t.TempDir(), small)
+				events, _, errs := world(t, ranks, withStrategy(t, strategy, longest(spec(6/ranks))), t.TempDir(), smallBuckets)
 				ok(t, errs)
 				sameLosses(t, first100(t, events), first100(t, large), 1e-6)
 			}
@@ -132,14 +132,14 @@ func TestStrategiesResumeFromEachOther(t *testing.T) {
 		want := map[int][]Event{} // by number of ranks after the resume
 		for _, from := range strategyNames {
 			saved := t.TempDir()
-			stoppedRun(t, before, by(t, from, spec), saved, 4)
+			stoppedRun(t, before, withStrategy(t, from, spec), saved, 4)
 			for _, after := range []int{1, 2, 3, 4} {
 				for _, to := range strategyNames {
 					dir := t.TempDir()
 					if err := os.CopyFS(dir, os.DirFS(saved)); err != nil {
 						t.Fatal(err)
 					}
-					events, _, errs := world(t, after, by(t, to, spec), dir, small)
+					events, _, errs := world(t, after, withStrategy(t, to, spec), dir, smallBuckets)
 					ok(t, errs)
 					if want[after] == nil {
 						want[after] = events
@@ -160,7 +160,7 @@ func TestStrategiesResumeFromEachOther(t *testing.T) {
 func stoppedRun(t *testing.T, ranks int, j *jobs.Job, dir string, steps int) {
 	t.Helper()
 	_, result, errs := world(t, ranks, j, dir, func(rank int, o *Options) {
-		small(rank, o)
+		smallBuckets(rank, o)
 		stop := make(chan struct{})
 		o.Stop = stop
 		inner := o.Observe
@@ -196,9 +196,9 @@ func TestStrategiesAccumulate(t *testing.T) {
 		var weights string
 		for _, strategy := range strategyNames {
 			for _, whole := range []bool{false, true} {
-				dir, j := t.TempDir(), by(t, strategy, spec)
+				dir, j := t.TempDir(), withStrategy(t, strategy, spec)
 				j.Train.NoSync = whole
-				events, _, errs := world(t, 3, j, dir, small)
+				events, _, errs := world(t, 3, j, dir, smallBuckets)
 				ok(t, errs)
 				_, got := digests(t, dir)
 				if want == nil {
@@ -227,8 +227,8 @@ type dying struct {
 // A rank that fails during an all-gather of parameters is named.
 func TestLossWhileGatheringIsNamed(t *testing.T) {
 	for _, strategy := range strategyNames[1:] {
-		_, _, errs := world(t, 3, by(t, strategy, models(t)["gpt"](1)), t.TempDir(), func(rank int, o *Options) {
-			small(rank, o)
+		_, _, errs := world(t, 3, withStrategy(t, strategy, models(t)["gpt"](1)), t.TempDir(), func(rank int, o *Options) {
+			smallBuckets(rank, o)
 			if rank == 1 {
 				o.Comm = &dying{o.Comm, 60}
 			}

@@ -24,11 +24,11 @@ type interval struct {
 
 // Communication describes communication and stragglers, per step of an interval.
 type Communication struct {
-	Busy    time.Duration // time in collectives on rank 0, including the wait for slower ranks
-	Hidden  float64       // fraction of Busy, 0 to 1, that overlaps computation
-	Slowest int           // rank with the longest computation time
-	Ratio   float64       // its computation time relative to the median
-	Lasting bool          // it is a straggler, see [metrics.StragglerRatio]
+	Busy        time.Duration // time in collectives on rank 0, including the wait for slower ranks
+	Hidden      float64       // fraction of Busy, 0 to 1, that overlaps computation
+	Slowest     int           // rank with the longest computation time
+	Ratio       float64       // its computation time relative to the median
+	IsStraggler bool          // it is a straggler, see [metrics.StragglerRatio]
 
 	// Computing is each rank's computation time per step, by rank, without exposed communication.
 	Computing []time.Duration
@@ -37,9 +37,9 @@ type Communication struct {
 // straggler counts the consecutive intervals in which a rank was the slowest by a large margin.
 type straggler struct{ rank, intervals int }
 
-// lasts records an interval with this number of steps, in which c's slowest rank computed for the
+// update records an interval with this number of steps, in which c's slowest rank computed for the
 // given time. It reports whether that rank is a straggler.
-func (s *straggler) lasts(c *Communication, computing, elapsed time.Duration, steps int) bool {
+func (s *straggler) update(c *Communication, computing, elapsed time.Duration, steps int) bool {
 	more := time.Duration(float64(computing) * (1 - 1/c.Ratio))
 	if c.Ratio < metrics.StragglerRatio || more < time.Duration(steps)*metrics.StragglerTime || float64(more) < metrics.StragglerShare*float64(elapsed) {
 		*s = straggler{}
@@ -52,14 +52,14 @@ func (s *straggler) lasts(c *Communication, computing, elapsed time.Duration, st
 	return s.intervals >= metrics.StragglerIntervals
 }
 
-// timed runs a step and measures it. Work between steps does not count: only rank 0 may save, and
+// measureStep runs a step and measures it. Work between steps does not count: only rank 0 may save, and
 // evaluations and weight comparisons communicate.
-func (r *run) timed(ctx context.Context, s step) (stop bool, err error) {
+func (r *run) measureStep(ctx context.Context, s stepBatches) (stop bool, err error) {
 	r.sharder.TakeTimes() // discard times from between steps
 	began := time.Now()
-	stop, err = r.grouped(ctx, s)
+	stop, err = r.runCaptured(ctx, s)
 	took, times := time.Since(began), r.sharder.TakeTimes()
-	r.Trace.Add(trace.Step, int(r.at.Step)+1, began)
+	r.Trace.Add(trace.Step, int(r.pos.Step)+1, began)
 	r.interval.communicating.Busy += times.Busy
 	r.interval.communicating.Exposed += times.Exposed
 	r.interval.computing += took - times.Exposed
@@ -76,23 +76,23 @@ func (r *run) communication(ctx context.Context) (*Communication, error) {
 	computing := make([]float64, n)
 	computing[r.Comm.Rank()] = r.interval.computing.Seconds()
 	if err := r.Comm.Do(ctx, collective.AllReduce(computing, collective.Sum)); err != nil {
-		return nil, fmt.Errorf("compare times at step %d: %w", r.at.Step, err)
+		return nil, fmt.Errorf("compare times at step %d: %w", r.pos.Step, err)
 	}
 	c := &Communication{Busy: times.Busy / time.Duration(r.interval.steps)}
 	if times.Busy > 0 {
 		c.Hidden = max(0, 1-times.Exposed.Seconds()/times.Busy.Seconds())
 	}
-	c.Slowest, c.Ratio = slowest(computing)
+	c.Slowest, c.Ratio = slowestRank(computing)
 	for _, t := range computing {
 		c.Computing = append(c.Computing, time.Duration(t*float64(time.Second))/time.Duration(r.interval.steps))
 	}
-	c.Lasting = r.straggler.lasts(c, time.Duration(computing[c.Slowest]*float64(time.Second)), time.Since(r.interval.began), r.interval.steps)
+	c.IsStraggler = r.straggler.update(c, time.Duration(computing[c.Slowest]*float64(time.Second)), time.Since(r.interval.began), r.interval.steps)
 	return c, nil
 }
 
-// slowest returns the rank with the longest time, and its ratio to the median. For an even number
+// slowestRank returns the rank with the longest time, and its ratio to the median. For an even number
 // of ranks it uses the lower median.
-func slowest(times []float64) (rank int, ratio float64) {
+func slowestRank(times []float64) (rank int, ratio float64) {
 	for i, t := range times {
 		if t > times[rank] {
 			rank = i

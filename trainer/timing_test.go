@@ -27,7 +27,7 @@ func TestStragglerLasts(t *testing.T) {
 	} {
 		var s straggler
 		for i, v := range intervals {
-			if got := s.lasts(&Communication{Slowest: v.rank, Ratio: v.ratio}, v.computing, v.elapsed, 10); got != v.want {
+			if got := s.update(&Communication{Slowest: v.rank, Ratio: v.ratio}, v.computing, v.elapsed, 10); got != v.want {
 				t.Errorf("%s, interval %d: %v", name, i, got)
 			}
 		}

@@ -44,9 +44,9 @@ type Options struct {
 	// Checkpoints is the directory that rank 0 saves to. With a sharded strategy all ranks write to
 	// it and must see the same directory.
 	Checkpoints string
-	// CheckPlace, unless nil, returns an error if the parent directory of Checkpoints has been
+	// CheckRunDir, unless nil, returns an error if the parent directory of Checkpoints has been
 	// moved or deleted. Run calls it before each save and returns its error.
-	CheckPlace func() error
+	CheckRunDir func() error
 	// Comm connects the ranks. Run does not close it.
 	Comm collective.Communicator
 	// Threads is the maximum number of compute threads; 0 means one per core.
@@ -55,9 +55,9 @@ type Options struct {
 	LocalRanks int
 	// Node is the node rank.
 	Node int
-	// Look returns the GPUs that this rank may use; nil queries the driver. VisibleDevices, unless
+	// FindGPUs returns the GPUs that this rank may use; nil queries the driver. VisibleDevices, unless
 	// nil, is CUDA_VISIBLE_DEVICES, for messages.
-	Look           func() (cuda.Found, error)
+	FindGPUs       func() (cuda.Found, error)
 	VisibleDevices *string
 	// LaunchBlocking reports that CUDA_LAUNCH_BLOCKING is set: the GPU runs operations one at a
 	// time and without graphs, so that an error names the operation that failed.
@@ -87,42 +87,42 @@ type Result struct {
 	Step int
 	// Stopped reports that the run stopped on request and can be resumed.
 	Stopped bool
-	// Already reports that there was nothing left to train.
-	Already bool
+	// AlreadyDone reports that there was nothing left to train.
+	AlreadyDone bool
 }
 
 // run is the state of one rank.
 type run struct {
 	Options
-	train     *jobs.Train
-	device    device.Device
-	between   ddp.Communicator // process group for device memory
-	uploaded  uploaded
-	data      data.Dataset
-	eval      data.Dataset // nil without held-out data
-	loader    *data.Loader
-	evalLoad  *data.Loader
-	model     nn.Model
-	batch     int // maximum samples per micro-batch, at most the data set's share of a rank
-	params    []*nn.Param
-	optimizer optim.Optimizer
-	schedule  optim.Schedule
-	sharder   *ddp.Sharder
-	ready     func(param int) // sharder.Ready as a value, created once because creating it allocates
-	none      func(param int) // marks a gradient of a padding batch as ready, after setting it to zero
-	at        position
-	layout    string             // see checkpoint.Manifest
-	skipped   int                // number of consecutive skipped steps
-	good      map[int]bool       // verified checkpoints, see checkpoint.Prune
-	last      map[string]float64 // most recent metrics, for the manifest
-	best      float64            // best metric of checkpoint.keep_best so far
-	perEpoch  int                // steps per full epoch
-	ofEpoch   int                // remaining steps of the current epoch
-	interval  interval
-	straggler straggler
-	later     *later    // nil if the host waits for each step
-	behind    *saving   // save in the background, or nil
-	copies    []float32 // memory for copies of an async checkpoint
+	train          *jobs.Train
+	device         device.Device
+	deviceComm     ddp.Communicator // process group for device memory
+	deviceBatch    deviceBatch
+	data           data.Dataset
+	eval           data.Dataset // nil without held-out data
+	loader         *data.Loader
+	evalLoad       *data.Loader
+	model          nn.Model
+	batch          int // maximum samples per micro-batch, at most the data set's share of a rank
+	params         []*nn.Param
+	optimizer      optim.Optimizer
+	schedule       optim.Schedule
+	sharder        *ddp.Sharder
+	ready          func(param int) // sharder.Ready as a value, created once because creating it allocates
+	readyZero      func(param int) // marks a gradient of a padding batch as ready, after setting it to zero
+	pos            position
+	layout         string             // see checkpoint.Manifest
+	skipped        int                // number of consecutive skipped steps
+	verified       map[int]bool       // verified checkpoints, see checkpoint.Prune
+	lastMetrics    map[string]float64 // most recent metrics, for the manifest
+	bestMetric     float64            // best metric of checkpoint.keep_best so far
+	stepsPerEpoch  int                // steps per full epoch
+	epochStepsLeft int                // remaining steps of the current epoch
+	interval       interval
+	straggler      straggler
+	asyncSteps     *asyncSteps  // nil if the host waits for each step
+	asyncSave      *pendingSave // save in the background, or nil
+	copyBuffer     []float32    // memory for copies of an async checkpoint
 }
 
 // position is the progress of training.
@@ -140,7 +140,7 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	if o.Progress == nil {
 		o.Progress = new(Progress)
 	}
-	r := &run{Options: o, train: o.Job.Train, last: map[string]float64{}, good: map[int]bool{}}
+	r := &run{Options: o, train: o.Job.Train, lastMetrics: map[string]float64{}, verified: map[int]bool{}}
 	defer func() {
 		if e := r.release(); err == nil {
 			err = e
@@ -152,7 +152,7 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 		return Result{}, err
 	}
 	defer r.loader.Stop()
-	if err := r.agreeOnData(ctx); err != nil {
+	if err := r.checkSameData(ctx); err != nil {
 		return Result{}, err
 	}
 	if err := r.findLayout(ctx); err != nil {
@@ -163,13 +163,13 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	} else if err != nil {
 		return Result{}, err
 	}
-	if r.finished() {
-		r.Observe(Event{Kind: Finished, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs), Already: true})
-		return Result{Step: int(r.at.Step), Already: true}, nil
+	if r.isFinished() {
+		r.Observe(Event{Kind: Finished, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs), AlreadyDone: true})
+		return Result{Step: int(r.pos.Step), AlreadyDone: true}, nil
 	}
-	r.warnOfIdleSteps()
+	r.warnZeroRate()
 	r.Progress.enter(phaseTraining) // never left: after a failure, the phase shows where it happened
-	defer r.leave()
+	defer r.closeAsyncSave()
 	stopped, err := r.loop(ctx)
 	if err != nil {
 		return Result{}, err
@@ -184,17 +184,17 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	if stopped {
 		kind = Stopped
 	}
-	r.Observe(Event{Kind: kind, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs)})
-	return Result{Step: int(r.at.Step), Stopped: stopped}, nil
+	r.Observe(Event{Kind: kind, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs)})
+	return Result{Step: int(r.pos.Step), Stopped: stopped}, nil
 }
 
-func (r *run) finished() bool {
-	return r.at.Epoch >= int64(r.train.Epochs) && !r.at.Unevaluated
+func (r *run) isFinished() bool {
+	return r.pos.Epoch >= int64(r.train.Epochs) && !r.pos.Unevaluated
 }
 
-// agreeOnData compares each rank's data with rank 0's. A rank with different training data would
+// checkSameData compares each rank's data with rank 0's. A rank with different training data would
 // silently corrupt the model; different held-out data would falsify the metrics.
-func (r *run) agreeOnData(ctx context.Context) error {
+func (r *run) checkSameData(ctx context.Context) error {
 	for _, part := range []struct {
 		what string
 		data data.Dataset

@@ -275,7 +275,7 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 	step, before := digests(t, dir)
 	events, result, errs := world(t, 2, j, dir, nil)
 	ok(t, errs)
-	if !result.Already || result.Step != step || len(events) != 2 || events[1].Kind != Finished {
+	if !result.AlreadyDone || result.Step != step || len(events) != 2 || events[1].Kind != Finished {
 		t.Errorf("result %+v, events %v", result, events)
 	}
 	if _, after := digests(t, dir); after != before {
@@ -285,14 +285,14 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 	fewer := job(t, strings.Replace(fmt.Sprintf(mlp, 50), "epochs = 3", "epochs = 2", 1))
 	events, result, errs = world(t, 2, fewer, dir, nil)
 	ok(t, errs)
-	if !result.Already || len(events) != 2 || !strings.Contains(events[1].String(), "3 epochs") {
+	if !result.AlreadyDone || len(events) != 2 || !strings.Contains(events[1].String(), "3 epochs") {
 		t.Errorf("fewer epochs: %+v, events %v", result, events)
 	}
 	// With more epochs than before, the run continues.
 	more := job(t, strings.Replace(fmt.Sprintf(mlp, 50), "epochs = 3", "epochs = 4", 1))
 	_, result, errs = world(t, 2, more, dir, nil)
 	ok(t, errs)
-	if result.Already || result.Step <= step {
+	if result.AlreadyDone || result.Step <= step {
 		t.Errorf("one more epoch: %+v", result)
 	}
 }

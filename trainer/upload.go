@@ -6,28 +6,28 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// uploaded is device memory for batches, if the device does not use host memory.
-type uploaded struct{ x, tokens, labels, targets device.Tensor }
+// deviceBatch is device memory for batches, if the device does not use host memory.
+type deviceBatch struct{ x, tokens, labels, targets device.Tensor }
 
-// batch returns n samples in memory of the device. On a device with its own memory they overwrite
+// upload returns n samples in memory of the device. On a device with its own memory they overwrite
 // the previous batch, in order with its computation. The memory has space for most samples.
-func (u *uploaded) batch(d device.Device, b data.Batch, n, most int) nn.Batch {
+func (u *deviceBatch) upload(d device.Device, b data.Batch, n, maxSamples int) nn.Batch {
 	if d.Host() {
 		return nn.Batch{Samples: n, X: device.Host(b.X), Tokens: device.HostInts(b.Tokens), Labels: device.HostInts(b.Labels), Targets: device.Host(b.Targets)}
 	}
-	room := func(t *device.Tensor, kind device.Type, elements int) device.Tensor {
+	alloc := func(t *device.Tensor, kind device.Type, elements int) device.Tensor {
 		if t.Len() < elements {
-			*t = d.Alloc(kind, elements/n*most)
+			*t = d.Alloc(kind, elements/n*maxSamples)
 		}
 		return t.Slice(0, elements)
 	}
 	floats := func(t *device.Tensor, v []float32) device.Tensor {
-		to := room(t, device.Float32, len(v))
+		to := alloc(t, device.Float32, len(v))
 		d.Write(to, v)
 		return to
 	}
 	ints := func(t *device.Tensor, v []int32) device.Tensor {
-		to := room(t, device.Int32, len(v))
+		to := alloc(t, device.Int32, len(v))
 		d.WriteInts(to, v)
 		return to
 	}

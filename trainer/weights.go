@@ -20,8 +20,8 @@ func (r *run) newWeights(give ddp.Give) error {
 	for i, p := range r.params {
 		kept[i] = p.Data
 	}
-	to := &passing{give: give, params: map[unsafe.Pointer]int{}}
-	nn.Place(to, r.params)
+	to := &streamingMemory{give: give, params: map[unsafe.Pointer]int{}}
+	nn.AllocValues(to, r.params)
 	for i, p := range r.params {
 		to.params[p.Data.Base()] = i
 	}
@@ -35,41 +35,41 @@ func (r *run) newWeights(give ddp.Give) error {
 	return err
 }
 
-// passing is a device memory that stores nothing: it gives a parameter's values to Spread when they
+// streamingMemory is a device memory that stores nothing: it gives a parameter's values to ScatterState when they
 // are written.
-type passing struct {
+type streamingMemory struct {
 	plan.Counter
-	give   ddp.Give
-	params map[unsafe.Pointer]int // by placeholder address
-	err    error                  // the first error
-	litter int                    // bytes of garbage since the last collection
+	give         ddp.Give
+	params       map[unsafe.Pointer]int // by placeholder address
+	err          error                  // the first error
+	garbageBytes int                    // bytes of garbage since the last collection
 }
 
-// mostLitter is the maximum amount of garbage. Without a limit, the heap would grow to twice its
+// maxGarbage is the maximum amount of garbage. Without a limit, the heap would grow to twice its
 // size. A collection takes a few milliseconds.
-const mostLitter = 8 << 20
+const maxGarbage = 8 << 20
 
-// Write gives a parameter to Spread.
-func (m *passing) Write(t device.Tensor, values []float32) {
-	m.pass(t, func(at int, to []float32) error {
+// Write gives a parameter to ScatterState.
+func (m *streamingMemory) Write(t device.Tensor, values []float32) {
+	m.giveParam(t, func(at int, to []float32) error {
 		copy(to, values[at:])
 		return nil
 	})
-	if m.litter += 4 * len(values); m.litter > mostLitter {
+	if m.garbageBytes += 4 * len(values); m.garbageBytes > maxGarbage {
 		debug.FreeOSMemory()
-		m.litter = 0
+		m.garbageBytes = 0
 	}
 }
 
-// Zero gives zeros to Spread.
-func (m *passing) Zero(t device.Tensor) {
-	m.pass(t, func(_ int, to []float32) error {
+// Zero gives zeros to ScatterState.
+func (m *streamingMemory) Zero(t device.Tensor) {
+	m.giveParam(t, func(_ int, to []float32) error {
 		clear(to)
 		return nil
 	})
 }
 
-func (m *passing) pass(t device.Tensor, fill func(int, []float32) error) {
+func (m *streamingMemory) giveParam(t device.Tensor, fill func(int, []float32) error) {
 	param, ok := m.params[t.Base()]
 	if !ok {
 		panic("trainer: internal error: a part of a parameter is written")

@@ -44,7 +44,7 @@ func alphabet(d device.Device, tokens int) *nn.GPT {
 	if err != nil {
 		panic(err)
 	}
-	nn.Place(d, m.Params())
+	nn.AllocValues(d, m.Params())
 	for _, p := range m.Params() {
 		device.Fill(d, p.Data, func(v []float32) {
 			width := p.Shape[len(p.Shape)-1]

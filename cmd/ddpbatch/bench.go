@@ -110,7 +110,7 @@ func (c *benchStepCmd) models() (out []bench.Model, err error) {
 		if !slices.Contains(c.Model, m.Name()) {
 			continue
 		}
-		if m, err = bench.Sized(m, c.Batch, c.Length); err != nil {
+		if m, err = bench.Resize(m, c.Batch, c.Length); err != nil {
 			return nil, usage("--length: " + err.Error())
 		}
 		out = append(out, m)

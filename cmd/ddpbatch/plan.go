@@ -77,7 +77,7 @@ type planMemory struct {
 	plan.Memory
 	Total float64 `json:"total"`
 	Fits  *bool   `json:"fits,omitempty"`
-	Tight bool    `json:"tight,omitempty"` // whether it fits with less than plan.Spare to spare
+	Tight bool    `json:"tight,omitempty"` // whether it fits with less than plan.SpareFraction to spare
 }
 
 type planStep struct {

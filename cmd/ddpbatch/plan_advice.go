@@ -35,7 +35,7 @@ func (l *planner) adviseStrategy(a *planAnswer, best ddp.Strategy, fits, tight b
 		return line + "; no number of ranks helps: use a smaller train.batch, with train.accumulate, or a smaller model"
 	case tight:
 		return fmt.Sprintf("%s takes least, and is tight: %s of %s leaves less than %.0f%% to spare, and may run out of memory; a smaller train.batch, with train.accumulate, takes less",
-			best, need, limit, 100*plan.Spare)
+			best, need, limit, 100*plan.SpareFraction)
 	case a.MemoryLimit == 0:
 		return fmt.Sprintf("%s, if a rank has %s: how much it has is not known (slurm.mem or --memory)", best, need)
 	case best == ddp.DDP:
@@ -61,7 +61,7 @@ func (l *planner) adviseRanks(a *planAnswer, best ddp.Strategy) string {
 		return ""
 	}
 	const percent = 100 * plan.GoodEfficiency
-	good, more := plan.Scales(steps)
+	good, more := plan.MaxEfficientRanks(steps)
 	if !more {
 		return fmt.Sprintf("%sup to %s: efficiency stays above %.0f%%; a step takes %d samples then", with, format.Count(last.Ranks, "rank"), percent, last.Ranks*a.Batch*a.Accumulate)
 	}
@@ -77,7 +77,7 @@ func (l *planner) adviseRanks(a *planAnswer, best ddp.Strategy) string {
 	if shared := own.Compute / plan.Predict(l.work, t, l.machine, 1).Compute; shared > 1.01 {
 		return line + ": they share cores"
 	}
-	if accumulate, ok := plan.MoreWork(l.work, t, l.machine, a.Ranks); ok {
+	if accumulate, ok := plan.SuggestAccumulate(l.work, t, l.machine, a.Ranks); ok {
 		return line + fmt.Sprintf(": a batch is small beside its messages; train.accumulate = %d reaches 80%%, and so may a larger batch", accumulate)
 	}
 	return line + ": messages take too long beside so little work; a larger train.batch may help"

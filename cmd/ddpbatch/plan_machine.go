@@ -125,19 +125,19 @@ func (l *planner) setMachine(ctx context.Context) error {
 	measured := c.Measure || c.Here
 	switch {
 	case l.gpu != nil:
-		m.FLOPS, m.Bandwidth = plan.Utilisation*l.gpu.Single, l.gpu.Bandwidth
+		m.FLOPS, m.Bandwidth = plan.Utilization*l.gpu.Single, l.gpu.Bandwidth
 		if t := l.job.Train; t.Precision == jobs.PrecisionBF16 {
-			m.FLOPS = plan.Utilisation * l.gpu.Half
+			m.FLOPS = plan.Utilization * l.gpu.Half
 		}
 		m.Local, m.Network = plan.Link{Latency: gpuLatency, Bandwidth: l.gpu.Link}, assumedFabric
 	case measured:
 		if err := l.measure(ctx); err != nil {
 			return err
 		}
-		m.Copying, m.Network = true, assumedNetwork
+		m.CPUCopies, m.Network = true, assumedNetwork
 	default:
 		m.FLOPS, m.Bandwidth = assumedCoreFLOPS*float64(m.Threads), assumedCoreBandwidth*float64(m.Threads)
-		m.Copying, m.Local, m.Network = true, assumedLocal, assumedNetwork
+		m.CPUCopies, m.Local, m.Network = true, assumedLocal, assumedNetwork
 	}
 	rate := float64(l.file.site.Network.Rate) / 8 * gigabyte
 	if rate > 0 {
@@ -145,7 +145,7 @@ func (l *planner) setMachine(ctx context.Context) error {
 	}
 	speed := "%.6g GFLOP/s of a rank: --gflops, or --measure"
 	if l.gpu != nil {
-		speed = fmt.Sprintf("%%.6g GFLOP/s of a rank, %.0f%%%% of the GPU's limit: --gflops", 100*plan.Utilisation)
+		speed = fmt.Sprintf("%%.6g GFLOP/s of a rank, %.0f%%%% of the GPU's limit: --gflops", 100*plan.Utilization)
 	}
 	l.override(c.GFLOPS, gigabyte, &m.FLOPS, measured, speed)
 	l.override(c.LocalBandwidth, gigabyte, &m.Local.Bandwidth, measured, "%.4g GB/s within a node: --local-bandwidth")

@@ -62,23 +62,23 @@ func recordOf(e trainer.Event) (m metrics.Record, ok bool) {
 	m = metrics.Record{Kind: string(e.Kind), Step: e.Step, Epoch: e.Epoch, Steps: e.Steps, Epochs: e.Epochs, Time: time.Now().UTC()}
 	switch e.Kind {
 	case trainer.Trained:
-		m.Loss, m.LR, m.SamplesPerSecond = metrics.Of(e.Loss), metrics.Of(e.LR), metrics.Of(e.SamplesPerSecond)
+		m.Loss, m.LR, m.SamplesPerSecond = metrics.NewNumber(e.Loss), metrics.NewNumber(e.LR), metrics.NewNumber(e.SamplesPerSecond)
 		if e.TokensPerSecond > 0 {
-			m.TokensPerSecond = metrics.Of(e.TokensPerSecond)
+			m.TokensPerSecond = metrics.NewNumber(e.TokensPerSecond)
 		}
-		m.StepMillis, m.LeftSeconds = metrics.Of(e.StepTime.Seconds()*1e3), metrics.Of(e.Remaining.Seconds())
+		m.StepMillis, m.LeftSeconds = metrics.NewNumber(e.StepTime.Seconds()*1e3), metrics.NewNumber(e.Remaining.Seconds())
 		if c := e.Communication; c != nil {
-			m.CommMillis, m.CommHidden = metrics.Of(c.Busy.Seconds()*1e3), metrics.Of(c.Hidden)
-			m.SlowestRank, m.SlowestRatio, m.Straggler = &c.Slowest, metrics.Of(c.Ratio), c.Lasting
+			m.CommMillis, m.CommHidden = metrics.NewNumber(c.Busy.Seconds()*1e3), metrics.NewNumber(c.Hidden)
+			m.SlowestRank, m.SlowestRatio, m.Straggler = &c.Slowest, metrics.NewNumber(c.Ratio), c.IsStraggler
 			for _, t := range c.Computing {
 				// Limit the digits to microseconds: a run can have thousands of ranks.
 				m.ComputeMillis = append(m.ComputeMillis, metrics.Number(float64(t.Round(time.Microsecond).Microseconds())/1e3))
 			}
 		}
 	case trainer.Evaluated:
-		m.Loss = metrics.Of(e.Loss)
+		m.Loss = metrics.NewNumber(e.Loss)
 		if !math.IsNaN(e.Accuracy) {
-			m.Accuracy = metrics.Of(e.Accuracy)
+			m.Accuracy = metrics.NewNumber(e.Accuracy)
 		}
 	case trainer.Skipped:
 	default:

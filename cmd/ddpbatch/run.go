@@ -286,7 +286,7 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	r.tellPath(comm)
 	watch := newObserver(r, j.Session)
 	defer watch.close()
-	o := trainer.Options{Job: r.job, Run: r.record.Run, Program: version(), Checkpoints: r.dir.Checkpoints(), CheckPlace: r.dir.CheckPlace, Comm: comm,
+	o := trainer.Options{Job: r.job, Run: r.record.Run, Program: version(), Checkpoints: r.dir.Checkpoints(), CheckRunDir: r.dir.CheckPlace, Comm: comm,
 		Threads: r.threads(), LocalRanks: r.place.LocalWorldSize, Node: r.place.NodeRank, Stop: stop, Progress: &watch.progress, Trace: watch.trace, Observe: watch.event}
 	if visible, set := r.lookup("CUDA_VISIBLE_DEVICES"); set {
 		o.VisibleDevices = &visible
@@ -343,7 +343,7 @@ func (r *rank) tellPath(comm collective.Communicator) {
 // report the root cause.
 func (r *rank) ours(j *launch.Rank, err error) error {
 	var broken *collective.Error
-	var other trainer.Elsewhere
+	var other trainer.RemoteError
 	if errors.As(err, &broken) && broken.Peer.Rank != r.place.Rank || errors.As(err, &other) {
 		wait := lastGrace
 		if broken != nil && broken.Told() {

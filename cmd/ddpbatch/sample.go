@@ -142,7 +142,7 @@ func (p *program) gptOfRun(ctx context.Context, arg string) (m trainedGPT, err e
 	for _, why := range passed {
 		p.note("passed over: %v", why)
 	}
-	if errors.Is(err, checkpoint.ErrNone) {
+	if errors.Is(err, checkpoint.ErrNotFound) {
 		err = fmt.Errorf("there is no checkpoint in %q", run.dir.Path)
 	}
 	if err != nil {
@@ -207,6 +207,6 @@ func (m *trainedGPT) load(weights *nn.Weights, heads int) error {
 		return err
 	}
 	m.device = cpu.New(0)
-	nn.Place(m.device, m.gpt.Params())
+	nn.AllocValues(m.device, m.gpt.Params())
 	return weights.Load(m.gpt, m.device)
 }

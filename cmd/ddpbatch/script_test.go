@@ -111,10 +111,10 @@ func writeMetrics(ts *testscript.TestScript, neg bool, args []string) {
 	defer log.Close()
 	slowest := 3
 	for _, r := range []metrics.Record{
-		{Kind: "train", Step: 50, Loss: metrics.Of(0.75)},
-		{Kind: "eval", Step: 50, Loss: metrics.Of(0.5), Accuracy: metrics.Of(0.8125)},
-		{Kind: "train", Step: 100, Epoch: 1, Epochs: 3, Loss: metrics.Of(math.NaN()), SamplesPerSecond: metrics.Of(1234), LeftSeconds: metrics.Of(90),
-			StepMillis: metrics.Of(20), CommMillis: metrics.Of(8), CommHidden: metrics.Of(0.75), SlowestRank: &slowest, SlowestRatio: metrics.Of(1.5), Straggler: true, Time: time.Now()},
+		{Kind: "train", Step: 50, Loss: metrics.NewNumber(0.75)},
+		{Kind: "eval", Step: 50, Loss: metrics.NewNumber(0.5), Accuracy: metrics.NewNumber(0.8125)},
+		{Kind: "train", Step: 100, Epoch: 1, Epochs: 3, Loss: metrics.NewNumber(math.NaN()), SamplesPerSecond: metrics.NewNumber(1234), LeftSeconds: metrics.NewNumber(90),
+			StepMillis: metrics.NewNumber(20), CommMillis: metrics.NewNumber(8), CommHidden: metrics.NewNumber(0.75), SlowestRank: &slowest, SlowestRatio: metrics.NewNumber(1.5), Straggler: true, Time: time.Now()},
 		{Kind: "invented", Step: 999, Epoch: 9},
 	} {
 		ts.Check(log.Write(r))

@@ -113,21 +113,21 @@ func readRecording(dir rundir.Dir, name string) (*trace.Recording, error) {
 
 // noteTrace reports what the timeline lacks.
 func (p *program) noteTrace(m trace.Merged) {
-	if len(m.Strange) > 0 {
-		p.note("left out, as they are of another attempt: %s", rankList(m.Strange))
+	if len(m.OtherAttempts) > 0 {
+		p.note("left out, as they are of another attempt: %s", rankList(m.OtherAttempts))
 	}
 	there := map[int]bool{}
-	for _, rank := range slices.Concat(m.Ranks, m.Strange) {
+	for _, rank := range slices.Concat(m.Ranks, m.OtherAttempts) {
 		there[rank] = true
 	}
 	var missing []int
-	for rank := range m.Of {
+	for rank := range m.WorldSize {
 		if !there[rank] {
 			missing = append(missing, rank)
 		}
 	}
 	if len(missing) > 0 {
-		p.note("the timeline is without %s of %d", rankList(missing), m.Of)
+		p.note("the timeline is without %s of %d", rankList(missing), m.WorldSize)
 	}
 	if len(m.Unaligned) > 0 {
 		p.note("clocks cannot be compared with those of %s: they are taken to be right", strings.Join(m.Unaligned, ", "))
@@ -149,7 +149,7 @@ func traceLine(m trace.Merged) string {
 		line += fmt.Sprintf(", steps %d to %d", m.First, m.Last)
 	}
 	if m.Nodes > 1 {
-		line += fmt.Sprintf(", clocks within %s", m.Within.Round(100*time.Nanosecond))
+		line += fmt.Sprintf(", clocks within %s", m.ClockError.Round(100*time.Nanosecond))
 	}
 	return line
 }

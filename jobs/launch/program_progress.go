@@ -150,10 +150,10 @@ func (r *progressRecorder) addSpeed(m *metrics.Record) {
 	}
 	elapsed, steps := m.Time.Sub(r.first.Time), m.Step-r.first.Step
 	if m.StepMillis == nil && elapsed >= minRateWindow && steps > 0 {
-		m.StepMillis = metrics.Of(float64(elapsed.Milliseconds()) / float64(steps))
+		m.StepMillis = metrics.NewNumber(float64(elapsed.Milliseconds()) / float64(steps))
 	}
 	if m.LeftSeconds == nil && m.StepMillis != nil && m.Steps >= m.Step {
-		m.LeftSeconds = metrics.Of(float64(m.Steps-m.Step) * float64(*m.StepMillis) / 1000)
+		m.LeftSeconds = metrics.NewNumber(float64(m.Steps-m.Step) * float64(*m.StepMillis) / 1000)
 	}
 }
 

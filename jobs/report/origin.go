@@ -21,8 +21,8 @@ func (p *page) addOrigin() {
 		m := r.Checkpoints[0].Manifest
 		add("ddpbatch of the last checkpoint", m.Program)
 		add("seed", strconv.FormatUint(m.Seed, 10))
-		add("digest of the data", m.DataSum)
-		add("digest of the settings", m.SpecSum)
+		add("digest of the data", m.DataDigest)
+		add("digest of the settings", m.SpecDigest)
 	}
 	if s := r.Record.Last(); s != nil {
 		add("Slurm", s.Slurm)

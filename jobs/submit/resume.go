@@ -93,7 +93,7 @@ func findChanges(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnos
 		resolved.Train = &train
 		resolved.ResolvePaths(base)
 		var changed *jobs.ChangedError
-		if err := resolved.CheckResume(e.Manifest.Spec, e.Manifest.SpecSum); !errors.As(err, &changed) {
+		if err := resolved.CheckResume(e.Manifest.Spec, e.Manifest.SpecDigest); !errors.As(err, &changed) {
 			return nil, "", nil
 		}
 		for _, c := range changed.Changes {

@@ -376,7 +376,7 @@ func (p *Parser) records(v values) []metrics.Record {
 		if !v.has[q] {
 			return nil
 		}
-		return metrics.Of(v.value[q])
+		return metrics.NewNumber(v.value[q])
 	}
 	if train || !eval {
 		r := base
@@ -386,9 +386,9 @@ func (p *Parser) records(v values) []metrics.Record {
 		case v.has[qStepMillis]:
 			r.StepMillis = optional(qStepMillis)
 		case v.has[qStepSeconds]:
-			r.StepMillis = metrics.Of(1000 * v.value[qStepSeconds])
+			r.StepMillis = metrics.NewNumber(1000 * v.value[qStepSeconds])
 		case v.has[qStepsPerSecond] && v.value[qStepsPerSecond] > 0:
-			r.StepMillis = metrics.Of(1000 / v.value[qStepsPerSecond])
+			r.StepMillis = metrics.NewNumber(1000 / v.value[qStepsPerSecond])
 		}
 		add(r)
 	}

@@ -60,10 +60,10 @@ func TestDetailsOfTheJob(t *testing.T) {
 func TestDetailsOfMetrics(t *testing.T) {
 	now := time.Now()
 	step := 100
-	train := metrics.Record{Step: 100, Epoch: 1, Epochs: 3, Loss: metrics.Of(0.43125), SamplesPerSecond: metrics.Of(1234567), StepMillis: metrics.Of(20),
-		CommMillis: metrics.Of(8), CommHidden: metrics.Of(0.75), LeftSeconds: metrics.Of(90), Time: now}
+	train := metrics.Record{Step: 100, Epoch: 1, Epochs: 3, Loss: metrics.NewNumber(0.43125), SamplesPerSecond: metrics.NewNumber(1234567), StepMillis: metrics.NewNumber(20),
+		CommMillis: metrics.NewNumber(8), CommHidden: metrics.NewNumber(0.75), LeftSeconds: metrics.NewNumber(90), Time: now}
 	s := Status{Name: "a", Phase: Training, Detail: "all is well", Advice: "wait", Step: &step, Steps: 400, Epochs: 3, Train: &train,
-		Eval: &metrics.Record{Step: 50, Loss: metrics.Of(2.5e7), Accuracy: metrics.Of(0.8125)}}
+		Eval: &metrics.Record{Step: 50, Loss: metrics.NewNumber(2.5e7), Accuracy: metrics.NewNumber(0.8125)}}
 	for label, want := range map[string][]string{
 		"phase":    {"training: all is well", "wait"},
 		"progress": {"step 100 of 400 (25%), epoch 2 of 3, 1m30s left"},
@@ -82,7 +82,7 @@ func TestDetailsOfMetrics(t *testing.T) {
 	if got := textOf(&s, "progress", now)[0]; strings.Contains(got, "left") {
 		t.Errorf("a run that has stopped: %q", got)
 	}
-	tokens := metrics.Record{Step: 100, TokensPerSecond: metrics.Of(987)}
+	tokens := metrics.Record{Step: 100, TokensPerSecond: metrics.NewNumber(987)}
 	alone := Status{Name: "a", Phase: Training, Step: &step, Train: &tokens}
 	if got := textOf(&alone, "training", tokens.Time); !slices.Equal(got, []string{"987 tokens/s"}) {
 		t.Errorf("tokens: %q", got)

@@ -253,7 +253,7 @@ func TestTextsOfOthers(t *testing.T) {
 	for _, s := range []Status{
 		{Name: steer, Job: "18", State: slurm.StateUnknown, Reason: steer},
 		{Name: steer, Job: "18", State: slurm.StatePending, Reason: steer, Start: steer},
-		{Name: steer, Step: &step, Steps: 9, Train: &metrics.Record{Step: 3, Loss: metrics.Of(1), SlowestRank: &nobody, SlowestRatio: metrics.Of(9)}},
+		{Name: steer, Step: &step, Steps: 9, Train: &metrics.Record{Step: 3, Loss: metrics.NewNumber(1), SlowestRank: &nobody, SlowestRatio: metrics.NewNumber(9)}},
 		{Name: steer},
 	} {
 		s.Live = &rundir.Live{Time: time.Now(), JobID: s.Job, Phase: rundir.PhaseRunning, Detail: steer, Hosts: "n[1-2]" + steer, PerNode: 1, Ranks: 2, Joined: 2,
@@ -356,7 +356,7 @@ func TestStragglerIsNamed(t *testing.T) {
 		straggler bool
 	}{{1.08, false}, {1.7, false}, {1.7, true}} {
 		s := Status{Name: "a", Step: &step, Steps: 9, Phase: Training,
-			Train: &metrics.Record{Step: 3, Steps: 9, SlowestRank: &rank, SlowestRatio: metrics.Of(tt.ratio), Straggler: tt.straggler}}
+			Train: &metrics.Record{Step: 3, Steps: 9, SlowestRank: &rank, SlowestRatio: metrics.NewNumber(tt.ratio), Straggler: tt.straggler}}
 		var details string
 		for _, l := range s.Details(time.Now()) {
 			details += l.Label + " " + l.Text + "\n"

@@ -47,7 +47,7 @@ func TestStrategies(t *testing.T) {
 				local := collective.Local(n, time.Minute)
 				var initial [][]float32 // weights
 				want := conformance.Every(t, n, func(r int) ([]float64, error) {
-					return trained(t.Context(), cpu.New(1), ddp.Over(local[r]), o, nil, func(w [][]float32) {
+					return trained(t.Context(), cpu.New(1), ddp.NewCommunicator(local[r]), o, nil, func(w [][]float32) {
 						if r == 0 {
 							initial = w
 						}
@@ -96,7 +96,7 @@ func onGPUs(t *testing.T, n int, o ddp.Options, initial [][]float32) [][]float64
 			return nil, err
 		}
 		order := ours.NewOrder(c, d)
-		losses, err := trained(t.Context(), d, ddp.OverDevice(c, control[r], order.Mark), o, initial, nil)
+		losses, err := trained(t.Context(), d, ddp.NewDeviceCommunicator(c, control[r], order.Mark), o, initial, nil)
 		return losses, errors.Join(err, c.Close(), order.Close(), control[r].Close(), d.Close(), g.Close())
 	})
 }
@@ -113,7 +113,7 @@ func trained(ctx context.Context, d device.Device, c ddp.Communicator, o ddp.Opt
 	}
 	params := m.Params()
 	if initial == nil {
-		nn.Place(d, params)
+		nn.AllocValues(d, params)
 		m.Init(random.New(1), d)
 		for _, p := range params {
 			initial = append(initial, append([]float32(nil), device.Floats(d, p.Data)...))
@@ -125,11 +125,11 @@ func trained(ctx context.Context, d device.Device, c ddp.Communicator, o ddp.Opt
 	for _, p := range sharder.Parts() {
 		parts = append(parts, make([]float32, p.Len()))
 	}
-	sharder.Pieces(parts, func(param, at int, values []float32) { copy(values, initial[param][at:]) })
+	sharder.EachRange(parts, func(param, at int, values []float32) { copy(values, initial[param][at:]) })
 	for i, p := range sharder.Parts() {
 		d.Write(p.Data, parts[i])
 	}
-	sharder.Updated()
+	sharder.MarkUpdated()
 	adam, err := optim.NewAdamW(d, sharder.Parts(), optim.AdamOptions{LR: 1e-2, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1})
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func trained(ctx context.Context, d device.Device, c ddp.Communicator, o ddp.Opt
 			}
 			d.WriteInts(b.Tokens, tokens)
 			d.WriteInts(b.Labels, labels)
-			last, each := batch == 1, sharder.EachBatch()
+			last, each := batch == 1, sharder.ReducesEachBatch()
 			pass := nn.Pass{Train: true, Weight: 1 / float32(2*c.Size()), Stride: 1, Owner: sharder.Owner(), Accumulate: batch > 0 && !each}
 			loss += float32(m.Forward(b, pass).Loss)
 			ready := sharder.Ready
@@ -164,7 +164,7 @@ func trained(ctx context.Context, d device.Device, c ddp.Communicator, o ddp.Opt
 		}
 		losses = append(losses, float64(sharder.Extra()[0])/float64(2*c.Size()))
 		adam.Step(sharder.Parts(), optim.ClipScale(sharder.Norm(), 0.5))
-		sharder.Updated()
+		sharder.MarkUpdated()
 	}
 	return losses, nil
 }

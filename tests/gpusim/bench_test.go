@@ -19,7 +19,7 @@ import (
 func TestBenchStep(t *testing.T) {
 	const steps = 3
 	for i, c := range [][2]int{{4, 0}, {1, 8}} { // mlp, gpt
-		m := must[bench.Model](t)(bench.Sized(bench.Models()[i], c[0], c[1]))
+		m := must[bench.Model](t)(bench.Resize(bench.Models()[i], c[0], c[1]))
 		open := func() (device.Device, error) { return cuda.Open(0, cuda.Options{}) }
 		got := must[bench.Result](t)(bench.OnGPU(open).Step(t.Context(), m, device.FP32, steps))
 		skipped := 5 // those that a GPU leaves out

@@ -31,7 +31,7 @@ func TestJobTrainsOnHopper(t *testing.T) {
 				switch e.Kind {
 				case trainer.Trained:
 					losses[e.Step] = e.Loss
-				case trainer.Unmet:
+				case trainer.Fallback:
 					t.Error(e)
 				}
 			}})

@@ -76,7 +76,7 @@ func invented(t *testing.T, speed, loss float64) *comparison {
 	for _, seconds := range []float64{1, 3} {
 		step := func(model, precision string, seconds, loss float64) bench.Result {
 			return bench.Result{Kind: "step", Model: model, Shape: "L1", Precision: precision, Device: "cpu", Threads: 1, Runs: 5, Median: seconds, Best: seconds,
-				GFLOPS: 80, Peak: 100, Share: .8, Unit: "tokens", PerSecond: 10 / seconds, FirstLoss: metrics.Of(4), Loss: metrics.Of(loss), PeakRSS: int64(seconds * (1 << 30))}
+				GFLOPS: 80, Peak: 100, Share: .8, Unit: "tokens", PerSecond: 10 / seconds, FirstLoss: metrics.NewNumber(4), Loss: metrics.NewNumber(loss), PeakRSS: int64(seconds * (1 << 30))}
 		}
 		product := func(model, shape string, speed, peak float64) bench.Result {
 			return bench.Result{Kind: "gemm", Model: model, Shape: shape, Precision: "fp32", Threads: 1, Runs: 9, Median: 1, Best: 1, GFLOPS: speed, Peak: peak, Share: speed / 100}

@@ -11,7 +11,7 @@ import (
 // stepOf is a result of so many ranks.
 func stepOf(ranks int, rate, loss float64) bench.Result {
 	return bench.Result{Kind: "step", Model: "gpt", Unit: "tokens", Precision: "fp32", Threads: 1, Params: 7, Ranks: ranks, PerSecond: rate,
-		FirstLoss: metrics.Of(4), Loss: metrics.Of(loss), Communication: .002, Hidden: .75}
+		FirstLoss: metrics.NewNumber(4), Loss: metrics.NewNumber(loss), Communication: .002, Hidden: .75}
 }
 
 func TestRanksDoTheSameWork(t *testing.T) {

@@ -98,8 +98,8 @@ func TestOtherWork(t *testing.T) {
 	}
 	for _, l := range [][2]float64{{4, math.NaN()}, {math.NaN(), 4}, {4, math.Inf(1)}, {4, 4.1}, {0, 4}} {
 		ours, theirs := one, one
-		ours.FirstLoss, ours.Loss = metrics.Of(4), metrics.Of(l[0])
-		theirs.FirstLoss, theirs.Loss = metrics.Of(4), metrics.Of(l[1])
+		ours.FirstLoss, ours.Loss = metrics.NewNumber(4), metrics.NewNumber(l[0])
+		theirs.FirstLoss, theirs.Loss = metrics.NewNumber(4), metrics.NewNumber(l[1])
 		var c comparison
 		if err := c.add(ours, theirs); err != nil {
 			t.Fatal(err)

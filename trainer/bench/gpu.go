@@ -30,12 +30,12 @@ type gpu interface {
 // previous one.
 type gpuTraining struct {
 	*training
-	gpu     gpu
-	sharder *ddp.Sharder
-	ready   func(int) // sharder.Ready as a value, created once because creating it allocates
-	verdict device.Verdict
-	steps   [2]struct{ rows, told device.Reading } // used alternately
-	asked   int
+	gpu      gpu
+	sharder  *ddp.Sharder
+	ready    func(int) // sharder.Ready as a value, created once because creating it allocates
+	decision device.Verdict
+	steps    [2]struct{ rows, told device.Reading } // used alternately
+	enqueued int
 }
 
 // newGPUTraining creates a training run like the trainer with a single rank.
@@ -43,51 +43,51 @@ func newGPUTraining(d gpu, comm collective.Communicator, m Model, p device.Preci
 	t := &gpuTraining{gpu: d}
 	var err error
 	t.training, err = m.prepare(d, p, 0, func(d device.Device, params []*nn.Param) {
-		t.sharder = ddp.New(ddp.Over(comm), d, params, ddp.Options{})
+		t.sharder = ddp.New(ddp.NewCommunicator(comm), d, params, ddp.Options{})
 	})
 	if err != nil {
 		return nil, err
 	}
 	t.ready = t.sharder.Ready
-	t.verdict = d.NewVerdict(len(t.sharder.Parts()))
+	t.decision = d.NewVerdict(len(t.sharder.Parts()))
 	for i := range t.steps {
 		t.steps[i].rows, t.steps[i].told = d.NewReading(), d.NewReading()
 	}
-	t.optimizer, err = t.optimise(t.sharder.Parts())
+	t.optimizer, err = t.newOptimizer(t.sharder.Parts())
 	return t, err
 }
 
-// ask enqueues a step.
-func (t *gpuTraining) ask(ctx context.Context) error {
+// enqueue enqueues a step.
+func (t *gpuTraining) enqueue(ctx context.Context) error {
 	t.gpu.Begin()
-	pass := nn.Pass{Train: true, Weight: 1, Stride: 1, Late: true}
+	pass := nn.Pass{Train: true, Weight: 1, Stride: 1, DeferLoss: true}
 	t.sharder.Start(ctx)
 	t.model.Forward(t.batch, pass)
 	t.model.Backward(t.batch, pass, t.ready)
 	rows, _ := t.model.Losses()
-	t.verdict.Losses(rows)
-	if err := t.sharder.FinishLater(t.verdict); err != nil {
+	t.decision.Losses(rows)
+	if err := t.sharder.FinishAsync(t.decision); err != nil {
 		return err
 	}
-	t.optimizer.StepLater(t.sharder.Parts(), t.verdict, t.clip)
-	t.sharder.Updated()
-	s := &t.steps[t.asked%len(t.steps)]
+	t.optimizer.StepAsync(t.sharder.Parts(), t.decision, t.clip)
+	t.sharder.MarkUpdated()
+	s := &t.steps[t.enqueued%len(t.steps)]
 	s.rows.Begin(rows)
-	s.told.Begin(t.verdict.Told())
+	s.told.Begin(t.decision.Told())
 	t.gpu.End()
-	t.asked++
+	t.enqueued++
 	return nil
 }
 
-// learn waits for a step and returns its loss.
-func (t *gpuTraining) learn(step int) (loss float64, err error) {
+// sync waits for a step and returns its loss.
+func (t *gpuTraining) sync(step int) (loss float64, err error) {
 	s := &t.steps[step%len(t.steps)]
 	_, parts := t.model.Losses()
 	loss = nn.Mean(s.rows.Floats(), parts)
 	if s.told.Floats()[0] == 0 {
 		return loss, fmt.Errorf("step %d: the loss or a gradient is not finite", step)
 	}
-	t.optimizer.Taken()
+	t.optimizer.CountStep()
 	return loss, nil
 }
 
@@ -115,7 +115,7 @@ func (b *Bench) gpuStep(ctx context.Context, m Model, p device.Precision, steps 
 	var losses, seconds []float64
 	last, step := time.Now(), 0
 	learn := func() error {
-		loss, err := t.learn(step)
+		loss, err := t.sync(step)
 		now := time.Now()
 		losses, seconds = append(losses, loss), append(seconds, now.Sub(last).Seconds())
 		last, step = now, step+1
@@ -125,10 +125,10 @@ func (b *Bench) gpuStep(ctx context.Context, m Model, p device.Precision, steps 
 		if err := context.Cause(ctx); err != nil {
 			return Result{}, err
 		}
-		if err := t.ask(ctx); err != nil {
+		if err := t.enqueue(ctx); err != nil {
 			return Result{}, err
 		}
-		if t.asked-step == len(t.steps) {
+		if t.enqueued-step == len(t.steps) {
 			if err := learn(); err != nil {
 				return Result{}, err
 			}
@@ -140,7 +140,7 @@ func (b *Bench) gpuStep(ctx context.Context, m Model, p device.Precision, steps 
 	r = b.rate(Result{Kind: "step", Model: m.Name(), Shape: m.Shape()}, d, p, seconds[gpuWarmUp:], m.flop())
 	r.GFLOPS = r.GFLOP / r.Median // not Best: if the host receives one result late, the next step seems short
 	r.Unit, r.PerSecond, r.Params = t.unit, float64(t.units)/r.Median, t.params()
-	r.FirstLoss, r.Loss = metrics.Of(losses[0]), metrics.Of(losses[len(losses)-1])
+	r.FirstLoss, r.Loss = metrics.NewNumber(losses[0]), metrics.NewNumber(losses[len(losses)-1])
 	r.DeviceMemory = before - d.Available()
 	return r, nil
 }

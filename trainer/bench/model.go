@@ -23,7 +23,7 @@ type Model interface {
 	products() []Shape
 	// prepare returns a training run before its first step, with the samples of a rank. Its
 	// parameters are initialized, in memory allocated by place. It has no optimizer yet.
-	prepare(d device.Device, p device.Precision, rank int, place placing) (*training, error)
+	prepare(d device.Device, p device.Precision, rank int, place allocator) (*training, error)
 	// sized returns the model with a different batch size and sequence length, unless they are 0.
 	sized(batch, length int) (Model, error)
 }
@@ -44,33 +44,33 @@ func Models() []Model {
 	}
 }
 
-// Sized returns m with a different batch size in samples and, for sequences, a different length in
+// Resize returns m with a different batch size in samples and, for sequences, a different length in
 // tokens. 0 keeps the current value.
-func Sized(m Model, batch, length int) (Model, error) { return m.sized(batch, length) }
+func Resize(m Model, batch, length int) (Model, error) { return m.sized(batch, length) }
 
-// placing allocates parameters on a device.
-type placing func(device.Device, []*nn.Param)
+// allocator allocates parameters on a device.
+type allocator func(device.Device, []*nn.Param)
 
-// whole allocates the parameters of a single rank.
-func whole(d device.Device, params []*nn.Param) { nn.Place(d, params) }
+// allocParams allocates the parameters of a single rank.
+func allocParams(d device.Device, params []*nn.Param) { nn.AllocValues(d, params) }
 
 // training is a model with all the state for its steps.
 type training struct {
 	device device.Device
 	model  nn.Model
 	batch  nn.Batch
-	// optimise creates the optimizer, which is then stored in optimizer.
-	optimise  func([]*nn.Param) (optim.Optimizer, error)
-	optimizer optim.Optimizer
-	clip      float64 // maximum gradient norm, or 0 for no clipping
-	unit      string  // unit of the rate,
-	units     int     // and number of units per step
+	// newOptimizer creates the optimizer, which is then stored in optimizer.
+	newOptimizer func([]*nn.Param) (optim.Optimizer, error)
+	optimizer    optim.Optimizer
+	clip         float64 // maximum gradient norm, or 0 for no clipping
+	unit         string  // unit of the rate,
+	units        int     // and number of units per step
 }
 
-// alone allocates the gradients and creates the optimizer of a single rank.
-func (t *training) alone() (err error) {
-	nn.PlaceGrads(t.device, t.model.Params())
-	t.optimizer, err = t.optimise(t.model.Params())
+// initSingleRank allocates the gradients and creates the optimizer of a single rank.
+func (t *training) initSingleRank() (err error) {
+	nn.AllocGrads(t.device, t.model.Params())
+	t.optimizer, err = t.newOptimizer(t.model.Params())
 	return err
 }
 
@@ -107,7 +107,7 @@ const seed = 0
 
 // start allocates and initializes a model for batches as described by p. It returns the generator
 // for a rank's samples.
-func start(d device.Device, m nn.Model, p nn.Plan, rank int, place placing) *random.Generator {
+func start(d device.Device, m nn.Model, p nn.Plan, rank int, place allocator) *random.Generator {
 	place(d, m.Params())
 	p.Device, p.Train = d, true
 	m.Plan(p)
@@ -173,7 +173,7 @@ func (m perceptron) flop() float64 {
 	return total
 }
 
-func (m perceptron) prepare(d device.Device, p device.Precision, rank int, place placing) (*training, error) {
+func (m perceptron) prepare(d device.Device, p device.Precision, rank int, place allocator) (*training, error) {
 	model, err := nn.NewMLP(m.in, nn.MLPOptions{Hidden: m.hidden, Activation: "relu"}, m.out)
 	if err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func (m perceptron) prepare(d device.Device, p device.Precision, rank int, place
 	device.Fill(d, x, func(v []float32) { g.Normal(0, 1, v) })
 	return &training{
 		device: d, model: model, unit: "samples", units: m.batch,
-		optimise: func(params []*nn.Param) (optim.Optimizer, error) {
+		newOptimizer: func(params []*nn.Param) (optim.Optimizer, error) {
 			return optim.NewSGD(d, params, .01, .9, 0, false)
 		},
 		batch: nn.Batch{Samples: m.batch, X: x, Labels: classes(g, d, m.batch, m.out)},
@@ -231,7 +231,7 @@ func (m transformer) flop() float64 {
 	return float64(m.batch*m.length) * (6*n + 12*float64(o.Layers*o.Width*m.length))
 }
 
-func (m transformer) prepare(d device.Device, p device.Precision, rank int, place placing) (*training, error) {
+func (m transformer) prepare(d device.Device, p device.Precision, rank int, place allocator) (*training, error) {
 	model, err := nn.NewGPT(m.options)
 	if err != nil {
 		return nil, err
@@ -240,7 +240,7 @@ func (m transformer) prepare(d device.Device, p device.Precision, rank int, plac
 	tokens := m.batch * m.length
 	return &training{
 		device: d, model: model, clip: m.clip, unit: "tokens", units: tokens,
-		optimise: func(params []*nn.Param) (optim.Optimizer, error) {
+		newOptimizer: func(params []*nn.Param) (optim.Optimizer, error) {
 			return optim.NewAdamW(d, params, m.adamw)
 		},
 		batch: nn.Batch{

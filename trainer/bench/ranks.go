@@ -20,8 +20,8 @@ type ranksTraining struct {
 	ranks   int
 }
 
-// spread creates the sharder and the optimizer of a rank, and sends the initial weights.
-func (t *training) spread(ctx context.Context, comm collective.Communicator, o ddp.Options) (*ranksTraining, error) {
+// shard creates the sharder and the optimizer of a rank, and sends the initial weights.
+func (t *training) shard(ctx context.Context, comm collective.Communicator, o ddp.Options) (*ranksTraining, error) {
 	params := t.model.Params()
 	var drawn, parts [][]float32
 	for _, p := range params {
@@ -29,12 +29,12 @@ func (t *training) spread(ctx context.Context, comm collective.Communicator, o d
 	}
 	o.Extra = 1 // the loss
 	r := &ranksTraining{training: t, ranks: comm.Size()}
-	r.sharder = ddp.New(ddp.Over(comm), t.device, params, o)
+	r.sharder = ddp.New(ddp.NewCommunicator(comm), t.device, params, o)
 	r.ready = r.sharder.Ready
 	for _, p := range r.sharder.Parts() {
 		parts = append(parts, p.Data.Floats())
 	}
-	err := r.sharder.Spread(ctx, parts, func(give ddp.Give) error {
+	err := r.sharder.ScatterState(ctx, parts, func(give ddp.Give) error {
 		for i, values := range drawn {
 			if err := give(i, func(at int, to []float32) error { copy(to, values[at:]); return nil }); err != nil {
 				return err
@@ -45,8 +45,8 @@ func (t *training) spread(ctx context.Context, comm collective.Communicator, o d
 	if err != nil {
 		return nil, err
 	}
-	r.sharder.Updated()
-	t.optimizer, err = t.optimise(r.sharder.Parts())
+	r.sharder.MarkUpdated()
+	t.optimizer, err = t.newOptimizer(r.sharder.Parts())
 	return r, err
 }
 
@@ -60,7 +60,7 @@ func (r *ranksTraining) step(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	r.update(r.sharder.Parts(), r.sharder.Norm())
-	r.sharder.Updated()
+	r.sharder.MarkUpdated()
 	return float64(r.sharder.Extra()[0]), nil
 }
 
@@ -68,11 +68,11 @@ func (r *ranksTraining) step(ctx context.Context) (float64, error) {
 // times, and the rates of all ranks computed from them.
 func (b *Bench) RankStep(ctx context.Context, comm collective.Communicator, m Model, p device.Precision, steps int, o ddp.Options) (Result, error) {
 	d, ranks := b.newDevice(), comm.Size()
-	t, err := m.prepare(d, p, comm.Rank(), whole)
+	t, err := m.prepare(d, p, comm.Rank(), allocParams)
 	if err != nil {
 		return Result{}, err
 	}
-	r, err := t.spread(ctx, comm, o)
+	r, err := t.shard(ctx, comm, o)
 	if err != nil {
 		return Result{}, err
 	}
@@ -98,7 +98,7 @@ func (b *Bench) RankStep(ctx context.Context, comm collective.Communicator, m Mo
 	found.Peak *= float64(ranks)
 	found.Share /= float64(ranks)
 	found.Unit, found.PerSecond, found.Params = t.unit, float64(ranks*t.units)/found.Median, t.params()
-	found.FirstLoss, found.Loss = metrics.Of(losses[0]), metrics.Of(losses[len(losses)-1])
+	found.FirstLoss, found.Loss = metrics.NewNumber(losses[0]), metrics.NewNumber(losses[len(losses)-1])
 	found.Communication = times.Busy.Seconds() / float64(steps)
 	if times.Busy > 0 {
 		found.Hidden = max(0, 1-times.Exposed.Seconds()/times.Busy.Seconds())

@@ -21,9 +21,9 @@ func (b *Bench) Step(ctx context.Context, m Model, p device.Precision, steps int
 	}
 	known := resetPeakRSS()
 	d := b.newDevice()
-	t, err := m.prepare(d, p, 0, whole)
+	t, err := m.prepare(d, p, 0, allocParams)
 	if err == nil {
-		err = t.alone()
+		err = t.initSingleRank()
 	}
 	if err != nil {
 		return Result{}, err
@@ -40,7 +40,7 @@ func (b *Bench) Step(ctx context.Context, m Model, p device.Precision, steps int
 	r := b.rate(Result{Kind: "step", Model: m.Name(), Shape: m.Shape()}, d, p, seconds[WarmUp:], m.flop())
 	r.Unit, r.PerSecond = t.unit, float64(t.units)/r.Median
 	r.Params = t.params()
-	r.FirstLoss, r.Loss = metrics.Of(losses[0]), metrics.Of(losses[len(losses)-1])
+	r.FirstLoss, r.Loss = metrics.NewNumber(losses[0]), metrics.NewNumber(losses[len(losses)-1])
 	if known {
 		r.PeakRSS = peakRSS()
 	}

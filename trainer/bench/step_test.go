@@ -23,9 +23,9 @@ func (c *counted) SumSquares(x device.Tensor) float64 {
 func TestStepTakesTheNorm(t *testing.T) {
 	for _, clip := range []float64{0, 1} {
 		d := &counted{Device: cpu.New(1)}
-		training, err := perceptron{in: 3, hidden: []int{4}, out: 2, batch: 5}.prepare(d, device.FP32, 0, whole)
+		training, err := perceptron{in: 3, hidden: []int{4}, out: 2, batch: 5}.prepare(d, device.FP32, 0, allocParams)
 		if err == nil {
-			err = training.alone()
+			err = training.initSingleRank()
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -65,13 +65,13 @@ const (
 	maxForeignManifests = 32 << 20
 )
 
-// ErrNone is returned if a directory has no checkpoint.
-var ErrNone = errors.New("there is no checkpoint")
+// ErrNotFound is returned if a directory has no checkpoint.
+var ErrNotFound = errors.New("there is no checkpoint")
 
 // Manifest describes a checkpoint. A checkpoint without a manifest does not exist.
 //
 // Programs that read the same format ignore fields that they do not support, but Digest covers only
-// the fields of the first version. A new field must therefore be cleared in sum. FullDigest covers
+// the fields of the first version. A new field must therefore be cleared in computeDigest. FullDigest covers
 // it.
 type Manifest struct {
 	Format   int       `json:"format"`
@@ -89,14 +89,14 @@ type Manifest struct {
 	Seed       uint64            `json:"seed"`
 	WorldSize  int               `json:"world_size"`
 	Spec       map[string]string `json:"spec"`                 // settings that affect the result
-	SpecSum    string            `json:"spec_digest"`          // digest of Spec
-	DataSum    string            `json:"data_digest"`          // digest of the training set
+	SpecDigest string            `json:"spec_digest"`          // digest of Spec
+	DataDigest string            `json:"data_digest"`          // digest of the training set
 	Vocabulary string            `json:"vocabulary,omitempty"` // text data only: the vocabulary, in the form of data.Vocabulary.MarshalText
 	Optimizer  string            `json:"optimizer"`            // kind, for example "sgd"
 	OptimInit  bool              `json:"optimizer_initialised"`
 	Metrics    map[string]Number `json:"metrics,omitempty"` // most recent metrics, for information only
-	// Divided maps the name of each sharded file to the shapes of its tensors.
-	Divided map[string]map[string][]int `json:"divided,omitempty"`
+	// Sharded maps the name of each sharded file to the shapes of its tensors.
+	Sharded map[string]map[string][]int `json:"divided,omitempty"`
 	Files   []File                      `json:"files"`
 	// Replicas reports whether the ranks compared their weights before this save and, with DDP,
 	// their optimizer state.
@@ -113,8 +113,8 @@ type Manifest struct {
 	FullDigest string `json:"full_digest,omitempty"`
 }
 
-// sum returns the value that Digest must have.
-func (m Manifest) sum() (string, error) {
+// computeDigest returns the value that Digest must have.
+func (m Manifest) computeDigest() (string, error) {
 	m.Digest, m.FullDigest, m.Replicas, m.Layout = "", "", "", ""
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -141,10 +141,10 @@ type File struct {
 	Name   string `json:"name"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
-	Of     string `json:"of,omitempty"` // name of the sharded file that this is a part of
-	// HeaderSum is the CRC-32C of the file's header, which holds the checksums of its tensors.
+	PartOf string `json:"of,omitempty"` // name of the sharded file that this is a part of
+	// HeaderCRC is the CRC-32C of the file's header, which holds the checksums of its tensors.
 	// Older checkpoints do not have it.
-	HeaderSum string `json:"header_crc32c,omitempty"`
+	HeaderCRC string `json:"header_crc32c,omitempty"`
 }
 
 // Files maps file names, for example [ModelFile], to tensors.
@@ -165,7 +165,7 @@ func name(step int) string { return fmt.Sprintf("%s%08d", stepPrefix, step) }
 // data. If dir does not exist, the list is empty. If dir belongs to another user, List reads at
 // most 32 MiB of manifests.
 func List(dir string) ([]Entry, error) {
-	entries, err := find(dir)
+	entries, err := listEntries(dir)
 	left := int64(math.MaxInt64)
 	if info, err := os.Stat(dir); err == nil && owner(info) != os.Geteuid() {
 		left = maxForeignManifests
@@ -183,7 +183,7 @@ func List(dir string) ([]Entry, error) {
 // NewestManifestSize returns the number of bytes of the manifest that [Newest] reads, or 0 if it
 // reads none.
 func NewestManifestSize(dir string) int64 {
-	entries, _ := find(dir)
+	entries, _ := listEntries(dir)
 	if len(entries) == 0 {
 		return 0
 	}
@@ -203,7 +203,7 @@ func (e *Entry) manifestSize() int64 {
 // Newest returns the first entry of [List], or false if dir has no checkpoint. It reads only one
 // manifest, so it is cheap enough for polling.
 func Newest(dir string) (Entry, bool, error) {
-	entries, err := find(dir)
+	entries, err := listEntries(dir)
 	if len(entries) == 0 {
 		return Entry{}, false, err
 	}
@@ -213,12 +213,12 @@ func Newest(dir string) (Entry, bool, error) {
 
 // hasAny reports whether dir has checkpoints, verified or not.
 func hasAny(dir string) bool {
-	entries, err := find(dir)
+	entries, err := listEntries(dir)
 	return err == nil && len(entries) > 0
 }
 
-// find returns the checkpoints in dir, newest first, without their manifests.
-func find(dir string) ([]Entry, error) {
+// listEntries returns the checkpoints in dir, newest first, without their manifests.
+func listEntries(dir string) ([]Entry, error) {
 	found, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -228,12 +228,12 @@ func find(dir string) ([]Entry, error) {
 	}
 	var entries []Entry
 	for _, f := range found {
-		of := f.Name()
-		if n, needed := waitingFor(dir, of); needed {
-			of = n
+		base := f.Name()
+		if n, needed := replacementOf(dir, base); needed {
+			base = n
 		}
 		var step int
-		if _, err := fmt.Sscanf(of, stepPrefix+"%d", &step); err != nil || of != name(step) {
+		if _, err := fmt.Sscanf(base, stepPrefix+"%d", &step); err != nil || base != name(step) {
 			continue
 		}
 		entries = append(entries, Entry{Path: filepath.Join(dir, f.Name()), Step: step})

@@ -82,7 +82,7 @@ func names(t *testing.T, dir string) []string {
 
 func TestSaveLoadPrune(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoints")
-	if _, _, err := Load(t.Context(), dir); !errors.Is(err, ErrNone) {
+	if _, _, err := Load(t.Context(), dir); !errors.Is(err, ErrNotFound) {
 		t.Fatalf("no folder: %v", err)
 	}
 	if _, ok, err := Newest(dir); ok || err != nil {
@@ -103,7 +103,7 @@ func TestSaveLoadPrune(t *testing.T) {
 	if s.Manifest.Step != 100_000_000 || s.Manifest.Consumed != 64 || s.Manifest.Vocabulary != vocabulary || !reflect.DeepEqual(contents(t, s), want) || !math.IsNaN(float64(s.Manifest.Metrics["loss"])) {
 		t.Fatalf("loaded %+v", s)
 	}
-	if err := Prune(t.Context(), dir, "run", 100_000_000, Keep{Newest: 2}, map[int]bool{}); err != nil {
+	if err := Prune(t.Context(), dir, "run", 100_000_000, Retention{Newest: 2}, map[int]bool{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(t, dir); !reflect.DeepEqual(got, []string{"step-00000010", "step-100000000"}) {
@@ -176,7 +176,7 @@ func TestDamageIsFoundAndPassedOver(t *testing.T) {
 		}
 	}
 	_, _, err = Load(t.Context(), dir)
-	var u *Unusable
+	var u *UnusableError
 	if !errors.As(err, &u) || len(u.Skipped) != 2 || !strings.Contains(err.Error(), "has 3 bytes, the manifest says") {
 		t.Errorf("got %v", err)
 	}
@@ -202,7 +202,7 @@ func TestMissingManifestIsDamage(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "step-00000001", manifestName)); err != nil {
 		t.Fatal(err)
 	}
-	var u *Unusable
+	var u *UnusableError
 	if _, _, err := Load(t.Context(), dir); !errors.As(err, &u) {
 		t.Errorf("got %v", err)
 	}
@@ -321,9 +321,9 @@ func TestHostileManifestWithValidDigestIsRejected(t *testing.T) {
 		{"no files", func(m *Manifest) { m.Files = nil }, "no files"},
 		{"file listed twice", func(m *Manifest) { m.Files = append(m.Files, m.Files[0]) }, "listed twice"},
 		{"part listed twice", func(m *Manifest) {
-			m.Divided = map[string]map[string][]int{"whole.safetensors": {"0.weight": {2, 2}}}
+			m.Sharded = map[string]map[string][]int{"whole.safetensors": {"0.weight": {2, 2}}}
 			part := m.Files[0]
-			part.Of = "whole.safetensors"
+			part.PartOf = "whole.safetensors"
 			m.Files = []File{part, part}
 		}, "listed twice"},
 		{"negative step", func(m *Manifest) { m.Step = -1 }, "step is negative"},
@@ -388,7 +388,7 @@ func FuzzManifest(f *testing.F) {
 		}
 		defer s.Close()
 		for n := range s.Files {
-			if n != filepath.Base(n) && s.Manifest.Divided[n] == nil {
+			if n != filepath.Base(n) && s.Manifest.Sharded[n] == nil {
 				t.Fatalf("a file outside the checkpoint was read: %q", n)
 			}
 		}

@@ -53,7 +53,7 @@ func saver(what string) int {
 	}
 	err := save()
 	if err == nil {
-		err = Prune(context.Background(), dir, m.Run, step, Keep{Newest: 2}, map[int]bool{})
+		err = Prune(context.Background(), dir, m.Run, step, Retention{Newest: 2}, map[int]bool{})
 	}
 	if err != nil {
 		fmt.Println(err)
@@ -62,9 +62,9 @@ func saver(what string) int {
 	return 0
 }
 
-// under runs a save and injects what into its nth system call of that name. It returns whether the
+// runWithFault runs a save and injects what into its nth system call of that name. It returns whether the
 // nth call happened, whether the save failed, and the output.
-func under(t *testing.T, call, what string, nth int, args string) (came, failed bool, said string) {
+func runWithFault(t *testing.T, call, what string, nth int, args string) (came, failed bool, said string) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "strace")
 	argv := []string{"-f", "-qq", "-o", log, "-e", "trace=" + call + ",renameat2", "-e", fmt.Sprintf("inject=%s:%s:when=%d", call, what, nth)}
@@ -131,8 +131,8 @@ func TestKilledAtEverySystemCallOfASave(t *testing.T) {
 				for nth := 1; ; nth++ {
 					dir := filepath.Join(t.TempDir(), strconv.Itoa(nth))
 					was.prepare(t, dir)
-					came, _, _ := under(t, call, "signal=KILL", nth, fmt.Sprint(dir, " 3 true ", was.inParts))
-					stillWhole(t, dir, fmt.Sprintf("killed at %s %d", call, nth))
+					came, _, _ := runWithFault(t, call, "signal=KILL", nth, fmt.Sprint(dir, " 3 true ", was.inParts))
+					checkAfterFailure(t, dir, fmt.Sprintf("killed at %s %d", call, nth))
 					if !came {
 						break
 					}
@@ -142,8 +142,8 @@ func TestKilledAtEverySystemCallOfASave(t *testing.T) {
 	}
 }
 
-// stillWhole checks what must be true after any failure of a save of step 3.
-func stillWhole(t *testing.T, dir, after string) {
+// checkAfterFailure checks what must be true after any failure of a save of step 3.
+func checkAfterFailure(t *testing.T, dir, after string) {
 	t.Helper()
 	s, skipped, err := Load(t.Context(), dir)
 	if err != nil || len(skipped) > 0 {
@@ -161,7 +161,7 @@ func stillWhole(t *testing.T, dir, after string) {
 	if err := Clean(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := Prune(t.Context(), dir, "run", 3, Keep{Newest: 1}, map[int]bool{}); err != nil {
+	if err := Prune(t.Context(), dir, "run", 3, Retention{Newest: 1}, map[int]bool{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(t, dir); len(got) != 1 || got[0] != name(3) {
@@ -191,9 +191,9 @@ func TestEveryErrorOfASave(t *testing.T) {
 					for nth := 1; ; nth++ {
 						dir := filepath.Join(t.TempDir(), strconv.Itoa(nth))
 						was.prepare(t, dir)
-						came, failed, said := under(t, call, "error="+fault, nth, fmt.Sprint(dir, " 3 true ", was.inParts))
+						came, failed, said := runWithFault(t, call, "error="+fault, nth, fmt.Sprint(dir, " 3 true ", was.inParts))
 						after := fmt.Sprintf("%s at %s %d", fault, call, nth)
-						stillWhole(t, dir, after)
+						checkAfterFailure(t, dir, after)
 						if !came {
 							break
 						}

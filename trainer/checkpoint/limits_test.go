@@ -24,7 +24,7 @@ func enlarge(t *testing.T, path, file string, size int64) {
 	}
 	for i := range m.Files {
 		if m.Files[i].Name == file {
-			m.Files[i].Bytes, m.Files[i].HeaderSum = size, ""
+			m.Files[i].Bytes, m.Files[i].HeaderCRC = size, ""
 		}
 	}
 	if err := os.Truncate(filepath.Join(path, file), size); err != nil {
@@ -73,7 +73,7 @@ func TestLoadStopsWithTheContext(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(10*time.Millisecond, func() { cancel(reason) })
-			if err := c.read(ctx); !errors.Is(err, reason) || errors.As(err, new(*Unusable)) {
+			if err := c.read(ctx); !errors.Is(err, reason) || errors.As(err, new(*UnusableError)) {
 				t.Errorf("got %v, want %v", err, reason)
 			}
 		})

@@ -89,25 +89,25 @@ func (t *Tensors) Read(tensor string, at int, into []float32) error {
 	return nil
 }
 
-// Unusable is the error of [Load] if checkpoints exist but none verifies.
-type Unusable struct {
+// UnusableError is the error of [Load] if checkpoints exist but none verifies.
+type UnusableError struct {
 	Dir     string
 	Skipped []error
 }
 
 // Error includes the error of the newest checkpoint.
-func (u *Unusable) Error() string {
+func (u *UnusableError) Error() string {
 	return fmt.Sprintf("none of the %d checkpoints in %q can be used; the newest: %v", len(u.Skipped), u.Dir, u.Skipped[0])
 }
 
 // Hint returns the fix.
-func (u *Unusable) Hint() string {
+func (u *UnusableError) Hint() string {
 	return "restore one from a backup, or move the folder away to train from the start"
 }
 
 // Load opens the newest checkpoint in dir that verifies, and returns why it skipped newer ones. If
 // names are given, it opens only these files, and the checkpoint must have them. Load returns
-// [ErrNone] if dir has no checkpoint and [*Unusable] if no checkpoint verifies. It returns a
+// [ErrNotFound] if dir has no checkpoint and [*UnusableError] if no checkpoint verifies. It returns a
 // [NewerError] instead of skipping a checkpoint of a newer version of the program. When the context
 // ends, Load and reads of the files return its cause. Load does not change dir.
 func Load(ctx context.Context, dir string, names ...string) (*Snapshot, []error, error) {
@@ -130,9 +130,9 @@ func Load(ctx context.Context, dir string, names ...string) (*Snapshot, []error,
 		skipped = append(skipped, err)
 	}
 	if len(skipped) > 0 {
-		return nil, skipped, &Unusable{dir, skipped}
+		return nil, skipped, &UnusableError{dir, skipped}
 	}
-	return nil, nil, ErrNone
+	return nil, nil, ErrNotFound
 }
 
 // Verify compares every byte of a checkpoint with its manifest. If the context ends first, Verify
@@ -157,11 +157,11 @@ func (e Entry) Open(ctx context.Context, names ...string) (*Snapshot, error) {
 	s := &Snapshot{Path: e.Path, Manifest: *e.Manifest, Files: map[string]*io.SectionReader{}, ctx: ctx}
 	var err error
 	for _, f := range e.Manifest.Files {
-		if err == nil && (len(names) == 0 || slices.Contains(names, f.Name) || slices.Contains(names, f.Of)) {
+		if err == nil && (len(names) == 0 || slices.Contains(names, f.Name) || slices.Contains(names, f.PartOf)) {
 			err = s.add(f)
 		}
 	}
-	for file, shapes := range e.Manifest.Divided {
+	for file, shapes := range e.Manifest.Sharded {
 		if err == nil && (len(names) == 0 || slices.Contains(names, file)) {
 			err = s.join(file, shapes)
 		}
@@ -192,7 +192,7 @@ func (s *Snapshot) add(want File) error {
 		return err
 	}
 	if info.Size() != want.Bytes {
-		return fmt.Errorf("%q has %d bytes, the manifest says %d%s", path, info.Size(), want.Bytes, want.where(ctxio.ReaderAt(s.ctx, f), info.Size()))
+		return fmt.Errorf("%q has %d bytes, the manifest says %d%s", path, info.Size(), want.Bytes, want.locateCorruption(ctxio.ReaderAt(s.ctx, f), info.Size()))
 	}
 	content := io.NewSectionReader(ctxio.ReaderAt(s.ctx, f), 0, want.Bytes)
 	if _, _, err := safetensors.ReadHeader(io.NewSectionReader(content, 0, want.Bytes), want.Bytes); err != nil {
@@ -203,27 +203,27 @@ func (s *Snapshot) add(want File) error {
 		return fmt.Errorf("read %q: %w", path, err)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != want.SHA256 {
-		return fmt.Errorf("%q is damaged: its SHA-256 begins with %.12s, the manifest says %.12s%s", path, got, want.SHA256, want.where(content, want.Bytes))
+		return fmt.Errorf("%q is damaged: its SHA-256 begins with %.12s, the manifest says %.12s%s", path, got, want.SHA256, want.locateCorruption(content, want.Bytes))
 	}
 	s.Files[want.Name] = content
 	return nil
 }
 
-// inPlace returns an error unless a checkpoint file, its directory, and the parent of that
+// checkOwners returns an error unless a checkpoint file, its directory, and the parent of that
 // directory have the same owner, and only the owner can write to the first two.
-func inPlace(path string, file os.FileInfo) error {
-	folder, err := os.Lstat(filepath.Dir(path))
+func checkOwners(path string, file os.FileInfo) error {
+	dir, err := os.Lstat(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	around, err := os.Stat(filepath.Dir(filepath.Dir(path)))
+	parent, err := os.Stat(filepath.Dir(filepath.Dir(path)))
 	if err != nil {
 		return err
 	}
-	if err := belongs(filepath.Dir(path), folder, around); err != nil {
+	if err := checkOwner(filepath.Dir(path), dir, parent); err != nil {
 		return err
 	}
-	return belongs(path, file, folder)
+	return checkOwner(path, file, dir)
 }
 
 // open opens a regular file of a checkpoint that only its owner can write to. It follows no
@@ -239,7 +239,7 @@ func open(path string) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil {
-		err = inPlace(path, info)
+		err = checkOwners(path, info)
 	}
 	if err != nil {
 		f.Close()

@@ -17,8 +17,8 @@ const (
 	ReplicasNone     Replicas = "none"     // no value was on more than one rank
 )
 
-// fullSum returns the value that FullDigest must have in a manifest with this text.
-func fullSum(text []byte) (string, error) {
+// computeFullDigest returns the value that FullDigest must have in a manifest with this text.
+func computeFullDigest(text []byte) (string, error) {
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return "", err
@@ -36,7 +36,7 @@ func fullSum(text []byte) (string, error) {
 // encode sets the digests of the manifest and returns its text.
 func (m *Manifest) encode() ([]byte, error) {
 	var err error
-	if m.Digest, err = m.sum(); err != nil {
+	if m.Digest, err = m.computeDigest(); err != nil {
 		return nil, err
 	}
 	m.FullDigest = ""
@@ -44,7 +44,7 @@ func (m *Manifest) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.FullDigest, err = fullSum(text); err != nil {
+	if m.FullDigest, err = computeFullDigest(text); err != nil {
 		return nil, err
 	}
 	text, err = json.MarshalIndent(m, "", "  ")
@@ -70,11 +70,11 @@ func decodeManifest(text []byte) (*Manifest, error) {
 	if m.Format != Format {
 		return nil, fmt.Errorf("it has format %d; this program knows format %d", m.Format, Format)
 	}
-	if sum, err := m.sum(); err != nil || sum != m.Digest {
+	if sum, err := m.computeDigest(); err != nil || sum != m.Digest {
 		return nil, errors.New("the manifest is damaged: its digest does not match")
 	}
 	if m.FullDigest != "" || m.Replicas != "" || m.Layout != "" {
-		if sum, err := fullSum(text); err != nil || sum != m.FullDigest {
+		if sum, err := computeFullDigest(text); err != nil || sum != m.FullDigest {
 			return nil, errors.New("the manifest is damaged: its full digest does not match")
 		}
 	}

@@ -127,7 +127,7 @@ func TestNewerFormatIsKeptAndNotPassedOver(t *testing.T) {
 	for step := 3; step <= 5; step++ {
 		save(t, dir, step)
 	}
-	if err := Prune(t.Context(), dir, "run", 5, Keep{Newest: 1}, map[int]bool{}); err != nil {
+	if err := Prune(t.Context(), dir, "run", 5, Retention{Newest: 1}, map[int]bool{}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := names(t, dir), []string{name(2), name(5)}; !slices.Equal(got, want) {
@@ -155,7 +155,7 @@ func TestHintOfAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	hint := func() string {
 		var h interface{ Hint() string }
-		if !errors.As(explain(dir, syscall.ENOSPC), &h) {
+		if !errors.As(addHint(dir, syscall.ENOSPC), &h) {
 			t.Fatal("no hint")
 		}
 		return h.Hint()

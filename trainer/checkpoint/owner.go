@@ -11,16 +11,16 @@ import (
 // CheckPrivate returns an error if [Save] would reject dir: if it is a symbolic link, belongs to
 // another user, or is writable by others. A missing directory is not an error.
 func CheckPrivate(dir string) error {
-	if err := private(dir); err != nil {
+	if err := checkDir(dir); err != nil {
 		return fmt.Errorf("check the directory of checkpoints: %w", err)
 	}
 	return nil
 }
 
-// private returns an error if dir is a symbolic link, belongs to another user, or is writable by
+// checkDir returns an error if dir is a symbolic link, belongs to another user, or is writable by
 // others: another user could plant a checkpoint that training would resume from. A missing
 // directory is not an error.
-func private(dir string) error {
+func checkDir(dir string) error {
 	info, err := os.Lstat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -28,38 +28,38 @@ func private(dir string) error {
 	case err != nil:
 		return err
 	case info.Mode()&fs.ModeSymlink != 0:
-		return insecure{fmt.Errorf("%q is a symbolic link", dir), "put the run directory where the link leads to (--run-dir)"}
+		return insecureError{fmt.Errorf("%q is a symbolic link", dir), "put the run directory where the link leads to (--run-dir)"}
 	case owner(info) != os.Geteuid():
-		return insecure{fmt.Errorf("%q belongs to user %d, and this is user %d", dir, owner(info), os.Geteuid()), "give the run a directory of its own (--run-dir)"}
+		return insecureError{fmt.Errorf("%q belongs to user %d, and this is user %d", dir, owner(info), os.Geteuid()), "give the run a directory of its own (--run-dir)"}
 	}
-	return unshareable(dir, info)
+	return checkNotWritable(dir, info)
 }
 
-// unshareable returns an error if the group or others can write to path. This includes access
+// checkNotWritable returns an error if the group or others can write to path. This includes access
 // control lists: the mode's group bits are the mask of all entries.
-func unshareable(path string, info fs.FileInfo) error {
+func checkNotWritable(path string, info fs.FileInfo) error {
 	if perm := info.Mode().Perm(); perm&0o022 != 0 {
-		return insecure{fmt.Errorf("%q has mode %04o: others could have changed it", path, perm), fmt.Sprintf("if it is as you left it, `chmod -R go-w %q`", path)}
+		return insecureError{fmt.Errorf("%q has mode %04o: others could have changed it", path, perm), fmt.Sprintf("if it is as you left it, `chmod -R go-w %q`", path)}
 	}
 	return nil
 }
 
-// belongs returns an error if a file does not have the same owner as the directory around it, or if
+// checkOwner returns an error if a file does not have the same owner as the directory around it, or if
 // others can write to it. The owner need not be the user who reads it.
-func belongs(path string, file, folder fs.FileInfo) error {
-	if owner(file) != owner(folder) {
-		return insecure{fmt.Errorf("%q belongs to user %d, the folder that it is in to user %d", path, owner(file), owner(folder)), "find out who put it there"}
+func checkOwner(path string, file, dir fs.FileInfo) error {
+	if owner(file) != owner(dir) {
+		return insecureError{fmt.Errorf("%q belongs to user %d, the folder that it is in to user %d", path, owner(file), owner(dir)), "find out who put it there"}
 	}
-	return unshareable(path, file)
+	return checkNotWritable(path, file)
 }
 
 func owner(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
 
-// insecure is the error for a path that another user could have written to.
-type insecure struct {
+// insecureError is the error for a path that another user could have written to.
+type insecureError struct {
 	error
 	hint string
 }
 
 // Hint returns the fix.
-func (i insecure) Hint() string { return i.hint }
+func (i insecureError) Hint() string { return i.hint }

@@ -26,20 +26,20 @@ type Part struct {
 const partMark = "@"
 
 // WriteParts writes a rank's parts of sharded files, by file name, into the directory of a
-// [Saving]. It returns the files for [Saving.Commit]. All ranks together must write each element
+// [Writer]. It returns the files for [Writer.Commit]. All ranks together must write each element
 // exactly once. The shapes are in the manifest.
-func WriteParts(folder string, rank int, files map[string][]Part) ([]File, error) {
+func WriteParts(dir string, rank int, files map[string][]Part) ([]File, error) {
 	var out []File
 	for _, name := range sortedKeys(files) {
 		var tensors []safetensors.Tensor
 		for _, p := range files[name] {
 			tensors = append(tensors, safetensors.Tensor{Name: p.Tensor + partMark + strconv.Itoa(p.At), Shape: []int{len(p.Data)}, Data: p.Data})
 		}
-		f, err := writeTensors(filepath.Join(folder, PartName(name, rank)), tensors)
+		f, err := writeTensors(filepath.Join(dir, PartName(name, rank)), tensors)
 		if err != nil {
-			return nil, explain(filepath.Dir(folder), err)
+			return nil, addHint(filepath.Dir(dir), err)
 		}
-		f.Of = name
+		f.PartOf = name
 		out = append(out, f)
 	}
 	return out, nil
@@ -47,42 +47,42 @@ func WriteParts(folder string, rank int, files map[string][]Part) ([]File, error
 
 // Consolidate merges the parts into whole files, as [Save] writes them, and removes the parts. It
 // returns the files to commit instead. Its memory use does not depend on the size of the parts.
-func (s Saving) Consolidate(parts []File) (files []File, err error) {
+func (s Writer) Consolidate(parts []File) (files []File, err error) {
 	defer func() {
 		if err != nil {
 			s.Abort()
-			err = s.failed(explain(s.dir, err))
+			err = s.wrapError(addHint(s.dir, err))
 		}
 	}()
-	read := Snapshot{Path: s.Folder, Manifest: Manifest{Files: parts}, Files: map[string]*io.SectionReader{}, ctx: context.Background()} // a save is not interrupted
+	read := Snapshot{Path: s.TempDir, Manifest: Manifest{Files: parts}, Files: map[string]*io.SectionReader{}, ctx: context.Background()} // a save is not interrupted
 	defer read.Close()
 	for _, p := range parts {
 		if err := read.add(p); err != nil {
 			return nil, err
 		}
 	}
-	for _, name := range sortedKeys(s.m.Divided) {
-		if err := read.join(name, s.m.Divided[name]); err != nil {
+	for _, name := range sortedKeys(s.m.Sharded) {
+		if err := read.join(name, s.m.Sharded[name]); err != nil {
 			return nil, err
 		}
-		f, err := consolidated(filepath.Join(s.Folder, name), read.Files[name])
+		f, err := writeConsolidated(filepath.Join(s.TempDir, name), read.Files[name])
 		if err != nil {
 			return nil, err
 		}
 		files = append(files, f)
 	}
 	for _, p := range parts {
-		if err := os.Remove(filepath.Join(s.Folder, p.Name)); err != nil {
+		if err := os.Remove(filepath.Join(s.TempDir, p.Name)); err != nil {
 			return nil, err
 		}
 	}
-	s.m.Divided = nil
+	s.m.Sharded = nil
 	return files, nil
 }
 
-// consolidated writes a file from its parts, with the checksums of its tensors. It reads the data
+// writeConsolidated writes a file from its parts, with the checksums of its tensors. It reads the data
 // twice, because the checksums are in the header.
-func consolidated(path string, from *io.SectionReader) (File, error) {
+func writeConsolidated(path string, from *io.SectionReader) (File, error) {
 	arrays, _, err := safetensors.ReadHeader(io.NewSectionReader(from, 0, from.Size()), from.Size())
 	if err != nil {
 		return File{}, err
@@ -92,11 +92,11 @@ func consolidated(path string, from *io.SectionReader) (File, error) {
 	for i, a := range arrays {
 		begin = min(begin, a.Begin)
 		tensors[i] = safetensors.Tensor{Name: a.Name, Shape: a.Shape}
-		if sums[a.Name], err = sumOf(from, a.Begin, a.End, through); err != nil {
+		if sums[a.Name], err = checksumOf(from, a.Begin, a.End, through); err != nil {
 			return File{}, err
 		}
 	}
-	header, err := safetensors.Header(tensors, metadataOf(sums))
+	header, err := safetensors.Header(tensors, metadataWith(sums))
 	if err != nil {
 		return File{}, err
 	}
@@ -115,8 +115,8 @@ func PartName(file string, rank int) string {
 	return fmt.Sprintf("%s-rank-%05d%s", strings.TrimSuffix(file, extension), rank, extension)
 }
 
-// stored is the location of a range of a tensor's elements.
-type stored struct {
+// storedRange is the location of a range of a tensor's elements.
+type storedRange struct {
 	at, n int
 	file  *io.SectionReader
 	begin int64
@@ -125,9 +125,9 @@ type stored struct {
 // join replaces the part files of name in s.Files with one virtual file of whole tensors, which
 // reads from the parts.
 func (s *Snapshot) join(name string, shapes map[string][]int) error {
-	of := map[string][]stored{}
+	parts := map[string][]storedRange{}
 	for _, f := range s.Manifest.Files {
-		if f.Of != name {
+		if f.PartOf != name {
 			continue
 		}
 		file := s.Files[f.Name]
@@ -137,26 +137,26 @@ func (s *Snapshot) join(name string, shapes map[string][]int) error {
 			return fmt.Errorf("%q: %w", f.Name, err)
 		}
 		for _, a := range arrays {
-			tensor, at, err := place(a)
+			tensor, at, err := parsePartName(a)
 			if _, known := shapes[tensor]; err == nil && !known {
 				err = fmt.Errorf("%q is of no tensor that the manifest names", a.Name)
 			}
 			if err != nil {
 				return fmt.Errorf("%q: %w", f.Name, err)
 			}
-			of[tensor] = append(of[tensor], stored{at, a.Len(), file, a.Begin})
+			parts[tensor] = append(parts[tensor], storedRange{at, a.Len(), file, a.Begin})
 		}
 	}
-	joined, err := whole(of, shapes)
+	whole, err := joinTensors(parts, shapes)
 	if err != nil {
 		return fmt.Errorf("parts of %q: %w", name, err)
 	}
-	s.Files[name] = io.NewSectionReader(joined, 0, joined.size)
+	s.Files[name] = io.NewSectionReader(whole, 0, whole.size)
 	return nil
 }
 
-// place parses the name of a part's array into the tensor and the index of its first element.
-func place(a safetensors.Array) (tensor string, at int, err error) {
+// parsePartName parses the name of a part's array into the tensor and the index of its first element.
+func parsePartName(a safetensors.Array) (tensor string, at int, err error) {
 	i := strings.LastIndex(a.Name, partMark)
 	if i >= 0 {
 		at, err = strconv.Atoi(a.Name[i+1:])
@@ -167,14 +167,14 @@ func place(a safetensors.Array) (tensor string, at int, err error) {
 	return a.Name[:i], at, nil
 }
 
-// whole returns a virtual file of tensors, ordered by name. It returns an error if an element is
+// joinTensors returns a virtual file of tensors, ordered by name. It returns an error if an element is
 // missing or duplicated.
-func whole(of map[string][]stored, shapes map[string][]int) (*joined, error) {
+func joinTensors(parts map[string][]storedRange, shapes map[string][]int) (*joinedFile, error) {
 	var tensors []safetensors.Tensor
-	var data []stored
+	var data []storedRange
 	for _, name := range sortedKeys(shapes) {
-		list := of[name]
-		slices.SortFunc(list, func(a, b stored) int { return cmp.Compare(a.at, b.at) })
+		list := parts[name]
+		slices.SortFunc(list, func(a, b storedRange) int { return cmp.Compare(a.at, b.at) })
 		n := 0
 		for _, p := range list {
 			if p.at != n {
@@ -182,7 +182,7 @@ func whole(of map[string][]stored, shapes map[string][]int) (*joined, error) {
 			}
 			n += p.n
 		}
-		if !holds(shapes[name], n) {
+		if !hasElements(shapes[name], n) {
 			return nil, fmt.Errorf("of tensor %q with shape %v there are %d elements", name, shapes[name], n)
 		}
 		tensors = append(tensors, safetensors.Tensor{Name: name, Shape: shapes[name]})
@@ -192,7 +192,7 @@ func whole(of map[string][]stored, shapes map[string][]int) (*joined, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &joined{}
+	j := &joinedFile{}
 	j.add(bytes.NewReader(header), 0, int64(len(header)))
 	for _, p := range data {
 		j.add(p.file, p.begin, 4*int64(p.n))
@@ -200,8 +200,8 @@ func whole(of map[string][]stored, shapes map[string][]int) (*joined, error) {
 	return j, nil
 }
 
-// joined reads segments of several files as one file.
-type joined struct {
+// joinedFile reads segments of several files as one file.
+type joinedFile struct {
 	segments []segment
 	size     int64
 }
@@ -213,7 +213,7 @@ type segment struct {
 	begin int64
 }
 
-func (j *joined) add(file io.ReaderAt, begin, n int64) {
+func (j *joinedFile) add(file io.ReaderAt, begin, n int64) {
 	if n > 0 {
 		j.segments = append(j.segments, segment{j.size, n, file, begin})
 		j.size += n
@@ -221,7 +221,7 @@ func (j *joined) add(file io.ReaderAt, begin, n int64) {
 }
 
 // ReadAt implements [io.ReaderAt].
-func (j *joined) ReadAt(b []byte, at int64) (n int, err error) {
+func (j *joinedFile) ReadAt(b []byte, at int64) (n int, err error) {
 	i, _ := slices.BinarySearchFunc(j.segments, at, func(s segment, at int64) int { return cmp.Compare(s.at+s.n-1, at) })
 	for ; n < len(b) && i < len(j.segments); i++ {
 		s := j.segments[i]
@@ -239,8 +239,8 @@ func (j *joined) ReadAt(b []byte, at int64) (n int, err error) {
 	return n, nil
 }
 
-// holds reports whether a tensor of this shape has n elements.
-func holds(shape []int, n int) bool {
+// hasElements reports whether a tensor of this shape has n elements.
+func hasElements(shape []int, n int) bool {
 	product := 1
 	for _, d := range shape {
 		if d < 1 || product > n/d {

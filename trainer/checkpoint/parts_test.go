@@ -14,7 +14,7 @@ import (
 )
 
 // divided saves a state in parts, as two ranks do.
-func divided(t *testing.T, dir string) (s Saving, m *Manifest, whole Files, files []File) {
+func divided(t *testing.T, dir string) (s Writer, m *Manifest, whole Files, files []File) {
 	t.Helper()
 	m, whole = state(4)
 	s, files, err := divide(dir, m, whole)
@@ -24,8 +24,8 @@ func divided(t *testing.T, dir string) (s Saving, m *Manifest, whole Files, file
 	return s, m, whole, files
 }
 
-func divide(dir string, m *Manifest, whole Files) (s Saving, files []File, err error) {
-	m.Divided = map[string]map[string][]int{"model.safetensors": {"0.weight": {2, 2}}, "optimizer.safetensors": {"momentum.0.weight": {2, 2}}}
+func divide(dir string, m *Manifest, whole Files) (s Writer, files []File, err error) {
+	m.Sharded = map[string]map[string][]int{"model.safetensors": {"0.weight": {2, 2}}, "optimizer.safetensors": {"momentum.0.weight": {2, 2}}}
 	if s, err = Begin(dir, m); err != nil || s.Exists {
 		return s, nil, err
 	}
@@ -36,7 +36,7 @@ func divide(dir string, m *Manifest, whole Files) (s Saving, files []File, err e
 				parts[name] = append(parts[name], Part{w.Name, cut[0], w.Data[cut[0]:cut[1]]})
 			}
 		}
-		written, err := WriteParts(s.Folder, rank, parts)
+		written, err := WriteParts(s.TempDir, rank, parts)
 		if err != nil {
 			s.Abort()
 			return s, nil, err
@@ -60,8 +60,8 @@ func TestConsolidate(t *testing.T) {
 	}
 	want := save(t, other, 4)
 	left, err := os.ReadDir(path)
-	if err != nil || len(left) != 3 || m.Divided != nil {
-		t.Errorf("files %v, %v, divided %v", left, err, m.Divided)
+	if err != nil || len(left) != 3 || m.Sharded != nil {
+		t.Errorf("files %v, %v, divided %v", left, err, m.Sharded)
 	}
 	for _, name := range []string{ModelFile, OptimizerFile} {
 		a, aerr := os.ReadFile(filepath.Join(path, name))
@@ -79,7 +79,7 @@ func TestConsolidate(t *testing.T) {
 func TestConsolidateDamagedPart(t *testing.T) {
 	dir := t.TempDir()
 	s, _, _, parts := divided(t, dir)
-	file := filepath.Join(s.Folder, PartName(ModelFile, 1))
+	file := filepath.Join(s.TempDir, PartName(ModelFile, 1))
 	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestPartsThatDoNotFit(t *testing.T) {
 		"a@-1 6," + one:                   "does not say where",
 		"a@99999999999999999999 6," + one: "does not say where",
 	} {
-		of := map[string][]stored{}
+		of := map[string][]storedRange{}
 		var err error
 		for _, p := range strings.Split(strings.TrimSuffix(parts, ","), ",") {
 			var name string
@@ -160,14 +160,14 @@ func TestPartsThatDoNotFit(t *testing.T) {
 			if _, err := fmt.Sscan(p, &name, &n); err != nil {
 				t.Fatal(err)
 			}
-			tensor, at, perr := place(safetensors.Array{Name: name, DType: safetensors.F32})
+			tensor, at, perr := parsePartName(safetensors.Array{Name: name, DType: safetensors.F32})
 			if err == nil {
 				err = perr
 			}
-			of[tensor] = append(of[tensor], stored{at: at, n: n, file: io.NewSectionReader(bytes.NewReader(nil), 0, 0)})
+			of[tensor] = append(of[tensor], storedRange{at: at, n: n, file: io.NewSectionReader(bytes.NewReader(nil), 0, 0)})
 		}
 		if err == nil {
-			_, err = whole(of, shapes)
+			_, err = joinTensors(of, shapes)
 		}
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", parts, err, want)
@@ -180,16 +180,16 @@ func FuzzParts(f *testing.F) {
 	f.Add("a@0", "a@2", uint8(2), uint8(4), 2, 3)
 	f.Add("a@0", "b@1", uint8(2), uint8(4), 1<<62, 4)
 	f.Fuzz(func(t *testing.T, first, second string, n, m uint8, rows, cols int) {
-		of := map[string][]stored{}
+		of := map[string][]storedRange{}
 		for i, name := range []string{first, second} {
-			tensor, at, err := place(safetensors.Array{Name: name, DType: safetensors.F32})
+			tensor, at, err := parsePartName(safetensors.Array{Name: name, DType: safetensors.F32})
 			if err != nil {
 				return
 			}
 			size := int([]uint8{n, m}[i])
-			of[tensor] = append(of[tensor], stored{at: at, n: size, file: io.NewSectionReader(bytes.NewReader(make([]byte, 4*size)), 0, int64(4*size))})
+			of[tensor] = append(of[tensor], storedRange{at: at, n: size, file: io.NewSectionReader(bytes.NewReader(make([]byte, 4*size)), 0, int64(4*size))})
 		}
-		j, err := whole(of, map[string][]int{"a": {rows, cols}})
+		j, err := joinTensors(of, map[string][]int{"a": {rows, cols}})
 		if err != nil {
 			return
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// Keep is the retention policy for checkpoints.
-type Keep struct {
+// Retention is the retention policy for checkpoints.
+type Retention struct {
 	Newest int // number of newest checkpoints to keep
 	// Steps and Epochs, unless 0, keep checkpoints permanently: one every Steps steps, and one
 	// every Epochs completed epochs.
@@ -26,8 +26,8 @@ type Keep struct {
 	Highest bool // the highest value is best, not the lowest
 }
 
-// forGood reports whether a checkpoint stays permanently, regardless of newer ones.
-func (k Keep) forGood(e Entry) bool {
+// isPermanent reports whether a checkpoint stays permanently, regardless of newer ones.
+func (k Retention) isPermanent(e Entry) bool {
 	if k.Steps > 0 && e.Step%k.Steps == 0 {
 		return true
 	}
@@ -37,7 +37,7 @@ func (k Keep) forGood(e Entry) bool {
 
 // BestOf returns the best value of the metric Best and the index of its entry, or -1 if no entry
 // has the metric. Entries are sorted newest first, as by [List].
-func (k Keep) BestOf(entries []Entry) (value float64, at int) {
+func (k Retention) BestOf(entries []Entry) (value float64, at int) {
 	at = -1
 	for i, e := range entries {
 		if e.Manifest == nil {
@@ -52,7 +52,7 @@ func (k Keep) BestOf(entries []Entry) (value float64, at int) {
 }
 
 // Prune removes checkpoints that are older than the newest verified ones up to step, which was just
-// saved. It keeps the checkpoints that keep retains permanently, checkpoints of later steps, and
+// saved. It keeps the checkpoints that policy retains permanently, checkpoints of later steps, and
 // checkpoints of a newer version of the program. A later step was skipped when the run resumed from
 // an older one; the run replaces it when it saves that step again. A corrupt checkpoint does not
 // count, so no verified one is removed because of it. Prune also keeps checkpoints of other runs.
@@ -61,10 +61,10 @@ func (k Keep) BestOf(entries []Entry) (value float64, at int) {
 // in dir belongs to a different run, Prune returns an error: another process may have replaced the
 // directory. Prune removes checkpoints only from the directory that it has checked.
 //
-// The map good caches, by step, whether a checkpoint verifies. The caller passes the same map to
+// The map verified caches, by step, whether a checkpoint verifies. The caller passes the same map to
 // each call. Prune verifies a checkpoint that is not in the map, by reading it, and adds the
 // result. If ctx ends, Prune stops and returns the cause.
-func Prune(ctx context.Context, dir, run string, step int, keep Keep, good map[int]bool) error {
+func Prune(ctx context.Context, dir, run string, step int, policy Retention, verified map[int]bool) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fmt.Errorf("prune checkpoints: %w", err)
@@ -80,31 +80,31 @@ func Prune(ctx context.Context, dir, run string, step int, keep Keep, good map[i
 	entries = slices.DeleteFunc(entries, func(e Entry) bool {
 		return e.Step > step || e.IsNewer() || e.Manifest != nil && e.Manifest.Run != run
 	})
-	good[step] = true
+	verified[step] = true
 	verifies := func(e Entry) bool {
-		if _, known := good[e.Step]; !known && ctx.Err() == nil {
-			if verified := Verify(ctx, e.Path) == nil; ctx.Err() == nil {
-				good[e.Step] = verified
+		if _, cached := verified[e.Step]; !cached && ctx.Err() == nil {
+			if ok := Verify(ctx, e.Path) == nil; ctx.Err() == nil {
+				verified[e.Step] = ok
 			}
 		}
-		return good[e.Step]
+		return verified[e.Step]
 	}
-	best := keep.best(entries, verifies)
+	best := policy.best(entries, verifies)
 	kept := 0
 	for i, e := range entries {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if kept >= keep.Newest && e.Step < step {
-			if e.Step == best || keep.forGood(e) {
+		if kept >= policy.Newest && e.Step < step {
+			if e.Step == best || policy.isPermanent(e) {
 				continue
 			}
 			if err := remove(root, filepath.Base(e.Path)); err != nil {
-				return explain(dir, fmt.Errorf("prune checkpoint of step %d in %q: %w", e.Step, dir, err))
+				return addHint(dir, fmt.Errorf("prune checkpoint of step %d in %q: %w", e.Step, dir, err))
 			}
 			continue
 		}
-		if len(entries)-i <= keep.Newest-kept {
+		if len(entries)-i <= policy.Newest-kept {
 			break // nothing is left to remove
 		}
 		if verifies(e) {
@@ -115,7 +115,7 @@ func Prune(ctx context.Context, dir, run string, step int, keep Keep, good map[i
 }
 
 // best returns the step of the best checkpoint that verifies, or -1 if no such checkpoint exists.
-func (k Keep) best(entries []Entry, verifies func(Entry) bool) int {
+func (k Retention) best(entries []Entry, verifies func(Entry) bool) int {
 	if k.Best == "" {
 		return -1
 	}
@@ -145,7 +145,7 @@ func Clean(dir string) error {
 		if !strings.HasPrefix(f.Name(), tempPrefix) {
 			continue
 		}
-		if _, needed := waitingFor(dir, f.Name()); needed {
+		if _, needed := replacementOf(dir, f.Name()); needed {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(dir, f.Name())); err != nil {

@@ -37,7 +37,7 @@ func TestPrune(t *testing.T) {
 			for _, s := range c.damaged {
 				damage(t, dir, s)
 			}
-			if err := Prune(t.Context(), dir, "run", c.step, Keep{Newest: c.keep}, map[int]bool{}); err != nil {
+			if err := Prune(t.Context(), dir, "run", c.step, Retention{Newest: c.keep}, map[int]bool{}); err != nil {
 				t.Fatal(err)
 			}
 			var want []string
@@ -57,7 +57,7 @@ func TestPruneRemembers(t *testing.T) {
 	for step := 1; step <= 3; step++ {
 		save(t, dir, step)
 	}
-	if err := Prune(t.Context(), dir, "run", 3, Keep{Newest: 2}, good); err != nil {
+	if err := Prune(t.Context(), dir, "run", 3, Retention{Newest: 2}, good); err != nil {
 		t.Fatal(err)
 	}
 	if want := map[int]bool{2: true, 3: true}; !reflect.DeepEqual(good, want) {
@@ -65,7 +65,7 @@ func TestPruneRemembers(t *testing.T) {
 	}
 	save(t, dir, 4)
 	damage(t, dir, 3)
-	if err := Prune(t.Context(), dir, "run", 4, Keep{Newest: 2}, good); err != nil {
+	if err := Prune(t.Context(), dir, "run", 4, Retention{Newest: 2}, good); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(t, dir); !reflect.DeepEqual(got, []string{"step-00000003", "step-00000004"}) {
@@ -89,18 +89,18 @@ func damage(t *testing.T, dir string, step int) {
 func TestPruneKeeps(t *testing.T) {
 	loss := []Number{9, 5, 3, 4, 3, 6, 7, 8} // after steps 0, 10, ...
 	for name, tt := range map[string]struct {
-		keep    Keep
+		keep    Retention
 		damaged []int
 		left    []int
 	}{
-		"every 30 steps":             {Keep{Newest: 2, Steps: 30}, nil, []int{0, 30, 60, 70}},
-		"every other epoch":          {Keep{Newest: 1, Epochs: 2}, nil, []int{0, 40, 70}},
-		"the lowest":                 {Keep{Newest: 1, Best: "eval_loss"}, nil, []int{20, 70}},
-		"the highest":                {Keep{Newest: 1, Best: "eval_loss", Highest: true}, nil, []int{0, 70}},
-		"the next best is equal":     {Keep{Newest: 1, Best: "eval_loss"}, []int{20}, []int{40, 70}},
-		"the best is new":            {Keep{Newest: 4, Best: "eval_loss"}, []int{20}, []int{40, 50, 60, 70}},
-		"no such metric":             {Keep{Newest: 1, Best: "accuracy"}, nil, []int{70}},
-		"the best is not finite yet": {Keep{Newest: 1, Best: "nan"}, nil, []int{10, 70}},
+		"every 30 steps":             {Retention{Newest: 2, Steps: 30}, nil, []int{0, 30, 60, 70}},
+		"every other epoch":          {Retention{Newest: 1, Epochs: 2}, nil, []int{0, 40, 70}},
+		"the lowest":                 {Retention{Newest: 1, Best: "eval_loss"}, nil, []int{20, 70}},
+		"the highest":                {Retention{Newest: 1, Best: "eval_loss", Highest: true}, nil, []int{0, 70}},
+		"the next best is equal":     {Retention{Newest: 1, Best: "eval_loss"}, []int{20}, []int{40, 70}},
+		"the best is new":            {Retention{Newest: 4, Best: "eval_loss"}, []int{20}, []int{40, 50, 60, 70}},
+		"no such metric":             {Retention{Newest: 1, Best: "accuracy"}, nil, []int{70}},
+		"the best is not finite yet": {Retention{Newest: 1, Best: "nan"}, nil, []int{10, 70}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -138,7 +138,7 @@ func TestPruneKeepsOtherRuns(t *testing.T) {
 	for step := 1; step <= 4; step++ {
 		save(t, dir, step)
 	}
-	if err := Prune(t.Context(), dir, "another", 4, Keep{Newest: 1}, map[int]bool{1: true, 2: true, 3: true}); err == nil {
+	if err := Prune(t.Context(), dir, "another", 4, Retention{Newest: 1}, map[int]bool{1: true, 2: true, 3: true}); err == nil {
 		t.Error("pruned the directory of another run")
 	}
 	m, files := state(5)
@@ -146,7 +146,7 @@ func TestPruneKeepsOtherRuns(t *testing.T) {
 	if _, err := Save(dir, m, files); err != nil {
 		t.Fatal(err)
 	}
-	if err := Prune(t.Context(), dir, "another", 5, Keep{Newest: 1}, map[int]bool{1: true, 2: true, 3: true, 4: true}); err != nil {
+	if err := Prune(t.Context(), dir, "another", 5, Retention{Newest: 1}, map[int]bool{1: true, 2: true, 3: true, 4: true}); err != nil {
 		t.Error(err)
 	}
 	if got := names(t, dir); len(got) != 5 {
@@ -176,7 +176,7 @@ func TestPruneEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("the attempt ends")
 	cancel(why)
-	if err := Prune(ctx, dir, "run", 3, Keep{Newest: 2}, good); !errors.Is(err, why) {
+	if err := Prune(ctx, dir, "run", 3, Retention{Newest: 2}, good); !errors.Is(err, why) {
 		t.Errorf("got %v, want %v", err, why)
 	}
 	if _, known := good[2]; known || len(names(t, dir)) != 3 {

@@ -15,12 +15,12 @@ const replacedPrefix = tempPrefix + "replaced-"
 // checkpoint, if final existed. [List] finds one of the two at any moment. The two are exchanged
 // atomically if the file system supports it. Otherwise (NFS, Lustre) the old one gets a temporary
 // name, under which List finds it until the new one exists.
-func replace(folder, final string) (replaced string, err error) {
+func replace(dir, final string) (replaced string, err error) {
 	if _, err := os.Lstat(final); errors.Is(err, fs.ErrNotExist) {
-		return "", os.Rename(folder, final)
+		return "", os.Rename(dir, final)
 	}
-	if exchange(folder, final) == nil {
-		return folder, nil
+	if exchange(dir, final) == nil {
+		return dir, nil
 	}
 	waiting := filepath.Join(filepath.Dir(final), replacedPrefix+filepath.Base(final))
 	if err := os.RemoveAll(waiting); err != nil {
@@ -29,15 +29,15 @@ func replace(folder, final string) (replaced string, err error) {
 	if err := os.Rename(final, waiting); err != nil {
 		return "", err
 	}
-	if err := os.Rename(folder, final); err != nil {
+	if err := os.Rename(dir, final); err != nil {
 		return "", errors.Join(err, os.Rename(waiting, final))
 	}
 	return waiting, nil
 }
 
-// waitingFor returns the name of the checkpoint whose old version has the name waiting, and whether
+// replacementOf returns the name of the checkpoint whose old version has the name waiting, and whether
 // that old version is still needed because the new one does not exist.
-func waitingFor(dir, waiting string) (name string, ok bool) {
+func replacementOf(dir, waiting string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(waiting, replacedPrefix)
 	if !ok {
 		return "", false

@@ -34,23 +34,23 @@ func Save(dir string, m *Manifest, files Files) (path string, err error) {
 	}
 	var written []File
 	for _, n := range sortedKeys(files) {
-		f, err := writeTensors(filepath.Join(s.Folder, n), files[n])
+		f, err := writeTensors(filepath.Join(s.TempDir, n), files[n])
 		if err != nil {
 			s.Abort()
-			return "", s.failed(explain(dir, err))
+			return "", s.wrapError(addHint(dir, err))
 		}
 		written = append(written, f)
 	}
 	return s.Commit(written)
 }
 
-// A Saving is a checkpoint in progress, which is invisible until it is complete.
-type Saving struct {
+// A Writer is a checkpoint in progress, which is invisible until it is complete.
+type Writer struct {
 	// Exists reports that a verified checkpoint of the same position in the run already exists, so
 	// nothing is left to do.
 	Exists bool
-	// Folder is the directory for its files.
-	Folder string
+	// TempDir is the directory for its files.
+	TempDir string
 
 	dir, final string
 	m          *Manifest
@@ -58,9 +58,9 @@ type Saving struct {
 
 // Begin starts a [Save] whose files several processes write. One process calls Begin and Commit.
 // Files that are not in Commit's list are not part of the checkpoint.
-func Begin(dir string, m *Manifest) (s Saving, err error) {
+func Begin(dir string, m *Manifest) (s Writer, err error) {
 	bytes := int64(0)
-	for _, shapes := range m.Divided {
+	for _, shapes := range m.Sharded {
 		for _, shape := range shapes {
 			n := int64(4)
 			for _, d := range shape {
@@ -73,24 +73,24 @@ func Begin(dir string, m *Manifest) (s Saving, err error) {
 }
 
 // begin starts a save of tensors with the given total size in bytes.
-func begin(dir string, m *Manifest, bytes int64) (s Saving, err error) {
-	s = Saving{dir: dir, final: filepath.Join(dir, name(m.Step)), m: m}
-	if err := private(dir); err != nil {
-		return s, s.failed(err)
+func begin(dir string, m *Manifest, bytes int64) (s Writer, err error) {
+	s = Writer{dir: dir, final: filepath.Join(dir, name(m.Step)), m: m}
+	if err := checkDir(dir); err != nil {
+		return s, s.wrapError(err)
 	}
 	// Do not create the parent: a run directory that has been moved must not reappear at its old
 	// path.
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		if info, e := os.Stat(dir); e != nil || !info.IsDir() {
-			return s, s.failed(err)
+			return s, s.wrapError(err)
 		}
 	}
 	old, err := readManifest(s.final)
 	if errors.As(err, &NewerError{}) {
-		return s, s.failed(err) // never replaced
+		return s, s.wrapError(err) // never replaced
 	}
 	if err == nil && old.Run != m.Run {
-		return s, s.failed(fmt.Errorf("%q is a checkpoint of run %q, not of run %q", s.final, old.Run, m.Run))
+		return s, s.wrapError(fmt.Errorf("%q is a checkpoint of run %q, not of run %q", s.final, old.Run, m.Run))
 	}
 	if err == nil && old.Finished == m.Finished && old.Unevaluated == m.Unevaluated && Verify(context.Background(), s.final) == nil {
 		s.Exists = true
@@ -99,28 +99,28 @@ func begin(dir string, m *Manifest, bytes int64) (s Saving, err error) {
 	if err := Clean(dir); err != nil {
 		return s, err
 	}
-	if err := room(dir, bytes, format.Bytes(bytes)); err != nil {
-		return s, s.failed(err)
+	if err := checkFree(dir, bytes, format.Bytes(bytes)); err != nil {
+		return s, s.wrapError(err)
 	}
-	if s.Folder, err = os.MkdirTemp(dir, tempPrefix); err != nil {
-		return s, s.failed(explain(dir, err))
+	if s.TempDir, err = os.MkdirTemp(dir, tempPrefix); err != nil {
+		return s, s.wrapError(addHint(dir, err))
 	}
 	return s, nil
 }
 
-func (s Saving) failed(err error) error {
+func (s Writer) wrapError(err error) error {
 	return fmt.Errorf("save checkpoint of step %d: %w", s.m.Step, err)
 }
 
 // Path returns the path of the checkpoint, also before it exists.
-func (s Saving) Path() string { return s.final }
+func (s Writer) Path() string { return s.final }
 
 // Abort removes the files written so far.
-func (s Saving) Abort() { os.RemoveAll(s.Folder) }
+func (s Writer) Abort() { os.RemoveAll(s.TempDir) }
 
 // Commit writes the manifest, makes the checkpoint visible, and returns its path. On error it
 // removes all files.
-func (s Saving) Commit(files []File) (path string, err error) {
+func (s Writer) Commit(files []File) (path string, err error) {
 	defer func() {
 		if err != nil {
 			s.Abort()
@@ -130,23 +130,23 @@ func (s Saving) Commit(files []File) (path string, err error) {
 	m.Format, m.Files, m.Created = Format, files, m.Created.UTC()
 	text, err := m.encode()
 	if err != nil {
-		return "", s.failed(err)
+		return "", s.wrapError(err)
 	}
-	if err := writeFile(filepath.Join(s.Folder, manifestName), func(w io.Writer) error {
+	if err := writeFile(filepath.Join(s.TempDir, manifestName), func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	}); err != nil {
-		return "", s.failed(explain(s.dir, err))
+		return "", s.wrapError(addHint(s.dir, err))
 	}
-	if err := syncDir(s.Folder); err != nil {
-		return "", s.failed(err)
+	if err := syncDir(s.TempDir); err != nil {
+		return "", s.wrapError(err)
 	}
-	replaced, err := replace(s.Folder, s.final)
+	replaced, err := replace(s.TempDir, s.final)
 	if err != nil {
-		return "", s.failed(err)
+		return "", s.wrapError(err)
 	}
 	if err := syncDir(s.dir); err != nil {
-		return "", s.failed(err)
+		return "", s.wrapError(err)
 	}
 	if err := os.RemoveAll(replaced); err != nil {
 		return "", fmt.Errorf("replace checkpoint of step %d: %w", m.Step, err)
@@ -158,7 +158,7 @@ func (s Saving) Commit(files []File) (path string, err error) {
 var metadata = map[string]string{"format": "pt"}
 
 func writeTensors(path string, tensors []safetensors.Tensor) (File, error) {
-	return writeHashed(path, func(w io.Writer) error { return safetensors.Write(w, tensors, metadataOf(sumsOf(tensors))) })
+	return writeHashed(path, func(w io.Writer) error { return safetensors.Write(w, tensors, metadataWith(checksumsOf(tensors))) })
 }
 
 // writeHashed writes a file and returns its size and checksums. The first call of Write must write
@@ -169,7 +169,7 @@ func writeHashed(path string, write func(io.Writer) error) (File, error) {
 	err := writeFile(path, func(w io.Writer) error {
 		count := &counter{w: io.MultiWriter(w, sum)}
 		err := write(count)
-		f.Bytes, f.HeaderSum = count.n, sumText(count.first)
+		f.Bytes, f.HeaderCRC = count.n, formatChecksum(count.first)
 		return err
 	})
 	f.SHA256 = hex.EncodeToString(sum.Sum(nil))
@@ -226,32 +226,32 @@ func syncDir(path string) error {
 	return nil
 }
 
-// full is the error for a full disk or an exceeded quota.
-type full struct {
+// fullError is the error for a full disk or an exceeded quota.
+type fullError struct {
 	error
 	earlier bool // the directory has checkpoints
 }
 
-func (f full) Unwrap() error { return f.error }
+func (f fullError) Unwrap() error { return f.error }
 
 // Hint returns the fix.
-func (f full) Hint() string {
+func (f fullError) Hint() string {
 	if f.earlier {
 		return "the disk or your quota is full; earlier checkpoints are intact: free some space, then start the job again to resume from the newest one"
 	}
 	return "the disk or your quota is full, and nothing was saved yet: free some space, then start the job again"
 }
 
-// tooLarge is the error for a file that exceeds the process's file size limit.
-type tooLarge struct {
+// fileSizeError is the error for a file that exceeds the process's file size limit.
+type fileSizeError struct {
 	error
 	earlier bool // the directory has checkpoints
 }
 
-func (t tooLarge) Unwrap() error { return t.error }
+func (t fileSizeError) Unwrap() error { return t.error }
 
 // Hint returns the fix.
-func (t tooLarge) Hint() string {
+func (t fileSizeError) Hint() string {
 	hint := "raise the limit on the size of files (`ulimit -f`), or choose a file system that takes larger files"
 	if t.earlier {
 		hint += "; earlier checkpoints are intact"
@@ -259,13 +259,13 @@ func (t tooLarge) Hint() string {
 	return hint
 }
 
-// explain adds a hint to a file system error. Dir is the directory of the checkpoints.
-func explain(dir string, err error) error {
+// addHint adds a hint to a file system error. Dir is the directory of the checkpoints.
+func addHint(dir string, err error) error {
 	if errors.Is(err, syscall.EFBIG) {
-		return tooLarge{err, hasAny(dir)}
+		return fileSizeError{err, hasAny(dir)}
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return full{err, hasAny(dir)}
+		return fullError{err, hasAny(dir)}
 	}
 	return err
 }

@@ -35,11 +35,11 @@ func ByHost(gpu device.Device, host collective.Communicator) (ddp.Communicator, 
 	}
 	c := &copying{Communicator: host, gpu: d.gpu, stream: stream}
 	order := driver.NewOrder(d.gpu, d, func(e driver.Event) { c.after = &e })
-	return byHost{ddp.OverDevice(c, host, order.Mark), c, order}, nil
+	return byHost{ddp.NewDeviceCommunicator(c, host, order.Mark), c, order}, nil
 }
 
 type byHost struct {
-	ddp.Follower
+	ddp.AsyncCommunicator
 	copying *copying
 	order   *driver.Order
 }

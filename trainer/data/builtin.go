@@ -29,6 +29,6 @@ func openBuiltin(ctx context.Context, path string) (train, eval Dataset, err err
 	if err != nil {
 		return nil, nil, fmt.Errorf("open data %q: %w", path, err)
 	}
-	f := folder{path, files}
-	return openIDXFolders(ctx, f, f, true)
+	f := dataDir{path, files}
+	return openIDXDirs(ctx, f, f, true)
 }

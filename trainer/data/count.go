@@ -56,7 +56,7 @@ func sizeOf(path string) (total int64, ok bool) {
 
 // countIDX reads the number of images from the header of the training images.
 func countIDX(ctx context.Context, path string) (n int, ok bool) {
-	f := folder{name: path}
+	f := dataDir{name: path}
 	if strings.HasPrefix(path, BuiltinPrefix) {
 		files, err := fs.Sub(builtinFiles, "builtin")
 		if err != nil || path != BuiltinPrefix+fashionMNIST {

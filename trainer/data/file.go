@@ -11,17 +11,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// folder is a directory of data files.
-type folder struct {
+// dataDir is a directory of data files.
+type dataDir struct {
 	name     string // for messages; the directory's path, unless embedded is set
 	embedded fs.FS  // the files, if they are part of the program
 }
 
 // path returns the name of a file for messages.
-func (f folder) path(file string) string { return f.name + "/" + file }
+func (f dataDir) path(file string) string { return f.name + "/" + file }
 
 // open opens a file of the directory.
-func (f folder) open(ctx context.Context, file string) (*content, error) {
+func (f dataDir) open(ctx context.Context, file string) (*content, error) {
 	if f.embedded == nil {
 		return openContent(ctx, f.path(file))
 	}
@@ -33,7 +33,7 @@ func (f folder) open(ctx context.Context, file string) (*content, error) {
 }
 
 // exists reports whether the directory has an entry of this name, readable or not.
-func (f folder) exists(file string) bool {
+func (f dataDir) exists(file string) bool {
 	var err error
 	if f.embedded == nil {
 		_, err = os.Stat(f.path(file))

@@ -33,7 +33,7 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 			}
 		}
 	}
-	images := mnistFolder(t)
+	images := mnistDir(t)
 	labels := filepath.Join(images, "train-labels-idx1-ubyte")
 	if err := syscall.Mkfifo(labels, 0o600); err != nil {
 		t.Fatal(err)

@@ -66,7 +66,7 @@ func readIDXHeader(path string, in *content, dims int) (*idxFile, error) {
 	case in.size < want:
 		return nil, f.at(int(in.size), "the file ends after %d of %d values", in.size-int64(f.header), f.size)
 	case in.size > want:
-		return nil, f.behind()
+		return nil, f.trailingError()
 	}
 	return f, nil
 }
@@ -76,7 +76,7 @@ func (f *idxFile) at(offset int, format string, args ...any) error {
 	return fmt.Errorf("read %q: at byte %d: %w", f.path, offset, fmt.Errorf(format, args...))
 }
 
-func (f *idxFile) behind() error {
+func (f *idxFile) trailingError() error {
 	return f.at(f.header+f.size, "bytes after the last of %d values", f.size)
 }
 
@@ -98,7 +98,7 @@ func (f *idxFile) values() ([]byte, error) {
 	var extra [1]byte
 	switch n, err := io.ReadFull(f.in, extra[:]); {
 	case n > 0:
-		return nil, f.behind()
+		return nil, f.trailingError()
 	case !errors.Is(err, io.EOF):
 		return nil, f.at(f.header+f.size, "%w", cause(err))
 	}

@@ -93,8 +93,8 @@ func TestReadIDXErrors(t *testing.T) {
 	}
 }
 
-// mnistFolder writes the four files: 4 training and 2 held-out images of 2x2.
-func mnistFolder(t *testing.T) string {
+// mnistDir writes the four files: 4 training and 2 held-out images of 2x2.
+func mnistDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "train-images-idx3-ubyte"), idxBytes([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 255, 254, 253, 252}, 4, 2, 2))
@@ -105,7 +105,7 @@ func mnistFolder(t *testing.T) string {
 }
 
 func TestOpenIDX(t *testing.T) {
-	train, eval, err := Open(t.Context(), Options{Kind: KindIDX, Path: mnistFolder(t)})
+	train, eval, err := Open(t.Context(), Options{Kind: KindIDX, Path: mnistDir(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestOpenIDX(t *testing.T) {
 }
 
 func TestOpenIDXPlacesOfHeldOutFiles(t *testing.T) {
-	dir, other := mnistFolder(t), mnistFolder(t)
+	dir, other := mnistDir(t), mnistDir(t)
 	for _, name := range []string{"t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte"} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
@@ -157,7 +157,7 @@ func TestOpenIDXErrors(t *testing.T) {
 		{"other size of image", "t10k-images-idx3-ubyte.gz", idxBytes(make([]byte, 18), 2, 3, 3), `read "DIR/t10k-images-idx3-ubyte.gz": at byte 8: images of 3 x 3 pixels, but those trained on have 2 x 2`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir := mnistFolder(t)
+			dir := mnistDir(t)
 			path := filepath.Join(dir, c.file)
 			if c.labels == nil {
 				if err := os.Remove(path); err != nil {
@@ -173,7 +173,7 @@ func TestOpenIDXErrors(t *testing.T) {
 		})
 	}
 	t.Run("damaged gzip", func(t *testing.T) {
-		dir := mnistFolder(t)
+		dir := mnistDir(t)
 		path := filepath.Join(dir, "train-labels-idx1-ubyte.gz")
 		content := gzipped(t, idxBytes([]byte{0, 2, 1, 0}, 4))
 		content[len(content)-6] ^= 1 // in the checksum
@@ -184,7 +184,7 @@ func TestOpenIDXErrors(t *testing.T) {
 		}
 	})
 	t.Run("no folder", func(t *testing.T) {
-		for _, path := range []string{"/no/such/folder", filepath.Join(mnistFolder(t), "train-images-idx3-ubyte"), ""} {
+		for _, path := range []string{"/no/such/folder", filepath.Join(mnistDir(t), "train-images-idx3-ubyte"), ""} {
 			_, _, err := Open(t.Context(), Options{Kind: KindIDX, Path: path})
 			if err == nil || hint(err) == "" {
 				t.Errorf("folder %q: error %v, hint %q", path, err, hint(err))
@@ -195,7 +195,7 @@ func TestOpenIDXErrors(t *testing.T) {
 
 func TestDigestIgnoresCompressionAndSeesContent(t *testing.T) {
 	digest := func(change func(dir string)) string {
-		dir := mnistFolder(t)
+		dir := mnistDir(t)
 		change(dir)
 		train, _, err := Open(t.Context(), Options{Kind: KindIDX, Path: dir})
 		if err != nil {

@@ -121,7 +121,7 @@ func TestCSVRecordsAreBounded(t *testing.T) {
 }
 
 func TestOpenStopsWithTheContext(t *testing.T) {
-	dir := mnistFolder(t)
+	dir := mnistDir(t)
 	csv, tokens := filepath.Join(dir, "a.csv"), filepath.Join(dir, "tokens.bin")
 	write(t, csv, []byte("1,2\n3,4\n"))
 	write(t, tokens, bytes.Repeat([]byte{1, 0, 2, 0}, 100))

@@ -7,19 +7,19 @@ import "fmt"
 type Loader struct {
 	data    Dataset
 	size    int
-	room    []Batch
-	free    chan int    // indices of buffers in room that are free
+	buffers []Batch
+	free    chan int    // indices of free buffers
 	ready   chan loaded // batches in the order of the epoch, then one without samples
 	quit    chan struct{}
 	done    chan struct{} // closed when the goroutine has ended; nil before Start
 	current int           // index of the caller's current buffer, or -1
 }
 
-// loaded is a batch of n samples in buffer place of room. A batch without samples is the last one;
+// loaded is a batch of n samples in one of the buffers. A batch without samples is the last one;
 // err is nil at the end of the epoch.
 type loaded struct {
-	place, n int
-	err      error
+	buffer, n int
+	err       error
 }
 
 // fallible is a dataset whose samples are not in memory, so that reading them can fail. tryRead
@@ -36,7 +36,7 @@ func NewLoader(d Dataset, size, ahead int) *Loader {
 	}
 	l := &Loader{data: d, size: size, free: make(chan int, ahead+1), ready: make(chan loaded, ahead+2)}
 	for range ahead + 1 {
-		l.room = append(l.room, NewBatch(d, size))
+		l.buffers = append(l.buffers, NewBatch(d, size))
 	}
 	return l
 }
@@ -50,8 +50,8 @@ func (l *Loader) Start(batches [][]int) {
 			panic(fmt.Sprintf("data: batch %d has %d samples, want 1 to %d", i, len(b), l.size))
 		}
 	}
-	for place := range l.room {
-		l.free <- place
+	for buffer := range l.buffers {
+		l.free <- buffer
 	}
 	l.quit, l.done, l.current = make(chan struct{}), make(chan struct{}), -1
 	go l.run(batches, l.quit, l.done)
@@ -64,13 +64,13 @@ func (l *Loader) run(batches [][]int, quit <-chan struct{}, done chan<- struct{}
 		select {
 		case <-quit:
 			return
-		case place := <-l.free:
+		case buffer := <-l.free:
 			// Sending never blocks: the channel has space for each buffer and the last batch.
-			if err := l.read(indices, l.room[place]); err != nil {
+			if err := l.read(indices, l.buffers[buffer]); err != nil {
 				l.ready <- loaded{err: err}
 				return
 			}
-			l.ready <- loaded{place: place, n: len(indices)}
+			l.ready <- loaded{buffer: buffer, n: len(indices)}
 		}
 	}
 	l.ready <- loaded{}
@@ -102,8 +102,8 @@ func (l *Loader) Next() (b Batch, n int, err error) {
 		l.ready <- next // for the next call
 		return Batch{}, 0, next.err
 	}
-	l.current = next.place
-	return l.room[next.place].first(next.n, l.size), next.n, nil
+	l.current = next.buffer
+	return l.buffers[next.buffer].first(next.n, l.size), next.n, nil
 }
 
 // Stop stops reading after the batch in progress and invalidates the last batch. Afterwards no

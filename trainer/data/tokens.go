@@ -57,7 +57,7 @@ func openTokens(ctx context.Context, o Options) (train, eval Dataset, err error)
 			return nil, nil, err
 		}
 	}
-	if err := checkTogether(trainFiles, evalFiles); err != nil {
+	if err := checkDisjoint(trainFiles, evalFiles); err != nil {
 		return nil, nil, err
 	}
 	if trainFiles[0].width == uint16Width {
@@ -105,9 +105,9 @@ func matches(pattern string) ([]string, error) {
 	return paths, nil
 }
 
-// checkTogether returns an error unless all files have tokens of one type, and no file is in both
+// checkDisjoint returns an error unless all files have tokens of one type, and no file is in both
 // the training and the held-out data.
-func checkTogether(train, eval []tokenFile) error {
+func checkDisjoint(train, eval []tokenFile) error {
 	for _, f := range slices.Concat(train, eval) {
 		if f.width != train[0].width {
 			return fmt.Errorf("read %q: tokens of %d bytes, but those of %q have %d", f.path, f.width, train[0].path, train[0].width)

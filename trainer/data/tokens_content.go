@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	lookedAt  = 1 << 17 // bytes at the beginning of a file: 64K tokens of 16 bits
-	leastText = 32      // bytes that are unlikely to be text by chance
+	headBytes = 1 << 17 // bytes at the beginning of a file: 64K tokens of 16 bits
+	minText   = 32      // bytes that are unlikely to be text by chance
 )
 
 // fromNumPy explains how to write tokens.
@@ -28,17 +28,17 @@ var formats = []struct{ magic, what, hint string }{
 	{"PAR1", "in Parquet", "write its numbers alone, " + fromNumPy},
 }
 
-// notTokens describes the content of a file without a header if it is certainly not tokens of width
+// detectOtherFormat describes the content of a file without a header if it is certainly not tokens of width
 // bytes, and returns a hint. Otherwise what is empty. Any content that may be tokens is accepted:
 // few or all values, in any order.
-func notTokens(content []byte, width int) (what, hint string) {
+func detectOtherFormat(content []byte, width int) (what, hint string) {
 	for _, f := range formats {
 		if bytes.HasPrefix(content, []byte(f.magic)) {
 			return "the file is " + f.what + ", not a list of tokens", f.hint
 		}
 	}
-	head := content[:min(len(content), lookedAt)]
-	if isText(head[:min(len(head), lookedAt/2)]) {
+	head := content[:min(len(content), headBytes)]
+	if isText(head[:min(len(head), headBytes/2)]) {
 		return "the file is text, not tokens", "kind = \"" + KindText + "\" reads text"
 	}
 	l := layoutOf(head)
@@ -57,7 +57,7 @@ func notTokens(content []byte, width int) (what, hint string) {
 // files contain control characters: one byte in eight is below 32, and one in two if all tokens are
 // below 8192.
 func isText(head []byte) bool {
-	if len(head) < leastText {
+	if len(head) < minText {
 		return false
 	}
 	for len(head) > 0 {
@@ -96,8 +96,8 @@ func layoutOf(head []byte) layout {
 }
 
 const (
-	leastGroups = 32                  // minimum number of groups that is not due to chance
-	upperLimit  = maxVocabulary >> 16 // the upper 16 bits of a token are below
+	minGroups  = 32                  // minimum number of groups that is not due to chance
+	upperLimit = maxVocabulary >> 16 // the upper 16 bits of a token are below
 )
 
 // varied reports whether the given positions have so many nonzero values that zeros in other
@@ -107,7 +107,7 @@ func (l *layout) varied(places ...int) bool {
 	for _, p := range places {
 		n += l.nonzero[p]
 	}
-	return l.groups >= leastGroups && n >= len(places)*l.groups/8
+	return l.groups >= minGroups && n >= len(places)*l.groups/8
 }
 
 // int64s reports whether the upper halves of 64-bit integers are all zero.

@@ -81,7 +81,7 @@ func TestTokensAreNotRefused(t *testing.T) {
 		wide["a million"] = uniform(n, maxVocabulary)
 		for width, all := range map[int]map[string][]uint32{uint16Width: narrow, uint32Width: wide} {
 			for name, tokens := range all {
-				if what, _ := notTokens(tokenBytes(width, tokens...), width); what != "" {
+				if what, _ := detectOtherFormat(tokenBytes(width, tokens...), width); what != "" {
 					t.Errorf("%d tokens of %d bytes, %s: %s", n, width, name, what)
 				}
 			}

@@ -60,7 +60,7 @@ func parseTokenFile(m *mapping, rawWidth int) (tokenFile, error) {
 	case llmcWeights:
 		return fail(0, "the file has a model's weights (llm.c's magic %d), not tokens", magic)
 	default:
-		if what, hint := notTokens(m.content, rawWidth); what != "" {
+		if what, hint := detectOtherFormat(m.content, rawWidth); what != "" {
 			return tokenFile{}, &hintError{fmt.Errorf("read %q: at byte 0: %s", m.path, what), hint}
 		}
 		if over := size % rawWidth; over != 0 {

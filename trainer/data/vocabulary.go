@@ -55,26 +55,26 @@ func encodeChars[T uint8 | uint16 | int32](tokens []T, runes []rune, text []byte
 	if len(runes) > 0 {
 		size = max(size, int(runes[len(runes)-1])+1)
 	}
-	places := slices.Repeat([]int32{-1}, size) // by rune; -1: not in the vocabulary
+	ids := slices.Repeat([]int32{-1}, size) // by rune; -1: not in the vocabulary
 	for token, r := range runes {
-		places[r] = int32(token)
+		ids[r] = int32(token)
 	}
-	ascii := (*[utf8.RuneSelf]int32)(places)
+	ascii := (*[utf8.RuneSelf]int32)(ids)
 	i := 0
 	for n := range tokens {
-		place, size := int32(-1), 1
+		id, size := int32(-1), 1
 		if c := text[i]; c < utf8.RuneSelf {
-			place = ascii[c]
+			id = ascii[c]
 		} else {
 			var r rune
-			if r, size = utf8.DecodeRune(text[i:]); int(r) < len(places) && (r != utf8.RuneError || size > 1) {
-				place = places[r]
+			if r, size = utf8.DecodeRune(text[i:]); int(r) < len(ids) && (r != utf8.RuneError || size > 1) {
+				id = ids[r]
 			}
 		}
-		if place < 0 {
+		if id < 0 {
 			return fmt.Errorf("at byte %d: %q is not among the %d characters of the vocabulary", i, text[i:i+size], len(runes))
 		}
-		tokens[n] = T(place)
+		tokens[n] = T(id)
 		i += size
 	}
 	return nil

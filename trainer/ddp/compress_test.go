@@ -7,7 +7,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 )
 
-// sumHalf is addUp in bfloat16, with each sum rounded.
+// sumHalf is sumShard in bfloat16, with each sum rounded.
 func (m *member) sumHalf(buf []element.BF16, r int) []element.BF16 {
 	n := len(buf) / m.size
 	sum := m.half[r*n : (r+1)*n]
@@ -23,11 +23,11 @@ func (m *member) sumHalf(buf []element.BF16, r int) []element.BF16 {
 func (m *member) allReduceHalves(buf []element.BF16) error {
 	m.reduced += 2 * len(buf)
 	m.halves[m.rank] = buf
-	m.meet()
+	m.barrier()
 	for r := range m.size {
 		m.sumHalf(buf, r)
 	}
-	m.meet()
+	m.barrier()
 	copy(buf, m.half)
 	return m.fail
 }
@@ -35,9 +35,9 @@ func (m *member) allReduceHalves(buf []element.BF16) error {
 func (m *member) reduceScatterHalves(part, buf []element.BF16) error {
 	m.reduced += 2 * len(buf)
 	m.halves[m.rank] = buf
-	m.meet()
+	m.barrier()
 	sum := m.sumHalf(buf, m.rank)
-	m.meet()
+	m.barrier()
 	for i := range buf {
 		buf[i] = 0x7149 // undefined
 	}
@@ -51,7 +51,7 @@ func TestCompressedSumsTrainNearlyTheSame(t *testing.T) {
 	const steps = 30
 	run := func(n int, bf16 bool) (losses []float64) {
 		ranks := newRanks(t, n, gptOptions, Options{FirstBucket: 1 << 10, Bucket: 3 << 10, BF16: bf16})
-		together(t, ranks, func(r *rank) error {
+		onAllRanks(t, ranks, func(r *rank) error {
 			for range steps {
 				if err := r.train(t.Context()); err != nil {
 					return err

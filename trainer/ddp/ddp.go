@@ -98,9 +98,9 @@ type Communicator interface {
 	Broadcast(ctx context.Context, buf []byte, root int) error
 }
 
-// A Follower is a Communicator that runs concurrently with the device. It does not follow the order
+// A AsyncCommunicator is a Communicator that runs concurrently with the device. It does not follow the order
 // in which operations were enqueued on the device.
-type Follower interface {
+type AsyncCommunicator interface {
 	Communicator
 	// Mark returns a function that makes the communicator's next operation wait for all work
 	// enqueued on the device so far. Mark is called on the device's goroutine, the returned
@@ -151,7 +151,7 @@ type Sharder struct {
 	queue   queue
 	bf16    bool
 	noSync  bool
-	half    device.Tensor // with bf16: scratch buffer for the largest bucket, with half as many float32 elements
+	scratch device.Tensor // with bf16: scratch buffer for the largest bucket, with half as many float32 elements
 
 	extra   []float32
 	totals  []float64 // sum of squares of each rank's gradients, then extra
@@ -191,9 +191,9 @@ func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
 	}
 	s.buckets = make([]bucket, len(s.layout.spans))
 	s.pending = make([]int, len(s.buckets))
-	s.place()
+	s.allocBuckets()
 	if s.bf16 = o.BF16 && comm.Size() > 1; s.bf16 {
-		s.half = s.common(s.layout.largest() / 2)
+		s.scratch = s.allocShared(s.layout.largest() / 2)
 	}
 	if comm.Size() > 1 {
 		s.queue.trace = o.Trace
@@ -204,16 +204,16 @@ func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
 	return s
 }
 
-// place assigns permanent memory to buckets and parameters.
-func (s *Sharder) place() {
-	wholeValues, wholeGrads := s.Strategy < ZeRO3, !s.EachBatch()
+// allocBuckets assigns permanent memory to buckets and parameters.
+func (s *Sharder) allocBuckets() {
+	wholeValues, wholeGrads := s.Strategy < ZeRO3, !s.ReducesEachBatch()
 	size := func(whole bool) int {
 		if whole {
 			return s.layout.elements
 		}
 		return s.layout.elements / s.comm.Size()
 	}
-	values, grads := s.common(size(wholeValues)), s.common(size(wholeGrads))
+	values, grads := s.allocShared(size(wholeValues)), s.allocShared(size(wholeGrads))
 	take := func(from *device.Tensor, n int) device.Tensor {
 		t := from.Slice(0, n)
 		*from = from.Slice(n, from.Len())
@@ -221,7 +221,7 @@ func (s *Sharder) place() {
 	}
 	for i, span := range s.layout.spans {
 		b, chunk := &s.buckets[i], span.Elements/s.comm.Size()
-		mine := func(t device.Tensor) device.Tensor {
+		shardOf := func(t device.Tensor) device.Tensor {
 			if s.Strategy == DDP {
 				return t
 			}
@@ -229,15 +229,15 @@ func (s *Sharder) place() {
 		}
 		if wholeValues {
 			b.value = take(&values, span.Elements)
-			b.valuePart = mine(b.value)
-			s.lendValues(i)
+			b.valuePart = shardOf(b.value)
+			s.assignValues(i)
 		} else {
 			b.valuePart = take(&values, chunk)
 		}
 		if wholeGrads {
 			b.grad = take(&grads, span.Elements)
-			b.gradPart = mine(b.grad)
-			s.lendGrads(i)
+			b.gradPart = shardOf(b.grad)
+			s.assignGrads(i)
 		} else {
 			b.gradPart = take(&grads, chunk)
 		}
@@ -245,10 +245,10 @@ func (s *Sharder) place() {
 	}
 }
 
-// common allocates n elements, if possible in memory that the other ranks of the node can read, so
+// allocShared allocates n elements, if possible in memory that the other ranks of the node can read, so
 // that collectives need no copy. If allocating shared memory fails, common uses private memory: the
 // first collective fails as well and reports the error.
-func (s *Sharder) common(n int) device.Tensor {
+func (s *Sharder) allocShared(n int) device.Tensor {
 	a, ok := s.comm.(interface {
 		Alloc(ctx context.Context, n int) ([]float32, error)
 	})
@@ -260,18 +260,18 @@ func (s *Sharder) common(n int) device.Tensor {
 	return s.memory.Alloc(device.Float32, n)
 }
 
-// lendValues points Data of a bucket's parameters to the bucket's value.
-func (s *Sharder) lendValues(bucket int) {
+// assignValues points Data of a bucket's parameters to the bucket's value.
+func (s *Sharder) assignValues(bucket int) {
 	for _, p := range s.layout.params(bucket) {
-		at := s.layout.places[p].at
+		at := s.layout.positions[p].at
 		p.Data = s.buckets[bucket].value.Slice(at, at+p.Len())
 	}
 }
 
-// lendGrads points Grad of a bucket's parameters to the bucket's grad.
-func (s *Sharder) lendGrads(bucket int) {
+// assignGrads points Grad of a bucket's parameters to the bucket's grad.
+func (s *Sharder) assignGrads(bucket int) {
 	for _, p := range s.layout.params(bucket) {
-		at := s.layout.places[p].at
+		at := s.layout.positions[p].at
 		p.Grad = s.buckets[bucket].grad.Slice(at, at+p.Len())
 	}
 }
@@ -288,9 +288,9 @@ func (s *Sharder) Owner() nn.Owner {
 	return s
 }
 
-// EachBatch reports whether gradients are sharded and therefore reduced after each micro-batch.
+// ReducesEachBatch reports whether gradients are sharded and therefore reduced after each micro-batch.
 // Then every Backward must call Ready, and none may accumulate.
-func (s *Sharder) EachBatch() bool { return s.Strategy >= ZeRO2 && !s.noSync }
+func (s *Sharder) ReducesEachBatch() bool { return s.Strategy >= ZeRO2 && !s.noSync }
 
 // Extra returns the scalars that are reduced with the last bucket. Start sets them to 0. Set them
 // before the last Backward of a step, and read their sums over all ranks after Finish.
@@ -315,13 +315,13 @@ func (s *Sharder) Start(ctx context.Context) {
 // Stop waits until all operations have ended.
 func (s *Sharder) Stop() error { return s.queue.end() }
 
-// Updated reports to the Sharder that the optimizer has changed the parts' values.
-func (s *Sharder) Updated() {
+// MarkUpdated reports to the Sharder that the optimizer has changed the parts' values.
+func (s *Sharder) MarkUpdated() {
 	switch s.Strategy {
 	case ZeRO1, ZeRO2:
 		s.stale = true
 	case ZeRO3:
-		s.forget()
+		s.reshard()
 	}
 }
 

@@ -166,7 +166,7 @@ func TestFailureOfAnyOperation(t *testing.T) {
 		for at := range 3 {
 			ranks := newRanks(t, 2, gptOptions, Options{Strategy: strategy, FirstBucket: 1 << 10, Bucket: 3 << 10})
 			errs := make([]error, 2)
-			together(t, ranks, func(r *rank) error {
+			onAllRanks(t, ranks, func(r *rank) error {
 				for step := range 3 {
 					if step == at {
 						r.comm.fail = gone
@@ -204,7 +204,7 @@ func TestRangesAreTheSelectedParameters(t *testing.T) {
 				for _, bytes := range []int{64, 600, 1 << 20} {
 					covered := map[*nn.Param]int{}
 					for rank := range n {
-						s := New(newClub(n)[rank], cpu.New(1), ps, Options{Strategy: strategy, FirstBucket: bytes, Bucket: bytes, Extra: 2})
+						s := New(newFakeGroup(n)[rank], cpu.New(1), ps, Options{Strategy: strategy, FirstBucket: bytes, Bucket: bytes, Extra: 2})
 						ranges := s.Ranges(func(p *nn.Param) bool { return c.chosen(slices.Index(ps, p)) })
 						for i, part := range s.Parts() {
 							first, last := 0, -1
@@ -223,7 +223,7 @@ func TestRangesAreTheSelectedParameters(t *testing.T) {
 							}
 							for _, p := range s.layout.params(i) {
 								for k := range p.Len() {
-									at := s.layout.places[p].at + k
+									at := s.layout.positions[p].at + k
 									if at < first || at >= first+part.Len() {
 										continue
 									}

@@ -2,11 +2,11 @@ package ddp
 
 import "github.com/ddpbatch/ddpbatch/trainer/device"
 
-// alone reports whether there is only one rank, so that no communication is needed.
-func (s *Sharder) alone() bool { return s.comm.Size() == 1 }
+// isSingleRank reports whether there is only one rank, so that no communication is needed.
+func (s *Sharder) isSingleRank() bool { return s.comm.Size() == 1 }
 
-// placeOfExtra returns the sums of the extra scalars, if they are in this rank's shard.
-func (s *Sharder) placeOfExtra() (device.Tensor, bool) {
+// extraSums returns the sums of the extra scalars, if they are in this rank's shard.
+func (s *Sharder) extraSums() (device.Tensor, bool) {
 	part, at := s.buckets[len(s.buckets)-1].gradPart, s.layout.extra
 	if s.Strategy != DDP {
 		if at/part.Len() != s.comm.Rank() {
@@ -17,14 +17,14 @@ func (s *Sharder) placeOfExtra() (device.Tensor, bool) {
 	return part.Slice(at, at+len(s.extra)), true
 }
 
-// sentExtra moves the sums of the extra scalars out of the gradients, if they are on this rank.
+// takeExtra moves the sums of the extra scalars out of the gradients, if they are on this rank.
 // With bf16, which would round them, it returns this rank's own scalars, which are not reduced yet.
 // With one rank it also returns its own.
-func (s *Sharder) sentExtra() []float32 {
-	if s.bf16 || s.alone() {
+func (s *Sharder) takeExtra() []float32 {
+	if s.bf16 || s.isSingleRank() {
 		return s.extra
 	}
-	place, here := s.placeOfExtra()
+	place, here := s.extraSums()
 	if !here {
 		return nil
 	}

@@ -11,24 +11,24 @@ import (
 // Finish waits until every bucket is reduced, and computes the norm. After an error, values and
 // gradients are undefined and the communicator cannot be used.
 func (s *Sharder) Finish(ctx context.Context) error {
-	if err := s.stopReady(); err != nil {
+	if err := s.stopAllReady(); err != nil {
 		return err
 	}
-	if s.beside() {
+	if s.compressesOnDevice() {
 		for i := range s.buckets {
-			s.unpack(i)
+			s.decompress(i)
 		}
 	}
-	return s.total(ctx)
+	return s.computeNorm(ctx)
 }
 
-// FinishLater is Finish for a single rank whose device computes asynchronously. It adds the squares
+// FinishAsync is Finish for a single rank whose device computes asynchronously. It adds the squares
 // of each part to v, which computes the norm.
-func (s *Sharder) FinishLater(v device.Verdict) error {
-	if !s.alone() {
+func (s *Sharder) FinishAsync(v device.Verdict) error {
+	if !s.isSingleRank() {
 		panic("ddp: a verdict on the gradients of several ranks")
 	}
-	if err := s.stopReady(); err != nil {
+	if err := s.stopAllReady(); err != nil {
 		return err
 	}
 	for i, p := range s.parts {
@@ -37,8 +37,8 @@ func (s *Sharder) FinishLater(v device.Verdict) error {
 	return nil
 }
 
-// stopReady is Stop with a check that every gradient was ready.
-func (s *Sharder) stopReady() error {
+// stopAllReady is Stop with a check that every gradient was ready.
+func (s *Sharder) stopAllReady() error {
 	if err := s.Stop(); err != nil {
 		return err
 	}
@@ -48,14 +48,14 @@ func (s *Sharder) stopReady() error {
 	return nil
 }
 
-// total computes the norm: it sums the squares of gradients, bucket by bucket for each rank's
+// computeNorm computes the norm: it sums the squares of gradients, bucket by bucket for each rank's
 // shards and then over ranks. This order does not depend on the strategy. It also gives every rank
 // the extra scalars.
-func (s *Sharder) total(ctx context.Context) error {
+func (s *Sharder) computeNorm(ctx context.Context) error {
 	clear(s.totals)
 	size, last := s.comm.Size(), len(s.buckets)-1
 	squares, extra := s.totals[:size], s.totals[size:]
-	for i, v := range s.sentExtra() {
+	for i, v := range s.takeExtra() {
 		extra[i] = float64(v)
 	}
 	for i := 0; i <= last; i++ {

@@ -16,38 +16,38 @@ func (s *Sharder) expectGrads() {
 
 // NeedGrads implements [nn.Owner].
 func (s *Sharder) NeedGrads(params []*nn.Param) {
-	if !s.EachBatch() {
+	if !s.ReducesEachBatch() {
 		return
 	}
 	for _, p := range params {
-		i := s.layout.places[p].bucket
+		i := s.layout.positions[p].bucket
 		b := &s.buckets[i]
 		if b.gradSlot != nil {
 			continue
 		}
 		// One bucket may be in flight while the next is written.
 		s.queue.wait(s.grads.before)
-		b.gradSlot = s.grads.find(s.layout.spans[i].room, s.grads.onItsWay)
+		b.gradSlot = s.grads.find(s.layout.spans[i].slotSize, s.grads.isInFlight)
 		b.gradSlot.bucket = i
 		b.grad = b.gradSlot.memory.Slice(0, s.layout.spans[i].Elements)
 		s.clearGaps(i)
-		s.lendGrads(i)
+		s.assignGrads(i)
 	}
 }
 
 // Ready reports that the gradient of parameter i is final on this rank. When a bucket is complete,
 // it is reduced as soon as the reductions of all buckets before it have started.
 func (s *Sharder) Ready(i int) {
-	if s.EachBatch() && s.next == len(s.buckets) {
+	if s.ReducesEachBatch() && s.next == len(s.buckets) {
 		s.expectGrads()
 	}
-	b := s.layout.places[s.layout.all[i]].bucket
+	b := s.layout.positions[s.layout.all[i]].bucket
 	s.pending[b]--
 	if s.pending[b] < 0 {
 		panic(fmt.Sprintf("ddp: internal error: parameter %d was ready twice in one step", i))
 	}
 	for s.next < len(s.buckets) && s.pending[s.next] == 0 {
-		s.launch(s.next)
+		s.startReduction(s.next)
 		s.next++
 	}
 	if s.next == len(s.buckets) {
@@ -55,38 +55,38 @@ func (s *Sharder) Ready(i int) {
 	}
 }
 
-// launch starts the reduction of a bucket.
-func (s *Sharder) launch(i int) {
+// startReduction starts the reduction of a bucket.
+func (s *Sharder) startReduction(i int) {
 	b := &s.buckets[i]
 	if s.Strategy != DDP && b.gradSlot == nil {
 		s.clearGaps(i) // the last operation may have changed them
 	}
-	if i == len(s.buckets)-1 && !s.bf16 && !s.alone() {
+	if i == len(s.buckets)-1 && !s.bf16 && !s.isSingleRank() {
 		s.write(b.grad.Slice(s.layout.extra, s.layout.extra+len(s.extra)), s.extra)
 	}
 	add := b.gradSlot != nil && s.rounds > 0
 	if add && !s.memory.Host() {
 		// The communicator cannot add on the device, so earlier gradients become part of the sum.
 		s.queue.wait(b.summed)
-		if s.beside() {
-			s.unpack(i)
+		if s.compressesOnDevice() {
+			s.decompress(i)
 		}
-		mine := s.mine(b.grad)
-		s.memory.Add(mine, mine, b.gradPart)
+		ownShard := s.shard(b.grad)
+		s.memory.Add(ownShard, ownShard, b.gradPart)
 		add = false
 	}
-	if s.beside() {
-		s.pack(b.grad)
+	if s.compressesOnDevice() {
+		s.compress(b.grad)
 	}
 	if s.Strategy == DDP {
-		s.queue.ask(operation{kind: reduce, bucket: i})
+		s.queue.enqueue(operation{kind: reduce, bucket: i})
 		return
 	}
-	n := s.queue.ask(operation{kind: scatter, bucket: i, slot: b.gradSlot, add: add})
+	n := s.queue.enqueue(operation{kind: scatter, bucket: i, slot: b.gradSlot, add: add})
 	b.summed = n
 	if b.gradSlot != nil {
 		s.grads.before, s.grads.last = s.grads.last, n
-		b.gradSlot.bucket, b.gradSlot.busy, b.gradSlot = none, n, nil
+		b.gradSlot.bucket, b.gradSlot.lastOp, b.gradSlot = noBucket, n, nil
 	}
 }
 

@@ -45,43 +45,43 @@ func (o Options) Spans(sizes []int, ranks, bytes int) []Span {
 	var out []Span
 	used, end := 0, len(sizes)
 	for i := end - 1; i >= 0; i-- {
-		used += up(sizes[i], lineElements)
+		used += roundUp(sizes[i], lineElements)
 		if i == 0 {
 			used += o.Extra
 		} else if bytes*used < limit {
 			continue
 		}
-		out = append(out, Span{i, end, up(used, ranks*lineElements)})
+		out = append(out, Span{i, end, roundUp(used, ranks*lineElements)})
 		used, limit, end = 0, rest, i
 	}
 	return out
 }
 
-// up rounds n up to a multiple of of.
-func up(n, of int) int { return (n + of - 1) / of * of }
+// roundUp rounds n up to a multiple of of.
+func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
 
 // layout holds the positions of parameters in buckets. It is the same for every strategy.
 type layout struct {
-	all      []*nn.Param
-	places   map[*nn.Param]place
-	spans    []span
-	elements int // in all buckets
-	extra    int // index of the extra scalars in the last bucket
+	all       []*nn.Param
+	positions map[*nn.Param]position
+	spans     []span
+	elements  int // in all buckets
+	extra     int // index of the extra scalars in the last bucket
 }
 
-// place is the position of a parameter.
-type place struct{ bucket, at int }
+// position is the position of a parameter.
+type position struct{ bucket, at int }
 
 // span is a bucket. Its parameters are in reverse registration order.
 type span struct {
 	Span
-	room int      // elements of the slots that this bucket shares with buckets of similar size
-	gaps [][2]int // padding between parameters
+	slotSize int      // elements of the slots that this bucket shares with buckets of similar size
+	gaps     [][2]int // padding between parameters
 }
 
 // newLayout assigns parameters to buckets.
 func newLayout(params []*nn.Param, ranks int, o Options) layout {
-	l := layout{all: params, places: map[*nn.Param]place{}}
+	l := layout{all: params, positions: map[*nn.Param]position{}}
 	sizes := make([]int, len(params))
 	for i, p := range params {
 		sizes[i] = p.Len()
@@ -95,9 +95,9 @@ func newLayout(params []*nn.Param, ranks int, o Options) layout {
 			used = to
 		}
 		for i := s.End - 1; i >= s.First; i-- {
-			l.places[params[i]] = place{len(l.spans), used}
+			l.positions[params[i]] = position{len(l.spans), used}
 			used += sizes[i]
-			fill(up(used, lineElements))
+			fill(roundUp(used, lineElements))
 		}
 		if s.First == 0 {
 			l.extra = used
@@ -107,25 +107,25 @@ func newLayout(params []*nn.Param, ranks int, o Options) layout {
 		l.spans = append(l.spans, now)
 		l.elements += s.Elements
 	}
-	l.makeRoom()
+	l.setSlotSizes()
 	return l
 }
 
-// makeRoom sets the slot sizes. Buckets whose sizes differ by less than a factor of two share
+// setSlotSizes sets the slot sizes. Buckets whose sizes differ by less than a factor of two share
 // slots.
-func (l *layout) makeRoom() {
+func (l *layout) setSlotSizes() {
 	bySize := slices.Clone(l.spans)
 	slices.SortFunc(bySize, func(a, b span) int { return b.Elements - a.Elements })
-	var rooms []int
+	var sizes []int
 	for _, s := range bySize {
-		if n := len(rooms); n == 0 || 2*s.Elements <= rooms[n-1] {
-			rooms = append(rooms, s.Elements)
+		if n := len(sizes); n == 0 || 2*s.Elements <= sizes[n-1] {
+			sizes = append(sizes, s.Elements)
 		}
 	}
 	for i, s := range l.spans {
-		for _, room := range rooms {
-			if room >= s.Elements {
-				l.spans[i].room = room
+		for _, size := range sizes {
+			if size >= s.Elements {
+				l.spans[i].slotSize = size
 			}
 		}
 	}
@@ -140,13 +140,13 @@ func (l *layout) largest() int {
 	return largest
 }
 
-// turns returns the total number of elements of all slots, with the given number of slots per size,
+// slotElements returns the total number of elements of all slots, with the given number of slots per size,
 // but no more slots than buckets of that size.
-func (l *layout) turns(slots int) (elements int) {
+func (l *layout) slotElements(slots int) (elements int) {
 	buckets := map[int]int{} // by slot size
 	for _, s := range l.spans {
-		if buckets[s.room]++; buckets[s.room] <= slots {
-			elements += s.room
+		if buckets[s.slotSize]++; buckets[s.slotSize] <= slots {
+			elements += s.slotSize
 		}
 	}
 	return elements
@@ -169,7 +169,7 @@ func (s *Sharder) Ranges(selected func(*nn.Param) bool) [][]nn.Range {
 		}
 		end := span.Elements
 		for _, p := range s.layout.params(i) { // from the end of the bucket to its beginning
-			begin := s.layout.places[p].at
+			begin := s.layout.positions[p].at
 			r := nn.Range{First: max(begin-first, 0), End: min(end-first, n)}
 			end = begin
 			if r.First >= r.End || !selected(p) {

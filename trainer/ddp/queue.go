@@ -28,12 +28,12 @@ func (s *Sharder) TakeTimes() Times {
 // enqueued. The order is the same on every rank, because it depends only on the program.
 type queue struct {
 	operations chan operation
-	mark       func() func() error // of a Follower, else nil
+	mark       func() func() error // of an AsyncCommunicator, else nil
 	run        func()              // created once, because a go statement with a method value allocates
 	ctx        context.Context
 	times      Times
 	trace      *trace.Recorder // nil with one rank
-	asked      int             // number of operations enqueued so far
+	enqueued   int             // number of operations enqueued so far
 
 	mu   sync.Mutex
 	done int
@@ -43,12 +43,12 @@ type queue struct {
 
 // An operation is a collective on a bucket.
 type operation struct {
-	kind   kind
-	bucket int
-	slot   *slot // temporary memory, or nil
-	add    bool  // scatter: add to the previous gradients
-	after  func() error
-	asked  time.Time // for the trace
+	kind       kind
+	bucket     int
+	slot       *slot // temporary memory, or nil
+	add        bool  // scatter: add to the previous gradients
+	after      func() error
+	enqueuedAt time.Time // for the trace
 }
 
 type kind int
@@ -67,7 +67,7 @@ func (q *queue) start(s *Sharder) {
 	// A model enqueues at most a fetch and a reduction per bucket, then waits.
 	q.operations = make(chan operation, 2*len(s.buckets)+1)
 	q.more.L = &q.mu
-	if f, ok := s.comm.(Follower); ok {
+	if f, ok := s.comm.(AsyncCommunicator); ok {
 		q.mark = f.Mark
 	}
 	q.run = func() {
@@ -76,7 +76,7 @@ func (q *queue) start(s *Sharder) {
 				began := time.Now()
 				err := s.perform(q.ctx, o)
 				q.times.Busy += time.Since(began)
-				q.trace.AddAsked(spans[o.kind], o.bucket, o.asked, began)
+				q.trace.AddQueued(spans[o.kind], o.bucket, o.enqueuedAt, began)
 				if err != nil {
 					q.mu.Lock()
 					q.err = err
@@ -100,15 +100,15 @@ func (q *queue) begin(ctx context.Context) {
 	go q.run()
 }
 
-// ask enqueues an operation and returns its sequence number.
-func (q *queue) ask(o operation) int {
+// enqueue enqueues an operation and returns its sequence number.
+func (q *queue) enqueue(o operation) int {
 	if q.mark != nil && o.kind != end {
 		o.after = q.mark()
 	}
-	o.asked = q.trace.Now()
+	o.enqueuedAt = q.trace.Now()
 	q.operations <- o
-	q.asked++
-	return q.asked
+	q.enqueued++
+	return q.enqueued
 }
 
 // wait returns when operation n has ended or was skipped.
@@ -127,7 +127,7 @@ func (q *queue) wait(n int) {
 
 // end waits for all operations and returns the first error.
 func (q *queue) end() error {
-	q.wait(q.ask(operation{kind: end}))
+	q.wait(q.enqueue(operation{kind: end}))
 	return q.err
 }
 
@@ -138,7 +138,7 @@ func (q *queue) exposed(f func() error) error {
 	took := time.Since(began)
 	q.times.Busy += took
 	q.times.Exposed += took
-	q.trace.Add(trace.Exchange, 0, began)
+	q.trace.Add(trace.ReduceNorm, 0, began)
 	return err
 }
 
@@ -153,8 +153,8 @@ func (s *Sharder) perform(ctx context.Context, o operation) (err error) {
 	}
 	switch o.kind {
 	case reduce:
-		if !s.alone() {
-			err = s.reduceAll(ctx, b.grad)
+		if !s.isSingleRank() {
+			err = s.allReduce(ctx, b.grad)
 		}
 	case scatter:
 		err = s.scatter(ctx, b, o)
@@ -168,38 +168,38 @@ func (s *Sharder) perform(ctx context.Context, o operation) (err error) {
 	return nil
 }
 
-// mine returns this rank's shard of a bucket.
-func (s *Sharder) mine(whole device.Tensor) device.Tensor {
+// shard returns this rank's shard of a bucket.
+func (s *Sharder) shard(whole device.Tensor) device.Tensor {
 	n := whole.Len() / s.comm.Size()
 	return whole.Slice(s.comm.Rank()*n, (s.comm.Rank()+1)*n)
 }
 
-// lent returns the memory in o's slot for a bucket with shards of the given number of elements.
-func (s *Sharder) lent(o operation, part int) device.Tensor {
+// slotMemory returns the memory in o's slot for a bucket with shards of the given number of elements.
+func (s *Sharder) slotMemory(o operation, part int) device.Tensor {
 	return o.slot.memory.Slice(0, part*s.comm.Size())
 }
 
 // scatter reduce-scatters a bucket's gradients.
 func (s *Sharder) scatter(ctx context.Context, b *bucket, o operation) error {
 	if o.slot == nil {
-		if s.beside() {
-			return s.comm.ReduceScatter(ctx, s.mine(packed(b.grad)), packed(b.grad))
+		if s.compressesOnDevice() {
+			return s.comm.ReduceScatter(ctx, s.shard(bf16View(b.grad)), bf16View(b.grad))
 		}
-		return s.reduceMine(ctx, s.mine(b.grad), b.grad)
+		return s.reduceScatter(ctx, s.shard(b.grad), b.grad)
 	}
-	whole := s.lent(o, b.gradPart.Len())
-	if s.beside() {
-		return s.comm.ReduceScatter(ctx, packed(b.gradPart), packed(whole))
+	whole := s.slotMemory(o, b.gradPart.Len())
+	if s.compressesOnDevice() {
+		return s.comm.ReduceScatter(ctx, bf16View(b.gradPart), bf16View(whole))
 	}
 	if !o.add {
-		return s.reduceMine(ctx, b.gradPart, whole)
+		return s.reduceScatter(ctx, b.gradPart, whole)
 	}
-	mine := s.mine(whole)
-	if err := s.reduceMine(ctx, mine, whole); err != nil {
+	ownShard := s.shard(whole)
+	if err := s.reduceScatter(ctx, ownShard, whole); err != nil {
 		return err
 	}
 	part := b.gradPart.Floats()
-	for i, v := range mine.Floats() {
+	for i, v := range ownShard.Floats() {
 		part[i] += v
 	}
 	return nil
@@ -208,7 +208,7 @@ func (s *Sharder) scatter(ctx context.Context, b *bucket, o operation) error {
 // fetch all-gathers a bucket's values from the ranks that update them.
 func (s *Sharder) fetch(ctx context.Context, b *bucket, o operation) error {
 	if o.slot == nil {
-		return s.comm.AllGather(ctx, b.value, s.mine(b.value))
+		return s.comm.AllGather(ctx, b.value, s.shard(b.value))
 	}
-	return s.comm.AllGather(ctx, s.lent(o, b.valuePart.Len()), b.valuePart)
+	return s.comm.AllGather(ctx, s.slotMemory(o, b.valuePart.Len()), b.valuePart)
 }

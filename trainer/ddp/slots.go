@@ -7,15 +7,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// none marks a free slot.
-const none = -1
+// noBucket marks a free slot.
+const noBucket = -1
 
 // A slot is memory that buckets use in turn.
 type slot struct {
-	memory device.Tensor
-	bucket int
-	busy   int // the last operation that uses it
-	used   int // value of slots.clock when it was last assigned
+	memory     device.Tensor
+	bucket     int
+	lastOp     int // the last operation that uses it
+	assignedAt int // value of slots.clock when it was last assigned
 }
 
 // slots holds the slots for values or for gradients. It allocates a slot when no slot is free, so
@@ -28,38 +28,38 @@ type slots struct {
 	before, last int // gradients: the last two operations
 }
 
-// onItsWay reports whether gradients in a slot are being written or reduced.
-func (l *slots) onItsWay(s *slot) bool { return s.bucket != none || s.busy > l.before }
+// isInFlight reports whether gradients in a slot are being written or reduced.
+func (l *slots) isInFlight(s *slot) bool { return s.bucket != noBucket || s.lastOp > l.before }
 
-// Lent returns the number of bytes of slots, which come in addition to this rank's permanent
+// SlotBytes returns the number of bytes of slots, which come in addition to this rank's permanent
 // memory: one bucket in use and one in flight, for gradients and for values. A layer whose
 // parameters are in two buckets needs one more.
-func (s *Sharder) Lent() int64 {
+func (s *Sharder) SlotBytes() int64 {
 	kinds := int64(0)
-	if s.EachBatch() {
+	if s.ReducesEachBatch() {
 		kinds++
 	}
 	if s.Strategy == ZeRO3 {
 		kinds++
 	}
-	return kinds * int64(s.layout.turns(2)) * int64(device.Float32.Size())
+	return kinds * int64(s.layout.slotElements(2)) * int64(device.Float32.Size())
 }
 
-// find returns the least recently assigned slot of room elements that is not taken. It allocates a
+// find returns the least recently assigned slot of this size that is not taken. It allocates a
 // new slot if none is free.
-func (l *slots) find(room int, taken func(*slot) bool) *slot {
+func (l *slots) find(elements int, taken func(*slot) bool) *slot {
 	var best *slot
 	for _, s := range l.list {
-		if s.memory.Len() == room && !taken(s) && (best == nil || s.used < best.used) {
+		if s.memory.Len() == elements && !taken(s) && (best == nil || s.assignedAt < best.assignedAt) {
 			best = s
 		}
 	}
 	if best == nil {
-		best = &slot{memory: l.memory.Alloc(device.Float32, room), bucket: none}
+		best = &slot{memory: l.memory.Alloc(device.Float32, elements), bucket: noBucket}
 		l.list = append(l.list, best)
 	}
 	l.clock++
-	best.used = l.clock
+	best.assignedAt = l.clock
 	return best
 }
 
@@ -80,13 +80,13 @@ func (s *Sharder) refresh() {
 	if s.stale {
 		s.stale = false
 		for i := len(s.buckets) - 1; i >= 0; i-- {
-			s.buckets[i].fetched = s.queue.ask(operation{kind: fetch, bucket: i})
+			s.buckets[i].fetched = s.queue.enqueue(operation{kind: fetch, bucket: i})
 		}
 	}
 	if s.Strategy == ZeRO3 {
 		w := &s.ahead
-		w.needed, w.recent = w.needed[:0], [2]int{none, none}
-		s.foresee()
+		w.needed, w.recent = w.needed[:0], [2]int{noBucket, noBucket}
+		s.prefetch()
 	}
 }
 
@@ -95,53 +95,53 @@ func (s *Sharder) NeedValues(params []*nn.Param) {
 	w := &s.ahead
 	w.using, w.needed = w.needed, w.using[:0]
 	for _, p := range params {
-		if i := s.layout.places[p].bucket; !slices.Contains(w.needed, i) {
+		if i := s.layout.positions[p].bucket; !slices.Contains(w.needed, i) {
 			w.needed = append(w.needed, i)
 		}
 	}
 	if s.Strategy == ZeRO3 {
 		for _, i := range w.needed {
-			s.load(i)
+			s.gather(i)
 			if !slices.Contains(w.using, i) {
 				w.after[w.recent] = i
 				w.recent = [2]int{w.recent[1], i}
 			}
 		}
-		s.foresee()
+		s.prefetch()
 	}
 	for _, i := range w.needed {
 		s.queue.wait(s.buckets[i].fetched)
 	}
 }
 
-// foresee prefetches the bucket that followed the last time.
-func (s *Sharder) foresee() {
+// prefetch prefetches the bucket that followed the last time.
+func (s *Sharder) prefetch() {
 	if next, known := s.ahead.after[s.ahead.recent]; known {
-		s.load(next)
+		s.gather(next)
 	}
 }
 
-// load begins to gather a bucket's values, unless they are in memory.
-func (s *Sharder) load(i int) {
+// gather begins to gather a bucket's values, unless they are in memory.
+func (s *Sharder) gather(i int) {
 	b := &s.buckets[i]
 	if b.valueSlot != nil {
 		return
 	}
-	place := s.values.find(s.layout.spans[i].room, s.ahead.inUse)
-	if place.bucket != none {
-		s.drop(place.bucket)
+	slot := s.values.find(s.layout.spans[i].slotSize, s.ahead.inUse)
+	if slot.bucket != noBucket {
+		s.freeValues(slot.bucket)
 	}
-	place.bucket, b.valueSlot = i, place
-	b.value = place.memory.Slice(0, s.layout.spans[i].Elements)
-	s.lendValues(i)
-	b.fetched = s.queue.ask(operation{kind: fetch, bucket: i, slot: place})
+	slot.bucket, b.valueSlot = i, slot
+	b.value = slot.memory.Slice(0, s.layout.spans[i].Elements)
+	s.assignValues(i)
+	b.fetched = s.queue.enqueue(operation{kind: fetch, bucket: i, slot: slot})
 }
 
-// drop frees a bucket's values.
-func (s *Sharder) drop(i int) {
+// freeValues frees a bucket's values.
+func (s *Sharder) freeValues(i int) {
 	b := &s.buckets[i]
 	if b.valueSlot != nil {
-		b.valueSlot.bucket = none
+		b.valueSlot.bucket = noBucket
 	}
 	b.valueSlot, b.value = nil, device.Tensor{}
 	for _, p := range s.layout.params(i) {
@@ -149,9 +149,9 @@ func (s *Sharder) drop(i int) {
 	}
 }
 
-// forget frees all values, including the ones that a caller has set.
-func (s *Sharder) forget() {
+// reshard frees all values, including the ones that a caller has set.
+func (s *Sharder) reshard() {
 	for i := range s.buckets {
-		s.drop(i)
+		s.freeValues(i)
 	}
 }

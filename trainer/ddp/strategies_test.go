@@ -18,7 +18,7 @@ func TestStrategiesGiveTheSameBits(t *testing.T) {
 			for _, strategy := range Strategies() {
 				ranks := newRanks(t, n, gptOptions, Options{Strategy: strategy, FirstBucket: with.Bucket / 4, Bucket: with.Bucket, BF16: with.BF16})
 				seen := make([]string, n)
-				together(t, ranks, func(r *rank) error {
+				onAllRanks(t, ranks, func(r *rank) error {
 					for range 8 {
 						if err := r.train(t.Context()); err != nil {
 							return err
@@ -127,7 +127,7 @@ func TestMemoryFollowsTheFormulas(t *testing.T) {
 		for _, n := range []int{1, 2, 4} {
 			strategy := c.strategy
 			ranks := newRanks(t, n, shape, Options{Strategy: strategy, NoSync: c.noSync, FirstBucket: 4 << 10, Bucket: 4 * 4 * 32 * 32})
-			together(t, ranks, func(r *rank) error {
+			onAllRanks(t, ranks, func(r *rank) error {
 				for range 2 {
 					if err := r.train(t.Context()); err != nil {
 						return err
@@ -141,8 +141,8 @@ func TestMemoryFollowsTheFormulas(t *testing.T) {
 				for _, slot := range append(r.grads.list, r.Sharder.values.list...) {
 					lent += int64(slot.memory.Len() * slot.memory.Type().Size())
 				}
-				if lent > r.Lent()*5/4 || lent < r.Lent()*3/4 {
-					t.Errorf("%s, rank %d of %d: %d bytes are lent, foreseen were %d", strategy, r.comm.rank, n, lent, r.Lent())
+				if lent > r.SlotBytes()*5/4 || lent < r.SlotBytes()*3/4 {
+					t.Errorf("%s, rank %d of %d: %d bytes are lent, foreseen were %d", strategy, r.comm.rank, n, lent, r.SlotBytes())
 				}
 				if got := float64(r.memory.bytes); math.Abs(got-want) > want/10 {
 					t.Errorf("%s, rank %d of %d: %.3g bytes, want %.3g: %+.1f%%", strategy, r.comm.rank, n, got, want, 100*(got/want-1))
@@ -161,7 +161,7 @@ func TestTraffic(t *testing.T) {
 		for _, size := range []int{4, 2} { // bytes of a gradient
 			ranks := newRanks(t, 2, gptOptions, Options{Strategy: strategy, FirstBucket: 1 << 10, Bucket: 3 << 10, BF16: size == 2})
 			step := func() {
-				together(t, ranks, func(r *rank) error { return r.train(t.Context()) })
+				onAllRanks(t, ranks, func(r *rank) error { return r.train(t.Context()) })
 			}
 			step()
 			step()

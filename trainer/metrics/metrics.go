@@ -82,8 +82,8 @@ func (n *Number) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// Of returns v as an optional field.
-func Of(v float64) *Number { n := Number(v); return &n }
+// NewNumber returns v as an optional field.
+func NewNumber(v float64) *Number { n := Number(v); return &n }
 
 // A Log is an open metrics file.
 type Log struct{ f *os.File }

@@ -18,7 +18,7 @@ func TestResumeRemovesWhatComesAgain(t *testing.T) {
 		}
 		defer l.Close()
 		for _, s := range steps {
-			if err := l.Write(Record{Kind: "train", Step: s, Loss: Of(math.NaN())}); err != nil {
+			if err := l.Write(Record{Kind: "train", Step: s, Loss: NewNumber(math.NaN())}); err != nil {
 				t.Fatal(err)
 			}
 		}

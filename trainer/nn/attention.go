@@ -30,7 +30,7 @@ func (l *selfAttention) plan(p Plan, op device.Attention) {
 	l.qkv.Plan(p)
 	l.proj.Plan(p)
 	l.op = op
-	l.packed, l.out = p.stored(p.rows*3*l.width), p.stored(p.rows*l.width)
+	l.packed, l.out = p.alloc(p.rows*3*l.width), p.alloc(p.rows*l.width)
 	l.logSum = p.Device.Alloc(device.Float32, p.rows*l.heads)
 }
 

@@ -65,9 +65,9 @@ func (b *block) plan(p Plan, op device.Attention) {
 	b.ln2.Plan(p)
 	b.fc.Plan(p)
 	b.proj.Plan(p)
-	b.normed1, b.normed2 = p.stored(p.rows*b.width), p.stored(p.rows*b.width)
+	b.normed1, b.normed2 = p.alloc(p.rows*b.width), p.alloc(p.rows*b.width)
 	b.middle = p.Device.Alloc(device.Float32, p.rows*b.width)
-	b.pre, b.hidden = p.stored(p.rows*4*b.width), p.stored(p.rows*4*b.width)
+	b.pre, b.hidden = p.alloc(p.rows*4*b.width), p.alloc(p.rows*4*b.width)
 }
 
 // forward writes the block's output to y, and the output normalized by next to normed. scratch has
@@ -78,7 +78,7 @@ func (b *block) forward(y, x, scratch device.Matrix, next *layerNorm, normed dev
 	b.attn.forward(scratch, narrow(b.normed1), s, pass)
 	b.drop(scratch, scratch, b.site, s, pass)
 	b.ln2.forwardSum(narrow(b.normed2), narrow(b.middle), x, scratch, pass)
-	b.fc.activated(wide(b.hidden), wide(b.pre), narrow(b.normed2), device.GELU, pass)
+	b.fc.forwardActivated(wide(b.hidden), wide(b.pre), narrow(b.normed2), device.GELU, pass)
 	b.proj.Forward(scratch, wide(b.hidden), pass)
 	b.drop(scratch, scratch, b.site+1, s, pass)
 	next.forwardSum(normed, y, narrow(b.middle), scratch, pass)
@@ -92,7 +92,7 @@ func (b *block) backward(d, x device.Matrix, s sequences, w *workspace, pass Pas
 
 	branch := b.drop(narrow(w.branch), d, b.site+1, s, pass)
 	b.proj.gradients(branch, wide(b.hidden), pass, ready)
-	b.proj.through(dhidden, branch, wide(b.pre), pass)
+	b.proj.backwardGELU(dhidden, branch, wide(b.pre), pass)
 	b.fc.gradients(dhidden, narrow(b.normed2), pass, ready)
 	b.fc.Backward(inner, dhidden, inner, dhidden, pass)
 	b.ln2.gradients(inner, narrow(b.middle), pass, ready)
@@ -125,5 +125,5 @@ type workspace struct {
 }
 
 func (w *workspace) plan(p Plan, width int) {
-	w.inner, w.branch, w.wide = p.stored(p.rows*width), p.stored(p.rows*width), p.stored(p.rows*4*width)
+	w.inner, w.branch, w.wide = p.alloc(p.rows*width), p.alloc(p.rows*width), p.alloc(p.rows*4*width)
 }

@@ -7,14 +7,14 @@ import (
 
 // embedding is GPT-2's embedding: the sum of a row for the token and a row for its position.
 type embedding struct {
-	tokens, places *Param // [vocabulary, width], [context, width]
-	params         []*Param
-	device         device.Device
+	tokens, positions *Param // [vocabulary, width], [context, width]
+	params            []*Param
+	device            device.Device
 }
 
 func newEmbedding(o GPTOptions) *embedding {
-	tokens, places := newParam("wte.weight", o.Vocabulary, o.Width), newParam("wpe.weight", o.Context, o.Width)
-	return &embedding{tokens: tokens, places: places, params: []*Param{tokens, places}}
+	tokens, positions := newParam("wte.weight", o.Vocabulary, o.Width), newParam("wpe.weight", o.Context, o.Width)
+	return &embedding{tokens: tokens, positions: positions, params: []*Param{tokens, positions}}
 }
 
 func (l *embedding) init(g *random.Generator, m device.Memory, deviation float64) {
@@ -26,7 +26,7 @@ func (l *embedding) init(g *random.Generator, m device.Memory, deviation float64
 // forward writes the rows for tokens. The first token of each sequence has position first.
 func (l *embedding) forward(y device.Matrix, tokens device.Tensor, s sequences, first int, pass Pass) {
 	pass.values(l.params)
-	l.device.Embed(y, tokens, l.tokens.matrix(l.tokens.Data), l.places.matrix(l.places.Data), s.length, first)
+	l.device.Embed(y, tokens, l.tokens.matrix(l.tokens.Data), l.positions.matrix(l.positions.Data), s.length, first)
 }
 
 // backward adds to the gradient of the token embedding, to which the head, whose weight is the same
@@ -35,9 +35,9 @@ func (l *embedding) forward(y device.Matrix, tokens device.Tensor, s sequences, 
 func (l *embedding) backward(dy device.Matrix, tokens device.Tensor, s sequences, pass Pass, ready func(*Param)) {
 	pass.grads(l.params)
 	if !pass.Accumulate {
-		l.device.Zero(l.places.Grad)
+		l.device.Zero(l.positions.Grad)
 	}
-	l.device.EmbedGrad(l.tokens.matrix(l.tokens.Grad), l.places.matrix(l.places.Grad), dy, tokens, s.length)
-	ready(l.places)
+	l.device.EmbedGrad(l.tokens.matrix(l.tokens.Grad), l.positions.matrix(l.positions.Grad), dy, tokens, s.length)
+	ready(l.positions)
 	ready(l.tokens)
 }

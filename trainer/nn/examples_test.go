@@ -69,8 +69,8 @@ func (k kind) start(t testing.TB, d device.Device, dropout float64, p device.Pre
 	if err != nil {
 		t.Fatal(err)
 	}
-	Place(d, m.Params())
-	PlaceGrads(d, m.Params())
+	AllocValues(d, m.Params())
+	AllocGrads(d, m.Params())
 	m.Init(random.New(1), d)
 	m.Plan(Plan{Device: d, Batch: k.samples, Precision: p, Train: true})
 	e := &example{kind: k, device: d, model: m, x: fill(k.samples*k.inputs, 2)}

@@ -68,7 +68,7 @@ func (g *Generator) Feed(tokens []int32) []float32 {
 	}
 	held := len(g.window)
 	if held+len(tokens) > g.model.Context {
-		tokens = g.forget(tokens)
+		tokens = g.discard(tokens)
 		held = 0
 	}
 	g.window = append(g.window, tokens...)
@@ -76,9 +76,9 @@ func (g *Generator) Feed(tokens []int32) []float32 {
 	return g.answer
 }
 
-// forget discards tokens from the window to make space for tokens. It returns the part of tokens
+// discard discards tokens from the window to make space for tokens. It returns the part of tokens
 // that fits into the context.
-func (g *Generator) forget(tokens []int32) []int32 {
+func (g *Generator) discard(tokens []int32) []int32 {
 	keep := g.model.Context
 	if g.KeepHalf {
 		keep = min(keep, max(keep/2, len(tokens)))
@@ -97,12 +97,12 @@ func (g *Generator) forward(first int) {
 	x := device.Rows(g.x, rows, m.Width)
 	tokens := g.tokens.Slice(0, rows)
 	d.WriteInts(tokens, g.window[first:])
-	d.Embed(x, tokens, m.embedding.tokens.matrix(m.embedding.tokens.Data), m.embedding.places.matrix(m.embedding.places.Data), rows, first)
+	d.Embed(x, tokens, m.embedding.tokens.matrix(m.embedding.tokens.Data), m.embedding.positions.matrix(m.embedding.positions.Data), rows, first)
 	for i := range m.blocks {
 		g.block(i, x, first)
 	}
 	last := device.Rows(g.normed, 1, m.Width)
-	g.normalise(last, x.Sub(rows-1, rows, 0, m.Width), m.last)
+	g.normalize(last, x.Sub(rows-1, rows, 0, m.Width), m.last)
 	d.MatMul(device.Product{C: device.Rows(g.lastLogits, 1, m.Vocabulary), A: last, B: m.head.weight.matrix(m.head.weight.Data).T(), Precision: g.precision})
 	d.Read(g.answer, g.lastLogits)
 }
@@ -115,7 +115,7 @@ func (g *Generator) block(i int, x device.Matrix, first int) {
 	normed, queries, attended := narrow(g.normed), narrow(g.queries), narrow(g.attended)
 	keys, values := device.Rows(g.keys[i], end, width), device.Rows(g.values[i], end, width)
 
-	g.normalise(normed, x, b.ln1)
+	g.normalize(normed, x, b.ln1)
 	for part, y := range [...]device.Matrix{queries, keys.Sub(first, end, 0, width), values.Sub(first, end, 0, width)} {
 		d.MatMul(g.product(y, normed, b.attn.qkv, part*width))
 	}
@@ -124,7 +124,7 @@ func (g *Generator) block(i int, x device.Matrix, first int) {
 	d.MatMul(g.product(normed, attended, b.attn.proj, 0))
 	d.Add(x.Data, x.Data, normed.Data)
 
-	g.normalise(normed, x, b.ln2)
+	g.normalize(normed, x, b.ln2)
 	hidden := device.Rows(g.hidden, x.Rows, 4*width)
 	up := g.product(hidden, normed, b.fc, 0)
 	up.Activation, up.Pre = device.GELU, hidden
@@ -133,7 +133,7 @@ func (g *Generator) block(i int, x device.Matrix, first int) {
 	d.Add(x.Data, x.Data, normed.Data)
 }
 
-func (g *Generator) normalise(y, x device.Matrix, l *layerNorm) {
+func (g *Generator) normalize(y, x device.Matrix, l *layerNorm) {
 	g.device.LayerNorm(y, g.mean.Slice(0, x.Rows), g.rstd.Slice(0, x.Rows), x, l.weight.Data, l.bias.Data)
 }
 

@@ -69,7 +69,7 @@ func NewGPT(o GPTOptions) (*GPT, error) {
 		m.params = append(m.params, b.params()...)
 	}
 	m.last = newLayerNorm("ln_f.", o.Width)
-	m.params = number(append(m.params, m.last.Params()...))
+	m.params = setIndices(append(m.params, m.last.Params()...))
 	m.head.weight, m.head.params = m.embedding.tokens, m.embedding.params[:1]
 	return m, nil
 }
@@ -124,7 +124,7 @@ func (m *GPT) Plan(p Plan) {
 	}
 	m.last.Plan(p)
 	m.head.Plan(p)
-	m.normed, m.dnormed, m.dx = p.stored(p.rows*m.Width), p.stored(p.rows*m.Width), row()
+	m.normed, m.dnormed, m.dx = p.alloc(p.rows*m.Width), p.alloc(p.rows*m.Width), row()
 	m.workspace.plan(p, m.Width)
 }
 
@@ -152,7 +152,7 @@ func (m *GPT) Forward(b Batch, pass Pass) Outcome {
 }
 
 // Losses returns the losses of the rows of the last Forward.
-func (m *GPT) Losses() (rows device.Tensor, parts int) { return m.head.tally.of() }
+func (m *GPT) Losses() (rows device.Tensor, parts int) { return m.head.tally.lossRows() }
 
 // Backward runs from the last block to the embeddings.
 func (m *GPT) Backward(b Batch, pass Pass, ready func(param int)) {

@@ -59,7 +59,7 @@ func TestBlockGradients(t *testing.T) {
 		var scratch device.Tensor
 		var w workspace
 		next := newLayerNorm("", o.Width)
-		Place(d, next.params)
+		AllocValues(d, next.params)
 		checked{
 			rows: s.rows(), in: o.Width, out: o.Width, params: b.params(),
 			plan: func(p Plan) {
@@ -87,7 +87,7 @@ func TestEmbeddingGradients(t *testing.T) {
 	l := newEmbedding(o)
 	d, s := cpu.New(1), sequences{2, 3}
 	l.device = d
-	params := placeRandom(d, []*Param{l.tokens, l.places})
+	params := placeRandom(d, []*Param{l.tokens, l.positions})
 	tokens := []int32{1, 6, 1, 0, 1, 5}
 	y, dy := device.Rows(d.Alloc(device.Float32, s.rows()*o.Width), s.rows(), o.Width), fill(s.rows()*o.Width, 2)
 	ids := putInts(d, tokens)
@@ -103,13 +103,13 @@ func TestEmbeddingGradients(t *testing.T) {
 		want = append(want, float32(v))
 	}
 	sameBits(t, "output", get(d, y.Data), want)
-	d.Write(l.places.Grad, fill(l.places.Len(), 9)) // must be overwritten
+	d.Write(l.positions.Grad, fill(l.positions.Len(), 9)) // must be overwritten
 	l.backward(device.Rows(put(d, dy), s.rows(), o.Width), ids, s, Pass{Train: true, Weight: 1}, ignore)
 	checkGradient(t, "tokens", get(d, l.tokens.Grad), params[0], loss)
-	checkGradient(t, "places", get(d, l.places.Grad), params[1], loss)
+	checkGradient(t, "places", get(d, l.positions.Grad), params[1], loss)
 
 	l.forward(device.Rows(y.Data, 2, o.Width), putInts(d, []int32{4, 2}), sequences{1, 2}, 3, Pass{})
-	places := get(d, l.places.Data)[3*o.Width:]
+	places := get(d, l.positions.Data)[3*o.Width:]
 	table := get(d, l.tokens.Data)
 	want = want[:0]
 	for i := range 2 * o.Width {

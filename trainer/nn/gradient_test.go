@@ -20,8 +20,8 @@ type checked struct {
 
 // placeRandom allocates parameters and sets random values, which it also returns in float64.
 func placeRandom(m device.Memory, params []*Param) (wide [][]float64) {
-	Place(m, params)
-	PlaceGrads(m, params)
+	AllocValues(m, params)
+	AllocGrads(m, params)
 	for i, p := range params {
 		m.Write(p.Data, fill(p.Len(), uint64(30+i)))
 		wide = append(wide, widen(get(m, p.Data)))

@@ -7,13 +7,13 @@ import "github.com/ddpbatch/ddpbatch/trainer/device"
 // Therefore head computes them for a chunk of rows at a time and immediately replaces them by their
 // gradient, like llm.c's fused classifier.
 type head struct {
-	weight *Param // [vocabulary, width]
-	params []*Param
-	plan   Plan
-	logits device.Tensor // [chunk, vocabulary]
-	narrow device.Tensor // the weight in the type that matmuls read, if it is not Float32
-	chunk  int           // rows
-	tally  tally
+	weight     *Param // [vocabulary, width]
+	params     []*Param
+	plan       Plan
+	logits     device.Tensor // [chunk, vocabulary]
+	bf16Weight device.Tensor // the weight in the type that matmuls read, if it is not Float32
+	chunk      int           // rows
+	tally      tally
 }
 
 // The maximum number of logits in memory: 64 MiB of Float32 and 256 MiB of BFloat16. Each chunk
@@ -27,13 +27,13 @@ const (
 func (h *head) Plan(p Plan) {
 	h.plan = p
 	vocabulary, most := h.weight.Shape[0], maxLogits
-	h.narrow = device.Tensor{}
+	h.bf16Weight = device.Tensor{}
 	if p.Device.Stored(p.Precision) == device.BFloat16 {
 		most = maxNarrowLogits
-		h.narrow = p.stored(h.weight.Len())
+		h.bf16Weight = p.alloc(h.weight.Len())
 	}
 	h.chunk = min(p.rows, max(1, most/vocabulary))
-	h.logits = p.stored(h.chunk * vocabulary)
+	h.logits = p.alloc(h.chunk * vocabulary)
 	h.tally.plan(p.Device, p.rows)
 }
 
@@ -45,9 +45,9 @@ func (h *head) forward(x, dx device.Matrix, labels device.Tensor, pass Pass) Out
 		pass.grads(h.params)
 	}
 	d, w := h.plan.Device, h.weight.matrix(h.weight.Data)
-	if h.narrow.Len() > 0 {
-		d.Cast(h.narrow, h.weight.Data)
-		w = h.weight.matrix(h.narrow)
+	if h.bf16Weight.Len() > 0 {
+		d.Cast(h.bf16Weight, h.weight.Data)
+		w = h.weight.matrix(h.bf16Weight)
 	}
 	out := Outcome{Count: x.Rows}
 	scale := float32(0)

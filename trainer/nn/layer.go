@@ -41,8 +41,8 @@ type Plan struct {
 	rows int // maximum rows of a layer's input
 }
 
-// stored allocates n elements for data that one operation passes to others.
-func (p Plan) stored(n int) device.Tensor { return p.Device.Alloc(p.Device.Stored(p.Precision), n) }
+// alloc allocates n elements for data that one operation passes to others.
+func (p Plan) alloc(n int) device.Tensor { return p.Device.Alloc(p.Device.Stored(p.Precision), n) }
 
 // Pass holds the parameters of a forward and backward pass of one batch.
 type Pass struct {
@@ -53,9 +53,9 @@ type Pass struct {
 	// Weight scales the gradients but not the returned loss. With gradient accumulation over n
 	// micro-batches, it is 1/n.
 	Weight float32
-	// Late makes Forward return 0 as the loss in training, because computing it would wait for the
+	// DeferLoss makes Forward return 0 as the loss in training, because computing it would wait for the
 	// device. Model.Losses returns it.
-	Late bool
+	DeferLoss bool
 	// Seed is the step's dropout seed. Sample i of the batch has the index First + i*Stride among
 	// all samples of the step on all ranks.
 	Seed          uint64

@@ -8,9 +8,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// through returns the outcome of a model whose outputs are these logits, and in training their
+// forwardLogits returns the outcome of a model whose outputs are these logits, and in training their
 // gradient.
-func through(t *testing.T, logits []float32, labels []int32, targets []float32, train bool) (Outcome, []float32) {
+func forwardLogits(t *testing.T, logits []float32, labels []int32, targets []float32, train bool) (Outcome, []float32) {
 	t.Helper()
 	rows := max(len(labels), 1)
 	cols := len(logits) / rows
@@ -32,27 +32,27 @@ func through(t *testing.T, logits []float32, labels []int32, targets []float32, 
 func TestCrossEntropyIsStable(t *testing.T) {
 	logits := []float32{1e4, 0, -1e4, -1e30, 1e30, 0}
 	for _, train := range []bool{true, false} {
-		if out, _ := through(t, logits, []int32{0, 1}, nil, train); out.Loss != 0 {
+		if out, _ := forwardLogits(t, logits, []int32{0, 1}, nil, train); out.Loss != 0 {
 			t.Errorf("loss of certain and right predictions is %v, want 0", out.Loss)
 		}
-		if out, _ := through(t, logits, []int32{1, 1}, nil, train); out.Loss != 5000 {
+		if out, _ := forwardLogits(t, logits, []int32{1, 1}, nil, train); out.Loss != 5000 {
 			t.Errorf("loss of a certain and wrong prediction is %v, want 5000", out.Loss)
 		}
 	}
-	_, grad := through(t, logits, []int32{0, 1}, nil, true)
+	_, grad := forwardLogits(t, logits, []int32{0, 1}, nil, true)
 	sameBits(t, "gradient", grad, make([]float32, 6))
-	_, grad = through(t, logits, []int32{1, 1}, nil, true)
+	_, grad = forwardLogits(t, logits, []int32{1, 1}, nil, true)
 	sameBits(t, "gradient", grad, []float32{0.5, -0.5, 0, 0, 0, 0})
 }
 
 func TestCrossEntropyOfEqualLogits(t *testing.T) {
-	out, _ := through(t, make([]float32, 10), []int32{3}, nil, false)
+	out, _ := forwardLogits(t, make([]float32, 10), []int32{3}, nil, false)
 	checkRelative(t, "loss", out.Loss, math.Log(10), 1e-7)
 }
 
 // mse_loss is the mean over all elements, not over samples.
 func TestSquaredErrorIsTheMean(t *testing.T) {
-	out, grad := through(t, []float32{1, 2, 4, 8}, nil, []float32{0, 4, 4, 4}, true)
+	out, grad := forwardLogits(t, []float32{1, 2, 4, 8}, nil, []float32{0, 4, 4, 4}, true)
 	if out.Loss != (1+4+0+16)/4.0 || out.Count != 1 || out.Correct != 0 {
 		t.Errorf("outcome %+v", out)
 	}
@@ -66,10 +66,10 @@ func TestNaNIsSeen(t *testing.T) {
 		logits := fill(40, 1)
 		logits[at] = nan
 		for _, train := range []bool{true, false} {
-			if out, _ := through(t, logits, []int32{1}, nil, train); out.Loss == out.Loss {
+			if out, _ := forwardLogits(t, logits, []int32{1}, nil, train); out.Loss == out.Loss {
 				t.Errorf("loss with NaN in logit %d is %v", at, out.Loss)
 			}
-			if out, _ := through(t, logits, nil, make([]float32, 40), train); out.Loss == out.Loss {
+			if out, _ := forwardLogits(t, logits, nil, make([]float32, 40), train); out.Loss == out.Loss {
 				t.Errorf("squared error with NaN in element %d is %v", at, out.Loss)
 			}
 		}
@@ -102,7 +102,7 @@ func TestCorrect(t *testing.T) {
 		labels []int32
 		want   int
 	}{{[]int32{2, 0, 1, 1}, 3}, {[]int32{1, 1, 1, 2}, 0}, {[]int32{2, 0, 0, 1}, 4}} {
-		out, _ := through(t, logits, c.labels, nil, false)
+		out, _ := forwardLogits(t, logits, c.labels, nil, false)
 		if out.Correct != c.want || out.Count != 4 {
 			t.Errorf("labels %v: outcome %+v, want %d correct: of equal ones the first counts", c.labels, out, c.want)
 		}
@@ -141,14 +141,14 @@ func TestEvaluationEqualsTraining(t *testing.T) {
 	}
 }
 
-// With Late, Losses returns the loss that Forward would have returned, before and after the
-// backward pass. Outside of training, Late has no effect.
+// With DeferLoss, Losses returns the loss that Forward would have returned, before and after the
+// backward pass. Outside of training, DeferLoss has no effect.
 func TestLateLoss(t *testing.T) {
 	for _, k := range smallKinds {
 		e := k.start(t, cpu.New(1), 0, device.FP32)
 		b := e.every(0, 1)
 		want := e.model.Forward(b, Pass{Train: true, Weight: 1}).Loss
-		late := Pass{Train: true, Weight: 1, Late: true}
+		late := Pass{Train: true, Weight: 1, DeferLoss: true}
 		out := e.model.Forward(b, late)
 		loss := func() float64 {
 			rows, parts := e.model.Losses()

@@ -75,8 +75,8 @@ func (p Plan) checkBatch(b Batch, pass Pass) {
 	}
 }
 
-// number sets the index of each parameter.
-func number(params []*Param) []*Param {
+// setIndices sets the index of each parameter.
+func setIndices(params []*Param) []*Param {
 	for i, p := range params {
 		p.index = i
 	}

@@ -29,7 +29,7 @@ func TestInitEqualsTorchLinear(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := cpu.New(1)
-		Place(d, m.Params())
+		AllocValues(d, m.Params())
 		m.Init(random.New(c.Seed), d)
 		sameBits(t, "weight", get(d, m.Params()[0].Data), c.Weight)
 		sameBits(t, "bias", get(d, m.Params()[1].Data), c.Bias)

@@ -9,14 +9,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// miser provides memory for values until the next call, and for gradients until they are ready. All
+// strictOwner provides memory for values until the next call, and for gradients until they are ready. All
 // other parameters have no memory, so that their use panics.
-type miser struct {
+type strictOwner struct {
 	params        []*Param
 	values, grads map[*Param]device.Tensor
 }
 
-func (m *miser) NeedValues(params []*Param) {
+func (m *strictOwner) NeedValues(params []*Param) {
 	for _, p := range m.params {
 		p.Data = device.Tensor{}
 		if slices.Contains(params, p) {
@@ -25,7 +25,7 @@ func (m *miser) NeedValues(params []*Param) {
 	}
 }
 
-func (m *miser) NeedGrads(params []*Param) {
+func (m *strictOwner) NeedGrads(params []*Param) {
 	for _, p := range params {
 		p.Grad = m.grads[p]
 	}
@@ -40,7 +40,7 @@ func TestModelsAskForParameters(t *testing.T) {
 			pass := Pass{Train: true, Weight: 1, Seed: 8, Stride: 1}
 			want := e.model.Forward(b, pass).Loss
 			e.model.Backward(b, pass, nil)
-			m := &miser{params, map[*Param]device.Tensor{}, map[*Param]device.Tensor{}}
+			m := &strictOwner{params, map[*Param]device.Tensor{}, map[*Param]device.Tensor{}}
 			var grads []string
 			for _, p := range params {
 				m.values[p], m.grads[p] = p.Data, e.device.Alloc(device.Float32, p.Len())

@@ -38,17 +38,17 @@ func (p *Param) matrix(t device.Tensor) device.Matrix {
 	return device.Rows(t, p.Shape[0], p.Len()/p.Shape[0])
 }
 
-// Place allocates memory for the parameters' values in one block.
-func Place(m device.Memory, params []*Param) {
-	place(m, params, func(p *Param) *device.Tensor { return &p.Data })
+// AllocValues allocates memory for the parameters' values in one block.
+func AllocValues(m device.Memory, params []*Param) {
+	allocTensors(m, params, func(p *Param) *device.Tensor { return &p.Data })
 }
 
-// PlaceGrads allocates memory for the parameters' gradients in one block.
-func PlaceGrads(m device.Memory, params []*Param) {
-	place(m, params, func(p *Param) *device.Tensor { return &p.Grad })
+// AllocGrads allocates memory for the parameters' gradients in one block.
+func AllocGrads(m device.Memory, params []*Param) {
+	allocTensors(m, params, func(p *Param) *device.Tensor { return &p.Grad })
 }
 
-func place(m device.Memory, params []*Param, of func(*Param) *device.Tensor) {
+func allocTensors(m device.Memory, params []*Param, of func(*Param) *device.Tensor) {
 	// Align each to a cache line.
 	const line = 16
 	total := 0

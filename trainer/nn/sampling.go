@@ -75,7 +75,7 @@ func (s *Sampler) choose(logits []float32, most float32) {
 	few, likely := s.TopK > 0 && s.TopK < len(logits), s.TopP > 0 && s.TopP < 1
 	if !few && !likely {
 		for t := range logits {
-			s.take(int32(t), logits, most)
+			s.addCandidate(int32(t), logits, most)
 		}
 		return
 	}
@@ -83,7 +83,7 @@ func (s *Sampler) choose(logits []float32, most float32) {
 	if few {
 		total := 0.0
 		for range s.TopK {
-			total += s.take(s.ranking.next(), logits, most)
+			total += s.addCandidate(s.ranking.next(), logits, most)
 		}
 		if likely {
 			s.cut(s.TopP * total)
@@ -95,7 +95,7 @@ func (s *Sampler) choose(logits []float32, most float32) {
 		total += s.weight(v, most)
 	}
 	for sum < s.TopP*total && len(s.tokens) < len(logits) {
-		sum += s.take(s.ranking.next(), logits, most)
+		sum += s.addCandidate(s.ranking.next(), logits, most)
 	}
 }
 
@@ -104,8 +104,8 @@ func (s *Sampler) weight(logit, most float32) float64 {
 	return math.Exp((float64(logit) - float64(most)) / s.Temperature)
 }
 
-// take adds a token to the candidates and returns its weight.
-func (s *Sampler) take(t int32, logits []float32, most float32) float64 {
+// addCandidate adds a token to the candidates and returns its weight.
+func (s *Sampler) addCandidate(t int32, logits []float32, most float32) float64 {
 	w := s.weight(logits[t], most)
 	s.tokens, s.weights = append(s.tokens, t), append(s.weights, w)
 	return w

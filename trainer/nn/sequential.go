@@ -30,7 +30,7 @@ func newSequential(in int, layers []Layer) *Sequential {
 		m.owned = append(m.owned, l.Params())
 		m.params = append(m.params, l.Params()...)
 	}
-	number(m.params)
+	setIndices(m.params)
 	return m
 }
 
@@ -107,7 +107,7 @@ func (m *Sequential) Forward(b Batch, pass Pass) Outcome {
 }
 
 // Losses returns the losses of the rows of the last Forward.
-func (m *Sequential) Losses() (rows device.Tensor, parts int) { return m.tally.of() }
+func (m *Sequential) Losses() (rows device.Tensor, parts int) { return m.tally.lossRows() }
 
 // Backward runs from the last layer to the first.
 func (m *Sequential) Backward(_ Batch, pass Pass, ready func(param int)) {

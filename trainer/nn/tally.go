@@ -21,15 +21,15 @@ func (t *tally) plan(d device.Device, rows int) {
 // set.
 func (t *tally) loss(rows, parts int, pass Pass) float64 {
 	t.rows, t.parts = rows, parts
-	if pass.Train && pass.Late {
+	if pass.Train && pass.DeferLoss {
 		return 0
 	}
-	last, _ := t.of()
+	last, _ := t.lossRows()
 	return Mean(device.Floats(t.device, last), parts)
 }
 
-// of returns the losses of the last batch's rows, and its number of parts.
-func (t *tally) of() (rows device.Tensor, parts int) { return t.losses.Slice(0, t.rows), t.parts }
+// lossRows returns the losses of the last batch's rows, and its number of parts.
+func (t *tally) lossRows() (rows device.Tensor, parts int) { return t.losses.Slice(0, t.rows), t.parts }
 
 // Mean returns a batch's loss: the losses of its rows, summed from first to last, divided by parts.
 func Mean(rows []float32, parts int) float64 {

@@ -37,8 +37,8 @@ func startGPT(t *testing.T, d device.Device, r gptRun, seed uint64, batch int, p
 	if err != nil {
 		t.Fatal(err)
 	}
-	Place(d, m.Params())
-	PlaceGrads(d, m.Params())
+	AllocValues(d, m.Params())
+	AllocGrads(d, m.Params())
 	m.Init(random.New(seed), d)
 	m.Plan(Plan{Device: d, Batch: batch, Precision: p, Train: true})
 	checkParams(t, d, m.Params(), dataOf, r.Params, normalDraw)

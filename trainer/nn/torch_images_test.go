@@ -68,8 +68,8 @@ func TestImageTrainingFollowsTorch(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				Place(d, m.Params())
-				PlaceGrads(d, m.Params())
+				AllocValues(d, m.Params())
+				AllocGrads(d, m.Params())
 				m.Init(random.New(file.Seed), d)
 				checkParams(t, d, m.Params(), dataOf, r.Params, 1e-14)
 				m.Plan(Plan{Device: d, Batch: file.Batch, Train: true})

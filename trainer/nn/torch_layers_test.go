@@ -101,11 +101,11 @@ func runEmbeddingCase(d device.Device, c layerCase) map[string][]float32 {
 	l := newEmbedding(o)
 	l.device = d
 	c.param(d, "wte", l.tokens)
-	c.param(d, "wpe", l.places)
+	c.param(d, "wpe", l.positions)
 	y, ids := device.Rows(d.Alloc(device.Float32, s.rows()*o.Width), s.rows(), o.Width), putInts(d, tokens.ints())
 	l.forward(y, ids, s, 0, Pass{})
 	l.backward(device.Rows(put(d, c.DY.Values), s.rows(), o.Width), ids, s, Pass{Train: true, Weight: 1}, ignore)
-	return map[string][]float32{"output": get(d, y.Data), "wte": get(d, l.tokens.Grad), "wpe": get(d, l.places.Grad)}
+	return map[string][]float32{"output": get(d, y.Data), "wte": get(d, l.tokens.Grad), "wpe": get(d, l.positions.Grad)}
 }
 
 // runAttentionCase computes the heads only, without projections.

@@ -58,8 +58,8 @@ func newRun(t *testing.T, r reference) *run {
 		t.Fatal(err)
 	}
 	d := cpu.New(2)
-	Place(d, model.Params())
-	PlaceGrads(d, model.Params())
+	AllocValues(d, model.Params())
+	AllocGrads(d, model.Params())
 	model.Init(random.New(uint64(r.Seed)), d)
 	model.Plan(Plan{Device: d, Batch: r.Batch, Train: true})
 	return &run{r, d, train, eval, model, newUpdates(d, model.Params())}

@@ -18,23 +18,23 @@ import (
 // GPT2LMHeadModel are supported as well: the prefix "transformer." is removed, and "lm_head.weight"
 // must equal "wte.weight". The attention masks in old files are ignored.
 type Weights struct {
-	found map[string]stored
+	found map[string]storedTensor
 	names []string // keys of found, in the order of the file
-	head  *stored
+	head  *storedTensor
 }
 
-// stored is a tensor that has not been read yet.
-type stored struct {
+// storedTensor is a tensor that has not been read yet.
+type storedTensor struct {
 	name  string // in the file
 	shape []int
 	read  func() ([]float32, error)
 }
 
 const (
-	modelPrefix = "transformer."
-	headName    = "lm_head.weight"
-	tokensName  = "wte.weight"
-	placesName  = "wpe.weight"
+	modelPrefix   = "transformer."
+	headName      = "lm_head.weight"
+	tokensName    = "wte.weight"
+	positionsName = "wpe.weight"
 )
 
 var (
@@ -50,7 +50,7 @@ func OpenWeights(file io.ReaderAt, size int64) (*Weights, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Weights{found: map[string]stored{}}
+	w := &Weights{found: map[string]storedTensor{}}
 	for _, a := range arrays {
 		if err := w.add(a.Name, a.Shape, func() ([]float32, error) {
 			switch a.DType {
@@ -66,7 +66,7 @@ func OpenWeights(file io.ReaderAt, size int64) (*Weights, error) {
 }
 
 func (w *Weights) add(name string, shape []int, read func() ([]float32, error)) error {
-	s := stored{name, shape, read}
+	s := storedTensor{name, shape, read}
 	key := strings.TrimPrefix(name, modelPrefix)
 	switch {
 	case maskName.MatchString(key):
@@ -113,9 +113,9 @@ func (w *Weights) Options(heads int) (GPTOptions, error) {
 // guess returns the shape, except for Heads, from the shapes of the embeddings and the names of the
 // blocks.
 func (w *Weights) guess() (o GPTOptions, err error) {
-	for _, name := range []string{tokensName, placesName} {
-		s, there := w.found[name]
-		if !there {
+	for _, name := range []string{tokensName, positionsName} {
+		s, found := w.found[name]
+		if !found {
 			return o, &weightsError{
 				fmt.Errorf("there is no tensor %q", name),
 				"the weights of a GPT-2 are wanted, with Hugging Face's names",
@@ -125,14 +125,14 @@ func (w *Weights) guess() (o GPTOptions, err error) {
 			return o, fmt.Errorf("tensor %q has shape %v, want two dimensions", s.name, s.shape)
 		}
 	}
-	tokens, places := w.found[tokensName].shape, w.found[placesName].shape
+	tokens, positions := w.found[tokensName].shape, w.found[positionsName].shape
 	blocks := map[string]bool{}
 	for _, name := range w.names {
 		if number := blockName.FindStringSubmatch(name); number != nil {
 			blocks[number[1]] = true
 		}
 	}
-	return GPTOptions{Vocabulary: tokens[0], Context: places[0], Width: tokens[1], Layers: len(blocks)}, nil
+	return GPTOptions{Vocabulary: tokens[0], Context: positions[0], Width: tokens[1], Layers: len(blocks)}, nil
 }
 
 // Load writes the weights to the parameters of m, which must have memory. The file must have
@@ -180,17 +180,17 @@ func (w *Weights) Load(m *GPT, memory device.Memory) error {
 }
 
 // match returns the tensors of the parameters of m, in their order.
-func (w *Weights) match(m *GPT) ([]stored, error) {
-	tensors := make([]stored, len(m.params))
+func (w *Weights) match(m *GPT) ([]storedTensor, error) {
+	tensors := make([]storedTensor, len(m.params))
 	known := map[string]bool{}
 	missing := ""
 	for i, p := range m.params {
 		known[p.Name] = true
-		s, there := w.found[p.Name]
+		s, found := w.found[p.Name]
 		switch {
-		case there && !slices.Equal(s.shape, p.Shape):
-			return nil, w.misshapen(s, p.Shape, m)
-		case !there && missing == "":
+		case found && !slices.Equal(s.shape, p.Shape):
+			return nil, w.shapeError(s, p.Shape, m)
+		case !found && missing == "":
 			missing = fmt.Sprintf("there is no tensor %q, want it with shape %v", p.Name, p.Shape)
 		}
 		tensors[i] = s
@@ -205,12 +205,12 @@ func (w *Weights) match(m *GPT) ([]stored, error) {
 		}
 	}
 	if want := m.head.weight.Shape; w.head != nil && !slices.Equal(w.head.shape, want) {
-		return nil, w.misshapen(*w.head, want, m)
+		return nil, w.shapeError(*w.head, want, m)
 	}
 	return tensors, nil
 }
 
-func (w *Weights) misshapen(s stored, want []int, m *GPT) error {
+func (w *Weights) shapeError(s storedTensor, want []int, m *GPT) error {
 	hint := w.shapeHint(m)
 	if hint == "" && len(want) == 2 && slices.Equal(s.shape, []int{want[1], want[0]}) {
 		hint = "it is transposed: Hugging Face's GPT-2 keeps [inputs, outputs], nanoGPT the opposite"

@@ -41,7 +41,7 @@ type Adam struct {
 	whole, segments  []segment
 	average, squares []buffer       // per parameter
 	steps            int64          // completed steps, at most lastStep
-	counts           device.Verdict // the verdict to which steps was passed
+	countedBy        device.Verdict // the verdict to which steps was passed
 }
 
 // NewAdam returns torch.optim.Adam for the given parameters, which are on the device, with
@@ -90,7 +90,7 @@ func (a *Adam) SetDecaying(ranges [][]nn.Range) { a.segments = splitByDecay(a.wh
 // State returns for each parameter "exp_avg." and "exp_avg_sq." with its name, and at the end
 // "step", the number of completed steps. On the host, the Data of the averages is the optimizer's
 // own memory: it changes at the next step.
-func (a *Adam) State() State { return a.StateBy(reading(a.device)) }
+func (a *Adam) State() State { return a.StateBy(defaultRead(a.device)) }
 
 // StateBy is like State, but reads arrays with read.
 func (a *Adam) StateBy(read Read) State {
@@ -114,21 +114,21 @@ func (a *Adam) Restore(from State) error {
 	if !(done >= 0 && done <= lastStep) || done != math.Trunc(done) {
 		return fmt.Errorf("restore optimizer: %q is %v, want a whole number from 0 to %d", stepName, done, lastStep)
 	}
-	if from.Initialised != (done > 0) {
-		return fmt.Errorf("restore optimizer: %q is %v in a state with initialised %t", stepName, done, from.Initialised)
+	if from.Initialized != (done > 0) {
+		return fmt.Errorf("restore optimizer: %q is %v in a state with initialised %t", stepName, done, from.Initialized)
 	}
 	for _, b := range slices.Concat(a.average, a.squares) {
 		a.device.Write(b.data, given[b.name].Data)
 	}
-	a.steps, a.counts = int64(done), nil
+	a.steps, a.countedBy = int64(done), nil
 	return nil
 }
 
 // Step updates Data of all parameters with their Grad times gradScale.
 func (a *Adam) Step(params []*nn.Param, gradScale float32) {
 	a.checkParams(params)
-	a.Taken()
-	a.counts = nil
+	a.CountStep()
+	a.countedBy = nil
 	f := a.factors(a.steps)
 	f.GradScale = gradScale
 	plain := f // without weight decay
@@ -155,12 +155,12 @@ func (a *Adam) checkParams(params []*nn.Param) {
 	}
 }
 
-// StepLater is Step on the device, which skips the update unless loss and gradients are finite.
-func (a *Adam) StepLater(params []*nn.Param, v device.Verdict, most float64) {
+// StepAsync is Step on the device, which skips the update unless loss and gradients are finite.
+func (a *Adam) StepAsync(params []*nn.Param, v device.Verdict, most float64) {
 	a.checkParams(params)
-	if a.counts != v {
+	if a.countedBy != v {
 		v.Count(a.steps)
-		a.counts = v
+		a.countedBy = v
 	}
 	v.DecideAdam(most, device.AdamRule{LR: a.LR, Beta1: a.Beta1, Beta2: a.Beta2, Most: lastStep, Factors: a.factors(1)})
 	for _, s := range a.segments {
@@ -169,8 +169,8 @@ func (a *Adam) StepLater(params []*nn.Param, v device.Verdict, most float64) {
 	}
 }
 
-// Taken counts a step.
-func (a *Adam) Taken() { a.steps = min(a.steps+1, lastStep) }
+// CountStep counts a step.
+func (a *Adam) CountStep() { a.steps = min(a.steps+1, lastStep) }
 
 // factors returns the factors of step n, where the first step is 1. It computes them in float64 and
 // rounds to float32 where PyTorch does.

@@ -169,7 +169,7 @@ func FuzzAdam(f *testing.F) {
 		}
 		for _, decoupled := range []bool{false, true} {
 			g := random.New(seed)
-			p := drawn(g, "p", 5)
+			p := randomParam(g, "p", 5)
 			g.Uniform(0.5, 1, p.Data.Floats())
 			o := AdamOptions{0.01, beta1, beta2, eps, decay}
 			a, err := newAdam(processor, []*nn.Param{p}, o, decoupled)

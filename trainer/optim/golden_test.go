@@ -53,7 +53,7 @@ func (s goldenSchedule) make(t *testing.T) Schedule {
 		out, err = Constant(s.LR)
 	}
 	if err == nil && s.Warmup > 0 {
-		out, err = WarmUp(s.From, s.Warmup, out)
+		out, err = Warmup(s.From, s.Warmup, out)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -102,8 +102,8 @@ const (
 	squaresTolerance = 1e-6
 )
 
-// apart returns the maximum difference of got from want, relative to want or least.
-func apart(got, want []float32, least float64) float64 {
+// maxDifference returns the maximum difference of got from want, relative to want or least.
+func maxDifference(got, want []float32, least float64) float64 {
 	if len(got) != len(want) {
 		return math.Inf(1)
 	}
@@ -133,7 +133,7 @@ func TestFiftyStepsFollowTorch(t *testing.T) {
 					t.Fatalf("%d steps, want 50", len(c.Values))
 				}
 				draws := random.New(5)
-				params := []*nn.Param{drawn(draws, "a", 19), drawn(draws, "b", 6)}
+				params := []*nn.Param{randomParam(draws, "a", 19), randomParam(draws, "b", 6)}
 				o := build(t, c.Kind, params, AdamOptions{c.LR, c.Beta1, c.Beta2, c.Eps, c.WeightDecay})
 				if c.Matrices {
 					o.SetDecaying([][]nn.Range{nil, {{First: 0, End: params[1].Len()}}})
@@ -166,7 +166,7 @@ func TestFiftyStepsFollowTorch(t *testing.T) {
 						t.Errorf("step %d: rate %v, want %v", step, o.Rate(), c.Rates[step])
 					}
 					o.Step(params, scale)
-					worst = max(worst, apart(joined(params, func(p *nn.Param) []float32 { return p.Data.Floats() }), want, 1))
+					worst = max(worst, maxDifference(joined(params, func(p *nn.Param) []float32 { return p.Data.Floats() }), want, 1))
 				}
 				t.Logf("relative difference of values up to %.2g", worst)
 				if !(worst <= valueTolerance) {
@@ -179,11 +179,11 @@ func TestFiftyStepsFollowTorch(t *testing.T) {
 				data := func(t Tensor) []float32 { return t.Data }
 				averages := joined([]Tensor{state[0], state[2]}, data)
 				squares := joined([]Tensor{state[1], state[3]}, data)
-				t.Logf("of averages %.2g, of squares %.2g", apart(averages, c.Average, 1e-30), apart(squares, c.Squares, 1e-30))
-				if d := apart(averages, c.Average, 1e-30); !(d <= averageTolerance) {
+				t.Logf("of averages %.2g, of squares %.2g", maxDifference(averages, c.Average, 1e-30), maxDifference(squares, c.Squares, 1e-30))
+				if d := maxDifference(averages, c.Average, 1e-30); !(d <= averageTolerance) {
 					t.Errorf("averages differ by %v", d)
 				}
-				if d := apart(squares, c.Squares, 1e-30); !(d <= squaresTolerance) {
+				if d := maxDifference(squares, c.Squares, 1e-30); !(d <= squaresTolerance) {
 					t.Errorf("squares differ by %v", d)
 				}
 				if got := state[4].Data[0]; got != c.Step {

@@ -62,7 +62,7 @@ func TestResumedIsTheSameBitForBit(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if schedule, err = WarmUp(0.1, 10, schedule); err != nil {
+				if schedule, err = Warmup(0.1, 10, schedule); err != nil {
 					t.Fatal(err)
 				}
 				advance := func(o Optimizer, params []*nn.Param, step int) {
@@ -75,14 +75,14 @@ func TestResumedIsTheSameBitForBit(t *testing.T) {
 					o.Step(params, scale)
 				}
 				g := random.New(1)
-				params := []*nn.Param{drawn(g, "0.weight", 13), drawn(g, "0.bias", 3)}
+				params := []*nn.Param{randomParam(g, "0.weight", 13), randomParam(g, "0.bias", 3)}
 				o := build(t, kind, params, usual)
 				for step := range before {
 					advance(o, params, step)
 				}
 				saved := cloned(o.State())
-				if saved.Kind != kind || saved.Initialised != (before > 0) {
-					t.Errorf("state of kind %q, initialised %t", saved.Kind, saved.Initialised)
+				if saved.Kind != kind || saved.Initialized != (before > 0) {
+					t.Errorf("state of kind %q, initialised %t", saved.Kind, saved.Initialized)
 				}
 				slices.Reverse(saved.Tensors) // any order is valid
 				var copies []*nn.Param
@@ -115,7 +115,7 @@ func TestResumedIsTheSameBitForBit(t *testing.T) {
 func TestStatesOfOtherKindsAreRefused(t *testing.T) {
 	for _, from := range append(kinds, "") {
 		for _, to := range kinds {
-			params := []*nn.Param{drawn(random.New(1), "p", 3)}
+			params := []*nn.Param{randomParam(random.New(1), "p", 3)}
 			state := State{}
 			if from != "" {
 				state = build(t, from, params, usual).State()
@@ -140,7 +140,7 @@ func TestStatesOfOtherKindsAreRefused(t *testing.T) {
 
 func TestNothingAllocates(t *testing.T) {
 	g := random.New(1)
-	params := []*nn.Param{drawn(g, "a", 100), drawn(g, "b", 7)}
+	params := []*nn.Param{randomParam(g, "a", 100), randomParam(g, "b", 7)}
 	for _, p := range params {
 		g.Uniform(-1, 1, p.Grad.Floats())
 	}
@@ -148,7 +148,7 @@ func TestNothingAllocates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if schedule, err = WarmUp(0, 5, schedule); err != nil {
+	if schedule, err = Warmup(0, 5, schedule); err != nil {
 		t.Fatal(err)
 	}
 	for _, kind := range kinds {
@@ -168,7 +168,7 @@ func TestNothingAllocates(t *testing.T) {
 func TestStepsOfOtherParametersPanic(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
-			p := drawn(random.New(1), "p", 3)
+			p := randomParam(random.New(1), "p", 3)
 			o := build(t, kind, []*nn.Param{p}, usual)
 			defer func() {
 				if recover() == nil {
@@ -183,7 +183,7 @@ func TestStepsOfOtherParametersPanic(t *testing.T) {
 func BenchmarkRules(b *testing.B) {
 	const n = 1 << 20
 	g := random.New(1)
-	params := []*nn.Param{drawn(g, "p", n)}
+	params := []*nn.Param{randomParam(g, "p", n)}
 	g.Uniform(-1, 1, params[0].Grad.Floats())
 	each := func(name string, f func()) {
 		b.Run(name, func(b *testing.B) {

@@ -30,12 +30,12 @@ func TestSchedulesAtTheirEnds(t *testing.T) {
 		{"step before", must(StepDecay(1, 0.5, 10)), 9, 1},
 		{"step at", must(StepDecay(1, 0.5, 10)), 10, 0.5},
 		{"step far out", must(StepDecay(1, 0.5, 1)), math.MaxInt64, 0},
-		{"warm-up from nothing", must(WarmUp(0, 10, cosine)), 0, 0},
-		{"warm-up in the middle", must(WarmUp(0, 10, cosine)), 5, 0.5},
-		{"warm-up is over", must(WarmUp(0, 10, cosine)), 10, 1},
-		{"the next schedule counts from there", must(WarmUp(0, 10, cosine)), 60, 0.55},
-		{"no warm-up", must(WarmUp(0, 0, cosine)), 0, 1},
-		{"two warm-ups", must(WarmUp(0, 10, must(WarmUp(0.5, 10, must(Constant(1)))))), 10, 0.5},
+		{"warm-up from nothing", must(Warmup(0, 10, cosine)), 0, 0},
+		{"warm-up in the middle", must(Warmup(0, 10, cosine)), 5, 0.5},
+		{"warm-up is over", must(Warmup(0, 10, cosine)), 10, 1},
+		{"the next schedule counts from there", must(Warmup(0, 10, cosine)), 60, 0.55},
+		{"no warm-up", must(Warmup(0, 0, cosine)), 0, 1},
+		{"two warm-ups", must(Warmup(0, 10, must(Warmup(0.5, 10, must(Constant(1)))))), 10, 0.5},
 	} {
 		if got := c.s(c.step); math.Abs(got-c.want) > 1e-15 {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -60,9 +60,9 @@ func TestScheduleErrors(t *testing.T) {
 		{of(StepDecay(1, 1.5, 10)), "gamma is 1.5"},
 		{of(StepDecay(1, 0.1, 0)), "every is 0"},
 		{of(StepDecay(-1, 0.1, 1)), "learning rate is -1"},
-		{of(WarmUp(-0.1, 10, nil)), "warm-up from -0.1"},
-		{of(WarmUp(1.1, 10, nil)), "warm-up from 1.1"},
-		{of(WarmUp(0, -1, nil)), "warm-up of -1 steps"},
+		{of(Warmup(-0.1, 10, nil)), "warm-up from -0.1"},
+		{of(Warmup(1.1, 10, nil)), "warm-up from 1.1"},
+		{of(Warmup(0, -1, nil)), "warm-up of -1 steps"},
 	} {
 		if c.err == nil || !strings.HasPrefix(c.err.Error(), "make a schedule: "+c.want) {
 			t.Errorf("error %v, want %s", c.err, c.want)

@@ -53,7 +53,7 @@ func TestDecayingRangesEqualGroups(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			g := random.New(1)
-			flat := drawn(g, "flat", 128)
+			flat := randomParam(g, "flat", 128)
 			noDecay := usual
 			noDecay.WeightDecay = 0
 			var ranges []nn.Range

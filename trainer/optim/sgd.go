@@ -21,8 +21,8 @@ type SGD struct {
 	device          device.Device
 	whole, segments []segment
 	buffers         []buffer       // per parameter; nil without momentum
-	initialised     bool           // buffers hold the result of a step
-	counts          device.Verdict // the verdict to which initialised was passed
+	initialized     bool           // buffers hold the result of a step
+	countedBy       device.Verdict // the verdict to which initialized was passed
 }
 
 // NewSGD returns an optimizer for the given parameters, which are on the device, with the limits of
@@ -58,7 +58,7 @@ func (s *SGD) SetDecaying(ranges [][]nn.Range) { s.segments = splitByDecay(s.who
 // State returns the momentum buffers, named "momentum." and the name of the parameter. Without
 // momentum it returns no tensors. On the host, their Data is the optimizer's own memory: it changes
 // at the next step.
-func (s *SGD) State() State { return s.StateBy(reading(s.device)) }
+func (s *SGD) State() State { return s.StateBy(defaultRead(s.device)) }
 
 // StateBy is like State, but reads arrays with read.
 func (s *SGD) StateBy(read Read) State {
@@ -66,7 +66,7 @@ func (s *SGD) StateBy(read Read) State {
 	for _, b := range s.buffers {
 		list = append(list, b.tensor(read))
 	}
-	return State{KindSGD, s.initialised, list}
+	return State{KindSGD, s.initialized, list}
 }
 
 // Restore copies the state of an SGD for the same parameters, with tensors in any order. A state
@@ -83,7 +83,7 @@ func (s *SGD) Restore(from State) error {
 	for _, b := range s.buffers {
 		s.device.Write(b.data, given[b.name].Data)
 	}
-	s.initialised, s.counts = from.Initialised, nil
+	s.initialized, s.countedBy = from.Initialized, nil
 	return nil
 }
 
@@ -91,7 +91,7 @@ func (s *SGD) Restore(from State) error {
 func (s *SGD) Step(params []*nn.Param, gradScale float32) {
 	s.checkParams(params)
 	f := s.factors()
-	f.GradScale, f.First = gradScale, !s.initialised
+	f.GradScale, f.First = gradScale, !s.initialized
 	plain := f
 	plain.Decay = 0
 	for _, g := range s.segments {
@@ -102,20 +102,20 @@ func (s *SGD) Step(params []*nn.Param, gradScale float32) {
 		value, grad, buffer := s.tensors(g, params[g.param])
 		s.device.SGD(value, grad, buffer, factors)
 	}
-	s.Taken()
-	s.counts = nil
+	s.CountStep()
+	s.countedBy = nil
 }
 
-// StepLater is Step on the device, which skips the update unless loss and gradients are finite.
-func (s *SGD) StepLater(params []*nn.Param, v device.Verdict, most float64) {
+// StepAsync is Step on the device, which skips the update unless loss and gradients are finite.
+func (s *SGD) StepAsync(params []*nn.Param, v device.Verdict, most float64) {
 	s.checkParams(params)
-	if s.counts != v {
+	if s.countedBy != v {
 		made := int64(0)
-		if s.initialised {
+		if s.initialized {
 			made = 1 // or more: only the first step is special
 		}
 		v.Count(made)
-		s.counts = v
+		s.countedBy = v
 	}
 	v.DecideSGD(most, s.factors())
 	for _, g := range s.segments {
@@ -124,8 +124,8 @@ func (s *SGD) StepLater(params []*nn.Param, v device.Verdict, most float64) {
 	}
 }
 
-// Taken reports that the buffers hold the result of a step.
-func (s *SGD) Taken() { s.initialised = s.buffers != nil }
+// CountStep reports that the buffers hold the result of a step.
+func (s *SGD) CountStep() { s.initialized = s.buffers != nil }
 
 func (s *SGD) checkParams(params []*nn.Param) {
 	if len(params) != len(s.whole) {

@@ -14,8 +14,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// drawn returns a parameter with n random elements from [-1, 1).
-func drawn(g *random.Generator, name string, n int) *nn.Param {
+// randomParam returns a parameter with n random elements from [-1, 1).
+func randomParam(g *random.Generator, name string, n int) *nn.Param {
 	p := &nn.Param{Name: name, Shape: []int{n}, Data: device.Host(make([]float32, n)), Grad: device.Host(make([]float32, n))}
 	g.Uniform(-1, 1, p.Data.Floats())
 	return p
@@ -51,7 +51,7 @@ func TestStepFollowsTorch(t *testing.T) {
 	for _, c := range golden {
 		t.Run(fmt.Sprintf("momentum %v decay %v nesterov %t", c.Momentum, c.WeightDecay, c.Nesterov), func(t *testing.T) {
 			g := random.New(5)
-			p := drawn(g, "p", len(c.Values[0]))
+			p := randomParam(g, "p", len(c.Values[0]))
 			s := newSGD(t, []*nn.Param{p}, c.LR, c.Momentum, c.WeightDecay, c.Nesterov)
 			for step, want := range c.Values {
 				g.Uniform(-1, 1, p.Grad.Floats())
@@ -81,7 +81,7 @@ func TestRestoredContinuesBitForBit(t *testing.T) {
 	for _, before := range []int{0, 1, 3} {
 		t.Run(fmt.Sprintf("after %d steps", before), func(t *testing.T) {
 			g := random.New(1)
-			params := []*nn.Param{drawn(g, "0.weight", 5), drawn(g, "0.bias", 3)}
+			params := []*nn.Param{randomParam(g, "0.weight", 5), randomParam(g, "0.bias", 3)}
 			s := newSGD(t, params, 0.1, 0.9, 0.01, true)
 			step := func(s *SGD, params []*nn.Param, seed int) {
 				g := random.New(uint64(seed))
@@ -97,7 +97,7 @@ func TestRestoredContinuesBitForBit(t *testing.T) {
 			var saved State
 			var copies []*nn.Param
 			state := s.State()
-			saved.Initialised = state.Initialised
+			saved.Initialized = state.Initialized
 			for i := len(params) - 1; i >= 0; i-- { // any order is valid
 				b := state.Tensors[i]
 				saved.Tensors = append(saved.Tensors, Tensor{b.Name, b.Shape, append([]float32(nil), b.Data...)})
@@ -105,8 +105,8 @@ func TestRestoredContinuesBitForBit(t *testing.T) {
 			for _, p := range params {
 				copies = append(copies, &nn.Param{Name: p.Name, Shape: p.Shape, Data: device.Host(slices.Clone(p.Data.Floats())), Grad: device.Host(make([]float32, p.Len()))})
 			}
-			if saved.Initialised != (before > 0) || state.Tensors[0].Name != "momentum.0.weight" {
-				t.Errorf("state says initialised %t, first tensor %q", saved.Initialised, state.Tensors[0].Name)
+			if saved.Initialized != (before > 0) || state.Tensors[0].Name != "momentum.0.weight" {
+				t.Errorf("state says initialised %t, first tensor %q", saved.Initialized, state.Tensors[0].Name)
 			}
 			again := newSGD(t, copies, 0.1, 0.9, 0.01, true)
 			if err := again.Restore(saved); err != nil {
@@ -155,7 +155,7 @@ func TestRestoreErrors(t *testing.T) {
 				t.Errorf("error %v, want %s", err, c.want)
 			}
 			state := s.State()
-			if state.Initialised || state.Tensors[0].Data[0] != 0 || state.Tensors[1].Data[0] != 0 {
+			if state.Initialized || state.Tensors[0].Data[0] != 0 || state.Tensors[1].Data[0] != 0 {
 				t.Error("state changed all the same")
 			}
 		})
@@ -192,7 +192,7 @@ func TestNewSGDErrors(t *testing.T) {
 }
 
 func TestStepAllocatesNothing(t *testing.T) {
-	params := []*nn.Param{drawn(random.New(1), "p", 100)}
+	params := []*nn.Param{randomParam(random.New(1), "p", 100)}
 	for _, momentum := range []float64{0, 0.9} {
 		s := newSGD(t, params, 0.1, momentum, 0.01, momentum != 0)
 		if n := testing.AllocsPerRun(10, func() { s.Step(params, 1) }); n != 0 {

@@ -19,9 +19,9 @@ type Tensor struct {
 type State struct {
 	// Kind is the kind of the optimizer.
 	Kind string
-	// Initialised reports that a step has changed the tensors. Before that they are zero, and
+	// Initialized reports that a step has changed the tensors. Before that they are zero, and
 	// momentum buffers are undefined.
-	Initialised bool
+	Initialized bool
 	// Tensors are in the order of the parameters.
 	Tensors []Tensor
 }
@@ -54,8 +54,8 @@ func newBuffers(m device.Memory, prefix string, params []*nn.Param) []buffer {
 // if the caller does not need the values.
 type Read func(device.Tensor) []float32
 
-// reading returns the default Read: on the host it returns the memory itself, otherwise a copy.
-func reading(m device.Memory) Read {
+// defaultRead returns the default Read: on the host it returns the memory itself, otherwise a copy.
+func defaultRead(m device.Memory) Read {
 	return func(t device.Tensor) []float32 { return device.Floats(m, t) }
 }
 

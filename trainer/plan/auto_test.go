@@ -40,9 +40,9 @@ func TestAutoIsWhatRanksDo(t *testing.T) {
 					_, last, _ := strings.Cut(path.Algorithm, ", then ")
 					between, _ := f.reduceAcross(ranks, float64(4*elements))
 					if name == "all-gather" {
-						_, between = f.counterparts(ranks).AllGather(Auto, layout.nodes, float64(4*elements/layout.perNode))
+						_, between = f.acrossNodes(ranks).AllGather(Auto, layout.nodes, float64(4*elements/layout.perNode))
 					}
-					if want := ofMessages[collective.Algorithm(last)]; between != want {
+					if want := byMessage[collective.Algorithm(last)]; between != want {
 						t.Errorf("%s of %d bytes: %s is predicted between nodes, and ranks take %+v", name, 4*elements, between, path)
 					}
 				}
@@ -55,7 +55,7 @@ func TestAutoIsWhatRanksDo(t *testing.T) {
 func wayOf(p collective.Path) Algorithm {
 	switch p.Transport {
 	case "tcp":
-		return ofMessages[collective.Algorithm(p.Algorithm)]
+		return byMessage[collective.Algorithm(p.Algorithm)]
 	case "shared memory":
 		return Direct
 	case "shared memory and tcp":

@@ -9,9 +9,9 @@ import (
 // Counter is a [device.Device] that counts operations and memory but computes nothing. Its tensors
 // have invalid addresses: they can be sliced but not accessed. Reads return zeros.
 type Counter struct {
-	// Narrow simulates a GPU: a device that stores BFloat16 for matmuls in BF16 and rounds their
+	// StoresBF16 simulates a GPU: a device that stores BFloat16 for matmuls in BF16 and rounds their
 	// Float32 operands in memory of its own.
-	Narrow bool
+	StoresBF16 bool
 	// Bytes is the allocated memory.
 	Bytes int64
 	// FLOP is the number of floating-point operations of matmuls, convolutions, and attention.
@@ -25,8 +25,8 @@ type Counter struct {
 
 var _ device.Device = (*Counter)(nil)
 
-// nowhere is the address of all tensors: far from every valid address.
-const nowhere = 1 << 46
+// fakeAddress is the address of all tensors: far from every valid address.
+const fakeAddress = 1 << 46
 
 // Name returns the name of the device.
 func (c *Counter) Name() string { return "counter" }
@@ -36,7 +36,7 @@ func (c *Counter) Host() bool { return false }
 
 // Stored returns the type that the simulated device stores.
 func (c *Counter) Stored(p device.Precision) device.Type {
-	if c.Narrow && p == device.BF16 {
+	if c.StoresBF16 && p == device.BF16 {
 		return device.BFloat16
 	}
 	return device.Float32
@@ -45,7 +45,7 @@ func (c *Counter) Stored(p device.Precision) device.Type {
 // Alloc counts memory.
 func (c *Counter) Alloc(t device.Type, n int) device.Tensor {
 	c.Bytes += int64(n) * int64(t.Size())
-	return device.At(t, unsafe.Add(nil, nowhere), n)
+	return device.At(t, unsafe.Add(nil, fakeAddress), n)
 }
 
 // Write does nothing.

@@ -56,8 +56,8 @@ const (
 
 var algorithms = []string{"auto", "ring", "doubling", "halving", "hierarchical", "direct"}
 
-// ofMessages maps the trainer's message-passing algorithms.
-var ofMessages = map[collective.Algorithm]Algorithm{
+// byMessage maps the trainer's message-passing algorithms.
+var byMessage = map[collective.Algorithm]Algorithm{
 	collective.Ring: Ring, collective.Doubling: Doubling, collective.Halving: Halving,
 }
 
@@ -77,8 +77,8 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 // Nodes returns the number of nodes for this number of ranks. The last node may be partially used.
 func (f Fabric) Nodes(ranks int) int { return (ranks + f.PerNode - 1) / f.PerNode }
 
-// onNode returns the number of ranks on a full node.
-func (f Fabric) onNode(ranks int) int { return min(ranks, f.PerNode) }
+// ranksOnNode returns the number of ranks on a full node.
+func (f Fabric) ranksOnNode(ranks int) int { return min(ranks, f.PerNode) }
 
 // choose returns the algorithm to use: for Auto and Hierarchical it depends on the nodes, and is
 // otherwise if all messages use the same kind of link.
@@ -88,10 +88,10 @@ func (f Fabric) choose(a Algorithm, ranks int, otherwise collective.Algorithm) A
 		return a
 	case f.Nodes(ranks) == 1:
 		return Direct
-	case f.onNode(ranks) > 1:
+	case f.ranksOnNode(ranks) > 1:
 		return Hierarchical
 	}
-	return ofMessages[otherwise]
+	return byMessage[otherwise]
 }
 
 // AllReduce returns the time of an all-reduce in seconds, and the algorithm used.
@@ -110,8 +110,8 @@ func (f Fabric) AllReduce(a Algorithm, ranks int, bytes float64) (float64, Algor
 		return 2 * f.direct(ranks, bytes), a
 	}
 	between, share := f.reduceAcross(ranks, bytes)
-	seconds, _ := f.counterparts(ranks).AllReduce(between, f.Nodes(ranks), share)
-	return 2*f.direct(f.onNode(ranks), bytes) + seconds, a
+	seconds, _ := f.acrossNodes(ranks).AllReduce(between, f.Nodes(ranks), share)
+	return 2*f.direct(f.ranksOnNode(ranks), bytes) + seconds, a
 }
 
 // ReduceScatter returns the time of a reduce-scatter of bytes in seconds, and the algorithm used.
@@ -130,8 +130,8 @@ func (f Fabric) ReduceScatter(a Algorithm, ranks int, bytes float64) (float64, A
 		return f.direct(ranks, bytes), a
 	}
 	between, share := f.reduceAcross(ranks, bytes)
-	seconds, _ := f.counterparts(ranks).ReduceScatter(between, f.Nodes(ranks), share)
-	return f.direct(f.onNode(ranks), bytes) + seconds, a
+	seconds, _ := f.acrossNodes(ranks).ReduceScatter(between, f.Nodes(ranks), share)
+	return f.direct(f.ranksOnNode(ranks), bytes) + seconds, a
 }
 
 // AllGather returns the time in seconds of an all-gather of bytes in total, and the algorithm used.
@@ -147,21 +147,21 @@ func (f Fabric) AllGather(a Algorithm, ranks int, bytes float64) (float64, Algor
 	case Direct:
 		return f.direct(ranks, bytes), a
 	}
-	seconds, _ := f.counterparts(ranks).AllGather(Auto, f.Nodes(ranks), bytes/float64(f.onNode(ranks)))
-	return f.direct(f.onNode(ranks), bytes) + seconds, a
+	seconds, _ := f.acrossNodes(ranks).AllGather(Auto, f.Nodes(ranks), bytes/float64(f.ranksOnNode(ranks)))
+	return f.direct(f.ranksOnNode(ranks), bytes) + seconds, a
 }
 
 // reduceAcross returns the algorithm with which the ranks of a node reduce between nodes, and the
 // number of bytes per rank.
 func (f Fabric) reduceAcross(ranks int, bytes float64) (Algorithm, float64) {
-	a, share := collective.AcrossAlgorithm(int(bytes), f.onNode(ranks), f.Nodes(ranks))
-	return ofMessages[a], float64(share)
+	a, share := collective.AcrossAlgorithm(int(bytes), f.ranksOnNode(ranks), f.Nodes(ranks))
+	return byMessage[a], float64(share)
 }
 
-// counterparts returns the fabric between one rank per node. All ranks of a node send at the same
+// acrossNodes returns the fabric between one rank per node. All ranks of a node send at the same
 // time.
-func (f Fabric) counterparts(ranks int) Fabric {
-	return Fabric{PerNode: 1, Network: Link{f.Network.Latency, f.Network.Bandwidth / float64(f.onNode(ranks))}}
+func (f Fabric) acrossNodes(ranks int) Fabric {
+	return Fabric{PerNode: 1, Network: Link{f.Network.Latency, f.Network.Bandwidth / float64(f.ranksOnNode(ranks))}}
 }
 
 // direct returns the time of one of Direct's two steps.
@@ -174,7 +174,7 @@ func (f Fabric) direct(n int, bytes float64) float64 {
 func (f Fabric) ring(n int, bytes float64) float64 {
 	piece := bytes / float64(n)
 	step := 0.0
-	if f.onNode(n) > 1 {
+	if f.ranksOnNode(n) > 1 {
 		step = f.Local.send(piece, 1)
 	}
 	if f.Nodes(n) > 1 {
@@ -185,7 +185,7 @@ func (f Fabric) ring(n int, bytes float64) float64 {
 
 // exchange returns the time of one message from each rank to its partner at a distance.
 func (f Fabric) exchange(n, distance int, bytes float64) float64 {
-	if p := f.onNode(n); distance >= p {
+	if p := f.ranksOnNode(n); distance >= p {
 		return f.Network.send(bytes, p)
 	}
 	return f.Local.send(bytes, 1)

@@ -16,9 +16,9 @@ type GPU struct {
 	Link      float64 // bytes/s to the other GPUs of its node, per direction
 }
 
-// Utilisation is the assumed fraction of a GPU's FLOP/s. Well-tuned programs report 38% to 60% on
+// Utilization is the assumed fraction of a GPU's FLOP/s. Well-tuned programs report 38% to 60% on
 // A100 and H100.
-const Utilisation = 0.4
+const Utilization = 0.4
 
 const (
 	giga = 1e9

@@ -15,17 +15,17 @@ type Machine struct {
 	// Threads is the number of cores that a rank uses, and Cores the number of cores per node. If
 	// there are too few, the ranks share them. If Cores is 0, they never share.
 	Threads, Cores int
-	// Copying reports that the CPU copies messages within a node, as with sockets: a rank with one
+	// CPUCopies reports that the CPU copies messages within a node, as with sockets: a rank with one
 	// core cannot compute meanwhile.
-	Copying bool
+	CPUCopies bool
 }
 
-// speedLeft returns a rank's fraction of its full speed if ranks share cores.
-func (m Machine) speedLeft(ranks int) float64 {
+// cpuShare returns a rank's fraction of its full speed if ranks share cores.
+func (m Machine) cpuShare(ranks int) float64 {
 	if m.Cores == 0 {
 		return 1
 	}
-	return min(1, float64(m.Cores)/float64(m.onNode(ranks)*max(1, m.Threads)))
+	return min(1, float64(m.Cores)/float64(m.ranksOnNode(ranks)*max(1, m.Threads)))
 }
 
 // Training holds the training settings.
@@ -63,13 +63,13 @@ func Predict(w Work, t Training, m Machine, ranks int) Step {
 
 func predict(w Work, t Training, m Machine, ranks int) Step {
 	s := simulator{Training: t, Machine: m, work: w, ranks: ranks, buckets: w.buckets(t.Element.Grad, ranks)}
-	s.rate = m.FLOPS * m.speedLeft(ranks)
-	s.on = network
-	if m.Copying && m.Nodes(ranks) == 1 && float64(max(1, m.Threads))*m.speedLeft(ranks) <= 1 {
-		s.on = processor
+	s.rate = m.FLOPS * m.cpuShare(ranks)
+	s.on = networkResource
+	if m.CPUCopies && m.Nodes(ranks) == 1 && float64(max(1, m.Threads))*m.cpuShare(ranks) <= 1 {
+		s.on = cpuResource
 	}
-	if m.Copying && m.Cores > 0 {
-		s.Local.Bandwidth *= min(1, float64(m.Cores)/float64(m.onNode(ranks)))
+	if m.CPUCopies && m.Cores > 0 {
+		s.Local.Bandwidth *= min(1, float64(m.Cores)/float64(m.ranksOnNode(ranks)))
 	}
 	out := s.step(1)
 	if more := t.Accumulate - 1; more > 0 {
@@ -112,7 +112,7 @@ func (s simulator) step(micro int) Step {
 	for i := range micro {
 		last := i == micro-1
 		if s.Strategy == ddp.ZeRO3 {
-			ready = s.gathered(last || !s.work.NoSync)
+			ready = s.zero3Passes(last || !s.work.NoSync)
 			continue
 		}
 		s.compute(s.work.Forward)
@@ -122,15 +122,15 @@ func (s simulator) step(micro int) Step {
 	if s.Strategy >= ddp.ZeRO1 {
 		params /= float64(s.ranks)
 	}
-	updated := s.time.add(processor, params*s.Element.Update/(s.Bandwidth*s.speedLeft(s.ranks)), ready...)
+	updated := s.time.add(cpuResource, params*s.Element.Update/(s.Bandwidth*s.cpuShare(s.ranks)), ready...)
 	if s.Strategy == ddp.ZeRO1 || s.Strategy == ddp.ZeRO2 {
 		for _, b := range s.buckets {
 			s.gather(b, updated)
 		}
 	}
 	end, busy := s.time.end()
-	compute := busy[processor]
-	if s.on == processor {
+	compute := busy[cpuResource]
+	if s.on == cpuResource {
 		compute -= s.busy
 	}
 	return Step{Seconds: end, Compute: compute, Communication: s.busy, Sent: s.sent}
@@ -138,7 +138,7 @@ func (s simulator) step(micro int) Step {
 
 // compute adds computation.
 func (s *simulator) compute(flop float64, after ...int) int {
-	return s.time.add(processor, flop/s.rate, after...)
+	return s.time.add(cpuResource, flop/s.rate, after...)
 }
 
 // message adds a message of the given duration, in which each rank sends its share of bytes.
@@ -187,10 +187,10 @@ func (s *simulator) backward(reduce bool) []int {
 	return all
 }
 
-// gathered adds both passes of ZeRO-3. In both passes, a bucket's weights are gathered before use,
+// zero3Passes adds both passes of ZeRO-3. In both passes, a bucket's weights are gathered before use,
 // one bucket ahead of the computation. If reduce is set, gradients are reduced as they become
 // ready.
-func (s *simulator) gathered(reduce bool) []int {
+func (s *simulator) zero3Passes(reduce bool) []int {
 	forward := s.work.Forward / max(1, s.work.backward())
 	units := append(slices.Clone(s.buckets), s.buckets...)
 	slices.Reverse(units[:len(s.buckets)])

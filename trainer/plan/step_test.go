@@ -162,7 +162,7 @@ func TestStepByHand(t *testing.T) {
 }
 
 func TestSharedCores(t *testing.T) {
-	m := Machine{Fabric: Fabric{PerNode: 4, Local: Link{0, 1 << 30}}, FLOPS: 1, Bandwidth: 1 << 20, Threads: 1, Cores: 2, Copying: true}
+	m := Machine{Fabric: Fabric{PerNode: 4, Local: Link{0, 1 << 30}}, FLOPS: 1, Bandwidth: 1 << 20, Threads: 1, Cores: 2, CPUCopies: true}
 	training := Training{Element: Element{Grad: 4, Update: 1}, Algorithm: Ring, Accumulate: 1}
 	two, four := Predict(toy(), training, m, 2), Predict(toy(), training, m, 4)
 	if !near(two.Compute, 32) || !near(four.Compute, 64) {
@@ -210,11 +210,11 @@ func TestAdvice(t *testing.T) {
 	for ranks := 1; ranks <= 1024; ranks *= 2 {
 		steps = append(steps, Predict(w, training, slow, ranks))
 	}
-	ranks, more := Scales(steps)
+	ranks, more := MaxEfficientRanks(steps)
 	if !more || ranks >= 1024 {
 		t.Fatalf("scales to %d, more %v", ranks, more)
 	}
-	accumulate, ok := MoreWork(w, training, slow, 1024)
+	accumulate, ok := SuggestAccumulate(w, training, slow, 1024)
 	if !ok || accumulate < 2 {
 		t.Fatalf("%d micro-batches, %v", accumulate, ok)
 	}

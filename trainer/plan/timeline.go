@@ -4,8 +4,8 @@ package plan
 type resource int
 
 const (
-	processor resource = iota
-	network
+	cpuResource resource = iota
+	networkResource
 	numResources
 )
 

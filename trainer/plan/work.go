@@ -65,18 +65,18 @@ type Group struct {
 	Params int    `json:"parameters"` // elements
 }
 
-// Count runs a step of the model with a batch of this number of samples, at least 1. For narrow see
+// Count runs a step of the model with a batch of this number of samples, at least 1. For storesBF16 see
 // [Counter]. The model's parameters have no memory afterwards.
-func Count(m nn.Model, s Sample, batch int, p device.Precision, narrow bool) Work {
+func Count(m nn.Model, s Sample, batch int, p device.Precision, storesBF16 bool) Work {
 	params := m.Params()
 	w := Work{Groups: groups(params)}
 	for _, q := range params {
 		w.Params = append(w.Params, q.Len())
 	}
 	var weights, input Counter
-	activations := Counter{Narrow: narrow}
-	nn.Place(&weights, params)
-	nn.PlaceGrads(&weights, params)
+	activations := Counter{StoresBF16: storesBF16}
+	nn.AllocValues(&weights, params)
+	nn.AllocGrads(&weights, params)
 	m.Plan(nn.Plan{Device: &activations, Batch: batch, Precision: p, Train: true})
 	w.Activations = activations.Bytes
 

@@ -51,7 +51,7 @@ func (a Array) Len() int { return int(a.End-a.Begin) / a.DType.Size() }
 func (a Array) Read(file io.ReaderAt) ([]byte, error) {
 	raw := make([]byte, a.End-a.Begin)
 	if n, err := file.ReadAt(raw, a.Begin); n < len(raw) {
-		return nil, fmt.Errorf("read tensor %q: at byte %d: %w", a.Name, a.Begin+int64(n), inWords(err))
+		return nil, fmt.Errorf("read tensor %q: at byte %d: %w", a.Name, a.Begin+int64(n), describeEOF(err))
 	}
 	return raw, nil
 }
@@ -95,7 +95,7 @@ func (a Array) ReadFloat32s(file io.ReaderAt, values []float32) error {
 		panic(fmt.Sprintf("safetensors: tensor %q of %d elements is read into %d", a.Name, a.Len(), len(values)))
 	}
 	if n, err := file.ReadAt(memory(values), a.Begin); n < 4*len(values) {
-		return fmt.Errorf("read tensor %q: at byte %d: %w", a.Name, a.Begin+int64(n), inWords(err))
+		return fmt.Errorf("read tensor %q: at byte %d: %w", a.Name, a.Begin+int64(n), describeEOF(err))
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func (s *shape) UnmarshalJSON(text []byte) error {
 func ReadHeader(r io.Reader, size int64) ([]Array, map[string]string, error) {
 	var length [8]byte
 	if n, err := io.ReadFull(r, length[:]); err != nil {
-		return nil, nil, fmt.Errorf("at byte %d: read the header's length: %w", n, inWords(err))
+		return nil, nil, fmt.Errorf("at byte %d: read the header's length: %w", n, describeEOF(err))
 	}
 	n := binary.LittleEndian.Uint64(length[:])
 	if n > maxHeader || int64(n) > size-8 {
@@ -44,7 +44,7 @@ func ReadHeader(r io.Reader, size int64) ([]Array, map[string]string, error) {
 	}
 	text := make([]byte, n)
 	if n, err := io.ReadFull(r, text); err != nil {
-		return nil, nil, fmt.Errorf("at byte %d: read the header: %w", 8+n, inWords(err))
+		return nil, nil, fmt.Errorf("at byte %d: read the header: %w", 8+n, describeEOF(err))
 	}
 	arrays, metadata, err := parseHeader(text, size)
 	if err != nil {
@@ -74,7 +74,7 @@ func parseHeader(text []byte, size int64) (arrays []Array, metadata map[string]s
 		at = int(d.InputOffset())
 		t, err := d.Token()
 		if err != nil {
-			return nil, nil, inWords(err)
+			return nil, nil, describeEOF(err)
 		}
 		at = int(d.InputOffset())
 		name := t.(string) // keys of an object are strings, or Token fails
@@ -101,7 +101,7 @@ func parseHeader(text []byte, size int64) (arrays []Array, metadata map[string]s
 	}
 	at = int(d.InputOffset())
 	if _, err := d.Token(); err != nil {
-		return nil, nil, inWords(err)
+		return nil, nil, describeEOF(err)
 	}
 	at = int(d.InputOffset())
 	if len(bytes.Trim(text[at:], " ")) > 0 {
@@ -110,8 +110,8 @@ func parseHeader(text []byte, size int64) (arrays []Array, metadata map[string]s
 	return arrays, metadata, nil
 }
 
-// inWords replaces Go's end-of-file errors by a message for users.
-func inWords(err error) error {
+// describeEOF replaces Go's end-of-file errors by a message for users.
+func describeEOF(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("it is cut short")
 	}
@@ -122,7 +122,7 @@ func inWords(err error) error {
 func decodeError(err error, object string) error {
 	t, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok {
-		return inWords(err)
+		return describeEOF(err)
 	}
 	switch field, _, _ := strings.Cut(t.Field, "."); field {
 	case "dtype":

@@ -123,7 +123,7 @@ func Read(r io.Reader, size int64) ([]Tensor, map[string]string, error) {
 	for i, a := range arrays {
 		tensors[i] = Tensor{a.Name, a.Shape, make([]float32, a.Len())}
 		if n, err := io.ReadFull(r, memory(tensors[i].Data)); err != nil {
-			return nil, nil, fmt.Errorf("read tensor %q: at byte %d: %w", a.Name, a.Begin+int64(n), inWords(err))
+			return nil, nil, fmt.Errorf("read tensor %q: at byte %d: %w", a.Name, a.Begin+int64(n), describeEOF(err))
 		}
 	}
 	return tensors, metadata, nil

@@ -8,8 +8,8 @@ import (
 // clocks holds the offsets of the nodes' clocks from a reference node's clock.
 type clocks struct {
 	reference int           // the reference node
-	ahead     map[int]int64 // offset of each node's clock from the reference, in ns
-	within    int64         // maximum error of each offset, in ns
+	offset    map[int]int64 // offset of each node's clock from the reference, in ns
+	maxError  int64         // maximum error of each offset, in ns
 	unknown   []int         // nodes with unknown clock offset; assumed to be 0
 }
 
@@ -23,7 +23,7 @@ type clocks struct {
 // messages. Ranks of a node share a clock, so the bounds of each pair of ranks apply to their
 // nodes. Clock drift during the barriers is ignored.
 func align(all []*Recording) clocks {
-	c := clocks{ahead: map[int]int64{}}
+	c := clocks{offset: map[int]int64{}}
 	if len(all) == 0 {
 		return c
 	}
@@ -40,9 +40,9 @@ func align(all []*Recording) clocks {
 		low, high := int64(math.MinInt64), int64(math.MaxInt64)
 		for _, a := range nodes[c.reference] {
 			for _, b := range nodes[node] {
-				for i := range min(len(a.Met), len(b.Met)) {
-					low = max(low, b.Origin+b.Met[i][0]-a.Origin-a.Met[i][1])
-					high = min(high, b.Origin+b.Met[i][1]-a.Origin-a.Met[i][0])
+				for i := range min(len(a.Barriers), len(b.Barriers)) {
+					low = max(low, b.Origin+b.Barriers[i][0]-a.Origin-a.Barriers[i][1])
+					high = min(high, b.Origin+b.Barriers[i][1]-a.Origin-a.Barriers[i][0])
 				}
 			}
 		}
@@ -50,13 +50,13 @@ func align(all []*Recording) clocks {
 			c.unknown = append(c.unknown, node)
 			continue
 		}
-		c.ahead[node] = low + (high-low)/2
-		c.within = max(c.within, (high-low+1)/2)
+		c.offset[node] = low + (high-low)/2
+		c.maxError = max(c.maxError, (high-low+1)/2)
 	}
 	return c
 }
 
 // origin returns the start of a recording on the reference clock.
-func (c clocks) origin(r *Recording) int64 { return r.Origin - c.ahead[r.Node] }
+func (c clocks) origin(r *Recording) int64 { return r.Origin - c.offset[r.Node] }
 
-func (c clocks) accuracy() time.Duration { return time.Duration(c.within) }
+func (c clocks) accuracy() time.Duration { return time.Duration(c.maxError) }

@@ -12,14 +12,14 @@ import (
 
 // Merged describes a merged timeline.
 type Merged struct {
-	Ranks       []int // ascending
-	Of          int   // number of ranks of the job
-	First, Last int   // first and last complete step; 0 if there is none
-	Nodes       int
-	Within      time.Duration // maximum error of the offset between any node's clock and the first node's
-	Unaligned   []string      // hosts with unknown clock offset; their times are not corrected
-	Strange     []int         // ranks with a recording of a different attempt, which is excluded
-	Dropped     int           // number of spans that exceeded the ranks' buffers
+	Ranks         []int // ascending
+	WorldSize     int   // number of ranks of the job
+	First, Last   int   // first and last complete step; 0 if there is none
+	Nodes         int
+	ClockError    time.Duration // maximum error of the offset between any node's clock and the first node's
+	Unaligned     []string      // hosts with unknown clock offset; their times are not corrected
+	OtherAttempts []int         // ranks with a recording of a different attempt, which is excluded
+	Dropped       int           // number of spans that exceeded the ranks' buffers
 }
 
 // event is an event of the Trace Event Format: "Trace Event Format", Nat Duca and Dan Sinclair,
@@ -52,15 +52,15 @@ func (t Track) thread() int { return int(t) + 1 }
 // Merge writes the recordings of one attempt as one timeline. If all contains several attempts, it
 // uses the newest.
 func Merge(w io.Writer, all []*Recording) (Merged, error) {
-	all, m := newest(all)
+	all, m := newestAttempt(all)
 	c := align(all)
-	m.Within = c.accuracy()
+	m.ClockError = c.accuracy()
 	begin, nodes := int64(0), map[int]bool{}
 	for i, r := range all {
 		if at := c.origin(r); i == 0 || at < begin {
 			begin = at
 		}
-		m.Ranks, m.Of, m.Dropped = append(m.Ranks, r.Rank.Rank), r.Ranks, m.Dropped+r.Dropped
+		m.Ranks, m.WorldSize, m.Dropped = append(m.Ranks, r.Rank.Rank), r.Ranks, m.Dropped+r.Dropped
 		if !nodes[r.Node] && slices.Contains(c.unknown, r.Node) {
 			m.Unaligned = append(m.Unaligned, r.Host)
 		}
@@ -75,7 +75,7 @@ func Merge(w io.Writer, all []*Recording) (Merged, error) {
 
 	out := list{w: w}
 	out.text(`{"displayTimeUnit":"ms","otherData":`)
-	out.value(map[string]any{"ranks": m.Of, "view": "host", "clocks within us": micros(m.Within)})
+	out.value(map[string]any{"ranks": m.WorldSize, "view": "host", "clocks within us": micros(m.ClockError)})
 	out.text(`,"traceEvents":[`)
 	for _, r := range all {
 		events(r, c.origin(r)-begin, out.event)
@@ -84,8 +84,8 @@ func Merge(w io.Writer, all []*Recording) (Merged, error) {
 	return m, out.err
 }
 
-// newest returns the recordings of the newest attempt, by rank.
-func newest(all []*Recording) (same []*Recording, m Merged) {
+// newestAttempt returns the recordings of the newest attempt, by rank.
+func newestAttempt(all []*Recording) (same []*Recording, m Merged) {
 	id := uint64(0)
 	for _, r := range all {
 		id = max(id, r.ID)
@@ -94,11 +94,11 @@ func newest(all []*Recording) (same []*Recording, m Merged) {
 		if r.ID == id {
 			same = append(same, r)
 		} else {
-			m.Strange = append(m.Strange, r.Rank.Rank)
+			m.OtherAttempts = append(m.OtherAttempts, r.Rank.Rank)
 		}
 	}
 	slices.SortFunc(same, func(a, b *Recording) int { return cmp.Compare(a.Rank.Rank, b.Rank.Rank) })
-	slices.Sort(m.Strange)
+	slices.Sort(m.OtherAttempts)
 	return same, m
 }
 
@@ -130,12 +130,12 @@ func events(r *Recording, later int64, give func(event)) {
 			e.Name += " " + strconv.Itoa(int(s.Number))
 		}
 		if info.track == Communication {
-			exposed := within(s, &waits)
+			exposed := exposedTime(s, &waits)
 			e.Args["exposed us"], e.Args["hidden us"] = micros(exposed), micros(s.End-s.Start-exposed)
 			// Several operations may be queued at a time, which only asynchronous events support.
 			// Viewers show events of the same name in one row.
 			q := e
-			q.Phase, q.Name, q.Category, q.ID, q.At = "b", "queued", "queue", fmt.Sprintf("%d.%d", rank, i), micros(s.Asked+later)
+			q.Phase, q.Name, q.Category, q.ID, q.At = "b", "queued", "queue", fmt.Sprintf("%d.%d", rank, i), micros(s.Enqueued+later)
 			q.Args = map[string]any{"operation": e.Name}
 			give(q)
 			q.Phase, q.At, q.Args = "e", e.At, nil
@@ -147,9 +147,9 @@ func events(r *Recording, later int64, give func(event)) {
 	}
 }
 
-// within returns the part of a span during which the computation waited. It removes waits that
+// exposedTime returns the part of a span during which the computation waited. It removes waits that
 // ended before the span, because spans are in ascending order.
-func within(s Span, waits *[]Span) (exposed int64) {
+func exposedTime(s Span, waits *[]Span) (exposed int64) {
 	for len(*waits) > 0 && (*waits)[0].End <= s.Start {
 		*waits = (*waits)[1:]
 	}

@@ -12,7 +12,7 @@ import (
 // Overlapping waits, which occur only in corrupt recordings, count once.
 func TestOverlappingWaits(t *testing.T) {
 	waits := []Span{{Kind: Wait, Start: 0, End: 100}, {Kind: Wait, Start: 10, End: 20}, {Kind: Wait, Start: 90, End: 110}}
-	if got := within(Span{Start: 50, End: 120}, &waits); got != 60 {
+	if got := exposedTime(Span{Start: 50, End: 120}, &waits); got != 60 {
 		t.Errorf("%d ns of 70 are waited for, want 60", got)
 	}
 }
@@ -20,11 +20,11 @@ func TestOverlappingWaits(t *testing.T) {
 // The clocks of two nodes differ by one second. They become one timeline, which shows the overlap
 // of communication. The recording of an earlier attempt is excluded.
 func TestMerge(t *testing.T) {
-	first := &Recording{Rank: Rank{Rank: 0, Ranks: 4, Host: "n1"}, ID: 9, Origin: 5e18 / 4, Met: [][2]int64{{0, 1000}},
-		Spans: []Span{{Kind: Reduce, Number: 3, Asked: 25_000, Start: 30_000, End: 60_001},
+	first := &Recording{Rank: Rank{Rank: 0, Ranks: 4, Host: "n1"}, ID: 9, Origin: 5e18 / 4, Barriers: [][2]int64{{0, 1000}},
+		Spans: []Span{{Kind: Reduce, Number: 3, Enqueued: 25_000, Start: 30_000, End: 60_001},
 			{Kind: Backward, Start: 20_000, End: 40_000}, {Kind: Wait, Start: 45_000, End: 60_000}, {Kind: Finish, Start: 45_000, End: 60_500},
 			{Kind: Optimizer, Start: 60_500, End: 70_000}, {Kind: Step, Number: 100, Start: 20_000, End: 70_000}}}
-	second := &Recording{Rank: Rank{Rank: 2, Ranks: 4, Node: 1, Host: "n2"}, ID: 9, Origin: first.Origin + 1e9, Met: [][2]int64{{0, 1000}}, Dropped: 2,
+	second := &Recording{Rank: Rank{Rank: 2, Ranks: 4, Node: 1, Host: "n2"}, ID: 9, Origin: first.Origin + 1e9, Barriers: [][2]int64{{0, 1000}}, Dropped: 2,
 		Spans: []Span{{Kind: Step, Number: 101, Start: 80_000, End: 90_000}}}
 	old := &Recording{Rank: Rank{Rank: 1, Ranks: 4, Host: "n1"}, ID: 8}
 	var out bytes.Buffer
@@ -32,7 +32,7 @@ func TestMerge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Merged{Ranks: []int{0, 2}, Of: 4, First: 100, Last: 101, Nodes: 2, Within: time.Microsecond, Strange: []int{1}, Dropped: 2}
+	want := Merged{Ranks: []int{0, 2}, WorldSize: 4, First: 100, Last: 101, Nodes: 2, ClockError: time.Microsecond, OtherAttempts: []int{1}, Dropped: 2}
 	if !reflect.DeepEqual(m, want) {
 		t.Errorf("%+v, want %+v", m, want)
 	}

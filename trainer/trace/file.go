@@ -25,20 +25,20 @@ type Rank struct {
 type Recording struct {
 	Version int `json:"version"`
 	Rank
-	ID      uint64     `json:"id"` // equal on all ranks of an attempt
-	First   int        `json:"first"`
-	Last    int        `json:"last"`     // requested steps
-	Origin  int64      `json:"began_ns"` // Unix time on the node's clock; all other times are relative to it
-	Met     [][2]int64 `json:"met"`      // for each barrier: when this rank entered it and when it left it, in ns
-	Count   int        `json:"spans"`    // number of spans that follow
-	Dropped int        `json:"dropped"`  // number of spans that exceeded the buffer
-	Spans   []Span     `json:"-"`
+	ID       uint64     `json:"id"` // equal on all ranks of an attempt
+	First    int        `json:"first"`
+	Last     int        `json:"last"`     // requested steps
+	Origin   int64      `json:"began_ns"` // Unix time on the node's clock; all other times are relative to it
+	Barriers [][2]int64 `json:"met"`      // for each barrier: when this rank entered it and when it left it, in ns
+	Count    int        `json:"spans"`    // number of spans that follow
+	Dropped  int        `json:"dropped"`  // number of spans that exceeded the buffer
+	Spans    []Span     `json:"-"`
 }
 
 // Write writes the recording: a line of JSON with the metadata, then one JSON array per span: the
 // kind, its number, and the times when it was enqueued, began, and ended, in nanoseconds.
 func (r *Recorder) Write(w io.Writer, whose Rank) error {
-	head := Recording{Version: version, Rank: whose, ID: r.id, First: r.First, Last: r.Last, Origin: r.origin.UnixNano(), Met: r.met}
+	head := Recording{Version: version, Rank: whose, ID: r.id, First: r.First, Last: r.Last, Origin: r.origin.UnixNano(), Barriers: r.barriers}
 	for t := range r.spans {
 		head.Count += len(r.spans[t])
 		head.Dropped += r.dropped[t]
@@ -52,7 +52,7 @@ func (r *Recorder) Write(w io.Writer, whose Rank) error {
 		for _, s := range spans {
 			line = append(strconv.AppendQuote(append(line[:0], '['), s.Kind.String()), ',')
 			line = append(strconv.AppendInt(line, int64(s.Number), 10), ',')
-			line = append(strconv.AppendInt(line, s.Asked, 10), ',')
+			line = append(strconv.AppendInt(line, s.Enqueued, 10), ',')
 			line = append(strconv.AppendInt(line, s.Start, 10), ',')
 			line = append(strconv.AppendInt(line, s.End, 10), "]\n"...)
 			if _, err := out.Write(line); err != nil {
@@ -69,20 +69,20 @@ func Read(file io.Reader) (*Recording, error) {
 	d := json.NewDecoder(file)
 	var r Recording
 	if err := d.Decode(&r); err != nil {
-		return nil, fmt.Errorf("no first line: %w", ended(err))
+		return nil, fmt.Errorf("no first line: %w", unexpectedEOF(err))
 	}
 	switch {
 	case r.Version != version:
 		return nil, fmt.Errorf("version %d of the file, this program knows %d", r.Version, version)
 	case r.Rank.Rank < 0 || r.Rank.Rank >= r.Ranks || r.Node < 0 || r.First < 1 || r.Last < r.First || r.Count < 0:
 		return nil, errors.New("the first line makes no sense")
-	case r.Origin < 0 || r.Origin > latest || slices.ContainsFunc(r.Met, func(m [2]int64) bool { return !stretch(m[0], m[1]) }):
+	case r.Origin < 0 || r.Origin > latest || slices.ContainsFunc(r.Barriers, func(m [2]int64) bool { return !isInterval(m[0], m[1]) }):
 		return nil, errors.New("the first line has times that make no sense")
 	}
 	for i := range r.Count {
 		var s Span
 		if err := d.Decode(&s); err != nil {
-			return &r, fmt.Errorf("span %d of %d: %w", i+1, r.Count, ended(err))
+			return &r, fmt.Errorf("span %d of %d: %w", i+1, r.Count, unexpectedEOF(err))
 		}
 		r.Spans = append(r.Spans, s)
 	}
@@ -95,10 +95,10 @@ const (
 	longest = 1 << 53
 )
 
-func stretch(from, to int64) bool { return from >= 0 && from <= to && to <= longest }
+func isInterval(from, to int64) bool { return from >= 0 && from <= to && to <= longest }
 
-// ended converts io.EOF to io.ErrUnexpectedEOF.
-func ended(err error) error {
+// unexpectedEOF converts io.EOF to io.ErrUnexpectedEOF.
+func unexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
@@ -115,7 +115,7 @@ func (s *Span) UnmarshalJSON(b []byte) error {
 	if len(fields) != 5 {
 		return fmt.Errorf("%d fields, not 5", len(fields))
 	}
-	for i, to := range []any{&name, &s.Number, &s.Asked, &s.Start, &s.End} {
+	for i, to := range []any{&name, &s.Number, &s.Enqueued, &s.Start, &s.End} {
 		if err := json.Unmarshal(fields[i], to); err != nil {
 			return err
 		}
@@ -123,8 +123,8 @@ func (s *Span) UnmarshalJSON(b []byte) error {
 	for k := range kinds {
 		if k.String() == name {
 			s.Kind = k
-			if !stretch(s.Asked, s.Start) || !stretch(s.Start, s.End) {
-				return fmt.Errorf("asked for at %d ns, from %d to %d", s.Asked, s.Start, s.End)
+			if !isInterval(s.Enqueued, s.Start) || !isInterval(s.Start, s.End) {
+				return fmt.Errorf("asked for at %d ns, from %d to %d", s.Enqueued, s.Start, s.End)
 			}
 			return nil
 		}

@@ -24,23 +24,23 @@ type Kind uint8
 // The kinds of spans. A span's number is the index of the micro-batch or the bucket, from 0, or the
 // step, from 1.
 const (
-	Step      Kind = iota // a training step; step
-	Input                 // waiting for a batch and copying it to the device; micro-batch
-	Forward               // micro-batch
-	Backward              // micro-batch
-	Finish                // after the last backward pass, until gradients and their norm are complete
-	Wait                  // for communication, within another span
-	Exchange              // all-reduce of the gradient norm, within Finish
-	Device                // waiting for the GPU to return the result of a step
-	Optimizer             // the update
-	Evaluate              // evaluation of the held-out data
-	Save                  // a checkpoint, while training waits for it
-	Verify                // comparing weights between ranks
-	Report                // comparing times between ranks
-	Reduce                // all-reduce of gradients; bucket
-	Scatter               // reduce-scatter of gradients; bucket
-	Gather                // all-gather of values; bucket
-	Behind                // writing a checkpoint in the background
+	Step       Kind = iota // a training step; step
+	Input                  // waiting for a batch and copying it to the device; micro-batch
+	Forward                // micro-batch
+	Backward               // micro-batch
+	Finish                 // after the last backward pass, until gradients and their norm are complete
+	Wait                   // for communication, within another span
+	ReduceNorm             // all-reduce of the gradient norm, within Finish
+	Device                 // waiting for the GPU to return the result of a step
+	Optimizer              // the update
+	Evaluate               // evaluation of the held-out data
+	Save                   // a checkpoint, while training waits for it
+	Compare                // comparing weights between ranks
+	Report                 // comparing times between ranks
+	Reduce                 // all-reduce of gradients; bucket
+	Scatter                // reduce-scatter of gradients; bucket
+	Gather                 // all-gather of values; bucket
+	AsyncSave              // writing a checkpoint in the background
 	kinds
 )
 
@@ -61,23 +61,23 @@ var kindInfo = [kinds]struct {
 	track Track
 	of    string // meaning of its number
 }{
-	Step:      {"step", Computation, "step"},
-	Input:     {"input", Computation, "micro-batch"},
-	Forward:   {"forward", Computation, "micro-batch"},
-	Backward:  {"backward", Computation, "micro-batch"},
-	Finish:    {"finish", Computation, ""},
-	Wait:      {"wait", Computation, ""},
-	Exchange:  {"exchange norm", Computation, ""},
-	Device:    {"wait for GPU", Computation, ""},
-	Optimizer: {"optimizer", Computation, ""},
-	Evaluate:  {"evaluate", Computation, ""},
-	Save:      {"save", Computation, ""},
-	Verify:    {"compare weights", Computation, ""},
-	Report:    {"compare times", Computation, ""},
-	Reduce:    {"all-reduce", Communication, "bucket"},
-	Scatter:   {"reduce-scatter", Communication, "bucket"},
-	Gather:    {"all-gather", Communication, "bucket"},
-	Behind:    {"save in background", Background, ""},
+	Step:       {"step", Computation, "step"},
+	Input:      {"input", Computation, "micro-batch"},
+	Forward:    {"forward", Computation, "micro-batch"},
+	Backward:   {"backward", Computation, "micro-batch"},
+	Finish:     {"finish", Computation, ""},
+	Wait:       {"wait", Computation, ""},
+	ReduceNorm: {"exchange norm", Computation, ""},
+	Device:     {"wait for GPU", Computation, ""},
+	Optimizer:  {"optimizer", Computation, ""},
+	Evaluate:   {"evaluate", Computation, ""},
+	Save:       {"save", Computation, ""},
+	Compare:    {"compare weights", Computation, ""},
+	Report:     {"compare times", Computation, ""},
+	Reduce:     {"all-reduce", Communication, "bucket"},
+	Scatter:    {"reduce-scatter", Communication, "bucket"},
+	Gather:     {"all-gather", Communication, "bucket"},
+	AsyncSave:  {"save in background", Background, ""},
 }
 
 // String returns the kind's name.
@@ -85,18 +85,18 @@ func (k Kind) String() string { return kindInfo[k].name }
 
 // Span is an interval of time, in nanoseconds since the start of the recording.
 type Span struct {
-	Asked      int64 // communication: when it was enqueued; otherwise Start
+	Enqueued   int64 // communication: when it was enqueued; otherwise Start
 	Start, End int64
 	Number     int32
 	Kind       Kind
 }
 
-// meetings is the number of barriers at the start of a recording. The first one absorbs differences
+// numBarriers is the number of barriers at the start of a recording. The first one absorbs differences
 // in arrival; of the others, the fastest determines the accuracy.
-const meetings = 16
+const numBarriers = 16
 
-// mostSpans is the maximum number of spans per track: 8 MiB.
-const mostSpans = 1 << 18
+// maxSpans is the maximum number of spans per track: 8 MiB.
+const maxSpans = 1 << 18
 
 // Recorder records the steps from First to Last, counted from 1. A nil Recorder does nothing, and
 // outside of these steps a Recorder does nothing. Begin and End must be called between steps, while
@@ -104,12 +104,12 @@ const mostSpans = 1 << 18
 type Recorder struct {
 	First, Last int
 
-	on      bool
-	id      uint64
-	origin  time.Time
-	met     [][2]int64
-	spans   [tracks][]Span
-	dropped [tracks]int
+	on       bool
+	id       uint64
+	origin   time.Time
+	barriers [][2]int64
+	spans    [tracks][]Span
+	dropped  [tracks]int
 }
 
 // New returns a recorder for steps first to last.
@@ -120,11 +120,11 @@ func (r *Recorder) Reserve(perStep int) {
 	if r == nil {
 		return
 	}
-	room := min(perStep*(r.Last-r.First+1), mostSpans)
+	size := min(perStep*(r.Last-r.First+1), maxSpans)
 	for t := range r.spans {
-		r.spans[t] = make([]Span, 0, room)
+		r.spans[t] = make([]Span, 0, size)
 	}
-	r.met = make([][2]int64, 0, meetings)
+	r.barriers = make([][2]int64, 0, numBarriers)
 }
 
 // Due reports whether the recording should begin, or end, before this step.
@@ -140,17 +140,17 @@ func (r *Recorder) Recording() bool { return r != nil && r.on }
 
 // Begin begins a recording. All ranks must pass the same id. meet is a barrier: it returns when all
 // ranks have called it. Begin calls it several times.
-func (r *Recorder) Begin(id uint64, meet func() error) error {
-	r.id, r.origin, r.met = id, time.Now(), r.met[:0]
+func (r *Recorder) Begin(id uint64, barrier func() error) error {
+	r.id, r.origin, r.barriers = id, time.Now(), r.barriers[:0]
 	for t := range r.spans {
 		r.spans[t], r.dropped[t] = r.spans[t][:0], 0
 	}
-	for range meetings {
-		came := time.Since(r.origin)
-		if err := meet(); err != nil {
+	for range numBarriers {
+		entered := time.Since(r.origin)
+		if err := barrier(); err != nil {
 			return err
 		}
-		r.met = append(r.met, [2]int64{int64(came), int64(time.Since(r.origin))})
+		r.barriers = append(r.barriers, [2]int64{int64(entered), int64(time.Since(r.origin))})
 	}
 	r.on = true
 	return nil
@@ -174,8 +174,8 @@ func (r *Recorder) Add(k Kind, number int, began time.Time) (ended time.Time) {
 	return ended
 }
 
-// AddAsked is Add for an operation that was enqueued before it began.
-func (r *Recorder) AddAsked(k Kind, number int, asked, began time.Time) {
+// AddQueued is Add for an operation that was enqueued before it began.
+func (r *Recorder) AddQueued(k Kind, number int, asked, began time.Time) {
 	r.add(k, number, asked, began, r.Now())
 }
 
@@ -190,7 +190,7 @@ func (r *Recorder) add(k Kind, number int, asked, began, ended time.Time) {
 		return
 	}
 	since := func(t time.Time) int64 { return max(0, int64(t.Sub(r.origin))) }
-	s := Span{Asked: since(asked), Start: since(began), End: since(ended), Number: int32(number), Kind: k}
+	s := Span{Enqueued: since(asked), Start: since(began), End: since(ended), Number: int32(number), Kind: k}
 	switch t := kindInfo[k].track; {
 	case len(r.spans[t]) == cap(r.spans[t]):
 		r.dropped[t]++

@@ -43,7 +43,7 @@ func TestRecorder(t *testing.T) {
 		}
 	}
 	met := 0
-	if err := r.Begin(7, func() error { met++; return nil }); err != nil || met != meetings {
+	if err := r.Begin(7, func() error { met++; return nil }); err != nil || met != numBarriers {
 		t.Fatal(met, err)
 	}
 	if begin, end := r.Due(102); begin || !end {
@@ -52,10 +52,10 @@ func TestRecorder(t *testing.T) {
 	at := r.Now()
 	at = r.Add(Forward, 0, at)
 	at = r.Add(Backward, 3, at)
-	r.AddUntil(Behind, 0, before, at)     // the part since the recording began
-	r.AddUntil(Behind, 0, before, before) // entirely before the recording
+	r.AddUntil(AsyncSave, 0, before, at)     // the part since the recording began
+	r.AddUntil(AsyncSave, 0, before, before) // entirely before the recording
 	for range 5 {
-		r.AddAsked(Reduce, 2, before, at)
+		r.AddQueued(Reduce, 2, before, at)
 	}
 	r.End()
 	r.Add(Optimizer, 0, time.Now())
@@ -64,7 +64,7 @@ func TestRecorder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Rank != whose || got.ID != 7 || got.First != 100 || got.Last != 101 || len(got.Met) != meetings || got.Count != 7 || got.Dropped != 1 {
+	if got.Rank != whose || got.ID != 7 || got.First != 100 || got.Last != 101 || len(got.Barriers) != numBarriers || got.Count != 7 || got.Dropped != 1 {
 		t.Errorf("the first line has %+v", got)
 	}
 	var all []Span
@@ -77,7 +77,7 @@ func TestRecorder(t *testing.T) {
 	if s := r.spans[Background]; len(s) != 1 || s[0].Start != 0 || s[0].End == 0 {
 		t.Errorf("in the background %v", s)
 	}
-	if s := r.spans[Communication][0]; s.Asked != 0 || s.Start == 0 || s.Number != 2 {
+	if s := r.spans[Communication][0]; s.Enqueued != 0 || s.Start == 0 || s.Number != 2 {
 		t.Errorf("a reduction %v", s)
 	}
 
@@ -153,7 +153,7 @@ func TestAlign(t *testing.T) {
 			node := i / 2
 			all[i] = &Recording{Rank: Rank{Rank: i, Ranks: len(all), Node: node}, Origin: 1e18 + ahead[node] + draw.Int64N(1e6)}
 		}
-		for now, round := int64(1e18+1e6), 0; round < meetings; round++ {
+		for now, round := int64(1e18+1e6), 0; round < numBarriers; round++ {
 			came, last := make([]int64, len(all)), int64(0)
 			for i := range came {
 				came[i] = now + draw.Int64N(1e4)
@@ -163,25 +163,25 @@ func TestAlign(t *testing.T) {
 				knew := last + 100 + draw.Int64N(3e4)
 				now = max(now, knew)
 				since := r.Origin - ahead[r.Node]
-				r.Met = append(r.Met, [2]int64{came[i] - since, knew - since})
+				r.Barriers = append(r.Barriers, [2]int64{came[i] - since, knew - since})
 			}
 		}
 		c := align(all)
 		for node, d := range ahead {
-			if off := c.ahead[node] - d; max(off, -off) > c.within || len(c.unknown) > 0 {
-				t.Fatalf("node %d: %d ns off, said to be within %d", node, off, c.within)
+			if off := c.offset[node] - d; max(off, -off) > c.maxError || len(c.unknown) > 0 {
+				t.Fatalf("node %d: %d ns off, said to be within %d", node, off, c.maxError)
 			}
 		}
-		if c.within > 2e4 {
-			t.Errorf("clocks within %d ns, where a meeting takes 40000 at most", c.within)
+		if c.maxError > 2e4 {
+			t.Errorf("clocks within %d ns, where a meeting takes 40000 at most", c.maxError)
 		}
 	}
 	// A clock that was set meanwhile, and ranks without a barrier.
-	a, b := &Recording{Met: [][2]int64{{0, 10}, {20, 30}}}, &Recording{Rank: Rank{Node: 1}, Met: [][2]int64{{0, 10}, {1020, 1030}}}
-	if c := align([]*Recording{a, b}); !reflect.DeepEqual(c.unknown, []int{1}) || c.within != 0 {
+	a, b := &Recording{Barriers: [][2]int64{{0, 10}, {20, 30}}}, &Recording{Rank: Rank{Node: 1}, Barriers: [][2]int64{{0, 10}, {1020, 1030}}}
+	if c := align([]*Recording{a, b}); !reflect.DeepEqual(c.unknown, []int{1}) || c.maxError != 0 {
 		t.Errorf("a clock that was set: %+v", c)
 	}
-	b.Met = nil
+	b.Barriers = nil
 	if c := align([]*Recording{a, b}); !reflect.DeepEqual(c.unknown, []int{1}) {
 		t.Errorf("without a meeting: %+v", c)
 	}

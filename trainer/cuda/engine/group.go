@@ -28,10 +28,10 @@ const (
 type group struct {
 	open   bool
 	calls  []call
-	args   []byte // arguments of the kernels
-	live   []byte // values that change
-	unread bool // the last of them are for a kernel that is not launched yet
-	at     driver.Ptr // device address of these values
+	args   []byte      // arguments of the kernels
+	live   []byte      // values that change
+	unread bool        // the last of them are for a kernel that is not launched yet
+	at     driver.Ptr  // device address of these values
 	loaded driver.Args // arguments of the kernel to launch
 	parts  []*part
 	stats  GroupStats

@@ -33,8 +33,8 @@ func TestTakesWhatIsPlanned(t *testing.T) {
 
 			d := open(t, engine.Options{})
 			before := d.Available()
-			nn.Place(d, m.Params())
-			nn.PlaceGrads(d, m.Params())
+			nn.AllocValues(d, m.Params())
+			nn.AllocGrads(d, m.Params())
 			m.Init(random.New(1), d)
 			m.Plan(nn.Plan{Device: d, Batch: samples, Precision: precision, Train: true})
 			adam, err := optim.NewAdamW(d, m.Params(), optim.AdamOptions{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8})

@@ -59,8 +59,8 @@ func (k training) losses(t *testing.T, d device.Device, p device.Precision, step
 	if err != nil {
 		t.Fatal(err)
 	}
-	nn.Place(d, m.Params())
-	nn.PlaceGrads(d, m.Params())
+	nn.AllocValues(d, m.Params())
+	nn.AllocGrads(d, m.Params())
 	m.Init(random.New(1), d)
 	m.Plan(nn.Plan{Device: d, Batch: k.samples, Precision: p, Train: true})
 	o, err := k.optimizer(d, m.Params())
@@ -103,11 +103,11 @@ func (k training) losses(t *testing.T, d device.Device, p device.Precision, step
 	learn := func(step int) {
 		if step >= 0 && k.late {
 			losses = append(losses, nn.Mean(readings[step%2].Floats(), parts))
-			o.Taken()
+			o.CountStep()
 		}
 	}
 	for step := range steps {
-		pass := nn.Pass{Train: true, Seed: uint64(step), Stride: 1, Weight: 1, Late: k.late}
+		pass := nn.Pass{Train: true, Seed: uint64(step), Stride: 1, Weight: 1, DeferLoss: k.late}
 		begin()
 		loss := m.Forward(b, pass).Loss
 		m.Backward(b, pass, nil)
@@ -118,7 +118,7 @@ func (k training) losses(t *testing.T, d device.Device, p device.Precision, step
 			}
 			rows, parts = m.Losses()
 			verdict.Losses(rows)
-			o.StepLater(m.Params(), verdict, 1)
+			o.StepAsync(m.Params(), verdict, 1)
 		} else {
 			losses = append(losses, loss)
 			o.Step(m.Params(), optim.ClipScale(optim.GradNorm(d, m.Params()), 1))

@@ -82,7 +82,7 @@ func TestVerdicts(t *testing.T) {
 					v.Losses(rows)
 					v.Squares(k, own[k].Grad)
 				}
-				decided.StepLater(own, v, 2)
+				decided.StepAsync(own, v, 2)
 				told.Begin(v.Told())
 				norm := optim.GradNorm(d, other)
 				well := !math.IsNaN(norm) && !math.IsInf(norm, 0) && s.loss == s.loss && s.loss < inf
@@ -92,7 +92,7 @@ func TestVerdicts(t *testing.T) {
 				if well {
 					plain.SetRate(rate)
 					plain.Step(other, optim.ClipScale(norm, 2))
-					decided.Taken()
+					decided.CountStep()
 					taken++
 				}
 				for k := range own {
@@ -106,7 +106,7 @@ func TestVerdicts(t *testing.T) {
 			}
 			got, want := decided.State(), plain.State()
 			for i := range want.Tensors {
-				if !slices.Equal(got.Tensors[i].Data, want.Tensors[i].Data) || got.Initialised != want.Initialised {
+				if !slices.Equal(got.Tensors[i].Data, want.Tensors[i].Data) || got.Initialized != want.Initialized {
 					t.Errorf("state %q differs", want.Tensors[i].Name)
 				}
 			}
@@ -132,12 +132,12 @@ func TestLateStepsAllocateNothing(t *testing.T) {
 		d.Add(rows, p[0].Grad, p[0].Data)
 		v.Squares(0, p[0].Grad)
 		v.Losses(rows)
-		o.StepLater(p, v, 1)
+		o.StepAsync(p, v, 1)
 		losses.Begin(rows)
 		told.Begin(v.Told())
 		d.End()
 		if told.Floats()[0] != 0 && len(losses.Floats()) == n {
-			o.Taken()
+			o.CountStep()
 		}
 	}
 	for range 3 {

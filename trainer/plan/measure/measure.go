@@ -68,8 +68,8 @@ func Compute(ctx context.Context, o Options) (Speed, error) {
 	}
 	d := cpu.New(o.Threads)
 	params := m.Params()
-	nn.Place(d, params)
-	nn.PlaceGrads(d, params)
+	nn.AllocValues(d, params)
+	nn.AllocGrads(d, params)
 	m.Plan(nn.Plan{Device: d, Batch: batch, Precision: o.Precision, Train: true})
 	m.Init(random.New(0), d)
 	update, err := o.Update(d, params)

@@ -63,7 +63,7 @@ func TestPredictionBesideMeasurement(t *testing.T) {
 	work := plan.Count(m, o.Sample, o.Batch, o.Precision, false)
 	machine := plan.Machine{
 		Fabric: plan.Fabric{PerNode: 4, Local: link}, FLOPS: speed.FLOPS, Bandwidth: speed.Bandwidth,
-		Threads: 1, Cores: runtime.GOMAXPROCS(0), Copying: true,
+		Threads: 1, Cores: runtime.GOMAXPROCS(0), CPUCopies: true,
 	}
 	for _, ranks := range []int{1, 2, 4} {
 		want := plan.Predict(work, plan.Training{Element: o.Element, Accumulate: 1}, machine, ranks).Seconds
@@ -93,7 +93,7 @@ func steps(t *testing.T, o Options, ranks int) float64 {
 			return err
 		}
 		d := cpu.New(o.Threads)
-		sharder := ddp.New(ddp.Over(c), d, m.Params(), ddp.Options{})
+		sharder := ddp.New(ddp.NewCommunicator(c), d, m.Params(), ddp.Options{})
 		m.Plan(nn.Plan{Device: d, Batch: o.Batch, Train: true})
 		m.Init(random.New(1), d)
 		move, err := o.Update(d, m.Params())

@@ -21,7 +21,7 @@ func TestRecordedSteps(t *testing.T) {
 			recorders := [ranks]*trace.Recorder{trace.New(first, last), trace.New(first, last)}
 			for i, record := range []bool{false, true} {
 				dir := t.TempDir()
-				j := by(t, strategy, strings.Replace(fmt.Sprintf(mlp, 2), "[checkpoint]", "[checkpoint]\nasync = true", 1))
+				j := withStrategy(t, strategy, strings.Replace(fmt.Sprintf(mlp, 2), "[checkpoint]", "[checkpoint]\nasync = true", 1))
 				_, _, errs := world(t, ranks, j, dir, func(rank int, o *Options) {
 					if !record {
 						return
@@ -68,10 +68,10 @@ func TestRecordedSteps(t *testing.T) {
 				if count[reduction] < steps || count[trace.Gather] < gathers*steps || gathers == 0 && count[trace.Gather] > 0 {
 					t.Errorf("rank %d: %d of %v, %d of %v", rank, count[reduction], reduction, count[trace.Gather], trace.Gather)
 				}
-				if count[trace.Save] == 0 || count[trace.Report] == 0 || (count[trace.Verify] > 0) != (strategy != "zero3") {
+				if count[trace.Save] == 0 || count[trace.Report] == 0 || (count[trace.Compare] > 0) != (strategy != "zero3") {
 					t.Errorf("rank %d: between steps %v", rank, count)
 				}
-				if behind := count[trace.Behind]; (behind > 0) != (rank == 0 || strategy != "ddp") {
+				if behind := count[trace.AsyncSave]; (behind > 0) != (rank == 0 || strategy != "ddp") {
 					t.Errorf("rank %d: %d saves in the background", rank, behind)
 				}
 			}

@@ -45,8 +45,8 @@ func TestSavingBehindWritesTheSame(t *testing.T) {
 			var got [2]string
 			for i, setting := range []string{"async = false", "async = true"} {
 				dir := t.TempDir()
-				j := by(t, strategy, strings.Replace(spec, "[checkpoint]", "[checkpoint]\n"+setting, 1))
-				_, result, errs := world(t, ranks, j, dir, small)
+				j := withStrategy(t, strategy, strings.Replace(spec, "[checkpoint]", "[checkpoint]\n"+setting, 1))
+				_, result, errs := world(t, ranks, j, dir, smallBuckets)
 				ok(t, errs)
 				got[i] = contents(t, dir)
 				if !strings.Contains(got[i], fmt.Sprintf("step %d,", result.Step)) || strings.Count(got[i], "step ") < 3 {
@@ -65,21 +65,21 @@ func TestSavingBehindWritesTheSame(t *testing.T) {
 func TestStopAndDeathWhileSavingBehind(t *testing.T) {
 	for _, strategy := range []jobs.Strategy{jobs.StrategyDDP, jobs.StrategyZeRO3} {
 		spec := func(batch int) *jobs.Job {
-			return by(t, strategy, strings.Replace(fmt.Sprintf(mlp, batch), "7 steps", "2 steps", 1)+"async = true\n")
+			return withStrategy(t, strategy, strings.Replace(fmt.Sprintf(mlp, batch), "7 steps", "2 steps", 1)+"async = true\n")
 		}
 		stopAndResume(t, spec(6))
 		deathAndResume(t, spec(10))
 	}
 }
 
-// behind returns a job with async checkpoints every few steps.
-func behind(t *testing.T, strategy jobs.Strategy, more string) *jobs.Job {
-	return by(t, strategy, fmt.Sprintf(mlp, 2)+"async = true\n"+more)
+// asyncJob returns a job with async checkpoints every few steps.
+func asyncJob(t *testing.T, strategy jobs.Strategy, more string) *jobs.Job {
+	return withStrategy(t, strategy, fmt.Sprintf(mlp, 2)+"async = true\n"+more)
 }
 
-// breaking makes the checkpoint directory unwritable as soon as it has a checkpoint of a step, and
+// breakSaves makes the checkpoint directory unwritable as soon as it has a checkpoint of a step, and
 // makes it writable again when a save has failed.
-func breaking(t *testing.T, dir string, broken *bool) func(int, *Options) {
+func breakSaves(t *testing.T, dir string, broken *bool) func(int, *Options) {
 	away := dir + "-away"
 	swap := func(from, to string) {
 		if err := os.Rename(from, to); err != nil {
@@ -87,7 +87,7 @@ func breaking(t *testing.T, dir string, broken *bool) func(int, *Options) {
 		}
 	}
 	return func(rank int, o *Options) {
-		small(rank, o)
+		smallBuckets(rank, o)
 		if rank != 0 {
 			return
 		}
@@ -114,7 +114,7 @@ func breaking(t *testing.T, dir string, broken *bool) func(int, *Options) {
 func TestFailedSaveBehindEndsTheRun(t *testing.T) {
 	for _, strategy := range strategyNames {
 		dir, broken := filepath.Join(t.TempDir(), "checkpoints"), false
-		_, _, errs := world(t, 2, behind(t, strategy, ""), dir, breaking(t, dir, &broken))
+		_, _, errs := world(t, 2, asyncJob(t, strategy, ""), dir, breakSaves(t, dir, &broken))
 		if !broken || errs[0] == nil || !strings.Contains(errs[0].Error(), "save checkpoint of step") || !strings.Contains(errs[0].Error(), dir) {
 			t.Errorf("%s: %v, %v", strategy, broken, errs)
 		}
@@ -130,14 +130,14 @@ func TestFailedSaveBehindEndsTheRun(t *testing.T) {
 // is due. Its result equals an undisturbed run's.
 func TestFailedSaveIsTriedAgain(t *testing.T) {
 	undisturbed := t.TempDir()
-	_, _, errs := world(t, 2, behind(t, jobs.StrategyDDP, ""), undisturbed, small)
+	_, _, errs := world(t, 2, asyncJob(t, jobs.StrategyDDP, ""), undisturbed, smallBuckets)
 	ok(t, errs)
 	step, want := digests(t, undisturbed)
 	for _, strategy := range strategyNames {
 		for _, async := range []string{"true", "false"} {
 			dir, broken := filepath.Join(t.TempDir(), "checkpoints"), false
-			j := by(t, strategy, fmt.Sprintf(mlp, 2)+"on_error = \"continue\"\nasync = "+async+"\n")
-			events, _, errs := world(t, 2, j, dir, breaking(t, dir, &broken))
+			j := withStrategy(t, strategy, fmt.Sprintf(mlp, 2)+"on_error = \"continue\"\nasync = "+async+"\n")
+			events, _, errs := world(t, 2, j, dir, breakSaves(t, dir, &broken))
 			ok(t, errs)
 			unsaved, saved := 0, 0
 			for _, e := range events {
@@ -158,7 +158,7 @@ func TestFailedSaveIsTriedAgain(t *testing.T) {
 // The first and the last save are synchronous, and their failure stops the run.
 func TestLastSaveMustSucceed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoints")
-	_, _, errs := world(t, 1, behind(t, jobs.StrategyDDP, "on_error = \"continue\"\n"), dir, func(rank int, o *Options) {
+	_, _, errs := world(t, 1, asyncJob(t, jobs.StrategyDDP, "on_error = \"continue\"\n"), dir, func(rank int, o *Options) {
 		o.Observe = func(e Event) {
 			if e.Kind == Trained {
 				os.RemoveAll(dir)
@@ -173,7 +173,7 @@ func TestLastSaveMustSucceed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var first []Event
-	_, _, errs = world(t, 1, behind(t, jobs.StrategyDDP, "on_error = \"continue\"\n"), dir, func(_ int, o *Options) {
+	_, _, errs = world(t, 1, asyncJob(t, jobs.StrategyDDP, "on_error = \"continue\"\n"), dir, func(_ int, o *Options) {
 		o.Observe = func(e Event) { first = append(first, e) }
 	})
 	if errs[0] == nil || len(first) > 1 {

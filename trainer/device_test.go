@@ -15,7 +15,7 @@ func sees(lists ...string) func(rank int, o *Options) {
 	return func(rank int, o *Options) {
 		o.VisibleDevices = &visible
 		o.LocalRanks = len(lists)
-		o.Look = func() (cuda.Found, error) {
+		o.FindGPUs = func() (cuda.Found, error) {
 			if lists[rank] == "-" {
 				return cuda.Found{}, errors.New("no driver")
 			}
@@ -35,7 +35,7 @@ func TestProcessor(t *testing.T) {
 		err    string // of rank 1; empty if it trains
 		told   string
 	}{
-		"cpu does not look":       {"cpu", func(_ int, o *Options) { o.Look = func() (cuda.Found, error) { panic("looked") } }, "", ""},
+		"cpu does not look":       {"cpu", func(_ int, o *Options) { o.FindGPUs = func() (cuda.Found, error) { panic("looked") } }, "", ""},
 		"auto without any":        {"auto", sees("-", "-"), "", `computing on the processor: no rank sees a GPU; rank 0: no driver (CUDA_VISIBLE_DEVICES="0,1")`},
 		"auto with none visible":  {"auto", sees("", ""), "", `no rank sees a GPU; rank 0: the driver has none (CUDA_VISIBLE_DEVICES="0,1")`},
 		"auto with GPUs":          {"auto", sees("a b", "a b"), "", "computing on the processor: this rank's GPU 0 (a): this program was built without GPU support"},
@@ -48,7 +48,9 @@ func TestProcessor(t *testing.T) {
 		"cuda, all visible":       {"cuda", sees("a b", "a b"), "this rank's GPU 1 (b): this program was built without GPU support", ""},
 		"cuda, one for each task": {"cuda", sees("a", "b"), "this rank's GPU 0 (b): this program", ""},
 		"asked, none can be used": {"auto+", sees("a b", "a b"), "this rank's GPU 1 (b): this program was built without GPU support", ""},
-		"cuda, not built": {"cuda", func(_ int, o *Options) { o.Look = func() (cuda.Found, error) { return cuda.Found{}, cuda.ErrNotBuilt } },
+		"cuda, not built": {"cuda", func(_ int, o *Options) {
+			o.FindGPUs = func() (cuda.Found, error) { return cuda.Found{}, cuda.ErrNotBuilt }
+		},
 			"this program was built without GPU support", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +64,7 @@ func TestProcessor(t *testing.T) {
 				c.look(rank, o)
 				if rank == 0 {
 					o.Observe = func(e Event) {
-						if e.Kind == Processor {
+						if e.Kind == OnCPU {
 							told = append(told, e.String())
 						}
 					}

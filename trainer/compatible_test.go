@@ -77,7 +77,7 @@ func TestOtherChangesAreNone(t *testing.T) {
 func TestForeignCheckpointOfAHigherStepIsRefused(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	text := fmt.Sprintf(mlp, 50)
-	stoppedRun(t, 1, by(t, jobs.StrategyDDP, text), dir, 3)
+	stoppedRun(t, 1, withStrategy(t, jobs.StrategyDDP, text), dir, 3)
 	own := contents(t, dir)
 	_, result, errs := world(t, 1, job(t, text), other, func(_ int, o *Options) { o.Run = "another" })
 	ok(t, errs)

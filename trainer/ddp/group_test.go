@@ -13,9 +13,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// club connects goroutines. It sums in the order of the ring: from the rank after the owner of the
+// fakeGroup connects goroutines. It sums in the order of the ring: from the rank after the owner of the
 // shard.
-type club struct {
+type fakeGroup struct {
 	size    int
 	mu      sync.Mutex
 	met     sync.Cond
@@ -27,9 +27,9 @@ type club struct {
 	bytes   [][]byte
 }
 
-// member is a rank of a club.
+// member is a rank of a fakeGroup.
 type member struct {
-	*club
+	*fakeGroup
 	rank           int
 	sum            []float32
 	double         []float64
@@ -38,18 +38,18 @@ type member struct {
 	fail           error
 }
 
-func newClub(size int) []*member {
-	c := &club{size: size, floats: make([][]float32, size), doubles: make([][]float64, size), halves: make([][]element.BF16, size), bytes: make([][]byte, size)}
+func newFakeGroup(size int) []*member {
+	c := &fakeGroup{size: size, floats: make([][]float32, size), doubles: make([][]float64, size), halves: make([][]element.BF16, size), bytes: make([][]byte, size)}
 	c.met.L = &c.mu
 	var out []*member
 	for rank := range size {
-		out = append(out, &member{club: c, rank: rank, sum: make([]float32, 1<<20), half: make([]element.BF16, 1<<20), double: make([]float64, 64)})
+		out = append(out, &member{fakeGroup: c, rank: rank, sum: make([]float32, 1<<20), half: make([]element.BF16, 1<<20), double: make([]float64, 64)})
 	}
 	return out
 }
 
-// meet waits for all ranks.
-func (c *club) meet() {
+// barrier waits for all ranks.
+func (c *fakeGroup) barrier() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.here++; c.here == c.size {
@@ -66,8 +66,8 @@ func (c *club) meet() {
 func (m *member) Rank() int { return m.rank }
 func (m *member) Size() int { return m.size }
 
-// addUp sums shard r of every rank. The result has the length of buf.
-func (m *member) addUp(buf []float32, r int) []float32 {
+// sumShard sums shard r of every rank. The result has the length of buf.
+func (m *member) sumShard(buf []float32, r int) []float32 {
 	n := len(buf) / m.size
 	sum := m.sum[r*n : (r+1)*n]
 	copy(sum, m.floats[(r+1)%m.size][r*n:])
@@ -81,30 +81,30 @@ func (m *member) addUp(buf []float32, r int) []float32 {
 
 func (m *member) AllReduce(_ context.Context, t device.Tensor) error {
 	if t.Type() == device.BFloat16 {
-		return m.allReduceHalves(bits(t))
+		return m.allReduceHalves(bf16Slice(t))
 	}
 	buf := t.Floats()
 	m.reduced += 4 * len(buf)
 	m.floats[m.rank] = buf
-	m.meet()
+	m.barrier()
 	for r := range m.size {
-		m.addUp(buf, r)
+		m.sumShard(buf, r)
 	}
-	m.meet()
+	m.barrier()
 	copy(buf, m.sum)
 	return m.fail
 }
 
 func (m *member) ReduceScatter(_ context.Context, part, whole device.Tensor) error {
 	if whole.Type() == device.BFloat16 {
-		return m.reduceScatterHalves(bits(part), bits(whole))
+		return m.reduceScatterHalves(bf16Slice(part), bf16Slice(whole))
 	}
 	buf := whole.Floats()
 	m.reduced += 4 * len(buf)
 	m.floats[m.rank] = buf
-	m.meet()
-	sum := m.addUp(buf, m.rank)
-	m.meet()
+	m.barrier()
+	sum := m.sumShard(buf, m.rank)
+	m.barrier()
 	for i := range buf {
 		buf[i] = -1e30 // undefined
 	}
@@ -115,35 +115,35 @@ func (m *member) ReduceScatter(_ context.Context, part, whole device.Tensor) err
 func (m *member) AllGather(_ context.Context, whole, part device.Tensor) error {
 	m.given += whole.Len()
 	m.floats[m.rank] = part.Floats()
-	m.meet()
+	m.barrier()
 	for r, other := range m.floats {
 		copy(whole.Floats()[r*len(other):], other)
 	}
-	m.meet()
+	m.barrier()
 	return m.fail
 }
 
 func (m *member) AllReduceFloat64(_ context.Context, buf []float64) error {
 	m.doubles[m.rank] = buf
-	m.meet()
+	m.barrier()
 	for i := range buf {
 		m.double[i] = 0
 		for _, other := range m.doubles {
 			m.double[i] += other[i]
 		}
 	}
-	m.meet()
+	m.barrier()
 	copy(buf, m.double)
 	return m.fail
 }
 
 func (m *member) Broadcast(_ context.Context, buf []byte, root int) error {
 	m.bytes[m.rank] = buf
-	m.meet()
+	m.barrier()
 	if m.rank != root {
 		copy(buf, m.bytes[root])
 	}
-	m.meet()
+	m.barrier()
 	return m.fail
 }
 
@@ -193,20 +193,20 @@ func newRank(t testing.TB, m *member, shape nn.GPTOptions, o Options) *rank {
 	return r
 }
 
-// spread gives all ranks the same random weights.
-func (r *rank) spread(ctx context.Context) error {
+// initWeights gives all ranks the same random weights.
+func (r *rank) initWeights(ctx context.Context) error {
 	params := r.model.Params()
 	before := make([]device.Tensor, len(params))
 	for i, p := range params {
 		before[i] = p.Data
 	}
-	nn.Place(r.memory.Device, params)
+	nn.AllocValues(r.memory.Device, params)
 	r.model.Init(random.New(1), r.memory)
 	drawn := make([]device.Tensor, len(params))
 	for i, p := range params {
 		drawn[i], p.Data = p.Data, before[i]
 	}
-	err := r.Spread(ctx, r.values(), func(give Give) error {
+	err := r.ScatterState(ctx, r.values(), func(give Give) error {
 		for i := range params {
 			if err := give(i, func(at int, values []float32) error {
 				copy(values, drawn[i].Floats()[at:])
@@ -217,7 +217,7 @@ func (r *rank) spread(ctx context.Context) error {
 		}
 		return nil
 	})
-	r.Updated()
+	r.MarkUpdated()
 	return err
 }
 
@@ -236,7 +236,7 @@ func whole(ranks []*rank) [][]float32 {
 		out = append(out, make([]float32, p.Len()))
 	}
 	for _, r := range ranks {
-		r.Pieces(r.values(), func(param, at int, values []float32) { copy(out[param][at:], values) })
+		r.EachRange(r.values(), func(param, at int, values []float32) { copy(out[param][at:], values) })
 	}
 	return out
 }
@@ -257,12 +257,12 @@ func (r *rank) train(ctx context.Context) error {
 	}
 	r.loss = float64(r.Extra()[0])
 	r.adam.Step(r.Parts(), optim.ClipScale(r.Norm(), 0.5))
-	r.Updated()
+	r.MarkUpdated()
 	return nil
 }
 
-// together runs f on all ranks at the same time.
-func together(t testing.TB, ranks []*rank, f func(*rank) error) {
+// onAllRanks runs f on all ranks at the same time.
+func onAllRanks(t testing.TB, ranks []*rank, f func(*rank) error) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for _, r := range ranks {
@@ -281,13 +281,13 @@ func together(t testing.TB, ranks []*rank, f func(*rank) error) {
 func newRanks(t testing.TB, n int, shape nn.GPTOptions, o Options) []*rank {
 	t.Helper()
 	var ranks []*rank
-	for _, m := range newClub(n) {
+	for _, m := range newFakeGroup(n) {
 		ranks = append(ranks, newRank(t, m, shape, o))
 	}
-	together(t, ranks, func(r *rank) error {
+	onAllRanks(t, ranks, func(r *rank) error {
 		kept := r.memory.bytes
-		err := r.spread(t.Context())
-		r.memory.bytes = kept // Spread frees what it allocates
+		err := r.initWeights(t.Context())
+		r.memory.bytes = kept // ScatterState frees what it allocates
 		return err
 	})
 	return ranks

@@ -17,11 +17,11 @@ type Give func(param int, fill func(at int, values []float32) error) error
 // compared with the latency of a broadcast.
 const chunk = 1 << 18
 
-// Spread gives every rank its parts of data that has one value per parameter element: parameter
+// ScatterState gives every rank its parts of data that has one value per parameter element: parameter
 // values, or optimizer state. On rank 0, it calls from, which must give every parameter, in any
 // order. If from gives a parameter twice, the second replaces the first. Each rank needs memory for
 // its parts and one chunk only. Parts has the shape of [Sharder.Parts].
-func (s *Sharder) Spread(ctx context.Context, parts [][]float32, from func(Give) error) error {
+func (s *Sharder) ScatterState(ctx context.Context, parts [][]float32, from func(Give) error) error {
 	var scratch []float32
 	if s.Strategy != DDP {
 		scratch = make([]float32, chunk)
@@ -30,7 +30,7 @@ func (s *Sharder) Spread(ctx context.Context, parts [][]float32, from func(Give)
 	send := func(param int, fill func(int, []float32) error) error {
 		n := s.layout.all[param].Len()
 		for at := 0; at < n; at += chunk {
-			values := s.stretch(parts, scratch, param, at, min(chunk, n-at))
+			values := s.chunkMemory(parts, scratch, param, at, min(chunk, n-at))
 			if fill != nil {
 				if err := fill(at, values); err != nil {
 					return err
@@ -39,16 +39,16 @@ func (s *Sharder) Spread(ctx context.Context, parts [][]float32, from func(Give)
 			if err := s.comm.Broadcast(ctx, element.Bytes(values), 0); err != nil {
 				return fmt.Errorf("spread parameter %d of %d: %w", param, len(s.layout.all), err)
 			}
-			s.keep(parts, values, param, at)
+			s.storeShard(parts, values, param, at)
 		}
 		return nil
 	}
 	if s.comm.Rank() == 0 {
-		return s.spreadFrom(ctx, from, send)
+		return s.scatterFrom(ctx, from, send)
 	}
 	for {
-		param, err := s.announced(ctx, none)
-		if err != nil || param == none {
+		param, err := s.broadcastParam(ctx, noBucket)
+		if err != nil || param == noBucket {
 			return err
 		}
 		if err := send(param, nil); err != nil {
@@ -57,12 +57,12 @@ func (s *Sharder) Spread(ctx context.Context, parts [][]float32, from func(Give)
 	}
 }
 
-// spreadFrom is rank 0's side of Spread.
-func (s *Sharder) spreadFrom(ctx context.Context, from func(Give) error, send Give) error {
+// scatterFrom is rank 0's side of ScatterState.
+func (s *Sharder) scatterFrom(ctx context.Context, from func(Give) error, send Give) error {
 	given := make([]bool, len(s.layout.all))
 	err := from(func(param int, fill func(int, []float32) error) error {
 		given[param] = true
-		if _, err := s.announced(ctx, param); err != nil {
+		if _, err := s.broadcastParam(ctx, param); err != nil {
 			return err
 		}
 		return send(param, fill)
@@ -73,12 +73,12 @@ func (s *Sharder) spreadFrom(ctx context.Context, from func(Give) error, send Gi
 	if i := slices.Index(given, false); i >= 0 {
 		panic(fmt.Sprintf("ddp: internal error: parameter %d was not given", i))
 	}
-	_, err = s.announced(ctx, none)
+	_, err = s.broadcastParam(ctx, noBucket)
 	return err
 }
 
-// announced broadcasts the index of the next parameter from rank 0 and returns it.
-func (s *Sharder) announced(ctx context.Context, param int) (int, error) {
+// broadcastParam broadcasts the index of the next parameter from rank 0 and returns it.
+func (s *Sharder) broadcastParam(ctx context.Context, param int) (int, error) {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(param))
 	if err := s.comm.Broadcast(ctx, b[:], 0); err != nil {
@@ -87,23 +87,23 @@ func (s *Sharder) announced(ctx context.Context, param int) (int, error) {
 	return int(binary.LittleEndian.Uint64(b[:])), nil
 }
 
-// stretch returns memory for n elements of a parameter: their final position with DDP, scratch
+// chunkMemory returns memory for n elements of a parameter: their final position with DDP, scratch
 // otherwise.
-func (s *Sharder) stretch(parts [][]float32, scratch []float32, param, at, n int) []float32 {
+func (s *Sharder) chunkMemory(parts [][]float32, scratch []float32, param, at, n int) []float32 {
 	if s.Strategy != DDP {
 		return scratch[:n]
 	}
-	place := s.layout.places[s.layout.all[param]]
-	return parts[place.bucket][place.at+at:][:n]
+	pos := s.layout.positions[s.layout.all[param]]
+	return parts[pos.bucket][pos.at+at:][:n]
 }
 
-// keep copies the elements of this rank's shard to its part.
-func (s *Sharder) keep(parts [][]float32, values []float32, param, at int) {
+// storeShard copies the elements of this rank's shard to its part.
+func (s *Sharder) storeShard(parts [][]float32, values []float32, param, at int) {
 	if s.Strategy == DDP {
 		return
 	}
-	place := s.layout.places[s.layout.all[param]]
-	part, begin := parts[place.bucket], place.at+at
+	pos := s.layout.positions[s.layout.all[param]]
+	part, begin := parts[pos.bucket], pos.at+at
 	first := s.comm.Rank() * len(part) // index in the bucket of the part's first element
 	from, to := max(first, begin), min(first+len(part), begin+len(values))
 	if from < to {
@@ -111,19 +111,19 @@ func (s *Sharder) keep(parts [][]float32, values []float32, param, at int) {
 	}
 }
 
-// Pieces calls f for each range of a parameter that this rank has, with the index at of its first
+// EachRange calls f for each range of a parameter that this rank has, with the index at of its first
 // element.
-func (s *Sharder) Pieces(parts [][]float32, f func(param, at int, values []float32)) {
+func (s *Sharder) EachRange(parts [][]float32, f func(param, at int, values []float32)) {
 	for i, part := range parts {
 		first := 0 // index in the bucket of the part's first element
 		if s.Strategy != DDP {
 			first = s.comm.Rank() * len(part)
 		}
 		for k, p := range s.layout.params(i) {
-			place := s.layout.places[p].at
-			from, to := max(first, place), min(first+len(part), place+p.Len())
+			begin := s.layout.positions[p].at
+			from, to := max(first, begin), min(first+len(part), begin+p.Len())
 			if from < to {
-				f(s.layout.spans[i].First+k, from-place, part[from-first:to-first])
+				f(s.layout.spans[i].First+k, from-begin, part[from-first:to-first])
 			}
 		}
 	}

@@ -9,15 +9,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/format"
 )
 
-// Room returns an error, with sizes, if the file system of dir has too little space for n
+// CheckSpace returns an error, with sizes, if the file system of dir has too little space for n
 // checkpoints of the size that m describes. It does not detect quotas, which show only when they
-// are exceeded. If the file system does not report its free space, Room returns nil.
-func Room(dir string, m *Manifest, n int) error {
+// are exceeded. If the file system does not report its free space, CheckSpace returns nil.
+func CheckSpace(dir string, m *Manifest, n int) error {
 	what := "another checkpoint"
 	if n > 1 {
 		what = fmt.Sprintf("%d more checkpoints", n)
 	}
-	return room(dir, m.bytes()*int64(n), fmt.Sprintf("%s of %s", what, format.Bytes(m.bytes())))
+	return checkFree(dir, m.bytes()*int64(n), fmt.Sprintf("%s of %s", what, format.Bytes(m.bytes())))
 }
 
 // bytes returns the size of a checkpoint without its manifest.
@@ -29,9 +29,9 @@ func (m *Manifest) bytes() int64 {
 	return n
 }
 
-// room returns an error if the file system of dir has less than bytes free. The directory need not
+// checkFree returns an error if the file system of dir has less than bytes free. The directory need not
 // exist yet.
-func room(dir string, bytes int64, what string) error {
+func checkFree(dir string, bytes int64, what string) error {
 	var st unix.Statfs_t
 	err := unix.Statfs(dir, &st)
 	for above := dir; err == unix.ENOENT && above != filepath.Dir(above); {
@@ -45,5 +45,5 @@ func room(dir string, bytes int64, what string) error {
 	if bytes <= free {
 		return nil
 	}
-	return full{fmt.Errorf("there is no room for %s in %q: %s are free there", what, dir, format.Bytes(free)), hasAny(dir)}
+	return fullError{fmt.Errorf("there is no room for %s in %q: %s are free there", what, dir, format.Bytes(free)), hasAny(dir)}
 }

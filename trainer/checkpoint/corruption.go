@@ -23,19 +23,19 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // bufferBytes is the size of the buffers for file I/O.
 const bufferBytes = 64 << 10
 
-func sumText(sum uint32) string { return fmt.Sprintf("%08x", sum) }
+func formatChecksum(sum uint32) string { return fmt.Sprintf("%08x", sum) }
 
-// metadataOf returns the metadata of a file: the entry that readers written for PyTorch expect, and
+// metadataWith returns the metadata of a file: the entry that readers written for PyTorch expect, and
 // the checksums. Equal tensors make equal files.
-func metadataOf(sums map[string]uint32) map[string]string {
+func metadataWith(sums map[string]uint32) map[string]string {
 	m := maps.Clone(metadata)
 	for name, sum := range sums {
-		m[sumKey+name] = sumText(sum)
+		m[sumKey+name] = formatChecksum(sum)
 	}
 	return m
 }
 
-func sumsOf(tensors []safetensors.Tensor) map[string]uint32 {
+func checksumsOf(tensors []safetensors.Tensor) map[string]uint32 {
 	sums := map[string]uint32{}
 	for _, t := range tensors {
 		sums[t.Name] = crc32.Checksum(t.Bytes(), castagnoli)
@@ -43,22 +43,22 @@ func sumsOf(tensors []safetensors.Tensor) map[string]uint32 {
 	return sums
 }
 
-// sumOf returns the checksum of file[begin:end]. It reads through the given buffer, so that
+// checksumOf returns the checksum of file[begin:end]. It reads through the given buffer, so that
 // thousands of tensors share one.
-func sumOf(file io.ReaderAt, begin, end int64, through []byte) (uint32, error) {
+func checksumOf(file io.ReaderAt, begin, end int64, through []byte) (uint32, error) {
 	sum := crc32.New(castagnoli)
 	_, err := io.CopyBuffer(sum, io.NewSectionReader(file, begin, end-begin), through)
 	return sum.Sum32(), err
 }
 
-// mostNamed is the maximum number of corrupt tensors that an error names.
-const mostNamed = 3
+// maxNamed is the maximum number of corrupt tensors that an error names.
+const maxNamed = 3
 
-// where returns a text that locates the corruption in a file of size bytes: in the header, or in
+// locateCorruption returns a text that locates the corruption in a file of size bytes: in the header, or in
 // the first tensors whose checksums do not match. It returns "" if the location is unknown, as for
 // files of older versions.
-func (want File) where(file io.ReaderAt, size int64) string {
-	if want.HeaderSum == "" {
+func (want File) locateCorruption(file io.ReaderAt, size int64) string {
+	if want.HeaderCRC == "" {
 		return ""
 	}
 	through := make([]byte, bufferBytes)
@@ -69,8 +69,8 @@ func (want File) where(file io.ReaderAt, size int64) string {
 	}
 	if err == nil {
 		var sum uint32
-		if sum, err = sumOf(file, 0, begin, through); err == nil && sumText(sum) != want.HeaderSum {
-			err = fmt.Errorf("its CRC-32C is %08x, the manifest says %s", sum, want.HeaderSum)
+		if sum, err = checksumOf(file, 0, begin, through); err == nil && formatChecksum(sum) != want.HeaderCRC {
+			err = fmt.Errorf("its CRC-32C is %08x, the manifest says %s", sum, want.HeaderCRC)
 		}
 	}
 	if err != nil {
@@ -82,13 +82,13 @@ func (want File) where(file io.ReaderAt, size int64) string {
 			found = append(found, fmt.Sprintf("it ends in tensor %q", a.Name))
 			break
 		}
-		sum, err := sumOf(file, a.Begin, a.End, through)
-		if wanted := metadata[sumKey+a.Name]; err != nil || wanted != sumText(sum) {
+		sum, err := checksumOf(file, a.Begin, a.End, through)
+		if wanted := metadata[sumKey+a.Name]; err != nil || wanted != formatChecksum(sum) {
 			found = append(found, fmt.Sprintf("tensor %q has CRC-32C %08x, its file says %s", a.Name, sum, wanted))
 		}
 	}
-	if more := len(found) - mostNamed; more > 0 {
-		found = append(found[:mostNamed], fmt.Sprintf("and %d more", more))
+	if more := len(found) - maxNamed; more > 0 {
+		found = append(found[:maxNamed], fmt.Sprintf("and %d more", more))
 	}
 	if len(found) == 0 {
 		return ""

@@ -8,10 +8,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// keep returns the job's retention policy for checkpoints.
-func (r *run) keep() checkpoint.Keep {
+// retentionPolicy returns the job's retention policy for checkpoints.
+func (r *run) retentionPolicy() checkpoint.Retention {
 	c := r.Job.Checkpoint
-	k := checkpoint.Keep{Newest: int(c.Keep), Best: string(c.KeepBest), Highest: c.KeepBest == jobs.MetricAccuracy}
+	k := checkpoint.Retention{Newest: int(c.Keep), Best: string(c.KeepBest), Highest: c.KeepBest == jobs.MetricAccuracy}
 	switch c.KeepEvery.Unit {
 	case jobs.Steps:
 		k.Steps = c.KeepEvery.N
@@ -21,30 +21,30 @@ func (r *run) keep() checkpoint.Keep {
 	return k
 }
 
-// checkKeep returns an error if the data do not provide the metric of checkpoint.keep_best.
-func (r *run) checkKeep() error {
+// checkKeepBest returns an error if the data do not provide the metric of checkpoint.keep_best.
+func (r *run) checkKeepBest() error {
 	best := r.Job.Checkpoint.KeepBest
 	if best == "" || r.eval != nil && (best != jobs.MetricAccuracy || r.eval.Classes()) {
 		return nil
 	}
-	return unmeasured(best)
+	return unmeasuredError(best)
 }
 
-// unmeasured is the error for a checkpoint.keep_best that is never measured.
-type unmeasured string
+// unmeasuredError is the error for a checkpoint.keep_best that is never measured.
+type unmeasuredError string
 
-func (m unmeasured) Error() string {
+func (m unmeasuredError) Error() string {
 	return fmt.Sprintf("checkpoint.keep_best is %q, which these data do not give", string(m))
 }
 
 // Hint returns the fix.
-func (unmeasured) Hint() string {
+func (unmeasuredError) Hint() string {
 	return "held-out data are needed (train.data.eval_path or holdout), and for accuracy classes; or leave keep_best out"
 }
 
-// bestSaved returns the best metric of the existing checkpoints, or NaN if none has it.
-func (r *run) bestSaved() (float64, error) {
-	k := r.keep()
+// bestSavedMetric returns the best metric of the existing checkpoints, or NaN if none has it.
+func (r *run) bestSavedMetric() (float64, error) {
+	k := r.retentionPolicy()
 	if k.Best == "" {
 		return math.NaN(), nil
 	}
@@ -62,13 +62,13 @@ func (r *run) bestSaved() (float64, error) {
 // improved reports whether the evaluation that has just ended had the best result so far, by the
 // metric of checkpoint.keep_best.
 func (r *run) improved() bool {
-	k := r.keep()
-	now, measured := r.last[k.Best]
+	k := r.retentionPolicy()
+	now, measured := r.lastMetrics[k.Best]
 	if k.Best == "" || !measured || math.IsNaN(now) {
 		return false
 	}
-	if math.IsNaN(r.best) || now != r.best && (now > r.best) == k.Highest {
-		r.best = now
+	if math.IsNaN(r.bestMetric) || now != r.bestMetric && (now > r.bestMetric) == k.Highest {
+		r.bestMetric = now
 		return true
 	}
 	return false

@@ -11,10 +11,10 @@ import (
 // The error names a directory on a full file system, with sizes, whether it exists or not.
 func TestRoom(t *testing.T) {
 	for _, dir := range []string{t.TempDir(), filepath.Join(t.TempDir(), "not", "there")} {
-		if err := Room(dir, &Manifest{Files: []File{{Bytes: 1}, {Bytes: 2}}}, 2); err != nil {
+		if err := CheckSpace(dir, &Manifest{Files: []File{{Bytes: 1}, {Bytes: 2}}}, 2); err != nil {
 			t.Error(err)
 		}
-		err := Room(dir, &Manifest{Files: []File{{Bytes: math.MaxInt64 / 4}, {Bytes: math.MaxInt64 / 8}}}, 2)
+		err := CheckSpace(dir, &Manifest{Files: []File{{Bytes: math.MaxInt64 / 4}, {Bytes: math.MaxInt64 / 8}}}, 2)
 		var hint interface{ Hint() string }
 		if err == nil || !errors.As(err, &hint) || !strings.HasPrefix(err.Error(), "there is no room for 2 more checkpoints of 3.07e+03 PiB in \""+dir+"\": ") {
 			t.Errorf("%v", err)
@@ -22,7 +22,7 @@ func TestRoom(t *testing.T) {
 	}
 	// The size is known before the ranks write.
 	m, _ := state(1)
-	m.Divided = map[string]map[string][]int{ModelFile: {"w": {1 << 30, 1 << 30}}}
+	m.Sharded = map[string]map[string][]int{ModelFile: {"w": {1 << 30, 1 << 30}}}
 	if _, err := Begin(t.TempDir(), m); err == nil || !strings.Contains(err.Error(), "save checkpoint of step 1: there is no room for 4.1e+03 PiB") {
 		t.Errorf("%v", err)
 	}

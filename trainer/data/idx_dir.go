@@ -19,54 +19,54 @@ var (
 // openIDX opens the training files in trainPath and the held-out files in evalPath. If evalPath is
 // empty, it uses the held-out files in trainPath, if they exist.
 func openIDX(ctx context.Context, trainPath, evalPath string) (train, eval Dataset, err error) {
-	trainFolder, err := dataFolder(trainPath)
+	trainDir, err := openDataDir(trainPath)
 	if err != nil {
 		return nil, nil, err
 	}
-	evalFolder := trainFolder
+	evalDir := trainDir
 	if evalPath != "" {
-		if evalFolder, err = dataFolder(evalPath); err != nil {
+		if evalDir, err = openDataDir(evalPath); err != nil {
 			return nil, nil, err
 		}
 	}
-	return openIDXFolders(ctx, trainFolder, evalFolder, evalPath != "")
+	return openIDXDirs(ctx, trainDir, evalDir, evalPath != "")
 }
 
-// openIDXFolders opens both parts. Unless needEval is set, both held-out files may be missing.
-func openIDXFolders(ctx context.Context, trainFolder, evalFolder folder, needEval bool) (train, eval Dataset, err error) {
-	t, err := readIDXSet(ctx, trainFolder, idxTrain, nil)
+// openIDXDirs opens both parts. Unless needEval is set, both held-out files may be missing.
+func openIDXDirs(ctx context.Context, trainDir, evalDir dataDir, needEval bool) (train, eval Dataset, err error) {
+	t, err := readIDXSet(ctx, trainDir, idxTrain, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !needEval && !evalFolder.exists(idxEval.images) && !evalFolder.exists(idxEval.images+".gz") &&
-		!evalFolder.exists(idxEval.labels) && !evalFolder.exists(idxEval.labels+".gz") {
+	if !needEval && !evalDir.exists(idxEval.images) && !evalDir.exists(idxEval.images+".gz") &&
+		!evalDir.exists(idxEval.labels) && !evalDir.exists(idxEval.labels+".gz") {
 		return t, nil, nil
 	}
-	e, err := readIDXSet(ctx, evalFolder, idxEval, t)
+	e, err := readIDXSet(ctx, evalDir, idxEval, t)
 	if err != nil {
 		return nil, nil, err
 	}
 	return t, e, nil
 }
 
-// dataFolder returns an error unless path is a directory.
-func dataFolder(path string) (folder, error) {
+// openDataDir returns an error unless path is a directory.
+func openDataDir(path string) (dataDir, error) {
 	const hint = "path must be the folder that holds train-images-idx3-ubyte and its three companions, as /usr/share/datasets/fashion-mnist (Debian package dataset-fashion-mnist), or \"builtin:fashion-mnist\""
 	info, err := os.Stat(path)
 	if err != nil {
-		return folder{}, &hintError{fmt.Errorf("read data folder %q: %w", path, cause(err)), hint}
+		return dataDir{}, &hintError{fmt.Errorf("read data folder %q: %w", path, cause(err)), hint}
 	}
 	if !info.IsDir() {
-		return folder{}, &hintError{fmt.Errorf("read data folder %q: not a folder", path), hint}
+		return dataDir{}, &hintError{fmt.Errorf("read data folder %q: not a folder", path), hint}
 	}
-	return folder{name: path}, nil
+	return dataDir{name: path}, nil
 }
 
 // readIDXSet reads images and labels. Held-out data must have the image size and the classes of the
 // training data, like. For the training data themselves, like is nil, and the largest label gives
 // the number of classes. Pixels are read last, after the headers and the labels have been
 // validated.
-func readIDXSet(ctx context.Context, f folder, set idxSet, like *table) (*table, error) {
+func readIDXSet(ctx context.Context, f dataDir, set idxSet, like *table) (*table, error) {
 	images, err := openIDXFile(ctx, f, set.images, 3)
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func readIDXSet(ctx context.Context, f folder, set idxSet, like *table) (*table,
 }
 
 // openIDXFile opens a file, compressed or not, and reads its header.
-func openIDXFile(ctx context.Context, f folder, file string, dims int) (*idxFile, error) {
+func openIDXFile(ctx context.Context, f dataDir, file string, dims int) (*idxFile, error) {
 	if !f.exists(file) {
 		if !f.exists(file + ".gz") {
 			return nil, &hintError{

@@ -10,10 +10,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// record begins or ends the trace before the next step, on all ranks. The trace includes work
+// updateTrace begins or ends the trace before the next step, on all ranks. The trace includes work
 // between steps: after the last traced step and before the next step.
-func (r *run) record(ctx context.Context) error {
-	begin, end := r.Trace.Due(int(r.at.Step) + 1)
+func (r *run) updateTrace(ctx context.Context) error {
+	begin, end := r.Trace.Due(int(r.pos.Step) + 1)
 	if end {
 		r.endTrace()
 	}
@@ -27,7 +27,7 @@ func (r *run) record(ctx context.Context) error {
 		err = r.Trace.Begin(binary.LittleEndian.Uint64(id[:]), func() error { return r.Comm.Do(ctx, collective.Barrier()) })
 	}
 	if err != nil {
-		return fmt.Errorf("compare clocks before step %d: %w", r.at.Step+1, err)
+		return fmt.Errorf("compare clocks before step %d: %w", r.pos.Step+1, err)
 	}
 	return nil
 }
@@ -38,11 +38,11 @@ func (r *run) endTrace() {
 	if !r.Trace.Recording() {
 		return
 	}
-	if s := r.behind; s != nil {
-		r.Trace.Add(trace.Behind, 0, s.began)
+	if s := r.asyncSave; s != nil {
+		r.Trace.Add(trace.AsyncSave, 0, s.began)
 	}
 	r.Trace.End()
-	r.Observe(Event{Kind: Traced, Step: int(r.at.Step), Epoch: int(r.at.Epoch), Epochs: int(r.train.Epochs)})
+	r.Observe(Event{Kind: Traced, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs)})
 }
 
 // spansPerStep returns the maximum number of spans of a step on one track: a fixed number, and for

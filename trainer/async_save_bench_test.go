@@ -20,17 +20,17 @@ func BenchmarkStallOfASave(b *testing.B) {
 		b.Fatal(err)
 	}
 	r := &run{Options: Options{Job: j, Run: "run", Checkpoints: b.TempDir(), Comm: collective.Alone{}, Observe: func(Event) {}, Progress: new(Progress)},
-		train: j.Train, last: map[string]float64{}, good: map[int]bool{}}
+		train: j.Train, lastMetrics: map[string]float64{}, verified: map[int]bool{}}
 	if err := r.build(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	defer r.loader.Stop()
-	if err := r.spread(b.Context(), origin{}, false); err != nil {
+	if err := r.scatterState(b.Context(), origin{}, false); err != nil {
 		b.Fatal(err)
 	}
 	var waited, behind []float64
 	timed := func(save func() error) float64 {
-		r.at.Step++
+		r.pos.Step++
 		began := time.Now()
 		if err := save(); err != nil {
 			b.Fatal(err)
@@ -39,8 +39,8 @@ func BenchmarkStallOfASave(b *testing.B) {
 	}
 	for b.Loop() {
 		waited = append(waited, timed(func() error { return r.save(b.Context()) }))
-		behind = append(behind, timed(func() error { return r.saveBehind(b.Context()) }))
-		if err := r.settle(b.Context()); err != nil {
+		behind = append(behind, timed(func() error { return r.saveAsync(b.Context()) }))
+		if err := r.waitAsyncSave(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -82,7 +82,7 @@ func TestKeepBestWithoutMetric(t *testing.T) {
 		}
 		j := job(t, strings.Replace(fmt.Sprintf(text, "stop", path), "EVAL", path, 1)+"[checkpoint]\nkeep_best = \""+metric+"\"\n")
 		_, _, errs := world(t, 1, j, t.TempDir(), nil)
-		if want := (unmeasured)(""); !errors.As(errs[0], &want) || string(want) != metric {
+		if want := (unmeasuredError)(""); !errors.As(errs[0], &want) || string(want) != metric {
 			t.Errorf("%s: %v", metric, errs[0])
 		}
 	}

@@ -1,0 +1,89 @@
+package ddp
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+// NewCommunicator returns the operations of c for a [Sharder] whose device uses host memory.
+func NewCommunicator(c collective.Communicator) Communicator { return hostComm{tensorComm{c}} }
+
+// NewDeviceCommunicator returns the operations for a device with its own memory, such as a GPU. The
+// communicator onDevice works on device memory. The communicator host, which has the same ranks,
+// works on host memory. See [AsyncCommunicator.Mark] for mark.
+func NewDeviceCommunicator(onDevice, host collective.Communicator, mark func() func() error) AsyncCommunicator {
+	return deviceComm{tensorComm{onDevice}, host, mark}
+}
+
+// tensorComm implements collectives on tensors.
+type tensorComm struct{ c collective.Communicator }
+
+// typeOf returns the element type for collectives on t.
+func typeOf(t device.Tensor) collective.Type {
+	switch t.Type() {
+	case device.Float32:
+		return element.Float32
+	case device.BFloat16:
+		return element.BFloat16
+	}
+	panic(fmt.Sprintf("ddp: a tensor of %v between ranks", t.Type()))
+}
+
+// tensorBytes returns the tensor's memory, which need not be addressable by the host.
+func tensorBytes(t device.Tensor) []byte {
+	return unsafe.Slice((*byte)(t.Base()), t.Len()*t.Type().Size())
+}
+
+func (o tensorComm) AllReduce(ctx context.Context, buf device.Tensor) error {
+	return o.c.Do(ctx, collective.Call{Kind: collective.KindAllReduce, Type: typeOf(buf), Op: collective.Sum, Send: tensorBytes(buf), Recv: tensorBytes(buf)})
+}
+
+func (o tensorComm) ReduceScatter(ctx context.Context, part, whole device.Tensor) error {
+	return o.c.Do(ctx, collective.Call{Kind: collective.KindReduceScatter, Type: typeOf(whole), Op: collective.Sum, Send: tensorBytes(whole), Recv: tensorBytes(part)})
+}
+
+func (o tensorComm) AllGather(ctx context.Context, whole, part device.Tensor) error {
+	return o.c.Do(ctx, collective.Call{Kind: collective.KindAllGather, Type: typeOf(whole), Send: tensorBytes(part), Recv: tensorBytes(whole)})
+}
+
+func (o tensorComm) Rank() int { return o.c.Rank() }
+
+func (o tensorComm) Size() int { return o.c.Size() }
+
+type hostComm struct{ tensorComm }
+
+func (o hostComm) AllReduceFloat64(ctx context.Context, buf []float64) error {
+	return o.c.Do(ctx, collective.AllReduce(buf, collective.Sum))
+}
+
+func (o hostComm) Broadcast(ctx context.Context, buf []byte, root int) error {
+	return o.c.Do(ctx, collective.Broadcast(buf, root))
+}
+
+// Alloc returns memory that the other ranks of the node can read, or nil if c has no such memory.
+func (o hostComm) Alloc(ctx context.Context, n int) ([]float32, error) {
+	return collective.Alloc[float32](ctx, o.c, n)
+}
+
+// deviceComm combines a device's communicator with the host's.
+type deviceComm struct {
+	tensorComm
+	host collective.Communicator
+	mark func() func() error
+}
+
+func (b deviceComm) AllReduceFloat64(ctx context.Context, buf []float64) error {
+	return b.host.Do(ctx, collective.AllReduce(buf, collective.Sum))
+}
+
+func (b deviceComm) Broadcast(ctx context.Context, buf []byte, root int) error {
+	return b.host.Do(ctx, collective.Broadcast(buf, root))
+}
+
+// Mark implements [AsyncCommunicator].
+func (b deviceComm) Mark() func() error { return b.mark() }
