@@ -1,7 +1,9 @@
 package launch
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"time"
@@ -37,7 +39,7 @@ type progressRecorder struct {
 // newProgressRecorder returns a recorder for the next attempt. It ignores output of earlier
 // attempts.
 func newProgressRecorder(o Options) (*progressRecorder, error) {
-	parser, err := trainlog.New("")
+	parser, err := trainlog.New("", countsFromZero(o.Dir.Metrics()))
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +53,18 @@ func newProgressRecorder(o Options) (*progressRecorder, error) {
 		r.output = trainlog.Follow(opener(path), sizeOf(path))
 	}
 	return r, nil
+}
+
+// countsFromZero reports whether an earlier attempt recorded epoch 0 of a program that prints only
+// epochs. Its first step is then 0.
+func countsFromZero(path string) bool {
+	f, err := rundir.OpenFile(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var m metrics.Record
+	return json.NewDecoder(io.LimitReader(f, metrics.MaxLine)).Decode(&m) == nil && m.Step == 0
 }
 
 func opener(path string) func() (*os.File, error) {

@@ -91,7 +91,7 @@ var (
 	rates = regexp.MustCompile(`(?i)(?:^|[^a-z0-9_.])(` + number + `)\s*(` + alternatives(true) + `)(?:$|[^a-z0-9])`)
 	// positions matches the position within an epoch after its number: "Epoch: [0]  [ 10/5005]",
 	// "Train Epoch: 1 [640/60000 (1%)]".
-	positions = regexp.MustCompile(`(?i)epoch["']?\s*[:= ]\s*\[?\s*(\d+)[\]:,]?\s*\[\s*(\d+)\s*/\s*(\d+)`)
+	positions = regexp.MustCompile(`(?i)epoch["']?\s*[:= ]\s*(\[?)\s*(\d+)[\]:,]?\s*\[\s*(\d+)\s*/\s*(\d+)`)
 	// bars matches the position in a progress bar of tqdm.
 	bars = regexp.MustCompile(`^\s*(?:([^|%]*?):?\s+)?\d+%\|[^|]*\|\s*(\d+)/(\d+)\s*\[[^\],]*(?:,\s*(?:(` + number + `)(it/s|s/it))?([^\]]*))?`)
 	// escapes matches escape sequences of terminals, such as colors.
@@ -132,9 +132,10 @@ type Parser struct {
 	last       map[string]int // newest step by kind; missing before the first record
 	passOffset int            // steps of earlier epochs, if the program's steps restart in each epoch
 	passStep   int            // newest step as printed
-	epochBase  int            // number of the first epoch: 1, or 0 once epoch 0 was printed
+	fromZero   bool           // epoch 0 was printed
 	bar        *position      // newest progress bar of the training, for lines without a step
-	epoch      int            // newest epoch, for lines without one
+	epoch      int            // newest epoch as printed, for lines without one
+	epochIndex int            // the same, counted from 0
 	epochs     int
 	steps      int
 }
@@ -143,9 +144,11 @@ type Parser struct {
 type position struct{ step, steps int }
 
 // New returns a parser. Pattern is a regular expression with named groups such as step, epoch,
-// loss, eval_loss, accuracy, or lr, which replaces the built-in forms; empty for these.
-func New(pattern string) (*Parser, error) {
-	p := &Parser{last: map[string]int{}, epochBase: 1}
+// loss, eval_loss, accuracy, or lr, which replaces the built-in forms; empty for these. FromZero
+// reports that an earlier attempt of the program printed epoch 0; otherwise, epochs count from 1
+// unless the form of a line, or an epoch 0, shows that they count from 0.
+func New(pattern string, fromZero bool) (*Parser, error) {
+	p := &Parser{last: map[string]int{}, fromZero: fromZero}
 	if pattern != "" {
 		re, err := Compile(pattern)
 		if err != nil {
@@ -253,6 +256,7 @@ type values struct {
 	value         [quantities]float64
 	steps, epochs int  // totals; 0 if unknown
 	withinEpoch   int  // number of steps of an epoch, if the step counts within the epoch
+	fromZero      bool // the first epoch is 0
 	custom        bool // a custom pattern matched, with or without measured values
 }
 
@@ -268,9 +272,10 @@ func (v *values) set(q quantity, text string) bool {
 // read reads the built-in forms.
 func (v *values) read(line string) {
 	if m := positions.FindStringSubmatch(line); m != nil {
-		v.set(qEpoch, m[1])
-		v.set(qStep, m[2])
-		v.withinEpoch, _ = strconv.Atoi(m[3])
+		v.fromZero = m[1] != "" // as torchvision prints it; PyTorch's MNIST example counts from 1
+		v.set(qEpoch, m[2])
+		v.set(qStep, m[3])
+		v.withinEpoch, _ = strconv.Atoi(m[4])
 	}
 	for _, m := range pairs.FindAllStringSubmatch(line, -1) {
 		q := quantityOf(m[1])
@@ -342,6 +347,7 @@ func (p *Parser) readBar(line string, v *values) bool {
 		return false
 	case strings.HasPrefix(title, "epoch") && v.has[qEpoch]:
 		v.withinEpoch = at.steps
+		v.fromZero = v.epochs == 0 // as Lightning prints it; "Epoch 1/10" counts from 1
 	case !measured:
 		return false
 	}
@@ -363,7 +369,7 @@ func (p *Parser) records(v values) []metrics.Record {
 	if !ok {
 		return nil
 	}
-	base := metrics.Record{Step: at.step, Steps: at.steps, Epoch: p.epoch, Epochs: p.epochs}
+	base := metrics.Record{Step: at.step, Steps: at.steps, Epoch: p.epochIndex, Epochs: p.epochs}
 	var found []metrics.Record
 	add := func(r metrics.Record) {
 		if last, ok := p.last[r.Kind]; ok && r.Step <= last {
@@ -395,6 +401,9 @@ func (p *Parser) records(v values) []metrics.Record {
 	if eval {
 		r := base
 		r.Kind, r.Loss, r.Accuracy = kindEval, optional(qEvalLoss), optional(qEvalAccuracy)
+		if v.has[qEpoch] && v.value[qEpoch] == math.Trunc(v.value[qEpoch]) {
+			r.Epoch++ // an evaluation has the number of epochs that are done
+		}
 		add(r)
 	}
 	return found
@@ -405,8 +414,12 @@ func (p *Parser) position(v *values) (position, bool) {
 	if v.has[qEpoch] {
 		if epoch := v.value[qEpoch]; epoch >= 0 && epoch < math.MaxInt32 {
 			p.epoch = int(epoch)
-			if p.epoch == 0 && epoch == 0 {
-				p.epochBase = 0
+			p.fromZero = p.fromZero || epoch == 0
+			// A fraction, as Hugging Face's Trainer prints it, counts the epochs that are done.
+			done := epoch != math.Trunc(epoch)
+			p.epochIndex = p.epoch
+			if !done && !p.fromZero && !v.fromZero {
+				p.epochIndex = max(0, p.epoch-1)
 			}
 		}
 	}
@@ -421,7 +434,7 @@ func (p *Parser) position(v *values) (position, bool) {
 	case v.has[qStep] && (step < 0 || step > math.MaxInt32 || step != math.Trunc(step)):
 		return position{}, false
 	case v.has[qStep] && v.withinEpoch > 0:
-		at := position{step: max(0, p.epoch-p.epochBase)*v.withinEpoch + int(step)}
+		at := position{step: p.epochIndex*v.withinEpoch + int(step)}
 		if p.epochs > 0 {
 			at.steps = p.epochs * v.withinEpoch
 		}

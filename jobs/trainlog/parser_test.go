@@ -37,7 +37,7 @@ func summarize(rs []metrics.Record) []summary {
 
 func parse(t *testing.T, pattern, log string) []summary {
 	t.Helper()
-	p, err := New(pattern)
+	p, err := New(pattern, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,12 +55,12 @@ func TestFormats(t *testing.T) {
 		want      []summary
 	}{
 		{"plain epochs", "Training on 2 GPUs\nepoch 1/100  loss 57.6895\nepoch 2/100  loss 41.8616\n", []summary{
-			{kind: "train", step: 1, steps: 100, epoch: 1, epochs: 100, loss: 57.6895},
-			{kind: "train", step: 2, steps: 100, epoch: 2, epochs: 100, loss: 41.8616},
+			{kind: "train", step: 1, steps: 100, epoch: 0, epochs: 100, loss: 57.6895},
+			{kind: "train", step: 2, steps: 100, epoch: 1, epochs: 100, loss: 41.8616},
 		}},
 		{"all ranks print", "epoch 1 loss 3.5\nepoch 1 loss 3.4\nepoch 2 loss 3\nepoch 1 loss 3.6\n", []summary{
-			{kind: "train", step: 1, epoch: 1, loss: 3.5},
-			{kind: "train", step: 2, epoch: 2, loss: 3},
+			{kind: "train", step: 1, epoch: 0, loss: 3.5},
+			{kind: "train", step: 2, epoch: 1, loss: 3},
 		}},
 		{"Hugging Face Trainer", "  0%|          | 0/300 [00:00<?, ?it/s]\r  1%|          | 2/300 [00:01<02:30,  1.98it/s]\r  3%|3         | 10/300 [00:05<02:25,  2.00it/s]" +
 			"\r{'loss': 2.3145, 'grad_norm': 1.2, 'learning_rate': 4.8e-05, 'epoch': 0.1}\n" +
@@ -78,7 +78,7 @@ func TestFormats(t *testing.T) {
 			{kind: "train", step: 20, loss: 0.693, msec: 500},
 			{kind: "train", step: 70, epoch: 1, loss: 0.5, msec: 250},
 			{kind: "train", step: 100, epoch: 1, loss: 0.4, msec: 250},
-			{kind: "eval", step: 100, epoch: 1, loss: 0.45, accuracy: 0.9},
+			{kind: "eval", step: 100, epoch: 2, loss: 0.45, accuracy: 0.9},
 		}},
 		{"nanoGPT", "step 0: train loss 10.9, val loss 10.95\niter 0: loss 10.9123, time 2345.67ms, mfu -100.00%\niter 10: loss 9.5, time 123.45ms, mfu 12.34%\n", []summary{
 			{kind: "train", step: 0, loss: 10.9},
@@ -97,11 +97,20 @@ func TestFormats(t *testing.T) {
 			{kind: "train", step: 10, loss: 2.3456, samples: 12.3, msec: 500},
 		}},
 		{"PyTorch MNIST example", "Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.297\nTrain Epoch: 2 [0/60000 (0%)]\tLoss: 0.3\n", []summary{
-			{kind: "train", step: 640, epoch: 1, loss: 2.297},
-			{kind: "train", step: 60000, epoch: 2, loss: 0.3},
+			{kind: "train", step: 640, loss: 2.297},
+			{kind: "train", step: 60000, epoch: 1, loss: 0.3},
 		}},
 		{"torchvision", "Epoch: [0]  [  10/5005]  eta: 1:23:45  lr: 0.1  img/s: 123.4  loss: 6.9 (7.0)  acc1: 0.1 (0.1)\n", []summary{
 			{kind: "train", step: 10, loss: 6.9, lr: 0.1, samples: 123.4},
+		}},
+		{"Lightning resumes", "Epoch 3:  40%|####      | 20/50 [00:10<00:15,  2.00it/s, v_num=3, train_loss=0.693]\n", []summary{
+			{kind: "train", step: 170, epoch: 3, loss: 0.693, msec: 500},
+		}},
+		{"title with the number of epochs", "Epoch 1/10:  40%|####      | 20/50 [00:10<00:15,  2.00it/s, loss=0.693]\n", []summary{
+			{kind: "train", step: 20, steps: 500, epochs: 10, loss: 0.693, msec: 500},
+		}},
+		{"epochs from 0", "epoch 0: loss 3\nepoch 1: loss 2\n", []summary{
+			{kind: "train", step: 0, loss: 3}, {kind: "train", step: 1, epoch: 1, loss: 2},
 		}},
 		{"JSON lines", `{"step": 5, "train_loss": 1.25, "lr": 0.1}` + "\n", []summary{{kind: "train", step: 5, loss: 1.25, lr: 0.1}}},
 		{"rate before its unit", "step 7 | loss 1.5 | 1,234 tok/s\n", []summary{{kind: "train", step: 7, loss: 1.5, tokens: 1234}}},
@@ -135,14 +144,14 @@ func TestPattern(t *testing.T) {
 		`(\d+)`:                    "step",
 		`(?P<epoch>\d)(?P<foo>\d)`: "foo",
 	} {
-		if _, err := New(pattern); err == nil || !strings.Contains(err.Error(), part) {
+		if _, err := New(pattern, false); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("pattern %q: got error %v, want one that contains %q", pattern, err, part)
 		}
 	}
 }
 
 func TestParseJSON(t *testing.T) {
-	p, err := New("")
+	p, err := New("", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +231,7 @@ func FuzzLine(f *testing.F) {
 		f.Add(line, line)
 	}
 	f.Fuzz(func(t *testing.T, one, two string) {
-		p, err := New("")
+		p, err := New("", false)
 		if err != nil {
 			t.Fatal(err)
 		}

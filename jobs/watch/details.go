@@ -174,7 +174,11 @@ func figures(t *metrics.Record) string {
 		parts = append(parts, r)
 	}
 	if t.StepMillis != nil {
-		parts = append(parts, fmt.Sprintf("%.3g ms a step", float64(*t.StepMillis)))
+		unit, value := "ms", float64(*t.StepMillis)
+		if value >= 1000 {
+			unit, value = "s", value/1000
+		}
+		parts = append(parts, fmt.Sprintf("%.3g %s per step", value, unit))
 	}
 	return strings.Join(parts, ", ")
 }
