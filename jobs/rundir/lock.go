@@ -7,11 +7,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // A holder is the content of a lock file: the process that holds the lock. The file is empty
@@ -65,6 +67,10 @@ func (d Dir) lock(c Claim, name, taken, hint string) (unlock func(), err error) 
 	if err != nil {
 		return nil, fmt.Errorf("lock run directory: %w", err)
 	}
+	if err := checkLockFile(f); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %q: %w", path, hints.Errorf("remove the file if no launcher or submission uses the directory", "%w", err))
+	}
 	locked := false
 	switch err := flock(f); {
 	case err == nil:
@@ -93,6 +99,22 @@ func (d Dir) lock(c Claim, name, taken, hint string) (unlock func(), err error) 
 		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
 		f.Close()
 	}, nil
+}
+
+// checkLockFile returns an error if the lock file belongs to another user or has a second name,
+// because a lock overwrites its content. A copy with `cp -al` shares the file with the original.
+func checkLockFile(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := safefile.CheckOwner(info); err != nil {
+		return fmt.Errorf("it %w", err)
+	}
+	if s, ok := info.Sys().(*syscall.Stat_t); ok && s.Nlink > 1 {
+		return fmt.Errorf("it has %d names (hard links)", s.Nlink)
+	}
+	return nil
 }
 
 func flock(f *os.File) error {

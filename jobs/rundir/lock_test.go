@@ -84,3 +84,39 @@ func TestLockOfAnotherNode(t *testing.T) {
 		})
 	}
 }
+
+// A lock overwrites the content of its file, which must not be a file with another name.
+func TestLockRejectsOtherFiles(t *testing.T) {
+	for name, exchange := range map[string]func(file, other string) error{
+		"hard link": func(file, other string) error {
+			return errors.Join(os.Remove(file), os.Link(other, file))
+		},
+		"file of another user": func(file, other string) error {
+			return os.Chown(file, 65534, -1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := mustCreate(t)
+			other := filepath.Join(t.TempDir(), "other")
+			file := filepath.Join(d.Path, launchLockName)
+			for _, path := range []string{file, other} {
+				if err := os.WriteFile(path, []byte("content"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := exchange(file, other); err != nil {
+				t.Fatal(err)
+			}
+			unlock, err := d.Lock(Claim{})
+			if err == nil {
+				unlock()
+				t.Error("the lock was taken")
+			}
+			for _, path := range []string{file, other} {
+				if text, err := os.ReadFile(path); err != nil || string(text) != "content" {
+					t.Errorf("%q contains %q, %v", path, text, err)
+				}
+			}
+		})
+	}
+}
