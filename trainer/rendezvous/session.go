@@ -127,6 +127,10 @@ func Report(ctx context.Context, addrs []string, key wire.Secret, id Identity, p
 	return err
 }
 
+// maxFailureText is the maximum size in bytes of an error, and of a hint, in a leave message. A CSV
+// field in an error can have 16 MiB.
+const maxFailureText = 256 << 10
+
 // shorten cuts a text to at most limit bytes.
 func shorten(text string, limit int) string {
 	if len(text) <= limit {
@@ -292,7 +296,8 @@ func (s *Session) NoteUnhandledStop() {
 func (s *Session) Leave(exit int, failure error) error {
 	m := leaveMessage{Exit: exit}
 	if failure != nil {
-		m.Error, m.Hint = failure.Error(), hintOf(failure)
+		// A longer message than the server accepts would look like a lost rank.
+		m.Error, m.Hint = shorten(failure.Error(), maxFailureText), shorten(hintOf(failure), maxFailureText)
 		m.Ended = errors.Is(failure, ErrAborted)
 		var of interface{ Blames() (rank int, ok bool) }
 		if errors.As(failure, &of) {

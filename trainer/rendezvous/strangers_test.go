@@ -218,3 +218,21 @@ func TestLongReportsArrive(t *testing.T) {
 		t.Errorf("reported: %+v", o.First)
 	}
 }
+
+// An error with a huge text must not make its rank look like a lost one.
+func TestLongFailuresArrive(t *testing.T) {
+	a := start(t, 1, nil)
+	long := strings.Repeat("\x01<ä", 4<<20)
+	for _, s := range a.joinAll(t, 1) {
+		if err := s.Leave(1, withHint(errors.New(long), long)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := a.Outcome()
+	for end := time.Now().Add(time.Minute); o.First == nil && time.Now().Before(end); o = a.Outcome() {
+		time.Sleep(time.Millisecond)
+	}
+	if o.First == nil || !strings.Contains(o.First.Reason, "\x01<ä") {
+		t.Errorf("failure: %.200v", o.First)
+	}
+}
