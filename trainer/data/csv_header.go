@@ -62,6 +62,7 @@ func (f *csvFile) readHeader(in *csv.Reader, record []string, rules csvRules) (h
 
 // setNames sets the names of the columns from the header.
 func (f *csvFile) setNames(in *csv.Reader, record []string) error {
+	columns := make(map[string]int, len(record)) // by name, from 0
 	for i, name := range record {
 		if name == "" {
 			return &hintError{
@@ -69,9 +70,10 @@ func (f *csvFile) setNames(in *csv.Reader, record []string) error {
 				"a row number is no input: from pandas write the file with to_csv(..., index=False)",
 			}
 		}
-		if j := slices.Index(record[:i], name); j >= 0 {
+		if j, exists := columns[name]; exists {
 			return f.at(in, i, "column %d has the name %q of column %d", i+1, name, j+1)
 		}
+		columns[name] = i
 	}
 	f.names = slices.Clone(record)
 	f.header, _ = in.FieldPos(0)

@@ -2,11 +2,13 @@ package data
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // hint returns the hint of an error, or "".
@@ -181,4 +183,23 @@ func FuzzCSV(f *testing.F) {
 		}
 		checkDataset(t, file.dataset(file.classes))
 	})
+}
+
+// The time to check a header must not grow with the square of its columns.
+func TestCSVHeaderWithManyColumns(t *testing.T) {
+	const columns = 300_000
+	var header, sample strings.Builder
+	for i := range columns {
+		fmt.Fprintf(&header, "c%d,", i)
+		sample.WriteString("1,")
+	}
+	text := header.String() + "y\n" + sample.String() + "0\n"
+	start := time.Now()
+	f, err := readCSV("f.csv", strings.NewReader(text), csvRules{})
+	if err != nil || len(f.names) != columns+1 {
+		t.Fatalf("%d names, %.200v", len(f.names), err)
+	}
+	if took := time.Since(start); took > time.Minute {
+		t.Errorf("took %s", took)
+	}
 }
