@@ -95,6 +95,11 @@ func (p *program) asSubmitted(ctx context.Context, c *launchCmd, o *launch.Optio
 			s = record.Pending
 		}
 	}
+	// Without a copy of the code, the job would run what is now in the working directory.
+	if id != "" && c.Digest != "" && o.Job.Command != nil && o.Job.Command.Snapshot && (s == nil || s.Code == nil || s.Code.Snapshot == "") {
+		return hints.Add(fmt.Errorf("run directory %q has no snapshot of the code for job %s: it is the directory of a different run, or its record was rebuilt", o.Dir.Path, id),
+			"submit the job again")
+	}
 	if s == nil {
 		return nil
 	}
