@@ -19,3 +19,22 @@ func createFile(path string, mode fs.FileMode, force bool, write func(io.Writer)
 	}
 	return atomicfile.Write(path, atomicfile.Options{Perm: mode, New: !force}, write)
 }
+
+// maxText is the maximum size in bytes of a text file that the user names. Batch scripts and
+// profiles have a few kilobytes.
+const maxText = 1 << 20
+
+// readText returns the content of a text file that the user names. The file can be a pipe, such
+// as that of a shell's <(command).
+func readText(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxText+1))
+	if err == nil && len(text) > maxText {
+		err = fmt.Errorf("read %q: larger than %d KiB", path, maxText>>10)
+	}
+	return text, err
+}

@@ -85,7 +85,7 @@ func (c *initCmd) text(p *program) ([]byte, []sbatch.Note, fs.FileMode, error) {
 		if c.Kind != "" || c.Nodes > 0 || c.GPUs > 0 || c.Account != "" {
 			return nil, nil, 0, usage("--from takes kind, nodes, GPUs, and account from the script")
 		}
-		src, err := os.ReadFile(p.abs(c.From))
+		src, err := readText(p.abs(c.From))
 		if err != nil {
 			return nil, nil, 0, exitError{exitUsage, fmt.Errorf("read batch script: %w", err)}
 		}

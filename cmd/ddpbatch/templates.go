@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
@@ -96,7 +95,7 @@ type templatesCheckCmd struct {
 func (c *templatesCheckCmd) Run(_ context.Context, p *program) error {
 	bad := false
 	for _, path := range c.Files {
-		src, err := os.ReadFile(p.abs(path))
+		src, err := readText(p.abs(path))
 		if err != nil {
 			return exitError{exitUsage, err}
 		}
