@@ -12,6 +12,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
+	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
 // An Exposure is a directory above a run directory. Its permissions let other users replace
@@ -142,12 +143,12 @@ func (e Exposure) String() string {
 
 // Hint returns a command or a flag that removes the exposure.
 func (e Exposure) Hint() string {
-	change := fmt.Sprintf("`chmod +t %s`", e.Path)
+	change := "`chmod +t " + jobs.ShellQuote(e.Path) + "`"
 	switch {
 	case e.foreign:
 		return "choose another place with --run-dir"
 	case e.Owner == os.Geteuid() && e.Anyone:
-		return fmt.Sprintf("run `chmod o-w %s`, or choose another place with --run-dir", e.Path)
+		return "run `chmod o-w " + jobs.ShellQuote(e.Path) + "`, or choose another place with --run-dir"
 	case e.Owner == os.Geteuid():
 		return "run " + change + ", or choose another place with --run-dir"
 	}

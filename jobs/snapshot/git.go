@@ -107,7 +107,8 @@ func (e *gitError) withHint(dir string) error {
 	if _, rest, ok := strings.Cut(e.stderr, "safe.directory "); ok {
 		dir, _, _ = strings.Cut(rest, "\n")
 	}
-	return hints.Errorf("if you trust who owns it: `git config --global --add safe.directory "+dir+"`", "%w", e)
+	// The message of git has a quoted path. Trust in a repository is more than it seems.
+	return hints.Errorf("git runs programs that the repository names; if you trust its owner with your account, run `git config --global --add safe.directory "+dir+"`", "%w", e)
 }
 
 // safeOptions are options that prevent git from starting programs that the repository's settings

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
+	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
 // ErrWritable means that users other than its owner can change a profile. The lines of a
@@ -92,7 +93,7 @@ func checkWriters(f *os.File, path, jobDir string) (warning, err error) {
 		if p.path != path && !slices.Contains(parents, p.path) {
 			mode = "+t" // others may create files in it, for example in a project directory
 		}
-		commands = append(commands, fmt.Sprintf("`chmod %s %s`", mode, p.path))
+		commands = append(commands, fmt.Sprintf("`chmod %s %s`", mode, jobs.ShellQuote(p.path)))
 	}
 	if len(who) == 0 {
 		return nil, nil

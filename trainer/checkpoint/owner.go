@@ -39,7 +39,7 @@ func checkDir(dir string) error {
 // control lists: the mode's group bits are the mask of all entries.
 func checkNotWritable(path string, info fs.FileInfo) error {
 	if perm := info.Mode().Perm(); perm&0o022 != 0 {
-		return insecureError{fmt.Errorf("%q has mode %04o: others could have changed it", path, perm), fmt.Sprintf("if it is as you left it, `chmod -R go-w %q`", path)}
+		return insecureError{fmt.Errorf("%q has mode %04o: others could have changed it", path, perm), "if it is as you left it, remove the permissions of others with `chmod -R go-w`"}
 	}
 	return nil
 }
