@@ -39,12 +39,16 @@ func Create(path string) (Dir, error) {
 	}
 	d := Dir{Path: path}
 	// Check this before the first lock: the lock file would make the directory non-empty.
-	if _, err := os.Lstat(filepath.Join(path, recordName)); errors.Is(err, fs.ErrNotExist) {
-		if err := d.empty(); err != nil {
-			return Dir{}, fmt.Errorf("use run directory %q: %w", path, err)
-		}
+	// Check the record last: another process that creates the run writes the record first.
+	if err := d.empty(); err != nil && !d.hasRecord() {
+		return Dir{}, fmt.Errorf("use run directory %q: %w", path, err)
 	}
 	return d, nil
+}
+
+func (d Dir) hasRecord() bool {
+	_, err := os.Lstat(filepath.Join(d.Path, recordName))
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 func create(path string) error {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -367,5 +368,36 @@ func TestProtectLog(t *testing.T) {
 	}
 	if m := mode(t, other); m != 0o644 {
 		t.Errorf("behind a link: mode %04o", m)
+	}
+}
+
+// TestCreateDuringCreate checks that a process that opens a new run directory accepts the
+// files that another process has just written there.
+func TestCreateDuringCreate(t *testing.T) {
+	root := t.TempDir()
+	for i := range 40 {
+		path := filepath.Join(root, strconv.Itoa(i))
+		d, err := Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prepared := make(chan error)
+		go func() {
+			_, err := d.Prepare("x", root, "1", []byte("name = \"x\"\n"))
+			prepared <- err
+		}()
+		for done := false; !done; {
+			select {
+			case err := <-prepared:
+				if err != nil {
+					t.Fatal(err)
+				}
+				done = true
+			default:
+			}
+			if _, err := Create(path); err != nil {
+				t.Fatalf("after %d directories: %v", i, err)
+			}
+		}
 	}
 }
