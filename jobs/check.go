@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 )
@@ -24,10 +25,9 @@ func (d *decoder) check(j *Job) {
 	d.checkSetup(&j.Setup)
 	d.checkNetwork(&j.Network)
 	d.checkRestart(j)
-
 	switch {
 	case d.given["train"] && d.given["command"]:
-		d.report("command", "", "stands beside [train]: a job is one or the other")
+		d.report("command", "", "conflicts with [train]: a job has either [train] or [command]")
 	case d.given["train"]:
 		if d.isValid("train") {
 			d.checkTrain(j.Train)
@@ -38,14 +38,14 @@ func (d *decoder) check(j *Job) {
 		}
 	case !d.expectsInside("train") && !d.expectsInside("command"):
 		d.add("train", span{}, "nothing to run: the file has neither [train] nor [command]",
-			"[train] is the built-in trainer, [command] your own program", "")
+			"add [train] for the built-in trainer, or [command] for your own program", "")
 	}
 }
 
 func (d *decoder) checkSlurm(s *Slurm) {
 	const tasks, gpus = "slurm.tasks_per_node", "slurm.gpus_per_node"
 	if d.isValid(tasks, gpus) && s.GPUsPerNode%s.TasksPerNode != 0 {
-		d.report(tasks, "", "%d ranks cannot share %d GPUs evenly", s.TasksPerNode, s.GPUsPerNode)
+		d.report(tasks, "", "%d GPUs do not divide evenly among %d ranks", s.GPUsPerNode, s.TasksPerNode)
 	}
 	const signal, limit = "slurm.signal_before_end", "slurm.time"
 	before := time.Duration(s.SignalBeforeEnd)
@@ -53,48 +53,43 @@ func (d *decoder) checkSlurm(s *Slurm) {
 	case d.isValid(signal) && before%time.Second != 0:
 		d.report(signal, "", "%s is not a whole number of seconds", before)
 	case d.isValid(signal) && before > maxSignalSeconds*time.Second:
-		d.report(signal, "", "%s is more than Slurm's limit of %d seconds", before, maxSignalSeconds)
+		d.report(signal, "", "%s exceeds Slurm's limit of %d seconds", before, maxSignalSeconds)
 	case d.isValid(signal, limit) && before >= s.Time.Duration():
-		d.report(signal, "", "%s before the end of %s leaves no time to train", before, s.Time.Duration())
+		d.report(signal, "", "%s is not less than the time limit, %s", before, s.Time.Duration())
 	}
 }
 
 // checkSetup also rejects an option if a shell command expects a name.
 func (d *decoder) checkSetup(s *Setup) {
+	d.checkTable("setup", reflect.ValueOf(s))
 	for key, v := range map[string]Text{"setup.conda": s.Conda, "setup.venv": s.Venv} {
 		if d.isValid(key) && strings.HasPrefix(string(v), "-") {
 			d.report(key, "", "%q starts with \"-\" and would be read as an option", v)
 		}
 	}
 	d.checkContainer(&s.Container)
-	if d.given["setup.secrets"] {
-		d.require("setup.secrets.names")
-	}
 	for i, name := range s.Secrets.Names {
 		if _, both := s.Env[name]; both && d.isValid("setup.secrets.names") {
-			d.reportElement("setup.secrets.names", i, fmt.Sprintf("%s is also in setup.env, where its value can be read", name))
+			d.reportElement("setup.secrets.names", i, fmt.Sprintf("%s is also in setup.env, which is not secret", name))
 		}
 	}
 }
 
 func (d *decoder) checkContainer(c *Container) {
-	const image, mounts = "setup.container.image", "setup.container.mounts"
-	if d.given["setup.container"] {
-		d.require(image)
-	}
+	const image, options, mounts = "setup.container.image", "setup.container.options", "setup.container.mounts"
 	if d.isValid(image) && (c.Image == "" || strings.HasPrefix(string(c.Image), "-")) {
 		d.report(image, "", "%q is not an image", c.Image)
 	}
 	for i, o := range c.Options {
-		if d.isValid("setup.container.options") && (!strings.HasPrefix(string(o), "-") || strings.ContainsAny(string(o), " \t")) {
-			d.reportElement("setup.container.options", i, fmt.Sprintf(`%q is not an option such as "--nv" or "--name=value"`, o))
+		if d.isValid(options) && (!strings.HasPrefix(string(o), "-") || strings.ContainsAny(string(o), " \t")) {
+			d.reportElement(options, i, fmt.Sprintf(`%q is not an option such as "--nv" or "--name=value"`, o))
 		}
 	}
 	for i, m := range c.Mounts {
 		outside, inside, both := strings.Cut(string(m), ":")
 		inside, _, _ = strings.Cut(inside, ":")
 		if d.isValid(mounts) && (!strings.HasPrefix(outside, "/") || both && !strings.HasPrefix(inside, "/") || strings.Contains(string(m), ",")) {
-			d.reportElement(mounts, i, fmt.Sprintf(`%q is not of the form "/outside", "/outside:/inside" or "/outside:/inside:ro"`, m))
+			d.reportElement(mounts, i, fmt.Sprintf(`%q does not have the form "/outside", "/outside:/inside", or "/outside:/inside:ro"`, m))
 		}
 	}
 }
@@ -104,7 +99,7 @@ func (d *decoder) checkNetwork(n *Network) {
 		"network.join_timeout": n.JoinTimeout, "network.collective_timeout": n.CollectiveTimeout,
 	} {
 		if d.isValid(key) && v == 0 {
-			d.report(key, "", "must be more than 0")
+			d.report(key, "", "must be greater than 0")
 		}
 	}
 	// Ranks send a heartbeat twice per second.
@@ -131,16 +126,16 @@ func (d *decoder) checkRestart(j *Job) {
 	const least, spare, restarts = "restart.min_nodes", "restart.spare_nodes", "restart.max_without_progress"
 	nodes := max(1, j.Slurm.Nodes)
 	if d.isValid(least) && !d.invalid["slurm.nodes"] && j.Restart.MinNodes > nodes {
-		d.report(least, "", "%d is more than slurm.nodes, which is %d", j.Restart.MinNodes, nodes)
+		d.report(least, "", "%d is more than slurm.nodes, %d", j.Restart.MinNodes, nodes)
 	}
 	if d.isValid(restarts) && j.Restart.MaxWithoutProgress == 0 && j.Restart.SurvivesNodeLoss() {
-		d.report(restarts, "", "with 0 nothing is started again, so that %s and %s have no meaning", least, spare)
+		d.report(restarts, "", "must be at least 1 with %s or %s: 0 disables restarts", least, spare)
 	}
 }
 
 func (d *decoder) checkCommand(c *Command) {
 	const argv = "command.argv"
-	d.require(argv)
+	d.checkTable("command", reflect.ValueOf(c))
 	if d.isValid(argv) {
 		switch {
 		case len(c.Argv) == 0:
@@ -155,126 +150,9 @@ func (d *decoder) checkCommand(c *Command) {
 		}
 	}
 	if d.given["log"] {
-		d.report("log", "", "has no meaning with [command]: what your program tells is its own")
+		d.report("log", "", "is not valid with [command]: your program does its own logging")
 	}
 	if d.given["checkpoint"] {
-		d.report("checkpoint", "", "has no meaning with [command]: your program saves by itself")
+		d.report("checkpoint", "", "is not valid with [command]: your program writes its own checkpoints")
 	}
-}
-
-// require reports a missing key, at the position of the table that should contain it.
-func (d *decoder) require(key string) {
-	if d.given[key] || d.isExpected(key) {
-		return
-	}
-	var at span
-	for table := key; at == (span{}); {
-		dot := strings.LastIndexByte(table, '.')
-		if dot < 0 {
-			break
-		}
-		table = table[:dot]
-		if d.invalid[table] {
-			return // the value is not a table
-		}
-		if at = d.lookup(table).header; !at.known() {
-			at = d.lookup(table).key
-		}
-	}
-	d.add(key, at, fmt.Sprintf("missing key %q", key), "for example: "+examples[key], "")
-}
-
-// isExpected reports whether an unknown key was probably meant as key or as a table around it.
-func (d *decoder) isExpected(key string) bool {
-	for {
-		if d.guessed[key] {
-			return true
-		}
-		dot := strings.LastIndexByte(key, '.')
-		if dot < 0 {
-			return false
-		}
-		key = key[:dot]
-	}
-}
-
-// expectsInside reports whether an unknown key was probably meant as table or as a key in it.
-func (d *decoder) expectsInside(table string) bool {
-	for key := range d.guessed {
-		if isWithin(key, table) {
-			return true
-		}
-	}
-	return false
-}
-
-// examples contains an example for each key that may be required.
-var examples = map[string]string{
-	"name":                  `name = "my-job"`,
-	"train.epochs":          `epochs = 10`,
-	"train.batch":           `batch = 32`,
-	"train.model.kind":      `kind = "mlp"`,
-	"train.model.hidden":    `hidden = [128]`,
-	"train.model.channels":  `channels = [32, 64]`,
-	"train.model.size":      `size = "gpt2"  # or layers, heads, width and context`,
-	"train.model.layers":    `layers = 4`,
-	"train.model.heads":     `heads = 4`,
-	"train.model.width":     `width = 128`,
-	"train.model.context":   `context = 64`,
-	"train.data.kind":       `kind = "idx"`,
-	"train.data.path":       `path = "data/train"`,
-	"train.data.task":       `task = "regression"`,
-	"train.data.samples":    `samples = 4096`,
-	"train.data.inputs":     `inputs = 20`,
-	"train.data.outputs":    `outputs = 2`,
-	"train.optimizer.kind":  `kind = "sgd"`,
-	"train.optimizer.lr":    `lr = 0.1`,
-	"command.argv":          `argv = ["python3", "train.py"]`,
-	"setup.secrets.names":   `names = ["HF_TOKEN"]`,
-	"setup.container.image": `image = "/containers/pytorch.sif"`,
-	"train.schedule.kind":   `kind = "cosine"`,
-	"train.schedule.steps":  `steps = 10000`,
-	"train.schedule.gamma":  `gamma = 0.1`,
-	"train.schedule.every":  `every = 1000`,
-	"sweep.random.samples":  `samples = 16`,
-	"sweep.random.values":   `values.train.optimizer.lr = { min = 1e-4, max = 0.1, log = true }`,
-}
-
-// isValid reports whether all keys are set and have valid values.
-func (d *decoder) isValid(keys ...string) bool {
-	for _, key := range keys {
-		if !d.given[key] || d.invalid[key] {
-			return false
-		}
-	}
-	return true
-}
-
-// report adds a diagnostic about the value of a key in the file.
-func (d *decoder) report(key, allowed, format string, args ...any) {
-	at := d.lookup(key)
-	where := at.value
-	if !where.known() {
-		where = at.header
-	}
-	if !where.known() {
-		where = at.key
-	}
-	d.add(key, where, key+": "+fmt.Sprintf(format, args...), allowed, "")
-}
-
-// reportElement adds a diagnostic about one element of an array.
-func (d *decoder) reportElement(key string, i int, message string) {
-	d.reportElementAllowed(key, i, message, "")
-}
-
-// reportElementAllowed adds a diagnostic about one element of an array, with a fix.
-func (d *decoder) reportElementAllowed(key string, i int, message, allowed string) {
-	at := d.lookup(key)
-	where := at.value
-	if i < len(at.elements) {
-		where = at.elements[i]
-	}
-	name := fmt.Sprintf("%s[%d]", key, i)
-	d.add(name, where, name+": "+message, allowed, "")
 }

@@ -34,9 +34,9 @@ func (d *decoder) checkSize(t *Train) {
 	var what string
 	switch {
 	case e.largest > maxTensor:
-		what = fmt.Sprintf("makes a matrix of %.3g parameters or more; the built-in trainer takes up to %d in one", e.largest, maxTensor)
+		what = fmt.Sprintf("results in a matrix of at least %.3g parameters; the built-in trainer supports at most %d per matrix", e.largest, maxTensor)
 	case e.parameters > maxParameters:
-		what = fmt.Sprintf("makes a model of %.3g parameters or more; the built-in trainer takes up to %d", e.parameters, maxParameters)
+		what = fmt.Sprintf("results in a model of at least %.3g parameters; the built-in trainer supports at most %d", e.parameters, maxParameters)
 	}
 	if what != "" {
 		given := slices.IndexFunc(e.keys, func(key string) bool { return d.given[key] })
@@ -45,8 +45,8 @@ func (d *decoder) checkSize(t *Train) {
 	}
 	const batch = "train.batch"
 	if outputs := float64(t.Batch) * e.widest; outputs > maxOutputs && d.isValid(batch) {
-		d.report(batch, "a smaller batch, with train.accumulate for as many samples in each step",
-			"%d samples make %.3g numbers in a single layer, %.3g GiB", t.Batch, outputs, 4*outputs/(1<<30))
+		d.report(batch, "use a smaller batch, and train.accumulate for the same number of samples per step",
+			"%d samples result in %.3g values in a single layer (%.3g GiB)", t.Batch, outputs, 4*outputs/(1<<30))
 	}
 }
 

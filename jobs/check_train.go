@@ -1,127 +1,171 @@
 package jobs
 
 import (
-	"fmt"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 )
 
-func (d *decoder) checkTrain(t *Train) {
-	for _, key := range []string{
-		"train.epochs", "train.batch", "train.model.kind", "train.data.kind",
-		"train.optimizer.kind", "train.optimizer.lr",
-	} {
-		d.require(key)
-	}
-	d.checkModel(&t.Model)
-	d.checkData(&t.Data)
-	d.checkModelData(t.Model.Kind, t.Data.Kind)
-	d.checkSize(t)
-	d.checkBuckets(t)
-	d.checkDevice(t)
-	d.checkOptimizer(&t.Optimizer)
-	d.checkSchedule(&t.Schedule, t.Optimizer.LR)
+// builtinPrefix marks a data set that is part of the executable.
+const builtinPrefix = "builtin:"
+
+// builtinData lists the data sets that are part of the executable.
+var builtinData = []string{builtinPrefix + "fashion-mnist"}
+
+// modelData are the kinds of data that each model accepts. A CNN needs images. A GPT needs
+// tokens, and no other model accepts them.
+var modelData = map[ModelKind][]DataKind{
+	ModelLinear: {DataIDX, DataCSV, DataSafetensors, DataSynthetic},
+	ModelMLP:    {DataIDX, DataCSV, DataSafetensors, DataSynthetic},
+	ModelCNN:    {DataIDX, DataSafetensors},
+	ModelGPT:    {DataText, DataTokens},
 }
 
-func (d *decoder) checkBuckets(t *Train) {
-	const first = "train.first_bucket"
+func (d *decoder) checkTrain(t *Train) {
+	d.checkTable("train", reflect.ValueOf(t))
+	if d.isValid("train.model.kind") {
+		d.checkModel(&t.Model)
+	}
+	if d.isValid("train.data.kind") {
+		d.checkData(&t.Data)
+	}
+	d.checkModelData(t.Model.Kind, t.Data.Kind)
+	d.checkSize(t)
+	const first, backend = "train.first_bucket", "train.backend"
 	if d.isValid(first, "train.bucket") && t.Bucket > 0 && t.FirstBucket > t.Bucket {
 		d.report(first, "", "is larger than bucket, %q", t.Bucket)
 	}
+	if d.isValid("train.device", backend) && t.Device == DeviceCPU && t.Backend == BackendNCCL {
+		d.report(backend, "", "%q needs GPUs, but device is %q", t.Backend, t.Device)
+	}
+	const momentum, nesterov = "train.optimizer.momentum", "train.optimizer.nesterov"
+	if o := t.Optimizer; o.Kind != OptimizerAdam && o.Kind != OptimizerAdamW && o.Nesterov && (!d.given[momentum] || d.isValid(momentum) && o.Momentum == 0) {
+		d.report(nesterov, "", "requires momentum greater than 0")
+	}
+	d.checkSchedule(&t.Schedule, t.Optimizer.LR)
 }
 
-// checkDevice reports a backend that the configured device does not support.
-func (d *decoder) checkDevice(t *Train) {
-	if d.isValid("train.device", "train.backend") && t.Device == DeviceCPU && t.Backend == BackendNCCL {
-		d.report("train.backend", "", "%q connects GPUs, and device is %q", t.Backend, t.Device)
+func (d *decoder) checkModel(m *Model) {
+	const hidden, channels, kernel = "train.model.hidden", "train.model.channels", "train.model.kernel"
+	switch m.Kind {
+	case ModelMLP:
+		if d.isValid(hidden) && len(m.Hidden) == 0 {
+			d.report(hidden, "", "is empty: an MLP needs a hidden layer; use kind = \"linear\" for none")
+		}
+	case ModelCNN:
+		if d.isValid(channels) && len(m.Channels) == 0 {
+			d.report(channels, "", "is empty: a CNN needs a convolution; use kind = \"mlp\" for none")
+		}
+		if d.isValid(kernel) && m.Kernel%2 == 0 {
+			d.report(kernel, "", "must be odd, not %d", m.Kernel)
+		}
+	case ModelGPT:
+		d.checkGPT(m)
 	}
 }
 
-func (d *decoder) checkOptimizer(o *Optimizer) {
-	const table = "train.optimizer."
+func (d *decoder) checkGPT(m *Model) {
+	const size, layers, heads, width, context, weights = "train.model.size", "train.model.layers", "train.model.heads", "train.model.width", "train.model.context", "train.model.weights"
 	switch {
-	case !d.isValid(table + "kind"):
-	case o.Kind == OptimizerSGD:
-		d.forbid("with kind = \"sgd\"", table+"beta1", table+"beta2", table+"eps")
+	case d.given[size], d.isExpected(size):
+	case d.given[layers], d.given[heads], d.given[width]:
+		for _, key := range []string{layers, heads, width, context} {
+			d.require(key)
+		}
 	default:
-		d.forbid(fmt.Sprintf("with kind = %q", o.Kind), table+"momentum", table+"nesterov")
+		before := len(d.found)
+		if d.require(size); len(d.found) > before {
+			d.found[before].Allowed += ", or set layers, heads, width, and context"
+		}
+	}
+	if d.isValid(weights) && m.Weights == "" {
+		d.report(weights, "", "is empty: remove the key for random initialization")
+	}
+	full := m.sized()
+	if d.invalid[size] || d.invalid[heads] || d.invalid[width] || full.Heads == 0 || full.Width%full.Heads == 0 {
 		return
 	}
-	if o.Nesterov && (!d.given[table+"momentum"] || d.isValid(table+"momentum") && o.Momentum == 0) {
-		d.report(table+"nesterov", "", "needs momentum above 0")
+	at := width
+	if !d.given[at] {
+		at = heads
 	}
+	d.report(at, "", "a width of %d is not divisible by %d heads", full.Width, full.Heads)
 }
 
-func (d *decoder) checkSchedule(s *Schedule, lr Positive) {
-	const table = "train.schedule."
-	if !d.given["train.schedule"] {
+func (d *decoder) checkData(data *Data) {
+	const uneven, outputs, holdout, vocabulary = "train.data.uneven", "train.data.outputs", "train.data.holdout", "train.data.vocabulary_size"
+	if data.DropLast && data.Uneven != UnevenDrop && d.isValid(uneven, "train.data.drop_last") {
+		d.report(uneven, "remove one of the two keys", "conflicts with drop_last, which drops the remainder")
+	}
+	if data.Kind == DataSynthetic {
+		if d.isValid("train.data.task", outputs) && data.Task == TaskClassification && data.Outputs < 2 {
+			d.report(outputs, "", "must be at least 2 for classification, not %d", data.Outputs)
+		}
 		return
 	}
-	d.require(table + "kind")
-	if d.isValid(table+"warmup_from") && s.WarmUpFrom > 1 {
-		d.report(table+"warmup_from", "", "is a part of the rate, from 0 to 1, not %v", s.WarmUpFrom)
+	if d.isValid("train.data.path") {
+		d.checkDataPath(data)
 	}
-	if !d.isValid(table + "kind") {
+	if data.Kind == DataTokens {
+		d.checkPattern("train.data.path", data.Path)
+		d.checkPattern("train.data.eval_path", data.EvalPath)
+		if data.VocabularySize > maxVocabulary {
+			d.report(vocabulary, "remove the key to use the minimum for the files", "must be %d or less, not %d", maxVocabulary, data.VocabularySize)
+		}
+	}
+	if data.Holdout > 0 && data.EvalPath != "" && d.isValid(holdout, "train.data.eval_path") {
+		d.report(holdout, "", "conflicts with eval_path, which contains the evaluation data")
+	}
+}
+
+func (d *decoder) checkDataPath(data *Data) {
+	const key = "train.data.path"
+	path := string(data.Path)
+	switch {
+	case path == "":
+		d.report(key, "", "is empty")
+	case !strings.HasPrefix(path, builtinPrefix):
+	case data.Kind != DataIDX:
+		d.report(key, "", "%q is not a file: builtin data needs kind = \"idx\"", path)
+	case !slices.Contains(builtinData, path):
+		d.report(key, "allowed: a directory, or "+strings.Join(builtinData, ", "), "%q is not a builtin data set", path)
+		d.found[len(d.found)-1].Suggestion = nearest(path, builtinData)
+	}
+}
+
+// checkPattern reports an invalid file name pattern, which can match no file.
+func (d *decoder) checkPattern(key string, path Text) {
+	if _, err := filepath.Match(filepath.Base(string(path)), ""); err != nil && d.isValid(key) {
+		d.report(key, "for example: fineweb_train_*.bin", "%q is not a valid pattern: a \"[\" is not closed, or a \"\\\" is at the end", path)
+	}
+}
+
+// checkModelData reports data that the model cannot be trained with.
+func (d *decoder) checkModelData(model ModelKind, data DataKind) {
+	const key = "train.data.kind"
+	if !d.isValid("train.model.kind", key) || slices.Contains(modelData[model], data) {
 		return
 	}
-	belongs := map[ScheduleKind][]string{ScheduleCosine: {"steps", "floor"}, ScheduleStep: {"gamma", "every"}}
-	for _, kind := range []ScheduleKind{ScheduleCosine, ScheduleStep} {
-		for _, key := range belongs[kind] {
-			switch {
-			case kind != s.Kind:
-				d.forbid(fmt.Sprintf("with kind = %q", s.Kind), table+key)
-			case key != "floor":
-				d.require(table + key)
-			}
-		}
+	var valid []string
+	for _, kind := range modelData[model] {
+		valid = append(valid, string(kind))
 	}
-	if d.isValid(table+"floor", "train.optimizer.lr") && float64(s.Floor) > float64(lr) {
-		d.report(table+"floor", "", "%v is above the learning rate, %v", s.Floor, lr)
-	}
-	if d.isValid(table+"gamma") && s.Gamma > 1 {
-		d.report(table+"gamma", "", "%v would let the rate grow: at most 1", s.Gamma)
-	}
+	d.report(key, "allowed with "+string(model)+": "+strings.Join(valid, ", "), "a model of kind %q does not support %q data", model, data)
 }
 
-// forbid reports the given keys if they are in the file.
-func (d *decoder) forbid(why string, keys ...string) {
-	for _, key := range keys {
-		if d.given[key] {
-			d.report(key, "", "has no meaning %s", why)
-		}
+func (d *decoder) checkSchedule(s *Schedule, lr float64) {
+	const from, floor, gamma = "train.schedule.warmup_from", "train.schedule.floor", "train.schedule.gamma"
+	if d.isValid(from) && s.WarmUpFrom > 1 {
+		d.report(from, "", "must be a fraction from 0 to 1, not %v", s.WarmUpFrom)
 	}
-}
-
-// kindKeys are the keys of a table that apply to one of its kinds only.
-type kindKeys struct {
-	kind               string
-	required, optional []string
-	instead            map[string]string // fixes for keys that apply to other kinds
-}
-
-func (k kindKeys) has(key string) bool {
-	return slices.Contains(k.required, key) || slices.Contains(k.optional, key)
-}
-
-// checkKind reports missing keys that the kind requires, and keys that apply only to other
-// kinds.
-func (d *decoder) checkKind(table, kind string, all []kindKeys) {
-	this := all[slices.IndexFunc(all, func(k kindKeys) bool { return k.kind == kind })]
-	for _, key := range this.required {
-		d.require(table + key)
+	if !d.isValid("train.schedule.kind") {
+		return
 	}
-	belongs := map[string][]string{}
-	for _, k := range all {
-		for _, key := range slices.Concat(k.required, k.optional) {
-			belongs[key] = append(belongs[key], k.kind)
-		}
+	if d.isValid(floor, "train.optimizer.lr") && s.Floor > lr {
+		d.report(floor, "", "%v is greater than the learning rate, %v", s.Floor, lr)
 	}
-	for key, kinds := range belongs {
-		if this.has(key) || !d.given[table+key] {
-			continue
-		}
-		hint := this.instead[key]
-		setDefault(&hint, "belongs to: "+strings.Join(kinds, ", "))
-		d.report(table+key, hint, "has no meaning with kind = %q", kind)
+	if d.isValid(gamma) && s.Gamma > 1 {
+		d.report(gamma, "", "must be at most 1, not %v", s.Gamma)
 	}
 }

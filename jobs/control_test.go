@@ -22,8 +22,8 @@ func TestControlCharacters(t *testing.T) {
 	hostile = append(hostile, '\u2028', '\u2029', '\u202e', '\u2066')
 
 	fields := 0
-	eachKey(reflect.TypeFor[Job](), nil, func(path []string, typ reflect.Type) {
-		key, format := keyName(path), "%s"
+	eachKey(reflect.TypeFor[Job](), nil, func(path []string, f *field) {
+		key, typ, format := keyName(path), f.typ, "%s"
 		switch typ.Kind() {
 		case reflect.Slice:
 			typ, format = typ.Elem(), "[%s]"

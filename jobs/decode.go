@@ -14,21 +14,18 @@ import (
 // error.
 type decoder struct {
 	*layout
-	given   map[string]bool // keys of the spec that are in the document
-	invalid map[string]bool // keys with invalid values
-	guessed map[string]bool // keys that unknown keys were probably meant to be
-	unsure  []string        // job file keys with invalid values in [sweep]
-	root    reflect.Type    // struct of the whole file
-	found   []finding
+	given    map[string]bool // keys that are in the document
+	invalid  map[string]bool // keys with invalid values
+	guessed  map[string]bool // keys that unknown keys were probably meant to be
+	expected []string        // keys of the job file with errors in [sweep]
+	root     reflect.Type    // struct of the whole file
+	found    []finding
 
-	// Caches: reflection is slow, and a file may have thousands of unknown keys.
-	named  map[string][]string       // keys of the spec by last part; see keysNamed
-	fields map[reflect.Type][]string // see fieldNames
+	named map[string][]string // keys of the file by last part; a cache for keysNamed
 }
 
 func newDecoder(l *layout, root any) *decoder {
-	return &decoder{layout: l, given: map[string]bool{}, invalid: map[string]bool{}, guessed: map[string]bool{}, root: reflect.TypeOf(root).Elem(),
-		fields: map[reflect.Type][]string{}}
+	return &decoder{layout: l, given: map[string]bool{}, invalid: map[string]bool{}, guessed: map[string]bool{}, root: reflect.TypeOf(root).Elem()}
 }
 
 // A finding is a diagnostic whose line and column are not set yet.
@@ -54,7 +51,7 @@ func (d *decoder) diagnostics() Diagnostics {
 	var all Diagnostics
 	for i, f := range d.found {
 		if i == maxDiagnostics {
-			return append(all, Diagnostic{File: d.file, Message: fmt.Sprintf("and %d more mistakes", len(d.found)-i)})
+			return append(all, Diagnostic{File: d.file, Message: fmt.Sprintf("and %d more errors", len(d.found)-i)})
 		}
 		at := d.diagnosticFor(f.Key, f.where)
 		at.Message, at.Allowed, at.Suggestion = f.Message, f.Allowed, f.Suggestion
@@ -74,22 +71,23 @@ type tomlTree interface {
 
 // table decodes a TOML table into a struct.
 func (d *decoder) table(path []string, doc map[string]any, into reflect.Value) {
+	known := tableOf(into.Type())
 	for key, v := range doc {
 		at := append(slices.Clip(path), key)
-		field, ok := fieldOf(into, key)
-		if !ok {
-			d.addUnknownKey(path, key, into.Type())
+		f := known.field(key)
+		if f == nil {
+			d.addUnknownKey(known.names, path, at, key)
 			continue
 		}
 		name := keyName(at)
 		d.given[name] = true
-		d.value(at, name, d.lookup(name).value, v, field)
+		d.value(at, name, d.lookup(name).value, v, into.Field(f.index), f.rules)
 	}
 }
 
 // value decodes one value. Messages use name, which has an index if the value is an array
 // element, unlike path. where is the position of the value.
-func (d *decoder) value(path []string, name string, where span, v any, into reflect.Value) {
+func (d *decoder) value(path []string, name string, where span, v any, into reflect.Value, r rules) {
 	if t, ok := into.Addr().Interface().(tomlValue); ok {
 		if err := t.UnmarshalTOML(v); err != nil {
 			d.addValueError(path, name, where, err)
@@ -106,7 +104,7 @@ func (d *decoder) value(path []string, name string, where span, v any, into refl
 	switch into.Kind() {
 	case reflect.Pointer:
 		into.Set(reflect.New(into.Type().Elem()))
-		d.value(path, name, where, v, into.Elem())
+		d.value(path, name, where, v, into.Elem(), r)
 	case reflect.Struct:
 		doc, ok := v.(map[string]any)
 		if !ok {
@@ -138,7 +136,7 @@ func (d *decoder) value(path []string, name string, where span, v any, into refl
 			if _, tree := into.Index(i).Addr().Interface().(tomlTree); tree || into.Type().Elem().Kind() == reflect.Struct {
 				inside = elementOf(path, i)
 			}
-			d.value(inside, fmt.Sprintf("%s[%d]", name, i), at, e, into.Index(i))
+			d.value(inside, fmt.Sprintf("%s[%d]", name, i), at, e, into.Index(i), r)
 		}
 	case reflect.Bool:
 		b, ok := v.(bool)
@@ -147,20 +145,24 @@ func (d *decoder) value(path []string, name string, where span, v any, into refl
 			return
 		}
 		into.SetBool(b)
+	case reflect.Int, reflect.Uint64, reflect.Float64:
+		if err := r.limits.setNumber(v, into); err != nil {
+			d.addValueError(path, name, where, err)
+		}
 	case reflect.String:
-		var t Text
-		if err := t.UnmarshalTOML(v); err != nil {
+		text, err := r.text(v)
+		if err != nil {
 			d.addValueError(path, name, where, err)
 			return
 		}
-		into.SetString(string(t))
+		into.SetString(text)
 	default:
-		panic("jobs: the spec holds a type that cannot be decoded: " + into.Type().String())
+		panic("jobs: cannot decode the type " + into.Type().String())
 	}
 }
 
-// suggestList returns the key with a single value written as a list. It splits a command line into
-// words. It returns an empty string if the value is not a string or a number.
+// suggestList returns the key with a single value written as a list. It splits a command line
+// into words. It returns an empty string if the value is not a string or a number.
 func suggestList(key string, v any) string {
 	var text string
 	switch v := v.(type) {
@@ -224,19 +226,9 @@ func (d *decoder) addValueError(path []string, name string, where span, err erro
 	d.add(name, where, fmt.Sprintf("%s: %s", name, r.message), r.allowed, r.suggestion)
 }
 
-// addUnknownKey reports a key that the spec does not have.
-func (d *decoder) addUnknownKey(path []string, key string, table reflect.Type) {
-	names, ok := d.fields[table]
-	if !ok {
-		names = fieldNames(table)
-		d.fields[table] = names
-	}
-	d.unknownAmong(names, path, append(slices.Clip(path), key), key)
-}
-
-// unknownAmong reports the key at path at if names does not have it. names are the keys of the
-// table at path table.
-func (d *decoder) unknownAmong(names, table, at []string, key string) {
+// addUnknownKey reports the key at path at, whose last part is key. names are the keys of the
+// table at path table, which does not have it.
+func (d *decoder) addUnknownKey(names, table, at []string, key string) {
 	where := "at the top level"
 	if len(table) > 0 {
 		where = "in [" + keyName(table) + "]"
@@ -246,7 +238,7 @@ func (d *decoder) unknownAmong(names, table, at []string, key string) {
 	if suggestion != "" {
 		d.guessed[keyName(append(slices.Clip(table), suggestion))] = true
 	} else if option, ok := sbatchOption(table, key); ok {
-		allowed = fmt.Sprintf("the job file has no key for sbatch --%s: a site's profile can set it with request.options; %s", option, allowed)
+		allowed = fmt.Sprintf("the job file has no key for sbatch --%s: a site profile can set it with request.options; %s", option, allowed)
 	} else if elsewhere := d.keysNamed(key); len(elsewhere) == 1 {
 		suggestion = elsewhere[0]
 		d.guessed[suggestion] = true
@@ -254,81 +246,14 @@ func (d *decoder) unknownAmong(names, table, at []string, key string) {
 	d.add(keyName(at), d.lookup(keyName(at)).key, fmt.Sprintf("unknown key %q", keyName(at)), allowed, suggestion)
 }
 
-// fieldOf returns the struct field with the given TOML key.
-func fieldOf(v reflect.Value, key string) (reflect.Value, bool) {
-	for i := range v.NumField() {
-		if v.Type().Field(i).Tag.Get("toml") == key && key != "" {
-			return v.Field(i), true
-		}
-	}
-	return reflect.Value{}, false
-}
-
-// typeAt returns the type of the key at path in a struct, or in a map inside it.
-func typeAt(t reflect.Type, path []string) (reflect.Type, bool) {
-	for _, key := range path {
-		if t = tableType(t); t == nil {
-			return nil, false
-		}
-		if t.Kind() == reflect.Map {
-			t = t.Elem()
-			continue
-		}
-		field, ok := fieldOf(reflect.New(t).Elem(), key)
-		if !ok {
-			return nil, false
-		}
-		t = field.Type()
-	}
-	return t, true
-}
-
-// tableType returns the struct or map type of a TOML table, or nil if t is not a table.
-func tableType(t reflect.Type) reflect.Type {
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if _, leaf := reflect.New(t).Interface().(tomlValue); leaf || t.Kind() != reflect.Struct && t.Kind() != reflect.Map {
-		return nil
-	}
-	return t
-}
-
-// fieldNames returns the TOML keys of a struct in alphabetical order.
-func fieldNames(t reflect.Type) []string {
-	var names []string
-	for f := range t.Fields() {
-		if key := f.Tag.Get("toml"); key != "" {
-			names = append(names, key)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
 // keysNamed returns all keys of the file whose last part is name.
 func (d *decoder) keysNamed(name string) []string {
 	if d.named == nil {
 		d.named = map[string][]string{}
-		eachKey(d.root, nil, func(path []string, _ reflect.Type) {
+		eachKey(d.root, nil, func(path []string, _ *field) {
 			last := path[len(path)-1]
 			d.named[last] = append(d.named[last], keyName(path))
 		})
 	}
 	return d.named[name]
-}
-
-// eachKey calls f for each key of a struct, including tables, in field order.
-func eachKey(t reflect.Type, path []string, f func(path []string, t reflect.Type)) {
-	for field := range t.Fields() {
-		key := field.Tag.Get("toml")
-		if key == "" {
-			continue
-		}
-		at := append(slices.Clip(path), key)
-		f(at, field.Type)
-		if inner := tableType(field.Type); inner != nil && inner.Kind() == reflect.Struct {
-			eachKey(inner, at, f)
-		}
-	}
 }

@@ -1,6 +1,9 @@
 package jobs
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // A Dependency is a condition on another run, in the form "afterok:RUN". The condition is a
 // type of sbatch --dependency. RUN is a run directory, a run's name, or a job ID.
@@ -9,7 +12,7 @@ type Dependency string
 // dependencyKinds are the types of sbatch --dependency that refer to jobs.
 var dependencyKinds = []string{"after", "afterok", "afterany", "afternotok"}
 
-const dependencyForms = `allowed: "afterok:RUN", "afterany:RUN", "afternotok:RUN" or "after:RUN", where RUN is a run's name, directory or job id`
+const dependencyForms = `allowed: "afterok:RUN", "afterany:RUN", "afternotok:RUN" or "after:RUN", where RUN is a run's name, directory or job ID`
 
 // Parts returns the condition and the run.
 func (d Dependency) Parts() (kind, run string) {
@@ -28,9 +31,9 @@ func (d *Dependency) UnmarshalTOML(v any) error {
 	}
 	kind, run, ok := strings.Cut(s, ":")
 	if !ok || run == "" {
-		return valueErrorf(dependencyForms, "%q names no run", s)
+		return valueErrorf(dependencyForms, "%q does not name a run", s)
 	}
-	if _, err := choose(kind, dependencyKinds...); err != nil {
+	if !slices.Contains(dependencyKinds, kind) {
 		return valueErrorf(dependencyForms, "%q is not a condition", kind)
 	}
 	*d = Dependency(s)

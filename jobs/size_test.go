@@ -18,29 +18,29 @@ func TestSizes(t *testing.T) {
 	for _, c := range []struct{ src, want string }{
 		{gpt(`size = "gpt2-xl"`, tokens+", vocabulary_size = 50257"), ""},
 		{gpt(`size = "gpt2-xl"`, tokens+", vocabulary_size = 1048576"), ""},
-		{gpt(`size = "gpt2", context = 2147483647`, text), "train.model.context: makes a matrix of 1.65e+12 parameters or more; the built-in trainer takes up to 2147483648 in one"},
+		{gpt(`size = "gpt2", context = 2147483647`, text), "train.model.context: results in a matrix of at least 1.65e+12 "},
 		{gpt(`layers = 32, heads = 32, width = 4096, context = 2048`, text), ""},  // 7e9
 		{gpt(`layers = 80, heads = 64, width = 8192, context = 4096`, text), ""},  // 7e10
 		{gpt(`layers = 96, heads = 96, width = 12288, context = 2048`, text), ""}, // 1.75e11
 		{gpt(`layers = 1, heads = 1, width = 23170, context = 1`, text), ""},      // 4 w^2
-		{gpt(`layers = 1, heads = 1, width = 23171, context = 1`, text), "train.model.width: makes a matrix of 2.15e+09 "},
+		{gpt(`layers = 1, heads = 1, width = 23171, context = 1`, text), "train.model.width: results in a matrix of at least 2.15e+09 "},
 		{gpt(`layers = 155125, heads = 1, width = 768, context = 1`, text), ""},
-		{gpt(`layers = 155126, heads = 1, width = 768, context = 1`, text), "train.model.width: makes a model of 1.1e+12 parameters or more; the built-in trainer takes up to 1099511627776"},
-		{gpt(`size = "gpt2", layers = 155126`, text), "train.model.layers: makes a model"},
-		{gpt(`layers = 2147483647, heads = 1, width = 2147483647, context = 1`, text), "train.model.width: makes a matrix of 1.84e+19 "},
-		{gpt(`layers = 1, heads = 1, width = 8388608, context = 1`, text+`, vocabulary = "byte"`), "train.model.width: makes"},
+		{gpt(`layers = 155126, heads = 1, width = 768, context = 1`, text), "train.model.width: results in a model of at least 1.1e+12 "},
+		{gpt(`size = "gpt2", layers = 155126`, text), "train.model.layers: results in a model"},
+		{gpt(`layers = 2147483647, heads = 1, width = 2147483647, context = 1`, text), "train.model.width: results in a matrix of at least 1.84e+19 "},
+		{gpt(`layers = 1, heads = 1, width = 8388608, context = 1`, text+`, vocabulary = "byte"`), "train.model.width: results in a matrix"},
 
 		{dense("1", `kind = "mlp", hidden = [2739137]`, fashion), ""}, // with 784 inputs
-		{dense("1", `kind = "mlp", hidden = [2739138]`, fashion), "train.model.hidden: makes"},
+		{dense("1", `kind = "mlp", hidden = [2739138]`, fashion), "train.model.hidden: results in a matrix"},
 		{dense("1", `kind = "linear"`, `kind = "synthetic", task = "regression", samples = 1, inputs = 65536, outputs = 32768`), ""},
-		{dense("1", `kind = "linear"`, `kind = "synthetic", task = "regression", samples = 1, inputs = 65537, outputs = 32768`), "train.data.inputs: makes"},
+		{dense("1", `kind = "linear"`, `kind = "synthetic", task = "regression", samples = 1, inputs = 65537, outputs = 32768`), "train.data.inputs: results in a matrix"},
 		{dense("1", `kind = "cnn", channels = [1, 4096], kernel = 723`, idx), ""},
-		{dense("1", `kind = "cnn", channels = [4096, 65536]`, idx), "train.model.channels: makes"},
+		{dense("1", `kind = "cnn", channels = [4096, 65536]`, idx), "train.model.channels: results in a matrix"},
 		{dense("1", `kind = "cnn", channels = [32768], hidden = [65536]`, idx), ""},
-		{dense("1", `kind = "cnn", channels = [32768], hidden = [65537]`, idx), "train.model.hidden: makes"},
+		{dense("1", `kind = "cnn", channels = [32768], hidden = [65537]`, idx), "train.model.hidden: results in a matrix"},
 
 		{dense("67108864", `kind = "mlp", hidden = [1024]`, idx), ""},
-		{dense("67108865", `kind = "mlp", hidden = [1024]`, idx), "train.batch: 67108865 samples make 6.87e+10 numbers in a single layer, 256 GiB"},
+		{dense("67108865", `kind = "mlp", hidden = [1024]`, idx), "train.batch: 67108865 samples result in 6.87e+10 "},
 		{dense("2147483647", `kind = "linear"`, fashion), "train.batch: "},
 		{dense("2147483647", `kind = "cnn", channels = [33]`, idx), "train.batch: "},
 		{dense("1048576", `kind = "gpt", layers = 1, heads = 1, width = 128, context = 128`, text), ""},
@@ -53,7 +53,7 @@ func TestSizes(t *testing.T) {
 		case c.want == "" && err != nil:
 			t.Errorf("%v", err)
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || strings.Count(err.Error(), "job.toml:") != 1):
-			t.Errorf("%s%v\nwant one mistake: %s", c.src, err, c.want)
+			t.Errorf("%s%v\nwant one error: %s", c.src, err, c.want)
 		}
 	}
 }

@@ -1,223 +1,233 @@
 package jobs
 
-// Job is a training job as its TOML file describes it, with every default
-// filled in. Exactly one of Train and Command is set.
+// A Job is a training job as described by its TOML file, with all defaults set. Exactly one of
+// Train and Command is set.
+//
+// Each field with a toml tag is a key of the file. Its tags are the only declaration of the
+// key. The decoder, the defaults, the JSON schema, and the documentation all use them:
+//
+//	toml      name of the key
+//	help      description
+//	default   value if the key is not set
+//	auto      description of a default that depends on other keys; see setComputedDefaults
+//	required  example; the key must be set if its table is set
+//	example   example for a key that is required in some cases only
+//	range     limits of a number: "1..", "0..0.5", "0..<1", or "0<.." for greater than 0
+//	enum      valid strings; "gpu=cuda" declares the alias gpu
+//	kinds     kinds of the table that have the key; "mlp!" means that mlp requires it
 type Job struct {
-	Name       Name       `toml:"name"` // of the job; also names the run folder
-	Site       string     `toml:"site"` // profile of the computing centre; default "generic"
-	Slurm      Slurm      `toml:"slurm"`
-	Setup      Setup      `toml:"setup"`
-	Network    Network    `toml:"network"`
-	Train      *Train     `toml:"train"`
-	Command    *Command   `toml:"command"`
-	Checkpoint Checkpoint `toml:"checkpoint"`
-	Restart    Restart    `toml:"restart"`
-	Log        Log        `toml:"log"`
-	Sweep      *Sweep     `toml:"sweep"`
+	Name       Name       `toml:"name" required:"my-job" help:"Name of the job and of its run directory."`
+	Site       string     `toml:"site" default:"generic" help:"Profile of the computing center: its name or the path of a profile file."`
+	Slurm      Slurm      `toml:"slurm" help:"Resources that the job requests from Slurm. The site profile supplies defaults."`
+	Setup      Setup      `toml:"setup" help:"Environment of the ranks."`
+	Network    Network    `toml:"network" help:"Network of the ranks."`
+	Train      *Train     `toml:"train" help:"Built-in trainer. A job has either [train] or [command]."`
+	Command    *Command   `toml:"command" help:"User program that runs instead of the built-in trainer."`
+	Checkpoint Checkpoint `toml:"checkpoint" help:"Checkpoints of the built-in trainer."`
+	Restart    Restart    `toml:"restart" help:"Restarts in the same allocation after a failure, and requeues at the time limit."`
+	Log        Log        `toml:"log" help:"Output of the built-in trainer in addition to the log and metrics.jsonl."`
+	Sweep      *Sweep     `toml:"sweep" help:"Set of trials. Each trial is this job with some values changed, and has its own run directory. A sweep has exactly one of grid, list, and random."`
 
-	// layout lets later checks (files, sites) point into the file. It is nil
-	// for a Job that was not parsed.
+	// layout lets later checks (files, sites) refer to positions in the file. It is nil for a
+	// Job that was not parsed.
 	layout *layout
 }
 
-// Slurm is what the job asks of the scheduler. Empty values are left to the
-// site's defaults.
+// Slurm holds the resources that the job requests. The site profile supplies defaults for
+// empty values.
 type Slurm struct {
-	Nodes           Count        `toml:"nodes"`             // nodes to train on; default 1
-	TasksPerNode    Count        `toml:"tasks_per_node"`    // ranks per node; default gpus_per_node, else 1
-	GPUsPerNode     Count        `toml:"gpus_per_node"`     // GPUs of each node; default none are asked for
-	CPUsPerTask     Count        `toml:"cpus_per_task"`     // cores of each rank; default 1
-	Time            WallTime     `toml:"time"`              // limit, as sbatch --time: "02:00:00", "1-12:00:00", "90" (minutes); default the site's
-	Memory          Memory       `toml:"mem"`               // per node, as sbatch --mem: "64G", "512M"; default the site's
-	Partition       Word         `toml:"partition"`         // sbatch --partition; default the site's
-	Account         Word         `toml:"account"`           // sbatch --account
-	QOS             Word         `toml:"qos"`               // sbatch --qos
-	Reservation     Word         `toml:"reservation"`       // sbatch --reservation
-	Constraint      Text         `toml:"constraint"`        // sbatch --constraint, features of nodes: may hold & | [ ]
-	Exclusive       bool         `toml:"exclusive"`         // sbatch --exclusive: share the nodes with no other job
-	Dependency      []Dependency `toml:"dependency"`        // runs that must come first: "afterok:prepare"
-	GPUBind         Word         `toml:"gpu_bind"`          // srun --gpu-bind; default the site's
-	CPUBind         Word         `toml:"cpu_bind"`          // srun --cpu-bind; default the site's
-	MPI             Word         `toml:"mpi"`               // srun --mpi, for an MPI program in [command] if given, and with train.backend = "mpi": pmix, pmi2, cray_shasta; default the site's, else pmix
-	SignalBeforeEnd Duration     `toml:"signal_before_end"` // save and stop this long before the time limit; 0 is off; default 120s or a quarter of a shorter time, with [command] off
+	Nodes           int          `toml:"nodes" default:"1" range:"1.." help:"Number of nodes that train."`
+	TasksPerNode    int          `toml:"tasks_per_node" auto:"gpus_per_node, or 1 without GPUs" range:"1.." help:"Ranks per node."`
+	GPUsPerNode     int          `toml:"gpus_per_node" auto:"none" range:"1.." help:"GPUs per node."`
+	CPUsPerTask     int          `toml:"cpus_per_task" default:"1" range:"1.." help:"CPU cores per rank."`
+	Time            WallTime     `toml:"time" auto:"the site's" help:"Time limit as in sbatch --time: 02:00:00, 1-12:00:00, or 90 (minutes)."`
+	Memory          Memory       `toml:"mem" auto:"the site's" help:"Memory per node as in sbatch --mem: 64G or 512M."`
+	Partition       Word         `toml:"partition" auto:"the site's" help:"Partition, as in sbatch --partition."`
+	Account         Word         `toml:"account" help:"Billing account, as in sbatch --account."`
+	QOS             Word         `toml:"qos" help:"Quality of service, as in sbatch --qos."`
+	Reservation     Word         `toml:"reservation" help:"Reservation, as in sbatch --reservation."`
+	Constraint      Text         `toml:"constraint" help:"Required node features, as in sbatch --constraint. May contain &, |, and brackets."`
+	Exclusive       bool         `toml:"exclusive" help:"Do not share the nodes with other jobs, as in sbatch --exclusive."`
+	Dependency      []Dependency `toml:"dependency" help:"Runs that must start or finish first, such as afterok:prepare."`
+	GPUBind         Word         `toml:"gpu_bind" auto:"the site's" help:"Binding of ranks to GPUs, as in srun --gpu-bind."`
+	CPUBind         Word         `toml:"cpu_bind" auto:"the site's" help:"Binding of ranks to cores, as in srun --cpu-bind."`
+	MPI             Word         `toml:"mpi" auto:"the site's, or pmix" help:"MPI plugin, as in srun --mpi: pmix, pmi2, or cray_shasta. Applies with train.backend = mpi, and with [command] if it is set."`
+	SignalBeforeEnd Duration     `toml:"signal_before_end" auto:"120s, or a quarter of a time limit below 8 minutes; 0 with [command], unless restart.requeue is set" help:"Time before the time limit at which the job saves a checkpoint and stops. 0 disables the signal."`
 }
 
-// Setup is what a node needs before a rank starts.
+// Setup holds the environment of the ranks.
 type Setup struct {
-	Lines     []Text           `toml:"lines"`   // lines of shell, before the modules; in submitted jobs only, `launch` warns
-	Modules   []Word           `toml:"modules"` // to load with `module load`, in order; in submitted jobs only, `launch` warns
-	Conda     Text             `toml:"conda"`   // conda environment, name or path; in submitted jobs only, `launch` warns
-	Venv      Text             `toml:"venv"`    // path of a Python virtual environment
-	Env       map[EnvName]Text `toml:"env"`     // variables for the ranks
-	Secrets   Secrets          `toml:"secrets"`
-	Container Container        `toml:"container"`
+	Lines     []Text           `toml:"lines" help:"Shell commands that run before the modules are loaded. Applies to submitted jobs only; ddpbatch launch prints a warning."`
+	Modules   []Word           `toml:"modules" help:"Environment modules to load, in order. Applies to submitted jobs only; ddpbatch launch prints a warning."`
+	Conda     Text             `toml:"conda" help:"Name or path of a conda environment. Applies to submitted jobs only; ddpbatch launch prints a warning."`
+	Venv      Text             `toml:"venv" help:"Path of a Python virtual environment."`
+	Env       map[EnvName]Text `toml:"env" help:"Environment variables of the ranks."`
+	Secrets   Secrets          `toml:"secrets" help:"Environment variables of the ranks whose values must stay secret. No script, record, or argument list contains them."`
+	Container Container        `toml:"container" help:"Container of the ranks. Applies under Slurm only; a local ddpbatch launch prints a warning."`
 }
 
-// Secrets are variables for the ranks that stand in no script, record or argument
-// list. A value comes from the file, else from the environment at submission.
+// Secrets are environment variables that no script, record, or argument list contains.
 type Secrets struct {
-	Names []EnvName `toml:"names"` // names of the variables
-	File  Text      `toml:"file"`  // with lines NAME=value; only its owner may read it; default their values come from the environment
+	Names []EnvName `toml:"names" required:"[\"HF_TOKEN\"]" help:"Names of the variables."`
+	File  Text      `toml:"file" auto:"values from the environment at submission" help:"File with lines of the form NAME=value. Only its owner may have read permission."`
 }
 
-// Container is what the ranks run in; under Slurm only: a local `launch` warns.
+// Container is the container of the ranks.
 type Container struct {
-	Image   Text             `toml:"image"`   // a file, or a name that the runtime knows
-	Runtime ContainerRuntime `toml:"runtime"` // what runs it; default the site's
-	Options []Text           `toml:"options"` // further options of the runtime, such as "--nv"; default the site's
-	Mounts  []Text           `toml:"mounts"`  // "/data", "/data:/inside" or "/data:/inside:ro"; the run's own folders are always there
+	Image   Text             `toml:"image" required:"/containers/pytorch.sif" help:"Image file, or an image name that the runtime resolves."`
+	Runtime ContainerRuntime `toml:"runtime" auto:"the site's" enum:"apptainer,singularity,shifter,pyxis,edf,none" help:"Container runtime."`
+	Options []Text           `toml:"options" auto:"the site's" help:"Additional options of the runtime, such as --nv."`
+	Mounts  []Text           `toml:"mounts" help:"Directories to mount, such as /data, /data:/inside, or /data:/inside:ro. The directories of the run are always mounted."`
 }
 
-// Network steers the choice of the network that ranks talk over.
+// Network selects the network of the ranks and limits waiting times.
 type Network struct {
-	Interface         InterfaceName   `toml:"interface"`          // an interface's name, or "auto"; default "auto"
-	Family            Family          `toml:"family"`             // version of IP: auto (default), ipv4, ipv6
-	Exclude           []InterfaceName `toml:"exclude"`            // interfaces never to use
-	JoinTimeout       Duration        `toml:"join_timeout"`       // all ranks must have joined by then; default 60s
-	CollectiveTimeout Duration        `toml:"collective_timeout"` // one operation between ranks may take this long; default 5m
-	Integrity         Integrity       `toml:"integrity"`          // protection of data between nodes: checksum (default) detects damage, mac also detects deliberate changes; neither encrypts
-	MPILibrary        Text            `toml:"mpi_library"`        // with train.backend = "mpi": path or name of libmpi; default what the loader finds
-	HeartbeatTimeout  Duration        `toml:"heartbeat_timeout"`  // a rank may be silent for so long; default 60s
-	ProgressTimeout   Duration        `toml:"progress_timeout"`   // a training may stand still for so long; default 30m
+	Interface         InterfaceName   `toml:"interface" default:"auto" help:"Network interface, or auto."`
+	Family            Family          `toml:"family" default:"auto" enum:"auto,ipv4,ipv6" help:"IP version."`
+	Exclude           []InterfaceName `toml:"exclude" help:"Network interfaces that ranks must not use."`
+	JoinTimeout       Duration        `toml:"join_timeout" default:"60s" help:"Maximum time until all ranks have joined."`
+	CollectiveTimeout Duration        `toml:"collective_timeout" default:"5m" help:"Maximum time of one collective operation."`
+	Integrity         Integrity       `toml:"integrity" default:"checksum" enum:"checksum,mac" help:"Protection of data between nodes. A checksum detects corruption; a mac also detects tampering. Neither encrypts."`
+	MPILibrary        Text            `toml:"mpi_library" auto:"the dynamic loader's" help:"Path or name of libmpi, for train.backend = mpi."`
+	HeartbeatTimeout  Duration        `toml:"heartbeat_timeout" default:"60s" help:"Maximum time without a heartbeat of a rank."`
+	ProgressTimeout   Duration        `toml:"progress_timeout" default:"30m" help:"Maximum time without training progress."`
 }
 
-// Train is a run of the built-in trainer.
+// Train configures the built-in trainer.
 type Train struct {
-	Device      Device    `toml:"device"`       // what computes: auto (default), cuda (or gpu), cpu
-	Backend     Backend   `toml:"backend"`      // what carries the exchange between ranks: auto (default), tcp, mpi, nccl
-	Strategy    Strategy  `toml:"strategy"`     // how the model is spread over ranks: ddp (default), zero1, zero2 or zero3 (or fsdp)
-	Precision   Precision `toml:"precision"`    // of products of matrices: fp32 (default), bf16
-	Epochs      Count     `toml:"epochs"`       // passes over the training set
-	Batch       Count     `toml:"batch"`        // samples per rank and micro-batch
-	Accumulate  Count     `toml:"accumulate"`   // micro-batches whose gradients make one step; default 1
-	NoSync      bool      `toml:"no_sync"`      // zero2, zero3 with accumulate: add up micro-batches on each rank first, which takes memory for whole gradients and gives the bits of ddp; default false: after each micro-batch
-	Bucket      Size      `toml:"bucket"`       // gradients that ranks add up at a time; default an eighth of the model, from "1 MiB" to "25 MiB"
-	FirstBucket Size      `toml:"first_bucket"` // the first of a step, which should start early; default "1 MiB", or bucket if that is less
-	Reduce      Reduce    `toml:"reduce"`       // what ranks add gradients up in: fp32 (default), bf16
-	NonFinite   NonFinite `toml:"nonfinite"`    // what becomes of a step that is not finite: stop (default), skip
-	Seed        Seed      `toml:"seed"`         // of all that is random; default 0
-	LogEvery    Interval  `toml:"log_every"`    // between lines of progress; default "50 steps"
-	Model       Model     `toml:"model"`
-	Data        Data      `toml:"data"`
-	Optimizer   Optimizer `toml:"optimizer"`
-	Schedule    Schedule  `toml:"schedule"`
+	Device      Device    `toml:"device" default:"auto" enum:"auto,cuda,cpu,gpu=cuda" help:"Device that computes. The value gpu is an alias of cuda."`
+	Backend     Backend   `toml:"backend" default:"auto" enum:"auto,tcp,mpi,nccl" help:"Communication backend."`
+	Strategy    Strategy  `toml:"strategy" default:"ddp" enum:"ddp,zero1,zero2,zero3,fsdp=zero3" help:"Parallelism strategy. The value fsdp is an alias of zero3."`
+	Precision   Precision `toml:"precision" default:"fp32" enum:"fp32,bf16" help:"Precision of matrix multiplications."`
+	Epochs      int       `toml:"epochs" required:"10" range:"1.." help:"Passes over the training set."`
+	Batch       int       `toml:"batch" required:"32" range:"1.." help:"Samples per rank and micro-batch."`
+	Accumulate  int       `toml:"accumulate" default:"1" range:"1.." help:"Micro-batches per optimizer step (gradient accumulation)."`
+	NoSync      bool      `toml:"no_sync" help:"Accumulate gradients locally and reduce them once per step, for zero2 and zero3 with accumulate. Needs memory for all gradients and gives results bit-identical to ddp. By default, each micro-batch is reduced."`
+	Bucket      Size      `toml:"bucket" auto:"an eighth of the model, from 1 MiB to 25 MiB" help:"Size of a gradient bucket."`
+	FirstBucket Size      `toml:"first_bucket" auto:"1 MiB, or bucket if that is smaller" help:"Size of the first bucket of a step. A small bucket starts communication early."`
+	Reduce      Reduce    `toml:"reduce" default:"fp32" enum:"fp32,bf16" help:"Number format of the gradient all-reduce."`
+	NonFinite   NonFinite `toml:"nonfinite" default:"stop" enum:"stop,skip" help:"Reaction to a step with a non-finite loss or gradient."`
+	Seed        uint64    `toml:"seed" default:"0" range:"0.." help:"Seed of all random numbers."`
+	LogEvery    Interval  `toml:"log_every" default:"50 steps" help:"Interval between progress lines."`
+	Model       Model     `toml:"model" required:"" help:"Model to train. The data set determines its input and output sizes."`
+	Data        Data      `toml:"data" required:"" help:"Training data, and evaluation data if there are any."`
+	Optimizer   Optimizer `toml:"optimizer" required:"" help:"Optimizer, with the semantics of PyTorch."`
+	Schedule    Schedule  `toml:"schedule" help:"Learning rate schedule."`
 }
 
-// Model is the network to train. Its input and output sizes follow the data.
+// Model is the model to train. The data set determines its input and output sizes.
 type Model struct {
-	Kind       ModelKind  `toml:"kind"`       // architecture: linear, mlp, cnn, gpt
-	Hidden     []Count    `toml:"hidden"`     // mlp, cnn: width of each hidden layer, in a CNN after the convolutions; [] for none
-	Activation Activation `toml:"activation"` // mlp, cnn: relu (default), tanh, gelu (by tanh, as GPT-2's)
-	Dropout    Fraction   `toml:"dropout"`    // mlp, cnn, gpt: chance that a value is left out in training; default 0
-	Channels   []Count    `toml:"channels"`   // cnn: channels of each convolution, which 2x2 max pooling follows
-	Kernel     Count      `toml:"kernel"`     // cnn: side of the square of each convolution, odd; default 3
-	Size       GPTSize    `toml:"size"`       // gpt: stands for the four numbers below, which stand over it
-	Layers     Count      `toml:"layers"`     // gpt: transformer blocks
-	Heads      Count      `toml:"heads"`      // gpt: attention heads of each block
-	Width      Count      `toml:"width"`      // gpt: numbers per token, divisible by the heads
-	Context    Count      `toml:"context"`    // gpt: tokens per sample
-	Weights    Text       `toml:"weights"`    // gpt: a safetensors file to start from, with Hugging Face's names for GPT-2; empty: drawn weights
+	Kind       ModelKind  `toml:"kind" required:"mlp" enum:"linear,mlp,cnn,gpt" help:"Architecture."`
+	Hidden     []int      `toml:"hidden" kinds:"mlp!,cnn" example:"[128]" range:"1.." help:"Width of each hidden layer. In a CNN, these layers follow the convolutions, and the list may be empty."`
+	Activation Activation `toml:"activation" kinds:"mlp,cnn" default:"relu" enum:"relu,tanh,gelu" help:"Activation function. The value gelu is the tanh approximation that GPT-2 uses."`
+	Dropout    float64    `toml:"dropout" kinds:"mlp,cnn,gpt" default:"0" range:"0..<1" help:"Dropout probability."`
+	Channels   []int      `toml:"channels" kinds:"cnn!" example:"[32, 64]" range:"1.." help:"Output channels of each convolution. A 2x2 max pooling follows each convolution."`
+	Kernel     int        `toml:"kernel" kinds:"cnn" default:"3" range:"1.." help:"Side length of the convolution kernels. Must be odd."`
+	Size       GPTSize    `toml:"size" kinds:"gpt" auto:"required without layers, heads, width, and context" example:"gpt2" enum:"gpt2,gpt2-medium,gpt2-large,gpt2-xl" help:"Size of a published GPT-2 model. Sets layers, heads, width, and context, unless they are also set."`
+	Layers     int        `toml:"layers" kinds:"gpt" auto:"from size" example:"4" range:"1.." help:"Number of transformer blocks."`
+	Heads      int        `toml:"heads" kinds:"gpt" auto:"from size" example:"4" range:"1.." help:"Attention heads per block."`
+	Width      int        `toml:"width" kinds:"gpt" auto:"from size" example:"128" range:"1.." help:"Hidden size. Must be divisible by heads."`
+	Context    int        `toml:"context" kinds:"gpt" auto:"from size" example:"64" range:"1.." help:"Context length, in tokens per sample."`
+	Weights    Text       `toml:"weights" kinds:"gpt" auto:"random initialization" help:"Safetensors file with initial weights, with the tensor names of GPT-2 at Hugging Face."`
 }
 
-// Data is the training set and, where there is one, the held-out set.
+// Data is the training data and, if there are any, the evaluation data.
 type Data struct {
-	Kind           DataKind   `toml:"kind"`            // form of the data: idx, csv, safetensors, text, tokens, synthetic
-	Path           Text       `toml:"path"`            // idx: a folder, or "builtin:fashion-mnist"; tokens: a file, or a pattern in its name; the others: a file
-	EvalPath       Text       `toml:"eval_path"`       // csv, safetensors, tokens: the held-out data, of the form of path
-	Holdout        Share      `toml:"holdout"`         // csv, safetensors, text, tokens: share of the samples to hold out where there is no eval_path; default 0
-	Target         Text       `toml:"target"`          // csv: name of the column to predict; safetensors: of the tensor; default the last column, "y"
-	Features       Text       `toml:"features"`        // safetensors: name of the tensor that goes in; default "x"
-	Task           Task       `toml:"task"`            // csv, safetensors, synthetic: regression, classification; idx is always classification
-	Vocabulary     Vocabulary `toml:"vocabulary"`      // text: what a token is: char (default), byte
-	DType          DType      `toml:"dtype"`           // tokens: how files without a header store one: uint16 (default), uint32
-	VocabularySize Count      `toml:"vocabulary_size"` // tokens: how many there are; default as the files need it, for GPT-2's 50257
-	Samples        Count      `toml:"samples"`         // synthetic: how many
-	Inputs         Count      `toml:"inputs"`          // synthetic: features per sample
-	Outputs        Count      `toml:"outputs"`         // synthetic: targets (regression) or classes
-	Shuffle        *bool      `toml:"shuffle"`         // draw another order for each epoch; default true
-	DropLast       bool       `toml:"drop_last"`       // leave out the last batch where it is short, as PyTorch's drop_last
-	Uneven         Uneven     `toml:"uneven"`          // samples that do not go around the ranks: pad (default), drop (with drop_last), join
+	Kind           DataKind   `toml:"kind" required:"idx" enum:"idx,csv,safetensors,text,tokens,synthetic" help:"Format of the data."`
+	Path           Text       `toml:"path" kinds:"idx!,csv!,safetensors!,text!,tokens!" example:"data/train" help:"File with the training data. For idx, a directory or builtin:fashion-mnist. For tokens, the file name may be a pattern."`
+	EvalPath       Text       `toml:"eval_path" kinds:"csv,safetensors,tokens" help:"File with the evaluation data, in the same format as path."`
+	Holdout        float64    `toml:"holdout" kinds:"csv,safetensors,text,tokens" default:"0" range:"0..0.5" bits:"64" help:"Fraction of the samples that is held out for evaluation if eval_path is not set."`
+	Target         Text       `toml:"target" kinds:"csv,safetensors" auto:"the last column, or y" help:"Column of the CSV file, or name of the tensor, with the values to predict."`
+	Features       Text       `toml:"features" kinds:"safetensors" default:"x" help:"Name of the tensor with the input features."`
+	Task           Task       `toml:"task" kinds:"csv!,safetensors!,synthetic!" example:"regression" enum:"regression,classification" help:"Kind of target. For idx, it is always classification."`
+	Vocabulary     Vocabulary `toml:"vocabulary" kinds:"text" default:"char" enum:"char,byte" help:"Unit of text that a token represents."`
+	DType          DType      `toml:"dtype" kinds:"tokens" default:"uint16" enum:"uint16,uint32" help:"Number format of the tokens in files without a header."`
+	VocabularySize int        `toml:"vocabulary_size" kinds:"tokens" auto:"the minimum for the files, or 50257 for GPT-2's tokens" range:"1.." help:"Size of the vocabulary."`
+	Samples        int        `toml:"samples" kinds:"synthetic!" example:"4096" range:"1.." help:"Number of samples."`
+	Inputs         int        `toml:"inputs" kinds:"synthetic!" example:"20" range:"1.." help:"Input features per sample."`
+	Outputs        int        `toml:"outputs" kinds:"synthetic!" example:"2" range:"1.." help:"Targets per sample for regression, or number of classes."`
+	Shuffle        *bool      `toml:"shuffle" default:"true" help:"Shuffle the samples in each epoch."`
+	DropLast       bool       `toml:"drop_last" help:"Drop the last batch of an epoch if it is incomplete, as in PyTorch's DataLoader."`
+	Uneven         Uneven     `toml:"uneven" default:"pad" enum:"pad,drop,join" help:"Handling of samples that do not divide evenly among the ranks. With drop_last, the default is drop."`
 }
 
-// Optimizer is the update rule, as PyTorch defines it.
+// Optimizer is the update rule of the parameters, with the semantics of PyTorch.
 type Optimizer struct {
-	Kind        OptimizerKind `toml:"kind"`         // update rule: sgd, adam, adamw
-	LR          Positive      `toml:"lr"`           // learning rate
-	Momentum    Fraction      `toml:"momentum"`     // sgd: default 0
-	WeightDecay NonNegative   `toml:"weight_decay"` // L2, as torch.optim.SGD and Adam; decoupled for adamw; default 0, for adamw 0.01
-	Decay       Decay         `toml:"decay"`        // parameters that weight_decay applies to: matrices (those with at least two dimensions, so no biases and no normalization gains), all; default all, for gpt matrices
-	Nesterov    bool          `toml:"nesterov"`     // sgd: needs momentum
-	Beta1       Fraction      `toml:"beta1"`        // adam, adamw: default 0.9
-	Beta2       Fraction      `toml:"beta2"`        // adam, adamw: default 0.999
-	Eps         Positive      `toml:"eps"`          // adam, adamw: default 1e-8
-	ClipNorm    Positive      `toml:"clip_norm"`    // longest gradient over all parameters; longer ones are scaled down; default none
+	Kind        OptimizerKind `toml:"kind" required:"sgd" enum:"sgd,adam,adamw" help:"Update rule."`
+	LR          float64       `toml:"lr" required:"0.1" range:"0<.." help:"Learning rate."`
+	Momentum    float64       `toml:"momentum" kinds:"sgd" default:"0" range:"0..<1" help:"Momentum."`
+	WeightDecay float64       `toml:"weight_decay" auto:"0.01 for adamw, 0 otherwise" range:"0.." help:"Weight decay: an L2 penalty for sgd and adam, decoupled for adamw."`
+	Decay       Decay         `toml:"decay" auto:"matrices for gpt, all otherwise" enum:"matrices,all" help:"Parameters that weight_decay applies to. The value matrices selects parameters with two or more dimensions, so no biases and no normalization gains."`
+	Nesterov    bool          `toml:"nesterov" kinds:"sgd" help:"Use Nesterov momentum. Requires momentum."`
+	Beta1       float64       `toml:"beta1" kinds:"adam,adamw" default:"0.9" range:"0..<1" help:"Decay rate of the first moment."`
+	Beta2       float64       `toml:"beta2" kinds:"adam,adamw" default:"0.999" range:"0..<1" help:"Decay rate of the second moment."`
+	Eps         float64       `toml:"eps" kinds:"adam,adamw" default:"1e-8" range:"0<.." help:"Term that is added to the denominator for numerical stability."`
+	ClipNorm    float64       `toml:"clip_norm" auto:"no clipping" range:"0<.." help:"Maximum norm of the gradient over all parameters. Larger gradients are scaled down."`
 }
 
-// Schedule is how the learning rate changes with the steps.
+// Schedule is the learning rate schedule.
 type Schedule struct {
-	Kind       ScheduleKind     `toml:"kind"`        // shape: constant (also without this table), cosine, step
-	WarmUp     NonNegativeCount `toml:"warmup"`      // steps in which the rate rises to optimizer.lr; default 0
-	WarmUpFrom NonNegative      `toml:"warmup_from"` // part of the rate in the first of them, 0 to 1; default 0
-	Steps      Count            `toml:"steps"`       // cosine: steps, after the warm-up, until the floor is reached
-	Floor      NonNegative      `toml:"floor"`       // cosine: the last rate; default 0
-	Gamma      Positive         `toml:"gamma"`       // step: the factor, at most 1
-	Every      Count            `toml:"every"`       // step: steps between two changes
+	Kind       ScheduleKind `toml:"kind" required:"cosine" enum:"constant,cosine,step" help:"Shape of the schedule. Without this table, the learning rate is constant."`
+	WarmUp     int          `toml:"warmup" default:"0" range:"0.." help:"Steps in which the learning rate rises to optimizer.lr."`
+	WarmUpFrom float64      `toml:"warmup_from" default:"0" range:"0.." help:"Learning rate of the first warm-up step, as a fraction of optimizer.lr from 0 to 1."`
+	Steps      int          `toml:"steps" kinds:"cosine!" example:"10000" range:"1.." help:"Steps after the warm-up until the learning rate reaches floor."`
+	Floor      float64      `toml:"floor" kinds:"cosine" default:"0" range:"0.." help:"Final learning rate."`
+	Gamma      float64      `toml:"gamma" kinds:"step!" example:"0.1" range:"0<.." help:"Factor of each change of the learning rate, at most 1."`
+	Every      int          `toml:"every" kinds:"step!" example:"1000" range:"1.." help:"Steps between two changes of the learning rate."`
 }
 
-// Command is the user's own program, run instead of the built-in trainer.
+// Command is the user's own program, which runs instead of the built-in trainer.
 type Command struct {
-	Argv     []Text   `toml:"argv"`     // program and arguments; no shell is involved
-	Launcher Launcher `toml:"launcher"` // rank (default): argv once per rank; torchrun: one torchrun per node runs argv, without a Python interpreter in front of the script
-	Workdir  Text     `toml:"workdir"`  // where it starts; default the folder of the job file
-	Snapshot bool     `toml:"snapshot"` // run a copy of workdir as it was at submission
+	Argv     []Text   `toml:"argv" required:"[\"python3\", \"train.py\"]" help:"Program and its arguments. No shell interprets them."`
+	Launcher Launcher `toml:"launcher" default:"rank" enum:"rank,torchrun" help:"Way to start the program: once per rank, or with one torchrun per node. For torchrun, argv starts with the script, without a Python interpreter."`
+	Workdir  Text     `toml:"workdir" auto:"the directory of the job file" help:"Working directory."`
+	Snapshot bool     `toml:"snapshot" help:"Run a copy of workdir that is made at submission."`
 }
 
-// Checkpoint says when rank 0 saves.
+// Checkpoint configures the checkpoints of the built-in trainer.
 type Checkpoint struct {
-	Every     Interval  `toml:"every"`      // between two saves: "500 steps"; default "1 epoch"
-	Keep      Count     `toml:"keep"`       // newest ones kept; default 3
-	KeepEvery Interval  `toml:"keep_every"` // and, for good, those after each so many steps or epochs; default none
-	KeepBest  Metric    `toml:"keep_best"`  // and the best by eval_loss or accuracy; default none
-	Async     bool      `toml:"async"`      // save while training goes on, from a copy of weights and optimiser state, for which each rank that saves needs memory; default false: a job that fits without the copy may not with it
-	OnError   SaveError `toml:"on_error"`   // what a save that fails does: stop (default), continue
+	Every     Interval  `toml:"every" default:"1 epoch" help:"Interval between checkpoints."`
+	Keep      int       `toml:"keep" default:"3" range:"1.." help:"Number of recent checkpoints to retain."`
+	KeepEvery Interval  `toml:"keep_every" auto:"none" help:"Interval between checkpoints that are retained permanently."`
+	KeepBest  Metric    `toml:"keep_best" auto:"none" enum:"eval_loss,accuracy" help:"Metric of the best checkpoint, which is also retained."`
+	Async     bool      `toml:"async" help:"Write checkpoints in the background, from a copy of the weights and the optimizer state. Each rank that saves needs memory for the copy, so a job may no longer fit."`
+	OnError   SaveError `toml:"on_error" default:"stop" enum:"stop,continue" help:"Reaction to a failed checkpoint."`
 }
 
-// Restart says how often a failed attempt is started again inside the
-// allocation, and on which nodes, and a job that reached its time limit in another one.
+// Restart configures restarts in the same allocation after a failure, and requeues at the time
+// limit.
 type Restart struct {
-	MaxWithoutProgress NonNegativeCount `toml:"max_without_progress"` // restarts with no newer checkpoint between them; default 0, or 2 with one of the next two
-	SpareNodes         NonNegativeCount `toml:"spare_nodes"`          // asked for beside slurm.nodes, to take the place of nodes that fail; default 0
-	MinNodes           Count            `toml:"min_nodes"`            // go on with so few when nodes have failed; default slurm.nodes
-	Requeue            NonNegativeCount `toml:"requeue"`              // times that a job goes back into the queue at its time limit; default 0
+	MaxWithoutProgress int `toml:"max_without_progress" auto:"2 with spare_nodes or min_nodes, 0 otherwise" range:"0.." help:"Maximum number of consecutive restarts without a new checkpoint."`
+	SpareNodes         int `toml:"spare_nodes" default:"0" range:"0.." help:"Additional nodes to allocate, as replacements for failed nodes."`
+	MinNodes           int `toml:"min_nodes" auto:"slurm.nodes" range:"1.." help:"Minimum number of nodes to continue with after node failures."`
+	Requeue            int `toml:"requeue" default:"0" range:"0.." help:"Maximum number of requeues at the time limit."`
 }
 
-// Log says what else is told of a training, beside the log and metrics.jsonl.
+// Log configures output in addition to the log and metrics.jsonl.
 type Log struct {
-	Prometheus Text      `toml:"prometheus"` // folder that the textfile collector of rank 0's node_exporter reads; default none
-	Trace      StepRange `toml:"trace"`      // steps whose timeline each rank records, for `ddpbatch trace`: "100-110", at most 1000; default none
+	Prometheus Text      `toml:"prometheus" auto:"no export" help:"Directory that the textfile collector of node_exporter reads on the node of rank 0."`
+	Trace      StepRange `toml:"trace" auto:"no trace" help:"Steps whose timeline each rank records for ddpbatch trace, at most 1,000 steps."`
 }
 
-// SurvivesNodeLoss says whether the job goes on in its allocation when a node has failed.
+// SurvivesNodeLoss reports whether the job continues in its allocation after a node failure.
 func (r Restart) SurvivesNodeLoss() bool { return r.SpareNodes > 0 || r.MinNodes > 0 }
 
-// AllocatedNodes is how many nodes Slurm is asked for: those that are trained on, and
-// the spare ones.
-func (j *Job) AllocatedNodes() int { return int(j.Slurm.Nodes) + int(j.Restart.SpareNodes) }
+// AllocatedNodes returns the number of nodes to request from Slurm, including spare nodes.
+func (j *Job) AllocatedNodes() int { return j.Slurm.Nodes + j.Restart.SpareNodes }
 
-// Ranks is the world size: nodes times ranks per node.
+// Ranks returns the world size: the number of nodes times the number of ranks per node.
 func (j *Job) Ranks() int {
-	return max(1, int(j.Slurm.Nodes)) * j.TasksPerNode()
+	return max(1, j.Slurm.Nodes) * j.TasksPerNode()
 }
 
-// TasksPerNode is the number of ranks on each node: tasks_per_node, else
-// gpus_per_node, else 1. With launcher = "torchrun" it is the number of
-// processes that each torchrun starts.
+// TasksPerNode returns the number of ranks per node: tasks_per_node, else gpus_per_node, else
+// 1. With launcher = "torchrun", it is the number of processes that each torchrun starts.
 func (j *Job) TasksPerNode() int {
 	switch {
 	case j.Slurm.TasksPerNode > 0:
-		return int(j.Slurm.TasksPerNode)
+		return j.Slurm.TasksPerNode
 	case j.Slurm.GPUsPerNode > 0:
-		return int(j.Slurm.GPUsPerNode)
+		return j.Slurm.GPUsPerNode
 	}
 	return 1
 }

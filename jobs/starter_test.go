@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,9 +11,7 @@ import (
 // Every kind of model and every launcher has a starter.
 func TestStarterKinds(t *testing.T) {
 	want := []string{"command", "torchrun"}
-	for _, k := range modelKeys {
-		want = append(want, k.kind)
-	}
+	want = append(want, fieldAt(reflect.TypeFor[Job](), []string{"train", "model", "kind"}).rules.choices...)
 	got := StarterKinds()
 	slices.Sort(want)
 	slices.Sort(got)
@@ -59,8 +58,10 @@ func TestStarters(t *testing.T) {
 			}
 			here := table == "" || strings.Contains(string(src), "\n["+table+"]")
 			if job.Train != nil { // skip keys of other models and other data
-				here = here && !belongsElsewhere(key, "train.model.", string(job.Train.Model.Kind), modelKeys) &&
-					!belongsElsewhere(key, "train.data.", string(job.Train.Data.Kind), dataKeys)
+				kinds := map[string]string{"train.model": string(job.Train.Model.Kind), "train.data": string(job.Train.Data.Kind)}
+				if kind, ok := kinds[table]; ok {
+					here = here && fieldAt(reflect.TypeFor[Job](), strings.Split(key, ".")).appliesTo(kind)
+				}
 			}
 			if here && !regexp.MustCompile(`\b`+name+`\b`).Match(src) {
 				t.Errorf("%s does not mention %s", kind, key)
@@ -70,17 +71,6 @@ func TestStarters(t *testing.T) {
 	if _, err := Starter("pip"); err == nil || !strings.Contains(err.Error(), "torchrun") {
 		t.Errorf("Starter(pip): %v", err)
 	}
-}
-
-// belongsElsewhere reports whether a key of a table applies only to other kinds.
-func belongsElsewhere(key, table, kind string, all []kindKeys) bool {
-	name, inside := strings.CutPrefix(key, table)
-	others, this := false, false
-	for _, k := range all {
-		this = this || k.kind == kind && k.has(name)
-		others = others || k.has(name)
-	}
-	return inside && others && !this
 }
 
 // Shaped changes the values of a starter and retains its comments.

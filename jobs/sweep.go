@@ -7,35 +7,32 @@ import (
 	"strings"
 )
 
-// Sweep makes many jobs of one file: each element is the file with some values
-// set otherwise, and has a run of its own. Exactly one of grid, list and random
-// says which values.
+// A Sweep is a set of trials. Exactly one of Grid, List, and Random determines their values.
 type Sweep struct {
-	Throttle Count    `toml:"throttle"` // elements that run at once; default no limit
-	Grid     Axes     `toml:"grid"`     // every combination of these lists of values
-	List     []Values `toml:"list"`     // each of these sets of values
-	Random   *Random  `toml:"random"`   // values drawn at random
+	Throttle int      `toml:"throttle" auto:"no limit" range:"1.." help:"Maximum number of trials that run at the same time."`
+	Grid     Axes     `toml:"grid" help:"Lists of values, by key of the job file. The trials are all combinations."`
+	List     []Values `toml:"list" help:"List of trials. Each is a table with the values of the trial, by key of the job file."`
+	Random   *Random  `toml:"random" help:"Random search. Each trial has a random value for each key, independent of the others. The same seed gives the same values."`
 
-	// Elements are the trials, in order. The last axis of a grid varies fastest.
+	// Trials are the trials, in order. The last axis of a grid varies fastest.
 	Trials []Trial
 }
 
-// Random draws each element's values independently of each other. The same seed
-// gives the same values.
+// Random configures a random search.
 type Random struct {
-	Samples Count `toml:"samples"` // how many elements
-	Seed    Seed  `toml:"seed"`    // of the draws; default 0
-	Values  Axes  `toml:"values"`  // a list to choose from, or { min = 1e-4, max = 0.1, log = true }
+	Samples int    `toml:"samples" required:"16" range:"1.." help:"Number of trials."`
+	Seed    uint64 `toml:"seed" default:"0" range:"0.." help:"Seed of the random values."`
+	Values  Axes   `toml:"values" required:"{ train.optimizer.lr = { min = 1e-4, max = 0.1, log = true } }" help:"Values, by key of the job file: a list to choose from, or a range such as { min = 1e-4, max = 0.1, log = true }."`
 }
 
-// Trial is one trial of a sweep.
+// A Trial is one job of a sweep.
 type Trial struct {
 	Index  int       // from 0; also the array task ID
 	Values []Setting // values that differ from the job file
 	Job    *Job      // complete; its name is the sweep's name with "-INDEX"
 }
 
-// Setting is a key of the job file with its value.
+// A Setting is a key of the job file with its value.
 type Setting struct {
 	Key   string
 	Value any // as decoded from TOML
@@ -50,6 +47,7 @@ func (s Setting) Text() string {
 	return formatValue(s.Value)
 }
 
+// formatValue formats a TOML value in human-readable form, without quotes where possible.
 func formatValue(v any) string {
 	list, isList := listOf(v)
 	table, isTable := v.(map[string]any)
@@ -79,15 +77,14 @@ func formatValue(v any) string {
 // in the job file: train.optimizer.lr = [0.1, 0.01].
 type Axes []Axis
 
-// Axis is one key with its possible values: a list or a range.
+// An Axis is one key with its possible values: a list or a range.
 type Axis struct {
-	path   []string
-	at     string // key in the file
-	values []any
-	min    float64
-	max    float64
-	log    bool // whether the distribution is log-uniform
-	whole  bool // whether values are whole numbers
+	path     []string
+	at       string // key in the file, below [sweep]
+	values   []any  // nil for a range
+	min, max float64
+	log      bool // whether the distribution is log-uniform
+	whole    bool // whether values are whole numbers
 }
 
 // Key returns the key of the job file.
@@ -98,7 +95,7 @@ type Values []value
 
 type value struct {
 	path  []string
-	at    string // key in the file
+	at    string // key in the file, below [sweep]
 	value any
 }
 
@@ -113,21 +110,21 @@ func sortedKeys(table map[string]any) []string {
 
 // Array returns the given trials in the format of sbatch --array, such as "0-7%4". The indices
 // must be in ascending order. nil means all trials.
-func (s *Sweep) Array(elements []int) string {
-	if elements == nil {
-		for _, e := range s.Trials {
-			elements = append(elements, e.Index)
+func (s *Sweep) Array(indices []int) string {
+	if indices == nil {
+		for _, trial := range s.Trials {
+			indices = append(indices, trial.Index)
 		}
 	}
 	var parts []string
-	for i := 0; i < len(elements); {
+	for i := 0; i < len(indices); {
 		last := i
-		for last+1 < len(elements) && elements[last+1] == elements[last]+1 {
+		for last+1 < len(indices) && indices[last+1] == indices[last]+1 {
 			last++
 		}
-		part := fmt.Sprint(elements[i])
+		part := fmt.Sprint(indices[i])
 		if last > i {
-			part += fmt.Sprintf("-%d", elements[last])
+			part += fmt.Sprintf("-%d", indices[last])
 		}
 		parts = append(parts, part)
 		i = last + 1

@@ -2,12 +2,13 @@ package jobs
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 )
 
-// checkSweep reports conflicts between the keys of [sweep]. It returns whether the kind of
-// sweep is unambiguous.
-func (d *decoder) checkSweep(s *Sweep) (readable bool) {
+// checkSweep reports conflicts between the keys of [sweep]. It returns whether the sweep
+// is of exactly one kind, so that it has trials.
+func (d *decoder) checkSweep(s *Sweep) (hasTrials bool) {
 	if d.invalid["sweep"] {
 		return false
 	}
@@ -17,19 +18,16 @@ func (d *decoder) checkSweep(s *Sweep) (readable bool) {
 			kinds++
 		}
 		meant = meant || d.guessed[key]
-		readable = readable || d.given[key] && !d.invalid[key]
+		hasTrials = hasTrials || d.given[key] && !d.invalid[key]
 	}
 	if kinds > 1 || kinds == 0 && !meant {
-		d.report("sweep", "", "needs exactly one of grid, list and random, and has %d", kinds)
+		d.report("sweep", "", "needs exactly one of grid, list, and random, not %d", kinds)
 	}
-	if s.Random != nil {
-		d.require("sweep.random.samples")
-		d.require("sweep.random.values")
-	}
+	d.checkTable("sweep", reflect.ValueOf(s))
 	s.Grid = slices.DeleteFunc(s.Grid, func(a Axis) bool {
 		if a.values == nil {
-			d.report(a.at, "", "is a range, which a grid cannot walk")
-			d.unsure = append(d.unsure, a.Key())
+			d.report(a.at, "", "is a range, but a grid needs a list of values")
+			d.expected = append(d.expected, a.Key())
 		}
 		return a.values == nil
 	})
@@ -44,10 +42,10 @@ func (d *decoder) checkSweep(s *Sweep) (readable bool) {
 			if d.given["sweep.random.samples"] && key == "sweep.random" {
 				key = "sweep.random.samples"
 			}
-			d.report(key, "", "makes more than %d jobs", maxTrials)
+			d.report(key, "", "results in more than %d trials", maxTrials)
 		}
 	}
-	return readable && kinds == 1
+	return hasTrials && kinds == 1
 }
 
 // checkRepeats reports duplicate values in a list, because they would run the same job twice.
@@ -59,7 +57,7 @@ func (d *decoder) checkRepeats(a Axis) {
 			same = fmt.Sprintf("%T %s", 0.0, formatValue(float64(n))) // 1 equals 1.0
 		}
 		if j, ok := first[same]; ok {
-			d.reportElement(a.at, i, fmt.Sprintf("is the same value as element %d", j))
+			d.reportElement(a.at, i, fmt.Sprintf("is equal to element %d", j))
 			continue
 		}
 		first[same] = i
@@ -79,7 +77,7 @@ func (s *Sweep) samples() int {
 	if s.Random == nil {
 		return 0
 	}
-	return int(s.Random.Samples)
+	return s.Random.Samples
 }
 
 // shrink reduces an invalid sweep to the trials that are needed to find the errors in the rest

@@ -70,7 +70,7 @@ func TestSweepRandom(t *testing.T) {
 	if n := len(job.Sweep.Trials); n != 20 {
 		t.Fatalf("%d elements", n)
 	}
-	seeds, small := map[Seed]bool{}, 0
+	seeds, small := map[uint64]bool{}, 0
 	for i, e := range job.Sweep.Trials {
 		if valuesOf(e) != valuesOf(again.Sweep.Trials[i]) {
 			t.Errorf("element %d differs from one time to the next: %s, %s", i, valuesOf(e), valuesOf(again.Sweep.Trials[i]))

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -192,34 +193,28 @@ func TestEnvName(t *testing.T) {
 }
 
 func TestNumbers(t *testing.T) {
-	var (
-		count    Count
-		any0     NonNegativeCount
-		seed     Seed
-		positive Positive
-		fraction Fraction
-		weight   NonNegative
-		share    Share
-	)
+	const count, any0, seed, positive, fraction, weight, share = "slurm.nodes", "restart.requeue", "train.seed", "train.optimizer.lr",
+		"train.optimizer.momentum", "train.schedule.floor", "train.data.holdout"
 	for _, c := range []struct {
-		into tomlValue
-		v    any
-		ok   bool
+		key string
+		v   any
+		ok  bool
 	}{
-		{&count, int64(1), true}, {&count, int64(math.MaxInt32), true}, {&count, int64(0), false},
-		{&count, int64(math.MaxInt32 + 1), false}, {&count, 1.0, false}, {&count, "1", false}, {&count, true, false},
-		{&any0, int64(0), true}, {&any0, int64(-1), false},
-		{&seed, int64(0), true}, {&seed, int64(math.MaxInt64), true}, {&seed, int64(-1), false},
-		{&positive, 1e-45, true}, {&positive, 1e-46, false}, {&positive, 1e38, true}, {&positive, 1e39, false}, {&positive, int64(1), true}, {&positive, int64(0), false}, {&positive, 0.0, false},
-		{&positive, -1.0, false}, {&positive, math.NaN(), false}, {&positive, math.Inf(1), false}, {&positive, "1", false},
-		{&fraction, 0.0, true}, {&fraction, int64(0), true}, {&fraction, 0.999, true}, {&fraction, 1.0, false}, {&fraction, 0.9999999, true}, {&fraction, 0.99999999, false}, {&fraction, 1e-46, false},
-		{&fraction, int64(1), false}, {&fraction, -0.1, false}, {&fraction, math.NaN(), false}, {&fraction, false, false},
-		{&share, 0.0, true}, {&share, int64(0), true}, {&share, 0.5, true}, {&share, 0.500001, false}, {&share, -0.1, false},
-		{&share, math.NaN(), false}, {&share, int64(1), false}, {&share, "0.1", false},
-		{&weight, 0.0, true}, {&weight, 1e38, true}, {&weight, 1e39, false}, {&weight, 1e-46, false}, {&weight, -1e-300, false}, {&weight, math.Inf(1), false}, {&weight, math.Inf(-1), false},
+		{count, int64(1), true}, {count, int64(math.MaxInt32), true}, {count, int64(0), false},
+		{count, int64(math.MaxInt32 + 1), false}, {count, 1.0, false}, {count, "1", false}, {count, true, false},
+		{any0, int64(0), true}, {any0, int64(-1), false},
+		{seed, int64(0), true}, {seed, int64(math.MaxInt64), true}, {seed, int64(-1), false},
+		{positive, 1e-45, true}, {positive, 1e-46, false}, {positive, 1e38, true}, {positive, 1e39, false}, {positive, int64(1), true}, {positive, int64(0), false}, {positive, 0.0, false},
+		{positive, -1.0, false}, {positive, math.NaN(), false}, {positive, math.Inf(1), false}, {positive, "1", false},
+		{fraction, 0.0, true}, {fraction, int64(0), true}, {fraction, 0.999, true}, {fraction, 1.0, false}, {fraction, 0.9999999, true}, {fraction, 0.99999999, false}, {fraction, 1e-46, false},
+		{fraction, int64(1), false}, {fraction, -0.1, false}, {fraction, math.NaN(), false}, {fraction, false, false},
+		{share, 0.0, true}, {share, int64(0), true}, {share, 0.5, true}, {share, 0.500001, false}, {share, -0.1, false},
+		{share, math.NaN(), false}, {share, int64(1), false}, {share, "0.1", false},
+		{weight, 0.0, true}, {weight, 1e38, true}, {weight, 1e39, false}, {weight, 1e-46, false}, {weight, -1e-300, false}, {weight, math.Inf(1), false}, {weight, math.Inf(-1), false},
 	} {
-		if err := c.into.UnmarshalTOML(c.v); (err == nil) != c.ok {
-			t.Errorf("%T from %v: %v", c.into, c.v, err)
+		f := fieldAt(reflect.TypeFor[Job](), strings.Split(c.key, "."))
+		if err := f.rules.limits.setNumber(c.v, reflect.New(f.typ).Elem()); (err == nil) != c.ok {
+			t.Errorf("%s from %v: %v", c.key, c.v, err)
 		}
 	}
 }

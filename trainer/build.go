@@ -103,16 +103,16 @@ func (noStepsError) Hint() string {
 func DataOptions(t *jobs.Train) data.Options {
 	d := t.Data
 	return data.Options{
-		Kind: string(d.Kind), Path: string(d.Path), EvalPath: string(d.EvalPath), Holdout: float64(d.Holdout),
+		Kind: string(d.Kind), Path: string(d.Path), EvalPath: string(d.EvalPath), Holdout: d.Holdout,
 		Target: string(d.Target), Features: string(d.Features), Task: string(d.Task),
-		Context: int(t.Model.Context), Vocabulary: string(d.Vocabulary), VocabularySize: int(d.VocabularySize), DType: string(d.DType),
-		Samples: int(d.Samples), Inputs: int(d.Inputs), Outputs: int(d.Outputs), Seed: int64(t.Seed),
+		Context: t.Model.Context, Vocabulary: string(d.Vocabulary), VocabularySize: d.VocabularySize, DType: string(d.DType),
+		Samples: d.Samples, Inputs: d.Inputs, Outputs: d.Outputs, Seed: int64(t.Seed),
 	}
 }
 
 // NewModel creates the model of a job for its data.
 func NewModel(m *jobs.Model, d data.Dataset) (nn.Model, error) {
-	dense := nn.MLPOptions{Hidden: widths(m.Hidden), Activation: string(m.Activation), Dropout: float64(m.Dropout)}
+	dense := nn.MLPOptions{Hidden: m.Hidden, Activation: string(m.Activation), Dropout: m.Dropout}
 	switch m.Kind {
 	case jobs.ModelLinear:
 		return nn.NewLinear(d.Inputs(), d.Outputs())
@@ -120,7 +120,7 @@ func NewModel(m *jobs.Model, d data.Dataset) (nn.Model, error) {
 		return nn.NewMLP(d.Inputs(), dense, d.Outputs())
 	case jobs.ModelCNN:
 		channels, height, width := d.Image()
-		return nn.NewCNN(channels, height, width, nn.CNNOptions{Channels: widths(m.Channels), Kernel: int(m.Kernel), Dense: dense}, d.Outputs())
+		return nn.NewCNN(channels, height, width, nn.CNNOptions{Channels: m.Channels, Kernel: m.Kernel, Dense: dense}, d.Outputs())
 	case jobs.ModelGPT:
 		return nn.NewGPT(GPTOptions(m, d.Outputs()))
 	}
@@ -129,16 +129,8 @@ func NewModel(m *jobs.Model, d data.Dataset) (nn.Model, error) {
 
 // GPTOptions returns the shape of a job's GPT for the given vocabulary size.
 func GPTOptions(m *jobs.Model, vocabulary int) nn.GPTOptions {
-	return nn.GPTOptions{Vocabulary: vocabulary, Context: int(m.Context), Layers: int(m.Layers), Heads: int(m.Heads),
-		Width: int(m.Width), Dropout: float64(m.Dropout)}
-}
-
-func widths(counts []jobs.Count) []int {
-	out := make([]int, len(counts))
-	for i, c := range counts {
-		out[i] = int(c)
-	}
-	return out
+	return nn.GPTOptions{Vocabulary: vocabulary, Context: m.Context, Layers: m.Layers, Heads: m.Heads,
+		Width: m.Width, Dropout: m.Dropout}
 }
 
 // ddpOptions returns the options of the parallelism strategy.

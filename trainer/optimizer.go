@@ -58,9 +58,9 @@ func RateAt(settings map[string]string, step int64) (float64, error) {
 		err = json.Unmarshal([]byte(text), &kind)
 	}
 	s := jobs.Schedule{
-		Kind: jobs.ScheduleKind(kind), WarmUp: jobs.NonNegativeCount(number("schedule.warmup")), WarmUpFrom: jobs.NonNegative(number("schedule.warmup_from")),
-		Steps: jobs.Count(number("schedule.steps")), Floor: jobs.NonNegative(number("schedule.floor")),
-		Gamma: jobs.Positive(number("schedule.gamma")), Every: jobs.Count(number("schedule.every")),
+		Kind: jobs.ScheduleKind(kind), WarmUp: int(number("schedule.warmup")), WarmUpFrom: number("schedule.warmup_from"),
+		Steps: int(number("schedule.steps")), Floor: number("schedule.floor"),
+		Gamma: number("schedule.gamma"), Every: int(number("schedule.every")),
 	}
 	lr := number("optimizer.lr")
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
@@ -15,7 +14,7 @@ import (
 func onFour(t *testing.T, trained, spare, least int, sinfo string) (*nodes, *[]string) {
 	t.Helper()
 	o, _, said := inJob(t, runs, map[string]string{"sinfo": sinfo})
-	o.Job.Slurm.Nodes, o.Job.Restart.SpareNodes, o.Job.Restart.MinNodes = jobs.Count(trained), jobs.NonNegativeCount(spare), jobs.Count(least)
+	o.Job.Slurm.Nodes, o.Job.Restart.SpareNodes, o.Job.Restart.MinNodes = trained, spare, least
 	o.Allocation.Nodes = []string{"n1", "n2", "n3", "n4"}
 	n, err := newNodes(o)
 	if err != nil {

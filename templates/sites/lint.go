@@ -33,10 +33,10 @@ func (p *Profile) Apply(job *jobs.Job) {
 
 // coresPerTask returns the site's number of cores per rank, which is one GPU's share. It
 // returns fewer if the ranks of a node would otherwise need more cores than the node has.
-func (p *Profile) coresPerTask(job *jobs.Job) jobs.Count {
+func (p *Profile) coresPerTask(job *jobs.Job) int {
 	cores := p.Defaults.CPUsPerTask
 	if r, ok := p.ResourceOf(job); ok && r.CPUsPerNode > 0 && cores > 0 {
-		cores = min(cores, max(1, r.CPUsPerNode/jobs.Count(job.TasksPerNode())))
+		cores = min(cores, max(1, r.CPUsPerNode/job.TasksPerNode()))
 	}
 	return cores
 }

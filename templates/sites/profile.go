@@ -44,7 +44,7 @@ type Defaults struct {
 	Time        jobs.WallTime `toml:"time"`
 	Memory      jobs.Memory   `toml:"mem"`
 	Exclusive   bool          `toml:"exclusive"`
-	CPUsPerTask jobs.Count    `toml:"cpus_per_task"`
+	CPUsPerTask int           `toml:"cpus_per_task" range:"1.."`
 }
 
 // Accounts are the rules for account names.
@@ -58,13 +58,13 @@ type Resource struct {
 	Partition   jobs.Word     `toml:"partition"` // empty matches all; also applies to the next two keys
 	QOS         jobs.Word     `toml:"qos"`
 	Constraint  jobs.Text     `toml:"constraint"`
-	Nodes       jobs.Count    `toml:"nodes"`         // maximum per job
-	Time        jobs.WallTime `toml:"time"`          // maximum time limit
-	GPUsPerNode jobs.Count    `toml:"gpus_per_node"` // as Slurm counts them
-	CPUsPerNode jobs.Count    `toml:"cpus_per_node"` // as Slurm counts them
-	Memory      jobs.Memory   `toml:"mem"`           // per node
-	Exclusive   bool          `toml:"exclusive"`     // whole nodes only
-	GPUs        jobs.Text     `toml:"gpus"`          // human-readable, such as "A100 40 GB"
+	Nodes       int           `toml:"nodes" range:"1.."`         // maximum per job
+	Time        jobs.WallTime `toml:"time"`                      // maximum time limit
+	GPUsPerNode int           `toml:"gpus_per_node" range:"1.."` // as Slurm counts them
+	CPUsPerNode int           `toml:"cpus_per_node" range:"1.."` // as Slurm counts them
+	Memory      jobs.Memory   `toml:"mem"`                       // per node
+	Exclusive   bool          `toml:"exclusive"`                 // whole nodes only
+	GPUs        jobs.Text     `toml:"gpus"`                      // human-readable, such as "A100 40 GB"
 }
 
 // GPUs describes the GPUs of the nodes.
@@ -90,10 +90,10 @@ type Step struct {
 
 // A Network describes the center's networks.
 type Network struct {
-	Prefer     []jobs.InterfaceName `toml:"prefer"`      // name prefixes of the fast interfaces
-	Exclude    []jobs.InterfaceName `toml:"exclude"`     // interfaces that must not be used
-	NameSuffix jobs.Word            `toml:"name_suffix"` // suffix of the host name on the fast network
-	Rate       jobs.Count           `toml:"rate"`        // Gbit/s per node and direction, sum of all fast interfaces; for predictions
+	Prefer     []jobs.InterfaceName `toml:"prefer"`           // name prefixes of the fast interfaces
+	Exclude    []jobs.InterfaceName `toml:"exclude"`          // interfaces that must not be used
+	NameSuffix jobs.Word            `toml:"name_suffix"`      // suffix of the host name on the fast network
+	Rate       int                  `toml:"rate" range:"1.."` // Gbit/s per node and direction, sum of all fast interfaces; for predictions
 }
 
 // A Setup prepares a node for every job, before the job's own setup.
@@ -104,7 +104,7 @@ type Setup struct {
 
 // A Container describes how to run containers.
 type Container struct {
-	Runtime jobs.ContainerRuntime `toml:"runtime"`
+	Runtime jobs.ContainerRuntime `toml:"runtime" enum:"apptainer,singularity,shifter,pyxis,edf,none"`
 	Options []Option              `toml:"options"` // options of the runtime; for pyxis and edf, options of srun
 }
 
@@ -123,9 +123,9 @@ func (p *Profile) Missing() (keys []string) {
 
 // A Login limits the ranks that `ddpbatch launch` starts on a login node.
 type Login struct {
-	MaxRanks *jobs.NonNegativeCount `toml:"max_ranks"` // maximum per launch; 0 allows none; nil means no limit
-	Hosts    []HostPattern          `toml:"hosts"`     // names of the login nodes; empty: hosts with Slurm's commands, outside of jobs
-	Hint     jobs.Text              `toml:"hint"`      // alternative for the user
+	MaxRanks *int          `toml:"max_ranks" range:"0.."` // maximum per launch; 0 allows none; nil means no limit
+	Hosts    []HostPattern `toml:"hosts"`                 // names of the login nodes; empty: hosts with Slurm's commands, outside of jobs
+	Hint     jobs.Text     `toml:"hint"`                  // alternative for the user
 }
 
 // LoginLimit returns the maximum number of ranks that may start on a host without srun.

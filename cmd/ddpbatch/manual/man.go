@@ -158,10 +158,10 @@ func keysMan(p Program, keys []jobs.Key, release Release) []byte {
 	for _, k := range keys {
 		if k.Table {
 			r.section("[" + k.Name + "]")
-			r.text("[" + k.Name + "] " + k.Help)
+			r.text(k.Help)
 			continue
 		}
-		text := k.Help + "; " + k.Type
+		text := k.Help + " Type: " + k.Type
 		switch k.Default {
 		case "":
 		case "needed":

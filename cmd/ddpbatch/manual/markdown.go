@@ -80,7 +80,7 @@ func keysPage(keys []jobs.Key) []byte {
 	for _, k := range keys {
 		if k.Table {
 			flush()
-			fmt.Fprintf(&b, "\n## [%s]\n`[%s]` %s\n", k.Name, k.Name, escape(k.Help))
+			fmt.Fprintf(&b, "\n## [%s]\n%s\n", k.Name, escape(k.Help))
 			continue
 		}
 		name := k.Name[strings.LastIndexByte(k.Name, '.')+1:]
