@@ -35,7 +35,7 @@ func (e *ChangedError) Error() string {
 	for i, c := range e.Changes {
 		all[i] = c.String()
 	}
-	return "the job file has changed in what shapes the result: " + strings.Join(all, "; ")
+	return "changed settings affect the training result: " + strings.Join(all, "; ")
 }
 
 // Hint returns how to train the changed job or how to resume the run.
@@ -49,7 +49,7 @@ func (e *ChangedError) Hint() string {
 }
 
 // ChangedHint is the fix for a job that contradicts the checkpoints of its run.
-const ChangedHint = "give the changed job another name or --run-dir to train it from the start, or undo the change to resume the run"
+const ChangedHint = "set a different name or --run-dir to train the changed job from scratch, or undo the change to resume the run"
 
 // NeedsDecayOfAll reports whether the job must resume as [Job.WithDecayOfAll] from a checkpoint
 // with this fingerprint. This is the case if the checkpoint was trained with weight decay on

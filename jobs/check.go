@@ -38,7 +38,7 @@ func (d *decoder) check(j *Job) {
 		}
 	case !d.expectsInside("train") && !d.expectsInside("command"):
 		d.add("train", span{}, "nothing to run: the file has neither [train] nor [command]",
-			"add [train] for the built-in trainer, or [command] for your own program", "")
+			"add [train] for the built-in trainer, or [command] for your program", "")
 	}
 }
 
@@ -51,7 +51,7 @@ func (d *decoder) checkSlurm(s *Slurm) {
 	before := time.Duration(s.SignalBeforeEnd)
 	switch {
 	case d.isValid(signal) && before%time.Second != 0:
-		d.report(signal, "", "%s is not a whole number of seconds", before)
+		d.report(signal, "", "%s is not a multiple of one second", before)
 	case d.isValid(signal) && before > maxSignalSeconds*time.Second:
 		d.report(signal, "", "%s exceeds Slurm's limit of %d seconds", before, maxSignalSeconds)
 	case d.isValid(signal, limit) && before >= s.Time.Duration():
@@ -139,7 +139,7 @@ func (d *decoder) checkCommand(c *Command) {
 	if d.isValid(argv) {
 		switch {
 		case len(c.Argv) == 0:
-			d.report(argv, "", "is empty: it needs at least the program")
+			d.report(argv, "", "is empty: set it to the program and its arguments")
 		case c.Argv[0] == "":
 			d.reportElement(argv, 0, "is empty: the first element is the program")
 		case c.Launcher == LauncherTorchrun:

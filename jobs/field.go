@@ -23,7 +23,7 @@ type field struct {
 	requires []string // kinds that require the key
 	rules    rules
 	mapKey   reflect.Type  // type of key if the table is a map; nil for a struct
-	value    reflect.Value // default; invalid if there is none
+	value    reflect.Value // default; the zero Value without default
 	text     string        // default, as TOML
 }
 

@@ -13,7 +13,7 @@ func TestDoubtsAboutIntegrity(t *testing.T) {
 	}{
 		{"default", "", "[command]\nargv = [\"a\"]\n", ""},
 		{"checksum", "checksum", "[command]\nargv = [\"a\"]\n", ""},
-		{"own program", "mac", "[command]\nargv = [\"a\"]\n", "job's own program"},
+		{"own program", "mac", "[command]\nargv = [\"a\"]\n", "user's program"},
 		{"built-in trainer", "mac", integrityTrain(""), ""},
 		{"on the CPU", "mac", integrityTrain("device = \"cpu\"\n"), ""},
 		{"over TCP", "mac", integrityTrain("backend = \"tcp\"\n"), ""},

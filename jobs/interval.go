@@ -41,7 +41,7 @@ type Unit string
 // Units of an interval.
 const (
 	Steps  Unit = "steps"  // optimizer steps of all ranks
-	Epochs Unit = "epochs" // passes over the training set
+	Epochs Unit = "epochs" // epochs of the training set
 )
 
 // An Interval is a distance between events in training, such as "500 steps" or "1 epoch". The

@@ -110,7 +110,7 @@ func (j *Job) At(key string) Diagnostic {
 	return j.layout.at(key)
 }
 
-// atElement is like At, but for one element of an array.
+// atElement returns a diagnostic like At, for one element of an array.
 func (j *Job) atElement(key string, i int) Diagnostic {
 	name := fmt.Sprintf("%s[%d]", key, i)
 	if j.layout == nil {
@@ -124,8 +124,8 @@ func (j *Job) atElement(key string, i int) Diagnostic {
 	return d
 }
 
-// Near is like At, but for a key that is not set it points to the innermost table around the
-// key that is in the file.
+// Near returns a diagnostic like At. If the key is not set, it points to the innermost table
+// around the key that is in the file.
 func (j *Job) Near(key string) Diagnostic {
 	d := j.At(key)
 	if j.layout == nil || j.IsSet(key) {

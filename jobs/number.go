@@ -106,15 +106,15 @@ func (l limits) integer(v any) (int64, error) {
 	case int64:
 		n = v
 	case string:
-		return 0, notANumber("a whole number", v)
+		return 0, notANumber("an integer", v)
 	case float64:
 		text := strconv.FormatFloat(v, 'f', -1, 64)
 		if v != math.Trunc(v) || math.Abs(v) > maxCount {
-			return 0, valueErrorf("", "must be a whole number, not %s", text)
+			return 0, valueErrorf("", "must be an integer, not %s", text)
 		}
-		return 0, valueErrorf("write "+text, "must be a whole number, not %s.0", text)
+		return 0, valueErrorf("write "+text, "must be an integer, not %s.0", text)
 	default:
-		return 0, valueErrorf("", "must be a whole number, not %s", typeName(v))
+		return 0, valueErrorf("", "must be an integer, not %s", typeName(v))
 	}
 	if n < l.lowInt {
 		return 0, valueErrorf("", "must be %d or more, not %d", l.lowInt, n)

@@ -55,35 +55,34 @@ func Resolved(baseDir string, path Text) string {
 	return filepath.Join(baseDir, p)
 }
 
-// CheckFiles checks that the files and directories in the job file exist: the training and
-// evaluation data, the initial weights, the virtual environment, the secrets file, the
-// container image, and the working directory. Relative paths start at baseDir. The error has
-// type [Diagnostics]. CheckFiles does not check conda environments, which may exist only on
-// the cluster.
+// CheckFiles checks that the files and directories in the job file exist: the data sets, the
+// initial weights, the virtual environment, the secrets file, the container image, and the
+// working directory. Relative paths start at baseDir. The error has type [Diagnostics].
+// CheckFiles does not check conda environments, which may exist only on the cluster.
 func (j *Job) CheckFiles(baseDir string) error {
 	var found Diagnostics
-	look := func(key string, path Text, present func(path string) error) {
+	check := func(key string, path Text, checkPath func(path string) error) {
 		if path == "" || strings.HasPrefix(string(path), builtinPrefix) {
 			return
 		}
-		if err := present(Resolved(baseDir, path)); err != nil {
+		if err := checkPath(Resolved(baseDir, path)); err != nil {
 			d := j.At(key)
 			d.Message = fmt.Sprintf("%s: %s", key, err)
 			switch {
 			case strings.HasPrefix(string(path), "~"):
-				d.Allowed = `"~" is not expanded: write the whole path`
+				d.Allowed = `"~" is not expanded: write the absolute path`
 			case strings.Contains(string(path), "$"):
-				d.Allowed = `variables such as "$HOME" are not expanded: write the whole path`
+				d.Allowed = `variables such as "$HOME" are not expanded: write the absolute path`
 			case !filepath.IsAbs(string(path)):
-				d.Allowed = "a relative path starts at the folder of the job file"
+				d.Allowed = "a relative path starts at the directory of the job file"
 			}
 			found = append(found, d)
 		}
 	}
-	look("setup.venv", j.Setup.Venv, checkVenv)
-	look("setup.secrets.file", j.Setup.Secrets.File, checkFile)
+	check("setup.venv", j.Setup.Venv, checkVenv)
+	check("setup.secrets.file", j.Setup.Secrets.File, checkFile)
 	if isImageFile(j.Setup.Container.Image) {
-		look("setup.container.image", j.Setup.Container.Image, checkFile)
+		check("setup.container.image", j.Setup.Container.Image, checkFile)
 	}
 	if t := j.Train; t != nil {
 		data := checkFile
@@ -93,12 +92,12 @@ func (j *Job) CheckFiles(baseDir string) error {
 		case DataTokens:
 			data = checkFileOrPattern
 		}
-		look("train.model.weights", t.Model.Weights, checkFile)
-		look("train.data.path", t.Data.Path, data)
-		look("train.data.eval_path", t.Data.EvalPath, data)
+		check("train.model.weights", t.Model.Weights, checkFile)
+		check("train.data.path", t.Data.Path, data)
+		check("train.data.eval_path", t.Data.EvalPath, data)
 	}
 	if c := j.Command; c != nil {
-		look("command.workdir", c.Workdir, checkDirectory)
+		check("command.workdir", c.Workdir, checkDirectory)
 	}
 	if len(found) == 0 {
 		return nil

@@ -31,14 +31,14 @@ func TestCheckFiles(t *testing.T) {
 		{idx("data"), ""},
 		{idx(dir + "/data"), ""},
 		{idx("builtin:fashion-mnist"), ""},
-		{idx("none"), "job.toml:7:31: train.data.path: no such folder: \"" + dir + "/none\"\n" +
+		{idx("none"), "job.toml:7:31: train.data.path: no such directory: \"" + dir + "/none\"\n" +
 			"    7 | data = { kind = \"idx\", path = \"none\" }\n" +
 			"      |                               ^^^^^^\n" +
-			"  a relative path starts at the folder of the job file"},
-		{idx("/none"), "no such folder: \"/none\"\n"},
+			"  a relative path starts at the directory of the job file"},
+		{idx("/none"), "no such directory: \"/none\"\n"},
 		{idx("~/data"), `"~" is not expanded`},
-		{idx("train.csv"), "train.csv\" is not a folder"},
-		{idx("train.csv/x"), "cannot look at"},
+		{idx("train.csv"), "train.csv\" is not a directory"},
+		{idx("train.csv/x"), "stat "},
 		{csv(`path = "train.csv"`), ""},
 		{csv(`path = "data"`), "data\" is not a file"},
 		{csv(`path = "train.csv", eval_path = "eval.csv"`), "train.data.eval_path: no such file"},
@@ -54,11 +54,11 @@ func TestCheckFiles(t *testing.T) {
 		{tokens("dir[1]/val_*.bin"), "train.data.path: no file in \"" + dir + "/dir[1]\" matches \"val_*.bin\""},
 		{tokens("bin_*.bin"), "no file in"},
 		{tokens("dir*/train_1.bin"), "no such file"},
-		{tokens("none/train_*.bin"), "train.data.path: no such folder: \"" + dir + "/none\""},
+		{tokens("none/train_*.bin"), "train.data.path: no such directory: \"" + dir + "/none\""},
 		{gpt("", `kind = "tokens", path = "train.csv", eval_path = "val_*"`), "train.data.eval_path: no file in"},
 		{command(""), ""},
 		{command(`command.workdir = "work"`), ""},
-		{command(`command.workdir = "none"`), "command.workdir: no such folder"},
+		{command(`command.workdir = "none"`), "command.workdir: no such directory"},
 		{command(`setup.venv = "venv"`), ""},
 		{command(`setup.venv = "emptyvenv"`), "has no bin/activate"},
 		{command(`setup.conda = "none/at/all"`), ""},
@@ -75,7 +75,7 @@ func TestCheckFiles(t *testing.T) {
 	if ds, ok := err.(Diagnostics); !ok || len(ds) != 2 {
 		t.Errorf("two missing files: %v", err)
 	}
-	if err := (&Job{Command: &Command{Workdir: "/none"}}).CheckFiles(dir); err == nil || err.Error() != `command.workdir: no such folder: "/none"` {
+	if err := (&Job{Command: &Command{Workdir: "/none"}}).CheckFiles(dir); err == nil || err.Error() != `command.workdir: no such directory: "/none"` {
 		t.Errorf("a job without a file: %v", err)
 	}
 }

@@ -28,18 +28,19 @@ func checkVenv(path string) error {
 	return nil
 }
 
-func checkExists(path string, folder bool) error {
+// checkExists returns an error unless path is a file or, with directory, a directory.
+func checkExists(path string, directory bool) error {
 	want := "file"
-	if folder {
-		want = "folder"
+	if directory {
+		want = "directory"
 	}
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("no such %s: %q", want, path)
 	case err != nil:
-		return fmt.Errorf("cannot look at %q: %w", path, errors.Unwrap(err))
-	case info.IsDir() != folder:
+		return fmt.Errorf("stat %q: %w", path, errors.Unwrap(err))
+	case info.IsDir() != directory:
 		return fmt.Errorf("%q is not a %s", path, want)
 	}
 	return nil
@@ -49,22 +50,22 @@ func checkExists(path string, folder bool) error {
 // matches a file. In directory names, "*" is literal.
 func checkFileOrPattern(path string) error {
 	err := checkFile(path)
-	folder, pattern := filepath.Dir(path), filepath.Base(path)
+	dir, pattern := filepath.Dir(path), filepath.Base(path)
 	if err == nil || !strings.ContainsAny(pattern, `*?[\`) {
 		return err
 	}
-	if err := checkDirectory(folder); err != nil {
+	if err := checkDirectory(dir); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(folder)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("cannot look into %q: %w", folder, errors.Unwrap(err))
+		return fmt.Errorf("read directory %q: %w", dir, errors.Unwrap(err))
 	}
 	if !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
 		match, err := filepath.Match(pattern, e.Name())
-		return match && err == nil && checkFile(filepath.Join(folder, e.Name())) == nil
+		return match && err == nil && checkFile(filepath.Join(dir, e.Name())) == nil
 	}) {
-		return fmt.Errorf("no file in %q matches %q", folder, pattern)
+		return fmt.Errorf("no file in %q matches %q", dir, pattern)
 	}
 	return nil
 }

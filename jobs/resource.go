@@ -29,7 +29,7 @@ func (w WallTime) Duration() time.Duration {
 // UnmarshalTOML accepts a TOML string.
 func (w *WallTime) UnmarshalTOML(v any) error {
 	if _, ok := v.(time.Time); ok {
-		return valueErrorf(wallTimeForms, `needs quotes around it`)
+		return valueErrorf(wallTimeForms, `must be a string in quotes`)
 	}
 	s, err := stringValue(v)
 	if err != nil {
@@ -74,9 +74,9 @@ func parseWallTime(s string) (time.Duration, error) {
 	total := ((days*24+hours)*60+minutes)*60 + seconds
 	switch {
 	case total == 0:
-		return 0, valueErrorf(wallTimeForms, "%q is no time at all: leave the key out for the partition's own limit", s)
+		return 0, valueErrorf(wallTimeForms, "must be greater than 0, not %q: remove the key for the limit of the partition", s)
 	case total > int64(maxWallTime/time.Second):
-		return 0, valueErrorf(wallTimeForms, "%q is more than ten years", s)
+		return 0, valueErrorf(wallTimeForms, "%q exceeds ten years", s)
 	}
 	return time.Duration(total) * time.Second, nil
 }
@@ -90,12 +90,12 @@ func parseDigits(s string, into *int64) bool {
 	return true
 }
 
-// A Memory is an amount of memory in the format of sbatch --mem: a whole number and K, M, G,
+// A Memory is an amount of memory in the format of sbatch --mem: an integer and K, M, G,
 // or T, which are powers of 1024. "0" means all memory of a node. The string is stored as
 // written. Empty means that the key is not in the file.
 type Memory string
 
-const memoryForms = `allowed: a whole number and K, M, G or T, such as "64G"; "0" is all of a node's`
+const memoryForms = `allowed: an integer and K, M, G, or T, such as "64G"; "0" for all memory of a node`
 
 // Bytes returns the amount in bytes. It returns 0 if the amount is not set or means all memory
 // of a node.
@@ -115,10 +115,10 @@ func (m *Memory) UnmarshalTOML(v any) error {
 	}
 	if _, err := parseMemory(s); err != nil {
 		// "64 GB", "64GiB", and "64g" all mean "64G".
-		meant := strings.ToUpper(strings.ReplaceAll(s, " ", ""))
-		meant = strings.TrimSuffix(strings.TrimSuffix(meant, "B"), "I")
-		if _, bad := parseMemory(meant); bad == nil {
-			err.suggestion = meant
+		guess := strings.ToUpper(strings.ReplaceAll(s, " ", ""))
+		guess = strings.TrimSuffix(strings.TrimSuffix(guess, "B"), "I")
+		if _, invalid := parseMemory(guess); invalid == nil {
+			err.suggestion = guess
 		}
 		return err
 	}
@@ -143,9 +143,9 @@ func parseMemory(s string) (int64, *valueError) {
 	n, err := strconv.ParseInt(s[:len(s)-1], 10, 64)
 	switch {
 	case err != nil || n > math.MaxInt64>>power:
-		return 0, valueErrorf(memoryForms, "%q is more than any machine has", s)
+		return 0, valueErrorf(memoryForms, "%q is too large", s)
 	case n == 0:
-		return 0, valueErrorf(memoryForms, "%q is no memory at all", s)
+		return 0, valueErrorf(memoryForms, "%q is zero: write \"0\" without a unit for all memory of a node", s)
 	}
 	return n << power, nil
 }

@@ -11,7 +11,7 @@ import (
 type Key struct {
 	Name    string // "slurm.nodes"; "slurm" for the table itself
 	Table   bool   // whether it is a table, whose keys follow
-	Type    string // description, such as "whole number from 1"
+	Type    string // description, such as "integer, at least 1"
 	Default string // default value; "needed" if the key must be set; empty if there is no default
 	Help    string // description with units, in full sentences
 }

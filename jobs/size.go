@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A Size is an amount of memory in bytes, written as a whole number and KiB, MiB, or GiB, such
+// A Size is an amount of memory in bytes, written as an integer and KiB, MiB, or GiB, such
 // as "25 MiB". The maximum is 1 GiB. Zero means that the key is not in the file.
 type Size int
 
@@ -15,7 +15,7 @@ const (
 	gibi Size = 1 << 30
 )
 
-const sizeForms = `allowed: a whole number and KiB, MiB or GiB up to "1 GiB", such as "25 MiB"`
+const sizeForms = `allowed: an integer and KiB, MiB, or GiB, up to "1 GiB", such as "25 MiB"`
 
 // units of sizes, largest first.
 var units = []struct {
@@ -23,8 +23,8 @@ var units = []struct {
 	bytes Size
 }{{"GiB", gibi}, {"MiB", mebi}, {"KiB", kibi}}
 
-// String returns the size in the format of the job file, in the largest unit that gives a
-// whole number.
+// String returns the size in the format of the job file, in the largest unit that divides it
+// evenly.
 func (s Size) String() string {
 	for _, u := range units {
 		if s%u.bytes == 0 {
@@ -40,10 +40,10 @@ func (s *Size) UnmarshalTOML(v any) error {
 	if err != nil {
 		return valueErrorf(sizeForms, "%s", err)
 	}
-	n, bad := parseSize(text)
-	if bad != nil {
-		bad.suggestion = suggestSize(text)
-		return bad
+	n, invalid := parseSize(text)
+	if invalid != nil {
+		invalid.suggestion = suggestSize(text)
+		return invalid
 	}
 	*s = n
 	return nil
@@ -58,9 +58,9 @@ func parseSize(text string) (Size, *valueError) {
 		}
 		switch {
 		case n == 0:
-			return 0, valueErrorf(sizeForms, "%q is no memory at all", text)
+			return 0, valueErrorf(sizeForms, "%q is zero", text)
 		case n > int64(gibi/u.bytes):
-			return 0, valueErrorf(sizeForms, "%q is more than 1 GiB", text)
+			return 0, valueErrorf(sizeForms, "%q exceeds 1 GiB", text)
 		}
 		return Size(n) * u.bytes, nil
 	}
@@ -74,9 +74,9 @@ func suggestSize(text string) string {
 	compact = strings.TrimSuffix(strings.TrimSuffix(compact, "B"), "I")
 	for _, u := range units {
 		if count, ok := strings.CutSuffix(compact, u.name[:1]); ok {
-			meant := count + " " + u.name
-			if _, bad := parseSize(meant); bad == nil && meant != text {
-				return meant
+			guess := count + " " + u.name
+			if _, invalid := parseSize(guess); invalid == nil && guess != text {
+				return guess
 			}
 		}
 	}

@@ -99,7 +99,7 @@ type Train struct {
 	Backend     Backend   `toml:"backend" default:"auto" enum:"auto,tcp,mpi,nccl" help:"Communication backend."`
 	Strategy    Strategy  `toml:"strategy" default:"ddp" enum:"ddp,zero1,zero2,zero3,fsdp=zero3" help:"Parallelism strategy. The value fsdp is an alias of zero3."`
 	Precision   Precision `toml:"precision" default:"fp32" enum:"fp32,bf16" help:"Precision of matrix multiplications."`
-	Epochs      int       `toml:"epochs" required:"10" range:"1.." help:"Passes over the training set."`
+	Epochs      int       `toml:"epochs" required:"10" range:"1.." help:"Number of epochs."`
 	Batch       int       `toml:"batch" required:"32" range:"1.." help:"Samples per rank and micro-batch."`
 	Accumulate  int       `toml:"accumulate" default:"1" range:"1.." help:"Micro-batches per optimizer step (gradient accumulation)."`
 	NoSync      bool      `toml:"no_sync" help:"Accumulate gradients locally and reduce them once per step, for zero2 and zero3 with accumulate. Needs memory for all gradients and gives results bit-identical to ddp. By default, each micro-batch is reduced."`
@@ -176,7 +176,7 @@ type Schedule struct {
 	Every      int          `toml:"every" kinds:"step!" example:"1000" range:"1.." help:"Steps between two changes of the learning rate."`
 }
 
-// Command is the user's own program, which runs instead of the built-in trainer.
+// Command is the user's program, which runs instead of the built-in trainer.
 type Command struct {
 	Argv     []Text   `toml:"argv" required:"[\"python3\", \"train.py\"]" help:"Program and its arguments. No shell interprets them."`
 	Launcher Launcher `toml:"launcher" default:"rank" enum:"rank,torchrun" help:"Way to start the program: once per rank, or with one torchrun per node. For torchrun, argv starts with the script, without a Python interpreter."`

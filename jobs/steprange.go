@@ -29,19 +29,19 @@ func (r *StepRange) UnmarshalTOML(v any) error {
 	from, to, _ := strings.Cut(s, "-")
 	var first, last int64
 	if !parseDigits(from, &first) || !parseDigits(to, &last) {
-		bad := valueErrorf(allowed, "%q is not a range of steps", s)
+		invalid := valueErrorf(allowed, "%q is not a range of steps", s)
 		if parseDigits(s, &first) && first >= 1 {
-			bad.suggestion = s + "-" + s
+			invalid.suggestion = s + "-" + s
 		}
-		return bad
+		return invalid
 	}
 	switch {
 	case first < 1:
-		return valueErrorf(allowed, "%q is not a range of steps: they are counted from 1", s)
+		return valueErrorf(allowed, "%q is not a range of steps: the first step is 1", s)
 	case last < first:
 		return valueErrorf(allowed, "%q ends before it begins", s)
 	case last-first >= maxTracedSteps:
-		return valueErrorf(allowed, "%q is %d steps: at most %d can be recorded", s, last-first+1, maxTracedSteps)
+		return valueErrorf(allowed, "%q has %d steps, but at most %d can be recorded", s, last-first+1, maxTracedSteps)
 	}
 	*r = StepRange{int(first), int(last)}
 	return nil

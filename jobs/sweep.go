@@ -84,7 +84,7 @@ type Axis struct {
 	values   []any  // nil for a range
 	min, max float64
 	log      bool // whether the distribution is log-uniform
-	whole    bool // whether values are whole numbers
+	whole    bool // whether values are integers
 }
 
 // Key returns the key of the job file.

@@ -23,7 +23,7 @@ func (l *layout) checkText() (Diagnostic, bool) {
 		switch {
 		case r == '\t', r == '\n', r == '\r' && strings.HasPrefix(l.src[i+1:], "\n"):
 		case r < ' ' || r == '\x7f':
-			message = fmt.Sprintf("the file holds the control character %U", r)
+			message = fmt.Sprintf("the file contains the control character %U", r)
 		case r == utf8.RuneError:
 			if _, size := utf8.DecodeRuneInString(l.src[i:]); size == 1 {
 				message = fmt.Sprintf("byte 0x%02x is not UTF-8; save the file as UTF-8 text", l.src[i])
@@ -39,7 +39,7 @@ func (l *layout) checkText() (Diagnostic, bool) {
 	return Diagnostic{}, false
 }
 
-const textNeedsQuotes = `text stands in quotes, such as "gpu"; numbers, true and false do not`
+const textNeedsQuotes = `write strings in quotes, such as "gpu"; write numbers, true, and false without quotes`
 
 // clearerMessages replaces messages of the decoder with messages that do not require knowledge of its
 // grammar.
@@ -53,7 +53,7 @@ var clearerMessages = []struct {
 	{regexp.MustCompile(`^expected '.' or '=', but got (.*) instead`), `expected "=" after the key, found $1`, ""},
 	{regexp.MustCompile(`^unexpected EOF; expected key separator '='`), `expected "=" after the key`, ""},
 	{regexp.MustCompile(`^strings cannot contain newlines`), "the closing quote is missing", ""},
-	{regexp.MustCompile(`^Key '(.*)' has already been defined\.`), "$1 is given twice", ""},
+	{regexp.MustCompile(`^Key '(.*)' has already been defined\.`), "$1 is a duplicate key", ""},
 }
 
 // syntaxError converts the decoder's error to a diagnostic.
@@ -65,7 +65,7 @@ func (l *layout) syntaxError(err error) Diagnostic {
 	repeated := strings.HasSuffix(pe.Message, "has already been defined.")
 	if repeated && l.repeated.known() && l.line(l.repeated.start) == pe.Position.Line {
 		d := l.diagnosticAt(l.repeated)
-		d.Message = fmt.Sprintf("%q is given twice: first in line %d", l.src[l.repeated.start:l.repeated.end], l.line(l.first.start))
+		d.Message = fmt.Sprintf("%q is a duplicate key, first set in line %d", l.src[l.repeated.start:l.repeated.end], l.line(l.first.start))
 		l.redactEnv(&d, l.repeated.start)
 		return d
 	}
@@ -86,7 +86,7 @@ func (l *layout) syntaxError(err error) Diagnostic {
 		d.Allowed = help
 	}
 	if l.redactEnv(&d, start) {
-		d.Message = "not valid TOML, in the variables of the ranks"
+		d.Message = "not valid TOML, in the environment variables"
 		d.Allowed = `allowed: NAME = "value"`
 	}
 	return d
@@ -119,7 +119,7 @@ func (l *layout) suggestFix(d Diagnostic, start int) string {
 func (l *layout) detectFormat() string {
 	for line := range strings.Lines(l.src) {
 		if strings.HasPrefix(line, "#SBATCH ") {
-			return "this is a batch script: `ddpbatch init --from SCRIPT` makes a job file of it"
+			return "this is a batch script: run `ddpbatch init --from SCRIPT` to convert it"
 		}
 	}
 	for line := range strings.Lines(l.src) {
@@ -128,9 +128,9 @@ func (l *layout) detectFormat() string {
 		case line == "" || strings.HasPrefix(line, "#"):
 			continue
 		case strings.HasPrefix(line, "{"):
-			return "this is JSON, and a job file is TOML: write name = \"x\""
+			return "this is JSON, but a job file is TOML: write name = \"x\""
 		case line == "---" || yamlLine.MatchString(line):
-			return "this is YAML, and a job file is TOML: write name = \"x\", and [slurm] above the keys of a table"
+			return "this is YAML, but a job file is TOML: write name = \"x\", and [slurm] above the keys of a table"
 		}
 		return ""
 	}

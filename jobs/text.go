@@ -10,8 +10,8 @@ import (
 
 // A Name is the name of a job: 1 to 128 printable characters. It is also the name of the run
 // directory, so it contains no slash, does not start with "-" or ".", and has at most 255
-// bytes, the limit of Linux for file names. Spaces are allowed, but quotes, backslashes, and #
-// are not.
+// bytes, the limit of Linux for file names. It may contain spaces, but no quotes, backslashes,
+// and #.
 type Name string
 
 // A Word is a non-empty string without white space or control characters that does not start
@@ -28,7 +28,7 @@ const (
 
 // UnmarshalTOML accepts a TOML string.
 func (n *Name) UnmarshalTOML(v any) error {
-	const allowed = "allowed: 1 to 128 printable characters, none of / # \" ' ` \\, not starting with \"-\" or \".\""
+	const allowed = "allowed: 1 to 128 printable characters except / # \" ' ` \\, not starting with \"-\" or \".\""
 	s, err := stringValue(v)
 	if err != nil {
 		return err
@@ -40,17 +40,17 @@ func (n *Name) UnmarshalTOML(v any) error {
 	case s == "":
 		return valueErrorf(allowed, "is empty")
 	case strings.Contains(s, "/"):
-		return valueErrorf(allowed, `%q holds a "/", but it names the run folder`, s)
+		return valueErrorf(allowed, `%q contains a "/", but it is also the name of the run directory`, s)
 	case strings.ContainsAny(s, "#\"'`\\"):
 		// The script could quote these characters. But users and site tools process the output
 		// of squeue and the name of the run directory, often without quoting.
-		return valueErrorf(allowed, "%q holds a %q", s, s[strings.IndexAny(s, "#\"'`\\")])
+		return valueErrorf(allowed, "%q contains a %q", s, s[strings.IndexAny(s, "#\"'`\\")])
 	case strings.HasPrefix(s, "-"), strings.HasPrefix(s, "."):
 		return valueErrorf(allowed, "%q starts with %q", s, s[:1])
 	case utf8.RuneCountInString(s) > maxNameChars:
-		return valueErrorf(allowed, "is %d characters long", utf8.RuneCountInString(s))
+		return valueErrorf(allowed, "has %d characters", utf8.RuneCountInString(s))
 	case len(s) > maxNameBytes:
-		return valueErrorf(allowed, "takes %d bytes, but a file name has at most %d", len(s), maxNameBytes)
+		return valueErrorf(allowed, "has %d bytes, but a file name has at most %d", len(s), maxNameBytes)
 	}
 	*n = Name(s)
 	return nil
@@ -68,9 +68,9 @@ func (w *Word) UnmarshalTOML(v any) error {
 	}
 	switch {
 	case s == "":
-		return valueErrorf(allowed, "is empty: leave the key out for the site's default")
+		return valueErrorf(allowed, "is empty: remove the key for the site's default")
 	case strings.ContainsFunc(s, unicode.IsSpace):
-		return valueErrorf(allowed, "%q holds a space", s)
+		return valueErrorf(allowed, "%q contains a space", s)
 	case strings.HasPrefix(s, "-"):
 		return valueErrorf(allowed, "%q starts with \"-\" and would be read as an option", s)
 	}
@@ -97,7 +97,7 @@ func (t *Text) UnmarshalTOML(v any) error {
 func checkControl(s string) error {
 	for _, r := range s {
 		if printable.IsControl(r) {
-			return valueErrorf("", "holds the control character %U, which no value may", r)
+			return valueErrorf("", "contains the control character %U", r)
 		}
 	}
 	return nil
@@ -111,7 +111,7 @@ func checkPrintable(s string) error {
 	}
 	for _, r := range s {
 		if !unicode.IsPrint(r) {
-			return valueErrorf("", "holds the invisible character %U", r)
+			return valueErrorf("", "contains the invisible character %U", r)
 		}
 	}
 	return nil

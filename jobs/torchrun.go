@@ -18,7 +18,7 @@ type torchrunError struct {
 func (e *torchrunError) Error() string { return fmt.Sprintf("command.argv[%d]: %s", e.word, e.message) }
 
 // TorchrunArgv returns the words that follow torchrun's options, for launcher = "torchrun".
-// torchrun starts Python itself. TorchrunArgv therefore removes an interpreter in front of the
+// torchrun starts Python. TorchrunArgv therefore removes an interpreter in front of the
 // script, and -u, which torchrun always sets. It retains "-m MODULE", which torchrun also
 // supports.
 //
@@ -34,7 +34,7 @@ func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) 
 	}
 	if at := interpreterAfterOptions(argv); at > 0 {
 		without := slices.Concat(argv[:at], argv[at+1:])
-		return "", nil, &torchrunError{at, fmt.Sprintf("torchrun starts Python itself, and would run %q as a script", argv[at]), "leave the interpreter out: " + argvText(without)}
+		return "", nil, &torchrunError{at, fmt.Sprintf("torchrun starts Python, and would run %q as a script", argv[at]), "remove the interpreter: " + argvText(without)}
 	}
 	first := path.Base(argv[0])
 	if slices.Contains(shells, first) || strings.HasSuffix(first, ".sh") {
@@ -42,7 +42,7 @@ func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) 
 			"name the Python script; or, to run another program, write " + argvText(slices.Concat([]string{"--no_python"}, argv))}
 	}
 	if first == "torchrun" {
-		return "", nil, &torchrunError{0, `starts torchrun, which launcher = "torchrun" does already`, "leave torchrun and its --nnodes, --nproc_per_node, and rendezvous options out"}
+		return "", nil, &torchrunError{0, `starts torchrun, which launcher = "torchrun" does already`, "remove torchrun and its --nnodes, --nproc_per_node, and rendezvous options"}
 	}
 	if !IsPython(first) {
 		return "", argv, nil
@@ -59,7 +59,7 @@ func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) 
 		return "", nil, &torchrunError{0, fmt.Sprintf("%q has no script", argv[0]), `for example: argv = ["train.py"]`}
 	case argv[rest] == "-m":
 		if rest+1 < len(argv) && (argv[rest+1] == "torch.distributed.run" || argv[rest+1] == "torch.distributed.launch") {
-			return "", nil, &torchrunError{rest + 1, `starts torchrun, which launcher = "torchrun" does already`, "leave torchrun and its --nnodes, --nproc_per_node, and rendezvous options out"}
+			return "", nil, &torchrunError{rest + 1, `starts torchrun, which launcher = "torchrun" does already`, "remove torchrun and its --nnodes, --nproc_per_node, and rendezvous options"}
 		}
 	case len(argv[rest]) > 0 && argv[rest][0] == '-':
 		kept := argv[rest:]
@@ -71,9 +71,9 @@ func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) 
 		}
 		hint := "write " + argvText(slices.Concat([]string{"--no_python"}, argv))
 		if len(kept) > 0 {
-			hint = "leave the interpreter out: " + argvText(kept) + "; or " + hint
+			hint = "remove the interpreter: " + argvText(kept) + "; or " + hint
 		}
-		return "", nil, &torchrunError{rest, fmt.Sprintf("torchrun starts Python itself and cannot give it the option %q", argv[rest]), hint}
+		return "", nil, &torchrunError{rest, fmt.Sprintf("torchrun starts Python and cannot pass it the option %q", argv[rest]), hint}
 	}
 	return interpreter, argv[rest:], nil
 }

@@ -26,10 +26,10 @@ func (j *Job) Warnings() (doubts Diagnostics) {
 		report(limit, fmt.Sprintf("write %q, or %q for hours and minutes", formatClock(d), t+":00"), "Slurm reads %q as %s", t, FormatWallTime(d))
 	}
 	if cores := j.TasksPerNode() * int(j.Slurm.CPUsPerTask); cores > manyCores && j.IsSet("slurm.cpus_per_task") {
-		report("slurm.cpus_per_task", "", "%d cores per node are more than common nodes have", cores)
+		report("slurm.cpus_per_task", "", "%d cores per node are more than most nodes have", cores)
 	}
 	if t := j.Train; t != nil && t.Optimizer.LR > largeRate {
-		report("train.optimizer.lr", "", "training with a learning rate of %g diverges", t.Optimizer.LR)
+		report("train.optimizer.lr", "", "training with a learning rate of %g is likely to diverge", t.Optimizer.LR)
 	}
 	const integrity = "network.integrity"
 	if why := j.unprotectedTraffic(); why != "" && j.Network.Integrity == IntegrityMAC {
@@ -45,7 +45,7 @@ func (j *Job) unprotectedTraffic() string {
 	case j.Ranks() == 1:
 		return "anything: the job has one rank"
 	case j.Command != nil:
-		return "the connections of the job's own program, such as those of NCCL and Gloo"
+		return "the connections of the user's program, such as NCCL's and Gloo's"
 	case j.Train == nil:
 		return ""
 	case j.Train.Backend == BackendMPI:
@@ -70,11 +70,11 @@ func (j *Job) CheckSamples(samples int) (found, doubts Diagnostics) {
 	each := samples / ranks
 	switch step := ranks * batch * max(1, int(t.Accumulate)); {
 	case t.Data.DropLast && each < batch:
-		d.Message = fmt.Sprintf("train.batch: %d samples on %d ranks do not fill one batch of %d", samples, ranks, batch)
+		d.Message = fmt.Sprintf("train.batch: %d samples on %d ranks do not fill a batch of %d", samples, ranks, batch)
 		d.Allowed = "use a smaller batch or fewer ranks, or set train.data.drop_last = false"
 		return Diagnostics{d}, nil
 	case ranks > samples && t.Data.Uneven == UnevenDrop:
-		d.Message = fmt.Sprintf(`train.data.uneven: %d samples on %d ranks leave no sample for each, and "drop" drops them all`, samples, ranks)
+		d.Message = fmt.Sprintf(`train.data.uneven: %d samples do not divide among %d ranks, and "drop" drops all of them`, samples, ranks)
 		d.Allowed = "use fewer ranks"
 		return Diagnostics{d}, nil
 	case ranks > samples:
@@ -82,7 +82,7 @@ func (j *Job) CheckSamples(samples int) (found, doubts Diagnostics) {
 		d.Allowed = "use fewer ranks"
 		return nil, Diagnostics{d}
 	case step > samples:
-		d.Message = fmt.Sprintf("train.batch: a step of all ranks takes %d samples, but there are only %d: each epoch is a single step", step, samples)
+		d.Message = fmt.Sprintf("train.batch: a step needs %d samples on all ranks, but the data has only %d: each epoch is a single step", step, samples)
 		d.Allowed = "use a smaller batch"
 		return nil, Diagnostics{d}
 	}
