@@ -14,63 +14,66 @@ import (
 )
 
 type benchCmd struct {
-	Step      benchStepCmd      `cmd:"" help:"Time whole training steps of reference models."`
-	Gemm      benchGemmCmd      `cmd:"" help:"Time products of matrices."`
-	AllReduce benchAllReduceCmd `cmd:"" name:"allreduce" help:"Time sums over processes."`
+	Step      benchStepCmd      `cmd:"" help:"Benchmark training steps of reference models."`
+	Gemm      benchGemmCmd      `cmd:"" help:"Benchmark matrix multiplications (GEMM)."`
+	AllReduce benchAllReduceCmd `cmd:"" name:"allreduce" help:"Benchmark all-reduce across processes."`
 }
 
 // benchFlags are the common flags of bench step and bench gemm.
 type benchFlags struct {
-	Precision []string `default:"fp32,bf16" enum:"fp32,bf16" placeholder:"NAME" help:"fp32 or bf16; both without it."`
-	Threads   int      `default:"1" placeholder:"N" help:"Threads, each for a core of its own."`
-	JSON      bool     `help:"Print each row as a line of JSON, as soon as it is there."`
+	Precision []string `default:"fp32,bf16" enum:"fp32,bf16" placeholder:"NAME" help:"Precision: fp32 or bf16 (default: both)."`
+	Threads   int      `default:"1" placeholder:"N" help:"Threads, one per core (default: ${default})."`
+	JSON      bool     `help:"Print each result as a line of JSON, as soon as it is available."`
 }
 
 type benchStepCmd struct {
-	Model  []string `default:"mlp,gpt,gpt2" enum:"mlp,gpt,gpt2" placeholder:"NAME" help:"Models, separated by commas; all without it."`
-	Device string   `default:"cpu" enum:"cpu,cuda" placeholder:"NAME" help:"cpu, or cuda: the first GPU that is visible."`
-	Batch  int      `placeholder:"N" help:"Samples of a step; else the model's."`
-	Length int      `placeholder:"T" help:"Tokens of a sequence; else the model's."`
-	Steps  int      `placeholder:"K" help:"Steps that are timed; else what suits the model."`
-	Ranks  int      `default:"1" placeholder:"N" help:"Processes on this machine that train together; 1 without it."`
-	TCP    bool     `name:"tcp" help:"Ranks talk as between nodes: over TCP, not in shared memory."`
-	Reduce string   `default:"fp32" enum:"fp32,bf16" placeholder:"NAME" help:"What ranks add gradients up in: fp32, or bf16."`
+	Model  []string `default:"mlp,gpt,gpt2" enum:"mlp,gpt,gpt2" placeholder:"NAME" help:"Models, separated by commas (default: all)."`
+	Device string   `default:"cpu" enum:"cpu,cuda" placeholder:"NAME" help:"Device: cpu, or cuda for the first visible GPU (default: ${default})."`
+	Batch  int      `placeholder:"N" help:"Samples per step (default: depends on the model)."`
+	Length int      `placeholder:"T" help:"Tokens per sequence (default: depends on the model)."`
+	Steps  int      `placeholder:"K" help:"Number of timed steps (default: depends on the model)."`
+	Ranks  int      `default:"1" placeholder:"N" help:"Ranks, all on this machine (default: ${default})."`
+	TCP    bool     `name:"tcp" help:"Use TCP between the ranks, as between nodes, not shared memory."`
+	Reduce string   `default:"fp32" enum:"fp32,bf16" placeholder:"NAME" help:"Data type of the gradient all-reduce: fp32 or bf16 (default: ${default})."`
 	benchFlags
 }
 
 func (c *benchStepCmd) Help() string {
-	text := "The models, in the field's letters:\n\n"
+	text := "Models (L: layers, C: width, H: heads, V: vocabulary, T: sequence length, B: batch):\n\n"
 	for _, m := range bench.Models() {
 		text += fmt.Sprintf("    %-5s %s, %d steps\n", m.Name(), m.Shape(), m.Steps())
 	}
 	return text + `
-gpt2, which has 124 million parameters, needs 3 GiB of memory.
+The model gpt2 has 124 million parameters and needs 3 GiB of memory.
 
-A step is forward, backward, clipping (gpt) and the update; the first ` + fmt.Sprint(bench.WarmUp) + ` are
-left out. GFLOP/s is of the best time, by 6N + 12*L*C*T for each token of a GPT;
-OF PEAK is the part of the core's limit, measured in the same run. Pin the
-process to as many cores as it has threads: taskset -c 0 ddpbatch bench step.
+A step consists of forward, backward, gradient clipping (gpt only), and the
+optimizer update. The first ` + fmt.Sprint(bench.WarmUp) + ` steps are not timed. GFLOP/S uses the best time; for a GPT,
+it counts 6N + 12*L*C*T operations per token. OF PEAK is the fraction of the peak
+rate of the cores, measured in the same run. Pin the process to as many cores as it
+has threads: taskset -c 0 ddpbatch bench step.
 
-With --device cuda a step is asked for while the one before is computed, as in
-training; MEDIAN, by which GFLOP/s are, is of the times between their ends, of which
-the first 5 are left out. Samples are on the GPU already. MEMORY is what the
-training takes of the GPU's, and its limit is not known.
+With --device cuda, the host starts each step before the previous step has finished,
+as in training. MEDIAN is the median interval between the ends of steps, without
+the first 5 intervals. GFLOP/S uses MEDIAN. The samples are already in GPU memory.
+MEMORY is the GPU memory of the training run. OF PEAK is empty, because the peak
+rate of the GPU is unknown.
 
-With --ranks each process has samples of its own, and gradients are added up as in
-training; RATE and GFLOP/S are of all ranks, COMM is the communication of a step and
-HIDDEN the part of it that passed during computation.`
+With --ranks, each rank has different samples, and the ranks all-reduce their
+gradients as in training. RATE and GFLOP/S are totals of all ranks. COMM is the
+communication time per step, and HIDDEN is the fraction of it that overlaps with
+computation.`
 }
 
 type benchGemmCmd struct {
-	Shape []string      `placeholder:"SHAPE" help:"MxNxK or MxNxK/LAYOUT with a layout of NN, NT or TN; else the squares of 1024 and the products of mlp and gpt."`
-	Time  time.Duration `default:"100ms" placeholder:"T" help:"Time for each."`
+	Shape []string      `placeholder:"SHAPE" help:"MxNxK or MxNxK/LAYOUT, where LAYOUT is NN, NT, or TN (default: 1024x1024x1024 and the shapes of mlp and gpt)."`
+	Time  time.Duration `default:"100ms" placeholder:"T" help:"Duration of each measurement (default: ${default})."`
 	benchFlags
 }
 
 func (c *benchGemmCmd) Help() string {
-	return `A product of an M x K and a K x N matrix; a T in its layout says that the first or
-the second is transposed in memory. GFLOP/s is of the best time, OF PEAK the part of
-the core's limit, measured in the same run.`
+	return `Multiplies an M x K matrix by a K x N matrix. In the layout, T marks an operand that
+is transposed in memory. GFLOP/S uses the best time. OF PEAK is the fraction of the
+peak rate of the cores, measured in the same run.`
 }
 
 func (c *benchStepCmd) Run(ctx context.Context, p *program) error {
@@ -84,7 +87,7 @@ func (c *benchStepCmd) Run(ctx context.Context, p *program) error {
 	b := bench.New(c.Threads)
 	switch onGPU := c.Device == "cuda"; {
 	case onGPU && (c.Ranks != 1 || c.TCP || c.Threads != 1):
-		return usage("--ranks, --tcp and --threads are for processors: --device cuda is one GPU")
+		return usage("--ranks, --tcp, and --threads are not valid with --device cuda, which uses a single GPU")
 	case onGPU:
 		b = bench.OnGPU(p.openGPU)
 	case c.Ranks != 1 || c.TCP:
@@ -141,7 +144,7 @@ func (p *program) openGPU() (device.Device, error) {
 		return nil, err
 	}
 	if u, ok := d.(interface{ Unmet() error }); ok && u.Unmet() != nil {
-		p.note("WARNING: %v", u.Unmet())
+		p.note("warning: %v", u.Unmet())
 	}
 	return d, nil
 }
@@ -158,7 +161,7 @@ func stepCells(r bench.Result) []string {
 
 func (c *benchGemmCmd) Run(ctx context.Context, p *program) error {
 	if c.Time <= 0 {
-		return usage("--time must be above 0")
+		return usage("--time must be greater than 0")
 	}
 	shapes := bench.Shapes()
 	if len(c.Shape) > 0 {
@@ -177,7 +180,7 @@ func (c *benchGemmCmd) Run(ctx context.Context, p *program) error {
 			return b.Gemm(ctx, s, in, c.Time)
 		})
 	}
-	header := []string{"OF", "SHAPE", "IN", "MEDIAN", "BEST", "GFLOP/S", "OF PEAK"}
+	header := []string{"MODEL", "SHAPE", "IN", "MEDIAN", "BEST", "GFLOP/S", "OF PEAK"}
 	return c.run(ctx, p, bench.New(c.Threads), works, header, func(r bench.Result) []string {
 		return []string{
 			r.Model, r.Shape, r.Precision, milliseconds(r.Median), milliseconds(r.Best), fmt.Sprintf("%.1f", r.GFLOPS), ofPeak(r),
@@ -188,7 +191,7 @@ func (c *benchGemmCmd) Run(ctx context.Context, p *program) error {
 func (c *benchFlags) checkThreads() error {
 	cores := runtime.GOMAXPROCS(0) // respects the CPU affinity mask and cgroup limits of the process
 	if c.Threads < 1 || c.Threads > cores {
-		return usage(fmt.Sprintf("--threads must be from 1 to %d, the cores that this process may use", cores))
+		return usage(fmt.Sprintf("--threads must be from 1 to %d, the number of cores that this process may use", cores))
 	}
 	return nil
 }

@@ -17,21 +17,21 @@ import (
 )
 
 type benchAllReduceCmd struct {
-	Ranks     *int   `placeholder:"N" help:"Processes on this machine; 2 without it."`
-	Bytes     []int  `default:"4096,1048576,26214400,104857600" placeholder:"B" help:"Sizes of the buffer, separated by commas; 4 KiB to 100 MiB without it."`
-	TCP       bool   `name:"tcp" help:"As between nodes: over TCP, not in shared memory."`
-	Backend   string `default:"auto" enum:"auto,tcp,mpi,nccl" placeholder:"NAME" help:"auto, tcp (as --tcp), nccl: on a GPU for each rank, or mpi: under mpirun or srun, whose processes are then the ranks."`
-	Library   string `name:"mpi-library" placeholder:"PATH" help:"With mpi: path or name of libmpi; default what the loader finds."`
-	Integrity string `default:"checksum" enum:"checksum,mac" placeholder:"NAME" help:"With --tcp: protection of messages, checksum or mac, as network.integrity (default: checksum)."`
-	JSON      bool   `help:"Print each row as a line of JSON, as soon as it is there."`
+	Ranks     *int   `placeholder:"N" help:"Ranks, all on this machine (default: 2)."`
+	Bytes     []int  `default:"4096,1048576,26214400,104857600" placeholder:"B" help:"Buffer sizes in bytes, separated by commas (default: 4 KiB to 100 MiB)."`
+	TCP       bool   `name:"tcp" help:"Use TCP between the ranks, as between nodes, not shared memory."`
+	Backend   string `default:"auto" enum:"auto,tcp,mpi,nccl" placeholder:"NAME" help:"Backend: auto, tcp (like --tcp), nccl (one GPU per rank), or mpi (the ranks are the processes that mpirun or srun started) (default: ${default})."`
+	Library   string `name:"mpi-library" placeholder:"PATH" help:"Path or name of libmpi, for --backend mpi (default: found by the dynamic loader)."`
+	Integrity string `default:"checksum" enum:"checksum,mac" placeholder:"NAME" help:"Message protection with --tcp: checksum or mac, like network.integrity (default: ${default})."`
+	JSON      bool   `help:"Print each result as a line of JSON."`
 }
 
 func (c *benchAllReduceCmd) Help() string {
-	return `Sums of float32 over processes, as training makes them of gradients, one after
-another. BUSBW is the buffer's bytes times 2(N-1)/N by the median time: what each
-rank must send at least.
+	return `Times all-reduce operations on float32 buffers, one after the other, as training
+does for gradients. BUSBW is the bus bandwidth: 2(N-1)/N times the buffer size,
+divided by the median time. Each rank must send at least that much.
 
-The MPI library of the machine, for comparison:
+To compare with the MPI library of this machine:
 
     mpirun -n 2 ddpbatch bench allreduce --backend mpi`
 }
@@ -56,7 +56,7 @@ func (c *benchAllReduceCmd) Run(ctx context.Context, p *program) error {
 	}
 	for _, n := range c.Bytes {
 		if n < 4 || n > maxBytes || n%4 != 0 {
-			return usage(fmt.Sprintf("--bytes must be from 4 to %d, and whole numbers of 4 bytes", maxBytes))
+			return usage(fmt.Sprintf("--bytes must be multiples of 4, from 4 to %d", maxBytes))
 		}
 	}
 	if err := c.contradiction(); err != nil {
@@ -81,7 +81,7 @@ func (c *benchAllReduceCmd) Run(ctx context.Context, p *program) error {
 	}
 	var results []allReduceResult
 	if err := json.Unmarshal(out, &results); err != nil {
-		return fmt.Errorf("what rank 0 has measured: %w", err)
+		return fmt.Errorf("read the results of rank 0: %w", err)
 	}
 	return c.print(p, results)
 }
@@ -91,15 +91,15 @@ func (c *benchAllReduceCmd) contradiction() error {
 	mpi := c.Backend == "mpi"
 	switch {
 	case c.Library != "" && !mpi:
-		return usage("--mpi-library is for --backend mpi")
+		return usage("--mpi-library requires --backend mpi")
 	case c.TCP && mpi:
-		return usage("--tcp is not for --backend mpi, whose library chooses how ranks talk")
+		return usage("--tcp is not valid with --backend mpi: the MPI library selects the transport")
 	case c.TCP && c.Backend == "nccl":
-		return usage("--tcp is not for --backend nccl, which chooses how GPUs talk")
+		return usage("--tcp is not valid with --backend nccl: NCCL selects the transport")
 	case c.Integrity == string(jobs.IntegrityMAC) && !c.TCP && c.Backend != "tcp":
-		return usage("--integrity mac is for --tcp: it protects messages between nodes")
+		return usage("--integrity mac requires --tcp: it protects messages between nodes")
 	case c.Ranks != nil && mpi:
-		return usage("--ranks is not for --backend mpi: mpirun or srun starts the ranks, as mpirun -n 4")
+		return usage("--ranks is not valid with --backend mpi: mpirun or srun starts the ranks, such as mpirun -n 4")
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 // runs the rank.
 func (c *benchStepCmd) runRanks(ctx context.Context, p *program, models []bench.Model) error {
 	if c.Ranks < 2 || c.Ranks > maxBenchRanks {
-		return usage(fmt.Sprintf("--ranks must be from 2 to %d, or left out", maxBenchRanks))
+		return usage(fmt.Sprintf("--ranks must be from 2 to %d; omit it to run a single process", maxBenchRanks))
 	}
 	if err := c.checkThreads(); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (c *benchStepCmd) runRanks(ctx context.Context, p *program, models []bench.
 	for line := range bytes.Lines(out) {
 		var r bench.Result
 		if err := json.Unmarshal(line, &r); err != nil {
-			return fmt.Errorf("what rank 0 has measured: %w", err)
+			return fmt.Errorf("read the results of rank 0: %w", err)
 		}
 		if !c.JSON {
 			rows = append(rows, append(stepCells(r), milliseconds(r.Communication), fmt.Sprintf("%.0f%%", 100*r.Hidden), r.Transport))

@@ -15,8 +15,8 @@ import (
 type checkCmd struct {
 	Jobs   []string `arg:"" name:"job.toml" help:"Job files."`
 	RunDir string   `placeholder:"DIR" help:"Run directory whose checkpoints the job must be able to resume from (default: runs/NAME in the current directory)."`
-	Set    []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the files', such as train.batch=64; may be repeated."`
-	JSON   bool     `help:"Print the answer as JSON."`
+	Set    []string `sep:"none" placeholder:"KEY=VALUE" help:"Override a key of the job files, such as train.batch=64. Repeatable."`
+	JSON   bool     `help:"Print the result as JSON."`
 }
 
 func (c *checkCmd) Help() string {
@@ -25,8 +25,8 @@ names exist, that the site accepts the job, and that the job can resume from the
 newest checkpoint in its run directory. Large data files themselves are not read,
 and Slurm is not queried: "ddpbatch submit --test-only" does that.
 
-For a valid job it prints one line with what it understood. Warnings, for what is
-probably not meant, do not change the exit code.`
+For each valid job, it prints a summary in one line. Warnings about values that are
+probably unintended do not change the exit code.`
 }
 
 // checkAnswer is the result for one file in the output of check --json.
@@ -55,7 +55,7 @@ type checkMistake struct {
 
 func (c *checkCmd) Run(_ context.Context, p *program) error {
 	if c.RunDir != "" && len(c.Jobs) > 1 {
-		return usage("--run-dir is for a single job file")
+		return usage("--run-dir requires a single job file")
 	}
 	var answers []checkAnswer
 	bad := 0

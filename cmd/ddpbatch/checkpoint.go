@@ -14,17 +14,17 @@ import (
 type checkpointCmd struct {
 	Ls     checkpointLsCmd     `cmd:"" help:"List checkpoints, newest first."`
 	Verify checkpointVerifyCmd `cmd:"" help:"Compare every byte of checkpoints with their manifests."`
-	Export checkpointExportCmd `cmd:"" help:"Write the weights of a checkpoint for other programs."`
+	Export checkpointExportCmd `cmd:"" help:"Export the weights of a checkpoint for other programs."`
 }
 
 type checkpointLsCmd struct {
 	Which string `arg:"" name:"run" help:"Run name, run directory, job file, job ID, or directory of checkpoints."`
-	JSON  bool   `help:"Print the answer as JSON."`
+	JSON  bool   `help:"Print the result as JSON."`
 }
 
 type checkpointVerifyCmd struct {
 	Which string `arg:"" name:"run" help:"Run name, run directory, job file, job ID, directory of checkpoints, or one checkpoint."`
-	JSON  bool   `help:"Print the answer as JSON."`
+	JSON  bool   `help:"Print the result as JSON."`
 }
 
 func (c *checkpointVerifyCmd) Help() string {

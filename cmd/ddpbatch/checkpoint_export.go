@@ -15,23 +15,26 @@ import (
 
 type checkpointExportCmd struct {
 	Which  string `arg:"" name:"run" help:"Run name, run directory, job file, job ID, directory of checkpoints, or one checkpoint."`
-	Output string `short:"o" required:"" placeholder:"FILE" help:"Where to: a name that ends in .pt or .pth, or in .safetensors."`
-	Step   int    `default:"-1" placeholder:"N" help:"The checkpoint of this step; without it the newest that is good."`
-	Force  bool   `help:"Replace the file if it is there."`
+	Output string `short:"o" required:"" placeholder:"FILE" help:"File to write; the name must end in .pt, .pth, or .safetensors."`
+	Step   int    `default:"-1" placeholder:"N" help:"Step of the checkpoint (default: the newest usable checkpoint)."`
+	Force  bool   `help:"Replace the file if it exists."`
 
-	Optimizer bool `help:"The optimizer's state instead of the weights, for load_state_dict of torch.optim's SGD, Adam or AdamW."`
+	Optimizer bool `help:"Export the optimizer state instead of the weights, for load_state_dict of SGD, Adam, or AdamW in torch.optim."`
 }
 
 func (c *checkpointExportCmd) Help() string {
-	return `A .pt file is a state_dict as torch.save writes it, which
-torch.load(FILE, weights_only=True) reads; names are those of the same model in
-PyTorch, or for a GPT in Hugging Face's GPT2Model. A .safetensors file has the
-same names. With --optimizer it is the state_dict of the optimizer of the same
-name in torch.optim, with the learning rate of the next step, so that a PyTorch
-script can go on; parameters are in the order of the model's parameters(), and
-param_groups[0]["param_names"] names them. What ranks wrote in parts is put
-together. The checkpoint is compared with its manifest first; the file appears
-whole or not at all.`
+	return `A .pt file contains a state_dict in the format of torch.save. Load it with
+torch.load(FILE, weights_only=True). The tensor names are the names in the same
+PyTorch model, or, for a GPT, in GPT2Model of Hugging Face. A .safetensors file has
+the same names.
+
+With --optimizer, the file contains the state_dict of the optimizer of the same name
+in torch.optim, with the learning rate of the next step, so that a PyTorch script can
+continue the training run. Parameters are in the order of the model's parameters();
+param_groups[0]["param_names"] lists their names.
+
+The command merges sharded checkpoints. It verifies the checkpoint against its
+manifest first, and writes the file atomically.`
 }
 
 func (c *checkpointExportCmd) Run(ctx context.Context, p *program) error {
@@ -41,9 +44,9 @@ func (c *checkpointExportCmd) Run(ctx context.Context, p *program) error {
 	var write func(io.Writer, *checkpoint.Snapshot) error
 	switch ext := filepath.Ext(c.Output); {
 	case c.Optimizer && (ext == ".pt" || ext == ".pth"):
-		what, files, write = "optimizer's state", append(files, checkpoint.OptimizerFile), writeOptimizer
+		what, files, write = "optimizer state", append(files, checkpoint.OptimizerFile), writeOptimizer
 	case c.Optimizer:
-		return usage(fmt.Sprintf("--output %q must end in .pt or .pth: --optimizer is in PyTorch's format", c.Output))
+		return usage(fmt.Sprintf("--output %q must end in .pt or .pth with --optimizer, which uses the format of PyTorch", c.Output))
 	case ext == ".pt" || ext == ".pth":
 		write = func(w io.Writer, s *checkpoint.Snapshot) error {
 			return writeStateDict(w, s.Files[checkpoint.ModelFile])
@@ -54,7 +57,7 @@ func (c *checkpointExportCmd) Run(ctx context.Context, p *program) error {
 			return err
 		}
 	default:
-		return usage(fmt.Sprintf("--output %q must end in .pt, .pth or .safetensors: that decides the format", c.Output))
+		return usage(fmt.Sprintf("--output %q must end in .pt, .pth, or .safetensors, which selects the format", c.Output))
 	}
 	s, err := c.open(ctx, p, files)
 	if err != nil {
@@ -64,7 +67,7 @@ func (c *checkpointExportCmd) Run(ctx context.Context, p *program) error {
 	path := p.abs(c.Output)
 	if err := createFile(path, modePrivate, c.Force, func(w io.Writer) error { return write(w, s) }); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return exitError{exitUsage, hints.Add(fmt.Errorf("export: %q already exists", path), "give another name, or --force to replace it")}
+			return exitError{exitUsage, hints.Add(fmt.Errorf("export: %q already exists", path), "choose a different name, or replace the file with --force")}
 		}
 		return fmt.Errorf("export checkpoint %q: %w", s.Path, err)
 	}
@@ -91,16 +94,16 @@ func (c *checkpointExportCmd) open(ctx context.Context, p *program, files []stri
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		p.note("passed over: %v", err)
+		p.note("skipped: %v", err)
 	}
 	which := "checkpoint"
 	if c.Step >= 0 {
 		which = fmt.Sprintf("checkpoint of step %d", c.Step)
 	}
 	if seen {
-		return nil, exitError{exitNoState, fmt.Errorf("no %s in %q can be used", which, c.Which)}
+		return nil, exitError{exitNoState, fmt.Errorf("no usable %s in %q", which, c.Which)}
 	}
-	return nil, exitError{exitNoState, fmt.Errorf("there is no %s in %q", which, c.Which)}
+	return nil, exitError{exitNoState, fmt.Errorf("no %s in %q", which, c.Which)}
 }
 
 // writeStateDict writes the tensors of a safetensors file in the format of torch.save.

@@ -58,7 +58,7 @@ func writeOptimizer(w io.Writer, s *checkpoint.Snapshot) error {
 					t, ok = kept[p.ours]
 				}
 				if !ok {
-					return fmt.Errorf("%q has no %q of %q", checkpoint.OptimizerFile, p.ours, name)
+					return fmt.Errorf("%q has no %q for parameter %q", checkpoint.OptimizerFile, p.ours, name)
 				}
 				t.Name = p.theirs
 				of = append(of, t)
@@ -114,7 +114,7 @@ func optimizerOf(m *checkpoint.Manifest) ([]torchfile.Option, []statePart, error
 			torchfile.Option{Name: "eps", Value: number("eps")}, torchfile.Option{Name: "amsgrad", Value: false})
 		return options, []statePart{{"step", "step"}, {"exp_avg.", "exp_avg"}, {"exp_avg_sq.", "exp_avg_sq"}}, nil
 	}
-	return nil, nil, fmt.Errorf("the optimizer %q is none of PyTorch's", m.Optimizer)
+	return nil, nil, fmt.Errorf("optimizer %q is not supported in PyTorch format", m.Optimizer)
 }
 
 // registered lists the words in parameter names, in the order in which the models of PyTorch
@@ -126,7 +126,7 @@ func asRegistered(names []string) error {
 	for _, n := range names {
 		for _, word := range strings.Split(n, ".") {
 			if _, err := strconv.Atoi(word); err != nil && !slices.Contains(registered, word) {
-				return fmt.Errorf("the place of parameter %q in PyTorch's model is not known", n)
+				return fmt.Errorf("the position of parameter %q in the PyTorch model is unknown", n)
 			}
 		}
 	}
@@ -151,7 +151,7 @@ func tensorsOf(file *io.SectionReader) ([]torchfile.Tensor, error) {
 	tensors := make([]torchfile.Tensor, len(arrays))
 	for i, a := range arrays {
 		if a.DType != safetensors.F32 {
-			return nil, fmt.Errorf("tensor %q is of type %s, want %s", a.Name, a.DType, safetensors.F32)
+			return nil, fmt.Errorf("tensor %q has type %s, want %s", a.Name, a.DType, safetensors.F32)
 		}
 		tensors[i] = torchfile.Tensor{Name: a.Name, Shape: a.Shape, Data: io.NewSectionReader(file, a.Begin, a.End-a.Begin)}
 	}

@@ -11,39 +11,39 @@ import (
 
 // cli defines the commands.
 type cli struct {
-	Init       initCmd       `cmd:"" help:"Write a commented job file to start from."`
-	Check      checkCmd      `cmd:"" help:"Check job files and tell all their mistakes."`
-	Plan       planCmd       `cmd:"" help:"Predict a training's memory, speed and scaling before it queues."`
-	Render     renderCmd     `cmd:"" help:"Print the batch script that submit would send."`
+	Init       initCmd       `cmd:"" help:"Write a job file with comments, as a starting point."`
+	Check      checkCmd      `cmd:"" help:"Validate job files and report every error."`
+	Plan       planCmd       `cmd:"" help:"Predict the memory, speed, and scaling of a training job."`
+	Render     renderCmd     `cmd:"" help:"Print the batch script of a job."`
 	Submit     submitCmd     `cmd:"" help:"Submit a job to Slurm."`
-	Launch     launchCmd     `cmd:"" help:"Start a job's ranks, here or in this allocation."`
-	Run        runCmd        `cmd:"" help:"Be one rank; launch and srun call this."`
-	Status     statusCmd     `cmd:"" help:"Show how runs stand."`
-	Top        topCmd        `cmd:"" help:"Follow how runs stand, in one table."`
-	Logs       logsCmd       `cmd:"" help:"Print the log of a run, or of one rank."`
-	Report     reportCmd     `cmd:"" help:"Write a page about a run: figures, ranks, network, failures."`
-	Trace      traceCmd      `cmd:"" help:"Write a timeline of steps on all ranks, for Perfetto."`
-	Wait       waitCmd       `cmd:"" help:"Wait until a run's job is done."`
-	Cancel     cancelCmd     `cmd:"" help:"End a run's job."`
-	Checkpoint checkpointCmd `cmd:"" help:"List, verify or export the checkpoints of a run."`
+	Launch     launchCmd     `cmd:"" help:"Start the ranks of a job, on this machine or in this allocation."`
+	Run        runCmd        `cmd:"" help:"Run a single rank. The launcher, srun, or torchrun calls this command."`
+	Status     statusCmd     `cmd:"" help:"Show the status of runs."`
+	Top        topCmd        `cmd:"" help:"Show a live table of runs."`
+	Logs       logsCmd       `cmd:"" help:"Print the log of a run or of a rank."`
+	Report     reportCmd     `cmd:"" help:"Write an HTML report of a run: metrics, ranks, network, and failures."`
+	Trace      traceCmd      `cmd:"" help:"Write a timeline of all ranks, for Perfetto."`
+	Wait       waitCmd       `cmd:"" help:"Wait until the job of a run has ended."`
+	Cancel     cancelCmd     `cmd:"" help:"Cancel the job of a run."`
+	Checkpoint checkpointCmd `cmd:"" help:"List, verify, or export the checkpoints of a run."`
 	Repair     repairCmd     `cmd:"" help:"Rebuild the record of a run from its checkpoints."`
-	Sample     sampleCmd     `cmd:"" help:"Write text with a GPT that was trained."`
-	Env        envCmd        `cmd:"" help:"Print a rank's variables, for eval in a script."`
-	Hosts      hostsCmd      `cmd:"" help:"Expand or fold a Slurm host list."`
-	Netif      netifCmd      `cmd:"" help:"Say which network interface ranks would use, and why."`
-	Sampler    samplerCmd    `cmd:"" help:"Print which samples each rank takes."`
-	Templates  templatesCmd  `cmd:"" help:"List, show or check the profiles of sites."`
-	Doctor     doctorCmd     `cmd:"" help:"Look for what will go wrong: Slurm, network, GPUs, limits, files; or why, in a log."`
-	Bench      benchCmd      `cmd:"" help:"Time the trainer's steps and products on this machine."`
+	Sample     sampleCmd     `cmd:"" help:"Generate text with a trained GPT."`
+	Env        envCmd        `cmd:"" help:"Print the environment variables of a rank, for eval in a script."`
+	Hosts      hostsCmd      `cmd:"" help:"Expand or fold a Slurm node list."`
+	Netif      netifCmd      `cmd:"" help:"Show which network interface ranks would use, and why."`
+	Sampler    samplerCmd    `cmd:"" help:"Print the sample indices of each rank."`
+	Templates  templatesCmd  `cmd:"" help:"List, show, or check site profiles."`
+	Doctor     doctorCmd     `cmd:"" help:"Check Slurm, network, GPUs, limits, and file systems; or diagnose a log."`
+	Bench      benchCmd      `cmd:"" help:"Benchmark the trainer on this machine."`
 	Schema     schemaCmd     `cmd:"" help:"Print the JSON schema of the job file, for editors."`
-	Completion completionCmd `cmd:"" help:"Print a script by which a shell completes commands."`
+	Completion completionCmd `cmd:"" help:"Print a shell completion script."`
 	Manual     manualCmd     `cmd:"" hidden:"" help:"Write the reference and the manual pages."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 
-const description = `Take a training job from a TOML file to a finished, resumable run on Slurm.
+const description = `Run training jobs on Slurm, from a TOML file to a finished run.
 
-Start: ddpbatch init, then ddpbatch check job.toml, then ddpbatch submit job.toml.`
+To start, run ddpbatch init, then ddpbatch check job.toml, then ddpbatch submit job.toml.`
 
 // help returns the description of the program, followed by the exit codes.
 func help() string {
@@ -77,7 +77,7 @@ func address(ctx *kong.DecodeContext, target reflect.Value) error {
 	}
 	a, err := netip.ParseAddr(text)
 	if err != nil {
-		return fmt.Errorf("%q is no IP address (names of hosts are not looked up)", text)
+		return fmt.Errorf("%q is not an IP address; host names are not resolved", text)
 	}
 	target.Set(reflect.ValueOf(a))
 	return nil

@@ -14,33 +14,35 @@ import (
 )
 
 type doctorCmd struct {
-	JSON  bool   `help:"Print the findings as JSON."`
-	InJob bool   `xor:"what" help:"Look at every node of the allocation around this, by srun, and at what differs between them."`
-	Hosts string `placeholder:"LIST" help:"With --in-job: these nodes of the allocation only, as a host list."`
-	Dir   string `default:"." placeholder:"DIR" help:"A folder on the file system where run directories are."`
-	Log   string `xor:"what" placeholder:"FILE" help:"Look for known failures in a log instead, or in that of a run; - is standard input."`
-	Node  string `xor:"what" hidden:"" placeholder:"TOKEN" help:"Be one node of --in-job."`
+	JSON  bool   `help:"Print the result as JSON."`
+	InJob bool   `xor:"what" help:"Check all nodes of the current allocation with srun, and report differences between them."`
+	Hosts string `placeholder:"LIST" help:"Nodes to check with --in-job, as a node list (default: all nodes of the allocation)."`
+	Dir   string `default:"." placeholder:"DIR" help:"Directory on the file system that holds the run directories (default: the current directory)."`
+	Log   string `xor:"what" placeholder:"FILE" help:"Search a log for known failures: a file, a run, or - for standard input."`
+	Node  string `xor:"what" hidden:"" placeholder:"TOKEN" help:"Check one node for --in-job."`
 }
 
 func (c *doctorCmd) Help() string {
-	return `On a login node: Slurm's settings that surprise, what NCCL alone would choose, GPUs
-with driver and libraries, limits, /dev/shm, clocks, and what the file system of --dir
-promises and how fast it is. In an allocation, --in-job looks at every node and names
-what differs:
+	return `Checks the settings of Slurm that often cause problems, the network and the default
+interface of NCCL, GPUs with their driver and libraries, limits, /dev/shm, clocks, and
+the file system of --dir: its speed and its guarantees. In an allocation, --in-job
+checks all nodes and reports differences:
 
     salloc -N 4 ddpbatch doctor --in-job
 
---log recognises failures of NCCL, Gloo, PyTorch, CUDA, MPI, Slurm and the kernel in
-what a job has printed: likely causes first, with their lines and what to do.
+With --log, it searches the output of a job for known failures of NCCL, Gloo, PyTorch,
+CUDA, MPI, Slurm, and the kernel. It prints likely causes first, with line numbers and
+fixes.
 
-The verdicts are ok, look (it may be right here) and bad. The exit code is 1 if one is
-bad, or if --log has found a failure.`
+The levels are ok, warn (may be fine on this system), and fail (jobs fail or are slow).
+JSON has "look" for warn and "bad" for fail. The exit code is 1 if a check fails, or if
+--log finds a failure.`
 }
 
 func (c *doctorCmd) Run(ctx context.Context, p *program) error {
 	switch {
 	case c.Hosts != "" && !c.InJob:
-		return usage("--hosts goes with --in-job")
+		return usage("--hosts requires --in-job")
 	case c.Log != "":
 		return c.log(p)
 	case c.Node != "":
@@ -61,16 +63,16 @@ func (c *doctorCmd) Run(ctx context.Context, p *program) error {
 			return err
 		}
 	} else {
-		p.tellFindings(findings)
+		p.printFindings(findings)
 	}
-	if n := doctor.CountFailed(findings); n > 0 {
-		return fmt.Errorf("%d of %s bad", n, format.Count(len(findings), "finding"))
+	if n := doctor.CountBad(findings); n > 0 {
+		return fmt.Errorf("%d of %s failed", n, format.Count(len(findings), "check"))
 	}
 	return nil
 }
 
-// tellFindings prints a table of the findings, followed by their hints.
-func (p *program) tellFindings(findings []doctor.Finding) {
+// printFindings prints a table of the findings, followed by their hints.
+func (p *program) printFindings(findings []doctor.Finding) {
 	var rows [][]string
 	for _, f := range findings {
 		what := f.Detail
@@ -80,9 +82,9 @@ func (p *program) tellFindings(findings []doctor.Finding) {
 		if f.Hosts != "" {
 			what = f.Hosts + ": " + what
 		}
-		rows = append(rows, []string{f.Part, string(f.Level), f.Version, what})
+		rows = append(rows, []string{f.Part, levelName(f.Verdict), f.Version, what})
 	}
-	header := []string{"PART", "VERDICT", "VERSION", "WHAT"}
+	header := []string{"PART", "LEVEL", "VERSION", "RESULT"}
 	if !slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Version != "" }) {
 		header = slices.Delete(header, 2, 3) // no GPU library found
 		for i := range rows {
@@ -97,15 +99,26 @@ func (p *program) tellFindings(findings []doctor.Finding) {
 	}
 }
 
+// levelName returns the name of a level in the table. The JSON output has different names.
+func levelName(v doctor.Verdict) string {
+	switch v {
+	case doctor.Look:
+		return "warn"
+	case doctor.Bad:
+		return "fail"
+	}
+	return string(v)
+}
+
 // examineSlurm checks the configuration of the cluster. It returns a single finding if Slurm
 // is not available.
 func (p *program) examineSlurm(ctx context.Context) []doctor.Finding {
 	config, err := p.slurm().Config(ctx)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return []doctor.Finding{{Part: "slurm", Level: doctor.Warn, Detail: "not installed here", Hint: "on a login node try `module load slurm`; `ddpbatch launch` needs none"}}
+		return []doctor.Finding{{Part: "slurm", Verdict: doctor.Look, Detail: "not installed on this machine", Hint: "on a login node, try `module load slurm`; `ddpbatch launch` works without Slurm"}}
 	case err != nil && strings.Contains(err.Error(), "configuration source"): // the client is installed but not configured
-		return []doctor.Finding{{Part: "slurm", Level: doctor.Warn, Detail: "the client is here, and finds no cluster", Hint: hints.Of(err)}}
+		return []doctor.Finding{{Part: "slurm", Verdict: doctor.Look, Detail: "installed, but not configured for a cluster", Hint: hints.Of(err)}}
 	case err != nil:
 		return []doctor.Finding{{Part: "slurm", Level: doctor.Fail, Detail: err.Error(), Hint: hints.Of(err)}}
 	}

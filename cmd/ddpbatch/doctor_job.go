@@ -34,7 +34,7 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 	}
 	dir, err := os.MkdirTemp(p.abs(c.Dir), ".ddpbatch-doctor-")
 	if err != nil {
-		return nil, hints.Add(fmt.Errorf("look at the nodes: %w", err), "name a folder that can be written with --dir")
+		return nil, hints.Add(fmt.Errorf("check the nodes: %w", err), "set --dir to a writable directory")
 	}
 	token := filepath.Join(dir, "token")
 	// Not RemoveAll: another user may be able to put a directory of this user in its place.
@@ -48,7 +48,7 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 		_ = os.Remove(dir)
 	}()
 	if err := doctor.CreateEmpty(token); err != nil {
-		return nil, fmt.Errorf("look at the nodes: %w", err)
+		return nil, fmt.Errorf("check the nodes: %w", err)
 	}
 	step := slurm.Step{StepSize: slurm.StepSize{Nodes: len(nodes), TasksPerNode: 1, CPUsPerTask: 1}, NodeList: nodes, Overlap: true, Label: true, CPUBind: "none", Name: "ddpbatch-doctor",
 		Argv: []string{binary, "doctor", "--node", token, "--dir", p.abs(c.Dir)}}
@@ -57,18 +57,18 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env, cmd.Dir, cmd.WaitDelay = p.Env, p.Dir, time.Second
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
 	before := time.Now()
 	failed := cmd.Run()
 	after := time.Now()
 	found := reportsOf(out.Bytes())
 	if len(found) == 0 {
 		if failed == nil {
-			failed = errors.New("it printed no findings")
+			failed = errors.New("it printed no results")
 		}
-		return nil, hints.Add(fmt.Errorf("srun %s: %w: %s", binary, failed, strings.Join(strings.Fields(said.String()), " ")),
-			"is the program on a file system that all nodes see? Run this inside an allocation: salloc -N 2 ddpbatch doctor --in-job")
+		return nil, hints.Add(fmt.Errorf("srun %s: %w: %s", binary, failed, strings.Join(strings.Fields(errOut.String()), " ")),
+			"put the program on a file system that all nodes share, and run it inside an allocation: salloc -N 2 ddpbatch doctor --in-job")
 	}
 	findings := doctor.Merge(found, before, after)
 	var silent, unseen []string
@@ -80,12 +80,12 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 		}
 	}
 	if len(silent) > 0 {
-		findings = append(findings, doctor.Finding{Part: "nodes", Level: doctor.Fail, Hosts: slurm.FoldHosts(silent),
-			Detail: "no findings came from there: " + strings.Join(strings.Fields(said.String()), " "), Hint: "tell the administrator; to keep your next job off them, run `scontrol update JobId=ID ExcNodeList=" + slurm.FoldHosts(silent) + "` while it waits in the queue"})
+		findings = append(findings, doctor.Finding{Part: "nodes", Verdict: doctor.Bad, Hosts: slurm.FoldHosts(silent),
+			Detail: "no results from these nodes: " + strings.Join(strings.Fields(errOut.String()), " "), Hint: "report them to the administrator; to exclude them from a pending job, run `scontrol update JobId=ID ExcNodeList=" + slurm.FoldHosts(silent) + "`"})
 	}
 	if len(unseen) > 0 {
-		findings = append(findings, doctor.Finding{Part: "files of all nodes", Level: doctor.Fail, Hosts: slurm.FoldHosts(unseen),
-			Detail: "a file that was written there is not seen here", Hint: "all nodes must see the run directory: name a folder on the shared file system with --run-dir"})
+		findings = append(findings, doctor.Finding{Part: "files of all nodes", Verdict: doctor.Bad, Hosts: slurm.FoldHosts(unseen),
+			Detail: "a file that these nodes wrote is not visible on this node", Hint: "put the run directory on a file system that all nodes share (--run-dir)"})
 	}
 	return findings, nil
 }
@@ -97,26 +97,26 @@ func (c *doctorCmd) nodes(p *program) ([]string, error) {
 	case err != nil:
 		return nil, err
 	case !inside:
-		return nil, exitError{exitUsage, hints.Add(errors.New("--in-job needs an allocation around it"), "salloc -N 2 ddpbatch doctor --in-job, or in a batch script")}
+		return nil, exitError{exitUsage, hints.Add(errors.New("--in-job requires an allocation"), "run `salloc -N 2 ddpbatch doctor --in-job`, or run it in a batch script")}
 	case a.StepTasks > 1:
-		return nil, usage("run it once, without srun: --in-job starts a task on each node itself")
+		return nil, usage("run --in-job without srun: it starts one task per node itself")
 	case c.Hosts == "":
 		return a.Nodes, nil
 	}
-	asked, err := slurm.ExpandHosts(c.Hosts)
+	hosts, err := slurm.ExpandHosts(c.Hosts)
 	if err != nil {
 		return nil, exitError{exitUsage, err}
 	}
-	for _, host := range asked {
+	for _, host := range hosts {
 		if !slices.Contains(a.Nodes, host) {
-			return nil, usage(fmt.Sprintf("--hosts: %s is not among the nodes of the allocation, %s", host, slurm.FoldHosts(a.Nodes)))
+			return nil, usage(fmt.Sprintf("--hosts: %s is not a node of the allocation %s", host, slurm.FoldHosts(a.Nodes)))
 		}
 	}
-	return asked, nil
+	return hosts, nil
 }
 
 // reportsOf parses the output of srun --label and returns the report of each task, in task
-// order. It skips all other lines, such as the greeting of a login script.
+// order. It skips all other lines, such as the output of a login script.
 func reportsOf(out []byte) []doctor.Node {
 	tasks := map[int]*bytes.Buffer{}
 	var order []int

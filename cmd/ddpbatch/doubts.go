@@ -72,7 +72,7 @@ func writersDoubts(path string) (doubts jobs.Diagnostics) {
 	for _, at := range []string{path, filepath.Dir(path)} {
 		if info, err := os.Stat(at); err == nil && safefile.WritersOf(info) == safefile.Anyone {
 			doubts = append(doubts, jobs.Diagnostic{File: path, Allowed: "run `chmod o-w " + at + "`",
-				Message: fmt.Sprintf("every user can change this job file, and so run commands as you: %q has mode %s", at, safefile.Octal(info.Mode()))})
+				Message: fmt.Sprintf("every user can change this job file and thereby run commands as you: %q has mode %s", at, safefile.Octal(info.Mode()))})
 		}
 	}
 	return doubts
@@ -121,11 +121,11 @@ func mpiDoubts(j *jobs.Job) (doubts jobs.Diagnostics) {
 		doubts = append(doubts, d)
 	}
 	if m := string(j.Slurm.MPI); m != "" && !slices.Contains(mpiTypes, m) && !strings.HasPrefix(m, "pmix_v") {
-		report("slurm.mpi", "%q is none of %s; \"srun --mpi=list\" on the cluster shows what there is", m, strings.Join(mpiTypes, ", "))
+		report("slurm.mpi", "%q is not one of %s; `srun --mpi=list` on the cluster lists the supported types", m, strings.Join(mpiTypes, ", "))
 	}
 	if l := string(j.Network.MPILibrary); strings.HasPrefix(l, "/") {
 		if _, err := os.Stat(l); err != nil {
-			report("network.mpi_library", "%q is not here, and must be on the nodes: %v", l, err)
+			report("network.mpi_library", "%q does not exist on this machine; it must exist on the nodes: %v", l, err)
 		}
 	}
 	return doubts

@@ -16,27 +16,29 @@ import (
 )
 
 type envCmd struct {
-	Explain   bool         `xor:"form" help:"Print each variable, who sets it and why, instead of commands for the shell."`
-	JSON      bool         `xor:"form" help:"Print the same as JSON."`
-	Peer      []netip.Addr `placeholder:"ADDR" help:"Address of another host of the job, to choose the network by; may be repeated."`
-	Interface string       `default:"auto" placeholder:"NAME" help:"Use this interface, as network.interface in a job file."`
-	Inventory string       `placeholder:"FILE" help:"Answer for the host of which \"ddpbatch netif --dump\" printed this; - is standard input."`
-	Site      string       `placeholder:"NAME" help:"Profile of the centre, as site in a job file: its variables go before ours."`
-	NCCL      string       `name:"nccl" placeholder:"VERSION" help:"Version of NCCL that the program uses: those before 2.21 need to be told of RoCE addresses."`
+	Explain   bool         `xor:"form" help:"Print each variable with its source and the reason, instead of shell commands."`
+	JSON      bool         `xor:"form" help:"Print the variables, sources, and reasons as JSON."`
+	Peer      []netip.Addr `placeholder:"ADDR" help:"Address of another host of the job, used to select the network. Repeatable."`
+	Interface string       `default:"auto" placeholder:"NAME" help:"Use this interface, like network.interface in a job file (default: ${default})."`
+	Inventory string       `placeholder:"FILE" help:"Use the host in this output of \"ddpbatch netif --dump\", or - for standard input (default: this host)."`
+	Site      string       `placeholder:"NAME" help:"Site profile, like site in a job file. Its variables take precedence over ddpbatch's."`
+	NCCL      string       `name:"nccl" placeholder:"VERSION" help:"NCCL version of the program. Versions before 2.21 need NCCL_IB_GID_INDEX on RoCE networks."`
 }
 
 func (c *envCmd) Help() string {
-	return `For programs that srun starts without ddpbatch:
+	return `Use it for programs that srun starts without ddpbatch:
 
     srun sh -c 'v=$(ddpbatch env) && eval "$v" && exec python3 train.py'
 
-The variables of NCCL, Gloo, UCX and Open MPI are among them on a single host, or
-with --peer. What the environment, the profile of --site or an nccl.conf sets
-already stays as it is, in this order; --explain names which. With --inventory the
-nccl.conf is that of the file, and the environment that of here. --explain with
---peer or --inventory needs no rank: on a node without srun, such as by ssh, it
-tells the variables of the network alone. MASTER_ADDR and
-MASTER_PORT are not among them: "ddpbatch launch" agrees on these for all ranks.`
+On a single host, or with --peer, the output includes the variables for NCCL, Gloo,
+UCX, and Open MPI. Existing values in the environment, the profile of --site, and
+nccl.conf stay unchanged and take precedence in this order. --explain shows the
+source of each value. With --inventory, the nccl.conf comes from the file, and the
+environment from this machine.
+
+Outside of a step, for example in an ssh session on a node, --explain with --peer or
+--inventory prints only the network variables. MASTER_ADDR and MASTER_PORT are not
+included: only "ddpbatch launch" can set them consistently on all ranks.`
 }
 
 // envAnswer is the output of env --json.
@@ -54,7 +56,7 @@ func (c *envCmd) Run(ctx context.Context, p *program) error {
 	}
 	env := nccl.Env{}
 	if ranks == nil {
-		p.note("this process is no rank, so the variables of ranks are not among these")
+		p.note("this process is not a rank, so the variables of ranks are not included")
 	}
 	network := place.Nodes <= 1 || len(c.Peer) > 0
 	if network {
@@ -82,7 +84,7 @@ func (c *envCmd) Run(ctx context.Context, p *program) error {
 		}
 		p.table([]string{"VARIABLE", "VALUE", "FROM", "REASON"}, rows)
 		if !network {
-			p.note("the variables of the network are not among these: name an address of another host with --peer")
+			p.note("the network variables are not included: give an address of another host with --peer")
 		}
 	default:
 		p.printf("export RANK=%d WORLD_SIZE=%d LOCAL_RANK=%d LOCAL_WORLD_SIZE=%d GROUP_RANK=%d\n",
@@ -92,7 +94,7 @@ func (c *envCmd) Run(ctx context.Context, p *program) error {
 		}
 	}
 	for _, w := range env.Warnings {
-		p.note("WARNING: %s", w)
+		p.note("warning: %s", w)
 	}
 	if c.Explain {
 		for _, n := range env.Notes {
@@ -123,7 +125,7 @@ func (c *envCmd) ranks(p *program) ([]nccl.Var, launch.RankInfo, error) {
 			return nil, launch.RankInfo{LocalRank: -1}, nil
 		}
 		if c.Explain && errors.As(err, &outside) {
-			err = hints.Add(err, "without srun, name the address of another host of the job with --peer")
+			err = hints.Add(err, "without srun, give an address of another host of the job with --peer")
 		}
 		return nil, place, err
 	}
@@ -133,11 +135,11 @@ func (c *envCmd) ranks(p *program) ([]nccl.Var, launch.RankInfo, error) {
 		number int
 		reason string
 	}{
-		{"RANK", place.Rank, "of this process in the job"},
-		{"WORLD_SIZE", place.WorldSize, "processes of the job"},
-		{"LOCAL_RANK", place.LocalRank, "of this process on its host"},
-		{"LOCAL_WORLD_SIZE", place.LocalWorldSize, "processes on this host"},
-		{"GROUP_RANK", place.NodeRank, "of this host in the job"},
+		{"RANK", place.Rank, "rank of this process"},
+		{"WORLD_SIZE", place.WorldSize, "number of ranks"},
+		{"LOCAL_RANK", place.LocalRank, "local rank of this process"},
+		{"LOCAL_WORLD_SIZE", place.LocalWorldSize, "number of ranks on this host"},
+		{"GROUP_RANK", place.NodeRank, "node rank of this host"},
 	} {
 		vars = append(vars, nccl.Var{Name: v.name, Value: strconv.Itoa(v.number), Source: nccl.Ours, Reason: v.reason})
 	}
@@ -195,7 +197,7 @@ func (c *envCmd) host(ctx context.Context, p *program) (netif.Case, error) {
 	case err != nil:
 		return netif.Case{}, err
 	case isList:
-		return netif.Case{}, exitError{exitUsage, fmt.Errorf("read inventory %q: it is a list of hosts, not one", c.Inventory)}
+		return netif.Case{}, exitError{exitUsage, fmt.Errorf("read inventory %q: a list of hosts, want a single host", c.Inventory)}
 	}
 	return cases[0], nil
 }

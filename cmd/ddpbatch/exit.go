@@ -23,13 +23,13 @@ const (
 
 // exitMeanings describes the exit codes for the help text and the reference.
 var exitMeanings = []manual.Exit{
-	{Code: exitDone, Meaning: "done, or nothing was left to do"},
+	{Code: exitDone, Meaning: "finished, or nothing to do"},
 	{Code: exitFailed, Meaning: "failed"},
-	{Code: exitUsage, Meaning: "invalid job file, also one that contradicts its run's checkpoints (check, submit), or wrong usage (nothing was submitted)"},
-	{Code: exitStopped, Meaning: "stopped before the end: it resumes when it is started again (wait: also a program that was asked to stop and ended with 0)"},
-	{Code: exitLost, Meaning: "a rank was lost or hung, did not join, or received altered data"},
-	{Code: exitNoState, Meaning: "no checkpoint of the run is usable for the job, for example because a setting has changed, or because a newer version of ddpbatch wrote the newest one"},
-	{Code: exitCancelled, Meaning: "cancelled: by a second Control-C, or the job that was waited for"},
+	{Code: exitUsage, Meaning: "usage error or invalid job file, or a job that cannot resume from the checkpoints of its run (check, submit); no job was submitted"},
+	{Code: exitStopped, Meaning: "stopped early on request; the run resumes at its next start (wait: also if the program exited with code 0 after a stop request)"},
+	{Code: exitLost, Meaning: "a rank was lost, hung, did not join, or received corrupt data"},
+	{Code: exitNoState, Meaning: "no usable checkpoint for the job, for example because a key of the job file has changed, or because a newer version of ddpbatch wrote the newest checkpoint"},
+	{Code: exitCancelled, Meaning: "canceled: by a second Control-C, or the job was canceled (wait)"},
 }
 
 // exitCode returns the exit code for err. An error can set its own code with a method
@@ -64,7 +64,7 @@ type exitError struct {
 
 func (e exitError) Error() string {
 	if e.err == nil {
-		return "ended"
+		return fmt.Sprintf("exit code %d", e.code)
 	}
 	return e.err.Error()
 }

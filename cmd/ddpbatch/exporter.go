@@ -25,10 +25,10 @@ type exporter struct {
 	savedAt time.Time
 }
 
-// newExporter returns an exporter that writes to a file in folder. The file name contains the
-// run ID, so that concurrent runs do not share a file. An empty folder disables the exporter.
-func newExporter(folder, name, run, job, host string) exporter {
-	if folder == "" {
+// newExporter returns an exporter that writes to a file in dir. The file name contains the
+// run ID, so that concurrent runs do not share a file. An empty dir disables the exporter.
+func newExporter(dir, name, run, job, host string) exporter {
+	if dir == "" {
 		return exporter{}
 	}
 	plain := strings.Map(func(r rune) rune {
@@ -37,7 +37,7 @@ func newExporter(folder, name, run, job, host string) exporter {
 		}
 		return '_'
 	}, name)
-	return exporter{path: filepath.Join(folder, "ddpbatch-"+plain+"-"+run+".prom"),
+	return exporter{path: filepath.Join(dir, "ddpbatch-"+plain+"-"+run+".prom"),
 		labels: [][2]string{{"run", name}, {"run_id", run}, {"job", job}, {"host", host}}}
 }
 
@@ -71,39 +71,39 @@ func (x *exporter) close() error {
 }
 
 func (x *exporter) metrics(now time.Time) []prometheus.Metric {
-	all := []prometheus.Metric{{Name: "ddpbatch_report_timestamp_seconds", Help: "When these figures were written, as Unix time.", Value: unix(now)}}
+	all := []prometheus.Metric{{Name: "ddpbatch_report_timestamp_seconds", Help: "Time of the last update, as Unix time.", Value: unix(now)}}
 	gauge := func(name, help string, v float64) {
 		all = append(all, prometheus.Metric{Name: "ddpbatch_" + name, Help: help, Value: v})
 	}
 	if e := x.train; e != nil {
-		all = append(all, prometheus.Metric{Name: "ddpbatch_train_steps_total", Help: "Optimiser steps done.", Count: true, Value: float64(e.Step)})
-		gauge("train_planned_steps", "Optimiser steps in all.", float64(e.Steps))
-		gauge("train_epoch", "Present epoch, counted from 0.", float64(e.Epoch))
-		gauge("train_loss", "Loss of the last step of the interval, over all ranks.", e.Loss)
+		all = append(all, prometheus.Metric{Name: "ddpbatch_train_steps_total", Help: "Completed optimizer steps.", Count: true, Value: float64(e.Step)})
+		gauge("train_planned_steps", "Total optimizer steps of the run.", float64(e.Steps))
+		gauge("train_epoch", "Current epoch, from 0.", float64(e.Epoch))
+		gauge("train_loss", "Loss of the last step of the interval, mean over all ranks.", e.Loss)
 		gauge("train_learning_rate", "Learning rate of the last step.", e.LR)
-		gauge("train_samples_per_second", "Samples of all ranks in a second.", e.SamplesPerSecond)
+		gauge("train_samples_per_second", "Samples per second, all ranks.", e.SamplesPerSecond)
 		if e.TokensPerSecond > 0 {
-			gauge("train_tokens_per_second", "Tokens of all ranks in a second.", e.TokensPerSecond)
+			gauge("train_tokens_per_second", "Tokens per second, all ranks.", e.TokensPerSecond)
 		}
-		gauge("train_step_duration_seconds", "A step on rank 0, mean of the interval.", e.StepTime.Seconds())
-		gauge("train_remaining_seconds", "Estimate of the time to the end of the training.", e.Remaining.Seconds())
+		gauge("train_step_duration_seconds", "Step time of rank 0, mean of the interval.", e.StepTime.Seconds())
+		gauge("train_remaining_seconds", "Estimated time to the end of the run.", e.Remaining.Seconds())
 		if c := e.Communication; c != nil {
-			gauge("train_communication_duration_seconds", "Communication in a step on rank 0, waiting for other ranks included.", c.Busy.Seconds())
-			gauge("train_communication_hidden_ratio", "Part of it that passed while computation went on.", c.Hidden)
-			gauge("train_slowest_rank", "Rank that computes longest.", float64(c.Slowest))
-			gauge("train_slowest_rank_ratio", "Its time over that of the rank in the middle.", c.Ratio)
+			gauge("train_communication_duration_seconds", "Communication time per step on rank 0, including the wait for other ranks.", c.Busy.Seconds())
+			gauge("train_communication_hidden_ratio", "Fraction of the communication time that overlaps with computation.", c.Hidden)
+			gauge("train_slowest_rank", "Rank with the longest computation time.", float64(c.Slowest))
+			gauge("train_slowest_rank_ratio", "Computation time of the slowest rank, relative to the median rank.", c.Ratio)
 		}
 	}
 	if e := x.eval; e != nil {
-		gauge("eval_loss", "Loss of the held-out data.", e.Loss)
+		gauge("eval_loss", "Loss on the held-out data.", e.Loss)
 		if !math.IsNaN(e.Accuracy) {
-			gauge("eval_accuracy_ratio", "Share of right answers on the held-out data.", e.Accuracy)
+			gauge("eval_accuracy_ratio", "Accuracy on the held-out data.", e.Accuracy)
 		}
 	}
 	if e := x.saved; e != nil {
 		gauge("checkpoint_step", "Step of the newest checkpoint.", float64(e.Step))
-		gauge("checkpoint_timestamp_seconds", "When it was written, as Unix time.", unix(x.savedAt))
-		gauge("checkpoint_duration_seconds", "How long that took.", e.Took.Seconds())
+		gauge("checkpoint_timestamp_seconds", "Time of the newest checkpoint, as Unix time.", unix(x.savedAt))
+		gauge("checkpoint_duration_seconds", "Time to write the newest checkpoint.", e.Took.Seconds())
 	}
 	return all
 }

@@ -10,8 +10,8 @@ import (
 )
 
 type hostsCmd struct {
-	Lists []string `arg:"" name:"list" help:"Host lists, such as n[01-03,7], or names; - reads them from standard input."`
-	Fold  bool     `help:"Fold the names into one list, instead of one name on each line."`
+	Lists []string `arg:"" name:"list" help:"Node lists, such as n[01-03,7], or host names; - reads them from standard input."`
+	Fold  bool     `help:"Print one folded list instead of one name per line."`
 	JSON  bool     `help:"Print the names as JSON."`
 }
 

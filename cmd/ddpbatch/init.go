@@ -16,19 +16,20 @@ import (
 )
 
 type initCmd struct {
-	File    string `arg:"" optional:"" default:"job.toml" name:"file" help:"File to write; default ${default}."`
-	Kind    string `placeholder:"KIND" help:"What the job does: mlp (default), linear, cnn or gpt, trained by ddpbatch; command or torchrun, your own program."`
-	Site    string `placeholder:"NAME" help:"Profile of the centre: see ddpbatch templates list."`
-	Nodes   int    `placeholder:"N" help:"Nodes."`
-	GPUs    int    `name:"gpus" placeholder:"N" help:"GPUs of each node, one for each rank."`
-	Account string `placeholder:"NAME" help:"Account to charge; some centres require one."`
-	From    string `placeholder:"SCRIPT" help:"Make the job file of a batch script for sbatch, and tell what could not be carried over."`
-	Force   bool   `help:"Write over a file that is there."`
+	File    string `arg:"" optional:"" default:"job.toml" name:"file" help:"File to write (default: ${default})."`
+	Kind    string `placeholder:"KIND" help:"Kind of job: a model of the built-in trainer (mlp, linear, cnn, or gpt), or your program (command or torchrun) (default: mlp)."`
+	Site    string `placeholder:"NAME" help:"Site profile. \"ddpbatch templates list\" lists the profiles."`
+	Nodes   int    `placeholder:"N" help:"Number of nodes."`
+	GPUs    int    `name:"gpus" placeholder:"N" help:"GPUs per node, one per rank."`
+	Account string `placeholder:"NAME" help:"Billing account. Some sites require one."`
+	From    string `placeholder:"SCRIPT" help:"Convert a batch script for sbatch, and list what could not be converted."`
+	Force   bool   `help:"Replace the file if it exists."`
 }
 
 func (c *initCmd) Help() string {
-	return `On a terminal, without flags, it asks. --from reads directives, modules, environment,
-and the srun, mpirun, torchrun or python line:
+	return `On a terminal, without flags, it prompts for the values. --from reads the directives,
+modules, environment variables, and the srun, mpirun, torchrun, or python line of a
+batch script:
 
     ddpbatch init --from train.sbatch
     ddpbatch check job.toml`
@@ -39,7 +40,7 @@ func (c *initCmd) Run(_ context.Context, p *program) error {
 		return usage("--nodes and --gpus must be at least 1")
 	}
 	if _, err := os.Lstat(p.abs(c.File)); err == nil && !c.Force {
-		return errThere(c.File) // check before asking questions
+		return errExists(c.File) // check before asking questions
 	}
 	text, notes, mode, err := c.text(p)
 	if err != nil {
@@ -50,7 +51,7 @@ func (c *initCmd) Run(_ context.Context, p *program) error {
 		return err
 	})
 	if errors.Is(err, fs.ErrExist) {
-		return errThere(c.File)
+		return errExists(c.File)
 	}
 	if err != nil {
 		return err
@@ -60,14 +61,14 @@ func (c *initCmd) Run(_ context.Context, p *program) error {
 		if n.Line > 0 {
 			where = fmt.Sprintf("%s:%d", c.From, n.Line)
 		}
-		p.note("not carried over: %s: %s: %s", where, n.Text, n.Reason)
+		p.note("not converted: %s: %s: %s", where, n.What, n.Why)
 	}
 	p.printf("wrote %s; next: ddpbatch check %s\n", c.File, shellQuote(c.File))
 	return nil
 }
 
-func errThere(file string) error {
-	return exitError{exitUsage, hints.Add(fmt.Errorf("%q is there already", file), "--force writes over it; or name another file")}
+func errExists(file string) error {
+	return exitError{exitUsage, hints.Add(fmt.Errorf("%q already exists", file), "replace it with --force, or choose a different file")}
 }
 
 // Permissions of a new job file, before the umask. A job file with the values of exported
@@ -83,7 +84,7 @@ func (c *initCmd) text(p *program) ([]byte, []sbatch.Note, fs.FileMode, error) {
 	kinds := jobs.StarterKinds()
 	if c.From != "" {
 		if c.Kind != "" || c.Nodes > 0 || c.GPUs > 0 || c.Account != "" {
-			return nil, nil, 0, usage("--from takes kind, nodes, GPUs, and account from the script")
+			return nil, nil, 0, usage("--from is not valid with --kind, --nodes, --gpus, or --account, which come from the script")
 		}
 		src, err := readText(p.abs(c.From))
 		if err != nil {
@@ -107,7 +108,7 @@ func (c *initCmd) text(p *program) ([]byte, []sbatch.Note, fs.FileMode, error) {
 		c.Kind = kinds[0]
 	}
 	if !slices.Contains(kinds, c.Kind) {
-		return nil, nil, 0, usage(fmt.Sprintf("there is no kind %q; the kinds are %s", c.Kind, listed(kinds)))
+		return nil, nil, 0, usage(fmt.Sprintf("unknown kind %q; the kinds are %s", c.Kind, listed(kinds)))
 	}
 	text, err := jobs.Starter(c.Kind)
 	if err != nil {
@@ -121,7 +122,7 @@ func (c *initCmd) text(p *program) ([]byte, []sbatch.Note, fs.FileMode, error) {
 		}
 		shape.Required, shape.CPUsPerTask = site.Missing(), int(site.Defaults.CPUsPerTask)
 		if c.Account == "" && slices.Contains(shape.Required, "account") {
-			p.note("%s requires an account: replace the one in %s with yours", c.Site, c.File)
+			p.note("%s requires an account: replace the account in %s with yours", c.Site, c.File)
 		}
 	}
 	return jobs.Shaped(text, shape), nil, modePublic, nil

@@ -43,25 +43,25 @@ func (c *initCmd) ask(p *program) error {
 	kinds := jobs.StarterKinds()
 	number := func(s string) string {
 		if n, err := strconv.ParseUint(s, 10, 16); err != nil || n == 0 && s != "0" {
-			return fmt.Sprintf("%q is not a whole number", s)
+			return fmt.Sprintf("%q is not a non-negative integer", s)
 		}
 		return ""
 	}
-	c.Kind = ask("What does the job do: "+strings.Join(kinds, ", ")+"?", kinds[0], func(s string) string {
+	c.Kind = ask("Kind of job: "+strings.Join(kinds, ", "), kinds[0], func(s string) string {
 		if slices.Contains(kinds, s) {
 			return ""
 		}
-		return fmt.Sprintf("there is no kind %q: mlp, linear, cnn and gpt are trained by ddpbatch; command and torchrun are your own program", s)
+		return fmt.Sprintf("unknown kind %q: mlp, linear, cnn, and gpt use the built-in trainer; command and torchrun run your program", s)
 	})
-	c.Site = ask("Which centre (ddpbatch templates list)?", "generic", func(s string) string {
+	c.Site = ask("Site profile (ddpbatch templates list)", "generic", func(s string) string {
 		if _, err := p.finder().Find(s, p.Dir); err != nil {
 			return fmt.Sprintf("site %q: %v", s, err)
 		}
 		return ""
 	})
 	if site, err := p.finder().Find(c.Site, p.Dir); err == nil && slices.Contains(site.Missing(), "account") {
-		const later = "fill in later"
-		c.Account = ask("Which account is charged? "+c.Site+" requires one.", later, func(s string) string {
+		const later = "set later"
+		c.Account = ask("Billing account ("+c.Site+" requires one)", later, func(s string) string {
 			var w jobs.Word
 			if err := w.UnmarshalTOML(s); err != nil {
 				return err.Error()
@@ -72,12 +72,12 @@ func (c *initCmd) ask(p *program) error {
 			c.Account = ""
 		}
 	}
-	c.Nodes, _ = strconv.Atoi(ask("How many nodes?", "1", func(s string) string {
+	c.Nodes, _ = strconv.Atoi(ask("Number of nodes", "1", func(s string) string {
 		if s == "0" {
-			return "a job needs a node"
+			return "a job requires at least one node"
 		}
 		return number(s)
 	}))
-	c.GPUs, _ = strconv.Atoi(ask("GPUs of each node, 0 for none?", "0", number))
+	c.GPUs, _ = strconv.Atoi(ask("GPUs per node", "0", number))
 	return lines.Err()
 }

@@ -46,5 +46,5 @@ func (p *program) goesOn(run knownRun, err error) error {
 	if run.isLaunched() {
 		what = "run"
 	}
-	return hints.Add(err, "only this command has ended: the "+what+" goes on, and ddpbatch cancel "+shellQuote(p.short(run.dir.Path))+" ends it")
+	return hints.Add(err, "the "+what+" continues; to cancel it, run `ddpbatch cancel "+shellQuote(p.short(run.dir.Path))+"`")
 }

@@ -96,7 +96,7 @@ func (p *program) siteOf(job *jobs.Job, base string) (*sites.Profile, error) {
 	case errors.Is(err, sites.ErrUnknown):
 		names := finder.Names()
 		d := job.At("site")
-		d.Message = "there is no profile of site " + quoted(job.Site)
+		d.Message = "no profile for site " + quoted(job.Site)
 		d.Allowed = "known sites: " + strings.Join(names, ", ")
 		d.Suggestion = jobs.Nearest(job.Site, names)
 		return nil, jobs.Diagnostics{d}

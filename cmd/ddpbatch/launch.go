@@ -20,25 +20,26 @@ import (
 
 // launchCmd starts all ranks of a job and waits for them.
 type launchCmd struct {
-	Job     string   `arg:"" optional:"" name:"job.toml" help:"Job file; may be left out with --run-dir of a submitted job."`
+	Job     string   `arg:"" optional:"" name:"job.toml" help:"Job file. Optional with the --run-dir of a submitted job."`
 	RunDir  string   `help:"Run directory (default: runs/NAME in the current directory)." placeholder:"DIR"`
-	Ranks   *int     `short:"n" help:"Without Slurm: ranks to start on this machine; default as many as the job has." placeholder:"N"`
-	Set     []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
-	Plain   bool     `help:"On a terminal, too: lines only, no view that changes."`
-	Over    bool     `name:"oversubscribe" help:"Without Slurm: start more ranks than 16 and than four per CPU."`
-	Element *int     `placeholder:"N" help:"Of a sweep: the element to run; inside a job array it is the array's."`
+	Ranks   *int     `short:"n" help:"Number of ranks to start on this machine, without Slurm (default: the ranks of the job)." placeholder:"N"`
+	Set     []string `sep:"none" placeholder:"KEY=VALUE" help:"Override a key of the job file, such as train.batch=64. Repeatable."`
+	Plain   bool     `help:"Disable the live view on a terminal."`
+	Over    bool     `name:"oversubscribe" help:"Allow more than 16 ranks and more than four ranks per CPU, without Slurm."`
+	Element *int     `placeholder:"N" help:"Element of the sweep to run (default inside a job array: the element of the array task)."`
 	Digest  string   `placeholder:"SHA256" help:"Run the job in --run-dir only if it is the job with this digest. Batch scripts pass the digest of the submitted job."`
 }
 
 func (c *launchCmd) Help() string {
-	return `Inside an allocation the ranks are started by srun, on the nodes and in the layout
-that the job file asks for. Without Slurm they are started on this machine: the
-way to try a job before it queues.
+	return `Inside an allocation, it starts the ranks with srun, with the nodes and the layout of
+the job file. Without Slurm, it starts them on this machine, for example to try a job
+before you submit it.
 
-Control-C asks all ranks to save and stop; a second one ends them at once.
+Control-C requests that all ranks save and stop. A second Control-C stops
+them immediately.
 
-On a terminal, a few lines below what is printed show how the built-in trainer's run
-stands; --plain leaves them out.`
+On a terminal, a live view below the output shows the status of a run of the built-in
+trainer. --plain disables it.`
 }
 
 func (c *launchCmd) Run(ctx context.Context, p *program) error {
@@ -89,7 +90,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	}
 	if id != "" {
 		if err := o.Dir.ProtectLog(id); err != nil {
-			p.note("WARNING: %v", err)
+			p.note("warning: %v", err)
 		}
 	}
 
@@ -119,7 +120,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 		err = quiet(err)
 	}
 	if err := o.Dir.WriteEnd(rundir.End{JobID: id, Exit: exitCode(err), Stopped: result.Stopped, Time: time.Now().UTC()}); err != nil && !o.Dir.IsDeleted() {
-		p.note("WARNING: %v", err)
+		p.note("warning: %v", err)
 	}
 	launch.Requeue(ctx, o, result)
 	return err
@@ -128,7 +129,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 // warnOfMove warns that the run directory is no longer at its path. The hint is omitted if the
 // run has finished and the directory is deleted, because nothing can be resumed.
 func (p *program) warnOfMove(err error, finished bool) {
-	p.note("WARNING: %v", err)
+	p.note("warning: %v", err)
 	var moved *rundir.MovedError
 	if errors.As(err, &moved) {
 		moved.Finished = finished
@@ -149,7 +150,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 		}
 	}()
 	if c.Job != "" && c.Digest != "" {
-		return nil, usage("--digest is for a submitted job, and a job file is named")
+		return nil, usage("--digest is not valid with a job file, only for a submitted job")
 	}
 	if c.Job == "" {
 		if err = held.add(c.openSubmitted(p, o)); err == nil {
@@ -177,8 +178,8 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 			return nil, err
 		}
 	} else if c.Element != nil {
-		return nil, usage("--element is for sweeps, and the job file has no [sweep]")
-	} else if err := submit.CheckResumable(rundir.Dir{Path: path}, nil); err != nil {
+		return nil, usage("--element requires a sweep, and the job file has no [sweep]")
+	} else if err := submit.Same(rundir.Dir{Path: path}, nil); err != nil {
 		return nil, err
 	}
 	if o.Dir, err = rundir.Create(path); err != nil {
@@ -196,7 +197,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 	if o.Allocation == nil {
 		err := submit.CheckNotInUse(ctx, p.slurm(), o.Dir)
 		if errors.Is(err, exec.ErrNotFound) {
-			p.note("WARNING: %s was submitted from elsewhere; there is no Slurm here to ask whether that job is over", f.job.Name)
+			p.note("warning: %s was submitted on a different machine; cannot check whether that job has ended, because Slurm is not installed on this machine", f.job.Name)
 		} else if err != nil {
 			return nil, err
 		}
@@ -251,10 +252,10 @@ func recordOwnJob(o *launch.Options, record rundir.Record, spec []byte) error {
 func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
 	all := f.job.Sweep.Trials
 	if c.Element == nil {
-		return "", exitError{exitUsage, hints.Add(fmt.Errorf("%s is a sweep of %s", f.job.Name, format.Count(len(all), "element")), "say which one to run here with --element N")}
+		return "", exitError{exitUsage, hints.Add(fmt.Errorf("%s is a sweep of %s", f.job.Name, format.Count(len(all), "element")), "select an element with --element N")}
 	}
 	if *c.Element < 0 || *c.Element >= len(all) {
-		return "", usage(fmt.Sprintf("there is no element %d: the sweep has 0 to %d", *c.Element, len(all)-1))
+		return "", usage(fmt.Sprintf("no element %d: the sweep has elements 0 to %d", *c.Element, len(all)-1))
 	}
 	dir, err := rundir.Create(path)
 	if err != nil {
@@ -286,10 +287,10 @@ func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
 // until the caller calls release.
 func (c *launchCmd) openSubmitted(p *program, o *launch.Options) (release func(), err error) {
 	if c.RunDir == "" {
-		return nil, usage("name a job file, or the run directory of a submitted job with --run-dir")
+		return nil, usage("give a job file, or the run directory of a submitted job with --run-dir")
 	}
 	if len(c.Set) > 0 {
-		return nil, usage("--set is for a job file; a submitted job runs as it was submitted")
+		return nil, usage("--set requires a job file; the keys of a submitted job cannot be overridden")
 	}
 	if o.Dir, release, err = c.openElement(p.abs(c.RunDir), o.Allocation); err != nil {
 		return nil, err
@@ -320,8 +321,8 @@ func (c *launchCmd) checkDigest(dir rundir.Dir, stored storedJob) error {
 	if c.Digest == "" || c.Digest == rundir.JobDigest(stored.spec, stored.profile, stored.record.Base) {
 		return nil
 	}
-	return hints.Add(fmt.Errorf("run directory %q does not hold the job that was submitted: its job file, the profile of its site, or the folder of the job file has changed", dir.Path),
-		"submit the job again; change a job by its job file, not in its run directory")
+	return hints.Add(fmt.Errorf("run directory %q does not contain the submitted job: its job file, its site profile, or the directory of the job file has changed", dir.Path),
+		"submit the job again; to change a job, edit its job file, not the copy in the run directory")
 }
 
 // openElement opens and holds a run directory. For a sweep, it opens the directory of the
@@ -347,7 +348,7 @@ func (c *launchCmd) openElement(path string, a *slurm.Allocation) (dir rundir.Di
 		index = &task
 	}
 	if index == nil {
-		return rundir.Dir{}, nil, hints.Add(fmt.Errorf("run directory %q is that of a sweep", path), "say which element to run with --element N")
+		return rundir.Dir{}, nil, hints.Add(fmt.Errorf("run directory %q belongs to a sweep", path), "select an element with --element N")
 	}
 	return dir.Element(*index).Hold()
 }

@@ -79,7 +79,7 @@ func (c *launchCmd) show(p *program, o *launch.Options, id string, out *output.C
 		}
 	}()
 	out.Lost = func(err error) {
-		p.note("WARNING: pass on the output of the ranks: %v; the run continues without it", err)
+		p.note("warning: forward the output of the ranks: %v; the run continues without it", err)
 	}
 	same := sameFile(os.Stdout, os.Stderr)
 	switch {

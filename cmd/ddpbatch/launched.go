@@ -43,7 +43,7 @@ func (r knownRun) isLaunched() bool {
 func (r knownRun) neverStarted() error {
 	if _, err := os.Stat(r.dir.RankLog(0)); err == nil {
 		return exitError{exitUsage, hints.Add(fmt.Errorf("run %q has no launcher: its ranks were started by srun, torchrun, or mpirun", r.dir.Path),
-			"what the ranks print goes where that program prints, and its end is the end of the run; `ddpbatch logs --rank 0` shows the log of rank 0")}
+			"find the output of the ranks in the output of that program; `ddpbatch logs --rank 0` shows the log of rank 0")}
 	}
 	return exitError{exitUsage, hints.Add(fmt.Errorf("run %q was never submitted to Slurm or launched", r.dir.Path),
 		"start it with `ddpbatch submit`, or without Slurm with `ddpbatch launch`")}
@@ -160,8 +160,8 @@ func (p *program) cancelLaunch(run knownRun) error {
 		return nil
 	}
 	if !ok {
-		return hints.Add(fmt.Errorf("cancel run %s: its launcher did not leave its process number", name),
-			"press Control-C where it runs, or send SIGTERM to its process")
+		return hints.Add(fmt.Errorf("cancel run %s: its launcher did not record its process ID", name),
+			"press Control-C in its terminal, or send SIGTERM to its process")
 	}
 	if elsewhere {
 		return hints.Add(fmt.Errorf("run %q was launched on host %q as process %d: it can be canceled only there", run.dir.Path, l.Host, l.PID),
@@ -182,10 +182,10 @@ func (p *program) cancelLaunch(run knownRun) error {
 		return fmt.Errorf("cancel run %s: %w", name, err)
 	}
 	if again {
-		p.printf("asked the launcher of run %s (process %d) to end its ranks at once\n", name, l.PID)
+		p.printf("requested that the launcher of run %s (process %d) kill its ranks immediately\n", name, l.PID)
 		return nil
 	}
-	p.printf("asked the launcher of run %s (process %d) to save and stop\n", name, l.PID)
-	p.note("`ddpbatch wait %s` waits for its end; a second `ddpbatch cancel %s` ends it at once", path, path)
+	p.printf("requested that the launcher of run %s (process %d) save and stop\n", name, l.PID)
+	p.note("to wait for its end, run `ddpbatch wait %s`; to kill it immediately, run `ddpbatch cancel %s` again", path, path)
 	return nil
 }

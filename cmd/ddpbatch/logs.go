@@ -23,8 +23,8 @@ const logPoll = 250 * time.Millisecond
 
 type logsCmd struct {
 	Which  string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID; also a sweep or one of its elements."`
-	Follow bool   `short:"f" help:"Go on until the job or the local launch has ended."`
-	Plain  bool   `help:"With -f on a terminal, too: lines only, no view that changes."`
+	Follow bool   `short:"f" help:"Continue until the job or the local launch has ended."`
+	Plain  bool   `help:"Disable the live view of -f on a terminal."`
 	Rank   *int   `placeholder:"N" help:"Print the log of rank N, in JSON lines, instead of the output of the run."`
 }
 

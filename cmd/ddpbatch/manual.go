@@ -18,9 +18,9 @@ import (
 type schemaCmd struct{}
 
 func (schemaCmd) Help() string {
-	return `Editors that know TOML complete and check a job file by it (taplo, Even Better TOML):
-"ddpbatch init" writes a line that says where it is. Offline, write the schema to a
-file, and its path into that line:
+	return `Editors with TOML support, such as taplo and Even Better TOML, use the schema to
+complete and check job files. "ddpbatch init" writes a #:schema line with its URL. To
+work offline, save the schema to a file, and put its path into that line:
 
     ddpbatch schema > ~/.config/ddpbatch.schema.json`
 }
@@ -31,17 +31,17 @@ func (schemaCmd) Run(p *program) error {
 }
 
 type completionCmd struct {
-	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"Shell: bash, zsh, or fish."`
 }
 
 func (completionCmd) Help() string {
-	return `For this shell alone:
+	return `To enable completion in the current shell, run the line for your shell:
 
     source <(ddpbatch completion bash)
     source <(ddpbatch completion zsh)
     ddpbatch completion fish | source
 
-"make install" puts the scripts where the shells look for them.`
+"make install" installs the scripts for all shells.`
 }
 
 func (c *completionCmd) Run(k *kong.Context, p *program) error {
@@ -64,9 +64,9 @@ func (c *completionCmd) Run(k *kong.Context, p *program) error {
 
 // manualCmd generates the reference and the manual pages, for the repository and for packages.
 type manualCmd struct {
-	What   string `arg:"" enum:"reference,man" help:"reference or man."`
-	Folder string `arg:"" help:"Folder to write them to."`
-	Day    string `default:"unknown" help:"Day of the release, as 2026-01-31, for manual pages."`
+	What   string `arg:"" enum:"reference,man" help:"Kind of pages: reference or man."`
+	Dir string `arg:"" help:"Directory to write the pages to."`
+	Day    string `default:"unknown" help:"Day of the release for manual pages, such as 2026-01-31."`
 }
 
 func (c *manualCmd) Run(k *kong.Context, p *program) error {
@@ -75,12 +75,12 @@ func (c *manualCmd) Run(k *kong.Context, p *program) error {
 	if c.What == "man" {
 		pages = manual.Man(described, jobs.Keys(), manual.Release{Version: version(), Day: c.Day})
 	}
-	folder := p.abs(c.Folder)
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	dir := p.abs(c.Dir)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	for _, page := range pages {
-		if err := os.WriteFile(filepath.Join(folder, page.Name), page.Text, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, page.Name), page.Text, 0o644); err != nil {
 			return fmt.Errorf("write %s: %w", page.Name, err)
 		}
 	}

@@ -28,14 +28,14 @@ import (
 func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.Communicator, d device.Device) (ddp.Communicator, error) {
 	backend := r.job.Train.Backend
 	if backend == jobs.BackendTCP || backend == jobs.BackendMPI {
-		r.log.info("gpus", "exchange", "by way of the hosts' memory")
+		r.log.info("gpus", "exchange", "through host memory")
 		return cuda.ByHost(d, host)
 	}
 	l, err := r.loadNCCL(ctx, j, host)
 	var missing noNCCL
 	if backend == jobs.BackendAuto && errors.As(err, &missing) {
 		if r.place.Rank == 0 {
-			r.say(fmt.Sprintf("WARNING: GPUs exchange by way of their hosts' memory, which is slow: %v; %s", err, missing.Hint()))
+			r.say(fmt.Sprintf("warning: GPUs communicate through host memory, which is slow: %v; %s", err, missing.Hint()))
 		}
 		return cuda.ByHost(d, host)
 	}
@@ -89,7 +89,7 @@ func (r *rank) loadNCCL(ctx context.Context, j *launch.Rank, host collective.Com
 	}
 	if r.place.Rank == 0 {
 		for _, w := range warnings {
-			r.say(fmt.Sprintf("WARNING: %s: %s", r.place.Host, w))
+			r.say(fmt.Sprintf("warning: %s: %s", r.place.Host, w))
 		}
 	}
 	for name, value := range set {
@@ -133,7 +133,7 @@ func overNCCL(ctx context.Context, p *program, host collective.Communicator, ord
 		return nil, err
 	}
 	if ordinal >= n {
-		return nil, fmt.Errorf("there are %d GPUs, and rank %d needs one for itself", n, ordinal)
+		return nil, fmt.Errorf("rank %d has no GPU: this machine has %d, want one per rank", ordinal, n)
 	}
 	device, err := driver.Open(ordinal)
 	if err != nil {

@@ -14,24 +14,24 @@ import (
 )
 
 type netifCmd struct {
-	Explain   bool         `help:"Say why each interface is chosen or not; this is the default."`
-	JSON      bool         `help:"Print the choice as JSON, with the variables that NCCL and Gloo would get."`
-	Dump      bool         `help:"Print this host's links, addresses, routes, rules, adapters, GPUs and NCCL's settings as JSON, for --inventory."`
-	Inventory string       `placeholder:"FILE" help:"Choose from what --dump printed on another host, or from a list of such; - is standard input."`
-	Case      string       `placeholder:"ID" help:"Of a list in --inventory, the entry with this id. Without it the answer is a JSON list, one for each."`
-	Peer      []netip.Addr `placeholder:"ADDR" help:"Address of another host of the job; may be repeated. With --inventory, the peers in the file if none is given."`
-	Interface string       `default:"auto" placeholder:"NAME" help:"Use this interface, as network.interface in a job file."`
-	Family    string       `default:"auto" enum:"auto,ipv4,ipv6" placeholder:"FAMILY" help:"Version of IP: auto, ipv4 or ipv6."`
-	Exclude   []string     `placeholder:"NAME" help:"Interface that must not be used; may be repeated."`
+	Explain   bool         `help:"Explain for each interface why it is selected or rejected (default)."`
+	JSON      bool         `help:"Print the selection as JSON, with the variables for NCCL and Gloo."`
+	Dump      bool         `help:"Print the links, addresses, routes, rules, RDMA adapters, GPUs, and NCCL settings of this host as JSON, for --inventory."`
+	Inventory string       `placeholder:"FILE" help:"Use the output of --dump from a different host, or a list of such outputs; - is standard input."`
+	Case      string       `placeholder:"ID" help:"ID of an entry of a list in --inventory (default: all entries, as a JSON list)."`
+	Peer      []netip.Addr `placeholder:"ADDR" help:"Address of another host of the job. Repeatable (default with --inventory: the peers in the file)."`
+	Interface string       `default:"auto" placeholder:"NAME" help:"Use this interface, like network.interface in a job file (default: ${default})."`
+	Family    string       `default:"auto" enum:"auto,ipv4,ipv6" placeholder:"FAMILY" help:"IP version: auto, ipv4, or ipv6 (default: ${default})."`
+	Exclude   []string     `placeholder:"NAME" help:"Interface to exclude. Repeatable."`
 }
 
 func (c *netifCmd) Help() string {
-	return `The ranks of a job compare the networks of all their hosts. Here only one host is
-known: name the address of another one with --peer. Without it the answer is for a
-job on this host alone.
+	return `The ranks of a job compare the networks of all their hosts. This command has only the
+data of this host: give the address of another host with --peer. Without it, the
+result is for a job on a single host.
 
-With --inventory the answer is for the host that the file is of: nothing of this
-machine goes into it, its environment and its files of NCCL included.`
+With --inventory, the result is for the host in the file. It ignores the environment
+and the NCCL configuration of this machine.`
 }
 
 // netifAnswer is the output of netif --json for one host.
@@ -55,7 +55,7 @@ func (c *netifCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	if isList && c.Dump {
-		return usage("--dump prints one host: name it with --case")
+		return usage("--dump prints a single host: select it with --case")
 	}
 	if isList {
 		return c.answerAll(p, cases)
@@ -69,7 +69,7 @@ func (c *netifCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	if len(c.peers(host)) == 0 {
-		p.note("this is for a job on one host; name an address of another host with --peer")
+		p.note("this result is for a job on a single host; for several hosts, give an address of another host with --peer")
 	}
 	if !c.JSON {
 		return choice.Explain(p.Stdout)
@@ -98,7 +98,7 @@ func (c *netifCmd) answerAll(p *program, cases []netif.Case) error {
 		return err
 	}
 	if len(failed) > 0 {
-		return fmt.Errorf("no interface was chosen for %d of %d cases: %s", len(failed), len(cases), strings.Join(failed, ", "))
+		return fmt.Errorf("no usable interface for %d of %d cases: %s", len(failed), len(cases), strings.Join(failed, ", "))
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (c *netifCmd) answer(p *program, host *netif.Case, choice netif.Choice) net
 func (c *netifCmd) cases(ctx context.Context, p *program) ([]netif.Case, bool, error) {
 	if c.Inventory == "" {
 		if c.Case != "" {
-			return nil, false, usage("--case needs a list in --inventory")
+			return nil, false, usage("--case requires a list in --inventory")
 		}
 		host, err := c.here(ctx, p)
 		return []netif.Case{host}, false, err
@@ -158,7 +158,7 @@ func (c *netifCmd) cases(ctx context.Context, p *program) ([]netif.Case, bool, e
 	}
 	if len(cases) == 0 || !isList && len(cases[0].Links) == 0 && cases[0].Host == "" {
 		return nil, false, exitError{exitUsage, hints.Add(
-			fmt.Errorf("read inventory %q: it holds no host", c.Inventory), "write it with \"ddpbatch netif --dump\" on the host")}
+			fmt.Errorf("read inventory %q: no host in it", c.Inventory), "write it with `ddpbatch netif --dump` on the host")}
 	}
 	if c.Case == "" {
 		return cases, isList, nil
@@ -171,7 +171,7 @@ func (c *netifCmd) cases(ctx context.Context, p *program) ([]netif.Case, bool, e
 		ids[i] = cases[i].ID
 	}
 	return nil, false, exitError{exitUsage, hints.Add(
-		fmt.Errorf("read inventory %q: it has no case %q", c.Inventory, c.Case), "it has "+strings.Join(ids, ", "))}
+		fmt.Errorf("read inventory %q: no case %q", c.Inventory, c.Case), "use one of "+strings.Join(ids, ", "))}
 }
 
 // here returns this host as a case.

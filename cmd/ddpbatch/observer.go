@@ -41,7 +41,7 @@ func (o *observer) event(e trainer.Event) {
 	o.r.log.info(string(e.Kind), "step", e.Step, "epoch", e.Epoch, "text", e.String())
 	if e.Kind == trainer.Traced {
 		if err := o.writeTrace(); err != nil {
-			o.r.say(fmt.Sprintf("WARNING: the timeline of rank %d cannot be kept: %v", o.r.place.Rank, err))
+			o.r.say(fmt.Sprintf("warning: write the timeline of rank %d: %v", o.r.place.Rank, err))
 		}
 	}
 	// Do not print the device if the job uses CPUs and did not request a GPU.
@@ -51,13 +51,13 @@ func (o *observer) event(e trainer.Event) {
 	o.r.printf("%s\n", e)
 	if err := o.shown.keep(e); err != nil {
 		// A failed export must not stop training.
-		o.r.say("WARNING: " + err.Error() + "; nothing more is written there")
+		o.r.say("warning: " + err.Error() + "; disabling the export of metrics")
 		_ = o.shown.close() // a stale file would be collected indefinitely
 		o.shown = exporter{}
 	}
 	if err := o.kept.keep(e); err != nil && o.err == nil {
 		o.err = err
-		o.r.say("WARNING: " + err.Error())
+		o.r.say("warning: " + err.Error())
 	}
 }
 
@@ -74,9 +74,9 @@ func (o *observer) writeTrace() error {
 
 func (o *observer) close() {
 	if err := o.shown.close(); err != nil {
-		o.r.say("WARNING: " + err.Error())
+		o.r.say("warning: " + err.Error())
 	}
 	if err := o.kept.close(); err != nil && o.err == nil {
-		o.r.say("WARNING: " + err.Error())
+		o.r.say("warning: " + err.Error())
 	}
 }

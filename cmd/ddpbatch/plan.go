@@ -14,34 +14,34 @@ import (
 )
 
 type planCmd struct {
-	Job  string   `arg:"" name:"job.toml" help:"Job file, of the built-in trainer."`
-	Set  []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
-	JSON bool     `help:"Print the answer as JSON."`
+	Job  string   `arg:"" name:"job.toml" help:"Job file with [train]."`
+	Set  []string `sep:"none" placeholder:"KEY=VALUE" help:"Override a key of the job file, such as train.batch=64. Repeatable."`
+	JSON bool     `help:"Print the result as JSON."`
 
-	Ranks     []int  `placeholder:"N" help:"Numbers of ranks; default 1, 2, 4 to 16384 and the job's own."`
-	Strategy  string `placeholder:"NAME" help:"ddp, zero1, zero2, or zero3 (fsdp is the same); default the job's."`
-	Algorithm string `default:"auto" enum:"auto,ring,doubling,halving,hierarchical" placeholder:"NAME" help:"Of collectives: auto (what the trainer does), ring, doubling, halving, hierarchical."`
+	Ranks     []int  `placeholder:"N" help:"World sizes, separated by commas (default: powers of two up to 16384, and the ranks of the job)."`
+	Strategy  string `placeholder:"NAME" help:"Strategy: ddp, zero1, zero2, or zero3 (alias: fsdp) (default: train.strategy)."`
+	Algorithm string `default:"auto" enum:"auto,ring,doubling,halving,hierarchical" placeholder:"NAME" help:"Algorithm of collectives: auto (the trainer's choice), ring, doubling, halving, or hierarchical (default: ${default})."`
 
-	Measure bool `help:"Measure this machine's speed, and take it for the nodes'."`
-	Here    bool `help:"Measure, and predict what launch does on this machine alone."`
+	Measure bool `help:"Measure the speed of this machine, and assume that the nodes are equally fast."`
+	Here    bool `help:"Measure the speed of this machine, and predict a launch on this machine only."`
 
-	GPU            string   `name:"gpu" placeholder:"NAME" help:"Which GPU, such as \"A100 80 GB\"; default the one in the site's profile."`
-	GFLOPS         *float64 `name:"gflops" placeholder:"N" help:"Speed of a rank, in GFLOP/s."`
-	Bandwidth      *float64 `placeholder:"GB/S" help:"Between nodes, of each node in one direction."`
-	Latency        *float64 `placeholder:"US" help:"Of a message between nodes, in microseconds."`
-	LocalBandwidth *float64 `placeholder:"GB/S" help:"Of a rank to the others of its node."`
-	LocalLatency   *float64 `placeholder:"US" help:"Of a message within a node, in microseconds."`
-	Memory         string   `placeholder:"SIZE" help:"For each rank, such as 64G; default the GPU's, or its part of the node's."`
+	GPU            string   `name:"gpu" placeholder:"NAME" help:"GPU model, such as \"A100 80 GB\" (default: from the site profile)."`
+	GFLOPS         *float64 `name:"gflops" placeholder:"N" help:"Compute speed per rank, in GFLOP/s."`
+	Bandwidth      *float64 `placeholder:"GB/S" help:"Unidirectional bandwidth between nodes, per node."`
+	Latency        *float64 `placeholder:"US" help:"Message latency between nodes, in microseconds."`
+	LocalBandwidth *float64 `placeholder:"GB/S" help:"Bandwidth between the ranks of a node, per rank."`
+	LocalLatency   *float64 `placeholder:"US" help:"Message latency within a node, in microseconds."`
+	Memory         string   `placeholder:"SIZE" help:"Memory per rank, such as 64G (default: the GPU memory, or a share of the node's memory)."`
 
-	Inputs  *int `placeholder:"N" help:"Where csv or safetensors data are not here: numbers of a sample that go in."`
-	Outputs *int `placeholder:"N" help:"Likewise: classes, or numbers to predict."`
+	Inputs  *int `placeholder:"N" help:"Input values per sample, if csv or safetensors data is not available on this machine."`
+	Outputs *int `placeholder:"N" help:"Classes or target values per sample, if csv or safetensors data is not available on this machine."`
 }
 
 func (c *planCmd) Help() string {
-	return `Counts parameters, operations and memory of the job's model, and simulates steps
-on many ranks. What is assumed, as the speed of nodes that nobody has measured, is
-listed; flags replace it. The data need not be here. docs/plan.md says how it is
-computed.`
+	return `Counts the parameters, operations, and memory of the model, and simulates steps on
+many ranks. The output lists all assumptions, such as the speed of the nodes. Flags
+override them. The data set does not have to be available on this machine.
+docs/plan.md describes the computation.`
 }
 
 // maxPlannedRanks is the largest number of ranks in the table, unless --ranks is set.
@@ -119,19 +119,19 @@ func (c *planCmd) check() error {
 		value *float64
 	}{{"gflops", c.GFLOPS}, {"bandwidth", c.Bandwidth}, {"latency", c.Latency}, {"local-bandwidth", c.LocalBandwidth}, {"local-latency", c.LocalLatency}} {
 		if flag.value != nil && !(*flag.value > 0 && *flag.value < 1e15) {
-			return usage("--" + flag.name + " must be a number above 0")
+			return usage("--" + flag.name + " must be greater than 0")
 		}
 	}
 	for _, n := range []*int{c.Inputs, c.Outputs} {
 		if n != nil && *n < 1 {
-			return usage("--inputs and --outputs must be above 0")
+			return usage("--inputs and --outputs must be at least 1")
 		}
 	}
 	if _, err := ddp.ParseStrategy(c.Strategy); c.Strategy != "" && err != nil {
-		return usage("--strategy must be ddp, zero1, zero2, zero3 or fsdp, not \"" + c.Strategy + "\"")
+		return usage(fmt.Sprintf("--strategy must be ddp, zero1, zero2, zero3, or fsdp, not %q", c.Strategy))
 	}
 	if m := jobs.Memory(c.Memory); c.Memory != "" && m.Bytes() == 0 {
-		return usage(`--memory must be a whole number and K, M, G or T, such as "64G"`)
+		return usage(`--memory must be an integer followed by K, M, G, or T, such as "64G"`)
 	}
 	return nil
 }
@@ -155,8 +155,8 @@ func (p *program) loadWithoutData(path string, set []string) (f *jobFile, missin
 		return nil, false, err
 	}
 	if f.job.Train == nil {
-		return nil, false, exitError{exitUsage, hints.Add(fmt.Errorf("plan %q: it runs a program of its own", path),
-			"only what the built-in trainer does, [train], can be predicted")}
+		return nil, false, exitError{exitUsage, hints.Add(fmt.Errorf("plan %q: no [train] in the job file", path),
+			"only jobs of the built-in trainer can be predicted")}
 	}
 	f.job.ResolvePaths(f.base)
 	return f, missing, nil
@@ -186,7 +186,7 @@ func (l *planner) assume(format string, args ...any) {
 func (l *planner) plan(ctx context.Context) (*planAnswer, error) {
 	t := l.job.Train
 	if l.job.Sweep != nil {
-		l.assume("one training with the file's own values, not those of [sweep]")
+		l.assume("a single run with the values of the job file, without [sweep]")
 	}
 	var err error
 	if l.gpu, err = l.findGPU(); err != nil {
@@ -201,8 +201,8 @@ func (l *planner) plan(ctx context.Context) (*planAnswer, error) {
 	}
 	const mostRows = 1 << 24
 	if rows := int(t.Batch) * max(1, l.subject.sample.Tokens); rows > mostRows {
-		return nil, exitError{exitUsage, hints.Add(fmt.Errorf("plan %q: a micro-batch of %d samples or tokens, more than %d", l.cmd.Job, rows, mostRows),
-			"use a smaller train.batch, and train.accumulate")}
+		return nil, exitError{exitUsage, hints.Add(fmt.Errorf("plan %q: a micro-batch has %d samples or tokens, more than %d", l.cmd.Job, rows, mostRows),
+			"use a smaller train.batch with train.accumulate")}
 	}
 	l.work = plan.Count(model, l.subject.sample, int(t.Batch), l.subject.precision, l.gpu != nil)
 	l.work.FirstBucket, l.work.Bucket = int(t.FirstBucket), int(t.Bucket)

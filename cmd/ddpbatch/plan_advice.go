@@ -16,7 +16,7 @@ func (l *planner) advice(a *planAnswer) []string {
 		out = append(out, line)
 	}
 	if step := a.Ranks * a.Batch * a.Accumulate; a.Samples > 0 && step > a.Samples {
-		out = append(out, fmt.Sprintf("fewer ranks or a smaller batch: a step takes %d samples, and there are %d", step, a.Samples))
+		out = append(out, fmt.Sprintf("fewer ranks or a smaller batch: a step has %d samples, but the data set has only %d", step, a.Samples))
 	}
 	return out
 }
@@ -26,22 +26,22 @@ func (l *planner) adviseStrategy(a *planAnswer, best ddp.Strategy, fits, tight b
 	limit := format.Bytes(a.MemoryLimit)
 	switch {
 	case !fits:
-		line := fmt.Sprintf("nothing fits: even %s needs %s of %s on %s", best, need, limit, format.Count(a.Ranks, "rank"))
+		line := fmt.Sprintf("no strategy fits: even %s needs %s of %s on %s", best, need, limit, format.Count(a.Ranks, "rank"))
 		for ranks := 2 * a.Ranks; ranks <= maxPlannedRanks; ranks *= 2 {
 			if l.work.Memory(best, l.training.Element, ranks, l.program).Total() <= plan.Usable(a.MemoryLimit) {
 				return line + fmt.Sprintf("; it fits on %d", ranks)
 			}
 		}
-		return line + "; no number of ranks helps: use a smaller train.batch, with train.accumulate, or a smaller model"
+		return line + "; more ranks do not help: use a smaller train.batch with train.accumulate, or a smaller model"
 	case tight:
-		return fmt.Sprintf("%s takes least, and is tight: %s of %s leaves less than %.0f%% to spare, and may run out of memory; a smaller train.batch, with train.accumulate, takes less",
-			best, need, limit, 100*plan.SpareFraction)
+		return fmt.Sprintf("%s needs the least memory, but the fit is tight: %s of %s leaves less than %.0f%%, so ranks may run out of memory; a smaller train.batch with train.accumulate needs less",
+			best, need, limit, 100*plan.Spare)
 	case a.MemoryLimit == 0:
-		return fmt.Sprintf("%s, if a rank has %s: how much it has is not known (slurm.mem or --memory)", best, need)
+		return fmt.Sprintf("%s, if a rank has %s: the memory per rank is unknown (set slurm.mem or --memory)", best, need)
 	case best == ddp.DDP:
-		return fmt.Sprintf("ddp: the simplest, and it fits: %s of %s", need, limit)
+		return fmt.Sprintf("ddp: the simplest strategy, and it fits: %s of %s", need, limit)
 	}
-	return fmt.Sprintf("%s: the simplest that fits, with %s of %s; %s would need %s",
+	return fmt.Sprintf("%s: the simplest strategy that fits, with %s of %s; %s would need %s",
 		best, need, limit, best-1, format.Bytes(l.memory(best-1).Total()))
 }
 
@@ -63,7 +63,7 @@ func (l *planner) adviseRanks(a *planAnswer, best ddp.Strategy) string {
 	const percent = 100 * plan.GoodEfficiency
 	good, more := plan.MaxEfficientRanks(steps)
 	if !more {
-		return fmt.Sprintf("%sup to %s: efficiency stays above %.0f%%; a step takes %d samples then", with, format.Count(last.Ranks, "rank"), percent, last.Ranks*a.Batch*a.Accumulate)
+		return fmt.Sprintf("%sup to %s: efficiency stays above %.0f%%; a step then has %d samples", with, format.Count(last.Ranks, "rank"), percent, last.Ranks*a.Batch*a.Accumulate)
 	}
 	line := fmt.Sprintf("%sat most %s: with more, efficiency falls below %.0f%%", with, format.Count(good, "rank"), percent)
 	if good == 0 {
@@ -73,12 +73,12 @@ func (l *planner) adviseRanks(a *planAnswer, best ddp.Strategy) string {
 	if own.Efficiency >= plan.GoodEfficiency {
 		return line
 	}
-	line += fmt.Sprintf("; the job's %d reach %.0f%%", a.Ranks, 100*own.Efficiency)
+	line += fmt.Sprintf("; with the job's %d ranks, it is %.0f%%", a.Ranks, 100*own.Efficiency)
 	if shared := own.Compute / plan.Predict(l.work, t, l.machine, 1).Compute; shared > 1.01 {
-		return line + ": they share cores"
+		return line + ": the ranks share cores"
 	}
-	if accumulate, ok := plan.SuggestAccumulate(l.work, t, l.machine, a.Ranks); ok {
-		return line + fmt.Sprintf(": a batch is small beside its messages; train.accumulate = %d reaches 80%%, and so may a larger batch", accumulate)
+	if accumulate, ok := plan.MoreWork(l.work, t, l.machine, a.Ranks); ok {
+		return line + fmt.Sprintf(": the batch is too small for its communication; train.accumulate = %d reaches 80%%, and a larger train.batch may also help", accumulate)
 	}
-	return line + ": messages take too long beside so little work; a larger train.batch may help"
+	return line + ": communication takes too long for the batch size; a larger train.batch may help"
 }

@@ -61,7 +61,7 @@ func (l *planner) findGPU() (*plan.GPU, error) {
 		return nil, nil
 	}
 	if c.Measure || c.Here {
-		return nil, usage("--measure and --here are for processors, and the job asks for GPUs; --gflops says how fast one is")
+		return nil, usage("--measure and --here measure CPUs only, and the job requests GPUs; set the speed of a GPU with --gflops")
 	}
 	name, err := c.GPU, error(nil)
 	if name == "" {
@@ -71,9 +71,9 @@ func (l *planner) findGPU() (*plan.GPU, error) {
 	}
 	g, ok := plan.FindGPU(name)
 	if !ok {
-		return nil, l.unknownGPU("nothing is known of the GPU %q", name)
+		return nil, l.unknownGPU("unknown GPU %q", name)
 	}
-	l.assume("a rank computes on one GPU")
+	l.assume("one GPU per rank")
 	return &g, nil
 }
 
@@ -92,17 +92,17 @@ func (l *planner) siteGPU() (string, error) {
 	}
 	switch len(names) {
 	case 0:
-		return "", l.unknownGPU("which GPU the job gets is not known: the profile of site %q names none", l.job.Site)
+		return "", l.unknownGPU("unknown GPU: the profile of site %q does not list one", l.job.Site)
 	case 1:
-		l.assume("GPUs are %s, the only ones that the profile of %s names: --gpu", names[0], l.job.Site)
+		l.assume("GPUs are %s, the only type in the profile of %s: --gpu", names[0], l.job.Site)
 		return names[0], nil
 	}
-	return "", l.unknownGPU("which GPU the job gets is not known: the site has %s, by partition, QoS or constraint", strings.Join(names, "; "))
+	return "", l.unknownGPU("unknown GPU: site %q has %s; the partition, QOS, or constraint selects one", l.job.Site, strings.Join(names, "; "))
 }
 
 func (l *planner) unknownGPU(format string, args ...any) error {
 	return exitError{exitUsage, hints.Add(fmt.Errorf("plan %q: "+format, append([]any{l.cmd.Job}, args...)...),
-		`name it: --gpu "A100 80 GB"; known: `+strings.Join(plan.GPUNames(), ", "))}
+		`set it with --gpu, such as --gpu "A100 80 GB"; supported: `+strings.Join(plan.GPUNames(), ", "))}
 }
 
 // setMachine sets the speed of ranks and of the links between them.
@@ -143,15 +143,15 @@ func (l *planner) setMachine(ctx context.Context) error {
 	if rate > 0 {
 		m.Network.Bandwidth = rate
 	}
-	speed := "%.6g GFLOP/s of a rank: --gflops, or --measure"
+	speed := "%.6g GFLOP/s per rank: --gflops, or --measure"
 	if l.gpu != nil {
-		speed = fmt.Sprintf("%%.6g GFLOP/s of a rank, %.0f%%%% of the GPU's limit: --gflops", 100*plan.Utilization)
+		speed = fmt.Sprintf("%%.6g GFLOP/s per rank, %.0f%%%% of the peak rate of the GPU: --gflops", 100*plan.Utilisation)
 	}
 	l.override(c.GFLOPS, gigabyte, &m.FLOPS, measured, speed)
 	l.override(c.LocalBandwidth, gigabyte, &m.Local.Bandwidth, measured, "%.4g GB/s within a node: --local-bandwidth")
-	l.override(c.LocalLatency, microsecond, &m.Local.Latency, measured, "%.4g us for a message within a node: --local-latency")
-	l.override(c.Bandwidth, gigabyte, &m.Network.Bandwidth, c.Here || rate > 0, "%.4g GB/s between nodes, of each: --bandwidth")
-	l.override(c.Latency, microsecond, &m.Network.Latency, c.Here, "%.4g us for a message between nodes: --latency")
+	l.override(c.LocalLatency, microsecond, &m.Local.Latency, measured, "%.4g us latency within a node: --local-latency")
+	l.override(c.Bandwidth, gigabyte, &m.Network.Bandwidth, c.Here || rate > 0, "%.4g GB/s between nodes, per node: --bandwidth")
+	l.override(c.Latency, microsecond, &m.Network.Latency, c.Here, "%.4g us latency between nodes: --latency")
 	return nil
 }
 
@@ -184,7 +184,7 @@ func (l *planner) measure(ctx context.Context) error {
 	more := float64(m.Threads) / float64(threads)
 	m.FLOPS, m.Bandwidth = speed.FLOPS*more, speed.Bandwidth*more
 	if more > 1 {
-		l.assume("%d cores of a rank are %.3g times as fast as the %d here", m.Threads, more, threads)
+		l.assume("the %d cores of a rank are %.3gx as fast as the %d cores of this machine", m.Threads, more, threads)
 	}
 	if !l.cmd.Here {
 		l.assume("nodes are as fast as this machine")
@@ -226,11 +226,11 @@ func (l *planner) memoryLimit() (float64, string) {
 	case l.gpu != nil:
 		return l.gpu.Memory, "the memory of one " + l.gpu.Name
 	case l.cmd.Here:
-		return availableMemory() / float64(l.ranks()), fmt.Sprintf("free memory of this machine for each of %s", format.Count(l.ranks(), "rank"))
+		return availableMemory() / float64(l.ranks()), fmt.Sprintf("free memory of this machine, shared by %s", format.Count(l.ranks(), "rank"))
 	case l.job.Slurm.Memory.Bytes() > 0:
-		return float64(l.job.Slurm.Memory.Bytes()) / perNode, fmt.Sprintf("slurm.mem = %q for each of %s", l.job.Slurm.Memory, format.Count(int(perNode), "rank"))
+		return float64(l.job.Slurm.Memory.Bytes()) / perNode, fmt.Sprintf("slurm.mem = %q, shared by %s", l.job.Slurm.Memory, format.Count(int(perNode), "rank"))
 	case resource.Memory.Bytes() > 0:
-		return float64(resource.Memory.Bytes()) / perNode, fmt.Sprintf("a node's %s for each of %s", resource.Memory, format.Count(int(perNode), "rank"))
+		return float64(resource.Memory.Bytes()) / perNode, fmt.Sprintf("the %s of a node, shared by %s", resource.Memory, format.Count(int(perNode), "rank"))
 	}
 	return 0, ""
 }

@@ -19,7 +19,7 @@ func (p *program) printPlan(a *planAnswer) {
 		unit, units = "TOKENS/S", func(s planStep) float64 { return s.TokensPerSecond }
 	}
 	p.printf("%s: %s with %d parameters, %s, in %s on %s\n", a.Name, a.Model, a.Parameters, a.Strategy, a.Precision, a.Device)
-	p.printf("%s", folded(fmt.Sprintf("a step: %s on %s, %s on each in %s", size, format.Count(a.Ranks, "rank"), scaled(a.FLOP, "FLOP"), microBatches(a.Accumulate))))
+	p.printf("%s", folded(fmt.Sprintf("a step: %s on %s; %s per rank in %s", size, format.Count(a.Ranks, "rank"), scaled(a.FLOP, "FLOP"), microBatches(a.Accumulate))))
 
 	p.printf("\n")
 	var rows [][]string
@@ -50,7 +50,7 @@ func (p *program) printPlan(a *planAnswer) {
 			format.Seconds(s.Exposed), format.Bytes(s.Sent), s.Step.Algorithm,
 		})
 	}
-	p.table([]string{"RANKS", "NODES", "STEP", unit, "EFFICIENCY", "WAITING", "SENT", "BY"}, rows)
+	p.table([]string{"RANKS", "NODES", "STEP", unit, "EFFICIENCY", "WAITING", "SENT", "ALGORITHM"}, rows)
 
 	p.printf("\n")
 	for _, line := range a.Recommended {

@@ -90,18 +90,18 @@ func (l *planner) sizes() (z sizes, here bool, err error) {
 		here = here && z.outputs == 0 && sizeOf(string(d.Path)) <= quickTokens
 		if !here && z.outputs == 0 {
 			z.outputs = assumedTokens
-			l.assume("a vocabulary of %d tokens, GPT-2's; train.data.vocabulary_size says otherwise", assumedTokens)
+			l.assume("a vocabulary of %d tokens, as in GPT-2: train.data.vocabulary_size", assumedTokens)
 		}
 	case jobs.DataText:
 		z.outputs = bytesOfText
 		if !here && d.Vocabulary != data.VocabularyByte {
 			z.outputs = assumedCharacters
-			l.assume("%d different characters: the text is not here", assumedCharacters)
+			l.assume("%d different characters, because the text is not available on this machine", assumedCharacters)
 		}
 	case jobs.DataIDX:
 		z = sizes{inputs: 28 * 28, outputs: 10, channels: 1, height: 28, width: 28}
 		if !here {
-			l.assume("images of 28x28 pixels in 10 classes, as MNIST's: the data are not here")
+			l.assume("images of 28x28 pixels in 10 classes, as in MNIST, because the data is not available on this machine")
 		}
 	default:
 		if l.cmd.Inputs != nil {
@@ -118,11 +118,11 @@ func (l *planner) sizes() (z sizes, here bool, err error) {
 }
 
 func (l *planner) unknownData() error {
-	hint := "say how many numbers a sample has: --inputs N --outputs N"
+	hint := "set the number of values per sample with --inputs N --outputs N"
 	if l.job.Train.Model.Kind == jobs.ModelCNN {
-		hint = "run plan where they are: nothing else tells how large the images are"
+		hint = "run plan on a machine with the data: only the data determines the size of the images"
 	}
-	return exitError{exitUsage, hints.Add(fmt.Errorf("plan %q: the data %q are not here", l.cmd.Job, l.job.Train.Data.Path), hint)}
+	return exitError{exitUsage, hints.Add(fmt.Errorf("plan %q: the data %q is not available on this machine", l.cmd.Job, l.job.Train.Data.Path), hint)}
 }
 
 // sizeOf returns the total size of the files that match a path or pattern, in bytes.

@@ -36,7 +36,7 @@ func (e noDirectory) Error() string {
 func (e noDirectory) Unwrap() error { return e.err }
 
 // Hint returns the fix for the error.
-func (noDirectory) Hint() string { return "change to a directory that exists, or name absolute paths" }
+func (noDirectory) Hint() string { return "change to a directory that exists, or use absolute paths" }
 
 // run executes the command in args and returns the exit code.
 func (p *program) run(ctx context.Context, args []string) int {

@@ -13,11 +13,11 @@ import (
 type renderCmd struct {
 	Job    string   `arg:"" name:"job.toml" help:"Job file."`
 	RunDir string   `placeholder:"DIR" help:"Run directory (default: runs/NAME in the current directory)."`
-	Set    []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
+	Set    []string `sep:"none" placeholder:"KEY=VALUE" help:"Override a key of the job file, such as train.batch=64. Repeatable."`
 }
 
 func (c *renderCmd) Help() string {
-	return `The output is the bytes that submit would send. Nothing is written or sent.`
+	return `The output is the exact script that submit would send. Nothing is written or submitted.`
 }
 
 func (c *renderCmd) Run(_ context.Context, p *program) error {

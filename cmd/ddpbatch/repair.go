@@ -22,11 +22,11 @@ type repairCmd struct {
 }
 
 func (c *repairCmd) Help() string {
-	return `Use it when record.json of a run directory is damaged or missing, or after you have
-copied checkpoints into a new directory. The new record has the id of the run that
-wrote the checkpoints, and the jobs that the directory and Slurm still know of. The
-old file is kept as record.json.old. Checkpoints are not changed. Afterwards submit
-or launch the job again: it resumes from its last checkpoint.`
+	return `Use it if record.json of a run directory is corrupt or missing, or after you copied
+checkpoints into a new directory. The new record contains the ID of the run that wrote
+the checkpoints, and the jobs that the directory and Slurm still list. The old file is
+renamed to record.json.old. Checkpoints do not change. Afterward, submit or launch the
+job again: it resumes from its last checkpoint.`
 }
 
 func (c *repairCmd) Run(ctx context.Context, p *program) error {
@@ -40,7 +40,7 @@ func (c *repairCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	if done.Intact {
-		p.printf("the record of %s is intact: there is nothing to repair\n", done.Record.Name)
+		p.printf("the record of %s is valid: nothing to repair\n", done.Record.Name)
 		return nil
 	}
 	p.printf("rebuilt the record of %s: run %s, %s", done.Record.Name, done.Record.Run, format.Count(done.Checkpoints, "checkpoint"))
@@ -51,11 +51,11 @@ func (c *repairCmd) Run(ctx context.Context, p *program) error {
 		p.printf(", last job %s", id)
 	}
 	p.printf("\n")
-	if done.Backup != "" {
-		p.printf("kept the old record as %s\n", p.short(done.Backup))
+	if done.Kept != "" {
+		p.printf("renamed the old record to %s\n", p.short(done.Kept))
 	}
-	if done.BaseGuessed {
-		p.note("relative paths of the job file start at %q: submit the run with its job file if that is another folder", done.Record.Base)
+	if done.Guessed {
+		p.note("relative paths in the job file start at %q; if the job file was in a different directory, submit the run with that job file", done.Record.Base)
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (c *repairCmd) request(p *program) (req submit.RepairRequest, err error) {
 	file, isFile := c.Job, false
 	if info, err := os.Stat(p.abs(c.Which)); err == nil && info.Mode().IsRegular() {
 		if file != "" {
-			return req, usage("name the run directory, or a job file, not two job files")
+			return req, usage("give only one job file: as the argument or with --job")
 		}
 		file, isFile = c.Which, true
 	}
@@ -90,7 +90,7 @@ func (c *repairCmd) request(p *program) (req submit.RepairRequest, err error) {
 		path = p.abs(filepath.Join(runsFolder, name))
 	}
 	if req.Dir, err = rundir.Existing(path); errors.Is(err, fs.ErrNotExist) {
-		return req, exitError{exitUsage, hints.Add(fmt.Errorf("there is no run directory %q", path), "name the directory")}
+		return req, exitError{exitUsage, hints.Add(fmt.Errorf("no run directory %q", path), "give the path of the run directory")}
 	} else if err != nil {
 		return req, err
 	}
@@ -98,7 +98,7 @@ func (c *repairCmd) request(p *program) (req submit.RepairRequest, err error) {
 		return req, err
 	}
 	if _, err := req.Dir.ReadRecord(); errors.Is(err, fs.ErrNotExist) && !req.Dir.IsRepairable() {
-		return req, exitError{exitUsage, fmt.Errorf("%q holds neither checkpoints nor a record: it is not a run directory", path)}
+		return req, exitError{exitUsage, fmt.Errorf("%q is not a run directory: it contains neither checkpoints nor a record", path)}
 	}
 	return req, c.stored(&req)
 }
@@ -116,7 +116,7 @@ func (c *repairCmd) stored(req *submit.RepairRequest) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	case req.Job == nil:
-		return exitError{exitUsage, hints.Add(fmt.Errorf("run directory %q has no job file", req.Dir.Path), "name the run's job file with --job FILE")}
+		return exitError{exitUsage, hints.Add(fmt.Errorf("run directory %q has no job file", req.Dir.Path), "give the job file of the run with --job FILE")}
 	}
 	req.Spec, err = req.Job.Source()
 	return err

@@ -16,7 +16,7 @@ import (
 type reportCmd struct {
 	Which  string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID; also a sweep or one of its elements."`
 	Output string `short:"o" default:"report.html" placeholder:"FILE" help:"File to write, or - for standard output (default: ${default})."`
-	Force  bool   `help:"Replace the file if it is there."`
+	Force  bool   `help:"Replace the file if it exists."`
 }
 
 func (c *reportCmd) Help() string {

@@ -30,26 +30,28 @@ const lastGrace = 3 * time.Second
 
 // runCmd runs one rank. The launcher, srun, or another launcher such as torchrun starts it.
 type runCmd struct {
-	Job    string `arg:"" optional:"" name:"job.toml" help:"Job file, for ranks that srun starts without a launcher."`
+	Job    string `arg:"" optional:"" name:"job.toml" help:"Job file, for ranks that srun or another program starts without ddpbatch launch."`
 	RunDir string `help:"Run directory (default: runs/NAME in the current directory)." placeholder:"DIR"`
 
-	Launcher string `placeholder:"NAME" default:"" enum:",slurm,torchrun,openmpi,hydra,sagemaker,kubernetes" help:"What started this process, where several have left variables: slurm, torchrun, openmpi, hydra (MPICH, Intel MPI), sagemaker, kubernetes."`
+	Launcher string `placeholder:"NAME" default:"" enum:",slurm,torchrun,openmpi,hydra,sagemaker,kubernetes" help:"Program that started this process, if the environment has variables of several: slurm, torchrun, openmpi, hydra (MPICH, Intel MPI), sagemaker, or kubernetes."`
 }
 
 func (c *runCmd) Help() string {
-	return `The launcher calls this once per rank. Inside an allocation, srun can do so too:
+	return `The launcher calls this command once per rank. Inside an allocation, srun can also
+start the ranks:
 
     srun --nodes=2 --ntasks-per-node=4 ddpbatch run job.toml
 
-Rank 0 is then the meeting point, and the others find it by a file in the run
-directory, which all hosts must share. torchrun, mpirun (Open MPI, MPICH, Intel
-MPI), SageMaker and pods of Kubernetes can start ranks in the same way:
+In this case, rank 0 serves the rendezvous. The other ranks find it through a file in
+the run directory, which must be on a file system that all hosts share. torchrun,
+mpirun (Open MPI, MPICH, Intel MPI), SageMaker, and Kubernetes pods can start ranks in
+the same way:
 
     torchrun --nproc_per_node=4 --no_python ddpbatch run job.toml
     mpirun -n 8 ddpbatch run job.toml
 
-Where one process is started on each host, it starts the ranks of that host.
-docs/launchers.md says more.`
+If the program starts one process per host, that process starts the ranks of its host.
+docs/launchers.md describes the details.`
 }
 
 func (c *runCmd) Run(ctx context.Context, p *program) error {
@@ -96,7 +98,7 @@ func (r *rank) open(ctx context.Context, c *runCmd) (err error) {
 	case c.RunDir != "":
 		err = r.openRun(c.RunDir)
 	default:
-		err = usage("name a job file, or a run directory with --run-dir")
+		err = usage("give a job file, or a run directory with --run-dir")
 	}
 	if err != nil {
 		return err
@@ -135,7 +137,7 @@ func (r *rank) openFile(ctx context.Context, c *runCmd) error {
 		return err
 	}
 	if f.job.Sweep != nil {
-		return usage("a sweep has many jobs: submit it, or run one element with `ddpbatch launch --element N`")
+		return usage("a sweep cannot run as a single job: submit it, or run one element with `ddpbatch launch --element N`")
 	}
 	r.job, r.site, r.dir = f.job, f.site, r.runDir(c.RunDir, f.job, f.base)
 	r.job.ResolvePaths(f.base)
@@ -172,7 +174,7 @@ func (r *rank) awaitRun(timeout time.Duration) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("rank 0 has not made the run directory within %s: %w", timeout, err)
+			return fmt.Errorf("rank 0 did not create the run directory within %s: %w", timeout, err)
 		}
 	}
 }
@@ -239,7 +241,7 @@ func (r *rank) tellNetwork(j *launch.Rank) {
 	r.printf("%s on %s; network %s (%s on %s): %s\n", format.Count(r.place.WorldSize, "rank"), format.Count(r.place.Nodes, "node"),
 		c.Prefix, c.Interface, r.place.Host, c.Why)
 	for _, w := range c.Warnings {
-		r.say("WARNING: " + w)
+		r.say("warning: " + w)
 	}
 }
 
@@ -254,7 +256,7 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 		}
 		cancel(cause)
 		time.AfterFunc(lastGrace, func() {
-			r.log.failed(fmt.Errorf("did not end within %s: %w", lastGrace, cause))
+			r.log.failed(fmt.Errorf("did not exit within %s: %w", lastGrace, cause))
 			os.Exit(exitLost)
 		})
 	})
@@ -323,7 +325,7 @@ func (p *program) wgmma() (bool, error) {
 	case "wgmma":
 		return true, nil
 	default:
-		return false, usage(fmt.Sprintf("%s=%q: there are \"mma\" and \"wgmma\"", launch.AttentionVariable, v))
+		return false, usage(fmt.Sprintf("%s=%q: must be \"mma\" or \"wgmma\"", launch.AttentionVariable, v))
 	}
 }
 
@@ -333,7 +335,7 @@ func (r *rank) tellPath(comm collective.Communicator) {
 	p := comm.Path(collective.AllReduce(make([]float32, ddp.FirstBucketBytes/4), collective.Sum))
 	r.log.info("connected", "transport", p.Transport)
 	if p.Why != "" && r.place.LocalRank == 0 {
-		r.say("WARNING: ranks of a node exchange gradients over TCP, since they cannot share memory: " + p.Why)
+		r.say("warning: ranks of the same node use TCP for gradients, because they cannot share memory: " + p.Why)
 	}
 }
 

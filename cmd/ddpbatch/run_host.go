@@ -50,7 +50,7 @@ func (c *runCmd) job(p *program) (*jobs.Job, error) {
 		return f.job, nil
 	}
 	if c.RunDir == "" {
-		return nil, usage("name a job file, or a run directory with --run-dir")
+		return nil, usage("give a job file, or a run directory with --run-dir")
 	}
 	dir, release, err := rundir.OpenOwn(p.abs(c.RunDir))
 	if err != nil {

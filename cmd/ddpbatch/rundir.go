@@ -57,7 +57,7 @@ func holdsRun(dir rundir.Dir, job *jobs.Job, base string) bool {
 func (p *program) warnOfRunDir(dir rundir.Dir, asked string, job *jobs.Job) {
 	here := p.abs(filepath.Join(runsFolder, string(job.Name)))
 	if asked == "" && !isSameFolder(dir.Path, here) && dir.Path != here {
-		p.note("WARNING: using the run in %q, which this job file started, not a new run in %q; use --run-dir to choose", dir.Path, here)
+		p.note("warning: using the existing run of this job file in %q instead of a new run in %q; use --run-dir to select one", dir.Path, here)
 	}
 }
 

@@ -18,22 +18,22 @@ import (
 
 type sampleCmd struct {
 	Which       string  `arg:"" optional:"" name:"run" help:"Run name, run directory, job file, or job ID; also an element of a sweep."`
-	Weights     string  `placeholder:"FILE" help:"Instead of a run: GPT-2's weights as safetensors, with Hugging Face's names."`
-	Heads       int     `placeholder:"N" help:"With --weights: heads of attention; default width/64, as in GPT-2."`
-	Prompt      string  `placeholder:"TEXT" help:"What to go on from; where tokens have no text, their numbers."`
-	Tokens      int     `default:"200" placeholder:"N" help:"Tokens to add; default ${default}."`
-	Temperature float64 `default:"0.8" placeholder:"T" help:"Below 1 keeps to likely tokens, 0 takes the likeliest each time; default ${default}."`
-	TopK        int     `placeholder:"K" help:"Draw from the K likeliest tokens only."`
-	TopP        float64 `placeholder:"P" help:"Draw from the fewest tokens that make up this probability."`
-	Seed        uint64  `default:"0" placeholder:"S" help:"Another seed draws other tokens; default ${default}."`
-	KeepHalf    bool    `help:"When the context is full, forget half of it: much faster, and another text."`
-	JSON        bool    `help:"Print the answer as JSON."`
+	Weights     string  `placeholder:"FILE" help:"Safetensors file with GPT-2 weights in Hugging Face's naming, instead of a run."`
+	Heads       int     `placeholder:"N" help:"Attention heads of the model in --weights (default: width/64, as in GPT-2)."`
+	Prompt      string  `placeholder:"TEXT" help:"Text to continue. If the model has no vocabulary, token IDs."`
+	Tokens      int     `default:"200" placeholder:"N" help:"Number of tokens to generate (default: ${default})."`
+	Temperature float64 `default:"0.8" placeholder:"T" help:"Sampling temperature; 0 always selects the most likely token (default: ${default})."`
+	TopK        int     `placeholder:"K" help:"Sample only from the K most likely tokens."`
+	TopP        float64 `placeholder:"P" help:"Sample only from the smallest set of tokens with at least this total probability."`
+	Seed        uint64  `default:"0" placeholder:"S" help:"Random seed (default: ${default})."`
+	KeepHalf    bool    `help:"When the context is full, drop half of it. This is much faster, but changes the text."`
+	JSON        bool    `help:"Print the result as JSON."`
 }
 
 func (c *sampleCmd) Help() string {
-	return `The newest good checkpoint of the run is used. Nothing but the run directory is
-needed. The same arguments give the same text. Once the context is full, each token
-needs the whole context computed again; --keep-half avoids that.`
+	return `Uses the newest valid checkpoint of the run. It needs only the run directory. The same
+arguments produce the same text. When the context is full, each token requires a
+forward pass over the whole context; --keep-half avoids that.`
 }
 
 // sampled is the output of sample --json.
@@ -48,9 +48,9 @@ type sampled struct {
 func (c *sampleCmd) Run(ctx context.Context, p *program) error {
 	switch {
 	case (c.Which == "") == (c.Weights == ""):
-		return usage("name either a run or, with --weights, a file")
+		return usage("give either a run, or a file with --weights")
 	case c.Heads != 0 && (c.Weights == "" || c.Heads < 0):
-		return usage("--heads is above 0, and only with --weights")
+		return usage("--heads must be at least 1, and requires --weights")
 	case c.Tokens < 1:
 		return usage("--tokens must be at least 1")
 	}
@@ -72,7 +72,7 @@ func (c *sampleCmd) Run(ctx context.Context, p *program) error {
 		return exitError{exitUsage, fmt.Errorf("read the prompt: %w", err)}
 	}
 	if n := len(prompt); n > m.gpt.Context {
-		p.note("the prompt has %d tokens; the model sees the last %d of them", n, m.gpt.Context)
+		p.note("the prompt has %d tokens; the model uses only the last %d", n, m.gpt.Context)
 	}
 	var out writer
 	if !c.JSON {
@@ -125,25 +125,25 @@ func (p *program) gptOfRun(ctx context.Context, arg string) (m trainedGPT, err e
 		return m, err
 	}
 	if run.record.Sweep != nil {
-		return m, exitError{exitUsage, hints.Add(fmt.Errorf("run %q is a sweep", run.dir.Path), "name one of its elements: "+run.record.Name+"/0")}
+		return m, exitError{exitUsage, hints.Add(fmt.Errorf("run %q is a sweep", run.dir.Path), "select an element, such as "+run.record.Name+"/0")}
 	}
 	job, err := jobs.Load(run.dir.Spec())
 	if err != nil {
 		return m, err
 	}
 	if job.Train == nil || job.Train.Model.Kind != jobs.ModelGPT {
-		what := "a program of its own"
+		what := "a [command] job"
 		if job.Train != nil {
 			what = fmt.Sprintf("a model of kind %q", job.Train.Model.Kind)
 		}
-		return m, exitError{exitUsage, fmt.Errorf("run %q trains %s: text comes from kind %q", run.dir.Path, what, jobs.ModelGPT)}
+		return m, exitError{exitUsage, fmt.Errorf("run %q is %s, want a model of kind %q", run.dir.Path, what, jobs.ModelGPT)}
 	}
 	s, passed, err := checkpoint.Load(ctx, run.dir.Checkpoints(), checkpoint.ModelFile)
 	for _, why := range passed {
-		p.note("passed over: %v", why)
+		p.note("skipped: %v", why)
 	}
-	if errors.Is(err, checkpoint.ErrNotFound) {
-		err = fmt.Errorf("there is no checkpoint in %q", run.dir.Path)
+	if errors.Is(err, checkpoint.ErrNone) {
+		err = fmt.Errorf("no checkpoint in %q", run.dir.Path)
 	}
 	if err != nil {
 		return m, exitError{exitNoState, err}
@@ -188,7 +188,7 @@ func (p *program) gptOfFile(path string, heads int) (m trainedGPT, err error) {
 		return m, fmt.Errorf("read %q: %w", m.path, err)
 	}
 	if heads == 0 {
-		p.note("%s does not say how many heads its attention has; %d are taken, for a width of %d", filepath.Base(path), m.gpt.Heads, m.gpt.Width)
+		p.note("%s does not contain the number of attention heads; using %d, for a width of %d", filepath.Base(path), m.gpt.Heads, m.gpt.Width)
 	}
 	return m, nil
 }
@@ -200,7 +200,7 @@ func (m *trainedGPT) load(weights *nn.Weights, heads int) error {
 		return err
 	}
 	if v := m.words.vocabulary; v != nil && v.Len() != o.Vocabulary {
-		return fmt.Errorf("its vocabulary has %d tokens, the model %d", v.Len(), o.Vocabulary)
+		return fmt.Errorf("its vocabulary has %d tokens, but the model has %d", v.Len(), o.Vocabulary)
 	}
 	m.words.size = o.Vocabulary
 	if m.gpt, err = nn.NewGPT(o); err != nil {

@@ -12,19 +12,19 @@ import (
 )
 
 type samplerCmd struct {
-	Length   int   `required:"" aliases:"samples" placeholder:"N" help:"Samples in the training set."`
-	Replicas int   `required:"" placeholder:"W" help:"Ranks that share them."`
-	Rank     *int  `placeholder:"R" help:"Only this rank."`
-	Epoch    int   `default:"0" placeholder:"E" help:"Epoch, from 0."`
-	Seed     int64 `default:"0" placeholder:"S" help:"Seed, as train.seed in a job file."`
-	Shuffle  bool  `default:"true" negatable:"" help:"Permute the samples anew in each epoch."`
-	DropLast bool  `help:"Leave out the last samples that do not go around, instead of repeating some."`
-	Batch    int   `placeholder:"B" help:"Put a bar between batches of B samples."`
-	JSON     bool  `help:"Print the answer as JSON."`
+	Length   int   `required:"" aliases:"samples" placeholder:"N" help:"Number of samples in the training set."`
+	Replicas int   `required:"" placeholder:"W" help:"Number of ranks."`
+	Rank     *int  `placeholder:"R" help:"Print only this rank."`
+	Epoch    int   `default:"0" placeholder:"E" help:"Epoch, from 0 (default: ${default})."`
+	Seed     int64 `default:"0" placeholder:"S" help:"Seed, like train.seed in a job file (default: ${default})."`
+	Shuffle  bool  `default:"true" negatable:"" help:"Shuffle the samples in each epoch (default: ${default})."`
+	DropLast bool  `help:"Drop the remainder instead of padding it, if the samples do not divide evenly among the ranks."`
+	Batch    int   `placeholder:"B" help:"Print a bar between batches of B samples."`
+	JSON     bool  `help:"Print the result as JSON."`
 }
 
 func (c *samplerCmd) Help() string {
-	return `The order is that of PyTorch's DistributedSampler with the same arguments.`
+	return `The order is the same as in DistributedSampler of PyTorch with the same arguments.`
 }
 
 // mostLines is the maximum number of ranks in the output, which has one line per rank. With
@@ -55,7 +55,7 @@ func (c *samplerCmd) Run(_ context.Context, p *program) error {
 	case c.Replicas > mostReplicas:
 		return usage(fmt.Sprintf("--replicas must be at most %d", mostReplicas))
 	case c.Replicas > mostLines && c.Rank == nil:
-		return usage(fmt.Sprintf("--replicas must be at most %d, or with --rank to see one of them", mostLines))
+		return usage(fmt.Sprintf("--replicas must be at most %d without --rank", mostLines))
 	case c.Epoch < 0 || c.Batch < 0 || c.Seed < 0:
 		return usage("--epoch, --seed and --batch must not be negative")
 	case c.Rank != nil && (*c.Rank < 0 || *c.Rank >= c.Replicas):

@@ -34,7 +34,7 @@ func untilSignal(ctx context.Context, signals <-chan os.Signal) (_ context.Conte
 		defer close(ended)
 		select {
 		case s := <-signals:
-			cancel(exitError{exitStopped, fmt.Errorf("asked to stop before all ranks had joined: %s", s)})
+			cancel(exitError{exitStopped, fmt.Errorf("received a stop request before all ranks had joined: %s", s)})
 		case <-over:
 		}
 	}()

@@ -17,7 +17,7 @@ import (
 type statusCmd struct {
 	Which  []string `arg:"" optional:"" name:"run" help:"Run names, run directories, job files, or job IDs (default: all runs below runs/)."`
 	JSON   bool     `help:"Print the answer as JSON."`
-	Verify bool     `help:"Read all of each newest checkpoint and compare it with its digests."`
+	Verify bool     `help:"Read the newest checkpoint of each run completely, and verify its digests."`
 }
 
 func (c *statusCmd) Help() string {

@@ -20,20 +20,20 @@ import (
 
 type submitCmd struct {
 	Job      string   `arg:"" name:"job.toml" help:"Job file."`
-	RunDir   string   `placeholder:"DIR" help:"Run directory (default: runs/NAME in the current directory). A run that is submitted again resumes from its last checkpoint."`
-	Set      []string `sep:"none" placeholder:"KEY=VALUE" help:"A value that stands over the file's, such as train.batch=64; may be repeated."`
-	After    []string `sep:"none" placeholder:"RUN" help:"Start only when this run, by name, directory or job id, has succeeded; may be repeated."`
-	Failed   bool     `xor:"which" help:"Of a sweep: submit only the elements that have failed."`
-	Elements string   `xor:"which" placeholder:"LIST" help:"Of a sweep: submit only these elements, such as 0-3,7."`
-	DryRun   bool     `xor:"mode" help:"Print the script and how it would be sent. Nothing is written or sent."`
-	TestOnly bool     `xor:"mode" help:"Have Slurm check the job, and say when it would start. Nothing is written or queued."`
-	Wait     bool     `xor:"mode" help:"Wait until the job is done; the exit code is the job's."`
-	JSON     bool     `help:"Print the answer as JSON."`
+	RunDir   string   `placeholder:"DIR" help:"Run directory (default: runs/NAME in the current directory). If the run exists, it resumes from its last checkpoint."`
+	Set      []string `sep:"none" placeholder:"KEY=VALUE" help:"Override a key of the job file, such as train.batch=64. Repeatable."`
+	After    []string `sep:"none" placeholder:"RUN" help:"Start only after this run has succeeded: run name, run directory, or job ID. Repeatable."`
+	Failed   bool     `xor:"which" help:"Submit only the failed elements of a sweep."`
+	Elements string   `xor:"which" placeholder:"LIST" help:"Elements of a sweep to submit, such as 0-3,7 (default: all unfinished elements)."`
+	DryRun   bool     `xor:"mode" help:"Print the script and the sbatch command. Nothing is written or submitted."`
+	TestOnly bool     `xor:"mode" help:"Let Slurm validate the job and estimate its start time. Nothing is written or submitted."`
+	Wait     bool     `xor:"mode" help:"Wait until the job has ended, and exit with its exit code."`
+	JSON     bool     `help:"Print the result as JSON."`
 }
 
 func (c *submitCmd) Help() string {
-	return `A submission makes one job, also when sbatch gives no answer or this command is
-killed: submitted again, its job is looked for first.`
+	return `A submission creates exactly one job, even if sbatch does not reply or this command is
+killed: the next submit first searches for the job of the previous one.`
 }
 
 func (c *submitCmd) Run(ctx context.Context, p *program) error {
@@ -54,7 +54,7 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	if err := submit.CheckResume(dir, f.job, f.base); err != nil {
 		return err
 	}
-	p.tellDropped()
+	p.warnDroppedEnv()
 	p.tellDoubts(f, false)
 	if c.DryRun || c.TestOnly {
 		script, err := f.script(dir, elements)
@@ -75,7 +75,7 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 		state := outcome.Read(dir, "")
 		state.Goal = outcome.Goal{Known: true, Trains: true, Epochs: int(f.job.Train.Epochs)}
 		if state.Finished(slurm.JobState{}) {
-			p.note("%s has finished all %d epochs of the job file: this job will have nothing to do", f.job.Name, f.job.Train.Epochs)
+			p.note("%s has already finished all %d epochs of the job file; this job will do nothing", f.job.Name, f.job.Train.Epochs)
 		}
 	}
 	result, err := p.submit(ctx, f, dir.Path, elements, c.Failed)
@@ -86,8 +86,8 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	if err := p.unprinted(); err != nil {
-		return hints.Add(fmt.Errorf("job %s is submitted, but the answer could not be printed: %w", result.JobID, err),
-			"do not submit it again: `ddpbatch status "+shellQuote(p.short(result.Dir.Path))+"` shows it")
+		return hints.Add(fmt.Errorf("job %s is submitted, but its ID could not be printed: %w", result.JobID, err),
+			"do not submit it again; run `ddpbatch status "+shellQuote(p.short(result.Dir.Path))+"`")
 	}
 	if !c.Wait {
 		return nil
@@ -112,7 +112,7 @@ func (p *program) loadAfter(c *submitCmd, given []jobs.Dependency) (*jobFile, er
 	}
 	for _, run := range c.After {
 		if run == "" {
-			return nil, usage("--after names no run: is a variable of the shell not set?")
+			return nil, usage("--after is empty: check the shell variable in it")
 		}
 		words = append(words, strconv.Quote("afterok:"+run))
 	}
@@ -122,7 +122,7 @@ func (p *program) loadAfter(c *submitCmd, given []jobs.Dependency) (*jobFile, er
 // elements parses --elements. The result is nil without the flag.
 func (c *submitCmd) elements(job *jobs.Job) ([]int, error) {
 	if job.Sweep == nil && (c.Failed || c.Elements != "") {
-		return nil, usage("--failed and --elements are for sweeps, and the job file has no [sweep]")
+		return nil, usage("--failed and --elements require a sweep, and the job file has no [sweep]")
 	}
 	if c.Elements == "" {
 		return nil, nil
@@ -144,13 +144,13 @@ func (p *program) tellSubmitted(asJSON bool, f *jobFile, r submit.Result) error 
 	what := string(f.job.Name)
 	switch {
 	case r.JobID == "" && f.job.Sweep != nil:
-		p.printf("nothing to submit: no element of %s is left to run\n", what)
+		p.printf("nothing to submit: all elements of %s are finished, queued, or running\n", what)
 		return nil
 	case f.job.Sweep != nil:
 		what = fmt.Sprintf("%s of %s", format.Count(len(r.Elements), "element"), what)
 	}
 	if r.Found {
-		p.printf("%s was submitted already, as job %s\n", what, r.JobID)
+		p.printf("%s was already submitted as job %s\n", what, r.JobID)
 	} else {
 		p.printf("submitted %s as job %s\n", what, r.JobID)
 	}
@@ -177,11 +177,11 @@ func (p *program) submit(ctx context.Context, f *jobFile, path string, elements 
 		Script: f.script, Find: func(name string) (*rundir.Dir, error) { return p.findDependency(f.base, name) }, Version: version(), Program: digest, Host: hostName(), User: userName(), Environ: p.Env})
 }
 
-// tellDropped warns about environment variables that would change the job. ddpbatch does not
+// warnDroppedEnv warns about environment variables that would change the job. ddpbatch does not
 // pass them to Slurm.
-func (p *program) tellDropped() {
+func (p *program) warnDroppedEnv() {
 	if _, dropped := slurm.Scrub(p.Env); len(dropped) > 0 {
-		p.note("not passed on to the job: %s", listed(dropped))
+		p.note("environment variables not passed to the job: %s", listed(dropped))
 	}
 }
 
@@ -246,9 +246,9 @@ func (p *program) testOnly(ctx context.Context, asJSON bool, f *jobFile, script 
 		}
 		return p.printJSON(answer)
 	}
-	text := "Slurm would take this job"
+	text := "Slurm would accept this job"
 	if forecast.CPUs > 0 {
-		text += " on " + format.Count(forecast.CPUs, "processor")
+		text += " on " + format.Count(forecast.CPUs, "CPU")
 	}
 	if forecast.Nodes != "" {
 		text += " of " + forecast.Nodes
@@ -257,9 +257,9 @@ func (p *program) testOnly(ctx context.Context, asJSON bool, f *jobFile, script 
 		text += ", partition " + forecast.Partition
 	}
 	if forecast.Start.IsZero() {
-		text += "; it cannot say when it would start"
+		text += "; the start time is unknown"
 	} else {
-		text += "; expected start " + forecast.Start.Format("2006-01-02 15:04:05") + ", which is often far off"
+		text += "; expected start " + forecast.Start.Format("2006-01-02 15:04:05") + ", which is often inaccurate"
 	}
 	p.printf("%s\n", text)
 	return nil

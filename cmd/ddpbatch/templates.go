@@ -12,19 +12,19 @@ import (
 )
 
 type templatesCmd struct {
-	List  templatesListCmd  `cmd:"" help:"List the sites that there are profiles of."`
-	Show  templatesShowCmd  `cmd:"" help:"Print a site's profile, to read or to start one of your own from."`
-	Check templatesCheckCmd `cmd:"" help:"Check profiles of sites and tell their mistakes."`
+	List  templatesListCmd  `cmd:"" help:"List the site profiles."`
+	Show  templatesShowCmd  `cmd:"" help:"Print a site profile, for example as a template for your own."`
+	Check templatesCheckCmd `cmd:"" help:"Validate site profiles and report every error."`
 }
 
 type templatesListCmd struct {
-	JSON bool `help:"Print the answer as JSON."`
+	JSON bool `help:"Print the result as JSON."`
 }
 
 func (c *templatesListCmd) Help() string {
-	return `A job file names its site: site = "lumi", or the path of a profile of your own.
-Profiles are looked for in the folders of $` + sitesVariable + ` (separated by colons), in
-` + sitesFolder + `, and among those that come with the program.`
+	return `A job file names its site, such as site = "lumi", or the path of a profile. ddpbatch
+searches for profiles in the directories in $` + sitesVariable + ` (separated by colons), in
+` + sitesDir + `, and among its built-in profiles.`
 }
 
 // siteInfo describes a site in the output of templates list --json.
@@ -41,7 +41,7 @@ func (c *templatesListCmd) Run(_ context.Context, p *program) error {
 	for _, name := range finder.Names() {
 		site, err := finder.Find(name, p.Dir)
 		if err != nil {
-			p.note("left out: %s", p.unusable(name, err))
+			p.note("skipped: %s", p.unusable(name, err))
 			continue
 		}
 		all = append(all, siteInfo{name, string(site.Title), string(site.Read)})
@@ -50,7 +50,7 @@ func (c *templatesListCmd) Run(_ context.Context, p *program) error {
 	if c.JSON {
 		return p.printJSON(all)
 	}
-	p.table([]string{"SITE", "IS", "READ"}, rows)
+	p.table([]string{"SITE", "TITLE", "CHECKED"}, rows)
 	return nil
 }
 
@@ -58,13 +58,13 @@ func (c *templatesListCmd) Run(_ context.Context, p *program) error {
 func (p *program) unusable(name string, err error) string {
 	var spec jobs.Diagnostics
 	if errors.As(err, &spec) && len(spec) > 0 {
-		return fmt.Sprintf("%s: %s; see ddpbatch templates check %s", name, format.Count(len(spec), "mistake"), shellQuote(spec[0].File))
+		return fmt.Sprintf("%s: %s; run `ddpbatch templates check %s`", name, format.Count(len(spec), "error"), shellQuote(spec[0].File))
 	}
 	return fmt.Sprintf("%s: %v", name, err)
 }
 
 type templatesShowCmd struct {
-	Site string `arg:"" help:"A site's name, or the path of a profile."`
+	Site string `arg:"" help:"Site name, or path of a profile."`
 }
 
 func (c *templatesShowCmd) Run(_ context.Context, p *program) error {
@@ -80,7 +80,7 @@ func (p *program) findSite(name string) (*sites.Profile, error) {
 	finder := p.finder()
 	site, err := finder.Find(name, p.Dir)
 	if errors.Is(err, sites.ErrUnknown) {
-		return nil, exitError{exitUsage, hints.Add(fmt.Errorf("there is no profile of site %q", name), "known sites: "+listed(finder.Names()))}
+		return nil, exitError{exitUsage, hints.Add(fmt.Errorf("no profile for site %q", name), "known sites: "+listed(finder.Names()))}
 	}
 	if err != nil {
 		return nil, exitError{exitUsage, err}
@@ -89,7 +89,7 @@ func (p *program) findSite(name string) (*sites.Profile, error) {
 }
 
 type templatesCheckCmd struct {
-	Files []string `arg:"" name:"file" help:"Profiles."`
+	Files []string `arg:"" name:"file" help:"Profile files."`
 }
 
 func (c *templatesCheckCmd) Run(_ context.Context, p *program) error {
@@ -105,7 +105,7 @@ func (c *templatesCheckCmd) Run(_ context.Context, p *program) error {
 			report(p.Stderr, err, "")
 			continue
 		}
-		p.printf("%s: good: %s, %s\n", path, site.Title, format.Count(len(site.Resources), "resource"))
+		p.printf("%s: valid: %s, %s\n", path, site.Title, format.Count(len(site.Resources), "resource"))
 	}
 	if bad {
 		return exitError{exitUsage, nil}

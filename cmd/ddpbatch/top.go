@@ -21,8 +21,8 @@ const topEvery = 2 * time.Second
 
 type topCmd struct {
 	Which []string `arg:"" optional:"" name:"run" help:"Run names, run directories, job files, job IDs, or directories of runs (default: all runs below runs/)."`
-	Once  bool     `help:"Print the table once; so it is where standard output is no terminal."`
-	JSON  bool     `help:"Print the answer as JSON, once."`
+	Once  bool     `help:"Print the table once and exit (default if stdout is not a terminal)."`
+	JSON  bool     `help:"Print the result as JSON, once."`
 }
 
 func (c *topCmd) Help() string {

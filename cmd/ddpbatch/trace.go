@@ -19,16 +19,15 @@ import (
 type traceCmd struct {
 	Which  string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID."`
 	Output string `short:"o" default:"trace.json" placeholder:"FILE" help:"File to write, or - for standard output (default: ${default})."`
-	Force  bool   `help:"Replace the file if it is there."`
+	Force  bool   `help:"Replace the file if it exists."`
 }
 
 func (c *traceCmd) Help() string {
 	// Kong removes the brackets of "[log]", because log is also a Go package.
-	return `The job file selects the steps: log.trace = "100-110". The file opens in
-https://ui.perfetto.dev and in chrome://tracing: each rank is a process, with a
-track for what it computes and one for what ranks exchange meanwhile. Ranks whose
-recordings are missing or damaged are named, and the others are shown. docs/trace.md
-says what is in it.`
+	return `The job file selects the steps to record, such as log.trace = "100-110". Open the file
+in https://ui.perfetto.dev or chrome://tracing. Each rank is a process with two tracks:
+computation and communication. The command lists ranks with a missing or corrupt
+recording, and merges the others. docs/trace.md describes the format.`
 }
 
 func (c *traceCmd) Run(p *program) error {
@@ -37,18 +36,18 @@ func (c *traceCmd) Run(p *program) error {
 		return err
 	}
 	if run.record.Sweep != nil {
-		return exitError{exitUsage, hints.Add(fmt.Errorf("run directory %q is that of a sweep: each element has a timeline of its own", run.dir.Path),
-			fmt.Sprintf("name one, such as %s/0", c.Which))}
+		return exitError{exitUsage, hints.Add(fmt.Errorf("run directory %q belongs to a sweep: each element has a separate timeline", run.dir.Path),
+			fmt.Sprintf("select an element, such as %s/0", c.Which))}
 	}
-	all, damaged, err := p.recordings(run.dir)
+	all, corrupt, err := p.recordings(run.dir)
 	switch {
 	case err != nil:
 		return err
-	case len(all) == 0 && damaged > 0:
-		return fmt.Errorf("no recording in %q can be used", run.dir.Traces())
+	case len(all) == 0 && corrupt > 0:
+		return fmt.Errorf("no usable recording in %q", run.dir.Traces())
 	case len(all) == 0:
-		return hints.Add(fmt.Errorf("no timeline was recorded in %q", run.dir.Path),
-			`trace = "100-110" in the job file's [log] has each rank record these steps, and write them when they are done`)
+		return hints.Add(fmt.Errorf("no recording in %q", run.dir.Path),
+			`set log.trace = "100-110" in the job file to record these steps`)
 	}
 	var m trace.Merged
 	merge := func(w io.Writer) (err error) {
@@ -63,7 +62,7 @@ func (c *traceCmd) Run(p *program) error {
 		err = createFile(path, modePrivate, c.Force, merge)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		return exitError{exitUsage, hints.Add(fmt.Errorf("trace: %q already exists", path), "give another name with -o, or --force to replace it")}
+		return exitError{exitUsage, hints.Add(fmt.Errorf("trace: %q already exists", path), "choose a different name with -o, or replace the file with --force")}
 	}
 	if err != nil {
 		return fmt.Errorf("merge the timelines of %q: %w", run.dir.Path, err)
@@ -77,7 +76,7 @@ func (c *traceCmd) Run(p *program) error {
 
 // recordings returns the readable timelines of all ranks. It reports and counts the corrupt
 // ones.
-func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, damaged int, err error) {
+func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, corrupt int, err error) {
 	entries, err := os.ReadDir(dir.Traces())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, err
@@ -88,18 +87,18 @@ func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, damaged in
 		}
 		r, err := readRecording(dir, e.Name())
 		if err != nil {
-			damaged++
-			what := "left out"
+			corrupt++
+			what := "skipped"
 			if r != nil {
-				what = "in the timeline as far as it can be read"
+				what = "merged as far as it is readable"
 			}
-			p.note("the recording %s is damaged, and %s: %v", e.Name(), what, err)
+			p.note("corrupt recording %s, %s: %v", e.Name(), what, err)
 		}
 		if r != nil {
 			all = append(all, r)
 		}
 	}
-	return all, damaged, nil
+	return all, corrupt, nil
 }
 
 func readRecording(dir rundir.Dir, name string) (*trace.Recording, error) {
@@ -113,8 +112,8 @@ func readRecording(dir rundir.Dir, name string) (*trace.Recording, error) {
 
 // noteTrace reports what the timeline lacks.
 func (p *program) noteTrace(m trace.Merged) {
-	if len(m.OtherAttempts) > 0 {
-		p.note("left out, as they are of another attempt: %s", rankList(m.OtherAttempts))
+	if len(m.Strange) > 0 {
+		p.note("skipped %s: recorded in a different attempt", rankList(m.Strange))
 	}
 	there := map[int]bool{}
 	for _, rank := range slices.Concat(m.Ranks, m.OtherAttempts) {
@@ -127,13 +126,13 @@ func (p *program) noteTrace(m trace.Merged) {
 		}
 	}
 	if len(missing) > 0 {
-		p.note("the timeline is without %s of %d", rankList(missing), m.WorldSize)
+		p.note("missing in the timeline: %s of %d", rankList(missing), m.Of)
 	}
 	if len(m.Unaligned) > 0 {
-		p.note("clocks cannot be compared with those of %s: they are taken to be right", strings.Join(m.Unaligned, ", "))
+		p.note("cannot align the clocks of %s; assuming that they are correct", strings.Join(m.Unaligned, ", "))
 	}
 	if m.Dropped > 0 {
-		p.note("%s did not fit into ranks' memory and are missing: record fewer steps", format.Count(m.Dropped, "span"))
+		p.note("dropped %s, which did not fit into the buffers of the ranks; record fewer steps", format.Count(m.Dropped, "span"))
 	}
 }
 
@@ -142,7 +141,7 @@ func traceLine(m trace.Merged) string {
 	line := format.Count(len(m.Ranks), "rank") + " on " + format.Count(m.Nodes, "node")
 	switch {
 	case m.First == 0:
-		line += ", no step"
+		line += ", no steps"
 	case m.First == m.Last:
 		line += fmt.Sprintf(", step %d", m.First)
 	default:

@@ -48,7 +48,7 @@ var rewrites = []struct {
 }{
 	{regexp.MustCompile(`expected \w+ value but got "EOL" \(<EOL>\)$`), "needs a value"},
 	{regexp.MustCompile(`expected u?int\d* value but got "(-\d+)" \(short flag\); perhaps try .*$`), "must not be negative: $1"},
-	{regexp.MustCompile(`expected a valid \d+ bit u?int but got ("[^"]*")$`), "must be a whole number, not $1"},
+	{regexp.MustCompile(`expected a valid \d+ bit u?int but got ("[^"]*")$`), "must be an integer, not $1"},
 	{regexp.MustCompile(`^expected "(<.*)"$`), "missing argument: $1"},
 }
 
@@ -72,12 +72,12 @@ func report(w io.Writer, err error, usage string) {
 	if errors.As(err, &spec) {
 		// If writing to the terminal fails, another message would fail as well.
 		_ = spec.Render(w)
-		err = fmt.Errorf("%s", format.Count(len(spec), "mistake")+where(spec))
+		err = fmt.Errorf("%s", format.Count(len(spec), "error")+where(spec))
 	}
 	message := rewritten(err.Error())
 	var parsed *kong.ParseError
 	if errors.As(err, &parsed) {
-		message = dropWildGuess(message)
+		message = dropUnlikelyGuess(message)
 	}
 	say(w, "error: %s", message)
 	if hint := hints.Of(err); hint != "" {
@@ -93,9 +93,9 @@ func report(w io.Writer, err error, usage string) {
 // guess matches the suggestions that kong appends to an error about an unknown word.
 var guess = regexp.MustCompile(`(\S+), did you mean (?:one of )?("[^?]*")\?$`)
 
-// dropWildGuess removes kong's suggestions if none is close to the word. Kong accepts two
+// dropUnlikelyGuess removes kong's suggestions if none is close to the word. Kong accepts two
 // typing errors even in a word of two letters.
-func dropWildGuess(message string) string {
+func dropUnlikelyGuess(message string) string {
 	m := guess.FindStringSubmatchIndex(message)
 	if m == nil {
 		return message

@@ -43,7 +43,7 @@ func (w words) encode(text string) ([]int32, error) {
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
 		n, err := strconv.ParseInt(word, 10, 32)
 		if err != nil || n < 0 || n >= int64(w.size) {
-			return nil, fmt.Errorf("%q is not the number of a token, 0 to %d", word, w.size-1)
+			return nil, fmt.Errorf("%q is not a token ID from 0 to %d", word, w.size-1)
 		}
 		tokens = append(tokens, int32(n))
 	}

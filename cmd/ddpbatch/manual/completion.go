@@ -22,7 +22,7 @@ func Completion(p Program, shell string) ([]byte, error) {
 	case "fish":
 		return fish(p), nil
 	}
-	return nil, fmt.Errorf("no completion for %q: there are %s", shell, strings.Join(Shells(), ", "))
+	return nil, fmt.Errorf("no completion for shell %q; supported: %s", shell, strings.Join(Shells(), ", "))
 }
 
 // runArgument is the name of arguments that accept a run.
@@ -62,7 +62,7 @@ func bash(p Program) []byte {
 	fmt.Fprintf(&b, `# Completion of %[1]s for bash: source <(%[1]s completion bash)
 _%[1]s() {
 	local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} path= i
-	# bash makes words of their own of "=" and what is around it.
+	# bash splits words at "=".
 	if [ "$word" = = ]; then
 		word=
 	elif [ "$before" = = ] && [ "$COMP_CWORD" -ge 2 ]; then

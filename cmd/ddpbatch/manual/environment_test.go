@@ -15,24 +15,24 @@ import (
 // looksLikeVariable matches strings that can be names of environment variables.
 var looksLikeVariable = regexp.MustCompile(`^((DDPBATCH|SLURM|SLURMD|NCCL|GLOO|TP|UCX|OMPI|PMIX|PMI|MPI|SM|JOB|PET|TRAINING|CUDA|ROCR|PYTHON|GIT|OMP|LD|MASTER|LOCAL|GROUP|WORLD|NODE|TORCHELASTIC|KUBERNETES|XDG)_[A-Za-z0-9_]*[A-Za-z0-9]|PYTHON[A-Z]+|RANK|HOME|VIRTUAL_ENV|CONDA_PREFIX|COLUMNS|TERM|NO_COLOR)$`)
 
-// noVariables matches such strings that are not environment variables.
-var noVariables = regexp.MustCompile(`^(NODE_FAIL|SLURM_VERSION|GIT_OPTIONAL_LOCKS|GIT_TERMINAL_PROMPT|GIT_NO_LAZY_FETCH|RANK|MPI_[A-Z][a-z_]+|DDPBATCH_TEST_[A-Z]+|PET_|(JOB|SLURM|GIT)_.*_)$`)
+// notVariables matches such strings that are not environment variables.
+var notVariables = regexp.MustCompile(`^(NODE_FAIL|SLURM_VERSION|GIT_OPTIONAL_LOCKS|GIT_TERMINAL_PROMPT|GIT_NO_LAZY_FETCH|RANK|MPI_[A-Z][a-z_]+|DDPBATCH_TEST_[A-Z]+|PET_|(JOB|SLURM|GIT)_.*_)$`)
 
-// TestEveryVariableIsTold checks that the reference lists exactly the variables in the code.
-func TestEveryVariableIsTold(t *testing.T) {
-	told := map[string]string{}
+// TestVariablesMatchCode checks that the reference lists exactly the variables in the code.
+func TestVariablesMatchCode(t *testing.T) {
+	documented := map[string]string{}
 	for _, g := range Variables {
 		for _, v := range g.Variables {
-			if told[v.Name] != "" {
-				t.Errorf("%s is told twice", v.Name)
+			if documented[v.Name] != "" {
+				t.Errorf("%s is listed twice", v.Name)
 			}
-			told[v.Name] = v.Use
+			documented[v.Name] = v.Use
 		}
 	}
 	const top = "../../.."
 	found := map[string]string{}
-	for _, room := range []string{"cmd", "jobs", "slurm", "netif", "nccl", "templates", "trainer"} {
-		err := filepath.WalkDir(filepath.Join(top, room), func(path string, d fs.DirEntry, err error) error {
+	for _, dir := range []string{"cmd", "jobs", "slurm", "netif", "nccl", "templates", "trainer"} {
+		err := filepath.WalkDir(filepath.Join(top, dir), func(path string, d fs.DirEntry, err error) error {
 			// sbatch contains the variables of user scripts, and this package contains all of
 			// them.
 			if err == nil && (path == top+"/jobs/sbatch" || path == top+"/cmd/ddpbatch/manual") {
@@ -60,13 +60,13 @@ func TestEveryVariableIsTold(t *testing.T) {
 		}
 	}
 	for s, path := range found {
-		if looksLikeVariable.MatchString(s) && !noVariables.MatchString(s) && told[s] == "" && !strings.HasPrefix(s, "CUDA_ERROR_") {
+		if looksLikeVariable.MatchString(s) && !notVariables.MatchString(s) && documented[s] == "" && !strings.HasPrefix(s, "CUDA_ERROR_") {
 			t.Errorf("%s: the variable %s is not in cmd/ddpbatch/manual/environment.go; add it and run `make reference`", path, s)
 		}
 	}
-	for name, use := range told {
+	for name, use := range documented {
 		if found[name] == "" && use != "read by the loader" {
-			t.Errorf("cmd/ddpbatch/manual/environment.go tells of %s, which the code does not name", name)
+			t.Errorf("cmd/ddpbatch/manual/environment.go lists %s, which the code does not use", name)
 		}
 	}
 }

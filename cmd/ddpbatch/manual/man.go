@@ -17,7 +17,7 @@ func Man(p Program, keys []jobs.Key, r Release) []Page {
 	return append(pages, Page{p.Name + ".toml.5", keysMan(p, keys, r)})
 }
 
-// A Release is the version and date ("2026-01-31") in the footer of a manual page.
+// A Release is the version and the date ("2026-01-31") in the footer of a manual page.
 type Release struct{ Version, Day string }
 
 func pageOf(p Program, c Command) string { return p.Name + "-" + strings.Join(c.Path, "-") }
@@ -151,9 +151,9 @@ func commandMan(p Program, c Command, release Release) []byte {
 func keysMan(p Program, keys []jobs.Key, release Release) []byte {
 	page := p.Name + ".toml"
 	r := newRoff(p, page, 5, release)
-	r.name(page, "the job file of "+p.Name)
+	r.name(page, "job file of "+p.Name)
 	r.section("description")
-	r.text("A job is described in a TOML file; \"" + p.Name + " init\" writes one to start from. Unknown keys are mistakes, which \"" + p.Name + " check\" tells with their places.\n\nA key that is needed is so where its table, or the kind that it belongs to, is there.")
+	r.text("A job file describes a job in TOML. \"" + p.Name + " init\" writes one to start from. \"" + p.Name + " check\" reports every error, including unknown keys, with its line and column.\n\nA required key is required only if the file contains its table, or the kind of model or data that the key belongs to.")
 	r.section("top level")
 	for _, k := range keys {
 		if k.Table {
@@ -165,7 +165,7 @@ func keysMan(p Program, keys []jobs.Key, release Release) []byte {
 		switch k.Default {
 		case "":
 		case "needed":
-			text += "; needed"
+			text += "; required"
 		default:
 			text += "; default " + k.Default
 		}

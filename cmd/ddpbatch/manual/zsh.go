@@ -19,7 +19,7 @@ func zsh(p Program) []byte {
 			b.WriteString(strings.Join(arguments(c), " \\\n") + "\n}\n\n")
 		}
 	}
-	fmt.Fprintf(&b, `# Loaded by name from $fpath it is called at once; sourced it is only registered.
+	fmt.Fprintf(&b, `# If zsh loads this file from $fpath, call the function; if it is sourced, only register it.
 if [ "${funcstack[1]}" = _%[1]s ]; then
 	_%[1]s "$@"
 else
