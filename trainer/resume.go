@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 
+	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
@@ -233,7 +234,7 @@ type unusableError struct{ error }
 func (u unusableError) Unwrap() error { return u.error }
 
 // ExitCode returns the exit code for a run without a usable checkpoint.
-func (unusableError) ExitCode() int { return 5 }
+func (unusable) ExitCode() int { return exitcode.NoCheckpoint }
 
 // Hint returns the fix.
 func (u unusableError) Hint() string {

@@ -3,22 +3,24 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/ddpbatch/ddpbatch/cmd/ddpbatch/manual"
+	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
 // The exit codes of all commands. exitMeanings describes them.
 const (
-	exitDone      = 0
-	exitFailed    = 1
-	exitUsage     = 2
-	exitStopped   = 3
-	exitLost      = 4
-	exitNoState   = 5
-	exitCancelled = 130
+	exitDone      = exitcode.Done
+	exitFailed    = exitcode.Failed
+	exitUsage     = exitcode.Usage
+	exitStopped   = exitcode.Stopped
+	exitLost      = exitcode.Lost
+	exitNoState   = exitcode.NoCheckpoint
+	exitCancelled = exitcode.Canceled
 )
 
 // exitMeanings describes the exit codes for the help text and the reference.
@@ -72,19 +74,19 @@ func (e exitError) Error() string {
 func (e exitError) Unwrap() error { return e.err }
 func (e exitError) ExitCode() int { return e.code }
 
-// silent wraps an error that must not be printed again. Another process or an earlier call
+// A printedError wraps an error that must not be printed again. Another process or an earlier call
 // prints it.
-type silent struct{ err error }
+type printedError struct{ err error }
 
-func (s silent) Error() string { return s.err.Error() }
-func (s silent) Unwrap() error { return s.err }
+func (e printedError) Error() string { return e.err.Error() }
+func (e printedError) Unwrap() error { return e.err }
 
-// quiet marks err as already printed.
-func quiet(err error) error {
+// markPrinted marks err as already printed.
+func markPrinted(err error) error {
 	if err == nil {
 		return nil
 	}
-	return silent{err}
+	return printedError{err}
 }
 
 // usageError is a usage error that the parser does not detect, such as invalid combinations of

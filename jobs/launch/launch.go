@@ -32,6 +32,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -42,10 +43,10 @@ import (
 
 // Exit codes of an attempt whose end is not the exit code of a rank.
 const (
-	exitFailed    = 1
-	exitStopped   = 3
-	exitLost      = 4
-	exitCancelled = 130
+	exitFailed    = exitcode.Failed
+	exitStopped   = exitcode.Stopped
+	exitLost      = exitcode.Lost
+	exitCancelled = exitcode.Canceled
 )
 
 // killGrace is how long ranks may take to exit after an attempt has failed or was canceled,
@@ -232,7 +233,7 @@ func (tooManyLaunchersError) Hint() string {
 }
 
 // ExitCode returns the exit code for wrong usage.
-func (tooManyLaunchersError) ExitCode() int { return 2 }
+func (tooManyLaunchers) ExitCode() int { return exitcode.Usage }
 
 // ranks are the processes of one attempt, with or without Slurm.
 type ranks interface {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi"
@@ -60,4 +61,4 @@ func (mpiNeedsSlurmError) Hint() string {
 }
 
 // ExitCode returns the exit code for wrong usage.
-func (mpiNeedsSlurmError) ExitCode() int { return 2 }
+func (noMPIHere) ExitCode() int { return exitcode.Usage }

@@ -23,6 +23,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -43,8 +44,8 @@ const (
 )
 
 const (
-	exitStopped  = 3
-	exitCanceled = 130
+	exitStopped  = exitcode.Stopped
+	exitCanceled = exitcode.Canceled
 )
 
 // stopCodes are the exit codes other than 0 of ranks that stop on request. Records of earlier

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -206,7 +207,7 @@ func (noManifestError) Hint() string {
 }
 
 // ExitCode returns the exit code for a run without a usable checkpoint.
-func (noManifestError) ExitCode() int { return 5 }
+func (noManifest) ExitCode() int { return exitcode.NoCheckpoint }
 
 // rebuild returns a record with all available information.
 func (s Submitter) rebuild(ctx context.Context, req RepairRequest, done *Repaired) (rundir.Record, error) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -146,4 +147,4 @@ type foreignCheckpointError struct{ error }
 func (f foreignCheckpointError) Unwrap() error { return f.error }
 
 // ExitCode returns the exit code for a job that contradicts its run's checkpoints.
-func (foreignCheckpointError) ExitCode() int { return 2 }
+func (foreign) ExitCode() int { return exitcode.Usage }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 )
 
 // Replicas records whether the ranks compared the contents of a checkpoint before they saved it.
@@ -106,7 +108,7 @@ func (NewerError) Hint() string {
 }
 
 // ExitCode returns the exit code for a run without a usable checkpoint.
-func (NewerError) ExitCode() int { return 5 }
+func (NewerError) ExitCode() int { return exitcode.NoCheckpoint }
 
 // IsNewer reports whether a newer version of the program wrote the checkpoint.
 func (e Entry) IsNewer() bool { return errors.As(e.Err, &NewerError{}) }

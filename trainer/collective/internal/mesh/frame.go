@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/crc32c"
 )
 
@@ -53,7 +54,7 @@ func (e integrity) Error() string { return string(e) }
 
 // ExitCode returns the exit code for a lost rank: the job is not at fault, and training
 // resumes from the last checkpoint.
-func (integrity) ExitCode() int { return 4 }
+func (integrity) ExitCode() int { return exitcode.Lost }
 
 // Hint returns the fix.
 func (integrity) Hint() string {

@@ -5,6 +5,7 @@ import (
 	"crypto/cipher"
 	"encoding/binary"
 
+	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
@@ -65,7 +66,7 @@ func (e alteration) Error() string { return string(e) }
 
 // ExitCode returns the exit code for a lost rank: the job is not at fault, and training
 // resumes from the last checkpoint.
-func (alteration) ExitCode() int { return 4 }
+func (alteration) ExitCode() int { return exitcode.Lost }
 
 // Hint returns the fix.
 func (alteration) Hint() string {

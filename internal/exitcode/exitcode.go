@@ -1,0 +1,18 @@
+// Package exitcode defines the exit codes of ddpbatch. Scripts and Slurm settings depend on
+// them, so they never change. The help text and docs/reference/exit-codes.md describe them.
+//
+// The package does not exit, and does not map errors to codes. An error can have a method
+// ExitCode() int.
+package exitcode
+
+// The exit codes of all commands and of ranks. A rank of a [command] job has the exit code of
+// the user's program.
+const (
+	Done         = 0   // finished, or nothing to do
+	Failed       = 1   // any other failure
+	Usage        = 2   // usage error or invalid job file
+	Stopped      = 3   // stopped early on request; the run can resume
+	Lost         = 4   // a rank was lost, hung, did not join, or received corrupt data
+	NoCheckpoint = 5   // no usable checkpoint for the job
+	Canceled     = 130 // by a second Control-C, as shells report SIGINT
+)
