@@ -28,7 +28,7 @@ func testRunDirectoryIsReplaced(t *testing.T, s *twoUsers) {
 			mallory.foreignRun(filepath.Join(dir, "elsewhere", "good"), evil...)
 		}},
 		// The directory is alice's own, but it is of another job.
-		{"another-run", "does not hold the job that was submitted", func(dir string) {
+		{"another-run", "does not contain the submitted job", func(dir string) {
 			mallory.sh(dir, "mv runs .old && ln -s other/runs runs")
 		}},
 	}

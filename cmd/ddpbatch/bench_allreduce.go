@@ -59,21 +59,21 @@ func (c *benchAllReduceCmd) Run(ctx context.Context, p *program) error {
 			return usage(fmt.Sprintf("--bytes must be multiples of 4, from 4 to %d", maxBytes))
 		}
 	}
-	if err := c.contradiction(); err != nil {
+	if err := c.validateFlags(); err != nil {
 		return err
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	c.TCP = c.TCP || c.Backend == "tcp"
 	if c.Backend == "mpi" {
-		return c.overMPI(ctx, p)
+		return c.runMPIRank(ctx, p)
 	}
 	rank, ok, err := p.benchRank()
 	if err != nil {
 		return err
 	}
 	if ok {
-		return c.measure(ctx, p, rank)
+		return c.runRank(ctx, p, rank)
 	}
 	out, err := p.startBenchRanks(ctx, c.ranks(), c.arguments())
 	if err != nil {
@@ -86,8 +86,8 @@ func (c *benchAllReduceCmd) Run(ctx context.Context, p *program) error {
 	return c.print(p, results)
 }
 
-// contradiction returns an error for flags that are not valid together.
-func (c *benchAllReduceCmd) contradiction() error {
+// validateFlags returns an error for flags that are not valid together.
+func (c *benchAllReduceCmd) validateFlags() error {
 	mpi := c.Backend == "mpi"
 	switch {
 	case c.Library != "" && !mpi:
@@ -147,8 +147,8 @@ func (c *benchAllReduceCmd) print(p *program, results []allReduceResult) error {
 	return nil
 }
 
-// overMPI runs one rank that an MPI launcher started.
-func (c *benchAllReduceCmd) overMPI(ctx context.Context, p *program) error {
+// runMPIRank runs one rank that an MPI launcher started.
+func (c *benchAllReduceCmd) runMPIRank(ctx context.Context, p *program) error {
 	const timeout = time.Minute
 	host, err := os.Hostname()
 	if err != nil {
@@ -156,7 +156,7 @@ func (c *benchAllReduceCmd) overMPI(ctx context.Context, p *program) error {
 	}
 	w, err := mpi.Connect(ctx, mpi.Options{Host: host, Library: c.Library, Lookup: p.lookup, ConnectTimeout: timeout, Timeout: timeout})
 	if err != nil {
-		return withoutJob(err)
+		return replaceKeysByFlags(err)
 	}
 	results, err := c.times(ctx, w)
 	if err == nil && w.Rank() == 0 {
@@ -165,22 +165,22 @@ func (c *benchAllReduceCmd) overMPI(ctx context.Context, p *program) error {
 	return errors.Join(err, w.Finalize())
 }
 
-// withoutJob rewrites the hint of an MPI error to name flags of this command instead of keys
+// replaceKeysByFlags rewrites the hint of an MPI error to name flags of this command instead of keys
 // of the job file.
-func withoutJob(err error) error {
+func replaceKeysByFlags(err error) error {
 	return hints.Add(err, strings.NewReplacer("network.mpi_library", "--mpi-library", " in setup.modules", "", `slurm.mpi = "pmix"`, "srun --mpi=pmix",
 		`"pmi2"`, "--mpi=pmi2", `"cray_shasta"`, "--mpi=cray_shasta").Replace(hints.Of(err)))
 }
 
-// measure runs one rank that startBenchRanks started.
-func (c *benchAllReduceCmd) measure(ctx context.Context, p *program, r benchRank) error {
+// runRank runs one rank that startBenchRanks started.
+func (c *benchAllReduceCmd) runRank(ctx context.Context, p *program, r benchRank) error {
 	comm, err := r.connect(ctx, !c.TCP, c.Integrity == string(jobs.IntegrityMAC))
 	if err != nil {
 		return err
 	}
 	defer comm.Close()
 	if c.Backend == "nccl" {
-		gpus, err := overNCCL(ctx, p, comm, r.Rank)
+		gpus, err := connectNCCL(ctx, p, comm, r.Rank)
 		if err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func (c *benchAllReduceCmd) measure(ctx context.Context, p *program, r benchRank
 // times returns the results for all buffer sizes.
 func (c *benchAllReduceCmd) times(ctx context.Context, comm collective.Communicator) (results []allReduceResult, err error) {
 	for _, n := range c.Bytes {
-		result, err := sumTimes(ctx, comm, n)
+		result, err := timeAllReduce(ctx, comm, n)
 		if err != nil {
 			return nil, err
 		}
@@ -206,11 +206,11 @@ func (c *benchAllReduceCmd) times(ctx context.Context, comm collective.Communica
 	return results, comm.Do(ctx, collective.Barrier())
 }
 
-// sumTimes times all-reduce operations on buffers of the given size, in bytes. It runs enough
+// timeAllReduce times all-reduce operations on buffers of the given size, in bytes. It runs enough
 // operations for 400 MiB, but at least 8 and at most 2,000, and stops after about 5 s. Before
 // that, it warms up for 250 ms, because the kernel may need that time to give each rank its
 // own core. All ranks run the same number of operations, which the slowest rank determines.
-func sumTimes(ctx context.Context, comm collective.Communicator, bytes int) (allReduceResult, error) {
+func timeAllReduce(ctx context.Context, comm collective.Communicator, bytes int) (allReduceResult, error) {
 	const settle, work, most, least, limit = 250 * time.Millisecond, 400 << 20, 2000, 8, 5 * time.Second
 	buf, err := collective.Alloc[float32](ctx, comm, bytes/4)
 	if err != nil {

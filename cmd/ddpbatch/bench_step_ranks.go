@@ -28,7 +28,7 @@ func (c *benchStepCmd) runRanks(ctx context.Context, p *program, models []bench.
 		return err
 	}
 	if ok {
-		return c.beRank(ctx, p, rank, models)
+		return c.runRank(ctx, p, rank, models)
 	}
 	out, err := p.startBenchRanks(ctx, c.Ranks, c.arguments())
 	if err != nil {
@@ -67,8 +67,8 @@ func (c *benchStepCmd) arguments() []string {
 	return out
 }
 
-// beRank runs one rank of the benchmark. Rank 0 prints the results.
-func (c *benchStepCmd) beRank(ctx context.Context, p *program, r benchRank, models []bench.Model) error {
+// runRank runs one rank of the benchmark. Rank 0 prints the results.
+func (c *benchStepCmd) runRank(ctx context.Context, p *program, r benchRank, models []bench.Model) error {
 	comm, err := r.connect(ctx, !c.TCP, false)
 	if err != nil {
 		return err

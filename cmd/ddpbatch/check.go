@@ -69,18 +69,18 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 		if err != nil {
 			bad++
 			report(p.Stderr, err, "")
-			answers = append(answers, checkAnswer{File: path, Mistakes: mistakes(err)})
+			answers = append(answers, checkAnswer{File: path, Mistakes: checkMistakes(err)})
 			continue
 		}
 		a := checkAnswer{File: path, Good: true, Name: string(f.job.Name), Site: f.job.Site, Nodes: int(f.job.Slurm.Nodes),
-			TasksPerNode: f.job.TasksPerNode(), Ranks: f.job.Ranks(), Work: work(f.job), Warnings: append(doubtTexts(f.doubts), exposures(dir, true)...)}
+			TasksPerNode: f.job.TasksPerNode(), Ranks: f.job.Ranks(), Work: describeWork(f.job), Warnings: append(warningTexts(f.warnings), exposures(dir, true)...)}
 		if f.job.Sweep != nil {
 			a.Elements = len(f.job.Sweep.Trials)
 		}
 		answers = append(answers, a)
 		if !c.JSON {
-			p.printf("%s: valid: %s: %s\n", path, a.Name, understood(f))
-			p.tellDoubts(f, false)
+			p.printf("%s: valid: %s: %s\n", path, a.Name, summarize(f))
+			p.printWarnings(f, false)
 			p.warnOfExposure(dir, true)
 		}
 	}
@@ -95,8 +95,8 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 	return nil
 }
 
-// understood describes a job in one line: its size, its limits, and its program or model.
-func understood(f *jobFile) string {
+// summarize describes a job in one line: its size, its limits, and its program or model.
+func summarize(f *jobFile) string {
 	j := f.job
 	s := j.Slurm
 	size := fmt.Sprintf("%s x %s", format.Count(int(s.Nodes), "node"), format.Count(j.TasksPerNode(), "rank"))
@@ -126,19 +126,19 @@ func understood(f *jobFile) string {
 	if s.Partition != "" {
 		add("slurm.partition", "partition "+string(s.Partition))
 	}
-	return strings.Join(append(parts, work(j)), ", ")
+	return strings.Join(append(parts, describeWork(j)), ", ")
 }
 
-// doubtTexts returns the warnings as text for --json.
-func doubtTexts(all jobs.Diagnostics) (texts []string) {
+// warningTexts returns the warnings as text for --json.
+func warningTexts(all jobs.Diagnostics) (texts []string) {
 	for _, d := range all {
-		texts = append(texts, doubtText(d))
+		texts = append(texts, warningText(d))
 	}
 	return texts
 }
 
-// work returns a short description of what a job runs.
-func work(j *jobs.Job) string {
+// describeWork returns a short description of what a job runs.
+func describeWork(j *jobs.Job) string {
 	if j.Command != nil {
 		return "runs " + commandLine(j.Command)
 	}
@@ -179,7 +179,7 @@ func commandLine(c *jobs.Command) string {
 	return text
 }
 
-func mistakes(err error) []checkMistake {
+func checkMistakes(err error) []checkMistake {
 	var spec jobs.Diagnostics
 	if !errors.As(err, &spec) {
 		return []checkMistake{{Message: err.Error()}}

@@ -108,7 +108,7 @@ func (c *checkpointExportCmd) open(ctx context.Context, p *program, files []stri
 
 // writeStateDict writes the tensors of a safetensors file in the format of torch.save.
 func writeStateDict(w io.Writer, file *io.SectionReader) error {
-	tensors, err := tensorsOf(file)
+	tensors, err := readTensors(file)
 	if err != nil {
 		return err
 	}

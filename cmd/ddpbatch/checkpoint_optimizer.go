@@ -20,11 +20,11 @@ import (
 // optimizer of the same name. The learning rate is the rate of the next step. If weight decay
 // applies only to matrices, there are two parameter groups, with and without it.
 func writeOptimizer(w io.Writer, s *checkpoint.Snapshot) error {
-	kept := map[string]torchfile.Tensor{}
+	state := map[string]torchfile.Tensor{}
 	var names []string
 	isMatrix := map[string]bool{}
 	for _, file := range []string{checkpoint.ModelFile, checkpoint.OptimizerFile} {
-		tensors, err := tensorsOf(s.Files[file])
+		tensors, err := readTensors(s.Files[file])
 		if err != nil {
 			return fmt.Errorf("%q: %w", file, err)
 		}
@@ -33,14 +33,14 @@ func writeOptimizer(w io.Writer, s *checkpoint.Snapshot) error {
 				names = append(names, t.Name)
 				isMatrix[t.Name] = len(t.Shape) >= 2
 			} else {
-				kept[t.Name] = t
+				state[t.Name] = t
 			}
 		}
 	}
-	if err := asRegistered(names); err != nil {
+	if err := sortByRegistration(names); err != nil {
 		return err
 	}
-	options, parts, err := optimizerOf(&s.Manifest)
+	options, stateParts, err := torchOptions(&s.Manifest)
 	if err != nil {
 		return err
 	}
@@ -51,19 +51,19 @@ func writeOptimizer(w io.Writer, s *checkpoint.Snapshot) error {
 	}
 	if s.Manifest.OptimInit {
 		for _, name := range names {
-			var of []torchfile.Tensor
-			for _, p := range parts {
-				t, ok := kept[p.ours+name]
-				if p.ours == "step" {
-					t, ok = kept[p.ours]
+			var tensors []torchfile.Tensor
+			for _, p := range stateParts {
+				t, ok := state[p.name+name]
+				if p.name == "step" {
+					t, ok = state[p.name]
 				}
 				if !ok {
-					return fmt.Errorf("%q has no %q for parameter %q", checkpoint.OptimizerFile, p.ours, name)
+					return fmt.Errorf("%q has no %q for parameter %q", checkpoint.OptimizerFile, p.name, name)
 				}
-				t.Name = p.theirs
-				of = append(of, t)
+				t.Name = p.torchName
+				tensors = append(tensors, t)
 			}
-			o.State = append(o.State, of)
+			o.State = append(o.State, tensors)
 		}
 	}
 	return torchfile.WriteOptimizer(w, o)
@@ -90,11 +90,11 @@ func splitGroup(g torchfile.Group, selected func(name string) bool) []torchfile.
 }
 
 // A statePart is the name of an optimizer state tensor in ddpbatch and in PyTorch.
-type statePart struct{ ours, theirs string }
+type statePart struct{ name, torchName string }
 
-// optimizerOf returns the settings of a run as options of torch.optim's SGD, Adam, or AdamW,
+// torchOptions returns the settings of a run as options of torch.optim's SGD, Adam, or AdamW,
 // with the names of the state tensors.
-func optimizerOf(m *checkpoint.Manifest) ([]torchfile.Option, []statePart, error) {
+func torchOptions(m *checkpoint.Manifest) ([]torchfile.Option, []statePart, error) {
 	number := func(key string) float64 {
 		v, _ := strconv.ParseFloat(m.Spec["optimizer."+key], 64) // the spec omits zero values
 		return v
@@ -117,33 +117,33 @@ func optimizerOf(m *checkpoint.Manifest) ([]torchfile.Option, []statePart, error
 	return nil, nil, fmt.Errorf("optimizer %q is not supported in PyTorch format", m.Optimizer)
 }
 
-// registered lists the words in parameter names, in the order in which the models of PyTorch
+// registrationOrder lists the words in parameter names, in the order in which the models of PyTorch
 // and Hugging Face register them. Numbers in names sort in numerical order.
-var registered = []string{"wte", "wpe", "h", "ln_f", "ln_1", "attn", "ln_2", "mlp", "c_attn", "c_fc", "c_proj", "weight", "bias"}
+var registrationOrder = []string{"wte", "wpe", "h", "ln_f", "ln_1", "attn", "ln_2", "mlp", "c_attn", "c_fc", "c_proj", "weight", "bias"}
 
-// asRegistered sorts parameter names into the order of the model's parameters().
-func asRegistered(names []string) error {
+// sortByRegistration sorts parameter names into the order of the model's parameters().
+func sortByRegistration(names []string) error {
 	for _, n := range names {
 		for _, word := range strings.Split(n, ".") {
-			if _, err := strconv.Atoi(word); err != nil && !slices.Contains(registered, word) {
+			if _, err := strconv.Atoi(word); err != nil && !slices.Contains(registrationOrder, word) {
 				return fmt.Errorf("the position of parameter %q in the PyTorch model is unknown", n)
 			}
 		}
 	}
-	place := func(word string) int {
+	position := func(word string) int {
 		if n, err := strconv.Atoi(word); err == nil {
 			return n
 		}
-		return slices.Index(registered, word)
+		return slices.Index(registrationOrder, word)
 	}
 	slices.SortFunc(names, func(a, b string) int {
-		return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(a, b string) int { return cmp.Compare(place(a), place(b)) })
+		return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(a, b string) int { return cmp.Compare(position(a), position(b)) })
 	})
 	return nil
 }
 
-// tensorsOf returns the tensors of a checkpoint file. It accepts only float32 tensors.
-func tensorsOf(file *io.SectionReader) ([]torchfile.Tensor, error) {
+// readTensors returns the tensors of a checkpoint file. It accepts only float32 tensors.
+func readTensors(file *io.SectionReader) ([]torchfile.Tensor, error) {
 	arrays, _, err := safetensors.ReadHeader(io.NewSectionReader(file, 0, file.Size()), file.Size())
 	if err != nil {
 		return nil, err

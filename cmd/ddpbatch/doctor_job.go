@@ -62,7 +62,7 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 	before := time.Now()
 	failed := cmd.Run()
 	after := time.Now()
-	found := reportsOf(out.Bytes())
+	found := parseReports(out.Bytes())
 	if len(found) == 0 {
 		if failed == nil {
 			failed = errors.New("it printed no results")
@@ -115,9 +115,9 @@ func (c *doctorCmd) nodes(p *program) ([]string, error) {
 	return hosts, nil
 }
 
-// reportsOf parses the output of srun --label and returns the report of each task, in task
+// parseReports parses the output of srun --label and returns the report of each task, in task
 // order. It skips all other lines, such as the output of a login script.
-func reportsOf(out []byte) []doctor.Node {
+func parseReports(out []byte) []doctor.Node {
 	tasks := map[int]*bytes.Buffer{}
 	var order []int
 	for line := range bytes.Lines(out) {

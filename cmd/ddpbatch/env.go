@@ -80,7 +80,7 @@ func (c *envCmd) Run(ctx context.Context, p *program) error {
 			if from == "" {
 				from = string(v.Source)
 			}
-			rows = append(rows, []string{v.Name, visible(v.Value), from, v.Reason})
+			rows = append(rows, []string{v.Name, quoteCell(v.Value), from, v.Reason})
 		}
 		p.table([]string{"VARIABLE", "VALUE", "FROM", "REASON"}, rows)
 		if !network {
@@ -104,9 +104,9 @@ func (c *envCmd) Run(ctx context.Context, p *program) error {
 	return nil
 }
 
-// visible returns value as a table cell. It quotes values that the table would not show in
+// quoteCell returns value as a table cell. It quotes values that the table would not show in
 // full, such as a value that ends in a space or carriage return.
-func visible(value string) string {
+func quoteCell(value string) string {
 	if value == "" || printable.Line(value) != value {
 		return quoted(value)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -24,10 +23,10 @@ func TestExitCode(t *testing.T) {
 		{jobs.Diagnostics{{Message: "x"}}, exitUsage},
 		{exitError{exitStopped, nil}, exitStopped},
 		{fmt.Errorf("x: %w", exitError{exitNoState, errors.New("y")}), exitNoState},
-		{silent{exitError{exitLost, errors.New("y")}}, exitLost},
+		{printedError{exitError{exitLost, errors.New("y")}}, exitLost},
 		{hints.Add(usage("x"), "y"), exitUsage},
 		{&slurm.CommandError{Argv: []string{"squeue"}, Err: context.Canceled}, exitCancelled},
-		{fmt.Errorf("x: %w", interrupted{os.Interrupt}), exitCancelled},
+		{fmt.Errorf("x: %w", context.Canceled), exitCancelled},
 	} {
 		if got := exitCode(c.err); got != c.want {
 			t.Errorf("%#v: exit code %d, want %d", c.err, got, c.want)
@@ -44,9 +43,9 @@ func TestReport(t *testing.T) {
 		"hint":       {fmt.Errorf("a: %w", hints.Add(errors.New("b"), "c")), "ddpbatch: error: a: b\nddpbatch: hint: c\n"},
 		"usage":      {usage("a"), "ddpbatch: error: a\nddpbatch: hint: usage: ddpbatch x\n"},
 		"control":    {errors.New("a\x1b[31mb\r"), "ddpbatch: error: a[31mb\n"},
-		"silent":     {silent{errors.New("a")}, ""},
+		"silent":     {printedError{errors.New("a")}, ""},
 		"said":       {exitError{exitStopped, nil}, ""},
-		"mistakes":   {jobs.Diagnostics{{File: "j", Line: 2, Column: 1, Source: "x", Length: 1, Message: "m"}}, "j:2:1: m\n    2 | x\n      | ^\nddpbatch: error: 1 mistake in j\n"},
+		"mistakes":   {jobs.Diagnostics{{File: "j", Line: 2, Column: 1, Source: "x", Length: 1, Message: "m"}}, "j:2:1: m\n    2 | x\n      | ^\nddpbatch: error: 1 error in j\n"},
 		"no mistake": {nil, ""},
 	} {
 		var b strings.Builder

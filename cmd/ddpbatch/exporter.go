@@ -41,8 +41,8 @@ func newExporter(dir, name, run, job, host string) exporter {
 		labels: [][2]string{{"run", name}, {"run_id", run}, {"job", job}, {"host", host}}}
 }
 
-// keep updates the file for an event.
-func (x *exporter) keep(e trainer.Event) error {
+// update updates the file for an event.
+func (x *exporter) update(e trainer.Event) error {
 	if x.path == "" {
 		return nil
 	}

@@ -25,7 +25,7 @@ func TestExporter(t *testing.T) {
 		{Kind: trainer.Evaluated, Step: 100, Loss: 0.6, Accuracy: 0.875},
 		{Kind: trainer.Saved, Step: 100, Took: 1500 * time.Millisecond},
 	} {
-		if err := x.keep(e); err != nil {
+		if err := x.update(e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,7 +66,7 @@ func TestExporter(t *testing.T) {
 		t.Errorf("after the run: %v", err)
 	}
 	none := newExporter("", "x", "1", "", "n1")
-	if err := errors.Join(none.keep(trainer.Event{Kind: trainer.Saved}), none.close()); err != nil {
+	if err := errors.Join(none.update(trainer.Event{Kind: trainer.Saved}), none.close()); err != nil {
 		t.Error(err)
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 	"os/signal"
 	"syscall"
 
@@ -11,35 +10,17 @@ import (
 )
 
 // interruptible returns a context that is canceled on SIGINT or SIGTERM. Commands that wait
-// use it. A second signal immediately terminates the process.
+// use it. The cause names the signal and is a [context.Canceled]. A second signal immediately
+// terminates the process.
 func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		select {
-		case s := <-signals:
-			signal.Stop(signals)
-			cancel(interrupted{s})
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		signal.Stop(signals)
-		cancel(nil)
-	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // restore the default handling after the first signal
+	return ctx, stop
 }
 
-// interrupted is the error of a command that a signal stopped.
-type interrupted struct{ os.Signal }
-
-func (i interrupted) Error() string { return "stopped by signal " + i.String() }
-func (interrupted) ExitCode() int   { return exitCancelled }
-
-// goesOn adds a hint to the error of an interrupted command: the run itself continues.
-func (p *program) goesOn(run knownRun, err error) error {
-	var by interrupted
-	if !errors.As(err, &by) {
+// explainInterrupt adds a hint to the error of an interrupted command: the run itself continues.
+func (p *program) explainInterrupt(run knownRun, err error) error {
+	if !errors.Is(err, context.Canceled) {
 		return err
 	}
 	what := "job"

@@ -18,11 +18,11 @@ type jobFile struct {
 	base string // directory of the job file; relative paths start here
 	spec []byte // equivalent job file, with all overrides applied
 
-	doubts jobs.Diagnostics // warnings about values that are probably unintended
+	warnings jobs.Diagnostics // warnings about values that are probably unintended
 }
 
-// sitesFolder is the directory for a center's own site profiles.
-const sitesFolder = "/etc/ddpbatch"
+// sitesDir is the directory for a center's own site profiles.
+const sitesDir = "/etc/ddpbatch"
 
 // sitesVariable names additional directories of site profiles, separated by colons.
 const sitesVariable = "DDPBATCH_SITES"
@@ -31,7 +31,7 @@ const sitesVariable = "DDPBATCH_SITES"
 func (p *program) finder() sites.Finder {
 	folders, _ := p.lookup(sitesVariable)
 	var f sites.Finder
-	for _, dir := range append(filepath.SplitList(folders), sitesFolder) {
+	for _, dir := range append(filepath.SplitList(folders), sitesDir) {
 		if dir != "" {
 			f.Dirs = append(f.Dirs, p.abs(dir))
 		}
@@ -70,7 +70,7 @@ func (p *program) load(path string, set ...string) (*jobFile, error) {
 		return nil, err
 	}
 	err = f.check()
-	f.doubts = append(f.doubts, writersDoubts(path)...)
+	f.warnings = append(f.warnings, writerWarnings(path)...)
 	return f, err
 }
 
@@ -144,7 +144,7 @@ func (f *jobFile) check() error {
 	if len(found) > 0 {
 		return found
 	}
-	if found, f.doubts = f.judge(); len(found) > 0 {
+	if found, f.warnings = f.checkValues(); len(found) > 0 {
 		return found
 	}
 	return nil

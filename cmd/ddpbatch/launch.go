@@ -66,7 +66,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	}
 	defer leave()
 	if c.Job != "" || o.Allocation == nil {
-		p.tellIgnored(o.Job, o.Site, o.Allocation != nil)
+		p.warnIgnoredSetup(o.Job, o.Site, o.Allocation != nil)
 	}
 	o.Processes = o.Job.Ranks()
 	if c.Ranks != nil {
@@ -94,10 +94,10 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 		}
 	}
 
-	signals, quit := requests()
+	signals, quit := notifyStop()
 	defer quit()
 	o.Signals = signals
-	hide, err := c.show(p, &o, id, p.keepOutput(&o, id))
+	hide, err := c.show(p, &o, id, p.copyOutput(&o, id))
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	if o.Allocation == nil {
 		// Print before WriteEnd, so that users who follow the log receive all of it.
 		report(p.Stderr, err, "")
-		err = quiet(err)
+		err = markPrinted(err)
 	}
 	if err := o.Dir.WriteEnd(rundir.End{JobID: id, Exit: exitCode(err), Stopped: result.Stopped, Time: time.Now().UTC()}); err != nil && !o.Dir.IsDeleted() {
 		p.note("warning: %v", err)
@@ -165,7 +165,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 	if err := c.checkRanks(p, o.Allocation, c.elementJob(f), f.site); err != nil {
 		return nil, err
 	}
-	p.tellDoubts(f, o.Allocation == nil)
+	p.printWarnings(f, o.Allocation == nil)
 	dir := p.runDir(c.RunDir, f.job, f.base)
 	p.warnOfRunDir(dir, c.RunDir, f.job)
 	p.warnOfExposure(dir, false)

@@ -11,23 +11,23 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 )
 
-// kept writes messages to Writer and to a log. Function say wraps lines for the terminal and
+// A teeWriter writes messages to Writer and to a log. Function say wraps lines for the terminal and
 // writes unwrapped lines to the log.
-type kept struct {
+type teeWriter struct {
 	io.Writer
 	log io.Writer
 }
 
 // Write writes b to the log and to Writer. The log receives b even if Writer fails.
-func (k *kept) Write(b []byte) (int, error) {
+func (k *teeWriter) Write(b []byte) (int, error) {
 	_, _ = k.log.Write(b) // never fails, see output.Log
 	return k.Writer.Write(b)
 }
 
-// keepOutput starts copying the output of the launcher and its ranks to a file in the run
+// copyOutput starts copying the output of the launcher and its ranks to a file in the run
 // directory. It returns nil if Slurm already writes that file, and after a warning if the file
 // cannot be opened.
-func (p *program) keepOutput(o *launch.Options, id string) *output.Copier {
+func (p *program) copyOutput(o *launch.Options, id string) *output.Copier {
 	file, err := openOutput(o.Dir, id)
 	if err != nil {
 		p.note("warning: %v", err)
@@ -38,7 +38,7 @@ func (p *program) keepOutput(o *launch.Options, id string) *output.Copier {
 	log := output.NewLog(file, func(err error) {
 		p.note("warning: write the log of this launch: %v; the run continues without it", err)
 	})
-	p.Stderr = &kept{p.Stderr, log}
+	p.Stderr = &teeWriter{p.Stderr, log}
 	return output.NewCopier(log)
 }
 

@@ -9,11 +9,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
-// tellIgnored warns about keys of [setup] that launch does not apply. For submitted jobs, the
+// warnIgnoredSetup warns about keys of [setup] that launch does not apply. For submitted jobs, the
 // batch script applies them before it starts the ranks. Only Slurm starts ranks in a
 // container.
-func (p *program) tellIgnored(job *jobs.Job, site *sites.Profile, inAllocation bool) {
-	if keys := p.unapplied(job, site); len(keys) > 0 {
+func (p *program) warnIgnoredSetup(job *jobs.Job, site *sites.Profile, inAllocation bool) {
+	if keys := p.ignoredSetupKeys(job, site); len(keys) > 0 {
 		p.note("warning: launch does not apply %s, only a submitted job does; set up this shell accordingly first", listed(keys))
 	}
 	if job.Setup.Container.Image != "" && !inAllocation {
@@ -21,9 +21,9 @@ func (p *program) tellIgnored(job *jobs.Job, site *sites.Profile, inAllocation b
 	}
 }
 
-// unapplied returns the keys that a batch script would apply, except for modules and the conda
+// ignoredSetupKeys returns the keys that a batch script would apply, except for modules and the conda
 // environment that are already active in this shell.
-func (p *program) unapplied(job *jobs.Job, site *sites.Profile) (keys []string) {
+func (p *program) ignoredSetupKeys(job *jobs.Job, site *sites.Profile) (keys []string) {
 	add := func(key string, missing bool) {
 		if missing {
 			keys = append(keys, key)

@@ -68,19 +68,19 @@ func (e launchEnd) text(run knownRun) string {
 func endOfLaunch(dir rundir.Dir, now time.Time) (launchEnd, bool) {
 	l, held := dir.Launcher()
 	live, ok := dir.ReadLive()
-	lives := ok && live.JobID == ""
+	hasLive := ok && live.JobID == ""
 	running, silent := held, false
 	switch {
 	case !held: // no launcher, or an older version that did not record its PID
-		running = lives && live.Phase != rundir.PhaseOver && now.Sub(live.Time) < launchSilence
+		running = hasLive && live.Phase != rundir.PhaseOver && now.Sub(live.Time) < launchSilence
 	case l.IsHere():
 		running = l.IsRunning()
 	default:
-		heard := l.Since
-		if lives && live.Time.After(heard) {
-			heard = live.Time
+		lastSeen := l.Since
+		if hasLive && live.Time.After(lastSeen) {
+			lastSeen = live.Time
 		}
-		silent = now.Sub(heard) > launchSilence
+		silent = now.Sub(lastSeen) > launchSilence
 	}
 	// Read the result last: the launcher writes it before it releases the lock.
 	if end, ok := dir.ReadEnd(); ok && end.JobID == "" && (!held || !end.Time.Before(l.Since)) {
@@ -98,8 +98,8 @@ func endOfLaunch(dir rundir.Dir, now time.Time) (launchEnd, bool) {
 	return launchEnd{exitFailed, "its launcher was killed"}, true
 }
 
-// awaitLaunch waits until the last launch of the run has ended.
-func (p *program) awaitLaunch(ctx context.Context, run knownRun) (launchEnd, error) {
+// waitForLaunch waits until the last launch of the run has ended.
+func (p *program) waitForLaunch(ctx context.Context, run knownRun) (launchEnd, error) {
 	for {
 		if end, over := endOfLaunch(run.dir, time.Now()); over {
 			return end, nil

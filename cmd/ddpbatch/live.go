@@ -97,7 +97,7 @@ func target(w *io.Writer) *io.Writer {
 	switch under := (*w).(type) {
 	case *checked:
 		return &under.Writer
-	case *kept:
+	case *teeWriter:
 		return &under.Writer
 	}
 	return w

@@ -76,7 +76,7 @@ func (c *logsCmd) Run(ctx context.Context, p *program) error {
 	if run.record.LastJob() == "" && !run.isLaunched() {
 		return err // ranks without a launcher cannot be canceled from here
 	}
-	return p.goesOn(run, err)
+	return p.explainInterrupt(run, err)
 }
 
 // log returns the log of the run, or the log of the rank in --rank.
@@ -131,7 +131,7 @@ func (c *logsCmd) sweep(ctx context.Context, p *program, run knownRun) error {
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	return p.goesOn(run, p.follow(ctx, logs, p.untilOver(new(atomic.Pointer[slurm.JobState]), started...)))
+	return p.explainInterrupt(run, p.follow(ctx, logs, p.untilOver(new(atomic.Pointer[slurm.JobState]), started...)))
 }
 
 // untilOver returns a function that waits until the runs end and prints state changes that
@@ -151,7 +151,7 @@ func (p *program) untilOver(first *atomic.Pointer[slurm.JobState], runs ...known
 			}
 		}
 		for _, r := range launched {
-			end, err := p.awaitLaunch(ctx, r)
+			end, err := p.waitForLaunch(ctx, r)
 			if err != nil {
 				return err
 			}

@@ -64,9 +64,9 @@ func (c *completionCmd) Run(k *kong.Context, p *program) error {
 
 // manualCmd generates the reference and the manual pages, for the repository and for packages.
 type manualCmd struct {
-	What   string `arg:"" enum:"reference,man" help:"Kind of pages: reference or man."`
-	Dir string `arg:"" help:"Directory to write the pages to."`
-	Day    string `default:"unknown" help:"Day of the release for manual pages, such as 2026-01-31."`
+	What string `arg:"" enum:"reference,man" help:"Kind of pages: reference or man."`
+	Dir  string `arg:"" help:"Directory to write the pages to."`
+	Day  string `default:"unknown" help:"Day of the release for manual pages, such as 2026-01-31."`
 }
 
 func (c *manualCmd) Run(k *kong.Context, p *program) error {

@@ -129,7 +129,7 @@ func TestUsageErrorsArePlain(t *testing.T) {
 		want []string
 		not  string
 	}{
-		{"launch job.toml -n two", []string{"--ranks", "whole number", `"two"`}, "64 bit"},
+		{"launch job.toml -n two", []string{"--ranks", "an integer", `"two"`}, "64 bit"},
 		{"launch job.toml -n -3", []string{"--ranks", "negative", "-3"}, "perhaps"},
 		{"launch job.toml -n", []string{"--ranks", "needs a value"}, "EOL"},
 		{"check", []string{"missing argument", "<job.toml>"}, "expected"},

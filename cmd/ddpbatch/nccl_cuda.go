@@ -32,7 +32,7 @@ func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.
 		return cuda.ByHost(d, host)
 	}
 	l, err := r.loadNCCL(ctx, j, host)
-	var missing noNCCL
+	var missing ncclError
 	if backend == jobs.BackendAuto && errors.As(err, &missing) {
 		if r.place.Rank == 0 {
 			r.say(fmt.Sprintf("warning: GPUs communicate through host memory, which is slow: %v; %s", err, missing.Hint()))
@@ -55,12 +55,12 @@ func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.
 		return nil, err
 	}
 	order := ours.NewOrder(c, own)
-	return overGPUs{ddp.NewDeviceCommunicator(c, host, order.Mark), c, order, l.Version}, nil
+	return gpuComm{ddp.OverDevice(c, host, order.Mark), c, order, l.Version}, nil
 }
 
-// overGPUs is a communicator of GPUs with the resources that it owns.
-type overGPUs struct {
-	ddp.AsyncCommunicator
+// gpuComm is a communicator of GPUs with the resources that it owns.
+type gpuComm struct {
+	ddp.Follower
 	comm    *communicator.Comm
 	order   *driver.Order
 	version libnccl.Version
@@ -69,7 +69,7 @@ type overGPUs struct {
 // Besides returns an estimate of the GPU memory that NCCL will allocate later, in bytes. NCCL
 // 2.22 and later connect on first use. The estimate assumes 16 channels, each with buffers of
 // NCCL_BUFFSIZE (default: 4 MiB) for about 4 peers in rings and trees.
-func (o overGPUs) Besides() int64 {
+func (o gpuComm) Besides() int64 {
 	const lazy, bytes = 22200, 16 * 4 * 4 << 20
 	if o.version < lazy {
 		return 0
@@ -78,7 +78,7 @@ func (o overGPUs) Besides() int64 {
 }
 
 // Close closes the NCCL communicator.
-func (o overGPUs) Close() error { return errors.Join(o.comm.Close(), o.order.Close()) }
+func (o gpuComm) Close() error { return errors.Join(o.comm.Close(), o.order.Close()) }
 
 // loadNCCL loads NCCL. If a rank cannot load it, loadNCCL returns the error of this rank on
 // all ranks.
@@ -109,21 +109,21 @@ func (r *rank) loadNCCL(ctx context.Context, j *launch.Rank, host collective.Com
 	}
 	for rank, why := range all {
 		if why != "" {
-			return nil, noNCCL{fmt.Errorf("rank %d: %s", rank, why)}
+			return nil, ncclError{fmt.Errorf("rank %d: %s", rank, why)}
 		}
 	}
 	return l, nil
 }
 
-// noNCCL is the error of a rank that cannot load NCCL.
-type noNCCL struct{ error }
+// ncclError is the error of a rank that cannot load NCCL.
+type ncclError struct{ error }
 
 // Hint returns the same hint as doctor.
-func (noNCCL) Hint() string { return doctor.NCCLHint }
+func (ncclError) Hint() string { return doctor.NCCLHint }
 
-// overNCCL connects the GPUs of ranks that are already connected through host. The GPU stays
+// connectNCCL connects the GPUs of ranks that are already connected through host. The GPU stays
 // open until the process exits.
-func overNCCL(ctx context.Context, p *program, host collective.Communicator, ordinal int) (collective.Communicator, error) {
+func connectNCCL(ctx context.Context, p *program, host collective.Communicator, ordinal int) (collective.Communicator, error) {
 	const timeout = time.Minute
 	if _, err := driver.Load(); err != nil {
 		return nil, err

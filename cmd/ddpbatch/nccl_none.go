@@ -17,7 +17,7 @@ func (r *rank) connectGPUs(context.Context, *launch.Rank, collective.Communicato
 	return nil, cuda.ErrNotBuilt
 }
 
-// overNCCL returns an error, because this program is built without GPU support.
-func overNCCL(context.Context, *program, collective.Communicator, int) (collective.Communicator, error) {
+// connectNCCL returns an error, because this program is built without GPU support.
+func connectNCCL(context.Context, *program, collective.Communicator, int) (collective.Communicator, error) {
 	return nil, cuda.ErrNotBuilt
 }

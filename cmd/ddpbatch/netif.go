@@ -140,7 +140,7 @@ func (c *netifCmd) cases(ctx context.Context, p *program) ([]netif.Case, bool, e
 		if c.Case != "" {
 			return nil, false, usage("--case requires a list in --inventory")
 		}
-		host, err := c.here(ctx, p)
+		host, err := c.collectHost(ctx, p)
 		return []netif.Case{host}, false, err
 	}
 	from := io.Reader(p.Stdin)
@@ -174,8 +174,8 @@ func (c *netifCmd) cases(ctx context.Context, p *program) ([]netif.Case, bool, e
 		fmt.Errorf("read inventory %q: no case %q", c.Inventory, c.Case), "use one of "+strings.Join(ids, ", "))}
 }
 
-// here returns this host as a case.
-func (c *netifCmd) here(ctx context.Context, p *program) (netif.Case, error) {
+// collectHost returns this host as a case.
+func (c *netifCmd) collectHost(ctx context.Context, p *program) (netif.Case, error) {
 	inventory, err := netif.Collect(ctx, netif.CollectOptions{})
 	if err != nil {
 		return netif.Case{}, err

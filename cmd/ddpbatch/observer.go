@@ -18,15 +18,15 @@ import (
 type observer struct {
 	r        *rank
 	progress trainer.Progress // updated by the trainer
-	kept     recorder
-	shown    exporter
+	recorder recorder
+	exporter exporter
 	trace    *trace.Recorder // nil unless log.trace is set
 	err      error           // first error in writing the metrics
 }
 
 func newObserver(r *rank, s *rendezvous.Session) *observer {
-	o := &observer{r: r, kept: recorder{dir: r.dir, host: r.place.Host},
-		shown: newExporter(string(r.job.Log.Prometheus), string(r.job.Name), r.record.Run, r.place.JobID, r.place.Host)}
+	o := &observer{r: r, recorder: recorder{dir: r.dir, host: r.place.Host},
+		exporter: newExporter(string(r.job.Log.Prometheus), string(r.job.Name), r.record.Run, r.place.JobID, r.place.Host)}
 	if steps := r.job.Log.Trace; !steps.IsZero() {
 		o.trace = trace.New(steps.First, steps.Last)
 	}
@@ -49,13 +49,13 @@ func (o *observer) event(e trainer.Event) {
 		return
 	}
 	o.r.printf("%s\n", e)
-	if err := o.shown.keep(e); err != nil {
+	if err := o.exporter.update(e); err != nil {
 		// A failed export must not stop training.
 		o.r.say("warning: " + err.Error() + "; disabling the export of metrics")
-		_ = o.shown.close() // a stale file would be collected indefinitely
-		o.shown = exporter{}
+		_ = o.exporter.close() // a stale file would be collected indefinitely
+		o.exporter = exporter{}
 	}
-	if err := o.kept.keep(e); err != nil && o.err == nil {
+	if err := o.recorder.writeEvent(e); err != nil && o.err == nil {
 		o.err = err
 		o.r.say("warning: " + err.Error())
 	}
@@ -73,10 +73,10 @@ func (o *observer) writeTrace() error {
 }
 
 func (o *observer) close() {
-	if err := o.shown.close(); err != nil {
+	if err := o.exporter.close(); err != nil {
 		o.r.say("warning: " + err.Error())
 	}
-	if err := o.kept.close(); err != nil && o.err == nil {
+	if err := o.recorder.close(); err != nil && o.err == nil {
 		o.r.say("warning: " + err.Error())
 	}
 }

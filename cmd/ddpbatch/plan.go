@@ -87,7 +87,7 @@ type planStep struct {
 }
 
 func (c *planCmd) Run(ctx context.Context, p *program) error {
-	if err := c.check(); err != nil {
+	if err := c.validateFlags(); err != nil {
 		return err
 	}
 	f, missing, err := p.loadWithoutData(c.Job, c.Set)
@@ -108,7 +108,7 @@ func (c *planCmd) Run(ctx context.Context, p *program) error {
 	return nil
 }
 
-func (c *planCmd) check() error {
+func (c *planCmd) validateFlags() error {
 	for _, n := range c.Ranks {
 		if n < 1 || n > 1<<24 {
 			return usage(fmt.Sprintf("--ranks must be from 1 to %d", 1<<24))

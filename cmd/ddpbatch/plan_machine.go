@@ -40,9 +40,9 @@ var (
 	assumedFabric  = plan.Link{Latency: 6 * microsecond, Bandwidth: 25 * gigabyte}
 )
 
-// maxHere is the maximum number of ranks in a plan. As the number of ranks per node, it makes
+// maxRanksHere is the maximum number of ranks in a plan. As the number of ranks per node, it makes
 // the plan use a single node.
-const maxHere = 1 << 24
+const maxRanksHere = 1 << 24
 
 // gpuLatency is the latency of a message between GPUs of one node.
 const gpuLatency = 3 * microsecond
@@ -111,7 +111,7 @@ func (l *planner) setMachine(ctx context.Context) error {
 	m := &l.machine
 	m.PerNode, m.Threads = l.job.TasksPerNode(), int(l.job.Slurm.CPUsPerTask)
 	if c.Here {
-		m.PerNode, m.Cores = maxHere, runtime.GOMAXPROCS(0)
+		m.PerNode, m.Cores = maxRanksHere, runtime.GOMAXPROCS(0)
 		m.Threads = min(m.Threads, m.Cores)
 		if !l.job.IsSet("slurm.cpus_per_task") {
 			m.Threads = m.Cores // the ranks share them

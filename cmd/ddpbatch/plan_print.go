@@ -19,7 +19,7 @@ func (p *program) printPlan(a *planAnswer) {
 		unit, units = "TOKENS/S", func(s planStep) float64 { return s.TokensPerSecond }
 	}
 	p.printf("%s: %s with %d parameters, %s, in %s on %s\n", a.Name, a.Model, a.Parameters, a.Strategy, a.Precision, a.Device)
-	p.printf("%s", folded(fmt.Sprintf("a step: %s on %s; %s per rank in %s", size, format.Count(a.Ranks, "rank"), scaled(a.FLOP, "FLOP"), microBatches(a.Accumulate))))
+	p.printf("%s", folded(fmt.Sprintf("a step: %s on %s; %s per rank in %s", size, format.Count(a.Ranks, "rank"), formatMetric(a.FLOP, "FLOP"), microBatches(a.Accumulate))))
 
 	p.printf("\n")
 	var rows [][]string
@@ -46,7 +46,7 @@ func (p *program) printPlan(a *planAnswer) {
 	rows = nil
 	for _, s := range a.Steps {
 		rows = append(rows, []string{
-			fmt.Sprint(s.Ranks), fmt.Sprint(s.Nodes), format.Seconds(s.Seconds), wholes(units(s)), fmt.Sprintf("%.0f%%", 100*s.Efficiency),
+			fmt.Sprint(s.Ranks), fmt.Sprint(s.Nodes), format.Seconds(s.Seconds), formatRate(units(s)), fmt.Sprintf("%.0f%%", 100*s.Efficiency),
 			format.Seconds(s.Exposed), format.Bytes(s.Sent), s.Step.Algorithm,
 		})
 	}
@@ -89,8 +89,8 @@ func microBatches(n int) string {
 	return fmt.Sprintf("%d micro-batches", n)
 }
 
-// wholes formats a rate with four significant digits and without an exponent.
-func wholes(v float64) string {
+// formatRate formats a rate with four significant digits and without an exponent.
+func formatRate(v float64) string {
 	if v < 1000 {
 		return fmt.Sprintf("%.4g", v)
 	}
@@ -98,8 +98,8 @@ func wholes(v float64) string {
 	return strconv.FormatFloat(math.Round(v/unit)*unit, 'f', 0, 64)
 }
 
-// scaled formats v with a metric prefix.
-func scaled(v float64, unit string) string {
+// formatMetric formats v with a metric prefix.
+func formatMetric(v float64, unit string) string {
 	for _, p := range []struct {
 		from   float64
 		prefix string

@@ -87,7 +87,7 @@ func (l *planner) sizes() (z sizes, here bool, err error) {
 		z.inputs, z.outputs = int(d.Inputs), int(d.Outputs)
 	case jobs.DataTokens:
 		z.outputs = int(d.VocabularySize)
-		here = here && z.outputs == 0 && sizeOf(string(d.Path)) <= quickTokens
+		here = here && z.outputs == 0 && fileSizes(string(d.Path)) <= quickTokens
 		if !here && z.outputs == 0 {
 			z.outputs = assumedTokens
 			l.assume("a vocabulary of %d tokens, as in GPT-2: train.data.vocabulary_size", assumedTokens)
@@ -125,8 +125,8 @@ func (l *planner) unknownData() error {
 	return exitError{exitUsage, hints.Add(fmt.Errorf("plan %q: the data %q is not available on this machine", l.cmd.Job, l.job.Train.Data.Path), hint)}
 }
 
-// sizeOf returns the total size of the files that match a path or pattern, in bytes.
-func sizeOf(path string) int64 {
+// fileSizes returns the total size of the files that match a path or pattern, in bytes.
+func fileSizes(path string) int64 {
 	paths, err := filepath.Glob(path)
 	if err != nil || len(paths) == 0 {
 		paths = []string{path}

@@ -25,18 +25,18 @@ type program struct {
 	dirNeeded      bool   // whether a relative path was used while Dir was empty
 }
 
-// noDirectory is the error of a command that needs the current directory when that directory
+// noDirError is the error of a command that needs the current directory when that directory
 // does not exist.
-type noDirectory struct{ err error }
+type noDirError struct{ err error }
 
-func (e noDirectory) Error() string {
+func (e noDirError) Error() string {
 	return "the current directory does not exist: " + e.err.Error()
 }
 
-func (e noDirectory) Unwrap() error { return e.err }
+func (e noDirError) Unwrap() error { return e.err }
 
 // Hint returns the fix for the error.
-func (noDirectory) Hint() string { return "change to a directory that exists, or use absolute paths" }
+func (noDirError) Hint() string { return "change to a directory that exists, or use absolute paths" }
 
 // run executes the command in args and returns the exit code.
 func (p *program) run(ctx context.Context, args []string) int {
@@ -47,7 +47,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 		err = out.err
 	}
 	if err != nil && p.dirNeeded {
-		err = noDirectory{err}
+		err = noDirError{err}
 	}
 	report(p.Stderr, err, usage)
 	return exitCode(err)

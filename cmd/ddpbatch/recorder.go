@@ -19,8 +19,8 @@ type recorder struct {
 	board   *tensorboard.File
 }
 
-// keep writes an event. The first event contains the step from which the run resumes.
-func (r *recorder) keep(e trainer.Event) error {
+// writeEvent writes an event. The first event contains the step from which the run resumes.
+func (r *recorder) writeEvent(e trainer.Event) error {
 	if e.Kind == trainer.Started {
 		return r.open(e.Step)
 	}

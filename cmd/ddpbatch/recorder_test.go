@@ -25,7 +25,7 @@ func TestRecorder(t *testing.T) {
 			{Kind: trainer.Evaluated, Step: from + 10, Loss: 3, Accuracy: 0.25},
 			{Kind: trainer.Evaluated, Step: from + 10, Loss: 3, Accuracy: math.NaN()},
 		} {
-			if err := r.keep(e); err != nil {
+			if err := r.writeEvent(e); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -59,7 +59,7 @@ func TestRecorder(t *testing.T) {
 	}
 	// The recorder returns an error if it cannot write.
 	r := recorder{dir: rundir.Dir{Path: filepath.Join(dir.Path, "missing")}, host: "n1"}
-	if err := r.keep(trainer.Event{Kind: trainer.Started}); err == nil {
+	if err := r.writeEvent(trainer.Event{Kind: trainer.Started}); err == nil {
 		t.Error("a folder that is missing is no error")
 	}
 }

@@ -24,9 +24,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// lastGrace is how long a rank may take to exit after its attempt has ended. After that, the
+// exitTimeout is how long a rank may take to exit after its attempt has ended. After that, the
 // rank exits even if a system call or a user's library blocks it.
-const lastGrace = 3 * time.Second
+const exitTimeout = 3 * time.Second
 
 // runCmd runs one rank. The launcher, srun, or another launcher such as torchrun starts it.
 type runCmd struct {
@@ -67,7 +67,7 @@ func (c *runCmd) Run(ctx context.Context, p *program) error {
 	r := &rank{program: p, place: place, unlock: func() {}}
 	if err := r.open(ctx, c); err != nil {
 		if launch.Report(ctx, p.lookup, place, err) == nil {
-			return silent{err} // the launcher prints it
+			return printedError{err} // the launcher prints it
 		}
 		return err
 	}
@@ -158,15 +158,15 @@ func (r *rank) openFile(ctx context.Context, c *runCmd) error {
 		if err = r.dir.WriteSite(f.site.Source()); err != nil {
 			return err
 		}
-	} else if err := r.awaitRun(time.Duration(r.job.Network.JoinTimeout)); err != nil {
+	} else if err := r.waitForRunDir(time.Duration(r.job.Network.JoinTimeout)); err != nil {
 		return err
 	}
 	r.digests, err = digestsFor(f.spec)
 	return err
 }
 
-// awaitRun waits until rank 0 has created the run directory, and opens it.
-func (r *rank) awaitRun(timeout time.Duration) error {
+// waitForRunDir waits until rank 0 has created the run directory, and opens it.
+func (r *rank) waitForRunDir(timeout time.Duration) error {
 	for end := time.Now().Add(timeout); ; time.Sleep(100 * time.Millisecond) {
 		dir, _, err := rundir.OpenOwn(r.dir.Path)
 		if err == nil {
@@ -182,12 +182,12 @@ func (r *rank) awaitRun(timeout time.Duration) error {
 // run joins the other ranks, runs the trainer or the user's program, and leaves.
 func (r *rank) run(ctx context.Context) error {
 	// Catch signals first, so that a signal at any time only requests a stop.
-	signals, quit := requests()
+	signals, quit := notifyStop()
 	defer quit()
 
 	r.log.info("starting")
-	joining, joinedUp := untilSignal(ctx, signals)
-	joined, err := launch.Join(joining, launch.JoinOptions{Job: r.job, Site: r.site, Dir: r.dir, Info: r.place,
+	joining, joinedUp := contextWithSignal(ctx, signals)
+	joined, err := launch.Join(joining, launch.JoinOptions{Job: r.job, Site: r.site, Dir: r.dir, Place: r.place,
 		Program: r.digests.program, Spec: r.digests.spec, Lookup: r.lookup, Say: r.say})
 	joinedUp()
 	if err != nil {
@@ -196,12 +196,12 @@ func (r *rank) run(ctx context.Context) error {
 			joined.Leave(exitFailed, err)
 		}
 		// If the launcher received the error, it prints the error once for all ranks.
-		return r.quietly(err)
+		return r.suppressDuplicate(err)
 	}
 	r.place = joined.Info // now complete with values from the launcher
 	r.log.info("joined", "interface", joined.Choice.Interface, "address", joined.Choice.Addr.String())
 	if r.place.Rank == 0 {
-		r.tellNetwork(joined)
+		r.printNetwork(joined)
 	}
 	var exit int
 	if r.job.Train != nil {
@@ -220,13 +220,13 @@ func (r *rank) run(ctx context.Context) error {
 	if exit == exitDone && err == nil {
 		return nil
 	}
-	return r.quietly(exitError{exit, err})
+	return r.suppressDuplicate(exitError{exit, err})
 }
 
-// quietly suppresses err if the launcher prints it once for all ranks.
-func (r *rank) quietly(err error) error {
+// suppressDuplicate suppresses err if the launcher prints it once for all ranks.
+func (r *rank) suppressDuplicate(err error) error {
 	if _, launched := r.lookup(launch.LauncherVariable); launched {
-		return silent{err}
+		return printedError{err}
 	}
 	return err
 }
@@ -236,7 +236,7 @@ func (r *rank) say(line string) {
 	r.note("%s", line)
 }
 
-func (r *rank) tellNetwork(j *launch.Rank) {
+func (r *rank) printNetwork(j *launch.Rank) {
 	c := j.Choice
 	r.printf("%s on %s; network %s (%s on %s): %s\n", format.Count(r.place.WorldSize, "rank"), format.Count(r.place.Nodes, "node"),
 		c.Prefix, c.Interface, r.place.Host, c.Why)
@@ -255,8 +255,8 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 			r.log.info("stacks", "stacks", stacks())
 		}
 		cancel(cause)
-		time.AfterFunc(lastGrace, func() {
-			r.log.failed(fmt.Errorf("did not exit within %s: %w", lastGrace, cause))
+		time.AfterFunc(exitTimeout, func() {
+			r.log.failed(fmt.Errorf("did not exit within %s: %w", exitTimeout, cause))
 			os.Exit(exitLost)
 		})
 	})
@@ -276,7 +276,7 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 
 	comm, err := j.Connect(ctx)
 	if err != nil {
-		err = r.ours(j, err)
+		err = r.rootCause(j, err)
 		return r.exitOf(err), err
 	}
 	defer func() {
@@ -285,7 +285,7 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 			r.log.info("close", "error", err.Error())
 		}
 	}()
-	r.tellPath(comm)
+	r.logTransport(comm)
 	watch := newObserver(r, j.Session)
 	defer watch.close()
 	o := trainer.Options{Job: r.job, Run: r.record.Run, Program: version(), Checkpoints: r.dir.Checkpoints(), CheckRunDir: r.dir.CheckPlace, Comm: comm,
@@ -307,7 +307,7 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 		err = watch.err
 	}
 	if err != nil {
-		err = r.ours(j, err)
+		err = r.rootCause(j, err)
 		return r.exitOf(err), err
 	}
 	if result.Stopped {
@@ -329,9 +329,9 @@ func (p *program) wgmma() (bool, error) {
 	}
 }
 
-// tellPath logs the transport of gradients between ranks. It warns if the ranks of a node
+// logTransport logs the transport of gradients between ranks. It warns if the ranks of a node
 // cannot use shared memory.
-func (r *rank) tellPath(comm collective.Communicator) {
+func (r *rank) logTransport(comm collective.Communicator) {
 	p := comm.Path(collective.AllReduce(make([]float32, ddp.FirstBucketBytes/4), collective.Sum))
 	r.log.info("connected", "transport", p.Transport)
 	if p.Why != "" && r.place.LocalRank == 0 {
@@ -339,15 +339,15 @@ func (r *rank) tellPath(comm collective.Communicator) {
 	}
 }
 
-// ours returns err if this rank's error is the root cause of the failure. If the attempt had
+// rootCause returns err if this rank's error is the root cause of the failure. If the attempt had
 // already failed, it returns the error of the attempt instead. A collective error is usually a
-// consequence, unless it names this rank. Therefore, ours first gives the launcher time to
+// consequence, unless it names this rank. Therefore, rootCause first gives the launcher time to
 // report the root cause.
-func (r *rank) ours(j *launch.Rank, err error) error {
+func (r *rank) rootCause(j *launch.Rank, err error) error {
 	var broken *collective.Error
 	var other trainer.RemoteError
 	if errors.As(err, &broken) && broken.Peer.Rank != r.place.Rank || errors.As(err, &other) {
-		wait := lastGrace
+		wait := exitTimeout
 		if broken != nil && broken.Told() {
 			wait *= 2 // the rank that detected the failure has more details and reports first
 		}

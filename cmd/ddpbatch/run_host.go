@@ -30,7 +30,7 @@ func (c *runCmd) runHost(p *program, place launch.RankInfo) (started bool, err e
 	if c.Job != "" {
 		argv = append(argv, "--", c.Job)
 	}
-	signals, quit := requests()
+	signals, quit := notifyStop()
 	defer quit()
 	exit, err := launch.RunHost(launch.HostOptions{Info: place, Argv: argv, Environ: p.Env,
 		Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals}, ranks)

@@ -50,13 +50,13 @@ func holdsRun(dir rundir.Dir, job *jobs.Job, base string) bool {
 	if err != nil {
 		return hints.Of(err) != "" && !errors.Is(err, fs.ErrNotExist)
 	}
-	return record.Name == string(job.Name) && isSameFolder(record.Base, base)
+	return record.Name == string(job.Name) && isSameDir(record.Base, base)
 }
 
 // warnOfRunDir warns if a job uses a run outside of the default directory.
 func (p *program) warnOfRunDir(dir rundir.Dir, asked string, job *jobs.Job) {
 	here := p.abs(filepath.Join(runsFolder, string(job.Name)))
-	if asked == "" && !isSameFolder(dir.Path, here) && dir.Path != here {
+	if asked == "" && !isSameDir(dir.Path, here) && dir.Path != here {
 		p.note("warning: using the existing run of this job file in %q instead of a new run in %q; use --run-dir to select one", dir.Path, here)
 	}
 }
@@ -112,8 +112,8 @@ func isOwnFile(info fs.FileInfo) bool {
 	return ok && uid == os.Geteuid()
 }
 
-// isSameFolder reports whether two paths name the same directory.
-func isSameFolder(a, b string) bool {
+// isSameDir reports whether two paths name the same directory.
+func isSameDir(a, b string) bool {
 	if a == b {
 		return true
 	}
@@ -127,7 +127,7 @@ func isSameFolder(a, b string) bool {
 // belongs to no known run.
 func (p *program) findDependency(base, name string) (*rundir.Dir, error) {
 	run, err := p.findRun(name)
-	if err != nil && !isSameFolder(base, p.Dir) {
+	if err != nil && !isSameDir(base, p.Dir) {
 		beside := *p
 		beside.Dir = base
 		if found, e := beside.findRun(name); e == nil {

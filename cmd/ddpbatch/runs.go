@@ -138,7 +138,7 @@ func isRun(path string) bool {
 	return err == nil
 }
 
-// findSettled is like findRun, but also resolves an interrupted submission, so that the record
+// findSettled is like findRun, but also resolves an interruptError submission, so that the record
 // contains the run's last job. It does not resolve submissions of other users, because it
 // cannot change their records.
 func (p *program) findSettled(ctx context.Context, arg string) (knownRun, error) {

@@ -60,23 +60,23 @@ func (c *sampleCmd) Run(ctx context.Context, p *program) error {
 	}
 	var m trainedGPT
 	if c.Weights != "" {
-		m, err = p.gptOfFile(c.Weights, c.Heads)
+		m, err = p.loadGPTFromFile(c.Weights, c.Heads)
 	} else {
-		m, err = p.gptOfRun(ctx, c.Which)
+		m, err = p.loadGPTFromRun(ctx, c.Which)
 	}
 	if err != nil {
 		return err
 	}
-	prompt, err := m.words.encode(c.Prompt)
+	prompt, err := m.codec.encode(c.Prompt)
 	if err != nil {
 		return exitError{exitUsage, fmt.Errorf("read the prompt: %w", err)}
 	}
 	if n := len(prompt); n > m.gpt.Context {
 		p.note("the prompt has %d tokens; the model uses only the last %d", n, m.gpt.Context)
 	}
-	var out writer
+	var out tokenWriter
 	if !c.JSON {
-		out = writer{words: m.words, print: func(s string) { p.printf("%s", s) }}
+		out = tokenWriter{tokenCodec: m.codec, print: func(s string) { p.printf("%s", s) }}
 		out.write(prompt...)
 	}
 	tokens, err := c.generate(m, sampler, prompt, out.write)
@@ -87,7 +87,7 @@ func (c *sampleCmd) Run(ctx context.Context, p *program) error {
 		out.end()
 		return nil
 	}
-	return p.printJSON(sampled{m.path, m.step, c.Prompt, m.words.decode(tokens), tokens})
+	return p.printJSON(sampled{m.path, m.step, c.Prompt, m.codec.decode(tokens), tokens})
 }
 
 // generate samples tokens and calls each with every new token.
@@ -95,7 +95,7 @@ func (c *sampleCmd) generate(m trainedGPT, sampler *nn.Sampler, prompt []int32, 
 	g := m.gpt.NewGenerator(m.device, device.FP32)
 	g.KeepHalf = c.KeepHalf
 	if len(prompt) == 0 {
-		prompt = []int32{m.words.start()}
+		prompt = []int32{m.codec.start()}
 	}
 	var tokens []int32
 	for next := prompt; len(tokens) < c.Tokens; next = tokens[len(tokens)-1:] {
@@ -113,13 +113,13 @@ func (c *sampleCmd) generate(m trainedGPT, sampler *nn.Sampler, prompt []int32, 
 type trainedGPT struct {
 	gpt    *nn.GPT
 	device device.Device
-	words  words
+	codec  tokenCodec
 	path   string
 	step   *int // of the checkpoint; nil for a weights file
 }
 
-// gptOfRun loads the newest usable checkpoint of a run.
-func (p *program) gptOfRun(ctx context.Context, arg string) (m trainedGPT, err error) {
+// loadGPTFromRun loads the newest usable checkpoint of a run.
+func (p *program) loadGPTFromRun(ctx context.Context, arg string) (m trainedGPT, err error) {
 	run, err := p.findRun(arg)
 	if err != nil {
 		return m, err
@@ -152,8 +152,8 @@ func (p *program) gptOfRun(ctx context.Context, arg string) (m trainedGPT, err e
 	step := s.Manifest.Step
 	m.path, m.step = s.Path, &step
 	if s.Manifest.Vocabulary != "" {
-		m.words.vocabulary = new(data.Vocabulary)
-		if err := m.words.vocabulary.UnmarshalText([]byte(s.Manifest.Vocabulary)); err != nil {
+		m.codec.vocabulary = new(data.Vocabulary)
+		if err := m.codec.vocabulary.UnmarshalText([]byte(s.Manifest.Vocabulary)); err != nil {
 			return m, exitError{exitNoState, fmt.Errorf("checkpoint %q: %w", s.Path, err)}
 		}
 	}
@@ -168,8 +168,8 @@ func (p *program) gptOfRun(ctx context.Context, arg string) (m trainedGPT, err e
 	return m, nil
 }
 
-// gptOfFile loads weights from a safetensors file outside of a run.
-func (p *program) gptOfFile(path string, heads int) (m trainedGPT, err error) {
+// loadGPTFromFile loads weights from a safetensors file outside of a run.
+func (p *program) loadGPTFromFile(path string, heads int) (m trainedGPT, err error) {
 	m.path = p.abs(path)
 	f, err := safefile.Open(m.path, 0)
 	if err != nil {
@@ -199,10 +199,10 @@ func (m *trainedGPT) load(weights *nn.Weights, heads int) error {
 	if err != nil {
 		return err
 	}
-	if v := m.words.vocabulary; v != nil && v.Len() != o.Vocabulary {
+	if v := m.codec.vocabulary; v != nil && v.Len() != o.Vocabulary {
 		return fmt.Errorf("its vocabulary has %d tokens, but the model has %d", v.Len(), o.Vocabulary)
 	}
-	m.words.size = o.Vocabulary
+	m.codec.size = o.Vocabulary
 	if m.gpt, err = nn.NewGPT(o); err != nil {
 		return err
 	}

@@ -27,11 +27,11 @@ func (c *samplerCmd) Help() string {
 	return `The order is the same as in DistributedSampler of PyTorch with the same arguments.`
 }
 
-// mostLines is the maximum number of ranks in the output, which has one line per rank. With
-// --rank, the output is a single line, and only mostReplicas limits the number of ranks.
+// maxLines is the maximum number of ranks in the output, which has one line per rank. With
+// --rank, the output is a single line, and only maxReplicas limits the number of ranks.
 const (
-	mostLines    = 1 << 20
-	mostReplicas = math.MaxInt32
+	maxLines    = 1 << 20
+	maxReplicas = math.MaxInt32
 )
 
 // samplerAnswer is the output of sampler --json.
@@ -52,10 +52,10 @@ func (c *samplerCmd) Run(_ context.Context, p *program) error {
 		return usage(fmt.Sprintf("--length must be from 1 to %d", random.MaxPerm))
 	case c.Replicas < 1:
 		return usage("--replicas must be at least 1")
-	case c.Replicas > mostReplicas:
-		return usage(fmt.Sprintf("--replicas must be at most %d", mostReplicas))
-	case c.Replicas > mostLines && c.Rank == nil:
-		return usage(fmt.Sprintf("--replicas must be at most %d without --rank", mostLines))
+	case c.Replicas > maxReplicas:
+		return usage(fmt.Sprintf("--replicas must be at most %d", maxReplicas))
+	case c.Replicas > maxLines && c.Rank == nil:
+		return usage(fmt.Sprintf("--replicas must be at most %d without --rank", maxLines))
 	case c.Epoch < 0 || c.Batch < 0 || c.Seed < 0:
 		return usage("--epoch, --seed and --batch must not be negative")
 	case c.Rank != nil && (*c.Rank < 0 || *c.Rank >= c.Replicas):
@@ -65,16 +65,16 @@ func (c *samplerCmd) Run(_ context.Context, p *program) error {
 	if c.Rank != nil {
 		first, end = *c.Rank, *c.Rank+1
 	}
-	deal := c.deal()
+	samplesOf := c.assignSamples()
 	answer := samplerAnswer{Ranks: []rankSamples{}}
 	for rank := first; rank < end; rank++ {
-		indices := deal(rank)
+		indices := samplesOf(rank)
 		if c.JSON {
 			answer.NumSamples = len(indices)
 			answer.Ranks = append(answer.Ranks, rankSamples{rank, indices})
 			continue
 		}
-		p.printf("rank %d:%s\n", rank, barred(indices, c.Batch))
+		p.printf("rank %d:%s\n", rank, formatIndices(indices, c.Batch))
 	}
 	if c.JSON {
 		return p.printJSON(answer)
@@ -82,10 +82,10 @@ func (c *samplerCmd) Run(_ context.Context, p *program) error {
 	return nil
 }
 
-// deal returns a function that returns the samples of a rank, with the same result as
+// assignSamples returns a function that returns the samples of a rank, with the same result as
 // [data.Sampler]. data.Sampler computes the order of the whole epoch for each rank. deal
 // computes it only once for all ranks.
-func (c *samplerCmd) deal() func(rank int) []int {
+func (c *samplerCmd) assignSamples() func(rank int) []int {
 	order := data.Sampler{N: c.Length, Replicas: 1, Shuffle: c.Shuffle, Seed: c.Seed}.Epoch(c.Epoch)
 	n := c.Length / c.Replicas
 	if !c.DropLast && c.Length%c.Replicas != 0 {
@@ -100,8 +100,8 @@ func (c *samplerCmd) deal() func(rank int) []int {
 	}
 }
 
-// barred formats indices with a bar between batches.
-func barred(indices []int, batch int) string {
+// formatIndices formats indices with a bar between batches.
+func formatIndices(indices []int, batch int) string {
 	var b strings.Builder
 	for i, index := range indices {
 		if i > 0 && batch > 0 && i%batch == 0 {

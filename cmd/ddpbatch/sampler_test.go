@@ -14,10 +14,10 @@ func TestSamplerDeals(t *testing.T) {
 		for _, replicas := range []int{1, 2, 3, 8, 24, 60} {
 			for flags := range 4 {
 				c := samplerCmd{Length: length, Replicas: replicas, Shuffle: flags&1 != 0, DropLast: flags&2 != 0, Seed: 5, Epoch: 3}
-				deal := c.deal()
+				samplesOf := c.assignSamples()
 				for rank := range replicas {
 					s := data.Sampler{N: length, Replicas: replicas, Rank: rank, Shuffle: c.Shuffle, DropLast: c.DropLast, Seed: c.Seed}
-					if got, want := deal(rank), s.Epoch(c.Epoch); !slices.Equal(got, want) {
+					if got, want := samplesOf(rank), s.Epoch(c.Epoch); !slices.Equal(got, want) {
 						t.Errorf("%+v: rank %d takes %v, want %v", c, rank, got, want)
 					}
 				}

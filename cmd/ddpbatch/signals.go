@@ -8,13 +8,13 @@ import (
 	"syscall"
 )
 
-// requests returns a channel of the signals that ask a launcher or a rank to save and stop:
+// notifyStop returns a channel of the signals that ask a launcher or a rank to save and stop:
 // SIGTERM and SIGUSR1 from Slurm, SIGINT from Control-C, and SIGHUP unless nohup ignores it.
 // The function quit restores the default handling.
 //
 // It also catches SIGPIPE, so that a closed pipe, such as `| head`, loses output but does not
 // stop training.
-func requests() (signals <-chan os.Signal, quit func()) {
+func notifyStop() (signals <-chan os.Signal, quit func()) {
 	c := make(chan os.Signal, 8)
 	signal.Notify(c, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGINT)
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -25,9 +25,9 @@ func requests() (signals <-chan os.Signal, quit func()) {
 	return c, func() { signal.Stop(c); signal.Stop(pipe) }
 }
 
-// untilSignal returns a context that is canceled if a signal arrives before the call of done.
+// contextWithSignal returns a context that is canceled if a signal arrives before the call of done.
 // Until a rank has joined, it has nothing to save and can stop immediately.
-func untilSignal(ctx context.Context, signals <-chan os.Signal) (_ context.Context, done func()) {
+func contextWithSignal(ctx context.Context, signals <-chan os.Signal) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {

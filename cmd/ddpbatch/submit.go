@@ -55,7 +55,7 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	p.warnDroppedEnv()
-	p.tellDoubts(f, false)
+	p.printWarnings(f, false)
 	if c.DryRun || c.TestOnly {
 		script, err := f.script(dir, elements)
 		if err != nil {
@@ -82,10 +82,10 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	if err := p.tellSubmitted(c.JSON, f, result); err != nil || result.JobID == "" {
+	if err := p.printSubmitted(c.JSON, f, result); err != nil || result.JobID == "" {
 		return err
 	}
-	if err := p.unprinted(); err != nil {
+	if err := p.writeError(); err != nil {
 		return hints.Add(fmt.Errorf("job %s is submitted, but its ID could not be printed: %w", result.JobID, err),
 			"do not submit it again; run `ddpbatch status "+shellQuote(p.short(result.Dir.Path))+"`")
 	}
@@ -100,7 +100,7 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	if err == nil && !c.JSON {
 		p.printf("%s completed\n", done)
 	}
-	return p.goesOn(run, err)
+	return p.explainInterrupt(run, err)
 }
 
 // loadAfter loads the job file again. It adds the runs in --after to the dependencies of the
@@ -130,13 +130,13 @@ func (c *submitCmd) elements(job *jobs.Job) ([]int, error) {
 	return parseElements(c.Elements, len(job.Sweep.Trials))
 }
 
-func (p *program) tellSubmitted(asJSON bool, f *jobFile, r submit.Result) error {
+func (p *program) printSubmitted(asJSON bool, f *jobFile, r submit.Result) error {
 	if asJSON {
 		answer := map[string]any{"job_id": r.JobID, "run_dir": r.Dir.Path}
 		if f.job.Sweep != nil {
 			answer["elements"] = append([]int{}, r.Elements...)
 		}
-		if err := p.printJSON(answer); err != nil && p.unprinted() == nil {
+		if err := p.printJSON(answer); err != nil && p.writeError() == nil {
 			return err
 		}
 		return nil

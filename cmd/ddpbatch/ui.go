@@ -40,9 +40,9 @@ import (
 //     top.go). The view is below the printed lines, disappears at the end, and uses colors
 //     unless NO_COLOR is set. The flag --plain and TERM=dumb disable it.
 
-// rewrites maps kong's usage errors, which name Go types and parser tokens, to messages for
+// usageRewrites maps kong's usage errors, which name Go types and parser tokens, to messages for
 // users.
-var rewrites = []struct {
+var usageRewrites = []struct {
 	from *regexp.Regexp
 	to   string
 }{
@@ -52,9 +52,9 @@ var rewrites = []struct {
 	{regexp.MustCompile(`^expected "(<.*)"$`), "missing argument: $1"},
 }
 
-// rewritten returns kong's message with all rewrites applied.
-func rewritten(message string) string {
-	for _, r := range rewrites {
+// rewriteUsage returns kong's message with all usageRewrites applied.
+func rewriteUsage(message string) string {
+	for _, r := range usageRewrites {
 		message = r.from.ReplaceAllString(message, r.to)
 	}
 	return message
@@ -63,18 +63,18 @@ func rewritten(message string) string {
 // report prints err and its hint to w. For usage errors, it also prints the command's usage
 // line.
 func report(w io.Writer, err error, usage string) {
-	var quiet silent
+	var printed printedError
 	var ended exitError
-	if err == nil || errors.As(err, &quiet) || errors.As(err, &ended) && ended.err == nil {
+	if err == nil || errors.As(err, &printed) || errors.As(err, &ended) && ended.err == nil {
 		return
 	}
 	var spec jobs.Diagnostics
 	if errors.As(err, &spec) {
 		// If writing to the terminal fails, another message would fail as well.
 		_ = spec.Render(w)
-		err = fmt.Errorf("%s", format.Count(len(spec), "error")+where(spec))
+		err = fmt.Errorf("%s", format.Count(len(spec), "error")+inFile(spec))
 	}
-	message := rewritten(err.Error())
+	message := rewriteUsage(err.Error())
 	var parsed *kong.ParseError
 	if errors.As(err, &parsed) {
 		message = dropUnlikelyGuess(message)
@@ -114,8 +114,8 @@ func dropUnlikelyGuess(message string) string {
 	return rest
 }
 
-// where returns " in FILE" if all diagnostics are for the same file, and "" otherwise.
-func where(spec jobs.Diagnostics) string {
+// inFile returns " in FILE" if all diagnostics are for the same file, and "" otherwise.
+func inFile(spec jobs.Diagnostics) string {
 	for _, d := range spec {
 		if d.File != spec[0].File || d.File == "" {
 			return ""
@@ -127,7 +127,7 @@ func where(spec jobs.Diagnostics) string {
 // say prints a message for the user. It removes control characters and wraps lines to the
 // terminal.
 func say(w io.Writer, format string, args ...any) {
-	if k, ok := w.(*kept); ok {
+	if k, ok := w.(*teeWriter); ok {
 		say(k.log, format, args...)
 		w = k.Writer
 	}
@@ -219,8 +219,8 @@ func (c *checked) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// unprinted returns the first error in writing the answer, or nil.
-func (p *program) unprinted() error {
+// writeError returns the first error in writing the answer, or nil.
+func (p *program) writeError() error {
 	if c, ok := p.Stdout.(*checked); ok {
 		return c.err
 	}

@@ -31,7 +31,7 @@ func (c *waitCmd) Run(ctx context.Context, p *program) error {
 	if err == nil {
 		p.printf("%s completed\n", done)
 	}
-	return p.goesOn(run, err)
+	return p.explainInterrupt(run, err)
 }
 
 // wait waits for the run's job, or for the jobs of all trials of a sweep. It returns a
@@ -41,7 +41,7 @@ func (p *program) wait(ctx context.Context, run knownRun) (what string, err erro
 		return p.waitSweep(ctx, run)
 	}
 	if run.isLaunched() {
-		end, err := p.awaitLaunch(ctx, run)
+		end, err := p.waitForLaunch(ctx, run)
 		if err != nil {
 			return "", err
 		}
@@ -100,7 +100,7 @@ func (p *program) waitSweep(ctx context.Context, run knownRun) (what string, err
 		if !e.isLaunched() {
 			continue
 		}
-		end, err := p.awaitLaunch(ctx, e)
+		end, err := p.waitForLaunch(ctx, e)
 		if err != nil {
 			return "", err
 		}

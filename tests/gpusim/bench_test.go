@@ -49,7 +49,7 @@ func TestBench(t *testing.T) {
 		out, _ := c.CombinedOutput() // the text tells
 		return string(out)
 	}
-	for devices, want := range map[string]string{"2": `"transport":"nccl 2.30.7"`, "1": "there are 1 GPUs, and rank 1 needs one for itself"} {
+	for devices, want := range map[string]string{"2": `"transport":"nccl 2.30.7"`, "1": "rank 1 has no GPU: this machine has 1"} {
 		if got := run(devices, "allreduce", "--backend", "nccl", "--ranks", "2", "--bytes", "4096"); !strings.Contains(got, want) {
 			t.Errorf("with %s GPUs: %s, want %q", devices, got, want)
 		}

@@ -66,7 +66,7 @@ func TestLaunchAsksForAttention(t *testing.T) {
 	if !strings.Contains(without.output, warning) || without.code != 0 {
 		t.Errorf("exit code %d, want %q\n%s", without.code, warning, without.output)
 	}
-	const refused = `DDPBATCH_ATTENTION="flash": there are "mma" and "wgmma"`
+	const refused = `DDPBATCH_ATTENTION="flash": must be "mma" or "wgmma"`
 	if l := run("DDPBATCH_ATTENTION=flash"); l.code == 0 || !strings.Contains(l.output, refused) {
 		t.Errorf("exit code %d, want %q\n%s", l.code, refused, l.output)
 	}

@@ -157,11 +157,11 @@ func TestLaunchWithoutNCCL(t *testing.T) {
 	}
 	auto := run("auto")
 	auto.losses(t)
-	const warning = "WARNING: GPUs exchange by way of their hosts' memory, which is slow: rank 0: load NCCL: load libnccl.so.2: not found; NCCL comes with"
+	const warning = "warning: GPUs communicate through host memory, which is slow: rank 0: load NCCL: load libnccl.so.2: not found; NCCL comes with"
 	if !strings.Contains(auto.output, warning) {
 		t.Errorf("auto: want %q\n%s", warning, auto.output)
 	}
-	if tcp := run("tcp"); tcp.code != 0 || strings.Contains(tcp.output, "WARNING") {
+	if tcp := run("tcp"); tcp.code != 0 || strings.Contains(tcp.output, "warning") {
 		t.Errorf("tcp, as asked: %s", tcp.output)
 	}
 	asked := run("nccl")

@@ -15,14 +15,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 )
 
-// judge checks the job file together with the site and this machine. It returns errors in
-// found, and warnings about values that are probably unintended in doubts.
-func (f *jobFile) judge() (found, doubts jobs.Diagnostics) {
+// checkValues checks the job file together with the site and this machine. It returns errors in
+// found, and warnings about values that are probably unintended in warnings.
+func (f *jobFile) checkValues() (found, warnings jobs.Diagnostics) {
 	counted := map[data.Options]int{}
 	for _, job := range f.all() {
 		wrong, unsure := job.CheckProgram(f.base)
 		found = append(found, wrong...)
-		doubts = slices.Concat(doubts, job.Warnings(), f.site.Doubts(job), mpiDoubts(job), unsure)
+		warnings = slices.Concat(warnings, job.Warnings(), f.site.Doubts(job), mpiWarnings(job), unsure)
 		if job.Train == nil {
 			continue
 		}
@@ -35,9 +35,9 @@ func (f *jobFile) judge() (found, doubts jobs.Diagnostics) {
 			counted[o] = n
 		}
 		wrong, unsure = job.CheckSamples(n)
-		found, doubts = append(found, wrong...), append(doubts, unsure...)
+		found, warnings = append(found, wrong...), append(warnings, unsure...)
 	}
-	return unique(found), unique(doubts)
+	return unique(found), unique(warnings)
 }
 
 // resolved returns an absolute path, or "" for an empty path.
@@ -61,36 +61,36 @@ func unique(all jobs.Diagnostics) jobs.Diagnostics {
 	return out
 }
 
-// writersDoubts returns warnings about a job file that every user can change. A job file runs
+// writerWarnings returns warnings about a job file that every user can change. A job file runs
 // commands as the user who submits it. There is no warning about a job file that a group can
 // change, because that is often intended.
-func writersDoubts(path string) (doubts jobs.Diagnostics) {
+func writerWarnings(path string) (warnings jobs.Diagnostics) {
 	file, err := os.Stat(path)
 	if err != nil || !file.Mode().IsRegular() {
 		return nil // a pipe, such as <(command)
 	}
 	for _, at := range []string{path, filepath.Dir(path)} {
 		if info, err := os.Stat(at); err == nil && safefile.WritersOf(info) == safefile.Anyone {
-			doubts = append(doubts, jobs.Diagnostic{File: path, Allowed: "run `chmod o-w " + at + "`",
+			warnings = append(warnings, jobs.Diagnostic{File: path, Allowed: "run `chmod o-w " + at + "`",
 				Message: fmt.Sprintf("every user can change this job file and thereby run commands as you: %q has mode %s", at, safefile.Octal(info.Mode()))})
 		}
 	}
-	return doubts
+	return warnings
 }
 
-// tellDoubts prints the warnings about a job file. If local is set, it omits warnings about
+// printWarnings prints the warnings about a job file. If local is set, it omits warnings about
 // keys that only Slurm uses.
-func (p *program) tellDoubts(f *jobFile, local bool) {
-	for _, d := range f.doubts {
+func (p *program) printWarnings(f *jobFile, local bool) {
+	for _, d := range f.warnings {
 		if local && strings.HasPrefix(d.Key, "slurm.") {
 			continue
 		}
-		p.note("warning: %s%s", placeOf(d), doubtText(d))
+		p.note("warning: %s%s", formatLocation(d), warningText(d))
 	}
 }
 
-// placeOf formats the location of a diagnostic, such as "job.toml:3:8: ".
-func placeOf(d jobs.Diagnostic) string {
+// formatLocation formats the location of a diagnostic, such as "job.toml:3:8: ".
+func formatLocation(d jobs.Diagnostic) string {
 	switch {
 	case d.File == "":
 		return ""
@@ -100,8 +100,8 @@ func placeOf(d jobs.Diagnostic) string {
 	return fmt.Sprintf("%s:%d:%d: ", d.File, d.Line, d.Column)
 }
 
-// doubtText formats a diagnostic and its fix in one line.
-func doubtText(d jobs.Diagnostic) string {
+// warningText formats a diagnostic and its fix in one line.
+func warningText(d jobs.Diagnostic) string {
 	if d.Allowed == "" {
 		return d.Message
 	}
@@ -112,13 +112,13 @@ func doubtText(d jobs.Diagnostic) string {
 // with pmix_v, such as pmix_v3.
 var mpiTypes = []string{"none", "pmi2", "pmix", "cray_shasta", "openmpi"}
 
-// mpiDoubts returns warnings about MPI settings that seem wrong on this machine, but that can
+// mpiWarnings returns warnings about MPI settings that seem wrong on this machine, but that can
 // be correct on the nodes.
-func mpiDoubts(j *jobs.Job) (doubts jobs.Diagnostics) {
+func mpiWarnings(j *jobs.Job) (warnings jobs.Diagnostics) {
 	report := func(key, format string, args ...any) {
 		d := j.Near(key)
 		d.Message = key + ": " + fmt.Sprintf(format, args...)
-		doubts = append(doubts, d)
+		warnings = append(warnings, d)
 	}
 	if m := string(j.Slurm.MPI); m != "" && !slices.Contains(mpiTypes, m) && !strings.HasPrefix(m, "pmix_v") {
 		report("slurm.mpi", "%q is not one of %s; `srun --mpi=list` on the cluster lists the supported types", m, strings.Join(mpiTypes, ", "))
@@ -128,5 +128,5 @@ func mpiDoubts(j *jobs.Job) (doubts jobs.Diagnostics) {
 			report("network.mpi_library", "%q does not exist on this machine; it must exist on the nodes: %v", l, err)
 		}
 	}
-	return doubts
+	return warnings
 }

@@ -13,21 +13,21 @@ import (
 // endOfText is GPT-2's token ID for the end of a text.
 const endOfText = 50256
 
-// words converts between tokens and text. Without a vocabulary, the text is a list of token
+// A tokenCodec converts between tokens and text. Without a vocabulary, the text is a list of token
 // IDs.
-type words struct {
+type tokenCodec struct {
 	vocabulary *data.Vocabulary // nil for token IDs
 	size       int              // size of the vocabulary
 }
 
 // start returns the first token of a text without a prompt: a newline, GPT-2's end-of-text
 // token, or token 0.
-func (w words) start() int32 {
-	if w.vocabulary != nil {
-		if line, err := w.vocabulary.Encode("\n"); err == nil {
+func (c tokenCodec) start() int32 {
+	if c.vocabulary != nil {
+		if line, err := c.vocabulary.Encode("\n"); err == nil {
 			return line[0]
 		}
-	} else if w.size > endOfText {
+	} else if c.size > endOfText {
 		return endOfText
 	}
 	return 0
@@ -35,15 +35,15 @@ func (w words) start() int32 {
 
 // encode returns the tokens of text. Without a vocabulary, text contains token IDs, separated
 // by spaces or commas.
-func (w words) encode(text string) ([]int32, error) {
-	if w.vocabulary != nil {
-		return w.vocabulary.Encode(text)
+func (c tokenCodec) encode(text string) ([]int32, error) {
+	if c.vocabulary != nil {
+		return c.vocabulary.Encode(text)
 	}
 	var tokens []int32
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
 		n, err := strconv.ParseInt(word, 10, 32)
-		if err != nil || n < 0 || n >= int64(w.size) {
-			return nil, fmt.Errorf("%q is not a token ID from 0 to %d", word, w.size-1)
+		if err != nil || n < 0 || n >= int64(c.size) {
+			return nil, fmt.Errorf("%q is not a token ID from 0 to %d", word, c.size-1)
 		}
 		tokens = append(tokens, int32(n))
 	}
@@ -51,32 +51,32 @@ func (w words) encode(text string) ([]int32, error) {
 }
 
 // decode returns the text of tokens, or "" without a vocabulary.
-func (w words) decode(tokens []int32) string {
-	if w.vocabulary == nil {
+func (c tokenCodec) decode(tokens []int32) string {
+	if c.vocabulary == nil {
 		return ""
 	}
-	return w.vocabulary.Decode(tokens)
+	return c.vocabulary.Decode(tokens)
 }
 
-// A writer prints tokens as they arrive. The zero value prints nothing.
-type writer struct {
-	words
+// A tokenWriter prints tokens as they arrive. The zero value prints nothing.
+type tokenWriter struct {
+	tokenCodec
 	print   func(string)
 	pending string // incomplete UTF-8 sequence, because a token can be a single byte
-	begun   bool
+	started bool
 }
 
-func (w *writer) write(tokens ...int32) {
+func (w *tokenWriter) write(tokens ...int32) {
 	if w.print == nil {
 		return
 	}
 	if w.vocabulary == nil {
 		for _, t := range tokens {
-			if w.begun {
+			if w.started {
 				w.print(" ")
 			}
 			w.print(strconv.Itoa(int(t)))
-			w.begun = true
+			w.started = true
 		}
 		return
 	}
@@ -90,7 +90,7 @@ func (w *writer) write(tokens ...int32) {
 	w.pending = w.pending[whole:]
 }
 
-func (w *writer) end() {
+func (w *tokenWriter) end() {
 	if w.print != nil {
 		w.print(w.pending + "\n")
 	}
