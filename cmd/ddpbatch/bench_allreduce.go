@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/bench"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi"
 )
@@ -34,19 +34,6 @@ divided by the median time. Each rank must send at least that much.
 To compare with the MPI library of this machine:
 
     mpirun -n 2 ddpbatch bench allreduce --backend mpi`
-}
-
-// An allReduceResult is the result for one buffer size.
-type allReduceResult struct {
-	Bench     string  `json:"bench"`
-	Ranks     int     `json:"ranks"`
-	Bytes     int     `json:"bytes"`
-	Runs      int     `json:"runs"`
-	Median    float64 `json:"median_ms"`
-	Best      float64 `json:"best_ms"`
-	BusBW     float64 `json:"busbw_gbs"`
-	Transport string  `json:"transport"`
-	Algorithm string  `json:"algorithm"`
 }
 
 func (c *benchAllReduceCmd) Run(ctx context.Context, p *program) error {
@@ -79,7 +66,7 @@ func (c *benchAllReduceCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	var results []allReduceResult
+	var results []bench.AllReduceResult
 	if err := json.Unmarshal(out, &results); err != nil {
 		return fmt.Errorf("read the results of rank 0: %w", err)
 	}
@@ -129,7 +116,7 @@ func (c *benchAllReduceCmd) arguments() []string {
 	return arguments
 }
 
-func (c *benchAllReduceCmd) print(p *program, results []allReduceResult) error {
+func (c *benchAllReduceCmd) print(p *program, results []bench.AllReduceResult) error {
 	var rows [][]string
 	for _, r := range results {
 		if c.JSON {
@@ -195,56 +182,13 @@ func (c *benchAllReduceCmd) runRank(ctx context.Context, p *program, r benchRank
 }
 
 // times returns the results for all buffer sizes.
-func (c *benchAllReduceCmd) times(ctx context.Context, comm collective.Communicator) (results []allReduceResult, err error) {
+func (c *benchAllReduceCmd) times(ctx context.Context, comm collective.Communicator) (results []bench.AllReduceResult, err error) {
 	for _, n := range c.Bytes {
-		result, err := timeAllReduce(ctx, comm, n)
+		result, err := bench.AllReduce(ctx, comm, n)
 		if err != nil {
 			return nil, err
 		}
 		results = append(results, result)
 	}
 	return results, comm.Do(ctx, collective.Barrier())
-}
-
-// timeAllReduce times all-reduce operations on buffers of the given size, in bytes. It runs enough
-// operations for 400 MiB, but at least 8 and at most 2,000, and stops after about 5 s. Before
-// that, it warms up for 250 ms, because the kernel may need that time to give each rank its
-// own core. All ranks run the same number of operations, which the slowest rank determines.
-func timeAllReduce(ctx context.Context, comm collective.Communicator, bytes int) (allReduceResult, error) {
-	const settle, work, most, least, limit = 250 * time.Millisecond, 400 << 20, 2000, 8, 5 * time.Second
-	buf, err := collective.Alloc[float32](ctx, comm, bytes/4)
-	if err != nil {
-		return allReduceResult{}, err
-	}
-	if buf == nil {
-		buf = make([]float32, bytes/4)
-	}
-	call := collective.AllReduce(buf, collective.Sum)
-	began, spent, done := time.Now(), []float64{0}, 0
-	for spent[0] < settle.Seconds() {
-		for range max(done, 1) { // doubles each time
-			if err := comm.Do(ctx, call); err != nil {
-				return allReduceResult{}, err
-			}
-			done++
-		}
-		spent[0] = time.Since(began).Seconds()
-		if err := comm.Do(ctx, collective.AllReduce(spent, collective.Max)); err != nil {
-			return allReduceResult{}, err
-		}
-	}
-	fit := int(limit.Seconds() * float64(done) / spent[0])
-	times := make([]float64, min(max(work/bytes, least), most, max(fit, 1)))
-	for i := range times {
-		start := time.Now()
-		if err := comm.Do(ctx, call); err != nil {
-			return allReduceResult{}, err
-		}
-		times[i] = float64(time.Since(start)) / float64(time.Millisecond)
-	}
-	slices.Sort(times)
-	n, path := float64(comm.Size()), comm.Path(call)
-	median := times[len(times)/2]
-	return allReduceResult{Bench: "allreduce", Ranks: comm.Size(), Bytes: bytes, Runs: len(times), Median: median, Best: times[0],
-		BusBW: float64(bytes) * 2 * (n - 1) / n / (median * 1e6), Transport: path.Transport, Algorithm: path.Algorithm}, nil
 }

@@ -1,0 +1,76 @@
+package bench
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+)
+
+// An AllReduceResult is the result of [AllReduce] for one buffer size.
+type AllReduceResult struct {
+	Kind      string  `json:"bench"` // "allreduce"
+	Ranks     int     `json:"ranks"`
+	Bytes     int     `json:"bytes"`
+	Runs      int     `json:"runs"` // timed operations
+	Median    float64 `json:"median_ms"`
+	Best      float64 `json:"best_ms"`
+	BusBW     float64 `json:"busbw_gbs"` // 2(N-1)/N times the buffer size by the median time
+	Transport string  `json:"transport"`
+	Algorithm string  `json:"algorithm"`
+}
+
+// Limits of a measurement by [AllReduce].
+const (
+	// The kernel may need this time to give each rank its own core.
+	allReduceWarmUp = 250 * time.Millisecond
+	allReduceLimit  = 5 * time.Second
+	allReduceBytes  = 400 << 20 // of all timed operations
+	minAllReduces   = 8
+	maxAllReduces   = 2000
+)
+
+// AllReduce times all-reduce operations on float32 buffers of the given size, in bytes. All
+// ranks must call it with the same size, a multiple of 4.
+//
+// It runs enough operations for 400 MiB, but at least 8 and at most 2,000, and stops after about
+// 5 s. Before that, it warms up for 250 ms. All ranks run the same number of operations, which
+// the slowest rank determines.
+func AllReduce(ctx context.Context, comm collective.Communicator, bytes int) (AllReduceResult, error) {
+	buf, err := collective.Alloc[float32](ctx, comm, bytes/4)
+	if err != nil {
+		return AllReduceResult{}, err
+	}
+	if buf == nil {
+		buf = make([]float32, bytes/4)
+	}
+	call := collective.AllReduce(buf, collective.Sum)
+	began, spent, done := time.Now(), []float64{0}, 0
+	for spent[0] < allReduceWarmUp.Seconds() {
+		for range max(done, 1) { // doubles each time
+			if err := comm.Do(ctx, call); err != nil {
+				return AllReduceResult{}, err
+			}
+			done++
+		}
+		spent[0] = time.Since(began).Seconds()
+		if err := comm.Do(ctx, collective.AllReduce(spent, collective.Max)); err != nil {
+			return AllReduceResult{}, err
+		}
+	}
+	affordable := int(allReduceLimit.Seconds() * float64(done) / spent[0])
+	times := make([]float64, min(max(allReduceBytes/bytes, minAllReduces), maxAllReduces, max(affordable, 1)))
+	for i := range times {
+		start := time.Now()
+		if err := comm.Do(ctx, call); err != nil {
+			return AllReduceResult{}, err
+		}
+		times[i] = float64(time.Since(start)) / float64(time.Millisecond)
+	}
+	slices.Sort(times)
+	n, path := float64(comm.Size()), comm.Path(call)
+	median := times[len(times)/2]
+	return AllReduceResult{Kind: "allreduce", Ranks: comm.Size(), Bytes: bytes, Runs: len(times), Median: median, Best: times[0],
+		BusBW: float64(bytes) * 2 * (n - 1) / n / (median * 1e6), Transport: path.Transport, Algorithm: path.Algorithm}, nil
+}
