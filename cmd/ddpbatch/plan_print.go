@@ -7,16 +7,17 @@ import (
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/jobs/predict"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 )
 
 // printPlan prints the answer as text and tables.
-func (p *program) printPlan(a *planAnswer) {
+func (p *program) printPlan(a *predict.Prediction) {
 	size := fmt.Sprintf("%d samples", a.Ranks*a.Batch*a.Accumulate)
-	unit, units := "SAMPLES/S", func(s planStep) float64 { return s.SamplesPerSecond }
+	unit, units := "SAMPLES/S", func(s predict.Step) float64 { return s.SamplesPerSecond }
 	if a.Tokens > 0 {
 		size += fmt.Sprintf(" of %d tokens", a.Tokens)
-		unit, units = "TOKENS/S", func(s planStep) float64 { return s.TokensPerSecond }
+		unit, units = "TOKENS/S", func(s predict.Step) float64 { return s.TokensPerSecond }
 	}
 	p.printf("%s: %s with %d parameters, %s, in %s on %s\n", a.Name, a.Model, a.Parameters, a.Strategy, a.Precision, a.Device)
 	p.printf("%s", folded(fmt.Sprintf("a step: %s on %s; %s per rank in %s", size, format.Count(a.Ranks, "rank"), formatMetric(a.FLOP, "FLOP"), microBatches(a.Accumulate))))
@@ -34,12 +35,12 @@ func (p *program) printPlan(a *planAnswer) {
 		m := a.Memory[s.String()]
 		rows = append(rows, []string{
 			s.String(), format.Bytes(m.Weights), format.Bytes(m.Gradients), format.Bytes(m.Optimizer), format.Bytes(m.Activations),
-			format.Bytes(m.Transient + m.Other), format.Bytes(m.Total), m.fits(),
+			format.Bytes(m.Transient + m.Other), format.Bytes(m.Total), fits(m),
 		})
 	}
 	p.table([]string{"MEMORY", "WEIGHTS", "GRADIENTS", "OPTIMIZER", "ACTIVATIONS", "OTHER", "TOTAL", "FITS"}, rows)
 	if a.MemoryLimit > 0 {
-		p.printf("of %s: %s\n", format.Bytes(a.MemoryLimit), a.limit)
+		p.printf("of %s: %s\n", format.Bytes(a.MemoryLimit), a.Limit)
 	}
 
 	p.printf("\n")
@@ -112,7 +113,7 @@ func formatMetric(v float64, unit string) string {
 }
 
 // fits returns the table cell, which is empty without a memory limit.
-func (m planMemory) fits() string {
+func fits(m predict.Memory) string {
 	switch {
 	case m.Fits == nil:
 		return ""

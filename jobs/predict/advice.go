@@ -1,4 +1,4 @@
-package main
+package predict
 
 import (
 	"fmt"
@@ -9,10 +9,10 @@ import (
 )
 
 // advice returns recommendations, with reasons.
-func (l *planner) advice(a *planAnswer) []string {
-	best, fits, tight := plan.Fit(l.memory, a.MemoryLimit)
-	out := []string{l.adviseStrategy(a, best, fits, tight)}
-	if line := l.adviseRanks(a, best); fits && line != "" {
+func (p *predictor) advice(a *Prediction) []string {
+	best, fits, tight := plan.Fit(p.memoryOf, a.MemoryLimit)
+	out := []string{p.adviseStrategy(a, best, fits, tight)}
+	if line := p.adviseRanks(a, best); fits && line != "" {
 		out = append(out, line)
 	}
 	if step := a.Ranks * a.Batch * a.Accumulate; a.Samples > 0 && step > a.Samples {
@@ -21,14 +21,14 @@ func (l *planner) advice(a *planAnswer) []string {
 	return out
 }
 
-func (l *planner) adviseStrategy(a *planAnswer, best ddp.Strategy, fits, tight bool) string {
-	need := format.Bytes(l.memory(best).Total())
+func (p *predictor) adviseStrategy(a *Prediction, best ddp.Strategy, fits, tight bool) string {
+	need := format.Bytes(p.memoryOf(best).Total())
 	limit := format.Bytes(a.MemoryLimit)
 	switch {
 	case !fits:
 		line := fmt.Sprintf("no strategy fits: even %s needs %s of %s on %s", best, need, limit, format.Count(a.Ranks, "rank"))
-		for ranks := 2 * a.Ranks; ranks <= maxPlannedRanks; ranks *= 2 {
-			if l.work.Memory(best, l.training.Element, ranks, l.program).Total() <= plan.Usable(a.MemoryLimit) {
+		for ranks := 2 * a.Ranks; ranks <= maxTableRanks; ranks *= 2 {
+			if p.work.Memory(best, p.training.Element, ranks, p.program).Total() <= plan.Usable(a.MemoryLimit) {
 				return line + fmt.Sprintf("; it fits on %d", ranks)
 			}
 		}
@@ -42,19 +42,19 @@ func (l *planner) adviseStrategy(a *planAnswer, best ddp.Strategy, fits, tight b
 		return fmt.Sprintf("ddp: the simplest strategy, and it fits: %s of %s", need, limit)
 	}
 	return fmt.Sprintf("%s: the simplest strategy that fits, with %s of %s; %s would need %s",
-		best, need, limit, best-1, format.Bytes(l.memory(best-1).Total()))
+		best, need, limit, best-1, format.Bytes(p.memoryOf(best-1).Total()))
 }
 
 // adviseRanks recommends a number of ranks for the strategy best. It returns "" if the table
 // has only one rank.
-func (l *planner) adviseRanks(a *planAnswer, best ddp.Strategy) string {
-	t, with := l.training, ""
+func (p *predictor) adviseRanks(a *Prediction, best ddp.Strategy) string {
+	t, with := p.training, ""
 	if t.Strategy != best {
 		t.Strategy, with = best, fmt.Sprintf("with %s, ", best)
 	}
 	var steps []plan.Step
-	for _, n := range l.rankNumbers() {
-		steps = append(steps, plan.Predict(l.work, t, l.machine, n))
+	for _, n := range p.rankNumbers() {
+		steps = append(steps, plan.Predict(p.work, t, p.machine, n))
 	}
 	last := steps[len(steps)-1]
 	if last.Ranks == 1 {
@@ -69,15 +69,15 @@ func (l *planner) adviseRanks(a *planAnswer, best ddp.Strategy) string {
 	if good == 0 {
 		line = fmt.Sprintf("%sfewer than %s: efficiency is below %.0f%%", with, format.Count(steps[0].Ranks, "rank"), percent)
 	}
-	own := plan.Predict(l.work, t, l.machine, a.Ranks)
+	own := plan.Predict(p.work, t, p.machine, a.Ranks)
 	if own.Efficiency >= plan.GoodEfficiency {
 		return line
 	}
 	line += fmt.Sprintf("; with the job's %d ranks, it is %.0f%%", a.Ranks, 100*own.Efficiency)
-	if shared := own.Compute / plan.Predict(l.work, t, l.machine, 1).Compute; shared > 1.01 {
+	if shared := own.Compute / plan.Predict(p.work, t, p.machine, 1).Compute; shared > 1.01 {
 		return line + ": the ranks share cores"
 	}
-	if accumulate, ok := plan.MoreWork(l.work, t, l.machine, a.Ranks); ok {
+	if accumulate, ok := plan.MoreWork(p.work, t, p.machine, a.Ranks); ok {
 		return line + fmt.Sprintf(": the batch is too small for its communication; train.accumulate = %d reaches 80%%, and a larger train.batch may also help", accumulate)
 	}
 	return line + ": communication takes too long for the batch size; a larger train.batch may help"

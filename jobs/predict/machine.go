@@ -1,4 +1,4 @@
-package main
+package predict
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
-	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
@@ -55,33 +54,32 @@ var (
 )
 
 // findGPU returns the GPU that the job requests. It returns nil if the job requests none.
-func (l *planner) findGPU() (*plan.GPU, error) {
-	c := l.cmd
-	if l.job.Slurm.GPUsPerNode == 0 && c.GPU == "" {
+func (p *predictor) findGPU() (*plan.GPU, error) {
+	if p.job.Slurm.GPUsPerNode == 0 && p.GPU == "" {
 		return nil, nil
 	}
-	if c.Measure || c.Here {
-		return nil, usage("--measure and --here measure CPUs only, and the job requests GPUs; set the speed of a GPU with --gflops")
+	if p.Measure || p.Here {
+		return nil, usageErrorf("set the speed of a GPU with --gflops", "--measure and --here measure CPUs only, and the job requests GPUs")
 	}
-	name, err := c.GPU, error(nil)
+	name, err := p.GPU, error(nil)
 	if name == "" {
-		if name, err = l.siteGPU(); err != nil {
+		if name, err = p.siteGPU(); err != nil {
 			return nil, err
 		}
 	}
 	g, ok := plan.FindGPU(name)
 	if !ok {
-		return nil, l.unknownGPU("unknown GPU %q", name)
+		return nil, p.unknownGPU("unknown GPU %q", name)
 	}
-	l.assume("one GPU per rank")
+	p.assume("one GPU per rank")
 	return &g, nil
 }
 
 // siteGPU returns the GPU type of the job's partition, QOS, and constraint in the site
 // profile. If they do not select one, it returns the only GPU type of the profile.
-func (l *planner) siteGPU() (string, error) {
-	site := l.file.site
-	if r, ok := site.ResourceOf(l.job); ok && r.GPUs != "" {
+func (p *predictor) siteGPU() (string, error) {
+	site := p.Site
+	if r, ok := site.ResourceOf(p.job); ok && r.GPUs != "" {
 		return string(r.GPUs), nil
 	}
 	var names []string
@@ -92,46 +90,45 @@ func (l *planner) siteGPU() (string, error) {
 	}
 	switch len(names) {
 	case 0:
-		return "", l.unknownGPU("unknown GPU: the profile of site %q does not list one", l.job.Site)
+		return "", p.unknownGPU("unknown GPU: the profile of site %q does not list one", p.job.Site)
 	case 1:
-		l.assume("GPUs are %s, the only type in the profile of %s: --gpu", names[0], l.job.Site)
+		p.assume("GPUs are %s, the only type in the profile of %s: --gpu", names[0], p.job.Site)
 		return names[0], nil
 	}
-	return "", l.unknownGPU("unknown GPU: site %q has %s; the partition, QOS, or constraint selects one", l.job.Site, strings.Join(names, "; "))
+	return "", p.unknownGPU("unknown GPU: site %q has %s; the partition, QOS, or constraint selects one", p.job.Site, strings.Join(names, "; "))
 }
 
-func (l *planner) unknownGPU(format string, args ...any) error {
-	return exitError{exitUsage, hints.Add(fmt.Errorf("plan %q: "+format, append([]any{l.cmd.Job}, args...)...),
-		`set it with --gpu, such as --gpu "A100 80 GB"; supported: `+strings.Join(plan.GPUNames(), ", "))}
+func (p *predictor) unknownGPU(format string, args ...any) error {
+	return usageErrorf(`set it with --gpu, such as --gpu "A100 80 GB"; supported: `+strings.Join(plan.GPUNames(), ", "),
+		"plan %q: "+format, append([]any{p.Path}, args...)...)
 }
 
 // setMachine sets the speed of ranks and of the links between them.
-func (l *planner) setMachine(ctx context.Context) error {
-	c := l.cmd
-	m := &l.machine
-	m.PerNode, m.Threads = l.job.TasksPerNode(), int(l.job.Slurm.CPUsPerTask)
-	if c.Here {
+func (p *predictor) setMachine(ctx context.Context) error {
+	m := &p.machine
+	m.PerNode, m.Threads = p.job.TasksPerNode(), int(p.job.Slurm.CPUsPerTask)
+	if p.Here {
 		m.PerNode, m.Cores = maxRanksHere, runtime.GOMAXPROCS(0)
 		m.Threads = min(m.Threads, m.Cores)
-		if !l.job.IsSet("slurm.cpus_per_task") {
+		if !p.job.IsSet("slurm.cpus_per_task") {
 			m.Threads = m.Cores // the ranks share them
 		}
 	}
-	l.program = cpuProgram
-	l.program.Threads, l.program.Copies = m.Threads, l.job.Checkpoint.Async
-	if l.gpu != nil {
-		l.program = gpuProgram // async checkpoints copy to host memory
+	p.program = cpuProgram
+	p.program.Threads, p.program.Copies = m.Threads, p.job.Checkpoint.Async
+	if p.gpu != nil {
+		p.program = gpuProgram // async checkpoints copy to host memory
 	}
-	measured := c.Measure || c.Here
+	measured := p.Measure || p.Here
 	switch {
-	case l.gpu != nil:
-		m.FLOPS, m.Bandwidth = plan.Utilization*l.gpu.Single, l.gpu.Bandwidth
-		if t := l.job.Train; t.Precision == jobs.PrecisionBF16 {
-			m.FLOPS = plan.Utilization * l.gpu.Half
+	case p.gpu != nil:
+		m.FLOPS, m.Bandwidth = plan.Utilisation*p.gpu.Single, p.gpu.Bandwidth
+		if t := p.job.Train; t.Precision == jobs.PrecisionBF16 {
+			m.FLOPS = plan.Utilisation * p.gpu.Half
 		}
-		m.Local, m.Network = plan.Link{Latency: gpuLatency, Bandwidth: l.gpu.Link}, assumedFabric
+		m.Local, m.Network = plan.Link{Latency: gpuLatency, Bandwidth: p.gpu.Link}, assumedFabric
 	case measured:
-		if err := l.measure(ctx); err != nil {
+		if err := p.measure(ctx); err != nil {
 			return err
 		}
 		m.CPUCopies, m.Network = true, assumedNetwork
@@ -139,40 +136,40 @@ func (l *planner) setMachine(ctx context.Context) error {
 		m.FLOPS, m.Bandwidth = assumedCoreFLOPS*float64(m.Threads), assumedCoreBandwidth*float64(m.Threads)
 		m.CPUCopies, m.Local, m.Network = true, assumedLocal, assumedNetwork
 	}
-	rate := float64(l.file.site.Network.Rate) / 8 * gigabyte
+	rate := float64(p.Site.Network.Rate) / 8 * gigabyte
 	if rate > 0 {
 		m.Network.Bandwidth = rate
 	}
 	speed := "%.6g GFLOP/s per rank: --gflops, or --measure"
-	if l.gpu != nil {
+	if p.gpu != nil {
 		speed = fmt.Sprintf("%%.6g GFLOP/s per rank, %.0f%%%% of the peak rate of the GPU: --gflops", 100*plan.Utilisation)
 	}
-	l.override(c.GFLOPS, gigabyte, &m.FLOPS, measured, speed)
-	l.override(c.LocalBandwidth, gigabyte, &m.Local.Bandwidth, measured, "%.4g GB/s within a node: --local-bandwidth")
-	l.override(c.LocalLatency, microsecond, &m.Local.Latency, measured, "%.4g us latency within a node: --local-latency")
-	l.override(c.Bandwidth, gigabyte, &m.Network.Bandwidth, c.Here || rate > 0, "%.4g GB/s between nodes, per node: --bandwidth")
-	l.override(c.Latency, microsecond, &m.Network.Latency, c.Here, "%.4g us latency between nodes: --latency")
+	p.override(p.GFLOPS, gigabyte, &m.FLOPS, measured, speed)
+	p.override(p.LocalBandwidth, gigabyte, &m.Local.Bandwidth, measured, "%.4g GB/s within a node: --local-bandwidth")
+	p.override(p.LocalLatency, microsecond, &m.Local.Latency, measured, "%.4g us latency within a node: --local-latency")
+	p.override(p.Bandwidth, gigabyte, &m.Network.Bandwidth, p.Here || rate > 0, "%.4g GB/s between nodes, per node: --bandwidth")
+	p.override(p.Latency, microsecond, &m.Network.Latency, p.Here, "%.4g us latency between nodes: --latency")
 	return nil
 }
 
 // override sets *v to the value of a flag, in the flag's unit. Without the flag, it records *v
 // as an assumption, unless the value is known.
-func (l *planner) override(given *float64, unit float64, v *float64, known bool, note string) {
+func (p *predictor) override(given *float64, unit float64, v *float64, known bool, note string) {
 	if given != nil {
 		*v = *given * unit
 	} else if !known {
-		l.assume(note, *v/unit)
+		p.assume(note, *v/unit)
 	}
 }
 
 // measure measures the speed of this machine.
-func (l *planner) measure(ctx context.Context) error {
-	t, m := l.job.Train, &l.machine
+func (p *predictor) measure(ctx context.Context) error {
+	t, m := p.job.Train, &p.machine
 	threads := min(m.Threads, runtime.GOMAXPROCS(0))
 	speed, err := measure.Compute(ctx, measure.Options{
-		Model:  func() (nn.Model, error) { return trainerModel(l.subject, t) },
-		Sample: l.subject.sample, Batch: int(t.Batch), Precision: l.subject.precision, Threads: threads,
-		Memory: availableMemory(), Element: l.training.Element,
+		Model:  func() (nn.Model, error) { return trainerModel(p.data, t) },
+		Sample: p.data.sample, Batch: int(t.Batch), Precision: p.data.precision, Threads: threads,
+		Memory: availableMemory(), Element: p.training.Element,
 		Update: func(d device.Device, params []*nn.Param) (func(), error) { return updater(d, params, &t.Optimizer) },
 	})
 	if err != nil {
@@ -184,15 +181,15 @@ func (l *planner) measure(ctx context.Context) error {
 	more := float64(m.Threads) / float64(threads)
 	m.FLOPS, m.Bandwidth = speed.FLOPS*more, speed.Bandwidth*more
 	if more > 1 {
-		l.assume("the %d cores of a rank are %.3gx as fast as the %d cores of this machine", m.Threads, more, threads)
+		p.assume("the %d cores of a rank are %.3gx as fast as the %d cores of this machine", m.Threads, more, threads)
 	}
-	if !l.cmd.Here {
-		l.assume("nodes are as fast as this machine")
+	if !p.Here {
+		p.assume("nodes are as fast as this machine")
 	}
 	return nil
 }
 
-func trainerModel(s subject, t *jobs.Train) (nn.Model, error) {
+func trainerModel(s dataInfo, t *jobs.Train) (nn.Model, error) {
 	return trainer.NewModel(&t.Model, s.shape)
 }
 
@@ -217,18 +214,18 @@ func updater(d device.Device, params []*nn.Param, o *jobs.Optimizer) (func(), er
 
 // memoryLimit returns the memory limit of a rank, in bytes, and its source. The limit is 0 if
 // it is unknown.
-func (l *planner) memoryLimit() (float64, string) {
-	perNode := float64(l.job.TasksPerNode())
-	resource, _ := l.file.site.ResourceOf(l.job)
+func (p *predictor) memoryLimit() (float64, string) {
+	perNode := float64(p.job.TasksPerNode())
+	resource, _ := p.Site.ResourceOf(p.job)
 	switch {
-	case l.cmd.Memory != "":
-		return float64(jobs.Memory(l.cmd.Memory).Bytes()), "--memory"
-	case l.gpu != nil:
-		return l.gpu.Memory, "the memory of one " + l.gpu.Name
-	case l.cmd.Here:
-		return availableMemory() / float64(l.ranks()), fmt.Sprintf("free memory of this machine, shared by %s", format.Count(l.ranks(), "rank"))
-	case l.job.Slurm.Memory.Bytes() > 0:
-		return float64(l.job.Slurm.Memory.Bytes()) / perNode, fmt.Sprintf("slurm.mem = %q, shared by %s", l.job.Slurm.Memory, format.Count(int(perNode), "rank"))
+	case p.Memory != "":
+		return float64(p.Memory.Bytes()), "--memory"
+	case p.gpu != nil:
+		return p.gpu.Memory, "the memory of one " + p.gpu.Name
+	case p.Here:
+		return availableMemory() / float64(p.ranks()), fmt.Sprintf("free memory of this machine, shared by %s", format.Count(p.ranks(), "rank"))
+	case p.job.Slurm.Memory.Bytes() > 0:
+		return float64(p.job.Slurm.Memory.Bytes()) / perNode, fmt.Sprintf("slurm.mem = %q, shared by %s", p.job.Slurm.Memory, format.Count(int(perNode), "rank"))
 	case resource.Memory.Bytes() > 0:
 		return float64(resource.Memory.Bytes()) / perNode, fmt.Sprintf("the %s of a node, shared by %s", resource.Memory, format.Count(int(perNode), "rank"))
 	}

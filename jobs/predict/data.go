@@ -1,12 +1,10 @@
-package main
+package predict
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 
-	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
@@ -15,15 +13,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/plan"
 )
 
-// A subject describes the data that determines the size of the model.
-type subject struct {
+// A dataInfo describes the data that determines the size of the model.
+type dataInfo struct {
 	shape     data.Dataset // contains only sizes if the data set is not available
 	sample    plan.Sample
 	samples   int // number of samples; 0 if unknown
 	precision device.Precision
 }
 
-func (s subject) model(m *jobs.Model) (nn.Model, error) { return trainer.NewModel(m, s.shape) }
+func (s dataInfo) model(m *jobs.Model) (nn.Model, error) { return trainer.NewModel(m, s.shape) }
 
 // sizes describes a data set that is not available. Only the methods below may be called.
 type sizes struct {
@@ -48,14 +46,14 @@ const (
 const quickTokens = 1 << 28
 
 // open returns the properties of the samples. It reads the data set if sizes requests it.
-func (l *planner) open(ctx context.Context) (subject, error) {
-	t := l.job.Train
+func (p *predictor) openData(ctx context.Context) (dataInfo, error) {
+	t := p.job.Train
 	d := &t.Data
-	s := subject{sample: plan.Sample{Classes: d.Task != jobs.TaskRegression}}
+	s := dataInfo{sample: plan.Sample{Classes: d.Task != jobs.TaskRegression}}
 	if t.Precision == jobs.PrecisionBF16 {
 		s.precision = device.BF16
 	}
-	z, read, err := l.sizes()
+	z, read, err := p.sizes()
 	if err != nil {
 		return s, err
 	}
@@ -77,10 +75,10 @@ func (l *planner) open(ctx context.Context) (subject, error) {
 // sizes returns the sizes of samples according to the job file and the flags, or assumed
 // sizes. It reports whether the data set is available and must be read for the remaining
 // sizes.
-func (l *planner) sizes() (z sizes, here bool, err error) {
-	t := l.job.Train
+func (p *predictor) sizes() (z sizes, here bool, err error) {
+	t := p.job.Train
 	d := &t.Data
-	here = !l.missing
+	here = !p.MissingData
 	switch d.Kind {
 	case jobs.DataSynthetic:
 		here = false
@@ -90,39 +88,39 @@ func (l *planner) sizes() (z sizes, here bool, err error) {
 		here = here && z.outputs == 0 && fileSizes(string(d.Path)) <= quickTokens
 		if !here && z.outputs == 0 {
 			z.outputs = assumedTokens
-			l.assume("a vocabulary of %d tokens, as in GPT-2: train.data.vocabulary_size", assumedTokens)
+			p.assume("a vocabulary of %d tokens, as in GPT-2: train.data.vocabulary_size", assumedTokens)
 		}
 	case jobs.DataText:
 		z.outputs = bytesOfText
 		if !here && d.Vocabulary != data.VocabularyByte {
 			z.outputs = assumedCharacters
-			l.assume("%d different characters, because the text is not available on this machine", assumedCharacters)
+			p.assume("%d different characters, because the text is not available on this machine", assumedCharacters)
 		}
 	case jobs.DataIDX:
 		z = sizes{inputs: 28 * 28, outputs: 10, channels: 1, height: 28, width: 28}
 		if !here {
-			l.assume("images of 28x28 pixels in 10 classes, as in MNIST, because the data is not available on this machine")
+			p.assume("images of 28x28 pixels in 10 classes, as in MNIST, because the data is not available on this machine")
 		}
 	default:
-		if l.cmd.Inputs != nil {
-			z.inputs = *l.cmd.Inputs
+		if p.Inputs != nil {
+			z.inputs = *p.Inputs
 		}
-		if l.cmd.Outputs != nil {
-			z.outputs = *l.cmd.Outputs
+		if p.Outputs != nil {
+			z.outputs = *p.Outputs
 		}
 		if !here && (z.inputs == 0 || z.outputs == 0 || t.Model.Kind == jobs.ModelCNN) {
-			return z, false, l.unknownData()
+			return z, false, p.unknownData()
 		}
 	}
 	return z, here, nil
 }
 
-func (l *planner) unknownData() error {
+func (p *predictor) unknownData() error {
 	hint := "set the number of values per sample with --inputs N --outputs N"
-	if l.job.Train.Model.Kind == jobs.ModelCNN {
+	if p.job.Train.Model.Kind == jobs.ModelCNN {
 		hint = "run plan on a machine with the data: only the data determines the size of the images"
 	}
-	return exitError{exitUsage, hints.Add(fmt.Errorf("plan %q: the data %q is not available on this machine", l.cmd.Job, l.job.Train.Data.Path), hint)}
+	return usageErrorf(hint, "plan %q: the data %q is not available on this machine", p.Path, p.job.Train.Data.Path)
 }
 
 // fileSizes returns the total size of the files that match a path or pattern, in bytes.

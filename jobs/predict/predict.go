@@ -1,0 +1,234 @@
+// Package predict predicts the memory, speed, and scaling of a job of the built-in trainer. It
+// knows the job file, the site profile, and the data set. Package trainer/plan computes the
+// prediction from the model and the machine.
+//
+// Everything that is not known is assumed, and each assumption is listed in the result. The
+// data set does not have to be available on this machine. With [Options.Measure] or
+// [Options.Here], the package runs parts of a training step to measure the machine. It does not
+// print, and does not query Slurm.
+package predict
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/ddpbatch/ddpbatch/internal/exitcode"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/plan"
+)
+
+// maxTableRanks is the largest number of ranks in the table, unless Options.Ranks is set.
+const maxTableRanks = 16384
+
+// Options select what to predict. A nil value is measured or assumed.
+type Options struct {
+	Path        string // of the job file, for messages
+	Job         *jobs.Job
+	Site        *sites.Profile
+	MissingData bool // whether the data set is not available on this machine
+
+	Ranks     []int        // rows of the table; nil for the default
+	Strategy  ddp.Strategy // of the job, unless the user selects a different one
+	Algorithm string       // of collectives, see [plan.ParseAlgorithm]
+
+	Measure bool // measure the speed of this machine
+	Here    bool // predict a launch on this machine only
+
+	GPU            string      // model; empty for the one in the site profile
+	GFLOPS         *float64    // per rank
+	Bandwidth      *float64    // between nodes, per node, in GB/s
+	Latency        *float64    // between nodes, in microseconds
+	LocalBandwidth *float64    // within a node, per rank, in GB/s
+	LocalLatency   *float64    // within a node, in microseconds
+	Memory         jobs.Memory // per rank
+
+	Inputs, Outputs *int // values per sample of csv and safetensors data that is not available
+}
+
+// A usageError is an error in the options or the job.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// ExitCode returns the exit code for wrong usage.
+func (usageError) ExitCode() int { return exitcode.Usage }
+
+// usageErrorf returns a usage error with a hint.
+func usageErrorf(hint, format string, args ...any) error {
+	return usageError{hints.Errorf(hint, format, args...)}
+}
+
+// A Prediction is the result of [Run].
+type Prediction struct {
+	Name        string            `json:"name"`
+	Model       jobs.ModelKind    `json:"model"`
+	Device      string            `json:"device"` // "cpu", or the name of the GPU
+	Precision   jobs.Precision    `json:"precision"`
+	Parameters  int               `json:"parameters"`
+	Layers      []plan.Group      `json:"layers"`
+	Batch       int               `json:"batch"`
+	Accumulate  int               `json:"accumulate"`
+	Tokens      int               `json:"tokens_per_sample,omitempty"`
+	Samples     int               `json:"samples,omitempty"` // in the data set, if it is available
+	FLOP        float64           `json:"flop_per_rank"`     // per step
+	Ranks       int               `json:"ranks"`             // ranks of the job
+	Strategy    string            `json:"strategy"`
+	MemoryLimit float64           `json:"memory_limit,omitempty"` // bytes per rank
+	Memory      map[string]Memory `json:"memory"`                 // per rank, by strategy, with the job's ranks
+	FLOPS       float64           `json:"flop_per_s"`             // per rank
+	Local       plan.Link         `json:"local"`
+	Network     plan.Link         `json:"network"`
+	Steps       []Step            `json:"steps"`
+	Recommended []string          `json:"recommended"`
+	Notes       []string          `json:"assumed"`
+	Limit       string            `json:"-"` // source of MemoryLimit
+}
+
+// Memory is the memory of a rank.
+type Memory struct {
+	plan.Memory
+	Total float64 `json:"total"`
+	Fits  *bool   `json:"fits,omitempty"`
+	Tight bool    `json:"tight,omitempty"` // whether it fits with less than plan.Spare to spare
+}
+
+// A Step is the prediction for one number of ranks.
+type Step struct {
+	plan.Step
+	SamplesPerSecond float64 `json:"samples_per_s"`
+	TokensPerSecond  float64 `json:"tokens_per_s,omitempty"`
+}
+
+// Run predicts a job.
+func Run(ctx context.Context, o Options) (*Prediction, error) {
+	p := predictor{Options: o, job: o.Job, notes: []string{}}
+	return p.run(ctx)
+}
+
+// A predictor computes a prediction.
+type predictor struct {
+	Options
+	job   *jobs.Job
+	notes []string
+
+	data     dataInfo
+	work     plan.Work
+	training plan.Training
+	gpu      *plan.GPU // nil for CPUs
+	machine  plan.Machine
+	program  plan.Program
+}
+
+// assume records an assumption, which the output lists.
+func (p *predictor) assume(format string, args ...any) {
+	p.notes = append(p.notes, fmt.Sprintf(format, args...))
+}
+
+func (p *predictor) run(ctx context.Context) (*Prediction, error) {
+	t := p.job.Train
+	if p.job.Sweep != nil {
+		p.assume("a single run with the values of the job file, without [sweep]")
+	}
+	var err error
+	if p.gpu, err = p.findGPU(); err != nil {
+		return nil, err
+	}
+	if p.data, err = p.openData(ctx); err != nil {
+		return nil, err
+	}
+	model, err := p.data.model(&t.Model)
+	if err != nil {
+		return nil, err
+	}
+	const maxRows = 1 << 24
+	if rows := int(t.Batch) * max(1, p.data.sample.Tokens); rows > maxRows {
+		return nil, usageErrorf("use a smaller train.batch with train.accumulate",
+			"plan %q: a micro-batch has %d samples or tokens, more than %d", p.Path, rows, maxRows)
+	}
+	p.work = plan.Count(model, p.data.sample, int(t.Batch), p.data.precision, p.gpu != nil)
+	p.work.FirstBucket, p.work.Bucket = int(t.FirstBucket), int(t.Bucket)
+	p.work.NoSync = t.NoSync && t.Accumulate > 1
+	p.training = plan.Training{Element: plan.Elements(moments(&t.Optimizer)), Accumulate: max(1, int(t.Accumulate))}
+	p.training.Element.Compressed = t.Reduce == jobs.ReduceBF16
+	p.training.Strategy = p.Options.Strategy
+	if p.training.Algorithm, err = plan.ParseAlgorithm(p.Algorithm); err != nil {
+		return nil, err
+	}
+	if err := p.setMachine(ctx); err != nil {
+		return nil, err
+	}
+	return p.result(), nil
+}
+
+// moments returns the number of state values that the optimizer stores per parameter.
+func moments(o *jobs.Optimizer) int {
+	switch {
+	case o.Kind != jobs.OptimizerSGD:
+		return 2
+	case o.Momentum > 0:
+		return 1
+	}
+	return 0
+}
+
+// ranks returns the number of ranks of the job.
+func (p *predictor) ranks() int { return p.job.Ranks() }
+
+// rankNumbers returns the numbers of ranks for the table, in increasing order.
+func (p *predictor) rankNumbers() []int {
+	numbers := slices.Clone(p.Ranks)
+	if len(numbers) == 0 {
+		most := maxTableRanks
+		if p.Here {
+			most = 4
+		}
+		for n := 1; n <= most; n *= 2 {
+			numbers = append(numbers, n)
+		}
+		numbers = append(numbers, p.ranks())
+	}
+	slices.Sort(numbers)
+	return slices.Compact(numbers)
+}
+
+func (p *predictor) result() *Prediction {
+	t := p.job.Train
+	a := &Prediction{
+		Name: string(p.job.Name), Model: t.Model.Kind, Device: "cpu", Precision: t.Precision,
+		Parameters: p.work.NumParams(), Layers: p.work.Groups, Batch: int(t.Batch), Accumulate: p.training.Accumulate,
+		Tokens: p.data.sample.Tokens, Samples: p.data.samples, FLOP: p.work.FLOP() * float64(p.training.Accumulate),
+		Ranks: p.ranks(), Strategy: p.training.Strategy.String(), Memory: map[string]Memory{},
+		FLOPS: p.machine.FLOPS, Local: p.machine.Local, Network: p.machine.Network,
+	}
+	if p.gpu != nil {
+		a.Device = p.gpu.Name
+	}
+	a.MemoryLimit, a.Limit = p.memoryLimit()
+	for _, s := range ddp.Strategies() {
+		m := p.memoryOf(s)
+		row := Memory{Memory: m, Total: m.Total()}
+		if a.MemoryLimit > 0 {
+			fits := row.Total <= a.MemoryLimit
+			row.Fits, row.Tight = &fits, fits && row.Total > plan.Usable(a.MemoryLimit)
+		}
+		a.Memory[s.String()] = row
+	}
+	for _, n := range p.rankNumbers() {
+		s := Step{Step: plan.Predict(p.work, p.training, p.machine, n)}
+		s.SamplesPerSecond = float64(n*a.Batch*a.Accumulate) / s.Seconds
+		s.TokensPerSecond = s.SamplesPerSecond * float64(a.Tokens)
+		a.Steps = append(a.Steps, s)
+	}
+	a.Recommended = p.advice(a)
+	a.Notes = p.notes
+	return a
+}
+
+// memoryOf returns the memory of one rank with strategy s and the job's number of ranks.
+func (p *predictor) memoryOf(s ddp.Strategy) plan.Memory {
+	return p.work.Memory(s, p.training.Element, p.ranks(), p.program)
+}
