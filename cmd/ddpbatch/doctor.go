@@ -65,7 +65,7 @@ func (c *doctorCmd) Run(ctx context.Context, p *program) error {
 	} else {
 		p.printFindings(findings)
 	}
-	if n := doctor.CountBad(findings); n > 0 {
+	if n := doctor.CountFailed(findings); n > 0 {
 		return fmt.Errorf("%d of %s failed", n, format.Count(len(findings), "check"))
 	}
 	return nil
@@ -82,7 +82,7 @@ func (p *program) printFindings(findings []doctor.Finding) {
 		if f.Hosts != "" {
 			what = f.Hosts + ": " + what
 		}
-		rows = append(rows, []string{f.Part, levelName(f.Verdict), f.Version, what})
+		rows = append(rows, []string{f.Part, levelName(f.Level), f.Version, what})
 	}
 	header := []string{"PART", "LEVEL", "VERSION", "RESULT"}
 	if !slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Version != "" }) {
@@ -100,11 +100,11 @@ func (p *program) printFindings(findings []doctor.Finding) {
 }
 
 // levelName returns the name of a level in the table. The JSON output has different names.
-func levelName(v doctor.Verdict) string {
+func levelName(v doctor.Level) string {
 	switch v {
-	case doctor.Look:
+	case doctor.Warn:
 		return "warn"
-	case doctor.Bad:
+	case doctor.Fail:
 		return "fail"
 	}
 	return string(v)
@@ -116,9 +116,9 @@ func (p *program) examineSlurm(ctx context.Context) []doctor.Finding {
 	config, err := p.slurm().Config(ctx)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return []doctor.Finding{{Part: "slurm", Verdict: doctor.Look, Detail: "not installed on this machine", Hint: "on a login node, try `module load slurm`; `ddpbatch launch` works without Slurm"}}
+		return []doctor.Finding{{Part: "slurm", Level: doctor.Warn, Detail: "not installed on this machine", Hint: "on a login node, try `module load slurm`; `ddpbatch launch` works without Slurm"}}
 	case err != nil && strings.Contains(err.Error(), "configuration source"): // the client is installed but not configured
-		return []doctor.Finding{{Part: "slurm", Verdict: doctor.Look, Detail: "installed, but not configured for a cluster", Hint: hints.Of(err)}}
+		return []doctor.Finding{{Part: "slurm", Level: doctor.Warn, Detail: "installed, but not configured for a cluster", Hint: hints.Of(err)}}
 	case err != nil:
 		return []doctor.Finding{{Part: "slurm", Level: doctor.Fail, Detail: err.Error(), Hint: hints.Of(err)}}
 	}

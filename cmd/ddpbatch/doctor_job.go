@@ -80,11 +80,11 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 		}
 	}
 	if len(silent) > 0 {
-		findings = append(findings, doctor.Finding{Part: "nodes", Verdict: doctor.Bad, Hosts: slurm.FoldHosts(silent),
+		findings = append(findings, doctor.Finding{Part: "nodes", Level: doctor.Fail, Hosts: slurm.FoldHosts(silent),
 			Detail: "no results from these nodes: " + strings.Join(strings.Fields(errOut.String()), " "), Hint: "report them to the administrator; to exclude them from a pending job, run `scontrol update JobId=ID ExcNodeList=" + slurm.FoldHosts(silent) + "`"})
 	}
 	if len(unseen) > 0 {
-		findings = append(findings, doctor.Finding{Part: "files of all nodes", Verdict: doctor.Bad, Hosts: slurm.FoldHosts(unseen),
+		findings = append(findings, doctor.Finding{Part: "files of all nodes", Level: doctor.Fail, Hosts: slurm.FoldHosts(unseen),
 			Detail: "a file that these nodes wrote is not visible on this node", Hint: "put the run directory on a file system that all nodes share (--run-dir)"})
 	}
 	return findings, nil

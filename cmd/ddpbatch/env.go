@@ -50,7 +50,7 @@ type envAnswer struct {
 }
 
 func (c *envCmd) Run(ctx context.Context, p *program) error {
-	ranks, place, err := c.ranks(p)
+	ranks, info, err := c.ranks(p)
 	if err != nil {
 		return err
 	}
@@ -58,9 +58,9 @@ func (c *envCmd) Run(ctx context.Context, p *program) error {
 	if ranks == nil {
 		p.note("this process is not a rank, so the variables of ranks are not included")
 	}
-	network := place.Nodes <= 1 || len(c.Peer) > 0
+	network := info.Nodes <= 1 || len(c.Peer) > 0
 	if network {
-		if env, err = c.network(ctx, p, place); err != nil {
+		if env, err = c.network(ctx, p, info); err != nil {
 			return err
 		}
 	}
@@ -88,7 +88,7 @@ func (c *envCmd) Run(ctx context.Context, p *program) error {
 		}
 	default:
 		p.printf("export RANK=%d WORLD_SIZE=%d LOCAL_RANK=%d LOCAL_WORLD_SIZE=%d GROUP_RANK=%d\n",
-			place.Rank, place.WorldSize, place.LocalRank, place.LocalWorldSize, place.NodeRank)
+			info.Rank, info.WorldSize, info.LocalRank, info.LocalWorldSize, info.NodeRank)
 		for _, v := range toSet[len(ranks):] {
 			p.printf("export %s=%s\n", v.Name, shellQuote(v.Value))
 		}
@@ -117,7 +117,7 @@ func quoteCell(value string) string {
 // --explain with --peer, and for --explain or --json with --inventory. Otherwise, it returns
 // an error there.
 func (c *envCmd) ranks(p *program) ([]nccl.Var, launch.RankInfo, error) {
-	place, err := launch.DetectRank(p.lookup, "")
+	info, err := launch.DetectRank(p.lookup, "")
 	if err != nil {
 		var outside *slurm.NoStepError
 		here := c.Explain && len(c.Peer) > 0 && errors.As(err, &outside)
@@ -127,7 +127,7 @@ func (c *envCmd) ranks(p *program) ([]nccl.Var, launch.RankInfo, error) {
 		if c.Explain && errors.As(err, &outside) {
 			err = hints.Add(err, "without srun, give an address of another host of the job with --peer")
 		}
-		return nil, place, err
+		return nil, info, err
 	}
 	var vars []nccl.Var
 	for _, v := range []struct {
@@ -135,20 +135,20 @@ func (c *envCmd) ranks(p *program) ([]nccl.Var, launch.RankInfo, error) {
 		number int
 		reason string
 	}{
-		{"RANK", place.Rank, "rank of this process"},
-		{"WORLD_SIZE", place.WorldSize, "number of ranks"},
-		{"LOCAL_RANK", place.LocalRank, "local rank of this process"},
-		{"LOCAL_WORLD_SIZE", place.LocalWorldSize, "number of ranks on this host"},
-		{"GROUP_RANK", place.NodeRank, "node rank of this host"},
+		{"RANK", info.Rank, "rank of this process"},
+		{"WORLD_SIZE", info.WorldSize, "number of ranks"},
+		{"LOCAL_RANK", info.LocalRank, "local rank of this process"},
+		{"LOCAL_WORLD_SIZE", info.LocalWorldSize, "number of ranks on this host"},
+		{"GROUP_RANK", info.NodeRank, "node rank of this host"},
 	} {
 		vars = append(vars, nccl.Var{Name: v.name, Value: strconv.Itoa(v.number), Source: nccl.Ours, Reason: v.reason})
 	}
-	return vars, place, nil
+	return vars, info, nil
 }
 
 // network returns the variables for the selected network.
-func (c *envCmd) network(ctx context.Context, p *program, place launch.RankInfo) (nccl.Env, error) {
-	facts := nccl.Facts{LocalRank: place.LocalRank}
+func (c *envCmd) network(ctx context.Context, p *program, info launch.RankInfo) (nccl.Env, error) {
+	facts := nccl.Facts{LocalRank: info.LocalRank}
 	if c.NCCL != "" {
 		version, err := nccl.ParseVersion(c.NCCL)
 		if err != nil {

@@ -61,7 +61,7 @@ func (c *initCmd) Run(_ context.Context, p *program) error {
 		if n.Line > 0 {
 			where = fmt.Sprintf("%s:%d", c.From, n.Line)
 		}
-		p.note("not converted: %s: %s: %s", where, n.What, n.Why)
+		p.note("not converted: %s: %s: %s", where, n.Text, n.Reason)
 	}
 	p.printf("wrote %s; next: ddpbatch check %s\n", c.File, shellQuote(c.File))
 	return nil

@@ -179,7 +179,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 		}
 	} else if c.Element != nil {
 		return nil, usage("--element requires a sweep, and the job file has no [sweep]")
-	} else if err := submit.Same(rundir.Dir{Path: path}, nil); err != nil {
+	} else if err := submit.CheckResumable(rundir.Dir{Path: path}, nil); err != nil {
 		return nil, err
 	}
 	if o.Dir, err = rundir.Create(path); err != nil {

@@ -34,7 +34,7 @@ func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.
 	l, err := r.loadNCCL(ctx, j, host)
 	var missing ncclError
 	if backend == jobs.BackendAuto && errors.As(err, &missing) {
-		if r.place.Rank == 0 {
+		if r.info.Rank == 0 {
 			r.say(fmt.Sprintf("warning: GPUs communicate through host memory, which is slow: %v; %s", err, missing.Hint()))
 		}
 		return cuda.ByHost(d, host)
@@ -49,7 +49,7 @@ func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.
 	ours := gpu.Of(own.GPU(), own.GPU().Info)
 	r.log.info("gpus", "exchange", "nccl", "version", l.Version.String(), "library", l.File, "gpu", ours.ID())
 	c, err := communicator.Connect(ctx, communicator.Options{Library: l, GPU: ours, Control: host, Check: true,
-		Host: r.place.Host, Interface: os.Getenv("NCCL_SOCKET_IFNAME"),
+		Host: r.info.Host, Interface: os.Getenv("NCCL_SOCKET_IFNAME"),
 		ConnectTimeout: time.Duration(r.job.Network.JoinTimeout), Timeout: time.Duration(r.job.Network.CollectiveTimeout)})
 	if err != nil {
 		return nil, err
@@ -87,9 +87,9 @@ func (r *rank) loadNCCL(ctx context.Context, j *launch.Rank, host collective.Com
 	if err != nil {
 		return nil, err
 	}
-	if r.place.Rank == 0 {
+	if r.info.Rank == 0 {
 		for _, w := range warnings {
-			r.say(fmt.Sprintf("warning: %s: %s", r.place.Host, w))
+			r.say(fmt.Sprintf("warning: %s: %s", r.info.Host, w))
 		}
 	}
 	for name, value := range set {

@@ -25,8 +25,8 @@ type observer struct {
 }
 
 func newObserver(r *rank, s *rendezvous.Session) *observer {
-	o := &observer{r: r, recorder: recorder{dir: r.dir, host: r.place.Host},
-		exporter: newExporter(string(r.job.Log.Prometheus), string(r.job.Name), r.record.Run, r.place.JobID, r.place.Host)}
+	o := &observer{r: r, recorder: recorder{dir: r.dir, host: r.info.Host},
+		exporter: newExporter(string(r.job.Log.Prometheus), string(r.job.Name), r.record.Run, r.info.JobID, r.info.Host)}
 	if steps := r.job.Log.Trace; !steps.IsZero() {
 		o.trace = trace.New(steps.First, steps.Last)
 	}
@@ -41,11 +41,11 @@ func (o *observer) event(e trainer.Event) {
 	o.r.log.info(string(e.Kind), "step", e.Step, "epoch", e.Epoch, "text", e.String())
 	if e.Kind == trainer.Traced {
 		if err := o.writeTrace(); err != nil {
-			o.r.say(fmt.Sprintf("warning: write the timeline of rank %d: %v", o.r.place.Rank, err))
+			o.r.say(fmt.Sprintf("warning: write the timeline of rank %d: %v", o.r.info.Rank, err))
 		}
 	}
 	// Do not print the device if the job uses CPUs and did not request a GPU.
-	if o.r.place.Rank != 0 || e.Kind == trainer.OnCPU && !e.GPUsRequested {
+	if o.r.info.Rank != 0 || e.Kind == trainer.Processor && !e.Asked {
 		return
 	}
 	o.r.printf("%s\n", e)
@@ -63,7 +63,7 @@ func (o *observer) event(e trainer.Event) {
 
 // writeTrace replaces the rank's timeline with the current recording.
 func (o *observer) writeTrace() error {
-	path, at := o.r.dir.Trace(o.r.place.Rank), o.r.place
+	path, at := o.r.dir.Trace(o.r.info.Rank), o.r.info
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}

@@ -51,10 +51,10 @@ func (c *repairCmd) Run(ctx context.Context, p *program) error {
 		p.printf(", last job %s", id)
 	}
 	p.printf("\n")
-	if done.Kept != "" {
-		p.printf("renamed the old record to %s\n", p.short(done.Kept))
+	if done.Backup != "" {
+		p.printf("renamed the old record to %s\n", p.short(done.Backup))
 	}
-	if done.Guessed {
+	if done.BaseGuessed {
 		p.note("relative paths in the job file start at %q; if the job file was in a different directory, submit the run with that job file", done.Record.Base)
 	}
 	return nil

@@ -55,18 +55,18 @@ docs/launchers.md describes the details.`
 }
 
 func (c *runCmd) Run(ctx context.Context, p *program) error {
-	place, err := launch.DetectRank(p.lookup, c.Launcher)
+	info, err := launch.DetectRank(p.lookup, c.Launcher)
 	if err != nil {
 		return err
 	}
-	if place.PerHost {
-		if started, err := c.runHost(p, place); started || err != nil {
+	if info.PerHost {
+		if started, err := c.runHost(p, info); started || err != nil {
 			return err
 		}
 	}
-	r := &rank{program: p, place: place, unlock: func() {}}
+	r := &rank{program: p, info: info, unlock: func() {}}
 	if err := r.open(ctx, c); err != nil {
-		if launch.Report(ctx, p.lookup, place, err) == nil {
+		if launch.Report(ctx, p.lookup, info, err) == nil {
 			return printedError{err} // the launcher prints it
 		}
 		return err
@@ -80,7 +80,7 @@ func (c *runCmd) Run(ctx context.Context, p *program) error {
 // and trains.
 type rank struct {
 	*program
-	place   launch.RankInfo
+	info    launch.RankInfo
 	job     *jobs.Job
 	site    *sites.Profile
 	dir     rundir.Dir
@@ -103,7 +103,7 @@ func (r *rank) open(ctx context.Context, c *runCmd) (err error) {
 	if err != nil {
 		return err
 	}
-	r.log, err = openRankLog(r.dir, r.place)
+	r.log, err = openRankLog(r.dir, r.info)
 	return err
 }
 
@@ -111,10 +111,10 @@ func (r *rank) open(ctx context.Context, c *runCmd) (err error) {
 // directory until the process exits.
 func (r *rank) openRun(path string) (err error) {
 	if r.dir, _, err = rundir.OpenOwn(r.abs(path)); err != nil {
-		if _, missing := (rundir.Dir{Path: r.abs(path)}).ReadRecord(); r.place.Nodes > 1 && errors.Is(missing, fs.ErrNotExist) {
+		if _, missing := (rundir.Dir{Path: r.abs(path)}).ReadRecord(); r.info.Nodes > 1 && errors.Is(missing, fs.ErrNotExist) {
 			// The launcher has written to the directory on the first node. The file system is
 			// not shared.
-			return hints.Add(fmt.Errorf("run directory %q does not exist on %s", path, r.place.Host),
+			return hints.Add(fmt.Errorf("run directory %q does not exist on %s", path, r.info.Host),
 				"put it on a file system that all nodes share (--run-dir)")
 		}
 		return err
@@ -141,7 +141,7 @@ func (r *rank) openFile(ctx context.Context, c *runCmd) error {
 	}
 	r.job, r.site, r.dir = f.job, f.site, r.runDir(c.RunDir, f.job, f.base)
 	r.job.ResolvePaths(f.base)
-	if r.place.Rank == 0 {
+	if r.info.Rank == 0 {
 		if r.dir, err = rundir.Create(r.dir.Path); err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (r *rank) openFile(ctx context.Context, c *runCmd) error {
 			return err
 		}
 		// Two runs in this directory would mix their files.
-		if r.unlock, err = r.dir.Lock(r.claim(ctx, r.place.JobID)); err != nil {
+		if r.unlock, err = r.dir.Lock(r.claim(ctx, r.info.JobID)); err != nil {
 			return err
 		}
 		if r.record, err = r.dir.Prepare(string(f.job.Name), f.base, version(), f.spec); err != nil {
@@ -187,7 +187,7 @@ func (r *rank) run(ctx context.Context) error {
 
 	r.log.info("starting")
 	joining, joinedUp := contextWithSignal(ctx, signals)
-	joined, err := launch.Join(joining, launch.JoinOptions{Job: r.job, Site: r.site, Dir: r.dir, Place: r.place,
+	joined, err := launch.Join(joining, launch.JoinOptions{Job: r.job, Site: r.site, Dir: r.dir, Info: r.info,
 		Program: r.digests.program, Spec: r.digests.spec, Lookup: r.lookup, Say: r.say})
 	joinedUp()
 	if err != nil {
@@ -198,16 +198,16 @@ func (r *rank) run(ctx context.Context) error {
 		// If the launcher received the error, it prints the error once for all ranks.
 		return r.suppressDuplicate(err)
 	}
-	r.place = joined.Info // now complete with values from the launcher
+	r.info = joined.Info // now complete with values from the launcher
 	r.log.info("joined", "interface", joined.Choice.Interface, "address", joined.Choice.Addr.String())
-	if r.place.Rank == 0 {
+	if r.info.Rank == 0 {
 		r.printNetwork(joined)
 	}
 	var exit int
 	if r.job.Train != nil {
 		exit, err = r.train(ctx, joined, signals)
 	} else {
-		if _, launched := r.lookup(launch.LauncherVariable); launched && !r.place.InSlurm() {
+		if _, launched := r.lookup(launch.LauncherVariable); launched && !r.info.InSlurm() {
 			defer output.Hold(os.Stdout, os.Stderr)()
 		}
 		exit, err = joined.Program(ctx, launch.ProgramOptions{Environ: r.Env, Stdout: os.Stdout, Stderr: os.Stderr,
@@ -238,8 +238,8 @@ func (r *rank) say(line string) {
 
 func (r *rank) printNetwork(j *launch.Rank) {
 	c := j.Choice
-	r.printf("%s on %s; network %s (%s on %s): %s\n", format.Count(r.place.WorldSize, "rank"), format.Count(r.place.Nodes, "node"),
-		c.Prefix, c.Interface, r.place.Host, c.Why)
+	r.printf("%s on %s; network %s (%s on %s): %s\n", format.Count(r.info.WorldSize, "rank"), format.Count(r.info.Nodes, "node"),
+		c.Prefix, c.Interface, r.info.Host, c.Why)
 	for _, w := range c.Warnings {
 		r.say("warning: " + w)
 	}
@@ -288,8 +288,8 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	r.logTransport(comm)
 	watch := newObserver(r, j.Session)
 	defer watch.close()
-	o := trainer.Options{Job: r.job, Run: r.record.Run, Program: version(), Checkpoints: r.dir.Checkpoints(), CheckRunDir: r.dir.CheckPlace, Comm: comm,
-		Threads: r.threads(), LocalRanks: r.place.LocalWorldSize, Node: r.place.NodeRank, Stop: stop, Progress: &watch.progress, Trace: watch.trace, Observe: watch.event}
+	o := trainer.Options{Job: r.job, Run: r.record.Run, Program: version(), Checkpoints: r.dir.Checkpoints(), CheckPlace: r.dir.CheckPlace, Comm: comm,
+		Threads: r.threads(), LocalRanks: r.info.LocalWorldSize, Node: r.info.NodeRank, Stop: stop, Progress: &watch.progress, Trace: watch.trace, Observe: watch.event}
 	if visible, set := r.lookup("CUDA_VISIBLE_DEVICES"); set {
 		o.VisibleDevices = &visible
 	}
@@ -334,7 +334,7 @@ func (p *program) wgmma() (bool, error) {
 func (r *rank) logTransport(comm collective.Communicator) {
 	p := comm.Path(collective.AllReduce(make([]float32, ddp.FirstBucketBytes/4), collective.Sum))
 	r.log.info("connected", "transport", p.Transport)
-	if p.Why != "" && r.place.LocalRank == 0 {
+	if p.Why != "" && r.info.LocalRank == 0 {
 		r.say("warning: ranks of the same node use TCP for gradients, because they cannot share memory: " + p.Why)
 	}
 }
@@ -345,8 +345,8 @@ func (r *rank) logTransport(comm collective.Communicator) {
 // report the root cause.
 func (r *rank) rootCause(j *launch.Rank, err error) error {
 	var broken *collective.Error
-	var other trainer.RemoteError
-	if errors.As(err, &broken) && broken.Peer.Rank != r.place.Rank || errors.As(err, &other) {
+	var other trainer.Elsewhere
+	if errors.As(err, &broken) && broken.Peer.Rank != r.info.Rank || errors.As(err, &other) {
 		wait := exitTimeout
 		if broken != nil && broken.Told() {
 			wait *= 2 // the rank that detected the failure has more details and reports first

@@ -10,12 +10,12 @@ import (
 )
 
 // runHost starts the ranks of this host, unless this process is a rank itself.
-func (c *runCmd) runHost(p *program, place launch.RankInfo) (started bool, err error) {
+func (c *runCmd) runHost(p *program, info launch.RankInfo) (started bool, err error) {
 	job, err := c.job(p)
 	if err != nil {
 		return false, err
 	}
-	ranks, err := launch.RanksToStart(place, job)
+	ranks, err := launch.RanksToStart(info, job)
 	if err != nil || ranks == 0 {
 		return false, err
 	}
@@ -32,7 +32,7 @@ func (c *runCmd) runHost(p *program, place launch.RankInfo) (started bool, err e
 	}
 	signals, quit := notifyStop()
 	defer quit()
-	exit, err := launch.RunHost(launch.HostOptions{Info: place, Argv: argv, Environ: p.Env,
+	exit, err := launch.RunHost(launch.HostOptions{Info: info, Argv: argv, Environ: p.Env,
 		Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals}, ranks)
 	if err == nil && exit != exitDone {
 		err = exitError{exit, nil} // the ranks have printed the cause

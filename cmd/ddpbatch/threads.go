@@ -15,14 +15,14 @@ import (
 func (r *rank) threads() int {
 	cores := runtime.GOMAXPROCS(0) // respects the CPU affinity mask and cgroup limits of the process
 	own := int(r.job.Slurm.CPUsPerTask)
-	if r.place.InSlurm() {
+	if r.info.InSlurm() {
 		if text, ok := r.lookup("SLURM_CPUS_PER_TASK"); ok {
 			if n, err := strconv.Atoi(text); err == nil && n > 0 {
 				own = n
 			}
 		}
 	} else if !r.job.IsSet("slurm.cpus_per_task") {
-		own = cores / r.place.LocalWorldSize
+		own = cores / r.info.LocalWorldSize
 	}
 	return max(1, min(own, cores))
 }

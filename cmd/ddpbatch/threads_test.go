@@ -14,7 +14,7 @@ func TestThreads(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		slurm string
-		place launch.RankInfo
+		info  launch.RankInfo
 		env   string
 		want  int
 	}{
@@ -37,7 +37,7 @@ func TestThreads(t *testing.T) {
 			if c.env != "" {
 				p.Env = []string{"SLURM_CPUS_PER_TASK=" + c.env}
 			}
-			if got := (&rank{program: p, job: job, place: c.place}).threads(); got != c.want {
+			if got := (&rank{program: p, job: job, info: c.info}).threads(); got != c.want {
 				t.Errorf("%d threads, want %d", got, c.want)
 			}
 		})

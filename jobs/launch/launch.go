@@ -233,7 +233,7 @@ func (tooManyLaunchersError) Hint() string {
 }
 
 // ExitCode returns the exit code for wrong usage.
-func (tooManyLaunchers) ExitCode() int { return exitcode.Usage }
+func (tooManyLaunchersError) ExitCode() int { return exitcode.Usage }
 
 // ranks are the processes of one attempt, with or without Slurm.
 type ranks interface {

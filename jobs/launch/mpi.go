@@ -61,4 +61,4 @@ func (mpiNeedsSlurmError) Hint() string {
 }
 
 // ExitCode returns the exit code for wrong usage.
-func (noMPIHere) ExitCode() int { return exitcode.Usage }
+func (mpiNeedsSlurmError) ExitCode() int { return exitcode.Usage }

@@ -58,7 +58,7 @@ func (heterogeneousError) Hint() string {
 }
 
 // ExitCode returns the exit code for wrong usage.
-func (mixedNodes) ExitCode() int { return exitcode.Usage }
+func (heterogeneousError) ExitCode() int { return exitcode.Usage }
 
 // excludeBadNodes excludes the nodes that an attempt has shown to be bad, and chooses the nodes of the
 // next attempt. It returns an error if too few nodes are left. Lost reports whether an

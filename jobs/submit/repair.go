@@ -207,7 +207,7 @@ func (noManifestError) Hint() string {
 }
 
 // ExitCode returns the exit code for a run without a usable checkpoint.
-func (noManifest) ExitCode() int { return exitcode.NoCheckpoint }
+func (noManifestError) ExitCode() int { return exitcode.NoCheckpoint }
 
 // rebuild returns a record with all available information.
 func (s Submitter) rebuild(ctx context.Context, req RepairRequest, done *Repaired) (rundir.Record, error) {

@@ -147,4 +147,4 @@ type foreignCheckpointError struct{ error }
 func (f foreignCheckpointError) Unwrap() error { return f.error }
 
 // ExitCode returns the exit code for a job that contradicts its run's checkpoints.
-func (foreign) ExitCode() int { return exitcode.Usage }
+func (foreignCheckpointError) ExitCode() int { return exitcode.Usage }
