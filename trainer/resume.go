@@ -234,7 +234,7 @@ type unusableError struct{ error }
 func (u unusableError) Unwrap() error { return u.error }
 
 // ExitCode returns the exit code for a run without a usable checkpoint.
-func (unusable) ExitCode() int { return exitcode.NoCheckpoint }
+func (unusableError) ExitCode() int { return exitcode.NoCheckpoint }
 
 // Hint returns the fix.
 func (u unusableError) Hint() string {

@@ -55,12 +55,12 @@ func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.
 		return nil, err
 	}
 	order := ours.NewOrder(c, own)
-	return gpuComm{ddp.OverDevice(c, host, order.Mark), c, order, l.Version}, nil
+	return gpuComm{ddp.NewDeviceCommunicator(c, host, order.Mark), c, order, l.Version}, nil
 }
 
 // gpuComm is a communicator of GPUs with the resources that it owns.
 type gpuComm struct {
-	ddp.Follower
+	ddp.AsyncCommunicator
 	comm    *communicator.Comm
 	order   *driver.Order
 	version libnccl.Version

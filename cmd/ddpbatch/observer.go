@@ -45,7 +45,7 @@ func (o *observer) event(e trainer.Event) {
 		}
 	}
 	// Do not print the device if the job uses CPUs and did not request a GPU.
-	if o.r.info.Rank != 0 || e.Kind == trainer.Processor && !e.Asked {
+	if o.r.info.Rank != 0 || e.Kind == trainer.OnCPU && !e.GPUsRequested {
 		return
 	}
 	o.r.printf("%s\n", e)

@@ -288,7 +288,7 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	r.logTransport(comm)
 	watch := newObserver(r, j.Session)
 	defer watch.close()
-	o := trainer.Options{Job: r.job, Run: r.record.Run, Program: version(), Checkpoints: r.dir.Checkpoints(), CheckPlace: r.dir.CheckPlace, Comm: comm,
+	o := trainer.Options{Job: r.job, Run: r.record.Run, Program: version(), Checkpoints: r.dir.Checkpoints(), CheckRunDir: r.dir.CheckPlace, Comm: comm,
 		Threads: r.threads(), LocalRanks: r.info.LocalWorldSize, Node: r.info.NodeRank, Stop: stop, Progress: &watch.progress, Trace: watch.trace, Observe: watch.event}
 	if visible, set := r.lookup("CUDA_VISIBLE_DEVICES"); set {
 		o.VisibleDevices = &visible
@@ -345,7 +345,7 @@ func (r *rank) logTransport(comm collective.Communicator) {
 // report the root cause.
 func (r *rank) rootCause(j *launch.Rank, err error) error {
 	var broken *collective.Error
-	var other trainer.Elsewhere
+	var other trainer.RemoteError
 	if errors.As(err, &broken) && broken.Peer.Rank != r.info.Rank || errors.As(err, &other) {
 		wait := exitTimeout
 		if broken != nil && broken.Told() {

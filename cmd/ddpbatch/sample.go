@@ -142,7 +142,7 @@ func (p *program) loadGPTFromRun(ctx context.Context, arg string) (m trainedGPT,
 	for _, why := range passed {
 		p.note("skipped: %v", why)
 	}
-	if errors.Is(err, checkpoint.ErrNone) {
+	if errors.Is(err, checkpoint.ErrNotFound) {
 		err = fmt.Errorf("no checkpoint in %q", run.dir.Path)
 	}
 	if err != nil {

@@ -112,8 +112,8 @@ func readRecording(dir rundir.Dir, name string) (*trace.Recording, error) {
 
 // noteTrace reports what the timeline lacks.
 func (p *program) noteTrace(m trace.Merged) {
-	if len(m.Strange) > 0 {
-		p.note("skipped %s: recorded in a different attempt", rankList(m.Strange))
+	if len(m.OtherAttempts) > 0 {
+		p.note("skipped %s: recorded in a different attempt", rankList(m.OtherAttempts))
 	}
 	there := map[int]bool{}
 	for _, rank := range slices.Concat(m.Ranks, m.OtherAttempts) {
@@ -126,7 +126,7 @@ func (p *program) noteTrace(m trace.Merged) {
 		}
 	}
 	if len(missing) > 0 {
-		p.note("missing in the timeline: %s of %d", rankList(missing), m.Of)
+		p.note("missing in the timeline: %s of %d", rankList(missing), m.WorldSize)
 	}
 	if len(m.Unaligned) > 0 {
 		p.note("cannot align the clocks of %s; assuming that they are correct", strings.Join(m.Unaligned, ", "))

@@ -35,7 +35,7 @@ func (p *predictor) adviseStrategy(a *Prediction, best ddp.Strategy, fits, tight
 		return line + "; more ranks do not help: use a smaller train.batch with train.accumulate, or a smaller model"
 	case tight:
 		return fmt.Sprintf("%s needs the least memory, but the fit is tight: %s of %s leaves less than %.0f%%, so ranks may run out of memory; a smaller train.batch with train.accumulate needs less",
-			best, need, limit, 100*plan.Spare)
+			best, need, limit, 100*plan.SpareFraction)
 	case a.MemoryLimit == 0:
 		return fmt.Sprintf("%s, if a rank has %s: the memory per rank is unknown (set slurm.mem or --memory)", best, need)
 	case best == ddp.DDP:
@@ -77,7 +77,7 @@ func (p *predictor) adviseRanks(a *Prediction, best ddp.Strategy) string {
 	if shared := own.Compute / plan.Predict(p.work, t, p.machine, 1).Compute; shared > 1.01 {
 		return line + ": the ranks share cores"
 	}
-	if accumulate, ok := plan.MoreWork(p.work, t, p.machine, a.Ranks); ok {
+	if accumulate, ok := plan.SuggestAccumulate(p.work, t, p.machine, a.Ranks); ok {
 		return line + fmt.Sprintf(": the batch is too small for its communication; train.accumulate = %d reaches 80%%, and a larger train.batch may also help", accumulate)
 	}
 	return line + ": communication takes too long for the batch size; a larger train.batch may help"

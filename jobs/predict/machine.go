@@ -122,9 +122,9 @@ func (p *predictor) setMachine(ctx context.Context) error {
 	measured := p.Measure || p.Here
 	switch {
 	case p.gpu != nil:
-		m.FLOPS, m.Bandwidth = plan.Utilisation*p.gpu.Single, p.gpu.Bandwidth
+		m.FLOPS, m.Bandwidth = plan.Utilization*p.gpu.Single, p.gpu.Bandwidth
 		if t := p.job.Train; t.Precision == jobs.PrecisionBF16 {
-			m.FLOPS = plan.Utilisation * p.gpu.Half
+			m.FLOPS = plan.Utilization * p.gpu.Half
 		}
 		m.Local, m.Network = plan.Link{Latency: gpuLatency, Bandwidth: p.gpu.Link}, assumedFabric
 	case measured:
@@ -142,7 +142,7 @@ func (p *predictor) setMachine(ctx context.Context) error {
 	}
 	speed := "%.6g GFLOP/s per rank: --gflops, or --measure"
 	if p.gpu != nil {
-		speed = fmt.Sprintf("%%.6g GFLOP/s per rank, %.0f%%%% of the peak rate of the GPU: --gflops", 100*plan.Utilisation)
+		speed = fmt.Sprintf("%%.6g GFLOP/s per rank, %.0f%%%% of the peak rate of the GPU: --gflops", 100*plan.Utilization)
 	}
 	p.override(p.GFLOPS, gigabyte, &m.FLOPS, measured, speed)
 	p.override(p.LocalBandwidth, gigabyte, &m.Local.Bandwidth, measured, "%.4g GB/s within a node: --local-bandwidth")

@@ -93,7 +93,7 @@ type Memory struct {
 	plan.Memory
 	Total float64 `json:"total"`
 	Fits  *bool   `json:"fits,omitempty"`
-	Tight bool    `json:"tight,omitempty"` // whether it fits with less than plan.Spare to spare
+	Tight bool    `json:"tight,omitempty"` // whether it fits with less than plan.SpareFraction to spare
 }
 
 // A Step is the prediction for one number of ranks.
