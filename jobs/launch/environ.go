@@ -1,12 +1,18 @@
 package launch
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/secrets"
+	"github.com/ddpbatch/ddpbatch/nccl"
+	"github.com/ddpbatch/ddpbatch/netif"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
@@ -117,3 +123,160 @@ func torchrunArgv(environ []string) []string {
 
 // torchrunModule is the Python module behind the torchrun script.
 const torchrunModule = "torch.distributed.run"
+
+// programEnviron returns the environment of the user's program: the rank's environment without
+// the variables of the launcher, plus the variables of torchrun, the job's secrets, and the
+// variables of the agreed network.
+func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string, port int) ([]string, error) {
+	environ := rankEnviron(removeTorchrunVars(o.Environ), r.job, r.site)
+	set := func(name, value string) { environ = append(removeVars(environ, name), name+"="+value) }
+	p := r.Info
+	for name, n := range map[string]int{
+		"RANK": p.Rank, "WORLD_SIZE": p.WorldSize, "LOCAL_RANK": p.LocalRank, "LOCAL_WORLD_SIZE": p.LocalWorldSize,
+		"GROUP_RANK": p.NodeRank, "MASTER_PORT": port,
+	} {
+		if c := r.job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {
+			// torchrun sets these variables for the processes that it starts.
+			environ = removeVars(environ, name)
+			continue
+		}
+		set(name, strconv.Itoa(n))
+	}
+	if r.job.Command.Launcher == jobs.LauncherRank {
+		set("MASTER_ADDR", host)
+	}
+	lookup := lookupIn(o.Environ)
+	if _, launched := lookup(LauncherVariable); launched {
+		for _, name := range []string{programRunDir, programRunID, programRestarts, programMetrics} {
+			if value, ok := lookup(name); ok {
+				set(name, value)
+			}
+		}
+	}
+	lookup = lookupIn(environ)
+	devices, warning, err := r.visibleDevices(ctx, lookup)
+	if err != nil {
+		return nil, err
+	}
+	if warning != "" {
+		o.Say("WARNING: " + warning)
+	}
+	for name, value := range devices {
+		set(name, value)
+	}
+	secretValues, err := secrets.Resolve(string(r.job.Setup.Secrets.File), envNames(r.job.Setup.Secrets.Names), lookup)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range secretValues {
+		set(name, value)
+	}
+	lookup = lookupIn(environ)
+	if _, given := lookup("PYTHONUNBUFFERED"); !given {
+		// Python buffers output to a file, so lines would appear late.
+		set("PYTHONUNBUFFERED", "1")
+	}
+	plan, err := r.networkPlan(ctx, o.Say, lookup)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range plan.ToSet() {
+		set(v.Name, v.Value)
+	}
+	if r.Info.Rank == 0 {
+		// A problem with a variable is the same on all nodes. Report it only once.
+		for _, w := range plan.Warnings {
+			o.Say(fmt.Sprintf("WARNING: %s: %s", r.Info.Host, w))
+		}
+	}
+	return environ, nil
+}
+
+// networkPlan returns the variables that make NCCL and related libraries use the agreed
+// network.
+func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(string) (string, bool)) (nccl.Env, error) {
+	inventory, err := netif.Collect(ctx, netif.CollectOptions{})
+	if err != nil {
+		return nccl.Env{}, fmt.Errorf("look for this node's networks: %w", err)
+	}
+	f := nccl.Facts{Choice: r.Choice, Inventory: inventory, Job: r.network, LocalRank: r.Info.LocalRank,
+		Site: nccl.Profile{Name: r.site.Name(), Vars: map[string]string{}}}
+	if _, asked := lookup("NCCL_DEBUG"); !asked {
+		// Without NCCL_DEBUG, NCCL logs nothing. Users who set it expect its output in the
+		// log, and not in this file.
+		f.DebugFile = filepath.Join(filepath.Dir(r.dir.RankLog(0)), "nccl-%h-%p.log")
+	}
+	if c := r.job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {
+		f.LocalRank = -1
+	}
+	for _, x := range slices.Concat(r.job.Network.Exclude, r.site.Network.Exclude) {
+		f.Exclude = append(f.Exclude, string(x))
+	}
+	for name, value := range r.site.Env {
+		f.Site.Vars[string(name)] = string(value)
+	}
+	// A variable with the site's value belongs to the site, not to the user.
+	f.Lookup = func(name string) (string, bool) {
+		value, ok := lookup(name)
+		if site, also := r.site.Env[jobs.EnvName(name)]; ok && also && string(site) == value {
+			return "", false
+		}
+		return value, ok
+	}
+	conf, err := nccl.ReadConf("", lookup)
+	if err != nil {
+		// NCCL also ignores the file.
+		say(fmt.Sprintf("WARNING: %s: %v", r.Info.Host, err))
+	}
+	f.Conf = conf
+	return nccl.Plan(f), nil
+}
+
+// NetworkVariables returns the variables with the given prefixes that make a library in this
+// process use the agreed network, and warnings about variables that are already set.
+func (r *Rank) NetworkVariables(ctx context.Context, prefixes ...string) (set map[string]string, warnings []string, err error) {
+	plan, err := r.networkPlan(ctx, r.say, r.lookup)
+	set = map[string]string{}
+	for _, v := range plan.ToSet() {
+		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(v.Name, p) }) {
+			set[v.Name] = v.Value
+		}
+	}
+	return set, plan.Warnings, err
+}
+
+func envNames(list []jobs.EnvName) []string {
+	out := make([]string, len(list))
+	for i, n := range list {
+		out[i] = string(n)
+	}
+	return out
+}
+
+// programArgv returns the command line. It looks up the program in the rank's PATH.
+func (r *Rank) programArgv(environ []string, host string, port int) ([]string, error) {
+	var argv []string
+	for _, a := range r.job.Command.Argv {
+		argv = append(argv, string(a))
+	}
+	if c := r.job.Command; c.Launcher == jobs.LauncherTorchrun {
+		interpreter, script, err := c.TorchrunArgv()
+		if err != nil {
+			return nil, err
+		}
+		argv = torchrunArgv(environ)
+		if interpreter != "" {
+			argv = []string{interpreter, "-m", torchrunModule}
+		}
+		argv = slices.Concat(argv, []string{
+			"--nnodes", strconv.Itoa(r.Info.WorldSize), "--node_rank", strconv.Itoa(r.Info.Rank),
+			"--nproc_per_node", strconv.Itoa(r.perNode), "--master_addr", host, "--master_port", strconv.Itoa(port),
+		}, script)
+	}
+	path, err := lookPath(environ, argv[0])
+	if err != nil {
+		return nil, err
+	}
+	argv[0] = path
+	return argv, nil
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
@@ -288,5 +289,13 @@ func TestProgramsEnd(t *testing.T) {
 				t.Errorf("failure %v, want %q", result.Failure, tt.want)
 			}
 		})
+	}
+}
+
+func TestCheckSingleLauncher(t *testing.T) {
+	for tasks, want := range map[int]bool{0: true, 1: true, 2: false, 8: false} {
+		if err := CheckSingleLauncher(slurm.Allocation{StepTasks: tasks}); (err == nil) != want || err != nil && !strings.Contains(err.Error(), "once per allocation") {
+			t.Errorf("a step of %d tasks: %v", tasks, err)
+		}
 	}
 }

@@ -3,11 +3,15 @@ package launch
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/launchers"
 )
 
 // localRanks are the ranks on this machine, without Slurm.
@@ -35,29 +39,6 @@ func startLocal(a *attempt) (ranks, error) {
 	return l, nil
 }
 
-// startWithDeathSignal starts cmd so that the kernel sends it the given signal when this process dies.
-// The kernel ties the signal to the thread that started cmd, so startWithDeathSignal locks that thread
-// until cmd has ended (PR_SET_PDEATHSIG in prctl(2)).
-func startWithDeathSignal(cmd *exec.Cmd, done *sync.WaitGroup, signal syscall.Signal) error {
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.Pdeathsig = signal
-	started := make(chan error)
-	done.Add(1)
-	go func() {
-		defer done.Done()
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // the caller reads the result from ProcessState
-		}
-	}()
-	return <-started
-}
-
 func (l *localRanks) wait() error {
 	l.done.Wait()
 	return nil
@@ -79,6 +60,81 @@ func (l *localRanks) kill(context.Context) {
 		// Kill the whole group: a user's program and its data-loading workers.
 		if err := syscall.Kill(-p.Pid, syscall.SIGKILL); errors.Is(err, syscall.ESRCH) {
 			_ = p.Kill()
+		}
+	}
+}
+
+// HostOptions describe how to start the ranks of one host, if a launcher has started one
+// process on each host ([Place.PerHost]).
+type HostOptions struct {
+	Info           RankInfo
+	Argv           []string // command line of one rank: this program, "run", and its arguments
+	Environ        []string
+	Stdout, Stderr *os.File
+	Signals        <-chan os.Signal // forwarded to every rank
+}
+
+// RanksToStart returns how many ranks this process must start. It returns 0 if the process is a
+// rank itself. It returns an error if the host has fewer GPUs than ranks.
+func RanksToStart(p RankInfo, job *jobs.Job) (int, error) {
+	n := job.TasksPerNode()
+	torchrun := job.Command != nil && job.Command.Launcher == jobs.LauncherTorchrun
+	if !p.PerHost || n == 1 || torchrun {
+		return 0, nil
+	}
+	if job.Slurm.GPUsPerNode > 0 && p.GPUs != launchers.Unknown && n > p.GPUs {
+		return 0, fmt.Errorf("the job has %d ranks on each node, one for each GPU, but %s says that this host has %d GPUs", n, p.Launcher, p.GPUs)
+	}
+	return n, nil
+}
+
+// RunHost starts the given number of ranks on this host and waits for them. The ranks get the
+// variables of torchrun's workers. RunHost returns the exit code of the lowest rank that did
+// not end with 0, or exitLost if a signal killed it. It does not stop the other ranks after a
+// failure: the rendezvous makes all ranks of a job end together.
+func RunHost(o HostOptions, ranks int) (exit int, err error) {
+	var done sync.WaitGroup
+	var commands []*exec.Cmd
+	signalAll := func(s syscall.Signal) {
+		for _, c := range commands {
+			_ = syscall.Kill(-c.Process.Pid, s)
+		}
+	}
+	for local := range ranks {
+		cmd := exec.Command(o.Argv[0], o.Argv[1:]...)
+		cmd.Env = append(removeTorchrunVars(o.Environ), "TORCHELASTIC_RUN_ID="+o.Info.Launcher+" "+o.Info.Start)
+		for name, n := range map[string]int{
+			"RANK": o.Info.Rank*ranks + local, "WORLD_SIZE": o.Info.WorldSize * ranks, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": ranks,
+			"GROUP_RANK": o.Info.Rank, "GROUP_WORLD_SIZE": o.Info.WorldSize,
+		} {
+			cmd.Env = append(removeVars(cmd.Env, name), name+"="+strconv.Itoa(n))
+		}
+		cmd.Stdout, cmd.Stderr = o.Stdout, o.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := startWithDeathSignal(cmd, &done, syscall.SIGTERM); err != nil {
+			signalAll(syscall.SIGKILL)
+			done.Wait()
+			return exitFailed, fmt.Errorf("start rank %d of this host: %w", local, err)
+		}
+		commands = append(commands, cmd)
+	}
+	ended := make(chan struct{})
+	go func() { done.Wait(); close(ended) }()
+	for {
+		select {
+		case s := <-o.Signals:
+			for _, c := range commands {
+				_ = syscall.Kill(c.Process.Pid, s.(syscall.Signal))
+			}
+		case <-ended:
+			for _, c := range commands {
+				if code := c.ProcessState.ExitCode(); code > 0 {
+					return code, nil
+				} else if code < 0 {
+					return exitLost, nil
+				}
+			}
+			return 0, nil
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/printable"
@@ -247,4 +249,107 @@ func (p *page) addCauses() {
 		c.Ranks = append(c.Ranks, []string{strconv.Itoa(r.Rank), r.Host, string(r.State), exit, strconv.Itoa(r.Step), r.Phase, r.Error})
 	}
 	p.Causes = append(p.Causes, c)
+}
+
+// state is the status of a run as a word and as sentences.
+type state struct {
+	Word, Text string
+	Tone       string // color: good, wait, or bad
+}
+
+// describeState returns the phase of the run, as `ddpbatch status` shows it.
+func (r *Run) describeState() state {
+	s := r.Status
+	st := state{Word: string(s.Phase), Tone: "wait"}
+	switch s.Phase {
+	case watch.Done:
+		st.Tone = "good"
+		if s.Finished && s.Checkpoint != nil {
+			st.Text = fmt.Sprintf("The training has finished after %d steps.", *s.Checkpoint)
+		}
+	case watch.Failed, watch.Killed:
+		st.Tone = "bad"
+	}
+	var words []string
+	for _, text := range []string{st.Text, s.Detail, s.Advice} {
+		if text != "" {
+			words = append(words, sentence(text))
+		}
+	}
+	// A job that was submitted after the training was complete, and then canceled, does not
+	// change the result.
+	if r.End != nil && s.Phase.Over() && (s.Phase != watch.Done || r.End.Exit == 0) {
+		words = append(words, fmt.Sprintf("Exit code %d.", r.End.Exit))
+	}
+	st.Text = strings.Join(words, " ")
+	return st
+}
+
+// sentence capitalizes the first letter of a message and adds a period at its end.
+func sentence(s string) string {
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return ""
+	}
+	first, size := utf8.DecodeRuneInString(s)
+	s = string(unicode.ToUpper(first)) + s[size:]
+	if !strings.HasSuffix(s, ".") {
+		s += "."
+	}
+	return s
+}
+
+// addOrigin adds the facts that are needed to reproduce the run.
+func (p *page) addOrigin() {
+	r := p.Run
+	add := func(name, value string) {
+		if value != "" {
+			p.Origin = append(p.Origin, fact{name, value})
+		}
+	}
+	add("run directory", r.Dir.Path)
+	add("run", r.Record.Run)
+	add("folder of the job file", r.Record.Base)
+	add("created (UTC)", formatTime(r.Record.Created))
+	add("ddpbatch that made it", r.Record.Version)
+	if len(r.Checkpoints) > 0 && r.Checkpoints[0].Manifest != nil {
+		m := r.Checkpoints[0].Manifest
+		add("ddpbatch of the last checkpoint", m.Program)
+		add("seed", strconv.FormatUint(m.Seed, 10))
+		add("digest of the data", m.DataDigest)
+		add("digest of the settings", m.SpecDigest)
+	}
+	if s := r.Record.Last(); s != nil {
+		add("Slurm", s.Slurm)
+		add("site", s.Site)
+		add("submitted by", s.User+" on "+s.Host)
+		add("job file (SHA-256)", s.SpecSHA256)
+		add("program (SHA-256)", s.ProgramSHA256)
+	}
+	p.addCode(add)
+	p.Submissions = r.Record.Submissions
+}
+
+// addCode adds the state of the user's program as submitted. Without a submission, it uses the
+// state that the last attempt recorded.
+func (p *page) addCode(add func(name, value string)) {
+	code := p.Run.Code
+	if s := p.Run.Record.Last(); s != nil && s.Code != nil {
+		code = s.Code
+	}
+	if code == nil {
+		return
+	}
+	add("code", code.Folder)
+	commit := code.Commit
+	switch {
+	case commit == "":
+		commit = "none: no git work tree, or no git there"
+	case code.Dirty:
+		commit += ", with changes that no commit has"
+	}
+	add("git commit", commit)
+	add("git branch", code.Branch)
+	add("git remote", code.Remote)
+	add("snapshot (SHA-256)", code.SHA256)
 }

@@ -1,8 +1,10 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
@@ -160,4 +163,156 @@ func (l *listing) sorted() []*entry {
 	}
 	slices.SortFunc(all, func(a, b *entry) int { return strings.Compare(a.path, b.path) })
 	return all
+}
+
+// addWorkTree adds the files of a git work tree below folder, which is relative to base, and the
+// files of nested work trees.
+func (l *listing) addWorkTree(ctx context.Context, g git, folder string) error {
+	for _, ask := range []struct {
+		tracked bool
+		args    []string
+	}{
+		{true, []string{"ls-files", "-z", "--cached"}},
+		{false, []string{"ls-files", "-z", "--others", "--exclude-standard"}},
+	} {
+		out, err := g.run(ctx, filepath.Join(l.base, folder), ask.args...)
+		if errors.Is(err, errOutputTooLarge) {
+			return l.tooManyFilesError()
+		}
+		if err != nil {
+			return err
+		}
+		for name := range bytes.SplitSeq(out, []byte{0}) {
+			if path := filepath.Join(folder, string(name)); path != folder {
+				if err := l.addFound(ctx, g, path, ask.tracked); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// addFound adds a path that git printed: a file or a nested work tree.
+func (l *listing) addFound(ctx context.Context, g git, path string, tracked bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// A path behind a symbolic link is not part of this work tree, even if the index contains
+	// it.
+	if l.isSkipped(path, tracked) || !l.isRealDir(filepath.Dir(path)) {
+		return nil
+	}
+	info, err := l.root.Lstat(path)
+	switch {
+	case notExists(err):
+		return nil // deleted, or outside a sparse checkout
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return l.add(path, info)
+	}
+	if _, err := l.root.Lstat(filepath.Join(path, ".git")); err == nil {
+		return l.addWorkTree(ctx, g, path)
+	}
+	l.emptySubmodules = append(l.emptySubmodules, path)
+	return nil
+}
+
+// isRealDir reports whether a path is a directory that is not behind a symbolic link.
+func (l *listing) isRealDir(path string) bool {
+	if path == "." {
+		return true
+	}
+	known, ok := l.realDirs[path]
+	if !ok {
+		info, err := l.root.Lstat(path)
+		known = err == nil && info.IsDir() && l.isRealDir(filepath.Dir(path))
+		l.realDirs[path] = known
+	}
+	return known
+}
+
+// checkSubmodules returns an error if a submodule contains files but is not a work tree. git
+// ignores these files, so the copy would not contain them. An empty directory means that the
+// submodule was never checked out.
+func (l *listing) checkSubmodules() error {
+next:
+	for _, folder := range l.emptySubmodules {
+		for path := range l.entries {
+			if strings.HasPrefix(path, folder+"/") {
+				continue next // a file that became a directory
+			}
+		}
+		entries, err := l.readDir(folder)
+		if err != nil {
+			return err
+		}
+		if len(entries) > 0 {
+			return hints.Errorf("`git submodule update --init` it, or remove its files",
+				"git does not look into %q: a submodule that has files, but was not checked out", folder)
+		}
+	}
+	return nil
+}
+
+const tooLarge = "data, checkpoints and environments do not belong in the code: move them, ignore them with .gitignore, or leave them out"
+
+// maxNamed is the maximum number of files or directories in an error.
+const maxNamed = 3
+
+// tooManyFilesError returns the error for too many files. It names the directories that contain most.
+func (l *listing) tooManyFilesError() error {
+	count := map[string]int64{}
+	for path := range l.entries {
+		top, _, nested := strings.Cut(path, "/")
+		if nested {
+			count[top+"/"]++
+		}
+	}
+	return hints.Errorf(tooLarge, "it has more than %d files%s", l.maxFiles,
+		listLargest(count, ", as far as looked at in ", func(n int64) string { return fmt.Sprint(n) }))
+}
+
+// checkSize returns an error if the files are too large in total. The error names the largest
+// files.
+func (l *listing) checkSize() error {
+	size := map[string]int64{}
+	var total int64
+	for path, e := range l.entries {
+		if e.info.Mode().IsRegular() {
+			size[path] = e.info.Size()
+			total += e.info.Size()
+		}
+	}
+	if total <= l.maxBytes {
+		return nil
+	}
+	return hints.Errorf(tooLarge, "it has %s, and %s is the limit%s", format.Bytes(total), format.Bytes(l.maxBytes),
+		listLargest(size, "; the largest files are ", format.Bytes[int64]))
+}
+
+// listLargest returns the names with the largest numbers as text.
+func listLargest(numbers map[string]int64, intro string, show func(int64) string) string {
+	var names []string
+	for name := range numbers {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if numbers[a] != numbers[b] {
+			if numbers[a] > numbers[b] {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	if len(names) == 0 {
+		return ""
+	}
+	var parts []string
+	for _, name := range names[:min(maxNamed, len(names))] {
+		parts = append(parts, fmt.Sprintf("%q (%s)", name, show(numbers[name])))
+	}
+	return intro + strings.Join(parts, ", ")
 }

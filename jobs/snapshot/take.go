@@ -2,8 +2,11 @@ package snapshot
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // Take copies the code in src to a new directory dst with mode 0700. Both paths must be
@@ -150,4 +154,138 @@ func existsError(dst string, err error) error {
 		return err
 	}
 	return hints.Errorf("a snapshot is never replaced: name another place for it", "%q exists already", dst)
+}
+
+// copyEntry copies one file and stores its digest in e.
+func copyEntry(from, to *os.Root, e *entry) error {
+	if err := to.MkdirAll(filepath.Dir(e.path), 0o700); err != nil {
+		return err
+	}
+	if !e.info.Mode().IsRegular() {
+		e.sum = digestOf([]byte(e.link))
+		return to.Symlink(e.link, e.path)
+	}
+	in, err := openRegular(from, e.path, e.info)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := to.OpenFile(e.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600|e.info.Mode().Perm()&0o100)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	// If the file grows, do not copy more than the size that was checked against the limits.
+	hash := sha256.New()
+	n, err := io.Copy(io.MultiWriter(out, hash), io.LimitReader(in, e.info.Size()+1))
+	if err != nil {
+		return err
+	}
+	if n != e.info.Size() {
+		return changedError(e.path)
+	}
+	e.sum = hex.EncodeToString(hash.Sum(nil))
+	return out.Close()
+}
+
+// openRegular opens the regular file that info describes. It returns an error if another file
+// has replaced it, such as a symbolic link or a FIFO, which would wait for a writer.
+func openRegular(root *os.Root, path string, info fs.FileInfo) (*os.File, error) {
+	f, err := safefile.OpenIn(root, path, 0)
+	if notExists(err) || errors.Is(err, safefile.ErrNotRegular) {
+		return nil, changedError(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	now, err := f.Stat()
+	if err == nil && !os.SameFile(now, info) {
+		err = changedError(path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// checkUnchanged returns an error if a file has changed since it was listed.
+func checkUnchanged(root *os.Root, e *entry) error {
+	now, err := root.Lstat(e.path)
+	if err != nil && !notExists(err) {
+		return err
+	}
+	if err != nil || !os.SameFile(now, e.info) || now.Mode() != e.info.Mode() ||
+		now.Size() != e.info.Size() || !now.ModTime().Equal(e.info.ModTime()) {
+		return changedError(e.path)
+	}
+	return nil
+}
+
+func changedError(path string) error {
+	return hints.Errorf("try again when nothing writes there; if a program always does, leave that file out", "%q changed while it was copied", path)
+}
+
+func digestOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// resolveLinks determines the target of each symbolic link in the copy. entries must be complete. It
+// returns the links that lead outside the copy.
+func (l *listing) resolveLinks(entries []*entry) (outside []string, err error) {
+	copied := map[string]bool{".": true}
+	for _, e := range entries {
+		for path := e.path; !copied[path]; path = filepath.Dir(path) {
+			copied[path] = true
+		}
+	}
+	for _, e := range entries {
+		if e.info.Mode().IsRegular() {
+			continue
+		}
+		text, err := l.root.Readlink(e.path)
+		if err != nil {
+			return nil, err
+		}
+		var out bool
+		e.link, out = l.resolveLink(filepath.Dir(e.path), text, copied)
+		if out {
+			outside = append(outside, e.path)
+		}
+	}
+	return outside, nil
+}
+
+// resolveLink returns the target of a link in folder for the copy, and whether the target is outside
+// the copy. held contains the paths in the copy.
+func (l *listing) resolveLink(dir, text string, copied map[string]bool) (link string, outside bool) {
+	absolute := filepath.IsAbs(text)
+	target := text
+	if !absolute {
+		// Do not clean the path: ".." after a symbolic link refers to the parent of the link's
+		// target.
+		target = l.base + "/" + dir + "/" + text
+	}
+	resolved, err := filepath.EvalSymlinks(target)
+	dangling := err != nil
+	if dangling {
+		resolved = filepath.Clean(target)
+	}
+	rel, err := filepath.Rel(l.base, resolved)
+	inside := err == nil && filepath.IsLocal(rel)
+	switch {
+	case inside && (copied[rel] || dangling):
+		// A dangling link, such as an editor's lock, is also dangling in the copy.
+		if !absolute && filepath.Join(dir, text) == rel {
+			return text, false
+		}
+		if relative, err := filepath.Rel(dir, rel); err == nil {
+			return relative, false
+		}
+		return resolved, true
+	case absolute:
+		return text, true
+	}
+	return resolved, true
 }

@@ -1,16 +1,37 @@
+// Package submit submits a run, or the trials of a sweep, to Slurm exactly once.
+//
+// The package guarantees the following:
+//   - One submission creates at most one job, even if sbatch, its reply, or this process
+//     fails. The submission ID is in the run directory before the call of sbatch, and in the
+//     job's comment. The package queries Slurm for this comment before it submits again.
+//   - It rejects a run whose job is queued or running.
+//   - The job runs what was submitted. The run directory contains the job file, the site
+//     profile, the batch script, and, on request, the user's code. The record contains the
+//     digest of the ddpbatch executable.
+//
+// [Submitter.Repair] rebuilds a corrupt record.
+//
+// The package does not print, wait for the job, or start ranks.
 package submit
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
 // A Request describes a submission.
@@ -234,5 +255,63 @@ func QueryEnded(ctx context.Context, client slurm.Client) func(job string) (bool
 			return false, err
 		}
 		return !isActive(states[0]), nil
+	}
+}
+
+// IsFinished reports whether the run in dir has finished, as package outcome defines it, and its
+// newest checkpoint is valid. A run with a corrupt checkpoint must be resumed. Finished reads
+// the whole checkpoint. If ctx ends, the error is its cause.
+func IsFinished(ctx context.Context, dir rundir.Dir, last slurm.JobState) (bool, error) {
+	s := outcome.Read(dir, last.ID)
+	if !s.Finished(last) {
+		return false, nil
+	}
+	e := s.Result()
+	if e == nil {
+		return true, nil
+	}
+	err := checkpoint.Verify(ctx, e.Path)
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	return err == nil, nil
+}
+
+// missingDirs returns the directories of path that do not exist, innermost first.
+func missingDirs(path string) []string {
+	var all []string
+	for path = filepath.Clean(path); ; path = filepath.Dir(path) {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			return all
+		}
+		all = append(all, path)
+	}
+}
+
+// removeCreated removes the run directory and its parents if this submission created them. It
+// is for submissions of which nothing reached Slurm. It keeps a run that was launched in the
+// directory meanwhile, and parents that are not empty.
+func (a *submission) removeCreated(created []string) {
+	if !slices.Contains(created, a.dir.Path) || a.dir.CheckPlace() != nil {
+		return
+	}
+	unlock, err := a.dir.Lock(rundir.Claim{})
+	if err != nil {
+		return
+	}
+	defer unlock()
+	record, err := a.dir.ReadRecord()
+	used := err == nil && (len(record.Submissions) > 0 || record.Pending != nil)
+	if s := outcome.Read(a.dir, ""); used || s.Newest != nil || s.End != nil || len(s.Attempts) > 0 {
+		return
+	}
+	if err := a.dir.Remove(); err != nil {
+		a.Say(fmt.Sprintf("WARNING: remove the run directory of a job that was not submitted: %v", err))
+		return
+	}
+	for _, parent := range created {
+		if parent != a.dir.Path && os.Remove(parent) != nil {
+			return
+		}
 	}
 }

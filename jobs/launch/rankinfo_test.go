@@ -10,6 +10,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/launchers"
+	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
 // TestDecideHosts checks that ranks determine which of them share a host, if their launcher
@@ -52,9 +53,9 @@ func TestDecideHosts(t *testing.T) {
 	}
 }
 
-// TestFindPlaceAmongLaunchers checks that another launcher inside a Slurm step counts only if
+// TestDetectRankAmongLaunchers checks that another launcher inside a Slurm step counts only if
 // its values agree with Slurm's, or if the user selects it by name.
-func TestFindPlaceAmongLaunchers(t *testing.T) {
+func TestDetectRankAmongLaunchers(t *testing.T) {
 	step, err := os.ReadFile("../../slurm/testdata/environ/step-rank3.env")
 	if err != nil {
 		t.Fatal(err)
@@ -113,5 +114,28 @@ func TestRanksHere(t *testing.T) {
 	job.Command.Launcher = jobs.LauncherTorchrun // torchrun starts the ranks itself
 	if n, err := RanksToStart(host, job); n != 0 || err != nil {
 		t.Errorf("torchrun: %d, %v", n, err)
+	}
+}
+
+func TestDetectRank(t *testing.T) {
+	env := func(kv ...string) func(string) (string, bool) {
+		return lookupIn(kv)
+	}
+	p, err := DetectRank(env(envLocalRank+"=1", envLocalSize+"=3"), "")
+	if err != nil || p.Rank != 1 || p.WorldSize != 3 || p.LocalRank != 1 || p.Nodes != 1 || p.InSlurm() {
+		t.Errorf("local: %+v, %v", p, err)
+	}
+	for want, e := range map[string][]string{
+		`is "x", not a whole number from 0`: {envLocalRank + "=x", envLocalSize + "=3"},
+		`is "", not a whole number from 1`:  {envLocalRank + "=0"},
+		"is 3, but there are 3 ranks":       {envLocalRank + "=3", envLocalSize + "=3"},
+	} {
+		if _, err := DetectRank(env(e...), ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", e, err, want)
+		}
+	}
+	var none *slurm.NoStepError
+	if _, err := DetectRank(env(), ""); !errors.As(err, &none) {
+		t.Errorf("nothing set: %v", err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"runtime"
+	"sync"
 	"syscall"
 )
 
@@ -31,4 +33,27 @@ func newProcessGroup() (group int, release func(), err error) {
 		pipe.Close()
 		_ = cmd.Wait()
 	}, nil
+}
+
+// startWithDeathSignal starts cmd so that the kernel sends it the given signal when this process dies.
+// The kernel ties the signal to the thread that started cmd, so startWithDeathSignal locks that thread
+// until cmd has ended (PR_SET_PDEATHSIG in prctl(2)).
+func startWithDeathSignal(cmd *exec.Cmd, done *sync.WaitGroup, signal syscall.Signal) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = signal
+	started := make(chan error)
+	done.Add(1)
+	go func() {
+		defer done.Done()
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // the caller reads the result from ProcessState
+		}
+	}()
+	return <-started
 }

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -73,4 +74,31 @@ func candidatePort(low, high int, draw func(int) int) int {
 		return firstPort + n
 	}
 	return max(high+1, firstPort) + n - below
+}
+
+// agreeOnMaster returns the address of rank 0 on the agreed network and a port for the program's own
+// rendezvous. Rank 0 finds the port. All ranks must call master.
+func (r *Rank) agreeOnMaster(ctx context.Context) (host string, port int, err error) {
+	ctx, cancel := r.withJoinTimeout(ctx)
+	defer cancel()
+	var offer string
+	if r.Info.Rank == 0 {
+		port, err := findFreePort(r.Choice.Addr.String())
+		if err != nil {
+			return "", 0, err
+		}
+		offer = net.JoinHostPort(r.Choice.Addr.String(), strconv.Itoa(port))
+	}
+	reply, err := r.Session.Exchange(ctx, roundMaster, []byte(offer))
+	if err != nil {
+		return "", 0, err
+	}
+	host, text, err := net.SplitHostPort(string(reply))
+	if err == nil {
+		port, err = strconv.Atoi(text)
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("rank 0's address %q: %w", reply, err)
+	}
+	return host, port, nil
 }

@@ -1,0 +1,55 @@
+package launch
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/netif"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
+)
+
+func TestRankEnviron(t *testing.T) {
+	site := &sites.Profile{Env: map[jobs.EnvName]jobs.Text{"COLOR": "green", "HOME": "/site", "NCCL_NET": "AWS Libfabric"}}
+	job := &jobs.Job{Setup: jobs.Setup{Venv: "/venv", Env: map[jobs.EnvName]jobs.Text{"COLOR": "blue=1"}}}
+	got := rankEnviron([]string{"PATH=/bin", "PYTHONHOME=/x", "DDPBATCH_SECRET=old", "DDPBATCH_ATTENTION=mma", "COLOR=red", "HOME=/root"}, job, site)
+	slices.Sort(got)
+	if want := []string{"COLOR=blue=1", "DDPBATCH_ATTENTION=mma", "HOME=/root", "NCCL_NET=AWS Libfabric", "PATH=/venv/bin:/bin", "VIRTUAL_ENV=/venv"}; !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+func TestLookPath(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"tool": 0o755, "data": 0o644} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	environ := []string{"PATH=/nowhere", "PATH=/nothing:" + dir}
+	if got, err := lookPath(environ, "tool"); err != nil || got != filepath.Join(dir, "tool") {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := lookPath(environ, "data"); err == nil || !strings.Contains(err.Error(), "not in PATH (2 directories)") {
+		t.Errorf("file that is not executable: got %v", err)
+	}
+	if got, err := lookPath(environ, "./tool"); err != nil || got != "./tool" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got := torchrunArgv(environ); !slices.Equal(got, []string{"python3", "-m", "torch.distributed.run"}) {
+		t.Errorf("no torchrun: %q", got)
+	}
+}
+
+func node(i int, addr string) nodeReport {
+	inv := netif.Inventory{Links: []netif.Link{
+		{Index: 1, Name: "lo", ARPHRD: "loopback", Flags: netif.Up | netif.Running | netif.LowerUp, Oper: "unknown", MTU: 65536, Speed: -1, Addrs: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8")}},
+		{Index: 2, Name: "fast" + string(rune('0'+i)), ARPHRD: "ether", Flags: netif.Up | netif.Running | netif.LowerUp, Oper: "up", MTU: 9000, Speed: -1, Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}},
+	}}
+	inv.Routes = []netif.Route{}
+	return nodeReport{Node: i, Host: "n" + string(rune('1'+i)), Inventory: &inv}
+}
