@@ -118,7 +118,7 @@ func open(path string, open func() (*os.File, error)) (*os.File, error) {
 	if err == nil && info.IsDir() {
 		err = &fs.PathError{Op: "open", Path: path, Err: unix.EISDIR}
 	} else if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%w, but %s", ErrNotRegular, kind(info.Mode()))}
+		err = &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%w, but %s", ErrNotRegular, Kind(info.Mode()))}
 	}
 	if err != nil {
 		f.Close()
@@ -127,8 +127,8 @@ func open(path string, open func() (*os.File, error)) (*os.File, error) {
 	return f, nil
 }
 
-// kind names a file type for messages.
-func kind(mode fs.FileMode) string {
+// Kind names the type of a special file for messages: "a pipe", "a socket", "a device".
+func Kind(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeNamedPipe != 0:
 		return "a pipe"

@@ -3,12 +3,12 @@ package launch
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/environ"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/secrets"
 	"github.com/ddpbatch/ddpbatch/nccl"
@@ -44,12 +44,7 @@ func rankEnviron(environ []string, job *jobs.Job, site *sites.Profile) []string 
 		return strings.HasPrefix(kv, envPrefix) && !strings.HasPrefix(kv, AttentionVariable+"=")
 	})
 	if setup.Venv != "" {
-		path := ""
-		for _, kv := range out {
-			if v, ok := strings.CutPrefix(kv, "PATH="); ok {
-				path = v
-			}
-		}
+		path, _ := lookupIn(out)("PATH")
 		// This does the same as bin/activate, except for the prompt.
 		out = append(removeVars(out, "PYTHONHOME", "PATH", "VIRTUAL_ENV"),
 			"VIRTUAL_ENV="+string(setup.Venv), "PATH="+filepath.Join(string(setup.Venv), "bin")+":"+path)
@@ -82,34 +77,20 @@ func removeTorchrunVars(environ []string) []string {
 	})
 }
 
-// lookupIn returns a function that reads variables from environ. If a name occurs several
-// times, the last value counts, as for a program that starts with environ.
-func lookupIn(environ []string) func(string) (string, bool) {
-	return func(name string) (string, bool) {
-		for i := len(environ) - 1; i >= 0; i-- {
-			if v, ok := strings.CutPrefix(environ[i], name+"="); ok {
-				return v, true
-			}
-		}
-		return "", false
-	}
+// lookupIn returns a function that reads variables from env, see [environ.Lookup].
+func lookupIn(env []string) func(string) (string, bool) {
+	return func(name string) (string, bool) { return environ.Lookup(env, name) }
 }
 
-// lookPath finds a program in the PATH of environ, which may differ from the PATH of this
-// process. It returns a name with a slash unchanged.
-func lookPath(environ []string, name string) (string, error) {
-	if strings.Contains(name, "/") {
-		return name, nil
+// lookPath finds a program in the PATH of env, which may differ from the PATH of this process,
+// see [environ.LookPath].
+func lookPath(env []string, name string) (string, error) {
+	found, err := environ.LookPath(env, name)
+	if err != nil {
+		path, _ := environ.Lookup(env, "PATH")
+		return "", pathLookupError(name, path)
 	}
-	path, _ := lookupIn(environ)("PATH")
-	for _, dir := range filepath.SplitList(path) {
-		candidate := filepath.Join(dir, name)
-		info, err := os.Stat(candidate)
-		if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
-			return candidate, nil
-		}
-	}
-	return "", pathLookupError(name, path)
+	return found, nil
 }
 
 // torchrunArgv returns the command that starts PyTorch's launcher: the script if it is in PATH, or

@@ -37,6 +37,11 @@ func TestLookPath(t *testing.T) {
 	if _, err := lookPath(environ, "data"); err == nil || !strings.Contains(err.Error(), "not in PATH (2 directories)") {
 		t.Errorf("file that is not executable: got %v", err)
 	}
+	// The files of the current directory must not decide which program runs.
+	t.Chdir(dir)
+	if _, err := lookPath([]string{"PATH=.:"}, "tool"); err == nil {
+		t.Error("found a program in a relative directory of PATH")
+	}
 	if got, err := lookPath(environ, "./tool"); err != nil || got != "./tool" {
 		t.Errorf("%q, %v", got, err)
 	}

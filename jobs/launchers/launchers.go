@@ -26,7 +26,7 @@ const Unknown = -1
 // RankInfo holds the rank of a process, the world size, and related values, as a launcher passes
 // them.
 type RankInfo struct {
-	Launcher string // one of [Names]
+	Launcher string // name of a supported launcher, such as [Torchrun]
 	// Start is the launcher's ID for this start of the ranks, equal on all of them. It is
 	// empty if the launcher has no such ID. Restart counts the restarts with that ID.
 	Start   string
@@ -58,15 +58,6 @@ var readers = []struct {
 	read func(v *variables) (RankInfo, bool)
 }{
 	{Torchrun, torchrun}, {OpenMPI, openMPI}, {Hydra, hydra}, {SageMaker, sageMaker}, {Kubernetes, kubernetes},
-}
-
-// Names returns the names of the supported launchers.
-func Names() []string {
-	var names []string
-	for _, r := range readers {
-		names = append(names, r.name)
-	}
-	return names
 }
 
 // Find reads the place of this process from the environment. It returns false if no supported

@@ -29,20 +29,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// Read returns the values of the names from a file. It returns an error if one of them is
-// missing or empty.
-//
-// Read follows a symbolic link, because they are common in home directories. The target must
-// be a regular file of at most 64 KiB that belongs to this user or root and that no other user
-// can read or write. The error may have a hint.
-func Read(path string, names []string) (map[string]string, error) {
-	return Resolve(path, names, func(string) (string, bool) { return "", false })
-}
-
 // Resolve returns the value of each name from the file or, if the file does not contain it,
 // from the environment through lookup. If path is empty, it uses only the environment.
 // Otherwise, it reads the file, which must be valid even if it contains none of the names. The
-// error lists all names that are missing or empty.
+// error lists all names that are missing or empty. It may have a hint.
+//
+// Resolve follows a symbolic link, because they are common in home directories. The target must
+// be a regular file of at most 64 KiB that belongs to this user or root and that no other user
+// can read or write.
 func Resolve(path string, names []string, lookup func(string) (string, bool)) (map[string]string, error) {
 	var file map[string]string
 	if path != "" {

@@ -97,9 +97,9 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func TestRead(t *testing.T) {
+func TestResolveReadsFile(t *testing.T) {
 	path := write(t, "A=1\nB=2\nexport C='3 4'\nEMPTY=\n")
-	got, err := Read(path, []string{"A", "C"})
+	got, err := Resolve(path, []string{"A", "C"}, none)
 	if err != nil || !reflect.DeepEqual(got, map[string]string{"A": "1", "C": "3 4"}) {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -107,14 +107,14 @@ func TestRead(t *testing.T) {
 	if err := os.Symlink(path, link); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := Read(link, []string{"B"}); err != nil || got["B"] != "2" {
+	if got, err := Resolve(link, []string{"B"}, none); err != nil || got["B"] != "2" {
 		t.Errorf("by a link: %q, %v", got, err)
 	}
-	_, err = Read(path, []string{"D", "A", "EMPTY"})
+	_, err = Resolve(path, []string{"D", "A", "EMPTY"}, none)
 	wants(t, err, fmt.Sprintf("secrets without a value in %q: D, EMPTY (empty)", path), "NAME=VALUE")
-	_, err = Read(path, []string{"A", "A=" + canary})
+	_, err = Resolve(path, []string{"A", "A=" + canary}, none)
 	wants(t, err, "secret 2 of 2 is not the name of a variable", "by name")
-	_, err = Read(path+".not", []string{"A"})
+	_, err = Resolve(path+".not", []string{"A"}, none)
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
@@ -147,28 +147,28 @@ func TestReadRefuses(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Read(path, []string{"A"})
+		_, err := Resolve(path, []string{"A"}, none)
 		wants(t, err, want, "chmod 600")
 		link := filepath.Join(t.TempDir(), "link")
 		if err := os.Symlink(path, link); err != nil {
 			t.Fatal(err)
 		}
-		_, err = Read(link, []string{"A"})
+		_, err = Resolve(link, []string{"A"}, none)
 		wants(t, err, want, "chmod 600")
 	}
-	_, err := Read(t.TempDir(), []string{"A"})
+	_, err := Resolve(t.TempDir(), []string{"A"}, none)
 	wants(t, err, "not a regular file", "NAME=VALUE")
-	_, err = Read("/dev/null", []string{"A"})
+	_, err = Resolve("/dev/null", []string{"A"}, none)
 	wants(t, err, "not a regular file", "")
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Read(fifo, []string{"A"})
+	_, err = Resolve(fifo, []string{"A"}, none)
 	wants(t, err, "not a regular file", "")
-	_, err = Read(write(t, "A="+strings.Repeat("x", maxFile-1)), []string{"A"})
+	_, err = Resolve(write(t, "A="+strings.Repeat("x", maxFile-1)), []string{"A"}, none)
 	wants(t, err, "larger than 64 KiB", "")
-	if _, err := Read(write(t, "A="+strings.Repeat("x", maxFile-2)), []string{"A"}); err != nil {
+	if _, err := Resolve(write(t, "A="+strings.Repeat("x", maxFile-2)), []string{"A"}, none); err != nil {
 		t.Errorf("64 KiB: %v", err)
 	}
 }
@@ -184,7 +184,7 @@ func TestReadRefusesOthers(t *testing.T) {
 	if err := os.Chown(path, 65534, 65534); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Read(path, []string{"A"})
+	_, err := Resolve(path, []string{"A"}, none)
 	wants(t, err, "belongs to user 65534, who could change it, and this is user 0", "of your own")
 }
 

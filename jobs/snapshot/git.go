@@ -11,8 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/ddpbatch/ddpbatch/internal/environ"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
@@ -31,26 +30,13 @@ type git struct {
 	env  []string
 }
 
-// findGit searches the PATH in environ for git.
-func findGit(environ []string) (git, bool) {
-	for _, dir := range filepath.SplitList(value(environ, "PATH")) {
-		path := filepath.Join(dir, "git")
-		info, err := os.Stat(path)
-		// A relative directory in PATH would mean a different program in each directory.
-		if filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && unix.Access(path, unix.X_OK) == nil {
-			return git{path: path, env: gitEnviron(environ)}, true
-		}
+// findGit searches the PATH in env for git.
+func findGit(env []string) (git, bool) {
+	path, err := environ.LookPath(env, "git")
+	if err != nil {
+		return git{}, false
 	}
-	return git{}, false
-}
-
-func value(environ []string, name string) string {
-	for _, e := range environ {
-		if v, ok := strings.CutPrefix(e, name+"="); ok {
-			return v
-		}
-	}
-	return ""
+	return git{path: path, env: gitEnviron(env)}, true
 }
 
 // gitEnviron returns an environment in which git inspects its working directory. In a hook,

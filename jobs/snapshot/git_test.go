@@ -18,7 +18,7 @@ func about(t *testing.T, dir string, environ []string) Git {
 }
 
 func TestProvenance(t *testing.T) {
-	top, env := t.TempDir(), environ(t)
+	top, env := t.TempDir(), gitTestEnviron(t)
 	if got := about(t, top, env); got != (Git{}) {
 		t.Errorf("no repository: %+v", got)
 	}
@@ -108,7 +108,7 @@ func TestProvenanceOfOthers(t *testing.T) {
 		}
 		t.Skip("needs root")
 	}
-	top, env := t.TempDir(), environ(t)
+	top, env := t.TempDir(), gitTestEnviron(t)
 	gitIn(t, top, "init")
 	must(t, os.Chown(filepath.Join(top, ".git"), 65534, 65534))
 	must(t, os.Chown(top, 65534, 65534))
@@ -271,7 +271,7 @@ func FuzzParseList(f *testing.F) {
 
 // Files that a program created in the directory are not changes by the user.
 func TestProvenanceExcludes(t *testing.T) {
-	top, env := t.TempDir(), environ(t)
+	top, env := t.TempDir(), gitTestEnviron(t)
 	gitIn(t, top, "init")
 	fill(t, top, map[string]string{"a.py": "", "runs/x/record.json": ""})
 	gitIn(t, top, "add", "a.py")

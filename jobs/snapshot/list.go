@@ -14,6 +14,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // ignoredNames are names of files and directories that are copied only if git tracks them: data of
@@ -85,28 +86,14 @@ func (l *listing) isSkipped(path string, tracked bool) bool {
 
 // add adds a file. It returns an error for special files and for too many files.
 func (l *listing) add(path string, info fs.FileInfo) error {
-	if what := special(info.Mode()); what != "" {
-		return hints.Errorf("remove it, or move it out of the folder", "%q is a %s, which cannot be kept", path, what)
+	if mode := info.Mode(); !mode.IsRegular() && mode&fs.ModeSymlink == 0 {
+		return hints.Errorf("remove it, or move it out of the directory", "%q is %s, which a snapshot cannot contain", path, safefile.Kind(mode))
 	}
 	l.entries[path] = &entry{path: path, info: info}
 	if len(l.entries) > l.maxFiles {
 		return l.tooManyFilesError()
 	}
 	return nil
-}
-
-func special(mode fs.FileMode) string {
-	switch {
-	case mode.IsRegular(), mode&fs.ModeSymlink != 0:
-		return ""
-	case mode&fs.ModeNamedPipe != 0:
-		return "FIFO"
-	case mode&fs.ModeSocket != 0:
-		return "socket"
-	case mode&fs.ModeDevice != 0:
-		return "device"
-	}
-	return "file of an unknown kind"
 }
 
 // addDir adds all files below a directory.

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// environ returns an environment with git but without settings of the user who runs the test.
-func environ(t *testing.T) []string {
+// gitTestEnviron returns an environment with git but without settings of the user who runs the test.
+func gitTestEnviron(t *testing.T) []string {
 	t.Helper()
 	path, err := exec.LookPath("git")
 	if err != nil {
@@ -31,7 +31,7 @@ func gitIn(t *testing.T, dir string, args ...string) string {
 	cmd := exec.CommandContext(t.Context(), "git", append([]string{
 		"-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always",
 	}, args...)...)
-	cmd.Dir, cmd.Env = dir, environ(t)
+	cmd.Dir, cmd.Env = dir, gitTestEnviron(t)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("git %q: %v\n%s", args, err, out)
@@ -151,7 +151,7 @@ func TestTakeFolder(t *testing.T) {
 	must(t, os.Mkdir(filepath.Join(src, "hollow"), 0o755))
 	want := map[string]string{"train.py": "x", "run.sh+": "#!", "pkg/a/b.py": "y", "empty": "", "new\nline": "n", "\xff.py": "f", ".env": "e"}
 	// The .git is not a repository, so the result is the same with and without git.
-	m := same(t, src, Options{Environ: environ(t), Exclude: []string{"runs", filepath.Join(src, "out"), "/elsewhere", "none"}}, want)
+	m := same(t, src, Options{Environ: gitTestEnviron(t), Exclude: []string{"runs", filepath.Join(src, "out"), "/elsewhere", "none"}}, want)
 	if m.Bytes != 7 || m.Git != (Git{}) || len(m.SHA256) != 64 {
 		t.Errorf("%+v", m)
 	}
@@ -202,7 +202,7 @@ func TestTakeWorkTree(t *testing.T) {
 	fill(t, src, map[string]string{"swap/in.py": "in"})
 	must(t, os.RemoveAll(filepath.Join(src, "at")))
 
-	o := Options{Environ: environ(t), Exclude: []string{"runs"}}
+	o := Options{Environ: gitTestEnviron(t), Exclude: []string{"runs"}}
 	want := map[string]string{
 		"train.py": "2", "kept.pt": "forced", "run+": "", "new.py": "new", ".cache/mine": "tracked", "swap/in.py": "in",
 		"was":        "->" + filepath.Join(src, "data"),
@@ -251,7 +251,7 @@ func TestTakeRefuses(t *testing.T) {
 	refused(t, src, Options{Exclude: []string{filepath.Dir(src)}}, "all of it is in", "apart from the runs")
 	refused(t, "src", Options{}, "not absolute", "")
 	refused(t, src+"/no", Options{}, "no such file", "")
-	refused(t, src+"/no", Options{Environ: environ(t)}, "no such file", "")
+	refused(t, src+"/no", Options{Environ: gitTestEnviron(t)}, "no such file", "")
 
 	fill(t, src, map[string]string{"data/1": "12345678", "data/2": "1234", "data/3": "123", "train.py": "1"})
 	refused(t, filepath.Join(src, "train.py"), Options{}, "not a directory", "")
@@ -277,7 +277,7 @@ func TestTakeRefuses(t *testing.T) {
 
 func TestTakeRefusesSpecial(t *testing.T) {
 	for what, create := range map[string]func(path string) error{
-		"FIFO": func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"pipe": func(path string) error { return unix.Mkfifo(path, 0o600) },
 		"socket": func(path string) error {
 			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
 			if err == nil {
@@ -291,9 +291,6 @@ func TestTakeRefusesSpecial(t *testing.T) {
 		must(t, create(filepath.Join(src, "odd")))
 		refused(t, src, Options{}, `"odd" is a `+what, "remove it")
 	}
-	if got := special(fs.ModeDevice | fs.ModeCharDevice); got != "device" {
-		t.Error(got)
-	}
 	// The same for a tracked file in a work tree.
 	src := t.TempDir()
 	fill(t, src, map[string]string{"pipe": ""})
@@ -301,7 +298,7 @@ func TestTakeRefusesSpecial(t *testing.T) {
 	gitIn(t, src, "add", ".")
 	must(t, os.Remove(filepath.Join(src, "pipe")))
 	must(t, unix.Mkfifo(filepath.Join(src, "pipe"), 0o600))
-	refused(t, src, Options{Environ: environ(t)}, `"pipe" is a FIFO`, "remove it")
+	refused(t, src, Options{Environ: gitTestEnviron(t)}, `"pipe" is a pipe`, "remove it")
 }
 
 // TestTakeInside takes snapshots inside their source directory.

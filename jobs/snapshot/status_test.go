@@ -59,7 +59,7 @@ func TestGitStartsNoProgramOfTheRepository(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			top, env := t.TempDir(), environ(t)
+			top, env := t.TempDir(), gitTestEnviron(t)
 			gitIn(t, top, "init")
 			fill(t, top, map[string]string{"a.py": "1\n", ".gitattributes": "* filter=x\n"})
 			gitIn(t, top, "add", ".")
@@ -118,7 +118,7 @@ func touch(t *testing.T, path string) {
 
 // A filter in the user's own settings still affects whether a file counts as changed.
 func TestProvenanceUsesFiltersOfTheUser(t *testing.T) {
-	top, env := t.TempDir(), environ(t)
+	top, env := t.TempDir(), gitTestEnviron(t)
 	gitIn(t, top, "init")
 	fill(t, top, map[string]string{"a.py": "aaaa\n", ".gitattributes": "*.py filter=rot\n"})
 	gitIn(t, top, "-c", "filter.rot.clean=tr a b", "add", ".")
@@ -135,7 +135,7 @@ func TestProvenanceUsesFiltersOfTheUser(t *testing.T) {
 
 // A change in a submodule makes the work tree dirty.
 func TestProvenanceOfSubmodules(t *testing.T) {
-	top, other, env := t.TempDir(), t.TempDir(), environ(t)
+	top, other, env := t.TempDir(), t.TempDir(), gitTestEnviron(t)
 	gitIn(t, other, "init")
 	fill(t, other, map[string]string{"b.py": "1\n"})
 	gitIn(t, other, "add", ".")
