@@ -189,6 +189,16 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	addProcessEnds(&outcome, started.processEnds(), a.killed)
 	r := Result{Failure: outcome.First, Ranks: outcome.Ranks, Exit: outcome.Exit, NearEnd: a.nearEnd}
 	r.StopUnhandled = !slices.ContainsFunc(r.Ranks, func(s rendezvous.RankStatus) bool { return !s.StopUnhandled })
+	if a.stopped && r.Failure == nil {
+		var codes []int
+		for _, s := range r.Ranks {
+			codes = append(codes, s.Exit)
+		}
+		// A rank that reports a stop decides, even if the signal killed other ranks first.
+		if code, stopped := stoppedCode(codes); stopped {
+			r.Exit = code
+		}
+	}
 	switch {
 	case cancelled:
 		r.Exit = exitCancelled

@@ -235,30 +235,48 @@ func (r *stopRequest) wait(timeout time.Duration) {
 	}
 }
 
-// resultCode returns the exit code of a program that was asked to stop and that ended with code. A
-// launcher ends with its own code if its workers do not end with 0 (torchrun: 1), so the codes
-// of the workers count: the largest one, if all are codes of stopped programs. A worker's code
-// is unknown if the launcher waited for the worker before this process could read the code.
-// Such a worker counts as stopped. The launcher's own code counts if a worker had failed
-// before the stop.
+// resultCode returns the exit code of a program that was asked to stop and that ended with code.
+// A launcher ends with its own code if its workers do not end with 0 (torchrun: 1, or killed by
+// Slurm's SIGTERM), so the codes of the workers count if all are codes of stopped programs. A
+// worker that ends with 3 decides: torchrun then stops the other workers with SIGTERM. Otherwise
+// the largest code counts. A worker's code is unknown if the launcher waited for the worker
+// before this process could read the code. Such a worker counts as stopped. The launcher's own
+// code counts if a worker had failed before the stop.
 func (r *stopRequest) resultCode(code int) int {
-	if len(r.launchers) == 0 || r.failed || slices.Contains(stopExitCodes, code) {
+	if len(r.launchers) == 0 || r.failed || code == 0 || code == exitStopped {
 		return code
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	largest := 0
-	for _, s := range r.statuses {
-		c := exitCode(s)
-		if !slices.Contains(stopExitCodes, c) {
-			return code
-		}
-		largest = max(largest, c)
+	if len(r.statuses) == 0 && slices.Contains(stopExitCodes, code) {
+		return code
 	}
-	if largest == 0 {
+	var codes []int
+	for _, s := range r.statuses {
+		codes = append(codes, exitCode(s))
+	}
+	result, stopped := stoppedCode(codes)
+	switch {
+	case !stopped:
+		return code
+	case result == 0:
 		return exitStopped
 	}
-	return largest
+	return result
+}
+
+// stoppedCode combines the exit codes of processes that were asked to stop: 3 if one of them
+// ended with it, or else the largest. It reports false if one of them is the code of a failure.
+func stoppedCode(codes []int) (code int, stopped bool) {
+	for _, c := range codes {
+		if !slices.Contains(stopExitCodes, c) {
+			return 0, false
+		}
+		if code != exitStopped && (c == exitStopped || c > code) {
+			code = c
+		}
+	}
+	return code, true
 }
 
 // receivedStop reports whether a signal stopped a program that has ended, and Slurm sent that

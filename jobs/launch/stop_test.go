@@ -148,13 +148,16 @@ func TestExitOfStoppedLauncher(t *testing.T) {
 		want     int
 	}{
 		{"workers saved", true, 1, []syscall.WaitStatus{exited(3), exited(3)}, 3},
-		{"torchrun stopped the second", true, 1, []syscall.WaitStatus{exited(3), syscall.WaitStatus(syscall.SIGTERM)}, 143},
+		{"torchrun stopped the second", true, 1, []syscall.WaitStatus{exited(3), syscall.WaitStatus(syscall.SIGTERM)}, 3},
+		{"torchrun stopped the first", true, 1, []syscall.WaitStatus{syscall.WaitStatus(syscall.SIGTERM), exited(3), exited(0)}, 3},
+		{"workers were killed by the signal", true, 1, []syscall.WaitStatus{syscall.WaitStatus(syscall.SIGTERM)}, 143},
 		{"workers finished", true, 0, []syscall.WaitStatus{exited(0)}, 0},
 		{"workers finished, torchrun was stopped", true, 1, []syscall.WaitStatus{exited(0)}, 3},
 		{"a worker failed", true, 1, []syscall.WaitStatus{exited(3), exited(1)}, 1},
 		{"a worker crashed", true, 1, []syscall.WaitStatus{syscall.WaitStatus(syscall.SIGSEGV)}, 1},
 		{"unknown", true, 1, nil, 3},
-		{"torchrun itself was killed", true, 143, []syscall.WaitStatus{exited(3)}, 143},
+		{"torchrun itself was killed", true, 143, []syscall.WaitStatus{exited(3)}, 3},
+		{"torchrun itself was killed, workers unknown", true, 143, nil, 143},
 		{"a worker failed before the stop", true, 1, []syscall.WaitStatus{exited(3)}, 1},
 		{"not a launcher", false, 1, []syscall.WaitStatus{exited(3)}, 1},
 	} {

@@ -56,7 +56,8 @@ type silence struct {
 
 // watch detects silent ranks and stalled training. Only time in which this process itself ran
 // counts, and only if any rank sent a message in it. If all of a job is stopped, by Slurm's
-// suspend or a debugger, it resumes later.
+// suspend or a debugger, it resumes later. After a stop request, ranks leave one by one, and the
+// silence of the last ones counts as well.
 func (s *Server) watch() {
 	every := time.Second
 	for _, limit := range []time.Duration{s.o.Silence, s.o.Stall} {
@@ -95,7 +96,7 @@ func (s *Server) lookLocked(passed time.Duration) {
 	for r := range s.ranks {
 		heard = heard || s.members[r] != nil && s.silences[r].heard
 	}
-	if !heard {
+	if !heard && !s.stopping {
 		return
 	}
 	var frozen, standing []int

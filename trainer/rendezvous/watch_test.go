@@ -119,6 +119,30 @@ func TestOwnSuspensionDoesNotCount(t *testing.T) {
 	}
 }
 
+// After a stop request, a rank that freezes while the others leave is detected, although no
+// rank sends messages anymore.
+func TestFrozenRankIsDetectedWhileStopping(t *testing.T) {
+	a := start(t, 2, func(o *ServerOptions) { o.Silence = 2 * time.Second })
+	sessions := a.joinAll(t, 2)
+	a.Stop("stop")
+	if err := sessions[0].Leave(3, nil); err != nil {
+		t.Fatal(err)
+	}
+	s := a.Server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.members[1] == nil || s.members[0] != nil { // recorded shortly after the messages are sent
+		s.mu.Unlock()
+		time.Sleep(time.Millisecond)
+		s.mu.Lock()
+	}
+	s.silences[1].heard = false
+	s.lookLocked(3 * time.Second)
+	if s.first == nil || s.first.Rank != 1 || !strings.Contains(s.first.Reason, "silent") {
+		t.Errorf("got failure %v, want that rank 1 has been silent", s.first)
+	}
+}
+
 func TestStandstill(t *testing.T) {
 	for _, tt := range []struct {
 		name string
