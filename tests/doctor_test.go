@@ -47,7 +47,7 @@ func TestDoctor(t *testing.T) {
 	if f := byPart["network"]; !strings.Contains(f.Detail, "hsn0") {
 		t.Errorf("%+v", f)
 	}
-	if f := byPart["nccl alone"]; !strings.Contains(f.Detail, "takes eth0, ddpbatch hsn0") || f.Hosts != "" {
+	if f := byPart["nccl alone"]; !strings.Contains(f.Detail, "selects eth0; ddpbatch selects hsn0") || f.Hosts != "" {
 		t.Errorf("%+v", f)
 	}
 }

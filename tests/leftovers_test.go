@@ -112,5 +112,5 @@ argv = ["/bin/sh", "-c", "trap '' TERM; sleep %s & sleep %[1]s & wait; wait"]
 	if left := processesWith(t, "sleep "+mark); len(left) > 0 {
 		t.Errorf("processes %v are left", left)
 	}
-	mustContain(t, s.log("workers", id), " on n[1-2]: ended with the job", " on n2: lost: its process was ended by SIGKILL")
+	mustContain(t, s.log("workers", id), " on n[1-2]: ended with the job", " on n2: lost: its process was killed by SIGKILL")
 }

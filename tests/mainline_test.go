@@ -181,7 +181,7 @@ func TestRequeuesItselfAtTheTimeLimit(t *testing.T) {
 	s.nearsItsLimit("again", id, 2)
 	s.ends(id, "FAILED") // at its second time limit, with exit code 3
 	mustContain(t, s.log("again", id), "requeued as job "+id+" (1 of 1)", "resuming after step", "stopped after step",
-		"not requeued: the job has been started 1 times again, and restart.requeue is 1")
+		"not requeued: the job has been restarted 1 times, and restart.requeue is 1")
 	last := 0
 	for i, f := range figures(t, s.run("again")) {
 		if f.Kind != "train" {
@@ -317,10 +317,10 @@ func TestKilledRankIsNamed(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(text, &failure)
 	}
-	if f := failure.First; err != nil || failure.Job != id || f.Rank < 2 || f.Exit != 128+9 || f.Signal != "SIGKILL" || !strings.HasSuffix(f.Reason, ": its process was ended by SIGKILL") {
+	if f := failure.First; err != nil || failure.Job != id || f.Rank < 2 || f.Exit != 128+9 || f.Signal != "SIGKILL" || !strings.HasSuffix(f.Reason, ": its process was killed by SIGKILL") {
 		t.Errorf("%v: failure.json:\n%s", err, text)
 	}
-	mustContain(t, log, "srun: error: n2: task ", ": its process was ended by SIGKILL")
+	mustContain(t, log, "srun: error: n2: task ", ": its process was killed by SIGKILL")
 	if o := s.ddpbatch("wait", "runs/killed"); o.code != 4 {
 		t.Errorf("wait: %v", o)
 	}

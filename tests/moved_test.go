@@ -178,7 +178,7 @@ func TestRunDirectoryIsMovedDuringAProgram(t *testing.T) {
 	if err := os.Rename(run, moved); err != nil {
 		t.Fatal(err)
 	}
-	waitForText(t, output, "WARNING: run directory")
+	waitForText(t, output, "warning: run directory")
 	if err := os.WriteFile(filepath.Join(home, "done"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

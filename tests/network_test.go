@@ -51,7 +51,7 @@ func TestSwitchThatDropsLargePackets(t *testing.T) {
 	id := s.submit("job.toml")
 	s.completed(id)
 	log := s.log("mtu", id)
-	mustContain(t, log, "WARNING: network 10.20.", "does not work, going on over 10.10.", "mtu mismatch", "n2 (hsn0, "+s.fast("n2")+")", "finished: 1 epoch")
+	mustContain(t, log, "warning: network 10.20.", "failed the connectivity check, using 10.10.", "mtu mismatch", "n2 (hsn0, "+s.fast("n2")+")", "finished: 1 epoch")
 
 	// Who asked for that very network gets no other one.
 	s.write("named.toml", threeNodes("named", `interface = "hsn0"`))
@@ -123,7 +123,7 @@ func TestLinkLostWhileTraining(t *testing.T) {
 	}
 	s.ends(id, "FAILED")
 	log := s.log("cut", id)
-	mustContain(t, log, "WARNING: n2: ", "hsn0: link down", "noticed before: n2: ")
+	mustContain(t, log, "warning: n2: ", "hsn0: link down", "noticed before: n2: ")
 	failure := s.file(filepath.Join("runs", "cut", "failure.json"))
 	mustContain(t, failure, "noticed before: n2: ", "hsn0")
 }
@@ -143,5 +143,5 @@ argv = ["sh", "-c", "echo interface=$NCCL_SOCKET_IFNAME"]
 `)
 	id := s.submit("job.toml")
 	s.completed(id)
-	mustContain(t, s.log("conf", id), "interface==hsn0", "WARNING: ", "/no/such.conf")
+	mustContain(t, s.log("conf", id), "interface==hsn0", "warning: ", "/no/such.conf")
 }

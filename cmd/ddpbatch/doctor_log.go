@@ -93,7 +93,7 @@ func (p *program) tellSymptoms(found []symptoms.Found) {
 		}
 		kind := ""
 		if f.IsConsequence() {
-			kind = "; what others see of a failure"
+			kind = "; a consequence of another failure"
 		}
 		p.wrapf(2, "%s (%s), %s%s", f.Name, f.From, f.Where(), kind)
 		p.wrapf(4, "  %s", f.Text)

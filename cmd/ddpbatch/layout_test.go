@@ -84,7 +84,7 @@ train.log_every = ["1 epoch"]
 		}
 	}
 	put("slurm/job-101.state", "FAILED NonZeroExitCode 4:0\n")
-	put("runs/"+name+"/failure.json", `{"first": {"rank": 3, "host": "n2", "reason": "rank 3 on n2 was lost at step 1290 (training): its process was ended by SIGKILL of the out-of-memory killer"}}`)
+	put("runs/"+name+"/failure.json", `{"first": {"rank": 3, "host": "n2", "reason": "rank 3 on n2 was lost at step 1290 (training): its process was killed by the out-of-memory killer (SIGKILL)"}}`)
 	put("runs/"+name+"/metrics.jsonl", `{"kind":"train","step":1290,"steps":512000,"epoch":2,"epochs":60,"loss":0.4,"samples_per_s":1619669,"step_ms":20.5,"comm_ms":8,"comm_hidden":0.75,"slowest_rank":3,"slowest_ratio":1.5,"straggler":true,"left_s":90}`+"\n")
 	put("slurm-1.out", "epoch 1\nRuntimeError: [3] is setting up NCCL communicator: "+strings.Repeat("and so on ", 20)+"CUDA out of memory. Tried to allocate 2.00 GiB\nsrun: error: n1: task 3: Exited with exit code 1\n")
 	for _, tt := range []struct {

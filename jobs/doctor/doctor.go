@@ -1,7 +1,7 @@
-// Package doctor checks what a multi-node job depends on, before the job fails: Slurm's
-// settings, the network, checkGPUs and their libraries, limits, shared memory, clocks, and the file
-// system of the run directory. [Examine] checks one node, and [Slurm] checks the cluster.
-// [Merge] combines the results of all nodes of an allocation and reports the differences.
+// Package doctor checks what a multi-node job depends on, before the job fails: Slurm's settings,
+// the network, checkGPUs and their libraries, limits, shared memory, clocks, and the file system
+// of the run directory. [Examine] checks one node, and [Slurm] checks the cluster. [Merge]
+// combines the results of all nodes of an allocation and reports the differences.
 //
 // The package guarantees:
 //

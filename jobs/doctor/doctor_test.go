@@ -13,8 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// verdicts returns the level of each finding by part.
-func verdicts(findings []Finding) map[string]Level {
+// levelsOf returns the level of each finding by part.
+func levelsOf(findings []Finding) map[string]Level {
 	all := map[string]Level{}
 	for _, f := range findings {
 		all[f.Part] = f.Level
@@ -76,13 +76,13 @@ Max locked memory         %d             unlimited             bytes
 Max core file size        0                    unlimited            bytes     
 `
 	read := func(n int) map[string]limit { return parseLimits(fmt.Sprintf(text, n, n, n)) }
-	if got := verdicts(evaluateLimits(read(64), false)); got["limit nproc"] != Warn || got["limit nofile"] != Warn || got["limit memlock"] != OK || got["limit core"] != OK {
+	if got := levelsOf(evaluateLimits(read(64), false)); got["limit nproc"] != Warn || got["limit nofile"] != Warn || got["limit memlock"] != OK || got["limit core"] != OK {
 		t.Errorf("small ones: %v", got)
 	}
-	if got := verdicts(evaluateLimits(read(65536), true)); got["limit nproc"] != OK || got["limit nofile"] != OK || got["limit memlock"] != Fail {
+	if got := levelsOf(evaluateLimits(read(65536), true)); got["limit nproc"] != OK || got["limit nofile"] != OK || got["limit memlock"] != Fail {
 		t.Errorf("with RDMA: %v", got)
 	}
-	if own := verdicts(checkLimits(false)); len(own) < 4 {
+	if own := levelsOf(checkLimits(false)); len(own) < 4 {
 		t.Errorf("those of this process: %v", own)
 	}
 }
@@ -115,7 +115,7 @@ func TestFiles(t *testing.T) {
 // TestExamine checks that the current machine can be examined without a panic.
 func TestExamine(t *testing.T) {
 	n := Examine(t.Context(), Options{Lookup: os.LookupEnv, Dir: t.TempDir()})
-	got := verdicts(n.Findings)
+	got := levelsOf(n.Findings)
 	for _, part := range []string{"driver", "nccl", "processor", "kernel", "clock", "/dev/shm", "limit nofile", "files", "files lock"} {
 		if got[part] == "" {
 			t.Errorf("no finding of %s: %v", part, got)
@@ -151,14 +151,14 @@ func TestMerge(t *testing.T) {
 	all := strings.Join(lines, "\n")
 	for _, want := range []string{
 		"network|ok||10.20.0.0/24 (hsn0 on n1, mtu 9000)",
-		"nccl alone|look||takes eth0, ddpbatch hsn0",
+		"nccl alone|look||selects eth0; ddpbatch selects hsn0",
 		"kernel|ok|n[1-2]|6.1.0",
 		"kernel|ok|n3|5.14.0",
 		"kernel differs|look||n[1-2]: 6.1.0; n3: 5.14.0",
 		"/dev/shm|ok||1 GiB",
 		"gpu 0|bad|n2|broken",
 		"gpu 0|look||only on 1 of 3 nodes",
-		"clocks of the nodes|look||off the first node's: n3 by at least -1h0m0s",
+		"clocks of the nodes|look||different from the first node's: n3 by at least -1h0m0s",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %q in\n%s", want, all)

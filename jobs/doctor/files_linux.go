@@ -46,12 +46,12 @@ func checkFiles(dir string, nodes bool) []Finding {
 	const part = "files"
 	work, err := os.MkdirTemp(dir, ".ddpbatch-doctor-")
 	if err != nil {
-		return []Finding{fail(part, err.Error(), "run directories must be writable: name another folder with --dir")}
+		return []Finding{fail(part, err.Error(), "name a writable directory with --dir")}
 	}
 	defer os.Remove(work)
 	root, err := openNewDir(work)
 	if err != nil {
-		return []Finding{fail(part, err.Error(), "name a folder with --dir in which other users cannot replace files")}
+		return []Finding{fail(part, err.Error(), "name a directory with --dir in which other users cannot replace files")}
 	}
 	defer root.Close()
 	found := []Finding{checkSpace(work, nodes)}
@@ -92,7 +92,7 @@ func checkSpace(dir string, nodes bool) Finding {
 	const part = "files"
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
-		return warn(part, err.Error(), "df tells how much is free")
+		return warn(part, err.Error(), "run `df` to see the free space")
 	}
 	kind, known := fileSystems[int64(s.Type)]
 	if !known {
@@ -102,11 +102,11 @@ func checkSpace(dir string, nodes bool) Finding {
 	text := fmt.Sprintf("%s: %s, %s free", filepath.Dir(dir), kind.name, format.Bytes(free))
 	switch {
 	case free < minFree:
-		return warn(part, text, "a checkpoint with Adam takes 12 bytes for each parameter: `ddpbatch plan` says how much, checkpoint.keep how many; a quota shows only when it is exceeded")
+		return warn(part, text, "free space or lower checkpoint.keep; with Adam, a checkpoint needs 12 bytes per parameter (see `ddpbatch plan`)")
 	case s.Files > 0 && s.Ffree < minInodes:
-		return warn(part, fmt.Sprintf("%s, and %d more files fit", text, s.Ffree), "remove files, or ask for more inodes")
+		return warn(part, fmt.Sprintf("%s, %d inodes free", text, s.Ffree), "remove files, or ask the center for more inodes")
 	case nodes && kind.local:
-		return warn(part, text+": a local one, as a rule", "all nodes must see the run directory: name a folder on the shared file system with --run-dir")
+		return warn(part, text+": usually a local file system", "put the run directory on a shared file system with --run-dir")
 	}
 	return pass(part, text)
 }
@@ -129,18 +129,18 @@ func checkRename(dir *os.Root) Finding {
 			err = dir.Rename(fresh, old)
 			held := make([]byte, 3)
 			if _, rerr := f.ReadAt(held, 0); err == nil && (rerr != nil || string(held) != "old") {
-				err = fmt.Errorf("a file that was replaced has changed for who had it open: %q, %w", held, rerr)
+				err = fmt.Errorf("an open file changed when it was replaced: %q, %w", held, rerr)
 			}
 		}
 	}
 	if err == nil {
 		var text []byte
 		if text, err = dir.ReadFile(old); err == nil && string(text) != "new" {
-			err = fmt.Errorf("after a rename the file holds %q", text)
+			err = fmt.Errorf("after a rename, the file contains %q", text)
 		}
 	}
 	if err != nil {
-		return fail(part, err.Error(), "checkpoints and records are replaced by rename: use another file system")
+		return fail(part, err.Error(), "use a different file system; ddpbatch replaces checkpoints and records by rename")
 	}
 	return pass(part, "replaces a file")
 }
@@ -148,7 +148,7 @@ func checkRename(dir *os.Root) Finding {
 // checkLock checks that flock(2) does not lock a locked file again.
 func checkLock(dir *os.Root) Finding {
 	const part = "files lock"
-	const hint = "of two launchers that begin at the same moment in one run directory the second is not kept out: mount it with locks (NFS: local_lock, Lustre: -o flock)"
+	const hint = "mount the file system with locks (NFS: local_lock, Lustre: -o flock); otherwise, two launchers can use one run directory"
 	const path = "lock"
 	first, err := dir.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -165,11 +165,11 @@ func checkLock(dir *os.Root) Finding {
 	defer second.Close()
 	switch err := unix.Flock(int(second.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
 	case err == nil:
-		return warn(part, "flock gives the same lock twice", hint)
+		return warn(part, "flock locks a locked file again", hint)
 	case !errors.Is(err, unix.EWOULDBLOCK):
-		return warn(part, fmt.Sprintf("flock of a file that is locked: %v", err), hint)
+		return warn(part, fmt.Sprintf("flock of a locked file: %v", err), hint)
 	}
-	return pass(part, "flock keeps a second one out")
+	return pass(part, "flock rejects a second lock")
 }
 
 // checkSpeed measures the time to write and sync small files and a large file.
@@ -189,18 +189,18 @@ func checkSpeed(dir *os.Root) Finding {
 	for range 5 {
 		took, err := write("small", make([]byte, 4096))
 		if err != nil {
-			return fail(part, err.Error(), "checkpoints are synced before they count: use another file system")
+			return fail(part, err.Error(), "use a different file system; checkpoints must be synced to disk")
 		}
 		times = append(times, took)
 	}
 	slices.Sort(times)
 	took, err := write("large", make([]byte, speedBytes))
 	if err != nil {
-		return fail(part, err.Error(), "is it full, or the quota exceeded?")
+		return fail(part, err.Error(), "check free space and quota")
 	}
-	text := fmt.Sprintf("a small file is on disk in %s, %s at %s/s", times[2].Round(10*time.Microsecond), format.Bytes(speedBytes), format.Bytes(int64(speedBytes/took.Seconds())))
+	text := fmt.Sprintf("small file synced in %s, %s written at %s/s", times[2].Round(10*time.Microsecond), format.Bytes(speedBytes), format.Bytes(int64(speedBytes/took.Seconds())))
 	if times[2] > slowSync {
-		return warn(part, text, "saving waits for the disk: checkpoint.async = true, or a faster file system")
+		return warn(part, text, "set checkpoint.async = true, or use a faster file system")
 	}
 	return pass(part, text)
 }
@@ -217,7 +217,7 @@ func checkFileClock(dir *os.Root) Finding {
 		info, err = dir.Stat(path)
 	}
 	if err != nil {
-		return fail(part, err.Error(), "use another file system")
+		return fail(part, err.Error(), "use a different file system")
 	}
 	off := time.Duration(0)
 	switch stamp := info.ModTime(); {
@@ -227,7 +227,7 @@ func checkFileClock(dir *os.Root) Finding {
 		off = stamp.Sub(after)
 	}
 	if off.Abs() > maxFileSkew {
-		return warn(part, fmt.Sprintf("the file server's clock is %s off this node's", off.Round(time.Millisecond)), "one of the two is not synchronised: tell the centre")
+		return warn(part, fmt.Sprintf("the clock of the file server differs by %s from this node's", off.Round(time.Millisecond)), "tell the center: one of the two is not synchronized")
 	}
-	return pass(part, "the file server's is this node's")
+	return pass(part, "the file server's clock matches this node's")
 }

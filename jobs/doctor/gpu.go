@@ -11,7 +11,7 @@ import (
 )
 
 // NCCLHint is the hint for a missing NCCL.
-const NCCLHint = "NCCL comes with the site's module, with `pip install nvidia-nccl-cu12`, and with PyTorch's wheels (activate the environment that has it); or set LD_LIBRARY_PATH to the folder of " + library.NCCL
+const NCCLHint = "NCCL comes with the site's module, with `pip install nvidia-nccl-cu12`, and with PyTorch's wheels (activate the environment that has it); or set LD_LIBRARY_PATH to the directory of " + library.NCCL
 
 // checkGPUs checks everything that training on checkGPUs needs. Lookup reads the environment.
 func checkGPUs(lookup func(string) (string, bool)) []Finding {
@@ -68,10 +68,10 @@ func kernelModule() string {
 
 func describeGPU(d cuda.Device) Finding {
 	f := Finding{Part: fmt.Sprintf("gpu %d", d.Ordinal), Level: OK, Version: fmt.Sprintf("%d.%d", d.Major, d.Minor), GPU: &d,
-		Detail: fmt.Sprintf("%s, %s, %.1f GiB, %d processors, at %s", d.Name, d.UUID, float64(d.Memory)/(1<<30), d.Processors, d.PCI)}
+		Detail: fmt.Sprintf("%s, %s, %.1f GiB, %d multiprocessors, at %s", d.Name, d.UUID, float64(d.Memory)/(1<<30), d.Processors, d.PCI)}
 	if d.Major < cuda.OldestMajor {
 		f.Level = Fail
-		f.Hint = fmt.Sprintf("it has compute capability %s, and the trainer's kernels need %d.0 (A100 or newer)", f.Version, cuda.OldestMajor)
+		f.Hint = fmt.Sprintf("use a newer GPU: compute capability is %s, and the built-in trainer needs %d.0 (A100 or newer)", f.Version, cuda.OldestMajor)
 	}
 	return f
 }

@@ -32,7 +32,7 @@ func checkLimits(rdma bool) []Finding {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", os.Getppid()))
 	if err != nil {
 		if text, err = os.ReadFile("/proc/self/limits"); err != nil {
-			return []Finding{warn("limits", err.Error(), "ulimit -a shows them")}
+			return []Finding{warn("limits", err.Error(), "run `ulimit -a` to see the limits")}
 		}
 	}
 	return evaluateLimits(parseLimits(string(text)), rdma)
@@ -64,27 +64,27 @@ func evaluateLimits(all map[string]limit, rdma bool) []Finding {
 		case n == 1<<63-1:
 			return pass("", "")
 		case rdma && n < 1<<30:
-			return fail("", "InfiniBand, RoCE and GPUDirect lock the memory they use", "ask the centre for LimitMEMLOCK=infinity of slurmd, or ulimit -l unlimited before submitting where PropagateResourceLimits is ALL")
+			return fail("", "InfiniBand, RoCE, and GPUDirect need locked memory", "ask the center to set LimitMEMLOCK=infinity for slurmd, or run `ulimit -l unlimited` before you submit if PropagateResourceLimits is ALL")
 		}
 		return pass("", "enough without InfiniBand and RoCE")
 	})
 	add("Max open files", "nofile", func(_ string, n int64) Finding {
 		if n < minOpenFiles {
-			return warn("", "data loaders with many workers, and NCCL with many peers, need more", "ulimit -n "+strconv.Itoa(minOpenFiles)+" in [setup] lines, or as the site has it")
+			return warn("", "data loaders with many workers and NCCL with many peers need more", "add `ulimit -n "+strconv.Itoa(minOpenFiles)+"` to setup.lines")
 		}
 		return pass("", "")
 	})
 	add("Max processes", "nproc", func(_ string, n int64) Finding {
 		if n < minProcesses {
-			return warn("", "threads count as well: OpenMP, data loaders and NCCL have many", "set OMP_NUM_THREADS, use fewer workers, or ask the centre")
+			return warn("", "threads count: OpenMP, data loaders, and NCCL start many", "set OMP_NUM_THREADS, use fewer workers, or ask the center for a higher limit")
 		}
 		return pass("", "")
 	})
 	add("Max core file size", "core", func(_ string, n int64) Finding {
 		if n == 0 {
-			return pass("", "no core is written at a crash; ulimit -c unlimited to have one")
+			return pass("", "a crash writes no core file; run `ulimit -c unlimited` to get one")
 		}
-		return pass("", "a core is written at a crash: of each rank, as large as its memory")
+		return pass("", "a crash writes a core file per rank, as large as its memory")
 	})
 	return found
 }

@@ -25,17 +25,17 @@ func checkSharedMemory(path string) Finding {
 	const part = "/dev/shm"
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
-		return fail(part, err.Error(), "ranks of a node share memory there: mount a tmpfs, or --ipc=host of a container")
+		return fail(part, err.Error(), "mount a tmpfs, or start the container with --ipc=host; ranks of a node share memory there")
 	}
 	total, free := int64(s.Blocks)*blockSize(&s), int64(s.Bavail)*blockSize(&s)
 	text := fmt.Sprintf("%s, %s free", format.Bytes(total), format.Bytes(free))
 	switch {
 	case unix.Access(path, unix.W_OK) != nil:
-		return fail(part, text+": it cannot be written", "ranks of a node share memory there: ask the centre")
+		return fail(part, text+": not writable", "ask the center; ranks of a node share memory there")
 	case int64(s.Type) != tmpfsMagic:
-		return warn(part, text+": it is no tmpfs", "what ranks share goes to a disk: mount a tmpfs there")
+		return warn(part, text+": not a tmpfs", "mount a tmpfs; otherwise, shared memory is on a disk")
 	case free < minShared:
-		return warn(part, text, "PyTorch's data loaders, NCCL and ranks share memory there: give a container more (--ipc=host, --shm-size), or remove what dead jobs have left (nccl-*, torch_*)")
+		return warn(part, text, "enlarge it in a container (--ipc=host, --shm-size), or remove files of dead jobs (nccl-*, torch_*); ranks, NCCL, and data loaders share memory there")
 	}
 	return pass(part, text)
 }
@@ -57,9 +57,9 @@ func checkCPU() Finding {
 	if unix.SchedGetaffinity(0, &set) == nil {
 		cpus = set.Count()
 	}
-	text := fmt.Sprintf("%s, %d processors for this process: %s", runtime.GOARCH, cpus, strings.Join(features, ", "))
+	text := fmt.Sprintf("%s, %d CPUs for this process: %s", runtime.GOARCH, cpus, strings.Join(features, ", "))
 	if runtime.GOARCH == "amd64" && !(cpu.X86.HasAVX2 && cpu.X86.HasFMA) {
-		return warn("processor", text, "without AVX2 the built-in trainer computes on processors some ten times slower")
+		return warn("processor", text, "use a CPU with AVX2; without it, the built-in trainer is about 10x slower on CPUs")
 	}
 	return pass("processor", text)
 }
@@ -68,7 +68,7 @@ func checkCPU() Finding {
 func kernelVersion() Finding {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
-		return warn("kernel", err.Error(), "uname -r tells it")
+		return warn("kernel", err.Error(), "run `uname -r` to see the version")
 	}
 	return pass("kernel", unix.ByteSliceToString(u.Release[:]))
 }
@@ -80,12 +80,12 @@ const staUnsync = 0x0040
 func checkClock() Finding {
 	var t unix.Timex
 	if _, err := unix.Adjtimex(&t); err != nil {
-		return warn("clock", err.Error(), "timedatectl tells whether it is synchronised")
+		return warn("clock", err.Error(), "run `timedatectl` to see whether it is synchronized")
 	}
 	if t.Status&staUnsync != 0 {
-		return warn("clock", "the kernel says that nothing synchronises it", "logs of several nodes cannot be compared, and make and Slurm's tokens may fail: the centre should run chrony or ntpd (a container or virtual machine may not see that its host does)")
+		return warn("clock", "the kernel reports that it is not synchronized", "ask the center to run chrony or ntpd: log times differ between nodes, and Slurm's credentials may fail. In a container or virtual machine, the host may synchronize the clock")
 	}
-	return pass("clock", fmt.Sprintf("synchronised, within %s", (time.Duration(t.Maxerror)*time.Microsecond).Round(time.Millisecond)))
+	return pass("clock", fmt.Sprintf("synchronized, within %s", (time.Duration(t.Maxerror)*time.Microsecond).Round(time.Millisecond)))
 }
 
 // hostname returns the name of this node.

@@ -40,7 +40,7 @@ func Merge(nodes []Node, before, after time.Time) []Finding {
 	for _, part := range parts {
 		kinds := mergeHosts(byPart[part], len(nodes))
 		if len(byPart[part]) < len(nodes) {
-			kinds = append(kinds, warn(part, fmt.Sprintf("only on %d of %d nodes", len(byPart[part]), len(nodes)), "nodes of a job should be alike: ask for nodes of one kind with slurm.constraint"))
+			kinds = append(kinds, warn(part, fmt.Sprintf("only on %d of %d nodes", len(byPart[part]), len(nodes)), "request nodes of one kind with slurm.constraint"))
 		}
 		found = append(found, kinds...)
 		if len(kinds) > 1 && mustMatch[part] {
@@ -61,7 +61,7 @@ func differenceWarning(part string, kinds []Finding) Finding {
 		words = append(words, fmt.Sprintf("%s: %s", f.Hosts, strings.TrimSpace(f.Version+" "+f.comparableText())))
 	}
 	return warn(part+" differs", strings.Join(words, "; "),
-		"jobs are as slow as their slowest node, and versions that do not match may fail: use nodes of one kind (slurm.constraint), and one environment on all")
+		"request nodes of one kind (slurm.constraint), and use the same environment on all nodes")
 }
 
 // comparableText returns the part of a finding that must be equal on all nodes. It excludes values
@@ -108,8 +108,8 @@ func mergeHosts(all []Finding, total int) []Finding {
 // maxSkew is the maximum clock difference between nodes.
 const maxSkew = 2 * time.Second
 
-// compareClocks reports nodes whose clock is certainly wrong: the time that a node reported is before
-// the request or after the reply.
+// compareClocks reports nodes whose clock is certainly wrong: the time that a node reported is
+// before the request or after the reply.
 func compareClocks(nodes []Node, before, after time.Time) Finding {
 	const part = "clocks of the nodes"
 	var wrong []string
@@ -126,7 +126,7 @@ func compareClocks(nodes []Node, before, after time.Time) Finding {
 		}
 	}
 	if len(wrong) > 0 {
-		return warn(part, "off the first node's: "+strings.Join(wrong, ", "), "logs of several nodes cannot be compared: tell the centre")
+		return warn(part, "different from the first node's: "+strings.Join(wrong, ", "), "tell the center; log times differ between nodes")
 	}
-	return pass(part, fmt.Sprintf("none is off by more than %s", after.Sub(before).Round(100*time.Millisecond)))
+	return pass(part, fmt.Sprintf("all within %s of the first node", after.Sub(before).Round(100*time.Millisecond)))
 }

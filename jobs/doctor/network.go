@@ -34,24 +34,26 @@ func checkNetwork(hosts []netif.Inventory) []Finding {
 	return found
 }
 
-// compareWithNCCL compares NCCL's default interface on a host with the interface that ddpbatch uses.
+// compareWithNCCL compares NCCL's default interface on a host with the interface that ddpbatch
+// uses.
 func compareWithNCCL(stock, chosen string) Finding {
 	const part = "nccl alone"
-	hint := fmt.Sprintf("programs that ddpbatch starts are told; for others: NCCL_SOCKET_IFNAME==%s GLOO_SOCKET_IFNAME=%[1]s", chosen)
+	hint := fmt.Sprintf("for programs that ddpbatch does not start, set NCCL_SOCKET_IFNAME==%s GLOO_SOCKET_IFNAME=%[1]s", chosen)
 	switch stock {
 	case chosen:
-		return pass(part, fmt.Sprintf("takes %s, as ddpbatch does", chosen))
+		return pass(part, fmt.Sprintf("selects %s, as ddpbatch does", chosen))
 	case "":
-		return fail(part, fmt.Sprintf("finds no interface, ddpbatch %s", chosen), hint)
+		return fail(part, fmt.Sprintf("finds no interface; ddpbatch selects %s", chosen), hint)
 	}
-	return warn(part, fmt.Sprintf("takes %s, ddpbatch %s", stock, chosen), hint)
+	return warn(part, fmt.Sprintf("selects %s; ddpbatch selects %s", stock, chosen), hint)
 }
 
-// describeDefault reports NCCL's default interface on a host, if there is no other host to compare with.
+// describeDefault reports NCCL's default interface on a host, if there is no other host to
+// compare with.
 func describeDefault(host netif.Inventory) Finding {
 	stock := nccl.Stock(host)
 	if stock == "" {
-		return fail("nccl alone", "finds no interface", "`ddpbatch netif` says what is wrong with each")
+		return fail("nccl alone", "finds no interface", "run `ddpbatch netif` to see why each interface is rejected")
 	}
 	var usable []string
 	for _, l := range host.Links {
@@ -59,9 +61,9 @@ func describeDefault(host netif.Inventory) Finding {
 			usable = append(usable, l.Name)
 		}
 	}
-	text := fmt.Sprintf("would take %s of %s", stock, strings.Join(usable, ", "))
+	text := fmt.Sprintf("would select %s of %s", stock, strings.Join(usable, ", "))
 	if len(usable) < 2 {
 		return pass("nccl alone", text)
 	}
-	return warn("nccl alone", text, "`ddpbatch netif --peer ADDRESS` says what ddpbatch would take towards another host; `ddpbatch doctor --in-job` compares the nodes of an allocation")
+	return warn("nccl alone", text, "run `ddpbatch netif --peer ADDRESS` to see the choice of ddpbatch, or `ddpbatch doctor --in-job` to compare the nodes of an allocation")
 }

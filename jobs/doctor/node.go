@@ -67,15 +67,15 @@ func checkToken(token, host string) Finding {
 			break
 		}
 		if time.Since(began) > tokenTimeout {
-			return fail(part, "a file that the first node has written is not here after "+tokenTimeout.String()+": "+err.Error(),
-				"all nodes must see the run directory: name a folder on the shared file system with --run-dir")
+			return fail(part, "a file of the first node is not visible after "+tokenTimeout.String()+": "+err.Error(),
+				"put the run directory on a shared file system with --run-dir")
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 	if err := CreateEmpty(AnswerPath(token, host)); err != nil {
-		return fail(part, err.Error(), "ranks write their logs and parts of checkpoints there: it must be writable on all nodes")
+		return fail(part, err.Error(), "make the directory writable on all nodes; ranks write logs and checkpoints there")
 	}
-	return pass(part, "seen")
+	return pass(part, "visible")
 }
 
 // AnswerPath returns the path of the file with which a host confirms that it has seen the token.

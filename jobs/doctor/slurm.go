@@ -52,40 +52,40 @@ var settings = []setting{
 		fmt.Sscanf(v, "%d.%d", &year, &month)
 		switch release := 100*year + month; {
 		case release == 0:
-			return warn("", "not a version that is known", "tell the maintainers of ddpbatch")
+			return warn("", "unknown version", "tell the maintainers of ddpbatch")
 		case release < 2011:
-			return warn("", "older than 20.11: steps share their nodes, and --overlap is not known", "ask the centre for a newer Slurm; leave restart.spare_nodes and min_nodes out")
+			return warn("", "older than 20.11: steps share their nodes, and srun has no --overlap", "ask the center for a newer Slurm, and do not set restart.spare_nodes or restart.min_nodes")
 		case release >= 2205 && release < 2311:
-			return pass("", "srun does not take --cpus-per-task from the job: ddpbatch says it to every step; in a script of your own say srun -c")
+			return pass("", "srun ignores the job's --cpus-per-task: ddpbatch passes it to each step; use srun -c in your own scripts")
 		}
 		return pass("", "")
 	}},
 	{"JobFileAppend", func(v string) Finding {
 		if v == "0" {
-			return pass("", "a requeued job's log is begun anew; ddpbatch's scripts say --open-mode=append, and so should your own")
+			return pass("", "a requeued job overwrites its log: ddpbatch's scripts set --open-mode=append; set it in your own scripts as well")
 		}
 		return pass("", "")
 	}},
 	{"JobRequeue", func(v string) Finding {
 		if v == "0" {
-			return pass("", "jobs come back after a preemption or the loss of a node only if they ask for it: ddpbatch's scripts have --requeue, unless the site's profile forbids it; a script of your own needs it, too")
+			return pass("", "jobs are requeued after a preemption or a node failure only with --requeue: ddpbatch's scripts set it, unless the site's profile forbids it; set it in your own scripts as well")
 		}
 		return pass("", "")
 	}},
 	{"KillWait", func(v string) Finding {
 		if parseSeconds(v) < 30 {
-			return warn("", "that is all the time from SIGTERM to SIGKILL at the time limit and at scancel", "keep slurm.signal_before_end longer than a save takes")
+			return warn("", "short time from SIGTERM to SIGKILL at the time limit and at scancel", "set slurm.signal_before_end to more than the time of a save")
 		}
 		return pass("", "from SIGTERM to SIGKILL")
 	}},
 	{"PreemptMode", func(v string) Finding {
 		switch {
 		case listContains(v, "cancel"):
-			return warn("", "Slurm cancels a job that it preempts; with a GraceTime ddpbatch saves and requeues it before that", "set checkpoint.every to what you can lose, and submit again if the job does not come back; or use a partition whose jobs are not preempted")
+			return warn("", "Slurm cancels preempted jobs; within a GraceTime, ddpbatch saves and requeues them first", "set checkpoint.every to the work that you can lose, and submit again if the job is not requeued; or use a partition without preemption")
 		case listContains(v, "suspend"), listContains(v, "gang"):
-			return warn("", "jobs may be stopped and go on later: NCCL and other programs' timeouts may run out meanwhile", "ask the centre for a partition without it")
+			return warn("", "jobs may be suspended and continue later: timeouts of NCCL and other libraries may expire", "ask the center for a partition without it")
 		case listContains(v, "requeue"):
-			return pass("", "a job that is preempted comes back; ddpbatch saves and goes on")
+			return pass("", "preempted jobs are requeued; ddpbatch saves and resumes")
 		}
 		return pass("", "")
 	}},
@@ -93,71 +93,71 @@ var settings = []setting{
 	{"SlurmctldParameters", checkPreemptionSignal},
 	{"RequeueExit", func(v string) Finding {
 		if parseCodes(v)[3] {
-			return fail("", "the site requeues jobs that exit with 3, which ddpbatch's do when they are stopped on purpose", "ask the centre to take 3 out of RequeueExit")
+			return fail("", "the site requeues jobs with exit code 3, the code of stopped ddpbatch jobs", "ask the center to remove 3 from RequeueExit")
 		}
 		return pass("", "")
 	}},
 	{"RequeueExitHold", func(v string) Finding {
 		if parseCodes(v)[3] {
-			return warn("", "jobs that exit with 3, as ddpbatch's do when they are stopped, are requeued and held", "release them with scontrol release, or cancel them")
+			return warn("", "jobs with exit code 3, the code of stopped ddpbatch jobs, are requeued and held", "run `scontrol release JOB`, or cancel the job")
 		}
 		return pass("", "")
 	}},
 	{"ProctrackType", func(v string) Finding {
 		if !strings.HasSuffix(v, "/cgroup") {
-			return warn("", "processes that leave their parents outlive the job", "after a crash look for your processes on the nodes; the centre should use proctrack/cgroup")
+			return warn("", "processes that detach from their parents outlive the job", "check the nodes for processes of yours after a crash, and ask the center to use proctrack/cgroup")
 		}
 		return pass("", "")
 	}},
 	{"TaskPlugin", func(v string) Finding {
 		if !strings.Contains(v, "cgroup") && !strings.Contains(v, "affinity") {
-			return warn("", "tasks are not bound to their cores: ranks get in each other's way, and in that of other jobs", "ask for whole nodes (slurm.exclusive), or bind in the program (taskset, OMP_PROC_BIND)")
+			return warn("", "tasks are not bound to cores: ranks and other jobs compete for the same cores", "request whole nodes (slurm.exclusive), or bind in the program (taskset, OMP_PROC_BIND)")
 		}
 		if !strings.Contains(v, "cgroup") {
-			return pass("", "cores are bound, and GPUs and memory are not confined to the job")
+			return pass("", "cores are bound, but GPUs and memory are not limited to the job")
 		}
 		return pass("", "")
 	}},
 	{"SelectType", func(v string) Finding {
 		if strings.HasSuffix(v, "/linear") {
-			return warn("", "jobs get whole nodes, and --gpus-per-task is refused", "ask for all of a node's GPUs and cores")
+			return warn("", "jobs get whole nodes, and --gpus-per-task is rejected", "request all GPUs and cores of a node")
 		}
 		return pass("", "")
 	}},
 	{"PropagateResourceLimits", func(v string) Finding {
 		if listContains(v, "all") || listContains(v, "memlock") {
-			return pass("", "limits of the shell that submits go with the job: see the limits")
+			return pass("", "the limits of the submitting shell apply to the job")
 		}
 		return pass("", "")
 	}},
-	{"MpiDefault", func(string) Finding { return pass("", "ddpbatch says --mpi itself") }},
+	{"MpiDefault", func(string) Finding { return pass("", "ddpbatch always passes --mpi") }},
 	{"SlurmdTimeout", func(v string) Finding {
 		if s := parseSeconds(v); s == 0 || s > 600 {
-			return warn("", "Slurm takes that long to see that a node is down; 0 is never", "ddpbatch sees it by network.heartbeat_timeout (60 s)")
+			return warn("", "time until Slurm detects a down node; 0 means never", "rely on network.heartbeat_timeout (60 s): ddpbatch detects lost ranks itself")
 		}
-		return pass("", "until Slurm sees that a node is down")
+		return pass("", "time until Slurm detects a down node")
 	}},
 	{"AccountingStorageType", func(v string) Finding {
 		if v == "(null)" || strings.HasSuffix(v, "/none") {
-			return warn("", "Slurm forgets jobs MinJobAge after their end", "`ddpbatch status` soon after, or read ended.json in the run directory")
+			return warn("", "no accounting: Slurm forgets jobs MinJobAge after their end", "run `ddpbatch status` soon after the end, or read ended.json in the run directory")
 		}
 		return pass("", "")
 	}},
 	{"AccountingStoreFlags", func(v string) Finding {
 		if listContains(v, "job_env") {
-			return warn("", "the environment of each job is kept in the accounts, where others may read it", "give secrets by [setup.secrets], never by variables of the shell that submits")
+			return warn("", "accounting stores the environment of each job, which others may read", "pass secrets through [setup.secrets], not in variables of the submitting shell")
 		}
 		return pass("", "")
 	}},
-	{"MinJobAge", func(string) Finding { return pass("", "how long the controller remembers a job") }},
+	{"MinJobAge", func(string) Finding { return pass("", "time until the controller forgets a job that has ended") }},
 }
 
-// checkPreemptionSignal reports whether Slurm sends the signal of --signal also at a preemption. The
-// parameter is PreemptParameters=send_user_signal since Slurm 23.02. Earlier versions use
+// checkPreemptionSignal reports whether Slurm sends the signal of --signal also at a preemption.
+// The parameter is PreemptParameters=send_user_signal since Slurm 23.02. Earlier versions use
 // SlurmctldParameters=preempt_send_user_signal, which later versions still read.
 func checkPreemptionSignal(v string) Finding {
 	if strings.Contains(strings.ToLower(v), "send_user_signal") {
-		return pass("", "--signal comes at a preemption, too")
+		return pass("", "Slurm also sends the signal of --signal at a preemption")
 	}
 	return pass("", "")
 }

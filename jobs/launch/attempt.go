@@ -66,7 +66,7 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 		bind = ":0"
 		inventory, err := netif.Collect(ctx, netif.CollectOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("look for this node's addresses: %w", err)
+			return nil, fmt.Errorf("collect network interfaces: %w", err)
 		}
 		hosts = reachableAddresses(inventory)
 	}
@@ -87,13 +87,13 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 	}
 	listener, err := net.Listen("tcp", bind)
 	if err != nil {
-		return nil, fmt.Errorf("open the rendezvous: %w", err)
+		return nil, fmt.Errorf("open rendezvous: %w", err)
 	}
 	a.server = rendezvous.Serve(listener, rendezvous.ServerOptions{
 		WorldSize: a.world, Secret: secret, ReportKey: reportKey, JoinTimeout: time.Duration(o.Job.Network.JoinTimeout),
 		Silence: time.Duration(o.Job.Network.HeartbeatTimeout), Stall: time.Duration(o.Job.Network.ProgressTimeout),
 		Program: o.Program, Spec: o.Spec, Host: func(rank int) string { return a.hosts[rank] }, Rounds: a.rounds(),
-		Warn: func(m string) { o.Say("WARNING: " + m) },
+		Warn: func(m string) { o.Say("warning: " + m) },
 	})
 	port := strconv.Itoa(a.server.Port())
 	for i := range hosts {
@@ -127,7 +127,7 @@ func (a *attempt) publishSecret(secret wire.Secret) error {
 	}
 	var err error
 	if a.secret, err = a.o.Dir.WriteSecret(a.number, []byte(secret.Encode())); err != nil {
-		return fmt.Errorf("publish the secret of the attempt: %w", err)
+		return fmt.Errorf("publish secret: %w", err)
 	}
 	a.environ = append(a.environ, envSecretIn+"="+a.secret)
 	go func() {
@@ -238,7 +238,7 @@ func (a *attempt) supervise(ctx context.Context, started ranks, ended <-chan err
 		case s := <-a.o.Signals:
 			if a.stopped && s == os.Interrupt {
 				cancelled = true
-				a.server.Abort(rendezvous.Failure{Rank: -1, Reason: "cancelled by a second interrupt"})
+				a.server.Abort(rendezvous.Failure{Rank: -1, Reason: "canceled by a second interrupt"})
 				continue
 			}
 			a.forwardStop(s)
@@ -299,11 +299,11 @@ func (a *attempt) announceStop(reason stopReason) {
 	a.mu.Lock()
 	a.stopReason = string(reason)
 	a.mu.Unlock()
-	a.o.Say(fmt.Sprintf("%s: asking all ranks to save and stop", reason))
+	a.o.Say(fmt.Sprintf("asking all ranks to save and stop: %s", reason))
 }
 
-// recordStartFailure records a failure if processes ended before they joined the rendezvous: the program
-// could not be started, or srun rejected the step.
+// recordStartFailure records a failure if processes ended before they joined the rendezvous: the
+// program could not be started, or srun rejected the step.
 func (a *attempt) recordStartFailure(err error, finished <-chan struct{}) {
 	select {
 	case <-finished:
@@ -322,10 +322,10 @@ func (a *attempt) recordStartFailure(err error, finished <-chan struct{}) {
 		return
 	}
 	f := rendezvous.Failure{Rank: -1, State: rendezvous.Missing, Phase: "start",
-		Reason: fmt.Sprintf("%d of %d ranks ended before they joined", missing, a.world),
-		Advice: "the log has what they printed: `ddpbatch logs " + a.o.Dir.Path + "`"}
+		Reason: fmt.Sprintf("%d of %d ranks exited before they joined", missing, a.world),
+		Advice: "run `ddpbatch logs " + a.o.Dir.Path + "` to see their output"}
 	if err != nil {
-		f.Reason = fmt.Sprintf("the ranks could not be started: %v", err)
+		f.Reason = fmt.Sprintf("start ranks: %v", err)
 		var execErr *execError
 		if errors.As(err, &execErr) {
 			f.Advice = execErr.Hint()

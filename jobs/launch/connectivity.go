@@ -29,9 +29,9 @@ type connectivityResult struct {
 	Instead *networkDecision `json:"instead,omitempty"`
 }
 
-// checkConnectivity checks the connectivity of the agreed network before anything depends on it: each node
-// probes its neighbors. If the check fails, and no user has selected the network by name, the
-// ranks check the next best network.
+// checkConnectivity checks the connectivity of the agreed network before anything depends on it:
+// each node probes its neighbors. If the check fails, and no user has selected the network by
+// name, the ranks check the next best network.
 func (r *Rank) checkConnectivity(ctx context.Context) error {
 	if r.Info.Nodes == 1 {
 		return nil
@@ -72,7 +72,7 @@ func (r *Rank) probeNetwork(ctx context.Context, try int) ([]byte, error) {
 	}
 	var peers []probe.Endpoint
 	if err := json.Unmarshal(reply, &peers); err != nil {
-		return nil, fmt.Errorf("where the other nodes can be probed: %w", err)
+		return nil, fmt.Errorf("decode probe endpoints: %w", err)
 	}
 	report := probe.Report{Endpoint: endpoint}
 	if listener != nil {
@@ -110,7 +110,7 @@ func (a *networkNegotiation) decideEndpoints(payloads [][]byte) ([][]byte, error
 	defer a.mu.Unlock()
 	ring := make([]probe.Endpoint, len(a.hosts))
 	if err := a.eachNode(payloads, func(node int, p []byte) error { return json.Unmarshal(p, &ring[node]) }); err != nil {
-		return nil, fmt.Errorf("where the nodes can be probed: %w", err)
+		return nil, fmt.Errorf("decode probe endpoints: %w", err)
 	}
 	return a.replies(func(node int) any { return probe.Neighbours(ring, node) })
 }
@@ -135,13 +135,13 @@ func (a *networkNegotiation) decideConnectivity(payloads [][]byte, try int) ([][
 	defer a.mu.Unlock()
 	reports := make([]probe.Report, len(a.hosts))
 	if err := a.eachNode(payloads, func(node int, p []byte) error { return json.Unmarshal(p, &reports[node]) }); err != nil {
-		return nil, fmt.Errorf("what the nodes saw of the network: %w", err)
+		return nil, fmt.Errorf("decode probe reports: %w", err)
 	}
 	findings := probe.Diagnose(reports)
 	broken := probe.Error(findings, a.rejectLevel)
 	if broken == nil {
 		for _, f := range findings {
-			a.say(fmt.Sprintf("WARNING: network: %v; %s", f, f.Hint()))
+			a.say(fmt.Sprintf("warning: network: %v; %s", f, f.Hint()))
 		}
 		return a.replies(func(int) any { return connectivityResult{} })
 	}
@@ -157,7 +157,7 @@ func (a *networkNegotiation) decideConnectivity(payloads [][]byte, try int) ([][
 	if err != nil {
 		return nil, broken // the user must fix this error, not the lack of alternatives
 	}
-	a.say(fmt.Sprintf("WARNING: network %s (%s on %s) does not work, going on over %s (%s): %v; %s",
+	a.say(fmt.Sprintf("warning: network %s (%s on %s) failed the connectivity check, using %s (%s): %v; %s",
 		was.Prefix, was.Interface, a.hosts[0].Host, next[0].Choice.Prefix, next[0].Choice.Interface, broken, hints.Of(broken)))
 	return a.replies(func(node int) any { return connectivityResult{Instead: &next[node]} })
 }
@@ -186,13 +186,13 @@ func (r *Rank) watchNetwork(say func(string)) {
 	})
 	if err != nil {
 		if ctx.Err() == nil { // otherwise the attempt has already ended
-			say(fmt.Sprintf("WARNING: %s: %v", r.Info.Host, err))
+			say(fmt.Sprintf("warning: %s: %v", r.Info.Host, err))
 		}
 		return
 	}
 	go func() {
 		if err := w.Wait(); err != nil {
-			say(fmt.Sprintf("WARNING: %s: %v", r.Info.Host, err))
+			say(fmt.Sprintf("warning: %s: %v", r.Info.Host, err))
 		}
 	}()
 }

@@ -38,7 +38,7 @@ func decideDevices(payloads [][]byte) ([][]byte, error) {
 	for rank, p := range payloads {
 		r := &reports[rank]
 		if err := json.Unmarshal(p, r); err != nil || len(r.Visible) != len(deviceVariables) {
-			return nil, fmt.Errorf("rank %d's report on its GPUs: %q", rank, p)
+			return nil, fmt.Errorf("decode GPU report of rank %d: %q", rank, p)
 		}
 		byNode[r.Node] = append(byNode[r.Node], rank)
 	}
@@ -100,7 +100,7 @@ func (r *Rank) visibleDevices(ctx context.Context, lookup func(string) (string, 
 	}
 	var values []string
 	if err := json.Unmarshal(reply, &values); err != nil {
-		return nil, "", fmt.Errorf("the GPUs of this node: %w", err)
+		return nil, "", fmt.Errorf("decode GPUs of this node: %w", err)
 	}
 	set = map[string]string{}
 	for v, name := range deviceVariables {
@@ -109,8 +109,8 @@ func (r *Rank) visibleDevices(ctx context.Context, lookup func(string) (string, 
 			set[name] = values[v]
 		// Slurm sets both variables for GPUs of any vendor. Warn only once.
 		case warning == "" && visible != "" && strings.Count(visible, ",") < r.Info.LocalRank:
-			warning = fmt.Sprintf("rank %d sees the GPUs %s=%s only, so there is none with the number of its local rank %d; "+
-				"the program must take device 0, or the job gpu_bind = \"none\"", r.Info.Rank, name, visible, r.Info.LocalRank)
+			warning = fmt.Sprintf("rank %d sees only the GPUs %s=%s, and none has the index of its local rank %d; "+
+				"use device 0 in the program, or set slurm.gpu_bind = \"none\"", r.Info.Rank, name, visible, r.Info.LocalRank)
 		}
 	}
 	return set, warning, nil

@@ -140,7 +140,7 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 		return nil, err
 	}
 	if warning != "" {
-		o.Say("WARNING: " + warning)
+		o.Say("warning: " + warning)
 	}
 	for name, value := range devices {
 		set(name, value)
@@ -167,7 +167,7 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 	if r.Info.Rank == 0 {
 		// A problem with a variable is the same on all nodes. Report it only once.
 		for _, w := range plan.Warnings {
-			o.Say(fmt.Sprintf("WARNING: %s: %s", r.Info.Host, w))
+			o.Say(fmt.Sprintf("warning: %s: %s", r.Info.Host, w))
 		}
 	}
 	return environ, nil
@@ -178,7 +178,7 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(string) (string, bool)) (nccl.Env, error) {
 	inventory, err := netif.Collect(ctx, netif.CollectOptions{})
 	if err != nil {
-		return nccl.Env{}, fmt.Errorf("look for this node's networks: %w", err)
+		return nccl.Env{}, fmt.Errorf("collect network interfaces: %w", err)
 	}
 	f := nccl.Facts{Choice: r.Choice, Inventory: inventory, Job: r.network, LocalRank: r.Info.LocalRank,
 		Site: nccl.Profile{Name: r.site.Name(), Vars: map[string]string{}}}
@@ -207,7 +207,7 @@ func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(st
 	conf, err := nccl.ReadConf("", lookup)
 	if err != nil {
 		// NCCL also ignores the file.
-		say(fmt.Sprintf("WARNING: %s: %v", r.Info.Host, err))
+		say(fmt.Sprintf("warning: %s: %v", r.Info.Host, err))
 	}
 	f.Conf = conf
 	return nccl.Plan(f), nil

@@ -34,7 +34,7 @@ func TestLookPath(t *testing.T) {
 	if got, err := lookPath(environ, "tool"); err != nil || got != filepath.Join(dir, "tool") {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := lookPath(environ, "data"); err == nil || !strings.Contains(err.Error(), "not in PATH (2 directories)") {
+	if _, err := lookPath(environ, "data"); err == nil || !strings.Contains(err.Error(), "not found in PATH (2 directories)") {
 		t.Errorf("file that is not executable: got %v", err)
 	}
 	// The files of the current directory must not decide which program runs.

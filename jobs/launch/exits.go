@@ -34,14 +34,14 @@ func exitedWith(code int) processEnd {
 // killedBySignal describes a process that a signal killed.
 func killedBySignal(s syscall.Signal) processEnd {
 	name := unix.SignalName(s)
-	return processEnd{code: 128 + int(s), signal: name, text: "its process was ended by " + name}
+	return processEnd{code: 128 + int(s), signal: name, text: "its process was killed by " + name}
 }
 
 // oomKilled describes a process that the kernel's out-of-memory killer killed with
 // SIGKILL.
 var oomKilled = processEnd{code: 128 + int(syscall.SIGKILL), signal: "SIGKILL",
-	text:   "its process was ended by SIGKILL of the out-of-memory killer",
-	advice: "it needs more memory than the job has on that node: raise slurm.mem, or take fewer ranks on a node or a smaller batch; `ddpbatch plan` says what the built-in trainer needs"}
+	text:   "its process was killed by the out-of-memory killer (SIGKILL)",
+	advice: "raise slurm.mem, or use fewer ranks per node or a smaller batch; `ddpbatch plan` estimates the memory of the built-in trainer"}
 
 // processEndOf describes how a child of this process ended.
 func processEndOf(p *os.ProcessState) processEnd {
@@ -106,7 +106,7 @@ func (o Options) printRankEnds(ranks []rendezvous.RankStatus, killed map[int]boo
 		o.Say(fmt.Sprintf("  %s on %s: %s", rendezvous.FormatRanks(numbers), slurm.FoldHosts(hosts), end))
 	}
 	if more := len(kinds) - maxKinds; more > 0 {
-		o.Say(fmt.Sprintf("  and in %d other ways, see %s", more, o.Dir.Failure()))
+		o.Say(fmt.Sprintf("  %d other ways: see %s", more, o.Dir.Failure()))
 	}
 }
 
@@ -114,7 +114,7 @@ func (o Options) printRankEnds(ranks []rendezvous.RankStatus, killed map[int]boo
 func describeEnd(r rendezvous.RankStatus, killed bool) string {
 	switch r.State {
 	case rendezvous.Joined:
-		return "no answer any more"
+		return "stopped responding"
 	case rendezvous.Missing:
 		return "did not join"
 	case rendezvous.Ended:
@@ -123,7 +123,7 @@ func describeEnd(r rendezvous.RankStatus, killed bool) string {
 		return fmt.Sprintf("failed with exit code %d", r.Exit)
 	case rendezvous.Lost:
 		if killed {
-			return fmt.Sprintf("ended by force, after %s", killGrace)
+			return fmt.Sprintf("killed after %s", killGrace)
 		}
 		return "lost: " + r.Error
 	case rendezvous.Done:

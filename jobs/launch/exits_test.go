@@ -45,8 +45,8 @@ func TestTaskEnds(t *testing.T) {
 		"srun: error: n2: task 3: Killed\n" +
 		"srun: error: n2: tasks 2-3,7: Exited with exit code 4\n" + // rank 3 is already recorded, and rank 7 does not exist
 		"srun: error: n1: task 0: Out Of Memory\n"
-	want := map[int]string{0: "its process was ended by SIGKILL of the out-of-memory killer", 2: "its process ended with exit code 4",
-		3: "its process was ended by SIGKILL"}
+	want := map[int]string{0: "its process was killed by the out-of-memory killer (SIGKILL)", 2: "its process ended with exit code 4",
+		3: "its process was killed by SIGKILL"}
 	long := strings.Repeat("x", maxLine) + "\n"
 	for _, size := range []int{1, 7, len(long) + len(text)} {
 		out := &deaf{}
@@ -89,9 +89,9 @@ func TestExitsAreTold(t *testing.T) {
 		signal string
 		hinted bool
 	}{
-		{"a signal", killedBySignal(9), rendezvous.Lost, false, "rank 1 on n2 was lost at step 7 (training): its process was ended by SIGKILL", 137, "SIGKILL", false},
+		{"a signal", killedBySignal(9), rendezvous.Lost, false, "rank 1 on n2 was lost at step 7 (training): its process was killed by SIGKILL", 137, "SIGKILL", false},
 		{"no memory", oomKilled, rendezvous.Lost, false,
-			"rank 1 on n2 was lost at step 7 (training): its process was ended by SIGKILL of the out-of-memory killer", 137, "SIGKILL", true},
+			"rank 1 on n2 was lost at step 7 (training): its process was killed by the out-of-memory killer (SIGKILL)", 137, "SIGKILL", true},
 		{"an exit code", exitedWith(2), rendezvous.Lost, false, "rank 1 on n2 was lost at step 7 (training): its process ended with exit code 2", 2, "", false},
 		{"by the launcher", killedBySignal(9), rendezvous.Lost, true, lost, 0, "", false},
 		{"it has said why", exitedWith(2), rendezvous.Failed, false, lost, 0, "", false},

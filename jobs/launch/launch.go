@@ -130,7 +130,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	s := &supervisor{Options: o, nodes: nodes, saved: watchProgress(ctx, o), programStep: -1}
 	if err := o.Dir.RemoveSecrets(); err != nil {
-		o.Say(fmt.Sprintf("WARNING: remove the secrets of earlier attempts: %v", err))
+		o.Say(fmt.Sprintf("warning: remove the secrets of earlier attempts: %v", err))
 	}
 	limitNear := o.watchTimeLimit(ctx)
 	var pendingStop os.Signal
@@ -170,14 +170,14 @@ type supervisor struct {
 	programStep int
 }
 
-// decideRestart decides whether to start another attempt, and after which delay. If again is false,
-// the returned result is the result of the launch.
+// decideRestart decides whether to start another attempt, and after which delay. If again is
+// false, the returned result is the result of the launch.
 func (s *supervisor) decideRestart(ctx context.Context, a *attempt, r Result) (result Result, pause time.Duration, again bool) {
 	if r.Failure == nil {
 		return s.finalizeResult(ctx, r, s.saved), 0, false
 	}
 	if err := writeFailure(s.Dir, a, r); err != nil && !s.Dir.IsDeleted() {
-		s.Say(fmt.Sprintf("WARNING: %v", err))
+		s.Say(fmt.Sprintf("warning: %v", err))
 	}
 	s.printRankEnds(r.Ranks, a.killed)
 	if s.Dir.CheckPlace() != nil {
@@ -229,7 +229,7 @@ func (n tooManyLaunchersError) Error() string {
 
 // Hint returns the fix.
 func (tooManyLaunchersError) Hint() string {
-	return "leave srun out: ddpbatch launch starts the ranks by srun itself"
+	return "run `ddpbatch launch` without srun: it calls srun to start the ranks"
 }
 
 // ExitCode returns the exit code for wrong usage.
@@ -257,7 +257,7 @@ const (
 	// Slurm can be configured to send it to jobs that it preempts as well.
 	StopSignal stopReason = "the time limit is near, or the job is preempted"
 	// StopTerminated means that the launcher received SIGTERM or SIGINT.
-	StopTerminated stopReason = "the launcher was asked to end"
+	StopTerminated stopReason = "the launcher received a stop signal"
 )
 
 func stopReasonOf(s os.Signal) stopReason {

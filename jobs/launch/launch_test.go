@@ -190,7 +190,7 @@ func TestHowAttemptsEnd(t *testing.T) {
 			}
 			if tt.behaviour == "die" {
 				f, r := result.Failure, result.Ranks[1]
-				if f.Exit != 128+9 || f.Signal != "SIGKILL" || !strings.HasSuffix(f.Reason, "its process was ended by SIGKILL") || r.Exit != f.Exit || r.Signal != f.Signal {
+				if f.Exit != 128+9 || f.Signal != "SIGKILL" || !strings.HasSuffix(f.Reason, "its process was killed by SIGKILL") || r.Exit != f.Exit || r.Signal != f.Signal {
 					t.Errorf("a killed rank: first %+v, rank %+v", f, r)
 				}
 			}
@@ -277,7 +277,7 @@ func TestProgramsEnd(t *testing.T) {
 		{"well", `["/bin/sh", "-c", "exit 0"]`, 0, ""},
 		{"with a code", `["/bin/sh", "-c", "test $RANK = 0 || exit 7; sleep 30"]`, 7, "sh ended with exit code 7"},
 		{"by a signal", `["/bin/sh", "-c", "test $RANK = 0 || kill -SEGV $$; sleep 30"]`, 128 + 11, "sh was killed by signal 11"},
-		{"not found", `["no-such-program"]`, 1, `start "no-such-program": it is not in PATH`},
+		{"not found", `["no-such-program"]`, 1, `start "no-such-program": not found in PATH`},
 		{"not executable", `["/etc/passwd"]`, 1, `start "/etc/passwd": `},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -83,7 +83,7 @@ func RanksToStart(p RankInfo, job *jobs.Job) (int, error) {
 		return 0, nil
 	}
 	if job.Slurm.GPUsPerNode > 0 && p.GPUs != launchers.Unknown && n > p.GPUs {
-		return 0, fmt.Errorf("the job has %d ranks on each node, one for each GPU, but %s says that this host has %d GPUs", n, p.Launcher, p.GPUs)
+		return 0, fmt.Errorf("the job needs %d GPUs on each host, one per rank, but %s reports %d", n, p.Launcher, p.GPUs)
 	}
 	return n, nil
 }
@@ -114,7 +114,7 @@ func RunHost(o HostOptions, ranks int) (exit int, err error) {
 		if err := startWithDeathSignal(cmd, &done, syscall.SIGTERM); err != nil {
 			signalAll(syscall.SIGKILL)
 			done.Wait()
-			return exitFailed, fmt.Errorf("start rank %d of this host: %w", local, err)
+			return exitFailed, fmt.Errorf("start local rank %d: %w", local, err)
 		}
 		commands = append(commands, cmd)
 	}

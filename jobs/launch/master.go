@@ -26,7 +26,7 @@ func findFreePort(addr string) (int, error) {
 	low, high := 32768, 60999 // the kernel's default
 	if err == nil {
 		if _, err := fmt.Sscan(string(text), &low, &high); err != nil {
-			return 0, fmt.Errorf("read the kernel's range of ephemeral ports: %w", err)
+			return 0, fmt.Errorf("read range of ephemeral ports: %w", err)
 		}
 	}
 	port, err := searchPort(low, high, func(port int) (int, error) { return tryPort(addr, port) })
@@ -76,8 +76,8 @@ func candidatePort(low, high int, draw func(int) int) int {
 	return max(high+1, firstPort) + n - below
 }
 
-// agreeOnMaster returns the address of rank 0 on the agreed network and a port for the program's own
-// rendezvous. Rank 0 finds the port. All ranks must call master.
+// agreeOnMaster returns the address of rank 0 on the agreed network and a port for the program's
+// own rendezvous. Rank 0 finds the port. All ranks must call master.
 func (r *Rank) agreeOnMaster(ctx context.Context) (host string, port int, err error) {
 	ctx, cancel := r.withJoinTimeout(ctx)
 	defer cancel()
@@ -98,7 +98,7 @@ func (r *Rank) agreeOnMaster(ctx context.Context) (host string, port int, err er
 		port, err = strconv.Atoi(text)
 	}
 	if err != nil {
-		return "", 0, fmt.Errorf("rank 0's address %q: %w", reply, err)
+		return "", 0, fmt.Errorf("parse address of rank 0 %q: %w", reply, err)
 	}
 	return host, port, nil
 }

@@ -127,7 +127,7 @@ func (a *networkNegotiation) decideNetwork(payloads [][]byte) ([][]byte, error) 
 	for rank, p := range payloads {
 		var r nodeReport
 		if err := json.Unmarshal(p, &r); err != nil {
-			return nil, fmt.Errorf("rank %d's network report: %w", rank, err)
+			return nil, fmt.Errorf("decode network report of rank %d: %w", rank, err)
 		}
 		a.nodes[rank] = r.Node
 		if r.Inventory == nil {
@@ -176,11 +176,11 @@ func (a *networkNegotiation) chooseNetwork() ([]networkDecision, error) {
 		return nil, err
 	}
 	for _, w := range job.Warnings {
-		a.say("WARNING: " + w)
+		a.say("warning: " + w)
 	}
 	a.choices = choices
 	if err := a.record(a.network()); err != nil {
-		a.say(fmt.Sprintf("WARNING: %v", err))
+		a.say(fmt.Sprintf("warning: %v", err))
 	}
 	next := make([]networkDecision, len(choices))
 	for node, c := range choices {

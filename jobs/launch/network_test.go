@@ -44,8 +44,8 @@ func TestDecideNetwork(t *testing.T) {
 		"no rank reports the network of node 0": encode(b),
 		"no rank reports a network":             encode(second),
 		"rank 1 is on node 7 of 1":              encode(a, nodeReport{Node: 7}),
-		"rank 0's network report":               {[]byte("{")},
-		"agreeing on a network: ":               encode(a, node(1, "192.168.7.2/24")),
+		"decode network report of rank 0":       {[]byte("{")},
+		"choose a common network: ":             encode(a, node(1, "192.168.7.2/24")),
 	} {
 		if _, err := decideNetwork(payloads); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

@@ -32,9 +32,9 @@ func newNodes(o Options) (*nodes, error) {
 	if want := o.Job.AllocatedNodes(); len(all) != want {
 		spares := ""
 		if spare := o.Job.Restart.SpareNodes; spare > 0 {
-			spares = fmt.Sprintf(", %d of them to spare", spare)
+			spares = fmt.Sprintf(", including %d spare nodes", spare)
 		}
-		return nil, fmt.Errorf("the allocation has %d nodes (%s), the job wants %d%s", len(all), slurm.FoldHosts(all), want, spares)
+		return nil, fmt.Errorf("the allocation has %d nodes (%s), but the job needs %d%s", len(all), slurm.FoldHosts(all), want, spares)
 	}
 	if len(o.Allocation.Components) > 0 && o.Job.Restart.SurvivesNodeLoss() {
 		return nil, heterogeneousError(len(o.Allocation.Components))
@@ -49,19 +49,19 @@ func newNodes(o Options) (*nodes, error) {
 type heterogeneousError int
 
 func (m heterogeneousError) Error() string {
-	return fmt.Sprintf("restart.spare_nodes and restart.min_nodes do not work in a heterogeneous job, and this one has %d components", int(m))
+	return fmt.Sprintf("restart.spare_nodes and restart.min_nodes are not valid in a heterogeneous job (%d components)", int(m))
 }
 
 // Hint returns the fixes.
 func (heterogeneousError) Hint() string {
-	return "leave the two keys out, or ask for nodes of one kind"
+	return "remove both keys, or request nodes of one kind"
 }
 
 // ExitCode returns the exit code for wrong usage.
 func (heterogeneousError) ExitCode() int { return exitcode.Usage }
 
-// excludeBadNodes excludes the nodes that an attempt has shown to be bad, and chooses the nodes of the
-// next attempt. It returns an error if too few nodes are left. Lost reports whether an
+// excludeBadNodes excludes the nodes that an attempt has shown to be bad, and chooses the nodes
+// of the next attempt. It returns an error if too few nodes are left. Lost reports whether an
 // excluded node is down or unresponsive, so that a requeue can replace it.
 func (n *nodes) excludeBadNodes(ctx context.Context, r Result) (lost bool, err error) {
 	if n.o.Allocation == nil || !n.o.Job.Restart.SurvivesNodeLoss() {
@@ -71,10 +71,10 @@ func (n *nodes) excludeBadNodes(ctx context.Context, r Result) (lost bool, err e
 	defer cancel()
 	states, err := n.o.Slurm.NodeStates(ctx, n.o.Allocation.Nodes)
 	if err != nil {
-		n.o.Say(fmt.Sprintf("WARNING: %v", err)) // continue: the ranks' own results still count
+		n.o.Say(fmt.Sprintf("warning: %v", err)) // continue: the ranks' own results still count
 	}
 	for _, node := range n.findBadNodes(r, states) {
-		n.o.Say(fmt.Sprintf("node %s is left out from now on: %s", node, n.excluded[node]))
+		n.o.Say(fmt.Sprintf("excluding node %s: %s", node, n.excluded[node]))
 	}
 	return n.lost, n.choose()
 }
@@ -93,11 +93,11 @@ func (n *nodes) choose() error {
 		minNodes = fewer
 	}
 	if len(usable) < minNodes {
-		return fmt.Errorf("%d of %d nodes are left, and the job needs %d", len(usable), len(n.o.Allocation.Nodes), minNodes)
+		return fmt.Errorf("only %d of %d nodes are usable, and the job needs %d", len(usable), len(n.o.Allocation.Nodes), minNodes)
 	}
 	usable = usable[:min(want, len(usable))]
 	if !slices.Equal(usable, n.chosen) {
-		n.o.Say(fmt.Sprintf("going on with %d nodes of %d: %s", len(usable), want, slurm.FoldHosts(usable)))
+		n.o.Say(fmt.Sprintf("continuing with %d of %d nodes: %s", len(usable), want, slurm.FoldHosts(usable)))
 	}
 	n.chosen = usable
 	return nil
@@ -120,10 +120,10 @@ func (n *nodes) findBadNodes(r Result, states map[string]slurm.NodeState) (bad [
 		switch {
 		case states[node].Down():
 			n.lost = true
-			exclude(node, "Slurm says that it is %s", strings.ToLower(string(states[node])))
+			exclude(node, "Slurm reports that it is %s", strings.ToLower(string(states[node])))
 		case unresponsive: // received the stop request and was killed by Slurm, but did not respond
 			n.lost = true
-			exclude(node, "its ranks do not answer any more")
+			exclude(node, "its ranks stopped responding")
 		case absent && r.Failure.State == rendezvous.Missing && r.Failure.Phase == "join":
 			exclude(node, "its ranks did not join")
 		case absent:
@@ -142,9 +142,9 @@ func (n *nodes) findBadNodes(r Result, states map[string]slurm.NodeState) (bad [
 	for _, node := range n.o.Allocation.Nodes {
 		switch {
 		case suspects[node] && states[node].Draining():
-			exclude(node, "it was at fault, and Slurm says that it is %s", states[node])
+			exclude(node, "its rank failed first, and Slurm reports that it is %s", states[node])
 		case suspects[node] && n.suspects[node]:
-			exclude(node, "it was at fault in two attempts running")
+			exclude(node, "its rank failed first in two consecutive attempts")
 		}
 	}
 	n.suspects = suspects

@@ -66,32 +66,32 @@ func TestNodesThatAreLeftOut(t *testing.T) {
 	}{
 		"a rank is killed once": {1, 0, well, []step{{lost, nil, "n1 n2 n3"}}, "", false},
 		"the same host twice": {1, 0, well, []step{{lost, nil, "n1 n2 n3"}, {lost, nil, "n1 n3 n4"}},
-			"node n2 is left out from now on: it was at fault in two attempts running\ngoing on with 3 nodes of 3: n[1,3-4]", false},
+			"excluding node n2: its rank failed first in two consecutive attempts\ncontinuing with 3 of 3 nodes: n[1,3-4]", false},
 		"a tie between hosts, twice": {1, 0, well, []step{{tie, nil, "n1 n2 n3"}, {tie, nil, "n1 n2 n3"}}, "", false},
 		"a tie between ranks of one host, twice": {1, 0, well, []step{{tieOn2, nil, "n1 n2 n3"}, {tieOn2, nil, "n1 n3 n4"}},
-			"node n2 is left out from now on: it was at fault in two attempts running\ngoing on with 3 nodes of 3: n[1,3-4]", false},
+			"excluding node n2: its rank failed first in two consecutive attempts\ncontinuing with 3 of 3 nodes: n[1,3-4]", false},
 		"one host, then another": {1, 0, well, []step{{lost, nil, "n1 n2 n3"}, {elsewhere, nil, "n1 n2 n3"}, {lost, nil, "n1 n2 n3"}}, "", false},
 		"down": {1, 0, `printf 'n2|down*\n'`, []step{{elsewhere, nil, "n1 n3 n4"}},
-			"node n2 is left out from now on: Slurm says that it is down*\ngoing on with 3 nodes of 3: n[1,3-4]", true},
+			"excluding node n2: Slurm reports that it is down*\ncontinuing with 3 of 3 nodes: n[1,3-4]", true},
 		"the spare node is down": {1, 0, `printf 'n4|down\n'`, []step{{elsewhere, nil, "n1 n2 n3"}},
-			"node n4 is left out from now on: Slurm says that it is down", true},
+			"excluding node n4: Slurm reports that it is down", true},
 		"drained by a health check": {1, 0, `printf 'n2|draining\n'`, []step{{lost, nil, "n1 n3 n4"}},
-			"node n2 is left out from now on: it was at fault, and Slurm says that it is draining\ngoing on with 3 nodes of 3: n[1,3-4]", false},
+			"excluding node n2: its rank failed first, and Slurm reports that it is draining\ncontinuing with 3 of 3 nodes: n[1,3-4]", false},
 		"drained, and not at fault": {1, 0, `printf 'n3|draining\n'`, []step{{lost, nil, "n1 n2 n3"}}, "", false},
 		"no answer": {1, 0, well, []step{{elsewhere, on2(rendezvous.Joined), "n1 n3 n4"}},
-			"node n2 is left out from now on: its ranks do not answer any more\ngoing on with 3 nodes of 3: n[1,3-4]", true},
+			"excluding node n2: its ranks stopped responding\ncontinuing with 3 of 3 nodes: n[1,3-4]", true},
 		"not joined": {1, 0, well, []step{{absent, on2(rendezvous.Missing), "n1 n3 n4"}},
-			"node n2 is left out from now on: its ranks did not join\ngoing on with 3 nodes of 3: n[1,3-4]", false},
+			"excluding node n2: its ranks did not join\ncontinuing with 3 of 3 nodes: n[1,3-4]", false},
 		"nobody joined": {1, 0, well, []step{{absent, all(rendezvous.Missing), "n1 n2 n3"}}, "", false},
 		"not started, twice": {1, 0, well, []step{{elsewhere, on2(rendezvous.Missing), "n1 n2 n3"}, {elsewhere, on2(rendezvous.Missing), "n1 n3 n4"}},
-			"node n2 is left out from now on: it was at fault in two attempts running\ngoing on with 3 nodes of 3: n[1,3-4]", false},
+			"excluding node n2: its rank failed first in two consecutive attempts\ncontinuing with 3 of 3 nodes: n[1,3-4]", false},
 		"fewer nodes": {0, 2, well, []step{{elsewhere, on2(rendezvous.Joined), "n1 n3 n4"}},
-			"node n2 is left out from now on: its ranks do not answer any more\ngoing on with 3 nodes of 4: n[1,3-4]", true},
-		"too few": {0, 4, well, []step{{elsewhere, on2(rendezvous.Joined), "3 of 4 nodes are left, and the job needs 4"}},
-			"node n2 is left out from now on: its ranks do not answer any more", true},
+			"excluding node n2: its ranks stopped responding\ncontinuing with 3 of 4 nodes: n[1,3-4]", true},
+		"too few": {0, 4, well, []step{{elsewhere, on2(rendezvous.Joined), "only 3 of 4 nodes are usable, and the job needs 4"}},
+			"excluding node n2: its ranks stopped responding", true},
 		"Slurm does not say": {1, 0, "echo broken >&2; exit 1", []step{{elsewhere, on2(rendezvous.Joined), "n1 n3 n4"}},
-			"WARNING: query state of nodes n[1-4]: sinfo failed (exit status 1): broken\n" +
-				"node n2 is left out from now on: its ranks do not answer any more\ngoing on with 3 nodes of 3: n[1,3-4]", true},
+			"warning: query state of nodes n[1-4]: sinfo failed (exit status 1): broken\n" +
+				"excluding node n2: its ranks stopped responding\ncontinuing with 3 of 3 nodes: n[1,3-4]", true},
 		"the keys are not given": {0, 0, `printf 'n2|down\n'`, []step{{lost, on2(rendezvous.Joined), "n1 n2 n3 n4"}}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,17 +122,17 @@ func TestNodesOfTheWrongNumber(t *testing.T) {
 	o, _, _ := inJob(t, runs, nil)
 	o.Job.Slurm.Nodes, o.Job.Restart.SpareNodes = 2, 1
 	o.Allocation.Nodes = []string{"n1", "n2"}
-	if _, err := newNodes(o); fmt.Sprint(err) != "the allocation has 2 nodes (n[1-2]), the job wants 3, 1 of them to spare" {
+	if _, err := newNodes(o); fmt.Sprint(err) != "the allocation has 2 nodes (n[1-2]), but the job needs 3, including 1 spare nodes" {
 		t.Error(err)
 	}
 	o.Allocation.Nodes = []string{"n1", "n2", "n3"}
 	o.Allocation.Components = make([]slurm.Component, 2)
-	if _, err := newNodes(o); fmt.Sprint(err) != "restart.spare_nodes and restart.min_nodes do not work in a heterogeneous job, and this one has 2 components" {
+	if _, err := newNodes(o); fmt.Sprint(err) != "restart.spare_nodes and restart.min_nodes are not valid in a heterogeneous job (2 components)" {
 		t.Error(err)
 	}
 }
 
-func TestTellRanks(t *testing.T) {
+func TestPrintRankEnds(t *testing.T) {
 	o, _, said := inJob(t, runs, nil)
 	ranks := []rendezvous.RankStatus{
 		{Rank: 0, Host: "n1", State: rendezvous.Ended, Exit: 4}, {Rank: 1, Host: "n1", State: rendezvous.Ended, Exit: 4},
@@ -143,7 +143,7 @@ func TestTellRanks(t *testing.T) {
 	o.printRankEnds(ranks, map[int]bool{4: true, 5: true})
 	want := []string{"how the ranks ended:",
 		"  ranks 0, 1, 3 on n[1-2]: ended with the job", "  rank 2 on n2: lost: its process was killed or crashed",
-		"  rank 4 on n3: ended by force, after 4s", "  rank 5 on n3: no answer any more",
+		"  rank 4 on n3: killed after 4s", "  rank 5 on n3: stopped responding",
 		"  rank 6 on n4: did not join", "  rank 7 on n4: failed with exit code 9", "  rank 8 on n5: ended with exit code 3"}
 	if !slices.Equal(*said, want) {
 		t.Errorf("said %q\nwant %q", *said, want)
@@ -154,7 +154,7 @@ func TestTellRanks(t *testing.T) {
 		ranks = append(ranks, rendezvous.RankStatus{Rank: 9 + rank, Host: "n6", State: rendezvous.Failed, Exit: 20 + rank})
 	}
 	o.printRankEnds(ranks, nil)
-	if n := len(*said); n != maxKinds+2 || !strings.Contains((*said)[n-1], "and in 15 other ways, see ") {
+	if n := len(*said); n != maxKinds+2 || !strings.Contains((*said)[n-1], "15 other ways: see ") {
 		t.Errorf("said %q", *said)
 	}
 }

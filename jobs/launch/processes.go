@@ -186,8 +186,8 @@ func commandName(argv []string) (name string, arguments []string) {
 	return "", nil
 }
 
-// endCheckInterval is the interval at which waitForEnd checks whether a process has ended, if the kernel
-// cannot report it (pidfd_open(2) needs Linux 5.3).
+// endCheckInterval is the interval at which waitForEnd checks whether a process has ended, if the
+// kernel cannot report it (pidfd_open(2) needs Linux 5.3).
 const endCheckInterval = 20 * time.Millisecond
 
 // waitForEnd waits until the process has ended or done is closed. Known reports whether status is

@@ -13,11 +13,11 @@ import (
 // the process that holds the pipe died, the script kills its process group, including itself.
 const guardScript = `trap '' TERM INT HUP QUIT USR1 USR2; read -r word || kill -s KILL 0`
 
-// newProcessGroup creates a process group for a program. Its first process runs guardScript, which kills
-// the group if this process dies before it calls release. The kernel stops the program itself
-// when this process dies, but not the workers of the program. Slurm also loses track of the
-// workers unless it tracks processes by cgroup. The script starts before the program, because
-// the program may kill this process immediately.
+// newProcessGroup creates a process group for a program. Its first process runs guardScript,
+// which kills the group if this process dies before it calls release. The kernel stops the
+// program itself when this process dies, but not the workers of the program. Slurm also loses
+// track of the workers unless it tracks processes by cgroup. The script starts before the
+// program, because the program may kill this process immediately.
 func newProcessGroup() (group int, release func(), err error) {
 	cmd := exec.Command("/bin/sh", "-c", guardScript)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -26,7 +26,7 @@ func newProcessGroup() (group int, release func(), err error) {
 		err = cmd.Start()
 	}
 	if err != nil {
-		return 0, func() {}, fmt.Errorf("watch over the program's workers: %w", err)
+		return 0, func() {}, fmt.Errorf("start guard process of the program's workers: %w", err)
 	}
 	return cmd.Process.Pid, func() {
 		_, _ = io.WriteString(pipe, "done\n") // the script may have ended with its group
@@ -35,9 +35,9 @@ func newProcessGroup() (group int, release func(), err error) {
 	}, nil
 }
 
-// startWithDeathSignal starts cmd so that the kernel sends it the given signal when this process dies.
-// The kernel ties the signal to the thread that started cmd, so startWithDeathSignal locks that thread
-// until cmd has ended (PR_SET_PDEATHSIG in prctl(2)).
+// startWithDeathSignal starts cmd so that the kernel sends it the given signal when this process
+// dies. The kernel ties the signal to the thread that started cmd, so startWithDeathSignal locks
+// that thread until cmd has ended (PR_SET_PDEATHSIG in prctl(2)).
 func startWithDeathSignal(cmd *exec.Cmd, done *sync.WaitGroup, signal syscall.Signal) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

@@ -61,7 +61,7 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	// A separate process group allows ddpbatch to kill the program together with its workers.
 	group, release, err := newProcessGroup()
 	if err != nil {
-		o.Say(fmt.Sprintf("WARNING: %s: %v", r.Info.Host, err))
+		o.Say(fmt.Sprintf("warning: %s: %v", r.Info.Host, err))
 	}
 	defer release()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}
@@ -98,9 +98,9 @@ func (r *Rank) orphanTimeout() time.Duration {
 	return max(minOrphanTimeout, time.Duration(r.job.Slurm.SignalBeforeEnd)/2)
 }
 
-// superviseProgram forwards signals until the program has ended. If a stop signal has ended the program,
-// as it ends a shell without a trap, follow also waits for the processes that the signal was
-// for. It waits at most orphanTimeout. It returns the stop request, if any, and the cause if
+// superviseProgram forwards signals until the program has ended. If a stop signal has ended the
+// program, as it ends a shell without a trap, follow also waits for the processes that the signal
+// was for. It waits at most orphanTimeout. It returns the stop request, if any, and the cause if
 // it killed the program.
 func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, group int, ended <-chan struct{}) (stop *stopRequest, cut error) {
 	stopping, aborted, done := r.Session.Stopping(), r.Session.Context().Done(), ctx.Done()
@@ -197,7 +197,7 @@ func exitResult(name string, state *os.ProcessState, stop *stopRequest) (int, er
 func openSnapshot(path string) (*os.File, error) {
 	dir, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open the snapshot of the code: %w", err)
+		return nil, fmt.Errorf("open code snapshot: %w", err)
 	}
 	info, err := dir.Stat()
 	if err == nil {
@@ -208,7 +208,7 @@ func openSnapshot(path string) (*os.File, error) {
 	}
 	if err != nil {
 		dir.Close()
-		return nil, fmt.Errorf("open the snapshot of the code %q: %w", path, err)
+		return nil, fmt.Errorf("open code snapshot %q: %w", path, err)
 	}
 	return dir, nil
 }

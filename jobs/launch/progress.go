@@ -88,7 +88,8 @@ func newestValid(ctx context.Context, entries []checkpoint.Entry, step int) int 
 }
 
 // restartDelay returns the delay before a restart, for the given number of restarts without
-// progress. It is 0 for the first restart, and then doubles from minRestartDelay to maxRestartDelay.
+// progress. It is 0 for the first restart, and then doubles from minRestartDelay to
+// maxRestartDelay.
 func restartDelay(restarts int) time.Duration {
 	if restarts <= 1 {
 		return 0
@@ -104,8 +105,8 @@ func formatDelay(pause time.Duration) string {
 	return fmt.Sprintf(" in %s", pause)
 }
 
-// waitBeforeRestart waits for the delay between two attempts. A stop request ends the wait and is returned,
-// so that the next attempt handles it: its ranks stop as soon as they have joined.
+// waitBeforeRestart waits for the delay between two attempts. A stop request ends the wait and is
+// returned, so that the next attempt handles it: its ranks stop as soon as they have joined.
 func (o Options) waitBeforeRestart(ctx context.Context, pause time.Duration, near <-chan struct{}) (asked os.Signal) {
 	select {
 	case <-time.After(pause):

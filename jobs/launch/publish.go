@@ -112,13 +112,13 @@ func (a *attempt) checkRunDir() (moved bool) {
 	var place *rundir.MovedError
 	switch {
 	case errors.As(err, &place) && place.Deleted && !a.published.moved && a.o.Job.Train != nil:
-		a.o.Say(fmt.Sprintf("WARNING: %v; the run ends at its next checkpoint", err))
+		a.o.Say(fmt.Sprintf("warning: %v; the run stops at its next checkpoint", err))
 	case err != nil && !a.published.moved && a.o.Job.Train != nil:
-		a.o.Say(fmt.Sprintf("WARNING: %v; unless it is moved back, the run ends at its next checkpoint", err))
+		a.o.Say(fmt.Sprintf("warning: %v; the run stops at its next checkpoint unless the directory is moved back", err))
 	case err != nil && !a.published.moved:
-		a.o.Say(fmt.Sprintf("WARNING: %v; the program continues", err))
+		a.o.Say(fmt.Sprintf("warning: %v; the program continues", err))
 	case err == nil && a.published.moved:
-		a.o.Say(fmt.Sprintf("run directory %q is back in its place", a.o.Dir.Path))
+		a.o.Say(fmt.Sprintf("run directory %q is back at its path", a.o.Dir.Path))
 	}
 	return err != nil
 }
@@ -235,6 +235,6 @@ func (o Options) recordEnd(a *attempt, r Result, again bool) {
 // because the launch reports that once.
 func (o Options) recordEvent(e rundir.AttemptEvent) {
 	if err := o.Dir.AppendAttempt(e); err != nil && !o.Dir.IsDeleted() {
-		o.Say(fmt.Sprintf("WARNING: %v", err))
+		o.Say(fmt.Sprintf("warning: %v", err))
 	}
 }

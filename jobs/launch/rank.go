@@ -73,7 +73,7 @@ func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 	if text, ok := o.Lookup(envPerNode); ok {
 		var err error
 		if r.perNode, err = strconv.Atoi(text); err != nil {
-			return nil, fmt.Errorf("variable %s is %q, not a number", envPerNode, text)
+			return nil, fmt.Errorf("variable %s: %q is not a number", envPerNode, text)
 		}
 	}
 	id := rendezvous.Identity{Rank: o.Info.Rank, WorldSize: o.Info.WorldSize, Host: o.Info.Host, PID: os.Getpid(),
@@ -142,7 +142,7 @@ func (r *Rank) negotiateNetwork(ctx context.Context) error {
 	if r.Info.LocalRank == 0 {
 		inventory, err := netif.Collect(ctx, netif.CollectOptions{})
 		if err != nil {
-			return fmt.Errorf("look for this node's networks: %w", err)
+			return fmt.Errorf("collect network interfaces: %w", err)
 		}
 		report.Inventory = &inventory
 		report.Fast = findFastInterface(ctx, r.Info.Host, r.site, inventory)
@@ -157,7 +157,7 @@ func (r *Rank) negotiateNetwork(ctx context.Context) error {
 	}
 	var a networkDecision
 	if err := json.Unmarshal(reply, &a); err != nil {
-		return fmt.Errorf("the network that was agreed on: %w", err)
+		return fmt.Errorf("decode network decision: %w", err)
 	}
 	r.setNetwork(a)
 	return nil
@@ -205,11 +205,11 @@ func (r *Rank) peers(ctx context.Context, listener *net.TCPListener) (addrs []st
 	return addrs, nodes, err
 }
 
-// withJoinTimeout limits the time of what all ranks do right after they have joined. Without the limit, a
-// rank that hangs in this phase would hold the job until its time limit.
+// withJoinTimeout limits the time of what all ranks do right after they have joined. Without the
+// limit, a rank that hangs in this phase would hold the job until its time limit.
 func (r *Rank) withJoinTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	timeout := time.Duration(r.job.Network.JoinTimeout)
-	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("a rank that has joined did not go on within %s", timeout))
+	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("a rank that joined did not respond within %s", timeout))
 }
 
 // Leave reports the exit code that this process will have. If this rank serves the rendezvous,

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/launchers"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -115,7 +116,7 @@ func readLocalRank(lookup func(string) (string, bool)) (RankInfo, error) {
 		text, _ := lookup(name)
 		n, err := strconv.Atoi(text)
 		if err != nil || n < least {
-			return 0, fmt.Errorf("variable %s is %q, not a whole number from %d", name, text, least)
+			return 0, fmt.Errorf("variable %s: %q is not an integer of at least %d", name, text, least)
 		}
 		return n, nil
 	}
@@ -170,7 +171,7 @@ func (r *Rank) findHostRanks(ctx context.Context) error {
 	}
 	var at hostPosition
 	if err := json.Unmarshal(reply, &at); err != nil {
-		return fmt.Errorf("the place of this rank on its host: %w", err)
+		return fmt.Errorf("decode position of this rank on its host: %w", err)
 	}
 	p.LocalRank, p.LocalWorldSize, p.NodeRank, p.Nodes = at.LocalRank, at.LocalWorldSize, at.NodeRank, at.Nodes
 	return nil
@@ -184,7 +185,7 @@ func decideHosts(payloads [][]byte) ([][]byte, error) {
 	reports := make([]hostReport, len(payloads))
 	for rank, p := range payloads {
 		if err := json.Unmarshal(p, &reports[rank]); err != nil {
-			return nil, fmt.Errorf("rank %d's report on its host: %w", rank, err)
+			return nil, fmt.Errorf("decode host report of rank %d: %w", rank, err)
 		}
 		host := reports[rank].Host
 		if ranksOf[host] == nil {
@@ -200,7 +201,7 @@ func decideHosts(payloads [][]byte) ([][]byte, error) {
 			at := hostPosition{LocalRank: i, LocalWorldSize: len(ranks), NodeRank: node, Nodes: len(hosts)}
 			if report := reports[rank]; report.LocalRank != launchers.Unknown {
 				if report.LocalWorldSize != len(ranks) {
-					return nil, fmt.Errorf("rank %d was told of %d ranks on its host, but %d ranks are on %s: do two machines have this name?",
+					return nil, hints.Errorf("check that no two machines have the same host name", "the launcher reports %[2]d ranks on the host of rank %[1]d, but %[3]d ranks are on %[4]s",
 						rank, report.LocalWorldSize, len(ranks), host)
 				}
 				at.LocalRank = report.LocalRank

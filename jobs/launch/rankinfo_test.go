@@ -43,9 +43,9 @@ func TestDecideHosts(t *testing.T) {
 		t.Errorf("got %s", s)
 	}
 	for want, bad := range map[string][][]byte{
-		"rank 0 was told of 2 ranks on its host, but 1 ranks are on a": reports(hostReport{"a", 0, 2}),
-		"ranks 0 and 1 are both local rank 1 on a":                     reports(hostReport{"a", 1, 2}, hostReport{"a", 1, 2}),
-		"rank 0's report": {[]byte("x")},
+		"the launcher reports 2 ranks on the host of rank 0, but 1 ranks are on a": reports(hostReport{"a", 0, 2}),
+		"ranks 0 and 1 are both local rank 1 on a":                                 reports(hostReport{"a", 1, 2}, hostReport{"a", 1, 2}),
+		"decode host report of rank 0":                                             {[]byte("x")},
 	} {
 		if _, err := decideHosts(bad); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
@@ -71,7 +71,7 @@ func TestDetectRankAmongLaunchers(t *testing.T) {
 		"disagree":         {"0 1", "", "contradict each other: openmpi: rank 0 of 1 ranks; slurm: rank 3 of 4 ranks"},
 		"by name":          {"0 1", "openmpi", "openmpi 0/1"},
 		"slurm by name":    {"0 1", "slurm", "slurm 3/4"},
-		"absent, by name":  {"0 1", "torchrun", "torchrun was named as the launcher, and has left none"},
+		"absent, by name":  {"0 1", "torchrun", "the variables of launcher torchrun are not set"},
 		"what is not told": {"", "", "slurm 3/4"},
 	} {
 		env := srun
@@ -108,7 +108,7 @@ func TestRanksHere(t *testing.T) {
 		t.Errorf("a rank: %d, %v", n, err)
 	}
 	host.GPUs, host.Launcher = 2, "sagemaker"
-	if _, err := RanksToStart(host, job); err == nil || !strings.Contains(err.Error(), "sagemaker says that this host has 2 GPUs") {
+	if _, err := RanksToStart(host, job); err == nil || !strings.Contains(err.Error(), "sagemaker reports 2") {
 		t.Errorf("too few GPUs: %v", err)
 	}
 	job.Command.Launcher = jobs.LauncherTorchrun // torchrun starts the ranks itself
@@ -126,9 +126,9 @@ func TestDetectRank(t *testing.T) {
 		t.Errorf("local: %+v, %v", p, err)
 	}
 	for want, e := range map[string][]string{
-		`is "x", not a whole number from 0`: {envLocalRank + "=x", envLocalSize + "=3"},
-		`is "", not a whole number from 1`:  {envLocalRank + "=0"},
-		"is 3, but there are 3 ranks":       {envLocalRank + "=3", envLocalSize + "=3"},
+		`"x" is not an integer of at least 0`: {envLocalRank + "=x", envLocalSize + "=3"},
+		`"" is not an integer of at least 1`:  {envLocalRank + "=0"},
+		"is 3, but there are 3 ranks":         {envLocalRank + "=3", envLocalSize + "=3"},
 	} {
 		if _, err := DetectRank(env(e...), ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", e, err, want)

@@ -66,7 +66,7 @@ func (r *Rank) joinWithoutLauncher(ctx context.Context, o JoinOptions, id rendez
 	}
 }
 
-var errRendezvousReplaced = errors.New("rank 0 has written another address")
+var errRendezvousReplaced = errors.New("rank 0 has written a different address")
 
 // watchRendezvous calls changed when the content of rank 0's file differs from text.
 func watchRendezvous(ctx context.Context, read func() ([]byte, error), text []byte, changed func()) {
@@ -93,17 +93,17 @@ func (r *Rank) serveRendezvous(ctx context.Context, o JoinOptions) ([]string, wi
 	}
 	inventory, err := netif.Collect(ctx, netif.CollectOptions{})
 	if err != nil {
-		return nil, secret, fmt.Errorf("look for this node's addresses: %w", err)
+		return nil, secret, fmt.Errorf("collect network interfaces: %w", err)
 	}
 	listener, err := net.Listen("tcp", ":0")
 	if err != nil {
-		return nil, secret, fmt.Errorf("open the rendezvous: %w", err)
+		return nil, secret, fmt.Errorf("open rendezvous: %w", err)
 	}
 	r.server = rendezvous.Serve(listener, rendezvous.ServerOptions{
 		WorldSize: p.WorldSize, Secret: secret, JoinTimeout: time.Duration(o.Job.Network.JoinTimeout),
 		Silence: time.Duration(o.Job.Network.HeartbeatTimeout), Stall: time.Duration(o.Job.Network.ProgressTimeout),
 		Program: o.Program, Spec: o.Spec, Rounds: newNegotiation(o.Job, o.Site, o.Dir.WriteNetwork, o.Say).rounds(),
-		Warn: func(m string) { o.Say("WARNING: " + m) },
+		Warn: func(m string) { o.Say("warning: " + m) },
 	})
 	port := strconv.Itoa(r.server.Port())
 	m := rendezvousFile{Secret: secret.Encode()}
@@ -117,7 +117,7 @@ func (r *Rank) serveRendezvous(ctx context.Context, o JoinOptions) ([]string, wi
 	}
 	if err != nil {
 		r.server.Close()
-		return nil, secret, fmt.Errorf("publish the rendezvous: %w", err)
+		return nil, secret, fmt.Errorf("write rendezvous file: %w", err)
 	}
 	go func() {
 		// All ranks have read the file once they have joined. No other process needs it.
@@ -136,11 +136,11 @@ func waitForRendezvous(ctx context.Context, read func() ([]byte, error)) ([]byte
 		}
 		// NFS returns ESTALE if rank 0 has replaced the file of an earlier start meanwhile.
 		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESTALE) {
-			return nil, fmt.Errorf("look for rank 0: %w", err)
+			return nil, fmt.Errorf("read rendezvous file: %w", err)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("find rank 0: %w: %w", err, context.Cause(ctx))
+			return nil, fmt.Errorf("wait for rendezvous file of rank 0: %w: %w", err, context.Cause(ctx))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -208,7 +208,7 @@ type secretError struct {
 
 // Error names the host and the file.
 func (e *secretError) Error() string {
-	return fmt.Sprintf("read the secret of the attempt on %s from %q: %v", e.host, e.path, e.err)
+	return fmt.Sprintf("read secret on %s from %q: %v", e.host, e.path, e.err)
 }
 
 // Unwrap returns the cause.

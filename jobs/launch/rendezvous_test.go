@@ -94,8 +94,8 @@ func TestWatchRendezvous(t *testing.T) {
 	}
 }
 
-// TestWaitForRendezvousRetries checks that waitForRendezvous waits for a file that does not exist yet.
-// On NFS, a file that is replaced can also disappear while it is read.
+// TestWaitForRendezvousRetries checks that waitForRendezvous waits for a file that does not exist
+// yet. On NFS, a file that is replaced can also disappear while it is read.
 func TestWaitForRendezvousRetries(t *testing.T) {
 	answers := []error{os.ErrNotExist, &os.PathError{Op: "read", Path: "x", Err: syscall.ESTALE}, nil}
 	text, err := waitForRendezvous(t.Context(), func() ([]byte, error) {

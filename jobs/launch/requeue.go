@@ -33,7 +33,8 @@ const queryTimeout = 10 * time.Second
 // Close to the time limit, Slurm kills the launcher earlier.
 const requeueTimeout = 5 * time.Minute
 
-// finalizeResult adds to the result of an attempt the facts that decide whether the job is requeued.
+// finalizeResult adds to the result of an attempt the facts that decide whether the job is
+// requeued.
 func (o Options) finalizeResult(ctx context.Context, r Result, saved *progress) Result {
 	if o.Allocation == nil || r.Exit == exitCancelled || r.Exit == 0 && o.Job.Train != nil {
 		return r
@@ -48,7 +49,7 @@ func (o Options) finalizeResult(ctx context.Context, r Result, saved *progress) 
 		r.Exit = exitStopped
 		if r.StopUnhandled {
 			// Print this before the requeue, because Slurm then kills this process.
-			o.Say("WARNING: no progress: the program does not handle the stop signal, so it saved nothing when it was stopped; handle SIGUSR1 and SIGTERM, save, and end with exit code 3")
+			o.Say("warning: no progress: the program does not handle the stop signal, so it saved nothing when it was stopped; handle SIGUSR1 and SIGTERM, save, and exit with code 3")
 		}
 	}
 	return r
@@ -65,9 +66,9 @@ func (o Options) queryPreemption(ctx context.Context) slurm.Preemption {
 	case errors.Is(err, exec.ErrNotFound):
 		return slurm.NotPreempted // without Slurm's commands, the job can be neither preempted nor requeued
 	case err != nil:
-		o.Say(fmt.Sprintf("WARNING: whether the job is preempted is not known: %v", err))
+		o.Say(fmt.Sprintf("warning: cannot determine whether the job is preempted: %v", err))
 	case p == slurm.AllocationRevoked:
-		o.Say("Slurm takes the job's nodes back: what becomes of it is Slurm's to say")
+		o.Say("Slurm has revoked the allocation, and decides whether to requeue the job")
 	}
 	return p
 }
@@ -94,10 +95,10 @@ func Requeue(ctx context.Context, o Options, r Result) {
 	case most == 0 || !r.NearEnd || r.Failure != nil || r.Exit != exitStopped:
 		return // not requested, complete, or failed
 	case o.Allocation.RestartCount >= most:
-		o.Say(fmt.Sprintf("WARNING: not requeued: the job has been started %d times again, and restart.requeue is %d; submit it again to go on", o.Allocation.RestartCount, most))
+		o.Say(fmt.Sprintf("warning: not requeued: the job has been restarted %d times, and restart.requeue is %d; submit it again to resume", o.Allocation.RestartCount, most))
 		return
 	case o.Job.Train != nil && !r.Progress:
-		o.Say("WARNING: not requeued: there is no newer checkpoint than when the job started; slurm.time is too short, or checkpoint.every too long")
+		o.Say("warning: not requeued: there is no newer checkpoint than when the job started; increase slurm.time, or decrease checkpoint.every")
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requeueTimeout)
@@ -105,10 +106,10 @@ func Requeue(ctx context.Context, o Options, r Result) {
 	err := o.Slurm.Requeue(ctx, id, o.Allocation.RestartCount)
 	switch {
 	case errors.As(err, new(*slurm.NoReplyError)):
-		o.Say(fmt.Sprintf("WARNING: whether the job is requeued is not known: %v; `squeue --jobs=%s` tells, and if it is not there, submit it again", err, id))
+		o.Say(fmt.Sprintf("warning: cannot determine whether the job is requeued: %v; run `squeue --jobs=%s`, and submit the job again if it is not listed", err, id))
 		return
 	case err != nil:
-		o.Say(fmt.Sprintf("WARNING: not requeued: %v; submit it again to go on", err))
+		o.Say(fmt.Sprintf("warning: not requeued: %v; submit it again to resume", err))
 		return
 	}
 	// If the launcher is killed before it records the requeue, readers of the file see it from
@@ -117,15 +118,15 @@ func Requeue(ctx context.Context, o Options, r Result) {
 	o.recordEvent(rundir.AttemptEvent{Event: rundir.JobRequeued, Time: time.Now().UTC(), JobID: id, Requeues: o.Allocation.RestartCount, Cause: why})
 }
 
-// maxTimeLimitInterval is the longest interval between checks of the remaining time. The end time may be
-// unknown at first. Slurm also measures a limit by the wall clock, and the clock may be
+// maxTimeLimitInterval is the longest interval between checks of the remaining time. The end time
+// may be unknown at first. Slurm also measures a limit by the wall clock, and the clock may be
 // adjusted.
 const maxTimeLimitInterval = time.Minute
 
-// watchTimeLimit returns a channel that is closed signal_before_end before the job's time limit. It
-// returns nil without Slurm or without signal_before_end. Slurm's own signal usually arrives
-// earlier, but Slurm sends it only to a batch script that requests it: not inside salloc, and
-// not to a user's own script.
+// watchTimeLimit returns a channel that is closed signal_before_end before the job's time limit.
+// It returns nil without Slurm or without signal_before_end. Slurm's own signal usually arrives
+// earlier, but Slurm sends it only to a batch script that requests it: not inside salloc, and not
+// to a user's own script.
 func (o Options) watchTimeLimit(ctx context.Context) <-chan struct{} {
 	before := time.Duration(o.Job.Slurm.SignalBeforeEnd)
 	if o.Allocation == nil || before == 0 {

@@ -28,11 +28,11 @@ func (e *startError) Unwrap() error { return e.cause }
 // Hint returns the fix.
 func (e *startError) Hint() string { return e.hint }
 
-const searchHint = "add what provides it to [setup] (modules, conda, or venv), and check that it exists on every node"
+const searchHint = "load it in [setup] (modules, conda, or venv), and check that it exists on every node"
 
 // pathLookupError returns the error for a program that is not in the given PATH.
 func pathLookupError(name, path string) error {
-	e := &startError{name, fmt.Errorf("it is not in PATH (%d directories)", len(filepath.SplitList(path))), searchHint}
+	e := &startError{name, fmt.Errorf("not found in PATH (%d directories)", len(filepath.SplitList(path))), searchHint}
 	if words := strings.Fields(name); len(words) > 1 {
 		e.hint = oneWordHint(words)
 	}
@@ -79,7 +79,7 @@ func explainStartError(name, dir string, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		e.hint = "check the permissions of the file, of its directories, and of its interpreter, and whether its file system is mounted with noexec"
 	case errors.Is(err, syscall.ENOEXEC) && isBinary:
-		e.hint = "build it for the processors of the nodes"
+		e.hint = "build it for the CPUs of the nodes"
 	case errors.Is(err, syscall.ENOEXEC):
 		e.cause, e.hint = fmt.Errorf("it is not a program, and has no #! line: %w", e.cause), "begin the script with a line such as #!/bin/bash, or "+interpreterHint
 	case errors.Is(err, fs.ErrNotExist) && statErr == nil && isScript && strings.HasSuffix(interpreted, "\r"):

@@ -73,7 +73,7 @@ func TestNotInPath(t *testing.T) {
 	for name, hint := range map[string]string{"no-such-program": "[setup]", "python3 train.py": `argv = ["python3", "train.py"]`} {
 		_, err := lookPath([]string{"PATH=/opt/secret-directory:/bin"}, name)
 		var hinted interface{ Hint() string }
-		if !errors.As(err, &hinted) || strings.Contains(err.Error(), "secret-directory") || !strings.Contains(err.Error(), "not in PATH") || !strings.Contains(hinted.Hint(), hint) {
+		if !errors.As(err, &hinted) || strings.Contains(err.Error(), "secret-directory") || !strings.Contains(err.Error(), "not found in PATH") || !strings.Contains(hinted.Hint(), hint) {
 			t.Errorf("%s: got %v, want the hint %q", name, err, hint)
 		}
 	}

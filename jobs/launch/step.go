@@ -38,7 +38,7 @@ func startStep(a *attempt) (ranks, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s := &stepRanks{a: a, srun: cmd, ends: ends}
 	if err := startWithDeathSignal(cmd, &s.done, syscall.SIGKILL); err != nil {
-		return nil, fmt.Errorf("start the ranks: %w", err)
+		return nil, fmt.Errorf("start ranks: %w", err)
 	}
 	return s, nil
 }
@@ -110,7 +110,7 @@ func (e *execError) Error() string { return "execute " + e.message }
 
 // Hint returns what to check.
 func (e *execError) Hint() string {
-	return "look whether that file is still there, and whether each node sees it by this path; then submit again"
+	return "check that the file exists at this path on every node, then submit again"
 }
 
 // processEnds returns what srun has reported. srun does not report ranks that ended with 0. With

@@ -12,7 +12,8 @@ const (
 	// launcherExitTimeout is how long a launcher such as torchrun may outlive its workers after a
 	// stop. Its exit barrier waits for the workers of other nodes, which may still be saving.
 	launcherExitTimeout = time.Minute
-	// launcherStopTimeout is how long the launcher then has to stop. torchrun gives its workers 30 s.
+	// launcherStopTimeout is how long the launcher then has to stop. torchrun gives its workers
+	// 30 s.
 	launcherStopTimeout = 35 * time.Second
 	// restartCheckInterval is the interval between checks for new workers during that time.
 	restartCheckInterval = 2 * time.Second
@@ -106,8 +107,8 @@ func (r *stopRequest) targetsOf(p *userProcess) []*userProcess {
 	return targets
 }
 
-// findHandlers returns the processes that the signal is for among p and its descendants. It returns
-// nil if no process handles the signal.
+// findHandlers returns the processes that the signal is for among p and its descendants. It
+// returns nil if no process handles the signal.
 func (r *stopRequest) findHandlers(p *userProcess) (targets []*userProcess) {
 	if workers, launcher := p.workers(); launcher {
 		r.launchers = append(r.launchers, p)
@@ -145,8 +146,8 @@ func (r *stopRequest) findHandlers(p *userProcess) (targets []*userProcess) {
 
 // stopLaunchers signals workers that launchers start while other workers still save. It then
 // stops the launchers whose workers have ended: when they start new workers, as torchrun does
-// with --max-restarts, and after launcherExitTimeout at the latest. It returns when the program has
-// ended, or after it has killed the launchers.
+// with --max-restarts, and after launcherExitTimeout at the latest. It returns when the program
+// has ended, or after it has killed the launchers.
 func (r *stopRequest) stopLaunchers(ended <-chan struct{}) {
 	if len(r.launchers) == 0 {
 		return
@@ -208,7 +209,7 @@ func (r *stopRequest) workers() (workers []*userProcess) {
 	return workers
 }
 
-// split separates workers that have received the signal from workers that have not.
+// split separates workers by whether they have received the signal.
 func (r *stopRequest) split(workers []*userProcess) (signaled, unsignaled []*userProcess) {
 	for _, w := range workers {
 		if r.signaled[w.identity()] {

@@ -51,8 +51,8 @@ const (
 	Kubernetes = "kubernetes"
 )
 
-// readers lists the supported launchers by priority. Find returns the place of the first one
-// that has set its variables.
+// readers lists the supported launchers by priority. Find returns the rank information of the
+// first one that has set its variables.
 var readers = []struct {
 	name string
 	read func(v *variables) (RankInfo, bool)
@@ -60,7 +60,7 @@ var readers = []struct {
 	{Torchrun, torchrun}, {OpenMPI, openMPI}, {Hydra, hydra}, {SageMaker, sageMaker}, {Kubernetes, kubernetes},
 }
 
-// Find reads the place of this process from the environment. It returns false if no supported
+// Find reads the rank of this process from the environment. It returns false if no supported
 // launcher has set its variables. With a name, Find reads only the variables of that launcher,
 // and returns an error if they are not set. If several launchers disagree, the error is an
 // [*AmbiguousError]. If the variables of a launcher are incomplete, Find returns an error that
@@ -109,7 +109,8 @@ func (p RankInfo) String() string {
 	return fmt.Sprintf("%s: %s %d of %d %s", p.Launcher, of, p.Rank, p.WorldSize, what)
 }
 
-// An AmbiguousError error reports that several launchers disagree about the rank or the world size.
+// An AmbiguousError error reports that several launchers disagree about the rank or the world
+// size.
 type AmbiguousError struct{ Found []RankInfo }
 
 func (e *AmbiguousError) Error() string {
@@ -117,12 +118,12 @@ func (e *AmbiguousError) Error() string {
 	for _, p := range e.Found {
 		said = append(said, p.String())
 	}
-	return "several launchers have left variables, which contradict each other: " + strings.Join(said, "; ")
+	return "the variables of several launchers contradict each other: " + strings.Join(said, "; ")
 }
 
 // Hint returns the fixes.
 func (e *AmbiguousError) Hint() string {
-	return fmt.Sprintf("name the one that started this process, such as `ddpbatch run --launcher %s`, or unset the variables of the others", e.Found[0].Launcher)
+	return fmt.Sprintf("select a launcher, such as `ddpbatch run --launcher %s`, or unset the variables of the others", e.Found[0].Launcher)
 }
 
 // A notFoundError error reports that the selected launcher has not set its variables.
@@ -132,7 +133,7 @@ type notFoundError struct {
 }
 
 func (e *notFoundError) Error() string {
-	return fmt.Sprintf("%s was named as the launcher, and has left none of its variables (%s)", e.name, strings.Join(markerVariables[e.name], ", "))
+	return fmt.Sprintf("the variables of launcher %s are not set (%s)", e.name, strings.Join(markerVariables[e.name], ", "))
 }
 
 // markerVariables lists the variables that identify each launcher.
@@ -147,10 +148,10 @@ var markerVariables = map[string][]string{
 // checkIncompleteEnv returns an error if the variables of a launcher are incomplete.
 func checkIncompleteEnv(lookup Lookup) error {
 	for _, c := range []struct{ has, lacks, why string }{
-		{"RANK", "LOCAL_RANK", "torchrun sets both, and without LOCAL_RANK it is not known which ranks share a machine"},
-		{"PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "it does not say of how many; Open MPI's mpirun sets both"},
-		{"PMI_RANK", "MPI_LOCALRANKID", "MPICH's and Intel MPI's mpirun set both, and without the second it is not known which ranks share a machine"},
-		{"PET_RDZV_ENDPOINT", "RANK", "the pods of an elastic PyTorchJob have no numbers; start the ranks by torchrun, which gives them some: torchrun --no_python ddpbatch run job.toml"},
+		{"RANK", "LOCAL_RANK", "torchrun sets both; LOCAL_RANK shows which ranks share a host"},
+		{"PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun sets both"},
+		{"PMI_RANK", "MPI_LOCALRANKID", "the mpirun of MPICH and Intel MPI sets both; MPI_LOCALRANKID shows which ranks share a host"},
+		{"PET_RDZV_ENDPOINT", "RANK", "the pods of an elastic PyTorchJob have no fixed ranks; start them with `torchrun --no_python ddpbatch run job.toml`"},
 		{"JOB_COMPLETION_INDEX", "WORLD_SIZE", "set WORLD_SIZE to the Job's completions"},
 		{"SM_HOSTS", "SM_CURRENT_HOST", "SageMaker sets both"},
 	} {
@@ -166,9 +167,11 @@ func checkIncompleteEnv(lookup Lookup) error {
 // process.
 type incompleteError struct{ why string }
 
-func (e *incompleteError) Error() string { return "the place of this rank is not told: " + e.why }
+func (e *incompleteError) Error() string {
+	return "cannot determine the rank of this process: " + e.why
+}
 
 // Hint returns a command that works without another launcher.
 func (e *incompleteError) Hint() string {
-	return "`ddpbatch launch job.toml` starts the ranks of this machine by itself"
+	return "run `ddpbatch launch job.toml` to start ranks on this machine without another launcher"
 }

@@ -115,7 +115,7 @@ func TestFindRefuses(t *testing.T) {
 		"pmix alone":            {"", map[string]string{"PMIX_RANK": "1"}, `PMIX_RANK is "1", but OMPI_COMM_WORLD_SIZE is not set`},
 		"pmi of slurm":          {"", map[string]string{"PMI_RANK": "1", "PMI_SIZE": "2"}, `PMI_RANK is "1", but MPI_LOCALRANKID is not set`},
 		"job without size":      {"", map[string]string{"JOB_COMPLETION_INDEX": "0", "KUBERNETES_SERVICE_HOST": "x"}, "but WORLD_SIZE is not set: set WORLD_SIZE to the Job's completions"},
-		"not a number":          {"torchrun", map[string]string{"RANK": "-1"}, `torchrun: RANK is "-1", not a whole number from 0`},
+		"not a number":          {"torchrun", map[string]string{"RANK": "-1"}, `torchrun: RANK is "-1", not an integer of at least 0`},
 		"beyond the world":      {"torchrun", map[string]string{"RANK": "2"}, "RANK is 2, but WORLD_SIZE is 2"},
 		"local beyond":          {"mpich", map[string]string{"MPI_LOCALRANKID": "2"}, "MPI_LOCALRANKID is 2, but MPI_LOCALNRANKS is 2"},
 		"more here than all":    {"mpich", map[string]string{"MPI_LOCALNRANKS": "3"}, "MPI_LOCALNRANKS is 3, but PMI_SIZE is 2"},
@@ -124,8 +124,8 @@ func TestFindRefuses(t *testing.T) {
 		"hosts no list":         {"sagemaker", map[string]string{"SM_HOSTS": "algo-1"}, `SM_HOSTS is "algo-1", not a JSON list`},
 		"pod of two minds":      {"pytorchjob", map[string]string{"JOB_COMPLETION_INDEX": "0"}, `RANK is "2", but JOB_COMPLETION_INDEX is "0"`},
 		"trainjob of two minds": {"trainjob", map[string]string{"PET_NODE_RANK": "0"}, `PET_NODE_RANK is "0", but JOB_COMPLETION_INDEX is "1"`},
-		"elastic pod":           {"", map[string]string{"KUBERNETES_SERVICE_HOST": "x", "PET_NNODES": "1:3", "PET_RDZV_ENDPOINT": "mine-worker-0:23456", "PET_RDZV_BACKEND": "c10d"}, `PET_RDZV_ENDPOINT is "mine-worker-0:23456", but RANK is not set: the pods of an elastic PyTorchJob have no numbers; start the ranks by torchrun`},
-		"elastic with a master": {"pytorchjob", map[string]string{"PET_NNODES": "1:3"}, `kubernetes: PET_NNODES is "1:3", not a whole number from 0`},
+		"elastic pod":           {"", map[string]string{"KUBERNETES_SERVICE_HOST": "x", "PET_NNODES": "1:3", "PET_RDZV_ENDPOINT": "mine-worker-0:23456", "PET_RDZV_BACKEND": "c10d"}, `PET_RDZV_ENDPOINT is "mine-worker-0:23456", but RANK is not set: the pods of an elastic PyTorchJob have no fixed ranks`},
+		"elastic with a master": {"pytorchjob", map[string]string{"PET_NNODES": "1:3"}, `kubernetes: PET_NNODES is "1:3", not an integer of at least 0`},
 		"pod beyond":            {"indexed-job", map[string]string{"WORLD_SIZE": "3"}, "JOB_COMPLETION_INDEX is 3, but WORLD_SIZE is 3"},
 	} {
 		env := map[string]string{}

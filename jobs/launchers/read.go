@@ -96,7 +96,7 @@ func kubernetes(v *variables) (p RankInfo, ok bool) {
 	return p, true
 }
 
-// perHostInfo returns the place of a process that is the only one on its host.
+// perHostInfo returns the rank information of the only process on a host.
 func perHostInfo(host, hosts int) RankInfo {
 	return RankInfo{PerHost: true, Rank: host, WorldSize: hosts, LocalRank: 0, LocalWorldSize: 1, NodeRank: host, Nodes: hosts, GPUs: Unknown}
 }
@@ -144,7 +144,7 @@ func (v *variables) text(name string) string {
 func (v *variables) number(name string) int {
 	n, err := strconv.ParseUint(v.text(name), 10, 31)
 	if err != nil {
-		v.fail("%s is %q, not a whole number from 0", name, v.text(name))
+		v.fail("%s is %q, not an integer of at least 0", name, v.text(name))
 	}
 	return int(n)
 }

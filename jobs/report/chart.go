@@ -148,8 +148,8 @@ func (c *chart) describe(from []lineData) {
 	}
 }
 
-// downsample reduces the points of a line to the given maximum. It keeps the minimum and the maximum
-// of each section, and the first and last point.
+// downsample reduces the points of a line to the given maximum. It keeps the minimum and the
+// maximum of each section, and the first and last point.
 func downsample(points []point, limit int) []point {
 	if len(points) <= limit {
 		return points

@@ -75,7 +75,7 @@ func (t *thinner) all() []metrics.Record {
 
 func (f *Metrics) isEmpty() bool { return len(f.Train)+len(f.Eval) == 0 }
 
-// readMetrics reads the metrics in path. It returns empty Figures if the file does not exist.
+// readMetrics reads the metrics in path. It returns empty Metrics if the file does not exist.
 // It does not count an incomplete last line as damaged, because the trainer may still be
 // writing it.
 func readMetrics(path string) (Metrics, error) {
@@ -89,7 +89,7 @@ func readMetrics(path string) (Metrics, error) {
 	defer f.Close()
 	info, err := f.Stat()
 	if err == nil && info.Size() > maxMetrics {
-		err = fmt.Errorf("it is larger than %d MiB", maxMetrics>>20)
+		err = fmt.Errorf("file is larger than %d MiB", maxMetrics>>20)
 	}
 	if err != nil {
 		return Metrics{}, err

@@ -78,8 +78,8 @@ const maxTable = 64
 // madeFormat is the format of the creation time of a report.
 const madeFormat = "2006-01-02 15:04 MST"
 
-// knownFailures returns the known failures in the log of the run. It returns none for a run that is
-// complete without restarts, because such texts then do not indicate a failure.
+// knownFailures returns the known failures in the log of the run. It returns none for a run that
+// is complete without restarts, because such texts then do not indicate a failure.
 func (r *Run) knownFailures() []symptoms.Found {
 	if r.Status.Phase == watch.Done && r.Status.Restarts == 0 {
 		return nil
@@ -91,7 +91,7 @@ func (r *Run) knownFailures() []symptoms.Found {
 // on a terminal.
 func (r Run) HTML(w io.Writer) error {
 	p := page{Run: &r, Style: template.CSS(styleSource), State: r.describeState(), Made: r.Made.Format(madeFormat), Known: r.knownFailures()}
-	p.Title = cmp.Or(r.Name, "a run") + ": " + p.State.Word
+	p.Title = cmp.Or(r.Name, "run") + ": " + p.State.Word
 	p.addFacts()
 	p.addCharts()
 	p.addRanks()
@@ -104,7 +104,7 @@ func (r Run) HTML(w io.Writer) error {
 	p.addOrigin()
 	var out bytes.Buffer // writes to w only after the whole page is ready
 	if err := pageTemplate.Execute(&out, p); err != nil {
-		return fmt.Errorf("make the report: %w", err)
+		return fmt.Errorf("render report: %w", err)
 	}
 	_, err := io.WriteString(w, printable.Mark(out.String()))
 	return err
@@ -150,11 +150,11 @@ func (p *page) addFacts() {
 		for _, a := range all {
 			spent += attemptDuration(a)
 		}
-		add("time with ranks", format.Duration(spent))
+		add("run time", format.Duration(spent))
 		add("restarts", strconv.Itoa(r.Status.Restarts))
 	}
 	if f.Skipped > 0 {
-		add("steps left out", strconv.Itoa(f.Skipped))
+		add("skipped steps", strconv.Itoa(f.Skipped))
 	}
 }
 
@@ -173,7 +173,7 @@ func (p *page) addCheckpoints() {
 		s := checkpointRow{Step: strconv.Itoa(e.Step)}
 		switch m := e.Manifest; {
 		case e.Err != nil:
-			s.Note = "cannot be used: " + e.Err.Error()
+			s.Note = "unusable: " + e.Err.Error()
 		case m != nil:
 			bytes := int64(0)
 			for _, f := range m.Files {
@@ -217,7 +217,7 @@ func (p *page) addAttempts() {
 			row.Job += fmt.Sprintf(" (requeued %d times)", a.Requeues)
 		}
 		if a.Exit == nil {
-			row.Cause = "no end is recorded: it runs, or was killed with its launcher"
+			row.Cause = "no end recorded: still running, or killed with its launcher"
 		} else {
 			row.Exit, row.Bad = strconv.Itoa(*a.Exit), a.End() == outcome.Failed
 		}
@@ -265,7 +265,7 @@ func (r *Run) describeState() state {
 	case watch.Done:
 		st.Tone = "good"
 		if s.Finished && s.Checkpoint != nil {
-			st.Text = fmt.Sprintf("The training has finished after %d steps.", *s.Checkpoint)
+			st.Text = fmt.Sprintf("Training finished after %d steps.", *s.Checkpoint)
 		}
 	case watch.Failed, watch.Killed:
 		st.Tone = "bad"
@@ -309,12 +309,12 @@ func (p *page) addOrigin() {
 	}
 	add("run directory", r.Dir.Path)
 	add("run", r.Record.Run)
-	add("folder of the job file", r.Record.Base)
+	add("directory of the job file", r.Record.Base)
 	add("created (UTC)", formatTime(r.Record.Created))
-	add("ddpbatch that made it", r.Record.Version)
+	add("created by ddpbatch", r.Record.Version)
 	if len(r.Checkpoints) > 0 && r.Checkpoints[0].Manifest != nil {
 		m := r.Checkpoints[0].Manifest
-		add("ddpbatch of the last checkpoint", m.Program)
+		add("last checkpoint by ddpbatch", m.Program)
 		add("seed", strconv.FormatUint(m.Seed, 10))
 		add("digest of the data", m.DataDigest)
 		add("digest of the settings", m.SpecDigest)
@@ -344,9 +344,9 @@ func (p *page) addCode(add func(name, value string)) {
 	commit := code.Commit
 	switch {
 	case commit == "":
-		commit = "none: no git work tree, or no git there"
+		commit = "none: not a git work tree, or git is not installed"
 	case code.Dirty:
-		commit += ", with changes that no commit has"
+		commit += ", with uncommitted changes"
 	}
 	add("git commit", commit)
 	add("git branch", code.Branch)

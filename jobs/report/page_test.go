@@ -154,7 +154,7 @@ func TestEveryRunHasAPage(t *testing.T) {
 		job    *slurm.JobState
 		want   []string
 	}{
-		"as it is": {nil, nil, []string{"unknown", "Stragglers: rank 2 on n2 computes 2.3 times", "1 of the values cannot be drawn", "1 line of metrics.jsonl cannot be read", "0123456789ab, changed", "75% passed during the backward pass"}},
+		"as it is": {nil, nil, []string{"unknown", "Stragglers: rank 2 on n2 computes 2.3x", "Non-finite values that are not shown: 1.", "1 line of metrics.jsonl cannot be parsed", "0123456789ab, changed", "75% of it overlaps the backward pass"}},
 		"stopped": {func(t *testing.T, d rundir.Dir) {
 			check(t, os.Remove(d.Failure()))
 			check(t, d.WriteEnd(rundir.End{JobID: "18", Exit: 3}))
@@ -163,19 +163,19 @@ func TestEveryRunHasAPage(t *testing.T) {
 		"lost":                         {func(t *testing.T, d rundir.Dir) { check(t, d.WriteEnd(rundir.End{JobID: "18", Exit: 4})) }, nil, []string{"failed", "Rank 2 on n2 was lost", "Exit code 4.", "SIGKILL"}},
 		"queued":                       {nil, &slurm.JobState{ID: "18", State: slurm.StatePending, Reason: "Priority"}, []string{"queued", "<td>18</td>"}},
 		"damaged": {broken("record.json", "job.toml", "metrics.jsonl", "attempts.jsonl", "network.json", "failure.json", "ended.json"), nil,
-			[]string{"the record of the run: ", "the network: ", "how the last attempt failed: failure.json is damaged", "no metrics: ", "no attempt is recorded"}},
-		"known failures": {nil, nil, []string{"Known failures in its log", "gpu out of memory (CUDA), line 3</h3>", "OutOfMemoryError: CUDA out of memory. &lt;/pre&gt;&lt;script", "What to do: a smaller batch", "srun ended the step (srun), line 2; what others see of a failure"}},
+			[]string{"run record: ", "network: ", "last failure: failure.json is damaged", "no metrics: ", "no attempts: "}},
+		"known failures": {nil, nil, []string{"Known failures in the log", "gpu out of memory (CUDA), line 3</h3>", "OutOfMemoryError: CUDA out of memory. &lt;/pre&gt;&lt;script", "Fix: use a smaller batch", "srun ended the step (srun), line 2; a consequence of another failure"}},
 		"consequences": {func(t *testing.T, d rundir.Dir) {
 			check(t, os.WriteFile(d.BatchLog("18"), []byte("epoch 1\nsrun: error: n2: task 2: Exited with exit code 1\n"), 0o600))
-		}, nil, []string{"None of these is a cause: look in the logs of the other ranks, and before line 2."}},
+		}, nil, []string{"None of these is a root cause: check the logs of the other ranks, and the lines before line 2."}},
 		"empty": {func(t *testing.T, d rundir.Dir) {
 			check(t, os.RemoveAll(d.Path))
 			check(t, os.Mkdir(d.Path, 0o700))
-		}, nil, []string{"there is no file of the record of the run", "there is no file of the job file", "not submitted", "there is no network"}},
+		}, nil, []string{"run record: file does not exist", "job file: file does not exist", "not submitted", "no network: "}},
 		"checkpoints": {func(t *testing.T, d rundir.Dir) {
 			check(t, os.MkdirAll(filepath.Join(d.Checkpoints(), "step-00000050"), 0o700))
 			check(t, os.WriteFile(filepath.Join(d.Checkpoints(), "step-00000050", "manifest.json"), []byte("{"), 0o600))
-		}, nil, []string{"cannot be used: "}},
+		}, nil, []string{"unusable: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := ran(t)

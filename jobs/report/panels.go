@@ -32,7 +32,7 @@ func (p *page) addCharts() {
 			step, wait = append(step, point{x, s}), append(wait, point{x, w})
 		}
 	}
-	add(newChart("step", "A step of rank 0, and its wait for others", "ms", true, restarts,
+	add(newChart("step", "Step time and wait time of rank 0", "ms", true, restarts,
 		lineData{"whole step", "one", step}, lineData{"waiting for gradients", "two", wait}))
 	p.Communication = describeCommunication(f, step, wait)
 }
@@ -55,20 +55,20 @@ func describeCommunication(f *Metrics, step, wait []point) string {
 	slices.Sort(shares)
 	slices.Sort(all)
 	slices.Sort(hidden)
-	text := fmt.Sprintf("Of the %s ms that a step's communication takes on rank 0, waiting for slower ranks included, %.0f%% passed during the backward pass (median of %s).",
+	text := fmt.Sprintf("Communication takes %s ms per step on rank 0, including the wait for slower ranks. %.0f%% of it overlaps the backward pass (median of %s).",
 		formatValue(median(all)), 100*median(hidden), format.Count(len(all), "interval"))
 	if len(shares) == 0 {
 		return text
 	}
 	share := median(shares)
-	text += fmt.Sprintf(" What is left is %.0f%% of a step", 100*share)
+	text += fmt.Sprintf(" The remainder is %.0f%% of a step", 100*share)
 	switch {
 	case share < 0.1:
 		return text + ": communication is hidden."
 	case share < 0.3:
-		return text + ": communication costs something; larger batches, train.accumulate or train.reduce = \"bf16\" make it less."
+		return text + ": communication slows training down. Use larger batches, train.accumulate, or train.reduce = \"bf16\"."
 	}
-	return text + ": communication, or waiting for a slow rank, costs much. Look at the ranks and the network below; larger batches, train.accumulate or train.reduce = \"bf16\" make it less."
+	return text + ": communication, or the wait for a slow rank, slows training down much. Check the ranks and the network below; use larger batches, train.accumulate, or train.reduce = \"bf16\"."
 }
 
 // resumeSteps returns the steps at which later attempts resumed.
@@ -104,11 +104,11 @@ func (p *page) addRanks() {
 	var slow []string
 	for _, r := range all {
 		if r.Straggler && len(slow) < 8 {
-			slow = append(slow, fmt.Sprintf("rank %d%s computes %.1f times as long as the median rank", r.Rank, onHost(r.Host), r.Ratio))
+			slow = append(slow, fmt.Sprintf("rank %d%s computes %.1fx as long as the median rank", r.Rank, onHost(r.Host), r.Ratio))
 		}
 	}
 	if len(slow) == 0 {
-		p.RanksSay = fmt.Sprintf("No rank straggles: none computes %.1f times as long as the median rank, and %g ms longer in a step.", metrics.StragglerRatio, stragglerMillis)
+		p.RanksSay = fmt.Sprintf("No stragglers: no rank computes at least %.1fx as long as the median rank and %g ms longer per step.", metrics.StragglerRatio, stragglerMillis)
 		return
 	}
 	p.RanksSay = sentence("Stragglers: "+strings.Join(slow, "; ")) + " All ranks wait for the slowest in every step."
@@ -137,8 +137,8 @@ type rankTimes struct {
 	Straggler        bool
 }
 
-// computeRankTimes returns the ranks of the intervals that have the same number of ranks as the last
-// interval.
+// computeRankTimes returns the ranks of the intervals that have the same number of ranks as the
+// last interval.
 func computeRankTimes(train []metrics.Record, network *rundir.Network) []rankTimes {
 	n := 0
 	for i := range train {
@@ -200,8 +200,8 @@ func hostOfRank(network *rundir.Network, rank, ranks int) string {
 	return network.Hosts[rank/(ranks/len(network.Hosts))].Host
 }
 
-// slowestRanks limits the ranks to the given maximum. If there are more, it returns the ranks with the
-// longest computation time, ordered by rank.
+// slowestRanks limits the ranks to the given maximum. If there are more, it returns the ranks
+// with the longest computation time, ordered by rank.
 func slowestRanks(ranks []rankTimes, limit int) []rankTimes {
 	if len(ranks) <= limit {
 		return ranks

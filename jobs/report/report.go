@@ -78,22 +78,22 @@ func collect(dir rundir.Dir) Run {
 	r := Run{Dir: dir}
 	var err error
 	if r.Record, err = dir.ReadRecord(); err != nil {
-		r.addMissing("the record of the run", err)
+		r.addMissing("run record", err)
 	}
 	r.Name = r.Record.Name
-	r.Spec = r.readText("the job file", dir.Spec())
+	r.Spec = r.readText("job file", dir.Spec())
 	if len(r.Record.Submissions) > 0 {
-		r.Script = r.readText("the batch script", dir.Script())
+		r.Script = r.readText("batch script", dir.Script())
 	}
 	r.Metrics, err = readMetrics(dir.Metrics())
 	switch {
 	case err != nil:
-		r.addMissing("the metrics", err)
+		r.addMissing("metrics", err)
 	case r.Metrics.isEmpty():
 		r.Missing = append(r.Missing, "no metrics: the run has not reached its first log interval, or its program printed no progress")
 	}
 	if n := r.Metrics.Unparsed; n > 0 {
-		r.Missing = append(r.Missing, format.Count(n, "line")+" of metrics.jsonl cannot be read and is left out")
+		r.Missing = append(r.Missing, format.Count(n, "line")+" of metrics.jsonl cannot be parsed")
 	}
 	r.Status = watch.Read(dir, r.Name, r.Record.LastJob(), nil)
 	events, err := dir.ReadAttempts()
@@ -104,23 +104,23 @@ func collect(dir rundir.Dir) Run {
 	}
 	switch {
 	case err != nil:
-		r.addMissing("what became of the attempts", err)
+		r.addMissing("attempts", err)
 	case len(r.Status.Attempts) == 0:
-		r.Missing = append(r.Missing, "no attempt is recorded: no launcher has begun here, or one of a version that kept no attempts")
+		r.Missing = append(r.Missing, "no attempts: no launcher has started a run in this directory, or an older version of ddpbatch did")
 	}
 	if r.Network, err = dir.ReadNetwork(); err != nil {
-		r.addMissing("the network", err)
+		r.addMissing("network", err)
 	} else if r.Network == nil {
-		r.Missing = append(r.Missing, "there is no network: ranks have not come to agree on one")
+		r.Missing = append(r.Missing, "no network: the ranks have not selected one yet")
 	}
 	if r.Checkpoints, err = checkpoint.List(dir.Checkpoints()); err != nil {
-		r.addMissing("the checkpoints", err)
+		r.addMissing("checkpoints", err)
 	}
 	if end, ok := dir.ReadEnd(); ok {
 		r.End = &end
 	}
 	if r.Failure, err = outcome.ReadFailure(dir.Failure()); err != nil {
-		r.addMissing("how the last attempt failed", err)
+		r.addMissing("last failure", err)
 	}
 	_, err = os.Stat(dir.Traces())
 	r.Traced = err == nil
@@ -143,7 +143,7 @@ func (r *Run) scanLog() {
 		r.Known, err = r.scanFile(f)
 	}
 	if err != nil {
-		r.addMissing("the log "+filepath.Base(path), err)
+		r.addMissing("log "+filepath.Base(path), err)
 	}
 }
 
@@ -154,7 +154,7 @@ func (r *Run) scanFile(log *os.File) (known []symptoms.Found, err error) {
 		return nil, err
 	}
 	if info.Size() > maxLog {
-		r.Missing = append(r.Missing, fmt.Sprintf("known failures after the first %s of the log are left out", format.Bytes(maxLog)))
+		r.Missing = append(r.Missing, fmt.Sprintf("only the first %s of the log were searched for known failures", format.Bytes(maxLog)))
 	}
 	known, _, err = symptoms.Scan(io.LimitReader(log, maxLog))
 	return known, err
@@ -182,7 +182,7 @@ func (r *Run) firstFailure() *rendezvous.Failure {
 func (r *Run) addMissing(what string, err error) {
 	text := fmt.Sprintf("%s: %v", what, err)
 	if errors.Is(err, fs.ErrNotExist) {
-		text = "there is no file of " + what
+		text = what + ": file does not exist"
 	}
 	r.Missing = append(r.Missing, text)
 }
@@ -194,7 +194,7 @@ func (r *Run) readText(what, path string) string {
 		r.addMissing(what, err)
 	}
 	if len(text) > maxText {
-		r.Missing = append(r.Missing, what+" is cut off: it is larger than 1 MiB")
+		r.Missing = append(r.Missing, what+": truncated to 1 MiB")
 		text = text[:maxText]
 	}
 	return string(text)

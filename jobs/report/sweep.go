@@ -181,7 +181,7 @@ func (s Sweep) HTML(w io.Writer) error {
 	}
 	var out bytes.Buffer // writes to w only after the whole page is ready
 	if err := sweepTemplate.Execute(&out, p); err != nil {
-		return fmt.Errorf("make the report: %w", err)
+		return fmt.Errorf("render report: %w", err)
 	}
 	_, err := io.WriteString(w, printable.Mark(out.String()))
 	return err

@@ -73,7 +73,7 @@ func TestSweep(t *testing.T) {
 		`<td>0.0</td><td class="fixed good">done</td><td>1.25</td><td>0.5</td>`,
 		`<tr class="best"><th scope="row"><a href="#element-1">1</a></th>`, `<td>0.9 (the best)</td>`,
 		`<td>0.2</td><td class="fixed wait">not submitted</td><td></td><td></td>`, `<td class="fixed wait">queued</td>`,
-		"Rank 0 could not save.", "What to do: make room", "disk full (the file system), line 1", `id="element-0-loss-title"`, "Other jobs come first.",
+		"Rank 0 could not save.", "Fix: make room", "disk full (the file system), line 1", `id="element-0-loss-title"`, "Other jobs come first.",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page[strings.Index(page, "<body>"):])
@@ -92,7 +92,7 @@ func TestSweep(t *testing.T) {
 // have their own section.
 func TestLargeSweep(t *testing.T) {
 	page := sweepHTML(t, swept(t, maxTable+2))
-	if n := strings.Count(page, `<section class="element"`); n != maxTable || !strings.Contains(page, "<p>2 more elements have no part here.") || !strings.Contains(page, `<th scope="row">65</th>`) {
+	if n := strings.Count(page, `<section class="element"`); n != maxTable || !strings.Contains(page, "<p>2 more elements are not shown.") || !strings.Contains(page, `<th scope="row">65</th>`) {
 		t.Errorf("%d parts:\n%s", n, page[strings.Index(page, "<body>"):])
 	}
 }

@@ -16,8 +16,8 @@ var ignoredCommands = map[string]bool{"echo": true, "printf": true, "date": true
 
 // managedVariables are variables that ddpbatch determines or sets for each rank.
 var managedVariables = map[string]string{
-	"MASTER_ADDR": "ddpbatch sets it for each rank", "MASTER_PORT": "ddpbatch sets it for each rank, to a port that is free",
-	"NCCL_SOCKET_IFNAME": "ddpbatch finds the network; write it into [setup.env] to insist", "GLOO_SOCKET_IFNAME": "ddpbatch finds the network; write it into [setup.env] to insist",
+	"MASTER_ADDR": "ddpbatch sets it for each rank", "MASTER_PORT": "ddpbatch sets it for each rank, to a free port",
+	"NCCL_SOCKET_IFNAME": "ddpbatch selects the network; set it in [setup.env] to override", "GLOO_SOCKET_IFNAME": "ddpbatch selects the network; set it in [setup.env] to override",
 }
 
 // convertCall converts a simple command.
@@ -41,13 +41,13 @@ func (r *reader) convertCall(s *syntax.Stmt, c *syntax.CallExpr) {
 		if all && len(args) == 2 && args[0] == "activate" {
 			r.job.conda = args[1]
 		} else {
-			r.note(line, sourceText(s), "setup.conda activates an environment, and nothing else of it")
+			r.note(line, sourceText(s), "setup.conda only activates an environment")
 		}
 	case known && base == "cd":
 		if all && len(args) == 1 {
 			r.job.workdir = args[0]
 		} else {
-			r.note(line, sourceText(s), "only a shell knows the folder: write it as command.workdir")
+			r.note(line, sourceText(s), "the directory is known only to a shell: set command.workdir")
 		}
 	case known && base == "ulimit":
 		r.job.lines = append(r.job.lines, sourceText(s))
@@ -56,7 +56,7 @@ func (r *reader) convertCall(s *syntax.Stmt, c *syntax.CallExpr) {
 			delete(r.job.env, a)
 			r.job.secrets = slices.DeleteFunc(r.job.secrets, func(s string) bool { return s == a })
 		}
-		r.note(line, sourceText(s), "variables of the shell are not taken away")
+		r.note(line, sourceText(s), "variables of the submitting shell are not unset")
 	case known && ignoredCommands[base]:
 	case known && base == "eval" && strings.Contains(sourceText(s), "conda"):
 		// setup.conda replaces this command
@@ -67,9 +67,9 @@ func (r *reader) convertCall(s *syntax.Stmt, c *syntax.CallExpr) {
 		}
 		r.convertLaunch(s, c.Args)
 	case !known:
-		r.note(line, sourceText(s), "only a shell knows what it runs")
+		r.note(line, sourceText(s), "the command is known only to a shell")
 	default:
-		r.note(line, sourceText(s), "it is run by the batch script only: a line in [setup] lines runs on the first node")
+		r.note(line, sourceText(s), "only the batch script runs it: add it to setup.lines, which run on the first node")
 	}
 }
 
@@ -90,18 +90,18 @@ func (r *reader) convertModule(line int, base string, args []string, all bool, s
 	}
 	switch {
 	case !all || len(args) == 0:
-		r.note(line, src, "only a shell knows the module")
+		r.note(line, src, "the module is known only to a shell")
 	case args[0] == "load" || args[0] == "add":
 		for _, m := range args[1:] {
 			var w jobs.Word
 			if w.UnmarshalTOML(m) != nil {
-				r.note(line, src, "setup.modules has no options")
+				r.note(line, src, "setup.modules does not support options")
 				continue
 			}
 			r.job.modules = append(r.job.modules, m)
 		}
 	case len(r.job.modules) > 0:
-		r.note(line, src, "it comes after a module that is loaded, and [setup] lines come before all modules")
+		r.note(line, src, "it follows a loaded module, but setup.lines run before all modules")
 	default:
 		r.job.lines = append(r.job.lines, src)
 	}
@@ -117,7 +117,7 @@ func (r *reader) convertSource(line int, args []string, all bool, src string) {
 	case strings.Contains(src, "conda.sh"):
 		r.findConda(line, src, src)
 	case strings.Contains(src, "/bin/activate"):
-		r.note(line, src, "only a shell knows the folder: write it as setup.venv")
+		r.note(line, src, "the directory is known only to a shell: set setup.venv")
 	default:
 		r.job.lines = append(r.job.lines, src)
 	}
@@ -130,7 +130,7 @@ func (r *reader) findConda(line int, command, src string) {
 	case strings.Contains(src, "conda info"):
 		// conda is already in PATH
 	case strings.ContainsAny(strings.NewReplacer("${HOME}", "", "$HOME", "", "$USER", "").Replace(command), "$`"):
-		r.note(line, src, "only a shell knows the folder: a module or a line in [setup] lines has to put conda into the PATH")
+		r.note(line, src, "the directory is known only to a shell: add conda to PATH with a module or in setup.lines")
 	case !slices.Contains(r.job.lines, command):
 		r.job.lines = append(r.job.lines, command)
 	}
@@ -144,11 +144,11 @@ func (r *reader) setVariable(line int, name, value string) {
 	}
 	var n jobs.EnvName
 	if n.UnmarshalTOML(name) != nil {
-		r.note(line, name, "it is set for each rank")
+		r.note(line, name, "ddpbatch sets it for each rank")
 		return
 	}
 	if !isValidText(value) {
-		r.note(line, name, "its value holds a control character")
+		r.note(line, name, "its value contains a control character")
 		return
 	}
 	r.job.env[name] = value
@@ -161,7 +161,7 @@ func (r *reader) noteUnknownVariable(line int, name, src string) {
 	}
 	var n jobs.EnvName
 	if n.UnmarshalTOML(name) != nil {
-		r.note(line, src, "it is set for each rank")
+		r.note(line, src, "ddpbatch sets it for each rank")
 		return
 	}
 	if isSecretName(name) {
@@ -170,11 +170,11 @@ func (r *reader) noteUnknownVariable(line int, name, src string) {
 		return
 	}
 	delete(r.job.env, name)
-	r.note(line, src, "only a shell knows the value: write it into [setup.env]")
+	r.note(line, src, "the value is known only to a shell: set it in [setup.env]")
 }
 
-// lostVariables returns the variables in words that only the script sets. They are empty if a different
-// shell runs the words.
+// lostVariables returns the variables in words that only the script sets. They are empty if a
+// different shell runs the words.
 func (r *reader) lostVariables(words []*syntax.Word) (names []string) {
 	for _, w := range words {
 		syntax.Walk(w, func(n syntax.Node) bool {

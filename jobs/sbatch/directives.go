@@ -78,7 +78,7 @@ func (r *reader) convertOptions(line int, list []string) {
 			name, value = shortOptions[word[1:2]], strings.TrimPrefix(word[2:], "=")
 			has = value != ""
 		default:
-			r.note(line, word, "it is no option that is known")
+			r.note(line, word, "unknown option")
 			continue
 		}
 		if !has && !flagOptions[name] && i+1 < len(list) {
@@ -95,13 +95,13 @@ var directOptions = map[string]string{"partition": "partition", "account": "acco
 
 // unsupportedOptions contains options without a key in [slurm], and the alternative for each.
 var unsupportedOptions = map[string]string{
-	"output": "the run directory keeps the log: ddpbatch logs", "error": "the run directory keeps the log: ddpbatch logs", "open-mode": "the log is appended to",
-	"array":     "write a [sweep] of the values that differ: docs/slurm.md",
-	"mail-type": "ddpbatch sends no mail; ddpbatch wait ends with the job", "mail-user": "ddpbatch sends no mail",
-	"export": "the job gets the environment, without what is Slurm's", "parsable": "submit prints the job's id",
-	"nodelist": "name features in constraint instead", "exclude": "restart.spare_nodes leaves out nodes that fail",
-	"dependency": "slurm.dependency takes runs by name, or --after RUN", "requeue": "restart.requeue says how often", "no-requeue": "a job is requeued if restart.requeue says so",
-	"distribution": "ranks are placed in blocks", "ntasks-per-socket": "cpu_bind places ranks", "comment": "ddpbatch finds its jobs by it",
+	"output": "the log is in the run directory: ddpbatch logs", "error": "the log is in the run directory: ddpbatch logs", "open-mode": "the log is always appended",
+	"array":     "use a [sweep] for the values that differ: docs/slurm.md",
+	"mail-type": "ddpbatch sends no mail; use `ddpbatch wait`", "mail-user": "ddpbatch sends no mail",
+	"export": "the job gets the environment without Slurm's variables", "parsable": "ddpbatch submit prints the job ID",
+	"nodelist": "use slurm.constraint", "exclude": "use restart.spare_nodes, which excludes nodes that fail",
+	"dependency": "use slurm.dependency or --after with the name of a run", "requeue": "use restart.requeue", "no-requeue": "requeues at the time limit need restart.requeue",
+	"distribution": "ranks are placed in blocks", "ntasks-per-socket": "use slurm.cpu_bind", "comment": "ddpbatch uses the comment to find its jobs",
 	"get-user-env": "the job gets the environment",
 }
 
@@ -118,17 +118,17 @@ func (r *reader) convertOption(line int, name, value string) {
 		if n, err := strconv.Atoi(text); err == nil && n > 0 && n <= 1<<20 {
 			*into = n
 		} else {
-			r.note(line, option, "it is no single number")
+			r.note(line, option, "not a single number")
 		}
 	}
 	gpus := func(into *int, text string) {
 		m := typedCount.FindStringSubmatch(text)
 		if m == nil {
-			r.note(line, option, "it is no number of GPUs")
+			r.note(line, option, "not a number of GPUs")
 			return
 		}
 		if strings.Contains(strings.TrimPrefix(text, "gpu:"), ":") {
-			r.note(line, option, "the kind of GPU is left out: name it in slurm.constraint, if the centre does so")
+			r.note(line, option, "the GPU type is dropped: use slurm.constraint if the center supports it")
 		}
 		count(into, m[1])
 	}
@@ -152,7 +152,7 @@ func (r *reader) convertOption(line int, name, value string) {
 			}
 			gpus(&j.gpus, value)
 		} else {
-			r.note(line, option, "only GPUs are carried over")
+			r.note(line, option, "only GPUs are converted")
 		}
 	case "gpus":
 		gpus(&j.allGPUs, value)
@@ -170,22 +170,22 @@ func (r *reader) convertOption(line int, name, value string) {
 			j.set("signal_before_end", at+"s")
 			r.note(line, option, "slurm.signal_before_end sends SIGUSR1 to each rank")
 		} else {
-			r.note(line, option, "it has no time")
+			r.note(line, option, "it does not contain a time")
 		}
 	case "mem":
 		if !j.setIfValid("mem", slurmMemory(value)) {
-			r.note(line, option, "slurm.mem does not take this value")
+			r.note(line, option, "not a valid value of slurm.mem")
 		}
 	default:
 		if key, ok := directOptions[name]; ok {
 			if !j.setIfValid(key, value) {
-				r.note(line, option, "slurm."+key+" does not take this value")
+				r.note(line, option, "not a valid value of slurm."+key)
 			}
 			return
 		}
 		why, ok := unsupportedOptions[name]
 		if !ok {
-			why = "there is no key for it"
+			why = "no equivalent key"
 		}
 		r.note(line, option, why)
 	}

@@ -100,7 +100,7 @@ func (j *job) toml() []byte {
 			key(name, quoteAll(values))
 		}
 	}
-	b.WriteString("#:schema " + jobs.SchemaURL + "\n# A job file for ddpbatch, made of a batch script.\n\n")
+	b.WriteString("#:schema " + jobs.SchemaURL + "\n# A job file for ddpbatch, converted from a batch script.\n\n")
 	key("name", quote(j.name))
 	word("site", j.site)
 	b.WriteString("\n[slurm]\n")
@@ -150,8 +150,8 @@ func (j *job) toml() []byte {
 // maxRejections is the maximum number of attempts to remove rejected values from the job file.
 const maxRejections = 20
 
-// dropRejectedKeys removes values that the job file rejects, such as a number of ranks that cannot share
-// the GPUs evenly, and adds a note for each.
+// dropRejectedKeys removes values that the job file rejects, such as a number of ranks that
+// cannot share the GPUs evenly, and adds a note for each.
 func (r *reader) dropRejectedKeys() {
 	j := r.job
 	for range maxRejections {
@@ -163,7 +163,7 @@ func (r *reader) dropRejectedKeys() {
 			key, _, _ := strings.Cut(d.Key, "[")
 			message := d.Message
 			if r.isSuspicious(message) {
-				message = "the job file does not take the value"
+				message = "not valid in a job file"
 			}
 			r.note(0, key, message)
 			if into := map[string]*int{"slurm.nodes": &j.nodes, "slurm.tasks_per_node": &j.tasks, "slurm.gpus_per_node": &j.gpus,
@@ -199,7 +199,7 @@ func (r *reader) setMemory() {
 	n, err := strconv.Atoi(size)
 	cores := max(1, j.tasks) * max(1, j.cpus)
 	if err != nil || n <= 0 || n > 1<<20 || cores > 1<<20 || !j.setIfValid("mem", fmt.Sprintf("%d%s", n*cores, unit)) {
-		r.note(0, "--mem-per-cpu="+j.memPerCPU, "write slurm.mem, for a node")
+		r.note(0, "--mem-per-cpu="+j.memPerCPU, "set slurm.mem, the memory per node")
 	}
 }
 
@@ -216,17 +216,17 @@ func (r *reader) dropInvalid() {
 	var name jobs.Name
 	if name.UnmarshalTOML(j.name) != nil {
 		if j.name != "" {
-			r.note(0, "--job-name="+j.name, "it cannot name a folder")
+			r.note(0, "--job-name="+j.name, "not a valid run name")
 		}
 		j.name = "job"
 	}
 	text := func(value *string, key string) {
 		if hasSecret(*value) {
-			r.note(0, *value, key+" must not have a secret")
+			r.note(0, *value, key+" must not contain a secret")
 			*value = ""
 		}
 		if *value != "" && (!isValidText(*value) || strings.HasPrefix(*value, "-")) {
-			r.note(0, *value, key+" does not take it")
+			r.note(0, *value, "not a valid value of "+key)
 			*value = ""
 		}
 	}
@@ -239,11 +239,11 @@ func (r *reader) dropInvalid() {
 		for _, s := range list {
 			switch {
 			case key != "command.argv" && hasSecret(s):
-				r.note(0, s, key+" must not have a secret: keep it in a script that only you can read, or in a variable of setup.secrets")
+				r.note(0, s, key+" must not contain a secret: keep it in a script that only you can read, or in a variable of setup.secrets")
 			case ok(s) && isValidText(s):
 				kept = append(kept, s)
 			default:
-				r.note(0, s, key+" does not take it")
+				r.note(0, s, "not a valid value of "+key)
 			}
 		}
 		return kept
@@ -253,7 +253,7 @@ func (r *reader) dropInvalid() {
 	for name, value := range j.slurm {
 		if hasSecret(value) {
 			delete(j.slurm, name)
-			r.note(0, "slurm."+name, "it must not have a secret")
+			r.note(0, "slurm."+name, "it must not contain a secret")
 		}
 	}
 	j.lines = keep(j.lines, "setup.lines", any)
@@ -265,6 +265,6 @@ func (r *reader) dropInvalid() {
 	j.containerOptions = keep(j.containerOptions, "setup.container.options", func(s string) bool { return !strings.ContainsAny(s, " \t") })
 	if len(j.argv) == 0 || j.argv[0] == "" {
 		j.argv = []string{"false"}
-		r.note(0, "the command", "write it as command.argv")
+		r.note(0, "the command", "set command.argv")
 	}
 }

@@ -22,15 +22,15 @@ func (r *reader) startsProgram(base string, known bool) bool {
 // convertLaunch converts the command that starts the program. It adds a note for a second one.
 func (r *reader) convertLaunch(s *syntax.Stmt, list []*syntax.Word) {
 	if len(r.job.argv) > 0 {
-		r.note(r.line(s), sourceText(s), "a job has one command: make a second job file, with slurm.dependency")
+		r.note(r.line(s), sourceText(s), "a job has one command: create a second job file with slurm.dependency")
 		return
 	}
 	for _, redirect := range s.Redirs {
-		r.note(r.line(redirect), sourceText(s), "redirections are left out: the run directory keeps the log")
+		r.note(r.line(redirect), sourceText(s), "redirections are dropped: the log is in the run directory")
 		break
 	}
 	if s.Background {
-		r.note(r.line(s), sourceText(s), "it is not put into the background")
+		r.note(r.line(s), sourceText(s), "it does not run in the background")
 	}
 	c := &command{r: r, line: r.line(s), words: list}
 	c.unwrap()
@@ -98,7 +98,7 @@ func (c *command) unwrap() {
 			c.words = c.words[1:]
 		case base == "numactl":
 			c.words = c.words[1:]
-			c.takeOptions(func(string) bool { return false }, func(name, value string) { c.note("--"+name+" "+value, "slurm.cpu_bind binds ranks") })
+			c.takeOptions(func(string) bool { return false }, func(name, value string) { c.note("--"+name+" "+value, "use slurm.cpu_bind") })
 		case base == "srun":
 			c.words = c.words[1:]
 			c.convertSrun()
@@ -116,7 +116,7 @@ func (c *command) unwrap() {
 		case strings.HasPrefix(base, "python") && c.convertTorchModule():
 			return
 		case base == "accelerate" || base == "deepspeed":
-			c.note(base, "srun starts one process for each rank instead, with the variables of torchrun; its own options are part of argv")
+			c.note(base, "srun starts one process per rank instead, with torchrun's variables; its options remain in argv")
 			c.convertProgram()
 			return
 		case (base == "bash" || base == "sh") && c.convertInline():
@@ -154,7 +154,7 @@ func (c *command) convertSrun() {
 				}
 				j.divideTotals()
 			} else {
-				c.note("srun --"+name, "only a shell knows the number")
+				c.note("srun --"+name, "the number is known only to a shell")
 			}
 		case "container-image":
 			j.image, j.runtime = value, "pyxis"
@@ -166,7 +166,7 @@ func (c *command) convertSrun() {
 		case "label", "l", "unbuffered", "u", "kill-on-bad-exit", "K", "export", "output", "error", "overlap", "exact", "exclusive", "wait", "W":
 			// the launcher sets these or makes them unnecessary
 		default:
-			c.note(strings.TrimSpace("srun --"+name+" "+value), "the launcher calls srun with options of its own; a profile's [step] options has more")
+			c.note(strings.TrimSpace("srun --"+name+" "+value), "the launcher sets its own srun options; add others to [step] options of a site profile")
 		}
 	})
 }
@@ -193,22 +193,22 @@ func (c *command) convertMpirun(name string) {
 				value += " " + v
 				c.words = c.words[1:]
 			}
-			c.note(name+" -"+option+" "+value, "srun starts the ranks; write variables into [setup.env]")
+			c.note(name+" -"+option+" "+value, "srun starts the ranks; set variables in [setup.env]")
 		case "hostfile", "machinefile", "f", "H", "host", "allow-run-as-root", "oversubscribe":
 		default:
-			c.note(strings.TrimSpace(name+" -"+option+" "+value), "srun starts the ranks; write variables into [setup.env]")
+			c.note(strings.TrimSpace(name+" -"+option+" "+value), "srun starts the ranks; set variables in [setup.env]")
 		}
 	})
 	c.note(name, "srun starts the ranks, one for each process")
 }
 
-// convertContainer converts apptainer exec [options] image. It reports whether to continue with the
-// command in the container.
+// convertContainer converts apptainer exec [options] image. It reports whether to continue with
+// the command in the container.
 func (c *command) convertContainer(runtime string) bool {
 	j := c.r.job
 	c.words = c.words[1:]
 	if verb, _ := c.peek(); verb != "exec" && verb != "run" {
-		c.note(runtime, "only exec is carried over")
+		c.note(runtime, "only exec is converted")
 		c.convertProgram()
 		return false
 	}
@@ -225,7 +225,7 @@ func (c *command) convertContainer(runtime string) bool {
 	})
 	image, known := c.peek()
 	if !known {
-		c.note(runtime, "only a shell knows the image: write it as setup.container.image")
+		c.note(runtime, "the image is known only to a shell: set setup.container.image")
 		image = "IMAGE"
 	}
 	j.image, j.runtime = image, runtime
@@ -248,7 +248,7 @@ func (c *command) convertTorchModule() bool {
 		}
 		switch module, _ := c.r.word(c.words[i+2]); module {
 		case "torch.distributed.launch":
-			c.note("torch.distributed.launch", "torchrun is its successor, which gives scripts LOCAL_RANK and no --local_rank")
+			c.note("torch.distributed.launch", "replaced by torchrun, which sets LOCAL_RANK instead of --local_rank")
 		case "torch.distributed.run", "torch.distributed.elastic":
 		default:
 			return false
@@ -279,7 +279,7 @@ func (c *command) convertTorchrun() {
 			case j.gpus > 0:
 				j.tasks = j.gpus
 			default:
-				c.note("--nproc_per_node "+value, "only a shell knows the number: write it as slurm.tasks_per_node")
+				c.note("--nproc_per_node "+value, "the number is known only to a shell: set slurm.tasks_per_node")
 			}
 		case "nnodes":
 			if n, err := strconv.Atoi(value); err == nil && n > 0 && n <= 1<<20 && j.nodes == 0 {
@@ -287,7 +287,7 @@ func (c *command) convertTorchrun() {
 			}
 		case "node_rank", "master_addr", "master_port", "rdzv_id", "rdzv_backend", "rdzv_endpoint", "rdzv_conf", "standalone", "use_env":
 		case "max_restarts":
-			c.note("--max_restarts "+value, "restart.max_without_progress starts again from the last checkpoint")
+			c.note("--max_restarts "+value, "use restart.max_without_progress, which restarts from the last checkpoint")
 		case "m", "module":
 			before = append(before, "-m")
 		case "no_python":
@@ -340,8 +340,8 @@ func (c *command) convertInline() bool {
 	return len(inner.job.argv) > argv
 }
 
-// convertProgram uses the remaining words as argv. If only a shell can evaluate one of them, a shell
-// on the node runs the line.
+// convertProgram uses the remaining words as argv. If only a shell can evaluate one of them, a
+// shell on the node runs the line.
 func (c *command) convertProgram() {
 	c.hideArguments()
 	var argv []string
@@ -364,17 +364,17 @@ func (c *command) convertProgram() {
 	}
 	line := strings.Join(strings.Fields(strings.Join(parts, " ")), " ")
 	if !isValidText(line) || line == "" {
-		c.note("the command", "it holds a control character: write it as command.argv")
+		c.note("the command", "it contains a control character: set command.argv")
 		line = "false"
 	}
 	c.r.job.argv = []string{"bash", "-c", "exec " + line}
-	c.note(line, "only a shell on the node knows all of it: bash runs the line")
+	c.note(line, "parts of it are known only to a shell on the node: bash runs the line")
 	for _, name := range c.r.lostVariables(c.words) {
 		if c.r.hidden[name] {
 			c.r.addSecretName(c.line, name)
 			continue
 		}
-		c.note("$"+name, "the script sets it, and that line does not have it: write its value into command.argv")
+		c.note("$"+name, "the script sets it, but the line does not see it: write its value in command.argv")
 	}
 }
 
@@ -385,10 +385,10 @@ func (r *reader) finish() {
 	j := r.job
 	j.divideTotals()
 	if j.allTasks > 0 {
-		r.note(0, "--ntasks="+strconv.Itoa(j.allTasks), "it does not go around the nodes: slurm.tasks_per_node is the same on each")
+		r.note(0, "--ntasks="+strconv.Itoa(j.allTasks), "not divisible by the number of nodes: slurm.tasks_per_node is equal on all nodes")
 	}
 	if j.allGPUs > 0 {
-		r.note(0, "--gpus="+strconv.Itoa(j.allGPUs), "it does not go around the nodes: slurm.gpus_per_node is the same on each")
+		r.note(0, "--gpus="+strconv.Itoa(j.allGPUs), "not divisible by the number of nodes: slurm.gpus_per_node is equal on all nodes")
 	}
 	r.setMemory()
 	r.dropInvalid()

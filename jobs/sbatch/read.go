@@ -78,12 +78,12 @@ func Read(name string, src []byte, site string) (Result, error) {
 type noCommandError struct{ name string }
 
 func (e noCommandError) Error() string {
-	return fmt.Sprintf("read %q: no line starts a program by srun, mpirun, torchrun or python", e.name)
+	return fmt.Sprintf("read %q: no line starts a program with srun, mpirun, torchrun, or python", e.name)
 }
 
 // Hint returns the alternative.
 func (e noCommandError) Hint() string {
-	return "`ddpbatch init --kind command` writes a job file to fill in"
+	return "run `ddpbatch init --kind command` to create a job file to fill in"
 }
 
 // A reader processes one script.
@@ -103,7 +103,7 @@ type reader struct {
 func (r *reader) note(line int, what, why string) {
 	what, short := r.redact(what)
 	if short {
-		why += " (the rest is not shown, since it may be a secret)"
+		why += " (the rest may be a secret and is not shown)"
 	}
 	r.notes = append(r.notes, Note{line, shorten(what), why})
 }
@@ -169,18 +169,18 @@ func (r *reader) statements(list []*syntax.Stmt) {
 				r.statements([]*syntax.Stmt{c.X, c.Y})
 			case syntax.Pipe, syntax.PipeAll: // the output of the program is piped, for example to tee
 				r.statements([]*syntax.Stmt{c.X})
-				r.note(r.line(c.Y), "| "+sourceText(c.Y), "the run directory keeps the log")
+				r.note(r.line(c.Y), "| "+sourceText(c.Y), "the log is in the run directory")
 			default:
 				r.statements([]*syntax.Stmt{c.X})
-				r.note(r.line(c.Y), "|| "+sourceText(c.Y), "what follows a failure is left out")
+				r.note(r.line(c.Y), "|| "+sourceText(c.Y), "commands after a failure are dropped")
 			}
 		case *syntax.Block:
 			r.statements(c.Stmts)
 		case *syntax.FuncDecl:
-			r.note(r.line(s), sourceText(s), "functions are left out")
+			r.note(r.line(s), sourceText(s), "functions are dropped")
 		case nil:
 		default:
-			r.note(r.line(s), sourceText(s), "loops and conditions are left out: write what one run needs")
+			r.note(r.line(s), sourceText(s), "loops and conditions are dropped: write the commands of one run")
 		}
 	}
 }

@@ -306,8 +306,8 @@ func (r *reader) addSecretName(line int, name string) {
 	if !slices.Contains(r.job.secrets, name) {
 		r.job.secrets = append(r.job.secrets, name)
 	}
-	r.note(line, "the value of "+name, "it looks like a secret, so setup.secrets.names has the name only: export it before ddpbatch submit, "+
-		"or write it into the file that setup.secrets.file names")
+	r.note(line, "the value of "+name, "it looks like a secret, so only its name is in setup.secrets.names: export it before ddpbatch submit, "+
+		"or add it to the file in setup.secrets.file")
 }
 
 // hideArguments replaces secrets in the program's arguments with variables in [setup.secrets].
@@ -368,15 +368,16 @@ func (c *command) containerOption(name, value string) {
 		c.r.addSecretName(c.line, variable)
 		return
 	}
-	c.note(option, "setup.container.options must not have a secret")
+	c.note(option, "setup.container.options must not contain a secret")
 }
 
-// unknownArgumentReason returns the fix for an argument of torchrun that only a shell can evaluate.
+// unknownArgumentReason returns the fix for an argument of torchrun that only a shell can
+// evaluate.
 func (r *reader) unknownArgumentReason(w *syntax.Word) string {
 	if r.usesHiddenVariable(w) {
-		return "torchrun starts without a shell: remove this argument, and have your program read the variable"
+		return "torchrun starts without a shell: remove this argument, and read the variable in your program"
 	}
-	return "only a shell knows the value: write it into command.argv"
+	return "the value is known only to a shell: write it in command.argv"
 }
 
 // usesHiddenVariable reports whether a word uses a variable that contained a secret.

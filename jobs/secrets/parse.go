@@ -10,12 +10,12 @@ import (
 // Errors in a line. No message contains the text of the line, because it may be a secret. For
 // example, a key of a service may be at the position of a name.
 const (
-	noEquals    = "no = in it; a line is NAME=VALUE"
-	badName     = "what stands before the = is not a variable's name (letters, digits and _, no spaces around it)"
-	notText     = "the value has a control character, or is not UTF-8"
-	openQuote   = "the value starts with a quote that is not closed at the line's end"
-	innerQuote  = "the value has its own quote inside; use the other kind"
-	bareSpace   = "the value has spaces and no quotes around it"
+	noEquals    = "has no =; write NAME=VALUE"
+	badName     = "the text before = is not a variable name (letters, digits, and _, without spaces around it)"
+	notText     = "the value contains a control character or is not UTF-8"
+	openQuote   = "the value starts with a quote but does not end with it"
+	innerQuote  = "the value contains the quote that encloses it; use the other kind of quote"
+	bareSpace   = "the value contains spaces but is not quoted"
 	sameAsAbove = "sets the same name as line %d"
 )
 

@@ -50,7 +50,7 @@ func Resolve(path string, names []string, lookup func(string) (string, bool)) (m
 	for i, name := range names {
 		if !isName(name) {
 			// Do not print the name: it may be the secret itself, or NAME=VALUE.
-			return nil, hints.Errorf("ask for secrets by name: letters, digits and _; the value stands in a file, or in the environment",
+			return nil, hints.Errorf("list names only (letters, digits, and _), and put the values in a file or in the environment",
 				"secret %d of %d is not the name of a variable", i+1, len(names))
 		}
 		value, ok := file[name]
@@ -76,16 +76,16 @@ func Resolve(path string, names []string, lookup func(string) (string, bool)) (m
 func missingError(path string, names []string) error {
 	list := strings.Join(names, ", ")
 	if path == "" {
-		return hints.Errorf("export them, or put them into a file of mode 0600, one NAME=VALUE on each line",
+		return hints.Errorf("export them, or put them in a file with mode 0600, one NAME=VALUE per line",
 			"secrets without a value: %s", list)
 	}
-	return hints.Errorf("add a line NAME=VALUE for each to that file", "secrets without a value in %q: %s", path, list)
+	return hints.Errorf("add a line NAME=VALUE for each of them to that file", "secrets without a value in %q: %s", path, list)
 }
 
 // maxFile is the maximum size of a secrets file in bytes. A private key has 4 KiB.
 const maxFile = 64 << 10
 
-const formatHint = "name a file with one NAME=VALUE on each line"
+const formatHint = "set the path of a file with one NAME=VALUE per line"
 
 // loadFile reads a secrets file. The file must belong to this user or to root, and no other user
 // may have access.
@@ -103,21 +103,21 @@ func loadFile(path string) (map[string]string, error) {
 		return nil, err
 	}
 	if owner, ok := safefile.Owner(info); !ok || owner != 0 && owner != os.Geteuid() {
-		return nil, hints.Errorf("copy what you need into a file of your own, and `chmod 600` it",
-			"it belongs to user %d, who could change it, and this is user %d", owner, os.Geteuid())
+		return nil, hints.Errorf("copy the secrets to a file that you own, and run `chmod 600` on it",
+			"it belongs to user %d, not to you (user %d)", owner, os.Geteuid())
 	}
 	// If the file has an access control list, the group bits are its mask, the maximum that
 	// the list grants to named users and groups (acl(5)).
 	if perm := info.Mode().Perm(); perm&0o077 != 0 {
-		return nil, hints.Errorf("`chmod 600` it; if the machine is shared, take the values in it as known to others and replace them",
-			"its mode is %04o: others can get at it", perm)
+		return nil, hints.Errorf("run `chmod 600` on it; on a shared machine, replace the secrets, because others may have read them",
+			"mode is %04o: other users have access", perm)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, err
 	}
 	if len(text) > maxFile {
-		return nil, hints.Errorf(formatHint, "it is larger than %d KiB", maxFile>>10)
+		return nil, hints.Errorf(formatHint, "larger than %d KiB", maxFile>>10)
 	}
 	return parse(string(text))
 }

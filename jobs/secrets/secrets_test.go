@@ -69,25 +69,25 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"no equals":       {"A=1\n\n" + canary, "line 3: no = in it"},
-		"only export":     {"export " + canary, "line 1: no = in it"},
-		"space before =":  {"A =" + canary, "line 1: what stands before the ="},
-		"space after =":   {"A= " + canary, "line 1: the value has spaces"},
-		"secret as name":  {canary + "==", "line 1: what stands before the ="},
-		"no name":         {"=" + canary, "line 1: what stands before the ="},
-		"digit first":     {"1A=" + canary, "line 1: what stands before the ="},
-		"NUL":             {"A=" + canary + "\x00", "line 1: the value has a control character"},
-		"escape":          {"A=\x1b" + canary, "line 1: the value has a control character"},
-		"carriage return": {"A=" + canary + "\rB=2", "line 1: the value has a control character"},
-		"C1":              {"A=" + canary + "\u009b", "line 1: the value has a control character"},
-		"tab in quotes":   {"A='\t" + canary + "'", "line 1: the value has a control character"},
-		"not UTF-8":       {"A=" + canary + "\xff", "line 1: the value has a control character, or is not UTF-8"},
-		"open":            {"#\nA='" + canary, "line 2: the value starts with a quote that is not closed"},
-		"one quote":       {"A='", "line 1: the value starts with a quote that is not closed"},
-		"over two lines":  {"A='" + canary + "\n'", "line 1: the value starts with a quote that is not closed"},
-		"after the quote": {"A='x' " + canary, "line 1: the value starts with a quote that is not closed"},
-		"inner":           {"A='x'" + canary + "'", "line 1: the value has its own quote inside"},
-		"comment":         {"A=" + canary + " # mine", "line 1: the value has spaces"},
+		"no equals":       {"A=1\n\n" + canary, "line 3: has no ="},
+		"only export":     {"export " + canary, "line 1: has no ="},
+		"space before =":  {"A =" + canary, "line 1: the text before ="},
+		"space after =":   {"A= " + canary, "line 1: the value contains spaces"},
+		"secret as name":  {canary + "==", "line 1: the text before ="},
+		"no name":         {"=" + canary, "line 1: the text before ="},
+		"digit first":     {"1A=" + canary, "line 1: the text before ="},
+		"NUL":             {"A=" + canary + "\x00", "line 1: the value contains a control character"},
+		"escape":          {"A=\x1b" + canary, "line 1: the value contains a control character"},
+		"carriage return": {"A=" + canary + "\rB=2", "line 1: the value contains a control character"},
+		"C1":              {"A=" + canary + "\u009b", "line 1: the value contains a control character"},
+		"tab in quotes":   {"A='\t" + canary + "'", "line 1: the value contains a control character"},
+		"not UTF-8":       {"A=" + canary + "\xff", "line 1: the value contains a control character or is not UTF-8"},
+		"open":            {"#\nA='" + canary, "line 2: the value starts with a quote"},
+		"one quote":       {"A='", "line 1: the value starts with a quote"},
+		"over two lines":  {"A='" + canary + "\n'", "line 1: the value starts with a quote"},
+		"after the quote": {"A='x' " + canary, "line 1: the value starts with a quote"},
+		"inner":           {"A='x'" + canary + "'", "line 1: the value contains the quote"},
+		"comment":         {"A=" + canary + " # mine", "line 1: the value contains spaces"},
 		"twice":           {"A=" + canary + "\nB=1\nA=2", "line 3: sets the same name as line 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestResolveReadsFile(t *testing.T) {
 	_, err = Resolve(path, []string{"D", "A", "EMPTY"}, none)
 	wants(t, err, fmt.Sprintf("secrets without a value in %q: D, EMPTY (empty)", path), "NAME=VALUE")
 	_, err = Resolve(path, []string{"A", "A=" + canary}, none)
-	wants(t, err, "secret 2 of 2 is not the name of a variable", "by name")
+	wants(t, err, "secret 2 of 2 is not the name of a variable", "names only")
 	_, err = Resolve(path+".not", []string{"A"}, none)
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
@@ -136,13 +136,13 @@ func TestResolve(t *testing.T) {
 	_, err = Resolve("", []string{"NONE", "X"}, env)
 	wants(t, err, "secrets without a value: NONE (empty), X", "export them")
 	_, err = Resolve(write(t, canary), nil, env)
-	wants(t, err, "line 1: no =", "")
+	wants(t, err, "line 1: has no =", "")
 }
 
 func TestReadRefuses(t *testing.T) {
 	path := write(t, "A="+canary+"\n")
 	for mode, want := range map[fs.FileMode]string{
-		0o640: "0640: others can get at it", 0o604: "0604", 0o620: "0620", 0o602: "0602", 0o777: "0777",
+		0o640: "0640: other users have access", 0o604: "0604", 0o620: "0620", 0o602: "0602", 0o777: "0777",
 	} {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
@@ -185,7 +185,7 @@ func TestReadRefusesOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Resolve(path, []string{"A"}, none)
-	wants(t, err, "belongs to user 65534, who could change it, and this is user 0", "of your own")
+	wants(t, err, "belongs to user 65534, not to you", "that you own")
 }
 
 // FuzzParse checks that every error consists of a line number and a fixed text, and that the

@@ -122,8 +122,8 @@ func (g git) run(ctx context.Context, dir string, args ...string) ([]byte, error
 	case stdout.exceeded: // git then ends with a broken pipe
 		return nil, fmt.Errorf("git %s: %w", command, errOutputTooLarge)
 	case limited.Err() != nil:
-		return nil, hints.Errorf("see how long `git status` takes there; a slow file system may be at fault",
-			"git %s: not done after %s", command, gitTimeout)
+		return nil, hints.Errorf("check how long `git status` takes in that directory; the file system may be slow",
+			"git %s: timed out after %s", command, gitTimeout)
 	}
 	return nil, (&gitError{command, stderr.text.String(), err}).withHint(dir)
 }
@@ -136,10 +136,10 @@ func subcommand(args []string) string {
 	return args[0]
 }
 
-var errOutputTooLarge = fmt.Errorf("it prints more than %d MiB", maxGitOutput>>20)
+var errOutputTooLarge = fmt.Errorf("output exceeds %d MiB", maxGitOutput>>20)
 
-// limitedBuffer is a buffer with a maximum size. Writes beyond it fail or are truncated. The buffer
-// is not embedded, because io.Copy would use its ReadFrom, which ignores the limit.
+// limitedBuffer is a buffer with a maximum size. Writes beyond it fail or are truncated. The
+// buffer is not embedded, because io.Copy would use its ReadFrom, which ignores the limit.
 type limitedBuffer struct {
 	text     bytes.Buffer
 	max      int
@@ -241,7 +241,7 @@ func (g git) withoutFilters(ctx context.Context, dir string) ([]string, error) {
 		}
 		name := rest[:dot]
 		if strings.Contains(name, "=") { // git -c would set a different key
-			return nil, hints.Errorf("remove the filter from the settings of the repository", "the name of the git filter %q has a \"=\"", name)
+			return nil, hints.Errorf("remove the filter from the configuration of the repository", "the name of git filter %q contains \"=\"", name)
 		}
 		off[name] = true
 		for _, off := range []string{".clean=", ".smudge=", ".process=", ".required=false"} {

@@ -133,7 +133,7 @@ func TestGitIsBounded(t *testing.T) {
 		_, err := Provenance(ctx, dir, []string{"PATH=" + bin + ":/usr/bin:/bin"})
 		return err
 	}
-	wants(t, ask("exec yes"), "it prints more than 32 MiB", "")
+	wants(t, ask("exec yes"), "output exceeds 32 MiB", "")
 	wants(t, ask("yes >&2 & sleep 0.1; kill $!; exit 3"), "git rev-parse: y", "")
 	wants(t, ask("exit 3"), "git rev-parse: exit status 3", "")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

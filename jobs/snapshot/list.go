@@ -64,7 +64,7 @@ func relativeExcludes(base string, paths []string) ([]string, error) {
 		case err != nil:
 			return nil, err
 		case filepath.IsLocal(up):
-			return nil, hints.Errorf("keep the code in a folder of its own, apart from the runs", "all of it is in %q, which is left out", path)
+			return nil, hints.Errorf("move the code to a separate directory, outside of the runs", "the whole directory is in %q, which is excluded", path)
 		case filepath.IsLocal(down):
 			inside = append(inside, down)
 		}
@@ -79,8 +79,8 @@ func (l *listing) isSkipped(path string, tracked bool) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(l.exclude, func(folder string) bool {
-		return path == folder || strings.HasPrefix(path, folder+"/")
+	return slices.ContainsFunc(l.exclude, func(dir string) bool {
+		return path == dir || strings.HasPrefix(path, dir+"/")
 	})
 }
 
@@ -97,16 +97,16 @@ func (l *listing) add(path string, info fs.FileInfo) error {
 }
 
 // addDir adds all files below a directory.
-func (l *listing) addDir(ctx context.Context, folder string) error {
+func (l *listing) addDir(ctx context.Context, dir string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	entries, err := l.readDir(folder)
+	entries, err := l.readDir(dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		path := filepath.Join(folder, e.Name())
+		path := filepath.Join(dir, e.Name())
 		if l.isSkipped(path, false) {
 			continue
 		}
@@ -128,8 +128,8 @@ func (l *listing) addDir(ctx context.Context, folder string) error {
 	return nil
 }
 
-func (l *listing) readDir(folder string) ([]fs.DirEntry, error) {
-	f, err := l.root.Open(folder)
+func (l *listing) readDir(dir string) ([]fs.DirEntry, error) {
+	f, err := l.root.Open(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -152,17 +152,17 @@ func (l *listing) sorted() []*entry {
 	return all
 }
 
-// addWorkTree adds the files of a git work tree below folder, which is relative to base, and the
+// addWorkTree adds the files of a git work tree below dir, which is relative to base, and the
 // files of nested work trees.
-func (l *listing) addWorkTree(ctx context.Context, g git, folder string) error {
-	for _, ask := range []struct {
+func (l *listing) addWorkTree(ctx context.Context, g git, dir string) error {
+	for _, list := range []struct {
 		tracked bool
 		args    []string
 	}{
 		{true, []string{"ls-files", "-z", "--cached"}},
 		{false, []string{"ls-files", "-z", "--others", "--exclude-standard"}},
 	} {
-		out, err := g.run(ctx, filepath.Join(l.base, folder), ask.args...)
+		out, err := g.run(ctx, filepath.Join(l.base, dir), list.args...)
 		if errors.Is(err, errOutputTooLarge) {
 			return l.tooManyFilesError()
 		}
@@ -170,8 +170,8 @@ func (l *listing) addWorkTree(ctx context.Context, g git, folder string) error {
 			return err
 		}
 		for name := range bytes.SplitSeq(out, []byte{0}) {
-			if path := filepath.Join(folder, string(name)); path != folder {
-				if err := l.addFound(ctx, g, path, ask.tracked); err != nil {
+			if path := filepath.Join(dir, string(name)); path != dir {
+				if err := l.addFound(ctx, g, path, list.tracked); err != nil {
 					return err
 				}
 			}
@@ -225,30 +225,31 @@ func (l *listing) isRealDir(path string) bool {
 // submodule was never checked out.
 func (l *listing) checkSubmodules() error {
 next:
-	for _, folder := range l.emptySubmodules {
+	for _, dir := range l.emptySubmodules {
 		for path := range l.entries {
-			if strings.HasPrefix(path, folder+"/") {
+			if strings.HasPrefix(path, dir+"/") {
 				continue next // a file that became a directory
 			}
 		}
-		entries, err := l.readDir(folder)
+		entries, err := l.readDir(dir)
 		if err != nil {
 			return err
 		}
 		if len(entries) > 0 {
-			return hints.Errorf("`git submodule update --init` it, or remove its files",
-				"git does not look into %q: a submodule that has files, but was not checked out", folder)
+			return hints.Errorf("run `git submodule update --init`, or remove its files",
+				"submodule %q has files but is not checked out, so git ignores them", dir)
 		}
 	}
 	return nil
 }
 
-const tooLarge = "data, checkpoints and environments do not belong in the code: move them, ignore them with .gitignore, or leave them out"
+const tooLarge = "move data, checkpoints, and environments out of the directory, or add them to .gitignore"
 
 // maxNamed is the maximum number of files or directories in an error.
 const maxNamed = 3
 
-// tooManyFilesError returns the error for too many files. It names the directories that contain most.
+// tooManyFilesError returns the error for too many files. It names the directories that contain
+// most.
 func (l *listing) tooManyFilesError() error {
 	count := map[string]int64{}
 	for path := range l.entries {
@@ -257,8 +258,8 @@ func (l *listing) tooManyFilesError() error {
 			count[top+"/"]++
 		}
 	}
-	return hints.Errorf(tooLarge, "it has more than %d files%s", l.maxFiles,
-		listLargest(count, ", as far as looked at in ", func(n int64) string { return fmt.Sprint(n) }))
+	return hints.Errorf(tooLarge, "more than %d files%s", l.maxFiles,
+		listLargest(count, "; most of those found are in ", func(n int64) string { return fmt.Sprint(n) }))
 }
 
 // checkSize returns an error if the files are too large in total. The error names the largest
@@ -275,7 +276,7 @@ func (l *listing) checkSize() error {
 	if total <= l.maxBytes {
 		return nil
 	}
-	return hints.Errorf(tooLarge, "it has %s, and %s is the limit%s", format.Bytes(total), format.Bytes(l.maxBytes),
+	return hints.Errorf(tooLarge, "%s of files, more than the limit of %s%s", format.Bytes(total), format.Bytes(l.maxBytes),
 		listLargest(size, "; the largest files are ", format.Bytes[int64]))
 }
 

@@ -25,7 +25,7 @@ func Provenance(ctx context.Context, dir string, environ []string, exclude ...st
 	}
 	found, err := provenance(ctx, dir, environ, inside)
 	if err != nil {
-		return Git{}, fmt.Errorf("ask git about %q: %w", dir, err)
+		return Git{}, fmt.Errorf("query git for %q: %w", dir, err)
 	}
 	return found, nil
 }
@@ -34,14 +34,14 @@ func Provenance(ctx context.Context, dir string, environ []string, exclude ...st
 // to dir.
 func provenance(ctx context.Context, dir string, environ, exclude []string) (Git, error) {
 	if !filepath.IsAbs(dir) {
-		return Git{}, errors.New("the path is not absolute")
+		return Git{}, errors.New("path is not absolute")
 	}
 	info, err := os.Stat(dir)
 	if err != nil {
 		return Git{}, err
 	}
 	if !info.IsDir() {
-		return Git{}, errors.New("it is not a directory")
+		return Git{}, errors.New("not a directory")
 	}
 	g, ok := findGit(environ)
 	if !ok {
@@ -124,9 +124,9 @@ func findRemote(config []byte, branch string) string {
 	return ""
 }
 
-// stripCredentials removes the user, password, query, and fragment from a URL. It returns an empty string
-// if it cannot parse the URL reliably, or if the URL contains a later @, which may end a
-// password that contains a slash. A missing URL is better than a leaked password.
+// stripCredentials removes the user, password, query, and fragment from a URL. It returns an
+// empty string if it cannot parse the URL reliably, or if the URL contains a later @, which may
+// end a password that contains a slash. A missing URL is better than a leaked password.
 //
 // In the form user@host:path, bare retains the user. This form cannot contain a password, and
 // without the user, the address would be a different one. For all forms, see

@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gitTestEnviron returns an environment with git but without settings of the user who runs the test.
+// gitTestEnviron returns an environment with git but without settings of the user who runs the
+// test.
 func gitTestEnviron(t *testing.T) []string {
 	t.Helper()
 	path, err := exec.LookPath("git")
@@ -217,7 +218,7 @@ func TestTakeWorkTree(t *testing.T) {
 		t.Errorf("outside: %q", m.Outside)
 	}
 	fill(t, src, map[string]string{"away/unseen.py": ""})
-	refused(t, src, o, `git does not look into "away"`, "submodule update --init")
+	refused(t, src, o, `submodule "away" has files`, "submodule update --init")
 
 	// The surrounding repository ignores this directory.
 	same(t, filepath.Join(src, "data"), o, map[string]string{"x": "ignored"})
@@ -246,25 +247,25 @@ func TestTakeLinks(t *testing.T) {
 
 func TestTakeRefuses(t *testing.T) {
 	src := t.TempDir()
-	refused(t, src, Options{}, "it has no files", "the code is in")
-	refused(t, src, Options{Exclude: []string{"."}}, "all of it is in", "apart from the runs")
-	refused(t, src, Options{Exclude: []string{filepath.Dir(src)}}, "all of it is in", "apart from the runs")
+	refused(t, src, Options{}, "has no files", "directory of the code")
+	refused(t, src, Options{Exclude: []string{"."}}, "which is excluded", "separate directory")
+	refused(t, src, Options{Exclude: []string{filepath.Dir(src)}}, "which is excluded", "separate directory")
 	refused(t, "src", Options{}, "not absolute", "")
 	refused(t, src+"/no", Options{}, "no such file", "")
 	refused(t, src+"/no", Options{Environ: gitTestEnviron(t)}, "no such file", "")
 
 	fill(t, src, map[string]string{"data/1": "12345678", "data/2": "1234", "data/3": "123", "train.py": "1"})
 	refused(t, filepath.Join(src, "train.py"), Options{}, "not a directory", "")
-	refused(t, src, Options{MaxFiles: 3}, `it has more than 3 files, as far as looked at in "data/" (`, ".gitignore")
+	refused(t, src, Options{MaxFiles: 3}, `more than 3 files; most of those found are in "data/" (`, ".gitignore")
 	refused(t, src, Options{MaxBytes: 15},
-		`it has 16 bytes, and 15 bytes is the limit; the largest files are "data/1" (8 bytes), "data/2" (4 bytes), "data/3" (3 bytes)`, ".gitignore")
+		`16 bytes of files, more than the limit of 15 bytes; the largest files are "data/1" (8 bytes), "data/2" (4 bytes), "data/3" (3 bytes)`, ".gitignore")
 	same(t, src, Options{MaxFiles: 4, MaxBytes: 16}, map[string]string{"data/1": "12345678", "data/2": "1234", "data/3": "123", "train.py": "1"})
 	must(t, os.Truncate(filepath.Join(src, "data/2"), defaultMaxBytes))
-	refused(t, src, Options{}, `it has 256 MiB, and 256 MiB is the limit; the largest files are "data/2" (256 MiB), `, "checkpoints")
+	refused(t, src, Options{}, `256 MiB of files, more than the limit of 256 MiB; the largest files are "data/2" (256 MiB), `, "checkpoints")
 
 	dst := filepath.Join(src, "train.py")
 	_, err := Take(t.Context(), src, dst, Options{})
-	wants(t, err, `train.py" exists already`, "another place")
+	wants(t, err, `train.py" already exists`, "different path")
 	_, err = Take(t.Context(), src, src+"/a/b", Options{MaxBytes: defaultMaxBytes * 2})
 	wants(t, err, "no such file", "")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -324,6 +325,6 @@ func TestRenameReplacesNothing(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Mkdir(dir+"/temp", 0o700))
 	must(t, os.Mkdir(dir+"/dst", 0o700))
-	wants(t, rename(dir+"/temp", dir+"/dst"), "exists already", "another place")
+	wants(t, rename(dir+"/temp", dir+"/dst"), "already exists", "different path")
 	wants(t, rename(dir+"/none", dir+"/new"), "no such file", "")
 }

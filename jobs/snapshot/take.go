@@ -26,7 +26,7 @@ import (
 func Take(ctx context.Context, src, dst string, o Options) (Manifest, error) {
 	m, err := take(ctx, src, dst, o)
 	if err != nil {
-		return Manifest{}, fmt.Errorf("take a snapshot of %q: %w", src, err)
+		return Manifest{}, fmt.Errorf("take snapshot of %q: %w", src, err)
 	}
 	return m, nil
 }
@@ -125,7 +125,7 @@ func (l *listing) findFiles(ctx context.Context, environ []string) (Git, error) 
 		}
 	}
 	if len(l.entries) == 0 {
-		return Git{}, hints.Errorf("name the folder that the code is in", "it has no files to keep")
+		return Git{}, hints.Errorf("set command.workdir to the directory of the code", "the directory has no files")
 	}
 	return about, l.checkSize()
 }
@@ -153,7 +153,7 @@ func existsError(dst string, err error) error {
 	if err != nil {
 		return err
 	}
-	return hints.Errorf("a snapshot is never replaced: name another place for it", "%q exists already", dst)
+	return hints.Errorf("a snapshot is never replaced; choose a different path", "%q already exists", dst)
 }
 
 // copyEntry copies one file and stores its digest in e.
@@ -223,7 +223,7 @@ func checkUnchanged(root *os.Root, e *entry) error {
 }
 
 func changedError(path string) error {
-	return hints.Errorf("try again when nothing writes there; if a program always does, leave that file out", "%q changed while it was copied", path)
+	return hints.Errorf("submit again when no program writes to the file, or add it to .gitignore", "%q changed while it was copied", path)
 }
 
 func digestOf(text []byte) string {
@@ -231,8 +231,8 @@ func digestOf(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// resolveLinks determines the target of each symbolic link in the copy. entries must be complete. It
-// returns the links that lead outside the copy.
+// resolveLinks determines the target of each symbolic link in the copy. entries must be complete.
+// It returns the links that lead outside the copy.
 func (l *listing) resolveLinks(entries []*entry) (outside []string, err error) {
 	copied := map[string]bool{".": true}
 	for _, e := range entries {
@@ -257,7 +257,7 @@ func (l *listing) resolveLinks(entries []*entry) (outside []string, err error) {
 	return outside, nil
 }
 
-// resolveLink returns the target of a link in folder for the copy, and whether the target is outside
+// resolveLink returns the target of a link in dir for the copy, and whether the target is outside
 // the copy. held contains the paths in the copy.
 func (l *listing) resolveLink(dir, text string, copied map[string]bool) (link string, outside bool) {
 	absolute := filepath.IsAbs(text)

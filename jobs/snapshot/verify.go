@@ -57,7 +57,7 @@ func parseList(text string) ([]listEntry, error) {
 	var all []listEntry
 	for text != "" {
 		line, rest, ended := strings.Cut(text, "\n")
-		wrong := fmt.Errorf("line %d is damaged", len(all)+1)
+		wrong := fmt.Errorf("line %d is corrupt", len(all)+1)
 		fields := strings.SplitN(line, " ", 4)
 		if !ended || len(fields) != 4 || len(fields[1]) != 64 {
 			return nil, wrong
@@ -86,11 +86,11 @@ func Verify(ctx context.Context, dst string, m Manifest) error {
 	return nil
 }
 
-const resubmitHint = "what would run is not what was submitted: submit again"
+const resubmitHint = "submit again: the code differs from what was submitted"
 
 func verify(ctx context.Context, dst string, m Manifest) error {
 	if !filepath.IsAbs(dst) {
-		return errors.New("the path is not absolute")
+		return errors.New("path is not absolute")
 	}
 	root, err := os.OpenRoot(dst)
 	if err != nil {
@@ -102,7 +102,7 @@ func verify(ctx context.Context, dst string, m Manifest) error {
 		return err
 	}
 	if digestOf(text) != m.SHA256 {
-		return hints.Errorf(resubmitHint, "its list of files, %q, was changed", listName)
+		return hints.Errorf(resubmitHint, "file list %q has changed", listName)
 	}
 	files, err := parseList(string(text))
 	if err != nil {
@@ -126,13 +126,13 @@ func verify(ctx context.Context, dst string, m Manifest) error {
 func readList(root *os.Root, limit int64) ([]byte, error) {
 	info, err := root.Lstat(listName)
 	if notExists(err) {
-		return nil, hints.Errorf(resubmitHint, "its list of files, %q, is missing", listName)
+		return nil, hints.Errorf(resubmitHint, "file list %q is missing", listName)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, hints.Errorf(resubmitHint, "its list of files, %q, was changed", listName)
+		return nil, hints.Errorf(resubmitHint, "file list %q has changed", listName)
 	}
 	f, err := openRegular(root, listName, info)
 	if err != nil {
@@ -153,15 +153,15 @@ func compareFile(root *os.Root, want listEntry) (string, error) {
 	case info.Mode()&fs.ModeSymlink != 0 && want.mode == modeLink:
 		link, err := root.Readlink(want.path)
 		if err == nil && digestOf([]byte(link)) != want.sum {
-			return "leads elsewhere", nil
+			return "has a different target", nil
 		}
 		return "", err
 	case !info.Mode().IsRegular() || want.mode == modeLink:
-		return "is of another kind", nil
+		return "has a different file type", nil
 	case info.Mode().Perm()&0o100 != 0 != (want.mode == modeExec):
-		return "has another mode", nil
+		return "has a different mode", nil
 	case info.Size() != want.size:
-		return "was changed", nil
+		return "has changed", nil
 	}
 	f, err := openRegular(root, want.path, info)
 	if err != nil {
@@ -173,7 +173,7 @@ func compareFile(root *os.Root, want listEntry) (string, error) {
 		return "", err
 	}
 	if hex.EncodeToString(hash.Sum(nil)) != want.sum {
-		return "was changed", nil
+		return "has changed", nil
 	}
 	return "", nil
 }

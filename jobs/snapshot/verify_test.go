@@ -48,7 +48,7 @@ func TestChanged(t *testing.T) {
 			if err == nil {
 				err = checkUnchanged(from, e)
 			}
-			t.Run(name, func(t *testing.T) { wants(t, err, `"f" changed while it was copied`, "try again") })
+			t.Run(name, func(t *testing.T) { wants(t, err, `"f" changed while it was copied`, "submit again") })
 		}
 	}
 }
@@ -58,25 +58,25 @@ func TestVerify(t *testing.T) {
 		change func(dst string) error
 		want   string
 	}{
-		"content": {func(d string) error { return os.WriteFile(d+"/b", []byte("x"), 0o600) }, `"b" was changed`},
-		"size":    {func(d string) error { return os.WriteFile(d+"/b", nil, 0o600) }, `"b" was changed`},
-		"mode":    {func(d string) error { return os.Chmod(d+"/b", 0o700) }, `"b" has another mode`},
+		"content": {func(d string) error { return os.WriteFile(d+"/b", []byte("x"), 0o600) }, `"b" has changed`},
+		"size":    {func(d string) error { return os.WriteFile(d+"/b", nil, 0o600) }, `"b" has changed`},
+		"mode":    {func(d string) error { return os.Chmod(d+"/b", 0o700) }, `"b" has a different mode`},
 		"missing": {func(d string) error { return os.Remove(d + "/c/d") }, `"c/d" is missing`},
 		"first":   {func(d string) error { return errors.Join(os.Remove(d+"/c/d"), os.Remove(d+"/b")) }, `"b" is missing`},
 		"folder":  {func(d string) error { return errors.Join(os.RemoveAll(d+"/c"), os.WriteFile(d+"/c", nil, 0o600)) }, `"c/d" is missing`},
 		"leads": {func(d string) error { return errors.Join(os.Remove(d+"/l"), os.Symlink("c", d+"/l")) },
-			`"l" leads elsewhere`},
+			`"l" has a different target`},
 		"link for file": {func(d string) error { return errors.Join(os.Remove(d+"/b"), os.Symlink("c/d", d+"/b")) },
-			`"b" is of another kind`},
+			`"b" has a different file type`},
 		"file for link": {func(d string) error { return errors.Join(os.Remove(d+"/l"), os.WriteFile(d+"/l", nil, 0o600)) },
-			`"l" is of another kind`},
+			`"l" has a different file type`},
 		"FIFO": {func(d string) error { return errors.Join(os.Remove(d+"/b"), unix.Mkfifo(d+"/b", 0o600)) },
-			`"b" is of another kind`},
-		"list":    {func(d string) error { return os.WriteFile(d+"/"+listName, nil, 0o600) }, "was changed"},
+			`"b" has a different file type`},
+		"list":    {func(d string) error { return os.WriteFile(d+"/"+listName, nil, 0o600) }, "has changed"},
 		"no list": {func(d string) error { return os.Remove(d + "/" + listName) }, "is missing"},
 		"list FIFO": {func(d string) error {
 			return errors.Join(os.Remove(d+"/"+listName), unix.Mkfifo(d+"/"+listName, 0o600))
-		}, "was changed"},
+		}, "has changed"},
 		"nothing": {os.RemoveAll, "no such file"},
 		"added":   {func(d string) error { return os.WriteFile(d+"/new", nil, 0o600) }, ""},
 		"touched": {func(d string) error { return os.Chtimes(d+"/b", time.Unix(1, 0), time.Unix(1, 0)) }, ""},

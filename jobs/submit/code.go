@@ -13,32 +13,32 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/snapshot"
 )
 
-// recordCode returns the state of the user's program and, if the job requests it, stores a snapshot.
-// It returns nil for the built-in trainer. id is the ID of the submission.
+// recordCode returns the state of the user's program and, if the job requests it, stores a
+// snapshot. It returns nil for the built-in trainer. id is the ID of the submission.
 func (a *submission) recordCode(ctx context.Context, id string) (*rundir.Code, error) {
 	c := a.req.Job.Command
 	if c == nil {
 		return nil, nil
 	}
-	folder := string(c.Workdir)
-	if !filepath.IsAbs(folder) {
-		folder = filepath.Join(a.req.Base, folder)
+	codeDir := string(c.Workdir)
+	if !filepath.IsAbs(codeDir) {
+		codeDir = filepath.Join(a.req.Base, codeDir)
 	}
 	if !c.Snapshot {
-		return provenance(ctx, folder, a.req.Environ, listRunDirs(a.dir, folder), a.Say), nil
+		return provenance(ctx, codeDir, a.req.Environ, listRunDirs(a.dir, codeDir), a.Say), nil
 	}
 	dst := a.dir.Code(id)
 	if err := os.MkdirAll(filepath.Dir(dst), 0o700); err != nil {
-		return nil, fmt.Errorf("keep a snapshot of the code: %w", err)
+		return nil, fmt.Errorf("create snapshot directory: %w", err)
 	}
-	m, err := snapshot.Take(ctx, folder, dst, snapshot.Options{Environ: a.req.Environ, Exclude: listRunDirs(a.dir, folder)})
+	m, err := snapshot.Take(ctx, codeDir, dst, snapshot.Options{Environ: a.req.Environ, Exclude: listRunDirs(a.dir, codeDir)})
 	if err != nil {
 		return nil, err
 	}
 	for _, link := range m.Outside {
-		a.Say(fmt.Sprintf("WARNING: %s leads out of the snapshot: what is there when the job runs counts", link))
+		a.Say(fmt.Sprintf("warning: %s leads out of the snapshot; the job uses its target as it is at run time", link))
 	}
-	code := newCode(folder, m.Git)
+	code := newCode(codeDir, m.Git)
 	code.Snapshot = dst
 	code.SHA256, code.Files, code.Bytes = m.SHA256, m.Files, m.Bytes
 	return code, nil
@@ -50,40 +50,40 @@ func DescribeCode(ctx context.Context, job *jobs.Job, dir rundir.Dir, environ []
 	if job.Command == nil {
 		return nil
 	}
-	folder := string(job.Command.Workdir)
-	return provenance(ctx, folder, environ, listRunDirs(dir, folder), say)
+	codeDir := string(job.Command.Workdir)
+	return provenance(ctx, codeDir, environ, listRunDirs(dir, codeDir), say)
 }
 
 // provenance returns git's information about a directory. The information is only for the
 // record, so a failure of git causes only a warning.
-func provenance(ctx context.Context, folder string, environ, exclude []string, say func(string)) *rundir.Code {
-	git, err := snapshot.Provenance(ctx, folder, environ, exclude...)
+func provenance(ctx context.Context, codeDir string, environ, exclude []string, say func(string)) *rundir.Code {
+	git, err := snapshot.Provenance(ctx, codeDir, environ, exclude...)
 	if err != nil {
-		say(fmt.Sprintf("WARNING: %v", err))
+		say(fmt.Sprintf("warning: %v", err))
 	}
-	return newCode(folder, git)
+	return newCode(codeDir, git)
 }
 
-func newCode(folder string, git snapshot.Git) *rundir.Code {
-	return &rundir.Code{Folder: folder, Commit: git.Commit, Branch: git.Branch, Remote: git.Remote, Dirty: git.Dirty}
+func newCode(codeDir string, git snapshot.Git) *rundir.Code {
+	return &rundir.Code{Folder: codeDir, Commit: git.Commit, Branch: git.Branch, Remote: git.Remote, Dirty: git.Dirty}
 }
 
-// listRunDirs returns the run directories that a snapshot of folder must not contain: the job's
-// own run directory, its siblings, and the runs in folder and its direct subdirectories. If a
+// listRunDirs returns the run directories that a snapshot of codeDir must not contain: the job's
+// own run directory, its siblings, and the runs in codeDir and its direct subdirectories. If a
 // subdirectory contains only runs, the result has this subdirectory instead.
-func listRunDirs(runDir rundir.Dir, folder string) []string {
+func listRunDirs(runDir rundir.Dir, codeDir string) []string {
 	exclude := []string{runDir.Path}
-	parents := []string{folder, filepath.Dir(runDir.Path)}
-	if entries, err := os.ReadDir(folder); err == nil {
+	parents := []string{codeDir, filepath.Dir(runDir.Path)}
+	if entries, err := os.ReadDir(codeDir); err == nil {
 		for _, e := range entries {
-			if e.IsDir() && filepath.Join(folder, e.Name()) != parents[1] {
-				parents = append(parents, filepath.Join(folder, e.Name()))
+			if e.IsDir() && filepath.Join(codeDir, e.Name()) != parents[1] {
+				parents = append(parents, filepath.Join(codeDir, e.Name()))
 			}
 		}
 	}
 	for _, parent := range parents {
 		entries, err := os.ReadDir(parent)
-		if err != nil || !strings.HasPrefix(parent+"/", folder+"/") {
+		if err != nil || !strings.HasPrefix(parent+"/", codeDir+"/") {
 			continue
 		}
 		var runs []string
@@ -93,10 +93,10 @@ func listRunDirs(runDir rundir.Dir, folder string) []string {
 				runs = append(runs, dir.Path)
 			}
 		}
-		if len(runs) > 0 && len(runs) == len(entries) && parent != folder {
+		if len(runs) > 0 && len(runs) == len(entries) && parent != codeDir {
 			runs = []string{parent}
 		}
 		exclude = append(exclude, runs...)
 	}
-	return slices.DeleteFunc(exclude, func(path string) bool { return !strings.HasPrefix(path, folder+"/") })
+	return slices.DeleteFunc(exclude, func(path string) bool { return !strings.HasPrefix(path, codeDir+"/") })
 }

@@ -25,7 +25,7 @@ func (a *submission) dependencies(ctx context.Context) ([]slurm.Dependency, erro
 			return nil, fmt.Errorf("%s: %w", place, err)
 		}
 		if len(wait.IDs) == 0 {
-			a.Say(fmt.Sprintf("%s: is so already", d))
+			a.Say(fmt.Sprintf("dependency already satisfied: %s", d))
 			continue
 		}
 		out = append(out, wait)
@@ -124,8 +124,8 @@ func (a *submission) sweepDependency(ctx context.Context, kind slurm.DependencyT
 	return wait, nil
 }
 
-// externalDependency returns a dependency on a job that ddpbatch did not submit. It rejects jobs that
-// Slurm does not have: some versions start a job immediately if its afterok names an unknown
+// externalDependency returns a dependency on a job that ddpbatch did not submit. It rejects jobs
+// that Slurm does not have: some versions start a job immediately if its afterok names an unknown
 // job.
 func (a *submission) externalDependency(ctx context.Context, kind slurm.DependencyType, id string) (slurm.Dependency, error) {
 	states, err := a.Slurm.State(ctx, id)
@@ -133,13 +133,13 @@ func (a *submission) externalDependency(ctx context.Context, kind slurm.Dependen
 		return slurm.Dependency{}, err
 	}
 	if states[0].State == slurm.StateUnknown {
-		return slurm.Dependency{}, hints.Errorf("is the id right? If the job has ended long ago, submit without the dependency", "Slurm does not know job %s", id)
+		return slurm.Dependency{}, hints.Errorf("check the job ID; if the job ended long ago, remove the dependency", "Slurm has no job %s", id)
 	}
 	return slurm.Dependency{Type: kind, IDs: []string{id}}, nil
 }
 
 func neverSubmittedError(dir rundir.Dir) error {
-	return hints.Errorf("submit that one first", "run %q was never submitted", dir.Path)
+	return hints.Errorf("submit that run first", "run %q was never submitted", dir.Path)
 }
 
 func isActive(s slurm.JobState) bool { return s.State != slurm.StateUnknown && !s.Done() }
@@ -168,10 +168,10 @@ func checkSatisfied(ctx context.Context, kind slurm.DependencyType, dir rundir.D
 	case ok:
 		return fmt.Errorf("job %s of run %q has succeeded", last.ID, dir.Path)
 	case failed && last.State == slurm.StateUnknown:
-		return hints.Errorf("submit it again, and this one after it", "job %s of run %q has failed", last.ID, dir.Path)
+		return hints.Errorf("submit that run again, then this one", "job %s of run %q has failed", last.ID, dir.Path)
 	case failed:
-		return hints.Errorf("submit it again, and this one after it", "job %s of run %q is %s", last.ID, dir.Path, last)
+		return hints.Errorf("submit that run again, then this one", "job %s of run %q is %s", last.ID, dir.Path, last)
 	}
-	return hints.Errorf("see its log, and submit it again or leave the dependency out",
-		"Slurm does not know job %s of run %q any more, and the run is not finished", last.ID, dir.Path)
+	return hints.Errorf("check its log, and submit it again or remove the dependency",
+		"Slurm no longer has job %s of run %q, and the run is not finished", last.ID, dir.Path)
 }

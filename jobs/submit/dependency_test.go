@@ -39,7 +39,7 @@ func (c *cluster) ended(dir rundir.Dir, job string, exit int) {
 // dependency that Slurm receives, or the error.
 func TestDependency(t *testing.T) {
 	const wait, met = "wait", "met"
-	const never, unknown, succeeded = "is failed (NonZeroExitCode)", "does not know job 101 of run", "has succeeded"
+	const never, unknown, succeeded = "is failed (NonZeroExitCode)", "no longer has job 101 of run", "has succeeded"
 	exit := func(job string, code int) func(*cluster, rundir.Dir) {
 		return func(c *cluster, d rundir.Dir) { c.ended(d, job, code) }
 	}
@@ -107,7 +107,7 @@ func TestDependencyOnSomethingElse(t *testing.T) {
 	// Slurm must at least have a job that ddpbatch did not submit: some versions of Slurm
 	// accept any ID and do not wait.
 	_, err := c.submit(c.request(job("third", `dependency = ["after:4711"]`, "")))
-	mustFail(t, err, "Slurm does not know job 4711")
+	mustFail(t, err, "Slurm has no job 4711")
 	c.state("4711", "RUNNING")
 	r := c.submitted(c.request(job("third", `dependency = ["afterok:first", "afterany:second", "after:4711"]`, "")))
 	if got := c.calls()[2]; !strings.Contains(got, " --dependency=afterok:101,afterany:102,after:4711 ") {
@@ -164,7 +164,7 @@ func TestDependencyOnSweep(t *testing.T) {
 		{name: "one failed, any end", states: [3]string{done, failed, running}, kind: "afterany", waitFor: "afterany:101_2"},
 		{name: "one is submitted again", states: [3]string{done, failed, running}, again: running, kind: "afterok", waitFor: "afterok:102_1:101_2"},
 		{name: "one was submitted again and has completed", states: [3]string{done, failed, done}, again: done, kind: "afterok"},
-		{name: "forgotten", states: [3]string{done, "", done}, kind: "afterok", fails: "does not know job 101_1"},
+		{name: "forgotten", states: [3]string{done, "", done}, kind: "afterok", fails: "no longer has job 101_1"},
 		{name: "forgotten, any end", states: [3]string{"", "", ""}, kind: "afterany"},
 		{name: "failure, all queued", states: [3]string{"PENDING", "PENDING", "PENDING"}, kind: "afternotok", waitFor: "afternotok:101"},
 		{name: "failure, some done", states: [3]string{done, running, running}, kind: "afternotok", waitFor: "afternotok:101"},

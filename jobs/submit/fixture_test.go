@@ -78,7 +78,7 @@ func newCluster(t *testing.T) *cluster {
 	c.sbatch(normal)
 	c.squeue("")
 	c.submitter = Submitter{Slurm: slurm.Client{Environ: c.environ()}, Say: func(line string) { c.said = append(c.said, line) },
-		timeouts: timeouts{reply: 200 * time.Millisecond, orphan: 300 * time.Millisecond, poll: 20 * time.Millisecond}}
+		timeouts: timeouts{reply: 2 * time.Second, orphan: 300 * time.Millisecond, poll: 20 * time.Millisecond}}
 	return c
 }
 

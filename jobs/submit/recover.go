@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
-// recoverPending finds the job of an interrupted submission and stores its ID. It returns nil if there
-// is no such submission or if it created no job.
+// recoverPending finds the job of an interrupted submission and stores its ID. It returns nil if
+// there is no such submission or if it created no job.
 func (a *submission) recoverPending(ctx context.Context) (*rundir.Submission, error) {
 	record, err := a.dir.ReadRecord()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -27,13 +27,13 @@ func (a *submission) recoverPending(ctx context.Context) (*rundir.Submission, er
 	}
 	a.record = record
 	sub := *record.Pending
-	a.Say(fmt.Sprintf("an earlier submission, of %s, was cut short; looking for its job", sub.Time.Local().Format(time.DateTime)))
+	a.Say(fmt.Sprintf("the submission at %s was interrupted; looking up its job", sub.Time.Local().Format(time.DateTime)))
 	id := a.recordedJobID(sub)
 	if id == "" {
 		id, err = a.waitForJob(ctx, sub, earlier(sub.Time, time.Now()).Add(a.timeouts.orphan))
 	}
 	if err != nil {
-		return nil, hints.Errorf("submit again when the controller answers", "an earlier submission from here may have made a job: %w", err)
+		return nil, hints.Errorf("submit again when the controller responds", "find job of interrupted submission: %w", err)
 	}
 	if id == "" {
 		id = a.endedJobID(sub)
@@ -41,7 +41,7 @@ func (a *submission) recoverPending(ctx context.Context) (*rundir.Submission, er
 	if id == "" {
 		return nil, a.dropPending(sub)
 	}
-	a.Say(fmt.Sprintf("found it: job %s", id))
+	a.Say(fmt.Sprintf("found job %s", id))
 	if err := a.recordJobID(sub, id); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (s Submitter) RecoverPending(ctx context.Context, dir rundir.Dir) error {
 	if id == "" {
 		found, err := s.Slurm.FindByComment(ctx, sub.Comment())
 		if err != nil {
-			return fmt.Errorf("look for the job of a submission that was cut short: %w", err)
+			return fmt.Errorf("find job of interrupted submission: %w", err)
 		}
 		if len(found) > 0 {
 			id = found[0]
@@ -78,10 +78,10 @@ func (s Submitter) RecoverPending(ctx context.Context, dir rundir.Dir) error {
 		id = a.endedJobID(sub)
 	}
 	if id == "" {
-		return hints.Errorf("submit it again: the job is looked for until it is certain that there is none, and never submitted twice",
-			"the last submission of run %q was cut short, and Slurm does not show its job", dir.Path)
+		return hints.Errorf("submit it again; the job is never submitted twice",
+			"the last submission of run %q was interrupted, and Slurm does not list its job", dir.Path)
 	}
-	s.Say(fmt.Sprintf("the last submission of %s was cut short; its job is %s", record.Name, id))
+	s.Say(fmt.Sprintf("the last submission of %s was interrupted; its job is %s", record.Name, id))
 	return a.recordJobID(sub, id)
 }
 
@@ -94,7 +94,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// recordedJobID returns the job ID from the record of a trial that already has it, or an empty string.
+// recordedJobID returns the job ID from the record of a trial that already has it, or an empty
+// string.
 func (a *submission) recordedJobID(sub rundir.Submission) string {
 	for _, index := range sub.Elements {
 		record, err := a.dir.Element(index).ReadRecord()

@@ -93,7 +93,7 @@ func TestCutShort(t *testing.T) {
 			if sent := len(c.calls()) > 0; sent == (tt.found || tt.fails != "") {
 				t.Errorf("sbatch was called: %v", sent)
 			}
-			if !strings.Contains(c.said[0], "was cut short; looking for its job") {
+			if !strings.Contains(c.said[0], "was interrupted; looking up its job") {
 				t.Errorf("said %q", c.said)
 			}
 		})
@@ -120,7 +120,7 @@ func TestControllerDownWhileSettling(t *testing.T) {
 	c.cut(req, time.Hour)
 	c.squeue(`echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1`)
 	_, err := c.submit(req)
-	mustFail(t, err, "an earlier submission from here may have made a job", "Unable to contact")
+	mustFail(t, err, "find job of interrupted submission", "Unable to contact")
 	if c.record(c.dir("x")).Pending == nil || c.calls() != nil {
 		t.Errorf("%+v, %q", c.record(c.dir("x")), c.calls())
 	}
@@ -184,5 +184,5 @@ func TestInUseCutShort(t *testing.T) {
 		t.Error(err)
 	}
 	c.squeue("exit 1")
-	mustFail(t, CheckNotInUse(t.Context(), c.submitter.Slurm, c.dir("x")), "cut short")
+	mustFail(t, CheckNotInUse(t.Context(), c.submitter.Slurm, c.dir("x")), "interrupted submission")
 }

@@ -136,9 +136,9 @@ func (req RepairRequest) checkJob() error {
 	if req.Base == "" {
 		return nil
 	}
-	const hint = "name the job file that the run was started with"
+	const hint = "pass the job file with which the run was started"
 	if req.Job.Train == nil && req.Job.Sweep == nil && hasTrainerCheckpoint(req.Dir) {
-		return hints.Errorf(hint, "its checkpoints are of the built-in trainer, and the job file has no [train]")
+		return hints.Errorf(hint, "its checkpoints are from the built-in trainer, but the job file has no [train]")
 	}
 	found, from, err := findAllChanges(req.Dir, req.Job, req.Base)
 	if err != nil {
@@ -155,9 +155,10 @@ func hasTrainerCheckpoint(dir rundir.Dir) bool {
 	})
 }
 
-// jobMismatchError returns the error for a job file whose name differs from the name of the run's job.
+// jobMismatchError returns the error for a job file whose name differs from the name of the run's
+// job.
 func jobMismatchError(run, file string) error {
-	return hints.Errorf("name the job file of that run with --job", "it holds the run of job %q, and the job file is of %q", run, file)
+	return hints.Errorf("pass the job file of that run with --job", "the directory belongs to job %q, but the job file is for job %q", run, file)
 }
 
 // readCheckpoints returns the ID of the run that wrote all checkpoints, or an empty string if
@@ -189,21 +190,21 @@ func (done *Repaired) readCheckpoints(dir rundir.Dir) (run string, err error) {
 		groups = append(groups, fmt.Sprintf("steps %s of run %q", strings.Join(steps[id], ", "), id))
 	}
 	return "", hints.Errorf("move the checkpoints of the other runs out of "+dir.Checkpoints()+", and repair again",
-		"its checkpoints are of several runs: %s", strings.Join(groups, "; "))
+		"its checkpoints belong to several runs: %s", strings.Join(groups, "; "))
 }
 
 // noManifestError is the error for a checkpoint directory without a readable manifest.
 type noManifestError struct{ newest error }
 
 func (e noManifestError) Error() string {
-	return fmt.Sprintf("no manifest of its checkpoints can be read; the newest: %v", e.newest)
+	return fmt.Sprintf("no checkpoint has a readable manifest; newest: %v", e.newest)
 }
 
 func (e noManifestError) Unwrap() error { return e.newest }
 
 // Hint returns how to continue.
 func (noManifestError) Hint() string {
-	return "restore a checkpoint from a backup, or move the folder checkpoints away to train from the start"
+	return "restore a checkpoint from a backup, or move the directory checkpoints away to train from scratch"
 }
 
 // ExitCode returns the exit code for a run without a usable checkpoint.
@@ -342,11 +343,11 @@ func (s Submitter) submissions(ctx context.Context, dir rundir.Dir, left rundir.
 	found, err := s.Slurm.FindByScript(ctx, dir.Script())
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		s.Say("WARNING: there is no Slurm here to ask for jobs of this run")
+		s.Say("warning: cannot query the jobs of this run: Slurm is not installed on this machine")
 	case hints.Of(err) != "":
 		return nil, err
 	case err != nil:
-		return nil, hints.Errorf("repair it again when the controller answers", "%w", err)
+		return nil, hints.Errorf("repair it again when the controller responds", "%w", err)
 	}
 	for _, job := range found {
 		id, isOwn := strings.CutPrefix(job.Comment, rundir.Submission{}.Comment())

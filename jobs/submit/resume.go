@@ -61,8 +61,8 @@ func findAllChanges(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diag
 	return found, from, nil
 }
 
-// addHintToLast returns the contradictions as an error with a hint on the last one, or nil if there
-// are none.
+// addHintToLast returns the contradictions as an error with a hint on the last one, or nil if
+// there are none.
 func addHintToLast(found jobs.Diagnostics, hint string) error {
 	if len(found) == 0 {
 		return nil
@@ -99,7 +99,7 @@ func findChanges(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnos
 		}
 		for _, c := range changed.Changes {
 			d := job.Near(c.Key)
-			d.Message = fmt.Sprintf("%s: is %s, but was %s in the training so far", c.Key, cmp.Or(c.Is, "not set"), cmp.Or(c.Was, "not set"))
+			d.Message = fmt.Sprintf("%s: is %s, but was %s in the run so far", c.Key, cmp.Or(c.Is, "not set"), cmp.Or(c.Was, "not set"))
 			d.Allowed = c.Hint()
 			found = append(found, d)
 		}
@@ -132,8 +132,8 @@ func checkRunID(dir rundir.Dir) error {
 			continue
 		}
 		if e.Manifest.Run != record.Run {
-			return foreignCheckpointError{hints.Errorf("move the checkpoints away to train from the start; or, if they were copied here to resume from them, run `ddpbatch repair "+
-				jobs.ShellQuote(dir.Path)+"`", "the checkpoint of step %d in %q was written by another run", e.Step, dir.Path)}
+			return foreignCheckpointError{hints.Errorf("move the checkpoints away to train from scratch, or, to resume from them, run `ddpbatch repair "+
+				jobs.ShellQuote(dir.Path)+"`", "a different run wrote the checkpoint of step %d in %q", e.Step, dir.Path)}
 		}
 		return nil
 	}

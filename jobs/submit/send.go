@@ -72,7 +72,7 @@ func (a *submission) send(ctx context.Context, sub rundir.Submission, dependenci
 		a.sent = lost != nil
 		return "", errors.Join(err, lost)
 	}
-	a.Say(fmt.Sprintf("%v; looking whether Slurm has the job", err))
+	a.Say(fmt.Sprintf("%v; checking whether Slurm has the job", err))
 	until := time.Now()
 	if !slurm.GotReply(err) {
 		until = until.Add(a.timeouts.reply)
@@ -80,12 +80,12 @@ func (a *submission) send(ctx context.Context, sub rundir.Submission, dependenci
 	id, lost := a.waitForJob(ctx, sub, until)
 	switch {
 	case lost != nil:
-		return "", hints.Errorf("submit again when the controller answers: the job is looked for first, and never submitted twice", "%w; and %w", err, lost)
+		return "", hints.Errorf("submit again when the controller responds; the job is never submitted twice", "%w; and %w", err, lost)
 	case id == "":
 		if lost := a.dropPending(sub); lost != nil {
 			return "", errors.Join(err, lost)
 		}
-		return "", hints.Errorf("Slurm was asked, and has no such job: see what sbatch said, and submit again", "%w", err)
+		return "", hints.Errorf("Slurm has no such job: check the message of sbatch, and submit again", "%w", err)
 	}
 	return id, a.recordJobID(sub, id)
 }
@@ -122,7 +122,7 @@ func (a *submission) dropPending(sub rundir.Submission) error {
 		return err
 	}
 	if err := os.RemoveAll(a.dir.Code(sub.ID)); err != nil {
-		a.Say(fmt.Sprintf("WARNING: remove the snapshot of a submission that was refused: %v", err))
+		a.Say(fmt.Sprintf("warning: remove snapshot of rejected submission: %v", err))
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (a *submission) recordJobID(sub rundir.Submission, id string) error {
 		err = a.dir.WriteRecord(a.record)
 	}
 	if err != nil {
-		return hints.Errorf("end it with `scancel "+id+"`, or note its id", "job %s is submitted, but the record of its run could not be written: %w", id, err)
+		return hints.Errorf("cancel it with `scancel "+id+"`, or note its ID", "job %s is submitted, but its record was not written: %w", id, err)
 	}
 	return nil
 }

@@ -168,8 +168,8 @@ func (a *submission) run(ctx context.Context) (Result, error) {
 	return Result{JobID: id, Dir: a.dir, Elements: a.elements}, nil
 }
 
-// checkNoLauncher returns an error if a launcher is running in the directory without Slurm. It releases
-// the lock immediately, because the job's own launcher may need it soon.
+// checkNoLauncher returns an error if a launcher is running in the directory without Slurm. It
+// releases the lock immediately, because the job's own launcher may need it soon.
 func (a *submission) checkNoLauncher(ctx context.Context) error {
 	unlock, err := a.dir.Lock(rundir.Claim{Ended: QueryEnded(ctx, a.Slurm)})
 	if err != nil {
@@ -215,8 +215,8 @@ func digestOf(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// CheckNotInUse returns an error if Slurm still has the run's last job, because two jobs would write
-// into one directory. It also finds the job of an interrupted submission. A missing record
+// CheckNotInUse returns an error if Slurm still has the run's last job, because two jobs would
+// write into one directory. It also finds the job of an interrupted submission. A missing record
 // means that this is the first submission. Later steps report a corrupt record.
 func CheckNotInUse(ctx context.Context, client slurm.Client, dir rundir.Dir) error {
 	record, err := dir.ReadRecord()
@@ -227,7 +227,7 @@ func CheckNotInUse(ctx context.Context, client slurm.Client, dir rundir.Dir) err
 	if record.Pending != nil {
 		found, err := client.FindByComment(ctx, record.Pending.Comment())
 		if err != nil {
-			return fmt.Errorf("ask whether there is a job of a submission from here that was cut short: %w", err)
+			return fmt.Errorf("find job of interrupted submission: %w", err)
 		}
 		if len(found) > 0 {
 			id = found[0]
@@ -238,10 +238,10 @@ func CheckNotInUse(ctx context.Context, client slurm.Client, dir rundir.Dir) err
 	}
 	states, err := client.State(ctx, id)
 	if err != nil {
-		return fmt.Errorf("ask whether job %s, which was submitted from here before, is done: %w", id, err)
+		return fmt.Errorf("query state of previous job %s: %w", id, err)
 	}
 	if s := states[0]; isActive(s) {
-		return hints.Errorf(fmt.Sprintf("wait for it, end it with `ddpbatch cancel %s`, or give this run its own --run-dir", id),
+		return hints.Errorf(fmt.Sprintf("wait for it, cancel it with `ddpbatch cancel %s`, or use a different --run-dir", id),
 			"run directory %q is in use by job %s, which is %s", dir.Path, id, s)
 	}
 	return nil
@@ -306,7 +306,7 @@ func (a *submission) removeCreated(created []string) {
 		return
 	}
 	if err := a.dir.Remove(); err != nil {
-		a.Say(fmt.Sprintf("WARNING: remove the run directory of a job that was not submitted: %v", err))
+		a.Say(fmt.Sprintf("warning: remove the run directory of a job that was not submitted: %v", err))
 		return
 	}
 	for _, parent := range created {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -33,7 +34,7 @@ func (a *submission) chooseElements(ctx context.Context, found *rundir.Submissio
 	a.elements = []int{}
 	for _, i := range requested {
 		if i < 0 || i >= len(all) {
-			return false, fmt.Errorf("there is no element %d: the sweep has 0 to %d", i, len(all)-1)
+			return false, fmt.Errorf("no element %d: the sweep has elements 0 to %d", i, len(all)-1)
 		}
 		s, submitted := states[i]
 		if found != nil && slices.Contains(found.Elements, i) {
@@ -52,15 +53,15 @@ func (a *submission) chooseElements(ctx context.Context, found *rundir.Submissio
 	}
 	if len(busy) > 0 && !a.req.Failed {
 		i := busy[0]
-		return false, hints.Errorf("wait for them or end them with `ddpbatch cancel`; --failed submits only those that have failed",
-			"of the elements of the sweep, %d are queued or running, such as %d (job %s, %s)", len(busy), i, states[i].ID, states[i])
+		return false, hints.Errorf("wait for them, cancel them with `ddpbatch cancel`, or submit only failed elements with --failed",
+			"%s of the sweep still queued or running, such as element %d (job %s, %s)", format.Count(len(busy), "element"), i, states[i].ID, states[i])
 	}
 	return len(a.elements) == 0, nil
 }
 
-// CheckResumable returns an error if a job cannot continue in a run directory. A sweep cannot continue a
-// single run, and a single run cannot continue a sweep. The existing trials of a sweep must
-// not change, because their runs would resume with other values. sweep is nil for a single
+// CheckResumable returns an error if a job cannot continue in a run directory. A sweep cannot
+// continue a single run, and a single run cannot continue a sweep. The existing trials of a sweep
+// must not change, because their runs would resume with other values. sweep is nil for a single
 // job.
 func CheckResumable(dir rundir.Dir, sweep *jobs.Sweep) error {
 	record, err := dir.ReadRecord()
@@ -72,17 +73,17 @@ func CheckResumable(dir rundir.Dir, sweep *jobs.Sweep) error {
 	}
 	switch sweeps := sweep != nil; {
 	case !sweeps && record.Sweep != nil:
-		return hints.Errorf("give this job a directory of its own with --run-dir", "run directory %q holds a sweep", dir.Path)
+		return hints.Errorf("use a different --run-dir for this job", "run directory %q holds a sweep", dir.Path)
 	case sweeps && record.Sweep == nil && len(record.Submissions) > 0:
-		return hints.Errorf("give the sweep a directory of its own with --run-dir", "run directory %q holds a run that is no sweep", dir.Path)
+		return hints.Errorf("use a different --run-dir for the sweep", "run directory %q holds a single run, not a sweep", dir.Path)
 	case record.Sweep == nil:
 		return nil
 	}
 	now := SweepRecord(sweep).Elements
 	for i, e := range record.Sweep.Elements {
 		if i >= len(now) || !maps.Equal(e.Values, now[i].Values) {
-			return hints.Errorf("give the changed sweep a directory of its own with --run-dir; new elements may only come after the old ones",
-				"element %d of the sweep in %q is not what it was", i, dir.Path)
+			return hints.Errorf("use a different --run-dir for the changed sweep, or append new elements after the existing ones",
+				"element %d of the sweep in %q has changed", i, dir.Path)
 		}
 	}
 	return nil
@@ -124,7 +125,7 @@ func (a *submission) elementStates(ctx context.Context, n int) (map[int]slurm.Jo
 	}
 	answers, err := a.Slurm.State(ctx, ids...)
 	if err != nil {
-		return nil, fmt.Errorf("ask which elements of the sweep are done: %w", err)
+		return nil, fmt.Errorf("query states of the sweep's elements: %w", err)
 	}
 	for k, s := range answers {
 		states[indices[k]] = s

@@ -123,7 +123,7 @@ func clockJumps(t *testing.T, row row) {
 		}
 	}
 	r.signal(syscall.SIGINT)
-	if o := r.end(); o.Code != 3 || strings.Contains(o.Stderr, "WARNING") {
+	if o := r.end(); o.Code != 3 || strings.Contains(strings.ToLower(o.Stderr), "warning") {
 		t.Error(o)
 	}
 }

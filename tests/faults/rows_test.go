@@ -5,8 +5,8 @@ import "time"
 var matrix = []group{
 	{"A rank", []row{
 		{"kill -9 of a rank", "all other ranks stop; no process remains", 15 * time.Second, 4,
-			"rank 1 on ... was lost at step ...: its process was ended by SIGKILL", killed, ""},
-		{"kill -9 of a rank on a cluster", "all other ranks stop; failure.json has the signal, as srun reports it", 0, 4, ": its process was ended by SIGKILL", nil, "tests: TestKilledRankIsNamed"},
+			"rank 1 on ... was lost at step ...: its process was killed by SIGKILL", killed, ""},
+		{"kill -9 of a rank on a cluster", "all other ranks stop; failure.json has the signal, as srun reports it", 0, 4, ": its process was killed by SIGKILL", nil, "tests: TestKilledRankIsNamed"},
 		{"panic of a rank", "all other ranks stop; the log has the stacks of its goroutines", 15 * time.Second, 4,
 			"SIGABRT: abort...rank 1 on ... was lost at step ...: its process ended with exit code 2", crashed, ""},
 		{"exit 0 of a rank before the end", "the rank counts as lost", 0, 4, "rank 1 on ", nil, "jobs/launch: TestHowAttemptsEnd"},
@@ -16,7 +16,7 @@ var matrix = []group{
 			"rank 1 on ...: sh ended with exit code 7", fails, ""},
 		{"out-of-memory kill of a rank", "all other ranks stop; the job ends with the exit code of the killed program", 60 * time.Second, 137,
 			"rank 1 on ...: sh was killed by signal 9 (killed)", outOfMemory, ""},
-		{"out-of-memory kill of a rank of the built-in trainer on a cluster", "all other ranks stop; the message names the cause if Slurm limits memory with cgroups (tested with srun's message, because the test cluster has no cgroups)", 0, unsaid, "its process was ended by SIGKILL of the out-of-memory killer", nil, "jobs/launch: TestTaskEnds, slurm: TestParseTaskEnd"},
+		{"out-of-memory kill of a rank of the built-in trainer on a cluster", "all other ranks stop; the message names the cause if Slurm limits memory with cgroups (tested with srun's message, because the test cluster has no cgroups)", 0, unsaid, "its process was killed by the out-of-memory killer (SIGKILL)", nil, "jobs/launch: TestTaskEnds, slurm: TestParseTaskEnd"},
 		{"kill -9 of the launcher", "its ranks, their programs, and the programs' workers stop", 15 * time.Second, unsaid, "", launcherKilled, ""},
 		{"a rank is frozen (SIGSTOP)", "named after network.heartbeat_timeout; all ranks stop, including the frozen one", 0, 4,
 			" has been silent for ", nil, "tests: TestFrozenRankIsNamed"},
@@ -30,7 +30,7 @@ var matrix = []group{
 		{"kill -9 of a rank, with [restart]", "the run restarts in the same allocation, from the last checkpoint", 0, goesOn,
 			"starting again (1 of 1 without progress)", nil, "tests: TestRestartInsideTheAllocation, tests: TestTimeToTrainAgain"},
 		{"the same failure repeatedly", "the launcher gives up after max_without_progress restarts", 0, 9, "giving up: no progress in 2 restarts", nil, "jobs/launch: TestRestartsAreBoundedByProgress"},
-		{"a rank's killed program has workers", "the workers stop as well", 0, unsaid, "lost: its process was ended by SIGKILL", nil, "tests: TestKilledRankLeavesNoWorkers"},
+		{"a rank's killed program has workers", "the workers stop as well", 0, unsaid, "lost: its process was killed by SIGKILL", nil, "tests: TestKilledRankLeavesNoWorkers"},
 	}},
 	{"Joining", []row{
 		{"a rank is missing", "named with its host after network.join_timeout", 0, 4, "did not join within 5s: ranks 2, 3 on n2", nil, "tests: TestMissingRankIsNamed"},
@@ -64,8 +64,8 @@ var matrix = []group{
 		{"repeated frame", "rejected; the attempt ends", 0, unsaid, "", nil, "trainer/wire: TestRepeatedFrameIsRefused"},
 	}},
 	{"Slurm", []row{
-		{"a node is lost", "a spare node replaces it", 0, 0, "is left out from now on: ", nil, "tests: TestSpareNodeTakesTheLostOnesPlace"},
-		{"a node is lost, and there is no spare node", "the run continues with fewer nodes, down to restart.min_nodes; below that, the job goes back into the queue", 0, unsaid, "going on with 2 nodes of 3: n[1-2]...giving up: 1 of 3 nodes are left, and the job needs 2", nil, "tests: TestFewerNodes"},
+		{"a node is lost", "a spare node replaces it", 0, 0, "excluding node n2: ", nil, "tests: TestSpareNodeTakesTheLostOnesPlace"},
+		{"a node is lost, and there is no spare node", "the run continues with fewer nodes, down to restart.min_nodes; below that, the job goes back into the queue", 0, unsaid, "continuing with 2 of 3 nodes: n[1-2]...giving up: only 1 of 3 nodes are usable, and the job needs 2", nil, "tests: TestFewerNodes"},
 		{"slurmd of a node is killed and soon restarted", "the run continues, because neither ranks nor launcher need slurmd", 0, goesOn, "", nil, "tests: TestSlurmdAndTheFirstNode"},
 		{"slurmd of the first node is killed and does not restart", "after SlurmdTimeout, Slurm requeues the job and its processes stop; the run resumes from the last checkpoint", 0, goesOn, "resuming after step", nil, "tests: TestSlurmdAndTheFirstNode"},
 		{"the first node is lost, with the batch script and the launcher", "Slurm requeues the job; the run resumes from the last checkpoint. No setting lets a job survive the loss of its first node", 0, goesOn, "resuming after step", nil, "tests: TestSlurmdAndTheFirstNode"},
@@ -76,7 +76,7 @@ var matrix = []group{
 		{"time limit, with restart.requeue", "the run saves and is requeued, without gaps or repetitions in the metrics", 0, 0, "(1 of 1)", nil, "tests: TestRequeuesItselfAtTheTimeLimit, tests: TestProgramAtItsTimeLimit"},
 		{"canceled, and submitted again", "the run ends with the weights of an undisturbed run", 0, 0, "resuming after step", nil, "tests: TestCancelledAndSubmittedAgain"},
 		{"requeue of a finished run", "nothing happens", 0, 0, "already finished", nil, "tests: TestMainJobOnThreeNodes"},
-		{"scontrol is missing, or rejects the request", "the job is not requeued; the log says so", 0, 3, "not requeued: requeue job 7: scontrol: not found in PATH; submit it again to go on", nil, "jobs/launch: TestRequeue"},
+		{"scontrol is missing, or rejects the request", "the job is not requeued; the log says so", 0, 3, "not requeued: requeue job 7: scontrol: not found in PATH; submit it again to resume", nil, "jobs/launch: TestRequeue"},
 		{"slurmctld restarts while a job is submitted, and while it runs", "there is one job; it ends with the weights of an undisturbed run", 0, 0, "finished: 12 epochs", nil, "tests: TestControllerRestarts"},
 		{"slurmctld is down for some seconds when a job requests its requeue", "the job is requeued once and resumes", 0, goesOn, "requeued as job ...(1 of 1)", nil, "tests: TestControllerRestartsDuringRequeue"},
 		{"the submitting client is killed", "the next submit finds the job", 0, 0, "", nil, "tests: TestSubmissionOfKilledClientIsFound"},

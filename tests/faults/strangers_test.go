@@ -217,7 +217,7 @@ func tenThousand(t *testing.T, row row) {
 	}
 	r.saved(r.newest() + 100)
 	r.signal(syscall.SIGINT)
-	if o := r.end(); o.Code != 3 || strings.Contains(o.Stderr, "WARNING") {
+	if o := r.end(); o.Code != 3 || strings.Contains(strings.ToLower(o.Stderr), "warning") {
 		t.Error(o)
 	}
 	r.finishes()

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// requiredWords returns texts in lower case. A line that matches the pattern contains at least one of
-// them, in any case. The result is empty if the pattern has no such texts, or if it is
+// requiredWords returns texts in lower case. A line that matches the pattern contains at least
+// one of them, in any case. The result is empty if the pattern has no such texts, or if it is
 // invalid.
 func requiredWords(pattern string) []string {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
@@ -53,8 +53,8 @@ func findWords(r *syntax.Regexp) []string {
 // maxTexts limits the number of combined texts of a pattern.
 const maxTexts = 16
 
-// matchedTexts returns all texts that an expression matches, in lower case. It returns nil if there
-// are more than maxTexts, or if one of the texts is empty.
+// matchedTexts returns all texts that an expression matches, in lower case. It returns nil if
+// there are more than maxTexts, or if one of the texts is empty.
 func matchedTexts(r *syntax.Regexp) []string {
 	switch r.Op {
 	case syntax.OpLiteral:
@@ -81,8 +81,8 @@ func matchedTexts(r *syntax.Regexp) []string {
 	return nil
 }
 
-// concatTexts returns the concatenations of each text of a with each text of b. It returns nil if a
-// or b is empty, or if there are more than maxTexts results.
+// concatTexts returns the concatenations of each text of a with each text of b. It returns nil if
+// a or b is empty, or if there are more than maxTexts results.
 func concatTexts(a, b []string) []string {
 	if len(a)*len(b) > maxTexts {
 		return nil
