@@ -244,7 +244,7 @@ func (a *attempt) supervise(ctx context.Context, started ranks, ended <-chan err
 			a.forwardStop(s)
 		case <-a.limitNear:
 			a.limitNear = nil
-			a.sendStop(StopTimeLimit)
+			a.sendStop(reasonTimeLimit)
 		case <-done:
 			done, cancelled = nil, true
 			a.server.Abort(rendezvous.Failure{Rank: -1, Reason: "cancelled"})
@@ -280,10 +280,10 @@ func (a *attempt) forwardStop(s os.Signal) {
 		a.sendStop(stopReasonOf(s))
 		return
 	}
-	a.announceStop(StopTerminated)
+	a.announceStop(reasonTerminated)
 	// When Slurm cancels a job, it also sends SIGTERM to the ranks. Give that signal time to
 	// arrive, so that a user's program does not receive it twice.
-	time.AfterFunc(2*time.Second, func() { a.server.Stop(string(StopTerminated)) })
+	time.AfterFunc(2*time.Second, func() { a.server.Stop(string(reasonTerminated)) })
 }
 
 func (a *attempt) sendStop(reason stopReason) {
@@ -295,7 +295,7 @@ func (a *attempt) sendStop(reason stopReason) {
 }
 
 func (a *attempt) announceStop(reason stopReason) {
-	a.stopped, a.nearEnd = true, reason != StopTerminated
+	a.stopped, a.nearEnd = true, reason != reasonTerminated
 	a.mu.Lock()
 	a.stopReason = string(reason)
 	a.mu.Unlock()

@@ -251,18 +251,18 @@ type ranks interface {
 type stopReason string
 
 const (
-	// StopTimeLimit means that the job's time limit is near.
-	StopTimeLimit stopReason = "the time limit is near"
-	// StopSignal means that the launcher received SIGUSR1, which the batch script requests.
+	// reasonTimeLimit means that the job's time limit is near.
+	reasonTimeLimit stopReason = "the time limit is near"
+	// reasonSignal means that the launcher received SIGUSR1, which the batch script requests.
 	// Slurm can be configured to send it to jobs that it preempts as well.
-	StopSignal stopReason = "the time limit is near, or the job is preempted"
-	// StopTerminated means that the launcher received SIGTERM or SIGINT.
-	StopTerminated stopReason = "the launcher received a stop signal"
+	reasonSignal stopReason = "the time limit is near, or the job is preempted"
+	// reasonTerminated means that the launcher received SIGTERM or SIGINT.
+	reasonTerminated stopReason = "the launcher received a stop signal"
 )
 
 func stopReasonOf(s os.Signal) stopReason {
 	if s == syscall.SIGUSR1 {
-		return StopSignal
+		return reasonSignal
 	}
-	return StopTerminated
+	return reasonTerminated
 }

@@ -199,7 +199,7 @@ func TestHowAttemptsEnd(t *testing.T) {
 }
 
 func TestStopReachesTheRanks(t *testing.T) {
-	for s, want := range map[os.Signal]stopReason{syscall.SIGUSR1: StopSignal, syscall.SIGTERM: StopTerminated, os.Interrupt: StopTerminated} {
+	for s, want := range map[os.Signal]stopReason{syscall.SIGUSR1: reasonSignal, syscall.SIGTERM: reasonTerminated, os.Interrupt: reasonTerminated} {
 		signals := make(chan os.Signal, 1)
 		time.AfterFunc(300*time.Millisecond, func() { signals <- s })
 		result, said, err := launched(t, 3, "wait", "[restart]\nmax_without_progress = 5\n", signals)

@@ -77,11 +77,11 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	if r.job.Command.Launcher == jobs.LauncherTorchrun {
 		go r.watchWorkers(cmd.Process.Pid, ended)
 	}
-	stop, cut := r.superviseProgram(ctx, o, cmd, group, ended)
+	stop, killCause := r.superviseProgram(ctx, o, cmd, group, ended)
 	// Workers that the program left behind would hold memory, ports, and GPUs.
 	_ = syscall.Kill(-group, syscall.SIGKILL)
-	if cut != nil {
-		return exitLost, cut
+	if killCause != nil {
+		return exitLost, killCause
 	}
 	if stop != nil {
 		stop.wait(workerCodeTimeout)
@@ -102,7 +102,7 @@ func (r *Rank) orphanTimeout() time.Duration {
 // program, as it ends a shell without a trap, follow also waits for the processes that the signal
 // was for. It waits at most orphanTimeout. It returns the stop request, if any, and the cause if
 // it killed the program.
-func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, group int, ended <-chan struct{}) (stop *stopRequest, cut error) {
+func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, group int, ended <-chan struct{}) (stop *stopRequest, killCause error) {
 	stopping, aborted, done := r.Session.Stopping(), r.Session.Context().Done(), ctx.Done()
 	pid := cmd.Process.Pid
 	kill := func() {
@@ -130,8 +130,8 @@ func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, cmd *exec
 		select {
 		case <-running:
 			running = nil
-			if cut != nil {
-				return stop, cut
+			if killCause != nil {
+				return stop, killCause
 			}
 			if stop == nil {
 				if s, ok := receivedStop(cmd.ProcessState, o.Signals, aborted, done); ok {
@@ -139,13 +139,13 @@ func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, cmd *exec
 				}
 			}
 			if stop == nil || !killedByStopSignal(cmd.ProcessState.Sys().(syscall.WaitStatus)) {
-				return stop, cut
+				return stop, killCause
 			}
 			orphans, limit = stop.done, time.After(r.orphanTimeout())
 		case <-orphans:
-			return stop, cut
+			return stop, killCause
 		case <-limit:
-			return stop, cut
+			return stop, killCause
 		case s := <-o.Signals:
 			// Slurm signals every process of a step, including this program.
 			request(s.(syscall.Signal), !r.Info.InSlurm())
@@ -153,21 +153,21 @@ func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, cmd *exec
 			stopping = nil
 			request(stopSignal(r.Session.StopReason()), true)
 		case <-aborted:
-			aborted, cut = nil, context.Cause(r.Session.Context())
+			aborted, killCause = nil, context.Cause(r.Session.Context())
 			kill()
 		case <-done:
-			done, cut = nil, context.Cause(ctx)
+			done, killCause = nil, context.Cause(ctx)
 			kill()
 		}
-		if running == nil && cut != nil {
-			return stop, cut
+		if running == nil && killCause != nil {
+			return stop, killCause
 		}
 	}
 }
 
 // stopSignal returns the signal to send to the program: the signal that the launcher received.
 func stopSignal(reason string) syscall.Signal {
-	if reason == string(StopTerminated) {
+	if reason == string(reasonTerminated) {
 		return syscall.SIGTERM
 	}
 	return syscall.SIGUSR1

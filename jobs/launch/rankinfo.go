@@ -48,8 +48,8 @@ func (p RankInfo) rendezvousID() (job, step string) {
 // InSlurm reports whether srun started the rank.
 func (p RankInfo) InSlurm() bool { return p.JobID != "" }
 
-// SlurmLauncher is the name of Slurm in the setting that selects a launcher.
-const SlurmLauncher = "slurm"
+// slurmLauncher is the name of Slurm in the setting that selects a launcher.
+const slurmLauncher = "slurm"
 
 // DetectRank reads the rank and the world size from the environment: from the variables of
 // ddpbatch's launcher, of srun, or of another launcher (see [launchers]). With a name, it
@@ -61,7 +61,7 @@ func DetectRank(lookup func(string) (string, bool), name string) (RankInfo, erro
 		return readLocalRank(lookup)
 	}
 	_, launched := lookup(LauncherVariable) // ddpbatch's launcher called srun
-	if launched || name == SlurmLauncher {
+	if launched || name == slurmLauncher {
 		return readSlurmRank(lookup)
 	}
 	other, found, err := launchers.Find(lookup, name)
@@ -75,7 +75,7 @@ func DetectRank(lookup func(string) (string, bool), name string) (RankInfo, erro
 	var outside *slurm.NoStepError
 	switch {
 	case slurmErr == nil && found:
-		at := launchers.RankInfo{Launcher: SlurmLauncher, Rank: info.Rank, WorldSize: info.WorldSize}
+		at := launchers.RankInfo{Launcher: slurmLauncher, Rank: info.Rank, WorldSize: info.WorldSize}
 		if other.PerHost || other.Rank != at.Rank || other.WorldSize != at.WorldSize {
 			return RankInfo{}, &launchers.AmbiguousError{Found: []launchers.RankInfo{other, at}}
 		}

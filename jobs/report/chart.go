@@ -258,22 +258,22 @@ func newRankChart(ranks []rankTimes) *rankChart {
 	if len(ranks) == 0 {
 		return nil
 	}
-	some := slowestRanks(ranks, maxBars)
+	listed := slowestRanks(ranks, maxBars)
 	hi := 0.0
-	for _, r := range some {
+	for _, r := range listed {
 		hi = max(hi, r.High)
 	}
 	ticks, _, hi := axisTicks(0, hi, 4)
 	y := func(v float64) float64 { return chartHeight - bottom - v/hi*(chartHeight-top-bottom) }
-	b := &rankChart{Cut: len(ranks) - len(some)}
+	b := &rankChart{Cut: len(ranks) - len(listed)}
 	for _, t := range ticks {
 		b.Y = append(b.Y, tick{formatPixel(y(t)), formatValue(t)})
 	}
-	room := (chartWidth - left - right) / float64(len(some))
-	width := min(room*0.7, 40)
-	every := (len(some) + 15) / 16 // show every nth label, at most 16
-	for i, r := range some {
-		at := left + room*(float64(i)+0.5)
+	slot := (chartWidth - left - right) / float64(len(listed))
+	width := min(slot*0.7, 40)
+	every := (len(listed) + 15) / 16 // show every nth label, at most 16
+	for i, r := range listed {
+		at := left + slot*(float64(i)+0.5)
 		n := bar{X: formatPixel(at - width/2), W: formatPixel(width), Y: formatPixel(y(r.Median)), H: formatPixel(chartHeight - bottom - y(r.Median)),
 			Low: formatPixel(y(r.Low)), High: formatPixel(y(r.High)), Middle: formatPixel(at), Class: "bar"}
 		n.Title = "rank " + strconv.Itoa(r.Rank) + ": " + formatValue(r.Median) + " ms, from " + formatValue(r.Low) + " to " + formatValue(r.High)

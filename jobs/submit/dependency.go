@@ -154,7 +154,7 @@ func checkSatisfied(ctx context.Context, kind slurm.DependencyType, dir rundir.D
 	ok, failed := last.Succeeded(), last.Done() && !last.Succeeded()
 	if last.State == slurm.StateUnknown {
 		var err error
-		if ok, err = IsFinished(ctx, dir, last); err != nil {
+		if ok, err = isFinished(ctx, dir, last); err != nil {
 			return err
 		}
 		// Without ended.json, the run may still have failed: a killed launcher does not write

@@ -258,10 +258,10 @@ func QueryEnded(ctx context.Context, client slurm.Client) func(job string) (bool
 	}
 }
 
-// IsFinished reports whether the run in dir has finished, as package outcome defines it, and its
+// isFinished reports whether the run in dir has finished, as package outcome defines it, and its
 // newest checkpoint is valid. A run with a corrupt checkpoint must be resumed. Finished reads
 // the whole checkpoint. If ctx ends, the error is its cause.
-func IsFinished(ctx context.Context, dir rundir.Dir, last slurm.JobState) (bool, error) {
+func isFinished(ctx context.Context, dir rundir.Dir, last slurm.JobState) (bool, error) {
 	s := outcome.Read(dir, last.ID)
 	if !s.Finished(last) {
 		return false, nil

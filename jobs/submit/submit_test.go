@@ -22,7 +22,7 @@ func TestFinishedMeansWhole(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := IsFinished(t.Context(), dir, done); got != (step == 2) || err != nil {
+			if got, err := isFinished(t.Context(), dir, done); got != (step == 2) || err != nil {
 				t.Errorf("step %d: finished is %v, %v", step, got, err)
 			}
 			if file != "" && step == 2 {
@@ -31,11 +31,11 @@ func TestFinishedMeansWhole(t *testing.T) {
 				}
 			}
 		}
-		if got, err := IsFinished(t.Context(), dir, done); got != (file == "") || err != nil {
+		if got, err := isFinished(t.Context(), dir, done); got != (file == "") || err != nil {
 			t.Errorf("%q is damaged, and finished is %v, %v", file, got, err)
 		}
 	}
-	if got, err := IsFinished(t.Context(), rundir.Dir{Path: t.TempDir()}, slurm.JobState{State: slurm.StateCompleted}); !got || err != nil {
+	if got, err := isFinished(t.Context(), rundir.Dir{Path: t.TempDir()}, slurm.JobState{State: slurm.StateCompleted}); !got || err != nil {
 		t.Error("a program that completed and has no checkpoints")
 	}
 }

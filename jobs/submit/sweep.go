@@ -40,7 +40,7 @@ func (a *submission) chooseElements(ctx context.Context, found *rundir.Submissio
 		if found != nil && slices.Contains(found.Elements, i) {
 			continue
 		}
-		finished, err := IsFinished(ctx, a.dir.Element(i), s)
+		finished, err := isFinished(ctx, a.dir.Element(i), s)
 		switch {
 		case err != nil:
 			return false, err
