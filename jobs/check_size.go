@@ -68,7 +68,7 @@ func (e *modelSize) layer(in, out float64) {
 func (t *Train) minSize() modelSize {
 	m := t.Model
 	if m.Kind == ModelGPT {
-		m = m.sized()
+		m = m.withSize()
 		w, layers, context, vocabulary := float64(m.Width), float64(m.Layers), float64(m.Context), t.Data.minVocabulary()
 		return modelSize{parameters: w*(vocabulary+context) + layers*(12*w*w+13*w) + 2*w, largest: w * max(vocabulary, context, 4*w),
 			widest: 4 * w * context, keys: []string{"train.model.width", "train.model.context", "train.model.layers", "train.model.size"}}
@@ -109,4 +109,37 @@ func (d Data) minFeatures() (in, out float64) {
 		return fashionInputs, fashionClasses
 	}
 	return float64(max(1, d.Inputs)), float64(max(1, d.Outputs))
+}
+
+// A GPTSize is a published size of GPT-2 (Radford et al. 2019, table 2), by its name at
+// Hugging Face. It sets layers, heads, width, and context.
+type GPTSize string
+
+// Sizes with 124, 355, 774, and 1558 million parameters.
+const (
+	SizeGPT2       GPTSize = "gpt2"
+	SizeGPT2Medium GPTSize = "gpt2-medium"
+	SizeGPT2Large  GPTSize = "gpt2-large"
+	SizeGPT2XL     GPTSize = "gpt2-xl"
+)
+
+// gptContext is the context length of all sizes, in tokens.
+const gptContext = 1024
+
+var gptSizes = map[GPTSize]struct{ layers, heads, width int }{
+	SizeGPT2:       {12, 12, 768},
+	SizeGPT2Medium: {24, 16, 1024},
+	SizeGPT2Large:  {36, 20, 1280},
+	SizeGPT2XL:     {48, 25, 1600},
+}
+
+// withSize returns the model with the values of its size for all fields that are not set.
+func (m Model) withSize() Model {
+	if size, known := gptSizes[m.Size]; known {
+		setDefault(&m.Layers, size.layers)
+		setDefault(&m.Heads, size.heads)
+		setDefault(&m.Width, size.width)
+		setDefault(&m.Context, gptContext)
+	}
+	return m
 }

@@ -82,7 +82,7 @@ func (d *decoder) checkGPT(m *Model) {
 	if d.isValid(weights) && m.Weights == "" {
 		d.report(weights, "", "is empty: remove the key for random initialization")
 	}
-	full := m.sized()
+	full := m.withSize()
 	if d.invalid[size] || d.invalid[heads] || d.invalid[width] || full.Heads == 0 || full.Width%full.Heads == 0 {
 		return
 	}

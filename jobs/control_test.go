@@ -67,9 +67,9 @@ func about(err error, key string) bool {
 	return false
 }
 
-// TestNothingHostileIsPrinted checks that diagnostics contain no control characters except
+// TestDiagnosticsHaveNoControlCharacters checks that diagnostics contain no control characters except
 // line endings and tabs, whatever the file contains.
-func TestNothingHostileIsPrinted(t *testing.T) {
+func TestDiagnosticsHaveNoControlCharacters(t *testing.T) {
 	for _, src := range []string{
 		"name = \"a\u009b31m\"\n\"\u009bkey\" = 1\n",
 		"name = 'a\u202e'\n\"k\u202e\" = 1\n[setup.env]\n\"\u009b\" = 1\n",

@@ -21,7 +21,7 @@ type decoder struct {
 	root     reflect.Type    // struct of the whole file
 	found    []finding
 
-	named map[string][]string // keys of the file by last part; a cache for keysNamed
+	named map[string][]string // keys of the file by last part; a cache for keysEndingIn
 }
 
 func newDecoder(l *layout, root any) *decoder {
@@ -239,15 +239,15 @@ func (d *decoder) addUnknownKey(names, table, at []string, key string) {
 		d.guessed[keyName(append(slices.Clip(table), suggestion))] = true
 	} else if option, ok := sbatchOption(table, key); ok {
 		allowed = fmt.Sprintf("the job file has no key for sbatch --%s: a site profile can set it with request.options; %s", option, allowed)
-	} else if elsewhere := d.keysNamed(key); len(elsewhere) == 1 {
+	} else if elsewhere := d.keysEndingIn(key); len(elsewhere) == 1 {
 		suggestion = elsewhere[0]
 		d.guessed[suggestion] = true
 	}
 	d.add(keyName(at), d.lookup(keyName(at)).key, fmt.Sprintf("unknown key %q", keyName(at)), allowed, suggestion)
 }
 
-// keysNamed returns all keys of the file whose last part is name.
-func (d *decoder) keysNamed(name string) []string {
+// keysEndingIn returns all keys of the file whose last part is name.
+func (d *decoder) keysEndingIn(name string) []string {
 	if d.named == nil {
 		d.named = map[string][]string{}
 		eachKey(d.root, nil, func(path []string, _ *field) {

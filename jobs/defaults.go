@@ -75,7 +75,7 @@ func (j *Job) setComputedDefaults() {
 			m.Hidden = nil // [] and a missing key must give the same fingerprint
 		}
 	case ModelGPT:
-		*m = m.sized()
+		*m = m.withSize()
 		setDefault(&t.Optimizer.Decay, DecayMatrices) // as in nanoGPT and llm.c
 	}
 	setDefault(&t.Optimizer.Decay, DecayAll)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestCommonSlipsGetTheFix checks that diagnostics for common errors contain the fix.
-func TestCommonSlipsGetTheFix(t *testing.T) {
+// TestHintsForCommonErrors checks that diagnostics for common errors contain the fix.
+func TestHintsForCommonErrors(t *testing.T) {
 	const head = "name = \"x\"\n"
 	for _, c := range []struct{ name, file, message, fix string }{
 		{"curly quotes", "name = \u201cx\u201d\n", "not valid TOML", "straight quotes"},
@@ -40,7 +40,7 @@ func TestCommonSlipsGetTheFix(t *testing.T) {
 	}
 }
 
-func TestUnexpandedVariableInPathIsNamed(t *testing.T) {
+func TestCheckFilesUnexpandedVariable(t *testing.T) {
 	job, err := Parse("job.toml", []byte("name = \"x\"\n[command]\nargv = [\"x\"]\nworkdir = \"$HOME/code\"\n"))
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 
 // A job that requests integrity protection gets a warning about messages that are not
 // protected.
-func TestDoubtsAboutIntegrity(t *testing.T) {
+func TestIntegrityWarnings(t *testing.T) {
 	for _, tt := range []struct {
 		name, integrity, more, want string
 	}{

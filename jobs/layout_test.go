@@ -68,7 +68,7 @@ func TestScanner(t *testing.T) {
 	}
 }
 
-func TestPlaces(t *testing.T) {
+func TestPositions(t *testing.T) {
 	src := "\"é\".key = 1\n[t] # c\r\nlist = [ 1,\n  \"two\" , # c\n\t[3, 4],\n  {x = 5}\n]\ninline = { a = 'b', c.d = [true] }\n[[aot]]\nx = 1\n[[aot]]\nx = 2\n[u.v]\n"
 	l := newLayout("f", src)
 	text := func(s span) string { return src[s.start:s.end] }

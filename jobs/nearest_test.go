@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestNearestByOtherNames(t *testing.T) {
+func TestNearestAliases(t *testing.T) {
 	names := []string{"batch", "epochs", "lr", "mem", "tasks_per_node", "time"}
 	for word, want := range map[string]string{
 		"learning_rate": "lr", "batch_size": "batch", "memory": "mem", "epoch": "epochs", "Tasks-Per-Node": "tasks_per_node",
@@ -19,7 +19,7 @@ func TestNearestByOtherNames(t *testing.T) {
 	}
 }
 
-func TestNearestNamesNothingIfTwoAreEquallyNear(t *testing.T) {
+func TestNearestAmbiguous(t *testing.T) {
 	for _, c := range []struct {
 		word  string
 		names []string
@@ -37,7 +37,7 @@ func TestNearestNamesNothingIfTwoAreEquallyNear(t *testing.T) {
 	}
 }
 
-func TestKeyOfSbatchIsNotTakenForAnotherTables(t *testing.T) {
+func TestSbatchOptionsInOtherTables(t *testing.T) {
 	_, err := Parse("job.toml", []byte("name = \"x\"\n[slurm]\nexclude = \"n1\"\n[command]\nargv = [\"x\"]\n"))
 	var found Diagnostics
 	if !errors.As(err, &found) || len(found) != 1 {

@@ -57,7 +57,7 @@ func TestOverride(t *testing.T) {
 	}
 }
 
-func TestOverrideRefused(t *testing.T) {
+func TestOverrideErrors(t *testing.T) {
 	for _, tt := range []struct{ set, want string }{
 		{"slurm.nodes", `has no "="`},
 		{"=3", "is not a key"},

@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// CheckProgram checks the command line in [command] as far as possible on this machine. found
-// contains errors that occur on every machine, such as a missing script. doubts contains
+// CheckProgram checks the command line in [command] as far as possible on this machine. errs
+// contains errors that occur on every machine, such as a missing script. warnings contains
 // probable errors, and files that may exist on the nodes only. baseDir is the directory where
 // relative paths start.
-func (j *Job) CheckProgram(baseDir string) (found, doubts Diagnostics) {
+func (j *Job) CheckProgram(baseDir string) (errs, warnings Diagnostics) {
 	if j.Command == nil || len(j.Command.Argv) == 0 {
 		return nil, nil
 	}
-	c := programCheck{job: j, workdir: Resolved(baseDir, j.Command.Workdir)}
+	c := programCheck{job: j, workdir: ResolvePath(baseDir, j.Command.Workdir)}
 	if checkDirectory(c.workdir) != nil {
 		return nil, nil // CheckFiles reports it
 	}
@@ -33,15 +33,15 @@ func (j *Job) CheckProgram(baseDir string) (found, doubts Diagnostics) {
 		c.checkScript()
 	}
 	c.checkShellWords()
-	return c.found, c.doubts
+	return c.errs, c.warnings
 }
 
 type programCheck struct {
-	job           *Job
-	workdir       string
-	argv          []string
-	certain       bool // whether a missing relative path will also be missing when the job runs
-	found, doubts Diagnostics
+	job            *Job
+	workdir        string
+	argv           []string
+	certain        bool // whether a missing relative path will also be missing when the job runs
+	errs, warnings Diagnostics
 }
 
 // report adds an error about a word of argv, or a warning if it is not certain.
@@ -49,9 +49,9 @@ func (c *programCheck) report(certain bool, word int, allowed, format string, ar
 	d := c.job.atElement("command.argv", word)
 	d.Message, d.Allowed = d.Key+": "+fmt.Sprintf(format, args...), allowed
 	if certain {
-		c.found = append(c.found, d)
+		c.errs = append(c.errs, d)
 	} else {
-		c.doubts = append(c.doubts, d)
+		c.warnings = append(c.warnings, d)
 	}
 }
 

@@ -73,14 +73,14 @@ func TestStarters(t *testing.T) {
 	}
 }
 
-// Shaped changes the values of a starter and retains its comments.
+// ApplyShape changes the values of a starter and retains its comments.
 func TestShaped(t *testing.T) {
 	for _, kind := range StarterKinds() {
 		src, err := Starter(kind)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := Shaped(src, Shape{Site: "lumi", Nodes: 3, GPUs: 8})
+		got := ApplyShape(src, Shape{Site: "lumi", Nodes: 3, GPUs: 8})
 		job := parse(t, string(got))
 		if job.Site != "lumi" || job.Slurm.Nodes != 3 || job.Slurm.GPUsPerNode != 8 || job.Slurm.TasksPerNode != 8 {
 			t.Errorf("%s: %+v", kind, job.Slurm)
@@ -88,7 +88,7 @@ func TestShaped(t *testing.T) {
 		if a, b := strings.Count(string(src), "\n"), strings.Count(string(got), "\n"); a != b {
 			t.Errorf("%s had %d lines and has %d", kind, a, b)
 		}
-		if string(Shaped(src, Shape{})) != string(src) {
+		if string(ApplyShape(src, Shape{})) != string(src) {
 			t.Errorf("%s: no shape changes it", kind)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -133,41 +132,6 @@ func (l *layout) detectFormat() string {
 			return "this is YAML, but a job file is TOML: write name = \"x\", and [slurm] above the keys of a table"
 		}
 		return ""
-	}
-	return ""
-}
-
-// envWord matches the name of the table of variables in a key.
-var envWord = regexp.MustCompile(`\benv\b`)
-
-// redactEnv removes the value from a diagnostic's source line if it may be a variable's
-// value, which may be a secret. It does so for known values, below a [setup.env] header, and
-// if "env" occurs earlier in the line. The file may be invalid.
-func (l *layout) redactEnv(d *Diagnostic, offset int) bool {
-	if slices.ContainsFunc(l.envValues, func(v span) bool { return v.start <= offset && offset < v.end }) {
-		return true // already hidden
-	}
-	key, _, found := strings.Cut(d.Source, "=")
-	before := l.src[l.lines[l.line(offset)-1]:offset]
-	header, _, _ := strings.Cut(l.lastHeader(offset), "\n")
-	if !strings.Contains(key, "env") && !envWord.MatchString(before) && !strings.Contains(header, "setup.env") {
-		return false
-	}
-	if !found {
-		key = "…"
-	} else {
-		key += "= …"
-	}
-	d.Source, d.Length = key, 1
-	return true
-}
-
-// lastHeader returns the source from the last table header before the offset.
-func (l *layout) lastHeader(offset int) string {
-	for n := l.line(offset); n > 0; n-- {
-		if line := strings.TrimLeft(l.src[l.lines[n-1]:], " \t"); strings.HasPrefix(line, "[") {
-			return line
-		}
 	}
 	return ""
 }

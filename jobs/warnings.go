@@ -14,11 +14,11 @@ const (
 
 // Warnings returns warnings about values that are valid but probably not intended. It uses the
 // job file only.
-func (j *Job) Warnings() (doubts Diagnostics) {
+func (j *Job) Warnings() (warnings Diagnostics) {
 	report := func(key, allowed, format string, args ...any) {
 		d := j.Near(key)
 		d.Message, d.Allowed = key+": "+fmt.Sprintf(format, args...), allowed
-		doubts = append(doubts, d)
+		warnings = append(warnings, d)
 	}
 	const limit = "slurm.time"
 	if t := string(j.Slurm.Time); j.IsSet(limit) && strings.Count(t, ":") == 1 && !strings.Contains(t, "-") {
@@ -35,7 +35,7 @@ func (j *Job) Warnings() (doubts Diagnostics) {
 	if why := j.unprotectedTraffic(); why != "" && j.Network.Integrity == IntegrityMAC {
 		report(integrity, "", "%q does not protect %s", j.Network.Integrity, why)
 	}
-	return doubts
+	return warnings
 }
 
 // unprotectedTraffic returns the messages from other nodes that network.integrity does not protect.
@@ -58,9 +58,9 @@ func (j *Job) unprotectedTraffic() string {
 	return ""
 }
 
-// CheckSamples compares the batch sizes with the number of training samples. found contains an
-// error if the job cannot run a single step. doubts contains warnings.
-func (j *Job) CheckSamples(samples int) (found, doubts Diagnostics) {
+// CheckSamples compares the batch sizes with the number of training samples. errs contains an
+// error if the job cannot run a single step. warnings contains warnings.
+func (j *Job) CheckSamples(samples int) (errs, warnings Diagnostics) {
 	t := j.Train
 	if t == nil || samples < 1 {
 		return nil, nil

@@ -125,5 +125,5 @@ func (c *initCmd) text(p *program) ([]byte, []sbatch.Note, fs.FileMode, error) {
 			p.note("%s requires an account: replace the account in %s with yours", c.Site, c.File)
 		}
 	}
-	return jobs.Shaped(text, shape), nil, modePublic, nil
+	return jobs.ApplyShape(text, shape), nil, modePublic, nil
 }

@@ -279,7 +279,7 @@ func (p *program) checkSecrets(f *jobFile) error {
 		}
 		path := string(s.File)
 		if path != "" {
-			path = jobs.Resolved(f.base, s.File)
+			path = jobs.ResolvePath(f.base, s.File)
 		}
 		if _, err := secrets.Resolve(path, names, p.lookup); err != nil {
 			return exitError{exitUsage, err}

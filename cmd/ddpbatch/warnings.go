@@ -45,7 +45,7 @@ func resolved(base, path string) string {
 	if path == "" {
 		return ""
 	}
-	return jobs.Resolved(base, jobs.Text(path))
+	return jobs.ResolvePath(base, jobs.Text(path))
 }
 
 // unique removes duplicates, which the trials of a sweep produce, and sorts by line and
