@@ -12,7 +12,7 @@ type Key struct {
 	Name    string // "slurm.nodes"; "slurm" for the table itself
 	Table   bool   // whether it is a table, whose keys follow
 	Type    string // description, such as "integer, at least 1"
-	Default string // default value; "needed" if the key must be set; empty if there is no default
+	Default string // default value; "required" if the key must be set; empty if there is no default
 	Help    string // description with units, in full sentences
 }
 
@@ -31,7 +31,7 @@ func (f *field) defaultText() string {
 	case f.isTable():
 		return ""
 	case f.required, f.kinds != nil && len(f.requires) == len(f.kinds):
-		return "needed"
+		return "required"
 	case len(f.requires) > 0:
 		return "required for " + strings.Join(f.requires, ", ")
 	case f.text != "":

@@ -164,7 +164,7 @@ func keysMan(p Program, keys []jobs.Key, release Release) []byte {
 		text := k.Help + " Type: " + k.Type
 		switch k.Default {
 		case "":
-		case "needed":
+		case "required":
 			text += "; required"
 		default:
 			text += "; default " + k.Default

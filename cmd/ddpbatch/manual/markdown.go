@@ -85,18 +85,10 @@ func keysPage(keys []jobs.Key) []byte {
 			continue
 		}
 		name := k.Name[strings.LastIndexByte(k.Name, '.')+1:]
-		rows = append(rows, []string{code(name), escape(k.Type), escape(defaultText(k.Default)), escape(k.Help)})
+		rows = append(rows, []string{code(name), escape(k.Type), escape(k.Default), escape(k.Help)})
 	}
 	flush()
 	return []byte(b.String())
-}
-
-// defaultText returns the default for the table. jobs.Keys marks required keys with "needed".
-func defaultText(s string) string {
-	if s == "needed" {
-		return "required"
-	}
-	return s
 }
 
 func environmentPage() []byte {
