@@ -77,7 +77,7 @@ func (r *run) updateAsync() error {
 		return fmt.Errorf("step %d: %w", r.pos.Step, err)
 	}
 	r.optimizer.SetRate(r.schedule(r.pos.Step))
-	r.optimizer.StepAsync(r.sharder.Parts(), l.decision, float64(r.train.Optimizer.ClipNorm))
+	r.optimizer.StepAsync(r.sharder.Parts(), l.decision, r.train.Optimizer.ClipNorm)
 	r.sharder.MarkUpdated()
 	o := l.current()
 	rows, _ := r.model.Losses()

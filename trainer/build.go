@@ -44,12 +44,12 @@ func (r *run) build(ctx context.Context) error {
 		return fmt.Errorf("build model: %w", err)
 	}
 	r.params = r.model.Params()
-	r.batch = min(int(t.Batch), perRank(r.data.Len(), r.Comm.Size()))
+	r.batch = min(t.Batch, perRank(r.data.Len(), r.Comm.Size()))
 	if err := r.checkKeepBest(); err != nil {
 		return err
 	}
 	if r.eval != nil {
-		r.batch = min(int(t.Batch), max(r.batch, perRank(r.eval.Len(), r.Comm.Size())))
+		r.batch = min(t.Batch, max(r.batch, perRank(r.eval.Len(), r.Comm.Size())))
 	}
 	if err := r.checkMemory(); err != nil {
 		return err
@@ -73,8 +73,8 @@ func (r *run) build(ctx context.Context) error {
 		r.asyncSteps = newAsyncSteps(d, len(r.sharder.Parts()))
 	}
 	r.allocCopies()
-	r.Trace.Reserve(spansPerStep(int(t.Accumulate), len(r.sharder.Parts())))
-	if r.schedule, err = newSchedule(float64(t.Optimizer.LR), &t.Schedule); err != nil {
+	r.Trace.Reserve(spansPerStep(t.Accumulate, len(r.sharder.Parts())))
+	if r.schedule, err = newSchedule(t.Optimizer.LR, &t.Schedule); err != nil {
 		return fmt.Errorf("build the schedule of the learning rate: %w", err)
 	}
 	r.loader = data.NewLoader(r.data, r.batch, batchesAhead)

@@ -61,7 +61,7 @@ func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
 	if err := r.Comm.Do(ctx, collective.AllReduce(sums, collective.Sum)); err != nil {
 		return false, fmt.Errorf("evaluate after epoch %d: %w", r.pos.Epoch, err)
 	}
-	e := Event{Kind: Evaluated, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs), Loss: sums[0] / sums[2], Accuracy: math.NaN()}
+	e := Event{Kind: Evaluated, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs, Loss: sums[0] / sums[2], Accuracy: math.NaN()}
 	r.lastMetrics["eval_loss"] = e.Loss
 	if r.eval.Classes() {
 		e.Accuracy = sums[1] / sums[2]

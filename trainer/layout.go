@@ -63,9 +63,9 @@ func (r *run) reportOrigin(from origin) {
 		return
 	}
 	if m := &from.snapshot.Manifest; m.Replicas == "" && m.WorldSize > 1 {
-		r.Observe(Event{Kind: Uncompared, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs)})
+		r.Observe(Event{Kind: Uncompared, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs})
 	}
 	if was := from.snapshot.Manifest.Layout; was != "" && was != r.layout {
-		r.Observe(Event{Kind: Relocated, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs), OldLayout: was, Layout: r.layout})
+		r.Observe(Event{Kind: Relocated, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs, OldLayout: was, Layout: r.layout})
 	}
 }

@@ -120,7 +120,7 @@ func (r *run) advance(samples int) {
 // stepsLeft returns the number of steps to the end of the run. The total cannot be computed from
 // the current world size, because earlier steps may have run with a different one.
 func (r *run) stepsLeft() int {
-	return r.epochStepsLeft + (int(r.train.Epochs)-int(r.pos.Epoch)-1)*r.stepsPerEpoch
+	return r.epochStepsLeft + (r.train.Epochs-int(r.pos.Epoch)-1)*r.stepsPerEpoch
 }
 
 // reportInterval emits the metrics of the steps since the last report.
@@ -130,7 +130,7 @@ func (r *run) reportInterval(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e := Event{Kind: Trained, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs), Loss: r.lastMetrics["loss"],
+	e := Event{Kind: Trained, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs, Loss: r.lastMetrics["loss"],
 		Steps: int(r.pos.Step) + r.stepsLeft(), LR: r.optimizer.Rate(), Communication: communication}
 	if n := r.interval.steps; n > 0 {
 		e.StepTime = (r.interval.computing + r.interval.communicating.Exposed) / time.Duration(n)

@@ -299,7 +299,7 @@ func (p process) need(t *testing.T, ranks int) float64 {
 
 func needed(t *testing.T, j *jobs.Job, ranks int, d device.Device) float64 {
 	t.Helper()
-	r := &run{Options: Options{Job: j, Comm: sized{ranks: ranks}}, train: j.Train, batch: int(j.Train.Batch), device: d}
+	r := &run{Options: Options{Job: j, Comm: sized{ranks: ranks}}, train: j.Train, batch: j.Train.Batch, device: d}
 	var err error
 	if r.data, r.eval, err = data.Open(t.Context(), DataOptions(r.train)); err != nil {
 		t.Fatal(err)

@@ -32,16 +32,16 @@ func newSchedule(lr float64, s *jobs.Schedule) (optim.Schedule, error) {
 	case "", jobs.ScheduleConstant:
 		rate, err = optim.Constant(lr)
 	case jobs.ScheduleCosine:
-		rate, err = optim.Cosine(lr, float64(s.Floor), int64(s.Steps))
+		rate, err = optim.Cosine(lr, s.Floor, int64(s.Steps))
 	case jobs.ScheduleStep:
-		rate, err = optim.StepDecay(lr, float64(s.Gamma), int64(s.Every))
+		rate, err = optim.StepDecay(lr, s.Gamma, int64(s.Every))
 	default:
 		err = fmt.Errorf("unknown kind %q", s.Kind)
 	}
 	if err != nil || s.WarmUp == 0 {
 		return rate, err
 	}
-	return optim.Warmup(float64(s.WarmUpFrom), int64(s.WarmUp), rate)
+	return optim.Warmup(s.WarmUpFrom, int64(s.WarmUp), rate)
 }
 
 // RateAt returns the learning rate after step steps, from the settings in a checkpoint's manifest.

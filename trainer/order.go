@@ -20,10 +20,10 @@ var paddingBatch = []int{0}
 // steps returns the remaining steps of an epoch. Every rank has the same number of steps.
 func (r *run) steps(at position) []stepBatches {
 	t, world := r.train, r.Comm.Size()
-	join, accumulate := t.Data.Uneven == jobs.UnevenJoin, max(1, int(t.Accumulate))
+	join, accumulate := t.Data.Uneven == jobs.UnevenJoin, max(1, t.Accumulate)
 	s := data.Sampler{N: r.data.Len(), Replicas: world, Rank: r.Comm.Rank(), Shuffle: *t.Data.Shuffle, Join: join,
 		DropLast: t.Data.DropLast || t.Data.Uneven == jobs.UnevenDrop, Seed: int64(t.Seed)}
-	b := data.BatchSampler{Sampler: s, Batch: int(t.Batch), DropLast: t.Data.DropLast}
+	b := data.BatchSampler{Sampler: s, Batch: t.Batch, DropLast: t.Data.DropLast}
 	mine := b.Rest(data.State{Seed: int64(t.Seed), Epoch: int(at.Epoch), Consumed: int(at.Consumed)})
 	left := s.N - int(at.Consumed)
 	var out []stepBatches
@@ -52,7 +52,7 @@ func (r *run) batchesPerRank(samples int) int {
 	if !r.sharder.ReducesEachBatch() {
 		return 1
 	}
-	batch := int(r.train.Batch)
+	batch := r.train.Batch
 	return (perRank(samples, r.Comm.Size()) + batch - 1) / batch
 }
 

@@ -75,9 +75,9 @@ func (r *run) start(ctx context.Context) error {
 		return err
 	}
 	if r.Comm.Rank() == 0 {
-		r.Observe(Event{Kind: Started, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs), Path: from.path()})
+		r.Observe(Event{Kind: Started, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs, Path: from.path()})
 		if h.DecayAll {
-			r.Observe(Event{Kind: DecayKept, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs)})
+			r.Observe(Event{Kind: DecayKept, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs})
 		}
 		r.warnStepSize(from)
 		r.reportOrigin(from)
@@ -107,7 +107,7 @@ func (r *run) warnStepSize(from origin) {
 	m := &from.snapshot.Manifest
 	was, is := m.WorldSize*jobs.RankSamples(m.Spec), r.Comm.Size()*jobs.RankSamples(r.train.Fingerprint())
 	if was != is && was > 0 {
-		r.Observe(Event{Kind: Resized, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs), OldStepSamples: was, NewStepSamples: is})
+		r.Observe(Event{Kind: Resized, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs, OldStepSamples: was, NewStepSamples: is})
 	}
 }
 
@@ -134,7 +134,7 @@ func (r *run) checkSaving() error {
 			more++ // at the end, the parts and the consolidated files exist at the same time
 		}
 		if err := checkpoint.CheckSpace(r.Checkpoints, e.Manifest, more); err != nil {
-			r.Observe(Event{Kind: LowSpace, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs), Err: err})
+			r.Observe(Event{Kind: LowSpace, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs, Err: err})
 		}
 		return nil
 	}

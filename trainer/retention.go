@@ -11,7 +11,7 @@ import (
 // retentionPolicy returns the job's retention policy for checkpoints.
 func (r *run) retentionPolicy() checkpoint.Retention {
 	c := r.Job.Checkpoint
-	k := checkpoint.Retention{Newest: int(c.Keep), Best: string(c.KeepBest), Highest: c.KeepBest == jobs.MetricAccuracy}
+	k := checkpoint.Retention{Newest: c.Keep, Best: string(c.KeepBest), Highest: c.KeepBest == jobs.MetricAccuracy}
 	switch c.KeepEvery.Unit {
 	case jobs.Steps:
 		k.Steps = c.KeepEvery.N

@@ -170,7 +170,7 @@ func (r *run) finishSave(s *pendingSave) error {
 		}
 	}
 	if s.err == nil && r.Comm.Rank() == 0 {
-		r.Observe(Event{Kind: Saved, Step: int(s.at.Step), Epoch: int(s.at.Epoch), Epochs: int(r.train.Epochs), Path: s.path,
+		r.Observe(Event{Kind: Saved, Step: int(s.at.Step), Epoch: int(s.at.Epoch), Epochs: r.train.Epochs, Path: s.path,
 			Took: time.Since(s.began), Stalled: s.stalled})
 	}
 	return s.err
@@ -183,7 +183,7 @@ func (r *run) continueAfterSaveError(err error) error {
 	if err == nil || r.Job.Checkpoint.OnError != jobs.SaveErrorContinue || errors.As(err, &divergedError{}) || errors.As(err, &runDirMovedError{}) {
 		return err
 	}
-	r.Observe(Event{Kind: Unsaved, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs), Err: err})
+	r.Observe(Event{Kind: Unsaved, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs, Err: err})
 	return nil
 }
 
@@ -196,7 +196,7 @@ func (r *run) manifest() (*checkpoint.Manifest, error) {
 	m := &checkpoint.Manifest{
 		Run: r.Run, Created: time.Now().UTC(), Program: r.Program,
 		Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Consumed: int(r.pos.Consumed), Unevaluated: r.pos.Unevaluated, Skipped: r.skipped, Finished: r.isFinished(),
-		Seed: uint64(r.train.Seed), WorldSize: r.Comm.Size(), Spec: r.train.Fingerprint(), SpecDigest: r.Job.TrainDigest(),
+		Seed: r.train.Seed, WorldSize: r.Comm.Size(), Spec: r.train.Fingerprint(), SpecDigest: r.Job.TrainDigest(),
 		DataDigest: r.data.Digest(), Vocabulary: vocabulary, Optimizer: string(r.train.Optimizer.Kind), OptimInit: r.optimizer.StateBy(readNothing).Initialized,
 		Metrics: map[string]checkpoint.Number{}, Replicas: r.replicas(), Layout: r.layout,
 	}

@@ -52,7 +52,7 @@ func (r *run) runCaptured(ctx context.Context, s stepBatches) (stop bool, err er
 // to the mean loss over all samples and ranks, immediately or, with asynchronous steps, later.
 func (r *run) step(ctx context.Context, s stepBatches) (stop bool, err error) {
 	world, loss := r.Comm.Size(), 0.0
-	pass := nn.Pass{Train: true, Seed: stepSeed(uint64(r.train.Seed), uint64(r.pos.Step)), First: r.Comm.Rank(), Stride: world, Owner: r.sharder.Owner(), DeferLoss: r.asyncSteps != nil}
+	pass := nn.Pass{Train: true, Seed: stepSeed(r.train.Seed, uint64(r.pos.Step)), First: r.Comm.Rank(), Stride: world, Owner: r.sharder.Owner(), DeferLoss: r.asyncSteps != nil}
 	if r.asyncSteps != nil {
 		r.asyncSteps.begin(r.pos)
 	}
@@ -133,7 +133,7 @@ func (r *run) update(loss float64) error {
 	}
 	r.skipped = 0
 	scale := float32(1)
-	if maxNorm := float64(r.train.Optimizer.ClipNorm); maxNorm > 0 {
+	if maxNorm := r.train.Optimizer.ClipNorm; maxNorm > 0 {
 		scale = optim.ClipScale(norm, maxNorm)
 	}
 	r.optimizer.SetRate(r.schedule(r.pos.Step))
@@ -153,7 +153,7 @@ func (r *run) skipStep(at position, loss, norm float64) error {
 	if r.skipped++; r.train.NonFinite != jobs.NonFiniteSkip || r.skipped > maxSkipped {
 		return err
 	}
-	r.Observe(Event{Kind: Skipped, Step: int(at.Step), Epoch: int(at.Epoch), Epochs: int(r.train.Epochs), Err: err})
+	r.Observe(Event{Kind: Skipped, Step: int(at.Step), Epoch: int(at.Epoch), Epochs: r.train.Epochs, Err: err})
 	return nil
 }
 

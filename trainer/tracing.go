@@ -42,7 +42,7 @@ func (r *run) endTrace() {
 		r.Trace.Add(trace.AsyncSave, 0, s.began)
 	}
 	r.Trace.End()
-	r.Observe(Event{Kind: Traced, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs)})
+	r.Observe(Event{Kind: Traced, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs})
 }
 
 // spansPerStep returns the maximum number of spans of a step on one track: a fixed number, and for

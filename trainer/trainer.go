@@ -164,7 +164,7 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 		return Result{}, err
 	}
 	if r.isFinished() {
-		r.Observe(Event{Kind: Finished, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs), AlreadyDone: true})
+		r.Observe(Event{Kind: Finished, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs, AlreadyDone: true})
 		return Result{Step: int(r.pos.Step), AlreadyDone: true}, nil
 	}
 	r.warnZeroRate()
@@ -184,7 +184,7 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	if stopped {
 		kind = Stopped
 	}
-	r.Observe(Event{Kind: kind, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: int(r.train.Epochs)})
+	r.Observe(Event{Kind: kind, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs})
 	return Result{Step: int(r.pos.Step), Stopped: stopped}, nil
 }
 

@@ -83,7 +83,7 @@ func (m *streamingMemory) giveParam(t device.Tensor, fill func(int, []float32) e
 func (r *run) fillWeights(to device.Memory) error {
 	path := string(r.train.Model.Weights)
 	if path == "" {
-		r.model.Init(random.New(uint64(r.train.Seed)), to)
+		r.model.Init(random.New(r.train.Seed), to)
 		return nil
 	}
 	gpt, ok := r.model.(*nn.GPT)

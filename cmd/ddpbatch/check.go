@@ -72,7 +72,7 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 			answers = append(answers, checkAnswer{File: path, Mistakes: checkMistakes(err)})
 			continue
 		}
-		a := checkAnswer{File: path, Good: true, Name: string(f.job.Name), Site: f.job.Site, Nodes: int(f.job.Slurm.Nodes),
+		a := checkAnswer{File: path, Good: true, Name: string(f.job.Name), Site: f.job.Site, Nodes: f.job.Slurm.Nodes,
 			TasksPerNode: f.job.TasksPerNode(), Ranks: f.job.Ranks(), Work: describeWork(f.job), Warnings: append(warningTexts(f.warnings), exposures(dir, true)...)}
 		if f.job.Sweep != nil {
 			a.Elements = len(f.job.Sweep.Trials)
@@ -99,9 +99,9 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 func summarize(f *jobFile) string {
 	j := f.job
 	s := j.Slurm
-	size := fmt.Sprintf("%s x %s", format.Count(int(s.Nodes), "node"), format.Count(j.TasksPerNode(), "rank"))
-	if gpus := int(s.GPUsPerNode); gpus > 0 {
-		size = fmt.Sprintf("%s x %s", format.Count(int(s.Nodes), "node"), format.Count(gpus, "GPU"))
+	size := fmt.Sprintf("%s x %s", format.Count(s.Nodes, "node"), format.Count(j.TasksPerNode(), "rank"))
+	if gpus := s.GPUsPerNode; gpus > 0 {
+		size = fmt.Sprintf("%s x %s", format.Count(s.Nodes, "node"), format.Count(gpus, "GPU"))
 		if gpus != j.TasksPerNode() {
 			size += fmt.Sprintf(", %s each", format.Count(j.TasksPerNode(), "rank"))
 		}
@@ -146,7 +146,7 @@ func describeWork(j *jobs.Job) string {
 	if data == "" {
 		data = fmt.Sprintf("%s data", j.Train.Data.Kind)
 	}
-	return fmt.Sprintf("trains %s on %s for %s", j.Train.Model.Kind, data, format.Count(int(j.Train.Epochs), "epoch"))
+	return fmt.Sprintf("trains %s on %s for %s", j.Train.Model.Kind, data, format.Count(j.Train.Epochs, "epoch"))
 }
 
 // maxCommandLine is the maximum number of characters of a command line in the output of check.

@@ -160,7 +160,7 @@ func (p *program) loadGPTFromRun(ctx context.Context, arg string) (m trainedGPT,
 	file := s.Files[checkpoint.ModelFile]
 	weights, err := nn.OpenWeights(file, file.Size())
 	if err == nil {
-		err = m.load(weights, int(job.Train.Model.Heads))
+		err = m.load(weights, job.Train.Model.Heads)
 	}
 	if err != nil {
 		return m, exitError{exitNoState, fmt.Errorf("checkpoint %q: %w", s.Path, err)}

@@ -73,7 +73,7 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	defer stop()
 	if f.job.Train != nil && f.job.Sweep == nil {
 		state := outcome.Read(dir, "")
-		state.Goal = outcome.Goal{Known: true, Trains: true, Epochs: int(f.job.Train.Epochs)}
+		state.Goal = outcome.Goal{Known: true, Trains: true, Epochs: f.job.Train.Epochs}
 		if state.Finished(slurm.JobState{}) {
 			p.note("%s has already finished all %d epochs of the job file; this job will do nothing", f.job.Name, f.job.Train.Epochs)
 		}

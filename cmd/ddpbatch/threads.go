@@ -14,7 +14,7 @@ import (
 // cores equally, unless the job file sets slurm.cpus_per_task.
 func (r *rank) threads() int {
 	cores := runtime.GOMAXPROCS(0) // respects the CPU affinity mask and cgroup limits of the process
-	own := int(r.job.Slurm.CPUsPerTask)
+	own := r.job.Slurm.CPUsPerTask
 	if r.info.InSlurm() {
 		if text, ok := r.lookup("SLURM_CPUS_PER_TASK"); ok {
 			if n, err := strconv.Atoi(text); err == nil && n > 0 {

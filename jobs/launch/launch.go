@@ -184,7 +184,7 @@ func (s *supervisor) decideRestart(ctx context.Context, a *attempt, r Result) (r
 		// Ranks of another attempt would not find their run directory.
 		return s.finalizeResult(ctx, r, s.saved), 0, false
 	}
-	limit := int(s.Job.Restart.MaxWithoutProgress)
+	limit := s.Job.Restart.MaxWithoutProgress
 	if a.stopped || limit == 0 || r.Exit == exitCancelled {
 		return s.finalizeResult(ctx, r, s.saved), 0, false
 	}

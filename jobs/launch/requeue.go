@@ -82,7 +82,7 @@ func Requeue(ctx context.Context, o Options, r Result) {
 	if o.Allocation == nil {
 		return
 	}
-	id, most := o.Allocation.ID(), int(o.Job.Restart.Requeue)
+	id, most := o.Allocation.ID(), o.Job.Restart.Requeue
 	why := fmt.Sprintf("%d of %d", o.Allocation.RestartCount+1, most)
 	switch {
 	case r.SlurmRequeues:

@@ -50,9 +50,9 @@ func buildStep(o Options, nodes []string, perNode int) slurm.Step {
 		Nodes: len(nodes), TasksPerNode: perNode,
 		// torchrun starts the processes of a node inside one task, which needs the cores of
 		// all of them.
-		CPUsPerTask: int(j.Slurm.CPUsPerTask) * j.TasksPerNode() / perNode,
+		CPUsPerTask: j.Slurm.CPUsPerTask * j.TasksPerNode() / perNode,
 	}
-	if gpus := int(j.Slurm.GPUsPerNode); gpus > 0 {
+	if gpus := j.Slurm.GPUsPerNode; gpus > 0 {
 		switch {
 		case o.Site.Step.GPUs == sites.StepGPUsPerTask:
 			size.GPUsPerTask = gpus / perNode

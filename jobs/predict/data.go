@@ -57,7 +57,7 @@ func (p *predictor) openData(ctx context.Context) (dataInfo, error) {
 	if err != nil {
 		return s, err
 	}
-	s.shape, s.samples = z, int(d.Samples)
+	s.shape, s.samples = z, d.Samples
 	if read {
 		dataset, _, err := data.Open(ctx, trainer.DataOptions(t))
 		if err != nil {
@@ -67,7 +67,7 @@ func (p *predictor) openData(ctx context.Context) (dataInfo, error) {
 	}
 	s.sample.Inputs, s.sample.Outputs = s.shape.Inputs(), s.shape.Outputs()
 	if t.Model.Kind == jobs.ModelGPT {
-		s.sample.Inputs, s.sample.Tokens = 0, int(t.Model.Context)
+		s.sample.Inputs, s.sample.Tokens = 0, t.Model.Context
 	}
 	return s, nil
 }
@@ -82,9 +82,9 @@ func (p *predictor) sizes() (z sizes, here bool, err error) {
 	switch d.Kind {
 	case jobs.DataSynthetic:
 		here = false
-		z.inputs, z.outputs = int(d.Inputs), int(d.Outputs)
+		z.inputs, z.outputs = d.Inputs, d.Outputs
 	case jobs.DataTokens:
-		z.outputs = int(d.VocabularySize)
+		z.outputs = d.VocabularySize
 		here = here && z.outputs == 0 && fileSizes(string(d.Path)) <= quickTokens
 		if !here && z.outputs == 0 {
 			z.outputs = assumedTokens

@@ -106,7 +106,7 @@ func (p *predictor) unknownGPU(format string, args ...any) error {
 // setMachine sets the speed of ranks and of the links between them.
 func (p *predictor) setMachine(ctx context.Context) error {
 	m := &p.machine
-	m.PerNode, m.Threads = p.job.TasksPerNode(), int(p.job.Slurm.CPUsPerTask)
+	m.PerNode, m.Threads = p.job.TasksPerNode(), p.job.Slurm.CPUsPerTask
 	if p.Here {
 		m.PerNode, m.Cores = maxRanksHere, runtime.GOMAXPROCS(0)
 		m.Threads = min(m.Threads, m.Cores)
@@ -168,7 +168,7 @@ func (p *predictor) measure(ctx context.Context) error {
 	threads := min(m.Threads, runtime.GOMAXPROCS(0))
 	speed, err := measure.Compute(ctx, measure.Options{
 		Model:  func() (nn.Model, error) { return trainerModel(p.data, t) },
-		Sample: p.data.sample, Batch: int(t.Batch), Precision: p.data.precision, Threads: threads,
+		Sample: p.data.sample, Batch: t.Batch, Precision: p.data.precision, Threads: threads,
 		Memory: availableMemory(), Element: p.training.Element,
 		Update: func(d device.Device, params []*nn.Param) (func(), error) { return updater(d, params, &t.Optimizer) },
 	})

@@ -145,14 +145,14 @@ func (p *predictor) run(ctx context.Context) (*Prediction, error) {
 		return nil, err
 	}
 	const maxRows = 1 << 24
-	if rows := int(t.Batch) * max(1, p.data.sample.Tokens); rows > maxRows {
+	if rows := t.Batch * max(1, p.data.sample.Tokens); rows > maxRows {
 		return nil, usageErrorf("use a smaller train.batch with train.accumulate",
 			"plan %q: a micro-batch has %d samples or tokens, more than %d", p.Path, rows, maxRows)
 	}
-	p.work = plan.Count(model, p.data.sample, int(t.Batch), p.data.precision, p.gpu != nil)
+	p.work = plan.Count(model, p.data.sample, t.Batch, p.data.precision, p.gpu != nil)
 	p.work.FirstBucket, p.work.Bucket = int(t.FirstBucket), int(t.Bucket)
 	p.work.NoSync = t.NoSync && t.Accumulate > 1
-	p.training = plan.Training{Element: plan.Elements(moments(&t.Optimizer)), Accumulate: max(1, int(t.Accumulate))}
+	p.training = plan.Training{Element: plan.Elements(moments(&t.Optimizer)), Accumulate: max(1, t.Accumulate)}
 	p.training.Element.Compressed = t.Reduce == jobs.ReduceBF16
 	p.training.Strategy = p.Options.Strategy
 	if p.training.Algorithm, err = plan.ParseAlgorithm(p.Algorithm); err != nil {
@@ -199,7 +199,7 @@ func (p *predictor) result() *Prediction {
 	t := p.job.Train
 	a := &Prediction{
 		Name: string(p.job.Name), Model: t.Model.Kind, Device: "cpu", Precision: t.Precision,
-		Parameters: p.work.NumParams(), Layers: p.work.Groups, Batch: int(t.Batch), Accumulate: p.training.Accumulate,
+		Parameters: p.work.NumParams(), Layers: p.work.Groups, Batch: t.Batch, Accumulate: p.training.Accumulate,
 		Tokens: p.data.sample.Tokens, Samples: p.data.samples, FLOP: p.work.FLOP() * float64(p.training.Accumulate),
 		Ranks: p.ranks(), Strategy: p.training.Strategy.String(), Memory: map[string]Memory{},
 		FLOPS: p.machine.FLOPS, Local: p.machine.Local, Network: p.machine.Network,

@@ -205,7 +205,7 @@ func (l *linter) limits(r Resource) {
 		l.report("slurm.gpus_per_node", "", "a node of %s has %d GPUs, not %d", of, r.GPUsPerNode, s.GPUsPerNode)
 	}
 	tasks := l.job.TasksPerNode()
-	if cpus := tasks * int(s.CPUsPerTask); r.CPUsPerNode > 0 && cpus > int(r.CPUsPerNode) {
+	if cpus := tasks * s.CPUsPerTask; r.CPUsPerNode > 0 && cpus > int(r.CPUsPerNode) {
 		key := "slurm.cpus_per_task"
 		if !l.job.IsSet(key) {
 			key = "slurm.tasks_per_node"
