@@ -20,12 +20,13 @@ type cancelCmd struct {
 }
 
 func (c *cancelCmd) Help() string {
-	return `The run can be submitted again and resumes from its last checkpoint. Only your own
-runs can be canceled, and only jobs that were submitted from their run directories:
-Slurm must have the submission in the comment of the job. Use scancel for other jobs.
+	return `If you submit the run again, it resumes from its last checkpoint. You can cancel only
+your own runs, and only jobs that were submitted from their run directories: Slurm
+must have the submission in the comment of the job. Use scancel for other jobs.
 
-The launcher of a run that was launched without Slurm is asked to save and stop, on
-the host where it runs; a second cancel ends its ranks at once.`
+For a run that was launched without Slurm, the command requests that the launcher save
+and stop. Run the command on the host of the launcher. A second cancel stops the ranks
+immediately.`
 }
 
 func (c *cancelCmd) Run(ctx context.Context, p *program) error {

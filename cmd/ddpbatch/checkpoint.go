@@ -28,8 +28,8 @@ type checkpointVerifyCmd struct {
 }
 
 func (c *checkpointVerifyCmd) Help() string {
-	return `A run goes on from the newest checkpoint that is good. The exit code is 5 when there
-is none.`
+	return `A run resumes from its newest valid checkpoint. The exit code is 5 if no checkpoint is
+valid.`
 }
 
 // checkpointInfo is a checkpoint in the output of the checkpoint commands.

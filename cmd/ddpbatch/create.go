@@ -25,7 +25,7 @@ func createFile(path string, mode fs.FileMode, force bool, write func(io.Writer)
 const maxText = 1 << 20
 
 // readText returns the content of a text file that the user names. The file can be a pipe, such
-// as that of a shell's <(command).
+// as <(command) of a shell.
 func readText(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -234,7 +234,7 @@ func (c *closers) close() {
 	}
 }
 
-// recordOwnJob records the surrounding Slurm job if the user's own batch script started the
+// recordOwnJob records the surrounding Slurm job if the user's batch script started the
 // launcher. The status and wait commands can then find the job of the run.
 func recordOwnJob(o *launch.Options, record rundir.Record, spec []byte) error {
 	id := jobID(o.Allocation)

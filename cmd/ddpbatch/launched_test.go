@@ -122,7 +122,7 @@ func TestCancelLaunchTwice(t *testing.T) {
 	})
 	again := start(t, dir, "cancel", "own")
 	again.ends(t, exitDone)
-	if !strings.Contains(again.out.String(), "at once") {
+	if !strings.Contains(again.out.String(), "immediately") {
 		t.Errorf("the second cancel: %s", again.out.String())
 	}
 	launch.ends(t, exitCancelled)

@@ -96,7 +96,7 @@ train.log_every = ["1 epoch"]
 		{"status tune", []string{"tune-7", "0.95"}},
 		{"top --once", []string{"..."}},
 		{"doctor --log slurm-1.out", []string{"  it means: ", "srun"}},
-		{"doctor", []string{"VERDICT", "files speed"}},
+		{"doctor", []string{"LEVEL", "files speed"}},
 	} {
 		for _, width := range []int{80, 60} {
 			if tt.args == "doctor" && width != 80 {

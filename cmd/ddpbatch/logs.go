@@ -29,12 +29,12 @@ type logsCmd struct {
 }
 
 func (c *logsCmd) Help() string {
-	return `What all ranks print is one log, which goes on when Slurm requeues the job. The lines
-of a sweep begin with the number of their element. With -f on a terminal, a few lines
-below show how a run stands.
+	return `All ranks write to a single log. If Slurm requeues the job, the log continues in the
+same file. For a sweep, each line starts with the index of its element. With -f on a
+terminal, a live view below the log shows the status of the run.
 
-Each launch without Slurm has a log of its own in the run directory, launch-TIME.out;
-the newest one is shown.`
+Each launch without Slurm writes a separate log to the run directory, launch-TIME.out.
+The command prints the newest one.`
 }
 
 func (c *logsCmd) Run(ctx context.Context, p *program) error {

@@ -20,14 +20,15 @@ type reportCmd struct {
 }
 
 func (c *reportCmd) Help() string {
-	return `One page in one file, to read, print or send: loss and throughput, each rank's times,
-the network and why, checkpoints, restarts and their causes, and what is needed to
-do the run again. It loads nothing and runs no script. A run that is unfinished,
-failed or damaged has a page, too, which says what is missing. It shows the job file
-and the names of hosts, users and folders: look before you send it to others.
+	return `The report is a single HTML file. It contains loss and throughput, the times of each
+rank, the network and the reason for its selection, checkpoints, restarts with their
+causes, and the data that is needed to repeat the run. It loads no other files and
+runs no scripts. For an unfinished, failed, or corrupt run, it lists what is missing.
+It contains the job file and the names of hosts, users, and directories: check it
+before you send it to others.
 
-Of a sweep it is a table of the elements, with what they differ in, how they stand and
-which is best, and a part for each of the first 64.`
+For a sweep, it contains a table of the elements with their differences, their status,
+and the best element, followed by a section for each of the first 64 elements.`
 }
 
 func (c *reportCmd) Run(ctx context.Context, p *program) error {

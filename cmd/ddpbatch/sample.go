@@ -32,8 +32,8 @@ type sampleCmd struct {
 
 func (c *sampleCmd) Help() string {
 	return `Uses the newest valid checkpoint of the run. It needs only the run directory. The same
-arguments produce the same text. When the context is full, each token requires a
-forward pass over the whole context; --keep-half avoids that.`
+arguments produce the same text. When the context is full, the model computes the
+whole context again for each token; --keep-half avoids that.`
 }
 
 // sampled is the output of sample --json.

@@ -25,7 +25,7 @@ func (c *statusCmd) Help() string {
 	for i, p := range watch.Phases {
 		phases[i] = string(p)
 	}
-	text := `One run is shown in full, several runs in a table. "ddpbatch top" follows runs. A phase is one of: ` + strings.Join(phases, ", ") + "."
+	text := `Prints the details of a single run, or a table of several runs. "ddpbatch top" keeps the table up to date. The phases are: ` + strings.Join(phases, ", ") + "."
 	return strings.Join(screen.Wrap(text, helpWidth, 0), "\n")
 }
 

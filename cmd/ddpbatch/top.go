@@ -26,11 +26,13 @@ type topCmd struct {
 }
 
 func (c *topCmd) Help() string {
-	return `A table of all runs, those that are over last, kept up to date: run directories are
-looked at every 2 s, Slurm is asked every 15 s, once for all. q leaves.
+	return `Shows a table of runs and updates it. Finished runs come last. ddpbatch reads the run
+directories every 2 s, and queries Slurm every 15 s with one call for all runs. Press
+q to quit.
 
-DONE is the share of all steps, LEFT the time to the end, WAITS the share of a step in
-which ranks wait for communication, SAVED the newest checkpoint's step.`
+DONE is the fraction of completed steps, LEFT the estimated time to the end, WAITS the
+fraction of a step in which ranks wait for communication, and SAVED the step of the
+newest checkpoint.`
 }
 
 func (c *topCmd) Run(ctx context.Context, p *program) error {

@@ -15,9 +15,9 @@ type waitCmd struct {
 }
 
 func (c *waitCmd) Help() string {
-	return `The exit code is 0 if the job completed and was not asked to stop. Otherwise it says
-what kind of end it was: for sweeps, that of the first element that did not complete.
-The same holds for a run that was launched without Slurm.`
+	return `The exit code is 0 if the job completed without a stop request. Otherwise, it describes
+how the job ended. For a sweep, it is the code of the first element that did not
+complete. Runs that were launched without Slurm have the same exit codes.`
 }
 
 func (c *waitCmd) Run(ctx context.Context, p *program) error {
