@@ -123,6 +123,9 @@ func (r *rank) openRun(path string) (err error) {
 	if err != nil {
 		return err
 	}
+	if run, ok := r.lookup(launch.RunVariable); ok && run != stored.record.Run {
+		return fmt.Errorf("run directory %q was replaced by the directory of a different run (%q, not %q)", r.dir.Path, stored.record.Run, run)
+	}
 	r.job, r.site, r.record = stored.job, stored.site, stored.record
 	r.job.ResolvePaths(r.record.Base)
 	r.digests, err = digestsFor(stored.spec)

@@ -105,6 +105,9 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 		envAttempt+"="+strconv.Itoa(number),
 		envPerNode+"="+strconv.Itoa(perNode),
 	)
+	if record, err := o.Dir.ReadRecord(); err == nil {
+		a.environ = append(a.environ, RunVariable+"="+record.Run)
+	}
 	if err := a.publishSecret(secret); err != nil {
 		a.server.Close()
 		return nil, err

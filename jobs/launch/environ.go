@@ -23,6 +23,9 @@ const (
 	LauncherVariable = envAddresses
 	// AttentionVariable is the only variable with this prefix that users set and ranks read.
 	AttentionVariable = "DDPBATCH_ATTENTION"
+	// RunVariable holds the ID of the run. It keeps a rank from working in the directory of a
+	// different run that another process has put in the place of the run directory.
+	RunVariable = "DDPBATCH_RUN_ID"
 
 	envAddresses = "DDPBATCH_RENDEZVOUS"         // host:port, comma separated
 	envSecret    = "DDPBATCH_SECRET"             // on this machine, without Slurm

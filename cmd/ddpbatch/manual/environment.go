@@ -134,6 +134,7 @@ var Variables = []VariableGroup{
 		{"DDPBATCH_SECRET_FILE", "set", "name of the file with the secret of the attempt, in the run directory"},
 		{"DDPBATCH_SECRET", "set", "secret of the attempt, without Slurm"},
 		{"DDPBATCH_REPORT_KEY", "set", "key that authenticates the report of a rank that cannot start"},
+		{"DDPBATCH_RUN_ID", "set", "ID of the run; ranks reject the directory of a different run"},
 		{"DDPBATCH_ATTEMPT", "set", "number of the attempt, from 1"},
 		{"DDPBATCH_PROCESSES_PER_NODE", "set", "number of ranks per node"},
 		{"DDPBATCH_WORKDIR", "set", "working directory of the program"},
