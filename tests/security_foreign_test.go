@@ -25,7 +25,7 @@ func testCancelOfAForeignRun(t *testing.T, s *twoUsers) {
 	alice.sh("/", `chmod -R go-w "$1"`, mine)
 	for _, run := range []string{run, mine} {
 		o := alice.ddpbatch(project, "cancel", run)
-		if strings.Contains(o.stdout, "asked Slurm to end") {
+		if strings.Contains(o.stdout, "requested that Slurm cancel") {
 			t.Errorf("cancel: %v", o)
 		}
 		if run != mine {

@@ -2,17 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io/fs"
-	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
-	"github.com/ddpbatch/ddpbatch/internal/hints"
-	"github.com/ddpbatch/ddpbatch/jobs/rundir"
-	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
 )
 
 type cancelCmd struct {
@@ -30,154 +23,80 @@ immediately.`
 }
 
 func (c *cancelCmd) Run(ctx context.Context, p *program) error {
-	run, err := p.findSettled(ctx, c.Which)
+	store := p.runStore()
+	run, err := store.FindWithJob(ctx, c.Which)
 	if err != nil {
 		return err
 	}
-	run, release, err := run.holdOwn()
+	run, release, err := run.OpenOwn()
 	if err != nil {
 		return err
 	}
 	defer release()
-	if run.record.Sweep != nil {
-		return p.cancelSweep(ctx, run)
+	if run.IsSweep() {
+		return p.cancelSweep(ctx, store, run)
 	}
-	if run.isLaunched() {
+	if run.IsLaunched() {
 		return p.cancelLaunch(run)
 	}
-	id, err := run.job()
+	ended, err := store.CancelJob(ctx, run)
 	if err != nil {
 		return err
 	}
-	// If Slurm does not return a state, try to cancel the job anyway.
-	states, err := p.slurmFor(run).State(ctx, id)
-	if err == nil && states[0].Done() {
-		p.printf("job %s (%s) has ended already: %s\n", id, run.record.Name, states[0])
+	id, name := run.Record.LastJob(), run.Record.Name
+	if ended != nil {
+		p.printf("job %s (%s) has already ended: %s\n", id, name, ended)
 		return nil
 	}
-	if err := p.checkComment(ctx, run); err != nil {
-		return err
-	}
-	if err := p.slurm().Cancel(ctx, id); err != nil {
-		return err
-	}
-	if err == nil {
-		p.rememberCancelled(run, states[0])
-	}
-	p.printf("asked Slurm to end job %s (%s)\n", id, run.record.Name)
+	p.printf("requested that Slurm cancel job %s (%s)\n", id, name)
 	return nil
 }
 
-// holdOwn opens and holds the directory of a run of this user; see [rundir.OpenOwn]. It
-// rejects other users' runs, because their records could name any job of this user.
-func (r knownRun) holdOwn() (held knownRun, release func(), err error) {
-	dir, release, err := rundir.OpenOwn(r.dir.Path)
-	if err != nil {
-		info, missing := os.Lstat(r.dir.Path)
-		switch {
-		case !isOwn(r.dir.Path):
-			err = hints.Add(err, "only its owner can cancel the run; end your own jobs with `scancel`")
-		case missing == nil && info.Mode()&fs.ModeSymlink != 0:
-			err = hints.Add(err, "name the directory that the link leads to")
-		}
-		return knownRun{}, nil, exitError{exitUsage, err}
-	}
-	held.dir = dir
-	if held.record, err = dir.ReadRecord(); err != nil {
-		release()
-		return knownRun{}, nil, err
-	}
-	return held, release, nil
-}
-
-// checkComment returns an error if neither the comment nor the script of the run's last job
-// names the submission. Slurm may have reused the job ID for another job. It returns nil if Slurm does
-// not respond, and for user-written batch scripts that call the launcher, because their jobs
-// have no such comment.
-func (p *program) checkComment(ctx context.Context, run knownRun) error {
-	s := run.record.Last()
-	if s == nil || s.ID == "" {
-		return nil
-	}
-	ids, err := p.slurm().FindByComment(ctx, s.Comment())
-	id, _, _ := strings.Cut(s.JobID, "_")
-	if err != nil || slices.Contains(ids, id) {
-		return nil
-	}
-	// Some centers replace comments. The job's script in this directory identifies it, too.
-	jobs, err := p.slurm().FindByScript(ctx, run.dir.Script())
-	if err != nil || slices.ContainsFunc(jobs, func(j slurm.SubmittedJob) bool { return j.ID == id }) {
-		return nil
-	}
-	return hints.Add(fmt.Errorf("cancel job %s: Slurm has no job of yours with this number and the comment %q: it was not submitted from run directory %q",
-		id, s.Comment(), run.dir.Path), "end the job with `scancel "+id+"` if it is the right one")
-}
-
-// rememberCancelled records the end of a job that was canceled before it started. Slurm 22.05
-// immediately forgets a pending array task that is canceled, and no other record of its end
-// exists.
-func (p *program) rememberCancelled(run knownRun, was slurm.JobState) {
-	if was.State != slurm.StatePending {
-		return
-	}
-	if err := run.dir.WriteEnd(rundir.End{JobID: was.ID, Exit: exitCancelled, Time: time.Now().UTC()}); err != nil {
-		p.note("WARNING: %v", err)
-	}
-}
-
-// cancelSweep cancels all active trials of a sweep. It asks local launchers to stop, and calls
-// scancel once per job array.
-func (p *program) cancelSweep(ctx context.Context, run knownRun) error {
-	elements, err := run.elements()
+// cancelLaunch asks the launcher of a run to save and stop.
+func (p *program) cancelLaunch(run runs.Run) error {
+	canceled, err := run.CancelLaunch()
 	if err != nil {
 		return err
 	}
-	launched := 0
-	for _, e := range elements {
-		if !e.isLaunched() {
-			continue
-		}
-		if _, over := endOfLaunch(e.dir, time.Now()); !over {
-			launched++
-			if err := p.cancelLaunch(e); err != nil {
-				return err
-			}
-		}
+	name, path := run.Record.Name, shellQuote(p.short(run.Dir.Path))
+	switch {
+	case canceled.End != nil:
+		p.printf("run %s %s\n", name, canceled.End)
+	case canceled.Killed:
+		p.printf("requested that the launcher of run %s (process %d) kill its ranks immediately\n", name, canceled.PID)
+	default:
+		p.printf("requested that the launcher of run %s (process %d) save and stop\n", name, canceled.PID)
+		p.note("to wait for its end, run `ddpbatch wait %s`; to kill it immediately, run `ddpbatch cancel %s` again", path, path)
 	}
-	asked, ids := jobsAmong(elements)
-	if len(ids) == 0 && launched > 0 {
-		return nil
-	}
-	states, err := p.slurmFor(asked...).State(ctx, ids...)
+	return nil
+}
+
+// cancelSweep cancels all active trials of a sweep.
+func (p *program) cancelSweep(ctx context.Context, store *runs.Store, run runs.Run) error {
+	trials, err := run.Trials()
 	if err != nil {
 		return err
 	}
-	var arrays []string
-	open := map[string]int{}
-	for i, s := range states {
-		if s.State == slurm.StateUnknown || s.Done() {
+	submitted, launched := runs.SplitByStart(trials)
+	active := 0
+	for _, trial := range launched {
+		if _, over := trial.LaunchEnd(time.Now()); over {
 			continue
 		}
-		array, _, _ := strings.Cut(s.ID, "_")
-		if open[array]++; open[array] == 1 {
-			if err := p.checkComment(ctx, asked[i]); err != nil {
-				return err
-			}
-			arrays = append(arrays, array)
-		}
-	}
-	if len(arrays) == 0 && launched == 0 {
-		p.printf("no element of %s is queued or running\n", run.record.Name)
-	}
-	for _, id := range arrays {
-		// Trials that were submitted again have already ended in this array.
-		if err := p.slurm().Cancel(ctx, id); err != nil {
+		active++
+		if err := p.cancelLaunch(trial); err != nil {
 			return err
 		}
-		p.printf("asked Slurm to end job %s (%s of %s)\n", id, format.Count(open[id], "element"), run.record.Name)
 	}
-	for i, s := range states {
-		p.rememberCancelled(asked[i], s)
+	if len(submitted) == 0 && active > 0 {
+		return nil
 	}
-	return nil
+	arrays, err := store.CancelTrials(ctx, submitted)
+	for _, a := range arrays {
+		p.printf("requested that Slurm cancel job %s (%s of %s)\n", a.ID, format.Count(a.Trials, "element"), run.Record.Name)
+	}
+	if err == nil && len(arrays) == 0 && active == 0 {
+		p.printf("no element of %s is queued or running\n", run.Record.Name)
+	}
+	return err
 }

@@ -72,8 +72,9 @@ func (p *program) checkpoints(arg string) ([]checkpointInfo, error) {
 }
 
 func (p *program) checkpointEntries(arg string) ([]checkpoint.Entry, error) {
-	if run, ok := p.findOwnRun(arg); ok {
-		return checkpoint.List(run.dir.Checkpoints())
+	store := p.runStore()
+	if run, ok := store.FindOwn(arg); ok {
+		return checkpoint.List(run.Dir.Checkpoints())
 	}
 	path := p.abs(arg)
 	if info, err := os.Stat(path); arg != "" && err == nil && info.IsDir() {
@@ -91,11 +92,11 @@ func (p *program) checkpointEntries(arg string) ([]checkpoint.Entry, error) {
 			}
 		}
 	}
-	run, err := p.findRun(arg)
+	run, err := store.Find(arg)
 	if err != nil {
 		return nil, err
 	}
-	return checkpoint.List(run.dir.Checkpoints())
+	return checkpoint.List(run.Dir.Checkpoints())
 }
 
 func (c *checkpointLsCmd) Run(_ context.Context, p *program) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
 )
 
 // symptomJSON is a failure in the output of --log --json.
@@ -76,13 +77,13 @@ func (c *doctorCmd) logFile(p *program) (open func() (*os.File, error), err erro
 	run, err := p.findRun(c.Log)
 	switch {
 	case err != nil && missing != nil:
-		return nil, hints.Add(missing, "--log takes a file, or a run: `ddpbatch status` lists the runs below "+runsFolder+"/")
+		return nil, hints.Add(missing, "--log takes a file, or a run: `ddpbatch status` lists the runs below "+runs.DefaultDir+"/")
 	case err != nil:
 		return nil, err
-	case run.record.Sweep != nil:
+	case run.IsSweep():
 		return nil, hints.Add(fmt.Errorf("%q is a sweep: each element has its log", c.Log), "name one: "+shellQuote(c.Log+"/0"))
 	}
-	output, err := run.output()
+	output, err := run.OutputPath()
 	return func() (*os.File, error) { return rundir.OpenFile(output) }, err
 }
 

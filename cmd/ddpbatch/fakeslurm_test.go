@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
 )
 
 // fakeJobs is a fake Slurm that stores its state in the directory $FAKE_DIR: the calls that it
@@ -112,7 +114,7 @@ func elementsOf(script string) []int {
 	}
 	list, _, _ := strings.Cut(rest, "\n")
 	list, _, _ = strings.Cut(list, "%")
-	all, err := parseElements(list, 1<<20)
+	all, err := runs.ParseTrials(list, 1<<20)
 	if err != nil {
 		panic(err)
 	}

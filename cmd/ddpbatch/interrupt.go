@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
 )
 
 // interruptible returns a context that is canceled on SIGINT or SIGTERM. Commands that wait
@@ -19,13 +20,13 @@ func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // explainInterrupt adds a hint to the error of an interrupted command: the run itself continues.
-func (p *program) explainInterrupt(run knownRun, err error) error {
+func (p *program) explainInterrupt(run runs.Run, err error) error {
 	if !errors.Is(err, context.Canceled) {
 		return err
 	}
 	what := "job"
-	if run.isLaunched() {
+	if run.IsLaunched() {
 		what = "run"
 	}
-	return hints.Add(err, "the "+what+" continues; to cancel it, run `ddpbatch cancel "+shellQuote(p.short(run.dir.Path))+"`")
+	return hints.Add(err, "the "+what+" continues; to cancel it, run `ddpbatch cancel "+shellQuote(p.short(run.Dir.Path))+"`")
 }

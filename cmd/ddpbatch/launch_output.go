@@ -108,9 +108,9 @@ func (c *launchCmd) startView(p *program, o *launch.Options, id string) *live {
 	if c.Plain || o.Job.Train == nil {
 		return nil
 	}
-	figures := watch.NewFigures(o.Dir.Metrics())
+	metrics := watch.NewMetricsTail(o.Dir.Metrics())
 	return p.startLive(func() watch.Status {
-		s := watch.Read(o.Dir, string(o.Job.Name), id, figures)
+		s := watch.Read(o.Dir, string(o.Job.Name), id, metrics)
 		s.SetPhase(time.Now())
 		return s
 	})

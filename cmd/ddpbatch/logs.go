@@ -14,6 +14,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -38,22 +39,23 @@ The command prints the newest one.`
 }
 
 func (c *logsCmd) Run(ctx context.Context, p *program) error {
-	run, err := p.findSettled(ctx, c.Which)
+	store := p.runStore()
+	run, err := store.FindWithJob(ctx, c.Which)
 	if err != nil {
 		return err
 	}
 	if c.Rank != nil && *c.Rank < 0 {
 		return usage("--rank must be 0 or more")
 	}
-	if run.record.Sweep != nil {
-		return c.sweep(ctx, p, run)
+	if run.IsSweep() {
+		return c.sweep(ctx, p, store, run)
 	}
 	log, err := c.log(run, "")
 	if err != nil {
 		return err
 	}
 	if !c.Follow {
-		if err := c.knows(run); err != nil {
+		if err := c.checkRankLog(run); err != nil {
 			return err
 		}
 		return p.printLogs(false, log)
@@ -62,38 +64,38 @@ func (c *logsCmd) Run(ctx context.Context, p *program) error {
 	defer stop()
 	var now atomic.Pointer[slurm.JobState]
 	if !c.Plain {
-		figures := watch.NewFigures(run.dir.Metrics())
+		metrics := watch.NewMetricsTail(run.Dir.Metrics())
 		defer p.startLive(func() watch.Status {
-			s := stored(run, figures)
-			if told := now.Load(); told != nil {
-				s.AddJob(*told)
+			s := runs.ReadStatus(run, metrics)
+			if job := now.Load(); job != nil {
+				s.AddJob(*job)
 			}
 			s.SetPhase(time.Now())
 			return s
 		}).stop()
 	}
-	err = p.follow(ctx, []*tail{log}, p.untilOver(&now, run))
-	if run.record.LastJob() == "" && !run.isLaunched() {
+	err = p.follow(ctx, []*tail{log}, p.waitForEnd(store, &now, run))
+	if run.Record.LastJob() == "" && !run.IsLaunched() {
 		return err // ranks without a launcher cannot be canceled from here
 	}
 	return p.explainInterrupt(run, err)
 }
 
 // log returns the log of the run, or the log of the rank in --rank.
-func (c *logsCmd) log(run knownRun, prefix string) (*tail, error) {
+func (c *logsCmd) log(run runs.Run, prefix string) (*tail, error) {
 	if c.Rank != nil {
-		return &tail{open: func() (*os.File, error) { return run.dir.OpenRankLog(*c.Rank) }, prefix: prefix}, nil
+		return &tail{open: func() (*os.File, error) { return run.Dir.OpenRankLog(*c.Rank) }, prefix: prefix}, nil
 	}
-	path, err := run.output()
+	path, err := run.OutputPath()
 	return &tail{open: func() (*os.File, error) { return rundir.OpenFile(path) }, prefix: prefix}, err
 }
 
-// knows returns a usage error if --rank names a rank without a log and other ranks have logs.
-func (c *logsCmd) knows(run knownRun) error {
+// checkRankLog returns a usage error if --rank names a rank without a log and other ranks have logs.
+func (c *logsCmd) checkRankLog(run runs.Run) error {
 	if c.Rank == nil {
 		return nil
 	}
-	path := run.dir.RankLog(*c.Rank)
+	path := run.Dir.RankLog(*c.Rank)
 	logs, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
 		return nil // printLogs reports the error
@@ -111,51 +113,66 @@ func (c *logsCmd) knows(run knownRun) error {
 }
 
 // sweep prints the logs of all trials that have started.
-func (c *logsCmd) sweep(ctx context.Context, p *program, run knownRun) error {
-	elements, err := run.elements()
+func (c *logsCmd) sweep(ctx context.Context, p *program, store *runs.Store, run runs.Run) error {
+	trials, err := run.Trials()
 	if err != nil {
 		return err
 	}
 	var logs []*tail
-	var started []knownRun
-	for i, e := range elements {
-		if log, err := c.log(e, fmt.Sprintf("[%d] ", i)); err == nil && (e.record.LastJob() != "" || e.isLaunched()) {
-			logs, started = append(logs, log), append(started, e)
+	var started []runs.Run
+	for i, trial := range trials {
+		if log, err := c.log(trial, fmt.Sprintf("[%d] ", i)); err == nil && (trial.Record.LastJob() != "" || trial.IsLaunched()) {
+			logs, started = append(logs, log), append(started, trial)
 		}
 	}
 	if len(logs) == 0 {
-		return noElement(run)
+		return noTrialStarted(run)
 	}
 	if !c.Follow {
 		return p.printLogs(false, logs...)
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	return p.explainInterrupt(run, p.follow(ctx, logs, p.untilOver(new(atomic.Pointer[slurm.JobState]), started...)))
+	return p.explainInterrupt(run, p.follow(ctx, logs, p.waitForEnd(store, new(atomic.Pointer[slurm.JobState]), started...)))
 }
 
-// untilOver returns a function that waits until the runs end and prints state changes that
-// their logs do not show. The function stores the state of the first job in first. The result
-// is nil if no run has a job or a launcher, because then the end of the runs cannot be
-// detected.
-func (p *program) untilOver(first *atomic.Pointer[slurm.JobState], runs ...knownRun) func(context.Context) error {
-	asked, ids := jobsAmong(runs)
-	launched := slices.DeleteFunc(slices.Clone(runs), func(r knownRun) bool { return !r.isLaunched() })
-	if len(ids)+len(launched) == 0 {
+// waitForEnd returns a function that waits until the runs end and prints state changes that
+// their logs do not show: pending jobs, and the final state. The function stores the state of
+// the first job in first. The result is nil if no run has a job or a launcher, because then the
+// end of the runs cannot be detected.
+func (p *program) waitForEnd(store *runs.Store, first *atomic.Pointer[slurm.JobState], all ...runs.Run) func(context.Context) error {
+	submitted, launched := runs.SplitByStart(all)
+	if len(submitted)+len(launched) == 0 {
 		return nil
 	}
-	return func(ctx context.Context) error {
-		if len(ids) > 0 {
-			if err := p.followStates(ctx, p.slurmFor(asked...), ids, first); err != nil {
-				return err
+	last := ""
+	onJobs := func(states []slurm.JobState) {
+		job := states[0]
+		first.Store(&job)
+		text := runs.CountStates(states)
+		if len(states) == 1 {
+			text = fmt.Sprintf("job %s is %s", job.ID, job)
+			if job.State != slurm.StatePending {
+				return // the log of a running job shows its progress
 			}
 		}
-		for _, r := range launched {
-			end, err := p.waitForLaunch(ctx, r)
-			if err != nil {
-				return err
+		if text != last {
+			p.note("%s", text)
+			last = text
+		}
+	}
+	return func(ctx context.Context) error {
+		ended, err := store.Wait(ctx, all, onJobs)
+		if err != nil {
+			return err
+		}
+		for _, e := range ended {
+			switch {
+			case e.Launch != nil:
+				p.note("run %s %s", e.Run.Record.Name, e.Launch)
+			case len(submitted) == 1:
+				p.note("job %s is %s", e.Job.ID, e.Job)
 			}
-			p.note("%s", end.text(r))
 		}
 		return nil
 	}
@@ -219,29 +236,4 @@ func (p *program) follow(ctx context.Context, logs []*tail, until func(context.C
 		case <-time.After(logPoll):
 		}
 	}
-}
-
-// followStates waits for the jobs and prints what the logs do not show: pending jobs, and the
-// final state.
-func (p *program) followStates(ctx context.Context, client slurm.Client, ids []string, first *atomic.Pointer[slurm.JobState]) error {
-	last := ""
-	states, err := client.WaitAll(ctx, ids, func(states []slurm.JobState) {
-		now := states[0]
-		first.Store(&now)
-		text := tally(states)
-		if len(states) == 1 {
-			text = fmt.Sprintf("job %s is %s", states[0].ID, states[0])
-			if states[0].State != slurm.StatePending {
-				return // the log of a running job shows its progress
-			}
-		}
-		if text != last {
-			p.note("%s", text)
-			last = text
-		}
-	})
-	if err == nil && len(states) == 1 {
-		p.note("job %s is %s", states[0].ID, states[0])
-	}
-	return err
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/cmd/ddpbatch/manual"
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
 )
 
 func describedProgram(t *testing.T) manual.Program {
@@ -154,10 +155,10 @@ func TestUsageErrorsArePlain(t *testing.T) {
 func TestTopSaysThatThereAreNoRuns(t *testing.T) {
 	p := &program{Dir: t.TempDir()}
 	for _, c := range []topCmd{{}, {Which: []string{"."}}} {
-		if got := strings.Join(c.page(200, 20, c.lookOnce(t.Context(), p, p.lookout())), "\n"); !strings.Contains(got, "there are no runs below "+p.Dir) {
+		if got := strings.Join(c.page(200, 20, c.view(t.Context(), p.runStore(), p.runStore().NewPoller())), "\n"); !strings.Contains(got, "there are no runs below "+p.Dir) {
 			t.Errorf("%q: %s", c.Which, got)
 		}
-		if got := strings.Join(c.page(200, 20, topLook{}), "\n"); strings.Contains(got, "no runs") {
+		if got := strings.Join(c.page(200, 20, topView{}), "\n"); strings.Contains(got, "no runs") {
 			t.Errorf("%q, before the first look: %s", c.Which, got)
 		}
 	}
@@ -168,30 +169,30 @@ func TestTopSaysThatThereAreNoRuns(t *testing.T) {
 func TestTopReportsUnreadableRunsOnItsPage(t *testing.T) {
 	var errs bytes.Buffer
 	p := &program{Dir: t.TempDir(), Stdout: io.Discard, Stderr: &errs}
-	broken := filepath.Join(p.Dir, runsFolder, "broken")
+	broken := filepath.Join(p.Dir, runs.DefaultDir, "broken")
 	if err := os.MkdirAll(broken, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(broken, "record.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []topCmd{{}, {Which: []string{runsFolder}}, {Which: []string{"."}}} {
+	for _, c := range []topCmd{{}, {Which: []string{runs.DefaultDir}}, {Which: []string{"."}}} {
 		ctx, stop := context.WithCancel(t.Context())
-		looks := c.looks(ctx, p)
-		look := <-looks
+		views := c.poll(ctx, p, func() int { return 20 })
+		view := <-views
 		stop()
-		for range looks {
+		for range views {
 		}
-		want := "no run below " + filepath.Join(p.Dir, runsFolder) + " can be read"
+		want := "no run below " + filepath.Join(p.Dir, runs.DefaultDir) + " can be read"
 		if len(c.Which) > 0 && c.Which[0] == "." {
 			want = "there are no runs below " + p.Dir
 		}
-		if got := strings.Join(c.page(200, 20, look), "\n"); !strings.Contains(got, want) {
+		if got := strings.Join(c.page(200, 20, view), "\n"); !strings.Contains(got, want) {
 			t.Errorf("%q: got %q, want %q in it", c.Which, got, want)
 		}
 	}
-	if errs.Len() > 0 || p.leftOut > 0 {
-		t.Errorf("wrote %q and counted %d directories", errs.String(), p.leftOut)
+	if errs.Len() > 0 {
+		t.Errorf("wrote %q", errs.String())
 	}
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
@@ -21,7 +19,6 @@ type program struct {
 	Stdout, Stderr io.Writer
 	Env            []string
 	Dir            string // current directory; empty if it does not exist
-	leftOut        int    // number of unreadable run directories that were skipped
 	dirNeeded      bool   // whether a relative path was used while Dir was empty
 }
 
@@ -123,40 +120,3 @@ func (p *program) abs(path string) string {
 
 // slurm returns a Slurm client that uses the program's environment.
 func (p *program) slurm() slurm.Client { return slurm.Client{Environ: p.Env} }
-
-// slurmFor returns a Slurm client for the jobs of runs. If neither squeue nor sacct lists a
-// job, the client uses the result that the launcher stored in the run directory.
-func (p *program) slurmFor(runs ...knownRun) slurm.Client {
-	client := p.slurm()
-	dirs := map[string]rundir.Dir{}
-	for _, r := range runs {
-		if s := r.record.Last(); s != nil {
-			dirs[s.JobID] = r.dir
-		}
-	}
-	client.LastKnown = func(id string) (slurm.JobState, bool) {
-		dir, ok := dirs[id]
-		if !ok {
-			return slurm.JobState{}, false
-		}
-		return remembered(dir, id)
-	}
-	return client
-}
-
-// remembered returns the final state of job id from the run directory. The launcher or
-// `ddpbatch cancel` writes it. The result is false if the directory has no result of this job.
-func remembered(dir rundir.Dir, id string) (slurm.JobState, bool) {
-	end, ok := dir.ReadEnd()
-	if !ok || end.JobID != id {
-		return slurm.JobState{}, false
-	}
-	s := slurm.JobState{ID: id, State: slurm.StateFailed, ExitCode: fmt.Sprintf("%d:0", end.Exit), Restarts: -1}
-	switch end.Exit {
-	case exitDone:
-		s.State = slurm.StateCompleted
-	case exitCancelled:
-		s.State = slurm.StateCancelled
-	}
-	return s, true
-}

@@ -13,6 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
 )
 
@@ -87,7 +88,7 @@ func (c *repairCmd) request(p *program) (req submit.RepairRequest, err error) {
 		if sweep, index, ok := strings.Cut(name, "/"); ok {
 			name = filepath.Join(sweep, "elements", index)
 		}
-		path = p.abs(filepath.Join(runsFolder, name))
+		path = p.abs(filepath.Join(runs.DefaultDir, name))
 	}
 	if req.Dir, err = rundir.Existing(path); errors.Is(err, fs.ErrNotExist) {
 		return req, exitError{exitUsage, hints.Add(fmt.Errorf("no run directory %q", path), "give the path of the run directory")}

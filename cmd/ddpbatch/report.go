@@ -10,6 +10,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	runreport "github.com/ddpbatch/ddpbatch/jobs/report"
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
@@ -33,26 +34,26 @@ and the best element, followed by a section for each of the first 64 elements.`
 
 func (c *reportCmd) Run(ctx context.Context, p *program) error {
 	run, err := p.findRun(c.Which)
-	if err != nil && run.dir.Path == "" {
+	if err != nil && run.Dir.Path == "" {
 		return err
 	}
-	if run.record.Sweep != nil {
-		s := runreport.CollectSweep(run.dir, run.record)
+	if run.IsSweep() {
+		s := runreport.CollectSweep(run.Dir, run.Record)
 		s.Version = version()
-		s.SetStatus(p.elementStates(ctx, run), time.Now())
+		s.SetStatus(p.trialStates(ctx, run), time.Now())
 		return c.write(p, run, s.HTML)
 	}
-	r := runreport.Collect(run.dir)
+	r := runreport.Collect(run.Dir)
 	r.Version = version()
 	if r.Name == "" {
-		r.Name = p.short(run.dir.Path)
+		r.Name = p.short(run.Dir.Path)
 	}
 	r.SetStatus(p.jobState(ctx, run), time.Now())
 	return c.write(p, run, r.HTML)
 }
 
 // write writes the report to the file in --output, or to standard output for "-".
-func (c *reportCmd) write(p *program, run knownRun, html func(io.Writer) error) error {
+func (c *reportCmd) write(p *program, run runs.Run, html func(io.Writer) error) error {
 	if c.Output == "-" {
 		return html(p.Stdout)
 	}
@@ -61,47 +62,36 @@ func (c *reportCmd) write(p *program, run knownRun, html func(io.Writer) error) 
 		if errors.Is(err, fs.ErrExist) {
 			return exitError{exitUsage, hints.Add(fmt.Errorf("report: %q already exists", path), "give another name with -o, or --force to replace it")}
 		}
-		return fmt.Errorf("report on %q: %w", run.dir.Path, err)
+		return fmt.Errorf("report on %q: %w", run.Dir.Path, err)
 	}
 	p.printf("wrote %s\n", path)
 	return nil
 }
 
-// elementStates returns Slurm's states of the last jobs of a sweep's trials, by job ID. The
-// map is empty if Slurm does not respond.
-func (p *program) elementStates(ctx context.Context, sweep knownRun) map[string]slurm.JobState {
-	elements, err := sweep.elements()
-	var ids []string
-	for _, e := range elements {
-		if id := e.record.LastJob(); id != "" {
-			ids = append(ids, id)
-		}
-	}
-	var states []slurm.JobState
-	if err == nil && len(ids) > 0 {
-		states, err = p.slurmFor(elements...).State(ctx, ids...)
+// trialStates returns Slurm's states of the last jobs of a sweep's trials, by job ID. The map is
+// empty if Slurm does not respond.
+func (p *program) trialStates(ctx context.Context, sweep runs.Run) map[string]slurm.JobState {
+	trials, err := sweep.Trials()
+	var states map[string]slurm.JobState
+	if err == nil {
+		states, err = p.runStore().JobStates(ctx, trials...)
 	}
 	if err != nil {
-		p.note("the report is without what Slurm says of the elements: %v", err)
+		p.note("the report omits Slurm's states of the elements: %v", err)
 	}
-	by := map[string]slurm.JobState{}
-	for i, s := range states {
-		by[ids[i]] = s
-	}
-	return by
+	return states
 }
 
 // jobState returns Slurm's state of the run's last job. It returns nil if the run has no job,
 // or if Slurm does not respond.
-func (p *program) jobState(ctx context.Context, run knownRun) *slurm.JobState {
-	id := run.record.LastJob()
-	if id == "" {
-		return nil
-	}
-	states, err := p.slurmFor(run).State(ctx, id)
+func (p *program) jobState(ctx context.Context, run runs.Run) *slurm.JobState {
+	id := run.Record.LastJob()
+	states, err := p.runStore().JobStates(ctx, run)
 	if err != nil {
-		p.note("the report is without what Slurm says of job %s: %v", id, err)
-		return nil
+		p.note("the report omits Slurm's state of job %s: %v", id, err)
 	}
-	return &states[0]
+	if state, ok := states[id]; ok {
+		return &state
+	}
+	return nil
 }

@@ -124,10 +124,10 @@ func (p *program) loadGPTFromRun(ctx context.Context, arg string) (m trainedGPT,
 	if err != nil {
 		return m, err
 	}
-	if run.record.Sweep != nil {
-		return m, exitError{exitUsage, hints.Add(fmt.Errorf("run %q is a sweep", run.dir.Path), "select an element, such as "+run.record.Name+"/0")}
+	if run.IsSweep() {
+		return m, exitError{exitUsage, hints.Add(fmt.Errorf("run %q is a sweep", run.Dir.Path), "select an element, such as "+run.Record.Name+"/0")}
 	}
-	job, err := jobs.Load(run.dir.Spec())
+	job, err := jobs.Load(run.Dir.Spec())
 	if err != nil {
 		return m, err
 	}
@@ -136,14 +136,14 @@ func (p *program) loadGPTFromRun(ctx context.Context, arg string) (m trainedGPT,
 		if job.Train != nil {
 			what = fmt.Sprintf("a model of kind %q", job.Train.Model.Kind)
 		}
-		return m, exitError{exitUsage, fmt.Errorf("run %q is %s, want a model of kind %q", run.dir.Path, what, jobs.ModelGPT)}
+		return m, exitError{exitUsage, fmt.Errorf("run %q is %s, want a model of kind %q", run.Dir.Path, what, jobs.ModelGPT)}
 	}
-	s, passed, err := checkpoint.Load(ctx, run.dir.Checkpoints(), checkpoint.ModelFile)
+	s, passed, err := checkpoint.Load(ctx, run.Dir.Checkpoints(), checkpoint.ModelFile)
 	for _, why := range passed {
 		p.note("skipped: %v", why)
 	}
 	if errors.Is(err, checkpoint.ErrNotFound) {
-		err = fmt.Errorf("no checkpoint in %q", run.dir.Path)
+		err = fmt.Errorf("no checkpoint in %q", run.Dir.Path)
 	}
 	if err != nil {
 		return m, exitError{exitNoState, err}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -41,7 +42,7 @@ func newManyRuns(tb testing.TB, n int) manyRuns {
 	var squeue, sacct strings.Builder
 	for i := range n {
 		id := 1000 + i
-		dir, err := rundir.Create(filepath.Join(m.dir, runsFolder, fmt.Sprintf("run-%03d", i)))
+		dir, err := rundir.Create(filepath.Join(m.dir, runs.DefaultDir, fmt.Sprintf("run-%03d", i)))
 		if err != nil {
 			tb.Fatal(err)
 		}

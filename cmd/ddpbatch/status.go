@@ -2,16 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
-	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
 type statusCmd struct {
@@ -33,16 +29,16 @@ func (c *statusCmd) Help() string {
 const helpWidth = 87
 
 func (c *statusCmd) Run(ctx context.Context, p *program) error {
-	runs, err := c.runs(p)
+	found, unreadable, err := c.runs(p)
 	if err != nil {
 		return err
 	}
 	// Show the state in the run directories even if Slurm does not respond.
-	lookout := p.lookout()
-	lookout.named = len(c.Which) > 0
-	all, asked := lookout.look(ctx, runs)
-	if all == nil && asked != nil {
-		return asked
+	poller := p.runStore().NewPoller()
+	poller.Unlimited = len(c.Which) > 0
+	all, pollErr := poller.Poll(ctx, found)
+	if all == nil && pollErr != nil {
+		return pollErr
 	}
 	if c.Verify {
 		verifyAll(ctx, all)
@@ -51,11 +47,11 @@ func (c *statusCmd) Run(ctx context.Context, p *program) error {
 		if err := p.printJSON(all); err != nil {
 			return err
 		}
-		return asked
+		return pollErr
 	}
 	switch {
 	case len(all) == 0:
-		p.noteNoRuns(p.abs(runsFolder))
+		p.note("%s", noRuns(p.runStore().Runs(), unreadable))
 		return nil
 	case len(c.Which) == 1 && all[0].Elements != nil:
 		p.showRuns(all[0].Elements) // the user named this sweep
@@ -64,7 +60,7 @@ func (c *statusCmd) Run(ctx context.Context, p *program) error {
 	default:
 		p.showRuns(all)
 	}
-	return asked
+	return pollErr
 }
 
 func verifyAll(ctx context.Context, all []watch.Status) {
@@ -88,67 +84,22 @@ func (p *program) showRun(s watch.Status) {
 	}
 }
 
-// showRuns prints a table of runs. For the trials of a sweep, it adds a column for each key
-// that the sweep varies.
+// showRuns prints a table of runs.
 func (p *program) showRuns(all []watch.Status) {
-	header := []string{"RUN", "JOB", "PHASE", "STEP", "EPOCH", "LOSS", "ACCURACY", "SAVED", "NOTE"}
-	var keys []string
-	for _, key := range slices.Sorted(maps.Keys(all[0].Values)) {
-		keys = append(keys, key)
-		// Use the last part of the key, to keep the table narrow.
-		header = slices.Insert(header, len(header)-1, strings.ToUpper(key[strings.LastIndexByte(key, '.')+1:]))
-	}
-	rows := make([][]string, len(all))
-	for i, s := range all {
-		rows[i] = row(s)
-		for _, key := range keys {
-			rows[i] = slices.Insert(rows[i], len(rows[i])-1, s.Values[key])
-		}
-	}
-	p.table(header, rows)
+	p.printTable(watch.StatusTable(all))
 }
 
-func (c *statusCmd) runs(p *program) ([]knownRun, error) {
+// runs returns the runs that the arguments name, and the number of runs that are not readable.
+func (c *statusCmd) runs(p *program) (found []runs.Run, unreadable int, err error) {
 	if len(c.Which) == 0 {
-		return p.runs(p.abs(runsFolder))
+		return p.listRuns(p.runStore().Runs())
 	}
-	var runs []knownRun
 	for _, arg := range c.Which {
 		r, err := p.findRun(arg)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		runs = append(runs, r)
+		found = append(found, r)
 	}
-	return runs, nil
-}
-
-// row returns the table row of a run.
-func row(s watch.Status) []string {
-	note := s.Detail
-	switch {
-	case s.Elements != nil:
-		note = s.Reason
-	case s.Phase == watch.Held:
-		note = "it will not start by itself: " + note + "; " + s.Advice
-	case s.Detail != "" && s.Phase == watch.CutShort || s.Detail == "":
-		note = strings.TrimPrefix(note+": "+s.Advice, ": ")
-		note = strings.TrimSuffix(note, ": ")
-	}
-	return []string{s.Label(), s.Job, string(s.Phase), number(s.Step), number(s.Epoch), figure(s.Loss), figure(s.Accuracy),
-		number(s.Checkpoint), note}
-}
-
-func number(n *int) string {
-	if n == nil {
-		return ""
-	}
-	return strconv.Itoa(*n)
-}
-
-func figure(n *metrics.Number) string {
-	if n == nil {
-		return ""
-	}
-	return fmt.Sprintf("%.4g", float64(*n))
+	return found, 0, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/jobs/secrets"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -92,7 +93,7 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	if !c.Wait {
 		return nil
 	}
-	run, err := openRun(result.Dir.Path)
+	run, err := runs.Open(result.Dir.Path)
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,11 @@ func (c *submitCmd) elements(job *jobs.Job) ([]int, error) {
 	if c.Elements == "" {
 		return nil, nil
 	}
-	return parseElements(c.Elements, len(job.Sweep.Trials))
+	trials, err := runs.ParseTrials(c.Elements, len(job.Sweep.Trials))
+	if err != nil {
+		return nil, usage(err.Error())
+	}
+	return trials, nil
 }
 
 func (p *program) printSubmitted(asJSON bool, f *jobFile, r submit.Result) error {
@@ -174,7 +179,7 @@ func (p *program) submit(ctx context.Context, f *jobFile, path string, elements 
 	}
 	s := submit.Submitter{Slurm: p.slurm(), Say: func(line string) { p.note("%s", line) }}
 	return s.Submit(ctx, submit.Request{Job: f.job, Site: f.site, Base: f.base, Spec: f.spec, Dir: path, Elements: elements, Failed: failed,
-		Script: f.script, Find: func(name string) (*rundir.Dir, error) { return p.findDependency(f.base, name) }, Version: version(), Program: digest, Host: hostName(), User: userName(), Environ: p.Env})
+		Script: f.script, Find: func(name string) (*rundir.Dir, error) { return p.runStore().FindDependency(f.base, name) }, Version: version(), Program: digest, Host: hostName(), User: userName(), Environ: p.Env})
 }
 
 // warnDroppedEnv warns about environment variables that would change the job. ddpbatch does not
@@ -213,7 +218,7 @@ func (p *program) dependencyOption(f *jobFile) (string, error) {
 	var parts []string
 	for _, d := range f.job.Slurm.Dependency {
 		kind, name := d.Parts()
-		dir, err := p.findDependency(f.base, name)
+		dir, err := p.runStore().FindDependency(f.base, name)
 		if err != nil {
 			return "", err
 		}

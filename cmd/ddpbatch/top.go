@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -12,12 +11,13 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/printable"
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
-// topEvery is the interval between checks of the run directories.
-const topEvery = 2 * time.Second
+// topPollInterval is the interval between polls of the runs.
+const topPollInterval = 2 * time.Second
 
 type topCmd struct {
 	Which []string `arg:"" optional:"" name:"run" help:"Run names, run directories, job files, job IDs, or directories of runs (default: all runs below runs/)."`
@@ -37,26 +37,30 @@ newest checkpoint.`
 
 func (c *topCmd) Run(ctx context.Context, p *program) error {
 	out, interactive := p.terminal()
+	store := p.runStore()
+	_, unreadable, err := c.runs(store)
+	if err != nil {
+		return err // before the table replaces the screen
+	}
+	p.noteUnreadable(unreadable)
+	store.Note = nil // the notes are printed
 	if c.Once || c.JSON || !interactive {
-		all, err := c.look(ctx, p, p.lookout())
+		view := c.view(ctx, store, store.NewPoller())
 		switch {
-		case all == nil && err != nil:
-			return err
+		case view.all == nil && view.err != nil:
+			return view.err
 		case c.JSON:
-			if err := p.printJSON(all); err != nil {
+			if err := p.printJSON(view.all); err != nil {
 				return err
 			}
-		case len(all) == 0:
-			p.note("%s", c.noRuns(p))
+		case len(view.all) == 0:
+			p.note("%s", view.empty)
 		default:
-			for _, line := range watch.Table(all, columnsOf(p.Stdout)) {
+			for _, line := range watch.TopTable(view.all).Lines(columnsOf(p.Stdout)) {
 				p.printf("%s\n", line)
 			}
 		}
-		return err
-	}
-	if _, err := c.runs(p); err != nil {
-		return err // report the error before the table replaces the screen
+		return view.err
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
@@ -78,16 +82,17 @@ func (c *topCmd) follow(ctx context.Context, p *program, out *os.File) error {
 	signal.Notify(resized, syscall.SIGWINCH)
 	defer signal.Stop(resized)
 	ctx, leave := context.WithCancel(ctx)
-	looks := c.looks(ctx, p)
+	rows := func() int { _, height := page.Size(); return height }
+	views := c.poll(ctx, p, rows)
 	defer func() {
 		leave()
-		for range looks { // until the last look has ended
+		for range views { // until the last poll has ended
 		}
 	}()
-	now := topLook{all: []watch.Status{}}
+	view := topView{all: []watch.Status{}}
 	for {
 		width, height := page.Size()
-		if err := page.Show(c.page(width, height, now)); err != nil {
+		if err := page.Show(c.page(width, height, view)); err != nil {
 			return err
 		}
 		select {
@@ -103,37 +108,40 @@ func (c *topCmd) follow(ctx context.Context, p *program, out *os.File) error {
 				}
 			}
 		case <-resized:
-		case now = <-looks:
-			if now.all == nil && now.err != nil {
-				return now.err
+		case view = <-views:
+			if view.all == nil && view.err != nil {
+				return view.err
 			}
 		}
 	}
 }
 
-// topLook is the status of the runs at one time.
-type topLook struct {
+// A topView is the status of the runs at one time.
+type topView struct {
 	all   []watch.Status
 	empty string // message if there are no runs
 	err   error
 }
 
-// looks checks the runs every topEvery until ctx is done. It runs in a separate goroutine,
+// poll polls the runs every topPollInterval until ctx is done. It runs in a separate goroutine,
 // because a query to Slurm can be slow. It prints nothing, because warnings would corrupt the
-// screen. Run prints warnings about unreadable runs before the table appears.
-func (c *topCmd) looks(ctx context.Context, p *program) <-chan topLook {
-	looks := make(chan topLook)
-	quiet := *p
-	quiet.Stderr = io.Discard
+// screen. Run prints warnings about unreadable runs before the table appears. Rows returns the
+// height of the page.
+func (c *topCmd) poll(ctx context.Context, p *program, rows func() int) <-chan topView {
+	views := make(chan topView)
+	store := p.runStore()
+	store.Note = nil
 	go func() {
-		defer close(looks)
-		look := quiet.lookout()
-		tick := time.NewTicker(topEvery)
+		defer close(views)
+		poller := store.NewPoller()
+		tick := time.NewTicker(topPollInterval)
 		defer tick.Stop()
 		for {
-			l := c.lookOnce(ctx, &quiet, look)
+			view := c.view(ctx, store, poller)
+			sorted := watch.Sort(view.all)
+			poller.SetVisible(sorted[:min(len(sorted), rows())])
 			select {
-			case looks <- l:
+			case views <- view:
 			case <-ctx.Done():
 				return
 			}
@@ -144,93 +152,85 @@ func (c *topCmd) looks(ctx context.Context, p *program) <-chan topLook {
 			}
 		}
 	}()
-	return looks
+	return views
 }
 
-// lookOnce checks the runs once. It resets the count of unreadable run directories first.
-func (c *topCmd) lookOnce(ctx context.Context, quiet *program, look *lookout) (l topLook) {
-	quiet.leftOut = 0
-	if l.all, l.err = c.look(ctx, quiet, look); len(l.all) == 0 {
-		l.empty = c.noRuns(quiet)
+// view polls the runs once.
+func (c *topCmd) view(ctx context.Context, store *runs.Store, poller *runs.Poller) (v topView) {
+	found, unreadable, err := c.runs(store)
+	if err != nil {
+		return topView{err: err}
 	}
-	return l
+	v.all, v.err = poller.Poll(ctx, found)
+	if len(c.Which) == 1 && len(v.all) == 1 && v.all[0].Elements != nil {
+		v.all = v.all[0].Elements // the user named this sweep
+	}
+	if len(v.all) == 0 {
+		v.empty = c.noRuns(store, len(unreadable))
+	}
+	return v
 }
 
 // page returns the lines to draw: heading, messages, and table.
-func (c *topCmd) page(width, height int, look topLook) []string {
-	lines := []string{screen.Clip(watch.Heading(look.all, time.Now())+"  q leaves", width)}
+func (c *topCmd) page(width, height int, view topView) []string {
+	lines := []string{screen.Clip(watch.Heading(view.all, time.Now())+"  q leaves", width)}
 	var messages []string
-	if look.err != nil {
-		messages = append(messages, strings.ReplaceAll(look.err.Error(), "\n", "; "))
+	if view.err != nil {
+		messages = append(messages, strings.ReplaceAll(view.err.Error(), "\n", "; "))
 	}
-	if look.empty != "" {
-		messages = append(messages, look.empty)
+	if view.empty != "" {
+		messages = append(messages, view.empty)
 	}
 	for _, m := range messages {
 		for _, line := range screen.Wrap(printable.Text(m), width, 2) {
 			lines = append(lines, screen.Cut(line, width))
 		}
 	}
-	lines = append(append(lines, ""), watch.Table(look.all, width)...)
+	lines = append(append(lines, ""), watch.TopTable(view.all).Lines(width)...)
 	if more := len(lines) - height; more > 0 {
 		lines = append(lines[:height-1], screen.Clip(format.Count(more+1, "more line")+"; the terminal is too low", width))
 	}
 	return lines
 }
 
-func (c *topCmd) look(ctx context.Context, p *program, look *lookout) ([]watch.Status, error) {
-	runs, err := c.runs(p)
-	if err != nil {
-		return nil, err
-	}
-	all, err := look.look(ctx, runs)
-	if len(c.Which) == 1 && len(all) == 1 && all[0].Elements != nil {
-		all = all[0].Elements // the user named this sweep
-	}
-	return all, err
-}
-
 // noRuns returns the message that there are no runs. If an argument contains a directory of
 // runs, the message suggests it.
-func (c *topCmd) noRuns(p *program) string {
+func (c *topCmd) noRuns(store *runs.Store, unreadable int) string {
 	if len(c.Which) == 0 {
-		return p.noRuns(p.abs(runsFolder))
+		return noRuns(store.Runs(), unreadable)
 	}
-	quiet := *p
-	quiet.Stderr = io.Discard
 	paths, inside := make([]string, len(c.Which)), ""
 	for i, arg := range c.Which {
-		paths[i] = p.abs(arg)
-		folder := filepath.Join(arg, runsFolder)
-		if found, err := quiet.runs(p.abs(folder)); err == nil && len(found) > 0 {
-			inside = "; name the directory that holds them: ddpbatch top " + folder
+		paths[i] = store.Abs(arg)
+		dir := filepath.Join(arg, runs.DefaultDir)
+		if found, _, err := store.List(store.Abs(dir)); err == nil && len(found) > 0 {
+			inside = "; name the directory of the runs: ddpbatch top " + dir
 		}
 	}
-	return p.noRuns(listed(paths)) + inside
+	return noRuns(listed(paths), unreadable) + inside
 }
 
-// runs returns the runs that the arguments name. It reads a directory of runs again in each
-// call, to include new runs.
-func (c *topCmd) runs(p *program) ([]knownRun, error) {
+// runs returns the runs that the arguments name, and an error for each run that is not readable.
+// It reads a directory of runs again in each call, to include new runs.
+func (c *topCmd) runs(store *runs.Store) (found []runs.Run, unreadable []error, err error) {
 	if len(c.Which) == 0 {
-		return p.runs(p.abs(runsFolder))
+		return store.List(store.Runs())
 	}
-	var runs []knownRun
 	for _, arg := range c.Which {
-		path := p.abs(arg)
-		if info, err := os.Stat(path); arg != "" && err == nil && info.IsDir() && !isRun(path) && !isRun(p.abs(filepath.Join(runsFolder, arg))) {
-			inside, err := p.runs(path)
+		path := store.Abs(arg)
+		if info, err := os.Stat(path); arg != "" && err == nil && info.IsDir() && !runs.IsRunDir(path) && !runs.IsRunDir(filepath.Join(store.Runs(), arg)) {
+			inside, errs, err := store.List(path)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
-			runs = append(runs, inside...)
+			found, unreadable = append(found, inside...), append(unreadable, errs...)
 			continue
 		}
-		run, err := p.findRun(arg)
+		run, err := store.Find(arg)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		runs = append(runs, run)
+		found = append(found, run)
 	}
-	return runs, nil
+	return found, unreadable, nil
 }

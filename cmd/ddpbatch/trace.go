@@ -32,21 +32,21 @@ recording, and merges the others. docs/trace.md describes the format.`
 
 func (c *traceCmd) Run(p *program) error {
 	run, err := p.findRun(c.Which)
-	if err != nil && run.dir.Path == "" {
+	if err != nil && run.Dir.Path == "" {
 		return err
 	}
-	if run.record.Sweep != nil {
-		return exitError{exitUsage, hints.Add(fmt.Errorf("run directory %q belongs to a sweep: each element has a separate timeline", run.dir.Path),
+	if run.IsSweep() {
+		return exitError{exitUsage, hints.Add(fmt.Errorf("run directory %q belongs to a sweep: each element has a separate timeline", run.Dir.Path),
 			fmt.Sprintf("select an element, such as %s/0", c.Which))}
 	}
-	all, corrupt, err := p.recordings(run.dir)
+	all, corrupt, err := p.recordings(run.Dir)
 	switch {
 	case err != nil:
 		return err
 	case len(all) == 0 && corrupt > 0:
-		return fmt.Errorf("no usable recording in %q", run.dir.Traces())
+		return fmt.Errorf("no usable recording in %q", run.Dir.Traces())
 	case len(all) == 0:
-		return hints.Add(fmt.Errorf("no recording in %q", run.dir.Path),
+		return hints.Add(fmt.Errorf("no recording in %q", run.Dir.Path),
 			`set log.trace = "100-110" in the job file to record these steps`)
 	}
 	var m trace.Merged
@@ -65,7 +65,7 @@ func (c *traceCmd) Run(p *program) error {
 		return exitError{exitUsage, hints.Add(fmt.Errorf("trace: %q already exists", path), "choose a different name with -o, or replace the file with --force")}
 	}
 	if err != nil {
-		return fmt.Errorf("merge the timelines of %q: %w", run.dir.Path, err)
+		return fmt.Errorf("merge the timelines of %q: %w", run.Dir.Path, err)
 	}
 	p.noteTrace(m)
 	if path != "-" {

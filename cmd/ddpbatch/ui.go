@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,7 +30,7 @@ import (
 //   - With --json, the answer is one JSON value. Commands that stream print one value per
 //     line. Messages stay on standard error.
 //   - On a terminal, no line is wider than the terminal. Text wraps, and table columns that do
-//     not fit move below their row (layout.go). Paths and commands in backquotes are not
+//     not fit move below their row (screen.Table). Paths and commands in backquotes are not
 //     broken. If the output is not a terminal, lines are not wrapped, so that grep finds them.
 //   - No output controls the terminal. Control characters are removed from names and messages
 //     (package printable), and escaped in JSON. There are no colors. Only "ddpbatch logs"
@@ -171,19 +170,20 @@ func (p *program) encode(v any, indent string) error {
 
 // table prints rows below a header, in aligned columns.
 func (p *program) table(header []string, rows [][]string) {
-	all := append([][]string{header}, rows...)
-	for _, row := range all {
+	for _, row := range rows {
 		for i, cell := range row {
-			row[i] = cmp.Or(printable.Line(cell), noCell)
+			row[i] = printable.Line(cell)
 		}
 	}
-	for _, line := range layout(all, columnsOf(p.Stdout)) {
+	p.printTable(screen.Table{Header: header, Rows: rows})
+}
+
+// printTable prints a table whose cells have no control characters.
+func (p *program) printTable(t screen.Table) {
+	for _, line := range t.Wrapped(columnsOf(p.Stdout)) {
 		fmt.Fprintln(p.Stdout, line)
 	}
 }
-
-// noCell marks an empty table cell.
-const noCell = "-"
 
 // columnsOf returns the maximum line width for w. It returns 0, for unlimited, if w is not a
 // terminal, so that programs can parse the lines.

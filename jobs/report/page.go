@@ -278,7 +278,7 @@ func (r *Run) describeState() state {
 	}
 	// A job that was submitted after the training was complete, and then canceled, does not
 	// change the result.
-	if r.End != nil && s.Phase.Over() && (s.Phase != watch.Done || r.End.Exit == 0) {
+	if r.End != nil && s.Phase.IsOver() && (s.Phase != watch.Done || r.End.Exit == 0) {
 		words = append(words, fmt.Sprintf("Exit code %d.", r.End.Exit))
 	}
 	st.Text = strings.Join(words, " ")

@@ -115,7 +115,7 @@ func (r Record) Of(jobID string) *Submission {
 
 // ReadRecord reads record.json. The error wraps fs.ErrNotExist if the file does not exist.
 func (d Dir) ReadRecord() (Record, error) {
-	path := filepath.Join(d.Path, recordName)
+	path := d.Record()
 	text, err := d.readFile(recordName, maxRecord+1)
 	if err != nil {
 		return Record{}, fmt.Errorf("read run record: %w", err)

@@ -46,7 +46,7 @@ func (s *Status) Details(now time.Time) []Line {
 	}
 	if t := s.Train; t != nil {
 		loss := figures(t)
-		if !s.Phase.active() || now.Sub(t.Time) > fresh {
+		if !s.Phase.isRunning() || now.Sub(t.Time) > fresh {
 			loss += fmt.Sprintf(" (%s ago)", format.Duration(now.Sub(t.Time)))
 		}
 		add("training", "%s", loss)
@@ -64,7 +64,7 @@ func (s *Status) Details(now time.Time) []Line {
 		}
 		add("held-out", "%s, after step %d", text, e.Step)
 	}
-	if s.Live != nil && s.Phase.active() {
+	if s.Live != nil && s.Phase.isRunning() {
 		for i, text := range s.nodes() {
 			label := ""
 			if i == 0 {
@@ -75,7 +75,7 @@ func (s *Status) Details(now time.Time) []Line {
 	}
 	if c := s.Saved; c != nil {
 		add("checkpoint", "%s", c.text(now))
-	} else if s.Phase.Over() {
+	} else if s.Phase.IsOver() {
 		add("checkpoint", "none")
 	}
 	switch s.NoProgress {
@@ -149,7 +149,7 @@ func (s *Status) progress() string {
 	default:
 		text += fmt.Sprintf(", epoch %d of %d", min(epoch, s.Epochs), s.Epochs)
 	}
-	if left, ok := s.left(); ok && s.Phase.active() {
+	if left, ok := s.left(); ok && s.Phase.isRunning() {
 		text += fmt.Sprintf(", %s left", format.Duration(left))
 	}
 	return text
@@ -297,7 +297,7 @@ func (s *Status) addAttempts(add func(label, format string, args ...any)) {
 		last := i == len(s.Attempts)-1
 		what := a.Cause
 		switch {
-		case a.Exit == nil && last && !s.Phase.Over():
+		case a.Exit == nil && last && !s.Phase.IsOver():
 			continue // still running
 		case a.Exit == nil:
 			what = "it was killed together with its launcher"

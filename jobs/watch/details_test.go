@@ -197,7 +197,7 @@ func TestHeadingAndSum(t *testing.T) {
 
 // TestTableSortsByEnd checks that runs that are over come last, in their order.
 func TestTableSortsByEnd(t *testing.T) {
-	lines := Table([]Status{{Name: "ended", Phase: Failed}, {Name: "sweep", Finished: true, Elements: []Status{{}}}, {Name: "queued", Phase: Queued, Start: "08:00"}, {Name: "live", Phase: Training}}, 0)
+	lines := TopTable([]Status{{Name: "ended", Phase: Failed}, {Name: "sweep", Finished: true, Elements: []Status{{}}}, {Name: "queued", Phase: Queued, Start: "08:00"}, {Name: "live", Phase: Training}}).Lines(0)
 	var order []string
 	for _, line := range lines[1:] {
 		order = append(order, strings.Fields(line)[0])

@@ -52,8 +52,8 @@ var Phases = []Phase{NotSubmitted, CutShort, Queued, Held, Requeued, Starting, J
 // allows for clocks that differ between nodes.
 const fresh = 30 * time.Second
 
-// Over reports whether the run has ended, so that nothing is running or queued.
-func (p Phase) Over() bool {
+// IsOver reports whether the run has ended, so that nothing is running or queued.
+func (p Phase) IsOver() bool {
 	switch p {
 	case Stopped, Preempted, TimeLimit, Cancelled, Failed, Killed, Done:
 		return true
@@ -61,8 +61,18 @@ func (p Phase) Over() bool {
 	return false
 }
 
-// active reports whether ranks are running or about to run.
-func (p Phase) active() bool {
+// IsIdle reports whether no launcher and no rank of the run is active: the run is queued, has
+// ended, or was never started. The phase of a sweep is empty, which is idle.
+func (p Phase) IsIdle() bool {
+	switch p {
+	case "", NotSubmitted, CutShort, Queued, Held, Requeued:
+		return true
+	}
+	return p.IsOver()
+}
+
+// isRunning reports whether ranks are running or about to run.
+func (p Phase) isRunning() bool {
 	switch p {
 	case Joining, Loading, Training, Evaluating, Saving, Running, Stopping, Restarting, Suspended:
 		return true
@@ -82,7 +92,7 @@ func (s *Status) SetPhase(now time.Time) {
 	s.rescale()
 	s.Phase, s.Detail, s.Advice = s.phase(now)
 	// A later job may have been submitted after the run was complete.
-	if s.Finished && (s.Phase.Over() || s.Phase == Unknown || s.Phase == NotSubmitted) {
+	if s.Finished && (s.Phase.IsOver() || s.Phase == Unknown || s.Phase == NotSubmitted) {
 		s.Phase, s.Detail, s.Advice = Done, "", ""
 	}
 }
@@ -114,55 +124,55 @@ func (s *Status) phase(now time.Time) (p Phase, detail, advice string) {
 	}
 	switch s.State {
 	case slurm.StatePending, slurm.StateRequeued, slurm.StateRequeueHold:
-		return s.waits()
+		return s.pendingPhase()
 	case slurm.StateConfiguring:
 		return Starting, "its nodes are made ready", ""
 	case slurm.StateRunning:
-		return s.runs(now)
+		return s.runningPhase(now)
 	case slurm.StateSuspended:
 		return Suspended, "Slurm has stopped its processes for now", ""
 	case slurm.StateCompleting:
 		return Ending, "Slurm takes its nodes back", ""
 	case slurm.StateCompleted:
-		return s.ended(outcome.Finished)
+		return s.endedPhase(outcome.Finished)
 	case slurm.StateCancelled:
-		return s.goesOn(Cancelled)
+		return s.resumablePhase(Cancelled)
 	case slurm.StateTimeout, slurm.StateDeadline:
-		return s.goesOn(TimeLimit)
+		return s.resumablePhase(TimeLimit)
 	case slurm.StatePreempted:
-		return s.goesOn(Preempted)
+		return s.resumablePhase(Preempted)
 	case slurm.StateUnknown, "":
-		return s.byItself(now)
+		return s.phaseWithoutSlurm(now)
 	case slurm.StateNodeFail, slurm.StateBootFail:
-		return s.failed("Slurm lost a node of it")
+		return s.failedPhase("Slurm lost a node of it")
 	case slurm.StateOutOfMemory:
-		return s.failed("it ran out of memory")
+		return s.failedPhase("it ran out of memory")
 	}
 	// The exit code of the job is the exit code of the launcher, unless the batch script
 	// failed before or after the launcher.
 	if end := s.record.Ended(); end == outcome.Stopped && strings.HasPrefix(s.ExitCode, fmt.Sprintf("%d:", s.record.End.Exit)) {
-		return s.ended(end)
+		return s.endedPhase(end)
 	}
-	return s.failed("")
+	return s.failedPhase("")
 }
 
-// ended returns the phase of a run whose last launcher ended.
-func (s *Status) ended(by outcome.End) (p Phase, detail, advice string) {
+// endedPhase returns the phase of a run whose last launcher ended.
+func (s *Status) endedPhase(by outcome.End) (p Phase, detail, advice string) {
 	switch {
 	case s.Finished:
 		return Done, "", ""
 	case by == outcome.Failed:
-		return s.failed("")
+		return s.failedPhase("")
 	case by == outcome.Canceled:
-		return s.goesOn(Cancelled)
+		return s.resumablePhase(Cancelled)
 	}
 	// The run was asked to stop. Or it had finished, and now the job file requests more epochs
 	// or the last checkpoint is corrupt.
-	return s.goesOn(Stopped)
+	return s.resumablePhase(Stopped)
 }
 
-// waits returns the phase of a queued job.
-func (s *Status) waits() (p Phase, detail, advice string) {
+// pendingPhase returns the phase of a queued job.
+func (s *Status) pendingPhase() (p Phase, detail, advice string) {
 	p = Queued
 	if s.Requeues > 0 || s.record.Requeued() {
 		p = Requeued
@@ -177,8 +187,8 @@ func (s *Status) waits() (p Phase, detail, advice string) {
 	return p, reason.Text, reason.Hint
 }
 
-// runs returns the phase of a job that has its nodes.
-func (s *Status) runs(now time.Time) (p Phase, detail, advice string) {
+// runningPhase returns the phase of a job that has its nodes.
+func (s *Status) runningPhase(now time.Time) (p Phase, detail, advice string) {
 	l := s.Live
 	switch {
 	case l == nil || l.JobID != s.Job:
@@ -238,9 +248,9 @@ func livePhase(l *rundir.Live) (p Phase, detail, advice string) {
 	return Running, "", ""
 }
 
-// byItself returns the phase of a run whose job Slurm does not list. The run may be running
+// phaseWithoutSlurm returns the phase of a run whose job Slurm does not list. The run may be running
 // without Slurm.
-func (s *Status) byItself(now time.Time) (p Phase, detail, advice string) {
+func (s *Status) phaseWithoutSlurm(now time.Time) (p Phase, detail, advice string) {
 	if l := s.Live; !s.dead && l != nil && l.JobID == s.Job && l.Phase != rundir.PhaseOver && now.Sub(l.Time) <= fresh {
 		return livePhase(l)
 	}
@@ -249,14 +259,14 @@ func (s *Status) byItself(now time.Time) (p Phase, detail, advice string) {
 	case end == outcome.Open && s.Job != "":
 		return Unknown, s.Reason, ""
 	case end == outcome.Open:
-		p, detail, advice = s.goesOn(Killed)
+		p, detail, advice = s.resumablePhase(Killed)
 		return p, cmp.Or(detail, "its launcher was killed, and left no word"), advice
 	}
-	return s.ended(end)
+	return s.endedPhase(end)
 }
 
-// goesOn returns phase p with advice on how to resume from the newest checkpoint.
-func (s *Status) goesOn(p Phase) (Phase, string, string) {
+// resumablePhase returns phase p with advice on how to resume from the newest checkpoint.
+func (s *Status) resumablePhase(p Phase) (Phase, string, string) {
 	again := "submit"
 	if s.Job == "" {
 		again = "launch"
@@ -272,15 +282,15 @@ func (s *Status) goesOn(p Phase) (Phase, string, string) {
 	return p, "", fmt.Sprintf("%s it again to go on after step %d", again, s.Saved.Step)
 }
 
-// failed returns the phase of a failed run, with the best known cause.
-func (s *Status) failed(cause string) (p Phase, detail, advice string) {
+// failedPhase returns the phase of a failed run, with the best known cause.
+func (s *Status) failedPhase(cause string) (p Phase, detail, advice string) {
 	switch {
 	case s.Failure != "":
 		cause = s.Failure
 	case cause != "":
 	case s.ExitCode != "" && s.ExitCode != "0:0":
 		cause = slurm.FormatExitCode(s.ExitCode)
-		if why, what := s.before.explain(s.ExitCode); why != "" {
+		if why, what := s.launchFailure.explain(s.ExitCode); why != "" {
 			cause, advice = cause+", "+why, what
 		}
 	case s.record.End != nil:

@@ -2,27 +2,43 @@ package watch
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// A column is a column of the table.
+// A column is a column of a table of runs.
 type column struct {
-	head string
-	last int // order of removal in a narrow terminal, from 1; 0 is never removed
-	text func(s *Status) string
+	header string
+	drop   int // order of removal in a narrow terminal, from 1; 0 is never removed
+	text   func(s *Status) string
 }
 
-var columns = []column{
-	{"RUN", 0, func(s *Status) string { return printable.Line(s.Label()) }},
+// statusColumns are the columns of `ddpbatch status`.
+var statusColumns = []column{
+	{"RUN", 0, (*Status).Label},
+	{"JOB", 0, func(s *Status) string { return s.Job }},
+	{"PHASE", 0, func(s *Status) string { return string(s.Phase) }},
+	{"STEP", 0, func(s *Status) string { return optional(s.Step) }},
+	{"EPOCH", 0, func(s *Status) string { return optional(s.Epoch) }},
+	{"LOSS", 0, func(s *Status) string { return digits(s.Loss) }},
+	{"ACCURACY", 0, func(s *Status) string { return digits(s.Accuracy) }},
+	{"SAVED", 0, func(s *Status) string { return optional(s.Checkpoint) }},
+	{"NOTE", 0, (*Status).fullNote},
+}
+
+// topColumns are the columns of `ddpbatch top`.
+var topColumns = []column{
+	{"RUN", 0, (*Status).Label},
 	{"JOB", 1, func(s *Status) string { return s.Job }},
 	{"PHASE", 0, func(s *Status) string { return string(s.Phase) }},
 	{"STEP", 6, func(s *Status) string {
@@ -41,36 +57,26 @@ var columns = []column{
 		return format.Percent(min(1, float64(*s.Step)/float64(s.Steps)))
 	}},
 	{"LEFT", 5, func(s *Status) string {
-		if left, ok := s.left(); ok && s.Phase.active() {
+		if left, ok := s.left(); ok && s.Phase.isRunning() {
 			return format.Duration(left)
 		}
 		return ""
 	}},
-	{"LOSS", 0, func(s *Status) string {
-		if s.Loss == nil {
-			return ""
-		}
-		return fmt.Sprintf("%.4g", float64(*s.Loss))
-	}},
+	{"LOSS", 0, func(s *Status) string { return digits(s.Loss) }},
 	{"SPEED", 4, func(s *Status) string {
-		if s.Train == nil || !s.Phase.active() {
+		if s.Train == nil || !s.Phase.isRunning() {
 			return ""
 		}
 		return rate(s.Train)
 	}},
 	{"WAITS", 2, func(s *Status) string { // fraction of the step time that waits for communication
 		share, ok := Communication(s.Train)
-		if !ok || !s.Phase.active() {
+		if !ok || !s.Phase.isRunning() {
 			return ""
 		}
 		return format.Percent(share)
 	}},
-	{"SAVED", 3, func(s *Status) string {
-		if s.Saved == nil {
-			return ""
-		}
-		return fmt.Sprint(s.Saved.Step)
-	}},
+	{"SAVED", 3, func(s *Status) string { return optional(s.Checkpoint) }},
 	{"NOTE", 0, (*Status).note},
 }
 
@@ -84,8 +90,36 @@ func (s *Status) Label() string {
 	return s.Name + " (" + folder + ")"
 }
 
-// leastName is the minimum width of a name in a narrow table, in columns.
-const leastName = 24
+// optional formats a number, or returns an empty string for nil.
+func optional(n *int) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.Itoa(*n)
+}
+
+// digits formats a metric with four digits, or returns an empty string for nil.
+func digits(n *metrics.Number) string {
+	if n == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.4g", float64(*n))
+}
+
+// fullNote returns the cause and the advice for the phase of the run.
+func (s *Status) fullNote() string {
+	note := s.Detail
+	switch {
+	case s.Elements != nil:
+		note = s.Reason
+	case s.Phase == Held:
+		note = "it will not start by itself: " + note + "; " + s.Advice
+	case s.Detail != "" && s.Phase == CutShort || s.Detail == "":
+		note = strings.TrimPrefix(note+": "+s.Advice, ": ")
+		note = strings.TrimSuffix(note, ": ")
+	}
+	return note
+}
 
 // note returns the most important information that has no column of its own.
 func (s *Status) note() string {
@@ -99,91 +133,75 @@ func (s *Status) note() string {
 	if s.Phase == Queued && s.Start != "" {
 		parts = append(parts, "expected to start at "+s.Start)
 	}
-	if s.Live != nil && s.Phase.active() {
+	if s.Live != nil && s.Phase.isRunning() {
 		for _, g := range s.Live.Nodes {
 			if g.State.IsTrouble() {
 				parts = append(parts, g.Hosts+" "+string(g.State))
 			}
 		}
 	}
-	if rank := s.straggler(); rank != "" && s.Phase.active() {
+	if rank := s.straggler(); rank != "" && s.Phase.isRunning() {
 		parts = append(parts, rank+" is slowest")
 	}
 	return printable.Line(strings.Join(parts, "; "))
 }
 
-// gap is the number of spaces between columns.
-const gap = 2
+// StatusTable returns a table with one row per run, in the given order. For the trials of a
+// sweep, it adds a column for each key that the sweep varies.
+func StatusTable(all []Status) screen.Table {
+	rows := make([]*Status, len(all))
+	for i := range all {
+		rows[i] = &all[i]
+	}
+	t := newTable(statusColumns, rows)
+	if len(all) == 0 {
+		return t
+	}
+	for _, key := range slices.Sorted(maps.Keys(all[0].Values)) {
+		at := len(t.Header) - 1
+		// Use the last part of the key, to keep the table narrow.
+		t.Header = slices.Insert(t.Header, at, strings.ToUpper(key[strings.LastIndexByte(key, '.')+1:]))
+		for i := range t.Rows {
+			t.Rows[i] = slices.Insert(t.Rows[i], at, printable.Line(all[i].Values[key]))
+		}
+	}
+	return t
+}
 
-// Table returns a table with one line per run. Runs that are over come last. Lines are at most
-// width columns wide. With width 0 their width is not limited. In a narrow table, the least
-// important columns are removed.
-func Table(all []Status, width int) []string {
+// TopTable returns a table with one row per run, in the order of [Sort].
+func TopTable(all []Status) screen.Table { return newTable(topColumns, Sort(all)) }
+
+func newTable(columns []column, all []*Status) screen.Table {
+	var t screen.Table
+	for _, c := range columns {
+		t.Header, t.Drop = append(t.Header, c.header), append(t.Drop, c.drop)
+	}
+	for _, s := range all {
+		var row []string
+		for _, c := range columns {
+			row = append(row, printable.Line(c.text(s)))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// Sort returns the runs in the order of the live table: runs that have ended come last.
+func Sort(all []Status) []*Status {
 	sorted := make([]*Status, len(all))
 	for i := range all {
 		sorted[i] = &all[i]
 	}
 	slices.SortStableFunc(sorted, func(a, b *Status) int {
-		over := func(s *Status) int {
-			if s.Phase.Over() || s.Finished {
+		ended := func(s *Status) int {
+			if s.Phase.IsOver() || s.Finished {
 				return 1
 			}
 			return 0
 		}
-		return over(a) - over(b)
+		return ended(a) - ended(b)
 	})
-	cells := make([][]string, len(columns))
-	widths := make([]int, len(columns))
-	for i, c := range columns {
-		cells[i] = []string{c.head}
-		for _, s := range sorted {
-			text := c.text(s)
-			if text == "" {
-				text = "-"
-			}
-			cells[i] = append(cells[i], text)
-		}
-		for _, text := range cells[i] {
-			widths[i] = max(widths[i], utf8.RuneCountInString(text))
-		}
-	}
-	note := len(columns) - 1
-	needed := func() int {
-		n := min(widths[note], 20) // cells of the note column may be truncated
-		for _, w := range widths[:note] {
-			if w > 0 {
-				n += w + gap
-			}
-		}
-		return n
-	}
-	if width > 0 && needed() > width {
-		widths[0] = min(widths[0], max(leastName, width/3))
-		for i, name := range cells[0] {
-			cells[0][i] = screen.Shorten(name, widths[0])
-		}
-	}
-	for drop := 1; width > 0 && needed() > width && drop <= 6; drop++ {
-		for i, c := range columns {
-			if c.last == drop {
-				widths[i] = 0
-			}
-		}
-	}
-	lines := make([]string, len(sorted)+1)
-	for row := range lines {
-		var line strings.Builder
-		for i := range columns {
-			if widths[i] > 0 {
-				fmt.Fprintf(&line, "%-*s", widths[i]+gap, cells[i][row])
-			}
-		}
-		lines[row] = strings.TrimRight(line.String(), " ")
-		if width > 0 {
-			lines[row] = screen.Cut(lines[row], width)
-		}
-	}
-	return lines
+	return sorted
 }
 
 // Heading returns the time and the number of runs in each phase.

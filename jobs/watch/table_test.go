@@ -18,7 +18,7 @@ func TestTableOfLongNames(t *testing.T) {
 		{Name: "sweep-3", Dir: "/runs/sweep/elements/3", Phase: "done"},
 	}
 	for _, width := range []int{80, 100, 0} {
-		lines := Table(all, width)
+		lines := TopTable(all).Lines(width)
 		text := strings.Join(lines, "\n")
 		want := []string{"short (other)", "sweep-3 ", "50%", "rank 3 on n2", "PHASE", "NOTE"}
 		if width == 0 {

@@ -26,7 +26,7 @@ const (
 // nodes. Each line is at most width columns wide. If the width is not sufficient, the least
 // important parts are omitted.
 func (v View) Lines(s *Status, width int, now time.Time) []string {
-	if s.Step == nil || s.Steps == 0 || !s.Phase.active() {
+	if s.Step == nil || s.Steps == 0 || !s.Phase.isRunning() {
 		head := string(s.Phase)
 		if s.Detail != "" {
 			head += ": " + s.Detail
@@ -35,7 +35,7 @@ func (v View) Lines(s *Status, width int, now time.Time) []string {
 			head += "; expected to start at " + s.Start
 		}
 		lines := []string{screen.Clip(printable.Line(s.Name)+"  "+printable.Line(head), width)}
-		if s.Live != nil && s.Phase.active() {
+		if s.Live != nil && s.Phase.isRunning() {
 			var nodes []string
 			for _, text := range s.nodes() {
 				nodes = append(nodes, printable.Line(text))

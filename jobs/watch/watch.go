@@ -62,9 +62,9 @@ type Status struct {
 	Pending    bool              `json:"pending,omitempty"` // it is unknown whether Slurm has a job of this run
 	Failure    string            `json:"failure,omitempty"`
 
-	record outcome.State
-	before *unlaunched
-	dead   bool // the launcher ran without Slurm on this host and was killed
+	record        outcome.State
+	launchFailure *launchFailure
+	dead          bool // the launcher ran without Slurm on this host and was killed
 }
 
 // A Checkpoint is the newest checkpoint of a run.
@@ -81,18 +81,18 @@ type Checkpoint struct {
 }
 
 // Read returns the status of the run in d, as far as the run directory contains it. Job is the
-// ID of the run's last job, or empty. Figures holds the metrics that were read earlier, or is
+// ID of the run's last job, or empty. Tail holds the metrics that were read earlier, or is
 // nil.
-func Read(d rundir.Dir, name, job string, figures *Figures) Status {
+func Read(d rundir.Dir, name, job string, tail *MetricsTail) Status {
 	s := Status{Name: name, Dir: d.Path, Job: job, Requeues: -1}
 	if job != "" {
 		s.State = slurm.StateUnknown
 	}
-	if figures == nil {
-		figures = NewFigures(d.Metrics())
+	if tail == nil {
+		tail = NewMetricsTail(d.Metrics())
 	}
-	figures.Update()
-	s.addMetrics(figures)
+	tail.Update()
+	s.addMetrics(tail)
 	if l, ok := d.ReadLive(); ok {
 		s.Live = &l
 	}
@@ -106,7 +106,7 @@ func Read(d rundir.Dir, name, job string, figures *Figures) Status {
 		s.Checkpoint = &s.Saved.Step
 	}
 	s.NoProgress = s.record.RequeuesWithoutProgress()
-	s.before = findUnlaunched(d, s.record)
+	s.launchFailure = findLaunchFailure(d, s.record)
 	return s
 }
 
@@ -137,10 +137,10 @@ func (s *Status) Verify(ctx context.Context) {
 		if ctx.Err() != nil {
 			return // the result is unknown
 		}
-		_, _, before := s.goesOn(s.Phase)
+		_, _, before := s.resumablePhase(s.Phase)
 		s.Saved.Damaged = err.Error()
 		if s.Advice == before {
-			_, _, s.Advice = s.goesOn(s.Phase)
+			_, _, s.Advice = s.resumablePhase(s.Phase)
 		}
 		return
 	}
@@ -153,8 +153,11 @@ func (s *Status) AddJob(j slurm.JobState) {
 	s.Start, s.Elapsed = j.Start, j.Elapsed
 }
 
+// LastEnd returns how the launcher of the last job ended, or nil if no end is recorded.
+func (s *Status) LastEnd() *rundir.End { return s.record.End }
+
 // addMetrics adds the newest metrics.
-func (s *Status) addMetrics(f *Figures) {
+func (s *Status) addMetrics(f *MetricsTail) {
 	s.Train, s.Eval = f.Train, f.Eval
 	if f.Train != nil {
 		s.Loss = f.Train.Loss

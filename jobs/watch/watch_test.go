@@ -18,11 +18,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// TestFigures checks that each new line is read once, and that a file that replaces the
+// TestMetricsTail checks that each new line is read once, and that a file that replaces the
 // previous one is read from its start.
-func TestFigures(t *testing.T) {
+func TestMetricsTail(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
-	f := NewFigures(path)
+	f := NewMetricsTail(path)
 	f.Update()
 	if f.Train != nil || f.Eval != nil {
 		t.Fatal("figures of no file")
@@ -80,7 +80,7 @@ func checkPhases(t *testing.T, now time.Time, cases []phaseCase) {
 		if tt.s.Phase != tt.phase || tt.s.Detail != tt.detail || tt.s.Advice != tt.advice {
 			t.Errorf("%s: %q %q %q, want %q %q %q", tt.name, tt.s.Phase, tt.s.Detail, tt.s.Advice, tt.phase, tt.detail, tt.advice)
 		}
-		if tt.s.Finished != (tt.phase == Done) && tt.s.Phase.Over() {
+		if tt.s.Finished != (tt.phase == Done) && tt.s.Phase.IsOver() {
 			t.Errorf("%s: %q, and finished is %v", tt.name, tt.s.Phase, tt.s.Finished)
 		}
 	}
@@ -198,9 +198,9 @@ func TestPhaseWithSlurm(t *testing.T) {
 	})
 }
 
-// TestFiguresOfRubbish checks that an incomplete line, and a line that is longer than any
+// TestMetricsTailSkipsInvalidLines checks that an incomplete line, and a line that is longer than any
 // record, are skipped.
-func TestFiguresOfRubbish(t *testing.T) {
+func TestMetricsTailSkipsInvalidLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
 	rubbish := strings.Repeat("x", metrics.MaxLine+metrics.MaxLine/2)
 	write := func(text string) {
@@ -210,7 +210,7 @@ func TestFiguresOfRubbish(t *testing.T) {
 		}
 	}
 	write(rubbish)
-	f := NewFigures(path)
+	f := NewMetricsTail(path)
 	f.Update()
 	if f.at < metrics.MaxLine || f.Train != nil {
 		t.Errorf("%d bytes of %d are read, and will be again: %+v", f.at, len(rubbish), f.Train)
@@ -222,9 +222,9 @@ func TestFiguresOfRubbish(t *testing.T) {
 	}
 }
 
-// TestFiguresOfALargeFile checks that a huge file is read quickly. Another user may own the
+// TestMetricsTailReadsEndOfLargeFile checks that a huge file is read quickly. Another user may own the
 // file, and can make it as large as a file can be.
-func TestFiguresOfALargeFile(t *testing.T) {
+func TestMetricsTailReadsEndOfLargeFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
 	file, err := os.Create(path)
 	if err != nil {
@@ -238,7 +238,7 @@ func TestFiguresOfALargeFile(t *testing.T) {
 	if _, err := file.WriteAt([]byte("\n"+`{"kind":"train","step":7}`+"\n"), size); err != nil {
 		t.Fatal(err)
 	}
-	f := NewFigures(path)
+	f := NewMetricsTail(path)
 	f.Update()
 	if f.Train == nil || f.Train.Step != 7 {
 		t.Errorf("%+v", f.Train)
@@ -261,7 +261,7 @@ func TestTextsOfOthers(t *testing.T) {
 		s.record.Failure = &rendezvous.Failure{Reason: steer}
 		s.SetPhase(time.Now())
 		s.hostOf(nobody)
-		lines := append(View{}.Lines(&s, 200, time.Now()), Table([]Status{s}, 200)...)
+		lines := append(View{}.Lines(&s, 200, time.Now()), TopTable([]Status{s}).Lines(200)...)
 		for _, l := range s.Details(time.Now()) {
 			lines = append(lines, l.Text)
 		}
@@ -336,7 +336,7 @@ func TestProgressTowardTheGoal(t *testing.T) {
 			if got := s.progress(); got != tt.exact {
 				t.Errorf("got %q, want %q", got, tt.exact)
 			}
-			if table := Table([]Status{s}, 0); !strings.Contains(table[1], " "+tt.share+" ") {
+			if table := TopTable([]Status{s}).Lines(0); !strings.Contains(table[1], " "+tt.share+" ") {
 				t.Errorf("got %q, want %s", table[1], tt.share)
 			}
 			s.SetPhase(time.Now())
@@ -361,7 +361,7 @@ func TestStragglerIsNamed(t *testing.T) {
 		for _, l := range s.Details(time.Now()) {
 			details += l.Label + " " + l.Text + "\n"
 		}
-		for view, text := range map[string]string{"status": details, "top": strings.Join(Table([]Status{s}, 0), "\n"), "live": strings.Join(View{}.Lines(&s, 200, time.Now()), "\n")} {
+		for view, text := range map[string]string{"status": details, "top": strings.Join(TopTable([]Status{s}).Lines(0), "\n"), "live": strings.Join(View{}.Lines(&s, 200, time.Now()), "\n")} {
 			if strings.Contains(text, "rank 1") != tt.straggler {
 				t.Errorf("%s, %g times, straggler %v: %s", view, tt.ratio, tt.straggler, text)
 			}

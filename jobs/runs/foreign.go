@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"fmt"
@@ -51,16 +51,16 @@ func (b *readBudget) take(user int, n int64) bool {
 	return false
 }
 
-// notes returns a message for each user whose runs were not all read.
-func (b *readBudget) notes() (notes []string) {
+// errors returns an error for each user whose runs were not all read.
+func (b *readBudget) errors() (errs []error) {
 	if b == nil {
 		return nil
 	}
 	for _, user := range slices.Sorted(maps.Keys(b.skipped)) {
-		notes = append(notes, fmt.Sprintf("left out: %s of user %d, because the files are too large to read them all; name a run to see it",
+		errs = append(errs, fmt.Errorf("left out: %s of user %d, because the files are too large to read them all; name a run to see it",
 			format.Count(b.skipped[user], "run"), user))
 	}
-	return notes
+	return errs
 }
 
 // foreignOwner returns the owner of the run directory at path, and reports whether it is
@@ -88,16 +88,16 @@ func readCost(dir rundir.Dir) int64 {
 }
 
 // readCost is the cost of a run with its trials.
-func (r knownRun) readCost() int64 {
-	cost := readCost(r.dir)
-	if r.record.Sweep == nil {
+func (r Run) readCost() int64 {
+	cost := readCost(r.Dir)
+	if !r.IsSweep() {
 		return cost
 	}
-	if cost += runCost * int64(len(r.record.Sweep.Elements)); cost > maxForeignCost {
+	if cost += runCost * int64(len(r.Record.Sweep.Elements)); cost > maxForeignCost {
 		return cost
 	}
-	for i := range r.record.Sweep.Elements {
-		cost += readCost(r.dir.Element(i)) - runCost
+	for i := range r.Record.Sweep.Elements {
+		cost += readCost(r.Dir.Element(i)) - runCost
 	}
 	return cost
 }

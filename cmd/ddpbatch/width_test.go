@@ -12,45 +12,6 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/terminal"
 )
 
-// TestLayout checks that a table that is wider than the terminal wraps and keeps all its text.
-func TestLayout(t *testing.T) {
-	rows := [][]string{
-		{"RUN", "PHASE", "STEP", "NOTE"},
-		{"good", "failed", "1200", "rank 3 on n2 was lost: its process was ended"},
-		{"other", "done", "-", "-"},
-	}
-	for width, want := range map[int]string{
-		0: `RUN    PHASE   STEP  NOTE
-good   failed  1200  rank 3 on n2 was lost: its process was ended
-other  done    -     -`,
-		50: `RUN    PHASE   STEP  NOTE
-good   failed  1200  rank 3 on n2 was lost: its
-                     process was ended
-other  done    -     -`,
-		30: `RUN    PHASE   STEP
-good   failed  1200
-    rank 3 on n2 was lost: its
-    process was ended
-other  done    -`,
-		16: `RUN    PHASE
-good   failed
-    step 1200;
-    rank 3 on n2
-    was lost:
-    its process
-    was ended
-other  done`,
-	} {
-		if got := strings.Join(layout(rows, width), "\n"); got != want {
-			t.Errorf("%d columns: got\n%s\nwant\n%s", width, got, want)
-		}
-	}
-	long := strings.Repeat("x", 30) + "-lr0.1"
-	if got := layout([][]string{{"RUN", "NOTE"}, {long, "it goes on"}}, 40); got[1] != "xxxxxxxxxxx...xxxx-lr0.1  it goes on" {
-		t.Errorf("a long name: %q", got)
-	}
-}
-
 // TestFits checks that the output of status, top, and doctor fits the terminal.
 func TestFits(t *testing.T) {
 	dir := t.TempDir()

@@ -11,12 +11,12 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// maxUnread is the maximum number of bytes that [Figures.Update] reads. It corresponds to
+// maxTailBytes is the maximum number of bytes that [MetricsTail.Update] reads. It corresponds to
 // about 100,000 records.
-const maxUnread = 32 << 20
+const maxTailBytes = 32 << 20
 
-// Figures holds the newest records of a metrics.jsonl file that grows.
-type Figures struct {
+// MetricsTail holds the newest records of a metrics.jsonl file that grows.
+type MetricsTail struct {
 	Train, Eval *metrics.Record // last record of each kind, nil before the first
 
 	path string
@@ -26,13 +26,14 @@ type Figures struct {
 	file os.FileInfo
 }
 
-// NewFigures returns Figures that have not read the file yet. The file does not have to exist.
-func NewFigures(path string) *Figures { return &Figures{path: path} }
+// NewMetricsTail returns a MetricsTail that has not read the file yet. The file does not have to
+// exist.
+func NewMetricsTail(path string) *MetricsTail { return &MetricsTail{path: path} }
 
 // Update reads the lines that were added since the last call, up to the last 32 MiB. If
 // another file has replaced the previous one, which a resumed run may cause, Update starts at
 // the beginning of that file. It skips lines that it cannot parse.
-func (f *Figures) Update() {
+func (f *MetricsTail) Update() {
 	file, err := rundir.OpenFile(f.path)
 	if err != nil {
 		return
@@ -43,10 +44,10 @@ func (f *Figures) Update() {
 		return
 	}
 	if f.file != nil && (!os.SameFile(f.file, info) || info.Size() < f.at) {
-		*f = Figures{path: f.path}
+		*f = MetricsTail{path: f.path}
 	}
 	f.file = info
-	if end := info.Size() - maxUnread; f.at < end {
+	if end := info.Size() - maxTailBytes; f.at < end {
 		// Only the last records matter. Another user may own the file, and can make it as
 		// large as a file can be.
 		f.at, f.long = end, true
@@ -73,7 +74,7 @@ func (f *Figures) Update() {
 	}
 }
 
-func (f *Figures) add(line []byte) {
+func (f *MetricsTail) add(line []byte) {
 	var m metrics.Record
 	if json.Unmarshal(bytes.TrimSpace(line), &m) != nil {
 		return

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
-	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-func TestUnlaunched(t *testing.T) {
+func TestLaunchFailure(t *testing.T) {
 	const log = "first\nslurm_script: line 9: module: command not found\n"
 	for name, c := range map[string]struct {
 		log, exit   string
@@ -24,7 +24,7 @@ func TestUnlaunched(t *testing.T) {
 		"it began":                   {log: log, exit: "1:0", attempt: "18", none: true},
 		"it ended by itself":         {log: log, exit: "1:0", end: "18", none: true},
 		"hints are no cause":         {log: "ddpbatch: error: no job file\nddpbatch: hint: look there\n\n", exit: "1:0", why: "ddpbatch: error: no job file"},
-		"ddpbatch is away":           {log: "slurm_script: line 12: /home/ada/bin/ddpbatch: No such file or directory\n", exit: "127:0", why: "No such file", advice: "does the node see it?"},
+		"ddpbatch is away":           {log: "slurm_script: line 12: /home/ada/bin/ddpbatch: No such file or directory\n", exit: "127:0", why: "No such file", advice: "check that the node sees the program"},
 		"nothing was printed":        {exit: "1:0", why: "before any rank was started"},
 		"the log cannot be opened":   {exit: "0:53", why: "could not begin", advice: "by this path"},
 		"no end, and control signs":  {log: "x\n" + strings.Repeat("ö", 999) + "\x1b[31m", exit: "1:0", why: "ö ..."},
@@ -49,7 +49,7 @@ func TestUnlaunched(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			why, advice := Unlaunched(d, slurm.JobState{ID: "18", ExitCode: c.exit})
+			why, advice := LaunchFailure(d, outcome.Read(d, "18"), c.exit)
 			if !strings.Contains(why, c.why) || !strings.Contains(advice, c.advice) || c.advice == "" && advice != "" {
 				t.Errorf("%q, %q", why, advice)
 			}

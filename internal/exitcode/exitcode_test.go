@@ -1,0 +1,22 @@
+package exitcode
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+func TestAdd(t *testing.T) {
+	plain := errors.New("disk full")
+	err := Add(Usage, fmt.Errorf("save: %w", Add(Lost, plain)))
+	var coded interface{ ExitCode() int }
+	if !errors.As(err, &coded) || coded.ExitCode() != Usage {
+		t.Errorf("got %v, want exit code %d", err, Usage)
+	}
+	if !errors.Is(err, plain) || err.Error() != "save: disk full" {
+		t.Errorf("got %q, want the wrapped error", err)
+	}
+	if err := Add(Failed, nil); err != nil {
+		t.Errorf("nil error: got %v", err)
+	}
+}

@@ -1,0 +1,114 @@
+package runs
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/exitcode"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
+)
+
+// CancelJob cancels the last job of a run. The caller holds the run with [Run.OpenOwn]. If the
+// job has already ended, CancelJob returns its state and does nothing.
+func (s *Store) CancelJob(ctx context.Context, run Run) (ended *slurm.JobState, err error) {
+	id, err := run.Job()
+	if err != nil {
+		return nil, err
+	}
+	// If Slurm does not return a state, try to cancel the job anyway.
+	states, stateErr := s.client(run).State(ctx, id)
+	if stateErr == nil && states[0].Done() {
+		return &states[0], nil
+	}
+	if err := s.checkJob(ctx, run); err != nil {
+		return nil, err
+	}
+	if err := s.Slurm.Cancel(ctx, id); err != nil {
+		return nil, err
+	}
+	if stateErr == nil {
+		s.recordCancellation(run, states[0])
+	}
+	return nil, nil
+}
+
+// A CanceledArray is a job array that [Store.CancelTrials] canceled.
+type CanceledArray struct {
+	ID     string
+	Trials int // number of trials that had not ended
+}
+
+// CancelTrials cancels the last jobs of the trials that have not ended, with one call of scancel
+// per job array. All trials must have a job. The caller holds the sweep with [Run.OpenOwn]. The
+// result has the arrays that were canceled before an error.
+func (s *Store) CancelTrials(ctx context.Context, trials []Run) (canceled []CanceledArray, err error) {
+	states, err := s.client(trials...).State(ctx, JobIDs(trials)...)
+	if err != nil {
+		return nil, err
+	}
+	var arrays []string
+	open := map[string]int{} // number of open trials by array
+	for i, state := range states {
+		if state.State == slurm.StateUnknown || state.Done() {
+			continue
+		}
+		array, _, _ := strings.Cut(state.ID, "_")
+		if open[array]++; open[array] == 1 {
+			if err := s.checkJob(ctx, trials[i]); err != nil {
+				return nil, err
+			}
+			arrays = append(arrays, array)
+		}
+	}
+	for _, id := range arrays {
+		// Trials that were submitted again have already ended in this array.
+		if err := s.Slurm.Cancel(ctx, id); err != nil {
+			return canceled, err
+		}
+		canceled = append(canceled, CanceledArray{id, open[id]})
+	}
+	for i, state := range states {
+		s.recordCancellation(trials[i], state)
+	}
+	return canceled, nil
+}
+
+// checkJob returns an error if neither the comment nor the script of the run's last job names
+// the submission. Slurm may have reused the job ID for another job. It returns nil if Slurm does
+// not respond, and for user-written batch scripts that call the launcher, because their jobs
+// have no such comment.
+func (s *Store) checkJob(ctx context.Context, run Run) error {
+	last := run.Record.Last()
+	if last == nil || last.ID == "" {
+		return nil
+	}
+	ids, err := s.Slurm.FindByComment(ctx, last.Comment())
+	id, _, _ := strings.Cut(last.JobID, "_")
+	if err != nil || slices.Contains(ids, id) {
+		return nil
+	}
+	// Some centers replace comments. The job's script in this directory identifies it, too.
+	jobs, err := s.Slurm.FindByScript(ctx, run.Dir.Script())
+	if err != nil || slices.ContainsFunc(jobs, func(j slurm.SubmittedJob) bool { return j.ID == id }) {
+		return nil
+	}
+	return hints.Errorf("cancel the job with `scancel "+id+"` if it is the right one",
+		"cancel job %s: Slurm has no job of yours with this ID and the comment %q: it was not submitted from run directory %q",
+		id, last.Comment(), run.Dir.Path)
+}
+
+// recordCancellation records the end of a job that was canceled before it started. Slurm 22.05
+// immediately forgets a pending array task that is canceled, and no other record of its end
+// exists.
+func (s *Store) recordCancellation(run Run, before slurm.JobState) {
+	if before.State != slurm.StatePending {
+		return
+	}
+	if err := run.Dir.WriteEnd(rundir.End{JobID: before.ID, Exit: exitcode.Canceled, Time: time.Now().UTC()}); err != nil {
+		s.note("warning: %v", err)
+	}
+}

@@ -1,0 +1,265 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/watch"
+	"github.com/ddpbatch/ddpbatch/slurm"
+)
+
+const (
+	// slurmPollInterval is the minimum interval between queries to Slurm, to limit the load on
+	// slurmctld.
+	slurmPollInterval = 15 * time.Second
+	// hiddenPollInterval is the minimum interval between checks of a run that is not visible.
+	hiddenPollInterval = 15 * time.Second
+	// maxStatusAge is the maximum age of a cached status. It bounds how long a change stays
+	// unnoticed that does not change the attributes of [runFiles], such as a checkpoint that
+	// the user deletes.
+	maxStatusAge = 5 * time.Minute
+)
+
+// A Poller returns the status of runs again and again. It limits the load on the file system and
+// on Slurm:
+//
+//   - It queries Slurm at most every 15 s, for all runs together.
+//   - It reads the files of a run that is queued or has ended only after a change of its run
+//     directory.
+//   - It checks runs that are not visible at most every 15 s; see [Poller.SetVisible].
+//
+// A Poller must not be used by several goroutines at the same time.
+type Poller struct {
+	// Unlimited disables the limits for runs of other users with large files, because the user
+	// named the runs.
+	Unlimited bool
+
+	slurm   slurm.Client
+	entries map[string]*entry         // by run directory
+	visible map[string]bool           // run directories; nil if all runs are visible
+	states  map[string]slurm.JobState // by job ID
+	queried time.Time                 // time of the last query to Slurm
+	err     error                     // error of that query
+	now     func() time.Time
+}
+
+// An entry is what a Poller knows about a run.
+type entry struct {
+	status  watch.Status // from the run directory, without Slurm's report
+	metrics *watch.MetricsTail
+	phase   watch.Phase // as of the last poll
+	files   runFiles
+	read    time.Time // when the files were read
+	checked time.Time // when the files were read or found unchanged
+}
+
+// NewPoller returns a Poller that has not read anything.
+func (s *Store) NewPoller() *Poller {
+	return &Poller{slurm: s.Slurm, entries: map[string]*entry{}, states: map[string]slurm.JobState{}, now: time.Now}
+}
+
+// SetVisible declares that the user sees only these runs until the next call.
+func (p *Poller) SetVisible(shown []*watch.Status) {
+	p.visible = make(map[string]bool, len(shown))
+	for _, s := range shown {
+		p.visible[s.Dir] = true
+	}
+}
+
+// Poll returns the status of the runs, from their directories and from Slurm. It returns the
+// statuses that it could determine together with an error if Slurm did not respond or if some
+// directories were unreadable. The result is nil if all of them were unreadable.
+func (p *Poller) Poll(ctx context.Context, list []Run) ([]watch.Status, error) {
+	all := make([]watch.Status, 0, len(list))
+	var unreadable []error
+	var budget *readBudget
+	if !p.Unlimited {
+		budget = newReadBudget(maxForeignCost)
+	}
+	for _, r := range list {
+		if user, foreign := foreignOwner(r.Dir.Path); foreign && !budget.take(user, r.readCost()) {
+			continue
+		}
+		s, err := p.read(r)
+		if err != nil {
+			unreadable = append(unreadable, skipped(err))
+			continue
+		}
+		all = append(all, s)
+	}
+	unreadable = append(unreadable, budget.errors()...)
+	if len(all) == 0 && len(unreadable) > 0 {
+		return nil, errors.Join(unreadable...)
+	}
+	jobs := withJobs(all)
+	if now := p.now(); now.Sub(p.queried) >= slurmPollInterval || !p.hasStates(jobs) {
+		p.queried, p.err = now, p.query(ctx, jobs)
+	}
+	for _, s := range jobs {
+		if state, ok := p.states[s.Job]; ok {
+			s.AddJob(state)
+		}
+	}
+	p.setPhases(all)
+	return all, errors.Join(append(unreadable, p.err)...)
+}
+
+// read returns the status in the run directory. For a sweep, it includes the trials.
+func (p *Poller) read(r Run) (watch.Status, error) {
+	s, err := p.update(r.Dir, func() (Run, error) { return r, nil })
+	if err != nil || !r.IsSweep() {
+		return s, err
+	}
+	s.State = "" // each trial has its own state
+	for i, trial := range r.Record.Sweep.Elements {
+		t, err := p.update(r.Dir.Element(i), func() (Run, error) { return r.trial(i) })
+		if err != nil {
+			return s, err
+		}
+		t.Values = trial.Values
+		s.Elements = append(s.Elements, t)
+	}
+	return s, nil
+}
+
+// update returns the status in the run directory dir. It reads the files unless the cached status
+// is current. Open returns the run.
+func (p *Poller) update(dir rundir.Dir, open func() (Run, error)) (watch.Status, error) {
+	e, now := p.entries[dir.Path], p.now()
+	if e != nil && p.isCurrent(e, now) {
+		return e.status, nil
+	}
+	files := statFiles(dir) // before reading, so that the next check finds a change in between
+	r, err := open()
+	if err != nil {
+		return watch.Status{}, err
+	}
+	if e == nil {
+		e = &entry{metrics: watch.NewMetricsTail(dir.Metrics())}
+		p.entries[dir.Path] = e
+	}
+	e.status, e.files, e.read, e.checked = ReadStatus(r, e.metrics), files, now, now
+	return e.status, nil
+}
+
+// ReadStatus returns the status in the run directory, without the trials of a sweep. Metrics
+// holds the metrics that were read earlier.
+func ReadStatus(r Run, metrics *watch.MetricsTail) watch.Status {
+	s := watch.Read(r.Dir, r.Record.Name, r.Record.LastJob(), metrics)
+	s.Pending = r.Record.Pending != nil
+	return s
+}
+
+// isCurrent reports whether the cached status of a run can be used again.
+func (p *Poller) isCurrent(e *entry, now time.Time) bool {
+	if p.visible != nil && !p.visible[e.status.Dir] && now.Sub(e.checked) < hiddenPollInterval {
+		return true
+	}
+	if !e.phase.IsIdle() || now.Sub(e.read) >= maxStatusAge || !e.files.identify(e.read) || !e.files.equal(statFiles(rundir.Dir{Path: e.status.Dir})) {
+		return false
+	}
+	e.checked = now
+	return true
+}
+
+// runFiles are the attributes of a run directory and its metrics file. While no rank runs, a
+// change of the run changes them: all commands replace files in the directory, which updates its
+// modification time. Ranks without a launcher append to the metrics.
+type runFiles struct{ dir, metrics fs.FileInfo }
+
+// statFiles returns the attributes of a run directory. They are nil for missing files.
+func statFiles(dir rundir.Dir) (f runFiles) {
+	f.dir, _ = os.Stat(dir.Path)
+	f.metrics, _ = os.Lstat(dir.Metrics())
+	return f
+}
+
+// identify reports whether the attributes, which were read at the given time, identify the
+// contents. The files must not have changed shortly before: a second change could have left the
+// same modification time.
+func (f runFiles) identify(read time.Time) bool {
+	if f.dir == nil || read.Sub(f.dir.ModTime()) < minRecordAge {
+		return false
+	}
+	return f.metrics == nil || read.Sub(f.metrics.ModTime()) >= minRecordAge
+}
+
+func (f runFiles) equal(g runFiles) bool {
+	equal := func(a, b fs.FileInfo) bool {
+		if a == nil || b == nil {
+			return a == nil && b == nil
+		}
+		return isUnchanged(a, b)
+	}
+	return equal(f.dir, g.dir) && equal(f.metrics, g.metrics)
+}
+
+// withJobs returns pointers to the statuses with a job ID. It replaces each sweep by its trials.
+func withJobs(all []watch.Status) []*watch.Status {
+	var jobs []*watch.Status
+	for i := range all {
+		if all[i].Elements != nil {
+			jobs = append(jobs, withJobs(all[i].Elements)...)
+		} else if all[i].Job != "" {
+			jobs = append(jobs, &all[i])
+		}
+	}
+	return jobs
+}
+
+// hasStates reports whether the cache has the state of all jobs, or the last query failed.
+func (p *Poller) hasStates(jobs []*watch.Status) bool {
+	for _, s := range jobs {
+		if _, ok := p.states[s.Job]; !ok && p.err == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// query queries Slurm once for the states of all jobs, so that the number of runs does not
+// multiply the load on the controller.
+func (p *Poller) query(ctx context.Context, jobs []*watch.Status) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	ids, byID := make([]string, len(jobs)), make(map[string]*watch.Status, len(jobs))
+	for i, s := range jobs {
+		ids[i], byID[s.Job] = s.Job, s
+	}
+	client := p.slurm
+	client.LastKnown = func(id string) (slurm.JobState, bool) {
+		s := byID[id]
+		if s == nil || s.LastEnd() == nil || s.LastEnd().JobID != id {
+			return slurm.JobState{}, false
+		}
+		return finalState(id, *s.LastEnd()), true
+	}
+	states, err := client.State(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	for i, s := range states {
+		p.states[ids[i]] = s
+	}
+	return nil
+}
+
+// setPhases sets the phase of each run. For a sweep, it also counts its trials by phase.
+func (p *Poller) setPhases(all []watch.Status) {
+	now := p.now()
+	for i := range all {
+		s := &all[i]
+		if s.Elements != nil {
+			p.setPhases(s.Elements)
+			s.SumUp()
+			continue
+		}
+		s.SetPhase(now)
+		p.entries[s.Dir].phase = s.Phase
+	}
+}

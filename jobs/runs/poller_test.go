@@ -1,0 +1,191 @@
+package runs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/watch"
+)
+
+// An openCounter counts the files that are opened in some directories, by inotify.
+type openCounter struct {
+	t  *testing.T
+	fd int
+}
+
+func newOpenCounter(t *testing.T, dirs ...string) *openCounter {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		t.Skipf("inotify: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	for _, dir := range dirs {
+		if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_OPEN); err != nil {
+			t.Skipf("watch %q: %v", dir, err)
+		}
+	}
+	return &openCounter{t, fd}
+}
+
+// count returns the number of opens since the last call.
+func (c *openCounter) count() (n int) {
+	c.t.Helper()
+	buf := make([]byte, 1<<20)
+	for {
+		size, err := unix.Read(c.fd, buf)
+		if err == unix.EAGAIN {
+			return n
+		}
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for at := 0; at < size; n++ {
+			event := (*unix.InotifyEvent)(unsafe.Pointer(&buf[at]))
+			if event.Mask&unix.IN_Q_OVERFLOW != 0 {
+				c.t.Fatal("the queue of inotify has overflowed")
+			}
+			at += unix.SizeofInotifyEvent + int(event.Len)
+		}
+	}
+}
+
+// newSweep creates a sweep with n trials: the first ones are running, and the others have ended.
+func newSweep(t *testing.T, s *Store, n, running int) Run {
+	t.Helper()
+	sweep := &rundir.SweepRecord{Elements: make([]rundir.ElementRecord, n)}
+	dir := create(t, filepath.Join(s.Runs(), "tune"), rundir.Record{Name: "tune", Sweep: sweep})
+	old := time.Now().Add(-time.Hour)
+	for i := range n {
+		trial := create(t, dir.Element(i).Path, rundir.Record{Name: fmt.Sprintf("tune-%d", i)})
+		write(t, trial.Spec(), "[command]\nargv = [\"true\"]\n")
+		write(t, trial.Metrics(), `{"kind":"train","step":10}`+"\n")
+		if i < running {
+			if err := trial.WriteLive(rundir.Live{Time: time.Now(), Phase: rundir.PhaseRunning}); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if err := trial.WriteEnd(rundir.End{Exit: 0, Time: old}); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{trial.Metrics(), trial.Path} {
+			if err := os.Chtimes(path, old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	run, err := s.Find("tune")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// TestPollerOpensFewFiles checks how many files of a sweep's trials the poller opens again.
+func TestPollerOpensFewFiles(t *testing.T) {
+	const trials, running, shown = 100, 10, 5
+	s := &Store{Dir: t.TempDir()}
+	run := newSweep(t, s, trials, running)
+	var dirs []string
+	for i := range trials {
+		dirs = append(dirs, run.Dir.Element(i).Path)
+	}
+	opens := newOpenCounter(t, dirs...)
+	p := s.NewPoller()
+	now := time.Now()
+	p.now = func() time.Time { return now }
+	poll := func(after time.Duration) ([]watch.Status, int) {
+		t.Helper()
+		now = now.Add(after)
+		all, err := p.Poll(t.Context(), []Run{run})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all[0].Elements, opens.count()
+	}
+	all, first := poll(0)
+	if len(all) != trials || all[0].Phase != watch.Running || all[trials-1].Phase != watch.Done {
+		t.Fatalf("got %d trials, the first %+v, the last %+v", len(all), all[0], all[len(all)-1])
+	}
+	perTrial := first / trials
+	if perTrial < 4 { // record, job file, metrics, and the end or the live state
+		t.Fatalf("the first poll opened %d files of %d trials: the count is wrong", first, trials)
+	}
+	p.SetVisible(watch.Sort(all)[:shown])
+	_, next := poll(2 * time.Second)
+	if limit := shown * (perTrial + 1); next > limit {
+		t.Errorf("the second poll opened %d files, want at most %d, of the visible trials", next, limit)
+	}
+	_, later := poll(hiddenPollInterval)
+	if limit := running * (perTrial + 1); later > limit {
+		t.Errorf("a poll of hidden trials opened %d files, want at most %d, of the running trials", later, limit)
+	}
+	t.Logf("files opened for %d trials, %d running, %d visible: first poll %d, after 2 s %d, after 15 s more %d", trials, running, shown, first, next, later)
+
+	// A trial that has changed is read again.
+	last := run.Dir.Element(trials - 1)
+	if err := last.WriteEnd(rundir.End{Exit: 7, Time: now}); err != nil {
+		t.Fatal(err)
+	}
+	if all, _ := poll(2 * time.Second); all[trials-1].Phase != watch.Done {
+		t.Errorf("hidden trial: got phase %q before the interval has passed", all[trials-1].Phase)
+	}
+	if all, n := poll(hiddenPollInterval); all[trials-1].Phase != watch.Failed || n > (running+1)*(perTrial+1) {
+		t.Errorf("changed trial: got phase %q and %d opened files", all[trials-1].Phase, n)
+	}
+	// After some time, all trials are read again.
+	if _, n := poll(maxStatusAge); n < first/2 {
+		t.Errorf("after %s: got %d opened files, want about %d", maxStatusAge, n, first)
+	}
+}
+
+// TestPollerSeesNewMetrics checks that the poller reads metrics that ranks without a launcher
+// append, because they change nothing else.
+func TestPollerSeesNewMetrics(t *testing.T) {
+	s := &Store{Dir: t.TempDir()}
+	run := newSweep(t, s, 1, 0)
+	p := s.NewPoller()
+	for _, step := range []int{10, 20} {
+		if step > 10 {
+			f, err := os.OpenFile(run.Dir.Element(0).Metrics(), os.O_APPEND|os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(f, "{\"kind\":\"train\",\"step\":%d}\n", step)
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, err := p.Poll(t.Context(), []Run{run})
+		if err != nil || all[0].Elements[0].Step == nil || *all[0].Elements[0].Step != step {
+			t.Errorf("got %+v, %v, want step %d", all, err, step)
+		}
+	}
+}
+
+// TestPollerSkipsUnreadableRuns checks that an unreadable trial hides its sweep, but no other run.
+func TestPollerSkipsUnreadableRuns(t *testing.T) {
+	s := newStore(t)
+	s.Slurm.Environ = []string{"PATH=" + t.TempDir()} // no squeue
+	one, err := s.Find("one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := newSweep(t, &Store{Dir: t.TempDir()}, 2, 0)
+	write(t, run.Dir.Element(1).Record(), "{")
+	p := s.NewPoller()
+	if all, err := p.Poll(t.Context(), []Run{one, run}); err == nil || len(all) != 1 || all[0].Name != "one" {
+		t.Errorf("got %+v, %v, want the other run and an error", all, err)
+	}
+	if all, err := p.Poll(t.Context(), []Run{run}); err == nil || all != nil {
+		t.Errorf("got %+v, %v, want only an error", all, err)
+	}
+}

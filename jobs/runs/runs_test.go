@@ -1,0 +1,290 @@
+package runs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/exitcode"
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
+)
+
+const spec = "name = %q\n[command]\nargv = [\"true\"]\n"
+
+// submitted returns a submission of job id.
+func submitted(id string) rundir.Submission {
+	s := rundir.NewSubmission()
+	s.JobID = id
+	s.Time = s.Time.Add(-time.Hour)
+	return s
+}
+
+// create creates a run directory with a record.
+func create(t *testing.T, path string, record rundir.Record) rundir.Dir {
+	t.Helper()
+	dir, err := rundir.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record.Run, record.Base = "0123456789abcdef", filepath.Dir(path)
+	if err := dir.WriteRecord(record); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newStore returns a store with the run "one" of job 18, and the sweep "tune" of job 19 with two
+// trials.
+func newStore(t *testing.T) *Store {
+	t.Helper()
+	s := &Store{Dir: t.TempDir(), Note: func(note string) { t.Log(note) }}
+	create(t, filepath.Join(s.Runs(), "one"), rundir.Record{Name: "one", Submissions: []rundir.Submission{submitted("18")}})
+	sweep := &rundir.SweepRecord{Elements: []rundir.ElementRecord{{Values: map[string]string{"train.batch": "8"}}, {Values: map[string]string{"train.batch": "16"}}}}
+	tune := create(t, filepath.Join(s.Runs(), "tune"), rundir.Record{Name: "tune", Submissions: []rundir.Submission{submitted("19")}, Sweep: sweep})
+	create(t, tune.Element(1).Path, rundir.Record{Name: "tune-1", Submissions: []rundir.Submission{submitted("19_1")}})
+	write(t, filepath.Join(s.Dir, "one.toml"), strings.Replace(spec, "%q", `"one"`, 1))
+	return s
+}
+
+func exitCodeOf(err error) int {
+	var coded interface{ ExitCode() int }
+	if !errors.As(err, &coded) {
+		return exitcode.Failed
+	}
+	return coded.ExitCode()
+}
+
+func TestFind(t *testing.T) {
+	s := newStore(t)
+	one, tune := filepath.Join(s.Runs(), "one"), filepath.Join(s.Runs(), "tune")
+	write(t, filepath.Join(s.Dir, "tune", "data.csv"), "1\n") // the user's data has the name of a run
+	write(t, filepath.Join(s.Runs(), "broken", "record.json"), "{")
+	for _, tt := range []struct {
+		name, arg string
+		want      string // run directory
+		fails     string
+	}{
+		{"directory", "runs/one", one, ""},
+		{"absolute path", one, one, ""},
+		{"name", "one", one, ""},
+		{"job file", "one.toml", one, ""},
+		{"job ID", "18", one, ""},
+		{"name of a sweep and of a directory", "tune", tune, ""},
+		{"trial by name", "tune/1", filepath.Join(tune, "elements", "1"), ""},
+		{"array task", "19_1", filepath.Join(tune, "elements", "1"), ""},
+		{"empty argument", "", "", "name of the run is empty"},
+		{"unknown name", "nothing", "", `no run "nothing"`},
+		{"unknown job", "20", "", "no run below"},
+		{"directory without a run", ".", "", "open run directory"},
+		{"missing trial", "tune/7", "", `no run "tune/7"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			run, err := s.Find(tt.arg)
+			switch {
+			case tt.fails == "" && (err != nil || run.Dir.Path != tt.want):
+				t.Errorf("got %q, %v, want %q", run.Dir.Path, err, tt.want)
+			case tt.fails != "" && (err == nil || !strings.Contains(err.Error(), tt.fails)):
+				t.Errorf("got error %v, want %q", err, tt.fails)
+			case tt.fails != "" && exitCodeOf(err) != exitcode.Usage:
+				t.Errorf("got exit code %d, want %d", exitCodeOf(err), exitcode.Usage)
+			}
+		})
+	}
+	// An invalid record has an error that names the directory.
+	if run, err := s.Find("broken"); err == nil || run.Dir.Path == "" {
+		t.Errorf("broken record: got %+v, %v, want an error and the directory", run, err)
+	}
+}
+
+func TestList(t *testing.T) {
+	s := newStore(t)
+	write(t, filepath.Join(s.Runs(), "broken", "record.json"), "{")
+	write(t, filepath.Join(s.Runs(), "notes.txt"), "not a run\n")
+	for range 2 { // the second call uses the cache
+		found, unreadable, err := s.List(s.Runs())
+		if err != nil || len(unreadable) != 1 || len(found) != 2 || found[0].Record.Name != "one" || found[1].Record.Name != "tune" {
+			t.Fatalf("got %+v, %v, %v, want two runs and one error", found, unreadable, err)
+		}
+	}
+	// A changed record is read again, even if it was cached.
+	dir := rundir.Dir{Path: filepath.Join(s.Runs(), "one")}
+	long := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(dir.Record(), long, long); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"18", "77"} {
+		record, err := dir.ReadRecord()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id != "18" {
+			record.Submissions = append(record.Submissions, submitted(id))
+			if err := dir.WriteRecord(record); err != nil {
+				t.Fatal(err)
+			}
+		}
+		found, _, err := s.List(s.Runs())
+		if err != nil || found[0].Record.LastJob() != id {
+			t.Errorf("got %+v, %v, want job %s", found[0].Record, err, id)
+		}
+	}
+	if found, unreadable, err := s.List(filepath.Join(s.Dir, "nothing")); found != nil || unreadable != nil || err != nil {
+		t.Errorf("missing directory: got %v, %v, %v", found, unreadable, err)
+	}
+}
+
+func TestTrials(t *testing.T) {
+	s := newStore(t)
+	tune, err := s.Find("tune")
+	if err != nil {
+		t.Fatal(err)
+	}
+	trials, err := tune.Trials()
+	if err != nil || len(trials) != 2 {
+		t.Fatalf("got %v, %v, want 2 trials", trials, err)
+	}
+	if trials[0].Record.Name != "tune-0" || trials[0].Record.LastJob() != "" || trials[1].Record.LastJob() != "19_1" {
+		t.Errorf("got %+v", trials)
+	}
+	if submitted, launched := SplitByStart(trials); len(submitted) != 1 || len(launched) != 0 {
+		t.Errorf("got %d submitted and %d launched trials, want 1 and 0", len(submitted), len(launched))
+	}
+	if ids := JobIDs(trials); !slices.Equal(ids, []string{"19_1"}) {
+		t.Errorf("got jobs %v", ids)
+	}
+	one, err := s.Find("one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if trials, err := one.Trials(); trials != nil || err != nil {
+		t.Errorf("not a sweep: got %v, %v", trials, err)
+	}
+}
+
+func TestParseTrials(t *testing.T) {
+	for _, tt := range []struct {
+		list  string
+		want  []int
+		fails string
+	}{
+		{"0-3,7", []int{0, 1, 2, 3, 7}, ""},
+		{"7, 1, 1", []int{1, 7}, ""},
+		{"8", nil, "no trial 8"},
+		{"3-1", nil, "is not a list"},
+		{"", nil, "is not a list"},
+		{"-1", nil, "is not a list"},
+	} {
+		got, err := ParseTrials(tt.list, 8)
+		if tt.fails == "" && (err != nil || !slices.Equal(got, tt.want)) || tt.fails != "" && (err == nil || !strings.Contains(err.Error(), tt.fails)) {
+			t.Errorf("%q: got %v, %v, want %v %s", tt.list, got, err, tt.want, tt.fails)
+		}
+	}
+}
+
+func TestJobResult(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		job      slurm.JobState
+		end      *rundir.End
+		failure  string
+		finished bool
+		code     int
+		text     string
+	}{
+		{name: "completed", job: slurm.JobState{State: slurm.StateCompleted}, finished: true},
+		{name: "completed after a stop request", job: slurm.JobState{State: slurm.StateCompleted}, end: &rundir.End{Stopped: true}, code: exitcode.Stopped, text: "stopped before the run had finished"},
+		{name: "failed", job: slurm.JobState{State: slurm.StateFailed, ExitCode: "7:0"}, code: 7, text: "exit code 7"},
+		{name: "failed, with a cause", job: slurm.JobState{State: slurm.StateFailed, ExitCode: "4:0"}, end: &rundir.End{Exit: 4}, failure: "rank 3 was lost", code: exitcode.Lost, text: "rank 3 was lost"},
+		{name: "canceled", job: slurm.JobState{State: slurm.StateCancelled}, failure: "rank 3 was lost", code: exitcode.Canceled, text: "cancelled"},
+		{name: "node failure", job: slurm.JobState{State: slurm.StateNodeFail}, code: exitcode.Lost, text: "node_fail"},
+		{name: "time limit without a checkpoint", job: slurm.JobState{State: slurm.StateTimeout}, code: exitcode.Failed, text: "timeout"},
+		{name: "failed without an exit code", job: slurm.JobState{State: slurm.StateOutOfMemory, ExitCode: "0:125"}, code: exitcode.Failed, text: "out_of_memory"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := create(t, filepath.Join(t.TempDir(), "run"), rundir.Record{Name: "run", Submissions: []rundir.Submission{submitted("18")}})
+			tt.job.ID = "18"
+			if tt.end != nil {
+				tt.end.JobID = "18"
+				if err := dir.WriteEnd(*tt.end); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.failure != "" {
+				writeFailure(t, dir, tt.failure)
+			}
+			r := JobResult(dir, tt.job)
+			if r.Finished != tt.finished || r.ExitCode != tt.code || !strings.Contains(strings.ToLower(r.Text), tt.text) || r.SavedStep != -1 {
+				t.Errorf("got %+v, want exit code %d and text %q", r, tt.code, tt.text)
+			}
+			if isCause := strings.Contains(r.Text, "rank 3"); isCause != (tt.failure != "" && !r.Canceled) {
+				t.Errorf("got text %q", r.Text)
+			}
+		})
+	}
+}
+
+func writeFailure(t *testing.T, dir rundir.Dir, reason string) {
+	t.Helper()
+	write(t, dir.Failure(), `{"first":{"rank":3,"reason":"`+reason+`","hint":"look at n2"}}`)
+	if f := outcome.Read(dir, "18").Failure; f == nil || f.Reason != reason || f.State != rendezvous.State("") {
+		t.Fatalf("failure.json: got %+v", f)
+	}
+}
+
+// TestLaunchEnd checks the end of a launch without Slurm by what its run directory contains.
+func TestLaunchEnd(t *testing.T) {
+	now := time.Now()
+	for _, tt := range []struct {
+		name     string
+		live     *rundir.Live
+		end      *rundir.End
+		launched bool
+		over     bool
+		text     string
+	}{
+		{name: "never launched", over: true, text: "its launcher was killed"},
+		{name: "running", live: &rundir.Live{Time: now, Phase: rundir.PhaseRunning}, launched: true},
+		{name: "silent", live: &rundir.Live{Time: now.Add(-time.Hour), Phase: rundir.PhaseRunning}, launched: true, over: true, text: "its launcher was killed"},
+		{name: "ended", live: &rundir.Live{Time: now, Phase: rundir.PhaseOver}, end: &rundir.End{Exit: 3, Time: now}, launched: true, over: true, text: "exit code 3"},
+		{name: "ended, as a Slurm job", end: &rundir.End{JobID: "18", Exit: 3, Time: now}, over: true, text: "its launcher was killed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := create(t, filepath.Join(t.TempDir(), "run"), rundir.Record{Name: "run"})
+			if tt.live != nil {
+				if err := dir.WriteLive(*tt.live); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.end != nil {
+				if err := dir.WriteEnd(*tt.end); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run := Run{Dir: dir, Record: rundir.Record{Name: "run"}}
+			if got := run.IsLaunched(); got != tt.launched {
+				t.Errorf("launched: got %v, want %v", got, tt.launched)
+			}
+			end, over := run.LaunchEnd(now)
+			if over != tt.over || over && !strings.Contains(end.String(), tt.text) {
+				t.Errorf("got %q, over %v, want %q, over %v", end, over, tt.text, tt.over)
+			}
+		})
+	}
+}

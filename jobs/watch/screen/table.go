@@ -1,0 +1,161 @@
+package screen
+
+import (
+	"fmt"
+	"strings"
+)
+
+const (
+	columnGap = 2 // spaces between columns
+	// minNameWidth is the minimum width of the first column. Longer names are shortened if the
+	// table does not fit.
+	minNameWidth = 24
+	// minNoteWidth is the minimum width of the last column in [Table.Wrapped]. If less is left,
+	// the last column moves below its row.
+	minNoteWidth = 24
+	// minCutNoteWidth is the width up to which [Table.Lines] cuts the last column before it
+	// removes columns.
+	minCutNoteWidth = 20
+	belowIndent     = 4 // indentation of text below a row
+)
+
+// noCell marks an empty cell.
+const noCell = "-"
+
+// A Table is text in aligned columns. The first column is a name, and in most tables, the last
+// column is a sentence. Cells must not contain control sequences.
+type Table struct {
+	Header []string
+	Rows   [][]string
+	// Drop is the order in which [Table.Lines] removes columns, from 1. Columns with 0 are
+	// never removed. It is nil or has the length of Header.
+	Drop []int
+}
+
+// Wrapped returns the lines of the table with all its text. If the table is wider than width, it
+// shortens the names in the first column and wraps the last column. If the table still does not
+// fit, columns from the right move below their row, with their names. A width of 0 is unlimited.
+func (t Table) Wrapped(width int) []string {
+	rows, widths := t.cells()
+	last := len(widths) - 1
+	inRow := last + 1 // number of columns that stay in the row
+	if width > 0 && position(widths, last)+widths[last] > width {
+		widths[0] = nameWidth(widths[0], width)
+		if space := width - position(widths, last); space >= min(widths[last], minNoteWidth) {
+			widths[last] = space
+		} else {
+			for inRow = last; inRow > 1 && position(widths, inRow)-columnGap > width; inRow-- {
+			}
+		}
+	}
+	var lines []string
+	for r, row := range rows {
+		line := alignCells(row[:min(inRow, last)], widths)
+		if inRow > last {
+			wrapped := Wrap(row[last], min(width, widths[last]), 0)
+			line += wrapped[0]
+			for _, more := range wrapped[1:] {
+				line += "\n" + strings.Repeat(" ", position(widths, last)) + more
+			}
+		} else if text := overflowText(t.Header, row, inRow); r > 0 && text != "" {
+			for _, l := range Wrap(strings.Repeat(" ", belowIndent)+text, width, belowIndent) {
+				line += "\n" + l
+			}
+		}
+		for l := range strings.SplitSeq(line, "\n") {
+			lines = append(lines, strings.TrimRight(l, " "))
+		}
+	}
+	return lines
+}
+
+// Lines returns one line for each row, for a page that is drawn repeatedly. If the table is wider
+// than width, it shortens the names, removes columns in the order of Drop, and cuts the lines. A
+// width of 0 is unlimited.
+func (t Table) Lines(width int) []string {
+	rows, widths := t.cells()
+	last := len(widths) - 1
+	needed := func() int { return position(widths, last) + min(widths[last], minCutNoteWidth) }
+	if width > 0 && needed() > width {
+		widths[0] = nameWidth(widths[0], width)
+	}
+	for drop := 1; width > 0 && needed() > width && drop <= len(widths); drop++ {
+		for i := range widths {
+			if t.Drop != nil && t.Drop[i] == drop {
+				widths[i] = 0
+			}
+		}
+	}
+	lines := make([]string, len(rows))
+	for r, row := range rows {
+		lines[r] = strings.TrimRight(alignCells(row, widths), " ")
+		if width > 0 {
+			lines[r] = Cut(lines[r], width)
+		}
+	}
+	return lines
+}
+
+// cells returns the header and the rows, without empty cells, and the widths of the columns.
+func (t Table) cells() (rows [][]string, widths []int) {
+	widths = make([]int, len(t.Header))
+	for _, row := range append([][]string{t.Header}, t.Rows...) {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			if cell == "" {
+				cell = noCell
+			}
+			cells[i] = cell
+			widths[i] = max(widths[i], Width(cell))
+		}
+		rows = append(rows, cells)
+	}
+	return rows, widths
+}
+
+// nameWidth returns the width of the first column in a table that does not fit.
+func nameWidth(now, width int) int { return min(now, max(minNameWidth, width/3)) }
+
+// position returns the position of a column. Removed columns have the width 0.
+func position(widths []int, column int) int {
+	n := 0
+	for _, w := range widths[:column] {
+		if w > 0 {
+			n += w + columnGap
+		}
+	}
+	return n
+}
+
+// alignCells pads the cells to their widths. It omits removed columns, and shortens the name in
+// the first column.
+func alignCells(cells []string, widths []int) string {
+	var line strings.Builder
+	for i, cell := range cells {
+		if widths[i] == 0 {
+			continue
+		}
+		if i == 0 {
+			cell = Shorten(cell, widths[0])
+		}
+		fmt.Fprintf(&line, "%-*s", widths[i]+columnGap, cell)
+	}
+	return line.String()
+}
+
+// overflowText returns the cells of the columns that do not fit in the row, with the names of the
+// columns. It omits the name of the last column.
+func overflowText(header, row []string, inRow int) string {
+	var parts []string
+	last := len(row) - 1
+	for i := inRow; i < last; i++ {
+		if row[i] != noCell {
+			parts = append(parts, strings.ToLower(header[i])+" "+row[i])
+		}
+	}
+	text := strings.Join(parts, ", ")
+	if row[last] != noCell {
+		text = strings.TrimPrefix(text+"; "+row[last], "; ")
+	}
+	return text
+}

@@ -1,0 +1,70 @@
+package screen
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestTableWrapped checks that a table that is wider than the terminal wraps and keeps all its text.
+func TestTableWrapped(t *testing.T) {
+	table := Table{Header: []string{"RUN", "PHASE", "STEP", "NOTE"}, Rows: [][]string{
+		{"good", "failed", "1200", "rank 3 on n2 was lost: its process was ended"},
+		{"other", "done", "", ""},
+	}}
+	for width, want := range map[int]string{
+		0: `RUN    PHASE   STEP  NOTE
+good   failed  1200  rank 3 on n2 was lost: its process was ended
+other  done    -     -`,
+		50: `RUN    PHASE   STEP  NOTE
+good   failed  1200  rank 3 on n2 was lost: its
+                     process was ended
+other  done    -     -`,
+		30: `RUN    PHASE   STEP
+good   failed  1200
+    rank 3 on n2 was lost: its
+    process was ended
+other  done    -`,
+		16: `RUN    PHASE
+good   failed
+    step 1200;
+    rank 3 on n2
+    was lost:
+    its process
+    was ended
+other  done`,
+	} {
+		if got := strings.Join(table.Wrapped(width), "\n"); got != want {
+			t.Errorf("%d columns: got\n%s\nwant\n%s", width, got, want)
+		}
+	}
+	long := strings.Repeat("x", 30) + "-lr0.1"
+	if got := (Table{Header: []string{"RUN", "NOTE"}, Rows: [][]string{{long, "it continues"}}}).Wrapped(40); got[1] != "xxxxxxxxxxx...xxxx-lr0.1  it continues" {
+		t.Errorf("a long name: %q", got)
+	}
+}
+
+// TestTableLines checks that a table for a page removes columns in their order and cuts lines.
+func TestTableLines(t *testing.T) {
+	table := Table{Header: []string{"RUN", "JOB", "STEP", "NOTE"}, Drop: []int{0, 1, 2, 0}, Rows: [][]string{
+		{"good", "101", "1200", "rank 3 on n2 was lost: its process was killed"},
+		{"other", "", "7", ""},
+	}}
+	for width, want := range map[int]string{
+		0: `RUN    JOB  STEP  NOTE
+good   101  1200  rank 3 on n2 was lost: its process was killed
+other  -    7     -`,
+		50: `RUN    JOB  STEP  NOTE
+good   101  1200  rank 3 on n2 was lost: its pr...
+other  -    7     -`,
+		34: `RUN    STEP  NOTE
+good   1200  rank 3 on n2 was l...
+other  7     -`,
+		30: `RUN    NOTE
+good   rank 3 on n2 was los...
+other  -`,
+	} {
+		if got := strings.Join(table.Lines(width), "\n"); got != want {
+			t.Errorf("%d columns: got\n%s\nwant\n%s", width, got, want)
+		}
+	}
+}
