@@ -13,24 +13,20 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
-// liveEvery is the interval between updates of a live view.
-const liveEvery = time.Second
+// liveInterval is the interval between updates of a live view.
+const liveInterval = time.Second
 
 // live draws the status of a run below the printed lines.
 type live struct {
-	bottom *screen.Bottom
-	end    context.CancelFunc
-	ended  chan struct{}
-	undo   []func()
+	bottom  *screen.Bottom
+	cancel  context.CancelFunc
+	ended   chan struct{}
+	restore []func() // of redirected streams
 }
 
 // terminal returns standard output and reports whether it is a terminal that can show a view.
 func (p *program) terminal() (*os.File, bool) {
-	out := p.Stdout
-	if c, ok := out.(*checked); ok {
-		out = c.Writer
-	}
-	f, ok := out.(*os.File)
+	f, ok := fileOf(p.Stdout)
 	return f, ok && screen.Is(f, p.lookup)
 }
 
@@ -56,10 +52,10 @@ func (p *program) startLive(status func() watch.Status) *live {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &live{bottom: screen.NewBottom(out), end: cancel, ended: make(chan struct{})}
-	l.take(&p.Stdout)
-	if f, ok := (*target(&p.Stderr)).(*os.File); ok && screen.Is(f, p.lookup) {
-		l.take(&p.Stderr)
+	l := &live{bottom: screen.NewBottom(out), cancel: cancel, ended: make(chan struct{})}
+	l.redirect(p.Stdout)
+	if f, ok := fileOf(p.Stderr); ok && screen.Is(f, p.lookup) {
+		l.redirect(p.Stderr)
 	}
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)
@@ -67,7 +63,7 @@ func (p *program) startLive(status func() watch.Status) *live {
 	go func() {
 		defer close(l.ended)
 		defer signal.Stop(resized)
-		tick := time.NewTicker(liveEvery)
+		tick := time.NewTicker(liveInterval)
 		defer tick.Stop()
 		s := status()
 		for {
@@ -84,37 +80,25 @@ func (p *program) startLive(status func() watch.Status) *live {
 	return l
 }
 
-// take redirects w until stop, so that its output appears above the view.
-func (l *live) take(w *io.Writer) {
-	w = target(w)
-	before := *w
-	*w = l.bottom
-	l.undo = append(l.undo, func() { *w = before })
-}
-
-// target returns the innermost writer that w wraps.
-func target(w *io.Writer) *io.Writer {
-	switch under := (*w).(type) {
-	case *checked:
-		return &under.Writer
-	case *teeWriter:
-		return &under.Writer
+// redirect prints the output of w above the view until stop.
+func (l *live) redirect(w io.Writer) {
+	if s := streamOf(w); s != nil {
+		l.restore = append(l.restore, s.redirect(l.bottom))
 	}
-	return w
 }
 
 // shows reports whether the output of w appears above the view.
-func (l *live) shows(w io.Writer) bool { return *target(&w) == io.Writer(l.bottom) }
+func (l *live) shows(w io.Writer) bool { return targetOf(w) == io.Writer(l.bottom) }
 
 // stop removes the view. It does nothing if l is nil.
 func (l *live) stop() {
 	if l == nil {
 		return
 	}
-	l.end()
+	l.cancel()
 	<-l.ended
-	for _, undo := range l.undo {
-		undo()
+	for _, restore := range l.restore {
+		restore()
 	}
 	_ = l.bottom.Close()
 }

@@ -37,11 +37,11 @@ func (noDirError) Hint() string { return "change to a directory that exists, or 
 
 // run executes the command in args and returns the exit code.
 func (p *program) run(ctx context.Context, args []string) int {
-	out := &checked{Writer: p.Stdout}
-	p.Stdout = out
+	out := &stream{name: "standard output", to: p.Stdout}
+	p.Stdout, p.Stderr = out, &stream{name: "standard error", to: p.Stderr}
 	usage, err := p.command(ctx, args)
 	if err == nil {
-		err = out.err
+		err = out.writeError()
 	}
 	if err != nil && p.dirNeeded {
 		err = noDirError{err}

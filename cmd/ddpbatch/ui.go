@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strings"
 
@@ -188,10 +187,7 @@ func (p *program) printTable(t screen.Table) {
 // columnsOf returns the maximum line width for w. It returns 0, for unlimited, if w is not a
 // terminal, so that programs can parse the lines.
 func columnsOf(w io.Writer) int {
-	if c, ok := w.(*checked); ok {
-		w = c.Writer
-	}
-	if f, ok := w.(*os.File); ok {
+	if f, ok := fileOf(w); ok {
 		return screen.Columns(f)
 	}
 	return 0
@@ -204,25 +200,10 @@ func (p *program) wrapf(indent int, format string, args ...any) {
 	}
 }
 
-// checked records the first failed write of the answer, such as a full disk behind "> FILE".
-// Callers do not need to check each write.
-type checked struct {
-	io.Writer
-	err error
-}
-
-func (c *checked) Write(b []byte) (int, error) {
-	n, err := c.Writer.Write(b)
-	if err != nil && c.err == nil {
-		c.err = fmt.Errorf("write to standard output: %w", err)
-	}
-	return n, err
-}
-
 // writeError returns the first error in writing the answer, or nil.
 func (p *program) writeError() error {
-	if c, ok := p.Stdout.(*checked); ok {
-		return c.err
+	if s := streamOf(p.Stdout); s != nil {
+		return s.writeError()
 	}
 	return nil
 }
