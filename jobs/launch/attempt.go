@@ -1,9 +1,9 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/netif"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
@@ -329,10 +330,7 @@ func (a *attempt) recordStartFailure(err error, finished <-chan struct{}) {
 		Advice: "run `ddpbatch logs " + a.o.Dir.Path + "` to see their output"}
 	if err != nil {
 		f.Reason = fmt.Sprintf("start ranks: %v", err)
-		var execErr *execError
-		if errors.As(err, &execErr) {
-			f.Advice = execErr.Hint()
-		}
+		f.Advice = cmp.Or(hints.Of(err), f.Advice)
 	}
 	a.server.Abort(f)
 }

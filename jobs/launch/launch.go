@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/exitcode"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -111,7 +112,8 @@ type Result struct {
 // CheckSingleLauncher returns an error if srun started several launchers in an allocation.
 func CheckSingleLauncher(a slurm.Allocation) error {
 	if a.StepTasks > 1 {
-		return tooManyLaunchersError(a.StepTasks)
+		return usageErrorf("run `ddpbatch launch` without srun: it calls srun to start the ranks",
+			"srun started the launcher %d times; it must run once per allocation", a.StepTasks)
 	}
 	return nil
 }
@@ -120,7 +122,8 @@ func CheckSingleLauncher(a slurm.Allocation) error {
 // as often as the job's [restart] table allows.
 func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Allocation == nil && startsMPI(o.Job) {
-		return Result{}, mpiNeedsSlurmError{}
+		return Result{}, usageErrorf("submit the job, start it with `mpirun -n N ddpbatch run job.toml`, or remove train.backend: ranks on one machine use shared memory",
+			"an MPI program, or train.backend = \"mpi\", needs srun, which requires Slurm")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -219,21 +222,18 @@ func writeFailure(d rundir.Dir, a *attempt, r Result) error {
 	return d.WriteFailure(append(text, '\n'))
 }
 
-// tooManyLaunchersError is the error if srun started the launcher once per task. Its value is the
-// number of tasks.
-type tooManyLaunchersError int
+// A usageError reports wrong usage.
+type usageError struct{ error }
 
-func (n tooManyLaunchersError) Error() string {
-	return fmt.Sprintf("srun started the launcher %d times; it must run once per allocation", int(n))
+func usageErrorf(hint, format string, args ...any) error {
+	return usageError{hints.Errorf(hint, format, args...)}
 }
 
-// Hint returns the fix.
-func (tooManyLaunchersError) Hint() string {
-	return "run `ddpbatch launch` without srun: it calls srun to start the ranks"
-}
+// Unwrap returns the underlying error, which has a hint.
+func (e usageError) Unwrap() error { return e.error }
 
 // ExitCode returns the exit code for wrong usage.
-func (tooManyLaunchersError) ExitCode() int { return exitcode.Usage }
+func (usageError) ExitCode() int { return exitcode.Usage }
 
 // ranks are the processes of one attempt, with or without Slurm.
 type ranks interface {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi"
@@ -46,19 +45,3 @@ type finalized struct{ *mpi.World }
 
 // Close leaves the communicator, and then finalizes MPI after all ranks have left.
 func (f finalized) Close() error { return errors.Join(f.World.Close(), f.Finalize()) }
-
-// mpiNeedsSlurmError is the error if an MPI job is launched without Slurm, so that srun cannot
-// start it.
-type mpiNeedsSlurmError struct{}
-
-func (mpiNeedsSlurmError) Error() string {
-	return "an MPI program, or train.backend = \"mpi\", needs srun, which requires Slurm"
-}
-
-// Hint returns the fixes.
-func (mpiNeedsSlurmError) Hint() string {
-	return "submit the job, start it with `mpirun -n N ddpbatch run job.toml`, or remove train.backend: ranks on one machine use shared memory"
-}
-
-// ExitCode returns the exit code for wrong usage.
-func (mpiNeedsSlurmError) ExitCode() int { return exitcode.Usage }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
@@ -37,28 +36,13 @@ func newNodes(o Options) (*nodes, error) {
 		return nil, fmt.Errorf("the allocation has %d nodes (%s), but the job needs %d%s", len(all), slurm.FoldHosts(all), want, spares)
 	}
 	if len(o.Allocation.Components) > 0 && o.Job.Restart.SurvivesNodeLoss() {
-		return nil, heterogeneousError(len(o.Allocation.Components))
+		// The nodes of different components cannot replace each other.
+		return nil, usageErrorf("remove both keys, or request nodes of one kind",
+			"restart.spare_nodes and restart.min_nodes are not valid in a heterogeneous job (%d components)", len(o.Allocation.Components))
 	}
 	n.chosen = all[:o.Job.Slurm.Nodes]
 	return n, nil
 }
-
-// heterogeneousError is the error for a heterogeneous job with restart.spare_nodes or
-// restart.min_nodes: its nodes cannot replace each other. Its value is the number of
-// components.
-type heterogeneousError int
-
-func (m heterogeneousError) Error() string {
-	return fmt.Sprintf("restart.spare_nodes and restart.min_nodes are not valid in a heterogeneous job (%d components)", int(m))
-}
-
-// Hint returns the fixes.
-func (heterogeneousError) Hint() string {
-	return "remove both keys, or request nodes of one kind"
-}
-
-// ExitCode returns the exit code for wrong usage.
-func (heterogeneousError) ExitCode() int { return exitcode.Usage }
 
 // excludeBadNodes excludes the nodes that an attempt has shown to be bad, and chooses the nodes
 // of the next attempt. It returns an error if too few nodes are left. Lost reports whether an
@@ -154,13 +138,13 @@ func (n *nodes) findBadNodes(r Result, states map[string]slurm.NodeState) (bad [
 // ranksOn reports whether an attempt had ranks on node, and all of them ended in the given
 // state.
 func (n *nodes) ranksOn(node string, r Result, state rendezvous.State) bool {
-	at := slices.Index(n.chosen, node)
-	if at < 0 {
+	index := slices.Index(n.chosen, node)
+	if index < 0 {
 		return false
 	}
 	// Each node has the same number of ranks, in the order of the nodes.
 	each := len(r.Ranks) / len(n.chosen)
-	for _, s := range r.Ranks[at*each : (at+1)*each] {
+	for _, s := range r.Ranks[index*each : (index+1)*each] {
 		if s.State != state {
 			return false
 		}

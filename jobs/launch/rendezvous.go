@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/netif"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
@@ -76,7 +77,7 @@ func watchRendezvous(ctx context.Context, read func() ([]byte, error), text []by
 			return
 		case <-time.After(200 * time.Millisecond):
 		}
-		if now, err := read(); err == nil && !bytes.Equal(now, text) {
+		if current, err := read(); err == nil && !bytes.Equal(current, text) {
 			changed()
 			return
 		}
@@ -176,7 +177,8 @@ func loadSecret(ctx context.Context, o JoinOptions) (wire.Secret, error) {
 		if err == nil {
 			return secret, nil
 		}
-		err = &secretError{host: o.Info.Host, path: filepath.Join(o.Dir.Path, name), err: err}
+		err = hints.Errorf(fmt.Sprintf("check that %s and the node of the launcher see the same run directory, with the same owner and modes", o.Info.Host),
+			"read secret on %s from %q: %w", o.Info.Host, filepath.Join(o.Dir.Path, name), err)
 		if complete {
 			return secret, err
 		}
@@ -198,23 +200,4 @@ func readSecret(o JoinOptions, name string) (secret wire.Secret, complete bool, 
 	}
 	secret, err = wire.ParseSecret(string(text))
 	return secret, false, err
-}
-
-// A secretError reports that a rank cannot read the secret of its attempt.
-type secretError struct {
-	host, path string
-	err        error
-}
-
-// Error names the host and the file.
-func (e *secretError) Error() string {
-	return fmt.Sprintf("read secret on %s from %q: %v", e.host, e.path, e.err)
-}
-
-// Unwrap returns the cause.
-func (e *secretError) Unwrap() error { return e.err }
-
-// Hint returns what to check.
-func (e *secretError) Hint() string {
-	return fmt.Sprintf("check that %s and the node of the launcher see the same run directory, with the same owner and modes", e.host)
 }

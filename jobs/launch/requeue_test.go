@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -223,11 +224,8 @@ func TestMPIWithoutSlurm(t *testing.T) {
 	o, _, _ := inJob(t, strings.Replace(trains, "epochs = 1", "epochs = 1\nbackend = \"mpi\"", 1), nil)
 	o.Allocation = nil
 	_, err := Run(t.Context(), o)
-	var coded interface {
-		ExitCode() int
-		Hint() string
-	}
-	if !errors.As(err, &coded) || coded.ExitCode() != 2 || coded.Hint() == "" || !strings.Contains(err.Error(), `train.backend = "mpi", needs srun`) {
+	var coded interface{ ExitCode() int }
+	if !errors.As(err, &coded) || coded.ExitCode() != 2 || hints.Of(err) == "" || !strings.Contains(err.Error(), `train.backend = "mpi", needs srun`) {
 		t.Errorf("got %v", err)
 	}
 }

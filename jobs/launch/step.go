@@ -8,6 +8,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
@@ -96,21 +97,11 @@ func (s *stepRanks) wait() error {
 	s.done.Wait()
 	if state := s.srun.ProcessState; state != nil && !state.Success() {
 		if why := s.ends.execError(); why != "" {
-			return &execError{why}
+			return hints.Errorf("check that the file exists at this path on every node, then submit again", "execute %s", why)
 		}
 		return fmt.Errorf("srun: %s", state)
 	}
 	return nil
-}
-
-// An execError reports that a node cannot execute the program of the ranks.
-type execError struct{ message string }
-
-func (e *execError) Error() string { return "execute " + e.message }
-
-// Hint returns what to check.
-func (e *execError) Hint() string {
-	return "check that the file exists at this path on every node, then submit again"
 }
 
 // processEnds returns what srun has reported. srun does not report ranks that ended with 0. With
