@@ -127,9 +127,9 @@ func checkRename(dir *os.Root) Finding {
 		if f, err = dir.Open(old); err == nil {
 			defer f.Close()
 			err = dir.Rename(fresh, old)
-			held := make([]byte, 3)
-			if _, rerr := f.ReadAt(held, 0); err == nil && (rerr != nil || string(held) != "old") {
-				err = fmt.Errorf("an open file changed when it was replaced: %q, %w", held, rerr)
+			content := make([]byte, 3)
+			if _, rerr := f.ReadAt(content, 0); err == nil && (rerr != nil || string(content) != "old") {
+				err = fmt.Errorf("an open file changed when it was replaced: %q, %w", content, rerr)
 			}
 		}
 	}
@@ -219,15 +219,15 @@ func checkFileClock(dir *os.Root) Finding {
 	if err != nil {
 		return fail(part, err.Error(), "use a different file system")
 	}
-	off := time.Duration(0)
+	skew := time.Duration(0)
 	switch stamp := info.ModTime(); {
 	case stamp.Before(before.Add(-time.Second)): // some file systems store whole seconds
-		off = stamp.Sub(before)
+		skew = stamp.Sub(before)
 	case stamp.After(after):
-		off = stamp.Sub(after)
+		skew = stamp.Sub(after)
 	}
-	if off.Abs() > maxFileSkew {
-		return warn(part, fmt.Sprintf("the clock of the file server differs by %s from this node's", off.Round(time.Millisecond)), "tell the center: one of the two is not synchronized")
+	if skew.Abs() > maxFileSkew {
+		return warn(part, fmt.Sprintf("the clock of the file server differs by %s from this node's", skew.Round(time.Millisecond)), "tell the center: one of the two is not synchronized")
 	}
 	return pass(part, "the file server's clock matches this node's")
 }

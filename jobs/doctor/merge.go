@@ -85,15 +85,15 @@ func mergeHosts(all []Finding, total int) []Finding {
 	var found []Finding
 	hosts := map[int][]string{}
 	for _, f := range all {
-		at := slices.IndexFunc(found, func(o Finding) bool {
+		index := slices.IndexFunc(found, func(o Finding) bool {
 			return o.Part == f.Part && o.Level == f.Level && o.Version == f.Version && o.comparableText() == f.comparableText()
 		})
-		if at < 0 {
-			at = len(found)
+		if index < 0 {
+			index = len(found)
 			found = append(found, f)
 		}
 		if f.Hosts != "" {
-			hosts[at] = append(hosts[at], f.Hosts)
+			hosts[index] = append(hosts[index], f.Hosts)
 		}
 	}
 	for i := range found {
@@ -114,15 +114,15 @@ func compareClocks(nodes []Node, before, after time.Time) Finding {
 	const part = "clocks of the nodes"
 	var wrong []string
 	for _, n := range nodes {
-		off := time.Duration(0)
+		skew := time.Duration(0)
 		switch {
 		case n.Time.Before(before):
-			off = n.Time.Sub(before)
+			skew = n.Time.Sub(before)
 		case n.Time.After(after):
-			off = n.Time.Sub(after)
+			skew = n.Time.Sub(after)
 		}
-		if off.Abs() > maxSkew {
-			wrong = append(wrong, fmt.Sprintf("%s by at least %s", n.Host, off.Round(time.Millisecond)))
+		if skew.Abs() > maxSkew {
+			wrong = append(wrong, fmt.Sprintf("%s by at least %s", n.Host, skew.Round(time.Millisecond)))
 		}
 	}
 	if len(wrong) > 0 {

@@ -185,7 +185,7 @@ func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(st
 	}
 	f := nccl.Facts{Choice: r.Choice, Inventory: inventory, Job: r.network, LocalRank: r.Info.LocalRank,
 		Site: nccl.Profile{Name: r.site.Name(), Vars: map[string]string{}}}
-	if _, asked := lookup("NCCL_DEBUG"); !asked {
+	if _, given := lookup("NCCL_DEBUG"); !given {
 		// Without NCCL_DEBUG, NCCL logs nothing. Users who set it expect its output in the
 		// log, and not in this file.
 		f.DebugFile = filepath.Join(filepath.Dir(r.dir.RankLog(0)), "nccl-%h-%p.log")

@@ -156,8 +156,8 @@ func (t *taskEnds) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for rest := p; len(rest) > 0; {
-		part, after, ended := bytes.Cut(rest, []byte{'\n'})
-		rest = after
+		part, remaining, ended := bytes.Cut(rest, []byte{'\n'})
+		rest = remaining
 		if t.overlong = t.overlong || len(t.line)+len(part) > maxLine; !t.overlong {
 			t.line = append(t.line, part...)
 		}

@@ -198,12 +198,12 @@ func (p *userProcess) waitForEnd(done <-chan struct{}) (status syscall.WaitStatu
 		defer unix.Close(fd)
 	}
 	for {
-		now, gone := process.Read(p.PID)
+		stat, readErr := process.Read(p.PID)
 		switch {
-		case gone != nil || now.Start != p.Start:
+		case readErr != nil || stat.Start != p.Start:
 			return 0, false
-		case now.Ended:
-			return now.Status, true
+		case stat.Ended:
+			return stat.Status, true
 		}
 		select {
 		case <-done:

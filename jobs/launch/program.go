@@ -218,11 +218,11 @@ func openSnapshot(path string) (*os.File, error) {
 // with which the directory was opened.
 func descriptorPath(dir *os.File) string {
 	path := fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
-	held, err := dir.Stat()
+	opened, err := dir.Stat()
 	if err != nil {
 		return dir.Name()
 	}
-	if current, err := os.Stat(path); err != nil || !os.SameFile(held, current) {
+	if current, err := os.Stat(path); err != nil || !os.SameFile(opened, current) {
 		return dir.Name()
 	}
 	return path

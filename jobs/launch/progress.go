@@ -61,9 +61,9 @@ func (p *progress) advanced() bool {
 	if err != nil {
 		return false
 	}
-	before := p.newestStep
-	p.newestStep = newestValid(p.ctx, entries, before)
-	return p.newestStep > before
+	previous := p.newestStep
+	p.newestStep = newestValid(p.ctx, entries, previous)
+	return p.newestStep > previous
 }
 
 // advancedSinceStart reports whether there is a newer checkpoint than when the launcher started.

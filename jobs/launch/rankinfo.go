@@ -169,11 +169,11 @@ func (r *Rank) findHostRanks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var at hostPosition
-	if err := json.Unmarshal(reply, &at); err != nil {
+	var position hostPosition
+	if err := json.Unmarshal(reply, &position); err != nil {
 		return fmt.Errorf("decode position of this rank on its host: %w", err)
 	}
-	p.LocalRank, p.LocalWorldSize, p.NodeRank, p.Nodes = at.LocalRank, at.LocalWorldSize, at.NodeRank, at.Nodes
+	p.LocalRank, p.LocalWorldSize, p.NodeRank, p.Nodes = position.LocalRank, position.LocalWorldSize, position.NodeRank, position.Nodes
 	return nil
 }
 
@@ -198,19 +198,19 @@ func decideHosts(payloads [][]byte) ([][]byte, error) {
 		ranks := ranksOf[host]
 		rankOf := map[int]int{}
 		for i, rank := range ranks {
-			at := hostPosition{LocalRank: i, LocalWorldSize: len(ranks), NodeRank: node, Nodes: len(hosts)}
+			position := hostPosition{LocalRank: i, LocalWorldSize: len(ranks), NodeRank: node, Nodes: len(hosts)}
 			if report := reports[rank]; report.LocalRank != launchers.Unknown {
 				if report.LocalWorldSize != len(ranks) {
 					return nil, hints.Errorf("check that no two machines have the same host name", "the launcher reports %[2]d ranks on the host of rank %[1]d, but %[3]d ranks are on %[4]s",
 						rank, report.LocalWorldSize, len(ranks), host)
 				}
-				at.LocalRank = report.LocalRank
+				position.LocalRank = report.LocalRank
 			}
-			if other, twice := rankOf[at.LocalRank]; twice {
-				return nil, fmt.Errorf("ranks %d and %d are both local rank %d on %s", other, rank, at.LocalRank, host)
+			if other, twice := rankOf[position.LocalRank]; twice {
+				return nil, fmt.Errorf("ranks %d and %d are both local rank %d on %s", other, rank, position.LocalRank, host)
 			}
-			rankOf[at.LocalRank] = rank
-			text, err := json.Marshal(at)
+			rankOf[position.LocalRank] = rank
+			text, err := json.Marshal(position)
 			if err != nil {
 				return nil, err
 			}

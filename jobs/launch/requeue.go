@@ -22,8 +22,8 @@ var stopExitCodes = []int{0, exitStopped, 128 + int(syscall.SIGUSR1), 128 + int(
 // stoppedOnRequest reports whether the ranks ended because they were asked to stop. The built-in
 // trainer ends with 0 only if it has completed the training anyway.
 func (a *attempt) stoppedOnRequest(r Result) bool {
-	asked := a.stopped || r.Preempted
-	return asked && r.Failure == nil && slices.Contains(stopExitCodes, r.Exit) && (r.Exit != 0 || a.o.Job.Command != nil)
+	requested := a.stopped || r.Preempted
+	return requested && r.Failure == nil && slices.Contains(stopExitCodes, r.Exit) && (r.Exit != 0 || a.o.Job.Command != nil)
 }
 
 // queryTimeout limits a query to the controller whose answer is not essential to the job.
@@ -44,8 +44,8 @@ func (o Options) finalizeResult(ctx context.Context, r Result, saved *progress) 
 	r.Preempted = preemption == slurm.Preempted || r.SlurmRequeues
 	r.Progress = o.Job.Restart.Requeue > 0 && saved.advancedSinceStart()
 	// A program that was asked to stop may end with any of these codes. It is not complete.
-	asked := r.Preempted || r.NearEnd && o.Job.Restart.Requeue > 0
-	if asked && r.Failure == nil && o.Job.Command != nil && slices.Contains(stopExitCodes, r.Exit) {
+	requested := r.Preempted || r.NearEnd && o.Job.Restart.Requeue > 0
+	if requested && r.Failure == nil && o.Job.Command != nil && slices.Contains(stopExitCodes, r.Exit) {
 		r.Exit = exitStopped
 		if r.StopUnhandled {
 			// Print this before the requeue, because Slurm then kills this process.
@@ -82,8 +82,8 @@ func Requeue(ctx context.Context, o Options, r Result) {
 	if o.Allocation == nil {
 		return
 	}
-	id, most := o.Allocation.ID(), o.Job.Restart.Requeue
-	why := fmt.Sprintf("%d of %d", o.Allocation.RestartCount+1, most)
+	id, limit := o.Allocation.ID(), o.Job.Restart.Requeue
+	why := fmt.Sprintf("%d of %d", o.Allocation.RestartCount+1, limit)
 	switch {
 	case r.SlurmRequeues:
 		o.Say(fmt.Sprintf("Slurm requeues job %s when this script ends (it is preempted)", id))
@@ -92,10 +92,10 @@ func Requeue(ctx context.Context, o Options, r Result) {
 		why = "it is preempted"
 	case r.NodesLost:
 		why = "too few nodes are left"
-	case most == 0 || !r.NearEnd || r.Failure != nil || r.Exit != exitStopped:
+	case limit == 0 || !r.NearEnd || r.Failure != nil || r.Exit != exitStopped:
 		return // not requested, complete, or failed
-	case o.Allocation.RestartCount >= most:
-		o.Say(fmt.Sprintf("warning: not requeued: the job has been restarted %d times, and restart.requeue is %d; submit it again to resume", o.Allocation.RestartCount, most))
+	case o.Allocation.RestartCount >= limit:
+		o.Say(fmt.Sprintf("warning: not requeued: the job has been restarted %d times, and restart.requeue is %d; submit it again to resume", o.Allocation.RestartCount, limit))
 		return
 	case o.Job.Train != nil && !r.Progress:
 		o.Say("warning: not requeued: there is no newer checkpoint than when the job started; increase slurm.time, or decrease checkpoint.every")
@@ -128,8 +128,8 @@ const maxTimeLimitInterval = time.Minute
 // earlier, but Slurm sends it only to a batch script that requests it: not inside salloc, and not
 // to a user's own script.
 func (o Options) watchTimeLimit(ctx context.Context) <-chan struct{} {
-	before := time.Duration(o.Job.Slurm.SignalBeforeEnd)
-	if o.Allocation == nil || before == 0 {
+	margin := time.Duration(o.Job.Slurm.SignalBeforeEnd)
+	if o.Allocation == nil || margin == 0 {
 		return nil
 	}
 	near := make(chan struct{})
@@ -138,26 +138,26 @@ func (o Options) watchTimeLimit(ctx context.Context) <-chan struct{} {
 		for {
 			wait := maxTimeLimitInterval
 			if known {
-				wait = min(wait, time.Until(end.Add(-before)))
+				wait = min(wait, time.Until(end.Add(-margin)))
 			}
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(wait):
 			}
-			if known && time.Until(end.Add(-before)) > 0 {
+			if known && time.Until(end.Add(-margin)) > 0 {
 				continue
 			}
 			// The limit may have changed.
-			now, err := o.Slurm.EndTime(ctx, o.Allocation.ID())
+			current, err := o.Slurm.EndTime(ctx, o.Allocation.ID())
 			switch {
-			case err == nil && now.IsZero():
+			case err == nil && current.IsZero():
 				return // there is no limit
-			case known && (err != nil || time.Until(now) <= before+time.Second):
+			case known && (err != nil || time.Until(current) <= margin+time.Second):
 				close(near)
 				return
 			case err == nil:
-				end, known = now, true
+				end, known = current, true
 			}
 		}
 	}()

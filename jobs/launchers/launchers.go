@@ -102,11 +102,11 @@ func (p RankInfo) isConsistent(o RankInfo) bool {
 
 // String formats the launcher, the rank, and the world size for messages.
 func (p RankInfo) String() string {
-	of, what := "rank", "ranks"
+	singular, plural := "rank", "ranks"
 	if p.PerHost {
-		of, what = "host", "hosts"
+		singular, plural = "host", "hosts"
 	}
-	return fmt.Sprintf("%s: %s %d of %d %s", p.Launcher, of, p.Rank, p.WorldSize, what)
+	return fmt.Sprintf("%s: %s %d of %d %s", p.Launcher, singular, p.Rank, p.WorldSize, plural)
 }
 
 // An AmbiguousError error reports that several launchers disagree about the rank or the world
@@ -114,11 +114,11 @@ func (p RankInfo) String() string {
 type AmbiguousError struct{ Found []RankInfo }
 
 func (e *AmbiguousError) Error() string {
-	var said []string
+	var values []string
 	for _, p := range e.Found {
-		said = append(said, p.String())
+		values = append(values, p.String())
 	}
-	return "the variables of several launchers contradict each other: " + strings.Join(said, "; ")
+	return "the variables of several launchers contradict each other: " + strings.Join(values, "; ")
 }
 
 // Hint returns the fixes.

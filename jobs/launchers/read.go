@@ -60,11 +60,11 @@ func sageMaker(v *variables) (p RankInfo, ok bool) {
 		return p, false
 	}
 	host := v.text("SM_CURRENT_HOST")
-	at := slices.Index(hosts, host)
-	if at < 0 {
+	index := slices.Index(hosts, host)
+	if index < 0 {
 		v.fail("SM_CURRENT_HOST is %q, which is not in SM_HOSTS, %s", host, text)
 	}
-	p = perHostInfo(at, len(hosts))
+	p = perHostInfo(index, len(hosts))
 	p.Start, p.GPUs = v.text("TRAINING_JOB_NAME"), v.numberOr("SM_NUM_GPUS", Unknown)
 	return p, true
 }

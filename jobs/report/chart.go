@@ -63,10 +63,10 @@ func newChart(id, title, unit string, base bool, restarts []int, from ...lineDat
 	var all []point
 	for i := range from {
 		before := len(from[i].points)
-		kept := slices.DeleteFunc(slices.Clone(from[i].points), func(p point) bool { return p.x < 0 || !finite(p.x) || !finite(p.y) })
-		c.Lost += before - len(kept)
-		from[i].points = kept
-		all = append(all, kept...)
+		valid := slices.DeleteFunc(slices.Clone(from[i].points), func(p point) bool { return p.x < 0 || !finite(p.x) || !finite(p.y) })
+		c.Lost += before - len(valid)
+		from[i].points = valid
+		all = append(all, valid...)
 	}
 	if len(all) == 0 {
 		return nil
@@ -273,9 +273,9 @@ func newRankChart(ranks []rankTimes) *rankChart {
 	width := min(slot*0.7, 40)
 	every := (len(listed) + 15) / 16 // show every nth label, at most 16
 	for i, r := range listed {
-		at := left + slot*(float64(i)+0.5)
-		n := bar{X: formatPixel(at - width/2), W: formatPixel(width), Y: formatPixel(y(r.Median)), H: formatPixel(chartHeight - bottom - y(r.Median)),
-			Low: formatPixel(y(r.Low)), High: formatPixel(y(r.High)), Middle: formatPixel(at), Class: "bar"}
+		center := left + slot*(float64(i)+0.5)
+		n := bar{X: formatPixel(center - width/2), W: formatPixel(width), Y: formatPixel(y(r.Median)), H: formatPixel(chartHeight - bottom - y(r.Median)),
+			Low: formatPixel(y(r.Low)), High: formatPixel(y(r.High)), Middle: formatPixel(center), Class: "bar"}
 		n.Title = "rank " + strconv.Itoa(r.Rank) + ": " + formatValue(r.Median) + " ms, from " + formatValue(r.Low) + " to " + formatValue(r.High)
 		if i%every == 0 {
 			n.Label = strconv.Itoa(r.Rank)

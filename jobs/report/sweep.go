@@ -62,8 +62,8 @@ func (m rankingMetric) isBetter(a, b float64) bool {
 // never submitted or cannot be read.
 func CollectSweep(dir rundir.Dir, record rundir.Record) Sweep {
 	s := Sweep{Dir: dir, Record: record}
-	for i, of := range record.Sweep.Elements {
-		e := element{run: collect(dir.Element(i)), values: of.Values}
+	for i, trial := range record.Sweep.Elements {
+		e := element{run: collect(dir.Element(i)), values: trial.Values}
 		f := &e.run.Metrics
 		e.best = bestOf(f)
 		if n := len(f.Train); n > 0 && f.Train[n-1].Loss != nil {
@@ -147,9 +147,9 @@ type sweepRow struct {
 // HTML writes the report, as [Run.HTML] does.
 func (s Sweep) HTML(w io.Writer) error {
 	p := sweepPage{Sweep: &s, Style: template.CSS(styleSource), Made: s.Made.Format(madeFormat), More: max(0, len(s.elements)-maxTable)}
-	by, winner := s.findBest()
+	metric, winner := s.findBest()
 	if winner >= 0 {
-		p.Merit = rankingMetrics[by].name
+		p.Merit = rankingMetrics[metric].name
 	}
 	var all watch.Status
 	keys := map[string]bool{}
@@ -171,8 +171,8 @@ func (s Sweep) HTML(w io.Writer) error {
 		for _, key := range p.Keys {
 			row.Values = append(row.Values, e.values[key])
 		}
-		if winner >= 0 && finite(e.best[by]) {
-			row.Best = formatValue(e.best[by])
+		if winner >= 0 && finite(e.best[metric]) {
+			row.Best = formatValue(e.best[metric])
 		}
 		if row.Winner {
 			p.Best = fmt.Sprintf("Element %d has the %s, %s.", i, p.Merit, row.Best)

@@ -165,9 +165,9 @@ func (r *reader) convertOption(line int, name, value string) {
 	case "chdir":
 		j.workdir = value
 	case "signal":
-		_, at, _ := strings.Cut(value, "@")
-		if _, err := strconv.Atoi(at); err == nil {
-			j.set("signal_before_end", at+"s")
+		_, seconds, _ := strings.Cut(value, "@")
+		if _, err := strconv.Atoi(seconds); err == nil {
+			j.set("signal_before_end", seconds+"s")
 			r.note(line, option, "slurm.signal_before_end sends SIGUSR1 to each rank")
 		} else {
 			r.note(line, option, "it does not contain a time")

@@ -166,16 +166,16 @@ func (r *reader) dropRejectedKeys() {
 				message = "not valid in a job file"
 			}
 			r.note(0, key, message)
-			if into := map[string]*int{"slurm.nodes": &j.nodes, "slurm.tasks_per_node": &j.tasks, "slurm.gpus_per_node": &j.gpus,
-				"slurm.cpus_per_task": &j.cpus}[key]; into != nil {
-				*into = 0
+			if field := map[string]*int{"slurm.nodes": &j.nodes, "slurm.tasks_per_node": &j.tasks, "slurm.gpus_per_node": &j.gpus,
+				"slurm.cpus_per_task": &j.cpus}[key]; field != nil {
+				*field = 0
 			}
-			if into := map[string]*string{"site": &j.site, "setup.conda": &j.conda, "setup.venv": &j.venv, "command.workdir": &j.workdir}[key]; into != nil {
-				*into = ""
+			if field := map[string]*string{"site": &j.site, "setup.conda": &j.conda, "setup.venv": &j.venv, "command.workdir": &j.workdir}[key]; field != nil {
+				*field = ""
 			}
-			if into := map[string]*[]string{"setup.lines": &j.lines, "setup.modules": &j.modules, "setup.container.options": &j.containerOptions,
-				"setup.container.mounts": &j.mounts}[key]; into != nil {
-				*into = nil
+			if field := map[string]*[]string{"setup.lines": &j.lines, "setup.modules": &j.modules, "setup.container.options": &j.containerOptions,
+				"setup.container.mounts": &j.mounts}[key]; field != nil {
+				*field = nil
 			}
 			if strings.HasPrefix(key, "setup.container.image") {
 				j.image = ""
@@ -234,7 +234,7 @@ func (r *reader) dropInvalid() {
 	text(&j.venv, "setup.venv")
 	text(&j.workdir, "command.workdir")
 	text(&j.image, "setup.container.image")
-	keep := func(list []string, key string, ok func(string) bool) []string {
+	filter := func(list []string, key string, ok func(string) bool) []string {
 		var kept []string
 		for _, s := range list {
 			switch {
@@ -248,21 +248,21 @@ func (r *reader) dropInvalid() {
 		}
 		return kept
 	}
-	any := func(string) bool { return true }
-	j.modules = keep(j.modules, "setup.modules", any)
+	acceptAll := func(string) bool { return true }
+	j.modules = filter(j.modules, "setup.modules", acceptAll)
 	for name, value := range j.slurm {
 		if hasSecret(value) {
 			delete(j.slurm, name)
 			r.note(0, "slurm."+name, "it must not contain a secret")
 		}
 	}
-	j.lines = keep(j.lines, "setup.lines", any)
-	j.argv = keep(j.argv, "command.argv", any)
-	j.mounts = keep(j.mounts, "setup.container.mounts", func(s string) bool {
+	j.lines = filter(j.lines, "setup.lines", acceptAll)
+	j.argv = filter(j.argv, "command.argv", acceptAll)
+	j.mounts = filter(j.mounts, "setup.container.mounts", func(s string) bool {
 		outside, inside, both := strings.Cut(s, ":")
 		return strings.HasPrefix(outside, "/") && (!both || strings.HasPrefix(inside, "/"))
 	})
-	j.containerOptions = keep(j.containerOptions, "setup.container.options", func(s string) bool { return !strings.ContainsAny(s, " \t") })
+	j.containerOptions = filter(j.containerOptions, "setup.container.options", func(s string) bool { return !strings.ContainsAny(s, " \t") })
 	if len(j.argv) == 0 || j.argv[0] == "" {
 		j.argv = []string{"false"}
 		r.note(0, "the command", "set command.argv")

@@ -146,9 +146,9 @@ func (c *command) convertSrun() {
 		}
 		switch name {
 		case "ntasks", "nodes", "ntasks-per-node", "cpus-per-task":
-			into := map[string]*int{"ntasks": &j.allTasks, "nodes": &j.nodes, "ntasks-per-node": &j.tasks, "cpus-per-task": &j.cpus}[name]
+			field := map[string]*int{"ntasks": &j.allTasks, "nodes": &j.nodes, "ntasks-per-node": &j.tasks, "cpus-per-task": &j.cpus}[name]
 			if n, err := strconv.Atoi(value); err == nil && n > 0 && n <= 1<<20 {
-				*into = n
+				*field = n
 				if name == "ntasks" {
 					j.tasks = 0
 				}

@@ -254,11 +254,11 @@ func (r *reader) redact(s string) (string, bool) {
 		return s, false
 	}
 	words := strings.Fields(s)
-	kept := words[:1]
+	shown := words[:1]
 	if len(words) > 1 && strings.Trim(words[0], "|&") == "" {
-		kept = words[:2]
+		shown = words[:2]
 	}
-	first, _, _ := strings.Cut(strings.Join(kept, " "), "=")
+	first, _, _ := strings.Cut(strings.Join(shown, " "), "=")
 	if r.isSuspicious(first) {
 		first = ""
 	}

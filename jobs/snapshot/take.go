@@ -198,8 +198,8 @@ func openRegular(root *os.Root, path string, info fs.FileInfo) (*os.File, error)
 	if err != nil {
 		return nil, err
 	}
-	now, err := f.Stat()
-	if err == nil && !os.SameFile(now, info) {
+	current, err := f.Stat()
+	if err == nil && !os.SameFile(current, info) {
 		err = changedError(path)
 	}
 	if err != nil {
@@ -211,12 +211,12 @@ func openRegular(root *os.Root, path string, info fs.FileInfo) (*os.File, error)
 
 // checkUnchanged returns an error if a file has changed since it was listed.
 func checkUnchanged(root *os.Root, e *entry) error {
-	now, err := root.Lstat(e.path)
+	current, err := root.Lstat(e.path)
 	if err != nil && !notExists(err) {
 		return err
 	}
-	if err != nil || !os.SameFile(now, e.info) || now.Mode() != e.info.Mode() ||
-		now.Size() != e.info.Size() || !now.ModTime().Equal(e.info.ModTime()) {
+	if err != nil || !os.SameFile(current, e.info) || current.Mode() != e.info.Mode() ||
+		current.Size() != e.info.Size() || !current.ModTime().Equal(e.info.ModTime()) {
 		return changedError(e.path)
 	}
 	return nil

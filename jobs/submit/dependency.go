@@ -17,12 +17,12 @@ func (a *submission) dependencies(ctx context.Context) ([]slurm.Dependency, erro
 		kind, run := d.Parts()
 		wait, err := a.dependency(ctx, slurm.DependencyType(kind), run)
 		if err != nil {
-			at := a.req.Job.At("slurm.dependency")
-			place := fmt.Sprintf("slurm.dependency[%d] %q", i, d)
-			if at.Line > 0 {
-				place = fmt.Sprintf("%s:%d: %s", at.File, at.Line, place)
+			pos := a.req.Job.At("slurm.dependency")
+			label := fmt.Sprintf("slurm.dependency[%d] %q", i, d)
+			if pos.Line > 0 {
+				label = fmt.Sprintf("%s:%d: %s", pos.File, pos.Line, label)
 			}
-			return nil, fmt.Errorf("%s: %w", place, err)
+			return nil, fmt.Errorf("%s: %w", label, err)
 		}
 		if len(wait.IDs) == 0 {
 			a.Say(fmt.Sprintf("dependency already satisfied: %s", d))
@@ -159,8 +159,8 @@ func checkSatisfied(ctx context.Context, kind slurm.DependencyType, dir rundir.D
 		}
 		// Without ended.json, the run may still have failed: a killed launcher does not write
 		// it.
-		end, told := dir.ReadEnd()
-		failed = !ok && told && end.JobID == last.ID && end.Exit != 0
+		end, recorded := dir.ReadEnd()
+		failed = !ok && recorded && end.JobID == last.ID && end.Exit != 0
 	}
 	switch {
 	case kind == slurm.AfterOK && ok, kind == slurm.AfterNotOK && failed:

@@ -219,11 +219,11 @@ func (s Submitter) rebuild(ctx context.Context, req RepairRequest, done *Repaire
 	}
 	var sweep *rundir.Record
 	if req.Dir.IsElement() {
-		of, err := rundir.Dir{Path: filepath.Dir(filepath.Dir(req.Dir.Path))}.ReadRecord()
+		parent, err := rundir.Dir{Path: filepath.Dir(filepath.Dir(req.Dir.Path))}.ReadRecord()
 		if err != nil {
 			return salvaged, fmt.Errorf("read the record of its sweep: %w", err)
 		}
-		sweep = &of
+		sweep = &parent
 	}
 	base, guessed := findBase(req, salvaged, sweep)
 	if base == "" {
@@ -324,12 +324,12 @@ func (s Submitter) submissions(ctx context.Context, dir rundir.Dir, left rundir.
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, fmt.Errorf("read the record of an element: %w", err)
 			}
-			for _, of := range record.Submissions {
-				to := byJob(arrayJobID(of.JobID))
-				elements := append(to.Elements, index)
+			for _, sub := range record.Submissions {
+				merged := byJob(arrayJobID(sub.JobID))
+				elements := append(merged.Elements, index)
 				slices.Sort(elements)
-				of.JobID, of.Elements = to.JobID, slices.Compact(elements)
-				*to = of
+				sub.JobID, sub.Elements = merged.JobID, slices.Compact(elements)
+				*merged = sub
 			}
 		}
 	} else {
@@ -351,8 +351,8 @@ func (s Submitter) submissions(ctx context.Context, dir rundir.Dir, left rundir.
 	}
 	for _, job := range found {
 		id, isOwn := strings.CutPrefix(job.Comment, rundir.Submission{}.Comment())
-		if to := byJob(job.ID); isOwn && to.ID == "" {
-			to.ID = id
+		if merged := byJob(job.ID); isOwn && merged.ID == "" {
+			merged.ID = id
 		}
 	}
 	slices.SortStableFunc(all, func(a, b rundir.Submission) int { return slurm.CompareIDs(a.JobID, b.JobID) })

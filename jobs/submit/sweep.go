@@ -79,9 +79,9 @@ func CheckResumable(dir rundir.Dir, sweep *jobs.Sweep) error {
 	case record.Sweep == nil:
 		return nil
 	}
-	now := SweepRecord(sweep).Elements
+	current := SweepRecord(sweep).Elements
 	for i, e := range record.Sweep.Elements {
-		if i >= len(now) || !maps.Equal(e.Values, now[i].Values) {
+		if i >= len(current) || !maps.Equal(e.Values, current[i].Values) {
 			return hints.Errorf("use a different --run-dir for the changed sweep, or append new elements after the existing ones",
 				"element %d of the sweep in %q has changed", i, dir.Path)
 		}

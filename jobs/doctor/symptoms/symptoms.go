@@ -82,13 +82,13 @@ const (
 // Scan returns the symptoms in a log, with likely causes first, and the number of lines of the
 // log.
 func Scan(log io.Reader) (found []Found, lines int, err error) {
-	at := map[*Symptom]int{}
+	index := map[*Symptom]int{}
 	r := bufio.NewReaderSize(log, maxLine)
 	for {
 		line, err := r.ReadSlice('\n')
 		if len(line) > 0 {
 			lines++
-			matchLine(line, lines, &found, at)
+			matchLine(line, lines, &found, index)
 		}
 		for errors.Is(err, bufio.ErrBufferFull) { // skip the rest of a long line
 			_, err = r.ReadSlice('\n')
@@ -107,7 +107,7 @@ func Scan(log io.Reader) (found []Found, lines int, err error) {
 }
 
 // matchLine adds a line to the first symptom of the table that matches it.
-func matchLine(line []byte, number int, found *[]Found, at map[*Symptom]int) {
+func matchLine(line []byte, number int, found *[]Found, index map[*Symptom]int) {
 	rows := scanner().find(line)
 	if rows.isEmpty() {
 		return
@@ -117,10 +117,10 @@ func matchLine(line []byte, number int, found *[]Found, at map[*Symptom]int) {
 		if !rows.contains(i) || !s.pattern.Match(line) {
 			continue
 		}
-		k, known := at[s]
+		k, known := index[s]
 		if !known {
 			k = len(*found)
-			at[s] = k
+			index[s] = k
 			*found = append(*found, Found{Symptom: *s, Text: displayText(line)})
 		}
 		f := &(*found)[k]
