@@ -84,7 +84,11 @@ func (j *Job) CheckResume(fingerprint map[string]string, digest string) error {
 	is := j.Train.Fingerprint()
 	var changes []Change
 	for _, key := range Differences(fingerprint, is) {
-		changes = append(changes, Change{Key: "train." + key, Was: cmp.Or(fingerprint[key], impliedValue(key)), Is: cmp.Or(is[key], impliedValue(key))})
+		changes = append(changes, Change{
+			Key: "train." + key,
+			Was: cmp.Or(fingerprint[key], impliedValue(key)),
+			Is:  cmp.Or(is[key], impliedValue(key)),
+		})
 	}
 	if len(changes) == 0 {
 		return nil

@@ -88,8 +88,10 @@ func (d *decoder) checkContainer(c *Container) {
 	for i, m := range c.Mounts {
 		outside, inside, both := strings.Cut(string(m), ":")
 		inside, _, _ = strings.Cut(inside, ":")
-		if d.isValid(mounts) && (!strings.HasPrefix(outside, "/") || both && !strings.HasPrefix(inside, "/") || strings.Contains(string(m), ",")) {
-			d.reportElement(mounts, i, fmt.Sprintf(`%q does not have the form "/outside", "/outside:/inside", or "/outside:/inside:ro"`, m))
+		isAbs := strings.HasPrefix(outside, "/") && (!both || strings.HasPrefix(inside, "/"))
+		if d.isValid(mounts) && (!isAbs || strings.Contains(string(m), ",")) {
+			d.reportElement(mounts, i,
+				fmt.Sprintf(`%q does not have the form "/outside", "/outside:/inside", or "/outside:/inside:ro"`, m))
 		}
 	}
 }
@@ -103,7 +105,9 @@ func (d *decoder) checkNetwork(n *Network) {
 		}
 	}
 	// Ranks send a heartbeat twice per second.
-	for key, v := range map[string]Duration{"network.heartbeat_timeout": n.HeartbeatTimeout, "network.progress_timeout": n.ProgressTimeout} {
+	for key, v := range map[string]Duration{
+		"network.heartbeat_timeout": n.HeartbeatTimeout, "network.progress_timeout": n.ProgressTimeout,
+	} {
 		if d.isValid(key) && time.Duration(v) < minWatchTimeout {
 			d.report(key, "", "must be at least %s", minWatchTimeout)
 		}

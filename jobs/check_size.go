@@ -34,9 +34,11 @@ func (d *decoder) checkSize(t *Train) {
 	var what string
 	switch {
 	case e.largest > maxTensor:
-		what = fmt.Sprintf("results in a matrix of at least %.3g parameters; the built-in trainer supports at most %d per matrix", e.largest, maxTensor)
+		what = fmt.Sprintf("results in a matrix of at least %.3g parameters; the built-in trainer supports at most %d per matrix",
+			e.largest, maxTensor)
 	case e.parameters > maxParameters:
-		what = fmt.Sprintf("results in a model of at least %.3g parameters; the built-in trainer supports at most %d", e.parameters, maxParameters)
+		what = fmt.Sprintf("results in a model of at least %.3g parameters; the built-in trainer supports at most %d",
+			e.parameters, maxParameters)
 	}
 	if what != "" {
 		given := slices.IndexFunc(e.keys, func(key string) bool { return d.given[key] })

@@ -40,7 +40,9 @@ func (d *decoder) checkTrain(t *Train) {
 		d.report(backend, "", "%q needs GPUs, but device is %q", t.Backend, t.Device)
 	}
 	const momentum, nesterov = "train.optimizer.momentum", "train.optimizer.nesterov"
-	if o := t.Optimizer; o.Kind != OptimizerAdam && o.Kind != OptimizerAdamW && o.Nesterov && (!d.given[momentum] || d.isValid(momentum) && o.Momentum == 0) {
+	o := t.Optimizer
+	hasMomentum := d.given[momentum] && (!d.isValid(momentum) || o.Momentum > 0)
+	if o.Nesterov && !hasMomentum && o.Kind != OptimizerAdam && o.Kind != OptimizerAdamW {
 		d.report(nesterov, "", "requires momentum greater than 0")
 	}
 	d.checkSchedule(&t.Schedule, t.Optimizer.LR)
@@ -66,7 +68,14 @@ func (d *decoder) checkModel(m *Model) {
 }
 
 func (d *decoder) checkGPT(m *Model) {
-	const size, layers, heads, width, context, weights = "train.model.size", "train.model.layers", "train.model.heads", "train.model.width", "train.model.context", "train.model.weights"
+	const (
+		size    = "train.model.size"
+		layers  = "train.model.layers"
+		heads   = "train.model.heads"
+		width   = "train.model.width"
+		context = "train.model.context"
+		weights = "train.model.weights"
+	)
 	switch {
 	case d.given[size], d.isExpected(size):
 	case d.given[layers], d.given[heads], d.given[width]:
@@ -94,7 +103,12 @@ func (d *decoder) checkGPT(m *Model) {
 }
 
 func (d *decoder) checkData(data *Data) {
-	const uneven, outputs, holdout, vocabulary = "train.data.uneven", "train.data.outputs", "train.data.holdout", "train.data.vocabulary_size"
+	const (
+		uneven     = "train.data.uneven"
+		outputs    = "train.data.outputs"
+		holdout    = "train.data.holdout"
+		vocabulary = "train.data.vocabulary_size"
+	)
 	if data.DropLast && data.Uneven != UnevenDrop && d.isValid(uneven, "train.data.drop_last") {
 		d.report(uneven, "remove one of the two keys", "conflicts with drop_last, which drops the remainder")
 	}
@@ -111,7 +125,8 @@ func (d *decoder) checkData(data *Data) {
 		d.checkPattern("train.data.path", data.Path)
 		d.checkPattern("train.data.eval_path", data.EvalPath)
 		if data.VocabularySize > maxVocabulary {
-			d.report(vocabulary, "remove the key to use the minimum for the files", "must be %d or less, not %d", maxVocabulary, data.VocabularySize)
+			d.report(vocabulary, "remove the key to use the minimum for the files",
+				"must be %d or less, not %d", maxVocabulary, data.VocabularySize)
 		}
 	}
 	if data.Holdout > 0 && data.EvalPath != "" && d.isValid(holdout, "train.data.eval_path") {
@@ -137,7 +152,8 @@ func (d *decoder) checkDataPath(data *Data) {
 // checkPattern reports an invalid file name pattern, which can match no file.
 func (d *decoder) checkPattern(key string, path Text) {
 	if _, err := filepath.Match(filepath.Base(string(path)), ""); err != nil && d.isValid(key) {
-		d.report(key, "for example: fineweb_train_*.bin", "%q is not a valid pattern: a \"[\" is not closed, or a \"\\\" is at the end", path)
+		d.report(key, "for example: fineweb_train_*.bin",
+			"%q is not a valid pattern: a \"[\" is not closed, or a \"\\\" is at the end", path)
 	}
 }
 
@@ -151,7 +167,8 @@ func (d *decoder) checkModelData(model ModelKind, data DataKind) {
 	for _, kind := range modelData[model] {
 		valid = append(valid, string(kind))
 	}
-	d.report(key, "allowed with "+string(model)+": "+strings.Join(valid, ", "), "a model of kind %q does not support %q data", model, data)
+	d.report(key, "allowed with "+string(model)+": "+strings.Join(valid, ", "),
+		"a model of kind %q does not support %q data", model, data)
 }
 
 func (d *decoder) checkSchedule(s *Schedule, lr float64) {

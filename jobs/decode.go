@@ -25,7 +25,10 @@ type decoder struct {
 }
 
 func newDecoder(l *layout, root any) *decoder {
-	return &decoder{layout: l, given: map[string]bool{}, invalid: map[string]bool{}, guessed: map[string]bool{}, root: reflect.TypeOf(root).Elem()}
+	return &decoder{
+		layout: l, root: reflect.TypeOf(root).Elem(),
+		given: map[string]bool{}, invalid: map[string]bool{}, guessed: map[string]bool{},
+	}
 }
 
 // A finding is a diagnostic whose line and column are not set yet.

@@ -89,7 +89,7 @@ type Dependency string
 // dependencyKinds are the types of sbatch --dependency that refer to jobs.
 var dependencyKinds = []string{"after", "afterok", "afterany", "afternotok"}
 
-const dependencyForms = `allowed: "afterok:RUN", "afterany:RUN", "afternotok:RUN" or "after:RUN", where RUN is a run's name, directory or job ID`
+const dependencyForms = `allowed: "afterok:RUN", "afterany:RUN", "afternotok:RUN", or "after:RUN", where RUN is a run's name, directory, or job ID`
 
 // Parts returns the condition and the run.
 func (d Dependency) Parts() (kind, run string) {

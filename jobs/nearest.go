@@ -13,8 +13,10 @@ var aliases = map[string]string{
 
 // sbatchOptions are options of sbatch without a key in [slurm]. A key with the same name in
 // another table has a different meaning.
-var sbatchOptions = []string{"begin", "comment", "deadline", "distribution", "error", "exclude", "hint", "licenses", "mail_type", "mail_user", "nice",
-	"nodefile", "nodelist", "ntasks", "output", "priority", "profile", "switches", "threads_per_core", "tmp"}
+var sbatchOptions = []string{
+	"begin", "comment", "deadline", "distribution", "error", "exclude", "hint", "licenses", "mail_type", "mail_user", "nice",
+	"nodefile", "nodelist", "ntasks", "output", "priority", "profile", "switches", "threads_per_core", "tmp",
+}
 
 // sbatchOption returns the option of sbatch that an unknown key of [slurm] names.
 func sbatchOption(table []string, key string) (option string, ok bool) {

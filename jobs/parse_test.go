@@ -316,7 +316,7 @@ func TestExampleSpecs(t *testing.T) {
 
 		// The request must fit a profile's suggested resource and the nodes of an unknown
 		// site.
-		if s := job.Slurm; s.Nodes > 8 || job.TasksPerNode()*int(s.CPUsPerTask) > 16 || s.Time.Duration() > 2*time.Hour {
+		if s := job.Slurm; s.Nodes > 8 || job.TasksPerNode()*s.CPUsPerTask > 16 || s.Time.Duration() > 2*time.Hour {
 			t.Errorf("%s asks for much: %+v", name, s)
 		}
 	}

@@ -36,6 +36,8 @@ func (j *Job) CheckProgram(baseDir string) (errs, warnings Diagnostics) {
 	return c.errs, c.warnings
 }
 
+const relativeHint = "a relative path starts at command.workdir (default: the job file's directory)"
+
 type programCheck struct {
 	job            *Job
 	workdir        string
@@ -111,11 +113,12 @@ func (c *programCheck) checkProgram() {
 	case err != nil && filepath.IsAbs(name):
 		c.report(false, 0, "it must exist on every node", "no such file on this machine: %q", name)
 	case err != nil && !strings.HasPrefix(name, "~"):
-		c.report(c.certain, 0, "a relative path starts at command.workdir (default: the job file's directory)", "no such file: %q", c.path(name))
+		c.report(c.certain, 0, relativeHint, "no such file: %q", c.path(name))
 	case err == nil && info.IsDir():
 		c.report(c.certain && !filepath.IsAbs(name), 0, "name a program in it", "%q is a directory", name)
 	case err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 == 0:
-		c.report(c.certain && !filepath.IsAbs(name), 0, "run `chmod +x` on it, or put an interpreter in front of it", "%q is not executable", name)
+		c.report(c.certain && !filepath.IsAbs(name), 0, "run `chmod +x` on it, or put an interpreter in front of it",
+			"%q is not executable", name)
 	}
 }
 
@@ -137,7 +140,7 @@ func (c *programCheck) checkScript() {
 	case filepath.IsAbs(name):
 		c.report(false, at, "it must exist on every node", "no such file on this machine: %q", name)
 	default:
-		c.report(certain && c.certain, at, "a relative path starts at command.workdir (default: the job file's directory)", "no such file: %q", c.path(name))
+		c.report(certain && c.certain, at, relativeHint, "no such file: %q", c.path(name))
 	}
 }
 

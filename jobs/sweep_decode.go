@@ -21,7 +21,8 @@ const axesForms = "for example: train.optimizer.lr = [0.1, 0.01]"
 
 // isSweepable reports whether a key may differ between trials.
 func isSweepable(key string) bool {
-	return slices.ContainsFunc(sweepable, func(table string) bool { return key != table && isWithin(key, table) }) && !slices.Contains(allocationKeys, key)
+	isInside := func(table string) bool { return key != table && isWithin(key, table) }
+	return slices.ContainsFunc(sweepable, isInside) && !slices.Contains(allocationKeys, key)
 }
 
 // A sweptKey is a key of the job file in a table of [sweep].
@@ -68,7 +69,9 @@ func (d *decoder) sweptKeys(at []string, where span, v any) []sweptKey {
 // walk returns the keys below a table of a sweep, which has the given path in the job file.
 func (d *decoder) walk(at, path []string, table map[string]any) (all []sweptKey) {
 	for _, name := range sortedKeys(table) {
-		k := sweptKey{at: append(slices.Clip(at), name), path: append(slices.Clip(path), strings.Split(name, ".")...), value: table[name]}
+		k := sweptKey{
+			path: append(slices.Clip(path), strings.Split(name, ".")...), at: append(slices.Clip(at), name), value: table[name],
+		}
 		k.field = fieldAt(reflect.TypeFor[Job](), k.path)
 		inner, isTable := k.value.(map[string]any)
 		switch {
@@ -115,7 +118,9 @@ func (d *decoder) addUnknownSweptKey(k sweptKey) {
 			d.addSweptKeyError(k, "", "%s is not a table, so it has no key %q", keyName(outer), k.path[n])
 			return
 		}
-		if key := keyName(outer); !slices.ContainsFunc(sweepable, func(table string) bool { return isWithin(key, table) || isWithin(table, key) }) {
+		key := keyName(outer)
+		overlaps := func(table string) bool { return isWithin(key, table) || isWithin(table, key) }
+		if !slices.ContainsFunc(sweepable, overlaps) {
 			d.addNotSweepable(k)
 			return
 		}

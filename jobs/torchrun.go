@@ -34,7 +34,8 @@ func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) 
 	}
 	if at := interpreterAfterOptions(argv); at > 0 {
 		without := slices.Concat(argv[:at], argv[at+1:])
-		return "", nil, &torchrunError{at, fmt.Sprintf("torchrun starts Python, and would run %q as a script", argv[at]), "remove the interpreter: " + argvText(without)}
+		return "", nil, &torchrunError{at, fmt.Sprintf("torchrun starts Python, and would run %q as a script", argv[at]),
+			"remove the interpreter: " + argvText(without)}
 	}
 	first := path.Base(argv[0])
 	if slices.Contains(shells, first) || strings.HasSuffix(first, ".sh") {
@@ -42,7 +43,7 @@ func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) 
 			"name the Python script; or, to run another program, write " + argvText(slices.Concat([]string{"--no_python"}, argv))}
 	}
 	if first == "torchrun" {
-		return "", nil, &torchrunError{0, `starts torchrun, which launcher = "torchrun" does already`, "remove torchrun and its --nnodes, --nproc_per_node, and rendezvous options"}
+		return "", nil, startsTorchrun(0)
 	}
 	if !IsPython(first) {
 		return "", argv, nil
@@ -59,7 +60,7 @@ func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) 
 		return "", nil, &torchrunError{0, fmt.Sprintf("%q has no script", argv[0]), `for example: argv = ["train.py"]`}
 	case argv[rest] == "-m":
 		if rest+1 < len(argv) && (argv[rest+1] == "torch.distributed.run" || argv[rest+1] == "torch.distributed.launch") {
-			return "", nil, &torchrunError{rest + 1, `starts torchrun, which launcher = "torchrun" does already`, "remove torchrun and its --nnodes, --nproc_per_node, and rendezvous options"}
+			return "", nil, startsTorchrun(rest + 1)
 		}
 	case len(argv[rest]) > 0 && argv[rest][0] == '-':
 		kept := argv[rest:]
@@ -76,6 +77,12 @@ func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) 
 		return "", nil, &torchrunError{rest, fmt.Sprintf("torchrun starts Python and cannot pass it the option %q", argv[rest]), hint}
 	}
 	return interpreter, argv[rest:], nil
+}
+
+// startsTorchrun returns the error for a word of argv that starts torchrun.
+func startsTorchrun(word int) error {
+	return &torchrunError{word, `starts torchrun, but launcher = "torchrun" already starts it`,
+		"remove torchrun and its --nnodes, --nproc_per_node, and rendezvous options"}
 }
 
 // isTorchrunOption reports whether a word after the interpreter is an option of torchrun. This

@@ -23,9 +23,10 @@ func (j *Job) Warnings() (warnings Diagnostics) {
 	const limit = "slurm.time"
 	if t := string(j.Slurm.Time); j.IsSet(limit) && strings.Count(t, ":") == 1 && !strings.Contains(t, "-") {
 		d := j.Slurm.Time.Duration()
-		report(limit, fmt.Sprintf("write %q, or %q for hours and minutes", formatClock(d), t+":00"), "Slurm reads %q as %s", t, FormatWallTime(d))
+		report(limit, fmt.Sprintf("write %q, or %q for hours and minutes", formatClock(d), t+":00"),
+			"Slurm reads %q as %s", t, FormatWallTime(d))
 	}
-	if cores := j.TasksPerNode() * int(j.Slurm.CPUsPerTask); cores > manyCores && j.IsSet("slurm.cpus_per_task") {
+	if cores := j.TasksPerNode() * j.Slurm.CPUsPerTask; cores > manyCores && j.IsSet("slurm.cpus_per_task") {
 		report("slurm.cpus_per_task", "", "%d cores per node are more than most nodes have", cores)
 	}
 	if t := j.Train; t != nil && t.Optimizer.LR > largeRate {
@@ -65,16 +66,18 @@ func (j *Job) CheckSamples(samples int) (errs, warnings Diagnostics) {
 	if t == nil || samples < 1 {
 		return nil, nil
 	}
-	ranks, batch := j.Ranks(), int(t.Batch)
+	ranks, batch := j.Ranks(), t.Batch
 	d := j.Near("train.batch")
 	each := samples / ranks
-	switch step := ranks * batch * max(1, int(t.Accumulate)); {
+	switch step := ranks * batch * max(1, t.Accumulate); {
 	case t.Data.DropLast && each < batch:
 		d.Message = fmt.Sprintf("train.batch: %d samples on %d ranks do not fill a batch of %d", samples, ranks, batch)
 		d.Allowed = "use a smaller batch or fewer ranks, or set train.data.drop_last = false"
 		return Diagnostics{d}, nil
 	case ranks > samples && t.Data.Uneven == UnevenDrop:
-		d.Message = fmt.Sprintf(`train.data.uneven: %d samples do not divide among %d ranks, and "drop" drops all of them`, samples, ranks)
+		d = j.Near("train.data.uneven")
+		d.Message = fmt.Sprintf(`train.data.uneven: %d samples do not divide among %d ranks, and "drop" drops all of them`,
+			samples, ranks)
 		d.Allowed = "use fewer ranks"
 		return Diagnostics{d}, nil
 	case ranks > samples:
@@ -82,7 +85,8 @@ func (j *Job) CheckSamples(samples int) (errs, warnings Diagnostics) {
 		d.Allowed = "use fewer ranks"
 		return nil, Diagnostics{d}
 	case step > samples:
-		d.Message = fmt.Sprintf("train.batch: a step needs %d samples on all ranks, but the data has only %d: each epoch is a single step", step, samples)
+		d.Message = fmt.Sprintf("train.batch: a step needs %d samples on all ranks, but the data has only %d: "+
+			"each epoch is a single step", step, samples)
 		d.Allowed = "use a smaller batch"
 		return nil, Diagnostics{d}
 	}
