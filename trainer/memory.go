@@ -61,8 +61,8 @@ func (r *run) checkCopyMemory(copies int64) error {
 // tensors. CUDA's libraries do not report it.
 func (r *run) libraryOverhead() (bytes int64) {
 	for _, held := range []any{r.device, r.deviceComm} {
-		if h, ok := held.(interface{ Besides() int64 }); ok {
-			bytes += h.Besides()
+		if h, ok := held.(interface{ LazyBytes() int64 }); ok {
+			bytes += h.LazyBytes()
 		}
 	}
 	return bytes
