@@ -144,7 +144,7 @@ snapshot = true
 	s.completed(first)
 	s.completed(id)
 	log := s.log("kept", id)
-	mustContain(t, log, "the old code in "+s.run("kept")+"/code/", "WARNING: this program changed while the job was queued: submitted with version")
+	mustContain(t, log, "the old code in "+s.run("kept")+"/code/", "warning: this program changed while the job was queued: submitted with version")
 	record, err := os.ReadFile(filepath.Join(s.run("kept"), "record.json"))
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -79,7 +80,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	id := jobID(o.Allocation)
-	if err := p.asSubmitted(ctx, c, &o, id); err != nil {
+	if err := p.checkSubmission(ctx, c, &o, id); err != nil {
 		return err
 	}
 	if o.Allocation == nil {
@@ -295,30 +296,30 @@ func (c *launchCmd) openSubmitted(p *program, o *launch.Options) (release func()
 	if o.Dir, release, err = c.openElement(p.abs(c.RunDir), o.Allocation); err != nil {
 		return nil, err
 	}
-	stored, err := openStored(o.Dir)
+	stored, err := runs.LoadJob(o.Dir)
 	if err == nil {
 		err = c.checkDigest(o.Dir, stored)
 	}
 	if err == nil {
-		err = c.checkRanks(p, o.Allocation, stored.job, stored.site)
+		err = c.checkRanks(p, o.Allocation, stored.Job, stored.Site)
 	}
 	if err == nil {
-		err = stored.job.CheckFiles(stored.record.Base)
+		err = stored.Job.CheckFiles(stored.Record.Base)
 	}
 	if err != nil {
 		release()
 		return nil, err
 	}
-	o.Job, o.Site, o.Spec = stored.job, stored.site, digestOf(stored.spec)
-	o.Job.ResolvePaths(stored.record.Base)
+	o.Job, o.Site, o.Spec = stored.Job, stored.Site, digestOf(stored.Spec)
+	o.Job.ResolvePaths(stored.Record.Base)
 	return release, nil
 }
 
 // checkDigest returns an error if the stored job differs from the submitted job. The batch
 // script in Slurm's spool directory contains the digest, and other users cannot replace that
 // script.
-func (c *launchCmd) checkDigest(dir rundir.Dir, stored storedJob) error {
-	if c.Digest == "" || c.Digest == rundir.JobDigest(stored.spec, stored.profile, stored.record.Base) {
+func (c *launchCmd) checkDigest(dir rundir.Dir, stored runs.StoredJob) error {
+	if c.Digest == "" || c.Digest == rundir.JobDigest(stored.Spec, stored.SiteProfile, stored.Record.Base) {
 		return nil
 	}
 	return hints.Add(fmt.Errorf("run directory %q does not contain the submitted job: its job file, its site profile, or the directory of the job file has changed", dir.Path),

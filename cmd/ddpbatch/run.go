@@ -15,6 +15,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
@@ -119,16 +120,16 @@ func (r *rank) openRun(path string) (err error) {
 		}
 		return err
 	}
-	stored, err := openStored(r.dir)
+	stored, err := runs.LoadJob(r.dir)
 	if err != nil {
 		return err
 	}
-	if run, ok := r.lookup(launch.RunVariable); ok && run != stored.record.Run {
-		return fmt.Errorf("run directory %q was replaced by the directory of a different run (%q, not %q)", r.dir.Path, stored.record.Run, run)
+	if run, ok := r.lookup(launch.RunVariable); ok && run != stored.Record.Run {
+		return fmt.Errorf("run directory %q was replaced by the directory of a different run (%q, not %q)", r.dir.Path, stored.Record.Run, run)
 	}
-	r.job, r.site, r.record = stored.job, stored.site, stored.record
+	r.job, r.site, r.record = stored.Job, stored.Site, stored.Record
 	r.job.ResolvePaths(r.record.Base)
-	r.digests, err = digestsFor(stored.spec)
+	r.digests, err = digestsFor(stored.Spec)
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/launchers"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
 )
 
 // runHost starts the ranks of this host, unless this process is a rank itself.
@@ -57,9 +58,9 @@ func (c *runCmd) job(p *program) (*jobs.Job, error) {
 		return nil, err
 	}
 	defer release()
-	stored, err := openStored(dir)
+	stored, err := runs.LoadJob(dir)
 	if err != nil {
 		return nil, err
 	}
-	return stored.job, nil
+	return stored.Job, nil
 }

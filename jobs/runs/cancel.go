@@ -91,7 +91,7 @@ func (s *Store) checkJob(ctx context.Context, run Run) error {
 	if err != nil || slices.Contains(ids, id) {
 		return nil
 	}
-	// Some centers replace comments. The job's script in this directory identifies it, too.
+	// Some centers replace comments. The job's script in this directory also identifies it.
 	jobs, err := s.Slurm.FindByScript(ctx, run.Dir.Script())
 	if err != nil || slices.ContainsFunc(jobs, func(j slurm.SubmittedJob) bool { return j.ID == id }) {
 		return nil

@@ -105,7 +105,7 @@ func (s *Store) Find(arg string) (Run, error) {
 }
 
 // FindOwn returns the user's own run that a name or an ID selects. It returns false if there is
-// none, or if arg is a path or the user's own file.
+// no such run, or if arg is a path or the user's own file.
 func (s *Store) FindOwn(arg string) (Run, bool) {
 	if !isName(arg) || isOwnEntry(s.Abs(arg)) {
 		return Run{}, false

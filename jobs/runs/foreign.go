@@ -87,7 +87,7 @@ func readCost(dir rundir.Dir) int64 {
 	return cost + 16*checkpoint.NewestManifestSize(dir.Checkpoints())
 }
 
-// readCost is the cost of a run with its trials.
+// readCost returns the cost of a run with its trials.
 func (r Run) readCost() int64 {
 	cost := readCost(r.Dir)
 	if !r.IsSweep() {

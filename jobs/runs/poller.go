@@ -47,7 +47,7 @@ type Poller struct {
 	now     func() time.Time
 }
 
-// An entry is what a Poller knows about a run.
+// An entry is the cached status of a run.
 type entry struct {
 	status  watch.Status // from the run directory, without Slurm's report
 	metrics *watch.MetricsTail

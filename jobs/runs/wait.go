@@ -65,8 +65,8 @@ func (s *Store) Wait(ctx context.Context, all []Run, onJobs func([]slurm.JobStat
 	return ended, nil
 }
 
-// JobStates returns Slurm's states of the last jobs of the runs, by job ID. Runs that were never
-// submitted have none.
+// JobStates returns Slurm's states of the last jobs of the runs, by job ID. It omits runs that
+// were never submitted.
 func (s *Store) JobStates(ctx context.Context, all ...Run) (map[string]slurm.JobState, error) {
 	byID := map[string]slurm.JobState{}
 	ids := JobIDs(all)

@@ -1,0 +1,83 @@
+package runs
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
+)
+
+// A StoredJob is a job as its run directory stores it.
+type StoredJob struct {
+	Job         *jobs.Job // with the defaults of its site
+	Site        *sites.Profile
+	Record      rundir.Record
+	Spec        []byte // contents of the job file
+	SiteProfile []byte // contents of the site profile
+}
+
+// LoadJob reads the job that is stored in a run directory.
+func LoadJob(dir rundir.Dir) (s StoredJob, err error) {
+	if s.Record, err = dir.ReadRecord(); err != nil {
+		return s, err
+	}
+	if s.Spec, err = dir.ReadSpec(); err != nil {
+		return s, err
+	}
+	if s.Job, err = jobs.Parse(dir.Spec(), s.Spec); err != nil {
+		return s, err
+	}
+	if s.SiteProfile, err = dir.ReadSite(); err != nil {
+		return s, err
+	}
+	if s.Site, err = sites.Parse(s.Job.Site, dir.Site(), s.SiteProfile); err != nil {
+		return s, err
+	}
+	s.Site.Apply(s.Job)
+	return s, nil
+}
+
+// FindSubmission returns the submission of the job that runs in dir, or nil if there is none.
+// SubmitDir is the directory that was submitted: dir itself, or its sweep; it may be empty.
+// MayBePending is true if the job may have started before submit recorded its ID.
+func FindSubmission(dir rundir.Dir, jobID, submitDir string, mayBePending bool) (*rundir.Submission, error) {
+	record, err := dir.ReadRecord()
+	if err != nil {
+		return nil, err
+	}
+	s := record.Of(jobID)
+	if s != nil || jobID == "" || submitDir == "" {
+		return s, nil
+	}
+	// The job can start before submit has recorded its ID. For a sweep, the directory of the
+	// sweep records the submissions.
+	of, release, err := rundir.OpenOwn(submitDir)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if record, err = of.ReadRecord(); err != nil {
+		return nil, err
+	}
+	if s = record.Of(jobID); s == nil {
+		array, _, _ := strings.Cut(jobID, "_")
+		s = record.Of(array)
+	}
+	if s == nil && mayBePending {
+		s = record.Pending
+	}
+	return s, nil
+}
+
+// IsSweepDigest reports whether dir is a trial of a sweep whose job file has this digest. Older
+// versions recorded the sweep's digest for each trial.
+func IsSweepDigest(dir rundir.Dir, digest string) bool {
+	if !dir.IsElement() {
+		return false
+	}
+	sweep, err := rundir.Dir{Path: filepath.Dir(filepath.Dir(dir.Path))}.ReadRecord()
+	last := sweep.Last()
+	return err == nil && (last != nil && last.SpecSHA256 == digest || sweep.Pending != nil && sweep.Pending.SpecSHA256 == digest)
+}

@@ -1,0 +1,50 @@
+package runs
+
+import (
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+)
+
+func TestFindSubmission(t *testing.T) {
+	s := newStore(t)
+	tune, err := s.Find("tune")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pending := rundir.NewSubmission()
+	tune.Record.Pending = &pending
+	if err := tune.Dir.WriteRecord(tune.Record); err != nil {
+		t.Fatal(err)
+	}
+	trial := tune.Dir.Element(1)
+	for _, tt := range []struct {
+		name, job, submitDir string
+		mayBePending         bool
+		want                 string // job ID; "pending" for the pending submission
+	}{
+		{"recorded in the trial", "19_1", "", false, "19_1"},
+		{"recorded in the sweep", "19_0", tune.Dir.Path, false, "19"},
+		{"unknown job", "20_1", tune.Dir.Path, false, ""},
+		{"unknown job, perhaps pending", "20_1", tune.Dir.Path, true, "pending"},
+		{"without the sweep", "20_1", "", true, ""},
+		{"without Slurm", "", tune.Dir.Path, true, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := FindSubmission(trial, tt.job, tt.submitDir, tt.mayBePending)
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := ""
+			switch {
+			case got != nil && got.ID == pending.ID:
+				id = "pending"
+			case got != nil:
+				id = got.JobID
+			}
+			if id != tt.want {
+				t.Errorf("got submission %q, want %q", id, tt.want)
+			}
+		})
+	}
+}
