@@ -1,5 +1,5 @@
 // Package doctor checks what a multi-node job depends on, before the job fails: Slurm's settings,
-// the network, checkGPUs and their libraries, limits, shared memory, clocks, and the file system
+// the network, GPUs and their libraries, limits, shared memory, clocks, and the file system
 // of the run directory. [Examine] checks one node, and [Slurm] checks the cluster. [Merge]
 // combines the results of all nodes of an allocation and reports the differences.
 //
@@ -13,7 +13,16 @@
 // change settings.
 package doctor
 
-import "github.com/ddpbatch/ddpbatch/trainer/cuda"
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/netif"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda"
+)
 
 // Level is the level of a finding.
 type Level string
@@ -58,4 +67,85 @@ func CountFailed(findings []Finding) int {
 		}
 	}
 	return n
+}
+
+// Options select the checks of a node.
+type Options struct {
+	Lookup func(string) (string, bool) // the environment
+	Dir    string                      // directory on the file system of the run directories
+	Job    bool                        // several nodes are checked: see Token
+	// Token is the path of a file in Dir that another node has written, or empty. Examine
+	// checks whether this node sees the file. As its answer it writes a file with its name
+	// next to it.
+	Token string
+}
+
+// A Node holds the results of one node.
+type Node struct {
+	Host      string          `json:"host"`
+	Time      time.Time       `json:"time"` // according to this node's clock
+	Findings  []Finding       `json:"findings"`
+	Inventory netif.Inventory `json:"inventory"`
+}
+
+// Examine checks the node of this process.
+func Examine(ctx context.Context, o Options) Node {
+	n := Node{Host: hostname(), Time: time.Now()}
+	if name, ok := o.Lookup("SLURMD_NODENAME"); ok && name != "" {
+		n.Host = name
+	}
+	var err error
+	if n.Inventory, err = netif.Collect(ctx, netif.CollectOptions{}); err != nil {
+		n.Findings = append(n.Findings, fail("network", err.Error(), hints.Of(err)))
+	} else if n.Inventory.Host = n.Host; !o.Job {
+		n.Findings = append(n.Findings, checkNetwork([]netif.Inventory{n.Inventory})...)
+	}
+	n.Findings = append(n.Findings, checkGPUs(o.Lookup)...)
+	n.Findings = append(n.Findings, checkCPU(), kernelVersion(), checkClock(), checkSharedMemory("/dev/shm"))
+	n.Findings = append(n.Findings, checkLimits(len(n.Inventory.RDMA) > 0)...)
+	if o.Dir != "" {
+		n.Findings = append(n.Findings, checkFiles(o.Dir, o.Job)...)
+	}
+	if o.Token != "" {
+		n.Findings = append(n.Findings, checkToken(o.Token, n.Host))
+	}
+	return n
+}
+
+// tokenTimeout is the maximum time to wait for a file that another node has written.
+const tokenTimeout = 10 * time.Second
+
+// checkToken waits for the file token, which another node has written, and writes the answer of
+// host.
+func checkToken(token, host string) Finding {
+	const part = "files on all nodes"
+	began := time.Now()
+	for {
+		_, err := os.Stat(token)
+		if err == nil {
+			break
+		}
+		if time.Since(began) > tokenTimeout {
+			return fail(part, "a file of the first node is not visible after "+tokenTimeout.String()+": "+err.Error(),
+				"put the run directory on a shared file system with --run-dir")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err := CreateEmpty(AnswerPath(token, host)); err != nil {
+		return fail(part, err.Error(), "make the directory writable on all nodes; ranks write logs and checkpoints there")
+	}
+	return pass(part, "visible")
+}
+
+// AnswerPath returns the path of the file with which a host confirms that it has seen the token.
+func AnswerPath(token, host string) string { return filepath.Join(filepath.Dir(token), "seen-"+host) }
+
+// CreateEmpty creates an empty file with mode 0600. It returns an error if there is a file or
+// a link with the name: other users may be able to write to the directory.
+func CreateEmpty(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }

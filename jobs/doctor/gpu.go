@@ -13,14 +13,14 @@ import (
 // NCCLHint is the hint for a missing NCCL.
 const NCCLHint = "NCCL comes with the site's module, with `pip install nvidia-nccl-cu12`, and with PyTorch's wheels (activate the environment that has it); or set LD_LIBRARY_PATH to the directory of " + library.NCCL
 
-// checkGPUs checks everything that training on checkGPUs needs. Lookup reads the environment.
+// checkGPUs checks everything that training on GPUs needs. Lookup reads the environment.
 func checkGPUs(lookup func(string) (string, bool)) []Finding {
 	found, err := cuda.Look()
 	list := []Finding{checkDriver(lookup, found, err)}
 	for _, d := range found.Devices {
 		list = append(list, describeGPU(d))
 	}
-	missing := Warn // not needed without checkGPUs
+	missing := Warn // not needed without GPUs
 	if len(found.Devices) > 0 {
 		missing = Fail
 	}

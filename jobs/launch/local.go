@@ -65,7 +65,7 @@ func (l *localRanks) kill(context.Context) {
 }
 
 // HostOptions describe how to start the ranks of one host, if a launcher has started one
-// process on each host ([Place.PerHost]).
+// process on each host ([RankInfo.PerHost]).
 type HostOptions struct {
 	Info           RankInfo
 	Argv           []string // command line of one rank: this program, "run", and its arguments

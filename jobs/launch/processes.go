@@ -82,7 +82,7 @@ func findProcesses(pid, group int) (program *userProcess, orphans []*userProcess
 		if parent != nil {
 			parent.children = append(parent.children, p)
 		}
-		// The first process of the group belongs to ddpbatch, see keep.
+		// The first process of the group belongs to ddpbatch, see newProcessGroup.
 		if p.Group == group && p.PID != group && p.PID != pid && (parent == nil || parent.Group != group) {
 			orphans = append(orphans, p)
 		}
