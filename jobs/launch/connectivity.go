@@ -112,7 +112,7 @@ func (a *networkNegotiation) decideEndpoints(payloads [][]byte) ([][]byte, error
 	if err := a.eachNode(payloads, func(node int, p []byte) error { return json.Unmarshal(p, &ring[node]) }); err != nil {
 		return nil, fmt.Errorf("decode probe endpoints: %w", err)
 	}
-	return a.replies(func(node int) any { return probe.Neighbours(ring, node) })
+	return a.replies(func(node int) any { return probe.Neighbors(ring, node) })
 }
 
 // eachNode calls f with each non-empty payload. One rank of each node sends one.

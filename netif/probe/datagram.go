@@ -84,7 +84,7 @@ func decode(secret *[32]byte, b []byte) (d datagram, ok bool) {
 // maxAnswers limits the answers to one question. It is the number of times that an honest peer
 // sends a question. A replayed question, perhaps with a victim's source address, gets no
 // further answers and is not evidence of the peer's location.
-const maxAnswers = max(proofTries, searchTries)
+const maxAnswers = max(fullTries, searchTries)
 
 // answerDatagrams answers questions until the socket is closed.
 func (l *Listener) answerDatagrams() {
@@ -95,35 +95,35 @@ func (l *Listener) answerDatagrams() {
 			if l.isClosed() {
 				return
 			}
-			l.hearComplaints()
+			l.readErrorQueue()
 			continue
 		}
 		d, ok := decode(&l.secret, buf[:n])
 		if !ok || d.kind != question {
 			continue
 		}
-		times := l.note(d.token)
+		times := l.countMessage(d.token)
 		if times > maxAnswers {
 			continue
 		}
 		source := from.Addr().Unmap().WithZone("")
 		if times == 1 {
-			l.sight(Sighting{ID: d.from, Source: source, Interface: in})
+			l.recordSighting(Sighting{ID: d.from, Source: source, Interface: in})
 		}
 		a := datagram{kind: answer, from: l.endpoint.ID, token: d.token, got: n, source: source}
 		size := min(d.reply, maxPacket-overhead(source))
 		// If the answer is too large for this host's own link, it is lost like any other.
 		b := a.encode(&l.secret, size)
 		if _, err := l.udp.WriteToUDPAddrPort(b, from); err != nil { // possibly the error of an earlier answer
-			l.hearComplaints()
+			l.readErrorQueue()
 			_, _ = l.udp.WriteToUDPAddrPort(b, from)
 		}
 	}
 }
 
-// hearComplaints records ICMP errors about answers. Like errors about questions, they describe
+// readErrorQueue records ICMP errors about answers. Like errors about questions, they describe
 // the path to that host.
-func (l *Listener) hearComplaints() {
+func (l *Listener) readErrorQueue() {
 	raw, err := l.udp.SyscallConn()
 	if err != nil {
 		return
@@ -133,17 +133,17 @@ func (l *Listener) hearComplaints() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for i, to := range about {
-			if len(l.complaints) < maxSightings {
-				l.complaints[to] = each(l.complaints[to], found[i:i+1])
+			if len(l.icmpErrors) < maxSightings {
+				l.icmpErrors[to] = appendNew(l.icmpErrors[to], found[i:i+1])
 			}
 		}
 	})
 }
 
-func (l *Listener) complaintsAbout(to netip.Addr) []ICMP {
+func (l *Listener) icmpErrorsAbout(to netip.Addr) []ICMP {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.complaints[to.WithZone("")])
+	return slices.Clone(l.icmpErrors[to.WithZone("")])
 }
 
 func (l *Listener) isClosed() bool {

@@ -29,7 +29,7 @@ func goodResult(from, to byte) Result {
 	return Result{
 		From: a, To: b, Bound: bound, Bare: greeted, Device: greeted,
 		Path:   Path{Tried: true, Small: true, Up: full, Down: full},
-		Kernel: Kernel{Leaves: "hsn0", BareLeaves: "hsn0", BareSource: a.Addr, Neighbour: "reachable", MAC: b.MAC},
+		Kernel: Kernel{Leaves: "hsn0", BareLeaves: "hsn0", BareSource: a.Addr, Neighbor: "reachable", MAC: b.MAC},
 	}
 }
 
@@ -77,33 +77,33 @@ func TestDiagnose(t *testing.T) {
 		{"tcp is dropped, datagrams pass", pairOfReports(func(r *Result) { path := r.Path; silence(r); r.Path = path }, nil),
 			Firewall, Broken, "datagrams pass between n1 (hsn0, 10.2.0.1) and n2 (hsn0, 10.2.0.2), but TCP connections to port 4000 get no answer"},
 		{"connections one way only", pairOfReports(silence, func(r *Result) { r.Path.Small = false }),
-			Firewall, Broken, "n2 (hsn0, 10.2.0.2) connects to n1 (hsn0, 10.2.0.1), but connections the other way get no answer"},
+			Firewall, Broken, "n2 (hsn0, 10.2.0.2) connects to n1 (hsn0, 10.2.0.1), but connections in the other direction get no answer"},
 		{"silence", deaf(pairOfReports(silence, silence), 0, 1), Silence, Broken,
 			"no packet arrives in either direction between n1 (hsn0, 10.2.0.1) and n2 (hsn0, 10.2.0.2): the link, its VLAN, the switch port, or a firewall"},
 		{"packets one way only", deaf(pairOfReports(silence, silence), 0), AsymmetricRoute, Broken,
-			"packets from n1 (hsn0, 10.2.0.1) arrive at n2 (hsn0, 10.2.0.2), but none get back"},
+			"packets from n1 (hsn0, 10.2.0.1) arrive at n2 (hsn0, 10.2.0.2), but no packets return"},
 		{"a rejecting firewall of the peer (firewalld)", pairOfReports(func(r *Result) {
 			silence(r)
 			r.Bound.Outcome = Unreachable
 			r.ICMP = []ICMP{{From: r.To.Addr, Type: 3, Code: 10}}
-		}, nil), Firewall, Broken, `n1 (hsn0, 10.2.0.1) cannot reach n2 (hsn0, 10.2.0.2): n2 says "administratively prohibited"`},
+		}, nil), Firewall, Broken, `n1 (hsn0, 10.2.0.1) cannot reach n2 (hsn0, 10.2.0.2): n2 reports "administratively prohibited"`},
 		{"the same on IPv6", pairOfReports(func(r *Result) {
 			silence(r)
 			r.ICMP = []ICMP{{From: netip.MustParseAddr("fd00::fe"), V6: true, Type: 1, Code: 1}}
-		}, nil), Firewall, Broken, `the router fd00::fe says "administratively prohibited"`},
+		}, nil), Firewall, Broken, `the router fd00::fe reports "administratively prohibited"`},
 		{"icmp that was not seen", pairOfReports(func(r *Result) { silence(r); r.Bound.Outcome = Unreachable }, nil),
-			Firewall, Broken, "is told that n2 (hsn0, 10.2.0.2) is unreachable"},
+			Firewall, Broken, "reports to n1 (hsn0, 10.2.0.1) that n2 (hsn0, 10.2.0.2) is unreachable"},
 		{"no gateway", pairOfReports(func(r *Result) {
 			silence(r)
-			r.Kernel.Via, r.Kernel.Neighbour, r.Kernel.MAC = netip.MustParseAddr("10.2.0.254"), "failed", ""
+			r.Kernel.Via, r.Kernel.Neighbor, r.Kernel.MAC = netip.MustParseAddr("10.2.0.254"), "failed", ""
 		}, nil), NoCommonNetwork, Broken, "the gateway 10.2.0.254, which does not answer (ARP)"},
 		{"only by the device", pairOfReports(func(r *Result) { device := r.Device; silence(r); r.Device = device }, nil),
-			AsymmetricRoute, Broken, "reaches n2 (hsn0, 10.2.0.2) only from a socket that is bound to hsn0"},
+			AsymmetricRoute, Broken, "reaches n2 (hsn0, 10.2.0.2) only from sockets that are bound to device hsn0"},
 		{"leaves by another interface and is lost", pairOfReports(func(r *Result) { silence(r); r.Kernel.Leaves = "eno1" }, nil),
-			AsymmetricRoute, Broken, "leave by eno1 and get no answer; by hsn0 they get none either"},
-		{"a stranger", pairOfReports(stuck(StageGreet, Stranger), nil), DuplicateAddress, Broken, "something answers that is not of this job"},
-		{"a slow link, or a proxy that holds data back", pairOfReports(stuck(StageGreet, TimedOut), nil), Unexplained, Broken, "connects to n2 (hsn0, 10.2.0.2), but no data pass (timed out): the link is slow or full"},
-		{"a firewall that ends connections", pairOfReports(stuck(StageGreet, Reset), nil), Firewall, Broken, "connects to n2 (hsn0, 10.2.0.2), but no data pass"},
+			AsymmetricRoute, Broken, "leave by eno1 and get no answer; sockets that are bound to device hsn0 also get no answer"},
+		{"a stranger", pairOfReports(stuck(StageGreet, Unauthenticated), nil), DuplicateAddress, Broken, "but a program outside of this job answers"},
+		{"a slow link, or a proxy that holds data back", pairOfReports(stuck(StageGreet, TimedOut), nil), Unexplained, Broken, "connects to n2 (hsn0, 10.2.0.2), but no data arrive (timed out): the link is slow or saturated"},
+		{"a firewall that ends connections", pairOfReports(stuck(StageGreet, Reset), nil), Firewall, Broken, "connects to n2 (hsn0, 10.2.0.2), but each connection ends before an answer arrives"},
 		{"large ones stick to the peer", pairOfReports(func(r *Result) { stuck(StageSend, TimedOut)(r); r.Path.Up.Passed = 1450 }, nil),
 			MTUMismatch, Broken, "packets of 9000 bytes are lost from n1 (hsn0, 10.2.0.1) to n2 (hsn0, 10.2.0.2); the largest that pass have 1450; both hosts have mtu 9000"},
 		{"large ones stick from the peer", pairOfReports(func(r *Result) { stuck(StageReceive, TimedOut)(r); r.Path.Down.Passed = 1450 }, nil),
@@ -111,25 +111,25 @@ func TestDiagnose(t *testing.T) {
 		{"large ones stick and datagrams are dropped", pairOfReports(func(r *Result) {
 			stuck(StageSend, TimedOut)(r)
 			r.Path.Small, r.Path.Up.Passed, r.Path.Down.Passed = false, 0, 0
-		}, nil), MTUMismatch, Broken, "large ones get stuck"},
-		{"large ones stick whatever the packets", pairOfReports(stuck(StageSend, TimedOut), nil), Loss, Broken, "large ones do not (send: timed out)"},
-		{"bytes change on the way", pairOfReports(stuck(StageReceive, Corrupt), nil), Loss, Broken, "large ones do not (receive: corrupt)"},
+		}, nil), MTUMismatch, Broken, "large messages time out"},
+		{"large ones stick whatever the packets", pairOfReports(stuck(StageSend, TimedOut), nil), Loss, Broken, "large messages fail (send: timed out)"},
+		{"bytes change on the way", pairOfReports(stuck(StageReceive, Corrupt), nil), Loss, Broken, "large messages fail (receive: corrupt)"},
 		{"another machine", pairOfReports(func(r *Result) { stuck(StageConnect, Refused)(r); r.Kernel.MAC = "02:00:00:00:00:99" }, nil),
-			DuplicateAddress, Broken, "finds 10.2.0.2 at 02:00:00:00:00:99, and that of n2 (hsn0, 10.2.0.2) is 02:00:00:00:00:02"},
+			DuplicateAddress, Broken, "finds 10.2.0.2 at link-layer address 02:00:00:00:00:99, but n2 (hsn0, 10.2.0.2) has 02:00:00:00:00:02"},
 		{"behind a gateway its address says nothing", pairOfReports(func(r *Result) {
 			stuck(StageConnect, Refused)(r)
 			r.Kernel.MAC, r.Kernel.Via = "02:00:00:00:00:99", netip.MustParseAddr("10.2.0.254")
-		}, nil), Firewall, Broken, "n2 (hsn0, 10.2.0.2) listens on port 4000, but n1 (hsn0, 10.2.0.1) is refused there (RST)"},
+		}, nil), Firewall, Broken, "n2 (hsn0, 10.2.0.2) listens on port 4000, but rejects connections from n1 (hsn0, 10.2.0.1) (RST)"},
 		{"translated", pairOfReports(func(r *Result) {
 			r.Bound.Source, r.Bare.Source = netip.MustParseAddr("10.2.0.254"), netip.MustParseAddr("10.2.0.254")
-		}, nil), Translation, Doubtful, "as coming from 10.2.0.254"},
+		}, nil), Translation, Doubtful, "from the address 10.2.0.254"},
 		{"unbound sockets leave by another interface", pairOfReports(func(r *Result) {
 			r.Bare.Source, r.Kernel.BareLeaves = netip.MustParseAddr("10.1.0.1"), "eno1"
-		}, nil), AsymmetricRoute, Doubtful, "reach n2 (hsn0, 10.2.0.2) from 10.1.0.1, by eno1"},
+		}, nil), AsymmetricRoute, Doubtful, "reach n2 (hsn0, 10.2.0.2) from address 10.1.0.1 by eno1"},
 		{"unbound sockets fail", pairOfReports(func(r *Result) {
 			r.Bare = Trial{Stage: StageConnect, Outcome: TimedOut}
 			r.Kernel.BareSource, r.Kernel.BareLeaves = netip.MustParseAddr("10.1.0.1"), "eno1"
-		}, nil), AsymmetricRoute, Unbound, "only from sockets that are bound to 10.2.0.1; the others get the address 10.1.0.1 and leave by eno1"},
+		}, nil), AsymmetricRoute, Unbound, "only from sockets that are bound to 10.2.0.1; other sockets use the address 10.1.0.1 and leave by eno1"},
 		{"what nobody has seen", pairOfReports(func(r *Result) { r.Bound = Trial{Stage: StageConnect, Outcome: Failed, Detail: "bad weather"} }, nil),
 			Unexplained, Broken, "connect: failed: bad weather"},
 	}
@@ -139,7 +139,7 @@ func TestDiagnose(t *testing.T) {
 
 	in := pairOfReports(nil, nil)
 	in[1].Heard[0].Interface = "eno1"
-	wants(t, Diagnose(in), AsymmetricRoute, Doubtful, "come in by eno1 of n2")
+	wants(t, Diagnose(in), AsymmetricRoute, Doubtful, "arrive on eno1 of n2")
 	if f := Diagnose(pairOfReports(nil, nil)); len(f) != 0 {
 		t.Errorf("all is well, but found %v", f)
 	}
@@ -180,7 +180,7 @@ func ringOfReports(n int, dead ...byte) []Report {
 	reports := make([]Report, n)
 	for i := range reports {
 		reports[i].Endpoint = all[i]
-		for _, peer := range Neighbours(all, i) {
+		for _, peer := range Neighbors(all, i) {
 			r := goodResult(all[i].ID[0], peer.ID[0])
 			for _, x := range dead {
 				if r.From.ID[0] == x || r.To.ID[0] == x {
@@ -200,7 +200,7 @@ func TestErrorNamesTheCommonHost(t *testing.T) {
 		t.Fatalf("got %v, want two findings", err)
 	}
 	want := "silence: no packet arrives in either direction between n4 (hsn0, 10.2.0.4) and n5 (hsn0, 10.2.0.5): the link, its VLAN, the switch port, or a firewall" +
-		"; the network also fails between n5 and n6; n5 is in all of them"
+		"; the network also fails between n5 and n6; n5 is part of all failures"
 	if err.Error() != want {
 		t.Errorf("got  %s\nwant %s", err, want)
 	}
@@ -244,14 +244,14 @@ func TestReportsTravel(t *testing.T) {
 	}
 }
 
-func TestNeighbours(t *testing.T) {
+func TestNeighbors(t *testing.T) {
 	all := []Endpoint{{Host: "a"}, {Host: "b"}, {Host: "c"}, {Host: "d"}}
 	for _, tt := range []struct {
 		n, at int
 		want  string
 	}{{1, 0, ""}, {2, 0, "b"}, {2, 1, "a"}, {4, 0, "bd"}, {4, 3, "ac"}, {4, 4, ""}, {4, -1, ""}} {
 		got := ""
-		for _, e := range Neighbours(all[:tt.n], tt.at) {
+		for _, e := range Neighbors(all[:tt.n], tt.at) {
 			got += e.Host
 		}
 		if got != tt.want {

@@ -2,7 +2,7 @@
 // explains why a check fails.
 //
 // Each host listens on its chosen address ([Listen]), sends its endpoint to the other hosts
-// ([Listener.Endpoint]), and probes its neighbors in a ring ([Neighbours], [Listener.Probe]).
+// ([Listener.Endpoint]), and probes its neighbors in a ring ([Neighbors], [Listener.Probe]).
 // A probe sends small and large messages over TCP in both directions. It also sends datagrams
 // of exactly the MTU, without fragmentation, in both directions. The pure function [Diagnose]
 // derives named causes from the reports of all hosts ([Report]), such as an MTU mismatch on
@@ -12,9 +12,9 @@
 //
 // The sockets that decide are bound to the chosen address but not to a device, like the
 // sockets of the ranks. A check with better sockets than the job's would pass too often. Two
-// more connections distinguish a wrong route from a broken network: one that is not bound at
-// all, like NCCL's, and one that is bound to the device. The latter uses SO_BINDTODEVICE,
-// which requires CAP_NET_RAW before Linux 5.7; the probe skips it without permission.
+// more connections distinguish a wrong route from a broken network. The first is not bound, like
+// the sockets of NCCL. The second is bound to the device with SO_BINDTODEVICE, which requires
+// CAP_NET_RAW before Linux 5.7; the probe skips it without permission.
 // Listeners are not bound to a device, so that they see packets that arrive on a wrong one.
 //
 // Any user of a node can connect to its listener. Silent connections do not lock out the job's

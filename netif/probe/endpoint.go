@@ -36,7 +36,7 @@ func (id *ID) UnmarshalText(text []byte) error {
 		return nil
 	}
 	if len(text) != 2*len(id) {
-		return fmt.Errorf("id %q has not %d digits", text, 2*len(id))
+		return fmt.Errorf("invalid id %q: want %d hexadecimal digits", text, 2*len(id))
 	}
 	_, err := hex.Decode(id[:], text)
 	return err
@@ -49,7 +49,7 @@ type Endpoint struct {
 	Addr      netip.Addr   `json:"addr"` // without zone, which is valid only on its own host
 	Prefix    netip.Prefix `json:"prefix"`
 	MTU       int          `json:"mtu"`              // bytes
-	MAC       string       `json:"mac,omitempty"`    // link-layer address; empty if the link has none
+	MAC       string       `json:"mac,omitempty"`    // link-layer address; may be empty
 	Routed    bool         `json:"routed,omitempty"` // the address is on a loopback or dummy link; packets use other links
 	ID        ID           `json:"id"`
 	TCP       uint16       `json:"tcp"`               // port
@@ -72,14 +72,14 @@ func endpointOf(host string, choice netif.Choice) Endpoint {
 	}
 	if link, err := net.InterfaceByIndex(choice.Index); err == nil {
 		e.MAC = link.HardwareAddr.String()
-		e.Routed = link.Flags&net.FlagLoopback != 0 || carriesNothing(choice.Index)
+		e.Routed = link.Flags&net.FlagLoopback != 0 || isDummy(choice.Index)
 	}
 	return e
 }
 
-// Neighbours returns the endpoints that the endpoint at index at of the ring probes: the next
+// Neighbors returns the endpoints that the endpoint at index at of the ring probes: the next
 // one and the previous one. Each pair is probed from both sides.
-func Neighbours(ring []Endpoint, at int) []Endpoint {
+func Neighbors(ring []Endpoint, at int) []Endpoint {
 	n := len(ring)
 	switch {
 	case at < 0 || at >= n || n == 1:
@@ -90,7 +90,7 @@ func Neighbours(ring []Endpoint, at int) []Endpoint {
 	return []Endpoint{ring[(at+1)%n], ring[(at+n-1)%n]}
 }
 
-// place formats host, interface, and address, for messages.
-func (e Endpoint) place() string {
+// label formats host, interface, and address, for messages.
+func (e Endpoint) label() string {
 	return fmt.Sprintf("%s (%s, %s)", e.Host, e.Interface, e.Addr)
 }

@@ -71,7 +71,7 @@ type Failure struct {
 	Findings []Finding // at least one, the worst first
 }
 
-// Error returns the findings at or above a level as one error, or nil if there are none. A job
+// Error returns the findings at or above a level as one error, or nil without such findings. A job
 // whose programs bind their sockets fails at [Broken]; other jobs fail at [Unbound].
 func Error(findings []Finding, least Level) error {
 	var f Failure
@@ -86,9 +86,9 @@ func Error(findings []Finding, least Level) error {
 	return &f
 }
 
-// fewPairs limits how many pairs of hosts a message names, so that messages about large jobs
+// maxPairs limits how many pairs of hosts a message names, so that messages about large jobs
 // stay short.
-const fewPairs = 3
+const maxPairs = 3
 
 // Error returns the first finding in full, then the hosts of the others, and the host that is
 // part of all findings.
@@ -110,13 +110,13 @@ func (f *Failure) Error() string {
 		pairs = append(pairs, pair)
 	}
 	more := ""
-	if len(pairs) > fewPairs {
-		more = fmt.Sprintf(" and %d more", len(pairs)-fewPairs)
-		pairs = pairs[:fewPairs]
+	if len(pairs) > maxPairs {
+		more = fmt.Sprintf(" and %d more", len(pairs)-maxPairs)
+		pairs = pairs[:maxPairs]
 	}
 	text += "; the network also fails between " + strings.Join(pairs, ", ") + more
-	if host := f.common(); host != "" {
-		text += "; " + host + " is in all of them"
+	if host := f.commonHost(); host != "" {
+		text += "; " + host + " is part of all failures"
 	}
 	return text
 }
@@ -133,8 +133,8 @@ func (f *Failure) Unwrap() []error {
 	return errs
 }
 
-// common returns the only host that is part of all findings, or "".
-func (f *Failure) common() string {
+// commonHost returns the only host that is part of all findings, or "".
+func (f *Failure) commonHost() string {
 	hosts := map[string]int{}
 	for _, x := range f.Findings {
 		hosts[x.From.Host]++

@@ -19,12 +19,12 @@ const (
 	maxBody = 400
 	// maxPayload limits how many bytes a listener reads for a peer.
 	maxPayload = 1 << 20
-	// maxHostText limits the host name in a greeting, in bytes.
-	maxHostText = 64
+	// maxHostName limits the host name in a greeting, in bytes.
+	maxHostName = 64
 )
 
-// errStranger means that the answering program does not have the secret.
-var errStranger = errors.New("the answer is not from this job")
+// errUnauthenticated means that the answering program does not have the secret.
+var errUnauthenticated = errors.New("unauthenticated answer")
 
 // A hello opens a connection.
 type hello struct {
@@ -83,7 +83,7 @@ func readFrame(r io.Reader, secret *[32]byte, label string, message any, context
 	}
 	n := int(binary.BigEndian.Uint16(size[:]))
 	if n > maxBody {
-		return errStranger
+		return errUnauthenticated
 	}
 	buf := make([]byte, n+macLen)
 	if _, err := io.ReadFull(r, buf); err != nil {
@@ -91,7 +91,7 @@ func readFrame(r io.Reader, secret *[32]byte, label string, message any, context
 	}
 	body, mac := buf[:n], buf[n:]
 	if !hmac.Equal(mac, sign(secret, label, append(context, body)...)) {
-		return errStranger
+		return errUnauthenticated
 	}
 	return json.Unmarshal(body, message)
 }

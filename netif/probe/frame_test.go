@@ -24,11 +24,11 @@ func TestFrames(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for _, bad := range []struct{ what, label, context string }{{"label", "welcome", "context"}, {"context", "hello", "contexT"}} {
-		if _, err := read(frame, secret, bad.label, bad.context); !errors.Is(err, errStranger) {
+		if _, err := read(frame, secret, bad.label, bad.context); !errors.Is(err, errUnauthenticated) {
 			t.Errorf("another %s: %v", bad.what, err)
 		}
 	}
-	if _, err := read(frame, other, "hello", "context"); !errors.Is(err, errStranger) {
+	if _, err := read(frame, other, "hello", "context"); !errors.Is(err, errUnauthenticated) {
 		t.Errorf("another secret: %v", err)
 	}
 	for i := range frame {
@@ -41,7 +41,7 @@ func TestFrames(t *testing.T) {
 	if frame := len(frame); frame > 576-60-60 {
 		t.Errorf("a greeting has %d bytes, more than fit in the smallest packet", frame)
 	}
-	long := welcome{ID: newID(), Nonce: newID(), Host: string(bytes.Repeat([]byte{'"'}, maxHostText)), Source: netip.MustParseAddr("ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff1")}
+	long := welcome{ID: newID(), Nonce: newID(), Host: string(bytes.Repeat([]byte{'"'}, maxHostName)), Source: netip.MustParseAddr("ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff1")}
 	must(t, writeFrame(&wire, secret, "welcome", long))
 }
 

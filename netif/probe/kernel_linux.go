@@ -15,15 +15,15 @@ import (
 
 func nativeUint32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }
 
-// carriesNothing reports whether a link exists only to hold an address.
-func carriesNothing(index int) bool {
+// isDummy reports whether a link exists only to hold an address.
+func isDummy(index int) bool {
 	l, err := netlink.LinkByIndex(index)
 	return err == nil && l.Type() == "dummy"
 }
 
-// askKernel queries routes and the neighbor table. Fields stay empty if a query fails, because
+// queryKernel queries routes and the neighbor table. Fields stay empty if a query fails, because
 // a probe is useful without them.
-func askKernel(ctx context.Context, from, to netip.Addr) (k Kernel) {
+func queryKernel(ctx context.Context, from, to netip.Addr) (k Kernel) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return k
@@ -74,19 +74,19 @@ func askKernel(ctx context.Context, from, to netip.Addr) (k Kernel) {
 	}
 	for _, n := range entries {
 		if n.IP.Equal(next) {
-			k.Neighbour, k.MAC = neighbourState(n.State), n.HardwareAddr.String()
+			k.Neighbor, k.MAC = neighborState(n.State), n.HardwareAddr.String()
 		}
 	}
 	return k
 }
 
-// neighbourState formats a state like "ip neighbour".
-func neighbourState(state int) string {
+// neighborState formats a state like "ip neighbour".
+func neighborState(state int) string {
 	switch state {
 	case netlink.NUD_INCOMPLETE:
-		return neighbourIncomplete
+		return neighborIncomplete
 	case netlink.NUD_FAILED:
-		return neighbourFailed
+		return neighborFailed
 	case netlink.NUD_REACHABLE:
 		return "reachable"
 	case netlink.NUD_STALE:

@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	maxUnproven  = 256             // connections that have not sent a valid greeting yet
-	maxConns     = 64              // authenticated connections in service
-	maxSightings = 1024            // hosts that a listener records
-	serveTimeout = 3 * time.Second // longer than any probe
+	maxUnauthenticated = 256             // connections that have not sent a valid greeting yet
+	maxConns           = 64              // authenticated connections in service
+	maxSightings       = 1024            // hosts that a listener records
+	serveTimeout       = 3 * time.Second // longer than any probe
 )
 
 // A Listener answers the probes of other hosts.
 type Listener struct {
-	endpoint Endpoint
-	choice   netif.Choice
-	secret   [32]byte
-	mtu      int // of the interface when Listen was called; 0 is unknown
-	tcp      *net.TCPListener
-	udp      *net.UDPConn // nil if the system does not support datagram probes
-	stop     func() bool
-	done     sync.WaitGroup
-	unproven *lobby.Lobby
+	endpoint        Endpoint
+	choice          netif.Choice
+	secret          [32]byte
+	mtu             int // of the interface when Listen was called; 0 is unknown
+	tcp             *net.TCPListener
+	udp             *net.UDPConn // nil if the system does not support datagram probes
+	stop            func() bool
+	done            sync.WaitGroup
+	unauthenticated *lobby.Lobby
 
-	mu     sync.Mutex
-	conns  map[net.Conn]struct{} // all open connections
-	proven int                   // authenticated connections
-	heard  map[Sighting]struct{}
-	seen   map[ID]int // how often each nonce and token was received
-	closed bool
+	mu            sync.Mutex
+	conns         map[net.Conn]struct{} // all open connections
+	authenticated int                   // authenticated connections
+	sightings     map[Sighting]struct{}
+	counts        map[ID]int // how often each nonce and token was received
+	closed        bool
 	// complaints are the ICMP errors about answers, by destination host.
-	complaints map[netip.Addr][]ICMP
+	icmpErrors map[netip.Addr][]ICMP
 }
 
 // A listenError means that a host cannot listen. It has a hint.
@@ -58,7 +58,7 @@ func (e *listenError) Unwrap() error { return e.err }
 
 // Hint returns the fix.
 func (e *listenError) Hint() string {
-	return fmt.Sprintf("see on %s whether the interface is still up and has its address: ip addr", e.host)
+	return fmt.Sprintf("run `ip addr` on %s to check whether the interface is up and has its address", e.host)
 }
 
 // Listen answers probes on the host's chosen network, on ports that the kernel selects, until
@@ -84,8 +84,8 @@ func listen(ctx context.Context, host string, choice netif.Choice, secret [32]by
 	}
 	l := &Listener{
 		endpoint: endpointOf(host, choice), choice: choice, secret: secret,
-		tcp: tcp.(*net.TCPListener), unproven: lobby.New(maxUnproven), conns: map[net.Conn]struct{}{}, heard: map[Sighting]struct{}{}, seen: map[ID]int{},
-		complaints: map[netip.Addr][]ICMP{},
+		tcp: tcp.(*net.TCPListener), unauthenticated: lobby.New(maxUnauthenticated), conns: map[net.Conn]struct{}{}, sightings: map[Sighting]struct{}{}, counts: map[ID]int{},
+		icmpErrors: map[netip.Addr][]ICMP{},
 	}
 	if link, err := net.InterfaceByIndex(choice.Index); err == nil {
 		l.mtu = link.MTU
@@ -100,7 +100,7 @@ func listen(ctx context.Context, host string, choice netif.Choice, secret [32]by
 		l.done.Go(l.answerDatagrams)
 	}
 	l.done.Go(l.accept)
-	l.stop = context.AfterFunc(ctx, l.shut)
+	l.stop = context.AfterFunc(ctx, l.closeAll)
 	return l, nil
 }
 
@@ -113,7 +113,7 @@ func (l *Listener) Report(results []Result) Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := Report{Endpoint: l.endpoint, Results: results, Heard: []Sighting{}}
-	for s := range l.heard {
+	for s := range l.sightings {
 		r.Heard = append(r.Heard, s)
 	}
 	return r
@@ -122,11 +122,11 @@ func (l *Listener) Report(results []Result) Report {
 // Close closes the listener and waits until all its goroutines have ended.
 func (l *Listener) Close() {
 	l.stop()
-	l.shut()
+	l.closeAll()
 	l.done.Wait()
 }
 
-func (l *Listener) shut() {
+func (l *Listener) closeAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
@@ -148,15 +148,15 @@ func (l *Listener) accept() {
 		case err != nil: // such as too many open files; the peer reports a missing answer
 			time.Sleep(10 * time.Millisecond)
 			continue
-		case !l.keep(conn):
+		case !l.track(conn):
 			conn.Close()
 			continue
 		}
-		leave := l.unproven.Enter(conn)
+		leave := l.unauthenticated.Enter(conn)
 		l.done.Go(func() {
-			defer l.dismiss(conn)
+			defer l.untrack(conn)
 			defer leave()
-			if h, ok := l.hear(conn); ok && leave() && l.admit() {
+			if h, ok := l.readGreeting(conn); ok && leave() && l.admit() {
 				defer l.release()
 				l.serve(conn, h)
 			}
@@ -164,9 +164,9 @@ func (l *Listener) accept() {
 	}
 }
 
-// keep records a connection for [Listener.Close]. It returns false if the listener is already
+// track records a connection for [Listener.Close]. It returns false if the listener is already
 // closed.
-func (l *Listener) keep(conn net.Conn) bool {
+func (l *Listener) track(conn net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
@@ -180,58 +180,58 @@ func (l *Listener) keep(conn net.Conn) bool {
 func (l *Listener) admit() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.proven >= maxConns {
+	if l.authenticated >= maxConns {
 		return false
 	}
-	l.proven++
+	l.authenticated++
 	return true
 }
 
 func (l *Listener) release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.proven--
+	l.authenticated--
 }
 
-func (l *Listener) dismiss(conn net.Conn) {
+func (l *Listener) untrack(conn net.Conn) {
 	conn.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, conn)
 }
 
-func (l *Listener) sight(s Sighting) {
+func (l *Listener) recordSighting(s Sighting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.heard) < maxSightings {
-		l.heard[s] = struct{}{}
+	if len(l.sightings) < maxSightings {
+		l.sightings[s] = struct{}{}
 	}
 }
 
-// note returns how often an authentic message with this nonce or token was received. An
+// countMessage returns how often an authentic message with this nonce or token was received. An
 // eavesdropper can replay a recorded message, also from a different address.
-func (l *Listener) note(id ID) int {
+func (l *Listener) countMessage(id ID) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.seen[id]++
-	return l.seen[id]
+	l.counts[id]++
+	return l.counts[id]
 }
 
-// hear reads the greeting of a peer. It returns false if the peer does not have the secret or
+// readGreeting reads the greeting of a peer. It returns false if the peer does not have the secret or
 // replays a greeting.
-func (l *Listener) hear(conn *net.TCPConn) (h hello, ok bool) {
+func (l *Listener) readGreeting(conn *net.TCPConn) (h hello, ok bool) {
 	if conn.SetDeadline(time.Now().Add(serveTimeout)) != nil {
 		return h, false
 	}
 	err := readFrame(conn, &l.secret, "hello", &h)
-	return h, err == nil && h.Version == version && h.Size >= 0 && h.Size <= maxPayload && l.note(h.Nonce) == 1
+	return h, err == nil && h.Version == version && h.Size >= 0 && h.Size <= maxPayload && l.countMessage(h.Nonce) == 1
 }
 
 // serve answers a greeting. On an error, it only closes the connection.
 func (l *Listener) serve(conn *net.TCPConn, h hello) {
 	source := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap().WithZone("")
 	w := welcome{ID: l.endpoint.ID, Host: l.endpoint.Host, Nonce: newID(), Source: source}
-	w.Host = w.Host[:min(len(w.Host), maxHostText)]
+	w.Host = w.Host[:min(len(w.Host), maxHostName)]
 	if writeFrame(conn, &l.secret, "welcome", w, h.Nonce[:]) != nil || h.Size == 0 {
 		return
 	}

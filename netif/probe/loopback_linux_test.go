@@ -41,7 +41,7 @@ func proveRing(t testing.TB, n int) ([]Report, time.Duration) {
 	var all sync.WaitGroup
 	for i, l := range listeners {
 		all.Go(func() {
-			peers := Neighbours(endpoints, i)
+			peers := Neighbors(endpoints, i)
 			results := make([]Result, len(peers))
 			var each sync.WaitGroup
 			for k, p := range peers {
@@ -173,7 +173,7 @@ func TestStranger(t *testing.T) {
 	for again := true; again; again = r.Bound.Outcome == TimedOut {
 		r = a.Probe(t.Context(), to, Options{})
 	}
-	if r.Bound.Outcome != Stranger {
+	if r.Bound.Outcome != Unauthenticated {
 		t.Errorf("%+v", r.Bound)
 	}
 	if f := Diagnose([]Report{a.Report([]Result{r}), {Endpoint: to}}); len(f) == 0 || f[0].Cause != DuplicateAddress {
@@ -212,13 +212,13 @@ func TestSilentConnectionsDoNotDisturbTheProbe(t *testing.T) {
 	b, err := Listen(t.Context(), "b", loopback(t, 2), [32]byte{1})
 	must(t, err)
 	defer b.Close()
-	for range maxUnproven {
+	for range maxUnauthenticated {
 		c, err := net.Dial("tcp", netip.AddrPortFrom(b.Endpoint().Addr, b.Endpoint().TCP).String())
 		must(t, err)
 		defer c.Close()
 	}
-	for range maxUnproven { // these do not end on their own
-		b.unproven.Enter(silentConn{})
+	for range maxUnauthenticated { // these do not end on their own
+		b.unauthenticated.Enter(silentConn{})
 	}
 	var r Result
 	for again := true; again; again = r.Bound.Outcome == TimedOut || r.Bare.Outcome == TimedOut {

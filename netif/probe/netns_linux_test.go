@@ -212,7 +212,7 @@ func ring(t *testing.T, spaces []*space, endpoints []Endpoint) []Report {
 	errs := make(chan error)
 	for i, s := range spaces {
 		go func() {
-			a, err := s.node.tell(order{Probe: Neighbours(endpoints, i)})
+			a, err := s.node.tell(order{Probe: Neighbors(endpoints, i)})
 			if err == nil {
 				reports[i] = *a.Report
 			}

@@ -12,12 +12,12 @@ import (
 
 // Repetition of datagrams. A datagram that is lost by chance must not count as too large.
 const (
-	proofTries  = 3
-	proofGap    = 150 * time.Millisecond
-	searchTries = 2
-	searchGap   = 60 * time.Millisecond
-	askTime     = 900 * time.Millisecond
-	askGap      = 50 * time.Millisecond
+	fullTries      = 3
+	fullInterval   = 150 * time.Millisecond
+	searchTries    = 2
+	searchInterval = 60 * time.Millisecond
+	smallTimeout   = 900 * time.Millisecond
+	smallInterval  = 50 * time.Millisecond
 	// searchWidth is the number of sizes per round of the search. Four rounds find the largest
 	// packet below 9,000 bytes.
 	searchWidth = 16
@@ -35,22 +35,22 @@ func (l *Listener) measure(ctx context.Context, peer Endpoint, to netip.Addr) (p
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	r := ranger{l: l, conn: conn, peer: peer.ID, over: overhead(to)}
+	r := prober{l: l, conn: conn, peer: peer.ID, overhead: overhead(to)}
 	small := smallest(to)
 	p.Up.Sent = min(l.endpoint.MTU, maxPacket)
 	p.Down.Sent = min(peer.MTU, maxPacket)
 	first := []shot{{small, small}, {p.Up.Sent, small}, {small, p.Down.Sent}}
-	got := r.volley(first, proofTries, proofGap)
+	got := r.volley(first, fullTries, fullInterval)
 	p.Tried = true
 	if p.Small = got[0]; !p.Small {
 		// Routers limit the rate of ICMP errors, so repeat the question.
-		for until := time.Now().Add(askTime); !p.Small && len(r.icmp) == 0 && time.Now().Before(until) && ctx.Err() == nil; {
-			p.Small = r.volley([]shot{{small, small}}, 1, askGap)[0]
+		for until := time.Now().Add(smallTimeout); !p.Small && len(r.icmp) == 0 && time.Now().Before(until) && ctx.Err() == nil; {
+			p.Small = r.volley([]shot{{small, small}}, 1, smallInterval)[0]
 		}
 		if !p.Small {
 			return p, r.icmp
 		}
-		got = r.volley(first, proofTries, proofGap) // it only needed more time
+		got = r.volley(first, fullTries, fullInterval) // it only needed more time
 	}
 	up, down := span{pass: small, fail: p.Up.Sent}, span{pass: small, fail: p.Down.Sent}
 	if got[1] {
@@ -68,7 +68,7 @@ func (l *Listener) measure(ctx context.Context, peer Endpoint, to netip.Addr) (p
 		for _, s := range downs {
 			shots = append(shots, shot{small, s})
 		}
-		got := r.volley(shots, searchTries, searchGap)
+		got := r.volley(shots, searchTries, searchInterval)
 		up.narrow(ups, got[:len(ups)])
 		down.narrow(downs, got[len(ups):])
 	}
@@ -106,25 +106,25 @@ func (s *span) narrow(sizes []int, passed []bool) {
 	}
 }
 
-// A ranger sends datagrams to one peer.
-type ranger struct {
-	l    *Listener
-	conn *net.UDPConn
-	peer ID
-	over int // bytes of headers
-	icmp []ICMP
+// A prober sends datagrams to one peer.
+type prober struct {
+	l        *Listener
+	conn     *net.UDPConn
+	peer     ID
+	overhead int // bytes of headers
+	icmp     []ICMP
 }
 
 // volley reports which of the shots were answered. It sends all shots at the same time and
 // repeats those without an answer after each gap.
-func (r *ranger) volley(shots []shot, tries int, gap time.Duration) []bool {
+func (r *prober) volley(shots []shot, tries int, gap time.Duration) []bool {
 	got := make([]bool, len(shots))
 	tokens := make(map[ID]int, len(shots))
 	questions := make([][]byte, len(shots))
 	for i, s := range shots {
-		q := datagram{kind: question, from: r.l.endpoint.ID, token: newID(), reply: s.down - r.over}
+		q := datagram{kind: question, from: r.l.endpoint.ID, token: newID(), reply: s.down - r.overhead}
 		tokens[q.token] = i
-		questions[i] = q.encode(&r.l.secret, s.up-r.over)
+		questions[i] = q.encode(&r.l.secret, s.up-r.overhead)
 	}
 	missing := len(shots)
 	buf := make([]byte, maxPacket)
@@ -154,7 +154,7 @@ func (r *ranger) volley(shots []shot, tries int, gap time.Duration) []bool {
 				continue
 			}
 			i, mine := tokens[d.token]
-			if mine && !got[i] && d.got == len(questions[i]) && n == max(shots[i].down-r.over, minData) {
+			if mine && !got[i] && d.got == len(questions[i]) && n == max(shots[i].down-r.overhead, minData) {
 				got[i] = true
 				missing--
 			}
@@ -165,15 +165,15 @@ func (r *ranger) volley(shots []shot, tries int, gap time.Duration) []bool {
 
 // send writes a datagram. The first write may return the error of an earlier datagram instead
 // of sending, so send repeats it.
-func (r *ranger) send(b []byte) {
+func (r *prober) send(b []byte) {
 	if _, err := r.conn.Write(b); err != nil {
 		r.collect()
 		_, _ = r.conn.Write(b)
 	}
 }
 
-// each appends the elements of more that list lacks.
-func each(list, more []ICMP) []ICMP {
+// appendNew appends the elements of more that list lacks.
+func appendNew(list, more []ICMP) []ICMP {
 	for _, i := range more {
 		if !slices.Contains(list, i) {
 			list = append(list, i)
@@ -183,11 +183,11 @@ func each(list, more []ICMP) []ICMP {
 }
 
 // collect records each distinct ICMP message once.
-func (r *ranger) collect() {
+func (r *prober) collect() {
 	if raw, err := r.conn.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
 			found, _ := readICMP(int(fd))
-			r.icmp = each(r.icmp, found)
+			r.icmp = appendNew(r.icmp, found)
 		})
 	}
 }

@@ -49,12 +49,12 @@ func (l *Listener) Probe(ctx context.Context, peer Endpoint, o Options) Result {
 	}
 	to := netip.AddrPortFrom(addr, peer.TCP)
 	var all sync.WaitGroup
-	all.Go(func() { r.Bound = l.try(ctx, to, peer.ID, how{source: true, size: o.Payload}) })
-	all.Go(func() { r.Bare = l.try(ctx, to, peer.ID, how{}) })
+	all.Go(func() { r.Bound = l.try(ctx, to, peer.ID, socketOptions{source: true, size: o.Payload}) })
+	all.Go(func() { r.Bare = l.try(ctx, to, peer.ID, socketOptions{}) })
 	if l.endpoint.Routed {
-		r.Device = Trial{Stage: StageConnect, Outcome: NotTried, Detail: "packets leave by another link than the one that has the address"}
+		r.Device = Trial{Stage: StageConnect, Outcome: NotTried, Detail: "packets leave by a different link from the link with the address"}
 	} else {
-		all.Go(func() { r.Device = l.try(ctx, to, peer.ID, how{source: true, device: l.choice.Interface}) })
+		all.Go(func() { r.Device = l.try(ctx, to, peer.ID, socketOptions{source: true, device: l.choice.Interface}) })
 	}
 	if peer.UDP != 0 {
 		all.Go(func() { r.Path, r.ICMP = l.measure(ctx, peer, addr) })
@@ -63,25 +63,25 @@ func (l *Listener) Probe(ctx context.Context, peer Endpoint, o Options) Result {
 	// The time for the probe may be over. These queries are local and need little time.
 	ask, done := context.WithTimeout(context.WithoutCancel(ctx), 100*time.Millisecond)
 	defer done()
-	r.Kernel = askKernel(ask, l.choice.Addr, addr)
+	r.Kernel = queryKernel(ask, l.choice.Addr, addr)
 	if !r.OK() { // otherwise the problem is over
-		r.ICMP = each(r.ICMP, l.complaintsAbout(addr))
+		r.ICMP = appendNew(r.ICMP, l.icmpErrorsAbout(addr))
 	}
 	// Routers send about one ICMP error per second, and any socket may have received it.
-	r.ICMP = each(r.ICMP, r.Bound.ICMP)
+	r.ICMP = appendNew(r.ICMP, r.Bound.ICMP)
 	if r.Kernel.BareLeaves == r.Kernel.Leaves {
-		r.ICMP = each(r.ICMP, r.Bare.ICMP)
+		r.ICMP = appendNew(r.ICMP, r.Bare.ICMP)
 	}
 	if r.Kernel.Leaves == r.From.Interface {
-		r.ICMP = each(r.ICMP, r.Device.ICMP)
+		r.ICMP = appendNew(r.ICMP, r.Device.ICMP)
 	}
-	r.Local = l.trouble()
+	r.Local = l.interfaceProblem()
 	r.Took = time.Since(start)
 	return r
 }
 
-// trouble describes what happened to the interface since it was chosen, or returns "".
-func (l *Listener) trouble() string {
+// interfaceProblem describes what happened to the interface since it was chosen, or returns "".
+func (l *Listener) interfaceProblem() string {
 	link, err := net.InterfaceByIndex(l.choice.Index)
 	name := l.choice.Interface
 	switch {
@@ -90,7 +90,7 @@ func (l *Listener) trouble() string {
 	case link.Flags&net.FlagUp == 0:
 		return fmt.Sprintf("%s is down", name)
 	case link.Flags&net.FlagRunning == 0:
-		return fmt.Sprintf("%s has lost its carrier", name)
+		return fmt.Sprintf("%s lost its carrier", name)
 	}
 	addrs, err := link.Addrs()
 	if err != nil || l.choice.Addr.IsLoopback() { // every address in 127.0.0.0/8 is present
@@ -99,7 +99,7 @@ func (l *Listener) trouble() string {
 	for _, a := range addrs {
 		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == l.choice.Addr.WithZone("") {
 			if l.mtu != 0 && link.MTU < l.mtu {
-				return fmt.Sprintf("the mtu of %s has become %d, and was %d", name, link.MTU, l.mtu)
+				return fmt.Sprintf("the mtu of %s is now %d, before %d", name, link.MTU, l.mtu)
 			}
 			return ""
 		}

@@ -69,7 +69,7 @@ func TestRealIPv6Only(t *testing.T) {
 		t.Errorf("%v, %+v", f, reports[0].Results[0])
 	}
 	nodes[0].Route(netlink.Route{Type: unix.RTN_PROHIBIT}, "fd00::2/128", "")
-	wants(t, Diagnose(ring(t, nodes, all)), AsymmetricRoute, Broken, "fd00::1", "forbids packets")
+	wants(t, Diagnose(ring(t, nodes, all)), AsymmetricRoute, Broken, "fd00::1", "prohibits packets")
 }
 
 // The MTU of a switch between two hosts is smaller than theirs, and it drops larger packets
@@ -101,7 +101,7 @@ func TestRealMTUOfHosts(t *testing.T) {
 	_, nodes := twoNodes(t, 9000, 1500)
 	wants(t, Diagnose(ring(t, nodes, onAll(nodes))), MTUMismatch, Doubtful,
 		"packets of 9000 bytes are lost from n1 (hsn0, 10.2.0.1) to n2 (hsn0, 10.2.0.2)", "the largest that pass have 1500",
-		"the mtu of n1 is 9000 and that of n2 is 1500")
+		"the mtu is 9000 on n1 and 1500 on n2")
 }
 
 func TestRealOwnRoutes(t *testing.T) {
@@ -111,13 +111,13 @@ func TestRealOwnRoutes(t *testing.T) {
 	}{
 		{unix.RTN_BLACKHOLE, "drops packets to n2 (hsn0, 10.2.0.2)"},
 		{unix.RTN_UNREACHABLE, "makes n2 (hsn0, 10.2.0.2) unreachable"},
-		{unix.RTN_PROHIBIT, "forbids packets to n2 (hsn0, 10.2.0.2)"},
+		{unix.RTN_PROHIBIT, "prohibits packets to n2 (hsn0, 10.2.0.2)"},
 	}
 	for _, tt := range tests {
 		_, nodes := twoNodes(t, 1500, 1500)
 		all := onAll(nodes)
 		nodes[0].Route(netlink.Route{Type: tt.kind}, "10.2.0.2/32", "")
-		wants(t, Diagnose(ring(t, nodes, all)), AsymmetricRoute, Broken, tt.words, "while packets the other way")
+		wants(t, Diagnose(ring(t, nodes, all)), AsymmetricRoute, Broken, tt.words, "but packets in the other direction")
 	}
 }
 
@@ -135,7 +135,7 @@ func TestRealWrongSubnet(t *testing.T) {
 		all = append(all, n.on("hsn0", a))
 	}
 	wants(t, Diagnose(ring(t, nodes, all)), NoCommonNetwork, Broken,
-		"no route of n1 (hsn0, 10.2.0.1) leads to n2 (hsn0, 10.3.0.2)", "10.2.0.0/24 and 10.3.0.0/24")
+		"n1 (hsn0, 10.2.0.1) has no route to n2 (hsn0, 10.3.0.2)", "10.2.0.0/24 and 10.3.0.0/24")
 }
 
 // One subnet, but two switches that are not connected.
@@ -143,7 +143,7 @@ func TestRealOtherSwitch(t *testing.T) {
 	hub, nodes := twoNodes(t, 1500, 1500)
 	all := onAll(nodes)
 	must(t, hub.NL.LinkSetNoMaster(hub.Link("p2")))
-	wants(t, Diagnose(ring(t, nodes, all)), NoCommonNetwork, Broken, "nobody answers n1", "10.2.0.2", "ARP")
+	wants(t, Diagnose(ring(t, nodes, all)), NoCommonNetwork, Broken, "gets no reply from", "10.2.0.2", "ARP")
 }
 
 // routed returns n1 and n2 with a router between them.
@@ -183,13 +183,13 @@ func TestRealRouter(t *testing.T) {
 	}{
 		{"good", nil, "", ""},
 		{"one direction", []drop{{unix.RTN_BLACKHOLE, "10.1.0.1/32"}}, AsymmetricRoute,
-			"packets from n1 (hsn0, 10.1.0.1) arrive at n2 (hsn0, 10.2.0.2), but none get back"},
+			"packets from n1 (hsn0, 10.1.0.1) arrive at n2 (hsn0, 10.2.0.2), but no packets return"},
 		{"the other direction", []drop{{unix.RTN_BLACKHOLE, "10.2.0.2/32"}}, AsymmetricRoute,
-			"packets from n2 (hsn0, 10.2.0.2) arrive at n1 (hsn0, 10.1.0.1), but none get back"},
+			"packets from n2 (hsn0, 10.2.0.2) arrive at n1 (hsn0, 10.1.0.1), but no packets return"},
 		{"prohibited", []drop{{unix.RTN_PROHIBIT, "10.2.0.2/32"}}, Firewall,
-			`n1 (hsn0, 10.1.0.1) cannot reach n2 (hsn0, 10.2.0.2): the router 10.1.0.254 says "administratively prohibited"`},
+			`n1 (hsn0, 10.1.0.1) cannot reach n2 (hsn0, 10.2.0.2): the router 10.1.0.254 reports "administratively prohibited"`},
 		{"unreachable", []drop{{unix.RTN_UNREACHABLE, "10.2.0.2/32"}}, NoCommonNetwork,
-			`n1 (hsn0, 10.1.0.1) cannot reach n2 (hsn0, 10.2.0.2): the router 10.1.0.254 says "host unreachable"`},
+			`n1 (hsn0, 10.1.0.1) cannot reach n2 (hsn0, 10.2.0.2): the router 10.1.0.254 reports "host unreachable"`},
 		{"silence", []drop{{unix.RTN_BLACKHOLE, "10.1.0.1/32"}, {unix.RTN_BLACKHOLE, "10.2.0.2/32"}}, Silence,
 			"no packet arrives in either direction between n1 (hsn0, 10.1.0.1) and n2 (hsn0, 10.2.0.2)"},
 	}
@@ -222,7 +222,7 @@ func TestRealRouter(t *testing.T) {
 func TestRealCarrierLost(t *testing.T) {
 	router, nodes, all := routed(t)
 	router.Down("p1")
-	wants(t, Diagnose(ring(t, nodes, all)), InterfaceDown, Broken, "n1 (hsn0, 10.1.0.1): hsn0 has lost its carrier")
+	wants(t, Diagnose(ring(t, nodes, all)), InterfaceDown, Broken, "n1 (hsn0, 10.1.0.1): hsn0 lost its carrier")
 }
 
 func TestRealClosedPort(t *testing.T) {
@@ -230,7 +230,7 @@ func TestRealClosedPort(t *testing.T) {
 	all := onAll(nodes)
 	all[1].TCP = 1
 	reports := ring(t, nodes, all)
-	wants(t, Diagnose(reports), Firewall, Broken, "n2 (hsn0, 10.2.0.2) listens on port 1, but n1 (hsn0, 10.2.0.1) is refused there")
+	wants(t, Diagnose(reports), Firewall, Broken, "n2 (hsn0, 10.2.0.2) listens on port 1, but rejects connections from n1 (hsn0, 10.2.0.1)")
 }
 
 // A third machine, which is not part of the job, has n2's address and answers ARP first.
@@ -245,7 +245,7 @@ func TestRealDuplicateAddress(t *testing.T) {
 		IP: net.IPv4(10, 2, 0, 2), HardwareAddr: third.Link("eth0").Attrs().HardwareAddr,
 	}))
 	mac := third.Link("eth0").Attrs().HardwareAddr.String()
-	wants(t, Diagnose(ring(t, nodes, all)), DuplicateAddress, Broken, "10.2.0.2", mac, "another machine")
+	wants(t, Diagnose(ring(t, nodes, all)), DuplicateAddress, Broken, "10.2.0.2", mac, "a different machine")
 
 	// A program of another job listens at that address.
 	stranger := orderListen{Interface: "eth0", Addr: netip.MustParsePrefix("10.2.0.2/24"), Secret: 2, Port: all[1].TCP}

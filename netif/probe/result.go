@@ -23,22 +23,22 @@ type Outcome string
 // The outcomes. This host's kernel detects NoRoute, Prohibited, Blackhole, NoAddress, and
 // LinkDown without sending a packet. An ICMP error from a router can also cause NoRoute.
 const (
-	OK          Outcome = "ok"
-	Refused     Outcome = "refused"     // a RST
-	Reset       Outcome = "reset"       // a RST on an open connection, or an early close
-	TimedOut    Outcome = "timed out"   // silence
-	Unreachable Outcome = "unreachable" // EHOSTUNREACH: an ICMP error, or the neighbor does not answer
-	NoRoute     Outcome = "no route"    // ENETUNREACH
-	Prohibited  Outcome = "prohibited"  // EACCES or EPERM: a route or filter of this host prohibits it
-	Blackhole   Outcome = "blackhole"   // EINVAL: a route of this host drops packets
-	NoAddress   Outcome = "no address"  // EADDRNOTAVAIL: this host no longer has the address
-	LinkDown    Outcome = "link down"   // ENETDOWN or ENODEV
-	OtherHost   Outcome = "other host"  // another host of the job answers
-	Stranger    Outcome = "stranger"    // the answering program does not have the secret
-	Corrupt     Outcome = "corrupt"     // the received bytes differ from the sent bytes
-	NotAllowed  Outcome = "not allowed" // this process may not bind to a device
-	NotTried    Outcome = "not tried"   // the peer does not listen, or the system does not support it
-	Failed      Outcome = "failed"      // anything else; see Detail
+	OK              Outcome = "ok"
+	Refused         Outcome = "refused"     // a RST
+	Reset           Outcome = "reset"       // a RST on an open connection, or an early close
+	TimedOut        Outcome = "timed out"   // silence
+	Unreachable     Outcome = "unreachable" // EHOSTUNREACH: an ICMP error, or the neighbor does not answer
+	NoRoute         Outcome = "no route"    // ENETUNREACH
+	Prohibited      Outcome = "prohibited"  // EACCES or EPERM: a route or filter of this host prohibits it
+	Blackhole       Outcome = "blackhole"   // EINVAL: a route of this host drops packets
+	NoAddress       Outcome = "no address"  // EADDRNOTAVAIL: this host no longer has the address
+	LinkDown        Outcome = "link down"   // ENETDOWN or ENODEV
+	OtherHost       Outcome = "other host"  // another host of the job answers
+	Unauthenticated Outcome = "stranger"    // the answering program does not have the secret
+	Corrupt         Outcome = "corrupt"     // the received bytes differ from the sent bytes
+	NotAllowed      Outcome = "not allowed" // this process may not bind to a device
+	NotTried        Outcome = "not tried"   // the peer does not listen, or the system does not support it
+	Failed          Outcome = "failed"      // anything else; see Detail
 )
 
 // A Trial is one connection to a peer.
@@ -82,8 +82,8 @@ type ICMP struct {
 
 // Neighbor table states that mean that the neighbor does not answer.
 const (
-	neighbourIncomplete = "incomplete"
-	neighbourFailed     = "failed"
+	neighborIncomplete = "incomplete"
+	neighborFailed     = "failed"
 )
 
 // A Kernel is this host's routing and neighbor data for the peer.
@@ -93,7 +93,7 @@ type Kernel struct {
 	Via        netip.Addr `json:"via"`                   // gateway; invalid if the peer is on the link
 	BareLeaves string     `json:"bare_leaves,omitempty"` // egress interface for an unbound socket
 	BareSource netip.Addr `json:"bare_source"`           // source address of an unbound socket
-	Neighbour  string     `json:"neighbour,omitempty"`   // state of the neighbor entry of the peer or gateway, as in "ip neighbour": "reachable", "failed", ...
+	Neighbor   string     `json:"neighbour,omitempty"`   // state of the neighbor entry of the peer or gateway, as in "ip neighbour": "reachable", "failed", ...
 	MAC        string     `json:"mac,omitempty"`         // link-layer address in the neighbor entry
 }
 

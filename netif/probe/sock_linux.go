@@ -88,7 +88,7 @@ func dialDatagrams(ctx context.Context, from netip.Addr, to netip.AddrPort) (*ne
 }
 
 // readDatagram reads a datagram and returns the link on which it arrived.
-func readDatagram(conn *net.UDPConn, buf []byte) (n int, from netip.AddrPort, in string, err error) {
+func readDatagram(conn *net.UDPConn, buf []byte) (n int, from netip.AddrPort, link string, err error) {
 	oob := make([]byte, 128)
 	n, oobn, _, from, err := conn.ReadMsgUDPAddrPort(buf, oob)
 	if err != nil {
@@ -106,11 +106,11 @@ func readDatagram(conn *net.UDPConn, buf []byte) (n int, from netip.AddrPort, in
 		case m.Header.Level == unix.IPPROTO_IPV6 && m.Header.Type == unix.IPV6_PKTINFO && len(m.Data) >= 20:
 			index = int(nativeUint32(m.Data[16:]))
 		}
-		if link, err := net.InterfaceByIndex(index); index > 0 && err == nil {
-			in = link.Name
+		if i, err := net.InterfaceByIndex(index); index > 0 && err == nil {
+			link = i.Name
 		}
 	}
-	return n, from, in, nil
+	return n, from, link, nil
 }
 
 // readICMP reads the messages in a socket's error queue (IP_RECVERR in ip(7)): struct
@@ -153,8 +153,8 @@ func sockaddrOf(s unix.Sockaddr) netip.Addr {
 // a connect failed and closed the first descriptor.
 type errorQueue struct{ fd int }
 
-// keep duplicates the descriptor of a socket that is about to connect.
-func (q *errorQueue) keep(c syscall.RawConn) error {
+// duplicate duplicates the descriptor of a socket that is about to connect.
+func (q *errorQueue) duplicate(c syscall.RawConn) error {
 	return c.Control(func(fd uintptr) {
 		if again, err := unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0); err == nil {
 			q.close()

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-var errNeedsLinux = errors.New("only on Linux")
+var errNeedsLinux = errors.New("not supported on this system")
 
 func bindToDevice(string) func(network, address string, c syscall.RawConn) error {
 	return func(string, string, syscall.RawConn) error { return errNeedsLinux }
@@ -22,7 +22,7 @@ func dialDatagrams(context.Context, netip.Addr, netip.AddrPort) (*net.UDPConn, e
 	return nil, errNeedsLinux
 }
 
-func readDatagram(*net.UDPConn, []byte) (n int, from netip.AddrPort, in string, err error) {
+func readDatagram(*net.UDPConn, []byte) (n int, from netip.AddrPort, link string, err error) {
 	return 0, from, "", errNeedsLinux
 }
 
@@ -30,13 +30,13 @@ func readICMP(int) ([]ICMP, []netip.Addr) { return nil, nil }
 
 type errorQueue struct{}
 
-func (*errorQueue) keep(syscall.RawConn) error { return nil }
-func (*errorQueue) read() []ICMP               { return nil }
-func (*errorQueue) close()                     {}
+func (*errorQueue) duplicate(syscall.RawConn) error { return nil }
+func (*errorQueue) read() []ICMP                    { return nil }
+func (*errorQueue) close()                          {}
 
-func carriesNothing(int) bool { return false }
+func isDummy(int) bool { return false }
 
-func askKernel(context.Context, netip.Addr, netip.Addr) Kernel { return Kernel{} }
+func queryKernel(context.Context, netip.Addr, netip.Addr) Kernel { return Kernel{} }
 
 // outcomeOf returns the outcome for the errors that the standard library distinguishes.
 func outcomeOf(err error) Outcome {

@@ -21,8 +21,8 @@ const (
 	stageTime   = 700 * time.Millisecond
 )
 
-// A how selects what the socket of a trial is bound to.
-type how struct {
+// A socketOptions selects what the socket of a trial is bound to.
+type socketOptions struct {
 	source bool   // bind to the chosen address
 	device string // link to bind to; empty for none
 	size   int    // bytes of payload; 0 stops after the greeting
@@ -34,7 +34,7 @@ const retryDelay = 20 * time.Millisecond
 // try connects to a peer. If the connection ends before an answer arrives, try connects again
 // until ctx is done. Any local user of the peer's node can make its listener close an
 // unauthenticated connection, so this outcome says nothing about the network.
-func (l *Listener) try(ctx context.Context, to netip.AddrPort, peer ID, h how) Trial {
+func (l *Listener) try(ctx context.Context, to netip.AddrPort, peer ID, h socketOptions) Trial {
 	start := time.Now()
 	t := l.tryOnce(ctx, to, peer, h)
 	for t.Stage == StageGreet && t.Outcome == Reset {
@@ -54,7 +54,7 @@ func (l *Listener) try(ctx context.Context, to netip.AddrPort, peer ID, h how) T
 }
 
 // tryOnce makes one connection to a peer, stage by stage.
-func (l *Listener) tryOnce(ctx context.Context, to netip.AddrPort, peer ID, h how) (t Trial) {
+func (l *Listener) tryOnce(ctx context.Context, to netip.AddrPort, peer ID, h socketOptions) (t Trial) {
 	start := time.Now()
 	defer func() { t.Took = time.Since(start) }()
 	fail := func(err error) Trial {
@@ -87,17 +87,17 @@ func (l *Listener) tryOnce(ctx context.Context, to netip.AddrPort, peer ID, h ho
 	if err := within(StageGreet); err != nil {
 		return fail(err)
 	}
-	me := hello{Version: version, From: l.endpoint.ID, Nonce: newID(), Size: h.size}
-	if err := writeFrame(conn, &l.secret, "hello", me); err != nil {
+	greeting := hello{Version: version, From: l.endpoint.ID, Nonce: newID(), Size: h.size}
+	if err := writeFrame(conn, &l.secret, "hello", greeting); err != nil {
 		return fail(err)
 	}
-	var they welcome
-	if err := readFrame(conn, &l.secret, "welcome", &they, me.Nonce[:]); err != nil {
+	var reply welcome
+	if err := readFrame(conn, &l.secret, "welcome", &reply, greeting.Nonce[:]); err != nil {
 		return fail(err)
 	}
-	t.Source = they.Source
-	if they.ID != peer {
-		t.Outcome, t.By, t.ByHost = OtherHost, they.ID, they.Host
+	t.Source = reply.Source
+	if reply.ID != peer {
+		t.Outcome, t.By, t.ByHost = OtherHost, reply.ID, reply.Host
 		return t
 	}
 	if h.size == 0 {
@@ -118,7 +118,7 @@ func (l *Listener) tryOnce(ctx context.Context, to netip.AddrPort, peer ID, h ho
 	if _, err := io.ReadFull(conn, mac); err != nil {
 		return fail(err)
 	}
-	if !hmac.Equal(mac, receipt(&l.secret, me.Nonce, they.Nonce, payload)) {
+	if !hmac.Equal(mac, receipt(&l.secret, greeting.Nonce, reply.Nonce, payload)) {
 		t.Outcome = Corrupt
 		return t
 	}
@@ -140,7 +140,7 @@ func (l *Listener) tryOnce(ctx context.Context, to netip.AddrPort, peer ID, h ho
 // errNotAllowed means that the system does not allow binding a socket to a device.
 var errNotAllowed = errors.New("binding to the device is not allowed")
 
-func (l *Listener) dial(ctx context.Context, to netip.AddrPort, h how, queue *errorQueue) (net.Conn, error) {
+func (l *Listener) dial(ctx context.Context, to netip.AddrPort, h socketOptions, queue *errorQueue) (net.Conn, error) {
 	d := net.Dialer{Timeout: connectTime}
 	d.SetMultipathTCP(false)
 	if h.source {
@@ -156,7 +156,7 @@ func (l *Listener) dial(ctx context.Context, to netip.AddrPort, h how, queue *er
 				return err
 			}
 		}
-		return queue.keep(c)
+		return queue.duplicate(c)
 	}
 	return d.DialContext(ctx, "tcp", to.String())
 }
@@ -164,8 +164,8 @@ func (l *Listener) dial(ctx context.Context, to netip.AddrPort, h how, queue *er
 func trialOutcome(err error) Outcome {
 	var timeout net.Error
 	switch {
-	case errors.Is(err, errStranger):
-		return Stranger
+	case errors.Is(err, errUnauthenticated):
+		return Unauthenticated
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, net.ErrClosed):
 		return TimedOut // a socket is closed during a trial only after its timeout
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):

@@ -29,14 +29,14 @@ func TestDiagnoseOtherWay(t *testing.T) {
 		{"n1 does", pairOfReports(strayed, short), AsymmetricRoute, Doubtful,
 			"packets from n1 (hsn0, 10.2.0.1) to n2 (hsn0, 10.2.0.2) leave by eth0"},
 		{"large messages get stuck there", pairOfReports(stuck(short), stuck(strayed)), AsymmetricRoute, Broken,
-			"packets from n2 (hsn0, 10.2.0.2) to n1 (hsn0, 10.2.0.1) leave by eth0, and large messages get stuck"},
-		{"they come in by another interface", heardBy(0, pairOfReports(short, short)), AsymmetricRoute, Doubtful,
-			"packets from n2 (hsn0, 10.2.0.2) to n1 (hsn0, 10.2.0.1) come in by eth0 of n1"},
-		{"the chosen way", pairOfReports(short, short), MTUMismatch, Doubtful, "so it is a switch, bridge or tunnel"},
+			"packets from n2 (hsn0, 10.2.0.2) to n1 (hsn0, 10.2.0.1) leave by eth0, and large messages time out"},
+		{"they arrive on another interface", heardBy(0, pairOfReports(short, short)), AsymmetricRoute, Doubtful,
+			"packets from n2 (hsn0, 10.2.0.2) to n1 (hsn0, 10.2.0.1) arrive on eth0 of n1"},
+		{"the chosen way", pairOfReports(short, short), MTUMismatch, Doubtful, "so the cause is a switch, bridge, or tunnel"},
 		{"only unbound sockets go astray", pairOfReports(func(r *Result) {
 			short(r)
 			r.Bare.Source, r.Kernel.BareLeaves = netip.MustParseAddr("10.1.0.1"), "eth0"
-		}, short), MTUMismatch, Doubtful, "so it is a switch, bridge or tunnel"},
+		}, short), MTUMismatch, Doubtful, "so the cause is a switch, bridge, or tunnel"},
 		{"what is worse of the other host goes first", pairOfReports(short, func(r *Result) {
 			r.Bare = Trial{Stage: StageConnect, Outcome: TimedOut}
 			r.Kernel.BareSource, r.Kernel.BareLeaves = netip.MustParseAddr("10.1.0.2"), "eth0"
@@ -66,7 +66,7 @@ func moved(reports []Report, n byte) []Report {
 }
 
 func TestDiagnoseWrongSubnet(t *testing.T) {
-	const wrong = "wrong subnet: n1 (hsn0, 10.2.0.1) is in 10.2.0.0/24 and n2 (hsn0, 10.3.0.2) in 10.3.0.0/24"
+	const wrong = "wrong subnet: n1 (hsn0, 10.2.0.1) is in 10.2.0.0/24 and n2 (hsn0, 10.3.0.2) is in 10.3.0.0/24"
 	away := func(r *Result) { silence(r); r.Kernel.Leaves, r.Kernel.Via = "eth0", netip.MustParseAddr("10.1.0.254") }
 	nowhere := func(r *Result) {
 		silence(r)
@@ -81,7 +81,7 @@ func TestDiagnoseWrongSubnet(t *testing.T) {
 	}{
 		{"both leave by the default route", moved(deaf(pairOfReports(away, away), 0, 1), 2), NoCommonNetwork, Broken, wrong},
 		{"one has no route", moved(deaf(pairOfReports(away, nowhere), 0, 1), 2), NoCommonNetwork, Broken,
-			"no route of n2 (hsn0, 10.3.0.2) leads to n1 (hsn0, 10.2.0.1); their subnets are 10.3.0.0/24 and 10.2.0.0/24"},
+			"n2 (hsn0, 10.3.0.2) has no route to n1 (hsn0, 10.2.0.1); their subnets are 10.3.0.0/24 and 10.2.0.0/24"},
 		{"a router refuses", moved(deaf(pairOfReports(func(r *Result) {
 			away(r)
 			r.ICMP = []ICMP{{From: netip.MustParseAddr("10.1.0.254"), Type: 3, Code: 13}}
@@ -123,7 +123,7 @@ func TestDiagnoseSilence(t *testing.T) {
 		silence(r)
 		r.ICMP = []ICMP{{From: r.To.Addr, Type: 3, Code: 13}}
 	}
-	lost := func(r *Result) { silence(r); r.Kernel.Neighbour, r.Kernel.MAC = "failed", "" }
+	lost := func(r *Result) { silence(r); r.Kernel.Neighbor, r.Kernel.MAC = "failed", "" }
 	none := func(r *Result) { silence(r); r.Path = Path{} }
 	tests := []struct {
 		name    string
@@ -134,10 +134,10 @@ func TestDiagnoseSilence(t *testing.T) {
 		{"nothing at all", deaf(pairOfReports(silence, silence), 0, 1), Silence, "no packet arrives in either direction"},
 		{"no datagrams were tried", deaf(pairOfReports(none, none), 0, 1), Silence, "n1 (hsn0, 10.2.0.1) gets no answer at all from n2"},
 		{"the other host did not report", deaf(pairOfReports(silence, nil), 0)[:1], Silence, "n1 (hsn0, 10.2.0.1) gets no answer at all from n2"},
-		{"the other is refused", deaf(pairOfReports(silence, refused), 0, 1), Firewall, "n1 (hsn0, 10.2.0.1) listens on port 4000, but n2 (hsn0, 10.2.0.2) is refused there (RST)"},
-		{"the other is told", deaf(pairOfReports(silence, told), 0, 1), Firewall, `n1 says "administratively prohibited"`},
-		{"the other finds nobody", deaf(pairOfReports(silence, lost), 0, 1), NoCommonNetwork, "nobody answers n2 (hsn0, 10.2.0.2) for n1"},
-		{"only questions pass", pairOfReports(silence, silence), Firewall, "arrive at each other, but no answers to them"},
+		{"the other is refused", deaf(pairOfReports(silence, refused), 0, 1), Firewall, "n1 (hsn0, 10.2.0.1) listens on port 4000, but rejects connections from n2 (hsn0, 10.2.0.2) (RST)"},
+		{"the other is told", deaf(pairOfReports(silence, told), 0, 1), Firewall, `n1 reports "administratively prohibited"`},
+		{"the other finds nobody", deaf(pairOfReports(silence, lost), 0, 1), NoCommonNetwork, "n2 (hsn0, 10.2.0.2) gets no reply from n1"},
+		{"only questions pass", pairOfReports(silence, silence), Firewall, "datagrams arrive in both directions"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
