@@ -9,17 +9,17 @@ import (
 
 // Distance classes of two devices, nearest first. They are NCCL's (graph/topo.h).
 const (
-	sameSwitch  = iota // PIX, PXB: below one root port, connected only by switches
-	sameRoot           // PHB: through one host bridge
-	sameNode           // NODE: on one NUMA node
-	farAway            // SYS: on different sockets
-	unknownNode        // neither paths nor NUMA nodes are known
+	sameSwitch       = iota // PIX, PXB: below one root port, connected only by switches
+	sameRoot                // PHB: through one host bridge
+	sameNode                // NODE: on one NUMA node
+	differentSockets        // SYS: on different sockets
+	unknownNode             // neither paths nor NUMA nodes are known
 )
 
 // A distance is a class and, within it, the number of bridges between two devices.
 type distance struct{ class, hops int }
 
-func (d distance) less(other distance) bool {
+func (d distance) isLess(other distance) bool {
 	return d.class < other.class || d.class == other.class && d.hops < other.hops
 }
 
@@ -34,8 +34,8 @@ func components(path string) []string {
 	return parts
 }
 
-// apart returns the distance between a GPU and a port.
-func apart(g *netif.GPU, r *rail) distance {
+// pciDistance returns the distance between a GPU and a port.
+func pciDistance(g *netif.GPU, r *rail) distance {
 	a, b := components(g.Path), r.path
 	common := 0
 	for common < len(a) && common < len(b) && a[common] == b[common] {
@@ -54,7 +54,7 @@ func apart(g *netif.GPU, r *rail) distance {
 	case g.NUMA >= 0 && g.NUMA == r.numa:
 		return distance{sameNode, 0}
 	case g.NUMA >= 0 && r.numa >= 0, len(a) > 0 && len(b) > 0 && g.NUMA < 0 && r.numa < 0:
-		return distance{farAway, 0}
+		return distance{differentSockets, 0}
 	}
 	return distance{unknownNode, 0}
 }
@@ -63,8 +63,8 @@ func apart(g *netif.GPU, r *rail) distance {
 func nearest(g *netif.GPU, rails []rail) (at []int, d distance) {
 	d = distance{unknownNode + 1, 0}
 	for i := range rails {
-		switch new := apart(g, &rails[i]); {
-		case new.less(d):
+		switch new := pciDistance(g, &rails[i]); {
+		case new.isLess(d):
 			d, at = new, []int{i}
 		case new == d:
 			at = append(at, i)
@@ -73,9 +73,9 @@ func nearest(g *netif.GPU, rails []rail) (at []int, d distance) {
 	return at, d
 }
 
-// apartFromGPUs returns the ports that share a switch with no GPU, if every GPU shares a
+// portsFarFromGPUs returns the ports that share a switch with no GPU, if every GPU shares a
 // switch with a different port, with or without a carrier. Such ports are for storage.
-func apartFromGPUs(rails, all []rail, gpus []netif.GPU) map[string]bool {
+func portsFarFromGPUs(rails, all []rail, gpus []netif.GPU) map[string]bool {
 	if len(gpus) == 0 {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (p *planner) railOf() (r *rail, gpu *netif.GPU, d distance) {
 	gpu = p.gpu()
 	if gpu == nil {
 		for i := range p.rails {
-			if p.rails[i].has(&p.Choice) {
+			if p.rails[i].isBelow(&p.Choice) {
 				return &p.rails[i], nil, d
 			}
 		}
@@ -179,10 +179,10 @@ func sameBus(a, b string) bool {
 	return short(a) == short(b)
 }
 
-// affinity adds a note if the rank's GPU and its port are on different sockets.
-func (p *planner) affinity(r *rail, gpu *netif.GPU, d distance) {
-	if gpu != nil && d.class == farAway {
-		p.env.note("GPU %s (memory node %d) and its nearest adapter %s (memory node %d) are on different sockets: its data cross the link between them",
+// noteAffinity adds a note if the rank's GPU and its port are on different sockets.
+func (p *planner) noteAffinity(r *rail, gpu *netif.GPU, d distance) {
+	if gpu != nil && d.class == differentSockets {
+		p.env.note("GPU %s (NUMA node %d) and its closest adapter %s (NUMA node %d) are on different sockets; traffic crosses the inter-socket link",
 			gpu.PCI, gpu.NUMA, r, r.numa)
 	}
 }

@@ -3,8 +3,8 @@ package nccl
 import (
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
@@ -19,8 +19,8 @@ type Job struct {
 	Warnings []string `json:"warnings"`
 }
 
-// fewHosts limits how many hosts a message names.
-const fewHosts = 4
+// maxHosts limits the hosts that a message names.
+const maxHosts = 4
 
 // Agree compares the hosts of a job. NCCL uses InfiniBand or RoCE on each host that has it,
 // and hangs if another host lacks it. choices are the hosts' choices in the same order;
@@ -46,22 +46,22 @@ func Agree(hosts []netif.Inventory, choices []netif.Choice, exclude ...string) (
 	}
 	if job.Layer == ethernet {
 		// Do not mix in InfiniBand that only some hosts have.
-		if without, why := lacking(hosts, choices, found, infiniBand, exclude); len(without) < len(hosts) {
-			job.Warnings = append(job.Warnings, fmt.Sprintf("%s has no InfiniBand port that works (%s), so all hosts use RoCE", listed(without), why))
+		if without, why := hostsWithout(hosts, choices, found, infiniBand, exclude); len(without) < len(hosts) {
+			job.Warnings = append(job.Warnings, fmt.Sprintf("%s has no usable InfiniBand port (%s), so all hosts use RoCE", format.List(without, maxHosts), why))
 		}
 	}
 	if job.Layer == infiniBand && roceChosen(hosts, choices, found) {
 		job.Layer = ethernet
 	}
 	if job.Layer == "" {
-		job.lack(hosts, choices, found, exclude)
+		job.warnMissingPorts(hosts, choices, found, exclude)
 		return job, nil
 	}
 	rails := found[job.Layer]
 	if job.Layer == ethernet {
-		job.apart(hosts, rails)
+		job.warnUnroutedPorts(hosts, rails)
 	}
-	job.uneven(hosts, rails)
+	job.warnUnevenPorts(hosts, rails)
 	return job, nil
 }
 
@@ -76,8 +76,8 @@ func roceChosen(hosts []netif.Inventory, choices []netif.Choice, found map[strin
 	return true
 }
 
-// lack reports the hosts that prevent the other hosts from using RDMA.
-func (j *Job) lack(hosts []netif.Inventory, choices []netif.Choice, found map[string][][]rail, exclude []string) {
+// warnMissingPorts reports the hosts that prevent the other hosts from using RDMA.
+func (j *Job) warnMissingPorts(hosts []netif.Inventory, choices []netif.Choice, found map[string][][]rail, exclude []string) {
 	layer, most := "", 0
 	for _, l := range []string{infiniBand, ethernet} {
 		n := 0
@@ -91,21 +91,21 @@ func (j *Job) lack(hosts []netif.Inventory, choices []netif.Choice, found map[st
 		}
 	}
 	if most == 0 {
-		j.addressless(hosts, choices, exclude)
+		j.warnMissingAddress(hosts, choices, exclude)
 		return
 	}
-	without, why := lacking(hosts, choices, found, layer, exclude)
-	j.WithoutRDMA = fmt.Sprintf("%s has no %s port that works (%s)", listed(without), speak(layer), why)
-	j.Warnings = append(j.Warnings, fmt.Sprintf("%s, as %d of %d hosts have: NCCL uses the slower TCP everywhere; leave out or repair %s",
-		j.WithoutRDMA, most, len(hosts), listed(without)))
+	without, why := hostsWithout(hosts, choices, found, layer, exclude)
+	j.WithoutRDMA = fmt.Sprintf("%s has no usable %s port (%s)", format.List(without, maxHosts), layerName(layer), why)
+	j.Warnings = append(j.Warnings, fmt.Sprintf("%s, but %d of %d hosts have one: NCCL uses the slower TCP on all hosts; exclude or repair %s",
+		j.WithoutRDMA, most, len(hosts), format.List(without, maxHosts)))
 }
 
-// addressless warns if all that prevents RoCE on all hosts is missing IP addresses.
-func (j *Job) addressless(hosts []netif.Inventory, choices []netif.Choice, exclude []string) {
+// warnMissingAddress warns if all that prevents RoCE on all hosts is missing IP addresses.
+func (j *Job) warnMissingAddress(hosts []netif.Inventory, choices []netif.Choice, exclude []string) {
 	for i := range hosts {
 		_, rest := survey(&hosts[i], &choices[i], ethernet, exclude)
 		for k := range rest {
-			if r := &rest[k].rail; r.found() && !r.excluded(exclude) && r.wantsAddress() {
+			if r := &rest[k].rail; r.usedByDefault() && !r.excluded(exclude) && r.wantsAddress() {
 				j.Warnings = append(j.Warnings, withoutAddress(r, hostName(hosts, i)))
 				return
 			}
@@ -114,11 +114,11 @@ func (j *Job) addressless(hosts []netif.Inventory, choices []netif.Choice, exclu
 }
 
 func withoutAddress(r *rail, host string) string {
-	return fmt.Sprintf("%s of %s is active, but has no IP address, which RoCE needs: NCCL uses the slower TCP; give its interface one on every host, or exclude it", r, host)
+	return fmt.Sprintf("%s of %s is active but has no IP address, which RoCE requires: NCCL uses the slower TCP; add an address to its interface on every host, or exclude the interface", r, host)
 }
 
-// lacking returns the hosts without a usable port of a layer, and the reason for the first.
-func lacking(hosts []netif.Inventory, choices []netif.Choice, found map[string][][]rail, layer string, exclude []string) (without []string, why string) {
+// hostsWithout returns the hosts without a usable port of a layer, and the reason for the first.
+func hostsWithout(hosts []netif.Inventory, choices []netif.Choice, found map[string][][]rail, layer string, exclude []string) (without []string, why string) {
 	for i := range hosts {
 		if len(found[layer][i]) > 0 {
 			continue
@@ -126,30 +126,30 @@ func lacking(hosts []netif.Inventory, choices []netif.Choice, found map[string][
 		if without = append(without, hostName(hosts, i)); len(without) > 1 {
 			continue
 		}
-		why = "it has no such adapter"
+		why = "no such adapter"
 		if _, rest := survey(&hosts[i], &choices[i], layer, exclude); len(rest) > 0 {
 			// A port that is down is a likelier cause than a port of another layer.
-			cause := max(0, slices.IndexFunc(rest, func(a aside) bool { return a.rail.layer == layer }))
+			cause := max(0, slices.IndexFunc(rest, func(a skippedPort) bool { return a.rail.layer == layer }))
 			why = fmt.Sprintf("%s: %s", &rest[cause].rail, rest[cause].why)
 		}
 	}
 	return without, why
 }
 
-// apart finds neighboring hosts whose RoCE ports have no route to each other.
-func (j *Job) apart(hosts []netif.Inventory, rails [][]rail) {
+// warnUnroutedPorts finds neighboring hosts whose RoCE ports have no route to each other.
+func (j *Job) warnUnroutedPorts(hosts []netif.Inventory, rails [][]rail) {
 	for i := range hosts {
 		next := (i + 1) % len(hosts)
-		if i == next || joined(rails[i], rails[next], hosts[i].Routes) {
+		if i == next || anyReaches(rails[i], rails[next], hosts[i].Routes) {
 			continue
 		}
-		j.WithoutRDMA = fmt.Sprintf("no RoCE port of %s has a route to those of %s", hostName(hosts, i), hostName(hosts, next))
-		j.Warnings = append(j.Warnings, j.WithoutRDMA+": NCCL uses the slower TCP everywhere; give the ports addresses of one network, or routes")
+		j.WithoutRDMA = fmt.Sprintf("no RoCE port of %s has a route to a RoCE port of %s", hostName(hosts, i), hostName(hosts, next))
+		j.Warnings = append(j.Warnings, j.WithoutRDMA+": NCCL uses the slower TCP on all hosts; give the ports addresses in one network, or routes")
 		return
 	}
 }
 
-func joined(from, to []rail, routes []netif.Route) bool {
+func anyReaches(from, to []rail, routes []netif.Route) bool {
 	for i := range from {
 		for k := range to {
 			if from[i].reaches(&to[k], routes) {
@@ -160,8 +160,8 @@ func joined(from, to []rail, routes []netif.Route) bool {
 	return false
 }
 
-// uneven warns about hosts with fewer ports than others, because they slow down all hosts.
-func (j *Job) uneven(hosts []netif.Inventory, rails [][]rail) {
+// warnUnevenPorts warns about hosts with fewer ports than others, because they slow down all hosts.
+func (j *Job) warnUnevenPorts(hosts []netif.Inventory, rails [][]rail) {
 	most := 0
 	for i := range hosts {
 		most = max(most, len(rails[i]))
@@ -173,7 +173,7 @@ func (j *Job) uneven(hosts []netif.Inventory, rails [][]rail) {
 		}
 	}
 	if len(fewer) > 0 {
-		j.Warnings = append(j.Warnings, fmt.Sprintf("fewer %s ports work than the %d of other hosts on %s: these slow down all", speak(j.Layer), most, listed(fewer)))
+		j.Warnings = append(j.Warnings, fmt.Sprintf("fewer than %[2]d usable %[1]s ports on %[3]s: these hosts slow down all others", layerName(j.Layer), most, format.List(fewer, maxHosts)))
 	}
 }
 
@@ -182,11 +182,4 @@ func hostName(hosts []netif.Inventory, i int) string {
 		return hosts[i].Host
 	}
 	return fmt.Sprintf("host %d", i)
-}
-
-func listed(names []string) string {
-	if len(names) > fewHosts {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:fewHosts], ", "), len(names)-fewHosts)
-	}
-	return strings.Join(names, ", ")
 }

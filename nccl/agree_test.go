@@ -29,14 +29,14 @@ func TestAgree(t *testing.T) {
 		{"no adapters at all", []*hostBuilder{plainHost("a", 1), plainHost("b", 2)}, []string{"eth0", "eth0"}, "", "", nil},
 		{"RoCE on all", []*hostBuilder{roce("a", 1, 80, 81), roce("b", 2, 80, 81)}, []string{"bond0", "bond0"}, ethernet, "", nil},
 		{"one host without", []*hostBuilder{roce("a", 1, 80), plainHost("b", 2), roce("c", 3, 80)}, []string{"bond0", "eth0", "bond0"}, "",
-			"b has no RoCE port that works (it has no such adapter)", []string{"as 2 of 3 hosts have: NCCL uses the slower TCP everywhere; leave out or repair b"}},
+			"b has no usable RoCE port (no such adapter)", []string{"but 2 of 3 hosts have one: NCCL uses the slower TCP on all hosts; exclude or repair b"}},
 		{"one host's port is down", []*hostBuilder{roce("a", 1, 80), down(roce("b", 2, 80), 1)}, []string{"bond0", "bond0"}, "",
-			"b has no RoCE port that works (mlx5_0:1: the port is down)", []string{"repair b"}},
+			"b has no usable RoCE port (mlx5_0:1: the port is down)", []string{"repair b"}},
 		{"fewer ports on one host", []*hostBuilder{dgx("a"), down(dgx("b"), 2)}, []string{"eno3", "eno3"}, infiniBand, "",
-			[]string{"fewer InfiniBand ports work than the 8 of other hosts on b (6)"}},
+			[]string{"fewer than 8 usable InfiniBand ports on b (6)"}},
 		{"InfiniBand down on one host, RoCE on both", []*hostBuilder{dgx("a"), down(dgx("b"), 8)}, []string{"eno3", "eno3"}, ethernet, "", nil},
 		{"rails without a way between hosts", []*hostBuilder{roce("a", 1, 80), roce("b", 2, 90)}, []string{"bond0", "bond0"}, ethernet,
-			"no RoCE port of a has a route to those of b", []string{"give the ports addresses of one network, or routes"}},
+			"no RoCE port of a has a route to a RoCE port of b", []string{"give the ports addresses in one network, or routes"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestAgree(t *testing.T) {
 			if tt.name == "InfiniBand down on one host, RoCE on both" {
 				h := tt.hosts[1]
 				h.RDMA[len(h.RDMA)-1].Ports[0].State = "DOWN"
-				tt.warnings = []string{"b has no InfiniBand port that works (mlx5_0:1: the port is down), so all hosts use RoCE"}
+				tt.warnings = []string{"b has no usable InfiniBand port (mlx5_0:1: the port is down), so all hosts use RoCE"}
 			}
 			job := agree(t, tt.hosts, tt.links...)
 			if job.Layer != tt.layer || job.Hosts != len(tt.hosts) {

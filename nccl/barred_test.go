@@ -39,12 +39,12 @@ func TestBarred(t *testing.T) {
 		alone, wrong bool   // only on a single host; the value of NCCL_IB_HCA is wrong
 	}{
 		{name: "excluded", host: withRoCE("10.9.0.1/24"), exclude: []string{"ens1"}, off: "1", reason: "mlx5_0:1 (its interface is excluded)"},
-		{name: "without an address", host: withRoCE(), off: "1", reason: "mlx5_0:1 (RoCE needs an IP address",
-			warned: "mlx5_0:1 of n1 is active, but has no IP address", job: "mlx5_0:1 of n1 is active, but has no IP address"},
+		{name: "without an address", host: withRoCE(), off: "1", reason: "mlx5_0:1 (no IP address",
+			warned: "mlx5_0:1 of n1 is active but has no IP address", job: "mlx5_0:1 of n1 is active but has no IP address"},
 		{name: "below a virtual machine's interface", host: azure, off: "1", reason: "mlx5_an0:1"},
 		{name: "no port that NCCL finds", host: down},
 		{name: "an address in another namespace", host: elsewhere},
-		{name: "one of two that are left to NCCL", host: two, exclude: []string{"ens1"}, hca: "^=mlx5_0:1", reason: "all but mlx5_0:1", alone: true},
+		{name: "one of two that are left to NCCL", host: two, exclude: []string{"ens1"}, hca: "^=mlx5_0:1", reason: "all ports except mlx5_0:1", alone: true},
 		{name: "on by the user", host: withRoCE("10.9.0.1/24"), exclude: []string{"ens1"}, env: map[string]string{ibDisable: "0"}, off: "0", hca: "^=mlx5_0:1"},
 		{name: "named by the user", host: withRoCE("10.9.0.1/24"), exclude: []string{"ens1"}, env: map[string]string{ibHCA: "mlx5_0"}, hca: "mlx5_0", wrong: true,
 			warned: "it allows mlx5_0:1 (its interface is excluded)"},
@@ -62,7 +62,7 @@ func TestBarred(t *testing.T) {
 					t.Errorf("%d hosts: off %q, adapters %q; want %q, %q", job.Hosts, off, hca, tt.off, tt.hca)
 				}
 				for _, v := range e.Vars {
-					if (v.Name == ibDisable || v.Name == ibHCA) && v.Source == Ours && !strings.Contains(v.Reason, tt.reason) {
+					if (v.Name == ibDisable || v.Name == ibHCA) && v.Source == Planned && !strings.Contains(v.Reason, tt.reason) {
 						t.Errorf("%s because %q, want %q", v.Name, v.Reason, tt.reason)
 					}
 					if v.Name == ibHCA && v.Wrong != tt.wrong {
@@ -116,7 +116,7 @@ func TestUCXDevices(t *testing.T) {
 	if got := valueOf(e, ucxDevices); got != "mlx5_0:1" {
 		t.Errorf("devices %q", got)
 	}
-	if !slices.ContainsFunc(e.Notes, func(n string) bool { return strings.HasPrefix(n, "UCX has no TCP beside mlx5_0:1") }) {
+	if !slices.ContainsFunc(e.Notes, func(n string) bool { return strings.HasPrefix(n, "UCX has no TCP in addition to mlx5_0:1") }) {
 		t.Errorf("notes %q", e.Notes)
 	}
 	f := facts(twoSockets(), "eno3")
@@ -126,7 +126,7 @@ func TestUCXDevices(t *testing.T) {
 	}
 	f.Lookup = lookupIn(map[string]string{ucxDevices: "mlx5_1:1"})
 	for _, v := range Plan(f).Vars {
-		if v.Name == ucxDevices && v.Reason != "kept: it names mlx5_1:1" {
+		if v.Name == ucxDevices && v.Reason != "unchanged: it names mlx5_1:1" {
 			t.Errorf("%+v", v)
 		}
 	}

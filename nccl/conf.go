@@ -39,12 +39,12 @@ func ParseConf(file string, text []byte) []Setting {
 		if !isSetting || len(name) == 0 || name[0] == '#' {
 			continue
 		}
-		found = append(found, Setting{Name: clip(name), Value: clip(value), File: file, Line: n})
+		found = append(found, Setting{Name: truncate(name), Value: truncate(value), File: file, Line: n})
 	}
 	return found
 }
 
-func clip(text []byte) string { return string(text[:min(len(text), maxText)]) }
+func truncate(text []byte) string { return string(text[:min(len(text), maxText)]) }
 
 // maxConf is far above the size of any real file, in bytes.
 const maxConf = 1 << 20
@@ -65,7 +65,7 @@ func ReadConf(root string, lookup func(string) (string, bool)) ([]Setting, error
 		case err == nil:
 			found = append(found, ParseConf(file, text)...)
 		case !optional || !errors.Is(err, fs.ErrNotExist):
-			failed = append(failed, fmt.Errorf("reading NCCL's settings: %w", err))
+			failed = append(failed, fmt.Errorf("read NCCL's settings: %w", err))
 		}
 	}
 	if file, _ := lookup("NCCL_CONF_FILE"); file != "" {

@@ -121,7 +121,7 @@ func TestReadConf(t *testing.T) {
 	env["NCCL_CONF_FILE"] = ""
 	check(env, []Setting{{"A", "home", "/home/ada/.nccl.conf", 2}, etc}, "")
 	env["NCCL_CONF_FILE"] = "/job/none"
-	check(env, []Setting{etc}, "reading NCCL's settings: open "+root+"/job/none: no such file")
+	check(env, []Setting{etc}, "read NCCL's settings: open "+root+"/job/none: no such file")
 	env["NCCL_CONF_FILE"] = "/job"
 	check(env, []Setting{etc}, "is a directory")
 	write("job/large", strings.Repeat("#", maxConf+1))

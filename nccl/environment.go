@@ -41,17 +41,17 @@ func Plan(f Facts) Env {
 		p.Lookup = func(string) (string, bool) { return "", false }
 	}
 	p.env = Env{Vars: []Var{}, Warnings: []string{}, Notes: []string{}, inherited: map[string]bool{}}
-	p.sockets()
+	p.setSockets()
 	if !p.Choice.Addr.IsLoopback() {
-		p.verbs()
-		p.plugin()
+		p.setRDMA()
+		p.setPlugin()
 	}
-	p.debug()
-	p.plain(glooInterface, "Gloo")
-	p.plain(tpInterface, "TensorPipe")
+	p.setDebug()
+	p.setPlainName(glooInterface, "Gloo")
+	p.setPlainName(tpInterface, "TensorPipe")
 	if !p.Choice.Addr.IsLoopback() {
-		p.ucx()
-		p.openMPI()
+		p.setUCX()
+		p.setOpenMPI()
 	}
 	return p.env
 }

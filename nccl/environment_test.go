@@ -28,9 +28,9 @@ func lookupIn(env map[string]string) func(string) (string, bool) {
 func environment(c netif.Choice, lookup func(string) (string, bool), site ...Setting) (vars []Var, notes []string) {
 	p := planner{Facts: Facts{Choice: c, Lookup: lookup, Conf: site}}
 	p.env.inherited = map[string]bool{}
-	p.sockets()
-	p.plain(glooInterface, "Gloo")
-	p.plain(tpInterface, "TensorPipe")
+	p.setSockets()
+	p.setPlainName(glooInterface, "Gloo")
+	p.setPlainName(tpInterface, "TensorPipe")
 	return p.env.ToSet(), append(p.env.Warnings, p.env.Notes...)
 }
 
@@ -56,12 +56,12 @@ func TestEnvironment(t *testing.T) {
 		{
 			name: "IPv6", choice: choice("hsn0", "fd00::1"),
 			want:  []string{"NCCL_SOCKET_IFNAME==hsn0", "NCCL_SOCKET_FAMILY=AF_INET6", "GLOO_SOCKET_IFNAME=hsn0", "TP_SOCKET_IFNAME=hsn0"},
-			notes: []string{"Gloo takes the first address of hsn0, whatever its family", "TensorPipe takes the first address"},
+			notes: []string{"Gloo uses the first address of hsn0", "TensorPipe uses the first address"},
 		},
 		{
 			name: "IPv6 loopback", choice: choice("lo", "::1"),
 			want:  []string{"NCCL_SOCKET_FAMILY=AF_INET6", "GLOO_SOCKET_IFNAME=lo", "TP_SOCKET_IFNAME=lo"},
-			notes: []string{"NCCL_SOCKET_IFNAME is not set: NCCL does not use the IPv6 loopback", "Gloo takes", "TensorPipe takes"},
+			notes: []string{"NCCL_SOCKET_IFNAME is not set: NCCL does not use the IPv6 loopback", "Gloo uses", "TensorPipe uses"},
 		},
 		{
 			name: "set by the user, in accord", choice: choice("hsn0", "10.20.0.1"),
@@ -72,23 +72,23 @@ func TestEnvironment(t *testing.T) {
 			env:  map[string]string{"NCCL_SOCKET_IFNAME": "^docker,hsn", "GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_FAMILY": "AF_INET6"},
 			want: []string{"TP_SOCKET_IFNAME=hsn0"},
 			notes: []string{
-				`NCCL_SOCKET_IFNAME="^docker,hsn" (from the environment) is kept; but it does not allow hsn0 (10.20.0.1), which was chosen: 10.20.0.0/24 reaches all 4 hosts`,
-				`NCCL_SOCKET_FAMILY="AF_INET6" (from the environment) is kept; but 10.20.0.1, which was chosen, is AF_INET`,
-				`GLOO_SOCKET_IFNAME="eth0" (from the environment) is kept; but it does not name hsn0 (10.20.0.1)`,
+				`NCCL_SOCKET_IFNAME="^docker,hsn" (from the environment) is unchanged, but it does not allow hsn0 (10.20.0.1), which was chosen: 10.20.0.0/24 reaches all 4 hosts`,
+				`NCCL_SOCKET_FAMILY="AF_INET6" (from the environment) is unchanged, but the chosen address 10.20.0.1 is AF_INET`,
+				`GLOO_SOCKET_IFNAME="eth0" (from the environment) is unchanged, but it does not name hsn0 (10.20.0.1)`,
 			},
 		},
 		{
 			name: "NCCL's grammar given to Gloo", choice: choice("hsn0", "10.20.0.1"),
 			env:   map[string]string{"GLOO_SOCKET_IFNAME": "=hsn0", "TP_SOCKET_IFNAME": "^lo,docker"},
 			want:  []string{"NCCL_SOCKET_IFNAME==hsn0"},
-			notes: []string{"but Gloo knows plain names only", "but TensorPipe knows plain names only"},
+			notes: []string{"but Gloo accepts only plain names", "but TensorPipe accepts only plain names"},
 		},
 		{
 			name: "set by the site", choice: choice("hsn0", "10.20.0.1"),
 			site: "# ours\nNCCL_SOCKET_IFNAME=ib0\nNCCL_SOCKET_IFNAME=hsn0\nGLOO_SOCKET_IFNAME=ib0\n",
 			want: []string{"GLOO_SOCKET_IFNAME=hsn0", "TP_SOCKET_IFNAME=hsn0"},
 			notes: []string{
-				`NCCL_SOCKET_IFNAME="ib0" (from /etc/nccl.conf:2) is kept; but it does not allow hsn0`,
+				`NCCL_SOCKET_IFNAME="ib0" (from /etc/nccl.conf:2) is unchanged, but it does not allow hsn0`,
 			},
 		},
 		{
@@ -101,30 +101,30 @@ func TestEnvironment(t *testing.T) {
 			name: "a value that came from Windows", choice: choice("hsn0", "10.20.0.1"),
 			site:  "NCCL_SOCKET_IFNAME==hsn0\r\n",
 			want:  []string{"GLOO_SOCKET_IFNAME=hsn0", "TP_SOCKET_IFNAME=hsn0"},
-			notes: []string{`NCCL_SOCKET_IFNAME="=hsn0\r" (from /etc/nccl.conf:1) is kept; but it does not allow hsn0`},
+			notes: []string{`NCCL_SOCKET_IFNAME="=hsn0\r" (from /etc/nccl.conf:1) is unchanged, but it does not allow hsn0`},
 		},
 		{
 			name: "values that are ignored", choice: choice("hsn0", "10.20.0.1"),
 			env:   map[string]string{"NCCL_SOCKET_IFNAME": "=", "GLOO_SOCKET_IFNAME": "", "NCCL_SOCKET_FAMILY": ""},
 			want:  []string{"NCCL_SOCKET_IFNAME==hsn0", "GLOO_SOCKET_IFNAME=hsn0", "TP_SOCKET_IFNAME=hsn0"},
-			notes: []string{`NCCL_SOCKET_IFNAME="=" (from the environment) is replaced: NCCL ignores a value this short`},
+			notes: []string{`NCCL_SOCKET_IFNAME="=" (from the environment) is replaced: NCCL ignores values of one character`},
 		},
 		{
 			name: "an address that its interface's name does not lead to", choice: shadowed,
 			notes: []string{
-				"NCCL_SOCKET_IFNAME is not set: the name lo leads to its first address, and not to 192.0.2.77; give 192.0.2.77 an interface of its own",
+				"NCCL_SOCKET_IFNAME is not set: the name lo selects its first address, not 192.0.2.77; put 192.0.2.77 on a separate interface",
 				"GLOO_SOCKET_IFNAME is not set", "TP_SOCKET_IFNAME is not set",
 			},
 		},
 		{
 			name: "a name with a comma", choice: choice("a,b", "10.20.0.1"),
-			notes: []string{`NCCL_SOCKET_IFNAME is not set: the name "a,b" has a comma`, "GLOO_SOCKET_IFNAME is not set", "TP_SOCKET_IFNAME is not set"},
+			notes: []string{`NCCL_SOCKET_IFNAME is not set: the name "a,b" contains a comma`, "GLOO_SOCKET_IFNAME is not set", "TP_SOCKET_IFNAME is not set"},
 		},
 		{
 			name: "NCCL_COMM_ID", choice: choice("hsn0", "10.20.0.1"),
 			env:   map[string]string{"NCCL_COMM_ID": "10.20.0.1:4000"},
 			want:  []string{"NCCL_SOCKET_IFNAME==hsn0", "GLOO_SOCKET_IFNAME=hsn0", "TP_SOCKET_IFNAME=hsn0"},
-			notes: []string{`NCCL_COMM_ID="10.20.0.1:4000" (from the environment) is kept; but NCCL then ignores NCCL_SOCKET_IFNAME`},
+			notes: []string{`NCCL_COMM_ID="10.20.0.1:4000" (from the environment) is unchanged, but NCCL then ignores NCCL_SOCKET_IFNAME`},
 		},
 	}
 	for _, tt := range tests {

@@ -40,49 +40,49 @@ func (r *rail) reachesAddr(to netip.Addr, routes []netif.Route) bool {
 	return false
 }
 
-// gid selects the GID of RoCE ports. Since version 2.21, NCCL selects it automatically: the
+// setGID selects the GID of RoCE ports. Since version 2.21, NCCL selects it automatically: the
 // first GID of RoCE v2 and IPv4.
-func (p *planner) gid() {
+func (p *planner) setGID() {
 	if len(p.rails) == 0 || p.rails[0].layer != ethernet {
 		for _, name := range []string{ibGID, ibAddrFamily, ibAddrRange} {
-			p.kept(name, func(string) verdict { return right("there is no RoCE port here that it is for") })
+			p.keepExisting(name, func(string) assessment { return accept("no effect: this host has no RoCE port") })
 		}
 		return
 	}
-	p.gidFamily()
-	p.gidRange()
-	p.gidIndex()
+	p.setGIDFamily()
+	p.setGIDRange()
+	p.setGIDIndex()
 }
 
-// gidIndex decides on NCCL_IB_GID_INDEX, one index for all ports of a host.
-func (p *planner) gidIndex() {
+// setGIDIndex decides on NCCL_IB_GID_INDEX, one index for all ports of a host.
+func (p *planner) setGIDIndex() {
 	index, why := p.commonGID()
-	judge := func(value string) verdict {
+	judge := func(value string) assessment {
 		n := atoi(value)
 		if n < 0 {
-			return right("NCCL looks for the address itself, since 2.21")
+			return accept("NCCL selects the address, since 2.21")
 		}
 		for i := range p.rails {
 			if text := p.rails[i].judgeGID(n); text != "" {
-				return wrong("%s", text)
+				return reject("%s", text)
 			}
 		}
-		return right("every port has an address of RoCE there")
+		return accept("every port has a RoCE address at this index")
 	}
-	if p.kept(ibGID, judge) {
+	if p.keepExisting(ibGID, judge) {
 		return
 	}
 	switch {
 	case p.Version >= dynamicGID:
 		return
 	case why != "" && p.Version == 0:
-		p.env.note("%s, which NCCL before 2.21 needs, has no right value here: %s", ibGID, why)
+		p.env.note("%s, which NCCL before 2.21 requires, has no valid value on this host: %s", ibGID, why)
 	case why != "":
-		p.env.warn("%s is not set, which NCCL %s needs: %s; use NCCL 2.21 or later", ibGID, versionText(p.Version), why)
+		p.env.warn("%s is not set, but NCCL %s requires it: %s; use NCCL 2.21 or later", ibGID, versionText(p.Version), why)
 	case p.Version == 0 && index > 0:
-		p.env.note("NCCL before 2.21 needs %s=%d: it is not set, as the version of NCCL is not known", ibGID, index)
+		p.env.note("NCCL before 2.21 requires %s=%d; it is not set because the version of NCCL is unknown", ibGID, index)
 	case p.Version > 0:
-		p.set(ibGID, strconv.Itoa(index), "the address %s of %s on %s; NCCL %s takes index 0 by itself",
+		p.add(ibGID, strconv.Itoa(index), "the address %s of %s on %s; NCCL %s uses index 0 by default",
 			p.rails[0].addressAt(index), roceV2, &p.rails[0], versionText(p.Version))
 	}
 }
@@ -97,11 +97,11 @@ func (p *planner) commonGID() (index int, why string) {
 		usable := r.usableGIDs()
 		if len(usable) == 0 {
 			if len(r.gids) == 0 {
-				return 0, fmt.Sprintf("the table of addresses of %s could not be read", r)
+				return 0, fmt.Sprintf("the GID table of %s is unreadable", r)
 			}
 			return 0, fmt.Sprintf("%s has no global address of %s", r, roceV2)
 		}
-		found[i] = fmt.Sprintf("%s has %s", r, indexes(usable))
+		found[i] = fmt.Sprintf("%s has %s", r, gidIndexText(usable))
 		var here []int
 		for _, g := range preferred(usable, r, &p.Choice) {
 			here = append(here, g.Index)
@@ -113,7 +113,7 @@ func (p *planner) commonGID() (index int, why string) {
 		}
 	}
 	if len(common) == 0 {
-		return 0, "it is one number for all ports, and they have their addresses in different places: " + strings.Join(found, ", ")
+		return 0, "one index applies to all ports, but their addresses have different indices: " + strings.Join(found, ", ")
 	}
 	return common[0], ""
 }
@@ -141,7 +141,7 @@ func (r *rail) usableGIDs() []netif.GID {
 
 // preferred narrows the GIDs to the chosen address if the port has it.
 func preferred(gids []netif.GID, r *rail, c *netif.Choice) []netif.GID {
-	if !r.has(c) {
+	if !r.isBelow(c) {
 		return gids
 	}
 	for _, g := range gids {
@@ -152,7 +152,7 @@ func preferred(gids []netif.GID, r *rail, c *netif.Choice) []netif.GID {
 	return gids
 }
 
-func indexes(gids []netif.GID) string {
+func gidIndexText(gids []netif.GID) string {
 	words := make([]string, len(gids))
 	for i, g := range gids {
 		words[i] = fmt.Sprintf("%s at %d", g.Addr.Unmap(), g.Index)
@@ -182,15 +182,15 @@ func (r *rail) judgeGID(index int) string {
 		case g.Type == roceV1:
 			return fmt.Sprintf("index %d of %s is %s of RoCE v1, which is not routed", index, r, addr)
 		case !addr.IsGlobalUnicast():
-			return fmt.Sprintf("index %d of %s is %s, which is for one link only", index, r, addr)
+			return fmt.Sprintf("index %d of %s is the link-local address %s", index, r, addr)
 		}
 		return ""
 	}
 	return fmt.Sprintf("%s has no address at index %d", r, index)
 }
 
-// gidFamily decides on NCCL_IB_ADDR_FAMILY, because by default NCCL only accepts IPv4.
-func (p *planner) gidFamily() {
+// setGIDFamily decides on NCCL_IB_ADDR_FAMILY, because by default NCCL only accepts IPv4.
+func (p *planner) setGIDFamily() {
 	var six *rail
 	for i := range p.rails {
 		if g := p.rails[i].usableGIDs(); len(g) > 0 && !g[0].Addr.Is4In6() {
@@ -198,22 +198,22 @@ func (p *planner) gidFamily() {
 			break
 		}
 	}
-	judge := func(value string) verdict {
+	judge := func(value string) assessment {
 		if six != nil && value != "AF_INET6" {
-			return wrong("%s has IPv6 addresses only: set it to AF_INET6", six)
+			return reject("%s has only IPv6 addresses: set it to AF_INET6", six)
 		}
-		return right("it is the family of the RoCE addresses to use")
+		return accept("the family of the RoCE addresses")
 	}
-	if p.kept(ibAddrFamily, judge) || six == nil || p.Version > 0 && p.Version < dynamicGID {
+	if p.keepExisting(ibAddrFamily, judge) || six == nil || p.Version > 0 && p.Version < dynamicGID {
 		return
 	}
-	p.set(ibAddrFamily, "AF_INET6", "%s has IPv6 addresses only, and NCCL looks for IPv4", six)
+	p.add(ibAddrFamily, "AF_INET6", "%s has only IPv6 addresses, and NCCL uses IPv4 by default", six)
 }
 
-// gidRange decides on NCCL_IB_ADDR_RANGE, because NCCL picks any of a port's several
+// setGIDRange decides on NCCL_IB_ADDR_RANGE, because NCCL picks any of a port's several
 // addresses.
-func (p *planner) gidRange() {
-	if p.kept(ibAddrRange, func(string) verdict { return right("it is the network of the RoCE addresses to use") }) {
+func (p *planner) setGIDRange() {
+	if p.keepExisting(ibAddrRange, func(string) assessment { return accept("the network of the RoCE addresses") }) {
 		return
 	}
 	if p.Version > 0 && p.Version < dynamicGID || !p.Choice.Prefix.IsValid() {
@@ -235,6 +235,6 @@ func (p *planner) gidRange() {
 		several = several || outside > 0
 	}
 	if several {
-		p.set(ibAddrRange, p.Choice.Prefix.String(), "RoCE ports have addresses of several networks, and this is the chosen one")
+		p.add(ibAddrRange, p.Choice.Prefix.String(), "RoCE ports have addresses in several networks; this one was chosen")
 	}
 }

@@ -147,13 +147,13 @@ func TestApart(t *testing.T) {
 		{"without the root complex", "0000:15:01.0/0000:16:00.0", "0000:15:01.0/0000:16:00.1", -1, -1, distance{sameSwitch, 2}},
 		{"one host bridge", "pci0000:15/0000:15:01.0/0000:16:00.0", "pci0000:15/0000:15:02.0/0000:17:00.0", 0, 0, distance{sameRoot, 4}},
 		{"one memory node", "pci0000:15/0000:15:01.0/0000:16:00.0", "pci0000:26/0000:26:01.0/0000:27:00.0", 0, 0, distance{sameNode, 0}},
-		{"two memory nodes", "pci0000:15/0000:15:01.0/0000:16:00.0", "pci0000:26/0000:26:01.0/0000:27:00.0", 0, 1, distance{farAway, 0}},
+		{"two memory nodes", "pci0000:15/0000:15:01.0/0000:16:00.0", "pci0000:26/0000:26:01.0/0000:27:00.0", 0, 1, distance{differentSockets, 0}},
 		{"no paths", "", "", 1, 1, distance{sameNode, 0}},
 		{"nothing known", "", "", -1, -1, distance{unknownNode, 0}},
 		{"one memory node not known", "", "", 0, -1, distance{unknownNode, 0}},
 	}
 	for _, tt := range tests {
-		got := apart(&netif.GPU{Path: tt.gpu, NUMA: tt.gpuNode}, &rail{path: components(tt.port), numa: tt.portNode})
+		got := pciDistance(&netif.GPU{Path: tt.gpu, NUMA: tt.gpuNode}, &rail{path: components(tt.port), numa: tt.portNode})
 		if got != tt.want {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
@@ -177,7 +177,7 @@ func TestNetWithoutRDMA(t *testing.T) {
 	f := facts(hosts[0], "bond0")
 	f.Job, f.Lookup = agree(t, hosts, "bond0", "eth0"), lookupIn(map[string]string{ncclNet: "IB"})
 	e := Plan(f)
-	if len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], `NCCL_NET="IB" (from the environment) is kept; but n2 has no RoCE port`) {
+	if len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], `NCCL_NET="IB" (from the environment) is unchanged, but n2 has no usable RoCE port`) {
 		t.Errorf("warnings %q", e.Warnings)
 	}
 }
@@ -211,7 +211,7 @@ func FuzzPlanKeeps(f *testing.F) {
 		if at < 0 {
 			t.Fatalf("%s=%q is not listed", name, value)
 		}
-		if v := e.Vars[at]; v.Value != value || v.Source == Ours || v.Reason == "" {
+		if v := e.Vars[at]; v.Value != value || v.Source == Planned || v.Reason == "" {
 			t.Fatalf("%s=%q became %+v", name, value, v)
 		}
 		set := slices.ContainsFunc(e.ToSet(), func(v Var) bool { return v.Name == name })

@@ -19,26 +19,26 @@ const (
 	ompiOOBExclude = "OMPI_MCA_oob_tcp_if_exclude"
 )
 
-// ucx sets UCX's devices: the port closest to the rank's GPU and the interface, without which
+// setUCX sets UCX's devices: the port closest to the rank's GPU and the interface, without which
 // UCX has no TCP. UCX still selects the transports on them (UCX_TLS).
-func (p *planner) ucx() {
+func (p *planner) setUCX() {
 	ports, reason := p.ucxPorts()
 	devices := ports
-	why := p.inexpressible()
+	why := p.nameProblem()
 	if why == "" {
 		devices = append(devices, p.Choice.Interface)
 	}
-	if p.kept(ucxDevices, func(value string) verdict {
+	if p.keepExisting(ucxDevices, func(value string) assessment {
 		switch {
 		case value == "all" || strings.ContainsAny(value, "[*^"):
-			return right("a choice of its own")
+			return accept("set explicitly")
 		}
 		for _, device := range devices {
 			if slices.Contains(strings.Split(value, ","), device) {
-				return right("it names %s", device)
+				return accept("it names %s", device)
 			}
 		}
-		return right("it names other devices than %s", strings.Join(devices, ","))
+		return accept("it does not name %s", strings.Join(devices, ","))
 	}) {
 		return
 	}
@@ -47,27 +47,27 @@ func (p *planner) ucx() {
 		p.env.warn("%s is not set: %s", ucxDevices, why)
 		return
 	case why != "":
-		p.env.note("UCX has no TCP beside %s, as %s names only adapters: %s", strings.Join(ports, ","), ucxDevices, why)
+		p.env.note("UCX has no TCP in addition to %s, because %s names only adapters: %s", strings.Join(ports, ","), ucxDevices, why)
 	case len(ports) > 0:
-		reason += "; and the chosen interface, for TCP"
+		reason += ", and the chosen interface for TCP"
 	}
-	p.set(ucxDevices, strings.Join(devices, ","), "%s", reason)
+	p.add(ucxDevices, strings.Join(devices, ","), "%s", reason)
 }
 
 // ucxPorts returns the RDMA ports for UCX, or none if it uses only the interface.
 func (p *planner) ucxPorts() (devices []string, reason string) {
 	switch {
 	case len(p.rails) == 0:
-		return nil, "the chosen interface; UCX takes names of interfaces as they are, for TCP"
+		return nil, "the chosen interface, for TCP"
 	case p.LocalRank < 0:
-		return ucxNames(p.rails...), "all ports, as several ranks share this environment"
+		return ucxNames(p.rails...), "all ports, because several ranks share this environment"
 	}
 	r, gpu, d := p.railOf()
 	if gpu == nil || d.class == unknownNode {
-		return ucxNames(*r), fmt.Sprintf("the %s port for this rank", speak(r.layer))
+		return ucxNames(*r), fmt.Sprintf("the %s port for this rank", layerName(r.layer))
 	}
-	p.affinity(r, gpu, d)
-	return ucxNames(*r), fmt.Sprintf("the %s port nearest to GPU %s (%s)", speak(r.layer), gpu.PCI, nearness(d))
+	p.noteAffinity(r, gpu, d)
+	return ucxNames(*r), fmt.Sprintf("the %s port closest to GPU %s (%s)", layerName(r.layer), gpu.PCI, distanceText(d))
 }
 
 // ucxNames returns ports in UCX's syntax, which always includes a port number.
@@ -81,22 +81,22 @@ func ucxNames(rails ...rail) []string {
 	return list
 }
 
-func nearness(d distance) string {
-	return [...]string{"below the same PCI switch", "below the same PCI root", "on the same memory node", "on another socket"}[d.class]
+func distanceText(d distance) string {
+	return [...]string{"below the same PCI switch", "below the same PCI root", "on the same NUMA node", "on a different socket"}[d.class]
 }
 
-// openMPI sets the network of Open MPI, for data and for its daemons.
-func (p *planner) openMPI() {
-	p.openMPIList(ompiInclude, ompiExclude)
-	p.openMPIList(ompiOOBInclude, ompiOOBExclude)
+// setOpenMPI sets the network of Open MPI, for data and for its daemons.
+func (p *planner) setOpenMPI() {
+	p.setOpenMPIList(ompiInclude, ompiExclude)
+	p.setOpenMPIList(ompiOOBInclude, ompiOOBExclude)
 }
 
-func (p *planner) openMPIList(include, exclude string) {
-	if p.kept(include, p.judgeOpenMPI) {
+func (p *planner) setOpenMPIList(include, exclude string) {
+	if p.keepExisting(include, p.judgeOpenMPI) {
 		return
 	}
-	if p.kept(exclude, func(string) verdict {
-		return right("Open MPI takes a list of what to include or of what to exclude, not both, so %s is not set", include)
+	if p.keepExisting(exclude, func(string) assessment {
+		return accept("Open MPI accepts only one of the two lists, so %s is not set", include)
 	}) {
 		return
 	}
@@ -105,7 +105,7 @@ func (p *planner) openMPIList(include, exclude string) {
 		p.env.warn("%s is not set: %s", include, why)
 		return
 	}
-	p.set(include, value, "%s", reason)
+	p.add(include, value, "%s", reason)
 }
 
 // openMPIValue returns the chosen network in Open MPI's syntax: an IPv4 network, which is
@@ -115,26 +115,26 @@ func (p *planner) openMPIValue() (value, reason, why string) {
 	c := &p.Choice
 	if c.Addr.Is4() && c.Prefix.IsValid() {
 		if c.Shadowed {
-			return netip.PrefixFrom(c.Addr, 32).String(), "the address, as its interface has others", ""
+			return netip.PrefixFrom(c.Addr, 32).String(), "the address, because its interface has others", ""
 		}
-		if other := p.alsoIn(c.Prefix); other == "" {
-			return c.Prefix.String(), "the chosen network, whatever its interface is called", ""
+		if other := p.otherInterfaceIn(c.Prefix); other == "" {
+			return c.Prefix.String(), "the chosen network, on every host", ""
 		}
 	}
-	if why := p.inexpressible(); why != "" {
+	if why := p.nameProblem(); why != "" {
 		return "", "", why
 	}
 	if !unicode.IsLetter(rune(c.Interface[0])) || c.Interface[0] >= 0x80 {
-		return "", "", fmt.Sprintf("Open MPI takes %q for a network, as it does not begin with a letter", c.Interface)
+		return "", "", fmt.Sprintf("Open MPI treats %q as a network, because it does not start with a letter", c.Interface)
 	}
 	if c.Addr.Is6() {
-		return c.Interface, "Open MPI takes networks of IPv4 only; it uses IPv6 where it was built with it", ""
+		return c.Interface, "Open MPI accepts only IPv4 networks; it uses IPv6 if it was built with IPv6 support", ""
 	}
-	return c.Interface, fmt.Sprintf("the name, as %s is on other interfaces too", c.Prefix), ""
+	return c.Interface, fmt.Sprintf("the name, because %s is also on other interfaces", c.Prefix), ""
 }
 
-// alsoIn returns another interface with an address in a network, or "".
-func (p *planner) alsoIn(network netip.Prefix) string {
+// otherInterfaceIn returns another interface with an address in a network, or "".
+func (p *planner) otherInterfaceIn(network netip.Prefix) string {
 	for i := range p.Inventory.Links {
 		l := &p.Inventory.Links[i]
 		if l.Name != p.Choice.Interface && slices.ContainsFunc(l.Addrs, func(a netip.Prefix) bool { return network.Contains(a.Addr()) }) {
@@ -145,11 +145,11 @@ func (p *planner) alsoIn(network netip.Prefix) string {
 }
 
 // judgeOpenMPI parses a list of interfaces and networks like Open MPI.
-func (p *planner) judgeOpenMPI(value string) verdict {
+func (p *planner) judgeOpenMPI(value string) assessment {
 	c := &p.Choice
 	for item := range strings.SplitSeq(value, ",") {
 		if item == c.Interface || containsChoice(item, c) {
-			return right("it names %s", item)
+			return accept("it names %s", item)
 		}
 		if item == "" {
 			continue
@@ -158,10 +158,10 @@ func (p *planner) judgeOpenMPI(value string) verdict {
 			continue
 		}
 		if network, err := netip.ParsePrefix(item); err != nil || network.Addr().Is6() {
-			return wrong("Open MPI knows names that begin with a letter and networks such as 10.1.0.0/16, and %q is neither", item)
+			return reject("Open MPI accepts names that start with a letter, and networks such as 10.1.0.0/16, but not %q", item)
 		}
 	}
-	return wrong("it does not name %s (%s), which was chosen: %s", c.Interface, c.Addr, c.Why)
+	return reject("it does not name %s (%s), which was chosen: %s", c.Interface, c.Addr, c.Why)
 }
 
 func containsChoice(item string, c *netif.Choice) bool {

@@ -251,7 +251,7 @@ func TestAcrossSockets(t *testing.T) {
 	f := facts(h, "eno3")
 	f.LocalRank = 5
 	e := Plan(f)
-	if len(e.Notes) != 1 || !strings.Contains(e.Notes[0], "GPU 0000:61:00.0 (memory node 1) and its nearest adapter mlx5_1:1 (memory node 0) are on different sockets") {
+	if len(e.Notes) != 1 || !strings.Contains(e.Notes[0], "GPU 0000:61:00.0 (NUMA node 1) and its closest adapter mlx5_1:1 (NUMA node 0) are on different sockets") {
 		t.Errorf("notes %q", e.Notes)
 	}
 }

@@ -11,32 +11,32 @@ const (
 	debugFile     = "NCCL_DEBUG_FILE"
 )
 
-// plugin sets the network plugin for a fabric that NCCL does not support itself. HPE's
+// setPlugin sets the network plugin for a fabric that NCCL does not support itself. HPE's
 // Slingshot and Amazon's EFA require aws-ofi-nccl.
-func (p *planner) plugin() {
+func (p *planner) setPlugin() {
 	fabric := p.foreignFabric()
-	judge := func(value string) verdict {
+	judge := func(value string) assessment {
 		if why := p.Job.WithoutRDMA; why != "" && strings.EqualFold(value, "IB") {
-			return wrong("%s: NCCL will stop there", why)
+			return reject("%s: NCCL stops on that host", why)
 		}
 		if fabric != "" && (strings.EqualFold(value, "IB") || strings.EqualFold(value, "Socket")) {
-			return wrong("it keeps NCCL off %s, and on TCP", fabric)
+			return reject("NCCL then uses TCP instead of %s", fabric)
 		}
-		return right("NCCL stops if that network is not there")
+		return accept("NCCL stops if this network is not available")
 	}
-	named := p.kept(ncclNet, judge)
-	loaded := p.kept(ncclNetPlugin, func(value string) verdict {
+	named := p.keepExisting(ncclNet, judge)
+	loaded := p.keepExisting(ncclNetPlugin, func(value string) assessment {
 		if fabric != "" && value == "none" {
-			return wrong("without a plugin NCCL does not use %s, but TCP", fabric)
+			return reject("without a plugin, NCCL uses TCP instead of %s", fabric)
 		}
-		return right("NCCL loads that plugin")
+		return accept("NCCL loads this plugin")
 	})
 	switch {
 	case fabric == "" || named:
 	case p.Plugin != "":
-		p.set(ncclNet, p.Plugin, "%s needs the plugin, and NCCL would fall back to TCP without a word if it failed", fabric)
+		p.add(ncclNet, p.Plugin, "%s requires the plugin; without this variable, NCCL silently uses TCP if the plugin fails", fabric)
 	case !loaded:
-		p.env.note("%s: NCCL uses it by the plugin aws-ofi-nccl (libnccl-net.so) only, and TCP without; where the plugin is in the job's modules or container, %s=\"AWS Libfabric\" makes NCCL stop if it does not load",
+		p.env.note("%s requires the plugin aws-ofi-nccl (libnccl-net.so); without it, NCCL uses TCP. If the job's modules or container provide the plugin, %s=\"AWS Libfabric\" makes NCCL stop if the plugin does not load",
 			fabric, ncclNet)
 	}
 }
@@ -50,7 +50,7 @@ func (p *planner) foreignFabric() string {
 	ena := false
 	for i := range p.Inventory.Links {
 		l := &p.Inventory.Links[i]
-		if isSlingshot(l) && live(l) {
+		if isSlingshot(l) && isUp(l) {
 			return "Slingshot"
 		}
 		ena = ena || l.Driver == "ena"
@@ -63,28 +63,28 @@ func (p *planner) foreignFabric() string {
 	return ""
 }
 
-// debug makes NCCL write its log to one file per rank.
-func (p *planner) debug() {
+// setDebug makes NCCL write its log to one file per rank.
+func (p *planner) setDebug() {
 	if p.DebugFile == "" {
 		return
 	}
-	level := p.value(debugLevel)
-	if !p.kept(debugLevel, func(value string) verdict {
+	level := p.existingValue(debugLevel)
+	if !p.keepExisting(debugLevel, func(value string) assessment {
 		if strings.EqualFold(value, "VERSION") {
-			return right("NCCL writes its version only, and no file")
+			return accept("NCCL prints only its version and writes no file")
 		}
-		return right("how much NCCL writes")
+		return accept("the level of NCCL's log")
 	}) {
-		p.set(debugLevel, "WARN", "without a level NCCL writes no file")
+		p.add(debugLevel, "WARN", "NCCL writes no file without a level")
 	}
-	if p.kept(debugFile, func(string) verdict { return right("where NCCL writes") }) {
+	if p.keepExisting(debugFile, func(string) assessment { return accept("the file of NCCL's log") }) {
 		return
 	}
 	if !strings.Contains(p.DebugFile, "%p") {
-		p.env.warn("%s=%q has no %%p: ranks of one host overwrite one another's file", debugFile, p.DebugFile)
+		p.env.warn("%s=%q does not contain %%p: ranks of one host overwrite each other's file", debugFile, p.DebugFile)
 	}
 	if level == "" {
 		level = "WARN"
 	}
-	p.set(debugFile, p.DebugFile, "a file for each rank, at level %s; NCCL puts the host for %%h and the process for %%p", level)
+	p.add(debugFile, p.DebugFile, "one file per rank, at level %s; %%h is the host and %%p the process", level)
 }

@@ -62,13 +62,13 @@ func ports(inv *netif.Inventory) []rail {
 		if at, twice := seen[l.HCA]; twice {
 			r := &rails[at]
 			r.port, r.links = anyPort, append(r.links, l)
-			if live(l) {
+			if isUp(l) {
 				r.active, r.rate = true, max(r.rate, l.Speed)
 			}
 			continue
 		}
 		seen[l.HCA] = len(rails)
-		r := rail{device: l.HCA, port: 1, layer: ethernet, rate: l.Speed, numa: -1, path: components(l.Path), links: []*netif.Link{l}, active: live(l), state: "down"}
+		r := rail{device: l.HCA, port: 1, layer: ethernet, rate: l.Speed, numa: -1, path: components(l.Path), links: []*netif.Link{l}, active: isUp(l), state: "down"}
 		if l.ARPHRD == "infiniband" {
 			r.layer = infiniBand
 		}
@@ -147,7 +147,7 @@ func linkNamed(inv *netif.Inventory, name string) *netif.Link {
 	return nil
 }
 
-func live(l *netif.Link) bool {
+func isUp(l *netif.Link) bool {
 	return l.Flags&netif.Up != 0 && l.Flags&netif.Running != 0 && (l.Oper == "up" || l.Oper == "unknown")
 }
 
@@ -170,8 +170,8 @@ func (r *rail) excluded(names []string) bool {
 	return !left && slices.ContainsFunc(r.links, func(l *netif.Link) bool { return slices.Contains(names, l.Name) })
 }
 
-// found reports whether NCCL uses the port by default.
-func (r *rail) found() bool {
+// usedByDefault reports whether NCCL uses the port by default.
+func (r *rail) usedByDefault() bool {
 	return r.active && (r.layer == infiniBand || r.layer == ethernet)
 }
 
@@ -210,8 +210,8 @@ func (r *rail) addresses() []netip.Prefix {
 	return found
 }
 
-// has reports whether the chosen interface is on top of the port.
-func (r *rail) has(c *netif.Choice) bool {
+// isBelow reports whether the chosen interface is on top of the port.
+func (r *rail) isBelow(c *netif.Choice) bool {
 	return slices.ContainsFunc(r.links, func(l *netif.Link) bool {
 		return l.Name == c.Interface || l.Master == c.Interface
 	})
@@ -253,15 +253,15 @@ func digits(s string) int {
 	return len(s) - len(strings.TrimLeft(s, "0123456789"))
 }
 
-func speak(layer string) string {
+func layerName(layer string) string {
 	if layer == ethernet {
 		return "RoCE"
 	}
 	return layer
 }
 
-// gigabits formats a rate in Mb/s for messages.
-func gigabits(rate int) string {
+// rateText formats a rate in Mb/s for messages.
+func rateText(rate int) string {
 	if rate < 0 {
 		return "an unknown rate"
 	}

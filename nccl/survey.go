@@ -8,8 +8,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// An aside is a port that does not carry NCCL's data, with the reason.
-type aside struct {
+// An skippedPort is a port that does not carry NCCL's data, with the reason.
+type skippedPort struct {
 	rail rail
 	why  string
 }
@@ -18,14 +18,14 @@ type aside struct {
 // without a carrier, and management and storage adapters. layer is the link layer that all
 // hosts support; if it is empty, survey uses this host's. Ports of excluded interfaces do not
 // carry data.
-func survey(inv *netif.Inventory, c *netif.Choice, layer string, exclude []string) (rails []rail, rest []aside) {
+func survey(inv *netif.Inventory, c *netif.Choice, layer string, exclude []string) (rails []rail, rest []skippedPort) {
 	rails = ports(inv)
 	all := slices.Clone(rails)
 	drop := func(why func(*rail) string) {
 		rails = slices.DeleteFunc(rails, func(r rail) bool {
 			reason := why(&r)
 			if reason != "" {
-				rest = append(rest, aside{r, reason})
+				rest = append(rest, skippedPort{r, reason})
 			}
 			return reason != ""
 		})
@@ -33,7 +33,7 @@ func survey(inv *netif.Inventory, c *netif.Choice, layer string, exclude []strin
 	drop(func(r *rail) string {
 		switch {
 		case r.layer != infiniBand && r.layer != ethernet:
-			return "it is neither InfiniBand nor RoCE"
+			return "neither InfiniBand nor RoCE"
 		case r.excluded(exclude):
 			return "its interface is excluded"
 		case !r.active:
@@ -47,9 +47,9 @@ func survey(inv *netif.Inventory, c *netif.Choice, layer string, exclude []strin
 	drop(func(r *rail) string {
 		switch {
 		case r.layer != layer:
-			return fmt.Sprintf("it is %s, and NCCL cannot join it with %s", speak(r.layer), speak(layer))
+			return fmt.Sprintf("it is %s, and NCCL cannot combine it with %s", layerName(r.layer), layerName(layer))
 		case r.layer == ethernet && !r.hasAddress():
-			return "RoCE needs an IP address, and it has none here"
+			return "no IP address, which RoCE requires"
 		}
 		return ""
 	})
@@ -59,22 +59,22 @@ func survey(inv *netif.Inventory, c *netif.Choice, layer string, exclude []strin
 	}
 	drop(func(r *rail) string {
 		if r.rate >= 0 && 2*r.rate <= fastest {
-			return fmt.Sprintf("it has %s, and others %s: for storage or management, or its cable is bad", gigabits(r.rate), gigabits(fastest))
+			return fmt.Sprintf("it has %s and others have %s: a storage or management port, or a faulty cable", rateText(r.rate), rateText(fastest))
 		}
 		return ""
 	})
 	best := largestSubnets(rails)
 	drop(func(r *rail) string {
 		if subnet := r.subnet(); len(best) > 0 && !slices.Contains(best, subnet) {
-			return fmt.Sprintf("its InfiniBand subnet %s is another than that of most ports, %s", subnet, best[0])
+			return fmt.Sprintf("its InfiniBand subnet %s differs from the subnet of most ports, %s", subnet, best[0])
 		}
 		return ""
 	})
 	all = slices.DeleteFunc(all, func(r rail) bool { return r.layer != layer })
-	far := apartFromGPUs(rails, all, inv.GPUs)
+	far := portsFarFromGPUs(rails, all, inv.GPUs)
 	drop(func(r *rail) string {
 		if far[r.String()] {
-			return "no GPU is near it on the PCI bus, as every GPU is to another port: for storage"
+			return "no GPU is close to it on the PCI bus, and every GPU is close to a different port: a storage port"
 		}
 		return ""
 	})
@@ -92,7 +92,7 @@ func layerOf(rails []rail, c *netif.Choice) string {
 			continue
 		}
 		total[r.layer] += max(r.rate, 1)
-		if r.has(c) {
+		if r.isBelow(c) {
 			chosen = r.layer
 		}
 	}

@@ -11,10 +11,10 @@ type Source string
 
 // Sources of variables, in order of precedence.
 const (
-	User Source = "user"      // environment of the rank: the user, a module, the job file
-	Site Source = "site"      // site profile
-	Conf Source = "nccl.conf" // a file that NCCL reads
-	Ours Source = "ddpbatch"  // this package
+	User    Source = "user"      // environment of the rank: the user, a module, the job file
+	Site    Source = "site"      // site profile
+	Conf    Source = "nccl.conf" // a file that NCCL reads
+	Planned Source = "ddpbatch"  // this package
 )
 
 // A Var is an environment variable of a rank.
@@ -62,18 +62,22 @@ func (e *Env) note(format string, args ...any) {
 	e.Notes = append(e.Notes, fmt.Sprintf(format, args...))
 }
 
-// A verdict is the assessment of a value from another source.
-type verdict struct {
+// An assessment is the assessment of a value from another source.
+type assessment struct {
 	text  string
 	wrong bool
 }
 
-func right(format string, args ...any) verdict { return verdict{fmt.Sprintf(format, args...), false} }
-func wrong(format string, args ...any) verdict { return verdict{fmt.Sprintf(format, args...), true} }
+func accept(format string, args ...any) assessment {
+	return assessment{fmt.Sprintf(format, args...), false}
+}
+func reject(format string, args ...any) assessment {
+	return assessment{fmt.Sprintf(format, args...), true}
+}
 
-// given returns the existing value of a variable. NCCL reads its own files, but the
+// existing returns the existing value of a variable. NCCL reads its own files, but the
 // environment takes precedence. The other libraries read only the environment.
-func (p *planner) given(name string) (Var, bool) {
+func (p *planner) existing(name string) (Var, bool) {
 	site, ofSite := p.Site.Vars[name]
 	from := fmt.Sprintf("the profile of site %s", p.Site.Name)
 	if value, set := p.Lookup(name); set {
@@ -94,33 +98,33 @@ func (p *planner) given(name string) (Var, bool) {
 	return Var{}, false
 }
 
-// value returns the given value of a variable, or "".
-func (p *planner) value(name string) string {
-	if v, set := p.given(name); set {
+// existingValue returns the given value of a variable, or "".
+func (p *planner) existingValue(name string) string {
+	if v, set := p.existing(name); set {
 		return v.Value
 	}
 	return ""
 }
 
-// keep lists a variable of another source, with the assessment of its value.
-func (p *planner) keep(v Var, judged verdict) {
-	v.Reason, v.Wrong = "kept: "+judged.text, judged.wrong
+// addExisting lists a variable of another source, with the assessment of its value.
+func (p *planner) addExisting(v Var, judged assessment) {
+	v.Reason, v.Wrong = "unchanged: "+judged.text, judged.wrong
 	p.env.Vars = append(p.env.Vars, v)
 	if v.Wrong {
-		p.env.warn("%s=%q (from %s) is kept; but %s", v.Name, v.Value, v.From, judged.text)
+		p.env.warn("%s=%q (from %s) is unchanged, but %s", v.Name, v.Value, v.From, judged.text)
 	}
 }
 
-// kept lists a variable if another source has set it, and reports whether it did.
-func (p *planner) kept(name string, judge func(value string) verdict) bool {
-	v, set := p.given(name)
+// keepExisting lists a variable if another source has set it, and reports whether it did.
+func (p *planner) keepExisting(name string, judge func(value string) assessment) bool {
+	v, set := p.existing(name)
 	if set {
-		p.keep(v, judge(v.Value))
+		p.addExisting(v, judge(v.Value))
 	}
 	return set
 }
 
-// set adds a variable of this package.
-func (p *planner) set(name, value, format string, args ...any) {
-	p.env.Vars = append(p.env.Vars, Var{Name: name, Value: value, Source: Ours, Reason: fmt.Sprintf(format, args...)})
+// add adds a variable of this package.
+func (p *planner) add(name, value, format string, args ...any) {
+	p.env.Vars = append(p.env.Vars, Var{Name: name, Value: value, Source: Planned, Reason: fmt.Sprintf(format, args...)})
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
@@ -19,49 +20,49 @@ const (
 	crossNIC     = "NCCL_CROSS_NIC"
 )
 
-// verbs selects the RDMA ports for NCCL's data, or disables RDMA.
-func (p *planner) verbs() {
+// setRDMA selects the RDMA ports for NCCL's data, or disables RDMA.
+func (p *planner) setRDMA() {
 	rails, rest := survey(&p.Inventory, &p.Choice, p.Job.Layer, p.Exclude)
-	if p.disabled(rails, p.barred(rest)) {
+	if p.setDisable(rails, p.forbiddenPorts(rest)) {
 		for _, name := range []string{ibHCA, ibGID, ibAddrFamily, ibAddrRange, crossNIC} {
-			p.kept(name, func(string) verdict { return right("without effect on InfiniBand and RoCE, which are off") })
+			p.keepExisting(name, func(string) assessment { return accept("no effect: InfiniBand and RoCE are disabled") })
 		}
 		return
 	}
 	if p.Job.Hosts == 0 && !p.onFabric(rails) {
-		p.env.note("%s is left to NCCL: %s are on networks of which this host alone does not show that the others are on them", ibHCA, strings.Join(names(rails), ", "))
+		p.env.note("%s is not set: this host cannot tell whether the other hosts are on the networks of %s", ibHCA, strings.Join(names(rails), ", "))
 		rails = nil
 	}
 	p.rails = rails
-	p.adapters(rest)
-	p.gid()
-	p.crossing()
+	p.setAdapters(rest)
+	p.setGID()
+	p.setCrossNIC()
 }
 
-// disabled decides on NCCL_IB_DISABLE and reports whether RDMA is off. It is off if one host
+// setDisable decides on NCCL_IB_DISABLE and reports whether RDMA is off. It is off if one host
 // has no usable port, because NCCL on the other hosts would wait for it indefinitely. It is
 // also off if every port that NCCL would find on this host is barred.
-func (p *planner) disabled(rails []rail, barred []aside) bool {
+func (p *planner) setDisable(rails []rail, barred []skippedPort) bool {
 	why := p.Job.WithoutRDMA
-	v, set := p.given(ibDisable)
+	v, set := p.existing(ibDisable)
 	off := set && atoi(v.Value) != 0
 	switch {
 	case set && off && why == "" && len(rails) > 0:
-		p.keep(v, wrong("%s work here, and NCCL uses TCP instead: unset it", strings.Join(names(rails), ", ")))
+		p.addExisting(v, reject("%s are usable, but NCCL uses TCP: unset it", strings.Join(names(rails), ", ")))
 	case set && off:
-		p.keep(v, right("NCCL uses TCP"))
+		p.addExisting(v, accept("NCCL uses TCP"))
 	case set && why != "":
-		p.keep(v, wrong("%s: NCCL will fail or hang unless it is 1 on every host", why))
+		p.addExisting(v, reject("%s: NCCL will fail or hang unless it is 1 on every host", why))
 	case set:
-		p.keep(v, right("InfiniBand and RoCE are on, as they are by default"))
+		p.addExisting(v, accept("InfiniBand and RoCE are enabled, as by default"))
 	case why != "":
-		p.set(ibDisable, "1", "%s, so NCCL uses TCP on every host", why)
+		p.add(ibDisable, "1", "%s, so NCCL uses TCP on every host", why)
 		return true
 	case len(rails) == 0 && len(barred) > 0:
-		if _, listed := p.given(ibHCA); listed {
+		if _, listed := p.existing(ibHCA); listed {
 			return false // explicit choice of ports by the user
 		}
-		p.set(ibDisable, "1", "no InfiniBand or RoCE port is left for NCCL, which would take %s", reasons(barred))
+		p.add(ibDisable, "1", "no usable InfiniBand or RoCE port; NCCL would use %s", portReasons(barred))
 		if r := &barred[0].rail; p.Job.Hosts == 0 && !r.excluded(p.Exclude) && r.wantsAddress() {
 			p.env.warn("%s", withoutAddress(r, hostName([]netif.Inventory{p.Inventory}, 0)))
 		}
@@ -70,21 +71,21 @@ func (p *planner) disabled(rails []rail, barred []aside) bool {
 	return off
 }
 
-// barred returns the ports that NCCL would use by default but must not use: ports of excluded
+// forbiddenPorts returns the ports that NCCL would use by default but must not use: ports of excluded
 // interfaces, and RoCE ports without an IP address.
-func (p *planner) barred(rest []aside) []aside {
-	return slices.DeleteFunc(slices.Clone(rest), func(a aside) bool {
-		return !a.rail.found() || !a.rail.excluded(p.Exclude) && !a.rail.lacksAddress()
+func (p *planner) forbiddenPorts(rest []skippedPort) []skippedPort {
+	return slices.DeleteFunc(slices.Clone(rest), func(a skippedPort) bool {
+		return !a.rail.usedByDefault() || !a.rail.excluded(p.Exclude) && !a.rail.lacksAddress()
 	})
 }
 
-// reasons lists ports that do not carry data, each with its reason.
-func reasons(ports []aside) string {
+// portReasons lists ports that do not carry data, each with its reason.
+func portReasons(ports []skippedPort) string {
 	words := make([]string, len(ports))
 	for i := range ports {
 		words[i] = fmt.Sprintf("%s (%s)", &ports[i].rail, ports[i].why)
 	}
-	return listed(words)
+	return format.List(words, maxHosts)
 }
 
 // onFabric reports whether other hosts are probably on the ports' network. This is true for
@@ -95,7 +96,7 @@ func (p *planner) onFabric(rails []rail) bool {
 	}
 	for i := range rails {
 		r := &rails[i]
-		if r.layer == infiniBand || r.has(&p.Choice) {
+		if r.layer == infiniBand || r.isBelow(&p.Choice) {
 			return true
 		}
 		for _, route := range p.Inventory.Routes {
@@ -116,14 +117,14 @@ func (r *rail) isOn(link string) bool {
 	return false
 }
 
-// adapters decides on NCCL_IB_HCA, the exact ports. NCCL itself determines which port is close
+// setAdapters decides on NCCL_IB_HCA, the exact ports. NCCL itself determines which port is close
 // to which GPU.
-func (p *planner) adapters(rest []aside) {
-	if p.kept(ibHCA, func(value string) verdict { return p.judgeAdapters(value, rest) }) {
+func (p *planner) setAdapters(rest []skippedPort) {
+	if p.keepExisting(ibHCA, func(value string) assessment { return p.judgeAdapters(value, rest) }) {
 		return
 	}
 	if len(p.rails) == 0 {
-		p.keepOff(p.barred(rest))
+		p.excludePorts(p.forbiddenPorts(rest))
 		return
 	}
 	var left []string
@@ -131,46 +132,46 @@ func (p *planner) adapters(rest []aside) {
 		left = append(left, a.rail.String())
 		p.env.note("%s is not in %s: %s", &a.rail, ibHCA, a.why)
 	}
-	reason := strconv.Itoa(len(p.rails)) + " active " + speak(p.rails[0].layer) + " ports of " + gigabits(p.rails[0].rate)
+	reason := strconv.Itoa(len(p.rails)) + " active " + layerName(p.rails[0].layer) + " ports of " + rateText(p.rails[0].rate)
 	if len(p.rails) == 1 {
-		reason = "the active " + speak(p.rails[0].layer) + " port of " + gigabits(p.rails[0].rate)
+		reason = "the active " + layerName(p.rails[0].layer) + " port of " + rateText(p.rails[0].rate)
 	}
 	if len(left) > 0 {
 		reason += "; not " + strings.Join(left, ", ")
 	}
 	if len(p.rails) > maxPorts {
-		p.env.warn("%s does not name them: NCCL reads %d ports of a list, and there are %d", ibHCA, maxPorts, len(p.rails))
-		p.keepOff(p.barred(rest))
+		p.env.warn("%s does not list the ports: NCCL reads at most %d, and there are %d", ibHCA, maxPorts, len(p.rails))
+		p.excludePorts(p.forbiddenPorts(rest))
 		return
 	}
-	p.set(ibHCA, "="+strings.Join(names(p.rails), ","), "%s", reason)
+	p.add(ibHCA, "="+strings.Join(names(p.rails), ","), "%s", reason)
 }
 
-// keepOff lists the ports that NCCL must not use, for the case that the allowed ports are not
+// excludePorts lists the ports that NCCL must not use, for the case that the allowed ports are not
 // listed.
-func (p *planner) keepOff(barred []aside) {
+func (p *planner) excludePorts(barred []skippedPort) {
 	if len(barred) == 0 {
 		return
 	}
 	if len(barred) > maxPorts {
-		p.env.warn("%s is not set: NCCL reads %d ports of a list, and %d must not be used", ibHCA, maxPorts, len(barred))
+		p.env.warn("%s is not set: NCCL reads at most %d ports, and %d must be excluded", ibHCA, maxPorts, len(barred))
 		return
 	}
 	list := make([]string, len(barred))
 	for i := range barred {
 		list[i] = barred[i].rail.String()
 	}
-	p.set(ibHCA, "^="+strings.Join(list, ","), "all but %s", reasons(barred))
+	p.add(ibHCA, "^="+strings.Join(list, ","), "all ports except %s", portReasons(barred))
 }
 
-func (p *planner) judgeAdapters(value string, rest []aside) verdict {
+func (p *planner) judgeAdapters(value string, rest []skippedPort) assessment {
 	l := parseList(value, maxPorts)
 	if len(p.rails) == 0 {
-		allowed := slices.DeleteFunc(p.barred(rest), func(a aside) bool { return !l.allows(a.rail.device, a.rail.port) })
+		allowed := slices.DeleteFunc(p.forbiddenPorts(rest), func(a skippedPort) bool { return !l.allows(a.rail.device, a.rail.port) })
 		if len(allowed) > 0 {
-			return wrong("it allows %s", reasons(allowed))
+			return reject("it allows %s", portReasons(allowed))
 		}
-		return right("no port that works was found here to compare it with")
+		return accept("no usable port on this host to compare with")
 	}
 	var missed, extra []string
 	for i := range p.rails {
@@ -184,23 +185,23 @@ func (p *planner) judgeAdapters(value string, rest []aside) verdict {
 		}
 	}
 	for _, i := range l.items {
-		if longer := p.longerThan(i.name); !l.exact && len(longer) > 0 {
-			extra = append(extra, fmt.Sprintf("%s, of which %s is a prefix: write =%s", strings.Join(longer, ", "), i.name, i.name))
+		if longer := p.adaptersWithPrefix(i.name); !l.exact && len(longer) > 0 {
+			extra = append(extra, fmt.Sprintf("%s, which start with %s: write =%s", strings.Join(longer, ", "), i.name, i.name))
 		}
 	}
 	switch {
 	case len(missed) == len(p.rails):
-		return wrong("it allows none of the ports that work, %s, so NCCL would use TCP", strings.Join(missed, ", "))
+		return reject("it excludes all usable ports, %s, so NCCL uses TCP", strings.Join(missed, ", "))
 	case len(extra) > 0:
-		return wrong("it also allows %s", strings.Join(extra, ", "))
+		return reject("it also allows %s", strings.Join(extra, ", "))
 	case len(missed) > 0:
-		return right("it leaves out %s, which work", strings.Join(missed, ", "))
+		return accept("it excludes the usable ports %s", strings.Join(missed, ", "))
 	}
-	return right("it allows every port that works")
+	return accept("it allows every usable port")
 }
 
-// longerThan returns the adapters whose names start with the name of another adapter.
-func (p *planner) longerThan(name string) []string {
+// adaptersWithPrefix returns the adapters whose names start with the name of another adapter.
+func (p *planner) adaptersWithPrefix(name string) []string {
 	var longer []string
 	whole := false
 	for _, r := range ports(&p.Inventory) {
@@ -215,24 +216,24 @@ func (p *planner) longerThan(name string) []string {
 	return longer
 }
 
-// crossing decides on NCCL_CROSS_NIC. If the rails are separate networks, a connection between
+// setCrossNIC decides on NCCL_CROSS_NIC. If the rails are separate networks, a connection between
 // two rails fails (ibv_modify_qp, "Network is unreachable" or 110).
-func (p *planner) crossing() {
-	from, to := p.apartRails()
-	judge := func(value string) verdict {
+func (p *planner) setCrossNIC() {
+	from, to := p.unroutedRails()
+	judge := func(value string) assessment {
 		if from != nil && atoi(value) != 0 {
-			return wrong("%s has no route to the network of %s, so NCCL must not connect one rail to another: set it to 0", from, to)
+			return reject("%s has no route to the network of %s, so NCCL must not connect one rail to another: set it to 0", from, to)
 		}
-		return right("it is for the site to know")
+		return accept("the site configures it")
 	}
-	if p.kept(crossNIC, judge) || from == nil {
+	if p.keepExisting(crossNIC, judge) || from == nil {
 		return
 	}
-	p.set(crossNIC, "0", "each rail is a network of its own: %s has no route to that of %s", from, to)
+	p.add(crossNIC, "0", "each rail is a separate network: %s has no route to the network of %s", from, to)
 }
 
-// apartRails returns two RoCE ports of which the first cannot reach the second's network.
-func (p *planner) apartRails() (from, to *rail) {
+// unroutedRails returns two RoCE ports of which the first cannot reach the second's network.
+func (p *planner) unroutedRails() (from, to *rail) {
 	for i := range p.rails {
 		a := &p.rails[i]
 		if a.layer != ethernet || !a.hasAddress() {

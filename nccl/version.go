@@ -17,11 +17,11 @@ func ParseVersion(text string) (int, error) {
 	digits, _, _ := strings.Cut(text, "-")
 	digits, _, _ = strings.Cut(digits, "+")
 	parts := strings.Split(digits, ".")
-	wrong := func() (int, error) {
-		return 0, fmt.Errorf("%q is not a version of NCCL such as 2.21.5", text)
+	invalid := func() (int, error) {
+		return 0, fmt.Errorf("%q is not a version of NCCL, such as 2.21.5", text)
 	}
 	if len(parts) < 2 || len(parts) > 3 {
-		return wrong()
+		return invalid()
 	}
 	n := 0
 	for i := range 3 {
@@ -31,12 +31,12 @@ func ParseVersion(text string) (int, error) {
 		}
 		v, err := strconv.ParseUint(part, 10, 8)
 		if err != nil || v > 99 || part[0] < '0' || part[0] > '9' {
-			return wrong()
+			return invalid()
 		}
 		n = n*100 + int(v)
 	}
 	if n < 20900 {
-		return wrong()
+		return invalid()
 	}
 	return n, nil
 }

@@ -141,7 +141,7 @@ func (c *envCmd) ranks(p *program) ([]nccl.Var, launch.RankInfo, error) {
 		{"LOCAL_WORLD_SIZE", info.LocalWorldSize, "number of ranks on this host"},
 		{"GROUP_RANK", info.NodeRank, "node rank of this host"},
 	} {
-		vars = append(vars, nccl.Var{Name: v.name, Value: strconv.Itoa(v.number), Source: nccl.Ours, Reason: v.reason})
+		vars = append(vars, nccl.Var{Name: v.name, Value: strconv.Itoa(v.number), Source: nccl.Planned, Reason: v.reason})
 	}
 	return vars, info, nil
 }

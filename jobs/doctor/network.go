@@ -27,7 +27,7 @@ func checkNetwork(hosts []netif.Inventory) []Finding {
 		found[0].Level, found[0].Hint = Warn, strings.Join(c.Warnings, "; ")
 	}
 	for i, host := range hosts {
-		f := compareWithNCCL(nccl.Stock(host), choices[i].Interface)
+		f := compareWithNCCL(nccl.DefaultInterface(host), choices[i].Interface)
 		f.Hosts = host.Host
 		found = append(found, f)
 	}
@@ -51,7 +51,7 @@ func compareWithNCCL(stock, chosen string) Finding {
 // describeDefault reports NCCL's default interface on a host, if there is no other host to
 // compare with.
 func describeDefault(host netif.Inventory) Finding {
-	stock := nccl.Stock(host)
+	stock := nccl.DefaultInterface(host)
 	if stock == "" {
 		return fail("nccl alone", "finds no interface", "run `ddpbatch netif` to see why each interface is rejected")
 	}

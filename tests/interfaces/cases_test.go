@@ -126,13 +126,13 @@ func find(t *testing.T, id string) *collected {
 }
 
 // What doctor says that NCCL takes when it is left alone is what its rule takes here.
-func TestStockIsNCCLsRule(t *testing.T) {
+func TestDefaultInterfaceFollowsNCCL(t *testing.T) {
 	for _, c := range load(t) {
 		want := ""
 		if pick := NCCL228(c.pair); pick.Failed == "" {
 			want = pick.Uses[0].Link
 		}
-		if got := nccl.Stock(c.pair.Here); got != want {
+		if got := nccl.DefaultInterface(c.pair.Here); got != want {
 			t.Errorf("%s: %q, want %q", c.ID, got, want)
 		}
 	}
