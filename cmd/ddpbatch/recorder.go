@@ -1,32 +1,26 @@
-// Package eventlog writes the events of a training run to files: to metrics.jsonl and
-// TensorBoard ([Recorder]), and to a directory that a Prometheus collector reads ([Exporter]).
-//
-// It defines which event becomes which metric. It does not print, does not write the logs of
-// ranks, and is not safe for concurrent use.
-package eventlog
+package main
 
 import (
 	"errors"
 	"math"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics/tensorboard"
 )
 
-// A Recorder writes the metrics of a run to metrics.jsonl and to a TensorBoard file.
-type Recorder struct {
-	Path           string // of metrics.jsonl
-	TensorBoardDir string
-	Host           string // for the name of the TensorBoard file
-
+// A recorder writes the metrics of a run to metrics.jsonl and to a TensorBoard file.
+type recorder struct {
+	dir     rundir.Dir
+	host    string
 	metrics *metrics.Log
 	board   *tensorboard.File
 }
 
-// Write writes an event. The first event contains the step from which the run resumes.
-func (r *Recorder) Write(e trainer.Event) error {
+// writeEvent writes an event. The first event contains the step from which the run resumes.
+func (r *recorder) writeEvent(e trainer.Event) error {
 	if e.Kind == trainer.Started {
 		return r.open(e.Step)
 	}
@@ -43,16 +37,15 @@ func (r *Recorder) Write(e trainer.Event) error {
 	return r.board.Write(m.Time, m.Step, scalarsOf(m)...)
 }
 
-func (r *Recorder) open(step int) (err error) {
-	if r.metrics, err = metrics.Open(r.Path, step); err != nil {
+func (r *recorder) open(step int) (err error) {
+	if r.metrics, err = metrics.Open(r.dir.Metrics(), step); err != nil {
 		return err
 	}
-	r.board, err = tensorboard.Create(r.TensorBoardDir, r.Host, step, time.Now())
+	r.board, err = tensorboard.Create(r.dir.TensorBoard(), r.host, step, time.Now())
 	return err
 }
 
-// Close closes the files.
-func (r *Recorder) Close() error {
+func (r *recorder) close() error {
 	var errs []error
 	if r.metrics != nil {
 		errs = append(errs, r.metrics.Close())
