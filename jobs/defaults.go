@@ -40,19 +40,20 @@ func (d *decoder) setDefaults(path string, v reflect.Value) {
 }
 
 // kindOf returns the value of the key kind of a table, or an empty string.
-func kindOf(table reflect.Value) string {
-	f := tableOf(table.Type()).field("kind")
+func kindOf(v reflect.Value) string {
+	f := tableOf(v.Type()).field("kind")
 	if f == nil {
 		return ""
 	}
-	return table.Field(f.index).String()
+	return v.Field(f.index).String()
 }
 
-func joinKey(table, key string) string {
-	if table == "" {
+// joinKey returns the dotted name of a key in a table. An empty path is the top level.
+func joinKey(path, key string) string {
+	if path == "" {
 		return key
 	}
-	return table + "." + key
+	return path + "." + key
 }
 
 // setComputedDefaults sets the keys whose default depends on other keys: those with an auto

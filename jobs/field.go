@@ -109,30 +109,45 @@ func newField(s reflect.StructField, index int) (f field, ok bool) {
 			}
 		}
 	}
-	if enum, ok := s.Tag.Lookup("enum"); ok {
-		f.rules.aliases = map[string]string{}
-		for choice := range strings.SplitSeq(enum, ",") {
-			name, value, alias := strings.Cut(choice, "=")
-			f.rules.choices = append(f.rules.choices, name)
-			if alias {
-				f.rules.aliases[name] = value
-			}
-		}
-	}
-	if text, ok := s.Tag.Lookup("range"); ok {
-		f.rules.limits = parseLimits(text, elementType(s.Type).Kind(), s.Tag.Get("bits") == "64")
-	}
-	switch t := elementType(s.Type); {
-	case tableType(t) == nil && reflect.PointerTo(t).Implements(reflect.TypeFor[tomlValue]()):
-	case t.Kind() == reflect.String && t != reflect.TypeFor[string]() && f.rules.choices == nil,
-		t.Kind() == reflect.Int && f.rules.limits == (limits{}):
-		panic("jobs: no enum or range tag: " + f.key)
-	}
+	f.rules = newRules(s.Tag, elementType(s.Type))
 	if text, ok := s.Tag.Lookup("default"); ok {
 		f.text = f.quoted(text)
 		f.value = f.parse(text)
 	}
 	return f, true
+}
+
+// newRules reads the tags with rules for the values of a type. It panics if a number has no range
+// tag, or if a string type has neither an enum tag nor its own decoder.
+func newRules(tag reflect.StructTag, t reflect.Type) (r rules) {
+	if enum, ok := tag.Lookup("enum"); ok {
+		r.aliases = map[string]string{}
+		for choice := range strings.SplitSeq(enum, ",") {
+			name, value, alias := strings.Cut(choice, "=")
+			r.choices = append(r.choices, name)
+			if alias {
+				r.aliases[name] = value
+			}
+		}
+	}
+	text, hasRange := tag.Lookup("range")
+	if hasRange {
+		r.limits = parseLimits(text, t.Kind(), tag.Get("bits") == "64")
+	}
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[tomlValue]()) {
+		return r
+	}
+	switch t.Kind() {
+	case reflect.Int, reflect.Uint64, reflect.Float64:
+		if !hasRange {
+			panic("jobs: no range tag for a number: " + string(tag))
+		}
+	case reflect.String:
+		if t != reflect.TypeFor[string]() && r.choices == nil {
+			panic("jobs: no enum tag for the type " + t.String() + ": " + string(tag))
+		}
+	}
+	return r
 }
 
 // quoted returns a value in a tag as TOML.

@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"fmt"
 	"reflect"
 	"strings"
 )
@@ -64,7 +63,7 @@ func formOf(t reflect.Type, r rules) form {
 	case reflect.Struct:
 		return form{"table", map[string]any{"type": "object"}}
 	case reflect.Int, reflect.Uint64:
-		return form{fmt.Sprintf("integer, at least %d", r.limits.lowInt), r.limits.schema(t.Kind())}
+		return form{"integer, " + r.limits.String(), r.limits.schema(t.Kind())}
 	case reflect.Float64:
 		return form{"number, " + r.limits.String(), r.limits.schema(t.Kind())}
 	}

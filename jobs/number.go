@@ -17,15 +17,16 @@ type limits struct {
 	low, high       float64
 	aboveLow        bool  // whether low itself is invalid
 	belowHigh       bool  // whether high itself is invalid
+	bounded         bool  // whether there is an upper bound
 	lowInt, highInt int64 // the bounds of an integer
-	bounded, double bool  // whether there is an upper bound; whether float32 rounding does not matter
+	exact           bool  // whether rounding to float32 does not matter
 }
 
 // parseLimits parses the range tag of a number: "1..", "0..0.5", "0..<1", or "0<..". It panics
 // if the tag is invalid, which is a bug.
-func parseLimits(text string, kind reflect.Kind, double bool) limits {
+func parseLimits(text string, kind reflect.Kind, exact bool) limits {
 	low, high, ok := strings.Cut(text, "..")
-	l := limits{double: double, high: math.Inf(1), highInt: maxCount}
+	l := limits{exact: exact, high: math.Inf(1), highInt: maxCount}
 	if kind == reflect.Uint64 {
 		l.highInt = math.MaxInt64 // the maximum of TOML
 	}
@@ -35,6 +36,7 @@ func parseLimits(text string, kind reflect.Kind, double bool) limits {
 	l.low, err = strconv.ParseFloat(low, 64)
 	if l.bounded = high != ""; l.bounded {
 		l.high, errHigh = strconv.ParseFloat(high, 64)
+		l.highInt = int64(l.high)
 	}
 	if !ok || err != nil || errHigh != nil {
 		panic(fmt.Sprintf("jobs: invalid range %q", text))
@@ -145,7 +147,7 @@ func (l limits) float(v any) (float64, error) {
 		return 0, valueErrorf("", "must be a finite number, not %v", v)
 	case x < l.low || l.aboveLow && x == l.low || x > l.high || l.belowHigh && x == l.high:
 		return 0, valueErrorf("", "must be %s, not %v", l, v)
-	case l.double:
+	case l.exact:
 	case l.belowHigh && y == l.high:
 		return 0, valueErrorf("", "must be less than %v: %v rounds to %v in float32", l.high, v, l.high)
 	case math.IsInf(y, 0):

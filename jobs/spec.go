@@ -13,6 +13,7 @@ package jobs
 //	required  example; the key must be set if its table is set
 //	example   example for a key that is required in some cases only
 //	range     limits of a number: "1..", "0..0.5", "0..<1", or "0<.." for greater than 0
+//	bits      64 for a number that training does not convert to float32
 //	enum      valid strings; "gpu=cuda" declares the alias gpu
 //	kinds     kinds of the table that have the key; "mlp!" means that mlp requires it
 type Job struct {
