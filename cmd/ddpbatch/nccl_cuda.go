@@ -42,19 +42,19 @@ func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.
 	if err != nil {
 		return nil, err
 	}
-	own := d.(interface {
+	computation := d.(interface {
 		driver.Computation
 		GPU() *driver.GPU
 	})
-	ours := gpu.Of(own.GPU(), own.GPU().Info)
-	r.log.info("gpus", "exchange", "nccl", "version", l.Version.String(), "library", l.File, "gpu", ours.ID())
-	c, err := communicator.Connect(ctx, communicator.Options{Library: l, GPU: ours, Control: host, Check: true,
+	own := gpu.Of(computation.GPU(), computation.GPU().Info)
+	r.log.info("gpus", "exchange", "nccl", "version", l.Version.String(), "library", l.File, "gpu", own.ID())
+	c, err := communicator.Connect(ctx, communicator.Options{Library: l, GPU: own, Control: host, Check: true,
 		Host: r.info.Host, Interface: os.Getenv("NCCL_SOCKET_IFNAME"),
 		ConnectTimeout: time.Duration(r.job.Network.JoinTimeout), Timeout: time.Duration(r.job.Network.CollectiveTimeout)})
 	if err != nil {
 		return nil, err
 	}
-	order := ours.NewOrder(c, own)
+	order := own.NewOrder(c, computation)
 	return gpuComm{ddp.NewDeviceCommunicator(c, host, order.Mark), c, order, l.Version}, nil
 }
 

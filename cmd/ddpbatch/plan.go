@@ -27,9 +27,9 @@ type planCmd struct {
 
 	GPU            string   `name:"gpu" placeholder:"NAME" help:"GPU model, such as \"A100 80 GB\" (default: from the site profile)."`
 	GFLOPS         *float64 `name:"gflops" placeholder:"N" help:"Compute speed per rank, in GFLOP/s."`
-	Bandwidth      *float64 `placeholder:"GB/S" help:"Unidirectional bandwidth between nodes, per node."`
+	Bandwidth      *float64 `placeholder:"GB/S" help:"Unidirectional bandwidth between nodes, per node, in GB/s."`
 	Latency        *float64 `placeholder:"US" help:"Message latency between nodes, in microseconds."`
-	LocalBandwidth *float64 `placeholder:"GB/S" help:"Bandwidth between the ranks of a node, per rank."`
+	LocalBandwidth *float64 `placeholder:"GB/S" help:"Bandwidth between the ranks of a node, per rank, in GB/s."`
 	LocalLatency   *float64 `placeholder:"US" help:"Message latency within a node, in microseconds."`
 	Memory         string   `placeholder:"SIZE" help:"Memory per rank, such as 64G (default: the GPU memory, or a share of the node's memory)."`
 

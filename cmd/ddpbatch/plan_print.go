@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/predict"
@@ -20,7 +19,7 @@ func (p *program) printPlan(a *predict.Prediction) {
 		unit, units = "TOKENS/S", func(s predict.Step) float64 { return s.TokensPerSecond }
 	}
 	p.printf("%s: %s with %d parameters, %s, in %s on %s\n", a.Name, a.Model, a.Parameters, a.Strategy, a.Precision, a.Device)
-	p.printf("%s", folded(fmt.Sprintf("a step: %s on %s; %s per rank in %s", size, format.Count(a.Ranks, "rank"), formatMetric(a.FLOP, "FLOP"), microBatches(a.Accumulate))))
+	p.wrapf(2, "a step: %s on %s; %s per rank in %s", size, format.Count(a.Ranks, "rank"), formatMetric(a.FLOP, "FLOP"), microBatches(a.Accumulate))
 
 	p.printf("\n")
 	var rows [][]string
@@ -55,32 +54,11 @@ func (p *program) printPlan(a *predict.Prediction) {
 
 	p.printf("\n")
 	for _, line := range a.Recommended {
-		p.printf("%s", folded("recommended: "+line))
+		p.wrapf(2, "recommended: %s", line)
 	}
 	for _, line := range a.Notes {
-		p.printf("%s", folded("assumed: "+line))
+		p.wrapf(2, "assumed: %s", line)
 	}
-}
-
-// folded wraps text at 80 columns and indents all lines but the first.
-func folded(text string) string {
-	const width, indent = 80, "  "
-	var b strings.Builder
-	column := 0
-	for _, word := range strings.Fields(text) {
-		switch {
-		case column == 0:
-		case column+1+len(word) > width:
-			b.WriteString("\n" + indent)
-			column = len(indent)
-		default:
-			b.WriteString(" ")
-			column++
-		}
-		b.WriteString(word)
-		column += len(word)
-	}
-	return b.String() + "\n"
 }
 
 func microBatches(n int) string {
