@@ -35,7 +35,7 @@ const (
 
 // A Symptom is a known message in a log.
 type Symptom struct {
-	Name  string // short name, such as "cuda out of memory"
+	Name  string // short name, such as "gpu out of memory"; in JSON output, so it must not change
 	From  string // software that prints the message
 	Cause string // what the message means
 	Hint  string // how to fix it
