@@ -105,7 +105,7 @@ func TestBlackholedPeer(t *testing.T) {
 	// Whoever is the first to find out: one of the two, or one that sees both, in one
 	// operation or with one of them ahead.
 	log := s.log("later", id)
-	if !regexp.MustCompile(`error: .*no answer within 3s: (that rank does not say where it is either|that rank has left the operation, but what it sent to rank [01] did not arrive|ranks [0-9, ]+ wait for each other)`).MatchString(log) {
+	if !regexp.MustCompile(`error: .*no answer within 3s: (that rank does not respond to a query of its state|that rank has left the operation, but what it sent to rank [01] did not arrive|ranks [0-9, ]+ wait for each other)`).MatchString(log) {
 		t.Errorf("the log does not say who is cut off:\n%s", log)
 	}
 }

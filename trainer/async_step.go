@@ -12,7 +12,7 @@ import (
 // result of a step while the device computes the next one, or earlier if it needs the result. It
 // works for a single rank only: other ranks would have to be notified of a skipped step.
 type asyncSteps struct {
-	decision         device.Verdict
+	decision         device.StepDecision
 	newReading       func() device.Reading
 	steps            [2]stepResult // used alternately
 	enqueued, synced int
@@ -33,8 +33,8 @@ type batchLoss struct {
 	weight float64
 }
 
-func newAsyncSteps(d device.Late, parts int) *asyncSteps {
-	l := &asyncSteps{decision: d.NewVerdict(parts), newReading: d.NewReading}
+func newAsyncSteps(d device.AsyncUpdater, parts int) *asyncSteps {
+	l := &asyncSteps{decision: d.NewStepDecision(parts), newReading: d.NewReading}
 	for i := range l.steps {
 		l.steps[i].decision = d.NewReading()
 	}
@@ -82,7 +82,7 @@ func (r *run) updateAsync() error {
 	o := l.current()
 	rows, _ := r.model.Losses()
 	o.losses[o.batches-1].rows.Begin(rows)
-	o.decision.Begin(l.decision.Told())
+	o.decision.Begin(l.decision.Result())
 	l.enqueued++
 	return r.syncSteps(1)
 }

@@ -69,7 +69,7 @@ func (r *run) build(ctx context.Context) error {
 	if r.optimizer, err = newOptimizer(r.device, r.sharder.Parts(), &t.Optimizer); err != nil {
 		return fmt.Errorf("build optimizer: %w", err)
 	}
-	if d, ok := r.device.(device.Late); ok && r.Comm.Size() == 1 && !r.LaunchBlocking {
+	if d, ok := r.device.(device.AsyncUpdater); ok && r.Comm.Size() == 1 && !r.LaunchBlocking {
 		r.asyncSteps = newAsyncSteps(d, len(r.sharder.Parts()))
 	}
 	r.allocCopies()

@@ -34,7 +34,7 @@ func (r *run) openDevice(ctx context.Context) error {
 	gpusRequested := r.Job.Slurm.GPUsPerNode > 0
 	var (
 		noGPUErr noGPUError
-		shortage cuda.Shortage
+		shortage cuda.ShortageError
 		gpuErr   gpuError
 	)
 	canFallBack := errors.As(err, &noGPUErr) || (errors.As(err, &shortage) || errors.As(err, &gpuErr)) && !gpusRequested
@@ -123,7 +123,7 @@ func (r *run) assignGPU(ctx context.Context) (cuda.Device, error) {
 	if err == nil && len(found.Devices) == 0 {
 		err = errors.New("the driver has none")
 	}
-	own := cuda.Seen{Node: r.Node}
+	own := cuda.VisibleGPUs{Node: r.Node}
 	if err != nil {
 		own.Why = err.Error()
 		if r.VisibleDevices != nil {
@@ -139,7 +139,7 @@ func (r *run) assignGPU(ctx context.Context) (cuda.Device, error) {
 	if err != nil {
 		return cuda.Device{}, err
 	}
-	if !slices.ContainsFunc(seen, func(s cuda.Seen) bool { return len(s.UUIDs) > 0 }) {
+	if !slices.ContainsFunc(seen, func(s cuda.VisibleGPUs) bool { return len(s.UUIDs) > 0 }) {
 		return cuda.Device{}, noGPUError{fmt.Errorf("no rank sees a GPU; rank 0: %s", seen[0].Why)}
 	}
 	ordinals, err := cuda.Assign(seen)

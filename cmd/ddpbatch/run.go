@@ -352,7 +352,7 @@ func (r *rank) rootCause(j *launch.Rank, err error) error {
 	var other trainer.RemoteError
 	if errors.As(err, &broken) && broken.Peer.Rank != r.info.Rank || errors.As(err, &other) {
 		wait := exitTimeout
-		if broken != nil && broken.Told() {
+		if broken != nil && broken.IsRemote() {
 			wait *= 2 // the rank that detected the failure has more details and reports first
 		}
 		select {

@@ -58,7 +58,7 @@ var matrix = []group{
 		{"one node does not have the fast link", "a network that all nodes have is selected", 0, goesOn, "", nil, "tests: TestNodeWithoutFastLink"},
 		{"a rank is silent during an all-reduce", "all others name it after network.collective_timeout", 0, unsaid, "no answer within 3s: that rank ", nil, "trainer/collective: TestStoppedProcessIsNamed, trainer/collective: TestRankThatDoesNotEnterIsNamed"},
 		{"the ranks' programs have diverged, and all ranks wait", "all ranks detect it within seconds by comparing their operations", 0, unsaid, "the ranks' programs have diverged", nil, "trainer/collective: TestRanksThatOnlyWaitAreTold"},
-		{"a message between ranks is corrupted in transit", "the attempt ends as if a rank was lost", 0, unsaid, "arrived damaged (its CRC-32C is", nil, "trainer/collective/internal/mesh: TestTamperedFramesAreNamed"},
+		{"a message between ranks is corrupted in transit", "the attempt ends as if a rank was lost", 0, unsaid, "is corrupt (its CRC-32C is", nil, "trainer/collective/internal/mesh: TestTamperedFramesAreNamed"},
 		{"an attacker on the path replaces data and their checksums, with `network.integrity = \"mac\"`", "the run stops; both ranks are named, and no altered data are used", 0, 4, "its tag does not match", nil, "trainer/collective: TestAlteredSumsAreRejected"},
 		{"altered or truncated frame", "rejected; the attempt ends", 0, unsaid, "", nil, "trainer/wire: TestAlteredFrames"},
 		{"repeated frame", "rejected; the attempt ends", 0, unsaid, "", nil, "trainer/wire: TestRepeatedFrameIsRefused"},

@@ -20,7 +20,7 @@ const gpuWarmUp = 5
 
 // gpu is a device with the methods that measurements need.
 type gpu interface {
-	device.Late
+	device.AsyncUpdater
 	Begin()
 	End()
 	Available() int64
@@ -33,7 +33,7 @@ type gpuTraining struct {
 	gpu      gpu
 	sharder  *ddp.Sharder
 	ready    func(int) // sharder.Ready as a value, created once because creating it allocates
-	decision device.Verdict
+	decision device.StepDecision
 	steps    [2]struct{ rows, told device.Reading } // used alternately
 	enqueued int
 }
@@ -49,7 +49,7 @@ func newGPUTraining(d gpu, comm collective.Communicator, m Model, p device.Preci
 		return nil, err
 	}
 	t.ready = t.sharder.Ready
-	t.decision = d.NewVerdict(len(t.sharder.Parts()))
+	t.decision = d.NewStepDecision(len(t.sharder.Parts()))
 	for i := range t.steps {
 		t.steps[i].rows, t.steps[i].told = d.NewReading(), d.NewReading()
 	}
@@ -73,7 +73,7 @@ func (t *gpuTraining) enqueue(ctx context.Context) error {
 	t.sharder.MarkUpdated()
 	s := &t.steps[t.enqueued%len(t.steps)]
 	s.rows.Begin(rows)
-	s.told.Begin(t.decision.Told())
+	s.told.Begin(t.decision.Result())
 	t.gpu.End()
 	t.enqueued++
 	return nil

@@ -22,24 +22,24 @@ type offer struct {
 	Why   string `json:"why,omitempty"`
 }
 
-// offerRoom is the encoded size of an offer in bytes. JSON encodes a byte of Why in at most six
+// offerBytes is the encoded size of an offer in bytes. JSON encodes a byte of Why in at most six
 // bytes.
 const (
-	offerRoom = 2 << 10
-	whyRoom   = 256
+	offerBytes  = 2 << 10
+	maxWhyBytes = 256
 )
 
-// encode returns the offer as JSON, padded to offerRoom bytes.
+// encode returns the offer as JSON, padded to offerBytes bytes.
 func (o offer) encode() ([]byte, error) {
-	o.Why = o.Why[:min(len(o.Why), whyRoom)]
+	o.Why = o.Why[:min(len(o.Why), maxWhyBytes)]
 	b, err := json.Marshal(o)
-	if err == nil && len(b) > offerRoom {
-		err = fmt.Errorf("an offer of %d bytes does not fit %d", len(b), offerRoom)
+	if err == nil && len(b) > offerBytes {
+		err = fmt.Errorf("an offer of %d bytes exceeds %d bytes", len(b), offerBytes)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return append(b, bytes.Repeat([]byte{' '}, offerRoom-len(b))...), nil
+	return append(b, bytes.Repeat([]byte{' '}, offerBytes-len(b))...), nil
 }
 
 // offers returns the offers of all ranks to every rank.
@@ -49,7 +49,7 @@ func (a *agreement) offers(ctx context.Context, mine offer) ([]offer, error) {
 		return nil, err
 	}
 	n := len(a.members)
-	all := make([]byte, n*offerRoom)
+	all := make([]byte, n*offerBytes)
 	number := a.sequence
 	a.sequence++
 	c := AllGather(all, b)
@@ -58,8 +58,8 @@ func (a *agreement) offers(ctx context.Context, mine offer) ([]offer, error) {
 	}
 	out := make([]offer, n)
 	for r := range n {
-		if err := json.Unmarshal(all[r*offerRoom:][:offerRoom], &out[r]); err != nil {
-			return nil, fmt.Errorf("what rank %d offers: %w", a.members[r], err)
+		if err := json.Unmarshal(all[r*offerBytes:][:offerBytes], &out[r]); err != nil {
+			return nil, fmt.Errorf("decode the offer of rank %d: %w", a.members[r], err)
 		}
 	}
 	return out, nil
@@ -69,22 +69,22 @@ func (a *agreement) offers(ctx context.Context, mine offer) ([]offer, error) {
 // why that is not possible. The first rank creates a file, all ranks map it, and its name is
 // removed immediately.
 func shareMemory(ctx context.Context, m *messages) (f *file, why string, err error) {
-	if n := len(m.members); n > mostOnNode {
-		return nil, fmt.Sprintf("%d ranks of one node are more than %d", n, mostOnNode), nil
+	if n := len(m.members); n > maxRanksPerNode {
+		return nil, fmt.Sprintf("%d ranks on one node exceed the limit of %d", n, maxRanksPerNode), nil
 	}
-	f = &file{rank: m.rank, agree: &agreement{messages: m}, areas: make([][]*segment.Segment, len(m.members)), spins: patience(len(m.members))}
-	room := len(m.members) * rankRoom
+	f = &file{rank: m.rank, agree: &agreement{messages: m}, areas: make([][]*segment.Segment, len(m.members)), spins: spinLimit(len(m.members))}
+	size := len(m.members) * rankBytes
 	var mine offer
 	var failure error
 	if m.rank == 0 {
-		if f.memory, failure = segment.Create(room); failure == nil {
+		if f.memory, failure = segment.Create(size); failure == nil {
 			mine.Name = f.memory.Name
 			created := f.memory
 			defer func() { _ = created.Unlink() }() // a name that remains is removed by a later sweep
 		}
-		mine.Why = text(failure)
+		mine.Why = errorText(failure)
 	}
-	give := func() {
+	cleanUp := func() {
 		f.agree.leave()
 		if f.memory != nil {
 			_ = f.memory.Unmap()
@@ -92,20 +92,20 @@ func shareMemory(ctx context.Context, m *messages) (f *file, why string, err err
 	}
 	offers, err := f.agree.offers(ctx, mine)
 	if err != nil {
-		give()
+		cleanUp()
 		return nil, "", err
 	}
 	if m.rank != 0 && offers[0].Why == "" {
-		f.memory, failure = segment.Open(offers[0].Name, room)
+		f.memory, failure = segment.Open(offers[0].Name, size)
 	}
-	verdicts, err := f.agree.offers(ctx, offer{Why: text(failure)})
+	results, err := f.agree.offers(ctx, offer{Why: errorText(failure)})
 	if err != nil {
-		give()
+		cleanUp()
 		return nil, "", err
 	}
-	for r, v := range verdicts {
+	for r, v := range results {
 		if v.Why != "" {
-			give()
+			cleanUp()
 			return nil, fmt.Sprintf("rank %d: %s", m.members[r], v.Why), nil
 		}
 	}

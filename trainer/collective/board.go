@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// smallRoom is the largest buffer, in bytes, that every rank reduces redundantly, which takes
+	// smallBytes is the largest buffer, in bytes, that every rank reduces redundantly, which takes
 	// one synchronization instead of two.
-	smallRoom = 16 << 10
-	// windowRoom is the size of a window in bytes: three windows per rank fit the shared cache.
-	windowRoom = 256 << 10
-	windows    = 3
-	// mostOnNode is the maximum number of ranks that can share memory: a window has a cache line
+	smallBytes = 16 << 10
+	// windowBytes is the size of a window in bytes: three windows per rank fit the shared cache.
+	windowBytes = 256 << 10
+	windows     = 3
+	// maxRanksPerNode is the maximum number of ranks that can share memory: a window has a cache line
 	// for each.
-	mostOnNode = windowRoom / line
+	maxRanksPerNode = windowBytes / line
 )
 
 // board is where the ranks of a group publish their arguments.
@@ -29,9 +29,9 @@ type board interface {
 	slot(rank int) *slot
 	// show publishes this rank's arguments. They remain valid until the operation after the next,
 	// which no rank begins before all have left this one.
-	show(rank int, turn uint64, c *Call, s mesh.Signature)
+	publish(rank int, turn uint64, c *Call, s mesh.Signature)
 	// shown returns the arguments of a rank. send returns its buffer, if that is visible.
-	shown(rank int, turn uint64) *entry
+	published(rank int, turn uint64) *entry
 	send(rank int, turn uint64) []byte
 	// visible reports whether a call's buffer is in memory that other ranks can access.
 	visible(rank int, c *Call) bool
@@ -39,9 +39,9 @@ type board interface {
 	small(rank int, turn uint64) []byte
 	window(rank, i int) []byte
 	// looks returns how many times to poll for another rank before yielding the core.
-	looks() int
+	spinCount() int
 	// giveWay yields the core, for the nth time in one wait, from 0.
-	giveWay(nth int)
+	yield(nth int)
 	name() string
 	alloc(ctx context.Context, s *shared, bytes int) ([]byte, error)
 	close() error
@@ -64,9 +64,9 @@ type entry struct {
 	length    uint64
 }
 
-// brings reports whether other ranks read the call's buffer.
-func (c *Call) brings(rank int) bool {
-	if c.look != nil {
+// publishesSend reports whether other ranks read the call's buffer.
+func (c *Call) publishesSend(rank int) bool {
+	if c.step != nil {
 		return len(c.Send) > 0
 	}
 	switch c.Kind {
@@ -78,30 +78,30 @@ func (c *Call) brings(rank int) bool {
 	return true
 }
 
-// patience returns the spin count for the given number of ranks on this node.
-func patience(ranks int) int {
+// spinLimit returns the spin count for the given number of ranks on this node.
+func spinLimit(ranks int) int {
 	if ranks > min(runtime.GOMAXPROCS(0), runtime.NumCPU()) {
 		return 0 // the other rank may wait for this core
 	}
-	return looks
+	return maxSpins
 }
 
 // heap is the [board] of goroutines.
 type heap struct {
-	slots   []slot
-	buffers [][2][]byte
-	rooms   [][2][]byte
-	spins   int
-	left    atomic.Int32 // ranks that have not closed the board
-	forget  func()
+	slots        []slot
+	buffers      [][2][]byte
+	smallBuffers [][2][]byte
+	spins        int
+	left         atomic.Int32 // ranks that have not closed the board
+	release      func()
 }
 
 // newHeap returns a board of n ranks. It calls forget when all ranks have closed it.
 func newHeap(n int, forget func()) *heap {
-	h := &heap{forget: forget, slots: make([]slot, n), buffers: make([][2][]byte, n), rooms: make([][2][]byte, n), spins: patience(n)}
+	h := &heap{release: forget, slots: make([]slot, n), buffers: make([][2][]byte, n), smallBuffers: make([][2][]byte, n), spins: spinLimit(n)}
 	h.left.Store(int32(n))
 	for r := range n {
-		h.rooms[r] = [2][]byte{aligned(smallRoom), aligned(smallRoom)}
+		h.smallBuffers[r] = [2][]byte{aligned(smallBytes), aligned(smallBytes)}
 	}
 	return h
 }
@@ -115,28 +115,28 @@ func aligned(n int) []byte {
 
 func (h *heap) slot(rank int) *slot { return &h.slots[rank] }
 
-func (h *heap) show(rank int, turn uint64, c *Call, s mesh.Signature) {
+func (h *heap) publish(rank int, turn uint64, c *Call, s mesh.Signature) {
 	h.slots[rank].entries[turn%2] = entry{signature: s, visible: true}
 	h.buffers[rank][turn%2] = c.Send
 }
 
-func (h *heap) shown(rank int, turn uint64) *entry { return &h.slots[rank].entries[turn%2] }
-func (h *heap) send(rank int, turn uint64) []byte  { return h.buffers[rank][turn%2] }
-func (h *heap) visible(int, *Call) bool            { return true }
-func (h *heap) small(rank int, turn uint64) []byte { return h.rooms[rank][turn%2] }
-func (h *heap) window(int, int) []byte             { panic("collective: goroutines need no windows") }
-func (h *heap) looks() int                         { return h.spins }
-func (h *heap) name() string                       { return "memory" }
+func (h *heap) published(rank int, turn uint64) *entry { return &h.slots[rank].entries[turn%2] }
+func (h *heap) send(rank int, turn uint64) []byte      { return h.buffers[rank][turn%2] }
+func (h *heap) visible(int, *Call) bool                { return true }
+func (h *heap) small(rank int, turn uint64) []byte     { return h.smallBuffers[rank][turn%2] }
+func (h *heap) window(int, int) []byte                 { panic("collective: goroutines need no windows") }
+func (h *heap) spinCount() int                         { return h.spins }
+func (h *heap) name() string                           { return "memory" }
 
 func (h *heap) close() error {
 	if h.left.Add(-1) == 0 {
-		h.forget()
+		h.release()
 	}
 	return nil
 }
 
-// giveWay yields to other goroutines, which include the ranks, and to other processes.
-func (h *heap) giveWay(int) {
+// yield yields to other goroutines, which include the ranks, and to other processes.
+func (h *heap) yield(int) {
 	runtime.Gosched()
 	sched.Yield()
 }
@@ -149,20 +149,20 @@ type heaps struct {
 	all map[uint64]*heap
 }
 
-// of returns a group's board. The first rank that calls it creates the board.
-func (h *heaps) of(id uint64, n int) *heap {
+// boardFor returns a group's board. The first rank that calls it creates the board.
+func (h *heaps) boardFor(id uint64, n int) *heap {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.all == nil {
 		h.all = map[uint64]*heap{}
 	}
 	if h.all[id] == nil {
-		h.all[id] = newHeap(n, func() { h.forget(id) })
+		h.all[id] = newHeap(n, func() { h.remove(id) })
 	}
 	return h.all[id]
 }
 
-func (h *heaps) forget(id uint64) {
+func (h *heaps) remove(id uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.all, id)

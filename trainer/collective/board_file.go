@@ -13,11 +13,11 @@ import (
 
 // Each rank has a slot, two small buffers, and its windows in the shared file.
 const (
-	slotRoom = 4 * line
-	rankRoom = slotRoom + 2*smallRoom + windows*windowRoom
+	slotBytes = 4 * line
+	rankBytes = slotBytes + 2*smallBytes + windows*windowBytes
 )
 
-var _ [slotRoom - unsafe.Sizeof(slot{})]byte // a slot fits its space
+var _ [slotBytes - unsafe.Sizeof(slot{})]byte // a slot fits its space
 
 // file is the [board] of the processes of a node.
 type file struct {
@@ -28,15 +28,15 @@ type file struct {
 	spins  int
 }
 
-func (f *file) room(rank, from, n int) []byte { return f.memory.Bytes()[rank*rankRoom+from:][:n:n] }
+func (f *file) region(rank, from, n int) []byte { return f.memory.Bytes()[rank*rankBytes+from:][:n:n] }
 
 func (f *file) slot(rank int) *slot {
-	return (*slot)(unsafe.Pointer(unsafe.SliceData(f.room(rank, 0, slotRoom))))
+	return (*slot)(unsafe.Pointer(unsafe.SliceData(f.region(rank, 0, slotBytes))))
 }
 
-func (f *file) show(rank int, turn uint64, c *Call, s mesh.Signature) {
-	e := f.shown(rank, turn)
-	*e = entry{signature: s, visible: !c.brings(rank)}
+func (f *file) publish(rank int, turn uint64, c *Call, s mesh.Signature) {
+	e := f.published(rank, turn)
+	*e = entry{signature: s, visible: !c.publishesSend(rank)}
 	if area, offset, ok := f.find(c.Send); ok {
 		e.visible, e.area, e.offset, e.length = true, int32(area), uint64(offset), uint64(len(c.Send))
 	}
@@ -57,33 +57,33 @@ func (f *file) find(b []byte) (area, offset int, ok bool) {
 	return 0, 0, false
 }
 
-func (f *file) shown(rank int, turn uint64) *entry { return &f.slot(rank).entries[turn%2] }
+func (f *file) published(rank int, turn uint64) *entry { return &f.slot(rank).entries[turn%2] }
 
 func (f *file) send(rank int, turn uint64) []byte {
-	e := f.shown(rank, turn)
+	e := f.published(rank, turn)
 	return f.areas[rank][e.area].Bytes()[e.offset:][:e.length]
 }
 
 func (f *file) visible(rank int, c *Call) bool {
 	_, _, ok := f.find(c.Send)
-	return ok || !c.brings(rank)
+	return ok || !c.publishesSend(rank)
 }
 
 func (f *file) small(rank int, turn uint64) []byte {
-	return f.room(rank, slotRoom+int(turn%2)*smallRoom, smallRoom)
+	return f.region(rank, slotBytes+int(turn%2)*smallBytes, smallBytes)
 }
 
 func (f *file) window(rank, i int) []byte {
-	return f.room(rank, slotRoom+2*smallRoom+i%windows*windowRoom, windowRoom)
+	return f.region(rank, slotBytes+2*smallBytes+i%windows*windowBytes, windowBytes)
 }
 
-func (f *file) looks() int   { return f.spins }
-func (f *file) name() string { return "shared memory" }
+func (f *file) spinCount() int { return f.spins }
+func (f *file) name() string   { return "shared memory" }
 
-// giveWay yields to other processes, which include the ranks, and occasionally to goroutines of
+// yield yields to other processes, which include the ranks, and occasionally to goroutines of
 // this process. runtime.Gosched wakes a sleeping thread, which then takes over this goroutine and
 // costs more than a small reduction.
-func (f *file) giveWay(nth int) {
+func (f *file) yield(nth int) {
 	if nth%8 == 7 {
 		runtime.Gosched()
 	}
@@ -117,7 +117,7 @@ func (f *file) alloc(ctx context.Context, s *shared, bytes int) ([]byte, error) 
 		mine = &segment.Segment{}
 	}
 	defer func() { _ = mine.Unlink() }() // a name that remains is removed by a later sweep
-	offers, aerr := f.agree.offers(ctx, offer{Name: mine.Name, Bytes: max(bytes, 1), Why: text(err)})
+	offers, aerr := f.agree.offers(ctx, offer{Name: mine.Name, Bytes: max(bytes, 1), Why: errorText(err)})
 	areas := make([]*segment.Segment, len(s.members))
 	if err == nil {
 		areas[s.rank] = mine
@@ -141,12 +141,12 @@ func (f *file) alloc(ctx context.Context, s *shared, bytes int) ([]byte, error) 
 			areas[r], err = segment.Open(o.Name, o.Bytes)
 		}
 	}
-	verdicts, aerr := f.agree.offers(ctx, offer{Why: text(err)})
+	results, aerr := f.agree.offers(ctx, offer{Why: errorText(err)})
 	if aerr != nil {
 		undo()
 		return nil, aerr
 	}
-	for _, v := range verdicts {
+	for _, v := range results {
 		if v.Why != "" {
 			undo()
 			return nil, nil
@@ -158,7 +158,7 @@ func (f *file) alloc(ctx context.Context, s *shared, bytes int) ([]byte, error) 
 	return mine.Bytes()[:bytes], nil
 }
 
-func text(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}

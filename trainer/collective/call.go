@@ -64,8 +64,8 @@ type Call struct {
 
 	// These are set only in a part of a hierarchical operation: the signature of the caller's
 	// operation, and the work in shared memory.
-	asked *mesh.Signature
-	look  *look
+	parent *mesh.Signature
+	step   *sharedStep
 }
 
 // Barrier waits until every rank has entered it.
@@ -144,16 +144,16 @@ func (c *Call) part(n int) int {
 // check checks the arguments on this rank.
 func (c *Call) check(rank, size int) error {
 	if !c.Type.Valid() {
-		return fmt.Errorf("no elements of %v", c.Type)
+		return fmt.Errorf("unsupported element type %v", c.Type)
 	}
 	if c.Kind.reduces() && !c.Op.Valid() {
-		return fmt.Errorf("no reduction called %v", c.Op)
+		return fmt.Errorf("unknown reduction %v", c.Op)
 	}
 	if (c.Kind.rooted() || c.Kind.direct()) && (c.Root < 0 || c.Root >= size) {
-		return fmt.Errorf("rank %d is none of %d", c.Root, size)
+		return fmt.Errorf("rank %d is out of range: the group has %d ranks", c.Root, size)
 	}
 	if c.Kind.direct() && (c.Root == rank || c.Tag < 0) {
-		return fmt.Errorf("a message to oneself or with a negative tag (rank %d, tag %d)", c.Root, c.Tag)
+		return fmt.Errorf("invalid message: rank %d is this rank, or tag %d is negative", c.Root, c.Tag)
 	}
 	long, short := len(c.Recv), len(c.Send)
 	switch c.Kind {

@@ -29,11 +29,11 @@ const (
 	halvingBelow  = 1 << 20
 )
 
-// stepWorth is the number of bytes that take as long to send as the latency of a step: 10 Gbit/s
+// stepBytes is the number of bytes that take as long to send as the latency of a step: 10 Gbit/s
 // send them in 50 us, 100 Gbit/s in 5 us. (Measured over sockets of one machine with 24 ranks,
 // all-reduce of 40 KiB takes 1.5 ms by halving and 5 ms in a ring; 1000 KiB take 7.6 ms and 9.1
 // ms.)
-const stepWorth = 64 << 10
+const stepBytes = 64 << 10
 
 // ReduceAlgorithm returns the algorithm that reduces the given number of bytes over n ranks, n >=
 // 2. Every reduction passes the size of the whole buffer, even if it needs a part of the result
@@ -60,7 +60,7 @@ func GatherAlgorithm(bytes, n int) Algorithm {
 // and the number of bytes that each rank works on: its shard, or the whole buffer if that saves a
 // step within the node.
 func AcrossAlgorithm(bytes, onNode, n int) (a Algorithm, share int) {
-	if bytes <= smallRoom {
+	if bytes <= smallBytes {
 		return Doubling, bytes
 	}
 	share = bytes / onNode
@@ -72,9 +72,9 @@ func AcrossAlgorithm(bytes, onNode, n int) (a Algorithm, share int) {
 func ringFrom(n int) int {
 	more := n - bits.Len(uint(n)) // n-1 minus log2 n
 	if n&(n-1) == 0 {
-		return max(halvingBelow, more*stepWorth)
+		return max(halvingBelow, more*stepBytes)
 	}
 	// Halving needs two extra steps with the whole buffer here, one each way. Each costs a step
 	// more, and the ring saves its bytes.
-	return max(0, more-1) * stepWorth
+	return max(0, more-1) * stepBytes
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
 )
 
-// body marks the step of the data of a large message. A request without data is sent in the step of
+// dataStep marks the step of the data of a large message. A request without data is sent in the step of
 // a small message, so a receiver that expects a different length detects the mismatch.
-const body = 1 << 30
+const dataStep = 1 << 30
 
 // direct sends or receives the nth message of a tag between two ranks. A large message is sent
 // after the receiver has announced that it is ready (rendezvous protocol).
@@ -24,12 +24,12 @@ func (g *group) direct(ctx context.Context, c *Call, nth uint32) error {
 		Key:       mesh.Key{Group: g.id, Sequence: uint64(c.Tag), Direct: true},
 		Signature: mesh.Signature{Kind: uint8(KindSend), Type: uint8(c.Type), Bytes: uint64(len(buf))},
 	}}
-	step, large := nth&^(announcement|body), len(buf) > eager
+	step, large := nth&^(readyStep|dataStep), len(buf) > eager
 	switch {
 	case c.Kind == KindReceive && large:
-		data := x.post(c.Root, step|body, buf)
+		data := x.post(c.Root, step|dataStep, buf)
 		request := x.post(c.Root, step, nil)
-		x.sendSegment(c.Root, step|announcement, 0, nil)
+		x.sendSegment(c.Root, step|readyStep, 0, nil)
 		if err := x.wait(request, nil); err != nil {
 			return err
 		}
@@ -38,10 +38,10 @@ func (g *group) direct(ctx context.Context, c *Call, nth uint32) error {
 		return x.wait(x.post(c.Root, step, buf), nil)
 	case large:
 		x.sendSegment(c.Root, step, 0, nil)
-		if err := x.wait(x.post(c.Root, step|announcement, nil), nil); err != nil {
+		if err := x.wait(x.post(c.Root, step|readyStep, nil), nil); err != nil {
 			return err
 		}
-		step |= body
+		step |= dataStep
 	}
 	x.send(c.Root, step, buf)
 	return x.flush()

@@ -30,7 +30,7 @@ func (x *exchange) reduceParts(d division, onAll bool) error {
 // gatherParts copies every part to all ranks.
 func (x *exchange) gatherParts(d division) error {
 	if GatherAlgorithm(len(d.buf), x.n) == Doubling {
-		return x.gathering(d)
+		return x.gatherDoubling(d)
 	}
 	return x.ring(d.part, false, true)
 }
@@ -65,10 +65,10 @@ func (x *exchange) reduceTo(d division, root int) error {
 	return nil
 }
 
-// room is a reusable buffer, aligned for every element type.
-type room struct{ b []byte }
+// buffer is a reusable buffer, aligned for every element type.
+type buffer struct{ b []byte }
 
-func (r *room) of(n int) []byte {
+func (r *buffer) get(n int) []byte {
 	if cap(r.b) < n {
 		r.b = element.Bytes(make([]float64, (n+7)/8))
 	}

@@ -21,15 +21,15 @@ func (x *exchange) doubling(buf []byte) error {
 	c, f := x.call, x.fold()
 	x.steps = f.steps + 2
 	if f.out {
-		if err := x.give(f.partner, 0, buf); err != nil {
+		if err := x.sendWhenReady(f.partner, 0, buf); err != nil {
 			return err
 		}
-		return x.take(f.partner, f.steps+1, buf)
+		return x.receive(f.partner, f.steps+1, buf)
 	}
-	if err := x.takeIn(f, buf); err != nil {
+	if err := x.reduceFromPartner(f, buf); err != nil {
 		return err
 	}
-	room := x.room(len(buf))
+	room := x.receiveBuffer(len(buf))
 	// The data must not change until it is sent, and the sum is written to buf.
 	out := make([]byte, len(buf)*int(f.steps))
 	for s := range f.steps {
@@ -46,5 +46,5 @@ func (x *exchange) doubling(buf []byte) error {
 		}
 	}
 	c.Op.Finish(c.Type, buf, x.ranks)
-	return x.giveBack(f, f.steps+1, buf)
+	return x.sendToPartner(f, f.steps+1, buf)
 }

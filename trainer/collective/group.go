@@ -38,12 +38,12 @@ type group struct {
 
 	mu     sync.Mutex
 	broken error // the first failure; running grows only while it is nil
-	at     standing
-	counts map[thread]uint32
+	at     groupState
+	counts map[messageStream]uint32
 }
 
-// thread identifies the messages of one tag between two ranks, in one direction.
-type thread struct {
+// messageStream identifies the messages of one tag between two ranks, in one direction.
+type messageStream struct {
 	peer, tag int
 	kind      Kind
 }
@@ -63,24 +63,24 @@ func (g *group) Path(c Call) Path {
 }
 
 // Do performs a call.
-func (g *group) Do(ctx context.Context, c Call) error { return g.perform(ctx, &c, g.draw(&c)) }
+func (g *group) Do(ctx context.Context, c Call) error { return g.perform(ctx, &c, g.reserve(&c)) }
 
 // Start begins a call in the background.
 func (g *group) Start(ctx context.Context, c Call) *Request {
-	number := g.draw(&c)
+	number := g.reserve(&c)
 	return Begin(func() error { return g.perform(ctx, &c, number) })
 }
 
-// draw reserves the position of a call in the order of all calls.
-func (g *group) draw(c *Call) uint64 {
+// reserve reserves the position of a call in the order of all calls.
+func (g *group) reserve(c *Call) uint64 {
 	if !c.Kind.direct() {
 		return g.turns.Draw()
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	t := thread{c.Root, c.Tag, c.Kind}
+	t := messageStream{c.Root, c.Tag, c.Kind}
 	if g.counts == nil {
-		g.counts = map[thread]uint32{}
+		g.counts = map[messageStream]uint32{}
 	}
 	g.counts[t]++
 	return uint64(g.counts[t] - 1)
@@ -97,9 +97,9 @@ func (g *group) perform(ctx context.Context, c *Call, number uint64) error {
 		if err == nil {
 			err = g.direct(ctx, c, uint32(number))
 		}
-		return g.settle(c.Kind, uint64(c.Tag), err)
+		return g.finalizeError(c.Kind, uint64(c.Tag), err)
 	}
-	return g.inTurn(ctx, standing{number, c.signature(len(g.members))}, func() error {
+	return g.inTurn(ctx, groupState{number, c.signature(len(g.members))}, func() error {
 		if err := c.check(g.rank, len(g.members)); err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (g *group) perform(ctx context.Context, c *Call, number uint64) error {
 }
 
 // inTurn runs body after all earlier operations of the group have finished.
-func (g *group) inTurn(ctx context.Context, at standing, body func() error) error {
+func (g *group) inTurn(ctx context.Context, at groupState, body func() error) error {
 	g.turns.Await(at.sequence)
 	defer g.turns.Done()
 	if err := g.begin(&at); err != nil {
@@ -117,14 +117,14 @@ func (g *group) inTurn(ctx context.Context, at standing, body func() error) erro
 	defer g.end(at.sequence)
 	err := body()
 	if err != nil {
-		err = g.blame(ctx, at, err)
+		err = g.findRootCause(ctx, at, err)
 	}
-	return g.settle(Kind(at.signature.Kind), at.sequence, err)
+	return g.finalizeError(Kind(at.signature.Kind), at.sequence, err)
 }
 
 // begin registers an operation, or returns the error that broke the group. at is nil for
 // point-to-point messages.
-func (g *group) begin(at *standing) error {
+func (g *group) begin(at *groupState) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.broken != nil {
@@ -132,7 +132,7 @@ func (g *group) begin(at *standing) error {
 	}
 	if at != nil {
 		g.at = *at
-		g.beginLook()
+		g.startDetector()
 	}
 	g.running.Add(1)
 	return nil
@@ -142,19 +142,19 @@ func (g *group) begin(at *standing) error {
 func (g *group) end(sequence uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.at = standing{sequence: sequence + 1}
-	g.endLook()
+	g.at = groupState{sequence: sequence + 1}
+	g.stopDetector()
 	g.running.Done()
 }
 
-func (g *group) standing() standing {
+func (g *group) state() groupState {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.at
 }
 
-// settle makes an error final: it breaks the group and notifies all other ranks.
-func (g *group) settle(kind Kind, number uint64, err error) error {
+// finalizeError makes an error final: it breaks the group and notifies all other ranks.
+func (g *group) finalizeError(kind Kind, number uint64, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -207,8 +207,8 @@ func arguments(s mesh.Signature) string {
 
 // signature returns the arguments that must be equal on all ranks.
 func (c *Call) signature(n int) mesh.Signature {
-	if c.asked != nil {
-		return *c.asked
+	if c.parent != nil {
+		return *c.parent
 	}
 	s := mesh.Signature{Kind: uint8(c.Kind), Type: uint8(c.Type), Bytes: uint64(c.part(n))}
 	if c.Kind.reduces() {
@@ -248,7 +248,7 @@ func (g *group) Split(ctx context.Context, color, key int) (Communicator, error)
 
 // AllocBytes returns memory that the group's operations access directly: see [Alloc].
 func (g *group) AllocBytes(ctx context.Context, bytes int) (b []byte, err error) {
-	at := standing{g.turns.Draw(), mesh.Signature{Kind: uint8(kindSplit)}}
+	at := groupState{g.turns.Draw(), mesh.Signature{Kind: uint8(kindSplit)}}
 	err = g.inTurn(ctx, at, func() error {
 		b, err = g.engine.alloc(ctx, at.sequence, bytes)
 		return err
@@ -273,7 +273,7 @@ func (g *group) close() error {
 	g.mu.Unlock()
 	close(g.ended)
 	g.groups.remove(g)
-	g.closeLook()
+	g.closeDetector()
 	var err error
 	if len(g.members) == g.world.size && g.id == 0 {
 		err = g.mesh.Close()

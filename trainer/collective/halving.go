@@ -38,23 +38,23 @@ func (f fold) divide(d division) division {
 	return division{d.buf, func(place int) int { return d.cut(min(2*place, place+f.extra)) }}
 }
 
-// takeIn receives and reduces the partner's data, if there is a partner.
-func (x *exchange) takeIn(f fold, buf []byte) error {
+// reduceFromPartner receives and reduces the partner's data, if there is a partner.
+func (x *exchange) reduceFromPartner(f fold, buf []byte) error {
 	if f.partner < 0 {
 		return nil
 	}
-	in := x.expect(f.partner, 0, x.room(len(buf)))
+	in := x.postAndSignal(f.partner, 0, x.receiveBuffer(len(buf)))
 	return x.wait(in, func(_ uint32, from, to int) {
 		x.call.combine(buf[from:to], in.b[from:to], buf[from:to])
 	})
 }
 
-// giveBack sends the result to the partner, if there is one.
-func (x *exchange) giveBack(f fold, step uint32, b []byte) error {
+// sendToPartner sends the result to the partner, if there is one.
+func (x *exchange) sendToPartner(f fold, step uint32, b []byte) error {
 	if f.partner < 0 {
 		return nil
 	}
-	return x.give(f.partner, step, b)
+	return x.sendWhenReady(f.partner, step, b)
 }
 
 // halving reduces by recursive halving, in few steps (Rabenseifner, 2004). It leaves each part on
@@ -70,12 +70,12 @@ func (x *exchange) halving(d division, onAll bool) error {
 		result = d.part(x.rank &^ 1)
 	}
 	if f.out {
-		if err := x.give(f.partner, 0, d.buf); err != nil {
+		if err := x.sendWhenReady(f.partner, 0, d.buf); err != nil {
 			return err
 		}
-		return x.take(f.partner, last, result)
+		return x.receive(f.partner, last, result)
 	}
-	if err := x.takeIn(f, d.buf); err != nil {
+	if err := x.reduceFromPartner(f, d.buf); err != nil {
 		return err
 	}
 	if err := x.halve(f, f.divide(d)); err != nil {
@@ -86,28 +86,28 @@ func (x *exchange) halving(d division, onAll bool) error {
 			return err
 		}
 	}
-	return x.giveBack(f, last, result)
+	return x.sendToPartner(f, last, result)
 }
 
-// gathering is all-gather by recursive doubling.
-func (x *exchange) gathering(d division) error {
+// gatherDoubling is all-gather by recursive doubling.
+func (x *exchange) gatherDoubling(d division) error {
 	f := x.fold()
 	x.steps = f.steps + 2
 	if f.out {
-		if err := x.give(f.partner, 0, d.part(x.rank)); err != nil {
+		if err := x.sendWhenReady(f.partner, 0, d.part(x.rank)); err != nil {
 			return err
 		}
-		return x.take(f.partner, f.steps+1, d.buf)
+		return x.receive(f.partner, f.steps+1, d.buf)
 	}
 	if f.partner >= 0 {
-		if err := x.take(f.partner, 0, d.part(f.partner)); err != nil {
+		if err := x.receive(f.partner, 0, d.part(f.partner)); err != nil {
 			return err
 		}
 	}
 	if err := x.double(f, f.divide(d), 1); err != nil {
 		return err
 	}
-	return x.giveBack(f, f.steps+1, d.buf)
+	return x.sendToPartner(f, f.steps+1, d.buf)
 }
 
 // halve is reduce-scatter over places. In each step, a rank exchanges data with the place at half
@@ -123,8 +123,8 @@ func (x *exchange) halve(f fold, d division) error {
 			keepLow, keepHigh, giveLow, giveHigh = middle, high, low, middle
 		}
 		keep, give := buf[at(keepLow):at(keepHigh)], buf[at(giveLow):at(giveHigh)]
-		in := x.expect(f.rank(other), step, x.room(len(keep)))
-		if err := x.give(f.rank(other), step, give); err != nil {
+		in := x.postAndSignal(f.rank(other), step, x.receiveBuffer(len(keep)))
+		if err := x.sendWhenReady(f.rank(other), step, give); err != nil {
 			return err
 		}
 		err := x.wait(in, func(_ uint32, from, to int) {
@@ -150,8 +150,8 @@ func (x *exchange) double(f fold, d division, step uint32) error {
 	for far := 1; far < f.power; far *= 2 {
 		other := f.place ^ far
 		mine, theirs := f.place&^(far-1), other&^(far-1)
-		in := x.expect(f.rank(other), step, d.buf[d.cut(theirs):d.cut(theirs+far)])
-		if err := x.give(f.rank(other), step, d.buf[d.cut(mine):d.cut(mine+far)]); err != nil {
+		in := x.postAndSignal(f.rank(other), step, d.buf[d.cut(theirs):d.cut(theirs+far)])
+		if err := x.sendWhenReady(f.rank(other), step, d.buf[d.cut(mine):d.cut(mine+far)]); err != nil {
 			return err
 		}
 		if err := x.wait(in, nil); err != nil {

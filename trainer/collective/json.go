@@ -26,7 +26,7 @@ func AllGatherJSON[T any](ctx context.Context, c Communicator, mine T) ([]T, err
 	all := make([]T, c.Size())
 	for r := range all {
 		if err := json.Unmarshal(texts[r*room:][:room], &all[r]); err != nil {
-			return nil, fmt.Errorf("what rank %d says: %w", r, err)
+			return nil, fmt.Errorf("decode the value of rank %d: %w", r, err)
 		}
 	}
 	return all, nil

@@ -33,7 +33,7 @@ func (s *shared) reduceParts(c *Call, dst []byte, part func(r int) []byte) {
 		c.combine(dst, part(0), part(1))
 		return
 	}
-	temporary := element.Bytes(s.room[:])
+	temporary := element.Bytes(s.partialSums[:])
 	for from := 0; from < len(dst); from += block {
 		to := min(from+block, len(dst))
 		sum := temporary[:to-from]
@@ -71,8 +71,8 @@ func (s *shared) allReduceInPlace(c *Call, turn uint64) {
 // one is filled, one is reduced, and one is emptied. A rank does not copy its own part.
 func (s *shared) allReduceStaged(ctx context.Context, c *Call) error {
 	n, buf := len(s.members), c.Recv
-	count := (len(buf) + windowRoom - 1) / windowRoom
-	bounds := func(i int) (start, end int) { return i * windowRoom, min((i+1)*windowRoom, len(buf)) }
+	count := (len(buf) + windowBytes - 1) / windowBytes
+	bounds := func(i int) (start, end int) { return i * windowBytes, min((i+1)*windowBytes, len(buf)) }
 	// others calls do for the parts of a window that belong to other ranks.
 	others := func(i int, do func(mine, window []byte)) {
 		start, end := bounds(i)
@@ -107,17 +107,17 @@ func (s *shared) allReduceStaged(ctx context.Context, c *Call) error {
 	}
 }
 
-// stretch is the range of each part that ranks process in one step.
-type stretch struct {
+// partRange is the range of each part that ranks process in one step.
+type partRange struct {
 	whole int // length of a part in bytes
 	from  int
 	n     int
 }
 
-// take copies or reduces a stretch of the other ranks' parts into this rank's buffer. shown returns
-// part p of rank r within the stretch. Broadcast, reduce, gather, and all-gather have one part per
+// receive copies or reduces a range of the other ranks' parts into this rank's buffer. shown returns
+// part p of rank r within the range. Broadcast, reduce, gather, and all-gather have one part per
 // rank.
-func (s *shared) take(c *Call, w stretch, shown func(r, p int) []byte) {
+func (s *shared) receive(c *Call, w partRange, shown func(r, p int) []byte) {
 	to := w.from + w.n
 	switch c.Kind {
 	case KindBroadcast:
@@ -159,9 +159,9 @@ func (s *shared) staged(ctx context.Context, c *Call) error {
 	if c.Kind == KindScatter || c.Kind == KindAllToAll || c.Kind == KindReduceScatter {
 		parts = n
 	}
-	step := windowRoom / parts / line * line
+	step := windowBytes / parts / line * line
 	for i := 0; i*step < whole; i++ {
-		w := stretch{whole, i * step, min(step, whole-i*step)}
+		w := partRange{whole, i * step, min(step, whole-i*step)}
 		if !c.Kind.rooted() || c.Kind == KindGather || c.Kind == KindReduce || s.rank == c.Root {
 			for p := range parts {
 				copy(s.board.window(s.rank, i)[p*step:][:w.n], c.Send[p*whole+w.from:])
@@ -170,7 +170,7 @@ func (s *shared) staged(ctx context.Context, c *Call) error {
 		if err := s.sync(ctx); err != nil {
 			return err
 		}
-		s.take(c, w, func(r, p int) []byte { return s.board.window(r, i)[p*step:][:w.n] })
+		s.receive(c, w, func(r, p int) []byte { return s.board.window(r, i)[p*step:][:w.n] })
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ type messages struct {
 	rank    int
 	why     string // why ranks of a node do not share memory
 
-	incoming, work room // buffers of the operation in progress
+	incoming, work buffer // buffers of the operation in progress
 }
 
 // exchange is one operation in progress.
@@ -82,8 +82,8 @@ func (x *exchange) await(t *mesh.Transfer) error {
 	select {
 	case <-t.Done():
 	case <-x.ctx.Done():
-	case <-x.lookout.diverged:
-		return x.lookout.found
+	case <-x.detector.diverged:
+		return x.detector.mismatch
 	case <-x.ended:
 		return &mesh.PeerError{Peer: x.world.rank, Err: errClosed}
 	}
@@ -97,7 +97,7 @@ func (x *exchange) await(t *mesh.Transfer) error {
 // within returns a context with the timeout of an operation.
 func within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	timeout = timeoutOf(ctx, timeout)
-	return context.WithTimeoutCause(ctx, timeout, silence(timeout))
+	return context.WithTimeoutCause(ctx, timeout, timeoutError(timeout))
 }
 
 func (x *exchange) perform() error {
@@ -135,12 +135,12 @@ func (x *exchange) perform() error {
 	case KindAllToAll:
 		return x.allToAll()
 	}
-	return fmt.Errorf("no operation called %v", c.Kind)
+	return fmt.Errorf("unknown operation %v", c.Kind)
 }
 
 // copied returns a copy that is valid until the end of the operation.
 func (x *exchange) copied(b []byte) []byte {
-	work := x.work.of(len(b))
+	work := x.work.get(len(b))
 	copy(work, b)
 	return work
 }
@@ -175,8 +175,8 @@ func (m *messages) close() error {
 	return nil
 }
 
-// announcement marks the step of a message without data: the receiver is ready.
-const announcement = 1 << 31
+// readyStep marks the step of a message without data: the receiver is ready.
+const readyStep = 1 << 31
 
 // send queues the segments of b for a member. An empty buffer has one segment.
 func (x *exchange) send(to int, step uint32, b []byte) {
@@ -221,7 +221,7 @@ func (x *exchange) post(from int, step uint32, b []byte) incoming {
 func (x *exchange) wait(in incoming, arrived func(i uint32, from, to int)) error {
 	for i, t := range in.segments {
 		if err := x.await(t); err != nil {
-			if x.steps > 1 && in.step < announcement {
+			if x.steps > 1 && in.step < readyStep {
 				err = atStep(err, in.step, x.steps)
 			}
 			return err
@@ -251,7 +251,7 @@ func (x *exchange) swap(to, from int, step uint32, out, in []byte) error {
 // announce signals a member that this rank is ready for a large buffer.
 func (x *exchange) announce(to int, bytes int) {
 	if bytes > eager {
-		x.sendSegment(to, announcement, 0, nil)
+		x.sendSegment(to, readyStep, 0, nil)
 	}
 }
 
@@ -260,28 +260,28 @@ func (x *exchange) awaitReady(of int, bytes int) error {
 	if bytes <= eager {
 		return nil
 	}
-	return x.wait(x.post(of, announcement, nil), nil)
+	return x.wait(x.post(of, readyStep, nil), nil)
 }
 
-// expect receives a member's buffer of a step into b. It signals the member if the buffer is large.
-func (x *exchange) expect(from int, step uint32, b []byte) incoming {
+// postAndSignal receives a member's buffer of a step into b. It signals the member if the buffer is large.
+func (x *exchange) postAndSignal(from int, step uint32, b []byte) incoming {
 	in := x.post(from, step, b)
 	if len(b) > eager {
-		x.sendSegment(from, announcement|step, 0, nil)
+		x.sendSegment(from, readyStep|step, 0, nil)
 	}
 	return in
 }
 
-// take receives a member's buffer of a step into b and waits for it.
-func (x *exchange) take(from int, step uint32, b []byte) error {
-	return x.wait(x.expect(from, step, b), nil)
+// receive receives a member's buffer of a step into b and waits for it.
+func (x *exchange) receive(from int, step uint32, b []byte) error {
+	return x.wait(x.postAndSignal(from, step, b), nil)
 }
 
-// give sends a buffer to a member, which must expect it. It waits for the signal if the buffer is
+// sendWhenReady sends a buffer to a member, which must expect it. It waits for the signal if the buffer is
 // large.
-func (x *exchange) give(to int, step uint32, b []byte) error {
+func (x *exchange) sendWhenReady(to int, step uint32, b []byte) error {
 	if len(b) > eager {
-		if err := x.wait(x.post(to, announcement|step, nil), nil); err != nil {
+		if err := x.wait(x.post(to, readyStep|step, nil), nil); err != nil {
 			return err
 		}
 	}
@@ -289,8 +289,8 @@ func (x *exchange) give(to int, step uint32, b []byte) error {
 	return nil
 }
 
-// room returns n bytes for incoming data, which are valid until the end of the operation.
-func (x *exchange) room(n int) []byte { return x.incoming.of(n) }
+// receiveBuffer returns n bytes for incoming data, which are valid until the end of the operation.
+func (x *exchange) receiveBuffer(n int) []byte { return x.incoming.get(n) }
 
 // combine stores the reduction of the elements of two ranks in dst.
 func (c *Call) combine(dst, low, high []byte) { c.Op.Combine(c.Type, dst, low, high) }

@@ -17,7 +17,7 @@ type nodes struct {
 	byNode  [][]int   // group members of each node
 	node    int       // index of this rank's node in byNode
 	workers int       // number of ranks of each node that communicate between nodes: the first ones
-	pairs   bool      // all nodes have the same number of ranks, so all ranks communicate between nodes
+	uniform bool      // all nodes have the same number of ranks, so all ranks communicate between nodes
 
 	// For a buffer with a piece per rank: worker is the local index of the rank that works on each
 	// piece, and column holds the pieces of this rank and its counterparts, by the node that they
@@ -25,17 +25,17 @@ type nodes struct {
 	worker []int
 	column [][]int
 
-	work, here room // buffers of the operation in progress
+	workBuffer, nodeBuffer buffer // buffers of the operation in progress
 }
 
 // These bits mark the groups that are used to set up shared memory.
 const (
-	localMark  = 1 << 63
-	acrossMark = 1 << 62
+	localGroup  = 1 << 63
+	acrossGroup = 1 << 62
 )
 
-// divide selects messages only, shared memory only, or both.
-func (w *world) divide(ctx context.Context, flat *messages) (engine, error) {
+// selectEngine selects messages only, shared memory only, or both.
+func (w *world) selectEngine(ctx context.Context, flat *messages) (engine, error) {
 	e := &nodes{world: w, flat: flat}
 	var names []int
 	for place, r := range flat.members {
@@ -56,7 +56,7 @@ func (w *world) divide(ctx context.Context, flat *messages) (engine, error) {
 	members := e.ranks(mine)
 	why := ""
 	if len(mine) > 1 {
-		f, reason, err := shareMemory(ctx, &messages{world: w, id: flat.id ^ localMark, members: members, rank: slices.Index(mine, flat.rank)})
+		f, reason, err := shareMemory(ctx, &messages{world: w, id: flat.id ^ localGroup, members: members, rank: slices.Index(mine, flat.rank)})
 		if err != nil {
 			return nil, err
 		}
@@ -69,18 +69,18 @@ func (w *world) divide(ctx context.Context, flat *messages) (engine, error) {
 	if len(names) == 1 && e.local != nil {
 		return e.local, nil
 	}
-	return e.agree(ctx, why)
+	return e.checkSharedMemory(ctx, why)
 }
 
-// agree checks whether the ranks of every node share memory.
-func (e *nodes) agree(ctx context.Context, why string) (engine, error) {
-	all := &agreement{messages: &messages{world: e.world, id: e.flat.id ^ acrossMark, members: e.flat.members, rank: e.flat.rank}}
-	verdicts, err := all.offers(ctx, offer{Why: why})
+// checkSharedMemory checks whether the ranks of every node share memory.
+func (e *nodes) checkSharedMemory(ctx context.Context, why string) (engine, error) {
+	all := &agreement{messages: &messages{world: e.world, id: e.flat.id ^ acrossGroup, members: e.flat.members, rank: e.flat.rank}}
+	results, err := all.offers(ctx, offer{Why: why})
 	all.leave()
 	if err != nil {
 		return nil, err
 	}
-	for _, v := range verdicts {
+	for _, v := range results {
 		if v.Why != "" {
 			e.flat.why = v.Why
 			if e.local != nil {
@@ -89,15 +89,15 @@ func (e *nodes) agree(ctx context.Context, why string) (engine, error) {
 			return e.flat, err
 		}
 	}
-	e.pair()
+	e.assignWorkers()
 	return e, nil
 }
 
-// pair assigns the workers and their counterparts.
-func (e *nodes) pair() {
-	e.pairs, e.workers = true, len(e.byNode[0])
+// assignWorkers assigns the workers and their counterparts.
+func (e *nodes) assignWorkers() {
+	e.uniform, e.workers = true, len(e.byNode[0])
 	for _, on := range e.byNode {
-		e.pairs = e.pairs && len(on) == len(e.byNode[0])
+		e.uniform = e.uniform && len(on) == len(e.byNode[0])
 		e.workers = min(e.workers, len(on))
 	}
 	e.worker = make([]int, len(e.flat.members))
@@ -120,13 +120,13 @@ func (e *nodes) pair() {
 		}
 		e.column = append(e.column, mine)
 	}
-	e.across = e.among(counterparts, e.node)
+	e.across = e.subgroup(counterparts, e.node)
 }
 
-// among returns the engine of some ranks, for a part of an operation. It uses the same group ID as
+// subgroup returns the engine of some ranks, for a part of an operation. It uses the same group ID as
 // [nodes.flat], so that ranks in different operations detect the mismatch. A rank takes part in
 // only one such engine per operation.
-func (e *nodes) among(places []int, rank int) *messages {
+func (e *nodes) subgroup(places []int, rank int) *messages {
 	return &messages{world: e.world, id: e.flat.id, members: e.ranks(places), rank: rank}
 }
 
@@ -141,7 +141,7 @@ func (e *nodes) ranks(places []int) []int {
 
 func (e *nodes) run(ctx context.Context, sequence uint64, c *Call) error {
 	asked := c.signature(len(e.flat.members))
-	o := &onNodes{nodes: e, ctx: ctx, sequence: sequence, call: c, asked: &asked}
+	o := &onNodes{nodes: e, ctx: ctx, sequence: sequence, call: c, parent: &asked}
 	switch c.Kind {
 	case KindBarrier:
 		return o.barrier()

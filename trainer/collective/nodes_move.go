@@ -2,46 +2,46 @@ package collective
 
 // barrier synchronizes the node, then the nodes, then releases the ranks of the node.
 func (o *onNodes) barrier() error {
-	if err := o.onNode(false, o.part()); err != nil {
+	if err := o.runOnNode(false, o.part()); err != nil {
 		return err
 	}
 	if o.local.rank == 0 {
-		if err := o.between((*exchange).disseminate); err != nil {
+		if err := o.runAcross((*exchange).disseminate); err != nil {
 			return err
 		}
 	}
-	return o.onNode(true, o.part())
+	return o.runOnNode(true, o.part())
 }
 
 // allGather gathers the pieces across nodes, then within the node.
 func (o *onNodes) allGather() error {
 	c := o.call
 	all := o.pieces(c.Recv)
-	if o.pairs && GatherAlgorithm(o.share(all), len(o.byNode)) == Ring {
+	if o.uniform && GatherAlgorithm(o.workBytes(all), len(o.byNode)) == Ring {
 		copy(all.part(o.flat.rank), c.Send)
 		if err := o.ring(all, false); err != nil {
 			return err
 		}
-		return o.collect(all)
+		return o.gatherOnNode(all)
 	}
 	mine := o.load(all)
-	if o.pairs {
+	if o.uniform {
 		copy(mine.part(o.node), c.Send)
-	} else if err := o.takeWork(mine); err != nil {
+	} else if err := o.collectWork(mine); err != nil {
 		return err
 	}
-	if err := o.between(func(x *exchange) error { return x.gatherParts(mine.division) }); err != nil {
+	if err := o.runAcross(func(x *exchange) error { return x.gatherParts(mine.division) }); err != nil {
 		return err
 	}
 	return o.unpack(mine)
 }
 
-// takeWork copies the pieces of the node's ranks to the ranks that communicate between nodes.
-func (o *onNodes) takeWork(mine load) error {
+// collectWork copies the pieces of the node's ranks to the ranks that communicate between nodes.
+func (o *onNodes) collectWork(mine load) error {
 	c, here := o.part(), o.byNode[o.node]
 	m := len(c.Send)
-	c.Recv = o.here.of(len(here) * m)
-	if err := o.onNode(false, c); err != nil {
+	c.Recv = o.nodeBuffer.get(len(here) * m)
+	if err := o.runOnNode(false, c); err != nil {
 		return err
 	}
 	for r, i := range here {
@@ -57,7 +57,7 @@ func (o *onNodes) takeWork(mine load) error {
 // one piece to its counterparts, which share it within their nodes.
 func (o *onNodes) broadcast() error {
 	c := o.call
-	node, place := o.find(c.Root)
+	node, place := o.locate(c.Root)
 	here := o.part()
 	here.Root = 0
 	if o.node == node {
@@ -72,18 +72,18 @@ func (o *onNodes) broadcast() error {
 			}
 		}
 		if heads[o.node] == o.flat.rank {
-			if err := o.broadcastOver(o.among(heads, o.node), node, c.Recv); err != nil {
+			if err := o.broadcastOver(o.subgroup(heads, o.node), node, c.Recv); err != nil {
 				return err
 			}
 		}
-		return o.onNode(true, here)
+		return o.runOnNode(true, here)
 	}
 	all := pieces{evenly(c.Recv, o.workers, c.Type.Size()), nil, c.Type.Size()}
 	for i := range o.workers {
 		all.worker = append(all.worker, i)
 	}
 	if o.node == node {
-		if err := o.onNode(false, here); err != nil {
+		if err := o.runOnNode(false, here); err != nil {
 			return err
 		}
 	}
@@ -95,7 +95,7 @@ func (o *onNodes) broadcast() error {
 	if o.node == node {
 		return nil
 	}
-	return o.collect(all)
+	return o.gatherOnNode(all)
 }
 
 // broadcastOver broadcasts from the given node's rank to one rank of each other node.

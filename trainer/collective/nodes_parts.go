@@ -13,20 +13,20 @@ type onNodes struct {
 	ctx      context.Context
 	sequence uint64
 	call     *Call
-	asked    *mesh.Signature
+	parent   *mesh.Signature
 }
 
 // part returns a call for a part of this operation.
 func (o *onNodes) part() *Call {
 	c := *o.call
-	c.asked = o.asked
+	c.parent = o.parent
 	return &c
 }
 
-// onNode performs a part in shared memory. A part that follows a step between nodes gets a longer
+// runOnNode performs a part in shared memory. A part that follows a step between nodes gets a longer
 // timeout: a rank that waits for one that communicates with another node must let that one detect a
 // failure first.
-func (o *onNodes) onNode(follows bool, c *Call) error {
+func (o *onNodes) runOnNode(follows bool, c *Call) error {
 	o.local.slack = 0
 	if follows {
 		o.local.slack = timeoutOf(o.ctx, o.timeout) / 4
@@ -34,8 +34,8 @@ func (o *onNodes) onNode(follows bool, c *Call) error {
 	return o.local.run(o.ctx, o.sequence, c)
 }
 
-// between performs a part with the counterparts of this rank, if it has any.
-func (o *onNodes) between(do func(*exchange) error) error {
+// runAcross performs a part with the counterparts of this rank, if it has any.
+func (o *onNodes) runAcross(do func(*exchange) error) error {
 	if o.across == nil {
 		return nil
 	}
@@ -54,13 +54,13 @@ func (o *onNodes) pieces(buf []byte) pieces {
 // ring runs the ring algorithm on the pieces of this rank and its counterparts, in place. It
 // requires nodes of equal size, so that each part is one piece.
 func (o *onNodes) ring(all pieces, reduce bool) error {
-	return o.between(func(x *exchange) error {
+	return o.runAcross(func(x *exchange) error {
 		return x.ring(func(i int) []byte { return all.part(o.column[i][0]) }, reduce, true)
 	})
 }
 
-// share returns the number of bytes of the pieces that this rank works on.
-func (o *onNodes) share(all pieces) int {
+// workBytes returns the number of bytes of the pieces that this rank works on.
+func (o *onNodes) workBytes(all pieces) int {
 	bytes := 0
 	for _, on := range o.column {
 		for _, i := range on {
@@ -89,27 +89,27 @@ func (o *onNodes) load(all pieces) load {
 		}
 		cuts = append(cuts, at)
 	}
-	l.division = division{o.work.of(at), func(i int) int { return cuts[i] }}
+	l.division = division{o.workBuffer.get(at), func(i int) int { return cuts[i] }}
 	return l
 }
 
 // piece returns the space for piece i of all.
 func (l load) piece(i int) []byte { return l.buf[l.at[i]:][:l.all.cut(i+1)-l.all.cut(i)] }
 
-// addUp makes each rank reduce the pieces that it works on over its node, into the space that room
+// reduceOnNode makes each rank reduce the pieces that it works on over its node, into the space that room
 // returns.
-func (o *onNodes) addUp(all pieces, room func(i int) []byte) error {
+func (o *onNodes) reduceOnNode(all pieces, room func(i int) []byte) error {
 	c := o.part()
 	c.Send = all.buf
-	c.look = &look{bytes: len(all.buf),
-		bring: func(window []byte, from int) {
+	c.step = &sharedStep{bytes: len(all.buf),
+		fill: func(window []byte, from int) {
 			all.each(from, from+len(window), func(i, a, b int) {
 				if all.worker[i] != o.local.rank {
 					copy(window[a-from:b-from], all.buf[a:b])
 				}
 			})
 		},
-		take: func(from, to int, shown func(int) []byte) {
+		read: func(from, to int, shown func(int) []byte) {
 			all.each(from, to, func(i, a, b int) {
 				if all.worker[i] == o.local.rank {
 					start := all.cut(i)
@@ -117,46 +117,46 @@ func (o *onNodes) addUp(all pieces, room func(i int) []byte) error {
 				}
 			})
 		}}
-	return o.onNode(false, c)
+	return o.runOnNode(false, c)
 }
 
-// collect copies each piece of a buffer from the rank that worked on it to all ranks of the node.
-func (o *onNodes) collect(all pieces) error {
+// gatherOnNode copies each piece of a buffer from the rank that worked on it to all ranks of the node.
+func (o *onNodes) gatherOnNode(all pieces) error {
 	c := o.part()
 	c.Send = all.buf
-	c.look = &look{bytes: len(all.buf),
-		bring: func(window []byte, from int) {
+	c.step = &sharedStep{bytes: len(all.buf),
+		fill: func(window []byte, from int) {
 			all.each(from, from+len(window), func(i, a, b int) {
 				if all.worker[i] == o.local.rank {
 					copy(window[a-from:], all.buf[a:b])
 				}
 			})
 		},
-		take: func(from, to int, shown func(int) []byte) {
+		read: func(from, to int, shown func(int) []byte) {
 			all.each(from, to, func(i, a, b int) {
 				if all.worker[i] != o.local.rank {
 					copy(all.buf[a:b], shown(all.worker[i])[a-from:])
 				}
 			})
 		}}
-	return o.onNode(true, c)
+	return o.runOnNode(true, c)
 }
 
-// deliver copies the wanted pieces of this node to the ranks whose place function returns a
+// scatterOnNode copies the wanted pieces of this node to the ranks whose place function returns a
 // destination.
-func (o *onNodes) deliver(mine load, wanted func(i int) bool, place func(i int) []byte) error {
+func (o *onNodes) scatterOnNode(mine load, wanted func(i int) bool, place func(i int) []byte) error {
 	c, all := o.part(), mine.all
 	c.Send = nil
 	have := func(i, a, b int) []byte { return mine.piece(i)[a-all.cut(i) : b-all.cut(i)] }
-	c.look = &look{bytes: len(all.buf), hidden: true,
-		bring: func(window []byte, from int) {
+	c.step = &sharedStep{bytes: len(all.buf), staged: true,
+		fill: func(window []byte, from int) {
 			all.each(from, from+len(window), func(i, a, b int) {
 				if all.worker[i] == o.local.rank && wanted(i) {
 					copy(window[a-from:], have(i, a, b))
 				}
 			})
 		},
-		take: func(from, to int, shown func(int) []byte) {
+		read: func(from, to int, shown func(int) []byte) {
 			all.each(from, to, func(i, a, b int) {
 				into := place(i)
 				switch {
@@ -168,7 +168,7 @@ func (o *onNodes) deliver(mine load, wanted func(i int) bool, place func(i int) 
 				}
 			})
 		}}
-	return o.onNode(true, c)
+	return o.runOnNode(true, c)
 }
 
 // unpack copies all pieces from the ranks that worked on them to all ranks of the node.
@@ -178,18 +178,18 @@ func (o *onNodes) unpack(mine load) error {
 			copy(mine.all.part(i), mine.piece(i))
 		}
 	}
-	return o.collect(mine.all)
+	return o.gatherOnNode(mine.all)
 }
 
 // copied returns a copy that is valid until the end of the operation.
 func (o *onNodes) copied(b []byte) []byte {
-	work := o.work.of(len(b))
+	work := o.workBuffer.get(len(b))
 	copy(work, b)
 	return work
 }
 
-// find returns the node of a rank and its local index.
-func (o *onNodes) find(rank int) (node, place int) {
+// locate returns the node of a rank and its local index.
+func (o *onNodes) locate(rank int) (node, place int) {
 	for i, on := range o.byNode {
 		if place := slices.Index(on, rank); place >= 0 {
 			return i, place

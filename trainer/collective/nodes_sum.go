@@ -10,24 +10,24 @@ import "slices"
 // and then gathers the pieces within the node.
 func (o *onNodes) allReduce() error {
 	c := o.call
-	if len(c.Recv) <= smallRoom {
+	if len(c.Recv) <= smallBytes {
 		return o.sumSmall(c.Recv)
 	}
 	all := o.pieces(c.Recv)
-	if o.pairs && ReduceAlgorithm(o.share(all), len(o.byNode)) == Ring {
-		if err := o.addUp(all, all.part); err != nil {
+	if o.uniform && ReduceAlgorithm(o.workBytes(all), len(o.byNode)) == Ring {
+		if err := o.reduceOnNode(all, all.part); err != nil {
 			return err
 		}
 		if err := o.ring(all, true); err != nil {
 			return err
 		}
-		return o.collect(all)
+		return o.gatherOnNode(all)
 	}
 	mine := o.load(all)
-	if err := o.addUp(mine.all, mine.piece); err != nil {
+	if err := o.reduceOnNode(mine.all, mine.piece); err != nil {
 		return err
 	}
-	if err := o.between(func(x *exchange) error { return x.reduceParts(mine.division, true) }); err != nil {
+	if err := o.runAcross(func(x *exchange) error { return x.reduceParts(mine.division, true) }); err != nil {
 		return err
 	}
 	return o.unpack(mine)
@@ -41,25 +41,25 @@ func (o *onNodes) sumSmall(buf []byte) error {
 	if c.Op == Mean {
 		c.Op = Sum // the step between nodes divides by the number of all ranks
 	}
-	if err := o.onNode(false, c); err != nil {
+	if err := o.runOnNode(false, c); err != nil {
 		return err
 	}
-	if o.pairs || o.local.rank == 0 {
-		if err := o.between(func(x *exchange) error { return x.doubling(buf) }); err != nil {
+	if o.uniform || o.local.rank == 0 {
+		if err := o.runAcross(func(x *exchange) error { return x.doubling(buf) }); err != nil {
 			return err
 		}
 	}
-	if o.pairs {
+	if o.uniform {
 		return nil // every counterpart has reduced in the same order
 	}
 	c.Kind, c.Root = KindBroadcast, 0
-	return o.onNode(true, c)
+	return o.runOnNode(true, c)
 }
 
 // reduceScatter is allReduce without the final all-gather.
 func (o *onNodes) reduceScatter() error {
 	c, rank := o.call, o.flat.rank
-	if len(c.Send) <= smallRoom {
+	if len(c.Send) <= smallBytes {
 		all := o.pieces(o.copied(c.Send))
 		if err := o.sumSmall(all.buf); err != nil {
 			return err
@@ -68,18 +68,18 @@ func (o *onNodes) reduceScatter() error {
 		return nil
 	}
 	mine := o.load(o.pieces(c.Send))
-	if err := o.addUp(mine.all, mine.piece); err != nil {
+	if err := o.reduceOnNode(mine.all, mine.piece); err != nil {
 		return err
 	}
-	if err := o.between(func(x *exchange) error { return x.reduceParts(mine.division, false) }); err != nil {
+	if err := o.runAcross(func(x *exchange) error { return x.reduceParts(mine.division, false) }); err != nil {
 		return err
 	}
-	if o.pairs {
+	if o.uniform {
 		copy(c.Recv, mine.part(o.node))
 		return nil
 	}
 	here := o.byNode[o.node]
-	return o.deliver(mine, func(i int) bool { return slices.Contains(here, i) }, func(i int) []byte {
+	return o.scatterOnNode(mine, func(i int) bool { return slices.Contains(here, i) }, func(i int) []byte {
 		if i == rank {
 			return c.Recv
 		}
@@ -91,7 +91,7 @@ func (o *onNodes) reduceScatter() error {
 func (o *onNodes) reduce() error {
 	c := o.call
 	isRoot := o.flat.rank == c.Root
-	if len(c.Send) <= smallRoom {
+	if len(c.Send) <= smallBytes {
 		work := o.copied(c.Send)
 		if err := o.sumSmall(work); err != nil {
 			return err
@@ -102,17 +102,17 @@ func (o *onNodes) reduce() error {
 		return nil
 	}
 	mine := o.load(o.pieces(c.Send))
-	if err := o.addUp(mine.all, mine.piece); err != nil {
+	if err := o.reduceOnNode(mine.all, mine.piece); err != nil {
 		return err
 	}
-	node, _ := o.find(c.Root)
-	if err := o.between(func(x *exchange) error { return x.reduceTo(mine.division, node) }); err != nil {
+	node, _ := o.locate(c.Root)
+	if err := o.runAcross(func(x *exchange) error { return x.reduceTo(mine.division, node) }); err != nil {
 		return err
 	}
 	if node != o.node {
 		return nil
 	}
-	return o.deliver(mine, func(int) bool { return true }, func(i int) []byte {
+	return o.scatterOnNode(mine, func(int) bool { return true }, func(i int) []byte {
 		if isRoot {
 			return mine.all.part(i)
 		}

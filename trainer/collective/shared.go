@@ -18,58 +18,58 @@ type shared struct {
 	board   board
 	// phase counts the synchronizations of all ranks; turn counts the operations.
 	phase, turn uint64
-	trouble     time.Time     // deadline of the present operation; zero until it waits
-	limit       time.Duration // timeout of the present operation
+	deadline    time.Time     // deadline of the present operation; zero until it waits
+	opTimeout   time.Duration // timeout of the present operation
 	slack       time.Duration // allowed in addition to the timeout
 	// doubt is the number of times that the spin count is halved because spinning was unsuccessful:
 	// other goroutines or processes may need this core.
-	doubt int
+	spinBackoff int
 	// together reports whether the rank that this one last yielded to ran on the same core. idle is
 	// the idle time of each core when it was last sampled, to find another core.
-	together bool
-	idle     []int64
-	seen     time.Time
+	sameCore    bool
+	idle        []int64
+	idleSampled time.Time
 	// room holds partial sums and is aligned for every element type. It would escape from the
 	// stack, because it is passed to functions of the element type.
-	room [block / 8]uint64
+	partialSums [block / 8]uint64
 }
 
 func (s *shared) run(ctx context.Context, sequence uint64, c *Call) error {
 	n := len(s.members)
-	if n == 1 && c.look != nil {
-		c.look.take(0, c.look.bytes, func(int) []byte { return c.Send })
+	if n == 1 && c.step != nil {
+		c.step.read(0, c.step.bytes, func(int) []byte { return c.Send })
 		return nil
 	}
 	if n == 1 {
 		c.alone()
 		return nil
 	}
-	s.limit = timeoutOf(ctx, s.timeout)
+	s.opTimeout = timeoutOf(ctx, s.timeout)
 	turn := s.turn
 	s.turn++
-	small := c.look == nil && c.Kind == KindAllReduce && len(c.Send) <= smallRoom
-	s.trouble = time.Time{}
-	s.board.show(s.rank, turn, c, c.signature(n))
+	small := c.step == nil && c.Kind == KindAllReduce && len(c.Send) <= smallBytes
+	s.deadline = time.Time{}
+	s.board.publish(s.rank, turn, c, c.signature(n))
 	if small {
 		copy(s.board.small(s.rank, turn), c.Send)
 	}
 	if err := s.sync(ctx); err != nil {
 		return err
 	}
-	mine := s.board.shown(s.rank, turn)
+	mine := s.board.published(s.rank, turn)
 	direct := true
 	for r := range n {
-		theirs := s.board.shown(r, turn)
+		theirs := s.board.published(r, turn)
 		if theirs.signature != mine.signature {
 			return &mesh.Mismatch{Peer: s.members[r], Sequence: sequence, Ours: mine.signature, Theirs: theirs.signature}
 		}
 		direct = direct && theirs.visible
 	}
 	switch {
-	case c.look != nil && direct && !c.look.hidden:
-		c.look.take(0, c.look.bytes, func(r int) []byte { return s.board.send(r, turn) })
-	case c.look != nil:
-		return s.lookStaged(ctx, c)
+	case c.step != nil && direct && !c.step.staged:
+		c.step.read(0, c.step.bytes, func(r int) []byte { return s.board.send(r, turn) })
+	case c.step != nil:
+		return s.runStaged(ctx, c)
 	case c.Kind == KindBarrier:
 		return nil
 	case small:
@@ -81,7 +81,7 @@ func (s *shared) run(ctx context.Context, sequence uint64, c *Call) error {
 	case c.Kind == KindAllReduce:
 		return s.allReduceStaged(ctx, c)
 	case direct:
-		s.take(c, stretch{whole: c.part(n), n: c.part(n)}, func(r, p int) []byte {
+		s.receive(c, partRange{whole: c.part(n), n: c.part(n)}, func(r, p int) []byte {
 			return s.board.send(r, turn)[p*c.part(n):][:c.part(n)]
 		})
 	default:
@@ -95,7 +95,7 @@ func (s *shared) path(c *Call) Path {
 	switch {
 	case c.Kind == KindBarrier:
 		return Path{Transport: s.board.name(), Algorithm: "flags"}
-	case c.Kind == KindAllReduce && len(c.Send) <= smallRoom:
+	case c.Kind == KindAllReduce && len(c.Send) <= smallBytes:
 		return Path{Transport: s.board.name(), Algorithm: "one step"}
 	case s.board.visible(s.rank, c):
 		return Path{Transport: s.board.name(), Algorithm: "in place"}

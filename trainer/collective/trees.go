@@ -4,7 +4,7 @@ import "math/bits"
 
 // fromRoot returns this rank's distance from the root. atRoot returns the rank at a distance.
 func (x *exchange) fromRoot() int       { return (x.rank - x.call.Root + x.n) % x.n }
-func (x *exchange) atRoot(away int) int { return (x.call.Root + away) % x.n }
+func (x *exchange) rankAt(away int) int { return (x.call.Root + away) % x.n }
 
 // treeBroadcast passes a small buffer down a binomial tree.
 func (x *exchange) treeBroadcast(buf []byte) error {
@@ -13,7 +13,7 @@ func (x *exchange) treeBroadcast(buf []byte) error {
 	far := 1
 	for ; far < x.n; far *= 2 {
 		if away&far != 0 {
-			if err := x.wait(x.post(x.atRoot(away-far), uint32(bits.Len(uint(far))-1), buf), nil); err != nil {
+			if err := x.wait(x.post(x.rankAt(away-far), uint32(bits.Len(uint(far))-1), buf), nil); err != nil {
 				return err
 			}
 			break
@@ -21,7 +21,7 @@ func (x *exchange) treeBroadcast(buf []byte) error {
 	}
 	for far /= 2; far >= 1; far /= 2 {
 		if away+far < x.n {
-			x.send(x.atRoot(away+far), uint32(bits.Len(uint(far))-1), buf)
+			x.send(x.rankAt(away+far), uint32(bits.Len(uint(far))-1), buf)
 		}
 	}
 	return nil
@@ -33,21 +33,21 @@ func (x *exchange) chainBroadcast(buf []byte) error {
 	last := away == x.n-1
 	var in incoming
 	if away > 0 {
-		in = x.post(x.atRoot(away-1), 0, buf)
-		x.announce(x.atRoot(away-1), len(buf))
+		in = x.post(x.rankAt(away-1), 0, buf)
+		x.announce(x.rankAt(away-1), len(buf))
 	}
 	if !last {
-		if err := x.awaitReady(x.atRoot(away+1), len(buf)); err != nil {
+		if err := x.awaitReady(x.rankAt(away+1), len(buf)); err != nil {
 			return err
 		}
 	}
 	if away == 0 {
-		x.send(x.atRoot(1), 0, buf)
+		x.send(x.rankAt(1), 0, buf)
 		return nil
 	}
 	return x.wait(in, func(i uint32, from, to int) {
 		if !last {
-			x.sendSegment(x.atRoot(away+1), 0, i, buf[from:to])
+			x.sendSegment(x.rankAt(away+1), 0, i, buf[from:to])
 		}
 	})
 }

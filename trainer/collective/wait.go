@@ -30,11 +30,11 @@ func (s *shared) sync(ctx context.Context) error {
 // it yields the core. Then it sleeps, for growing intervals. It does not spin for a rank that needs
 // this very core.
 const (
-	looks      = 20_000 // about 10 us
-	mostDoubt  = 3
-	yields     = 200
-	firstSleep = 20 * time.Microsecond
-	lastSleep  = 500 * time.Microsecond
+	maxSpins       = 20_000 // about 10 us
+	maxSpinBackoff = 3
+	yields         = 200
+	minSleep       = 20 * time.Microsecond
+	maxSleep       = 500 * time.Microsecond
 )
 
 func (s *shared) await(ctx context.Context, r int) error {
@@ -42,22 +42,22 @@ func (s *shared) await(ctx context.Context, r int) error {
 	phase := &other.phase
 	if phase.Load() >= s.phase {
 		if other.core.Load() != 0 {
-			s.keepApart(r) // the other rank has yielded, maybe to this one
+			s.moveToIdleCore(r) // the other rank has yielded, maybe to this one
 		}
 		return nil
 	}
-	tries := s.board.looks() >> s.doubt
-	if s.together {
+	tries := s.board.spinCount() >> s.spinBackoff
+	if s.sameCore {
 		tries = 0
 	}
 	for range tries {
 		if phase.Load() >= s.phase {
-			s.doubt = max(s.doubt-1, 0)
+			s.spinBackoff = max(s.spinBackoff-1, 0)
 			return nil
 		}
 	}
-	s.doubt = min(s.doubt+1, mostDoubt)
-	sleep := firstSleep
+	s.spinBackoff = min(s.spinBackoff+1, maxSpinBackoff)
+	sleep := minSleep
 	for i := 0; ; i++ {
 		if phase.Load() >= s.phase {
 			if i > yields {
@@ -66,16 +66,16 @@ func (s *shared) await(ctx context.Context, r int) error {
 			return nil
 		}
 		if i == 0 {
-			s.keepApart(r)
+			s.moveToIdleCore(r)
 		}
 		if i < yields {
-			s.board.giveWay(i)
+			s.board.yield(i)
 			continue
 		}
 		if i == yields {
 			s.waiting.begin(s.members[r])
 		}
-		if err := s.failed(ctx, r); err != nil {
+		if err := s.checkWait(ctx, r); err != nil {
 			// The rank may have reached this phase and then exited.
 			if phase.Load() >= s.phase {
 				return nil
@@ -83,44 +83,44 @@ func (s *shared) await(ctx context.Context, r int) error {
 			return err
 		}
 		time.Sleep(sleep)
-		sleep = min(sleep*3/2, lastSleep)
+		sleep = min(sleep*3/2, maxSleep)
 	}
 }
 
-// watch is how long a core must be idle before a rank moves to it.
-const watch = 4 * sched.Tick
+// idleWindow is how long a core must be idle before a rank moves to it.
+const idleWindow = 4 * sched.Tick
 
-// keepApart moves this rank to an idle core if it shares one with a rank that it waits for. The
+// moveToIdleCore moves this rank to an idle core if it shares one with a rank that it waits for. The
 // scheduler may keep two such ranks on one core, even if another core is idle, for as long as they
 // yield to each other: they never sleep, and both appear to have a hot cache there. A busy core is
 // worse than a shared one: if one rank waits for a foreign process, both wait. Of two ranks, the
 // higher one moves; otherwise both could move to the same core.
-func (s *shared) keepApart(r int) {
-	if s.board.looks() == 0 {
+func (s *shared) moveToIdleCore(r int) {
+	if s.board.spinCount() == 0 {
 		return // the ranks do not have a core each
 	}
 	core := sched.Core()
 	s.board.slot(s.rank).core.Store(int32(core) + 1)
-	s.together = core != sched.Nowhere && s.board.slot(r).core.Load() == int32(core)+1
-	if !s.together || s.rank < r {
+	s.sameCore = core != sched.Nowhere && s.board.slot(r).core.Load() == int32(core)+1
+	if !s.sameCore || s.rank < r {
 		return
 	}
 	now := time.Now()
-	passed := now.Sub(s.seen)
-	if passed < watch {
+	passed := now.Sub(s.idleSampled)
+	if passed < idleWindow {
 		return
 	}
 	idle := sched.Idle()
-	if passed < 2*watch { // otherwise the earlier sample is too old
-		if to := rested(s.idle, idle, passed); to != sched.Nowhere && sched.Move(to) {
-			s.together = false
+	if passed < 2*idleWindow { // otherwise the earlier sample is too old
+		if to := findIdleCore(s.idle, idle, passed); to != sched.Nowhere && sched.Move(to) {
+			s.sameCore = false
 		}
 	}
-	s.idle, s.seen = idle, now
+	s.idle, s.idleSampled = idle, now
 }
 
-// rested returns a core that was idle for the whole time between two samples.
-func rested(before, after []int64, passed time.Duration) int {
+// findIdleCore returns a core that was idle for the whole time between two samples.
+func findIdleCore(before, after []int64, passed time.Duration) int {
 	for core := range min(len(before), len(after)) {
 		// Both counts are rounded down.
 		if before[core] >= 0 && after[core]-before[core] >= int64(passed/sched.Tick)-1 {
@@ -130,13 +130,13 @@ func rested(before, after []int64, passed time.Duration) int {
 	return sched.Nowhere
 }
 
-// failed returns the reason why waiting for a rank cannot succeed, or nil.
-func (s *shared) failed(ctx context.Context, r int) error {
+// checkWait returns the reason why waiting for a rank cannot succeed, or nil.
+func (s *shared) checkWait(ctx context.Context, r int) error {
 	select {
 	case <-s.ended:
 		return &mesh.PeerError{Peer: s.world.rank, Err: errClosed}
-	case <-s.lookout.diverged:
-		return s.lookout.found
+	case <-s.detector.diverged:
+		return s.detector.mismatch
 	default:
 	}
 	if err := s.mesh.Lost(s.members); err != nil {
@@ -146,10 +146,10 @@ func (s *shared) failed(ctx context.Context, r int) error {
 		return &mesh.PeerError{Peer: s.members[r], Err: context.Cause(ctx)}
 	}
 	now := time.Now()
-	if s.trouble.IsZero() {
-		s.trouble = now.Add(s.limit + s.slack)
-	} else if now.After(s.trouble) {
-		return &mesh.PeerError{Peer: s.members[r], Err: silence(s.limit)}
+	if s.deadline.IsZero() {
+		s.deadline = now.Add(s.opTimeout + s.slack)
+	} else if now.After(s.deadline) {
+		return &mesh.PeerError{Peer: s.members[r], Err: timeoutError(s.opTimeout)}
 	}
 	return nil
 }

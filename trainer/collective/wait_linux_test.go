@@ -18,10 +18,10 @@ func TestRanksOfOneCoreMoveApart(t *testing.T) {
 		looks       int
 		want        bool
 	}{
-		"together":  {1, 0, same, looks, true},
-		"the lower": {0, 1, same, looks, false},
-		"apart":     {1, 0, func(core int) int32 { return int32(core) + 2 }, looks, false},
-		"unknown":   {1, 0, func(int) int32 { return 0 }, looks, false},
+		"together":  {1, 0, same, maxSpins, true},
+		"the lower": {0, 1, same, maxSpins, false},
+		"apart":     {1, 0, func(core int) int32 { return int32(core) + 2 }, maxSpins, false},
+		"unknown":   {1, 0, func(int) int32 { return 0 }, maxSpins, false},
 		"too many":  {1, 0, same, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestRanksOfOneCoreMoveApart(t *testing.T) {
 			// The scheduler may move this thread at any time, but not each time.
 			for try := 1; ; try++ {
 				h.slot(tt.other).core.Store(tt.shows(sched.Core()))
-				s.keepApart(tt.other)
+				s.moveToIdleCore(tt.other)
 				if (s.idle != nil) == tt.want {
 					break
 				}
@@ -41,9 +41,9 @@ func TestRanksOfOneCoreMoveApart(t *testing.T) {
 					t.Fatalf("looked for a core: %v", !tt.want)
 				}
 			}
-			if seen := s.seen; tt.want {
-				if s.keepApart(tt.other); s.seen != seen && s.seen.Sub(seen) < watch {
-					t.Errorf("looked again after %v", s.seen.Sub(seen))
+			if seen := s.idleSampled; tt.want {
+				if s.moveToIdleCore(tt.other); s.idleSampled != seen && s.idleSampled.Sub(seen) < idleWindow {
+					t.Errorf("looked again after %v", s.idleSampled.Sub(seen))
 				}
 			}
 		})
@@ -63,7 +63,7 @@ func TestRested(t *testing.T) {
 		"one more":         {[]int64{100}, []int64{100, 500}, sched.Nowhere},
 		"not known":        {nil, nil, sched.Nowhere},
 	} {
-		if got := rested(tt.before, tt.after, 45*time.Millisecond); got != tt.want {
+		if got := findIdleCore(tt.before, tt.after, 45*time.Millisecond); got != tt.want {
 			t.Errorf("%s: core %d, want %d", name, got, tt.want)
 		}
 	}

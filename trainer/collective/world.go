@@ -44,8 +44,8 @@ type world struct {
 	messages   string // transport of point-to-point messages
 	heaps      *heaps // nil unless all ranks are goroutines
 	groups     *groups
-	waiting    *waiting // of the group that owns this copy of the world
-	lookout    *lookout // of that group
+	waiting    *waitedRank         // of the group that owns this copy of the world
+	detector   *divergenceDetector // of that group
 
 	ended chan struct{} // closed when that group closes
 }
@@ -61,15 +61,15 @@ func Local(n int, timeout time.Duration) []Communicator {
 		for i := range members {
 			members[i] = i
 		}
-		g := w.place(0, members)
-		g.engine = &shared{world: g.world, members: members, rank: r, board: boards.of(0, n)}
+		g := w.newGroup(0, members)
+		g.engine = &shared{world: g.world, members: members, rank: r, board: boards.boardFor(0, n)}
 		out[r] = g
 	}
 	return out
 }
 
-// connectMark is the ID of the group that verifies the connections of all ranks.
-const connectMark = 1 << 61
+// connectGroup is the ID of the group that verifies the connections of all ranks.
+const connectGroup = 1 << 61
 
 // Connect returns the communicator of all processes of the attempt, each of which must call it. It
 // accepts connections on listener and closes the listener when the communicator closes.
@@ -77,7 +77,7 @@ func Connect(ctx context.Context, listener net.Listener, o Options) (Communicato
 	n := len(o.Addrs)
 	if n < 1 || o.Rank < 0 || o.Rank >= n || o.Nodes != nil && len(o.Nodes) != n {
 		listener.Close()
-		return nil, fmt.Errorf("rank %d of %d ranks on %d nodes", o.Rank, n, len(o.Nodes))
+		return nil, fmt.Errorf("invalid options: rank %d of %d ranks on %d nodes", o.Rank, n, len(o.Nodes))
 	}
 	w := &world{rank: o.Rank, size: n, nodes: o.Nodes, memory: o.Memory, timeout: o.ConnectTimeout, messages: "tcp",
 		groups: new(groups)}
@@ -90,8 +90,8 @@ func Connect(ctx context.Context, listener net.Listener, o Options) (Communicato
 	}
 	w.mesh = mesh.Connect(listener, mesh.Options{Rank: o.Rank, Addrs: o.Addrs, Secret: o.Secret, Source: o.Source,
 		Sockets: o.Sockets, Authenticate: o.Authenticate, State: w.groups.state, ConnectTimeout: o.ConnectTimeout})
-	hello := w.place(connectMark, members)
-	hello.engine = &messages{world: hello.world, id: connectMark, members: members, rank: o.Rank}
+	hello := w.newGroup(connectGroup, members)
+	hello.engine = &messages{world: hello.world, id: connectGroup, members: members, rank: o.Rank}
 	err := hello.Do(ctx, Barrier())
 	var g *group
 	if err == nil {
@@ -105,11 +105,11 @@ func Connect(ctx context.Context, listener net.Listener, o Options) (Communicato
 	return g, nil
 }
 
-// place returns a group of the given members without an engine. The group has its own copy of the
+// newGroup returns a group of the given members without an engine. The group has its own copy of the
 // world.
-func (w *world) place(id uint64, members []int) *group {
+func (w *world) newGroup(id uint64, members []int) *group {
 	own := *w
-	own.waiting, own.lookout, own.ended = new(waiting), newLookout(), make(chan struct{})
+	own.waiting, own.detector, own.ended = new(waitedRank), newDivergenceDetector(), make(chan struct{})
 	g := &group{world: &own, id: id, members: members, rank: slices.Index(members, w.rank)}
 	w.groups.add(g)
 	return g
@@ -117,23 +117,23 @@ func (w *world) place(id uint64, members []int) *group {
 
 // group returns a communicator of the given members. All of them must call it.
 func (w *world) group(ctx context.Context, id uint64, members []int) (*group, error) {
-	g := w.place(id, members)
-	e, err := g.world.engine(ctx, id, members, g.rank)
+	g := w.newGroup(id, members)
+	e, err := g.world.newEngine(ctx, id, members, g.rank)
 	if err != nil {
-		return nil, g.settle(kindSplit, 0, err)
+		return nil, g.finalizeError(kindSplit, 0, err)
 	}
 	g.engine = e
 	return g, nil
 }
 
-// engine selects how the ranks of a group communicate.
-func (w *world) engine(ctx context.Context, id uint64, members []int, rank int) (engine, error) {
+// newEngine selects how the ranks of a group communicate.
+func (w *world) newEngine(ctx context.Context, id uint64, members []int, rank int) (engine, error) {
 	if w.heaps != nil {
-		return &shared{world: w, members: members, rank: rank, board: w.heaps.of(id, len(members))}, nil
+		return &shared{world: w, members: members, rank: rank, board: w.heaps.boardFor(id, len(members))}, nil
 	}
 	m := &messages{world: w, id: id, members: members, rank: rank}
 	if len(members) == 1 {
 		return m, nil
 	}
-	return w.divide(ctx, m)
+	return w.selectEngine(ctx, m)
 }

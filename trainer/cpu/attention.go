@@ -17,9 +17,9 @@ const queryBlock = 64
 // attention is planned causal attention, divided among threads by samples and heads.
 type attention struct {
 	device.AttentionShape
-	device *Device
-	scale  float32
-	rooms  []*attentionRoom // one per thread
+	device     *Device
+	scale      float32
+	workspaces []*attentionWorkspace // one per thread
 
 	// The operation in progress.
 	in               device.AttentionInput
@@ -31,8 +31,8 @@ type attention struct {
 	gq, gk, gv, gOut []float32
 }
 
-// attentionRoom is the workspace of a thread.
-type attentionRoom struct {
+// attentionWorkspace is the workspace of a thread.
+type attentionWorkspace struct {
 	products *gemm.Workspace
 	queries  []float32 // [queryBlock, HeadSize], scaled
 	weights  []float32 // [queryBlock, MaxLength]
@@ -49,7 +49,7 @@ func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 	a := &attention{AttentionShape: s, device: d, scale: float32(1 / math.Sqrt(float64(s.HeadSize)))}
 	rows := min(queryBlock, s.MaxLength)
 	for _, products := range d.perThread() {
-		a.rooms = append(a.rooms, &attentionRoom{
+		a.workspaces = append(a.workspaces, &attentionWorkspace{
 			products: products,
 			queries:  make([]float32, rows*s.HeadSize),
 			weights:  make([]float32, rows*s.MaxLength),
@@ -102,13 +102,13 @@ func (a *attention) plan(out device.Matrix, logSum device.Tensor, in device.Atte
 func (a *attention) run() {
 	units := a.in.Batch * a.Heads
 	a.device.pool.do(a, units, units*a.in.Queries*a.in.Keys)
-	*a = attention{AttentionShape: a.AttentionShape, device: a.device, scale: a.scale, rooms: a.rooms}
+	*a = attention{AttentionShape: a.AttentionShape, device: a.device, scale: a.scale, workspaces: a.workspaces}
 }
 
 func (a *attention) part(thread, threads int) {
 	first, end := share(a.in.Batch*a.Heads, 1, thread, threads)
 	for i := first; i < end; i++ {
-		h := head{a, a.rooms[thread], a.device.unit, i / a.Heads, i % a.Heads}
+		h := head{a, a.workspaces[thread], a.device.unit, i / a.Heads, i % a.Heads}
 		if a.backward {
 			h.backward()
 		} else {
@@ -120,7 +120,7 @@ func (a *attention) part(thread, threads int) {
 // head is one head of one sample.
 type head struct {
 	*attention
-	*attentionRoom
+	*attentionWorkspace
 	unit         *vec.Unit
 	sample, head int
 }
@@ -135,8 +135,8 @@ func (h *head) rows(m device.Matrix, data []float32, perSample, first, n int) ge
 // block is a range of queries, with the number of keys that the last of them attends to.
 type block struct{ first, n, keys int }
 
-// seen returns the number of keys that row i of the block attends to.
-func (b block) seen(i int) int { return b.keys - b.n + 1 + i }
+// visibleKeys returns the number of keys that row i of the block attends to.
+func (b block) visibleKeys(i int) int { return b.keys - b.n + 1 + i }
 
 func (h *head) block(first int) block {
 	n := min(queryBlock, h.in.Queries-first)
@@ -174,7 +174,7 @@ func (h *head) forward() {
 		sums := h.sums(b)
 		var inverse [queryBlock]float32
 		for i := range b.n {
-			row, seen := h.weights[i*b.keys:(i+1)*b.keys], b.seen(i)
+			row, seen := h.weights[i*b.keys:(i+1)*b.keys], b.visibleKeys(i)
 			most := h.unit.Max(row[:seen])
 			sum := h.unit.ExpSum(row[:seen], row[:seen], most)
 			clear(row[seen:])
@@ -217,7 +217,7 @@ func (h *head) backwardBlock(b block, dk, dv gemm.Matrix) {
 		used = gemm.Dense(h.dropped[:size], b.n, b.keys)
 	}
 	for i, sum := range h.sums(b) {
-		seen := b.seen(i)
+		seen := b.visibleKeys(i)
 		w, dw := weights.Data[i*b.keys:][:b.keys], dweights.Data[i*b.keys:][:b.keys]
 		h.unit.ExpSum(w[:seen], w[:seen], sum)
 		clear(w[seen:])

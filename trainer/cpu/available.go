@@ -22,23 +22,23 @@ func available(root fs.FS) (bytes int64, known bool) {
 		bytes, known = kib<<10, true
 	}
 	for _, g := range groups(root) {
-		limit, ok := number(root, path.Join(g.folder, g.limit))
+		limit, ok := number(root, path.Join(g.dir, g.limit))
 		if !ok || limit >= math.MaxInt64/2 { // "max", or the equivalent of version 1
 			continue
 		}
-		used, ok := number(root, path.Join(g.folder, g.used))
+		used, ok := number(root, path.Join(g.dir, g.used))
 		if !ok {
 			continue
 		}
 		// Inactive file pages count as used, but are reclaimed first.
-		cached, _ := field(root, path.Join(g.folder, "memory.stat"), g.cached)
+		cached, _ := field(root, path.Join(g.dir, "memory.stat"), g.cached)
 		bytes, known = min(bytes, max(0, limit-used+cached)), true
 	}
 	return bytes, known
 }
 
 // group is the directory of a cgroup with the names of its files.
-type group struct{ folder, limit, used, cached string }
+type group struct{ dir, limit, used, cached string }
 
 // groups returns the cgroups of this process that limit memory, from innermost to outermost.
 func groups(root fs.FS) []group {
@@ -59,9 +59,9 @@ func groups(root fs.FS) []group {
 		case parts[1] != "":
 			continue
 		}
-		top := g.folder
+		top := g.dir
 		for inner := path.Clean("/" + parts[2]); ; inner = path.Dir(inner) {
-			g.folder = path.Join(top, inner)
+			g.dir = path.Join(top, inner)
 			out = append(out, g)
 			if inner == "/" {
 				break

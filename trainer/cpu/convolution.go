@@ -13,19 +13,19 @@ import (
 // an output row are dropped; in gradients, they are zero.
 type convolution struct {
 	device.ConvolutionShape
-	device *Device
-	rooms  []*convolutionRoom // one per thread
+	device     *Device
+	workspaces []*convolutionWorkspace // one per thread
 
 	// The operation in progress.
-	do         func(c *convolution, r *convolutionRoom, first, end int)
+	do         func(c *convolution, r *convolutionWorkspace, first, end int)
 	n          int // number of images or output channels to divide
 	images     int
 	x, y, w, b []float32 // or their gradients
 	accumulate bool
 }
 
-// convolutionRoom is the workspace of a thread.
-type convolutionRoom struct {
+// convolutionWorkspace is the workspace of a thread.
+type convolutionWorkspace struct {
 	products *gemm.Workspace
 	padded   []float32 // [In, paddedHeight, paddedWidth]
 	columns  []float32 // [In*Kernel*Kernel, span]
@@ -49,7 +49,7 @@ func (d *Device) NewConvolution(s device.ConvolutionShape) device.Convolution {
 		panic(fmt.Sprintf("cpu: convolution of shape %+v", s))
 	}
 	for _, products := range d.perThread() {
-		c.rooms = append(c.rooms, &convolutionRoom{
+		c.workspaces = append(c.workspaces, &convolutionWorkspace{
 			products: products,
 			padded:   make([]float32, s.In*c.paddedHeight()*c.paddedWidth()),
 			columns:  make([]float32, c.terms()*c.span()),
@@ -61,11 +61,11 @@ func (d *Device) NewConvolution(s device.ConvolutionShape) device.Convolution {
 
 func (c *convolution) part(thread, threads int) {
 	first, end := share(c.n, 1, thread, threads)
-	c.do(c, c.rooms[thread], first, end)
+	c.do(c, c.workspaces[thread], first, end)
 }
 
 // run runs an operation on n images or output channels.
-func (c *convolution) run(n int, do func(c *convolution, r *convolutionRoom, first, end int)) {
+func (c *convolution) run(n int, do func(c *convolution, r *convolutionWorkspace, first, end int)) {
 	c.n, c.do = n, do
 	c.device.pool.do(c, n, c.images*c.Out*c.span())
 	c.x, c.y, c.w, c.b = nil, nil, nil, nil
@@ -88,7 +88,7 @@ func (c *convolution) Forward(y, x, w device.Matrix, b device.Tensor) {
 	c.run(c.images, convolve)
 }
 
-func convolve(c *convolution, r *convolutionRoom, first, end int) {
+func convolve(c *convolution, r *convolutionWorkspace, first, end int) {
 	span, height, width := c.span(), c.OutHeight(), c.OutWidth()
 	for image := first; image < end; image++ {
 		c.unfold(r, image)
@@ -109,7 +109,7 @@ func convolve(c *convolution, r *convolutionRoom, first, end int) {
 }
 
 // unfold fills columns with the inputs of each element of the kernel (im2col).
-func (c *convolution) unfold(r *convolutionRoom, image int) {
+func (c *convolution) unfold(r *convolutionWorkspace, image int) {
 	high, wide, span := c.paddedHeight(), c.paddedWidth(), c.span()
 	for i := range c.In {
 		x := c.x[(image*c.In+i)*c.Height*c.Width:][:c.Height*c.Width]
@@ -123,9 +123,9 @@ func (c *convolution) unfold(r *convolutionRoom, image int) {
 	}
 }
 
-// spread fills outputs with the gradient of the output channels from first to end of an image, and
+// padGradient fills outputs with the gradient of the output channels from first to end of an image, and
 // with zeros between the output rows.
-func (c *convolution) spread(r *convolutionRoom, image, first, end int) gemm.Matrix {
+func (c *convolution) padGradient(r *convolutionWorkspace, image, first, end int) gemm.Matrix {
 	span, height, width := c.span(), c.OutHeight(), c.OutWidth()
 	for o := first; o < end; o++ {
 		dy := c.y[(image*c.Out+o)*height*width:][:height*width]
@@ -145,7 +145,7 @@ func (c *convolution) WeightGrad(dw, dy, x device.Matrix, accumulate bool) {
 	c.run(c.Out, weightGrad)
 }
 
-func weightGrad(c *convolution, r *convolutionRoom, first, end int) {
+func weightGrad(c *convolution, r *convolutionWorkspace, first, end int) {
 	terms := c.terms()
 	dw := gemm.Dense(c.w[first*terms:end*terms], end-first, terms)
 	for image := range c.images {
@@ -154,7 +154,7 @@ func weightGrad(c *convolution, r *convolutionRoom, first, end int) {
 		if image == 0 && !c.accumulate {
 			from = gemm.Zero()
 		}
-		multiply(r.products, c.Precision, dw, c.spread(r, image, first, end), gemm.Dense(r.columns, terms, c.span()).T(), from)
+		multiply(r.products, c.Precision, dw, c.padGradient(r, image, first, end), gemm.Dense(r.columns, terms, c.span()).T(), from)
 	}
 }
 
@@ -168,7 +168,7 @@ func (c *convolution) BiasGrad(db device.Tensor, dy device.Matrix, accumulate bo
 	c.run(c.Out, biasGrad)
 }
 
-func biasGrad(c *convolution, _ *convolutionRoom, first, end int) {
+func biasGrad(c *convolution, _ *convolutionWorkspace, first, end int) {
 	size := c.OutHeight() * c.OutWidth()
 	for o := first; o < end; o++ {
 		if !c.accumulate {
@@ -187,10 +187,10 @@ func (c *convolution) InputGrad(dx, dy, w device.Matrix) {
 	c.run(c.images, inputGrad)
 }
 
-func inputGrad(c *convolution, r *convolutionRoom, first, end int) {
+func inputGrad(c *convolution, r *convolutionWorkspace, first, end int) {
 	high, wide, span := c.paddedHeight(), c.paddedWidth(), c.span()
 	for image := first; image < end; image++ {
-		dy := c.spread(r, image, 0, c.Out)
+		dy := c.padGradient(r, image, 0, c.Out)
 		multiply(r.products, c.Precision, gemm.Dense(r.columns, c.terms(), span), gemm.Dense(c.w, c.Out, c.terms()).T(), dy, gemm.Zero())
 		clear(r.padded)
 		for i := range c.In {

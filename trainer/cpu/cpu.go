@@ -23,10 +23,10 @@ import (
 
 // Device is the CPU. It runs one operation at a time.
 type Device struct {
-	unit     *vec.Unit
-	products *gemm.Workspace   // for matrix multiplications that are divided among threads
-	alone    []*gemm.Workspace // one per thread, for matrix multiplications within a divided operation; see perThread
-	pool     pool
+	unit                *vec.Unit
+	products            *gemm.Workspace   // for matrix multiplications that are divided among threads
+	perThreadWorkspaces []*gemm.Workspace // one per thread, for matrix multiplications within a divided operation; see perThread
+	pool                pool
 
 	// Each field holds the arguments of an operation in progress, where the threads read them. It
 	// is cleared after the operation, because it would keep tensors alive.
@@ -60,10 +60,10 @@ func New(threads int) *Device {
 // perThread returns a workspace for each thread. They are allocated when an operation that needs
 // them is planned, because each takes several megabytes.
 func (d *Device) perThread() []*gemm.Workspace {
-	for len(d.alone) < len(d.pool.threads) {
-		d.alone = append(d.alone, gemm.NewWorkspace(1))
+	for len(d.perThreadWorkspaces) < len(d.pool.threads) {
+		d.perThreadWorkspaces = append(d.perThreadWorkspaces, gemm.NewWorkspace(1))
 	}
-	return d.alone
+	return d.perThreadWorkspaces
 }
 
 // Name returns "cpu" and the instruction set in use.

@@ -8,13 +8,13 @@ import (
 // embedding is an embedding lookup, divided among threads by rows, or its gradient, divided by
 // columns, because rows are summed.
 type embedding struct {
-	unit          *vec.Unit
-	add           bool
-	y             device.Matrix
-	rows, places  []float32 // of the tables, or their gradients
-	values        []float32 // elements of y
-	tokens        []int32
-	length, first int
+	unit            *vec.Unit
+	add             bool
+	y               device.Matrix
+	rows, positions []float32 // of the tables, or their gradients
+	values          []float32 // elements of y
+	tokens          []int32
+	length, first   int
 }
 
 // Embed computes the sum of token and position embeddings.
@@ -36,7 +36,7 @@ func (j *embedding) plan(y device.Matrix, tokens device.Tensor, table, positions
 	sameLength("embed", y.Rows, tokens.Len())
 	sameLength("embed", y.Cols, table.Cols, positions.Cols)
 	*j = embedding{unit: j.unit, y: y, values: whole("embedded tokens", y), rows: whole("an embedding", table),
-		places: whole("an embedding of places", positions), tokens: tokens.Ints(), length: length, first: first}
+		positions: whole("an embedding of places", positions), tokens: tokens.Ints(), length: length, first: first}
 }
 
 // run runs the operation in at most units parts.
@@ -51,7 +51,7 @@ func (j *embedding) part(thread, threads int) {
 		first, end := share(w, grain, thread, threads)
 		for i, token := range j.tokens {
 			from := j.values[i*w+first : i*w+end]
-			for _, to := range [2][]float32{j.rows[int(token)*w:], j.places[(i%j.length)*w:]} {
+			for _, to := range [2][]float32{j.rows[int(token)*w:], j.positions[(i%j.length)*w:]} {
 				j.unit.Add(to[first:end], to[first:end], from)
 			}
 		}
@@ -60,6 +60,6 @@ func (j *embedding) part(thread, threads int) {
 	first, end := share(j.y.Rows, 1, thread, threads)
 	for i := first; i < end; i++ {
 		token, place := int(j.tokens[i])*w, (j.first+i%j.length)*w
-		j.unit.Add(j.values[i*w:(i+1)*w], j.rows[token:token+w], j.places[place:place+w])
+		j.unit.Add(j.values[i*w:(i+1)*w], j.rows[token:token+w], j.positions[place:place+w])
 	}
 }

@@ -13,7 +13,7 @@ const lossBlock = 4096
 // losses is a loss, divided among threads by rows.
 type losses struct {
 	unit    *vec.Unit
-	room    [][]float32 // one buffer of lossBlock elements per thread
+	scratch [][]float32 // one buffer of lossBlock elements per thread
 	do      func(j *losses, thread, row int)
 	out, x  []float32
 	targets []float32
@@ -25,7 +25,7 @@ type losses struct {
 
 func (j *losses) plan(threads int) {
 	for range threads {
-		j.room = append(j.room, make([]float32, lossBlock))
+		j.scratch = append(j.scratch, make([]float32, lossBlock))
 	}
 }
 
@@ -57,7 +57,7 @@ func crossEntropyRow(j *losses, thread, i int) {
 	sum := 0.0
 	for first := 0; first < len(row); first += lossBlock {
 		x := row[first:min(first+lossBlock, len(row))]
-		y := j.room[thread][:len(x)]
+		y := j.scratch[thread][:len(x)]
 		if j.scale != 0 {
 			y = x
 		}

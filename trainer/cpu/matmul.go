@@ -12,7 +12,7 @@ func (d *Device) MatMul(p device.Product) {
 	from := gemm.Zero()
 	switch {
 	case p.Accumulate && (p.Bias.Len() > 0 || p.Activation != device.Identity):
-		panic("cpu: a product that accumulates has no bias and no activation")
+		panic("cpu: matrix multiplication with accumulate cannot have a bias or an activation")
 	case p.Accumulate:
 		from = gemm.Accumulate()
 	case p.Bias.Len() > 0:
@@ -29,7 +29,7 @@ func (d *Device) MatMul(p device.Product) {
 	whole("a product before its activation", p.Pre)
 	if p.Gradient {
 		if p.Bias.Len() > 0 || p.Activation != device.GELU {
-			panic("cpu: a product with the gradient of an activation has no bias, and the activation is GELU")
+			panic("cpu: matrix multiplication with an activation gradient supports only GELU without a bias")
 		}
 		multiply(d.products, p.Precision, matrix(p.C), matrix(p.A), matrix(p.B), from)
 		d.ActivateGrad(p.Activation, p.C.Data, p.C.Data, p.Pre.Data, p.C.Data)

@@ -87,12 +87,12 @@ func (j *pooling) largest(square []float32) (most float32, at int32) {
 // largestOfFour returns the index of the first maximum, or of the first NaN. It has no
 // unpredictable branches and takes a third of the time.
 func largestOfFour(a, b, c, d float32) int {
-	return 3 - int(max(rank(a)<<2|3, rank(b)<<2|2, rank(c)<<2|1, rank(d)<<2)&3)
+	return 3 - int(max(orderKey(a)<<2|3, orderKey(b)<<2|2, orderKey(c)<<2|1, orderKey(d)<<2)&3)
 }
 
-// rank maps a float to an integer with the same order. Both zeros map to the same value, and NaN
+// orderKey maps a float to an integer with the same order. Both zeros map to the same value, and NaN
 // maps to the largest.
-func rank(v float32) int64 {
+func orderKey(v float32) int64 {
 	if v != v {
 		return math.MaxInt32
 	}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Seen is the list of GPUs that a rank may use. Ranks exchange these lists.
-type Seen struct {
+// VisibleGPUs is the list of GPUs that a rank may use. Ranks exchange these lists.
+type VisibleGPUs struct {
 	Node  int      `json:"node"`            // index of the node in the job; GPUs of different nodes are never the same
 	UUIDs []string `json:"uuids,omitempty"` // in the order of their ordinals
 	Why   string   `json:"why,omitempty"`   // reason why the list is empty
@@ -15,8 +15,8 @@ type Seen struct {
 // Assign assigns each rank a different GPU and returns its ordinal. If the ranks of a node see all
 // of its GPUs, the ordinal is the local rank. If each rank sees only its own GPUs (Slurm's per-task
 // binding), it is the first. seen is in the order of the ranks; all ranks get the same result. The
-// error is a [Shortage] that names a rank without a GPU.
-func Assign(seen []Seen) ([]int, error) {
+// error is a [ShortageError] that names a rank without a GPU.
+func Assign(seen []VisibleGPUs) ([]int, error) {
 	type gpu struct {
 		node int
 		uuid string
@@ -46,22 +46,22 @@ func Assign(seen []Seen) ([]int, error) {
 	for rank := range seen {
 		if !place(rank, map[gpu]bool{}) {
 			if len(seen[rank].UUIDs) == 0 {
-				return nil, Shortage{fmt.Errorf("rank %d sees no GPU: %s", rank, seen[rank].Why)}
+				return nil, ShortageError{fmt.Errorf("rank %d sees no GPU: %s", rank, seen[rank].Why)}
 			}
 			var others []string
 			for _, uuid := range seen[rank].UUIDs {
 				others = append(others, fmt.Sprintf("%s is rank %d's", uuid, owner[gpu{seen[rank].Node, uuid}]))
 			}
-			return nil, Shortage{fmt.Errorf("rank %d is left without a GPU: of those that it sees, %s", rank, strings.Join(others, ", "))}
+			return nil, ShortageError{fmt.Errorf("rank %d is left without a GPU: of those that it sees, %s", rank, strings.Join(others, ", "))}
 		}
 	}
 	return ordinals, nil
 }
 
-// Shortage is the error if a rank has no GPU while others have one.
-type Shortage struct{ error }
+// ShortageError is the error if a rank has no GPU while others have one.
+type ShortageError struct{ error }
 
 // Hint returns the fix.
-func (Shortage) Hint() string {
-	return "every rank needs a GPU of its own: ask for as many with slurm.gpus_per_node as there are ranks on a node, or set train.device = \"cpu\"; `ddpbatch doctor` on the node tells what is there"
+func (ShortageError) Hint() string {
+	return "set slurm.gpus_per_node to the number of ranks per node, or set train.device = \"cpu\"; `ddpbatch doctor` on the node shows its GPUs"
 }

@@ -8,10 +8,10 @@ import (
 )
 
 // ranks parses lists of GPUs: nodes are separated by "|", ranks by " ", and GPUs by ",".
-func ranks(text string) (seen []Seen) {
+func ranks(text string) (seen []VisibleGPUs) {
 	for node, part := range strings.Split(text, "|") {
 		for _, list := range strings.Fields(part) {
-			s := Seen{Node: node, UUIDs: strings.Split(list, ",")}
+			s := VisibleGPUs{Node: node, UUIDs: strings.Split(list, ",")}
 			if list == "-" {
 				s.UUIDs, s.Why = nil, "no driver"
 			}

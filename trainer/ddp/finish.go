@@ -24,7 +24,7 @@ func (s *Sharder) Finish(ctx context.Context) error {
 
 // FinishAsync is Finish for a single rank whose device computes asynchronously. It adds the squares
 // of each part to v, which computes the norm.
-func (s *Sharder) FinishAsync(v device.Verdict) error {
+func (s *Sharder) FinishAsync(v device.StepDecision) error {
 	if !s.isSingleRank() {
 		panic("ddp: a verdict on the gradients of several ranks")
 	}

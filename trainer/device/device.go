@@ -31,7 +31,7 @@ type Device interface {
 	Memory
 	Dense
 	Elementwise
-	Normalisation
+	Normalization
 	Sequence
 	Images
 	Losses

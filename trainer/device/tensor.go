@@ -93,7 +93,7 @@ func (t Tensor) Halves() []uint16 {
 
 func (t Tensor) is(want Type) {
 	if t.n > 0 && t.kind != want {
-		panic(fmt.Sprintf("device: a tensor of %v where one of %v is wanted", t.kind, want))
+		panic(fmt.Sprintf("device: tensor has type %v, want %v", t.kind, want))
 	}
 }
 

@@ -12,12 +12,12 @@ func NewWorkspaceFor(name string, workers int) *Workspace {
 
 // Block sizes, and the sizes above which operands are packed.
 const (
-	Depth     = depth
-	Height    = height
-	Width     = width
-	PackRows  = packRows
-	PackCols  = packCols
-	NearTerms = nearTerms
+	Depth    = depth
+	Height   = height
+	Width    = width
+	PackRows = packRows
+	PackCols = packCols
+	L1Terms  = l1Terms
 )
 
 // UseAllWorkers makes ws divide even the smallest work.

@@ -52,8 +52,8 @@ func TestBlocks(t *testing.T) {
 		{m: 20, n: gemm.Width + 1, k: gemm.Depth + 5},
 		{m: 31, n: gemm.PackCols - 1, k: 2*gemm.Depth + 33},
 		{m: 31, n: gemm.PackCols + 3, k: 2*gemm.Depth + 33},
-		{m: 71, n: 79, k: gemm.NearTerms/79 + 1, padC: 3},
-		{m: gemm.PackRows + 1, n: 79, k: gemm.NearTerms/79 + 1, padC: 3},
+		{m: 71, n: 79, k: gemm.L1Terms/79 + 1, padC: 3},
+		{m: gemm.PackRows + 1, n: 79, k: gemm.L1Terms/79 + 1, padC: 3},
 	} {
 		for way := range 8 {
 			p.transA, p.transB, p.bf16, p.from = way&1 != 0, way&2 != 0, way&4 != 0, origin(way%3)

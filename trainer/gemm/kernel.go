@@ -78,10 +78,10 @@ func (t *tile) setColumns(cols int, masked bool) {
 	}
 }
 
-// setFetches configures tiles to prefetch a share each of a panel of b with the given numbers of
+// setPrefetches configures tiles to prefetch a share each of a panel of b with the given numbers of
 // terms and columns. A share is two columns, whose cache lines are adjacent, or two rows per strip,
 // with at most two cache lines each. It returns the number of shares.
-func (t *tile) setFetches(b *Matrix, terms, cols, pair int) int {
+func (t *tile) setPrefetches(b *Matrix, terms, cols, pair int) int {
 	strips := (int(t.k) + line - 1) / line
 	row, column := bytes(b.RowStride), bytes(b.ColStride)
 	if b.RowStride == 1 {

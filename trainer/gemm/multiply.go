@@ -33,12 +33,12 @@ const packRows = 192
 // and more if the row stride of A is a multiple of the page size.
 const packCols = 384
 
-// nearTerms is the size in elements of a block of A or B that stays in the L1 cache anyway, so that
+// l1Terms is the size in elements of a block of A or B that stays in the L1 cache anyway, so that
 // it is not packed: 32 KiB.
-const nearTerms = 1 << 13
+const l1Terms = 1 << 13
 
-// newRooms returns buffers for a packed block of A and of B, both aligned to a cache line.
-func (k *kernel) newRooms() (a, b []float32) {
+// newBuffers returns buffers for a packed block of A and of B, both aligned to a cache line.
+func (k *kernel) newBuffers() (a, b []float32) {
 	if k.cols == 0 {
 		return make([]float32, portableRows*depth), make([]float32, 2*depth)
 	}
@@ -80,7 +80,7 @@ func (w *worker) block(start *Matrix, top, rows, left, right, p, n int) {
 	k, t := w.kernel, &w.tile
 	elements := (n + k.pair - 1) / k.pair
 	a := w.a.part(top, p, rows, n)
-	if k.pair == 2 || w.round || right-left >= packCols && rows*n > nearTerms {
+	if k.pair == 2 || w.round || right-left >= packCols && rows*n > l1Terms {
 		a = k.packA(w, a)
 	}
 	t.k = uintptr(elements)
@@ -89,27 +89,27 @@ func (w *worker) block(start *Matrix, top, rows, left, right, p, n int) {
 	tiles := (rows + k.rows - 1) / k.rows
 	high, higher := rows/tiles, rows%tiles // the first higher tiles have one more row
 	stacks := [2]stack{{high + 1, higher}, {high, tiles - higher}}
-	if cols := right - left; w.usable(cols) && n*cols <= nearTerms {
-		w.across(&a, start, stacks, top, left, right, p)
+	if cols := right - left; w.usesInPlace(cols) && n*cols <= l1Terms {
+		w.computeByRows(&a, start, stacks, top, left, right, p)
 	} else {
-		w.down(&a, start, stacks, top, left, right, p, n)
+		w.computeByPanels(&a, start, stacks, top, left, right, p, n)
 	}
 }
 
 // stack is a number of tiles of equal height in a column.
 type stack struct{ rows, tiles int }
 
-// usable reports whether the kernel can use this number of columns of B in place.
-func (w *worker) usable(cols int) bool {
+// usesInPlace reports whether the kernel can use this number of columns of B in place.
+func (w *worker) usesInPlace(cols int) bool {
 	k := w.kernel
 	return w.b.ColStride == 1 && k.pair == 1 && !w.round && (k.masked || cols%k.lanes == 0)
 }
 
-// across computes a block by rows of tiles, for a B that fits the L1 cache. The row stride of C is
+// computeByRows computes a block by rows of tiles, for a B that fits the L1 cache. The row stride of C is
 // often a multiple of half a page. Down a column, all cache lines of C would then compete for the
 // same few cache sets, also with those of B. With 512 columns, this costs a seventh of the speed
 // with 10 terms, and half of it with 4.
-func (w *worker) across(a, start *Matrix, stacks [2]stack, top, left, right, p int) {
+func (w *worker) computeByRows(a, start *Matrix, stacks [2]stack, top, left, right, p int) {
 	k, t := w.kernel, &w.tile
 	t.bRow, t.fetching = bytes(w.b.RowStride), 0
 	t.aTile, t.bTile, t.cTile, t.startTile = 0, bytes(k.cols), bytes(k.cols), 0
@@ -133,19 +133,19 @@ func (w *worker) across(a, start *Matrix, stacks [2]stack, top, left, right, p i
 	}
 }
 
-// down computes a block by panels of B with n terms, starting at p, and columns of tiles.
-func (w *worker) down(a, start *Matrix, stacks [2]stack, top, left, right, p, n int) {
+// computeByPanels computes a block by panels of B with n terms, starting at p, and columns of tiles.
+func (w *worker) computeByPanels(a, start *Matrix, stacks [2]stack, top, left, right, p, n int) {
 	k, t := w.kernel, &w.tile
 	rows, elements := a.Rows, int(t.k)
-	shares := t.setFetches(&w.b, n, k.cols, k.pair)
+	shares := t.setPrefetches(&w.b, n, k.cols, k.pair)
 	t.bTile = 0
 	for j := left; j < right; j += k.cols {
 		cols, next := min(k.cols, right-j), j+k.cols
-		direct := w.c.Rows < packRows && w.usable(cols)
+		direct := w.c.Rows < packRows && w.usesInPlace(cols)
 		if direct {
 			t.b, t.bRow = at(&w.b, p, j), bytes(w.b.RowStride)
 		} else {
-			room := w.bRoom
+			room := w.bBuffer
 			if rows < w.c.Rows { // other blocks need the panel also
 				room = room[(j-left)*elements:]
 			}

@@ -4,10 +4,10 @@ package gemm
 // columns remain contiguous, but their stride is a few cache lines instead of pages.
 func (k *kernel) packA(w *worker, a Matrix) Matrix {
 	elements := (a.Cols + k.pair - 1) / k.pair
-	packed := Matrix{Data: w.aRoom, Rows: a.Rows, Cols: elements, RowStride: spaced(elements), ColStride: 1}
+	packed := Matrix{Data: w.aBuffer, Rows: a.Rows, Cols: elements, RowStride: paddedStride(elements), ColStride: 1}
 	columns := a.RowStride == 1 && a.ColStride != 1
 	if columns {
-		packed.RowStride, packed.ColStride = 1, spaced(a.Rows)
+		packed.RowStride, packed.ColStride = 1, paddedStride(a.Rows)
 	}
 	switch {
 	case columns && k.pair == 1:
@@ -25,7 +25,7 @@ func (k *kernel) packA(w *worker, a Matrix) Matrix {
 		k.packElements(packed.T(), a.T())
 	}
 	if w.round {
-		roundAll(w.aRoom[:(a.Rows-1)*packed.RowStride+(elements-1)*packed.ColStride+1])
+		roundAll(w.aBuffer[:(a.Rows-1)*packed.RowStride+(elements-1)*packed.ColStride+1])
 	}
 	return packed
 }
@@ -96,6 +96,6 @@ func copyRows(dst, src Matrix) {
 	}
 }
 
-// spaced returns the stride of packed rows of n elements: whole cache lines plus one, so that rows
+// paddedStride returns the stride of packed rows of n elements: whole cache lines plus one, so that rows
 // of a power of two do not all map to the same few cache sets.
-func spaced(n int) int { return (n+line-1)/line*line + line }
+func paddedStride(n int) int { return (n+line-1)/line*line + line }

@@ -24,7 +24,7 @@ func multiplyPortable(w *worker) {
 			rows := a.Data[first*a.RowStride+p*a.ColStride:]
 			rowStride := a.RowStride
 			if a.ColStride != 1 || w.round {
-				gathered := w.aRoom
+				gathered := w.aBuffer
 				for i := range end - first {
 					w.gather(gathered[i*depth:][:n], rows[i*a.RowStride:], a.ColStride)
 				}
@@ -32,7 +32,7 @@ func multiplyPortable(w *worker) {
 			}
 			for j := 0; j < c.Cols; j += 2 {
 				j1 := min(j+1, c.Cols-1)
-				b0, b1 := w.bRoom[:n], w.bRoom[depth:][:n]
+				b0, b1 := w.bBuffer[:n], w.bBuffer[depth:][:n]
 				w.gather(b0, b.Data[p*b.RowStride+j*b.ColStride:], b.RowStride)
 				w.gather(b1, b.Data[p*b.RowStride+j1*b.ColStride:], b.RowStride)
 				for i := first; i < end; i += 3 {

@@ -19,14 +19,14 @@ type Workspace struct {
 
 // worker holds the state of one goroutine for its part of a product.
 type worker struct {
-	c, a, b      Matrix
-	start        Matrix // start values of C; no data for zero
-	kernel       *kernel
-	round        bool   // round operands to bfloat16, because the kernel does not
-	run          func() // created once, because a go statement with arguments allocates
-	tile         tile
-	panel        panel
-	aRoom, bRoom []float32 // buffers for packed operands
+	c, a, b          Matrix
+	start            Matrix // start values of C; no data for zero
+	kernel           *kernel
+	round            bool   // round operands to bfloat16, because the kernel does not
+	run              func() // created once, because a go statement with arguments allocates
+	tile             tile
+	panel            panel
+	aBuffer, bBuffer []float32 // buffers for packed operands
 }
 
 // NewWorkspace returns a workspace for the fastest kernels of this CPU. It uses at most the given
@@ -43,7 +43,7 @@ func newWorkspace(workers int, k kernels) *Workspace {
 	ws := &Workspace{kernels: k, minTerms: minTermsPerWorker}
 	for range workers {
 		w := &worker{}
-		w.aRoom, w.bRoom = k.float32.newRooms()
+		w.aBuffer, w.bBuffer = k.float32.newBuffers()
 		w.run = func() {
 			w.multiply()
 			ws.wait.Done()

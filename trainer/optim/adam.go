@@ -39,9 +39,9 @@ type Adam struct {
 	device           device.Device
 	decoupled        bool // AdamW
 	whole, segments  []segment
-	average, squares []buffer       // per parameter
-	steps            int64          // completed steps, at most lastStep
-	countedBy        device.Verdict // the verdict to which steps was passed
+	average, squares []buffer            // per parameter
+	steps            int64               // completed steps, at most lastStep
+	countedBy        device.StepDecision // the verdict to which steps was passed
 }
 
 // NewAdam returns torch.optim.Adam for the given parameters, which are on the device, with
@@ -156,13 +156,13 @@ func (a *Adam) checkParams(params []*nn.Param) {
 }
 
 // StepAsync is Step on the device, which skips the update unless loss and gradients are finite.
-func (a *Adam) StepAsync(params []*nn.Param, v device.Verdict, most float64) {
+func (a *Adam) StepAsync(params []*nn.Param, v device.StepDecision, most float64) {
 	a.checkParams(params)
 	if a.countedBy != v {
 		v.Count(a.steps)
 		a.countedBy = v
 	}
-	v.DecideAdam(most, device.AdamRule{LR: a.LR, Beta1: a.Beta1, Beta2: a.Beta2, Most: lastStep, Factors: a.factors(1)})
+	v.DecideAdam(most, device.AdamRule{LR: a.LR, Beta1: a.Beta1, Beta2: a.Beta2, MaxUpdates: lastStep, Factors: a.factors(1)})
 	for _, s := range a.segments {
 		value, grad, average, squares := a.tensors(s, params[s.param])
 		v.Adam(value, grad, average, squares, s.decays)

@@ -20,9 +20,9 @@ type SGD struct {
 
 	device          device.Device
 	whole, segments []segment
-	buffers         []buffer       // per parameter; nil without momentum
-	initialized     bool           // buffers hold the result of a step
-	countedBy       device.Verdict // the verdict to which initialized was passed
+	buffers         []buffer            // per parameter; nil without momentum
+	initialized     bool                // buffers hold the result of a step
+	countedBy       device.StepDecision // the verdict to which initialized was passed
 }
 
 // NewSGD returns an optimizer for the given parameters, which are on the device, with the limits of
@@ -107,7 +107,7 @@ func (s *SGD) Step(params []*nn.Param, gradScale float32) {
 }
 
 // StepAsync is Step on the device, which skips the update unless loss and gradients are finite.
-func (s *SGD) StepAsync(params []*nn.Param, v device.Verdict, most float64) {
+func (s *SGD) StepAsync(params []*nn.Param, v device.StepDecision, most float64) {
 	s.checkParams(params)
 	if s.countedBy != v {
 		made := int64(0)

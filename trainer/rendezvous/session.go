@@ -301,7 +301,7 @@ func (s *Session) Leave(exit int, failure error) error {
 		m.Ended = errors.Is(failure, ErrAborted)
 		var of interface{ Blames() (rank int, ok bool) }
 		if errors.As(failure, &of) {
-			if rank, ok := of.Blames(); ok {
+			if rank, ok := of.FailedRank(); ok {
 				m.Blames = &rank
 			}
 		}

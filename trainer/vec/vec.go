@@ -47,7 +47,7 @@ func Named(name string) *Unit {
 			return &Unit{set}
 		}
 	}
-	panic(fmt.Sprintf("vec: no kernels called %q for this processor", name))
+	panic(fmt.Sprintf("vec: no kernels %q for this CPU", name))
 }
 
 // Kernels returns the names of the units that this CPU supports, fastest first: "avx512", "avx2",

@@ -85,25 +85,25 @@ DEVICE float shuffle_xor(float v, unsigned mask) {
 
 DEVICE u32 float_bits(float v) { u32 b; memcpy(&b, &v, 4); return b; }
 DEVICE float bits_float(u32 b) { float v; memcpy(&v, &b, 4); return v; }
-DEVICE float fused(float a, float b, float c) { return a * b + c; }
-DEVICE float root(float v) { return sqrtf(v); }
-DEVICE double root(double v) { return sqrt(v); }
-DEVICE float nearest(float v) { return rintf(v); }
-DEVICE float power_of_two(float v) { return v < -126 ? 0 : exp2f(v); }
+DEVICE float fma_f32(float a, float b, float c) { return a * b + c; }
+DEVICE float sqrt_f32(float v) { return sqrtf(v); }
+DEVICE double sqrt_f64(double v) { return sqrt(v); }
+DEVICE float rint_f32(float v) { return rintf(v); }
+DEVICE float ex2_approx_f32(float v) { return v < -126 ? 0 : exp2f(v); }
 
-// to_bfloat16 is cvt.rn.bf16.f32, pair cvt.rn.bf16x2.f32.
+// to_bfloat16 is cvt.rn.bf16.f32, to_bfloat16x2 cvt.rn.bf16x2.f32.
 DEVICE u16 to_bfloat16(float v) {
   u32 b = float_bits(v);
   return v != v ? 0x7fff : u16((b + 0x7fff + (b >> 16 & 1)) >> 16);
 }
-DEVICE u32 pair(float low, float high) { return u32(to_bfloat16(low)) | u32(to_bfloat16(high)) << 16; }
+DEVICE u32 to_bfloat16x2(float low, float high) { return u32(to_bfloat16(low)) | u32(to_bfloat16(high)) << 16; }
 
-// read_rows and read_columns are ldmatrix.sync.aligned.m8n8.x4.shared.b16, and .trans.
-DEVICE void read_rows(u32 *m, const u16 *row) {
+// ldmatrix_x4 and ldmatrix_x4_trans are ldmatrix.sync.aligned.m8n8.x4.shared.b16, and .trans.
+DEVICE void ldmatrix_x4(u32 *m, const u16 *row) {
   unsigned turn = gpusim::show(row), g = gpusim::lane->number % 32 / 4, t = gpusim::lane->number % 4;
   for (unsigned j = 0; j < 4; j++) memcpy(&m[j], gpusim::seen<const u16 *>(turn, 8 * j + g) + 2 * t, 4);
 }
-DEVICE void read_columns(u32 *m, const u16 *row) {
+DEVICE void ldmatrix_x4_trans(u32 *m, const u16 *row) {
   unsigned turn = gpusim::show(row), g = gpusim::lane->number % 32 / 4, t = gpusim::lane->number % 4;
   for (unsigned j = 0; j < 4; j++) {
     const u16 *low = gpusim::seen<const u16 *>(turn, 8 * j + 2 * t), *high = gpusim::seen<const u16 *>(turn, 8 * j + 2 * t + 1);
@@ -111,9 +111,9 @@ DEVICE void read_columns(u32 *m, const u16 *row) {
   }
 }
 
-// multiply_16x8x16 is mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32: each thread
+// mma_m16n8k16 is mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32: each thread
 // gives its part of A and B and has its four sums, as the PTX ISA's figures divide them.
-DEVICE void multiply_16x8x16(float *c, const u32 *a, const u32 *b) {
+DEVICE void mma_m16n8k16(float *c, const u32 *a, const u32 *b) {
   struct Part { u32 a[4], b[2]; } mine{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
   unsigned turn = gpusim::show(mine), group = gpusim::lane->number % 32 / 4, place = gpusim::lane->number % 4;
   float rows[2][16], cols[2][16];

@@ -215,7 +215,7 @@ func reduce(t *testing.T, c collective.Communicator, size, root int) (r reductio
 	if all == nil {
 		all = make([]float32, c.Size()*size)
 	}
-	mine := wild(c.Rank(), len(all))
+	mine := wideRange(c.Rank(), len(all))
 	copy(all, mine)
 	r = reductions{all: all, part: make([]float32, size)}
 	whole := slices.Clone(mine)
@@ -236,8 +236,8 @@ func reduce(t *testing.T, c collective.Communicator, size, root int) (r reductio
 	return r, err
 }
 
-// wild returns values of many magnitudes, whose sum depends on the order.
-func wild(rank, n int) []float32 {
+// wideRange returns values of many magnitudes, whose sum depends on the order.
+func wideRange(rank, n int) []float32 {
 	g := rand.New(rand.NewPCG(1, uint64(rank)))
 	buf := make([]float32, n)
 	for i := range buf {

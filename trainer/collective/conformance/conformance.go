@@ -54,9 +54,9 @@ func Run(t *testing.T, m Member) {
 		})
 	}
 	t.Run("bits", func(t *testing.T) { bits(t, m) })
-	t.Run("mistakes", func(t *testing.T) { mistakes(t, m) })
-	t.Run("standoffs", func(t *testing.T) { standoffs(t, m) })
-	t.Run("silence", func(t *testing.T) { silence(t, m) })
+	t.Run("mistakes", func(t *testing.T) { invalidCalls(t, m) })
+	t.Run("standoffs", func(t *testing.T) { deadlocks(t, m) })
+	t.Run("silence", func(t *testing.T) { unresponsiveRank(t, m) })
 	t.Run("loss", func(t *testing.T) { loss(t, m) })
 	t.Run("closing", func(t *testing.T) { closing(t, m) })
 	t.Run("cancellation", func(t *testing.T) { cancellation(t, m) })

@@ -11,19 +11,19 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// mistakes tests that invalid calls fail on every rank, soon, and that at least one error states
+// invalidCalls tests that invalid calls fail on every rank, soon, and that at least one error states
 // the cause.
-func mistakes(t *testing.T, m Member) {
+func invalidCalls(t *testing.T, m Member) {
 	for name, tt := range map[string]struct {
 		f    func(c collective.Communicator) error
 		want string
 	}{
 		"root": {func(c collective.Communicator) error {
 			return c.Do(t.Context(), collective.Broadcast(make([]float32, 3), 7))
-		}, "rank 7 is none of 3"},
+		}, "rank 7 is out of range"},
 		"root of one": {func(c collective.Communicator) error {
 			return c.Do(t.Context(), collective.Broadcast(make([]float32, 3), c.Rank()/2*9))
-		}, "rank 9 is none of 3"},
+		}, "rank 9 is out of range"},
 		"other root": {func(c collective.Communicator) error {
 			return c.Do(t.Context(), collective.Broadcast(make([]float32, 3), c.Rank()/2))
 		}, "root 1"},
@@ -84,7 +84,7 @@ func mistakes(t *testing.T, m Member) {
 		}, "differ in length"},
 		"message to oneself": {func(c collective.Communicator) error {
 			return c.Do(t.Context(), collective.Send(make([]float32, 3), c.Rank(), 0))
-		}, "message to oneself"},
+		}, "is this rank"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			comms := connect(t, m, 3, long)
@@ -114,9 +114,9 @@ func mistakes(t *testing.T, m Member) {
 	}
 }
 
-// standoffs tests that ranks that wait for each other, because their programs have diverged, fail
+// deadlocks tests that ranks that wait for each other, because their programs have diverged, fail
 // long before the timeout.
-func standoffs(t *testing.T, m Member) {
+func deadlocks(t *testing.T, m Member) {
 	for name, tt := range map[string]struct {
 		call func(rank int) collective.Call
 		want string
@@ -180,8 +180,8 @@ func closing(t *testing.T, m Member) {
 	}
 }
 
-// silence tests that the error names a rank that does not enter before the timeout.
-func silence(t *testing.T, m Member) {
+// unresponsiveRank tests that the error names a rank that does not enter before the timeout.
+func unresponsiveRank(t *testing.T, m Member) {
 	const timeout = 300 * time.Millisecond
 	comms := connect(t, m, 2, timeout)
 	for name, call := range map[string]func() collective.Call{

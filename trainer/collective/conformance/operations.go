@@ -21,7 +21,7 @@ func operations(t *testing.T, comms []collective.Communicator, m Member) {
 				of = slices.Concat(sizes, m.Sizes)
 			}
 			for _, size := range of {
-				if err := sized(t, c, kind, size, m.ScaledMean); err != nil {
+				if err := allOperations(t, c, kind, size, m.ScaledMean); err != nil {
 					return fmt.Errorf("%v, %d elements: %w", kind, size, err)
 				}
 			}
@@ -30,8 +30,8 @@ func operations(t *testing.T, comms []collective.Communicator, m Member) {
 	})
 }
 
-// sized tests all operations with n elements per rank.
-func sized(t *testing.T, c collective.Communicator, kind collective.Type, n int, scaledMean bool) error {
+// allOperations tests all operations with n elements per rank.
+func allOperations(t *testing.T, c collective.Communicator, kind collective.Type, n int, scaledMean bool) error {
 	ranks, rank := c.Size(), c.Rank()
 	do := func(what string, call collective.Call, got, want []byte) error {
 		call.Type = kind

@@ -72,7 +72,7 @@ func (o Op) Combine(t Type, dst, a, b []byte) {
 	case Uint64:
 		combine[uint64](o, dst, a, b)
 	default:
-		panic("element: no elements of " + t.String())
+		panic("element: unsupported type " + t.String())
 	}
 }
 
@@ -146,7 +146,7 @@ func (o Op) Finish(t Type, b []byte, n int) {
 	case Uint64:
 		divide[uint64](b, n)
 	default:
-		panic("element: no elements of " + t.String())
+		panic("element: unsupported type " + t.String())
 	}
 }
 

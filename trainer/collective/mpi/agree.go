@@ -14,30 +14,30 @@ import (
 
 // offenderError is a failure with the member that caused it.
 type offenderError struct {
-	place int
+	index int
 	err   error
 }
 
 func (e *offenderError) Error() string { return e.err.Error() }
 func (e *offenderError) Unwrap() error { return e.err }
 
-// agree makes all ranks compare their next operation. It takes the maximum of a digest of the call
+// compareCalls makes all ranks compare their next operation. It takes the maximum of a digest of the call
 // and of the digest's complement. The two maxima are complements of each other only if all digests
 // are equal. agree reports whether any rank needs windows. If a rank is in a different operation,
 // the error names it.
-func (g *group) agree(ctx context.Context, sequence uint64, c *collective.Call, problem error, staged bool) (bool, error) {
+func (g *group) compareCalls(ctx context.Context, sequence uint64, c *collective.Call, problem error, staged bool) (bool, error) {
 	n := len(g.members)
 	if n == 1 {
 		return staged, problem
 	}
-	if g.ballot == nil {
+	if g.voteBuffer == nil {
 		var err error
-		if g.ballot, err = g.memory.take(3 * 8); err != nil {
+		if g.voteBuffer, err = g.memory.alloc(3 * 8); err != nil {
 			return false, err
 		}
 	}
 	mine := digest(sequence, c.Signature(n), problem != nil)
-	vote := element.View[uint64](g.ballot[:3*8])
+	vote := element.View[uint64](g.voteBuffer[:3*8])
 	vote[0], vote[1], vote[2] = mine, ^mine, 0
 	if staged {
 		vote[2] = 1
@@ -45,18 +45,18 @@ func (g *group) agree(ctx context.Context, sequence uint64, c *collective.Call, 
 	g.enter(sequence)
 	l := g.lib
 	err := g.request(ctx, sequence, true, func(r *libmpi.Handle) error {
-		return l.Iallreduce(nil, address(g.ballot), 3, l.Type(libmpi.Uint64), l.Op(libmpi.Max), g.comm, r)
+		return l.Iallreduce(nil, address(g.voteBuffer), 3, l.Type(libmpi.Uint64), l.Op(libmpi.Max), g.comm, r)
 	})
 	if err != nil {
-		return false, g.missing(ctx, sequence, err)
+		return false, g.findUnresponsive(ctx, sequence, err)
 	}
 	if vote[0] == ^vote[1] {
 		return vote[2] != 0, problem
 	}
-	if err := g.compare(ctx, sequence, c, problem); err != nil {
+	if err := g.findMismatch(ctx, sequence, c, problem); err != nil {
 		return false, err
 	}
-	return false, errors.New("the ranks are in different operations, and say the same of them")
+	return false, errors.New("the ranks are in different operations, but report equal ones")
 }
 
 // digest returns a value that differs for different calls.
@@ -82,8 +82,8 @@ type ticket struct {
 	Problem   string               `json:"problem,omitempty"`
 }
 
-// compare finds the first rank whose call differs from this rank's call.
-func (g *group) compare(ctx context.Context, sequence uint64, c *collective.Call, problem error) error {
+// findMismatch finds the first rank whose call differs from this rank's call.
+func (g *group) findMismatch(ctx context.Context, sequence uint64, c *collective.Call, problem error) error {
 	const room = 512
 	mine := ticket{Sequence: sequence, Signature: c.Signature(len(g.members))}
 	if problem != nil {
@@ -95,11 +95,11 @@ func (g *group) compare(ctx context.Context, sequence uint64, c *collective.Call
 		return err
 	}
 	n := len(g.members)
-	all, err := g.memory.take(n * room)
+	all, err := g.memory.alloc(n * room)
 	if err != nil {
 		return err
 	}
-	fill(all[g.place*room:][:room], text)
+	fill(all[g.index*room:][:room], text)
 	l := g.lib
 	err = g.request(ctx, sequence, true, func(r *libmpi.Handle) error {
 		return l.Iallgather(nil, address(all), room, l.Type(libmpi.Byte), g.comm, r)
@@ -113,7 +113,7 @@ func (g *group) compare(ctx context.Context, sequence uint64, c *collective.Call
 	for r := range n {
 		var theirs ticket
 		if err := json.Unmarshal(all[r*room:][:room], &theirs); err != nil {
-			return fmt.Errorf("what rank %d is about to do: %w", g.members[r], err)
+			return fmt.Errorf("decode the operation of rank %d: %w", g.members[r], err)
 		}
 		switch {
 		case theirs.Problem != "":
@@ -134,51 +134,51 @@ func (g *group) enter(sequence uint64) {
 	g.mu.Unlock()
 }
 
-// trouble returns the reason why an operation cannot finish, or nil. The caller holds the mutex.
-func (g *group) trouble(sequence uint64) error {
-	if t := g.notes.told; t != nil {
+// failureReason returns the reason why an operation cannot finish, or nil. The caller holds the mutex.
+func (g *group) failureReason(sequence uint64) error {
+	if t := g.notes.abort; t != nil {
 		return t
 	}
-	if err := g.shut(); err != nil {
+	if err := g.checkClosed(); err != nil {
 		return err
 	}
 	for r, of := range g.members {
-		if from, ok := g.notes.closed[place{g.id, of}]; ok && from <= sequence {
-			return &offenderError{r, errEnded}
+		if from, ok := g.notes.closed[commRank{g.id, of}]; ok && from <= sequence {
+			return &offenderError{r, errCommunicatorClosed}
 		}
 	}
 	return nil
 }
 
-func noAnswer(timeout time.Duration) error { return silent{timeout} }
+func noAnswer(timeout time.Duration) error { return timeoutError{timeout} }
 
-// silent is the error of an expired timeout.
-type silent struct{ time.Duration }
+// timeoutError is the error of an expired timeout.
+type timeoutError struct{ time.Duration }
 
-func (s silent) Error() string { return fmt.Sprintf("no answer within %s", s.Duration) }
+func (s timeoutError) Error() string { return fmt.Sprintf("no answer within %s", s.Duration) }
 
-// missing names the rank that has not entered an operation before its timeout: the first one that
+// findUnresponsive names the rank that has not entered an operation before its timeout: the first one that
 // does not confirm that it is in the operation.
-func (g *group) missing(ctx context.Context, sequence uint64, err error) error {
-	var late silent
+func (g *group) findUnresponsive(ctx context.Context, sequence uint64, err error) error {
+	var late timeoutError
 	if !errors.As(err, &late) {
 		return err
 	}
 	g.mu.Lock()
 	clear(g.notes.here)
-	asked := g.tell(g.members, note{Kind: noteWhere, Comm: g.id, Sequence: sequence})
+	asked := g.sendNote(g.members, note{Kind: noteWhere, Comm: g.id, Sequence: sequence})
 	g.mu.Unlock()
 	if asked != nil {
 		return errors.Join(err, asked)
 	}
 	first := -1
-	for end := time.Now().Add(min(settleTime, max(late.Duration/4, settleTime/20))); time.Now().Before(end); time.Sleep(settleTime / 1000) {
+	for end := time.Now().Add(min(drainTimeout, max(late.Duration/4, drainTimeout/20))); time.Now().Before(end); time.Sleep(drainTimeout / 1000) {
 		g.mu.Lock()
 		read := g.readNotes()
-		told := g.trouble(sequence)
+		told := g.failureReason(sequence)
 		first = -1
 		for r, of := range g.members {
-			if in, ok := g.notes.here[place{g.id, of}]; r != g.place && (!ok || in != sequence) {
+			if in, ok := g.notes.here[commRank{g.id, of}]; r != g.index && (!ok || in != sequence) {
 				first = r
 				break
 			}
@@ -192,22 +192,22 @@ func (g *group) missing(ctx context.Context, sequence uint64, err error) error {
 		}
 	}
 	if first < 0 {
-		first = (g.place + 1) % len(g.members)
-		err = fmt.Errorf("%w, though every rank is in it", err)
+		first = (g.index + 1) % len(g.members)
+		err = fmt.Errorf("%w, although every rank is in the operation", err)
 	}
 	return &offenderError{first, err}
 }
 
-// settle makes an error final: it breaks the group and notifies all other ranks.
-func (g *group) settle(name string, sequence uint64, err error) error {
+// finalizeError makes an error final: it breaks the group and notifies all other ranks.
+func (g *group) finalizeError(name string, sequence uint64, err error) error {
 	e := &collective.Error{Op: name, Sequence: sequence, Peer: g.peer(g.rank), Err: err}
 	var of *offenderError
-	var by *told
+	var by *remoteAbort
 	switch {
 	case errors.As(err, &by):
 		e.Peer = g.peer(by.culprit)
 	case errors.As(err, &of):
-		e.Peer, e.Err = g.peer(g.members[of.place]), of.err
+		e.Peer, e.Err = g.peer(g.members[of.index]), of.err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -217,7 +217,7 @@ func (g *group) settle(name string, sequence uint64, err error) error {
 	g.broken = e
 	if by == nil {
 		// Ranks that the message does not reach detect the failure themselves.
-		_ = g.tell(g.everyone, note{Kind: noteFailed, Culprit: e.Peer.Rank, Text: fmt.Sprintf("%s %d: %v", e.Op, e.Sequence, e.Err)})
+		_ = g.sendNote(g.everyone, note{Kind: noteFailed, Culprit: e.Peer.Rank, Text: fmt.Sprintf("%s %d: %v", e.Op, e.Sequence, e.Err)})
 	}
 	return e
 }

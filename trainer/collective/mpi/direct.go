@@ -14,7 +14,7 @@ import (
 // message sends or receives one message. A header with type and length precedes it, so that ends
 // that do not match detect this before any buffer changes.
 func (g *group) message(ctx context.Context, c *collective.Call) error {
-	if err := c.Check(g.place, len(g.members)); err != nil {
+	if err := c.Check(g.index, len(g.members)); err != nil {
 		return err
 	}
 	if c.Tag > g.maxTag {
@@ -24,7 +24,7 @@ func (g *group) message(ctx context.Context, c *collective.Call) error {
 	if c.Kind == collective.KindReceive {
 		buf = c.Recv
 	}
-	head, err := g.memory.take(2 * 8)
+	head, err := g.memory.alloc(2 * 8)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (g *group) message(ctx context.Context, c *collective.Call) error {
 		return err
 	}
 	theirs := collective.Signature{Kind: ours.Kind, Type: uint8(fields[0]), Bytes: fields[1]}
-	g.memory.give(head)
+	g.memory.release(head)
 	if theirs != ours {
 		return &offenderError{c.Root, collective.Diverged(uint64(c.Tag), ours, theirs)}
 	}
@@ -48,12 +48,12 @@ func (g *group) pieces(ctx context.Context, c *collective.Call, buf []byte) erro
 	if len(buf) == 0 {
 		return nil
 	}
-	window, err := g.memory.take(min(len(buf), windowRoom))
+	window, err := g.memory.alloc(min(len(buf), windowBytes))
 	if err != nil {
 		return err
 	}
-	for from := 0; from < len(buf); from += windowRoom {
-		piece := buf[from:min(from+windowRoom, len(buf))]
+	for from := 0; from < len(buf); from += windowBytes {
+		piece := buf[from:min(from+windowBytes, len(buf))]
 		if c.Kind == collective.KindSend {
 			copy(window, piece)
 		}
@@ -64,7 +64,7 @@ func (g *group) pieces(ctx context.Context, c *collective.Call, buf []byte) erro
 			copy(piece, window)
 		}
 	}
-	g.memory.give(window)
+	g.memory.release(window)
 	return nil
 }
 
@@ -72,7 +72,7 @@ func (g *group) pieces(ctx context.Context, c *collective.Call, buf []byte) erro
 func (g *group) transfer(ctx context.Context, c *collective.Call, b []byte, others bool) error {
 	r := new(libmpi.Handle)
 	g.mu.Lock()
-	err := g.shut()
+	err := g.checkClosed()
 	if err != nil {
 		g.mu.Unlock()
 		return err
@@ -88,26 +88,26 @@ func (g *group) transfer(ctx context.Context, c *collective.Call, b []byte, othe
 	}
 	var since time.Time
 	trouble := func() error {
-		if t := g.notes.told; t != nil {
+		if t := g.notes.abort; t != nil {
 			return t
 		}
-		if err := g.shut(); err != nil {
+		if err := g.checkClosed(); err != nil {
 			return err
 		}
-		if _, ok := g.notes.closed[place{g.id, g.members[c.Root]}]; !ok {
+		if _, ok := g.notes.closed[commRank{g.id, g.members[c.Root]}]; !ok {
 			return nil
 		}
 		// Data that the rank sent before it closed may still be in transit.
 		if since.IsZero() {
 			since = time.Now()
 		}
-		if time.Since(since) < settleTime {
+		if time.Since(since) < drainTimeout {
 			return nil
 		}
-		return &offenderError{c.Root, errEnded}
+		return &offenderError{c.Root, errCommunicatorClosed}
 	}
-	err = g.wait(ctx, waiting{request: r, trouble: trouble, others: others})
-	var late silent
+	err = g.wait(ctx, waiting{request: r, failureReason: trouble, others: others})
+	var late timeoutError
 	if errors.As(err, &late) {
 		return &offenderError{c.Root, err}
 	}

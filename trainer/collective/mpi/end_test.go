@@ -48,7 +48,7 @@ func end(how string) error {
 	}
 	if w.Rank() == 1 && how == anotherStays {
 		err := w.Close()
-		time.Sleep(15 * time.Second) // much longer than endTime
+		time.Sleep(15 * time.Second) // much longer than finalizeTimeout
 		return err
 	}
 	time.Sleep(time.Duration(w.Rank()) * 100 * time.Millisecond) // not at the same time, like after a training run

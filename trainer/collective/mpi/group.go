@@ -16,32 +16,32 @@ import (
 // group is a [collective.Communicator] of some ranks.
 type group struct {
 	*process
-	comm    libmpi.Handle
-	id      uint64
-	members []int // ranks of the world
-	place   int   // index of this rank among the members
-	turns   turns.Turns
-	ballot  []byte // buffer to compare calls
+	comm       libmpi.Handle
+	id         uint64
+	members    []int // ranks of the world
+	index      int   // index of this rank among the members
+	turns      turns.Turns
+	voteBuffer []byte // buffer to compare calls
 
 	closed bool   // guarded by the process's mutex
 	splits uint64 // guarded by its turn
 
 	drawing sync.Mutex
-	threads map[thread]*turns.Turns
+	threads map[messageStream]*turns.Turns
 }
 
-// thread identifies the messages of one tag between two ranks, in one direction.
-type thread struct {
+// messageStream identifies the messages of one tag between two ranks, in one direction.
+type messageStream struct {
 	peer, tag int
 	kind      collective.Kind
 }
 
 func newGroup(p *process, comm libmpi.Handle, id uint64, members []int, place int) *group {
-	return &group{process: p, comm: comm, id: id, members: members, place: place, threads: map[thread]*turns.Turns{}}
+	return &group{process: p, comm: comm, id: id, members: members, index: place, threads: map[messageStream]*turns.Turns{}}
 }
 
-// meet exchanges host names between all ranks and starts to receive notes.
-func (g *group) meet(ctx context.Context, host string) error {
+// exchangeHosts exchanges host names between all ranks and starts to receive notes.
+func (g *group) exchangeHosts(ctx context.Context, host string) error {
 	g.mu.Lock()
 	err := g.startNotes()
 	g.mu.Unlock()
@@ -64,7 +64,7 @@ func (g *group) meet(ctx context.Context, host string) error {
 }
 
 // Rank returns the index of this process.
-func (g *group) Rank() int { return g.place }
+func (g *group) Rank() int { return g.index }
 
 // Size returns the number of ranks.
 func (g *group) Size() int { return len(g.members) }
@@ -76,22 +76,22 @@ func (g *group) Path(collective.Call) collective.Path {
 
 // Do performs a call.
 func (g *group) Do(ctx context.Context, c collective.Call) error {
-	line, number := g.draw(&c)
+	line, number := g.reserve(&c)
 	return g.perform(ctx, &c, line, number)
 }
 
 // Start begins a call in the background.
 func (g *group) Start(ctx context.Context, c collective.Call) *collective.Request {
-	line, number := g.draw(&c)
+	line, number := g.reserve(&c)
 	return collective.Begin(func() error { return g.perform(ctx, &c, line, number) })
 }
 
-// draw reserves the position of a call in the order of all calls, or of all messages of its tag.
-func (g *group) draw(c *collective.Call) (*turns.Turns, uint64) {
+// reserve reserves the position of a call in the order of all calls, or of all messages of its tag.
+func (g *group) reserve(c *collective.Call) (*turns.Turns, uint64) {
 	line := &g.turns
 	if direct(c) {
 		g.drawing.Lock()
-		t := thread{c.Root, c.Tag, c.Kind}
+		t := messageStream{c.Root, c.Tag, c.Kind}
 		if g.threads[t] == nil {
 			g.threads[t] = new(turns.Turns)
 		}
@@ -127,7 +127,7 @@ func (g *group) inTurn(ctx context.Context, line *turns.Turns, name string, sequ
 	if err == nil {
 		return nil
 	}
-	return g.settle(name, sequence, err)
+	return g.finalizeError(name, sequence, err)
 }
 
 // failure returns the reason why no operation can run anymore, or nil.
@@ -137,12 +137,12 @@ func (g *group) failure() error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.shut()
+	return g.checkClosed()
 }
 
-// shut returns an error if this rank has closed the group, maybe during an operation. The caller
+// checkClosed returns an error if this rank has closed the group, maybe during an operation. The caller
 // holds the mutex.
-func (g *group) shut() error {
+func (g *group) checkClosed() error {
 	if g.closed || g.ended {
 		return &collective.Error{Op: "close", Peer: g.peer(g.rank), Err: net.ErrClosed}
 	}
@@ -175,7 +175,7 @@ func (g *group) split(ctx context.Context, number uint64, color, key int) (*grou
 	// MPI's colors are small and not negative. A group is represented by its first rank. Ranks with
 	// a negative color form a group that is freed.
 	first := slices.Min(order)
-	place := slices.Index(order, g.place)
+	place := slices.Index(order, g.index)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	comm, err := g.lib.CommSplit(g.comm, first, place)
@@ -219,7 +219,7 @@ func (g *group) Close() error {
 	if g.id == 0 {
 		g.ended = true
 	}
-	return g.tell(g.members, note{Kind: noteClosed, Comm: g.id, Sequence: g.turns.Drawn()})
+	return g.sendNote(g.members, note{Kind: noteClosed, Comm: g.id, Sequence: g.turns.Drawn()})
 }
 
 // Finalize finalizes MPI in this process after all ranks have closed their World. After a failure

@@ -19,8 +19,8 @@ type arena struct {
 // smallest is the size of the smallest allocation, and a multiple of every element size.
 const smallest = 4 << 10
 
-// take returns at least n bytes, aligned to pages, with undefined contents.
-func (a *arena) take(n int) ([]byte, error) {
+// alloc returns at least n bytes, aligned to pages, with undefined contents.
+func (a *arena) alloc(n int) ([]byte, error) {
 	size := max(smallest, 1<<bits.Len(uint(max(n, 1)-1)))
 	a.mu.Lock()
 	if list := a.free[size]; len(list) > 0 {
@@ -33,8 +33,8 @@ func (a *arena) take(n int) ([]byte, error) {
 	return a.mapped(size)
 }
 
-// give releases memory that take returned. No operation may use it.
-func (a *arena) give(b []byte) {
+// release releases memory that take returned. No operation may use it.
+func (a *arena) release(b []byte) {
 	if b == nil {
 		return
 	}

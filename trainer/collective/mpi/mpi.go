@@ -71,7 +71,7 @@ func Connect(ctx context.Context, o Options) (*World, error) {
 	defer cancel()
 	launcher := libmpi.StartedBy(o.Lookup)
 	if launcher == libmpi.LauncherNone {
-		return nil, &Mislaunched{Why: "no MPI launcher started this process"}
+		return nil, &MislaunchedError{Why: "no MPI launcher started this process"}
 	}
 	for name, value := range o.Set {
 		if err := os.Setenv(name, value); err != nil {
@@ -83,24 +83,24 @@ func Connect(ctx context.Context, o Options) (*World, error) {
 		return nil, err
 	}
 	if lib.Flavor == libmpi.OpenMPI && launcher == libmpi.LauncherPMI {
-		return nil, &Mislaunched{Library: lib, Why: "Open MPI needs PMIx, and the launcher speaks PMI"}
+		return nil, &MislaunchedError{Library: lib, Why: "Open MPI requires PMIx, but the launcher provides PMI"}
 	}
 	p := &process{lib: lib, timeout: o.ConnectTimeout}
 	if err := p.start(ctx); err != nil {
-		return nil, fmt.Errorf("initialise %s (%s): %w", lib.Version, lib.Path, err)
+		return nil, fmt.Errorf("initialize %s (%s): %w", lib.Version, lib.Path, err)
 	}
 	if o.Size == 0 {
 		o.Rank, o.Size = p.rank, started(o.Lookup, p.size)
 	}
 	if p.rank != o.Rank || p.size != o.Size {
-		return nil, &Mislaunched{Library: lib, Why: fmt.Sprintf("for MPI this process is rank %d of %d, for the launcher rank %d of %d", p.rank, p.size, o.Rank, o.Size)}
+		return nil, &MislaunchedError{Library: lib, Why: fmt.Sprintf("MPI reports rank %d of %d, but the launcher reports rank %d of %d", p.rank, p.size, o.Rank, o.Size)}
 	}
 	for r := range p.size {
 		p.everyone = append(p.everyone, r)
 	}
 	w := &World{newGroup(p, p.comm, 0, p.everyone, p.rank)}
-	if err := w.meet(ctx, o.Host); err != nil {
-		return nil, fmt.Errorf("connect the ranks by %s: %w", lib.Version, err)
+	if err := w.exchangeHosts(ctx, o.Host); err != nil {
+		return nil, fmt.Errorf("connect the ranks with %s: %w", lib.Version, err)
 	}
 	p.timeout = o.Timeout
 	return w, nil
@@ -123,14 +123,14 @@ func started(lookup func(string) (string, bool), size int) int {
 // Library returns the version and the path of the MPI library.
 func (w *World) Library() (version, path string) { return w.process.lib.Version, w.process.lib.Path }
 
-// Mislaunched reports that the launcher does not match the library.
-type Mislaunched struct {
+// MislaunchedError reports that the launcher does not match the library.
+type MislaunchedError struct {
 	Library *libmpi.Library // nil if none was loaded
 	Why     string
 }
 
 // Error returns the mismatch.
-func (e *Mislaunched) Error() string {
+func (e *MislaunchedError) Error() string {
 	if e.Library == nil {
 		return e.Why
 	}
@@ -138,6 +138,6 @@ func (e *Mislaunched) Error() string {
 }
 
 // Hint returns the fix.
-func (*Mislaunched) Hint() string {
-	return `Open MPI needs its own mpirun or slurm.mpi = "pmix", MPICH its own mpirun or "pmi2", Cray MPICH "cray_shasta" ("srun --mpi=list" shows what there is); network.mpi_library names another library`
+func (*MislaunchedError) Hint() string {
+	return `use the mpirun of the library, or set slurm.mpi to "pmix" for Open MPI, "pmi2" for MPICH, or "cray_shasta" for Cray MPICH ("srun --mpi=list" shows the supported types); or set network.mpi_library to a different library`
 }

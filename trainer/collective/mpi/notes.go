@@ -10,9 +10,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi/libmpi"
 )
 
-// noteRoom is the size of a note in bytes: small enough that every library sends it immediately,
+// noteBytes is the size of a note in bytes: small enough that every library sends it immediately,
 // even if no receive is posted.
-const noteRoom = 512
+const noteBytes = 512
 
 // noteKind is the type of a note.
 type noteKind string
@@ -40,30 +40,30 @@ type notes struct {
 	in      []byte        // receive buffer
 	request libmpi.Handle // receive request
 	posted  bool
-	closed  map[place]uint64 // first operation that a rank does not perform
-	here    map[place]uint64 // operation that a rank is in, according to its last note
+	closed  map[commRank]uint64 // first operation that a rank does not perform
+	here    map[commRank]uint64 // operation that a rank is in, according to its last note
 	now     map[uint64]uint64
-	told    *told
+	abort   *remoteAbort
 }
 
-// place identifies a rank of the world in a communicator.
-type place struct {
+// commRank identifies a rank of the world in a communicator.
+type commRank struct {
 	comm uint64
 	rank int
 }
 
-// told is the failure that another rank reported, with the failed rank.
-type told struct {
+// remoteAbort is the failure that another rank reported, with the failed rank.
+type remoteAbort struct {
 	by, culprit int
 	text        string
 }
 
-func (t *told) Error() string { return fmt.Sprintf("rank %d gave up: %s", t.by, t.text) }
+func (t *remoteAbort) Error() string { return fmt.Sprintf("rank %d gave up: %s", t.by, t.text) }
 
-// open returns a rank of n other than self that has not closed a communicator, or -1 if all have.
-func (s *notes) open(comm uint64, n, self int) int {
+// firstOpen returns a rank of n other than self that has not closed a communicator, or -1 if all have.
+func (s *notes) firstOpen(comm uint64, n, self int) int {
 	for r := range n {
-		if _, ok := s.closed[place{comm, r}]; !ok && r != self {
+		if _, ok := s.closed[commRank{comm, r}]; !ok && r != self {
 			return r
 		}
 	}
@@ -73,8 +73,8 @@ func (s *notes) open(comm uint64, n, self int) int {
 // startNotes starts to receive notes. The caller of this and the following methods holds the mutex.
 func (p *process) startNotes() (err error) {
 	s := &p.notes
-	s.closed, s.here, s.now = map[place]uint64{}, map[place]uint64{}, map[uint64]uint64{}
-	if s.in, err = p.memory.take(noteRoom); err != nil {
+	s.closed, s.here, s.now = map[commRank]uint64{}, map[commRank]uint64{}, map[uint64]uint64{}
+	if s.in, err = p.memory.alloc(noteBytes); err != nil {
 		return err
 	}
 	return p.postNote()
@@ -82,7 +82,7 @@ func (p *process) startNotes() (err error) {
 
 func (p *process) postNote() error {
 	s := &p.notes
-	err := p.lib.Irecv(address(s.in), noteRoom, p.lib.Type(libmpi.Byte), p.lib.AnySource(), 0, s.comm, &s.request)
+	err := p.lib.Irecv(address(s.in), noteBytes, p.lib.Type(libmpi.Byte), p.lib.AnySource(), 0, s.comm, &s.request)
 	s.posted = err == nil
 	return err
 }
@@ -96,13 +96,13 @@ func (p *process) stopNotes() error {
 	if err := p.lib.Cancel(&p.notes.request); err != nil {
 		return err
 	}
-	for end := time.Now().Add(settleTime); ; {
+	for end := time.Now().Add(drainTimeout); ; {
 		done, err := p.test(&p.notes.request)
 		if done || err != nil {
 			return err
 		}
 		if time.Now().After(end) {
-			return errors.New("a receive could not be cancelled")
+			return errors.New("could not cancel a receive")
 		}
 	}
 }
@@ -117,8 +117,8 @@ func (p *process) readNotes() error {
 		}
 		s.posted = false
 		var n note
-		if err := json.Unmarshal(s.in[:noteRoom], &n); err != nil {
-			return fmt.Errorf("a message of another rank: %w", err)
+		if err := json.Unmarshal(s.in[:noteBytes], &n); err != nil {
+			return fmt.Errorf("decode a message of another rank: %w", err)
 		}
 		if err := p.postNote(); err != nil {
 			return err
@@ -131,32 +131,32 @@ func (p *process) readNotes() error {
 }
 
 func (p *process) take(n note) error {
-	s, at := &p.notes, place{n.Comm, n.From}
+	s, at := &p.notes, commRank{n.Comm, n.From}
 	switch n.Kind {
 	case noteClosed:
 		s.closed[at] = n.Sequence
 	case noteHere:
 		s.here[at] = n.Sequence
 	case noteFailed:
-		if s.told == nil {
-			s.told = &told{n.From, n.Culprit, n.Text}
+		if s.abort == nil {
+			s.abort = &remoteAbort{n.From, n.Culprit, n.Text}
 		}
 	case noteWhere:
 		if now, ok := s.now[n.Comm]; ok {
-			return p.tell([]int{n.From}, note{Kind: noteHere, Comm: n.Comm, Sequence: now})
+			return p.sendNote([]int{n.From}, note{Kind: noteHere, Comm: n.Comm, Sequence: now})
 		}
 	}
 	return nil
 }
 
-// tell sends a note to ranks. It does not wait until they read it.
-func (p *process) tell(ranks []int, n note) error {
+// sendNote sends a note to ranks. It does not wait until they read it.
+func (p *process) sendNote(ranks []int, n note) error {
 	if p.finalizing {
 		return net.ErrClosed
 	}
 	n.From = p.rank
 	text, err := json.Marshal(n)
-	for err == nil && len(text) > noteRoom {
+	for err == nil && len(text) > noteBytes {
 		n.Text = n.Text[:len(n.Text)/2]
 		text, err = json.Marshal(n)
 	}
@@ -164,22 +164,22 @@ func (p *process) tell(ranks []int, n note) error {
 		return err
 	}
 	// The memory is not reused, because nothing waits for the transfers.
-	out, err := p.memory.take(noteRoom)
+	out, err := p.memory.alloc(noteBytes)
 	if err != nil {
 		return err
 	}
-	fill(out[:noteRoom], text)
+	fill(out[:noteBytes], text)
 	requests := make([]libmpi.Handle, len(ranks))
 	for i, r := range ranks {
 		if r == p.rank {
 			continue
 		}
-		if err := p.lib.Isend(address(out), noteRoom, p.lib.Type(libmpi.Byte), r, 0, p.notes.comm, &requests[i]); err != nil {
+		if err := p.lib.Isend(address(out), noteBytes, p.lib.Type(libmpi.Byte), r, 0, p.notes.comm, &requests[i]); err != nil {
 			return err
 		}
 	}
 	// Small messages are sent immediately or at the next poll of the library.
-	for end := time.Now().Add(settleTime / 10); len(requests) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(drainTimeout / 10); len(requests) > 0 && time.Now().Before(end); {
 		last := &requests[len(requests)-1]
 		done := *last == 0
 		if !done {
@@ -192,7 +192,7 @@ func (p *process) tell(ranks []int, n note) error {
 		}
 	}
 	if len(requests) == 0 {
-		p.memory.give(out)
+		p.memory.release(out)
 	}
 	return nil
 }

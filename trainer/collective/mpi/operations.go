@@ -9,19 +9,19 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi/libmpi"
 )
 
-// pieceRoom limits one MPI call in place, so that the number of elements fits a C int. windowRoom
+// maxPieceBytes limits one MPI call in place, so that the number of elements fits a C int. windowBytes
 // is the size of a window, which fits a cache.
 const (
-	pieceRoom  = 1 << 30
-	windowRoom = 4 << 20
+	maxPieceBytes = 1 << 30
+	windowBytes   = 4 << 20
 )
 
 // operate performs the operation of the group with the given sequence number.
 func (g *group) operate(ctx context.Context, sequence uint64, c *collective.Call) error {
 	n := len(g.members)
-	problem := c.Check(g.place, n)
-	staged := problem != nil || !g.memory.holds(c.Send) || !g.memory.holds(c.Recv) || c.Part(n) > pieceRoom
-	staged, err := g.agree(ctx, sequence, c, problem, staged)
+	problem := c.Check(g.index, n)
+	staged := problem != nil || !g.memory.holds(c.Send) || !g.memory.holds(c.Recv) || c.Part(n) > maxPieceBytes
+	staged, err := g.compareCalls(ctx, sequence, c, problem, staged)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (o *operation) run(start begin) error { return o.request(o.ctx, o.sequence,
 func (g *group) request(ctx context.Context, sequence uint64, others bool, start begin) error {
 	r := new(libmpi.Handle) // on the heap, because MPI writes to it
 	g.mu.Lock()
-	err := g.shut()
+	err := g.checkClosed()
 	if err == nil {
 		err = start(r)
 	}
@@ -64,7 +64,7 @@ func (g *group) request(ctx context.Context, sequence uint64, others bool, start
 	if err != nil {
 		return err
 	}
-	return g.wait(ctx, waiting{request: r, trouble: func() error { return g.trouble(sequence) }, others: others})
+	return g.wait(ctx, waiting{request: r, failureReason: func() error { return g.failureReason(sequence) }, others: others})
 }
 
 // inPlace performs the call on the ranks' own memory.
@@ -79,15 +79,15 @@ func (o *operation) inPlace() error {
 	switch c.Kind {
 	case collective.KindReduceScatter, collective.KindScatter:
 		// The result may be this rank's part of its send buffer, which MPI forbids.
-		if recv, err = o.memory.take(part); err != nil {
+		if recv, err = o.memory.alloc(part); err != nil {
 			return err
 		}
 		recv = recv[:part]
 	case collective.KindAllGather:
-		copy(recv[o.place*part:], send)
+		copy(recv[o.index*part:], send)
 	case collective.KindGather:
-		if o.place == c.Root {
-			copy(recv[o.place*part:], send)
+		if o.index == c.Root {
+			copy(recv[o.index*part:], send)
 		}
 	}
 	if err := o.run(o.mpi(send, recv, part)); err != nil {
@@ -95,7 +95,7 @@ func (o *operation) inPlace() error {
 	}
 	if len(c.Recv) > 0 && len(recv) > 0 && &recv[0] != &c.Recv[0] {
 		copy(c.Recv, recv)
-		o.memory.give(recv[:cap(recv)])
+		o.memory.release(recv[:cap(recv)])
 	}
 	o.finish(c.Recv)
 	return nil
@@ -115,32 +115,32 @@ func (o *operation) throughWindows() error {
 	case collective.KindAllToAll:
 		outParts, inParts = o.n, o.n
 	}
-	step := max(windowRoom/max(outParts, inParts)/size, 1) * size
+	step := max(windowBytes/max(outParts, inParts)/size, 1) * size
 	step = min(step, part)
-	out, err := o.memory.take(outParts * step)
+	out, err := o.memory.alloc(outParts * step)
 	if err != nil {
 		return err
 	}
 	in := out
 	if outParts*inParts > 1 {
-		if in, err = o.memory.take(inParts * step); err != nil {
+		if in, err = o.memory.alloc(inParts * step); err != nil {
 			return err
 		}
 	}
 	for from := 0; from < part; from += step {
 		now := min(step, part-from)
-		if o.brings() {
+		if o.sends() {
 			for p := range outParts {
 				copy(out[p*now:][:now], c.Send[p*part+from:])
 			}
 		}
 		if outParts == 1 && inParts > 1 {
-			copy(in[o.place*now:][:now], out)
+			copy(in[o.index*now:][:now], out)
 		}
 		if err := o.run(o.mpi(out[:outParts*now], in[:inParts*now], now)); err != nil {
 			return err // the windows remain in use by MPI
 		}
-		if !o.takes() {
+		if !o.receives() {
 			continue
 		}
 		for p := range inParts {
@@ -149,27 +149,27 @@ func (o *operation) throughWindows() error {
 			o.finish(result)
 		}
 	}
-	o.memory.give(out)
+	o.memory.release(out)
 	if outParts*inParts > 1 {
-		o.memory.give(in)
+		o.memory.release(in)
 	}
 	return nil
 }
 
-// brings reports whether this rank sends data.
-func (o *operation) brings() bool {
+// sends reports whether this rank sends data.
+func (o *operation) sends() bool {
 	switch o.call.Kind {
 	case collective.KindBroadcast, collective.KindScatter:
-		return o.place == o.call.Root
+		return o.index == o.call.Root
 	}
 	return true
 }
 
-// takes reports whether this rank receives data.
-func (o *operation) takes() bool {
+// receives reports whether this rank receives data.
+func (o *operation) receives() bool {
 	switch o.call.Kind {
 	case collective.KindReduce, collective.KindGather:
-		return o.place == o.call.Root
+		return o.index == o.call.Root
 	}
 	return true
 }
@@ -178,7 +178,7 @@ func (o *operation) takes() bool {
 func (o *operation) finish(result []byte) {
 	switch o.call.Kind {
 	case collective.KindAllReduce, collective.KindReduceScatter, collective.KindReduce:
-		if o.takes() {
+		if o.receives() {
 			o.call.Op.Finish(o.call.Type, result, o.n)
 		}
 	}
@@ -196,7 +196,7 @@ func (o *operation) mpi(send, recv []byte, part int) begin {
 	case collective.KindAllReduce:
 		return func(r *libmpi.Handle) error { return l.Iallreduce(nil, in, count, kind, o.reduction(), o.comm, r) }
 	case collective.KindReduce:
-		if o.place == c.Root {
+		if o.index == c.Root {
 			out = nil
 		}
 		return func(r *libmpi.Handle) error { return l.Ireduce(out, in, count, kind, o.reduction(), c.Root, o.comm, r) }
@@ -207,7 +207,7 @@ func (o *operation) mpi(send, recv []byte, part int) begin {
 	case collective.KindAllGather:
 		return func(r *libmpi.Handle) error { return l.Iallgather(nil, in, count, kind, o.comm, r) }
 	case collective.KindGather:
-		if o.place == c.Root {
+		if o.index == c.Root {
 			out = nil
 		}
 		return func(r *libmpi.Handle) error { return l.Igather(out, in, count, kind, c.Root, o.comm, r) }

@@ -28,9 +28,9 @@ type process struct {
 	halves   [2][]libmpi.Handle // reductions of bfloat16 and float16, by element.Op
 
 	// end makes the thread that initialized MPI finalize it, once.
-	end      chan chan error
-	once     sync.Once
-	endError error
+	end         chan chan error
+	once        sync.Once
+	finalizeErr error
 
 	// mu serializes calls of MPI and guards the fields below.
 	mu         sync.Mutex
@@ -48,7 +48,7 @@ func (p *process) start(ctx context.Context) error {
 	p.end = make(chan chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: this is MPI's main thread
-		err := p.initialise()
+		err := p.initialize()
 		ready <- err
 		if err == nil {
 			over := <-p.end
@@ -67,7 +67,7 @@ func (p *process) start(ctx context.Context) error {
 	}
 }
 
-func (p *process) initialise() error {
+func (p *process) initialize() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	provided, err := p.lib.Init()
@@ -75,7 +75,7 @@ func (p *process) initialise() error {
 		return err
 	}
 	if !libmpi.Serialized(provided) {
-		return fmt.Errorf("it grants threads level %d only, not MPI_THREAD_SERIALIZED", provided)
+		return fmt.Errorf("its thread support level is %d, below MPI_THREAD_SERIALIZED", provided)
 	}
 	world := p.lib.World()
 	if p.rank, err = p.lib.CommRank(world); err != nil {
@@ -126,16 +126,16 @@ func (p *process) makeHalves() error {
 // wait polls a request in a loop, then yields the core after each poll. Every noteEvery polls it
 // reads the notes of other ranks.
 const (
-	spins      = 200
-	noteEvery  = 64
-	settleTime = time.Second
+	spins        = 200
+	noteEvery    = 64
+	drainTimeout = time.Second
 )
 
 // After this time, the rank that is waited for is unlikely to arrive soon: the waiting rank sleeps
 // between two polls, and computation gets the core.
 const (
-	patience = 2 * time.Millisecond
-	nap      = 50 * time.Microsecond
+	spinTime     = 2 * time.Millisecond
+	pollInterval = 50 * time.Microsecond
 )
 
 // waiting is a request with the conditions under which it fails.
@@ -143,7 +143,7 @@ type waiting struct {
 	request *libmpi.Handle
 	// trouble returns the reason why the request cannot finish, or nil. It is called with the mutex
 	// held.
-	trouble func() error
+	failureReason func() error
 	// others is set if the request depends on ranks that may not have arrived. Otherwise they have
 	// arrived, and the transfer progresses only while it is polled.
 	others bool
@@ -157,7 +157,7 @@ func (p *process) wait(ctx context.Context, w waiting) error {
 		done, err := p.test(w.request)
 		if err == nil && !done && looks%noteEvery == 0 {
 			if err = p.readNotes(); err == nil {
-				err = w.trouble()
+				err = w.failureReason()
 			}
 		}
 		p.mu.Unlock()
@@ -176,8 +176,8 @@ func (p *process) wait(ctx context.Context, w waiting) error {
 		if since.IsZero() {
 			since = time.Now()
 		}
-		if w.others && time.Since(since) > patience {
-			time.Sleep(nap)
+		if w.others && time.Since(since) > spinTime {
+			time.Sleep(pollInterval)
 		}
 	}
 }
@@ -190,18 +190,18 @@ func (p *process) test(request *libmpi.Handle) (bool, error) {
 	return p.lib.Test(request)
 }
 
-// endTime limits MPI_Finalize. All ranks have closed when it is called, so a process loses nothing
+// finalizeTimeout limits MPI_Finalize. All ranks have closed when it is called, so a process loses nothing
 // if it exits without it. MPICH's MPI_Finalize (found in 4.0.2 with UCX 1.13) may never return over
 // TCP: each rank flushes its connections, which the other rank must poll, and then waits for the
 // launcher without polling. A late rank then flushes without success.
-const endTime = 5 * time.Second
+const finalizeTimeout = 5 * time.Second
 
 // finalize finalizes MPI after every rank has closed. It waits for the ranks, because a launcher
 // may stop all ranks when one exits without MPI_Finalize, and one of them may still save. Its
 // errors are for the log: the process can exit.
 func (p *process) finalize() error {
-	p.once.Do(func() { p.endError = p.finalizeOnce() })
-	return p.endError
+	p.once.Do(func() { p.finalizeErr = p.finalizeOnce() })
+	return p.finalizeErr
 }
 
 func (p *process) finalizeOnce() error {
@@ -216,8 +216,8 @@ func (p *process) finalizeOnce() error {
 	select {
 	case err := <-over:
 		return err
-	case <-time.After(endTime):
-		return fmt.Errorf("end without MPI_Finalize, which did not return within %s", endTime)
+	case <-time.After(finalizeTimeout):
+		return fmt.Errorf("end without MPI_Finalize, which did not return within %s", finalizeTimeout)
 	}
 }
 
@@ -225,7 +225,7 @@ func (p *process) finalizeOnce() error {
 // failed rank never closes.
 func (p *process) awaitClosed() error {
 	for end := time.Now().Add(p.timeout); ; time.Sleep(100 * time.Microsecond) {
-		missing, err := p.lookForClosed()
+		missing, err := p.pollClosed()
 		if err != nil || missing < 0 {
 			return err
 		}
@@ -235,18 +235,18 @@ func (p *process) awaitClosed() error {
 	}
 }
 
-// lookForClosed reads notes and returns a rank that has not closed. It returns -1 if all have
+// pollClosed reads notes and returns a rank that has not closed. It returns -1 if all have
 // closed; then no more notes arrive.
-func (p *process) lookForClosed() (missing int, err error) {
+func (p *process) pollClosed() (missing int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.readNotes(); err != nil {
 		return 0, err
 	}
-	if p.notes.told != nil {
-		return 0, p.notes.told
+	if p.notes.abort != nil {
+		return 0, p.notes.abort
 	}
-	missing = p.notes.open(0, p.size, p.rank)
+	missing = p.notes.firstOpen(0, p.size, p.rank)
 	if missing < 0 {
 		err = p.stopNotes()
 	}
@@ -263,4 +263,4 @@ func (p *process) failed() error {
 	return p.broken
 }
 
-var errEnded = errors.New("that rank has closed its communicator")
+var errCommunicatorClosed = errors.New("that rank has closed its communicator")

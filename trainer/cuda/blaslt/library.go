@@ -44,7 +44,7 @@ func New(l *library.Library) (*Library, error) {
 		at, ok := l.Symbol("cublasLt" + b.name)
 		if !ok {
 			C.free(unsafe.Pointer(f))
-			return nil, fmt.Errorf("%s is no cuBLASLt: it has no cublasLt%s", l.Path, b.name)
+			return nil, fmt.Errorf("%s is not a cuBLASLt library: it has no cublasLt%s", l.Path, b.name)
 		}
 		*(*uintptr)(b.to) = at
 	}

@@ -16,7 +16,7 @@ func TestAnotherLibrary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := blaslt.New(l); err == nil || !strings.Contains(err.Error(), "is no cuBLASLt: it has no cublasLtCreate") {
+	if _, err := blaslt.New(l); err == nil || !strings.Contains(err.Error(), "is not a cuBLASLt library: it has no cublasLtCreate") {
 		t.Error(err)
 	}
 }

@@ -68,11 +68,11 @@ func (e *Error) Unwrap() error { return e.Code }
 func (e *Error) Hint() string {
 	switch e.Code {
 	case OutOfMemory:
-		return "take a smaller train.batch (and train.accumulate to make up for it), context or model, or spread the optimiser with train.strategy = \"zero1\"; `nvidia-smi` tells whether another process holds the GPU's memory"
+		return "reduce train.batch (and increase train.accumulate), the context, or the model, or shard the optimizer state with train.strategy = \"zero1\"; run `nvidia-smi` to check whether another process uses the GPU's memory"
 	case ECCUncorrectable:
-		return "the GPU's memory has failed: have the site drain the node (`nvidia-smi -q -d ECC` counts), and go on elsewhere from the last checkpoint"
+		return "GPU memory error: ask the site to drain the node (see `nvidia-smi -q -d ECC`), then resume on another node"
 	case IllegalAddress, LaunchFailed:
-		return "a kernel failed while it ran: run again with CUDA_LAUNCH_BLOCKING=1, and it is noticed in the operation that failed; `dmesg` on the node tells of Xid errors of the hardware"
+		return "run again with CUDA_LAUNCH_BLOCKING=1 to find the operation that failed; `dmesg` on the node shows Xid errors of the hardware"
 	case MissingFunction:
 		return "the NVIDIA driver of this node is too old for " + e.Op
 	}

@@ -74,7 +74,7 @@ func (a *Args) Ptr(p Ptr) *Args { return a.Int64(int64(p)) }
 // Int appends an int. It panics if v does not fit.
 func (a *Args) Int(v int) *Args {
 	if int(int32(v)) != v {
-		panic(fmt.Sprintf("driver: argument %d of a kernel is %d, which is no int of C", a.n, v))
+		panic(fmt.Sprintf("driver: argument %d of a kernel is %d, which overflows int", a.n, v))
 	}
 	return a.Uint32(uint32(v))
 }

@@ -49,26 +49,26 @@ func (e *LoadError) Error() string {
 	case NoDriver:
 		return what + ": the library has no function cuInit"
 	case TooOld:
-		return fmt.Sprintf("%s: it is of CUDA %s, and %s is the oldest that is supported", what, e.Version, Oldest)
+		return fmt.Sprintf("%s: its CUDA version %s is too old: %s is the oldest that is supported", what, e.Version, Oldest)
 	}
-	return fmt.Sprintf("initialise the CUDA driver (CUDA %s): %s", e.Version, e.Code)
+	return fmt.Sprintf("initialize the CUDA driver (CUDA %s): %s", e.Version, e.Code)
 }
 
 // Hint returns the fix.
 func (e *LoadError) Hint() string {
 	switch {
 	case e.Reason == NoLibrary:
-		return "libcuda.so.1 comes with the NVIDIA driver: run on a node that has a GPU, or in a container that was given one (apptainer --nv), or set LD_LIBRARY_PATH to the library's folder"
+		return "libcuda.so.1 comes with the NVIDIA driver: run on a node with a GPU, or in a container with GPU access (apptainer --nv), or set LD_LIBRARY_PATH to the directory of the library"
 	case e.Reason == NoDriver:
-		return "LD_LIBRARY_PATH leads to a libcuda.so.1 that is not NVIDIA's: `ldconfig -p | grep libcuda` shows the one of the system"
+		return "remove the directory of a libcuda.so.1 that is not NVIDIA's from LD_LIBRARY_PATH; `ldconfig -p | grep libcuda` shows the system's library"
 	case e.Reason == TooOld:
 		return "ask the site for a newer NVIDIA driver (450 or later)"
 	case e.Code == NoDevice:
-		return "ask Slurm for a GPU ([slurm] gpus_per_node), and see that CUDA_VISIBLE_DEVICES is not empty"
+		return "request a GPU with slurm.gpus_per_node, and check that CUDA_VISIBLE_DEVICES is not empty"
 	case e.Code == SystemDriverMismatch:
-		return "libcuda.so.1 and the loaded kernel module are of two versions: the node needs a reboot, or the container another driver library"
+		return "libcuda.so.1 and the loaded kernel module have different versions: reboot the node, or use a different driver library in the container"
 	}
-	return "`nvidia-smi` on the node tells whether the driver works at all"
+	return "run `nvidia-smi` on the node to check whether the driver works"
 }
 
 // Load loads the driver once and returns the CUDA version that it supports. The error is a

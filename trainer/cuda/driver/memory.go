@@ -19,11 +19,11 @@ type Ptr = cu.DevicePtr
 // uninitialized. It synchronizes with the GPU, so memory that steps use should come from a [Pool].
 func Alloc(n int64) (Ptr, error) {
 	p, err := cu.MemAlloc(n)
-	return p, wrap("cuMemAlloc", err, func() string { return bytesFree(n) })
+	return p, wrap("cuMemAlloc", err, func() string { return describeAlloc(n) })
 }
 
-// bytesFree describes an allocation for out-of-memory errors.
-func bytesFree(n int64) string {
+// describeAlloc describes an allocation for out-of-memory errors.
+func describeAlloc(n int64) string {
 	free, total, err := cu.MemInfo()
 	if err != nil {
 		return fmt.Sprintf("%d bytes", n)
@@ -37,7 +37,7 @@ func Free(p Ptr) error { return wrap("cuMemFree", cu.MemFree(p), nil) }
 // AllocAsync allocates memory in stream order. The call may be captured in a graph.
 func (s Stream) AllocAsync(n int64) (Ptr, error) {
 	var p C.CUdeviceptr
-	err := failed("cuMemAllocAsync", C.cuMemAllocAsync(&p, C.size_t(n), streamHandle(s.stream)), func() string { return bytesFree(n) })
+	err := failed("cuMemAllocAsync", C.cuMemAllocAsync(&p, C.size_t(n), streamHandle(s.stream)), func() string { return describeAlloc(n) })
 	return Ptr(p), err
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// mostHeadSize is the largest head that fits the shared memory of a block in attention.cu.
-const mostHeadSize = 256
+// maxHeadSize is the largest head that fits the shared memory of a block in attention.cu.
+const maxHeadSize = 256
 
 // attention is planned causal attention.
 type attention struct {
@@ -24,7 +24,7 @@ type attention struct {
 
 // block is the launch configuration of attention kernels: the number of threads, the number of
 // vectors, and the bytes of shared memory.
-type block struct{ threads, vectors, room int }
+type block struct{ threads, vectors, shared int }
 
 // attentionInput is struct Attention of attention.h.
 type attentionInput struct {
@@ -38,14 +38,14 @@ type attentionInput struct {
 
 // attentionGrads is struct Gradients of attention.h.
 type attentionGrads struct {
-	dq, dk, dv, dout, out, logSum, along                uint64
+	dq, dk, dv, dout, out, logSum, delta                uint64
 	dqStride, dkStride, dvStride, doutStride, outStride uint64
 }
 
 // NewAttention plans attention.
 func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
-	if s.Heads < 1 || s.HeadSize < 1 || s.HeadSize > mostHeadSize || s.MaxLength < 1 {
-		panic(fmt.Sprintf("engine: attention of shape %+v, and heads have at most %d", s, mostHeadSize))
+	if s.Heads < 1 || s.HeadSize < 1 || s.HeadSize > maxHeadSize || s.MaxLength < 1 {
+		panic(fmt.Sprintf("engine: attention of shape %+v, and heads have at most %d", s, maxHeadSize))
 	}
 	suffix, block := "", block{128, 32, 4 * (6*32*(s.HeadSize+1) + 2*32*33 + 64)}
 	switch size := tensorSize(s.HeadSize); {
@@ -54,18 +54,18 @@ func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 		suffix = "_bf16"
 	case d.hopper:
 		suffix, block = fmt.Sprintf("_%d_wgmma", size), tensorBlock(256, 128, 64, size)
-		block.room += 1024 // its matrices are aligned to this size
+		block.shared += 1024 // its matrices are aligned to this size
 	default:
 		suffix, block = fmt.Sprintf("_%d", size), tensorBlock(128, 64, 32, size+8)
 	}
 	a := &attention{AttentionShape: s, device: d, scale: float32(1 / math.Sqrt(float64(s.HeadSize))), block: block,
 		forward: "attention_forward" + suffix, queryGrad: "attention_query_grad" + suffix, keyGrad: "attention_key_grad" + suffix}
 	defer d.enter("attention", s.Heads, s.HeadSize).Leave()
-	if a.room > d.shared {
-		d.check(fmt.Errorf("its kernels need %d bytes of shared memory, and a block of this GPU has %d", a.room, d.shared))
+	if a.shared > d.shared {
+		d.check(fmt.Errorf("its kernels require %d bytes of shared memory, but this GPU supports %d per block", a.shared, d.shared))
 	}
 	for _, kernel := range []string{a.forward, a.queryGrad, a.keyGrad} {
-		d.check(d.functions[kernel].AllowShared(max(a.room, 48<<10)))
+		d.check(d.functions[kernel].AllowShared(max(a.shared, 48<<10)))
 	}
 	return a
 }
@@ -108,7 +108,7 @@ func (a *attention) Backward(dq, dk, dv, dout, out device.Matrix, logSum device.
 	}
 	d := a.device
 	defer d.enter("attention backward", in.Batch, a.Heads, in.Queries, a.HeadSize).Leave()
-	along := d.room(scratchAlong, 4*in.Batch*a.Heads*in.Queries)
+	along := d.scratchFor(scratchDelta, 4*in.Batch*a.Heads*in.Queries)
 	grads := attentionGrads{
 		uint64(at(dq.Data)), uint64(at(dk.Data)), uint64(at(dv.Data)), uint64(at(dout.Data)), uint64(at(out.Data)), uint64(floats(logSum)), uint64(along),
 		uint64(dq.RowStride), uint64(dk.RowStride), uint64(dv.RowStride), uint64(dout.RowStride), uint64(out.RowStride),
@@ -123,7 +123,7 @@ func (a *attention) Backward(dq, dk, dv, dout, out device.Matrix, logSum device.
 
 // launch returns the launch of a kernel over n vectors of each head.
 func (a *attention) launch(in device.AttentionInput, n int) driver.Launch {
-	return driver.Launch{Grid: driver.Dim{X: (n + a.vectors - 1) / a.vectors, Y: a.Heads, Z: in.Batch}, Block: driver.Dim{X: a.threads}, Shared: a.room}
+	return driver.Launch{Grid: driver.Dim{X: (n + a.vectors - 1) / a.vectors, Y: a.Heads, Z: in.Batch}, Block: driver.Dim{X: a.threads}, Shared: a.shared}
 }
 
 // fit panics unless the matrices match the plan.

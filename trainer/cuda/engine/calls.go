@@ -27,10 +27,10 @@ type call struct {
 	launch    driver.Launch
 	args, end int // range of the arguments in group.args, if the call is held back
 
-	plan                      *blaslt.Plan
-	to, a, b, bias, pre, room driver.Ptr
-	beta                      float32
-	bytes                     int64
+	plan                           *blaslt.Plan
+	to, a, b, bias, pre, workspace driver.Ptr
+	beta                           float32
+	bytes                          int64
 }
 
 // launch launches a kernel with the arguments in d.args.
@@ -40,29 +40,29 @@ func (d *Device) launch(kernel string, l driver.Launch) {
 		c.args = len(g.args)
 		g.args = d.args.Append(g.args)
 		c.end = len(g.args)
-		g.unread = false
+		g.paramsPending = false
 	}
-	d.do(c)
+	d.submit(c)
 }
 
-// do enqueues a call, or holds it back.
-func (d *Device) do(c call) {
+// submit enqueues a call, or holds it back.
+func (d *Device) submit(c call) {
 	if d.group.open {
 		c.is = d.last
 		d.group.calls = append(d.group.calls, c)
 		return
 	}
-	d.check(d.ask(&c, &d.args))
+	d.check(d.enqueue(&c, &d.args))
 	d.before = d.last
 }
 
-// ask enqueues a call in the stream. args are the arguments of a kernel.
-func (d *Device) ask(c *call, args *driver.Args) error {
+// enqueue enqueues a call in the stream. args are the arguments of a kernel.
+func (d *Device) enqueue(c *call, args *driver.Args) error {
 	switch c.kind {
 	case launches:
 		return d.stream.Launch(c.function, c.launch, args)
 	case multiplies:
-		return c.plan.Run(d.stream, c.a, c.b, c.to, c.bias, c.pre, c.beta, c.room)
+		return c.plan.Run(d.stream, c.a, c.b, c.to, c.bias, c.pre, c.beta, c.workspace)
 	case clears:
 		return d.stream.Clear(c.to, c.bytes)
 	default:

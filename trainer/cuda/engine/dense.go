@@ -67,7 +67,7 @@ func (d *Device) MatMul(p device.Product) {
 	if p.Activation != device.Identity && !p.Gradient {
 		to = p.Pre
 	}
-	done, activated := d.fast(p, to, bias)
+	done, activated := d.tryBLAS(p, to, bias)
 	if !done {
 		if p.A.Data.Type() == device.BFloat16 || p.B.Data.Type() == device.BFloat16 || p.C.Data.Type() == device.BFloat16 {
 			d.check(fmt.Errorf("cuBLASLt has no algorithm for these matrices in bfloat16: strides %d and %d, %d and %d, into %d", p.A.RowStride, p.A.ColStride, p.B.RowStride, p.B.ColStride, to.RowStride))
@@ -81,9 +81,9 @@ func (d *Device) MatMul(p device.Product) {
 	switch {
 	case p.Activation == device.Identity || activated:
 	case p.Gradient:
-		d.slope(p.Activation, p.C.Data, p.C.Data, p.Pre.Data)
+		d.launchActivateGrad(p.Activation, p.C.Data, p.C.Data, p.Pre.Data)
 	default:
-		d.activate(p.Activation, p.C.Data, to.Data)
+		d.launchActivate(p.Activation, p.C.Data, to.Data)
 	}
 }
 
@@ -119,13 +119,13 @@ func fit(p device.Product) {
 func fuses(p device.Product, bias driver.Ptr) bool {
 	const multiple = 8 // of elements in the rows of GELU's argument
 	pre := stored(p.Pre.Data)
-	return p.Activation == device.GELU && p.Precision == device.BF16 && pre != stored(p.C.Data) && p.C.Cols%multiple == 0 && alignment(pre) == mostAligned && (bias == 0 || alignment(bias) == mostAligned)
+	return p.Activation == device.GELU && p.Precision == device.BF16 && pre != stored(p.C.Data) && p.C.Cols%multiple == 0 && alignment(pre) == maxAlignment && (bias == 0 || alignment(bias) == maxAlignment)
 }
 
-// fast computes a matrix multiplication with cuBLASLt: into the given matrix without the
+// tryBLAS computes a matrix multiplication with cuBLASLt: into the given matrix without the
 // activation, or into p.C and p.Pre with it. It reports whether that is supported, and whether the
 // activation was applied.
-func (d *Device) fast(p device.Product, to device.Matrix, bias driver.Ptr) (done, activated bool) {
+func (d *Device) tryBLAS(p device.Product, to device.Matrix, bias driver.Ptr) (done, activated bool) {
 	problem := blaslt.Product{M: to.Rows, N: to.Cols, K: p.A.Cols, BF16: p.Precision == device.BF16, Narrow: to.Data.Type() == device.BFloat16}
 	a, inA, okA := d.operand(scratchA, p.A, p.Precision)
 	b, inB, okB := d.operand(scratchB, p.B, p.Precision)
@@ -136,14 +136,14 @@ func (d *Device) fast(p device.Product, to device.Matrix, bias driver.Ptr) (done
 	if bias != 0 && problem.Narrow {
 		bias = d.round(scratchBias, bias, p.Bias.Len())
 	}
-	problem.Bias = bias != 0 && alignment(bias) == mostAligned
-	workspace := d.room(scratchWorkspace, workspaceBytes)
+	problem.Bias = bias != 0 && alignment(bias) == maxAlignment
+	workspace := d.scratchFor(scratchWorkspace, workspaceBytes)
 	if fuses(p, bias) {
 		c := stored(p.C.Data)
 		with := problem
 		with.GELU, with.Slope, with.D = !p.Gradient, p.Gradient, blaslt.Operand{Pitch: p.C.Cols, Align: alignment(c)}
 		if plan := d.planned(with, a, b, bias); plan != nil {
-			d.do(call{kind: multiplies, plan: plan, to: c, a: a, b: b, bias: bias, pre: stored(p.Pre.Data), room: workspace})
+			d.submit(call{kind: multiplies, plan: plan, to: c, a: a, b: b, bias: bias, pre: stored(p.Pre.Data), workspace: workspace})
 			return true, true
 		}
 	}
@@ -163,18 +163,18 @@ func (d *Device) fast(p device.Product, to device.Matrix, bias driver.Ptr) (done
 	}
 	if bias != 0 && !problem.Bias { // the sums start from the contents of C
 		d.args.Reset().Ptr(c).Int64(int64(problem.D.Pitch)).Ptr(bias).Int(to.Rows).Int(to.Cols)
-		d.launch(of(to.Data, "fill_rows", "fill_rows_bf16"), over(to.Rows*to.Cols))
+		d.launch(kernelFor(to.Data, "fill_rows", "fill_rows_bf16"), gridFor(to.Rows*to.Cols))
 		bias, beta = 0, 1
 	}
-	d.do(call{kind: multiplies, plan: plan, to: c, a: a, b: b, bias: bias, beta: beta, room: workspace})
+	d.submit(call{kind: multiplies, plan: plan, to: c, a: a, b: b, bias: bias, beta: beta, workspace: workspace})
 	return true, false
 }
 
-// mostAligned is the largest useful alignment in bytes.
-const mostAligned = 16
+// maxAlignment is the largest useful alignment in bytes.
+const maxAlignment = 16
 
-// alignment returns the alignment of an address, up to mostAligned.
-func alignment(p driver.Ptr) int { return 1 << bits.TrailingZeros64(uint64(p)|mostAligned) }
+// alignment returns the alignment of an address, up to maxAlignment.
+func alignment(p driver.Ptr) int { return 1 << bits.TrailingZeros64(uint64(p)|maxAlignment) }
 
 // operand returns a matrix as an operand for cuBLASLt, if it is supported. If the operand is to be
 // rounded, it is a copy.
@@ -198,21 +198,21 @@ func (d *Device) operand(use int, m device.Matrix, p device.Precision) (driver.P
 func (d *Device) pack(use int, m device.Matrix) (driver.Ptr, blaslt.Operand) {
 	transposed := m.RowStride == 1 && m.ColStride != 1
 	m, pitch := m.Packed()
-	packed := blaslt.Operand{Pitch: pitch, Align: mostAligned, Transposed: transposed}
+	packed := blaslt.Operand{Pitch: pitch, Align: maxAlignment, Transposed: transposed}
 	if m.ColStride == 1 && m.RowStride == pitch && m.Cols == pitch {
 		return d.round(use, floats(m.Data), m.Rows*m.Cols), packed
 	}
-	to := d.room(use, 2*m.Rows*pitch)
+	to := d.scratchFor(use, 2*m.Rows*pitch)
 	d.args.Reset().Ptr(to).Int64(int64(pitch)).Ptr(floats(m.Data)).Int64(int64(m.RowStride)).Int64(int64(m.ColStride)).Int(m.Rows).Int(m.Cols)
-	d.launch("pack", over(m.Rows*m.Cols))
+	d.launch("pack", gridFor(m.Rows*m.Cols))
 	return to, packed
 }
 
 // round returns a copy of float32 elements in bfloat16.
 func (d *Device) round(use int, from driver.Ptr, n int) driver.Ptr {
-	to := d.room(use, 2*n)
+	to := d.scratchFor(use, 2*n)
 	d.args.Reset().Ptr(to).Ptr(from).Int64(int64(n))
-	d.launch("narrow", over(n))
+	d.launch("narrow", gridFor(n))
 	return to
 }
 
@@ -254,11 +254,11 @@ func (d *Device) plan(problem blaslt.Product, a, b, bias driver.Ptr) *blaslt.Pla
 func (d *Device) measure(p *blaslt.Plan, problem blaslt.Product, a, b, bias driver.Ptr) time.Duration {
 	d.flush()
 	size := 4 * problem.M * problem.D.Pitch
-	to, pre := d.room(scratchTrial, 2*size), driver.Ptr(0)
+	to, pre := d.scratchFor(scratchTrial, 2*size), driver.Ptr(0)
 	if problem.GELU || problem.Slope {
 		pre = to + driver.Ptr(size)
 	}
-	workspace := d.room(scratchWorkspace, workspaceBytes)
+	workspace := d.scratchFor(scratchWorkspace, workspaceBytes)
 	start, err := driver.NewEvent(true)
 	d.check(err)
 	end, err := driver.NewEvent(true)
@@ -285,7 +285,7 @@ func (d *Device) ColumnSum(dst device.Tensor, x device.Matrix, accumulate bool) 
 	defer d.enter("column_sum", x.Rows, x.Cols).Leave()
 	if x.Data.Type() == device.BFloat16 {
 		r := runsOf(x.Rows, x.Cols)
-		sums := d.room(scratchSums, r.bytes)
+		sums := d.scratchFor(scratchSums, r.bytes)
 		d.args.Reset().Ptr(sums).Ptr(at(x.Data)).Int64(int64(x.RowStride)).Int(x.Rows).Int(x.Cols).Int(r.rows)
 		d.launch("column_sum_bf16", r.launch)
 		d.addRuns(dst, sums, r, accumulate)
@@ -313,5 +313,5 @@ func runsOf(rows, cols int) runs {
 // addRuns adds the sums of all runs.
 func (d *Device) addRuns(dst device.Tensor, sums driver.Ptr, r runs, accumulate bool) {
 	d.args.Reset().Ptr(floats(dst)).Ptr(sums).Int(r.launch.Grid.Y).Int(dst.Len()).Uint32(flag(accumulate))
-	d.launch("add_runs", over(dst.Len()))
+	d.launch("add_runs", gridFor(dst.Len()))
 }

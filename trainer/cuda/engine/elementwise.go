@@ -18,7 +18,7 @@ func (d *Device) Add(y, a, b device.Tensor) {
 	}
 	defer d.enter("add", n).Leave()
 	d.args.Reset().Ptr(floats(y)).Ptr(floats(a)).Ptr(floats(b)).Int64(int64(n))
-	d.launch("add", over(n))
+	d.launch("add", gridFor(n))
 }
 
 // Scale computes y = s*x.
@@ -30,7 +30,7 @@ func (d *Device) Scale(y, x device.Tensor, s float32) {
 	}
 	defer d.enter("scale", n).Leave()
 	d.args.Reset().Ptr(floats(y)).Ptr(floats(x)).Float(s).Int64(int64(n))
-	d.launch("scale", over(n))
+	d.launch("scale", gridFor(n))
 }
 
 // Activate computes y = f(x).
@@ -41,13 +41,13 @@ func (d *Device) Activate(f device.Activation, y, x device.Tensor) {
 		return
 	}
 	defer d.enter("activate", n).Leave()
-	d.activate(f, y, x)
+	d.launchActivate(f, y, x)
 }
 
-func (d *Device) activate(f device.Activation, y, x device.Tensor) {
+func (d *Device) launchActivate(f device.Activation, y, x device.Tensor) {
 	sameType("activate", y, x)
-	d.args.Reset().Ptr(stored(y)).Ptr(stored(x)).Int(number(f)).Int64(int64(y.Len()))
-	d.launch(of(y, "activate", "activate_bf16"), over(y.Len()))
+	d.args.Reset().Ptr(stored(y)).Ptr(stored(x)).Int(activationID(f)).Int64(int64(y.Len()))
+	d.launch(kernelFor(y, "activate", "activate_bf16"), gridFor(y.Len()))
 }
 
 // ActivateGrad computes dx = dy * f'(x).
@@ -66,17 +66,17 @@ func (d *Device) ActivateGrad(f device.Activation, dx, dy, x, y device.Tensor) {
 		return
 	}
 	defer d.enter("activate_grad", n).Leave()
-	d.slope(f, dx, dy, from)
+	d.launchActivateGrad(f, dx, dy, from)
 }
 
-func (d *Device) slope(f device.Activation, dx, dy, from device.Tensor) {
+func (d *Device) launchActivateGrad(f device.Activation, dx, dy, from device.Tensor) {
 	sameType("activate", dx, dy, from)
-	d.args.Reset().Ptr(stored(dx)).Ptr(stored(dy)).Ptr(stored(from)).Int(number(f)).Int64(int64(dx.Len()))
-	d.launch(of(dx, "activate_grad", "activate_grad_bf16"), over(dx.Len()))
+	d.args.Reset().Ptr(stored(dx)).Ptr(stored(dy)).Ptr(stored(from)).Int(activationID(f)).Int64(int64(dx.Len()))
+	d.launch(kernelFor(dx, "activate_grad", "activate_grad_bf16"), gridFor(dx.Len()))
 }
 
-// number returns the number of an activation in maths.h.
-func number(f device.Activation) int {
+// activationID returns the number of an activation in maths.h.
+func activationID(f device.Activation) int {
 	if f > device.GELU {
 		panic(fmt.Sprintf("engine: unknown activation %d", f))
 	}
@@ -85,7 +85,7 @@ func number(f device.Activation) int {
 
 // dropout is struct Dropout of dropout.h.
 type dropout struct {
-	live              driver.Ptr
+	params            driver.Ptr
 	choice            choice
 	stride, perSample uint64
 	threshold         uint32
@@ -100,7 +100,7 @@ func (d *Device) dropoutOf(o device.Dropout) dropout {
 	if drop.threshold == 0 {
 		drop.choice = choice{} // not used
 	} else {
-		drop.live = live(d, &drop.choice)
+		drop.params = graphParams(d, &drop.choice)
 	}
 	return drop
 }
@@ -115,9 +115,9 @@ func (d *Device) Dropout(y, x device.Tensor, o device.Dropout) {
 	if n == 0 {
 		return
 	}
-	kernel := of(y, "drop_out", "drop_out_bf16")
+	kernel := kernelFor(y, "drop_out", "drop_out_bf16")
 	if x.Type() == device.Float32 {
-		kernel = of(y, "drop_out", "drop_out_narrow")
+		kernel = kernelFor(y, "drop_out", "drop_out_narrow")
 	} else {
 		sameType("drop out", y, x)
 	}
@@ -126,7 +126,7 @@ func (d *Device) Dropout(y, x device.Tensor, o device.Dropout) {
 	d.args.Reset().Ptr(stored(y)).Ptr(stored(x))
 	driver.Struct(&d.args, &drop)
 	d.args.Int64(int64(n))
-	d.launch(kernel, over(n))
+	d.launch(kernel, gridFor(n))
 }
 
 // Cast converts between float32 and bfloat16.
@@ -146,5 +146,5 @@ func (d *Device) Cast(dst, src device.Tensor) {
 	}
 	defer d.enter(name, n).Leave()
 	d.args.Reset().Ptr(at(dst)).Ptr(at(src)).Int64(int64(n))
-	d.launch(name, over(n))
+	d.launch(name, gridFor(n))
 }

@@ -51,7 +51,7 @@ type Device struct {
 	unmet     error // reason why they are not, if they were requested
 }
 
-var _ device.Late = (*Device)(nil)
+var _ device.AsyncUpdater = (*Device)(nil)
 
 // Open opens a device on a GPU, which must remain open until Close.
 func Open(gpu *driver.GPU, o Options) (*Device, error) {
@@ -70,7 +70,7 @@ func Open(gpu *driver.GPU, o Options) (*Device, error) {
 
 func (d *Device) open() error {
 	if d.gpu.Major < 8 {
-		return fmt.Errorf("its compute capability is %d.%d, and the kernels need 8.0", d.gpu.Major, d.gpu.Minor)
+		return fmt.Errorf("its compute capability is %d.%d, but the kernels require 8.0", d.gpu.Major, d.gpu.Minor)
 	}
 	var err error
 	if d.shared, err = d.gpu.SharedMemory(); err != nil {
@@ -171,22 +171,22 @@ func (d *Device) check(err error) {
 	what := d.last.String()
 	for _, late := range []driver.Code{driver.LaunchFailed, driver.IllegalAddress, driver.ECCUncorrectable} {
 		if errors.Is(err, late) {
-			what = fmt.Sprintf("noticed in %v, after %v", d.last, d.before)
+			what = fmt.Sprintf("detected in %v, after %v", d.last, d.before)
 		}
 	}
 	panic(&device.Failure{Device: d.Name(), Operation: what, Err: err})
 }
 
-// threads is the block size of kernels over n elements, and mostBlocks their maximum number of
+// threads is the block size of kernels over n elements, and maxBlocks their maximum number of
 // blocks.
 const (
-	threads    = 256
-	mostBlocks = 2048
+	threads   = 256
+	maxBlocks = 2048
 )
 
-// over returns the launch of such a kernel.
-func over(n int) driver.Launch {
-	return driver.Launch{Grid: driver.Dim{X: min((n+threads-1)/threads, mostBlocks)}, Block: driver.Dim{X: threads}}
+// gridFor returns the launch of such a kernel.
+func gridFor(n int) driver.Launch {
+	return driver.Launch{Grid: driver.Dim{X: min((n+threads-1)/threads, maxBlocks)}, Block: driver.Dim{X: threads}}
 }
 
 // blocks returns a launch of n blocks.
@@ -215,8 +215,8 @@ func stored(t device.Tensor) driver.Ptr {
 	return floats(t)
 }
 
-// of returns the name of the kernel for a tensor: float for Float32, narrow for BFloat16.
-func of(t device.Tensor, float, narrow string) string {
+// kernelFor returns the name of the kernel for a tensor: float for Float32, narrow for BFloat16.
+func kernelFor(t device.Tensor, float, narrow string) string {
 	if t.Type() == device.BFloat16 {
 		return narrow
 	}
@@ -225,7 +225,7 @@ func of(t device.Tensor, float, narrow string) string {
 
 func typed(t device.Tensor, want device.Type) driver.Ptr {
 	if t.Len() > 0 && t.Type() != want {
-		panic(fmt.Sprintf("engine: a tensor of %v where one of %v is wanted", t.Type(), want))
+		panic(fmt.Sprintf("engine: tensor has type %v, want %v", t.Type(), want))
 	}
 	return at(t)
 }

@@ -59,7 +59,7 @@ func TestFailures(t *testing.T) {
 		{"out of memory", "alloc:2", "", []string{"cuda 0, Simulated GPU, GPU-", ": alloc of", "cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", "bytes, where"}},
 		{"a small GPU", "", "5000000", []string{"alloc of 1048576: cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", "4194304 bytes, where 2902848 of 5000000 are free", "hint: "}},
 		{"a launch that is refused", "refuse:layer_norm", "", []string{"layer_norm of 3x4: cuLaunchKernel", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", `kernel "layer_norm"`}},
-		{"a kernel that fails", "launch:layer_norm", "", []string{"CUDA_ERROR_LAUNCH_FAILED", "noticed in read of 12, after layer_norm of 3x4", "CUDA_LAUNCH_BLOCKING=1"}},
+		{"a kernel that fails", "launch:layer_norm", "", []string{"CUDA_ERROR_LAUNCH_FAILED", "detected in read of 12, after layer_norm of 3x4", "CUDA_LAUNCH_BLOCKING=1"}},
 		{"a lost device", "lost:2", "", []string{"CUDA_ERROR_ECC_UNCORRECTABLE", "after layer_norm of 3x4", "drain the node"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestFailures(t *testing.T) {
 func TestBlockingNamesTheOperation(t *testing.T) {
 	gpusim.Require(t)
 	out, err := gpusim.Again(t, "TestFailures", inChild+"=1", "GPUSIM_FAIL=launch:add", "CUDA_LAUNCH_BLOCKING=1")
-	if err != nil || !strings.Contains(out, "noticed in add of 1048576, after zero of 1048576: cuLaunchKernel") || !strings.Contains(out, "CUDA_ERROR_LAUNCH_FAILED") {
+	if err != nil || !strings.Contains(out, "detected in add of 1048576, after zero of 1048576: cuLaunchKernel") || !strings.Contains(out, "CUDA_ERROR_LAUNCH_FAILED") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	liveBytes  = 256 << 10 // size of the values that change, in one part of a group
-	leastGraph = 4         // minimum number of calls for which a graph pays off
-	mostGraphs = 128       // the least recently used one is evicted
+	paramBytes    = 256 << 10 // size of the values that change, in one part of a group
+	minGraphCalls = 4         // minimum number of calls for which a graph pays off
+	maxGraphs     = 128       // the least recently used one is evicted
 )
 
 // group holds back calls between Begin and End, or until an operation has to wait for them. If such
@@ -26,19 +26,19 @@ const (
 // replayed graph has exactly the effect of the calls. Arguments that differ from step to step would
 // prevent this. Kernels read those from memory (live), to which they are written before the launch.
 type group struct {
-	open   bool
-	calls  []call
-	args   []byte      // arguments of the kernels
-	live   []byte      // values that change
-	unread bool        // the last of them are for a kernel that is not launched yet
-	at     driver.Ptr  // device address of these values
-	loaded driver.Args // arguments of the kernel to launch
-	parts  []*part
-	stats  GroupStats
+	open          bool
+	calls         []call
+	args          []byte      // arguments of the kernels
+	params        []byte      // values that change
+	paramsPending bool        // the last of them are for a kernel that is not launched yet
+	at            driver.Ptr  // device address of these values
+	loaded        driver.Args // arguments of the kernel to launch
+	recorded      []*capturedGraph
+	stats         GroupStats
 }
 
-// part is a recorded sequence of calls that can be replayed as a CUDA graph.
-type part struct {
+// capturedGraph is a recorded sequence of calls that can be replayed as a CUDA graph.
+type capturedGraph struct {
 	is    operation // for messages
 	calls []call
 	args  []byte
@@ -67,7 +67,7 @@ func (d *Device) Begin() {
 	}
 	if g.at == 0 {
 		defer d.enter("begin").Leave()
-		p, err := d.pool.Alloc(liveBytes)
+		p, err := d.pool.Alloc(paramBytes)
 		d.check(err)
 		g.at = p
 	}
@@ -90,38 +90,38 @@ func (d *Device) Flush() {
 	d.flush()
 }
 
-// live returns the address where a kernel of a group reads values that change from step to step. v
+// graphParams returns the address where a kernel of a group reads values that change from step to step. v
 // is the corresponding argument, which live sets to zero. The kernel must be launched before the
 // next flush. Outside of a group, live returns 0, and the kernel uses its argument v.
-func live[T any](d *Device, v *T) driver.Ptr {
+func graphParams[T any](d *Device, v *T) driver.Ptr {
 	g, n := &d.group, int(unsafe.Sizeof(*v))
-	if !g.open || len(g.live)+n > liveBytes {
+	if !g.open || len(g.params)+n > paramBytes {
 		return 0
 	}
-	at := g.at + driver.Ptr(len(g.live))
-	g.live = append(g.live, unsafe.Slice((*byte)(unsafe.Pointer(v)), n)...)
-	g.live = append(g.live, make([]byte, -n&7)...) // the next one is aligned to 8 bytes
+	at := g.at + driver.Ptr(len(g.params))
+	g.params = append(g.params, unsafe.Slice((*byte)(unsafe.Pointer(v)), n)...)
+	g.params = append(g.params, make([]byte, -n&7)...) // the next one is aligned to 8 bytes
 	*v = *new(T)
-	g.unread = true
+	g.paramsPending = true
 	return at
 }
 
 // flush enqueues the held-back calls.
 func (d *Device) flush() {
 	g := &d.group
-	if g.unread {
-		panic("engine: numbers are flushed before the kernel that they are for is launched")
+	if g.paramsPending {
+		panic("engine: parameters are flushed before their kernel is launched")
 	}
 	if len(g.calls) == 0 {
 		return
 	}
 	under := d.last // the operation that needs the flush
 	g.stats.Parts++
-	d.stage(g.at, g.live)
-	if p := g.part(); p == nil {
-		d.check(d.each(g.calls, g.args))
-		if len(g.calls) >= leastGraph {
-			d.remember()
+	d.stage(g.at, g.params)
+	if p := g.findRecorded(); p == nil {
+		d.check(d.enqueueAll(g.calls, g.args))
+		if len(g.calls) >= minGraphCalls {
+			d.record()
 		}
 	} else {
 		if !p.made {
@@ -132,13 +132,13 @@ func (d *Device) flush() {
 		d.before = p.is
 		g.stats.Replayed++
 	}
-	g.calls, g.args, g.live = g.calls[:0], g.args[:0], g.live[:0]
+	g.calls, g.args, g.params = g.calls[:0], g.args[:0], g.params[:0]
 	d.last = under
 }
 
-// part returns the recorded part with the same calls, or nil.
-func (g *group) part() *part {
-	for _, p := range g.parts {
+// findRecorded returns the recorded part with the same calls, or nil.
+func (g *group) findRecorded() *capturedGraph {
+	for _, p := range g.recorded {
 		if slices.Equal(p.calls, g.calls) && bytes.Equal(p.args, g.args) {
 			p.used = g.stats.Parts
 			return p
@@ -147,15 +147,15 @@ func (g *group) part() *part {
 	return nil
 }
 
-// each enqueues calls one by one. After an error, d.last is the call that failed.
-func (d *Device) each(calls []call, args []byte) error {
+// enqueueAll enqueues calls one by one. After an error, d.last is the call that failed.
+func (d *Device) enqueueAll(calls []call, args []byte) error {
 	for i := range calls {
 		c := &calls[i]
 		if c.kind == launches {
 			d.group.loaded.Load(args[c.args:c.end])
 		}
 		d.last = c.is
-		if err := d.ask(c, &d.group.loaded); err != nil {
+		if err := d.enqueue(c, &d.group.loaded); err != nil {
 			return err
 		}
 		d.before = c.is
@@ -163,21 +163,21 @@ func (d *Device) each(calls []call, args []byte) error {
 	return nil
 }
 
-// remember records the held-back calls, to recognize them when they occur again.
-func (d *Device) remember() {
+// record records the held-back calls, to recognize them when they occur again.
+func (d *Device) record() {
 	g := &d.group
-	if len(g.parts) == mostGraphs {
-		oldest := slices.MinFunc(g.parts, func(a, b *part) int { return a.used - b.used })
+	if len(g.recorded) == maxGraphs {
+		oldest := slices.MinFunc(g.recorded, func(a, b *capturedGraph) int { return a.used - b.used })
 		d.check(errors.Join(d.stream.Synchronize(), oldest.close()))
-		g.parts = slices.DeleteFunc(g.parts, func(p *part) bool { return p == oldest })
+		g.recorded = slices.DeleteFunc(g.recorded, func(p *capturedGraph) bool { return p == oldest })
 	}
 	name := fmt.Sprintf("a graph of %d operations, from %v to %v", len(g.calls), g.calls[0].is, g.calls[len(g.calls)-1].is)
-	g.parts = append(g.parts, &part{is: operation{name: name}, calls: slices.Clone(g.calls), args: slices.Clone(g.args), used: g.stats.Parts})
+	g.recorded = append(g.recorded, &capturedGraph{is: operation{name: name}, calls: slices.Clone(g.calls), args: slices.Clone(g.args), used: g.stats.Parts})
 }
 
 // capture captures a part as a graph.
-func (d *Device) capture(p *part) {
-	captured, err := d.stream.Capture(func() error { return d.each(p.calls, p.args) })
+func (d *Device) capture(p *capturedGraph) {
+	captured, err := d.stream.Capture(func() error { return d.enqueueAll(p.calls, p.args) })
 	d.check(err)
 	d.last = p.is
 	p.graph, err = captured.Instantiate()
@@ -186,7 +186,7 @@ func (d *Device) capture(p *part) {
 	d.group.stats.Captured++
 }
 
-func (p *part) close() error {
+func (p *capturedGraph) close() error {
 	if !p.made {
 		return nil
 	}
@@ -196,9 +196,9 @@ func (p *part) close() error {
 
 func (g *group) close() error {
 	var errs []error
-	for _, p := range g.parts {
+	for _, p := range g.recorded {
 		errs = append(errs, p.close())
 	}
-	g.parts = nil
+	g.recorded = nil
 	return errors.Join(errs...)
 }

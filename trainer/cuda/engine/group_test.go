@@ -211,9 +211,9 @@ func TestFailureInAGroup(t *testing.T) {
 	gpusim.Require(t)
 	for fail, want := range map[string]string{
 		"refuse:activate": `activate of 6: cuLaunchKernel: kernel "activate"`,
-		"launch:activate": "noticed in read of 6, after layer_norm of 2x3",
+		"launch:activate": "detected in read of 6, after layer_norm of 2x3",
 		"launch:graph":    "LAUNCH_FAILED",
-		"lost:11":         "noticed in",
+		"lost:11":         "detected in",
 	} {
 		out, err := gpusim.Again(t, "TestFailureInAGroup", inChild+"=1", "GPUSIM_FAIL="+fail)
 		if err != nil || !strings.Contains(out, want) {

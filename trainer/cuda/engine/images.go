@@ -110,7 +110,7 @@ func (d *Device) MaxPool(y device.Matrix, chosen device.Tensor, x device.Matrix,
 	d.args.Reset().Ptr(to).Ptr(ints(chosen)).Ptr(from)
 	driver.Struct(&d.args, &shape)
 	d.args.Int64(int64(n))
-	d.launch("max_pool", over(n))
+	d.launch("max_pool", gridFor(n))
 }
 
 // MaxPoolGrad copies each gradient to the element that was the maximum.
@@ -121,5 +121,5 @@ func (d *Device) MaxPoolGrad(dx, dy device.Matrix, chosen device.Tensor, s devic
 	d.args.Reset().Ptr(to).Ptr(from).Ptr(ints(chosen))
 	driver.Struct(&d.args, &shape)
 	d.args.Int64(int64(n))
-	d.launch("max_pool_grad", over(n))
+	d.launch("max_pool_grad", gridFor(n))
 }

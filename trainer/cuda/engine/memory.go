@@ -21,7 +21,7 @@ func (d *Device) Alloc(t device.Type, n int) device.Tensor {
 	defer d.enter("alloc", n).Leave()
 	p, err := d.pool.Alloc(int64(n * t.Size()))
 	d.check(err)
-	d.do(call{kind: clears, to: p, bytes: int64(n * t.Size())})
+	d.submit(call{kind: clears, to: p, bytes: int64(n * t.Size())})
 	return tensor(t, p, n)
 }
 
@@ -98,7 +98,7 @@ func (d *Device) Copy(dst, src device.Tensor) {
 		return
 	}
 	defer d.enter("copy", dst.Len()).Leave()
-	d.do(call{kind: copies, to: at(dst), a: at(src), bytes: int64(dst.Len() * dst.Type().Size())})
+	d.submit(call{kind: copies, to: at(dst), a: at(src), bytes: int64(dst.Len() * dst.Type().Size())})
 }
 
 // Zero clears a tensor.
@@ -107,7 +107,7 @@ func (d *Device) Zero(t device.Tensor) {
 		return
 	}
 	defer d.enter("zero", t.Len()).Leave()
-	d.do(call{kind: clears, to: at(t), bytes: int64(t.Len() * t.Type().Size())})
+	d.submit(call{kind: clears, to: at(t), bytes: int64(t.Len() * t.Type().Size())})
 }
 
 // These are the scratch buffers of operations. Each has one user at a time: the stream order
@@ -116,7 +116,7 @@ const (
 	scratchA         = iota // a packed operand
 	scratchB                // the other packed operand
 	scratchBias             // a rounded bias
-	scratchAlong            // delta of the attention gradients: one value per query and head
+	scratchDelta            // delta of the attention gradients: one value per query and head
 	scratchWorkspace        // cuBLASLt's workspace
 	scratchTrial            // results of matrix multiplications that are measured
 	scratchSort             // sorted tokens
@@ -131,7 +131,7 @@ type scratch struct {
 	bytes int
 }
 
-func (d *Device) room(use, bytes int) driver.Ptr {
+func (d *Device) scratchFor(use, bytes int) driver.Ptr {
 	s := &d.scratch[use]
 	if s.bytes < bytes {
 		if s.bytes > 0 {

@@ -9,23 +9,23 @@ import (
 
 // LayerNorm normalizes rows.
 func (d *Device) LayerNorm(y device.Matrix, mean, rstd device.Tensor, x device.Matrix, w, b device.Tensor) {
-	sameLength("normalise", x.Rows, y.Rows, mean.Len(), rstd.Len())
-	sameLength("normalise", x.Cols, y.Cols, w.Len(), b.Len())
-	to, from := wholeStored("the result", y), whole("what is normalised", x)
+	sameLength("normalize", x.Rows, y.Rows, mean.Len(), rstd.Len())
+	sameLength("normalize", x.Cols, y.Cols, w.Len(), b.Len())
+	to, from := wholeStored("the result", y), whole("the input", x)
 	defer d.enter("layer_norm", x.Rows, x.Cols).Leave()
 	d.args.Reset().Ptr(to).Ptr(floats(mean)).Ptr(floats(rstd)).Ptr(from).Ptr(floats(w)).Ptr(floats(b)).Int(x.Rows).Int(x.Cols)
-	d.launch(of(y.Data, "layer_norm", "layer_norm_bf16"), warps(x.Rows))
+	d.launch(kernelFor(y.Data, "layer_norm", "layer_norm_bf16"), warps(x.Rows))
 }
 
 // AddLayerNorm adds two matrices and normalizes the rows of the sum.
 func (d *Device) AddLayerNorm(y, sum device.Matrix, mean, rstd device.Tensor, a, b device.Matrix, w, shift device.Tensor) {
-	sameLength("normalise", sum.Rows, y.Rows, a.Rows, b.Rows, mean.Len(), rstd.Len())
-	sameLength("normalise", sum.Cols, y.Cols, a.Cols, b.Cols, w.Len(), shift.Len())
-	sameType("normalise", y.Data, b.Data)
+	sameLength("normalize", sum.Rows, y.Rows, a.Rows, b.Rows, mean.Len(), rstd.Len())
+	sameLength("normalize", sum.Cols, y.Cols, a.Cols, b.Cols, w.Len(), shift.Len())
+	sameType("normalize", y.Data, b.Data)
 	to, kept, left, right := wholeStored("the result", y), whole("a sum", sum), whole("what is added", a), wholeStored("what is added", b)
 	defer d.enter("add_layer_norm", sum.Rows, sum.Cols).Leave()
 	d.args.Reset().Ptr(to).Ptr(kept).Ptr(floats(mean)).Ptr(floats(rstd)).Ptr(left).Ptr(right).Ptr(floats(w)).Ptr(floats(shift)).Int(sum.Rows).Int(sum.Cols)
-	d.launch(of(y.Data, "add_layer_norm", "add_layer_norm_bf16"), warps(sum.Rows))
+	d.launch(kernelFor(y.Data, "add_layer_norm", "add_layer_norm_bf16"), warps(sum.Rows))
 }
 
 // warps returns the launch of a kernel with one warp per row.
@@ -36,23 +36,23 @@ func columns(n int) driver.Launch { return blocks((n + 31) / 32) }
 
 // LayerNormGrad computes the gradient of x.
 func (d *Device) LayerNormGrad(dx, dy, x device.Matrix, w, mean, rstd device.Tensor, accumulate bool) {
-	sameLength("normalise", x.Rows, dx.Rows, dy.Rows, mean.Len(), rstd.Len())
-	sameLength("normalise", x.Cols, dx.Cols, dy.Cols, w.Len())
-	to, from, in := whole("a gradient", dx), wholeStored("a gradient", dy), whole("what is normalised", x)
+	sameLength("normalize", x.Rows, dx.Rows, dy.Rows, mean.Len(), rstd.Len())
+	sameLength("normalize", x.Cols, dx.Cols, dy.Cols, w.Len())
+	to, from, in := whole("a gradient", dx), wholeStored("a gradient", dy), whole("the input", x)
 	defer d.enter("layer_norm_grad", x.Rows, x.Cols).Leave()
 	d.args.Reset().Ptr(to).Ptr(from).Ptr(in).Ptr(floats(w)).Ptr(floats(mean)).Ptr(floats(rstd)).Int(x.Rows).Int(x.Cols).Uint32(flag(accumulate))
-	d.launch(of(dy.Data, "layer_norm_grad", "layer_norm_grad_bf16"), warps(x.Rows))
+	d.launch(kernelFor(dy.Data, "layer_norm_grad", "layer_norm_grad_bf16"), warps(x.Rows))
 }
 
 // LayerNormParamGrad computes the gradients of w and b.
 func (d *Device) LayerNormParamGrad(dw, db device.Tensor, dy, x device.Matrix, mean, rstd device.Tensor, accumulate bool) {
-	sameLength("normalise", x.Rows, dy.Rows, mean.Len(), rstd.Len())
-	sameLength("normalise", x.Cols, dy.Cols, dw.Len(), db.Len())
-	from, in := wholeStored("a gradient", dy), whole("what is normalised", x)
+	sameLength("normalize", x.Rows, dy.Rows, mean.Len(), rstd.Len())
+	sameLength("normalize", x.Cols, dy.Cols, dw.Len(), db.Len())
+	from, in := wholeStored("a gradient", dy), whole("the input", x)
 	defer d.enter("layer_norm_param_grad", x.Rows, x.Cols).Leave()
 	if dy.Data.Type() == device.BFloat16 {
 		r := runsOf(x.Rows, x.Cols)
-		gains := d.room(scratchSums, 2*r.bytes)
+		gains := d.scratchFor(scratchSums, 2*r.bytes)
 		biases := gains + driver.Ptr(r.bytes)
 		d.args.Reset().Ptr(gains).Ptr(biases).Ptr(from).Ptr(in).Ptr(floats(mean)).Ptr(floats(rstd)).Int(x.Rows).Int(x.Cols).Int(r.rows)
 		d.launch("layer_norm_param_grad_bf16", r.launch)
@@ -70,7 +70,7 @@ func (d *Device) CrossEntropy(losses device.Tensor, logits device.Matrix, labels
 	x := wholeStored("logits", logits)
 	defer d.enter("cross_entropy", logits.Rows, logits.Cols).Leave()
 	d.args.Reset().Ptr(floats(losses)).Ptr(x).Ptr(ints(labels)).Float(scale).Int(logits.Cols)
-	d.launch(of(logits.Data, "cross_entropy", "cross_entropy_bf16"), blocks(logits.Rows))
+	d.launch(kernelFor(logits.Data, "cross_entropy", "cross_entropy_bf16"), blocks(logits.Rows))
 }
 
 // SquaredError computes the squared error of predictions.
@@ -89,5 +89,5 @@ func (d *Device) ArgMax(chosen device.Tensor, x device.Matrix) {
 	from := wholeStored("what is chosen from", x)
 	defer d.enter("arg_max", x.Rows, x.Cols).Leave()
 	d.args.Reset().Ptr(ints(chosen)).Ptr(from).Int(x.Cols)
-	d.launch(of(x.Data, "arg_max", "arg_max_bf16"), blocks(x.Rows))
+	d.launch(kernelFor(x.Data, "arg_max", "arg_max_bf16"), blocks(x.Rows))
 }

@@ -35,7 +35,7 @@ func (d *Device) EmbedGrad(dtable, dpositions, dy device.Matrix, tokens device.T
 	table, places, from := whole("a gradient", dtable), whole("a gradient", dpositions), whole("a gradient", dy)
 	defer d.enter("embed_grad", n, dy.Cols).Leave()
 	passes := max(1, (bits.Len(uint(dtable.Rows-1))+3)/4)
-	room, part := d.room(scratchSort, 16*n), driver.Ptr(4*n)
+	room, part := d.scratchFor(scratchSort, 16*n), driver.Ptr(4*n)
 	d.args.Reset().Ptr(room).Ptr(room + part).Ptr(room + 2*part).Ptr(room + 3*part).Ptr(ints(tokens)).Int(n).Int(passes)
 	d.launch("sort_tokens", driver.Launch{Block: driver.Dim{X: 512}})
 	if passes%2 == 0 {

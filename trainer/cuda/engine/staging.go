@@ -129,7 +129,7 @@ func (d *Device) fetch(dst []byte, src driver.Ptr) {
 type reading struct {
 	device *Device
 	host   driver.Host
-	there  driver.Event
+	copied driver.Event
 	n      int // elements
 }
 
@@ -138,7 +138,7 @@ func (d *Device) NewReading() device.Reading {
 	defer d.enter("reading").Leave()
 	e, err := driver.NewEvent(false)
 	d.check(err)
-	r := &reading{device: d, there: e}
+	r := &reading{device: d, copied: e}
 	d.readings = append(d.readings, r)
 	return r
 }
@@ -149,7 +149,7 @@ func (r *reading) Begin(src device.Tensor) {
 	defer d.enter("read", src.Len()).Leave()
 	d.flush()
 	if bytes := int64(src.Len() * 4); r.host.Len() < bytes {
-		d.check(r.there.Synchronize())
+		d.check(r.copied.Synchronize())
 		d.check(r.free())
 		var err error
 		r.host, err = driver.AllocHost(bytes)
@@ -159,13 +159,13 @@ func (r *reading) Begin(src device.Tensor) {
 	if r.n > 0 {
 		d.check(d.stream.Download(r.host.Part(0, int64(r.n)*4), floats(src)))
 	}
-	d.check(d.stream.Record(r.there))
+	d.check(d.stream.Record(r.copied))
 }
 
 // Floats waits for the copy.
 func (r *reading) Floats() []float32 {
 	defer r.device.enter("read", r.n).Leave()
-	r.device.check(r.there.Synchronize())
+	r.device.check(r.copied.Synchronize())
 	return driver.View[float32](r.host.Part(0, int64(r.n)*4))
 }
 
@@ -178,4 +178,4 @@ func (r *reading) free() error {
 	return was.Free()
 }
 
-func (r *reading) close() error { return errors.Join(r.free(), r.there.Close()) }
+func (r *reading) close() error { return errors.Join(r.free(), r.copied.Close()) }

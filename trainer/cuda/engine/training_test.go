@@ -93,11 +93,11 @@ func (k training) losses(t *testing.T, d device.Device, p device.Precision, step
 	if k.grouped {
 		begin, end = d.(*engine.Device).Begin, d.(*engine.Device).End
 	}
-	var verdict device.Verdict
+	var verdict device.StepDecision
 	var readings [2]device.Reading
 	if k.late {
-		verdict = d.(device.Late).NewVerdict(len(m.Params()))
-		readings[0], readings[1] = d.(device.Late).NewReading(), d.(device.Late).NewReading()
+		verdict = d.(device.AsyncUpdater).NewStepDecision(len(m.Params()))
+		readings[0], readings[1] = d.(device.AsyncUpdater).NewReading(), d.(device.AsyncUpdater).NewReading()
 	}
 	rows, parts := m.Losses()
 	learn := func(step int) {

@@ -15,16 +15,16 @@ const partials = 512
 
 // reduce is like addUp and waits for the sum.
 func (d *Device) reduce(kernel string, a, b driver.Ptr, n int) (sum float64) {
-	total := d.room(scratchSums, (partials+1)*8) + partials*8
-	d.addUp(total, kernel, a, b, n)
+	total := d.scratchFor(scratchSums, (partials+1)*8) + partials*8
+	d.sumPartials(total, kernel, a, b, n)
 	d.flush()
 	d.fetch(unsafe.Slice((*byte)(unsafe.Pointer(&sum)), 8), total)
 	return sum
 }
 
-// addUp sums the partial results of a kernel over n elements of a, and of b unless that is 0.
-func (d *Device) addUp(total driver.Ptr, kernel string, a, b driver.Ptr, n int) {
-	sums := d.room(scratchSums, (partials+1)*8)
+// sumPartials sums the partial results of a kernel over n elements of a, and of b unless that is 0.
+func (d *Device) sumPartials(total driver.Ptr, kernel string, a, b driver.Ptr, n int) {
+	sums := d.scratchFor(scratchSums, (partials+1)*8)
 	l := driver.Launch{Grid: driver.Dim{X: min((n+threads-1)/threads, partials)}, Block: driver.Dim{X: threads}}
 	d.args.Reset().Ptr(sums).Ptr(a)
 	if b != 0 {
@@ -68,12 +68,12 @@ func sgdFactorsOf(f device.SGDFactors) sgdFactors {
 
 // SGD updates value and buffer.
 func (d *Device) SGD(value, grad, buffer device.Tensor, f device.SGDFactors) {
-	d.sgd(value, grad, buffer, sgdFactorsOf(f), 0, true)
+	d.launchSGD(value, grad, buffer, sgdFactorsOf(f), 0, true)
 }
 
-// sgd launches an SGD update with factors f, or with the factors at a device address if that is not
+// launchSGD launches an SGD update with factors f, or with the factors at a device address if that is not
 // 0. If decays is false, weight decay is not applied.
-func (d *Device) sgd(value, grad, buffer device.Tensor, f sgdFactors, at driver.Ptr, decays bool) {
+func (d *Device) launchSGD(value, grad, buffer device.Tensor, f sgdFactors, at driver.Ptr, decays bool) {
 	n := value.Len()
 	sameLength("update", n, grad.Len())
 	var momentum driver.Ptr
@@ -86,12 +86,12 @@ func (d *Device) sgd(value, grad, buffer device.Tensor, f sgdFactors, at driver.
 	}
 	defer d.enter("sgd", n).Leave()
 	if at == 0 {
-		at = live(d, &f)
+		at = graphParams(d, &f)
 	}
 	d.args.Reset().Ptr(floats(value)).Ptr(floats(grad)).Ptr(momentum)
 	driver.Struct(&d.args, &f)
 	d.args.Ptr(at).Uint32(flag(decays)).Int64(int64(n))
-	d.launch("sgd", over(n))
+	d.launch("sgd", gridFor(n))
 }
 
 // adamFactors is struct AdamFactors of updates.cu.
@@ -106,12 +106,12 @@ func adamFactorsOf(f device.AdamFactors) adamFactors {
 
 // Adam updates value, average, and squares.
 func (d *Device) Adam(value, grad, average, squares device.Tensor, f device.AdamFactors) {
-	d.adam(value, grad, average, squares, adamFactorsOf(f), 0, true)
+	d.launchAdam(value, grad, average, squares, adamFactorsOf(f), 0, true)
 }
 
-// adam launches an Adam update with factors f, or with the factors at a device address if that is
+// launchAdam launches an Adam update with factors f, or with the factors at a device address if that is
 // not 0. If decays is false, weight decay is not applied.
-func (d *Device) adam(value, grad, average, squares device.Tensor, f adamFactors, at driver.Ptr, decays bool) {
+func (d *Device) launchAdam(value, grad, average, squares device.Tensor, f adamFactors, at driver.Ptr, decays bool) {
 	n := value.Len()
 	sameLength("update", n, grad.Len(), average.Len(), squares.Len())
 	if n == 0 {
@@ -119,10 +119,10 @@ func (d *Device) adam(value, grad, average, squares device.Tensor, f adamFactors
 	}
 	defer d.enter("adam", n).Leave()
 	if at == 0 {
-		at = live(d, &f)
+		at = graphParams(d, &f)
 	}
 	d.args.Reset().Ptr(floats(value)).Ptr(floats(grad)).Ptr(floats(average)).Ptr(floats(squares))
 	driver.Struct(&d.args, &f)
 	d.args.Ptr(at).Uint32(flag(decays)).Int64(int64(n))
-	d.launch("adam", over(n))
+	d.launch("adam", gridFor(n))
 }

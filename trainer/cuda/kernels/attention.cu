@@ -5,13 +5,13 @@
 #include "attention.h"
 #include "values.h"
 
-// fetch loads 32 rows of a head, starting at row `first`, to shared memory, multiplied by factor,
-// with zeros beyond `rows`.
-template <class T> DEVICE void fetch(float *to, const T *from, const Head &h, u32 per_sample, u32 first, u64 stride, float factor) {
+// load_tile loads 32 rows of a head, starting at row `first`, to shared memory, multiplied by
+// factor, with zeros beyond `rows`.
+template <class T> DEVICE void load_tile(float *to, const T *from, const Head &h, u32 per_sample, u32 first, u64 stride, float factor) {
   u32 size = h.a.size, pitch = size + 1;
   for (u32 i = thread_x(); i < 32 * size; i += 128) {
     u32 r = i / size, c = i - r * size;
-    float v = first + r < per_sample ? number(from + h.row(per_sample, first + r, stride) + c) * factor : 0;
+    float v = first + r < per_sample ? as_float(from + h.row(per_sample, first + r, stride) + c) * factor : 0;
     to[r * pitch + c] = sizeof(T) == 2 ? rounded(v) : v;
   }
 }
@@ -19,15 +19,15 @@ template <class T> DEVICE void fetch(float *to, const T *from, const Head &h, u3
 // dot returns the inner product of two rows in shared memory.
 DEVICE float dot(const float *a, const float *b, u32 n) {
   float sum = 0;
-  for (u32 i = 0; i < n; i++) sum = fused(a[i], b[i], sum);
+  for (u32 i = 0; i < n; i++) sum = fma_f32(a[i], b[i], sum);
   return sum;
 }
 
-// seen_grad is score_grad for any query and key. It returns 0 if the causal mask hides the key.
-DEVICE float seen_grad(const Head &h, u32 query, u32 key, float w, float dweight, float along, float *used) {
+// visible_grad is score_grad for any query and key. It returns 0 if the causal mask hides the key.
+DEVICE float visible_grad(const Head &h, u32 query, u32 key, float w, float dweight, float delta, float *used) {
   *used = 0;
-  if (query >= h.a.queries || !h.sees(query, key)) return 0;
-  return score_grad(h, h.keeps(query, key), w, dweight, along, used);
+  if (query >= h.a.queries || !h.attends(query, key)) return 0;
+  return score_grad(h, h.keeps(query, key), w, dweight, delta, used);
 }
 
 // Forward pass. Blocks of 128 threads for 32 queries; shared memory: 4*32*(size+1) + 32*33
@@ -38,45 +38,45 @@ template <class T> DEVICE void forward(T *out, u64 out_stride, float *log_sum, c
   u32 pitch = a.size + 1, first = block_x() * 32, row = thread_x() / 4, part = thread_x() % 4;
   float *q = room, *k = q + 32 * pitch, *v = k + 32 * pitch, *o = v + 32 * pitch, *weights = o + 32 * pitch + row * 33;
   u32 query = first + row < a.queries ? first + row : a.queries - 1;  // results of rows beyond the last are not stored
-  fetch(q, (const T *)a.q, h, a.queries, first, a.q_stride, a.scale);
+  load_tile(q, (const T *)a.q, h, a.queries, first, a.q_stride, a.scale);
   for (u32 c = part; c < a.size; c += 4) o[row * pitch + c] = 0;
-  float most = -infinity(), sum = 0;
+  float row_max = -infinity(), sum = 0;
   u32 last = first + 31 < a.queries ? first + 31 : a.queries - 1, end = last + a.keys - a.queries + 1;
   for (u32 at = 0; at < end; at += 32) {
     sync_threads();
-    fetch(k, (const T *)a.k, h, a.keys, at, a.k_stride, 1);
-    fetch(v, (const T *)a.v, h, a.keys, at, a.v_stride, 1);
+    load_tile(k, (const T *)a.k, h, a.keys, at, a.k_stride, 1);
+    load_tile(v, (const T *)a.v, h, a.keys, at, a.v_stride, 1);
     sync_threads();
-    float scores[8], top = most;
+    float scores[8], top = row_max;
 #pragma unroll
     for (u32 i = 0; i < 8; i++) {
       u32 j = part + 4 * i;
-      scores[i] = h.sees(query, at + j) ? dot(q + row * pitch, k + j * pitch, a.size) : -infinity();
-      top = larger(top, scores[i]);
+      scores[i] = h.attends(query, at + j) ? dot(q + row * pitch, k + j * pitch, a.size) : -infinity();
+      top = max_f32(top, scores[i]);
     }
     top = quad_max(top);  // finite: every query attends to the first key
-    float shrink = exponential(most - top), part_sum = 0;
+    float shrink = exp_f32(row_max - top), part_sum = 0;
 #pragma unroll
     for (u32 i = 0; i < 8; i++) {
       u32 j = part + 4 * i;
-      float w = exponential(scores[i] - top);
+      float w = exp_f32(scores[i] - top);
       part_sum += w;
       if (w != 0 && !h.keeps(query, at + j)) w = 0;
       weights[j] = sizeof(T) == 2 ? rounded(w) : w;
     }
     sum = sum * shrink + quad_sum(part_sum);
-    most = top;
+    row_max = top;
     sync_threads();
     for (u32 c = part; c < a.size; c += 4) {
       float total = o[row * pitch + c] * shrink;
-      for (u32 j = 0; j < 32; j++) total = fused(weights[j], v[j * pitch + c], total);
+      for (u32 j = 0; j < 32; j++) total = fma_f32(weights[j], v[j * pitch + c], total);
       o[row * pitch + c] = total;
     }
   }
   if (first + row >= a.queries) return;
   float factor = a.dropout.scale / sum;
-  for (u32 c = part; c < a.size; c += 4) set(out + h.row(a.queries, query, out_stride) + c, o[row * pitch + c] * factor);
-  if (part == 0) log_sum[h.sum(query)] = most + logarithm(sum);
+  for (u32 c = part; c < a.size; c += 4) store_float(out + h.row(a.queries, query, out_stride) + c, o[row * pitch + c] * factor);
+  if (part == 0) log_sum[h.sum(query)] = row_max + log_f32(sum);
 }
 
 // Gradient of queries. Blocks of 128 threads for 32 queries; shared memory: 5*32*(size+1) + 32*33
@@ -87,36 +87,36 @@ template <class T> DEVICE void query_grad(const Attention &a, const Gradients &g
   u32 pitch = a.size + 1, first = block_x() * 32, row = thread_x() / 4, part = thread_x() % 4;
   float *q = room, *dout = q + 32 * pitch, *k = dout + 32 * pitch, *v = k + 32 * pitch, *dq = v + 32 * pitch, *dscores = dq + 32 * pitch + row * 33;
   u32 query = first + row < a.queries ? first + row : a.queries - 1;
-  fetch(q, (const T *)a.q, h, a.queries, first, a.q_stride, a.scale);
-  fetch(dout, (const T *)g.dout, h, a.queries, first, g.dout_stride, 1);
-  float along = 0, log_sum = g.log_sum[h.sum(query)];
+  load_tile(q, (const T *)a.q, h, a.queries, first, a.q_stride, a.scale);
+  load_tile(dout, (const T *)g.dout, h, a.queries, first, g.dout_stride, 1);
+  float delta = 0, log_sum = g.log_sum[h.sum(query)];
   for (u32 c = part; c < a.size; c += 4) {
-    along += number((const T *)g.dout + h.row(a.queries, query, g.dout_stride) + c) * number((const T *)g.out + h.row(a.queries, query, g.out_stride) + c);
+    delta += as_float((const T *)g.dout + h.row(a.queries, query, g.dout_stride) + c) * as_float((const T *)g.out + h.row(a.queries, query, g.out_stride) + c);
     dq[row * pitch + c] = 0;
   }
-  along = quad_sum(along);
-  if (part == 0 && first + row < a.queries) g.along[h.sum(query)] = along;
+  delta = quad_sum(delta);
+  if (part == 0 && first + row < a.queries) g.delta[h.sum(query)] = delta;
   u32 last = first + 31 < a.queries ? first + 31 : a.queries - 1, end = last + a.keys - a.queries + 1;
   for (u32 at = 0; at < end; at += 32) {
     sync_threads();
-    fetch(k, (const T *)a.k, h, a.keys, at, a.k_stride, 1);
-    fetch(v, (const T *)a.v, h, a.keys, at, a.v_stride, 1);
+    load_tile(k, (const T *)a.k, h, a.keys, at, a.k_stride, 1);
+    load_tile(v, (const T *)a.v, h, a.keys, at, a.v_stride, 1);
     sync_threads();
     for (u32 i = 0; i < 8; i++) {
       u32 j = part + 4 * i;
-      float w = exponential(dot(q + row * pitch, k + j * pitch, a.size) - log_sum);
-      float used, d = seen_grad(h, query, at + j, w, dot(dout + row * pitch, v + j * pitch, a.size), along, &used);
+      float w = exp_f32(dot(q + row * pitch, k + j * pitch, a.size) - log_sum);
+      float used, d = visible_grad(h, query, at + j, w, dot(dout + row * pitch, v + j * pitch, a.size), delta, &used);
       dscores[j] = sizeof(T) == 2 ? rounded(d) : d;
     }
     sync_threads();
     for (u32 c = part; c < a.size; c += 4) {
       float total = dq[row * pitch + c];
-      for (u32 j = 0; j < 32; j++) total = fused(dscores[j], k[j * pitch + c], total);
+      for (u32 j = 0; j < 32; j++) total = fma_f32(dscores[j], k[j * pitch + c], total);
       dq[row * pitch + c] = total;
     }
   }
   if (first + row >= a.queries) return;
-  for (u32 c = part; c < a.size; c += 4) set((T *)g.dq + h.row(a.queries, query, g.dq_stride) + c, dq[row * pitch + c] * a.scale);
+  for (u32 c = part; c < a.size; c += 4) store_float((T *)g.dq + h.row(a.queries, query, g.dq_stride) + c, dq[row * pitch + c] * a.scale);
 }
 
 // Gradients of keys and values. Blocks of 128 threads for 32 keys; shared memory: 6*32*(size+1) +
@@ -126,26 +126,26 @@ template <class T> DEVICE void key_grad(const Attention &a, const Gradients &g) 
   Head h{a, block_z(), block_y()};
   u32 pitch = a.size + 1, first = block_x() * 32, row = thread_x() / 4, part = thread_x() % 4;
   float *k = room, *v = k + 32 * pitch, *q = v + 32 * pitch, *dout = q + 32 * pitch, *dk = dout + 32 * pitch, *dv = dk + 32 * pitch;
-  float *weights = dv + 32 * pitch + row * 33, *dscores = weights + 32 * 33, *along = dv + 32 * pitch + 2 * 32 * 33, *log_sums = along + 32;
+  float *weights = dv + 32 * pitch + row * 33, *dscores = weights + 32 * 33, *delta = dv + 32 * pitch + 2 * 32 * 33, *log_sums = delta + 32;
   u32 key = first + row;
-  fetch(k, (const T *)a.k, h, a.keys, first, a.k_stride, 1);
-  fetch(v, (const T *)a.v, h, a.keys, first, a.v_stride, 1);
+  load_tile(k, (const T *)a.k, h, a.keys, first, a.k_stride, 1);
+  load_tile(v, (const T *)a.v, h, a.keys, first, a.v_stride, 1);
   for (u32 c = part; c < a.size; c += 4) dk[row * pitch + c] = dv[row * pitch + c] = 0;
   u32 before = a.keys - a.queries, begin = first > before ? (first - before) / 32 * 32 : 0;  // the first query that attends to one of the keys
   for (u32 at = begin; at < a.queries; at += 32) {
     sync_threads();
-    fetch(q, (const T *)a.q, h, a.queries, at, a.q_stride, a.scale);
-    fetch(dout, (const T *)g.dout, h, a.queries, at, g.dout_stride, 1);
+    load_tile(q, (const T *)a.q, h, a.queries, at, a.q_stride, a.scale);
+    load_tile(dout, (const T *)g.dout, h, a.queries, at, g.dout_stride, 1);
     if (part == 0) {
       u32 query = at + row < a.queries ? at + row : a.queries - 1;
-      along[row] = g.along[h.sum(query)];
+      delta[row] = g.delta[h.sum(query)];
       log_sums[row] = g.log_sum[h.sum(query)];
     }
     sync_threads();
     for (u32 i = 0; i < 8; i++) {
       u32 j = part + 4 * i;
-      float w = exponential(dot(q + j * pitch, k + row * pitch, a.size) - log_sums[j]);
-      float used, d = seen_grad(h, at + j, key, w, dot(dout + j * pitch, v + row * pitch, a.size), along[j], &used);
+      float w = exp_f32(dot(q + j * pitch, k + row * pitch, a.size) - log_sums[j]);
+      float used, d = visible_grad(h, at + j, key, w, dot(dout + j * pitch, v + row * pitch, a.size), delta[j], &used);
       weights[j] = sizeof(T) == 2 ? rounded(used) : used;
       dscores[j] = sizeof(T) == 2 ? rounded(d) : d;
     }
@@ -153,8 +153,8 @@ template <class T> DEVICE void key_grad(const Attention &a, const Gradients &g) 
     for (u32 c = part; c < a.size; c += 4) {
       float to_k = dk[row * pitch + c], to_v = dv[row * pitch + c];
       for (u32 j = 0; j < 32; j++) {
-        to_k = fused(dscores[j], q[j * pitch + c], to_k);  // q is scaled
-        to_v = fused(weights[j], dout[j * pitch + c], to_v);
+        to_k = fma_f32(dscores[j], q[j * pitch + c], to_k);  // q is scaled
+        to_v = fma_f32(weights[j], dout[j * pitch + c], to_v);
       }
       dk[row * pitch + c] = to_k;
       dv[row * pitch + c] = to_v;
@@ -162,8 +162,8 @@ template <class T> DEVICE void key_grad(const Attention &a, const Gradients &g) 
   }
   if (key >= a.keys) return;
   for (u32 c = part; c < a.size; c += 4) {
-    set((T *)g.dk + h.row(a.keys, key, g.dk_stride) + c, dk[row * pitch + c]);
-    set((T *)g.dv + h.row(a.keys, key, g.dv_stride) + c, dv[row * pitch + c]);
+    store_float((T *)g.dk + h.row(a.keys, key, g.dk_stride) + c, dk[row * pitch + c]);
+    store_float((T *)g.dv + h.row(a.keys, key, g.dv_stride) + c, dv[row * pitch + c]);
   }
 }
 

@@ -25,7 +25,7 @@ struct Head {
   DEVICE_MEMBER u64 row(u32 perSample, u32 i, u64 stride) const { return (u64(sample) * perSample + i) * stride + u64(head) * a.size; }
   // sum returns the index of a query's log-sum-exp.
   DEVICE_MEMBER u64 sum(u32 query) const { return (u64(sample) * a.heads + head) * a.queries + query; }
-  DEVICE_MEMBER bool sees(u32 query, u32 key) const { return key < a.keys && key <= query + a.keys - a.queries; }
+  DEVICE_MEMBER bool attends(u32 query, u32 key) const { return key < a.keys && key <= query + a.keys - a.queries; }
   DEVICE_MEMBER bool keeps(u32 query, u32 key) const { return kept(a.dropout, sample, (u64(head) * a.queries + query) * a.keys + key); }
 };
 
@@ -35,8 +35,8 @@ DEVICE float quad_sum(float v) {
   return v + shuffle_xor(v, 2);
 }
 DEVICE float quad_max(float v) {
-  v = larger(v, shuffle_xor(v, 1));
-  return larger(v, shuffle_xor(v, 2));
+  v = max_f32(v, shuffle_xor(v, 1));
+  return max_f32(v, shuffle_xor(v, 2));
 }
 
 // Gradients contains the additional arguments of the backward kernels: matrices of the same element
@@ -47,13 +47,13 @@ struct Gradients {
   void *dq, *dk, *dv;
   const void *dout, *out;
   const float *log_sum;
-  float *along;
+  float *delta;
   u64 dq_stride, dk_stride, dv_stride, dout_stride, out_stride;
 };
 
 // score_grad returns the gradient of a scaled score with weight w. *used becomes the weight after
 // dropout. The query attends to the key, or w is 0.
-DEVICE float score_grad(const Head &h, bool keep, float w, float dweight, float along, float *used) {
+DEVICE float score_grad(const Head &h, bool keep, float w, float dweight, float delta, float *used) {
   *used = keep ? w * h.a.dropout.scale : 0;
-  return w * ((keep ? dweight * h.a.dropout.scale : 0) - along);
+  return w * ((keep ? dweight * h.a.dropout.scale : 0) - delta);
 }

@@ -10,10 +10,10 @@
 //   room(rows)                 number of elements of a matrix with this many rows
 //   index(rows, r, c)          index of elements c to c + 7 of row r, which are contiguous, for a c
 //                              that is a multiple of 8; their address is a multiple of 16 bytes
-//   settle()                   fence before a barrier, after which multiplications read new data
-//   between(s, own, row, tile) products of the warp's 16 rows of an OWN matrix, from `row`, and the
+//   fence()                    fence before a barrier, after which multiplications read new data
+//   gemm_qk(s, own, row, tile) products of the warp's 16 rows of an OWN matrix, from `row`, and the
 //                              rows of a tile (Q·Kᵀ)
-//   mix(sums, s, tile)         adds the rows of a tile, weighted by s, to sums of D columns (P·V)
+//   gemm_pv(sums, s, tile)     adds the rows of a tile, weighted by s, to sums of D columns (P·V)
 //
 // The matrices of the input and of the gradients are bfloat16; softmax and sums are float32. Loops
 // over a fragment are unrolled, because an array with a variable index would not be in registers.
@@ -27,44 +27,43 @@
 constexpr float LOG2_E = 1.44269504088896341f;
 DEVICE float factor_of(const Attention &a) { return a.scale * LOG2_E; }
 
-// Place is the thread's position in a fragment: row g and column 2t.
-struct Place { u32 g, t; };
-DEVICE Place place() { return {thread_x() % 32 / 4, thread_x() % 4}; }
+// FragmentPos is the thread's position in a fragment: row g and column 2t.
+struct FragmentPos { u32 g, t; };
+DEVICE FragmentPos fragment_pos() { return {thread_x() % 32 / 4, thread_x() % 4}; }
 
-// Piece is a fragment of 16 rows and TILE columns of scores, or of values derived from them: for
+// Fragment holds 16 rows and TILE columns of scores, or of values derived from them: for
 // each eight columns, rows g and then g + 8 of columns 2t and 2t + 1.
-template <u32 TILE> struct Piece {
+template <u32 TILE> struct Fragment {
   float v[TILE / 8][4];
   // operand returns columns from 16k as the left operand of a matrix multiplication.
   DEVICE_MEMBER void operand(u32 *a, u32 k) const {
     const float *left = v[2 * k], *right = v[2 * k + 1];
-    a[0] = pair(left[0], left[1]);
-    a[1] = pair(left[2], left[3]);
-    a[2] = pair(right[0], right[1]);
-    a[3] = pair(right[2], right[3]);
+    a[0] = to_bfloat16x2(left[0], left[1]);
+    a[1] = to_bfloat16x2(left[2], left[3]);
+    a[2] = to_bfloat16x2(right[0], right[1]);
+    a[3] = to_bfloat16x2(right[2], right[3]);
   }
 };
 
 // row_of and col_of return the position of element i of the n-th eight columns.
-DEVICE u32 row_of(u32 i) { return place().g + i / 2 * 8; }
-DEVICE u32 col_of(u32 n, u32 i) { return n * 8 + 2 * place().t + i % 2; }
+DEVICE u32 row_of(u32 i) { return fragment_pos().g + i / 2 * 8; }
+DEVICE u32 col_of(u32 n, u32 i) { return n * 8 + 2 * fragment_pos().t + i % 2; }
 
-// hide applies the causal mask: it sets scores to -infinity, and so their weights to 0, unless
-// seen(n, i) returns that the query attends to the key. A tile without masked scores for the warp
-// does not need it.
-template <u32 TILE, class F> DEVICE void hide(Piece<TILE> &s, F seen) {
+// apply_causal_mask sets scores to -infinity, and so their weights to 0, unless visible(n, i)
+// returns that the query attends to the key. A tile without masked scores for the warp does not need it.
+template <u32 TILE, class F> DEVICE void apply_causal_mask(Fragment<TILE> &s, F visible) {
   #pragma unroll
   for (u32 n = 0; n < TILE / 8; n++)
     #pragma unroll
     for (u32 i = 0; i < 4; i++)
-      if (!seen(n, i)) s.v[n][i] = -infinity();
+      if (!visible(n, i)) s.v[n][i] = -infinity();
 }
 
-// Kept holds which elements of a fragment dropout keeps: the results of keeps(n, i), which is
-// called only if there is dropout.
-template <u32 TILE> struct Kept {
+// DropoutMask holds the elements of a fragment that dropout keeps: the results of keeps(n, i), which
+// is called only if there is dropout.
+template <u32 TILE> struct DropoutMask {
   u32 bits = ~0u;
-  template <class F> DEVICE_MEMBER Kept(const Attention &a, F keeps) {
+  template <class F> DEVICE_MEMBER DropoutMask(const Attention &a, F keeps) {
     static_assert(TILE <= 64, "elements of a thread");
     if (a.dropout.threshold == 0) return;
     bits = 0;
@@ -89,14 +88,14 @@ struct Rows {
   const u16 *from;
   u64 stride;
   u32 size;
-  bool wide;  // supports vector loads of eight elements
-  DEVICE_MEMBER Rows(const void *matrix, const Head &h, u32 per_sample, u64 stride) : from((const u16 *)matrix + h.row(per_sample, 0, stride)), stride(stride), size(h.a.size) { wide = by_eight(size | stride, from); }
-  // eight returns eight elements of a row from column c, a multiple of 8; 0 beyond the head.
-  DEVICE_MEMBER Four eight(u32 row, u32 c) const {
+  bool vectorized;  // supports vector loads of eight elements
+  DEVICE_MEMBER Rows(const void *matrix, const Head &h, u32 per_sample, u64 stride) : from((const u16 *)matrix + h.row(per_sample, 0, stride)), stride(stride), size(h.a.size) { vectorized = by_eight(size | stride, from); }
+  // load_eight returns eight elements of a row from column c, a multiple of 8; 0 beyond the head.
+  DEVICE_MEMBER U32x4 load_eight(u32 row, u32 c) const {
     const u16 *at = from + row * stride + c;
-    Four v = {0, 0, 0, 0};
+    U32x4 v = {0, 0, 0, 0};
     if (c >= size) return v;
-    if (wide) return *(const Four *)at;
+    if (vectorized) return *(const U32x4 *)at;
     #pragma unroll
     for (u32 i = 0; i < 8; i++)
       if (c + i < size) v[i / 2] |= u32(at[i]) << i % 2 * 16;
@@ -104,26 +103,26 @@ struct Rows {
   }
 };
 
-// fetch copies N rows to shared memory, with zeros beyond the sample.
-template <class U, u32 N> DEVICE void fetch(u16 *to, const Rows &rows, u32 per_sample, u32 first) {
+// load_tile copies N rows to shared memory, with zeros beyond the sample.
+template <class U, u32 N> DEVICE void load_tile(u16 *to, const Rows &rows, u32 per_sample, u32 first) {
   constexpr u32 each = N * (U::D / 8) / U::THREADS;
   static_assert(each * U::THREADS == N * (U::D / 8));
-  Four v[each];  // all loads are issued before the first wait
+  U32x4 v[each];  // all loads are issued before the first wait
   #pragma unroll
   for (u32 n = 0; n < each; n++) {
     u32 i = n * U::THREADS + thread_x(), r = i / (U::D / 8), c = i % (U::D / 8) * 8;
-    v[n] = Four{0, 0, 0, 0};
-    if (first + r < per_sample) v[n] = rows.eight(first + r, c);
+    v[n] = U32x4{0, 0, 0, 0};
+    if (first + r < per_sample) v[n] = rows.load_eight(first + r, c);
   }
   #pragma unroll
   for (u32 n = 0; n < each; n++) {
     u32 i = n * U::THREADS + thread_x(), r = i / (U::D / 8), c = i % (U::D / 8) * 8;
-    *(Four *)(to + U::index(N, r, c)) = v[n];
+    *(U32x4 *)(to + U::index(N, r, c)) = v[n];
   }
 }
 
-// put stores sums of D columns, multiplied by one factor for row g and one for row g + 8.
-template <u32 N> DEVICE void put(void *matrix, const Head &h, u32 per_sample, u32 first, u64 stride, float (&sums)[N][4], float upper, float lower) {
+// store_rows stores sums of D columns, multiplied by one factor for row g and one for row g + 8.
+template <u32 N> DEVICE void store_rows(void *matrix, const Head &h, u32 per_sample, u32 first, u64 stride, float (&sums)[N][4], float upper, float lower) {
   u16 *to = (u16 *)matrix + h.row(per_sample, 0, stride);
   bool even = (h.a.size | stride) % 2 == 0 && u64(to) % 4 == 0;  // columns 2t and 2t + 1 are one word
   #pragma unroll
@@ -133,7 +132,7 @@ template <u32 N> DEVICE void put(void *matrix, const Head &h, u32 per_sample, u3
     float factor = i == 0 ? upper : lower;
     #pragma unroll
     for (u32 n = 0; n < N; n++) {
-      u32 c = col_of(n, 0), both = pair(sums[n][i] * factor, sums[n][i + 1] * factor);
+      u32 c = col_of(n, 0), both = to_bfloat16x2(sums[n][i] * factor, sums[n][i + 1] * factor);
       u16 *at = to + r * stride + c;
       if (c >= h.a.size) continue;
       if (even) {
@@ -151,7 +150,7 @@ template <class U> DEVICE void forward(u16 *out, u64 out_stride, float *log_sum,
   u16 *q = U::memory(), *k = q + U::room(U::OWN), *v = k + U::room(U::TILE);
   Head h{a, block_z(), block_y()};
   u32 first = block_x() * U::OWN, row = thread_x() / 32 * 16;
-  float o[U::D / 8][4], most[2] = {-infinity(), -infinity()}, sum[2] = {0, 0};
+  float o[U::D / 8][4], row_max[2] = {-infinity(), -infinity()}, sum[2] = {0, 0};
   clear(o);
   u32 query[2];
   #pragma unroll
@@ -161,34 +160,34 @@ template <class U> DEVICE void forward(u16 *out, u64 out_stride, float *log_sum,
   }
   Rows keys(a.k, h, a.keys, a.k_stride), values(a.v, h, a.keys, a.v_stride);
   float factor = factor_of(a);
-  fetch<U, U::OWN>(q, Rows(a.q, h, a.queries, a.q_stride), a.queries, first);
+  load_tile<U, U::OWN>(q, Rows(a.q, h, a.queries, a.q_stride), a.queries, first);
   u32 before = a.keys - a.queries, last = first + U::OWN - 1 < a.queries ? first + U::OWN - 1 : a.queries - 1, end = last + before + 1;
   for (u32 at = 0; at < end; at += U::TILE) {
     sync_threads();
-    fetch<U, U::TILE>(k, keys, a.keys, at);
-    fetch<U, U::TILE>(v, values, a.keys, at);
-    U::settle();
+    load_tile<U, U::TILE>(k, keys, a.keys, at);
+    load_tile<U, U::TILE>(v, values, a.keys, at);
+    U::fence();
     sync_threads();
-    Kept<U::TILE> keep(a, [&](u32 n, u32 i) { return h.keeps(query[i / 2], at + col_of(n, i)); });
-    Piece<U::TILE> s;
-    U::between(s, q, row, k);
-    if (at + U::TILE > first + row + before + 1) hide(s, [&](u32 n, u32 i) { return h.sees(query[i / 2], at + col_of(n, i)); });
-    float top[2] = {most[0], most[1]}, part[2] = {0, 0}, shrink[2];  // top and most are before the factor
+    DropoutMask<U::TILE> keep(a, [&](u32 n, u32 i) { return h.keeps(query[i / 2], at + col_of(n, i)); });
+    Fragment<U::TILE> s;
+    U::gemm_qk(s, q, row, k);
+    if (at + U::TILE > first + row + before + 1) apply_causal_mask(s, [&](u32 n, u32 i) { return h.attends(query[i / 2], at + col_of(n, i)); });
+    float top[2] = {row_max[0], row_max[1]}, part[2] = {0, 0}, shrink[2];  // top and row_max are before the factor
     #pragma unroll
     for (u32 n = 0; n < U::TILE / 8; n++)
       #pragma unroll
-      for (u32 i = 0; i < 4; i++) top[i / 2] = larger(top[i / 2], s.v[n][i]);
+      for (u32 i = 0; i < 4; i++) top[i / 2] = max_f32(top[i / 2], s.v[n][i]);
     #pragma unroll
     for (u32 i = 0; i < 2; i++) {
       top[i] = quad_max(top[i]);  // finite: every query attends to the first key
-      shrink[i] = power_of_two((most[i] - top[i]) * factor);
-      most[i] = top[i];
+      shrink[i] = ex2_approx_f32((row_max[i] - top[i]) * factor);
+      row_max[i] = top[i];
     }
     #pragma unroll
     for (u32 n = 0; n < U::TILE / 8; n++)
       #pragma unroll
       for (u32 i = 0; i < 4; i++) {
-        float w = power_of_two(fused(s.v[n][i], factor, -top[i / 2] * factor));
+        float w = ex2_approx_f32(fma_f32(s.v[n][i], factor, -top[i / 2] * factor));
         part[i / 2] += w;
         s.v[n][i] = keep.of(n, i) ? w : 0;
       }
@@ -198,24 +197,24 @@ template <class U> DEVICE void forward(u16 *out, u64 out_stride, float *log_sum,
     for (u32 n = 0; n < U::D / 8; n++)
       #pragma unroll
       for (u32 i = 0; i < 4; i++) o[n][i] *= shrink[i / 2];
-    U::mix(o, s, v);
+    U::gemm_pv(o, s, v);
   }
-  put(out, h, a.queries, first + row, out_stride, o, a.dropout.scale / sum[0], a.dropout.scale / sum[1]);
+  store_rows(out, h, a.queries, first + row, out_stride, o, a.dropout.scale / sum[0], a.dropout.scale / sum[1]);
   #pragma unroll
   for (u32 i = 0; i < 2; i++)
-    if (place().t == 0 && first + row + row_of(2 * i) < a.queries) log_sum[h.sum(query[i])] = most[i] * a.scale + logarithm(sum[i]);
+    if (fragment_pos().t == 0 && first + row + row_of(2 * i) < a.queries) log_sum[h.sum(query[i])] = row_max[i] * a.scale + log_f32(sum[i]);
 }
 
-// along_of returns delta, the inner product of a query's output and its gradient, computed by four
+// delta_of returns delta, the inner product of a query's output and its gradient, computed by four
 // adjacent threads.
-DEVICE float along_of(const Rows &dout, const Rows &out, u32 query) {
+DEVICE float delta_of(const Rows &dout, const Rows &out, u32 query) {
   float sum = 0;
   for (u32 c = thread_x() % 4 * 8; c < out.size; c += 32) {
-    Four left = dout.eight(query, c), right = out.eight(query, c);
+    U32x4 left = dout.load_eight(query, c), right = out.load_eight(query, c);
     #pragma unroll
     for (u32 i = 0; i < 4; i++) {
-      sum = fused(bits_float(left[i] << 16), bits_float(right[i] << 16), sum);
-      sum = fused(bits_float(left[i] & 0xffff0000u), bits_float(right[i] & 0xffff0000u), sum);
+      sum = fma_f32(bits_float(left[i] << 16), bits_float(right[i] << 16), sum);
+      sum = fma_f32(bits_float(left[i] & 0xffff0000u), bits_float(right[i] & 0xffff0000u), sum);
     }
   }
   return quad_sum(sum);
@@ -226,7 +225,7 @@ template <class U> DEVICE void query_grad(const Attention &a, const Gradients &g
   u16 *q = U::memory(), *dout = q + U::room(U::OWN), *k = dout + U::room(U::OWN), *v = k + U::room(U::TILE);
   Head h{a, block_z(), block_y()};
   u32 first = block_x() * U::OWN, row = thread_x() / 32 * 16, query[2];
-  float dq[U::D / 8][4], along[2], log_sum[2];
+  float dq[U::D / 8][4], delta[2], log_sum[2];
   clear(dq);
   Rows keys(a.k, h, a.keys, a.k_stride), values(a.v, h, a.keys, a.v_stride), douts(g.dout, h, a.queries, g.dout_stride);
   float factor = factor_of(a);
@@ -234,41 +233,41 @@ template <class U> DEVICE void query_grad(const Attention &a, const Gradients &g
   for (u32 i = 0; i < 2; i++) {
     u32 r = first + row + row_of(2 * i);
     query[i] = r < a.queries ? r : a.queries - 1;
-    along[i] = along_of(douts, Rows(g.out, h, a.queries, g.out_stride), query[i]);
+    delta[i] = delta_of(douts, Rows(g.out, h, a.queries, g.out_stride), query[i]);
     log_sum[i] = g.log_sum[h.sum(query[i])] * LOG2_E;
-    if (place().t == 0 && r < a.queries) g.along[h.sum(r)] = along[i];
+    if (fragment_pos().t == 0 && r < a.queries) g.delta[h.sum(r)] = delta[i];
   }
-  fetch<U, U::OWN>(q, Rows(a.q, h, a.queries, a.q_stride), a.queries, first);
-  fetch<U, U::OWN>(dout, douts, a.queries, first);
+  load_tile<U, U::OWN>(q, Rows(a.q, h, a.queries, a.q_stride), a.queries, first);
+  load_tile<U, U::OWN>(dout, douts, a.queries, first);
   u32 before = a.keys - a.queries, last = first + U::OWN - 1 < a.queries ? first + U::OWN - 1 : a.queries - 1, end = last + before + 1;
   for (u32 at = 0; at < end; at += U::TILE) {
     sync_threads();
-    fetch<U, U::TILE>(k, keys, a.keys, at);
-    fetch<U, U::TILE>(v, values, a.keys, at);
-    U::settle();
+    load_tile<U, U::TILE>(k, keys, a.keys, at);
+    load_tile<U, U::TILE>(v, values, a.keys, at);
+    U::fence();
     sync_threads();
-    Kept<U::TILE> keep(a, [&](u32 n, u32 i) { return h.keeps(query[i / 2], at + col_of(n, i)); });
-    Piece<U::TILE> s, d;
-    U::between(s, q, row, k);
-    U::between(d, dout, row, v);
-    if (at + U::TILE > first + row + before + 1) hide(s, [&](u32 n, u32 i) { return h.sees(query[i / 2], at + col_of(n, i)); });
+    DropoutMask<U::TILE> keep(a, [&](u32 n, u32 i) { return h.keeps(query[i / 2], at + col_of(n, i)); });
+    Fragment<U::TILE> s, d;
+    U::gemm_qk(s, q, row, k);
+    U::gemm_qk(d, dout, row, v);
+    if (at + U::TILE > first + row + before + 1) apply_causal_mask(s, [&](u32 n, u32 i) { return h.attends(query[i / 2], at + col_of(n, i)); });
     #pragma unroll
     for (u32 n = 0; n < U::TILE / 8; n++)
       #pragma unroll
       for (u32 i = 0; i < 4; i++) {
         float used;
-        s.v[n][i] = score_grad(h, keep.of(n, i), power_of_two(fused(s.v[n][i], factor, -log_sum[i / 2])), d.v[n][i], along[i / 2], &used);
+        s.v[n][i] = score_grad(h, keep.of(n, i), ex2_approx_f32(fma_f32(s.v[n][i], factor, -log_sum[i / 2])), d.v[n][i], delta[i / 2], &used);
       }
-    U::mix(dq, s, k);
+    U::gemm_pv(dq, s, k);
   }
-  put(g.dq, h, a.queries, first + row, g.dq_stride, dq, a.scale, a.scale);
+  store_rows(g.dq, h, a.queries, first + row, g.dq_stride, dq, a.scale, a.scale);
 }
 
 // Gradients of keys and values. Shared memory: two OWN matrices, two tiles, and 2*TILE float32
 // elements.
 template <class U> DEVICE void key_grad(const Attention &a, const Gradients &g) {
   u16 *k = U::memory(), *v = k + U::room(U::OWN), *q = v + U::room(U::OWN), *dout = q + U::room(U::TILE);
-  float *along = (float *)(dout + U::room(U::TILE)), *log_sums = along + U::TILE;
+  float *delta = (float *)(dout + U::room(U::TILE)), *log_sums = delta + U::TILE;
   Head h{a, block_z(), block_y()};
   u32 first = block_x() * U::OWN, row = thread_x() / 32 * 16;
   float dk[U::D / 8][4], dv[U::D / 8][4];
@@ -276,40 +275,40 @@ template <class U> DEVICE void key_grad(const Attention &a, const Gradients &g) 
   clear(dv);
   Rows queries(a.q, h, a.queries, a.q_stride), douts(g.dout, h, a.queries, g.dout_stride);
   float factor = factor_of(a);
-  fetch<U, U::OWN>(k, Rows(a.k, h, a.keys, a.k_stride), a.keys, first);
-  fetch<U, U::OWN>(v, Rows(a.v, h, a.keys, a.v_stride), a.keys, first);
+  load_tile<U, U::OWN>(k, Rows(a.k, h, a.keys, a.k_stride), a.keys, first);
+  load_tile<U, U::OWN>(v, Rows(a.v, h, a.keys, a.v_stride), a.keys, first);
   u32 before = a.keys - a.queries, begin = first > before ? (first - before) / U::TILE * U::TILE : 0;  // the first query that attends to one of the keys
   for (u32 at = begin; at < a.queries; at += U::TILE) {
     sync_threads();
-    fetch<U, U::TILE>(q, queries, a.queries, at);
-    fetch<U, U::TILE>(dout, douts, a.queries, at);
+    load_tile<U, U::TILE>(q, queries, a.queries, at);
+    load_tile<U, U::TILE>(dout, douts, a.queries, at);
     if (u32 r = thread_x(); r < U::TILE) {
       u32 query = at + r < a.queries ? at + r : a.queries - 1;
-      along[r] = g.along[h.sum(query)];
+      delta[r] = g.delta[h.sum(query)];
       log_sums[r] = g.log_sum[h.sum(query)] * LOG2_E;
     }
-    U::settle();
+    U::fence();
     sync_threads();
-    Kept<U::TILE> keep(a, [&](u32 n, u32 i) { return h.keeps(at + col_of(n, i), first + row + row_of(i)); });
-    Piece<U::TILE> s, d;
-    U::between(s, k, row, q);
-    U::between(d, v, row, dout);
+    DropoutMask<U::TILE> keep(a, [&](u32 n, u32 i) { return h.keeps(at + col_of(n, i), first + row + row_of(i)); });
+    Fragment<U::TILE> s, d;
+    U::gemm_qk(s, k, row, q);
+    U::gemm_qk(d, v, row, dout);
     if (first + row + 16 > at + before + 1 || at + U::TILE > a.queries)
-      hide(s, [&](u32 n, u32 i) { return at + col_of(n, i) < a.queries && h.sees(at + col_of(n, i), first + row + row_of(i)); });
+      apply_causal_mask(s, [&](u32 n, u32 i) { return at + col_of(n, i) < a.queries && h.attends(at + col_of(n, i), first + row + row_of(i)); });
     #pragma unroll
     for (u32 n = 0; n < U::TILE / 8; n++)
       #pragma unroll
       for (u32 i = 0; i < 4; i++) {
         u32 j = col_of(n, i);
-        float used, w = power_of_two(fused(s.v[n][i], factor, -log_sums[j]));
-        d.v[n][i] = score_grad(h, keep.of(n, i), w, d.v[n][i], along[j], &used);
+        float used, w = ex2_approx_f32(fma_f32(s.v[n][i], factor, -log_sums[j]));
+        d.v[n][i] = score_grad(h, keep.of(n, i), w, d.v[n][i], delta[j], &used);
         s.v[n][i] = used;
       }
-    U::mix(dv, s, dout);
-    U::mix(dk, d, q);
+    U::gemm_pv(dv, s, dout);
+    U::gemm_pv(dk, d, q);
   }
-  put(g.dk, h, a.keys, first + row, g.dk_stride, dk, a.scale, a.scale);
-  put(g.dv, h, a.keys, first + row, g.dv_stride, dv, 1, 1);
+  store_rows(g.dk, h, a.keys, first + row, g.dk_stride, dk, a.scale, a.scale);
+  store_rows(g.dv, h, a.keys, first + row, g.dv_stride, dv, 1, 1);
 }
 
 // PASSES defines the kernels of a unit. Grids are ceil(queries or keys / OWN) x heads x samples.

@@ -20,10 +20,10 @@ KERNEL(activate_bf16, 256, u16 *y, const u16 *x, int f, u64 n) {
 
 // from is x for GELU, and y for the others.
 KERNEL(activate_grad, 256, float *dx, const float *dy, const float *from, int f, u64 n) {
-  for (u64 i = index(); i < n; i += stride()) dx[i] = dy[i] * slope(f, from[i]);
+  for (u64 i = index(); i < n; i += stride()) dx[i] = dy[i] * activation_grad(f, from[i]);
 }
 KERNEL(activate_grad_bf16, 256, u16 *dx, const u16 *dy, const u16 *from, int f, u64 n) {
-  each(dx, dy, n, [=](float d, u64 i) { return d * slope(f, number(from + i)); });
+  each(dx, dy, n, [=](float d, u64 i) { return d * activation_grad(f, as_float(from + i)); });
 }
 
 // Dropout (Srivastava et al., 2014).

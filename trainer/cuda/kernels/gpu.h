@@ -3,7 +3,7 @@
 // gpu_host.h defines the same names with the same meaning.
 //
 // The CUDA toolkit is not used, including libdevice: mathematical functions are in maths.h.
-// Contraction to FMA is off in both builds; use fused for an explicit FMA.
+// Contraction to FMA is off in both builds; use fma_f32 for an explicit FMA.
 #pragma once
 
 #ifndef __CUDA__
@@ -48,21 +48,21 @@ DEVICE float shuffle_xor(float v, unsigned mask) { return __nvvm_shfl_sync_bfly_
 
 DEVICE u32 float_bits(float v) { return __builtin_bit_cast(u32, v); }
 DEVICE float bits_float(u32 v) { return __builtin_bit_cast(float, v); }
-DEVICE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-DEVICE float root(float v) { return __nvvm_sqrt_rn_f(v); }
-DEVICE double root(double v) { return __nvvm_sqrt_rn_d(v); }
-DEVICE float nearest(float v) { return __builtin_rintf(v); }
+DEVICE float fma_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+DEVICE float sqrt_f32(float v) { return __nvvm_sqrt_rn_f(v); }
+DEVICE double sqrt_f64(double v) { return __nvvm_sqrt_rn_d(v); }
+DEVICE float rint_f32(float v) { return __builtin_rintf(v); }
 
-// power_of_two returns 2^v with a relative error of 2^-22. Subnormal results are 0.
-DEVICE float power_of_two(float v) { return __nvvm_ex2_approx_ftz_f(v); }
+// ex2_approx_f32 returns 2^v with a relative error of 2^-22. Subnormal results are 0.
+DEVICE float ex2_approx_f32(float v) { return __nvvm_ex2_approx_ftz_f(v); }
 
-// to_bfloat16 rounds to nearest even; NaN becomes 0x7fff. pair rounds two values.
+// to_bfloat16 rounds to nearest even; NaN becomes 0x7fff. to_bfloat16x2 rounds two values.
 DEVICE u16 to_bfloat16(float v) {
   u16 b;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(b) : "f"(v));
   return b;
 }
-DEVICE u32 pair(float low, float high) {
+DEVICE u32 to_bfloat16x2(float low, float high) {
   u32 b;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(b) : "f"(high), "f"(low));
   return b;
@@ -71,21 +71,21 @@ DEVICE u32 pair(float low, float high) {
 // shared_address returns the address of a pointer in shared memory.
 DEVICE u32 shared_address(const void *p) { return u32(u64((__attribute__((address_space(3))) const void *)p)); }
 
-// read_rows reads four 8x8 matrices of 16-bit elements from shared memory (ldmatrix in the PTX
+// ldmatrix_x4 reads four 8x8 matrices of 16-bit elements from shared memory (ldmatrix in the PTX
 // ISA). Thread 8j+r of a warp passes the address of row r of matrix j. Thread 4g+t gets elements 2t
-// and 2t+1 of row g in m[j]; with read_columns, it gets those of column g.
-DEVICE void read_rows(u32 *m, const u16 *row) {
+// and 2t+1 of row g in m[j]; with ldmatrix_x4_trans, it gets those of column g.
+DEVICE void ldmatrix_x4(u32 *m, const u16 *row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3]) : "r"(shared_address(row)) : "memory");
 }
-DEVICE void read_columns(u32 *m, const u16 *row) {
+DEVICE void ldmatrix_x4_trans(u32 *m, const u16 *row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3]) : "r"(shared_address(row)) : "memory");
 }
 
-// multiply_16x8x16 adds the product of a 16x16 and a 16x8 matrix of bfloat16 to one of float32, on
+// mma_m16n8k16 adds the product of a 16x16 and a 16x8 matrix of bfloat16 to one of float32, on
 // tensor cores. Thread 4g+t of a warp holds: in a, rows g and g+8 of columns 2t, 2t+1, and then of
 // 2t+8, 2t+9; in b, rows 2t, 2t+1, and then 2t+8, 2t+9 of column g; in c, rows g and then g+8 of
 // columns 2t, 2t+1 (PTX ISA, "Matrix Fragments for mma.m16n8k16").
-DEVICE void multiply_16x8x16(float *c, const u32 *a, const u32 *b) {
+DEVICE void mma_m16n8k16(float *c, const u32 *a, const u32 *b) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -98,7 +98,7 @@ DEVICE u64 stride() { return u64(blocks_x()) * threads_x(); }
 
 DEVICE float infinity() { return bits_float(0x7f800000u); }
 DEVICE bool is_nan(float v) { return v != v; }
-DEVICE float larger(float a, float b) { return a > b ? a : b; }
+DEVICE float max_f32(float a, float b) { return a > b ? a : b; }
 
 // warp_sum and warp_max reduce over the 32 threads of a warp. All threads get the same bits.
 DEVICE float warp_sum(float v) {
@@ -106,7 +106,7 @@ DEVICE float warp_sum(float v) {
   return v;
 }
 DEVICE float warp_max(float v) {
-  for (unsigned m = 16; m > 0; m /= 2) v = larger(v, shuffle_xor(v, m));
+  for (unsigned m = 16; m > 0; m /= 2) v = max_f32(v, shuffle_xor(v, m));
   return v;
 }
 
@@ -126,7 +126,7 @@ DEVICE float block_max(float v, float *room) {
   if (thread_x() % 32 == 0) room[thread_x() / 32] = v;
   sync_threads();
   float most = room[0];
-  for (unsigned w = 1; w < threads_x() / 32; w++) most = larger(most, room[w]);
+  for (unsigned w = 1; w < threads_x() / 32; w++) most = max_f32(most, room[w]);
   sync_threads();
   return most;
 }

@@ -13,19 +13,19 @@ KERNEL(cross_entropy, 256, float *losses, float *logits, const int *labels, floa
   for (u32 j = thread_x(); j < cols; j += 256) {
     float v = row[j];
     if (v > most) {
-      sum = sum * exponential(most - v) + 1;
+      sum = sum * exp_f32(most - v) + 1;
       most = v;
     } else {
-      sum += exponential(v - most);
+      sum += exp_f32(v - most);
     }
   }
   float top = block_max(most, room);
-  sum = block_sum(sum == 0 ? 0 : sum * exponential(most - top), room);
-  if (thread_x() == 0) losses[block_x()] = logarithm(sum) + (top - own);
+  sum = block_sum(sum == 0 ? 0 : sum * exp_f32(most - top), room);
+  if (thread_x() == 0) losses[block_x()] = log_f32(sum) + (top - own);
   if (scale == 0) return;
   float factor = scale / sum;
   for (u32 j = thread_x(); j < cols; j += 256) {
-    float g = exponential(row[j] - top) * factor;
+    float g = exp_f32(row[j] - top) * factor;
     row[j] = j == label ? g - scale : g;
   }
 }
@@ -34,29 +34,29 @@ KERNEL(cross_entropy, 256, float *losses, float *logits, const int *labels, floa
 // error is 2^-22, while that of the logits is 2^-9.
 template <u32 N> DEVICE void cross_entropy_of(float *room, float *losses, u16 *row, u32 label, float scale, u32 cols) {
   constexpr float log2_e = 1.44269504088896341f;
-  float most = -infinity(), sum = 0, own = number(row + label), v[N];
+  float most = -infinity(), sum = 0, own = as_float(row + label), v[N];
   for (u32 j = thread_x() * N; j < cols; j += 256 * N) {
     load(v, row + j);
     float top = most;
 #pragma unroll
-    for (u32 i = 0; i < N; i++) top = larger(top, v[i]);
+    for (u32 i = 0; i < N; i++) top = max_f32(top, v[i]);
     if (top > most) {
-      sum *= power_of_two((most - top) * log2_e);
+      sum *= ex2_approx_f32((most - top) * log2_e);
       most = top;
     }
 #pragma unroll
-    for (u32 i = 0; i < N; i++) sum += power_of_two((v[i] - top) * log2_e);
+    for (u32 i = 0; i < N; i++) sum += ex2_approx_f32((v[i] - top) * log2_e);
   }
   float top = block_max(most, room);
-  sum = block_sum(sum == 0 ? 0 : sum * power_of_two((most - top) * log2_e), room);
-  if (thread_x() == 0) losses[block_x()] = logarithm(sum) + (top - own);
+  sum = block_sum(sum == 0 ? 0 : sum * ex2_approx_f32((most - top) * log2_e), room);
+  if (thread_x() == 0) losses[block_x()] = log_f32(sum) + (top - own);
   if (scale == 0) return;
   float factor = scale / sum;
   for (u32 j = thread_x() * N; j < cols; j += 256 * N) {
     load(v, row + j);
 #pragma unroll
     for (u32 i = 0; i < N; i++) {
-      v[i] = power_of_two((v[i] - top) * log2_e) * factor;
+      v[i] = ex2_approx_f32((v[i] - top) * log2_e) * factor;
       if (j + i == label) v[i] -= scale;
     }
     store(row + j, v);
@@ -90,10 +90,10 @@ KERNEL(squared_error, 256, float *losses, float *x, const float *targets, float 
 template <class T> DEVICE void largest(float *values, u32 *places, int *chosen, const T *x, u32 cols) {
   u32 t = thread_x(), at = t < cols ? t : 0;
   x += u64(block_x()) * cols;
-  float most = number(x + at);
+  float most = as_float(x + at);
   for (u32 j = t + 256; j < cols; j += 256)
-    if (number(x + j) > most) {
-      most = number(x + j);
+    if (as_float(x + j) > most) {
+      most = as_float(x + j);
       at = j;
     }
   values[t] = most;

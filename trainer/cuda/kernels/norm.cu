@@ -14,7 +14,7 @@ template <u32 N, class T> DEVICE void normalise(T *y, float *mean, float *rstd, 
       squares += d * d;
     }
   }
-  float r = 1 / root(warp_sum(squares) / float(cols) + 1e-5f);
+  float r = 1 / sqrt_f32(warp_sum(squares) / float(cols) + 1e-5f);
   for (u32 j = first; j < cols; j += 32 * N) {
     float gain[N], shift[N];
     load(v, x + j);

@@ -33,7 +33,7 @@ DEVICE void tiles(u32 m, u32 n, u32 k, bool round, A a, B b, Start start, Store 
     sync_threads();
     for (u32 l = 0; l < 16 && first + l < k; l++)  // beyond k the product may be infinity times 0
       for (u32 i = 0; i < 4; i++)
-        for (u32 j = 0; j < 4; j++) sums[i][j] = fused(left[l][down + 16 * i], right[l][across + 16 * j], sums[i][j]);
+        for (u32 j = 0; j < 4; j++) sums[i][j] = fma_f32(left[l][down + 16 * i], right[l][across + 16 * j], sums[i][j]);
     sync_threads();
   }
   for (u32 i = 0; i < 4; i++)

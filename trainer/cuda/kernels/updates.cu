@@ -39,7 +39,7 @@ KERNEL(adam, 256, float *value, const float *grad, float *average, float *square
     float v = f.beta2 * squares[i] + f.new2 * d * d;
     average[i] = m;
     squares[i] = v;
-    value[i] = f.keep * w + f.rate * m / (root(v) / f.correction + f.eps);
+    value[i] = f.keep * w + f.rate * m / (sqrt_f32(v) / f.correction + f.eps);
   }
 }
 
@@ -86,11 +86,11 @@ KERNEL(sum, 256, double *to, const float *x, u64 n, u32 accumulate) {
 // AdamRule is device.AdamRule.
 struct AdamRule { AdamFactors factors; u32 most; double lr, beta1, beta2; };
 
-// Verdict is the result of a decision about an update: the number of updates, the values for the
+// StepDecision is the result of a decision about an update: the number of updates, the values for the
 // host, and the factors.
-struct Verdict {
+struct StepDecision {
   u64 count;
-  float told[2];
+  float result[2];
   union {
     SGDFactors sgd;
     AdamRule adam;
@@ -102,21 +102,21 @@ DEVICE bool is_finite(double v) { return v - v == 0; }
 // decide returns whether to update. sums contains the sums of the squares of the gradients' parts,
 // and after them the sum of the losses. scale becomes the factor that clips the norm to most, as in
 // optim.ClipScale.
-DEVICE bool decide(Verdict *v, const double *sums, u32 parts, double most, float *scale) {
+DEVICE bool decide(StepDecision *v, const double *sums, u32 parts, double most, float *scale) {
   double squares = 0;
   for (u32 i = 0; i < parts; i++) squares += sums[i];
-  double norm = root(squares);
+  double norm = sqrt_f64(squares);
   bool well = is_finite(norm) && is_finite(sums[parts]);
   if (well) v->count++;
-  v->told[0] = well ? 1 : 0;
-  v->told[1] = float(norm);
+  v->result[0] = well ? 1 : 0;
+  v->result[1] = float(norm);
   float clip = most > 0 ? float(most / (norm + 1e-6)) : 1;
   *scale = clip < 1 ? clip : 1;
   return well;
 }
 
 // Decisions, by one thread. r is the rule, or *live if live is not null.
-KERNEL(decide_sgd, 32, Verdict *v, const double *sums, u32 parts, double most, SGDFactors r, const SGDFactors *live) {
+KERNEL(decide_sgd, 32, StepDecision *v, const double *sums, u32 parts, double most, SGDFactors r, const SGDFactors *live) {
   if (thread_x() != 0) return;
   if (live) r = *live;
   r.idle = !decide(v, sums, parts, most, &r.grad_scale);
@@ -135,7 +135,7 @@ DEVICE double power(double base, u64 n) {
 }
 
 // The rule is stored where the factors will be: a local variable would be in local memory.
-KERNEL(decide_adam, 32, Verdict *v, const double *sums, u32 parts, double most, AdamRule r, const AdamRule *live) {
+KERNEL(decide_adam, 32, StepDecision *v, const double *sums, u32 parts, double most, AdamRule r, const AdamRule *live) {
   if (thread_x() != 0) return;
   if (live) v->adam = *live;
   else v->adam = r;
@@ -144,6 +144,6 @@ KERNEL(decide_adam, 32, Verdict *v, const double *sums, u32 parts, double most, 
   f->idle = !decide(v, sums, parts, most, &scale);
   f->grad_scale = scale;
   u64 n = v->count < v->adam.most ? v->count : v->adam.most;
-  f->correction = float(root(1 - power(v->adam.beta2, n)));
+  f->correction = float(sqrt_f64(1 - power(v->adam.beta2, n)));
   f->rate = float(-v->adam.lr / (1 - power(v->adam.beta1, n)));
 }

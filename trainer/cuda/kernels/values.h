@@ -4,24 +4,24 @@
 
 #include "gpu.h"
 
-// Four is 16 bytes.
-typedef u32 Four __attribute__((vector_size(16), may_alias));
+// U32x4 is 16 bytes.
+typedef u32 U32x4 __attribute__((vector_size(16), may_alias));
 
 // by_eight reports whether rows of cols elements at each of these addresses support vector loads of
 // eight.
 template <class... P> DEVICE bool by_eight(u64 cols, const P *...at) { return (cols % 8 | ((u64(at) % 16) | ...)) == 0; }
 
-DEVICE float number(const float *at) { return *at; }
-DEVICE float number(const u16 *at) { return from_bfloat16(*at); }
-DEVICE void set(float *at, float v) { *at = v; }
-DEVICE void set(u16 *at, float v) { *at = to_bfloat16(v); }
+DEVICE float as_float(const float *at) { return *at; }
+DEVICE float as_float(const u16 *at) { return from_bfloat16(*at); }
+DEVICE void store_float(float *at, float v) { *at = v; }
+DEVICE void store_float(u16 *at, float v) { *at = to_bfloat16(v); }
 
 // load reads N values and store writes them: 1, or 8 at an address that is a multiple of 16 bytes.
-template <class T> DEVICE void load(float (&v)[1], const T *at) { v[0] = number(at); }
-template <class T> DEVICE void store(T *at, const float (&v)[1]) { set(at, v[0]); }
+template <class T> DEVICE void load(float (&v)[1], const T *at) { v[0] = as_float(at); }
+template <class T> DEVICE void store(T *at, const float (&v)[1]) { store_float(at, v[0]); }
 
 DEVICE void load(float (&v)[8], const u16 *at) {
-  Four b = *(const Four *)at;
+  U32x4 b = *(const U32x4 *)at;
 #pragma unroll
   for (u32 i = 0; i < 4; i++) {
     v[2 * i] = bits_float(b[i] << 16);
@@ -29,15 +29,15 @@ DEVICE void load(float (&v)[8], const u16 *at) {
   }
 }
 DEVICE void store(u16 *at, const float (&v)[8]) {
-  Four b;
+  U32x4 b;
 #pragma unroll
-  for (u32 i = 0; i < 4; i++) b[i] = pair(v[2 * i], v[2 * i + 1]);
-  *(Four *)at = b;
+  for (u32 i = 0; i < 4; i++) b[i] = to_bfloat16x2(v[2 * i], v[2 * i + 1]);
+  *(U32x4 *)at = b;
 }
 DEVICE void load(float (&v)[8], const float *at) {
 #pragma unroll
   for (u32 half = 0; half < 2; half++) {
-    Four b = ((const Four *)at)[half];
+    U32x4 b = ((const U32x4 *)at)[half];
 #pragma unroll
     for (u32 i = 0; i < 4; i++) v[4 * half + i] = bits_float(b[i]);
   }
@@ -45,10 +45,10 @@ DEVICE void load(float (&v)[8], const float *at) {
 DEVICE void store(float *at, const float (&v)[8]) {
 #pragma unroll
   for (u32 half = 0; half < 2; half++) {
-    Four b;
+    U32x4 b;
 #pragma unroll
     for (u32 i = 0; i < 4; i++) b[i] = float_bits(v[4 * half + i]);
-    ((Four *)at)[half] = b;
+    ((U32x4 *)at)[half] = b;
   }
 }
 
@@ -63,5 +63,5 @@ template <class Y, class X, class F> DEVICE void each(Y *y, const X *x, u64 n, F
     for (u32 i = 0; i < 8; i++) v[i] = f(v[i], at * 8 + i);
     store(y + at * 8, v);
   }
-  for (u64 i = eights * 8 + index(); i < n; i += stride()) set(y + i, f(number(x + i), i));
+  for (u64 i = eights * 8 + index(); i < n; i += stride()) store_float(y + i, f(as_float(x + i), i));
 }

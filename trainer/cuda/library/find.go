@@ -15,7 +15,7 @@ import (
 // older one.
 func Find(lookup func(name string) (string, bool), names ...string) []string {
 	places := slices.Clone(names)
-	for _, folder := range folders(lookup) {
+	for _, folder := range searchPatterns(lookup) {
 		for _, name := range names {
 			matches, _ := filepath.Glob(filepath.Join(folder, name)) // the pattern is valid, see literal
 			slices.Reverse(matches)
@@ -29,8 +29,8 @@ func Find(lookup func(name string) (string, bool), names ...string) []string {
 	return places
 }
 
-// folders returns glob patterns of directories.
-func folders(lookup func(name string) (string, bool)) []string {
+// searchPatterns returns glob patterns of directories.
+func searchPatterns(lookup func(name string) (string, bool)) []string {
 	const (
 		wheels = "nvidia/*/lib" // in site-packages: nvidia/cublas/lib, nvidia/nccl/lib, nvidia/cu13/lib
 		python = "lib/python3*/site-packages/" + wheels
@@ -43,7 +43,7 @@ func folders(lookup func(name string) (string, bool)) []string {
 				continue
 			}
 			for _, tail := range tails {
-				list = append(list, filepath.Join(literal(dir), tail))
+				list = append(list, filepath.Join(escapeGlob(dir), tail))
 			}
 		}
 	}
@@ -59,5 +59,5 @@ func folders(lookup func(name string) (string, bool)) []string {
 
 var quoter = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// literal returns a glob pattern that matches only dir.
-func literal(dir string) string { return quoter.Replace(dir) }
+// escapeGlob returns a glob pattern that matches only dir.
+func escapeGlob(dir string) string { return quoter.Replace(dir) }

@@ -47,13 +47,13 @@ func (l *Library) Symbol(name string) (uintptr, bool) {
 	return symbol(l.Handle, name)
 }
 
-// Failed is the error if no location could be loaded.
-type Failed struct {
+// LoadError is the error if no location could be loaded.
+type LoadError struct {
 	Tried []string // error of the dynamic linker for each
 	Why   []string // error of the dynamic linker for each
 }
 
-func (e *Failed) Error() string {
+func (e *LoadError) Error() string {
 	// An error for a name that is in no directory of the linker adds no information.
 	var said []string
 	for _, why := range e.Why {
@@ -68,9 +68,9 @@ func (e *Failed) Error() string {
 }
 
 // Open loads the first location that can be loaded. A location is a path, or a name for the dynamic
-// linker. The error is a [*Failed].
+// linker. The error is a [*LoadError].
 func Open(places []string) (*Library, error) {
-	failed := &Failed{}
+	failed := &LoadError{}
 	for _, place := range places {
 		handle, err := load(place)
 		if err != nil {

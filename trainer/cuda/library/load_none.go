@@ -6,7 +6,7 @@ import "errors"
 
 // load always fails: libraries depend on a libc, and a static program has none.
 func load(string) (uintptr, error) {
-	return 0, errors.New("this program is a static one, which loads no libraries")
+	return 0, errors.New("this program is statically linked and cannot load libraries")
 }
 
 func symbol(uintptr, string) (uintptr, bool) { return 0, false }

@@ -11,11 +11,11 @@ func Version(l *Library) (string, error) {
 	if f, ok := l.Symbol("ncclGetVersion"); ok { // ncclResult_t (int *)
 		var v int32
 		if r := callInto(f, &v); r != 0 {
-			return "", fmt.Errorf("ask %q for its version: ncclGetVersion returned %d", l.Path, r)
+			return "", fmt.Errorf("query the version of %q: ncclGetVersion returned %d", l.Path, r)
 		}
 		return ncclVersion(int(v)), nil
 	}
-	return "", fmt.Errorf("ask %q for its version: it is neither cuBLASLt nor NCCL", l.Path)
+	return "", fmt.Errorf("query the version of %q: it is neither cuBLASLt nor NCCL", l.Path)
 }
 
 // cublasVersion formats CUBLAS_VERSION: 11605 is 11.6.5, and 120804 is 12.8.4.

@@ -43,7 +43,7 @@ func (c *sequences) String() string {
 func (c *sequences) fill(s *suite) {
 	width := c.Heads * c.HeadSize
 	c.stored = s.d.Stored(c.Precision)
-	normal := func(n int) []float32 { return heldIn(c.stored, s.normal(n)) }
+	normal := func(n int) []float32 { return roundTo(c.stored, s.normal(n)) }
 	c.q, c.k, c.v = normal(c.batch*c.queries*width), normal(c.batch*c.keys*width), normal(c.batch*c.keys*width)
 	c.dout = normal(len(c.q))
 }

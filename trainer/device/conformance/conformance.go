@@ -28,7 +28,7 @@ func Run(t *testing.T, open func() device.Device) {
 		{"Dense", checkDense},
 		{"Elementwise", checkElementwise},
 		{"Dropout", checkDropout},
-		{"Normalisation", checkNormalisation},
+		{"Normalisation", checkNormalization},
 		{"Embedding", checkEmbedding},
 		{"Attention", checkAttention},
 		{"AttentionDropout", checkAttentionDropout},
@@ -49,9 +49,9 @@ func Run(t *testing.T, open func() device.Device) {
 // suite is one test with its device and tensors.
 type suite struct {
 	*testing.T
-	d    device.Device
-	r    *rand.Rand
-	held []held
+	d       device.Device
+	r       *rand.Rand
+	guarded []guardedTensor
 	// stored is the type of stored tensors. If aligned is set, tensors begin at the device's
 	// preferred alignment; otherwise they begin anywhere.
 	stored  device.Type

@@ -115,9 +115,9 @@ func checkDense(s *suite) {
 func (s *suite) product(p product) {
 	s.Helper()
 	what := fmt.Sprintf("%+v", p)
-	a, b, c := heldIn(p.of.a, s.normal(p.m*p.k)), heldIn(p.of.b, s.normal(p.k*p.n)), nans(p.m*p.n)
+	a, b, c := roundTo(p.of.a, s.normal(p.m*p.k)), roundTo(p.of.b, s.normal(p.k*p.n)), nans(p.m*p.n)
 	if p.accumulate {
-		c = heldIn(p.of.c, s.normal(p.m*p.n))
+		c = roundTo(p.of.c, s.normal(p.m*p.n))
 	}
 	call := device.Product{
 		C: s.matrixOf(p.of.c, c, p.m, p.n, p.c, true), A: s.matrixOf(p.of.a, a, p.m, p.k, p.a, false), B: s.matrixOf(p.of.b, b, p.k, p.n, p.b, false),
@@ -136,7 +136,7 @@ func (s *suite) product(p product) {
 	}
 	var pre []float32
 	if p.gradient {
-		pre = heldIn(p.of.c, s.normal(p.m*p.n))
+		pre = roundTo(p.of.c, s.normal(p.m*p.n))
 		call.Pre = s.matrixOf(p.of.c, pre, p.m, p.n, whole, false)
 	}
 	s.d.MatMul(call)
@@ -153,7 +153,7 @@ func (s *suite) product(p product) {
 	want := multiply(p, start, a, b)
 	if p.gradient {
 		for i := range want {
-			want[i] = want[i].in(p.of.c).times(slope(p.activation, exact(pre[i]), exact(0))).in(p.of.c)
+			want[i] = want[i].in(p.of.c).times(derivative(p.activation, exact(pre[i]), exact(0))).in(p.of.c)
 		}
 		s.close(what, s.numbers(call.C), want)
 		return
@@ -202,7 +202,7 @@ func allBFloat16(v []float32) []float32 {
 
 func (s *suite) columnSum(rows, cols int, l layout) {
 	s.Helper()
-	x, start := heldIn(s.stored, s.normal(rows*cols)), s.normal(cols)
+	x, start := roundTo(s.stored, s.normal(rows*cols)), s.normal(cols)
 	m := s.matrixOf(s.stored, x, rows, cols, l, false)
 	written, added := s.empty(cols), s.result(start)
 	s.d.ColumnSum(written, m, false)

@@ -112,7 +112,7 @@ func (s *suite) activation(f device.Activation, x []float32) {
 	}
 	grads := make([]real, n)
 	for i := range grads {
-		grads[i] = exact(dy[i]).times(slope(f, exact(x[i]), exact(values[i])))
+		grads[i] = exact(dy[i]).times(derivative(f, exact(x[i]), exact(values[i])))
 	}
 	dx, same := s.empty(n), s.result(dy)
 	s.d.ActivateGrad(f, dx, s.input(dy), in, out)
@@ -141,7 +141,7 @@ func activate(f device.Activation, x real) real {
 		return x.tanh()
 	case device.GELU:
 		half := x.times(exact(0.5))
-		return half.plus(half.times(bend(x).tanh()))
+		return half.plus(half.times(geluInner(x).tanh()))
 	default:
 		return x
 	}
@@ -152,13 +152,13 @@ const cubic = 0.044715
 
 var rootTwoOverPi = rounded(math.Sqrt(2/math.Pi), 0)
 
-// bend returns the argument of GELU's tanh.
-func bend(x real) real {
+// geluInner returns the argument of GELU's tanh.
+func geluInner(x real) real {
 	return rootTwoOverPi.times(x.plus(rounded(cubic, 0).times(x.times(x).times(x))))
 }
 
-// slope returns f'(x), where y = f(x) as computed by the device.
-func slope(f device.Activation, x, y real) real {
+// derivative returns f'(x), where y = f(x) as computed by the device.
+func derivative(f device.Activation, x, y real) real {
 	one, half := exact(1), exact(0.5)
 	switch f {
 	case device.ReLU:
@@ -169,7 +169,7 @@ func slope(f device.Activation, x, y real) real {
 	case device.Tanh:
 		return one.minus(y.times(y))
 	case device.GELU:
-		t := bend(x).tanh()
+		t := geluInner(x).tanh()
 		inner := rootTwoOverPi.times(one.plus(rounded(3*cubic, 0).times(x.times(x))))
 		return half.plus(half.times(t)).plus(half.times(x).times(one.minus(t.times(t))).times(inner))
 	default:

@@ -91,7 +91,7 @@ func (s *suite) crossEntropy(rows, cols int, magnitude, offset, scale float32) {
 	for i := range x {
 		x[i] = offset + x[i]*magnitude
 	}
-	x = heldIn(s.stored, x)
+	x = roundTo(s.stored, x)
 	losses, logits := s.empty(rows), s.storedMatrix(x, rows, cols, true)
 	s.d.CrossEntropy(losses, logits, s.tokens(label), scale)
 

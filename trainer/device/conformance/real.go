@@ -73,8 +73,8 @@ func (a real) in(t device.Type) real {
 	return a
 }
 
-// heldIn rounds values to a type.
-func heldIn(t device.Type, v []float32) []float32 {
+// roundTo rounds values to a type.
+func roundTo(t device.Type, v []float32) []float32 {
 	if t == device.BFloat16 {
 		return allBFloat16(v)
 	}

@@ -81,7 +81,7 @@ func (s *suite) storedProducts() {
 func (s *suite) storedElements() {
 	tensor := func(v []float32, free bool) device.Tensor { return s.storedMatrix(v, 1, len(v), free).Data }
 	for _, n := range []int{1, 8, 17, 1027, 4096} {
-		x, dy := heldIn(s.stored, s.arguments(n)), heldIn(s.stored, s.normal(n))
+		x, dy := roundTo(s.stored, s.arguments(n)), roundTo(s.stored, s.normal(n))
 		for _, f := range activations {
 			y, place := tensor(nans(n), true), tensor(x, true)
 			s.d.Activate(f, y, tensor(x, false))
@@ -89,7 +89,7 @@ func (s *suite) storedElements() {
 			values, want, grads := s.floats(y), make([]real, n), make([]real, n)
 			for i := range want {
 				want[i] = activate(f, exact(x[i])).in(s.stored)
-				grads[i] = exact(dy[i]).times(slope(f, exact(x[i]), exact(values[i]))).in(s.stored)
+				grads[i] = exact(dy[i]).times(derivative(f, exact(x[i]), exact(values[i]))).in(s.stored)
 			}
 			s.close(fmt.Sprintf("activation %d of %d", f, n), values, want)
 			s.same("in place", s.floats(place), values)

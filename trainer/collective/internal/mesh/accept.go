@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// acceptAgain is the delay after a failed accept.
-	acceptAgain = 50 * time.Millisecond
-	// maxStrangers is the number of unauthenticated connections that are allowed in addition to
+	// acceptRetryDelay is the delay after a failed accept.
+	acceptRetryDelay = 50 * time.Millisecond
+	// maxUnauthenticated is the number of unauthenticated connections that are allowed in addition to
 	// those of all ranks. A further connection replaces an older one, see [lobby.Lobby].
-	maxStrangers = 256
+	maxUnauthenticated = 256
 )
 
 // accept accepts connections and runs each handshake in its own goroutine: a silent unauthenticated
@@ -32,11 +32,11 @@ func (n *network) accept() {
 			select {
 			case <-n.ctx.Done():
 				return
-			case <-time.After(acceptAgain):
+			case <-time.After(acceptRetryDelay):
 			}
 			continue
 		}
-		leave := n.unproven.Enter(raw)
+		leave := n.unauthenticated.Enter(raw)
 		n.working.Go(func() {
 			defer leave()
 			stop := context.AfterFunc(n.ctx, func() { raw.Close() })
@@ -56,7 +56,7 @@ func (n *network) accept() {
 				c.Close()
 				return
 			}
-			n.take(p, s, conn)
+			n.adopt(p, s, conn)
 		})
 	}
 }
@@ -73,8 +73,8 @@ func (n *network) hello(c *wire.Conn) (*peer, *socket) {
 		return nil, nil
 	}
 	p := n.peers[from]
-	p.needed.Do(func() { p.called.Store(true) })
-	if int(from) < n.o.Rank && !p.called.Load() {
+	p.needed.Do(func() { p.connectedFirst.Store(true) })
+	if int(from) < n.o.Rank && !p.connectedFirst.Load() {
 		return nil, nil // the peer will use this rank's connection
 	}
 	return p, p.sockets[index]

@@ -56,7 +56,7 @@ func TestAcceptGoesOnAfterAFailure(t *testing.T) {
 func TestSilentConnectionsDoNotLockOutRanks(t *testing.T) {
 	m := pair(t, plain)
 	n := m[0].(*network)
-	const limit = 2*sockets + maxStrangers
+	const limit = 2*sockets + maxUnauthenticated
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", n.Addr(0))
 		if err != nil {
@@ -73,12 +73,12 @@ func TestSilentConnectionsDoNotLockOutRanks(t *testing.T) {
 	if _, err := io.ReadAll(first); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("oldest connection: %v", err)
 	}
-	if got := n.unproven.Len(); got > limit {
+	if got := n.unauthenticated.Len(); got > limit {
 		t.Errorf("%d connections without a proof, want at most %d", got, limit)
 	}
 	// These connections never close on their own.
 	for range limit {
-		n.unproven.Enter(silentConn{})
+		n.unauthenticated.Enter(silentConn{})
 	}
 	m[1].Send(0, head(1), nil)
 	if err := m[0].Receive(1, head(1), nil).Wait(t.Context()); err != nil {

@@ -16,8 +16,8 @@ type State struct {
 	WaitsFor int
 }
 
-// answers is the group of the messages that answer queries.
-const answers = 1 << 60
+// answerGroup is the group of the messages that answer queries.
+const answerGroup = 1 << 60
 
 const stateBytes = 8 + 4 + 3 + 4 + 8
 
@@ -36,21 +36,21 @@ func decodeState(b []byte, n int) (State, error) {
 	s := State{Sequence: order.Uint64(b), WaitsFor: int(int32(order.Uint32(b[8:]))),
 		Signature: Signature{Kind: b[12], Type: b[13], Op: b[14], Root: int32(order.Uint32(b[15:])), Bytes: order.Uint64(b[19:])}}
 	if s.WaitsFor < -1 || s.WaitsFor >= n {
-		return State{}, fmt.Errorf("it waits for rank %d of %d", s.WaitsFor, n)
+		return State{}, fmt.Errorf("invalid answer: waits for rank %d of %d", s.WaitsFor, n)
 	}
 	return s, nil
 }
 
 // answerHead returns the head of the answer to a query.
-func answerHead(question uint64) Head { return Head{Key: Key{Group: answers, Sequence: question}} }
+func answerHead(question uint64) Head { return Head{Key: Key{Group: answerGroup, Sequence: question}} }
 
-// Ask queries the state of a rank in a group. The rank answers in the background, as long as its
+// Query queries the state of a rank in a group. The rank answers in the background, as long as its
 // process runs. The error is a [PeerError].
-func (n *network) Ask(ctx context.Context, rank int, group uint64) (State, error) {
-	h := answerHead(n.questions.Add(1))
+func (n *network) Query(ctx context.Context, rank int, group uint64) (State, error) {
+	h := answerHead(n.queries.Add(1))
 	b := make([]byte, stateBytes)
 	in := n.Receive(rank, h, b)
-	question := frame{class: classAsk, Head: Head{Key: Key{Group: group, Sequence: h.Sequence}}}
+	question := frame{class: classQuery, Head: Head{Key: Key{Group: group, Sequence: h.Sequence}}}
 	n.peers[rank].sockets[0].put(outgoing{question, nil, &Transfer{peer: rank, done: make(chan struct{})}})
 	if err := in.Wait(ctx); err != nil {
 		return State{}, err
@@ -68,8 +68,8 @@ func (n *network) reply(peer int, s *socket, question *frame) {
 	s.put(outgoing{frame{class: classOperation, Head: answerHead(question.Sequence)}, n.o.State(question.Group).encode(), t})
 }
 
-// Ask returns the state of another goroutine's rank.
-func (l *local) Ask(_ context.Context, rank int, group uint64) (State, error) {
+// Query returns the state of another goroutine's rank.
+func (l *local) Query(_ context.Context, rank int, group uint64) (State, error) {
 	if err := l.Lost([]int{rank}); err != nil {
 		return State{}, err
 	}

@@ -16,7 +16,7 @@ func TestAsk(t *testing.T) {
 	o.State = func(group uint64) State { return state(1, group) }
 	meshes["network"] = pair(t, o)
 	for name, m := range meshes {
-		got, err := m[0].Ask(t.Context(), 1, 6)
+		got, err := m[0].Query(t.Context(), 1, 6)
 		if want := state(1, 6); err != nil || got != want {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
 		}
@@ -47,7 +47,7 @@ func TestAskOfOneThatIsGone(t *testing.T) {
 	}
 	m[1].Close()
 	start := time.Now()
-	if s, err := m[0].Ask(t.Context(), 1, 6); err == nil {
+	if s, err := m[0].Query(t.Context(), 1, 6); err == nil {
 		t.Errorf("it answers %+v", s)
 	}
 	if took := time.Since(start); took > 10*time.Second {

@@ -34,7 +34,7 @@ const (
 	classOperation class = iota + 1
 	classDirect
 	classAbort // root is the failed rank, step the rank that reports it, and the payload the reason
-	classAsk   // group is the group of the query, sequence the number of the query
+	classQuery // group is the group of the query, sequence the number of the query
 )
 
 // maxReason is the maximum length of an abort message in bytes.
@@ -58,12 +58,12 @@ func (integrity) ExitCode() int { return exitcode.Lost }
 
 // Hint returns the fix.
 func (integrity) Hint() string {
-	return "the network between the two nodes, or the memory of one of them, alters data, and TCP did not detect it: ask the administrators to test both, and start the job again to resume from the last checkpoint; [restart] max_without_progress starts the ranks again automatically"
+	return "the network between the two nodes, or the memory of one of them, altered data, and TCP did not detect it: ask the administrators to test both, and restart the job to resume from the last checkpoint; [restart] max_without_progress starts the ranks again automatically"
 }
 
 const (
-	errDamagedHead integrity = "the head of a message arrived damaged (its CRC-32C does not match)"
-	errForeign     integrity = "a message came that was sent over another connection"
+	errDamagedHead integrity = "the header of a message is corrupt (its CRC-32C does not match)"
+	errForeign     integrity = "received a message that was sent over another connection"
 )
 
 // stream is the state of one direction of a connection. Only the two ends have its mark, so a frame
@@ -123,7 +123,7 @@ func (at *stream) decode(f *frame, b []byte) error {
 		return errForeign
 	}
 	if number := order.Uint32(b[48:]); number != at.next {
-		return integrity(fmt.Sprintf("message %d came in the place of %d: one was repeated or left out", number, at.next))
+		return integrity(fmt.Sprintf("received message %d instead of message %d: a message was repeated or dropped", number, at.next))
 	}
 	*f = frame{class: class(b[0]), size: int(order.Uint32(b[40:])), sum: order.Uint32(b[44:]), Head: Head{
 		Key: Key{Group: order.Uint64(b[8:]), Sequence: order.Uint64(b[16:]), Step: order.Uint32(b[24:]),
@@ -134,14 +134,14 @@ func (at *stream) decode(f *frame, b []byte) error {
 	switch f.class {
 	case classAbort:
 		limit = maxReason
-	case classAsk:
+	case classQuery:
 		limit = 0
 	}
-	if f.class < classOperation || f.class > classAsk {
-		return integrity(fmt.Sprintf("a message of unknown class %d came", f.class))
+	if f.class < classOperation || f.class > classQuery {
+		return integrity(fmt.Sprintf("received a message of unknown class %d", f.class))
 	}
 	if f.size > limit {
-		return integrity(fmt.Sprintf("a message of %d bytes came, over the limit of %d", f.size, limit))
+		return integrity(fmt.Sprintf("received a message of %d bytes, over the limit of %d", f.size, limit))
 	}
 	at.next++
 	return nil
@@ -153,7 +153,7 @@ func (at *stream) read(r io.Reader, f *frame, room func(*frame) ([]byte, error))
 	var whole [taggedHead]byte
 	b := whole[:at.headSize()]
 	if n, err := io.ReadFull(r, b); err != nil {
-		return cut(n, len(b), err)
+		return truncatedError(n, len(b), err)
 	}
 	if err := at.decode(f, b); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (at *stream) read(r io.Reader, f *frame, room func(*frame) ([]byte, error))
 	}
 	if at.tags != nil {
 		if n, err := io.ReadFull(r, payload); err != nil {
-			return cut(len(b)+n, len(b)+len(payload), err)
+			return truncatedError(len(b)+n, len(b)+len(payload), err)
 		}
 		if len(payload) > 0 && !at.tags.isValid(b[payloadTagAt:headTagAt], payloadPart, payload) {
 			return errAltered
@@ -178,17 +178,17 @@ func (at *stream) read(r io.Reader, f *frame, room func(*frame) ([]byte, error))
 		n, err := r.Read(payload[got:])
 		sum = crc32c.Update(sum, payload[got:got+n])
 		if got += n; err != nil && got < len(payload) {
-			return cut(frameHead+got, frameHead+len(payload), err)
+			return truncatedError(frameHead+got, frameHead+len(payload), err)
 		}
 	}
 	if sum != f.sum {
-		return integrity(fmt.Sprintf("a message of %d bytes arrived damaged (its CRC-32C is %08x, not %08x)", f.size, sum, f.sum))
+		return integrity(fmt.Sprintf("a message of %d bytes is corrupt (its CRC-32C is %08x, not %08x)", f.size, sum, f.sum))
 	}
 	return nil
 }
 
-// cut describes a connection that closes in the middle of a frame.
-func cut(got, want int, err error) error {
+// truncatedError describes a connection that closes in the middle of a frame.
+func truncatedError(got, want int, err error) error {
 	if got > 0 && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
 		return fmt.Errorf("the connection was closed after %d of the %d bytes of a message", got, want)
 	}

@@ -9,14 +9,14 @@ import (
 // inbox matches messages with the transfers that wait for them.
 type inbox struct {
 	mu       sync.Mutex
-	messages map[place]*Transfer
+	messages map[messageKey]*Transfer
 	current  map[uint64]entered // operation of each group that this rank is in
 	lost     map[int]*PeerError
 	failed   error
 	store    store
 }
 
-type place struct {
+type messageKey struct {
 	from int
 	Key
 }
@@ -27,7 +27,7 @@ type entered struct {
 }
 
 func newInbox() inbox {
-	return inbox{messages: map[place]*Transfer{}, current: map[uint64]entered{}, lost: map[int]*PeerError{}}
+	return inbox{messages: map[messageKey]*Transfer{}, current: map[uint64]entered{}, lost: map[int]*PeerError{}}
 }
 
 // finished returns a transfer that has finished.
@@ -52,7 +52,7 @@ func (x *inbox) failure(peer int) error {
 func (x *inbox) Receive(from int, h Head, b []byte) *Transfer {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	at := place{from, h.Key}
+	at := messageKey{from, h.Key}
 	t := x.messages[at]
 	if t == nil {
 		if err := x.failure(from); err != nil {
@@ -65,12 +65,12 @@ func (x *inbox) Receive(from int, h Head, b []byte) *Transfer {
 	if t.posted {
 		panic(fmt.Sprintf("mesh: two wait for one message %+v of rank %d", h.Key, from))
 	}
-	if t.h.Signature != h.Signature || len(t.kept) != len(b) {
+	if t.h.Signature != h.Signature || len(t.early) != len(b) {
 		return finished(from, mismatch(from, h, t.h.Signature))
 	}
 	t.b, t.posted = b, true
 	if t.state == arrived {
-		x.hand(t)
+		x.deliver(t)
 	}
 	return t
 }
@@ -79,13 +79,13 @@ func mismatch(from int, ours Head, theirs Signature) *Mismatch {
 	return &Mismatch{Peer: from, Sequence: ours.Sequence, Direct: ours.Direct, Ours: ours.Signature, Theirs: theirs}
 }
 
-// hand delivers an arrived message to its receiver. The caller holds mu.
-func (x *inbox) hand(t *Transfer) {
-	if t.kept != nil {
-		copy(t.b, t.kept)
-		x.store.give(t.kept)
+// deliver delivers an arrived message to its receiver. The caller holds mu.
+func (x *inbox) deliver(t *Transfer) {
+	if t.early != nil {
+		copy(t.b, t.early)
+		x.store.release(t.early)
 	}
-	delete(x.messages, place{t.peer, t.h.Key})
+	delete(x.messages, messageKey{t.peer, t.h.Key})
 	close(t.done)
 }
 
@@ -98,11 +98,11 @@ func (x *inbox) arrive(from int, h Head, n int) (*Transfer, []byte, error) {
 		// The connection must remain open, because it carries the reason of the failure.
 		return nil, make([]byte, n), nil
 	}
-	at := place{from, h.Key}
+	at := messageKey{from, h.Key}
 	t := x.messages[at]
 	if t != nil {
 		if t.state != awaited {
-			return nil, nil, &PeerError{from, fmt.Errorf("the message %+v came twice", h.Key)}
+			return nil, nil, &PeerError{from, fmt.Errorf("received the message %+v twice", h.Key)}
 		}
 		if t.h.Signature != h.Signature || len(t.b) != n {
 			return nil, nil, mismatch(from, t.h, h.Signature)
@@ -113,25 +113,25 @@ func (x *inbox) arrive(from int, h Head, n int) (*Transfer, []byte, error) {
 	if now, in := x.current[h.Group]; in && !h.Direct && now.sequence == h.Sequence && now.signature != h.Signature {
 		return nil, nil, mismatch(from, Head{h.Key, now.signature}, h.Signature)
 	}
-	kept := x.store.take(n)
+	kept := x.store.alloc(n)
 	if kept == nil {
-		return nil, nil, &PeerError{from, fmt.Errorf("messages of over %d bytes have come that this rank has not asked for", maxKept)}
+		return nil, nil, &PeerError{from, fmt.Errorf("received over %d bytes of messages that this rank has not requested yet", maxEarlyBytes)}
 	}
-	t = &Transfer{peer: from, h: h, kept: kept, state: arriving, done: make(chan struct{})}
+	t = &Transfer{peer: from, h: h, early: kept, state: arriving, done: make(chan struct{})}
 	x.messages[at] = t
-	return t, t.kept, nil
+	return t, t.early, nil
 }
 
 // complete marks a message as complete.
 func (x *inbox) complete(t *Transfer) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if t == nil || x.messages[place{t.peer, t.h.Key}] != t {
+	if t == nil || x.messages[messageKey{t.peer, t.h.Key}] != t {
 		return // it was dropped in the meantime
 	}
 	t.state = arrived
 	if t.posted {
-		x.hand(t)
+		x.deliver(t)
 	}
 }
 
@@ -170,9 +170,9 @@ func (x *inbox) Lost(ranks []int) error {
 	return nil
 }
 
-// lose marks a rank as lost and fails the transfers that wait for it. If the rank reported another
+// markLost marks a rank as lost and fails the transfers that wait for it. If the rank reported another
 // rank as the root cause before, the error names that one.
-func (x *inbox) lose(peer int, err error) *PeerError {
+func (x *inbox) markLost(peer int, err error) *PeerError {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.lost[peer] == nil {

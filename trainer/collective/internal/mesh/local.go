@@ -12,7 +12,7 @@ type local struct {
 }
 
 // Local returns the meshes of n ranks in this process. state returns the answer of a rank to
-// [Mesh.Ask]; it must not block.
+// [Mesh.Query]; it must not block.
 func Local(n int, state func(rank int, group uint64) State) []Mesh {
 	ranks, out := make([]*local, n), make([]Mesh, n)
 	for i := range n {
@@ -41,7 +41,7 @@ func (l *local) Send(to int, h Head, b []byte) *Transfer {
 func (l *local) Abort(reason *PeerError) {
 	l.fail(reason)
 	for _, other := range l.all {
-		other.fail(&PeerError{reason.Peer, told(l.rank, reason)})
+		other.fail(&PeerError{reason.Peer, abortReason(l.rank, reason)})
 	}
 }
 
@@ -50,7 +50,7 @@ func (l *local) Close() error {
 	l.close.Do(func() {
 		l.fail(ErrClosed)
 		for _, other := range l.all {
-			other.lose(l.rank, errEnded)
+			other.markLost(l.rank, errConnectionClosed)
 		}
 	})
 	return nil

@@ -78,7 +78,7 @@ type Mesh interface {
 	// Lost returns the [PeerError] of the first of these ranks that is lost, or nil.
 	Lost(ranks []int) error
 	// Ask queries the state of a rank in the operations of a group.
-	Ask(ctx context.Context, rank int, group uint64) (State, error)
+	Query(ctx context.Context, rank int, group uint64) (State, error)
 	// Abort sends the reason why this rank fails to all connected ranks and closes the mesh. Later
 	// errors have the same reason.
 	Abort(reason *PeerError)
@@ -111,39 +111,39 @@ type Mismatch struct {
 
 // Error returns the rank and both signatures.
 func (e *Mismatch) Error() string {
-	return fmt.Sprintf("rank %d is in another operation %d: %+v, not %+v", e.Peer, e.Sequence, e.Theirs, e.Ours)
+	return fmt.Sprintf("rank %d is in a different operation %d: %+v, not %+v", e.Peer, e.Sequence, e.Theirs, e.Ours)
 }
 
-// Told is the reason that another rank reported.
-type Told struct {
+// RemoteAbort is the reason that another rank reported.
+type RemoteAbort struct {
 	By   int
 	Text string
 }
 
 // Error returns the reporting rank and the reason.
-func (e *Told) Error() string { return fmt.Sprintf("rank %d gave up: %s", e.By, e.Text) }
+func (e *RemoteAbort) Error() string { return fmt.Sprintf("rank %d gave up: %s", e.By, e.Text) }
 
-// told returns the reason to report to other ranks: the message of the rank that reported it first.
-func told(rank int, reason *PeerError) *Told {
-	var t *Told
+// abortReason returns the reason to report to other ranks: the message of the rank that reported it first.
+func abortReason(rank int, reason *PeerError) *RemoteAbort {
+	var t *RemoteAbort
 	if errors.As(reason.Err, &t) {
 		return t
 	}
-	return &Told{rank, reason.Err.Error()}
+	return &RemoteAbort{rank, reason.Err.Error()}
 }
 
 // ErrClosed is the cause of failures after [Mesh.Close].
 var ErrClosed = errors.New("this rank has closed its connections")
 
-// errEnded is the cause if a peer closes a connection.
-var errEnded = errors.New("the connection was closed")
+// errConnectionClosed is the cause if a peer closes a connection.
+var errConnectionClosed = errors.New("the connection was closed")
 
 // A Transfer is a message in transit.
 type Transfer struct {
 	peer   int
 	h      Head
 	b      []byte
-	kept   []byte // a message that arrived before it was requested
+	early  []byte // a message that arrived before it was requested
 	state  state
 	done   chan struct{}
 	err    error // valid once done is closed
@@ -201,7 +201,7 @@ type Options struct {
 	// Authenticate protects messages with keyed tags instead of CRCs. All ranks must pass the same
 	// value.
 	Authenticate bool
-	// State returns this rank's answer to [Mesh.Ask] of other ranks. It must not block.
+	// State returns this rank's answer to [Mesh.Query] of other ranks. It must not block.
 	State func(group uint64) State
 	// ConnectTimeout limits the first connection to a rank.
 	ConnectTimeout time.Duration

@@ -151,11 +151,11 @@ func TestTheReasonOfAnEndIsTold(t *testing.T) {
 // A rank that reports a root cause and is then lost does not become the root cause.
 func TestWhoHasToldIsNotToBlame(t *testing.T) {
 	x := newInbox()
-	x.lose(0, &PeerError{Peer: 5, Err: &Told{0, "it burns"}})
+	x.markLost(0, &PeerError{Peer: 5, Err: &RemoteAbort{0, "it burns"}})
 	if err := x.Lost([]int{0}); err == nil || err.Error() != "rank 5: rank 0 gave up: it burns" {
 		t.Errorf("got %v", err)
 	}
-	x.lose(1, errEnded)
+	x.markLost(1, errConnectionClosed)
 	if err := x.Lost([]int{1}); err == nil || !strings.HasPrefix(err.Error(), "rank 1: ") {
 		t.Errorf("got %v", err)
 	}

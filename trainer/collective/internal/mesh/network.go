@@ -34,18 +34,18 @@ type network struct {
 	cancel   context.CancelFunc
 	closing  sync.Once
 
-	questions atomic.Uint64 // number of queries that this rank has sent
-	unproven  *lobby.Lobby
-	attached  atomic.Int32 // number of connected sockets of all peers
+	queries         atomic.Uint64 // number of queries that this rank has sent
+	unauthenticated *lobby.Lobby
+	attached        atomic.Int32 // number of connected sockets of all peers
 }
 
 type peer struct {
-	rank    int
-	needed  sync.Once
-	called  atomic.Bool // the peer connected before this rank needed it
-	sockets []*socket
-	ready   atomic.Int32 // number of connected sockets
-	ended   atomic.Int32 // number of sockets that the peer has closed
+	rank           int
+	needed         sync.Once
+	connectedFirst atomic.Bool // the peer connected before this rank needed it
+	sockets        []*socket
+	ready          atomic.Int32 // number of connected sockets
+	ended          atomic.Int32 // number of sockets that the peer has closed
 }
 
 // sockets is the default number of connections between two ranks. Two connections use different
@@ -64,7 +64,7 @@ func Connect(listener net.Listener, o Options) Mesh {
 			_ = unpaced("", "", raw) // an error only costs throughput
 		}
 	}
-	n := &network{inbox: newInbox(), o: o, listener: listener, unproven: lobby.New(len(o.Addrs)*o.Sockets + maxStrangers)}
+	n := &network{inbox: newInbox(), o: o, listener: listener, unauthenticated: lobby.New(len(o.Addrs)*o.Sockets + maxUnauthenticated)}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	for r := range o.Addrs {
 		p := &peer{rank: r}
@@ -83,7 +83,7 @@ func (n *network) Send(to int, h Head, b []byte) *Transfer {
 	if len(b) > MaxSegment {
 		panic(fmt.Sprintf("mesh: a message of %d bytes", len(b)))
 	}
-	p := n.need(to)
+	p := n.ensureConnecting(to)
 	f := frame{class: classOperation, Head: h}
 	if h.Direct {
 		f.class = classDirect
@@ -95,12 +95,12 @@ func (n *network) Send(to int, h Head, b []byte) *Transfer {
 
 // Receive receives the message of a rank into b.
 func (n *network) Receive(from int, h Head, b []byte) *Transfer {
-	n.need(from)
+	n.ensureConnecting(from)
 	return n.inbox.Receive(from, h, b)
 }
 
-// need starts to connect to a peer if there is no connection yet.
-func (n *network) need(rank int) *peer {
+// ensureConnecting starts to connect to a peer if there is no connection yet.
+func (n *network) ensureConnecting(rank int) *peer {
 	p := n.peers[rank]
 	p.needed.Do(func() {
 		ctx, cancel := context.WithTimeoutCause(n.ctx, n.o.ConnectTimeout,
@@ -110,11 +110,11 @@ func (n *network) need(rank int) *peer {
 			for i, s := range p.sockets {
 				conn, err := n.dial(ctx, p, i)
 				if err != nil {
-					n.give(p, err)
+					n.giveUp(p, err)
 					return
 				}
 				if conn != nil {
-					n.take(p, s, conn)
+					n.adopt(p, s, conn)
 				}
 			}
 		})
@@ -122,13 +122,13 @@ func (n *network) need(rank int) *peer {
 	return p
 }
 
-// give marks a peer as lost and closes its connections.
-func (n *network) give(p *peer, err error) {
-	p.end(n.lose(p.rank, err))
+// giveUp marks a peer as lost and closes its connections.
+func (n *network) giveUp(p *peer, err error) {
+	p.end(n.markLost(p.rank, err))
 }
 
-// take uses a connection for a socket, unless the socket already has one.
-func (n *network) take(p *peer, s *socket, conn *connection) {
+// adopt uses a connection for a socket, unless the socket already has one.
+func (n *network) adopt(p *peer, s *socket, conn *connection) {
 	if !s.attach(conn) {
 		conn.Close()
 		return
@@ -141,8 +141,8 @@ func (n *network) take(p *peer, s *socket, conn *connection) {
 	n.serve(p, s)
 }
 
-// introduce runs the handshake of a new connection to a peer.
-func (n *network) introduce(raw net.Conn, to, index int) (*connection, error) {
+// handshake runs the handshake of a new connection to a peer.
+func (n *network) handshake(raw net.Conn, to, index int) (*connection, error) {
 	c, err := wire.Client(raw, n.o.Secret, n.o.label())
 	if err != nil {
 		return nil, err
@@ -180,10 +180,10 @@ func (n *network) introduce(raw net.Conn, to, index int) (*connection, error) {
 // Abort notifies all connected ranks and closes the mesh.
 func (n *network) Abort(reason *PeerError) {
 	n.fail(reason)
-	say := told(n.o.Rank, reason)
+	say := abortReason(n.o.Rank, reason)
 	b := []byte(say.Text[:min(len(say.Text), maxReason)])
 	h := Head{Signature: Signature{Root: int32(reason.Peer)}, Key: Key{Step: uint32(say.By)}}
-	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	ctx, cancel := context.WithTimeout(context.Background(), abortTimeout)
 	defer cancel()
 	var sent []*Transfer
 	for _, p := range n.peers {

@@ -133,7 +133,7 @@ func (n *network) read(peer int, s *socket) error {
 		case classAbort:
 			reason = make([]byte, f.size)
 			return reason, nil
-		case classAsk:
+		case classQuery:
 			return nil, nil
 		}
 		t, b, err = n.arrive(peer, f.Head, f.size)
@@ -145,8 +145,8 @@ func (n *network) read(peer int, s *socket) error {
 		}
 		switch f.class {
 		case classAbort:
-			return &PeerError{int(f.Root), &Told{int(f.Step), string(reason)}}
-		case classAsk:
+			return &PeerError{int(f.Root), &RemoteAbort{int(f.Step), string(reason)}}
+		case classQuery:
 			n.reply(peer, s, &f)
 		default:
 			n.complete(t)
@@ -161,7 +161,7 @@ func (n *network) serve(p *peer, s *socket) {
 		defer n.working.Done()
 		if err := s.write(); err != nil && !errors.Is(err, net.ErrClosed) {
 			// The last messages of the peer must still be read.
-			time.AfterFunc(lastWords, func() { s.conn.Close() })
+			time.AfterFunc(abortTimeout, func() { s.conn.Close() })
 		}
 	}()
 	go func() {
@@ -179,15 +179,15 @@ func (n *network) serve(p *peer, s *socket) {
 			if p.ended.Add(1) < p.ready.Load() {
 				return
 			}
-			err = errEnded
+			err = errConnectionClosed
 		case errors.As(err, &wrong) || errors.As(err, &altered):
 			n.fail(&PeerError{p.rank, err})
-			lost := n.lose(p.rank, err)
+			lost := n.markLost(p.rank, err)
 			// The peer must be notified: it sees only a closed connection.
-			time.AfterFunc(lastWords, func() { p.end(lost) })
+			time.AfterFunc(abortTimeout, func() { p.end(lost) })
 			return
 		}
-		p.end(n.lose(p.rank, err))
+		p.end(n.markLost(p.rank, err))
 	}()
 }
 
@@ -198,11 +198,11 @@ func (p *peer) end(err error) {
 	}
 }
 
-// lastWords limits the time to send or receive the reason of a failure.
-const lastWords = 500 * time.Millisecond
+// abortTimeout limits the time to send or receive the reason of a failure.
+const abortTimeout = 500 * time.Millisecond
 
-// settled reports whether the socket has a connection or has ended.
-func (s *socket) settled() bool {
+// isSettled reports whether the socket has a connection or has ended.
+func (s *socket) isSettled() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.conn != nil || s.ended != nil
@@ -216,13 +216,13 @@ func (n *network) dial(ctx context.Context, p *peer, index int) (*connection, er
 		d.LocalAddr = &net.TCPAddr{IP: n.o.Source}
 	}
 	for {
-		if p.sockets[index].settled() {
+		if p.sockets[index].isSettled() {
 			return nil, nil
 		}
 		raw, err := d.DialContext(ctx, "tcp", n.o.Addrs[p.rank])
 		if err == nil {
 			var conn *connection
-			if conn, err = n.introduce(raw, p.rank, index); err == nil {
+			if conn, err = n.handshake(raw, p.rank, index); err == nil {
 				return conn, nil
 			}
 		}

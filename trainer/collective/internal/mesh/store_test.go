@@ -12,17 +12,17 @@ func TestMemoryOfKeptMessages(t *testing.T) {
 		var s store
 		var kept [][]byte
 		for range 100 {
-			b := s.take(size)
+			b := s.alloc(size)
 			if len(b) != size || size > 0 && cap(b) >= 2*size {
 				t.Fatalf("a message of %d bytes has %d of %d", size, len(b), cap(b))
 			}
 			kept = append(kept, b)
 		}
-		if size > 0 && (s.kept < 100*size || s.kept >= 200*size) {
-			t.Errorf("100 messages of %d bytes count as %d", size, s.kept)
+		if size > 0 && (s.inUse < 100*size || s.inUse >= 200*size) {
+			t.Errorf("100 messages of %d bytes count as %d", size, s.inUse)
 		}
 		for _, b := range kept {
-			s.give(b)
+			s.release(b)
 		}
 		idle := 0
 		for _, free := range s.free {
@@ -30,11 +30,11 @@ func TestMemoryOfKeptMessages(t *testing.T) {
 				idle += cap(b)
 			}
 		}
-		if s.kept != 0 || s.idle != idle || idle > maxIdle {
-			t.Errorf("of messages of %d bytes, %d are in use and %d (%d) idle", size, s.kept, idle, s.idle)
+		if s.inUse != 0 || s.idle != idle || idle > maxIdleBytes {
+			t.Errorf("of messages of %d bytes, %d are in use and %d (%d) idle", size, s.inUse, idle, s.idle)
 		}
-		if size >= leastUsedAgain {
-			if again := s.take(size); unsafe.SliceData(again) != unsafe.SliceData(kept[min(100, maxIdle/cap(kept[0]))-1]) {
+		if size >= minReusedBytes {
+			if again := s.alloc(size); unsafe.SliceData(again) != unsafe.SliceData(kept[min(100, maxIdleBytes/cap(kept[0]))-1]) {
 				t.Errorf("memory of %d bytes is not used again", size)
 			}
 		}
@@ -44,7 +44,7 @@ func TestMemoryOfKeptMessages(t *testing.T) {
 // Every message counts with its allocated memory.
 func TestKeptMessagesAreBounded(t *testing.T) {
 	x := newInbox()
-	x.store.kept = maxKept - MaxSegment
+	x.store.inUse = maxEarlyBytes - MaxSegment
 	if _, _, err := x.arrive(1, head(1), MaxSegment); err != nil {
 		t.Error(err)
 	}

@@ -60,7 +60,7 @@ func (t *tagger) isValid(tag []byte, part byte, b []byte) bool {
 // An alteration is the error of a message whose tag does not match.
 type alteration string
 
-const errAltered alteration = "a message was altered, repeated, left out, or inserted on the path between these two ranks (its tag does not match)"
+const errAltered alteration = "a message was altered, repeated, dropped, or inserted on the path between these two ranks (its tag does not match)"
 
 func (e alteration) Error() string { return string(e) }
 
@@ -70,7 +70,7 @@ func (alteration) ExitCode() int { return exitcode.Lost }
 
 // Hint returns the fix.
 func (alteration) Hint() string {
-	return "the data were altered on the path by a fault or by an attacker, and were not used: tell the administrators of the network and of both nodes, and start the job again to resume from the last checkpoint"
+	return "a fault or an attacker altered the data in transit, and it was not used: inform the administrators of the network and of both nodes, and restart the job to resume from the last checkpoint"
 }
 
 // label returns the label of wire connections. Ranks with different kinds of protection cannot

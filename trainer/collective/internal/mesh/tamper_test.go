@@ -78,15 +78,15 @@ func TestTamperedFramesAreNamed(t *testing.T) {
 		want   string
 	}{
 		{"nothing", func(f []byte) []byte { recorded = bytes.Clone(f); return f }, ""},
-		{"payload altered", func(f []byte) []byte { return flip(f, frameHead+700) }, "arrived damaged (its CRC-32C is"},
-		{"head altered", func(f []byte) []byte { return flip(f, 16) }, "the head of a message arrived damaged"},
-		{"length altered", func(f []byte) []byte { return flip(f, 40) }, "the head of a message arrived damaged"},
-		{"repeated", func(f []byte) []byte { return append(f, f...) }, "message 1 came in the place of 2"},
-		{"left out", func([]byte) []byte { return []byte{} }, "message 2 came in the place of 1"},
-		{"truncated", func(f []byte) []byte { return f[:100] }, "arrived damaged"},
+		{"payload altered", func(f []byte) []byte { return flip(f, frameHead+700) }, "is corrupt (its CRC-32C is"},
+		{"head altered", func(f []byte) []byte { return flip(f, 16) }, "the header of a message is corrupt"},
+		{"length altered", func(f []byte) []byte { return flip(f, 40) }, "the header of a message is corrupt"},
+		{"repeated", func(f []byte) []byte { return append(f, f...) }, "received message 1 instead of message 2"},
+		{"left out", func([]byte) []byte { return []byte{} }, "received message 2 instead of message 1"},
+		{"truncated", func(f []byte) []byte { return f[:100] }, "is corrupt"},
 		{"cut off", func([]byte) []byte { return nil }, "the connection was closed"},
 		{"replayed", func(f []byte) []byte { return recorded }, "sent over another connection"},
-		{"injected", func(f []byte) []byte { return append(make([]byte, frameHead), f...) }, "head of a message arrived damaged"},
+		{"injected", func(f []byte) []byte { return append(make([]byte, frameHead), f...) }, "header of a message is corrupt"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m, proxied := tamperedPair(t, false, tt.tamper)

@@ -30,10 +30,10 @@ const Directory = "/dev/shm"
 // have a file of the same name.
 type mark [16]byte
 
-// Head is the size in bytes of the reserved header of a segment.
-const Head = 64
+// HeaderSize is the size in bytes of the reserved header of a segment.
+const HeaderSize = 64
 
-// A Segment is mapped memory. It begins with a header of [Head] bytes.
+// A Segment is mapped memory. It begins with a header of [HeaderSize] bytes.
 type Segment struct {
 	// Name is the argument of [Open], in this and other processes.
 	Name   string
@@ -42,16 +42,16 @@ type Segment struct {
 }
 
 // Bytes returns the memory after the header, aligned to a cache line.
-func (s *Segment) Bytes() []byte { return s.memory[Head:] }
+func (s *Segment) Bytes() []byte { return s.memory[HeaderSize:] }
 
 // Create creates a segment of n zero bytes.
 func Create(n int) (*Segment, error) {
 	var m mark
 	if _, err := rand.Read(m[:]); err != nil {
-		return nil, fmt.Errorf("draw a name: %w", err)
+		return nil, fmt.Errorf("generate a name: %w", err)
 	}
 	sweep()
-	s, err := create(fmt.Sprintf("%s%x", prefix, m), n+Head)
+	s, err := create(fmt.Sprintf("%s%x", prefix, m), n+HeaderSize)
 	if err != nil {
 		return nil, fmt.Errorf("share %d bytes in %s: %w", n, Directory, err)
 	}
@@ -64,15 +64,15 @@ func Open(name string, n int) (*Segment, error) {
 	var m mark
 	digits, ours := strings.CutPrefix(name, prefix)
 	if k, err := hex.Decode(m[:], []byte(digits)[:min(len(digits), 2*len(m))]); !ours || err != nil || k != len(m) || len(digits) != 2*len(m) {
-		return nil, fmt.Errorf("%q is no name of a segment", name)
+		return nil, fmt.Errorf("invalid segment name %q", name)
 	}
-	s, err := open(name, n+Head)
+	s, err := open(name, n+HeaderSize)
 	if err != nil {
 		return nil, fmt.Errorf("map %q in %s: %w", name, Directory, err)
 	}
 	if mark(s.memory[:len(m)]) != m {
 		_ = s.Unmap()
-		return nil, fmt.Errorf("map %q in %s: it is another file of that name", name, Directory)
+		return nil, fmt.Errorf("map %q in %s: a different file has this name", name, Directory)
 	}
 	return s, nil
 }

@@ -55,7 +55,7 @@ func open(name string, n int) (*Segment, error) {
 		return nil, err
 	}
 	if stat.Size != int64(n) || !isOwnFile(&stat) {
-		return nil, fmt.Errorf("it is not this user's file of %d bytes", n)
+		return nil, fmt.Errorf("it is not a file of this user with %d bytes", n)
 	}
 	memory, err := mapping(f, n)
 	if err != nil {

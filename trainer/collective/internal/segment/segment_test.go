@@ -69,10 +69,10 @@ func TestWhatIsNotTheSegmentIsRefused(t *testing.T) {
 		want string
 	}{
 		{s.Name, 1001, "not this user's file of 1065 bytes"},
-		{other, 1000, "another file of that name"},
-		{"../" + s.Name, 1000, "no name of a segment"},
-		{prefix + "../../etc/passwd", 1000, "no name of a segment"},
-		{prefix + digits[1:], 1000, "no name of a segment"},
+		{other, 1000, "a different file has this name"},
+		{"../" + s.Name, 1000, "invalid segment name"},
+		{prefix + "../../etc/passwd", 1000, "invalid segment name"},
+		{prefix + digits[1:], 1000, "invalid segment name"},
 		{prefix + strings.Repeat("f", len(digits)), 1000, "no such file"},
 	} {
 		if _, err := Open(tt.name, tt.n); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -16,19 +16,19 @@ var (
 	otherNames = []string{"libmpi.so"}
 )
 
-// NotFound reports that no library was found.
-type NotFound struct {
+// NotFoundError reports that no library was found.
+type NotFoundError struct {
 	Tried []string // each name with the error of the dynamic linker
 }
 
 // Error lists the names that were tried.
-func (e *NotFound) Error() string {
-	return "no MPI library was found: " + strings.Join(e.Tried, "; ")
+func (e *NotFoundError) Error() string {
+	return "no MPI library found: " + strings.Join(e.Tried, "; ")
 }
 
 // Hint returns the fix.
-func (e *NotFound) Hint() string {
-	return "load the centre's MPI module in setup.modules, or name the file in network.mpi_library"
+func (e *NotFoundError) Hint() string {
+	return "load the center's MPI module with setup.modules, or set network.mpi_library to the path of the library"
 }
 
 // Open finds and loads the library. If path is not empty, it is the path or name of the library.
@@ -37,15 +37,15 @@ func (e *NotFound) Hint() string {
 func Open(path string, lookup func(string) (string, bool)) (*Library, error) {
 	if path != "" {
 		if strings.Contains(path, "/") && !filepath.IsAbs(path) {
-			return nil, fmt.Errorf("the MPI library %q is neither an absolute path nor a name", path)
+			return nil, fmt.Errorf("MPI library %q is neither an absolute path nor a name", path)
 		}
 		l, err := open(path)
 		if err != nil {
-			return nil, fmt.Errorf("the MPI library %q: %w", path, err)
+			return nil, fmt.Errorf("load the MPI library %q: %w", path, err)
 		}
 		return l, nil
 	}
-	missing := &NotFound{}
+	missing := &NotFoundError{}
 	for _, name := range candidates(lookup) {
 		l, err := open(name)
 		if err == nil {

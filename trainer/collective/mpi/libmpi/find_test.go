@@ -40,7 +40,7 @@ func TestOpenRefuses(t *testing.T) {
 	for _, tt := range []struct{ path, want string }{
 		{"lib/libmpi.so", "neither an absolute path nor a name"},
 		{missing, missing},
-		{"libc.so.6", "is no MPI library: it has no MPI_Get_library_version"},
+		{"libc.so.6", "is not an MPI library: it has no MPI_Get_library_version"},
 	} {
 		if l, err := Open(tt.path, lookup(nil)); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, %v, want %q", tt.path, l, err, tt.want)
@@ -50,9 +50,9 @@ func TestOpenRefuses(t *testing.T) {
 
 // The error lists the attempts, and the hint gives the fix.
 func TestNotFound(t *testing.T) {
-	var err error = &NotFound{Tried: []string{"libmpi.so.40: no such file", "libmpi.so: no such file"}}
+	var err error = &NotFoundError{Tried: []string{"libmpi.so.40: no such file", "libmpi.so: no such file"}}
 	var h interface{ Hint() string }
-	if got := err.Error(); got != "no MPI library was found: libmpi.so.40: no such file; libmpi.so: no such file" {
+	if got := err.Error(); got != "no MPI library found: libmpi.so.40: no such file; libmpi.so: no such file" {
 		t.Errorf("it says %q", got)
 	}
 	if !errors.As(err, &h) || !strings.Contains(h.Hint(), "network.mpi_library") {

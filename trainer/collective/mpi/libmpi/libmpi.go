@@ -144,7 +144,7 @@ func open(name string) (*Library, error) {
 		}
 	}()
 	if err := l.functions.find(handle); err != nil {
-		return nil, fmt.Errorf("%s is no MPI library: %w", name, err)
+		return nil, fmt.Errorf("%s is not an MPI library: %w", name, err)
 	}
 	if world, ok := symbol(handle, "ompi_mpi_comm_world"); ok {
 		err = l.openMPI(handle, world)
@@ -181,7 +181,7 @@ func (l *Library) openMPI(handle, world uintptr) error {
 	need := func(name string, h *Handle) error {
 		p, ok := symbol(handle, name)
 		if !ok {
-			return fmt.Errorf("%s is an Open MPI without %s", l.Path, name)
+			return fmt.Errorf("%s is an Open MPI library without the symbol %s", l.Path, name)
 		}
 		*h = Handle(p)
 		return nil

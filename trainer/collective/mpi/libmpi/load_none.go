@@ -8,7 +8,7 @@ import (
 )
 
 func load(name string) (uintptr, error) {
-	return 0, fmt.Errorf("%s: this program loads no libraries: it is a static one, or not for Linux", name)
+	return 0, fmt.Errorf("load %s: this program is statically linked or not built for Linux", name)
 }
 
 func symbol(uintptr, string) (uintptr, bool) { return 0, false }

@@ -17,20 +17,20 @@ template <u32 HEAD> struct Wgmma {
   }
   DEVICE_MEMBER static u32 room(u32 rows) { return rows * D; }
   DEVICE_MEMBER static u32 index(u32 rows, u32 r, u32 c) { return c / 64 * rows * 64 + swizzled(r, c % 64); }
-  DEVICE_MEMBER static void settle() { fence_async(); }
+  DEVICE_MEMBER static void fence() { fence_async(); }
 
   // Each warpgroup multiplies the 64 rows of its warps.
-  DEVICE_MEMBER static void between(Piece<TILE> &s, const u16 *own, u32 row, const u16 *tile) {
+  DEVICE_MEMBER static void gemm_qk(Fragment<TILE> &s, const u16 *own, u32 row, const u16 *tile) {
     clear(s.v);
     #pragma unroll
-    for (u32 k = 0; k < D; k += 64) multiply_rows(s.v, descriptor(own + k * OWN + row / 64 * 64 * 64, 16), descriptor(tile + k * TILE, 16));
+    for (u32 k = 0; k < D; k += 64) wgmma_smem(s.v, descriptor(own + k * OWN + row / 64 * 64 * 64, 16), descriptor(tile + k * TILE, 16));
   }
 
-  DEVICE_MEMBER static void mix(float (&sums)[D / 8][4], const Piece<TILE> &s, const u16 *tile) {
+  DEVICE_MEMBER static void gemm_pv(float (&sums)[D / 8][4], const Fragment<TILE> &s, const u16 *tile) {
     u32 a[TILE / 16][4];
     #pragma unroll
     for (u32 k = 0; k < TILE / 16; k++) s.operand(a[k], k);
-    multiply_columns(sums, a, descriptor(tile, TILE * 64 * sizeof(u16)));
+    wgmma_regs(sums, a, descriptor(tile, TILE * 64 * sizeof(u16)));
   }
 };
 

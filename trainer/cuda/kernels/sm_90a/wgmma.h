@@ -50,10 +50,10 @@ DEVICE void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "m
 #define END "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n}"
 #define STEP(n, sums, operands) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 " sums ", " operands ";\n"
 
-// multiply_rows adds to a 64x64 accumulator the product of 64 rows and 64 other rows, transposed,
-// given by their descriptors. A thread has the accumulators of multiply_16x8x16 for each eight
+// wgmma_smem adds to a 64x64 accumulator the product of 64 rows and 64 other rows, transposed,
+// given by their descriptors. A thread has the accumulators of mma_m16n8k16 for each eight
 // columns, with 16 rows per warp (Figure 149).
-DEVICE void multiply_rows(float (&d)[8][4], u64 left, u64 right) {
+DEVICE void wgmma_smem(float (&d)[8][4], u64 left, u64 right) {
 #define NEXT "add.u64 a, a, %34;\nadd.u64 b, b, %34;\n"
 #define ROWS STEP(64, NAMES_32, "a, b, add, 1, 1, 0, 0")
   asm volatile(BEGIN "mov.u64 a, %32;\nmov.u64 b, %33;\n" ROWS NEXT ROWS NEXT ROWS NEXT ROWS END
@@ -64,11 +64,11 @@ DEVICE void multiply_rows(float (&d)[8][4], u64 left, u64 right) {
 #undef NEXT
 }
 
-// multiply_columns adds to a 64xN accumulator the product of a 64x64 matrix in registers and 64
+// wgmma_regs adds to a 64xN accumulator the product of a 64x64 matrix in registers and 64
 // rows of N elements, given by their descriptor. Each sixteen columns of the registers have the
-// layout of multiply_16x8x16 for a warp's rows (Figure 148).
+// layout of mma_m16n8k16 for a warp's rows (Figure 148).
 #define COLUMNS(n, sums, i, j, k, l) STEP(n, sums, "{%" #i ",%" #j ",%" #k ",%" #l "}, b, add, 1, 1, 1")
-DEVICE void multiply_columns(float (&d)[8][4], const u32 (&a)[4][4], u64 right) {
+DEVICE void wgmma_regs(float (&d)[8][4], const u32 (&a)[4][4], u64 right) {
 #define NEXT "add.u64 b, b, %49;\n"
 #define FOUR(i, j, k, l) COLUMNS(64, NAMES_32, i, j, k, l)
   asm volatile(BEGIN "mov.u64 b, %48;\n" FOUR(32, 33, 34, 35) NEXT FOUR(36, 37, 38, 39) NEXT FOUR(40, 41, 42, 43) NEXT FOUR(44, 45, 46, 47) END
@@ -78,7 +78,7 @@ DEVICE void multiply_columns(float (&d)[8][4], const u32 (&a)[4][4], u64 right) 
 #undef FOUR
 #undef NEXT
 }
-DEVICE void multiply_columns(float (&d)[16][4], const u32 (&a)[4][4], u64 right) {
+DEVICE void wgmma_regs(float (&d)[16][4], const u32 (&a)[4][4], u64 right) {
 #define NEXT "add.u64 b, b, %81;\n"
 #define FOUR(i, j, k, l) COLUMNS(128, NAMES_64, i, j, k, l)
   asm volatile(BEGIN "mov.u64 b, %80;\n" FOUR(64, 65, 66, 67) NEXT FOUR(68, 69, 70, 71) NEXT FOUR(72, 73, 74, 75) NEXT FOUR(76, 77, 78, 79) END
@@ -92,7 +92,7 @@ DEVICE void multiply_columns(float (&d)[16][4], const u32 (&a)[4][4], u64 right)
 
 // descriptor returns the matrix descriptor of an operand (9.7.15.5.1.2.2). The next eight rows are
 // at a distance of 1024 bytes (the stride dimension byte offset); the next 64 columns are at a
-// distance of `leading` bytes, which multiply_rows does not use.
+// distance of `leading` bytes, which wgmma_smem does not use.
 DEVICE u64 descriptor(const u16 *at, u32 leading) {
   const u64 stride = 1024, swizzle_of_128 = 1;
   return u64((shared_address(at) & 0x3ffff) >> 4) | u64(leading >> 4) << 16 | stride >> 4 << 32 | swizzle_of_128 << 62;

@@ -63,7 +63,7 @@ func parse(table string) ([]function, error) {
 		}
 		f := function{name: strings.TrimSpace(fields[0]), params: strings.TrimSpace(fields[2])}
 		if seen[f.name] {
-			return nil, fmt.Errorf("driver.tbl:%d: %s stands there twice", i+1, f.name)
+			return nil, fmt.Errorf("driver.tbl:%d: duplicate function %s", i+1, f.name)
 		}
 		seen[f.name] = true
 		if f.symbols = strings.Split(strings.TrimSpace(fields[1]), ","); f.symbols[0] == "=" {

@@ -6,7 +6,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-func checkNormalisation(s *suite) {
+func checkNormalization(s *suite) {
 	for _, size := range [][2]int{{1, 1}, {3, 2}, {5, 7}, {9, 64}, {33, 257}, {130, 768}} {
 		s.run(fmt.Sprintf("%dx%d", size[0], size[1]), func(s *suite) { s.layerNorm(size[0], size[1]) })
 	}
@@ -41,7 +41,7 @@ func (s *suite) layerNorm(rows, cols int) {
 	s.addLayerNorm(x, w, b, rows, cols)
 
 	// Gradients use the stored mean and rstd.
-	g := normGrad{rows, cols, x, w, heldIn(s.stored, s.normal(rows*cols)), round(means), round(rstds)}
+	g := normGrad{rows, cols, x, w, roundTo(s.stored, s.normal(rows*cols)), round(means), round(rstds)}
 	mean, rstd = s.input(g.mean), s.input(g.rstd)
 	dy := s.storedMatrix(g.dy, rows, cols, false)
 	start, startW, startB := s.normal(rows*cols), s.normal(cols), s.normal(cols)
@@ -72,7 +72,7 @@ func (s *suite) layerNorm(rows, cols int) {
 // addLayerNorm compares the result with the bits of an Add followed by a LayerNorm.
 func (s *suite) addLayerNorm(x, w, b []float32, rows, cols int) {
 	s.Helper()
-	right, added := heldIn(s.stored, s.normal(rows*cols)), make([]float32, rows*cols)
+	right, added := roundTo(s.stored, s.normal(rows*cols)), make([]float32, rows*cols)
 	for i := range added {
 		added[i] = x[i] + right[i]
 	}

@@ -1,20 +1,20 @@
 package device
 
-// A Late is a Device that finishes a step without a host round trip: it checks whether loss and
+// A AsyncUpdater is a Device that finishes a step without a host round trip: it checks whether loss and
 // gradients are finite, clips gradients, and counts updates. The host reads the results later. So
 // the host can enqueue the next step before this step has finished.
-type Late interface {
+type AsyncUpdater interface {
 	Device
-	// NewVerdict plans the decisions about steps whose gradients are in the given number of parts.
-	NewVerdict(parts int) Verdict
+	// NewStepDecision plans the decisions about steps whose gradients are in the given number of parts.
+	NewStepDecision(parts int) StepDecision
 	// NewReading plans asynchronous copies to the host.
 	NewReading() Reading
 }
 
-// A Verdict decides on the device whether each step updates the parameters (found_inf in PyTorch's
+// A StepDecision decides on the device whether each step updates the parameters (found_inf in PyTorch's
 // grad scaler). In each step, the caller passes the gradients and the losses, then requests one
 // decision, then the updates.
-type Verdict interface {
+type StepDecision interface {
 	// Squares computes the sum of the squares of a part of the gradients, with the bits of
 	// SumSquares.
 	Squares(part int, grad Tensor)
@@ -36,14 +36,14 @@ type Verdict interface {
 	Adam(value, grad, average, squares Tensor, decays bool)
 	// Told returns two elements with the last decision: 1 if the parameters are updated, else 0;
 	// and the norm in float32.
-	Told() Tensor
+	Result() Tensor
 }
 
 // AdamRule holds the inputs from which the device computes the factors of an update.
 type AdamRule struct {
 	LR, Beta1, Beta2 float64
 	// Most is the maximum number of updates that the bias corrections use.
-	Most uint32
+	MaxUpdates uint32
 	// Factors holds the constant factors. The device sets Correction, Rate, and GradScale.
 	Factors AdamFactors
 }

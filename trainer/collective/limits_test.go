@@ -12,7 +12,7 @@ import (
 func TestOffersFitTheirRoom(t *testing.T) {
 	for _, why := range []string{"", "no space left", strings.Repeat("ü", 1000), strings.Repeat("\x01", 1000), strings.Repeat("<\xff", 1000)} {
 		b, err := offer{Name: "ddpbatch-" + strings.Repeat("f", 32), Bytes: 1 << 62, Why: why}.encode()
-		if err != nil || len(b) != offerRoom {
+		if err != nil || len(b) != offerBytes {
 			t.Errorf("%.10q: %d bytes, %v", why, len(b), err)
 			continue
 		}
@@ -25,9 +25,9 @@ func TestOffersFitTheirRoom(t *testing.T) {
 
 // Windows are divided among the ranks of a node: each rank needs at least one cache line.
 func TestTooManyRanksOfANodeExchangeMessages(t *testing.T) {
-	m := &messages{world: &world{}, members: make([]int, mostOnNode+1)}
+	m := &messages{world: &world{}, members: make([]int, maxRanksPerNode+1)}
 	f, why, err := shareMemory(t.Context(), m)
-	if f != nil || why != "4097 ranks of one node are more than 4096" || err != nil {
+	if f != nil || why != "4097 ranks on one node exceed the limit of 4096" || err != nil {
 		t.Errorf("got %v, %q, %v", f, why, err)
 	}
 }
@@ -36,7 +36,7 @@ func TestTooManyRanksOfANodeExchangeMessages(t *testing.T) {
 func TestSlackIsOfTheOperationsTime(t *testing.T) {
 	o := &onNodes{nodes: &nodes{world: &world{timeout: time.Second}, local: &shared{members: []int{0}}},
 		ctx: WithTimeout(context.Background(), time.Minute)}
-	if err := o.onNode(true, &Call{look: &look{take: func(int, int, func(int) []byte) {}}}); err != nil {
+	if err := o.runOnNode(true, &Call{step: &sharedStep{read: func(int, int, func(int) []byte) {}}}); err != nil {
 		t.Fatal(err)
 	}
 	if o.local.slack != 15*time.Second {

@@ -9,31 +9,31 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// lent creates tensors and detects whether their memory is released. They have at least 4 elements,
+// trackedTensors creates tensors and detects whether their memory is released. They have at least 4 elements,
 // because the runtime allocates smaller objects together.
-type lent struct {
+type trackedTensors struct {
 	floats []weak.Pointer[float32]
 	ints   []weak.Pointer[int32]
 }
 
-func (l *lent) rows(rows, cols int) device.Matrix {
+func (l *trackedTensors) rows(rows, cols int) device.Matrix {
 	return device.Rows(l.tensor(rows*cols), rows, cols)
 }
 
-func (l *lent) tensor(n int) device.Tensor {
+func (l *trackedTensors) tensor(n int) device.Tensor {
 	v := make([]float32, n)
 	l.floats = append(l.floats, weak.Make(&v[0]))
 	return device.Host(v)
 }
 
-func (l *lent) tokens(n int) device.Tensor {
+func (l *trackedTensors) tokens(n int) device.Tensor {
 	v := make([]int32, n)
 	l.ints = append(l.ints, weak.Make(&v[0]))
 	return device.HostInts(v)
 }
 
-// kept returns the number of tensors that are still alive.
-func (l *lent) kept() int {
+// alive returns the number of tensors that are still alive.
+func (l *trackedTensors) alive() int {
 	runtime.GC()
 	n := 0
 	for _, p := range l.floats {
@@ -56,59 +56,59 @@ func TestNothingIsKept(t *testing.T) {
 	d := cpu.New(2)
 	convolution := d.NewConvolution(device.ConvolutionShape{In: 1, Out: 8, Height: 8, Width: 8, Kernel: 3, Padding: 1})
 	attention := d.NewAttention(device.AttentionShape{Heads: 2, HeadSize: 32, MaxLength: rows})
-	input := func(l *lent) device.AttentionInput {
+	input := func(l *trackedTensors) device.AttentionInput {
 		return device.AttentionInput{Q: l.rows(rows, cols), K: l.rows(rows, cols), V: l.rows(rows, cols), Batch: 1, Queries: rows, Keys: rows}
 	}
-	for name, run := range map[string]func(l *lent){
-		"Add":      func(l *lent) { d.Add(l.tensor(cols), l.tensor(cols), l.tensor(cols)) },
-		"Activate": func(l *lent) { d.Activate(device.ReLU, l.tensor(cols), l.tensor(cols)) },
-		"Dropout": func(l *lent) {
+	for name, run := range map[string]func(l *trackedTensors){
+		"Add":      func(l *trackedTensors) { d.Add(l.tensor(cols), l.tensor(cols), l.tensor(cols)) },
+		"Activate": func(l *trackedTensors) { d.Activate(device.ReLU, l.tensor(cols), l.tensor(cols)) },
+		"Dropout": func(l *trackedTensors) {
 			d.Dropout(l.tensor(cols), l.tensor(cols), device.Dropout{P: 0.5, PerSample: cols, Stride: 1})
 		},
-		"ColumnSum": func(l *lent) { d.ColumnSum(l.tensor(cols), l.rows(rows, cols), false) },
-		"LayerNorm": func(l *lent) {
+		"ColumnSum": func(l *trackedTensors) { d.ColumnSum(l.tensor(cols), l.rows(rows, cols), false) },
+		"LayerNorm": func(l *trackedTensors) {
 			d.LayerNorm(l.rows(rows, cols), l.tensor(rows), l.tensor(rows), l.rows(rows, cols), l.tensor(cols), l.tensor(cols))
 		},
-		"LayerNormGrad": func(l *lent) {
+		"LayerNormGrad": func(l *trackedTensors) {
 			d.LayerNormGrad(l.rows(rows, cols), l.rows(rows, cols), l.rows(rows, cols), l.tensor(cols), l.tensor(rows), l.tensor(rows), true)
 		},
-		"LayerNormParamGrad": func(l *lent) {
+		"LayerNormParamGrad": func(l *trackedTensors) {
 			d.LayerNormParamGrad(l.tensor(cols), l.tensor(cols), l.rows(rows, cols), l.rows(rows, cols), l.tensor(rows), l.tensor(rows), false)
 		},
-		"Embed": func(l *lent) {
+		"Embed": func(l *trackedTensors) {
 			d.Embed(l.rows(rows, cols), l.tokens(rows), l.rows(9, cols), l.rows(rows, cols), rows, 0)
 		},
-		"EmbedGrad": func(l *lent) {
+		"EmbedGrad": func(l *trackedTensors) {
 			d.EmbedGrad(l.rows(9, cols), l.rows(rows, cols), l.rows(rows, cols), l.tokens(rows), rows)
 		},
-		"MatMul": func(l *lent) {
+		"MatMul": func(l *trackedTensors) {
 			d.MatMul(device.Product{C: l.rows(rows, rows), A: l.rows(rows, cols), B: l.rows(cols, rows), Bias: l.tensor(rows), Activation: device.GELU, Pre: l.rows(rows, rows)})
 		},
-		"Attention": func(l *lent) { attention.Forward(l.rows(rows, cols), l.tensor(2*rows), input(l)) },
-		"AttentionGrad": func(l *lent) {
+		"Attention": func(l *trackedTensors) { attention.Forward(l.rows(rows, cols), l.tensor(2*rows), input(l)) },
+		"AttentionGrad": func(l *trackedTensors) {
 			attention.Backward(l.rows(rows, cols), l.rows(rows, cols), l.rows(rows, cols), l.rows(rows, cols), l.rows(rows, cols), l.tensor(2*rows), input(l))
 		},
-		"Convolution": func(l *lent) {
+		"Convolution": func(l *trackedTensors) {
 			convolution.Forward(l.rows(rows, 512), l.rows(rows, 64), l.rows(8, 9), l.tensor(8))
 		},
-		"CrossEntropy": func(l *lent) { d.CrossEntropy(l.tensor(rows), l.rows(rows, cols), l.tokens(rows), 1) },
-		"SquaredError": func(l *lent) { d.SquaredError(l.tensor(rows), l.rows(rows, cols), l.tensor(rows*cols), 1) },
-		"ArgMax":       func(l *lent) { d.ArgMax(l.tokens(rows), l.rows(rows, cols)) },
-		"CountEqual":   func(l *lent) { d.CountEqual(l.tokens(rows), l.tokens(rows)) },
-		"MaxPool":      func(l *lent) { d.MaxPool(l.rows(rows, 16), l.tokens(rows*16), l.rows(rows, 64), pool) },
-		"MaxPoolGrad":  func(l *lent) { d.MaxPoolGrad(l.rows(rows, 64), l.rows(rows, 16), l.tokens(rows*16), pool) },
-		"SumSquares":   func(l *lent) { d.SumSquares(l.tensor(cols)) },
-		"SGD": func(l *lent) {
+		"CrossEntropy": func(l *trackedTensors) { d.CrossEntropy(l.tensor(rows), l.rows(rows, cols), l.tokens(rows), 1) },
+		"SquaredError": func(l *trackedTensors) { d.SquaredError(l.tensor(rows), l.rows(rows, cols), l.tensor(rows*cols), 1) },
+		"ArgMax":       func(l *trackedTensors) { d.ArgMax(l.tokens(rows), l.rows(rows, cols)) },
+		"CountEqual":   func(l *trackedTensors) { d.CountEqual(l.tokens(rows), l.tokens(rows)) },
+		"MaxPool":      func(l *trackedTensors) { d.MaxPool(l.rows(rows, 16), l.tokens(rows*16), l.rows(rows, 64), pool) },
+		"MaxPoolGrad":  func(l *trackedTensors) { d.MaxPoolGrad(l.rows(rows, 64), l.rows(rows, 16), l.tokens(rows*16), pool) },
+		"SumSquares":   func(l *trackedTensors) { d.SumSquares(l.tensor(cols)) },
+		"SGD": func(l *trackedTensors) {
 			d.SGD(l.tensor(cols), l.tensor(cols), l.tensor(cols), device.SGDFactors{})
 		},
-		"Adam": func(l *lent) {
+		"Adam": func(l *trackedTensors) {
 			d.Adam(l.tensor(cols), l.tensor(cols), l.tensor(cols), l.tensor(cols), device.AdamFactors{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var l lent
+			var l trackedTensors
 			run(&l)
-			if n := l.kept(); n != 0 {
+			if n := l.alive(); n != 0 {
 				t.Errorf("%d of %d tensors are kept", n, len(l.floats)+len(l.ints))
 			}
 		})

@@ -33,27 +33,27 @@ func ByHost(gpu device.Device, host collective.Communicator) (ddp.Communicator, 
 	if err != nil {
 		return nil, err
 	}
-	c := &copying{Communicator: host, gpu: d.gpu, stream: stream}
+	c := &hostStagedComm{Communicator: host, gpu: d.gpu, stream: stream}
 	order := driver.NewOrder(d.gpu, d, func(e driver.Event) { c.after = &e })
 	return byHost{ddp.NewDeviceCommunicator(c, host, order.Mark), c, order}, nil
 }
 
 type byHost struct {
 	ddp.AsyncCommunicator
-	copying *copying
-	order   *driver.Order
+	comm  *hostStagedComm
+	order *driver.Order
 }
 
 func (b byHost) Close() error {
-	if !b.copying.mu.TryLock() {
+	if !b.comm.mu.TryLock() {
 		return nil // an operation hangs between ranks: its memory must remain allocated, and the process exits
 	}
-	defer b.copying.mu.Unlock()
-	return errors.Join(b.copying.close(), b.order.Close())
+	defer b.comm.mu.Unlock()
+	return errors.Join(b.comm.close(), b.order.Close())
 }
 
-// copying performs calls on GPU memory with a host communicator.
-type copying struct {
+// hostStagedComm performs calls on GPU memory with a host communicator.
+type hostStagedComm struct {
 	collective.Communicator
 	gpu    *driver.GPU
 	stream driver.Stream
@@ -63,7 +63,7 @@ type copying struct {
 }
 
 // Do performs a call whose buffers are GPU memory.
-func (c *copying) Do(ctx context.Context, call collective.Call) error {
+func (c *hostStagedComm) Do(ctx context.Context, call collective.Call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	entered, err := c.gpu.Enter()
@@ -78,13 +78,13 @@ func (c *copying) Do(ctx context.Context, call collective.Call) error {
 		c.after = nil
 	}
 	send, recv := call.Send, call.Recv
-	out, err := c.room(0, len(send))
+	out, err := c.pinnedBuffer(0, len(send))
 	if err != nil {
 		return err
 	}
 	in := out
 	if unsafe.SliceData(send) != unsafe.SliceData(recv) || len(send) != len(recv) {
-		if in, err = c.room(1, len(recv)); err != nil {
+		if in, err = c.pinnedBuffer(1, len(recv)); err != nil {
 			return err
 		}
 	}
@@ -109,8 +109,8 @@ func (c *copying) Do(ctx context.Context, call collective.Call) error {
 	return nil
 }
 
-// room returns n bytes of pinned memory, which grows during the first step.
-func (c *copying) room(which, n int) (driver.Host, error) {
+// pinnedBuffer returns n bytes of pinned memory, which grows during the first step.
+func (c *hostStagedComm) pinnedBuffer(which, n int) (driver.Host, error) {
 	m := &c.memory[which]
 	if m.Len() < int64(n) {
 		if err := free(m); err != nil {
@@ -118,7 +118,7 @@ func (c *copying) room(which, n int) (driver.Host, error) {
 		}
 		var err error
 		if *m, err = driver.AllocHost(int64(n)); err != nil {
-			return driver.Host{}, fmt.Errorf("pinned memory for what ranks exchange: %w", err)
+			return driver.Host{}, fmt.Errorf("allocate pinned memory for communication: %w", err)
 		}
 	}
 	return m.Part(0, int64(n)), nil
@@ -133,7 +133,7 @@ func free(m *driver.Host) error {
 	return was.Free()
 }
 
-func (c *copying) close() error {
+func (c *hostStagedComm) close() error {
 	entered, err := c.gpu.Enter()
 	if err != nil {
 		return err

@@ -12,38 +12,38 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
 )
 
-// silence is the error of an operation in which a rank did not respond for the given time.
-type silence time.Duration
+// timeoutError is the error of an operation in which a rank did not respond for the given time.
+type timeoutError time.Duration
 
 // Error returns the message for the case that no more specific cause is found.
-func (s silence) Error() string { return fmt.Sprintf("no answer within %s", time.Duration(s)) }
+func (s timeoutError) Error() string { return fmt.Sprintf("no answer within %s", time.Duration(s)) }
 
-// standing is the position of a rank in the operations of a group: in the operation with this
+// groupState is the position of a rank in the operations of a group: in the operation with this
 // signature, or before it if the signature has no kind.
-type standing struct {
+type groupState struct {
 	sequence  uint64
 	signature mesh.Signature
 }
 
-// Blames returns the rank that did not respond, if that is why the operation failed and this rank
+// FailedRank returns the rank that did not respond, if that is why the operation failed and this rank
 // detected it.
-func (e *Error) Blames() (rank int, ok bool) {
-	var quiet silence
+func (e *Error) FailedRank() (rank int, ok bool) {
+	var quiet timeoutError
 	return e.Peer.Rank, errors.As(e.Err, &quiet)
 }
 
-// Told reports whether another rank detected the failure and notified this one.
-func (e *Error) Told() bool {
-	var told *mesh.Told
+// IsRemote reports whether another rank detected the failure and notified this one.
+func (e *Error) IsRemote() bool {
+	var told *mesh.RemoteAbort
 	return errors.As(e.Err, &told)
 }
 
-// waiting holds the rank that an operation of a group waits for. The rank remains set after a
+// waitedRank holds the rank that an operation of a group waits for. The rank remains set after a
 // timeout, so that other ranks that time out can still follow the chain.
-type waiting struct{ rank atomic.Int32 } // rank plus 1; 0 if the operation waits for none
+type waitedRank struct{ rank atomic.Int32 } // rank plus 1; 0 if the operation waits for none
 
-func (w *waiting) begin(rank int) { w.rank.Store(int32(rank) + 1) }
-func (w *waiting) end()           { w.rank.Store(0) }
+func (w *waitedRank) begin(rank int) { w.rank.Store(int32(rank) + 1) }
+func (w *waitedRank) end()           { w.rank.Store(0) }
 
 // groups holds the groups of a rank, to answer queries of other ranks about its state.
 type groups struct {
@@ -77,41 +77,41 @@ func (s *groups) state(id uint64) mesh.State {
 	if g == nil {
 		return mesh.State{WaitsFor: -1}
 	}
-	at := g.standing()
+	at := g.state()
 	return mesh.State{Sequence: at.sequence, Signature: at.signature, WaitsFor: int(g.waiting.rank.Load()) - 1}
 }
 
 // A rank has this long to answer a query about its state. It answers in the background.
 const (
-	leastAnswer = 500 * time.Millisecond
-	mostAnswer  = 5 * time.Second
+	minQueryTimeout = 500 * time.Millisecond
+	maxQueryTimeout = 5 * time.Second
 )
 
-// blame finds the root cause of a timeout. The unresponsive rank may itself wait for another rank,
+// findRootCause finds the root cause of a timeout. The unresponsive rank may itself wait for another rank,
 // and answers so when it is queried. blame follows this chain to a rank that does not wait, has not
 // entered the operation, does not answer, or has passed different arguments. If the ranks wait for
 // each other in a cycle, all have done their part, and a message between them was lost.
-func (g *group) blame(ctx context.Context, at standing, err error) error {
+func (g *group) findRootCause(ctx context.Context, at groupState, err error) error {
 	var first *mesh.PeerError
-	var quiet silence
+	var quiet timeoutError
 	if !errors.As(err, &first) || !errors.As(err, &quiet) {
 		return err
 	}
-	patience := min(max(timeoutOf(ctx, g.timeout)/4, leastAnswer), mostAnswer)
-	way := []int{g.world.rank} // each rank waits for the next
+	timeout := min(max(timeoutOf(ctx, g.timeout)/4, minQueryTimeout), maxQueryTimeout)
+	chain := []int{g.world.rank} // each rank waits for the next
 	suspect := first.Peer
-	for !slices.Contains(way, suspect) {
-		way = append(way, suspect)
-		within, cancel := context.WithTimeoutCause(ctx, patience, quiet)
-		state, failure := g.mesh.Ask(within, suspect, g.id)
+	for !slices.Contains(chain, suspect) {
+		chain = append(chain, suspect)
+		within, cancel := context.WithTimeoutCause(ctx, timeout, quiet)
+		state, failure := g.mesh.Query(within, suspect, g.id)
 		cancel()
 		found := func(what string, args ...any) error {
 			return &mesh.PeerError{Peer: suspect, Err: fmt.Errorf("%w: that rank %s", quiet, fmt.Sprintf(what, args...))}
 		}
-		other := at.other(suspect, state)
+		other := at.mismatch(suspect, state)
 		switch {
 		case errors.As(failure, &quiet):
-			return found("does not say where it is either: it is stopped, or cut off from here")
+			return found("does not respond to a query of its state: it is stopped or unreachable")
 		case failure != nil:
 			return failure // another rank has reported the failure, or this one is gone
 		case other != nil:
@@ -119,7 +119,7 @@ func (g *group) blame(ctx context.Context, at standing, err error) error {
 		case state.Signature.Kind == 0 && state.Sequence <= at.sequence:
 			return found("has not entered the operation")
 		case state.Sequence > at.sequence:
-			return found("has left the operation, but what it sent to rank %d did not arrive", way[len(way)-2])
+			return found("has left the operation, but its message to rank %d was lost", chain[len(chain)-2])
 		case state.WaitsFor < 0 && state.Sequence < at.sequence:
 			return found("has not entered the operation, and is still in %v %d", Kind(state.Signature.Kind), state.Sequence)
 		case state.WaitsFor < 0:
@@ -127,15 +127,15 @@ func (g *group) blame(ctx context.Context, at standing, err error) error {
 		}
 		suspect = state.WaitsFor
 	}
-	circle := way[slices.Index(way, suspect):]
+	cycle := chain[slices.Index(chain, suspect):]
 	if suspect == g.world.rank {
 		suspect = first.Peer
 	}
-	return &mesh.PeerError{Peer: suspect, Err: fmt.Errorf("%w: %s wait for each other: what one of them sent did not arrive, as where the network between them is cut", quiet, someRanks(circle))}
+	return &mesh.PeerError{Peer: suspect, Err: fmt.Errorf("%w: %s wait for each other: a message between them was lost, for example because their network is cut", quiet, formatRanks(cycle))}
 }
 
-// someRanks lists the first few ranks in ascending order.
-func someRanks(ranks []int) string {
+// formatRanks lists the first few ranks in ascending order.
+func formatRanks(ranks []int) string {
 	const few = 8
 	ranks = slices.Sorted(slices.Values(ranks))
 	text := "ranks"

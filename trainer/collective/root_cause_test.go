@@ -59,7 +59,7 @@ func TestStoppedProcessIsNamed(t *testing.T) {
 			if err := ranks[silent].Process.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
-			survivors(t, ranks, silent, "does not say where it is either")
+			survivors(t, ranks, silent, "does not respond to a query of its state")
 		})
 	}
 }

@@ -2,28 +2,28 @@ package collective
 
 import "context"
 
-// look is a part of an operation in which the ranks of a node read from the published buffers, at
+// sharedStep is a part of an operation in which the ranks of a node read from the published buffers, at
 // the same offsets in each.
-type look struct {
+type sharedStep struct {
 	bytes int // length of each published buffer in bytes
 	// hidden is set if the ranks publish the output of bring instead of the call's Send.
-	hidden bool
+	staged bool
 	// bring copies the bytes that other ranks read, starting at from, to a window.
-	bring func(window []byte, from int)
+	fill func(window []byte, from int)
 	// take receives these bytes of every rank's published buffer.
-	take func(from, to int, shown func(r int) []byte)
+	read func(from, to int, shown func(r int) []byte)
 }
 
-// lookStaged runs a look through windows in shared memory, two of which are in use at a time.
-func (s *shared) lookStaged(ctx context.Context, c *Call) error {
-	for i := 0; i*windowRoom < c.look.bytes; i++ {
-		from, to := i*windowRoom, min((i+1)*windowRoom, c.look.bytes)
-		c.look.bring(s.board.window(s.rank, i)[:to-from], from)
+// runStaged runs c.step through windows in shared memory, two of which are in use at a time.
+func (s *shared) runStaged(ctx context.Context, c *Call) error {
+	for i := 0; i*windowBytes < c.step.bytes; i++ {
+		from, to := i*windowBytes, min((i+1)*windowBytes, c.step.bytes)
+		c.step.fill(s.board.window(s.rank, i)[:to-from], from)
 		if err := s.sync(ctx); err != nil {
 			return err
 		}
-		c.look.take(from, to, func(r int) []byte {
-			if r == s.rank && !c.look.hidden {
+		c.step.read(from, to, func(r int) []byte {
+			if r == s.rank && !c.step.staged {
 				return c.Send[from:to]
 			}
 			return s.board.window(r, i)[:to-from]

@@ -16,8 +16,8 @@ const (
 // margin is the minimum number of elements on each side of a tensor.
 const margin = 16
 
-// held is memory that contains a tensor, with its contents before the test.
-type held struct {
+// guardedTensor is memory that contains a tensor, with its contents before the test.
+type guardedTensor struct {
 	memory device.Tensor
 	before []uint32
 	free   []bool // elements that the test may change; nil is none
@@ -132,7 +132,7 @@ func (s *suite) place(n int, data []uint32, free []bool, kind device.Type) devic
 	if s.aligned {
 		first = margin
 	}
-	h := held{s.d.Alloc(kind, first+n+margin), make([]uint32, first+n+margin), make([]bool, first+n+margin)}
+	h := guardedTensor{s.d.Alloc(kind, first+n+margin), make([]uint32, first+n+margin), make([]bool, first+n+margin)}
 	for i := range h.before {
 		h.before[i] = aroundFloats
 		if kind == device.Int32 {
@@ -152,7 +152,7 @@ func (s *suite) place(n int, data []uint32, free []bool, kind device.Type) devic
 	default:
 		s.d.Write(h.memory, floatsOf(h.before))
 	}
-	s.held = append(s.held, h)
+	s.guarded = append(s.guarded, h)
 	if f, ok := s.d.(fencer); ok {
 		f.Fence(h.memory.Slice(0, first), true)
 		f.Fence(h.memory.Slice(first+n, h.memory.Len()), true)
@@ -163,7 +163,7 @@ func (s *suite) place(n int, data []uint32, free []bool, kind device.Type) devic
 // untouched fails the test if anything except results has changed.
 func (s *suite) untouched() {
 	s.Helper()
-	for _, h := range s.held {
+	for _, h := range s.guarded {
 		if f, ok := s.d.(fencer); ok {
 			f.Fence(h.memory, false)
 		}

@@ -16,7 +16,7 @@ import (
 // A step with non-finite gradients or losses does not change values and state, and does not count
 // for the bias corrections or for the first momentum: the bits are those of an optimizer without
 // that step.
-func TestVerdicts(t *testing.T) {
+func TestStepDecisions(t *testing.T) {
 	const n = 300
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	steps := []struct{ first, loss float32 }{{nan, 1}, {1, 1}, {2, inf}, {-inf, 1}, {3, 2}, {4, nan}, {5, 1}}
@@ -63,7 +63,7 @@ func TestVerdicts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v, told := d.NewVerdict(2), d.NewReading()
+			v, told := d.NewStepDecision(2), d.NewReading()
 			rows, taken := d.Alloc(device.Float32, 3), 0
 			for i, s := range steps {
 				grad := make([]float32, n)
@@ -83,7 +83,7 @@ func TestVerdicts(t *testing.T) {
 					v.Squares(k, own[k].Grad)
 				}
 				decided.StepAsync(own, v, 2)
-				told.Begin(v.Told())
+				told.Begin(v.Result())
 				norm := optim.GradNorm(d, other)
 				well := !math.IsNaN(norm) && !math.IsInf(norm, 0) && s.loss == s.loss && s.loss < inf
 				if got := told.Floats(); (got[0] != 0) != well || got[1] != float32(norm) && norm == norm {
@@ -123,7 +123,7 @@ func TestLateStepsAllocateNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, losses, told := d.NewVerdict(1), d.NewReading(), d.NewReading()
+	v, losses, told := d.NewStepDecision(1), d.NewReading(), d.NewReading()
 	rows, input := d.Alloc(device.Float32, n), make([]float32, n)
 	step := func() {
 		d.Begin()
@@ -134,7 +134,7 @@ func TestLateStepsAllocateNothing(t *testing.T) {
 		v.Losses(rows)
 		o.StepAsync(p, v, 1)
 		losses.Begin(rows)
-		told.Begin(v.Told())
+		told.Begin(v.Result())
 		d.End()
 		if told.Floats()[0] != 0 && len(losses.Floats()) == n {
 			o.CountStep()

@@ -18,7 +18,7 @@ type circle struct {
 	waits     []int // by rank; -1 if the rank is in the next operation
 }
 
-func (c circle) Ask(_ context.Context, rank int, _ uint64) (mesh.State, error) {
+func (c circle) Query(_ context.Context, rank int, _ uint64) (mesh.State, error) {
 	if c.waits[rank] < 0 {
 		return mesh.State{Sequence: 8, Signature: c.signature, WaitsFor: -1}, nil
 	}
@@ -41,13 +41,13 @@ func TestRanksThatWaitForEachOtherAreNamed(t *testing.T) {
 		"two others":         {2, 1, []int{1, 0, 1}, 1, "ranks 0, 1 wait for each other"},
 		"two others, behind": {3, 2, []int{1, 0, 1, 2}, 1, "ranks 0, 1 wait for each other"},
 		"this one, too":      {2, 1, []int{2, 0, 1}, 1, "ranks 0, 1, 2 wait for each other"},
-		"one is ahead":       {2, 1, []int{-1, 0, 1}, 0, "that rank has left the operation, but what it sent to rank 1 did not arrive"},
+		"one is ahead":       {2, 1, []int{-1, 0, 1}, 0, "that rank has left the operation, but its message to rank 1 was lost"},
 		"many":               {0, 1, many, 1, "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 12 more wait for each other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			signature := mesh.Signature{Kind: 1}
 			g := &group{world: &world{rank: c.rank, mesh: circle{signature: signature, waits: c.waits}, timeout: time.Second}}
-			err := g.blame(t.Context(), standing{7, signature}, &mesh.PeerError{Peer: c.waitsFor, Err: silence(time.Second)})
+			err := g.findRootCause(t.Context(), groupState{7, signature}, &mesh.PeerError{Peer: c.waitsFor, Err: timeoutError(time.Second)})
 			var of *mesh.PeerError
 			if !errors.As(err, &of) || of.Peer != c.peer || !strings.Contains(err.Error(), "no answer within 1s: "+c.want) {
 				t.Errorf("%v, want rank %d and %q", err, c.peer, c.want)

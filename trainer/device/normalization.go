@@ -3,9 +3,9 @@ package device
 // LayerNormEps is the default epsilon of torch.nn.LayerNorm, which is added to the variance.
 const LayerNormEps = 1e-5
 
-// Normalisation contains the operations of layer normalization over each row (Ba et al., 2016), as
+// Normalization contains the operations of layer normalization over each row (Ba et al., 2016), as
 // in torch.nn.LayerNorm. Matrices are Whole.
-type Normalisation interface {
+type Normalization interface {
 	// LayerNorm computes y = (x-mean)*rstd*w + b for each row. It stores the row's mean and
 	// 1/sqrt(variance+LayerNormEps) in mean and rstd. y is a stored tensor.
 	LayerNorm(y Matrix, mean, rstd Tensor, x Matrix, w, b Tensor)
