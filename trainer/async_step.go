@@ -8,9 +8,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// asyncSteps tracks steps that the host has enqueued but whose results it has not read yet. It reads the
-// result of a step while the device computes the next one, or earlier if it needs the result. It
-// works for a single rank only: other ranks would have to be notified of a skipped step.
+// asyncSteps tracks steps that the host has enqueued but whose results it has not read yet. It
+// reads the result of a step while the device computes the next one, or earlier if it needs the
+// result. It works for a single rank only: other ranks would have to be notified of a skipped step.
 type asyncSteps struct {
 	decision         device.StepDecision
 	newReading       func() device.Reading
@@ -50,8 +50,8 @@ func (l *asyncSteps) begin(at position) {
 	o.at, o.batches = at, 0
 }
 
-// addBatch records the losses of a micro-batch. The next micro-batch overwrites them on the device, so
-// they are copied now. The copy of the last one is enqueued after the update, so that nothing
+// addBatch records the losses of a micro-batch. The next micro-batch overwrites them on the device,
+// so they are copied now. The copy of the last one is enqueued after the update, so that nothing
 // delays the update.
 func (l *asyncSteps) addBatch(m nn.Model, weight float64, last bool) {
 	o := l.current()

@@ -10,9 +10,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/plan"
 )
 
-// checkMemory computes the memory that the run needs, on a device that only counts, and returns an error
-// if it exceeds the free memory. Otherwise the kernel would kill the process in the middle of the
-// run, without an explanation.
+// checkMemory computes the memory that the run needs, on a device that only counts, and returns an
+// error if it exceeds the free memory. Otherwise the kernel would kill the process in the middle of
+// the run, without an explanation.
 func (r *run) checkMemory() error {
 	need, copies, err := r.memoryNeeded()
 	if err != nil {
@@ -44,8 +44,8 @@ func (r *run) checkMemory() error {
 	return memoryError{fmt.Errorf("%s, and %s are free", what, format.Bytes(free)), hintHost}
 }
 
-// checkCopyMemory returns an error if the host of a GPU has too little memory for the copies of an async
-// checkpoint.
+// checkCopyMemory returns an error if the host of a GPU has too little memory for the copies of an
+// async checkpoint.
 func (r *run) checkCopyMemory(copies int64) error {
 	if r.ddpOptions().Strategy != ddp.DDP { // with DDP only rank 0 saves
 		copies *= int64(max(1, r.LocalRanks))
@@ -68,9 +68,9 @@ func (r *run) libraryLazyBytes() (bytes int64) {
 	return bytes
 }
 
-// memoryNeeded returns the memory of this rank in bytes: parameters, gradients, optimizer state, temporary
-// buckets, activations, packed operands, and batches. Copies is the memory for copies of an async
-// checkpoint.
+// memoryNeeded returns the memory of this rank in bytes: parameters, gradients, optimizer state,
+// temporary buckets, activations, packed operands, and batches. Copies is the memory for copies of
+// an async checkpoint.
 func (r *run) memoryNeeded() (bytes, copies int64, err error) {
 	samples := plan.Sample{Inputs: r.data.Inputs(), Tokens: r.data.Tokens(), Outputs: r.data.Outputs(), Classes: r.data.Classes()}
 	work := plan.Count(r.model, samples, r.batch, precision(r.train.Precision), r.device.Stored(device.BF16) == device.BFloat16)

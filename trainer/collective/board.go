@@ -18,8 +18,8 @@ const (
 	// windowBytes is the size of a window in bytes: three windows per rank fit the shared cache.
 	windowBytes = 256 << 10
 	windows     = 3
-	// maxRanksPerNode is the maximum number of ranks that can share memory: a window has a cache line
-	// for each.
+	// maxRanksPerNode is the maximum number of ranks that can share memory: a window has a cache
+	// line for each.
 	maxRanksPerNode = windowBytes / line
 )
 

@@ -6,8 +6,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
 )
 
-// dataStep marks the step of the data of a large message. A request without data is sent in the step of
-// a small message, so a receiver that expects a different length detects the mismatch.
+// dataStep marks the step of the data of a large message. A request without data is sent in the
+// step of a small message, so a receiver that expects a different length detects the mismatch.
 const dataStep = 1 << 30
 
 // direct sends or receives the nth message of a tag between two ranks. A large message is sent

@@ -8,16 +8,16 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
 )
 
-// firstQueryDelay is how long an operation takes before a rank queries the rank that it waits for. Later
-// queries follow at twice the interval, because that rank may have entered the operation in the
-// meantime.
+// firstQueryDelay is how long an operation takes before a rank queries the rank that it waits for.
+// Later queries follow at twice the interval, because that rank may have entered the operation in
+// the meantime.
 const firstQueryDelay = time.Second
 
-// divergenceDetector detects ranks that wait for each other because their programs have diverged, long before
-// the timeout. No message shows this. During an operation it queries the operation of the rank that
-// is waited for. If ranks wait in a cycle and are not all in the same operation, one of them
-// receives a different operation or different arguments. Ranks that share memory compare these
-// before they wait.
+// divergenceDetector detects ranks that wait for each other because their programs have diverged,
+// long before the timeout. No message shows this. During an operation it queries the operation of
+// the rank that is waited for. If ranks wait in a cycle and are not all in the same operation, one
+// of them receives a different operation or different arguments. Ranks that share memory compare
+// these before they wait.
 type divergenceDetector struct {
 	diverged chan struct{} // closed when a mismatch is found, so waiting cannot succeed
 	mismatch *mesh.Mismatch
@@ -55,7 +55,8 @@ func (g *group) stopDetector() {
 	}
 }
 
-// closeDetector waits until no query is in progress. The group must be broken, so no new one starts.
+// closeDetector waits until no query is in progress. The group must be broken, so no new one
+// starts.
 func (g *group) closeDetector() {
 	g.detector.stop()
 	g.detector.queries.Wait()
@@ -89,8 +90,8 @@ func (g *group) detectDivergence() {
 	}
 }
 
-// queryMismatch returns the mismatch between this rank and the rank that it waits for. It returns nil
-// if there is none or no answer arrives within timeout.
+// queryMismatch returns the mismatch between this rank and the rank that it waits for. It returns
+// nil if there is none or no answer arrives within timeout.
 func (g *group) queryMismatch(at groupState, timeout time.Duration) *mesh.Mismatch {
 	suspect := int(g.waiting.rank.Load()) - 1
 	if suspect < 0 || g.memory && g.nodes[suspect] == g.nodes[g.world.rank] {
@@ -105,8 +106,8 @@ func (g *group) queryMismatch(at groupState, timeout time.Duration) *mesh.Mismat
 	return at.mismatch(suspect, state)
 }
 
-// mismatch returns the mismatch between a rank's state and this rank in the same operation, or nil if
-// they match or the other rank is not in the operation.
+// mismatch returns the mismatch between a rank's state and this rank in the same operation, or nil
+// if they match or the other rank is not in the operation.
 func (at groupState) mismatch(rank int, state mesh.State) *mesh.Mismatch {
 	if state.Sequence != at.sequence || state.Signature.Kind == 0 || state.Signature == at.signature {
 		return nil

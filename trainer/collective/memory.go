@@ -114,9 +114,9 @@ type partRange struct {
 	n     int
 }
 
-// receive copies or reduces a range of the other ranks' parts into this rank's buffer. shown returns
-// part p of rank r within the range. Broadcast, reduce, gather, and all-gather have one part per
-// rank.
+// receive copies or reduces a range of the other ranks' parts into this rank's buffer. shown
+// returns part p of rank r within the range. Broadcast, reduce, gather, and all-gather have one
+// part per rank.
 func (s *shared) receive(c *Call, w partRange, shown func(r, p int) []byte) {
 	to := w.from + w.n
 	switch c.Kind {

@@ -263,7 +263,8 @@ func (x *exchange) awaitReady(of int, bytes int) error {
 	return x.wait(x.post(of, readyStep, nil), nil)
 }
 
-// postAndSignal receives a member's buffer of a step into b. It signals the member if the buffer is large.
+// postAndSignal receives a member's buffer of a step into b. It signals the member if the buffer is
+// large.
 func (x *exchange) postAndSignal(from int, step uint32, b []byte) incoming {
 	in := x.post(from, step, b)
 	if len(b) > eager {
@@ -277,8 +278,8 @@ func (x *exchange) receive(from int, step uint32, b []byte) error {
 	return x.wait(x.postAndSignal(from, step, b), nil)
 }
 
-// sendWhenReady sends a buffer to a member, which must expect it. It waits for the signal if the buffer is
-// large.
+// sendWhenReady sends a buffer to a member, which must expect it. It waits for the signal if the
+// buffer is large.
 func (x *exchange) sendWhenReady(to int, step uint32, b []byte) error {
 	if len(b) > eager {
 		if err := x.wait(x.post(to, readyStep|step, nil), nil); err != nil {

@@ -123,8 +123,8 @@ func (e *nodes) assignWorkers() {
 	e.across = e.subgroup(counterparts, e.node)
 }
 
-// subgroup returns the engine of some ranks, for a part of an operation. It uses the same group ID as
-// [nodes.flat], so that ranks in different operations detect the mismatch. A rank takes part in
+// subgroup returns the engine of some ranks, for a part of an operation. It uses the same group ID
+// as [nodes.flat], so that ranks in different operations detect the mismatch. A rank takes part in
 // only one such engine per operation.
 func (e *nodes) subgroup(places []int, rank int) *messages {
 	return &messages{world: e.world, id: e.flat.id, members: e.ranks(places), rank: rank}

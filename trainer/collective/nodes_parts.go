@@ -23,9 +23,9 @@ func (o *onNodes) part() *Call {
 	return &c
 }
 
-// runOnNode performs a part in shared memory. A part that follows a step between nodes gets a longer
-// timeout: a rank that waits for one that communicates with another node must let that one detect a
-// failure first.
+// runOnNode performs a part in shared memory. A part that follows a step between nodes gets a
+// longer timeout: a rank that waits for one that communicates with another node must let that one
+// detect a failure first.
 func (o *onNodes) runOnNode(follows bool, c *Call) error {
 	o.local.slack = 0
 	if follows {
@@ -96,8 +96,8 @@ func (o *onNodes) load(all pieces) load {
 // piece returns the space for piece i of all.
 func (l load) piece(i int) []byte { return l.buf[l.at[i]:][:l.all.cut(i+1)-l.all.cut(i)] }
 
-// reduceOnNode makes each rank reduce the pieces that it works on over its node, into the space that room
-// returns.
+// reduceOnNode makes each rank reduce the pieces that it works on over its node, into the space
+// that room returns.
 func (o *onNodes) reduceOnNode(all pieces, room func(i int) []byte) error {
 	c := o.part()
 	c.Send = all.buf
@@ -120,7 +120,8 @@ func (o *onNodes) reduceOnNode(all pieces, room func(i int) []byte) error {
 	return o.runOnNode(false, c)
 }
 
-// gatherOnNode copies each piece of a buffer from the rank that worked on it to all ranks of the node.
+// gatherOnNode copies each piece of a buffer from the rank that worked on it to all ranks of the
+// node.
 func (o *onNodes) gatherOnNode(all pieces) error {
 	c := o.part()
 	c.Send = all.buf

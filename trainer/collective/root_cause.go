@@ -25,8 +25,8 @@ type groupState struct {
 	signature mesh.Signature
 }
 
-// FailedRank returns the rank that did not respond, if that is why the operation failed and this rank
-// detected it.
+// FailedRank returns the rank that did not respond, if that is why the operation failed and this
+// rank detected it.
 func (e *Error) FailedRank() (rank int, ok bool) {
 	var quiet timeoutError
 	return e.Peer.Rank, errors.As(e.Err, &quiet)
@@ -87,10 +87,11 @@ const (
 	maxQueryTimeout = 5 * time.Second
 )
 
-// findRootCause finds the root cause of a timeout. The unresponsive rank may itself wait for another rank,
-// and answers so when it is queried. blame follows this chain to a rank that does not wait, has not
-// entered the operation, does not answer, or has passed different arguments. If the ranks wait for
-// each other in a cycle, all have done their part, and a message between them was lost.
+// findRootCause finds the root cause of a timeout. The unresponsive rank may itself wait for
+// another rank, and answers so when it is queried. blame follows this chain to a rank that does not
+// wait, has not entered the operation, does not answer, or has passed different arguments. If the
+// ranks wait for each other in a cycle, all have done their part, and a message between them was
+// lost.
 func (g *group) findRootCause(ctx context.Context, at groupState, err error) error {
 	var first *mesh.PeerError
 	var quiet timeoutError

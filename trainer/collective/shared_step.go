@@ -2,8 +2,8 @@ package collective
 
 import "context"
 
-// sharedStep is a part of an operation in which the ranks of a node read from the published buffers, at
-// the same offsets in each.
+// sharedStep is a part of an operation in which the ranks of a node read from the published
+// buffers, at the same offsets in each.
 type sharedStep struct {
 	bytes int // length of each published buffer in bytes
 	// hidden is set if the ranks publish the output of bring instead of the call's Send.

@@ -105,8 +105,8 @@ func Connect(ctx context.Context, listener net.Listener, o Options) (Communicato
 	return g, nil
 }
 
-// newGroup returns a group of the given members without an engine. The group has its own copy of the
-// world.
+// newGroup returns a group of the given members without an engine. The group has its own copy of
+// the world.
 func (w *world) newGroup(id uint64, members []int) *group {
 	own := *w
 	own.waiting, own.detector, own.ended = new(waitedRank), newDivergenceDetector(), make(chan struct{})

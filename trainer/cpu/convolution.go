@@ -123,8 +123,8 @@ func (c *convolution) unfold(r *convolutionWorkspace, image int) {
 	}
 }
 
-// padGradient fills outputs with the gradient of the output channels from first to end of an image, and
-// with zeros between the output rows.
+// padGradient fills outputs with the gradient of the output channels from first to end of an image,
+// and with zeros between the output rows.
 func (c *convolution) padGradient(r *convolutionWorkspace, image, first, end int) gemm.Matrix {
 	span, height, width := c.span(), c.OutHeight(), c.OutWidth()
 	for o := first; o < end; o++ {

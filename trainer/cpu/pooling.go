@@ -90,8 +90,8 @@ func largestOfFour(a, b, c, d float32) int {
 	return 3 - int(max(orderKey(a)<<2|3, orderKey(b)<<2|2, orderKey(c)<<2|1, orderKey(d)<<2)&3)
 }
 
-// orderKey maps a float to an integer with the same order. Both zeros map to the same value, and NaN
-// maps to the largest.
+// orderKey maps a float to an integer with the same order. Both zeros map to the same value, and
+// NaN maps to the largest.
 func orderKey(v float32) int64 {
 	if v != v {
 		return math.MaxInt32

@@ -9,8 +9,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// trackedTensors creates tensors and detects whether their memory is released. They have at least 4 elements,
-// because the runtime allocates smaller objects together.
+// trackedTensors creates tensors and detects whether their memory is released. They have at least 4
+// elements, because the runtime allocates smaller objects together.
 type trackedTensors struct {
 	floats []weak.Pointer[float32]
 	ints   []weak.Pointer[int32]

@@ -1,19 +1,20 @@
 package device
 
-// A AsyncUpdater is a Device that finishes a step without a host round trip: it checks whether loss and
-// gradients are finite, clips gradients, and counts updates. The host reads the results later. So
-// the host can enqueue the next step before this step has finished.
+// A AsyncUpdater is a Device that finishes a step without a host round trip: it checks whether loss
+// and gradients are finite, clips gradients, and counts updates. The host reads the results later.
+// So the host can enqueue the next step before this step has finished.
 type AsyncUpdater interface {
 	Device
-	// NewStepDecision plans the decisions about steps whose gradients are in the given number of parts.
+	// NewStepDecision plans the decisions about steps whose gradients are in the given number of
+	// parts.
 	NewStepDecision(parts int) StepDecision
 	// NewReading plans asynchronous copies to the host.
 	NewReading() Reading
 }
 
-// A StepDecision decides on the device whether each step updates the parameters (found_inf in PyTorch's
-// grad scaler). In each step, the caller passes the gradients and the losses, then requests one
-// decision, then the updates.
+// A StepDecision decides on the device whether each step updates the parameters (found_inf in
+// PyTorch's grad scaler). In each step, the caller passes the gradients and the losses, then
+// requests one decision, then the updates.
 type StepDecision interface {
 	// Squares computes the sum of the squares of a part of the gradients, with the bits of
 	// SumSquares.

@@ -105,10 +105,10 @@ func (w *worker) usesInPlace(cols int) bool {
 	return w.b.ColStride == 1 && k.pair == 1 && !w.round && (k.masked || cols%k.lanes == 0)
 }
 
-// computeByRows computes a block by rows of tiles, for a B that fits the L1 cache. The row stride of C is
-// often a multiple of half a page. Down a column, all cache lines of C would then compete for the
-// same few cache sets, also with those of B. With 512 columns, this costs a seventh of the speed
-// with 10 terms, and half of it with 4.
+// computeByRows computes a block by rows of tiles, for a B that fits the L1 cache. The row stride
+// of C is often a multiple of half a page. Down a column, all cache lines of C would then compete
+// for the same few cache sets, also with those of B. With 512 columns, this costs a seventh of the
+// speed with 10 terms, and half of it with 4.
 func (w *worker) computeByRows(a, start *Matrix, stacks [2]stack, top, left, right, p int) {
 	k, t := w.kernel, &w.tile
 	t.bRow, t.fetching = bytes(w.b.RowStride), 0
@@ -133,7 +133,8 @@ func (w *worker) computeByRows(a, start *Matrix, stacks [2]stack, top, left, rig
 	}
 }
 
-// computeByPanels computes a block by panels of B with n terms, starting at p, and columns of tiles.
+// computeByPanels computes a block by panels of B with n terms, starting at p, and columns of
+// tiles.
 func (w *worker) computeByPanels(a, start *Matrix, stacks [2]stack, top, left, right, p, n int) {
 	k, t := w.kernel, &w.tile
 	rows, elements := a.Rows, int(t.k)

@@ -96,6 +96,6 @@ func copyRows(dst, src Matrix) {
 	}
 }
 
-// paddedStride returns the stride of packed rows of n elements: whole cache lines plus one, so that rows
-// of a power of two do not all map to the same few cache sets.
+// paddedStride returns the stride of packed rows of n elements: whole cache lines plus one, so that
+// rows of a power of two do not all map to the same few cache sets.
 func paddedStride(n int) int { return (n+line-1)/line*line + line }

@@ -247,7 +247,7 @@ func TestFirstFailureIsToldToAll(t *testing.T) {
 type inVain int
 
 func (inVain) Error() string                 { return "no answer within 5s" }
-func (r inVain) Blames() (rank int, ok bool) { return int(r), true }
+func (r inVain) FailedRank() (rank int, ok bool) { return int(r), true }
 
 // A rank that another rank waited for is the cause if it is still joined. A rank that does not
 // exist, has left, or is the reporter is not the cause.

@@ -299,7 +299,7 @@ func (s *Session) Leave(exit int, failure error) error {
 		// A longer message than the server accepts would look like a lost rank.
 		m.Error, m.Hint = shorten(failure.Error(), maxFailureText), shorten(hintOf(failure), maxFailureText)
 		m.Ended = errors.Is(failure, ErrAborted)
-		var of interface{ Blames() (rank int, ok bool) }
+		var of interface{ FailedRank() (rank int, ok bool) }
 		if errors.As(failure, &of) {
 			if rank, ok := of.FailedRank(); ok {
 				m.Blames = &rank

@@ -11,8 +11,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// invalidCalls tests that invalid calls fail on every rank, soon, and that at least one error states
-// the cause.
+// invalidCalls tests that invalid calls fail on every rank, soon, and that at least one error
+// states the cause.
 func invalidCalls(t *testing.T, m Member) {
 	for name, tt := range map[string]struct {
 		f    func(c collective.Communicator) error

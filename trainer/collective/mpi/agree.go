@@ -21,10 +21,10 @@ type offenderError struct {
 func (e *offenderError) Error() string { return e.err.Error() }
 func (e *offenderError) Unwrap() error { return e.err }
 
-// compareCalls makes all ranks compare their next operation. It takes the maximum of a digest of the call
-// and of the digest's complement. The two maxima are complements of each other only if all digests
-// are equal. agree reports whether any rank needs windows. If a rank is in a different operation,
-// the error names it.
+// compareCalls makes all ranks compare their next operation. It takes the maximum of a digest of
+// the call and of the digest's complement. The two maxima are complements of each other only if all
+// digests are equal. agree reports whether any rank needs windows. If a rank is in a different
+// operation, the error names it.
 func (g *group) compareCalls(ctx context.Context, sequence uint64, c *collective.Call, problem error, staged bool) (bool, error) {
 	n := len(g.members)
 	if n == 1 {
@@ -134,7 +134,8 @@ func (g *group) enter(sequence uint64) {
 	g.mu.Unlock()
 }
 
-// failureReason returns the reason why an operation cannot finish, or nil. The caller holds the mutex.
+// failureReason returns the reason why an operation cannot finish, or nil. The caller holds the
+// mutex.
 func (g *group) failureReason(sequence uint64) error {
 	if t := g.notes.abort; t != nil {
 		return t
@@ -157,8 +158,8 @@ type timeoutError struct{ time.Duration }
 
 func (s timeoutError) Error() string { return fmt.Sprintf("no answer within %s", s.Duration) }
 
-// findUnresponsive names the rank that has not entered an operation before its timeout: the first one that
-// does not confirm that it is in the operation.
+// findUnresponsive names the rank that has not entered an operation before its timeout: the first
+// one that does not confirm that it is in the operation.
 func (g *group) findUnresponsive(ctx context.Context, sequence uint64, err error) error {
 	var late timeoutError
 	if !errors.As(err, &late) {

@@ -140,8 +140,8 @@ func (g *group) failure() error {
 	return g.checkClosed()
 }
 
-// checkClosed returns an error if this rank has closed the group, maybe during an operation. The caller
-// holds the mutex.
+// checkClosed returns an error if this rank has closed the group, maybe during an operation. The
+// caller holds the mutex.
 func (g *group) checkClosed() error {
 	if g.closed || g.ended {
 		return &collective.Error{Op: "close", Peer: g.peer(g.rank), Err: net.ErrClosed}

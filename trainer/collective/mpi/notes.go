@@ -60,7 +60,8 @@ type remoteAbort struct {
 
 func (t *remoteAbort) Error() string { return fmt.Sprintf("rank %d gave up: %s", t.by, t.text) }
 
-// firstOpen returns a rank of n other than self that has not closed a communicator, or -1 if all have.
+// firstOpen returns a rank of n other than self that has not closed a communicator, or -1 if all
+// have.
 func (s *notes) firstOpen(comm uint64, n, self int) int {
 	for r := range n {
 		if _, ok := s.closed[commRank{comm, r}]; !ok && r != self {

@@ -9,8 +9,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi/libmpi"
 )
 
-// maxPieceBytes limits one MPI call in place, so that the number of elements fits a C int. windowBytes
-// is the size of a window, which fits a cache.
+// maxPieceBytes limits one MPI call in place, so that the number of elements fits a C int.
+// windowBytes is the size of a window, which fits a cache.
 const (
 	maxPieceBytes = 1 << 30
 	windowBytes   = 4 << 20

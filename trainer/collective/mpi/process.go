@@ -190,10 +190,10 @@ func (p *process) test(request *libmpi.Handle) (bool, error) {
 	return p.lib.Test(request)
 }
 
-// finalizeTimeout limits MPI_Finalize. All ranks have closed when it is called, so a process loses nothing
-// if it exits without it. MPICH's MPI_Finalize (found in 4.0.2 with UCX 1.13) may never return over
-// TCP: each rank flushes its connections, which the other rank must poll, and then waits for the
-// launcher without polling. A late rank then flushes without success.
+// finalizeTimeout limits MPI_Finalize. All ranks have closed when it is called, so a process loses
+// nothing if it exits without it. MPICH's MPI_Finalize (found in 4.0.2 with UCX 1.13) may never
+// return over TCP: each rank flushes its connections, which the other rank must poll, and then
+// waits for the launcher without polling. A late rank then flushes without success.
 const finalizeTimeout = 5 * time.Second
 
 // finalize finalizes MPI after every rank has closed. It waits for the ranks, because a launcher

@@ -90,9 +90,9 @@ func (d *Device) Flush() {
 	d.flush()
 }
 
-// graphParams returns the address where a kernel of a group reads values that change from step to step. v
-// is the corresponding argument, which live sets to zero. The kernel must be launched before the
-// next flush. Outside of a group, live returns 0, and the kernel uses its argument v.
+// graphParams returns the address where a kernel of a group reads values that change from step to
+// step. v is the corresponding argument, which live sets to zero. The kernel must be launched
+// before the next flush. Outside of a group, live returns 0, and the kernel uses its argument v.
 func graphParams[T any](d *Device, v *T) driver.Ptr {
 	g, n := &d.group, int(unsafe.Sizeof(*v))
 	if !g.open || len(g.params)+n > paramBytes {

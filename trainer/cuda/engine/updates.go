@@ -71,8 +71,8 @@ func (d *Device) SGD(value, grad, buffer device.Tensor, f device.SGDFactors) {
 	d.launchSGD(value, grad, buffer, sgdFactorsOf(f), 0, true)
 }
 
-// launchSGD launches an SGD update with factors f, or with the factors at a device address if that is not
-// 0. If decays is false, weight decay is not applied.
+// launchSGD launches an SGD update with factors f, or with the factors at a device address if that
+// is not 0. If decays is false, weight decay is not applied.
 func (d *Device) launchSGD(value, grad, buffer device.Tensor, f sgdFactors, at driver.Ptr, decays bool) {
 	n := value.Len()
 	sameLength("update", n, grad.Len())
@@ -109,8 +109,8 @@ func (d *Device) Adam(value, grad, average, squares device.Tensor, f device.Adam
 	d.launchAdam(value, grad, average, squares, adamFactorsOf(f), 0, true)
 }
 
-// launchAdam launches an Adam update with factors f, or with the factors at a device address if that is
-// not 0. If decays is false, weight decay is not applied.
+// launchAdam launches an Adam update with factors f, or with the factors at a device address if
+// that is not 0. If decays is false, weight decay is not applied.
 func (d *Device) launchAdam(value, grad, average, squares device.Tensor, f adamFactors, at driver.Ptr, decays bool) {
 	n := value.Len()
 	sameLength("update", n, grad.Len(), average.Len(), squares.Len())

@@ -170,8 +170,8 @@ func (x *inbox) Lost(ranks []int) error {
 	return nil
 }
 
-// markLost marks a rank as lost and fails the transfers that wait for it. If the rank reported another
-// rank as the root cause before, the error names that one.
+// markLost marks a rank as lost and fails the transfers that wait for it. If the rank reported
+// another rank as the root cause before, the error names that one.
 func (x *inbox) markLost(peer int, err error) *PeerError {
 	x.mu.Lock()
 	defer x.mu.Unlock()

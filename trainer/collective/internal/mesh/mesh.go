@@ -123,7 +123,8 @@ type RemoteAbort struct {
 // Error returns the reporting rank and the reason.
 func (e *RemoteAbort) Error() string { return fmt.Sprintf("rank %d gave up: %s", e.By, e.Text) }
 
-// abortReason returns the reason to report to other ranks: the message of the rank that reported it first.
+// abortReason returns the reason to report to other ranks: the message of the rank that reported it
+// first.
 func abortReason(rank int, reason *PeerError) *RemoteAbort {
 	var t *RemoteAbort
 	if errors.As(reason.Err, &t) {

@@ -2,8 +2,8 @@ package mesh
 
 import "math/bits"
 
-// maxEarlyBytes limits the memory of messages that were not requested yet. maxIdleBytes limits the memory that
-// is retained for later messages.
+// maxEarlyBytes limits the memory of messages that were not requested yet. maxIdleBytes limits the
+// memory that is retained for later messages.
 const (
 	maxEarlyBytes = 1 << 30
 	maxIdleBytes  = 32 * MaxSegment
