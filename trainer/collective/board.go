@@ -23,14 +23,14 @@ const (
 	maxRanksPerNode = windowBytes / line
 )
 
-// board is where the ranks of a group publish their arguments.
+// board holds the published arguments of the ranks of a group.
 type board interface {
 	// slot returns the state that a rank publishes.
 	slot(rank int) *slot
-	// show publishes this rank's arguments. They remain valid until the operation after the next,
-	// which no rank begins before all have left this one.
+	// publish publishes this rank's arguments. They remain valid until the operation after the
+	// next, which no rank begins before all have left this one.
 	publish(rank int, turn uint64, c *Call, s mesh.Signature)
-	// shown returns the arguments of a rank. send returns its buffer, if that is visible.
+	// published returns the arguments of a rank. send returns its buffer, if that is visible.
 	published(rank int, turn uint64) *entry
 	send(rank int, turn uint64) []byte
 	// visible reports whether a call's buffer is in memory that other ranks can access.
@@ -38,9 +38,9 @@ type board interface {
 	// small and window return staging buffers of a rank in shared memory.
 	small(rank int, turn uint64) []byte
 	window(rank, i int) []byte
-	// looks returns how many times to poll for another rank before yielding the core.
+	// spinCount returns how many times to poll for another rank before yielding the core.
 	spinCount() int
-	// giveWay yields the core, for the nth time in one wait, from 0.
+	// yield yields the core, for the nth time in one wait, from 0.
 	yield(nth int)
 	name() string
 	alloc(ctx context.Context, s *shared, bytes int) ([]byte, error)

@@ -86,7 +86,7 @@ type (
 	Number = element.Number
 )
 
-// The reductions are those of package element.
+// These are the reductions of package element.
 const (
 	Sum     = element.Sum
 	Mean    = element.Mean

@@ -2,8 +2,8 @@ package collective
 
 import "math/bits"
 
-// disseminate is a dissemination barrier: in step s, rank r signals rank r+2^s (Hensgen, Finkel,
-// and Manber, 1988).
+// disseminate performs a dissemination barrier: in step s, rank r signals rank r+2^s (Hensgen,
+// Finkel, and Manber, 1988).
 func (x *exchange) disseminate() error {
 	x.steps = uint32(bits.Len(uint(x.n - 1)))
 	for s := range x.steps {
@@ -15,8 +15,9 @@ func (x *exchange) disseminate() error {
 	return nil
 }
 
-// doubling is all-reduce by recursive doubling, in the fewest steps: each rank exchanges the whole
-// buffer with the ranks at distance 1, 2, 4, and so on (Thakur, Rabenseifner, and Gropp, 2005).
+// doubling performs an all-reduce by recursive doubling, in the fewest steps: each rank exchanges
+// the whole buffer with the ranks at distance 1, 2, 4, and so on (Thakur, Rabenseifner, and Gropp,
+// 2005).
 func (x *exchange) doubling(buf []byte) error {
 	c, f := x.call, x.fold()
 	x.steps = f.steps + 2

@@ -89,7 +89,7 @@ func (x *exchange) halving(d division, onAll bool) error {
 	return x.sendToPartner(f, last, result)
 }
 
-// gatherDoubling is all-gather by recursive doubling.
+// gatherDoubling performs an all-gather by recursive doubling.
 func (x *exchange) gatherDoubling(d division) error {
 	f := x.fold()
 	x.steps = f.steps + 2
@@ -110,8 +110,8 @@ func (x *exchange) gatherDoubling(d division) error {
 	return x.sendToPartner(f, f.steps+1, d.buf)
 }
 
-// halve is reduce-scatter over places. In each step, a rank exchanges data with the place at half
-// the previous distance, and reduces the half that it keeps.
+// halve performs a reduce-scatter over places. In each step, a rank exchanges data with the place
+// at half the previous distance, and reduces the half that it keeps.
 func (x *exchange) halve(f fold, d division) error {
 	c, buf, at := x.call, d.buf, d.cut
 	low, high := 0, f.power // the parts that this rank works on
@@ -144,8 +144,8 @@ func (x *exchange) halve(f fold, d division) error {
 	return nil
 }
 
-// double is all-gather over places. In each step, a rank exchanges all of its data with the place
-// at twice the previous distance. step is the number of its first step.
+// double performs an all-gather over places. In each step, a rank exchanges all of its data with
+// the place at twice the previous distance. step is the number of its first step.
 func (x *exchange) double(f fold, d division, step uint32) error {
 	for far := 1; far < f.power; far *= 2 {
 		other := f.place ^ far

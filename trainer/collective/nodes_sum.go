@@ -33,8 +33,8 @@ func (o *onNodes) allReduce() error {
 	return o.unpack(mine)
 }
 
-// sumSmall is all-reduce in the fewest steps: every rank reduces the whole buffer of its node. If
-// each rank has counterparts, all ranks then reduce the whole buffer between nodes.
+// sumSmall performs an all-reduce in the fewest steps: every rank reduces the whole buffer of its
+// node. If each rank has counterparts, all ranks then reduce the whole buffer between nodes.
 func (o *onNodes) sumSmall(buf []byte) error {
 	c := o.part()
 	c.Kind, c.Send, c.Recv = KindAllReduce, buf, buf
@@ -56,7 +56,7 @@ func (o *onNodes) sumSmall(buf []byte) error {
 	return o.runOnNode(true, c)
 }
 
-// reduceScatter is allReduce without the final all-gather.
+// reduceScatter works like allReduce without the final all-gather.
 func (o *onNodes) reduceScatter() error {
 	c, rank := o.call, o.flat.rank
 	if len(c.Send) <= smallBytes {

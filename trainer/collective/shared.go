@@ -21,16 +21,16 @@ type shared struct {
 	deadline    time.Time     // deadline of the present operation; zero until it waits
 	opTimeout   time.Duration // timeout of the present operation
 	slack       time.Duration // allowed in addition to the timeout
-	// doubt is the number of times that the spin count is halved because spinning was unsuccessful:
-	// other goroutines or processes may need this core.
+	// spinBackoff is the number of times that the spin count is halved because spinning was
+	// unsuccessful: other goroutines or processes may need this core.
 	spinBackoff int
-	// together reports whether the rank that this one last yielded to ran on the same core. idle is
+	// sameCore reports whether the rank that this one last yielded to ran on the same core. idle is
 	// the idle time of each core when it was last sampled, to find another core.
 	sameCore    bool
 	idle        []int64
 	idleSampled time.Time
-	// room holds partial sums and is aligned for every element type. It would escape from the
-	// stack, because it is passed to functions of the element type.
+	// partialSums holds partial sums and is aligned for every element type. It would escape from
+	// the stack, because it is passed to functions of the element type.
 	partialSums [block / 8]uint64
 }
 

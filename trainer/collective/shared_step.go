@@ -6,11 +6,11 @@ import "context"
 // buffers, at the same offsets in each.
 type sharedStep struct {
 	bytes int // length of each published buffer in bytes
-	// hidden is set if the ranks publish the output of bring instead of the call's Send.
+	// staged is set if the ranks publish the output of fill instead of the call's Send.
 	staged bool
-	// bring copies the bytes that other ranks read, starting at from, to a window.
+	// fill copies the bytes that other ranks read, starting at from, to a window.
 	fill func(window []byte, from int)
-	// take receives these bytes of every rank's published buffer.
+	// read receives these bytes of every rank's published buffer.
 	read func(from, to int, shown func(r int) []byte)
 }
 

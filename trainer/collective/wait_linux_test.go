@@ -8,7 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/sched"
 )
 
-// Of two ranks on one core, the higher one looks for another core, at limited intervals. No rank
+// The higher of two ranks on one core moves to an idle core, at limited intervals. No rank
 // moves if the other rank's core is different or unknown, or if there are not enough cores.
 func TestRanksOfOneCoreMoveApart(t *testing.T) {
 	same := func(core int) int32 { return int32(core) + 1 }

@@ -52,7 +52,7 @@ func Assign(seen []VisibleGPUs) ([]int, error) {
 			for _, uuid := range seen[rank].UUIDs {
 				others = append(others, fmt.Sprintf("%s is rank %d's", uuid, owner[gpu{seen[rank].Node, uuid}]))
 			}
-			return nil, ShortageError{fmt.Errorf("rank %d is left without a GPU: of those that it sees, %s", rank, strings.Join(others, ", "))}
+			return nil, ShortageError{fmt.Errorf("rank %d has no GPU of its own: %s", rank, strings.Join(others, ", "))}
 		}
 	}
 	return ordinals, nil

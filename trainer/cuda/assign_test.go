@@ -36,11 +36,11 @@ func TestAssign(t *testing.T) {
 		"MIG":                          {"MIG-1,MIG-2 MIG-1,MIG-2", []int{0, 1}, ""},
 		"the second has no choice":     {"a,b a", []int{1, 0}, ""},
 		"the third has no choice":      {"a,b b,c a", []int{1, 1, 0}, ""},
-		"one GPU, two ranks":           {"a a", nil, "rank 1 is left without a GPU: of those that it sees, a is rank 0's"},
-		"three ranks, two GPUs":        {"a,b a,b a,b", nil, "rank 2 is left without a GPU: of those that it sees, a is rank 0's, b is rank 1's"},
-		"too few on the second node":   {"a b | a a", nil, "rank 3 is left without a GPU: of those that it sees, a is rank 2's"},
+		"one GPU, two ranks":           {"a a", nil, "rank 1 has no GPU of its own: a is rank 0's"},
+		"three ranks, two GPUs":        {"a,b a,b a,b", nil, "rank 2 has no GPU of its own: a is rank 0's, b is rank 1's"},
+		"too few on the second node":   {"a b | a a", nil, "rank 3 has no GPU of its own: a is rank 2's"},
 		"one rank sees none":           {"a | -", nil, "rank 1 sees no GPU: no driver"},
-		"three ranks want two of them": {"a b,c b c", nil, "rank 3 is left without a GPU: of those that it sees, c is rank 1's"},
+		"three ranks want two of them": {"a b,c b c", nil, "rank 3 has no GPU of its own: c is rank 1's"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Assign(ranks(c.seen))

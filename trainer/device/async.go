@@ -35,7 +35,7 @@ type StepDecision interface {
 	// decays is false, they omit weight decay. They do nothing if the step is skipped.
 	SGD(value, grad, buffer Tensor, decays bool)
 	Adam(value, grad, average, squares Tensor, decays bool)
-	// Told returns two elements with the last decision: 1 if the parameters are updated, else 0;
+	// Result returns two elements with the last decision: 1 if the parameters are updated, else 0;
 	// and the norm in float32.
 	Result() Tensor
 }
@@ -43,7 +43,7 @@ type StepDecision interface {
 // AdamRule holds the inputs from which the device computes the factors of an update.
 type AdamRule struct {
 	LR, Beta1, Beta2 float64
-	// Most is the maximum number of updates that the bias corrections use.
+	// MaxUpdates is the maximum number of updates that the bias corrections use.
 	MaxUpdates uint32
 	// Factors holds the constant factors. The device sets Correction, Rate, and GradScale.
 	Factors AdamFactors

@@ -15,7 +15,7 @@ const (
 // An Activation is an elementwise function of a layer's outputs.
 type Activation uint8
 
-// The activations are those of torch.nn.functional.
+// The activations match torch.nn.functional.
 const (
 	Identity Activation = iota
 	ReLU                // max(x, 0); NaN stays NaN

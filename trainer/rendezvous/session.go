@@ -288,7 +288,7 @@ func (s *Session) NoteUnhandledStop() {
 // ends the attempt and is sent to every other rank. Two optional methods of failure change the
 // cause:
 //
-//   - Blames() (rank int, ok bool) returns the rank that this rank waited for without success.
+//   - FailedRank() (rank int, ok bool) returns the rank that this rank waited for without success.
 //     The attempt ends as if the blamed rank had been lost.
 //   - Suspects() []int returns ranks of which at least one is faulty; it may not be the rank
 //     that reports. The failure is about the suspect if there is only one, and otherwise about

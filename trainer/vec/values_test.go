@@ -31,7 +31,7 @@ func everyFloat(step uint32, f func(x []float32)) {
 	f(x)
 }
 
-// exp is e^x, computed by ExpSum with a maximum of 0.
+// exp returns a function for e^x, computed by ExpSum with a maximum of 0.
 func exp(u *vec.Unit) func(y, x []float32) {
 	return func(y, x []float32) { u.ExpSum(y, x, 0) }
 }

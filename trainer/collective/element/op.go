@@ -9,7 +9,7 @@ import (
 // An Op combines the elements of several ranks.
 type Op uint8
 
-// The reductions are those of NCCL.
+// NCCL supports the same reductions.
 const (
 	Sum Op = iota + 1
 	Mean

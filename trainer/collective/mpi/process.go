@@ -131,7 +131,7 @@ const (
 	drainTimeout = time.Second
 )
 
-// After this time, the rank that is waited for is unlikely to arrive soon: the waiting rank sleeps
+// After this time, the awaited rank is unlikely to arrive soon: the waiting rank sleeps
 // between two polls, and computation gets the core.
 const (
 	spinTime     = 2 * time.Millisecond
@@ -141,8 +141,8 @@ const (
 // waiting is a request with the conditions under which it fails.
 type waiting struct {
 	request *libmpi.Handle
-	// trouble returns the reason why the request cannot finish, or nil. It is called with the mutex
-	// held.
+	// failureReason returns the reason why the request cannot finish, or nil. It is called with the
+	// mutex held.
 	failureReason func() error
 	// others is set if the request depends on ranks that may not have arrived. Otherwise they have
 	// arrived, and the transfer progresses only while it is polled.

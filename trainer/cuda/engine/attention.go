@@ -143,7 +143,7 @@ func (a *attention) fit(out device.Matrix, logSum device.Tensor, in device.Atten
 	}
 }
 
-// input returns the input for the kernel that is launched next; see live.
+// input returns the input for the kernel that is launched next; see graphParams.
 func (a *attention) input(in device.AttentionInput) attentionInput {
 	return attentionInput{
 		q: uint64(at(in.Q.Data)), k: uint64(at(in.K.Data)), v: uint64(at(in.V.Data)),

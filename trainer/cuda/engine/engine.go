@@ -25,8 +25,8 @@ type Options struct {
 	// simulator detects out-of-bounds accesses. It costs memory and time.
 	Apart bool
 	// WGMMA requests attention in bfloat16 with the wgmma instructions, which only Hopper supports.
-	// If they are not available, attention is that of other GPUs, and Device.Unmet returns the
-	// reason.
+	// If they are not available, attention uses the kernels for other GPUs, and Device.Unmet
+	// returns the reason.
 	WGMMA bool
 }
 
@@ -48,7 +48,7 @@ type Device struct {
 	group     group
 	shared    int   // maximum shared memory of a block in bytes
 	hopper    bool  // the kernels for Hopper are loaded
-	unmet     error // reason why they are not, if they were requested
+	unmet     error // reason why they are not loaded, if they were requested
 }
 
 var _ device.AsyncUpdater = (*Device)(nil)

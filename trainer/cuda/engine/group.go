@@ -24,7 +24,8 @@ const (
 //
 // A part is identified by its calls: all calls and all of their arguments must be equal. So a
 // replayed graph has exactly the effect of the calls. Arguments that differ from step to step would
-// prevent this. Kernels read those from memory (live), to which they are written before the launch.
+// prevent this. Kernels read those from memory (graphParams), to which they are written before the
+// launch.
 type group struct {
 	open          bool
 	calls         []call
@@ -91,8 +92,9 @@ func (d *Device) Flush() {
 }
 
 // graphParams returns the address where a kernel of a group reads values that change from step to
-// step. v is the corresponding argument, which live sets to zero. The kernel must be launched
-// before the next flush. Outside of a group, live returns 0, and the kernel uses its argument v.
+// step. v is the corresponding argument, which graphParams sets to zero. The kernel must be
+// launched before the next flush. Outside of a group, graphParams returns 0, and the kernel uses
+// its argument v.
 func graphParams[T any](d *Device, v *T) driver.Ptr {
 	g, n := &d.group, int(unsafe.Sizeof(*v))
 	if !g.open || len(g.params)+n > paramBytes {

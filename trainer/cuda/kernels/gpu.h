@@ -73,7 +73,7 @@ DEVICE u32 shared_address(const void *p) { return u32(u64((__attribute__((addres
 
 // ldmatrix_x4 reads four 8x8 matrices of 16-bit elements from shared memory (ldmatrix in the PTX
 // ISA). Thread 8j+r of a warp passes the address of row r of matrix j. Thread 4g+t gets elements 2t
-// and 2t+1 of row g in m[j]; with ldmatrix_x4_trans, it gets those of column g.
+// and 2t+1 of row g in m[j]; with ldmatrix_x4_trans, it gets elements of column g.
 DEVICE void ldmatrix_x4(u32 *m, const u16 *row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3]) : "r"(shared_address(row)) : "memory");
 }

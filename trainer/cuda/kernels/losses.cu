@@ -31,7 +31,7 @@ KERNEL(cross_entropy, 256, float *losses, float *logits, const int *labels, floa
 }
 
 // cross_entropy for bfloat16 logits, N adjacent ones at a time. It uses ex2.approx, whose relative
-// error is 2^-22, while that of the logits is 2^-9.
+// error is 2^-22, and the logits have a relative error of 2^-9.
 template <u32 N> DEVICE void cross_entropy_of(float *room, float *losses, u16 *row, u32 label, float scale, u32 cols) {
   constexpr float log2_e = 1.44269504088896341f;
   float most = -infinity(), sum = 0, own = as_float(row + label), v[N];

@@ -4,7 +4,7 @@ package library
 
 import "errors"
 
-// load always fails: libraries depend on a libc, and a static program has none.
+// load always fails: libraries depend on a libc, and a static program does not have one.
 func load(string) (uintptr, error) {
 	return 0, errors.New("this program is statically linked and cannot load libraries")
 }

@@ -77,7 +77,7 @@ type Mesh interface {
 	Leave(group uint64)
 	// Lost returns the [PeerError] of the first of these ranks that is lost, or nil.
 	Lost(ranks []int) error
-	// Ask queries the state of a rank in the operations of a group.
+	// Query queries the state of a rank in the operations of a group.
 	Query(ctx context.Context, rank int, group uint64) (State, error)
 	// Abort sends the reason why this rank fails to all connected ranks and closes the mesh. Later
 	// errors have the same reason.

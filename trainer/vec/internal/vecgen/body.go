@@ -180,7 +180,7 @@ func (b *body) shift(op string, x *node, n uint32) *node {
 func (b *body) shl(x *node, n uint32) *node { return b.shift("shl", x, n) }
 func (b *body) shr(x *node, n uint32) *node { return b.shift("shr", x, n) }
 
-// sar is an arithmetic right shift.
+// sar performs an arithmetic right shift.
 func (b *body) sar(x *node, n uint32) *node { return b.shift("sar", x, n) }
 
 // bits reinterprets a float32 as uint32, and float does the reverse.

@@ -98,7 +98,7 @@ func (b *body) tanh(x *node) *node {
 	return b.float(b.or(b.bits(y), b.and(b.bits(x), b.word(sign)))) // also the sign of -0
 }
 
-// hash is lowbias32 (Wellons, Prospecting for hash functions, 2018).
+// hash implements lowbias32 (Wellons, Prospecting for hash functions, 2018).
 func (b *body) hash(x *node) *node {
 	x = b.mul(b.xor(x, b.shr(x, 16)), b.word(0x7feb352d))
 	x = b.mul(b.xor(x, b.shr(x, 15)), b.word(0x846ca68b))
