@@ -28,7 +28,7 @@ func Run(t *testing.T, open func() device.Device) {
 		{"Dense", checkDense},
 		{"Elementwise", checkElementwise},
 		{"Dropout", checkDropout},
-		{"Normalisation", checkNormalization},
+		{"Normalization", checkNormalization},
 		{"Embedding", checkEmbedding},
 		{"Attention", checkAttention},
 		{"AttentionDropout", checkAttentionDropout},

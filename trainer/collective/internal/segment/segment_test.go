@@ -68,7 +68,7 @@ func TestWhatIsNotTheSegmentIsRefused(t *testing.T) {
 		n    int
 		want string
 	}{
-		{s.Name, 1001, "not this user's file of 1065 bytes"},
+		{s.Name, 1001, "not a file of this user with 1065 bytes"},
 		{other, 1000, "a different file has this name"},
 		{"../" + s.Name, 1000, "invalid segment name"},
 		{prefix + "../../etc/passwd", 1000, "invalid segment name"},
