@@ -246,7 +246,7 @@ func TestFirstFailureIsToldToAll(t *testing.T) {
 // inVain is a failure that another rank caused.
 type inVain int
 
-func (inVain) Error() string                 { return "no answer within 5s" }
+func (inVain) Error() string                     { return "no answer within 5s" }
 func (r inVain) FailedRank() (rank int, ok bool) { return int(r), true }
 
 // A rank that another rank waited for is the cause if it is still joined. A rank that does not
