@@ -66,7 +66,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 	if o.code != 0 {
 		t.Fatal(o)
 	}
-	mustContain(t, o.stdout, "WARNING: passed over", "model.safetensors\" is damaged", "resuming after step 58")
+	mustContain(t, o.stdout, "warning: skipped a checkpoint", "model.safetensors\" is corrupt", "resuming after step 58")
 	if got := weights(t, run); got != want {
 		t.Errorf("other weights after the fall-back:\n%s\n%s", got, want)
 	}
@@ -80,7 +80,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 	if o.code != 5 {
 		t.Errorf("no usable checkpoint: %v", o)
 	}
-	mustContain(t, o.stderr, "ddpbatch: error:", "can be used", "ddpbatch: hint:")
+	mustContain(t, o.stderr, "ddpbatch: error:", "no usable checkpoint", "ddpbatch: hint:")
 	if now, _ := filepath.Glob(filepath.Join(run, "checkpoints", "step-*")); len(now) != len(left) {
 		t.Errorf("checkpoints were removed: %v, now %v", left, now)
 	}
@@ -99,8 +99,8 @@ func TestFullDisk(t *testing.T) {
 	}{
 		// The model of 784-32-10 is 100 KiB: room for no save, for the first but not
 		// for another, for two but not for a third.
-		{"size=64k", "save checkpoint of step 0: there is no room for 99.4 KiB in ", false},
-		{"size=160k", "there is no room for another checkpoint of 99.9 KiB", true},
+		{"size=64k", "save checkpoint of step 0: not enough space for 99.4 KiB in ", false},
+		{"size=160k", "not enough space for another checkpoint of 99.9 KiB", true},
 		{"size=330k", "save checkpoint of step", true},
 	} {
 		if err := syscall.Mount("tmpfs", run, "tmpfs", 0, tt.size+",mode=0700"); err != nil {

@@ -86,7 +86,7 @@ func TestForeignCheckpointOfAHigherStepIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	events, _, errs := world(t, 1, job(t, text), dir, nil)
-	if errs[0] == nil || !strings.Contains(errs[0].Error(), `it was written by another run ("another", not "run")`) || !strings.Contains(errs[0].Error(), foreign) || len(events) > 0 {
+	if errs[0] == nil || !strings.Contains(errs[0].Error(), `it belongs to a different run ("another", not "run")`) || !strings.Contains(errs[0].Error(), foreign) || len(events) > 0 {
 		t.Errorf("got %v, %v", errs[0], events)
 	}
 	if err := checkpoint.Verify(t.Context(), filepath.Join(dir, foreign)); err != nil {
@@ -110,7 +110,7 @@ func TestWhatDoesNotBelongIsRefused(t *testing.T) {
 		run  string
 		want string
 	}{
-		"another run":   {text, "other", "written by another run"},
+		"another run":   {text, "other", "belongs to a different run"},
 		"another width": {strings.Replace(text, "[16]", "[17]", 1), "run", `was [16] and is [17]`},
 		"another rate":  {strings.Replace(text, "lr = 0.1", "lr = 0.2", 1), "run", "lr"},
 	} {

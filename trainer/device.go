@@ -42,7 +42,7 @@ func (r *run) openDevice(ctx context.Context) error {
 		return fmt.Errorf("train.device = %q: %w", r.train.Device, err)
 	}
 	if r.train.Backend == jobs.BackendNCCL {
-		return fmt.Errorf("train.backend = %q connects GPUs only: %w", r.train.Backend, err)
+		return fmt.Errorf("train.backend = %q needs GPUs: %w", r.train.Backend, err)
 	}
 	r.Observe(Event{Kind: OnCPU, Err: err, GPUsRequested: gpusRequested})
 	r.useCPU()
@@ -121,7 +121,7 @@ func (r *run) assignGPU(ctx context.Context) (cuda.Device, error) {
 		return cuda.Device{}, noGPUError{err}
 	}
 	if err == nil && len(found.Devices) == 0 {
-		err = errors.New("the driver has none")
+		err = errors.New("the driver reports no GPU")
 	}
 	own := cuda.VisibleGPUs{Node: r.Node}
 	if err != nil {
@@ -140,7 +140,7 @@ func (r *run) assignGPU(ctx context.Context) (cuda.Device, error) {
 		return cuda.Device{}, err
 	}
 	if !slices.ContainsFunc(seen, func(s cuda.VisibleGPUs) bool { return len(s.UUIDs) > 0 }) {
-		return cuda.Device{}, noGPUError{fmt.Errorf("no rank sees a GPU; rank 0: %s", seen[0].Why)}
+		return cuda.Device{}, noGPUError{fmt.Errorf("no rank detects a GPU; rank 0: %s", seen[0].Why)}
 	}
 	ordinals, err := cuda.Assign(seen)
 	if err != nil {
@@ -156,7 +156,7 @@ func (e gpuError) Unwrap() error { return e.error }
 
 // Hint returns the fix.
 func (e gpuError) Hint() string {
-	return hintOr(e.error, "`srun ddpbatch doctor` tells what the node lacks")
+	return hintOr(e.error, "run `srun ddpbatch doctor` to check the node")
 }
 
 // hintOr returns the hint of err, or otherwise if err does not have one.
@@ -175,7 +175,7 @@ func (e noGPUError) Unwrap() error { return e.error }
 
 // Hint returns the fix.
 func (e noGPUError) Hint() string {
-	return hintOr(e.error, "`srun ddpbatch doctor` tells what the nodes have; train.device = \"auto\" takes processors where there is no GPU")
+	return hintOr(e.error, "run `srun ddpbatch doctor` to check the nodes, or set train.device = \"auto\" to fall back to the CPU")
 }
 
 // RemoteError is a failure that another rank caused. That rank reports it itself.

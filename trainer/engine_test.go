@@ -328,7 +328,7 @@ func TestTooLargeIsRefused(t *testing.T) {
 
 func TestIdleStepsAreToldOf(t *testing.T) {
 	for spec, want := range map[string]string{
-		"steps = 25":                "WARNING: the learning rate is 0 in the last 26 of 51 steps",
+		"steps = 25":                "warning: the learning rate is 0 in the last 26 of 51 steps",
 		"steps = 50":                "", // the last step is at the end of the cosine
 		"steps = 25\nfloor = 0.001": "",
 	} {

@@ -62,31 +62,31 @@ type Event struct {
 func (e Event) String() string {
 	switch e.Kind {
 	case OnCPU:
-		text := fmt.Sprintf("computing on the processor: %v", e.Err)
+		text := fmt.Sprintf("training on the CPU: %v", e.Err)
 		if e.GPUsRequested {
-			return "WARNING: the job asks for GPUs: " + text
+			return "warning: the job requests GPUs: " + text
 		}
 		return text
 	case Fallback:
-		return fmt.Sprintf("WARNING: %v", e.Err)
+		return fmt.Sprintf("warning: %v", e.Err)
 	case Started:
 		if e.Path == "" {
 			return fmt.Sprintf("training from the start, %s", format.Count(e.Epochs, "epoch"))
 		}
 		if e.Epoch > e.Epochs {
-			return fmt.Sprintf("resuming after step %d (%s done, the job asks for %d) from %s", e.Step, format.Count(e.Epoch, "epoch"), e.Epochs, e.Path)
+			return fmt.Sprintf("resuming after step %d (%s done, train.epochs = %d) from %s", e.Step, format.Count(e.Epoch, "epoch"), e.Epochs, e.Path)
 		}
 		return fmt.Sprintf("resuming after step %d (%d of %d epochs done) from %s", e.Step, e.Epoch, e.Epochs, e.Path)
 	case Resized:
-		return fmt.Sprintf("WARNING: samples per step were %d and are %d: each sample of the epoch is still taken once, but train.schedule and all else in steps counts steps as they come, and optimizer.lr stays", e.OldStepSamples, e.NewStepSamples)
+		return fmt.Sprintf("warning: samples per step changed from %d to %d: each sample of the epoch is still used once, but settings in steps, such as train.schedule, now refer to steps of the new size, and optimizer.lr is unchanged", e.OldStepSamples, e.NewStepSamples)
 	case Uncompared:
 		return fmt.Sprintf("note: an older ddpbatch saved step %d without comparing the weights of the ranks: if ranks differ later, resume from an earlier checkpoint", e.Step)
 	case Relocated:
-		return fmt.Sprintf("warning: the layout of the ranks (nodes x ranks on each) was %s and is %s: sums have a different order, so the weights may differ from those of the old layout in the last bits", e.OldLayout, e.Layout)
+		return fmt.Sprintf("warning: the layout of the ranks (nodes x ranks per node) changed from %s to %s: sums have a different order, so the last bits of the weights may differ", e.OldLayout, e.Layout)
 	case DecayKept:
 		return "note: resuming with train.optimizer.decay = \"all\", as the checkpoint was trained: the run was started by an earlier version, or with this setting"
 	case CheckpointSkipped:
-		return fmt.Sprintf("WARNING: passed over: %v", e.Err)
+		return fmt.Sprintf("warning: skipped a checkpoint: %v", e.Err)
 	case Trained:
 		rate := format.Number(e.SamplesPerSecond) + " samples/s"
 		if e.TokensPerSecond > 0 {
@@ -98,9 +98,9 @@ func (e Event) String() string {
 		return fmt.Sprintf("epoch %d/%d  step %d/%d  loss %.4f  %s  %s left",
 			e.Epoch+1, e.Epochs, e.Step, e.Steps, e.Loss, rate, rounded(e.Remaining))
 	case Idle:
-		return fmt.Sprintf("WARNING: the learning rate is 0 in the last %d of %d steps: they change nothing; train.schedule has its steps and floor", e.Idle, e.Steps)
+		return fmt.Sprintf("warning: the learning rate is 0 in the last %d of %d steps, which have no effect: check train.schedule.steps and floor", e.Idle, e.Steps)
 	case Skipped:
-		return fmt.Sprintf("WARNING: step %d is left out: %v", e.Step, e.Err)
+		return fmt.Sprintf("warning: skipped step %d: %v", e.Step, e.Err)
 	case Evaluated:
 		if math.IsNaN(e.Accuracy) {
 			return fmt.Sprintf("epoch %d/%d  held-out loss %.4f", e.Epoch, e.Epochs, e.Loss)
@@ -113,15 +113,15 @@ func (e Event) String() string {
 		}
 		return fmt.Sprintf("saved step %d to %s (%s)", e.Step, e.Path, took)
 	case Unsaved:
-		return fmt.Sprintf("WARNING: %v; earlier checkpoints are intact, and training goes on until the next is due", e.Err)
+		return fmt.Sprintf("warning: %v; earlier checkpoints are intact, and training continues until the next save", e.Err)
 	case Unpinned:
-		return fmt.Sprintf("WARNING: training waits longer for checkpoints: a GPU copies slowly to memory that is not pinned, and there is no other: %v", e.Err)
+		return fmt.Sprintf("warning: training waits longer for checkpoints, because copies from the GPU use memory that is not pinned: %v", e.Err)
 	case LowSpace:
-		return fmt.Sprintf("WARNING: %v, which checkpoint.keep asks for", e.Err)
+		return fmt.Sprintf("warning: checkpoint.keep: %v", e.Err)
 	case Traced:
 		return fmt.Sprintf("recorded the timeline until step %d", e.Step)
 	case Stopped:
-		return fmt.Sprintf("stopped after step %d as asked; start the job again to resume", e.Step)
+		return fmt.Sprintf("stopped after step %d as requested; start the job again to resume", e.Step)
 	case Finished:
 		if e.AlreadyDone {
 			return fmt.Sprintf("already finished: %s, %d steps; nothing to do", format.Count(e.Epoch, "epoch"), e.Step)

@@ -78,7 +78,7 @@ func TestResumeReportsAnotherLayout(t *testing.T) {
 	for _, tt := range []struct {
 		perNode int
 		want    string // part of the event, or ""
-	}{{2, ""}, {2, ""}, {4, "was 2x2 and is 1x4"}, {4, ""}, {1, "was 1x4 and is 4x1"}} {
+	}{{2, ""}, {2, ""}, {4, "changed from 2x2 to 1x4"}, {4, ""}, {1, "changed from 1x4 to 4x1"}} {
 		events, _, errs := world(t, 4, job(t, fmt.Sprintf(mlp, 2)), dir, spread(tt.perNode))
 		ok(t, errs)
 		at := slices.IndexFunc(events, func(e Event) bool { return e.Kind == Relocated })

@@ -21,7 +21,7 @@ func (r *run) checkMemory() error {
 	if gpu, ok := r.device.(interface{ Available() int64 }); ok { // a GPU
 		free, overhead := gpu.Available(), r.libraryLazyBytes()
 		if need+overhead > free {
-			return memoryError{fmt.Errorf("the model and its batches need %s of memory, libraries about %s besides, and %s are free on %s",
+			return memoryError{fmt.Errorf("the model and its batches need %s of memory, libraries about %s more, and %s are free on %s",
 				format.Bytes(need), format.Bytes(overhead), format.Bytes(free), r.device.Name()), hintGPU}
 		}
 		return r.checkCopyMemory(copies)
@@ -61,8 +61,8 @@ func (r *run) checkCopyMemory(copies int64) error {
 // tensors. CUDA's libraries do not report it.
 func (r *run) libraryLazyBytes() (bytes int64) {
 	for _, held := range []any{r.device, r.deviceComm} {
-		if h, ok := held.(interface{ Besides() int64 }); ok {
-			bytes += h.Besides()
+		if h, ok := held.(interface{ LazyBytes() int64 }); ok {
+			bytes += h.LazyBytes()
 		}
 	}
 	return bytes
@@ -106,7 +106,7 @@ type memoryError struct {
 func (e memoryError) Hint() string { return e.hint }
 
 const (
-	hintGPU    = "take a smaller train.batch (and train.accumulate to make up for it), context or model, or on several GPUs train.strategy = \"zero1\" to \"zero3\" (`ddpbatch plan` compares them); `nvidia-smi` tells whether another process holds the GPU's memory"
-	hintHost   = "take a smaller train.batch (and train.accumulate to make up for it), context or model, fewer ranks on a node, or ask for more memory with slurm.mem"
-	hintCopies = "ask for more memory with slurm.mem: all that a rank saves goes by way of it"
+	hintGPU    = "reduce train.batch (and increase train.accumulate to compensate), the context, or the model; on several GPUs, set train.strategy to \"zero1\", \"zero2\", or \"zero3\" (`ddpbatch plan` compares them); run `nvidia-smi` to check whether another process uses the GPU's memory"
+	hintHost   = "reduce train.batch (and increase train.accumulate to compensate), the context, the model, or the ranks per node, or request more memory with slurm.mem"
+	hintCopies = "request more memory with slurm.mem: checkpoints are written through host memory"
 )

@@ -55,7 +55,7 @@ func (r *run) compare(ctx context.Context, withState bool) error {
 	}
 	defer r.Trace.Add(trace.Compare, 0, r.Trace.Now())
 	if err := r.sharder.Sync(ctx); err != nil {
-		return fmt.Errorf("bring weights up to date after step %d: %w", r.pos.Step, err)
+		return fmt.Errorf("update weights after step %d: %w", r.pos.Step, err)
 	}
 	// A 32-bit checksum is exact in a float64, and so is its sum with zeros.
 	size := r.Comm.Size()
@@ -179,7 +179,7 @@ func (e replicasError) Error() string {
 func (e replicasError) Hint() string {
 	const resume = "; the run resumes from the newest checkpoint, whose state was compared before it was saved"
 	if e.hasMajority() {
-		return "the memory, processor, or network of that rank's node is faulty: run the job on other nodes, and ask the administrators to test that node" + resume
+		return "the memory, CPU, or network of that rank's node is faulty: run the job on other nodes, and ask the administrators to test that node" + resume
 	}
-	return "the memory, processor, or network of one of these nodes is faulty, but a tie does not show which: run the job on other nodes, or test the memory of each of them" + resume
+	return "the memory, CPU, or network of one of these nodes is faulty, but a tie does not show which: run the job on other nodes, or test the memory of each of them" + resume
 }

@@ -82,7 +82,7 @@ func TestResumesWithAnotherBatch(t *testing.T) {
 		{3, 4, 1, ""},
 		{2, 3, 2, ""},
 		{1, 12, 1, ""},
-		{4, 4, 1, "samples per step were 12 and are 16"},
+		{4, 4, 1, "samples per step changed from 12 to 16"},
 		{4, 3, 2, "samples per step were 12 and are 24"},
 		{2, 3, 1, "samples per step were 12 and are 6"},
 	} {

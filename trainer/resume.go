@@ -220,7 +220,7 @@ type foreignError struct{ run, want, dir string }
 
 // Error names both runs.
 func (f foreignError) Error() string {
-	return fmt.Sprintf("it was written by another run (%q, not %q)", f.run, f.want)
+	return fmt.Sprintf("it belongs to a different run (%q, not %q)", f.run, f.want)
 }
 
 // Hint returns how to resume from it.

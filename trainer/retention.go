@@ -34,12 +34,12 @@ func (r *run) checkKeepBest() error {
 type unmeasuredError string
 
 func (m unmeasuredError) Error() string {
-	return fmt.Sprintf("checkpoint.keep_best is %q, which these data do not give", string(m))
+	return fmt.Sprintf("checkpoint.keep_best is %q, but these data do not provide it", string(m))
 }
 
 // Hint returns the fix.
 func (unmeasuredError) Hint() string {
-	return "held-out data are needed (train.data.eval_path or holdout), and for accuracy classes; or leave keep_best out"
+	return "add held-out data (train.data.eval_path or holdout), with classes for accuracy, or unset keep_best"
 }
 
 // bestSavedMetric returns the best metric of the existing checkpoints, or NaN if none has it.

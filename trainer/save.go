@@ -212,7 +212,7 @@ func (s *pendingSave) checkFinite() error {
 		for _, v := range p.Data {
 			const exponent = 0xff << 23
 			if math.Float32bits(v)&exponent == exponent {
-				return divergedError{fmt.Errorf("parameter %q holds numbers that are not finite after step %d", p.Tensor, s.at.Step), s.at.Step == 0}
+				return divergedError{fmt.Errorf("parameter %q is not finite after step %d", p.Tensor, s.at.Step), s.at.Step == 0}
 			}
 		}
 	}

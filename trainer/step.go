@@ -177,7 +177,7 @@ type divergedError struct {
 // Hint returns the fix.
 func (d divergedError) Hint() string {
 	if d.firstStep {
-		return "no update was made yet, so it is not the learning rate: look for numbers in the data that are huge or not finite, and at the scale of the inputs"
+		return "check the data for huge or non-finite values, and the scale of the inputs; the learning rate is not the cause, because there was no update yet"
 	}
-	return "nothing of this was saved; a smaller train.optimizer.lr is the usual cure, in a run directory of its own or from the start; train.nonfinite = \"skip\" leaves single steps out"
+	return "reduce train.optimizer.lr, in a new run directory or from the start; or set train.nonfinite = \"skip\" to skip single steps; the failed step was not saved"
 }

@@ -72,7 +72,7 @@ func (m *streamingMemory) Zero(t device.Tensor) {
 func (m *streamingMemory) giveParam(t device.Tensor, fill func(int, []float32) error) {
 	param, ok := m.params[t.Base()]
 	if !ok {
-		panic("trainer: internal error: a part of a parameter is written")
+		panic("trainer: internal error: a write to a part of a parameter")
 	}
 	if m.err == nil {
 		m.err = m.give(param, fill)
@@ -88,7 +88,7 @@ func (r *run) fillWeights(to device.Memory) error {
 	}
 	gpt, ok := r.model.(*nn.GPT)
 	if !ok {
-		return fmt.Errorf("weights from %q: a model of kind %q has none to read", path, r.train.Model.Kind)
+		return fmt.Errorf("read weights from %q: not supported for a model of kind %q", path, r.train.Model.Kind)
 	}
 	f, err := safefile.Open(path, 0)
 	if err != nil {

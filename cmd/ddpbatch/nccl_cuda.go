@@ -66,10 +66,10 @@ type gpuComm struct {
 	version libnccl.Version
 }
 
-// Besides returns an estimate of the GPU memory that NCCL will allocate later, in bytes. NCCL
+// LazyBytes returns an estimate of the GPU memory that NCCL will allocate later, in bytes. NCCL
 // 2.22 and later connect on first use. The estimate assumes 16 channels, each with buffers of
 // NCCL_BUFFSIZE (default: 4 MiB) for about 4 peers in rings and trees.
-func (o gpuComm) Besides() int64 {
+func (o gpuComm) LazyBytes() int64 {
 	const lazy, bytes = 22200, 16 * 4 * 4 << 20
 	if o.version < lazy {
 		return 0

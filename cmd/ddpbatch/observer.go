@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/ddpbatch/ddpbatch/trainer"
+	"github.com/ddpbatch/ddpbatch/trainer/eventlog"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
@@ -18,15 +19,15 @@ import (
 type observer struct {
 	r        *rank
 	progress trainer.Progress // updated by the trainer
-	recorder recorder
-	exporter exporter
+	recorder eventlog.Recorder
+	exporter eventlog.Exporter
 	trace    *trace.Recorder // nil unless log.trace is set
 	err      error           // first error in writing the metrics
 }
 
 func newObserver(r *rank, s *rendezvous.Session) *observer {
-	o := &observer{r: r, recorder: recorder{dir: r.dir, host: r.info.Host},
-		exporter: newExporter(string(r.job.Log.Prometheus), string(r.job.Name), r.record.Run, r.info.JobID, r.info.Host)}
+	o := &observer{r: r, recorder: eventlog.Recorder{Path: r.dir.Metrics(), TensorBoardDir: r.dir.TensorBoard(), Host: r.info.Host},
+		exporter: eventlog.NewExporter(string(r.job.Log.Prometheus), string(r.job.Name), r.record.Run, r.info.JobID, r.info.Host)}
 	if steps := r.job.Log.Trace; !steps.IsZero() {
 		o.trace = trace.New(steps.First, steps.Last)
 	}
@@ -49,13 +50,13 @@ func (o *observer) event(e trainer.Event) {
 		return
 	}
 	o.r.printf("%s\n", e)
-	if err := o.exporter.update(e); err != nil {
+	if err := o.exporter.Update(e); err != nil {
 		// A failed export must not stop training.
 		o.r.say("warning: " + err.Error() + "; disabling the export of metrics")
-		_ = o.exporter.close() // a stale file would be collected indefinitely
-		o.exporter = exporter{}
+		_ = o.exporter.Close() // a stale file would be collected indefinitely
+		o.exporter = eventlog.Exporter{}
 	}
-	if err := o.recorder.writeEvent(e); err != nil && o.err == nil {
+	if err := o.recorder.Write(e); err != nil && o.err == nil {
 		o.err = err
 		o.r.say("warning: " + err.Error())
 	}
@@ -73,10 +74,10 @@ func (o *observer) writeTrace() error {
 }
 
 func (o *observer) close() {
-	if err := o.exporter.close(); err != nil {
+	if err := o.exporter.Close(); err != nil {
 		o.r.say("warning: " + err.Error())
 	}
-	if err := o.recorder.close(); err != nil && o.err == nil {
+	if err := o.recorder.Close(); err != nil && o.err == nil {
 		o.r.say("warning: " + err.Error())
 	}
 }

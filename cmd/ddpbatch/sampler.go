@@ -65,7 +65,7 @@ func (c *samplerCmd) Run(_ context.Context, p *program) error {
 	if c.Rank != nil {
 		first, end = *c.Rank, *c.Rank+1
 	}
-	samplesOf := c.assignSamples()
+	samplesOf := data.Sampler{N: c.Length, Replicas: c.Replicas, Shuffle: c.Shuffle, DropLast: c.DropLast, Seed: c.Seed}.Split(c.Epoch)
 	answer := samplerAnswer{Ranks: []rankSamples{}}
 	for rank := first; rank < end; rank++ {
 		indices := samplesOf(rank)
@@ -80,24 +80,6 @@ func (c *samplerCmd) Run(_ context.Context, p *program) error {
 		return p.printJSON(answer)
 	}
 	return nil
-}
-
-// assignSamples returns a function that returns the samples of a rank, with the same result as
-// [data.Sampler]. data.Sampler computes the order of the whole epoch for each rank. deal
-// computes it only once for all ranks.
-func (c *samplerCmd) assignSamples() func(rank int) []int {
-	order := data.Sampler{N: c.Length, Replicas: 1, Shuffle: c.Shuffle, Seed: c.Seed}.Epoch(c.Epoch)
-	n := c.Length / c.Replicas
-	if !c.DropLast && c.Length%c.Replicas != 0 {
-		n++
-	}
-	return func(rank int) []int {
-		indices := make([]int, n)
-		for i := range indices {
-			indices[i] = order[(rank+i*c.Replicas)%c.Length]
-		}
-		return indices
-	}
 }
 
 // formatIndices formats indices with a bar between batches.

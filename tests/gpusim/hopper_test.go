@@ -62,7 +62,7 @@ func TestLaunchAsksForAttention(t *testing.T) {
 		return launch(t, program, trainingJobs["mlp"], t.TempDir(), 1, append(set, "train.device=cuda", "train.epochs=1")...)
 	}
 	without := run("DDPBATCH_ATTENTION=wgmma", "GPUSIM_CAPABILITY=8.9")
-	const warning = "WARNING: attention on GPU 0 (Simulated GPU) is by mma, not by wgmma: its compute capability is 8.9"
+	const warning = "warning: attention on GPU 0 (Simulated GPU) is by mma, not by wgmma: its compute capability is 8.9"
 	if !strings.Contains(without.output, warning) || without.code != 0 {
 		t.Errorf("exit code %d, want %q\n%s", without.code, warning, without.output)
 	}

@@ -63,7 +63,7 @@ func TestSavingOnAGPU(t *testing.T) {
 		}
 		return
 	}
-	if len(unpinned) != 2 || !strings.Contains(unpinned[0], "WARNING: training waits longer for checkpoints") || !strings.Contains(unpinned[0], "6528 bytes of pinned host memory: CUDA_ERROR_OUT_OF_MEMORY") {
+	if len(unpinned) != 2 || !strings.Contains(unpinned[0], "warning: training waits longer for checkpoints") || !strings.Contains(unpinned[0], "6528 bytes of pinned host memory: CUDA_ERROR_OUT_OF_MEMORY") {
 		t.Errorf("told: %q", unpinned)
 	}
 }

@@ -207,7 +207,7 @@ func TestJobFailsOnAGPU(t *testing.T) {
 	for _, c := range []struct{ set, want string }{
 		{"GPUSIM_TEST=large", "the copies that checkpoint.async saves need 6.97 TiB of this machine's memory, and "},
 		{"GPUSIM_FAIL=alloc:2", "CUDA_ERROR_OUT_OF_MEMORY"},
-		{"GPUSIM_MEMORY=16000000", "of memory, libraries about 40 MiB besides, and 13.3 MiB are free on cuda 0, Simulated GPU"},
+		{"GPUSIM_MEMORY=16000000", "of memory, libraries about 40 MiB more, and 13.3 MiB are free on cuda 0, Simulated GPU"},
 		{"GPUSIM_FAIL=launch:sgd", "CUDA_ERROR_LAUNCH_FAILED"},
 		{"GPUSIM_FAIL=launch:graph", "after a graph of "},
 		{"GPUSIM_FAIL=lost:90", "CUDA_ERROR_ECC_UNCORRECTABLE"},

@@ -103,7 +103,7 @@ func (b *Bench) gpuStep(ctx context.Context, m Model, p device.Precision, steps 
 	}
 	d, ok := opened.(gpu)
 	if !ok {
-		return Result{}, fmt.Errorf("%s learns of every step before it is asked for the next: it is no GPU", opened.Name())
+		return Result{}, fmt.Errorf("%s is not a GPU: it does not support asynchronous steps", opened.Name())
 	}
 	before := d.Available()
 	comm := collective.Local(1, time.Minute)[0]

@@ -145,7 +145,7 @@ func (m perceptron) Steps() int   { return m.steps }
 
 func (m perceptron) sized(batch, length int) (Model, error) {
 	if length != 0 {
-		return nil, fmt.Errorf("the samples of %s are no sequences, and have no length", m.name)
+		return nil, fmt.Errorf("%s has no sequence length: its samples are not sequences", m.name)
 	}
 	if batch != 0 {
 		m.batch = batch

@@ -66,7 +66,7 @@ const (
 )
 
 // ErrNotFound is returned if a directory has no checkpoint.
-var ErrNotFound = errors.New("there is no checkpoint")
+var ErrNotFound = errors.New("no checkpoint")
 
 // Manifest describes a checkpoint. A checkpoint without a manifest does not exist.
 //
@@ -246,7 +246,7 @@ func listEntries(dir string) ([]Entry, error) {
 func (e *Entry) read() {
 	e.Manifest, e.Err = readManifest(e.Path)
 	if e.Err == nil && e.Manifest.Step != e.Step {
-		e.Manifest, e.Err = nil, fmt.Errorf("the manifest in %q is of step %d", e.Path, e.Manifest.Step)
+		e.Manifest, e.Err = nil, fmt.Errorf("the manifest in %q is for step %d", e.Path, e.Manifest.Step)
 	}
 }
 

@@ -136,7 +136,7 @@ func TestDamageIsFoundAndPassedOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range good {
-			place := "header is damaged"
+			place := "invalid header"
 			if file == manifestName {
 				place = manifestName
 			} else if i >= len(good)-16 { // 4 elements
@@ -177,7 +177,7 @@ func TestDamageIsFoundAndPassedOver(t *testing.T) {
 	}
 	_, _, err = Load(t.Context(), dir)
 	var u *UnusableError
-	if !errors.As(err, &u) || len(u.Skipped) != 2 || !strings.Contains(err.Error(), "has 3 bytes, the manifest says") {
+	if !errors.As(err, &u) || len(u.Skipped) != 2 || !strings.Contains(err.Error(), "has 3 bytes, the manifest has") {
 		t.Errorf("got %v", err)
 	}
 }

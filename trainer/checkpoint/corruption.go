@@ -70,21 +70,21 @@ func (want File) locateCorruption(file io.ReaderAt, size int64) string {
 	if err == nil {
 		var sum uint32
 		if sum, err = checksumOf(file, 0, begin, through); err == nil && formatChecksum(sum) != want.HeaderCRC {
-			err = fmt.Errorf("its CRC-32C is %08x, the manifest says %s", sum, want.HeaderCRC)
+			err = fmt.Errorf("its CRC-32C is %08x, the manifest has %s", sum, want.HeaderCRC)
 		}
 	}
 	if err != nil {
-		return fmt.Sprintf(": its header is damaged: %v", err)
+		return fmt.Sprintf(": invalid header: %v", err)
 	}
 	var found []string
 	for _, a := range arrays {
 		if a.End > size {
-			found = append(found, fmt.Sprintf("it ends in tensor %q", a.Name))
+			found = append(found, fmt.Sprintf("it is truncated in tensor %q", a.Name))
 			break
 		}
 		sum, err := checksumOf(file, a.Begin, a.End, through)
 		if wanted := metadata[sumKey+a.Name]; err != nil || wanted != formatChecksum(sum) {
-			found = append(found, fmt.Sprintf("tensor %q has CRC-32C %08x, its file says %s", a.Name, sum, wanted))
+			found = append(found, fmt.Sprintf("tensor %q has CRC-32C %08x, its file has %s", a.Name, sum, wanted))
 		}
 	}
 	if more := len(found) - maxNamed; more > 0 {

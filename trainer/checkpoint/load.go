@@ -48,7 +48,7 @@ type Tensors struct {
 func (s *Snapshot) Tensors(name string, shapes map[string][]int) (*Tensors, error) {
 	f, ok := s.Files[name]
 	if !ok {
-		return nil, fmt.Errorf("there is no file %q", name)
+		return nil, fmt.Errorf("no file %q", name)
 	}
 	arrays, _, err := safetensors.ReadHeader(io.NewSectionReader(f, 0, f.Size()), f.Size())
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Snapshot) Tensors(name string, shapes map[string][]int) (*Tensors, erro
 		a, ok := t.arrays[tensor]
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("%q: there is no tensor %q", name, tensor)
+			return nil, fmt.Errorf("%q: no tensor %q", name, tensor)
 		case !slices.Equal(a.Shape, shapes[tensor]):
 			return nil, fmt.Errorf("%q: tensor %q has shape %v, want %v", name, tensor, a.Shape, shapes[tensor])
 		case a.DType != safetensors.F32:
@@ -97,12 +97,12 @@ type UnusableError struct {
 
 // Error includes the error of the newest checkpoint.
 func (u *UnusableError) Error() string {
-	return fmt.Sprintf("none of the %d checkpoints in %q can be used; the newest: %v", len(u.Skipped), u.Dir, u.Skipped[0])
+	return fmt.Sprintf("no usable checkpoint among the %d in %q; newest: %v", len(u.Skipped), u.Dir, u.Skipped[0])
 }
 
 // Hint returns the fix.
 func (u *UnusableError) Hint() string {
-	return "restore one from a backup, or move the folder away to train from the start"
+	return "restore one from a backup, or move the directory away to train from the start"
 }
 
 // Load opens the newest checkpoint in dir that verifies, and returns why it skipped newer ones. If
@@ -192,18 +192,18 @@ func (s *Snapshot) add(want File) error {
 		return err
 	}
 	if info.Size() != want.Bytes {
-		return fmt.Errorf("%q has %d bytes, the manifest says %d%s", path, info.Size(), want.Bytes, want.locateCorruption(ctxio.ReaderAt(s.ctx, f), info.Size()))
+		return fmt.Errorf("%q has %d bytes, the manifest has %d%s", path, info.Size(), want.Bytes, want.locateCorruption(ctxio.ReaderAt(s.ctx, f), info.Size()))
 	}
 	content := io.NewSectionReader(ctxio.ReaderAt(s.ctx, f), 0, want.Bytes)
 	if _, _, err := safetensors.ReadHeader(io.NewSectionReader(content, 0, want.Bytes), want.Bytes); err != nil {
-		return fmt.Errorf("%q is damaged: its header is damaged: %w", path, err)
+		return fmt.Errorf("%q is corrupt: invalid header: %w", path, err)
 	}
 	sum := sha256.New()
 	if _, err := io.Copy(sum, io.NewSectionReader(content, 0, want.Bytes)); err != nil {
 		return fmt.Errorf("read %q: %w", path, err)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != want.SHA256 {
-		return fmt.Errorf("%q is damaged: its SHA-256 begins with %.12s, the manifest says %.12s%s", path, got, want.SHA256, want.locateCorruption(content, want.Bytes))
+		return fmt.Errorf("%q is corrupt: its SHA-256 begins with %.12s, the manifest has %.12s%s", path, got, want.SHA256, want.locateCorruption(content, want.Bytes))
 	}
 	s.Files[want.Name] = content
 	return nil
@@ -232,7 +232,7 @@ func checkOwners(path string, file os.FileInfo) error {
 func open(path string) (*os.File, error) {
 	f, err := safefile.Open(path, safefile.NoFollow)
 	if errors.Is(err, safefile.ErrLink) {
-		return nil, fmt.Errorf("%q is a symbolic link; a checkpoint holds none", path)
+		return nil, fmt.Errorf("%q is a symbolic link, which a checkpoint must not contain", path)
 	}
 	if err != nil {
 		return nil, err

@@ -55,10 +55,10 @@ func TestReadTensorsInPieces(t *testing.T) {
 		shapes map[string][]int
 		want   string
 	}{
-		{ModelFile, map[string][]int{"0.bias": {2, 2}}, `"model.safetensors": there is no tensor "0.bias"`},
+		{ModelFile, map[string][]int{"0.bias": {2, 2}}, `"model.safetensors": no tensor "0.bias"`},
 		{ModelFile, map[string][]int{"0.weight": {4}}, `"model.safetensors": tensor "0.weight" has shape [2 2], want [4]`},
 		{OptimizerFile, nil, `"optimizer.safetensors": unknown tensor "momentum.0.weight"`},
-		{"other", nil, `there is no file "other"`},
+		{"other", nil, `no file "other"`},
 	} {
 		if _, err := s.Tensors(c.file, c.shapes); err == nil || err.Error() != c.want {
 			t.Errorf("got %v, want %s", err, c.want)

@@ -70,14 +70,14 @@ func decodeManifest(text []byte) (*Manifest, error) {
 		return nil, err
 	}
 	if m.Format != Format {
-		return nil, fmt.Errorf("it has format %d; this program knows format %d", m.Format, Format)
+		return nil, fmt.Errorf("format %d is not supported; this program reads format %d", m.Format, Format)
 	}
 	if sum, err := m.computeDigest(); err != nil || sum != m.Digest {
-		return nil, errors.New("the manifest is damaged: its digest does not match")
+		return nil, errors.New("corrupt manifest: its digest does not match")
 	}
 	if m.FullDigest != "" || m.Replicas != "" || m.Layout != "" {
 		if sum, err := computeFullDigest(text); err != nil || sum != m.FullDigest {
-			return nil, errors.New("the manifest is damaged: its full digest does not match")
+			return nil, errors.New("corrupt manifest: its full digest does not match")
 		}
 	}
 	if err := m.check(); err != nil {

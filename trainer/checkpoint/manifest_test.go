@@ -87,7 +87,7 @@ func TestManifestFieldsAreCoveredByADigest(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			path := saveCompared(t, t.TempDir(), 1)
 			edit(t, path, tt.old, tt.new)
-			if err := Verify(t.Context(), path); err == nil || !strings.Contains(err.Error(), "damaged") {
+			if err := Verify(t.Context(), path); err == nil || !strings.Contains(err.Error(), "corrupt") {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -30,7 +30,7 @@ func checkDir(dir string) error {
 	case info.Mode()&fs.ModeSymlink != 0:
 		return insecureError{fmt.Errorf("%q is a symbolic link", dir), "put the run directory where the link leads to (--run-dir)"}
 	case owner(info) != os.Geteuid():
-		return insecureError{fmt.Errorf("%q belongs to user %d, and this is user %d", dir, owner(info), os.Geteuid()), "give the run a directory of its own (--run-dir)"}
+		return insecureError{fmt.Errorf("%q belongs to user %d, not to user %d", dir, owner(info), os.Geteuid()), "use a different run directory (--run-dir)"}
 	}
 	return checkNotWritable(dir, info)
 }
@@ -39,7 +39,7 @@ func checkDir(dir string) error {
 // control lists: the mode's group bits are the mask of all entries.
 func checkNotWritable(path string, info fs.FileInfo) error {
 	if perm := info.Mode().Perm(); perm&0o022 != 0 {
-		return insecureError{fmt.Errorf("%q has mode %04o: others could have changed it", path, perm), "if it is as you left it, remove the permissions of others with `chmod -R go-w`"}
+		return insecureError{fmt.Errorf("%q has mode %04o: others could have changed it", path, perm), "if you trust its contents, remove the write permission of others with `chmod -R go-w`"}
 	}
 	return nil
 }
@@ -48,7 +48,7 @@ func checkNotWritable(path string, info fs.FileInfo) error {
 // others can write to it. The owner need not be the user who reads it.
 func checkOwner(path string, file, dir fs.FileInfo) error {
 	if owner(file) != owner(dir) {
-		return insecureError{fmt.Errorf("%q belongs to user %d, the folder that it is in to user %d", path, owner(file), owner(dir)), "find out who put it there"}
+		return insecureError{fmt.Errorf("%q belongs to user %d, its directory to user %d", path, owner(file), owner(dir)), "find out which user created it"}
 	}
 	return checkNotWritable(path, file)
 }

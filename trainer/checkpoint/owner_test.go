@@ -71,7 +71,7 @@ func TestCheckpointOfAnotherUserIsRead(t *testing.T) {
 	}
 	s.Close()
 	m, files := state(2)
-	if _, err := Save(dir, m, files); err == nil || !strings.Contains(err.Error(), "belongs to user 12345, and this is user 0") {
+	if _, err := Save(dir, m, files); err == nil || !strings.Contains(err.Error(), "belongs to user 12345, not to user 0") {
 		t.Errorf("saved there: %v", err)
 	}
 }

@@ -139,7 +139,7 @@ func (s *Snapshot) join(name string, shapes map[string][]int) error {
 		for _, a := range arrays {
 			tensor, at, err := parsePartName(a)
 			if _, known := shapes[tensor]; err == nil && !known {
-				err = fmt.Errorf("%q is of no tensor that the manifest names", a.Name)
+				err = fmt.Errorf("%q belongs to an unknown tensor", a.Name)
 			}
 			if err != nil {
 				return fmt.Errorf("%q: %w", f.Name, err)
@@ -162,7 +162,7 @@ func parsePartName(a safetensors.Array) (tensor string, at int, err error) {
 		at, err = strconv.Atoi(a.Name[i+1:])
 	}
 	if i < 0 || err != nil || at < 0 || a.DType != safetensors.F32 {
-		return "", 0, fmt.Errorf("%q does not say where it belongs", a.Name)
+		return "", 0, fmt.Errorf("%q is not a valid name for a part", a.Name)
 	}
 	return a.Name[:i], at, nil
 }
@@ -178,12 +178,12 @@ func joinTensors(parts map[string][]storedRange, shapes map[string][]int) (*join
 		n := 0
 		for _, p := range list {
 			if p.at != n {
-				return nil, fmt.Errorf("of tensor %q the elements from %d to %d are there not once", name, min(n, p.at), max(n, p.at))
+				return nil, fmt.Errorf("tensor %q: elements %d to %d are missing or duplicated", name, min(n, p.at), max(n, p.at))
 			}
 			n += p.n
 		}
 		if !hasElements(shapes[name], n) {
-			return nil, fmt.Errorf("of tensor %q with shape %v there are %d elements", name, shapes[name], n)
+			return nil, fmt.Errorf("tensor %q with shape %v has %d elements", name, shapes[name], n)
 		}
 		tensors = append(tensors, safetensors.Tensor{Name: name, Shape: shapes[name]})
 		data = append(data, list...)

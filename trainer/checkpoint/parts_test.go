@@ -88,7 +88,7 @@ func TestConsolidateDamagedPart(t *testing.T) {
 	if err := os.WriteFile(file, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Consolidate(parts); err == nil || !strings.Contains(err.Error(), "model-rank-00001.safetensors\" is damaged") {
+	if _, err := s.Consolidate(parts); err == nil || !strings.Contains(err.Error(), "model-rank-00001.safetensors\" is corrupt") {
 		t.Errorf("got %v", err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
@@ -143,14 +143,14 @@ func TestPartsThatDoNotFit(t *testing.T) {
 	for parts, want := range map[string]string{
 		"a@0 6," + one:                    "",
 		"a@4 2,a@0 4," + one:              "",
-		"a@0 6":                           `of tensor "one" with shape [] there are 0 elements`,
-		"a@0 4,a@5 1," + one:              "elements from 4 to 5 are there not once",
-		"a@0 4,a@3 3," + one:              "elements from 3 to 4 are there not once",
-		"a@0 5," + one:                    "with shape [2 3] there are 5 elements",
-		"a@0 7," + one:                    "with shape [2 3] there are 7 elements",
-		"a 6," + one:                      "does not say where",
-		"a@-1 6," + one:                   "does not say where",
-		"a@99999999999999999999 6," + one: "does not say where",
+		"a@0 6":                           `tensor "one" with shape [] has 0 elements`,
+		"a@0 4,a@5 1," + one:              "elements 4 to 5 are missing or duplicated",
+		"a@0 4,a@3 3," + one:              "elements 3 to 4 are missing or duplicated",
+		"a@0 5," + one:                    "with shape [2 3] has 5 elements",
+		"a@0 7," + one:                    "with shape [2 3] has 7 elements",
+		"a 6," + one:                      "not a valid name",
+		"a@-1 6," + one:                   "not a valid name",
+		"a@99999999999999999999 6," + one: "not a valid name",
 	} {
 		of := map[string][]storedRange{}
 		var err error

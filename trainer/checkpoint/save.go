@@ -221,7 +221,7 @@ func syncDir(path string) error {
 	}
 	defer d.Close()
 	if err := d.Sync(); err != nil {
-		return fmt.Errorf("sync folder %q: %w", path, err)
+		return fmt.Errorf("sync directory %q: %w", path, err)
 	}
 	return nil
 }
@@ -252,7 +252,7 @@ func (t fileSizeError) Unwrap() error { return t.error }
 
 // Hint returns the fix.
 func (t fileSizeError) Hint() string {
-	hint := "raise the limit on the size of files (`ulimit -f`), or choose a file system that takes larger files"
+	hint := "raise the limit on the size of files (`ulimit -f`), or use a file system that supports larger files"
 	if t.earlier {
 		hint += "; earlier checkpoints are intact"
 	}

@@ -45,5 +45,5 @@ func checkFree(dir string, bytes int64, what string) error {
 	if bytes <= free {
 		return nil
 	}
-	return fullError{fmt.Errorf("there is no room for %s in %q: %s are free there", what, dir, format.Bytes(free)), hasAny(dir)}
+	return fullError{fmt.Errorf("not enough space for %s in %q: %s are free", what, dir, format.Bytes(free)), hasAny(dir)}
 }

@@ -16,14 +16,14 @@ func TestRoom(t *testing.T) {
 		}
 		err := CheckSpace(dir, &Manifest{Files: []File{{Bytes: math.MaxInt64 / 4}, {Bytes: math.MaxInt64 / 8}}}, 2)
 		var hint interface{ Hint() string }
-		if err == nil || !errors.As(err, &hint) || !strings.HasPrefix(err.Error(), "there is no room for 2 more checkpoints of 3.07e+03 PiB in \""+dir+"\": ") {
+		if err == nil || !errors.As(err, &hint) || !strings.HasPrefix(err.Error(), "not enough space for 2 more checkpoints of 3.07e+03 PiB in \""+dir+"\": ") {
 			t.Errorf("%v", err)
 		}
 	}
 	// The size is known before the ranks write.
 	m, _ := state(1)
 	m.Sharded = map[string]map[string][]int{ModelFile: {"w": {1 << 30, 1 << 30}}}
-	if _, err := Begin(t.TempDir(), m); err == nil || !strings.Contains(err.Error(), "save checkpoint of step 1: there is no room for 4.1e+03 PiB") {
+	if _, err := Begin(t.TempDir(), m); err == nil || !strings.Contains(err.Error(), "save checkpoint of step 1: not enough space for 4.1e+03 PiB") {
 		t.Errorf("%v", err)
 	}
 }

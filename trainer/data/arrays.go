@@ -91,10 +91,10 @@ func readArrays(ctx context.Context, path string, o Options, like *table) (*tabl
 	}
 	if like != nil {
 		if t.Inputs() != like.Inputs() || t.image != like.image {
-			return nil, f.at(x, 0, "shape %v does not go with that of %q, of %d inputs a sample", x.Shape, o.Path, like.Inputs())
+			return nil, f.at(x, 0, "shape %v does not match %q, which has %d inputs per sample", x.Shape, o.Path, like.Inputs())
 		}
 		if t.Classes() != like.Classes() || t.outputs != like.outputs {
-			return nil, f.at(y, 0, "shape %v and type %s do not go with those of %q", y.Shape, y.DType, o.Path)
+			return nil, f.at(y, 0, "shape %v and type %s do not match %q", y.Shape, y.DType, o.Path)
 		}
 	}
 	return t, nil
@@ -162,7 +162,7 @@ func (f arraysFile) floats(a safetensors.Array) ([]float32, error) {
 	}
 	for i, v := range values {
 		if v-v != 0 {
-			return nil, f.at(a, i, "%v is not a finite number", v)
+			return nil, f.at(a, i, "%v is not finite", v)
 		}
 	}
 	return values, nil
@@ -172,8 +172,8 @@ func (f arraysFile) floats(a safetensors.Array) ([]float32, error) {
 func (f arraysFile) values(kind string, inputs features, y safetensors.Array, task string) (*table, error) {
 	if task == TaskClassification {
 		return nil, &hintError{
-			f.at(y, 0, "type %s, but classes are whole numbers", y.DType),
-			"store labels as I64, I32 or U8, in PyTorch with target.long(), or make the task regression",
+			f.at(y, 0, "type %s, but classes are integers", y.DType),
+			"store labels as I64, I32 or U8, in PyTorch with target.long(), or set the task to regression",
 		}
 	}
 	if len(y.Shape) > 2 {
@@ -190,8 +190,8 @@ func (f arraysFile) values(kind string, inputs features, y safetensors.Array, ta
 func (f arraysFile) classes(kind string, inputs features, y safetensors.Array, task string, like *table) (*table, error) {
 	if task == TaskRegression {
 		return nil, &hintError{
-			f.at(y, 0, "type %s, but numbers to predict are %s", y.DType, safetensors.F32),
-			"store the target as F32, in PyTorch with target.float(), or make the task classification",
+			f.at(y, 0, "type %s, but values to predict are %s", y.DType, safetensors.F32),
+			"store the target as F32, in PyTorch with target.float(), or set the task to classification",
 		}
 	}
 	if len(y.Shape) > 1 {
@@ -199,7 +199,7 @@ func (f arraysFile) classes(kind string, inputs features, y safetensors.Array, t
 	}
 	values, err := y.Int64s(f)
 	if err != nil {
-		return nil, fmt.Errorf("read %q: %w, or %s for numbers to predict", f.path, err, safetensors.F32)
+		return nil, fmt.Errorf("read %q: %w, or %s for values to predict", f.path, err, safetensors.F32)
 	}
 	labels := make([]int32, len(values))
 	classes := 1
@@ -208,10 +208,10 @@ func (f arraysFile) classes(kind string, inputs features, y safetensors.Array, t
 		case v < 0 || v >= maxClasses:
 			return nil, &hintError{
 				f.at(y, i, "label %d, want 0 to %d", v, maxClasses-1),
-				"number the classes 0, 1, 2, ...; numbers to predict are stored as F32",
+				"number the classes 0, 1, 2, ...; store values to predict as F32",
 			}
 		case like != nil && like.Classes() && v >= int64(like.outputs):
-			return nil, f.at(y, i, "label %d, but those trained on are 0 to %d", v, like.outputs-1)
+			return nil, f.at(y, i, "label %d, but training labels are 0 to %d", v, like.outputs-1)
 		}
 		labels[i] = int32(v)
 		classes = max(classes, int(v)+1)

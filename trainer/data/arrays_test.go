@@ -111,9 +111,9 @@ func TestOpenSafetensorsHeldOutFile(t *testing.T) {
 		x, y array
 		want string
 	}{
-		"shape":  {array{"x", "U8", "[1,1,3,2]", make([]byte, 6)}, array{"y", "U8", "[1]", []byte{0}}, `tensor "x": shape [1 1 3 2] does not go with that of "TRAIN", of 6 inputs a sample`},
-		"target": {array{"x", "U8", "[1,1,2,3]", make([]byte, 6)}, array{"y", "F32", "[1]", make([]byte, 4)}, `tensor "y": shape [1] and type F32 do not go with those of "TRAIN"`},
-		"label":  {array{"x", "U8", "[2,1,2,3]", make([]byte, 12)}, array{"y", "U8", "[2]", []byte{2, 3}}, `tensor "y": label 3, but those trained on are 0 to 2`},
+		"shape":  {array{"x", "U8", "[1,1,3,2]", make([]byte, 6)}, array{"y", "U8", "[1]", []byte{0}}, `tensor "x": shape [1 1 3 2] does not match "TRAIN", which has 6 inputs per sample`},
+		"target": {array{"x", "U8", "[1,1,2,3]", make([]byte, 6)}, array{"y", "F32", "[1]", make([]byte, 4)}, `tensor "y": shape [1] and type F32 do not match "TRAIN"`},
+		"label":  {array{"x", "U8", "[2,1,2,3]", make([]byte, 12)}, array{"y", "U8", "[2]", []byte{2, 3}}, `tensor "y": label 3, but training labels are 0 to 2`},
 	} {
 		write(t, eval, safetensorsBytes(c.x, c.y))
 		_, _, err := Open(t.Context(), Options{Kind: KindSafetensors, Path: train, EvalPath: eval})
@@ -133,23 +133,23 @@ func TestOpenSafetensorsErrors(t *testing.T) {
 		want    string // after the path
 		hint    bool
 	}{
-		{"empty", nil, Options{}, `at byte 0: read the header's length: it is cut short`, false},
+		{"empty", nil, Options{}, `at byte 0: read the header's length: unexpected end of data`, false},
 		{"cut", safetensorsBytes(x, y)[:140], Options{}, `header: at byte 69: tensor "y": its data are the bytes 136 to 152, but the file has 140`, false},
 		{"no target", safetensorsBytes(x), Options{}, `no tensor "y"`, true},
 		{"no such features", safetensorsBytes(x, y), Options{Features: "pixels"}, `no tensor "pixels"`, true},
-		{"not a number", safetensorsBytes(array{"x", "F32", "[2,2]", float32Bytes(1, 2, 3, float32(math.NaN()))}, y), Options{}, `at byte 132: tensor "x": NaN is not a finite number`, false},
+		{"not a number", safetensorsBytes(array{"x", "F32", "[2,2]", float32Bytes(1, 2, 3, float32(math.NaN()))}, y), Options{}, `at byte 132: tensor "x": NaN is not finite`, false},
 		{"one dimension", safetensorsBytes(array{"x", "U8", "[2]", []byte{1, 2}}, y), Options{}, `at byte 115: tensor "x": shape [2], want [samples, inputs], [samples, height, width] or [samples, channels, height, width]`, false},
 		{"no samples", safetensorsBytes(array{"x", "F32", "[0,2]", nil}, array{"y", "I64", "[0]", nil}), Options{}, `at byte 117: tensor "x": shape [0 2] has no values`, false},
 		{"fewer targets", safetensorsBytes(x, array{"y", "I64", "[1]", int64Bytes(0)}), Options{}, `at byte 136: tensor "y": shape [1], but the inputs have shape [2 2]: not one target for each sample`, false},
 		{"empty targets", safetensorsBytes(x, array{"y", "F32", "[2,0]", nil}), Options{}, `at byte 138: tensor "y": shape [2 0] has no values`, false},
 		{"type of features", safetensorsBytes(array{"x", "I64", "[2,1]", int64Bytes(0, 1)}, y), Options{}, `at byte 120: tensor "x" has type I64, want F32, F16, BF16 or U8`, false},
-		{"type of target", safetensorsBytes(x, array{"y", "F16", "[2]", make([]byte, 4)}), Options{}, `at byte 136: tensor "y" has type F16, want I64, I32 or U8, or F32 for numbers to predict`, false},
+		{"type of target", safetensorsBytes(x, array{"y", "F16", "[2]", make([]byte, 4)}), Options{}, `at byte 136: tensor "y" has type F16, want I64, I32 or U8, or F32 for values to predict`, false},
 		{"negative label", safetensorsBytes(x, array{"y", "I64", "[2]", int64Bytes(0, -1)}), Options{}, `at byte 144: tensor "y": label -1, want 0 to 9999`, true},
 		{"large label", safetensorsBytes(x, array{"y", "I32", "[2]", []byte{0x10, 0x27, 0, 0, 0, 0, 0, 0}}), Options{}, `at byte 136: tensor "y": label 10000, want 0 to 9999`, true},
 		{"labels of two dimensions", safetensorsBytes(x, array{"y", "I64", "[2,1]", int64Bytes(0, 1)}), Options{}, `at byte 138: tensor "y": shape [2 1], but labels have the shape [samples]`, false},
 		{"one class", safetensorsBytes(x, array{"y", "I64", "[2]", int64Bytes(3, 3)}), Options{}, `at byte 136: tensor "y": all 2 labels are 3, want at least 2 classes`, true},
-		{"labels for regression", safetensorsBytes(x, y), Options{Task: TaskRegression}, `at byte 136: tensor "y": type I64, but numbers to predict are F32`, true},
-		{"numbers for classification", safetensorsBytes(x, array{"y", "F32", "[2]", float32Bytes(0, 1)}), Options{Task: TaskClassification}, `at byte 136: tensor "y": type F32, but classes are whole numbers`, true},
+		{"labels for regression", safetensorsBytes(x, y), Options{Task: TaskRegression}, `at byte 136: tensor "y": type I64, but values to predict are F32`, true},
+		{"numbers for classification", safetensorsBytes(x, array{"y", "F32", "[2]", float32Bytes(0, 1)}), Options{Task: TaskClassification}, `at byte 136: tensor "y": type F32, but classes are integers`, true},
 		{"targets of three dimensions", safetensorsBytes(x, array{"y", "F32", "[2,1,1]", float32Bytes(0, 1)}), Options{}, `at byte 140: tensor "y": shape [2 1 1], want [samples] or [samples, values]`, false},
 		{"nothing to hold out", safetensorsBytes(x, y), Options{Holdout: 0.1}, `holding out a share of 0.1 of 2 samples leaves 0 to evaluate on and 2 to train on`, false},
 	} {

@@ -22,7 +22,7 @@ func openBuiltin(ctx context.Context, path string) (train, eval Dataset, err err
 	if name := strings.TrimPrefix(path, BuiltinPrefix); name != fashionMNIST {
 		return nil, nil, &hintError{
 			fmt.Errorf("open data %q: no such builtin data", path),
-			"there is one: \"" + BuiltinPrefix + fashionMNIST + "\"",
+			"use \"" + BuiltinPrefix + fashionMNIST + "\"",
 		}
 	}
 	files, err := fs.Sub(builtinFiles, "builtin")

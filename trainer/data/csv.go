@@ -173,14 +173,14 @@ func (f *csvFile) label(in *csv.Reader, text string, like *csvFile) (int32, erro
 	label, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
 		return 0, &hintError{
-			f.at(in, f.target, "%slabel %q is not a whole number from 0", f.column(f.target), text),
+			f.at(in, f.target, "%slabel %q is not an integer from 0", f.column(f.target), text),
 			"number the classes 0, 1, 2, ... in the column to predict, or choose another column as target",
 		}
 	}
 	if label >= maxClasses {
 		return 0, &hintError{
 			f.at(in, f.target, "%slabel %d, but at most %d classes are allowed", f.column(f.target), label, maxClasses),
-			"is this the column to predict? choose it as target, or make the task regression",
+			"set target to the column to predict, or set the task to regression",
 		}
 	}
 	if like != nil && int(label) >= like.classes {
@@ -200,7 +200,7 @@ func number(text string) (float32, error) {
 	case err != nil:
 		return 0, fmt.Errorf("%q is not a number", text)
 	case value-value != 0:
-		return 0, fmt.Errorf("%q is not a finite number", text)
+		return 0, fmt.Errorf("%q is not finite", text)
 	}
 	return float32(value), nil
 }

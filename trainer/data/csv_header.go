@@ -67,7 +67,7 @@ func (f *csvFile) setNames(in *csv.Reader, record []string) error {
 		if name == "" {
 			return &hintError{
 				f.at(in, i, "column %d has no name", i+1),
-				"a row number is no input: from pandas write the file with to_csv(..., index=False)",
+				"remove the row numbers: in pandas, write the file with to_csv(..., index=False)",
 			}
 		}
 		if j, exists := columns[name]; exists {

@@ -62,7 +62,7 @@ func openFile(path string) (*os.File, fs.FileInfo, error) {
 // It replaces the end of file, of compressed data or a truncated file, by a message for users.
 func cause(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("the file is cut short")
+		return errors.New("the file is truncated")
 	}
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err

@@ -51,13 +51,13 @@ func openIDXDirs(ctx context.Context, trainDir, evalDir dataDir, needEval bool) 
 
 // openDataDir returns an error unless path is a directory.
 func openDataDir(path string) (dataDir, error) {
-	const hint = "path must be the folder that holds train-images-idx3-ubyte and its three companions, as /usr/share/datasets/fashion-mnist (Debian package dataset-fashion-mnist), or \"builtin:fashion-mnist\""
+	const hint = "set path to the directory with train-images-idx3-ubyte and its three companions, such as /usr/share/datasets/fashion-mnist (Debian package dataset-fashion-mnist), or to \"builtin:fashion-mnist\""
 	info, err := os.Stat(path)
 	if err != nil {
-		return dataDir{}, &hintError{fmt.Errorf("read data folder %q: %w", path, cause(err)), hint}
+		return dataDir{}, &hintError{fmt.Errorf("read data directory %q: %w", path, cause(err)), hint}
 	}
 	if !info.IsDir() {
-		return dataDir{}, &hintError{fmt.Errorf("read data folder %q: not a folder", path), hint}
+		return dataDir{}, &hintError{fmt.Errorf("read data directory %q: not a directory", path), hint}
 	}
 	return dataDir{name: path}, nil
 }
@@ -83,7 +83,7 @@ func readIDXSet(ctx context.Context, f dataDir, set idxSet, like *table) (*table
 	}
 	image := [3]int{1, images.shape[1], images.shape[2]}
 	if like != nil && image != like.image {
-		return nil, fmt.Errorf("read %q: at byte 8: images of %d x %d pixels, but those trained on have %d x %d",
+		return nil, fmt.Errorf("read %q: at byte 8: images of %d x %d pixels, but training images have %d x %d",
 			imagesPath, image[1], image[2], like.image[1], like.image[2])
 	}
 	rawLabels, err := labelFile.values()
@@ -97,7 +97,7 @@ func readIDXSet(ctx context.Context, f dataDir, set idxSet, like *table) (*table
 	labels := make([]int32, len(rawLabels))
 	for i, label := range rawLabels {
 		if int(label) >= classes {
-			return nil, fmt.Errorf("read %q: at byte %d: label %d, but those trained on are 0 to %d", labelsPath, 8+i, label, classes-1)
+			return nil, fmt.Errorf("read %q: at byte %d: label %d, but training labels are 0 to %d", labelsPath, 8+i, label, classes-1)
 		}
 		labels[i] = int32(label)
 	}
@@ -121,7 +121,7 @@ func openIDXFile(ctx context.Context, f dataDir, file string, dims int) (*idxFil
 		if !f.exists(file + ".gz") {
 			return nil, &hintError{
 				fmt.Errorf("read %q: neither this file nor %s.gz exists", f.path(file), file),
-				"an IDX folder holds the files of MNIST under their own names: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, each plain or .gz",
+				"an IDX directory holds files with MNIST's names: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, each plain or .gz",
 			}
 		}
 		file += ".gz"

@@ -66,8 +66,8 @@ func TestReadIDXErrors(t *testing.T) {
 		content []byte
 		want    string
 	}{
-		{"empty", nil, `read "f": at byte 0: header of 8 bytes: the file is cut short`},
-		{"short header", good[:5], `read "f": at byte 5: header of 8 bytes: the file is cut short`},
+		{"empty", nil, `read "f": at byte 0: header of 8 bytes: the file is truncated`},
+		{"short header", good[:5], `read "f": at byte 5: header of 8 bytes: the file is truncated`},
 		{"HTML", []byte("<!DOCTYPE html>"), `read "f": at byte 0: not an IDX file: begins with 3c 21, want 00 00`},
 		{"floats", changed(2, 0x0d), `read "f": at byte 2: values of type 0x0d, want 0x08 (unsigned byte)`},
 		{"images for labels", changed(3, 3), `read "f": at byte 3: 3 dimensions, want 1`},
@@ -150,11 +150,11 @@ func TestOpenIDXErrors(t *testing.T) {
 		{"missing", "train-labels-idx1-ubyte.gz", nil, `read "DIR/train-labels-idx1-ubyte": neither this file nor train-labels-idx1-ubyte.gz exists`},
 		{"missing half of held out", "t10k-labels-idx1-ubyte", nil, `read "DIR/t10k-labels-idx1-ubyte": neither this file nor t10k-labels-idx1-ubyte.gz exists`},
 		{"sizes differ", "t10k-labels-idx1-ubyte", idxBytes([]byte{1, 2, 0}, 3), `read "DIR/t10k-labels-idx1-ubyte": at byte 4: 3 labels, but "DIR/t10k-images-idx3-ubyte.gz" has 2 images`},
-		{"new label", "t10k-labels-idx1-ubyte", idxBytes([]byte{1, 3}, 2), `read "DIR/t10k-labels-idx1-ubyte": at byte 9: label 3, but those trained on are 0 to 2`},
+		{"new label", "t10k-labels-idx1-ubyte", idxBytes([]byte{1, 3}, 2), `read "DIR/t10k-labels-idx1-ubyte": at byte 9: label 3, but training labels are 0 to 2`},
 		{"one class", "train-labels-idx1-ubyte.gz", gzipped(t, idxBytes([]byte{2, 2, 2, 2}, 4)), `read "DIR/train-labels-idx1-ubyte.gz": at byte 8: all 4 labels are 2, want at least 2 classes`},
-		{"cut gzip", "train-labels-idx1-ubyte.gz", gzipped(t, idxBytes([]byte{0, 2, 1, 0}, 4))[:20], `read "DIR/train-labels-idx1-ubyte.gz": at byte 9: the file is cut short`},
-		{"gzip without data", "train-labels-idx1-ubyte.gz", []byte{0x1f, 0x8b}, `read "DIR/train-labels-idx1-ubyte.gz": the file is cut short`},
-		{"other size of image", "t10k-images-idx3-ubyte.gz", idxBytes(make([]byte, 18), 2, 3, 3), `read "DIR/t10k-images-idx3-ubyte.gz": at byte 8: images of 3 x 3 pixels, but those trained on have 2 x 2`},
+		{"cut gzip", "train-labels-idx1-ubyte.gz", gzipped(t, idxBytes([]byte{0, 2, 1, 0}, 4))[:20], `read "DIR/train-labels-idx1-ubyte.gz": at byte 9: the file is truncated`},
+		{"gzip without data", "train-labels-idx1-ubyte.gz", []byte{0x1f, 0x8b}, `read "DIR/train-labels-idx1-ubyte.gz": the file is truncated`},
+		{"other size of image", "t10k-images-idx3-ubyte.gz", idxBytes(make([]byte, 18), 2, 3, 3), `read "DIR/t10k-images-idx3-ubyte.gz": at byte 8: images of 3 x 3 pixels, but training images have 2 x 2`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := mnistDir(t)

@@ -71,8 +71,8 @@ func (ms mappings) fault(r any) error {
 		begin := uintptr(unsafe.Pointer(unsafe.SliceData(m.content)))
 		if at := fault.Addr() - begin; at < uintptr(len(m.content)) {
 			return &hintError{
-				fmt.Errorf("read %q: at byte %d: cannot be read any more", m.path, at),
-				"was the file made shorter since it was opened, or does the disk have errors? write a new file beside it instead of changing one in use",
+				fmt.Errorf("read %q: at byte %d: can no longer be read", m.path, at),
+				"check whether the file was truncated or the disk has errors; write a new file instead of changing one in use",
 			}
 		}
 	}

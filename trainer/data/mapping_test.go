@@ -71,7 +71,7 @@ func TestGuard(t *testing.T) {
 	}
 	files := mappings{m}
 	err = files.guard(func() error { return errors.New(string(m.content[9:10])) })
-	if want := fmt.Sprintf("read %q: at byte 9: cannot be read any more", path); err == nil || err.Error() != want {
+	if want := fmt.Sprintf("read %q: at byte 9: can no longer be read", path); err == nil || err.Error() != want {
 		t.Errorf("shrunk file: %v, want %s", err, want)
 	}
 	own := errors.New("own error")

@@ -82,7 +82,7 @@ func Open(ctx context.Context, o Options) (train, eval Dataset, err error) {
 	case KindIDX:
 		if strings.HasPrefix(o.Path, BuiltinPrefix) {
 			if o.EvalPath != "" {
-				return nil, nil, fmt.Errorf("open data %q: builtin data have their own held-out samples, so there can be no others from %q", o.Path, o.EvalPath)
+				return nil, nil, fmt.Errorf("open data %q: builtin data have their own held-out samples, so eval_path %q cannot be used", o.Path, o.EvalPath)
 			}
 			return openBuiltin(ctx, o.Path)
 		}

@@ -32,21 +32,36 @@ func (s Sampler) Epoch(epoch int) []int { return s.Resume(epoch, 0) }
 // remaining sample once, except samples that are repeated or dropped to give every rank the same
 // number. Consumed may reach or exceed N: then nothing is left.
 func (s Sampler) Resume(epoch, consumed int) []int {
+	return s.indices(s.order(epoch), consumed)
+}
+
+// Split returns a function that returns the indices of each rank in an epoch, like
+// [Sampler.Epoch]. It computes the order of the epoch once for all ranks. It ignores s.Rank.
+func (s Sampler) Split(epoch int) func(rank int) []int {
+	order := s.order(epoch)
+	return func(rank int) []int {
+		one := s
+		one.Rank = rank
+		return one.indices(order, 0)
+	}
+}
+
+// indices returns the indices of this rank in the part of order after the first consumed samples.
+func (s Sampler) indices(order []int, consumed int) []int {
 	if s.N < 0 || s.Replicas < 1 || s.Rank < 0 || s.Rank >= s.Replicas || consumed < 0 || s.Join && s.DropLast {
 		panic(fmt.Sprintf("data: impossible sampler %+v after %d samples", s, consumed))
 	}
-	order := s.order(epoch)
 	rest := order[min(consumed, len(order)):]
-	mine := make([]int, s.perRank(len(rest)))
-	for i := range mine {
+	indices := make([]int, s.perRank(len(rest)))
+	for i := range indices {
 		at := s.Rank + i*s.Replicas
 		if at < len(rest) {
-			mine[i] = rest[at]
+			indices[i] = rest[at]
 		} else {
-			mine[i] = order[(at-len(rest))%len(order)]
+			indices[i] = order[(at-len(rest))%len(order)]
 		}
 	}
-	return mine
+	return indices
 }
 
 // perRank returns this rank's number of samples.

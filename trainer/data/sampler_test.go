@@ -142,3 +142,21 @@ func TestSamplerRefusesImpossibleValues(t *testing.T) {
 		}()
 	}
 }
+
+// TestSplit checks that Split returns the same indices as Epoch.
+func TestSplit(t *testing.T) {
+	for _, n := range []int{1, 2, 7, 24, 25} {
+		for _, replicas := range []int{1, 2, 3, 8, 24, 60} {
+			for flags := range 4 {
+				s := Sampler{N: n, Replicas: replicas, Shuffle: flags&1 != 0, DropLast: flags&2 != 0, Seed: 5}
+				split := s.Split(3)
+				for rank := range replicas {
+					s.Rank = rank
+					if got, want := split(rank), s.Epoch(3); !slices.Equal(got, want) {
+						t.Errorf("%+v: got %v, want %v", s, got, want)
+					}
+				}
+			}
+		}
+	}
+}

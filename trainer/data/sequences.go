@@ -37,7 +37,7 @@ func newSequences[T token](path string, shards [][]T, context int) (*sequences[T
 	case s.samples == 0:
 		return nil, &hintError{
 			fmt.Errorf("read %q: %d tokens are less than one sample of %d and the token after it", path, tokens, context),
-			"take a shorter context, or a larger part of the data",
+			"use a shorter context or more data",
 		}
 	case s.samples > random.MaxPerm:
 		return nil, fmt.Errorf("read %q: %d samples, want at most %d", path, s.samples, random.MaxPerm)

@@ -15,11 +15,11 @@ func checkHoldout(o Options) error {
 		return fmt.Errorf("open data: holding out a share of %v, want from 0 to less than 1", o.Holdout)
 	case o.EvalPath != "":
 		return &hintError{
-			fmt.Errorf("open data %q: held-out data are in %q, so no share of the training data can be held out", o.Path, o.EvalPath),
-			"give one of the two",
+			fmt.Errorf("open data %q: held-out data are in %q, so holdout must be 0", o.Path, o.EvalPath),
+			"set either eval_path or holdout",
 		}
 	case o.Kind == KindIDX || o.Kind == KindSynthetic:
-		return fmt.Errorf("open data: no share of %s data can be held out: they have their own held-out samples, or none", o.Kind)
+		return fmt.Errorf("open data: holdout is not supported for %s data", o.Kind)
 	}
 	return nil
 }

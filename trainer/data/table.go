@@ -26,7 +26,7 @@ func newClassTable(kind string, f features, labels []int32, classes int) *table 
 }
 
 // oneClassHint is the hint for checkVariety's error.
-const oneClassHint = "with one class there is nothing to learn: are these the labels that were meant?"
+const oneClassHint = "a model cannot learn from one class: check that these are the labels"
 
 // checkVariety returns an error if there are labels and all are equal.
 func checkVariety(labels []int32) error {

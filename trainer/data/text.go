@@ -96,7 +96,7 @@ func readText(ctx context.Context, path string, limit int64) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case size == 0:
-		return nil, fmt.Errorf("read %q: at byte 0: there is no text", path)
+		return nil, fmt.Errorf("read %q: at byte 0: the file is empty", path)
 	case size > limit:
 		return nil, &hintError{
 			fmt.Errorf("read %q: at byte %d: more text than the limit of %d bytes", path, limit, limit),
@@ -147,7 +147,7 @@ func charsOf(path string, content []byte) (*Vocabulary, error) {
 		if r == utf8.RuneError && size == 1 {
 			return nil, &hintError{
 				fmt.Errorf("read %q: at byte %d: 0x%02x is not UTF-8", path, i, content[i]),
-				"convert the file to UTF-8, or take bytes as the vocabulary",
+				"convert the file to UTF-8, or use bytes as the vocabulary",
 			}
 		}
 		others[r] = true
@@ -163,7 +163,7 @@ func charsOf(path string, content []byte) (*Vocabulary, error) {
 	if len(v.runes) > maxChars {
 		return nil, &hintError{
 			fmt.Errorf("read %q: %d different characters, want at most %d", path, len(v.runes), maxChars),
-			"take bytes as the vocabulary",
+			"use bytes as the vocabulary",
 		}
 	}
 	return v, nil

@@ -83,19 +83,19 @@ func TestTextErrors(t *testing.T) {
 		o       Options
 		want    string
 	}{
-		{"empty", nil, Options{Context: 4}, `read "PATH": at byte 0: there is no text`},
-		{"compressed nothing", gzipped(t, nil), Options{Context: 4}, `read "PATH": at byte 0: there is no text`},
+		{"empty", nil, Options{Context: 4}, `read "PATH": at byte 0: the file is empty`},
+		{"compressed nothing", gzipped(t, nil), Options{Context: 4}, `read "PATH": at byte 0: the file is empty`},
 		{"short", []byte("abcd"), Options{Context: 4}, `read "PATH": 4 tokens are less than one sample of 4 and the token after it`},
 		{"short held-out part", []byte("abcdabcd"), Options{Context: 4, Holdout: 0.25}, `read "PATH": 2 tokens are less than one sample of 4 and the token after it`},
 		{"not UTF-8", []byte("abcd\xe4h"), Options{Context: 4}, `read "PATH": at byte 4: 0xe4 is not UTF-8`},
 		{"half a character", []byte("abcdä")[:5], Options{Context: 4}, `read "PATH": at byte 4: 0xc3 is not UTF-8`},
 		{"a surrogate", []byte("abcd\xed\xa0\x80"), Options{Context: 4}, `read "PATH": at byte 4: 0xed is not UTF-8`},
-		{"cut gzip", gzipped(t, []byte("abcdefgh"))[:20], Options{Context: 4}, `read "PATH": at byte 8: the file is cut short`},
+		{"cut gzip", gzipped(t, []byte("abcdefgh"))[:20], Options{Context: 4}, `read "PATH": at byte 8: the file is truncated`},
 		{"no context", []byte("abcd"), Options{}, `open data: a context of 0 tokens, want at least 1`},
 		{"vocabulary", []byte("abcd"), Options{Context: 1, Vocabulary: "word"}, `open data: unknown vocabulary "word", want "char" or "byte"`},
 		{"task", []byte("abcd"), Options{Context: 1, Task: TaskRegression}, `open data: text data have classes, so the task cannot be "regression"`},
 		{"share", []byte("abcd"), Options{Context: 1, Holdout: 1}, `open data: holding out a share of 1, want from 0 to less than 1`},
-		{"share and file", []byte("abcd"), Options{Context: 1, Holdout: 0.5, EvalPath: "e"}, `open data "PATH": held-out data are in "e", so no share of the training data can be held out`},
+		{"share and file", []byte("abcd"), Options{Context: 1, Holdout: 0.5, EvalPath: "e"}, `open data "PATH": held-out data are in "e", so holdout must be 0`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.Kind, c.o.Path = KindText, filepath.Join(t.TempDir(), "f.txt")

@@ -110,7 +110,7 @@ func matches(pattern string) ([]string, error) {
 func checkDisjoint(train, eval []tokenFile) error {
 	for _, f := range slices.Concat(train, eval) {
 		if f.width != train[0].width {
-			return fmt.Errorf("read %q: tokens of %d bytes, but those of %q have %d", f.path, f.width, train[0].path, train[0].width)
+			return fmt.Errorf("read %q: tokens of %d bytes, but %q has tokens of %d bytes", f.path, f.width, train[0].path, train[0].width)
 		}
 	}
 	for _, e := range eval {
@@ -241,7 +241,7 @@ func (s shard[T]) scan(ctx context.Context, limit int, d *digest) (largest int, 
 			i := slices.IndexFunc(tokens, func(t T) bool { return int(t) >= limit })
 			return 0, &hintError{
 				fmt.Errorf("read %q: at byte %d: token %d, but the vocabulary has %d", s.path, s.offset+(s.from+at+i)*s.width, tokens[i], limit),
-				fmt.Sprintf("the tokens are taken as numbers of %d bytes: are they, and of this vocabulary?", s.width),
+				fmt.Sprintf("check the vocabulary size, and that tokens have %d bytes", s.width),
 			}
 		}
 		largest = max(largest, most)

@@ -18,14 +18,14 @@ const fromNumPy = "from NumPy with tokens.astype(numpy.uint16).tofile(\"train.bi
 
 // formats are file formats whose magic number would be an unlikely sequence of two or more tokens.
 var formats = []struct{ magic, what, hint string }{
-	{"\x93NUMPY", "an array of NumPy", "write its numbers alone, " + fromNumPy},
+	{"\x93NUMPY", "an array of NumPy", "write only its values, " + fromNumPy},
 	{"\x1f\x8b\x08", "compressed by gzip", "decompress it: gunzip --keep"},
 	{"\x28\xb5\x2f\xfd", "compressed by zstd", "decompress it: unzstd"},
 	{"\xfd7zXZ\x00", "compressed by xz", "decompress it: unxz --keep"},
 	{"BZh91AY&SY", "compressed by bzip2", "decompress it: bunzip2 --keep"},
-	{"PK\x03\x04", "a zip archive, as NumPy's .npz and PyTorch's .pt are", "write its numbers alone, " + fromNumPy},
-	{"\x89HDF\r\n\x1a\n", "in HDF5", "write its numbers alone, " + fromNumPy},
-	{"PAR1", "in Parquet", "write its numbers alone, " + fromNumPy},
+	{"PK\x03\x04", "a zip archive, as NumPy's .npz and PyTorch's .pt are", "write only its values, " + fromNumPy},
+	{"\x89HDF\r\n\x1a\n", "in HDF5", "write only its values, " + fromNumPy},
+	{"PAR1", "in Parquet", "write only its values, " + fromNumPy},
 }
 
 // detectOtherFormat describes the content of a file without a header if it is certainly not tokens of width
@@ -44,11 +44,11 @@ func detectOtherFormat(content []byte, width int) (what, hint string) {
 	l := layoutOf(head)
 	switch {
 	case len(content)%8 == 0 && l.int64s():
-		return "the numbers have 64 bits, the upper ones zero", "write them with fewer bits, " + fromNumPy + ", or with numpy.uint32 and dtype = \"" + DTypeUint32 + "\""
+		return "the values have 64 bits, with zero upper bits", "write them with fewer bits, " + fromNumPy + ", or with numpy.uint32 and dtype = \"" + DTypeUint32 + "\""
 	case width == uint16Width && len(content)%4 == 0 && l.uint32s():
-		return "the numbers have 32 bits, the upper ones zero or nearly so", "dtype = \"" + DTypeUint32 + "\" reads them"
+		return "the values have 32 bits, with zero or small upper bits", "dtype = \"" + DTypeUint32 + "\" reads them"
 	case width == uint16Width && l.bigEndian():
-		return "the numbers are big-endian", "write them little-endian, from NumPy with tokens.astype(\"<u2\").tofile(\"train.bin\")"
+		return "the values are big-endian", "write them little-endian, from NumPy with tokens.astype(\"<u2\").tofile(\"train.bin\")"
 	}
 	return "", ""
 }

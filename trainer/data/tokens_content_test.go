@@ -91,7 +91,7 @@ func TestTokensAreNotRefused(t *testing.T) {
 
 // A file that is not a list of tokens of that type is rejected.
 func TestWhatIsNotTokensIsRefused(t *testing.T) {
-	const wide, signed, swapped = "the numbers have 32 bits, the upper ones zero or nearly so", "the numbers have 64 bits, the upper ones zero", "the numbers are big-endian"
+	const wide, signed, swapped = "the values have 32 bits, with zero or small upper bits", "the values have 64 bits, with zero upper bits", "the values are big-endian"
 	type refusal struct {
 		name    string
 		content []byte

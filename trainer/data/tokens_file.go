@@ -69,7 +69,7 @@ func parseTokenFile(m *mapping, rawWidth int) (tokenFile, error) {
 		return tokenFile{m, 0, rawWidth}, nil
 	}
 	if size < llmcHeader {
-		return fail(size, "llm.c's header of %d bytes is cut short", llmcHeader)
+		return fail(size, "llm.c's header of %d bytes is truncated", llmcHeader)
 	}
 	if version := binary.LittleEndian.Uint32(m.content[4:]); version != wantVersion {
 		return fail(4, "version %d of llm.c's tokens with magic %d, want %d", version, magic, wantVersion)

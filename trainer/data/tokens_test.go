@@ -147,7 +147,7 @@ func TestTokensErrors(t *testing.T) {
 		{"token of another vocabulary, held out", good, Options{VocabularySize: 9, Holdout: 0.4}, `at byte 18: token 9, but the vocabulary has 9`},
 		{"16 bits read as 32", good, Options{DType: DTypeUint32}, `at byte 0: token 65536, but the vocabulary has 50257`},
 		{"token of no vocabulary", tokenBytes(4, 0, 0, 1<<20), Options{DType: DTypeUint32, VocabularySize: -1}, `at byte 8: token 1048576, but the vocabulary has 1048576`},
-		{"header cut", llmcBytes(llmcGPT2, 1, 10, good)[:1000], Options{}, `at byte 1000: llm.c's header of 1024 bytes is cut short`},
+		{"header cut", llmcBytes(llmcGPT2, 1, 10, good)[:1000], Options{}, `at byte 1000: llm.c's header of 1024 bytes is truncated`},
 		{"version", llmcBytes(llmcGPT2, 2, 10, good), Options{}, `at byte 4: version 2 of llm.c's tokens with magic 20240520, want 1`},
 		{"version of llama", llmcBytes(llmcLlama3, 1, 5, good), Options{}, `at byte 4: version 1 of llm.c's tokens with magic 20240801, want 7`},
 		{"no tokens", llmcBytes(llmcGPT2, 1, 0, nil), Options{}, `at byte 8: no tokens`},
@@ -198,7 +198,7 @@ func TestTokensOptionErrors(t *testing.T) {
 		{"folder", Options{Path: "", Context: 2}, `read "DIR": is a directory`},
 		{"pipe", Options{Path: "pipe", Context: 2}, `read "DIR/pipe": not a regular file, but a pipe`},
 		{"compressed", Options{Path: "c.bin.gz", Context: 2}, `read "DIR/c.bin.gz": at byte 0: the file is compressed by gzip, not a list of tokens`},
-		{"types differ", Options{Path: "?.bin", Context: 2}, `read "DIR/b.bin": tokens of 4 bytes, but those of "DIR/a.bin" have 2`},
+		{"types differ", Options{Path: "?.bin", Context: 2}, `read "DIR/b.bin": tokens of 4 bytes, but "DIR/a.bin" has tokens of 2 bytes`},
 		{"file on both sides", Options{Path: "a.bin", EvalPath: "[a].bin", Context: 2}, `read "DIR/a.bin": the file is held out and, as "DIR/a.bin", trained on`},
 		{"task", Options{Path: "a.bin", Context: 2, Task: TaskRegression}, `open data: tokens data have classes, so the task cannot be "regression"`},
 	} {

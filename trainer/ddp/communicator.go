@@ -31,7 +31,7 @@ func typeOf(t device.Tensor) collective.Type {
 	case device.BFloat16:
 		return element.BFloat16
 	}
-	panic(fmt.Sprintf("ddp: a tensor of %v between ranks", t.Type()))
+	panic(fmt.Sprintf("ddp: no collective for a tensor of %v", t.Type()))
 }
 
 // tensorBytes returns the tensor's memory, which need not be addressable by the host.

@@ -145,7 +145,7 @@ func TestFailureAndForgottenParameter(t *testing.T) {
 	for _, i := range []int{2, 1, 0} {
 		r.Ready(i)
 	}
-	if err := r.Finish(t.Context()); !errors.Is(err, c.fail) || err.Error() != "add up bucket 0 of 3: rank 1 is gone" {
+	if err := r.Finish(t.Context()); !errors.Is(err, c.fail) || err.Error() != "reduce bucket 0 of 3: rank 1 is gone" {
 		t.Errorf("got %v", err)
 	}
 	if len(c.sizes) != 1 {

@@ -26,7 +26,7 @@ func (s *Sharder) Finish(ctx context.Context) error {
 // of each part to v, which computes the norm.
 func (s *Sharder) FinishAsync(v device.StepDecision) error {
 	if !s.isSingleRank() {
-		panic("ddp: a verdict on the gradients of several ranks")
+		panic("ddp: FinishAsync with several ranks")
 	}
 	if err := s.stopAllReady(); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (s *Sharder) computeNorm(ctx context.Context) error {
 	}
 	if shared != nil {
 		if err := s.queue.exposed(func() error { return s.comm.AllReduceFloat64(ctx, shared) }); err != nil {
-			return fmt.Errorf("add up the norm of gradients and the loss: %w", err)
+			return fmt.Errorf("all-reduce the gradient norm and the loss: %w", err)
 		}
 	}
 	sum := 0.0

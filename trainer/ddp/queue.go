@@ -145,7 +145,7 @@ func (q *queue) exposed(f func() error) error {
 // perform runs an operation.
 func (s *Sharder) perform(ctx context.Context, o operation) (err error) {
 	b := &s.buckets[o.bucket]
-	what := "add up"
+	what := "reduce"
 	if o.after != nil {
 		if err := o.after(); err != nil {
 			return fmt.Errorf("wait for bucket %d of %d: %w", o.bucket, len(s.buckets), err)

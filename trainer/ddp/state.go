@@ -37,7 +37,7 @@ func (s *Sharder) ScatterState(ctx context.Context, parts [][]float32, from func
 				}
 			}
 			if err := s.comm.Broadcast(ctx, element.Bytes(values), 0); err != nil {
-				return fmt.Errorf("spread parameter %d of %d: %w", param, len(s.layout.all), err)
+				return fmt.Errorf("broadcast parameter %d of %d: %w", param, len(s.layout.all), err)
 			}
 			s.storeShard(parts, values, param, at)
 		}
@@ -82,7 +82,7 @@ func (s *Sharder) broadcastParam(ctx context.Context, param int) (int, error) {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(param))
 	if err := s.comm.Broadcast(ctx, b[:], 0); err != nil {
-		return 0, fmt.Errorf("spread parameters: %w", err)
+		return 0, fmt.Errorf("broadcast parameters: %w", err)
 	}
 	return int(binary.LittleEndian.Uint64(b[:])), nil
 }

@@ -18,7 +18,7 @@ type CNNOptions struct {
 // of [NewMLP]. Images have the given channels, height, and width.
 func NewCNN(channels, height, width int, o CNNOptions, out int) (*Sequential, error) {
 	if channels < 1 || height < 1 || width < 1 {
-		return nil, fmt.Errorf("make a model: a convolutional network needs images, and these samples are not")
+		return nil, fmt.Errorf("make a model: a convolutional network needs images, but these samples are not images")
 	}
 	if o.Kernel < 1 || o.Kernel%2 == 0 {
 		return nil, fmt.Errorf("make a model: the kernel is %d wide, want an odd number", o.Kernel)

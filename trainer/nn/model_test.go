@@ -113,7 +113,7 @@ func TestNewModelErrors(t *testing.T) {
 		{"dropout of everything in float32", "dropout is 0.99999999, want a number from 0 to below 1 in float32", mlp(1, MLPOptions{[]int{2}, "relu", 0.99999999}, 1)},
 		{"gpt's dropout of everything in float32", "dropout is 0.99999999, want a number from 0 to below 1 in float32", gpt(GPTOptions{1, 1, 1, 1, 1, 0.99999999})},
 		{"negative dropout", "dropout is -0.1, want a number from 0 to below 1 in float32", mlp(1, MLPOptions{[]int{2}, "relu", -0.1}, 1)},
-		{"no images", "a convolutional network needs images, and these samples are not", cnn(0, 0, 0, CNNOptions{[]int{2}, 3, relu})},
+		{"no images", "a convolutional network needs images, but these samples are not images", cnn(0, 0, 0, CNNOptions{[]int{2}, 3, relu})},
 		{"even kernel", "the kernel is 4 wide, want an odd number", cnn(1, 8, 8, CNNOptions{[]int{2}, 4, relu})},
 		{"no kernel", "the kernel is -1 wide, want an odd number", cnn(1, 8, 8, CNNOptions{[]int{2}, -1, relu})},
 		{"no convolution", "a convolutional network needs at least one convolution", cnn(1, 8, 8, CNNOptions{nil, 3, relu})},

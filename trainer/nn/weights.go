@@ -96,7 +96,7 @@ func (w *Weights) Options(heads int) (GPTOptions, error) {
 		const headSize = 64
 		if o.Width%headSize != 0 {
 			return o, &weightsError{
-				fmt.Errorf("the number of heads cannot be told from a width of %d, which is no multiple of %d", o.Width, headSize),
+				fmt.Errorf("cannot derive the number of heads from a width of %d, which is not a multiple of %d", o.Width, headSize),
 				"give the number of heads",
 			}
 		}
@@ -117,8 +117,8 @@ func (w *Weights) guess() (o GPTOptions, err error) {
 		s, found := w.found[name]
 		if !found {
 			return o, &weightsError{
-				fmt.Errorf("there is no tensor %q", name),
-				"the weights of a GPT-2 are wanted, with Hugging Face's names",
+				fmt.Errorf("no tensor %q", name),
+				"use the weights of a GPT-2 with Hugging Face's names",
 			}
 		}
 		if len(s.shape) != 2 {
@@ -152,7 +152,7 @@ func (w *Weights) Load(m *GPT, memory device.Memory) error {
 			if v-v != 0 { // infinite or NaN
 				return &weightsError{
 					fmt.Errorf("tensor %q: element %d is %v", tensors[i].name, k, v),
-					"the weights are those of a training that diverged, or the file is damaged",
+					"the training run diverged, or the file is corrupt",
 				}
 			}
 		}
@@ -172,7 +172,7 @@ func (w *Weights) Load(m *GPT, memory device.Memory) error {
 		if math.Float32bits(v) != math.Float32bits(embedding[i]) {
 			return &weightsError{
 				fmt.Errorf("tensor %q differs from %q: element %d is %v, not %v", headName, w.found[tokensName].name, i, v, embedding[i]),
-				"the model's head is its embedding, as GPT-2's: a head with weights of its own cannot be loaded",
+				"GPT-2's head shares its weights with the embedding; a separate head is not supported",
 			}
 		}
 	}
@@ -191,7 +191,7 @@ func (w *Weights) match(m *GPT) ([]storedTensor, error) {
 		case found && !slices.Equal(s.shape, p.Shape):
 			return nil, w.shapeError(s, p.Shape, m)
 		case !found && missing == "":
-			missing = fmt.Sprintf("there is no tensor %q, want it with shape %v", p.Name, p.Shape)
+			missing = fmt.Sprintf("no tensor %q, want it with shape %v", p.Name, p.Shape)
 		}
 		tensors[i] = s
 	}
@@ -201,7 +201,7 @@ func (w *Weights) match(m *GPT) ([]storedTensor, error) {
 	for _, name := range w.names {
 		if !known[name] {
 			s := w.found[name]
-			return nil, &weightsError{fmt.Errorf("tensor %q with shape %v is no parameter of the model", s.name, s.shape), w.shapeHint(m)}
+			return nil, &weightsError{fmt.Errorf("tensor %q with shape %v is not a parameter of the model", s.name, s.shape), w.shapeHint(m)}
 		}
 	}
 	if want := m.head.weight.Shape; w.head != nil && !slices.Equal(w.head.shape, want) {
@@ -213,7 +213,7 @@ func (w *Weights) match(m *GPT) ([]storedTensor, error) {
 func (w *Weights) shapeError(s storedTensor, want []int, m *GPT) error {
 	hint := w.shapeHint(m)
 	if hint == "" && len(want) == 2 && slices.Equal(s.shape, []int{want[1], want[0]}) {
-		hint = "it is transposed: Hugging Face's GPT-2 keeps [inputs, outputs], nanoGPT the opposite"
+		hint = "it is transposed: Hugging Face's GPT-2 stores [inputs, outputs], nanoGPT [outputs, inputs]"
 	}
 	return &weightsError{fmt.Errorf("tensor %q has shape %v, want %v", s.name, s.shape, want), hint}
 }
@@ -240,7 +240,7 @@ func (w *Weights) shapeHint(m *GPT) string {
 	if others == nil {
 		return ""
 	}
-	return "the weights are of a model with " + strings.Join(others, ", ") + ": the model must have the same"
+	return "the weights belong to a model with " + strings.Join(others, ", ") + ": use the same settings"
 }
 
 // Tensors returns the values of parameters with their names, for a safetensors file. For a GPT,

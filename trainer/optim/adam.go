@@ -112,10 +112,10 @@ func (a *Adam) Restore(from State) error {
 	}
 	done := float64(given[stepName].Data[0])
 	if !(done >= 0 && done <= lastStep) || done != math.Trunc(done) {
-		return fmt.Errorf("restore optimizer: %q is %v, want a whole number from 0 to %d", stepName, done, lastStep)
+		return fmt.Errorf("restore optimizer: %q is %v, want an integer from 0 to %d", stepName, done, lastStep)
 	}
 	if from.Initialized != (done > 0) {
-		return fmt.Errorf("restore optimizer: %q is %v in a state with initialised %t", stepName, done, from.Initialized)
+		return fmt.Errorf("restore optimizer: %q is %v in a state with initialized %t", stepName, done, from.Initialized)
 	}
 	for _, b := range slices.Concat(a.average, a.squares) {
 		a.device.Write(b.data, given[b.name].Data)

@@ -105,12 +105,12 @@ func TestAdamRestoreErrors(t *testing.T) {
 	}{
 		{missing, `restore optimizer: no tensor "exp_avg.p"`},
 		{unknown, `restore optimizer: unknown tensor "momentum.p"`},
-		{state(-1, true), `restore optimizer: "step" is -1, want a whole number from 0 to 16777216`},
-		{state(1.5, true), `restore optimizer: "step" is 1.5, want a whole number`},
-		{state(1<<25, true), `restore optimizer: "step" is 3.3554432e+07, want a whole number`},
-		{state(float32(math.NaN()), true), `restore optimizer: "step" is NaN, want a whole number`},
-		{state(0, true), `restore optimizer: "step" is 0 in a state with initialised true`},
-		{state(3, false), `restore optimizer: "step" is 3 in a state with initialised false`},
+		{state(-1, true), `restore optimizer: "step" is -1, want an integer from 0 to 16777216`},
+		{state(1.5, true), `restore optimizer: "step" is 1.5, want an integer`},
+		{state(1<<25, true), `restore optimizer: "step" is 3.3554432e+07, want an integer`},
+		{state(float32(math.NaN()), true), `restore optimizer: "step" is NaN, want an integer`},
+		{state(0, true), `restore optimizer: "step" is 0 in a state with initialized true`},
+		{state(3, false), `restore optimizer: "step" is 3 in a state with initialized false`},
 	} {
 		a := build(t, KindAdam, []*nn.Param{single(1, 1)}, usual)
 		if err := a.Restore(c.state); err == nil || !strings.HasPrefix(err.Error(), c.want) {

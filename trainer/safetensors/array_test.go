@@ -88,7 +88,7 @@ func TestReadArrays(t *testing.T) {
 		t.Errorf("I64 into given memory: %v", err)
 	}
 	// The file is truncated after its header was read.
-	if _, err := a.Read(bytes.NewReader(make([]byte, a.End-3))); err == nil || err.Error() != `read tensor "a": at byte 67: it is cut short` {
+	if _, err := a.Read(bytes.NewReader(make([]byte, a.End-3))); err == nil || err.Error() != `read tensor "a": at byte 67: unexpected end of data` {
 		t.Errorf("cut file: %v", err)
 	}
 }

@@ -79,7 +79,7 @@ func parseHeader(text []byte, size int64) (arrays []Array, metadata map[string]s
 		at = int(d.InputOffset())
 		name := t.(string) // keys of an object are strings, or Token fails
 		if known[name] {
-			return nil, nil, fmt.Errorf("%q stands there twice", name)
+			return nil, nil, fmt.Errorf("duplicate key %q", name)
 		}
 		known[name] = true
 		at += len(text[at:]) - len(bytes.TrimLeft(text[at:], ": \t\r\n"))
@@ -105,7 +105,7 @@ func parseHeader(text []byte, size int64) (arrays []Array, metadata map[string]s
 	}
 	at = int(d.InputOffset())
 	if len(bytes.Trim(text[at:], " ")) > 0 {
-		return nil, nil, errors.New("there is something behind the JSON object")
+		return nil, nil, errors.New("unexpected data after the JSON object")
 	}
 	return arrays, metadata, nil
 }
@@ -113,7 +113,7 @@ func parseHeader(text []byte, size int64) (arrays []Array, metadata map[string]s
 // describeEOF replaces Go's end-of-file errors by a message for users.
 func describeEOF(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("it is cut short")
+		return errors.New("unexpected end of data")
 	}
 	return err
 }
@@ -128,9 +128,9 @@ func decodeError(err error, object string) error {
 	case "dtype":
 		return fmt.Errorf("dtype: %s, want a string", t.Value)
 	case "shape":
-		return fmt.Errorf("shape: %s, want a list of whole numbers", t.Value)
+		return fmt.Errorf("shape: %s, want a list of integers", t.Value)
 	case "data_offsets":
-		return fmt.Errorf("data_offsets: %s, want two whole numbers", t.Value)
+		return fmt.Errorf("data_offsets: %s, want two integers", t.Value)
 	}
 	return fmt.Errorf("%s, want %s", t.Value, object)
 }
@@ -148,7 +148,7 @@ func (e entry) array(name string, begin, size int64) (Array, error) {
 	from, to := e.Offsets[0], e.Offsets[1]
 	switch {
 	case from < 0 || to < from:
-		return Array{}, fmt.Errorf("data_offsets %d are not the begin and the end of its data", e.Offsets)
+		return Array{}, fmt.Errorf("data_offsets %d are not a valid range", e.Offsets)
 	case to > size-begin: // the sum below could overflow 63 bits
 		return Array{}, fmt.Errorf("its data are the bytes %d to %d, but the file has %d", uint64(begin)+uint64(from), uint64(begin)+uint64(to), size)
 	case to-from != width*n:
@@ -167,12 +167,12 @@ func layOut(arrays []Array, begin, size int64) error {
 	at := begin
 	for _, a := range arrays {
 		if a.Begin != at {
-			return fmt.Errorf("at byte %d: tensor %q begins here, but what is before it ends at byte %d", a.Begin, a.Name, at)
+			return fmt.Errorf("at byte %d: tensor %q begins here, but the data before it end at byte %d", a.Begin, a.Name, at)
 		}
 		at = a.End
 	}
 	if at != size {
-		return fmt.Errorf("at byte %d: %d bytes behind the last tensor", at, size-at)
+		return fmt.Errorf("at byte %d: %d bytes after the last tensor", at, size-at)
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func Header(tensors []Tensor, metadata map[string]string) ([]byte, error) {
 			return nil, fmt.Errorf("write tensor %q: %w", t.Name, err)
 		}
 		if _, repeated := header[t.Name]; repeated || t.Name == metadataKey {
-			return nil, fmt.Errorf("write tensor %q: the name is taken", t.Name)
+			return nil, fmt.Errorf("write tensor %q: the name is reserved or not unique", t.Name)
 		}
 		shape := t.Shape
 		if shape == nil {

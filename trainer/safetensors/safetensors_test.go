@@ -85,9 +85,9 @@ func TestRoundTrip(t *testing.T) {
 
 func TestWriteRefuses(t *testing.T) {
 	for want, tensors := range map[string][]Tensor{
-		"has 4 elements, the data 3": {{"a", []int{2, 2}, make([]float32, 3)}},
-		"the name is taken":          {{"a", []int{1}, make([]float32, 1)}, {"a", []int{1}, make([]float32, 1)}},
-		"impossible shape":           {{"a", []int{-1}, nil}},
+		"has 4 elements, the data 3":         {{"a", []int{2, 2}, make([]float32, 3)}},
+		"the name is reserved or not unique": {{"a", []int{1}, make([]float32, 1)}, {"a", []int{1}, make([]float32, 1)}},
+		"impossible shape":                   {{"a", []int{-1}, nil}},
 	} {
 		if err := Write(&bytes.Buffer{}, tensors, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -105,32 +105,32 @@ func TestHostileFiles(t *testing.T) {
 		file []byte
 		want string
 	}{
-		"empty":             {nil, "at byte 0: read the header's length: it is cut short"},
-		"length cut":        {make([]byte, 5), "at byte 5: read the header's length: it is cut short"},
+		"empty":             {nil, "at byte 0: read the header's length: unexpected end of data"},
+		"length cut":        {make([]byte, 5), "at byte 5: read the header's length: unexpected end of data"},
 		"header of 2^64-1":  {bytes.Repeat([]byte{0xff}, 8), "at byte 0: header of 18446744073709551615 bytes does not fit a file of 8 (the limit is 16777216)"},
 		"header over file":  {file(one, nil)[:20], "at byte 0: header of 54 bytes does not fit a file of 20 (the limit is 16777216)"},
 		"not JSON":          {file("hello", nil), "header: at byte 8: not a JSON object"},
-		"cut JSON":          {file(one[:20], nil), `header: at byte 13: tensor "a": it is cut short`},
-		"cut behind":        {file(one[:len(one)-1], make([]byte, 4)), "header: at byte 61: it is cut short"},
+		"cut JSON":          {file(one[:20], nil), `header: at byte 13: tensor "a": unexpected end of data`},
+		"cut behind":        {file(one[:len(one)-1], make([]byte, 4)), "header: at byte 61: unexpected end of data"},
 		"not a key":         {file(`{5:1}`, nil), "header: at byte 9: invalid character '5'"},
-		"twice":             {file(one[:len(one)-1]+","+one[1:], make([]byte, 4)), `header: at byte 65: "a" stands there twice`},
-		"trailing text":     {file(one+"{}", make([]byte, 4)), "header: at byte 62: there is something behind the JSON object"},
+		"twice":             {file(one[:len(one)-1]+","+one[1:], make([]byte, 4)), `header: at byte 65: duplicate key "a"`},
+		"trailing text":     {file(one+"{}", make([]byte, 4)), "header: at byte 62: unexpected data after the JSON object"},
 		"not an entry":      {file(`{"a": 7}`, nil), `header: at byte 14: tensor "a": number, want an object`},
 		"metadata":          {file(`{"__metadata__":{"k":1}}`, nil), "header: at byte 24: __metadata__: number, want an object of strings"},
 		"type no string":    {file(changed(`"F32"`, "32"), make([]byte, 4)), `header: at byte 13: tensor "a": dtype: number, want a string`},
-		"half an element":   {file(changed("[1]", "[2.5]"), make([]byte, 4)), `header: at byte 13: tensor "a": shape: number 2.5, want a list of whole numbers`},
-		"offsets no list":   {file(changed("[0,4]", `"0"`), make([]byte, 4)), `header: at byte 13: tensor "a": data_offsets: string, want two whole numbers`},
+		"half an element":   {file(changed("[1]", "[2.5]"), make([]byte, 4)), `header: at byte 13: tensor "a": shape: number 2.5, want a list of integers`},
+		"offsets no list":   {file(changed("[0,4]", `"0"`), make([]byte, 4)), `header: at byte 13: tensor "a": data_offsets: string, want two integers`},
 		"unknown type":      {file(changed("F32", "F31"), make([]byte, 4)), `header: at byte 13: tensor "a": unknown type "F31"`},
 		"other type":        {file(strings.Replace(changed("F32", "F16"), "[0,4]", "[0,2]", 1), make([]byte, 2)), `at byte 62: tensor "a" has type "F16", want F32`},
 		"shape overflows":   {file(changed("[1]", "[4294967296,4294967296]"), make([]byte, 4)), `header: at byte 13: tensor "a": impossible shape [4294967296 4294967296]`},
 		"negative shape":    {file(changed("[1]", "[-1]"), make([]byte, 4)), `header: at byte 13: tensor "a": impossible shape [-1]`},
-		"negative offset":   {file(changed("[0,4]", "[-4,0]"), make([]byte, 4)), `header: at byte 13: tensor "a": data_offsets [-4 0] are not the begin and the end of its data`},
+		"negative offset":   {file(changed("[0,4]", "[-4,0]"), make([]byte, 4)), `header: at byte 13: tensor "a": data_offsets [-4 0] are not a valid range`},
 		"data missing":      {file(one, make([]byte, 3)), `header: at byte 13: tensor "a": its data are the bytes 62 to 66, but the file has 65`},
 		"offset of 2^63-1":  {file(changed("[0,4]", "[9223372036854775803,9223372036854775807]"), make([]byte, 4)), `the bytes 9223372036854775901 to 9223372036854775905, but the file has 102`},
 		"shape and offsets": {file(changed("[1]", "[2]"), make([]byte, 4)), `header: at byte 13: tensor "a": its data are the bytes 62 to 66, which do not fit shape [2] of F32: 8 bytes`},
-		"overlap":           {file(second("[2,6]"), make([]byte, 6)), `at byte 117: tensor "b" begins here, but what is before it ends at byte 119`},
-		"hole":              {file(changed("[0,4]", "[4,8]"), make([]byte, 8)), `at byte 66: tensor "a" begins here, but what is before it ends at byte 62`},
-		"data left over":    {file(one, make([]byte, 8)), "at byte 66: 4 bytes behind the last tensor"},
+		"overlap":           {file(second("[2,6]"), make([]byte, 6)), `at byte 117: tensor "b" begins here, but the data before it end at byte 119`},
+		"hole":              {file(changed("[0,4]", "[4,8]"), make([]byte, 8)), `at byte 66: tensor "a" begins here, but the data before it end at byte 62`},
+		"data left over":    {file(one, make([]byte, 8)), "at byte 66: 4 bytes after the last tensor"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := Read(bytes.NewReader(tt.file), int64(len(tt.file)))
@@ -141,7 +141,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 	// The file is truncated after its size was determined.
 	whole := file(one, make([]byte, 4))
-	if _, _, err := Read(bytes.NewReader(whole[:64]), 66); err == nil || err.Error() != `read tensor "a": at byte 64: it is cut short` {
+	if _, _, err := Read(bytes.NewReader(whole[:64]), 66); err == nil || err.Error() != `read tensor "a": at byte 64: unexpected end of data` {
 		t.Errorf("cut file: %v", err)
 	}
 }

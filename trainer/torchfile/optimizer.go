@@ -38,7 +38,7 @@ func WriteOptimizer(w io.Writer, o Optimizer) error {
 		params += len(g.Names)
 	}
 	if len(o.State) > 0 && len(o.State) != params {
-		return fmt.Errorf("the state of %d parameters, of %d", len(o.State), params)
+		return fmt.Errorf("state of %d parameters, want %d", len(o.State), params)
 	}
 	p := pickle{}
 	p.add(proto, plainDict, mark)

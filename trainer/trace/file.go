@@ -73,11 +73,11 @@ func Read(file io.Reader) (*Recording, error) {
 	}
 	switch {
 	case r.Version != version:
-		return nil, fmt.Errorf("version %d of the file, this program knows %d", r.Version, version)
+		return nil, fmt.Errorf("file version %d is not supported; this program reads version %d", r.Version, version)
 	case r.Rank.Rank < 0 || r.Rank.Rank >= r.Ranks || r.Node < 0 || r.First < 1 || r.Last < r.First || r.Count < 0:
-		return nil, errors.New("the first line makes no sense")
+		return nil, errors.New("invalid first line")
 	case r.Origin < 0 || r.Origin > latest || slices.ContainsFunc(r.Barriers, func(m [2]int64) bool { return !isInterval(m[0], m[1]) }):
-		return nil, errors.New("the first line has times that make no sense")
+		return nil, errors.New("the first line has invalid times")
 	}
 	for i := range r.Count {
 		var s Span
@@ -124,10 +124,10 @@ func (s *Span) UnmarshalJSON(b []byte) error {
 		if k.String() == name {
 			s.Kind = k
 			if !isInterval(s.Enqueued, s.Start) || !isInterval(s.Start, s.End) {
-				return fmt.Errorf("asked for at %d ns, from %d to %d", s.Enqueued, s.Start, s.End)
+				return fmt.Errorf("invalid times: queued at %d ns, from %d ns to %d ns", s.Enqueued, s.Start, s.End)
 			}
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is no kind of span", name)
+	return fmt.Errorf("unknown kind of span %q", name)
 }

@@ -33,10 +33,10 @@ func (d *Device) Available() int64 {
 	return free
 }
 
-// Besides returns the number of bytes that the device allocates on first use in addition to
+// LazyBytes returns the number of bytes that the device allocates on first use in addition to
 // tensors: cuBLASLt's workspace and the unused part of slabs. Packed operands of matrix
 // multiplications are not included.
-func (d *Device) Besides() int64 { return workspaceBytes + driver.Slab }
+func (d *Device) LazyBytes() int64 { return workspaceBytes + driver.Slab }
 
 // Write copies from the host. src may be reused when it returns.
 func (d *Device) Write(dst device.Tensor, src []float32) {

@@ -50,7 +50,7 @@ func TestTakesWhatIsPlanned(t *testing.T) {
 			m.Backward(b, pass, nil)
 			adam.Step(m.Params(), 1)
 
-			took := float64(before - d.Available() - d.Besides())
+			took := float64(before - d.Available() - d.LazyBytes())
 			t.Logf("took %.1f MiB, planned %.1f", took/(1<<20), planned.Total()/(1<<20))
 			// Sizes are rounded up, and slabs are not full.
 			if took < 0.9*planned.Total() || took > 1.1*planned.Total() {

@@ -48,7 +48,7 @@ func Format(labels [][2]string, metrics []Metric) []byte {
 
 func mustName(name string) string {
 	if !nameForm.MatchString(name) {
-		panic(fmt.Sprintf("prometheus: %q is no name", name))
+		panic(fmt.Sprintf("prometheus: invalid name %q", name))
 	}
 	return name
 }

@@ -1,4 +1,4 @@
-package main
+package eventlog
 
 import (
 	"bytes"
@@ -8,16 +8,15 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer"
 )
 
 // TestRecorder checks that the recorder writes metrics.jsonl and a TensorBoard event file, and
 // that a resumed run creates a new event file.
 func TestRecorder(t *testing.T) {
-	dir := rundir.Dir{Path: t.TempDir()}
+	dir := t.TempDir()
 	for _, from := range []int{0, 10} {
-		r := recorder{dir: dir, host: "n1"}
+		r := Recorder{Path: filepath.Join(dir, "metrics.jsonl"), TensorBoardDir: filepath.Join(dir, "tensorboard"), Host: "n1"}
 		for _, e := range []trainer.Event{
 			{Kind: trainer.Started, Step: from},
 			{Kind: trainer.Trained, Step: from + 10, Loss: 2, LR: 0.5, SamplesPerSecond: 7, Communication: &trainer.Communication{Hidden: 0.5}},
@@ -25,22 +24,22 @@ func TestRecorder(t *testing.T) {
 			{Kind: trainer.Evaluated, Step: from + 10, Loss: 3, Accuracy: 0.25},
 			{Kind: trainer.Evaluated, Step: from + 10, Loss: 3, Accuracy: math.NaN()},
 		} {
-			if err := r.writeEvent(e); err != nil {
+			if err := r.Write(e); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := r.close(); err != nil {
+		if err := r.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	lines, err := os.ReadFile(dir.Metrics())
+	lines, err := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := bytes.Count(lines, []byte("\n")); got != 6 {
 		t.Errorf("%d lines, want 6:\n%s", got, lines)
 	}
-	files, err := filepath.Glob(filepath.Join(dir.TensorBoard(), "events.out.tfevents.*.n1.*"))
+	files, err := filepath.Glob(filepath.Join(filepath.Join(dir, "tensorboard"), "events.out.tfevents.*.n1.*"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("event files %v, %v", files, err)
 	}
@@ -54,12 +53,12 @@ func TestRecorder(t *testing.T) {
 	}
 	for tag, n := range map[string]int{"train/loss": 2, "train/lr": 2, "train/samples_per_s": 2, "train/tokens_per_s": 0, "train/comm_hidden": 2, "eval/loss": 4, "eval/accuracy": 2} {
 		if got := bytes.Count(all, slices.Concat([]byte{10, byte(len(tag))}, []byte(tag))); got != n {
-			t.Errorf("%s stands there %d times, want %d", tag, got, n)
+			t.Errorf("tag %s: got %d, want %d", tag, got, n)
 		}
 	}
 	// The recorder returns an error if it cannot write.
-	r := recorder{dir: rundir.Dir{Path: filepath.Join(dir.Path, "missing")}, host: "n1"}
-	if err := r.writeEvent(trainer.Event{Kind: trainer.Started}); err == nil {
-		t.Error("a folder that is missing is no error")
+	r := Recorder{Path: filepath.Join(dir, "missing", "metrics.jsonl"), TensorBoardDir: filepath.Join(dir, "missing", "tensorboard"), Host: "n1"}
+	if err := r.Write(trainer.Event{Kind: trainer.Started}); err == nil {
+		t.Error("no error for a missing directory")
 	}
 }

@@ -1,26 +1,32 @@
-package main
+// Package eventlog writes the events of a training run to files: to metrics.jsonl and
+// TensorBoard ([Recorder]), and to a directory that a Prometheus collector reads ([Exporter]).
+//
+// It defines which event becomes which metric. It does not print, does not write the logs of
+// ranks, and is not safe for concurrent use.
+package eventlog
 
 import (
 	"errors"
 	"math"
 	"time"
 
-	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics/tensorboard"
 )
 
-// A recorder writes the metrics of a run to metrics.jsonl and to a TensorBoard file.
-type recorder struct {
-	dir     rundir.Dir
-	host    string
+// A Recorder writes the metrics of a run to metrics.jsonl and to a TensorBoard file.
+type Recorder struct {
+	Path           string // of metrics.jsonl
+	TensorBoardDir string
+	Host           string // for the name of the TensorBoard file
+
 	metrics *metrics.Log
 	board   *tensorboard.File
 }
 
-// writeEvent writes an event. The first event contains the step from which the run resumes.
-func (r *recorder) writeEvent(e trainer.Event) error {
+// Write writes an event. The first event contains the step from which the run resumes.
+func (r *Recorder) Write(e trainer.Event) error {
 	if e.Kind == trainer.Started {
 		return r.open(e.Step)
 	}
@@ -37,15 +43,16 @@ func (r *recorder) writeEvent(e trainer.Event) error {
 	return r.board.Write(m.Time, m.Step, scalarsOf(m)...)
 }
 
-func (r *recorder) open(step int) (err error) {
-	if r.metrics, err = metrics.Open(r.dir.Metrics(), step); err != nil {
+func (r *Recorder) open(step int) (err error) {
+	if r.metrics, err = metrics.Open(r.Path, step); err != nil {
 		return err
 	}
-	r.board, err = tensorboard.Create(r.dir.TensorBoard(), r.host, step, time.Now())
+	r.board, err = tensorboard.Create(r.TensorBoardDir, r.Host, step, time.Now())
 	return err
 }
 
-func (r *recorder) close() error {
+// Close closes the files.
+func (r *Recorder) Close() error {
 	var errs []error
 	if r.metrics != nil {
 		errs = append(errs, r.metrics.Close())

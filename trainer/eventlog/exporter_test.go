@@ -1,4 +1,4 @@
-package main
+package eventlog
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 // and that the exporter removes it at the end.
 func TestExporter(t *testing.T) {
 	dir := t.TempDir()
-	x := newExporter(dir, "my run/#1", "0123", "18_3", "n1")
+	x := NewExporter(dir, "my run/#1", "0123", "18_3", "n1")
 	for _, e := range []trainer.Event{
 		{Kind: trainer.Started},
 		{Kind: trainer.Trained, Step: 100, Steps: 400, Epoch: 1, Loss: 0.5, LR: 0.01, SamplesPerSecond: 1000, TokensPerSecond: 64000, StepTime: 20 * time.Millisecond,
@@ -25,7 +25,7 @@ func TestExporter(t *testing.T) {
 		{Kind: trainer.Evaluated, Step: 100, Loss: 0.6, Accuracy: 0.875},
 		{Kind: trainer.Saved, Step: 100, Took: 1500 * time.Millisecond},
 	} {
-		if err := x.update(e); err != nil {
+		if err := x.Update(e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,14 +59,14 @@ func TestExporter(t *testing.T) {
 	if len(values) != 19 { // the metrics above and two timestamps
 		t.Errorf("%d figures: %v", len(values), values)
 	}
-	if err := x.close(); err != nil {
+	if err := x.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after the run: %v", err)
 	}
-	none := newExporter("", "x", "1", "", "n1")
-	if err := errors.Join(none.update(trainer.Event{Kind: trainer.Saved}), none.close()); err != nil {
+	none := NewExporter("", "x", "1", "", "n1")
+	if err := errors.Join(none.Update(trainer.Event{Kind: trainer.Saved}), none.Close()); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package eventlog
 
 import (
 	"errors"
@@ -13,10 +13,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics/prometheus"
 )
 
-// An exporter writes the current metrics of a run to a directory that a Prometheus collector
+// An Exporter writes the current metrics of a run to a directory that a Prometheus collector
 // reads. It writes no file before the first event, and removes the file at the end. Otherwise,
 // Prometheus would collect the metrics of finished runs indefinitely.
-type exporter struct {
+type Exporter struct {
 	path    string // empty if disabled
 	labels  [][2]string
 	train   *trainer.Event
@@ -25,11 +25,11 @@ type exporter struct {
 	savedAt time.Time
 }
 
-// newExporter returns an exporter that writes to a file in dir. The file name contains the
-// run ID, so that concurrent runs do not share a file. An empty dir disables the exporter.
-func newExporter(dir, name, run, job, host string) exporter {
+// NewExporter returns an Exporter that writes to a file in dir. The file name contains the
+// run ID, so that concurrent runs do not share a file. An empty dir disables the Exporter.
+func NewExporter(dir, name, run, job, host string) Exporter {
 	if dir == "" {
-		return exporter{}
+		return Exporter{}
 	}
 	plain := strings.Map(func(r rune) rune {
 		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", r) {
@@ -37,12 +37,12 @@ func newExporter(dir, name, run, job, host string) exporter {
 		}
 		return '_'
 	}, name)
-	return exporter{path: filepath.Join(dir, "ddpbatch-"+plain+"-"+run+".prom"),
+	return Exporter{path: filepath.Join(dir, "ddpbatch-"+plain+"-"+run+".prom"),
 		labels: [][2]string{{"run", name}, {"run_id", run}, {"job", job}, {"host", host}}}
 }
 
-// update updates the file for an event.
-func (x *exporter) update(e trainer.Event) error {
+// Update updates the file for an event.
+func (x *Exporter) Update(e trainer.Event) error {
 	if x.path == "" {
 		return nil
 	}
@@ -59,8 +59,8 @@ func (x *exporter) update(e trainer.Event) error {
 	return prometheus.Replace(x.path, prometheus.Format(x.labels, x.metrics(time.Now())))
 }
 
-// close removes the file.
-func (x *exporter) close() error {
+// Close removes the file.
+func (x *Exporter) Close() error {
 	if x.path == "" {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (x *exporter) close() error {
 	return nil
 }
 
-func (x *exporter) metrics(now time.Time) []prometheus.Metric {
+func (x *Exporter) metrics(now time.Time) []prometheus.Metric {
 	all := []prometheus.Metric{{Name: "ddpbatch_report_timestamp_seconds", Help: "Time of the last update, as Unix time.", Value: unix(now)}}
 	gauge := func(name, help string, v float64) {
 		all = append(all, prometheus.Metric{Name: "ddpbatch_" + name, Help: help, Value: v})
