@@ -150,7 +150,7 @@ func TestRunDirectoryIsDeletedDuringTraining(t *testing.T) {
 				t.Errorf("launch ended with %v", cmd.ProcessState)
 			}
 			mustContain(t, contents(t, output), "was deleted while the run was in progress", "hint: start the job again")
-			mustNotContain(t, contents(t, output), "moved back", "openat", "keep what became") // no warning for each file
+			mustNotContain(t, contents(t, output), "moved back", "openat", "record an attempt") // no warning for each file
 			if !tt.replace {
 				mustBeGone(t, run)
 			} else if found, err := os.ReadDir(run); err != nil || len(found) > 0 {

@@ -19,9 +19,9 @@ func (p *program) runDir(flag string, job *jobs.Job, base string) rundir.Dir {
 }
 
 // warnOfRunDir warns if a job uses a run outside of the default directory.
-func (p *program) warnOfRunDir(dir rundir.Dir, asked string, job *jobs.Job) {
+func (p *program) warnOfRunDir(dir rundir.Dir, flag string, job *jobs.Job) {
 	here := p.abs(filepath.Join(runs.DefaultDir, string(job.Name)))
-	if asked == "" && !runs.IsSameDir(dir.Path, here) && dir.Path != here {
+	if flag == "" && !runs.IsSameDir(dir.Path, here) && dir.Path != here {
 		p.note("warning: using the existing run of this job file in %q instead of a new run in %q; use --run-dir to select one", dir.Path, here)
 	}
 }

@@ -188,7 +188,7 @@ func (c *topCmd) page(width, height int, view topView) []string {
 	}
 	lines = append(append(lines, ""), watch.TopTable(view.all).Lines(width)...)
 	if more := len(lines) - height; more > 0 {
-		lines = append(lines[:height-1], screen.Clip(format.Count(more+1, "more line")+"; the terminal is too low", width))
+		lines = append(lines[:height-1], screen.Clip(format.Count(more+1, "more line")+"; the terminal is too short", width))
 	}
 	return lines
 }

@@ -65,21 +65,21 @@ func (d Dir) AppendAttempt(e AttemptEvent) error {
 	}
 	f, err := d.openToWrite(attemptsName, os.O_CREATE|os.O_APPEND|os.O_RDWR)
 	if err != nil {
-		return fmt.Errorf("keep what became of an attempt: %w", err)
+		return fmt.Errorf("record an attempt: %w", err)
 	}
 	text = append(text, '\n')
-	if torn(f) {
+	if endsMidLine(f) {
 		text = append([]byte{'\n'}, text...)
 	}
 	_, err = f.Write(text)
 	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("keep what became of an attempt: %w", err)
+		return fmt.Errorf("record an attempt: %w", err)
 	}
 	return nil
 }
 
-// torn reports whether the last line of f is incomplete.
-func torn(f *os.File) bool {
+// endsMidLine reports whether the last line of f is incomplete.
+func endsMidLine(f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
 		return false

@@ -45,8 +45,8 @@ func (s *Status) Details(now time.Time) []Line {
 		add("progress", "%s", s.progress())
 	}
 	if t := s.Train; t != nil {
-		loss := figures(t)
-		if !s.Phase.isRunning() || now.Sub(t.Time) > fresh {
+		loss := metricsText(t)
+		if !s.Phase.isRunning() || now.Sub(t.Time) > maxLiveAge {
 			loss += fmt.Sprintf(" (%s ago)", format.Duration(now.Sub(t.Time)))
 		}
 		add("training", "%s", loss)
@@ -164,8 +164,8 @@ func (s *Status) left() (time.Duration, bool) {
 	return time.Duration(min(float64(*s.Train.LeftSeconds), 1e9) * float64(time.Second)), true
 }
 
-// figures formats the loss, the throughput, and the step time.
-func figures(t *metrics.Record) string {
+// metricsText formats the loss, the throughput, and the step time.
+func metricsText(t *metrics.Record) string {
 	var parts []string
 	if t.Loss != nil {
 		parts = append(parts, "loss "+lossText(*t.Loss))
@@ -292,7 +292,7 @@ func (c *Checkpoint) text(now time.Time) string {
 // addAttempts adds a line for each attempt that ended before the run was complete. Attempts
 // are numbered across all launchers.
 func (s *Status) addAttempts(add func(label, format string, args ...any)) {
-	var told []string
+	var lines []string
 	for i, a := range s.Attempts {
 		last := i == len(s.Attempts)-1
 		what := a.Cause
@@ -321,20 +321,20 @@ func (s *Status) addAttempts(add func(label, format string, args ...any)) {
 		if a.Then != "" {
 			text += "; " + a.Then
 		}
-		told = append(told, text)
+		lines = append(lines, text)
 	}
-	if len(told) == 0 {
+	if len(lines) == 0 {
 		return
 	}
-	if more := len(told) - fewAttempts; more > 0 {
-		told = append([]string{fmt.Sprintf("%d earlier ones are in attempts.jsonl", more)}, told[more:]...)
+	if more := len(lines) - fewAttempts; more > 0 {
+		lines = append([]string{fmt.Sprintf("%d earlier ones are in attempts.jsonl", more)}, lines[more:]...)
 	}
 	label := "ended"
 	if s.Restarts > 0 {
 		add("restarts", "%d", s.Restarts)
 		label = ""
 	}
-	for i, text := range told {
+	for i, text := range lines {
 		if i > 0 {
 			label = ""
 		}

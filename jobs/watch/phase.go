@@ -48,9 +48,9 @@ const (
 var Phases = []Phase{NotSubmitted, CutShort, Queued, Held, Requeued, Starting, Joining, Loading, Training, Evaluating, Saving, Running,
 	Stopping, Restarting, Suspended, Ending, Stopped, Preempted, TimeLimit, Cancelled, Failed, Killed, Done, Unknown}
 
-// fresh is the maximum age of the launcher's last report until it counts as outdated. It
+// maxLiveAge is the maximum age of the launcher's last report until it counts as outdated. It
 // allows for clocks that differ between nodes.
-const fresh = 30 * time.Second
+const maxLiveAge = 30 * time.Second
 
 // IsOver reports whether the run has ended, so that nothing is running or queued.
 func (p Phase) IsOver() bool {
@@ -200,7 +200,7 @@ func (s *Status) runningPhase(now time.Time) (p Phase, detail, advice string) {
 		return Starting, "no rank was started yet", "" // since the requeue
 	case l.Phase == rundir.PhaseOver:
 		return Ending, s.beforeSlurm(), ""
-	case now.Sub(l.Time) > fresh:
+	case now.Sub(l.Time) > maxLiveAge:
 		return Running, fmt.Sprintf("nothing was heard of its launcher for %s", format.Duration(now.Sub(l.Time))),
 			"its node may hang; `ddpbatch logs` shows what was printed last"
 	}
@@ -251,7 +251,7 @@ func livePhase(l *rundir.Live) (p Phase, detail, advice string) {
 // phaseWithoutSlurm returns the phase of a run whose job Slurm does not list. The run may be running
 // without Slurm.
 func (s *Status) phaseWithoutSlurm(now time.Time) (p Phase, detail, advice string) {
-	if l := s.Live; !s.dead && l != nil && l.JobID == s.Job && l.Phase != rundir.PhaseOver && now.Sub(l.Time) <= fresh {
+	if l := s.Live; !s.dead && l != nil && l.JobID == s.Job && l.Phase != rundir.PhaseOver && now.Sub(l.Time) <= maxLiveAge {
 		return livePhase(l)
 	}
 	end := s.record.Ended()

@@ -40,7 +40,7 @@ func (v View) Lines(s *Status, width int, now time.Time) []string {
 			for _, text := range s.nodes() {
 				nodes = append(nodes, printable.Line(text))
 			}
-			lines = append(lines, fit(width, nodes...))
+			lines = append(lines, joinFitting(width, nodes...))
 		}
 		return lines
 	}
@@ -64,7 +64,7 @@ func (v View) Lines(s *Status, width int, now time.Time) []string {
 		parts = append(parts, fmt.Sprintf("saved step %d", c.Step))
 	}
 	if len(parts) > 0 {
-		lines = append(lines, fit(width, parts...))
+		lines = append(lines, joinFitting(width, parts...))
 	}
 	parts = nil
 	if s.Live != nil {
@@ -80,7 +80,7 @@ func (v View) Lines(s *Status, width int, now time.Time) []string {
 		parts = append(parts, fmt.Sprintf("slowest: %s (%.2fx)", rank, float64(*s.Train.SlowestRatio)))
 	}
 	if len(parts) > 0 {
-		lines = append(lines, fit(width, parts...))
+		lines = append(lines, joinFitting(width, parts...))
 	}
 	return lines
 }
@@ -155,9 +155,9 @@ func (v View) bar(share float64, width int) string {
 	return v.paint(green, strings.Repeat("#", full)) + v.paint(grey, strings.Repeat(".", width-full))
 }
 
-// fit joins as many parts as fit into width. It always includes the first part, truncated if
+// joinFitting joins as many parts as fit into width. It always includes the first part, truncated if
 // necessary.
-func fit(width int, parts ...string) string {
+func joinFitting(width int, parts ...string) string {
 	line := ""
 	for i, p := range parts {
 		next := line + "  " + p
@@ -166,7 +166,7 @@ func fit(width int, parts ...string) string {
 		}
 		if screen.Width(next) > width {
 			if i == 0 {
-				return screen.Clip(strip(p), width)
+				return screen.Clip(stripColors(p), width)
 			}
 			break
 		}
@@ -175,8 +175,8 @@ func fit(width int, parts ...string) string {
 	return line
 }
 
-// strip returns a text without SGR sequences.
-func strip(s string) string {
+// stripColors returns a text without SGR sequences.
+func stripColors(s string) string {
 	for {
 		at := strings.Index(s, "\x1b[")
 		if at < 0 {
