@@ -22,6 +22,9 @@ type cli struct {
 	Top        topCmd        `cmd:"" help:"Show a live table of runs."`
 	Logs       logsCmd       `cmd:"" help:"Print the log of a run or of a rank."`
 	Report     reportCmd     `cmd:"" help:"Write an HTML report of a run: metrics, ranks, network, and failures."`
+	Exec       execCmd       `cmd:"" help:"Run a command on a node of a running job."`
+	Shell      shellCmd      `cmd:"" help:"Open a shell on a node of a running job."`
+	Stacks     stacksCmd     `cmd:"" help:"Show what each rank of a running job is doing."`
 	Trace      traceCmd      `cmd:"" help:"Write a timeline of all ranks, for Perfetto."`
 	Wait       waitCmd       `cmd:"" help:"Wait until the job of a run has ended."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel the job of a run."`

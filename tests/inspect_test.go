@@ -1,0 +1,79 @@
+package tests
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/inspect"
+	"github.com/ddpbatch/ddpbatch/tests/cluster"
+)
+
+// TestInspectRunningJob stops a rank of a program and finds it with `stacks`, and runs commands
+// next to the ranks with `exec`.
+func TestInspectRunningJob(t *testing.T) {
+	s := newSite(t, cluster.Options{})
+	s.write("job.toml", `name = "mine"
+[slurm]
+nodes = 2
+tasks_per_node = 2
+time = "00:10:00"
+[command]
+argv = ["sleep", "900"]
+`)
+	id := s.submit("job.toml")
+	stacks := func() map[int]inspect.Rank {
+		t.Helper()
+		o := s.ddpbatch("stacks", "--json", "mine")
+		ranks := map[int]inspect.Rank{}
+		lines := bufio.NewScanner(strings.NewReader(o.stdout))
+		for lines.Scan() {
+			var r inspect.Rank
+			if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+				t.Fatalf("%q: %v", lines.Text(), err)
+			}
+			if _, twice := ranks[r.Rank]; twice {
+				t.Errorf("rank %d appears twice: %s", r.Rank, o.stdout)
+			}
+			ranks[r.Rank] = r
+		}
+		return ranks
+	}
+	var ranks map[int]inspect.Rank
+	for end := time.Now().Add(5 * time.Minute); len(ranks) < 4; time.Sleep(time.Second) {
+		if time.Now().After(end) {
+			t.Fatalf("got %d ranks, want 4: %+v, %v", len(ranks), ranks, s.ddpbatch("stacks", "mine"))
+		}
+		ranks = stacks()
+	}
+	for rank := range 4 {
+		r := ranks[rank]
+		if want := fmt.Sprintf("n%d", rank/2+1); r.Host != want || !strings.HasSuffix(r.Command, "sleep 900") || r.PID == 0 || !strings.HasPrefix(r.Doing, "sleeping") {
+			t.Errorf("rank %d: got %+v, want a sleeping process on %s", rank, r, want)
+		}
+	}
+	if o := s.ddpbatch("exec", "mine", "--rank", "3", "--", "kill", "-STOP", strconv.Itoa(ranks[3].PID)); o.code != 0 {
+		t.Fatalf("exec: %v", o)
+	}
+	for end := time.Now().Add(time.Minute); ranks[3].Doing != "stopped by a signal"; time.Sleep(time.Second) {
+		if time.Now().After(end) {
+			t.Fatalf("rank 3: got %+v, want a stopped process", ranks[3])
+		}
+		ranks = stacks()
+	}
+	if o := s.ddpbatch("stacks", "mine"); !strings.Contains(o.stdout, fmt.Sprintf("rank 3 on n2, process %d: stopped by a signal", ranks[3].PID)) {
+		t.Errorf("stacks: %v", o)
+	}
+	if o := s.ddpbatch("exec", "mine", "--all", "--", "hostname"); o.code != 0 || !strings.Contains(o.stdout, "0: n1") || !strings.Contains(o.stdout, "1: n2") {
+		t.Errorf("exec --all: %v", o)
+	}
+	if o := s.ddpbatch("exec", "mine", "--node", "n2", "--", "sh", "-c", "exit 7"); o.code != 7 {
+		t.Errorf("exec: got exit code %d, want 7: %v", o.code, o)
+	}
+	s.ddpbatch("cancel", "mine")
+	s.ends(id, "CANCELLED", "FAILED", "COMPLETED")
+}
