@@ -19,7 +19,7 @@ func (r *run) checkMemory() error {
 		return err
 	}
 	if gpu, ok := r.device.(interface{ Available() int64 }); ok { // a GPU
-		free, overhead := gpu.Available(), r.libraryLazyBytes()
+		free, overhead := gpu.Available(), r.libraryOverhead()
 		if need+overhead > free {
 			return memoryError{fmt.Errorf("the model and its batches need %s of memory, libraries about %s more, and %s are free on %s",
 				format.Bytes(need), format.Bytes(overhead), format.Bytes(free), r.device.Name()), hintGPU}
@@ -59,7 +59,7 @@ func (r *run) checkCopyMemory(copies int64) error {
 
 // libraryOverhead estimates the GPU memory that the device and the GPU communicator use in addition to
 // tensors. CUDA's libraries do not report it.
-func (r *run) libraryLazyBytes() (bytes int64) {
+func (r *run) libraryOverhead() (bytes int64) {
 	for _, held := range []any{r.device, r.deviceComm} {
 		if h, ok := held.(interface{ LazyBytes() int64 }); ok {
 			bytes += h.LazyBytes()
