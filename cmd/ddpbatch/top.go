@@ -26,9 +26,9 @@ type topCmd struct {
 }
 
 func (c *topCmd) Help() string {
-	return `Shows a table of runs and updates it. Finished runs come last. ddpbatch reads the run
-directories every 2 s, and queries Slurm every 15 s with one call for all runs. Press
-q to quit.
+	return `Shows a table of runs and updates it. Finished runs come last. ddpbatch checks the
+runs on the screen every 2 s and all other runs every 15 s. It queries Slurm every 15 s
+with one call for all runs. Press q to quit.
 
 DONE is the fraction of completed steps, LEFT the estimated time to the end, WAITS the
 fraction of a step in which ranks wait for communication, and SAVED the step of the
