@@ -75,7 +75,7 @@ func (r *run) build(ctx context.Context) error {
 	r.allocCopies()
 	r.Trace.Reserve(spansPerStep(t.Accumulate, len(r.sharder.Parts())))
 	if r.schedule, err = newSchedule(t.Optimizer.LR, &t.Schedule); err != nil {
-		return fmt.Errorf("build the schedule of the learning rate: %w", err)
+		return fmt.Errorf("build learning rate schedule: %w", err)
 	}
 	r.loader = data.NewLoader(r.data, r.batch, batchesAhead)
 	if r.eval != nil {

@@ -18,25 +18,25 @@ type CNNOptions struct {
 // of [NewMLP]. Images have the given channels, height, and width.
 func NewCNN(channels, height, width int, o CNNOptions, out int) (*Sequential, error) {
 	if channels < 1 || height < 1 || width < 1 {
-		return nil, fmt.Errorf("make a model: a convolutional network needs images, but these samples are not images")
+		return nil, fmt.Errorf("a convolutional network needs images, but these samples are not images")
 	}
 	if o.Kernel < 1 || o.Kernel%2 == 0 {
-		return nil, fmt.Errorf("make a model: the kernel is %d wide, want an odd number", o.Kernel)
+		return nil, fmt.Errorf("the kernel is %d wide, want an odd number", o.Kernel)
 	}
 	if len(o.Channels) == 0 {
-		return nil, fmt.Errorf("make a model: a convolutional network needs at least one convolution")
+		return nil, fmt.Errorf("a convolutional network needs at least one convolution")
 	}
 	in := channels * height * width
 	s := stack{width: in}
 	for i, c := range o.Channels {
 		if c < 1 || c > 1<<16 {
-			return nil, fmt.Errorf("make a model: convolution %d has %d channels, want 1 to %d", i+1, c, 1<<16)
+			return nil, fmt.Errorf("convolution %d has %d channels, want 1 to %d", i+1, c, 1<<16)
 		}
 		if height < 2 || width < 2 {
-			return nil, fmt.Errorf("make a model: images are %dx%d before pooling %d, too small to be halved; use fewer convolutions", height, width, i+1)
+			return nil, fmt.Errorf("images are %dx%d before pooling %d, too small to be halved; use fewer convolutions", height, width, i+1)
 		}
 		if n := float64(o.Kernel) * float64(o.Kernel) * float64(channels) * float64(c); n > maxTensor {
-			return nil, fmt.Errorf("make a model: convolution %d has %.3g weights, more than %d", i+1, n, maxTensor)
+			return nil, fmt.Errorf("convolution %d has %.3g weights, more than %d", i+1, n, maxTensor)
 		}
 		conv := newConvolution(s.prefix(), device.ConvolutionShape{In: channels, Out: c, Height: height, Width: width, Kernel: o.Kernel, Padding: o.Kernel / 2})
 		s.add(conv)

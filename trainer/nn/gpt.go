@@ -46,17 +46,17 @@ func NewGPT(o GPTOptions) (*GPT, error) {
 		value int
 	}{{"vocabulary", o.Vocabulary}, {"context", o.Context}, {"number of layers", o.Layers}, {"number of heads", o.Heads}, {"width", o.Width}} {
 		if v.value < 1 || v.value > 1<<24 {
-			return nil, fmt.Errorf("make a model: the %s is %d, want 1 to %d", v.name, v.value, 1<<24)
+			return nil, fmt.Errorf("the %s is %d, want 1 to %d", v.name, v.value, 1<<24)
 		}
 	}
 	if o.Width%o.Heads != 0 {
-		return nil, fmt.Errorf("make a model: a width of %d cannot be divided among %d heads", o.Width, o.Heads)
+		return nil, fmt.Errorf("a width of %d cannot be divided among %d heads", o.Width, o.Heads)
 	}
 	if n := o.NumParams(); n > maxParams {
-		return nil, fmt.Errorf("make a model: %.3g parameters, more than %d", n, maxParams)
+		return nil, fmt.Errorf("%.3g parameters, more than %d", n, maxParams)
 	}
 	if n := o.Width * max(o.Vocabulary, o.Context, 4*o.Width); n > maxTensor {
-		return nil, fmt.Errorf("make a model: a matrix of %.3g weights, more than %d", float64(n), maxTensor)
+		return nil, fmt.Errorf("a matrix of %.3g weights, more than %d", float64(n), maxTensor)
 	}
 	if err := checkDropout(o.Dropout); err != nil {
 		return nil, err

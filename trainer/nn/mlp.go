@@ -68,7 +68,7 @@ func (s *stack) prefix() string { return strconv.Itoa(len(s.layers)) + "." }
 func (s *stack) activate(name string) error {
 	f, ok := activations[name]
 	if !ok {
-		return fmt.Errorf("make a model: unknown activation %q, want %q, %q or %q", name, "relu", "tanh", "gelu")
+		return fmt.Errorf("unknown activation %q, want %q, %q or %q", name, "relu", "tanh", "gelu")
 	}
 	s.add(&activation{width: s.width, f: f})
 	return nil
@@ -102,7 +102,7 @@ func (s *stack) connect(o MLPOptions, out int) error {
 // are divided by 1-p.
 func checkDropout(p float64) error {
 	if !(p >= 0 && float32(p) < 1) {
-		return fmt.Errorf("make a model: dropout is %v, want a number from 0 to below 1 in float32", p)
+		return fmt.Errorf("dropout is %v, want a number from 0 to below 1 in float32", p)
 	}
 	return nil
 }
@@ -112,16 +112,16 @@ func checkWidths(in int, hidden []int, out int) error {
 	params, width := 0, in
 	for i, h := range append(append([]int{in}, hidden...), out) {
 		if h < 1 || h > maxTensor {
-			return fmt.Errorf("make a model: layer %d has width %d, want 1 to %d", i, h, maxTensor)
+			return fmt.Errorf("layer %d has width %d, want 1 to %d", i, h, maxTensor)
 		}
 		if i > 0 {
 			if width*h > maxTensor {
-				return fmt.Errorf("make a model: layer %d has %d x %d weights, more than %d", i, width, h, maxTensor)
+				return fmt.Errorf("layer %d has %d x %d weights, more than %d", i, width, h, maxTensor)
 			}
 			params += (width + 1) * h
 		}
 		if params > maxParams {
-			return fmt.Errorf("make a model: more than %d parameters", maxParams)
+			return fmt.Errorf("more than %d parameters", maxParams)
 		}
 		width = h
 	}

@@ -131,7 +131,7 @@ func TestNewModelErrors(t *testing.T) {
 		{"gpt's dropout", "dropout is NaN, want a number from 0 to below 1 in float32", gpt(GPTOptions{1, 1, 1, 1, 1, math.NaN()})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := c.make(); err == nil || err.Error() != "make a model: "+c.want {
+			if _, err := c.make(); err == nil || err.Error() != c.want {
 				t.Errorf("error %v, want %s", err, c.want)
 			}
 		})

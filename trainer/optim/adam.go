@@ -62,7 +62,7 @@ func newAdam(d device.Device, params []*nn.Param, o AdamOptions, decoupled bool)
 	}
 	for _, b := range []setting{{"beta1", o.Beta1}, {"beta2", o.Beta2}} {
 		if !inFloat32(b.value) || float32(b.value) >= 1 {
-			return nil, fmt.Errorf("make an optimizer: %s is %v, want a number from 0 to below 1 that float32 does not round to 0 or 1", b.name, b.value)
+			return nil, fmt.Errorf("%s is %v, want a number from 0 to below 1 that float32 does not round to 0 or 1", b.name, b.value)
 		}
 	}
 	whole := wholeParams(params)

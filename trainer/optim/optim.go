@@ -76,7 +76,7 @@ type setting struct {
 func check(settings ...setting) error {
 	for _, s := range settings {
 		if !inFloat32(s.value) {
-			return fmt.Errorf("make an optimizer: %s is %v, want a number from 0 that float32 does not round to 0 or infinity", s.name, s.value)
+			return fmt.Errorf("%s is %v, want a number from 0 that float32 does not round to 0 or infinity", s.name, s.value)
 		}
 	}
 	return nil

@@ -26,7 +26,7 @@ func Cosine(lr, floor float64, steps int64) (Schedule, error) {
 		return nil, err
 	}
 	if !(floor >= 0 && floor <= lr) {
-		return nil, fmt.Errorf("make a schedule: floor is %v, want a number from 0 to the learning rate %v", floor, lr)
+		return nil, fmt.Errorf("floor is %v, want a number from 0 to the learning rate %v", floor, lr)
 	}
 	if err := checkSteps("steps", steps); err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func StepDecay(lr, gamma float64, every int64) (Schedule, error) {
 		return nil, err
 	}
 	if !(gamma > 0 && gamma <= 1) {
-		return nil, fmt.Errorf("make a schedule: gamma is %v, want a number above 0 up to 1", gamma)
+		return nil, fmt.Errorf("gamma is %v, want a number above 0 up to 1", gamma)
 	}
 	if err := checkSteps("every", every); err != nil {
 		return nil, err
@@ -60,10 +60,10 @@ func StepDecay(lr, gamma float64, every int64) (Schedule, error) {
 // start_factor and total_iters, and another scheduler. With 0 steps it equals then.
 func Warmup(from float64, steps int64, then Schedule) (Schedule, error) {
 	if !(from >= 0 && from <= 1) {
-		return nil, fmt.Errorf("make a schedule: warm-up from %v, want a number from 0 to 1", from)
+		return nil, fmt.Errorf("warm-up from %v, want a number from 0 to 1", from)
 	}
 	if steps < 0 {
-		return nil, fmt.Errorf("make a schedule: warm-up of %d steps, want a number from 0", steps)
+		return nil, fmt.Errorf("warm-up of %d steps, want a number from 0", steps)
 	}
 	return func(step int64) float64 {
 		if step >= steps {
@@ -75,14 +75,14 @@ func Warmup(from float64, steps int64, then Schedule) (Schedule, error) {
 
 func checkRate(lr float64) error {
 	if !inFloat32(lr) {
-		return fmt.Errorf("make a schedule: learning rate is %v, want a number from 0 that float32 does not round to 0 or infinity", lr)
+		return fmt.Errorf("learning rate is %v, want a number from 0 that float32 does not round to 0 or infinity", lr)
 	}
 	return nil
 }
 
 func checkSteps(name string, n int64) error {
 	if n < 1 {
-		return fmt.Errorf("make a schedule: %s is %d, want a number from 1", name, n)
+		return fmt.Errorf("%s is %d, want a number from 1", name, n)
 	}
 	return nil
 }

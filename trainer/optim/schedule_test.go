@@ -64,7 +64,7 @@ func TestScheduleErrors(t *testing.T) {
 		{of(Warmup(1.1, 10, nil)), "warm-up from 1.1"},
 		{of(Warmup(0, -1, nil)), "warm-up of -1 steps"},
 	} {
-		if c.err == nil || !strings.HasPrefix(c.err.Error(), "make a schedule: "+c.want) {
+		if c.err == nil || !strings.HasPrefix(c.err.Error(), c.want) {
 			t.Errorf("error %v, want %s", c.err, c.want)
 		}
 	}

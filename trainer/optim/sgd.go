@@ -33,7 +33,7 @@ func NewSGD(d device.Device, params []*nn.Param, lr, momentum, weightDecay float
 		return nil, err
 	}
 	if nesterov && momentum == 0 {
-		return nil, fmt.Errorf("make an optimizer: Nesterov's momentum needs a momentum above 0")
+		return nil, fmt.Errorf("Nesterov's momentum needs a momentum above 0")
 	}
 	whole := wholeParams(params)
 	s := &SGD{LR: lr, Momentum: momentum, WeightDecay: weightDecay, Nesterov: nesterov, device: d, whole: whole, segments: whole}
