@@ -130,8 +130,8 @@ func (r *run) finishAsyncSave() error {
 	return r.continueAfterSaveError(r.finishSave(s))
 }
 
-// closeAsyncSave waits for the save in progress when the run fails, so that no goroutine remains. It
-// completes the save if this rank can do so without the others. The state is from before the
+// closeAsyncSave waits for the save in progress when the run fails, so that no goroutine remains.
+// It completes the save if this rank can do so without the others. The state is from before the
 // failure.
 func (r *run) closeAsyncSave() {
 	if s := r.asyncSave; s != nil {
@@ -147,9 +147,9 @@ func (r *run) needsCopies() bool {
 	return r.Job.Checkpoint.Async && (r.ddpOptions().Strategy != ddp.DDP || r.Comm.Rank() == 0)
 }
 
-// allocCopies allocates the memory for copies and touches it: the first access to a page takes several
-// times as long as the copy. A [device.Pinner] copies to pinned memory at the speed of its bus.
-// Without pinned memory, copies are slower, and allocCopies emits a warning.
+// allocCopies allocates the memory for copies and touches it: the first access to a page takes
+// several times as long as the copy. A [device.Pinner] copies to pinned memory at the speed of its
+// bus. Without pinned memory, copies are slower, and allocCopies emits a warning.
 func (r *run) allocCopies() {
 	if !r.needsCopies() {
 		return

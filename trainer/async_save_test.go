@@ -77,8 +77,8 @@ func asyncJob(t *testing.T, strategy jobs.Strategy, more string) *jobs.Job {
 	return withStrategy(t, strategy, fmt.Sprintf(mlp, 2)+"async = true\n"+more)
 }
 
-// breakSaves makes the checkpoint directory unwritable as soon as it has a checkpoint of a step, and
-// makes it writable again when a save has failed.
+// breakSaves makes the checkpoint directory unwritable as soon as it has a checkpoint of a step,
+// and makes it writable again when a save has failed.
 func breakSaves(t *testing.T, dir string, broken *bool) func(int, *Options) {
 	away := dir + "-away"
 	swap := func(from, to string) {

@@ -57,8 +57,8 @@ func (r *run) checkCopyMemory(copies int64) error {
 	return memoryError{fmt.Errorf("the copies that checkpoint.async saves need %s of this machine's memory, and %s are free", format.Bytes(copies), format.Bytes(free)), hintCopies}
 }
 
-// libraryOverhead estimates the GPU memory that the device and the GPU communicator use in addition to
-// tensors. CUDA's libraries do not report it.
+// libraryOverhead estimates the GPU memory that the device and the GPU communicator use in addition
+// to tensors. CUDA's libraries do not report it.
 func (r *run) libraryOverhead() (bytes int64) {
 	for _, held := range []any{r.device, r.deviceComm} {
 		if h, ok := held.(interface{ LazyBytes() int64 }); ok {

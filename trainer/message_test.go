@@ -12,8 +12,8 @@ func TestResumeMessageCountsEpochs(t *testing.T) {
 		epoch, epochs int
 		want, not     string
 	}{
-		{2, 8, "2 of 8 epochs done", "asks"},
-		{3, 1, "3 epochs done, the job asks for 1", "3 of 1"},
+		{2, 8, "2 of 8 epochs done", "train.epochs"},
+		{3, 1, "3 epochs done, train.epochs = 1", "3 of 1"},
 	} {
 		got := Event{Kind: Started, Step: 171, Epoch: c.epoch, Epochs: c.epochs, Path: "step-171"}.String()
 		if !strings.Contains(got, c.want) || strings.Contains(got, c.not) || !strings.Contains(got, "resuming after step 171") {

@@ -45,9 +45,9 @@ func (r *run) steps(at position) []stepBatches {
 	return out
 }
 
-// batchesPerRank returns the number of micro-batches that each rank needs for a step with this number of
-// samples: at least one, to have gradients. If gradients are reduced after each micro-batch, all
-// ranks need as many as rank 0, which has the most.
+// batchesPerRank returns the number of micro-batches that each rank needs for a step with this
+// number of samples: at least one, to have gradients. If gradients are reduced after each
+// micro-batch, all ranks need as many as rank 0, which has the most.
 func (r *run) batchesPerRank(samples int) int {
 	if !r.sharder.ReducesEachBatch() {
 		return 1

@@ -83,8 +83,8 @@ func TestResumesWithAnotherBatch(t *testing.T) {
 		{2, 3, 2, ""},
 		{1, 12, 1, ""},
 		{4, 4, 1, "samples per step changed from 12 to 16"},
-		{4, 3, 2, "samples per step were 12 and are 24"},
-		{2, 3, 1, "samples per step were 12 and are 6"},
+		{4, 3, 2, "samples per step changed from 12 to 24"},
+		{2, 3, 1, "samples per step changed from 12 to 6:"},
 	} {
 		dir := t.TempDir()
 		stoppedRun(t, 4, spec(3, 1), dir, 5)

@@ -173,8 +173,8 @@ func (r *run) load(ctx context.Context) (h startState, from origin, err error) {
 	return h, from, nil
 }
 
-// openTensors finds the tensors of a checkpoint. They must be exactly the tensors of the model and the
-// optimizer.
+// openTensors finds the tensors of a checkpoint. They must be exactly the tensors of the model and
+// the optimizer.
 func (r *run) openTensors(from *origin) (err error) {
 	kind := from.snapshot.Manifest.Optimizer
 	if kind == "" {
@@ -200,8 +200,8 @@ func (r *run) vocabulary() (string, error) {
 	return string(text), err
 }
 
-// checkCompatible returns an error if a checkpoint was written by another run, with different settings, or
-// with different data.
+// checkCompatible returns an error if a checkpoint was written by another run, with different
+// settings, or with different data.
 func (r *run) checkCompatible(m *checkpoint.Manifest) error {
 	if m.Run != r.Run {
 		return foreignError{m.Run, r.Run, filepath.Dir(r.Checkpoints)}

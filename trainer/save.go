@@ -49,8 +49,8 @@ func (r *run) save(ctx context.Context) error {
 	return r.finishSave(s)
 }
 
-// savePeriodic saves a periodic checkpoint. It may write in the background, and the job may configure
-// that training continues after an error.
+// savePeriodic saves a periodic checkpoint. It may write in the background, and the job may
+// configure that training continues after an error.
 func (r *run) savePeriodic(ctx context.Context) error {
 	if r.Job.Checkpoint.Async {
 		return r.saveAsync(ctx)
@@ -81,9 +81,9 @@ func (r *run) saveSync(ctx context.Context) (*pendingSave, error) {
 	return s, nil
 }
 
-// beginSave returns a pendingSave for the current state after all ranks have compared theirs. It returns nil
-// on a rank that has nothing to write. A reason not to save is in the pendingSave's err. The returned
-// error means that communication failed or that the ranks differ.
+// beginSave returns a pendingSave for the current state after all ranks have compared theirs. It
+// returns nil on a rank that has nothing to write. A reason not to save is in the pendingSave's
+// err. The returned error means that communication failed or that the ranks differ.
 func (r *run) beginSave(ctx context.Context) (*pendingSave, error) {
 	if err := r.compareAll(ctx); err != nil {
 		return nil, err
@@ -176,9 +176,9 @@ func (r *run) finishSave(s *pendingSave) error {
 	return s.err
 }
 
-// continueAfterSaveError reports err and returns nil if the job continues after a failed save: earlier
-// checkpoints are intact, and the next save is a new attempt. It returns err if a parameter is not
-// finite or if the run directory was moved. In the latter case no later save could succeed.
+// continueAfterSaveError reports err and returns nil if the job continues after a failed save:
+// earlier checkpoints are intact, and the next save is a new attempt. It returns err if a parameter
+// is not finite or if the run directory was moved. In the latter case no later save could succeed.
 func (r *run) continueAfterSaveError(err error) error {
 	if err == nil || r.Job.Checkpoint.OnError != jobs.SaveErrorContinue || errors.As(err, &divergedError{}) || errors.As(err, &runDirMovedError{}) {
 		return err

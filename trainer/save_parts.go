@@ -65,7 +65,8 @@ func (s *pendingSave) writeParts(rank int) {
 	}
 }
 
-// exchangeResults exchanges the results of writing. If one rank failed, the save fails on all ranks.
+// exchangeResults exchanges the results of writing. If one rank failed, the save fails on all
+// ranks.
 func (r *run) exchangeResults(ctx context.Context, s *pendingSave) error {
 	if s.exchanged = true; s.partDir == "" {
 		return nil
@@ -96,7 +97,8 @@ func (s *pendingSave) commitParts() {
 	}
 }
 
-// gatherPartReports returns the files of all ranks on every rank. It returns theirs if a rank could not write.
+// gatherPartReports returns the files of all ranks on every rank. It returns theirs if a rank could
+// not write.
 func (r *run) gatherPartReports(ctx context.Context, written []checkpoint.File, failed error) (all []checkpoint.File, peerErr, err error) {
 	var own partReport
 	if failed != nil {

@@ -20,8 +20,8 @@ type stateArray struct {
 	values [][]float32 // by part
 }
 
-// optimizerState returns the state of this rank's optimizer, whose parameters are the sharder's parts. It
-// separates arrays with one value per element from single values.
+// optimizerState returns the state of this rank's optimizer, whose parameters are the sharder's
+// parts. It separates arrays with one value per element from single values.
 func (r *run) optimizerState(read optim.Read) (state optim.State, arrays []stateArray, single []optim.Tensor) {
 	state = r.optimizer.StateBy(read)
 	parts := r.sharder.Parts()

@@ -24,8 +24,8 @@ const (
 // caused by single samples.
 const maxSkipped = 10
 
-// graphCapturer is a device that can defer operations between Begin and End and run them together, for
-// example as a CUDA graph. It runs them earlier if the host reads a result.
+// graphCapturer is a device that can defer operations between Begin and End and run them together,
+// for example as a CUDA graph. It runs them earlier if the host reads a result.
 type graphCapturer interface {
 	Begin()
 	End()
@@ -48,8 +48,9 @@ func (r *run) runCaptured(ctx context.Context, s stepBatches) (stop bool, err er
 
 // step runs an optimizer step: forward and backward passes for the step's micro-batches, which the
 // loader returns in this order, gradient accumulation, reduction, and update. Every sample of the
-// step has the same weight. step reports whether any rank was asked to stop. It sets r.lastMetrics["loss"]
-// to the mean loss over all samples and ranks, immediately or, with asynchronous steps, later.
+// step has the same weight. step reports whether any rank was asked to stop. It sets
+// r.lastMetrics["loss"] to the mean loss over all samples and ranks, immediately or, with
+// asynchronous steps, later.
 func (r *run) step(ctx context.Context, s stepBatches) (stop bool, err error) {
 	world, loss := r.Comm.Size(), 0.0
 	pass := nn.Pass{Train: true, Seed: stepSeed(r.train.Seed, uint64(r.pos.Step)), First: r.Comm.Rank(), Stride: world, Owner: r.sharder.Owner(), DeferLoss: r.asyncSteps != nil}

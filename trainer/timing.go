@@ -52,8 +52,8 @@ func (s *straggler) update(c *Communication, computing, elapsed time.Duration, s
 	return s.intervals >= metrics.StragglerIntervals
 }
 
-// measureStep runs a step and measures it. Work between steps does not count: only rank 0 may save, and
-// evaluations and weight comparisons communicate.
+// measureStep runs a step and measures it. Work between steps does not count: only rank 0 may save,
+// and evaluations and weight comparisons communicate.
 func (r *run) measureStep(ctx context.Context, s stepBatches) (stop bool, err error) {
 	r.sharder.TakeTimes() // discard times from between steps
 	began := time.Now()
@@ -90,8 +90,8 @@ func (r *run) communication(ctx context.Context) (*Communication, error) {
 	return c, nil
 }
 
-// slowestRank returns the rank with the longest time, and its ratio to the median. For an even number
-// of ranks it uses the lower median.
+// slowestRank returns the rank with the longest time, and its ratio to the median. For an even
+// number of ranks it uses the lower median.
 func slowestRank(times []float64) (rank int, ratio float64) {
 	for i, t := range times {
 		if t > times[rank] {

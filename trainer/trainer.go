@@ -55,8 +55,8 @@ type Options struct {
 	LocalRanks int
 	// Node is the node rank.
 	Node int
-	// FindGPUs returns the GPUs that this rank may use; nil queries the driver. VisibleDevices, unless
-	// nil, is CUDA_VISIBLE_DEVICES, for messages.
+	// FindGPUs returns the GPUs that this rank may use; nil queries the driver. VisibleDevices,
+	// unless nil, is CUDA_VISIBLE_DEVICES, for messages.
 	FindGPUs       func() (cuda.Found, error)
 	VisibleDevices *string
 	// LaunchBlocking reports that CUDA_LAUNCH_BLOCKING is set: the GPU runs operations one at a

@@ -35,8 +35,8 @@ func (r *run) newWeights(give ddp.Give) error {
 	return err
 }
 
-// streamingMemory is a device memory that stores nothing: it gives a parameter's values to ScatterState when they
-// are written.
+// streamingMemory is a device memory that stores nothing: it gives a parameter's values to
+// ScatterState when they are written.
 type streamingMemory struct {
 	plan.Counter
 	give         ddp.Give

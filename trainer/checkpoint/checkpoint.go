@@ -71,8 +71,8 @@ var ErrNotFound = errors.New("no checkpoint")
 // Manifest describes a checkpoint. A checkpoint without a manifest does not exist.
 //
 // Programs that read the same format ignore fields that they do not support, but Digest covers only
-// the fields of the first version. A new field must therefore be cleared in computeDigest. FullDigest covers
-// it.
+// the fields of the first version. A new field must therefore be cleared in computeDigest.
+// FullDigest covers it.
 type Manifest struct {
 	Format   int       `json:"format"`
 	Run      string    `json:"run"`      // name of the run that wrote it

@@ -25,8 +25,8 @@ const bufferBytes = 64 << 10
 
 func formatChecksum(sum uint32) string { return fmt.Sprintf("%08x", sum) }
 
-// metadataWith returns the metadata of a file: the entry that readers written for PyTorch expect, and
-// the checksums. Equal tensors make equal files.
+// metadataWith returns the metadata of a file: the entry that readers written for PyTorch expect,
+// and the checksums. Equal tensors make equal files.
 func metadataWith(sums map[string]uint32) map[string]string {
 	m := maps.Clone(metadata)
 	for name, sum := range sums {
@@ -54,9 +54,9 @@ func checksumOf(file io.ReaderAt, begin, end int64, through []byte) (uint32, err
 // maxNamed is the maximum number of corrupt tensors that an error names.
 const maxNamed = 3
 
-// locateCorruption returns a text that locates the corruption in a file of size bytes: in the header, or in
-// the first tensors whose checksums do not match. It returns "" if the location is unknown, as for
-// files of older versions.
+// locateCorruption returns a text that locates the corruption in a file of size bytes: in the
+// header, or in the first tensors whose checksums do not match. It returns "" if the location is
+// unknown, as for files of older versions.
 func (want File) locateCorruption(file io.ReaderAt, size int64) string {
 	if want.HeaderCRC == "" {
 		return ""

@@ -62,8 +62,8 @@ func saver(what string) int {
 	return 0
 }
 
-// runWithFault runs a save and injects what into its nth system call of that name. It returns whether the
-// nth call happened, whether the save failed, and the output.
+// runWithFault runs a save and injects what into its nth system call of that name. It returns
+// whether the nth call happened, whether the save failed, and the output.
 func runWithFault(t *testing.T, call, what string, nth int, args string) (came, failed bool, said string) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "strace")

@@ -107,9 +107,9 @@ func (u *UnusableError) Hint() string {
 
 // Load opens the newest checkpoint in dir that verifies, and returns why it skipped newer ones. If
 // names are given, it opens only these files, and the checkpoint must have them. Load returns
-// [ErrNotFound] if dir has no checkpoint and [*UnusableError] if no checkpoint verifies. It returns a
-// [NewerError] instead of skipping a checkpoint of a newer version of the program. When the context
-// ends, Load and reads of the files return its cause. Load does not change dir.
+// [ErrNotFound] if dir has no checkpoint and [*UnusableError] if no checkpoint verifies. It returns
+// a [NewerError] instead of skipping a checkpoint of a newer version of the program. When the
+// context ends, Load and reads of the files return its cause. Load does not change dir.
 func Load(ctx context.Context, dir string, names ...string) (*Snapshot, []error, error) {
 	entries, err := List(dir)
 	if err != nil {

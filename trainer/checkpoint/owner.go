@@ -44,8 +44,8 @@ func checkNotWritable(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// checkOwner returns an error if a file does not have the same owner as the directory around it, or if
-// others can write to it. The owner need not be the user who reads it.
+// checkOwner returns an error if a file does not have the same owner as the directory around it, or
+// if others can write to it. The owner need not be the user who reads it.
 func checkOwner(path string, file, dir fs.FileInfo) error {
 	if owner(file) != owner(dir) {
 		return insecureError{fmt.Errorf("%q belongs to user %d, its directory to user %d", path, owner(file), owner(dir)), "find out which user created it"}

@@ -80,8 +80,8 @@ func (s Writer) Consolidate(parts []File) (files []File, err error) {
 	return files, nil
 }
 
-// writeConsolidated writes a file from its parts, with the checksums of its tensors. It reads the data
-// twice, because the checksums are in the header.
+// writeConsolidated writes a file from its parts, with the checksums of its tensors. It reads the
+// data twice, because the checksums are in the header.
 func writeConsolidated(path string, from *io.SectionReader) (File, error) {
 	arrays, _, err := safetensors.ReadHeader(io.NewSectionReader(from, 0, from.Size()), from.Size())
 	if err != nil {
@@ -155,7 +155,8 @@ func (s *Snapshot) join(name string, shapes map[string][]int) error {
 	return nil
 }
 
-// parsePartName parses the name of a part's array into the tensor and the index of its first element.
+// parsePartName parses the name of a part's array into the tensor and the index of its first
+// element.
 func parsePartName(a safetensors.Array) (tensor string, at int, err error) {
 	i := strings.LastIndex(a.Name, partMark)
 	if i >= 0 {
@@ -167,8 +168,8 @@ func parsePartName(a safetensors.Array) (tensor string, at int, err error) {
 	return a.Name[:i], at, nil
 }
 
-// joinTensors returns a virtual file of tensors, ordered by name. It returns an error if an element is
-// missing or duplicated.
+// joinTensors returns a virtual file of tensors, ordered by name. It returns an error if an element
+// is missing or duplicated.
 func joinTensors(parts map[string][]storedRange, shapes map[string][]int) (*joinedFile, error) {
 	var tensors []safetensors.Tensor
 	var data []storedRange

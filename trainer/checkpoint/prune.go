@@ -57,12 +57,12 @@ func (k Retention) BestOf(entries []Entry) (value float64, at int) {
 // an older one; the run replaces it when it saves that step again. A corrupt checkpoint does not
 // count, so no verified one is removed because of it. Prune also keeps checkpoints of other runs.
 //
-// The argument run is the ID of the run that saved the checkpoint of step. If the checkpoint of step
-// in dir belongs to a different run, Prune returns an error: another process may have replaced the
-// directory. Prune removes checkpoints only from the directory that it has checked.
+// The argument run is the ID of the run that saved the checkpoint of step. If the checkpoint of
+// step in dir belongs to a different run, Prune returns an error: another process may have replaced
+// the directory. Prune removes checkpoints only from the directory that it has checked.
 //
-// The map verified caches, by step, whether a checkpoint verifies. The caller passes the same map to
-// each call. Prune verifies a checkpoint that is not in the map, by reading it, and adds the
+// The map verified caches, by step, whether a checkpoint verifies. The caller passes the same map
+// to each call. Prune verifies a checkpoint that is not in the map, by reading it, and adds the
 // result. If ctx ends, Prune stops and returns the cause.
 func Prune(ctx context.Context, dir, run string, step int, policy Retention, verified map[int]bool) error {
 	root, err := os.OpenRoot(dir)

@@ -35,8 +35,8 @@ func replace(dir, final string) (replaced string, err error) {
 	return waiting, nil
 }
 
-// replacementOf returns the name of the checkpoint whose old version has the name waiting, and whether
-// that old version is still needed because the new one does not exist.
+// replacementOf returns the name of the checkpoint whose old version has the name waiting, and
+// whether that old version is still needed because the new one does not exist.
 func replacementOf(dir, waiting string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(waiting, replacedPrefix)
 	if !ok {

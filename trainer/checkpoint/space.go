@@ -29,8 +29,8 @@ func (m *Manifest) bytes() int64 {
 	return n
 }
 
-// checkFree returns an error if the file system of dir has less than bytes free. The directory need not
-// exist yet.
+// checkFree returns an error if the file system of dir has less than bytes free. The directory need
+// not exist yet.
 func checkFree(dir string, bytes int64, what string) error {
 	var st unix.Statfs_t
 	err := unix.Statfs(dir, &st)

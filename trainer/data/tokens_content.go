@@ -28,9 +28,9 @@ var formats = []struct{ magic, what, hint string }{
 	{"PAR1", "in Parquet", "write only its values, " + fromNumPy},
 }
 
-// detectOtherFormat describes the content of a file without a header if it is certainly not tokens of width
-// bytes, and returns a hint. Otherwise what is empty. Any content that may be tokens is accepted:
-// few or all values, in any order.
+// detectOtherFormat describes the content of a file without a header if it is certainly not tokens
+// of width bytes, and returns a hint. Otherwise what is empty. Any content that may be tokens is
+// accepted: few or all values, in any order.
 func detectOtherFormat(content []byte, width int) (what, hint string) {
 	for _, f := range formats {
 		if bytes.HasPrefix(content, []byte(f.magic)) {

@@ -98,8 +98,8 @@ type Communicator interface {
 	Broadcast(ctx context.Context, buf []byte, root int) error
 }
 
-// A AsyncCommunicator is a Communicator that runs concurrently with the device. It does not follow the order
-// in which operations were enqueued on the device.
+// A AsyncCommunicator is a Communicator that runs concurrently with the device. It does not follow
+// the order in which operations were enqueued on the device.
 type AsyncCommunicator interface {
 	Communicator
 	// Mark returns a function that makes the communicator's next operation wait for all work
@@ -245,9 +245,9 @@ func (s *Sharder) allocBuckets() {
 	}
 }
 
-// allocShared allocates n elements, if possible in memory that the other ranks of the node can read, so
-// that collectives need no copy. If allocating shared memory fails, common uses private memory: the
-// first collective fails as well and reports the error.
+// allocShared allocates n elements, if possible in memory that the other ranks of the node can
+// read, so that collectives need no copy. If allocating shared memory fails, common uses private
+// memory: the first collective fails as well and reports the error.
 func (s *Sharder) allocShared(n int) device.Tensor {
 	a, ok := s.comm.(interface {
 		Alloc(ctx context.Context, n int) ([]float32, error)
@@ -288,8 +288,8 @@ func (s *Sharder) Owner() nn.Owner {
 	return s
 }
 
-// ReducesEachBatch reports whether gradients are sharded and therefore reduced after each micro-batch.
-// Then every Backward must call Ready, and none may accumulate.
+// ReducesEachBatch reports whether gradients are sharded and therefore reduced after each
+// micro-batch. Then every Backward must call Ready, and none may accumulate.
 func (s *Sharder) ReducesEachBatch() bool { return s.Strategy >= ZeRO2 && !s.noSync }
 
 // Extra returns the scalars that are reduced with the last bucket. Start sets them to 0. Set them

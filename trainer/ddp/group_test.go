@@ -13,8 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// fakeGroup connects goroutines. It sums in the order of the ring: from the rank after the owner of the
-// shard.
+// fakeGroup connects goroutines. It sums in the order of the ring: from the rank after the owner of
+// the shard.
 type fakeGroup struct {
 	size    int
 	mu      sync.Mutex

@@ -140,8 +140,8 @@ func (l *layout) largest() int {
 	return largest
 }
 
-// slotElements returns the total number of elements of all slots, with the given number of slots per size,
-// but no more slots than buckets of that size.
+// slotElements returns the total number of elements of all slots, with the given number of slots
+// per size, but no more slots than buckets of that size.
 func (l *layout) slotElements(slots int) (elements int) {
 	buckets := map[int]int{} // by slot size
 	for _, s := range l.spans {

@@ -174,7 +174,8 @@ func (s *Sharder) shard(whole device.Tensor) device.Tensor {
 	return whole.Slice(s.comm.Rank()*n, (s.comm.Rank()+1)*n)
 }
 
-// slotMemory returns the memory in o's slot for a bucket with shards of the given number of elements.
+// slotMemory returns the memory in o's slot for a bucket with shards of the given number of
+// elements.
 func (s *Sharder) slotMemory(o operation, part int) device.Tensor {
 	return o.slot.memory.Slice(0, part*s.comm.Size())
 }

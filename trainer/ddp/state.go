@@ -17,10 +17,10 @@ type Give func(param int, fill func(at int, values []float32) error) error
 // compared with the latency of a broadcast.
 const chunk = 1 << 18
 
-// ScatterState gives every rank its parts of data that has one value per parameter element: parameter
-// values, or optimizer state. On rank 0, it calls from, which must give every parameter, in any
-// order. If from gives a parameter twice, the second replaces the first. Each rank needs memory for
-// its parts and one chunk only. Parts has the shape of [Sharder.Parts].
+// ScatterState gives every rank its parts of data that has one value per parameter element:
+// parameter values, or optimizer state. On rank 0, it calls from, which must give every parameter,
+// in any order. If from gives a parameter twice, the second replaces the first. Each rank needs
+// memory for its parts and one chunk only. Parts has the shape of [Sharder.Parts].
 func (s *Sharder) ScatterState(ctx context.Context, parts [][]float32, from func(Give) error) error {
 	var scratch []float32
 	if s.Strategy != DDP {
@@ -111,8 +111,8 @@ func (s *Sharder) storeShard(parts [][]float32, values []float32, param, at int)
 	}
 }
 
-// EachRange calls f for each range of a parameter that this rank has, with the index at of its first
-// element.
+// EachRange calls f for each range of a parameter that this rank has, with the index at of its
+// first element.
 func (s *Sharder) EachRange(parts [][]float32, f func(param, at int, values []float32)) {
 	for i, part := range parts {
 		first := 0 // index in the bucket of the part's first element

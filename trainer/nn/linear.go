@@ -57,8 +57,8 @@ func (l *linear) Forward(y, x device.Matrix, pass Pass) {
 	l.plan.Device.MatMul(device.Product{C: y, A: x, B: l.inByOut(l.weight.Data), Bias: l.bias.Data, Precision: l.plan.Precision})
 }
 
-// forwardActivated is like Forward, but applies an activation. It writes the values before the activation
-// to pre.
+// forwardActivated is like Forward, but applies an activation. It writes the values before the
+// activation to pre.
 func (l *linear) forwardActivated(y, pre, x device.Matrix, f device.Activation, pass Pass) {
 	pass.values(l.params)
 	l.plan.Device.MatMul(device.Product{C: y, A: x, B: l.inByOut(l.weight.Data), Bias: l.bias.Data, Activation: f, Pre: pre, Precision: l.plan.Precision})
@@ -90,8 +90,8 @@ func (l *linear) Backward(dx, dy, _, _ device.Matrix, pass Pass) {
 	l.plan.Device.MatMul(device.Product{C: dx, A: dy, B: l.inByOut(l.weight.Data).T(), Precision: l.plan.Precision})
 }
 
-// backwardGELU is like Backward, but continues through the GELU whose output was the layer's input. pre
-// is the GELU's input.
+// backwardGELU is like Backward, but continues through the GELU whose output was the layer's input.
+// pre is the GELU's input.
 func (l *linear) backwardGELU(dpre, dy, pre device.Matrix, pass Pass) {
 	pass.values(l.params)
 	l.plan.Device.MatMul(device.Product{C: dpre, A: dy, B: l.inByOut(l.weight.Data).T(), Activation: device.GELU, Pre: pre, Gradient: true, Precision: l.plan.Precision})

@@ -8,8 +8,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// forwardLogits returns the outcome of a model whose outputs are these logits, and in training their
-// gradient.
+// forwardLogits returns the outcome of a model whose outputs are these logits, and in training
+// their gradient.
 func forwardLogits(t *testing.T, logits []float32, labels []int32, targets []float32, train bool) (Outcome, []float32) {
 	t.Helper()
 	rows := max(len(labels), 1)

@@ -9,8 +9,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// strictOwner provides memory for values until the next call, and for gradients until they are ready. All
-// other parameters have no memory, so that their use panics.
+// strictOwner provides memory for values until the next call, and for gradients until they are
+// ready. All other parameters have no memory, so that their use panics.
 type strictOwner struct {
 	params        []*Param
 	values, grads map[*Param]device.Tensor

@@ -31,8 +31,8 @@ func Fit(memory func(ddp.Strategy) Memory, limit float64) (s ddp.Strategy, fits,
 	return least, fits, fits
 }
 
-// MaxEfficientRanks returns the largest number of ranks up to which every step, in ascending order, reaches
-// [GoodEfficiency]. More reports whether larger steps exist that do not reach it.
+// MaxEfficientRanks returns the largest number of ranks up to which every step, in ascending order,
+// reaches [GoodEfficiency]. More reports whether larger steps exist that do not reach it.
 func MaxEfficientRanks(steps []Step) (ranks int, more bool) {
 	for _, s := range steps {
 		if s.Efficiency < GoodEfficiency {
@@ -43,8 +43,8 @@ func MaxEfficientRanks(steps []Step) (ranks int, more bool) {
 	return ranks, false
 }
 
-// SuggestAccumulate returns the smallest multiple of the micro-batches per step, by a power of two up to
-// 1024, with which this number of ranks reaches [GoodEfficiency], if one exists.
+// SuggestAccumulate returns the smallest multiple of the micro-batches per step, by a power of two
+// up to 1024, with which this number of ranks reaches [GoodEfficiency], if one exists.
 func SuggestAccumulate(w Work, t Training, m Machine, ranks int) (accumulate int, ok bool) {
 	const most = 1024
 	for factor := 2; factor <= most; factor *= 2 {

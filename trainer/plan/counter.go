@@ -9,8 +9,8 @@ import (
 // Counter is a [device.Device] that counts operations and memory but computes nothing. Its tensors
 // have invalid addresses: they can be sliced but not accessed. Reads return zeros.
 type Counter struct {
-	// StoresBF16 simulates a GPU: a device that stores BFloat16 for matmuls in BF16 and rounds their
-	// Float32 operands in memory of its own.
+	// StoresBF16 simulates a GPU: a device that stores BFloat16 for matmuls in BF16 and rounds
+	// their Float32 operands in memory of its own.
 	StoresBF16 bool
 	// Bytes is the allocated memory.
 	Bytes int64

@@ -15,8 +15,8 @@ type Machine struct {
 	// Threads is the number of cores that a rank uses, and Cores the number of cores per node. If
 	// there are too few, the ranks share them. If Cores is 0, they never share.
 	Threads, Cores int
-	// CPUCopies reports that the CPU copies messages within a node, as with sockets: a rank with one
-	// core cannot compute meanwhile.
+	// CPUCopies reports that the CPU copies messages within a node, as with sockets: a rank with
+	// one core cannot compute meanwhile.
 	CPUCopies bool
 }
 
@@ -187,8 +187,8 @@ func (s *simulator) backward(reduce bool) []int {
 	return all
 }
 
-// zero3Passes adds both passes of ZeRO-3. In both passes, a bucket's weights are gathered before use,
-// one bucket ahead of the computation. If reduce is set, gradients are reduced as they become
+// zero3Passes adds both passes of ZeRO-3. In both passes, a bucket's weights are gathered before
+// use, one bucket ahead of the computation. If reduce is set, gradients are reduced as they become
 // ready.
 func (s *simulator) zero3Passes(reduce bool) []int {
 	forward := s.work.Forward / max(1, s.work.backward())

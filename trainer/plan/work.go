@@ -65,8 +65,8 @@ type Group struct {
 	Params int    `json:"parameters"` // elements
 }
 
-// Count runs a step of the model with a batch of this number of samples, at least 1. For storesBF16 see
-// [Counter]. The model's parameters have no memory afterwards.
+// Count runs a step of the model with a batch of this number of samples, at least 1. For storesBF16
+// see [Counter]. The model's parameters have no memory afterwards.
 func Count(m nn.Model, s Sample, batch int, p device.Precision, storesBF16 bool) Work {
 	params := m.Params()
 	w := Work{Groups: groups(params)}

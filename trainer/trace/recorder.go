@@ -91,8 +91,8 @@ type Span struct {
 	Kind       Kind
 }
 
-// numBarriers is the number of barriers at the start of a recording. The first one absorbs differences
-// in arrival; of the others, the fastest determines the accuracy.
+// numBarriers is the number of barriers at the start of a recording. The first one absorbs
+// differences in arrival; of the others, the fastest determines the accuracy.
 const numBarriers = 16
 
 // maxSpans is the maximum number of spans per track: 8 MiB.
