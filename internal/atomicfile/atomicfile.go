@@ -1,10 +1,10 @@
-// Package atomicfile replaces files atomically: at any time, also after a crash, a reader
-// finds either the complete old file or the complete new one.
+// Package atomicfile replaces files atomically. At any time, also after a crash, a reader finds
+// either the complete old file or the complete new file.
 //
 // A file is written under a temporary name in the same directory, synced, and renamed. A
 // symbolic link with the file's name is replaced; the file that it points to does not
-// change. The package does not lock files: of two writers at the same time, the last one
-// to rename wins.
+// change. The package does not lock files. If two processes write a file at the same time,
+// the file of the last rename remains.
 package atomicfile
 
 import (
@@ -19,22 +19,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options of a write. The zero value replaces an existing file and uses mode 0600.
+// Options holds the options of a write. The zero value replaces an existing file and uses mode
+// 0600.
 type Options struct {
 	Perm   fs.FileMode // before the umask; 0 is 0600
-	New    bool        // an existing file is an error that wraps fs.ErrExist
+	New    bool        // return an error that wraps fs.ErrExist if the file exists
 	NoSync bool        // do not wait for the disk: after a power failure the file may be empty
 }
 
-// bufferSize is the unit in which files are written: parallel file systems prefer large
-// writes.
+// bufferSize is the size of writes in bytes. Parallel file systems prefer large writes.
 const bufferSize = 1 << 20
 
-// TempSuffix ends the temporary names, which begin with a dot. A crash may leave one.
+// TempSuffix is the suffix of temporary names, which start with a dot. A crash may leave a
+// temporary file.
 const TempSuffix = ".tmp"
 
-// Write replaces the file at path by what write writes. If write returns an error, so does
-// Write, and the file does not change.
+// Write calls write and replaces the file at path with its output. If write returns an error,
+// Write returns this error and does not change the file.
 func Write(path string, o Options, write func(io.Writer) error) error {
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -48,11 +49,11 @@ func Write(path string, o Options, write func(io.Writer) error) error {
 	return err
 }
 
-// WriteIn is [Write] for a name in an open directory.
+// WriteIn does the same as [Write] for a name in an open directory.
 func WriteIn(root *os.Root, name string, o Options, write func(io.Writer) error) error {
 	errExist := &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}
 	if _, err := root.Lstat(name); err == nil && o.New {
-		return errExist // before the work
+		return errExist // before write is called
 	}
 	if o.Perm == 0 {
 		o.Perm = 0o600
@@ -92,7 +93,7 @@ func WriteIn(root *os.Root, name string, o Options, write func(io.Writer) error)
 	return syncDir(root)
 }
 
-// syncDir makes the new name durable.
+// syncDir syncs the directory, so that the new name survives a power failure.
 func syncDir(root *os.Root) error {
 	dir, err := root.Open(".")
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package ctxio ties reads of files to a context.
+// Package ctxio provides readers that stop when a context ends.
 //
-// A program that verifies a checkpoint of terabytes, or reads data from a slow file system,
-// must still stop when it is told to. The readers of this package read in pieces and check
-// the context between them. They do not interrupt a read that the kernel waits for.
+// A program must stop on request even while it verifies a checkpoint of terabytes, or reads from
+// a slow file system. The readers of this package read in pieces and check the context between
+// them. They do not interrupt a system call.
 package ctxio
 
 import (
@@ -10,11 +10,11 @@ import (
 	"io"
 )
 
-// pieceBytes is the most that is read between two checks: less than a millisecond from the
-// page cache.
+// pieceBytes is the maximum size of a read between two checks. Reading it from the page cache
+// takes less than a millisecond.
 const pieceBytes = 1 << 20
 
-// Reader returns a reader of r that fails with the cause of the context once that has ended.
+// Reader returns a reader of r that returns the cause of ctx after ctx has ended.
 func Reader(ctx context.Context, r io.Reader) io.Reader { return reader{ctx, r} }
 
 type reader struct {
@@ -29,7 +29,7 @@ func (r reader) Read(b []byte) (int, error) {
 	return r.r.Read(b[:min(len(b), pieceBytes)])
 }
 
-// ReaderAt is [Reader] for an [io.ReaderAt].
+// ReaderAt returns a reader of r that returns the cause of ctx after ctx has ended.
 func ReaderAt(ctx context.Context, r io.ReaderAt) io.ReaderAt { return readerAt{ctx, r} }
 
 type readerAt struct {

@@ -1,6 +1,6 @@
-// Package environ looks up variables and programs in an environment: a list of NAME=VALUE
-// strings, which need not be the environment of this process. It does not change any
-// environment.
+// Package environ looks up variables and programs in an environment. An environment is a list of
+// NAME=VALUE strings; it may differ from the environment of this process. The package does not
+// change environments.
 package environ
 
 import (
@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lookup returns the value of a variable. If the environment has the name several times,
-// the last one counts, as in [os/exec.Cmd].
+// Lookup returns the value of a variable. If the environment contains the name several times,
+// the last value takes precedence, as in [os/exec.Cmd].
 func Lookup(env []string, name string) (value string, ok bool) {
 	for i := len(env) - 1; i >= 0; i-- {
 		if n, v, found := strings.Cut(env[i], "="); found && n == name {
@@ -24,11 +24,11 @@ func Lookup(env []string, name string) (value string, ok bool) {
 	return "", false
 }
 
-// LookPath returns the path of a program in the PATH of an environment. A name with a slash
-// is returned unchanged.
+// LookPath searches the PATH of an environment for a program and returns its path. It returns a
+// name with a slash unchanged.
 //
-// Relative entries of PATH, and empty ones, are skipped: the files of the current directory
-// must not decide which program runs. The error wraps [exec.ErrNotFound].
+// LookPath skips relative and empty entries of PATH, so that files in the current directory
+// cannot replace a program. The error wraps [exec.ErrNotFound].
 func LookPath(env []string, name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -45,8 +45,8 @@ func LookPath(env []string, name string) (string, error) {
 	return "", fmt.Errorf("find %q in PATH: %w", name, exec.ErrNotFound)
 }
 
-// isExecutable reports whether this user can execute the file. Mode bits are not enough:
-// the group or an access list decides for other users' files.
+// isExecutable reports whether this user can execute the file. It calls access(2), because mode
+// bits do not include the group and access lists.
 func isExecutable(file string) bool {
 	info, err := os.Stat(file)
 	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 && unix.Access(file, unix.X_OK) == nil

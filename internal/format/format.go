@@ -1,5 +1,5 @@
-// Package format writes sizes, durations, counts, and lists as users read them, in one form
-// everywhere. It does not write JSON or anything else that a program reads.
+// Package format formats sizes, durations, counts, and lists for messages, so that all commands
+// print them in the same form. It is not for JSON or other machine-readable output.
 package format
 
 import (
@@ -54,7 +54,7 @@ func Seconds(s float64) string {
 	return fmt.Sprintf("%.3g us", s*1e6)
 }
 
-// Number returns v rounded to a whole number, with commas between thousands: "12,345".
+// Number rounds v to an integer and separates thousands with commas: "12,345".
 func Number[T int | int64 | float64](v T) string {
 	s := strconv.FormatFloat(float64(v), 'f', 0, 64)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -93,7 +93,7 @@ func List(words []string, limit int) string {
 	}
 }
 
-// Ranges returns ascending numbers in short form: "0-3,7".
+// Ranges formats ascending integers in short form: "0-3,7".
 func Ranges(numbers []int) string {
 	var b strings.Builder
 	for i := 0; i < len(numbers); {

@@ -1,9 +1,8 @@
-// Package hints attaches advice to errors: one imperative sentence that says what the user
-// can do, such as "set slurm.mem to at least 64G".
+// Package hints attaches hints to errors. A hint is one imperative sentence with the fix, such as
+// "set slurm.mem to at least 64G".
 //
-// A hint is separate from the error's text, so that a program that prints errors decides
-// where the hint goes. Any error type can have one: see [Hinter]. The package does not print
-// anything.
+// The text of the error does not contain the hint, so that programs can print both separately.
+// Any error type can have a hint: see [Hinter]. The package does not print anything.
 package hints
 
 import (
@@ -11,13 +10,13 @@ import (
 	"fmt"
 )
 
-// A Hinter is an error with a hint. An empty hint is no hint.
+// A Hinter is an error with a hint. Hint returns "" if the error does not have a hint.
 type Hinter interface {
 	error
 	Hint() string
 }
 
-// Errorf returns an error with a hint. Format and args are those of [fmt.Errorf]; %w wraps.
+// Errorf returns an error with a hint. It passes format and args to [fmt.Errorf], so %w wraps.
 func Errorf(hint, format string, args ...any) error {
 	return &hinted{fmt.Errorf(format, args...), hint}
 }
@@ -31,8 +30,7 @@ func Add(err error, hint string) error {
 	return &hinted{err, hint}
 }
 
-// Of returns the hint of err: that of the first error in its tree that has one. It returns
-// "" if there is none.
+// Of returns the hint of the first error in err's tree that has a hint, or "".
 func Of(err error) string {
 	var h Hinter
 	for errors.As(err, &h) {

@@ -1,13 +1,14 @@
-// Package lobby limits the connections that have not proven who they are.
+// Package lobby limits the number of unauthenticated connections.
 //
-// A listener on a shared node takes connections from every local user. If it refused new
-// connections at its limit, a few hundred silent ones could lock out the honest peers. A
-// [Lobby] takes every new connection instead. If it is full, it closes one that is waiting:
-// the oldest connection of the source address that has most. Honest peers prove themselves
-// at once and leave. If one is closed nevertheless, it must connect again.
+// A listener on a shared node accepts connections from every local user. If it rejected new
+// connections at its limit, a few hundred silent connections could lock out the job's peers. A
+// [Lobby] accepts every new connection instead. If it is full, it closes the oldest connection
+// of the source address with the most connections. Peers of the job authenticate immediately
+// and leave the lobby. A peer whose connection is closed must connect again.
 //
-// The package does not read, and it does not decide what a proof is. It sets no deadlines:
-// without a deadline of its own, a silent connection waits until others need its place.
+// The package does not read from connections, does not authenticate them, and does not set
+// deadlines. Without a deadline of the caller, a silent connection stays open until the lobby is
+// full.
 package lobby
 
 import (
@@ -17,8 +18,7 @@ import (
 	"sync"
 )
 
-// A Lobby holds the connections that have not proven who they are. Its methods may be called
-// from several goroutines.
+// A Lobby holds unauthenticated connections. It is safe for concurrent use.
 type Lobby struct {
 	max int
 
@@ -35,9 +35,9 @@ type visitor struct {
 // New returns a lobby for at most max connections.
 func New(max int) *Lobby { return &Lobby{max: max, sources: map[netip.Addr]int{}} }
 
-// Enter adds c. If the lobby is full, it closes another connection. The caller must call
-// leave as soon as the peer of c has proven itself or c is closed. Leave reports whether c
-// was still in the lobby.
+// Enter adds c. If the lobby is full, it closes a different connection. The caller must call
+// leave when the peer of c has authenticated or c is closed. leave reports whether c was still
+// in the lobby.
 func (l *Lobby) Enter(c net.Conn) (leave func() bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +65,8 @@ func (l *Lobby) Len() int {
 	return len(l.waiting)
 }
 
-// evict closes the oldest connection of the source that has most. The caller holds mu.
+// evict closes the oldest connection of the source with the most connections. The caller holds
+// mu.
 func (l *Lobby) evict() {
 	most := 0
 	for _, n := range l.sources {
@@ -76,7 +77,7 @@ func (l *Lobby) evict() {
 	l.remove(at)
 }
 
-// remove forgets a connection. The caller holds mu.
+// remove removes a connection. The caller holds mu.
 func (l *Lobby) remove(at int) {
 	source := l.waiting[at].source
 	if l.sources[source]--; l.sources[source] == 0 {
@@ -85,9 +86,9 @@ func (l *Lobby) remove(at int) {
 	l.waiting = slices.Delete(l.waiting, at, at+1)
 }
 
-// sourceOf returns the address that a connection counts for. All loopback addresses are one
-// source, and so are the addresses of an IPv6 network of 64 bits: one host may use any of
-// them.
+// sourceOf returns the source that a connection counts for. All loopback addresses are one
+// source. The addresses of an IPv6 /64 network are also one source, because one host can use
+// all of them.
 func sourceOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

@@ -1,8 +1,8 @@
 // Package printable makes text of other users safe to print.
 //
-// Names, messages, and files of other users may hold characters that steer a terminal
-// (escape sequences), that reorder the text around them (bidirectional controls, see CVE
-// 2021-42574), or that cannot be seen. The functions of this package remove, mark, or escape
+// Names, messages, and files of other users may contain characters that control a terminal
+// (escape sequences), that reorder the text around them (bidirectional controls, see
+// CVE-2021-42574), or that are invisible. The functions of this package remove, mark, or escape
 // them. They do not escape text for shells or HTML.
 package printable
 
@@ -15,23 +15,23 @@ import (
 	"unicode/utf8"
 )
 
-// IsControl reports whether r steers a terminal, ends a line, or reorders the text around
-// it: C0 and C1 controls, DEL, the Unicode line separators, and the bidirectional controls.
+// IsControl reports whether r controls a terminal, ends a line, or reorders the text around it:
+// C0 and C1 controls, DEL, the Unicode line separators, and the bidirectional controls.
 func IsControl(r rune) bool {
 	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// isShown reports whether a reader sees r as itself. Format characters, such as a zero-width
-// space, are not shown.
+// isShown reports whether r is visible or plain white space. Format characters, such as a
+// zero-width space, are not.
 func isShown(r rune) bool {
 	return unicode.IsPrint(r) || unicode.IsSpace(r) && !IsControl(r)
 }
 
-// Text returns s without the characters that a reader does not see. Line ends and tabs stay.
-// Bytes that are not UTF-8 become U+FFFD.
+// Text removes invisible characters from s, except line ends and tabs. Bytes that are not UTF-8
+// become U+FFFD.
 func Text(s string) string { return replace(s, -1) }
 
-// Mark is [Text], but U+FFFD takes the place of each character that is not seen.
+// Mark replaces invisible characters of s, except line ends and tabs, with U+FFFD.
 func Mark(s string) string { return replace(s, utf8.RuneError) }
 
 func replace(s string, by rune) string {
@@ -43,8 +43,8 @@ func replace(s string, by rune) string {
 	}, s)
 }
 
-// Line returns s as one line: [Text] with single spaces for all white space, and none at the
-// ends.
+// Line returns s as one line. It removes invisible characters, replaces white space with single
+// spaces, and trims the ends.
 func Line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -58,8 +58,8 @@ func Line(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// JSON returns the same JSON value with an escape, such as \u009b, for each character that a
-// reader does not see. Line ends and tabs between values stay. The text must be valid JSON.
+// JSON replaces invisible characters of a JSON text with escapes such as \u009b, which do not
+// change its value. Line ends and tabs between values stay. The text must be valid JSON.
 func JSON(text []byte) []byte {
 	hidden := func(r rune) bool { return r != '\n' && r != '\t' && !isShown(r) }
 	if bytes.IndexFunc(text, hidden) < 0 {

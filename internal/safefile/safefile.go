@@ -1,13 +1,13 @@
 // Package safefile opens and reads files in directories that other users can write to.
 //
-// Another user may put something else in place of an expected file: a FIFO, whose reader
-// waits for a writer; a file with a lease, whose opener waits for 45 seconds; a device that
-// never ends; a symbolic link to a private file; or a file too large for memory. [Open] and
-// [Read] return an error for all of them, and never wait for a process of another user.
+// Another user may replace an expected file with a FIFO, whose reader waits for a writer; a file
+// with a lease, on which open waits for 45 seconds; a device without an end; a symbolic link to
+// a private file; or a file that is too large for memory. [Open] and [Read] return an error in
+// these cases, and never wait for a process of another user.
 //
 // The checks apply to the open file, so the file cannot be exchanged between the check and
-// the read. The package does not decide whose files a caller may trust: see [CheckPrivate]
-// for files that only their owner may read or write.
+// the read. The package does not decide which owners a caller may trust. [CheckPrivate] checks
+// that only the owner can access a file.
 package safefile
 
 import (
@@ -44,7 +44,7 @@ func Open(path string, flags int) (*os.File, error) {
 	})
 }
 
-// OpenIn is [Open] for a name in an open directory. The result is always below the
+// OpenIn opens a file like [Open], by its name in an open directory. The result is always below the
 // directory: links that lead outside are errors.
 func OpenIn(root *os.Root, name string, flags int) (*os.File, error) {
 	f, err := open(name, func() (*os.File, error) {
@@ -151,7 +151,7 @@ func Read(path string, limit int64, flags int) ([]byte, error) {
 	return ReadAll(f, path, limit)
 }
 
-// ReadIn is [Read] for a name in an open directory.
+// ReadIn reads a file like [Read], by its name in an open directory.
 func ReadIn(root *os.Root, name string, limit int64, flags int) ([]byte, error) {
 	f, err := OpenIn(root, name, flags)
 	if err != nil {
@@ -161,7 +161,8 @@ func ReadIn(root *os.Root, name string, limit int64, flags int) ([]byte, error) 
 	return ReadAll(f, name, limit)
 }
 
-// ReadAll is [Read] for a file that [Open] has opened. The path is for messages.
+// ReadAll returns the content of a file that [Open] has opened, with the limit of [Read]. path is
+// for messages.
 func ReadAll(f *os.File, path string, limit int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
@@ -173,8 +174,8 @@ func ReadAll(f *os.File, path string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// CheckPrivate returns an error unless the file or directory belongs to the user of this
-// process and nobody else may read or write it.
+// CheckPrivate returns an error unless the file or directory belongs to the user of this process
+// and its mode grants access to no other user.
 func CheckPrivate(info fs.FileInfo) error {
 	if err := CheckOwner(info); err != nil {
 		return err
@@ -194,7 +195,7 @@ func CheckOwner(info fs.FileInfo) error {
 	return nil
 }
 
-// Owner returns the user id of the owner of a file or directory. It reports false if the
+// Owner returns the user ID of the owner of a file or directory. It reports false if the
 // file system has no owners.
 func Owner(info fs.FileInfo) (uid int, ok bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)

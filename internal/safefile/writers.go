@@ -10,24 +10,24 @@ import (
 	"syscall"
 )
 
-// Writers says who can change a file, or replace the files of a directory, apart from its
-// owner and root.
+// Writers describes the users, apart from the owner and root, who can change a file or replace
+// the files of a directory.
 type Writers int
 
-// The order is that of the number of users.
+// The values of Writers, in increasing number of users.
 const (
 	OwnerOnly   Writers = iota
 	SharedGroup         // members of a group that this user is in
 	Anyone
 )
 
-// WritersOf returns who can change a file, or replace the files of a directory.
+// WritersOf returns the users who can change a file or replace the files of a directory.
 //
 // A group counts only if this user is in it: a group without this user was chosen by the
 // owner, and is as trusted as the owner. The private group of this user does not count:
-// many systems have a group for each user, and a umask that lets it write. Of access control
-// lists, only the mask is seen, which is in the mode. A directory with the sticky bit has
-// OwnerOnly.
+// many systems have a group for each user, and a umask that lets it write. An access control
+// list counts only through its mask, which is part of the mode. For a directory with the sticky
+// bit, the result is OwnerOnly.
 func WritersOf(info fs.FileInfo) Writers {
 	perm := info.Mode().Perm()
 	switch {
@@ -53,8 +53,8 @@ func isShared(info fs.FileInfo) bool {
 	return member && !IsPrivateGroup(gid)
 }
 
-// IsPrivateGroup reports whether a group is that of this user only: the first group of the
-// user, with the number or the name of the user.
+// IsPrivateGroup reports whether a group contains only this user. Such a group is the primary
+// group of the user, and has the ID or the name of the user.
 func IsPrivateGroup(gid int) bool {
 	if gid != os.Getegid() {
 		return false
@@ -70,8 +70,8 @@ func IsPrivateGroup(gid int) bool {
 	return err == nil && g.Name == u.Username
 }
 
-// overflowGroup returns the group that the kernel shows for all groups that a user
-// namespace, such as that of a container, does not map.
+// overflowGroup returns the group ID that the kernel reports for groups without a mapping in the
+// user namespace, for example in a container.
 func overflowGroup() int {
 	const usual = 65534
 	text, err := os.ReadFile("/proc/sys/kernel/overflowgid")
@@ -84,7 +84,7 @@ func overflowGroup() int {
 	return usual
 }
 
-// Octal returns a mode as chmod takes it, such as 2775.
+// Octal formats a mode for chmod, such as 2775.
 func Octal(mode fs.FileMode) string {
 	bits := uint64(mode.Perm())
 	for flag, bit := range map[fs.FileMode]uint64{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
