@@ -71,7 +71,7 @@ func quoteShell(value string) (string, error) {
 // symbols and cannot be escaped (sbatch(1), "filename pattern").
 func quoteOutput(dir string) (string, error) {
 	if strings.Contains(dir, `\`) {
-		return "", fmt.Errorf("%q holds a backslash, which Slurm cannot have in the name of a log", dir)
+		return "", fmt.Errorf("%q contains a backslash, which Slurm does not support in the name of a log file", dir)
 	}
 	return strings.ReplaceAll(dir, "%", "%%"), nil
 }
@@ -96,7 +96,7 @@ func refuseControl(value string) error {
 	}
 	for _, r := range value {
 		if printable.IsControl(r) {
-			return fmt.Errorf("%q holds the control character %U", value, r)
+			return fmt.Errorf("%q contains the control character %U", value, r)
 		}
 	}
 	return nil

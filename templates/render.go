@@ -72,7 +72,7 @@ type script struct {
 func Render(in Input) ([]byte, error) {
 	data, err := newScript(in)
 	if err != nil {
-		return nil, fmt.Errorf("writing the batch script: %w", err)
+		return nil, fmt.Errorf("write batch script: %w", err)
 	}
 	t, err := template.New("job").Funcs(template.FuncMap{
 		"sbatch":       quoteDirective,
@@ -80,11 +80,11 @@ func Render(in Input) ([]byte, error) {
 		"shell":        quoteShell,
 	}).Parse(source)
 	if err != nil {
-		return nil, fmt.Errorf("template of the batch script: %w", err)
+		return nil, fmt.Errorf("render batch script: %w", err)
 	}
 	var out bytes.Buffer
 	if err := t.Execute(&out, data); err != nil {
-		return nil, fmt.Errorf("template of the batch script: %w", err)
+		return nil, fmt.Errorf("render batch script: %w", err)
 	}
 	return out.Bytes(), nil
 }
@@ -161,10 +161,10 @@ func (s script) check() error {
 		{"slurm.constraint", s.Constraint}, {"setup.conda", s.Conda}, {"path of ddpbatch", s.Binary}, {"run directory", s.RunDir},
 	}
 	for _, line := range s.Lines {
-		texts = append(texts, text{"lines of shell", line})
+		texts = append(texts, text{"shell lines", line})
 	}
 	for _, o := range s.Options {
-		texts = append(texts, text{"options of the site", o})
+		texts = append(texts, text{"site options", o})
 	}
 	for _, module := range s.Modules {
 		texts = append(texts, text{"setup.modules", module})
@@ -175,12 +175,12 @@ func (s script) check() error {
 		}
 		// module and conda would read it as an option.
 		if strings.HasPrefix(t.name, "setup.") && strings.HasPrefix(t.value, "-") {
-			return fmt.Errorf("%s: %q begins with a dash", t.name, t.value)
+			return fmt.Errorf("%s: %q starts with a dash", t.name, t.value)
 		}
 	}
 	switch {
 	case strings.Trim(s.Array, "0123456789,-%") != "":
-		return fmt.Errorf("%q are not the elements of an array", s.Array)
+		return fmt.Errorf("%q is not a list of array tasks", s.Array)
 	case !filepath.IsAbs(s.Binary):
 		return fmt.Errorf("path of ddpbatch: %q is not absolute", s.Binary)
 	case !filepath.IsAbs(s.RunDir):
@@ -188,7 +188,7 @@ func (s script) check() error {
 	case s.CPUsPerTask < 1:
 		return fmt.Errorf("slurm.cpus_per_task: %d is less than 1", s.CPUsPerTask)
 	case s.SignalSeconds < 0 || s.SignalSeconds > maxSignalSeconds:
-		return fmt.Errorf("slurm.signal_before_end: %d s is more than Slurm's %d", s.SignalSeconds, maxSignalSeconds)
+		return fmt.Errorf("slurm.signal_before_end: %d s exceeds Slurm's maximum of %d s", s.SignalSeconds, maxSignalSeconds)
 	}
 	return nil
 }

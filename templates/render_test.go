@@ -193,15 +193,15 @@ func TestRenderRefuses(t *testing.T) {
 		change func(*Input)
 		want   string
 	}{
-		{"array", func(in *Input) { in.Array = "0-7 #SBATCH" }, "are not the elements of an array"},
+		{"array", func(in *Input) { in.Array = "0-7 #SBATCH" }, "is not a list of array tasks"},
 		{"binary", func(in *Input) { in.Binary = "bin/ddpbatch" }, `path of ddpbatch: "bin/ddpbatch" is not absolute`},
 		{"run directory", func(in *Input) { in.RunDir = "runs/x" }, `run directory: "runs/x" is not absolute`},
-		{"backslash", func(in *Input) { in.RunDir = `/runs/a\b` }, `run directory: "/runs/a\\b" holds a backslash`},
+		{"backslash", func(in *Input) { in.RunDir = `/runs/a\b` }, `run directory: "/runs/a\\b" contains a backslash`},
 		{"nodes", func(in *Input) { in.Job.Slurm.Nodes = 0 }, "slurm.nodes: 0 is less than 1"},
 		{"cpus", func(in *Input) { in.Job.Slurm.CPUsPerTask = 0 }, "slurm.cpus_per_task: 0 is less than 1"},
-		{"signal", func(in *Input) { in.Job.Slurm.SignalBeforeEnd = jobs.Duration(24 * time.Hour) }, "86400 s is more than Slurm's 65535"},
-		{"module", func(in *Input) { in.Job.Setup.Modules = []jobs.Word{"--force"} }, `setup.modules: "--force" begins with a dash`},
-		{"conda", func(in *Input) { in.Job.Setup.Conda = "--stack" }, `setup.conda: "--stack" begins with a dash`},
+		{"signal", func(in *Input) { in.Job.Slurm.SignalBeforeEnd = jobs.Duration(24 * time.Hour) }, "86400 s exceeds Slurm's maximum of 65535 s"},
+		{"module", func(in *Input) { in.Job.Setup.Modules = []jobs.Word{"--force"} }, `setup.modules: "--force" starts with a dash`},
+		{"conda", func(in *Input) { in.Job.Setup.Conda = "--stack" }, `setup.conda: "--stack" starts with a dash`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

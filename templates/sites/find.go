@@ -129,21 +129,21 @@ func (p *Profile) check(filename string) jobs.Diagnostics {
 		found = append(found, d)
 	}
 	if p.Title == "" {
-		report("title", "missing key \"title\": the centre's name, for people")
+		report("title", "missing key \"title\": the name of the center")
 	}
 	if len(p.Sources) == 0 {
-		report("sources", "missing key \"sources\": the addresses of the centre's documents")
+		report("sources", "missing key \"sources\": the URLs of the center's documents")
 	}
 	if p.Read == "" {
-		report("read", "missing key \"read\": the day on which the documents were read")
+		report("read", "missing key \"read\": the date when the documents were read")
 	}
 	if l := p.Login; l.MaxRanks == nil && (len(l.Hosts) > 0 || l.Hint != "") {
-		report("login", "missing key \"login.max_ranks\": the most ranks of one launch on a login node, 0 for none")
+		report("login", "missing key \"login.max_ranks\": the maximum number of ranks on a login node; 0 allows none")
 	}
 	for i, r := range p.Resources {
 		for j, earlier := range p.Resources[:i] {
 			if earlier.takes(string(r.Partition), string(r.QOS), string(r.Constraint)) {
-				report(fmt.Sprintf("resource[%d]", i), "resource[%d] is never reached: resource[%d], before it, matches the same jobs", i, j)
+				report(fmt.Sprintf("resource[%d]", i), "resource[%d] never applies: resource[%d] matches the same jobs", i, j)
 			}
 		}
 	}

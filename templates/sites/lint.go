@@ -61,11 +61,11 @@ func (p *Profile) Lint(job *jobs.Job) jobs.Diagnostics {
 		l.partition()
 	}
 	if c := job.Setup.Container; c.Image != "" && c.Runtime == jobs.ContainerNone {
-		l.report("setup.container.image", "say how with setup.container.runtime", "the profile of %s does not say how containers are run", p.name)
+		l.report("setup.container.image", "set setup.container.runtime", "the profile of %s does not define a container runtime", p.name)
 	}
 	l.vendor()
 	if job.Restart.Requeue > 0 && !p.Requeue() {
-		l.report("restart.requeue", "submit again after the time limit, or ask the centre", "jobs are not requeued at %s", p.name)
+		l.report("restart.requeue", "submit again after the time limit, or ask your center", "jobs are not requeued at %s", p.name)
 	}
 	return l.found
 }
@@ -128,7 +128,7 @@ func (l *linter) required() {
 	given := l.given()
 	for _, key := range l.p.Require {
 		if !given[string(key)] {
-			l.report("slurm."+string(key), l.note(string(key)), "%s takes no job without it", l.p.name)
+			l.report("slurm."+string(key), l.note(string(key)), "required at %s", l.p.name)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func (l *linter) partition() {
 	// An unknown partition is not an error. Profiles contain only partitions for training, and
 	// centers add new ones. Report only names that are similar to a known one.
 	if near := jobs.Nearest(string(s.Partition), partitions); s.Partition != "" && !anyPartition && near != "" && !slices.Contains(partitions, string(s.Partition)) {
-		l.report("slurm.partition", "known partitions: "+strings.Join(partitions, ", "), "the profile of %s knows no partition %q", l.p.name, s.Partition)
+		l.report("slurm.partition", "known partitions: "+strings.Join(partitions, ", "), "the profile of %s has no partition %q", l.p.name, s.Partition)
 		l.found[len(l.found)-1].Suggestion = near
 	}
 }
