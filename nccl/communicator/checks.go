@@ -24,17 +24,17 @@ type checks struct {
 // A checked is an operation with the state of its check.
 type checked struct {
 	*operation
-	wrong  error // error in the arguments on this rank
-	result chan error
-	heard  *collective.Request // receives the next rank's message that it has finished
+	wrong    error // error in the arguments on this rank
+	result   chan error
+	nextDone *collective.Request // receives the next rank's message that it has finished
 }
 
-// most limits the number of operations that have started but not ended.
-const most = 1024
+// maxOperations limits the number of operations that have started but not ended.
+const maxOperations = 1024
 
 func (c *Comm) startChecks() {
-	k := &checks{comm: c, begun: make(chan checked, most), ended: make(chan checked, most)}
-	c.checks, c.mailbox = k, newMailbox(c)
+	k := &checks{comm: c, begun: make(chan checked, maxOperations), ended: make(chan checked, maxOperations)}
+	c.checks, c.pointToPoint = k, newPointToPoint(c)
 	k.over.Go(func() {
 		for o := range k.begun {
 			err := k.compare(o)
@@ -49,28 +49,28 @@ func (c *Comm) startChecks() {
 	})
 	k.over.Go(func() {
 		for o := range k.ended {
-			if err := k.leave(o); err != nil {
+			if err := k.waitForNext(o); err != nil {
 				c.failed(o.call.Kind, o.number, err)
 			}
 		}
 	})
 }
 
-// off reports whether no comparison is necessary.
-func (k *checks) off() bool { return !k.comm.options.Check || k.comm.Size() == 1 }
+// isDisabled reports whether no comparison is necessary.
+func (k *checks) isDisabled() bool { return !k.comm.options.Check || k.comm.Size() == 1 }
 
 // add starts the check of an operation. The returned channel receives one result. The result
 // is wrong if wrong is not nil.
 func (k *checks) add(o *operation, wrong error) <-chan error {
 	c := checked{o, wrong, make(chan error, 1), nil}
-	if k.off() {
+	if k.isDisabled() {
 		c.result <- wrong
 		return c.result
 	}
 	k.begun <- c
 	if wrong == nil {
 		next := (k.comm.Rank() + 1) % k.comm.Size()
-		c.heard = k.comm.hosts[1].Start(k.patient(), collective.Receive(make([]byte, 1), next, c.tag()))
+		c.nextDone = k.comm.hosts[1].Start(k.untimed(), collective.Receive(make([]byte, 1), next, c.tag()))
 		k.ended <- c
 	}
 	return c.result
@@ -112,30 +112,30 @@ func (k *checks) compare(o checked) error {
 			continue
 		}
 		if v[0] == 0 {
-			return &otherRank{r, errRefused}
+			return &remoteError{r, errRejected}
 		}
 		theirs := collective.Signature{Kind: uint8(v[0]), Type: uint8(v[1]), Op: uint8(v[2]), Root: int32(v[3]), Bytes: uint64(v[4])}
-		return &otherRank{r, collective.Diverged(o.number, ours, theirs)}
+		return &remoteError{r, collective.Diverged(o.number, ours, theirs)}
 	}
 	return nil
 }
 
-var errRefused = errors.New("that rank has refused its arguments: the ranks' programs have diverged")
+var errRejected = errors.New("that rank rejected its arguments: the ranks' programs differ")
 
 // tag returns the tag of the end-of-operation message. It is unique among the operations in
 // progress.
-func (c checked) tag() int { return int(c.number % most) }
+func (c checked) tag() int { return int(c.number % maxOperations) }
 
-// patient returns a context for messages that the operation's own deadline limits.
-func (k *checks) patient() context.Context { return collective.WithTimeout(k.comm.ctx, forever) }
+// untimed returns a context for messages that the operation's own deadline limits.
+func (k *checks) untimed() context.Context { return collective.WithTimeout(k.comm.ctx, localTimeout) }
 
-// leave waits until an operation has ended on this rank, notifies the previous rank, and waits
+// waitForNext waits until an operation has ended on this rank, notifies the previous rank, and waits
 // for the next rank's message.
-func (k *checks) leave(o checked) error {
+func (k *checks) waitForNext(o checked) error {
 	select {
 	case <-o.done:
-	case <-o.heard.Done():
-		if err := o.heard.Wait(); err != nil {
+	case <-o.nextDone.Done():
+		if err := o.nextDone.Wait(); err != nil {
 			return err
 		}
 		<-o.done
@@ -145,28 +145,28 @@ func (k *checks) leave(o checked) error {
 	}
 	n := k.comm.Size()
 	word := collective.Send(make([]byte, 1), (k.comm.Rank()+n-1)%n, o.tag())
-	if err := k.comm.hosts[1].Do(k.patient(), word); err != nil {
+	if err := k.comm.hosts[1].Do(k.untimed(), word); err != nil {
 		return err
 	}
-	return o.heard.Wait()
+	return o.nextDone.Wait()
 }
 
-// tell notifies the other ranks of a failure, whatever they wait for.
-func (k *checks) tell(why error) {
+// notify notifies the other ranks of a failure, whatever they wait for.
+func (k *checks) notify(why error) {
 	if k.comm.Size() > 1 {
-		go hurry(k.comm.hosts[1], why)
+		go notifyFailure(k.comm.hosts[1], why)
 	}
 }
 
-// end waits a few seconds until the next rank has finished this rank's operations, and reports
+// waitAll waits a few seconds until the next rank has finished this rank's operations, and reports
 // whether it has. All operations of this rank must have ended.
-func (k *checks) end() bool {
+func (k *checks) waitAll() bool {
 	done := make(chan struct{})
 	go func() { k.over.Wait(); close(done) }()
 	select {
 	case <-done:
 		return true
-	case <-time.After(patienceAtEnd / 2):
+	case <-time.After(closeTimeout / 2):
 	case <-k.comm.ctx.Done():
 	}
 	return false

@@ -34,14 +34,14 @@ type Options struct {
 
 // A Comm is an NCCL communicator. It implements [collective.Communicator] on GPU memory.
 type Comm struct {
-	options Options
-	peers   []collective.Peer // by rank: rank in the attempt, and host
-	lane    *lane
-	checks  *checks
-	mailbox *mailbox
-	hosts   []collective.Communicator // host communicators that this Comm created
-	cancel  context.CancelCauseFunc   // cancels ctx at the first failure
-	ctx     context.Context
+	options      Options
+	peers        []collective.Peer // by rank: rank in the attempt, and host
+	lane         *lane
+	checks       *checks
+	pointToPoint *pointToPoint
+	hosts        []collective.Communicator // host communicators that this Comm created
+	cancel       context.CancelCauseFunc   // cancels ctx at the first failure
+	ctx          context.Context
 
 	mu     sync.Mutex // ensures that all checks and streams see operations in one order
 	next   uint64
@@ -64,7 +64,7 @@ func Connect(ctx context.Context, o Options) (*Comm, error) {
 	return c, nil
 }
 
-// connectAs is Connect for a rank with a known rank in the attempt.
+// connectAs creates a communicator for a rank whose rank in the attempt is known.
 func connectAs(ctx context.Context, o Options) (*Comm, error) {
 	return connect(ctx, o, func(c *Comm, ctx context.Context) error {
 		id, err := c.uniqueID(ctx)
@@ -80,12 +80,12 @@ func connect(ctx context.Context, o Options, begin func(*Comm, context.Context) 
 	ctx = collective.WithTimeout(ctx, o.ConnectTimeout)
 	c := &Comm{options: o}
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	err := c.meet(ctx)
+	err := c.exchangePeerInfo(ctx)
 	if err == nil {
 		c.lane, err = openLane(&c.options, o.Control.Rank(), o.Control.Size(), c.failed)
 	}
 	// A rank without a lane must notify the others, or they wait for it.
-	if all := c.listen(ctx, func(ctx context.Context) error {
+	if all := c.runOnAllRanks(ctx, func(ctx context.Context) error {
 		if err == nil {
 			err = begin(c, ctx)
 		}
@@ -158,7 +158,7 @@ func (c *Comm) start(ctx context.Context, call collective.Call, k *copies) func(
 		if err := call.Check(c.Rank(), c.Size()); err != nil {
 			return func() error { return c.fail(call.Kind.String(), o.number, err) }
 		}
-		return c.mailbox.start(ctx, o)
+		return c.pointToPoint.start(ctx, o)
 	}
 	o.number = c.next
 	c.next++
@@ -198,8 +198,8 @@ func (c *Comm) wait(ctx context.Context, o *operation) error {
 	select {
 	case <-o.done:
 		return o.err
-	case <-time.After(patienceAtEnd):
-		return errors.Join(c.failure(), fmt.Errorf("NCCL did not let go of buffers within %s", patienceAtEnd))
+	case <-time.After(closeTimeout):
+		return errors.Join(c.failure(), fmt.Errorf("NCCL did not release the buffers within %s", closeTimeout))
 	}
 }
 
@@ -225,7 +225,7 @@ func (c *Comm) AllocBytes(_ context.Context, bytes int) (b []byte, err error) {
 		}
 	})
 	if !in {
-		return nil, errors.Join(c.failure(), errors.New("memory of the GPU: NCCL or the driver does not return"))
+		return nil, errors.Join(c.failure(), errors.New("allocate GPU memory: NCCL or the driver does not return"))
 	}
 	return b, err
 }
@@ -242,10 +242,10 @@ func (c *Comm) Close() error {
 	}
 	close(c.checks.begun)
 	close(c.checks.ended)
-	well := c.idle() && c.checks.end() && c.failure() == nil
+	well := c.idle() && c.checks.waitAll() && c.failure() == nil
 	_ = c.record(errClosed)
 	c.cancel(errClosed)
-	err := errors.Join(c.lane.close(well), c.mailbox.close(well))
+	err := errors.Join(c.lane.close(well), c.pointToPoint.close(well))
 	c.closeHosts()
 	return err
 }

@@ -10,24 +10,24 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// A fault is a failure of NCCL on this rank, with details for the user.
-type fault struct {
+// A ncclError is a failure of NCCL on this rank, with details for the user.
+type ncclError struct {
 	err  error
 	with string
 	hint string
 }
 
 // Error returns the cause, followed by NCCL's version, the GPU, and the interface.
-func (f *fault) Error() string { return f.err.Error() + " (" + f.with + ")" }
+func (f *ncclError) Error() string { return f.err.Error() + " (" + f.with + ")" }
 
 // Unwrap returns the cause.
-func (f *fault) Unwrap() error { return f.err }
+func (f *ncclError) Unwrap() error { return f.err }
 
 // Hint returns the fix.
-func (f *fault) Hint() string { return f.hint }
+func (f *ncclError) Hint() string { return f.hint }
 
-// setting describes the configuration of this rank for error messages.
-func (c *Comm) setting() string {
+// describeSetup describes the configuration of this rank for error messages.
+func (c *Comm) describeSetup() string {
 	l := c.options.Library
 	text := fmt.Sprintf("NCCL %v from %s, GPU %s", l.Version, l.File, c.options.GPU.ID())
 	if c.options.Interface != "" {
@@ -36,7 +36,7 @@ func (c *Comm) setting() string {
 	return text
 }
 
-const hangHint = "run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET,ENV: the last lines of each rank tell what it waits for; firewalls between the nodes and an interface that the others cannot reach (NCCL_SOCKET_IFNAME, NCCL_IB_HCA; compare \"ddpbatch netif\") are the most frequent causes"
+const timeoutHint = "run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET,ENV: the last lines of each rank show what it waits for; check firewalls between the nodes, and that NCCL_SOCKET_IFNAME and NCCL_IB_HCA select a network that all nodes reach"
 
 // explain adds details to the error of a failed initialization.
 func (c *Comm) explain(err error, id libnccl.UniqueID) error {
@@ -47,7 +47,7 @@ func (c *Comm) explain(err error, id libnccl.UniqueID) error {
 	if errors.As(err, &host) {
 		return err // another rank's failure
 	}
-	with, hint := c.setting(), hangHint
+	with, hint := c.describeSetup(), timeoutHint
 	if at, ok := id.Addr(); ok {
 		with += ", rank 0 listens on " + at.String()
 	}
@@ -55,14 +55,14 @@ func (c *Comm) explain(err error, id libnccl.UniqueID) error {
 	if errors.As(err, &of) {
 		hint = of.Hint()
 	}
-	return &fault{fmt.Errorf("initialise NCCL on rank %d (%s): %w", c.peers[c.Rank()].Rank, c.options.Host, err), with, hint}
+	return &ncclError{fmt.Errorf("initialize NCCL on rank %d (%s): %w", c.peers[c.Rank()].Rank, c.options.Host, err), with, hint}
 }
 
-// A hang means that an operation has not ended within this time after the GPU reached it.
-type hang time.Duration
+// A timeoutError means that an operation has not ended within this time after the GPU reached it.
+type timeoutError time.Duration
 
-func (h hang) Error() string {
-	return fmt.Sprintf("no end within %s, although the GPU has come to it: another rank, NCCL or the network hangs", time.Duration(h))
+func (h timeoutError) Error() string {
+	return fmt.Sprintf("not finished %s after its start on the GPU: another rank, NCCL, or the network hangs", time.Duration(h))
 }
 
 // failed records a failure on behalf of a lane or a check.
@@ -78,9 +78,9 @@ func (c *Comm) fail(op string, number uint64, err error) error {
 	}
 	peer := c.peers[c.Rank()]
 	var of *collective.Error
-	var other *otherRank
+	var other *remoteError
 	var by *libnccl.Error
-	var stuck hang
+	var stuck timeoutError
 	switch {
 	case errors.As(err, &of): // from the host communicator
 		peer, err = of.Peer, of.Err
@@ -92,13 +92,13 @@ func (c *Comm) fail(op string, number uint64, err error) error {
 	case errors.As(err, &other):
 		peer, err = c.peers[other.rank], other.err
 	case errors.As(err, &by):
-		err = &fault{err, c.setting(), by.Hint()}
+		err = &ncclError{err, c.describeSetup(), by.Hint()}
 	case errors.As(err, &stuck):
-		err = &fault{err, c.setting(), hangHint}
+		err = &ncclError{err, c.describeSetup(), timeoutHint}
 	}
 	final := c.record(&collective.Error{Op: op, Sequence: number, Peer: peer, Err: err})
 	c.cancel(final)
-	c.checks.tell(final)
+	c.checks.notify(final)
 	return final
 }
 
@@ -108,8 +108,8 @@ func (c *Comm) record(err error) error {
 	defer c.failing.Unlock()
 	if c.broken == nil {
 		c.broken = err
-		c.lane.give(err)
-		c.mailbox.give(err)
+		c.lane.setFailure(err)
+		c.pointToPoint.give(err)
 	}
 	return c.broken
 }
@@ -121,19 +121,19 @@ func (c *Comm) failure() error {
 	return c.broken
 }
 
-// An otherRank is a failure that another rank caused.
-type otherRank struct {
+// An remoteError is a failure that another rank caused.
+type remoteError struct {
 	rank int
 	err  error
 }
 
-func (o *otherRank) Error() string { return o.err.Error() }
+func (o *remoteError) Error() string { return o.err.Error() }
 
-func (o *otherRank) Unwrap() error { return o.err }
+func (o *remoteError) Unwrap() error { return o.err }
 
-// hurry makes a receive without a sender fail immediately, which notifies the other ranks.
-func hurry(c collective.Communicator, why error) {
+// notifyFailure makes a receive without a sender fail immediately, which notifies the other ranks.
+func notifyFailure(c collective.Communicator, why error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(why)
-	_ = c.Do(ctx, collective.Receive(make([]byte, 1), (c.Rank()+1)%c.Size(), most))
+	_ = c.Do(ctx, collective.Receive(make([]byte, 1), (c.Rank()+1)%c.Size(), maxOperations))
 }

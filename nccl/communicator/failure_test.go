@@ -59,8 +59,8 @@ func TestFailures(t *testing.T) {
 		{"system error", "async:1:3:2", true, long, same, "asynchronous error: ncclSystemError", "ncclSystemError", 1, "NCCL_SOCKET_IFNAME"},
 		{"refused call", "refuse:1:3:4", true, long, same, "ncclAllReduce: ncclInvalidArgument: refused", "ncclInvalidArgument", 1, "NCCL_DEBUG=WARN"},
 		{"hang", "hang:1:3", true, time.Second, same, "hangs", "hangs", -1, "NCCL_DEBUG=INFO"},
-		{"hang without checks", "hang:1:3", false, time.Second, same, "no end within 1s", "no end within 1s", 0, "NCCL_DEBUG=INFO"},
-		{"arguments without checks", "", false, time.Second, func(r int) int { return 1000 + r }, "no end within 1s", "no end within 1s", 0, "NCCL_DEBUG=INFO"},
+		{"hang without checks", "hang:1:3", false, time.Second, same, "not finished 1s after", "not finished 1s after", 0, "NCCL_DEBUG=INFO"},
+		{"arguments without checks", "", false, time.Second, func(r int) int { return 1000 + r }, "not finished 1s after", "not finished 1s after", 0, "NCCL_DEBUG=INFO"},
 		{"arguments", "", true, long, func(r int) int { return 1000 + r }, "differ in length", "differ in length", 1, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestInitialisation(t *testing.T) {
 		want          []string // on every rank
 		hint          string
 	}{
-		{"hang", "init:1", newest, []int{0, 1}, []string{"initialise NCCL on rank ", "NCCL is still waiting", "NCCL_SOCKET_IFNAME==lo", "2.30.7"}, "firewalls"},
+		{"hang", "init:1", newest, []int{0, 1}, []string{"initialize NCCL on rank ", "NCCL is still waiting", "NCCL_SOCKET_IFNAME==lo", "2.30.7"}, "firewalls"},
 		{"versions", "", older, []int{0, 1}, []string{"rank 0 (localhost) has NCCL 2.30.7", "rank 1 (localhost) 2.14.3", old}, "same module"},
 		{"one GPU", "", newest, []int{0, 0}, []string{"ranks 0 and 1 have the same GPU"}, "CUDA_VISIBLE_DEVICES"},
 	} {

@@ -31,10 +31,10 @@ type lane struct {
 	mu     sync.Mutex
 	broken error
 
-	under  []*operation // operations on the stream, in order
-	events []Event      // reusable events
-	looks  int
-	pool   pool
+	pending []*operation // operations on the stream, in order
+	events  []Event      // reusable events
+	polls   int
+	pool    pool
 }
 
 // openLane creates a lane without its NCCL communicator.
@@ -45,20 +45,20 @@ func openLane(o *Options, rank, size int, failed func(collective.Kind, uint64, e
 	if l.thread, err = startThread(o.GPU, l.poll); err != nil {
 		return nil, fmt.Errorf("use GPU %s: %w", o.GPU.ID(), err)
 	}
-	l.thread.do(forever, func() {
+	l.thread.do(localTimeout, func() {
 		if l.stream, err = l.gpu.NewStream(); err == nil {
 			l.scratch, err = l.gpu.Alloc(1)
 		}
 	})
 	if err != nil {
-		l.thread.do(forever, l.release)
+		l.thread.do(localTimeout, l.release)
 		return nil, fmt.Errorf("prepare GPU %s: %w", o.GPU.ID(), err)
 	}
 	return l, nil
 }
 
-// forever is the timeout of work that does not wait for another rank.
-const forever = time.Hour
+// localTimeout is the timeout of work that does not wait for another rank.
+const localTimeout = time.Hour
 
 // failure returns the error that ended the lane, or nil.
 func (l *lane) failure() error {
@@ -67,8 +67,8 @@ func (l *lane) failure() error {
 	return l.broken
 }
 
-// give ends the lane with an error, if it has not ended yet.
-func (l *lane) give(err error) {
+// setFailure ends the lane with an error, if it has not ended yet.
+func (l *lane) setFailure(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.broken == nil {
@@ -84,7 +84,7 @@ func (l *lane) begin(ctx context.Context, o *operation) {
 		defer close(placed)
 		if err := l.enqueue(ctx, o); err != nil {
 			l.failed(o.call.Kind, o.number, err)
-			l.under = append(l.under, o)
+			l.pending = append(l.pending, o)
 			l.stop()
 		}
 	}
@@ -109,58 +109,58 @@ func (l *lane) enqueue(ctx context.Context, o *operation) (err error) {
 		}
 	}
 	if o.copies != nil {
-		if err := o.copies.in(l, &o.call); err != nil {
+		if err := o.copies.upload(l, &o.call); err != nil {
 			return fmt.Errorf("copy to the GPU: %w", err)
 		}
 	}
 	if err := l.launch(&o.call); err != nil {
 		return err
 	}
-	if err := l.settle(ctx, time.Now().Add(l.timeout)); err != nil {
+	if err := l.waitAsync(ctx, time.Now().Add(l.timeout)); err != nil {
 		return err
 	}
 	if o.copies != nil {
-		if err := o.copies.out(l); err != nil {
+		if err := o.copies.download(l); err != nil {
 			return fmt.Errorf("copy from the GPU: %w", err)
 		}
 	}
 	if o.before != nil {
 		if err := l.stream.Record(o.before); err != nil {
-			return fmt.Errorf("mark the operation's end: %w", err)
+			return fmt.Errorf("record the end of the operation: %w", err)
 		}
 	}
 	if n := len(l.events); n > 0 {
 		o.event, l.events = l.events[n-1], l.events[:n-1]
 	} else if o.event, err = l.gpu.NewEvent(); err != nil {
-		return fmt.Errorf("make an event: %w", err)
+		return fmt.Errorf("create event: %w", err)
 	}
 	if err := l.stream.Record(o.event); err != nil {
-		return fmt.Errorf("mark the operation's end: %w", err)
+		return fmt.Errorf("record the end of the operation: %w", err)
 	}
-	l.under = append(l.under, o)
+	l.pending = append(l.pending, o)
 	return nil
 }
 
 // connect creates NCCL's communicator of all ranks that have id.
 func (l *lane) connect(ctx context.Context, id libnccl.UniqueID, limit time.Duration) (err error) {
-	in := l.thread.do(limit+patienceAtEnd, func() {
+	in := l.thread.do(limit+closeTimeout, func() {
 		config := libnccl.NewConfig(l.library.Version)
 		if err = l.library.CommInitRank(l.out, l.size, id, l.rank, &config); err == nil {
 			l.comm = *l.out
-			err = l.settle(ctx, time.Now().Add(limit))
+			err = l.waitAsync(ctx, time.Now().Add(limit))
 		}
 		if err != nil {
 			l.abort()
 		}
 	})
 	if !in {
-		return fmt.Errorf("NCCL did not return from its initialisation within %s", limit+patienceAtEnd)
+		return fmt.Errorf("NCCL did not return from its initialization within %s", limit+closeTimeout)
 	}
 	return err
 }
 
-// settle waits until NCCL has completed an asynchronous call.
-func (l *lane) settle(ctx context.Context, deadline time.Time) error {
+// waitAsync waits until NCCL has completed an asynchronous call.
+func (l *lane) waitAsync(ctx context.Context, deadline time.Time) error {
 	for still := 0; ; still++ {
 		busy, err := l.library.AsyncError(l.comm)
 		if !busy || err != nil {
@@ -175,7 +175,7 @@ func (l *lane) settle(ctx context.Context, deadline time.Time) error {
 		if time.Now().After(deadline) {
 			return errBusy
 		}
-		if pause := patience(still); pause > 0 {
+		if pause := pollDelay(still); pause > 0 {
 			time.Sleep(pause)
 		} else {
 			runtime.Gosched()
@@ -190,13 +190,13 @@ var errClosed = errors.New("the communicator was closed")
 
 // poll checks the operations on the stream.
 func (l *lane) poll() (progress, busy bool) {
-	for len(l.under) > 0 {
-		o := l.under[0]
+	for len(l.pending) > 0 {
+		o := l.pending[0]
 		happened, err := o.event.Done()
 		if err != nil {
 			err = fmt.Errorf("GPU %s: %w", l.gpu.ID(), err)
 		} else if !happened {
-			if err = l.look(o); err == nil {
+			if err = l.checkProgress(o); err == nil {
 				return progress, true
 			}
 		}
@@ -206,20 +206,20 @@ func (l *lane) poll() (progress, busy bool) {
 			return true, false
 		}
 		l.events = append(l.events, o.event)
-		l.under = l.under[1:]
+		l.pending = l.pending[1:]
 		progress = true
 		if o.copies != nil {
-			o.copies.arrived(l)
+			o.copies.finish(l)
 		}
 		close(o.done)
 	}
-	l.under = nil
+	l.pending = nil
 	return progress, false
 }
 
-// look checks at intervals whether the current operation of the GPU can still end.
-func (l *lane) look(o *operation) error {
-	if l.looks++; l.looks%16 != 0 {
+// checkProgress checks at intervals whether the current operation of the GPU can still end.
+func (l *lane) checkProgress(o *operation) error {
+	if l.polls++; l.polls%16 != 0 {
 		return nil
 	}
 	if err := l.failure(); err != nil {
@@ -238,7 +238,7 @@ func (l *lane) look(o *operation) error {
 		o.began = now
 	}
 	if now.Sub(o.began) > l.limit() {
-		return hang(l.timeout)
+		return timeoutError(l.timeout)
 	}
 	return nil
 }
@@ -251,14 +251,14 @@ func (l *lane) limit() time.Duration { return l.timeout + l.timeout/4 + 100*time
 // in progress.
 func (l *lane) stop() {
 	l.abort()
-	for _, o := range l.under {
+	for _, o := range l.pending {
 		if o.event != nil {
 			l.events = append(l.events, o.event)
 		}
 		o.err = l.failure()
 		close(o.done)
 	}
-	l.under = nil
+	l.pending = nil
 }
 
 // abort aborts all work of NCCL, regardless of the other ranks.
@@ -272,22 +272,22 @@ func (l *lane) abort() {
 	l.comm, *l.out = 0, 0
 }
 
-// patienceAtEnd limits how long closing a lane waits.
-const patienceAtEnd = 10 * time.Second
+// closeTimeout limits how long closing a lane waits.
+const closeTimeout = 10 * time.Second
 
 // close closes the lane. If well is false, it aborts and does not wait for other ranks. It
 // returns when nothing uses the buffers.
 func (l *lane) close(well bool) error {
-	l.give(errClosed)
-	in := l.thread.do(patienceAtEnd, func() {
-		if !well || len(l.under) > 0 || !l.finish() {
+	l.setFailure(errClosed)
+	in := l.thread.do(closeTimeout, func() {
+		if !well || len(l.pending) > 0 || !l.finish() {
 			l.stop()
 		}
 		l.release()
 	})
 	if !in {
 		// The thread is inside NCCL or the driver, and may never return.
-		return fmt.Errorf("NCCL did not let go of its communicator within %s", patienceAtEnd)
+		return fmt.Errorf("NCCL did not release its communicator within %s", closeTimeout)
 	}
 	return nil
 }
@@ -297,7 +297,7 @@ func (l *lane) finish() bool {
 	if l.comm == 0 {
 		return true
 	}
-	deadline := time.Now().Add(patienceAtEnd / 2)
+	deadline := time.Now().Add(closeTimeout / 2)
 	if err := l.library.CommFinalize(l.comm); err != nil {
 		return false
 	}

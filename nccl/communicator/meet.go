@@ -10,8 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// An introduction is the message that ranks exchange before NCCL starts.
-type introduction struct {
+// An peerInfo is the message that ranks exchange before NCCL starts.
+type peerInfo struct {
 	Rank    int             `json:"rank"` // rank in the attempt
 	Host    string          `json:"host"`
 	GPU     string          `json:"gpu"`
@@ -19,80 +19,80 @@ type introduction struct {
 	File    string          `json:"file"`
 }
 
-// meet exchanges introductions and detects conditions that would make NCCL hang.
-func (c *Comm) meet(ctx context.Context) error {
+// exchangePeerInfo exchanges introductions and detects conditions that would make NCCL hang.
+func (c *Comm) exchangePeerInfo(ctx context.Context) error {
 	o := &c.options
-	mine := introduction{o.world, o.Host, o.GPU.ID(), o.Library.Version, o.Library.File}
+	mine := peerInfo{o.world, o.Host, o.GPU.ID(), o.Library.Version, o.Library.File}
 	all, err := collective.AllGatherJSON(ctx, o.Control, mine)
 	if err != nil {
-		return fmt.Errorf("what the ranks say of their GPUs: %w", err)
+		return fmt.Errorf("exchange GPUs of the ranks: %w", err)
 	}
 	c.peers = make([]collective.Peer, len(all))
 	owners := map[string]int{}
 	for r, i := range all {
 		c.peers[r] = collective.Peer{Rank: i.Rank, Addr: i.Host}
 		if i.Version != all[0].Version {
-			return mixed{fmt.Errorf("rank %d (%s) has NCCL %v from %s, and rank %d (%s) %v from %s: all ranks must have the same",
+			return versionError{fmt.Errorf("rank %d (%s) has NCCL %v from %s, but rank %d (%s) has NCCL %v from %s: versions must be equal",
 				all[0].Rank, all[0].Host, all[0].Version, all[0].File, i.Rank, i.Host, i.Version, i.File)}
 		}
 		if other, taken := owners[i.Host+" "+i.GPU]; taken {
-			return shared{fmt.Errorf("ranks %d and %d have the same GPU %s of %s: NCCL wants one for each", all[other].Rank, i.Rank, i.GPU, i.Host)}
+			return sharedGPUError{fmt.Errorf("ranks %d and %d use the same GPU %s of %s: NCCL requires one GPU per rank", all[other].Rank, i.Rank, i.GPU, i.Host)}
 		}
 		owners[i.Host+" "+i.GPU] = r
 	}
 	for range 3 { // for checks at the start and the end of operations, and for messages
 		h, err := o.Control.Split(ctx, 0, o.Control.Rank())
 		if err != nil {
-			return fmt.Errorf("a connection beside the GPUs': %w", err)
+			return fmt.Errorf("create host communicator: %w", err)
 		}
 		c.hosts = append(c.hosts, h)
 	}
 	return nil
 }
 
-type mixed struct{ error }
+type versionError struct{ error }
 
 // Hint returns the fix.
-func (mixed) Hint() string {
-	return "have the same module or Python environment on all nodes; LD_LIBRARY_PATH goes first, \"ddpbatch doctor\" says what a node finds"
+func (versionError) Hint() string {
+	return "use the same module or Python environment on all nodes, and check LD_LIBRARY_PATH, which takes precedence"
 }
 
-type shared struct{ error }
+type sharedGPUError struct{ error }
 
 // Hint returns the fix.
-func (shared) Hint() string {
-	return "ask for one GPU for each rank (gpus_per_task, or one task for each GPU), and look at CUDA_VISIBLE_DEVICES of the ranks"
+func (sharedGPUError) Hint() string {
+	return "request one GPU per rank, and check CUDA_VISIBLE_DEVICES of the ranks"
 }
 
 // uniqueID returns rank 0's unique ID, or the error that prevented its creation.
 func (c *Comm) uniqueID(ctx context.Context) (libnccl.UniqueID, error) {
 	var id libnccl.UniqueID
-	var said [1 + len(id.Internal)]byte // 0 and the error, or 1 and the ID
+	var message [1 + len(id.Internal)]byte // 0 and the error, or 1 and the ID
 	var own error
 	if c.Rank() == 0 {
 		if id, own = c.options.Library.NewUniqueID(); own == nil {
-			said[0] = 1
-			copy(said[1:], id.Internal[:])
+			message[0] = 1
+			copy(message[1:], id.Internal[:])
 		} else {
-			copy(said[1:], own.Error())
+			copy(message[1:], own.Error())
 		}
 	}
-	if err := c.options.Control.Do(ctx, collective.Broadcast(said[:], 0)); err != nil {
-		return id, fmt.Errorf("NCCL's unique id: %w", err)
+	if err := c.options.Control.Do(ctx, collective.Broadcast(message[:], 0)); err != nil {
+		return id, fmt.Errorf("broadcast NCCL's unique ID: %w", err)
 	}
 	if own != nil {
 		return id, own
 	}
-	if said[0] != 1 {
-		return id, fmt.Errorf("rank %d (%s) has no unique id: %s", c.peers[0].Rank, c.peers[0].Addr, strings.TrimRight(string(said[1:]), "\x00"))
+	if message[0] != 1 {
+		return id, fmt.Errorf("rank %d (%s) cannot create a unique ID: %s", c.peers[0].Rank, c.peers[0].Addr, strings.TrimRight(string(message[1:]), "\x00"))
 	}
-	copy(id.Internal[:], said[1:])
+	copy(id.Internal[:], message[1:])
 	return id, nil
 }
 
-// listen calls f and returns when f has returned on all ranks. Meanwhile, it listens for
+// runOnAllRanks calls f and returns when f has returned on all ranks. Meanwhile, it listens for
 // failures of other ranks, which cancel f's context.
-func (c *Comm) listen(ctx context.Context, f func(context.Context) error) error {
+func (c *Comm) runOnAllRanks(ctx context.Context, f func(context.Context) error) error {
 	if len(c.hosts) == 0 {
 		return f(ctx) // the exchange failed, and all ranks know it
 	}
@@ -114,7 +114,7 @@ func (c *Comm) listen(ctx context.Context, f func(context.Context) error) error 
 		if of := (*collective.Error)(nil); !errors.As(err, &of) {
 			why = &collective.Error{Op: "connect", Peer: collective.Peer{Rank: c.options.world, Addr: c.options.Host}, Err: err}
 		}
-		hurry(host, why)
+		notifyFailure(host, why)
 		return err
 	}
 	return errors.Join(host.Do(ctx, collective.Send(make([]byte, 1), (c.Rank()+n-1)%n, 0)), heard.Wait(), host.Do(ctx, collective.Barrier()))

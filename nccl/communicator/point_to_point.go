@@ -11,17 +11,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// A mailbox implements send and receive. NCCL has no tags: it matches the messages of two
+// A pointToPoint implements send and receive. NCCL has no tags: it matches the messages of two
 // ranks by order, and each message blocks its stream. Therefore each pair of ranks has a
 // separate NCCL communicator per direction. The ranks agree over their hosts on the next
 // message: the receiver sends what it is ready for, and the sender replies with the position
 // of the message in the order.
-type mailbox struct {
+type pointToPoint struct {
 	comm *Comm
 	host collective.Communicator
 
 	mu     sync.Mutex
-	routes map[route]*way
+	routes map[route]*channel
 	broken error
 }
 
@@ -31,8 +31,8 @@ type route struct {
 	kind collective.Kind // KindSend or KindReceive
 }
 
-// A way is the NCCL communicator of a route.
-type way struct {
+// A channel is the NCCL communicator of a route.
+type channel struct {
 	id   libnccl.UniqueID
 	next uint64 // position of the next message to send
 
@@ -45,26 +45,26 @@ type way struct {
 	now  uint64 // position of the next message to put on the stream
 }
 
-// A readiness is the receiver's message, clear to send.
-type readiness struct{ Type, Bytes uint64 }
+// A recvReady is the receiver's message, clear to send.
+type recvReady struct{ Type, Bytes uint64 }
 
-// A departure is the sender's reply, ready to send.
-type departure struct {
-	Place uint64
-	ID    libnccl.UniqueID
-	Of    readiness
+// A sendReady is the sender's reply, ready to send.
+type sendReady struct {
+	Position uint64
+	ID       libnccl.UniqueID
+	Message  recvReady
 }
 
-func newMailbox(c *Comm) *mailbox {
-	return &mailbox{comm: c, host: c.hosts[2], routes: map[route]*way{}}
+func newPointToPoint(c *Comm) *pointToPoint {
+	return &pointToPoint{comm: c, host: c.hosts[2], routes: map[route]*channel{}}
 }
 
-func (m *mailbox) way(r route) *way {
+func (m *pointToPoint) channelFor(r route) *channel {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := m.routes[r]
 	if w == nil {
-		w = new(way)
+		w = new(channel)
 		w.turn.L = &w.mu
 		m.routes[r] = w
 	}
@@ -73,20 +73,20 @@ func (m *mailbox) way(r route) *way {
 
 // start starts a message. The returned function waits for its end. Messages with the same tag
 // are matched in the order of the calls.
-func (m *mailbox) start(ctx context.Context, o *operation) func() error {
+func (m *pointToPoint) start(ctx context.Context, o *operation) func() error {
 	peer, kind := o.call.Root, o.call.Kind
 	ctx, cancel := context.WithCancelCause(collective.WithTimeout(ctx, m.comm.options.Timeout))
 	with := context.AfterFunc(m.comm.ctx, func() { cancel(context.Cause(m.comm.ctx)) })
-	w := m.way(route{peer, kind})
+	w := m.channelFor(route{peer, kind})
 	var answer []byte
 	var said, asked *collective.Request
 	if kind == collective.KindSend {
-		answer = make([]byte, binary.Size(readiness{}))
+		answer = make([]byte, binary.Size(recvReady{}))
 		said = m.host.Start(ctx, collective.Receive(answer, peer, 2*o.call.Tag))
 	} else {
-		ready := packed(readiness{uint64(o.call.Type), uint64(len(o.call.Recv))})
+		ready := encode(recvReady{uint64(o.call.Type), uint64(len(o.call.Recv))})
 		asked = m.host.Start(ctx, collective.Send(ready, peer, 2*o.call.Tag))
-		answer = make([]byte, binary.Size(departure{}))
+		answer = make([]byte, binary.Size(sendReady{}))
 		said = m.host.Start(ctx, collective.Receive(answer, peer, 2*o.call.Tag+1))
 	}
 	finished := collective.Begin(func() error {
@@ -107,18 +107,18 @@ func (m *mailbox) start(ctx context.Context, o *operation) func() error {
 }
 
 // send replies to a receiver that is ready, and sends the message.
-func (m *mailbox) send(ctx context.Context, w *way, o *operation, answer []byte) error {
-	var theirs readiness
-	unpack(answer, &theirs)
-	ours := readiness{uint64(o.call.Type), uint64(len(o.call.Send))}
-	answered := func(d departure) error {
-		return m.host.Do(ctx, collective.Send(packed(d), o.call.Root, 2*o.call.Tag+1))
+func (m *pointToPoint) send(ctx context.Context, w *channel, o *operation, answer []byte) error {
+	var theirs recvReady
+	decode(answer, &theirs)
+	ours := recvReady{uint64(o.call.Type), uint64(len(o.call.Send))}
+	answered := func(d sendReady) error {
+		return m.host.Do(ctx, collective.Send(encode(d), o.call.Root, 2*o.call.Tag+1))
 	}
 	if ours != theirs {
-		if err := answered(departure{Of: ours}); err != nil { // the receiver also detects the mismatch
+		if err := answered(sendReady{Message: ours}); err != nil { // the receiver also detects the mismatch
 			return err
 		}
-		return differ(o, ours, theirs)
+		return mismatchError(o, ours, theirs)
 	}
 	w.mu.Lock()
 	if w.id == (libnccl.UniqueID{}) {
@@ -129,36 +129,36 @@ func (m *mailbox) send(ctx context.Context, w *way, o *operation, answer []byte)
 		}
 		w.id = id
 	}
-	leaves := departure{Of: ours, ID: w.id, Place: w.next}
+	leaves := sendReady{Message: ours, ID: w.id, Position: w.next}
 	w.next++
 	w.mu.Unlock()
 	if err := answered(leaves); err != nil {
 		return err
 	}
-	return m.travel(ctx, w, o, leaves)
+	return m.transfer(ctx, w, o, leaves)
 }
 
 // receive receives the message that a sender announced.
-func (m *mailbox) receive(ctx context.Context, w *way, o *operation, answer []byte) error {
-	var theirs departure
-	unpack(answer, &theirs)
-	ours := readiness{uint64(o.call.Type), uint64(len(o.call.Recv))}
-	if theirs.Of != ours {
-		return differ(o, ours, theirs.Of)
+func (m *pointToPoint) receive(ctx context.Context, w *channel, o *operation, answer []byte) error {
+	var theirs sendReady
+	decode(answer, &theirs)
+	ours := recvReady{uint64(o.call.Type), uint64(len(o.call.Recv))}
+	if theirs.Message != ours {
+		return mismatchError(o, ours, theirs.Message)
 	}
-	return m.travel(ctx, w, o, theirs)
+	return m.transfer(ctx, w, o, theirs)
 }
 
-// differ returns the error for a mismatch between the two ends of a message.
-func differ(o *operation, ours, theirs readiness) error {
-	signature := func(r readiness) collective.Signature {
+// mismatchError returns the error for a mismatch between the two ends of a message.
+func mismatchError(o *operation, ours, theirs recvReady) error {
+	signature := func(r recvReady) collective.Signature {
 		return collective.Signature{Kind: uint8(o.call.Kind), Type: uint8(r.Type), Bytes: r.Bytes}
 	}
-	return &otherRank{o.call.Root, collective.Diverged(o.number, signature(ours), signature(theirs))}
+	return &remoteError{o.call.Root, collective.Diverged(o.number, signature(ours), signature(theirs))}
 }
 
-// travel transfers a message that both ranks have agreed on.
-func (m *mailbox) travel(ctx context.Context, w *way, o *operation, sent departure) error {
+// transfer transfers a message that both ranks have agreed on.
+func (m *pointToPoint) transfer(ctx context.Context, w *channel, o *operation, sent sendReady) error {
 	w.once.Do(func() { w.err = m.open(w, o.call, sent.ID) })
 	if w.err != nil {
 		return w.err
@@ -168,16 +168,16 @@ func (m *mailbox) travel(ctx context.Context, w *way, o *operation, sent departu
 	if o.call.Kind == collective.KindReceive {
 		o.call.Root = 0
 	}
-	if err := w.await(ctx, sent.Place); err != nil {
+	if err := w.waitForTurn(ctx, sent.Position); err != nil {
 		return err
 	}
 	w.lane.begin(ctx, o)
-	w.passed()
+	w.advance()
 	return m.comm.wait(ctx, o)
 }
 
 // open connects this rank to the other rank of a way.
-func (m *mailbox) open(w *way, c collective.Call, id libnccl.UniqueID) error {
+func (m *pointToPoint) open(w *channel, c collective.Call, id libnccl.UniqueID) error {
 	rank := 0
 	if c.Kind == collective.KindReceive {
 		rank = 1
@@ -189,15 +189,15 @@ func (m *mailbox) open(w *way, c collective.Call, id libnccl.UniqueID) error {
 	m.mu.Lock()
 	w.lane = l
 	if m.broken != nil {
-		l.give(m.broken)
+		l.setFailure(m.broken)
 	}
 	m.mu.Unlock()
 	limit := m.comm.options.ConnectTimeout
 	return m.comm.explain(l.connect(m.comm.ctx, id, limit), id)
 }
 
-// await waits until the message at the given position is next.
-func (w *way) await(ctx context.Context, place uint64) error {
+// waitForTurn waits until the message at the given position is next.
+func (w *channel) waitForTurn(ctx context.Context, place uint64) error {
 	stop := context.AfterFunc(ctx, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -215,7 +215,7 @@ func (w *way) await(ctx context.Context, place uint64) error {
 	return nil
 }
 
-func (w *way) passed() {
+func (w *channel) advance() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now++
@@ -223,18 +223,18 @@ func (w *way) passed() {
 }
 
 // give ends all ways with an error.
-func (m *mailbox) give(err error) {
+func (m *pointToPoint) give(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.broken = err
 	for _, w := range m.routes {
 		if w.lane != nil {
-			w.lane.give(err)
+			w.lane.setFailure(err)
 		}
 	}
 }
 
-func (m *mailbox) close(well bool) error {
+func (m *pointToPoint) close(well bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var errs []error
@@ -246,9 +246,9 @@ func (m *mailbox) close(well bool) error {
 	return errors.Join(errs...)
 }
 
-// packed encodes a fixed-size value, and unpack decodes it. Both ranks run the same program,
+// encode encodes a fixed-size value, and unpack decodes it. Both ranks run the same program,
 // which the rendezvous has verified.
-func packed(v any) []byte {
+func encode(v any) []byte {
 	var b bytes.Buffer
 	if err := binary.Write(&b, binary.LittleEndian, v); err != nil {
 		panic(err) // not a fixed-size type
@@ -256,7 +256,7 @@ func packed(v any) []byte {
 	return b.Bytes()
 }
 
-func unpack(b []byte, v any) {
+func decode(b []byte, v any) {
 	if err := binary.Read(bytes.NewReader(b), binary.LittleEndian, v); err != nil {
 		panic(err) // b has the size of v
 	}

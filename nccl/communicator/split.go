@@ -10,7 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// SplitGPUs is [Comm.Split] with a concrete result type. It uses NCCL's split, available since
+// SplitGPUs does the same as [Comm.Split] and returns a concrete type. It uses NCCL's split, available since
 // 2.18, which reuses connections. Older versions get a new unique ID.
 func (c *Comm) SplitGPUs(ctx context.Context, color, key int) (*Comm, error) {
 	limit := c.options.ConnectTimeout
@@ -64,12 +64,12 @@ func (l *lane) split(ctx context.Context, color, key int, limit time.Duration) (
 	deadline := time.Now().Add(limit)
 	for idle := false; !idle; {
 		in := l.thread.do(limit, func() {
-			if idle = len(l.under) == 0; !idle {
+			if idle = len(l.pending) == 0; !idle {
 				return
 			}
 			config := libnccl.NewConfig(l.library.Version)
 			if err = l.library.CommSplit(l.comm, color, key, out, &config); err == nil {
-				err = l.settle(ctx, deadline)
+				err = l.waitAsync(ctx, deadline)
 			}
 			made = *out
 		})
@@ -89,16 +89,16 @@ func (l *lane) split(ctx context.Context, color, key int, limit time.Duration) (
 // adopt makes the result of NCCL's split the lane's communicator.
 func (l *lane) adopt(ctx context.Context, made libnccl.Comm, limit time.Duration) (err error) {
 	if made == 0 {
-		return errors.New("NCCL has made no part of the communicator for this rank")
+		return errors.New("NCCL returned no communicator for this rank")
 	}
-	in := l.thread.do(limit+patienceAtEnd, func() {
+	in := l.thread.do(limit+closeTimeout, func() {
 		l.comm = made
-		if err = l.settle(ctx, time.Now().Add(limit)); err != nil {
+		if err = l.waitAsync(ctx, time.Now().Add(limit)); err != nil {
 			l.abort()
 		}
 	})
 	if !in {
-		return fmt.Errorf("NCCL did not connect its part within %s", limit)
+		return fmt.Errorf("NCCL did not connect the new communicator within %s", limit)
 	}
 	return err
 }

@@ -24,7 +24,7 @@ func (s staged) Start(ctx context.Context, call collective.Call) *collective.Req
 	return collective.Begin(s.start(ctx, call, &copies{host: call}))
 }
 
-// Split is [Comm.Split] for host memory.
+// Split creates communicators on host memory, like [Comm.Split].
 func (s staged) Split(ctx context.Context, color, key int) (collective.Communicator, error) {
 	part, err := s.SplitGPUs(ctx, color, key)
 	if part == nil {
@@ -39,8 +39,8 @@ type copies struct {
 	send, recv *piece // nil for empty buffers
 }
 
-// in makes a call use GPU buffers and uploads its input.
-func (k *copies) in(l *lane, c *collective.Call) (err error) {
+// upload makes a call use GPU buffers and uploads its input.
+func (k *copies) upload(l *lane, c *collective.Call) (err error) {
 	if k.send, c.Send, err = l.stage(c.Send); err != nil {
 		return err
 	}
@@ -67,8 +67,8 @@ func (l *lane) stage(b []byte) (*piece, []byte, error) {
 	return p, unsafe.Slice((*byte)(p.gpu), len(b)), nil
 }
 
-// gives reports whether the call has a result on this rank.
-func (k *copies) gives(l *lane) bool {
+// hasResult reports whether the call has a result on this rank.
+func (k *copies) hasResult(l *lane) bool {
 	switch k.host.Kind {
 	case collective.KindReduce, collective.KindGather:
 		return k.recv != nil && k.host.Root == l.rank
@@ -76,17 +76,17 @@ func (k *copies) gives(l *lane) bool {
 	return k.recv != nil
 }
 
-// out starts the copy of the result to the host.
-func (k *copies) out(l *lane) error {
-	if !k.gives(l) {
+// download starts the copy of the result to the host.
+func (k *copies) download(l *lane) error {
+	if !k.hasResult(l) {
 		return nil
 	}
 	return l.stream.Download(k.recv.host, k.recv.gpu, len(k.host.Recv))
 }
 
-// arrived copies the result to the caller's buffer and returns the GPU buffers to the pool.
-func (k *copies) arrived(l *lane) {
-	if k.gives(l) {
+// finish copies the result to the caller's buffer and returns the GPU buffers to the pool.
+func (k *copies) finish(l *lane) {
+	if k.hasResult(l) {
 		copy(k.host.Recv, k.recv.host.Bytes())
 	}
 	l.pool.put(k.send)

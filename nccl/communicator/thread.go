@@ -42,7 +42,7 @@ func (t *thread) serve() {
 		}
 		var wait <-chan time.Time
 		if busy {
-			pause := patience(still)
+			pause := pollDelay(still)
 			if pause == 0 {
 				select {
 				case f := <-t.work:
@@ -65,9 +65,9 @@ func (t *thread) serve() {
 	}
 }
 
-// patience returns the delay after the given number of polls without a change. Short
+// pollDelay returns the delay after the given number of polls without a change. Short
 // operations take tens of microseconds, but long ones must not occupy a core.
-func patience(still int) time.Duration {
+func pollDelay(still int) time.Duration {
 	switch {
 	case still < 200:
 		return 0

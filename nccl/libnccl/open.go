@@ -21,7 +21,7 @@ type notFound struct{ error }
 
 // Hint returns the fix.
 func (notFound) Hint() string {
-	return "load the module of NCCL or CUDA that the centre offers, or install it (pip install nvidia-nccl-cu12, or the package libnccl2), or set LD_LIBRARY_PATH to its folder"
+	return "load your center's module of NCCL or CUDA, install NCCL (`pip install nvidia-nccl-cu12`, or the package libnccl2), or set LD_LIBRARY_PATH to its directory"
 }
 
 // Open loads the first library in places that is NCCL [Oldest] or later. A place is a path, or
@@ -45,14 +45,14 @@ func load(place string) (*Library, error) {
 	}
 	l := &Library{File: loaded.Path}
 	if lacks := l.f.bind(loaded); lacks != "" && l.f.getVersion == nil {
-		return nil, fmt.Errorf("%s is no NCCL: it has no %s", l.File, lacks)
+		return nil, fmt.Errorf("%s is not NCCL: symbol %s is missing", l.File, lacks)
 	} else if err := l.readVersion(); err != nil {
 		return nil, fmt.Errorf("%s: %w", l.File, err)
 	} else if lacks != "" || l.Version < Oldest {
 		if lacks == "" {
-			lacks = "communicators that do not block"
+			lacks = "nonblocking communicators"
 		}
-		return nil, fmt.Errorf("%s is NCCL %v, which lacks %s: %v or later is needed", l.File, l.Version, lacks, Oldest)
+		return nil, fmt.Errorf("%s is NCCL %v, which lacks %s: version %v or later is required", l.File, l.Version, lacks, Oldest)
 	}
 	return l, nil
 }

@@ -30,7 +30,7 @@ func TestOpen(t *testing.T) {
 		{"old", []string{old}, "2.14.3", false, nil},
 		{"the first that will do", []string{none, tooOld, old, library.NCCL}, "2.14.3", false, nil},
 		{"too old", []string{none, tooOld}, "", false, []string{none, "NCCL 2.12.12", "lacks ncclCommInitRankConfig", "2.14.3 or later"}},
-		{"another library", []string{"libcuda.so.1"}, "", false, []string{"libcuda.so.1 is no NCCL"}},
+		{"another library", []string{"libcuda.so.1"}, "", false, []string{"libcuda.so.1 is not NCCL"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l, err := libnccl.Open(tt.files)

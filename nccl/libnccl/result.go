@@ -50,13 +50,13 @@ func (e *Error) Error() string {
 
 // meanings holds the fix for each result, based on NCCL's user guide.
 var meanings = map[Result]string{
-	UnhandledCUDAError: "a CUDA call inside of NCCL failed: look for Xid lines in dmesg, compare nvidia-smi's driver with the CUDA that libnccl was built for, and run with NCCL_DEBUG=INFO, whose last line names the call",
-	SystemError:        "a system call failed, mostly the network's, or /dev/shm is full: run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET,ENV, which names the call and the interface, and compare NCCL_SOCKET_IFNAME and NCCL_IB_HCA with what \"ddpbatch netif\" shows",
-	InternalError:      "NCCL is at fault, or memory is corrupt: run with NCCL_DEBUG=INFO, keep the output, and try another version of libnccl",
-	InvalidArgument:    "an argument makes no sense to NCCL: run with NCCL_DEBUG=WARN, which names it; where the ranks' programs are the same this is a mistake in ddpbatch",
-	InvalidUsage:       "NCCL was used in a way that it forbids: run with NCCL_DEBUG=WARN; two ranks on one GPU (look at CUDA_VISIBLE_DEVICES) and different versions of NCCL on the nodes end like this, too",
-	RemoteError:        "another rank or the network to it is gone: the first rank that failed has the cause; without one run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=NET",
-	Timeout:            "NCCL has waited for another rank for too long: the first rank that failed has the cause; without one run with NCCL_DEBUG=INFO",
+	UnhandledCUDAError: "a CUDA call of NCCL failed: check dmesg for Xid lines, compare the driver version of nvidia-smi with the CUDA version of libnccl, and run with NCCL_DEBUG=INFO, whose last line names the call",
+	SystemError:        "a system call failed, usually a network call, or /dev/shm is full: run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET,ENV, which names the call and the interface, and check NCCL_SOCKET_IFNAME and NCCL_IB_HCA",
+	InternalError:      "a bug in NCCL, or corrupt memory: run with NCCL_DEBUG=INFO, save the output, and try a different version of libnccl",
+	InvalidArgument:    "run with NCCL_DEBUG=WARN, which names the invalid argument; if all ranks run the same program, report a bug in ddpbatch",
+	InvalidUsage:       "run with NCCL_DEBUG=WARN, and check for two ranks on one GPU (CUDA_VISIBLE_DEVICES) and for different versions of NCCL on the nodes",
+	RemoteError:        "another rank or its network failed: check the first rank that failed; if there is none, run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=NET",
+	Timeout:            "NCCL waited too long for another rank: check the first rank that failed; if there is none, run with NCCL_DEBUG=INFO",
 }
 
 // Hint returns the fix.

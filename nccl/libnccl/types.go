@@ -39,7 +39,7 @@ const (
 // A UniqueID identifies the ranks of one communicator.
 type UniqueID struct{ Internal [128]byte }
 
-// A Comm is NCCL's handle of a communicator; 0 is none.
+// A Comm is NCCL's handle of a communicator; 0 is invalid.
 type Comm uintptr
 
 // NoColor is the color of a rank that joins no part of a split.
