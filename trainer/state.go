@@ -61,7 +61,7 @@ func (r *run) values(read optim.Read) [][]float32 {
 // readTensor returns a tensor's memory, or a copy of it if the device has its own memory.
 func (r *run) readTensor(t device.Tensor) []float32 { return device.Floats(r.device, t) }
 
-// readNothing is a reader for callers that need only the names and shapes.
+// readNothing returns nil, for callers that need only the names and shapes.
 func readNothing(device.Tensor) []float32 { return nil }
 
 // writeValues writes values to the device, unless they are the device's memory.

@@ -130,7 +130,7 @@ type position struct {
 	Step     int64 // completed optimizer steps
 	Epoch    int64 // epoch of the next step
 	Consumed int64 // samples of that epoch consumed by all ranks
-	// Unevaluated reports that the previous epoch has ended but its evaluation has not.
+	// Unevaluated reports that the previous epoch has ended but is not evaluated yet.
 	Unevaluated bool
 }
 

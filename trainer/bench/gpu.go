@@ -91,7 +91,7 @@ func (t *gpuTraining) sync(step int) (loss float64, err error) {
 	return loss, nil
 }
 
-// gpuStep is Step on a GPU.
+// gpuStep implements Step on a GPU.
 func (b *Bench) gpuStep(ctx context.Context, m Model, p device.Precision, steps int) (r Result, err error) {
 	defer device.Recover(&err)
 	opened, err := b.gpu()

@@ -64,7 +64,7 @@ func (r *ranksTraining) step(ctx context.Context) (float64, error) {
 	return float64(r.sharder.Extra()[0]), nil
 }
 
-// RankStep is [Bench.Step] on a rank of comm. Every rank must call it. Each rank returns its own
+// RankStep runs [Bench.Step] on a rank of comm. Every rank must call it. Each rank returns its own
 // times, and the rates of all ranks computed from them.
 func (b *Bench) RankStep(ctx context.Context, comm collective.Communicator, m Model, p device.Precision, steps int, o ddp.Options) (Result, error) {
 	d, ranks := b.newDevice(), comm.Size()

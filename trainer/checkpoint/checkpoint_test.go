@@ -151,7 +151,7 @@ func TestDamageIsFoundAndPassedOver(t *testing.T) {
 					t.Fatalf("%s %s at %d: %v", file, what, i, err)
 				}
 				s.Close()
-				// White space and the case of keys may change in a manifest; values may not.
+				// White space and the case of keys may change in a manifest, but no values.
 				if s.Manifest.Step == 2 && file == manifestName && s.Manifest.Digest == wantDigest {
 					continue
 				}

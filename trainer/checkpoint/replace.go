@@ -11,7 +11,7 @@ import (
 // replacedPrefix is the prefix for the name of an old checkpoint while its replacement is renamed.
 const replacedPrefix = tempPrefix + "replaced-"
 
-// replace renames folder to final, the path of a checkpoint. It returns the new path of the old
+// replace renames dir to final, the path of a checkpoint. It returns the new path of the old
 // checkpoint, if final existed. [List] finds one of the two at any moment. The two are exchanged
 // atomically if the file system supports it. Otherwise (NFS, Lustre) the old one gets a temporary
 // name, under which List finds it until the new one exists.

@@ -22,7 +22,7 @@ func (d mappedTokens[T]) Read(indices []int, into Batch) {
 	}
 }
 
-// tryRead is Read, but returns an error if a file can no longer be read.
+// tryRead reads like Read, but returns an error if a file can no longer be read.
 func (d mappedTokens[T]) tryRead(indices []int, into Batch) error {
 	return d.files.guard(func() error {
 		d.sequences.Read(indices, into)

@@ -100,7 +100,7 @@ const (
 	upperLimit = maxVocabulary >> 16 // the upper 16 bits of a token are below
 )
 
-// varied reports whether the given positions have so many nonzero values that zeros in other
+// varied reports whether the given positions have enough nonzero values that zeros in other
 // positions are not due to a file of zeros.
 func (l *layout) varied(places ...int) bool {
 	n := 0

@@ -7,7 +7,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 )
 
-// sumHalf is sumShard in bfloat16, with each sum rounded.
+// sumHalf does the same as sumShard in bfloat16, with each sum rounded.
 func (m *member) sumHalf(buf []element.BF16, r int) []element.BF16 {
 	n := len(buf) / m.size
 	sum := m.half[r*n : (r+1)*n]

@@ -22,8 +22,8 @@ func (s *Sharder) Finish(ctx context.Context) error {
 	return s.computeNorm(ctx)
 }
 
-// FinishAsync is Finish for a single rank whose device computes asynchronously. It adds the squares
-// of each part to v, which computes the norm.
+// FinishAsync does the work of Finish for a single rank whose device computes asynchronously. It
+// adds the squares of each part to v, which computes the norm.
 func (s *Sharder) FinishAsync(v device.StepDecision) error {
 	if !s.isSingleRank() {
 		panic("ddp: FinishAsync with several ranks")
@@ -37,7 +37,7 @@ func (s *Sharder) FinishAsync(v device.StepDecision) error {
 	return nil
 }
 
-// stopAllReady is Stop with a check that every gradient was ready.
+// stopAllReady calls Stop and checks that every gradient was ready.
 func (s *Sharder) stopAllReady() error {
 	if err := s.Stop(); err != nil {
 		return err

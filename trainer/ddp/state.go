@@ -57,7 +57,7 @@ func (s *Sharder) ScatterState(ctx context.Context, parts [][]float32, from func
 	}
 }
 
-// scatterFrom is rank 0's side of ScatterState.
+// scatterFrom implements rank 0's side of ScatterState.
 func (s *Sharder) scatterFrom(ctx context.Context, from func(Give) error, send Give) error {
 	given := make([]bool, len(s.layout.all))
 	err := from(func(param int, fill func(int, []float32) error) error {

@@ -4,7 +4,7 @@ import "github.com/ddpbatch/ddpbatch/trainer/device"
 
 // Param is a parameter of a model. Its owner provides memory before the first step. Between steps
 // the owner may replace Data and Grad by other tensors of Len elements, for example to place them
-// in shared buffers. The model keeps no reference to the old tensors.
+// in shared buffers. The model has no reference to the old tensors.
 type Param struct {
 	Name  string        // as in the state_dict of the PyTorch module
 	Shape []int         // outermost dimension first

@@ -155,7 +155,8 @@ func (a *Adam) checkParams(params []*nn.Param) {
 	}
 }
 
-// StepAsync is Step on the device, which skips the update unless loss and gradients are finite.
+// StepAsync enqueues Step on the device, which skips the update unless loss and gradients are
+// finite.
 func (a *Adam) StepAsync(params []*nn.Param, v device.StepDecision, most float64) {
 	a.checkParams(params)
 	if a.countedBy != v {

@@ -106,7 +106,8 @@ func (s *SGD) Step(params []*nn.Param, gradScale float32) {
 	s.countedBy = nil
 }
 
-// StepAsync is Step on the device, which skips the update unless loss and gradients are finite.
+// StepAsync enqueues Step on the device, which skips the update unless loss and gradients are
+// finite.
 func (s *SGD) StepAsync(params []*nn.Param, v device.StepDecision, most float64) {
 	s.checkParams(params)
 	if s.countedBy != v {

@@ -37,7 +37,8 @@ func (t Tensor) len() int64 {
 }
 
 const (
-	// folder is the directory of all entries. Readers use the directory of the first entry.
+	// folder is the directory that contains all entries. Readers use the directory of the first
+	// entry.
 	folder = "archive/"
 	// version is the format version that PyTorch 1.6 and later read.
 	version = "3\n"

@@ -174,7 +174,7 @@ func (r *Recorder) Add(k Kind, number int, began time.Time) (ended time.Time) {
 	return ended
 }
 
-// AddQueued is Add for an operation that was enqueued before it began.
+// AddQueued adds a span for an operation that was enqueued before it began.
 func (r *Recorder) AddQueued(k Kind, number int, asked, began time.Time) {
 	r.add(k, number, asked, began, r.Now())
 }
