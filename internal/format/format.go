@@ -92,24 +92,3 @@ func List(words []string, limit int) string {
 		return strings.Join(words[:n-1], ", ") + ", and " + words[n-1]
 	}
 }
-
-// Ranges formats ascending integers in short form: "0-3,7".
-func Ranges(numbers []int) string {
-	var b strings.Builder
-	for i := 0; i < len(numbers); {
-		end := i
-		for end+1 < len(numbers) && numbers[end+1] == numbers[end]+1 {
-			end++
-		}
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(numbers[i]))
-		if end > i {
-			b.WriteByte('-')
-			b.WriteString(strconv.Itoa(numbers[end]))
-		}
-		i = end + 1
-	}
-	return b.String()
-}

@@ -103,15 +103,3 @@ func TestList(t *testing.T) {
 		}
 	}
 }
-
-func TestRanges(t *testing.T) {
-	check(t, "Ranges", format.Ranges, []struct {
-		in   []int
-		want string
-	}{
-		{nil, ""},
-		{[]int{5}, "5"},
-		{[]int{0, 1, 2, 3, 7}, "0-3,7"},
-		{[]int{1, 3, 5, 6}, "1,3,5-6"},
-	})
-}
