@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"syscall"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // CheckPrivate returns an error if [Save] would reject dir: if it is a symbolic link, belongs to
@@ -53,7 +54,11 @@ func checkOwner(path string, file, dir fs.FileInfo) error {
 	return checkNotWritable(path, file)
 }
 
-func owner(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
+// owner returns the user ID of the owner of a file, or -1 if the file system has no owners.
+func owner(info fs.FileInfo) int {
+	uid, _ := safefile.Owner(info)
+	return uid
+}
 
 // insecureError is the error for a path that another user could have written to.
 type insecureError struct {
