@@ -10,8 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// What slurmctld has forgotten, the accounts still tell: how each job ended, and
-// with which exit code.
+// TestAccounting checks that sacct reports the final state and the exit code of jobs that slurmctld
+// no longer lists.
 func TestAccounting(t *testing.T) {
 	c := cluster.ForTest(t, cluster.Options{Nodes: 1, Accounting: true, SlurmConf: []string{"MinJobAge=2"}})
 	client := slurm.Client{Environ: append(os.Environ(), c.Env()...)}
@@ -21,7 +21,7 @@ func TestAccounting(t *testing.T) {
 	}{
 		{"true\n", "0:0", slurm.StateCompleted},
 		{"exit 3\n", "3:0", slurm.StateFailed},
-		{"sleep 600\n", "0:0", slurm.StateCancelled}, // of a job, not of its batch script
+		{"sleep 600\n", "0:0", slurm.StateCancelled}, // state of the job, not of its batch script
 	}
 	var ids []string
 	for _, j := range jobs {

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// An epoch of Fashion-MNIST ends at PyTorch's accuracy. Both start with the same
-// weights and take the same samples; what is left is rounding, which over 900 steps
-// moves single images from one class to another.
+// TestAccuracyEqualsPyTorch checks that an epoch of Fashion-MNIST reaches PyTorch's accuracy. Both
+// programs start with the same weights and take the same samples. They differ by rounding only,
+// which changes the class of single images after 900 steps.
 func TestAccuracyEqualsPyTorch(t *testing.T) {
 	needsPyTorch(t)
 	const images = "/usr/share/datasets/fashion-mnist"
@@ -63,7 +63,7 @@ momentum = 0.9
 		}
 		sum += got - want
 	}
-	// Between seeds the accuracy spreads by about half a point.
+	// The standard deviation of the accuracy across seeds is about 0.5 percentage points.
 	if mean := sum / 5; !(math.Abs(mean) <= 0.005) {
 		t.Errorf("over 5 seeds, accuracy differs by %.4f in the mean", mean)
 	}

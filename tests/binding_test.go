@@ -9,8 +9,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// A site's CPU masks for ranks: torchrun's workers share the cores of all of them, and
-// ranks that srun starts get one mask each.
+// TestTorchrunGetsTheCoresOfAllRanks checks how a site's CPU masks are applied: the workers of
+// torchrun share the cores of all masks, and each rank that srun starts gets one mask.
 func TestTorchrunGetsTheCoresOfAllRanks(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 1, CPUs: 2, GPUs: -1, SlurmConf: []string{"TaskPlugin=task/affinity"}})
 	generic, err := os.ReadFile("../templates/sites/generic.toml")

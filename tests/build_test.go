@@ -35,7 +35,8 @@ func makeTarget(t *testing.T, target, arch, compiler string) string {
 	return filepath.Join(dir, "ddpbatch")
 }
 
-// missing leaves a test out where what it needs is not installed; CI has it all.
+// missing skips a test whose requirement is not installed. In CI it fails the test, because
+// everything is installed there.
 func missing(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("CI") != "" {
@@ -46,8 +47,8 @@ func missing(t *testing.T, what string) {
 
 var glibcVersion = regexp.MustCompile(`^GLIBC_2\.(\d+)(\.\d+)?$`)
 
-// One binary for every node: it asks for no glibc newer than 2.17 (2013), and for no
-// library of CUDA.
+// TestProgramRunsWithOldGlibc checks that one binary runs on all nodes: it needs at most glibc 2.17
+// (2013), and it is not linked to a CUDA library.
 func TestProgramRunsWithOldGlibc(t *testing.T) {
 	for arch, compiler := range map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"} {
 		t.Run(arch, func(t *testing.T) {
@@ -85,7 +86,7 @@ func TestProgramRunsWithOldGlibc(t *testing.T) {
 	}
 }
 
-// The program without a C part is hardened as well.
+// TestProgramWithoutGPUSupportIsHardened checks that the program without cgo is hardened.
 func TestProgramWithoutGPUSupportIsHardened(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
@@ -99,8 +100,8 @@ func TestProgramWithoutGPUSupportIsHardened(t *testing.T) {
 	}
 }
 
-// checkHardened checks that a program is position-independent, that its tables of functions
-// are read-only after the start, and that its stack is not executable.
+// checkHardened checks that a program is position-independent, that its relocation tables are
+// read-only after the start, and that its stack is not executable.
 func checkHardened(t *testing.T, f *elf.File) {
 	t.Helper()
 	if f.Type != elf.ET_DYN {
@@ -138,11 +139,11 @@ func checkMemory(t *testing.T, f *elf.File) {
 	}
 }
 
-// Where there is no driver the program with GPU support starts all the same, and says
-// what is missing.
+// TestProgramStartsWithoutDriver checks that the program with GPU support starts without a GPU
+// driver and reports what is missing.
 func TestProgramStartsWithoutDriver(t *testing.T) {
 	program := built(t, runtime.GOARCH, "gcc")
-	none := t.TempDir() // before the machine's own driver, if it has one
+	none := t.TempDir() // precedes the machine's own driver in the search path
 	if err := os.WriteFile(filepath.Join(none, "libcuda.so.1"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}

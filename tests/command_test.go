@@ -30,8 +30,8 @@ time = "00:10:00"
 argv = ["/usr/bin/python3", "train.py", "%d", "2", "snapshot.pt"]
 `
 
-// A PyTorch script runs unchanged, one process per rank, over the fast network,
-// and goes on from its own snapshot.
+// TestPyTorchScript checks that an unmodified PyTorch script runs with one process per rank, uses
+// the fast network, and resumes from its own snapshot.
 func TestPyTorchScript(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	script(t, s)
@@ -80,7 +80,7 @@ func checkEpochs(t *testing.T, s site, run string, epochs int) {
 	}
 }
 
-// The same by one torchrun per node.
+// TestTorchrunPerNode checks the script of TestPyTorchScript with one torchrun per node.
 func TestTorchrunPerNode(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	script(t, s)
@@ -105,7 +105,8 @@ argv = ["--redirects", "9:1", "--tee", "9:1", "train.py", "2", "1", "snapshot.pt
 	checkEpochs(t, s, "torchrun", 2)
 }
 
-// The program's exit code comes back, with the rank that had it.
+// TestProgramExitCode checks that ddpbatch returns the program's exit code and names the rank that
+// exited with it.
 func TestProgramExitCode(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("fail.sh", `[ "$RANK" = 2 ] && { echo "rank 2 has had enough" >&2; exit 7; }
@@ -132,7 +133,8 @@ argv = ["/bin/sh", "fail.sh"]
 	}
 }
 
-// A signal reaches the program once, and no secret does.
+// TestProgramSignalAndEnvironment checks that a signal reaches the program once, and that the
+// attempt's secret is not in its environment.
 func TestProgramSignalAndEnvironment(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("catch.sh", `trap 'echo "rank $RANK caught TERM"; exit 0' TERM

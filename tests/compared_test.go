@@ -9,12 +9,12 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/program"
 )
 
-// shownBy finds the tests that docs/compared.md names: `slurm: TestName`, or
-// `cmd/ddpbatch: TestScripts/name` for a script.
+// shownBy matches the tests that docs/compared.md names: `slurm: TestName`, or `cmd/ddpbatch:
+// TestScripts/name` for a script.
 var shownBy = regexp.MustCompile("`([a-z/]+): (Test\\w+)(?:/(\\w+))?`")
 
-// What is said of this program in the comparison with others, and of its work under other
-// launchers, is shown by tests that exist.
+// TestComparedIsShown checks that the tests exist that docs/compared.md and docs/launchers.md name
+// as evidence.
 func TestComparedIsShown(t *testing.T) {
 	var found [][]string
 	for _, name := range []string{"compared.md", "launchers.md"} {

@@ -10,8 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// slurmctld restarts while a job is submitted and again while it runs: there is one job,
-// and it ends with the weights of an undisturbed one.
+// TestControllerRestarts restarts slurmctld during a submission and again while the job runs. It
+// checks that there is one job, and that its weights are equal to those of an undisturbed run.
 func TestControllerRestarts(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("job.toml", fmt.Sprintf(fashion, "restarted", 2, 1, 12, 96))
@@ -41,7 +41,8 @@ func TestControllerRestarts(t *testing.T) {
 	}
 }
 
-// There is no slurmctld for some seconds when a job asks for its requeue: the job is requeued once, and goes on.
+// TestControllerRestartsDuringRequeue stops slurmctld for some seconds while a job requests its
+// requeue. It checks that the job is requeued once and resumes.
 func TestControllerRestartsDuringRequeue(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	text := strings.Replace(fmt.Sprintf(fashion, "again", 2, 1, 100000, 32), `time = "00:10:00"`, "time = \"00:01:00\"\nsignal_before_end = \"55s\"", 1)
@@ -52,7 +53,7 @@ func TestControllerRestartsDuringRequeue(t *testing.T) {
 	if err := s.RestartController(t.Context(), 3*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	mustContain(t, s.log("again", id), "stopped after step") // while there was no slurmctld
+	mustContain(t, s.log("again", id), "stopped after step") // while slurmctld was stopped
 	startRequeued(t, s.Cluster, id)
 	waitForText(t, filepath.Join(s.run("again"), "slurm-"+id+".out"), "resuming after step")
 	s.once(id)
@@ -60,5 +61,5 @@ func TestControllerRestartsDuringRequeue(t *testing.T) {
 	if o := s.ddpbatch("cancel", "runs/again"); o.code != 0 {
 		t.Fatal(o)
 	}
-	s.ends(id, "CANCELLED") // until then it writes to its run directory
+	s.ends(id, "CANCELLED") // until then the job writes to its run directory
 }

@@ -8,33 +8,33 @@ import (
 	"testing"
 )
 
-// An evaluated example is a job file that this machine can train as it is shipped, and
-// how.
+// An evaluatedExample is a shipped job file that this machine can train, with the arguments for it.
 type evaluatedExample struct {
 	file string // in jobs/examples, or the kind of a starter
 	args []string
 }
 
-// TestExamplesEndAtTheirBest trains the shipped job files: the last evaluation must be
-// within 1% of the best one, in loss and in accuracy. A job without held-out data is judged
-// by the mean loss of the samples of each epoch.
+// TestExamplesEndAtTheirBest trains the shipped job files. It checks that the last evaluation is
+// within 1% of the best one, in loss and in accuracy. For a job without held-out data it compares
+// the mean training loss of the epochs.
 //
-// Not trained here: gpt2-tokens needs 10 billion tokens and weeks on a CPU. container,
-// ddp-script, mpi, torchrun, and the starters command and torchrun run programs of their
-// own, without evaluations.
+// Two kinds are not trained here. gpt2-tokens needs 10 billion tokens and weeks on a CPU.
+// container, ddp-script, mpi, torchrun, and the starters command and torchrun run external programs
+// without evaluations.
 func TestExamplesEndAtTheirBest(t *testing.T) {
 	starter := func(kind string) string { return "starter " + kind }
 	examples := []evaluatedExample{
 		{starter("mlp"), nil},
 		{starter("linear"), nil},
-		// A quarter of the work, to save minutes. The optimizer and the number of steps stay.
+		// A quarter of the work, to save minutes. The optimizer and the number of steps are
+		// unchanged.
 		{starter("cnn"), []string{"--set", "train.model.channels=[16, 32]"}},
 		{starter("gpt"), []string{"--set", "train.model.width=64"}},
 		{"cnn", nil},
 		{"demo", nil},
-		// Batches of 192 samples as on six ranks.
+		// A global batch of 192 samples, as on six ranks.
 		{"fashion-mnist", []string{"--set", "train.batch=96"}},
-		{"gpt-text", []string{"--set", "train.model.width=64"}}, // see above
+		{"gpt-text", []string{"--set", "train.model.width=64"}}, // narrower, to save minutes
 		{"linear", nil},
 	}
 	for element := range 6 {
@@ -76,7 +76,7 @@ func TestExamplesEndAtTheirBest(t *testing.T) {
 	}
 }
 
-// endsAtItsBest compares the last evaluation of a run to the best one.
+// endsAtItsBest compares the last evaluation of a run with the best one.
 func endsAtItsBest(t *testing.T, run string) {
 	t.Helper()
 	var losses, accuracies, trained []float64

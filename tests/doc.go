@@ -1,6 +1,5 @@
-// Package tests holds the tests that need the whole program: the house's own
-// rules, jobs on a real Slurm cluster, and PyTorch beside ours.
+// Package tests contains the tests that need the whole program: the conventions of the repository,
+// jobs on a real Slurm cluster, and comparisons with PyTorch.
 //
-// It promises that with CI set nothing is left out in silence. It does not hold
-// unit tests; those stand beside what they test.
+// If CI is set, no test is skipped silently. Unit tests are in the packages that they test.
 package tests

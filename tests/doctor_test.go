@@ -9,7 +9,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// On a real cluster doctor finds the settings that bite, and in a job looks at each node.
+// TestDoctor checks that doctor finds harmful Slurm settings on a real cluster, and that it checks
+// each node when it runs in a job.
 func TestDoctor(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 2, SlurmConf: []string{"RequeueExit=3", "PreemptMode=CANCEL"}})
 	s.write("in-job.sh", "#!/bin/sh\n"+binary+" doctor --in-job --json --dir . >found.json\n")
@@ -41,7 +42,7 @@ func TestDoctor(t *testing.T) {
 	check(login.stdout, map[string]doctor.Level{"slurm RequeueExit": doctor.Fail, "slurm PreemptMode": doctor.Warn, "slurm ProctrackType": doctor.Warn,
 		"slurm TaskPlugin": doctor.Warn, "slurm KillWait": doctor.Warn, "slurm SLURM_VERSION": doctor.OK, "files lock": doctor.OK})
 
-	s.ends(id, "FAILED") // by the exit code, for RequeueExit is bad
+	s.ends(id, "FAILED") // doctor exits with an error because of RequeueExit
 	byPart := check(s.file("found.json"), map[string]doctor.Level{"slurm RequeueExit": doctor.Fail, "network": doctor.OK, "nccl alone": doctor.Warn,
 		"kernel": doctor.OK, "files on all nodes": doctor.OK, "files rename": doctor.OK, "clocks of the nodes": doctor.OK})
 	if f := byPart["network"]; !strings.Contains(f.Detail, "hsn0") {

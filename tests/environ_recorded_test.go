@@ -18,11 +18,12 @@ import (
 
 var update = flag.Bool("update", false, "rewrite recorded files")
 
-// recorded is where the unit tests of slurm find environments of real processes.
+// recorded is the directory with the recorded environments that the unit tests of package slurm
+// read.
 const recorded = "../slurm/testdata/environ"
 
-// process is a process that was recorded: its environment, and the name of the
-// machine that it ran on, which is not from its environment.
+// A process is a recorded process: its environment, and the name of its host, which does not come
+// from the environment.
 type process struct {
 	host string
 	env  map[string]string
@@ -33,8 +34,8 @@ func (p process) lookup(name string) (string, bool) {
 	return v, ok
 }
 
-// recorder writes a program that notes the environment of the process it
-// becomes part of, and returns its name.
+// recorder writes a program that records the environment of its own process, and returns the path
+// of the program.
 func recorder(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "record")
@@ -45,7 +46,7 @@ func recorder(t *testing.T) string {
 	return name
 }
 
-// taken returns what was recorded under a name, once there are n of it.
+// taken waits until n processes have been recorded under a name, and returns them.
 func taken(t *testing.T, record, name string, n int) []process {
 	t.Helper()
 	var files []string
@@ -77,8 +78,8 @@ func taken(t *testing.T, record, name string, n int) []process {
 	return processes
 }
 
-// fixture compares what slurm reads of a process's environment with the
-// recorded file, or records it.
+// fixture compares the variables that package slurm reads from a process's environment with the
+// recorded file. With -update, it writes the file.
 func (s shot) fixture(t *testing.T, name string, p process, plain func(map[string]string) map[string]string) {
 	t.Helper()
 	file := filepath.Join(recorded, name+".env")
@@ -110,8 +111,8 @@ func (s shot) fixture(t *testing.T, name string, p process, plain func(map[strin
 		read[key] = true
 		return p.lookup(key)
 	}
-	_, _ = slurm.TaskFromEnv(noting)          // what it says is checked above
-	_, _, _ = slurm.AllocationFromEnv(noting) // as is this
+	_, _ = slurm.TaskFromEnv(noting)          // the result is checked above
+	_, _, _ = slurm.AllocationFromEnv(noting) // checked above
 	for _, key := range slices.Sorted(maps.Keys(read)) {
 		before, had := was[key]
 		now, has := env[key]
@@ -127,9 +128,8 @@ var (
 	port    = regexp.MustCompile(`_PORT$`)
 )
 
-// normaliser returns a function that replaces what differs from run to run:
-// job ids become 1000 and up in their order, and ports, process ids and
-// directories become always the same.
+// normaliser returns a function that replaces values that differ between runs: job IDs become 1000
+// and up in their order, and ports, process IDs, and directories become constants.
 func normaliser(shots map[string][]process) func(map[string]string) map[string]string {
 	ids := make(map[int]bool)
 	for _, processes := range shots {

@@ -13,27 +13,27 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// scenario is a batch script that starts processes in one way that Slurm has.
-// "$RECORD NAME" in it records the environment of the process that it is.
+// A scenario is a batch script that starts processes in one of the ways that Slurm supports. In the
+// script, "$RECORD NAME" records the environment of its own process.
 type scenario struct {
 	name     string
 	args     []string // for sbatch
 	script   string
 	shots    []shot
-	nodes    string // the job's, in Slurm's order; of all components, one after the other
-	parts    int    // components of a heterogeneous job
-	element  string // of the job array
+	nodes    string // of the job in Slurm's order; components are concatenated
+	parts    int    // number of components of a heterogeneous job
+	element  string // index in the job array
 	restarts int
 }
 
-// shot is what one $RECORD must have recorded.
+// A shot is the expected result of one $RECORD.
 type shot struct {
 	name  string
-	hosts string // by rank, as "n1 n1 n2"; of a process without a rank, its host
-	// refused says whether an error is the one that tells why there is no rank.
+	hosts string // by rank, such as "n1 n1 n2"; for a process without a rank, its host
+	// refused reports whether an error explains why the process has no rank.
 	refused func(error) bool
-	// keep are the ranks whose environment is a fixture, NAME-rankR.env, or
-	// NAME.env for a process without a rank.
+	// keep lists the ranks whose environment is a fixture: NAME-rankR.env, or NAME.env for a
+	// process without a rank.
 	keep []int
 }
 
@@ -46,8 +46,8 @@ func contradiction(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "conflicting variables of the Slurm step")
 }
 
-// scenarios are the ways. Each runs on a cluster of four nodes; the nodes are
-// given, so that every run is the same.
+// scenarios lists the ways to start processes. Each scenario runs on a cluster of four nodes. It
+// names its nodes, so that all runs are equal.
 var scenarios = []scenario{
 	{
 		name: "plain", nodes: "n1 n2", args: []string{"-wn[1-2]", "-N2", "--ntasks-per-node=2", "--gres=gpu:2"},
@@ -83,9 +83,8 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		// The first component has the last node. Slurm sorts the nodes of the
-		// step all the same, and its tasks per node with them, but not the
-		// numbers of the nodes.
+		// The first component has the last node. Slurm sorts the nodes of the step and their tasks
+		// per node, but it does not sort the node numbers.
 		name: "het-reversed", nodes: "n3 n1 n2", parts: 2, args: []string{"-wn3", "-N1", "-n2", ":", "-wn[1-2]", "-N2", "-n3"},
 		script: "$RECORD het-reversed-batch\nsrun --het-group=0,1 $RECORD het-reversed\n",
 		shots: []shot{
@@ -102,8 +101,8 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		// Variables of the step that ran sbatch are in the new batch script, and
-		// its own srun replaces them.
+		// Variables of the step that ran sbatch are also set in the new batch script. The srun in
+		// that script replaces them.
 		name: "leak", nodes: "n3", args: []string{"-wn4", "-N1", "-n1"},
 		script: "srun -n1 sbatch --job-name=leaked --output=$RECORD.leaked -wn3 -N1 -n2 <<END\n" +
 			"#!/bin/sh\n$RECORD leak-batch\nsrun $RECORD leak-step\nEND\n",
@@ -113,8 +112,8 @@ var scenarios = []scenario{
 		},
 	},
 	{
-		// The same on one node, so that the name of the node tells nothing. Only
-		// SLURM_GTIDS, which Slurm sets anew, has fewer ranks than the old step.
+		// Same as above on one node, so that the host name does not distinguish the steps. Only
+		// SLURM_GTIDS, which Slurm sets for the new step, has fewer ranks than the old step.
 		name: "leak-same-node", nodes: "n4", args: []string{"-wn4", "-N1", "-n2"},
 		script: "srun -n2 sh -c '[ $SLURM_PROCID = 1 ] || exit 0; exec sbatch --job-name=leaked --output=$1.leaked -wn4 -N1 -n2 --wrap=\"$1 leak-same-node\"' sh $RECORD\n",
 		shots:  []shot{{name: "leak-same-node", hosts: "n4", refused: contradiction, keep: []int{0}}},
@@ -130,11 +129,11 @@ var scenarios = []scenario{
 	},
 }
 
-// What Slurm sets in each way of starting a process, read back as the place of
-// that process, beside what the machines themselves say.
+// TestEnvironments compares the rank and the allocation that package slurm reads from the
+// environment with the processes that Slurm started, for each scenario.
 func TestEnvironments(t *testing.T) {
 	c := cluster.ForTest(t, cluster.Options{CPUs: 64, GPUs: 2,
-		// Heterogeneous jobs are only ever started by the backfill scheduler.
+		// Only the backfill scheduler starts heterogeneous jobs.
 		SlurmConf: []string{"SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1"}})
 	record := make(map[string]string)
 	ids := make(map[string]string)
@@ -160,7 +159,7 @@ func TestEnvironments(t *testing.T) {
 	}
 }
 
-// sbatch submits a script and returns the job's id.
+// sbatch submits a script and returns the job ID.
 func sbatch(t *testing.T, c *cluster.Cluster, script string, args ...string) string {
 	t.Helper()
 	cmd := c.Command(t.Context(), append([]string{"sbatch", "--parsable", "--output=" + t.TempDir() + "/%j.out"}, args...)...)
@@ -173,15 +172,15 @@ func sbatch(t *testing.T, c *cluster.Cluster, script string, args ...string) str
 	return strings.TrimSpace(o.stdout)
 }
 
-// startRequeued starts a requeued job soon; Slurm leaves it waiting for two minutes.
-// Not at once: slurmd counts in seconds, and takes what starts in the second in which
-// it killed the job for the job that was killed ("job credential revoked").
+// startRequeued starts a requeued job soon, because Slurm otherwise delays it by two minutes. It
+// does not start the job immediately: slurmd counts in seconds, and it rejects a job that starts
+// within the second of its kill ("job credential revoked").
 func startRequeued(t *testing.T, c *cluster.Cluster, id string) {
 	t.Helper()
 	startRestarted(t, c, id, 1)
 }
 
-// startRestarted is startRequeued of a job that is requeued for the n-th time.
+// startRestarted starts a job that is requeued for the n-th time, like startRequeued.
 func startRestarted(t *testing.T, c *cluster.Cluster, id string, n int) {
 	t.Helper()
 	waitUntil(t, "the job to be requeued", func() bool {
@@ -193,7 +192,7 @@ func startRestarted(t *testing.T, c *cluster.Cluster, id string, n int) {
 	}
 }
 
-// checkJob compares what the processes say of their job with what it is.
+// checkJob compares the allocations that the processes read with the job.
 func (s scenario) checkJob(t *testing.T, processes []process, of shot, id string) {
 	for _, p := range processes {
 		a, ok, err := slurm.AllocationFromEnv(p.lookup)
@@ -225,8 +224,8 @@ func (s scenario) checkJob(t *testing.T, processes []process, of shot, id string
 	}
 }
 
-// check compares the processes with what they must be, and those that are
-// fixtures with the recorded ones.
+// check compares the processes with the expected ones, and the environments of fixtures with the
+// recorded ones.
 func (s shot) check(t *testing.T, processes []process, plain func(map[string]string) map[string]string) {
 	hosts := strings.Fields(s.hosts)
 	if s.refused != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// Each example runs, as a newcomer would try it on one machine: with the changes that a
-// table names, to take seconds. Those that need more run on the cluster, below.
+// TestExamplesRun runs each example on one machine, with the changes in the table so that it takes
+// seconds. Examples that need more run in TestExamplesOnCluster.
 func TestExamplesRun(t *testing.T) {
 	elsewhere := map[string]string{
 		"gpt2-tokens": "its data are 10 billion tokens: jobs: TestExampleSpecs has it checked, trainer/plan trains its like",
@@ -29,7 +29,7 @@ func TestExamplesRun(t *testing.T) {
 		"gpt-text":      {[]string{"train.epochs=1", "train.model.width=32", "train.model.layers=1", "train.data.holdout=0.1"}, "finished: 1 epoch"},
 		"linear":        {[]string{"train.epochs=1"}, "finished: 1 epoch"},
 		"sweep":         {[]string{"train.epochs=1"}, "finished: 1 epoch"},
-		// PyTorch 1.13 under Python 3.11 does not understand its own defaults of these two.
+		// PyTorch 1.13 with Python 3.11 cannot parse its own defaults of these two flags.
 		"torchrun": {[]string{`command.argv=["--redirects", "9:1", "--tee", "9:1", "train.py", "--epochs", "2"]`}, "epoch 2/2  loss "},
 	} {
 		elsewhere[name] = "here"
@@ -80,8 +80,8 @@ func TestExamplesRun(t *testing.T) {
 	}
 }
 
-// An MPI program by srun's own process manager, over two nodes; and the container by a
-// stand-in for apptainer that runs what it is given, for there is none here.
+// TestExamplesOnCluster runs an MPI program on two nodes with srun's own process manager, and the
+// container example with a stub of apptainer that runs its arguments.
 func TestExamplesOnCluster(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	for _, file := range []string{"mpi.toml", "container.toml", "train.py"} {

@@ -6,8 +6,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// Hints about bad nodes name `scontrol update JobId=ID ExcNodeList=NODE`: a job that waits
-// does not get that node.
+// TestWaitingJobIsKeptOffNode checks the command in hints about bad nodes: after `scontrol update
+// JobId=ID ExcNodeList=NODE`, a pending job does not start on that node.
 func TestWaitingJobIsKeptOffNode(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 2})
 	s.write("job.toml", "name = \"elsewhere\"\n[slurm]\nnodes = 1\n[command]\nargv = [\"hostname\"]\n")

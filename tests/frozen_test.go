@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// longRun starts a training that does not end, on three ranks of this machine, and
-// returns when it trains, with the processes of its ranks.
+// longRun starts an endless run with three ranks on this machine. It returns when training is in
+// progress, with the process IDs of the ranks.
 func longRun(t *testing.T, network string) (cmd *exec.Cmd, stderr *strings.Builder, home, run string, pids []int) {
 	t.Helper()
 	home, run = smallRun(t)
@@ -43,8 +43,8 @@ func longRun(t *testing.T, network string) (cmd *exec.Cmd, stderr *strings.Build
 	return cmd, stderr, home, run, pids
 }
 
-// A rank that is frozen, and so does not even lose its connection, is named and ends
-// the attempt, itself included.
+// TestFrozenRankIsNamed stops a rank with SIGSTOP, which does not close its connections. It checks
+// that the attempt ends, that the error names the rank, and that its process is killed.
 func TestFrozenRankIsNamed(t *testing.T) {
 	cmd, stderr, home, run, pids := longRun(t, "heartbeat_timeout = \"2s\"\n")
 	if err := syscall.Kill(pids[1], syscall.SIGSTOP); err != nil {
@@ -72,8 +72,8 @@ func TestFrozenRankIsNamed(t *testing.T) {
 	}
 }
 
-// A rank that is frozen, and that an operation between ranks finds before the launcher
-// does, is the cause, not the rank that has found it.
+// TestFrozenRankOfAnOperationIsNamed freezes a rank that a collective detects before the launcher
+// does. It checks that the error names the frozen rank and not the rank that detected it.
 func TestFrozenRankOfAnOperationIsNamed(t *testing.T) {
 	cmd, stderr, _, run, pids := longRun(t, "collective_timeout = \"2s\"\n")
 	if err := syscall.Kill(pids[1], syscall.SIGSTOP); err != nil {
@@ -106,7 +106,8 @@ func TestFrozenRankOfAnOperationIsNamed(t *testing.T) {
 	}
 }
 
-// All ranks stopped at once, as by Slurm's suspend, are not taken for lost.
+// TestSuspendedRanksGoOn checks that a run survives a stop of all ranks at the same time, which is
+// what Slurm's suspend does.
 func TestSuspendedRanksGoOn(t *testing.T) {
 	cmd, stderr, _, run, pids := longRun(t, "heartbeat_timeout = \"2s\"\nprogress_timeout = \"2s\"\n")
 	for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {

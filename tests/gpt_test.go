@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// A GPT that two ranks trained on a text is read by PyTorch, which finds the same
-// held-out loss, and goes on from a prompt as ddpbatch sample does, past the context.
+// TestPyTorchReadsATrainedGPT trains a GPT with two ranks on a text. It checks that PyTorch loads
+// the model, computes the same held-out loss, and continues a prompt beyond the context length like
+// ddpbatch sample.
 func TestPyTorchReadsATrainedGPT(t *testing.T) {
 	needsPyTorch(t)
 	dir := t.TempDir()

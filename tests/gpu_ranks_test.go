@@ -17,8 +17,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// onGPUs is a training with a simulated GPU for each rank, the last of a node for its first
-// rank. The folder of the fabric is what the nodes share in place of cables between GPUs.
+// onGPUs is a job with one simulated GPU per rank. The first rank of a node has the last GPU. The
+// nodes share the fabric's directory, which replaces the links between GPUs.
 const onGPUs = `name = "%s"
 [slurm]
 nodes = 2
@@ -51,9 +51,10 @@ lr = 0.003
 clip_norm = 1.0
 `
 
-// Ranks of two nodes train on the GPUs that Slurm gave them what they train on processors:
-// over NCCL, and by way of the hosts' memory. A program without GPU support goes on from
-// there. A rank that is killed is named, and no other is left waiting in NCCL.
+// TestGPUsOfSeveralNodes trains with ranks on two nodes, on the GPUs that Slurm assigned to them.
+// It checks that the result is equal to the result on CPUs, both over NCCL and through host memory,
+// and that a program without GPU support resumes the run. It then kills a rank, and checks that the
+// error names the rank and that no other rank hangs in NCCL.
 func TestGPUsOfSeveralNodes(t *testing.T) {
 	if _, err := exec.LookPath(gpusim.Compiler); err != nil {
 		missing(t, gpusim.Compiler+", which tests/setup.sh installs")
@@ -98,7 +99,7 @@ func TestGPUsOfSeveralNodes(t *testing.T) {
 		near(name, losses(t, s.run(name)), want[:len(want)/2])
 	}
 	for rank := range 4 {
-		of := 1 - rank%2 // the local rank's, by map_gpu
+		of := 1 - rank%2 // GPU of the local rank, from map_gpu
 		mustContain(t, s.file(fmt.Sprintf("runs/nccl/logs/rank-%05d.jsonl", rank)), `"exchange":"nccl"`,
 			fmt.Sprintf(`"gpu":"GPU-67707573-696d-0000-0000-%012d"`, of))
 		mustContain(t, s.file(fmt.Sprintf("runs/hosts/logs/rank-%05d.jsonl", rank)), `"exchange":"by way of the hosts' memory"`)
@@ -115,7 +116,7 @@ func TestGPUsOfSeveralNodes(t *testing.T) {
 	}
 	killed := time.Now()
 	s.ends(id, "FAILED")
-	const most = 2 * time.Minute // of 3 s for ranks to end, on a busy machine; network.collective_timeout is 5 minutes
+	const most = 2 * time.Minute // ranks have 3 s to exit; the rest is for a busy machine; network.collective_timeout is 5 minutes
 	if took := time.Since(killed); took > most {
 		t.Errorf("the job was over %v after the kill", took)
 	}

@@ -18,8 +18,8 @@ SITE_VARIABLE = "from the site"
 HOME = "not taken"
 `
 
-// By default each rank sees all GPUs of its node. Where the site gives each task
-// its own, programs find theirs by their local rank all the same.
+// TestGPUsOfRanks checks that by default each rank sees all GPUs of its node. If the site assigns
+// one GPU to each task, programs still find their GPU by local rank.
 func TestGPUsOfRanks(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("per-task.toml", perTask)
@@ -49,8 +49,8 @@ argv = ["sh", "-c", "echo $SLURMD_NODENAME rank=$RANK local=$LOCAL_RANK gpus=$CU
 	}
 }
 
-// A container's runtime is called with what it needs; here a stand-in that only
-// looks at its arguments, for no real one can run on a test machine.
+// TestContainerRuntimeIsCalled checks the arguments of the container runtime. It uses a stub,
+// because a test machine cannot run a real container.
 func TestContainerRuntimeIsCalled(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("image.sif", "")

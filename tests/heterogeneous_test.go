@@ -9,15 +9,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// hetSite is a cluster that starts heterogeneous jobs at once: only the backfill
-// scheduler does so.
+// hetSite starts a cluster that starts heterogeneous jobs immediately. Only the backfill scheduler
+// starts such jobs.
 func hetSite(t *testing.T) site {
 	t.Helper()
 	return newSite(t, cluster.Options{SlurmConf: []string{"SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1"}})
 }
 
-// A heterogeneous job of a user's own script: the launcher starts one step over
-// all components, and so does srun with ranks alone.
+// TestHeterogeneousJob checks a heterogeneous job from a user's own script: the launcher starts one
+// step on all components, and srun without the launcher does the same.
 func TestHeterogeneousJob(t *testing.T) {
 	s := hetSite(t)
 	s.write("job.toml", strings.Replace(fmt.Sprintf(fashion, "het", 3, 2, 1, 64), `path = "/usr/share/datasets/fashion-mnist"`, `path = "builtin:fashion-mnist"`, 1))

@@ -14,9 +14,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// scontrol returns what "scontrol show KIND LIST" prints; false where it calls
-// the list invalid, for it ends with exit code 0 even then. It asks no daemon,
-// but does not start without a configuration.
+// scontrol runs "scontrol show KIND LIST". It reports whether scontrol accepts the list, because
+// scontrol exits with code 0 even if the list is invalid. scontrol contacts no daemon, but it needs
+// a configuration to start.
 type scontrol struct {
 	t    *testing.T
 	conf string
@@ -57,12 +57,12 @@ func (s scontrol) expand(list string) ([]string, bool) {
 	return strings.Fields(out), ok
 }
 
-// number writes a number, sometimes with leading zeros.
+// number formats a number, sometimes with leading zeros.
 func number(r *rand.Rand, n int) string {
 	return fmt.Sprintf("%0*d", r.IntN(5), n)
 }
 
-// bracket writes up to four ranges of up to ten numbers.
+// bracket returns a random bracket with up to four ranges of up to ten numbers.
 func bracket(r *rand.Rand) string {
 	var ranges []string
 	for range 1 + r.IntN(4) {
@@ -81,8 +81,8 @@ var (
 	separators = []string{",", ",", ",", " ", ",,", ", "}
 )
 
-// hostList writes a list of a few items with up to three brackets each, in the
-// grammar of Slurm 22.05: nothing may follow the last bracket of an item.
+// hostList returns a random host list of a few items with up to three brackets each, in the grammar
+// of Slurm 22.05: nothing may follow the last bracket of an item.
 func hostList(r *rand.Rand) string {
 	var b strings.Builder
 	for i := range 1 + r.IntN(4) {
@@ -104,7 +104,8 @@ func hostList(r *rand.Rand) string {
 	return b.String()
 }
 
-// ExpandHosts gives the names that the real scontrol gives, in its order.
+// TestHostListsExpandAsSlurmDoes checks that ExpandHosts returns the names that scontrol prints, in
+// the same order.
 func TestHostListsExpandAsSlurmDoes(t *testing.T) {
 	s := newScontrol(t)
 	lists := []string{
@@ -126,7 +127,7 @@ func TestHostListsExpandAsSlurmDoes(t *testing.T) {
 	}
 }
 
-// What scontrol calls invalid is refused.
+// TestHostListsThatSlurmRefuses checks that ExpandHosts rejects the lists that scontrol rejects.
 func TestHostListsThatSlurmRefuses(t *testing.T) {
 	s := newScontrol(t)
 	for _, list := range []string{
@@ -140,7 +141,7 @@ func TestHostListsThatSlurmRefuses(t *testing.T) {
 			t.Errorf("ExpandHosts(%q) = %q", list, got)
 		}
 	}
-	// Lists that mean nothing, of which Slurm makes hosts: "n]", "n", "foo[1".
+	// Malformed lists that Slurm expands to hosts such as "n]", "n", and "foo[1".
 	for _, list := range []string{"n[1", "n[1-]", "foo[[1,3]"} {
 		if _, ok := s.expand(list); !ok {
 			t.Errorf("scontrol refuses %q", list)
@@ -151,8 +152,8 @@ func TestHostListsThatSlurmRefuses(t *testing.T) {
 	}
 }
 
-// FoldHosts writes the list that the real scontrol writes, and scontrol reads
-// the same names back from it.
+// TestHostListsFoldAsSlurmDoes checks that FoldHosts returns the list that scontrol prints, and
+// that scontrol expands it to the same names.
 func TestHostListsFoldAsSlurmDoes(t *testing.T) {
 	s := newScontrol(t)
 	lists := [][]string{

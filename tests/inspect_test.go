@@ -13,7 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// TestInspectRunningJob stops a rank of a program and finds it with `stacks`, and runs commands
+// TestInspectRunningJob stops a rank of a program, checks that `stacks` finds it, and runs commands
 // next to the ranks with `exec`.
 func TestInspectRunningJob(t *testing.T) {
 	s := newSite(t, cluster.Options{})

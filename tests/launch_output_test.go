@@ -10,8 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/program"
 )
 
-// A program that prints more than the disk holds runs to its end. That is warned of once,
-// and the log goes on when there is room again.
+// TestOutputFillsTheDisk checks that a program that prints more than the disk can hold runs to its
+// end, that ddpbatch warns once, and that logging continues when there is space again.
 func TestOutputFillsTheDisk(t *testing.T) {
 	program.NeedRoot(t, "mounting a small disk")
 	home := t.TempDir()

@@ -11,7 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// showsItsRank is a user's program that says what it finds.
+// showsItsRank is a job file with a program that prints its rank variables.
 const showsItsRank = `name = "shows"
 [slurm]
 tasks_per_node = 2
@@ -19,9 +19,9 @@ tasks_per_node = 2
 argv = ["sh", "-c", "echo rank $RANK of $WORLD_SIZE local $LOCAL_RANK of $LOCAL_WORLD_SIZE node $GROUP_RANK at ${MASTER_ADDR:+address}${MASTER_PORT:+port} ${TORCHELASTIC_RUN_ID-clean}"]
 `
 
-// The same job file runs under each launcher that is here: the real torchrun and mpirun
-// of both kinds, and one process for each host as SageMaker and Kubernetes start it. A
-// file that an earlier start has left where rank 0 should be does no harm.
+// TestOtherLaunchers runs one job file with each launcher on this machine: torchrun, both kinds of
+// mpirun, and one process per host as SageMaker and Kubernetes start it. It checks that a stale
+// rendezvous file of an earlier start does no harm.
 func TestOtherLaunchers(t *testing.T) {
 	for name, c := range map[string]struct {
 		needs string
@@ -66,7 +66,7 @@ func TestOtherLaunchers(t *testing.T) {
 			if err != nil || len(left) > 0 {
 				t.Errorf("left behind: %q (%v)", left, err)
 			}
-			if name != "hydra" { // which gives its starts no names
+			if name != "hydra" { // it has no start identifier
 				return
 			}
 			secret, err := wire.NewSecret()
@@ -87,7 +87,8 @@ func TestOtherLaunchers(t *testing.T) {
 	}
 }
 
-// Where launchers contradict each other, the program says what each has said.
+// TestLaunchersThatDisagree checks that the error shows the values of both launchers if they
+// contradict each other.
 func TestLaunchersThatDisagree(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "job.toml"), []byte(showsItsRank), 0o600); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// When the launcher is killed, nothing that it started goes on: neither the
-// ranks, nor users' programs, nor the workers of those.
+// TestKilledLauncherLeavesNothing kills the launcher. It checks that no rank, no user program, and
+// no worker of a program is left.
 func TestKilledLauncherLeavesNothing(t *testing.T) {
 	home := t.TempDir()
 	mark := fmt.Sprintf("%d.%d", 3000+os.Getpid()%1000, os.Getpid())
@@ -37,7 +37,8 @@ func TestKilledLauncherLeavesNothing(t *testing.T) {
 	})
 }
 
-// Whoever reads the output may go away; the training does not.
+// TestClosedPipeDoesNotEndTheTraining checks that training continues when the reader of the output
+// exits.
 func TestClosedPipeDoesNotEndTheTraining(t *testing.T) {
 	home, run := smallRun(t)
 	cmd := exec.CommandContext(t.Context(), binary, "launch", "job.toml", "-n", "2")
@@ -61,7 +62,8 @@ func TestClosedPipeDoesNotEndTheTraining(t *testing.T) {
 	weights(t, run)
 }
 
-// A lost terminal, like Control-C, asks to save and stop.
+// TestSignalsToALocalLaunch checks that a closed terminal, like Ctrl-C, makes the run save a
+// checkpoint and stop.
 func TestSignalsToALocalLaunch(t *testing.T) {
 	home, run := smallRun(t)
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
@@ -90,8 +92,8 @@ func TestSignalsToALocalLaunch(t *testing.T) {
 	}
 }
 
-// A rank's process that is killed on a node takes its program and the workers of that
-// along, and so do the others.
+// TestKilledRankLeavesNoWorkers kills the process of a rank on a node. It checks that its program,
+// the program's workers, and the other ranks exit.
 func TestKilledRankLeavesNoWorkers(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	mark := fmt.Sprintf("%d.%d", 5000+os.Getpid()%1000, os.Getpid())

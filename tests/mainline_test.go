@@ -14,7 +14,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// fashion is the main job: an MLP on the whole of Fashion-MNIST.
+// fashion is the main job: an MLP on all of Fashion-MNIST.
 const fashion = `name = "%s"
 [slurm]
 nodes = %d
@@ -39,8 +39,8 @@ momentum = 0.9
 every = "100 steps"
 `
 
-// The main job on three nodes: it completes, it is as accurate as one rank with
-// the same global batch, and its traffic goes over the fast network.
+// TestMainJobOnThreeNodes checks that the main job completes on three nodes, that it is as accurate
+// as one rank with the same global batch size, and that its traffic uses the fast network.
 func TestMainJobOnThreeNodes(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("job.toml", fmt.Sprintf(fashion, "fashion", 3, 2, 2, 32))
@@ -55,8 +55,8 @@ func TestMainJobOnThreeNodes(t *testing.T) {
 	log := s.log("fashion", id)
 	mustContain(t, log, "6 ranks on 3 nodes", "hsn0", "finished: 2 epochs")
 
-	// The two ranks of a node add up in its memory. Each of the three nodes then passes
-	// 2*2/3 of the gradients on in each of the 626 steps: 784*32+32+32*10+10 floats.
+	// The two ranks of a node reduce through shared memory. Each of the three nodes then sends
+	// 2*2/3 of the gradients in each of the 626 steps. The gradients are 784*32+32+32*10+10 floats.
 	perNode := uint64(626 * 2 * 2 * 4 * (784*32 + 32 + 320 + 10) / 3)
 	for _, n := range s.Nodes()[:3] {
 		_, fast, err := s.Counters(n, "hsn0")
@@ -83,7 +83,7 @@ func TestMainJobOnThreeNodes(t *testing.T) {
 		t.Errorf("accuracy %.4f on six ranks, %.4f on one", many, one)
 	}
 
-	// Submitted again, a finished run does nothing and completes.
+	// A finished run that is submitted again does nothing and completes.
 	done := weights(t, s.run("fashion"))
 	again := s.submit("job.toml")
 	s.completed(again)
@@ -93,8 +93,8 @@ func TestMainJobOnThreeNodes(t *testing.T) {
 	}
 }
 
-// Cancelled in the middle and submitted again, a run ends with the weights of an
-// undisturbed one.
+// TestCancelledAndSubmittedAgain cancels a run, submits it again, and checks that its weights are
+// equal to those of an undisturbed run.
 func TestCancelledAndSubmittedAgain(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("job.toml", fmt.Sprintf(fashion, "cut", 3, 2, 2, 32))
@@ -107,7 +107,7 @@ func TestCancelledAndSubmittedAgain(t *testing.T) {
 		return len(f) > 0 && f[len(f)-1].Step >= 250
 	})
 	goOn := s.hold("cut")
-	// A second submission of a running run is refused.
+	// ddpbatch rejects a second submission of a running run.
 	if o := s.ddpbatch("submit", "job.toml"); o.code == 0 || !strings.Contains(o.stderr, cut) {
 		t.Errorf("a second submission: %v", o)
 	}
@@ -138,9 +138,9 @@ func TestCancelledAndSubmittedAgain(t *testing.T) {
 	}
 }
 
-// nearsItsLimit returns when a run was told of its time limit for the nth time. Slurm looks
-// at those every 30 seconds; until then the training is held, after some more figures, and
-// leaves the cores to other tests.
+// nearsItsLimit waits until Slurm has signaled the time limit for the n-th time. Slurm checks time
+// limits every 30 seconds. Meanwhile the ranks are held after a few more metrics, so that other
+// tests can use the cores.
 func (s site) nearsItsLimit(name, id string, nth int) {
 	s.t.Helper()
 	before := len(figures(s.t, s.run(name)))
@@ -154,22 +154,22 @@ func (s site) nearsItsLimit(name, id string, nth int) {
 	goOn()
 }
 
-// Near its time limit a job saves and stops by itself.
+// TestTimeLimitSaves checks that a job saves a checkpoint and stops when its time limit is near.
 func TestTimeLimitSaves(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	text := strings.Replace(fmt.Sprintf(fashion, "limit", 2, 1, 100000, 32), `time = "00:10:00"`, "time = \"00:01:00\"\nsignal_before_end = \"50s\"", 1)
 	s.write("job.toml", text)
 	id := s.submit("job.toml")
 	s.nearsItsLimit("limit", id, 1)
-	s.ends(id, "FAILED") // with exit code 3: it did not finish
+	s.ends(id, "FAILED") // exit code 3: the run did not finish
 	mustContain(t, s.log("limit", id), "the time limit is near", "stopped after step")
 	if o := s.ddpbatch("wait", "runs/limit"); o.code != 3 {
 		t.Errorf("wait: %v", o)
 	}
 }
 
-// With restart.requeue the job itself goes back into the queue, and goes on from where
-// it was; its log and figures have neither gaps nor repeats.
+// TestRequeuesItselfAtTheTimeLimit checks that with restart.requeue the job requeues itself and
+// resumes, and that its log and metrics have no gaps and no duplicates.
 func TestRequeuesItselfAtTheTimeLimit(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	text := strings.Replace(fmt.Sprintf(fashion, "again", 2, 1, 100000, 32), `time = "00:10:00"`, "time = \"00:01:00\"\nsignal_before_end = \"50s\"", 1)
@@ -179,7 +179,7 @@ func TestRequeuesItselfAtTheTimeLimit(t *testing.T) {
 	s.nearsItsLimit("again", id, 1)
 	startRequeued(t, s.Cluster, id)
 	s.nearsItsLimit("again", id, 2)
-	s.ends(id, "FAILED") // at its second time limit, with exit code 3
+	s.ends(id, "FAILED") // second time limit, exit code 3
 	mustContain(t, s.log("again", id), "requeued as job "+id+" (1 of 1)", "resuming after step", "stopped after step",
 		"not requeued: the job has been restarted 1 times, and restart.requeue is 1")
 	last := 0
@@ -194,7 +194,7 @@ func TestRequeuesItselfAtTheTimeLimit(t *testing.T) {
 	}
 }
 
-// Ranks that srun starts without a launcher find each other by a file.
+// TestBareSrun checks that ranks that srun starts without a launcher find rank 0 through a file.
 func TestBareSrun(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("job.toml", fmt.Sprintf(fashion, "bare", 2, 2, 1, 96))
@@ -208,7 +208,7 @@ func TestBareSrun(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(s.run("bare"), "rendezvous-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	// While one run is at work in the directory, a second is kept out.
+	// A second run cannot start in the directory of a running run.
 	s.write("job.toml", fmt.Sprintf(fashion, "bare", 2, 2, 100000, 96))
 	first := s.Command(t.Context(), "srun", "-N2", "--ntasks-per-node=2", binary, "run", "job.toml")
 	first.Dir = s.home
@@ -228,7 +228,7 @@ func TestBareSrun(t *testing.T) {
 		t.Fatal(o)
 	}
 
-	// Without srun, a rank refuses to be rank 0 of nobody.
+	// Without srun, a rank refuses to start as a rank 0 without peers.
 	s.write("skip.sh", "#!/bin/sh\n"+binary+" run job.toml\n")
 	cmd = s.Command(t.Context(), "sbatch", "--wait", "-N2", "--ntasks-per-node=2", "-o", "skip.out", "skip.sh")
 	cmd.Dir = s.home
@@ -242,15 +242,15 @@ func TestBareSrun(t *testing.T) {
 	mustContain(t, string(out), "ddpbatch: error:", "ddpbatch: hint:", "srun")
 }
 
-// A rank that does not start is named with its host within the join timeout,
-// and the job ends.
+// TestMissingRankIsNamed checks that the error names a rank that does not start, and its host,
+// within the join timeout, and that the job ends.
 func TestMissingRankIsNamed(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("sleep.sh", "#!/bin/sh\nexec sleep 600\n")
 	if err := os.Chmod(filepath.Join(s.home, "sleep.sh"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// On n2 another file stands where the program is.
+	// On n2 a different file is mounted over the program.
 	if o := finish(t, s.OnNode(t.Context(), "n2", "mount", "--bind", filepath.Join(s.home, "sleep.sh"), binary)); o.code != 0 {
 		t.Fatal(o)
 	}
@@ -263,8 +263,8 @@ func TestMissingRankIsNamed(t *testing.T) {
 	}
 }
 
-// A run directory that other nodes do not see is reported by their ranks at once: nobody
-// waits for them until the join timeout.
+// TestRunDirectoryIsNotShared checks that ranks immediately report a run directory that their node
+// cannot see, so that no rank waits for the join timeout.
 func TestRunDirectoryIsNotShared(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 2})
 	s.write("job.toml", fmt.Sprintf(fashion, "local", 2, 2, 1, 32)+"[network]\njoin_timeout = \"10m\"\n")
@@ -289,8 +289,8 @@ func TestRunDirectoryIsNotShared(t *testing.T) {
 	}
 }
 
-// A rank that is killed is named, the others are gone at once, and the next
-// submission goes on.
+// TestKilledRankIsNamed kills a rank. It checks that the error names the rank, that the other ranks
+// exit immediately, and that the next submission resumes the run.
 func TestKilledRankIsNamed(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("job.toml", fmt.Sprintf(fashion, "killed", 2, 2, 100000, 32))
@@ -326,7 +326,8 @@ func TestKilledRankIsNamed(t *testing.T) {
 	}
 }
 
-// A failed attempt is started again inside the allocation, and goes on.
+// TestRestartInsideTheAllocation checks that a failed attempt restarts in the same allocation and
+// resumes.
 func TestRestartInsideTheAllocation(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("job.toml", fmt.Sprintf(fashion, "again", 2, 2, 2, 48)+"[restart]\nmax_without_progress = 1\n")
@@ -346,7 +347,7 @@ func TestRestartInsideTheAllocation(t *testing.T) {
 	}
 }
 
-// ownersOnly finds what others than the owner may do with a run directory and all in it.
+// ownersOnly checks that only the owner has access to a run directory and its contents.
 func ownersOnly(t *testing.T, run string) {
 	t.Helper()
 	files := 0

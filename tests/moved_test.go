@@ -14,8 +14,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/program"
 )
 
-// midway launches a job and returns its process once the run has got somewhere, with its
-// ranks held. The output goes to a file of the folder. The ranks continue with goOn.
+// midway launches a job and returns its process when started reports true, with its ranks stopped.
+// The output goes to a file in home. goOn lets the ranks continue.
 func midway(t *testing.T, home, run string, started func() bool) (cmd *exec.Cmd, output string, goOn func()) {
 	t.Helper()
 	output = filepath.Join(home, "output")
@@ -43,7 +43,7 @@ func midway(t *testing.T, home, run string, started func() bool) (cmd *exec.Cmd,
 	}
 }
 
-// writeLong writes a job file for a training that lasts, with further keys of [train] and
+// writeLong writes a job file for a long run, with additional keys of [train] and
 // [checkpoint].
 func writeLong(t *testing.T, home, train, checkpoint string) {
 	t.Helper()
@@ -78,8 +78,9 @@ func mustBeGone(t *testing.T, path string) {
 	}
 }
 
-// A training whose run directory is moved ends at its next save and leaves nothing at the
-// old path. Moved back, it resumes and ends with the weights of an undisturbed run.
+// TestRunDirectoryIsMovedDuringTraining moves the run directory during training. It checks that
+// training stops at the next save and leaves nothing at the old path. After the directory is moved
+// back, the run resumes, and its weights are equal to those of an undisturbed run.
 func TestRunDirectoryIsMovedDuringTraining(t *testing.T) {
 	undisturbed, whole := smallRun(t)
 	writeLong(t, undisturbed, "", "")
@@ -126,8 +127,8 @@ func TestRunDirectoryIsMovedDuringTraining(t *testing.T) {
 	}
 }
 
-// A training whose run directory is deleted, or replaced by another directory, ends at its
-// next save and writes nothing at the old path.
+// TestRunDirectoryIsDeletedDuringTraining deletes or replaces the run directory during training. It
+// checks that training stops at the next save and writes nothing at the old path.
 func TestRunDirectoryIsDeletedDuringTraining(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -160,9 +161,10 @@ func TestRunDirectoryIsDeletedDuringTraining(t *testing.T) {
 	}
 }
 
-// A user's program may write elsewhere: it runs to its end and its exit code counts. The
-// launcher says that the run directory was moved, keeps the end of the attempt in the
-// moved directory, and makes nothing at the old path.
+// TestRunDirectoryIsMovedDuringAProgram moves the run directory during a user's program. The
+// program may write elsewhere, so it runs to its end, and ddpbatch returns its exit code. The
+// launcher reports the move, records the end of the attempt in the moved directory, and creates
+// nothing at the old path.
 func TestRunDirectoryIsMovedDuringAProgram(t *testing.T) {
 	home := t.TempDir()
 	run, moved := filepath.Join(home, "runs", "own"), filepath.Join(home, "moved")
@@ -187,7 +189,7 @@ func TestRunDirectoryIsMovedDuringAProgram(t *testing.T) {
 	}
 	mustBeGone(t, run)
 	mustContain(t, contents(t, output), "was moved to", "the program continues", "hint: move it back")
-	mustNotContain(t, contents(t, output), "resumes", "start the job again") // it is finished
+	mustNotContain(t, contents(t, output), "resumes", "start the job again") // the run has finished
 	mustContain(t, contents(t, filepath.Join(moved, "attempts.jsonl")), `"event":"end"`)
 	mustContain(t, contents(t, filepath.Join(moved, "ended.json")), `"exit":0`)
 	program.WaitUntil(t, "no process to be left", func() bool { return len(processesWith(t, home)) == 0 })

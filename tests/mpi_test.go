@@ -11,7 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// overMPI is a small job with a backend, and further keys of [slurm] and [network].
+// overMPI is a small job with a backend and additional keys of [slurm] and [network].
 const overMPI = `name = "%s"
 [slurm]
 time = "00:10:00"
@@ -38,8 +38,8 @@ kind = "sgd"
 lr = 0.1
 `
 
-// Each MPI library trains under the srun that it knows, to the losses of TCP; one that
-// does not know its srun is refused with what to do.
+// TestMPIUnderSrun checks that training with each MPI library under its matching srun plugin gives
+// the same losses as TCP, and that a mismatch gives an error with a hint.
 func TestMPIUnderSrun(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	run := func(name, slurm, network, train string) (id string) {
@@ -75,7 +75,7 @@ func TestMPIUnderSrun(t *testing.T) {
 	mustContain(t, s.log("mismatch", id), "Open MPI needs PMIx", `slurm.mpi = "pmix"`)
 }
 
-// losses are those of all training steps of a run.
+// losses returns the losses of all training steps of a run.
 func losses(t *testing.T, run string) (out []float64) {
 	t.Helper()
 	for _, r := range figures(t, run) {

@@ -10,14 +10,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// threeNodes is a small training on three nodes; more goes into [network].
+// threeNodes returns a small training job on three nodes, with additional keys of [network].
 func threeNodes(name, more string) string {
 	text := fmt.Sprintf(fashion, name, 3, 1, 1, 64)
 	text = strings.Replace(text, `path = "/usr/share/datasets/fashion-mnist"`, `path = "builtin:fashion-mnist"`, 1)
 	return text + "\n[network]\n" + more + "\n"
 }
 
-// fast is the address of a node on the fast network.
+// fast returns the address of a node on the fast network.
 func (s site) fast(node string) string {
 	s.t.Helper()
 	a, err := s.Address(node, "hsn0")
@@ -35,16 +35,17 @@ func (s site) on(node string, argv ...string) {
 	}
 }
 
-// The switch drops large packets to one node. The links are up, the addresses are
-// right, small messages pass: only the proof finds it. The job goes on over the
-// next best network, loudly; the administrator learns which hosts and what to do.
+// TestSwitchThatDropsLargePackets makes the switch drop large packets to one node. The links are
+// up, the addresses are correct, and small packets arrive, so only the connectivity check detects
+// the fault. The test checks that the job uses the next best network and warns with the hosts and
+// the fix.
 func TestSwitchThatDropsLargePackets(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	if err := s.SwitchMTU("n2", 1500); err != nil {
 		t.Fatal(err)
 	}
 	for _, node := range s.Nodes() {
-		// As real adapters do, and these do not: one packet at a time.
+		// Send one packet at a time, as hardware adapters do. Veth interfaces do not by default.
 		s.on(node, "ip", "link", "set", "hsn0", "gso_max_segs", "1")
 	}
 	s.write("job.toml", threeNodes("mtu", ""))
@@ -53,7 +54,7 @@ func TestSwitchThatDropsLargePackets(t *testing.T) {
 	log := s.log("mtu", id)
 	mustContain(t, log, "warning: network 10.20.", "failed the connectivity check, using 10.10.", "mtu mismatch", "n2 (hsn0, "+s.fast("n2")+")", "finished: 1 epoch")
 
-	// Who asked for that very network gets no other one.
+	// A configured network is never replaced by another network.
 	s.write("named.toml", threeNodes("named", `interface = "hsn0"`))
 	id = s.submit("named.toml")
 	s.ends(id, "FAILED")
@@ -67,8 +68,9 @@ func TestSwitchThatDropsLargePackets(t *testing.T) {
 	}
 }
 
-// One node's link is down from the start: all nodes take the network that they
-// have in common, and the better one is named with the node that lacks it.
+// TestNodeWithoutFastLink takes the link of one node down before the job starts. It checks that all
+// nodes use the network that they have in common, and that the warning names the better network and
+// the node without it.
 func TestNodeWithoutFastLink(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	if err := s.LinkDown("n3", "hsn0"); err != nil {
@@ -85,8 +87,8 @@ func TestNodeWithoutFastLink(t *testing.T) {
 	mustContain(t, s.log("named", id), "hsn0", "n3", "ddpbatch: error:")
 }
 
-// Packets to one peer are dropped by a route of one node: from the start, and in the
-// middle of a training, where the ranks on both sides are named.
+// TestBlackholedPeer makes a route of one node drop packets to one peer: first before the job
+// starts, and then during training, where the error must name the ranks on both sides.
 func TestBlackholedPeer(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	hole := []string{"blackhole", s.fast("n2") + "/32"}
@@ -102,16 +104,16 @@ func TestBlackholedPeer(t *testing.T) {
 	waitForText(t, filepath.Join(s.run("later"), "slurm-"+id+".out"), "epoch 2/")
 	s.on("n1", append([]string{"ip", "route", "add"}, hole...)...)
 	s.ends(id, "FAILED")
-	// Whoever is the first to find out: one of the two, or one that sees both, in one
-	// operation or with one of them ahead.
+	// The first rank to detect the failure is one of the two, or one connected to both. The two may
+	// be in the same operation, or one may be ahead.
 	log := s.log("later", id)
 	if !regexp.MustCompile(`error: .*no answer within 3s: (that rank does not respond to a query of its state|that rank has left the operation, but what it sent to rank [01] did not arrive|ranks [0-9, ]+ wait for each other)`).MatchString(log) {
 		t.Errorf("the log does not say who is cut off:\n%s", log)
 	}
 }
 
-// A link that fails while the job runs is named, with the time, in the reason why
-// the job failed.
+// TestLinkLostWhileTraining checks that the error of a failed job names a link that failed during
+// training, with the time.
 func TestLinkLostWhileTraining(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	job := strings.Replace(threeNodes("cut", `collective_timeout = "5s"`), "epochs = 1", "epochs = 1000", 1)
@@ -128,8 +130,8 @@ func TestLinkLostWhileTraining(t *testing.T) {
 	mustContain(t, failure, "noticed before: n2: ", "hsn0")
 }
 
-// A user's program is told of a bad file of NCCL's, and runs all the same, as NCCL
-// passes over it.
+// TestMissingNCCLConf checks that ddpbatch warns about a missing NCCL configuration file and still
+// starts the user's program, because NCCL ignores such a file.
 func TestMissingNCCLConf(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("job.toml", `name = "conf"

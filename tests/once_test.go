@@ -11,7 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// wrapSbatch is the site with a program named sbatch before the real one.
+// wrapSbatch returns the site with a script named sbatch in PATH before the real sbatch.
 func (s site) wrapSbatch(script string) site {
 	s.t.Helper()
 	dir := s.t.TempDir()
@@ -39,8 +39,8 @@ time = "00:05:00"
 argv = ["sh", "-c", "%s"]
 `
 
-// The client is killed after sbatch has handed the job over: submitted again, the
-// job is found and there is one.
+// TestSubmissionOfKilledClientIsFound kills the client after sbatch has submitted the job. It
+// checks that the next submission finds the job and does not submit a second one.
 func TestSubmissionOfKilledClientIsFound(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("job.toml", fmt.Sprintf(sleeper, "once", "sleep 2; echo done"))
@@ -63,7 +63,8 @@ kill -KILL $PPID
 	}
 }
 
-// sbatch prints a warning first, and another thing last.
+// TestSubmitThroughTalkativeWrapper checks a submission through a wrapper of sbatch that prints a
+// warning first and adds the cluster's name to the job ID.
 func TestSubmitThroughTalkativeWrapper(t *testing.T) {
 	s := newSite(t, cluster.Options{}).wrapSbatch("echo 'site: your quota is nearly used up'\n/usr/bin/sbatch \"$@\" | sed 's/$/;testcluster/'\n")
 	s.write("job.toml", fmt.Sprintf(sleeper, "talk", "echo done"))
@@ -72,7 +73,8 @@ func TestSubmitThroughTalkativeWrapper(t *testing.T) {
 	mustContain(t, s.log("talk", id), "done")
 }
 
-// A run waits for another one by its name; the jobs run in order.
+// TestDependencyByName checks that a run can depend on another run by name, and that the jobs run
+// in order.
 func TestDependencyByName(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("first.toml", fmt.Sprintf(sleeper, "first", "sleep 2; touch "+s.home+"/was-here"))
@@ -93,8 +95,8 @@ func TestDependencyByName(t *testing.T) {
 	mustContain(t, o.stderr, `"afterok:failing"`, "is failed")
 }
 
-// What runs is what was submitted: the code as it was then, and this very program
-// or a word about it.
+// TestWhatRunsIsWhatWasSubmitted checks that a job runs the code as it was at submission, and that
+// it reports if the ddpbatch binary has changed since.
 func TestWhatRunsIsWhatWasSubmitted(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	code := filepath.Join(s.home, "code")
@@ -110,11 +112,11 @@ argv = ["sh", "train.sh"]
 workdir = "code"
 snapshot = true
 `)
-	// It waits until everything has changed.
+	// The job waits until the code and the binary have changed.
 	s.write("first.toml", fmt.Sprintf(sleeper, "first", "while ! test -e "+s.home+"/go; do sleep 0.1; done"))
 	first := s.submit("first.toml")
 
-	// Another copy of the program, so that the one under test stays as it is.
+	// Use a copy of the program, so that the program under test is unchanged.
 	mine := filepath.Join(s.home, "ddpbatch")
 	program, err := os.ReadFile(binary)
 	if err != nil {
@@ -152,7 +154,8 @@ snapshot = true
 	mustContain(t, string(record), `"program_sha256"`, `"snapshot": "`+s.run("kept")+"/code/", `"slurm": "22.05`)
 }
 
-// A requeued job goes on in its log, and those who follow it see it to its end.
+// TestLogsSurviveRequeue checks that a requeued job appends to its log, and that `logs -f` follows
+// it to its end.
 func TestLogsSurviveRequeue(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("job.toml", fmt.Sprintf(sleeper, "again", "echo run=$SLURM_RESTART_COUNT on $SLURMD_NODENAME; test -n \\\"$SLURM_RESTART_COUNT\\\" || sleep 60"))

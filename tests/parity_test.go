@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// needsPyTorch skips a test where PyTorch is missing, which is a failure in CI.
+// needsPyTorch skips a test if PyTorch is missing. In CI it fails the test.
 func needsPyTorch(t *testing.T) {
 	t.Helper()
 	if exec.Command("/usr/bin/python3", "-c", "import torch").Run() == nil {
@@ -21,8 +21,8 @@ func needsPyTorch(t *testing.T) {
 	t.Skip("PyTorch is missing: run tests/setup.sh")
 }
 
-// The same training by PyTorch and by the whole program, run side by side: same
-// weights at the start, same order, same loss at each of the first 50 steps.
+// TestParityWithPyTorch trains the same model in PyTorch and in ddpbatch, with the same initial
+// weights and sample order. It checks that the losses of the first 50 steps are equal.
 func TestParityWithPyTorch(t *testing.T) {
 	needsPyTorch(t)
 	const tail = `

@@ -10,16 +10,15 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// preempting is a cluster on which jobs of the partition low make way, within some
-// seconds.
+// preempting starts a cluster on which jobs in the partition low are preempted within some seconds.
 func preempting(t *testing.T, more ...string) site {
 	t.Helper()
 	conf := append([]string{"PartitionName=low Nodes=ALL PriorityTier=1 PreemptMode=REQUEUE GraceTime=20"}, more...)
 	return newSite(t, cluster.Options{Nodes: 2, SlurmConf: conf})
 }
 
-// preempt has a job of the partition high take all nodes for a moment, and returns when
-// the job that is to make way is told so.
+// preempt submits a job to the partition high that briefly uses all nodes. It returns when Slurm
+// has told the other job about its preemption.
 func (s site) preempt(id string) {
 	s.t.Helper()
 	o := finish(s.t, s.Command(s.t.Context(), "sbatch", "--partition=high", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap", "sleep 1"))
@@ -28,7 +27,7 @@ func (s site) preempt(id string) {
 	}
 	waitUntil(s.t, "the job to be preempted", func() bool {
 		o := finish(s.t, s.Command(s.t.Context(), "scontrol", "show", "job", id))
-		return strings.Contains(o.stdout, "PreemptTime=2") || strings.Contains(o.stdout, "Restarts=1 ") // by then a time, or forgotten
+		return strings.Contains(o.stdout, "PreemptTime=2") || strings.Contains(o.stdout, "Restarts=1 ") // PreemptTime is a time, or it has been cleared by the requeue
 	})
 }
 
@@ -40,10 +39,10 @@ func (s site) once(id string) {
 	}
 }
 
-// A training that is preempted saves, is requeued once and ends with the weights of an
-// undisturbed one, whether Slurm tells the batch script or only the ranks.
+// TestPreempted checks that a preempted training saves a checkpoint, is requeued once, and ends
+// with the weights of an undisturbed run, whether Slurm signals the batch script or only the ranks.
 func TestPreempted(t *testing.T) {
-	t.Parallel() // as what it consists of
+	t.Parallel() // as its subtests are
 	for name, tt := range map[string]struct{ conf, said string }{
 		"the ranks are told":       {"KillWait=10", ""},
 		"the batch script is told": {"SlurmctldParameters=preempt_send_user_signal", "the time limit is near, or the job is preempted: asking all ranks to save and stop"},
@@ -71,7 +70,7 @@ func TestPreempted(t *testing.T) {
 	}
 }
 
-// countsOn is a job whose program keeps its own snapshot, with 2 ranks on 2 nodes.
+// countsOn writes a job with a program that saves its own snapshot, with 2 ranks on 2 nodes.
 func (s site) countsOn(name, slurm, restart string) {
 	s.t.Helper()
 	text, err := os.ReadFile("testdata/own_snapshot.py")
@@ -82,7 +81,7 @@ func (s site) countsOn(name, slurm, restart string) {
 	s.write("job.toml", fmt.Sprintf("name = %q\n[slurm]\nnodes = 2\n%s[command]\nargv = [\"/usr/bin/python3\", \"count.py\"]\n%s", name, slurm, restart))
 }
 
-// countedOnce checks that each rank was stopped, went on, and counted every number once.
+// countedOnce checks that each rank was stopped, resumed, and counted every number once.
 func (s site) countedOnce(name, id string) {
 	s.t.Helper()
 	for rank := range 2 {
@@ -99,7 +98,8 @@ func (s site) countedOnce(name, id string) {
 	}
 }
 
-// A user's program that is preempted saves by itself and goes on where it was.
+// TestProgramIsPreempted checks that a preempted user program saves its own snapshot and resumes
+// from it.
 func TestProgramIsPreempted(t *testing.T) {
 	s := preempting(t)
 	s.countsOn("count", "partition = \"low\"\n", "")
@@ -112,8 +112,9 @@ func TestProgramIsPreempted(t *testing.T) {
 	s.countedOnce("count", id)
 }
 
-// A PyTorch script that knows of no signal is ended by it, requeued once, and goes on from
-// its own snapshot, at the epoch after.
+// TestPyTorchScriptIsPreempted preempts a PyTorch script that does not handle the signal. It checks
+// that the signal kills the script, that the job is requeued once, and that the script resumes from
+// its own snapshot at the next epoch.
 func TestPyTorchScriptIsPreempted(t *testing.T) {
 	s := preempting(t)
 	script(t, s)
@@ -132,7 +133,7 @@ argv = ["/usr/bin/python3", "train.py", "150", "1", "snapshot.pt"]
 	s.once(id)
 	log := s.log("ddp", id)
 	mustContain(t, log, "(it is preempted)", "rank 0: resuming at epoch ", "rank 1 of 2, local rank 0: done")
-	repeated := 0 // one, at most, was told and not yet saved
+	repeated := 0 // at most one epoch, which was printed but not yet saved
 	for epoch := range 150 {
 		n := strings.Count(log, fmt.Sprintf("epoch %d: loss", epoch))
 		if repeated += n - 1; n < 1 || repeated > 1 {
@@ -141,7 +142,8 @@ argv = ["/usr/bin/python3", "train.py", "150", "1", "snapshot.pt"]
 	}
 }
 
-// The same at the time limit, again by itself.
+// TestProgramAtItsTimeLimit checks that a user program saves its own snapshot at the time limit and
+// resumes from it after the requeue.
 func TestProgramAtItsTimeLimit(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.countsOn("count", "time = \"00:01:00\"\nsignal_before_end = \"55s\"\n", "[restart]\nrequeue = 1\n")
@@ -149,7 +151,7 @@ func TestProgramAtItsTimeLimit(t *testing.T) {
 	log := filepath.Join(s.run("count"), "slurm-"+id+".out")
 	waitForText(t, log, "requeued as job "+id+" (1 of 1)")
 	if o := finish(t, s.Command(t.Context(), "scontrol", "update", "JobId="+id, "TimeLimit=10")); o.code != 0 {
-		t.Fatal(o) // time for the rest
+		t.Fatal(o) // enough time for the rest
 	}
 	startRequeued(t, s.Cluster, id)
 	s.completed(id)

@@ -16,7 +16,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/program"
 )
 
-// binary is the program under test, built once.
+// binary is the path of the program under test, which is built once.
 var binary string
 
 var (
@@ -28,7 +28,7 @@ var (
 
 func TestMain(m *testing.M) { program.Main(m, "../cmd/ddpbatch", &binary) }
 
-// outcome is what a command printed and how it ended.
+// An outcome is the output and the exit code of a command.
 type outcome struct {
 	stdout, stderr string
 	code           int
@@ -52,24 +52,24 @@ func here(t *testing.T, dir string, args ...string) outcome {
 	return finish(t, cmd)
 }
 
-// site is a cluster and a folder to submit from, as a user has it.
+// A site is a cluster and a user's directory to submit jobs from.
 type site struct {
 	*cluster.Cluster
 	t       *testing.T
 	home    string
-	program string   // that the user has, as built for all tests
-	environ []string // further variables of the user's shell
+	program string   // path of the user's ddpbatch; the same binary for all tests
+	environ []string // additional variables of the user's shell
 }
 
-// newSite starts a cluster for a test alone. Such a test mostly waits, for Slurm's
-// timers and the program's own, so it runs beside others; go test -parallel says how many.
+// newSite starts a cluster for one test. Such a test mostly waits for timers of Slurm and of the
+// program, so it runs in parallel with other tests. The flag -parallel of go test sets how many.
 func newSite(t *testing.T, o cluster.Options) site {
 	t.Helper()
 	t.Parallel()
 	return site{Cluster: cluster.ForTest(t, o), t: t, home: t.TempDir(), program: binary}
 }
 
-// write puts a file into the user's folder.
+// write writes a file in the user's directory.
 func (s site) write(name, text string) {
 	s.t.Helper()
 	if err := os.WriteFile(filepath.Join(s.home, name), []byte(text), 0o600); err != nil {
@@ -87,7 +87,7 @@ func (s site) ddpbatch(args ...string) outcome {
 	return finish(s.t, cmd)
 }
 
-// submit submits a job file and returns the job's id.
+// submit submits a job file and returns the job ID.
 func (s site) submit(args ...string) string {
 	s.t.Helper()
 	o := s.ddpbatch(append([]string{"submit", "--json"}, args...)...)
@@ -100,7 +100,7 @@ func (s site) submit(args ...string) string {
 	return got.JobID
 }
 
-// completed waits until a job is done and fails the test if it did not complete.
+// completed waits until a job is done. It fails the test if the job did not complete.
 func (s site) completed(id string) {
 	s.t.Helper()
 	s.ends(id, "COMPLETED")
@@ -126,7 +126,7 @@ func (s site) log(name, id string) string {
 	return string(b)
 }
 
-// file reads a file of the user's folder.
+// file returns the contents of a file in the user's directory.
 func (s site) file(name string) string {
 	s.t.Helper()
 	b, err := os.ReadFile(filepath.Join(s.home, name))
@@ -136,15 +136,15 @@ func (s site) file(name string) string {
 	return string(b)
 }
 
-// hold stops the ranks of a run where they are, so that what the test does next comes in
-// the middle of the training, however fast that is, and returns what has them go on. It
-// holds nobody where the training is over.
+// hold stops the ranks of a run, so that the next action of the test takes place in the middle of
+// the training, even if the training is fast. It returns a function that lets the ranks continue.
+// If the training is over, hold does nothing.
 func (s site) hold(name string) (goOn func()) {
 	s.t.Helper()
 	var ranks []int
 	for _, p := range processesWith(s.t, "ddpbatch run --run-dir "+s.run(name)) {
 		if exe, _ := os.Readlink("/proc/" + p + "/exe"); exe != binary {
-			continue // srun, which has the same words
+			continue // srun, whose command line contains the same words
 		}
 		if pid, err := strconv.Atoi(p); err == nil && syscall.Kill(pid, syscall.SIGSTOP) == nil {
 			ranks = append(ranks, pid)
@@ -152,12 +152,12 @@ func (s site) hold(name string) (goOn func()) {
 	}
 	return func() {
 		for _, pid := range ranks {
-			_ = syscall.Kill(pid, syscall.SIGCONT) // Slurm, too, may have woken and ended it
+			_ = syscall.Kill(pid, syscall.SIGCONT) // Slurm may also have resumed and killed it
 		}
 	}
 }
 
-// waitForText waits until a file holds a text.
+// waitForText waits until a file contains a text.
 func waitForText(t *testing.T, path, text string) {
 	t.Helper()
 	var b []byte
@@ -169,7 +169,7 @@ func waitForText(t *testing.T, path, text string) {
 	t.Fatalf("%q does not come in %s:\n%s", text, path, b)
 }
 
-// lastAccuracy is the run's last measurement on held-out data.
+// lastAccuracy returns the accuracy of the run's last evaluation.
 func lastAccuracy(t *testing.T, run string) float64 {
 	t.Helper()
 	accuracy := -1.0

@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// The static program of a release needs no library and no loader, says its version, and
-// comes with manual pages; another folder gives the same bytes. (`make release-check` has
-// all kinds of it.)
+// TestReleaseIsStaticAndReproducible checks that the static program of a release needs no library
+// and no loader, prints its version, and comes with manual pages, and that a build in a different
+// directory gives the same bytes. `make release-check` checks all kinds of releases.
 func TestReleaseIsStaticAndReproducible(t *testing.T) {
 	kind := runtime.GOARCH + "-static"
 	archive := "ddpbatch-v9.8.7-linux-" + kind + ".tar.gz"

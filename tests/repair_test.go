@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// A rebuilt record knows the job that waits in the queue: it is not submitted twice, and
-// when it starts it runs.
+// TestRepairedRunKnowsItsQueuedJob checks that a repaired record contains the pending job: ddpbatch
+// does not submit the job a second time, and the job runs when Slurm starts it.
 func TestRepairedRunKnowsItsQueuedJob(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 2})
 	s.write("job.toml", strings.Replace(small, "[train]", "[slurm]\ntime = \"00:10:00\"\n[train]", 1))

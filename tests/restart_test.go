@@ -10,7 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// onNodes is a training on two or more nodes, with a [restart] section.
+// onNodes returns a training job on two or more nodes with a [restart] table.
 func onNodes(name string, nodes, epochs int, restart string) string {
 	return fmt.Sprintf(fashion, name, nodes, 2, epochs, 48) + "[network]\nheartbeat_timeout = \"20s\"\njoin_timeout = \"60s\"\n[restart]\n" + restart
 }
@@ -24,8 +24,8 @@ func (s site) savedSomething(name string) {
 	})
 }
 
-// A node that dies is left out, a spare one takes its place, and the weights are those
-// of an undisturbed run.
+// TestSpareNodeTakesTheLostOnesPlace kills a node. It checks that the node is excluded, that a
+// spare node replaces it, and that the weights are equal to those of an undisturbed run.
 func TestSpareNodeTakesTheLostOnesPlace(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("job.toml", onNodes("spare", 2, 6, "spare_nodes = 1\n"))
@@ -45,8 +45,8 @@ func TestSpareNodeTakesTheLostOnesPlace(t *testing.T) {
 	s.completed(id)
 }
 
-// Without a spare node the training goes on with fewer, down to min_nodes; below, the
-// job goes back into the queue, where Slurm has other nodes.
+// TestFewerNodes checks that without a spare node the training continues on fewer nodes, down to
+// min_nodes. Below min_nodes the job is requeued, so that Slurm can assign other nodes.
 func TestFewerNodes(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 3})
 	s.write("job.toml", onNodes("fewer", 3, 100000, "min_nodes = 2\n"))
@@ -76,8 +76,8 @@ func TestFewerNodes(t *testing.T) {
 	}
 }
 
-// A node on which a program fails again and again is left out, and the program is told
-// the smaller world.
+// TestNodeAtFaultTwice checks that a node on which a program fails repeatedly is excluded, and that
+// the program receives the smaller world size.
 func TestNodeAtFaultTwice(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("job.toml", `name = "fault"
@@ -102,7 +102,8 @@ min_nodes = 2
 	}
 }
 
-// Time from the death of a rank to the step after the last checkpoint, on two nodes.
+// TestTimeToTrainAgain measures the time from the death of a rank to the first step after the last
+// checkpoint, on two nodes.
 func TestTimeToTrainAgain(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("job.toml", fmt.Sprintf(fashion, "again", 2, 2, 100000, 48)+"[restart]\nmax_without_progress = 3\n")

@@ -15,11 +15,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// nobody is a user who is not the job's, and not root.
+// nobody is the ID of a user who neither owns the job nor is root.
 const nobody = "65534"
 
-// dump prints all that a user may read of the processes that run, and of the files
-// below the folders it is given.
+// dump prints everything that a user can read of the running processes, and of the files below the
+// directories in its arguments.
 const dump = `for f in /proc/[0-9]*/cmdline /proc/[0-9]*/environ; do
 	echo "== $f"; cat "$f" 2>/dev/null
 done
@@ -28,8 +28,8 @@ find "$@" -type f 2>/dev/null | while read -r f; do
 done
 true`
 
-// opened are two folders that everybody may look into, for the cluster and for the
-// user's files: what is hidden then is hidden by its own mode.
+// opened returns two directories that every user can read, for the cluster and for the user's
+// files. Only the modes of the files inside protect them.
 func opened(t *testing.T) (dir, home string) {
 	t.Helper()
 	var folders [2]string
@@ -47,8 +47,8 @@ func opened(t *testing.T) (dir, home string) {
 	return folders[0], folders[1]
 }
 
-// processesHolding are the command lines of the processes in whose environment a
-// text stands. Only root sees that.
+// processesHolding returns the command lines of the processes whose environment contains a text. It
+// needs root.
 func processesHolding(t *testing.T, text string) (lines []string) {
 	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -58,7 +58,7 @@ func processesHolding(t *testing.T, text string) (lines []string) {
 	for _, f := range found {
 		environ, err := os.ReadFile(f)
 		if err != nil || !bytes.Contains(environ, []byte(text)) {
-			continue // dead, or none of ours
+			continue // the process has exited
 		}
 		line, err := os.ReadFile(filepath.Join(filepath.Dir(f), "cmdline"))
 		if err == nil && len(line) > 0 {
@@ -68,8 +68,8 @@ func processesHolding(t *testing.T, text string) (lines []string) {
 	return lines
 }
 
-// filesHolding are the files below the folders in which one of the texts stands,
-// and how many there are.
+// filesHolding returns the files below the directories that contain one of the texts, and the
+// number of files that it has searched.
 func filesHolding(t *testing.T, texts []string, folders ...string) (found []string, files int) {
 	t.Helper()
 	for _, folder := range folders {
@@ -99,9 +99,9 @@ func filesHolding(t *testing.T, texts []string, folders ...string) (found []stri
 	return found, files
 }
 
-// A secret is in the environment of the program that asked for it, and nowhere else
-// that anybody can look: neither another user, while the job runs, nor its owner
-// in what the job leaves behind.
+// TestSecretsStandNowhere checks that a secret is only in the environment of the program that
+// requested it. Another user cannot read it while the job runs, and the job leaves no copy of it
+// behind.
 func TestSecretsStandNowhere(t *testing.T) {
 	dir, home := opened(t)
 	s := newSite(t, cluster.Options{Dir: dir, Nodes: 2})
@@ -117,7 +117,7 @@ func TestSecretsStandNowhere(t *testing.T) {
 		}
 	}
 
-	s.write("keys", "DATA_KEY="+fromFile+"\nOTHER_KEY="+unasked+"\n") // with mode 0600
+	s.write("keys", "DATA_KEY="+fromFile+"\nOTHER_KEY="+unasked+"\n") // written with mode 0600
 	s.write("prog.sh", `echo "rank $RANK: $(printf %s "$DATA_KEY:$API_TOKEN:$PLAIN:${OTHER_KEY-none}" | sha256sum)"
 : >"running.$RANK"
 until [ -e go ]; do sleep 0.1; done
@@ -150,14 +150,14 @@ argv = ["/bin/sh", "prog.sh"]
 	do("render", "job.toml")
 	do("submit", "--dry-run", "job.toml")
 	do("submit", "job.toml")
-	const id = "1" // the cluster's first
+	const id = "1" // the first job ID of the cluster
 	waitUntil(t, "both programs", func() bool {
 		_, err1 := os.Stat(filepath.Join(home, "running.0"))
 		_, err2 := os.Stat(filepath.Join(home, "running.1"))
 		return err1 == nil && err2 == nil
 	})
 
-	// Another user, on the login node and on the job's, which see its processes.
+	// Another user on the login node and on the job's node, where the job's processes are visible.
 	as := []string{"setpriv", "--reuid=" + nobody, "--regid=" + nobody, "--clear-groups", "--"}
 	spy := append(as, "sh", "-c", dump, "sh", home, dir)
 	seen := finish(t, s.Command(t.Context(), spy...)).stdout
@@ -170,7 +170,7 @@ argv = ["/bin/sh", "prog.sh"]
 	mustContain(t, onNode, "/bin/sh\x00prog.sh")
 	clean("what another user sees on the node", onNode)
 
-	// What Slurm tells of the job, to anybody and to its owner.
+	// What Slurm shows about the job to another user and to its owner.
 	for _, who := range [][]string{as, nil} {
 		for _, ask := range [][]string{
 			{"scontrol", "--details", "show", "job", id}, {"scontrol", "show", "step", id}, {"scontrol", "write", "batch_script", id, "-"},
@@ -189,9 +189,9 @@ argv = ["/bin/sh", "prog.sh"]
 		}
 	}
 
-	// That the search finds what is there: the program, and of the file's secret
-	// nothing but the program. The one from the environment is in that of the whole
-	// job, as it is in the user's own shell.
+	// Check the search itself: it must find the secrets in the program. The secret from the file is
+	// in no other process. The secret from the environment is also in the environment of the whole
+	// job, as in the user's own shell.
 	if holding := processesHolding(t, fromFile); len(holding) < 2 {
 		t.Errorf("the programs do not have the secret: %q", holding)
 	} else {
@@ -204,7 +204,7 @@ argv = ["/bin/sh", "prog.sh"]
 	if holding := processesHolding(t, unasked); len(holding) > 0 {
 		t.Errorf("%q has what nobody asked for", holding)
 	}
-	// The script is in the node's spool only while the job runs.
+	// The script is in the node's spool directory only while the job runs.
 	allowed := func(when string) (inState int) {
 		t.Helper()
 		found, files := filesHolding(t, canaries, home, dir)
@@ -239,11 +239,10 @@ argv = ["/bin/sh", "prog.sh"]
 	clean("what another user sees at last", finish(t, s.Command(t.Context(), spy...)).stdout)
 }
 
-// isStateOf says whether a file of the cluster's is the one in which slurmctld keeps
-// the environment that a job was submitted with, until the job is over and for
-// MinJobAge after. sbatch hands it over whole (--export=ALL), as it does with every
-// job: a site's secrets are as safe there as its users' environments are. Nobody but
-// Slurm's own user can read StateSaveLocation.
+// isStateOf reports whether a file of the cluster is the one in which slurmctld stores the
+// environment of the submission, until MinJobAge after the end of the job. sbatch submits the whole
+// environment (--export=ALL), as it does for every job, so secrets have the protection of all
+// users' environments at the site. Only Slurm's own user can read StateSaveLocation.
 func isStateOf(path, id string) bool {
 	match, err := filepath.Match("state/hash.*/job."+id+"/environment", path)
 	return err == nil && match

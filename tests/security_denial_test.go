@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Leases on files in /dev/shm that look like leftovers of a training.
+// testLeasesOnSharedMemory takes leases on files in /dev/shm that look like leftovers of a
+// run.
 func testLeasesOnSharedMemory(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	dir := alice.dir()
@@ -22,8 +23,8 @@ func testLeasesOnSharedMemory(t *testing.T, s *twoUsers) {
 	mustContain(t, a.stop(), "nobody opened")
 }
 
-// Silent connections take all places of a listener that has to prove a network. The other
-// rank is late, so that they are there before it.
+// testSilentConnectionsToAProbe uses up the connection limit of a connectivity check with silent
+// connections. The other rank starts late, so that the attack is in place before it.
 func testSilentConnectionsToAProbe(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	dir := alice.dir()
@@ -49,7 +50,7 @@ func testSilentConnectionsToAProbe(t *testing.T, s *twoUsers) {
 	}
 }
 
-// Silent connections to the rendezvous while ranks join.
+// testFloodOfTheRendezvous opens silent connections to the rendezvous while ranks join.
 func testFloodOfTheRendezvous(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	dir := alice.dir()
@@ -80,7 +81,7 @@ func testFloodOfTheRendezvous(t *testing.T, s *twoUsers) {
 	mustContain(t, o.stdout, "finished: 1 epoch")
 }
 
-// Somebody holds all ports outside of the range that the kernel chooses from.
+// testPortsAreHeld binds all ports outside the ephemeral port range.
 func testPortsAreHeld(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	dir := alice.dir()
@@ -92,7 +93,7 @@ func testPortsAreHeld(t *testing.T, s *twoUsers) {
 		}
 		return o.stdout
 	}
-	// A range that leaves few ports, so that few sockets hold all of them.
+	// A range that leaves few ports, so that few sockets bind all of them.
 	defer set(strings.TrimSpace(set("20100 65400")))
 	a, line := mallory.attack("ports", "20000", "20099", "65401", "65535")
 	if held, _ := strconv.Atoi(strings.Fields(line)[1]); held < 200 {

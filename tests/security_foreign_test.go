@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// A record that somebody else wrote names a job of alice's that ddpbatch did not submit.
+// testCancelOfAForeignRun uses a record of another user that names a job of alice's. ddpbatch did
+// not submit this job and must not cancel it.
 func testCancelOfAForeignRun(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	project := s.project(t)
@@ -38,7 +39,8 @@ func testCancelOfAForeignRun(t *testing.T, s *twoUsers) {
 	}
 }
 
-// Links in a run directory of another user lead to files that only alice can read.
+// testLinksInAForeignRun puts symbolic links into another user's run directory. They lead to files
+// that only alice can read.
 func testLinksInAForeignRun(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	project, home := s.project(t), alice.dir()
@@ -72,7 +74,8 @@ func testLinksInAForeignRun(t *testing.T, s *twoUsers) {
 	}
 }
 
-// Somebody made links with the names of files that alice is about to write.
+// testOutputThroughALink creates symbolic links with the names of files that alice is about to
+// write.
 func testOutputThroughALink(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	dir, home, run := s.scratch(t), alice.dir(), s.finishedRun(t)
@@ -99,7 +102,8 @@ func testOutputThroughALink(t *testing.T, s *twoUsers) {
 	}
 }
 
-// FIFOs in place of the files of a run: whoever opens one waits for a writer.
+// testFIFOsInAForeignRun replaces the files of a run with FIFOs. A process that opens a FIFO waits
+// for a writer.
 func testFIFOsInAForeignRun(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	project := s.project(t)
@@ -168,8 +172,8 @@ func spoil(v any, key string) any {
 	return v
 }
 
-// A run of another user whose files hold text for a terminal or a browser. The command logs
-// is left out, because it copies what the job printed.
+// testTextOfAForeignRun puts text for a terminal or a browser into the files of another user's run.
+// It omits the command logs, because logs copies what the job printed.
 func testTextOfAForeignRun(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	project := s.project(t)

@@ -21,7 +21,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// seal writes a manifest whose digests are right: they have no key, so anybody can.
+// seal writes a manifest with matching digests. The digests have no key, so any user can compute
+// them.
 func seal(t *testing.T, path string, m *checkpoint.Manifest) {
 	t.Helper()
 	digest := func(v any) string {
@@ -54,7 +55,7 @@ func seal(t *testing.T, path string, m *checkpoint.Manifest) {
 	}
 }
 
-// A checkpoint from another user, with digests that are right.
+// testCheckpointOfAnotherUser reads invalid checkpoints of another user whose digests match.
 func testCheckpointOfAnotherUser(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	home, project := alice.dir(), s.project(t)
@@ -93,7 +94,7 @@ func testCheckpointOfAnotherUser(t *testing.T, s *twoUsers) {
 			mallory.copyRun(run, received)
 			changeCheckpoint(t, received, change)
 
-			// Alice copies it and goes on from there.
+			// Alice copies the checkpoint and resumes from it.
 			mine := filepath.Join(home, filepath.Base(received))
 			alice.copyRun(received, mine)
 			for _, args := range [][]string{
@@ -139,8 +140,8 @@ func changeCheckpoint(t *testing.T, run string, change func(dir string, m *check
 	seal(t, filepath.Join(dir, "manifest.json"), &m)
 }
 
-// A sparse file of 4 TiB in a checkpoint, which takes hours to read. A launch that reads it
-// stops when it is asked to.
+// testSparseCheckpoint puts a sparse file of 4 TiB, which takes hours to read, into a checkpoint. A
+// launch that reads the file must stop on request.
 func testSparseCheckpoint(t *testing.T, s *twoUsers) {
 	alice, _ := s.people(t)
 	home := alice.dir()
@@ -179,7 +180,7 @@ func testSparseCheckpoint(t *testing.T, s *twoUsers) {
 	}
 	for _, p := range processesWith(t, "launch train.toml --run-dir "+run) {
 		if exe, _ := os.Readlink("/proc/" + p + "/exe"); exe != s.binary {
-			continue // nsenter, which has the same words
+			continue // nsenter, whose command line contains the same words
 		}
 		pid, err := strconv.Atoi(p)
 		if err == nil {
@@ -197,7 +198,7 @@ func testSparseCheckpoint(t *testing.T, s *twoUsers) {
 	}
 }
 
-// twice lists a part of a divided file twice.
+// twice lists a part of a sharded file twice.
 func twice(dir string, m *checkpoint.Manifest) {
 	header := []byte(`{"bias@0":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"weight@0":{"dtype":"F32","shape":[40],"data_offsets":[8,168]}}`)
 	header = append(header, bytes.Repeat([]byte(" "), (8-len(header)%8)%8)...)
@@ -219,8 +220,9 @@ func twice(dir string, m *checkpoint.Manifest) {
 	m.Files = kept
 }
 
-// steering matches control characters and those that change the direction of text. A tab, a
-// line feed, and a carriage return move the cursor in the same line or to the next.
+// steering matches control characters and characters that change the direction of text. It permits
+// a tab, a line feed, and a carriage return, which move the cursor only within the line or to the
+// next line.
 var steering = regexp.MustCompile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u0080-\u009f\u202a-\u202e\u2066-\u2069]")
 
 // mustSteerNothing fails the test if the output of a command could control a terminal.
@@ -236,7 +238,7 @@ func mustSteerNothing(t *testing.T, args []string, o outcome) {
 	}
 }
 
-// A batch script from another user that nests deeper than a parser's stack.
+// testDeepBatchScript converts another user's batch script that nests deeper than a parser's stack.
 func testDeepBatchScript(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	home, project := alice.dir(), s.project(t)
@@ -253,7 +255,7 @@ func testDeepBatchScript(t *testing.T, s *twoUsers) {
 	}
 }
 
-// Data of another user that becomes large in memory.
+// testDataThatGrows reads another user's data sets that become large in memory.
 func testDataThatGrows(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	home, project := alice.dir(), s.project(t)
@@ -290,7 +292,7 @@ func testDataThatGrows(t *testing.T, s *twoUsers) {
 	}
 }
 
-// compressed is a gzip file of a header and of a block that repeats.
+// compressed returns a gzip file of a header and a block that repeats.
 func compressed(t *testing.T, header, block []byte, times int) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -310,13 +312,13 @@ func compressed(t *testing.T, header, block []byte, times int) []byte {
 	return b.Bytes()
 }
 
-// shapes is a safetensors file with one tensor of many dimensions of 1.
+// shapes returns a safetensors file with one tensor of many dimensions of size 1.
 func shapes(dimensions int) []byte {
 	header := []byte(`{"x":{"dtype":"U8","shape":[1` + strings.Repeat(",1", dimensions-1) + `],"data_offsets":[0,1]}}`)
 	return append(append(endian.LittleEndian.AppendUint64(nil, uint64(len(header))), header...), 'x')
 }
 
-// FIFOs in place of files that a job file names.
+// testFIFOsAsInputs replaces files that a job file names with FIFOs.
 func testFIFOsAsInputs(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	project := s.project(t)
@@ -349,7 +351,8 @@ func testFIFOsAsInputs(t *testing.T, s *twoUsers) {
 	}
 }
 
-// A member of the group changes a profile that the group keeps, or replaces its directory.
+// testProfileThatOthersCanWrite lets a member of the group change a profile that the group shares,
+// or replace its directory.
 func testProfileThatOthersCanWrite(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	home := alice.dir()

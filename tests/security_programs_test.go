@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A directory that alice received has a Git configuration that names a program.
+// testGitConfiguration uses a directory from another user whose Git configuration names a program.
 func testGitConfiguration(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	home, project := alice.dir(), s.project(t)
@@ -55,7 +55,8 @@ tar -cf ../received.tar .`, command("git", 1, "/bin/true"), canary)
 	}
 }
 
-// Values of a job file that a shell, sbatch, or Slurm could take for instructions.
+// testValuesAreNoInstructions uses values in a job file that a shell, sbatch, or Slurm could
+// interpret as instructions.
 func testValuesAreNoInstructions(t *testing.T, s *twoUsers) {
 	alice, _ := s.people(t)
 	dir := alice.dir()
@@ -72,7 +73,7 @@ func testValuesAreNoInstructions(t *testing.T, s *twoUsers) {
 		path := fmt.Sprintf("%d.toml", i)
 		alice.write(filepath.Join(dir, path), fmt.Sprintf("name = %q\n[slurm]\nnodes = 1\ntime = \"00:10:00\"\n[command]\nargv = [\"true\"]\n", name))
 		o := alice.ddpbatch(dir, "submit", "--dry-run", path)
-		if o.code == 0 { // the name is allowed, and the script must be a shell's and nothing else
+		if o.code == 0 { // the name is valid; bash must be able to parse the script
 			if got := alice.try(dir, "bash", "-n", "-c", o.stdout); got.code != 0 {
 				t.Errorf("name %q: the script is %v\n%s", name, got, o.stdout)
 			}
@@ -87,8 +88,8 @@ func testValuesAreNoInstructions(t *testing.T, s *twoUsers) {
 	mustNotExist(t, canary)
 }
 
-// A file from another user that describes the interfaces of a host, whose names would become
-// values of shell variables.
+// testInventoryOfAnotherUser reads another user's description of a host's interfaces. The interface
+// names would become values of shell variables.
 func testInventoryOfAnotherUser(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	dir, project := alice.dir(), s.project(t)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A member of the group replaces the run directory of a job that waits in the queue.
+// testRunDirectoryIsReplaced lets a member of the group replace the run directory of a pending job.
 func testRunDirectoryIsReplaced(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	project := s.project(t)
@@ -27,7 +27,7 @@ func testRunDirectoryIsReplaced(t *testing.T, s *twoUsers) {
 			mallory.sh(dir, "mv runs .old && mkdir -m 0777 runs && ln -s ../elsewhere/good runs/good")
 			mallory.foreignRun(filepath.Join(dir, "elsewhere", "good"), evil...)
 		}},
-		// The directory is alice's own, but it is of another job.
+		// The directory is alice's own, but it belongs to a different job.
 		{"another-run", "does not contain the submitted job", func(dir string) {
 			mallory.sh(dir, "mv runs .old && ln -s other/runs runs")
 		}},
@@ -58,7 +58,8 @@ func testRunDirectoryIsReplaced(t *testing.T, s *twoUsers) {
 	mustNotExist(t, canary)
 }
 
-// Somebody made runs/ before alice comes. Whoever owns it can replace the run directory.
+// testRunsDirectoryOfAnotherUser creates runs/ as another user before alice does. The owner of
+// runs/ can replace the run directory.
 func testRunsDirectoryOfAnotherUser(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	canary := filepath.Join(alice.Home, "ran-in-runs-of-another-user")
@@ -91,7 +92,8 @@ func testRunsDirectoryOfAnotherUser(t *testing.T, s *twoUsers) {
 	mustNotExist(t, canary)
 }
 
-// A group works in one directory, with files that all members may write.
+// testGroupProject checks that a group can work in one directory with files that all members can
+// write.
 func testGroupProject(t *testing.T, s *twoUsers) {
 	alice, _ := s.people(t)
 	project := s.project(t)
@@ -114,7 +116,7 @@ func testGroupProject(t *testing.T, s *twoUsers) {
 	mustContain(t, string(text), "the job of alice")
 }
 
-// Files of a run are its owner's only, whatever the umask is.
+// testUmask checks that only the owner of a run can access its files, for any umask.
 func testUmask(t *testing.T, s *twoUsers) {
 	alice, _ := s.people(t)
 	dir := alice.dir()
@@ -133,7 +135,7 @@ func testUmask(t *testing.T, s *twoUsers) {
 	}
 }
 
-// bareRank is the environment of a rank that srun starts without a launcher.
+// bareRank returns the environment of a rank that srun starts without a launcher.
 func bareRank(rank, ranks, nodes int) []string {
 	host, hosts, tasks, local := "n1", "n1", fmt.Sprint(ranks), rank
 	if nodes == 2 {
@@ -153,7 +155,8 @@ func bareRank(rank, ranks, nodes int) []string {
 	return append(env, "SLURMD_NODENAME="+host)
 }
 
-// Without a launcher, ranks find rank 0 by a file. That of another user is not theirs.
+// testRankZeroOfAnotherUser checks that ranks without a launcher, which find rank 0 through a file,
+// ignore the file of another user.
 func testRankZeroOfAnotherUser(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	dir := s.scratch(t)
@@ -163,7 +166,7 @@ func testRankZeroOfAnotherUser(t *testing.T, s *twoUsers) {
 	alice.write(filepath.Join(dir, "team.toml"), job)
 
 	run := append(bareRank(0, 2, 1), s.binary, "run", "team.toml")
-	// Mallory lets everybody read what ddpbatch makes for its owner only.
+	// Mallory gives every user read access to what ddpbatch creates for its owner only.
 	share := `(while sleep 0.02; do chmod -R a+rX runs/team 2>/dev/null && chmod a+rwx runs/team/logs; done) &
 "$@" || code=$?
 kill $!

@@ -14,11 +14,11 @@ import (
 	"testing"
 )
 
-// attemptSecret is how a secret of an attempt is written.
+// attemptSecret matches the text form of an attempt's secret.
 var attemptSecret = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 
-// secretsOf returns the secret of the attempt that starts in a run directory. It is in the
-// environment of the attempt's processes or in a file whose name says so.
+// secretsOf returns the secret of the attempt that starts in a run directory. It reads the
+// environment of the attempt's processes and the files whose names identify them as secrets.
 func (p person) secretsOf(run string) (found []string) {
 	p.t.Helper()
 	add := func(text []byte) {
@@ -47,7 +47,7 @@ func (p person) secretsOf(run string) (found []string) {
 			text, _ := os.ReadFile(path)
 			add(text)
 		}
-		return nil // files come and go
+		return nil // files may disappear during the walk
 	})
 	if err != nil {
 		p.t.Fatal(err)
@@ -56,8 +56,8 @@ func (p person) secretsOf(run string) (found []string) {
 	return slices.Compact(found)
 }
 
-// Somebody listens on the management network, and another user looks at all processes and
-// files, while a job with secrets runs.
+// testSecretsOfAJob listens on the management network, and reads all processes and files as another
+// user, while a job with secrets runs.
 func testSecretsOfAJob(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	dir := alice.dir()
@@ -131,7 +131,8 @@ func testSecretsOfAJob(t *testing.T, s *twoUsers) {
 	}
 }
 
-// A batch script with secrets is converted to a job file, which others may read.
+// testSecretsOfABatchScript converts a batch script with secrets to a job file that other users can
+// read.
 func testSecretsOfABatchScript(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	dir := s.project(t)

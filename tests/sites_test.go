@@ -17,17 +17,16 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// Every profile's scripts, put to a Slurm that is configured as the profile says
-// the centre's is: sbatch --test-only accepts each golden script, accepts a job
-// that asks for all that a resource has, and refuses one that asks for a little
-// more, and so does the profile's own check.
+// TestSitesAreAccepted checks the scripts of each site profile with a Slurm that is configured like
+// the center in the profile. sbatch --test-only must accept each golden script and a job that
+// requests everything that a resource has. sbatch and the profile's own check must reject a job
+// that requests a little more.
 //
-// Slurm checks partitions, features, times, nodes, GPUs, cores and memory here.
-// It has no accounting, and so accepts any account and any QOS unchecked; the
-// limits of a QOS are put to it as those of the QOS's partition. No option is taken
-// out of a script: --network, the one that is for a plugin that is not here, is
-// accepted unread. No job starts, so what srun and the containers' runtimes make
-// of their options is not shown.
+// Slurm checks partitions, features, times, nodes, GPUs, cores, and memory here. Without accounting
+// it accepts any account and any QOS, so the test configures the limits of a QOS as limits of its
+// partition. The test removes no option from a script. sbatch accepts --network, which needs a
+// plugin that is not installed here, without checking it. No job starts, so the test does not cover
+// the options of srun and of container runtimes.
 func TestSitesAreAccepted(t *testing.T) {
 	c := cluster.ForTest(t, cluster.Options{Nodes: -1})
 	for _, name := range (sites.Finder{}).Names() {
@@ -69,7 +68,7 @@ func TestSitesAreAccepted(t *testing.T) {
 	}
 }
 
-// testOnly asks sbatch whether it would take a script.
+// testOnly runs sbatch --test-only on a script.
 func testOnly(t *testing.T, c *cluster.Cluster, script []byte) outcome {
 	t.Helper()
 	cmd := c.Command(t.Context(), "sbatch", "--test-only")
@@ -85,9 +84,9 @@ func accepted(t *testing.T, c *cluster.Cluster, name string, script []byte) {
 	}
 }
 
-// reconfigure makes the cluster the profile's. Its partitions are all there; one
-// that several resources share, by QOS or constraint, is as first says if that
-// is one of them.
+// reconfigure configures the cluster like the center of the profile, with all of its partitions. A
+// partition that several resources share, by QOS or constraint, has the limits of first if first is
+// one of them.
 func reconfigure(t *testing.T, c *cluster.Cluster, p *sites.Profile, first sites.Resource) {
 	t.Helper()
 	lines := []string{"EnforcePartLimits=ALL", "GresTypes=gpu"}
@@ -105,8 +104,8 @@ func reconfigure(t *testing.T, c *cluster.Cluster, p *sites.Profile, first sites
 	}
 }
 
-// slurmConf is the partition of a resource, and its nodes: one more than a job
-// may have, so that it is the limit that is met and not the end of the machine.
+// slurmConf returns the lines of slurm.conf for a resource's partition and nodes. There is one node
+// more than a job may have, so that the job meets the limit and not the size of the machine.
 func slurmConf(p *sites.Profile, r sites.Resource, prefix string) (node, partition string) {
 	nodes := cmp.Or(r.Nodes, 8) + 1
 	node = fmt.Sprintf("NodeName=%s[1-%d] CPUs=%d RealMemory=%d", prefix, nodes, cmp.Or(r.CPUsPerNode, 16), cmp.Or(r.Memory.Bytes()>>20, 64<<10))
@@ -124,7 +123,7 @@ func slurmConf(p *sites.Profile, r sites.Resource, prefix string) (node, partiti
 		node += " Features=" + strings.Join(features, ",")
 	}
 	partition = fmt.Sprintf("PartitionName=%s Nodes=%s[1-%d]", cmp.Or(r.Partition, "standard"), prefix, nodes)
-	if r.Partition == "" { // no script of this site has to name one
+	if r.Partition == "" { // no script of this site needs to name a partition
 		partition += " Default=YES"
 	}
 	if r.Nodes > 0 {
@@ -139,10 +138,10 @@ func slurmConf(p *sites.Profile, r sites.Resource, prefix string) (node, partiti
 	return node, partition
 }
 
-// excess is what asks for more than a resource has.
+// An excess is a request for more than a resource has.
 type excess struct {
 	set     map[string]any // keys of [slurm]
-	refusal string         // of sbatch
+	refusal string         // message of sbatch
 }
 
 func excesses(p *sites.Profile, r sites.Resource) []excess {
@@ -168,8 +167,8 @@ func excesses(p *sites.Profile, r sites.Resource) []excess {
 
 func minutes(d time.Duration) string { return fmt.Sprintf("%q", fmt.Sprint(int(d.Minutes()))) }
 
-// scriptFor renders the script of a job that asks for all of a resource, but for
-// what set says, and returns it with what the profile's check says of the job.
+// scriptFor renders the script of a job that requests all of a resource, changed by the keys in
+// set. It returns the script and the diagnostics of the profile's check.
 func scriptFor(t *testing.T, p *sites.Profile, r sites.Resource, set map[string]any) ([]byte, jobs.Diagnostics) {
 	t.Helper()
 	suffix := p.Accounts.Suffix
@@ -178,7 +177,7 @@ func scriptFor(t *testing.T, p *sites.Profile, r sites.Resource, set map[string]
 	}
 	keys := map[string]any{
 		"nodes": cmp.Or(r.Nodes, 8), "gpus_per_node": r.GPUsPerNode, "account": "project" + string(suffix),
-		// A resource without a QOS is for those that the profile does not name.
+		// A resource without a QOS is for all QOS that the profile does not name.
 		"qos":  cmp.Or(r.QOS, "other"),
 		"time": minutes(cmp.Or(r.Time.Duration(), time.Hour)),
 	}

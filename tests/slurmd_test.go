@@ -9,7 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// killSlurmd ends slurmd on a node, and nothing else there.
+// killSlurmd kills slurmd on a node and no other process.
 func (s site) killSlurmd(node string) {
 	s.t.Helper()
 	if o := finish(s.t, s.OnNode(s.t.Context(), node, "pkill", "-KILL", "--exact", "slurmd")); o.code != 0 {
@@ -17,7 +17,7 @@ func (s site) killSlurmd(node string) {
 	}
 }
 
-// goesOn waits until a run has come further.
+// goesOn waits until a run has advanced.
 func (s site) goesOn(name string) {
 	s.t.Helper()
 	step := func() int {
@@ -30,9 +30,9 @@ func (s site) goesOn(name string) {
 	waitUntil(s.t, "more steps", func() bool { return step() > from+200 })
 }
 
-// What becomes of a training when slurmd dies on one of its nodes: nothing, if it is
-// started again soon; else the job is requeued, as it is when the first node is lost, on
-// which its script and launcher are. What lives on of it is gone by then.
+// TestSlurmdAndTheFirstNode kills slurmd on one node of a run. If slurmd restarts soon, the
+// run is not affected. Otherwise Slurm requeues the job, as it does when it loses the first
+// node, where the batch script and the launcher run. The remaining processes must be gone by then.
 func TestSlurmdAndTheFirstNode(t *testing.T) {
 	s := newSite(t, cluster.Options{SlurmConf: []string{"SlurmdTimeout=6", "MessageTimeout=5"}})
 	s.write("job.toml", fmt.Sprintf(fashion, "orphan", 2, 1, 100000, 96))

@@ -22,7 +22,7 @@ var (
 	soakSeed   = flag.Uint64("seed", 1, "of the soak test's schedule")
 )
 
-// soaked is [program.Small] on one rank of each of two nodes.
+// soaked is [program.Small] with one rank on each of two nodes.
 const soaked = `name = "soak"
 [slurm]
 nodes = 2
@@ -34,14 +34,15 @@ heartbeat_timeout = "3s"
 max_without_progress = 3
 ` + program.Small
 
-// soaking is that training as a job, the present one of several.
+// soaking is that training, with its current job.
 type soaking struct {
 	site
 	id     string
 	random *rand.Rand
 }
 
-// calamities are what it must survive, by itself or when it is submitted again.
+// calamities lists the faults that the training must survive, automatically or after a new
+// submission.
 var calamities = []struct {
 	name   string
 	strike func(s *soaking)
@@ -72,7 +73,7 @@ var calamities = []struct {
 	{"the launcher is killed, and the job submitted again", func(s *soaking) {
 		for _, p := range processesWith(s.t, "ddpbatch launch --run-dir "+s.run("soak")) {
 			pid, _ := strconv.Atoi(p)
-			_ = syscall.Kill(pid, syscall.SIGKILL) // the batch script may be it
+			_ = syscall.Kill(pid, syscall.SIGKILL) // the batch script may already have exited
 		}
 		s.ends(s.id, "FAILED", "CANCELLED", "NODE_FAIL", "COMPLETED")
 		s.id = s.submit("job.toml")
@@ -93,7 +94,7 @@ func (s *soaking) slurm(argv ...string) {
 	}
 }
 
-// signal sends a signal to one of the ranks.
+// signal sends a signal to a random rank.
 func (s *soaking) signal(sig syscall.Signal) {
 	s.t.Helper()
 	var ranks []int
@@ -111,7 +112,7 @@ func (s *soaking) signal(sig syscall.Signal) {
 	}
 }
 
-// newest is the step of the newest checkpoint.
+// newest returns the step of the newest checkpoint.
 func (s *soaking) newest() int {
 	found, _ := filepath.Glob(filepath.Join(s.run("soak"), "checkpoints", "step-*"))
 	step := 0
@@ -124,9 +125,9 @@ func (s *soaking) newest() int {
 	return step
 }
 
-// TestSoak lets a training on the cluster suffer faults in an order that the seed gives:
-// each calamity once before any comes again. Then it ends with the weights of an
-// undisturbed one, and with figures of each step once.
+// TestSoak injects faults into a run on the cluster, in a random order from the seed. Each
+// fault occurs once before any fault repeats. The test checks that the weights are equal to those
+// of an undisturbed run, and that each step has metrics exactly once.
 func TestSoak(t *testing.T) {
 	const endless, stepsPerEpoch = 1000000, program.SmallSteps
 	s := &soaking{site: newSite(t, cluster.Options{Nodes: 2}), random: rand.New(rand.NewPCG(*soakSeed, 0))}
@@ -148,7 +149,7 @@ func TestSoak(t *testing.T) {
 		c.strike(s)
 		further(c.name)
 		t.Logf("fault %d after step %d: %s", i+1, step, c.name)
-		time.Sleep(time.Duration(s.random.IntN(100)) * time.Millisecond) // anywhere between two checkpoints
+		time.Sleep(time.Duration(s.random.IntN(100)) * time.Millisecond) // at any time between two checkpoints
 	}
 	if o := s.ddpbatch("cancel", "runs/soak"); o.code != 0 {
 		t.Fatal(o)

@@ -34,8 +34,8 @@ func smallRun(t *testing.T) (home, run string) {
 	return home, filepath.Join(home, "runs", "small")
 }
 
-// A damaged checkpoint is passed over, loudly, for the one before; when none is
-// left that verifies, the run does not start anew by itself.
+// TestDamagedCheckpoints checks that a run skips a corrupt checkpoint with a warning and uses the
+// previous one. If no checkpoint is valid, the run does not start from scratch automatically.
 func TestDamagedCheckpoints(t *testing.T) {
 	home, run := smallRun(t)
 	if o := here(t, home, "launch", "job.toml", "-n", "2"); o.code != 0 {
@@ -86,7 +86,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 	}
 }
 
-// On a full disk the run does not start, or keeps the checkpoints that it has.
+// TestFullDisk checks that on a full disk a run does not start, or keeps its existing checkpoints.
 func TestFullDisk(t *testing.T) {
 	program.NeedRoot(t, "mounting a small disk")
 	home, run := smallRun(t)
@@ -97,8 +97,8 @@ func TestFullDisk(t *testing.T) {
 		size, want string
 		saved      bool
 	}{
-		// The model of 784-32-10 is 100 KiB: room for no save, for the first but not
-		// for another, for two but not for a third.
+		// The model 784-32-10 takes 100 KiB. The file systems have space for no checkpoint, for
+		// one, and for two.
 		{"size=64k", "save checkpoint of step 0: not enough space for 99.4 KiB in ", false},
 		{"size=160k", "not enough space for another checkpoint of 99.9 KiB", true},
 		{"size=330k", "save checkpoint of step", true},

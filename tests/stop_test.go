@@ -14,20 +14,20 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// stopLaunchers are ways to start save_on_signal.py, with the exit code of a run that
-// SIGTERM from Slurm has stopped: it also reaches a shell, which does not handle it.
+// stopLaunchers lists the ways to start save_on_signal.py, with the exit code of a run that SIGTERM
+// from Slurm stops. SIGTERM also reaches a shell, which does not handle it.
 var stopLaunchers = []struct {
 	name, command string
 	exit          int
 }{
 	{"rank", `argv = ["/usr/bin/python3", "save.py", %q]`, 3},
-	// The interpreter is dropped.
+	// ddpbatch removes the interpreter.
 	{"torchrun", "launcher = \"torchrun\"\n" + `argv = ["python3", "save.py", %q]`, 3},
 	{"wrapper", `argv = ["/bin/bash", "-c", "/usr/bin/python3 save.py $0; code=$?; echo wrapper: $code; exit $code", %q]`, 143},
 }
 
-// stoppable writes a job file with two ranks on each of two nodes, and returns the run's
-// name. Debian's torchrun 1.13 does not understand its own defaults of --redirects and --tee.
+// stoppable writes a job file with two ranks on each of two nodes. It returns the name of the run.
+// Debian's torchrun 1.13 cannot parse its own defaults of --redirects and --tee.
 func (s site) stoppable(t *testing.T, name, command, slurm string, requeue int) string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/save_on_signal.py")
@@ -76,8 +76,8 @@ func (s site) attempts(t *testing.T, name string) (ends []rundir.AttemptEvent) {
 	return slices.DeleteFunc(all, func(e rundir.AttemptEvent) bool { return e.Event != rundir.AttemptEnded })
 }
 
-// The stop signal reaches the processes that handle it, and nothing else: they save, and
-// the run resumes.
+// TestStopSignalReachesTheProgram checks that the stop signal reaches only the processes that
+// handle it, that they save, and that the run resumes.
 func TestStopSignalReachesTheProgram(t *testing.T) {
 	s := newSite(t, cluster.Options{CPUs: 16})
 	const slurm = "time = \"00:10:00\"\nsignal_before_end = \"60s\""
@@ -152,7 +152,7 @@ func TestStopSignalReachesTheProgram(t *testing.T) {
 	})
 }
 
-// hasNoProgress checks how many requeues without progress status reports.
+// hasNoProgress checks the number of requeues without progress that status reports.
 func (s site) hasNoProgress(t *testing.T, name string, want int) {
 	t.Helper()
 	o := s.ddpbatch("status", "runs/"+name, "--json")
@@ -168,16 +168,17 @@ func (s site) hasNoProgress(t *testing.T, name string, want int) {
 	}
 }
 
-// in returns the site for a subtest that runs beside others.
+// in returns the site for a parallel subtest.
 func (s site) in(t *testing.T) site {
 	s.t = t
 	return s
 }
 
-// A run of torchrun saves near the time limit, is requeued, and resumes.
+// TestTorchrunAtItsTimeLimit checks that a run with torchrun saves near the time limit, is
+// requeued, and resumes.
 func TestTorchrunAtItsTimeLimit(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 2})
-	// On a slow machine torchrun may have started no worker by then: such a job is requeued too.
+	// On a slow machine torchrun may not have started a worker by then. Such a job is requeued too.
 	name := s.stoppable(t, "limit", stopLaunchers[1].command, "time = \"00:01:00\"\nsignal_before_end = \"30s\"", 9)
 	id := s.submit(name + ".toml")
 	log := filepath.Join(s.run(name), "slurm-"+id+".out")
@@ -192,10 +193,11 @@ func TestTorchrunAtItsTimeLimit(t *testing.T) {
 	s.resumed(t, name, s.log(name, id))
 }
 
-// The node whose worker fails first is named, whichever torchrun ends first.
+// TestTorchrunNodeThatFailsIsNamed checks that the error names the node whose worker fails first,
+// even if another torchrun exits first.
 func TestTorchrunNodeThatFailsIsNamed(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 2})
-	// ddpbatch holds a file descriptor of each worker that it has found (pidfd_open(2)).
+	// ddpbatch holds a file descriptor for each worker that it has found (pidfd_open(2)).
 	s.write("fail.py", `import glob, os, sys, time
 
 def is_watched():

@@ -9,7 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// divided is a job of one epoch, in buckets of many sizes.
+// divided is a job of one epoch with buckets of many sizes.
 const divided = `name = "%s"
 [slurm]
 nodes = %d
@@ -37,8 +37,9 @@ kind = "adamw"
 lr = 0.001
 `
 
-// Over two nodes of two ranks all strategies train the same bits, and a run that
-// divides its weights, cut off, goes on with whole ones on another number of ranks.
+// TestStrategiesOverNodes checks on two nodes with two ranks each that all strategies give
+// bit-identical weights, and that an interrupted run with sharded weights resumes with ddp on a
+// different number of ranks.
 func TestStrategiesOverNodes(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	names := []string{"ddp", "zero1", "zero2", "zero3"}
@@ -77,7 +78,8 @@ func TestStrategiesOverNodes(t *testing.T) {
 	if err != nil || stopped < 100 {
 		t.Fatalf("the log does not say where the run went on:\n%s", log)
 	}
-	// Each sample once: four ranks have taken their batches, three divide the rest.
+	// Each sample is used once: four ranks have processed their batches, and three ranks share the
+	// rest.
 	left := samples - stopped*4*batch
 	each := (left + 2) / 3
 	want := strconv.Itoa(stopped + (each+batch-1)/batch)

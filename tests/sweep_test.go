@@ -11,7 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// elementStatus is what status --json says of an element.
+// elementStatus holds the fields of a trial in the output of status --json.
 type elementStatus struct {
 	Name     string            `json:"name"`
 	Job      string            `json:"job_id"`
@@ -49,7 +49,8 @@ setup.env.WANT = "0"
 argv = ["sh", "-c", "date +start=%%s.%%N; sleep 1; date +end=%%s.%%N; echo WANT=$WANT; test -e %s || exit $WANT"]
 `
 
-// A sweep becomes one job array with a throttle; what failed runs again alone.
+// TestSweepOnCluster checks that a sweep becomes one job array with a throttle, and that a new
+// submission runs only the failed trial again.
 func TestSweepOnCluster(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	fixed := filepath.Join(s.home, "fixed")
@@ -64,7 +65,7 @@ func TestSweepOnCluster(t *testing.T) {
 	for i, e := range s.elements("programs") {
 		want, phase := "COMPLETED", "done"
 		if i == 1 {
-			want, phase = "FAILED", "failed" // and not stopped, for which 3 stands otherwise
+			want, phase = "FAILED", "failed" // not "stopped", the usual meaning of exit code 3
 		}
 		if e.Job != fmt.Sprintf("%s_%d", id, i) || e.State != want || e.Phase != phase || e.Name != fmt.Sprintf("programs-%d", i) || e.Finished != (i != 1) || e.Values["setup.env.WANT"] == "" {
 			t.Errorf("element %d: %+v, want %s", i, e, want)
@@ -97,8 +98,8 @@ func TestSweepOnCluster(t *testing.T) {
 	}
 }
 
-// mostAtOnce is how many elements of the sweep ran at the same time, by what they
-// printed.
+// mostAtOnce returns the maximum number of trials of the sweep that ran at the same time, according
+// to their output.
 func mostAtOnce(t *testing.T, s site, n int) int {
 	t.Helper()
 	type span struct{ start, end float64 }
@@ -150,12 +151,12 @@ path = "builtin:fashion-mnist"
 kind = "sgd"
 `
 
-// Elements of a sweep are trainings of their own, which are cancelled together
-// and go on where they were.
+// TestSweepOfTrainings checks that the trials of a sweep are separate runs, and that they are
+// canceled together and resume.
 func TestSweepOfTrainings(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("lr.toml", sweepOfTrainings)
-	// One after the other finds the machine idle.
+	// Run the trials one at a time.
 	id := s.submit("lr.toml", "--set", "sweep.throttle=1")
 	if o := s.ddpbatch("wait", "lr"); o.code != 0 {
 		t.Fatal(o)
@@ -171,8 +172,8 @@ func TestSweepOfTrainings(t *testing.T) {
 	}
 }
 
-// An array of a user's own script, whose elements launch a job each: the runs know
-// their jobs.
+// TestArrayOfOnesOwn checks that the runs have the right job IDs if a user's own job array launches
+// a run in each array task.
 func TestArrayOfOnesOwn(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("job.toml", "name = \"own\"\n[command]\nargv = [\"sh\", \"-c\", \"exit $SLURM_ARRAY_TASK_ID\"]\n")

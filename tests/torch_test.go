@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// PyTorch goes on from the exported weights and optimizer's state, with the rate of the
-// schedule, and after a step has the weights that this program has.
+// TestPyTorchGoesOn checks that PyTorch resumes from the exported weights and optimizer state, with
+// the learning rate of the schedule, and that after one step its weights are equal to those of
+// ddpbatch.
 func TestPyTorchGoesOn(t *testing.T) {
 	needsPyTorch(t)
 	var table strings.Builder
@@ -23,7 +24,8 @@ func TestPyTorchGoesOn(t *testing.T) {
 		"sgd":   "momentum = 0.9\nweight_decay = 0.1\nnesterov = true\n",
 		"adam":  "weight_decay = 0.1\nbeta1 = 0.8\n",
 		"adamw": "weight_decay = 0.1\nbeta2 = 0.99\neps = 1e-6\n",
-		// Two parameter groups. Decays of all parameters would differ after one step.
+		// Two parameter groups. With weight decay for all parameters the weights would differ after
+		// one step.
 		"adamw-groups": "weight_decay = 5\ndecay = \"matrices\"\n",
 		"sgd-groups":   "weight_decay = 5\nmomentum = 0.9\ndecay = \"matrices\"\n",
 	} {
@@ -51,7 +53,7 @@ func TestPyTorchGoesOn(t *testing.T) {
 	}
 }
 
-// onTable is a training each step of which takes all samples, on two ranks.
+// onTable is a job on two ranks in which each step takes all samples.
 const onTable = `name = "small"
 [train]
 epochs = 12

@@ -19,10 +19,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// twoUsers is a cluster that two unprivileged users share: alice, who runs jobs, and
-// mallory, who attacks them. They are members of one group. Node n1 is also their login
-// node, so their files in /dev/shm, their ports, and their processes are not those of other
-// tests on this machine.
+// twoUsers is a cluster that two unprivileged users share: alice, who runs jobs, and mallory, who
+// attacks them. They are members of one group. Node n1 is also their login node, so their files in
+// /dev/shm, their ports, and their processes are separate from those of other tests on this
+// machine.
 type twoUsers struct {
 	*cluster.Cluster
 	dir      string // its directories are open to everybody
@@ -36,8 +36,8 @@ type twoUsers struct {
 	}
 }
 
-// TestTwoUsers has one test for each attack by another user of the cluster. Each one shows
-// that the other user can do what the attack needs, and then that no harm is done.
+// TestTwoUsers has one subtest for each attack by another user of the cluster. Each subtest shows
+// that the other user can do what the attack needs, and then that the attack does no harm.
 func TestTwoUsers(t *testing.T) {
 	t.Parallel()
 	s := newTwoUsers(t)
@@ -76,22 +76,22 @@ func TestTwoUsers(t *testing.T) {
 	}
 }
 
-// Names of the users and of their group.
+// Names of the users and their group.
 const (
 	victim = "alice"
 	other  = "mallory"
 	lab    = "lab"
 )
 
-// Their IDs are above those that a system gives to people.
+// IDs of the users and their group, above the range that systems assign to users.
 const (
 	victimID = 61001
 	otherID  = 61002
 	labID    = 61003
 )
 
-// newTwoUsers starts the cluster and makes the homes. The users cannot read the temporary
-// directory of the program under test, so it gets a second name in theirs.
+// newTwoUsers starts the cluster and creates the homes. The users cannot read the temporary
+// directory of the program under test, so it gets a second name in a directory that they can read.
 func newTwoUsers(t *testing.T) *twoUsers {
 	t.Helper()
 	clusterDir, dir := opened(t)
@@ -116,7 +116,7 @@ func newTwoUsers(t *testing.T) *twoUsers {
 	return s
 }
 
-// makeDir makes a directory with those above it. The mode counts whatever the umask is.
+// makeDir creates a directory and its parents. It ignores the umask.
 func makeDir(t *testing.T, path string, uid, gid int, mode uint32) {
 	t.Helper()
 	err := os.MkdirAll(path, 0o755)
@@ -131,8 +131,8 @@ func makeDir(t *testing.T, path string, uid, gid int, mode uint32) {
 	}
 }
 
-// project makes a directory that the group shares: its members can rename and remove each
-// other's files.
+// project creates a directory that the group shares: its members can rename and remove each other's
+// files.
 func (s *twoUsers) project(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(s.dir, "projects", slug(t))
@@ -140,8 +140,8 @@ func (s *twoUsers) project(t *testing.T) string {
 	return dir
 }
 
-// scratch makes a directory like /tmp: everybody can make files in it, and only their
-// owners can rename and remove them.
+// scratch creates a directory like /tmp: every user can create files in it, and only their owners
+// can rename and remove them.
 func (s *twoUsers) scratch(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(s.dir, "scratch", slug(t))
@@ -149,13 +149,13 @@ func (s *twoUsers) scratch(t *testing.T) string {
 	return dir
 }
 
-// slug is a directory name for a test.
+// slug returns a directory name for a test.
 func slug(t *testing.T) string {
 	name := t.Name()
 	return strings.NewReplacer("/", "-", " ", "-", ",", "").Replace(name[strings.IndexByte(name, '/')+1:])
 }
 
-// person is one of the users in one test.
+// A person is one of the users in one test.
 type person struct {
 	cluster.User
 	t *testing.T
@@ -167,7 +167,7 @@ func (s *twoUsers) people(t *testing.T) (alice, mallory person) {
 	return person{s.accounts[victim], t, s}, person{s.accounts[other], t, s}
 }
 
-// dir makes a directory of the person's own for the test.
+// dir creates a directory for the test that the person owns.
 func (p person) dir() string {
 	p.t.Helper()
 	dir := filepath.Join(p.Home, slug(p.t))
@@ -175,7 +175,7 @@ func (p person) dir() string {
 	return dir
 }
 
-// write puts a file of the person's at a path.
+// write writes a file that the person owns.
 func (p person) write(path, text string) {
 	p.t.Helper()
 	err := os.WriteFile(path, []byte(text), 0o644)
@@ -187,7 +187,7 @@ func (p person) write(path, text string) {
 	}
 }
 
-// tryOn runs a command on a node. A command that does not end fails the test.
+// tryOn runs a command on a node. A command that does not exit fails the test.
 func (p person) tryOn(node, dir string, argv ...string) outcome {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), 2*time.Minute)
@@ -199,7 +199,7 @@ func (p person) tryOn(node, dir string, argv ...string) outcome {
 	return o
 }
 
-// begin starts a command on a node and returns a function that waits for its end.
+// begin starts a command on a node and returns a function that waits for it to exit.
 func (p person) begin(node, dir string, argv ...string) (wait func() outcome) {
 	p.t.Helper()
 	over := make(chan outcome, 1)
@@ -213,8 +213,8 @@ func (p person) begin(node, dir string, argv ...string) (wait func() outcome) {
 	return func() outcome { return <-over }
 }
 
-// measured is try for a command that may need much memory. It also returns the peak of the
-// command and its children in bytes.
+// measured runs a command that may need much memory, like try. It also returns the peak memory of
+// the command and its children in bytes.
 func (p person) measured(dir string, argv ...string) (o outcome, peak int64) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), 2*time.Minute)
@@ -239,8 +239,8 @@ func (p person) ddpbatch(dir string, args ...string) outcome {
 	return p.try(dir, append([]string{p.s.binary}, args...)...)
 }
 
-// sh runs a shell script, which has to succeed, and returns what it prints. Its arguments
-// are $1 and up.
+// sh runs a shell script, which must succeed, and returns what it prints. The arguments are $1 and
+// up.
 func (p person) sh(dir, script string, args ...string) string {
 	p.t.Helper()
 	o := p.try(dir, append([]string{"sh", "-euc", script, "sh"}, args...)...)
@@ -263,7 +263,7 @@ func (p person) submit(dir string, args ...string) string {
 	return got.JobID
 }
 
-// attack is an attacker program that runs.
+// An attack is a running attacker program.
 type attack struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -272,7 +272,7 @@ type attack struct {
 	stderr strings.Builder
 }
 
-// attack starts an attack on the login node and returns when it is in place, with the line
+// attack starts an attack on the login node. It returns when the attack is in place, with the line
 // that the attacker prints then.
 func (p person) attack(args ...string) (a *attack, line string) {
 	p.t.Helper()
@@ -302,7 +302,7 @@ func startAttack(t *testing.T, cmd *exec.Cmd) (a *attack, line string) {
 	return a, line
 }
 
-// stop ends the attack and returns what the attacker printed since it began.
+// stop ends the attack and returns what the attacker has printed since its start.
 func (a *attack) stop() string {
 	a.t.Helper()
 	a.power.Close()
@@ -313,7 +313,7 @@ func (a *attack) stop() string {
 	return string(rest)
 }
 
-// closeQueue keeps submitted jobs waiting until openQueue is called.
+// closeQueue keeps submitted jobs pending until the test calls openQueue.
 func (s *twoUsers) closeQueue(t *testing.T) (openQueue func()) {
 	t.Helper()
 	set := func(state string) {
@@ -325,8 +325,8 @@ func (s *twoUsers) closeQueue(t *testing.T) (openQueue func()) {
 	return func() { set("UP") }
 }
 
-// ends waits until a job is over and returns its state and what it printed. The path of the
-// output is where Slurm wrote it, whoever made the directory.
+// ends waits until a job is over. It returns the job's state and its output, from the path where
+// Slurm wrote it, even if another user created the directory.
 func (s *twoUsers) ends(t *testing.T, id string) (state, log string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -345,7 +345,7 @@ func (s *twoUsers) ends(t *testing.T, id string) (state, log string) {
 	return state, log
 }
 
-// command is a job file with a user's program.
+// command returns a job file with a user's program.
 func command(name string, nodes int, argv ...string) string {
 	list, err := json.Marshal(argv) // strings of JSON are strings of TOML
 	if err != nil {
@@ -354,7 +354,7 @@ func command(name string, nodes int, argv ...string) string {
 	return fmt.Sprintf("name = %q\n[slurm]\nnodes = %d\ntime = \"00:10:00\"\n[command]\nargv = %s\n", name, nodes, list)
 }
 
-// linear is a job file with a small training of two ranks.
+// linear returns a job file that trains a small model on two ranks.
 func linear(name string, nodes int) string {
 	return fmt.Sprintf(`name = %q
 [slurm]
@@ -378,8 +378,8 @@ lr = 0.05
 `, name, nodes, 2/nodes)
 }
 
-// foreignRun makes a run directory by hand, as somebody can who knows its files, and lets
-// everybody write to it.
+// foreignRun creates a run directory by hand, as a user could who knows the file formats, and makes
+// it writable for everybody.
 func (p person) foreignRun(path string, argv ...string) {
 	p.t.Helper()
 	profile, err := os.ReadFile("../templates/sites/generic.toml")
@@ -393,7 +393,7 @@ func (p person) foreignRun(path string, argv ...string) {
 		`"created":"2026-01-01T00:00:00Z","version":"x","submissions":[]}`, filepath.Base(path)))
 }
 
-// completed waits until a job is over and fails the test unless it completed.
+// completed waits until a job is over. It fails the test if the job did not complete.
 func (s *twoUsers) completed(t *testing.T, id string) (log string) {
 	t.Helper()
 	state, log := s.ends(t, id)
@@ -403,7 +403,7 @@ func (s *twoUsers) completed(t *testing.T, id string) (log string) {
 	return log
 }
 
-// finishedRun returns a finished run of alice's, with a checkpoint. Tests copy it.
+// finishedRun returns a finished run of alice's with a checkpoint. Tests copy it.
 func (s *twoUsers) finishedRun(t *testing.T) string {
 	t.Helper()
 	s.demo.Do(func() {
@@ -422,7 +422,7 @@ func (s *twoUsers) finishedRun(t *testing.T) string {
 	return s.demo.path
 }
 
-// copyRun gives the person a copy of a run at a new path. Everybody may read the copy.
+// copyRun gives the person a copy of a run at a new path. All users can read the copy.
 func (p person) copyRun(from, to string) {
 	p.t.Helper()
 	script := `mkdir -p "$(dirname "$2")" && cp -r "$1" "$2" && chown -R "$3:$3" "$2" && chmod -R a+rX "$2"`
@@ -431,7 +431,7 @@ func (p person) copyRun(from, to string) {
 	}
 }
 
-// mustNotExist fails the test if a program that should not run has left its file.
+// mustNotExist fails the test if a program that must not run has created its file.
 func mustNotExist(t *testing.T, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
@@ -443,8 +443,8 @@ func mustNotExist(t *testing.T, paths ...string) {
 	}
 }
 
-// mustFail fails the test unless a command ended with an exit code of the program's own and
-// a message that has all the words.
+// mustFail fails the test unless a command exited with one of ddpbatch's exit codes for errors and
+// its output contains all of the words.
 func mustFail(t *testing.T, o outcome, words ...string) {
 	t.Helper()
 	if o.code < 1 || o.code > 5 || strings.Contains(o.stderr, "goroutine ") {
