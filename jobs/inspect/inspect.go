@@ -5,7 +5,7 @@
 // DataLoader workers or other children.
 //
 // The stack of a Python program comes from py-spy, if the program's PATH or this one's has
-// it. Otherwise, or if py-spy may not read the process, the kernel's view is returned: the
+// it. For root, only this program's PATH counts. Otherwise, or if py-spy may not read the process, the kernel's view is returned: the
 // state of the main thread and where it waits.
 //
 // The package does not stop or change processes, and does not reach other hosts. py-spy pauses
@@ -174,12 +174,9 @@ func (r *Rank) readStack(ctx context.Context, env []string) {
 
 // pySpy returns the output of `py-spy dump`.
 func (r *Rank) pySpy(ctx context.Context, env []string) (string, error) {
-	path, err := environ.LookPath(r.environ, "py-spy")
+	path, err := findPySpy(r.environ, env, os.Geteuid())
 	if err != nil {
-		path, err = environ.LookPath(env, "py-spy")
-	}
-	if err != nil {
-		return "", errors.New("py-spy is not installed")
+		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, stackTimeout)
 	defer cancel()
@@ -196,6 +193,29 @@ func (r *Rank) pySpy(ctx context.Context, env []string) (string, error) {
 		return "", fmt.Errorf("py-spy: %w", err)
 	}
 	return string(out[:min(len(out), maxStack)]), nil
+}
+
+// findPySpy returns the path of py-spy. It searches the PATH of the program, and then the PATH
+// of this process.
+//
+// For root, it does not search the PATH of the program. Processes of root include setuid
+// programs such as su, whose environment is that of the user who started them.
+func findPySpy(program, env []string, uid int) (string, error) {
+	if uid == 0 {
+		path, err := environ.LookPath(env, "py-spy")
+		if err != nil {
+			return "", errors.New("py-spy is not in the PATH of root")
+		}
+		return path, nil
+	}
+	path, err := environ.LookPath(program, "py-spy")
+	if err != nil {
+		path, err = environ.LookPath(env, "py-spy")
+	}
+	if err != nil {
+		return "", errors.New("py-spy is not installed")
+	}
+	return path, nil
 }
 
 // innermost returns the innermost function of the main thread in py-spy's output, or of the

@@ -3,6 +3,7 @@ package inspect
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 )
 
@@ -46,5 +47,39 @@ func TestFind(t *testing.T) {
 	}
 	if len(ranks) != 1 || ranks[0].PID != want || ranks[0].Rank != 3 || ranks[0].Command != "sleep 600" {
 		t.Errorf("got %+v, want rank 3 with process %d", ranks, want)
+	}
+}
+
+// TestFindPySpyIgnoresProgramOfRoot checks that root does not run a program from the PATH of a
+// process. A setuid program has the PATH of another user.
+func TestFindPySpyIgnoresProgramOfRoot(t *testing.T) {
+	install := func() (env []string, path string) {
+		t.Helper()
+		dir := t.TempDir()
+		path = filepath.Join(dir, "py-spy")
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return []string{"PATH=" + dir}, path
+	}
+	program, theirs := install()
+	env, own := install()
+	empty := []string{"PATH=" + t.TempDir()}
+	for _, tt := range []struct {
+		name string
+		env  []string
+		uid  int
+		want string // empty for an error
+	}{
+		{"user", env, 1000, theirs},
+		{"root", env, 0, own},
+		{"root without py-spy", empty, 0, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := findPySpy(program, tt.env, tt.uid)
+			if got != tt.want || (err == nil) != (tt.want != "") {
+				t.Errorf("got %q, %v, want %q", got, err, tt.want)
+			}
+		})
 	}
 }
