@@ -154,11 +154,15 @@ type activeRun struct {
 	hosts []string // in the order of ranks
 }
 
-// findActive returns a run whose ranks are running.
+// findActive returns a run whose ranks are running. The run must belong to this user: live.json
+// of another user could name a job of this user. Root can inspect all runs.
 func (p *program) findActive(arg string) (activeRun, error) {
 	run, err := p.findRun(arg)
 	if err != nil {
 		return activeRun{}, err
+	}
+	if os.Geteuid() != 0 && !runs.IsOwn(run.Dir.Path) {
+		return activeRun{}, exitError{exitUsage, fmt.Errorf("run %q belongs to another user", run.Dir.Path)}
 	}
 	notRunning := exitError{exitUsage, hints.Errorf("`ddpbatch status "+arg+"` shows its phase", "run %q has no running ranks", run.Dir.Path)}
 	live, ok := run.Dir.ReadLive()
