@@ -28,6 +28,10 @@ type observer struct {
 func newObserver(r *rank, s *rendezvous.Session) *observer {
 	o := &observer{r: r, recorder: eventlog.Recorder{Path: r.dir.Metrics(), TensorBoardDir: r.dir.TensorBoard(), Host: r.info.Host},
 		exporter: eventlog.NewExporter(string(r.job.Log.Prometheus), string(r.job.Name), r.record.Run, r.info.JobID, r.info.Host)}
+	// The directory is open until the process exits, even if another directory takes its path.
+	if root, _, err := r.dir.OpenRoot(); err == nil {
+		o.recorder.Root = root
+	}
 	if steps := r.job.Log.Trace; !steps.IsZero() {
 		o.trace = trace.New(steps.First, steps.Last)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -15,6 +16,10 @@ import (
 
 // progressInterval is the interval at which the launcher reads the output of a user's program.
 const progressInterval = 2 * time.Second
+
+// maxParseTime limits the CPU time for lines of output in each interval. Without it, a program
+// that prints megabytes would take a core from the ranks.
+const maxParseTime = progressInterval / 10
 
 // minRateWindow is the minimum time over which the launcher computes the duration of a step, if
 // the program does not print it. Lines arrive in bursts of up to progressInterval.
@@ -125,7 +130,11 @@ func (r *progressRecorder) read() {
 	if r.output == nil || r.wrote {
 		return
 	}
+	started := time.Now()
 	_ = r.output.Read(func(line string) {
+		if time.Since(started) > maxParseTime {
+			return
+		}
 		for _, m := range r.parser.Line(line) {
 			r.write(m)
 		}
@@ -144,7 +153,7 @@ func (r *progressRecorder) write(m metrics.Record) {
 	var err error
 	if r.log == nil {
 		// A resumed program repeats the steps after its checkpoint.
-		r.log, err = metrics.Open(r.dir.Metrics(), m.Step-1)
+		r.log, err = openMetrics(r.dir, m.Step-1)
 	}
 	if err == nil {
 		err = r.log.Write(m)
@@ -169,6 +178,16 @@ func (r *progressRecorder) addSpeed(m *metrics.Record) {
 	if m.LeftSeconds == nil && m.StepMillis != nil && m.Steps >= m.Step {
 		m.LeftSeconds = metrics.NewNumber(float64(m.Steps-m.Step) * float64(*m.StepMillis) / 1000)
 	}
+}
+
+// openMetrics opens the metrics in a held directory.
+func openMetrics(dir rundir.Dir, step int) (*metrics.Log, error) {
+	root, done, err := dir.OpenRoot()
+	if err != nil {
+		return nil, fmt.Errorf("open metrics: %w", err)
+	}
+	defer done()
+	return metrics.OpenIn(root, filepath.Base(dir.Metrics()), step)
 }
 
 func (r *progressRecorder) close() {

@@ -53,6 +53,10 @@ func (d Dir) open() (root *os.Root, done func(), err error) {
 	return root, func() { root.Close() }, nil
 }
 
+// OpenRoot returns the open directory, for files that other packages write. The caller calls
+// done, which keeps a held directory open.
+func (d Dir) OpenRoot() (root *os.Root, done func(), err error) { return d.open() }
+
 // CheckPlace returns a [*MovedError] if the path of a held directory no longer leads to it. It
 // returns nil if the directory is not held or if the file system cannot answer.
 func (d Dir) CheckPlace() error {

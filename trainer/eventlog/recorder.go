@@ -8,6 +8,8 @@ package eventlog
 import (
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer"
@@ -17,7 +19,8 @@ import (
 
 // A Recorder writes the metrics of a run to metrics.jsonl and to a TensorBoard file.
 type Recorder struct {
-	Path           string // of metrics.jsonl
+	Root           *os.Root // directory of metrics.jsonl; nil to open it by its path
+	Path           string   // of metrics.jsonl
 	TensorBoardDir string
 	Host           string // for the name of the TensorBoard file
 
@@ -44,7 +47,12 @@ func (r *Recorder) Write(e trainer.Event) error {
 }
 
 func (r *Recorder) open(step int) (err error) {
-	if r.metrics, err = metrics.Open(r.Path, step); err != nil {
+	if r.Root != nil {
+		r.metrics, err = metrics.OpenIn(r.Root, filepath.Base(r.Path), step)
+	} else {
+		r.metrics, err = metrics.Open(r.Path, step)
+	}
+	if err != nil {
 		return err
 	}
 	r.board, err = tensorboard.Create(r.TensorBoardDir, r.Host, step, time.Now())

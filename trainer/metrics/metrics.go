@@ -8,6 +8,7 @@ package metrics
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,8 +19,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
@@ -91,19 +90,37 @@ type Log struct{ f *os.File }
 // Open opens the file at path for a run that resumes after the given step. It removes lines of
 // later steps and an incomplete last line. A symbolic link is an error.
 func Open(path string, step int) (*Log, error) {
-	if err := trim(path, step); err != nil {
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
 		return nil, fmt.Errorf("open metrics: %w", err)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	defer root.Close()
+	return OpenIn(root, filepath.Base(path), step)
+}
+
+// OpenIn is [Open] for a name in an open directory.
+func OpenIn(root *os.Root, name string, step int) (*Log, error) {
+	f, err := openIn(root, name, step)
 	if err != nil {
 		return nil, fmt.Errorf("open metrics: %w", err)
 	}
 	return &Log{f}, nil
 }
 
+func openIn(root *os.Root, name string, step int) (*os.File, error) {
+	if err := trim(root, name, step); err != nil {
+		return nil, err
+	}
+	// A Root follows links within the directory and ignores O_NOFOLLOW.
+	if info, err := root.Lstat(name); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: safefile.ErrLink}
+	}
+	return root.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+}
+
 // trim rewrites the file without lines that will be written again.
-func trim(path string, step int) error {
-	f, err := safefile.Open(path, safefile.NoFollow)
+func trim(root *os.Root, name string, step int) error {
+	f, err := safefile.OpenIn(root, name, safefile.NoFollow)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -126,17 +143,23 @@ func trim(path string, step int) error {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return fmt.Errorf("read %q: %w", path, err)
+		return fmt.Errorf("read %q: %w", name, err)
 	}
 	if bytes.Equal(keep.Bytes(), old) {
 		return nil
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), ".metrics-")
+	return replace(root, name, keep.Bytes())
+}
+
+// replace atomically replaces a file in root.
+func replace(root *os.Root, name string, content []byte) error {
+	tempName := ".metrics-" + rand.Text()
+	temp, err := root.OpenFile(tempName, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(temp.Name())
-	_, err = temp.Write(keep.Bytes())
+	defer root.Remove(tempName) // fails after the rename, as intended
+	_, err = temp.Write(content)
 	if err == nil {
 		err = temp.Sync()
 	}
@@ -146,7 +169,7 @@ func trim(path string, step int) error {
 	if err != nil {
 		return err
 	}
-	return os.Rename(temp.Name(), path)
+	return root.Rename(tempName, name)
 }
 
 // Write appends a record.

@@ -63,3 +63,43 @@ func TestOpenRejectsLink(t *testing.T) {
 		t.Error("opened a link")
 	}
 }
+
+// TestOpenInIgnoresReplacedDirectory checks that a directory which takes the path of an open one
+// keeps its metrics.
+func TestOpenInIgnoresReplacedDirectory(t *testing.T) {
+	parent := t.TempDir()
+	run, other := filepath.Join(parent, "run"), filepath.Join(parent, "other")
+	line := []byte(`{"kind":"train","step":7}` + "\n")
+	for _, dir := range []string{run, other} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "metrics.jsonl"), line, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := os.OpenRoot(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := os.Rename(run, filepath.Join(parent, "moved")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(other, run); err != nil {
+		t.Fatal(err)
+	}
+	l, err := OpenIn(root, "metrics.jsonl", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(other, "metrics.jsonl")); err != nil || string(got) != string(line) {
+		t.Errorf("other run: got %q, %v, want %q", got, err, line)
+	}
+	if got, err := os.ReadFile(filepath.Join(parent, "moved", "metrics.jsonl")); err != nil || len(got) != 0 {
+		t.Errorf("open run: got %q, %v, want an empty file", got, err)
+	}
+}
