@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// capture records the TCP payload that passes a network interface and writes it to a file,
-// one connection after the other and each direction by itself.
+// capture records the TCP payload that passes a network interface. It writes the payload to a file,
+// one connection after the other, with each direction separate.
 func capture(link, file string) error {
 	iface, err := net.InterfaceByName(link)
 	if err != nil {
@@ -53,7 +53,7 @@ func capture(link, file string) error {
 			case errors.Is(err, unix.EINTR):
 				continue
 			}
-			// Nothing came for a while: what was sent before the end has been read.
+			// The timeout has passed: everything that was sent before the end has been read.
 			select {
 			case <-over:
 				return
@@ -75,15 +75,15 @@ func capture(link, file string) error {
 	return os.WriteFile(file, text, 0o600)
 }
 
-// tcpPayload returns the payload of an IPv4 packet with TCP in it, and the addresses and
-// ports by which it belongs to a connection.
+// tcpPayload returns the payload of an IPv4 packet with TCP, and the addresses and ports that
+// identify its connection.
 func tcpPayload(p []byte) (flow string, payload []byte, ok bool) {
 	if len(p) < 20 || p[0]>>4 != 4 || p[9] != unix.IPPROTO_TCP {
 		return "", nil, false
 	}
 	ip, total := int(p[0]&15)*4, int(binary.BigEndian.Uint16(p[2:]))
 	if total == 0 || total > len(p) {
-		total = len(p) // a packet that the interface was to divide
+		total = len(p) // a large packet that the interface would segment
 	}
 	if total < ip+20 {
 		return "", nil, false

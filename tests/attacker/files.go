@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lease creates files that everybody may open and holds write leases on them: an open by
-// somebody else waits until the lease is released or lease-break-time is over.
+// lease creates files that every user can open and holds write leases on them: another process that
+// opens a file waits until the lease is released or lease-break-time is over.
 func lease(paths []string) error {
 	broken := make(chan os.Signal, len(paths))
-	signal.Notify(broken, syscall.SIGIO) // the kernel asks for the lease
+	signal.Notify(broken, syscall.SIGIO) // the kernel requests the lease back
 	unix.Umask(0)
 	for _, path := range paths {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
@@ -24,7 +24,7 @@ func lease(paths []string) error {
 		}
 		defer f.Close()
 		defer os.Remove(path)
-		// Old enough to be taken for a leftover.
+		// Old enough to look like a leftover.
 		if err := unix.Utimes(path, make([]unix.Timeval, 2)); err != nil {
 			return err
 		}

@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fill looks for listeners of a user and holds connections to each that never send a byte.
-// A listener on loopback or on all addresses is the rendezvous, not a probe: flood is for it.
+// fill finds listeners of a user and holds silent connections to each. A listener on loopback or on
+// all addresses is the rendezvous and not a probe; see flood.
 func fill(uid, count int) error {
 	ctx, stop := context.WithCancel(context.Background())
 	var filling sync.WaitGroup
@@ -106,8 +106,8 @@ func listeners(uid int) (found []netip.AddrPort) {
 	return found
 }
 
-// flood keeps connections to an address open that never send a byte. It replaces those that
-// the other side closes until nobody listens there.
+// flood holds silent connections to an address. It replaces connections that the other side closes,
+// until nobody listens there.
 func flood(address string, count int) error {
 	ctx, stop := context.WithCancel(context.Background())
 	var open, done sync.WaitGroup

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// The database and slurmdbd come up with the cluster, know its account, and end with it.
+// TestAccounting checks that the database and slurmdbd start with the cluster, contain its account,
+// and stop with it.
 func TestAccounting(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
@@ -41,7 +42,7 @@ func TestAccounting(t *testing.T) {
 		}
 	}
 
-	// What a centre's configuration demands of accounts.
+	// Rules for accounts in the configuration of a center.
 	if err := c.Reconfigure(t.Context(), "AccountingStorageEnforce=associations", "NodeName=big[1-9] CPUs=64"); err != nil {
 		t.Error(err)
 	}

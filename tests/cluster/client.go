@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// Env is what a client needs in its environment to find the cluster.
+// Env returns the environment variables that a client needs to find the cluster.
 func (c *Cluster) Env() []string {
 	return []string{"SLURM_CONF=" + c.dir.slurmEtc("slurm.conf")}
 }
 
-// Command returns a command for the login node: a Slurm client, or a program that calls one. It
-// has this process's environment and [Cluster.Env]. When the context ends it gets SIGTERM, and
-// SIGKILL five seconds later; when this process dies, or the thread of a goroutine that was
-// locked to it when it called Start, SIGKILL at once.
+// Command returns a command for the login node: a Slurm client, or a program that calls one. It has
+// this process's environment and [Cluster.Env]. When the context ends, the command gets SIGTERM,
+// and SIGKILL five seconds later. It gets SIGKILL immediately if this process dies, or if the
+// thread dies on which a locked goroutine called Start.
 func (c *Cluster) Command(ctx context.Context, argv ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(cmd.Environ(), c.Env()...)
@@ -32,11 +32,11 @@ func (c *Cluster) Command(ctx context.Context, argv ...string) *exec.Cmd {
 	return cmd
 }
 
-// OnNode returns a command that runs on a node, in all of its namespaces: it sees the node's
-// links, the node's processes and no others, and its host name. It has this process's
-// environment and [Cluster.Env] and runs outside any job. When the context or this process ends,
-// it gets SIGKILL; its own children do not. Its working directory is this process's; the
-// command's Dir has no effect. On a node that does not run, it fails to start.
+// OnNode returns a command that runs on a node, in all of its namespaces: it sees the node's links,
+// only the node's processes, and the node's host name. It has this process's environment and
+// [Cluster.Env] and runs outside of jobs. When the context or this process ends, the command gets
+// SIGKILL, but its children do not. Its working directory is this process's. The command's Dir has
+// no effect. On a node that is not running, the command fails to start.
 func (c *Cluster) OnNode(ctx context.Context, node string, argv ...string) *exec.Cmd {
 	m := c.running(node)
 	if m == nil || node == controlName {
@@ -55,7 +55,8 @@ func (c *Cluster) OnNode(ctx context.Context, node string, argv ...string) *exec
 	return cmd
 }
 
-// output runs a command and returns what it prints; its error has what it says about it.
+// output runs a command and returns its standard output. An error contains the command's standard
+// error.
 func output(cmd *exec.Cmd) (string, error) {
 	out, err := cmd.Output()
 	if err != nil {
@@ -68,8 +69,8 @@ func output(cmd *exec.Cmd) (string, error) {
 	return string(out), nil
 }
 
-// fields splits one line of "scontrol --oneliner" into its keys and values. A value with a
-// space in it ends at the space; no field that this package asks for has one.
+// fields splits a line of "scontrol --oneliner" into keys and values. A value that contains a space
+// ends at the space. No field that this package reads contains one.
 func fields(line string) map[string]string {
 	f := make(map[string]string)
 	for _, word := range strings.Fields(line) {

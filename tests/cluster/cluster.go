@@ -14,27 +14,27 @@ import (
 	"time"
 )
 
-// startTimeout bounds Start where its context does not; the usual start takes a few seconds, a
-// while where the machine is busy.
+// startTimeout limits Start if its context has no deadline. The usual start takes a few seconds,
+// and longer on a busy machine.
 const startTimeout = 2 * time.Minute
 
-// Cluster is a running cluster. Its methods may be called from several goroutines.
+// A Cluster is a running cluster. Its methods are safe for concurrent use.
 type Cluster struct {
 	opts Options
 	dir  layout
-	temp bool // dir is a temporary directory of Start's own
+	temp bool // dir is a temporary directory that Start created
 	lock *os.File
 	net  *network
 
 	mu       sync.Mutex
-	machines map[string]*machine // those that run
+	machines map[string]*machine // running machines by name
 }
 
-// Start starts a cluster and returns when all its nodes are idle. The context bounds only the
-// start; what it returns runs until [Cluster.Stop] or until this process ends.
+// Start starts a cluster and returns when all its nodes are idle. The context applies only to the
+// start. The cluster runs until [Cluster.Stop] or until this process ends.
 //
-// An error says which part did not come up and quotes its log; one about what is missing on the
-// machine has a hint (Hint() string).
+// An error names the part that did not start and quotes its log. An error about software that is
+// missing on the machine has a hint (Hint() string).
 func Start(ctx context.Context, o Options) (c *Cluster, err error) {
 	o, err = o.withDefaults()
 	if err != nil {
@@ -61,7 +61,7 @@ func Start(ctx context.Context, o Options) (c *Cluster, err error) {
 	return c, nil
 }
 
-// checkMachine says what a start would fail for later.
+// checkMachine checks the requirements of a start: root and the programs.
 func checkMachine(o Options) error {
 	if os.Geteuid() != 0 {
 		return &hinted{errors.New("not root: namespaces and Slurm's daemons need it"), "run the tests as root on Debian"}
@@ -81,7 +81,7 @@ func checkMachine(o Options) error {
 	return nil
 }
 
-// up brings everything up, and leaves what came up to Stop where it fails.
+// up starts all parts. If it fails, Stop must clean up the started parts.
 func (c *Cluster) up(ctx context.Context) error {
 	if err := c.dir.check(); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (c *Cluster) up(ctx context.Context) error {
 	if err := ctl.boot(); err != nil {
 		return err
 	}
-	// A slurmd that finds no slurmctld waits a while before it asks again.
+	// A slurmd that finds no slurmctld waits for a while before it tries again.
 	if err := c.waitController(ctx, ctl); err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (c *Cluster) up(ctx context.Context) error {
 	return c.waitNodes(ctx, c.Nodes(), func(n nodeInfo) bool { return n.state == "IDLE" })
 }
 
-// add creates a machine and keeps it for Stop.
+// add creates a machine and registers it for Stop.
 func (c *Cluster) add(name string, r role) (*machine, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,16 +167,16 @@ func (c *Cluster) waitController(ctx context.Context, ctl *machine) error {
 	}
 }
 
-// running returns the machine, or nil when it does not run.
+// running returns the machine, or nil if it is not running.
 func (c *Cluster) running(name string) *machine {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.machines[name]
 }
 
-// Stop ends the cluster with everything that runs on it, jobs included, and returns when all of
-// it is gone. It may be called twice. Commands of [Cluster.Command] that still run on the login
-// node are the caller's to end.
+// Stop stops the cluster with everything that runs on it, including jobs, and returns when all
+// processes have exited. It can be called twice. The caller must stop commands of [Cluster.Command]
+// that still run on the login node.
 func (c *Cluster) Stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,10 +203,10 @@ func (c *Cluster) Stop() error {
 	return nil
 }
 
-// Dir is the cluster's directory, with its configuration and logs.
+// Dir returns the cluster's directory, which contains its configuration and logs.
 func (c *Cluster) Dir() string { return string(c.dir) }
 
-// Nodes are the names of the nodes, n1 and up, whether they run or not.
+// Nodes returns the names of the nodes, n1 and up, including nodes that are not running.
 func (c *Cluster) Nodes() []string {
 	names := make([]string, c.opts.Nodes)
 	for i := range names {

@@ -17,7 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// sbatch submits a script and returns the job's id; the output is DIR/JOB.out.
+// sbatch submits a script and returns the job ID. The output file is DIR/JOB.out.
 func sbatch(t *testing.T, c *Cluster, script string, args ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,7 +30,7 @@ func sbatch(t *testing.T, c *Cluster, script string, args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// wait waits for a state, for a minute.
+// wait waits for a state for up to a minute.
 func wait(t *testing.T, c *Cluster, id string, states ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -55,7 +55,7 @@ func sortedLines(text string) []string {
 	return lines
 }
 
-// One cluster, everything a test does with it.
+// TestCluster runs all tests that can share one cluster.
 func TestCluster(t *testing.T) {
 	begin := time.Now()
 	c := ForTest(t, Options{Dir: t.TempDir(), SlurmConf: []string{"SlurmdTimeout=6", "MessageTimeout=5"}})
@@ -114,7 +114,7 @@ func TestCluster(t *testing.T) {
 	t.Run("node loss", func(t *testing.T) { testNodeLoss(t, c) })
 }
 
-// Bytes that a job sends to a fast address go over the fast network.
+// testTraffic checks that bytes that a job sends to a fast address use the fast network.
 func testTraffic(t *testing.T, c *Cluster) {
 	const size = 8 << 20
 	to, err := c.Address("n1", "hsn0")
@@ -163,7 +163,8 @@ else:
 	}
 }
 
-// A node is alone with its links, processes and shared memory, and the fast network is the nodes'.
+// testIsolation checks that each node has its own links, processes, and shared memory, and that
+// only the nodes can use the fast network.
 func testIsolation(t *testing.T, c *Cluster) {
 	ctx := t.Context()
 	names, err := output(c.OnNode(ctx, "n2", "ls", "/sys/class/net"))
@@ -207,7 +208,8 @@ func testIsolation(t *testing.T, c *Cluster) {
 	if want := []string{"n1-fast", "n2-fast", "n3-fast", "n4-fast"}; !slices.Equal(ports, want) {
 		t.Errorf("the fast switch has ports %q; want %q", ports, want)
 	}
-	// Only where the route leads: what is beyond this machine's own default route is not ours.
+	// Check only where the route leads. The network behind this machine's own default route is out
+	// of scope.
 	login, err := net.InterfaceByName(c.net.login)
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +217,7 @@ func testIsolation(t *testing.T, c *Cluster) {
 	if routes, err := netlink.RouteGet(fast.AsSlice()); err == nil && routes[0].LinkIndex == login.Index {
 		t.Errorf("the login node reaches the fast network: %v", routes[0])
 	}
-	// slurmd listens on every interface, so it is there to be reached.
+	// slurmd listens on every interface, so it must be reachable.
 	reach := func() error {
 		return c.OnNode(ctx, "n1", "timeout", "5", "bash", "-c", fmt.Sprintf("</dev/tcp/%v/6818", fast)).Run()
 	}
@@ -242,7 +244,7 @@ func testIsolation(t *testing.T, c *Cluster) {
 	}
 }
 
-// The first process of a node waits for the orphans that are left to it.
+// testOrphans checks that the first process of a node reaps orphans.
 func testOrphans(t *testing.T, c *Cluster) {
 	if err := c.OnNode(t.Context(), "n3", "sh", "-c", "for i in 1 2 3; do (sleep 0.05 &) ; done").Run(); err != nil {
 		t.Fatal(err)
@@ -335,7 +337,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// leftovers lists the processes and mounts that have to do with a cluster's directory.
+// leftovers lists the processes and mounts that refer to a cluster's directory.
 func leftovers(t *testing.T, dir string) []string {
 	t.Helper()
 	var left []string

@@ -27,25 +27,26 @@ func slurmConf(o Options, net subnet) string {
 		"SlurmctldDebug=verbose",
 		"SlurmdDebug=verbose",
 
-		// No cgroups: a test machine may have the first version, the second, or none.
+		// No cgroups: a test machine may have version 1, version 2, or none.
 		"ProctrackType=proctrack/linuxproc",
 		"TaskPlugin=task/none",
 		"JobAcctGatherType=jobacct_gather/none",
 		"MpiDefault=none",
-		"TmpFS=/dev/shm", // where PMIx keeps files named after the step: the nodes share /tmp
+		"TmpFS=/dev/shm", // PMIx names files after the step and puts them there; the nodes share /tmp
 		"MailProg=/bin/true",
-		// More processors than there are; count processors only, so that jobs share a node.
+		// Slurm may count more CPUs than the machine has. It counts CPUs only, so that jobs can
+		// share a node.
 		"SlurmdParameters=config_overrides",
 		"SelectType=select/cons_tres",
 		"SelectTypeParameters=CR_CPU",
 
-		// A test waits for every one of these.
+		// Short intervals, because tests wait for all of these.
 		"SchedulerParameters=sched_interval=1,batch_sched_delay=0",
 		"SlurmdTimeout=15",
 		"TCPTimeout=2",
 		"KillWait=10",
 		"ReturnToService=2",
-		// Jobs can be asked about for as long as a test runs.
+		// Jobs can be queried for as long as a test runs.
 		"MinJobAge=86400",
 		"MaxJobCount=10000",
 
@@ -56,7 +57,7 @@ func slurmConf(o Options, net subnet) string {
 		lines = append(lines,
 			"AccountingStorageType=accounting_storage/slurmdbd",
 			fmt.Sprintf("AccountingStorageHost=%s", net.control()),
-			"AccountingStoragePass="+d.mungeSocket(), // clients do not take AuthInfo for slurmdbd
+			"AccountingStoragePass="+d.mungeSocket(), // clients do not use AuthInfo for slurmdbd
 			"AccountingStoreFlags=job_comment",
 		)
 	}
@@ -70,7 +71,7 @@ func slurmConf(o Options, net subnet) string {
 			nodeName(i), net.management(i), o.CPUs, gres))
 	}
 	if o.Nodes == 0 {
-		lines = append(lines, "NodeName=none State=FUTURE") // slurmctld wants a node
+		lines = append(lines, "NodeName=none State=FUTURE") // slurmctld requires at least one node
 	}
 	lines = append(lines,
 		"PartitionName=batch Nodes=ALL Default=YES PriorityTier=10 PreemptMode=OFF",
@@ -80,8 +81,8 @@ func slurmConf(o Options, net subnet) string {
 	return strings.Join(override(lines, o.SlurmConf), "\n") + "\n"
 }
 
-// slurmdbdConf returns the text of slurmdbd.conf (slurmdbd.conf(5)). The database lets everybody in
-// who reaches its socket.
+// slurmdbdConf returns the text of slurmdbd.conf (slurmdbd.conf(5)). The database accepts every
+// client that can open its socket.
 func slurmdbdConf(o Options, net subnet) string {
 	d := layout(o.Dir)
 	return strings.Join([]string{
@@ -100,8 +101,8 @@ func slurmdbdConf(o Options, net subnet) string {
 	}, "\n") + "\n"
 }
 
-// gresConf returns the text of gres.conf: with a device file for each GPU, Slurm also numbers them.
-// It speaks of the cluster's own nodes only, not of those of [Cluster.Reconfigure].
+// gresConf returns the text of gres.conf. With a device file for each GPU, Slurm also numbers the
+// GPUs. It covers the cluster's own nodes only, not the nodes of [Cluster.Reconfigure].
 func gresConf(o Options) string {
 	if o.GPUs == 0 || o.Nodes == 0 {
 		return ""
@@ -109,11 +110,11 @@ func gresConf(o Options) string {
 	return fmt.Sprintf("NodeName=n[1-%d] Name=gpu File=%s[0-%d]\n", o.Nodes, layout(o.Dir).gpu(), o.GPUs-1)
 }
 
-// cgroupConf names the plugin, because slurmd looks at /sys/fs/cgroup to choose one and does not
-// start without a mount there; a plugin that is named but never used asks for nothing.
+// cgroupConf names the plugin. Otherwise slurmd reads /sys/fs/cgroup to choose one, and does not
+// start without a mount there. A configured plugin that is not used has no requirements.
 const cgroupConf = "CgroupPlugin=cgroup/v1\n"
 
-// hosts returns the text of /etc/hosts on every machine of the cluster.
+// hosts returns the text of /etc/hosts for every machine of the cluster.
 func hosts(o Options, net subnet, login string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "127.0.0.1 localhost\n::1 localhost\n")
@@ -125,8 +126,8 @@ func hosts(o Options, net subnet, login string) string {
 	return b.String()
 }
 
-// override replaces the lines that have the key of one of extra, and adds the rest of extra.
-// Slurm itself takes the later of two lines, but every client complains about it.
+// override replaces the lines whose key is in extra, and appends the other lines of extra. Slurm
+// itself uses the later of two lines, but every client prints a warning about them.
 func override(lines, extra []string) []string {
 	out := append([]string(nil), lines...)
 	for _, e := range extra {
@@ -140,8 +141,8 @@ func override(lines, extra []string) []string {
 	return out
 }
 
-// confKey returns what makes a line of slurm.conf unique: its first key, and with it the name
-// that it defines where the key may come more than once. It returns "" for anything else.
+// confKey returns the text that makes a line of slurm.conf unique: its first key, with the name
+// that it defines if the key can repeat. It returns "" for other text.
 func confKey(line string) string {
 	key, rest, ok := strings.Cut(strings.TrimSpace(line), "=")
 	if !ok || strings.ContainsAny(line, "\n\r") || strings.ContainsAny(key, " \t#") {

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// When this variable has a directory, the test program starts a cluster there and waits to be killed.
+// victimVar names an environment variable with a directory. If it is set, the test program starts a
+// cluster in that directory and waits until it is killed.
 const victimVar = "DDPBATCH_TEST_CLUSTER_VICTIM"
 
 func TestMain(m *testing.M) {
@@ -58,8 +59,8 @@ func spaces(t *testing.T, pid int) []string {
 	return s
 }
 
-// within lists the processes that are in one of the namespaces. A dead one does not count: this
-// machine's first process may take its time to wait for it.
+// within lists the processes in one of the namespaces, except dead ones: the machine's init process
+// may take time to reap them.
 func within(t *testing.T, spaces []string) []string {
 	t.Helper()
 	var found []string
@@ -141,8 +142,9 @@ func TestStopLeavesNothing(t *testing.T) {
 	}
 }
 
-// A cluster ends with the process that started it, and the next one can start in its directory
-// at once, even when a machine was stopped and could not see the end.
+// TestKilledOwner checks that a cluster stops when the process that started it dies, and that the
+// next cluster can start in its directory immediately, even if a machine's processes were stopped
+// by a signal and could not react.
 func TestKilledOwner(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
@@ -156,7 +158,7 @@ func TestKilledOwner(t *testing.T) {
 	if err := owner.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // where the test fails half-way
+	t.Cleanup(func() { // if the test fails early
 		_ = owner.Process.Kill()
 		_ = owner.Wait()
 		if lock, err := layout(dir).claim(); err == nil {
@@ -203,8 +205,8 @@ func TestKilledOwner(t *testing.T) {
 			t.Fatalf("machines %v outlive their owner", alive)
 		}
 	}
-	// The first thing that a start does; looked at by itself, because a new namespace may get an
-	// old one's number.
+	// Call the first action of a start separately, because a new namespace may get the number of an
+	// old one.
 	begin := time.Now()
 	lock, err := layout(dir).claim()
 	if err != nil {
@@ -224,7 +226,8 @@ func TestKilledOwner(t *testing.T) {
 	if got := mustOutput(t, c, "squeue", "-h", "-t", "all", "-o", "%T"); strings.Contains(got, "RUNNING") {
 		t.Errorf("the dead cluster's jobs are still there: %q", got)
 	}
-	// The kernel removes links a moment after their last process; the name may be the new one's.
+	// The kernel removes links a moment after their last process. The new cluster may have the same
+	// link name.
 	for deadline := time.Now().Add(2 * time.Minute); login != c.net.login; time.Sleep(20 * time.Millisecond) {
 		if _, err := net.InterfaceByName(login); err != nil {
 			break
@@ -236,7 +239,8 @@ func TestKilledOwner(t *testing.T) {
 	}
 }
 
-// What a killed process left in the temporary directory goes at a later start, and nothing else.
+// TestSweep checks that a later start removes what a killed process left in the temporary
+// directory, and nothing else.
 func TestSweep(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)

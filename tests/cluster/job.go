@@ -11,17 +11,18 @@ import (
 	"time"
 )
 
-// pollJob is how often WaitJob asks.
+// pollJob is the interval between the queries of WaitJob.
 const pollJob = 100 * time.Millisecond
 
-// final are the states that a job does not leave (squeue(1), "job state codes"). A job that is
-// requeued after preemption or the loss of a node is not in one: Slurm shows it as PENDING.
+// final lists the states that a job does not leave (squeue(1), "job state codes"). A job that is
+// requeued after preemption or the loss of a node is in none of them: Slurm shows it as PENDING.
 var final = []string{
 	"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL",
 	"OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT",
 }
 
-// JobState returns a job's state: PENDING, RUNNING, COMPLETED, and so on. Jobs stay known for a day.
+// JobState returns a job's state, such as PENDING, RUNNING, or COMPLETED. Slurm keeps jobs for a
+// day.
 func (c *Cluster) JobState(ctx context.Context, id string) (string, error) {
 	job, err := c.job(ctx, id)
 	if err != nil {
@@ -30,9 +31,9 @@ func (c *Cluster) JobState(ctx context.Context, id string) (string, error) {
 	return job["JobState"], nil
 }
 
-// WaitJob waits until a job is in one of the states, or in any final one where none is given,
-// and returns the state. It fails when the context ends or the job is in a final state that was
-// not asked for; the error then has what Slurm says about the job and the end of its output.
+// WaitJob waits until a job is in one of the states, and returns the state. Without states it waits
+// for any final state. It returns an error if the context ends or if the job is in a different
+// final state. The error contains Slurm's description of the job and the end of its output.
 func (c *Cluster) WaitJob(ctx context.Context, id string, states ...string) (string, error) {
 	if len(states) == 0 {
 		states = final
@@ -58,7 +59,8 @@ func (c *Cluster) WaitJob(ctx context.Context, id string, states ...string) (str
 	}
 }
 
-// job returns what scontrol shows about a job; of an array, about its first line's job.
+// job returns the fields that scontrol shows for a job. For an array it returns the job of the
+// first line.
 func (c *Cluster) job(ctx context.Context, id string) (map[string]string, error) {
 	out, err := output(c.Command(ctx, "scontrol", "--oneliner", "show", "job", id))
 	if err != nil {
@@ -68,7 +70,7 @@ func (c *Cluster) job(ctx context.Context, id string) (map[string]string, error)
 	return fields(line), nil
 }
 
-// explain says what became of a job.
+// explain describes the end of a job.
 func explain(job map[string]string) string {
 	text := fmt.Sprintf("reason %s, exit code %s, restarts %s, nodes %s",
 		job["Reason"], job["ExitCode"], job["Restarts"], job["NodeList"])
@@ -81,7 +83,7 @@ func explain(job map[string]string) string {
 	return text
 }
 
-// tail returns the last lines of a file under its name, or why it cannot be read.
+// tail returns the last lines of a file under its name, or the error from reading it.
 func tail(name string, lines int) string {
 	text, err := os.ReadFile(name)
 	if err != nil {

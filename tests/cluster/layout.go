@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// layout is a cluster's directory and says where everything in it lies.
+// A layout is the path of a cluster's directory. Its methods return the paths in it.
 type layout string
 
 func (l layout) path(elem ...string) string {
 	return filepath.Join(append([]string{string(l)}, elem...)...)
 }
 
-// slurmEtc is what every node of the cluster sees as /etc/slurm.
+// slurmEtc returns the path of a file that every node sees in /etc/slurm.
 func (l layout) slurmEtc(file string) string { return l.path("slurm", file) }
 func (l layout) mungeSocket() string         { return l.path("munge", "socket") }
 func (l layout) mungeKey() string            { return l.path("munge", "key") }
@@ -35,24 +35,24 @@ func (l layout) hosts() string               { return l.path("hosts") }
 func (l layout) resolv() string              { return l.path("resolv.conf") }
 func (l layout) first() string               { return l.path("first.sh") }
 
-// log is the log of a machine's Slurm daemon; console is what its processes print, which is
-// the daemon's last word where it did not get as far as its log.
+// log returns the log of a machine's Slurm daemon. console is the output of its processes. It has the
+// daemon's last message if the daemon failed before it opened its log.
 func (l layout) log(machine string) string     { return l.path("log", machine+".log") }
 func (l layout) console(machine string) string { return l.path("log", machine+".console") }
 
-// again is a file that has slurmctld started again when it ends.
+// again returns the file that makes first.sh restart slurmctld when it exits.
 func (l layout) again() string { return l.run("again") }
 
-// ended is written when a machine's Slurm daemon ends, and says how.
+// ended returns the file to which first.sh writes why a machine's Slurm daemon exited.
 func (l layout) ended(machine string) string { return l.run(machine + ".ended") }
 
-// marker is the file that says that the directory is a cluster's and may be wiped. Its content
-// is the list of the cluster's first processes (see leftovers.go); its lock is held by the
-// process that runs the cluster.
+// marker returns the file that marks the directory as a cluster's, which may be wiped. It lists the
+// cluster's init processes (see leftovers.go). The process that runs the cluster holds a lock on
+// it.
 func (l layout) marker() string { return l.path("test-cluster") }
 
-// claim makes the directory this process's own: it takes the lock, ends what an earlier cluster
-// left running, and removes what that cluster left in the directory.
+// claim takes ownership of the directory: it takes the lock, kills what an earlier cluster left
+// running, and removes the files of that cluster.
 func (l layout) claim() (lock *os.File, err error) {
 	if err := os.MkdirAll(string(l), 0o755); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (l layout) claim() (lock *os.File, err error) {
 	return lock, nil
 }
 
-// fill writes everything that the daemons need to find.
+// fill writes all files that the daemons need.
 func (l layout) fill(o Options, net subnet, login string) error {
 	for _, dir := range []string{"slurm", "munge", "state", "spool", "run", "log", "gpu"} {
 		if err := os.Mkdir(l.path(dir), 0o755); err != nil {
@@ -121,7 +121,7 @@ func (l layout) fill(o Options, net subnet, login string) error {
 		}
 	}
 	for i := range o.GPUs {
-		// slurmd wants a device, so these are copies of /dev/null.
+		// slurmd requires a device, so these are copies of /dev/null.
 		name := l.gpu() + strconv.Itoa(i)
 		if err := unix.Mknod(name, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
 			return fmt.Errorf("make device %s: %w", name, err)
@@ -135,8 +135,8 @@ func (l layout) fill(o Options, net subnet, login string) error {
 	return l.fillMunge()
 }
 
-// fillAccounting makes the database's directory and writes slurmdbd.conf, which slurmdbd refuses
-// where others can read it.
+// fillAccounting creates the database's directory and writes slurmdbd.conf. slurmdbd rejects a file
+// that other users can read.
 func (l layout) fillAccounting(conf string) error {
 	if err := os.Mkdir(l.path("database"), 0o700); err != nil {
 		return err
@@ -144,8 +144,8 @@ func (l layout) fillAccounting(conf string) error {
 	return os.WriteFile(l.slurmEtc("slurmdbd.conf"), []byte(conf), 0o600)
 }
 
-// fillMunge gives munged its directory and a new key: it refuses both where they belong to
-// another user than its own.
+// fillMunge gives munged its directory and a new key. munged rejects both if a different user owns
+// them.
 func (l layout) fillMunge() error {
 	key := make([]byte, 128)
 	if _, err := rand.Read(key); err != nil {
@@ -174,30 +174,31 @@ func (l layout) fillMunge() error {
 	return nil
 }
 
-// longestSocket is the length of the longest path of a Unix socket, less the closing zero byte.
+// longestSocket is the maximum length of the path of a Unix socket, without the terminating zero
+// byte.
 const longestSocket = 107
 
-// check refuses a directory that a daemon would refuse later and less clearly.
+// check rejects a directory that a daemon would reject later with a less clear message.
 func (l layout) check() error {
-	// slurmstepd's socket: NODE_JOB.STEP in the node's spool directory.
+	// The longest path is slurmstepd's socket: NODE_JOB.STEP in the node's spool directory.
 	if longest := l.spool("n100") + "/n100_4294967295.4294967295"; len(longest) > longestSocket {
 		return &hinted{fmt.Errorf("directory %q is too long: the path of a socket in it may have %d bytes at most", string(l), longestSocket),
 			"take a directory right below /tmp, or leave Options.Dir empty"}
 	}
-	if strings.ContainsAny(string(l), " \t\n\"#%,[]") { // all of these mean something in slurm.conf
+	if strings.ContainsAny(string(l), " \t\n\"#%,[]") { // characters with a meaning in slurm.conf
 		return &hinted{fmt.Errorf("directory %q has a character that slurm.conf cannot have in a path", string(l)),
 			"take a directory right below /tmp, or leave Options.Dir empty"}
 	}
 	return nil
 }
 
-// hinted is an error that also says what to do.
+// A hinted error has a hint.
 type hinted struct {
 	error
 	hint string
 }
 
-// Hint says in one line what to do about the error.
+// Hint returns the fix for the error in one line.
 func (h *hinted) Hint() string { return h.hint }
 
 // Unwrap returns the error without the hint.

@@ -61,8 +61,8 @@ func TestCheckHints(t *testing.T) {
 	}
 }
 
-// A process that an earlier cluster left is killed, even a stopped one; one that only has the
-// same id is not.
+// TestEndLeftovers checks that a process of an earlier cluster is killed, even if it is stopped by
+// a signal, and that a process that only has the same ID survives.
 func TestEndLeftovers(t *testing.T) {
 	list, err := os.Create(filepath.Join(t.TempDir(), "list"))
 	if err != nil {
@@ -76,7 +76,7 @@ func TestEndLeftovers(t *testing.T) {
 	if err := record(list, left.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := list.WriteString("1 12345678901\nhalf a li"); err != nil { // not process 1's start
+	if _, err := list.WriteString("1 12345678901\nhalf a li"); err != nil { // not the start time of process 1
 		t.Fatal(err)
 	}
 	if _, err := list.Seek(0, 0); err != nil {

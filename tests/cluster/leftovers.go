@@ -14,25 +14,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The marker file lists the first process of every machine, one "pid start-time" per line. The
-// kernel ends these when the process that started the cluster dies; the list is for the moment
-// in which that has not finished yet, and for a machine whose first process was stopped.
+// The marker file lists the init process of every machine, one "pid start-time" per line. The
+// kernel kills these processes when the process that started the cluster dies. The list covers the
+// time until they have exited, and a machine whose init process was stopped by a signal.
 
-// tempPrefix begins the name of every temporary directory of a cluster.
+// tempPrefix is the prefix of the temporary directories of clusters.
 const tempPrefix = "ddpbatch-cluster-"
 
-// sweep removes the temporary directories of clusters whose process was killed, with what still
-// runs in them. What it cannot remove it leaves to a later sweep.
+// sweep removes the temporary directories of clusters whose process was killed, and kills the
+// processes that still run in them. A later sweep tries again if the removal fails.
 func sweep() {
-	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), tempPrefix+"*")) // the pattern is a good one
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), tempPrefix+"*")) // the pattern is valid
 	for _, dir := range dirs {
-		// Another user's directory could name any process for the end.
+		// A directory of another user could list any process to kill.
 		var st unix.Stat_t
 		if err := unix.Lstat(dir, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() {
 			continue
 		}
 		marker, err := os.Stat(layout(dir).marker())
-		if err != nil || time.Since(marker.ModTime()) < time.Minute { // a new one may not have its lock yet
+		if err != nil || time.Since(marker.ModTime()) < time.Minute { // a new cluster may not have its lock yet
 			continue
 		}
 		if lock, err := layout(dir).claim(); err == nil {
@@ -42,7 +42,7 @@ func sweep() {
 	}
 }
 
-// record adds a machine's first process to the list.
+// record appends a machine's init process to the list.
 func record(lock *os.File, pid int) error {
 	start, err := startTime(pid)
 	if err != nil {
@@ -52,8 +52,8 @@ func record(lock *os.File, pid int) error {
 	return err
 }
 
-// endLeftovers kills every listed process that still runs, waits until it is gone and its
-// process namespace with it, and empties the list.
+// endLeftovers kills every listed process that still runs, waits until its process namespace is
+// empty, and clears the list.
 func endLeftovers(lock *os.File) error {
 	text, err := io.ReadAll(lock)
 	if err != nil {
@@ -63,7 +63,7 @@ func endLeftovers(lock *os.File) error {
 		var pid int
 		var start string
 		if n, _ := fmt.Sscan(line, &pid, &start); n != 2 {
-			continue // a line that was being written when its process died: nothing ran yet
+			continue // an incomplete line: its writer died before the machine ran anything
 		}
 		if err := endLeftover(pid, start); err != nil {
 			return err
@@ -79,8 +79,8 @@ func endLeftovers(lock *os.File) error {
 func endLeftover(pid int, start string) error {
 	deadline := time.Now().Add(10 * time.Second)
 	for {
-		// The start time tells the process from a later one with the same id. The state of a
-		// first process becomes "gone" only after all others of its namespace are.
+		// The start time distinguishes the process from a later process with the same ID. An init
+		// process is gone only after all other processes of its namespace.
 		if now, err := startTime(pid); err != nil || now != start {
 			return nil
 		}
@@ -94,8 +94,8 @@ func endLeftover(pid int, start string) error {
 	}
 }
 
-// startTime returns when a process started, in the kernel's own count, or an error for a process
-// that is gone or a zombie.
+// startTime returns the start time of a process in the kernel's clock ticks. It returns an error if
+// the process does not exist or is a zombie.
 func startTime(pid int) (string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -113,8 +113,8 @@ func startTime(pid int) (string, error) {
 
 // parseStat returns fields 3 and 22 of /proc/PID/stat (proc(5)).
 func parseStat(text string) (state, start string, err error) {
-	// The second field is the command in parentheses and may have anything in it, so the
-	// fields count from the last parenthesis.
+	// The second field is the command in parentheses, which may contain any character. Count the
+	// fields from the last parenthesis.
 	f := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(f) < 20 {
 		return "", "", fmt.Errorf("%d fields after the command's name: need 20", len(f))

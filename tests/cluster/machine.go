@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// What a machine is for: what its first process starts.
+// A role is the purpose of a machine. It selects the daemons that the init process starts.
 type role string
 
 const (
@@ -24,27 +24,27 @@ const (
 
 const (
 	controlName    = "ctl"
-	accountingName = "slurmdbd" // its log is beside those of the machines
+	accountingName = "slurmdbd" // its log is next to those of the machines
 )
 
 func nodeName(i int) string { return fmt.Sprintf("n%d", i) }
 
-// first is the program of every machine's first process.
+// first is the script of every machine's init process.
 //
 //go:embed first.sh
 var first string
 
-// machine is a set of namespaces and the processes in it.
+// A machine is a set of namespaces and the processes in it.
 type machine struct {
 	dir   layout
 	name  string
 	cmd   *exec.Cmd
-	power io.WriteCloser // the machine ends when this closes
-	gone  chan struct{}  // closed when the last process has ended
+	power io.WriteCloser // closing it stops the machine
+	gone  chan struct{}  // closed when the last process has exited
 }
 
-// plugIn creates the machine with its namespaces. Its daemons wait for boot, so that they find
-// the network as it is meant to be.
+// plugIn creates the machine with its namespaces. The daemons start at boot, so that the network is
+// ready before them.
 func plugIn(dir layout, name string, r role, lock *os.File) (*machine, error) {
 	console, err := os.OpenFile(dir.console(name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -63,7 +63,7 @@ func plugIn(dir layout, name string, r role, lock *os.File) (*machine, error) {
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setsid: true, // a Ctrl-C at the terminal is for the test, which then stops the cluster
+		Setsid: true, // Ctrl-C at the terminal is for the test, which then stops the cluster
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWNS |
 			syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
 	}
@@ -77,7 +77,7 @@ func plugIn(dir layout, name string, r role, lock *os.File) (*machine, error) {
 	m := &machine{dir: dir, name: name, cmd: cmd, power: power, gone: make(chan struct{})}
 	go func() {
 		defer close(m.gone)
-		_ = cmd.Wait() // it always ends by a signal or a failing command, and the console says why
+		_ = cmd.Wait() // a signal or a failed command always ends it, and the console has the reason
 	}()
 	if err := record(lock, m.pid()); err != nil {
 		m.off()
@@ -86,7 +86,7 @@ func plugIn(dir layout, name string, r role, lock *os.File) (*machine, error) {
 	return m, nil
 }
 
-// pid is the machine's first process as this machine counts.
+// pid returns the ID of the machine's init process in the host's namespace.
 func (m *machine) pid() int { return m.cmd.Process.Pid }
 
 // boot starts the daemons.
@@ -97,17 +97,17 @@ func (m *machine) boot() error {
 	return nil
 }
 
-// off ends the machine like a power failure and returns when its last process is gone.
+// off stops the machine like a power failure and returns when its last process has exited.
 func (m *machine) off() {
-	_ = m.cmd.Process.Kill() // an error says that it has ended already
+	_ = m.cmd.Process.Kill() // an error means that it has exited already
 	<-m.gone
 	_ = m.power.Close()
 }
 
-// failed returns why the machine cannot come up, or nil: it has gone down, or its Slurm daemon
-// has ended.
+// failed returns the reason if the machine cannot start because it has stopped or its Slurm daemon
+// has exited. Otherwise it returns nil.
 func (m *machine) failed() error {
-	// Empty, the file is only about to be written.
+	// If the file is empty, the reason is about to be written.
 	if text, err := os.ReadFile(m.dir.ended(m.name)); err == nil && len(text) > 0 {
 		return fmt.Errorf("machine %s: %s", m.name, strings.TrimSpace(string(text)))
 	}

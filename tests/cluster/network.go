@@ -21,23 +21,23 @@ const (
 	fastMTU       = 9000
 )
 
-// dockerAddr is the address that Docker gives to docker0 on every machine of the world.
+// dockerAddr is the default address of docker0, which is the same on every machine.
 var dockerAddr = netip.MustParsePrefix("172.17.0.1/16")
 
-// network is the cluster's switches: two bridges in a network namespace that has no process and
-// no name. Only this process holds it open, so it ends with this process, and so does every
-// link of the cluster, because each of them has one end in it.
+// network is the cluster's switches: two bridges in a network namespace without a process and
+// without a name. Only this process holds the namespace open, so the namespace ends with this
+// process. All links of the cluster end with it, because each has one end in it.
 type network struct {
 	subnet
 	space            netns.NsHandle
-	inside           *netlink.Handle // looks at the switches' namespace
+	inside           *netlink.Handle // handle to the switches' namespace
 	managementSwitch netlink.Link
 	fastSwitch       netlink.Link
-	outside          *netlink.Handle // looks at this machine
-	login            string          // the link that makes this machine the login node
+	outside          *netlink.Handle // handle to this machine's namespace
+	login            string          // the link that connects this machine as the login node
 }
 
-// newNetwork makes the switches and connects this machine to the management network.
+// newNetwork creates the switches and connects this machine to the management network.
 func newNetwork() (n *network, err error) {
 	n = &network{space: netns.None()}
 	defer func() {
@@ -66,7 +66,7 @@ func newNetwork() (n *network, err error) {
 	return n, n.connectLogin(here)
 }
 
-// newSpace makes a network namespace that only the returned handle keeps alive. here is the
+// newSpace creates a network namespace that exists as long as the returned handle. here is the
 // namespace of the caller.
 func newSpace() (here, made netns.NsHandle, err error) {
 	runtime.LockOSThread()
@@ -74,16 +74,16 @@ func newSpace() (here, made netns.NsHandle, err error) {
 		runtime.UnlockOSThread()
 		return here, made, err
 	}
-	made, err = netns.New() // enters it, too
+	made, err = netns.New() // also enters the namespace
 	if back := netns.Set(here); back != nil {
-		// The thread stays locked, so that no other goroutine ever runs in the wrong namespace.
+		// The thread stays locked, so that no other goroutine runs in the wrong namespace.
 		return here, made, errors.Join(err, back)
 	}
 	runtime.UnlockOSThread()
 	return here, made, err
 }
 
-// bridge makes a switch.
+// bridge creates a switch.
 func (n *network) bridge(name string, mtu int) (netlink.Link, error) {
 	b := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
 	b.Name, b.MTU = name, mtu
@@ -96,8 +96,8 @@ func (n *network) bridge(name string, mtu int) (netlink.Link, error) {
 	return b, nil
 }
 
-// connectLogin takes the first free subnet. The name of the link on this machine is the claim:
-// the kernel gives it to one cluster only, and takes it back when that cluster ends.
+// connectLogin takes the first free subnet. The name of the link on this machine is the claim: only
+// one cluster can have it, and the kernel removes it when that cluster ends.
 func (n *network) connectLogin(here netns.NsHandle) error {
 	free, err := freeSubnets(n.outside)
 	if err != nil {
@@ -121,7 +121,7 @@ func (n *network) connectLogin(here netns.NsHandle) error {
 	return errors.New("find a free subnet: all of 10.10.0.0/24 to 10.10.255.0/24 are in use on this machine")
 }
 
-// close removes the login link and lets the switches go. It may be called twice.
+// close removes the login link and closes the handles of the switches. It can be called twice.
 func (n *network) close() error {
 	var err error
 	if n.login != "" {

@@ -14,11 +14,11 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// KillNode ends slurmd and every other process on a node at once, and the node's network with
-// them: a power failure. Connections that the processes had are closed by the kernel, as they
-// are when only a process dies; take the links down first for a node that falls silent.
-// slurmctld finds out after some 30 seconds; with "SlurmdTimeout=6" and "MessageTimeout=5" in
-// Options.SlurmConf, after some 12.
+// KillNode kills slurmd and all other processes on a node, and removes the node's network, like a
+// power failure. The kernel closes the connections of the processes, as it does when a single
+// process dies. For a node that becomes unreachable, take its links down first. slurmctld detects
+// the loss after about 30 seconds, or after about 12 seconds with "SlurmdTimeout=6" and
+// "MessageTimeout=5" in Options.SlurmConf.
 func (c *Cluster) KillNode(name string) error {
 	if _, err := c.index(name); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (c *Cluster) KillNode(name string) error {
 	return c.net.disconnect(m)
 }
 
-// RestartNode starts a node that was killed and returns when Slurm has it back in service.
+// RestartNode starts a killed node and returns when Slurm has it back in service.
 func (c *Cluster) RestartNode(ctx context.Context, name string) error {
 	i, err := c.index(name)
 	if err != nil {
@@ -42,7 +42,7 @@ func (c *Cluster) RestartNode(ctx context.Context, name string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	since := time.Now().Truncate(time.Second) // Slurm tells whole seconds
+	since := time.Now().Truncate(time.Second) // Slurm reports whole seconds
 	if err := c.bootNode(i); err != nil {
 		return fmt.Errorf("restart node %s: %w", name, err)
 	}
@@ -55,8 +55,8 @@ func (c *Cluster) RestartNode(ctx context.Context, name string) error {
 	return nil
 }
 
-// NodeState returns a node's state as scontrol shows it: IDLE, MIXED, ALLOCATED, DOWN, with a
-// closing * when the node does not answer, and flags after + ("IDLE+DRAIN").
+// NodeState returns a node's state as scontrol shows it: IDLE, MIXED, ALLOCATED, or DOWN, with a
+// trailing * if the node does not respond, and flags after + ("IDLE+DRAIN").
 func (c *Cluster) NodeState(ctx context.Context, name string) (string, error) {
 	nodes, err := c.nodes(ctx)
 	if err != nil {
@@ -69,19 +69,20 @@ func (c *Cluster) NodeState(ctx context.Context, name string) (string, error) {
 	return n.state, nil
 }
 
-// LinkDown takes an interface of a node down, as "ip link set hsn0 down" does: its routes go.
+// LinkDown takes an interface of a node down, like "ip link set hsn0 down", which also removes its
+// routes.
 func (c *Cluster) LinkDown(node, iface string) error {
 	return c.withLink(node, iface, func(h *netlink.Handle, l netlink.Link) error { return h.LinkSetDown(l) })
 }
 
-// LinkUp takes an interface of a node up again. The route to its own network comes back with
-// it; a default route that went over it does not, as on any Linux machine.
+// LinkUp takes an interface of a node up again. The route to its own subnet returns with it. A
+// default route through the interface stays removed, as on any Linux machine.
 func (c *Cluster) LinkUp(node, iface string) error {
 	return c.withLink(node, iface, func(h *netlink.Handle, l netlink.Link) error { return h.LinkSetUp(l) })
 }
 
-// Counters returns the bytes that a node's interface has received and sent since the node
-// started, with link headers.
+// Counters returns the bytes that a node's interface has received and sent since the start of the
+// node, including link headers.
 func (c *Cluster) Counters(node, iface string) (rx, tx uint64, err error) {
 	err = c.withLink(node, iface, func(_ *netlink.Handle, l netlink.Link) error {
 		s := l.Attrs().Statistics
@@ -106,7 +107,7 @@ func (c *Cluster) Address(node, iface string) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("address of interface %q: only %s and %s have one of their own", iface, managementIf, fastIf)
 }
 
-// index returns the number of a node: 1 for n1.
+// index returns the number of a node, which is 1 for n1.
 func (c *Cluster) index(name string) (int, error) {
 	i := slices.Index(c.Nodes(), name)
 	if i < 0 {
@@ -135,13 +136,13 @@ func (c *Cluster) withLink(node, iface string, f func(*netlink.Handle, netlink.L
 	})
 }
 
-// nodeInfo is what Slurm knows about a node.
+// nodeInfo holds Slurm's information about a node.
 type nodeInfo struct {
 	state   string
-	started time.Time // of slurmd; zero until it has registered
+	started time.Time // start time of slurmd; zero until it has registered
 }
 
-// nodes asks slurmctld about all nodes.
+// nodes queries slurmctld about all nodes.
 func (c *Cluster) nodes(ctx context.Context) (map[string]nodeInfo, error) {
 	out, err := output(c.Command(ctx, "scontrol", "--oneliner", "show", "node"))
 	if err != nil {
@@ -150,13 +151,13 @@ func (c *Cluster) nodes(ctx context.Context) (map[string]nodeInfo, error) {
 	nodes := make(map[string]nodeInfo)
 	for line := range strings.Lines(out) {
 		f := fields(line)
-		started, _ := time.ParseInLocation("2006-01-02T15:04:05", f["SlurmdStartTime"], time.Local) // else None
+		started, _ := time.ParseInLocation("2006-01-02T15:04:05", f["SlurmdStartTime"], time.Local) // "None" before the registration
 		nodes[f["NodeName"]] = nodeInfo{state: f["State"], started: started}
 	}
 	return nodes, nil
 }
 
-// waitNodes waits until ready holds for every named node.
+// waitNodes waits until ready returns true for every named node.
 func (c *Cluster) waitNodes(ctx context.Context, names []string, ready func(nodeInfo) bool) error {
 	for {
 		nodes, err := c.nodes(ctx)

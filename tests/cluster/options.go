@@ -7,36 +7,40 @@ import (
 	"path/filepath"
 )
 
-// The largest cluster: node i has the host address i in a /24 whose last addresses are taken.
+// maxNodes is the size of the largest cluster: node i has the host address i in a /24, whose last
+// addresses have other uses.
 const maxNodes = 200
 
-// Options says what cluster to start. The zero value is a good one.
+// Options configures a cluster. The zero value is valid.
 type Options struct {
-	// Dir is the cluster's own directory: configuration, logs, keys, Slurm's state. It must be
-	// new, empty, or left by an earlier cluster (which is then wiped). It stays after Stop, so
-	// that the logs can be read. Empty means a temporary directory that Stop removes.
+	// Dir is the cluster's own directory for configuration, logs, keys, and Slurm's state. It must
+	// be new, empty, or left by an earlier cluster, in which case Start wipes it. It remains after
+	// Stop, so that the logs can be read. If it is empty, the cluster uses a temporary directory
+	// that Stop removes.
 	Dir string
-	// Nodes is how many nodes there are, n1 and up; 0 means 4, and -1 means none: slurmctld alone,
-	// for [Cluster.Reconfigure].
+	// Nodes is the number of nodes, n1 and up. 0 means 4, and -1 means none: only slurmctld, for
+	// [Cluster.Reconfigure].
 	Nodes int
-	// CPUs is how many processors Slurm counts on each node, whatever the machine has; 0 means 4.
+	// CPUs is the number of CPUs that Slurm counts on each node, independent of the machine. 0
+	// means 4.
 	CPUs int
-	// GPUs is how many GPUs (gres) Slurm counts on each node; 0 means 2, and -1 means none.
+	// GPUs is the number of GPUs (gres) that Slurm counts on each node. 0 means 2, and -1 means
+	// none.
 	GPUs int
-	// Accounting starts slurmdbd and a MariaDB of the cluster's own beside slurmctld, so that sacct
-	// and sacctmgr answer. The account is "research", with the user root in it; limits are not
-	// enforced. The start takes a few seconds more.
+	// Accounting also starts slurmdbd and a MariaDB for this cluster, so that sacct and sacctmgr
+	// work. The account is "research", with the user root. Limits are not enforced. The start takes
+	// a few seconds longer.
 	Accounting bool
-	// SlurmConf has lines for slurm.conf. A line replaces the one with the same key that this
-	// package would write ("KillWait=2"); a NodeName or PartitionName line replaces the one with
-	// the same key and name ("PartitionName=low Nodes=ALL MaxTime=1"), and is added otherwise.
+	// SlurmConf contains lines for slurm.conf. A line such as "KillWait=2" replaces this package's
+	// line with the same key. A NodeName or PartitionName line replaces the line with the same key
+	// and name ("PartitionName=low Nodes=ALL MaxTime=1"). All other lines are added.
 	SlurmConf []string
 	// Users are unprivileged accounts on the cluster's machines, for [Cluster.OnNodeAs] and for
 	// jobs. Their files are on the file system that all machines share.
 	Users []User
 }
 
-// withDefaults fills in what was left open and refuses what cannot be.
+// withDefaults sets defaults and rejects invalid options.
 func (o Options) withDefaults() (Options, error) {
 	switch o.Nodes {
 	case 0:

@@ -14,20 +14,20 @@ import (
 	"time"
 )
 
-// Reconfigure starts slurmctld again with other nodes and partitions, and with nothing of its past:
-// jobs are forgotten and ids begin at 1. It takes some 200 ms.
+// Reconfigure restarts slurmctld with different nodes and partitions and without its state: it
+// drops all jobs, and job IDs start at 1. It takes about 200 ms.
 //
-// The lines are those of slurm.conf and count only until the next Reconfigure. They replace lines of
-// the same key as in Options.SlurmConf; but where any of them is a NodeName line, all nodes that
-// were there before are gone, and where any is a PartitionName line, all partitions.
+// The lines are lines of slurm.conf, valid until the next Reconfigure. They replace lines with the
+// same key, as in Options.SlurmConf. If any of them is a NodeName line, all previous nodes are
+// removed. If any is a PartitionName line, all previous partitions are removed.
 //
-// Nodes other than this cluster's own are only said to exist, with State=CLOUD: Slurm takes them
-// for nodes that it would switch on, so that it plans for them and answers "sbatch --test-only"
-// without a slurmd anywhere. A job that is really sent to them never runs. To have Slurm refuse
-// what is over a partition's limits, and not leave it pending, give the line EnforcePartLimits=ALL.
-// Accounts and QOS of any name are accepted unless AccountingStorageEnforce is set.
+// Nodes that are not in this cluster get State=CLOUD. Slurm treats them as nodes that it could
+// switch on, so it plans for them and answers "sbatch --test-only" without a slurmd. A job that is
+// submitted to them never runs. Set EnforcePartLimits=ALL if Slurm must reject jobs that exceed a
+// partition's limits instead of leaving them pending. Slurm accepts accounts and QOS of any name
+// unless AccountingStorageEnforce is set.
 //
-// An error leaves the cluster without slurmctld; all that is left to do with it is to stop it.
+// After an error the cluster has no slurmctld, and the caller can only stop it.
 func (c *Cluster) Reconfigure(ctx context.Context, lines ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -55,8 +55,8 @@ func (c *Cluster) reconfigure(ctx context.Context, lines []string) error {
 	return c.startAgain(ctx, ctl, "")
 }
 
-// RestartController ends slurmctld and after a while starts it again as it was, as an administrator
-// does: it knows its jobs. Commands meanwhile find none.
+// RestartController stops slurmctld and starts it again after a delay with its state, as an
+// administrator does. Meanwhile Slurm's commands fail.
 func (c *Cluster) RestartController(ctx context.Context, down time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -70,8 +70,9 @@ func (c *Cluster) RestartController(ctx context.Context, down time.Duration) err
 	return nil
 }
 
-// startAgain ends slurmctld and waits until it is there again; down is what first.sh finds
-// in the file "again": for how many seconds, or nothing, to take its past away.
+// startAgain stops slurmctld and waits until it has restarted. down is the text of the file
+// "again", which first.sh reads: the number of seconds to wait, or empty to delete slurmctld's
+// state.
 func (c *Cluster) startAgain(ctx context.Context, ctl *machine, down string) error {
 	if err := os.WriteFile(c.dir.again(), []byte(down), 0o644); err != nil {
 		return err
@@ -94,8 +95,8 @@ func (c *Cluster) startAgain(ctx context.Context, ctl *machine, down string) err
 	}
 }
 
-// planned returns a configuration with other lines. Nodes that are not machines become ones that
-// are only planned for.
+// planned returns the configuration with the given lines. Nodes that are not machines become nodes
+// that Slurm only plans for.
 func planned(conf, lines, machines []string) []string {
 	lines = slices.Clone(lines)
 	replaced := make(map[string]bool)
@@ -121,7 +122,7 @@ func planned(conf, lines, machines []string) []string {
 			kept = append(kept, line)
 		}
 	}
-	if cloud { // they are asked for where there are such nodes
+	if cloud { // Slurm requires both if there are such nodes
 		kept = override(kept, []string{"SuspendProgram=/bin/true", "ResumeProgram=/bin/true"})
 	}
 	return override(kept, lines)
@@ -133,7 +134,7 @@ func hasState(line string) bool {
 	})
 }
 
-// replaceFile changes a file at once, so that a program that reads it meanwhile sees either text.
+// replaceFile replaces a file atomically, so that a concurrent reader sees the old or the new text.
 func replaceFile(name, text string) error {
 	next := filepath.Join(filepath.Dir(name), ".next")
 	if err := os.WriteFile(next, []byte(text), 0o644); err != nil {

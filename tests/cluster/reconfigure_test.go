@@ -28,8 +28,8 @@ func TestPlanned(t *testing.T) {
 	}
 }
 
-// The nodes and partitions of large machines, one after the other, for a planner that must say
-// yes and no as theirs would.
+// TestReconfigure configures the nodes and partitions of large machines, one after the other. It
+// checks that Slurm accepts and rejects jobs as those machines would.
 func TestReconfigure(t *testing.T) {
 	c := ForTest(t, Options{Nodes: -1})
 	for _, tt := range []struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// subnet is a cluster's pair of networks, 10.10.ID.0/24 (management) and 10.20.ID.0/24 (fast).
+// A subnet is a cluster's pair of networks, 10.10.ID.0/24 (management) and 10.20.ID.0/24 (fast).
 type subnet struct{ id int }
 
 const (
@@ -27,15 +27,15 @@ func (s subnet) fast(i int) netip.Addr       { return s.host(20, i) }
 func (s subnet) login() netip.Addr           { return s.management(loginHost) }
 func (s subnet) control() netip.Addr         { return s.management(controlHost) }
 
-// hardware returns the hardware address of the interface with address a: always the same one,
-// so that the neighbours of a node that was started again need not learn it anew.
+// hardware returns the hardware address of the interface with address a. It is constant, so that
+// the neighbors of a restarted node need not resolve it again.
 func hardware(a netip.Addr) net.HardwareAddr {
 	b := a.As4()
 	return net.HardwareAddr{0x02, 0xdd, b[0], b[1], b[2], b[3]}
 }
 
-// freeSubnets returns, in order, the subnets in which the machine that h looks at has neither
-// an address nor a route of its own.
+// freeSubnets returns, in order, the subnets in which the machine of h has neither an address nor a
+// route.
 func freeSubnets(h *netlink.Handle) ([]subnet, error) {
 	addrs, err := h.AddrList(nil, netlink.FAMILY_V4)
 	if err != nil {

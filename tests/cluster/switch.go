@@ -4,9 +4,9 @@ package cluster
 
 import "fmt"
 
-// SwitchMTU sets the largest packet, in bytes, that the fast network's switch passes on to a
-// node. Larger ones are dropped without a word, as by a switch that was left at 1500 bytes: the
-// node's own interface keeps its MTU of 9000.
+// SwitchMTU sets the maximum packet size in bytes that the switch of the fast network forwards to a
+// node. It drops larger packets silently, like a switch that was left at 1,500 bytes. The node's
+// own interface keeps its MTU of 9,000.
 func (c *Cluster) SwitchMTU(node string, mtu int) error {
 	if _, err := c.index(node); err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// ForTest starts a cluster that ends with the test, and prints [Cluster.Logs] if the test fails.
-// Without root it skips the test, or fails it where the environment has CI set.
+// ForTest starts a cluster that stops with the test, and prints [Cluster.Logs] if the test fails.
+// Without root it skips the test. If CI is set, it fails the test instead.
 func ForTest(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	needRoot(t)

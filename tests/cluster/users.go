@@ -73,9 +73,9 @@ func (l layout) fillUsers(users []User) error {
 	return nil
 }
 
-// OnNodeAs returns a command that one of Options.Users runs on a node in the directory dir,
-// as after a login: without this process's environment, but with [Cluster.Env]. In all
-// other respects it is [Cluster.OnNode].
+// OnNodeAs returns a command that one of Options.Users runs on a node in the directory dir, as
+// after a login: without this process's environment, but with [Cluster.Env]. Otherwise it behaves
+// like [Cluster.OnNode].
 func (c *Cluster) OnNodeAs(ctx context.Context, node string, u User, dir string, argv ...string) *exec.Cmd {
 	id := strconv.Itoa(u.ID)
 	// A change of the user ID clears the signal that OnNode sets.

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cable makes a pair of links: port on a switch, and an interface called name in another
-// namespace that will have address a.
+// cable creates a pair of links: port on a switch, and an interface called name in another
+// namespace. The interface's hardware address belongs to address a.
 func (n *network) cable(port string, sw netlink.Link, space netns.NsHandle, name string, a netip.Addr) error {
 	v := netlink.NewVeth(netlink.NewLinkAttrs())
 	v.Name, v.MTU = port, sw.Attrs().MTU
@@ -32,7 +32,7 @@ func (n *network) cable(port string, sw netlink.Link, space netns.NsHandle, name
 	return nil
 }
 
-// configure gives an interface its address and sets it up.
+// configure assigns an address to an interface and sets the interface up.
 func configure(h *netlink.Handle, name string, a netip.Addr) error {
 	l, err := h.LinkByName(name)
 	if err != nil {
@@ -47,7 +47,7 @@ func configure(h *netlink.Handle, name string, a netip.Addr) error {
 	return nil
 }
 
-// connectControl gives the control machine its management address, and nothing else.
+// connectControl gives the control machine its management address and no other.
 func (n *network) connectControl(m *machine) error {
 	return n.within(m, func(h *netlink.Handle, space netns.NsHandle) error {
 		if err := n.cable(m.name, n.managementSwitch, space, managementIf, n.control()); err != nil {
@@ -94,8 +94,8 @@ func (n *network) start(h *netlink.Handle, a netip.Addr) error {
 	return nil
 }
 
-// docker makes docker0 with one container's link on it, so that it is up and running. The
-// container's end is a link of the switches' namespace that leads nowhere.
+// docker creates docker0 with one container link, so that it is up and running. The container's end
+// is an unconnected link in the switches' namespace.
 func (n *network) docker(h *netlink.Handle, m *machine) error {
 	b := &netlink.Bridge{LinkAttrs: netlink.NewLinkAttrs()}
 	b.Name = dockerIf
@@ -129,8 +129,8 @@ func (n *network) docker(h *netlink.Handle, m *machine) error {
 	return nil
 }
 
-// disconnect removes a machine's links at once; the kernel would do so a moment after the
-// machine's end, and its next start would find the names taken.
+// disconnect removes a machine's links immediately. The kernel would remove them a moment after the
+// end of the machine, and the next start would find the names in use.
 func (n *network) disconnect(m *machine) error {
 	for _, port := range []string{m.name, m.name + "-fast", m.name + "-container"} {
 		l, err := n.inside.LinkByName(port)
@@ -144,7 +144,7 @@ func (n *network) disconnect(m *machine) error {
 	return nil
 }
 
-// within calls f with a look into the machine's network namespace.
+// within calls f with a handle to the machine's network namespace.
 func (n *network) within(m *machine, f func(*netlink.Handle, netns.NsHandle) error) error {
 	space, err := netns.GetFromPid(m.pid())
 	if err != nil {

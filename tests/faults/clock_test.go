@@ -14,12 +14,12 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/program"
 )
 
-// shim calls the function whose address follows it, which is the vDSO's clock_gettime, and
-// adds the seconds that follow that where it was asked for the time of day. Linux has no
-// clock of that kind for a process alone.
+// shim is machine code that calls the vDSO's clock_gettime, whose address follows the code. If the
+// caller requested CLOCK_REALTIME, it adds the seconds that follow the address. Linux has no time
+// namespace for that clock, so a single process cannot have its own.
 var shim = []byte{
 	0x57, 0x56, // push rdi, rsi
-	0x48, 0x83, 0xec, 0x08, // sub rsp, 8: the stack as C has it
+	0x48, 0x83, 0xec, 0x08, // align the stack for the C calling convention
 	0xff, 0x15, 28, 0, 0, 0, // call [rip+28]
 	0x48, 0x83, 0xc4, 0x08, // add rsp, 8
 	0x5e, 0x5f, // pop rsi, rdi
@@ -31,12 +31,12 @@ var shim = []byte{
 	0, 0, 0, 0, 0, 0, 0,
 }
 
-// clocks moves the time of day of processes of the program under test: the shim stands in
-// for a function that only debuggers call, and Go's runtime calls it for the vDSO.
+// clocks changes the wall clock of processes of the program under test. The shim overwrites a
+// function that only debuggers call, and Go's runtime calls it instead of the vDSO.
 type clocks struct {
 	t           *testing.T
-	shim, calls int64          // addresses of that function, and of the variable that Go calls
-	real        map[int][]byte // by process, what that variable was
+	shim, calls int64          // addresses of that function, and of the variable through which Go calls the vDSO
+	real        map[int][]byte // original value of that variable, by process ID
 }
 
 func newClocks(t *testing.T) *clocks {
@@ -68,7 +68,7 @@ func newClocks(t *testing.T) *clocks {
 	return c
 }
 
-// jump moves the clock of a process to so far from the machine's.
+// jump sets the offset of a process's clock from the machine's clock.
 func (c *clocks) jump(pid int, to time.Duration) {
 	c.t.Helper()
 	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)
@@ -105,8 +105,8 @@ func (c *clocks) jump(pid int, to time.Duration) {
 
 var native = bits.LittleEndian // of amd64
 
-// clockJumps moves the clock of all processes of a run, one after the other, by hours back
-// and ahead, with timeouts of seconds.
+// clockJumps moves the clocks of all processes of a run, one after the other, by hours back and
+// ahead, while the timeouts are seconds.
 func clockJumps(t *testing.T, row row) {
 	c := newClocks(t)
 	r := trains(t, "[network]\nheartbeat_timeout = \"2s\"\nprogress_timeout = \"2s\"\ncollective_timeout = \"3s\"\n")
@@ -115,7 +115,7 @@ func clockJumps(t *testing.T, row row) {
 		for _, p := range r.ranks() {
 			c.jump(p.pid, to)
 		}
-		time.Sleep(time.Second) // several looks of the launcher at its ranks
+		time.Sleep(time.Second) // several heartbeat checks of the launcher
 		r.saved(r.newest() + 50)
 		f := program.Figures(t, r.dir)
 		if off := time.Until(f[len(f)-1].Time.Add(-to)); off.Abs() > time.Minute {

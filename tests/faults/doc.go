@@ -1,10 +1,10 @@
-// Package faults holds the fault matrix: what happens to a run when something fails,
-// within which time, with which exit code and message. Each row is a test by itself, of
-// the real program with real processes, or names the test elsewhere that shows it;
-// docs/faults.md is written from them. Its soak test lets one training suffer a random
-// schedule of faults and compares the weights with those of an undisturbed one.
+// Package faults contains the fault matrix: the result of each fault for a run, with the time
+// limit, the exit code, and the message. Each row is a test of the real program with real
+// processes, or names a test elsewhere that covers it. docs/faults.md is generated from the rows. A
+// soak test injects a random schedule of faults into one training and compares its weights with
+// those of an undisturbed run.
 //
-// It does not hold tests on a cluster; those stand in tests and are named by their rows.
+// Tests on a cluster are in package tests. The rows name them.
 package faults
 
 //go:generate go test -run TestPage -update .

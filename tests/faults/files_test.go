@@ -32,7 +32,7 @@ func readOnly(t *testing.T, row row) {
 	step := r.newest()
 	r.start()
 	r.saved(step + 50)
-	// Refused as long as a file there is open for writing.
+	// The mount fails while a file there is open for writing.
 	program.WaitUntil(t, "the folder to be read-only", func() bool {
 		return syscall.Mount("", folder, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, "") == nil
 	})
@@ -43,8 +43,8 @@ func readOnly(t *testing.T, row row) {
 	}
 }
 
-// killedWhileSaving kills rank 0 while a checkpoint is written in the background, as often
-// as it takes to leave a half of one behind.
+// killedWhileSaving kills rank 0 during an async checkpoint, repeatedly until an incomplete
+// checkpoint is left.
 func killedWhileSaving(t *testing.T, row row) {
 	r := newTraining(t, strings.Replace(fmt.Sprintf(spec, endless), "[checkpoint]\n", "[checkpoint]\nasync = true\n", 1))
 	halves := func() []string {
@@ -78,8 +78,8 @@ func killedWhileSaving(t *testing.T, row row) {
 	t.Error("no save was interrupted")
 }
 
-// quotaExceeded gives the checkpoints a file system with a quota: btrfs, which every kernel
-// can do it with and root has no exception from.
+// quotaExceeded puts the checkpoints on a file system with a quota. It uses btrfs, because its
+// quotas work with every kernel and also apply to root.
 func quotaExceeded(t *testing.T, row row) {
 	program.NeedRoot(t, "mounting a file system")
 	r := trains(t, "")
@@ -101,7 +101,7 @@ func quotaExceeded(t *testing.T, row row) {
 	do("mkfs.btrfs", "--quiet", disk)
 	do("mount", "-o", "loop", disk, mounted)
 	unmount := func(at string) {
-		// In the end it goes by itself: what this process has read of it may still be mapped.
+		// Detach lazily: files that this process has read may still be mapped.
 		if err := syscall.Unmount(at, syscall.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
@@ -116,7 +116,7 @@ func quotaExceeded(t *testing.T, row row) {
 	step := r.newest()
 	r.start()
 	r.saved(step + 50)
-	do("btrfs", "qgroup", "limit", "64K", folder) // less than is there
+	do("btrfs", "qgroup", "limit", "64K", folder) // less than the current usage
 	began := time.Now()
 	row.ends(t, r, began)
 	if o := program.Finish(t, exec.Command(binary, "checkpoint", "verify", r.dir)); o.Code != 0 || strings.Contains(o.Stdout, "damaged") {
@@ -161,7 +161,7 @@ func staleLock(t *testing.T, row row) {
 	row.said(t, o)
 }
 
-// numbers is a table of a thousand lines; it differs from others in one number.
+// numbers returns a table of 1,000 lines. Tables differ in one number.
 func numbers(one float64) string {
 	var b strings.Builder
 	b.WriteString("x,y\n")

@@ -8,34 +8,35 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/program"
 )
 
-// These stand for exit codes: of a run that does not end, and of one whose test looks at
-// a part of the program only.
+// goesOn and unsaid replace an exit code: goesOn for a run that does not exit, and unsaid for a
+// test that checks only a part of the program.
 const (
 	goesOn = -1
 	unsaid = -2
 )
 
-// row is a fault and what becomes of the run.
+// A row is a fault and its result for a run.
 type row struct {
 	fault, happens string
-	// within is how long that may take at most; 0 where it is at the next start or there
-	// is nothing to wait for.
+	// within is the maximum time until the result. It is 0 if the result is at the next start, or
+	// if there is nothing to wait for.
 	within time.Duration
 	exit   int
-	// message is what is printed; "..." stands for anything.
+	// message is the expected output, where "..." matches any text.
 	message string
-	// prove shows it. Without it the tests of shown do, as "folder: TestName".
+	// prove runs the test of the row. If it is nil, the tests in shown cover the row, as
+	// "directory: TestName".
 	prove func(t *testing.T, r row)
 	shown string
 }
 
-// group is rows under a heading.
+// A group is a list of rows under one heading.
 type group struct {
 	title string
 	rows  []row
 }
 
-// parts are what the message has between its dots.
+// parts returns the literal parts of the message.
 func (r row) parts() []string { return strings.Split(r.message, "...") }
 
 // said checks that the message was printed.
@@ -48,7 +49,8 @@ func (r row) said(t *testing.T, o program.Outcome) {
 	}
 }
 
-// ends checks that the run ends as the row has it, counted from began, and leaves nothing.
+// ends checks that the run ends as the row says, within its time limit since began, and leaves no
+// process.
 func (r row) ends(t *testing.T, run *training, began time.Time) {
 	t.Helper()
 	o := run.end()
@@ -64,7 +66,7 @@ func (r row) ends(t *testing.T, run *training, began time.Time) {
 	}
 }
 
-// TestFaults has each fault come that no other test has.
+// TestFaults runs the rows that have a test here.
 func TestFaults(t *testing.T) {
 	for _, g := range matrix {
 		for _, r := range g.rows {
@@ -75,8 +77,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestShownElsewhere: the tests that rows name are run, and have what a row quotes among
-// what they look for.
+// TestShownElsewhere checks that the tests that rows name exist, run, and look for the message of
+// the row.
 func TestShownElsewhere(t *testing.T) {
 	named := 0
 	for _, g := range matrix {

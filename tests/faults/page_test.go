@@ -62,7 +62,7 @@ func (r row) line() string {
 	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s |\n", r.fault, r.happens, within, exit, message, shown)
 }
 
-// TestPage: docs/faults.md is what the rows say.
+// TestPage checks that docs/faults.md matches the rows.
 func TestPage(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(above)

@@ -31,7 +31,7 @@ func crashed(t *testing.T, row row) {
 	row.ends(t, r, began)
 }
 
-// ofPrograms is a job of a shell script on two ranks.
+// ofPrograms returns a job that runs a shell script on two ranks.
 func ofPrograms(t *testing.T, script string) *training {
 	t.Helper()
 	r := newTraining(t, "name = \"small\"\n[command]\nargv = [\"/bin/sh\", \"job.sh\"]\n")
@@ -53,8 +53,8 @@ func fails(t *testing.T, row row) {
 	row.ends(t, r, began)
 }
 
-// memoryGroup makes a control group of at most 32 MiB and gives the file that takes its
-// processes.
+// memoryGroup creates a cgroup with a limit of 32 MiB. It returns the file to which a process
+// writes its ID to join.
 func memoryGroup(t *testing.T) string {
 	t.Helper()
 	program.NeedRoot(t, "a control group")
@@ -66,8 +66,8 @@ func memoryGroup(t *testing.T) string {
 		t.Cleanup(func() {
 			program.WaitUntil(t, "the control group to be removed", func() bool { return os.Remove(dir) == nil })
 		})
-		// The kernel has made the file, if this is a control group of memory. In any other
-		// folder nothing would keep the program from taking all of the machine's.
+		// The kernel creates this file only in a memory cgroup. Any other directory would not limit
+		// the program, and it would use all of the machine's memory.
 		if f, err := os.OpenFile(filepath.Join(dir, version.limit), os.O_WRONLY, 0); err == nil {
 			_, err = f.WriteString("32M")
 			if err = errors.Join(err, f.Close()); err == nil {
@@ -84,7 +84,7 @@ func memoryGroup(t *testing.T) string {
 
 func outOfMemory(t *testing.T, row row) {
 	processes := memoryGroup(t)
-	// tail keeps the line that it reads, and this one does not end.
+	// tail stores the line that it reads, and this line does not end.
 	r := ofPrograms(t, "test $RANK = 0 && exec sleep 600\necho $$ >"+processes+"\nexec tail /dev/zero\n")
 	began := time.Now()
 	r.start()

@@ -19,8 +19,7 @@ var (
 	soakSeed   = flag.Uint64("seed", 1, "of the soak test's schedule")
 )
 
-// calamity is a fault that the training must survive, by itself or when it is started
-// again.
+// A calamity is a fault that the training must survive, automatically or after a new start.
 type calamity struct {
 	name   string
 	strike func(r *training, random *rand.Rand)
@@ -32,7 +31,7 @@ var calamities = []calamity{
 	{"a rank is frozen", func(r *training, random *rand.Rand) { r.kill(random.IntN(2), syscall.SIGSTOP) }},
 	{"both ranks are killed", func(r *training, _ *rand.Rand) {
 		for _, p := range r.ranks() {
-			_ = syscall.Kill(p.pid, syscall.SIGKILL) // the second may have ended with the first
+			_ = syscall.Kill(p.pid, syscall.SIGKILL) // the second rank may have exited with the first
 		}
 	}},
 	{"both ranks are suspended for a while", func(r *training, _ *rand.Rand) {
@@ -57,13 +56,13 @@ var calamities = []calamity{
 		r.start()
 	}},
 	{"the newest checkpoint is damaged, and a rank is killed", func(r *training, random *rand.Rand) {
-		// While both stand still, so that no newer one comes in between.
+		// While both ranks are stopped, so that no newer checkpoint is saved meanwhile.
 		r.kill(0, syscall.SIGSTOP)
 		r.kill(1, syscall.SIGSTOP)
 		r.damageNewest(random)
 		r.kill(random.IntN(2), syscall.SIGKILL)
 		for _, p := range r.ranks() {
-			_ = syscall.Kill(p.pid, syscall.SIGCONT) // the one that was killed may be gone
+			_ = syscall.Kill(p.pid, syscall.SIGCONT) // the killed rank may be gone
 		}
 	}},
 	{"the newest checkpoint is cut off while nothing runs", func(r *training, random *rand.Rand) {
@@ -82,7 +81,7 @@ var calamities = []calamity{
 	}},
 }
 
-// killLauncher leaves nothing of the run behind.
+// killLauncher kills the launcher and waits until no process of the run is left.
 func (r *training) killLauncher() {
 	r.t.Helper()
 	r.signal(syscall.SIGKILL)
@@ -90,7 +89,7 @@ func (r *training) killLauncher() {
 	r.gone()
 }
 
-// damageNewest flips a bit of a file of the newest checkpoint, or cuts it off.
+// damageNewest flips a bit in a file of the newest checkpoint, or truncates the file.
 func (r *training) damageNewest(random *rand.Rand) {
 	r.t.Helper()
 	files, err := filepath.Glob(filepath.Join(r.dir, "checkpoints", fmt.Sprintf("step-%08d", r.newest()), "*"))
@@ -113,9 +112,9 @@ func (r *training) damageNewest(random *rand.Rand) {
 	}
 }
 
-// TestSoak lets a training suffer faults in an order that the seed gives: each calamity
-// once before any comes again. Then it ends with the weights of an undisturbed one, and
-// with figures of each step once.
+// TestSoak injects faults into a run in a random order from the seed. Each fault occurs once before
+// any fault repeats. The test checks that the weights are equal to those of an undisturbed run, and
+// that each step has metrics exactly once.
 func TestSoak(t *testing.T) {
 	random := rand.New(rand.NewPCG(*soakSeed, 0))
 	r := trains(t, "[network]\nheartbeat_timeout = \"2s\"\n[restart]\nmax_without_progress = 3\n")
@@ -128,10 +127,10 @@ func TestSoak(t *testing.T) {
 		order = order[1:]
 		step := r.newest()
 		c.strike(r, random)
-		// Two checkpoints more, so that one that verifies is left whatever comes next.
+		// Wait for two more checkpoints, so that a valid one is left after any next fault.
 		r.saved(r.newest() + 100)
 		t.Logf("fault %d after step %d: %s", i+1, step, c.name)
-		time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond) // anywhere between two checkpoints
+		time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond) // at any time between two checkpoints
 	}
 	r.signal(syscall.SIGINT)
 	if o := r.end(); o.Code != 3 {

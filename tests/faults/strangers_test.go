@@ -21,7 +21,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// garbage is what a program says that takes the port for a web server's, and more.
+// garbage sends an HTTP request and random bytes to the port.
 func garbage(addr string) {
 	if c, err := net.Dial("tcp", addr); err == nil {
 		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"+strings.Repeat("\x00\xff", 100))
@@ -29,21 +29,21 @@ func garbage(addr string) {
 	}
 }
 
-// hasty goes without a word, as a scanner of ports does.
+// hasty connects and disconnects without sending, like a port scanner.
 func hasty(addr string) {
 	if c, err := net.Dial("tcp", addr); err == nil {
 		c.Close()
 	}
 }
 
-// impostor knows the protocol and not the secret.
+// impostor returns a function that uses the protocol with a wrong secret.
 func impostor(t *testing.T) func(addr string) {
 	secret, err := wire.NewSecret()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return func(addr string) {
-		// Join tries again for as long as it may.
+		// Join retries until its context ends.
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		if _, err := rendezvous.Join(ctx, []string{addr}, secret, rendezvous.Identity{Rank: 1, WorldSize: 2}); err == nil {
@@ -65,7 +65,7 @@ func crowd(addr string, n int, one func(addr string)) {
 	wg.Wait()
 }
 
-// listening are the addresses on which the run's processes take connections.
+// listening returns the addresses on which the run's processes listen.
 func (r *training) listening() (out []string) {
 	r.t.Helper()
 	sockets := map[string]bool{}
@@ -78,9 +78,9 @@ func (r *training) listening() (out []string) {
 		}
 	}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		b, _ := os.ReadFile(table) // a machine may be without IPv6
+		b, _ := os.ReadFile(table) // IPv6 may be disabled
 		for _, line := range strings.Split(string(b), "\n") {
-			// 0: 0100007F:1F90 00000000:0000 0A (listening) ... the socket's number
+			// 0: 0100007F:1F90 00000000:0000 0A (listening) ... the socket's inode
 			f := strings.Fields(line)
 			if len(f) < 10 || f[3] != "0A" || !sockets[f[9]] {
 				continue
@@ -96,8 +96,8 @@ func (r *training) listening() (out []string) {
 	return out
 }
 
-// gathering is a training that waits for its rank 1: started as srun starts ranks without
-// a launcher, rank 0 is the meeting point.
+// gathering starts rank 0 of a training as srun does without a launcher. Rank 0 serves the
+// rendezvous and waits for rank 1.
 func gathering(t *testing.T) (r *training, addr string) {
 	t.Helper()
 	r = newTraining(t, fmt.Sprintf(spec, 3))
@@ -110,7 +110,7 @@ func gathering(t *testing.T) (r *training, addr string) {
 	return r, r.listening()[0]
 }
 
-// taskOfStep is a rank in the environment of a step of two tasks.
+// taskOfStep returns the command of a rank, with the environment of a step of two tasks.
 func (r *training) taskOfStep(rank int) *exec.Cmd {
 	cmd := exec.Command(binary, "run", "job.toml", "--run-dir", r.dir)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.home, r.stdout, r.stderr
@@ -120,8 +120,8 @@ func (r *training) taskOfStep(rank int) *exec.Cmd {
 	return cmd
 }
 
-// gathers starts rank 1 and checks that the training ends with the weights of one that no
-// stranger came to, and warned of them once.
+// gathers starts rank 1. It checks that the weights are equal to those of an undisturbed run, and
+// that there is at most one warning.
 func (r *training) gathers(row row) {
 	r.t.Helper()
 	second := r.taskOfStep(1)
@@ -158,7 +158,7 @@ func scanned(t *testing.T, row row) {
 
 func slowLoris(t *testing.T, row row) {
 	r, addr := gathering(t)
-	const many = 400 // more than may be in their handshake at once
+	const many = 400 // more than the limit of concurrent handshakes
 	var conns []net.Conn
 	for range many {
 		c, err := net.Dial("tcp", addr)
@@ -168,7 +168,7 @@ func slowLoris(t *testing.T, row row) {
 		defer c.Close()
 		conns = append(conns, c)
 	}
-	// A byte now and then does not gain them time: all are dropped.
+	// A byte every 200 ms must not extend the timeout: rank 0 drops all connections.
 	dropped := 0
 	for end := time.Now().Add(row.within); dropped < many && time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 		for i, c := range conns {
@@ -199,7 +199,8 @@ func strangersWhileJoining(t *testing.T, row row) {
 	r.gathers(row)
 }
 
-// tenThousand connections find nobody who listens: they cost the run nothing.
+// tenThousand makes 10,000 connections during training, when nobody listens. They do not disturb
+// the run.
 func tenThousand(t *testing.T, row row) {
 	r := trains(t, "")
 	program.WaitUntil(t, "all ports to be closed", func() bool { return len(r.listening()) == 0 })

@@ -16,21 +16,21 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/program"
 )
 
-// binary is the program under test, built once.
+// binary is the path of the program under test, which is built once.
 var binary string
 
 func TestMain(m *testing.M) { program.Main(m, "../../cmd/ddpbatch", &binary) }
 
-// spec is a small training of 29 steps an epoch on two ranks.
+// spec is a small training with 29 steps per epoch on two ranks.
 const spec = "name = \"small\"\n" + program.Small
 
-// stepsPerEpoch are those of spec on two ranks.
+// stepsPerEpoch is the number of steps per epoch of spec on two ranks.
 const stepsPerEpoch = program.SmallSteps
 
 // endless is more epochs than any test waits for.
 const endless = 1000000
 
-// buffer takes what several processes write at once.
+// A buffer collects the output of several processes. It is safe for concurrent use.
 type buffer struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -48,15 +48,15 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// training is a run on two ranks of this machine.
+// A training is a run with two ranks on this machine.
 type training struct {
 	t              *testing.T
-	home, dir      string // the folder of the job file, and the run directory
+	home, dir      string // the job file's directory and the run directory
 	launcher       *exec.Cmd
 	stdout, stderr *buffer
 }
 
-// newTraining writes the job file and starts nothing.
+// newTraining writes the job file and starts no process.
 func newTraining(t *testing.T, spec string) *training {
 	t.Helper()
 	home := t.TempDir()
@@ -72,12 +72,12 @@ func (r *training) write(name, text string) {
 	}
 }
 
-// start starts the launcher; output of earlier ones stays.
+// start starts the launcher. The output of earlier launchers is kept.
 func (r *training) start() {
 	r.t.Helper()
 	r.launcher = exec.Command(binary, "launch", "job.toml", "-n", "2")
 	r.launcher.Dir, r.launcher.Stdout, r.launcher.Stderr = r.home, r.stdout, r.stderr
-	r.launcher.WaitDelay = 20 * time.Second // for ranks that outlive it
+	r.launcher.WaitDelay = 20 * time.Second // for ranks that survive the launcher
 	if err := r.launcher.Start(); err != nil {
 		r.t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func (r *training) start() {
 	r.t.Cleanup(func() { _ = launcher.Process.Kill() })
 }
 
-// trains starts an endless training and returns when it is well under way.
+// trains starts an endless training and returns after its checkpoint of step 50.
 func trains(t *testing.T, more string) *training {
 	t.Helper()
 	r := newTraining(t, fmt.Sprintf(spec, endless)+more)
@@ -94,7 +94,7 @@ func trains(t *testing.T, more string) *training {
 	return r
 }
 
-// end waits for the launcher to end.
+// end waits for the launcher to exit.
 func (r *training) end() program.Outcome {
 	r.t.Helper()
 	var exit *exec.ExitError
@@ -104,14 +104,14 @@ func (r *training) end() program.Outcome {
 	return program.Outcome{Stdout: r.stdout.String(), Stderr: r.stderr.String(), Code: r.launcher.ProcessState.ExitCode()}
 }
 
-// run is a start and an end.
+// run starts the launcher and waits for it to exit.
 func (r *training) run() program.Outcome {
 	r.t.Helper()
 	r.start()
 	return r.end()
 }
 
-// signal sends the launcher a signal.
+// signal sends a signal to the launcher.
 func (r *training) signal(s syscall.Signal) {
 	r.t.Helper()
 	if err := r.launcher.Process.Signal(s); err != nil {
@@ -119,7 +119,7 @@ func (r *training) signal(s syscall.Signal) {
 	}
 }
 
-// newest is the step of the newest checkpoint, -1 without any.
+// newest returns the step of the newest checkpoint, or -1 if there is no checkpoint.
 func (r *training) newest() int {
 	r.t.Helper()
 	found, err := filepath.Glob(filepath.Join(r.dir, "checkpoints", "step-*"))
@@ -135,19 +135,19 @@ func (r *training) newest() int {
 	return step
 }
 
-// saved waits for a checkpoint of a step or a later one.
+// saved waits for a checkpoint of the step or a later one.
 func (r *training) saved(step int) {
 	r.t.Helper()
 	program.WaitUntil(r.t, fmt.Sprintf("a checkpoint of step %d or later", step), func() bool { return r.newest() >= step })
 }
 
-// rank is a rank's process.
+// A rank is the process of a rank.
 type rank struct {
 	pid     int
 	environ map[string]string
 }
 
-// ranks are the living processes of ranks, by rank.
+// ranks returns the running processes of ranks, by rank.
 func (r *training) ranks() map[int]rank {
 	r.t.Helper()
 	out := map[int]rank{}
@@ -156,7 +156,7 @@ func (r *training) ranks() map[int]rank {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		b, _ := os.ReadFile(filepath.Join("/proc", text, "environ")) // it may be gone
+		b, _ := os.ReadFile(filepath.Join("/proc", text, "environ")) // the process may be gone
 		environ := map[string]string{}
 		for _, v := range strings.Split(string(b), "\x00") {
 			name, value, _ := strings.Cut(v, "=")
@@ -169,7 +169,7 @@ func (r *training) ranks() map[int]rank {
 	return out
 }
 
-// kill sends a signal to a rank that must be there.
+// kill sends a signal to a rank, which must be running.
 func (r *training) kill(n int, s syscall.Signal) {
 	r.t.Helper()
 	p, ok := r.ranks()[n]
@@ -187,8 +187,8 @@ func (r *training) gone() {
 	program.WaitUntil(r.t, "the ranks to be gone", func() bool { return len(program.Processes(r.t, r.dir)) == 0 })
 }
 
-// finishes lets a training that was stopped go on for an epoch or two more, and compares
-// its weights with those of one of as many epochs that nothing happened to.
+// finishes resumes a stopped training for one or two more epochs. It compares the weights with
+// those of an undisturbed run of the same number of epochs.
 func (r *training) finishes() {
 	r.t.Helper()
 	epochs := r.newest()/stepsPerEpoch + 2

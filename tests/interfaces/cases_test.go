@@ -12,7 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// collected is a host as somebody met it.
+// collected is a host from a report or a document.
 type collected struct {
 	ID     string          `json:"id"`
 	Source string          `json:"source"`
@@ -32,7 +32,7 @@ type collected struct {
 	right Use
 }
 
-// shapes says what each collected host is.
+// shapes describes each collected host.
 var shapes = map[string]string{
 	"01-docker-veth-host":              "cloud VM with Docker running a container",
 	"02-inside-container-eth0-is-veth": "inside a Kubernetes pod",
@@ -56,9 +56,9 @@ var shapes = map[string]string{
 	"30-firecracker-ci":                "VM with bridges of its own",
 }
 
-// peers is what is known of the other host where it is not built alike.
+// peers changes the other host if it differs from the collected one.
 var peers = map[string]func(*netif.Inventory){
-	// All that the report says of it.
+	// The report contains nothing else about the other host.
 	"25-names-differ-nodeA": func(inv *netif.Inventory) {
 		inv.Links = slices.DeleteFunc(inv.Links, func(l netif.Link) bool { return l.Name == "xgbe2" || l.Name == "xgbe4" })
 		for i := range inv.Links {
@@ -125,7 +125,8 @@ func find(t *testing.T, id string) *collected {
 	return nil
 }
 
-// What doctor says that NCCL takes when it is left alone is what its rule takes here.
+// TestDefaultInterfaceFollowsNCCL checks that the interface that doctor reports as NCCL's default
+// is the one that the model of NCCL's rule selects.
 func TestDefaultInterfaceFollowsNCCL(t *testing.T) {
 	for _, c := range load(t) {
 		want := ""

@@ -7,19 +7,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// Horovod is horovodrun 0.28 without --network-interfaces (42712c5:
-// get_common_interfaces in runner/driver/driver_service.py; 1f5c367: _probe_one in
-// runner/common/util/network.py).
-// Each host connects to every IPv4 address of the next one and keeps those
-// interfaces where a server of that host answered and saw an address of the
-// interface with the same name. What all hosts keep goes into
-// NCCL_SOCKET_IFNAME, and one of them into HOROVOD_GLOO_IFACE, from a set without
-// order. On one host it is the interface that has 127.0.0.1.
+// Horovod models horovodrun 0.28 without --network-interfaces (42712c5: get_common_interfaces in
+// runner/driver/driver_service.py; 1f5c367: _probe_one in runner/common/util/network.py). Each host
+// connects to every IPv4 address of the next host. It keeps an interface if a server of that host
+// responds and the connection comes from an address of the interface with the same name.
+// NCCL_SOCKET_IFNAME contains the interfaces that all hosts keep. HOROVOD_GLOO_IFACE contains one
+// of them, from an unordered set. On one host it is the interface with 127.0.0.1.
 //
-// NCCL and Gloo are told a name, not an address: they take the interface's first.
+// NCCL and Gloo receive a name and not an address, and use the first address of the interface.
 //
-// Left out: firewalls, LSF (where nothing is probed), and further hosts, whose
-// names can only make the set smaller.
+// The model omits firewalls, LSF (where Horovod probes nothing), and further hosts, whose names can
+// only make the set smaller.
 func Horovod(p Pair) Pick {
 	if p.alone() {
 		u, own := owner(p.Here, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
@@ -41,9 +39,9 @@ func Horovod(p Pair) Pick {
 	return pick
 }
 
-// answers says whether the probe keeps an interface: an address of the other
-// host's interface of that name, not one of this host's own, is reached from an
-// address of this one's.
+// answers reports whether the probe keeps an interface: an address of the other host's interface
+// with that name, which is not an address of this host, is reachable from an address of this host's
+// interface.
 func (p Pair) answers(link string) bool {
 	own := linkNamed(p.Here, link)
 	for _, to := range linkNamed(p.There, link).Addrs {

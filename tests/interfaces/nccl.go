@@ -6,23 +6,23 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// ncclMaxDevices is MAX_IFS of NCCL's socket code.
+// ncclMaxDevices is MAX_IFS in NCCL's socket code.
 const ncclMaxDevices = 16
 
-// NCCL227 is NCCL 2.27.7 and older, NCCL228 is 2.28.3 and newer (2.30.7,
-// 5067397: src/misc/socket.cc and src/os/linux.cc), with no NCCL_* variable set.
+// NCCL227 models NCCL 2.27.7 and older, and NCCL228 models 2.28.3 and newer (2.30.7, 5067397:
+// src/misc/socket.cc and src/os/linux.cc), without NCCL_* variables.
 //
-// Names that start with "ib" come first; if there are none, all but docker*, lo*
-// (and virbr* since 2.28), then these. Order is that of getifaddrs, one address
-// for each interface, up to 16. Since 2.28 an interface must be running. The
-// first is where ranks meet; all of them carry data, unless there is an adapter
-// for InfiniBand or RoCE. Routes and the peers' addresses play no part.
+// Names that start with "ib" come first. If there are none, NCCL uses all interfaces except
+// docker*, lo*, and, since 2.28, virbr*. If there are none of those, it uses the excluded ones. The
+// order is that of getifaddrs, with one address per interface and up to 16 interfaces. Since 2.28
+// an interface must be running. Ranks bootstrap over the first interface. All of them carry data,
+// unless there is an InfiniBand or RoCE adapter. Routes and the addresses of peers have no effect.
 //
-// Left out: NCCL's choice among several data devices by distance to the GPU, net
-// plugins, and nccl.conf.
+// The models omit NCCL's choice among several data devices by distance to the GPU, net plugins, and
+// nccl.conf.
 func NCCL227(p Pair) Pick { return ncclPick(p.Here, false) }
 
-// NCCL228 is the rule since 2.28: see [NCCL227].
+// NCCL228 models NCCL since 2.28; see [NCCL227].
 func NCCL228(p Pair) Pick { return ncclPick(p.Here, true) }
 
 func ncclPick(inv netif.Inventory, since228 bool) Pick {
@@ -65,8 +65,8 @@ func ncclFind(inv netif.Inventory, matches func(string) bool, since228 bool) []U
 	return found
 }
 
-// hasVerbs says whether NCCL would move data by InfiniBand or RoCE. Slingshot's
-// cxi devices need a plugin.
+// hasVerbs reports whether NCCL would move data over InfiniBand or RoCE. The cxi devices of
+// Slingshot need a plugin.
 func hasVerbs(inv netif.Inventory) bool {
 	for _, l := range inv.Links {
 		if l.HCA != "" && !strings.HasPrefix(l.HCA, "cxi") && carries(l) {

@@ -7,17 +7,16 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// OpenMPI is the tcp transport of Open MPI 4 and 5 (opal/mca/btl/tcp,
-// opal/mca/if/posix_ipv4 at 090ce41, and opal/mca/reachable/weighted, which is used where libnl is missing) with the
-// default btl_tcp_if_exclude=127.0.0.1/8,sppp and without IPv6, as it is built by
-// default. Every interface that is switched on and has an IPv4 address is used,
-// a carrier or not, paired with the other host's by weight: public or private
-// addresses, same subnet or not, lower speed of the two. Large messages are cut
-// up over all pairs. Ranks of one host use shared memory.
+// OpenMPI models the tcp transport of Open MPI 4 and 5 (opal/mca/btl/tcp, opal/mca/if/posix_ipv4 at
+// 090ce41, and opal/mca/reachable/weighted, which it uses without libnl) with the default
+// btl_tcp_if_exclude=127.0.0.1/8,sppp and without IPv6, which is the default build. It uses every
+// interface that is up and has an IPv4 address, with or without a carrier. It pairs them with the
+// other host's interfaces by weight: public or private addresses, same subnet or not, and the lower
+// speed of the two. It splits large messages over all pairs. Ranks on one host use shared memory.
 //
-// Left out: InfiniBand, which turns tcp off where it is there; the solver of the
-// pairing, which is taken to find same subnets, and which is a guess where none
-// match; reachable/netlink, which asks the kernel for routes.
+// The model omits InfiniBand, which disables tcp if it is available, and reachable/netlink, which
+// queries the kernel's routes. It simplifies the solver of the pairing: it assumes that the solver
+// finds equal subnets, and it guesses if there are none.
 func OpenMPI(p Pair) Pick {
 	if p.alone() {
 		return Pick{Warnings: []string{"shared memory"}}
@@ -26,7 +25,7 @@ func OpenMPI(p Pair) Pick {
 	here, there := ompiInterfaces(p.Here), ompiInterfaces(p.There)
 	for _, u := range here {
 		sameNet := slices.ContainsFunc(there, func(r Use) bool { return u.Addr.Contains(r.Addr.Addr()) })
-		rivals := 0 // that weigh the same
+		rivals := 0 // number of interfaces with equal weight
 		for _, r := range there {
 			if ompiPublic(u.Addr.Addr()) == ompiPublic(r.Addr.Addr()) && linkNamed(p.There, r.Link).Speed == linkNamed(p.Here, u.Link).Speed {
 				rivals++
@@ -35,7 +34,7 @@ func OpenMPI(p Pair) Pick {
 		switch {
 		case sameNet:
 			pick.Uses = append(pick.Uses, u)
-		case len(here) <= len(there): // one for each, whatever it is
+		case len(here) <= len(there): // one for each, any of them
 			pick.Uses = append(pick.Uses, u)
 			if rivals > 1 && pick.Guess == "" {
 				pick.Guess = u.Link

@@ -6,14 +6,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// Told is what ddpbatch netif --peer takes, which knows one host and the address
-// of another.
+// Told models ddpbatch netif --peer, which has the inventory of one host and the address of
+// another.
 func Told(p Pair) Pick {
 	c, err := netif.Choose(p.Here, []netip.Addr{p.Peer}, netif.Request{})
 	return ours(c, err)
 }
 
-// Ours is what ddpbatch takes: the two hosts agree, as in a job.
+// Ours models ddpbatch in a job, where the two hosts agree.
 func Ours(p Pair) Pick {
 	hosts := []netif.Inventory{p.Here, p.There}
 	if p.alone() {

@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "rewrite golden files")
 
 const page = "../../docs/network.md"
 
-// system is a column of the comparison.
+// A system is a column of the comparison.
 type system struct {
 	name string
 	pick func(Pair) Pick
@@ -32,7 +32,7 @@ var systems = []system{
 	{"ddpbatch", Ours},
 }
 
-// TestPage: what docs/network.md shows is what the models and netif give.
+// TestPage checks that docs/network.md shows the results of the models and of netif.
 func TestPage(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -61,7 +61,7 @@ func TestPage(t *testing.T) {
 		page, firstDifference(string(text), want))
 }
 
-// replaceBlock puts body between the markers of a name.
+// replaceBlock replaces the text between the markers of a block with body.
 func replaceBlock(text, name, body string) (string, error) {
 	begin, end := "<!-- generated: "+name+" -->\n", "<!-- end: "+name+" -->\n"
 	before, rest, found := strings.Cut(text, begin)
@@ -82,7 +82,7 @@ func firstDifference(have, want string) string {
 	return fmt.Sprintf("line %d", min(len(a), len(b))+1)
 }
 
-// explanation is what ddpbatch netif --explain prints for one collected host.
+// explanation returns the output of ddpbatch netif --explain for one collected host.
 func explanation(t *testing.T) string {
 	c := find(t, "04-two-nics-same-subnet")
 	choice, err := netif.Choose(c.pair.Here, c.Peers, netif.Request{})
@@ -153,8 +153,7 @@ func count(cases []*collected, pick func(Pair) Pick) map[Word]int {
 
 var reports = regexp.MustCompile(`[\w-]+/[\w.-]+#\d+`)
 
-// reasons says of each host why a system is not right there, systems with one
-// reason together.
+// reasons lists for each host why a system is not right. It groups systems with the same reason.
 func reasons(cases []*collected) string {
 	var out strings.Builder
 	for _, c := range cases {

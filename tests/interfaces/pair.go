@@ -8,21 +8,21 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// Pair is two hosts of one job, seen from the first. There has no links if the
-// job is on one host.
+// A Pair is two hosts of one job, seen from the first. There has no links if the job runs on one
+// host.
 type Pair struct {
 	Here, There netif.Inventory
-	Peer        netip.Addr // where the other host is met, as a person would say it
+	Peer        netip.Addr // address of the other host, as a user would give it
 }
 
-// alone says whether every rank is on one host.
+// alone reports whether all ranks are on one host.
 func (p Pair) alone() bool { return len(p.There.Links) == 0 }
 
-// NewPair puts beside a host, "here", another, "there", that is built alike: same
-// interfaces, next address in each subnet, and peer where the host's right
-// address is. Addresses that every host makes for itself are the same on both:
-// the loopback's, those of 169.254.0.0/16, and that of a bridge that no device is
-// a port of. A peer on the loopback means that there is no other host.
+// NewPair combines a host, "here", with an equal host, "there". The other host has the same
+// interfaces and the next address in each subnet. Its counterpart of right, the host's right
+// address, is peer. Addresses that every host assigns to itself are equal on both: the loopback
+// address, addresses in 169.254.0.0/16, and the address of a bridge without a device as a port. If
+// peer is a loopback address, there is no other host.
 func NewPair(here netif.Inventory, right, peer netip.Addr) Pair {
 	here.Host = "here"
 	if peer.IsLoopback() {
@@ -56,7 +56,7 @@ func NewPair(here netif.Inventory, right, peer netip.Addr) Pair {
 	return Pair{Here: here, There: there, Peer: peer}
 }
 
-// everywhere says whether a link has the same address on every host.
+// everywhere reports whether a link has the same address on every host.
 func everywhere(inv netif.Inventory, l netif.Link, a netip.Addr) bool {
 	if a.IsLoopback() || a.Is4() && a.IsLinkLocalUnicast() {
 		return true
@@ -66,9 +66,9 @@ func everywhere(inv netif.Inventory, l netif.Link, a netip.Addr) bool {
 	})
 }
 
-// next is another host's address: the following one in the subnet, or the one
-// before if there is none. Subnets of one host, or of a host and its switch,
-// leave no room; the other host then has the next such subnet.
+// next returns the address of another host: the following address in the subnet, or the previous
+// one if there is none. A subnet of one host, or of a host and its switch, has no free address, so
+// the other host has an address in the next such subnet.
 func next(own netip.Prefix) netip.Addr {
 	a := own.Addr()
 	if a.Is6() {
@@ -79,15 +79,15 @@ func next(own netip.Prefix) netip.Addr {
 		binary.BigEndian.PutUint32(raw[:], binary.BigEndian.Uint32(raw[:])+2)
 		return netip.AddrFrom4(raw)
 	}
-	if own.IsSingleIP() || own.Contains(a.Next().Next()) { // the last one is the broadcast address
+	if own.IsSingleIP() || own.Contains(a.Next().Next()) { // the last address is the broadcast address
 		return a.Next()
 	}
 	return a.Prev()
 }
 
-// counterpart is what the other host has where this one has u: the address in
-// the same place on the interface of the same name, else one of the same
-// subnet. The second result is false if it has neither.
+// counterpart returns the other host's address for u: the address with the same index on the
+// interface with the same name, otherwise an address in the same subnet. It returns false if the
+// other host has neither.
 func (p Pair) counterpart(u Use) (netip.Addr, bool) {
 	n := slices.Index(linkNamed(p.Here, u.Link).Addrs, u.Addr)
 	if addrs := linkNamed(p.There, u.Link).Addrs; n >= 0 && n < len(addrs) {

@@ -2,13 +2,13 @@ package interfaces
 
 import "net/netip"
 
-// Ray is the address of a node in Ray (node_ip_address_from_perspective in
-// python/ray/_private/services.py) without --node-ip-address: a UDP socket is
-// connected to 8.8.8.8, which sends nothing, and asked for its own address. That
-// is the default route's. Without a route it is the host name's, taken to be
-// 127.0.0.1 here.
+// Ray models the address of a node in Ray (node_ip_address_from_perspective in
+// python/ray/_private/services.py) without --node-ip-address. Ray connects a UDP socket to 8.8.8.8,
+// which sends nothing, and reads the socket's own address. This is the address of the default
+// route. Without a route it is the address of the host name, which the model assumes to be
+// 127.0.0.1.
 //
-// Left out: IPv6, and NCCL_SOCKET_IFNAME as Ray Train sets it for its workers.
+// The model omits IPv6, and NCCL_SOCKET_IFNAME as Ray Train sets it for its workers.
 func Ray(p Pair) Pick {
 	a := InDNS(p.Here)
 	if !a.IsValid() {

@@ -7,10 +7,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// route says by which interface packets to a leave, and with which address, for
-// a socket that is bound to none: the longest prefix, then the lowest metric,
-// then the order of the table. A link that is up has a route to its own subnet
-// even where the inventory lists none. Without a route it returns "".
+// route returns the interface and the source address of packets to a, for an unbound socket: the
+// longest prefix, then the lowest metric, then the order of the table. A link that is up has a
+// route to its own subnet even if the inventory does not list it. Without a route it returns "".
 func route(inv netif.Inventory, a netip.Addr) (dev string, src netip.Addr) {
 	var best netif.Route
 	found := false
@@ -31,7 +30,7 @@ func route(inv netif.Inventory, a netip.Addr) (dev string, src netip.Addr) {
 	return best.Dev, source(inv, best, a)
 }
 
-// allRoutes are those that are listed, then those of the links' own subnets.
+// allRoutes returns the listed routes, followed by the routes of the links' own subnets.
 func allRoutes(inv netif.Inventory) []netif.Route {
 	routes := slices.Clone(inv.Routes)
 	for _, l := range inv.Links {
@@ -44,7 +43,7 @@ func allRoutes(inv netif.Inventory) []netif.Route {
 	return routes
 }
 
-// source is the address that packets on a route are sent from.
+// source returns the source address of packets on a route.
 func source(inv netif.Inventory, r netif.Route, to netip.Addr) netip.Addr {
 	if r.Src.IsValid() {
 		return r.Src

@@ -7,18 +7,18 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// UCX is the tcp transport of UCX 1.21 without UCX_NET_DEVICES: devices of
-// src/uct/tcp/tcp_iface.c (005be6c) and ucs_netif_get_addr, reachability of src/ucs/sys/netlink.c, the lane for
-// active messages of src/ucp/wireup/select.c. Devices are the links that are up
-// and running and have an address that is not link-local, IPv4 before IPv6,
-// bridges aside. A device reaches an address of the other host if none has a
-// route to it with a longer prefix; loopback reaches loopback on one host only.
-// The lowest latency wins, which is worked out from the speed that the driver
-// tells (100 Mb/s if it tells none); a tie goes to a device that does not have
-// the default route, then by name. Sockets are bound to the device's address.
+// UCX models the tcp transport of UCX 1.21 without UCX_NET_DEVICES. The devices come from
+// src/uct/tcp/tcp_iface.c (005be6c) and ucs_netif_get_addr, reachability from
+// src/ucs/sys/netlink.c, and the lane for active messages from src/ucp/wireup/select.c. Devices are
+// the links that are up and running and have an address that is not link-local, IPv4 before IPv6,
+// except bridges. A device reaches an address of the other host if no other device has a route to
+// it with a longer prefix. Loopback reaches loopback on one host only. The lowest latency wins. UCX
+// computes it from the speed that the driver reports (100 Mb/s if it reports none). A tie goes to a
+// device without the default route, then to the first name. UCX binds sockets to the device's
+// address.
 //
-// Left out: InfiniBand and shared memory, which UCX prefers where it has them;
-// further lanes for large messages, and the speed of the PCI slot.
+// The model omits InfiniBand and shared memory, which UCX prefers if they are available, further
+// lanes for large messages, and the speed of the PCI slot.
 func UCX(p Pair) Pick {
 	here, alone := ucxDevices(p.Here), p.alone()
 	if alone {
@@ -78,7 +78,7 @@ func (p Pair) ucxReaches(from, to Use, alone bool) bool {
 	return own >= 0 && own == longest
 }
 
-// ucxLatency is in seconds.
+// ucxLatency returns the latency of a device in seconds.
 func ucxLatency(inv netif.Inventory, d Use) float64 {
 	speed := linkNamed(inv, d.Link).Speed
 	if speed <= 0 {
@@ -87,7 +87,7 @@ func ucxLatency(inv netif.Inventory, d Use) float64 {
 	return 576/(float64(speed)*1e6) + 5.2e-6 + 50e-6
 }
 
-// ucxCompare takes scores within a millionth for equal.
+// ucxCompare compares scores. Scores that differ by less than one millionth are equal.
 func ucxCompare(a, b float64) int {
 	if d := a - b; d > (a+b)*1e-6 || d < -(a+b)*1e-6 {
 		return cmp.Compare(a, b)
@@ -95,7 +95,7 @@ func ucxCompare(a, b float64) int {
 	return 0
 }
 
-// ucxRank is higher for what a tie goes to.
+// ucxRank returns the rank of a device in a tie. The higher rank wins.
 func ucxRank(inv netif.Inventory, d Use) int {
 	for _, r := range inv.Routes {
 		if r.Dst.Bits() == 0 && r.Dst.Addr().Is4() && r.Dev == d.Link {

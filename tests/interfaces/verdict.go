@@ -8,25 +8,25 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// Word is how a pick would have ended.
+// A Word is the result of a selection.
 type Word string
 
-// The words, best first.
+// The results, best first.
 const (
-	Right Word = "right" // the interface that a person would name, and only that
-	Works Word = "works" // reaches the other host, on another network or a slower one
-	Risk  Word = "risk"  // ranks meet, but data may take an interface that leads nowhere
-	Fails Word = "fails" // ranks do not meet, or data takes such an interface for sure
+	Right Word = "right" // the interface that a person would select, and only that one
+	Works Word = "works" // reaches the other host over a different or a slower network
+	Risk  Word = "risk"  // ranks connect, but data may use an interface that leads nowhere
+	Fails Word = "fails" // ranks do not connect, or data certainly uses such an interface
 )
 
-// Verdict is a judgement of one pick.
+// A Verdict is the result of one selection, with its cause.
 type Verdict struct {
 	Word Word
-	Link string // the interface that decided it
+	Link string // the interface that decided the result
 	Why  string // empty if right
 }
 
-// Judge compares a pick with the right answer, by the routes of the two hosts.
+// Judge compares a selection with the right one, using the routes of both hosts.
 func (p Pair) Judge(pick Pick, right Use) Verdict {
 	if pick.Failed != "" {
 		return Verdict{Fails, "none", pick.Failed}
@@ -64,9 +64,9 @@ func (p Pair) Judge(pick Pick, right Use) Verdict {
 	return Verdict{Word: Right, Link: right.Link}
 }
 
-// fault says why the other host cannot be reached by a use, which is also why it
-// cannot reach this one: the two are built alike. It is "" if it can. A fault is
-// not sure where a router that no inventory shows could help.
+// fault returns why a use cannot reach the other host, or "" if it can. The reason also applies in
+// the other direction, because the hosts are equal. A fault is not sure if a router that the
+// inventories do not show could help.
 func (p Pair) fault(u Use) (why string, sure bool) {
 	a := u.Addr.Addr()
 	to, known := p.counterpart(u)
@@ -92,7 +92,7 @@ func (p Pair) fault(u Use) (why string, sure bool) {
 	return "", false
 }
 
-// detour says in what a use that works is less than the right one.
+// detour returns how a use that works differs from the right one.
 func (p Pair) detour(u, right Use) string {
 	own, best := speed(linkNamed(p.Here, u.Link)), speed(linkNamed(p.Here, right.Link))
 	switch {
@@ -104,7 +104,7 @@ func (p Pair) detour(u, right Use) string {
 	return fmt.Sprintf("%s, a different network from %s", u.Link, right.Link)
 }
 
-// speed is in Mb/s, 0 if it is not known or made up.
+// speed returns the speed in Mb/s, or 0 if it is unknown or invented by a virtual driver.
 func speed(l netif.Link) int {
 	if l.PCI == "" && l.Kind != "bond" || l.Speed < 0 {
 		return 0
@@ -127,7 +127,7 @@ func names(uses []Use) string {
 	return strings.Join(list, ", ")
 }
 
-// RightUse is the use that a case wants, with the subnet the interface has it in.
+// RightUse returns the use that a case expects, with the interface's subnet for the address.
 func RightUse(inv netif.Inventory, link string, addr netip.Addr) Use {
 	for _, a := range linkNamed(inv, link).Addrs {
 		if a.Addr() == addr {

@@ -16,7 +16,7 @@ var binary string
 
 func TestMain(m *testing.M) { program.Main(m, "../../cmd/ddpbatch", &binary) }
 
-// output is what the program prints.
+// output returns what the program prints.
 func output(t *testing.T, args ...string) string {
 	t.Helper()
 	o := program.Finish(t, exec.CommandContext(t.Context(), binary, args...))
@@ -26,7 +26,7 @@ func output(t *testing.T, args ...string) string {
 	return o.Stdout
 }
 
-// need leaves a test out where a program is missing; CI has them all.
+// need skips a test if a program is missing. In CI it fails the test.
 func need(t *testing.T, name string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err == nil {
@@ -38,7 +38,8 @@ func need(t *testing.T, name string) {
 	t.Skipf("no %s", name)
 }
 
-// mandoc finds nothing to say about any page, and whatis finds each one's name.
+// TestManualPagesAreClean checks that mandoc reports nothing for any page, and that whatis finds
+// the name of each page.
 func TestManualPagesAreClean(t *testing.T) {
 	need(t, "mandoc")
 	dir := t.TempDir()
@@ -56,7 +57,7 @@ func TestManualPagesAreClean(t *testing.T) {
 		t.Errorf("mandoc says:\n%s", strings.Join(found, ""))
 	}
 	text := program.Finish(t, exec.CommandContext(t.Context(), "mandoc", "-Tascii", "-Owidth=78", filepath.Join(dir, "ddpbatch-submit.1"))).Stdout
-	text = regexp.MustCompile(`.\x08`).ReplaceAllString(text, "") // bold, as a typewriter has it
+	text = regexp.MustCompile(`.\x08`).ReplaceAllString(text, "") // bold text, in which a backspace overstrikes each character
 	for _, want := range []string{"submit a job to Slurm", "--test-only", "2026-01-31"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -64,7 +65,7 @@ func TestManualPagesAreClean(t *testing.T) {
 	}
 }
 
-// Each shell completes commands, flags, values and runs.
+// TestShellsComplete checks that each shell completes commands, flags, values, and runs.
 func TestShellsComplete(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		t.Run(shell, func(t *testing.T) {
@@ -115,7 +116,7 @@ func TestShellsComplete(t *testing.T) {
 	}
 }
 
-// complete asks a shell what each line could go on with.
+// complete returns the completions of a shell for each line.
 func complete(t *testing.T, shell, script, dir string, lines []string) []string {
 	t.Helper()
 	code := map[string]string{
@@ -126,8 +127,8 @@ for line; do
 	COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMP_LINE=$line COMP_POINT=${#line}
 	_ddpbatch; printf '%s\n' "${COMPREPLY[@]}" @@@
 done`,
-		// Completion needs a terminal: zsh's own pseudo terminal has another zsh show the
-		// list of what is possible, which it does only while nothing more is typed.
+		// Completion needs a terminal: one zsh runs a second one in a pseudo-terminal. The second
+		// one lists the completions, which it does only if no more input follows.
 		"zsh": `zmodload zsh/zpty; zpty -b z zsh -f -i; SCRIPT=$1; shift
 zpty -w z "PS1=; stty -echo columns 200; autoload -Uz compinit; compinit -u -D; source $SCRIPT; bindkey '^T' list-choices; print READ\"\"Y"
 zpty -r z out '*READY*'
@@ -159,8 +160,8 @@ zpty -d z`,
 	return answers
 }
 
-// jsonschema, as editors have it, takes every example and every starter, and refuses what
-// is none.
+// TestSchemaTakesEveryExample checks that jsonschema, which editors use, accepts every example and
+// every starter, and rejects invalid job files.
 func TestSchemaTakesEveryExample(t *testing.T) {
 	need(t, "/usr/bin/python3")
 	dir := t.TempDir()
@@ -214,7 +215,7 @@ for path in sys.argv[2:]:
 	}
 }
 
-// make install puts everything where a system looks for it.
+// TestInstall checks that make install puts all files where a system looks for them.
 func TestInstall(t *testing.T) {
 	dest := t.TempDir()
 	c := exec.CommandContext(t.Context(), "make", "-s", "-C", "../..", "install", "BIN="+filepath.Dir(binary), "DESTDIR="+dest, "PREFIX=/opt/ddp batch")

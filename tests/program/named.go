@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// HasTest says whether go test runs a test of a folder: a function for it stands in a file
-// that builds here, with the tag cuda or without. Said is the text of the string literals
-// of the test and of what it uses of its package's test files, with those of the golden
-// files that these name: what the test looks for is among it, comments and other tests of
-// the file are not.
+// HasTest reports whether go test runs a test in a directory: the function must be in a file that
+// builds on this system, with or without the tag cuda. said is the text of the string literals of
+// the test, of the declarations in the package's test files that it uses, and of the golden files
+// that these literals name. It contains the text that the test looks for, but no comments and no
+// other tests of the file.
 func HasTest(t *testing.T, folder, name string) (said string, has bool) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
@@ -67,7 +67,7 @@ func HasTest(t *testing.T, folder, name string) (said string, has bool) {
 	return text.String(), true
 }
 
-// builds says whether a file of tests is one on this system.
+// builds reports whether a test file builds on this system.
 func builds(t *testing.T, file string) bool {
 	t.Helper()
 	for _, tags := range [][]string{nil, {"cuda"}} {
@@ -84,7 +84,7 @@ func builds(t *testing.T, file string) bool {
 	return false
 }
 
-// isTest says whether go test takes a function for a test.
+// isTest reports whether go test runs a function as a test.
 func isTest(f *ast.FuncDecl) bool {
 	if !strings.HasPrefix(f.Name.Name, "Test") || f.Recv != nil || f.Type.Params.NumFields() != 1 || f.Type.Results != nil {
 		return false
@@ -97,7 +97,7 @@ func isTest(f *ast.FuncDecl) bool {
 	return ok && s.Sel.Name == "T"
 }
 
-// names are those that a declaration declares; methods are known by their own.
+// names returns the names that a declaration declares. A method is listed under its own name.
 func names(d ast.Decl) (all []string) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -114,14 +114,14 @@ func names(d ast.Decl) (all []string) {
 	return all
 }
 
-// golden is the text of a file of testdata, where a literal names one.
+// golden returns the text of the file in testdata that a literal names, or "".
 func golden(folder, literal string) string {
 	if !strings.HasPrefix(literal, "testdata/") {
 		return ""
 	}
 	text, err := os.ReadFile(filepath.Join(folder, literal))
 	if err != nil {
-		return "" // a folder, or the beginning of a name
+		return "" // a directory or a part of a name
 	}
 	return string(text)
 }

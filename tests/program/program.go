@@ -1,8 +1,8 @@
-// Package program builds ddpbatch and runs it for tests that need the whole program, and
-// reads what a run leaves: figures, weights, processes.
+// Package program builds ddpbatch and runs it for tests of the whole program. It also reads a run's
+// metrics, weights, and processes.
 //
-// It promises that the program under test is built once per test binary, from the tree
-// that the test is of. It does not start a cluster; tests/cluster does.
+// It builds the program once per test binary, from the source tree of the test. It does not start a
+// cluster; see package tests/cluster.
 package program
 
 import (
@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// Main builds the program from source, the folder of its command, runs the tests with the
-// program's path, and ends the process: for TestMain.
+// Main builds the program from the directory source, stores its path in *path, runs the tests, and
+// exits. TestMain calls it.
 func Main(m *testing.M, source string, path *string) {
 	dir, err := os.MkdirTemp("", "ddpbatch-")
 	if err == nil {
@@ -36,8 +36,8 @@ func Main(m *testing.M, source string, path *string) {
 		fmt.Fprintln(os.Stderr, "build the program:", err)
 		os.Exit(1)
 	}
-	// Where this process has them ignored, under nohup or in a script's background, its
-	// children would not take them for what they are.
+	// If this process ignores these signals (under nohup, or in the background of a script), its
+	// children would ignore them too.
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)
@@ -48,7 +48,7 @@ func Main(m *testing.M, source string, path *string) {
 	os.Exit(code)
 }
 
-// Outcome is what a command printed and how it ended.
+// An Outcome is the output and the exit code of a command.
 type Outcome struct {
 	Stdout, Stderr string
 	Code           int
@@ -58,7 +58,7 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("exit code %d\n--- stdout\n%s--- stderr\n%s", o.Code, o.Stdout, o.Stderr)
 }
 
-// Finish runs cmd to its end, however that is.
+// Finish runs cmd until it exits, with any exit code.
 func Finish(t *testing.T, cmd *exec.Cmd) Outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -71,7 +71,7 @@ func Finish(t *testing.T, cmd *exec.Cmd) Outcome {
 	return Outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// Processes are the living processes whose command line holds a text.
+// Processes returns the IDs of the running processes whose command line contains a text.
 func Processes(t *testing.T, text string) (pids []string) {
 	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -79,7 +79,7 @@ func Processes(t *testing.T, text string) (pids []string) {
 		t.Fatal(err)
 	}
 	for _, f := range found {
-		line, err := os.ReadFile(f) // empty for a process that is dead
+		line, err := os.ReadFile(f) // empty for a dead process
 		if err == nil && strings.Contains(strings.ReplaceAll(string(line), "\x00", " "), text) {
 			pids = append(pids, filepath.Base(filepath.Dir(f)))
 		}
@@ -87,7 +87,7 @@ func Processes(t *testing.T, text string) (pids []string) {
 	return pids
 }
 
-// WaitUntil waits until ready, or fails the test.
+// WaitUntil waits until ready returns true. After 3 minutes it fails the test.
 func WaitUntil(t *testing.T, what string, ready func() bool) {
 	t.Helper()
 	for end := time.Now().Add(3 * time.Minute); !ready(); time.Sleep(20 * time.Millisecond) {
@@ -97,7 +97,7 @@ func WaitUntil(t *testing.T, what string, ready func() bool) {
 	}
 }
 
-// NeedRoot skips a test that needs root, which CI must have.
+// NeedRoot skips a test that needs root. In CI it fails the test.
 func NeedRoot(t *testing.T, why string) {
 	t.Helper()
 	if os.Getuid() == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// Figures reads a run's metrics; there may be none yet.
+// Figures returns a run's metrics, or nil if there are none yet.
 func Figures(t *testing.T, run string) []metrics.Record {
 	t.Helper()
 	f, err := os.Open(filepath.Join(run, "metrics.jsonl"))
@@ -36,8 +36,8 @@ func Figures(t *testing.T, run string) []metrics.Record {
 	return out
 }
 
-// Weights are the step and the digests of the files of the newest checkpoint, which must
-// be the finished run's.
+// Weights returns the step and the digests of the files of the newest checkpoint. It fails the test
+// unless the run has finished.
 func Weights(t *testing.T, run string) string {
 	t.Helper()
 	s, skipped, err := checkpoint.Load(t.Context(), filepath.Join(run, "checkpoints"))

@@ -1,7 +1,7 @@
 package program
 
-// Small is the end of a job file: a small training that saves often. It takes the number
-// of epochs, which have [SmallSteps] steps on two ranks.
+// Small is the [train] table of a small training that saves often. Its argument is the number of
+// epochs. An epoch has [SmallSteps] steps on two ranks.
 const Small = `[train]
 epochs = %d
 batch = 64
@@ -19,5 +19,5 @@ lr = 0.05
 every = "50 steps"
 `
 
-// SmallSteps are the steps of an epoch of [Small] on two ranks.
+// SmallSteps is the number of steps per epoch of [Small] on two ranks.
 const SmallSteps = 29

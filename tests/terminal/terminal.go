@@ -1,8 +1,8 @@
-// Package terminal is a terminal for tests of what programs draw: a pseudo-terminal of
-// the kernel, and a screen that does what is written to it, as xterm does.
+// Package terminal emulates a terminal for tests of programs that draw: a pseudo-terminal of the
+// kernel, and a screen that behaves like xterm.
 //
-// It knows the control sequences that this project writes, and fails the test at any
-// other. It has no colours, and does not wrap lines anew when it is resized.
+// It supports the control sequences that this project writes. Any other sequence fails the test. It
+// does not support colors, and a resize does not rewrap lines.
 package terminal
 
 import (
@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Terminal is one.
+// A Terminal is an emulated terminal.
 type Terminal struct {
-	// TTY is the side of the program.
+	// TTY is the program's side of the pseudo-terminal.
 	TTY *os.File
 
 	t      testing.TB
@@ -32,12 +32,12 @@ type Terminal struct {
 	height   int
 	screen   [][]rune
 	row, col int
-	scrolled []string // lines that have left the screen
-	other    [][]rune // the screen behind a page
+	scrolled []string // lines that have scrolled off the screen
+	other    [][]rune // the other one of the main and the alternate screen
 	raw      strings.Builder
 }
 
-// New opens a terminal; the test closes it.
+// New opens a terminal, which is closed at the end of the test.
 func New(t testing.TB, width, height int) *Terminal {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -59,7 +59,7 @@ func New(t testing.TB, width, height int) *Terminal {
 	x.Resize(width, height)
 	go x.read()
 	t.Cleanup(func() {
-		x.Type("\n") // for who still waits for a key, and would keep the terminal open
+		x.Type("\n") // a reader that still waits for a key would keep the terminal open
 		tty.Close()
 		<-x.ended
 		master.Close()
@@ -67,7 +67,7 @@ func New(t testing.TB, width, height int) *Terminal {
 	return x
 }
 
-// Resize changes the size. Lines that are longer than the new width are cut.
+// Resize changes the size. Lines longer than the new width are truncated.
 func (x *Terminal) Resize(width, height int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -93,28 +93,28 @@ func (x *Terminal) Type(keys string) {
 	}
 }
 
-// Screen is what stands on the screen, without empty lines at its end.
+// Screen returns the text on the screen, without empty lines at its end.
 func (x *Terminal) Screen() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return text(x.screen)
 }
 
-// All is what has been printed: lines that have left the screen, and the screen.
+// All returns all printed lines: those that have scrolled off the screen, and the screen.
 func (x *Terminal) All() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return strings.TrimLeft(strings.Join(append(append([]string(nil), x.scrolled...), text(x.screen)), "\n"), "\n")
 }
 
-// Raw is all bytes that were written.
+// Raw returns all bytes that the program has written.
 func (x *Terminal) Raw() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.raw.String()
 }
 
-// Await waits until the screen contains want. The limit is generous, for busy machines.
+// Await waits until the screen contains want. The timeout is long, for busy machines.
 func (x *Terminal) Await(want string) {
 	x.t.Helper()
 	for end := time.Now().Add(10 * time.Minute); !strings.Contains(x.Screen(), want); time.Sleep(5 * time.Millisecond) {
@@ -132,7 +132,7 @@ func text(screen [][]rune) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-// read does what is written until all that have the other side have closed it.
+// read processes the output until all writers have closed the other side.
 func (x *Terminal) read() {
 	defer close(x.ended)
 	var rest []byte
@@ -149,7 +149,7 @@ func (x *Terminal) read() {
 	}
 }
 
-// do does all but what is cut off at the end.
+// do processes output and returns an incomplete sequence at its end.
 func (x *Terminal) do(b []byte) (rest []byte) {
 	for len(b) > 0 {
 		switch c := b[0]; {
@@ -187,7 +187,7 @@ func (x *Terminal) newline() {
 	}
 }
 
-// scroll has the top line leave.
+// scroll removes the top line from the screen.
 func (x *Terminal) scroll() {
 	x.scrolled = append(x.scrolled, strings.TrimRight(string(x.screen[0]), " "))
 	x.screen = x.screen[1:]
@@ -208,7 +208,7 @@ func (x *Terminal) put(r rune) {
 	x.col++
 }
 
-// sequence does one that begins with ESC, and returns its length, 0 if it is cut off.
+// sequence processes an escape sequence and returns its length, or 0 if it is incomplete.
 func (x *Terminal) sequence(b []byte) int {
 	if len(b) < 2 {
 		return 0

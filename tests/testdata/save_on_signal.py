@@ -13,7 +13,7 @@ stop = None
 
 
 def say(text):
-    # In one piece: the ranks write to one file.
+    # One write call, because all ranks write to one file.
     os.write(1, ("rank %s: %s\n" % (rank, text)).encode())
 
 

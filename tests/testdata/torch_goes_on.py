@@ -12,14 +12,14 @@ import torch
 def one_step(kind, folder):
     model = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
     model.load_state_dict(torch.load(f"{folder}/model.pt", weights_only=True))
-    # Other settings than the run had: those of the file count.
+    # Not the settings of the run: the exported file overrides them.
     rule, _, groups = kind.partition("-")
     params = model.parameters()
-    if groups:  # as nanoGPT has them: with weight decay, and without
+    if groups:  # as in nanoGPT: with and without weight decay
         params = [{"params": [p for p in model.parameters() if (p.dim() >= 2) == decays]} for decays in (True, False)]
     optimizer = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[rule](params, lr=1.0)
-    # With weights_only=True PyTorch 1.13 reads no float (its issue 94670), so that no state of
-    # an optimizer is for it. Later ones do, and all else that is in here.
+    # With weights_only=True, PyTorch 1.13 cannot read a float (PyTorch issue 94670), so it cannot
+    # read the state of an optimizer. Later versions read everything in this file.
     state = torch.load(f"{folder}/optimizer.pt")
     with zipfile.ZipFile(f"{folder}/optimizer.pt") as z:
         for operation, argument, _ in pickletools.genops(z.read("archive/data.pkl")):

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Testcluster starts the Slurm cluster of the tests for a person to try things on, and stops it
-// at Ctrl-C. It needs root and what tests/setup.sh installs.
+// Testcluster starts the Slurm cluster of the tests for manual experiments, and stops it on Ctrl-C.
+// It needs root and the packages that tests/setup.sh installs.
 package main
 
 import (
