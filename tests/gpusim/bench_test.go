@@ -15,14 +15,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// A step that is timed on a GPU is that on the processor.
+// A step that is timed on a GPU is the same step as on the CPU.
 func TestBenchStep(t *testing.T) {
 	const steps = 3
 	for i, c := range [][2]int{{4, 0}, {1, 8}} { // mlp, gpt
 		m := must[bench.Model](t)(bench.Resize(bench.Models()[i], c[0], c[1]))
 		open := func() (device.Device, error) { return cuda.Open(0, cuda.Options{}) }
 		got := must[bench.Result](t)(bench.OnGPU(open).Step(t.Context(), m, device.FP32, steps))
-		skipped := 5 // those that a GPU leaves out
+		skipped := 5 // omitted on a GPU
 		want := must[bench.Result](t)(bench.New(1).Step(t.Context(), m, device.FP32, skipped+steps-bench.WarmUp))
 		for _, l := range [][2]float64{{float64(*got.FirstLoss), float64(*want.FirstLoss)}, {float64(*got.Loss), float64(*want.Loss)}} {
 			if !(math.Abs(l[0]-l[1]) <= 1e-4*l[1]) {
@@ -33,20 +33,20 @@ func TestBenchStep(t *testing.T) {
 		if got.Runs != steps || !(got.Best > 0 && got.Best <= got.Median) || got.PerSecond != units/got.Median || got.Params != want.Params {
 			t.Errorf("%+v\non the processor %+v", got, want)
 		}
-		// Weights, gradients and at least the momentum.
+		// Weights, gradients, and at least the momentum.
 		if least := int64(3 * 4 * got.Params); got.DeviceMemory < least || got.DeviceMemory > 20*least+64<<20 || !strings.HasPrefix(got.Device, "cuda 0, ") || got.Peak != 0 {
 			t.Errorf("%d bytes of %s, of a limit of %v", got.DeviceMemory, got.Device, got.Peak)
 		}
 	}
 }
 
-// The program finds GPUs and NCCL, and each of its processes a GPU.
+// The program finds GPUs and NCCL, and each of its processes finds a GPU.
 func TestBench(t *testing.T) {
 	program := build(t)
 	run := func(devices string, args ...string) string {
 		c := exec.CommandContext(t.Context(), program, append(append([]string{"bench"}, args...), "--json")...)
 		c.Env = append(os.Environ(), "GPUSIM_DEVICES="+devices)
-		out, _ := c.CombinedOutput() // the text tells
+		out, _ := c.CombinedOutput() // the test checks the output
 		return string(out)
 	}
 	for devices, want := range map[string]string{"2": `"transport":"nccl 2.30.7"`, "1": "rank 1 has no GPU: this machine has 1"} {

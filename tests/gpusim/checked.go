@@ -11,17 +11,16 @@ import (
 	"testing"
 )
 
-// checked says, in a process that Checked has started, that AddressSanitizer looks on.
+// checked marks a process that Checked has started with AddressSanitizer.
 const checked = "GPUSIM_CHECKED"
 
-// addresses has AddressSanitizer built in. Its runtime is not in the libraries: of each
-// process it must be loaded before all else. A lane's frames stay on its own stack.
+// addresses enables AddressSanitizer. The libraries do not contain its runtime, which must be the
+// first library that a process loads. The frames of a lane stay on its own stack.
 var addresses = []string{"-fsanitize=address", "-shared-libasan", "-fsanitize-address-use-after-return=never", "-fno-omit-frame-pointer", "-gline-tables-only"}
 
-// Checked is [Again] under AddressSanitizer: a kernel, a copy or a product that reaches
-// beyond its memory on the GPU, what the launch gave it of shared memory or its own
-// variables ends the process and is told. It skips the test where the runtime is missing,
-// which CI must have.
+// Checked is [Again] under AddressSanitizer. A kernel, a copy, or a matrix multiplication that
+// accesses memory beyond its tensor, its launch's shared memory, or its own variables stops the
+// process with a report. Checked skips the test if the runtime is missing; CI must have it.
 func Checked(t testing.TB, test string, more ...string) (output string, err error) {
 	t.Helper()
 	Require(t)
@@ -41,7 +40,7 @@ func Checked(t testing.TB, test string, more ...string) (output string, err erro
 	if err != nil {
 		t.Fatalf("build the GPU simulator with AddressSanitizer: %v", err)
 	}
-	// What lives until the process ends is no leak here, and signals are the Go runtime's.
+	// Memory that is still allocated at exit is not a leak here. The Go runtime handles signals.
 	options := "ASAN_OPTIONS=detect_leaks=0:handle_segv=0:handle_sigbus=0:handle_sigfpe=0:use_sigaltstack=0"
 	if lines, err := exec.LookPath("addr2line"); err == nil {
 		options += ":external_symbolizer_path=" + lines
@@ -49,10 +48,10 @@ func Checked(t testing.TB, test string, more ...string) (output string, err erro
 	return again(t, dir, test, append(more, checked+"=1", "LD_PRELOAD="+preload, options)...)
 }
 
-// IsChecked says whether this process is one that Checked has started.
+// IsChecked reports whether Checked started this process.
 func IsChecked() bool { return os.Getenv(checked) != "" }
 
-// sanitizer is the file of AddressSanitizer's runtime.
+// sanitizer returns the path of AddressSanitizer's runtime.
 func sanitizer() (string, error) {
 	name := "libclang_rt.asan-" + map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + ".so"
 	out, err := exec.Command(Compiler, "-print-file-name="+name).Output()

@@ -11,8 +11,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 )
 
-// What reaches one number beyond is found, and told with kernel, block and thread; what
-// does not is let alone.
+// The checker reports an access one element out of bounds, with kernel, block, and thread. It
+// reports no valid access.
 func TestAccessBeyondMemoryIsFound(t *testing.T) {
 	if gpusim.IsChecked() {
 		reach(t, os.Getenv("GPUSIM_REACH"))
@@ -39,7 +39,7 @@ func TestAccessBeyondMemoryIsFound(t *testing.T) {
 	}
 }
 
-// reach adds up eight numbers, or reaches beyond some memory.
+// reach sums eight elements, or accesses memory out of bounds.
 func reach(t *testing.T, what string) {
 	bound(t)
 	s := must[driver.Stream](t)(driver.NewStream(0))
@@ -66,7 +66,7 @@ func reach(t *testing.T, what string) {
 		check(t, s.Copy(b, a, bytes))
 	}
 	args.Ptr(sum).Ptr(a).Ptr(b).Int64(n)
-	if what == "shared memory" { // of which it takes more
+	if what == "shared memory" { // which needs more of it
 		in := struct {
 			q, k, v, qStride, kStride, vStride uint64
 			dropout                            [6]uint64

@@ -14,8 +14,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// What befalls a GPU or NCCL ends all ranks within seconds, and failure.json names rank,
-// host, GPU, operation and step, and what to do.
+// A failure of a GPU or of NCCL stops all ranks within seconds. failure.json names rank, host, GPU,
+// operation, step, and fix.
 func TestLaunchFails(t *testing.T) {
 	gpusim.Require(t)
 	program := build(t)
@@ -23,7 +23,7 @@ func TestLaunchFails(t *testing.T) {
 	const gpu = "GPU-67707573-696d-0000-0000-00000000000"
 	for name, c := range map[string]struct {
 		set  string
-		step int // in which it fails
+		step int // that fails
 		rank int // -1: any
 		want []string
 		hint string
@@ -46,7 +46,7 @@ func TestLaunchFails(t *testing.T) {
 				Ranks []rendezvous.RankStatus `json:"ranks"`
 			}
 			check(t, json.Unmarshal(must[[]byte](t)(os.ReadFile(filepath.Join(l.dir, "failure.json"))), &f))
-			const most = 30 * time.Second // of a deadline of 8 s, and 3 s for ranks to end, on a busy machine
+			const most = 30 * time.Second // 8 s of deadline, 3 s for ranks to end, and time for a busy machine
 			if l.code != 1 || f.Exit != 1 || l.took > most {
 				t.Errorf("exit code %d, %d in failure.json, after %s", l.code, f.Exit, l.took)
 			}

@@ -1,25 +1,26 @@
-// Package gpusim builds the GPU simulator: a libcuda.so.1 and a libcublasLt for
-// machines without a GPU, which run the trainer's own kernels, compiled for this
-// processor.
+// Package gpusim builds the GPU simulator: a libcuda.so.1 and a libcublasLt for machines without a
+// GPU. They run the trainer's own kernels, compiled for this CPU.
 //
-// It promises what a GPU's driver promises, and not more: streams are threads beside
-// each other, so that an order that nobody asked for does not come by itself; memory
-// is limited, and full of NaN when it is new; a block's threads really wait for each
-// other at barriers, and blocks run in no order to rely on; host memory that is not
-// pinned makes a copy wait. These variables of the environment set it up:
+// The simulator guarantees only what a GPU's driver guarantees:
+//   - Streams are concurrent threads, so a missing dependency shows.
+//   - Memory is limited, and new memory is full of NaN.
+//   - The threads of a block wait for each other at barriers. Blocks run in no fixed order.
+//   - A copy waits if its host memory is not pinned.
 //
-//	GPUSIM_DEVICES   number of GPUs (1), of which CUDA_VISIBLE_DEVICES may hide some
-//	GPUSIM_MEMORY    bytes of each (4 GiB)
-//	GPUSIM_FABRIC    folder that all processes see, by which the simulated NCCL connects them (/dev/shm)
-//	GPUSIM_CAPABILITY compute capability (9.0)
-//	GPUSIM_FAIL      failures, see driver/inject.cc
-//	GPUSIM_EPILOGUES "none": cuBLASLt adds no bias and has no GELU
+// These environment variables configure it:
 //
-// [Checked] runs a test with AddressSanitizer built in, which knows each piece of memory.
+//	GPUSIM_DEVICES    number of GPUs (default: 1); CUDA_VISIBLE_DEVICES may hide some
+//	GPUSIM_MEMORY     bytes of each GPU (default: 4 GiB)
+//	GPUSIM_FABRIC     directory that all processes share, for connections of the simulated NCCL (default: /dev/shm)
+//	GPUSIM_CAPABILITY compute capability (default: 9.0)
+//	GPUSIM_FAIL       injected failures, see driver/inject.cc
+//	GPUSIM_EPILOGUES  "none": cuBLASLt adds no bias and has no GELU
 //
-// It is not a model of speed, and does not look for races within a block. What it
-// shows of a kernel is that its source is right; the PTX is the same source through
-// another back end of the same compiler, and only a GPU shows that.
+// [Checked] runs a test under AddressSanitizer, which checks each allocation.
+//
+// The simulator does not model speed and does not detect races within a block. It shows that the
+// source of a kernel is correct. The PTX comes from the same source and a different back end of the
+// same compiler; only a GPU can verify it.
 package gpusim
 
 import (
@@ -36,11 +37,11 @@ import (
 	"testing"
 )
 
-// Compiler is what the simulator is built with, of Debian's package clang-19.
+// Compiler is the compiler that builds the simulator, from Debian's package clang-19.
 const Compiler = "clang++-19"
 
-// undefined is what stops a kernel that a GPU would let go on, or stop without a word:
-// an address that is no multiple of its type's size, an index beyond its array.
+// undefined lists the checks that stop a kernel on an error that a GPU would ignore or not explain:
+// an address that is not a multiple of its type's size, or an index out of bounds.
 const undefined = "-fsanitize=alignment,bounds,shift,null,integer-divide-by-zero,signed-integer-overflow,float-cast-overflow"
 
 // library is a shared library of the simulator.
@@ -50,7 +51,7 @@ type library struct {
 	flags   []string
 }
 
-// one is the libraries of a GPU, and several those that connect GPUs.
+// one lists the libraries of a single GPU; several lists the libraries that connect GPUs.
 var (
 	one = []library{
 		{"libcuda.so.1", []string{"tests/gpusim/driver/*.cc"}, []string{"-Wl,-soname,libcuda.so.1"}},
@@ -65,23 +66,22 @@ var (
 	}
 )
 
-// nccl is the simulated NCCL of a version, with the functions that it had.
+// nccl returns the simulated NCCL of a version, with the functions that this version had.
 func nccl(file string, version int) library {
 	return library{file, []string{"tests/gpusim/nccl/*.cc"},
 		[]string{fmt.Sprint("-DSIM_NCCL_VERSION=", version), "-I", "nccl/libnccl/testdata", "-Wl,-soname," + file}}
 }
 
-// folder says, in a process that Main has started, where the libraries are.
+// folder is the directory of the libraries in a process that Main has started.
 const folder = "GPUSIM_LIBRARIES"
 
-// realGPU is the variable with which tests are run on the machine's own GPU.
+// realGPU is the variable that runs tests on the machine's own GPU.
 const realGPU = "DDPBATCH_TEST_GPU"
 
-// Main is the TestMain of a package whose tests need a GPU: it builds the simulator
-// and runs the tests in a process that finds it first. The dynamic linker reads
-// LD_LIBRARY_PATH when a process starts, and never again. Without the compiler the
-// tests are left out; with CI set that is a failure. With DDPBATCH_TEST_GPU set the
-// machine's own GPU is used.
+// Main is the TestMain of a package whose tests need a GPU. It builds the simulator and runs the
+// tests in a new process that finds the simulator first, because the dynamic linker reads
+// LD_LIBRARY_PATH only at process start. Without the compiler, the tests are skipped; with CI set,
+// that is a failure. With DDPBATCH_TEST_GPU set, the tests use the machine's own GPU.
 func Main(m *testing.M) {
 	if os.Getenv(folder) != "" || os.Getenv(realGPU) != "" {
 		os.Exit(m.Run())
@@ -103,7 +103,7 @@ func Main(m *testing.M) {
 	}
 }
 
-// Require skips a test that only the simulator can do, such as a GPU that fails.
+// Require skips a test that needs the simulator, for example to make a GPU fail.
 func Require(t testing.TB) {
 	t.Helper()
 	if os.Getenv(folder) == "" {
@@ -111,22 +111,21 @@ func Require(t testing.TB) {
 	}
 }
 
-// Environ is this process's environment with the simulator in a folder found first, no GPU
-// hidden, and more variables.
+// Environ returns the environment of this process with more variables, with all GPUs visible and
+// the simulator in a directory found first.
 func Environ(dir string, more ...string) []string {
 	own := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "CUDA_VISIBLE_DEVICES=") })
 	return append(own, append([]string{folder + "=" + dir, "LD_LIBRARY_PATH=" + dir}, more...)...)
 }
 
-// Again runs one test in a process of its own, with variables that the simulator reads
-// when it starts, and returns what it printed. The test knows by os.Getenv that it is
-// the one.
+// Again runs one test in a new process, with variables that the simulator reads at start, and
+// returns its output. The test recognizes the new process with os.Getenv.
 func Again(t testing.TB, test string, more ...string) (output string, err error) {
 	t.Helper()
 	return again(t, os.Getenv(folder), test, more...)
 }
 
-// again is Again with the simulator in a folder.
+// again is Again with the simulator in a directory.
 func again(t testing.TB, dir, test string, more ...string) (output string, err error) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+strings.ReplaceAll(test, "/", "$/^")+"$", "-test.v")
@@ -135,8 +134,8 @@ func again(t testing.TB, dir, test string, more ...string) (output string, err e
 	return string(out), err
 }
 
-// Build builds the simulator below bin/, unless it is there already, and returns the
-// folder of its libraries.
+// Build builds the simulator below bin/, unless it exists, and returns the directory of its
+// libraries.
 func Build(ctx context.Context) (string, error) {
 	dir, err := build(ctx, "gpusim", slices.Concat(one, several))
 	if err != nil {
@@ -145,7 +144,7 @@ func Build(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
-// build builds libraries in a folder of that name and their digest.
+// build builds libraries in a directory with this name and their digest.
 func build(ctx context.Context, name string, libraries []library) (string, error) {
 	base, err := root()
 	if err != nil {
@@ -174,13 +173,13 @@ func build(ctx context.Context, name string, libraries []library) (string, error
 		}
 	}
 	err = os.Rename(tmp, dir)
-	if _, there := os.Stat(dir); there == nil { // this process made it, or one that was faster
+	if _, there := os.Stat(dir); there == nil { // by this process or a concurrent one
 		err = nil
 	}
 	return dir, err
 }
 
-// root is the folder of go.mod: a test runs in its package's folder.
+// root returns the directory of go.mod. A test runs in the directory of its package.
 func root() (string, error) {
 	dir, err := os.Getwd()
 	for ; err == nil; dir = filepath.Dir(dir) {
@@ -194,7 +193,7 @@ func root() (string, error) {
 	return "", err
 }
 
-// compile makes a library of sources below the folder base.
+// compile builds a library from sources below the directory base.
 func compile(ctx context.Context, base, file string, l library) error {
 	sources, err := match(base, l.sources)
 	if err != nil {
@@ -230,7 +229,7 @@ func match(base string, patterns []string) ([]string, error) {
 	return all, nil
 }
 
-// sum is a digest of everything that the libraries are made of.
+// sum returns a digest of all inputs of the libraries.
 func sum(base string) (string, error) {
 	h := sha256.New()
 	var files []string

@@ -38,7 +38,7 @@ func bound(t *testing.T) {
 	t.Cleanup(func() { unbind(); check(t, g.Close()) })
 }
 
-// again runs the test in a process with more variables, and says whether this is it.
+// again runs the test in a process with more variables, and reports whether this is that process.
 func again(t *testing.T, more ...string) bool {
 	t.Helper()
 	if os.Getenv("GPUSIM_TEST") == t.Name() {
@@ -62,12 +62,12 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// CUDA_VISIBLE_DEVICES chooses among a machine's GPUs, by their numbers or UUIDs.
+// CUDA_VISIBLE_DEVICES selects GPUs by index or UUID.
 func TestVisibleDevices(t *testing.T) {
 	const gpu = "GPU-67707573-696d-0000-0000-00000000000"
 	if visible := os.Getenv("CUDA_VISIBLE_DEVICES"); os.Getenv("GPUSIM_TEST") != "" {
 		var found []string
-		if _, err := driver.Load(); err == nil { // else there is none
+		if _, err := driver.Load(); err == nil { // otherwise no GPU is visible
 			for i := range must[int](t)(driver.Count()) {
 				found = append(found, strings.TrimPrefix(must[driver.Info](t)(driver.Describe(i)).UUID, gpu))
 			}
@@ -109,8 +109,8 @@ func TestNewMemoryIsNoNumber(t *testing.T) {
 	}
 }
 
-// Two streams run beside each other: what one writes late the other does not see,
-// unless it waits for the event.
+// Two streams run concurrently: one does not see a late write of the other unless it waits for the
+// event.
 func TestStreamsAreBesideEachOther(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		bound(t)
@@ -172,7 +172,7 @@ func TestGraphIsDoneWhenItIsStarted(t *testing.T) {
 	if got := read(); got != 5 {
 		t.Errorf("read %d, want 5", got)
 	}
-	check(t, side.Fill(p, 6, 1)) // the side stream is free again
+	check(t, side.Fill(p, 6, 1)) // the side stream is usable again
 	check(t, side.Synchronize())
 	if got := read(); got != 6 {
 		t.Errorf("read %d, want 6", got)
@@ -186,7 +186,7 @@ func TestTextThatIsNoPTX(t *testing.T) {
 	}
 }
 
-// A stream of one context is not another's, and a destroyed one nobody's.
+// A stream of one context is not valid in another, and a destroyed stream is not valid anywhere.
 func TestHandlesAreChecked(t *testing.T) {
 	bound(t)
 	s := must[driver.Stream](t)(driver.NewStream(0))
@@ -196,7 +196,7 @@ func TestHandlesAreChecked(t *testing.T) {
 	}
 }
 
-// A lost device is lost for every call after it.
+// After a device is lost, every call fails.
 func TestLostDevice(t *testing.T) {
 	if again(t, "GPUSIM_FAIL=lost:1") {
 		bound(t)
@@ -217,6 +217,6 @@ func TestLostDevice(t *testing.T) {
 		if _, err := driver.Alloc(4); err == nil {
 			t.Error("memory of a lost device")
 		}
-		os.Exit(map[bool]int{true: 1}[t.Failed()]) // Cleanup would find the device lost
+		os.Exit(map[bool]int{true: 1}[t.Failed()]) // Cleanup would fail because the device is lost
 	}
 }

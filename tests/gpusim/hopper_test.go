@@ -15,12 +15,12 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// A GPT trains with attention on wgmma as on mma, with other roundings.
+// A GPT trains with wgmma attention as with mma, with different rounding.
 func TestJobTrainsOnHopper(t *testing.T) {
 	gpusim.Require(t)
 	path := t.TempDir() + "/text.txt"
 	check(t, os.WriteFile(path, []byte(strings.Repeat("all work and no play; ", 140)), 0o600))
-	// With more keys than a tile of mma has, the two round differently.
+	// With more keys than one tile of mma holds, the two round differently.
 	text := strings.NewReplacer("TEXT", path, `"cpu"`, `"cuda"`, "epochs = 3", "epochs = 1\nprecision = \"bf16\"", "context = 16", "context = 48").Replace(trainingJobs["gpt"])
 	run := func(wgmma bool) map[int]float64 {
 		losses := map[int]float64{}
@@ -53,8 +53,8 @@ func TestJobTrainsOnHopper(t *testing.T) {
 	}
 }
 
-// What DDPBATCH_ATTENTION asks for and the GPU does not have is told, and the job trains;
-// what nothing has is refused.
+// If the GPU does not support the value of DDPBATCH_ATTENTION, a warning is printed and the job
+// trains. A value that does not exist is rejected.
 func TestLaunchAsksForAttention(t *testing.T) {
 	gpusim.Require(t)
 	program := build(t)

@@ -16,8 +16,8 @@ func kernel(t *testing.T, module, name string) *driver.Function {
 	return must[*driver.Function](t)(m.Function(name))
 }
 
-// Every entry of the PTX has a kernel of the same parameters compiled for the host:
-// the simulator checks that when it finds them.
+// Every entry of the PTX has a kernel with the same parameters, compiled for the host. The
+// simulator checks this when it looks up a kernel.
 func TestKernelsAreInBothBuilds(t *testing.T) {
 	bound(t)
 	found := 0
@@ -33,7 +33,7 @@ func TestKernelsAreInBothBuilds(t *testing.T) {
 	}
 }
 
-// More threads than a kernel was compiled for are refused.
+// A launch with more threads than the kernel was compiled for is rejected.
 func TestLaunchIsChecked(t *testing.T) {
 	bound(t)
 	f := kernel(t, "elementwise", "add")

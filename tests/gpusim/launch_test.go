@@ -27,7 +27,7 @@ func build(t *testing.T) string {
 	return program
 }
 
-// launched is how `ddpbatch launch` ended.
+// launched is the result of `ddpbatch launch`.
 type launched struct {
 	code   int
 	output string
@@ -35,8 +35,8 @@ type launched struct {
 	dir    string
 }
 
-// launch runs a job with a simulated GPU for each of n ranks. Of set, "KEY=VALUE" with
-// a dot in the key overrides the job, the rest are variables.
+// launch runs a job with one simulated GPU for each of n ranks. In set, "KEY=VALUE" with a dot in
+// the key overrides the job; all others are environment variables.
 func launch(t *testing.T, program, job, dir string, n int, set ...string) launched {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "job.toml")
@@ -51,11 +51,11 @@ func launch(t *testing.T, program, job, dir string, n int, set ...string) launch
 		}
 	}
 	began := time.Now()
-	out, _ := c.CombinedOutput() // the code tells
+	out, _ := c.CombinedOutput() // the exit code shows it
 	return launched{c.ProcessState.ExitCode(), string(out), time.Since(began), dir}
 }
 
-// losses are those of all steps of a run that is finished.
+// losses returns the losses of all steps of a finished run.
 func (l launched) losses(t *testing.T) map[int]float64 {
 	t.Helper()
 	if l.code != 0 || !strings.Contains(l.output, "finished: ") {
@@ -73,7 +73,7 @@ func (l launched) losses(t *testing.T) map[int]float64 {
 	return all
 }
 
-// near holds losses to others, within a part of these.
+// near checks losses against others, with a relative tolerance.
 func near(t *testing.T, what string, got, want map[int]float64, within float64) {
 	t.Helper()
 	if len(got) != len(want) || len(got) < 10 {
@@ -87,8 +87,8 @@ func near(t *testing.T, what string, got, want map[int]float64, within float64) 
 	}
 }
 
-// combinations are what is trained on how many GPUs: every strategy with each number and
-// each model with every strategy would take minutes.
+// combinations lists strategies and numbers of GPUs to test. Every strategy with each number and
+// each model would take minutes.
 var combinations = map[string][]struct {
 	ranks     int
 	precision string
@@ -107,8 +107,8 @@ var combinations = map[string][]struct {
 	},
 }
 
-// Jobs train on GPUs, a process for each, what they train on processors: by every
-// strategy, over NCCL and by way of the hosts, and across a change of all of these.
+// Jobs on GPUs, one process per GPU, match the CPU: with every strategy, over NCCL, through host
+// memory, and when a run changes all of these.
 func TestLaunchOnGPUs(t *testing.T) {
 	gpusim.Require(t)
 	program := build(t)
@@ -134,7 +134,7 @@ func TestLaunchOnGPUs(t *testing.T) {
 		if name != "gpt" {
 			continue
 		}
-		// Nothing of what changes here shapes the result.
+		// None of these changes affects the result.
 		want := launch(t, program, text, t.TempDir(), 2).losses(t)
 		dir := t.TempDir()
 		launch(t, program, text, dir, 2, "train.epochs=1", "train.device=cuda", "train.strategy=zero3").losses(t)
@@ -143,8 +143,8 @@ func TestLaunchOnGPUs(t *testing.T) {
 	}
 }
 
-// Without NCCL a job that does not ask for it trains all the same, and is told what is
-// missing; one that does is refused.
+// Without NCCL, a job that does not require it trains and prints a warning. A job that requires it
+// is rejected.
 func TestLaunchWithoutNCCL(t *testing.T) {
 	gpusim.Require(t)
 	program := build(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/gpusim"
 )
 
-// The simulator finds the numbers of a matrix where the PTX ISA says they are.
+// The simulator finds the elements of a matrix at the locations that the PTX ISA defines.
 func TestLayoutsOfMatrices(t *testing.T) {
 	gpusim.Require(t)
 	program := t.TempDir() + "/layouts"

@@ -1,4 +1,4 @@
-// Memory that AddressSanitizer lets nobody touch, where it is built in.
+// Memory that AddressSanitizer forbids to access, if it is enabled.
 #pragma once
 
 #include <cstddef>

@@ -14,12 +14,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// A save copies each array of the state once, weights and momentum, in one piece. What is
-// written while training goes on is, in every checkpoint, what one that is waited for
-// writes; also where there is no pinned memory, which is told.
+// A save copies each array of the state (weights and momentum) once, in one piece. An async
+// checkpoint equals a synchronous one, also without pinned memory, which is reported.
 func TestSavingOnAGPU(t *testing.T) {
 	gpusim.Require(t)
-	const array = 816 // numbers: 780 of parameters, and what fills up their places in the bucket
+	const array = 816 // elements: 780 of parameters, and padding in the bucket
 	job := func(setting string) string {
 		return strings.Replace(trainingJobs["mlp"], `every = "10 steps"`, setting, 1)
 	}

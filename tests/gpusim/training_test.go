@@ -17,7 +17,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// The jobs of two models; the second has a last batch that is smaller.
+// Jobs for two models. The last batch of the second is smaller.
 var trainingJobs = map[string]string{
 	"mlp": `name = "t"
 [train]
@@ -70,8 +70,8 @@ clip_norm = 1.0
 every = "5 steps"
 `}
 
-// train runs a job on a device, at most so many steps if that is not 0, and returns
-// the losses of its steps.
+// train runs a job on a device, for at most n steps if that is not 0, and returns the losses of its
+// steps.
 func train(t *testing.T, text, device, folder string, most int) (map[int]float64, error) {
 	t.Helper()
 	losses, stop := map[int]float64{}, make(chan struct{})
@@ -96,8 +96,7 @@ func observe(t *testing.T, text, device, folder string, stop chan struct{}, obse
 	return err
 }
 
-// A job trains on a GPU as on the processor, and with the same bits if it is stopped
-// and goes on.
+// A job on a GPU matches the CPU, and is bit-identical if it is stopped and resumed.
 func TestJobTrainsOnAGPU(t *testing.T) {
 	path := t.TempDir() + "/text.txt"
 	check(t, os.WriteFile(path, []byte(strings.Repeat("all work and no play; ", 90)), 0o600))
@@ -132,9 +131,9 @@ func TestJobTrainsOnAGPU(t *testing.T) {
 	}
 }
 
-// A step that is not finite is left out on a GPU as on the processor, though the host
-// learns of it only when it has asked for the next; too many of them, or one where none
-// may be left out, end the run before anything is saved.
+// A GPU skips a non-finite step as the CPU does, although the host detects it only after it has
+// launched the next step. Too many such steps, or one that must not be skipped, end the run before
+// a checkpoint is written.
 func TestStepsThatAreNotFiniteOnAGPU(t *testing.T) {
 	run := func(device, policy string, bad int) (seen []string, err error) {
 		path, folder := t.TempDir()+"/data.csv", t.TempDir()
@@ -169,7 +168,7 @@ func TestStepsThatAreNotFiniteOnAGPU(t *testing.T) {
 	}
 }
 
-// csvJob has data with samples that make the loss infinite. It is heard of at its end.
+// csvJob has samples that make the loss infinite. The host detects it at the end of the run.
 const csvJob = `name = "t"
 [train]
 device = %q
@@ -190,11 +189,11 @@ lr = 0.01
 clip_norm = 1.0
 `
 
-// What fails on the GPU is the run's error, and says what to do.
+// A failure on the GPU is the error of the run, with a fix.
 func TestJobFailsOnAGPU(t *testing.T) {
 	if kind := os.Getenv("GPUSIM_TEST"); kind != "" {
 		job := trainingJobs["mlp"]
-		if kind == "large" { // 7 TB to save: where a machine has that, it would be used
+		if kind == "large" { // 7 TB to save: on a machine with that much memory, the test would use it
 			job = strings.NewReplacer("24, 16", strings.Repeat("40000, ", 600), "[checkpoint]", "[checkpoint]\nasync = true").Replace(job)
 		}
 		_, err := train(t, job, "cuda", t.TempDir(), 0)

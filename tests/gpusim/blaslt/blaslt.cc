@@ -1,7 +1,7 @@
-// A libcublasLt of the functions that the trainer calls. Matrices are column-major, as
-// there; sums are of float32, over k in rising order. What it was not asked for before
-// it refuses: an unknown attribute, a pointer that is less aligned than was promised to
-// the heuristics, a workspace that is too small.
+// A libcublasLt with the functions that the trainer calls. Matrices are column-major, as in
+// cuBLASLt. Sums are in float32, over k in ascending order. It rejects everything that the trainer
+// does not use: an unknown attribute, a pointer with less alignment than the heuristics were given,
+// and a workspace that is too small.
 #include <dlfcn.h>
 
 #include <cmath>
@@ -26,13 +26,13 @@ struct Handle { int device; };
 struct Desc {
   int32_t transposed[2] = {0, 0};
   uint32_t epilogue = EpilogueDefault;
-  const void *bias = nullptr;  // of the result's type, as what GELU is of
+  const void *bias = nullptr;  // of the type of the result, like the argument of GELU
   void *aux = nullptr;
   int64_t aux_ld = 0;
   bool adds() const { return epilogue & EpilogueBias; }
   bool bends() const { return (epilogue & EpilogueGeluAux) == EpilogueGeluAux; }
   bool slopes() const { return epilogue == EpilogueDGelu; }
-  bool looks() const { return bends() || slopes(); }  // at aux
+  bool looks() const { return bends() || slopes(); }  // reads or writes aux
 };
 struct Layout {
   uint32_t type;
@@ -121,7 +121,7 @@ void multiply(void *p) {
   if (j->once) delete j;
 }
 
-// fit says whether descriptors fit each other.
+// fit reports whether the descriptors match each other.
 bool fit(const Desc &t, const Layout &a, const Layout &b, const Layout &c, const Layout &d) {
   uint64_t m = t.transposed[0] ? a.cols : a.rows, k = t.transposed[0] ? a.rows : a.cols;
   uint64_t n = t.transposed[1] ? b.rows : b.cols, k2 = t.transposed[1] ? b.cols : b.rows;

@@ -20,10 +20,10 @@ static size_t setting(const char *name, size_t otherwise) {
   return v && *v ? strtoull(v, nullptr, 0) : otherwise;
 }
 
-// uuid_of is the UUID of the machine's n-th GPU.
+// uuid_of returns the UUID of the machine's n-th GPU.
 static std::string uuid_of(size_t n) { return std::string("gpusim\0\0\0\0\0\0\0\0\0", 15) + char(n); }
 
-// written is a UUID as nvidia-smi writes it.
+// written formats a UUID as nvidia-smi does.
 static std::string written(const std::string &uuid) {
   std::string text = "GPU-";
   for (size_t i = 0; i < uuid.size(); i++) {
@@ -35,8 +35,8 @@ static std::string written(const std::string &uuid) {
   return text;
 }
 
-// visible are those of the machine's n GPUs that CUDA_VISIBLE_DEVICES names, by number or by the
-// beginning of a UUID, in its order. A name of none, or of one that was named, ends the list.
+// visible returns the GPUs, of the machine's n, that CUDA_VISIBLE_DEVICES lists by index or by a
+// prefix of the UUID, in its order. An unknown or repeated name ends the list.
 static std::vector<size_t> visible(size_t n) {
   std::vector<size_t> seen;
   const char *v = getenv("CUDA_VISIBLE_DEVICES");
@@ -55,7 +55,7 @@ static std::vector<size_t> visible(size_t n) {
   return seen;
 }
 
-// The devices are never destroyed: streams' threads may outlive main.
+// The devices are never destroyed, because the threads of streams may outlive main.
 std::vector<std::unique_ptr<Device>> &devices() {
   static auto *all = [] {
     auto *v = new std::vector<std::unique_ptr<Device>>;

@@ -1,12 +1,12 @@
-// Failures on demand. GPUSIM_FAIL is a list of them, separated by commas:
-//   alloc:N      the N-th allocation of device memory, from 1, and all after it, find none
-//   pin:N        there are never N bytes of pinned memory
-//   refuse:K     a launch of kernel K is refused by the call itself
-//   launch:K     kernel K fails while it runs; nothing works after that
+// Injected failures. GPUSIM_FAIL is a comma-separated list:
+//   alloc:N      the N-th allocation of device memory, from 1, and all later ones fail
+//   pin:N        N bytes of pinned memory are never available
+//   refuse:K     the call that launches kernel K fails
+//   launch:K     kernel K fails while it runs; every later call fails
 //   lost:N       the device is lost in the N-th launch, from 1
-//   launch:graph a graph fails while it runs; its launch counts as one, as those in it do when it is made
+//   launch:graph a graph fails while it runs; its launch counts as one, and so do the launches in it during capture
 //   hang:K       kernel K never ends
-//   ptx:V        PTX of version V (8.0, say) and later is refused, as by a driver that is older
+//   ptx:V        PTX of version V (for example 8.0) or later is rejected, as by an older driver
 #include <cstdlib>
 #include <sstream>
 

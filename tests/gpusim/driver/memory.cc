@@ -1,6 +1,6 @@
-// Memory of the simulated devices: host memory, each piece between pages that
-// nobody may touch, and filled with NaN so that what was not written shows. Under
-// AddressSanitizer nothing around a piece may be touched, to the byte.
+// Memory of the simulated devices: host memory between guard pages, filled with NaN to expose
+// unwritten elements. Under AddressSanitizer, the memory around an allocation is forbidden to the
+// byte.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -18,8 +18,7 @@ static size_t pages(size_t n) {
   return (n + page - 1) / page * page;
 }
 
-// reserve returns n bytes that end, but for alignment to 256, where a page without
-// access begins.
+// reserve returns n bytes that end at a guard page, except for alignment to 256.
 static uintptr_t reserve(size_t n) {
   size_t guard = pages(1), body = pages(n);
   char *p = static_cast<char *>(mmap(nullptr, guard + body + guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
@@ -34,8 +33,8 @@ static uintptr_t reserve(size_t n) {
 
 static void give_back(uintptr_t p, size_t n) {
   size_t guard = pages(1), body = pages(n);
-  uintptr_t start = p / guard * guard - guard;  // p is in the first page: fewer than a page's bytes are left over
-  allow(reinterpret_cast<void *>(start + guard), body);  // for what comes to be there
+  uintptr_t start = p / guard * guard - guard;  // p is in the first page: less than a page remains
+  allow(reinterpret_cast<void *>(start + guard), body);  // for the next user of the memory
   munmap(reinterpret_cast<void *>(start), guard + body + guard);
 }
 
@@ -62,9 +61,9 @@ bool pinned(const void *p, size_t n) {
   return inside(host_pieces, uintptr_t(p), n);
 }
 
-// What was copied to the host since the last look, for tests.
+// Copies to the host since the last query, for tests.
 static std::mutex downloads_mutex;
-static uint64_t downloads[3];  // number, bytes, bytes of the largest
+static uint64_t downloads[3];  // count, bytes, bytes of the largest
 
 static void note_download(size_t n) {
   std::lock_guard<std::mutex> hold(downloads_mutex);
@@ -73,8 +72,8 @@ static void note_download(size_t n) {
   downloads[2] = std::max(downloads[2], uint64_t(n));
 }
 
-// copy puts a copy into a stream. Host memory that is not pinned is read before the
-// call returns, and written before it returns, as by the driver.
+// copy enqueues a copy. As in the driver, the call reads unpinned host memory before it returns,
+// and writes it before it returns.
 static Result copy(void *dst, const void *src, size_t n, bool to_device, bool from_device, void *stream) {
   Stream *s;
   if (Result r = ready(nullptr)) return r;
@@ -99,7 +98,7 @@ static Result copy(void *dst, const void *src, size_t n, bool to_device, bool fr
   return Success;
 }
 
-// waited is a call that returns when its work on the null stream is done.
+// waited runs a call that returns when its work on the null stream is complete.
 static Result waited(Result r) {
   if (r) return r;
   Context *c;
@@ -112,11 +111,10 @@ static Result waited(Result r) {
 
 using namespace gpusim;
 
-// gpusim_fence is for tests: under AddressSanitizer it forbids memory of a device, or allows it
-// again.
+// gpusim_fence is for tests: under AddressSanitizer it forbids device memory, or allows it again.
 API void gpusim_fence(const void *p, size_t n, int forbidden) { forbidden ? forbid(p, n) : allow(p, n); }
 
-// gpusim_downloads tells what was copied to the host since it was asked last.
+// gpusim_downloads returns the copies to the host since the last query.
 API void gpusim_downloads(uint64_t *figures) {
   std::lock_guard<std::mutex> hold(downloads_mutex);
   std::copy_n(downloads, 3, figures);
@@ -160,7 +158,7 @@ API int cuMemFree_v2(Address p) {
     if (it == d->pieces.end()) continue;
     size_t n = it->second;
     hold.unlock();
-    // cuMemFree waits for what may use the memory.
+    // cuMemFree waits for all work that may use the memory.
     std::vector<Stream *> all;
     {
       std::lock_guard<std::mutex> lock(streams.mutex);

@@ -1,7 +1,7 @@
-// Modules and launches. A module is PTX text: its entries are found there, with the
-// sizes of their parameters and the threads that they are compiled for; what runs is
-// the function of the same name in the library of kernels compiled for the host,
-// libgpusim_kernels.so beside this library.
+// Modules and launches. A module is PTX text. The simulator parses its entries, with the sizes of
+// their parameters and their maximum number of threads. It runs the function of the same name in
+// the library of kernels compiled for the host, libgpusim_kernels.so, which is next to this
+// library.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -29,7 +29,7 @@ static void *library() {
   return handle;
 }
 
-// parse finds the entries of PTX text, as clang and nvcc write it.
+// parse finds the entries of PTX text, in the form that clang and nvcc write.
 static bool parse(const std::string &ptx, Module *m, std::string *why) {
   for (size_t at = 0; (at = ptx.find(".entry", at)) != std::string::npos;) {
     size_t open = ptx.find('(', at), close = ptx.find(')', at), body = ptx.find('{', at);
@@ -72,7 +72,7 @@ static Result load(void **out, const char *image, unsigned n, const int *options
     void *lib = library();
     k.call = lib ? reinterpret_cast<void (*)(void **)>(dlsym(lib, ("gpusim_call_" + k.name).c_str())) : nullptr;
     auto *sizes = lib ? static_cast<const size_t *>(dlsym(lib, ("gpusim_sizes_" + k.name).c_str())) : nullptr;
-    if (!k.call) continue;  // asking for it fails
+    if (!k.call) continue;  // a lookup fails
     for (size_t i = 0; i <= k.sizes.size(); i++) {
       size_t want = i < k.sizes.size() ? k.sizes[i] : 0;
       if (!sizes || sizes[i] != want) {

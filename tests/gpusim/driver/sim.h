@@ -1,5 +1,5 @@
-// The simulated driver's own view of itself. It does not include any cuda.h on
-// purpose: a wrong prototype or constant on the other side shows.
+// Internal declarations of the simulated driver. It deliberately does not include cuda.h, so that a
+// wrong prototype or constant in the trainer shows.
 #pragma once
 
 #include <atomic>
@@ -30,8 +30,8 @@ enum Result : int {
 
 struct Stream;
 
-// Work is one entry of a stream's queue, or of a graph. Unless it is a marker (an
-// event, say), it is left out once the context has failed.
+// Work is one entry of a stream's queue or of a graph. It is skipped after the context has failed,
+// unless it is a marker, such as an event.
 struct Work {
   std::function<void()> run;
   bool marker = false;
@@ -41,19 +41,19 @@ struct Context {
   int device = 0;
   int retained = 0;
   std::atomic<int> failed{0};  // the first failure: every later call returns it, as the driver does
-  Stream *none = nullptr;      // what the null stream is here
+  Stream *none = nullptr;      // the stream that the null stream stands for
 };
 
 struct Device {
   Context primary;
-  size_t number = 0;  // of those that the machine has, where CUDA_VISIBLE_DEVICES hides some
+  size_t number = 0;  // index on the machine, if CUDA_VISIBLE_DEVICES hides some
   std::mutex mutex;
   size_t capacity = 0, used = 0;
   std::map<uintptr_t, size_t> pieces;  // allocations by address
 };
 
-// Graph is what a capture has recorded, in the order of the calls: one of the orders
-// that the streams and events allow.
+// Graph holds the work that a capture has recorded, in the order of the calls. This is one of the
+// orders that the streams and events allow.
 struct Graph {
   std::vector<Work> work;
 };
@@ -61,19 +61,19 @@ struct Graph {
 struct Event {
   std::mutex mutex;
   std::condition_variable changed;
-  uint64_t recorded = 0, done = 0;  // how often
-  double at = 0;                    // seconds, of the last that is done
+  uint64_t recorded = 0, done = 0;  // counts
+  double at = 0;                    // seconds, of the last completed record
   bool timing = true;
-  std::shared_ptr<Graph> capture;   // set by a record into a capture
+  std::shared_ptr<Graph> capture;   // set by a record during a capture
 };
 
-// Stream is a queue with a thread of its own, so that two streams really run side by
-// side and an order that nobody asked for shows.
+// Stream is a queue with its own thread, so that two streams run concurrently and a missing
+// dependency shows.
 struct Stream {
   explicit Stream(Context *c, unsigned flags);
   ~Stream();
-  void push(Work w);     // or record, while the stream is captured
-  void drain();          // wait for all that was pushed
+  void push(Work w);     // or records, while the stream is captured
+  void drain();          // waits for all pushed work
   bool idle();
   Context *context;
   unsigned flags;
@@ -91,7 +91,7 @@ struct Stream {
 
 struct Kernel {
   std::string name;
-  std::vector<size_t> sizes;  // of its parameters
+  std::vector<size_t> sizes;  // of the parameters
   void (*call)(void **) = nullptr;
   unsigned most_threads = 1024;
   int most_shared = 48 << 10;  // dynamic
@@ -106,12 +106,12 @@ struct Module {
 extern bool initialised;
 std::vector<std::unique_ptr<Device>> &devices();
 Context *current();
-// ready is the result of a call that needs a current context: the context's failure.
+// ready returns the result for a call that needs a current context: the context's failure.
 Result ready(Context **c);
 void fail(Context *c, Result r);
 double now();
 
-// live is the set of handles of one kind: using one that was destroyed is an error.
+// live holds the handles of one kind. Use of a destroyed handle is an error.
 template <class T> struct Live {
   std::mutex mutex;
   std::map<void *, std::unique_ptr<T>> all;
@@ -138,12 +138,12 @@ extern Live<Stream> streams;
 extern Live<Event> events;
 extern Live<Module> modules;
 
-// stream_of is the stream of a handle, which may be the null stream.
+// stream_of returns the stream of a handle, which may be the null stream.
 Result stream_of(void *handle, Stream **s);
 
 // target.cc
-int capability();  // ten times the compute capability
-// takes is whether the driver takes a module's text, and if not, why.
+int capability();  // compute capability times ten
+// takes reports whether the driver accepts a module's text, and if not, the reason.
 Result takes(const std::string &ptx, std::string *why);
 
 // memory.cc

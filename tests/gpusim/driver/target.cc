@@ -1,6 +1,6 @@
-// Which GPU this is, and which PTX its driver takes: text for the same or a lower compute
-// capability, and such as sm_90a for that one alone (PTX ISA, ".target"), of a version that
-// the driver knows (".version").
+// The compute capability of this GPU, and the PTX that its driver accepts. It accepts text for the
+// same or a lower compute capability, and targets such as sm_90a for exactly that capability (PTX
+// ISA, ".target"), in a version that the driver supports (".version").
 #include <cstdlib>
 #include <regex>
 

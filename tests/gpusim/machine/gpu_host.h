@@ -1,6 +1,5 @@
-// The host's half of gpu.h: what a kernel uses of a GPU, as calls of the machine that
-// runs the threads of a block (machine.cc). A source that includes it is compiled as
-// C++ for this processor.
+// The host version of gpu.h: the GPU features that kernels use, as calls of the machine that runs
+// the threads of a block (machine.cc). A source that includes it is compiled as C++ for this CPU.
 #pragma once
 
 #include <cmath>
@@ -20,7 +19,7 @@ namespace gpusim {
 struct Lane {
   void *stack;          // where it stopped
   unsigned x, number;   // in its block
-  alignas(16) char slots[2][64];  // what it shows the others of its warp, in turns
+  alignas(16) char slots[2][64];  // values for the other lanes of its warp, used alternately
   unsigned turn;
 };
 
@@ -32,8 +31,8 @@ void sync_warp();
 void *dynamic_shared();
 size_t dynamic_shared_bytes();
 
-// show gives the others of the warp a value; seen is that of another, until the
-// next show but one.
+// show publishes a value to the other lanes of the warp. seen returns another lane's value, which
+// is valid until the second show after it.
 template <class T> inline unsigned show(const T &v) {
   static_assert(sizeof(T) <= sizeof lane->slots[0]);
   unsigned turn = lane->turn++ & 1;
@@ -91,7 +90,7 @@ DEVICE double sqrt_f64(double v) { return sqrt(v); }
 DEVICE float rint_f32(float v) { return rintf(v); }
 DEVICE float ex2_approx_f32(float v) { return v < -126 ? 0 : exp2f(v); }
 
-// to_bfloat16 is cvt.rn.bf16.f32, to_bfloat16x2 cvt.rn.bf16x2.f32.
+// to_bfloat16 is cvt.rn.bf16.f32. to_bfloat16x2 is cvt.rn.bf16x2.f32.
 DEVICE u16 to_bfloat16(float v) {
   u32 b = float_bits(v);
   return v != v ? 0x7fff : u16((b + 0x7fff + (b >> 16 & 1)) >> 16);
@@ -111,8 +110,8 @@ DEVICE void ldmatrix_x4_trans(u32 *m, const u16 *row) {
   }
 }
 
-// mma_m16n8k16 is mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32: each thread
-// gives its part of A and B and has its four sums, as the PTX ISA's figures divide them.
+// mma_m16n8k16 is mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32: each thread passes its part
+// of A and B and holds four sums, as in the figures of the PTX ISA.
 DEVICE void mma_m16n8k16(float *c, const u32 *a, const u32 *b) {
   struct Part { u32 a[4], b[2]; } mine{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
   unsigned turn = gpusim::show(mine), group = gpusim::lane->number % 32 / 4, place = gpusim::lane->number % 4;

@@ -1,7 +1,7 @@
-// The machine runs the threads of a block as fibers of one thread of this process.
-// A thread runs until it waits for its warp or its block; then the next one does,
-// in rising order in even blocks and in falling order in odd ones, so that a missing
-// barrier shows. Blocks of a launch are divided among the processor's cores.
+// The machine runs the threads of a block as fibers of one thread of this process. A thread runs
+// until it waits for its warp or its block. Then the next one runs, in ascending order in even
+// blocks and in descending order in odd blocks, so that a missing barrier shows. The blocks of a
+// launch are divided among the CPU's cores.
 #include "gpu_host.h"
 
 #include <dlfcn.h>
@@ -17,8 +17,8 @@
 
 #include "../poison.h"
 
-// gpusim_switch saves the registers that a call preserves, and the stack in *from,
-// and goes on with those of the stack to.
+// gpusim_switch saves the callee-saved registers and the stack in *from, and continues with the
+// registers and the stack of to.
 extern "C" void gpusim_switch(void **from, void *to);
 #if defined(__x86_64__)
 asm(R"(
@@ -93,9 +93,9 @@ thread_local unsigned block[3], blocks[3], threads;
 namespace {
 
 constexpr unsigned mostThreads = 1024, mostShared = 232448;
-// The odd lines keep the tops of stacks out of one set of the cache.
+// The odd number of cache lines keeps the tops of stacks out of the same cache set.
 #ifdef GPUSIM_CHECKED
-constexpr size_t stackBytes = (256 << 10) + 5 * 64;  // the report of a finding is made on one
+constexpr size_t stackBytes = (256 << 10) + 5 * 64;  // an error report runs on one of these stacks
 #else
 constexpr size_t stackBytes = (64 << 10) + 5 * 64;
 #endif
@@ -104,11 +104,11 @@ constexpr char canary = 0x5a;
 // Block is the block that a thread of this process runs.
 struct Block {
   Lane lanes[mostThreads];
-  u32 able[mostThreads / 32], waiting[mostThreads / 32];  // for the warp; bits of lanes
+  u32 able[mostThreads / 32], waiting[mostThreads / 32];  // for the warp; one bit per lane
   u32 alive[mostThreads / 32], held[mostThreads / 32];    // held: waiting for the block
   unsigned left, arrived;
   bool falling;
-  void *home;  // the stack of who runs the block
+  void *home;  // the stack that runs the block
   void (*call)(void **);
   void **args;
   char *stacks, *shared;
@@ -116,7 +116,7 @@ struct Block {
 };
 thread_local Block *now;
 
-// The rooms that no launch is in. They are some megabytes each, once used.
+// Workspaces that no launch uses. Each takes some megabytes after its first use.
 std::mutex roomsMutex;
 std::vector<Block *> rooms;
 
@@ -145,7 +145,7 @@ Block *take() {
 
 unsigned pick(u32 bits) { return now->falling ? 31 - unsigned(__builtin_clz(bits)) : unsigned(__builtin_ctz(bits)); }
 
-// next is a lane that may go on, first of this warp; none if all are done.
+// next returns a lane that can continue, first from this warp, or none if all are done.
 Lane *next(unsigned warp) {
   if (now->able[warp]) return &now->lanes[warp * 32 + pick(now->able[warp])];
   unsigned warps = (threads + 31) / 32;
@@ -183,8 +183,8 @@ void release_block() {
   }
 }
 
-// enter is where a lane begins, and ends. Nothing returns from it: what AddressSanitizer would
-// put around its variables would stay on the stack.
+// enter is the entry point of a lane. It does not return, so AddressSanitizer's redzones around its
+// variables would stay on the stack.
 UNCHECKED void enter() {
   now->call(now->args);
   unsigned w = lane->number / 32;
@@ -247,7 +247,8 @@ void *dynamic_shared() { return now->shared; }
 size_t dynamic_shared_bytes() { return now->shared_bytes; }
 
 #ifdef GPUSIM_CHECKED
-// AddressSanitizer tells what was touched; this, at the end of its report, who did it.
+// AddressSanitizer reports the memory; this adds the kernel, block, and thread at the end of its
+// report.
 extern "C" void __sanitizer_set_death_callback(void (*)());
 
 UNCHECKED void tell() {

@@ -1,11 +1,12 @@
-// Products by warpgroups: wgmma.mma_async as the PTX ISA describes it (9.7.15), with its
-// matrix descriptors and its division of matrices among registers. A warp computes its 16
-// rows by itself. Groups of them are not modelled: the kernels wait for each product.
+// Matrix multiplication by warpgroups: wgmma.mma_async as the PTX ISA describes it (9.7.15), with its
+// matrix descriptors and its distribution of matrices over registers. Each warp computes its 16
+// rows. wgmma groups are not modeled, because the kernels wait for each multiplication.
 //
-// Shared memory has two ways to it: threads write by the generic proxy, products read by
-// the async proxy. What these may read is a copy, made when all threads have come to a
-// fence. A product stops the program where memory is no longer what the copy has: a fence
-// or a barrier is missing before it, or one behind it.
+// Threads write shared memory through the generic proxy; wgmma reads it through the async proxy.
+// wgmma reads a copy, made when all threads have reached a fence. The program stops if the memory
+// differs from the copy: a fence or a barrier is missing before the multiplication, or a barrier
+// after it.
+
 #include "descriptor.h"
 #include "warpgroup.h"
 
@@ -17,18 +18,18 @@ namespace gpusim {
 
 namespace {
 
-// Where the dynamic part begins: that it is a multiple of more than 16 nobody promises.
+// The start of the dynamic part. Nothing guarantees an alignment of more than 16.
 constexpr u32 dynamic_begin = 1024 + 16;
 
-thread_local std::vector<char> visible;  // to products
-thread_local unsigned fenced;            // threads that have come to the fence
+thread_local std::vector<char> visible;  // to matrix multiplications
+thread_local unsigned fenced;            // threads that have reached the fence
 
 [[noreturn]] void stop(const char *what) {
   fprintf(stderr, "gpusim: wgmma: %s\n", what);
   abort();
 }
 
-// eight are eight numbers of shared memory.
+// eight are eight elements in shared memory.
 void eight(float *to, u32 address) {
   size_t offset = address - dynamic_begin;
   if (address < dynamic_begin || offset + 16 > dynamic_shared_bytes()) stop("a descriptor leads out of shared memory");
@@ -57,8 +58,8 @@ void wgmma(unsigned n, float *d, const u32 *a, u64 left, u64 right, bool transpo
   if (a) memcpy(mine.a, a, sizeof mine.a);
   if (threads % 128 != 0) stop("the block is not of whole warpgroups");
 
-  // The threads of the warp decode the right matrix together. Two rooms are enough: all
-  // have read one before any has come to write it again.
+  // The threads of the warp decode the right matrix together. Two buffers are enough: all threads
+  // have read one before any thread writes it again.
   static thread_local float room[2][1024 / 32][most][depth];
   unsigned thread = lane->number % 32, warp = lane->number / 32;
   auto &b = room[lane->turn & 1][warp];
@@ -77,7 +78,7 @@ void wgmma(unsigned n, float *d, const u32 *a, u64 left, u64 right, bool transpo
   Part first = seen<Part>(turn, 0);
   if (first.left != left || first.right != right) stop("the threads of a warp have different descriptors");
 
-  // Rows g and g + 8 of the warp's.
+  // Rows g and g + 8 of the warp.
   float rows[2][depth];
   for (unsigned row = 0; row < 2; row++)
     for (unsigned half = 0; half < 2; half++) {

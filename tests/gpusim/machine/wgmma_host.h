@@ -1,5 +1,5 @@
-// The host's half of wgmma.h: a product is the same steps of wgmma.mma_async, as wgmma.cc
-// models it. NEXT_IN_ROWS and NEXT_ROWS are wgmma.h's, which includes this.
+// The host version of wgmma.h: a matrix multiplication is the same sequence of wgmma.mma_async, as
+// modeled in wgmma.cc. NEXT_IN_ROWS and NEXT_ROWS belong to wgmma.h, which includes this file.
 #pragma once
 
 #include "warpgroup.h"

@@ -1,6 +1,6 @@
-// Reductions as NCCL has them: 16-bit numbers are computed in float and rounded after
-// each step; the average of floating-point numbers scales each element before the sum,
-// that of integers divides the sum.
+// Reductions as in NCCL: 16-bit values are computed in float and rounded after each step. The
+// average of floating-point values scales each element before the sum; the average of integers
+// divides the sum.
 #pragma once
 
 #include <cstdint>
@@ -68,7 +68,7 @@ template <> struct number<f16> {
 	static f16 write(float v) { return f16::from(v); }
 };
 
-// combine computes into = into op next, element by element.
+// combine computes into = into op next, for each element.
 template <class T> void combine(T *into, const T *next, size_t n, ncclRedOp_t op) {
 	using N = number<T>;
 	for (size_t i = 0; i < n; i++) {
@@ -89,7 +89,7 @@ template <> inline constexpr bool is_float<double> = true;
 template <> inline constexpr bool is_float<bf16> = true;
 template <> inline constexpr bool is_float<f16> = true;
 
-// reduce computes the reduction of ranks' elements into out; part(r) is rank r's.
+// reduce computes the reduction of all ranks' elements into out; part(r) returns rank r's elements.
 template <class T, class Part> void reduce(T *out, size_t n, int ranks, ncclRedOp_t op, Part part) {
 	using N = number<T>;
 	T scaled[256];

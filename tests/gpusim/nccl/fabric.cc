@@ -19,8 +19,8 @@ std::string failure(const char *what, const std::string &name) {
 	return std::string(what) + " " + name + ": " + strerror(errno);
 }
 
-// folder is where a fabric's memory is a file: POSIX shared memory, as glibc has it, or a folder
-// that "nodes" on one machine share where each has a /dev/shm of its own.
+// folder returns the directory for the files of a fabric's memory: POSIX shared memory, as in
+// glibc, or a directory that "nodes" on one machine share if each has its own /dev/shm.
 std::string folder() {
 	const char *f = getenv("GPUSIM_FABRIC");
 	return f && *f ? f : "/dev/shm";
@@ -68,7 +68,7 @@ std::string Fabric::open(const std::string &name, int r, int n, const std::atomi
 		return "Bootstrap : ranks disagree on their number";
 	shared->arrived++;
 	bool all = until(stop, [&] { return shared->arrived.load() >= n; });
-	unlink(file.c_str()); // whoever comes later finds nothing, which is right, too
+	unlink(file.c_str()); // a later process finds nothing, which is also correct
 	return all ? "" : "Bootstrap : aborted";
 }
 

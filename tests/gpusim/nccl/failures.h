@@ -1,10 +1,9 @@
-// Failures on demand: the variable GPUSIM_NCCL holds some, separated by commas, each
-// KIND:RANK:NUMBER[:RESULT]. They befall the rank RANK of every communicator of more
-// than one rank that is made while the variable is set.
+// Injected failures. GPUSIM_NCCL is a comma-separated list of KIND:RANK:NUMBER[:RESULT]. They affect
+// rank RANK of every communicator of more than one rank that is created while the variable is set.
 //
-//	init:1        rank 1 never arrives, so that no rank's initialisation ends
-//	hang:1:3      operation 3 (from 0) of rank 1 never begins
-//	async:1:3:6   so does this one, and rank 1's communicator has result 6
+//	init:1        rank 1 never arrives, so no rank's initialization ends
+//	hang:1:3      operation 3 (from 0) of rank 1 never starts
+//	async:1:3:6   operation 3 never starts, and rank 1's communicator has result 6
 //	refuse:1:3:4  the call of operation 3 returns result 4
 #pragma once
 

@@ -1,9 +1,9 @@
 // A software libnccl.so.2: the functions that ddpbatch calls, over shared memory, on
 // the streams of a simulated libcuda.so.1, whose device memory the host can address.
 //
-// It keeps NCCL's rules where a mistake would show only on a GPU: a context must be
-// current, a communicator that is busy takes no calls, ranks that pass different
-// arguments wait for ever, and an abort on one rank frees no other.
+// It enforces NCCL's rules whose violation would show only on a GPU: a context must be current, a
+// busy communicator accepts no calls, ranks that pass different arguments wait forever, and an abort
+// on one rank does not release the others.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -31,7 +31,7 @@ using sim::Operation;
 
 namespace {
 
-// Cuda is what is used of libcuda.so.1, which the program has loaded.
+// Cuda holds the functions of libcuda.so.1, which the program has loaded.
 struct Cuda {
 	int (*ctxGetCurrent)(void **) = nullptr;
 	int (*launchHostFunc)(void *, void (*)(void *), void *) = nullptr;
@@ -53,14 +53,14 @@ const Cuda &cuda() {
 	return c;
 }
 
-// State is a communicator; jobs on streams keep it beyond its end.
+// State is a communicator. Jobs on streams keep it alive after its end.
 struct State {
 	sim::Fabric fabric;
 	int rank = 0, size = 0;
 	bool blocking = true;
 	std::atomic<bool> stop = false;
-	std::atomic<int> result = ncclInProgress; // ncclGetAsyncError's
-	std::atomic<int> polls = 0;               // for which it is still busy
+	std::atomic<int> result = ncclInProgress; // for ncclGetAsyncError
+	std::atomic<int> polls = 0;               // during which it is still busy
 	std::atomic<int> pending = 0, running = 0;
 	int operations = 0;
 	std::vector<sim::Failure> failures;
@@ -86,7 +86,7 @@ ncclResult_t fail(ncclResult_t r, const std::string &text) {
 
 struct ncclComm {
 	std::shared_ptr<State> state = std::make_shared<State>();
-	std::thread thread; // of an initialisation, a split, or an end
+	std::thread thread; // of an initialization, a split, or an end
 	void join() {
 		if (thread.joinable()) thread.join();
 	}
@@ -94,8 +94,8 @@ struct ncclComm {
 
 namespace {
 
-// begin has work done beside the caller, who asks for the communicator's result; or
-// at once, if calls block.
+// begin runs work in the background while the caller polls the communicator's result, or
+// immediately if calls block.
 template <class Work> [[maybe_unused]] ncclResult_t begin(ncclComm_t c, Work work) {
 	c->join();
 	c->state->result = ncclInProgress;
@@ -299,7 +299,7 @@ API ncclResult_t ncclGroupStart() {
 	return ncclSuccess;
 }
 
-// The messages of a communicator become one job, so that none waits for another.
+// The messages of a communicator form one job, so that none waits for another.
 API ncclResult_t ncclGroupEnd() {
 	if (depth == 0) return fail(ncclInvalidUsage, "ncclGroupEnd: not in a group call");
 	if (--depth > 0) return ncclSuccess;

@@ -9,7 +9,7 @@ namespace sim {
 
 namespace {
 
-// Pieces has every rank publish what it has of a piece, and each use what it needs.
+// Pieces makes every rank publish its data piece by piece, and each rank read the data it needs.
 class Pieces {
 public:
 	Pieces(Fabric &f, const std::atomic<bool> &stop) : f(f), stop(stop) {}

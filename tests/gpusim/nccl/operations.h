@@ -17,14 +17,14 @@ struct Operation {
 	size_t count;
 	ncclDataType_t type;
 	ncclRedOp_t op;
-	int root; // of a message the other rank
+	int root; // for messages, the other rank
 };
 
-// perform does an operation that all ranks take part in; false if it was stopped. Ranks
-// that do not pass the same arguments wait for ever, as they may with NCCL.
+// perform runs an operation of all ranks. It returns false if it was stopped. Ranks that pass
+// different arguments wait forever, as they may with NCCL.
 bool perform(Fabric &f, const Operation &o, const std::atomic<bool> &stop);
 
-// exchange does the messages of a group, all at once.
+// exchange runs the messages of a group concurrently.
 bool exchange(Fabric &f, const std::vector<Operation> &messages, const std::atomic<bool> &stop);
 
 } // namespace sim
