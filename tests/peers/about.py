@@ -1,4 +1,4 @@
-"""Prints what PyTorch this is and which BLAS it has loaded, as JSON."""
+"""Print the version of PyTorch and the BLAS that it has loaded, as JSON."""
 import ctypes
 import json
 import os
@@ -7,7 +7,7 @@ import torch
 
 
 def named(path):
-    """A library's own name, if it is OpenBLAS, or its file's."""
+    """Return the version string of OpenBLAS, or the file name of another library."""
     library = ctypes.CDLL(path)
     if not hasattr(library, "openblas_get_config"):
         return os.path.basename(path)

@@ -1,8 +1,8 @@
-"""Times sums of float32 in PyTorch over Gloo, as one of two ranks.
+"""Time all-reduces of float32 in PyTorch over Gloo, as one of two ranks.
 
-usage: allreduce.py RANK ADDRESS PORT BYTES...     ADDRESS and PORT are those of rank 0
+usage: allreduce.py RANK ADDRESS PORT BYTES...     ADDRESS and PORT of rank 0
 
-Rank 0 prints a line of JSON for each size, with the names of "ddpbatch bench allreduce".
+Rank 0 prints a line of JSON for each size, with the field names of "ddpbatch bench allreduce".
 """
 import json
 import sys
@@ -11,7 +11,7 @@ import time
 import torch
 import torch.distributed as dist
 
-SETTLE, WORK, MOST, LEAST = 0.25, 400 << 20, 2000, 8  # as ours
+SETTLE, WORK, MOST, LEAST = 0.25, 400 << 20, 2000, 8  # as in ddpbatch
 
 
 def main():
@@ -33,7 +33,7 @@ def main():
 
 
 def settle(values):
-    """Sums until the system has had time to place the ranks, which decide alike."""
+    """Run all-reduces until the system has placed the ranks. All ranks stop together."""
     start, spent, done = time.perf_counter(), torch.zeros(1), 0
     while spent < SETTLE * 2:
         for _ in range(max(done, 1)):
@@ -44,7 +44,7 @@ def settle(values):
 
 
 def timed(values):
-    """Seconds of one sum."""
+    """Return the seconds of one all-reduce."""
     start = time.perf_counter()
     dist.all_reduce(values)
     return time.perf_counter() - start

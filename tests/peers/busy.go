@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// busyCores is how many cores other programs keep busy, in a second in which nothing of
-// ours runs: figures of ranks that need a core each are only worth as much as there are.
+// busyCores returns how many cores other programs use, measured for a second in which ddpbatch runs
+// nothing. Results for ranks that need one core each are valid only if enough cores are idle.
 func busyCores() (float64, error) {
 	busy, all, err := ticks()
 	if err != nil {
@@ -27,7 +27,7 @@ func busyCores() (float64, error) {
 	return float64(busyThen-busy) / float64(allThen-all) * float64(runtime.NumCPU()), nil
 }
 
-// ticks are those in which the cores have worked, and all, since the machine began.
+// ticks returns the ticks in which the cores were busy, and all ticks, since boot.
 func ticks() (busy, all int64, err error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {

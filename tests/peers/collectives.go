@@ -14,22 +14,22 @@ import (
 	"time"
 )
 
-// collectives are sums of two ranks of one machine, in our shared memory, and by
-// PyTorch's Gloo, Open MPI and MPICH, whose MPI_Allreduce is called by a program in C.
+// collectives holds all-reduces of two ranks on one machine: ddpbatch's shared memory, PyTorch's
+// Gloo, and MPI_Allreduce of Open MPI and MPICH, called from a C program.
 type collectives struct {
 	Date   string           `json:"date"`
 	Rounds int              `json:"rounds"`
-	Busy   []float64        `json:"busy_cores,omitempty"` // with other programs, before each round
+	Busy   []float64        `json:"busy_cores,omitempty"` // cores used by other programs before each round
 	Rows   []*collectiveRow `json:"rows"`
 }
 
-// collectiveRow is one size.
+// collectiveRow holds the results for one size.
 type collectiveRow struct {
 	Bytes int              `json:"bytes"`
 	Sides map[string]*sums `json:"sides"` // by the names below
 }
 
-// Who sums.
+// Names of the contenders.
 const (
 	ddpbatch = "ddpbatch"
 	gloo     = "Gloo"
@@ -37,16 +37,16 @@ const (
 	mpich    = "MPICH"
 )
 
-// contender sums in processes of its own.
+// A contender runs all-reduces in its own processes.
 type contender struct {
 	name string
 	run  func(context.Context) ([]timedSum, error)
 }
 
-// localSizes are the bytes that are summed on one machine.
+// localSizes are the buffer sizes in bytes for one machine.
 var localSizes = []string{"4096", "1048576", "26214400", "104857600"}
 
-// collectives measures all in turns.
+// collectives measures all contenders in turns.
 func (r *runner) collectives(ctx context.Context) (found *collectives, err error) {
 	folder, err := os.MkdirTemp("", "ddpbatch-peers-")
 	if err != nil {
@@ -92,7 +92,7 @@ func (r *runner) collectives(ctx context.Context) (found *collectives, err error
 	return found, nil
 }
 
-// add adds what one contender found in a round.
+// add adds the results of one contender in a round.
 func (c *collectives) add(name string, times []timedSum) error {
 	if len(times) != len(localSizes) {
 		return fmt.Errorf("%d sizes, want %d", len(times), len(localSizes))
@@ -120,7 +120,7 @@ func (r *runner) localGloo(ctx context.Context) ([]timedSum, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // a rank alone would wait for ever
+	defer cancel() // a single rank would wait forever
 	rank := func(n string) ([]byte, error) {
 		return r.runScript(ctx, append([]string{"allreduce.py", n, "127.0.0.1", port}, localSizes...))
 	}
@@ -142,7 +142,7 @@ func (r *runner) localGloo(ctx context.Context) ([]timedSum, error) {
 	return timedSums(out, nil)
 }
 
-// freePort is one that nobody listens on now.
+// freePort returns a port that is not in use now.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -152,7 +152,7 @@ func freePort() (string, error) {
 	return port, errors.Join(err, l.Close())
 }
 
-// timedSums reads lines of JSON.
+// timedSums parses lines of JSON.
 func timedSums(out []byte, err error) ([]timedSum, error) {
 	if err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func timedSums(out []byte, err error) ([]timedSum, error) {
 	return found, nil
 }
 
-// canSum says what keeps this machine from comparing with the MPI libraries.
+// canSum returns the reason why this machine cannot compare with the MPI libraries, or nothing.
 func canSum() error {
 	for _, name := range []string{"gcc", "mpirun.openmpi", "mpirun.mpich"} {
 		if _, err := exec.LookPath(name); err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// render writes the table of sums on one machine.
+// render writes the table of all-reduces on one machine.
 func (c *collectives) render(b *strings.Builder) {
 	fmt.Fprintf(b, "<a id=\"sums-on-one-machine\"></a>\n\n## All-reduce on one machine\nIn-place all-reduce of float32 values by two processes that are not bound to cores: ddpbatch's shared memory, PyTorch's Gloo over the loopback device, and the blocking MPI_Allreduce of Open MPI and MPICH from a C program (`--bind-to none`). The programs take turns, in %s, on %s. The table has the median of the rounds' medians and the best time. The ratio is the other program's median divided by ddpbatch's.\n\n",
 		rounds(c.Rounds), c.Date)
@@ -31,7 +31,7 @@ func (c *collectives) render(b *strings.Builder) {
 	b.WriteString(sharedCore)
 }
 
-// sharedCore is what one should know who reads or repeats the measurement.
+// sharedCore explains results that depend on the placement of ranks.
 const sharedCore = `Waiting ranks yield the CPU, and Linux then leaves two ranks on the same core. This makes an all-reduce slower:
 
 | Buffer | Two cores | One shared core |
@@ -44,7 +44,7 @@ A rank that shares the core of the rank that it waits for therefore moves to a c
 
 `
 
-// target is that of the ratio to a contender.
+// target returns the goal for the ratio to a contender.
 func (r *collectiveRow) target(name string) *target {
 	large := r.Bytes >= 25<<20
 	switch {

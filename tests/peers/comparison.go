@@ -8,21 +8,21 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// comparison is what all rounds found.
+// comparison holds the results of all rounds.
 type comparison struct {
 	Date    string  `json:"date"`
 	Machine machine `json:"machine"`
 	Rounds  int     `json:"rounds"`
 	Rows    []*row  `json:"rows"`
-	// Parallel is measured apart, on more than one core.
+	// Parallel is measured separately, on more than one core.
 	Parallel *parallel `json:"ddp,omitempty"`
-	// Collectives is measured apart, with other programs.
+	// Collectives is measured separately, with other programs.
 	Collectives *collectives `json:"collectives,omitempty"`
-	// TCP is measured apart, because it needs root.
+	// TCP is measured separately, because it needs root.
 	TCP *transfers `json:"tcp,omitempty"`
 }
 
-// row is one work: a step of a model in a precision, or a product.
+// row is one workload: a step of a model in a precision, or a matrix multiplication.
 type row struct {
 	Kind      string `json:"bench"`
 	Model     string `json:"model"`
@@ -34,7 +34,7 @@ type row struct {
 	Theirs    side   `json:"pytorch"`
 }
 
-// side is what one side found in each round.
+// side holds the results of one side in each round.
 type side struct {
 	Median    []float64      `json:"median_s"`
 	GFLOPS    []float64      `json:"gflops,omitempty"`
@@ -46,7 +46,7 @@ type side struct {
 	Loss      metrics.Number `json:"loss,omitempty"`
 }
 
-// add adds a round of one work. It refuses results that are not of the same one.
+// add adds a round of one workload. It rejects results of a different workload.
 func (c *comparison) add(ours, theirs bench.Result) error {
 	if ours.Kind != theirs.Kind || ours.Precision != theirs.Precision || ours.Runs < 1 || theirs.Runs < 1 ||
 		ours.Threads != 1 || theirs.Threads != 1 || ours.Params != theirs.Params ||
@@ -88,7 +88,7 @@ func (c *comparison) find(kind, model, shape, precision string) *row {
 	return nil
 }
 
-// middle is the median of the rounds, or 0 if there are none.
+// middle returns the median of the rounds, or 0 without rounds.
 func middle(v []float64) float64 {
 	if len(v) == 0 {
 		return 0
@@ -96,7 +96,7 @@ func middle(v []float64) float64 {
 	return bench.Median(v)
 }
 
-// crippled says why this PyTorch is not worth a comparison, or nothing if it is.
+// crippled returns the reason why this PyTorch is not comparable, or nothing.
 func (c *comparison) crippled() string {
 	r := c.find("gemm", "square", "1024x1024x1024/NN", "fp32")
 	if r == nil {
@@ -109,9 +109,9 @@ func (c *comparison) crippled() string {
 	return fmt.Sprintf("its 1024 x 1024 matrix multiplication reaches %.0f GFLOP/s, less than half of this core's %.0f GFLOP/s; its BLAS is %s", speed, peak, c.Machine.BLAS)
 }
 
-// otherWork says why a step is not the same on both sides, or nothing if it is.
-// bfloat16, sums of another order and another form of GELU change a loss by less
-// than this within the steps of a round.
+// otherWork returns the reason why a step differs between the two sides, or nothing. bfloat16, a
+// different order of sums, and a different form of GELU change a loss by less than this within the
+// steps of a round.
 func (r *row) otherWork() string {
 	const tolerance = 5e-3
 	for _, l := range [][2]metrics.Number{{r.Ours.FirstLoss, r.Theirs.FirstLoss}, {r.Ours.Loss, r.Theirs.Loss}} {

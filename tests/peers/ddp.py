@@ -1,10 +1,10 @@
-"""Times training steps of a model on several ranks in PyTorch, by its
-DistributedDataParallel over Gloo, one thread and one core for each rank.
+"""Time training steps of a model on several ranks with PyTorch's DistributedDataParallel
+over Gloo, with one thread and one core for each rank.
 
 usage: ddp.py MODEL PRECISION STEPS RANKS     MODEL is mlp, gpt or gpt2
 
-Each rank has samples of its own. It prints a line of JSON with what rank 0 saw: rates
-are of all ranks, losses the mean over them.
+Each rank has its own samples. Rank 0 prints a line of JSON: rates are totals of all ranks,
+losses are means over ranks.
 """
 import os
 import sys
@@ -27,7 +27,7 @@ def mean(loss):
 
 
 def averaged(model):
-    # Gloo cannot send the masks, which are bool, and all ranks have the same.
+    # Gloo does not support the boolean masks, which are equal on all ranks.
     masks = [name for name, _ in model.named_buffers()]
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, masks)
     return DistributedDataParallel(model, gradient_as_bucket_view=True, broadcast_buffers=False)

@@ -1,8 +1,8 @@
-"""Times products of matrices in PyTorch, whose float32 ones are its BLAS's.
+"""Time matrix multiplications in PyTorch, which uses its BLAS for float32.
 
-usage: gemm.py SECONDS SHAPE...     a SHAPE is MxNxK/LAYOUT: NN, NT or TN
+usage: gemm.py SECONDS SHAPE...     SHAPE is MxNxK/LAYOUT; LAYOUT is NN, NT, or TN
 
-It prints a line of JSON for each.
+It prints a line of JSON for each shape.
 """
 import json
 import statistics
@@ -11,7 +11,7 @@ import time
 
 import torch
 
-SHORTEST = 200e-6  # seconds of a run, as ours
+SHORTEST = 200e-6  # seconds of a run, as in ddpbatch
 
 
 def main():
@@ -35,7 +35,7 @@ def main():
 
 
 def timed(a, b, c, calls):
-    """Seconds of one call."""
+    """Return the seconds of one call."""
     start = time.perf_counter()
     for _ in range(calls):
         torch.mm(a, b, out=c)

@@ -1,12 +1,12 @@
-"""Times training steps of a GPT-2 in PyTorch, with AdamW on random tokens.
+"""Time training steps of a GPT-2 in PyTorch, with AdamW on random tokens.
 
 usage: gpt.py MODEL PRECISION STEPS
   MODEL      gpt: 4 layers of 256, 4 heads, 65 tokens, 8 sequences of 128, clipping
              gpt2: 12 layers of 768, 12 heads, 50304 tokens, 4 sequences of 64
   PRECISION  fp32, or bf16 (autocast)
 
-It prints a line of JSON. Weights are drawn as Hugging Face's GPT2LMHeadModel draws
-them. GELU is the exact one: PyTorch's other form, which GPT-2 has, is slower here.
+It prints a line of JSON. Weights are initialized as in Hugging Face's GPT2LMHeadModel.
+GELU is exact: PyTorch's tanh approximation, which GPT-2 uses, is slower here.
 """
 import math
 import sys
@@ -55,7 +55,7 @@ class GPT(nn.Module):
         self.head.weight = self.wte.weight
 
     def draw(self):
-        """Draws the weights, in the order of _init_weights."""
+        """Initialize the weights, in the order of _init_weights."""
         narrow = 0.02 / math.sqrt(2 * len(self.blocks))
         nn.init.normal_(self.wte.weight, 0, 0.02)
         nn.init.normal_(self.wpe.weight, 0, 0.02)
@@ -76,7 +76,7 @@ class GPT(nn.Module):
 
 
 def work(name, rank=0):
-    """The training of a rank: all draw the same weights, and samples of their own."""
+    """Return the workload of a rank: the same weights on all ranks, different samples."""
     m = MODELS[name]
     model = GPT(m["layers"], m["width"], m["heads"], m["context"], m["vocabulary"])
     torch.manual_seed(0)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// machine is what the figures were measured on.
+// machine describes the machine of the measurements.
 type machine struct {
 	CPU     string `json:"cpu"`
 	Cores   int    `json:"cores"`
@@ -21,7 +21,7 @@ type machine struct {
 	BLAS    string `json:"blas"`
 }
 
-// describe looks at the machine and at both programs, and chooses the core.
+// describe inspects the machine and both programs, and selects the core.
 func (r *runner) describe(ctx context.Context) (machine, error) {
 	m := machine{Cores: runtime.NumCPU()}
 	var err error
@@ -37,7 +37,7 @@ func (r *runner) describe(ctx context.Context) (machine, error) {
 		return m, fmt.Errorf("read memory: %w", err)
 	}
 	m.Memory = n << 10
-	// The last core, since the first one has most of the interrupts.
+	// The last core, because the first one handles most interrupts.
 	if r.core, err = proc("self/status", `(?m)^Cpus_allowed_list:.*?(\d+)$`); err != nil {
 		return m, err
 	}
@@ -53,7 +53,7 @@ func (r *runner) describe(ctx context.Context) (machine, error) {
 	return m, json.Unmarshal(about, &m)
 }
 
-// proc is what a pattern finds in a file of /proc.
+// proc returns the match of a pattern in a file of /proc.
 func proc(file, pattern string) (string, error) {
 	text, err := os.ReadFile("/proc/" + file)
 	if err != nil {

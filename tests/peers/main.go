@@ -1,19 +1,18 @@
-// Peers times the trainer beside PyTorch: training steps of the reference models
-// and products of matrices, one thread each, on one core; steps of two ranks that train
-// together, beside DistributedDataParallel; sums of two ranks of this machine, beside
-// Gloo, Open MPI and MPICH; and sums of two ranks over TCP, for which it makes network
-// namespaces and so needs root. It writes docs/bench.md, and beside itself
-// testdata/bench.json with the figures of each round.
+// Peers benchmarks the trainer against PyTorch:
+//   - training steps of the reference models, and matrix multiplications, with one thread on one core;
+//   - steps of two ranks, against DistributedDataParallel;
+//   - all-reduces of two ranks on this machine, against Gloo, Open MPI, and MPICH;
+//   - all-reduces of two ranks over TCP, in network namespaces, which needs root.
+//
+// It writes docs/bench.md, and the results of each round to testdata/bench.json in its own directory.
 //
 //	go run ./tests/peers -program bin/ddpbatch
 //
-// The two sides take turns, round after round, each in a process of its own, and
-// what is compared is the median of the rounds: a machine that is disturbed then
-// disturbs both. The Python programs here do the same work as "ddpbatch bench", from
-// the same weights and samples; that the losses agree shows it. Variables that would
-// slow PyTorch down are taken from its environment, and a PyTorch that multiplies at
-// less than half of the core's speed is not compared with, nor a step whose loss
-// differs: a win over those would be none.
+// The two sides take turns, each in its own process, so that other load affects both. The median of
+// the rounds is compared. The Python programs do the same work as "ddpbatch bench", from the same
+// weights and samples; equal losses show it. Variables that would slow PyTorch down are removed from
+// its environment. These results are not compared, because they would be unfair: a PyTorch whose
+// matrix multiplications run at less than half of the core's speed, and a step with a different loss.
 //
 // It does not decide whether a test passes, and it does not measure several threads.
 package main
@@ -31,7 +30,7 @@ import (
 	"time"
 )
 
-// Where the answers go, from the root of the repository.
+// Output paths, relative to the root of the repository.
 const (
 	page    = "docs/bench.md"
 	figures = "tests/peers/testdata/bench.json"
@@ -109,7 +108,7 @@ func (r *runner) compare(ctx context.Context, only string) error {
 	return os.WriteFile(page, []byte(found.render()), 0o644)
 }
 
-// compareWork measures training steps and products anew.
+// compareWork repeats the measurements of training steps and matrix multiplications.
 func (r *runner) compareWork(ctx context.Context, found *comparison) error {
 	machine, err := r.describe(ctx)
 	if err != nil {

@@ -1,5 +1,5 @@
-"""Times training steps of an MLP in PyTorch: 784-512-512-10, ReLU, batch 128, SGD
-with a rate of 0.01 and a momentum of 0.9, on normal inputs.
+"""Time training steps of an MLP in PyTorch: 784-512-512-10, ReLU, batch 128, SGD
+with a learning rate of 0.01 and a momentum of 0.9, on normally distributed inputs.
 
 usage: mlp.py PRECISION STEPS     fp32 or bf16 (autocast); prints a line of JSON
 """
@@ -12,7 +12,7 @@ import timing
 
 
 def work(name="mlp", rank=0):
-    """The training of a rank: all draw the same weights, and samples of their own."""
+    """Return the workload of a rank: the same weights on all ranks, different samples."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
     if rank > 0:

@@ -13,17 +13,17 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// cable is two network namespaces with a veth link between them: two machines, as far as
-// TCP can tell, whose network is this processor. They end with this process.
+// cable is two network namespaces with a veth link between them. For TCP, they are two machines
+// whose network is this CPU. They end with this process.
 type cable struct{ ends [2]netns.NsHandle }
 
-// device is the name of the link's end in each namespace.
+// device returns the name of the link's end in each namespace.
 const device = "eth0"
 
-// address is that of an end.
+// address returns the address of an end.
 func address(end int) string { return fmt.Sprintf("10.231.77.%d", end+1) }
 
-// newCable needs root.
+// newCable creates the namespaces and the link. It needs root.
 func newCable(l link) (c *cable, err error) {
 	c = &cable{[2]netns.NsHandle{netns.None(), netns.None()}}
 	defer func() {
@@ -46,7 +46,7 @@ func newCable(l link) (c *cable, err error) {
 		c.in(1, func() error { return ready(1, l) }))
 }
 
-// newSpace makes a namespace, on a thread that ends with it.
+// newSpace creates a namespace, on a thread that ends with it.
 func newSpace() (made netns.NsHandle, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -58,10 +58,10 @@ func newSpace() (made netns.NsHandle, err error) {
 	return made, err
 }
 
-// congestionFile is the congestion control of the namespace that reads or writes it.
+// congestionFile holds the congestion control of the namespace that reads or writes it.
 const congestionFile = "/proc/sys/net/ipv4/tcp_congestion_control"
 
-// ready gives an end its address, and switches its links on.
+// ready assigns an address to an end, and sets its links up.
 func ready(end int, l link) error {
 	if err := os.WriteFile(congestionFile, []byte(l.Congestion), 0); err != nil {
 		return err
@@ -87,7 +87,7 @@ func ready(end int, l link) error {
 	return nil
 }
 
-// in does something in the namespace of an end, on a thread that ends then.
+// in runs a function in the namespace of an end, on a thread that then ends.
 func (c *cable) in(end int, do func() error) error {
 	done := make(chan error)
 	go func() {
@@ -101,17 +101,17 @@ func (c *cable) in(end int, do func() error) error {
 	return <-done
 }
 
-// outputs runs a program at both ends and returns what each prints.
+// outputs runs a program at both ends and returns both outputs.
 func (c *cable) outputs(programs [2]*exec.Cmd) (out [2][]byte, err error) {
 	var printed [2]bytes.Buffer
 	var failed [2]bytes.Buffer
 	for end, cmd := range programs {
 		cmd.Stdout, cmd.Stderr = &printed[end], &failed[end]
-		// A process is in the namespace of the thread that starts it.
+		// A process inherits the namespace of the thread that starts it.
 		if err := c.in(end, cmd.Start); err != nil {
 			return out, err
 		}
-		defer cmd.Process.Kill() // if the other did not start
+		defer cmd.Process.Kill() // if the other process did not start
 	}
 	var errs []error
 	for end, cmd := range programs {

@@ -7,7 +7,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/bench"
 )
 
-// render is docs/bench.md.
+// render returns the text of docs/bench.md.
 func (c *comparison) render() string {
 	var b strings.Builder
 	m := c.Machine
@@ -19,7 +19,7 @@ This page is for users who want to know how fast the built-in trainer is. It com
 
 Results against other versions of PyTorch are unknown. No GPU has been measured.
 
-    make bench    # measure again and write this page: some minutes on an idle machine
+    make bench    # measure again and write this page: takes some minutes on an idle machine
 
 | Property | Value |
 |---|---|
@@ -56,7 +56,7 @@ func rounds(n int) string {
 	return fmt.Sprintf("%d rounds", n)
 }
 
-// device names the instructions in use.
+// device returns the names of the instruction sets in use.
 func (c *comparison) device() string {
 	if len(c.Rows) == 0 {
 		return "-"
@@ -84,7 +84,7 @@ func (c *comparison) renderSteps(b *strings.Builder, comparable bool) {
 	}
 }
 
-// compared are the cells of both sides, their ratio, the target and whether it is met.
+// compared returns the cells of both sides, their ratio, the target, and whether it is met.
 func compared(r *row, m measure, comparable bool) []string {
 	ours, theirs := middle(m.of(&r.Ours)), middle(m.of(&r.Theirs))
 	known := comparable && ours > 0 && theirs > 0
@@ -95,8 +95,8 @@ func compared(r *row, m measure, comparable bool) []string {
 	return append([]string{m.format(ours), m.format(theirs), ratio}, m.target.cells(ours/theirs, known, times)...)
 }
 
-// renderShares writes how near steps come to the limit, and what shows that both
-// sides did the same.
+// renderShares writes the fraction of the limit that steps reach, and the losses, which show that
+// both sides did the same work.
 func (c *comparison) renderShares(b *strings.Builder) {
 	b.WriteString("## Efficiency\nThe limit is the peak rate of the core for fused multiply-adds, measured in the same run. Losses are from the first and the last step of a round.\n\n")
 	header(b, "Model", "Precision", "GFLOP/s", "Limit", "Fraction", "Target", "Met", "Losses of ddpbatch", "Losses of PyTorch")
@@ -110,7 +110,7 @@ func (c *comparison) renderShares(b *strings.Builder) {
 	b.WriteString("\n")
 }
 
-// share are the cells of the part of the limit that a row reaches.
+// share returns the cells for the fraction of the limit that a row reaches.
 func (r *row) share() []string {
 	share := middle(r.Ours.Share)
 	text := "-"
@@ -124,7 +124,7 @@ func (s *side) losses() string {
 	return fmt.Sprintf("%.4f, %.4f", float64(s.FirstLoss), float64(s.Loss))
 }
 
-// renderProducts writes the table of products.
+// renderProducts writes the table of matrix multiplications.
 func (c *comparison) renderProducts(b *strings.Builder, comparable bool) {
 	b.WriteString("## Matrix multiplication\nGFLOP/s in float32, from the best time of a round. PyTorch uses its BLAS. MxNxK is an M x K matrix times a K x N matrix. NT and TN mean that the second or the first matrix is transposed in memory. A matrix with ten columns fills 10 of the 16 lanes of a register, so it can reach 62% at most.\n\n")
 	header(b, "Model", "Shape", "ddpbatch", "PyTorch", "Ratio", "Target", "Met", "Fraction of limit", "Target", "Met")
@@ -138,11 +138,11 @@ func (c *comparison) renderProducts(b *strings.Builder, comparable bool) {
 	b.WriteString("\n")
 }
 
-// notes end the page.
+// notes is the last section of the page.
 var notes = fmt.Sprintf(`## Method
 - Models: %s. The MLP uses SGD with momentum; the GPTs use AdamW; gpt clips its gradients to a norm of 1. Both programs start from the same weights and samples, which a seed generates. The first %d steps of a process are not counted.
 - FLOPs of a step: for the MLP, its matrix multiplications; for a GPT, 6N + 12*L*C*T per token, where N is the number of parameters without the positional embedding (Chowdhery et al. 2022, appendix B).
-- bf16 means bfloat16 products with float32 sums: AVX512_BF16 in ddpbatch, autocast in PyTorch.
+- bf16 means bfloat16 matrix multiplications with float32 sums: AVX512_BF16 in ddpbatch, autocast in PyTorch.
 - GELU is the tanh approximation of GPT-2. PyTorch computes the exact function, which is faster in PyTorch.
 - Peak memory is the maximum resident size of the process.
 - PyTorch runs with OMP_NUM_THREADS=1 and no other variables that affect OpenBLAS, OpenMP, or oneDNN.
@@ -167,7 +167,7 @@ func line(b *strings.Builder, cells ...string) {
 	b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 }
 
-// cell is text that stays within its cell.
+// cell returns text without characters that would end its cell.
 func cell(text string) string {
 	return strings.Join(strings.Fields(strings.ReplaceAll(text, "|", "/")), " ")
 }

@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// TestPage: docs/bench.md shows the figures that were measured, and those are of all
-// the work. What they say of speed decides nothing.
+// TestPage checks that docs/bench.md shows the measured results, for all workloads. Speed does not
+// affect the result of the test.
 func TestPage(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("../..", figures))
 	if err != nil {
@@ -51,7 +51,7 @@ func checkRow(t *testing.T, c *comparison, kind, model, shape, precision string)
 	}
 }
 
-// golden compares with a file, or writes it.
+// golden compares text with a file, or writes the file.
 func golden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
@@ -68,8 +68,8 @@ func golden(t *testing.T, path, got string) {
 	}
 }
 
-// invented are two rounds of some work, with round numbers. PyTorch's products run
-// at the given speed, and its GPT has the given loss.
+// invented returns two rounds of some workloads, with round numbers. PyTorch's matrix
+// multiplications run at the given speed, and its GPT has the given loss.
 func invented(t *testing.T, speed, loss float64) *comparison {
 	t.Helper()
 	c := &comparison{Date: "2030-01-02", Rounds: 2, Machine: machine{CPU: "A | B", Cores: 4, Memory: 8 << 30, Program: "ddpbatch v9", Torch: "3.0", BLAS: "SlowBLAS"}}
@@ -97,7 +97,7 @@ func invented(t *testing.T, speed, loss float64) *comparison {
 	return c
 }
 
-// TestVerdicts: what is compared, what is not, and why.
+// TestVerdicts checks which results are compared, and the reasons for the others.
 func TestVerdicts(t *testing.T) {
 	good := invented(t, 60, 3).render()
 	for _, want := range []string{

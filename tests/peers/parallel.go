@@ -9,31 +9,31 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/bench"
 )
 
-// parallel are training steps of two ranks, each with a core of its own, beside
-// PyTorch's DistributedDataParallel over Gloo, and beside one rank alone.
+// parallel holds training steps of two ranks with one core each, PyTorch's DistributedDataParallel
+// over Gloo, and a single rank.
 type parallel struct {
 	Date   string         `json:"date"`
 	Rounds int            `json:"rounds"`
 	Rows   []*parallelRow `json:"rows"`
 }
 
-// parallelRow is one model.
+// parallelRow holds the results for one model.
 type parallelRow struct {
 	Model         string    `json:"model"`
 	Unit          string    `json:"unit"`
 	Ours          side      `json:"ddpbatch"`
 	Theirs        side      `json:"pytorch"`
-	Alone         side      `json:"alone"` // one rank of ours
+	Alone         side      `json:"alone"` // a single rank of ddpbatch
 	Communication []float64 `json:"comm_s"`
 	Hidden        []float64 `json:"comm_hidden"`
 }
 
-// parallelRanks is how many ranks train together.
+// parallelRanks is the number of ranks.
 const parallelRanks = 2
 
 // parallel measures both sides in turns.
 func (r *runner) parallel(ctx context.Context) (*parallel, error) {
-	if _, err := r.describe(ctx); err != nil { // for the core of a rank alone
+	if _, err := r.describe(ctx); err != nil { // for the core of a single rank
 		return nil, err
 	}
 	found := &parallel{Date: time.Now().UTC().Format(time.DateOnly), Rounds: r.rounds}
@@ -52,7 +52,7 @@ func (r *runner) parallel(ctx context.Context) (*parallel, error) {
 func (r *runner) ranks(ctx context.Context, model, steps string, into *parallel) error {
 	ours := []string{"bench", "step", "--model", model, "--precision", "fp32", "--steps", steps, "--json"}
 	everywhere := *r
-	everywhere.core = "" // ranks take all
+	everywhere.core = "" // ranks use all cores
 	ranks := fmt.Sprint(parallelRanks)
 	var sides [3]bench.Result
 	for i, run := range []func() ([]byte, error){
@@ -74,7 +74,7 @@ func (r *runner) ranks(ctx context.Context, model, steps string, into *parallel)
 	return into.add(sides[0], sides[1], sides[2])
 }
 
-// add adds a round. It refuses results that are not of the same work.
+// add adds a round. It rejects results of a different workload.
 func (p *parallel) add(alone, ours, theirs bench.Result) error {
 	for _, r := range []bench.Result{alone, ours, theirs} {
 		if r.Kind != "step" || r.Model != ours.Model || r.Precision != ours.Precision || r.Params != ours.Params || r.Threads != 1 || r.PerSecond <= 0 {

@@ -32,7 +32,7 @@ func (p *parallel) render(b *strings.Builder) {
 	b.WriteString("\n`ddpbatch bench step --ranks 2` measures ddpbatch only.\n\n")
 }
 
-// target is that of our rate over PyTorch's.
+// target returns the goal for ddpbatch's rate divided by PyTorch's.
 func (r *parallelRow) target() *target {
 	if r.Model == "mlp" {
 		return atLeast(2)
@@ -40,7 +40,7 @@ func (r *parallelRow) target() *target {
 	return atLeast(1.4)
 }
 
-// ownTargets are those of the scaling and of the hidden part.
+// ownTargets returns the goals for scaling and for the hidden fraction.
 func (r *parallelRow) ownTargets() (scaling, hidden *target) {
 	if r.Model == "mlp" {
 		return nil, nil

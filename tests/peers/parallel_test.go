@@ -8,7 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// stepOf is a result of so many ranks.
+// stepOf returns a result of n ranks.
 func stepOf(ranks int, rate, loss float64) bench.Result {
 	return bench.Result{Kind: "step", Model: "gpt", Unit: "tokens", Precision: "fp32", Threads: 1, Params: 7, Ranks: ranks, PerSecond: rate,
 		FirstLoss: metrics.NewNumber(4), Loss: metrics.NewNumber(loss), Communication: .002, Hidden: .75}
@@ -58,7 +58,7 @@ func TestTablesOfRanks(t *testing.T) {
 	}
 }
 
-// Both sides train the same on two ranks.
+// Both sides train the same model on two ranks.
 func TestRanksOfBothSides(t *testing.T) {
 	r := torchRunner(t)
 	var found parallel

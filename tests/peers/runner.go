@@ -18,23 +18,23 @@ import (
 // runner starts the programs of both sides.
 type runner struct {
 	program, python string
-	scripts         string // the folder of the Python programs
+	scripts         string // directory of the Python programs
 	rounds          int
-	core            string // where all run
+	core            string // the core for all programs
 }
 
-// workload is what both sides do in turn, each in one process.
+// workload is the work that both sides do in turn, each in one process.
 type workload struct {
 	name         string
-	ours, theirs []string // arguments; those of theirs begin with the script's name
+	ours, theirs []string // arguments; PyTorch's start with the script's name
 }
 
-// workloads are steps of each model in each precision, and all products together.
+// workloads lists steps of each model in each precision, and all matrix multiplications together.
 func workloads() []workload {
 	var list []workload
 	for _, m := range bench.Models() {
 		for _, precision := range []string{"fp32", "bf16"} {
-			// Enough for the median, and few enough for many rounds.
+			// Enough steps for the median, and few enough for many rounds.
 			steps := strconv.Itoa(max(3, m.Steps()/3))
 			theirs := []string{"gpt.py", m.Name(), precision, steps}
 			if m.Name() == "mlp" {
@@ -58,7 +58,7 @@ func workloads() []workload {
 	return append(list, products)
 }
 
-// round has both sides do the work once and adds what they found.
+// round runs the work once on both sides and adds the results.
 func (r *runner) round(ctx context.Context, w workload, into *comparison) error {
 	ours, err := results(r.run(ctx, r.program, w.ours))
 	if err != nil {
@@ -81,10 +81,10 @@ func (r *runner) round(ctx context.Context, w workload, into *comparison) error 
 
 func (r *runner) runScript(ctx context.Context, args []string) ([]byte, error) {
 	script := filepath.Join(r.scripts, args[0])
-	return r.run(ctx, r.python, append([]string{"-B", script}, args[1:]...)) // -B: leave no files behind
+	return r.run(ctx, r.python, append([]string{"-B", script}, args[1:]...)) // -B: write no cache files
 }
 
-// run runs a program on the core and returns what it prints.
+// run runs a program on the core and returns its output.
 func (r *runner) run(ctx context.Context, program string, args []string) ([]byte, error) {
 	if r.core != "" {
 		program, args = "taskset", append([]string{"-c", r.core, program}, args...)
@@ -102,8 +102,8 @@ func (r *runner) run(ctx context.Context, program string, args []string) ([]byte
 	return out, nil
 }
 
-// environment leaves out what would change the speed of either side, and gives each
-// one thread.
+// environment removes variables that would change the speed of either side, and sets one thread for
+// each.
 func environment(of []string) []string {
 	var kept []string
 	for _, v := range of {
@@ -118,7 +118,7 @@ func environment(of []string) []string {
 	return append(kept, "OMP_NUM_THREADS=1")
 }
 
-// results reads lines of JSON.
+// results parses lines of JSON.
 func results(out []byte, err error) ([]bench.Result, error) {
 	var list []bench.Result
 	for line := range bytes.Lines(out) {

@@ -14,8 +14,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// TestSameWork: both sides do what the other does, as far as losses tell. GPT-2
-// is the same program as the small GPT, with other sizes.
+// TestSameWork compares the losses of both sides. GPT-2 is the same program as the small GPT, with
+// other sizes.
 func TestSameWork(t *testing.T) {
 	r := torchRunner(t)
 	var c comparison
@@ -48,7 +48,7 @@ func TestSameWork(t *testing.T) {
 	}
 }
 
-// torchRunner starts this program and PyTorch, if it is there.
+// torchRunner starts this program and PyTorch, if it is installed.
 func torchRunner(t *testing.T) runner {
 	t.Helper()
 	const python = "/usr/bin/python3"
@@ -65,7 +65,7 @@ func torchRunner(t *testing.T) runner {
 	return r
 }
 
-// few is a workload with a step each, and short products.
+// few returns a workload with one step each, and short matrix multiplications.
 func few(w workload) workload {
 	w.ours, w.theirs = slices.Clone(w.ours), slices.Clone(w.theirs)
 	for i, arg := range w.ours {
@@ -79,7 +79,7 @@ func few(w workload) workload {
 	return w
 }
 
-// TestOtherWork: what is not the same work is not counted.
+// TestOtherWork checks that results of different work are rejected.
 func TestOtherWork(t *testing.T) {
 	one := bench.Result{Kind: "step", Model: "mlp", Precision: "fp32", Threads: 1, Runs: 1, Params: 7}
 	for name, change := range map[string]func(*bench.Result){
@@ -120,7 +120,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestRunErrors: who failed is named, with what it said.
+// TestRunErrors checks that an error names the program that failed, with its message.
 func TestRunErrors(t *testing.T) {
 	var r runner
 	_, err := r.run(t.Context(), "/bin/sh", []string{"-c", "echo no such model >&2; exit 3"})

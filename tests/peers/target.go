@@ -2,16 +2,16 @@ package main
 
 import "fmt"
 
-// target is a bound for a number.
+// target is a bound for a value.
 type target struct {
-	least bool // or most
+	least bool // otherwise at most
 	bound float64
 }
 
 func atMost(v float64) *target  { return &target{false, v} }
 func atLeast(v float64) *target { return &target{true, v} }
 
-// met says of a number whether it is within the bound.
+// met reports whether a value is within the bound.
 func (t *target) met(v float64) bool {
 	if t.least {
 		return v >= t.bound
@@ -19,8 +19,8 @@ func (t *target) met(v float64) bool {
 	return v <= t.bound
 }
 
-// cells are two of a table: the target and whether it is met. There may be no
-// target, and no number to compare.
+// cells returns two cells of a table: the target, and whether it is met. The target may be nil, and
+// the value may be unknown.
 func (t *target) cells(v float64, known bool, format func(float64) string) []string {
 	if t == nil {
 		return []string{"-", "-"}
@@ -39,15 +39,15 @@ func (t *target) cells(v float64, known bool, format func(float64) string) []str
 	return []string{word + format(t.bound), verdict}
 }
 
-// measure is one number of both sides of a row, and how they are compared.
+// measure is one value of both sides of a row, and its comparison.
 type measure struct {
 	name   string
 	of     func(*side) []float64
 	format func(float64) string
-	target *target // of ours over theirs
+	target *target // for ddpbatch's value divided by PyTorch's
 }
 
-// measures are those of a row that is a step.
+// measures returns the values of a row that is a step.
 func (r *row) measures() []measure {
 	if r.Model == "gpt2" {
 		return []measure{
@@ -62,7 +62,7 @@ func (r *row) measures() []measure {
 	return []measure{time}
 }
 
-// speedTarget is that of a product's speed over PyTorch's.
+// speedTarget returns the goal for the speed of a matrix multiplication, relative to PyTorch's.
 func (r *row) speedTarget() *target {
 	if r.Model == "gpt" {
 		return nil
@@ -70,7 +70,7 @@ func (r *row) speedTarget() *target {
 	return atLeast(1)
 }
 
-// shareTarget is that of the part of the core's limit which a row reaches.
+// shareTarget returns the goal for the fraction of the core's limit that a row reaches.
 func (r *row) shareTarget() *target {
 	switch {
 	case r.Kind == "step" && r.Model == "gpt" && r.Precision == "fp32":
@@ -86,7 +86,7 @@ func mebibytes(v float64) string { return fmt.Sprintf("%.0f MiB", v/(1<<20)) }
 func times(v float64) string     { return fmt.Sprintf("%.3gx", v) }
 func percent(v float64) string   { return fmt.Sprintf("%.3g%%", v*100) }
 
-// milliseconds has three digits, or more where there are no decimals.
+// milliseconds formats with three digits, or more if there are no decimals.
 func milliseconds(seconds float64) string {
 	if seconds >= 1 {
 		return fmt.Sprintf("%.0f ms", seconds*1e3)

@@ -1,4 +1,4 @@
-"""What the peers share: the timed loop, and the line of JSON that it ends in."""
+"""The timed loop of all peers, and its line of JSON."""
 import json
 import statistics
 import time
@@ -7,30 +7,30 @@ from typing import Callable, NamedTuple, Optional
 import torch
 from torch import nn
 
-WARM_UP = 2  # steps before those that are timed, as ours
+WARM_UP = 2  # steps before the timed steps, as in ddpbatch
 
 
 class Work(NamedTuple):
-    """A training on one batch, which has so many units."""
+    """Training on one batch with the given number of units."""
     name: str
     unit: str
     units: int
     model: nn.Module
-    optimise: Callable  # makes the optimizer of parameters
-    loss_of: Callable  # the loss of a network, which is the model or holds it
+    optimise: Callable  # returns the optimizer for parameters
+    loss_of: Callable  # returns the loss of a network, which is the model or contains it
     clip: Optional[float] = None
 
 
 def run(work, precision, steps, ranks=1, wrap=lambda model: model, mean=lambda loss: loss, tell=True):
-    """Trains, and tells what it saw. With several ranks, wrap has gradients be
-    averaged, and mean is over ranks."""
+    """Train and return the results. With several ranks, wrap averages gradients, and
+    mean averages over ranks."""
     torch.set_num_threads(1)
     net = wrap(work.model)
     optimizer = work.optimise(net.parameters())
     losses, seconds = [], []
     for _ in range(WARM_UP + steps):
         start = time.perf_counter()
-        # Gradients that lie in buckets must stay there.
+        # Gradients in buckets must stay there.
         optimizer.zero_grad(set_to_none=ranks == 1)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
             loss = work.loss_of(net)
@@ -56,7 +56,7 @@ def run(work, precision, steps, ranks=1, wrap=lambda model: model, mean=lambda l
 
 
 def peak_rss():
-    """The most memory that this process has held, in bytes."""
+    """Return the peak memory of this process in bytes."""
     with open("/proc/self/status") as status:
         for line in status:
             if line.startswith("VmHWM:"):

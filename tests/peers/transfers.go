@@ -14,14 +14,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// transfers are sums over TCP between two network namespaces, beside Gloo.
+// transfers holds all-reduces over TCP between two network namespaces, by ddpbatch and Gloo.
 type transfers struct {
 	Date   string      `json:"date"`
 	Rounds int         `json:"rounds"`
 	Rows   []*transfer `json:"rows"`
 }
 
-// transfer is one size over one kind of link.
+// transfer holds the results for one size over one kind of link.
 type transfer struct {
 	link
 	Bytes  int  `json:"bytes"`
@@ -29,31 +29,30 @@ type transfer struct {
 	Theirs sums `json:"gloo"`
 }
 
-// link is what is between the namespaces, and how TCP behaves there unless a program
-// chooses otherwise.
+// link describes the link between the namespaces, and TCP's default behavior on it.
 type link struct {
 	MTU        int    `json:"mtu"`
-	Congestion string `json:"congestion"` // the congestion control
+	Congestion string `json:"congestion"` // default congestion control
 }
 
-// sums are the times of each round in milliseconds.
+// sums holds the times of each round in milliseconds.
 type sums struct {
 	Median []float64 `json:"median_ms"`
 	Best   []float64 `json:"best_ms"`
 }
 
-// timedSum is a line that both sides print.
+// timedSum is a line of output of both sides.
 type timedSum struct {
 	Bytes  int     `json:"bytes"`
 	Median float64 `json:"median_ms"`
 	Best   float64 `json:"best_ms"`
 }
 
-// sumSizes are the bytes that are summed.
+// sumSizes are the buffer sizes in bytes.
 var sumSizes = []string{"4096", "65536", "1048576", "26214400", "104857600"}
 
-// links are those of a fast network and of any other, with the system's congestion
-// control, and with one that does not hold packets back, the same for both sides.
+// links are a fast network and an ordinary one with the system's congestion control, and one with a
+// congestion control that does not delay packets. They are the same for both sides.
 func links() ([]link, error) {
 	name, err := os.ReadFile(congestionFile)
 	if err != nil {
@@ -133,8 +132,8 @@ func (s *sums) add(of timedSum) {
 	s.Median, s.Best = append(s.Median, of.Median), append(s.Best, of.Best)
 }
 
-// sumsOfOurs has each end run a rank of "ddpbatch bench allreduce", which takes its place
-// from a variable and its listener as a file.
+// sumsOfOurs runs a rank of "ddpbatch bench allreduce" at each end. The rank reads its index from a
+// variable and receives its listener as a file.
 func (r *runner) sumsOfOurs(ctx context.Context, c *cable) ([]timedSum, error) {
 	secret, err := wire.NewSecret()
 	if err != nil {
@@ -176,7 +175,7 @@ func (r *runner) sumsOfOurs(ctx context.Context, c *cable) ([]timedSum, error) {
 	return found, nil
 }
 
-// sumsOfGloo has each end run a rank of PyTorch.
+// sumsOfGloo runs a rank of PyTorch at each end.
 func (r *runner) sumsOfGloo(ctx context.Context, c *cable) ([]timedSum, error) {
 	var ranks [2]*exec.Cmd
 	for end := range ranks {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// render writes the table of sums over TCP.
+// render writes the table of all-reduces over TCP.
 func (t *transfers) render(b *strings.Builder) {
 	fmt.Fprintf(b, "## All-reduce over TCP\nAll-reduce of float32 values by two ranks in separate network namespaces with a veth link, compared with PyTorch's Gloo. The two cores do all of the work, including the network's. The programs take turns, in %s, on %s. GB/s is the size of the buffer divided by the time: the median of the rounds' medians, and the best. The ratio compares medians.\n\n",
 		rounds(t.Rounds), t.Date)
@@ -23,12 +23,12 @@ func (t *transfers) render(b *strings.Builder) {
 	b.WriteString("\nThe congestion control is the default of the network namespaces. If it is BBR, Gloo uses it and ddpbatch does not, because BBR's timer halves the speed on short links. ddpbatch verifies data with CRC-32C; Gloo does not.\n\n")
 }
 
-// rate is the bus bandwidth of two ranks, who send as many bytes as the buffer has.
+// rate returns the bus bandwidth of two ranks, which each send as many bytes as the buffer has.
 func (r *transfer) rate(milliseconds float64) string {
 	return fmt.Sprintf("%.2f", float64(r.Bytes)/milliseconds/1e6)
 }
 
-// target is that of the ratio.
+// target returns the goal for the ratio.
 func (r *transfer) target() *target {
 	if r.Bytes == 25<<20 {
 		return atLeast(1.5)
