@@ -10,8 +10,6 @@ type valueError struct {
 	message    string // description, such as `must be 1 or more, not 0`
 	allowed    string // valid values, as a phrase, such as `allowed: auto, cpu`
 	suggestion string // valid value that was probably meant
-
-	choices []string // all valid values, if they are a list
 }
 
 func (r *valueError) Error() string {

@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -33,7 +34,7 @@ func NewSGD(d device.Device, params []*nn.Param, lr, momentum, weightDecay float
 		return nil, err
 	}
 	if nesterov && momentum == 0 {
-		return nil, fmt.Errorf("Nesterov's momentum needs a momentum above 0")
+		return nil, errors.New("momentum must be above 0 with nesterov")
 	}
 	whole := wholeParams(params)
 	s := &SGD{LR: lr, Momentum: momentum, WeightDecay: weightDecay, Nesterov: nesterov, device: d, whole: whole, segments: whole}

@@ -30,7 +30,7 @@ func TestCheckedInFilesAreGenerated(t *testing.T) {
 func TestTableMistakesHaveALine(t *testing.T) {
 	for table, want := range map[string]string{
 		"# x\ncuA | =\n":             "driver.tbl:2: 2 fields",
-		"cuA | = |\ncuA | = | int a": "driver.tbl:2: cuA stands there twice",
+		"cuA | = |\ncuA | = | int a": "driver.tbl:2: duplicate function cuA",
 	} {
 		if _, err := files(table); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", table, err, want)
