@@ -1,92 +1,94 @@
-# ddpbatch: make build, make demo, make test. CONTRIBUTING.md says more.
+# ddpbatch: make build, make demo, make test. See CONTRIBUTING.md.
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
-# Only what is built with the tag cuda has C in it, by trainer/cuda/cgo.sh.
+# Only code with the build tag cuda uses cgo, through trainer/cuda/cgo.sh.
 export CGO_ENABLED = 0
-# Go's build id would tell in which folder the C part was built; without it, the same source
-# gives the same bytes.
+# An empty build ID, because Go's build ID depends on the directory of the C code. The same source
+# then gives the same bytes.
 NAMED = -buildid= -X main.linkVersion=$(VERSION)
-# A position-independent program whose tables of functions are read-only after the start: the
-# kernel loads it at a random address. Go's own linker has -bindnow; GCC's needs FULL_RELRO.
-# The static program stays at a fixed address, because with Go's linker it would need a loader.
+# A position-independent executable with full RELRO: the kernel loads it at a random address, and
+# its function tables are read-only after start. Go's linker has -bindnow; GCC's needs FULL_RELRO.
+# The static program has a fixed address, because Go's linker would require a loader otherwise.
 PIE = -buildmode=pie
 FULL_RELRO = -Wl,-z,relro,-z,now
 BIN = bin
-# Names of older versions of glibc, so that the program runs with them; see trainer/cuda/glibc.sh.
+# Stub libraries with symbol versions of older glibc, so that the program runs there; see
+# trainer/cuda/glibc.sh.
 GLIBC = $(BIN)/glibc
 
 .PHONY: build build-cpu build-static install release release-check kernels reference demo test lint bench microbench soak fuzz clean
 
-# With GPU support: it needs gcc, no CUDA toolkit, and starts where there is no driver.
+# Build with GPU support. This needs gcc but no CUDA toolkit. The program starts without a driver.
 build:
 	trainer/cuda/glibc.sh $(GLIBC)
 	trainer/cuda/cgo.sh $(GO) build -trimpath $(PIE) -ldflags '$(NAMED) -extldflags "$(GLIBC)/libdl.so $(GLIBC)/libpthread.so $(FULL_RELRO)"' -o $(BIN)/ddpbatch ./cmd/ddpbatch
 
-# Without GPU support, and without a C compiler. It is linked to glibc all the same, of any
-# version, since it loads the site's MPI library.
+# Build without GPU support and without a C compiler. The program is linked to glibc, of any
+# version, because it loads the site's MPI library.
 build-cpu:
 	$(GO) build -trimpath $(PIE) -ldflags '$(NAMED) -bindnow' -o $(BIN)/ddpbatch ./cmd/ddpbatch
 
-# As build-cpu, linked to nothing: it runs on any Linux, musl included, and loads no MPI library.
+# Build without GPU support, static: the program runs on any Linux, including musl, and loads no MPI
+# library.
 build-static:
 	$(GO) build -trimpath -tags static -ldflags '$(NAMED)' -o $(BIN)/ddpbatch ./cmd/ddpbatch
 
-# What was built, with manual pages, completion and the schema of the job file.
+# Install the program that was built, manual pages, completion, the job-file schema, and examples.
 PREFIX  ?= /usr/local
 DESTDIR ?=
 install:
-	@test -x $(BIN)/ddpbatch || { echo "make install: there is no $(BIN)/ddpbatch: make build first" >&2; exit 1; }
+	@test -x $(BIN)/ddpbatch || { echo "make install: $(BIN)/ddpbatch does not exist; run make build first" >&2; exit 1; }
 	install -d '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 $(BIN)/ddpbatch '$(DESTDIR)$(PREFIX)/bin/ddpbatch'
 	cmd/ddpbatch/install.sh $(BIN)/ddpbatch '$(DESTDIR)$(PREFIX)' "$$(date -u -r $(BIN)/ddpbatch +%F)"
 
-# Archives for amd64 and arm64 and SHA256SUMS; cmd/ddpbatch/release.sh says what is in them.
+# Build archives for amd64 and arm64, and SHA256SUMS; cmd/ddpbatch/release.sh lists the contents.
 DIST ?= dist
 release:
 	GO='$(GO)' cmd/ddpbatch/release.sh $(DIST) '$(VERSION)'
 
-# Builds a release of the last commit twice, in two folders, and compares.
+# Build a release of the last commit twice, in two directories, and compare.
 release-check:
 	tests/release.sh
 
-# Trains a small model on two local ranks; again, and it goes on or is done.
+# Train a small model on two local ranks. A second call resumes it or reports that it has finished.
 demo: build
 	bin/ddpbatch launch jobs/examples/demo.toml -n 2
 	bin/ddpbatch checkpoint verify runs/demo
 
-# Everything. As root on Debian this installs what it needs and starts a real
-# Slurm cluster; elsewhere it says which parts it leaves out.
+# Run all tests. As root on Debian, this installs the requirements and starts a real Slurm cluster.
+# Otherwise it prints the parts that it skips.
 test:
 	tests/test.sh
 
 lint:
 	tests/lint.sh
 
-# The GPU kernels' PTX from their sources, by clang-19.
+# Compile the GPU kernels to PTX with clang-19.
 kernels:
 	$(GO) generate ./trainer/cuda/kernels
 
-# docs/reference from the code.
+# Generate docs/reference from the code.
 reference:
 	$(GO) generate ./cmd/ddpbatch
 
-# The trainer beside PyTorch on this machine, in turns; writes docs/bench.md.
+# Benchmark the trainer against PyTorch on this machine, in turns, and write docs/bench.md.
 bench: build
 	$(GO) run ./tests/peers -program bin/ddpbatch
 
-# How fast the hot paths are, each by itself.
+# Run the microbenchmarks of the hot paths.
 microbench:
 	$(GO) test -run '^$$' -bench . ./trainer/... ./slurm ./netif ./jobs
 
-# A training on this machine, then one on a cluster, that suffer many faults and must end with the
-# weights of undisturbed ones.
+# Train on this machine and then on a cluster with many injected faults. The final weights must equal
+# those of undisturbed runs.
 FAULTS ?= 200
 SEED   ?= 1
 soak:
 	$(GO) test -count=1 -timeout 60m -v -run TestSoak ./tests/faults -faults $(FAULTS) -seed $(SEED)
 	$(GO) test -count=1 -timeout 120m -v -run TestSoak ./tests -faults $(FAULTS) -seed $(SEED)
 
-# Each parser under random input, for FUZZTIME each.
+# Fuzz each parser for FUZZTIME.
 FUZZTIME ?= 5m
 fuzz:
 	tests/fuzz.sh $(FUZZTIME) $(FUZZTIME)

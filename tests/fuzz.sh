@@ -1,10 +1,10 @@
 #!/bin/sh
-# Fuzzes the parsers of what others write: fuzz.sh TIME REST gives TIME to each target of the chief
-# formats (job files, host lists, Slurm's environment, heads of checkpoints, frames) and REST to each
-# other one.
+# Fuzz the parsers of external input: fuzz.sh TIME REST. Each target of the main formats (job files,
+# host lists, Slurm's environment, checkpoint headers, frames) runs for TIME, each other target for
+# REST.
 #
-# What is found fails, is printed, and stays in testdata/fuzz of its package, from where go test
-# tries it ever after. What was merely interesting stays in Go's build cache for the next run.
+# A failing input is printed and stored in testdata/fuzz of its package, where go test uses it from
+# then on. Inputs that only extend coverage stay in Go's build cache for the next run.
 set -eu
 cd "$(dirname "$0")/.."
 time=$1
@@ -19,7 +19,7 @@ cache=$(go env GOCACHE)/fuzz
 module=$(go list -m)
 found=0
 
-# fuzz FOLDER TARGET TIME
+# fuzz DIRECTORY TARGET TIME
 fuzz() {
 	program=$work/$(echo "$1" | tr / -).test
 	[ -e "$program" ] || go test -c -fuzz . -o "$program" "./$1"
@@ -35,13 +35,13 @@ fuzz() {
 		return
 	fi
 	input=$(sed -n 's/^ *Failing input written to //p' "$work/out")
-	# Before Go 1.27 the end of the time itself may look like a failure (go.dev/issue/75804).
+	# Before Go 1.27, reaching the time limit may look like a failure (go.dev/issue/75804).
 	if [ -z "$input" ] && [ "$(grep -v '^fuzz: ' "$work/out" | sed 's/ ([0-9.]*s)//' | tr -s ' \n' ' ')" = "--- FAIL: $2 context deadline exceeded FAIL " ]; then
-		echo "fuzz: $1 $2: nothing in $3"
+		echo "fuzz: $1 $2: no failure in $3"
 		return
 	fi
 	found=$((found + 1))
-	echo "fuzz: $1 $2 found:" >&2
+	echo "fuzz: $1 $2 failed:" >&2
 	cat "$work/out" >&2
 	if [ -n "$input" ]; then
 		echo "fuzz: $1/$input:" >&2
@@ -60,6 +60,6 @@ for target in $(cat "$work/all"); do
 	esac
 done
 [ "$found" = 0 ] || {
-	echo "fuzz: $found findings" >&2
+	echo "fuzz: $found failures" >&2
 	exit 1
 }

@@ -12,15 +12,15 @@ if [ -n "$unformatted" ]; then
 fi
 go vet ./...
 go tool staticcheck ./...
-# What the tag cuda adds needs a C compiler.
+# Code with the build tag cuda needs a C compiler.
 if command -v gcc >/dev/null; then
 	trainer/cuda/cgo.sh go vet ./trainer/... ./nccl/... ./cmd/... ./tests/gpusim/...
 	trainer/cuda/cgo.sh go tool staticcheck ./trainer/cuda/... ./nccl/... ./trainer ./cmd/... ./tests/gpusim/...
 elif [ -n "${CI:-}" ]; then
-	echo "lint: CI needs gcc, for the tag cuda" >&2
+	echo "lint: CI requires gcc for the build tag cuda" >&2
 	exit 1
 else
-	echo "lint: no gcc: left out is what the tag cuda adds"
+	echo "lint: gcc not found: skipping code with the build tag cuda"
 fi
 go test -count=1 ./trainer/gemm/internal/asmgen ./trainer/vec/internal/vecgen ./trainer/cuda/driver/internal/tablegen ./trainer/cuda/kernels/internal/ptxgen
 go test -count=1 -run 'TestImportRules|TestTopLevelEntries|TestPackageDocs|TestDocumentLinks' ./tests

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Shows that a release is reproducible: two copies of the last commit, in folders with names of
-# different lengths, must give archives with the same digests. KINDS has fewer of them made.
+# Check that a release is reproducible: two clones of the last commit, in directories with names of
+# different lengths, must give archives with the same digests. KINDS selects the archives.
 set -eu
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
@@ -14,4 +14,4 @@ if ! diff "$work/a.sums" "$work/another-folder-with-a-longer-name.sums"; then
 	exit 1
 fi
 cat "$work/a.sums"
-echo "release: built twice, with the same digests"
+echo "release: two builds have the same digests"

@@ -1,16 +1,19 @@
 #!/bin/sh
-# Installs what the tests need on a Debian machine: a real Slurm with its accounting (MariaDB), munge,
-# ip, PyTorch for comparison with OpenBLAS under it (Debian's reference BLAS, which it has otherwise,
-# is thirty times as slow), the Fashion-MNIST images, Open MPI and MPICH (libpmix-dev has the name by
-# which Slurm looks for PMIx), btrfs (which has quotas on every kernel), and C compilers (for arm64
-# too) for what is built with the tag cuda; clang-19 for the GPU kernels, with AddressSanitizer; mandoc, zsh, fish and jsonschema for what is generated; Chromium, in
-# which a run's report is looked at; and what a container of Debian lacks: make, git, and the certificates
-# by which Go gets its modules. Go itself is the machine's. Run it as root, as often as you like; it installs only what is
-# missing, starts no daemon, and changes no service that was there before.
+# Install the requirements of the tests on a Debian machine:
+# - Slurm with accounting (MariaDB), munge, and ip
+# - PyTorch, with OpenBLAS because Debian's reference BLAS is thirty times slower, and Fashion-MNIST
+# - Open MPI and MPICH; libpmix-dev provides the name by which Slurm finds PMIx
+# - btrfs, which has quotas on every kernel
+# - C compilers, also for arm64, for the build tag cuda; clang-19 with AddressSanitizer for GPU kernels
+# - mandoc, zsh, fish, and jsonschema for generated files; Chromium for reports
+# - packages that a Debian container lacks: make, git, and the certificates for Go modules
+#
+# Go itself must be installed. Run this script as root, as often as you like. It installs only missing
+# packages, starts no daemon, and does not change existing services.
 set -eu
 
 packages="make git ca-certificates clang-19 libclang-rt-19-dev slurmctld slurmd slurmdbd slurm-client mariadb-server munge iproute2 python3-torch libopenblas0-pthread dataset-fashion-mnist procps util-linux gcc libc6-dev strace protobuf-compiler gcc-aarch64-linux-gnu libc6-dev-arm64-cross openmpi-bin libopenmpi3 mpich libmpich12 libpmix-dev mandoc zsh fish python3-jsonschema chromium btrfs-progs"
-# These bring a service of the same name, but that of mariadb-server is mariadb.
+# These packages install a service of the same name, except mariadb-server, whose service is mariadb.
 with_service="slurmctld slurmd slurmdbd munge mariadb-server"
 
 say() { echo "tests/setup.sh: $*"; }
@@ -30,7 +33,7 @@ for p in $packages; do
 	installed "$p" || missing="$missing $p"
 done
 if [ -z "$missing" ]; then
-	say "everything the tests need is installed"
+	say "all requirements of the tests are installed"
 	exit 0
 fi
 new_services=
@@ -38,8 +41,8 @@ for p in $with_service; do
 	installed "$p" || new_services="$new_services ${p%-server}"
 done
 
-# Debian asks this program before it starts a daemon after an installation; 101 means no. The
-# machine's own one comes back at the end, also of an earlier run that was killed.
+# Debian runs this program before it starts a daemon after an installation; 101 means no. The
+# original is restored at the end, also after an earlier run that was killed.
 policy=/usr/sbin/policy-rc.d
 saved=$policy.before-tests
 none=$policy.none-before-tests
@@ -65,12 +68,12 @@ chmod 755 "$policy"
 export DEBIAN_FRONTEND=noninteractive
 apt() { apt-get -q -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "$@"; }
 
-# retry runs a command up to three times, because a mirror may fail for a moment.
+# retry runs a command up to three times, because a mirror may fail temporarily.
 retry() {
 	for pause in 5 20 0; do
 		"$@" && return
 		[ "$pause" = 0 ] || {
-			say "failed; again in $pause seconds: $*"
+			say "failed; retrying in $pause s: $*"
 			sleep "$pause"
 		}
 	done
@@ -79,10 +82,10 @@ retry() {
 
 say "installing$missing"
 retry apt update
-# shellcheck disable=SC2086 # the list is meant to be split
+# shellcheck disable=SC2086 # splitting is intended
 retry apt install --no-install-recommends $missing
 
-# Where systemd runs, the new services would start with the machine.
+# With systemd, the new services would start at boot.
 if [ -n "$new_services" ] && [ -d /run/systemd/system ]; then
 	# shellcheck disable=SC2086
 	systemctl disable --now $new_services

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Puts what belongs to the program where a system looks for it: install.sh PROGRAM ROOT DAY writes manual
-# pages, completion of bash, zsh and fish, the schema of the job file, and examples below ROOT/share. The
-# program itself is put into ROOT/bin by the caller. `make install` and release.sh call it.
+# Install the files that belong to the program: install.sh PROGRAM ROOT DAY writes manual pages,
+# completion for bash, zsh, and fish, the schema of the job file, and examples below ROOT/share. The
+# caller installs the program itself in ROOT/bin. `make install` and release.sh call it.
 set -eu
 program=$1 root=$2 day=$3
 share=$root/share

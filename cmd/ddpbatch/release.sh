@@ -1,10 +1,10 @@
 #!/bin/sh
-# Makes the files of a release in the folder DIST: release.sh DIST VERSION. `make release` calls it.
+# Build the files of a release in the directory DIST: release.sh DIST VERSION. `make release` calls it.
 #
-# For amd64 and arm64 there is the program with GPU support, which needs glibc 2.17 or newer and for
-# whose C part a compiler for that processor must be there, and a static one, which runs on any Linux
-# and loads neither MPI nor NVIDIA's libraries. KINDS has fewer of them made. With each come the manual
-# pages, completion and the schema. The same commit gives the same bytes, wherever it is built:
+# For amd64 and arm64 there are two kinds: a program with GPU support, which needs glibc 2.17 or later
+# to run and a C compiler for that architecture to build, and a static program, which runs on any Linux
+# and loads neither MPI nor NVIDIA's libraries. KINDS selects kinds. Each archive contains the manual
+# pages, completion, schema, and examples. The same commit gives the same bytes in any directory:
 # `make release-check` builds it twice.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -22,7 +22,7 @@ static() {
 	GOARCH=$1 CGO_ENABLED=0 $go build -trimpath -tags static -buildvcs=false -ldflags "-buildid= -X main.linkVersion=$version" -o "$2" ./cmd/ddpbatch
 }
 
-# build ARCHITECTURE KIND puts the program into bin/ of the folder KIND.
+# build ARCHITECTURE KIND writes the program to bin/ in the directory KIND.
 build() {
 	case $2 in
 	"$host-static")
@@ -39,7 +39,7 @@ build() {
 	esac
 }
 
-# What is the same for all is written by the program for this machine.
+# The program for this machine writes the files that are equal for all kinds.
 host=$($go env GOHOSTARCH)
 static "$host" "$work/here"
 for kind in $kinds; do

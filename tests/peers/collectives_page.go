@@ -40,7 +40,7 @@ const sharedCore = `Waiting ranks yield the CPU, and Linux then leaves two ranks
 | 1 MiB | 0.014 ms | 0.033 ms |
 | 25 MiB | 0.85 ms | 1.4 ms |
 
-A rank that shares the core of the rank that it waits for therefore moves to a core that has been idle for 40 ms. All programs run all-reduces for 0.25 s before they are timed. If no core is idle, both ranks stay, because a rank on a busy core would wait for the time slices of unrelated programs: 4 KiB then take 2 ms on average instead of 4 µs. Huge pages did not change the result at 25 MiB. Alternating the direction of passes over the buffer was slower.
+A rank that shares the core of the rank that it waits for therefore moves to a core that has been idle for 40 ms. All programs run all-reduces for 0.25 s before they are timed. If no core is idle, both ranks stay, because a rank on a busy core would wait for the time slices of unrelated programs: 4 KiB then take 2 ms on average instead of 4 µs. Huge pages did not change the result at 25 MiB. Traversing the buffer in alternating directions was slower.
 
 `
 

@@ -14,21 +14,21 @@ set -eu
 dir=$1
 cc=${CC:-gcc}
 command -v "${cc%% *}" >/dev/null || {
-	echo "glibc.sh: there is no ${cc%% *}: install it, or build without GPU support: make build-cpu" >&2
+	echo "glibc.sh: ${cc%% *} not found; install it, or build without GPU support: make build-cpu" >&2
 	exit 1
 }
 case $($cc -dumpmachine) in
 x86_64-*) version=GLIBC_2.2.5 ;;
 aarch64-*) version=GLIBC_2.17 ;;
 *)
-	echo "glibc.sh: not known which version of glibc is the first for $($cc -dumpmachine)" >&2
+	echo "glibc.sh: unsupported machine $($cc -dumpmachine): unknown first version of glibc" >&2
 	exit 1
 	;;
 esac
 mkdir -p "$dir"
 echo "$version { global: *; };" >"$dir/version"
 
-# names FILE SONAME SYMBOL... makes a library.
+# names FILE SONAME SYMBOL... builds a stub library.
 names() {
 	file=$1 soname=$2
 	shift 2
