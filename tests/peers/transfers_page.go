@@ -20,7 +20,7 @@ func (t *transfers) render(b *strings.Builder) {
 		cells = append(cells, times(theirs/ours))
 		line(b, append(cells, r.target().cells(theirs/ours, true, times)...)...)
 	}
-	b.WriteString("\nThe congestion control is the default of the network namespaces. If it is BBR, Gloo uses it and ddpbatch does not, because BBR's timer halves the speed on short links. ddpbatch verifies data with CRC-32C; Gloo does not.\n\n")
+	b.WriteString("\nThe congestion control is the default of the network namespaces. If it is BBR, only Gloo uses it. ddpbatch avoids BBR, because its timer halves the speed on short links. Only ddpbatch verifies data, with CRC-32C.\n\n")
 }
 
 // rate returns the bus bandwidth of two ranks, which each send as many bytes as the buffer has.
