@@ -180,7 +180,7 @@ func TestNewSGDErrors(t *testing.T) {
 		{1e300, 0, 0, false, "learning rate is 1e+300"},
 		{1, -0.1, 0, false, "momentum is -0.1"},
 		{1, 0, -0.1, false, "weight decay is -0.1"},
-		{1, 0, 0, true, "needs a momentum above 0"},
+		{1, 0, 0, true, "momentum must be above 0"},
 		{1e-46, 0, 0, false, "learning rate is 1e-46"},
 		{1, 1e-46, 0, true, "momentum is 1e-46"},
 		{1, 0, 1e-46, false, "weight decay is 1e-46"},
