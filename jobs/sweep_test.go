@@ -227,3 +227,25 @@ func TestSweepCostsAreLinear(t *testing.T) {
 		t.Errorf("500 elements take %d bytes, and 2500 take %d", few, many)
 	}
 }
+
+// TestSweepRejectsTooManyKeys checks that the memory of a sweep is bounded: each trial stores all
+// keys.
+func TestSweepRejectsTooManyKeys(t *testing.T) {
+	text := func(keys, elements, trials int) []byte {
+		var b strings.Builder
+		fmt.Fprintf(&b, "name = \"x\"\n[slurm]\ntime = \"01:00:00\"\n[command]\nargv = [\"/bin/true\"%s]\n", strings.Repeat(`,"a"`, elements))
+		fmt.Fprintf(&b, "[sweep.random]\nsamples = %d\nvalues = { setup.env.Z = [\"1\", \"2\"] }\n[setup.env]\n", trials)
+		for i := range keys {
+			fmt.Fprintf(&b, "A%d = \"1\"\n", i)
+		}
+		return []byte(b.String())
+	}
+	for _, tt := range []struct{ keys, elements, trials int }{{60_000, 0, 10_000}, {10, 200_000, 10_000}} {
+		if _, err := Parse("x.toml", text(tt.keys, tt.elements, tt.trials)); err == nil || !strings.Contains(err.Error(), "too much memory") {
+			t.Errorf("%+v: got error %v, want an error about memory", tt, err)
+		}
+	}
+	if _, err := Parse("x.toml", text(100, 0, 200)); err != nil {
+		t.Errorf("small sweep: %v", err)
+	}
+}

@@ -15,6 +15,10 @@ import (
 // MaxArraySize, is 1001.
 const maxTrials = 10_000
 
+// maxSweepSize limits the product of the number of trials and [layout.size]. Each trial stores
+// all keys, which takes about 300 bytes per key. A file of 1 MiB can have 100,000 keys.
+const maxSweepSize = 2_000_000
+
 // decodeSweep decodes a document with [sweep]. Each trial is the document without [sweep], with
 // overrides from it. The Job itself is the first trial with the name of the sweep.
 func decodeSweep(l *layout, doc map[string]any) (*Job, error) {
@@ -31,7 +35,13 @@ func decodeSweep(l *layout, doc map[string]any) (*Job, error) {
 		sweep.shrink()
 	}
 	base := l.withoutSweep(doc)
-	for i, overrides := range l.trials(sweep) {
+	trials := l.trials(sweep)
+	if size := base.size(); size*len(trials) > maxSweepSize {
+		d.addValueError([]string{"sweep"}, "sweep", l.lookup("sweep").value, valueErrorf("",
+			"%d trials of a job file with %d keys and elements of lists need too much memory", len(trials), size))
+		return nil, d.diagnostics()
+	}
+	for i, overrides := range trials {
 		job, err := base.trial(i, overrides, d.expected)
 		if inTrial, ok := err.(Diagnostics); ok {
 			for _, diagnostic := range inTrial {
@@ -71,6 +81,15 @@ func (l *layout) withoutSweep(doc map[string]any) *layout {
 		}
 	}
 	return &base
+}
+
+// size returns the number of keys and of elements of lists.
+func (l *layout) size() int {
+	n := 0
+	for _, pos := range l.positions {
+		n += 1 + len(pos.elements)
+	}
+	return n
 }
 
 // trial decodes one trial of a sweep: the document of the layout with overrides. It does not
