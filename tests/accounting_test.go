@@ -48,7 +48,7 @@ func TestAccounting(t *testing.T) {
 		}
 	}
 	if s := states[len(jobs)].State; s != slurm.StateUnknown {
-		t.Errorf("a job that never was is %s", s)
+		t.Errorf("got state %s for an unknown job, want %s", s, slurm.StateUnknown)
 	}
 	o := finish(t, c.Command(t.Context(), "sacct", "--allocations", "--noheader", "--parsable2", "--format=comment,account", "--jobs="+ids[0]))
 	if o.stdout != "ddpbatch test|research\n" {

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// built builds the program with `make build` for an architecture.
-func built(t *testing.T, arch, compiler string) string {
+// buildProgram builds the program with `make build` for an architecture.
+func buildProgram(t *testing.T, arch, compiler string) string {
 	t.Helper()
 	return makeTarget(t, "build", arch, compiler)
 }
@@ -52,7 +52,7 @@ var glibcVersion = regexp.MustCompile(`^GLIBC_2\.(\d+)(\.\d+)?$`)
 func TestProgramRunsWithOldGlibc(t *testing.T) {
 	for arch, compiler := range map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"} {
 		t.Run(arch, func(t *testing.T) {
-			f, err := elf.Open(built(t, arch, compiler))
+			f, err := elf.Open(buildProgram(t, arch, compiler))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -142,7 +142,7 @@ func checkMemory(t *testing.T, f *elf.File) {
 // TestProgramStartsWithoutDriver checks that the program with GPU support starts without a GPU
 // driver and reports what is missing.
 func TestProgramStartsWithoutDriver(t *testing.T) {
-	program := built(t, runtime.GOARCH, "gcc")
+	program := buildProgram(t, runtime.GOARCH, "gcc")
 	none := t.TempDir() // precedes the machine's own driver in the search path
 	if err := os.WriteFile(filepath.Join(none, "libcuda.so.1"), nil, 0o644); err != nil {
 		t.Fatal(err)

@@ -9,9 +9,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/program"
 )
 
-// shownBy matches the tests that docs/compared.md names: `slurm: TestName`, or `cmd/ddpbatch:
+// testReference matches the tests that docs/compared.md names: `slurm: TestName`, or `cmd/ddpbatch:
 // TestScripts/name` for a script.
-var shownBy = regexp.MustCompile("`([a-z/]+): (Test\\w+)(?:/(\\w+))?`")
+var testReference = regexp.MustCompile("`([a-z/]+): (Test\\w+)(?:/(\\w+))?`")
 
 // TestComparedIsShown checks that the tests exist that docs/compared.md and docs/launchers.md name
 // as evidence.
@@ -22,7 +22,7 @@ func TestComparedIsShown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		here := shownBy.FindAllStringSubmatch(string(page), -1)
+		here := testReference.FindAllStringSubmatch(string(page), -1)
 		if len(here) < 5 {
 			t.Fatalf("%s names %d tests only", name, len(here))
 		}

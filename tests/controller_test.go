@@ -49,14 +49,14 @@ func TestControllerRestartsDuringRequeue(t *testing.T) {
 	text = strings.NewReplacer("50 steps", "1000 steps", "100 steps", "5000 steps").Replace(text)
 	s.write("job.toml", text+"[restart]\nrequeue = 1\n")
 	id := s.submit("job.toml")
-	s.nearsItsLimit("again", id, 1)
+	s.waitForTimeLimit("again", id, 1)
 	if err := s.RestartController(t.Context(), 3*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	mustContain(t, s.log("again", id), "stopped after step") // while slurmctld was stopped
 	startRequeued(t, s.Cluster, id)
 	waitForText(t, filepath.Join(s.run("again"), "slurm-"+id+".out"), "resuming after step")
-	s.once(id)
+	s.checkRequeuedOnce(id)
 	mustContain(t, s.log("again", id), "requeued as job "+id+" (1 of 1)")
 	if o := s.ddpbatch("cancel", "runs/again"); o.code != 0 {
 		t.Fatal(o)

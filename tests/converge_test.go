@@ -71,13 +71,13 @@ func TestExamplesEndAtTheirBest(t *testing.T) {
 			if elements, _ := filepath.Glob(filepath.Join(run, "elements", "*")); len(elements) == 1 {
 				run = elements[0]
 			}
-			endsAtItsBest(t, run)
+			checkLastIsBest(t, run)
 		})
 	}
 }
 
-// endsAtItsBest compares the last evaluation of a run with the best one.
-func endsAtItsBest(t *testing.T, run string) {
+// checkLastIsBest compares the last evaluation of a run with the best one.
+func checkLastIsBest(t *testing.T, run string) {
 	t.Helper()
 	var losses, accuracies, trained []float64
 	steps := map[int]float64{} // by epoch
@@ -102,7 +102,7 @@ func endsAtItsBest(t *testing.T, run string) {
 		}
 	}
 	if len(losses) < 2 {
-		t.Fatalf("%d evaluations", len(losses))
+		t.Fatalf("got %d evaluations, want at least 2", len(losses))
 	}
 	best, last := math.Inf(1), losses[len(losses)-1]
 	for _, v := range losses {
@@ -110,11 +110,11 @@ func endsAtItsBest(t *testing.T, run string) {
 	}
 	t.Logf("loss %.4f at the end, %.4f at best; accuracies %.4f", last, best, accuracies)
 	if !(last <= 1.01*best) {
-		t.Errorf("the loss is %.4f at the end and was %.4f: %.4f", last, best, losses)
+		t.Errorf("got loss %.4f at the end, want at most 1%% above the best loss %.4f: %.4f", last, best, losses)
 	}
 	for _, v := range accuracies {
 		if last := accuracies[len(accuracies)-1]; !(last >= 0.99*v) {
-			t.Errorf("the accuracy is %.4f at the end and was %.4f", last, v)
+			t.Errorf("got accuracy %.4f at the end, want at most 1%% below %.4f", last, v)
 		}
 	}
 }

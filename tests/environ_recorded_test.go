@@ -46,8 +46,8 @@ func recorder(t *testing.T) string {
 	return name
 }
 
-// taken waits until n processes have been recorded under a name, and returns them.
-func taken(t *testing.T, record, name string, n int) []process {
+// waitForRecordings waits until n processes have been recorded under a name, and returns them.
+func waitForRecordings(t *testing.T, record, name string, n int) []process {
 	t.Helper()
 	var files []string
 	waitUntil(t, fmt.Sprintf("%d recordings of %s", n, name), func() bool {
@@ -128,9 +128,9 @@ var (
 	port    = regexp.MustCompile(`_PORT$`)
 )
 
-// normaliser returns a function that replaces values that differ between runs: job IDs become 1000
-// and up in their order, and ports, process IDs, and directories become constants.
-func normaliser(shots map[string][]process) func(map[string]string) map[string]string {
+// newNormalizer returns a function that replaces values that differ between runs: job IDs become
+// 1000 and up in their order, and ports, process IDs, and directories become constants.
+func newNormalizer(shots map[string][]process) func(map[string]string) map[string]string {
 	ids := make(map[int]bool)
 	for _, processes := range shots {
 		for _, p := range processes {

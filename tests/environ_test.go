@@ -146,9 +146,9 @@ func TestEnvironments(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			shots := make(map[string][]process)
 			for _, shot := range s.shots {
-				shots[shot.name] = taken(t, record[s.name], shot.name, len(strings.Fields(shot.hosts)))
+				shots[shot.name] = waitForRecordings(t, record[s.name], shot.name, len(strings.Fields(shot.hosts)))
 			}
-			plain := normaliser(shots)
+			plain := newNormalizer(shots)
 			for _, shot := range s.shots {
 				t.Run(shot.name, func(t *testing.T) {
 					s.checkJob(t, shots[shot.name], shot, ids[s.name])

@@ -64,7 +64,7 @@ func TestGPUsOfSeveralNodes(t *testing.T) {
 		return s.ddpbatch("launch", "nccl.toml", "-n", "4", "--run-dir", dir, "--set", "train.device=cpu", "--set", "train.epochs=2")
 	}
 	withGPUs := s
-	withGPUs.program = built(t, runtime.GOARCH, "gcc")
+	withGPUs.program = buildProgram(t, runtime.GOARCH, "gcc")
 	libraries, err := gpusim.Build(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -72,7 +72,7 @@ func TestMainJobOnThreeNodes(t *testing.T) {
 			t.Errorf("%s sent %d bytes over hsn0 (at least %d are due) and %d over eth0", n, fast, perNode, slow)
 		}
 	}
-	ownersOnly(t, s.run("fashion"))
+	checkOwnerOnly(t, s.run("fashion"))
 
 	s.write("one.toml", fmt.Sprintf(fashion, "one", 1, 1, 2, 6*32))
 	if o := here(t, s.home, "launch", "one.toml", "-n", "1"); o.code != 0 {
@@ -106,7 +106,7 @@ func TestCancelledAndSubmittedAgain(t *testing.T) {
 		f := figures(t, s.run("cut"))
 		return len(f) > 0 && f[len(f)-1].Step >= 250
 	})
-	goOn := s.hold("cut")
+	resume := s.hold("cut")
 	// ddpbatch rejects a second submission of a running run.
 	if o := s.ddpbatch("submit", "job.toml"); o.code == 0 || !strings.Contains(o.stderr, cut) {
 		t.Errorf("a second submission: %v", o)
@@ -114,7 +114,7 @@ func TestCancelledAndSubmittedAgain(t *testing.T) {
 	if o := s.ddpbatch("cancel", "runs/cut"); o.code != 0 {
 		t.Fatal(o)
 	}
-	goOn()
+	resume()
 	s.ends(cut, "CANCELLED")
 	if strings.Contains(s.log("cut", cut), "finished:") {
 		t.Fatal("the job had finished before it was cancelled")
@@ -129,7 +129,7 @@ func TestCancelledAndSubmittedAgain(t *testing.T) {
 	for _, r := range figures(t, s.run("cut")) {
 		key := fmt.Sprint(r.Kind, r.Step)
 		if steps[key] {
-			t.Errorf("%s stands twice in the metrics", key)
+			t.Errorf("the metrics have %s twice", key)
 		}
 		steps[key] = true
 	}
@@ -138,10 +138,10 @@ func TestCancelledAndSubmittedAgain(t *testing.T) {
 	}
 }
 
-// nearsItsLimit waits until Slurm has signaled the time limit for the n-th time. Slurm checks time
-// limits every 30 seconds. Meanwhile the ranks are held after a few more metrics, so that other
-// tests can use the cores.
-func (s site) nearsItsLimit(name, id string, nth int) {
+// waitForTimeLimit waits until Slurm has signaled the time limit for the n-th time. Slurm checks
+// time limits every 30 seconds. Meanwhile the ranks are held after a few more metrics, so that
+// other tests can use the cores.
+func (s site) waitForTimeLimit(name, id string, nth int) {
 	s.t.Helper()
 	before := len(figures(s.t, s.run(name)))
 	told := func() bool {
@@ -149,9 +149,9 @@ func (s site) nearsItsLimit(name, id string, nth int) {
 		return strings.Count(string(log), "the time limit is near") >= nth
 	}
 	waitUntil(s.t, "more figures", func() bool { return told() || len(figures(s.t, s.run(name))) > before+2 })
-	goOn := s.hold(name)
+	resume := s.hold(name)
 	waitUntil(s.t, "the time limit", told)
-	goOn()
+	resume()
 }
 
 // TestTimeLimitSaves checks that a job saves a checkpoint and stops when its time limit is near.
@@ -160,7 +160,7 @@ func TestTimeLimitSaves(t *testing.T) {
 	text := strings.Replace(fmt.Sprintf(fashion, "limit", 2, 1, 100000, 32), `time = "00:10:00"`, "time = \"00:01:00\"\nsignal_before_end = \"50s\"", 1)
 	s.write("job.toml", text)
 	id := s.submit("job.toml")
-	s.nearsItsLimit("limit", id, 1)
+	s.waitForTimeLimit("limit", id, 1)
 	s.ends(id, "FAILED") // exit code 3: the run did not finish
 	mustContain(t, s.log("limit", id), "the time limit is near", "stopped after step")
 	if o := s.ddpbatch("wait", "runs/limit"); o.code != 3 {
@@ -176,9 +176,9 @@ func TestRequeuesItselfAtTheTimeLimit(t *testing.T) {
 	text = strings.NewReplacer("50 steps", "1000 steps", "100 steps", "5000 steps").Replace(text)
 	s.write("job.toml", text+"[restart]\nrequeue = 1\n")
 	id := s.submit("job.toml")
-	s.nearsItsLimit("again", id, 1)
+	s.waitForTimeLimit("again", id, 1)
 	startRequeued(t, s.Cluster, id)
-	s.nearsItsLimit("again", id, 2)
+	s.waitForTimeLimit("again", id, 2)
 	s.ends(id, "FAILED") // second time limit, exit code 3
 	mustContain(t, s.log("again", id), "requeued as job "+id+" (1 of 1)", "resuming after step", "stopped after step",
 		"not requeued: the job has been restarted 1 times, and restart.requeue is 1")
@@ -188,7 +188,7 @@ func TestRequeuesItselfAtTheTimeLimit(t *testing.T) {
 			continue
 		}
 		if f.Step <= last || f.Step%1000 == 0 && f.Step-last > 1000 {
-			t.Fatalf("line %d of the figures is of step %d, the one before of step %d", i+1, f.Step, last)
+			t.Fatalf("line %d of the metrics: got step %d after step %d", i+1, f.Step, last)
 		}
 		last = f.Step
 	}
@@ -334,12 +334,12 @@ func TestRestartInsideTheAllocation(t *testing.T) {
 	whole := s.submit("job.toml", "--run-dir", "runs/whole")
 	s.completed(whole)
 	id := s.submit("job.toml")
-	s.savedSomething("again")
-	goOn := s.hold("again")
+	s.waitForCheckpoint("again")
+	resume := s.hold("again")
 	if o := finish(t, s.OnNode(t.Context(), "n1", "pkill", "-KILL", "--newest", "-f", "ddpbatch run")); o.code != 0 {
 		t.Fatal(o)
 	}
-	goOn()
+	resume()
 	s.completed(id)
 	mustContain(t, s.log("again", id), "was lost at step", "starting again (1 of 1 without progress)", "resuming after step")
 	if got, want := weights(t, s.run("again")), weights(t, s.run("whole")); got != want {
@@ -347,8 +347,8 @@ func TestRestartInsideTheAllocation(t *testing.T) {
 	}
 }
 
-// ownersOnly checks that only the owner has access to a run directory and its contents.
-func ownersOnly(t *testing.T, run string) {
+// checkOwnerOnly checks that only the owner has access to a run directory and its contents.
+func checkOwnerOnly(t *testing.T, run string) {
 	t.Helper()
 	files := 0
 	err := filepath.WalkDir(run, func(path string, e fs.DirEntry, err error) error {

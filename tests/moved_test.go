@@ -15,8 +15,8 @@ import (
 )
 
 // midway launches a job and returns its process when started reports true, with its ranks stopped.
-// The output goes to a file in home. goOn lets the ranks continue.
-func midway(t *testing.T, home, run string, started func() bool) (cmd *exec.Cmd, output string, goOn func()) {
+// The output goes to a file in home. resume lets the ranks continue.
+func midway(t *testing.T, home, run string, started func() bool) (cmd *exec.Cmd, output string, resume func()) {
 	t.Helper()
 	output = filepath.Join(home, "output")
 	out, err := os.Create(output)
@@ -97,12 +97,12 @@ func TestRunDirectoryIsMovedDuringTraining(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			home, run := smallRun(t)
 			writeLong(t, home, tt.train, tt.checkpoint)
-			cmd, output, goOn := midway(t, home, run, func() bool { return len(figures(t, run)) > 0 })
+			cmd, output, resume := midway(t, home, run, func() bool { return len(figures(t, run)) > 0 })
 			moved := filepath.Join(home, "moved")
 			if err := os.Rename(run, moved); err != nil {
 				t.Fatal(err)
 			}
-			goOn()
+			resume()
 			if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
 				t.Errorf("launch ended with %v", cmd.ProcessState)
 			}
@@ -137,7 +137,7 @@ func TestRunDirectoryIsDeletedDuringTraining(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			home, run := smallRun(t)
 			writeLong(t, home, "", "")
-			cmd, output, goOn := midway(t, home, run, func() bool { return len(figures(t, run)) > 0 })
+			cmd, output, resume := midway(t, home, run, func() bool { return len(figures(t, run)) > 0 })
 			if err := os.RemoveAll(run); err != nil {
 				t.Fatal(err)
 			}
@@ -146,7 +146,7 @@ func TestRunDirectoryIsDeletedDuringTraining(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			goOn()
+			resume()
 			if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
 				t.Errorf("launch ended with %v", cmd.ProcessState)
 			}
@@ -172,11 +172,11 @@ func TestRunDirectoryIsMovedDuringAProgram(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, "job.toml"), []byte(spec), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd, output, goOn := midway(t, home, run, func() bool {
+	cmd, output, resume := midway(t, home, run, func() bool {
 		_, err := os.Stat(filepath.Join(home, "began"))
 		return err == nil
 	})
-	goOn()
+	resume()
 	if err := os.Rename(run, moved); err != nil {
 		t.Fatal(err)
 	}

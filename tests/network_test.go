@@ -64,7 +64,7 @@ func TestSwitchThatDropsLargePackets(t *testing.T) {
 		t.Errorf("a network that does not work is no lost rank: %v", o)
 	}
 	if strings.Contains(log, "finished") {
-		t.Errorf("it trained:\n%s", log)
+		t.Errorf("got a training, want an error before it:\n%s", log)
 	}
 }
 

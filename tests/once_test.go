@@ -59,7 +59,7 @@ kill -KILL $PPID
 	mustContain(t, o.stdout, "once was already submitted as job ")
 	mustContain(t, o.stderr, "was interrupted; looking up its job")
 	if n := strings.Count(s.jobs(), "\n"); n != before+1 {
-		t.Errorf("%d jobs where 1 was to come:\n%s", n-before, s.jobs())
+		t.Errorf("got %d jobs, want 1:\n%s", n-before, s.jobs())
 	}
 }
 

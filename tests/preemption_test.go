@@ -31,8 +31,8 @@ func (s site) preempt(id string) {
 	})
 }
 
-// once checks that a job was requeued exactly once.
-func (s site) once(id string) {
+// checkRequeuedOnce checks that a job was requeued exactly once.
+func (s site) checkRequeuedOnce(id string) {
 	s.t.Helper()
 	if o := finish(s.t, s.Command(s.t.Context(), "scontrol", "show", "job", id)); !strings.Contains(o.stdout, "Restarts=1 ") {
 		s.t.Error(o.stdout)
@@ -55,13 +55,13 @@ func TestPreempted(t *testing.T) {
 			s.completed(whole)
 			id := s.submit("job.toml")
 			waitUntil(t, "some steps", func() bool { return len(figures(t, s.run("low"))) > 2 })
-			goOn := s.hold("low")
+			resume := s.hold("low")
 			s.preempt(id)
 			waitForText(t, filepath.Join(s.run("low"), "slurm-"+id+".out"), tt.said)
-			goOn()
+			resume()
 			startRequeued(t, s.Cluster, id)
 			s.completed(id)
-			s.once(id)
+			s.checkRequeuedOnce(id)
 			mustContain(t, s.log("low", id), "stopped after step", "(it is preempted)", "resuming after step", "finished: 4 epochs", tt.said)
 			if got, want := weights(t, s.run("low")), weights(t, s.run("whole")); got != want {
 				t.Errorf("other weights:\n%s\n%s", got, want)
@@ -70,8 +70,9 @@ func TestPreempted(t *testing.T) {
 	}
 }
 
-// countsOn writes a job with a program that saves its own snapshot, with 2 ranks on 2 nodes.
-func (s site) countsOn(name, slurm, restart string) {
+// writeCountingJob writes a job with a program that saves its own snapshot, with 2 ranks on 2
+// nodes.
+func (s site) writeCountingJob(name, slurm, restart string) {
 	s.t.Helper()
 	text, err := os.ReadFile("testdata/own_snapshot.py")
 	if err != nil {
@@ -81,8 +82,8 @@ func (s site) countsOn(name, slurm, restart string) {
 	s.write("job.toml", fmt.Sprintf("name = %q\n[slurm]\nnodes = 2\n%s[command]\nargv = [\"/usr/bin/python3\", \"count.py\"]\n%s", name, slurm, restart))
 }
 
-// countedOnce checks that each rank was stopped, resumed, and counted every number once.
-func (s site) countedOnce(name, id string) {
+// checkCountedOnce checks that each rank was stopped, resumed, and counted every number once.
+func (s site) checkCountedOnce(name, id string) {
 	s.t.Helper()
 	for rank := range 2 {
 		want, got := "", s.file(fmt.Sprintf("counted-%d.txt", rank))
@@ -102,14 +103,14 @@ func (s site) countedOnce(name, id string) {
 // from it.
 func TestProgramIsPreempted(t *testing.T) {
 	s := preempting(t)
-	s.countsOn("count", "partition = \"low\"\n", "")
+	s.writeCountingJob("count", "partition = \"low\"\n", "")
 	id := s.submit("job.toml")
 	waitForText(t, filepath.Join(s.home, "counted-1.txt"), "40\n")
 	s.preempt(id)
 	startRequeued(t, s.Cluster, id)
 	s.completed(id)
-	s.once(id)
-	s.countedOnce("count", id)
+	s.checkRequeuedOnce(id)
+	s.checkCountedOnce("count", id)
 }
 
 // TestPyTorchScriptIsPreempted preempts a PyTorch script that does not handle the signal. It checks
@@ -130,7 +131,7 @@ argv = ["/usr/bin/python3", "train.py", "150", "1", "snapshot.pt"]
 	s.preempt(id)
 	startRequeued(t, s.Cluster, id)
 	s.completed(id)
-	s.once(id)
+	s.checkRequeuedOnce(id)
 	log := s.log("ddp", id)
 	mustContain(t, log, "(it is preempted)", "rank 0: resuming at epoch ", "rank 1 of 2, local rank 0: done")
 	repeated := 0 // at most one epoch, which was printed but not yet saved
@@ -146,7 +147,7 @@ argv = ["/usr/bin/python3", "train.py", "150", "1", "snapshot.pt"]
 // resumes from it after the requeue.
 func TestProgramAtItsTimeLimit(t *testing.T) {
 	s := newSite(t, cluster.Options{})
-	s.countsOn("count", "time = \"00:01:00\"\nsignal_before_end = \"55s\"\n", "[restart]\nrequeue = 1\n")
+	s.writeCountingJob("count", "time = \"00:01:00\"\nsignal_before_end = \"55s\"\n", "[restart]\nrequeue = 1\n")
 	id := s.submit("job.toml")
 	log := filepath.Join(s.run("count"), "slurm-"+id+".out")
 	waitForText(t, log, "requeued as job "+id+" (1 of 1)")
@@ -155,6 +156,6 @@ func TestProgramAtItsTimeLimit(t *testing.T) {
 	}
 	startRequeued(t, s.Cluster, id)
 	s.completed(id)
-	s.once(id)
-	s.countedOnce("count", id)
+	s.checkRequeuedOnce(id)
+	s.checkCountedOnce("count", id)
 }

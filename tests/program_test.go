@@ -139,7 +139,7 @@ func (s site) file(name string) string {
 // hold stops the ranks of a run, so that the next action of the test takes place in the middle of
 // the training, even if the training is fast. It returns a function that lets the ranks continue.
 // If the training is over, hold does nothing.
-func (s site) hold(name string) (goOn func()) {
+func (s site) hold(name string) (resume func()) {
 	s.t.Helper()
 	var ranks []int
 	for _, p := range processesWith(s.t, "ddpbatch run --run-dir "+s.run(name)) {
@@ -166,7 +166,7 @@ func waitForText(t *testing.T, path, text string) {
 			return
 		}
 	}
-	t.Fatalf("%q does not come in %s:\n%s", text, path, b)
+	t.Fatalf("timeout waiting for %q in %s:\n%s", text, path, b)
 }
 
 // lastAccuracy returns the accuracy of the run's last evaluation.
@@ -179,7 +179,7 @@ func lastAccuracy(t *testing.T, run string) float64 {
 		}
 	}
 	if accuracy < 0 {
-		t.Fatalf("%s holds no measurement", run)
+		t.Fatalf("%s has no evaluation", run)
 	}
 	return accuracy
 }

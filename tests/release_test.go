@@ -43,7 +43,7 @@ func TestReleaseIsStaticAndReproducible(t *testing.T) {
 		sums = append(sums, hex.EncodeToString(sum[:]))
 	}
 	if sums[0] != sums[1] {
-		t.Errorf("the same tree in two folders gives %s and %s", sums[0], sums[1])
+		t.Errorf("the same tree in two directories gives %s and %s", sums[0], sums[1])
 	}
 	list, err := os.ReadFile(filepath.Join(dist, "0", "SHA256SUMS"))
 	if err != nil || string(list) != sums[0]+"  "+archive+"\n" {

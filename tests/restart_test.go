@@ -15,8 +15,8 @@ func onNodes(name string, nodes, epochs int, restart string) string {
 	return fmt.Sprintf(fashion, name, nodes, 2, epochs, 48) + "[network]\nheartbeat_timeout = \"20s\"\njoin_timeout = \"60s\"\n[restart]\n" + restart
 }
 
-// savedSomething waits until a run has a checkpoint after its first one.
-func (s site) savedSomething(name string) {
+// waitForCheckpoint waits until a run has a checkpoint after its first one.
+func (s site) waitForCheckpoint(name string) {
 	s.t.Helper()
 	waitUntil(s.t, "a checkpoint", func() bool {
 		found, _ := filepath.Glob(filepath.Join(s.run(name), "checkpoints", "step-*[1-9]*"))
@@ -32,7 +32,7 @@ func TestSpareNodeTakesTheLostOnesPlace(t *testing.T) {
 	whole := s.submit("job.toml", "--run-dir", "runs/whole")
 	s.completed(whole)
 	id := s.submit("job.toml")
-	s.savedSomething("spare")
+	s.waitForCheckpoint("spare")
 	if err := s.KillNode("n2"); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestFewerNodes(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 3})
 	s.write("job.toml", onNodes("fewer", 3, 100000, "min_nodes = 2\n"))
 	id := s.submit("job.toml")
-	s.savedSomething("fewer")
+	s.waitForCheckpoint("fewer")
 	log := filepath.Join(s.run("fewer"), "slurm-"+id+".out")
 	if err := s.KillNode("n3"); err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestTimeToTrainAgain(t *testing.T) {
 	id := s.submit("job.toml")
 	var segments []string
 	for i := range 3 {
-		s.savedSomething("again")
+		s.waitForCheckpoint("again")
 		before := len(figures(t, s.run("again")))
 		waitUntil(t, "more steps", func() bool { return len(figures(t, s.run("again"))) > before+1 })
 		shared := finish(t, s.OnNode(t.Context(), "n1", "sh", "-c", "grep -oh '/dev/shm/ddpbatch-[0-9a-f]*' /proc/[0-9]*/maps"))

@@ -47,9 +47,9 @@ func opened(t *testing.T) (dir, home string) {
 	return folders[0], folders[1]
 }
 
-// processesHolding returns the command lines of the processes whose environment contains a text. It
+// processesWithEnv returns the command lines of the processes whose environment contains a text. It
 // needs root.
-func processesHolding(t *testing.T, text string) (lines []string) {
+func processesWithEnv(t *testing.T, text string) (lines []string) {
 	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
@@ -68,9 +68,9 @@ func processesHolding(t *testing.T, text string) (lines []string) {
 	return lines
 }
 
-// filesHolding returns the files below the directories that contain one of the texts, and the
+// filesContaining returns the files below the directories that contain one of the texts, and the
 // number of files that it has searched.
-func filesHolding(t *testing.T, texts []string, folders ...string) (found []string, files int) {
+func filesContaining(t *testing.T, texts []string, folders ...string) (found []string, files int) {
 	t.Helper()
 	for _, folder := range folders {
 		err := filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
@@ -112,7 +112,7 @@ func TestSecretsStandNowhere(t *testing.T) {
 		t.Helper()
 		for _, c := range canaries {
 			if i := strings.Index(text, c); i >= 0 {
-				t.Errorf("%s: %q stands there: %q", where, c, text[max(0, i-200):min(len(text), i+len(c)+20)])
+				t.Errorf("%s has the secret %q: %q", where, c, text[max(0, i-200):min(len(text), i+len(c)+20)])
 			}
 		}
 	}
@@ -192,7 +192,7 @@ argv = ["/bin/sh", "prog.sh"]
 	// Check the search itself: it must find the secrets in the program. The secret from the file is
 	// in no other process. The secret from the environment is also in the environment of the whole
 	// job, as in the user's own shell.
-	if holding := processesHolding(t, fromFile); len(holding) < 2 {
+	if holding := processesWithEnv(t, fromFile); len(holding) < 2 {
 		t.Errorf("the programs do not have the secret: %q", holding)
 	} else {
 		for _, line := range holding {
@@ -201,20 +201,20 @@ argv = ["/bin/sh", "prog.sh"]
 			}
 		}
 	}
-	if holding := processesHolding(t, unasked); len(holding) > 0 {
-		t.Errorf("%q has what nobody asked for", holding)
+	if holding := processesWithEnv(t, unasked); len(holding) > 0 {
+		t.Errorf("%q has a secret that the job did not request", holding)
 	}
 	// The script is in the node's spool directory only while the job runs.
 	allowed := func(when string) (inState int) {
 		t.Helper()
-		found, files := filesHolding(t, canaries, home, dir)
+		found, files := filesContaining(t, canaries, home, dir)
 		for _, path := range found {
 			switch rel, _ := filepath.Rel(dir, path); {
 			case path == filepath.Join(home, "keys"):
 			case isStateOf(rel, id):
 				inState++
 			default:
-				t.Errorf("%s: a secret stands in %s", when, path)
+				t.Errorf("%s: a secret is in %s", when, path)
 			}
 		}
 		if files < 20 {

@@ -63,7 +63,7 @@ func testCheckpointOfAnotherUser(t *testing.T, s *twoUsers) {
 	alice.write(filepath.Join(home, "train.toml"), linear("demo", 1))
 	changes := map[string]func(dir string, m *checkpoint.Manifest){
 		"unchanged":  func(string, *checkpoint.Manifest) {},
-		"part twice": twice,
+		"part twice": duplicatePart,
 		"negative":   func(_ string, m *checkpoint.Manifest) { m.Consumed = -7 },
 		"epoch":      func(_ string, m *checkpoint.Manifest) { m.Epoch = -1_000_000 },
 		"step":       func(_ string, m *checkpoint.Manifest) { m.Step = -1 },
@@ -198,8 +198,8 @@ func testSparseCheckpoint(t *testing.T, s *twoUsers) {
 	}
 }
 
-// twice lists a part of a sharded file twice.
-func twice(dir string, m *checkpoint.Manifest) {
+// duplicatePart lists a part of a sharded file twice.
+func duplicatePart(dir string, m *checkpoint.Manifest) {
 	header := []byte(`{"bias@0":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"weight@0":{"dtype":"F32","shape":[40],"data_offsets":[8,168]}}`)
 	header = append(header, bytes.Repeat([]byte(" "), (8-len(header)%8)%8)...)
 	text := append(endian.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)

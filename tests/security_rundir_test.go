@@ -125,7 +125,7 @@ func testUmask(t *testing.T, s *twoUsers) {
 	if o.code != 0 {
 		t.Fatal(o)
 	}
-	ownersOnly(t, filepath.Join(dir, "runs", "open"))
+	checkOwnerOnly(t, filepath.Join(dir, "runs", "open"))
 	info, err := os.Stat(filepath.Join(dir, "runs"))
 	if err != nil {
 		t.Fatal(err)

@@ -17,8 +17,8 @@ func (s site) killSlurmd(node string) {
 	}
 }
 
-// goesOn waits until a run has advanced.
-func (s site) goesOn(name string) {
+// waitForProgress waits until a run has advanced.
+func (s site) waitForProgress(name string) {
 	s.t.Helper()
 	step := func() int {
 		if f := figures(s.t, s.run(name)); len(f) > 0 {
@@ -37,15 +37,15 @@ func TestSlurmdAndTheFirstNode(t *testing.T) {
 	s := newSite(t, cluster.Options{SlurmConf: []string{"SlurmdTimeout=6", "MessageTimeout=5"}})
 	s.write("job.toml", fmt.Sprintf(fashion, "orphan", 2, 1, 100000, 96))
 	id := s.submit("job.toml")
-	s.goesOn("orphan")
+	s.waitForProgress("orphan")
 
 	s.killSlurmd("n2")
-	s.goesOn("orphan")
+	s.waitForProgress("orphan")
 	again := s.OnNode(t.Context(), "n2", "slurmd", "-D", "-N", "n2", "-f", filepath.Join(s.Dir(), "slurm", "slurm.conf"))
 	if err := again.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s.goesOn("orphan")
+	s.waitForProgress("orphan")
 
 	for restarts, lose := range []func(){
 		func() { s.killSlurmd("n1") },
@@ -58,7 +58,7 @@ func TestSlurmdAndTheFirstNode(t *testing.T) {
 		lose()
 		startRestarted(t, s.Cluster, id, restarts+1)
 		waitUntil(t, "the run to go on", func() bool { return strings.Count(s.log("orphan", id), "resuming after step") == restarts+1 })
-		s.goesOn("orphan")
+		s.waitForProgress("orphan")
 	}
 	mustContain(t, s.log("orphan", id), "(hsn0 on n1)", "(hsn0 on n2)", "(hsn0 on n3)")
 	if o := finish(t, s.OnNode(t.Context(), "n1", "pgrep", "-f", "ddpbatch (run|launch)")); o.code == 0 {
@@ -71,7 +71,7 @@ func TestSlurmdAndTheFirstNode(t *testing.T) {
 	last := 0
 	for _, f := range figures(t, s.run("orphan")) {
 		if f.Kind == "train" && f.Step <= last {
-			t.Errorf("figures of step %d after those of step %d", f.Step, last)
+			t.Errorf("got metrics of step %d after step %d", f.Step, last)
 		}
 		last = max(last, f.Step)
 	}

@@ -26,9 +26,9 @@ var stopLaunchers = []struct {
 	{"wrapper", `argv = ["/bin/bash", "-c", "/usr/bin/python3 save.py $0; code=$?; echo wrapper: $code; exit $code", %q]`, 143},
 }
 
-// stoppable writes a job file with two ranks on each of two nodes. It returns the name of the run.
-// Debian's torchrun 1.13 cannot parse its own defaults of --redirects and --tee.
-func (s site) stoppable(t *testing.T, name, command, slurm string, requeue int) string {
+// writeStoppableJob writes a job file with two ranks on each of two nodes. It returns the name of
+// the run. Debian's torchrun 1.13 cannot parse its own defaults of --redirects and --tee.
+func (s site) writeStoppableJob(t *testing.T, name, command, slurm string, requeue int) string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/save_on_signal.py")
 	if err != nil {
@@ -40,8 +40,8 @@ func (s site) stoppable(t *testing.T, name, command, slurm string, requeue int) 
 	return name
 }
 
-// counting waits until all four ranks of a run count.
-func (s site) counting(t *testing.T, name string) {
+// waitForCounting waits until all four ranks of a run count.
+func (s site) waitForCounting(t *testing.T, name string) {
 	t.Helper()
 	waitUntil(t, "all ranks of "+name+" to count", func() bool {
 		found, _ := filepath.Glob(filepath.Join(s.home, name+"-counted-*.txt"))
@@ -49,9 +49,9 @@ func (s site) counting(t *testing.T, name string) {
 	})
 }
 
-// resumed checks that each rank saved when it was stopped, resumed, and counted every
+// checkResumed checks that each rank saved when it was stopped, resumed, and counted every
 // number once.
-func (s site) resumed(t *testing.T, name string, logs string) {
+func (s site) checkResumed(t *testing.T, name string, logs string) {
 	t.Helper()
 	for rank := range 4 {
 		want, got := "", s.file(fmt.Sprintf("%s-counted-%d.txt", name, rank))
@@ -85,18 +85,18 @@ func TestStopSignalReachesTheProgram(t *testing.T) {
 		t.Run("USR1 "+l.name, func(t *testing.T) {
 			t.Parallel()
 			s := s.in(t)
-			name := s.stoppable(t, "usr1-"+l.name, l.command, slurm, 1)
+			name := s.writeStoppableJob(t, "usr1-"+l.name, l.command, slurm, 1)
 			id := s.submit(name + ".toml")
-			s.counting(t, name)
+			s.waitForCounting(t, name)
 			if o := finish(t, s.Command(t.Context(), "scancel", "--batch", "--signal=USR1", id)); o.code != 0 {
 				t.Fatal(o)
 			}
 			waitForText(t, filepath.Join(s.run(name), "slurm-"+id+".out"), "requeued as job "+id+" (1 of 1)")
 			startRequeued(t, s.Cluster, id)
 			s.completed(id)
-			s.once(id)
+			s.checkRequeuedOnce(id)
 			log := s.log(name, id)
-			s.resumed(t, name, log)
+			s.checkResumed(t, name, log)
 			if n := strings.Count(log, ": SIGUSR1 at "); n != 4 {
 				t.Errorf("%d ranks were stopped by SIGUSR1:\n%s", n, log)
 			}
@@ -106,14 +106,14 @@ func TestStopSignalReachesTheProgram(t *testing.T) {
 			if ends := s.attempts(t, name); len(ends) == 0 || ends[0].Exit != 3 || ends[0].NoProgress {
 				t.Errorf("attempts ended with %+v, want exit code 3 and progress", ends)
 			}
-			s.hasNoProgress(t, name, 0)
+			s.checkNoProgress(t, name, 0)
 		})
 		t.Run("TERM "+l.name, func(t *testing.T) {
 			t.Parallel()
 			s := s.in(t)
-			name := s.stoppable(t, "term-"+l.name, l.command, slurm, 1)
+			name := s.writeStoppableJob(t, "term-"+l.name, l.command, slurm, 1)
 			first := s.submit(name + ".toml")
-			s.counting(t, name)
+			s.waitForCounting(t, name)
 			if o := finish(t, s.Command(t.Context(), "scancel", first)); o.code != 0 {
 				t.Fatal(o)
 			}
@@ -128,13 +128,13 @@ func TestStopSignalReachesTheProgram(t *testing.T) {
 			if n := strings.Count(log, ": SIGTERM at "); n != 4 {
 				t.Errorf("%d ranks were stopped by SIGTERM:\n%s", n, log)
 			}
-			s.resumed(t, name, s.log(name, second))
+			s.checkResumed(t, name, s.log(name, second))
 		})
 	}
 	t.Run("no handler", func(t *testing.T) {
 		t.Parallel()
 		s := s.in(t)
-		name := s.stoppable(t, "deaf", `argv = ["/bin/sh", "-c", "echo $0 $RANK; test -e again || exec sleep 600"]`+" # %q", slurm, 1)
+		name := s.writeStoppableJob(t, "deaf", `argv = ["/bin/sh", "-c", "echo $0 $RANK; test -e again || exec sleep 600"]`+" # %q", slurm, 1)
 		id := s.submit(name + ".toml")
 		log := filepath.Join(s.run(name), "slurm-"+id+".out")
 		for rank := range 4 {
@@ -148,12 +148,12 @@ func TestStopSignalReachesTheProgram(t *testing.T) {
 		startRequeued(t, s.Cluster, id)
 		s.completed(id)
 		mustContain(t, s.log(name, id), "no progress")
-		s.hasNoProgress(t, name, 1)
+		s.checkNoProgress(t, name, 1)
 	})
 }
 
-// hasNoProgress checks the number of requeues without progress that status reports.
-func (s site) hasNoProgress(t *testing.T, name string, want int) {
+// checkNoProgress checks the number of requeues without progress that status reports.
+func (s site) checkNoProgress(t *testing.T, name string, want int) {
 	t.Helper()
 	o := s.ddpbatch("status", "runs/"+name, "--json")
 	var got []struct {
@@ -179,7 +179,7 @@ func (s site) in(t *testing.T) site {
 func TestTorchrunAtItsTimeLimit(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 2})
 	// On a slow machine torchrun may not have started a worker by then. Such a job is requeued too.
-	name := s.stoppable(t, "limit", stopLaunchers[1].command, "time = \"00:01:00\"\nsignal_before_end = \"30s\"", 9)
+	name := s.writeStoppableJob(t, "limit", stopLaunchers[1].command, "time = \"00:01:00\"\nsignal_before_end = \"30s\"", 9)
 	id := s.submit(name + ".toml")
 	log := filepath.Join(s.run(name), "slurm-"+id+".out")
 	waitForText(t, log, ": SIGUSR1 at ")
@@ -190,7 +190,7 @@ func TestTorchrunAtItsTimeLimit(t *testing.T) {
 	}
 	startRequeued(t, s.Cluster, id)
 	s.completed(id)
-	s.resumed(t, name, s.log(name, id))
+	s.checkResumed(t, name, s.log(name, id))
 }
 
 // TestTorchrunNodeThatFailsIsNamed checks that the error names the node whose worker fails first,

@@ -76,7 +76,7 @@ func TestStrategiesOverNodes(t *testing.T) {
 	digits := strings.IndexFunc(after, func(c rune) bool { return c < '0' || c > '9' })
 	stopped, err := strconv.Atoi(after[:max(digits, 0)])
 	if err != nil || stopped < 100 {
-		t.Fatalf("the log does not say where the run went on:\n%s", log)
+		t.Fatalf("the log does not have the step at which the run resumed:\n%s", log)
 	}
 	// Each sample is used once: four ranks have processed their batches, and three ranks share the
 	// rest.

@@ -71,8 +71,8 @@ func TestSweepOnCluster(t *testing.T) {
 			t.Errorf("element %d: %+v, want %s", i, e, want)
 		}
 	}
-	if most := mostAtOnce(t, s, 4); most > 2 {
-		t.Errorf("%d elements ran at once, the throttle is 2", most)
+	if most := maxConcurrent(t, s, 4); most > 2 {
+		t.Errorf("got %d concurrent trials, want at most 2", most)
 	}
 	mustContain(t, s.ddpbatch("logs", "programs").stdout, "[1] WANT=3", "[0] WANT=0", "[3] WANT=0")
 	mustContain(t, s.ddpbatch("logs", id+"_1").stdout, "WANT=3")
@@ -98,9 +98,9 @@ func TestSweepOnCluster(t *testing.T) {
 	}
 }
 
-// mostAtOnce returns the maximum number of trials of the sweep that ran at the same time, according
-// to their output.
-func mostAtOnce(t *testing.T, s site, n int) int {
+// maxConcurrent returns the maximum number of trials of the sweep that ran at the same time,
+// according to their output.
+func maxConcurrent(t *testing.T, s site, n int) int {
 	t.Helper()
 	type span struct{ start, end float64 }
 	var spans []span

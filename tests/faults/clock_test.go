@@ -109,14 +109,14 @@ var native = bits.LittleEndian // of amd64
 // ahead, while the timeouts are seconds.
 func clockJumps(t *testing.T, row row) {
 	c := newClocks(t)
-	r := trains(t, "[network]\nheartbeat_timeout = \"2s\"\nprogress_timeout = \"2s\"\ncollective_timeout = \"3s\"\n")
+	r := startEndless(t, "[network]\nheartbeat_timeout = \"2s\"\nprogress_timeout = \"2s\"\ncollective_timeout = \"3s\"\n")
 	for _, to := range []time.Duration{-20 * time.Hour, 3 * time.Hour} {
 		c.jump(r.launcher.Process.Pid, to)
 		for _, p := range r.ranks() {
 			c.jump(p.pid, to)
 		}
 		time.Sleep(time.Second) // several heartbeat checks of the launcher
-		r.saved(r.newest() + 50)
+		r.waitForCheckpoint(r.newest() + 50)
 		f := program.Figures(t, r.dir)
 		if off := time.Until(f[len(f)-1].Time.Add(-to)); off.Abs() > time.Minute {
 			t.Errorf("the clock of rank 0 is %v from where it should be", off)

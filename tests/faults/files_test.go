@@ -15,7 +15,7 @@ import (
 
 func readOnly(t *testing.T, row row) {
 	program.NeedRoot(t, "mounting a folder")
-	r := trains(t, "")
+	r := startEndless(t, "")
 	r.signal(syscall.SIGINT)
 	if o := r.end(); o.Code != 3 {
 		t.Fatal(o)
@@ -31,13 +31,13 @@ func readOnly(t *testing.T, row row) {
 	})
 	step := r.newest()
 	r.start()
-	r.saved(step + 50)
+	r.waitForCheckpoint(step + 50)
 	// The mount fails while a file there is open for writing.
 	program.WaitUntil(t, "the folder to be read-only", func() bool {
 		return syscall.Mount("", folder, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, "") == nil
 	})
 	began := time.Now()
-	row.ends(t, r, began)
+	row.checkEnd(t, r, began)
 	if o := program.Finish(t, exec.Command(binary, "checkpoint", "verify", r.dir)); o.Code != 0 || strings.Contains(o.Stdout, "damaged") {
 		t.Errorf("afterwards: %v", o)
 	}
@@ -56,7 +56,7 @@ func killedWhileSaving(t *testing.T, row row) {
 	}
 	for range 20 {
 		r.start()
-		r.saved(max(r.newest(), 0) + 50)
+		r.waitForCheckpoint(max(r.newest(), 0) + 50)
 		rank0, half := r.ranks()[0].pid, []string(nil)
 		for end := time.Now().Add(time.Minute); len(half) == 0 && time.Now().Before(end); {
 			half = halves()
@@ -68,7 +68,7 @@ func killedWhileSaving(t *testing.T, row row) {
 			t.Fatal(o)
 		}
 		if len(halves()) > 0 {
-			r.finishes()
+			r.checkFinish()
 			if left := halves(); len(left) > 0 {
 				t.Errorf("%v are left", left)
 			}
@@ -82,7 +82,7 @@ func killedWhileSaving(t *testing.T, row row) {
 // quotas work with every kernel and also apply to root.
 func quotaExceeded(t *testing.T, row row) {
 	program.NeedRoot(t, "mounting a file system")
-	r := trains(t, "")
+	r := startEndless(t, "")
 	r.signal(syscall.SIGINT)
 	if o := r.end(); o.Code != 3 {
 		t.Fatal(o)
@@ -115,19 +115,19 @@ func quotaExceeded(t *testing.T, row row) {
 	do("btrfs", "quota", "enable", folder)
 	step := r.newest()
 	r.start()
-	r.saved(step + 50)
+	r.waitForCheckpoint(step + 50)
 	do("btrfs", "qgroup", "limit", "64K", folder) // less than the current usage
 	began := time.Now()
-	row.ends(t, r, began)
+	row.checkEnd(t, r, began)
 	if o := program.Finish(t, exec.Command(binary, "checkpoint", "verify", r.dir)); o.Code != 0 || strings.Contains(o.Stdout, "damaged") {
 		t.Errorf("afterwards: %v", o)
 	}
 	do("btrfs", "quota", "disable", folder)
-	r.finishes()
+	r.checkFinish()
 }
 
 func twoRuns(t *testing.T, row row) {
-	r := trains(t, "")
+	r := startEndless(t, "")
 	second := *r
 	second.stdout, second.stderr = new(buffer), new(buffer)
 	began := time.Now()
@@ -135,34 +135,34 @@ func twoRuns(t *testing.T, row row) {
 	if took := time.Since(began); took > row.within || o.Code != row.exit {
 		t.Errorf("after %v: %v", took, o)
 	}
-	row.said(t, o)
-	r.saved(r.newest() + 100)
+	row.checkMessage(t, o)
+	r.waitForCheckpoint(r.newest() + 100)
 	r.signal(syscall.SIGINT)
 	if o := r.end(); o.Code != 3 {
 		t.Error(o)
 	}
-	r.finishes()
+	r.checkFinish()
 }
 
 func staleLock(t *testing.T, row row) {
-	r := trains(t, "")
+	r := startEndless(t, "")
 	r.killLauncher()
 	if _, err := os.Stat(r.dir + "/lock"); err != nil {
 		t.Fatal(err)
 	}
 	step := r.newest()
 	r.start()
-	r.saved(step + 50)
+	r.waitForCheckpoint(step + 50)
 	r.signal(syscall.SIGTERM)
 	o := r.end()
 	if o.Code != 3 {
 		t.Error(o)
 	}
-	row.said(t, o)
+	row.checkMessage(t, o)
 }
 
-// numbers returns a table of 1,000 lines. Tables differ in one number.
-func numbers(one float64) string {
+// csvTable returns a table of 1,000 lines. Tables differ in one number.
+func csvTable(one float64) string {
 	var b strings.Builder
 	b.WriteString("x,y\n")
 	for i := range 1000 {
@@ -191,18 +191,18 @@ every = "50 steps"
 
 func dataChanged(t *testing.T, row row) {
 	r := newTraining(t, fmt.Sprintf(regression, endless, "0.001"))
-	r.write("data.csv", numbers(5))
+	r.write("data.csv", csvTable(5))
 	r.start()
-	r.saved(50)
+	r.waitForCheckpoint(50)
 	r.signal(syscall.SIGINT)
 	if o := r.end(); o.Code != 3 {
 		t.Fatal(o)
 	}
 	step := r.newest()
-	r.write("data.csv", numbers(6))
+	r.write("data.csv", csvTable(6))
 	began := time.Now()
 	r.start()
-	row.ends(t, r, began)
+	row.checkEnd(t, r, began)
 	if r.newest() != step {
 		t.Errorf("checkpoints of step %d, then %d", step, r.newest())
 	}
@@ -210,10 +210,10 @@ func dataChanged(t *testing.T, row row) {
 
 func notFinite(t *testing.T, row row) {
 	r := newTraining(t, fmt.Sprintf(regression, endless, "1e6"))
-	r.write("data.csv", numbers(5))
+	r.write("data.csv", csvTable(5))
 	began := time.Now()
 	r.start()
-	row.ends(t, r, began)
+	row.checkEnd(t, r, began)
 	if r.newest() != 0 {
 		t.Errorf("a checkpoint of step %d", r.newest())
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/program"
 )
 
-// goesOn and unsaid replace an exit code: goesOn for a run that does not exit, and unsaid for a
-// test that checks only a part of the program.
+// noExit and exitNotChecked replace an exit code: noExit for a run that does not exit, and
+// exitNotChecked for a test that checks only a part of the program.
 const (
-	goesOn = -1
-	unsaid = -2
+	noExit         = -1
+	exitNotChecked = -2
 )
 
 // A row is a fault and its result for a run.
@@ -39,8 +39,8 @@ type group struct {
 // parts returns the literal parts of the message.
 func (r row) parts() []string { return strings.Split(r.message, "...") }
 
-// said checks that the message was printed.
-func (r row) said(t *testing.T, o program.Outcome) {
+// checkMessage checks that the message was printed.
+func (r row) checkMessage(t *testing.T, o program.Outcome) {
 	t.Helper()
 	for _, p := range r.parts() {
 		if !strings.Contains(o.Stdout+o.Stderr, p) {
@@ -49,9 +49,9 @@ func (r row) said(t *testing.T, o program.Outcome) {
 	}
 }
 
-// ends checks that the run ends as the row says, within its time limit since began, and leaves no
-// process.
-func (r row) ends(t *testing.T, run *training, began time.Time) {
+// checkEnd checks that the run ends as the row says, within its time limit since began, and leaves
+// no process.
+func (r row) checkEnd(t *testing.T, run *training, began time.Time) {
 	t.Helper()
 	o := run.end()
 	if took := time.Since(began); took > r.within {
@@ -60,7 +60,7 @@ func (r row) ends(t *testing.T, run *training, began time.Time) {
 	if o.Code != r.exit {
 		t.Errorf("%v, want %d", o, r.exit)
 	}
-	r.said(t, o)
+	r.checkMessage(t, o)
 	if left := program.Processes(t, run.dir); len(left) > 0 {
 		t.Errorf("processes %v are left", left)
 	}

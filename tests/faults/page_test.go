@@ -46,9 +46,9 @@ func (r row) line() string {
 		within = fmt.Sprintf("%.0f s", r.within.Seconds())
 	}
 	switch r.exit {
-	case goesOn:
+	case noExit:
 		exit = "-"
-	case unsaid:
+	case exitNotChecked:
 	default:
 		exit = fmt.Sprint(r.exit)
 	}

@@ -14,10 +14,10 @@ import (
 )
 
 func killed(t *testing.T, row row) {
-	r := trains(t, "")
+	r := startEndless(t, "")
 	began := time.Now()
 	r.kill(1, syscall.SIGKILL)
-	row.ends(t, r, began)
+	row.checkEnd(t, r, began)
 	text, err := os.ReadFile(filepath.Join(r.dir, "failure.json"))
 	if err != nil || !strings.Contains(string(text), "was lost at step") {
 		t.Errorf("failure.json: %v\n%s", err, text)
@@ -25,10 +25,10 @@ func killed(t *testing.T, row row) {
 }
 
 func crashed(t *testing.T, row row) {
-	r := trains(t, "")
+	r := startEndless(t, "")
 	began := time.Now()
 	r.kill(1, syscall.SIGABRT)
-	row.ends(t, r, began)
+	row.checkEnd(t, r, began)
 }
 
 // ofPrograms returns a job that runs a shell script on two ranks.
@@ -43,14 +43,14 @@ func exitsEarly(t *testing.T, row row) {
 	r := ofPrograms(t, "test $RANK = 0 || exit 0\nsleep 2\necho rank 0 is done\n")
 	began := time.Now()
 	r.start()
-	row.ends(t, r, began)
+	row.checkEnd(t, r, began)
 }
 
 func fails(t *testing.T, row row) {
 	r := ofPrograms(t, "test $RANK = 0 || exit 7\nsleep 600\n")
 	began := time.Now()
 	r.start()
-	row.ends(t, r, began)
+	row.checkEnd(t, r, began)
 }
 
 // memoryGroup creates a cgroup with a limit of 32 MiB. It returns the file to which a process
@@ -88,11 +88,11 @@ func outOfMemory(t *testing.T, row row) {
 	r := ofPrograms(t, "test $RANK = 0 && exec sleep 600\necho $$ >"+processes+"\nexec tail /dev/zero\n")
 	began := time.Now()
 	r.start()
-	row.ends(t, r, began)
+	row.checkEnd(t, r, began)
 }
 
 func launcherKilled(t *testing.T, row row) {
-	r := trains(t, "")
+	r := startEndless(t, "")
 	began := time.Now()
 	r.killLauncher()
 	if took := time.Since(began); took > row.within {

@@ -74,8 +74,8 @@ var calamities = []calamity{
 		r.kill(random.IntN(2), syscall.SIGKILL)
 		step := r.newest()
 		for end := time.Now().Add(time.Minute); r.newest() == step && time.Now().Before(end); {
-			for _, addr := range r.listening() {
-				crowd(addr, 64, garbage)
+			for _, addr := range r.listenAddresses() {
+				connectMany(addr, 64, sendGarbage)
 			}
 		}
 	}},
@@ -86,7 +86,7 @@ func (r *training) killLauncher() {
 	r.t.Helper()
 	r.signal(syscall.SIGKILL)
 	_ = r.launcher.Wait()
-	r.gone()
+	r.waitForExit()
 }
 
 // damageNewest flips a bit in a file of the newest checkpoint, or truncates the file.
@@ -117,7 +117,7 @@ func (r *training) damageNewest(random *rand.Rand) {
 // that each step has metrics exactly once.
 func TestSoak(t *testing.T) {
 	random := rand.New(rand.NewPCG(*soakSeed, 0))
-	r := trains(t, "[network]\nheartbeat_timeout = \"2s\"\n[restart]\nmax_without_progress = 3\n")
+	r := startEndless(t, "[network]\nheartbeat_timeout = \"2s\"\n[restart]\nmax_without_progress = 3\n")
 	var order []int
 	for i := range *soakFaults {
 		if len(order) == 0 {
@@ -128,7 +128,7 @@ func TestSoak(t *testing.T) {
 		step := r.newest()
 		c.strike(r, random)
 		// Wait for two more checkpoints, so that a valid one is left after any next fault.
-		r.saved(r.newest() + 100)
+		r.waitForCheckpoint(r.newest() + 100)
 		t.Logf("fault %d after step %d: %s", i+1, step, c.name)
 		time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond) // at any time between two checkpoints
 	}
@@ -136,7 +136,7 @@ func TestSoak(t *testing.T) {
 	if o := r.end(); o.Code != 3 {
 		t.Fatal(o)
 	}
-	r.finishes()
+	r.checkFinish()
 	var steps []int
 	for _, f := range program.Figures(t, r.dir) {
 		if f.Kind == "train" {

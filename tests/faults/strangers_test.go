@@ -21,23 +21,23 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// garbage sends an HTTP request and random bytes to the port.
-func garbage(addr string) {
+// sendGarbage sends an HTTP request and random bytes to the port.
+func sendGarbage(addr string) {
 	if c, err := net.Dial("tcp", addr); err == nil {
 		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"+strings.Repeat("\x00\xff", 100))
 		c.Close()
 	}
 }
 
-// hasty connects and disconnects without sending, like a port scanner.
-func hasty(addr string) {
+// connectAndClose connects and disconnects without sending, like a port scanner.
+func connectAndClose(addr string) {
 	if c, err := net.Dial("tcp", addr); err == nil {
 		c.Close()
 	}
 }
 
-// impostor returns a function that uses the protocol with a wrong secret.
-func impostor(t *testing.T) func(addr string) {
+// wrongSecretClient returns a function that uses the protocol with a wrong secret.
+func wrongSecretClient(t *testing.T) func(addr string) {
 	secret, err := wire.NewSecret()
 	if err != nil {
 		t.Fatal(err)
@@ -52,8 +52,8 @@ func impostor(t *testing.T) func(addr string) {
 	}
 }
 
-// crowd makes n connections to an address, 16 at a time.
-func crowd(addr string, n int, one func(addr string)) {
+// connectMany makes n connections to an address, 16 at a time.
+func connectMany(addr string, n int, one func(addr string)) {
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
@@ -65,8 +65,8 @@ func crowd(addr string, n int, one func(addr string)) {
 	wg.Wait()
 }
 
-// listening returns the addresses on which the run's processes listen.
-func (r *training) listening() (out []string) {
+// listenAddresses returns the addresses on which the run's processes listen.
+func (r *training) listenAddresses() (out []string) {
 	r.t.Helper()
 	sockets := map[string]bool{}
 	for _, pid := range append(program.Processes(r.t, "--run-dir "+r.dir), strconv.Itoa(r.launcher.Process.Pid)) {
@@ -96,9 +96,9 @@ func (r *training) listening() (out []string) {
 	return out
 }
 
-// gathering starts rank 0 of a training as srun does without a launcher. Rank 0 serves the
+// startRankZero starts rank 0 of a training as srun does without a launcher. Rank 0 serves the
 // rendezvous and waits for rank 1.
-func gathering(t *testing.T) (r *training, addr string) {
+func startRankZero(t *testing.T) (r *training, addr string) {
 	t.Helper()
 	r = newTraining(t, fmt.Sprintf(spec, 3))
 	r.launcher = r.taskOfStep(0)
@@ -106,8 +106,8 @@ func gathering(t *testing.T) (r *training, addr string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.launcher.Process.Kill() })
-	program.WaitUntil(t, "rank 0 to listen", func() bool { return len(r.listening()) > 0 })
-	return r, r.listening()[0]
+	program.WaitUntil(t, "rank 0 to listen", func() bool { return len(r.listenAddresses()) > 0 })
+	return r, r.listenAddresses()[0]
 }
 
 // taskOfStep returns the command of a rank, with the environment of a step of two tasks.
@@ -120,9 +120,9 @@ func (r *training) taskOfStep(rank int) *exec.Cmd {
 	return cmd
 }
 
-// gathers starts rank 1. It checks that the weights are equal to those of an undisturbed run, and
+// checkJoin starts rank 1. It checks that the weights are equal to those of an undisturbed run, and
 // that there is at most one warning.
-func (r *training) gathers(row row) {
+func (r *training) checkJoin(row row) {
 	r.t.Helper()
 	second := r.taskOfStep(1)
 	if err := second.Start(); err != nil {
@@ -132,7 +132,7 @@ func (r *training) gathers(row row) {
 	if err := second.Wait(); err != nil || o.Code != 0 {
 		r.t.Fatal(err, o)
 	}
-	row.said(r.t, o)
+	row.checkMessage(r.t, o)
 	if n := strings.Count(o.Stdout+o.Stderr, "is not a rank of this job"); n > 1 {
 		r.t.Errorf("%d warnings of one stranger", n)
 	}
@@ -146,18 +146,18 @@ func (r *training) gathers(row row) {
 }
 
 func scanned(t *testing.T, row row) {
-	r, _ := gathering(t)
+	r, _ := startRankZero(t)
 	for range 50 {
-		for _, addr := range r.listening() {
-			hasty(addr)
-			garbage(addr)
+		for _, addr := range r.listenAddresses() {
+			connectAndClose(addr)
+			sendGarbage(addr)
 		}
 	}
-	r.gathers(row)
+	r.checkJoin(row)
 }
 
 func slowLoris(t *testing.T, row row) {
-	r, addr := gathering(t)
+	r, addr := startRankZero(t)
 	const many = 400 // more than the limit of concurrent handshakes
 	var conns []net.Conn
 	for range many {
@@ -184,29 +184,29 @@ func slowLoris(t *testing.T, row row) {
 	if dropped < many {
 		t.Errorf("only %d of %d were dropped within %v", dropped, many, row.within)
 	}
-	r.gathers(row)
+	r.checkJoin(row)
 }
 
 func wrongSecret(t *testing.T, row row) {
-	r, addr := gathering(t)
-	crowd(addr, 64, impostor(t))
-	r.gathers(row)
+	r, addr := startRankZero(t)
+	connectMany(addr, 64, wrongSecretClient(t))
+	r.checkJoin(row)
 }
 
 func strangersWhileJoining(t *testing.T, row row) {
-	r, addr := gathering(t)
-	crowd(addr, 10000, garbage)
-	r.gathers(row)
+	r, addr := startRankZero(t)
+	connectMany(addr, 10000, sendGarbage)
+	r.checkJoin(row)
 }
 
 // tenThousand makes 10,000 connections during training, when nobody listens. They do not disturb
 // the run.
 func tenThousand(t *testing.T, row row) {
-	r := trains(t, "")
-	program.WaitUntil(t, "all ports to be closed", func() bool { return len(r.listening()) == 0 })
+	r := startEndless(t, "")
+	program.WaitUntil(t, "all ports to be closed", func() bool { return len(r.listenAddresses()) == 0 })
 	meeting, _, _ := strings.Cut(r.ranks()[0].environ["DDPBATCH_RENDEZVOUS"], ",")
 	var refused atomic.Int32
-	crowd(meeting, 10000, func(addr string) {
+	connectMany(meeting, 10000, func(addr string) {
 		if c, err := net.Dial("tcp", addr); err == nil {
 			c.Close()
 		} else if errors.Is(err, syscall.ECONNREFUSED) {
@@ -216,10 +216,10 @@ func tenThousand(t *testing.T, row row) {
 	if n := refused.Load(); n < 10000 {
 		t.Errorf("only %d were refused at %q", n, meeting)
 	}
-	r.saved(r.newest() + 100)
+	r.waitForCheckpoint(r.newest() + 100)
 	r.signal(syscall.SIGINT)
 	if o := r.end(); o.Code != 3 || strings.Contains(strings.ToLower(o.Stderr), "warning") {
 		t.Error(o)
 	}
-	r.finishes()
+	r.checkFinish()
 }

@@ -85,12 +85,12 @@ func (r *training) start() {
 	r.t.Cleanup(func() { _ = launcher.Process.Kill() })
 }
 
-// trains starts an endless training and returns after its checkpoint of step 50.
-func trains(t *testing.T, more string) *training {
+// startEndless starts an endless training and returns after its checkpoint of step 50.
+func startEndless(t *testing.T, more string) *training {
 	t.Helper()
 	r := newTraining(t, fmt.Sprintf(spec, endless)+more)
 	r.start()
-	r.saved(50)
+	r.waitForCheckpoint(50)
 	return r
 }
 
@@ -135,8 +135,8 @@ func (r *training) newest() int {
 	return step
 }
 
-// saved waits for a checkpoint of the step or a later one.
-func (r *training) saved(step int) {
+// waitForCheckpoint waits for a checkpoint of the step or a later one.
+func (r *training) waitForCheckpoint(step int) {
 	r.t.Helper()
 	program.WaitUntil(r.t, fmt.Sprintf("a checkpoint of step %d or later", step), func() bool { return r.newest() >= step })
 }
@@ -181,15 +181,15 @@ func (r *training) kill(n int, s syscall.Signal) {
 	}
 }
 
-// gone waits until no process of the run is left.
-func (r *training) gone() {
+// waitForExit waits until no process of the run is left.
+func (r *training) waitForExit() {
 	r.t.Helper()
 	program.WaitUntil(r.t, "the ranks to be gone", func() bool { return len(program.Processes(r.t, r.dir)) == 0 })
 }
 
-// finishes resumes a stopped training for one or two more epochs. It compares the weights with
+// checkFinish resumes a stopped training for one or two more epochs. It compares the weights with
 // those of an undisturbed run of the same number of epochs.
-func (r *training) finishes() {
+func (r *training) checkFinish() {
 	r.t.Helper()
 	epochs := r.newest()/stepsPerEpoch + 2
 	text := strings.Replace(r.file("job.toml"), fmt.Sprintf("epochs = %d", endless), fmt.Sprintf("epochs = %d", epochs), 1)

@@ -92,7 +92,7 @@ func WaitUntil(t *testing.T, what string, ready func() bool) {
 	t.Helper()
 	for end := time.Now().Add(3 * time.Minute); !ready(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timeout waiting for %s", what)
 		}
 	}
 }
