@@ -26,12 +26,12 @@ func TestBenchStep(t *testing.T) {
 		want := must[bench.Result](t)(bench.New(1).Step(t.Context(), m, device.FP32, skipped+steps-bench.WarmUp))
 		for _, l := range [][2]float64{{float64(*got.FirstLoss), float64(*want.FirstLoss)}, {float64(*got.Loss), float64(*want.Loss)}} {
 			if !(math.Abs(l[0]-l[1]) <= 1e-4*l[1]) {
-				t.Errorf("%s: loss %v, on the processor %v", m.Name(), l[0], l[1])
+				t.Errorf("%s: loss %v, on the CPU %v", m.Name(), l[0], l[1])
 			}
 		}
 		units := math.Round(want.PerSecond * want.Median)
 		if got.Runs != steps || !(got.Best > 0 && got.Best <= got.Median) || got.PerSecond != units/got.Median || got.Params != want.Params {
-			t.Errorf("%+v\non the processor %+v", got, want)
+			t.Errorf("%+v\non the CPU %+v", got, want)
 		}
 		// Weights, gradients, and at least the momentum.
 		if least := int64(3 * 4 * got.Params); got.DeviceMemory < least || got.DeviceMemory > 20*least+64<<20 || !strings.HasPrefix(got.Device, "cuda 0, ") || got.Peak != 0 {

@@ -29,7 +29,7 @@ func Checked(t testing.TB, test string, more ...string) (output string, err erro
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)
 		}
-		t.Skipf("left out: %v", err)
+		t.Skipf("skipped: %v", err)
 	}
 	var with []library
 	for _, l := range one {

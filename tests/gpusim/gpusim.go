@@ -107,7 +107,7 @@ func Main(m *testing.M) {
 func Require(t testing.TB) {
 	t.Helper()
 	if os.Getenv(folder) == "" {
-		t.Skip("left out: this takes the simulator, and " + realGPU + " is set")
+		t.Skip("skipped: this test requires the simulator, and " + realGPU + " is set")
 	}
 }
 
@@ -216,7 +216,7 @@ func match(base string, patterns []string) ([]string, error) {
 			return nil, err
 		}
 		if len(files) == 0 {
-			return nil, fmt.Errorf("no file is named %q", p)
+			return nil, fmt.Errorf("no file matches %q", p)
 		}
 		for _, f := range files {
 			rel, err := filepath.Rel(base, f)

@@ -42,7 +42,7 @@ func parseTicks(text string) (busy, all int64, err error) {
 	line, _, _ := strings.Cut(text, "\n")
 	fields := strings.Fields(line)
 	if len(fields) < 9 || fields[0] != "cpu" {
-		return 0, 0, fmt.Errorf("read /proc/stat: it begins with %q", line)
+		return 0, 0, fmt.Errorf("read /proc/stat: unexpected first line %q", line)
 	}
 	for i, f := range fields[1:9] {
 		n, err := strconv.ParseInt(f, 10, 64)

@@ -99,7 +99,7 @@ func (c *collectives) add(name string, times []timedSum) error {
 	}
 	for i, t := range times {
 		if fmt.Sprint(t.Bytes) != localSizes[i] || t.Median <= 0 || t.Best <= 0 {
-			return fmt.Errorf("%+v is no sum of %s bytes", t, localSizes[i])
+			return fmt.Errorf("%+v is not an all-reduce of %s bytes", t, localSizes[i])
 		}
 		if i == len(c.Rows) {
 			c.Rows = append(c.Rows, &collectiveRow{t.Bytes, map[string]*sums{}})

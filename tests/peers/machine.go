@@ -61,7 +61,7 @@ func proc(file, pattern string) (string, error) {
 	}
 	m := regexp.MustCompile(pattern).FindSubmatch(text)
 	if m == nil {
-		return "", fmt.Errorf("read /proc/%s: nothing is like %q", file, pattern)
+		return "", fmt.Errorf("read /proc/%s: no match for %q", file, pattern)
 	}
 	return string(m[1]), nil
 }

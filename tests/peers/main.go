@@ -38,10 +38,10 @@ const (
 
 func main() {
 	var r runner
-	flag.StringVar(&r.program, "program", "bin/ddpbatch", "ddpbatch, as make build makes it")
-	flag.StringVar(&r.python, "python", "/usr/bin/python3", "Python with PyTorch")
-	flag.IntVar(&r.rounds, "rounds", 5, "how often each side is measured")
-	only := flag.String("only", "", `"ddp" measures only steps of two ranks, "collectives" only sums on this machine, "tcp" only sums over TCP; the other figures stay`)
+	flag.StringVar(&r.program, "program", "bin/ddpbatch", "path of ddpbatch, built by make build")
+	flag.StringVar(&r.python, "python", "/usr/bin/python3", "path of a Python with PyTorch")
+	flag.IntVar(&r.rounds, "rounds", 5, "number of measurements of each side")
+	only := flag.String("only", "", `part to measure: "ddp" (steps of two ranks), "collectives" (all-reduces on this machine), or "tcp" (all-reduces over TCP); other results are kept`)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -54,7 +54,7 @@ func main() {
 // compare measures, and writes and prints the page.
 func (r *runner) compare(ctx context.Context, only string) error {
 	if !slices.Contains([]string{"", "ddp", "collectives", "tcp"}, only) {
-		return fmt.Errorf(`-only is %q, want "ddp", "collectives" or "tcp"`, only)
+		return fmt.Errorf(`-only is %q, want "ddp", "collectives", or "tcp"`, only)
 	}
 	if r.rounds < 1 {
 		return fmt.Errorf("-rounds is %d, want at least 1", r.rounds)
@@ -92,7 +92,7 @@ func (r *runner) compare(ctx context.Context, only string) error {
 			return err
 		}
 	default:
-		fmt.Fprintln(os.Stderr, "peers: sums over TCP need root for network namespaces; their figures stay as they were")
+		fmt.Fprintln(os.Stderr, "peers: all-reduces over TCP require root for network namespaces; keeping their earlier results")
 	}
 	if err := os.MkdirAll(filepath.Dir(figures), 0o755); err != nil {
 		return err

@@ -43,7 +43,7 @@ func checkRow(t *testing.T, c *comparison, kind, model, shape, precision string)
 	t.Helper()
 	r := c.find(kind, model, shape, precision)
 	if r == nil {
-		t.Errorf("no figures of %s %s %s in %s", kind, model, shape, precision)
+		t.Errorf("no results for %s %s %s in %s", kind, model, shape, precision)
 		return
 	}
 	if len(r.Ours.Median) != c.Rounds || len(r.Theirs.Median) != c.Rounds {
@@ -64,7 +64,7 @@ func golden(t *testing.T, path, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s is not what the figures give; go test ./tests/peers -update rewrites it", path)
+		t.Errorf("%s does not match the results; run go test ./tests/peers -update", path)
 	}
 }
 

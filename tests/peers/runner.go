@@ -69,7 +69,7 @@ func (r *runner) round(ctx context.Context, w workload, into *comparison) error 
 		return err
 	}
 	if len(ours) != len(theirs) {
-		return fmt.Errorf("%s: %d results of ours, %d of theirs", w.name, len(ours), len(theirs))
+		return fmt.Errorf("%s: %d results of ddpbatch, %d of PyTorch", w.name, len(ours), len(theirs))
 	}
 	for i := range ours {
 		if err := into.add(ours[i], theirs[i]); err != nil {
