@@ -1,8 +1,8 @@
-# The first process of a machine of a test cluster (package cluster).
+# This script is the init process of a machine of a test cluster (package cluster).
 # $1 the cluster's directory, $2 the machine's name, $3 control or node.
 #
-# Standard input is the machine's power: a line on it boots the machine, its end (the test
-# process is gone) ends this process and with it, by the kernel, every process of the machine.
+# Standard input controls the machine: a line boots it. At the end of input (the test process has
+# exited) this process exits, and the kernel kills every other process of the machine.
 set -eu
 dir=$1 name=$2 role=$3
 
@@ -11,10 +11,10 @@ mount -t proc proc /proc
 mount -t sysfs sysfs /sys               # shows this machine's links, not the outer ones
 mount -t tmpfs -o mode=1777 shm /dev/shm
 mount --bind "$dir/hosts" /etc/hosts
-if [ -e /etc/resolv.conf ]; then        # no name server answers in here
+if [ -e /etc/resolv.conf ]; then        # no name server is reachable here
 	mount --bind "$dir/resolv.conf" /etc/resolv.conf
 fi
-if [ -e "$dir/passwd" ]; then           # the cluster has users of its own
+if [ -e "$dir/passwd" ]; then           # the cluster has its own users
 	mount --bind "$dir/passwd" /etc/passwd
 	mount --bind "$dir/group" /etc/group
 fi
@@ -25,16 +25,16 @@ echo "$name" >/proc/sys/kernel/hostname
 
 read -r _
 
-# daemon runs a daemon and says so when it ends.
+# daemon runs a daemon and records when it exits.
 daemon() {
 	code=0
 	"$@" || code=$?
 	echo "$1 ended with exit code $code" >"$dir/run/$name.ended"
 }
 
-# accounting starts MariaDB and slurmdbd and makes the cluster and its account known to them. The
-# database outlives no test: it asks for no password, on a socket that only this machine has, and
-# waits for no disk.
+# accounting starts MariaDB and slurmdbd and adds the cluster and its account. The database is
+# temporary, so it does not sync to disk. It needs no password, because only this machine has its
+# socket.
 accounting() {
 	mkdir /run/database /run/mysqld
 	mount --bind "$dir/database" /run/database
@@ -61,8 +61,10 @@ accounting() {
 	sacctmgr --immediate --quiet modify user root set defaultaccount=research >/dev/null
 }
 
-# controller runs slurmctld, again where the file "again" is there when it ends: after the seconds
-# that stand in it, or at once and with nothing of its past if that is empty. The file goes last: Reconfigure and RestartController wait for it.
+# controller runs slurmctld and restarts it if the file "again" exists when slurmctld exits. The
+# file contains the delay in seconds. If it is empty, the restart is immediate and without
+# slurmctld's state. The file is removed before the restart, and Reconfigure and RestartController
+# wait for that.
 controller() {
 	daemon slurmctld -D -f "$dir/slurm/slurm.conf"
 	while [ -e "$dir/run/again" ]; do
@@ -80,7 +82,7 @@ controller() {
 
 case $role in
 control)
-	# User munge may not be able to pass through the cluster's directory.
+	# The user munge may not have access to the cluster's directory.
 	mount -t tmpfs -o mode=755 run /run
 	mkdir /run/munge
 	mount --bind "$dir/munge" /run/munge
@@ -101,6 +103,6 @@ node)
 	;;
 esac
 
-# Not in a child process such as cat, which a job could stop. While it reads, bash also waits
-# for the orphans that the machine's processes leave to it.
+# Read in bash, because a job could stop a child process such as cat. While bash reads, it also
+# reaps the orphans of the machine.
 while read -r _; do :; done

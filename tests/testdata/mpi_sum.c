@@ -1,5 +1,5 @@
-// An MPI program for MPICH, whose development files need not be there: the prototypes and
-// handles are those of its ABI.
+// An MPI program for MPICH. It needs no development files, because it declares the prototypes and
+// the handles of the ABI.
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -11,8 +11,9 @@ int MPI_Comm_size(int, int *);
 int MPI_Allreduce(const void *, void *, int, int, int, int);
 int MPI_Finalize(void);
 
-// MPICH 4.0 over UCX 1.13 stays in MPI_Finalize now and then: a rank waits until its connections
-// are closed, for others that have closed theirs and wait at Slurm's barrier. All is said by then.
+// MPICH 4.0 with UCX 1.13 sometimes hangs in MPI_Finalize: a rank waits until its connections are
+// closed, while other ranks have closed theirs and wait at Slurm's barrier. All output has been
+// written by then.
 static void leave(int signal) { _exit(0); }
 
 int main(int argc, char **argv) {
