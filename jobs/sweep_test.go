@@ -245,6 +245,11 @@ func TestSweepRejectsTooManyKeys(t *testing.T) {
 			t.Errorf("%+v: got error %v, want an error about memory", tt, err)
 		}
 	}
+	value := "name = \"x\"\n[slurm]\ntime = \"01:00:00\"\n[command]\nargv = [\"/bin/true\"]\n[sweep.random]\nsamples = 10000\nvalues = { command.argv = [[" +
+		strings.Repeat(`"a",`, 1000) + "], [\"b\"]] }\n"
+	if _, err := Parse("x.toml", []byte(value)); err == nil || !strings.Contains(err.Error(), "too much memory") {
+		t.Errorf("long list in [sweep]: got error %v, want an error about memory", err)
+	}
 	if _, err := Parse("x.toml", text(100, 0, 200)); err != nil {
 		t.Errorf("small sweep: %v", err)
 	}

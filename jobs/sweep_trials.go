@@ -35,13 +35,13 @@ func decodeSweep(l *layout, doc map[string]any) (*Job, error) {
 		sweep.shrink()
 	}
 	base := l.withoutSweep(doc)
-	trials := l.trials(sweep)
-	if size := base.size(); size*len(trials) > maxSweepSize {
+	n := max(sweep.combinations(), len(sweep.List), sweep.samples())
+	if size := base.size() + sweep.size(); size*n > maxSweepSize {
 		d.addValueError([]string{"sweep"}, "sweep", l.lookup("sweep").value, valueErrorf("",
-			"%d trials of a job file with %d keys and elements of lists need too much memory", len(trials), size))
+			"%d trials of a job file with %d keys and elements of lists need too much memory", n, size))
 		return nil, d.diagnostics()
 	}
-	for i, overrides := range trials {
+	for i, overrides := range l.trials(sweep) {
 		job, err := base.trial(i, overrides, d.expected)
 		if inTrial, ok := err.(Diagnostics); ok {
 			for _, diagnostic := range inTrial {
@@ -88,6 +88,25 @@ func (l *layout) size() int {
 	n := 0
 	for _, pos := range l.positions {
 		n += 1 + len(pos.elements)
+	}
+	return n
+}
+
+// size returns the maximum number of keys and of elements of lists that the axes of a sweep add to
+// a trial. The trials of a list are not larger than the file.
+func (s *Sweep) size() int {
+	axes := s.Grid
+	if s.Random != nil {
+		axes = s.Random.Values
+	}
+	n := 0
+	for _, a := range axes {
+		most := 0
+		for _, v := range a.values {
+			list, _ := listOf(v)
+			most = max(most, len(list))
+		}
+		n += 1 + most
 	}
 	return n
 }
