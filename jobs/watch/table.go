@@ -29,7 +29,7 @@ var statusColumns = []column{
 	{"JOB", 0, func(s *Status) string { return s.Job }},
 	{"PHASE", 0, func(s *Status) string { return string(s.Phase) }},
 	{"STEP", 0, func(s *Status) string { return optional(s.Step) }},
-	{"EPOCH", 0, func(s *Status) string { return optional(s.Epoch) }},
+	{"EPOCH", 0, (*Status).epoch},
 	{"LOSS", 0, func(s *Status) string { return digits(s.Loss) }},
 	{"ACCURACY", 0, func(s *Status) string { return digits(s.Accuracy) }},
 	{"SAVED", 0, func(s *Status) string { return optional(s.Checkpoint) }},
@@ -91,6 +91,15 @@ func (s *Status) Label() string {
 }
 
 // optional formats a number, or returns an empty string for nil.
+// epoch returns the current epoch, counted from 1 as in the other views, or the number of
+// finished epochs after an evaluation.
+func (s *Status) epoch() string {
+	if s.Epoch == nil || s.Epochs == 0 || s.Train == nil || s.Train.Step != *s.Step || s.Train.Epoch != *s.Epoch {
+		return optional(s.Epoch)
+	}
+	return strconv.Itoa(min(*s.Epoch+1, s.Epochs))
+}
+
 func optional(n *int) string {
 	if n == nil {
 		return ""
