@@ -10,11 +10,12 @@
 // interface that went down. The caller exchanges endpoints and reports, for example in two
 // rounds of a rendezvous. It must keep a listener open until all hosts have reported.
 //
-// The sockets that decide are bound to the chosen address but not to a device, like the
-// sockets of the ranks. A check with better sockets than the job's would pass too often. Two
-// more connections distinguish a wrong route from a broken network. The first is not bound, like
-// the sockets of NCCL. The second is bound to the device with SO_BINDTODEVICE, which requires
-// CAP_NET_RAW before Linux 5.7; the probe skips it without permission.
+// The sockets of the check are bound to the chosen address but not to a device, like the sockets
+// of the ranks. Sockets that are bound to the device could succeed where the sockets of the ranks
+// fail. Each probe opens two more connections, which distinguish a wrong route from a broken
+// network. The first is not bound, like the sockets of NCCL. The second is bound to the device with
+// SO_BINDTODEVICE, which requires CAP_NET_RAW before Linux 5.7; the probe skips it without
+// permission.
 // Listeners are not bound to a device, so that they see packets that arrive on a wrong one.
 //
 // Any user of a node can connect to its listener. Silent connections do not lock out the job's

@@ -58,7 +58,9 @@ func sign(secret *[32]byte, label string, parts ...[]byte) []byte {
 	return h.Sum(nil)
 }
 
-// writeFrame writes a message, preceded by its length and followed by its HMAC.
+// writeFrame writes a message, preceded by its length and followed by its HMAC. The HMAC also
+// covers label, which names the type of the message, and context, such as the nonce that the
+// message answers.
 func writeFrame(w io.Writer, secret *[32]byte, label string, message any, context ...[]byte) error {
 	body, err := json.Marshal(message)
 	if err != nil {
@@ -75,7 +77,7 @@ func writeFrame(w io.Writer, secret *[32]byte, label string, message any, contex
 }
 
 // readFrame reads a message that writeFrame wrote. It verifies the HMAC before it parses the
-// message.
+// message. The label and the context must equal the arguments of writeFrame.
 func readFrame(r io.Reader, secret *[32]byte, label string, message any, context ...[]byte) error {
 	var size [2]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {
@@ -96,7 +98,8 @@ func readFrame(r io.Reader, secret *[32]byte, label string, message any, context
 	return json.Unmarshal(body, message)
 }
 
-// receipt returns the code that proves that a payload arrived unchanged in this connection.
+// receipt returns the HMAC of a payload and of the nonces of the client and the server. The client
+// uses it to verify that the payload arrived unchanged in this connection.
 func receipt(secret *[32]byte, client, server ID, payload []byte) []byte {
 	return sign(secret, "receipt", client[:], server[:], payload)
 }

@@ -12,8 +12,8 @@ import (
 // maxDumps limits the repetitions of a dump.
 const maxDumps = 10
 
-// Dump calls list again while a concurrent change interrupts it, up to 10 times. what names the
-// objects in errors, such as "links".
+// Dump calls list until no concurrent change interrupts it, at most 10 times. Errors contain what,
+// the plural noun for the objects, such as "links".
 func Dump[T any](ctx context.Context, what string, list func() (T, error)) (found T, err error) {
 	for range maxDumps {
 		if err = context.Cause(ctx); err != nil {
