@@ -1,8 +1,8 @@
 // Package exitcode defines the exit codes of ddpbatch. Scripts and Slurm settings depend on
 // them, so they never change. The help text and docs/reference/exit-codes.md describe them.
 //
-// The package does not exit, and does not map errors to codes. An error can have a method
-// ExitCode() int.
+// An error can carry its exit code: [Add] attaches one, and an error type can have a method
+// ExitCode() int. The package does not exit, and does not choose codes for other errors.
 package exitcode
 
 // The exit codes of all commands and of ranks. A rank of a [command] job has the exit code of

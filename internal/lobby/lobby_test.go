@@ -51,7 +51,7 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// A connection that has left is not closed any more, and makes room.
+// TestLeave checks that the lobby does not close a connection that has left, and does not count it.
 func TestLeave(t *testing.T) {
 	l := New(2)
 	first := &fakeConn{from: "10.0.0.1"}

@@ -21,8 +21,8 @@ func IsControl(r rune) bool {
 	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// isShown reports whether r is visible or plain white space. Format characters, such as a
-// zero-width space, are not.
+// isShown reports whether r is visible or plain white space. It returns false for format
+// characters, such as a zero-width space.
 func isShown(r rune) bool {
 	return unicode.IsPrint(r) || unicode.IsSpace(r) && !IsControl(r)
 }
@@ -34,6 +34,8 @@ func Text(s string) string { return replace(s, -1) }
 // Mark replaces invisible characters of s, except line ends and tabs, with U+FFFD.
 func Mark(s string) string { return replace(s, utf8.RuneError) }
 
+// replace replaces invisible characters of s, except line ends and tabs. It removes them if by is
+// negative.
 func replace(s string, by rune) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || isShown(r) {
