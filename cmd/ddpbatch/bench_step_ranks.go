@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 )
 
-// runRanks starts the ranks and prints the results of rank 0. In a process that is a rank, it
-// runs the rank.
+// runRanks starts the ranks and prints the results of rank 0. If this process is one of these
+// ranks, runRanks runs it instead.
 func (c *benchStepCmd) runRanks(ctx context.Context, p *program, models []bench.Model) error {
 	if c.Ranks < 2 || c.Ranks > maxBenchRanks {
 		return usage(fmt.Sprintf("--ranks must be from 2 to %d; omit it to run a single process", maxBenchRanks))
@@ -52,7 +52,7 @@ func (c *benchStepCmd) runRanks(ctx context.Context, p *program, models []bench.
 	return nil
 }
 
-// arguments returns the arguments of each rank.
+// arguments returns the command-line arguments of each rank.
 func (c *benchStepCmd) arguments() []string {
 	out := []string{"bench", "step", fmt.Sprint("--ranks=", c.Ranks), fmt.Sprint("--batch=", c.Batch), fmt.Sprint("--length=", c.Length), fmt.Sprint("--steps=", c.Steps), fmt.Sprint("--threads=", c.Threads), "--reduce=" + c.Reduce}
 	for _, m := range c.Model {
@@ -67,7 +67,7 @@ func (c *benchStepCmd) arguments() []string {
 	return out
 }
 
-// runRank runs one rank of the benchmark. Rank 0 prints the results.
+// runRank runs one rank of the benchmark. Rank 0 prints the results as JSON lines.
 func (c *benchStepCmd) runRank(ctx context.Context, p *program, r benchRank, models []bench.Model) error {
 	comm, err := r.connect(ctx, !c.TCP, false)
 	if err != nil {

@@ -52,7 +52,8 @@ func (c *cancelCmd) Run(ctx context.Context, p *program) error {
 	return nil
 }
 
-// cancelLaunch asks the launcher of a run to save and stop.
+// cancelLaunch requests that the launcher of a run save and stop. A second call for the same launch
+// makes the launcher kill its ranks.
 func (p *program) cancelLaunch(run runs.Run) error {
 	canceled, err := run.CancelLaunch()
 	if err != nil {

@@ -55,7 +55,7 @@ func TestCheckHasTheTrainersLimits(t *testing.T) {
 		},
 	} {
 		takes := func(by func(int) error) int {
-			low, high := 1, c.most // low is accepted, high is not
+			low, high := 1, c.most // low is accepted, high is rejected
 			for high-low > 1 {
 				if middle := (low + high) / 2; by(middle) == nil {
 					low = middle

@@ -70,7 +70,7 @@ func verifyAll(ctx context.Context, all []watch.Status) {
 	}
 }
 
-// labelled is the column of the text after a label.
+// labelled is the column in which the text after a label starts.
 const labelled = 12
 
 // showRun prints the status of a single run in full.

@@ -34,8 +34,8 @@ func (c *waitCmd) Run(ctx context.Context, p *program) error {
 	return p.explainInterrupt(run, err)
 }
 
-// wait waits for the run's job or launch, or for those of all trials of a sweep. It returns a
-// description of what it waited for, or an error if a run did not finish.
+// wait waits for the run's job or launch, or for the jobs and launches of all trials of a sweep. It
+// returns a description of what it waited for, or an error if a run did not finish.
 func (p *program) wait(ctx context.Context, run runs.Run) (what string, err error) {
 	if run.IsSweep() {
 		return p.waitSweep(ctx, run)
