@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Limits of the built-in trainer, as in its packages. Without this check, a larger job would
-// fail only after it has waited in the queue.
+// Limits of the built-in trainer. Its packages have the same limits; without this check, a larger
+// job would fail only after it has waited in the queue.
 const (
 	maxParameters = 1 << 40 // in a model
 	maxTensor     = 1 << 31 // parameters in a single matrix
 	maxVocabulary = 1 << 20 // tokens in a vocabulary
 
-	// maxOutputs is the maximum number of output values of one layer for a batch. A single
-	// layer with 256 GiB of fp32 values means that the batch size is an error.
+	// maxOutputs is the maximum number of output values of one layer for a batch. For more
+	// than 256 GiB of fp32 values in a single layer, the batch size is probably an error.
 	maxOutputs = 1 << 36
 )
 
@@ -61,12 +61,15 @@ type modelSize struct {
 	keys       []string // keys that determine the size, most likely cause first
 }
 
-// layer adds a layer with the given number of outputs, each of which uses in inputs.
+// layer adds a fully connected layer with in inputs and out outputs, or a convolution with out
+// channels and in inputs per output value.
 func (e *modelSize) layer(in, out float64) {
 	e.parameters += (in + 1) * out
 	e.largest, e.widest = max(e.largest, in*out), max(e.widest, out)
 }
 
+// minSize returns the minimum size of the model, with the smallest possible values for sizes that
+// only the data contain.
 func (t *Train) minSize() modelSize {
 	m := t.Model
 	if m.Kind == ModelGPT {

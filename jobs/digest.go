@@ -63,8 +63,8 @@ func (t *Train) Fingerprint() map[string]string {
 // position is counted in samples.
 var stepKeys = map[string]bool{"batch": true, "accumulate": true}
 
-// Differences returns the sorted fields that prevent a run with the fingerprint is from
-// resuming from a checkpoint with the fingerprint was.
+// Differences compares the fingerprint of a checkpoint (was) with the fingerprint of a run (is). It
+// returns the fields that prevent the run from resuming from the checkpoint, in sorted order.
 func Differences(was, is map[string]string) []string {
 	var keys []string
 	for _, fields := range []map[string]string{was, is} {

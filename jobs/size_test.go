@@ -7,7 +7,7 @@ import (
 )
 
 // TestSizes checks that sizes up to the trainer's limits are valid, and that larger sizes are
-// not.
+// rejected.
 func TestSizes(t *testing.T) {
 	const text, tokens = `kind = "text", path = "a"`, `kind = "tokens", path = "a"`
 	dense := func(batch, model, data string) string {

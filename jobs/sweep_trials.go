@@ -216,9 +216,9 @@ func (l *layout) axisOverrides(a Axis) (all []Override) {
 	return all
 }
 
-// sweptOverride returns the override of a key with its value in [sweep], which is at the key at,
-// or at an element of its list if index is not negative. Errors in the value refer to that
-// position.
+// sweptOverride returns an override that sets the key path to v. The parameter at names the key in
+// [sweep] that contains v. If index is not negative, v is the element of its list with this index.
+// Errors in v refer to its position in [sweep].
 func (l *layout) sweptOverride(path []string, at string, index int, v any) Override {
 	o := Override{path: path, value: v, positions: map[string]*keyPos{}}
 	o.from, _ = l.overrideSource(at)
@@ -236,7 +236,8 @@ func (l *layout) sweptOverride(path []string, at string, index int, v any) Overr
 	return o
 }
 
-// copyPositions stores the positions of the value at, and of the keys in it, under another key.
+// copyPositions copies the position of the value v of the key at, and the positions of the keys in
+// v, to the map into. There, key replaces the prefix at.
 func (l *layout) copyPositions(into map[string]*keyPos, key, at string, v any) {
 	if pos, ok := l.positions[at]; ok {
 		into[key] = pos

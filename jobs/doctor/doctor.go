@@ -1,4 +1,4 @@
-// Package doctor checks what a multi-node job depends on, before the job fails: Slurm's settings,
+// Package doctor checks the requirements of a multi-node job before it runs: Slurm's settings,
 // the network, GPUs and their libraries, limits, shared memory, clocks, and the file system
 // of the run directory. [Examine] checks one node, and [Slurm] checks the cluster. [Merge]
 // combines the results of all nodes of an allocation and reports the differences.

@@ -1,12 +1,14 @@
-// Package inspect finds the processes of a run's ranks on this host, and what they are doing.
+// Package inspect finds the processes of a run's ranks on this host, and shows what they are
+// doing.
 //
 // A process belongs to a rank if its environment has the ID of the run and a RANK, as
 // ddpbatch and torchrun set them. Only the first process of each rank counts, not its
 // DataLoader workers or other children.
 //
-// The stack of a Python program comes from py-spy, if the program's PATH or this one's has
-// it. For root, only this program's PATH counts. Otherwise, or if py-spy may not read the process, the kernel's view is returned: the
-// state of the main thread and where it waits.
+// The stack of a Python program comes from py-spy. The package searches for py-spy in the PATH of
+// the Python program, and then in the PATH of the caller. For root, it searches only the PATH of
+// the caller. If py-spy is missing or cannot read the process, the kernel's information replaces
+// the stack: the state of the main thread and where it waits.
 //
 // The package does not stop or change processes, and does not reach other hosts. py-spy pauses
 // a process for some milliseconds.
@@ -199,7 +201,7 @@ func (r *Rank) pySpy(ctx context.Context, env []string) (string, error) {
 // of this process.
 //
 // For root, it does not search the PATH of the program. Processes of root include setuid
-// programs such as su, whose environment is that of the user who started them.
+// programs such as su, whose environment comes from the user who started them.
 func findPySpy(program, env []string, uid int) (string, error) {
 	if uid == 0 {
 		path, err := environ.LookPath(env, "py-spy")

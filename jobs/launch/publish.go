@@ -67,8 +67,8 @@ type publishedState struct {
 }
 
 // publish replaces live.json if an update is due or the state has changed. An empty phase means
-// that publish determines the current phase. It ignores write errors: an unusable file system is
-// reported where more depends on it.
+// that publish determines the current phase. It ignores write errors, because live.json only shows
+// the state. Writes of results report an unusable file system.
 func (a *attempt) publish(phase rundir.LivePhase, detail string) {
 	l := rundir.Live{Time: time.Now().UTC(), JobID: a.jobID(), Attempt: a.number, Began: a.began, Phase: phase, Detail: detail, Ranks: a.world}
 	ranks := a.server.Outcome().Ranks

@@ -6,8 +6,8 @@
 //     checkpoint, the end of the launcher decides.
 //   - A user's program has finished if all ranks of its last attempt ended with exit code 0
 //     and they had not been asked to stop.
-//   - An attempt is stopped if its ranks ended as requested, canceled if the user gave up
-//     waiting for that, and failed otherwise.
+//   - An unfinished attempt is stopped if its ranks ended after one stop request, canceled if a
+//     second request killed them, and failed otherwise.
 //   - A restart is a start of ranks that the user did not request: by the launcher after a
 //     failed attempt, or by a requeue of the job.
 //
@@ -69,7 +69,7 @@ func endOf(exit int, stopped, failed bool) End {
 	return Failed
 }
 
-// State is what a run directory records about the progress and the end of its run.
+// State holds the records of a run directory about the progress and the end of its run.
 type State struct {
 	Job    string            // ID of the last job, empty without Slurm
 	Goal   Goal              // from the job file in the run directory
@@ -81,7 +81,7 @@ type State struct {
 	Attempts []Attempt // of all launchers, in order
 }
 
-// Goal is what a job file requests.
+// Goal holds the request of a job file.
 type Goal struct {
 	Known  bool // the job file could be read
 	Trains bool // it uses the built-in trainer
@@ -137,7 +137,7 @@ func (s State) Finished(last slurm.JobState) bool {
 	return last.Succeeded()
 }
 
-// Result returns the newest checkpoint of the built-in trainer, or nil if there is none. It
+// Result returns the newest checkpoint of the built-in trainer, or nil if it does not exist. It
 // ignores checkpoints of a user's program, which do not show the state of the run.
 func (s State) Result() *checkpoint.Entry {
 	if s.Goal.Known && !s.Goal.Trains {
@@ -146,7 +146,7 @@ func (s State) Result() *checkpoint.Entry {
 	return s.Newest
 }
 
-// metBy reports whether the checkpoint with manifest m completes the training. The manifest is
+// metBy reports whether the checkpoint with manifest m completes the run. The manifest is
 // nil if the checkpoint is corrupt. The number of requested epochs may have changed since the
 // checkpoint was written.
 func (g Goal) metBy(m *checkpoint.Manifest) bool {

@@ -1,10 +1,10 @@
 // Package predict predicts the memory, speed, and scaling of a job of the built-in trainer. It
-// knows the job file, the site profile, and the data set. Package trainer/plan computes the
-// prediction from the model and the machine.
+// reads the size of the job from the job file, the site profile, and the data set. Package
+// trainer/plan computes the prediction from the model and the machine.
 //
-// Everything that is not known is assumed, and each assumption is listed in the result. The
-// data set does not have to be available on this machine. With [Options.Measure] or
-// [Options.Here], the package runs parts of a training step to measure the machine. It does not
+// The package assumes a value for everything that it cannot determine, and the result lists each
+// assumption. The data set does not have to be available on this machine. With [Options.Measure]
+// or [Options.Here], the package runs parts of a training step to measure this machine. It does not
 // print, and does not query Slurm.
 package predict
 

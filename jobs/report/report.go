@@ -171,7 +171,7 @@ func (r *Run) SetStatus(job *slurm.JobState, now time.Time) {
 	r.Made = now
 }
 
-// firstFailure returns the first failure of the last job's last attempt, or nil if there was none.
+// firstFailure returns the first failure of the last job's last attempt, or nil if no rank failed.
 func (r *Run) firstFailure() *rendezvous.Failure {
 	if r.Failure == nil || !r.Failure.IsOf(r.Record.LastJob()) {
 		return nil

@@ -22,9 +22,9 @@ type Launcher struct {
 	start uint64 // start time of the process, in clock ticks since boot
 }
 
-// Launcher returns the launcher outside Slurm that holds the launcher lock, and false if there
-// is none. Other processes also take this lock: processes of Slurm jobs, submissions, and
-// ranks without a launcher. Launcher does not return these.
+// Launcher returns the launcher outside Slurm that holds the launcher lock. It returns false if no
+// such launcher holds the lock. Other processes also acquire this lock: processes of Slurm jobs,
+// submissions, and ranks without a launcher. Launcher does not return these.
 func (d Dir) Launcher() (Launcher, bool) {
 	f, err := d.openFile(launchLockName)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package runs finds runs and determines how they are doing: their status, and how they ended.
-// All commands that show, wait for, or cancel runs use it, so that they agree.
+// Package runs finds runs and determines their status and how they ended. All commands that show,
+// wait for, or cancel runs use it, so that they agree.
 //
 //   - [Store] finds a run by its directory, job file, name, or job ID, and lists runs.
 //   - [Run] is a run directory with its record. The trials of a sweep are runs themselves.
-//   - [Poller] returns the status of many runs again and again, with few file accesses and one
+//   - [Poller] returns the status of many runs repeatedly, with few file accesses and one
 //     query to Slurm.
 //   - [Wait] waits until runs end. [Ended.Result] describes the end, with an exit code.
 //   - [Run.CancelLaunch] and [CancelJobs] cancel runs.
