@@ -23,7 +23,7 @@
 // # Job IDs
 //
 // A job ID is a number, such as "18". A task of a job array is "18_3"; while it runs, it
-// also has a number of its own. The number of an array means all of its tasks:
+// also has a separate number. The number of an array refers to all of its tasks:
 // [Client.State] aggregates them, and [Client.WaitAll] accepts any mix of IDs.
 //
 // # Safe submission
