@@ -33,8 +33,8 @@ type Input struct {
 	Array string
 
 	// Digest is the digest of the submitted job, see rundir.JobDigest. A sweep has Digests
-	// instead, one for each trial. The launcher rejects a job with another digest. Both may be
-	// empty.
+	// instead, one for each trial. The launcher rejects a job with a different digest. Both may
+	// be empty.
 	Digest  string
 	Digests []ElementDigest
 }
@@ -89,8 +89,8 @@ func Render(in Input) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// newScript validates the input again, so the template does not have to, and converts it to
-// Slurm's terms.
+// newScript converts the input to Slurm's terms. It validates the input again, so the template needs
+// no checks.
 func newScript(in Input) (script, error) {
 	slurm := in.Job.Slurm
 	if slurm.Nodes < 1 {
