@@ -112,7 +112,7 @@ func (l *Listener) answerDatagrams() {
 		}
 		a := datagram{kind: answer, from: l.endpoint.ID, token: d.token, got: n, source: source}
 		size := min(d.reply, maxPacket-overhead(source))
-		// If the answer is too large for this host's own link, it is lost like any other.
+		// An answer that is too large for this host's link is lost, like any packet above the MTU.
 		b := a.encode(&l.secret, size)
 		if _, err := l.udp.WriteToUDPAddrPort(b, from); err != nil { // possibly the error of an earlier answer
 			l.readErrorQueue()

@@ -8,11 +8,10 @@ import (
 )
 
 // Diagnose returns the causes of the problems in the reports, the worst first. It is a pure
-// function of the reports and their order. It returns nothing if everything that was tried
-// works.
+// function of the reports and their order. It returns nil if all probes succeeded.
 //
-// Certain causes come first: an interface that is down, an address that two hosts have, or a
-// host's own route that drops packets. Diagnose returns at most one cause per pair of hosts,
+// Causes that are certain come first: an interface that is down, an address that two hosts have,
+// or a host's own route that drops packets. Diagnose returns at most one cause per pair of hosts,
 // so it does not report the consequences of a cause.
 func Diagnose(reports []Report) []Finding {
 	d := newDiagnosis(reports)
@@ -50,7 +49,7 @@ type diagnosis struct {
 	results    []*Result
 	resultOf   map[[2]ID]*Result    // by source and destination host
 	received   map[[2]ID][]Sighting // by listening host and sending host
-	hasFinding map[ID]bool          // hosts with a finding of their own
+	hasFinding map[ID]bool          // hosts with a finding about a single host
 	explained  map[pair]bool
 	findings   []Finding
 }
@@ -78,7 +77,7 @@ func newDiagnosis(reports []Report) *diagnosis {
 // reverse returns the result of the opposite direction, or nil.
 func (d *diagnosis) reverse(r *Result) *Result { return d.resultOf[[2]ID{r.To.ID, r.From.ID}] }
 
-// hasReceived reports whether host at received a datagram from host of.
+// hasReceived reports whether the first host received a datagram from the second host.
 func (d *diagnosis) hasReceived(at, of Endpoint) bool {
 	return len(d.received[[2]ID{at.ID, of.ID}]) > 0
 }
