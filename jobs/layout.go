@@ -25,7 +25,7 @@ type keyPos struct {
 }
 
 // A layout contains the position of each key in one file. The TOML decoder reports only the
-// line of a value, but not of keys, dotted tables, or elements.
+// lines of values, not the positions of keys, dotted tables, or elements.
 type layout struct {
 	file      string
 	src       string // UTF-8 without a byte order mark
@@ -81,7 +81,7 @@ func elementOf(path []string, i int) []string {
 	return at
 }
 
-// lookup returns the position of a key, or an empty site.
+// lookup returns the position of a key, or an empty keyPos.
 func (l *layout) lookup(key string) keyPos {
 	if s, ok := l.positions[key]; ok {
 		return *s
@@ -109,8 +109,8 @@ func (l *layout) diagnosticAt(s span) Diagnostic {
 	return d
 }
 
-// diagnosticFor returns a diagnostic without a message about a key at where. For an environment
-// variable, whose value must stay hidden, it points to the variable's name.
+// diagnosticFor returns a diagnostic without a message about the key name at a span. For an
+// environment variable, whose value must stay hidden, it points to the variable's name.
 func (l *layout) diagnosticFor(name string, where span) Diagnostic {
 	if from, ok := l.overrideSource(name); ok {
 		return Diagnostic{File: from, Key: name}

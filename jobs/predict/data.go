@@ -45,7 +45,8 @@ const (
 // vocabulary size. Reading that much takes about a second.
 const quickTokens = 1 << 28
 
-// open returns the properties of the samples. It reads the data set if sizes requests it.
+// openData returns the properties of the samples. It reads the data set if the method sizes reports
+// that this is necessary.
 func (p *predictor) openData(ctx context.Context) (dataInfo, error) {
 	t := p.job.Train
 	d := &t.Data
