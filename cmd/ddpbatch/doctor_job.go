@@ -37,7 +37,7 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 		return nil, hints.Add(fmt.Errorf("check the nodes: %w", err), "set --dir to a writable directory")
 	}
 	token := filepath.Join(dir, "token")
-	// Not RemoveAll: another user may be able to replace dir with another directory of this user.
+	// Not RemoveAll: another user may be able to replace dir with a different directory of this user.
 	defer func() {
 		entries, _ := os.ReadDir(dir)
 		for _, e := range entries {
