@@ -8,7 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// An skippedPort is a port that does not carry NCCL's data, with the reason.
+// A skippedPort is a port that does not carry NCCL's data, with the reason.
 type skippedPort struct {
 	rail rail
 	why  string

@@ -26,7 +26,7 @@ type checked struct {
 	*operation
 	wrong    error // error in the arguments on this rank
 	result   chan error
-	nextDone *collective.Request // receives the next rank's message that it has finished
+	nextDone *collective.Request // receives the message that the next rank has finished the operation
 }
 
 // maxOperations limits the number of operations that have started but not ended.
@@ -59,8 +59,8 @@ func (c *Comm) startChecks() {
 // isDisabled reports whether no comparison is necessary.
 func (k *checks) isDisabled() bool { return !k.comm.options.Check || k.comm.Size() == 1 }
 
-// add starts the check of an operation. The returned channel receives one result. The result
-// is wrong if wrong is not nil.
+// add starts the check of an operation. The returned channel receives one result. If wrong is
+// not nil, it is the result.
 func (k *checks) add(o *operation, wrong error) <-chan error {
 	c := checked{o, wrong, make(chan error, 1), nil}
 	if k.isDisabled() {
@@ -151,7 +151,7 @@ func (k *checks) waitForNext(o checked) error {
 	return o.nextDone.Wait()
 }
 
-// notify notifies the other ranks of a failure, whatever they wait for.
+// notify notifies the other ranks of a failure, even while they wait for something else.
 func (k *checks) notify(why error) {
 	if k.comm.Size() > 1 {
 		go notifyFailure(k.comm.hosts[1], why)

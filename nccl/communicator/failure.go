@@ -121,7 +121,7 @@ func (c *Comm) failure() error {
 	return c.broken
 }
 
-// An remoteError is a failure that another rank caused.
+// A remoteError is a failure that another rank caused.
 type remoteError struct {
 	rank int
 	err  error

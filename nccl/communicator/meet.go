@@ -10,7 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// An peerInfo is the message that ranks exchange before NCCL starts.
+// A peerInfo is the message that ranks exchange before NCCL starts.
 type peerInfo struct {
 	Rank    int             `json:"rank"` // rank in the attempt
 	Host    string          `json:"host"`
@@ -19,7 +19,8 @@ type peerInfo struct {
 	File    string          `json:"file"`
 }
 
-// exchangePeerInfo exchanges introductions and detects conditions that would make NCCL hang.
+// exchangePeerInfo exchanges the peerInfo of all ranks and detects conditions that would make
+// NCCL hang. It also creates the host communicators.
 func (c *Comm) exchangePeerInfo(ctx context.Context) error {
 	o := &c.options
 	mine := peerInfo{o.world, o.Host, o.GPU.ID(), o.Library.Version, o.Library.File}
@@ -94,7 +95,7 @@ func (c *Comm) uniqueID(ctx context.Context) (libnccl.UniqueID, error) {
 // failures of other ranks, which cancel f's context.
 func (c *Comm) runOnAllRanks(ctx context.Context, f func(context.Context) error) error {
 	if len(c.hosts) == 0 {
-		return f(ctx) // the exchange failed, and all ranks know it
+		return f(ctx) // exchangePeerInfo failed on all ranks
 	}
 	host, n := c.hosts[0], c.Size()
 	if n == 1 {

@@ -10,8 +10,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// SplitGPUs does the same as [Comm.Split] and returns a concrete type. It uses NCCL's split, available since
-// 2.18, which reuses connections. Older versions get a new unique ID.
+// SplitGPUs splits the communicator like [Comm.Split] and returns a concrete type. It uses NCCL's
+// split, which reuses connections. Before version 2.18, NCCL has no split, so SplitGPUs creates
+// a new unique ID.
 func (c *Comm) SplitGPUs(ctx context.Context, color, key int) (*Comm, error) {
 	limit := c.options.ConnectTimeout
 	soon := collective.WithTimeout(ctx, limit)
@@ -47,8 +48,8 @@ func (c *Comm) SplitGPUs(ctx context.Context, color, key int) (*Comm, error) {
 	}))
 }
 
-// part adds the host communicator to a new part, or fails this communicator if the split
-// failed.
+// part makes a new part own its host communicator. If the split failed, it fails this
+// communicator.
 func (c *Comm) part(part *Comm, err error) (*Comm, error) {
 	if err != nil {
 		return nil, c.fail("split", 0, err)
