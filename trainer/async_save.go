@@ -14,12 +14,12 @@ import (
 )
 
 // saveAsync saves asynchronously. Training pauses only to copy this rank's state. There is memory
-// for one copy, so it first waits for a save in progress: no requested checkpoint is
+// for one copy only. So saveAsync first waits for a save in progress, and no requested checkpoint is
 // skipped.
 //
-// If ranks write parts, each rank sends a flag with the gradients of every step until it has
-// written its part. After the step in which no rank sends the flag, rank 0 commits, also in the
-// background.
+// If ranks write parts, each rank sends a flag (extraSaveInFlight) with the gradients of every step
+// until it has written its part. After the first step in which no rank sends the flag, rank 0
+// commits, also in the background.
 func (r *run) saveAsync(ctx context.Context) error {
 	defer r.Progress.enter(phaseSaving)()
 	defer r.Trace.Add(trace.Save, 0, r.Trace.Now())
@@ -59,7 +59,7 @@ func (r *run) saveInFlight() bool {
 	return s != nil && s.sharded && !s.exchanged && !s.isIdle()
 }
 
-// isIdle reports whether the background goroutine has ended.
+// isIdle reports whether no background goroutine is running for this save.
 func (s *pendingSave) isIdle() bool {
 	select {
 	case <-s.done:

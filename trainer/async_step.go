@@ -15,10 +15,10 @@ type asyncSteps struct {
 	decision         device.StepDecision
 	newReading       func() device.Reading
 	steps            [2]stepResult // used alternately
-	enqueued, synced int
+	enqueued, synced int           // numbers of steps: enqueued, and with their result read
 }
 
-// stepResult is the result of a step, in transfer to the host.
+// stepResult holds the asynchronous copies of a step's results to the host.
 type stepResult struct {
 	at       position // before the step
 	losses   []batchLoss
@@ -29,8 +29,8 @@ type stepResult struct {
 // batchLoss is the contribution of a micro-batch to the step's loss.
 type batchLoss struct {
 	rows   device.Reading
-	parts  int
-	weight float64
+	parts  int     // divisor of the sum of rows, see nn.Mean
+	weight float64 // fraction of the step's samples
 }
 
 func newAsyncSteps(d device.AsyncUpdater, parts int) *asyncSteps {
@@ -87,7 +87,8 @@ func (r *run) updateAsync() error {
 	return r.syncSteps(1)
 }
 
-// syncSteps waits for the results of all steps except the last pending ones.
+// syncSteps waits for the results of the enqueued steps, except for the newest ones. pending is the
+// number of these.
 func (r *run) syncSteps(pending int) (err error) {
 	l := r.asyncSteps
 	if l == nil || l.synced >= l.enqueued-pending {

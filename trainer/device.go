@@ -130,7 +130,7 @@ func (r *run) assignGPU(ctx context.Context) (cuda.Device, error) {
 			own.Why += fmt.Sprintf(" (CUDA_VISIBLE_DEVICES=%q)", *r.VisibleDevices)
 		}
 	} else {
-		// If a rank lists as many GPUs as there are ranks on the node, one is always left for it.
+		// As many GPUs as there are ranks on the node are enough: one of them is free for this rank.
 		for _, d := range found.Devices[:min(len(found.Devices), max(1, r.LocalRanks))] {
 			own.UUIDs = append(own.UUIDs, d.UUID)
 		}

@@ -83,7 +83,7 @@ func (r *run) evalBatches() (batches [][]int, rounds int) {
 	return batches, (perRank(r.eval.Len(), r.Comm.Size()) + r.batch - 1) / r.batch
 }
 
-// perRank returns the number of samples of the rank that has most.
+// perRank returns the maximum number of samples of a rank.
 func perRank(samples, ranks int) int { return (samples + ranks - 1) / ranks }
 
 // stopRequested reports whether this rank was asked to stop.

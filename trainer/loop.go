@@ -11,7 +11,7 @@ import (
 func (r *run) loop(ctx context.Context) (stopped bool, err error) {
 	for !r.isFinished() {
 		r.interval = interval{began: time.Now()}
-		if !r.pos.Unevaluated { // or a stop came between the end of an epoch and the end of its evaluation
+		if !r.pos.Unevaluated { // otherwise a stop interrupted the evaluation, and the epoch has no steps left
 			if stopped, err = r.epoch(ctx); err != nil {
 				return false, err
 			}
@@ -54,7 +54,7 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 				return false, err
 			}
 		}
-		if r.pos.Step%compareInterval == 0 && !saves && (!stop || last) { // a save also compares, and compares more
+		if r.pos.Step%compareInterval == 0 && !saves && (!stop || last) { // a save makes its own comparison, see compareAll
 			if err := r.compareWeights(ctx); err != nil {
 				return false, err
 			}

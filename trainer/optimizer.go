@@ -44,7 +44,8 @@ func newSchedule(lr float64, s *jobs.Schedule) (optim.Schedule, error) {
 	return optim.Warmup(s.WarmUpFrom, int64(s.WarmUp), rate)
 }
 
-// RateAt returns the learning rate after step steps, from the settings in a checkpoint's manifest.
+// RateAt returns the learning rate of the step that follows the given number of completed steps,
+// from the settings in a checkpoint's manifest.
 func RateAt(settings map[string]string, step int64) (float64, error) {
 	var err error
 	number := func(key string) (v float64) {
@@ -74,7 +75,7 @@ func RateAt(settings map[string]string, step int64) (float64, error) {
 }
 
 // warnZeroRate warns about steps at the end of the run for which the schedule gives a learning
-// rate of 0. A single one is normal: a cosine ends with it.
+// rate of 0. A single such step is normal at the end of a cosine.
 func (r *run) warnZeroRate() {
 	r.epochStepsLeft = len(r.steps(r.pos))
 	if r.pos.Unevaluated {

@@ -45,9 +45,9 @@ func (r *run) steps(at position) []stepBatches {
 	return out
 }
 
-// batchesPerRank returns the number of micro-batches that each rank needs for a step with this
-// number of samples: at least one, to have gradients. If gradients are reduced after each
-// micro-batch, all ranks need as many as rank 0, which has the most.
+// batchesPerRank returns the minimum number of micro-batches per rank in a step with this number of
+// samples. One is enough to have gradients to reduce. If gradients are reduced after each
+// micro-batch, all ranks need as many as rank 0, which has the most samples.
 func (r *run) batchesPerRank(samples int) int {
 	if !r.sharder.ReducesEachBatch() {
 		return 1
@@ -56,7 +56,7 @@ func (r *run) batchesPerRank(samples int) int {
 	return (perRank(samples, r.Comm.Size()) + batch - 1) / batch
 }
 
-// pad appends padding batches.
+// pad appends padding batches, up to the given number of batches.
 func (s *stepBatches) pad(least int) {
 	for len(s.batches) < least {
 		s.batches = append(s.batches, paddingBatch)

@@ -85,7 +85,7 @@ func (r *run) start(ctx context.Context) error {
 	// Training allocates nothing, so the heap would never release the memory of the setup.
 	debug.FreeOSMemory()
 	if h.Fresh {
-		err = r.save(ctx) // also compares
+		err = r.save(ctx) // save also compares the ranks
 	} else {
 		err = r.compareAll(ctx)
 	}

@@ -19,11 +19,11 @@ type pendingSave struct {
 	at      position
 	began   time.Time
 	stalled time.Duration // how long training waited for it
-	final   bool          // final checkpoint, which is written without parts
+	final   bool          // final checkpoint, in which rank 0 consolidates the parts
 
-	manifest *checkpoint.Manifest // on rank 0
-	pieces   map[string][]checkpoint.Part
-	shapes   map[string]map[string][]int // of whole tensors
+	manifest *checkpoint.Manifest         // on rank 0
+	pieces   map[string][]checkpoint.Part // this rank's part of the state, by file
+	shapes   map[string]map[string][]int  // of whole tensors, by file and tensor
 
 	// The following fields are for sharded checkpoints.
 	sharded   bool
@@ -81,9 +81,9 @@ func (r *run) saveSync(ctx context.Context) (*pendingSave, error) {
 	return s, nil
 }
 
-// beginSave returns a pendingSave for the current state after all ranks have compared theirs. It
-// returns nil on a rank that has nothing to write. A reason not to save is in the pendingSave's
-// err. The returned error means that communication failed or that the ranks differ.
+// beginSave compares the state of all ranks, then returns a pendingSave for it. It returns nil on a
+// rank that has nothing to write. If the save cannot succeed, the pendingSave's err is the reason.
+// The returned error means that communication failed or that the ranks differ.
 func (r *run) beginSave(ctx context.Context) (*pendingSave, error) {
 	if err := r.compareAll(ctx); err != nil {
 		return nil, err

@@ -97,8 +97,8 @@ func (s *pendingSave) commitParts() {
 	}
 }
 
-// gatherPartReports returns the files of all ranks on every rank. It returns theirs if a rank could
-// not write.
+// gatherPartReports returns the files of all ranks on every rank. If a rank could not write,
+// peerErr names it.
 func (r *run) gatherPartReports(ctx context.Context, written []checkpoint.File, failed error) (all []checkpoint.File, peerErr, err error) {
 	var own partReport
 	if failed != nil {

@@ -136,7 +136,8 @@ func (r *run) scatterState(ctx context.Context, from origin, initialised bool) e
 	return nil
 }
 
-// giveTensors gives the tensors of all parameters, whose names have a prefix.
+// giveTensors passes each parameter's tensor in the checkpoint to give. The name of the tensor is
+// prefix and the name of the parameter.
 func (r *run) giveTensors(from origin, tensors *checkpoint.Tensors, prefix string, give ddp.Give) error {
 	for i, p := range r.params {
 		err := give(i, func(at int, values []float32) error {

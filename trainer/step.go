@@ -31,7 +31,7 @@ type graphCapturer interface {
 	End()
 }
 
-// runCaptured runs a step as a captured group, if the device supports it.
+// runCaptured runs a step between Begin and End if the device is a graphCapturer.
 func (r *run) runCaptured(ctx context.Context, s stepBatches) (stop bool, err error) {
 	defer r.addStepToError(&err)
 	defer device.Recover(&err)
@@ -77,7 +77,7 @@ func (r *run) step(ctx context.Context, s stepBatches) (stop bool, err error) {
 		if last && r.asyncSteps == nil {
 			r.setExtra(loss)
 		}
-		var ready func(int) // gradients are reduced with the last micro-batch only, see no_sync in PyTorch
+		var ready func(int) // nil before the last micro-batch, unless each micro-batch is reduced (no_sync in PyTorch)
 		switch {
 		case !counts:
 			ready = r.readyZero
@@ -160,8 +160,8 @@ func (r *run) skipStep(at position, loss, norm float64) error {
 
 func isFinite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// stepSeed returns the seed for a step's dropout: output number step of SplitMix64, seeded with the
-// run's seed (Steele et al. 2014).
+// stepSeed returns the seed for a step's dropout: the output of SplitMix64 with the index step,
+// seeded with the run's seed (Steele et al. 2014).
 func stepSeed(seed, step uint64) uint64 {
 	z := seed + (step+1)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

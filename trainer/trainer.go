@@ -6,11 +6,12 @@
 //   - The same spec, seed, number of ranks, and layout of ranks on nodes give bit-identical
 //     weights, also if the run was stopped or killed in between.
 //   - Weights, data order, and updates equal PyTorch's, up to rounding.
-//   - Rank 0 saves before the first step, so that a run that cannot save does not start.
+//   - The ranks save before the first step, so that a run that cannot save does not start.
 //   - An async checkpoint has the same contents as a synchronous one.
 //   - After a stop request, every rank stops after the same step, and that step is saved.
 //   - A finished run that is started again does nothing.
-//   - A loss that is not finite stops the run before it reaches a checkpoint.
+//   - A step with a loss or gradient that is not finite never changes the weights. It stops the
+//     run or, with train.nonfinite = "skip", is skipped.
 //
 // It does not start or connect ranks, prints nothing, and writes nothing but checkpoints. It
 // reports events to an observer.
@@ -103,7 +104,7 @@ type run struct {
 	loader         *data.Loader
 	evalLoad       *data.Loader
 	model          nn.Model
-	batch          int // maximum samples per micro-batch, at most the data set's share of a rank
+	batch          int // maximum samples per micro-batch, at most a rank's share of the data set
 	params         []*nn.Param
 	optimizer      optim.Optimizer
 	schedule       optim.Schedule
@@ -113,7 +114,7 @@ type run struct {
 	pos            position
 	layout         string             // see checkpoint.Manifest
 	skipped        int                // number of consecutive skipped steps
-	verified       map[int]bool       // verified checkpoints, see checkpoint.Prune
+	verified       map[int]bool       // by step: whether its checkpoint verifies, see checkpoint.Prune
 	lastMetrics    map[string]float64 // most recent metrics, for the manifest
 	bestMetric     float64            // best metric of checkpoint.keep_best so far
 	stepsPerEpoch  int                // steps per full epoch
@@ -174,8 +175,8 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
-	// No rank leaves before rank 0 has saved. Otherwise a failed save would look like the failure
-	// of a rank that the others left behind.
+	// No rank returns before rank 0 has saved. Otherwise, if the save failed, rank 0 would seem to
+	// fail because the other ranks have left.
 	if err := o.Comm.Do(ctx, collective.Barrier()); err != nil {
 		return Result{}, err
 	}

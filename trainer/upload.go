@@ -9,8 +9,8 @@ import (
 // deviceBatch is device memory for batches, if the device does not use host memory.
 type deviceBatch struct{ x, tokens, labels, targets device.Tensor }
 
-// upload returns n samples in memory of the device. On a device with its own memory they overwrite
-// the previous batch, in order with its computation. The memory has space for most samples.
+// upload returns n samples in memory of the device. On a device with its own memory, they overwrite
+// the previous batch after its computation. The memory has space for maxSamples samples.
 func (u *deviceBatch) upload(d device.Device, b data.Batch, n, maxSamples int) nn.Batch {
 	if d.Host() {
 		return nn.Batch{Samples: n, X: device.Host(b.X), Tokens: device.HostInts(b.Tokens), Labels: device.HostInts(b.Labels), Targets: device.Host(b.Targets)}

@@ -13,8 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// newWeights gives the values of a new model, each parameter as soon as the model has written it.
-// They come from the job's weights file or from random initialization.
+// newWeights passes the initial values of each parameter to give as soon as the model has written
+// them. They come from the job's weights file or from random initialization.
 func (r *run) newWeights(give ddp.Give) error {
 	kept := make([]device.Tensor, len(r.params))
 	for i, p := range r.params {

@@ -132,7 +132,8 @@ func (k Retention) best(entries []Entry, verifies func(Entry) bool) int {
 	}
 }
 
-// Clean removes what interrupted saves and prunings left in dir. No save may be in progress.
+// Clean removes the temporary files of interrupted saves and prunings from dir. No save may be in
+// progress.
 func Clean(dir string) error {
 	found, err := os.ReadDir(dir)
 	if err != nil {
@@ -156,7 +157,7 @@ func Clean(dir string) error {
 }
 
 // setAside renames a checkpoint, if it exists, and returns its new name. Under that name it is no
-// longer a checkpoint, and the next [Clean] removes what is left of it.
+// longer a checkpoint, and the next [Clean] removes its remaining files.
 func setAside(root *os.Root, name string) (string, error) {
 	aside := tempPrefix + "removed-" + name
 	err := root.Rename(name, aside)

@@ -74,7 +74,7 @@ func ringFrom(n int) int {
 	if n&(n-1) == 0 {
 		return max(halvingBelow, more*stepBytes)
 	}
-	// Halving needs two extra steps with the whole buffer here, one each way. Each costs a step
-	// more, and the ring saves its bytes.
+	// Here, halving needs two extra steps with the whole buffer, one each way. So the ring needs
+	// more-1 additional steps each way, and it does not send the extra bytes.
 	return max(0, more-1) * stepBytes
 }

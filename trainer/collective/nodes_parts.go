@@ -24,8 +24,8 @@ func (o *onNodes) part() *Call {
 }
 
 // runOnNode performs a part in shared memory. A part that follows a step between nodes gets a
-// longer timeout: a rank that waits for one that communicates with another node must let that one
-// detect a failure first.
+// longer timeout: a rank that communicates with another node must detect a failure before the ranks
+// of its node that wait for it.
 func (o *onNodes) runOnNode(follows bool, c *Call) error {
 	o.local.slack = 0
 	if follows {
@@ -34,7 +34,7 @@ func (o *onNodes) runOnNode(follows bool, c *Call) error {
 	return o.local.run(o.ctx, o.sequence, c)
 }
 
-// runAcross performs a part with the counterparts of this rank, if it has any.
+// runAcross performs a part with the counterparts of this rank on the other nodes, if it has any.
 func (o *onNodes) runAcross(do func(*exchange) error) error {
 	if o.across == nil {
 		return nil
@@ -78,7 +78,7 @@ type load struct {
 	at  []int // offset of each piece
 }
 
-// load allocates such a buffer. It is valid until the end of the operation.
+// load allocates a load, which is valid until the end of the operation.
 func (o *onNodes) load(all pieces) load {
 	l := load{all: all, at: make([]int, len(o.worker))}
 	cuts, at := []int{0}, 0

@@ -68,8 +68,8 @@ func (s *groups) remove(g *group) {
 	}
 }
 
-// state returns the state of this rank in a group. Before the rank creates the group, the state is
-// that before the first operation.
+// state returns the state of this rank in a group. If the rank has not created the group
+// yet, the state is "before the first operation".
 func (s *groups) state(id uint64) mesh.State {
 	s.mu.Lock()
 	g := s.all[id]
@@ -88,7 +88,7 @@ const (
 )
 
 // findRootCause finds the root cause of a timeout. The unresponsive rank may itself wait for
-// another rank, and answers so when it is queried. blame follows this chain to a rank that does not
+// another rank, and answers so when it is queried. findRootCause follows this chain to a rank that does not
 // wait, has not entered the operation, does not answer, or has passed different arguments. If the
 // ranks wait for each other in a cycle, all have done their part, and a message between them was
 // lost.

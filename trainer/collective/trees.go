@@ -2,7 +2,7 @@ package collective
 
 import "math/bits"
 
-// fromRoot returns this rank's distance from the root. atRoot returns the rank at a distance.
+// fromRoot returns this rank's distance from the root. rankAt returns the rank at a distance.
 func (x *exchange) fromRoot() int       { return (x.rank - x.call.Root + x.n) % x.n }
 func (x *exchange) rankAt(away int) int { return (x.call.Root + away) % x.n }
 

@@ -124,8 +124,8 @@ func (l *layout) uint32s() bool {
 }
 
 // bigEndian reports whether the bytes of 16-bit integers must be swapped. With a large vocabulary,
-// the lower byte of a token has nearly all values and the upper byte only some; here it is the
-// other way around. With up to 256 tokens, one byte is always zero.
+// the lower byte of a token has nearly all values, and the upper byte only some. If the bytes are
+// swapped, the upper byte has nearly all values. With up to 256 tokens, one byte is always zero.
 func (l *layout) bigEndian() bool {
 	const (
 		many      = 4096 / 4 // groups, enough for a lower byte to have nearly all values

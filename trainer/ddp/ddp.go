@@ -98,7 +98,7 @@ type Communicator interface {
 	Broadcast(ctx context.Context, buf []byte, root int) error
 }
 
-// A AsyncCommunicator is a Communicator that runs concurrently with the device. It does not follow
+// An AsyncCommunicator is a Communicator that runs concurrently with the device. It does not follow
 // the order in which operations were enqueued on the device.
 type AsyncCommunicator interface {
 	Communicator

@@ -1,6 +1,6 @@
 package device
 
-// A AsyncUpdater is a Device that finishes a step without a host round trip: it checks whether loss
+// An AsyncUpdater is a Device that finishes a step without a host round trip: it checks whether loss
 // and gradients are finite, clips gradients, and counts updates. The host reads the results later.
 // So the host can enqueue the next step before this step has finished.
 type AsyncUpdater interface {

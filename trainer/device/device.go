@@ -1,6 +1,6 @@
 // Package device defines the operations that a trainer needs from a CPU or GPU: memory, and
 // operations on it. Models, losses, and optimizers use only [Device], so they run on every
-// implementation, such as packages trainer/cpu and trainer/cuda.
+// implementation, such as packages trainer/cpu and trainer/cuda/engine.
 //
 // Memory is planned. A [Tensor] is allocated with [Memory.Alloc] before the first step, and no
 // operation allocates. Workspace is part of a planned operation ([Attention], [Convolution]), which

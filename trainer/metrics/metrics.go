@@ -1,5 +1,6 @@
 // Package metrics writes a run's metrics as JSON lines, one object per line. After any number of
-// stops and resumes, the file equals the file of an undisturbed run, except for the times.
+// stops and resumes, the file equals the file of an undisturbed run, except for times and
+// rates.
 //
 // It guarantees that lines are written atomically, and that resuming at a step removes the lines of
 // later steps, which will be written again. It does not plot, aggregate, or rotate.

@@ -8,7 +8,7 @@ type tally struct {
 	losses device.Tensor // of each row
 	chosen device.Tensor // Int32: prediction for each row
 	rows   int           // of the last batch
-	parts  int           // the loss of the last batch is the sum over parts
+	parts  int           // divisor of the last batch's sum of losses
 }
 
 func (t *tally) plan(d device.Device, rows int) {
@@ -17,8 +17,8 @@ func (t *tally) plan(d device.Device, rows int) {
 	t.chosen = d.Alloc(device.Int32, rows)
 }
 
-// loss returns the loss of a batch with the given numbers of rows and parts, or 0 if pass.Late is
-// set.
+// loss returns the loss of a batch with the given numbers of rows and parts, or 0 in training if
+// pass.DeferLoss is set.
 func (t *tally) loss(rows, parts int, pass Pass) float64 {
 	t.rows, t.parts = rows, parts
 	if pass.Train && pass.DeferLoss {

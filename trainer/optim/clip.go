@@ -27,8 +27,8 @@ func GradNorm(d device.Updates, params []*nn.Param) float64 {
 }
 
 // ClipScale returns the factor by which torch.nn.utils.clip_grad_norm_ multiplies gradients of the
-// given norm to limit the norm to most; at most 1. For an infinite norm it returns 0, for NaN it
-// returns NaN; the caller must check the norm. It panics unless most is above 0.
+// given norm, so that their norm is at most most. The factor is at most 1. For an infinite norm it is
+// 0, and for NaN it is NaN; the caller must check the norm. ClipScale panics unless most is above 0.
 //
 // The result is the gradScale of [Optimizer.Step], for gradients that are averaged over ranks.
 func ClipScale(norm, most float64) float32 {

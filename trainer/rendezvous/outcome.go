@@ -15,8 +15,8 @@ const (
 	Lost    State = "lost"    // its connection ended without a leave message: killed, crashed, or disconnected
 )
 
-// Died is the error of a rank whose connection ended without a message. The server knows no
-// more.
+// Died is the error of a rank whose connection ended without a leave message. The server has no
+// other information.
 const Died = "its process was killed or crashed"
 
 // A RankStatus is the server's record of a rank.

@@ -21,8 +21,8 @@ import "time"
 // Kind is the kind of a span.
 type Kind uint8
 
-// The kinds of spans. A span's number is the index of the micro-batch or the bucket, from 0, or the
-// step, from 1.
+// The kinds of spans. Some spans have a number; the last word of the comment is its meaning: the
+// index of the micro-batch or of the bucket, from 0, or the step, from 1.
 const (
 	Step       Kind = iota // a training step; step
 	Input                  // waiting for a batch and copying it to the device; micro-batch
@@ -138,8 +138,8 @@ func (r *Recorder) Due(step int) (begin, end bool) {
 // Recording reports whether spans are recorded.
 func (r *Recorder) Recording() bool { return r != nil && r.on }
 
-// Begin begins a recording. All ranks must pass the same id. meet is a barrier: it returns when all
-// ranks have called it. Begin calls it several times.
+// Begin begins a recording. All ranks must pass the same id. barrier returns when all ranks have
+// called it. Begin calls it several times.
 func (r *Recorder) Begin(id uint64, barrier func() error) error {
 	r.id, r.origin, r.barriers = id, time.Now(), r.barriers[:0]
 	for t := range r.spans {

@@ -81,7 +81,7 @@ type Plan struct {
 }
 
 // Plans returns up to most plans for a product with at most the given number of workspace bytes,
-// sorted by estimated speed, fastest first. There may be none.
+// sorted by estimated speed, fastest first. The result may be empty.
 func (h *Handle) Plans(p Product, most, workspace int) ([]*Plan, error) {
 	// cuBLASLt's matrices are column-major: the transposes of the row-major ones, so Dᵀ = Bᵀ·Aᵀ.
 	problem := C.ddpb_lt_problem{

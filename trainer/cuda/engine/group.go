@@ -13,32 +13,31 @@ import (
 )
 
 const (
-	paramBytes    = 256 << 10 // size of the values that change, in one part of a group
+	paramBytes    = 256 << 10 // maximum size of the values that change, per part of a group
 	minGraphCalls = 4         // minimum number of calls for which a graph pays off
-	maxGraphs     = 128       // the least recently used one is evicted
+	maxGraphs     = 128       // maximum number of recorded parts; the least recently used is evicted
 )
 
-// group holds back calls between Begin and End, or until an operation has to wait for them. If such
-// a part of a group occurs again, it is captured as a CUDA graph. From then on, it costs one
-// launch.
+// group holds back calls between Begin and End. It enqueues them at End, and earlier if an operation
+// has to wait for them. The calls that it enqueues together are a part of the group. If a part
+// occurs again, it is captured as a CUDA graph. From then on, it costs one launch.
 //
 // A part is identified by its calls: all calls and all of their arguments must be equal. So a
-// replayed graph has exactly the effect of the calls. Arguments that differ from step to step would
-// prevent this. Kernels read those from memory (graphParams), to which they are written before the
-// launch.
+// replayed graph has exactly the effect of the calls. Kernels read arguments that differ from step
+// to step from memory (graphParams). These values are written to it before the launch.
 type group struct {
 	open          bool
 	calls         []call
 	args          []byte      // arguments of the kernels
 	params        []byte      // values that change
-	paramsPending bool        // the last of them are for a kernel that is not launched yet
+	paramsPending bool        // the last values are for a kernel that is not launched yet
 	at            driver.Ptr  // device address of these values
 	loaded        driver.Args // arguments of the kernel to launch
 	recorded      []*capturedGraph
 	stats         GroupStats
 }
 
-// capturedGraph is a recorded sequence of calls that can be replayed as a CUDA graph.
+// capturedGraph is a recorded part. After it is captured, it can be replayed as a CUDA graph.
 type capturedGraph struct {
 	is    operation // for messages
 	calls []call
@@ -58,9 +57,9 @@ type GroupStats struct {
 // GroupStats returns the counts.
 func (d *Device) GroupStats() GroupStats { return d.group.stats }
 
-// Begin begins a group: until End, operations are held back until one has to wait for them, such as
-// Read, or a write from the host. Repeated groups, such as training steps, are replayed as graphs.
-// Only one goroutine may use a group, and nothing else may use the stream in the meantime.
+// Begin begins a group. Until End, operations are held back until an operation must wait for them,
+// such as Read or a write from the host. Repeated groups, such as training steps, are replayed as
+// graphs. Only one goroutine may use a group, and nothing else may use the stream in the meantime.
 func (d *Device) Begin() {
 	g := &d.group
 	if g.open {

@@ -13,7 +13,7 @@ import (
 // of additions depends on it.
 const partials = 512
 
-// reduce is like addUp and waits for the sum.
+// reduce is like sumPartials, but waits for the sum and returns it.
 func (d *Device) reduce(kernel string, a, b driver.Ptr, n int) (sum float64) {
 	total := d.scratchFor(scratchSums, (partials+1)*8) + partials*8
 	d.sumPartials(total, kernel, a, b, n)

@@ -171,7 +171,7 @@ func (x *inbox) Lost(ranks []int) error {
 }
 
 // markLost marks a rank as lost and fails the transfers that wait for it. If the rank reported
-// another rank as the root cause before, the error names that one.
+// another rank as the root cause before, the error names the root cause.
 func (x *inbox) markLost(peer int, err error) *PeerError {
 	x.mu.Lock()
 	defer x.mu.Unlock()
