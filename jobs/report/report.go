@@ -55,7 +55,7 @@ type Run struct {
 	// Code is the state of the user's program at the last launch, if no submission recorded
 	// it.
 	Code    *rundir.Code
-	Made    time.Time // time of the call of Settle
+	Made    time.Time // time of the call of SetStatus
 	Version string    // version of the program that creates the report
 }
 

@@ -23,7 +23,7 @@ import (
 type Sweep struct {
 	Dir     rundir.Dir
 	Record  rundir.Record
-	Made    time.Time // time of the call of Settle
+	Made    time.Time // time of the call of SetStatus
 	Version string    // version of the program that creates the report
 
 	elements []element

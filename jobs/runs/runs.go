@@ -5,8 +5,8 @@
 //   - [Run] is a run directory with its record. The trials of a sweep are runs themselves.
 //   - [Poller] returns the status of many runs repeatedly, with few file accesses and one
 //     query to Slurm.
-//   - [Wait] waits until runs end. [Ended.Result] describes the end, with an exit code.
-//   - [Run.CancelLaunch] and [CancelJobs] cancel runs.
+//   - [Store.Wait] waits until runs end. [Ended.Result] describes the end, with an exit code.
+//   - [Run.CancelLaunch], [Store.CancelJob], and [Store.CancelTrials] cancel runs.
 //
 // The package guarantees:
 //

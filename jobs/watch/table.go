@@ -90,7 +90,6 @@ func (s *Status) Label() string {
 	return s.Name + " (" + folder + ")"
 }
 
-// optional formats a number, or returns an empty string for nil.
 // epoch returns the current epoch, counted from 1 as in the other views, or the number of
 // finished epochs after an evaluation.
 func (s *Status) epoch() string {
@@ -100,6 +99,7 @@ func (s *Status) epoch() string {
 	return strconv.Itoa(min(*s.Epoch+1, s.Epochs))
 }
 
+// optional formats a number. It returns an empty string for nil.
 func optional(n *int) string {
 	if n == nil {
 		return ""
