@@ -95,7 +95,7 @@ func roce(name string, last int, subnets ...int) *hostBuilder {
 	return h
 }
 
-// plain is a host without fast adapters.
+// plainHost returns a host without fast adapters.
 func plainHost(name string, last int) *hostBuilder {
 	return newHost(name).link(netif.Link{Name: "eth0", Speed: 25000, PCI: "0000:01:00.0"}, fmt.Sprintf("172.16.0.%d/24", last))
 }

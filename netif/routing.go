@@ -390,8 +390,8 @@ func (h *host) describeRoute(peer netip.Addr) string {
 	return fmt.Sprintf("the route to %s leaves by %s", peer, paths[0].dev)
 }
 
-// describeRouteFrom describes the route from src to peer. It equals wayTo unless a source rule
-// decides.
+// describeRouteFrom describes the route from src to peer. Unless a source rule decides, it returns
+// the result of describeRoute.
 func (h *host) describeRouteFrom(src, peer netip.Addr) string {
 	routes, rule := h.lookup(src, peer)
 	switch {
