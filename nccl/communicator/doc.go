@@ -30,6 +30,6 @@
 //     deadline.
 //
 // The package does not find the library (packages libnccl and trainer/cuda/library do), does
-// not read or set NCCL's environment (package nccl does), does not choose the GPU, and does
-// not survive a failure.
+// not read or set NCCL's environment (package nccl does), does not choose the GPU, and cannot
+// continue after a failure.
 package communicator

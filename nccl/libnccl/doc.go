@@ -3,8 +3,8 @@
 // at build time.
 //
 // [Open] loads the first usable library and returns its version and file, or the error of
-// every location. The symbols of a version, never only its number, determine which functions
-// it has.
+// every location. Which functions are available depends on the symbols that the library
+// exports, not on its version number only.
 //
 // A call guarantees only what NCCL guarantees: it returns when NCCL has accepted it, and
 // [InProgress] is not an error. All calls for one communicator or one group must come from one
