@@ -11,7 +11,7 @@ import (
 func (r *run) loop(ctx context.Context) (stopped bool, err error) {
 	for !r.isFinished() {
 		r.interval = interval{began: time.Now()}
-		if !r.pos.Unevaluated { // otherwise a stop interrupted the evaluation, and the epoch has no steps left
+		if !r.pos.Unevaluated { // otherwise a stop interrupted the evaluation of the previous epoch
 			if stopped, err = r.epoch(ctx); err != nil {
 				return false, err
 			}

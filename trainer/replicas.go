@@ -16,7 +16,7 @@ import (
 )
 
 // compareInterval is the maximum number of steps between two comparisons of the weights. A save
-// compares them too. A comparison reads 1 GB of weights in about 0.1 s, and a model of that size
+// also compares them. A comparison reads 1 GB of weights in about 0.1 s, and a model of that size
 // needs minutes for 100 steps.
 const compareInterval = 100
 

@@ -20,10 +20,10 @@
 //
 // Guarantees:
 //   - Every rank gets bit-identical results, and repeated runs with the same layout of ranks on
-//     nodes get them also, because each element is reduced in one fixed order. The order is by
-//     rank in shared memory, from the rank after the owner of the part in a ring, pairwise with
-//     the lower rank first in recursive doubling and halving, and over the results of the nodes
-//     between nodes.
+//     nodes get them also, because each element is reduced in one fixed order. In shared
+//     memory, the order is by rank. In a ring, it starts at the rank after the owner of the part.
+//     Recursive doubling and halving reduce pairs, with the lower rank first. Between nodes, these
+//     algorithms reduce the results of the nodes.
 //   - The order depends on the length of the whole buffer, not on which ranks want the result:
 //     all-reduce, reduce, and reduce-scatter give the same bits.
 //   - An operation completes on this rank or returns an [Error] with the operation, its sequence
@@ -38,7 +38,7 @@
 // Limits:
 //   - After a failure, all further operations fail, and the contents of the buffers are undefined.
 //   - The data is not encrypted.
-//   - The loss of a rank is not survived: start a new attempt.
+//   - After the loss of a rank, the other ranks cannot continue: start a new attempt.
 //   - The collectives of a communicator run one after another, in the order of the calls, which
 //     must be the same on every rank. Messages between two ranks ([Send] and [Receive]) are not
 //     part of that order.

@@ -54,7 +54,7 @@ type Pass struct {
 	// micro-batches, it is 1/n.
 	Weight float32
 	// DeferLoss makes Forward return 0 as the loss in training, because computing it would wait for
-	// the device. Model.Losses returns it.
+	// the device. Model.Losses returns the losses of the rows.
 	DeferLoss bool
 	// Seed is the step's dropout seed. Sample i of the batch has the index First + i*Stride among
 	// all samples of the step on all ranks.

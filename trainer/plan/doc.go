@@ -3,10 +3,10 @@
 //
 // The model itself runs a whole step on a [Counter], a device without memory that computes nothing,
 // so no hand-written formula can disagree with it. The memory of ranks follows the formulas of the
-// ZeRO paper (Rajbhandari et al., SC 2020). The time comes from a simulated step: gradients become
-// ready in the model's order and at the model's intervals, buckets are those of package ddp, and
-// each collective has the latency and bandwidth of the Hockney model (Thakur et al., IJHPCA 2005,
-// for the algorithms).
+// ZeRO paper (Rajbhandari et al., SC 2020). The time comes from a simulated step. Gradients become
+// ready in the model's order and at the model's intervals. Package ddp divides them into buckets.
+// The time of a message follows the Hockney model. Thakur et al. (IJHPCA 2005) describe the
+// algorithms between nodes.
 //
 // All results are functions of the arguments. The package does not depend on jobs, sites, or data.
 // It measures nothing; package measure does.

@@ -20,9 +20,9 @@ const (
 // copied to its destination in order with the operations. So the input of a step is transferred
 // during the previous step, and operations always find it at the same address.
 type staging struct {
-	stream  driver.Stream
-	host    driver.Host // for all uploads
-	landing driver.Ptr  // for all uploads
+	stream  driver.Stream // of the copies to the landing buffer
+	host    driver.Host   // for all uploads
+	landing driver.Ptr    // for all uploads
 	uploads [uploads]upload
 	next    int
 	down    driver.Host

@@ -1,7 +1,7 @@
 // Package measure measures the inputs of package plan on this machine: the speed of a model's step
 // on one rank, and of messages between two ranks.
 //
-// Each measurement takes a few seconds. The package does not know the machines and the network on
+// Each measurement takes a few seconds. The package does not measure the machines and the network on
 // which the job will run.
 package measure
 
