@@ -25,7 +25,7 @@
 // element, which MPI calls. The MPI library defines the maximum or minimum of a value and NaN. A
 // mean is MPI's sum, divided by this package.
 //
-// A failure is final for the process, because MPI's state is undefined afterwards. [World.Close]
+// A failure is final for the process, because MPI's state is undefined afterwards. [World.Finalize]
 // then does not call MPI_Finalize, which would wait indefinitely. The package never calls
 // MPI_Abort, which would kill other ranks before they could report the cause. The process
 // should exit, and its launcher stops the others. Without a failure, [World.Finalize] waits until
