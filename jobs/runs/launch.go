@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// launchPollInterval is the interval between checks of a launcher that [Wait] waits for.
+	// launchPollInterval is the interval between checks of a launcher that [Store.Wait] waits for.
 	launchPollInterval = 250 * time.Millisecond
-	// launcherTimeout is the timeout for a launcher on another host. A launcher writes
+	// launcherTimeout is the timeout for a launcher on a different host. A launcher writes
 	// live.json every 2 s, but NFS can show an old version for a minute.
 	launcherTimeout = 2 * time.Minute
 )

@@ -10,7 +10,7 @@
 //
 // These cover the logs of Hugging Face's Trainer, Lightning, nanoGPT, torchtitan, Megatron-LM,
 // DeepSpeed, and the examples of PyTorch and torchvision. A program can also append JSON lines
-// to a file ([ParseJSON]).
+// to a file ([Parser.ParseJSON]).
 //
 // The package guarantees:
 //
