@@ -146,13 +146,13 @@ func (e Exposure) Hint() string {
 	change := "`chmod +t " + jobs.ShellQuote(e.Path) + "`"
 	switch {
 	case e.foreign:
-		return "choose another place with --run-dir"
+		return "choose a different directory with --run-dir"
 	case e.Owner == os.Geteuid() && e.Anyone:
-		return "run `chmod o-w " + jobs.ShellQuote(e.Path) + "`, or choose another place with --run-dir"
+		return "run `chmod o-w " + jobs.ShellQuote(e.Path) + "`, or choose a different directory with --run-dir"
 	case e.Owner == os.Geteuid():
-		return "run " + change + ", or choose another place with --run-dir"
+		return "run " + change + ", or choose a different directory with --run-dir"
 	}
-	return "ask an administrator to run " + change + ", or choose another place with --run-dir"
+	return "ask an administrator to run " + change + ", or choose a different directory with --run-dir"
 }
 
 // checkParent returns an error if another user may have prepared the parent of a new run
@@ -172,7 +172,7 @@ func checkParent(parent string) error {
 	}
 	const public = fs.ModeSticky | 0o002
 	if e, _ := exposureOf(parent, info); e.foreign && e.Anyone && around.Mode()&public == public {
-		return hints.Errorf("choose a directory of your own with --run-dir", "%w", errors.New(e.String()))
+		return hints.Errorf("choose a different directory with --run-dir", "%w", errors.New(e.String()))
 	}
 	return nil
 }

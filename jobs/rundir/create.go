@@ -99,7 +99,7 @@ func check(path string) error {
 func checkOwn(info fs.FileInfo) error {
 	switch mode := info.Mode(); {
 	case mode&fs.ModeSymlink != 0:
-		return hints.Errorf("name the folder that it leads to with --run-dir", "it is a symbolic link")
+		return hints.Errorf("give the directory that it points to with --run-dir", "it is a symbolic link")
 	case !mode.IsDir():
 		return hints.Errorf(elsewhere, "it exists and is not a directory")
 	}
@@ -107,7 +107,7 @@ func checkOwn(info fs.FileInfo) error {
 		return hints.Errorf(elsewhere, "it %w", err)
 	}
 	if perm := info.Mode().Perm(); perm&0o022 != 0 {
-		return hints.Errorf("choose another place with --run-dir; if the directory is yours alone, `chmod go-w` it",
+		return hints.Errorf("choose a different directory with --run-dir; if the directory is yours alone, `chmod go-w` it",
 			"its mode is %04o: others could change what the job runs", perm)
 	}
 	return nil

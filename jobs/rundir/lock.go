@@ -50,14 +50,14 @@ type Claim struct {
 // A holder on another node keeps the lock until Slurm reports the end of its job. A holder on
 // this node keeps the lock while its process exists.
 func (d Dir) Lock(c Claim) (unlock func(), err error) {
-	return d.lock(c, launchLockName, "a launcher is at work there already",
+	return d.lock(c, launchLockName, "a launcher is already running there",
 		"stop it first, or give this run a directory of its own with --run-dir")
 }
 
 // LockSubmission takes the submission lock. The caller holds it from its first read of the
 // record until it has stored the job ID in the record.
 func (d Dir) LockSubmission() (unlock func(), err error) {
-	return d.lock(Claim{}, submitLockName, "another submission is under way there",
+	return d.lock(Claim{}, submitLockName, "another submission is in progress",
 		"see what it did with `ddpbatch status`")
 }
 

@@ -68,7 +68,7 @@ func TestLockOfAnotherNode(t *testing.T) {
 			}
 			unlock, err := d.Lock(c.claim)
 			if !c.want {
-				wants(t, err, `a launcher is at work there already: job 17, process 1 on host "elsewhere"`, "if it is surely gone, remove")
+				wants(t, err, `a launcher is already running there: job 17, process 1 on host "elsewhere"`, "if it is surely gone, remove")
 				return
 			}
 			if err != nil {

@@ -308,7 +308,7 @@ func TestLock(t *testing.T) {
 	}
 	_, err = d.Lock(Claim{})
 	host, _ := os.Hostname()
-	wants(t, err, "a launcher is at work there already: process ", "stop it first")
+	wants(t, err, "a launcher is already running there: process ", "stop it first")
 	wants(t, err, host, "")
 	free, err := d.LockSubmission()
 	if err != nil {

@@ -226,7 +226,7 @@ func TestTwoAtOnce(t *testing.T) {
 		t.Errorf("%v, %v, %d jobs", first, second, c.jobs())
 	}
 	mustFail(t, first, "")
-	if first != nil && !strings.Contains(first.Error(), "another submission is under way") && !strings.Contains(first.Error(), "in use by job 101") {
+	if first != nil && !strings.Contains(first.Error(), "another submission is in progress") && !strings.Contains(first.Error(), "in use by job 101") {
 		t.Errorf("%v", first)
 	}
 }

@@ -145,7 +145,7 @@ func TestReadAndVerify(t *testing.T) {
 		*s.Loss != 0.5 || *s.Accuracy != 0.75 || *s.Checkpoint != 10 || s.Nodes != "n1" || s.Start != "08:00" || s.Elapsed != "0:10" {
 		t.Errorf("%+v", s)
 	}
-	if s.Advice != "submit it again to go on after step 10" {
+	if s.Advice != "submit it again to resume after step 10" {
 		t.Errorf("advice %q", s.Advice)
 	}
 	if got := textOf(&s, "checkpoint", created.Add(2*time.Hour))[0]; !strings.HasPrefix(got, "step 10, 2h00m ago, ") || !strings.Contains(got, "not read back") {
@@ -160,7 +160,7 @@ func TestReadAndVerify(t *testing.T) {
 	again.AddJob(slurm.JobState{State: slurm.StatePreempted})
 	again.SetPhase(time.Now())
 	again.Verify(t.Context())
-	if again.Saved.Verified || !strings.Contains(textOf(&again, "checkpoint", created)[0], "damaged: ") || !strings.Contains(again.Advice, "step 10 does not") {
+	if again.Saved.Verified || !strings.Contains(textOf(&again, "checkpoint", created)[0], "damaged: ") || !strings.Contains(again.Advice, "step 10 is corrupt") {
 		t.Errorf("%+v, advice %q", again.Saved, again.Advice)
 	}
 	write(filepath.Join(path, "manifest.json"), "{")

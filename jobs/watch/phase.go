@@ -201,7 +201,7 @@ func (s *Status) runningPhase(now time.Time) (p Phase, detail, advice string) {
 	case l.Phase == rundir.PhaseOver:
 		return Ending, s.beforeSlurm(), ""
 	case now.Sub(l.Time) > maxLiveAge:
-		return Running, fmt.Sprintf("nothing was heard of its launcher for %s", format.Duration(now.Sub(l.Time))),
+		return Running, fmt.Sprintf("its launcher has not reported for %s", format.Duration(now.Sub(l.Time))),
 			"its node may hang; `ddpbatch logs` shows what was printed last"
 	}
 	return livePhase(l)
@@ -277,9 +277,9 @@ func (s *Status) resumablePhase(p Phase) (Phase, string, string) {
 	case s.Saved.Newer != "":
 		return p, "", fmt.Sprintf("%s it with the newer ddpbatch that saved step %d, or use a different run directory (--run-dir)", again, s.Saved.Step)
 	case s.Saved.Damaged != "":
-		return p, "", fmt.Sprintf("%s it again to go on from the newest checkpoint that verifies: that of step %d does not", again, s.Saved.Step)
+		return p, "", fmt.Sprintf("%s it again to resume from the newest valid checkpoint: step %d is corrupt", again, s.Saved.Step)
 	}
-	return p, "", fmt.Sprintf("%s it again to go on after step %d", again, s.Saved.Step)
+	return p, "", fmt.Sprintf("%s it again to resume after step %d", again, s.Saved.Step)
 }
 
 // failedPhase returns the phase of a failed run, with the best known cause.

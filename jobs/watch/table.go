@@ -122,7 +122,7 @@ func (s *Status) fullNote() string {
 	case s.Elements != nil:
 		note = s.Reason
 	case s.Phase == Held:
-		note = "it will not start by itself: " + note + "; " + s.Advice
+		note = "it does not start without a change: " + note + "; " + s.Advice
 	case s.Detail != "" && s.Phase == CutShort || s.Detail == "":
 		note = strings.TrimPrefix(note+": "+s.Advice, ": ")
 		note = strings.TrimSuffix(note, ": ")
