@@ -96,7 +96,7 @@ func (o origin) close() {
 }
 
 // scatterState sends every rank its part of rank 0's state.
-func (r *run) scatterState(ctx context.Context, from origin, initialised bool) error {
+func (r *run) scatterState(ctx context.Context, from origin, initialized bool) error {
 	values := r.values(r.readTensor)
 	err := r.sharder.ScatterState(ctx, values, func(give ddp.Give) error {
 		if from.model == nil {
@@ -110,9 +110,9 @@ func (r *run) scatterState(ctx context.Context, from origin, initialised bool) e
 	r.writeValues(values)
 	r.sharder.MarkUpdated()
 	state, arrays, single := r.optimizerState(r.readTensor)
-	state.Initialized = initialised
+	state.Initialized = initialized
 	for _, a := range arrays {
-		if !initialised {
+		if !initialized {
 			break // they are already zero
 		}
 		err := r.sharder.ScatterState(ctx, a.values, func(give ddp.Give) error { return r.giveTensors(from, from.optimizer, a.prefix, give) })

@@ -88,8 +88,8 @@ func TestFirstStepIsTheRate(t *testing.T) {
 }
 
 func TestAdamRestoreErrors(t *testing.T) {
-	state := func(step float32, initialised bool) State {
-		return State{KindAdam, initialised, []Tensor{
+	state := func(step float32, initialized bool) State {
+		return State{KindAdam, initialized, []Tensor{
 			{"exp_avg.p", []int{1}, []float32{1}},
 			{"exp_avg_sq.p", []int{1}, []float32{1}},
 			{"step", nil, []float32{step}},

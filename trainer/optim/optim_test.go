@@ -82,7 +82,7 @@ func TestResumedIsTheSameBitForBit(t *testing.T) {
 				}
 				saved := cloned(o.State())
 				if saved.Kind != kind || saved.Initialized != (before > 0) {
-					t.Errorf("state of kind %q, initialised %t", saved.Kind, saved.Initialized)
+					t.Errorf("state of kind %q, initialized %t", saved.Kind, saved.Initialized)
 				}
 				slices.Reverse(saved.Tensors) // any order is valid
 				var copies []*nn.Param

@@ -106,7 +106,7 @@ func TestRestoredContinuesBitForBit(t *testing.T) {
 				copies = append(copies, &nn.Param{Name: p.Name, Shape: p.Shape, Data: device.Host(slices.Clone(p.Data.Floats())), Grad: device.Host(make([]float32, p.Len()))})
 			}
 			if saved.Initialized != (before > 0) || state.Tensors[0].Name != "momentum.0.weight" {
-				t.Errorf("state says initialised %t, first tensor %q", saved.Initialized, state.Tensors[0].Name)
+				t.Errorf("state says initialized %t, first tensor %q", saved.Initialized, state.Tensors[0].Name)
 			}
 			again := newSGD(t, copies, 0.1, 0.9, 0.01, true)
 			if err := again.Restore(saved); err != nil {

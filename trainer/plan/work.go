@@ -151,7 +151,7 @@ func kindOf(weight *nn.Param) string {
 	case strings.Contains(weight.Name, ".mlp."):
 		return "mlp"
 	case len(weight.Shape) == 1:
-		return "normalisation"
+		return "normalization"
 	case len(weight.Shape) == 4:
 		return "convolution"
 	}
