@@ -2,12 +2,14 @@ package tests
 
 import (
 	"bytes"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -156,6 +158,44 @@ func trackedFiles(t *testing.T, suffix string) []string {
 		t.Fatalf("no files with suffix %q", suffix)
 	}
 	return files
+}
+
+// TestDocComments checks that the doc comment of a function or type starts with its name, so
+// that no comment keeps the name from before a rename.
+func TestDocComments(t *testing.T) {
+	files := token.NewFileSet()
+	check := func(doc *ast.CommentGroup, name string) {
+		words := strings.Fields(doc.Text()) // none without a comment
+		if len(words) > 1 && slices.Contains([]string{"A", "An", "The"}, words[0]) {
+			words = words[1:]
+		}
+		if len(words) > 0 && strings.TrimRight(words[0], ".,:;s'") != strings.TrimRight(name, "s") {
+			t.Errorf("%s: the comment of %s starts with %q", files.Position(doc.Pos()), name, words[0])
+		}
+	}
+	for _, f := range trackedFiles(t, ".go") {
+		if strings.HasSuffix(f, "_test.go") || strings.Contains(f, "testdata/") {
+			continue
+		}
+		parsed, err := parser.ParseFile(files, filepath.Join("..", f), nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				check(d.Doc, d.Name.Name)
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if typ, ok := spec.(*ast.TypeSpec); ok && typ.Doc != nil {
+						check(typ.Doc, typ.Name.Name)
+					} else if ok && !d.Lparen.IsValid() {
+						check(d.Doc, typ.Name.Name)
+					}
+				}
+			}
+		}
+	}
 }
 
 // TestPackageDocs checks that every package has a comment in the usual form.

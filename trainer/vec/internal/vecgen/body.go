@@ -157,6 +157,7 @@ func (b *body) binary(op string, x, y *node) *node {
 }
 
 // Arithmetic of float32 or float64, or of uint32 modulo 2^32, and bitwise operations on uint32.
+
 func (b *body) add(x, y *node) *node { return b.binary("add", x, y) }
 func (b *body) sub(x, y *node) *node { return b.binary("sub", x, y) }
 func (b *body) mul(x, y *node) *node { return b.binary("mul", x, y) }
