@@ -94,8 +94,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestInitialisation checks that each rank reports an initialization that hangs or fails.
-func TestInitialisation(t *testing.T) {
+// TestInitialization checks that each rank reports an initialization that hangs or fails.
+func TestInitialization(t *testing.T) {
 	newest := open(t, library.NCCL)
 	older := open(t, old)
 	for _, tt := range []struct {
@@ -106,8 +106,8 @@ func TestInitialisation(t *testing.T) {
 		hint          string
 	}{
 		{"hang", "init:1", newest, []int{0, 1}, []string{"initialize NCCL on rank ", "NCCL is still waiting", "NCCL_SOCKET_IFNAME==lo", "2.30.7"}, "firewalls"},
-		{"versions", "", older, []int{0, 1}, []string{"rank 0 (localhost) has NCCL 2.30.7", "rank 1 (localhost) 2.14.3", old}, "same module"},
-		{"one GPU", "", newest, []int{0, 0}, []string{"ranks 0 and 1 have the same GPU"}, "CUDA_VISIBLE_DEVICES"},
+		{"versions", "", older, []int{0, 1}, []string{"rank 0 (localhost) has NCCL 2.30.7", "rank 1 (localhost) has NCCL 2.14.3", old}, "same module"},
+		{"one GPU", "", newest, []int{0, 0}, []string{"ranks 0 and 1 use the same GPU"}, "CUDA_VISIBLE_DEVICES"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("GPUSIM_NCCL", tt.failure)
