@@ -121,7 +121,7 @@ func TestMisusePanics(t *testing.T) {
 		"negative rows":       {func() { u.ColumnSum(a[:3], b, -1, 3, true) }, "-1 rows of 3 elements"},
 		"rows of dy":          {func() { u.LayerNormParamGrad(a[:4], a[:4], b, a, a[:3], a[:3], 4) }, "3 rows of 4 elements"},
 		"rows of rstd":        {func() { u.LayerNormParamGrad(a[:4], a[:4], a, a, a[:3], a[:2], 4) }, "slices of 3 and 2"},
-		"unknown kernels":     {func() { vec.Named("mmx") }, `no kernels called "mmx"`},
+		"unknown kernels":     {func() { vec.Named("mmx") }, `no kernels "mmx"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
