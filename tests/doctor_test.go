@@ -21,7 +21,7 @@ func TestDoctor(t *testing.T) {
 	id, _, _ := strings.Cut(strings.TrimSpace(string(out)), ";")
 
 	login := s.ddpbatch("doctor", "--json")
-	mustContain(t, login.stderr, " bad")
+	mustContain(t, login.stderr, "checks failed")
 	check := func(text string, want map[string]doctor.Level) map[string]doctor.Finding {
 		t.Helper()
 		var found []doctor.Finding

@@ -102,7 +102,7 @@ func TestGPUsOfSeveralNodes(t *testing.T) {
 		of := 1 - rank%2 // GPU of the local rank, from map_gpu
 		mustContain(t, s.file(fmt.Sprintf("runs/nccl/logs/rank-%05d.jsonl", rank)), `"exchange":"nccl"`,
 			fmt.Sprintf(`"gpu":"GPU-67707573-696d-0000-0000-%012d"`, of))
-		mustContain(t, s.file(fmt.Sprintf("runs/hosts/logs/rank-%05d.jsonl", rank)), `"exchange":"by way of the hosts' memory"`)
+		mustContain(t, s.file(fmt.Sprintf("runs/hosts/logs/rank-%05d.jsonl", rank)), `"exchange":"through host memory"`)
 	}
 	if o := onProcessors("runs/nccl"); o.code != 0 || !strings.Contains(o.stdout, "resuming after step ") {
 		t.Fatal(o)

@@ -72,7 +72,7 @@ func TestMPIUnderSrun(t *testing.T) {
 
 	id := run("mismatch", "nodes = 1\ntasks_per_node = 2\nmpi = \"pmi2\"", `mpi_library = "libmpi.so.40"`, `backend = "mpi"`)
 	s.ends(id, "FAILED")
-	mustContain(t, s.log("mismatch", id), "Open MPI needs PMIx", `slurm.mpi = "pmix"`)
+	mustContain(t, s.log("mismatch", id), "Open MPI requires PMIx", `set slurm.mpi to "pmix"`)
 }
 
 // losses returns the losses of all training steps of a run.

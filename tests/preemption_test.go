@@ -45,7 +45,7 @@ func TestPreempted(t *testing.T) {
 	t.Parallel() // as its subtests are
 	for name, tt := range map[string]struct{ conf, said string }{
 		"the ranks are told":       {"KillWait=10", ""},
-		"the batch script is told": {"SlurmctldParameters=preempt_send_user_signal", "the time limit is near, or the job is preempted: asking all ranks to save and stop"},
+		"the batch script is told": {"SlurmctldParameters=preempt_send_user_signal", "asking all ranks to save and stop: the time limit is near, or the job is preempted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := preempting(t, tt.conf)

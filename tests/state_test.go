@@ -59,7 +59,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 		}
 	}
 	damage(found[2])
-	if o := here(t, home, "checkpoint", "verify", run); o.code != 0 || !strings.Contains(o.stdout, "damaged") {
+	if o := here(t, home, "checkpoint", "verify", run); o.code != 0 || !strings.Contains(o.stdout, "is corrupt") {
 		t.Errorf("verify: %v", o)
 	}
 	o := here(t, home, "launch", "job.toml", "-n", "2")
@@ -114,7 +114,7 @@ func TestFullDisk(t *testing.T) {
 		if o.code != 1 {
 			t.Errorf("%s: %v", tt.size, o)
 		}
-		mustContain(t, o.stderr, tt.want, " are free there", "ddpbatch: hint: the disk or your quota is full")
+		mustContain(t, o.stderr, tt.want, " are free", "ddpbatch: hint: the disk or your quota is full")
 		if tt.saved != (ls.code == 0) {
 			t.Errorf("%s: afterwards: %v", tt.size, ls)
 		}
