@@ -124,7 +124,7 @@ func TestAgreeScale(t *testing.T) {
 		t.Fatal(job, err)
 	}
 	t.Logf("%s for 1000 hosts", time.Since(began))
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > time.Minute { // usually below a second
 		t.Errorf("agreeing took %s", took)
 	}
 }

@@ -114,20 +114,16 @@ func TestMissedWarningsThousandHosts(t *testing.T) {
 		}
 		nodes = append(nodes, b.done(t))
 	}
-	fastest := time.Hour
-	for try := 0; try < 3 && fastest > time.Second; try++ { // other processes may use the machine
-		start := time.Now()
-		choices, err := Agree(nodes, Request{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		fastest = min(fastest, time.Since(start))
-		if c := choices[0]; c.Interface != "eth0" || len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], "the network of eth1 would be better (mtu 8244) but does not reach every host: vm0 has no address") {
-			t.Fatalf("%s, %q", c.Interface, c.Warnings)
-		}
+	start := time.Now()
+	choices, err := Agree(nodes, Request{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if fastest > time.Second {
-		t.Errorf("took %s", fastest)
+	if c := choices[0]; c.Interface != "eth0" || len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], "the network of eth1 would be better (mtu 8244) but does not reach every host: vm0 has no address") {
+		t.Fatalf("%s, %q", c.Interface, c.Warnings)
 	}
-	t.Logf("took %s", fastest)
+	// Usually below a second. The limit is for a busy machine.
+	if took := time.Since(start); took > time.Minute {
+		t.Errorf("took %s", took)
+	}
 }
