@@ -217,7 +217,7 @@ func TestBareSrun(t *testing.T) {
 	}
 	waitUntil(t, "the first run", func() bool { f := figures(t, s.run("bare")); return len(f) > 0 && f[len(f)-1].Step > 200 })
 	second := s.ddpbatch("launch", "job.toml", "-n", "1")
-	if second.code != 1 || !strings.Contains(second.stderr, "is at work there already") {
+	if second.code != 1 || !strings.Contains(second.stderr, "is already running there") {
 		t.Errorf("a second run: %v", second)
 	}
 	if err := first.Process.Kill(); err != nil {

@@ -98,7 +98,7 @@ var matrix = []group{
 		{"a checkpoint is a symbolic link, or others may write to it", "the checkpoint is skipped", 0, exitNotChecked, "symbolic link", nil, "trainer/checkpoint: TestSymbolicLinkIsRefused, trainer/checkpoint: TestWhatOthersCanWriteIsPassedOver"},
 	}},
 	{"The run directory, data, and values", []row{
-		{"two runs in one directory", "the second is rejected; the first continues", 15 * time.Second, 1, "is at work there already", twoRuns, ""},
+		{"two runs in one directory", "the second is rejected; the first continues", 15 * time.Second, 1, "is already running there", twoRuns, ""},
 		{"the lock of a killed launcher", "the next start acquires it, and the run resumes", 0, noExit, "resuming after step", staleLock, ""},
 		{"the lock of a different node", "valid until Slurm reports that its job has ended", 0, exitNotChecked, "", nil, "jobs/rundir: TestLockOfAnotherNode"},
 		{"the data change between stop and resume", "the run is rejected", 30 * time.Second, 5, "the training data have changed since", dataChanged, ""},
