@@ -120,7 +120,8 @@ var scenarios = []scenario{
 	},
 	{
 		name: "requeue", nodes: "n4", restarts: 1, args: []string{"-wn4", "-N1", "-n2", "--requeue"},
-		script: "[ -n \"$SLURM_RESTART_COUNT\" ] || { scontrol requeue $SLURM_JOB_ID; sleep 600; }\n" +
+		// Slurm kills the sleep first. The shell must not continue after it.
+		script: "[ -n \"$SLURM_RESTART_COUNT\" ] || { scontrol requeue $SLURM_JOB_ID; exec sleep 600; }\n" +
 			"$RECORD requeue-batch\nsrun $RECORD requeue-step\n",
 		shots: []shot{
 			{name: "requeue-batch", hosts: "n4", refused: noStep, keep: []int{0}},

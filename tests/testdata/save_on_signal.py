@@ -19,7 +19,8 @@ def say(text):
 
 def request(number, frame):
     global stop
-    stop = signal.Signals(number).name
+    # The first signal counts: the torchrun agent sends another one to workers that still save.
+    stop = stop or signal.Signals(number).name
     if os.getpid() != main:
         open("%s-child-%s.txt" % (prefix, rank), "w").close()
 
