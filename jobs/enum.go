@@ -23,6 +23,7 @@ type (
 	OptimizerKind string // update rule of the optimizer
 	ScheduleKind  string // shape of the learning rate schedule
 	Launcher      string // way to start the user's program
+	StopSignal    string // name of the signal that stops the user's program, without SIG
 )
 
 // A Precision is the number format of the built-in trainer. With bf16, matrix multiplications

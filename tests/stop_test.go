@@ -131,6 +131,33 @@ func TestStopSignalReachesTheProgram(t *testing.T) {
 			s.checkResumed(t, name, s.log(name, second))
 		})
 	}
+	for _, l := range stopLaunchers {
+		t.Run("USR2 "+l.name, func(t *testing.T) {
+			t.Parallel()
+			s := s.in(t)
+			command := "stop_signal = \"USR2\"\nstop_grace = \"5m\"\nstop_codes = [42]\n" + l.command
+			name := s.writeStoppableJob(t, "usr2-"+l.name, command, slurm, 1)
+			save := strings.NewReplacer("signal.SIGUSR1", "signal.SIGUSR2", "sys.exit(3 if", "sys.exit(42 if").Replace(s.file("save.py"))
+			s.write(name+".py", save)
+			s.write(name+".toml", strings.ReplaceAll(s.file(name+".toml"), "save.py", name+".py"))
+			id := s.submit(name + ".toml")
+			s.waitForCounting(t, name)
+			if o := finish(t, s.Command(t.Context(), "scancel", "--batch", "--signal=USR1", id)); o.code != 0 {
+				t.Fatal(o)
+			}
+			waitForText(t, filepath.Join(s.run(name), "slurm-"+id+".out"), "requeued as job "+id+" (1 of 1)")
+			startRequeued(t, s.Cluster, id)
+			s.completed(id)
+			log := s.log(name, id)
+			s.checkResumed(t, name, log)
+			if n := strings.Count(log, ": SIGUSR2 at "); n != 4 {
+				t.Errorf("%d ranks were stopped by SIGUSR2:\n%s", n, log)
+			}
+			if ends := s.attempts(t, name); len(ends) == 0 || ends[0].Exit != 3 || !ends[0].Stopped || ends[0].NoProgress {
+				t.Errorf("attempts ended with %+v, want exit code 3 of a stopped attempt", ends)
+			}
+		})
+	}
 	t.Run("no handler", func(t *testing.T) {
 		t.Parallel()
 		s := s.in(t)

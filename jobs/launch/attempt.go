@@ -199,7 +199,7 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 			codes = append(codes, s.Exit)
 		}
 		// A rank that reports a stop decides, even if the signal killed other ranks first.
-		if code, stopped := stoppedCode(codes); stopped {
+		if code, stopped := stopCodesOf(a.o.Job).combine(codes); stopped {
 			r.Exit = code
 		}
 	}

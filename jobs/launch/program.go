@@ -117,12 +117,18 @@ func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, cmd *exec
 	}
 	running := ended
 	var orphans <-chan struct{}
-	var limit <-chan time.Time
+	var limit, overdue <-chan time.Time
 	request := func(s syscall.Signal, send bool) {
 		if stop == nil {
 			failed := r.failedWorkers.Load() > 0
+			if wanted := stopSignalOf(r.job.Command); wanted != 0 && wanted != s {
+				s, send = wanted, true // Slurm has sent a different signal
+			}
 			stop = requestStop(pid, group, s, send)
-			stop.failed = failed
+			stop.failed, stop.codes = failed, stopCodesOf(r.job)
+			if grace := time.Duration(r.job.Command.StopGrace); grace > 0 {
+				overdue = time.After(grace)
+			}
 			go stop.stopLaunchers(ended)
 		}
 	}
@@ -138,7 +144,7 @@ func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, cmd *exec
 					request(s.(syscall.Signal), false)
 				}
 			}
-			if stop == nil || !killedByStopSignal(cmd.ProcessState.Sys().(syscall.WaitStatus)) {
+			if stop == nil || !stopCodesOf(r.job).isSignal(exitCode(cmd.ProcessState.Sys().(syscall.WaitStatus))) {
 				return stop, killCause
 			}
 			orphans, limit = stop.done, time.After(r.orphanTimeout())
@@ -146,6 +152,9 @@ func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, cmd *exec
 			return stop, killCause
 		case <-limit:
 			return stop, killCause
+		case <-overdue:
+			overdue, killCause = nil, &graceError{filepath.Base(cmd.Path), stop.signal, r.job.Command.StopGrace}
+			killProcesses(pid, group)
 		case s := <-o.Signals:
 			// Slurm signals every process of a step, including this program.
 			request(s.(syscall.Signal), !r.Info.InSlurm())

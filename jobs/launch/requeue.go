@@ -5,25 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"slices"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// stopExitCodes are the exit codes of a program that was asked to stop: complete, stopped
-// (ddpbatch's own code), or killed by the stop signal. Any other code is a failure, and would
-// probably occur again.
-var stopExitCodes = []int{0, exitStopped, 128 + int(syscall.SIGUSR1), 128 + int(syscall.SIGTERM)}
-
 // stoppedOnRequest reports whether the ranks ended because they were asked to stop. The built-in
 // trainer ends with 0 only if it has completed the training anyway.
 func (a *attempt) stoppedOnRequest(r Result) bool {
 	requested := a.stopped || r.Preempted
-	return requested && r.Failure == nil && slices.Contains(stopExitCodes, r.Exit) && (r.Exit != 0 || a.o.Job.Command != nil)
+	return requested && r.Failure == nil && stopCodesOf(a.o.Job).has(r.Exit) && (r.Exit != 0 || a.o.Job.Command != nil)
 }
 
 // queryTimeout limits a query to the controller whose answer is not essential to the job.
@@ -45,11 +38,11 @@ func (o Options) finalizeResult(ctx context.Context, r Result, saved *progress) 
 	r.Progress = o.Job.Restart.Requeue > 0 && saved.advancedSinceStart()
 	// A program that was asked to stop may end with any of these codes. It is not complete.
 	requested := r.Preempted || r.NearEnd && o.Job.Restart.Requeue > 0
-	if requested && r.Failure == nil && o.Job.Command != nil && slices.Contains(stopExitCodes, r.Exit) {
+	if requested && r.Failure == nil && o.Job.Command != nil && stopCodesOf(o.Job).has(r.Exit) {
 		r.Exit = exitStopped
 		if r.StopUnhandled {
 			// Print this before the requeue, because Slurm then kills this process.
-			o.Say("warning: no progress: the program does not handle the stop signal, so it saved nothing when it was stopped; handle SIGUSR1 and SIGTERM, save, and exit with code 3")
+			o.Say("warning: no progress: the program does not handle the stop signal, so it saved nothing when it was stopped; handle " + signalsToHandle(o.Job) + ", save, and exit with code 3")
 		}
 	}
 	return r

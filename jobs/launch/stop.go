@@ -30,6 +30,7 @@ type stopRequest struct {
 	noWorkers  bool              // the program is a launcher without workers
 	signaled   map[identity]bool // workers of the launchers that have received the signal
 	done       chan struct{}     // closed when all targets have ended
+	codes      stopCodes         // exit codes of a program that has stopped on request
 
 	mu       sync.Mutex
 	statuses []syscall.WaitStatus // of targets that have ended, as far as known
@@ -244,19 +245,19 @@ func (r *stopRequest) wait(timeout time.Duration) {
 // before this process could read the code. Such a worker counts as stopped. The launcher's own
 // code counts if a worker had failed before the stop.
 func (r *stopRequest) resultCode(code int) int {
-	if len(r.launchers) == 0 || r.failed || code == 0 || code == exitStopped {
+	if code = r.codes.normalize(code); len(r.launchers) == 0 || r.failed || code == 0 || code == exitStopped {
 		return code
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.statuses) == 0 && slices.Contains(stopExitCodes, code) {
+	if len(r.statuses) == 0 && r.codes.has(code) {
 		return code
 	}
 	var codes []int
 	for _, s := range r.statuses {
-		codes = append(codes, exitCode(s))
+		codes = append(codes, r.codes.normalize(exitCode(s)))
 	}
-	result, stopped := stoppedCode(codes)
+	result, stopped := r.codes.combine(codes)
 	switch {
 	case !stopped:
 		return code
@@ -264,20 +265,6 @@ func (r *stopRequest) resultCode(code int) int {
 		return exitStopped
 	}
 	return result
-}
-
-// stoppedCode combines the exit codes of processes that were asked to stop: 3 if one of them
-// ended with it, or else the largest. It reports false if one of them is the code of a failure.
-func stoppedCode(codes []int) (code int, stopped bool) {
-	for _, c := range codes {
-		if !slices.Contains(stopExitCodes, c) {
-			return 0, false
-		}
-		if code != exitStopped && (c == exitStopped || c > code) {
-			code = c
-		}
-	}
-	return code, true
 }
 
 // receivedStop reports whether a signal stopped a program that has ended, and Slurm sent that
@@ -290,7 +277,7 @@ func receivedStop(state *os.ProcessState, signals <-chan os.Signal, aborted, don
 	switch {
 	case status == 0:
 		return nil, false
-	case killedByStopSignal(status):
+	case isStopCode(exitCode(status)):
 		delay = stopSignalDelay
 	}
 	select {
@@ -325,11 +312,4 @@ func exitCode(status syscall.WaitStatus) int {
 		return 128 + int(status.Signal())
 	}
 	return status.ExitStatus()
-}
-
-// killedByStopSignal reports whether a stop signal has ended a process that does not handle it, or
-// the command of a wrapper.
-func killedByStopSignal(status syscall.WaitStatus) bool {
-	code := exitCode(status)
-	return code == 128+int(syscall.SIGUSR1) || code == 128+int(syscall.SIGTERM)
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -67,7 +66,7 @@ func (r *Rank) watchWorker(p *userProcess, lookup func(string) (string, bool), e
 		name = "torchrun's worker with RANK=" + rank
 	}
 	restarts := restartCount(lookup)
-	if !slices.Contains(stopExitCodes, exitCode(status)) {
+	if !stopCodesOf(r.job).has(exitCode(status)) {
 		r.failedWorkers.Store(restarts + 1)
 	}
 	what := fmt.Sprintf("ended with exit code %d", status.ExitStatus())
