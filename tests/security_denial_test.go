@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -104,4 +105,29 @@ func testPortsAreHeld(t *testing.T, s *twoUsers) {
 		t.Error(o)
 	}
 	a.stop()
+}
+
+// testPortOfAProgram listens on the MASTER_PORT of a program before the program does. The program
+// tells the port, which no other user can see otherwise.
+func testPortOfAProgram(t *testing.T, s *twoUsers) {
+	alice, mallory := s.people(t)
+	dir := alice.dir()
+	alice.write(filepath.Join(dir, "late.toml"), command("late", 1, "sh", "-c",
+		"cd "+dir+"; test -e at && exec echo second start, restarts: $DDPBATCH_RESTART_COUNT; echo $MASTER_ADDR:$MASTER_PORT >new; mv new at; exec sleep 600"))
+	over := alice.begin("n1", dir, s.binary, "launch", "late.toml")
+	var address []byte
+	waitUntil(t, "the program to start", func() bool {
+		var err error
+		address, err = os.ReadFile(filepath.Join(dir, "at"))
+		return err == nil
+	})
+	a, line := mallory.attack("listen", strings.TrimSpace(string(address)))
+	mustContain(t, line, "listens on")
+	o := over()
+	a.stop()
+	if o.code != 0 {
+		t.Error(o)
+	}
+	mustContain(t, o.stdout, "second start, restarts: 0")
+	mustContain(t, o.stderr, "MASTER_PORT", fmt.Sprintf("UID %d", mallory.ID), "starting again with a different port (1 of 3")
 }

@@ -54,6 +54,7 @@ func TestTwoUsers(t *testing.T) {
 		{"silent connections to a probe", testSilentConnectionsToAProbe},
 		{"flood of the rendezvous", testFloodOfTheRendezvous},
 		{"ports are held", testPortsAreHeld},
+		{"port of a program", testPortOfAProgram},
 		{"cancel of a foreign run", testCancelOfAForeignRun},
 		{"links in a foreign run", testLinksInAForeignRun},
 		{"text of a foreign run", testTextOfAForeignRun},

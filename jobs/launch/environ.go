@@ -117,7 +117,7 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 	p := r.Info
 	for name, n := range map[string]int{
 		"RANK": p.Rank, "WORLD_SIZE": p.WorldSize, "LOCAL_RANK": p.LocalRank, "LOCAL_WORLD_SIZE": p.LocalWorldSize,
-		"GROUP_RANK": p.NodeRank, "MASTER_PORT": port,
+		"GROUP_RANK": p.NodeRank,
 	} {
 		if c := r.job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {
 			// torchrun sets these variables for the processes that it starts.
@@ -129,6 +129,7 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 	if r.job.Command.Launcher == jobs.LauncherRank {
 		set("MASTER_ADDR", host)
 	}
+	environ = append(removeVars(environ, "MASTER_PORT", torchrunPortVariable), masterPortVariables(r.job.Command.Launcher, port)...)
 	lookup := lookupIn(o.Environ)
 	if _, launched := lookup(LauncherVariable); launched {
 		for _, name := range []string{programRunDir, programRunID, programRestarts, programMetrics} {
@@ -237,8 +238,9 @@ func envNames(list []jobs.EnvName) []string {
 	return out
 }
 
-// programArgv returns the command line. It looks up the program in the rank's PATH.
-func (r *Rank) programArgv(environ []string, host string, port int) ([]string, error) {
+// programArgv returns the command line. It looks up the program in the rank's PATH. The port of
+// rank 0 is not in it, see masterPortVariables.
+func (r *Rank) programArgv(environ []string, host string) ([]string, error) {
 	var argv []string
 	for _, a := range r.job.Command.Argv {
 		argv = append(argv, string(a))
@@ -254,7 +256,7 @@ func (r *Rank) programArgv(environ []string, host string, port int) ([]string, e
 		}
 		argv = slices.Concat(argv, []string{
 			"--nnodes", strconv.Itoa(r.Info.WorldSize), "--node_rank", strconv.Itoa(r.Info.Rank),
-			"--nproc_per_node", strconv.Itoa(r.perNode), "--master_addr", host, "--master_port", strconv.Itoa(port),
+			"--nproc_per_node", strconv.Itoa(r.perNode), "--master_addr", host,
 		}, script)
 	}
 	path, err := lookPath(environ, argv[0])

@@ -107,6 +107,9 @@ type Result struct {
 	// Progress reports that a newer checkpoint exists than when the launcher started. It is
 	// determined only if restart.requeue depends on it.
 	Progress bool
+
+	// portRestart reports that another attempt follows because a port was taken.
+	portRestart bool
 }
 
 // CheckSingleLauncher returns an error if srun started several launchers in an allocation.
@@ -171,6 +174,8 @@ type supervisor struct {
 	restarts int // restarts since the last progress
 	// programStep is the newest step of a user's program in all attempts, or -1.
 	programStep int
+	// portRestarts counts the latest consecutive starts after a port was taken.
+	portRestarts int
 }
 
 // decideRestart decides whether to start another attempt, and after which delay. If again is
@@ -186,6 +191,17 @@ func (s *supervisor) decideRestart(ctx context.Context, a *attempt, r Result) (r
 	if s.Dir.CheckPlace() != nil {
 		// Ranks of another attempt would not find their run directory.
 		return s.finalizeResult(ctx, r, s.saved), 0, false
+	}
+	if !r.Failure.PortTaken {
+		s.portRestarts = 0
+	} else if !a.stopped && r.Exit != exitCancelled && s.portRestarts < maxPortRestarts {
+		if r = s.finalizeResult(ctx, r, s.saved); r.Preempted {
+			return r, 0, false
+		}
+		s.portRestarts++
+		r.portRestart = true
+		s.Say(portRestartLine(r.Failure, s.portRestarts))
+		return r, 0, true
 	}
 	limit := s.Job.Restart.MaxWithoutProgress
 	if a.stopped || limit == 0 || r.Exit == exitCancelled {

@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "fake-torchrun" {
 		os.Exit(fakeTorchrun())
 	}
+	if len(os.Args) > 3 && os.Args[1] == "other-user" {
+		os.Exit(otherUser(os.Args[2], os.Args[3]))
+	}
 	os.Exit(m.Run())
 }
 

@@ -16,7 +16,8 @@ const (
 	portTries = 1000
 )
 
-// findFreePort returns a TCP port that is free on addr. It prefers ports outside of the range
+// findFreePort returns a TCP port that is free on addr, or on all addresses of this host if addr is
+// empty. It prefers ports outside of the range
 // that the kernel uses for outgoing connections, so that the port is still free when the
 // user's program opens it a moment later. The search starts at a random port, so that jobs
 // on the same node rarely collide. If another user occupies so many ports that the search
@@ -31,7 +32,7 @@ func findFreePort(addr string) (int, error) {
 	}
 	port, err := searchPort(low, high, func(port int) (int, error) { return tryPort(addr, port) })
 	if err != nil {
-		return 0, fmt.Errorf("find a free port on %s: %w", addr, err)
+		return 0, fmt.Errorf("find a free port: %w", err)
 	}
 	return port, nil
 }
@@ -83,7 +84,8 @@ func (r *Rank) agreeOnMaster(ctx context.Context) (host string, port int, err er
 	defer cancel()
 	var offer string
 	if r.Info.Rank == 0 {
-		port, err := findFreePort(r.Choice.Addr.String())
+		// Most programs listen on all addresses.
+		port, err := findFreePort("")
 		if err != nil {
 			return "", 0, err
 		}

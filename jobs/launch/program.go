@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -39,7 +40,7 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	if err != nil {
 		return 1, err
 	}
-	argv, err := r.programArgv(environ, host, port)
+	argv, err := r.programArgv(environ, host)
 	if err != nil {
 		return 1, err
 	}
@@ -58,6 +59,10 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 		cmd.Dir = descriptorPath(snapshot)
 	}
 	cmd.Stdout, cmd.Stderr = o.Stdout, o.Stderr
+	guard := r.newPortGuard(host, port)
+	if err := guard.checkUnused(); err != nil {
+		return exitLost, err
+	}
 	// A separate process group allows ddpbatch to kill the program together with its workers.
 	group, release, err := newProcessGroup()
 	if err != nil {
@@ -74,10 +79,11 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	}
 	ended := make(chan struct{})
 	go func() { done.Wait(); close(ended) }()
+	guard.watch(ended)
 	if r.job.Command.Launcher == jobs.LauncherTorchrun {
 		go r.watchWorkers(cmd.Process.Pid, ended)
 	}
-	stop, killCause := r.superviseProgram(ctx, o, cmd, group, ended)
+	stop, killCause := r.superviseProgram(ctx, o, cmd, group, ended, guard)
 	// Workers that the program left behind would hold memory, ports, and GPUs.
 	_ = syscall.Kill(-group, syscall.SIGKILL)
 	if killCause != nil {
@@ -89,7 +95,8 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	if stop != nil && !stop.handled {
 		r.Session.NoteUnhandledStop()
 	}
-	return exitResult(argv[0], cmd.ProcessState, stop)
+	exit, err = exitResult(argv[0], cmd.ProcessState, stop)
+	return exit, guard.explain(err)
 }
 
 // orphanTimeout returns how long follow waits for processes that outlive a stopped program.
@@ -101,9 +108,10 @@ func (r *Rank) orphanTimeout() time.Duration {
 // superviseProgram forwards signals until the program has ended. If a stop signal has ended the
 // program, as it ends a shell without a trap, follow also waits for the processes that the signal
 // was for. It waits at most orphanTimeout. It returns the stop request, if any, and the cause if
-// it killed the program.
-func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, group int, ended <-chan struct{}) (stop *stopRequest, killCause error) {
-	stopping, aborted, done := r.Session.Stopping(), r.Session.Context().Done(), ctx.Done()
+// it killed the program. If guard finds that another user has the program's port, it kills the
+// program.
+func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, group int, ended <-chan struct{}, guard *portGuard) (stop *stopRequest, killCause error) {
+	stopping, aborted, done, taken := r.Session.Stopping(), r.Session.Context().Done(), ctx.Done(), guard.takenDuringWatch()
 	pid := cmd.Process.Pid
 	kill := func() {
 		_ = syscall.Kill(-group, syscall.SIGTERM)
@@ -162,7 +170,11 @@ func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, cmd *exec
 			stopping = nil
 			request(stopSignal(r.Session.StopReason()), true)
 		case <-aborted:
-			aborted, killCause = nil, context.Cause(r.Session.Context())
+			// Another rank may have failed because it has connected to another user's port.
+			aborted, killCause = nil, cmp.Or(guard.foundTaken(), context.Cause(r.Session.Context()))
+			kill()
+		case <-taken:
+			taken, killCause = nil, guard.foundTaken()
 			kill()
 		case <-done:
 			done, killCause = nil, context.Cause(ctx)

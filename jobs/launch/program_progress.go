@@ -214,8 +214,11 @@ func programContext(d rundir.Dir) []string {
 	if events, err := d.ReadAttempts(); err == nil {
 		restarts := 0
 		for _, e := range events {
-			if e.Event == rundir.AttemptBegan {
+			switch {
+			case e.Event == rundir.AttemptBegan:
 				restarts++
+			case e.PortTaken:
+				restarts-- // not a restart of the program
 			}
 		}
 		environ = append(environ, programRestarts+"="+strconv.Itoa(restarts))

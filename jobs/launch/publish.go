@@ -213,7 +213,7 @@ func (o Options) recordBegin(a *attempt) {
 // recordEnd records how an attempt ended.
 func (o Options) recordEnd(a *attempt, r Result, again bool) {
 	e := a.event(rundir.AttemptEnded)
-	e.Exit, e.Stopped, e.Again, e.NoProgress = r.Exit, r.Stopped, again, r.StopUnhandled
+	e.Exit, e.Stopped, e.Again, e.NoProgress, e.PortTaken = r.Exit, r.Stopped, again, r.StopUnhandled, r.portRestart
 	for _, rank := range r.Ranks {
 		e.Step = max(e.Step, rank.Step)
 	}

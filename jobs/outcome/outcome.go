@@ -176,7 +176,9 @@ func (s State) Restarts(requeues int) int {
 		seen := a.Requeues
 		switch a.Then {
 		case Restarted:
-			n++
+			if !a.PortTaken {
+				n++
+			}
 		case Requeued:
 			seen++
 		}
@@ -236,6 +238,9 @@ type Attempt struct {
 	Then     string    `json:"then,omitempty"` // Restarted or Requeued
 	// NoProgress reports that the user's program was stopped and did not handle the signal.
 	NoProgress bool `json:"no_progress,omitempty"`
+	// PortTaken reports that the next attempt follows because another process had the port of the
+	// program. It is not a restart.
+	PortTaken bool `json:"port_taken,omitempty"`
 }
 
 // Values of Attempt.Then: what followed an attempt without a request of the user.
@@ -273,7 +278,7 @@ func attempts(events []rundir.AttemptEvent) []Attempt {
 			// The event of the start could not be written.
 		case e.Event == rundir.AttemptEnded && all[last].Number == e.Attempt:
 			a := &all[last]
-			a.NoProgress = e.NoProgress
+			a.NoProgress, a.PortTaken = e.NoProgress, e.PortTaken
 			a.Ended, a.Exit, a.Stopped, a.Step, a.Cause, a.Rank, a.Host = e.Time, &e.Exit, e.Stopped, e.Step, e.Cause, e.Rank, e.Host
 			if e.Again {
 				a.Then = Restarted

@@ -19,6 +19,7 @@ const usage = `usage:
   attacker lease FILE...         create files and hold leases on them
   attacker fill UID COUNT        hold COUNT silent connections to each listener of a user
   attacker flood ADDRESS COUNT   keep COUNT silent connections to an address open
+  attacker listen ADDRESS        listen on an address and count the connections
   attacker ports FIRST LAST...   bind all ports of 127.0.0.1 in ranges
   attacker capture LINK FILE     write the payload of all TCP connections to a file
 `
@@ -54,6 +55,8 @@ func run(args []string) error {
 			return err
 		}
 		return flood(args[0], count)
+	case command == "listen" && len(args) == 1:
+		return listen(args[0])
 	case command == "ports" && len(args)%2 == 0:
 		return ports(args)
 	case command == "capture" && len(args) == 2:

@@ -145,6 +145,29 @@ func flood(address string, count int) error {
 	return err
 }
 
+// listen accepts connections on an address and answers none of them.
+func listen(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	var accepted atomic.Int64
+	go func() {
+		for {
+			if _, err := l.Accept(); err != nil {
+				return
+			}
+			accepted.Add(1)
+		}
+	}()
+	fmt.Println("listens on", l.Addr())
+	if err := waitForEnd(); err != nil {
+		return err
+	}
+	fmt.Println("accepted", accepted.Load(), "connections")
+	return l.Close()
+}
+
 // ports binds all free ports of 127.0.0.1 in ranges.
 func ports(ranges []string) error {
 	var all unix.Rlimit

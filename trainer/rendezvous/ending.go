@@ -29,8 +29,10 @@ func (s *Server) leave(rank int, m leaveMessage) {
 	if m.Error != "" {
 		st.State = Failed
 		f := Failure{Rank: rank, Host: st.Host, State: Failed, Exit: m.Exit, Step: st.Step, Phase: st.Phase,
-			Reason: fmt.Sprintf("rank %d on %s: %s", rank, st.Host, m.Error), Advice: m.Hint}
+			Reason: fmt.Sprintf("rank %d on %s: %s", rank, st.Host, m.Error), Advice: m.Hint, PortTaken: m.PortTaken}
 		switch {
+		case m.PortTaken:
+			s.blamePortLocked(f)
 		case m.Blames != nil:
 			s.blameLocked(&f, *m.Blames)
 		case len(m.Suspects) > 0:
@@ -40,6 +42,16 @@ func (s *Server) leave(rank int, m leaveMessage) {
 		s.failLocked(f)
 	}
 	s.goneLocked(rank)
+}
+
+// blamePortLocked makes a taken port the cause of the attempt's failure. A rank that has connected
+// to the wrong process may have failed before.
+func (s *Server) blamePortLocked(f Failure) {
+	if s.first == nil || s.first.PortTaken || s.first.Rank < 0 {
+		return
+	}
+	f.Reason += "; before that: " + s.first.Reason
+	s.first = &f
 }
 
 // maxWorkerAge is how long a failed worker can be the cause of a later failure. If torchrun

@@ -49,6 +49,9 @@ type Failure struct {
 	Phase  string `json:"phase,omitempty"`
 	Reason string `json:"reason"`
 	Advice string `json:"hint,omitempty"`
+	// PortTaken reports that a process that does not belong to the program had taken its port. A
+	// new attempt with a different port can succeed.
+	PortTaken bool `json:"port_taken,omitempty"`
 }
 
 // Error returns one line that names the rank, its host, and the reason.

@@ -100,6 +100,8 @@ type leaveMessage struct {
 	Unhandled bool `json:"unhandled,omitempty"`
 	// Suspects are the ranks of which at least one is faulty; see [Session.Leave].
 	Suspects []int `json:"suspects,omitempty"`
+	// PortTaken means that another process has taken the port of the program; see [Session.Leave].
+	PortTaken bool `json:"port_taken,omitempty"`
 }
 
 type reasonMessage struct {

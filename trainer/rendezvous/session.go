@@ -285,7 +285,7 @@ func (s *Session) NoteUnhandledStop() {
 }
 
 // Leave ends the session. exit is the exit code of this process. If failure is not nil, it
-// ends the attempt and is sent to every other rank. Two optional methods of failure change the
+// ends the attempt and is sent to every other rank. Three optional methods of failure change the
 // cause:
 //
 //   - FailedRank() (rank int, ok bool) returns the rank that this rank waited for without success.
@@ -293,6 +293,8 @@ func (s *Session) NoteUnhandledStop() {
 //   - Suspects() []int returns ranks of which at least one is faulty; it may not be the rank
 //     that reports. The failure is about the suspect if there is only one, and otherwise about
 //     no rank.
+//   - PortTaken() bool returns whether another process has taken the port of the program. Such a
+//     failure replaces an earlier failure of a rank as the cause.
 func (s *Session) Leave(exit int, failure error) error {
 	m := leaveMessage{Exit: exit}
 	if failure != nil {
@@ -309,6 +311,8 @@ func (s *Session) Leave(exit int, failure error) error {
 		if errors.As(failure, &among) {
 			m.Suspects = among.Suspects()
 		}
+		var port interface{ PortTaken() bool }
+		m.PortTaken = errors.As(failure, &port) && port.PortTaken()
 	}
 	s.mu.Lock()
 	s.leaving = true

@@ -44,6 +44,7 @@ var Variables = []VariableGroup{
 		{"GROUP_RANK", "set", "node rank, from 0"},
 		{"MASTER_ADDR", "set", "address of rank 0 on the selected network"},
 		{"MASTER_PORT", "set", "free port on the host of rank 0"},
+		{"PET_MASTER_PORT", "set", "the same port for torchrun, with command.launcher = \"torchrun\""},
 		{"PYTHONHOME", "unset", "removed if setup.venv is set"},
 		{"PYTHONUNBUFFERED", "set", "1, unless already set"},
 		{"DDPBATCH_RUN_DIR", "set", "path of the run directory"},
@@ -94,7 +95,7 @@ var Variables = []VariableGroup{
 		{"SLURM_PACK_SIZE", "read", "number of components of a heterogeneous job, before Slurm 20.02"},
 		{"SLURM_CONF", "read", "path of the cluster configuration; passed to submitted jobs"},
 	}},
-	{Title: "Other launchers", About: "`ddpbatch run` reads its rank from these variables if a program other than ddpbatch started it (docs/launchers.md). It uses MASTER_ADDR and MASTER_PORT only to distinguish starts. ddpbatch removes TORCHELASTIC_* and PET_* from the environment of [command] jobs.", Variables: []Variable{
+	{Title: "Other launchers", About: "`ddpbatch run` reads its rank from these variables if a program other than ddpbatch started it (docs/launchers.md). It uses MASTER_ADDR and MASTER_PORT only to distinguish starts. ddpbatch removes their values of TORCHELASTIC_* and PET_* from the environment of [command] jobs.", Variables: []Variable{
 		{"GROUP_WORLD_SIZE", "read", "torchrun: number of nodes"},
 		{"TORCHELASTIC_RUN_ID", "read", "torchrun: value of --rdzv_id"},
 		{"TORCHELASTIC_RESTART_COUNT", "read", "torchrun: number of restarts"},

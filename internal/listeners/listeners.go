@@ -1,0 +1,149 @@
+// Package listeners finds the users who listen on a TCP port of this host.
+//
+// It reads /proc/net/tcp and /proc/net/tcp6, which every user can read. A user cannot hide a
+// listener there or change its owner. The kernel lists all listeners before the connections, so a
+// large number of connections costs nothing.
+//
+// The package sees listeners of its own network namespace only. It does not see a socket that is
+// bound and does not listen. It does not find processes, and does not decide whom to trust.
+package listeners
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/printable"
+)
+
+// A Listener is a listening TCP socket.
+type Listener struct {
+	Addr netip.AddrPort // the address is unspecified if it listens on all addresses
+	UID  int            // owner, as this process's user namespace shows it
+}
+
+// Accepts reports whether the socket accepts connections to addr. An IPv6 socket for all addresses
+// usually also accepts IPv4, and the table does not show the exceptions.
+func (l Listener) Accepts(addr netip.Addr) bool {
+	own := l.Addr.Addr()
+	addr = addr.Unmap().WithZone("")
+	return own == addr || own.IsUnspecified() && (own.Is6() || addr.Is4())
+}
+
+// maxListeners is the number of listeners of a table above which On gives up.
+const maxListeners = 1 << 18
+
+// errTooMany means that a table has more than maxListeners listeners.
+var errTooMany = fmt.Errorf("more than %d listeners", maxListeners)
+
+// On returns the sockets that listen on a port, on any address.
+func On(port int) ([]Listener, error) {
+	var all []Listener
+	for _, path := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		f, err := os.Open(path)
+		if errors.Is(err, fs.ErrNotExist) && path == "/proc/net/tcp6" {
+			continue // no IPv6
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list listening sockets: %w", err)
+		}
+		found, err := parse(f, port)
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("list listening sockets: read %s: %w", path, err)
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// States of sockets in the table (include/net/tcp_states.h).
+const (
+	stateSynReceived = "03" // older kernels list these next to their listener
+	stateListen      = "0A"
+)
+
+// parse returns the listeners on a port from a table (proc_net_tcp in the kernel's documentation).
+func parse(table io.Reader, port int) ([]Listener, error) {
+	var found []Listener
+	lines := bufio.NewScanner(table)
+	lines.Scan() // the header
+	for count := 0; lines.Scan(); count++ {
+		f := strings.Fields(lines.Text())
+		if len(f) < 8 {
+			return nil, fmt.Errorf("line %q has %d fields", lines.Text(), len(f))
+		}
+		switch f[3] {
+		case stateSynReceived:
+			continue
+		case stateListen:
+		default:
+			return found, nil // connections follow
+		}
+		if count == maxListeners {
+			return nil, errTooMany
+		}
+		addr, err := parseAddr(f[1])
+		if err != nil {
+			return nil, err
+		}
+		if int(addr.Port()) != port {
+			continue
+		}
+		uid, err := strconv.ParseUint(f[7], 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("user ID %q: %w", f[7], err)
+		}
+		found = append(found, Listener{addr, int(uid)})
+	}
+	return found, lines.Err()
+}
+
+// parseAddr parses an address of the table, such as "0100007F:1F90". Each 4 bytes of the address
+// are a number in the byte order of the host.
+func parseAddr(text string) (netip.AddrPort, error) {
+	ip, port, _ := strings.Cut(text, ":")
+	b, err := hex.DecodeString(ip)
+	if err != nil || len(b) != 4 && len(b) != 16 {
+		return netip.AddrPort{}, fmt.Errorf("address %q is not an IP address", text)
+	}
+	for i := 0; i < len(b); i += 4 {
+		binary.NativeEndian.PutUint32(b[i:], binary.BigEndian.Uint32(b[i:]))
+	}
+	n, err := strconv.ParseUint(port, 16, 16)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("address %q has no port", text)
+	}
+	addr, _ := netip.AddrFromSlice(b)
+	return netip.AddrPortFrom(addr.Unmap(), uint16(n)), nil
+}
+
+// UserName returns the name and ID of a user for messages, such as "mallory (UID 1002)". A user
+// without a name, or of a different user namespace, has only the ID.
+func UserName(uid int) string {
+	id := strconv.Itoa(uid)
+	u, err := user.LookupId(id)
+	if err != nil || id == overflowUser() {
+		return "UID " + id
+	}
+	return fmt.Sprintf("%s (UID %s)", printable.Line(u.Username), id)
+}
+
+// overflowUser returns the user ID that the kernel shows for users without a mapping in the user
+// namespace, for example in a container.
+func overflowUser() string {
+	text, err := os.ReadFile("/proc/sys/kernel/overflowuid")
+	if err != nil {
+		return "65534"
+	}
+	return strings.TrimSpace(string(text))
+}

@@ -1,0 +1,144 @@
+package listeners
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+)
+
+const header = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+
+// line returns a line of a table, for a socket of user 1002.
+func line(addr, state string) string {
+	return "   0: " + addr + " 00000000:0000 " + state + " 00000000:00000000 00:00000000 00000000  1002        0 4242 1 0000000000000000 100 0 0 10 0\n"
+}
+
+// TestOnFindsOwnListener checks that On finds a listener on each kind of address, and that it
+// belongs to this user.
+func TestOnFindsOwnListener(t *testing.T) {
+	for _, tt := range []struct{ network, listen, addr string }{
+		{"tcp4", "127.0.0.1:0", "127.0.0.1"},
+		{"tcp4", "0.0.0.0:0", "127.0.0.1"},
+		{"tcp6", "[::1]:0", "::1"},
+		{"tcp", "[::]:0", "127.0.0.1"},
+	} {
+		l, err := net.Listen(tt.network, tt.listen)
+		if err != nil && tt.network != "tcp4" {
+			t.Logf("%s: no IPv6: %v", tt.listen, err)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := l.Addr().(*net.TCPAddr)
+		found, err := On(at.Port)
+		if err != nil || len(found) != 1 {
+			t.Errorf("%s: got %v, %v", tt.listen, found, err)
+		} else if f := found[0]; int(f.Addr.Port()) != at.Port || f.UID != os.Geteuid() || !f.Accepts(netip.MustParseAddr(tt.addr)) {
+			t.Errorf("%s: got %+v", tt.listen, f)
+		}
+		l.Close()
+		if found, err := On(at.Port); err != nil || len(found) != 0 {
+			t.Errorf("%s after close: got %v, %v", tt.listen, found, err)
+		}
+	}
+}
+
+// TestParse checks which lines of a table count.
+func TestParse(t *testing.T) {
+	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
+		t.Skip("the tables below are of a little-endian host")
+	}
+	const loopback, other = "0100007F:5BA0", "0100007F:5BA1" // port 23456 and the next one
+	for _, tt := range []struct {
+		name, table string
+		want        string
+		fails       bool
+	}{
+		{"empty", "", "[]", false},
+		{"header only", header, "[]", false},
+		{"one address", header + line(loopback, "0A"), "[{127.0.0.1:23456 1002}]", false},
+		{"all addresses", header + line("00000000:5BA0", "0A"), "[{0.0.0.0:23456 1002}]", false},
+		{"IPv6", header + line("00000000000000000000000001000000:5BA0", "0A"), "[{[::1]:23456 1002}]", false},
+		{"IPv4 in IPv6", header + line("0000000000000000FFFF00000100007F:5BA0", "0A"), "[{127.0.0.1:23456 1002}]", false},
+		{"different port", header + line(other, "0A"), "[]", false},
+		{"connection", header + line(loopback, "01"), "[]", false},
+		{"request before a listener", header + line(loopback, "03") + line(loopback, "0A"), "[{127.0.0.1:23456 1002}]", false},
+		{"damaged line after the listeners", header + line(loopback, "0A") + line(other, "01") + "x", "[{127.0.0.1:23456 1002}]", false},
+		{"short line", header + "0: x\n", "", true},
+		{"short address", header + line("0100:5BA0", "0A"), "", true},
+		{"no port", header + line("0100007F", "0A"), "", true},
+		{"no user", header + strings.Replace(line(loopback, "0A"), " 1002 ", " alice ", 1), "", true},
+	} {
+		got, err := parse(strings.NewReader(tt.table), 23456)
+		if (err != nil) != tt.fails || err == nil && fmt.Sprint(got) != tt.want {
+			t.Errorf("%s: got %v, %v", tt.name, got, err)
+		}
+	}
+}
+
+// TestParseIsBounded checks that a table of many listeners ends the search, and that connections
+// after the listeners are not read.
+func TestParseIsBounded(t *testing.T) {
+	one := line("0100007F:5BA1", "0A")
+	if _, err := parse(strings.NewReader(header+strings.Repeat(one, maxListeners+1)), 23456); !errors.Is(err, errTooMany) {
+		t.Errorf("many listeners: %v", err)
+	}
+	connections := strings.NewReader(header + one + strings.Repeat(line("0100007F:5BA1", "01"), 10_000))
+	if _, err := parse(connections, 23456); err != nil || connections.Len() < 1_000_000 {
+		t.Errorf("many connections: %v, %d bytes are left", err, connections.Len())
+	}
+}
+
+// TestAccepts checks which connections a listener can receive.
+func TestAccepts(t *testing.T) {
+	for _, tt := range []struct {
+		listens, addr string
+		want          bool
+	}{
+		{"10.0.0.1:1", "10.0.0.1", true},
+		{"10.0.0.1:1", "10.0.0.2", false},
+		{"10.0.0.1:1", "::ffff:10.0.0.1", true},
+		{"0.0.0.0:1", "10.0.0.2", true},
+		{"0.0.0.0:1", "fd00::1", false},
+		{"[::]:1", "10.0.0.2", true},
+		{"[::]:1", "fd00::1", true},
+		{"[fe80::1]:1", "fe80::1%eth0", true},
+	} {
+		l := Listener{Addr: netip.MustParseAddrPort(tt.listens)}
+		if got := l.Accepts(netip.MustParseAddr(tt.addr)); got != tt.want {
+			t.Errorf("%s accepts %s: got %v", tt.listens, tt.addr, got)
+		}
+	}
+}
+
+// TestUserName checks names in messages.
+func TestUserName(t *testing.T) {
+	if got := UserName(0); got != "root (UID 0)" {
+		t.Errorf("root: got %q", got)
+	}
+	const unknown = 3_999_999_999
+	if got := UserName(unknown); got != "UID 3999999999" {
+		t.Errorf("user without a name: got %q", got)
+	}
+}
+
+// FuzzParse checks that a table of any content neither crashes the parser nor gives a listener on a
+// different port.
+func FuzzParse(f *testing.F) {
+	f.Add(header+line("0100007F:5BA0", "0A"), 23456)
+	f.Add(header+line("00000000000000000000000001000000:5BA0", "0A")+line("0100007F:5BA0", "01"), 23456)
+	f.Fuzz(func(t *testing.T, table string, port int) {
+		found, err := parse(strings.NewReader(table), port)
+		for _, l := range found {
+			if int(l.Addr.Port()) != port || err != nil {
+				t.Errorf("port %d: %+v, %v", port, l, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,228 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/listeners"
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+const (
+	// portWatchTime is how long a rank waits for its program to listen on MASTER_PORT. A program
+	// that imports its modules from a busy file system takes minutes.
+	portWatchTime = 10 * time.Minute
+	// portWatchInterval is the interval between two reads of the listening sockets. A read takes
+	// less than 1 ms on most nodes. After a longer read, the interval is longer.
+	portWatchInterval = 50 * time.Millisecond
+	// maxPortRestarts is how often the launcher starts the ranks again because of a taken port. These
+	// starts are not restarts of the program.
+	maxPortRestarts = 3
+)
+
+// A portTakenError reports that a process that does not belong to the program has the program's
+// MASTER_PORT.
+type portTakenError struct {
+	port  int
+	owner string // what is known about the process
+	cause error  // how the program ended; nil if it did not fail
+}
+
+func (e *portTakenError) Error() string {
+	text := fmt.Sprintf("another process uses MASTER_PORT %d: %s", e.port, e.owner)
+	if e.cause != nil {
+		text += "; " + e.cause.Error()
+	}
+	return text
+}
+
+func (e *portTakenError) Unwrap() error { return e.cause }
+
+// Hint returns the fix.
+func (*portTakenError) Hint() string {
+	return "find out what uses the port on this node, or submit again with slurm.exclusive = true"
+}
+
+// PortTaken marks the error for the rendezvous.
+func (*portTakenError) PortTaken() bool { return true }
+
+// A portGuard finds other users who take the port of a program between its choice and its use. It
+// runs in rank 0, on whose host the program is to listen.
+//
+// Only a listening socket is evidence against a user. Listeners of root are trusted, because daemons
+// of root run programs in containers. If /proc cannot be read, the guard finds nothing.
+type portGuard struct {
+	addr netip.Addr // MASTER_ADDR
+	port int
+	// taken is closed when err is set during the watch.
+	taken chan struct{}
+	until time.Time
+
+	mu    sync.Mutex
+	bound bool // the program, or a daemon of root for it, has listened on the port
+	err   *portTakenError
+}
+
+// newPortGuard returns a guard for the port that the ranks have agreed on. It returns nil if this
+// process cannot know whether the program will listen on the port.
+func (r *Rank) newPortGuard(host string, port int) *portGuard {
+	addr, err := netip.ParseAddr(host)
+	if err != nil || r.Info.Rank != 0 || startsMPI(r.job) {
+		return nil
+	}
+	return &portGuard{addr: addr, port: port, taken: make(chan struct{}), until: time.Now().Add(portWatchTime)}
+}
+
+// checkUnused returns an error if a process already listens on the port. The program must not have
+// started.
+func (g *portGuard) checkUnused() error {
+	if g == nil {
+		return nil
+	}
+	found, _ := listeners.On(g.port)
+	for _, l := range found {
+		return &portTakenError{port: g.port, owner: describeListener(l)}
+	}
+	return nil
+}
+
+// watch searches for listeners of other users until the program listens, it has ended, or
+// portWatchTime is over.
+func (g *portGuard) watch(ended <-chan struct{}) {
+	if g == nil {
+		return
+	}
+	go func() {
+		for {
+			began := time.Now()
+			if g.examine(); g.isDecided() || time.Now().After(g.until) {
+				return
+			}
+			select {
+			case <-ended:
+				return
+			case <-time.After(max(portWatchInterval, 20*time.Since(began))):
+			}
+		}
+	}()
+}
+
+// isDecided reports whether the program or another user has the port.
+func (g *portGuard) isDecided() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.bound || g.err != nil
+}
+
+// examine reads the listeners once. A listener of another user counts if the other ranks would
+// connect to it.
+func (g *portGuard) examine() {
+	found, err := listeners.On(g.port)
+	if err != nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, l := range found {
+		switch {
+		case g.bound || g.err != nil || !l.Accepts(g.addr):
+		case isOther(l.UID):
+			g.err = &portTakenError{port: g.port, owner: describeListener(l)}
+			close(g.taken)
+		default:
+			g.bound = true
+		}
+	}
+}
+
+// takenDuringWatch returns a channel that is closed when another user has taken the port.
+func (g *portGuard) takenDuringWatch() <-chan struct{} {
+	if g == nil {
+		return nil
+	}
+	return g.taken
+}
+
+// foundTaken returns the error if another user has the port, now or at an earlier time, or nil.
+func (g *portGuard) foundTaken() error {
+	if g == nil {
+		return nil
+	}
+	if !g.isDecided() && time.Now().Before(g.until) {
+		g.examine()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err == nil {
+		return nil
+	}
+	return g.err
+}
+
+// explain returns a portTakenError with the given cause if the port is the likely reason why the
+// program failed. Otherwise it returns cause. No process of the program may be left.
+func (g *portGuard) explain(cause error) error {
+	if g == nil || cause == nil {
+		return cause
+	}
+	var taken *portTakenError
+	if errors.As(cause, &taken) {
+		return cause
+	}
+	if errors.As(g.foundTaken(), &taken) {
+		return &portTakenError{g.port, taken.owner, cause}
+	}
+	g.mu.Lock()
+	bound := g.bound
+	g.mu.Unlock()
+	if bound || time.Now().After(g.until) {
+		return cause
+	}
+	// The program has never listened. A listener on any address of this host prevents it from
+	// listening on all addresses. A bound socket that does not listen has the same effect,
+	// and /proc does not show it.
+	if found, err := listeners.On(g.port); err == nil {
+		if i := slices.IndexFunc(found, func(l listeners.Listener) bool { return isOther(l.UID) }); i >= 0 {
+			return &portTakenError{g.port, describeListener(found[i]), cause}
+		}
+	}
+	if _, err := tryPort("", g.port); errors.Is(err, syscall.EADDRINUSE) {
+		return &portTakenError{g.port, "it does not belong to the program", cause}
+	}
+	return cause
+}
+
+// isOther reports whether a listener with this user ID is an unprivileged other user's.
+func isOther(uid int) bool { return uid != os.Geteuid() && uid != 0 }
+
+// describeListener describes a listener in an error.
+func describeListener(l listeners.Listener) string {
+	return fmt.Sprintf("user %s listens on %s", listeners.UserName(l.UID), l.Addr)
+}
+
+// masterPortVariables returns the variables with the port for a launcher of the program. A variable
+// is visible to this user only, and an argument to every user of the node.
+func masterPortVariables(launcher jobs.Launcher, port int) []string {
+	if launcher == jobs.LauncherTorchrun {
+		return []string{torchrunPortVariable + "=" + strconv.Itoa(port)}
+	}
+	return []string{"MASTER_PORT=" + strconv.Itoa(port)}
+}
+
+// torchrunPortVariable sets torchrun's --master_port (torch/distributed/argparse_util.py, since
+// PyTorch 1.9).
+const torchrunPortVariable = "PET_MASTER_PORT"
+
+// portRestartLine returns the message about a start with a different port.
+func portRestartLine(failure error, number int) string {
+	return fmt.Sprintf("%s; starting again with a different port (%d of %d; not a restart of the program)",
+		strings.TrimSuffix(failure.Error(), "."), number, maxPortRestarts)
+}

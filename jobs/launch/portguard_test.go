@@ -1,0 +1,238 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+)
+
+// otherID is an unprivileged user without a name.
+const otherID = 61099
+
+// otherUser does what another user can do to the port of a program, which is in the environment:
+// listen on it, bind it without listening until a file exists in a directory, or connect to it and
+// fail.
+func otherUser(what, dir string) int {
+	port, _ := strconv.Atoi(os.Getenv("MASTER_PORT"))
+	fail := func(err error) int { fmt.Fprintln(os.Stderr, what, port, err); return 99 }
+	if what != "connect" {
+		if err := syscall.Setuid(otherID); err != nil {
+			return fail(err)
+		}
+	}
+	end := time.Now().Add(2 * time.Minute)
+	switch what {
+	case "listen":
+		if _, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("MASTER_ADDR"), strconv.Itoa(port))); err != nil {
+			return fail(err)
+		}
+		time.Sleep(time.Until(end))
+	case "bind":
+		s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+		if err == nil {
+			err = unix.Bind(s, &unix.SockaddrInet4{Port: port})
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "bound"), nil, 0o644)
+		}
+		if err != nil {
+			return fail(err)
+		}
+		for ; time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			if _, err := os.Stat(filepath.Join(dir, "over")); err == nil {
+				break
+			}
+		}
+	case "connect":
+		for ; time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			c, err := net.Dial("tcp", net.JoinHostPort(os.Getenv("MASTER_ADDR"), strconv.Itoa(port)))
+			if err == nil {
+				c.Close()
+				return 7
+			}
+		}
+	}
+	return 0
+}
+
+// needsRoot skips a test that starts processes of another user.
+func needsRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+}
+
+// shellJob returns the [command] section for a line of shell. BIN is this test binary and DIR a
+// directory that every user can write to.
+func shellJob(t *testing.T, line string) (section, dir string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "port")
+	if err == nil {
+		err = os.Chmod(dir, 0o777)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	line = strings.NewReplacer("BIN", os.Args[0], "DIR", dir).Replace(line)
+	return fmt.Sprintf("[command]\nargv = [\"/bin/sh\", \"-c\", %q]\n", line), dir
+}
+
+// checkPortRestarts checks that want attempts failed because of a taken port, and that none of
+// them counts as a restart.
+func checkPortRestarts(t *testing.T, said string, want int) {
+	t.Helper()
+	events, err := lastDir.ReadAttempts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := 0
+	for _, e := range events {
+		if e.Event == rundir.AttemptEnded && e.PortTaken {
+			got++
+		}
+	}
+	if got != want || strings.Count(said, "starting again with a different port") != want {
+		t.Errorf("got %d starts because of a port, want %d\n%s", got, want, said)
+	}
+	if n := outcome.Read(lastDir, "").Restarts(0); n != 0 {
+		t.Errorf("got %d restarts", n)
+	}
+}
+
+// TestPortOfAnotherUser checks that the ranks start again with a different port, without a restart
+// of the program, if another user listens on the program's port.
+func TestPortOfAnotherUser(t *testing.T) {
+	needsRoot(t)
+	section, _ := shellJob(t, "test -e DIR/seen && exec echo restarts: $DDPBATCH_RESTART_COUNT; : >DIR/seen; exec BIN other-user listen DIR")
+	result, said, err := launched(t, 1, "program", section, nil)
+	if err != nil || result.Exit != 0 || result.Failure != nil {
+		t.Errorf("%+v, %v\n%s", result, err, said)
+	}
+	for _, want := range []string{"user UID 61099 listens on ", "restarts: 0\n"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q in\n%s", want, said)
+		}
+	}
+	checkPortRestarts(t, said, 1)
+}
+
+// TestPortOfAnotherUserIsBoundedAndBlamed checks the limit of starts, and that the other user is the
+// cause even if a rank that connected to the wrong program failed first.
+func TestPortOfAnotherUserIsBoundedAndBlamed(t *testing.T) {
+	needsRoot(t)
+	section, _ := shellJob(t, "test $RANK = 0 && exec BIN other-user listen DIR; exec BIN other-user connect DIR")
+	result, said, err := launched(t, 2, "program", section, nil)
+	if err != nil || result.Exit == 0 || result.Failure == nil || !result.Failure.PortTaken ||
+		!strings.Contains(result.Failure.Reason, "UID 61099") || result.Failure.Rank != 0 || result.Failure.Hint() == "" {
+		t.Errorf("%+v, %+v, %v\n%s", result, result.Failure, err, said)
+	}
+	checkPortRestarts(t, said, maxPortRestarts)
+}
+
+// TestPortThatIsBound checks a port that another user has bound without listening, which no table
+// shows. No user is blamed.
+func TestPortThatIsBound(t *testing.T) {
+	needsRoot(t)
+	section, dir := shellJob(t, "test -e DIR/bound && exit 0; setsid BIN other-user bind DIR & until test -e DIR/bound; do sleep 0.1; done; exit 5")
+	result, said, err := launched(t, 1, "program", section, nil)
+	if err := os.WriteFile(filepath.Join(dir, "over"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil || result.Exit != 0 {
+		t.Errorf("%+v, %v\n%s", result, err, said)
+	}
+	if !strings.Contains(said, "does not belong to the program") || strings.Contains(said, "61099") {
+		t.Error(said)
+	}
+	checkPortRestarts(t, said, 1)
+}
+
+// TestOrdinaryFailureIsNotBlamedOnThePort checks programs that fail for other reasons, with and
+// without a listener of their own.
+func TestOrdinaryFailureIsNotBlamedOnThePort(t *testing.T) {
+	for _, line := range []string{"exit 5", "BIN other-user connect DIR & exit 5"} {
+		section, _ := shellJob(t, line)
+		result, said, err := launched(t, 1, "program", section, nil)
+		if err != nil || result.Exit != 5 || result.Failure == nil || result.Failure.PortTaken {
+			t.Errorf("%s: %+v, %v\n%s", line, result, err, said)
+		}
+		checkPortRestarts(t, said, 0)
+	}
+}
+
+// TestPortGuard checks the guard with listeners of this user.
+func TestPortGuard(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	guard := func(addr string) *portGuard {
+		return &portGuard{addr: netip.MustParseAddr(addr), port: l.Addr().(*net.TCPAddr).Port, taken: make(chan struct{}), until: time.Now().Add(time.Hour)}
+	}
+	var taken *portTakenError
+	if err := guard("127.0.0.1").checkUnused(); !errors.As(err, &taken) || !strings.Contains(err.Error(), fmt.Sprintf("(UID %d)", os.Geteuid())) {
+		t.Errorf("port in use before the start: %v", err)
+	}
+	cause := errors.New("a cause")
+	own := guard("127.0.0.1")
+	if err := own.explain(cause); err != cause || !own.bound {
+		t.Errorf("the program listened: %v", err)
+	}
+	if err := guard("127.0.0.2").explain(cause); !errors.As(err, &taken) || !errors.Is(err, cause) {
+		t.Errorf("the program could not listen: %v", err)
+	}
+	late := guard("127.0.0.2")
+	late.until = time.Time{}
+	if err := late.explain(cause); err != cause {
+		t.Errorf("the program failed late: %v", err)
+	}
+	if err := guard("127.0.0.2").explain(nil); err != nil {
+		t.Errorf("the program did not fail: %v", err)
+	}
+	var none *portGuard
+	none.watch(nil)
+	if none.explain(cause) != cause || none.foundTaken() != nil || none.checkUnused() != nil {
+		t.Error("no guard")
+	}
+}
+
+// TestTorchrunPortIsNoArgument checks that the port of torchrun is in its environment, and not in
+// its arguments, which every user of the node can read.
+func TestTorchrunPortIsNoArgument(t *testing.T) {
+	dir := t.TempDir()
+	script := "#!/bin/sh\necho \"arguments: $*\"; echo \"port: $PET_MASTER_PORT ${MASTER_PORT-none}\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "torchrun"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("PET_MASTER_PORT", "1") // of an outer torchrun
+	_, said, err := launched(t, 1, "program", "[command]\nlauncher = \"torchrun\"\nargv = [\"train.py\"]\n", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var port int
+	if at := strings.Index(said, "port: "); at < 0 {
+		t.Fatal(said)
+	} else if _, err := fmt.Sscanf(said[at:], "port: %d none", &port); err != nil || port < 1024 {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	if !strings.Contains(said, "arguments: --nnodes 1 ") || strings.Count(said, strconv.Itoa(port)) != 1 {
+		t.Error(said)
+	}
+}
