@@ -153,10 +153,42 @@ func (d *decoder) checkCommand(c *Command) {
 			}
 		}
 	}
+	d.checkContext(c)
 	if d.given["log"] {
 		d.report("log", "", "is not valid with [command]: your program does its own logging")
 	}
 	if d.given["checkpoint"] {
 		d.report("checkpoint", "", "is not valid with [command]: your program writes its own checkpoints")
+	}
+}
+
+// checkContext checks the keys whose values the program receives.
+func (d *decoder) checkContext(c *Command) {
+	d.checkCheckpointDir(c)
+	seen := map[Tracker]bool{}
+	for i, tracker := range c.Tracking {
+		if d.isValid("command.tracking") && seen[tracker] {
+			d.reportElement("command.tracking", i, fmt.Sprintf("%q is listed twice", tracker))
+		}
+		seen[tracker] = true
+	}
+}
+
+func (d *decoder) checkCheckpointDir(c *Command) {
+	const dir = "command.checkpoint_dir"
+	if !d.isValid(dir) {
+		return
+	}
+	switch {
+	case c.CheckpointDir == "":
+		d.report(dir, "", "is empty: remove the key for a directory in the run directory")
+	case hasPlaceholder(string(c.CheckpointDir), PlaceholderAttempt):
+		d.report(dir, "use {run_dir} or {run_id}", "a restarted program would not find its checkpoints in a directory with {attempt}")
+	case hasPlaceholder(string(c.CheckpointDir), PlaceholderCheckpoint):
+		d.report(dir, "use {run_dir} or {run_id}", "contains itself")
+	case strings.HasPrefix(string(c.CheckpointDir), "~"):
+		d.report(dir, "write the absolute path", `"~" is not expanded`)
+	case strings.HasPrefix(string(c.CheckpointDir), "{"+PlaceholderRunID+"}"):
+		d.report(dir, "put a directory in front of it, such as checkpoints/{run_id}", "starts with {run_id}")
 	}
 }

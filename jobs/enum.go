@@ -24,6 +24,7 @@ type (
 	ScheduleKind  string // shape of the learning rate schedule
 	Launcher      string // way to start the user's program
 	StopSignal    string // name of the signal that stops the user's program, without SIG
+	Tracker       string // service that records experiments
 )
 
 // A Precision is the number format of the built-in trainer. With bf16, matrix multiplications
@@ -134,6 +135,9 @@ const (
 
 	LauncherRank     Launcher = "rank"
 	LauncherTorchrun Launcher = "torchrun"
+
+	TrackerWandB  Tracker = "wandb"
+	TrackerMLflow Tracker = "mlflow"
 
 	ContainerApptainer   ContainerRuntime = "apptainer"
 	ContainerSingularity ContainerRuntime = "singularity"

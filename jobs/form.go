@@ -47,7 +47,7 @@ func formOf(t reflect.Type, r rules) form {
 	if f, ok := forms[t]; ok {
 		return f
 	}
-	if r.choices != nil {
+	if r.choices != nil && t.Kind() != reflect.Slice {
 		return form{quotedList(r.choices), map[string]any{"enum": r.choices}}
 	}
 	switch t.Kind() {

@@ -37,6 +37,7 @@ func (j *Job) ResolvePaths(baseDir string) {
 	if j.Command != nil {
 		setDefault(&j.Command.Workdir, ".")
 		resolve(&j.Command.Workdir)
+		j.Command.resolveCheckpointDir(baseDir)
 	}
 }
 

@@ -33,6 +33,7 @@ func (j *Job) CheckProgram(baseDir string) (errs, warnings Diagnostics) {
 		c.checkScript()
 	}
 	c.checkShellWords()
+	c.checkPlaceholders()
 	return c.errs, c.warnings
 }
 

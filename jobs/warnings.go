@@ -36,6 +36,11 @@ func (j *Job) Warnings() (warnings Diagnostics) {
 	if why := j.unprotectedTraffic(); why != "" && j.Network.Integrity == IntegrityMAC {
 		report(integrity, "", "%q does not protect %s", j.Network.Integrity, why)
 	}
+	const checkpoints = "command.checkpoint_dir"
+	if c := j.Command; c != nil && j.Sweep != nil && c.CheckpointDir != "" && !hasPlaceholder(string(c.CheckpointDir), PlaceholderRunDir, PlaceholderRunID) {
+		report(checkpoints, fmt.Sprintf("write %q", strings.TrimRight(string(c.CheckpointDir), "/")+"/{"+PlaceholderRunID+"}"),
+			"all trials of the sweep write their checkpoints to the same directory")
+	}
 	return warnings
 }
 

@@ -16,7 +16,7 @@ const showsItsRank = `name = "shows"
 [slurm]
 tasks_per_node = 2
 [command]
-argv = ["sh", "-c", "echo rank $RANK of $WORLD_SIZE local $LOCAL_RANK of $LOCAL_WORLD_SIZE node $GROUP_RANK at ${MASTER_ADDR:+address}${MASTER_PORT:+port} ${TORCHELASTIC_RUN_ID-clean}"]
+argv = ["sh", "-c", "echo rank $RANK of $WORLD_SIZE local $LOCAL_RANK of $LOCAL_WORLD_SIZE node $GROUP_RANK at ${MASTER_ADDR:+address}${MASTER_PORT:+port} $(test $TORCHELASTIC_RUN_ID = $DDPBATCH_RUN_ID && echo own) ${TORCHELASTIC_USE_AGENT_STORE-clean}"]
 `
 
 // TestOtherLaunchers runs one job file with each launcher on this machine: torchrun, both kinds of
@@ -55,7 +55,7 @@ func TestOtherLaunchers(t *testing.T) {
 			}
 			out := run()
 			for _, want := range []string{
-				"rank 0 of 2 local 0 of 2 node 0 at addressport clean\n", "rank 1 of 2 local 1 of 2 node 0 at addressport clean\n",
+				"rank 0 of 2 local 0 of 2 node 0 at addressport own clean\n", "rank 1 of 2 local 1 of 2 node 0 at addressport own clean\n",
 				"2 ranks on 1 node; ",
 			} {
 				if strings.Count(out, want) != 1 {

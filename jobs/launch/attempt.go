@@ -116,7 +116,12 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 	if c := o.Job.Command; c != nil {
 		// The work directory may be a snapshot, and only the launcher knows its path.
 		a.environ = append(a.environ, envWorkdir+"="+string(c.Workdir))
-		a.environ = append(a.environ, programContext(o.Dir)...)
+		program, err := programContext(ctx, o)
+		if err != nil {
+			a.server.Close()
+			return nil, err
+		}
+		a.environ = append(a.environ, program...)
 	}
 	return a, nil
 }
@@ -303,6 +308,7 @@ func (a *attempt) announceStop(reason stopReason) {
 	a.mu.Lock()
 	a.stopReason = string(reason)
 	a.mu.Unlock()
+	writeStopFile(a.o.Dir, string(reason))
 	a.o.Say(fmt.Sprintf("asking all ranks to save and stop: %s", reason))
 }
 

@@ -81,6 +81,11 @@ func requiredDirs(j *jobs.Job, runDir, binary string) []string {
 	}
 	if j.Command != nil {
 		add(j.Command.Workdir)
+		if dir := j.Command.CheckpointDir; !strings.Contains(string(dir), "{") {
+			add(dir)
+		} else if before, _, _ := strings.Cut(string(dir), "{"); before != "" {
+			add(jobs.Text(filepath.Dir(before)))
+		}
 	}
 	if j.Train != nil {
 		add(j.Train.Model.Weights)

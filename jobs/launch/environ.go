@@ -31,7 +31,7 @@ const (
 	envSecret    = "DDPBATCH_SECRET"             // on this machine, without Slurm
 	envSecretIn  = "DDPBATCH_SECRET_FILE"        // name of a file in the run directory, with Slurm
 	envReportKey = "DDPBATCH_REPORT_KEY"         // for ranks that cannot start
-	envAttempt   = "DDPBATCH_ATTEMPT"            // 1, 2, ...
+	envAttempt   = "DDPBATCH_ATTEMPT"            // 1, 2, ... of this launcher
 	envPerNode   = "DDPBATCH_PROCESSES_PER_NODE" // number of ranks per node
 	envWorkdir   = "DDPBATCH_WORKDIR"            // working directory of the user's program
 	envLocalRank = "DDPBATCH_LOCAL_RANK"         // local rank, without Slurm
@@ -131,12 +131,8 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 	}
 	environ = append(removeVars(environ, "MASTER_PORT", torchrunPortVariable), masterPortVariables(r.job.Command.Launcher, port)...)
 	lookup := lookupIn(o.Environ)
-	if _, launched := lookup(LauncherVariable); launched {
-		for _, name := range []string{programRunDir, programRunID, programRestarts, programMetrics} {
-			if value, ok := lookup(name); ok {
-				set(name, value)
-			}
-		}
+	if err := r.setContext(set, lookup, lookupIn(environ)); err != nil {
+		return nil, err
 	}
 	lookup = lookupIn(environ)
 	devices, warning, err := r.visibleDevices(ctx, lookup)
@@ -245,6 +241,7 @@ func (r *Rank) programArgv(environ []string, host string) ([]string, error) {
 	for _, a := range r.job.Command.Argv {
 		argv = append(argv, string(a))
 	}
+	argv = expandPlaceholders(argv, environ)
 	if c := r.job.Command; c.Launcher == jobs.LauncherTorchrun {
 		interpreter, script, err := c.TorchrunArgv()
 		if err != nil {
@@ -257,7 +254,7 @@ func (r *Rank) programArgv(environ []string, host string) ([]string, error) {
 		argv = slices.Concat(argv, []string{
 			"--nnodes", strconv.Itoa(r.Info.WorldSize), "--node_rank", strconv.Itoa(r.Info.Rank),
 			"--nproc_per_node", strconv.Itoa(r.perNode), "--master_addr", host,
-		}, script)
+		}, expandPlaceholders(script, environ))
 	}
 	path, err := lookPath(environ, argv[0])
 	if err != nil {

@@ -137,6 +137,9 @@ func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, cmd *exec
 			if grace := time.Duration(r.job.Command.StopGrace); grace > 0 {
 				overdue = time.After(grace)
 			}
+			if r.Info.LocalRank == 0 {
+				writeStopFile(r.dir, "received "+s.String())
+			}
 			go stop.stopLaunchers(ended)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -194,34 +193,4 @@ func (r *progressRecorder) close() {
 	if r.log != nil {
 		r.log.Close()
 	}
-}
-
-// Variables that describe the run to a user's program.
-const (
-	programRunDir   = "DDPBATCH_RUN_DIR"
-	programRunID    = "DDPBATCH_RUN_ID"
-	programRestarts = "DDPBATCH_RESTART_COUNT"
-	programMetrics  = "DDPBATCH_METRICS"
-)
-
-// programContext returns the variables that describe the run to a user's program, for the next
-// attempt. They are not secret.
-func programContext(d rundir.Dir) []string {
-	environ := []string{programRunDir + "=" + d.Path, programMetrics + "=" + d.ProgramMetrics()}
-	if record, err := d.ReadRecord(); err == nil && record.Run != "" {
-		environ = append(environ, programRunID+"="+record.Run)
-	}
-	if events, err := d.ReadAttempts(); err == nil {
-		restarts := 0
-		for _, e := range events {
-			switch {
-			case e.Event == rundir.AttemptBegan:
-				restarts++
-			case e.PortTaken:
-				restarts-- // not a restart of the program
-			}
-		}
-		environ = append(environ, programRestarts+"="+strconv.Itoa(restarts))
-	}
-	return environ
 }

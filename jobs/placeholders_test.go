@@ -1,0 +1,95 @@
+package jobs
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestExpand(t *testing.T) {
+	values := map[string]string{"run_dir": "/runs/a b", "attempt": "3", "checkpoint_dir": "/ckpt"}
+	for _, tt := range []struct{ name, text, want string }{
+		{"whole word", "{run_dir}", "/runs/a b"},
+		{"part of a word", "--out={checkpoint_dir}/{attempt}.pt", "--out=/ckpt/3.pt"},
+		{"escaped", "{{run_dir}}", "{run_dir}"},
+		{"value without a placeholder's name", "{run_id}", "{run_id}"},
+		{"JSON", `{"a": {"attempt": 1}, "b": {}}`, `{"a": {"attempt": 1}, "b": {}}`},
+		{"JSON without spaces", `{"x":{"run_dir":"{run_dir}"}}`, `{"x":{"run_dir":"/runs/a b"}}`},
+		{"Python format", "{epoch:02d}-{val_loss:.2f}", "{epoch:02d}-{val_loss:.2f}"},
+		{"template", "{{ run_dir }} {% if x %}", "{{ run_dir }} {% if x %}"},
+		{"variable of a shell", "echo ${attempt} ${run_dir}", "echo ${attempt} ${run_dir}"},
+		{"set", "{1, 2}", "{1, 2}"},
+		{"braces", "}{ {} {{}} {{{attempt}}}", "}{ {} {{}} {{attempt}}"},
+		{"value with a placeholder", "{attempt}{", "3{"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := Expand(tt.text, values); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+	// A value is not expanded again.
+	if got := Expand("{run_dir}", map[string]string{"run_dir": "{attempt}", "attempt": "1"}); got != "{attempt}" {
+		t.Errorf("value with a placeholder: got %q", got)
+	}
+}
+
+// TestCheckPlaceholders checks that only words similar to a placeholder cause a warning.
+func TestCheckPlaceholders(t *testing.T) {
+	warnings := func(arg string) string {
+		t.Helper()
+		job, err := Parse("job.toml", []byte("name = \"x\"\n[command]\nargv = [\"true\", '"+arg+"']\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, all := job.CheckProgram(t.TempDir())
+		return all.Error()
+	}
+	for _, arg := range []string{"{rundir}/x", "--out={run_dirs}", "{checkpoint}", "{checkpointdir}"} {
+		if got := warnings(arg); !strings.Contains(got, "is not a placeholder") || !strings.Contains(got, "{run_dir}") {
+			t.Errorf("%s: got %q", arg, got)
+		}
+	}
+	for _, arg := range []string{"{run_dir}", "{epoch}", `{"run": 1}`, "{loss}", "${rundir}", "{{rundir}}", "{}", "{epoch:02d}"} {
+		if got := warnings(arg); strings.Contains(got, "placeholder") {
+			t.Errorf("%s: got %q", arg, got)
+		}
+	}
+}
+
+// TestCheckpointDir checks the directory of a run, and the warning for sweeps.
+func TestCheckpointDir(t *testing.T) {
+	job, err := Parse("job.toml", []byte("name = \"x\"\n[command]\nargv = [\"true\"]\ncheckpoint_dir = \"c/{run_id}\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.ResolvePaths("/base")
+	if got := job.Command.CheckpointDirIn("/run", "ab12"); got != "/base/c/ab12" {
+		t.Errorf("got %q", got)
+	}
+	c := Command{CheckpointDir: "{run_dir}/ckpt"}
+	c.resolveCheckpointDir("/base")
+	if got := c.CheckpointDirIn("/run", ""); got != "/run/ckpt" {
+		t.Errorf("got %q", got)
+	}
+	const sweep = "name = \"x\"\n[command]\nargv = [\"true\"]\ncheckpoint_dir = \"%s\"\n[sweep]\ngrid = { \"setup.env.A\" = [\"1\", \"2\"] }\n"
+	for dir, want := range map[string]bool{"ckpt": true, "ckpt/{run_id}": false} {
+		job, err := Parse("job.toml", []byte(strings.Replace(sweep, "%s", dir, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(job.Warnings().Error(), "same directory"); got != want {
+			t.Errorf("%s: warning %v, want %v", dir, got, want)
+		}
+	}
+}
+
+// FuzzExpand checks that text without placeholders stays unchanged.
+func FuzzExpand(f *testing.F) {
+	f.Add("{run_dir} {{attempt}} ${run_id} {\"a\": 1}")
+	f.Fuzz(func(t *testing.T, text string) {
+		got := Expand(text, map[string]string{"run_dir": ""})
+		if !strings.Contains(text, "run_dir}") && !strings.Contains(text, "{{") && got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	})
+}
