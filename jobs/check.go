@@ -47,6 +47,10 @@ func (d *decoder) checkSlurm(s *Slurm) {
 	if d.isValid(tasks, gpus) && s.GPUsPerNode%s.TasksPerNode != 0 {
 		d.report(tasks, "", "%d GPUs do not divide evenly among %d ranks", s.GPUsPerNode, s.TasksPerNode)
 	}
+	d.checkTable("slurm", reflect.ValueOf(s))
+	d.checkOptions(s)
+	d.checkOmit(s)
+	d.checkRequests(s)
 	const signal, limit = "slurm.signal_before_end", "slurm.time"
 	before := time.Duration(s.SignalBeforeEnd)
 	switch {
@@ -56,6 +60,42 @@ func (d *decoder) checkSlurm(s *Slurm) {
 		d.report(signal, "", "%s exceeds Slurm's limit of %d seconds", before, maxSignalSeconds)
 	case d.isValid(signal, limit) && before >= s.Time.Duration():
 		d.report(signal, "", "%s is not less than the time limit, %s", before, s.Time.Duration())
+	}
+}
+
+// checkRequests checks the keys that sbatch's options depend on.
+func (d *decoder) checkRequests(s *Slurm) {
+	const perCPU, perGPU = "slurm.mem_per_cpu", "slurm.mem_per_gpu"
+	for _, pair := range [][2]string{{perCPU, "slurm.mem"}, {perGPU, "slurm.mem"}, {perGPU, perCPU}, {"slurm.hint", "slurm.cpu_bind"}} {
+		if d.isValid(pair[:]...) {
+			d.report(pair[0], "remove one of them", "conflicts with %s", pair[1])
+		}
+	}
+	for key, m := range map[string]Memory{perCPU: s.MemoryPerCPU, perGPU: s.MemoryPerGPU} {
+		if d.isValid(key) && m == "0" {
+			d.report(key, "set slurm.mem = \"0\" for all memory of a node", "must be greater than 0")
+		}
+	}
+	if d.isValid(perGPU) && !d.given["slurm.gpus_per_node"] {
+		d.report(perGPU, "set slurm.gpus_per_node", "the job requests no GPUs")
+	}
+	for part := range strings.SplitSeq(string(s.Gres), ",") {
+		name, _, _ := strings.Cut(strings.TrimPrefix(part, "gres/"), ":")
+		if d.isValid("slurm.gres") && name == "gpu" {
+			d.report("slurm.gres", "set slurm.gpus_per_node, such as 4 or \"a100:4\"", "%q requests GPUs", part)
+		}
+	}
+	for key, text := range map[string]string{"slurm.begin": string(s.Begin), "slurm.comment": string(s.Comment)} {
+		switch bad := strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\'' }); {
+		case !d.isValid(key):
+		case strings.TrimSpace(text) != text || text == "":
+			d.report(key, "", "must not be empty, or start or end with a space")
+		case bad >= 0:
+			d.report(key, "use printable ASCII characters except quotes", "%q contains a character that Slurm's commands do not print unchanged", text)
+		}
+	}
+	if s.Mail != nil && d.isValid("slurm.mail.events") && len(s.Mail.Events) == 0 {
+		d.report("slurm.mail.events", "", "is empty")
 	}
 }
 
@@ -129,6 +169,12 @@ func (d *decoder) checkNetwork(n *Network) {
 func (d *decoder) checkRestart(j *Job) {
 	const least, spare, restarts = "restart.min_nodes", "restart.spare_nodes", "restart.max_without_progress"
 	nodes := max(1, j.Slurm.Nodes)
+	if d.isValid("restart.requeue", "slurm.requeue") && j.Restart.Requeue > 0 && !*j.Slurm.Requeue {
+		d.report("restart.requeue", "remove slurm.requeue = false", "conflicts with slurm.requeue, which forbids it")
+	}
+	if d.isValid("setup.secrets.names", "slurm.export") && j.Slurm.Export == ExportNone && j.Setup.Secrets.File == "" && len(j.Setup.Secrets.Names) > 0 {
+		d.report("slurm.export", "set setup.secrets.file", "\"none\" does not pass the variables of setup.secrets to the job")
+	}
 	if d.isValid(least) && !d.invalid["slurm.nodes"] && j.Restart.MinNodes > nodes {
 		d.report(least, "", "%d is more than slurm.nodes, %d", j.Restart.MinNodes, nodes)
 	}

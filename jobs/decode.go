@@ -84,6 +84,15 @@ func (d *decoder) table(path []string, doc map[string]any, into reflect.Value) {
 		}
 		name := keyName(at)
 		d.given[name] = true
+		if text, ok := v.(string); ok && f.typed >= 0 {
+			prefix, n, err := splitTyped(text)
+			if err != nil {
+				d.addValueError(at, name, d.lookup(name).value, err)
+				continue
+			}
+			into.Field(f.typed).SetString(prefix)
+			v = n
+		}
 		d.value(at, name, d.lookup(name).value, v, into.Field(f.index), f.rules)
 	}
 }
@@ -241,7 +250,7 @@ func (d *decoder) addUnknownKey(names, table, at []string, key string) {
 	if suggestion != "" {
 		d.guessed[keyName(append(slices.Clip(table), suggestion))] = true
 	} else if option, ok := sbatchOption(table, key); ok {
-		allowed = fmt.Sprintf("the job file has no key for sbatch --%s: a site profile can set it with request.options; %s", option, allowed)
+		allowed = fmt.Sprintf("the job file has no key for sbatch --%s: add it to slurm.options; %s", option, allowed)
 	} else if elsewhere := d.keysEndingIn(key); len(elsewhere) == 1 {
 		suggestion = elsewhere[0]
 		d.guessed[suggestion] = true

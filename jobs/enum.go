@@ -25,6 +25,11 @@ type (
 	Launcher      string // way to start the user's program
 	StopSignal    string // name of the signal that stops the user's program, without SIG
 	Tracker       string // service that records experiments
+	Hint          string // hint of sbatch about the binding of tasks to cores
+	OpenMode      string // handling of an existing log file
+	Export        string // environment that a batch script starts with
+	MailEvent     string // event of a job that Slurm reports by mail
+	Directive     string // name of an option of sbatch, without dashes
 )
 
 // A Precision is the number format of the built-in trainer. With bf16, matrix multiplications
@@ -57,6 +62,12 @@ type ContainerRuntime string
 
 // Values of the enum tags in [Job].
 const (
+	OpenModeAppend   OpenMode = "append"
+	OpenModeTruncate OpenMode = "truncate"
+
+	ExportAll  Export = "all"
+	ExportNone Export = "none" // --export=NONE
+
 	FamilyAuto Family = "auto"
 	FamilyIPv4 Family = "ipv4"
 	FamilyIPv6 Family = "ipv6"

@@ -22,6 +22,7 @@ type field struct {
 	kinds    []string
 	requires []string // kinds that require the key
 	rules    rules
+	typed    int           // index of the field that takes the prefix of a number; -1 without one
 	mapKey   reflect.Type  // type of key if the table is a map; nil for a struct
 	value    reflect.Value // default; the zero Value without default
 	text     string        // default, as TOML
@@ -78,7 +79,7 @@ func tableOf(t reflect.Type) *table {
 	}
 	all := &table{byKey: map[string]int{}}
 	for i := range t.NumField() {
-		if f, ok := newField(t.Field(i), i); ok {
+		if f, ok := newField(t, i); ok {
 			all.byKey[f.key] = len(all.fields)
 			all.fields = append(all.fields, f)
 			all.names = append(all.names, f.key)
@@ -90,8 +91,9 @@ func tableOf(t reflect.Type) *table {
 }
 
 // newField reads the tags of a struct field. ok is false if the field is not a key.
-func newField(s reflect.StructField, index int) (f field, ok bool) {
-	f = field{key: s.Tag.Get("toml"), index: index, typ: s.Type, help: s.Tag.Get("help"), auto: s.Tag.Get("auto")}
+func newField(t reflect.Type, index int) (f field, ok bool) {
+	s := t.Field(index)
+	f = field{key: s.Tag.Get("toml"), index: index, typed: -1, typ: s.Type, help: s.Tag.Get("help"), auto: s.Tag.Get("auto")}
 	if f.key == "" {
 		return f, false
 	}
@@ -110,6 +112,10 @@ func newField(s reflect.StructField, index int) (f field, ok bool) {
 		}
 	}
 	f.rules = newRules(s.Tag, elementType(s.Type))
+	if name, ok := s.Tag.Lookup("typed"); ok {
+		prefix, _ := t.FieldByName(name)
+		f.typed = prefix.Index[0]
+	}
 	if text, ok := s.Tag.Lookup("default"); ok {
 		f.text = f.quoted(text)
 		f.value = f.parse(text)

@@ -34,12 +34,20 @@ var forms = map[reflect.Type]form{
 	reflect.TypeFor[InterfaceName](): stringForm("interface name", `^[^/:\s]{1,15}$`),
 	reflect.TypeFor[EnvName]():       stringForm("variable name", `^[A-Za-z_][A-Za-z0-9_]*$`),
 	reflect.TypeFor[Dependency]():    stringForm(`condition, such as "afterok:prepare"`, `^(`+strings.Join(dependencyKinds, "|")+`):.+$`),
+	reflect.TypeFor[Option]():        stringForm(`option, such as "--name=value"`, `^--[a-z][a-z0-9-]*(=.*)?$`),
 	reflect.TypeFor[Axes]():          {"lists of values", axesSchema()},
 	reflect.TypeFor[Values]():        {"values", map[string]any{"type": "object"}},
 }
 
 // form returns the form of a key.
-func (f *field) form() form { return formOf(f.typ, f.rules) }
+func (f *field) form() form {
+	made := formOf(f.typ, f.rules)
+	if f.typed < 0 {
+		return made
+	}
+	text := map[string]any{"type": "string", "pattern": typedPattern}
+	return form{made.words + `, or a type and a number, such as "a100:4"`, map[string]any{"anyOf": []any{made.schema, text}}}
+}
 
 // formOf returns the form of a type with rules. It panics if the type has no form, which is a
 // bug.

@@ -14,8 +14,9 @@ var aliases = map[string]string{
 // sbatchOptions are options of sbatch without a key in [slurm]. A key with the same name in
 // another table has a different meaning.
 var sbatchOptions = []string{
-	"begin", "comment", "deadline", "distribution", "error", "exclude", "hint", "licenses", "mail_type", "mail_user", "nice",
-	"nodefile", "nodelist", "ntasks", "output", "priority", "profile", "switches", "threads_per_core", "tmp",
+	"contiguous", "core_spec", "deadline", "distribution", "get_user_env", "gres_flags", "mem_bind", "mincpus", "network", "nodefile",
+	"ntasks_per_core", "ntasks_per_socket", "oversubscribe", "power", "priority", "profile", "propagate", "reboot", "sockets_per_node", "spread_job", "thread_spec",
+	"threads_per_core", "time_min", "tmp", "use_min_nodes", "wait_all_nodes",
 }
 
 // sbatchOption returns the option of sbatch that an unknown key of [slurm] names.

@@ -38,12 +38,12 @@ func TestNearestAmbiguous(t *testing.T) {
 }
 
 func TestSbatchOptionsInOtherTables(t *testing.T) {
-	_, err := Parse("job.toml", []byte("name = \"x\"\n[slurm]\nexclude = \"n1\"\n[command]\nargv = [\"x\"]\n"))
+	_, err := Parse("job.toml", []byte("name = \"x\"\n[slurm]\ntmp = \"1G\"\n[command]\nargv = [\"x\"]\n"))
 	var found Diagnostics
 	if !errors.As(err, &found) || len(found) != 1 {
 		t.Fatal(err)
 	}
-	if d := found[0]; d.Key != "slurm.exclude" || d.Suggestion != "" || !strings.Contains(d.Allowed, "--exclude") {
+	if d := found[0]; d.Key != "slurm.tmp" || d.Suggestion != "" || !strings.Contains(d.Allowed, "--tmp: add it to slurm.options") {
 		t.Errorf("got suggestion %q, allowed %q", d.Suggestion, d.Allowed)
 	}
 }

@@ -47,15 +47,16 @@ func parseLimits(text string, kind reflect.Kind, exact bool) limits {
 
 // String returns the limits in the form "at least 0 and less than 1".
 func (l limits) String() string {
-	text := fmt.Sprintf("at least %v", l.low)
+	decimal := func(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+	text := "at least " + decimal(l.low)
 	if l.aboveLow {
-		text = fmt.Sprintf("greater than %v", l.low)
+		text = "greater than " + decimal(l.low)
 	}
 	switch {
 	case l.bounded && l.belowHigh:
-		text += fmt.Sprintf(" and less than %v", l.high)
+		text += " and less than " + decimal(l.high)
 	case l.bounded:
-		text += fmt.Sprintf(" and at most %v", l.high)
+		text += " and at most " + decimal(l.high)
 	}
 	return text
 }

@@ -66,7 +66,7 @@ func TestEveryKey(t *testing.T) {
 		Slurm: Slurm{
 			Nodes: 4, TasksPerNode: 2, GPUsPerNode: 4, CPUsPerTask: 8, Time: "1-12:00:00", Memory: "64G",
 			Partition: "gpu,gpu-long", Account: "proj@uni", QOS: "normal", Reservation: "course",
-			Constraint: "[rack1&ib|rack2]", Exclusive: true, MPI: "pmi2", SignalBeforeEnd: Duration(5 * time.Minute),
+			Constraint: "[rack1&ib|rack2]", Exclusive: true, MPI: "pmi2", OpenMode: OpenModeAppend, Export: ExportAll, SignalBeforeEnd: Duration(5 * time.Minute),
 		},
 		Setup: Setup{
 			Modules: []Word{"gcc/13.2", "openmpi/5"}, Conda: "base", Venv: "../venv",
@@ -138,7 +138,7 @@ func TestDefaults(t *testing.T) {
 	got.layout = nil
 	want := &Job{
 		Name: "x", Site: "generic",
-		Slurm: Slurm{Nodes: 1, TasksPerNode: 1, CPUsPerTask: 1, SignalBeforeEnd: Duration(120 * time.Second)},
+		Slurm: Slurm{Nodes: 1, TasksPerNode: 1, CPUsPerTask: 1, OpenMode: OpenModeAppend, Export: ExportAll, SignalBeforeEnd: Duration(120 * time.Second)},
 		Network: Network{
 			Interface: InterfaceAuto, Family: FamilyAuto,
 			JoinTimeout: Duration(time.Minute), CollectiveTimeout: Duration(5 * time.Minute), Integrity: IntegrityChecksum,

@@ -14,6 +14,7 @@ package jobs
 //	example   example for a key that is required in some cases only
 //	range     limits of a number: "1..", "0..0.5", "0..<1", or "0<.." for greater than 0
 //	bits      64 for a number that training does not convert to float32
+//	typed     Go field that takes the prefix of a number, as in "a100:4"
 //	enum      valid strings; "gpu=cuda" declares the alias gpu
 //	kinds     kinds of the table that have the key; "mlp!" means that mlp requires it
 type Job struct {
@@ -37,12 +38,16 @@ type Job struct {
 // Slurm holds the resources that the job requests. The site profile supplies defaults for
 // empty values.
 type Slurm struct {
-	Nodes           int          `toml:"nodes" default:"1" range:"1.." help:"Number of nodes that train."`
-	TasksPerNode    int          `toml:"tasks_per_node" auto:"gpus_per_node, or 1 without GPUs" range:"1.." help:"Ranks per node."`
-	GPUsPerNode     int          `toml:"gpus_per_node" auto:"none" range:"1.." help:"GPUs per node."`
+	Nodes        int `toml:"nodes" default:"1" range:"1.." help:"Number of nodes that train."`
+	TasksPerNode int `toml:"tasks_per_node" auto:"gpus_per_node, or 1 without GPUs" range:"1.." help:"Ranks per node."`
+	GPUsPerNode  int `toml:"gpus_per_node" auto:"none" range:"1.." typed:"GPUType" example:"4" help:"GPUs per node. A type may precede the number, such as a100:4."`
+	// GPUType is the type in gpus_per_node, such as "a100"; empty for any type.
+	GPUType         string
 	CPUsPerTask     int          `toml:"cpus_per_task" default:"1" range:"1.." help:"CPU cores per rank."`
 	Time            WallTime     `toml:"time" auto:"the site's" help:"Time limit as in sbatch --time: 02:00:00, 1-12:00:00, or 90 (minutes)."`
 	Memory          Memory       `toml:"mem" auto:"the site's" help:"Memory per node as in sbatch --mem: 64G or 512M."`
+	MemoryPerCPU    Memory       `toml:"mem_per_cpu" help:"Memory per core, as in sbatch --mem-per-cpu. Excludes mem and mem_per_gpu."`
+	MemoryPerGPU    Memory       `toml:"mem_per_gpu" help:"Memory per GPU, as in sbatch --mem-per-gpu. Excludes mem and mem_per_cpu."`
 	Partition       Word         `toml:"partition" auto:"the site's" help:"Partition, as in sbatch --partition."`
 	Account         Word         `toml:"account" help:"Billing account, as in sbatch --account."`
 	QOS             Word         `toml:"qos" help:"Quality of service, as in sbatch --qos."`
@@ -53,7 +58,31 @@ type Slurm struct {
 	GPUBind         Word         `toml:"gpu_bind" auto:"the site's" help:"Binding of ranks to GPUs, as in srun --gpu-bind."`
 	CPUBind         Word         `toml:"cpu_bind" auto:"the site's" help:"Binding of ranks to cores, as in srun --cpu-bind."`
 	MPI             Word         `toml:"mpi" auto:"the site's, or pmix" help:"MPI plugin, as in srun --mpi: pmix, pmi2, or cray_shasta. Applies with train.backend = mpi, and with [command] if it is set."`
+	Gres            Word         `toml:"gres" help:"Generic resources per node other than GPUs, as in sbatch --gres: nvme:1,shard:2."`
+	Exclude         Word         `toml:"exclude" help:"Nodes that the job must not get, as in sbatch --exclude: n[1-3],n7."`
+	NodeList        Word         `toml:"nodelist" help:"Nodes that the job must get, as in sbatch --nodelist: n[4-7]."`
+	Hint            Hint         `toml:"hint" enum:"compute_bound,memory_bound,multithread,nomultithread" help:"Binding hint, as in sbatch --hint. The value nomultithread uses one hardware thread per core. Excludes cpu_bind."`
+	Licenses        Word         `toml:"licenses" help:"Licenses, as in sbatch --licenses: matlab:1,ansys:2."`
+	Switches        Word         `toml:"switches" help:"Maximum number of network switches, and the maximum time to wait for them, as in sbatch --switches: 1@00:30:00."`
+	Segment         int          `toml:"segment" auto:"none" range:"1.." help:"Number of nodes in a segment of a block topology, as in sbatch --segment. Requires Slurm 24.05."`
+	Begin           Text         `toml:"begin" help:"Earliest start, as in sbatch --begin: now+1hour, 20:00, or 2030-01-31T08:00:00."`
+	Nice            int          `toml:"nice" default:"0" range:"-2147483645..2147483645" help:"Decrease of the priority, as in sbatch --nice. Only administrators may use negative numbers."`
+	WCKey           Word         `toml:"wckey" help:"Workload characterization key, as in sbatch --wckey."`
+	Comment         Text         `toml:"comment" help:"Comment of the job, as in sbatch --comment. It follows the ID that ddpbatch stores in the comment."`
+	OpenMode        OpenMode     `toml:"open_mode" default:"append" enum:"append,truncate" help:"Handling of the log slurm-JOBID.out if the job is requeued. The value truncate empties it."`
+	Requeue         *bool        `toml:"requeue" auto:"the site's, or true" help:"Let Slurm requeue the job after a preemption or a failure of the first node, as in sbatch --requeue and --no-requeue."`
+	Export          Export       `toml:"export" default:"all" enum:"all,none" help:"Environment of the job: that of the submission, or with none a login environment that Slurm builds on the node."`
+	Mail            *Mail        `toml:"mail" help:"Mail that Slurm sends."`
+	Options         []Option     `toml:"options" help:"Additional options of sbatch, such as --tmp=10G. Options that have a key are rejected."`
+	StepOptions     []Option     `toml:"step_options" help:"Additional options of srun, such as --unbuffered. Options that have a key are rejected."`
+	Omit            []Directive  `toml:"omit" enum:"account,constraint,cpus-per-task,exclusive,export,mem,no-kill,ntasks-per-node,open-mode,partition,qos,requeue,reservation,time" help:"Options of sbatch that the script must not contain, because the center rejects them."`
 	SignalBeforeEnd Duration     `toml:"signal_before_end" auto:"120s, or a quarter of a time limit below 8 minutes; 0 with [command], unless restart.requeue is set" help:"Time before the time limit at which the job saves a checkpoint and stops. 0 disables the signal."`
+}
+
+// Mail is the mail that Slurm sends about the job.
+type Mail struct {
+	User   Word        `toml:"user" auto:"the submitting user" help:"Recipients, as in sbatch --mail-user."`
+	Events []MailEvent `toml:"events" required:"[\"end\", \"fail\"]" enum:"begin,end,fail,requeue,all,invalid_depend,stage_out,time_limit,time_limit_90,time_limit_80,time_limit_50,array_tasks" help:"Events that Slurm reports, as in sbatch --mail-type."`
 }
 
 // Setup holds the environment of the ranks.

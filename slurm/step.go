@@ -58,6 +58,10 @@ type StepSize struct {
 	// the ranks of a node may fail. GPUBind "none" makes all GPUs visible again. Since
 	// 24.11, clusters with select/linear reject the option.
 	GPUsPerTask int
+
+	// Gres are other generic resources per node, such as "nvme:1". Empty with GPUsPerNode
+	// means none, because srun's --gres replaces the job's.
+	Gres string
 }
 
 // SrunArgv returns the command line that starts the step. It sets every count explicitly,
@@ -108,6 +112,11 @@ func (s Step) appendPart(argv []string, size StepSize) []string {
 	switch {
 	case size.GPUsPerTask > 0:
 		argv = append(argv, "--gpus-per-task="+strconv.Itoa(size.GPUsPerTask))
+		if size.Gres != "" {
+			argv = append(argv, "--gres="+size.Gres)
+		}
+	case size.GPUsPerNode > 0 && size.Gres != "":
+		argv = append(argv, "--gres=gpu:"+strconv.Itoa(size.GPUsPerNode)+","+size.Gres)
 	case size.GPUsPerNode > 0:
 		argv = append(argv, "--gres=gpu:"+strconv.Itoa(size.GPUsPerNode))
 	}

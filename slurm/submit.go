@@ -34,6 +34,10 @@ type SubmitRequest struct {
 	// none. A unique comment makes it safe to repeat a submission.
 	Comment string
 
+	// Note is additional text in the job's comment, after Comment and a space; empty for none.
+	// It requires Comment.
+	Note string
+
 	// Dependencies must all be satisfied before the job starts.
 	Dependencies []Dependency
 }
@@ -70,7 +74,14 @@ func (r SubmitRequest) argv() ([]string, error) {
 		if err := checkComment(r.Comment); err != nil {
 			return nil, err
 		}
-		argv = append(argv, "--comment="+r.Comment)
+		comment := r.Comment
+		if r.Note != "" {
+			comment += " " + r.Note
+		}
+		if err := checkComment(comment); err != nil {
+			return nil, err
+		}
+		argv = append(argv, "--comment="+comment)
 	}
 	if len(r.Dependencies) > 0 {
 		option, err := dependencyOption(r.Dependencies)
@@ -215,7 +226,8 @@ const commentFormat = "JobID:0|,ArrayJobID:0|,ArrayTaskID:0|,HetJobID:0|,Comment
 // does not match any script.
 const scriptFormat = commentFormat + "|,Command:0|,STDOUT:0"
 
-// FindByComment returns the IDs of the user's jobs with this comment, oldest first. It
+// FindByComment returns the IDs of the user's jobs with this comment, or with this comment
+// and a [SubmitRequest.Note], oldest first. It
 // shows whether a submission without a reply made a job. It calls squeue once. Job arrays
 // and heterogeneous jobs have one ID in the result.
 //
@@ -230,7 +242,10 @@ func (c Client) FindByComment(ctx context.Context, comment string) (ids []string
 	if err != nil {
 		return nil, fmt.Errorf("find job with comment %q: %w", comment, err)
 	}
-	is := func(f []string) bool { return strings.TrimRight(f[4], " ") == comment }
+	is := func(f []string) bool {
+		note, ok := strings.CutPrefix(strings.TrimRight(f[4], " "), comment)
+		return ok && (note == "" || note[0] == ' ')
+	}
 	for _, job := range parseSubmittedJobs(out, 5, is) {
 		ids = append(ids, job.ID)
 	}

@@ -62,12 +62,12 @@ func TestSubmitPassesRequest(t *testing.T) {
 	dir := t.TempDir()
 	_, err := fake.Submit(t.Context(), SubmitRequest{
 		Script: filepath.Join(dir, "job $(touch x).sbatch"), Dir: dir,
-		Comment: "a b; c", Dependencies: []Dependency{{AfterOK, []string{"7", "8_3"}}, {AfterAny, []string{"9"}}},
+		Comment: "a b; c", Note: "note #1", Dependencies: []Dependency{{AfterOK, []string{"7", "8_3"}}, {AfterAny, []string{"9"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := [][]string{{"sbatch", "--parsable", "--comment=a b; c", "--dependency=afterok:7:8_3,afterany:9", "job $(touch x).sbatch"}}
+	want := [][]string{{"sbatch", "--parsable", "--comment=a b; c note #1", "--dependency=afterok:7:8_3,afterany:9", "job $(touch x).sbatch"}}
 	if got := fake.calls(t); !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("got calls %q, want %q", got, want)
 	}
@@ -154,6 +154,7 @@ func TestSubmitRejectsInvalidRequests(t *testing.T) {
 		{name: "unknown dependency", request: SubmitRequest{Script: "/job", Dependencies: []Dependency{{"afterlife", []string{"1"}}}}, want: `"afterlife"`},
 		{name: "dependency without ID", request: SubmitRequest{Script: "/job", Dependencies: []Dependency{{AfterOK, nil}}}, want: "afterok"},
 		{name: "dependency on an invalid ID", request: SubmitRequest{Script: "/job", Dependencies: []Dependency{{AfterOK, []string{"1", "2,afterany:3"}}}}, want: `"2,afterany:3"`},
+		{name: "note with a line break", request: SubmitRequest{Script: "/job", Comment: "a", Note: "x\ny"}, want: `"a x\ny"`},
 		{name: "comment with a line break", request: SubmitRequest{Script: "/job", Comment: "a\nb"}, want: `"a\nb"`},
 	} {
 		fake := newFakeSlurm(t, map[string]string{"sbatch": "echo 1"})
@@ -178,7 +179,8 @@ func TestFindByComment(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{"squeue": record + show(
 		"112|N/A|N/A|N/A|ddpbatch 7f3a\n"+ // a second submission
 			"12  |12 |N/A |0 |ddpbatch 7f3a   \n"+
-			"13|13|N/A|0|ddpbatch 7f3a and more\n"+
+			"13|13|N/A|0|ddpbatch 7f3a and a note\n"+
+			"16|16|N/A|0|ddpbatch 7f3ab\n"+
 			"14|14|N/A|0|(null)\n"+
 			"15|15|N/A|0|a|ddpbatch 7f3a\n"+
 			"20|18|2|0|ddpbatch 7f3a\n"+ // a job array has one ID
@@ -188,7 +190,7 @@ func TestFindByComment(t *testing.T) {
 			"x|N/A|N/A|N/A|ddpbatch 7f3a\n"+
 			"40|N/A\n")})
 	ids, err := fake.FindByComment(t.Context(), "ddpbatch 7f3a")
-	if want := []string{"12", "18", "30", "112"}; err != nil || !slices.Equal(ids, want) {
+	if want := []string{"12", "13", "18", "30", "112"}; err != nil || !slices.Equal(ids, want) {
 		t.Errorf("got %q, %v, want %q", ids, err, want)
 	}
 	if ids, err := fake.FindByComment(t.Context(), "(null"); err != nil || len(ids) > 0 {

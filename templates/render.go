@@ -2,6 +2,7 @@ package templates
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed" // the template
 	"fmt"
 	"path/filepath"
@@ -50,7 +51,8 @@ type script struct {
 	Name                    string
 	Nodes, TasksPerNode     int
 	CPUsPerTask             int
-	GPUs                    []string // options that request GPUs
+	Resources               []string // options that request GPUs and other generic resources
+	Directives              []string // options without their own field
 	Memory, Time            string
 	Partition, Account, QOS string
 	Reservation, Constraint string
@@ -58,6 +60,7 @@ type script struct {
 	Options                 []string // options of the site
 	Array                   string
 	NoKill, Requeue         bool
+	OpenMode, Export        string
 	Output                  string // file name pattern for sbatch --output
 	SignalSeconds           int    // warning before the time limit; 0 disables it
 	Lines, Modules          []string
@@ -86,7 +89,7 @@ func Render(in Input) ([]byte, error) {
 	if err := t.Execute(&out, data); err != nil {
 		return nil, fmt.Errorf("render batch script: %w", err)
 	}
-	return out.Bytes(), nil
+	return omitDirectives(out.Bytes(), in.Job.Slurm.Omit), nil
 }
 
 // newScript converts the input to Slurm's terms. It validates the input again, so the template needs
@@ -102,7 +105,8 @@ func newScript(in Input) (script, error) {
 		NoKill:       in.Job.Restart.SurvivesNodeLoss(),
 		TasksPerNode: in.Job.TasksPerNode(),
 		CPUsPerTask:  slurm.CPUsPerTask,
-		GPUs:         in.Site.Request.GPUs.Options(in.Job.AllocatedNodes(), slurm.GPUsPerNode),
+		Resources:    resourceOptions(in),
+		Directives:   directives(&slurm),
 		Memory:       string(slurm.Memory),
 		Time:         string(slurm.Time),
 		Partition:    string(slurm.Partition),
@@ -113,11 +117,16 @@ func newScript(in Input) (script, error) {
 		Exclusive:    slurm.Exclusive,
 		Array:        in.Array,
 		Requeue:      in.Site.Requeue(),
+		OpenMode:     cmp.Or(string(slurm.OpenMode), string(jobs.OpenModeAppend)),
+		Export:       strings.ToUpper(cmp.Or(string(slurm.Export), string(jobs.ExportAll))),
 		Conda:        string(in.Job.Setup.Conda),
 		Binary:       in.Binary,
 		RunDir:       in.RunDir,
 		Digest:       in.Digest,
 		Digests:      in.Digests,
+	}
+	if slurm.Requeue != nil {
+		s.Requeue = *slurm.Requeue
 	}
 	for _, o := range in.Site.Request.Options {
 		s.Options = append(s.Options, string(o))
@@ -133,7 +142,7 @@ func newScript(in Input) (script, error) {
 		s.CPUsPerTask *= s.TasksPerNode
 		s.TasksPerNode = 1
 	}
-	if slurm.Time != "" {
+	if slurm.Time != "" && !slices.Contains(slurm.Omit, "time") {
 		// Round up: a signal that is up to one second early is harmless.
 		s.SignalSeconds = int((time.Duration(slurm.SignalBeforeEnd) + time.Second - 1) / time.Second)
 	}
@@ -165,6 +174,10 @@ func (s script) check() error {
 	}
 	for _, o := range s.Options {
 		texts = append(texts, text{"site options", o})
+	}
+	for _, o := range slices.Concat(s.Resources, s.Directives) {
+		name, _, _ := strings.Cut(o, "=")
+		texts = append(texts, text{"option " + name, o})
 	}
 	for _, module := range s.Modules {
 		texts = append(texts, text{"setup.modules", module})

@@ -25,6 +25,11 @@ func full() *jobs.Job {
 		Slurm: jobs.Slurm{
 			Nodes: 4, TasksPerNode: 8, GPUsPerNode: 8, CPUsPerTask: 6, Time: "1-12:00:00", Memory: "480G",
 			Partition: "gpu,gpu-long", Account: "proj@gpu", QOS: "normal", Reservation: "maint",
+			Gres: "nvme:1,shard:2", Exclude: "n[1-3],n7", NodeList: "n[4-9]", Hint: "nomultithread", Licenses: "a:1,b@srv:2",
+			Switches: "1@00:30:00", Segment: 2, Begin: "now+1hour", Nice: -5, WCKey: "w#1", Comment: "not in the script",
+			OpenMode: jobs.OpenModeTruncate, Requeue: new(false), Export: jobs.ExportNone,
+			Mail:       &jobs.Mail{User: "a@b", Events: []jobs.MailEvent{"end", "time_limit_80"}},
+			Options:    []jobs.Option{"--tmp=10G", "--extra=a \"b\" #c 'd' \\", "--contiguous"},
 			Constraint: "[rack1|rack2]&ib", Exclusive: true, SignalBeforeEnd: jobs.Duration(150500 * time.Millisecond),
 		},
 		Setup: jobs.Setup{
@@ -133,13 +138,70 @@ func TestDirectives(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"--job-name=full house #1", "--nodes=6", "--ntasks-per-node=8", "--cpus-per-task=6", "--gres=gpu:8", "--mem=480G",
+		"--job-name=full house #1", "--nodes=6", "--ntasks-per-node=8", "--cpus-per-task=6", "--gres=gpu:8,nvme:1,shard:2", "--mem=480G",
 		"--time=1-12:00:00", "--partition=gpu,gpu-long", "--account=proj@gpu", "--qos=normal", "--reservation=maint",
-		"--constraint=[rack1|rack2]&ib", "--exclusive", "--output=/scratch/runs/full house #1/slurm-%j.out", "--open-mode=append",
-		"--requeue", "--no-kill", "--signal=B:USR1@151", "--export=ALL",
+		"--constraint=[rack1|rack2]&ib", "--exclusive", "--exclude=n[1-3],n7", "--nodelist=n[4-9]", "--hint=nomultithread", "--licenses=a:1,b@srv:2",
+		"--switches=1@00:30:00", "--segment=2", "--begin=now+1hour", "--nice=-5", "--wckey=w#1", "--mail-user=a@b", "--mail-type=END,TIME_LIMIT_80",
+		"--tmp=10G", "--extra=a \"b\" #c 'd' \\", "--contiguous",
+		"--output=/scratch/runs/full house #1/slurm-%j.out", "--open-mode=truncate",
+		"--no-requeue", "--no-kill", "--signal=B:USR1@151", "--export=NONE",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// TestGPUTypesAndMemory checks the options for typed GPUs and the alternatives of --mem.
+func TestGPUTypesAndMemory(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		slurm jobs.Slurm
+		want  []string
+	}{
+		{"typed GPUs", jobs.Slurm{GPUsPerNode: 2, GPUType: "3g.20gb", MemoryPerGPU: "10G"}, []string{"--gres=gpu:3g.20gb:2", "--mem-per-gpu=10G"}},
+		{"no GPUs", jobs.Slurm{Gres: "nvme:1", MemoryPerCPU: "2G"}, []string{"--gres=nvme:1", "--mem-per-cpu=2G"}},
+	} {
+		job := bare()
+		tt.slurm.Nodes, tt.slurm.TasksPerNode, tt.slurm.CPUsPerTask = 1, 1, 1
+		job.Slurm = tt.slurm
+		args, err := sbatchArgs(string(render(t, job)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range tt.want {
+			if !slices.Contains(args, want) {
+				t.Errorf("%s: %s is not in %q", tt.name, want, args)
+			}
+		}
+	}
+}
+
+// TestOmit checks that an omitted option is missing, and that nothing else is.
+func TestOmit(t *testing.T) {
+	all, err := sbatchArgs(string(render(t, full())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []jobs.Directive{"account", "constraint", "cpus-per-task", "exclusive", "export", "mem", "no-kill", "ntasks-per-node",
+		"open-mode", "partition", "qos", "requeue", "reservation", "time"} {
+		job := full()
+		job.Slurm.Omit = []jobs.Directive{name}
+		job.Setup.Lines = []jobs.Text{jobs.Text("#SBATCH --" + string(name) + "=x"), "true"} // not a directive
+		script := string(render(t, job))
+		if !strings.Contains(script, "\n#SBATCH --"+string(name)+"=x\ntrue\n") {
+			t.Errorf("%s: a shell line is missing from\n%s", name, script)
+		}
+		got, err := sbatchArgs(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := slices.DeleteFunc(slices.Clone(all), func(arg string) bool {
+			option, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+			return option == string(name) || option == "no-"+string(name) || name == "time" && option == "signal"
+		})
+		if !slices.Equal(got, want) || len(want) == len(all) {
+			t.Errorf("%s:\ngot  %q\nwant %q", name, got, want)
+		}
 	}
 }
 
@@ -148,7 +210,7 @@ func TestTorchrunHasOneTaskPerNode(t *testing.T) {
 	job.Train = nil
 	job.Command = &jobs.Command{Argv: []jobs.Text{"train.py"}, Launcher: jobs.LauncherTorchrun}
 	script := string(render(t, job))
-	for _, want := range []string{"--ntasks-per-node=1\n", "--cpus-per-task=48\n", "--gres=gpu:8\n"} {
+	for _, want := range []string{"--ntasks-per-node=1\n", "--cpus-per-task=48\n", "--gres=gpu:8,nvme:1,shard:2\n"} {
 		if !strings.Contains(script, want) {
 			t.Errorf("%s is not in\n%s", want, script)
 		}
@@ -226,10 +288,17 @@ func TestRenderRefusesControlCharacters(t *testing.T) {
 		"slurm.qos":         func(in *Input, v string) { in.Job.Slurm.QOS = jobs.Word(v) },
 		"slurm.reservation": func(in *Input, v string) { in.Job.Slurm.Reservation = jobs.Word(v) },
 		"slurm.constraint":  func(in *Input, v string) { in.Job.Slurm.Constraint = jobs.Text(v) },
-		"setup.modules":     func(in *Input, v string) { in.Job.Setup.Modules = []jobs.Word{"ok", jobs.Word(v)} },
-		"setup.conda":       func(in *Input, v string) { in.Job.Setup.Conda = jobs.Text(v) },
-		"path of ddpbatch":  func(in *Input, v string) { in.Binary = "/" + v },
-		"run directory":     func(in *Input, v string) { in.RunDir = "/" + v },
+		"option --gres":     func(in *Input, v string) { in.Job.Slurm.Gres = jobs.Word(v) },
+		"option --exclude":  func(in *Input, v string) { in.Job.Slurm.Exclude = jobs.Word(v) },
+		"option --begin":    func(in *Input, v string) { in.Job.Slurm.Begin = jobs.Text(v) },
+		"option --mail-user": func(in *Input, v string) {
+			in.Job.Slurm.Mail = &jobs.Mail{User: jobs.Word(v), Events: []jobs.MailEvent{"end"}}
+		},
+		"option --tmp":     func(in *Input, v string) { in.Job.Slurm.Options = []jobs.Option{jobs.Option("--tmp=" + v)} },
+		"setup.modules":    func(in *Input, v string) { in.Job.Setup.Modules = []jobs.Word{"ok", jobs.Word(v)} },
+		"setup.conda":      func(in *Input, v string) { in.Job.Setup.Conda = jobs.Text(v) },
+		"path of ddpbatch": func(in *Input, v string) { in.Binary = "/" + v },
+		"run directory":    func(in *Input, v string) { in.RunDir = "/" + v },
 	}
 	for name, set := range fields {
 		for _, value := range refused {

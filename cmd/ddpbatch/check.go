@@ -101,7 +101,7 @@ func summarize(f *jobFile) string {
 	s := j.Slurm
 	size := fmt.Sprintf("%s x %s", format.Count(s.Nodes, "node"), format.Count(j.TasksPerNode(), "rank"))
 	if gpus := s.GPUsPerNode; gpus > 0 {
-		size = fmt.Sprintf("%s x %s", format.Count(s.Nodes, "node"), format.Count(gpus, "GPU"))
+		size = fmt.Sprintf("%s x %s", format.Count(s.Nodes, "node"), format.Count(gpus, strings.TrimSpace(s.GPUType+" GPU")))
 		if gpus != j.TasksPerNode() {
 			size += fmt.Sprintf(", %s each", format.Count(j.TasksPerNode(), "rank"))
 		}

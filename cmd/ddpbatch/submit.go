@@ -20,16 +20,26 @@ import (
 )
 
 type submitCmd struct {
-	Job      string   `arg:"" name:"job.toml" help:"Job file."`
-	RunDir   string   `placeholder:"DIR" help:"Run directory (default: runs/NAME in the current directory). If the run exists, it resumes from its last checkpoint."`
-	Set      []string `sep:"none" placeholder:"KEY=VALUE" help:"Override a key of the job file, such as train.batch=64. Repeatable."`
-	After    []string `sep:"none" placeholder:"RUN" help:"Start only after this run has succeeded: run name, run directory, or job ID. Repeatable."`
-	Failed   bool     `xor:"which" help:"Submit only the failed elements of a sweep."`
-	Elements string   `xor:"which" placeholder:"LIST" help:"Elements of a sweep to submit, such as 0-3,7 (default: all unfinished elements)."`
-	DryRun   bool     `xor:"mode" help:"Print the script and the sbatch command. Nothing is written or submitted."`
-	TestOnly bool     `xor:"mode" help:"Let Slurm validate the job and estimate its start time. Nothing is written or submitted."`
-	Wait     bool     `xor:"mode" help:"Wait until the job has ended, and exit with its exit code."`
-	JSON     bool     `help:"Print the result as JSON."`
+	Job         string   `arg:"" name:"job.toml" help:"Job file."`
+	RunDir      string   `placeholder:"DIR" help:"Run directory (default: runs/NAME in the current directory). If the run exists, it resumes from its last checkpoint."`
+	Set         []string `sep:"none" placeholder:"KEY=VALUE" help:"Override a key of the job file, such as train.batch=64. Repeatable."`
+	After       []string `sep:"none" placeholder:"RUN" help:"Start only after this run has succeeded: run name, run directory, or job ID. Repeatable."`
+	Nodes       string   `group:"Slurm options" short:"N" placeholder:"N" help:"Override slurm.nodes."`
+	Time        string   `group:"Slurm options" short:"t" placeholder:"LIMIT" help:"Override slurm.time."`
+	Partition   string   `group:"Slurm options" short:"p" placeholder:"NAME" help:"Override slurm.partition."`
+	Account     string   `group:"Slurm options" short:"A" placeholder:"NAME" help:"Override slurm.account."`
+	QOS         string   `group:"Slurm options" name:"qos" short:"q" placeholder:"NAME" help:"Override slurm.qos."`
+	Reservation string   `group:"Slurm options" placeholder:"NAME" help:"Override slurm.reservation."`
+	Constraint  string   `group:"Slurm options" short:"C" placeholder:"LIST" help:"Override slurm.constraint."`
+	Exclude     string   `group:"Slurm options" short:"x" placeholder:"HOSTS" help:"Override slurm.exclude."`
+	NodeList    string   `group:"Slurm options" name:"nodelist" short:"w" placeholder:"HOSTS" help:"Override slurm.nodelist."`
+	Begin       string   `group:"Slurm options" short:"b" placeholder:"TIME" help:"Override slurm.begin."`
+	Failed      bool     `xor:"which" help:"Submit only the failed elements of a sweep."`
+	Elements    string   `xor:"which" placeholder:"LIST" help:"Elements of a sweep to submit, such as 0-3,7 (default: all unfinished elements)."`
+	DryRun      bool     `xor:"mode" help:"Print the script and the sbatch command. Nothing is written or submitted."`
+	TestOnly    bool     `xor:"mode" help:"Let Slurm validate the job and estimate its start time. Nothing is written or submitted."`
+	Wait        bool     `xor:"mode" help:"Wait until the job has ended, and exit with its exit code."`
+	JSON        bool     `help:"Print the result as JSON."`
 }
 
 func (c *submitCmd) Help() string {
@@ -38,6 +48,7 @@ killed: the next submit first searches for the job of the previous one.`
 }
 
 func (c *submitCmd) Run(ctx context.Context, p *program) error {
+	c.Set = append(c.Set, c.slurmOverrides()...)
 	f, err := p.load(c.Job, c.Set...)
 	if err == nil && len(c.After) > 0 {
 		f, err = p.loadAfter(c, f.job.Slurm.Dependency)
@@ -102,6 +113,19 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 		p.printf("%s completed\n", done)
 	}
 	return p.explainInterrupt(run, err)
+}
+
+// slurmOverrides returns the flags for keys of [slurm] in the form of --set.
+func (c *submitCmd) slurmOverrides() (set []string) {
+	for _, flag := range []struct{ key, value string }{
+		{"nodes", c.Nodes}, {"time", c.Time}, {"partition", c.Partition}, {"account", c.Account}, {"qos", c.QOS},
+		{"reservation", c.Reservation}, {"constraint", c.Constraint}, {"exclude", c.Exclude}, {"nodelist", c.NodeList}, {"begin", c.Begin},
+	} {
+		if flag.value != "" {
+			set = append(set, "slurm."+flag.key+"="+flag.value)
+		}
+	}
+	return set
 }
 
 // loadAfter loads the job file again. It adds the runs in --after to the dependencies of the
@@ -191,7 +215,7 @@ func (p *program) warnDroppedEnv() {
 }
 
 func (p *program) dryRun(asJSON bool, f *jobFile, dir rundir.Dir, script []byte) error {
-	argv := []string{"sbatch", "--parsable", "--comment=ddpbatch:ID"}
+	argv := []string{"sbatch", "--parsable", strings.TrimSuffix("--comment=ddpbatch:ID "+string(f.job.Slurm.Comment), " ")}
 	waits, err := p.dependencyOption(f)
 	if err != nil {
 		return err

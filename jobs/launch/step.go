@@ -61,6 +61,7 @@ func buildStep(o Options, nodes []string, perNode int) slurm.Step {
 			size.GPUsPerNode = gpus
 		}
 	}
+	size.Gres = string(j.Slurm.Gres)
 	s := slurm.Step{
 		StepSize: size, CPUBind: string(j.Slurm.CPUBind), Name: string(j.Name), NoKill: j.Restart.SurvivesNodeLoss(),
 		Argv: []string{o.Binary, "run", "--run-dir", o.Dir.Path},
@@ -86,6 +87,9 @@ func buildStep(o Options, nodes []string, perNode int) slurm.Step {
 		s.MPI = cmp.Or(string(j.Slurm.MPI), defaultMPI)
 	}
 	for _, option := range o.Site.Step.Options {
+		s.Options = append(s.Options, string(option))
+	}
+	for _, option := range j.Slurm.StepOptions {
 		s.Options = append(s.Options, string(option))
 	}
 	options, prefix := containerArgs(j, o.Site, o.Dir.Path, o.Binary)

@@ -226,6 +226,10 @@ func (p *predictor) memoryLimit() (float64, string) {
 		return availableMemory() / float64(p.ranks()), fmt.Sprintf("free memory of this machine, shared by %s", format.Count(p.ranks(), "rank"))
 	case p.job.Slurm.Memory.Bytes() > 0:
 		return float64(p.job.Slurm.Memory.Bytes()) / perNode, fmt.Sprintf("slurm.mem = %q, shared by %s", p.job.Slurm.Memory, format.Count(int(perNode), "rank"))
+	case p.job.Slurm.MemoryPerCPU != "":
+		return float64(p.job.Slurm.MemoryPerCPU.Bytes()) * float64(p.job.Slurm.CPUsPerTask), fmt.Sprintf("slurm.mem_per_cpu = %q, for the cores of a rank", p.job.Slurm.MemoryPerCPU)
+	case p.job.Slurm.MemoryPerGPU != "":
+		return float64(p.job.Slurm.MemoryPerGPU.Bytes()) * float64(p.job.Slurm.GPUsPerNode) / perNode, fmt.Sprintf("slurm.mem_per_gpu = %q, for the GPUs of a rank", p.job.Slurm.MemoryPerGPU)
 	case resource.Memory.Bytes() > 0:
 		return float64(resource.Memory.Bytes()) / perNode, fmt.Sprintf("the %s of a node, shared by %s", resource.Memory, format.Count(int(perNode), "rank"))
 	}

@@ -351,6 +351,7 @@ func (s Submitter) submissions(ctx context.Context, dir rundir.Dir, left rundir.
 	}
 	for _, job := range found {
 		id, isOwn := strings.CutPrefix(job.Comment, rundir.Submission{}.Comment())
+		id, _, _ = strings.Cut(id, " ") // the rest is slurm.comment
 		if merged := byJob(job.ID); isOwn && merged.ID == "" {
 			merged.ID = id
 		}

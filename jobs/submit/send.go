@@ -59,7 +59,7 @@ func (a *submission) send(ctx context.Context, sub rundir.Submission, dependenci
 	environ, _ := slurm.Scrub(a.req.Environ)
 	client := a.Slurm
 	client.Environ = environ
-	request := slurm.SubmitRequest{Script: a.dir.Script(), Dir: a.req.Base, Comment: sub.Comment(), Dependencies: dependencies}
+	request := slurm.SubmitRequest{Script: a.dir.Script(), Dir: a.req.Base, Comment: sub.Comment(), Note: string(a.req.Job.Slurm.Comment), Dependencies: dependencies}
 	if len(rundir.Exposures(a.dir.Path)) > 0 {
 		request.Text = a.script // other users could replace the file before sbatch opens it
 	}

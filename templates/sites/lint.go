@@ -17,11 +17,15 @@ func (p *Profile) Apply(job *jobs.Job) {
 	fill(job, "slurm.qos", &s.QOS, d.QOS)
 	fill(job, "slurm.constraint", &s.Constraint, d.Constraint)
 	fill(job, "slurm.reservation", &s.Reservation, d.Reservation)
-	fill(job, "slurm.mem", &s.Memory, d.Memory)
+	if s.MemoryPerCPU == "" && s.MemoryPerGPU == "" {
+		fill(job, "slurm.mem", &s.Memory, d.Memory)
+	}
 	fill(job, "slurm.exclusive", &s.Exclusive, d.Exclusive)
 	fill(job, "slurm.cpus_per_task", &s.CPUsPerTask, p.coresPerTask(job))
 	fill(job, "slurm.gpu_bind", &s.GPUBind, p.Step.GPUBind)
-	fill(job, "slurm.cpu_bind", &s.CPUBind, p.Step.CPUBind)
+	if s.Hint == "" { // srun accepts only one of them
+		fill(job, "slurm.cpu_bind", &s.CPUBind, p.Step.CPUBind)
+	}
 	if job.Train != nil && job.Train.Backend == jobs.BackendMPI {
 		fill(job, "slurm.mpi", &s.MPI, p.Step.MPI)
 	}
@@ -64,7 +68,7 @@ func (p *Profile) Lint(job *jobs.Job) jobs.Diagnostics {
 		l.report("setup.container.image", "set setup.container.runtime", "the profile of %s does not define a container runtime", p.name)
 	}
 	l.vendor()
-	if job.Restart.Requeue > 0 && !p.Requeue() {
+	if job.Restart.Requeue > 0 && !p.Requeue() && job.Slurm.Requeue == nil {
 		l.report("restart.requeue", "submit again after the time limit, or ask your center", "jobs are not requeued at %s", p.name)
 	}
 	return l.found
@@ -81,6 +85,9 @@ func (p *Profile) Doubts(job *jobs.Job) jobs.Diagnostics {
 	if cores := p.coresPerTask(job); job.IsSet("slurm.cpus_per_task") && s.CPUsPerTask < cores {
 		l.report("slurm.cpus_per_task", "remove the key to use the site's default",
 			"%d overrides the %d cores that %s gives each rank", s.CPUsPerTask, cores, p.name)
+	}
+	if s.GPUType != "" && p.Request.GPUs == "none" {
+		l.report("slurm.gpus_per_node", "write the number only", "the type %q has no effect: jobs at %s get whole nodes and do not request GPUs", s.GPUType, p.name)
 	}
 	if t := job.Train; t != nil && t.Device == jobs.DeviceAuto && s.GPUsPerNode > 0 && p.foreignGPUs() {
 		l.report("train.device", `set train.device = "cpu", or run your own program with [command]`,
@@ -120,7 +127,7 @@ func (l *linter) given() map[string]bool {
 	s := l.job.Slurm
 	return map[string]bool{
 		"account": s.Account != "", "time": s.Time != "", "partition": s.Partition != "", "qos": s.QOS != "",
-		"constraint": s.Constraint != "", "mem": s.Memory != "", "gpus_per_node": s.GPUsPerNode > 0, "reservation": s.Reservation != "",
+		"constraint": s.Constraint != "", "mem": s.Memory != "" || s.MemoryPerCPU != "" || s.MemoryPerGPU != "", "gpus_per_node": s.GPUsPerNode > 0, "reservation": s.Reservation != "",
 	}
 }
 

@@ -255,11 +255,22 @@ func TestGPURequest(t *testing.T) {
 	for request, want := range map[GPURequest]string{
 		"gres": "--gres=gpu:4", "gres:a100": "--gres=gpu:a100:4", "gpus-per-node": "--gpus-per-node=4", "gpus": "--gpus=12", "none": "", "": "--gres=gpu:4",
 	} {
-		if got := strings.Join(request.Options(3, 4), " "); got != want {
+		if got := strings.Join(request.Options(3, 4, ""), " "); got != want {
 			t.Errorf("%q: got %q, want %q", request, got, want)
 		}
-		if got := request.Options(3, 0); got != nil {
+		if got := request.Options(3, 0, "v100"); got != nil {
 			t.Errorf("%q without GPUs: %q", request, got)
+		}
+	}
+}
+
+// TestTypedGPURequest checks that a type in the job file replaces the type of the site.
+func TestTypedGPURequest(t *testing.T) {
+	for request, want := range map[GPURequest]string{
+		"gres": "--gres=gpu:3g.20gb:4", "gres:a100": "--gres=gpu:3g.20gb:4", "gpus-per-node": "--gpus-per-node=3g.20gb:4", "gpus": "--gpus=3g.20gb:12", "none": "",
+	} {
+		if got := strings.Join(request.Options(3, 4, "3g.20gb"), " "); got != want {
+			t.Errorf("%q: got %q, want %q", request, got, want)
 		}
 	}
 }

@@ -190,16 +190,20 @@ func text(v any) (string, error) {
 }
 
 // Options returns the options of sbatch for a job with the given numbers of nodes and GPUs per
-// node.
-func (g GPURequest) Options(nodes, gpusPerNode int) []string {
+// node. A type of the job, such as "a100", replaces the type of the site.
+func (g GPURequest) Options(nodes, gpusPerNode int, gpuType string) []string {
 	kind, gpu, typed := strings.Cut(string(g), ":")
+	prefix := ""
+	if gpuType != "" {
+		gpu, typed, prefix = gpuType, true, gpuType+":"
+	}
 	switch {
 	case gpusPerNode == 0 || kind == "none":
 		return nil
 	case kind == "gpus-per-node":
-		return []string{fmt.Sprintf("--gpus-per-node=%d", gpusPerNode)}
+		return []string{fmt.Sprintf("--gpus-per-node=%s%d", prefix, gpusPerNode)}
 	case kind == "gpus":
-		return []string{fmt.Sprintf("--gpus=%d", nodes*gpusPerNode)}
+		return []string{fmt.Sprintf("--gpus=%s%d", prefix, nodes*gpusPerNode)}
 	case typed:
 		return []string{fmt.Sprintf("--gres=gpu:%s:%d", gpu, gpusPerNode)}
 	}

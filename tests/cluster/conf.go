@@ -61,10 +61,19 @@ func slurmConf(o Options, net subnet) string {
 			"AccountingStoreFlags=job_comment",
 		)
 	}
-	gres := ""
+	var types, all []string
 	if o.GPUs > 0 {
-		lines = append(lines, "GresTypes=gpu")
-		gres = fmt.Sprintf(" Gres=gpu:%d", o.GPUs)
+		types = append(types, "gpu")
+		all = append(all, strings.Replace(fmt.Sprintf("gpu:%s:%d", o.GPUType, o.GPUs), "::", ":", 1))
+	}
+	if o.Gres != "" {
+		name, _, _ := strings.Cut(o.Gres, ":")
+		types, all = append(types, name), append(all, o.Gres)
+	}
+	gres := ""
+	if len(types) > 0 {
+		lines = append(lines, "GresTypes="+strings.Join(types, ","))
+		gres = " Gres=" + strings.Join(all, ",")
 	}
 	for i := 1; i <= o.Nodes; i++ {
 		lines = append(lines, fmt.Sprintf("NodeName=%s NodeHostname=%[1]s NodeAddr=%s CPUs=%d RealMemory=4000%s",
@@ -107,7 +116,15 @@ func gresConf(o Options) string {
 	if o.GPUs == 0 || o.Nodes == 0 {
 		return ""
 	}
-	return fmt.Sprintf("NodeName=n[1-%d] Name=gpu File=%s[0-%d]\n", o.Nodes, layout(o.Dir).gpu(), o.GPUs-1)
+	kind := ""
+	if o.GPUType != "" {
+		kind = " Type=" + o.GPUType
+	}
+	text := fmt.Sprintf("NodeName=n[1-%d] Name=gpu%s File=%s[0-%d]\n", o.Nodes, kind, layout(o.Dir).gpu(), o.GPUs-1)
+	if name, count, ok := strings.Cut(o.Gres, ":"); ok {
+		text += fmt.Sprintf("NodeName=n[1-%d] Name=%s Count=%s\n", o.Nodes, name, count)
+	}
+	return text
 }
 
 // cgroupConf names the plugin. Otherwise slurmd reads /sys/fs/cgroup to choose one, and does not

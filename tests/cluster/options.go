@@ -27,6 +27,11 @@ type Options struct {
 	// GPUs is the number of GPUs (gres) that Slurm counts on each node. 0 means 2, and -1 means
 	// none.
 	GPUs int
+	// GPUType is the type of the GPUs, such as "3g.20gb"; empty for GPUs without a type.
+	GPUType string
+	// Gres is another generic resource of each node that is only counted, with its number, such
+	// as "nvme:2"; empty for none.
+	Gres string
 	// Accounting also starts slurmdbd and a MariaDB for this cluster, so that sacct and sacctmgr
 	// work. The account is "research", with the user root. Limits are not enforced. The start takes
 	// a few seconds longer.
