@@ -62,7 +62,7 @@ var scenarios = []scenario{
 		script: "srun -N3 -n7 -m block $RECORD uneven\n" +
 			"srun -N3 -n7 -m cyclic $RECORD cyclic\n" +
 			"printf '%s\\n' n2 n1 n1 n3 >$RECORD.hosts\n" +
-			"SLURM_HOSTFILE=$RECORD.hosts srun -N3 -n4 -m arbitrary $RECORD arbitrary\n" +
+			"SLURM_HOSTFILE=$RECORD.hosts srun -n4 -m arbitrary $RECORD arbitrary\n" +
 			"srun -N1 -n2 -wn2 $RECORD substep\n",
 		shots: []shot{
 			{name: "uneven", hosts: "n1 n1 n1 n2 n2 n3 n3", keep: []int{5}},

@@ -37,6 +37,17 @@ func newScontrol(t *testing.T) scontrol {
 	return scontrol{t, conf}
 }
 
+// slurmVersion returns the version of the installed Slurm, such as "22.05.8". The environment has
+// SLURM_CONF.
+func slurmVersion(t *testing.T, environment ...string) string {
+	t.Helper()
+	version, err := slurm.Client{Environ: append(os.Environ(), environment...)}.Version(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return version
+}
+
 func (s scontrol) show(kind, list string) (string, bool) {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), "scontrol", "show", kind, list)
@@ -127,27 +138,33 @@ func TestHostListsExpandAsSlurmDoes(t *testing.T) {
 	}
 }
 
-// TestHostListsThatSlurmRefuses checks that ExpandHosts rejects the lists that scontrol rejects.
+// TestHostListsThatSlurmRefuses checks that ExpandHosts rejects the lists that scontrol rejects, and
+// those that only some versions of scontrol reject.
 func TestHostListsThatSlurmRefuses(t *testing.T) {
 	s := newScontrol(t)
-	for _, list := range []string{
-		"n[3-1]", "n[-1]", "n[]", "n[a]", "n[1-3/2]", "n[1x3]", "foo[0-1,2--5]", "n[1-2]]", "n[[1-2]]", "n[1,[2-3]]",
-		"n[1-70000]", "n[0-65536]", "n[1-99999999]", "foo[x-y]",
+	since2311 := !strings.HasPrefix(slurmVersion(t, "SLURM_CONF="+s.conf), "22.05.")
+	for _, tt := range []struct {
+		lists                []string
+		refused, refused2311 bool // by Slurm 22.05, by 23.11 and later
+	}{
+		{[]string{"n[3-1]", "n[-1]", "n[]", "n[a]", "n[1-3/2]", "n[1x3]", "foo[0-1,2--5]", "n[1-70000]", "n[0-65536]", "n[1-99999999]", "foo[x-y]"}, true, true},
+		// Newer versions expand these to hosts such as "n1]".
+		{[]string{"n[1-2]]", "n[[1-2]]", "n[1,[2-3]]"}, true, false},
+		// Older versions expand these to hosts such as "n", "foo[1", and "n]".
+		{[]string{"n[1"}, false, true},
+		{[]string{"n[1-]", "foo[[1,3]"}, false, false},
 	} {
-		if out, ok := s.expand(list); ok {
-			t.Errorf("scontrol takes %q for %q", list, out)
-		}
-		if got, err := slurm.ExpandHosts(list); err == nil {
-			t.Errorf("ExpandHosts(%q) = %q", list, got)
-		}
-	}
-	// Malformed lists that Slurm expands to hosts such as "n]", "n", and "foo[1".
-	for _, list := range []string{"n[1", "n[1-]", "foo[[1,3]"} {
-		if _, ok := s.expand(list); !ok {
-			t.Errorf("scontrol refuses %q", list)
-		}
-		if got, err := slurm.ExpandHosts(list); err == nil {
-			t.Errorf("ExpandHosts(%q) = %q", list, got)
+		for _, list := range tt.lists {
+			want := tt.refused
+			if since2311 {
+				want = tt.refused2311
+			}
+			if out, ok := s.expand(list); ok == want {
+				t.Errorf("scontrol expands %q to %q, %t; want %t", list, out, ok, !want)
+			}
+			if got, err := slurm.ExpandHosts(list); err == nil {
+				t.Errorf("ExpandHosts(%q) = %q", list, got)
+			}
 		}
 	}
 }

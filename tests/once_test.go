@@ -151,7 +151,7 @@ snapshot = true
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustContain(t, string(record), `"program_sha256"`, `"snapshot": "`+s.run("kept")+"/code/", `"slurm": "22.05`)
+	mustContain(t, string(record), `"program_sha256"`, `"snapshot": "`+s.run("kept")+"/code/", `"slurm": "`+slurmVersion(t, s.Env()...)+`"`)
 }
 
 // TestLogsSurviveRequeue checks that a requeued job appends to its log, and that `logs -f` follows
