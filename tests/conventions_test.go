@@ -244,3 +244,21 @@ func TestDocumentLinks(t *testing.T) {
 		}
 	}
 }
+
+// TestDebian13TestsExist checks that each test that debian13_tests lists exists.
+func TestDebian13TestsExist(t *testing.T) {
+	list, err := os.ReadFile("debian13_tests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), os.Args[0], "-test.list", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	exist := strings.Fields(string(out))
+	for _, name := range strings.Fields(string(list)) {
+		if !slices.Contains(exist, name) {
+			t.Errorf("debian13_tests lists %s, which does not exist", name)
+		}
+	}
+}

@@ -1,6 +1,6 @@
 # The parts of tests/test.sh that run in parallel. Make starts them, because a shell's & would make
 # them, and the programs that the tests interrupt, ignore SIGINT.
-.PHONY: cluster packages fuzz cuda
+.PHONY: cluster packages fuzz cuda debian13
 
 # Do not pass the settings of this make to a make that a test runs.
 unexport MAKEFLAGS MFLAGS MAKELEVEL
@@ -21,3 +21,7 @@ fuzz:
 cuda:
 	trainer/cuda/cgo.sh go test -count=1 -timeout 30m -p 1 ./trainer/cuda/... ./nccl/... ./tests/gpusim/...
 	trainer/cuda/cgo.sh go test -count=1 -timeout 30m -run 'TestScripts/(device|doctor)$$' ./cmd/ddpbatch
+
+# On Debian 13, with Slurm 24.11 and PyTorch 2.6, the tests that debian13_tests lists.
+debian13:
+	tests/debian13.sh go test -count=1 -timeout 60m -parallel 3 -run "^($$(paste -sd '|' tests/debian13_tests))$$" .

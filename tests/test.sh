@@ -25,6 +25,9 @@ make build
 echo "test: netif/probe, without other tests because its probes time out in less than a second"
 go test -count=1 ./netif/probe
 parts="cluster packages fuzz"
+if [ "$(id -u)" = 0 ] && [ -f /etc/debian_version ]; then
+	parts="$parts debian13"
+fi
 if command -v gcc >/dev/null; then
 	parts="$parts cuda"
 else
