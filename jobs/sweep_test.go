@@ -228,6 +228,22 @@ func TestSweepCostsAreLinear(t *testing.T) {
 	}
 }
 
+// TestSweepRejectsTooMuchText checks that a long text in a job file with many trials is an error:
+// each trial becomes a job file.
+func TestSweepRejectsTooMuchText(t *testing.T) {
+	parse := func(size, trials int) error {
+		_, err := Parse("x.toml", fmt.Appendf(nil, "name = \"x\"\n[slurm]\ntime = \"00:10:00\"\n[command]\nargv = [\"x\", %q]\n"+
+			"[sweep.random]\nsamples = %d\nvalues = { setup.env.Z = [\"1\", \"2\"] }\n", strings.Repeat("x", size), trials))
+		return err
+	}
+	if err := parse(1000, 1000); err != nil {
+		t.Errorf("small text: %v", err)
+	}
+	if err := parse(900_000, 2000); err == nil || !strings.Contains(err.Error(), "need more than 1 GiB") {
+		t.Errorf("large text: %v", err)
+	}
+}
+
 // TestSweepRejectsTooManyKeys checks that the memory of a sweep is bounded: each trial stores all
 // keys.
 func TestSweepRejectsTooManyKeys(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+
+	"github.com/ddpbatch/ddpbatch/internal/format"
 )
 
 // maxTrials is the maximum number of trials in a sweep. The default of Slurm's own limit,
@@ -18,6 +20,10 @@ const maxTrials = 10_000
 // maxSweepSize limits the product of the number of trials and [layout.size]. Each trial stores
 // all keys, which takes about 300 bytes per key. A file of 1 MiB can have 100,000 keys.
 const maxSweepSize = 2_000_000
+
+// maxSweepText limits the product of the number of trials and the size of the job file in bytes. Each
+// trial becomes a job file.
+const maxSweepText = 1 << 30
 
 // decodeSweep decodes a document with [sweep]. Each trial is the document without [sweep], with
 // overrides from it. The Job itself is the first trial with the name of the sweep.
@@ -39,6 +45,11 @@ func decodeSweep(l *layout, doc map[string]any) (*Job, error) {
 	if size := base.size() + sweep.size(); size*n > maxSweepSize {
 		d.addValueError([]string{"sweep"}, "sweep", l.lookup("sweep").value, valueErrorf("",
 			"%d trials of a job file with %d keys and elements of lists need too much memory", n, size))
+		return nil, d.diagnostics()
+	}
+	if len(l.src)*n > maxSweepText {
+		d.addValueError([]string{"sweep"}, "sweep", l.lookup("sweep").value, valueErrorf("put long texts into files",
+			"%d trials of a job file of %s need more than 1 GiB", n, format.Bytes(len(l.src))))
 		return nil, d.diagnostics()
 	}
 	for i, overrides := range l.trials(sweep) {

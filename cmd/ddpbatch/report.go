@@ -37,6 +37,9 @@ func (c *reportCmd) Run(ctx context.Context, p *program) error {
 	if err != nil && run.Dir.Path == "" {
 		return err
 	}
+	if err := run.CheckReportSize(); err != nil {
+		return err
+	}
 	if run.IsSweep() {
 		s := runreport.CollectSweep(run.Dir, run.Record)
 		s.Version = version()

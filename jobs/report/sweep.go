@@ -77,11 +77,24 @@ func CollectSweep(dir rundir.Dir, record rundir.Record) Sweep {
 				c.ID = fmt.Sprintf("element-%d-%s", i, c.ID)
 			}
 			e.charts = p.Charts
+		} else {
+			e.run.shrink()
 		}
 		e.run.Metrics = Metrics{}
 		s.elements = append(s.elements, e)
 	}
 	return s
+}
+
+// shrink removes what only the section of a trial shows. The job files and scripts of thousands of
+// trials can have gigabytes.
+func (r *Run) shrink() {
+	r.Spec, r.Script, r.Checkpoints = "", "", nil
+	if r.Failure != nil {
+		failure := *r.Failure
+		failure.Ranks = nil
+		r.Failure = &failure
+	}
 }
 
 // bestOf returns the best value of each metric in a run, or NaN if the run does not have the

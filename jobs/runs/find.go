@@ -88,8 +88,8 @@ var errEmptyName = exitcode.Add(exitcode.Usage, errors.New("the name of the run 
 //   - the ID of a job that was submitted from a directory below [DefaultDir]
 //   - for a trial of a sweep, an array task ID such as "18_3", or "SWEEP/INDEX"
 //
-// A name selects the user's own run if there is one. Find passes a note if a name leads to
-// another user's run. If only the record is invalid, the run with the error has the directory.
+// A name selects the user's own run if there is one. Find passes a note if the run belongs to
+// another user. If only the record is invalid, the run with the error has the directory.
 func (s *Store) Find(arg string) (Run, error) {
 	if arg == "" {
 		return Run{}, errEmptyName
@@ -98,7 +98,7 @@ func (s *Store) Find(arg string) (Run, error) {
 		return run, nil
 	}
 	run, err := s.findAny(arg)
-	if err == nil && isName(arg) && !IsOwn(run.Dir.Path) {
+	if err == nil && !IsOwn(run.Dir.Path) {
 		s.note("%q is a run of another user, in %q", arg, run.Dir.Path)
 	}
 	return run, err

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
@@ -22,6 +23,8 @@ const (
 	maxForeignRecords = 16 << 20
 	// maxForeignCost is the total of [readCost] in a list.
 	maxForeignCost = 2 << 30
+	// maxForeignReport is the total of [statusCost] of the trials of a sweep that a report shows.
+	maxForeignReport = 4 << 30
 	// runCost is the part of readCost that does not depend on the size of files.
 	runCost = 64 << 10
 )
@@ -80,7 +83,12 @@ func foreignOwner(path string) (uid int, foreign bool) {
 // readCost estimates the memory in bytes that the status of a run needs. JSON needs up to 40
 // times its size in memory.
 func readCost(dir rundir.Dir) int64 {
-	cost := runCost + fileSize(dir.Metrics(), 32<<20) // metrics are parsed, but not stored
+	return runCost + fileSize(dir.Metrics(), 32<<20) + statusCost(dir) // metrics are parsed, but not stored
+}
+
+// statusCost is the part of readCost that is for files whose content is stored.
+func statusCost(dir rundir.Dir) int64 {
+	cost := int64(0)
 	for _, path := range []string{dir.Record(), dir.Live(), dir.Attempts(), dir.Failure()} {
 		cost += 16 * fileSize(path, 32<<20)
 	}
@@ -100,6 +108,23 @@ func (r Run) readCost() int64 {
 		cost += readCost(r.Dir.Element(i)) - runCost
 	}
 	return cost
+}
+
+// CheckReportSize returns an error if the run is a sweep of another user whose files are too large to
+// read all of them for a report. They can be links to a few large files.
+func (r Run) CheckReportSize() error {
+	user, foreign := foreignOwner(r.Dir.Path)
+	if !foreign || !r.IsSweep() {
+		return nil
+	}
+	cost := int64(0)
+	for i := range r.Record.Sweep.Elements {
+		if cost += statusCost(r.Dir.Element(i)); cost > maxForeignReport {
+			return hints.Errorf(fmt.Sprintf("report on a single element, such as %s", r.Dir.Element(i).Path),
+				"%q is a sweep of user %d, whose files are too large to read them all", r.Dir.Path, user)
+		}
+	}
+	return nil
 }
 
 // fileSize returns the size of a file in bytes, but at most the given limit. It is 0 if the

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/environ"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 const (
@@ -30,13 +31,42 @@ type git struct {
 	env  []string
 }
 
-// findGit searches the PATH in env for git.
-func findGit(env []string) (git, bool) {
+// findGit searches the PATH in env for git. The result is for commands in dir.
+func findGit(env []string, dir string) (git, bool) {
 	path, err := environ.LookPath(env, "git")
 	if err != nil {
 		return git{}, false
 	}
-	return git{path: path, env: gitEnviron(env)}, true
+	g := git{path: path, env: gitEnviron(env)}
+	if public := findPublicRepository(dir); public != "" {
+		const name = "GIT_CEILING_DIRECTORIES"
+		ceilings, _ := environ.Lookup(g.env, name)
+		g.env = append(g.env, name+"="+strings.TrimSuffix(public+":"+ceilings, ":"))
+	}
+	return g, true
+}
+
+// findPublicRepository returns the directory above dir, such as /tmp, in which every user can create
+// files and another user has created .git. Git would otherwise reject dir as a part of that user's
+// repository. It returns an empty string if a repository of this user is closer to dir.
+func findPublicRepository(dir string) string {
+	dir, err := filepath.EvalSymlinks(dir) // git compares real paths
+	if err != nil {
+		return ""
+	}
+	for child := ""; dir != child; child, dir = dir, filepath.Dir(dir) {
+		repository, err := os.Lstat(filepath.Join(dir, ".git"))
+		if err != nil {
+			continue
+		}
+		info, err := os.Stat(dir)
+		uid, ok := safefile.Owner(repository)
+		if child != "" && err == nil && info.Mode().Perm()&0o002 != 0 && ok && uid != os.Geteuid() && uid != 0 {
+			return dir
+		}
+		return ""
+	}
+	return ""
 }
 
 // gitEnviron returns an environment in which git inspects its working directory. In a hook,

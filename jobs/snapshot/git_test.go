@@ -123,6 +123,42 @@ func TestProvenanceOfOthers(t *testing.T) {
 	}
 }
 
+// TestRepositoryInAPublicDirectory checks that a .git of another user in a directory like /tmp does
+// not concern the code below it.
+func TestRepositoryInAPublicDirectory(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	top, env := t.TempDir(), gitTestEnviron(t)
+	code := filepath.Join(top, "mine", "code")
+	fill(t, code, map[string]string{"a.py": ""})
+	gitIn(t, top, "init")
+	must(t, os.Chown(filepath.Join(top, ".git"), 65534, 65534))
+	must(t, os.Chmod(top, 0o1777))
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(code, link))
+	for _, dir := range []string{code, filepath.Dir(code), link} {
+		if got := about(t, dir, env); got != (Git{}) {
+			t.Errorf("%s: %+v", dir, got)
+		}
+	}
+	if _, err := Take(t.Context(), code, filepath.Join(t.TempDir(), "copy"), Options{Environ: env}); err != nil {
+		t.Error(err)
+	}
+	// A repository of this user below it counts.
+	gitIn(t, code, "init")
+	if got := about(t, code, env); !got.WorkTree {
+		t.Errorf("own repository: %+v", got)
+	}
+	// The public directory itself, and a directory of a project that only its owner changes.
+	_, err := Provenance(t.Context(), top, env)
+	wants(t, err, "dubious ownership", "safe.directory")
+	must(t, os.Chmod(top, 0o755))
+	must(t, os.Chown(top, 65534, 65534))
+	_, err = Provenance(t.Context(), filepath.Dir(code), env)
+	wants(t, err, "dubious ownership", "safe.directory")
+}
+
 // TestGitIsBounded runs a fake git that never ends or that fails.
 func TestGitIsBounded(t *testing.T) {
 	bin, dir := t.TempDir(), t.TempDir()

@@ -43,7 +43,7 @@ func provenance(ctx context.Context, dir string, environ, exclude []string) (Git
 	if !info.IsDir() {
 		return Git{}, errors.New("not a directory")
 	}
-	g, ok := findGit(environ)
+	g, ok := findGit(environ, dir)
 	if !ok {
 		return Git{}, nil
 	}

@@ -111,7 +111,7 @@ func (l *listing) findFiles(ctx context.Context, environ []string) (Git, error) 
 	if err != nil {
 		return Git{}, err
 	}
-	if g, ok := findGit(environ); ok && about.WorkTree {
+	if g, ok := findGit(environ, l.base); ok && about.WorkTree {
 		if err := l.addWorkTree(ctx, g, "."); err != nil {
 			return Git{}, err
 		}
