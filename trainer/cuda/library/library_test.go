@@ -24,7 +24,7 @@ func TestFind(t *testing.T) {
 		return path
 	}
 	conda12 := file("conda/lib/python3.12/site-packages/nvidia/cublas/lib/libcublasLt.so.12")
-	conda9 := file("conda/lib/python3.09/site-packages/nvidia/cublas/lib/libcublasLt.so.12")
+	conda9 := file("conda/lib/python3.9/site-packages/nvidia/cublas/lib/libcublasLt.so.12")
 	home := file("a[b]*c/lib64/libcublasLt.so.12")
 	newer := file("a[b]*c/lib64/libcublasLt.so.13")
 	path := file("extra/nvidia/cu13/lib/libcublasLt.so.13")
@@ -37,6 +37,73 @@ func TestFind(t *testing.T) {
 	want := append(CUBLASLt(0), newer, home, conda12, conda9, path)
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// TestFindNextToPython checks that Find finds the wheels of CUDA 12 and 13 in the environment of the
+// python3 in PATH, which no other variable names.
+func TestFindNextToPython(t *testing.T) {
+	const packages = "lib/python3.12/site-packages/nvidia/"
+	for _, c := range []struct {
+		name     string
+		files    []string          // below the root
+		links    map[string]string // below the root, to a path below the root
+		path     string            // directories below the root, or relative ones after "./"
+		library  []string
+		expected []string // below the root
+	}{
+		{name: "CUDA 12", files: []string{"venv/bin/python3", "venv/" + packages + "cublas/lib/libcublasLt.so.12"},
+			path: "venv/bin", library: CUBLASLt(12), expected: []string{"venv/" + packages + "cublas/lib/libcublasLt.so.12"}},
+		{name: "CUDA 13", files: []string{"venv/bin/python3", "venv/" + packages + "cu13/lib/libcublasLt.so.13"},
+			path: "venv/bin", library: CUBLASLt(13), expected: []string{"venv/" + packages + "cu13/lib/libcublasLt.so.13"}},
+		{name: "both, and a driver of CUDA 12", files: []string{"venv/bin/python3", "venv/" + packages + "cu13/lib/libcublasLt.so.13", "venv/" + packages + "cublas/lib/libcublasLt.so.12"},
+			path: "venv/bin", library: CUBLASLt(12), expected: []string{"venv/" + packages + "cublas/lib/libcublasLt.so.12"}},
+		{name: "NCCL", files: []string{"venv/bin/python3", "venv/" + packages + "nccl/lib/libnccl.so.2"},
+			path: "venv/bin", library: []string{NCCL}, expected: []string{"venv/" + packages + "nccl/lib/libnccl.so.2"}},
+		{name: "lib64", files: []string{"venv/bin/python3", "venv/lib64/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"},
+			path: "venv/bin", library: []string{NCCL}, expected: []string{"venv/lib64/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"}},
+		{name: "conda without its variables", files: []string{"conda/bin/python3", "conda/lib/libnccl.so.2"},
+			path: "conda/bin", library: []string{NCCL}, expected: []string{"conda/lib/libnccl.so.2"}},
+		{name: "virtual environment before its installation", files: []string{"opt/python/bin/python3.12", "venv/" + packages + "nccl/lib/libnccl.so.2", "opt/python/" + packages + "nccl/lib/libnccl.so.2"},
+			links: map[string]string{"venv/bin/python3": "opt/python/bin/python3.12"},
+			path:  "venv/bin", library: []string{NCCL}, expected: []string{"venv/" + packages + "nccl/lib/libnccl.so.2", "opt/python/" + packages + "nccl/lib/libnccl.so.2"}},
+		{name: "first python3 in PATH", files: []string{"a/bin/python3", "b/bin/python3", "b/" + packages + "nccl/lib/libnccl.so.2"},
+			path: "a/bin:b/bin", library: []string{NCCL}},
+		{name: "relative directory in PATH", files: []string{"venv/bin/python3", "venv/" + packages + "nccl/lib/libnccl.so.2"},
+			path: "./venv/bin", library: []string{NCCL}},
+		{name: "no python3", files: []string{"venv/" + packages + "nccl/lib/libnccl.so.2"}, path: "venv/bin", library: []string{NCCL}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := t.TempDir()
+			t.Chdir(root)
+			for _, f := range c.files {
+				if err := errors.Join(os.MkdirAll(filepath.Dir(f), 0o755), os.WriteFile(f, nil, 0o755)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for link, to := range c.links {
+				if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink(filepath.Join(root, to), link)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var path []string
+			for _, dir := range filepath.SplitList(c.path) {
+				if !strings.HasPrefix(dir, "./") {
+					dir = filepath.Join(root, dir)
+				}
+				path = append(path, dir)
+			}
+			env := map[string]string{"PATH": strings.Join(path, ":")}
+			var got []string
+			for _, p := range Find(func(name string) (string, bool) { v, ok := env[name]; return v, ok }, c.library...) {
+				if rel, err := filepath.Rel(root, p); filepath.IsAbs(p) && err == nil && !strings.HasPrefix(rel, "..") { // not of this machine
+					got = append(got, rel)
+				}
+			}
+			if !slices.Equal(got, c.expected) {
+				t.Errorf("got  %q\nwant %q", got, c.expected)
+			}
+		})
 	}
 }
 
