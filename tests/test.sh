@@ -20,6 +20,11 @@ for v in $(env | sed -n 's/^\(SLURM_[A-Z_]*\|SBATCH_[A-Z_]*\|OPENBLAS_[A-Z0-9_]*
 done
 export OMP_NUM_THREADS=1
 
+# NVIDIA's files are not free, and a mirror may be unreachable: the tests then skip these checks.
+if [ -n "${CI:-}" ]; then
+	go run ./tests/nvidia/fetch || echo "test: skipping the checks with NVIDIA's files"
+fi
+
 tests/lint.sh
 make build
 echo "test: netif/probe, without other tests because its probes time out in less than a second"
