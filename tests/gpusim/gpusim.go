@@ -35,6 +35,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/cpu"
 )
 
 // Compiler is the compiler that builds the simulator, from Debian's package clang-19.
@@ -56,7 +58,7 @@ var (
 	one = []library{
 		{"libcuda.so.1", []string{"tests/gpusim/driver/*.cc"}, []string{"-Wl,-soname,libcuda.so.1"}},
 		{"libgpusim_kernels.so", []string{"tests/gpusim/machine/*.cc", "trainer/cuda/kernels/*.cu", "trainer/cuda/kernels/sm_90a/*.cu"},
-			[]string{"-ffp-contract=off", "-I", "tests/gpusim/machine", undefined, "-fsanitize-trap=all"}},
+			slices.Concat([]string{"-ffp-contract=off", "-I", "tests/gpusim/machine", undefined, "-fsanitize-trap=all"}, fma)},
 		{"libcublasLt.so.12", []string{"tests/gpusim/blaslt/*.cc"}, []string{"-ffp-contract=off", "-Wl,-soname,libcublasLt.so.12"}},
 	}
 	several = []library{
@@ -65,6 +67,15 @@ var (
 		nccl("libnccl-2.12.so.2", 21212), // too old
 	}
 )
+
+// fma makes the compiler use this processor's FMA instruction for fma.rn.f32. Without it, a
+// function of the C library computes the same bits, but slowly.
+var fma = func() []string {
+	if cpu.X86.HasFMA && cpu.X86.HasAVX {
+		return []string{"-mfma"}
+	}
+	return nil
+}()
 
 // nccl returns the simulated NCCL of a version, with the functions that this version had.
 func nccl(file string, version int) library {
@@ -232,6 +243,7 @@ func match(base string, patterns []string) ([]string, error) {
 // sum returns a digest of all inputs of the libraries.
 func sum(base string) (string, error) {
 	h := sha256.New()
+	fmt.Fprintln(h, fma)
 	var files []string
 	for _, dir := range []string{"tests/gpusim", "trainer/cuda/kernels", "nccl/libnccl/testdata"} {
 		err := filepath.WalkDir(filepath.Join(base, dir), func(path string, d fs.DirEntry, err error) error {

@@ -84,7 +84,7 @@ DEVICE float shuffle_xor(float v, unsigned mask) {
 
 DEVICE u32 float_bits(float v) { u32 b; memcpy(&b, &v, 4); return b; }
 DEVICE float bits_float(u32 b) { float v; memcpy(&v, &b, 4); return v; }
-DEVICE float fma_f32(float a, float b, float c) { return a * b + c; }
+DEVICE float fma_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }  // fma.rn.f32
 DEVICE float sqrt_f32(float v) { return sqrtf(v); }
 DEVICE double sqrt_f64(double v) { return sqrt(v); }
 DEVICE float rint_f32(float v) { return rintf(v); }
