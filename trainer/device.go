@@ -54,7 +54,7 @@ func (r *run) useCPU() { r.device, r.deviceComm = cpu.New(r.Threads), ddp.NewCom
 
 // openGPU opens this rank's GPU. It fails on all ranks if it fails on one.
 func (r *run) openGPU(ctx context.Context, gpu cuda.Device) error {
-	d, failed := cuda.Open(gpu.Ordinal, cuda.Options{Libraries: r.Libraries, WGMMA: r.WGMMA})
+	d, failed := cuda.Open(gpu.Ordinal, cuda.Options{Libraries: r.Libraries, Disabled: r.DisabledFusions, WGMMA: r.WGMMA})
 	own := ""
 	if failed != nil {
 		failed = fmt.Errorf("this rank's GPU %d (%s): %w", gpu.Ordinal, gpu.UUID, failed)

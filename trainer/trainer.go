@@ -26,6 +26,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -65,6 +66,8 @@ type Options struct {
 	LaunchBlocking bool
 	// WGMMA enables the attention kernels for Hopper's wgmma instructions; see cuda.Options.
 	WGMMA bool
+	// DisabledFusions contains the fusions that matrix multiplications on a GPU do not use.
+	DisabledFusions engine.Fusion
 	// Libraries returns candidate paths for an NVIDIA library with one of the given names. If nil,
 	// the dynamic linker searches for it.
 	Libraries func(names ...string) []string

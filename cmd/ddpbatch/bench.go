@@ -139,7 +139,11 @@ func (p *program) openGPU() (device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := cuda.Open(0, cuda.Options{WGMMA: wgmma, Libraries: func(names ...string) []string { return library.Find(p.lookup, names...) }})
+	disabled, err := p.disabledFusions()
+	if err != nil {
+		return nil, err
+	}
+	d, err := cuda.Open(0, cuda.Options{Disabled: disabled, WGMMA: wgmma, Libraries: func(names ...string) []string { return library.Find(p.lookup, names...) }})
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -302,6 +303,9 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	if o.WGMMA, err = r.wgmma(); err != nil {
 		return r.exitOf(err), err
 	}
+	if o.DisabledFusions, err = r.disabledFusions(); err != nil {
+		return r.exitOf(err), err
+	}
 	o.Libraries = func(names ...string) []string { return library.Find(r.lookup, names...) }
 	o.Connect = func(ctx context.Context, d device.Device) (ddp.Communicator, error) {
 		return r.connectGPUs(ctx, j, comm, d)
@@ -331,6 +335,16 @@ func (p *program) wgmma() (bool, error) {
 	default:
 		return false, usage(fmt.Sprintf("%s=%q: must be \"mma\" or \"wgmma\"", launch.AttentionVariable, v))
 	}
+}
+
+// disabledFusions returns the fusions that the environment disables.
+func (p *program) disabledFusions() (engine.Fusion, error) {
+	v, _ := p.lookup(launch.FusionVariable)
+	f, err := engine.ParseFusion(v)
+	if err != nil {
+		return 0, usage(fmt.Sprintf("%s=%v", launch.FusionVariable, err))
+	}
+	return engine.AllFusions &^ f, nil
 }
 
 // logTransport logs the transport of gradients between ranks. It warns if the ranks of a node

@@ -21,8 +21,10 @@ const (
 	envPrefix = "DDPBATCH_"
 	// LauncherVariable is set in ranks that a launcher started.
 	LauncherVariable = envAddresses
-	// AttentionVariable is the only variable with this prefix that users set and ranks read.
+	// AttentionVariable and FusionVariable are the only variables with this prefix that users set
+	// and ranks read.
 	AttentionVariable = "DDPBATCH_ATTENTION"
+	FusionVariable    = "DDPBATCH_FUSION"
 	// RunVariable holds the ID of the run. It keeps a rank from working in the directory of a
 	// different run that another process has put in the place of the run directory.
 	RunVariable = "DDPBATCH_RUN_ID"
@@ -44,7 +46,7 @@ const (
 func rankEnviron(environ []string, job *jobs.Job, site *sites.Profile) []string {
 	setup := &job.Setup
 	out := slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
-		return strings.HasPrefix(kv, envPrefix) && !strings.HasPrefix(kv, AttentionVariable+"=")
+		return strings.HasPrefix(kv, envPrefix) && !strings.HasPrefix(kv, AttentionVariable+"=") && !strings.HasPrefix(kv, FusionVariable+"=")
 	})
 	if setup.Venv != "" {
 		path, _ := lookupIn(out)("PATH")

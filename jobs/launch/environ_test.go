@@ -16,9 +16,9 @@ import (
 func TestRankEnviron(t *testing.T) {
 	site := &sites.Profile{Env: map[jobs.EnvName]jobs.Text{"COLOR": "green", "HOME": "/site", "NCCL_NET": "AWS Libfabric"}}
 	job := &jobs.Job{Setup: jobs.Setup{Venv: "/venv", Env: map[jobs.EnvName]jobs.Text{"COLOR": "blue=1"}}}
-	got := rankEnviron([]string{"PATH=/bin", "PYTHONHOME=/x", "DDPBATCH_SECRET=old", "DDPBATCH_ATTENTION=mma", "COLOR=red", "HOME=/root"}, job, site)
+	got := rankEnviron([]string{"PATH=/bin", "PYTHONHOME=/x", "DDPBATCH_SECRET=old", "DDPBATCH_ATTENTION=mma", "DDPBATCH_FUSION=none", "COLOR=red", "HOME=/root"}, job, site)
 	slices.Sort(got)
-	if want := []string{"COLOR=blue=1", "DDPBATCH_ATTENTION=mma", "HOME=/root", "NCCL_NET=AWS Libfabric", "PATH=/venv/bin:/bin", "VIRTUAL_ENV=/venv"}; !slices.Equal(got, want) {
+	if want := []string{"COLOR=blue=1", "DDPBATCH_ATTENTION=mma", "DDPBATCH_FUSION=none", "HOME=/root", "NCCL_NET=AWS Libfabric", "PATH=/venv/bin:/bin", "VIRTUAL_ENV=/venv"}; !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
 }

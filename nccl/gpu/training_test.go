@@ -71,7 +71,7 @@ func TestStrategies(t *testing.T) {
 
 // onGPUs trains with a simulated GPU for each rank.
 func onGPUs(t *testing.T, n int, o ddp.Options, initial [][]float32) [][]float64 {
-	l, err := libnccl.Open([]string{library.NCCL})
+	l, err := libnccl.Open(library.Find(os.LookupEnv, library.NCCL))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func TestJobTrainsOnHopper(t *testing.T) {
 }
 
 // If the GPU does not support the value of DDPBATCH_ATTENTION, a warning is printed and the job
-// trains. A value that does not exist is rejected.
+// trains. Unknown values of DDPBATCH_ATTENTION and DDPBATCH_FUSION are rejected.
 func TestLaunchAsksForAttention(t *testing.T) {
 	gpusim.Require(t)
 	program := build(t)
@@ -66,8 +66,12 @@ func TestLaunchAsksForAttention(t *testing.T) {
 	if !strings.Contains(without.output, warning) || without.code != 0 {
 		t.Errorf("exit code %d, want %q\n%s", without.code, warning, without.output)
 	}
-	const refused = `DDPBATCH_ATTENTION="flash": must be "mma" or "wgmma"`
-	if l := run("DDPBATCH_ATTENTION=flash"); l.code == 0 || !strings.Contains(l.output, refused) {
-		t.Errorf("exit code %d, want %q\n%s", l.code, refused, l.output)
+	for set, refused := range map[string]string{
+		"DDPBATCH_ATTENTION=flash": `DDPBATCH_ATTENTION="flash": must be "mma" or "wgmma"`,
+		"DDPBATCH_FUSION=relu":     `DDPBATCH_FUSION="relu": must be "all", "none", or a list`,
+	} {
+		if l := run(set); l.code == 0 || !strings.Contains(l.output, refused) {
+			t.Errorf("exit code %d, want %q\n%s", l.code, refused, l.output)
+		}
 	}
 }

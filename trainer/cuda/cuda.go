@@ -11,7 +11,10 @@
 // read environment variables.
 package cuda
 
-import "github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
+import (
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
+)
 
 // ErrNotBuilt reports that the program was built without the tag cuda.
 var ErrNotBuilt error = notBuilt{}
@@ -36,6 +39,8 @@ type Options struct {
 	// Libraries returns the possible paths of a library with one of the given names. If it is nil,
 	// the dynamic linker searches for the library.
 	Libraries func(names ...string) []string
+	// Disabled contains the fusions that matrix multiplications do not use.
+	Disabled engine.Fusion
 	// WGMMA requests attention in bfloat16 with the wgmma instructions, which only Hopper supports.
 	WGMMA bool
 }

@@ -26,7 +26,7 @@ func Open(ordinal int, o Options) (device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := engine.Open(gpu, engine.Options{BLAS: names, WGMMA: o.WGMMA})
+	d, err := engine.Open(gpu, engine.Options{BLAS: names, Disabled: o.Disabled, WGMMA: o.WGMMA})
 	if err != nil {
 		return nil, errors.Join(err, gpu.Close())
 	}

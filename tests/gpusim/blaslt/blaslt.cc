@@ -195,6 +195,7 @@ API int cublasLtMatmulAlgoGetHeuristic(Handle *h, Desc *t, Layout *a, Layout *b,
   bool known = t->slopes() || (!(t->epilogue & ~uint32_t(EpilogueBias | EpilogueGeluAux)) && (t->adds() || t->bends()));
   if (t->epilogue != EpilogueDefault && (!known || (epilogues && !strcmp(epilogues, "none")))) return NotSupported;
   if (t->epilogue != EpilogueDefault && t->looks() && (t->aux_ld % 8 || t->aux_ld < int64_t(d->rows) || !t->aux || uintptr_t(t->aux) % 16)) return InvalidValue;
+  if (t->epilogue != EpilogueDefault && t->adds() && (!t->bias || uintptr_t(t->bias) % 16)) return InvalidValue;  // NULL would promise any alignment
   for (; *n < most && *n < 3; ++*n) {
     uint64_t room = *n == 0 ? 1 << 20 : 0;
     Result &r = results[*n];

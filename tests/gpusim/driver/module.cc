@@ -152,6 +152,7 @@ API int cuModuleGetFunction(void **f, void *m, const char *name) {
   return Success;
 }
 API int cuFuncSetAttribute(Kernel *k, int attribute, int v) {
+  if (attribute == 9) return v >= -1 && v <= 100 ? Success : InvalidValue;  // the preferred carve-out of shared memory
   if (attribute != 8 || v < 0 || v > 232448) return InvalidValue;
   k->most_shared = v;
   return Success;

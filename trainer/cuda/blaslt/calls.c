@@ -37,8 +37,9 @@ int ddpb_lt_plans(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddp
   if (p->transposed_a) TRY(lt->desc_set(plan.desc, DESC_TRANSA, &yes, sizeof yes));
   if (p->transposed_b) TRY(lt->desc_set(plan.desc, DESC_TRANSB, &yes, sizeof yes));
   if (epilogue) TRY(lt->desc_set(plan.desc, DESC_EPILOGUE, &epilogue, sizeof epilogue));
+  uintptr_t aligned = 16;  // the heuristics depend on the alignment of these pointers; NULL would be aligned to any size
+  if (p->bias) TRY(lt->desc_set(plan.desc, DESC_BIAS_POINTER, &aligned, sizeof aligned));
   if (p->gelu || p->slope) {
-    uintptr_t aligned = 16;  // the heuristics depend on the alignment of this pointer
     TRY(lt->desc_set(plan.desc, DESC_AUX_LD, &p->ldd, sizeof p->ldd));
     TRY(lt->desc_set(plan.desc, DESC_AUX_POINTER, &aligned, sizeof aligned));
   }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // Code is a driver result, CUresult. errors.Is finds it in an [*Error].
@@ -27,6 +28,27 @@ const (
 	SystemDriverMismatch Code = C.CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
 	unknown              Code = C.CUDA_ERROR_UNKNOWN
 )
+
+// sticky lists the errors that end a CUDA context: every later call returns the error, also if a
+// kernel caused it that was launched long before.
+var sticky = []Code{
+	ECCUncorrectable, C.CUDA_ERROR_NVLINK_UNCORRECTABLE, contained, IllegalAddress, C.CUDA_ERROR_LAUNCH_TIMEOUT, C.CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING,
+	C.CUDA_ERROR_CONTEXT_IS_DESTROYED, C.CUDA_ERROR_ASSERT, C.CUDA_ERROR_HARDWARE_STACK_ERROR, C.CUDA_ERROR_ILLEGAL_INSTRUCTION, C.CUDA_ERROR_MISALIGNED_ADDRESS,
+	C.CUDA_ERROR_INVALID_ADDRESS_SPACE, C.CUDA_ERROR_INVALID_PC, LaunchFailed, tensorMemoryLeak, C.CUDA_ERROR_EXTERNAL_DEVICE, unknown,
+}
+
+// These errors were added in CUDA 12.
+const (
+	contained        Code = 226
+	tensorMemoryLeak Code = 721
+)
+
+// IsSticky reports whether an error ends the CUDA context. An operation that was enqueued before
+// the call that returned the error may have caused it.
+func IsSticky(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && slices.Contains(sticky, e.Code)
+}
 
 // Error returns CUDA's name, such as CUDA_ERROR_OUT_OF_MEMORY, and its description.
 func (c Code) Error() string {
@@ -71,10 +93,13 @@ func (e *Error) Hint() string {
 		return "reduce train.batch (and increase train.accumulate), the context, or the model, or shard the optimizer state with train.strategy = \"zero1\"; run `nvidia-smi` to check whether another process uses the GPU's memory"
 	case ECCUncorrectable:
 		return "GPU memory error: ask the site to drain the node (see `nvidia-smi -q -d ECC`), then resume on another node"
-	case IllegalAddress, LaunchFailed:
-		return "run again with CUDA_LAUNCH_BLOCKING=1 to find the operation that failed; `dmesg` on the node shows Xid errors of the hardware"
 	case MissingFunction:
 		return "the NVIDIA driver of this node is too old for " + e.Op
+	case unknown:
+		return "run `nvidia-smi` on the node to check whether the driver works; `dmesg` shows Xid errors of the hardware"
+	}
+	if slices.Contains(sticky, e.Code) {
+		return "run again with CUDA_LAUNCH_BLOCKING=1 to find the operation that failed; `dmesg` on the node shows Xid errors of the hardware"
 	}
 	return ""
 }

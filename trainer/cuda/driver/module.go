@@ -84,6 +84,15 @@ func (f *Function) AllowShared(n int) error {
 		func() string { return fmt.Sprintf("kernel %q, %d bytes of shared memory", f.name, n) })
 }
 
+// PreferShared makes the driver give the multiprocessor's shared memory to the kernel's blocks,
+// instead of its L1 cache, so that more blocks are resident. It is a preference.
+func (f *Function) PreferShared() error {
+	const percent = 100
+	return failed("cuFuncSetAttribute",
+		C.cuFuncSetAttribute(functionHandle(f.function), C.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, percent),
+		func() string { return fmt.Sprintf("kernel %q, %d%% of shared memory", f.name, percent) })
+}
+
 // Registers returns the number of registers per thread.
 func (f *Function) Registers() (int, error) {
 	n, err := f.function.Attribute(C.CU_FUNC_ATTRIBUTE_NUM_REGS)

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -65,7 +66,8 @@ func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 		d.check(fmt.Errorf("its kernels require %d bytes of shared memory, but this GPU supports %d per block", a.shared, d.shared))
 	}
 	for _, kernel := range []string{a.forward, a.queryGrad, a.keyGrad} {
-		d.check(d.functions[kernel].AllowShared(max(a.shared, 48<<10)))
+		f := d.functions[kernel]
+		d.check(errors.Join(f.AllowShared(max(a.shared, 48<<10)), f.PreferShared()))
 	}
 	return a
 }

@@ -113,13 +113,25 @@ func fit(p device.Product) {
 
 // fuses reports whether cuBLASLt may apply a product's activation, or its derivative. cuBLASLt's
 // GELU is the tanh approximation also (cuBLAS documentation, cublasLtEpilogue_t), but its accuracy
-// is not documented. So it is used only for bfloat16, whose rounding error is larger than that of
-// any tanh implementation. ReLU is not fused: cuBLASLt turns NaN into 0 (NVIDIA developer forum,
-// topic 329783), which would hide a diverging run.
-func fuses(p device.Product, bias driver.Ptr) bool {
+// is not documented. So it is used only for results in bfloat16, whose rounding error is larger
+// than the error of any tanh implementation. ReLU is not fused: cuBLASLt turns NaN into 0 (NVIDIA
+// developer forum, topic 329783), which would hide a diverging run.
+func (d *Device) fuses(p device.Product, bias driver.Ptr) bool {
 	const multiple = 8 // of elements in the rows of GELU's argument
+	fusion := FuseGELU
+	if p.Gradient {
+		fusion = FuseGELUGrad
+	}
+	if p.Activation != device.GELU || p.C.Data.Type() != device.BFloat16 || d.options.Disabled&fusion != 0 {
+		return false
+	}
 	pre := stored(p.Pre.Data)
-	return p.Activation == device.GELU && p.Precision == device.BF16 && pre != stored(p.C.Data) && p.C.Cols%multiple == 0 && alignment(pre) == maxAlignment && (bias == 0 || alignment(bias) == maxAlignment)
+	return pre != stored(p.C.Data) && p.C.Cols%multiple == 0 && alignment(pre) >= minAlignment && (bias == 0 || d.fusesBias(bias))
+}
+
+// fusesBias reports whether cuBLASLt may add a bias.
+func (d *Device) fusesBias(bias driver.Ptr) bool {
+	return d.options.Disabled&FuseBias == 0 && alignment(bias) >= minAlignment
 }
 
 // tryBLAS computes a matrix multiplication with cuBLASLt: into the given matrix without the
@@ -136,9 +148,9 @@ func (d *Device) tryBLAS(p device.Product, to device.Matrix, bias driver.Ptr) (d
 	if bias != 0 && problem.Narrow {
 		bias = d.round(scratchBias, bias, p.Bias.Len())
 	}
-	problem.Bias = bias != 0 && alignment(bias) == maxAlignment
+	problem.Bias = bias != 0 && d.fusesBias(bias)
 	workspace := d.scratchFor(scratchWorkspace, workspaceBytes)
-	if fuses(p, bias) {
+	if d.fuses(p, bias) {
 		c := stored(p.C.Data)
 		with := problem
 		with.GELU, with.Slope, with.D = !p.Gradient, p.Gradient, blaslt.Operand{Pitch: p.C.Cols, Align: alignment(c)}
@@ -170,10 +182,12 @@ func (d *Device) tryBLAS(p device.Product, to device.Matrix, bias driver.Ptr) (d
 	return true, false
 }
 
-// maxAlignment is the largest useful alignment in bytes.
-const maxAlignment = 16
+const (
+	minAlignment = 16  // bytes; required by epilogues for a bias and for GELU's argument
+	maxAlignment = 256 // bytes; the largest alignment that cuBLASLt's heuristics distinguish
+)
 
-// alignment returns the alignment of an address, up to maxAlignment.
+// alignment returns the alignment of an address in bytes, up to maxAlignment.
 func alignment(p driver.Ptr) int { return 1 << bits.TrailingZeros64(uint64(p)|maxAlignment) }
 
 // operand returns a matrix as an operand for cuBLASLt, if it is supported. If the operand is to be
@@ -198,11 +212,11 @@ func (d *Device) operand(use int, m device.Matrix, p device.Precision) (driver.P
 func (d *Device) pack(use int, m device.Matrix) (driver.Ptr, blaslt.Operand) {
 	transposed := m.RowStride == 1 && m.ColStride != 1
 	m, pitch := m.Packed()
-	packed := blaslt.Operand{Pitch: pitch, Align: maxAlignment, Transposed: transposed}
+	to := d.scratchFor(use, 2*m.Rows*pitch)
+	packed := blaslt.Operand{Pitch: pitch, Align: alignment(to), Transposed: transposed}
 	if m.ColStride == 1 && m.RowStride == pitch && m.Cols == pitch {
 		return d.round(use, floats(m.Data), m.Rows*m.Cols), packed
 	}
-	to := d.scratchFor(use, 2*m.Rows*pitch)
 	d.args.Reset().Ptr(to).Int64(int64(pitch)).Ptr(floats(m.Data)).Int64(int64(m.RowStride)).Int64(int64(m.ColStride)).Int(m.Rows).Int(m.Cols)
 	d.launch("pack", gridFor(m.Rows*m.Cols))
 	return to, packed

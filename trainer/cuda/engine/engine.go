@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/blaslt"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/kernels"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -24,6 +25,8 @@ type Options struct {
 	// Apart makes each tensor a separate driver allocation, so that compute-sanitizer or the
 	// simulator detects out-of-bounds accesses. It costs memory and time.
 	Apart bool
+	// Disabled contains the fusions that matrix multiplications do not use.
+	Disabled Fusion
 	// WGMMA requests attention in bfloat16 with the wgmma instructions, which only Hopper supports.
 	// If they are not available, attention uses the kernels for other GPUs, and Device.Unmet
 	// returns the reason.
@@ -168,13 +171,27 @@ func (d *Device) check(err error) {
 	if err == nil {
 		return
 	}
-	what := d.last.String()
-	for _, late := range []driver.Code{driver.LaunchFailed, driver.IllegalAddress, driver.ECCUncorrectable} {
-		if errors.Is(err, late) {
-			what = fmt.Sprintf("detected in %v, after %v", d.last, d.before)
+	what, err := locateFailure(err, d.last, d.before, func() error {
+		_, err := d.stream.Done()
+		return err
+	})
+	panic(&device.Failure{Device: d.Name(), Operation: what, Err: err})
+}
+
+// locateFailure returns the operation of a failure, for messages, and its cause. An error that an
+// earlier kernel may have caused names both operations. cuBLASLt reports such an error of the
+// driver only as a status of its own; query returns the driver's error.
+func locateFailure(err error, last, before operation, query func() error) (string, error) {
+	var status blaslt.Status
+	if errors.As(err, &status) {
+		if cause := query(); driver.IsSticky(cause) {
+			err = fmt.Errorf("%w: %w", err, cause)
 		}
 	}
-	panic(&device.Failure{Device: d.Name(), Operation: what, Err: err})
+	if driver.IsSticky(err) {
+		return fmt.Sprintf("detected in %v, after %v", last, before), err
+	}
+	return last.String(), err
 }
 
 // threads is the block size of kernels over n elements, and maxBlocks their maximum number of

@@ -10,17 +10,29 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/gpusim"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/device/conformance"
 )
 
 func TestMain(m *testing.M) { gpusim.Main(m) }
 
-// open opens a device until the end of a test. With DDPBATCH_ATTENTION=wgmma it uses wgmma for
-// attention, like the program, or the test fails.
+// open opens a device until the end of a test. As in the program, DDPBATCH_ATTENTION=wgmma selects
+// wgmma for attention, or the test fails; DDPBATCH_FUSION selects fusions; and cuBLASLt may be in
+// the environment of the python3 in PATH.
 func open(t testing.TB, o engine.Options) *engine.Device {
 	t.Helper()
 	o.WGMMA = o.WGMMA || os.Getenv("DDPBATCH_ATTENTION") == "wgmma"
+	fusion, err := engine.ParseFusion(os.Getenv("DDPBATCH_FUSION"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Disabled |= engine.AllFusions &^ fusion
+	version, err := driver.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.BLAS = library.Find(os.LookupEnv, library.CUBLASLt(int(version)/1000)...)
 	gpu, err := driver.Open(0)
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +83,19 @@ func TestWithoutEpilogues(t *testing.T) {
 	out, err := gpusim.Again(t, "TestConformance/(Dense|Stored)", "GPUSIM_EPILOGUES=none")
 	if err != nil || !strings.Contains(out, "--- PASS: TestConformance/Dense") || !strings.Contains(out, "--- PASS: TestConformance/Stored") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestEachFusion checks that results are correct if cuBLASLt may apply only one step, or none.
+func TestEachFusion(t *testing.T) {
+	gpusim.Require(t)
+	for _, fusion := range []string{"none", "bias", "gelu", "gelu_grad"} {
+		t.Run(fusion, func(t *testing.T) {
+			out, err := gpusim.Again(t, "TestConformance/Stored", "DDPBATCH_FUSION="+fusion)
+			if err != nil || !strings.Contains(out, "--- PASS: TestConformance/Stored") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }
 

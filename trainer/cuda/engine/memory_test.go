@@ -32,7 +32,7 @@ func TestTakesWhatIsPlanned(t *testing.T) {
 			planned := plan.Count(m, sample, samples, precision, true).Memory(ddp.DDP, plan.Elements(moments), 1, plan.Program{})
 
 			d := open(t, engine.Options{})
-			before := d.Available()
+			before, free := d.PoolStats().Reserved, d.Available()
 			nn.AllocValues(d, m.Params())
 			nn.AllocGrads(d, m.Params())
 			m.Init(random.New(1), d)
@@ -50,8 +50,10 @@ func TestTakesWhatIsPlanned(t *testing.T) {
 			m.Backward(b, pass, nil)
 			adam.Step(m.Params(), 1)
 
-			took := float64(before - d.Available() - d.LazyBytes())
-			t.Logf("took %.1f MiB, planned %.1f", took/(1<<20), planned.Total()/(1<<20))
+			// Free memory shrinks by more: a driver loads kernels when they are first used, and
+			// allocates memory of its own.
+			took := float64(d.PoolStats().Reserved - before - d.LazyBytes())
+			t.Logf("took %.1f MiB, planned %.1f; the GPU has %.1f MiB less", took/(1<<20), planned.Total()/(1<<20), float64(free-d.Available())/(1<<20))
 			// Sizes are rounded up, and slabs are not full.
 			if took < 0.9*planned.Total() || took > 1.1*planned.Total() {
 				t.Errorf("a step took %.1f MiB, %.1f are planned: %+v", took/(1<<20), planned.Total()/(1<<20), planned)

@@ -1,0 +1,41 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Fusion is a set of steps that cuBLASLt applies to the result of a matrix multiplication before it
+// writes the result (epilogues). Without a fusion, a kernel of ddpbatch applies the step.
+type Fusion uint8
+
+// The fusions are:
+const (
+	FuseBias     Fusion = 1 << iota // adding a bias
+	FuseGELU                        // GELU
+	FuseGELUGrad                    // multiplying by the derivative of GELU
+
+	AllFusions = FuseBias | FuseGELU | FuseGELUGrad
+)
+
+var fusionNames = map[string]Fusion{"bias": FuseBias, "gelu": FuseGELU, "gelu_grad": FuseGELUGrad}
+
+// ParseFusion parses "all", "none", or names of fusions separated by commas: bias, gelu, and
+// gelu_grad. An empty text means all fusions.
+func ParseFusion(text string) (Fusion, error) {
+	switch text {
+	case "", "all":
+		return AllFusions, nil
+	case "none":
+		return 0, nil
+	}
+	var f Fusion
+	for name := range strings.SplitSeq(text, ",") {
+		one, ok := fusionNames[name]
+		if !ok {
+			return 0, fmt.Errorf("%q: must be \"all\", \"none\", or a list of \"bias\", \"gelu\", and \"gelu_grad\" with commas", text)
+		}
+		f |= one
+	}
+	return f, nil
+}
