@@ -10,17 +10,20 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 )
 
+// newOptimizer creates a job's optimizer for parameters or parts of them.
 func newOptimizer(d device.Device, params []*nn.Param, o *jobs.Optimizer) (optim.Optimizer, error) {
-	adam := optim.AdamOptions{LR: float64(o.LR), Beta1: float64(o.Beta1), Beta2: float64(o.Beta2), Eps: float64(o.Eps), WeightDecay: float64(o.WeightDecay)}
-	switch o.Kind {
-	case jobs.OptimizerSGD:
-		return optim.NewSGD(d, params, float64(o.LR), float64(o.Momentum), float64(o.WeightDecay), o.Nesterov)
-	case jobs.OptimizerAdam:
-		return optim.NewAdam(d, params, adam)
-	case jobs.OptimizerAdamW:
-		return optim.NewAdamW(d, params, adam)
+	return optim.New(d, params, optim.Options{
+		Kind: string(o.Kind), LR: float64(o.LR), Momentum: float64(o.Momentum), Nesterov: o.Nesterov,
+		Beta1: float64(o.Beta1), Beta2: float64(o.Beta2), Eps: float64(o.Eps), WeightDecay: float64(o.WeightDecay),
+	})
+}
+
+// parameterGroups returns the groups of parameters whose settings differ from the optimizer's.
+func parameterGroups(o *jobs.Optimizer) []optim.Group {
+	if o.Decay != jobs.DecayMatrices || o.WeightDecay == 0 {
+		return nil
 	}
-	return nil, fmt.Errorf("unknown kind %q", o.Kind)
+	return []optim.Group{{Selects: func(p *nn.Param) bool { return !p.IsMatrix() }}} // without weight decay
 }
 
 // newSchedule returns the learning rate as a function of the number of completed steps. A resumed

@@ -14,7 +14,6 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
-	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 )
 
@@ -66,9 +65,7 @@ func (r *run) start(ctx context.Context) error {
 		r.Job = r.Job.WithDecayOfAll()
 		r.train = r.Job.Train
 	}
-	if o := &r.train.Optimizer; o.Decay == jobs.DecayMatrices && o.WeightDecay != 0 {
-		r.optimizer.SetDecaying(r.sharder.Ranges((*nn.Param).IsMatrix))
-	}
+	r.optimizer.SetGroups(parameterGroups(&r.train.Optimizer)...)
 	r.pos, r.skipped, r.bestMetric = h.Position, int(h.Skipped), h.Best
 	r.Progress.step.Store(r.pos.Step)
 	if err := r.scatterState(ctx, from, h.OptimInit); err != nil {

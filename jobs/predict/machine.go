@@ -199,9 +199,9 @@ func updater(d device.Device, params []*nn.Param, o *jobs.Optimizer) (func(), er
 	var rule optim.Optimizer
 	var err error
 	if moments(o) == 2 {
-		rule, err = optim.NewAdamW(d, params, optim.AdamOptions{Beta1: .9, Beta2: .999, Eps: 1e-8})
+		rule, err = optim.New(d, params, optim.Options{Kind: optim.KindAdamW, Beta1: .9, Beta2: .999, Eps: 1e-8})
 	} else {
-		rule, err = optim.NewSGD(d, params, 0, float64(o.Momentum), 0, false)
+		rule, err = optim.New(d, params, optim.Options{Kind: optim.KindSGD, Momentum: float64(o.Momentum)})
 	}
 	if err != nil {
 		return nil, err

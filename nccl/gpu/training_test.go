@@ -130,7 +130,7 @@ func trained(ctx context.Context, d device.Device, c ddp.Communicator, o ddp.Opt
 		d.Write(p.Data, parts[i])
 	}
 	sharder.MarkUpdated()
-	adam, err := optim.NewAdamW(d, sharder.Parts(), optim.AdamOptions{LR: 1e-2, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1})
+	adam, err := optim.New(d, sharder.Parts(), optim.Options{Kind: optim.KindAdamW, LR: 1e-2, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1})
 	if err != nil {
 		return nil, err
 	}

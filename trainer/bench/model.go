@@ -35,11 +35,11 @@ func Models() []Model {
 		perceptron{name: "mlp", in: 784, hidden: []int{512, 512}, out: 10, batch: 128, steps: 300},
 		transformer{
 			name: "gpt", options: nn.GPTOptions{Vocabulary: 65, Context: 128, Layers: 4, Heads: 4, Width: 256}, batch: 8, length: 128, steps: 30,
-			adamw: optim.AdamOptions{LR: 3e-4, Beta1: .9, Beta2: .95, Eps: 1e-8, WeightDecay: .1}, clip: 1,
+			adamw: optim.Options{Kind: optim.KindAdamW, LR: 3e-4, Beta1: .9, Beta2: .95, Eps: 1e-8, WeightDecay: .1}, clip: 1,
 		},
 		transformer{
 			name: "gpt2", options: nn.GPTOptions{Vocabulary: 50304, Context: 1024, Layers: 12, Heads: 12, Width: 768}, batch: 4, length: 64, steps: 5,
-			adamw: optim.AdamOptions{LR: 3e-4, Beta1: .9, Beta2: .999, Eps: 1e-8, WeightDecay: .01},
+			adamw: optim.Options{Kind: optim.KindAdamW, LR: 3e-4, Beta1: .9, Beta2: .999, Eps: 1e-8, WeightDecay: .01},
 		},
 	}
 }
@@ -184,7 +184,7 @@ func (m perceptron) prepare(d device.Device, p device.Precision, rank int, place
 	return &training{
 		device: d, model: model, unit: "samples", units: m.batch,
 		newOptimizer: func(params []*nn.Param) (optim.Optimizer, error) {
-			return optim.NewSGD(d, params, .01, .9, 0, false)
+			return optim.New(d, params, optim.Options{Kind: optim.KindSGD, LR: .01, Momentum: .9})
 		},
 		batch: nn.Batch{Samples: m.batch, X: x, Labels: classes(g, d, m.batch, m.out)},
 	}, nil
@@ -196,7 +196,7 @@ type transformer struct {
 	options nn.GPTOptions
 	batch   int
 	length  int // tokens per sequence
-	adamw   optim.AdamOptions
+	adamw   optim.Options
 	clip    float64
 	steps   int
 }
@@ -241,7 +241,7 @@ func (m transformer) prepare(d device.Device, p device.Precision, rank int, plac
 	return &training{
 		device: d, model: model, clip: m.clip, unit: "tokens", units: tokens,
 		newOptimizer: func(params []*nn.Param) (optim.Optimizer, error) {
-			return optim.NewAdamW(d, params, m.adamw)
+			return optim.New(d, params, m.adamw)
 		},
 		batch: nn.Batch{
 			Samples: m.batch,

@@ -99,10 +99,10 @@ func TestNothingIsKept(t *testing.T) {
 		"MaxPoolGrad":  func(l *trackedTensors) { d.MaxPoolGrad(l.rows(rows, 64), l.rows(rows, 16), l.tokens(rows*16), pool) },
 		"SumSquares":   func(l *trackedTensors) { d.SumSquares(l.tensor(cols)) },
 		"SGD": func(l *trackedTensors) {
-			d.SGD(l.tensor(cols), l.tensor(cols), l.tensor(cols), device.SGDFactors{})
+			d.Update(device.RuleSGD, device.Arrays{Value: l.tensor(cols), Grad: l.tensor(cols), State: [2]device.Tensor{l.tensor(cols)}}, device.Factors{})
 		},
 		"Adam": func(l *trackedTensors) {
-			d.Adam(l.tensor(cols), l.tensor(cols), l.tensor(cols), l.tensor(cols), device.AdamFactors{})
+			d.Update(device.RuleAdam, device.Arrays{Value: l.tensor(cols), Grad: l.tensor(cols), State: [2]device.Tensor{l.tensor(cols), l.tensor(cols)}}, device.Factors{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,54 +1,61 @@
 package cpu
 
 import (
+	"fmt"
+
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
 )
 
-// update is an optimizer step, divided among threads at cache lines.
+// update is a step of an update rule, divided among threads at cache lines.
 type update struct {
-	unit                         *vec.Unit
-	value, grad, average, second []float32
-	isAdam                       bool
-	adam                         vec.AdamFactors
-	sgd                          vec.SGDFactors
+	unit   *vec.Unit
+	run    updateRule
+	arrays device.Arrays
+	f      device.Factors
 }
 
-// SGD runs an SGD step.
-func (d *Device) SGD(value, grad, buffer device.Tensor, f device.SGDFactors) {
-	j := &d.update
-	*j = update{unit: j.unit, value: value.Floats(), grad: grad.Floats(), sgd: vec.SGDFactors(f)}
-	if buffer.Len() > 0 {
-		j.average = buffer.Floats()
+// updateRule updates slices of the arrays of an update.
+type updateRule func(u *vec.Unit, a device.Arrays, f *device.Factors)
+
+// updateRules holds the rules by name.
+var updateRules = map[device.Rule]updateRule{
+	device.RuleSGD: func(u *vec.Unit, a device.Arrays, f *device.Factors) {
+		var buffer []float32
+		if a.State[0].Len() > 0 {
+			buffer = a.State[0].Floats()
+		}
+		u.SGD(a.Value.Floats(), a.Grad.Floats(), buffer,
+			vec.SGDFactors{LR: -f.Rate, Momentum: f.Beta1, Decay: f.Decay, GradScale: f.GradScale, Nesterov: f.Nesterov, First: f.First})
+	},
+	device.RuleAdam: func(u *vec.Unit, a device.Arrays, f *device.Factors) {
+		u.Adam(a.Value.Floats(), a.Grad.Floats(), a.State[0].Floats(), a.State[1].Floats(),
+			vec.AdamFactors{Beta1: f.Beta1, Beta2: f.Beta2, New1: f.New1, New2: f.New2, Keep: f.Keep, Decay: f.Decay,
+				Correction: f.Correction, Eps: f.Eps, Rate: f.Rate, GradScale: f.GradScale})
+	},
+}
+
+// HasRule reports whether updateRules has the rule.
+func (d *Device) HasRule(r device.Rule) bool { return updateRules[r] != nil }
+
+// Update runs a step of a rule.
+func (d *Device) Update(r device.Rule, a device.Arrays, f device.Factors) {
+	n := a.Value.Len()
+	sameLength("update", n, a.Grad.Len())
+	for _, s := range a.State {
+		if s.Len() > 0 {
+			sameLength("update", n, s.Len())
+		}
 	}
-	j.run(&d.pool)
-}
-
-// Adam runs an Adam or AdamW step.
-func (d *Device) Adam(value, grad, average, squares device.Tensor, f device.AdamFactors) {
-	sameLength("update", value.Len(), average.Len(), squares.Len())
 	j := &d.update
-	*j = update{unit: j.unit, value: value.Floats(), grad: grad.Floats(), average: average.Floats(), second: squares.Floats(),
-		isAdam: true, adam: vec.AdamFactors(f)}
-	j.run(&d.pool)
-}
-
-func (j *update) run(p *pool) {
-	sameLength("update", len(j.value), len(j.grad))
-	p.do(j, (len(j.value)+grain-1)/grain, len(j.value))
+	j.run, j.arrays, j.f = updateRules[r], a, f
+	if j.run == nil {
+		panic(fmt.Sprintf("cpu: unknown update rule %q", r))
+	}
+	d.pool.do(j, (n+grain-1)/grain, n)
 	*j = update{unit: j.unit}
 }
 
 func (j *update) part(thread, threads int) {
-	first, end := share(len(j.value), grain, thread, threads)
-	value, grad := j.value[first:end], j.grad[first:end]
-	if j.isAdam {
-		j.unit.Adam(value, grad, j.average[first:end], j.second[first:end], j.adam)
-		return
-	}
-	var buffer []float32
-	if j.average != nil {
-		buffer = j.average[first:end]
-	}
-	j.unit.SGD(value, grad, buffer, j.sgd)
+	j.run(j.unit, j.arrays.Slice(share(j.arrays.Value.Len(), grain, thread, threads)), &j.f)
 }

@@ -241,7 +241,8 @@ func (s *Sharder) allocBuckets() {
 		} else {
 			b.gradPart = take(&grads, chunk)
 		}
-		s.parts = append(s.parts, &nn.Param{Name: fmt.Sprintf("bucket %d", i), Shape: []int{b.valuePart.Len()}, Data: b.valuePart, Grad: b.gradPart})
+		n := b.valuePart.Len()
+		s.parts = append(s.parts, &nn.Param{Name: fmt.Sprintf("bucket %d", i), Shape: []int{n}, Data: b.valuePart, Grad: b.gradPart, Pieces: s.pieces(i, n)})
 	}
 }
 
@@ -277,7 +278,8 @@ func (s *Sharder) assignGrads(bucket int) {
 }
 
 // Parts returns the arrays that this rank updates, as parameters for an optimizer: one array per
-// bucket, with its values and the gradients of the last step.
+// bucket, with its values and the gradients of the last step. Their Pieces locate the model's
+// parameters in them. With [DDP] every piece is a whole parameter.
 func (s *Sharder) Parts() []*nn.Param { return s.parts }
 
 // Owner returns s as the owner for [nn.Pass], or nil if all memory is permanent.

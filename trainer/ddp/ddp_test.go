@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
@@ -186,62 +185,39 @@ func TestFailureOfAnyOperation(t *testing.T) {
 	}
 }
 
-// TestRangesAreTheSelectedParameters checks that ranges have every element of the selected
-// parameters and none of the others, and that neighbors are one range.
-func TestRangesAreTheSelectedParameters(t *testing.T) {
+// TestPiecesLocateParameters checks that the pieces of all parts hold every element of every
+// parameter once (with DDP, once per rank), at the positions of the parameter's values.
+func TestPiecesLocateParameters(t *testing.T) {
 	ps := params(20, 3, 40, 16, 100, 5, 1)
-	for _, c := range []struct {
-		name   string
-		chosen func(i int) bool
-	}{
-		{"all", func(int) bool { return true }},
-		{"none", func(int) bool { return false }},
-		{"every second", func(i int) bool { return i%2 == 0 }},
-		{"neighbors", func(i int) bool { return i == 2 || i == 3 || i == 6 }},
-	} {
-		for _, strategy := range Strategies() {
-			for _, n := range []int{1, 2, 3} {
-				for _, bytes := range []int{64, 600, 1 << 20} {
-					covered := map[*nn.Param]int{}
-					for rank := range n {
-						s := New(newFakeGroup(n)[rank], cpu.New(1), ps, Options{Strategy: strategy, FirstBucket: bytes, Bucket: bytes, Extra: 2})
-						ranges := s.Ranges(func(p *nn.Param) bool { return c.chosen(slices.Index(ps, p)) })
-						for i, part := range s.Parts() {
-							first, last := 0, -1
-							if s.Strategy != DDP {
-								first = rank * part.Len()
+	for _, strategy := range Strategies() {
+		for _, n := range []int{1, 2, 3} {
+			for _, bytes := range []int{64, 600, 1 << 20} {
+				covered := map[*nn.Param]int{}
+				for rank := range n {
+					s := New(newFakeGroup(n)[rank], cpu.New(1), ps, Options{Strategy: strategy, FirstBucket: bytes, Bucket: bytes, Extra: 2})
+					for i, part := range s.Parts() {
+						first, last := 0, 0
+						if s.Strategy != DDP {
+							first = rank * part.Len()
+						}
+						for _, p := range part.Contents() {
+							if p.At < last || p.Len < 1 || p.At+p.Len > part.Len() || p.Offset < 0 || p.Offset+p.Len > p.Param.Len() {
+								t.Fatalf("%s on %d ranks: piece %+v of a part of %d elements, after element %d", strategy, n, p, part.Len(), last)
 							}
-							in := map[int]bool{} // elements of the bucket
-							for _, r := range ranges[i] {
-								if r.First <= last || r.First >= r.End || r.End > part.Len() {
-									t.Fatalf("ranges %v of a part of %d elements", ranges[i], part.Len())
-								}
-								last = r.End
-								for at := r.First; at < r.End; at++ {
-									in[first+at] = true
-								}
+							last = p.At + p.Len
+							if want := s.layout.positions[p.Param]; want.bucket != i || want.at+p.Offset != first+p.At {
+								t.Fatalf("%s on %d ranks: piece %+v of bucket %d is at element %d, the parameter at %+v", strategy, n, p, i, first+p.At, want)
 							}
-							for _, p := range s.layout.params(i) {
-								for k := range p.Len() {
-									at := s.layout.positions[p].at + k
-									if at < first || at >= first+part.Len() {
-										continue
-									}
-									if in[at] != c.chosen(slices.Index(ps, p)) {
-										t.Fatalf("%s, %s on %d ranks: element %d of parameter %s: selected %v", c.name, strategy, n, k, p.Name, in[at])
-									}
-									covered[p]++
-								}
+							if s.Strategy == DDP && !p.IsWhole() {
+								t.Errorf("on %d ranks: piece %+v is not a whole parameter", n, p)
 							}
-							if c.name == "all" && len(ranges[i]) > 1 {
-								t.Errorf("%s on %d ranks: ranges %v instead of one", strategy, n, ranges[i])
-							}
+							covered[p.Param] += p.Len
 						}
 					}
-					for i, p := range ps {
-						if want := p.Len(); covered[p] != want && !(strategy == DDP && covered[p] == n*want) {
-							t.Errorf("%d of %d elements of parameter %d were seen", covered[p], want, i)
-						}
+				}
+				for i, p := range ps {
+					if want := p.Len(); covered[p] != want && !(strategy == DDP && covered[p] == n*want) {
+						t.Errorf("%s on %d ranks: %d of %d elements of parameter %d are in pieces", strategy, n, covered[p], want, i)
 					}
 				}
 			}

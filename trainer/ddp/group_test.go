@@ -164,7 +164,7 @@ type rank struct {
 	comm   *member
 	memory *counter
 	model  *nn.GPT
-	adam   *optim.Adam
+	adam   optim.Optimizer
 	batch  nn.Batch
 	step   int
 	loss   float64
@@ -184,7 +184,7 @@ func newRank(t testing.TB, m *member, shape nn.GPTOptions, o Options) *rank {
 	r := &rank{comm: m, memory: &counter{Device: d}, model: model}
 	o.Extra = 1
 	r.Sharder = New(m, r.memory, model.Params(), o)
-	if r.adam, err = optim.NewAdamW(r.memory, r.Parts(), optim.AdamOptions{LR: 1e-2, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1}); err != nil {
+	if r.adam, err = optim.New(r.memory, r.Parts(), optim.Options{Kind: optim.KindAdamW, LR: 1e-2, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1}); err != nil {
 		t.Fatal(err)
 	}
 	model.Plan(nn.Plan{Device: d, Batch: 2, Train: true})

@@ -157,31 +157,19 @@ func (l *layout) params(bucket int) []*nn.Param {
 	return l.all[l.spans[bucket].First:l.spans[bucket].End]
 }
 
-// Ranges returns, for each of Parts, the ranges of its elements that belong to selected parameters.
-// The padding after a parameter belongs to it, so that neighbors are one range.
-func (s *Sharder) Ranges(selected func(*nn.Param) bool) [][]nn.Range {
-	out := make([][]nn.Range, len(s.parts))
-	for i, part := range s.parts {
-		n, span := part.Len(), s.layout.spans[i]
-		first := 0 // index in the bucket of the part's first element
-		if s.Strategy != DDP {
-			first = s.comm.Rank() * n
+// pieces returns the pieces of this rank's part of a bucket, which has n elements.
+func (s *Sharder) pieces(bucket, n int) []nn.Piece {
+	first := 0 // index in the bucket of the part's first element
+	if s.Strategy != DDP {
+		first = s.comm.Rank() * n
+	}
+	out := []nn.Piece{}
+	for _, p := range slices.Backward(s.layout.params(bucket)) { // in the order of their positions
+		begin := s.layout.positions[p].at
+		from, to := max(first, begin), min(first+n, begin+p.Len())
+		if from < to {
+			out = append(out, nn.Piece{Param: p, Offset: from - begin, At: from - first, Len: to - from})
 		}
-		end := span.Elements
-		for _, p := range s.layout.params(i) { // from the end of the bucket to its beginning
-			begin := s.layout.positions[p].at
-			r := nn.Range{First: max(begin-first, 0), End: min(end-first, n)}
-			end = begin
-			if r.First >= r.End || !selected(p) {
-				continue
-			}
-			if last := len(out[i]) - 1; last >= 0 && out[i][last].First == r.End {
-				out[i][last].First = r.First
-			} else {
-				out[i] = append(out[i], r)
-			}
-		}
-		slices.Reverse(out[i])
 	}
 	return out
 }

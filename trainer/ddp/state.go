@@ -115,16 +115,8 @@ func (s *Sharder) storeShard(parts [][]float32, values []float32, param, at int)
 // first element.
 func (s *Sharder) EachRange(parts [][]float32, f func(param, at int, values []float32)) {
 	for i, part := range parts {
-		first := 0 // index in the bucket of the part's first element
-		if s.Strategy != DDP {
-			first = s.comm.Rank() * len(part)
-		}
-		for k, p := range s.layout.params(i) {
-			begin := s.layout.positions[p].at
-			from, to := max(first, begin), min(first+len(part), begin+p.Len())
-			if from < to {
-				f(s.layout.spans[i].First+k, from-begin, part[from-first:to-first])
-			}
+		for _, p := range slices.Backward(s.parts[i].Pieces) { // in registration order
+			f(slices.Index(s.layout.all, p.Param), p.Offset, part[p.At:p.At+p.Len])
 		}
 	}
 }

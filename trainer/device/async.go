@@ -1,5 +1,7 @@
 package device
 
+import "math"
+
 // An AsyncUpdater is a Device that finishes a step without a host round trip: it checks whether loss
 // and gradients are finite, clips gradients, and counts updates. The host reads the results later.
 // So the host can enqueue the next step before this step has finished.
@@ -23,30 +25,57 @@ type StepDecision interface {
 	Losses(rows Tensor)
 	// Count sets the number of updates before the next one.
 	Count(updates int64)
-	// DecideSGD decides whether to update: only if the norm of the gradients and all losses are
-	// finite. If so, it counts the update and computes its factors: f, with First for the first
-	// update. If most is not 0, the factors also clip the gradients to a norm of at most most (see
-	// optim.ClipScale).
-	DecideSGD(most float64, f SGDFactors)
-	// DecideAdam decides like DecideSGD and computes the factors of Adam, with the bits of package
-	// optim.
-	DecideAdam(most float64, r AdamRule)
-	// SGD and Adam update like the methods of [Updates], with the factors of the decision. If
-	// decays is false, they omit weight decay. They do nothing if the step is skipped.
-	SGD(value, grad, buffer Tensor, decays bool)
-	Adam(value, grad, average, squares Tensor, decays bool)
+	// Decide decides whether to update: only if the norm of the gradients and all losses are
+	// finite. If so, it counts the update and computes the factors of each group of elements, at
+	// most MaxGroups, with the bits of [GroupFactors.At]. If maxNorm is not 0, GradScale clips the gradients to a norm of at most
+	// maxNorm (see optim.ClipScale).
+	Decide(maxNorm float64, groups []GroupFactors)
+	// Update updates like [Updates], with a group's factors of the decision. It does nothing if the
+	// step is skipped.
+	Update(r Rule, a Arrays, group int)
 	// Result returns two elements with the last decision: 1 if the parameters are updated, else 0;
 	// and the norm in float32.
 	Result() Tensor
 }
 
-// AdamRule holds the inputs from which the device computes the factors of an update.
-type AdamRule struct {
+// MaxGroups is the maximum number of groups of elements with different factors.
+const MaxGroups = 4
+
+// GroupFactors holds the inputs from which the device computes the factors of a group.
+type GroupFactors struct {
+	// Factors holds the constant factors. The device sets First and GradScale.
+	Factors Factors
+	// BiasCorrected makes the device set Correction and Rate, for Adam, from the fields below.
+	BiasCorrected    bool
 	LR, Beta1, Beta2 float64
 	// MaxUpdates is the maximum number of updates that the bias corrections use.
 	MaxUpdates uint32
-	// Factors holds the constant factors. The device sets Correction, Rate, and GradScale.
-	Factors AdamFactors
+}
+
+// At returns the factors of an update. It computes bias corrections in float64 and rounds to float32
+// where PyTorch does. The first update is 1.
+func (g GroupFactors) At(update int64, gradScale float32) Factors {
+	f := g.Factors
+	f.First, f.GradScale = update <= 1, gradScale
+	if g.BiasCorrected {
+		n := min(update, int64(g.MaxUpdates))
+		f.Correction = float32(math.Sqrt(1 - Power(g.Beta2, n)))
+		f.Rate = float32(-g.LR / (1 - Power(g.Beta1, n)))
+	}
+	return f
+}
+
+// Power returns base to the power of n, by repeated squaring. It uses only multiplications, so the
+// result is bit-identical on all platforms.
+func Power(base float64, n int64) float64 {
+	out := 1.0
+	for ; n > 0; n >>= 1 {
+		if n&1 != 0 {
+			out *= base
+		}
+		base *= base
+	}
+	return out
 }
 
 // A Reading is an asynchronous copy of a tensor to the host.

@@ -10,30 +10,54 @@ type Updates interface {
 	SumSquares(x Tensor) float64
 	// Scale computes y = s*x.
 	Scale(y, x Tensor, s float32)
-	// SGD updates value, and buffer unless it is empty, like torch.optim.SGD.
-	SGD(value, grad, buffer Tensor, f SGDFactors)
-	// Adam updates value, average, and squares like torch.optim.Adam and AdamW.
-	Adam(value, grad, average, squares Tensor, f AdamFactors)
+	// HasRule reports whether the device implements an update rule.
+	HasRule(r Rule) bool
+	// Update runs a step of a rule on each element of the arrays.
+	Update(r Rule, a Arrays, f Factors)
 }
 
-// SGDFactors holds the factors of a step of torch.optim.SGD, rounded in the same way.
-type SGDFactors struct {
-	LR        float32
-	Momentum  float32 // no effect without a buffer
-	Decay     float32 // L2 penalty: fraction of the value that is added to the gradient
-	GradScale float32 // applied to gradients first: 1, or the clipping factor
-	Nesterov  bool
-	First     bool // sets the buffer to the gradient
+// A Rule is the name of an elementwise update rule. Its formulas use the elements w of Value, g of
+// Grad, and s and t of State, and the fields of [Factors].
+type Rule string
+
+// The rules compute, with d = GradScale*g + Decay*w:
+const (
+	// RuleSGD is torch.optim.SGD. Without State[0], w += Rate*d. Otherwise s = d if First is set,
+	// else s = Beta1*s + d; then w += Rate*s, or w += Rate*(d + Beta1*s) with Nesterov.
+	RuleSGD Rule = "sgd"
+	// RuleAdam is torch.optim.Adam and AdamW: s = Beta1*s + New1*d, t = Beta2*t + New2*d*d,
+	// w = Keep*w + Rate*s/(sqrt(t)/Correction + Eps).
+	RuleAdam Rule = "adam"
+)
+
+// Arrays holds the tensors of an update. They have the same length. State that the rule does not
+// use is empty.
+type Arrays struct {
+	Value, Grad Tensor
+	State       [2]Tensor
 }
 
-// AdamFactors holds the factors of a step of torch.optim.Adam and AdamW, rounded in the same way.
-type AdamFactors struct {
-	Beta1, Beta2 float32 // decay rates of the averages
+// Slice returns the elements from first to before end of all tensors that are not empty.
+func (a Arrays) Slice(first, end int) Arrays {
+	for _, t := range []*Tensor{&a.Value, &a.Grad, &a.State[0], &a.State[1]} {
+		if t.Len() > 0 {
+			*t = t.Slice(first, end)
+		}
+	}
+	return a
+}
+
+// Factors holds the factors of a step, rounded like PyTorch's. They are the same for all elements.
+// Each rule uses some of them.
+type Factors struct {
+	Rate         float32 // negative learning rate; for Adam, divided by the first bias correction
+	Beta1, Beta2 float32 // decay rates of the state; for SGD, Beta1 is the momentum
 	New1, New2   float32 // 1-Beta1 and 1-Beta2
 	Keep         float32 // factor of the value for decoupled weight decay
 	Decay        float32 // L2 penalty: fraction of the value that is added to the gradient
 	Correction   float32 // square root of the second bias correction
 	Eps          float32
-	Rate         float32 // negative learning rate divided by the first bias correction
 	GradScale    float32 // applied to gradients first: 1, or the clipping factor
+	Nesterov     bool
+	First        bool // first step
 }

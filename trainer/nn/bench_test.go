@@ -33,7 +33,7 @@ func BenchmarkStep(b *testing.B) {
 					if k.tokens > 0 {
 						u.adamW(adamWOptions{LR: 1e-3, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, MaxNorm: 1})
 					} else {
-						u.sgd(device.SGDFactors{LR: 0.01, Momentum: 0.9})
+						u.sgd(device.Factors{Rate: -0.01, Beta1: 0.9})
 					}
 					best = min(best, time.Since(begin))
 				}

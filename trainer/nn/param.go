@@ -10,11 +10,31 @@ type Param struct {
 	Shape []int         // outermost dimension first
 	Data  device.Tensor // current values, row-major
 	Grad  device.Tensor // gradient of the last Backward
-	index int           // in the model's Params
+	// Pieces are the parameters of which this array holds elements, in ascending order, if it is
+	// not a parameter of a model but a part of several, such as a shard of a bucket. Elements that
+	// belong to no piece are padding and always zero.
+	Pieces []Piece
+	index  int // in the model's Params
 }
 
-// A Range is a run of elements of a parameter, First up to but not including End.
-type Range struct{ First, End int }
+// A Piece is a range of a parameter's elements in a larger array.
+type Piece struct {
+	Param  *Param // with the name and the shape of the whole tensor
+	Offset int    // index in Param of the first element
+	At     int    // index in the array of the first element
+	Len    int    // number of elements
+}
+
+// IsWhole reports whether the piece is the whole parameter.
+func (p Piece) IsWhole() bool { return p.Len == p.Param.Len() }
+
+// Contents returns the pieces of an array. A parameter of a model is one piece.
+func (p *Param) Contents() []Piece {
+	if p.Pieces != nil {
+		return p.Pieces
+	}
+	return []Piece{{Param: p, Len: p.Len()}}
+}
 
 // IsMatrix reports whether the parameter has at least two dimensions: the weights of layers, the
 // kernels of convolutions, and embeddings are matrices; biases and the gains of normalizations are

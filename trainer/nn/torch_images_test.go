@@ -81,7 +81,7 @@ func TestImageTrainingFollowsTorch(t *testing.T) {
 					losses = append(losses, m.Forward(b, pass).Loss)
 					m.Backward(b, pass, nil)
 					norms = append(norms, u.norm())
-					u.sgd(device.SGDFactors{LR: file.LR, Momentum: file.Momentum})
+					u.sgd(device.Factors{Rate: -file.LR, Beta1: file.Momentum})
 				}
 				checkLosses(t, "losses", losses, r.Losses, 1e-6, 5e-5)
 				checkLosses(t, "norms", norms, r.Norms, 1e-6, 1e-4)

@@ -86,7 +86,7 @@ func (s *run) step(batches [][]int) (loss float64) {
 		loss += s.model.Forward(b, pass).Loss
 		s.model.Backward(b, pass, nil)
 	}
-	s.updates.sgd(device.SGDFactors{LR: s.LR, Momentum: s.Momentum, Decay: s.WeightDecay, Nesterov: s.Nesterov})
+	s.updates.sgd(device.Factors{Rate: -s.LR, Beta1: s.Momentum, Decay: s.WeightDecay, Nesterov: s.Nesterov})
 	return loss / float64(len(batches))
 }
 

@@ -33,10 +33,10 @@ func (u *updates) norm() float64 {
 	return math.Sqrt(sum)
 }
 
-func (u *updates) sgd(f device.SGDFactors) {
+func (u *updates) sgd(f device.Factors) {
 	f.First, f.GradScale = u.steps == 0, 1
 	for i, p := range u.params {
-		u.device.SGD(p.Data, p.Grad, u.average[i], f)
+		u.device.Update(device.RuleSGD, device.Arrays{Value: p.Data, Grad: p.Grad, State: [2]device.Tensor{u.average[i]}}, f)
 	}
 	u.steps++
 }
@@ -52,13 +52,13 @@ func (u *updates) adamW(o adamWOptions) (norm float64) {
 	u.steps++
 	n := float64(u.steps)
 	norm = u.norm()
-	f := device.AdamFactors{
+	f := device.Factors{
 		Beta1: float32(o.Beta1), Beta2: float32(o.Beta2), New1: float32(1 - o.Beta1), New2: float32(1 - o.Beta2),
 		Keep: float32(1 - o.LR*o.Decay), Correction: float32(math.Sqrt(1 - math.Pow(o.Beta2, n))), Eps: float32(o.Eps),
 		Rate: float32(-o.LR / (1 - math.Pow(o.Beta1, n))), GradScale: float32(min(1, o.MaxNorm/(norm+1e-6))),
 	}
 	for i, p := range u.params {
-		u.device.Adam(p.Data, p.Grad, u.average[i], u.squares[i], f)
+		u.device.Update(device.RuleAdam, device.Arrays{Value: p.Data, Grad: p.Grad, State: [2]device.Tensor{u.average[i], u.squares[i]}}, f)
 	}
 	return norm
 }

@@ -134,9 +134,9 @@ func TestFiftyStepsFollowTorch(t *testing.T) {
 				}
 				draws := random.New(5)
 				params := []*nn.Param{randomParam(draws, "a", 19), randomParam(draws, "b", 6)}
-				o := build(t, c.Kind, params, AdamOptions{c.LR, c.Beta1, c.Beta2, c.Eps, c.WeightDecay})
+				o := build(t, c.Kind, params, Options{LR: c.LR, Beta1: c.Beta1, Beta2: c.Beta2, Eps: c.Eps, WeightDecay: c.WeightDecay})
 				if c.Matrices {
-					o.SetDecaying([][]nn.Range{nil, {{First: 0, End: params[1].Len()}}})
+					o.SetGroups(Group{Selects: func(p *nn.Param) bool { return p == params[0] }})
 				}
 				var rate Schedule
 				if c.Schedule != nil {

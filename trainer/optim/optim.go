@@ -1,18 +1,25 @@
 // Package optim updates the parameters of a model with their gradients.
 //
-// [SGD] and [Adam], in both its forms, implement the rules of torch.optim with the same names: the
-// same order of operations, the same first step, hyper-parameters rounded to float32 once. Updates
-// equal PyTorch's up to the rounding of one operation, because PyTorch uses fused multiply-adds and
-// this package does not: a step is bit-identical on every CPU. The state can be saved and restored,
-// and a restored optimizer continues bit for bit.
+// [New] returns an optimizer by its kind. The kinds "sgd", "adam", and "adamw" implement the rules of
+// torch.optim with the same names: the same order of operations, the same first step,
+// hyper-parameters rounded to float32 once. Updates equal PyTorch's up to the rounding of one
+// operation, because PyTorch uses fused multiply-adds and this package does not: a step is
+// bit-identical on every CPU. The state can be saved and restored, and a restored optimizer continues
+// bit for bit.
+//
+// Optimizers see tensors: the [nn.Piece] of an array give the parameter, the shape, and the offset of
+// its elements. A [Group] selects parameters with different settings, like a parameter group in
+// PyTorch.
+//
+// To add an elementwise rule, define it in a file of this package and add it to rules, describe its
+// arithmetic to package vec and call it in trainer/cpu, and add its kernel to trainer/cuda/kernels.
 //
 // [GradNorm] and [ClipScale] implement gradient clipping. The order of the sum does not depend on
 // the machine. A [Schedule] computes the learning rate from the number of steps only, so resuming
 // needs no schedule state. Steps and clipping allocate no memory.
 //
-// [Optimizer.SetDecaying] limits weight decay to some elements, like two parameter groups in
-// PyTorch. The package has no other parameter groups and no AMSGrad. It does not implement gradient
-// accumulation, and it writes no files: the owner of an optimizer stores its state.
+// The package has no AMSGrad. It does not implement gradient accumulation, and it writes no files:
+// the owner of an optimizer stores its state.
 package optim
 
 import (
@@ -32,19 +39,19 @@ type Optimizer interface {
 	// SetRate sets the learning rate for the next and later steps. It must be finite and not
 	// negative.
 	SetRate(lr float64)
-	// SetDecaying limits weight decay to the given ranges of elements of each parameter, in
-	// ascending order. Without it, weight decay applies to all elements.
-	SetDecaying(ranges [][]nn.Range)
+	// SetGroups sets the groups of parameters with different settings. The first group that selects
+	// a parameter applies to it. Parameters that no group selects have the optimizer's settings.
+	SetGroups(groups ...Group)
 	// Step updates Data of all parameters with their Grad times gradScale; 1 uses the gradients
 	// unchanged. The parameters must be the optimizer's, in the same order. Step does not change
 	// Grad.
 	Step(params []*nn.Param, gradScale float32)
-	// StepAsync enqueues Step on a [device.AsyncUpdater], with gradient clipping to the norm most
+	// StepAsync enqueues Step on a [device.AsyncUpdater], with gradient clipping to the norm maxNorm
 	// (0: no clipping). The device skips the update unless loss and gradients are finite. The
-	// verdict holds the gradients' squares and the losses; it is the same in every step. The caller
+	// decision holds the gradients' squares and the losses; it is the same in every step. The caller
 	// must call CountStep for each update that was not skipped, before any other method except
 	// SetRate and StepAsync.
-	StepAsync(params []*nn.Param, v device.StepDecision, most float64)
+	StepAsync(params []*nn.Param, d device.StepDecision, maxNorm float64)
 	// CountStep reports that an update of StepAsync was not skipped.
 	CountStep()
 	// State returns the current state. On the host, the tensors' Data is the optimizer's own
@@ -65,6 +72,39 @@ const (
 	KindAdamW = "adamw"
 )
 
+// Options are the hyper-parameters of an optimizer. They have no defaults. A kind ignores the fields
+// that it does not use.
+type Options struct {
+	Kind        string  // one of the constants of this package
+	LR          float64 // learning rate, 0 or more
+	Momentum    float64 // SGD: fraction of the last update that is added to the next; 0 is plain SGD
+	Nesterov    bool    // SGD: Nesterov momentum
+	Beta1       float64 // Adam: decay rate of the average of gradients, in [0, 1)
+	Beta2       float64 // Adam: decay rate of the average of squared gradients, in [0, 1)
+	Eps         float64 // Adam: term in the divisor; with 0, as in PyTorch, an element whose gradient was always 0 becomes NaN
+	WeightDecay float64 // SGD and Adam: L2 penalty, added to gradients; AdamW: fraction of the value that each step subtracts, times LR
+}
+
+// A Group is a set of parameters with different settings than the optimizer's.
+type Group struct {
+	Selects     func(*nn.Param) bool
+	WeightDecay float64
+}
+
+// maxGroups is the maximum number of groups of an optimizer.
+const maxGroups = device.MaxGroups - 1
+
+// New returns an optimizer for the given parameters, which are on the device. It returns an error if
+// the kind is unknown, if the device lacks its rule, or if an option is not finite or outside the
+// limits of PyTorch. It allocates all of the optimizer's memory.
+func New(d device.Device, params []*nn.Param, o Options) (Optimizer, error) {
+	r, ok := rules[o.Kind]
+	if !ok {
+		return nil, fmt.Errorf("unknown kind of optimizer %q", o.Kind)
+	}
+	return newElementwise(d, params, o, r)
+}
+
 // setting is a named hyper-parameter.
 type setting struct {
 	name  string
@@ -77,6 +117,16 @@ func check(settings ...setting) error {
 	for _, s := range settings {
 		if !inFloat32(s.value) {
 			return fmt.Errorf("%s is %v, want a number from 0 that float32 does not round to 0 or infinity", s.name, s.value)
+		}
+	}
+	return nil
+}
+
+// checkBetas returns an error unless beta1 and beta2 are in [0, 1), also in float32.
+func (o *Options) checkBetas() error {
+	for _, b := range []setting{{"beta1", o.Beta1}, {"beta2", o.Beta2}} {
+		if !inFloat32(b.value) || float32(b.value) >= 1 {
+			return fmt.Errorf("%s is %v, want a number from 0 to below 1 that float32 does not round to 0 or 1", b.name, b.value)
 		}
 	}
 	return nil

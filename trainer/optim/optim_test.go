@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
@@ -18,28 +19,38 @@ var processor = cpu.New(1)
 var kinds = []string{KindSGD, KindAdam, KindAdamW}
 
 // usual are options that suit every kind.
-var usual = AdamOptions{LR: 0.01, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
+var usual = Options{LR: 0.01, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
 
 // build creates an optimizer of any kind; SGD has a momentum of 0.9.
-func build(t testing.TB, kind string, params []*nn.Param, o AdamOptions) Optimizer {
+func build(t testing.TB, kind string, params []*nn.Param, o Options) Optimizer {
 	t.Helper()
-	var out Optimizer
-	var err error
-	switch kind {
-	case KindSGD:
-		out, err = NewSGD(processor, params, o.LR, 0.9, o.WeightDecay, false)
-	case KindAdam:
-		out, err = NewAdam(processor, params, o)
-	case KindAdamW:
-		out, err = NewAdamW(processor, params, o)
-	default:
-		t.Fatalf("no kind %q", kind)
-	}
+	o.Kind, o.Momentum = kind, 0.9
+	out, err := New(processor, params, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
+
+// TestUnsupportedRules checks that New rejects unknown kinds and devices that lack a rule.
+func TestUnsupportedRules(t *testing.T) {
+	o := usual
+	o.Kind = "adagrad"
+	if _, err := New(processor, nil, o); err == nil || err.Error() != `unknown kind of optimizer "adagrad"` {
+		t.Errorf("error %v", err)
+	}
+	for _, kind := range kinds {
+		o.Kind = kind
+		if _, err := New(withoutRules{processor}, nil, o); err == nil || !strings.Contains(err.Error(), "does not support the update rule") {
+			t.Errorf("%s: error %v", kind, err)
+		}
+	}
+}
+
+// withoutRules is a device without update rules.
+type withoutRules struct{ *cpu.Device }
+
+func (withoutRules) HasRule(device.Rule) bool { return false }
 
 // cloned returns a copy of a state.
 func cloned(s State) State {

@@ -3,6 +3,8 @@ package optim
 import (
 	"fmt"
 	"math"
+
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
 // Schedule returns the learning rate of an optimizer step, given the number of completed steps. It
@@ -51,7 +53,7 @@ func StepDecay(lr, gamma float64, every int64) (Schedule, error) {
 	if err := checkSteps("every", every); err != nil {
 		return nil, err
 	}
-	return func(step int64) float64 { return lr * power(gamma, step/every) }, nil
+	return func(step int64) float64 { return lr * device.Power(gamma, step/every) }, nil
 }
 
 // Warmup returns a schedule with linear warmup: the rate rises from the fraction from of then's

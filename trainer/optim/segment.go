@@ -1,52 +1,45 @@
 package optim
 
-import (
-	"fmt"
+import "github.com/ddpbatch/ddpbatch/trainer/nn"
 
-	"github.com/ddpbatch/ddpbatch/trainer/nn"
-)
-
-// A segment is a run of elements of a parameter that one operation of the device updates.
+// A segment is a run of elements of an array that one operation of the device updates.
 type segment struct {
-	param  int
-	first  int
-	end    int
-	decays bool // weight decay applies
+	part  int // index of the array
+	first int
+	end   int
+	group int // index of its group; 0 is the optimizer's own settings
 }
 
-// wholeParams returns one segment with weight decay for each parameter.
-func wholeParams(params []*nn.Param) []segment {
-	out := make([]segment, len(params))
-	for i, p := range params {
-		out[i] = segment{param: i, end: p.Len(), decays: true}
-	}
-	return out
-}
-
-// splitByDecay divides parameters of the given segments into the given ranges, which decay, and the
-// elements between them, which do not. It panics if the ranges of a parameter overlap, are empty,
-// are not in ascending order, or exceed the parameter.
-func splitByDecay(whole []segment, decaying [][]nn.Range) []segment {
-	if len(whole) != len(decaying) {
-		panic(fmt.Sprintf("optim: ranges of %d parameters, want %d", len(decaying), len(whole)))
-	}
+// splitByGroup divides arrays into segments of the same group. Padding belongs to the piece before
+// it, so that neighbors of the same group are one segment.
+func splitByGroup(params []*nn.Param, groups []Group) []segment {
 	var out []segment
-	for i, s := range whole {
+	for i, array := range params {
 		at := 0
-		add := func(end int, decays bool) {
-			if at < end {
-				out = append(out, segment{i, at, end, decays})
-				at = end
+		pieces := array.Contents()
+		for k, p := range pieces {
+			end := array.Len()
+			if k+1 < len(pieces) {
+				end = pieces[k+1].At
 			}
-		}
-		for _, r := range decaying[i] {
-			if r.First < at || r.End <= r.First || r.End > s.end {
-				panic(fmt.Sprintf("optim: range %d to %d of a parameter of %d elements, after element %d", r.First, r.End, s.end, at))
+			group := groupOf(p.Param, groups)
+			if last := len(out) - 1; last >= 0 && out[last].part == i && out[last].group == group {
+				out[last].end = end
+			} else {
+				out = append(out, segment{i, at, end, group})
 			}
-			add(r.First, false)
-			add(r.End, true)
+			at = end
 		}
-		add(s.end, false)
 	}
 	return out
+}
+
+// groupOf returns 1 plus the index of the first group that selects p, or 0.
+func groupOf(p *nn.Param, groups []Group) int {
+	for i, g := range groups {
+		if g.Selects(p) {
+			return i + 1
+		}
+	}
+	return 0
 }

@@ -10,45 +10,36 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-func TestSplitByDecay(t *testing.T) {
-	whole := []segment{{0, 0, 10, true}, {1, 0, 4, true}}
+// TestSplitByGroup checks that neighbors of the same group become one segment, and that padding
+// belongs to the piece before it.
+func TestSplitByGroup(t *testing.T) {
+	named := func(name string, n int) *nn.Param { return &nn.Param{Name: name, Shape: []int{n}} }
+	array := &nn.Param{Name: "bucket", Shape: []int{20}, Pieces: []nn.Piece{
+		{Param: named("a", 9), Offset: 5, At: 1, Len: 4}, {Param: named("b", 3), At: 6, Len: 3}, {Param: named("c", 5), At: 12, Len: 5},
+	}}
+	params := []*nn.Param{array, named("a", 4), {Name: "padding", Shape: []int{16}, Pieces: []nn.Piece{}}}
+	is := func(names ...string) Group {
+		return Group{Selects: func(p *nn.Param) bool { return slices.Contains(names, p.Name) }}
+	}
 	for _, c := range []struct {
-		name string
-		in   [][]nn.Range
-		want []segment
+		name   string
+		groups []Group
+		want   []segment
 	}{
-		{"everything", [][]nn.Range{{{First: 0, End: 10}}, {{First: 0, End: 4}}}, whole},
-		{"nothing", [][]nn.Range{nil, nil}, []segment{{0, 0, 10, false}, {1, 0, 4, false}}},
-		{"in the middle", [][]nn.Range{{{First: 2, End: 5}, {First: 6, End: 9}}, nil},
-			[]segment{{0, 0, 2, false}, {0, 2, 5, true}, {0, 5, 6, false}, {0, 6, 9, true}, {0, 9, 10, false}, {1, 0, 4, false}}},
-		{"at both ends", [][]nn.Range{{{First: 0, End: 1}, {First: 9, End: 10}}, {{First: 0, End: 4}}},
-			[]segment{{0, 0, 1, true}, {0, 1, 9, false}, {0, 9, 10, true}, {1, 0, 4, true}}},
+		{"no groups", nil, []segment{{0, 0, 20, 0}, {1, 0, 4, 0}}},
+		{"neighbors", []Group{is("a", "b")}, []segment{{0, 0, 12, 1}, {0, 12, 20, 0}, {1, 0, 4, 1}}},
+		{"in the middle", []Group{is("b")}, []segment{{0, 0, 6, 0}, {0, 6, 12, 1}, {0, 12, 20, 0}, {1, 0, 4, 0}}},
+		{"first match", []Group{is("c"), is("a", "b", "c")}, []segment{{0, 0, 12, 2}, {0, 12, 20, 1}, {1, 0, 4, 2}}},
 	} {
-		if got := splitByDecay(whole, c.in); !slices.Equal(got, c.want) {
+		if got := splitByGroup(params, c.groups); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
-	for _, bad := range [][][]nn.Range{
-		{nil},
-		{{{First: 0, End: 11}}, nil},
-		{{{First: 3, End: 3}}, nil},
-		{{{First: 0, End: 4}, {First: 3, End: 6}}, nil},
-		{{{First: -1, End: 4}}, nil},
-	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%v: no panic", bad)
-				}
-			}()
-			splitByDecay(whole, bad)
-		}()
-	}
 }
 
-// TestDecayingRangesEqualGroups compares one array with ranges that decay, as ranks have them, to
-// separate parameters, some of which have a weight decay of 0.
-func TestDecayingRangesEqualGroups(t *testing.T) {
+// TestGroupsEqualSeparateOptimizers compares one array with pieces of two groups, as ranks have
+// them, to separate parameters, some of which have a weight decay of 0.
+func TestGroupsEqualSeparateOptimizers(t *testing.T) {
 	sizes := []int{16, 48, 1, 31, 32}
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -56,7 +47,6 @@ func TestDecayingRangesEqualGroups(t *testing.T) {
 			flat := randomParam(g, "flat", 128)
 			noDecay := usual
 			noDecay.WeightDecay = 0
-			var ranges []nn.Range
 			var parts []*nn.Param
 			var rules []Optimizer
 			at := 0
@@ -65,14 +55,13 @@ func TestDecayingRangesEqualGroups(t *testing.T) {
 				o := usual
 				if i%2 == 0 {
 					o = noDecay
-				} else {
-					ranges = append(ranges, nn.Range{First: at, End: at + n})
 				}
+				flat.Pieces = append(flat.Pieces, nn.Piece{Param: p, At: at, Len: n})
 				parts, rules = append(parts, p), append(rules, build(t, kind, []*nn.Param{p}, o))
 				at += n
 			}
 			whole := build(t, kind, []*nn.Param{flat}, usual)
-			whole.SetDecaying([][]nn.Range{ranges})
+			whole.SetGroups(Group{Selects: func(p *nn.Param) bool { return slices.Index(parts, p)%2 == 0 }})
 			step := func() {
 				g.Uniform(-1, 1, flat.Grad.Floats())
 				whole.Step([]*nn.Param{flat}, 0.5)

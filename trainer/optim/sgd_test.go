@@ -21,9 +21,9 @@ func randomParam(g *random.Generator, name string, n int) *nn.Param {
 	return p
 }
 
-func newSGD(t *testing.T, params []*nn.Param, lr, momentum, decay float64, nesterov bool) *SGD {
+func newSGD(t *testing.T, params []*nn.Param, lr, momentum, decay float64, nesterov bool) Optimizer {
 	t.Helper()
-	s, err := NewSGD(processor, params, lr, momentum, decay, nesterov)
+	s, err := New(processor, params, Options{Kind: KindSGD, LR: lr, Momentum: momentum, WeightDecay: decay, Nesterov: nesterov})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestRestoredContinuesBitForBit(t *testing.T) {
 			g := random.New(1)
 			params := []*nn.Param{randomParam(g, "0.weight", 5), randomParam(g, "0.bias", 3)}
 			s := newSGD(t, params, 0.1, 0.9, 0.01, true)
-			step := func(s *SGD, params []*nn.Param, seed int) {
+			step := func(s Optimizer, params []*nn.Param, seed int) {
 				g := random.New(uint64(seed))
 				for _, p := range params {
 					g.Uniform(-1, 1, p.Grad.Floats())
@@ -185,8 +185,8 @@ func TestNewSGDErrors(t *testing.T) {
 		{1, 1e-46, 0, true, "momentum is 1e-46"},
 		{1, 0, 1e-46, false, "weight decay is 1e-46"},
 	} {
-		if _, err := NewSGD(processor, nil, c.lr, c.momentum, c.decay, c.nesterov); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("NewSGD(processor, %v, %v, %v, %t): error %v, want one with %q", c.lr, c.momentum, c.decay, c.nesterov, err, c.want)
+		if _, err := New(processor, nil, Options{Kind: KindSGD, LR: c.lr, Momentum: c.momentum, WeightDecay: c.decay, Nesterov: c.nesterov}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("SGD(%v, %v, %v, %t): error %v, want one with %q", c.lr, c.momentum, c.decay, c.nesterov, err, c.want)
 		}
 	}
 }

@@ -202,8 +202,8 @@ func (c *Counter) SumSquares(device.Tensor) float64 { return 0 }
 // Scale does nothing.
 func (c *Counter) Scale(_, _ device.Tensor, _ float32) {}
 
-// SGD does nothing.
-func (c *Counter) SGD(_, _, _ device.Tensor, _ device.SGDFactors) {}
+// HasRule returns true.
+func (c *Counter) HasRule(device.Rule) bool { return true }
 
-// Adam does nothing.
-func (c *Counter) Adam(_, _, _, _ device.Tensor, _ device.AdamFactors) {}
+// Update does nothing.
+func (c *Counter) Update(device.Rule, device.Arrays, device.Factors) {}

@@ -76,7 +76,9 @@ func BenchmarkGPT2(b *testing.B) {
 	parameters := vocabulary * width
 	value := logits.Data.Slice(0, parameters)
 	average, squares := tensor(parameters), tensor(parameters)
-	f := device.AdamFactors{Beta1: 0.9, Beta2: 0.95, New1: 0.1, New2: 0.05, Keep: 1, Correction: 1, Eps: 1e-8, Rate: -1e-3, GradScale: 1}
-	measure(fmt.Sprintf("Adam/%d", parameters), float64(28*parameters), 0, func() { d.Adam(value, value, average, squares, f) })
+	f := device.Factors{Beta1: 0.9, Beta2: 0.95, New1: 0.1, New2: 0.05, Keep: 1, Correction: 1, Eps: 1e-8, Rate: -1e-3, GradScale: 1}
+	measure(fmt.Sprintf("Adam/%d", parameters), float64(28*parameters), 0, func() {
+		d.Update(device.RuleAdam, device.Arrays{Value: value, Grad: value, State: [2]device.Tensor{average, squares}}, f)
+	})
 	measure("SumSquares", float64(4*parameters), 0, func() { d.SumSquares(value) })
 }

@@ -24,7 +24,17 @@ type stepDecision struct {
 type stepDecisionState struct {
 	_      uint64 // number of updates, written at the start of the struct
 	result [2]float32
-	rule   adamRule // or sgdFactors: both begin with the factors
+	groups groups
+}
+
+// groups is struct Groups of updates.cu.
+type groups [device.MaxGroups]groupFactors
+
+// groupFactors is struct GroupFactors of updates.cu.
+type groupFactors struct {
+	factors          factors
+	maxUpdates       uint32 // 0: no bias correction
+	lr, beta1, beta2 float64
 }
 
 // NewStepDecision allocates its memory until Close.
@@ -66,52 +76,38 @@ func (v *stepDecision) Losses(rows device.Tensor) {
 	v.hasLosses = true
 }
 
-// DecideSGD decides on an SGD update.
-func (v *stepDecision) DecideSGD(most float64, f device.SGDFactors) {
-	factors := sgdFactorsOf(f)
-	decide(v, "decide_sgd", most, &factors)
-}
-
-// adamRule is struct AdamRule of updates.cu.
-type adamRule struct {
-	factors          adamFactors
-	maxUpdates       uint32
-	lr, beta1, beta2 float64
-}
-
-// DecideAdam decides on an Adam update.
-func (v *stepDecision) DecideAdam(most float64, r device.AdamRule) {
-	decide(v, "decide_adam", most, &adamRule{adamFactorsOf(r.Factors), r.MaxUpdates, r.LR, r.Beta1, r.Beta2})
-}
-
-// decide launches a decision with a rule, which differs from step to step.
-func decide[T any](v *stepDecision, kernel string, most float64, rule *T) {
+// Decide decides on the updates of a step. The factors differ from step to step.
+func (v *stepDecision) Decide(maxNorm float64, list []device.GroupFactors) {
 	d := v.device
 	if !v.hasLosses {
 		panic("engine: a decision without losses")
 	}
+	if len(list) == 0 || len(list) > device.MaxGroups {
+		panic(fmt.Sprintf("engine: a decision about %d groups, want 1 to %d", len(list), device.MaxGroups))
+	}
 	v.hasLosses = false
-	defer d.enter(kernel, v.parts).Leave()
-	at := graphParams(d, rule)
-	d.args.Reset().Ptr(v.state).Ptr(v.sums).Int(v.parts).Double(most)
-	driver.Struct(&d.args, rule)
+	var g groups
+	for i, f := range list {
+		g[i] = groupFactors{factorsOf(f.Factors), 0, f.LR, f.Beta1, f.Beta2}
+		if f.BiasCorrected {
+			g[i].maxUpdates = f.MaxUpdates
+		}
+	}
+	defer d.enter("decide", v.parts).Leave()
+	at := graphParams(d, &g)
+	d.args.Reset().Ptr(v.state).Ptr(v.sums).Int(v.parts).Double(maxNorm).Int(len(list))
+	driver.Struct(&d.args, &g)
 	d.args.Ptr(at)
-	d.launch(kernel, driver.Launch{Block: driver.Dim{X: 32}})
+	d.launch("decide", driver.Launch{Block: driver.Dim{X: 32}})
 }
 
-// factors returns the address of the factors of the decision.
-func (v *stepDecision) factors() driver.Ptr {
-	return v.state + driver.Ptr(unsafe.Offsetof(stepDecisionState{}.rule))
-}
-
-// SGD updates if the step is not skipped.
-func (v *stepDecision) SGD(value, grad, buffer device.Tensor, decays bool) {
-	v.device.launchSGD(value, grad, buffer, sgdFactors{}, v.factors(), decays)
-}
-
-// Adam updates if the step is not skipped.
-func (v *stepDecision) Adam(value, grad, average, squares device.Tensor, decays bool) {
-	v.device.launchAdam(value, grad, average, squares, adamFactors{}, v.factors(), decays)
+// Update updates if the step is not skipped.
+func (v *stepDecision) Update(r device.Rule, a device.Arrays, group int) {
+	if group < 0 || group >= device.MaxGroups {
+		panic(fmt.Sprintf("engine: group %d of at most %d", group, device.MaxGroups))
+	}
+	at := unsafe.Offsetof(stepDecisionState{}.groups) + uintptr(group)*unsafe.Sizeof(groupFactors{})
+	v.device.launchUpdate(r, a, factors{}, v.state+driver.Ptr(at))
 }
 
 // Result returns the result of the decision.

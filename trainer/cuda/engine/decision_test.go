@@ -22,25 +22,25 @@ func TestStepDecisions(t *testing.T) {
 	steps := []struct{ first, loss float32 }{{nan, 1}, {1, 1}, {2, inf}, {-inf, 1}, {3, 2}, {4, nan}, {5, 1}}
 	kinds := map[string]func(device.Device, []*nn.Param) (optim.Optimizer, error){
 		"sgd": func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
-			return optim.NewSGD(d, p, 0.1, 0.9, 0.01, true)
+			return optim.New(d, p, optim.Options{Kind: optim.KindSGD, LR: 0.1, Momentum: 0.9, WeightDecay: 0.01, Nesterov: true})
 		},
 		"plain sgd": func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
-			return optim.NewSGD(d, p, 0.1, 0, 0, false)
+			return optim.New(d, p, optim.Options{Kind: optim.KindSGD, LR: 0.1})
 		},
 		"adam": func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
-			return optim.NewAdam(d, p, optim.AdamOptions{LR: 0.01, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1})
+			return optim.New(d, p, optim.Options{Kind: optim.KindAdam, LR: 0.01, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1})
 		},
 		"adamw": func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
-			return optim.NewAdamW(d, p, optim.AdamOptions{LR: 0.01, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1})
+			return optim.New(d, p, optim.Options{Kind: optim.KindAdamW, LR: 0.01, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1})
 		},
 	}
-	// Weight decay on some elements only: an update without it has the same factors.
+	// Weight decay on some elements only.
 	for _, name := range []string{"sgd", "adam", "adamw"} {
 		everywhere := kinds[name]
 		kinds[name+", some elements decay"] = func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
 			o, err := everywhere(d, p)
 			if err == nil {
-				o.SetDecaying([][]nn.Range{nil, {{First: 16, End: 32}, {First: 64, End: n - 16}}})
+				o.SetGroups(optim.Group{Selects: func(p *nn.Param) bool { return p.Name != "decays" }})
 			}
 			return o, err
 		}
@@ -50,7 +50,9 @@ func TestStepDecisions(t *testing.T) {
 			d := open(t, engine.Options{})
 			params := func() (p []*nn.Param) {
 				for range 2 {
-					p = append(p, &nn.Param{Name: "p", Shape: []int{n}, Data: d.Alloc(device.Float32, n), Grad: d.Alloc(device.Float32, n)})
+					decays, plain := &nn.Param{Name: "decays", Shape: []int{n}}, &nn.Param{Name: "plain", Shape: []int{n}}
+					p = append(p, &nn.Param{Name: "p", Shape: []int{n}, Data: d.Alloc(device.Float32, n), Grad: d.Alloc(device.Float32, n),
+						Pieces: []nn.Piece{{Param: plain, At: 0, Len: 16}, {Param: decays, At: 16, Len: 10}, {Param: plain, At: 32, Len: 32}, {Param: decays, At: 64, Len: n - 80}, {Param: plain, At: n - 16, Len: 16}}})
 				}
 				return p
 			}
@@ -119,7 +121,7 @@ func TestLateStepsAllocateNothing(t *testing.T) {
 	d := open(t, engine.Options{})
 	const n = 64
 	p := []*nn.Param{{Name: "p", Shape: []int{n}, Data: d.Alloc(device.Float32, n), Grad: d.Alloc(device.Float32, n)}}
-	o, err := optim.NewAdamW(d, p, optim.AdamOptions{LR: 0.01, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8})
+	o, err := optim.New(d, p, optim.Options{Kind: optim.KindAdamW, LR: 0.01, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8})
 	if err != nil {
 		t.Fatal(err)
 	}

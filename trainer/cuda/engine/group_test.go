@@ -132,7 +132,7 @@ func TestMoreNumbersThanAGroupKeeps(t *testing.T) {
 	d.Write(x, []float32{1})
 	d.Begin()
 	for i := range n { // 24 bytes each
-		d.SGD(y, x, device.Tensor{}, device.SGDFactors{LR: float32(-1 - i%2), GradScale: 1})
+		d.Update(device.RuleSGD, device.Arrays{Value: y, Grad: x}, device.Factors{Rate: float32(1 + i%2), GradScale: 1})
 	}
 	d.End()
 	if got := device.Floats(d, y)[0]; got != n*3/2 {

@@ -37,7 +37,7 @@ func TestTakesWhatIsPlanned(t *testing.T) {
 			nn.AllocGrads(d, m.Params())
 			m.Init(random.New(1), d)
 			m.Plan(nn.Plan{Device: d, Batch: samples, Precision: precision, Train: true})
-			adam, err := optim.NewAdamW(d, m.Params(), optim.AdamOptions{LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8})
+			adam, err := optim.New(d, m.Params(), optim.Options{Kind: optim.KindAdamW, LR: 1e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -34,21 +34,21 @@ var trainings = []training{
 			return nn.NewMLP(40, nn.MLPOptions{Hidden: []int{65, 32}, Activation: "relu", Dropout: 0.1}, 7)
 		},
 		optimizer: func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
-			return optim.NewSGD(d, p, 0.2, 0.9, 0.01, true)
+			return optim.New(d, p, optim.Options{Kind: optim.KindSGD, LR: 0.2, Momentum: 0.9, WeightDecay: 0.01, Nesterov: true})
 		}},
 	{name: "cnn", samples: 16, inputs: 3 * 12 * 11, classes: 5,
 		model: func() (nn.Model, error) {
 			return nn.NewCNN(3, 12, 11, nn.CNNOptions{Channels: []int{4, 6}, Kernel: 3, Dense: nn.MLPOptions{Hidden: []int{30}, Activation: "tanh"}}, 5)
 		},
 		optimizer: func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
-			return optim.NewAdam(d, p, optim.AdamOptions{LR: 5e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8})
+			return optim.New(d, p, optim.Options{Kind: optim.KindAdam, LR: 5e-3, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8})
 		}},
 	{name: "gpt", samples: 4, tokens: 48, classes: 50,
 		model: func() (nn.Model, error) {
 			return nn.NewGPT(nn.GPTOptions{Vocabulary: 50, Context: 48, Layers: 2, Heads: 2, Width: 64, Dropout: 0.1})
 		},
 		optimizer: func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
-			return optim.NewAdamW(d, p, optim.AdamOptions{LR: 3e-3, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1})
+			return optim.New(d, p, optim.Options{Kind: optim.KindAdamW, LR: 3e-3, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.1})
 		}},
 }
 

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"fmt"
 	"unsafe"
 
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
@@ -56,73 +57,51 @@ func (d *Device) CountEqual(a, b device.Tensor) int {
 	return int(d.reduce("count_equal", ints(a), ints(b), a.Len()))
 }
 
-// sgdFactors is struct SGDFactors of updates.cu.
-type sgdFactors struct {
-	lr, momentum, decay, gradScale float32
-	nesterov, first, idle          uint32
+// factors is struct Factors of updates.cu.
+type factors struct {
+	rate, beta1, beta2, new1, new2, keep, decay, correction, eps, gradScale float32
+	nesterov, first, idle                                                   uint32
 }
 
-func sgdFactorsOf(f device.SGDFactors) sgdFactors {
-	return sgdFactors{f.LR, f.Momentum, f.Decay, f.GradScale, flag(f.Nesterov), flag(f.First), 0}
+func factorsOf(f device.Factors) factors {
+	return factors{f.Rate, f.Beta1, f.Beta2, f.New1, f.New2, f.Keep, f.Decay, f.Correction, f.Eps, f.GradScale, flag(f.Nesterov), flag(f.First), 0}
 }
 
-// SGD updates value and buffer.
-func (d *Device) SGD(value, grad, buffer device.Tensor, f device.SGDFactors) {
-	d.launchSGD(value, grad, buffer, sgdFactorsOf(f), 0, true)
+// updateKernels holds the kernel of each update rule. All have the same parameters.
+var updateKernels = map[device.Rule]string{device.RuleSGD: "sgd", device.RuleAdam: "adam"}
+
+// HasRule reports whether there is a kernel for a rule.
+func (d *Device) HasRule(r device.Rule) bool { return updateKernels[r] != "" }
+
+// Update runs a step of a rule.
+func (d *Device) Update(r device.Rule, a device.Arrays, f device.Factors) {
+	d.launchUpdate(r, a, factorsOf(f), 0)
 }
 
-// launchSGD launches an SGD update with factors f, or with the factors at a device address if that
-// is not 0. If decays is false, weight decay is not applied.
-func (d *Device) launchSGD(value, grad, buffer device.Tensor, f sgdFactors, at driver.Ptr, decays bool) {
-	n := value.Len()
-	sameLength("update", n, grad.Len())
-	var momentum driver.Ptr
-	if buffer.Len() > 0 {
-		sameLength("update", n, buffer.Len())
-		momentum = floats(buffer)
+// launchUpdate launches an update with factors f, or with the factors at a device address if that is
+// not 0.
+func (d *Device) launchUpdate(r device.Rule, a device.Arrays, f factors, at driver.Ptr) {
+	kernel, n := updateKernels[r], a.Value.Len()
+	if kernel == "" {
+		panic(fmt.Sprintf("engine: unknown update rule %q", r))
+	}
+	sameLength("update", n, a.Grad.Len())
+	var state [len(a.State)]driver.Ptr
+	for i, s := range a.State {
+		if s.Len() > 0 {
+			sameLength("update", n, s.Len())
+			state[i] = floats(s)
+		}
 	}
 	if n == 0 {
 		return
 	}
-	defer d.enter("sgd", n).Leave()
+	defer d.enter(kernel, n).Leave()
 	if at == 0 {
 		at = graphParams(d, &f)
 	}
-	d.args.Reset().Ptr(floats(value)).Ptr(floats(grad)).Ptr(momentum)
+	d.args.Reset().Ptr(floats(a.Value)).Ptr(floats(a.Grad)).Ptr(state[0]).Ptr(state[1])
 	driver.Struct(&d.args, &f)
-	d.args.Ptr(at).Uint32(flag(decays)).Int64(int64(n))
-	d.launch("sgd", gridFor(n))
-}
-
-// adamFactors is struct AdamFactors of updates.cu.
-type adamFactors struct {
-	beta1, beta2, new1, new2, keep, decay, correction, eps, rate, gradScale float32
-	idle                                                                    uint32
-}
-
-func adamFactorsOf(f device.AdamFactors) adamFactors {
-	return adamFactors{f.Beta1, f.Beta2, f.New1, f.New2, f.Keep, f.Decay, f.Correction, f.Eps, f.Rate, f.GradScale, 0}
-}
-
-// Adam updates value, average, and squares.
-func (d *Device) Adam(value, grad, average, squares device.Tensor, f device.AdamFactors) {
-	d.launchAdam(value, grad, average, squares, adamFactorsOf(f), 0, true)
-}
-
-// launchAdam launches an Adam update with factors f, or with the factors at a device address if
-// that is not 0. If decays is false, weight decay is not applied.
-func (d *Device) launchAdam(value, grad, average, squares device.Tensor, f adamFactors, at driver.Ptr, decays bool) {
-	n := value.Len()
-	sameLength("update", n, grad.Len(), average.Len(), squares.Len())
-	if n == 0 {
-		return
-	}
-	defer d.enter("adam", n).Leave()
-	if at == 0 {
-		at = graphParams(d, &f)
-	}
-	d.args.Reset().Ptr(floats(value)).Ptr(floats(grad)).Ptr(floats(average)).Ptr(floats(squares))
-	driver.Struct(&d.args, &f)
-	d.args.Ptr(at).Uint32(flag(decays)).Int64(int64(n))
-	d.launch("adam", gridFor(n))
+	d.args.Ptr(at).Int64(int64(n))
+	d.launch(kernel, gridFor(n))
 }

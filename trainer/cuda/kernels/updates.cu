@@ -1,44 +1,43 @@
 // Optimizer operations on n elements. Grid: any, one dimension. For the first pass of a reduction,
-// the grid size is the number of partial results. If live is not null, the factors are read from
-// there, so that a replayed launch may use different ones each time. If idle is set, nothing
-// changes. If decays is not set, weight decay is not applied.
+// the grid size is the number of partial results.
 #include "gpu.h"
 
-// torch.optim.SGD; f is device.SGDFactors. buffer may be null.
-struct SGDFactors { float lr, momentum, decay, grad_scale; u32 nesterov, first, idle; };
+// Factors is device.Factors. If idle is set, nothing changes.
+struct Factors { float rate, beta1, beta2, new1, new2, keep, decay, correction, eps, grad_scale; u32 nesterov, first, idle; };
 
-KERNEL(sgd, 256, float *value, const float *grad, float *buffer, SGDFactors f, const SGDFactors *live, u32 decays, u64 n) {
+// UPDATE_RULE(name) is the kernel of a device.Rule. State that a rule does not use may be null. If
+// live is not null, the factors are read from there, so that a replayed launch may use different ones
+// each time.
+#define UPDATE_RULE(name) \
+  KERNEL(name, 256, float *value, const float *grad, float *state0, float *state1, Factors f, const Factors *live, u64 n)
+
+// torch.optim.SGD. state0 is the momentum buffer and may be null.
+UPDATE_RULE(sgd) {
+  (void)state1;
   if (live) f = *live;
   if (f.idle) return;
-  if (!decays) f.decay = 0;
   for (u64 i = index(); i < n; i += stride()) {
     float w = value[i], d = grad[i] * f.grad_scale + f.decay * w;
-    if (buffer) {
-      float b = f.first ? d : f.momentum * buffer[i] + d;
-      buffer[i] = b;
-      d = f.nesterov ? d + f.momentum * b : b;
+    if (state0) {
+      float b = f.first ? d : f.beta1 * state0[i] + d;
+      state0[i] = b;
+      d = f.nesterov ? d + f.beta1 * b : b;
     }
-    value[i] = w - f.lr * d;
+    value[i] = w + f.rate * d;
   }
 }
 
-// torch.optim.Adam and AdamW (Kingma and Ba 2015, Loshchilov and Hutter 2019); f is
-// device.AdamFactors.
-struct AdamFactors { float beta1, beta2, new1, new2, keep, decay, correction, eps, rate, grad_scale; u32 idle; };
-
-KERNEL(adam, 256, float *value, const float *grad, float *average, float *squares, AdamFactors f, const AdamFactors *live, u32 decays, u64 n) {
+// torch.optim.Adam and AdamW (Kingma and Ba 2015, Loshchilov and Hutter 2019). state0 and state1 are
+// the averages of gradients and of their squares.
+UPDATE_RULE(adam) {
   if (live) f = *live;
   if (f.idle) return;
-  if (!decays) {
-    f.keep = 1;
-    f.decay = 0;
-  }
   for (u64 i = index(); i < n; i += stride()) {
     float w = value[i], d = grad[i] * f.grad_scale + f.decay * w;
-    float m = f.beta1 * average[i] + f.new1 * d;
-    float v = f.beta2 * squares[i] + f.new2 * d * d;
-    average[i] = m;
-    squares[i] = v;
+    float m = f.beta1 * state0[i] + f.new1 * d;
+    float v = f.beta2 * state1[i] + f.new2 * d * d;
+    state0[i] = m;
+    state1[i] = v;
     value[i] = f.keep * w + f.rate * m / (sqrt_f32(v) / f.correction + f.eps);
   }
 }
@@ -83,26 +82,26 @@ KERNEL(sum, 256, double *to, const float *x, u64 n, u32 accumulate) {
   total(to, sum);
 }
 
-// AdamRule is device.AdamRule.
-struct AdamRule { AdamFactors factors; u32 most; double lr, beta1, beta2; };
+// GroupFactors is device.GroupFactors; most is MaxUpdates, or 0 without bias correction.
+struct GroupFactors { Factors factors; u32 most; double lr, beta1, beta2; };
+
+// Groups has device.MaxGroups elements.
+struct Groups { GroupFactors group[4]; };
 
 // StepDecision is the result of a decision about an update: the number of updates, the values for the
 // host, and the factors.
 struct StepDecision {
   u64 count;
   float result[2];
-  union {
-    SGDFactors sgd;
-    AdamRule adam;
-  };
+  Groups groups;
 };
 
 DEVICE bool is_finite(double v) { return v - v == 0; }
 
-// decide returns whether to update. sums contains the sums of the squares of the gradients' parts,
-// and after them the sum of the losses. scale becomes the factor that clips the norm to most, as in
-// optim.ClipScale.
-DEVICE bool decide(StepDecision *v, const double *sums, u32 parts, double most, float *scale) {
+// decide_step returns whether to update. sums contains the sums of the squares of the gradients'
+// parts, and after them the sum of the losses. scale becomes the factor that clips the norm to most,
+// as in optim.ClipScale.
+DEVICE bool decide_step(StepDecision *v, const double *sums, u32 parts, double most, float *scale) {
   double squares = 0;
   for (u32 i = 0; i < parts; i++) squares += sums[i];
   double norm = sqrt_f64(squares);
@@ -115,15 +114,6 @@ DEVICE bool decide(StepDecision *v, const double *sums, u32 parts, double most, 
   return well;
 }
 
-// Decisions, by one thread. r is the rule, or *live if live is not null.
-KERNEL(decide_sgd, 32, StepDecision *v, const double *sums, u32 parts, double most, SGDFactors r, const SGDFactors *live) {
-  if (thread_x() != 0) return;
-  if (live) r = *live;
-  r.idle = !decide(v, sums, parts, most, &r.grad_scale);
-  r.first = v->count <= 1;
-  v->sgd = r;
-}
-
 // power returns base^n, computed by squaring like in package optim.
 DEVICE double power(double base, u64 n) {
   double out = 1;
@@ -134,16 +124,24 @@ DEVICE double power(double base, u64 n) {
   return out;
 }
 
-// The rule is stored where the factors will be: a local variable would be in local memory.
-KERNEL(decide_adam, 32, StepDecision *v, const double *sums, u32 parts, double most, AdamRule r, const AdamRule *live) {
+// The decision, by one thread. The factors of count groups are g, or *live if live is not null. They
+// are completed in v: a local variable would be in local memory.
+KERNEL(decide, 32, StepDecision *v, const double *sums, u32 parts, double most, u32 count, Groups g, const Groups *live) {
   if (thread_x() != 0) return;
-  if (live) v->adam = *live;
-  else v->adam = r;
-  AdamFactors *f = &v->adam.factors;
+  if (live) v->groups = *live;
+  else v->groups = g;
   float scale;
-  f->idle = !decide(v, sums, parts, most, &scale);
-  f->grad_scale = scale;
-  u64 n = v->count < v->adam.most ? v->count : v->adam.most;
-  f->correction = float(sqrt_f64(1 - power(v->adam.beta2, n)));
-  f->rate = float(-v->adam.lr / (1 - power(v->adam.beta1, n)));
+  u32 idle = !decide_step(v, sums, parts, most, &scale);
+  for (u32 i = 0; i < count; i++) {
+    GroupFactors *r = &v->groups.group[i];
+    Factors *f = &r->factors;
+    f->idle = idle;
+    f->first = v->count <= 1;
+    f->grad_scale = scale;
+    if (r->most) {
+      u64 n = v->count < r->most ? v->count : r->most;
+      f->correction = float(sqrt_f64(1 - power(r->beta2, n)));
+      f->rate = float(-r->lr / (1 - power(r->beta1, n)));
+    }
+  }
 }

@@ -56,8 +56,9 @@ func checkMisfits(s *suite) {
 		"ArgMax":       func() { d.ArgMax(ints(3), m(2, 3)) },
 		"CountEqual":   func() { d.CountEqual(ints(3), ints(2)) },
 		"Scale":        func() { d.Scale(f(3), f(2), 1) },
-		"SGD":          func() { d.SGD(f(3), f(3), f(2), device.SGDFactors{}) },
-		"Adam":         func() { d.Adam(f(3), f(3), f(3), f(2), device.AdamFactors{}) },
+		"SGD":          func() { d.Update(device.RuleSGD, arrays(f(3), f(3), f(2)), device.Factors{}) },
+		"Adam":         func() { d.Update(device.RuleAdam, arrays(f(3), f(3), f(3), f(2)), device.Factors{}) },
+		"unknown rule": func() { d.Update("none", arrays(f(3), f(3)), device.Factors{}) },
 	} {
 		s.run(name, func(s *suite) {
 			defer func() {

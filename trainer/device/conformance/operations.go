@@ -126,11 +126,11 @@ func elementOperations() []operation {
 		}},
 		{"Updates", func(s *suite) (step, tensors) {
 			g, w, m, v, buffer := x(s), y(s), s.result(make([]float32, many)), s.result(make([]float32, many)), s.empty(many)
-			adam := device.AdamFactors{GradScale: 0.9, Beta1: 0.9, Beta2: 0.99, New1: 0.1, New2: 0.01, Keep: 0.99, Decay: 0.01, Correction: 0.1, Eps: 1e-8, Rate: -0.01}
-			sgd := device.SGDFactors{GradScale: 0.9, LR: 0.1, Momentum: 0.9, Decay: 0.1, Nesterov: true, First: true}
+			adam := device.Factors{GradScale: 0.9, Beta1: 0.9, Beta2: 0.99, New1: 0.1, New2: 0.01, Keep: 0.99, Decay: 0.01, Correction: 0.1, Eps: 1e-8, Rate: -0.01}
+			sgd := device.Factors{GradScale: 0.9, Rate: -0.1, Beta1: 0.9, Decay: 0.1, Nesterov: true, First: true}
 			return func() {
-				s.d.Adam(w, g, m, v, adam)
-				s.d.SGD(w, g, buffer, sgd)
+				s.d.Update(device.RuleAdam, arrays(w, g, m, v), adam)
+				s.d.Update(device.RuleSGD, arrays(w, g, buffer), sgd)
 				s.d.Scale(w, w, 0.3)
 			}, tensors{w, m, v, buffer}
 		}},

@@ -50,12 +50,12 @@ func checkUpdates(s *suite) {
 		}
 	})
 	s.run("SGD", func(s *suite) {
-		for _, f := range []device.SGDFactors{
-			{LR: 0.1, GradScale: 1},
-			{LR: 0.1, GradScale: 0.37, Decay: 0.01},
-			{LR: 0.1, GradScale: 1, Momentum: 0.9},
-			{LR: 0.1, GradScale: 0.37, Momentum: 0.9, Decay: 0.01},
-			{LR: 0.1, GradScale: 0.37, Momentum: 0.8, Decay: 0.1, Nesterov: true},
+		for _, f := range []device.Factors{
+			{Rate: -0.1, GradScale: 1},
+			{Rate: -0.1, GradScale: 0.37, Decay: 0.01},
+			{Rate: -0.1, GradScale: 1, Beta1: 0.9},
+			{Rate: -0.1, GradScale: 0.37, Beta1: 0.9, Decay: 0.01},
+			{Rate: -0.1, GradScale: 0.37, Beta1: 0.8, Decay: 0.1, Nesterov: true},
 		} {
 			for _, n := range lengths {
 				s.sgd(f, n)
@@ -64,12 +64,12 @@ func checkUpdates(s *suite) {
 	})
 	s.run("Adam", func(s *suite) {
 		const beta1, beta2 = 0.8, 0.95
-		plain := device.AdamFactors{GradScale: 1, Beta1: beta1, Beta2: beta2, New1: float32(1) - beta1, New2: float32(1) - beta2, Keep: 1, Eps: 1e-8}
+		plain := device.Factors{GradScale: 1, Beta1: beta1, Beta2: beta2, New1: float32(1) - beta1, New2: float32(1) - beta2, Keep: 1, Eps: 1e-8}
 		l2, decoupled, large := plain, plain, plain
 		l2.Decay, l2.GradScale = 0.1, 0.37
 		decoupled.Keep = 0.95
 		large.Eps = 0.3 // added to the square root after the correction
-		for _, f := range []device.AdamFactors{plain, l2, decoupled, large} {
+		for _, f := range []device.Factors{plain, l2, decoupled, large} {
 			for _, n := range lengths {
 				s.adam(f, n)
 			}
@@ -77,35 +77,42 @@ func checkUpdates(s *suite) {
 	})
 }
 
+// arrays returns the arrays of an update.
+func arrays(value, grad device.Tensor, state ...device.Tensor) device.Arrays {
+	a := device.Arrays{Value: value, Grad: grad}
+	copy(a.State[:], state)
+	return a
+}
+
 // sgd runs three steps. Each is compared with the formulas of torch.optim.SGD, starting from the
 // device's own state.
-func (s *suite) sgd(f device.SGDFactors, n int) {
+func (s *suite) sgd(f device.Factors, n int) {
 	s.Helper()
 	value := s.result(s.normal(n))
 	buffer := device.Tensor{}
-	if f.Momentum != 0 {
+	if f.Beta1 != 0 {
 		buffer = s.empty(n) // the first step does not read it
 	}
 	for step := range 3 {
 		f.First = step == 0
 		what := fmt.Sprintf("step %d of %d numbers, %+v", step, n, f)
 		w, b, g := reals(s.floats(value)), reals(s.floats(buffer)), reals(s.normal(n))
-		s.d.SGD(value, s.input(round(g)), buffer, f)
+		s.d.Update(device.RuleSGD, arrays(value, s.input(round(g)), buffer), f)
 		for i := range w {
 			d := g[i].times(exact(f.GradScale)).plus(exact(f.Decay).times(w[i]))
 			if len(b) > 0 {
 				if f.First {
 					b[i] = d
 				} else {
-					b[i] = exact(f.Momentum).times(b[i]).plus(d)
+					b[i] = exact(f.Beta1).times(b[i]).plus(d)
 				}
 				if f.Nesterov {
-					d = d.plus(exact(f.Momentum).times(b[i]))
+					d = d.plus(exact(f.Beta1).times(b[i]))
 				} else {
 					d = b[i]
 				}
 			}
-			w[i] = w[i].minus(exact(f.LR).times(d))
+			w[i] = w[i].plus(exact(f.Rate).times(d))
 		}
 		s.close(what+": value", s.floats(value), w)
 		s.close(what+": buffer", s.floats(buffer), b)
@@ -113,7 +120,7 @@ func (s *suite) sgd(f device.SGDFactors, n int) {
 }
 
 // adam runs three steps, compared with the formulas of torch.optim.Adam and AdamW.
-func (s *suite) adam(f device.AdamFactors, n int) {
+func (s *suite) adam(f device.Factors, n int) {
 	s.Helper()
 	value, average, squares := s.result(s.normal(n)), s.result(make([]float32, n)), s.result(make([]float32, n))
 	for step := 1; step <= 3; step++ {
@@ -121,7 +128,7 @@ func (s *suite) adam(f device.AdamFactors, n int) {
 		f.Rate = float32(-0.1 / (1 - math.Pow(float64(f.Beta1), float64(step))))
 		what := fmt.Sprintf("step %d of %d numbers, %+v", step, n, f)
 		w, m, v, g := reals(s.floats(value)), reals(s.floats(average)), reals(s.floats(squares)), reals(s.normal(n))
-		s.d.Adam(value, s.input(round(g)), average, squares, f)
+		s.d.Update(device.RuleAdam, arrays(value, s.input(round(g)), average, squares), f)
 		for i := range w {
 			d := g[i].times(exact(f.GradScale)).plus(exact(f.Decay).times(w[i]))
 			m[i] = exact(f.Beta1).times(m[i]).plus(exact(f.New1).times(d))

@@ -30,7 +30,7 @@ func options() Options {
 }
 
 func update(d device.Device, params []*nn.Param) (func(), error) {
-	rule, err := optim.NewSGD(d, params, .01, .9, 0, false)
+	rule, err := optim.New(d, params, optim.Options{Kind: optim.KindSGD, LR: .01, Momentum: .9})
 	return func() {
 		optim.GradNorm(d, params)
 		rule.Step(params, 1)
