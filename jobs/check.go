@@ -200,8 +200,9 @@ func (d *decoder) checkCommand(c *Command) {
 		}
 	}
 	d.checkContext(c)
-	if d.given["log"] {
-		d.report("log", "", "is not valid with [command]: your program does its own logging")
+	d.checkProgress(&c.Progress)
+	if d.given["log.trace"] {
+		d.report("log.trace", "", "is not valid with [command]: ddpbatch records timelines of the built-in trainer only")
 	}
 	if d.given["checkpoint"] {
 		d.report("checkpoint", "", "is not valid with [command]: your program writes its own checkpoints")

@@ -27,7 +27,7 @@ type Job struct {
 	Command    *Command   `toml:"command" help:"User program that runs instead of the built-in trainer."`
 	Checkpoint Checkpoint `toml:"checkpoint" help:"Checkpoints of the built-in trainer."`
 	Restart    Restart    `toml:"restart" help:"Restarts in the same allocation after a failure, and requeues at the time limit."`
-	Log        Log        `toml:"log" help:"Output of the built-in trainer in addition to the log and metrics.jsonl."`
+	Log        Log        `toml:"log" help:"Output in addition to the log and metrics.jsonl."`
 	Sweep      *Sweep     `toml:"sweep" help:"Set of trials. Each trial is this job with some values changed, and has its own run directory. A sweep has exactly one of grid, list, and random."`
 
 	// layout lets later checks (files, sites) refer to positions in the file. It is nil for a
@@ -218,6 +218,7 @@ type Command struct {
 	StopCodes     []int      `toml:"stop_codes" example:"[42]" range:"1..255" help:"Exit codes, in addition to 0 and 3, with which the program ends after it has saved and stopped on request."`
 	CheckpointDir Text       `toml:"checkpoint_dir" auto:"a directory in the run directory" help:"Directory for the program's checkpoints. ddpbatch creates it and passes it as DDPBATCH_CHECKPOINT_DIR. May contain {run_dir} and {run_id}."`
 	Tracking      []Tracker  `toml:"tracking" enum:"wandb,mlflow" help:"Experiment trackers whose run continues after a restart. wandb: sets WANDB_RUN_ID and WANDB_RESUME. mlflow: sets MLFLOW_RUN_ID if the program has stored its ID."`
+	Progress      Progress   `toml:"progress" help:"Source of the program's progress and metrics (default: the usual forms in its output, and lines in DDPBATCH_METRICS)."`
 }
 
 // Checkpoint configures the checkpoints of the built-in trainer.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/trainlog"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
@@ -30,7 +31,10 @@ type progressRecorder struct {
 	dir    rundir.Dir
 	say    func(string)
 	parser *trainlog.Parser
-	output *trainlog.Follower // of the ranks; nil if unknown
+	output *trainlog.Follower // of the ranks; nil if unknown or not read
+	source *trainlog.Source   // files of command.progress.file; nil if it is not set
+	total  int                // number of steps; 0 if unknown
+	export *programExporter
 	file   *trainlog.Follower // file that the program writes
 	wrote  bool               // the program writes that file, so its output does not count
 
@@ -43,20 +47,51 @@ type progressRecorder struct {
 // newProgressRecorder returns a recorder for the next attempt. It ignores output of earlier
 // attempts.
 func newProgressRecorder(o Options) (*progressRecorder, error) {
-	parser, err := trainlog.New("", countsFromZero(o.Dir.Metrics()))
+	p := o.Job.Command.Progress
+	var patterns []string
+	for _, pattern := range p.Patterns {
+		patterns = append(patterns, string(pattern))
+	}
+	parser, err := trainlog.New(patterns, countsFromZero(o.Dir.Metrics()))
 	if err != nil {
 		return nil, err
 	}
-	r := &progressRecorder{dir: o.Dir, say: o.Say, parser: parser, newest: -1}
+	r := &progressRecorder{dir: o.Dir, say: o.Say, parser: parser, total: p.TotalSteps, newest: -1}
 	r.file = trainlog.Follow(opener(o.Dir.ProgramMetrics()), sizeOf(o.Dir.ProgramMetrics()))
 	record, err := o.Dir.ReadRecord()
 	if err != nil {
 		return nil, err
 	}
-	if path := o.Dir.OutputLog(record); path != "" {
+	r.export = newProgramExporter(o, record.Run)
+	if p.File != "" {
+		if r.source, err = newProgressSource(o, parser, record.Run); err != nil {
+			return nil, err
+		}
+	}
+	if path := o.Dir.OutputLog(record); path != "" && (r.source == nil || len(patterns) > 0) {
 		r.output = trainlog.Follow(opener(path), sizeOf(path))
 	}
 	return r, nil
+}
+
+// newProgressSource returns the source for command.progress.file.
+func newProgressSource(o Options, parser *trainlog.Parser, runID string) (*trainlog.Source, error) {
+	c := o.Job.Command
+	for group, name := range c.Progress.Names.All() {
+		if err := parser.SetName(group, name); err != nil {
+			return nil, err
+		}
+	}
+	checkpoints := c.CheckpointDirIn(o.Dir.Path, runID)
+	if checkpoints == "" {
+		checkpoints = o.Dir.ProgramCheckpoints()
+	}
+	path := jobs.Expand(string(c.Progress.File), map[string]string{jobs.PlaceholderRunDir: o.Dir.Path, jobs.PlaceholderRunID: runID,
+		jobs.PlaceholderCheckpoint: checkpoints})
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(string(c.Workdir), path)
+	}
+	return trainlog.NewSource(parser, path, trainlog.Format(c.Progress.ResolvedFormat()))
 }
 
 // countsFromZero reports whether an earlier attempt recorded epoch 0 of a program that prints only
@@ -105,6 +140,9 @@ func (a *attempt) recordProgress() (stop func()) {
 				r.read()
 			case <-done:
 				r.read()
+				if r.source != nil && !r.wrote {
+					r.source.Flush(r.write)
+				}
 				r.close()
 				return
 			}
@@ -126,6 +164,11 @@ func (r *progressRecorder) read() {
 			r.write(m)
 		}
 	})
+	if r.source != nil && !r.wrote {
+		if err := r.source.Read(r.write); err != nil {
+			r.say(fmt.Sprintf("warning: %v; the run continues without its metrics", err))
+		}
+	}
 	if r.output == nil || r.wrote {
 		return
 	}
@@ -143,9 +186,13 @@ func (r *progressRecorder) read() {
 func (r *progressRecorder) write(m metrics.Record) {
 	m.Time = time.Now().UTC()
 	r.newest = max(r.newest, m.Step)
+	if m.Steps == 0 {
+		m.Steps = r.total
+	}
 	if m.Kind == "train" {
 		r.addSpeed(&m)
 	}
+	r.export.write(m)
 	if r.failed {
 		return
 	}
@@ -190,6 +237,7 @@ func openMetrics(dir rundir.Dir, step int) (*metrics.Log, error) {
 }
 
 func (r *progressRecorder) close() {
+	r.export.close()
 	if r.log != nil {
 		r.log.Close()
 	}

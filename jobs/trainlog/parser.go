@@ -127,7 +127,8 @@ func quantityOf(name string) quantity {
 
 // A Parser reads the lines of one attempt of a program.
 type Parser struct {
-	custom *regexp.Regexp
+	custom []*regexp.Regexp
+	names  map[string]field // names that the user has given, see SetName
 
 	last       map[string]int // newest step by kind; missing before the first record
 	passOffset int            // steps of earlier epochs, if the program's steps restart in each epoch
@@ -143,18 +144,18 @@ type Parser struct {
 // position is a step and, if known, the number of steps.
 type position struct{ step, steps int }
 
-// New returns a parser. Pattern is a regular expression with named groups such as step, epoch,
-// loss, eval_loss, accuracy, or lr, which replaces the built-in forms; empty for these. FromZero
-// reports that an earlier attempt of the program printed epoch 0; otherwise, epochs count from 1
+// New returns a parser. Patterns are regular expressions with named groups such as step, epoch,
+// loss, eval_loss, accuracy, or lr, which replace the built-in forms. The first pattern that
+// matches a line counts. FromZero reports that an earlier attempt of the program printed epoch 0; otherwise, epochs count from 1
 // unless the form of a line, or an epoch 0, shows that they count from 0.
-func New(pattern string, fromZero bool) (*Parser, error) {
-	p := &Parser{last: map[string]int{}, fromZero: fromZero}
-	if pattern != "" {
+func New(patterns []string, fromZero bool) (*Parser, error) {
+	p := &Parser{last: map[string]int{}, fromZero: fromZero, names: map[string]field{}}
+	for _, pattern := range patterns {
 		re, err := Compile(pattern)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("pattern %q: %w", pattern, err)
 		}
-		p.custom = re
+		p.custom = append(p.custom, re)
 	}
 	return p, nil
 }
@@ -238,7 +239,11 @@ func (p *Parser) Line(line string) []metrics.Record {
 	var v values
 	switch {
 	case p.custom != nil:
-		v.readCustom(p.custom, line)
+		for _, re := range p.custom {
+			if v.readCustom(re, line); v.custom {
+				break
+			}
+		}
 	case !strings.ContainsAny(line, "0123456789"):
 		return nil
 	default:

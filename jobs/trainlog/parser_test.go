@@ -37,7 +37,11 @@ func summarize(rs []metrics.Record) []summary {
 
 func parse(t *testing.T, pattern, log string) []summary {
 	t.Helper()
-	p, err := New(pattern, false)
+	var patterns []string
+	if pattern != "" {
+		patterns = []string{pattern}
+	}
+	p, err := New(patterns, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,14 +148,14 @@ func TestPattern(t *testing.T) {
 		`(\d+)`:                    "step",
 		`(?P<epoch>\d)(?P<foo>\d)`: "foo",
 	} {
-		if _, err := New(pattern, false); err == nil || !strings.Contains(err.Error(), part) {
+		if _, err := New([]string{pattern}, false); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("pattern %q: got error %v, want one that contains %q", pattern, err, part)
 		}
 	}
 }
 
 func TestParseJSON(t *testing.T) {
-	p, err := New("", false)
+	p, err := New(nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +235,7 @@ func FuzzLine(f *testing.F) {
 		f.Add(line, line)
 	}
 	f.Fuzz(func(t *testing.T, one, two string) {
-		p, err := New("", false)
+		p, err := New(nil, false)
 		if err != nil {
 			t.Fatal(err)
 		}

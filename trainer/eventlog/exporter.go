@@ -5,8 +5,6 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer"
@@ -31,13 +29,7 @@ func NewExporter(dir, name, run, job, host string) Exporter {
 	if dir == "" {
 		return Exporter{}
 	}
-	plain := strings.Map(func(r rune) rune {
-		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", r) {
-			return r
-		}
-		return '_'
-	}, name)
-	return Exporter{path: filepath.Join(dir, "ddpbatch-"+plain+"-"+run+".prom"),
+	return Exporter{path: prometheus.Path(dir, name, run),
 		labels: [][2]string{{"run", name}, {"run_id", run}, {"job", job}, {"host", host}}}
 }
 

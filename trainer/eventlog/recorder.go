@@ -43,7 +43,7 @@ func (r *Recorder) Write(e trainer.Event) error {
 	if r.board == nil {
 		return nil
 	}
-	return r.board.Write(m.Time, m.Step, scalarsOf(m)...)
+	return r.board.Write(m.Time, m.Step, tensorboard.FromRecord(m)...)
 }
 
 func (r *Recorder) open(step int) (err error) {
@@ -100,22 +100,4 @@ func recordOf(e trainer.Event) (m metrics.Record, ok bool) {
 		return m, false
 	}
 	return m, true
-}
-
-// scalarsOf returns the values of a record with TensorBoard tags, grouped by the kind of
-// record.
-func scalarsOf(m metrics.Record) []tensorboard.Scalar {
-	out := []tensorboard.Scalar{{Tag: m.Kind + "/epoch", Value: float64(m.Epoch)}}
-	for _, f := range []struct {
-		name  string
-		value *metrics.Number
-	}{
-		{"loss", m.Loss}, {"accuracy", m.Accuracy}, {"lr", m.LR}, {"samples_per_s", m.SamplesPerSecond}, {"tokens_per_s", m.TokensPerSecond},
-		{"step_ms", m.StepMillis}, {"comm_ms", m.CommMillis}, {"comm_hidden", m.CommHidden}, {"slowest_ratio", m.SlowestRatio},
-	} {
-		if f.value != nil {
-			out = append(out, tensorboard.Scalar{Tag: m.Kind + "/" + f.name, Value: float64(*f.value)})
-		}
-	}
-	return out
 }

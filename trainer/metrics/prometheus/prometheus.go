@@ -99,3 +99,15 @@ func Replace(path string, text []byte) error {
 	}
 	return nil
 }
+
+// Path returns the path of the file for a run in the directory of the collector. It contains the
+// ID of the run, so that concurrent runs do not share a file.
+func Path(dir, name, run string) string {
+	plain := strings.Map(func(r rune) rune {
+		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", r) {
+			return r
+		}
+		return '_'
+	}, name)
+	return filepath.Join(dir, "ddpbatch-"+plain+"-"+run+".prom")
+}

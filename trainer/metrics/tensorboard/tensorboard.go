@@ -1,4 +1,4 @@
-// Package tensorboard writes scalars to an event file for TensorBoard: TFRecords
+// Package tensorboard writes and reads scalars in event files for TensorBoard: TFRecords
 // (tensorflow/core/lib/io/record_writer.h) with Event messages (tensorflow/core/util/event.proto),
 // encoded by hand.
 //
@@ -6,8 +6,8 @@
 // file is readable up to its last record. If a run resumes at a step, a SessionLog.START record
 // makes TensorBoard discard later steps, which will be written again.
 //
-// It does not read such files. It writes scalars only, to a new file for each [Create]; TensorBoard
-// merges the files of a directory.
+// It writes scalars only, to a new file for each [Create]; TensorBoard merges the files of a
+// directory. A [Reader] reads the scalars in event files of any program, and skips everything else.
 package tensorboard
 
 import (
