@@ -79,6 +79,16 @@ func TestPlanGolden(t *testing.T) {
 			return f
 		}},
 		{"slingshot", func() Facts { return facts(slingshot(), "hsn0") }},
+		{"slingshot-amd", func() Facts {
+			h := slingshot()
+			for range 8 {
+				h.gpu("0000:d1:00.0", "", -1)
+			}
+			for i := range h.GPUs {
+				h.GPUs[i].Vendor = netif.AMD
+			}
+			return facts(h, "hsn0")
+		}},
 		{"slingshot-plugin", func() Facts {
 			f := facts(slingshot(), "hsn0")
 			f.Plugin = "AWS Libfabric"

@@ -36,8 +36,13 @@ func (p *planner) setPlugin() {
 	case p.Plugin != "":
 		p.add(ncclNet, p.Plugin, "%s requires the plugin; without this variable, NCCL silently uses TCP if the plugin fails", fabric)
 	case !loaded:
-		p.env.note("%s requires the plugin aws-ofi-nccl (libnccl-net.so); without it, NCCL uses TCP. If the job's modules or container provide the plugin, %s=\"AWS Libfabric\" makes NCCL stop if the plugin does not load",
-			fabric, ncclNet)
+		library, plugin := "NCCL", "aws-ofi-nccl (libnccl-net.so)"
+		if p.Inventory.HasOnlyAMD() {
+			// RCCL reads the same variables as NCCL.
+			library, plugin = "RCCL", "aws-ofi-rccl or aws-ofi-nccl (librccl-net.so or libnccl-net.so)"
+		}
+		p.env.note("%s requires the plugin %s; without it, %s uses TCP. If the job's modules or container provide the plugin, %s=\"AWS Libfabric\" makes %s stop if the plugin does not load",
+			fabric, plugin, library, ncclNet, library)
 	}
 }
 

@@ -114,6 +114,24 @@ type GPU struct {
 	PCI  string `json:"pci"`  // bus address
 	Path string `json:"path"` // sysfs path: the bridges above it and the GPU, separated by slashes
 	NUMA int    `json:"numa"` // NUMA node; -1 is unknown
+
+	Vendor string `json:"vendor,omitempty"` // NVIDIA or AMD
+}
+
+// Vendors of GPUs.
+const (
+	NVIDIA = "nvidia"
+	AMD    = "amd"
+)
+
+// HasOnlyAMD reports whether the host has GPUs and all of them are from AMD.
+func (inv *Inventory) HasOnlyAMD() bool {
+	for _, g := range inv.GPUs {
+		if g.Vendor != AMD {
+			return false
+		}
+	}
+	return len(inv.GPUs) > 0
 }
 
 // CollectOptions holds the options of [Collect].

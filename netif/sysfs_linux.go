@@ -178,7 +178,10 @@ func (s sysfs) gpus() []GPU {
 		if !display && !(strings.HasPrefix(class, "0x1200") && vendor == vendorAMD) {
 			continue
 		}
-		g := GPU{PCI: f.Name(), NUMA: -1}
+		g := GPU{PCI: f.Name(), NUMA: -1, Vendor: NVIDIA}
+		if vendor == vendorAMD {
+			g.Vendor = AMD
+		}
 		if device, err := filepath.EvalSymlinks(dir); err == nil {
 			g.Path = s.devicePath(device)
 			g.NUMA = s.numa(device)

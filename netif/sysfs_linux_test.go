@@ -121,8 +121,8 @@ func TestSysfsHosts(t *testing.T) {
 			rdma: []RDMADevice{{Name: "mlx5_0", PCI: "0000:18:00.0", Path: "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0", NUMA: 1, Ports: []RDMAPort{{Number: 1, LinkLayer: "InfiniBand", State: "ACTIVE", Rate: 400000,
 				GIDs: []GID{{Addr: addr("fe80::b83f:d203:11:2233"), Type: "IB/RoCE v1"}}}}}},
 			gpus: []GPU{
-				{PCI: "0000:19:00.0", Path: "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:19:00.0", NUMA: 1},
-				{PCI: "0000:1a:00.0", Path: "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:02.0/0000:1a:00.0", NUMA: 1},
+				{PCI: "0000:19:00.0", Path: "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:19:00.0", NUMA: 1, Vendor: NVIDIA},
+				{PCI: "0000:1a:00.0", Path: "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:02.0/0000:1a:00.0", NUMA: 1, Vendor: AMD},
 			},
 			links: []Link{{Index: 4, Name: "ibp24s0", Speed: 200000, PCI: "0000:18:00.0", Driver: "mlx5_core", HCA: "mlx5_0", NUMA: node(1),
 				Path: "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0"}},

@@ -100,7 +100,7 @@ func Examine(ctx context.Context, o Options) Node {
 	} else if n.Inventory.Host = n.Host; !o.Job {
 		n.Findings = append(n.Findings, checkNetwork([]netif.Inventory{n.Inventory})...)
 	}
-	n.Findings = append(n.Findings, checkGPUs(o.Lookup)...)
+	n.Findings = append(n.Findings, checkGPUs(o.Lookup, &n.Inventory)...)
 	n.Findings = append(n.Findings, checkCPU(), kernelVersion(), checkClock(), checkSharedMemory("/dev/shm"))
 	n.Findings = append(n.Findings, checkLimits(len(n.Inventory.RDMA) > 0)...)
 	if o.Dir != "" {

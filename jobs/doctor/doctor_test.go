@@ -68,6 +68,22 @@ func TestSlurm(t *testing.T) {
 	}
 }
 
+// TestGPUsOfAMD checks that a node with AMD GPUs gets one finding, which says that the trainer needs
+// CUDA, and that a node that also has a GPU from NVIDIA is checked for CUDA.
+func TestGPUsOfAMD(t *testing.T) {
+	amd, nvidia := netif.GPU{Vendor: netif.AMD}, netif.GPU{Vendor: netif.NVIDIA}
+	lookup := func(string) (string, bool) { return "", false }
+	only := checkGPUs(lookup, &netif.Inventory{GPUs: []netif.GPU{amd, amd}})
+	if len(only) != 1 || only[0].Level != Warn || !strings.Contains(only[0].Detail, "2 GPUs from AMD") || !strings.Contains(only[0].Detail, "needs CUDA") || only[0].Hint == "" {
+		t.Errorf("got %+v", only)
+	}
+	for _, gpus := range [][]netif.GPU{nil, {nvidia}, {amd, nvidia}} {
+		if got := checkGPUs(lookup, &netif.Inventory{GPUs: gpus}); len(got) < 3 || got[0].Part != "driver" {
+			t.Errorf("GPUs %v: got %+v", gpus, got)
+		}
+	}
+}
+
 func TestLimits(t *testing.T) {
 	const text = `Limit                     Soft Limit           Hard Limit           Units     
 Max processes             %d                128               processes 

@@ -5,7 +5,9 @@ import (
 	"os"
 	"regexp"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/netif"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 )
@@ -13,8 +15,12 @@ import (
 // NCCLHint is the hint for a missing NCCL.
 const NCCLHint = "NCCL comes with the site's module, with `pip install nvidia-nccl-cu12`, and with PyTorch's wheels (activate the environment that has it); or set LD_LIBRARY_PATH to the directory of " + library.NCCL
 
-// checkGPUs checks everything that training on GPUs needs. Lookup reads the environment.
-func checkGPUs(lookup func(string) (string, bool)) []Finding {
+// checkGPUs checks everything that training on GPUs needs. Lookup reads the environment. A node
+// with AMD GPUs only does not need a CUDA driver.
+func checkGPUs(lookup func(string) (string, bool), inventory *netif.Inventory) []Finding {
+	if inventory.HasOnlyAMD() {
+		return []Finding{checkAMD(len(inventory.GPUs))}
+	}
 	found, err := cuda.Look()
 	list := []Finding{checkDriver(lookup, found, err)}
 	for _, d := range found.Devices {
@@ -28,6 +34,12 @@ func checkGPUs(lookup func(string) (string, bool)) []Finding {
 		checkLibrary(lookup, missing, "cublaslt", library.CUBLASLt(found.Version/1000),
 			"cuBLASLt comes with the CUDA toolkit (load the site's module, or set CUDA_HOME) and with PyTorch's wheels (activate the environment that has it)"),
 		checkLibrary(lookup, Warn, "nccl", []string{library.NCCL}, NCCLHint))
+}
+
+// checkAMD returns the finding for a node with AMD GPUs only.
+func checkAMD(n int) Finding {
+	return warn("gpu", fmt.Sprintf("%s from AMD; the GPU code of the built-in trainer needs CUDA", format.Count(n, "GPU")),
+		"run PyTorch for ROCm or another program with [command]; the built-in trainer uses CPUs on this node")
 }
 
 func checkDriver(lookup func(string) (string, bool), found cuda.Found, err error) Finding {

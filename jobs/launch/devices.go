@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/netif"
 )
 
 // deviceVariables are the variables that limit the GPUs of a process, for CUDA and for ROCm.
@@ -77,6 +79,32 @@ func oneGPUPerRank(visible []string) bool {
 	return true
 }
 
+// hipVariable is a variable of CUDA that HIP reads too. HIP counts the GPUs that ROCR_VISIBLE_DEVICES
+// leaves, from 0.
+const hipVariable = "CUDA_VISIBLE_DEVICES"
+
+// renumberForHIP changes set for a node with AMD GPUs only. Slurm may set both deviceVariables to
+// the same indices of the node. HIP would apply the second variable to the result of the first, and
+// then select different GPUs, or none.
+func renumberForHIP(set map[string]string, lookup func(string) (string, bool)) {
+	final := func(name string) string {
+		if value, ok := set[name]; ok {
+			return value
+		}
+		value, _ := lookup(name)
+		return value
+	}
+	rocr := final("ROCR_VISIBLE_DEVICES")
+	if rocr == "" || final(hipVariable) != rocr {
+		return
+	}
+	var indices []string
+	for i := range strings.Count(rocr, ",") + 1 {
+		indices = append(indices, strconv.Itoa(i))
+	}
+	set[hipVariable] = strings.Join(indices, ",")
+}
+
 // visibleDevices returns the variables with which the program finds its GPU by its local rank. It
 // returns a warning if the program cannot find its GPU.
 func (r *Rank) visibleDevices(ctx context.Context, lookup func(string) (string, bool)) (set map[string]string, warning string, err error) {
@@ -111,6 +139,12 @@ func (r *Rank) visibleDevices(ctx context.Context, lookup func(string) (string, 
 		case warning == "" && visible != "" && strings.Count(visible, ",") < r.Info.LocalRank:
 			warning = fmt.Sprintf("rank %d sees only the GPUs %s=%s, and none has the index of its local rank %d; "+
 				"use device 0 in the program, or set slurm.gpu_bind = \"none\"", r.Info.Rank, name, visible, r.Info.LocalRank)
+		}
+	}
+	if _, ok := lookup("ROCR_VISIBLE_DEVICES"); ok {
+		inventory, err := netif.Collect(ctx, netif.CollectOptions{})
+		if err == nil && inventory.HasOnlyAMD() { // the network plan reports errors
+			renumberForHIP(set, lookup)
 		}
 	}
 	return set, warning, nil

@@ -62,6 +62,10 @@ func (p *predictor) findGPU() (*plan.GPU, error) {
 		return nil, usageErrorf("set the speed of a GPU with --gflops", "--measure and --here measure CPUs only, and the job requests GPUs")
 	}
 	name, err := p.GPU, error(nil)
+	if name == "" && p.Site.HasForeignGPUs() {
+		p.assume("the GPU code of the built-in trainer needs CUDA, and %s has %s GPUs: ranks train on CPUs", p.Site.Name(), p.Site.GPUVendor())
+		return nil, nil
+	}
 	if name == "" {
 		if name, err = p.siteGPU(); err != nil {
 			return nil, err
@@ -70,6 +74,9 @@ func (p *predictor) findGPU() (*plan.GPU, error) {
 	g, ok := plan.FindGPU(name)
 	if !ok {
 		return nil, p.unknownGPU("unknown GPU %q", name)
+	}
+	if strings.HasPrefix(g.Name, "MI") {
+		p.assume("the GPU code of the built-in trainer needs CUDA: it does not run on the %s, and the prediction holds for a program of equal efficiency", g.Name)
 	}
 	p.assume("one GPU per rank")
 	return &g, nil

@@ -89,23 +89,27 @@ func (p *Profile) Doubts(job *jobs.Job) jobs.Diagnostics {
 	if s.GPUType != "" && p.Request.GPUs == "none" {
 		l.report("slurm.gpus_per_node", "write the number only", "the type %q has no effect: jobs at %s get whole nodes and do not request GPUs", s.GPUType, p.name)
 	}
-	if t := job.Train; t != nil && t.Device == jobs.DeviceAuto && s.GPUsPerNode > 0 && p.foreignGPUs() {
+	if t := job.Train; t != nil && t.Device == jobs.DeviceAuto && s.GPUsPerNode > 0 && p.HasForeignGPUs() {
 		l.report("train.device", `set train.device = "cpu", or run your own program with [command]`,
-			"the built-in trainer supports NVIDIA GPUs only: the %s GPUs of %s stay idle, and ranks train on CPUs", vendorNames[p.GPUs.Vendor], p.name)
+			"the GPU code of the built-in trainer needs CUDA: the %s GPUs of %s stay idle, and ranks train on CPUs", p.GPUVendor(), p.name)
 	}
 	return l.found
 }
 
-// foreignGPUs reports whether the built-in trainer does not support the site's GPUs.
-func (p *Profile) foreignGPUs() bool {
+// HasForeignGPUs reports whether the built-in trainer does not support the site's GPUs.
+func (p *Profile) HasForeignGPUs() bool {
 	return p.GPUs.Vendor != "" && p.GPUs.Vendor != VendorNVIDIA
 }
 
+// GPUVendor returns the name of the vendor of the site's GPUs, such as "AMD", or "" if it is
+// unknown.
+func (p *Profile) GPUVendor() string { return vendorNames[p.GPUs.Vendor] }
+
 // vendor rejects GPU training if the built-in trainer does not support the site's GPUs.
 func (l *linter) vendor() {
-	if t := l.job.Train; t != nil && t.Device == jobs.DeviceCUDA && l.p.foreignGPUs() {
+	if t := l.job.Train; t != nil && t.Device == jobs.DeviceCUDA && l.p.HasForeignGPUs() {
 		l.report("train.device", `use "cpu", or run your own program with [command]`,
-			"the built-in trainer supports NVIDIA GPUs only, and %s has %s GPUs", l.p.name, vendorNames[l.p.GPUs.Vendor])
+			"the GPU code of the built-in trainer needs CUDA, and %s has %s GPUs", l.p.name, l.p.GPUVendor())
 	}
 }
 
