@@ -112,14 +112,16 @@ func testPortsAreHeld(t *testing.T, s *twoUsers) {
 func testPortOfAProgram(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	dir := alice.dir()
-	alice.write(filepath.Join(dir, "late.toml"), command("late", 1, "sh", "-c",
-		"cd "+dir+"; test -e at && exec echo second start, restarts: $DDPBATCH_RESTART_COUNT; echo $MASTER_ADDR:$MASTER_PORT >new; mv new at; exec sleep 600"))
+	job := command("late", 1, "sh", "-c",
+		"cd "+dir+"; test -e at$RANK && exec echo second start, restarts: $DDPBATCH_RESTART_COUNT; echo $MASTER_ADDR:$MASTER_PORT >new$RANK; mv new$RANK at$RANK; exec sleep 600")
+	alice.write(filepath.Join(dir, "late.toml"), strings.Replace(job, "nodes = 1\n", "nodes = 1\ntasks_per_node = 2\n", 1))
 	over := alice.begin("n1", dir, s.binary, "launch", "late.toml")
 	var address []byte
-	waitUntil(t, "the program to start", func() bool {
+	waitUntil(t, "the programs to start", func() bool {
 		var err error
-		address, err = os.ReadFile(filepath.Join(dir, "at"))
-		return err == nil
+		address, err = os.ReadFile(filepath.Join(dir, "at0"))
+		_, other := os.Stat(filepath.Join(dir, "at1"))
+		return err == nil && other == nil
 	})
 	a, line := mallory.attack("listen", strings.TrimSpace(string(address)))
 	mustContain(t, line, "listens on")

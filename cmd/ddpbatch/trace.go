@@ -13,6 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
@@ -74,6 +75,10 @@ func (c *traceCmd) Run(p *program) error {
 	return nil
 }
 
+// maxForeignTraces is the maximum size of all recordings in the run of another user. They can be links
+// to one file.
+const maxForeignTraces = 2 << 30
+
 // recordings returns the readable timelines of all ranks. It reports and counts the corrupt
 // ones.
 func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, corrupt int, err error) {
@@ -81,9 +86,16 @@ func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, corrupt in
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, err
 	}
+	own, size := runs.IsOwn(dir.Path), int64(0)
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), "rank-") {
 			continue // a temporary file of a rank that is still writing
+		}
+		if info, err := e.Info(); err == nil {
+			size += info.Size()
+		}
+		if !own && size > maxForeignTraces {
+			return nil, 0, fmt.Errorf("the recordings in %q belong to another user, and have more than %s", dir.Traces(), format.Bytes(maxForeignTraces))
 		}
 		r, err := readRecording(dir, e.Name())
 		if err != nil {

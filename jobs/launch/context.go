@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
@@ -80,18 +79,6 @@ func countAttempts(d rundir.Dir) (n int) {
 		}
 	}
 	return n
-}
-
-// makeCheckpointDir creates the directory for the program's checkpoints, and returns its path.
-func makeCheckpointDir(c *jobs.Command, d rundir.Dir, runID string) (string, error) {
-	path := c.CheckpointDirIn(d.Path, runID)
-	if path == "" {
-		return d.ProgramCheckpoints(), d.MakeProgramCheckpoints()
-	}
-	if err := os.MkdirAll(path, 0o777); err != nil {
-		return "", hints.Errorf("set command.checkpoint_dir to a directory that you can write to", "create the checkpoint directory: %w", err)
-	}
-	return path, nil
 }
 
 // isEmpty reports whether a directory has no entries.

@@ -62,7 +62,10 @@ func (*portTakenError) PortTaken() bool { return true }
 type portGuard struct {
 	addr netip.Addr // MASTER_ADDR
 	port int
-	// taken is closed when err is set during the watch.
+	// alone reports that no other rank connects to the port. Then the guard only explains why the
+	// program failed: a program that does not use the port must not end because of it.
+	alone bool
+	// taken is closed when err is set during the watch, unless alone.
 	taken chan struct{}
 	until time.Time
 
@@ -78,7 +81,7 @@ func (r *Rank) newPortGuard(host string, port int) *portGuard {
 	if err != nil || r.Info.Rank != 0 || startsMPI(r.job) {
 		return nil
 	}
-	return &portGuard{addr: addr, port: port, taken: make(chan struct{}), until: time.Now().Add(portWatchTime)}
+	return &portGuard{addr: addr, port: port, alone: r.Info.WorldSize == 1, taken: make(chan struct{}), until: time.Now().Add(portWatchTime)}
 }
 
 // checkUnused returns an error if a process already listens on the port. The program must not have
@@ -136,7 +139,9 @@ func (g *portGuard) examine() {
 		case g.bound || g.err != nil || !l.Accepts(g.addr):
 		case isOther(l.UID):
 			g.err = &portTakenError{port: g.port, owner: describeListener(l)}
-			close(g.taken)
+			if !g.alone {
+				close(g.taken)
+			}
 		default:
 			g.bound = true
 		}

@@ -118,8 +118,9 @@ func checkPortRestarts(t *testing.T, said string, want int) {
 // of the program, if another user listens on the program's port.
 func TestPortOfAnotherUser(t *testing.T) {
 	needsRoot(t)
-	section, _ := shellJob(t, "test -e DIR/seen && exec echo restarts: $DDPBATCH_RESTART_COUNT; : >DIR/seen; exec BIN other-user listen DIR")
-	result, said, err := launched(t, 1, "program", section, nil)
+	section, _ := shellJob(t, "test -e DIR/seen$RANK && exec echo restarts: $DDPBATCH_RESTART_COUNT; : >DIR/seen$RANK; test $RANK = 0 || exec sleep 120; "+
+		"until test -e DIR/seen1; do sleep 0.1; done; exec BIN other-user listen DIR")
+	result, said, err := launched(t, 2, "program", section, nil)
 	if err != nil || result.Exit != 0 || result.Failure != nil {
 		t.Errorf("%+v, %v\n%s", result, err, said)
 	}
@@ -127,6 +128,25 @@ func TestPortOfAnotherUser(t *testing.T) {
 		if !strings.Contains(said, want) {
 			t.Errorf("no %q in\n%s", want, said)
 		}
+	}
+	checkPortRestarts(t, said, 1)
+}
+
+// TestPortOfASingleRank checks that a listener of another user ends a single rank only if the program
+// fails. No other rank connects to the port.
+func TestPortOfASingleRank(t *testing.T) {
+	needsRoot(t)
+	listen := "BIN other-user listen DIR & until grep -q :$(printf %04X $MASTER_PORT) /proc/net/tcp; do sleep 0.1; done; sleep 1; "
+	section, _ := shellJob(t, listen+"exit 0")
+	result, said, err := launched(t, 1, "program", section, nil)
+	if err != nil || result.Exit != 0 {
+		t.Errorf("program that does not use the port: %+v, %v\n%s", result, err, said)
+	}
+	checkPortRestarts(t, said, 0)
+	section, _ = shellJob(t, "test -e DIR/seen && exit 0; : >DIR/seen; "+listen+"exit 5")
+	result, said, err = launched(t, 1, "program", section, nil)
+	if err != nil || result.Exit != 0 || !strings.Contains(said, "user UID 61099 listens on ") || !strings.Contains(said, "ended with exit code 5") {
+		t.Errorf("program that fails: %+v, %v\n%s", result, err, said)
 	}
 	checkPortRestarts(t, said, 1)
 }

@@ -66,7 +66,7 @@ func (r *Recorder) Write(w io.Writer, whose Rank) error {
 // Read reads a rank's file. If the file is corrupt, it returns an error and the spans before the
 // corruption. The Recording is nil if even the first line is invalid.
 func Read(file io.Reader) (*Recording, error) {
-	d := json.NewDecoder(file)
+	d := json.NewDecoder(io.LimitReader(file, maxBytes))
 	var r Recording
 	if err := d.Decode(&r); err != nil {
 		return nil, fmt.Errorf("no first line: %w", unexpectedEOF(err))
@@ -88,6 +88,10 @@ func Read(file io.Reader) (*Recording, error) {
 	}
 	return &r, nil
 }
+
+// maxBytes is the maximum size of a recording. A recorder with full buffers writes less. Another user
+// may own the file.
+const maxBytes = 512 << 20
 
 // Limits of clock values: until the year 2116, and a duration of 100 days.
 const (

@@ -1,0 +1,71 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+)
+
+// makeCheckpointDir creates the directory for the program's checkpoints, and returns its path. The
+// program resumes from the files in it, and PyTorch's files can run code. Therefore an existing
+// directory must belong to this user, and must not be writable by every user.
+func makeCheckpointDir(c *jobs.Command, d rundir.Dir, runID string) (string, error) {
+	path := c.CheckpointDirIn(d.Path, runID)
+	if path == "" {
+		return d.ProgramCheckpoints(), d.MakeProgramCheckpoints()
+	}
+	if err := createCheckpointDir(path); err != nil {
+		return "", hints.Errorf("set command.checkpoint_dir to a directory that you can write to", "create the checkpoint directory: %w", err)
+	}
+	if err := checkCheckpointDir(path); err != nil {
+		return "", hints.Errorf("set command.checkpoint_dir to a directory of your own, for example to "+filepath.Join(filepath.Dir(path), "NAME", "{run_id}"),
+			"use checkpoint directory %q: %w", path, err)
+	}
+	return path, nil
+}
+
+// createCheckpointDir creates the directory and its parents. The umask decides who can read it.
+// Only this user can write to it.
+func createCheckpointDir(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	err := os.Mkdir(path, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// checkCheckpointDir checks the owner and the mode of a checkpoint directory, and the owner of a
+// link at its path.
+func checkCheckpointDir(path string) error {
+	link, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return errors.New("it is not a directory")
+	}
+	for _, i := range []fs.FileInfo{link, info} {
+		if uid, ok := safefile.Owner(i); ok && uid != 0 && uid != os.Geteuid() {
+			return fmt.Errorf("it belongs to user %d, whose checkpoints could run code in this job", uid)
+		}
+	}
+	// The sticky bit does not keep other users from adding checkpoints.
+	if info.Mode().Perm()&0o002 != 0 {
+		return fmt.Errorf("every user can add checkpoints to it, which could run code in this job (mode %s)", safefile.Octal(info.Mode()))
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package launch
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+// TestCheckpointDirOfAnotherUser checks that a program does not resume from checkpoints that
+// another user could have placed, in a directory such as /scratch.
+func TestCheckpointDirOfAnotherUser(t *testing.T) {
+	needsRoot(t)
+	for _, tt := range []struct {
+		name string
+		make func(path string) error
+		want string // part of the error; empty for none
+	}{
+		{"new", func(string) error { return nil }, ""},
+		{"own", func(path string) error { return os.Mkdir(path, 0o700) }, ""},
+		{"own, writable by the group", func(path string) error { return mkdirMode(path, 0o770) }, ""},
+		{"own link", func(path string) error { return os.Symlink(filepath.Dir(path), path) }, ""},
+		{"of another user", func(path string) error {
+			if err := os.Mkdir(path, 0o755); err != nil {
+				return err
+			}
+			return os.Chown(path, otherID, otherID)
+		}, "belongs to user 61099"},
+		{"link of another user", func(path string) error {
+			if err := os.Symlink(filepath.Dir(path), path); err != nil {
+				return err
+			}
+			return os.Lchown(path, otherID, otherID)
+		}, "belongs to user 61099"},
+		{"writable by every user", func(path string) error { return mkdirMode(path, 0o777) }, "mode 0777"},
+		{"like /tmp", func(path string) error { return mkdirMode(path, 0o777|os.ModeSticky) }, "mode 1777"},
+		{"file", func(path string) error { return os.WriteFile(path, nil, 0o600) }, "not a directory"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "checkpoints")
+			if err := tt.make(path); err != nil {
+				t.Fatal(err)
+			}
+			_, err := makeCheckpointDir(&jobs.Command{CheckpointDir: jobs.Text(path)}, newRun(t), "ab")
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(hints.Of(err), "command.checkpoint_dir")) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+	// No other user can write to a new directory, for any umask.
+	path := filepath.Join(t.TempDir(), "a", "b")
+	if _, err := makeCheckpointDir(&jobs.Command{CheckpointDir: jobs.Text(path)}, newRun(t), "ab"); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o022 != 0 {
+		t.Errorf("new directory: %v, %v", info.Mode(), err)
+	}
+}
+
+// mkdirMode creates a directory with a mode for any umask.
+func mkdirMode(path string, mode os.FileMode) error {
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return err
+	}
+	return os.Chmod(path, mode)
+}
