@@ -10,6 +10,7 @@ package listeners
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -39,8 +40,9 @@ func (l Listener) Accepts(addr netip.Addr) bool {
 	return own == addr || own.IsUnspecified() && (own.Is6() || addr.Is4())
 }
 
-// maxListeners is the number of listeners of a table above which On gives up.
-const maxListeners = 1 << 18
+// maxListeners is the number of listeners of a table above which On gives up. A user must not be able
+// to hide behind sockets: each one takes about 2 KiB of the kernel's memory.
+const maxListeners = 1 << 22
 
 // errTooMany means that a table has more than maxListeners listeners.
 var errTooMany = fmt.Errorf("more than %d listeners", maxListeners)
@@ -77,12 +79,13 @@ func parse(table io.Reader, port int) ([]Listener, error) {
 	var found []Listener
 	lines := bufio.NewScanner(table)
 	lines.Scan() // the header
+	suffix := fmt.Appendf(nil, ":%04X", port)
 	for count := 0; lines.Scan(); count++ {
-		f := strings.Fields(lines.Text())
-		if len(f) < 8 {
-			return nil, fmt.Errorf("line %q has %d fields", lines.Text(), len(f))
+		local, state, ok := cutLine(lines.Bytes())
+		if !ok {
+			return nil, fmt.Errorf("line %q has no address and state", lines.Text())
 		}
-		switch f[3] {
+		switch string(state) {
 		case stateSynReceived:
 			continue
 		case stateListen:
@@ -91,6 +94,13 @@ func parse(table io.Reader, port int) ([]Listener, error) {
 		}
 		if count == maxListeners {
 			return nil, errTooMany
+		}
+		if !bytes.HasSuffix(local, suffix) {
+			continue
+		}
+		f := strings.Fields(lines.Text())
+		if len(f) < 8 {
+			return nil, fmt.Errorf("line %q has %d fields", lines.Text(), len(f))
 		}
 		addr, err := parseAddr(f[1])
 		if err != nil {
@@ -106,6 +116,16 @@ func parse(table io.Reader, port int) ([]Listener, error) {
 		found = append(found, Listener{addr, int(uid)})
 	}
 	return found, lines.Err()
+}
+
+// cutLine returns the local address and the state in a line. It is fast, because another user can
+// create many thousand sockets.
+func cutLine(line []byte) (local, state []byte, ok bool) {
+	_, rest, _ := bytes.Cut(line, []byte(": "))
+	local, rest, _ = bytes.Cut(rest, []byte(" "))
+	_, rest, _ = bytes.Cut(rest, []byte(" "))
+	state, _, ok = bytes.Cut(rest, []byte(" "))
+	return local, state, ok
 }
 
 // parseAddr parses an address of the table, such as "0100007F:1F90". Each 4 bytes of the address

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -72,7 +73,7 @@ func TestParse(t *testing.T) {
 		{"damaged line after the listeners", header + line(loopback, "0A") + line(other, "01") + "x", "[{127.0.0.1:23456 1002}]", false},
 		{"short line", header + "0: x\n", "", true},
 		{"short address", header + line("0100:5BA0", "0A"), "", true},
-		{"no port", header + line("0100007F", "0A"), "", true},
+		{"no port", header + line("0100007F", "0A"), "[]", false},
 		{"no user", header + strings.Replace(line(loopback, "0A"), " 1002 ", " alice ", 1), "", true},
 	} {
 		got, err := parse(strings.NewReader(tt.table), 23456)
@@ -82,11 +83,28 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// repeated is a reader of many equal lines.
+type repeated struct {
+	line       string
+	left, done int
+}
+
+func (r *repeated) Read(b []byte) (n int, err error) {
+	if r.left == 0 {
+		return 0, io.EOF
+	}
+	for n < min(len(b), r.left) {
+		n += copy(b[n:min(len(b), r.left)], r.line[(r.done+n)%len(r.line):])
+	}
+	r.done, r.left = r.done+n, r.left-n
+	return n, nil
+}
+
 // TestParseIsBounded checks that a table of many listeners ends the search, and that connections
 // after the listeners are not read.
 func TestParseIsBounded(t *testing.T) {
 	one := line("0100007F:5BA1", "0A")
-	if _, err := parse(strings.NewReader(header+strings.Repeat(one, maxListeners+1)), 23456); !errors.Is(err, errTooMany) {
+	if _, err := parse(io.MultiReader(strings.NewReader(header), &repeated{line: one, left: (maxListeners + 1) * len(one)}), 23456); !errors.Is(err, errTooMany) {
 		t.Errorf("many listeners: %v", err)
 	}
 	connections := strings.NewReader(header + one + strings.Repeat(line("0100007F:5BA1", "01"), 10_000))
