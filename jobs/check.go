@@ -23,6 +23,7 @@ func (d *decoder) check(j *Job) {
 	}
 	d.checkSlurm(&j.Slurm)
 	d.checkSetup(&j.Setup)
+	d.checkSteps(&j.Setup, j)
 	d.checkNetwork(&j.Network)
 	d.checkRestart(j)
 	switch {

@@ -34,6 +34,8 @@ var forms = map[reflect.Type]form{
 	reflect.TypeFor[InterfaceName](): stringForm("interface name", `^[^/:\s]{1,15}$`),
 	reflect.TypeFor[EnvName]():       stringForm("variable name", `^[A-Za-z_][A-Za-z0-9_]*$`),
 	reflect.TypeFor[Dependency]():    stringForm(`condition, such as "afterok:prepare"`, `^(`+strings.Join(dependencyKinds, "|")+`):.+$`),
+	reflect.TypeFor[Script]():        stringForm("shell code", `^[^\x00-\x08\x0b-\x1f\x7f]+$`),
+	reflect.TypeFor[Expandable]():    stringForm("text with variables", plainText),
 	reflect.TypeFor[Option]():        stringForm(`option, such as "--name=value"`, `^--[a-z][a-z0-9-]*(=.*)?$`),
 	reflect.TypeFor[Axes]():          {"lists of values", axesSchema()},
 	reflect.TypeFor[Values]():        {"values", map[string]any{"type": "object"}},
@@ -69,7 +71,7 @@ func formOf(t reflect.Type, r rules) form {
 		return form{"table: " + inner.words, map[string]any{"type": "object",
 			"propertyNames": formOf(t.Key(), rules{}).schema, "additionalProperties": inner.schema}}
 	case reflect.Struct:
-		return form{"table", map[string]any{"type": "object"}}
+		return form{"table", tableSchema(t)}
 	case reflect.Int, reflect.Uint64:
 		return form{"integer, " + r.limits.String(), r.limits.schema(t.Kind())}
 	case reflect.Float64:

@@ -24,6 +24,14 @@ func (j *Job) ResolvePaths(baseDir string) {
 	if strings.Contains(string(j.Setup.Conda), "/") {
 		resolve(&j.Setup.Conda)
 	}
+	for i := range j.Setup.Steps {
+		step := &j.Setup.Steps[i]
+		step.Venv.resolve(baseDir)
+		step.Source.resolve(baseDir)
+		if strings.Contains(string(step.Conda), "/") {
+			step.Conda.resolve(baseDir)
+		}
+	}
 	resolve(&j.Setup.Secrets.File)
 	resolve(&j.Log.Prometheus)
 	if isImageFile(j.Setup.Container.Image) {

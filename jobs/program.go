@@ -27,7 +27,7 @@ func (j *Job) CheckProgram(baseDir string) (errs, warnings Diagnostics) {
 		c.argv = append(c.argv, string(word))
 	}
 	// Each of these may create the script before the program starts.
-	c.certain = len(j.Setup.Lines) == 0 && j.Setup.Container.Image == "" && len(j.Slurm.Dependency) == 0
+	c.certain = len(j.Setup.Lines) == 0 && len(j.Setup.Steps) == 0 && j.Setup.Container.Image == "" && len(j.Slurm.Dependency) == 0
 	if !c.checkSingleWord() {
 		c.checkProgram()
 		c.checkScript()

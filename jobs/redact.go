@@ -10,8 +10,12 @@ import (
 // isEnvKey reports whether a key is [setup.env], or is inside it, also in a sweep. It also
 // matches similar names, such as "environment".
 func isEnvKey(name string) bool {
-	return strings.Contains("."+strings.ReplaceAll(name, `"`, ""), ".setup.env")
+	name = "." + strings.ReplaceAll(name, `"`, "")
+	return strings.Contains(name, ".setup.env") || stepEnvKey.MatchString(name)
 }
+
+// stepEnvKey matches the variables of a step of [setup].
+var stepEnvKey = regexp.MustCompile(`\.setup\.steps(\[\d+\])?\.env`)
 
 // envPos returns the position of a variable. name may be an element of its value.
 func (l *layout) envPos(name string) keyPos {

@@ -87,6 +87,7 @@ type Mail struct {
 
 // Setup holds the environment of the ranks.
 type Setup struct {
+	Steps     []SetupStep      `toml:"steps" help:"Steps of the setup, in order. A step is a table with one of run, modules, conda, venv, env, and source, and optionally where and may_fail. Excludes lines, modules, conda, and venv."`
 	Lines     []Text           `toml:"lines" help:"Shell commands that run before the modules are loaded. Applies to submitted jobs only; ddpbatch launch prints a warning."`
 	Modules   []Word           `toml:"modules" help:"Environment modules to load, in order. Applies to submitted jobs only; ddpbatch launch prints a warning."`
 	Conda     Text             `toml:"conda" help:"Name or path of a conda environment. Applies to submitted jobs only; ddpbatch launch prints a warning."`

@@ -65,6 +65,8 @@ type script struct {
 	SignalSeconds           int    // warning before the time limit; 0 disables it
 	Lines, Modules          []string
 	Conda                   string
+	Steps                   string // bash code of setup.steps
+	UsesModules             bool
 	Binary, RunDir          string
 	Digest                  string
 	Digests                 []ElementDigest
@@ -137,6 +139,8 @@ func newScript(in Input) (script, error) {
 	for _, module := range slices.Concat(in.Site.Setup.Modules, in.Job.Setup.Modules) {
 		s.Modules = append(s.Modules, string(module))
 	}
+	s.Steps = strings.TrimSuffix(in.Job.Setup.SetupScript(jobs.WhereOutside), "\n")
+	s.UsesModules = len(s.Modules) > 0 || slices.ContainsFunc(in.Job.Setup.Steps, func(step jobs.SetupStep) bool { return step.UsesModules() && !step.IsInside() })
 	if c := in.Job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {
 		// Run one torchrun per node. It needs the cores of all its workers.
 		s.CPUsPerTask *= s.TasksPerNode
@@ -178,6 +182,9 @@ func (s script) check() error {
 	for _, o := range slices.Concat(s.Resources, s.Directives) {
 		name, _, _ := strings.Cut(o, "=")
 		texts = append(texts, text{"option " + name, o})
+	}
+	for line := range strings.SplitSeq(s.Steps, "\n") {
+		texts = append(texts, text{"steps", strings.ReplaceAll(line, "\t", " ")})
 	}
 	for _, module := range s.Modules {
 		texts = append(texts, text{"setup.modules", module})

@@ -84,6 +84,11 @@ func TestGolden(t *testing.T) {
 		}
 		golden[name] = job
 	}
+	steps, err := jobs.Load("../jobs/testdata/good/setup-steps.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden["setup-steps"] = steps
 	for name, job := range golden {
 		t.Run(name, func(t *testing.T) {
 			script := render(t, job)

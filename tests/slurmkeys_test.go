@@ -3,6 +3,7 @@ package tests
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
@@ -80,4 +81,47 @@ argv = ["sh", "-c", "echo submission=$OF_THE_SUBMISSION script=$OF_THE_SCRIPT"]
 	id := s.submit("job.toml")
 	s.completed(id)
 	mustContain(t, s.log("clean", id), "submission= script=kept")
+}
+
+// stepsJob is a job with steps in the batch script and in its ranks.
+const stepsJob = `name = "steps"
+[slurm]
+nodes = 2
+time = "00:05:00"
+[setup]
+steps = [
+  { run = "echo once on $SLURMD_NODENAME: task ${SLURM_PROCID-none}" },
+  { env = { A = "1" } },
+  { run = "module() { export LOADED=$LOADED:$2$A; }; A=2" },
+  { modules = ["gcc", "cuda"] },
+  { run = "export A" },
+  { run = "echo step in rank $RANK with $A; export B=$A$RANK", where = "inside" },
+]
+[command]
+argv = ["sh", "-c", "echo rank=$RANK a=$A b=$B loaded=$LOADED"]
+`
+
+// TestSetupSteps checks that steps run in their order in a real job, once or in each rank, and
+// that a step that fails ends the job with its exit code.
+func TestSetupSteps(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 2, GPUs: -1})
+	s.write("job.toml", stepsJob)
+	id := s.submit("job.toml")
+	s.completed(id)
+	log := s.log("steps", id)
+	mustContain(t, log, "once on n1: task", "rank=0 a=2 b=20 loaded=:gcc2:cuda2", "rank=1 a=2 b=21 loaded=:gcc2:cuda2", "step in rank 1 with 2")
+	if strings.Count(log, "once on") != 1 {
+		t.Errorf("a step outside of the ranks ran more than once:\n%s", log)
+	}
+	for _, where := range []string{"outside", "inside"} {
+		name := "fails-" + where
+		s.write(name+".toml", fmt.Sprintf("name = %q\n[slurm]\ntime = \"00:05:00\"\n[setup]\nsteps = [{ run = \"true\" }, { run = \"echo now; (exit 9)\", where = %q }]\n[command]\nargv = [\"echo\", \"started\"]\n", name, where))
+		id := s.submit(name + ".toml")
+		s.ends(id, "FAILED")
+		log := s.log(name, id)
+		mustContain(t, log, "now\n", "setup.steps[1] failed with exit code 9: echo now; (exit 9)")
+		if strings.Contains(log, "started") {
+			t.Errorf("%s: the program ran:\n%s", where, log)
+		}
+	}
 }

@@ -67,6 +67,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	}
 	defer leave()
 	if c.Job != "" || o.Allocation == nil {
+		o.Environ, _ = o.Job.Setup.ApplySteps(o.Environ)
 		p.warnIgnoredSetup(o.Job, o.Site, o.Allocation != nil)
 	}
 	o.Processes = o.Job.Ranks()

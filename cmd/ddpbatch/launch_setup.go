@@ -42,6 +42,8 @@ func (p *program) ignoredSetupKeys(job *jobs.Job, site *sites.Profile) (keys []s
 	active := conda == name || conda == prefix || conda == filepath.Base(prefix)
 
 	add("setup.lines", len(job.Setup.Lines) > 0)
+	_, applied := job.Setup.ApplySteps(nil)
+	add("steps of setup.steps other than env and venv", !applied)
 	add("setup.modules", lacks(job.Setup.Modules))
 	add("setup.conda", conda != "" && !active)
 	add("the lines of site "+site.Name(), len(site.Setup.Lines) > 0)

@@ -76,6 +76,9 @@ func requiredDirs(j *jobs.Job, runDir, binary string) []string {
 		}
 	}
 	add(j.Setup.Venv)
+	for _, step := range j.Setup.Steps {
+		add(jobs.Text(step.Venv))
+	}
 	if f := string(j.Setup.Secrets.File); f != "" {
 		add(jobs.Text(filepath.Dir(f)))
 	}

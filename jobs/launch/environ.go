@@ -236,6 +236,15 @@ func envNames(list []jobs.EnvName) []string {
 	return out
 }
 
+// insideSetup returns the bash code of the steps of [setup] that run in every rank, or an empty
+// string. It skips them if the rank runs outside of its container.
+func (r *Rank) insideSetup() string {
+	if r.job.Setup.Container.Image != "" && !r.Info.InSlurm() {
+		return ""
+	}
+	return r.job.Setup.SetupScript(jobs.WhereInside)
+}
+
 // programArgv returns the command line. It looks up the program in the rank's PATH. The port of
 // rank 0 is not in it, see masterPortVariables.
 func (r *Rank) programArgv(environ []string, host string) ([]string, error) {
@@ -257,6 +266,9 @@ func (r *Rank) programArgv(environ []string, host string) ([]string, error) {
 			"--nnodes", strconv.Itoa(r.Info.WorldSize), "--node_rank", strconv.Itoa(r.Info.Rank),
 			"--nproc_per_node", strconv.Itoa(r.perNode), "--master_addr", host,
 		}, expandPlaceholders(script, environ))
+	}
+	if r.insideSetup() != "" {
+		return argv, nil // the setup may change PATH
 	}
 	path, err := lookPath(environ, argv[0])
 	if err != nil {

@@ -44,6 +44,15 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	if err != nil {
 		return 1, err
 	}
+	name := argv[0]
+	if setup := r.insideSetup(); setup != "" {
+		name = string(r.job.Command.Argv[0])
+		bash, err := lookPath(environ, "bash")
+		if err != nil {
+			return 1, err
+		}
+		argv = append([]string{bash, "-c", setup + "exec \"$@\"", "setup"}, argv...)
+	}
 	workdir := string(r.job.Command.Workdir)
 	if dir, ok := lookupIn(o.Environ)(envWorkdir); ok {
 		workdir = dir
@@ -95,7 +104,7 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	if stop != nil && !stop.handled {
 		r.Session.NoteUnhandledStop()
 	}
-	exit, err = exitResult(argv[0], cmd.ProcessState, stop)
+	exit, err = exitResult(name, cmd.ProcessState, stop)
 	return exit, guard.explain(err)
 }
 
