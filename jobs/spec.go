@@ -106,7 +106,7 @@ type Secrets struct {
 // Container is the container of the ranks.
 type Container struct {
 	Image   Text             `toml:"image" required:"/containers/pytorch.sif" help:"Image file, or an image name that the runtime resolves."`
-	Runtime ContainerRuntime `toml:"runtime" auto:"the site's" enum:"apptainer,singularity,shifter,pyxis,edf,none" help:"Container runtime."`
+	Runtime ContainerRuntime `toml:"runtime" auto:"the site's" enum:"apptainer,singularity,shifter,pyxis,edf,charliecloud,none" help:"Container runtime."`
 	Options []Text           `toml:"options" auto:"the site's" help:"Additional options of the runtime, such as --nv."`
 	Mounts  []Text           `toml:"mounts" help:"Directories to mount, such as /data, /data:/inside, or /data:/inside:ro. The directories of the run are always mounted."`
 }
