@@ -197,7 +197,7 @@ func (r *Rank) setTracking(set func(name, value string), given func(string) (str
 func expandPlaceholders(argv, environ []string) []string {
 	values := map[string]string{}
 	for name, variable := range map[string]string{jobs.PlaceholderRunDir: programRunDir, jobs.PlaceholderRunID: programRunID,
-		jobs.PlaceholderAttempt: programAttempt, jobs.PlaceholderCheckpoint: programCheckpoints} {
+		jobs.PlaceholderAttempt: programAttempt, jobs.PlaceholderCheckpoint: programCheckpoints, jobs.PlaceholderArrayTask: arrayTaskVariable} {
 		if value, ok := lookupIn(environ)(variable); ok {
 			values[name] = value
 		}
