@@ -48,7 +48,7 @@ func programContext(ctx context.Context, o Options) ([]string, error) {
 		set(programRunID, record.Run)
 	}
 	set(programRestarts, strconv.Itoa(countAttempts(d)))
-	checkpoints, err := makeCheckpointDir(o.Job.Command, d, record.Run)
+	checkpoints, err := makeCheckpointDir(o.Job.Command, d, record.Run, o.Say)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (r *Rank) setContext(set func(name, value string), lookup, given func(strin
 		}
 		runID = record.Run
 		set(programRunID, runID)
-		checkpoints, err := makeCheckpointDir(r.job.Command, r.dir, record.Run)
+		checkpoints, err := makeCheckpointDir(r.job.Command, r.dir, record.Run, r.say)
 		if err != nil {
 			return err
 		}
