@@ -33,6 +33,7 @@ func (j *Job) CheckProgram(baseDir string) (errs, warnings Diagnostics) {
 		c.checkScript()
 	}
 	c.checkShellWords()
+	c.checkPurpose()
 	c.checkPlaceholders()
 	return c.errs, c.warnings
 }
@@ -219,6 +220,26 @@ func findScriptAfter(argv []string, begin int, last, valued string) int {
 		}
 	}
 	return -1
+}
+
+// idlePrograms are programs that end at once and train nothing.
+var idlePrograms = []string{"hostname", "false", "nvidia-smi", "whoami", "uname"}
+
+// interactivePrograms are programs that wait for input if they have no arguments. Ranks have no input, so they end
+// at once.
+var interactivePrograms = append([]string{"python", "python3", "ipython", "srun", "mpirun", "torchrun", "env"}, shells...)
+
+// checkPurpose warns about a program that cannot be meant, such as hostname.
+func (c *programCheck) checkPurpose() {
+	name := filepath.Base(c.argv[0])
+	switch {
+	case slices.Contains(idlePrograms, name):
+		c.report(false, 0, "write the program that each rank must run", "%q trains nothing: each rank runs it and ends", c.argv[0])
+	case len(c.argv) == 1 && slices.Contains(interactivePrograms, name) && c.job.Command.Launcher != LauncherTorchrun:
+		c.report(false, 0, "add the script and its arguments", "%q needs arguments: ranks have no input", c.argv[0])
+	case name == "srun" || name == "sbatch":
+		c.report(false, 0, "write the program only: ddpbatch starts the ranks with srun", "each rank starts %q", c.argv[0])
+	}
 }
 
 // shellOperators are words with a special meaning in a shell only.
