@@ -43,6 +43,20 @@ func (p *program) finder() sites.Finder {
 // the file. The error lists all invalid keys. If all keys are valid, it lists missing files
 // and values that the site rejects.
 func (p *program) load(path string, set ...string) (*jobFile, error) {
+	// Parse the same bytes that submit sends later, so that the checks apply to them.
+	src, err := jobs.Read(path)
+	if err != nil {
+		return nil, exitError{exitUsage, err}
+	}
+	f, err := p.parse(path, src, filepath.Dir(p.abs(path)), set...)
+	if f != nil {
+		f.warnings = append(f.warnings, writerWarnings(path)...)
+	}
+	return f, err
+}
+
+// parse parses and checks the bytes of a job file, see load. Relative paths start at base.
+func (p *program) parse(path string, src []byte, base string, set ...string) (*jobFile, error) {
 	var overrides []jobs.Override
 	for _, s := range set {
 		o, err := jobs.ParseOverride(s)
@@ -51,15 +65,11 @@ func (p *program) load(path string, set ...string) (*jobFile, error) {
 		}
 		overrides = append(overrides, o)
 	}
-	// Parse the same bytes that submit sends later, so that the checks apply to them.
-	src, err := jobs.Read(path)
-	if err != nil {
-		return nil, exitError{exitUsage, err}
-	}
-	f := &jobFile{base: filepath.Dir(p.abs(path))}
+	f := &jobFile{base: base}
 	if !filepath.IsAbs(f.base) {
 		return nil, usage(fmt.Sprintf("%q is a relative path", path))
 	}
+	var err error
 	if f.job, err = jobs.Parse(path, src, overrides...); err != nil {
 		return nil, err
 	}
@@ -69,9 +79,7 @@ func (p *program) load(path string, set ...string) (*jobFile, error) {
 	if f.site, err = p.siteOf(f.job, f.base); err != nil {
 		return nil, err
 	}
-	err = f.check()
-	f.warnings = append(f.warnings, writerWarnings(path)...)
-	return f, err
+	return f, f.check()
 }
 
 // readJob parses a job file that the user named. The file can be a pipe.

@@ -21,20 +21,38 @@ import (
 
 // launchCmd starts all ranks of a job and waits for them.
 type launchCmd struct {
-	Job     string   `arg:"" optional:"" name:"job.toml" help:"Job file. Optional with the --run-dir of a submitted job."`
-	RunDir  string   `help:"Run directory (default: runs/NAME in the current directory)." placeholder:"DIR"`
-	Ranks   *int     `short:"n" help:"Number of ranks to start on this machine, without Slurm (default: the ranks of the job)." placeholder:"N"`
-	Set     []string `sep:"none" placeholder:"KEY=VALUE" help:"Override a key of the job file, such as train.batch=64. Repeatable."`
-	Plain   bool     `help:"Disable the live view on a terminal."`
-	Over    bool     `name:"oversubscribe" help:"Allow more than 16 ranks and more than four ranks per CPU, without Slurm."`
-	Element *int     `placeholder:"N" help:"Element of the sweep to run (default inside a job array: the element of the array task)."`
-	Digest  string   `placeholder:"SHA256" help:"Run the job in --run-dir only if it is the job with this digest. Batch scripts pass the digest of the submitted job."`
+	Job          string   `arg:"" optional:"" name:"job.toml" help:"Job file. Optional with the --run-dir of a submitted job."`
+	RunDir       string   `help:"Run directory (default: runs/NAME in the current directory)." placeholder:"DIR"`
+	Ranks        *int     `short:"n" help:"Number of ranks to start on this machine, without Slurm (default: the ranks of the job)." placeholder:"N"`
+	Set          []string `sep:"none" placeholder:"KEY=VALUE" help:"Override a key of the job file, such as train.batch=64. Repeatable."`
+	Plain        bool     `help:"Disable the live view on a terminal."`
+	Over         bool     `name:"oversubscribe" help:"Allow more than 16 ranks and more than four ranks per CPU, without Slurm."`
+	Element      *int     `placeholder:"N" help:"Element of the sweep to run (default inside a job array: the element of the array task)."`
+	Name         string   `placeholder:"NAME" help:"Name of the run of a command after -- (default: the name of the Slurm job, or of the program)."`
+	Nodes        int      `placeholder:"N" help:"Nodes of the allocation for a command after -- (default: all)."`
+	Total        int      `name:"ntasks" placeholder:"N" help:"Ranks on all nodes for a command after -- (default: the tasks of the Slurm job, or one per node)."`
+	TasksPerNode int      `placeholder:"N" help:"Ranks per node for a command after --."`
+	CPUsPerTask  int      `name:"cpus-per-task" placeholder:"N" help:"Cores per rank for a command after -- (default: the value of the Slurm job, or all cores)."`
+	Launcher     string   `placeholder:"NAME" help:"Way to start a command after --: rank, or torchrun once per node (default: rank)."`
+	Site         string   `placeholder:"NAME" help:"Site profile for a command after -- (default: generic)."`
+	Image        string   `name:"container-image" placeholder:"IMAGE" help:"Container image for a command after --."`
+	Mounts       string   `name:"container-mounts" placeholder:"LIST" help:"Directories to mount in the container, such as /data,/scratch:/work."`
+	SrunOptions  []string `name:"srun-option" sep:"none" placeholder:"OPTION" help:"Additional option of srun for a command after --, such as --srun-option=--unbuffered. Repeatable."`
+	Digest       string   `placeholder:"SHA256" help:"Run the job in --run-dir only if it is the job with this digest. Batch scripts pass the digest of the submitted job."`
 }
 
 func (c *launchCmd) Help() string {
 	return `Inside an allocation, it starts the ranks with srun, with the nodes and the layout of
 the job file. Without Slurm, it starts them on this machine, for example to try a job
 before you submit it.
+
+A command after -- needs no job file. In your own batch script, it replaces srun:
+
+    ddpbatch launch -- python3 train.py --lr 0.1
+    ddpbatch launch -n 1 -- ./run.sh           # one process, as without srun
+    ddpbatch launch job.toml -- train.py "$@"  # replaces command.argv
+
+Its run directory is runs/NAME-JOBID.
 
 Control-C requests that all ranks save and stop. A second Control-C stops
 them immediately.
@@ -52,6 +70,9 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	}
 	if c.Ranks != nil && *c.Ranks < 1 {
 		return usage("-n must be at least 1")
+	}
+	if err := c.checkCommand(p); err != nil {
+		return err
 	}
 	if inside && c.Ranks == nil {
 		// Check this first: srun can start several launchers by mistake, and they would
@@ -154,20 +175,27 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 	if c.Job != "" && c.Digest != "" {
 		return nil, usage("--digest is not valid with a job file, only for a submitted job")
 	}
-	if c.Job == "" {
+	if c.Job == "" && p.Command == nil {
 		if err = held.add(c.openSubmitted(p, o)); err == nil {
 			err = held.add(o.Dir.Lock(p.launcherClaim(ctx, o)))
 		}
 		return held.close, err
 	}
-	f, err := p.load(c.Job, c.Set...)
+	f, err := c.loadJob(p, o.Allocation)
 	if err != nil {
 		return nil, err
 	}
 	if err := c.checkRanks(p, o.Allocation, c.elementJob(f), f.site); err != nil {
 		return nil, err
 	}
-	p.printWarnings(f, o.Allocation == nil)
+	if p.Command == nil { // a shell has expanded the command
+		p.printWarnings(f, o.Allocation == nil)
+	}
+	if c.Job == "" && c.RunDir == "" {
+		if c.RunDir, err = p.commandDir(string(f.job.Name), jobID(o.Allocation)); err != nil {
+			return nil, err
+		}
+	}
 	dir := p.runDir(c.RunDir, f.job, f.base)
 	p.warnOfRunDir(dir, c.RunDir, f.job)
 	p.warnOfExposure(dir, false)
@@ -216,6 +244,11 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 	}
 	o.Job, o.Site, o.Spec = f.job, f.site, digestOf(f.spec)
 	o.Job.ResolvePaths(f.base)
+	if a := o.Allocation; c.Job == "" && a != nil && len(a.Components) == 0 && o.Job.Slurm.Nodes < len(a.Nodes) {
+		o.Allocation = &slurm.Allocation{}
+		*o.Allocation = *a
+		o.Allocation.Nodes, o.Partial = a.Nodes[:o.Job.Slurm.Nodes], true
+	}
 	return held.close, nil
 }
 

@@ -18,8 +18,9 @@ type program struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Env            []string
-	Dir            string // current directory; empty if it does not exist
-	dirNeeded      bool   // whether a relative path was used while Dir was empty
+	Dir            string   // current directory; empty if it does not exist
+	dirNeeded      bool     // whether a relative path was used while Dir was empty
+	Command        []string // command after "--" of `ddpbatch launch`; nil without "--"
 }
 
 // noDirError is the error of a command that needs the current directory when that directory
@@ -76,6 +77,10 @@ func (p *program) command(ctx context.Context, args []string) (usage string, err
 		return "", exitError{exitUsage, nil}
 	case args[0] == "help":
 		args = append(slices.Clone(args[1:]), "--help")
+	}
+	args, command, found := cutCommand(args)
+	if found {
+		p.Command = append([]string{}, command...)
 	}
 	parsed, err := parser.Parse(args)
 	if helped {

@@ -71,6 +71,8 @@ type Options struct {
 	// Allocation holds the nodes of the ranks. Without Slurm it is nil, and the ranks start on
 	// this machine.
 	Allocation *slurm.Allocation
+	// Partial reports that the job has more nodes than Allocation. The step then names its nodes.
+	Partial bool
 	// Processes is the number of ranks to start without Slurm.
 	Processes int
 

@@ -66,7 +66,7 @@ func buildStep(o Options, nodes []string, perNode int) slurm.Step {
 		StepSize: size, CPUBind: string(j.Slurm.CPUBind), Name: string(j.Name), NoKill: j.Restart.SurvivesNodeLoss(),
 		Argv: []string{o.Binary, "run", "--run-dir", o.Dir.Path},
 	}
-	if len(nodes) < len(o.Allocation.Nodes) {
+	if o.Partial || len(nodes) < len(o.Allocation.Nodes) {
 		s.NodeList = nodes
 	}
 	if j.Slurm.GPUsPerNode > 0 {

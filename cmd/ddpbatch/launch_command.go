@@ -1,0 +1,283 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
+	"github.com/ddpbatch/ddpbatch/slurm"
+)
+
+// commandFile is the name of the job file in messages about a command without a job file.
+const commandFile = "command line"
+
+// cutCommand splits the arguments of `ddpbatch launch [flags] -- CMD ARGS` at the first "--".
+// Other commands keep theirs.
+func cutCommand(args []string) (own, command []string, found bool) {
+	if len(args) == 0 || args[0] != "launch" {
+		return args, nil, false
+	}
+	i := slices.Index(args, "--")
+	if i < 0 {
+		return args, nil, false
+	}
+	return args[:i], args[i+1:], true
+}
+
+// hasLayoutFlags reports whether a flag is set that describes a job without a job file.
+func (c *launchCmd) hasLayoutFlags() bool {
+	return c.Name != "" || c.Nodes > 0 || c.Total > 0 || c.TasksPerNode > 0 || c.CPUsPerTask > 0 || c.Launcher != "" || c.Site != "" || c.Image != "" ||
+		c.Mounts != "" || len(c.SrunOptions) > 0
+}
+
+// checkCommand returns an error if the flags, the job file, and the command after "--" do not fit
+// together.
+func (c *launchCmd) checkCommand(p *program) error {
+	switch {
+	case p.Command == nil && c.hasLayoutFlags():
+		return usage("--name, --nodes, --ntasks, --tasks-per-node, --cpus-per-task, --launcher, --site, --container-image, --container-mounts, and --srun-option require a command after --; use --set to override a key of the job file")
+	case p.Command == nil:
+		return nil
+	case len(p.Command) == 0:
+		return usage("give a command after --")
+	case c.Job != "" && c.hasLayoutFlags():
+		return usage("the job file describes the job: use --set to override its keys")
+	case c.Digest != "":
+		return usage("--digest is not valid with a command, only for a submitted job")
+	case c.Nodes < 0 || c.Total < 0 || c.TasksPerNode < 0 || c.CPUsPerTask < 0:
+		return usage("--nodes, --ntasks, --tasks-per-node, and --cpus-per-task must be at least 1")
+	case c.Mounts != "" && c.Image == "":
+		return usage("--container-mounts requires --container-image")
+	}
+	return nil
+}
+
+// loadJob loads the job file, with the command after "--" as its command if there is one, or the
+// job of a command without a job file.
+func (c *launchCmd) loadJob(p *program, a *slurm.Allocation) (*jobFile, error) {
+	switch {
+	case c.Job == "":
+		return c.commandJob(p, a)
+	case p.Command != nil:
+		return p.load(c.Job, append(slices.Clone(c.Set), "command.argv="+tomlList(p.Command))...)
+	}
+	return p.load(c.Job, c.Set...)
+}
+
+// commandJob returns the job for a command without a job file. Its values come from the flags,
+// and from the allocation if there is one.
+func (c *launchCmd) commandJob(p *program, a *slurm.Allocation) (*jobFile, error) {
+	if p.dirNeeded = p.dirNeeded || p.Dir == ""; p.Dir == "" {
+		return nil, usage("a command without a job file needs the current directory")
+	}
+	nodes, perNode, err := c.layout(p, a)
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	key := func(name, value string) { fmt.Fprintf(&b, "%s = %s\n", name, value) }
+	key("name", tomlString(c.commandName(p)))
+	if c.Site != "" {
+		key("site", tomlString(c.Site))
+	}
+	b.WriteString("[slurm]\n")
+	key("nodes", strconv.Itoa(nodes))
+	key("tasks_per_node", strconv.Itoa(perNode))
+	if a != nil {
+		key("cpus_per_task", strconv.Itoa(c.cpus(p, perNode)))
+		if gpus := countVariable(p, "SLURM_GPUS_ON_NODE"); gpus > 0 && gpus%perNode == 0 {
+			key("gpus_per_node", strconv.Itoa(gpus))
+		}
+	}
+	if len(c.SrunOptions) > 0 {
+		key("step_options", tomlList(c.SrunOptions))
+	}
+	if c.Image != "" {
+		b.WriteString("[setup.container]\n")
+		key("image", tomlString(c.Image))
+		if c.Mounts != "" {
+			key("mounts", tomlList(strings.Split(c.Mounts, ",")))
+		}
+	}
+	b.WriteString("[command]\n")
+	key("argv", tomlList(p.Command))
+	if c.Launcher != "" {
+		key("launcher", tomlString(c.Launcher))
+	}
+	return p.parse(commandFile, []byte(b.String()), p.Dir, c.Set...)
+}
+
+// tomlString returns a text as a TOML string. A control character, which no key accepts, is
+// escaped.
+func tomlString(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range strings.ToValidUTF8(s, "\ufffd") {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r < 0x20 || r == 0x7f:
+			fmt.Fprintf(&b, `\u%04X`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+func tomlList(list []string) string {
+	quoted := make([]string, len(list))
+	for i, s := range list {
+		quoted[i] = tomlString(s)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// commandName returns the name of the run: --name, the name of the Slurm job, or the name of the
+// program.
+func (c *launchCmd) commandName(p *program) string {
+	if c.Name != "" {
+		return c.Name
+	}
+	if name, ok := p.lookup("SLURM_JOB_NAME"); ok && !slices.Contains([]string{"", "bash", "sh", "interactive", "wrap"}, name) && isName(name) {
+		return name
+	}
+	name := p.Command[0]
+	if base := path.Base(name); strings.HasPrefix(base, "python") || base == "torchrun" || base == "accelerate" || base == "bash" {
+		for _, a := range p.Command[1:] {
+			if strings.HasSuffix(a, ".py") || strings.HasSuffix(a, ".sh") {
+				name = a
+				break
+			}
+		}
+	}
+	name = path.Base(name)
+	name = strings.TrimSuffix(name, path.Ext(name))
+	if !isName(name) {
+		return "job"
+	}
+	return name
+}
+
+func isName(s string) bool {
+	var n jobs.Name
+	return n.UnmarshalTOML(s) == nil
+}
+
+// countVariable returns the number in an environment variable, or 0.
+func countVariable(p *program, name string) int {
+	value, _ := p.lookup(name)
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// layout returns the nodes and the ranks per node. Inside an allocation, the defaults are those
+// of srun: the tasks of the job, or one on each node.
+func (c *launchCmd) layout(p *program, a *slurm.Allocation) (nodes, perNode int, err error) {
+	torchrun := c.Launcher == string(jobs.LauncherTorchrun)
+	if a == nil {
+		total := max(1, c.Total)
+		if c.Ranks != nil {
+			total = *c.Ranks
+		}
+		if c.TasksPerNode > 0 {
+			total = c.TasksPerNode
+		}
+		return 1, total, nil
+	}
+	nodes = len(a.Nodes)
+	if c.Nodes > nodes {
+		return 0, 0, exitError{exitUsage, hints.Add(fmt.Errorf("start ranks on %d nodes: the job has %s", c.Nodes, format.Count(nodes, "node")), "use a smaller --nodes")}
+	}
+	if c.Nodes > 0 {
+		nodes = c.Nodes
+	}
+	total := c.Total
+	switch {
+	case c.TasksPerNode > 0 && (total == 0 || total == nodes*c.TasksPerNode):
+		return nodes, c.TasksPerNode, nil
+	case c.TasksPerNode > 0 && total%c.TasksPerNode == 0 && total/c.TasksPerNode <= nodes:
+		return total / c.TasksPerNode, c.TasksPerNode, nil
+	case torchrun && total == 0:
+		return nodes, max(1, countVariable(p, "SLURM_GPUS_ON_NODE")), nil
+	}
+	if total == 0 && c.TasksPerNode == 0 {
+		if total = countVariable(p, "SLURM_NTASKS"); total == 0 || c.Nodes > 0 && total%nodes != 0 {
+			total = nodes
+		}
+	}
+	if total < nodes {
+		nodes = total // as with srun --ntasks
+	}
+	if total%nodes != 0 || c.TasksPerNode > 0 {
+		return 0, 0, exitError{exitUsage, hints.Add(fmt.Errorf("start %s on %s: they do not divide evenly among the nodes", format.Count(total, "rank"), format.Count(nodes, "node")),
+			"set --tasks-per-node, or set --ntasks to a multiple of the nodes")}
+	}
+	return nodes, total / nodes, nil
+}
+
+// cpus returns the cores per rank: --cpus-per-task, the value of the job, or the cores of the
+// smallest node divided among its ranks.
+func (c *launchCmd) cpus(p *program, perNode int) int {
+	if c.CPUsPerTask > 0 {
+		return c.CPUsPerTask
+	}
+	if n := countVariable(p, "SLURM_CPUS_PER_TASK"); n > 0 {
+		return n
+	}
+	list, _ := p.lookup("SLURM_JOB_CPUS_PER_NODE") // such as 72(x2),36
+	smallest := 0
+	for part := range strings.SplitSeq(list, ",") {
+		count, _, _ := strings.Cut(part, "(")
+		if n, err := strconv.Atoi(count); err == nil && n > 0 && (smallest == 0 || n < smallest) {
+			smallest = n
+		}
+	}
+	return max(1, smallest/perNode)
+}
+
+// maxCommandRuns is the maximum number of runs of one command in one job, and of runs with one
+// name outside of Slurm.
+const maxCommandRuns = 10000
+
+// commandDir creates the run directory of a command without a job file: runs/NAME-JOBID inside
+// a job and runs/NAME otherwise. A script can start several commands, also at the same time, so
+// a directory that exists gets a number. Creating the directory reserves it.
+func (p *program) commandDir(name, jobID string) (string, error) {
+	if jobID != "" {
+		name += "-" + jobID
+	}
+	parent := p.abs(runs.DefaultDir)
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return "", fmt.Errorf("create directory for runs: %w", err)
+	}
+	for i := 1; i <= maxCommandRuns; i++ {
+		dir := filepath.Join(parent, name)
+		if i > 1 {
+			dir += "-" + strconv.Itoa(i)
+		}
+		err := os.Mkdir(dir, 0o700)
+		if err == nil {
+			return dir, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return "", hints.Add(fmt.Errorf("create run directory: %w", err), "choose a different directory with --run-dir")
+		}
+	}
+	return "", hints.Add(fmt.Errorf("%d runs are named %q in %q", maxCommandRuns, name, parent), "choose a name with --name, or delete old runs")
+}
