@@ -76,7 +76,7 @@ func (r *run) pollAsyncSave(ctx context.Context) error {
 	case s == nil:
 		return nil
 	case s.sharded && !s.exchanged:
-		if r.outcome.saveInFlight || r.outcome.at.Step < s.at.Step { // the outcome may be of a step before the save
+		if r.sharder.Extra()[extraSaveInFlight] > 0 {
 			return nil
 		}
 		return r.finalizeSave(ctx)

@@ -9,13 +9,14 @@ import (
 
 // shortOptions maps one-letter options of sbatch to their long names (sbatch(1)).
 var shortOptions = map[string]string{
+	"B": "extra-node-info", "b": "begin", "H": "hold", "k": "no-kill", "m": "distribution", "O": "overcommit", "Q": "quiet", "s": "oversubscribe", "S": "core-spec", "v": "verbose", "W": "wait", "F": "nodefile",
 	"A": "account", "a": "array", "c": "cpus-per-task", "C": "constraint", "D": "chdir", "d": "dependency", "e": "error",
 	"G": "gpus", "i": "input", "J": "job-name", "L": "licenses", "M": "clusters", "N": "nodes", "n": "ntasks", "o": "output",
 	"p": "partition", "q": "qos", "t": "time", "w": "nodelist", "x": "exclude",
 }
 
 // flagOptions are options without a value.
-var flagOptions = map[string]bool{"exclusive": true, "requeue": true, "no-requeue": true, "hold": true, "contiguous": true, "overcommit": true, "oversubscribe": true, "get-user-env": true, "parsable": true, "verbose": true, "quiet": true}
+var flagOptions = map[string]bool{"exclusive": true, "requeue": true, "no-requeue": true, "hold": true, "contiguous": true, "overcommit": true, "oversubscribe": true, "get-user-env": true, "parsable": true, "verbose": true, "quiet": true, "no-kill": true, "spread-job": true, "reboot": true, "use-min-nodes": true, "wait": true, "ignore-pbs": true, "test-only": true, "nice": true, "propagate": true, "kill-on-invalid-dep": false}
 
 // readDirectives reads the #SBATCH lines. Like sbatch, it stops at the first command.
 func (r *reader) readDirectives(src []byte) {
@@ -26,6 +27,10 @@ func (r *reader) readDirectives(src []byte) {
 		rest, directive := strings.CutPrefix(s, "#SBATCH")
 		switch {
 		case directive && (rest == "" || rest[0] == ' ' || rest[0] == '\t'):
+			if strings.HasPrefix(strings.TrimSpace(rest), "hetjob") || strings.HasPrefix(strings.TrimSpace(rest), "packjob") {
+				r.change(number, s, "a job file has one component: the job gets the directives of all of them")
+				continue
+			}
 			r.convertOptions(number, splitWords(rest))
 		case s == "" || s[0] == '#':
 		default:
@@ -93,19 +98,22 @@ func (r *reader) convertOptions(line int, list []string) {
 var directOptions = map[string]string{"partition": "partition", "account": "account", "qos": "qos", "reservation": "reservation", "constraint": "constraint",
 	"gpu-bind": "gpu_bind", "cpu-bind": "cpu_bind", "mpi": "mpi", "time": "time"}
 
-// unsupportedOptions contains options without a key in [slurm], and the alternative for each.
+// rawOptions maps options to keys of [slurm] with the same values.
+var rawOptions = map[string]string{"exclude": "exclude", "nodelist": "nodelist", "hint": "hint", "licenses": "licenses", "switches": "switches", "begin": "begin",
+	"wckey": "wckey", "comment": "comment", "open-mode": "open_mode"}
+
+// unsupportedOptions contains options without a key in [slurm], and the reason for each. They do
+// not change what runs.
 var unsupportedOptions = map[string]string{
 	"output": "the log is in the run directory: ddpbatch logs", "error": "the log is in the run directory: ddpbatch logs", "open-mode": "the log is always appended",
-	"array":     "use a [sweep] for the values that differ: docs/slurm.md",
-	"mail-type": "ddpbatch sends no mail; use `ddpbatch wait`", "mail-user": "ddpbatch sends no mail",
-	"export": "the job gets the environment without Slurm's variables", "parsable": "ddpbatch submit prints the job ID",
+	"mail-type": "ddpbatch sends no mail; use `ddpbatch wait`", "mail-user": "ddpbatch sends no mail", "parsable": "ddpbatch submit prints the job ID",
 	"nodelist": "use slurm.constraint", "exclude": "use restart.spare_nodes, which excludes nodes that fail",
-	"dependency": "use slurm.dependency or --after with the name of a run", "requeue": "use restart.requeue", "no-requeue": "requeues at the time limit need restart.requeue",
+	"requeue": "use restart.requeue", "no-requeue": "the site profile decides whether Slurm requeues a job after a node failure",
 	"distribution": "ranks are placed in blocks", "ntasks-per-socket": "use slurm.cpu_bind", "comment": "ddpbatch uses the comment to find its jobs",
-	"get-user-env": "the job gets the environment",
+	"get-user-env": "the job gets the environment", "verbose": "ddpbatch submit prints the job ID", "quiet": "ddpbatch submit prints the job ID",
 }
 
-var typedCount = regexp.MustCompile(`^(?:gpu:)?(?:[A-Za-z][\w.-]*:)?(\d+)(?:\(.*\))?$`)
+var typedCount = regexp.MustCompile(`^(?:gpu:)?(?:([A-Za-z0-9][\w.-]*):)?(\d+)(?:\(.*\))?$`)
 
 // convertOption converts one option of sbatch, or the same option of srun.
 func (r *reader) convertOption(line int, name, value string) {
@@ -118,76 +126,197 @@ func (r *reader) convertOption(line int, name, value string) {
 		if n, err := strconv.Atoi(text); err == nil && n > 0 && n <= 1<<20 {
 			*into = n
 		} else {
-			r.note(line, option, "not a single number")
+			r.change(line, option, "not a single number")
 		}
 	}
 	gpus := func(into *int, text string) {
+		if kind, isName := strings.CutPrefix(text, "gpu:"); text == "gpu" || text != "" && strings.Trim(text, "0123456789") != "" && !strings.Contains(kind, ":") && !typedCount.MatchString(text) {
+			if isName || text == "gpu" {
+				text += ":1" // gpu:a100 is one GPU
+			}
+		}
 		m := typedCount.FindStringSubmatch(text)
 		if m == nil {
-			r.note(line, option, "not a number of GPUs")
+			r.change(line, option, "not a number of GPUs")
 			return
 		}
-		if strings.Contains(strings.TrimPrefix(text, "gpu:"), ":") {
-			r.note(line, option, "the GPU type is dropped: use slurm.constraint if the center supports it")
+		if m[2] == "0" {
+			return
 		}
-		count(into, m[1])
+		if kind := m[1]; kind != "" && kind != "gpu" {
+			if j.setRaw("gpus_per_node", quote(kind+":1")) {
+				j.gpuType = kind
+			} else {
+				r.note(line, option, "the GPU type is dropped: use slurm.constraint if the center supports it")
+			}
+		}
+		count(into, m[2])
 	}
 	switch name {
 	case "job-name":
-		j.name = value
+		j.name, j.nameGiven = value, true
 	case "nodes":
+		if before, after, isRange := strings.Cut(value, "-"); isRange && before == after {
+			value = before
+		}
 		count(&j.nodes, value)
 	case "ntasks":
 		count(&j.allTasks, value)
-	case "ntasks-per-node":
+	case "ntasks-per-node", "tasks-per-node":
 		count(&j.tasks, value)
 	case "cpus-per-task":
 		count(&j.cpus, value)
 	case "gpus-per-node":
+		j.gpusPerNodeGiven = true
 		gpus(&j.gpus, value)
 	case "gres":
-		if strings.HasPrefix(value, "gpu") && !strings.Contains(value, ",") {
-			if value == "gpu" {
-				value = "gpu:1"
+		var others []string
+		for _, part := range strings.Split(value, ",") {
+			if part == "gpu" || strings.HasPrefix(part, "gpu:") {
+				gpus(&j.gpus, part)
+			} else if part != "" && part != "none" {
+				others = append(others, part)
 			}
-			gpus(&j.gpus, value)
-		} else {
-			r.note(line, option, "only GPUs are converted")
+		}
+		if len(others) > 0 && !j.setRaw("gres", quote(strings.Join(others, ","))) {
+			r.change(line, "--gres="+strings.Join(others, ","), "only GPUs are converted")
 		}
 	case "gpus":
 		gpus(&j.allGPUs, value)
 	case "gpus-per-task":
 		gpus(&j.taskGPUs, value)
+	case "ntasks-per-gpu":
+		count(&j.gpuTasks, value)
+	case "cpus-per-gpu":
+		count(&j.gpuCPUs, value)
 	case "mem-per-cpu":
 		j.memPerCPU = value
+	case "mem-per-gpu":
+		j.memPerGPU = value
 	case "exclusive":
+		if value != "" && value != "exclusive" {
+			if !j.addOption(option) {
+				r.note(line, option, "the job may share its nodes: set slurm.exclusive if it must not")
+			}
+			return
+		}
 		j.exclusive = true
 	case "chdir":
 		j.workdir = value
+		if pwd := value; strings.HasPrefix(pwd, "/") {
+			r.setString("PWD", pwd)
+		}
 	case "signal":
-		_, seconds, _ := strings.Cut(value, "@")
+		signal, seconds, _ := strings.Cut(value, "@")
 		if _, err := strconv.Atoi(seconds); err == nil {
 			j.set("signal_before_end", seconds+"s")
-			r.note(line, option, "slurm.signal_before_end sends SIGUSR1 to each rank")
+			if !strings.Contains(signal, "USR1") && !strings.HasSuffix(signal, "10") {
+				r.change(line, option, "slurm.signal_before_end sends SIGUSR1 to each rank, not this signal")
+			}
 		} else {
-			r.note(line, option, "it does not contain a time")
+			r.change(line, option, "it does not contain a time")
 		}
 	case "mem":
-		if !j.setIfValid("mem", slurmMemory(value)) {
-			r.note(line, option, "not a valid value of slurm.mem")
+		if value == "0" && j.setRaw("mem", quote("0")) {
+			return
 		}
+		if !j.setIfValid("mem", slurmMemory(value)) {
+			if !(value == "0" && j.addOption(option)) {
+				r.note(line, option, "not a valid value of slurm.mem")
+			}
+		}
+	case "array":
+		r.change(line, option, "a job file has no array tasks: use a [sweep] for the values that differ")
+	case "dependency":
+		if !j.addOption(option) {
+			r.change(line, option, "use slurm.dependency or --after with the name of a run")
+		}
+	case "export":
+		first, _, _ := strings.Cut(value, ",")
+		switch {
+		case strings.EqualFold(first, "ALL"):
+			for _, part := range strings.Split(value, ",")[1:] {
+				if name, v, assigned := strings.Cut(part, "="); assigned && isSecret(name, v) {
+					r.hideVariable(name, v)
+					r.addSecretName(line, name)
+				} else if assigned && isPlainName(name) {
+					r.setString(name, v)
+					r.exported[name] = true
+					r.steps = append(r.steps, step{kind: stepEnv, line: line, name: name, value: v, text: "export " + name + "=" + quoteWord(v)})
+				}
+			}
+		case strings.EqualFold(value, "NONE") && j.setRaw("export", quote("none")):
+		default:
+			r.change(line, option, "the job gets the environment of the shell that submits it, without Slurm's variables")
+		}
+	case "no-requeue", "requeue":
+		if !j.setRaw("requeue", strconv.FormatBool(name == "requeue")) {
+			r.note(line, option, unsupportedOptions[name])
+		}
+	case "nice":
+		if n, err := strconv.Atoi(value); err != nil || !j.setRaw("nice", strconv.Itoa(n)) {
+			r.note(line, option, "no equivalent key")
+		}
+	case "segment":
+		if n, err := strconv.Atoi(value); err != nil || !j.setRaw("segment", strconv.Itoa(n)) {
+			r.note(line, option, "no equivalent key")
+		}
+	case "mail-type", "mail-user":
+		r.convertMail(line, name, value)
+	case "image":
+		j.image, j.runtime = strings.TrimPrefix(value, "docker:"), "shifter"
+		j.directiveImage = value
+	case "environment", "container-image":
+		j.image, j.runtime = value, map[string]string{"environment": "edf", "container-image": "pyxis"}[name]
+		r.change(line, option, "the whole script runs in the container; the job starts only its ranks in it")
 	default:
+		if key, ok := rawOptions[name]; ok && isValidText(value) && !hasSecret(value) && j.setRaw(key, quote(value)) {
+			return
+		}
 		if key, ok := directOptions[name]; ok {
 			if !j.setIfValid(key, value) {
 				r.note(line, option, "not a valid value of slurm."+key)
 			}
 			return
 		}
-		why, ok := unsupportedOptions[name]
-		if !ok {
-			why = "no equivalent key"
+		if why, ok := unsupportedOptions[name]; ok {
+			r.note(line, option, why)
+			return
 		}
-		r.note(line, option, why)
+		if !j.addOption(option) {
+			r.note(line, option, "no equivalent key")
+		}
+	}
+}
+
+// convertMail converts --mail-type and --mail-user.
+func (r *reader) convertMail(line int, name, value string) {
+	j := r.job
+	user, events := j.mailUser, j.mailEvents
+	if name == "mail-user" {
+		user = value
+	} else {
+		events = strings.Split(strings.ToLower(strings.ReplaceAll(value, " ", "")), ",")
+		if value == "NONE" {
+			return
+		}
+	}
+	j.mailUser, j.mailEvents = user, events
+	var parts []string
+	if user != "" {
+		parts = append(parts, "user = "+quote(user))
+	}
+	if len(events) > 0 {
+		parts = append(parts, "events = "+quoteAll(events))
+	}
+	if table := "{ " + strings.Join(parts, ", ") + " }"; len(events) > 0 {
+		if !j.setRaw("mail", table) {
+			r.note(line, "--"+name+"="+value, unsupportedOptions[name])
+		}
+	} else if !j.setRaw("mail", "{ events = [\"end\"] }") {
+		r.note(line, "--"+name+"="+value, unsupportedOptions[name])
+	} else {
+		delete(j.raw, "mail") // until --mail-type follows
 	}
 }
 

@@ -13,24 +13,88 @@ import (
 
 // job is the job file under construction.
 type job struct {
-	name, site                   string
-	nodes, tasks, allTasks, cpus int // 0 if not given
-	gpus, allGPUs, taskGPUs      int
-	memPerCPU                    string
-	exclusive                    bool
-	slurm                        map[string]string // other keys of [slurm]
-	lines, modules               []string
-	conda, venv                  string
-	env                          map[string]string
-	secrets                      []string // names of environment variables
-	image, runtime               string
-	containerOptions, mounts     []string
-	torchrun                     bool
-	argv                         []string
-	workdir                      string
+	name, site string
+	nameGiven  bool
+
+	// Directives; 0 if not given.
+	nodes, tasks, allTasks, cpus         int
+	gpus, allGPUs, taskGPUs              int
+	gpuTasks, gpuCPUs                    int // --ntasks-per-gpu, --cpus-per-gpu
+	gpusPerNodeGiven                     bool
+	gpuType                              string
+	memPerCPU, memPerGPU                 string
+	exclusive                            bool
+	outNodes, outTasks, outCPUs, outGPUs int // layout of the job file
+
+	slurm                    map[string]string // other keys of [slurm] with a string
+	raw                      map[string]string // other keys of [slurm], in TOML
+	options, stepOptions     []string
+	mailUser                 string
+	mailEvents               []string
+	lines, modules           []string
+	steps                    []string // [setup] steps, in TOML; they replace lines and modules
+	conda, venv              string
+	env                      map[string]string
+	secrets                  []string // names of environment variables
+	image, runtime           string
+	directiveImage           string // sbatch --image, which only shifter reads
+	containerOptions, mounts []string
+	torchrun                 bool
+	torchTasks               int
+	argv                     []string
+	workdir                  string
+	shellDir                 string // directory as bash code, if only a shell knows it
 }
 
-func newJob() *job { return &job{slurm: map[string]string{}, env: map[string]string{}} }
+func newJob() *job {
+	return &job{slurm: map[string]string{}, raw: map[string]string{}, env: map[string]string{}}
+}
+
+// merge copies the directives of another job.
+func (j *job) merge(o *job) {
+	slurm, raw, env := maps.Clone(o.slurm), maps.Clone(o.raw), maps.Clone(o.env)
+	*j = *o
+	j.slurm, j.raw, j.env = slurm, raw, env
+}
+
+func (j *job) gpuBindUnset() bool { return j.slurm["gpu_bind"] == "" }
+
+// setRaw sets a key of [slurm] to a value in TOML if ddpbatch accepts it, and reports whether it
+// does.
+func (j *job) setRaw(key, value string) bool {
+	src := fmt.Sprintf("name = \"a\"\n[command]\nargv = [\"a\"]\n[slurm]\ngpus_per_node = 1\n%s = %s\n", key, value)
+	if key == "gpus_per_node" {
+		src = strings.Replace(src, "gpus_per_node = 1\n", "", 1)
+	}
+	if !isValidText(value) {
+		return false
+	}
+	if _, err := jobs.Parse("", []byte(src)); err != nil {
+		return false
+	}
+	if key != "gpus_per_node" {
+		j.raw[key] = value
+	}
+	return true
+}
+
+// addOption adds an option of sbatch that has no key, and reports whether the job file accepts it.
+func (j *job) addOption(option string) bool { return j.addTo(&j.options, "options", option) }
+
+// addStepOption adds an option of srun that has no key, and reports whether the job file accepts
+// it.
+func (j *job) addStepOption(option string) bool {
+	return j.addTo(&j.stepOptions, "step_options", option)
+}
+
+func (j *job) addTo(list *[]string, key, option string) bool {
+	all := append(slices.Clone(*list), option)
+	if hasSecret(option) || !isValidText(option) || !j.setRaw(key, quoteAll(all)) {
+		return false
+	}
+	*list = all
+	return true
+}
 
 func (j *job) set(key, value string) { j.slurm[key] = value }
 
@@ -45,20 +109,6 @@ func (j *job) setIfValid(key, value string) bool {
 	}
 	j.slurm[key] = value
 	return true
-}
-
-// divideTotals converts totals for the whole job to values per node.
-func (j *job) divideTotals() {
-	nodes := max(1, j.nodes)
-	if j.tasks == 0 && j.allTasks > 0 && j.allTasks%nodes == 0 {
-		j.tasks, j.allTasks = j.allTasks/nodes, 0
-	}
-	if j.gpus == 0 && j.taskGPUs > 0 {
-		j.gpus = j.taskGPUs * max(1, j.tasks)
-	}
-	if j.gpus == 0 && j.allGPUs > 0 && j.allGPUs%nodes == 0 {
-		j.gpus, j.allGPUs = j.allGPUs/nodes, 0
-	}
 }
 
 // isValidText reports whether a job file may contain a text: valid UTF-8 without control
@@ -104,18 +154,32 @@ func (j *job) toml() []byte {
 	key("name", quote(j.name))
 	word("site", j.site)
 	b.WriteString("\n[slurm]\n")
-	number("nodes", max(1, j.nodes))
-	number("tasks_per_node", j.tasks)
-	number("gpus_per_node", j.gpus)
-	number("cpus_per_task", j.cpus)
+	number("nodes", max(1, j.outNodes))
+	number("tasks_per_node", j.outTasks)
+	if j.gpuType != "" && j.outGPUs > 0 {
+		key("gpus_per_node", quote(j.gpuType+":"+strconv.Itoa(j.outGPUs)))
+	} else {
+		number("gpus_per_node", j.outGPUs)
+	}
+	number("cpus_per_task", j.outCPUs)
 	for _, name := range slices.Sorted(maps.Keys(j.slurm)) {
 		word(name, j.slurm[name])
 	}
 	if j.exclusive {
 		key("exclusive", "true")
 	}
-	if len(j.lines)+len(j.modules) > 0 || j.conda+j.venv != "" {
+	for _, name := range slices.Sorted(maps.Keys(j.raw)) {
+		key(name, j.raw[name])
+	}
+	if len(j.lines)+len(j.modules)+len(j.steps) > 0 || j.conda+j.venv != "" {
 		b.WriteString("\n[setup]\n")
+		if len(j.steps) > 0 {
+			b.WriteString("steps = [\n")
+			for _, s := range j.steps {
+				b.WriteString("    " + s + ",\n")
+			}
+			b.WriteString("]\n")
+		}
 		list("lines", j.lines)
 		list("modules", j.modules)
 		word("conda", j.conda)
@@ -165,9 +229,9 @@ func (r *reader) dropRejectedKeys() {
 			if r.isSuspicious(message) {
 				message = "not valid in a job file"
 			}
-			r.note(0, key, message)
-			if field := map[string]*int{"slurm.nodes": &j.nodes, "slurm.tasks_per_node": &j.tasks, "slurm.gpus_per_node": &j.gpus,
-				"slurm.cpus_per_task": &j.cpus}[key]; field != nil {
+			r.change(0, key, message)
+			if field := map[string]*int{"slurm.nodes": &j.outNodes, "slurm.tasks_per_node": &j.outTasks, "slurm.gpus_per_node": &j.outGPUs,
+				"slurm.cpus_per_task": &j.outCPUs}[key]; field != nil {
 				*field = 0
 			}
 			if field := map[string]*string{"site": &j.site, "setup.conda": &j.conda, "setup.venv": &j.venv, "command.workdir": &j.workdir}[key]; field != nil {
@@ -180,26 +244,17 @@ func (r *reader) dropRejectedKeys() {
 			if strings.HasPrefix(key, "setup.container.image") {
 				j.image = ""
 			}
+			if strings.HasPrefix(key, "setup.steps") {
+				j.steps = nil
+			}
+			if key == "command.argv" {
+				j.argv, j.torchrun = []string{"false"}, false
+			}
 			name := key[strings.LastIndexByte(key, '.')+1:]
 			delete(j.slurm, name)
+			delete(j.raw, name)
 			delete(j.env, name)
 		}
-	}
-}
-
-// setMemory converts --mem-per-cpu to the memory per node.
-func (r *reader) setMemory() {
-	j := r.job
-	if j.memPerCPU == "" || j.slurm["mem"] != "" {
-		return
-	}
-	size := slurmMemory(j.memPerCPU)
-	unit := size[max(0, len(size)-1):]
-	size = strings.TrimSuffix(size, unit)
-	n, err := strconv.Atoi(size)
-	cores := max(1, j.tasks) * max(1, j.cpus)
-	if err != nil || n <= 0 || n > 1<<20 || cores > 1<<20 || !j.setIfValid("mem", fmt.Sprintf("%d%s", n*cores, unit)) {
-		r.note(0, "--mem-per-cpu="+j.memPerCPU, "set slurm.mem, the memory per node")
 	}
 }
 
@@ -207,10 +262,7 @@ func (r *reader) setMemory() {
 // note for each.
 func (r *reader) dropInvalid() {
 	j := r.job
-	if j.tasks == 0 && j.gpus == 0 {
-		j.tasks = 1
-	}
-	if j.workdir == "." {
+	if j.workdir == "." || j.workdir != "" && j.workdir == r.options.Dir {
 		j.workdir = "" // directory of the job file
 	}
 	var name jobs.Name
@@ -222,11 +274,11 @@ func (r *reader) dropInvalid() {
 	}
 	text := func(value *string, key string) {
 		if hasSecret(*value) {
-			r.note(0, *value, key+" must not contain a secret")
+			r.change(0, *value, key+" must not contain a secret")
 			*value = ""
 		}
 		if *value != "" && (!isValidText(*value) || strings.HasPrefix(*value, "-")) {
-			r.note(0, *value, "not a valid value of "+key)
+			r.change(0, *value, "not a valid value of "+key)
 			*value = ""
 		}
 	}
@@ -239,11 +291,11 @@ func (r *reader) dropInvalid() {
 		for _, s := range list {
 			switch {
 			case key != "command.argv" && hasSecret(s):
-				r.note(0, s, key+" must not contain a secret: keep it in a script that only you can read, or in a variable of setup.secrets")
+				r.change(0, s, key+" must not contain a secret: keep it in a script that only you can read, or in a variable of setup.secrets")
 			case ok(s) && isValidText(s):
 				kept = append(kept, s)
 			default:
-				r.note(0, s, "not a valid value of "+key)
+				r.change(0, s, "not a valid value of "+key)
 			}
 		}
 		return kept
@@ -264,7 +316,7 @@ func (r *reader) dropInvalid() {
 	})
 	j.containerOptions = filter(j.containerOptions, "setup.container.options", func(s string) bool { return !strings.ContainsAny(s, " \t") })
 	if len(j.argv) == 0 || j.argv[0] == "" {
-		j.argv = []string{"false"}
-		r.note(0, "the command", "set command.argv")
+		j.argv, j.torchrun = []string{"false"}, false
+		r.change(0, "the command", "set command.argv")
 	}
 }

@@ -3,121 +3,89 @@ package sbatch
 import (
 	"bytes"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// launcherCommands are commands that start programs, including wrappers such as numactl.
-var launcherCommands = map[string]bool{"srun": true, "mpirun": true, "mpiexec": true, "torchrun": true, "accelerate": true, "deepspeed": true,
-	"apptainer": true, "singularity": true, "exec": true, "time": true, "numactl": true, "nohup": true}
+// A command is the command line of the job's program, parsed from the left.
+type command struct {
+	r    *reader
+	line int
+	stmt *syntax.Stmt
+	args []arg
 
-// startsProgram reports whether a command starts the job's program, directly or through a wrapper.
-func (r *reader) startsProgram(base string, known bool) bool {
-	return known && (launcherCommands[base] || strings.HasPrefix(base, "python") || base == "bash" || base == "sh")
+	inSrun      bool
+	inContainer bool
+	viaMPI      bool
+	srun        srunSize
 }
 
-// convertLaunch converts the command that starts the program. It adds a note for a second one.
-func (r *reader) convertLaunch(s *syntax.Stmt, list []*syntax.Word) {
-	if len(r.job.argv) > 0 {
-		r.note(r.line(s), sourceText(s), "a job has one command: create a second job file with slurm.dependency")
-		return
+// srunSize holds the numbers in the options of srun or mpirun; 0 if not given.
+type srunSize struct {
+	nodes, tasks, tasksPerNode, cpus int
+}
+
+// convertLaunch converts the command that starts the program.
+func (r *reader) convertLaunch(s *syntax.Stmt, call *syntax.CallExpr) {
+	c := &command{r: r, line: r.line(s), stmt: s}
+	for _, a := range call.Assigns {
+		r.exported[a.Name.Value] = true
+		r.prepareAssign(s, a, "")
 	}
+	c.args = r.args(call.Args)
 	for _, redirect := range s.Redirs {
-		r.note(r.line(redirect), sourceText(s), "redirections are dropped: the log is in the run directory")
-		break
+		switch redirect.Op {
+		case syntax.RdrIn, syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
+			if sourceText(redirect.Word) != "/dev/null" {
+				r.change(r.line(redirect), sourceText(s), "the program has no standard input")
+			}
+		default:
+			if writesFile(redirect) {
+				r.note(r.line(redirect), sourceText(s), "redirections are dropped: the log is in the run directory")
+			}
+		}
 	}
-	if s.Background {
-		r.note(r.line(s), sourceText(s), "it does not run in the background")
-	}
-	c := &command{r: r, line: r.line(s), words: list}
 	c.unwrap()
 }
 
-// A command is a command line that is parsed from the left.
-type command struct {
-	r     *reader
-	line  int
-	words []*syntax.Word
-}
-
-// peek returns the next word, and whether its value is known.
-func (c *command) peek() (string, bool) {
-	if len(c.words) == 0 {
-		return "", false
-	}
-	return c.r.word(c.words[0])
-}
-
-// takeOptions consumes options up to the first other word and calls take for each. A value is part
-// of the option ("--name=value"), or it is the next word if valued returns true. Unknown
-// values are empty.
-func (c *command) takeOptions(valued func(name string) bool, take func(name, value string)) {
-	for len(c.words) > 0 {
-		word, known := c.peek()
-		if !known {
-			if lit, ok := c.words[0].Parts[0].(*syntax.Lit); ok && strings.HasPrefix(lit.Value, "-") && strings.Contains(lit.Value, "=") {
-				name, _, _ := strings.Cut(strings.TrimLeft(lit.Value, "-"), "=")
-				c.words = c.words[1:]
-				take(name, "")
-				continue
-			}
-			return
-		}
-		if !strings.HasPrefix(word, "-") || word == "-" {
-			return
-		}
-		c.words = c.words[1:]
-		if word == "--" {
-			return
-		}
-		name, value, has := strings.Cut(strings.TrimLeft(word, "-"), "=")
-		if !has && !strings.HasPrefix(word, "--") && len(name) > 1 && valued(name[:1]) && !valued(name) {
-			name, value, has = name[:1], name[1:], true // such as -n4
-		}
-		if !has && valued(name) && len(c.words) > 0 {
-			value, _ = c.peek()
-			c.words = c.words[1:]
-		}
-		take(name, value)
-	}
-}
+func (c *command) note(what, why string)   { c.r.note(c.line, what, why) }
+func (c *command) change(what, why string) { c.r.change(c.line, what, why) }
 
 // unwrap removes the commands that start the program. The rest becomes argv.
 func (c *command) unwrap() {
-	for len(c.words) > 0 {
-		word, known := c.peek()
-		base := path.Base(word)
+	for len(c.args) > 0 {
+		first := c.args[0]
+		base := path.Base(first.text)
+		next := ""
+		if len(c.args) > 1 {
+			next = c.args[1].text
+		}
 		switch {
-		case !known:
+		case !first.known:
 			c.convertProgram()
 			return
-		case base == "exec" || base == "time" || base == "nohup":
-			c.words = c.words[1:]
-		case base == "numactl":
-			c.words = c.words[1:]
-			c.takeOptions(func(string) bool { return false }, func(name, value string) { c.note("--"+name+" "+value, "use slurm.cpu_bind") })
-		case base == "srun":
-			c.words = c.words[1:]
-			c.convertSrun()
-		case base == "mpirun" || base == "mpiexec":
-			c.words = c.words[1:]
-			c.convertMpirun(base)
-		case base == "apptainer" || base == "singularity":
-			if !c.convertContainer(base) {
+		case (base == "exec" || base == "time" || base == "nohup" || base == "command" || base == "builtin") && !strings.HasPrefix(next, "-") && len(c.args) > 1:
+			c.args = c.args[1:]
+		case base == "env" && c.takeEnvironment():
+		case base == "srun" && !c.inSrun:
+			if !c.convertSrun() {
 				return
 			}
-		case base == "torchrun":
-			c.words = c.words[1:]
+		case (base == "mpirun" || base == "mpiexec" || base == "mpiexec.hydra") && !c.inSrun:
+			if !c.convertMpirun(base) {
+				return
+			}
+		case (base == "apptainer" || base == "singularity" || base == "shifter") && c.convertContainer(base):
+		case base == "torchrun" && first.text == "torchrun":
+			c.args = c.args[1:]
 			c.convertTorchrun()
 			return
-		case strings.HasPrefix(base, "python") && c.convertTorchModule():
-			return
-		case base == "accelerate" || base == "deepspeed":
-			c.note(base, "srun starts one process per rank instead, with torchrun's variables; its options remain in argv")
-			c.convertProgram()
+		case (base == "python" || base == "python3") && first.text == base && c.convertTorchModule():
 			return
 		case (base == "bash" || base == "sh") && c.convertInline():
 			return
@@ -126,271 +94,681 @@ func (c *command) unwrap() {
 			return
 		}
 	}
+	c.change(sourceText(c.stmt), "it starts no program: set command.argv")
 }
 
-func (c *command) note(what, why string) { c.r.note(c.line, what, why) }
-
-// srunValues are options of srun that have a value.
-var srunValues = []string{"ntasks", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-task", "gpus-per-node", "gpus", "gres", "cpu-bind", "gpu-bind", "mpi",
-	"container-image", "container-mounts", "container-workdir", "container-name", "export", "output", "error", "label", "distribution", "m", "mem", "mem-per-cpu", "time",
-	"partition", "account", "job-name", "nodelist", "chdir", "kill-on-bad-exit", "K", "wait", "W", "jobid", "overlap", "input", "ntasks-per-socket", "hint", "threads-per-core"}
-
-func (c *command) convertSrun() {
-	j := c.r.job
-	noValue := map[string]bool{"label": true, "l": true, "kill-on-bad-exit": true, "K": true, "overlap": true, "exact": true, "u": true, "unbuffered": true, "exclusive": true}
-	c.takeOptions(func(name string) bool {
-		return (shortOptions[name] != "" || slices.Contains(srunValues, name)) && !noValue[name]
-	}, func(name, value string) {
-		if long := shortOptions[name]; long != "" {
-			name = long
-		}
-		switch name {
-		case "ntasks", "nodes", "ntasks-per-node", "cpus-per-task":
-			field := map[string]*int{"ntasks": &j.allTasks, "nodes": &j.nodes, "ntasks-per-node": &j.tasks, "cpus-per-task": &j.cpus}[name]
-			if n, err := strconv.Atoi(value); err == nil && n > 0 && n <= 1<<20 {
-				*field = n
-				if name == "ntasks" {
-					j.tasks = 0
-				}
-				j.divideTotals()
-			} else {
-				c.note("srun --"+name, "the number is known only to a shell")
-			}
-		case "container-image":
-			j.image, j.runtime = value, "pyxis"
-		case "container-mounts":
-			j.mounts = append(j.mounts, strings.Split(value, ",")...)
-		case "gpus-per-task", "gpus-per-node", "gpus", "gres", "cpu-bind", "gpu-bind", "mpi":
-			c.r.convertOption(c.line, name, value)
-			j.divideTotals()
-		case "label", "l", "unbuffered", "u", "kill-on-bad-exit", "K", "export", "output", "error", "overlap", "exact", "exclusive", "wait", "W":
-			// the launcher sets these or makes them unnecessary
-		default:
-			c.note(strings.TrimSpace("srun --"+name+" "+value), "the launcher sets its own srun options; add others to [step] options of a site profile")
-		}
-	})
-}
-
-func (c *command) convertMpirun(name string) {
-	j := c.r.job
-	valued := func(n string) bool {
-		return slices.Contains([]string{"n", "np", "c", "N", "npernode", "ppn", "map-by", "bind-to", "x", "hostfile", "machinefile", "f", "H", "host", "rank-by", "genv", "env", "ntasks"}, n)
+// takeEnvironment converts env A=1 program. It reports whether env has no other arguments.
+func (c *command) takeEnvironment() bool {
+	i := 1
+	for i < len(c.args) && c.args[i].known && strings.Contains(c.args[i].text, "=") && !strings.HasPrefix(c.args[i].text, "-") {
+		i++
 	}
-	c.takeOptions(valued, func(option, value string) {
-		switch option {
-		case "n", "np", "c":
-			if n, err := strconv.Atoi(value); err == nil && n > 0 && n <= 1<<20 && j.tasks == 0 {
-				j.allTasks = n
-				j.divideTotals()
-			}
-		case "npernode", "ppn", "N":
-			if n, err := strconv.Atoi(value); err == nil && n > 0 && n <= 1<<20 {
-				j.tasks = n
-			}
-		case "genv", "mca":
-			if len(c.words) > 0 {
-				v, _ := c.peek()
-				value += " " + v
-				c.words = c.words[1:]
-			}
-			c.note(name+" -"+option+" "+value, "srun starts the ranks; set variables in [setup.env]")
-		case "hostfile", "machinefile", "f", "H", "host", "allow-run-as-root", "oversubscribe":
-		default:
-			c.note(strings.TrimSpace(name+" -"+option+" "+value), "srun starts the ranks; set variables in [setup.env]")
-		}
-	})
-	c.note(name, "srun starts the ranks, one for each process")
-}
-
-// convertContainer converts apptainer exec [options] image. It reports whether to continue with
-// the command in the container.
-func (c *command) convertContainer(runtime string) bool {
-	j := c.r.job
-	c.words = c.words[1:]
-	if verb, _ := c.peek(); verb != "exec" && verb != "run" {
-		c.note(runtime, "only exec is converted")
-		c.convertProgram()
+	if i >= len(c.args) || c.args[i].known && strings.HasPrefix(c.args[i].text, "-") || !c.args[i].known && !plainWord(c.args[i]) {
 		return false
 	}
-	c.words = c.words[1:]
-	c.takeOptions(func(n string) bool {
-		return slices.Contains([]string{"B", "bind", "env", "pwd", "H", "home", "W", "workdir", "overlay", "docker-username", "docker-password"}, n)
-	}, func(name, value string) {
-		switch name {
-		case "B", "bind":
-			j.mounts = append(j.mounts, strings.Split(value, ",")...)
-		default:
-			c.containerOption(name, value)
+	for _, a := range c.args[1:i] {
+		name, value, _ := strings.Cut(a.text, "=")
+		if !isPlainName(name) {
+			return false
 		}
-	})
-	image, known := c.peek()
-	if !known {
-		c.note(runtime, "the image is known only to a shell: set setup.container.image")
-		image = "IMAGE"
+		c.setRankVariable(name, value)
 	}
-	j.image, j.runtime = image, runtime
-	if len(c.words) > 0 {
-		c.words = c.words[1:]
+	c.args = c.args[i:]
+	return true
+}
+
+// setRankVariable sets a variable for the ranks only.
+func (c *command) setRankVariable(name, value string) {
+	if isSecret(name, value) {
+		c.r.hideVariable(name, value)
+		c.r.addSecretName(c.line, name)
+		return
 	}
+	c.r.setVariable(c.stmt, name, value, "export "+name+"="+quoteWord(value))
+}
+
+// ignoredSrunOptions are options of srun that the launcher sets or makes unnecessary.
+var ignoredSrunOptions = words(`label unbuffered kill-on-bad-exit output error overlap exact exclusive wait quiet verbose job-name open-mode mpi-combine oversubscribe
+	interactive immediate no-kill disable-status quit-on-interrupt propagate no-requeue requeue mem mem-per-cpu mem-per-gpu time partition account qos constraint jobid
+	ntasks-per-gpu gpus gpus-per-node gpus-per-task gres cpus-per-gpu slurmd-debug comment wckey reservation environment image licenses no-bell preserve-env hint threads-per-core`)
+
+// convertSrun converts the options of srun. It returns false if the program cannot be
+// determined.
+func (c *command) convertSrun() bool {
+	j := c.r.job
+	options, program, ok := parseSrun(c.args[1:])
+	if !ok || len(program) == 0 {
+		c.change(sourceText(c.stmt), "cannot tell the options of srun from the program: set command.argv")
+		c.r.layout(c)
+		return false
+	}
+	c.inSrun = true
+	c.args = program
+	count := func(o option, into *int) {
+		if n, err := strconv.Atoi(o.value); o.known && err == nil && n > 0 && n <= 1<<20 {
+			*into = n
+			return
+		}
+		if v, isSlurm := slurmCount(o); isSlurm && v != "" {
+			return // the value that srun uses anyway
+		}
+		c.change("srun --"+o.name, "the number is known only to a shell")
+	}
+	for _, o := range options {
+		text := strings.TrimSpace("srun --" + o.name + " " + o.value)
+		switch o.name {
+		case "nodes":
+			count(o, &c.srun.nodes)
+		case "ntasks":
+			count(o, &c.srun.tasks)
+		case "ntasks-per-node", "tasks-per-node":
+			count(o, &c.srun.tasksPerNode)
+		case "cpus-per-task":
+			count(o, &c.srun.cpus)
+		case "container-image", "environment":
+			j.image, j.runtime = o.value, map[string]string{"container-image": "pyxis", "environment": "edf"}[o.name]
+			c.inContainer = true
+			if !o.known || o.value == "" || !isValidText(o.value) {
+				c.change("srun --"+o.name, "the image is known only to a shell: set setup.container.image")
+				j.image = "IMAGE"
+			}
+		case "container-mounts":
+			if !o.known {
+				c.change("srun --container-mounts", "the directories are known only to a shell: set setup.container.mounts")
+				continue
+			}
+			for _, m := range strings.Split(o.value, ",") {
+				c.addMount(m, "--container-mounts="+m)
+			}
+		case "container-workdir", "container-name", "container-save", "container-env", "container-mount-home", "no-container-mount-home", "container-writable", "container-readonly",
+			"container-remap-root", "no-container-remap-root", "container-entrypoint", "no-container-entrypoint", "module":
+			if !slices.ContainsFunc(options, func(o option) bool { return o.name == "container-image" }) {
+				c.note(text, "it needs --container-image")
+			} else if o.known && !strings.ContainsAny(o.value, " \t") {
+				c.containerOption(o.name, o.value)
+			} else {
+				c.change(text, "the value is known only to a shell: set setup.container.options")
+			}
+			if o.name == "container-workdir" {
+				c.change(text, "ranks start in command.workdir: set it to the directory in the container")
+			}
+		case "chdir":
+			if !o.known {
+				c.change("srun --chdir", "the directory is known only to a shell: set command.workdir")
+				continue
+			}
+			j.shellDir = ""
+			if filepath.IsAbs(o.value) {
+				j.workdir = o.value
+			} else {
+				j.workdir = filepath.Join(j.workdir, o.value)
+			}
+		case "export":
+			c.convertExport(o)
+		case "input":
+			if o.value != "none" && o.value != "/dev/null" {
+				c.change(text, "the program has no standard input")
+			}
+		case "cpu-bind", "cpu_bind", "gpu-bind", "gpu_bind", "mpi":
+			if o.known {
+				c.r.convertOption(c.line, strings.ReplaceAll(o.name, "_", "-"), o.value)
+			} else {
+				c.change("srun --"+o.name, "the value is known only to a shell")
+			}
+		case "nodelist", "exclude", "relative", "multi-prog", "het-group", "pack-group", "pty", "no-allocate", "array", "nodefile":
+			c.change(text, "a job file cannot express this option of srun")
+		case "gpus", "gpus-per-node", "gpus-per-task", "gres":
+			c.convertStepGPUs(o)
+		case "kill-on-bad-exit":
+		default:
+			if slices.Contains(ignoredSrunOptions, o.name) {
+				continue
+			}
+			value := o.name
+			if o.value != "" {
+				value += "=" + o.value
+			}
+			if !o.known || !j.addStepOption("--"+value) {
+				c.change(text, "a job file cannot express this option of srun")
+			}
+		}
+	}
+	return true
+}
+
+// slurmCount returns the Slurm variable in an option such as --nodes=$SLURM_NNODES, if srun
+// uses its value by default.
+func slurmCount(o option) (name string, ok bool) {
+	if o.known || o.source.word == nil {
+		return "", false
+	}
+	for _, name := range usedVariables(o.source.word) {
+		switch name {
+		case "SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_CPUS_PER_TASK":
+			return name, len(usedVariables(o.source.word)) == 1
+		}
+	}
+	return "", false
+}
+
+// convertStepGPUs compares the GPUs of a step with the GPUs of the job.
+func (c *command) convertStepGPUs(o option) {
+	j := c.r.job
+	n := 0
+	if m := typedCount.FindStringSubmatch(o.value); m != nil && o.known {
+		n, _ = strconv.Atoi(m[2])
+	}
+	switch {
+	case n == 0 && o.known && (o.value == "none" || o.value == "gpu:0" || o.value == "0"):
+		c.change("srun --"+o.name+"="+o.value, "the program has no GPUs, but the job's ranks have all of them")
+	case j.nodeGPUs() == 0:
+		if o.known {
+			c.r.convertOption(c.line, o.name, o.value)
+		}
+	case n == 0:
+		c.note("srun --"+o.name, "ranks share all GPUs of their node")
+	case o.name == "gpus-per-task":
+		if j.gpuBindUnset() {
+			c.note("srun --"+o.name+"="+o.value, "ranks see all GPUs of their node; select one with LOCAL_RANK, or set slurm.gpu_bind")
+		}
+	case o.name == "gpus" && n < j.nodeGPUs()*max(1, j.nodes), o.name != "gpus" && n < j.nodeGPUs():
+		c.change("srun --"+o.name+"="+o.value, "the program uses only some of the GPUs of the job")
+	}
+}
+
+// convertExport converts srun --export.
+func (c *command) convertExport(o option) {
+	if !o.known {
+		c.change("srun --export", "the value is known only to a shell: set variables in [setup.env]")
+		return
+	}
+	parts := strings.Split(o.value, ",")
+	for i, part := range parts {
+		name, value, assigned := strings.Cut(part, "=")
+		switch {
+		case assigned && isPlainName(name):
+			c.setRankVariable(name, value)
+		case strings.EqualFold(part, "ALL"), part == "" && i > 0:
+		default:
+			c.change("srun --export="+o.value, "ranks inherit the environment of the job")
+			return
+		}
+	}
+	if !slices.ContainsFunc(parts, func(s string) bool { return strings.EqualFold(s, "ALL") }) {
+		c.change("srun --export="+o.value, "ranks inherit the environment of the job")
+	}
+}
+
+// convertMpirun converts the options of mpirun. It returns false if the program cannot be
+// determined.
+func (c *command) convertMpirun(name string) bool {
+	args := c.args[1:]
+	valued := words("n np c N npernode ppn perhost map-by bind-to hostfile machinefile f H host rank-by env ntasks wdir cpus-per-proc cpus-per-rank report-bindings-to tag-output-to prefix timeout npersocket hosts iface launcher bootstrap")
+	for len(args) > 0 {
+		a := args[0]
+		if !a.known {
+			if strings.HasPrefix(strings.TrimPrefix(sourceText(a.word), `"`), "$") || strings.HasPrefix(sourceText(a.word), "-") {
+				c.change(sourceText(c.stmt), "cannot tell the options of "+name+" from the program: set command.argv")
+				c.r.layout(c)
+				return false
+			}
+			break
+		}
+		if !strings.HasPrefix(a.text, "-") {
+			break
+		}
+		args = args[1:]
+		option, value, has := strings.Cut(strings.TrimLeft(a.text, "-"), "=")
+		known := true
+		take := func() {
+			if !has && len(args) > 0 {
+				value, known, args = args[0].text, args[0].known, args[1:]
+			}
+		}
+		switch option {
+		case "x", "genv", "mca", "gmca", "env", "pmca", "prtemca":
+			take()
+			name, v, assigned := strings.Cut(value, "=")
+			if option == "mca" || option == "gmca" || option == "genv" || option == "env" || option == "pmca" || option == "prtemca" {
+				if len(args) > 0 && !(option == "env" && assigned) {
+					if option == "genv" || option == "env" {
+						name, v, assigned = value, args[0].text, args[0].known
+					} else {
+						c.note("mpirun --mca "+value+" "+args[0].text, "srun starts the ranks: set OMPI_MCA_ variables in [setup.env] if the program needs them")
+						assigned = false
+						name = ""
+					}
+					args = args[1:]
+				}
+			}
+			if assigned && isPlainName(name) {
+				c.setRankVariable(name, v)
+			}
+			continue
+		}
+		if slices.Contains(valued, option) {
+			take()
+		}
+		n, err := strconv.Atoi(value)
+		isCount := known && err == nil && n > 0 && n <= 1<<20
+		switch option {
+		case "n", "np", "c", "ntasks":
+			if isCount {
+				c.srun.tasks = n
+			} else {
+				c.change(name+" -"+option, "the number is known only to a shell")
+			}
+		case "npernode", "ppn", "N", "perhost":
+			if isCount {
+				c.srun.tasksPerNode = n
+			} else {
+				c.change(name+" -"+option, "the number is known only to a shell")
+			}
+		case "map-by":
+			if fields := strings.Split(value, ":"); fields[0] == "ppr" && len(fields) > 2 && fields[2] == "node" {
+				c.srun.tasksPerNode, _ = strconv.Atoi(fields[1])
+			} else if fields[0] != "node" && fields[0] != "slot" {
+				c.note(name+" --map-by "+value, "srun starts the ranks: use slurm.cpu_bind")
+			} else if fields[0] == "node" {
+				c.change(name+" --map-by node", "ranks are placed in blocks")
+			}
+		case "H", "host", "hostfile", "machinefile", "f", "hosts":
+			c.note(name+" --"+option, "the ranks run on all nodes of the job")
+		case "wdir":
+			c.r.job.workdir = value
+		case "bind-to", "report-bindings", "allow-run-as-root", "oversubscribe", "tag-output", "display-map", "launcher", "bootstrap", "iface", "prefix", "rank-by", "v", "q", "quiet", "verbose":
+		case "":
+		default:
+			c.change(strings.TrimSpace(name+" -"+option+" "+value), "srun starts the ranks; it has no such option")
+		}
+	}
+	if slices.ContainsFunc(args, func(a arg) bool { return a.known && a.text == ":" }) {
+		c.change(sourceText(c.stmt), "it starts several programs: a job file has one program")
+	}
+	c.inSrun, c.viaMPI, c.args = true, true, args
+	if c.r.job.slurm["mpi"] == "" {
+		c.r.job.setIfValid("mpi", "pmix")
+	}
+	c.note(name, "srun starts the ranks, with slurm.mpi")
+	return len(args) > 0
+}
+
+// addMount adds a mount to the job file. option is the same mount as an option of the runtime.
+func (c *command) addMount(m, option string) {
+	j := c.r.job
+	outside, inside, both := strings.Cut(m, ":")
+	target, _, _ := strings.Cut(inside, ":")
+	if !filepath.IsAbs(outside) && c.r.options.Dir != "" {
+		if pwd, known := c.r.knownString("PWD"); known {
+			outside = filepath.Join(pwd, outside)
+			m = outside
+			if both {
+				m += ":" + inside
+			}
+		}
+	}
+	if filepath.IsAbs(outside) && (!both || strings.HasPrefix(target, "/")) && isValidText(m) && strings.Count(m, ":") < 3 {
+		j.mounts = append(j.mounts, m)
+		return
+	}
+	c.change(option, "setup.container.mounts has absolute paths only: set it")
+}
+
+// convertContainer converts apptainer exec [options] image. It returns false if the job file
+// cannot express the command, which then starts the container itself.
+func (c *command) convertContainer(runtime string) bool {
+	j := c.r.job
+	options, image, program, ok := parseContainer(runtime, c.args[1:])
+	if !ok || len(program) == 0 || !image.known || image.text == "" || !isValidText(image.text) || j.image != "" {
+		return false
+	}
+	verb := firstWord(c.args[1:])
+	if runtime != "shifter" && verb != "exec" {
+		return false // run executes the image's run script
+	}
+	isRelative := !filepath.IsAbs(image.text) && !strings.Contains(image.text, "://") && runtime != "shifter"
+	if isRelative && (j.shellDir != "" || !filepath.IsLocal(filepath.Join(j.workdir, image.text)) && !filepath.IsAbs(j.workdir)) {
+		return false
+	}
+	var mounts, list []string
+	for _, o := range options {
+		if !o.known || hasSecret("--"+o.name+"="+o.value) && o.name != "env" {
+			return false
+		}
+		switch o.name {
+		case "B", "bind":
+			for _, m := range strings.Split(o.value, ",") {
+				outside, inside, both := strings.Cut(m, ":")
+				target, flags, _ := strings.Cut(inside, ":")
+				if !filepath.IsAbs(outside) || both && !filepath.IsAbs(target) || flags != "" && flags != "ro" && flags != "rw" || !isValidText(m) {
+					return false
+				}
+				mounts = append(mounts, m)
+			}
+		case "V", "volume":
+			return false
+		case "image", "i":
+		case "pwd", "cwd", "env-file", "W", "workdir", "H", "home", "contain", "C", "containall", "c", "cleanenv", "e", "no-mount":
+			return false // they change the directory or the environment that the ranks see
+		case "env":
+			if !hasSecret("--env=" + o.value) {
+				return false
+			}
+			variable, secret, _ := strings.Cut(o.value, "=")
+			c.r.hideVariable(variable, secret)
+			c.r.addSecretName(c.line, variable)
+		default:
+			text := strings.Repeat("-", min(2, len(o.name))) + o.name
+			if o.value != "" {
+				text += "=" + o.value
+			}
+			if strings.ContainsAny(text, " \t") || !isValidText(text) {
+				return false
+			}
+			list = append(list, text)
+		}
+	}
+	if isRelative {
+		image.text = filepath.Join(j.workdir, image.text)
+	}
+	j.image, j.runtime = image.text, runtime
+	j.mounts = append(j.mounts, mounts...)
+	j.containerOptions = append(j.containerOptions, list...)
+	c.inContainer = true
+	c.args = program
 	return true
 }
 
 // convertTorchModule converts python -m torch.distributed.run and its predecessor. It reports
 // whether the command is one of them.
 func (c *command) convertTorchModule() bool {
-	for i, w := range c.words[1:] {
-		word, known := c.r.word(w)
-		if !known || !strings.HasPrefix(word, "-") {
-			return false
-		}
-		if word != "-m" || i+2 >= len(c.words) {
-			continue
-		}
-		switch module, _ := c.r.word(c.words[i+2]); module {
-		case "torch.distributed.launch":
-			c.note("torch.distributed.launch", "replaced by torchrun, which sets LOCAL_RANK instead of --local_rank")
-		case "torch.distributed.run", "torch.distributed.elastic":
-		default:
-			return false
-		}
-		c.words = c.words[i+3:]
-		c.convertTorchrun()
-		return true
+	if len(c.args) < 3 || c.args[1].text != "-m" && c.args[1].text != "-u" {
+		return false
 	}
-	return false
+	i := 1
+	if c.args[i].text == "-u" {
+		i++
+	}
+	if i+1 >= len(c.args) || c.args[i].text != "-m" {
+		return false
+	}
+	switch c.args[i+1].text {
+	case "torch.distributed.launch":
+		if !slices.ContainsFunc(c.args, func(a arg) bool { return a.text == "--use_env" || a.text == "--use-env" }) {
+			c.change("torch.distributed.launch", "replaced by torchrun, which sets LOCAL_RANK instead of passing --local_rank")
+		}
+	case "torch.distributed.run", "torch.distributed.elastic":
+	default:
+		return false
+	}
+	c.args = c.args[i+2:]
+	c.convertTorchrun()
+	return true
 }
+
+// torchrunFlags are options of torchrun without a value.
+var torchrunFlags = words("standalone no_python m module use_env run_path")
 
 // convertTorchrun converts the arguments of torchrun. It drops the options that ddpbatch sets.
 func (c *command) convertTorchrun() {
-	c.hideArguments()
 	j := c.r.job
 	j.torchrun = true
-	var before []string
-	processes := max(1, j.tasks) // number of torchruns under srun; each had the cores of its workers
-	defer func() { j.cpus = max(min(j.cpus, 1), j.cpus*processes/max(1, j.tasks)) }()
-	c.takeOptions(func(n string) bool {
-		return !slices.Contains([]string{"standalone", "no_python", "no-python", "m", "module", "use_env", "use-env", "run_path"}, n)
-	}, func(name, value string) {
-		switch strings.ReplaceAll(name, "-", "_") {
+	var before []arg
+	nnodes := ""
+	for len(c.args) > 0 {
+		a := c.args[0]
+		text := a.text
+		if !a.known {
+			text = sourceText(a.word)
+		}
+		if !strings.HasPrefix(text, "-") {
+			break
+		}
+		c.args = c.args[1:]
+		name, value, has := strings.Cut(strings.TrimLeft(text, "-"), "=")
+		name = strings.ReplaceAll(name, "-", "_")
+		source := a
+		known := a.known
+		if !has && !slices.Contains(torchrunFlags, name) && len(c.args) > 0 {
+			source = c.args[0]
+			value, known = source.text, source.known
+			c.args = c.args[1:]
+		}
+		switch name {
 		case "nproc_per_node":
-			switch n, err := strconv.Atoi(value); {
-			case err == nil && n > 0 && n <= 1<<20:
-				j.tasks = n
-			case j.gpus > 0:
-				j.tasks = j.gpus
+			n, err := strconv.Atoi(value)
+			switch {
+			case known && err == nil && n > 0 && n <= 1<<20:
+				j.torchTasks = n
+			case j.nodeGPUs() > 0 && (known && (value == "gpu" || value == "auto") || !known && isGPUCount(source)):
+				j.torchTasks = j.nodeGPUs()
 			default:
-				c.note("--nproc_per_node "+value, "the number is known only to a shell: set slurm.tasks_per_node")
+				c.change("--nproc_per_node "+value, "the number is known only to a shell: set slurm.tasks_per_node")
 			}
 		case "nnodes":
-			if n, err := strconv.Atoi(value); err == nil && n > 0 && n <= 1<<20 && j.nodes == 0 {
-				j.nodes = n
+			if nnodes = value; !known {
+				nnodes = ""
+				if names := usedVariables(source.word); !slices.ContainsFunc(names, func(n string) bool { return strings.Contains(n, "NODES") }) {
+					c.change("--nnodes", "the number is known only to a shell: slurm.nodes applies")
+				}
 			}
-		case "node_rank", "master_addr", "master_port", "rdzv_id", "rdzv_backend", "rdzv_endpoint", "rdzv_conf", "standalone", "use_env":
+		case "node_rank", "master_addr", "master_port", "rdzv_id", "rdzv_backend", "rdzv_endpoint", "rdzv_conf", "standalone", "use_env", "local_addr":
 		case "max_restarts":
-			c.note("--max_restarts "+value, "use restart.max_without_progress, which restarts from the last checkpoint")
+			if value != "0" {
+				c.note("--max_restarts "+value, "use restart.max_without_progress, which restarts from the last checkpoint")
+			}
+		case "redirects", "r", "tee", "t", "log_dir", "logs_specs", "local_ranks_filter", "role", "monitor_interval", "start_method", "virtual_local_rank", "signals_to_handle":
+			c.note("--"+name, "the log is in the run directory")
 		case "m", "module":
-			before = append(before, "-m")
+			before = append(before, arg{text: "-m", known: true})
 		case "no_python":
-			before = append(before, "--no_python")
+			before = append(before, arg{text: "--no_python", known: true})
 		default:
-			before = append(before, "--"+name)
-			if value != "" {
-				before = append(before, value)
+			before = append(before, arg{text: "--" + name, known: true})
+			if value != "" || !known {
+				before = append(before, source)
 			}
 		}
-	})
-	if j.tasks == 0 {
-		j.tasks = max(1, j.gpus)
 	}
-	args := make([]string, 0, len(c.words))
-	for _, w := range c.words {
-		v, known := c.r.word(w)
-		if !known || !isValidText(v) {
-			v = shorten(sourceText(w))
-			c.note(v, c.r.unknownArgumentReason(w))
+	if j.torchTasks == 0 {
+		j.torchTasks = 1
+	}
+	c.r.layout(c)
+	switch {
+	case nnodes == "" || nnodes == strconv.Itoa(max(1, j.nodes)):
+	case strings.Contains(nnodes, ":"):
+		c.change("--nnodes "+nnodes, "the number of nodes is slurm.nodes")
+	default:
+		c.change("--nnodes "+nnodes, "torchrun uses all nodes of the job: slurm.nodes is "+strconv.Itoa(max(1, j.nodes)))
+	}
+	c.hideArguments()
+	var argv []string
+	for _, a := range slices.Concat(before, c.args) {
+		v := a.text
+		if !a.known || !isValidText(v) {
+			if !a.known {
+				v = shorten(sourceText(a.word))
+			} else {
+				v = shorten(v)
+			}
+			c.change(v, c.r.unknownArgumentReason(a))
 		}
-		args = append(args, v)
+		argv = append(argv, v)
 	}
-	j.argv = append(before, args...)
+	j.argv = argv
+	c.useShellDir()
 }
 
-// convertInline converts the script in bash -c '...'. It reports whether it starts a program.
-func (c *command) convertInline() bool {
-	if len(c.words) < 3 {
-		return false
-	}
-	option, _ := c.r.word(c.words[1])
-	script, known := c.r.word(c.words[2])
-	if !strings.HasPrefix(option, "-") || !strings.HasSuffix(option, "c") {
-		return false
-	}
-	if !known { // "...\$X..." in double quotes, for the shell on the node
-		script = strings.Trim(sourceText(c.words[2]), `"`)
-		script = strings.NewReplacer(`\$`, "$", `\"`, `"`).Replace(script)
-	}
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader([]byte(script)), "")
-	if err != nil || c.r.depth > 3 {
-		return false
-	}
-	inner := c.r
-	was, argv := inner.offset, len(inner.job.argv)
-	inner.offset, inner.depth = c.line-1, inner.depth+1
-	inner.statements(file.Stmts)
-	inner.offset, inner.depth = was, inner.depth-1
-	return len(inner.job.argv) > argv
+// isGPUCount reports whether an unknown word is the number of GPUs of a node.
+func isGPUCount(a arg) bool {
+	return a.word != nil && slices.ContainsFunc(usedVariables(a.word), func(n string) bool { return n == "SLURM_GPUS_ON_NODE" || n == "SLURM_GPUS_PER_NODE" })
 }
+
+// useShellDir adds a note if torchrun, which starts without a shell, needs a directory that only
+// a shell knows.
+func (c *command) useShellDir() {
+	if c.r.job.shellDir != "" {
+		c.change("cd "+c.r.job.shellDir, "the directory is known only to a shell: set command.workdir")
+		c.r.job.shellDir = ""
+	}
+}
+
+// convertInline converts bash -c '...'. It returns false if the shell code is not known.
+func (c *command) convertInline() bool {
+	if len(c.args) < 3 || !c.args[1].known || !strings.HasPrefix(c.args[1].text, "-") || !strings.HasSuffix(c.args[1].text, "c") || strings.HasPrefix(c.args[1].text, "--") {
+		return false
+	}
+	script := c.args[2]
+	if !script.known {
+		return false
+	}
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader([]byte(script.text)), "")
+	if err != nil {
+		return false
+	}
+	c.hideInline(file)
+	script = c.args[2]
+	if len(c.args) == 3 && !c.inContainer && len(file.Stmts) == 1 && len(file.Stmts[0].Redirs) == 0 && !file.Stmts[0].Background {
+		if call, ok := file.Stmts[0].Cmd.(*syntax.CallExpr); ok && len(call.Assigns) == 0 && len(call.Args) > 0 {
+			if first := call.Args[0].Lit(); first == "torchrun" || first == "exec" && len(call.Args) > 1 && call.Args[1].Lit() == "torchrun" {
+				return c.convertInlineTorchrun(call)
+			}
+		}
+	}
+	line := strings.TrimSpace(script.text)
+	if !isValidText(line) {
+		line = sourceText(file)
+	}
+	if !isValidText(line) || line == "" || strings.Contains(line, "<<") {
+		c.change(sourceText(c.stmt), "the shell code contains a here-document or a control character: keep it in a script")
+		line = "false"
+	}
+	c.args[2] = arg{text: line, known: true}
+	c.convertProgram()
+	return true
+}
+
+// convertInlineTorchrun converts bash -c 'torchrun ...', which srun starts on each node.
+func (c *command) convertInlineTorchrun(call *syntax.CallExpr) bool {
+	vars := c.r.vars
+	c.r.vars = map[string]expand.Variable{}
+	for name, v := range vars {
+		if c.r.exported[name] || name == "SLURM_NNODES" || name == "SLURM_JOB_NUM_NODES" || name == "HOME" || name == "USER" {
+			c.r.vars[name] = v
+		}
+	}
+	c.args = c.r.args(call.Args)
+	for len(c.args) > 0 && c.args[0].text != "torchrun" {
+		c.args = c.args[1:]
+	}
+	if len(c.args) > 0 {
+		c.args = c.args[1:]
+	}
+	c.convertTorchrun()
+	c.r.vars = vars
+	return true
+}
+
+// hideInline hides secrets in the code of bash -c. Their exports become names in setup.secrets.
+func (c *command) hideInline(file *syntax.File) {
+	if !c.r.isSuspicious(sourceText(file)) {
+		return
+	}
+	var kept []*syntax.Stmt
+	for _, s := range file.Stmts {
+		d, ok := s.Cmd.(*syntax.DeclClause)
+		if !ok || d.Variant.Value != "export" {
+			kept = append(kept, s)
+			continue
+		}
+		var rest []*syntax.Assign
+		for _, a := range d.Args {
+			if a.Name != nil && a.Value != nil && isSecret(a.Name.Value, strings.Trim(sourceText(a.Value), `"'`)) {
+				c.r.hideVariable(a.Name.Value, strings.Trim(sourceText(a.Value), `"'`))
+				c.r.addSecretName(c.line, a.Name.Value)
+				continue
+			}
+			rest = append(rest, a)
+		}
+		if d.Args = rest; len(rest) > 0 {
+			kept = append(kept, s)
+		}
+	}
+	file.Stmts = kept
+	text := sourceText(file)
+	if c.r.isSuspicious(text) || text == "" {
+		c.change("bash -c", "the code may contain a secret, which a job file must not contain: keep it in a script that only you can read")
+		text = "false"
+	}
+	c.args[2] = arg{text: text, known: true}
+}
+
+// rankVariables differ between the ranks of a job, or between the batch script and its ranks.
+var rankVariables = words("SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_GTIDS SLURM_STEP_ID SLURM_STEPID SLURM_TASK_PID RANDOM SRANDOM SECONDS BASHPID HOSTNAME EPOCHSECONDS EPOCHREALTIME LINENO SLURMD_NODENAME SLURM_TASKS_PER_NODE PPID BASH_SOURCE FUNCNAME SHLVL")
+
+// jobVariables are variables of Slurm that are equal in the batch script and in all ranks.
+var jobVariables = words(`SLURM_JOB_ID SLURM_JOBID SLURM_JOB_NODELIST SLURM_NODELIST SLURM_JOB_NAME SLURM_SUBMIT_DIR SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID SLURM_ARRAY_TASK_COUNT
+	SLURM_ARRAY_TASK_MIN SLURM_ARRAY_TASK_MAX SLURM_ARRAY_TASK_STEP SLURM_JOB_PARTITION SLURM_CLUSTER_NAME SLURM_JOB_USER SLURM_TMPDIR SLURM_JOB_ACCOUNT SLURM_JOB_QOS
+	SLURM_RESTART_COUNT SLURM_JOB_NUM_NODES SLURM_NNODES SLURM_JOB_UID SLURM_SUBMIT_HOST SLURM_JOB_END_TIME SLURM_JOB_START_TIME SLURM_CPUS_ON_NODE SLURM_GPUS_ON_NODE`)
 
 // convertProgram uses the remaining words as argv. If only a shell can evaluate one of them, a
 // shell on the node runs the line.
 func (c *command) convertProgram() {
+	r := c.r
+	r.layout(c)
 	c.hideArguments()
 	var argv []string
-	shell := false
-	for _, w := range c.words {
-		v, known := c.r.word(w)
-		shell = shell || !known || !isValidText(v)
-		argv = append(argv, v)
+	shell := r.job.shellDir != ""
+	for _, a := range c.args {
+		shell = shell || !a.known || !isValidText(a.text)
+		argv = append(argv, a.text)
 	}
 	if !shell {
-		c.r.job.argv = argv
+		r.job.argv = argv
 		return
 	}
-	parts := make([]string, len(c.words))
-	for i, w := range c.words {
-		parts[i] = sourceText(w)
-		if v, known := c.r.word(w); known && v != "" && strings.Trim(v, plainChars) == "" {
-			parts[i] = v
+	parts := make([]string, len(c.args))
+	var names []string
+	for i, a := range c.args {
+		parts[i] = a.shellText()
+		if !a.known {
+			names = append(names, usedVariables(a.word)...)
 		}
 	}
-	line := strings.Join(strings.Fields(strings.Join(parts, " ")), " ")
-	if !isValidText(line) || line == "" {
-		c.note("the command", "it contains a control character: set command.argv")
+	line := "exec " + strings.Join(parts, " ")
+	if r.job.shellDir != "" {
+		line = "cd " + r.job.shellDir + " && " + line
+		r.job.shellDir = ""
+	}
+	if !isValidText(line) {
+		c.change(sourceText(c.stmt), "it contains a control character: set command.argv")
 		line = "false"
 	}
-	c.r.job.argv = []string{"bash", "-c", "exec " + line}
-	c.note(line, "parts of it are known only to a shell on the node: bash runs the line")
-	for _, name := range c.r.lostVariables(c.words) {
-		if c.r.hidden[name] {
-			c.r.addSecretName(c.line, name)
-			continue
-		}
-		c.note("$"+name, "the script sets it, but the line does not see it: write its value in command.argv")
-	}
+	r.job.argv = []string{"bash", "-c", line}
+	r.checkRankVariables(c.line, names)
 }
 
-const plainChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%"
-
-// finish completes the job file.
-func (r *reader) finish() {
-	j := r.job
-	j.divideTotals()
-	if j.allTasks > 0 {
-		r.note(0, "--ntasks="+strconv.Itoa(j.allTasks), "not divisible by the number of nodes: slurm.tasks_per_node is equal on all nodes")
+// checkRankVariables adds a note for each variable that has a different value in the ranks.
+func (r *reader) checkRankVariables(line int, names []string) {
+	for _, name := range names {
+		plain := strings.TrimSuffix(name, "[]")
+		switch {
+		case plain == name && slices.Contains(names, name+"[]"):
+		case name == "$(":
+			r.change(line, "$(...)", "the script evaluates it once, but each rank of the job would evaluate it")
+		case name == "@":
+			r.change(line, "$1, $@", "a job has no command-line arguments")
+		case plain != name:
+			r.change(line, "${"+plain+"[...]}", "ranks do not inherit arrays")
+		case slices.Contains(rankVariables, name):
+			r.change(line, "$"+name, "the script evaluates it once, but it differs between ranks")
+		case isSlurmVariable(name) && !slices.Contains(jobVariables, name):
+			r.change(line, "$"+name, "its value in the ranks of the job may differ from its value in the script")
+		case r.hidden[name]:
+			r.addSecretName(line, name)
+		case isSlurmVariable(name), isManaged(name), name == "PWD":
+		default:
+			r.addNeeded([]string{name})
+		}
 	}
-	if j.allGPUs > 0 {
-		r.note(0, "--gpus="+strconv.Itoa(j.allGPUs), "not divisible by the number of nodes: slurm.gpus_per_node is equal on all nodes")
-	}
-	r.setMemory()
-	r.dropInvalid()
-	r.dropRejectedKeys()
 }

@@ -1,7 +1,6 @@
 package sbatch
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -11,6 +10,9 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
+
+// testOptions describe the surroundings of the scripts in tests.
+var testOptions = Options{Home: "/home/ada", User: "ada", Dir: "/home/ada/project"}
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
@@ -28,7 +30,7 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := Read(filepath.Base(file), src, "")
+			got, err := Read(filepath.Base(file), src, testOptions)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -37,7 +39,14 @@ func TestScripts(t *testing.T) {
 			}
 			text := string(got.TOML) + "---\n"
 			for _, n := range got.Notes {
-				text += fmt.Sprintf("line %d: %s: %s\n", n.Line, n.Text, n.Reason)
+				text += fmt.Sprintf("line %d: %s: %s", n.Line, n.Text, n.Reason)
+				if n.Changes {
+					text += " (changes what runs)"
+				}
+				text += "\n"
+			}
+			if got.Script != nil {
+				text += "---\n" + string(got.Script)
 			}
 			golden := strings.TrimSuffix(file, ".sh") + ".golden"
 			if *update {
@@ -67,24 +76,34 @@ func TestDeepNestingDoesNotOverflowTheStack(t *testing.T) {
 				n := (maxScript - len(head)) / len(tt.opening+tt.closing)
 				balanced := strings.Repeat(tt.opening, n) + strings.Repeat(tt.closing, n)
 				for _, nested := range []string{open, balanced} {
-					_, _ = Read("deep.sh", []byte(head+nested), "")
+					_, _ = Read("deep.sh", []byte(head+nested), testOptions)
 				}
 			}
 		})
 	}
-	if _, err := Read("large.sh", make([]byte, maxScript+1), ""); err == nil || !strings.Contains(err.Error(), "64 KiB") {
+	if _, err := Read("large.sh", make([]byte, maxScript+1), testOptions); err == nil || !strings.Contains(err.Error(), "64 KiB") {
 		t.Errorf("got %v, want the limit", err)
 	}
 }
 
+// TestNoCommand checks that scripts without a program have a job file and a note.
 func TestNoCommand(t *testing.T) {
-	_, err := Read("empty.sh", []byte("#!/bin/sh\n#SBATCH -N 2\necho hello\n"), "")
-	var hinter interface{ Hint() string }
-	if err == nil || !strings.Contains(err.Error(), `"empty.sh": no line starts a program`) || !errors.As(err, &hinter) {
-		t.Errorf("%v", err)
-	}
-	if _, err := Read("bad.sh", []byte("srun python 'x\n"), ""); err == nil || !strings.Contains(err.Error(), "bad.sh") {
-		t.Errorf("a script that no shell reads: %v", err)
+	for _, tt := range []struct{ name, script, note string }{
+		{name: "nothing", script: "#!/bin/sh\n#SBATCH -N 2\necho hello\n", note: "no line starts a program"},
+		{name: "syntax error", script: "#!/bin/sh\n#SBATCH -N 2\nsrun python 'x\n", note: "bash cannot parse it"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := Read("x.sh", []byte(tt.script), testOptions)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(got.TOML), "nodes = 2") || !strings.Contains(string(got.TOML), `argv = ["false"]`) {
+				t.Errorf("got %s", got.TOML)
+			}
+			if got.Changes() == 0 || !strings.Contains(got.Notes[0].Reason, tt.note) || got.Script != nil {
+				t.Errorf("got %+v", got.Notes)
+			}
+		})
 	}
 }
 
@@ -102,7 +121,7 @@ func FuzzRead(f *testing.F) {
 		f.Add(src)
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
-		got, err := Read("job.sh", src, "")
+		got, err := Read("job.sh", src, testOptions)
 		if err != nil {
 			return
 		}

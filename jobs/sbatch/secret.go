@@ -231,7 +231,7 @@ func (r *reader) hasSecretValue(text string) bool {
 // isSuspicious reports whether a part of the script may contain a secret. Unlike hasSecret, it
 // also detects text such as "password X", and logins with the secret at any position.
 func (r *reader) isSuspicious(text string) bool {
-	if hasSecret(text) || r.hasSecretValue(text) || strings.Contains(text, "<<<") {
+	if hasSecret(text) || r.hasSecretValue(text) || strings.Contains(text, "<<<") || strings.Contains(text, "|") && strings.Contains(text, "--password-stdin") {
 		return true
 	}
 	words := splitFields(unquote.Replace(text))
@@ -318,10 +318,10 @@ func (c *command) hideArguments() {
 
 func (c *command) hideArgumentsOnce() {
 	before := ""
-	for i, w := range c.words {
-		value, known := c.r.word(w)
+	for i, a := range c.args {
+		value, known := a.text, a.known
 		if !known {
-			value = sourceText(w)
+			value = sourceText(a.word)
 		}
 		option, prefix := before, ""
 		if name, rest, assigned := strings.Cut(value, "="); assigned && !strings.ContainsAny(name, " /:") {
@@ -342,8 +342,8 @@ func (c *command) hideArgumentsOnce() {
 			prefix = ""
 		}
 		name := c.r.secretVariableName(option)
-		c.words[i] = &syntax.Word{Parts: []syntax.WordPart{&syntax.Lit{Value: prefix}, &syntax.DblQuoted{
-			Parts: []syntax.WordPart{&syntax.ParamExp{Short: true, Param: &syntax.Lit{Value: name}}}}}}
+		c.args[i] = arg{word: &syntax.Word{Parts: []syntax.WordPart{&syntax.Lit{Value: prefix}, &syntax.DblQuoted{
+			Parts: []syntax.WordPart{&syntax.ParamExp{Short: true, Param: &syntax.Lit{Value: name}}}}}}}
 		if !known {
 			value = ""
 		}
@@ -368,13 +368,13 @@ func (c *command) containerOption(name, value string) {
 		c.r.addSecretName(c.line, variable)
 		return
 	}
-	c.note(option, "setup.container.options must not contain a secret")
+	c.change(option, "setup.container.options must not contain a secret")
 }
 
 // unknownArgumentReason returns the fix for an argument of torchrun that only a shell can
 // evaluate.
-func (r *reader) unknownArgumentReason(w *syntax.Word) string {
-	if r.usesHiddenVariable(w) {
+func (r *reader) unknownArgumentReason(a arg) string {
+	if a.word != nil && r.usesHiddenVariable(a.word) {
 		return "torchrun starts without a shell: remove this argument, and read the variable in your program"
 	}
 	return "the value is known only to a shell: write it in command.argv"

@@ -148,7 +148,7 @@ func TestReadKeepsNoSecret(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			script := strings.ReplaceAll(string(src), "LAUNCH", c.launch)
-			got, err := Read("job.sh", []byte(script), "")
+			got, err := Read("job.sh", []byte(script), testOptions)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -180,7 +180,7 @@ func TestReadKeepsNoSecret(t *testing.T) {
 					t.Errorf("setup.secrets.names does not have %s:\n%s", name, got.TOML)
 				}
 			}
-			if !strings.Contains(string(got.TOML), "EPOCHS = \"3\"") {
+			if !strings.Contains(string(got.TOML), "export EPOCHS=3") {
 				t.Errorf("the harmless variable is missing:\n%s", got.TOML)
 			}
 		})
@@ -202,7 +202,7 @@ func TestReadHidesSecretsUsedElsewhere(t *testing.T) {
 		{name: "input of a command", lines: "ssh-add <<< canary\nsrun python train.py"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Read("job.sh", []byte("#!/bin/bash\n#SBATCH --nodes=1\n"+c.lines+"\n"), "")
+			got, err := Read("job.sh", []byte("#!/bin/bash\n#SBATCH --nodes=1\n"+c.lines+"\n"), testOptions)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -131,16 +131,10 @@ func (q *queue) end() error {
 	return q.err
 }
 
-// exposed runs an operation that does not overlap computation, after all work enqueued on the
-// device so far.
-func (q *queue) exposed(f func() error) (err error) {
+// exposed runs an operation that does not overlap computation.
+func (q *queue) exposed(f func() error) error {
 	began := time.Now()
-	if q.mark != nil {
-		err = q.mark()()
-	}
-	if err == nil {
-		err = f()
-	}
+	err := f()
 	took := time.Since(began)
 	q.times.Busy += took
 	q.times.Exposed += took

@@ -36,7 +36,6 @@ type Device interface {
 	Images
 	Losses
 	Updates
-	Steps
 }
 
 // Memory allocates and copies tensors.

@@ -96,13 +96,13 @@ func (k training) losses(t *testing.T, d device.Device, p device.Precision, step
 	var verdict device.StepDecision
 	var readings [2]device.Reading
 	if k.late {
-		verdict = d.NewStepDecision(1)
-		readings[0], readings[1] = d.NewReading(), d.NewReading()
+		verdict = d.(device.AsyncUpdater).NewStepDecision(len(m.Params()))
+		readings[0], readings[1] = d.(device.AsyncUpdater).NewReading(), d.(device.AsyncUpdater).NewReading()
 	}
-	records := newRecords(d)
+	rows, parts := m.Losses()
 	learn := func(step int) {
 		if step >= 0 && k.late {
-			losses = append(losses, float64(readings[step%2].Floats()[2]))
+			losses = append(losses, nn.Mean(readings[step%2].Floats(), parts))
 			o.CountStep()
 		}
 	}
@@ -113,9 +113,11 @@ func (k training) losses(t *testing.T, d device.Device, p device.Precision, step
 		m.Backward(b, pass, nil)
 		o.SetRate(o.Rate() * 0.99)
 		if k.late {
-			rows, parts := m.Losses()
-			verdict.AddLoss(records.loss, rows, parts, 1)
-			records.reduce(verdict, m.Params())
+			for i, p := range m.Params() {
+				verdict.Squares(i, p.Grad)
+			}
+			rows, parts = m.Losses()
+			verdict.Losses(rows)
 			o.StepAsync(m.Params(), verdict, 1)
 		} else {
 			losses = append(losses, loss)
@@ -123,7 +125,7 @@ func (k training) losses(t *testing.T, d device.Device, p device.Precision, step
 		}
 		end()
 		if k.late {
-			readings[step%2].Begin(verdict.Result())
+			readings[step%2].Begin(rows)
 			learn(step - 1)
 		}
 	}

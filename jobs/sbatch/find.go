@@ -1,0 +1,344 @@
+package sbatch
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// Strengths of a command that may be the job's program.
+const (
+	notProgram    = iota
+	maybeProgram  // an unknown command
+	plainProgram  // python, a path, or a container
+	launchProgram // srun, torchrun, mpirun, and similar launchers
+)
+
+// A candidate is a command of the script that may be the job's program.
+type candidate struct {
+	stmt       *syntax.Stmt
+	call       *syntax.CallExpr
+	top        int // index of the statement of the script that contains it
+	strength   int
+	background bool
+	isNested   bool // in a loop, a condition, a function, or a subshell
+	isFallback bool // after ||
+}
+
+// order returns the preference of a candidate.
+func (c candidate) order() int {
+	n := c.strength * 4
+	if c.strength == launchProgram && c.background {
+		n = plainProgram*4 - 1
+	}
+	if !c.background {
+		n += 2
+	}
+	if c.isFallback {
+		n = 1
+	}
+	return n
+}
+
+// findProgram returns the script's program: the last command with the highest preference. It
+// also returns all candidates in order.
+func (r *reader) findProgram(stmts []*syntax.Stmt) (program *candidate, all []candidate) {
+	f := &finder{r: r.fork(), functions: map[string]bool{}}
+	for i, s := range stmts {
+		f.top = i
+		f.visit(s, candidate{})
+	}
+	for i := range f.found {
+		if c := &f.found[i]; program == nil || c.order() >= program.order() {
+			program = c
+		}
+	}
+	return program, f.found
+}
+
+// fork returns a reader for a first pass, which shares no state with r and adds no notes to it.
+func (r *reader) fork() *reader {
+	n := newReader(r.src, r.options)
+	n.job.merge(r.job)
+	for name, v := range r.vars {
+		n.vars[name] = v
+	}
+	return n
+}
+
+// A finder searches the program.
+type finder struct {
+	r         *reader
+	functions map[string]bool
+	found     []candidate
+	top       int
+}
+
+func (f *finder) visitAll(list []*syntax.Stmt, c candidate) {
+	for _, s := range list {
+		f.visit(s, c)
+	}
+}
+
+// visit searches a statement. c holds the context.
+func (f *finder) visit(s *syntax.Stmt, c candidate) {
+	c.background = c.background || s.Background
+	nested := c
+	nested.isNested = true
+	switch cmd := s.Cmd.(type) {
+	case *syntax.CallExpr:
+		for _, a := range cmd.Assigns {
+			if len(cmd.Args) == 0 {
+				f.assign(s, a, c)
+			}
+		}
+		if len(cmd.Args) == 0 {
+			return
+		}
+		c.stmt, c.call, c.top = s, cmd, f.top
+		if c.strength = f.classify(f.r.args(cmd.Args), 0); c.strength > notProgram {
+			f.found = append(f.found, c)
+		}
+	case *syntax.DeclClause:
+		for _, a := range cmd.Args {
+			if a.Name != nil && !a.Naked {
+				f.assign(s, a, c)
+			}
+		}
+	case *syntax.TimeClause:
+		if cmd.Stmt != nil {
+			f.visit(cmd.Stmt, c)
+		}
+	case *syntax.BinaryCmd:
+		f.visit(cmd.X, c)
+		switch cmd.Op {
+		case syntax.OrStmt:
+			c.isFallback = true
+		case syntax.Pipe, syntax.PipeAll:
+			c = nested // reads the output of another command
+			if len(f.found) > 0 && f.found[len(f.found)-1].top == f.top {
+				return
+			}
+		}
+		f.visit(cmd.Y, c)
+	case *syntax.Block:
+		f.visitAll(cmd.Stmts, nested)
+	case *syntax.Subshell:
+		f.visitAll(cmd.Stmts, nested)
+	case *syntax.IfClause:
+		for part := cmd; part != nil; part = part.Else {
+			f.visitAll(part.Cond, nested)
+			f.visitAll(part.Then, nested)
+		}
+	case *syntax.WhileClause:
+		f.visitAll(cmd.Cond, nested)
+		f.visitAll(cmd.Do, nested)
+	case *syntax.ForClause:
+		for _, name := range setVariables(cmd) {
+			delete(f.r.vars, name)
+		}
+		f.visitAll(cmd.Do, nested)
+	case *syntax.CaseClause:
+		for _, item := range cmd.Items {
+			f.visitAll(item.Stmts, nested)
+		}
+	case *syntax.FuncDecl:
+		if cmd.Name == nil || cmd.Body == nil {
+			return
+		}
+		f.functions[cmd.Name.Value] = true
+		f.visit(cmd.Body, nested)
+	}
+}
+
+func (f *finder) assign(s *syntax.Stmt, a *syntax.Assign, c candidate) {
+	f.r.assign(f.r.line(s), a)
+	if c.isNested {
+		delete(f.r.vars, a.Name.Value)
+	}
+}
+
+// wrappers are commands that run the rest of their command line as it is.
+var wrappers = map[string]bool{"exec": true, "time": true, "nohup": true, "command": true, "env": true, "stdbuf": true, "timeout": true, "nice": true,
+	"numactl": true, "taskset": true, "unbuffer": true, "xvfb-run": true, "catchsegv": true, "ionice": true, "setsid": true, "builtin": true}
+
+// launchers are commands that start several processes.
+var launchers = map[string]bool{"srun": true, "mpirun": true, "mpiexec": true, "mpiexec.hydra": true, "prun": true, "torchrun": true, "accelerate": true, "deepspeed": true,
+	"horovodrun": true, "ibrun": true, "jsrun": true, "aprun": true, "colossalai": true, "composer": true, "fabric": true, "lightning": true}
+
+var containers = map[string]bool{"apptainer": true, "singularity": true, "shifter": true, "docker": true, "podman": true, "podman-hpc": true, "enroot": true, "charliecloud": true, "ch-run": true}
+
+// runners start a program in a Python environment.
+var runners = map[string]string{"uv": "run", "poetry": "run", "pipenv": "run", "pixi": "run", "conda": "run", "mamba": "run", "micromamba": "run", "hatch": "run", "pdm": "run"}
+
+// setupCommands prepare a job. They are never its program.
+var setupCommands = map[string]bool{"mkdir": true, "cp": true, "mv": true, "rm": true, "rmdir": true, "ln": true, "rsync": true, "tar": true, "unzip": true, "gunzip": true, "gzip": true,
+	"zip": true, "unpigz": true, "pigz": true, "zstd": true, "wget": true, "curl": true, "git": true, "pip": true, "pip3": true, "conda": true, "mamba": true, "micromamba": true, "chmod": true, "chown": true, "chgrp": true,
+	"touch": true, "cat": true, "sed": true, "awk": true, "grep": true, "egrep": true, "head": true, "tail": true, "source": true, ".": true, "export": true, "module": true, "ml": true,
+	"find": true, "kill": true, "pkill": true, "killall": true, "virtualenv": true, "uv": true, "poetry": true, "pipenv": true, "pixi": true, "cd": true, "pushd": true, "popd": true, "ulimit": true, "umask": true, "unset": true,
+	"test": true, "[": true, "trap": true, "read": true, "shift": true, "return": true, "exit": true, "break": true, "continue": true, "eval": true, "let": true, "shopt": true, "alias": true,
+	"wandb": true, "huggingface-cli": true, "hf": true, "ssh": true, "scp": true, "ssh-add": true, "sshpass": true, "sbcast": true, "sgather": true, "sacct": true, "sstat": true, "seff": true, "squeue": true, "scancel": true, "sbatch": true, "sinfo": true,
+	"nvidia-cuda-mps-control": true, "nvcc": true, "gcc": true, "make": true, "cmake": true, "ninja": true, "tee": true, "sort": true, "uniq": true, "wc": true, "du": true, "df": true, "stat": true, "file": true, "diff": true,
+	"mktemp": true, "basename": true, "dirname": true, "realpath": true, "readlink": true, "md5sum": true, "sha256sum": true, "jq": true, "xargs": true, "cut": true, "tr": true, "seq": true, "jobs": true, "disown": true, "login": true,
+	"lfs": true, "getopts": true, "set": true, "deactivate": true, "activate": true, "mapfile": true, "readarray": true, "dcgmi": true, "type": true, "hash": true, "tensorboard": true, "spack": true, "aws": true, "gsutil": true, "rclone": true, "s3cmd": true, "msrun": true, "apptainer.pull": true}
+
+// harmlessCommands only print or wait.
+var harmlessCommands = map[string]bool{"echo": true, "printf": true, "date": true, "hostname": true, "true": true, "false": true, ":": true, "sleep": true,
+	"wait": true, "exit": true, "nvidia-smi": true, "rocm-smi": true, "amd-smi": true, "env": true, "printenv": true, "pwd": true, "ls": true, "free": true, "scontrol": true, "which": true, "lscpu": true, "uname": true, "whoami": true, "id": true,
+	"nproc": true, "uptime": true, "df": true, "du": true, "numactl": true, "ibstat": true, "ibv_devinfo": true, "clear": true, "logger": true, "squeue": true, "sacct": true, "seff": true, "sstat": true, "ifconfig": true, "ip": true, "lsb_release": true, "nvcc": true, "groups": true, "type": true, "jobs": true, "sync": true, "quota": true, "myquota": true}
+
+// classify returns the strength of a command.
+func (f *finder) classify(args []arg, depth int) int {
+	if len(args) == 0 || depth > 8 {
+		return notProgram
+	}
+	first := args[0]
+	if !first.known {
+		return plainProgram
+	}
+	base := path.Base(first.text)
+	rest := args[1:]
+	switch {
+	case f.functions[first.text]:
+		return notProgram // its commands were visited
+	case base == "srun":
+		inner, ok := skipSrun(rest)
+		if !ok {
+			return launchProgram
+		}
+		if len(inner) == 0 || inner[0].known && harmlessCommands[path.Base(inner[0].text)] && path.Base(inner[0].text) != "env" && path.Base(inner[0].text) != "numactl" {
+			return notProgram
+		}
+		if inner[0].known && !wrappers[path.Base(inner[0].text)] && setupCommands[path.Base(inner[0].text)] && f.classify(inner, depth+1) == notProgram {
+			return notProgram
+		}
+		if isVersionCheck(inner) {
+			return notProgram
+		}
+		return launchProgram
+	case wrappers[base]:
+		return f.classify(skipWrapper(base, rest), depth+1)
+	case base == "accelerate" || base == "colossalai" || base == "fabric" || base == "lightning":
+		if verb := firstWord(rest); verb == "launch" || verb == "run" || verb == "fit" {
+			return launchProgram
+		}
+		return notProgram
+	case launchers[base]:
+		if isVersionCheck(args) {
+			return notProgram
+		}
+		return launchProgram
+	case containers[base]:
+		inner, ok := skipContainer(base, rest)
+		if !ok {
+			return notProgram
+		}
+		if len(inner) > 0 && f.classify(inner, depth+1) == launchProgram {
+			return launchProgram
+		}
+		if len(inner) > 0 && inner[0].known && (harmlessCommands[path.Base(inner[0].text)] || f.classify(inner, depth+1) == notProgram && setupCommands[path.Base(inner[0].text)]) {
+			return notProgram
+		}
+		return plainProgram
+	case runners[base] != "" && firstWord(rest) == runners[base]:
+		i := slices.IndexFunc(rest, func(a arg) bool { return a.text == runners[base] })
+		inner := rest[i+1:]
+		for len(inner) > 0 && inner[0].known && strings.HasPrefix(inner[0].text, "-") {
+			inner = inner[1:]
+		}
+		return max(plainProgram, f.classify(inner, depth+1))
+	case strings.HasPrefix(base, "python"):
+		return classifyPython(rest)
+	case base == "bash" || base == "sh":
+		if len(rest) == 0 || rest[0].known && rest[0].text == "-n" {
+			return notProgram
+		}
+		return plainProgram
+	case harmlessCommands[base] || setupCommands[base]:
+		return notProgram
+	case strings.Contains(first.text, "/") || strings.HasSuffix(base, ".py") || strings.HasSuffix(base, ".sh"):
+		if isVersionCheck(args) {
+			return notProgram
+		}
+		return plainProgram
+	case base == "ray" && firstWord(rest) != "start" && firstWord(rest) != "stop":
+		return plainProgram
+	case base == "ray":
+		return notProgram
+	}
+	return maybeProgram
+}
+
+func firstWord(args []arg) string {
+	for _, a := range args {
+		if a.known && !strings.HasPrefix(a.text, "-") {
+			return a.text
+		}
+	}
+	return ""
+}
+
+func isVersionCheck(args []arg) bool {
+	last := args[len(args)-1]
+	return last.known && len(args) <= 2 && (last.text == "--version" || last.text == "-V" || last.text == "--help")
+}
+
+// classifyPython returns the strength of python with some arguments.
+func classifyPython(args []arg) int {
+	for i, a := range args {
+		switch {
+		case !a.known:
+			return plainProgram
+		case a.text == "--version" || a.text == "-V" || a.text == "-VV":
+			return notProgram
+		case a.text == "-c":
+			return maybeProgram
+		case a.text == "-m":
+			if i+1 >= len(args) {
+				return plainProgram
+			}
+			switch m := args[i+1].text; {
+			case slices.Contains([]string{"pip", "venv", "virtualenv", "ensurepip", "compileall", "http.server", "json.tool", "site", "ipykernel"}, m):
+				return notProgram
+			case slices.Contains([]string{"torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic", "accelerate.commands.launch", "deepspeed.launcher.runner", "deepspeed.launcher.launch", "mpi4py"}, m):
+				return launchProgram
+			}
+			return plainProgram
+		case !strings.HasPrefix(a.text, "-"):
+			return plainProgram
+		}
+	}
+	return notProgram // interactive
+}
+
+// skipWrapper returns the command that a wrapper runs.
+func skipWrapper(name string, args []arg) []arg {
+	i := 0
+	for i < len(args) {
+		a := args[i]
+		switch {
+		case !a.known:
+			return args[i:]
+		case name == "env" && (a.text == "-u" || a.text == "-C" || a.text == "-S"):
+			i += 2
+		case name == "env" && strings.Contains(a.text, "=") && !strings.HasPrefix(a.text, "-"):
+			i++
+		case strings.HasPrefix(a.text, "-"):
+			i++
+			short := name == "nice" && a.text == "-n" || name == "ionice" && len(a.text) == 2 || name == "taskset" && a.text == "-c" || name == "timeout" && (a.text == "-s" || a.text == "-k") ||
+				name == "stdbuf" && len(a.text) == 2 || name == "numactl" && len(a.text) == 2 && a.text != "-l" && a.text != "-a" || name == "time" && (a.text == "-f" || a.text == "-o") || name == "exec" && a.text == "-a" || name == "xvfb-run" && (a.text == "-n" || a.text == "-s")
+			if short {
+				i++
+			}
+		case name == "timeout" && i < len(args) && strings.Trim(a.text, "0123456789.smhd") == "":
+			i++
+		case name == "taskset" && strings.Trim(a.text, "0123456789abcdefx,-") == "":
+			i++
+		default:
+			return args[i:]
+		}
+	}
+	return nil
+}

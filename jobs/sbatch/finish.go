@@ -1,0 +1,215 @@
+package sbatch
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+// finish completes the job file.
+func (r *reader) finish() {
+	j := r.job
+	if j.outNodes == 0 {
+		c := &command{r: r, inSrun: true}
+		r.layout(c)
+	}
+	if j.directiveImage != "" && j.runtime == "shifter" && !r.usesShifter() {
+		j.image, j.runtime = "", ""
+	}
+	r.writeSetup()
+	r.dropInvalid()
+	r.dropRejectedKeys()
+}
+
+// usesShifter reports whether the script starts its program with shifter.
+func (r *reader) usesShifter() bool { return bytes.Contains(r.src, []byte("shifter ")) }
+
+// writeSetup writes the commands before the program to [setup]. It uses separate keys if their
+// fixed order (lines, modules, conda or venv, env) is the order of the script.
+func (r *reader) writeSetup() {
+	j := r.job
+	steps := r.keptSteps()
+	last := -1 // last step that is not a variable
+	for i, s := range steps {
+		if s.kind != stepEnv {
+			last = i
+		}
+	}
+	ordered := true
+	class, activations := 0, 0
+	for i, s := range steps {
+		n := 0
+		switch s.kind {
+		case stepEnv:
+			if i > last {
+				j.env[s.name] = s.value
+				continue
+			}
+		case stepModule:
+			n = 1
+		case stepConda, stepVenv:
+			n = 2
+			activations++
+		}
+		if n < class {
+			ordered = false
+		}
+		class = n
+	}
+	if activations > 1 {
+		ordered = false
+	}
+	body := steps[:last+1]
+	if !ordered && r.writeSteps(body) {
+		return
+	}
+	relaxed := !r.errexit && slices.ContainsFunc(body, func(s step) bool { return s.kind == stepRun && s.mayEnd })
+	if relaxed {
+		j.lines = append(j.lines, "set +e")
+	}
+	for _, s := range body {
+		switch {
+		case ordered && s.kind == stepModule:
+			j.modules = append(j.modules, s.value)
+		case ordered && s.kind == stepConda:
+			j.conda = s.value
+		case ordered && s.kind == stepVenv:
+			j.venv = s.value
+		default:
+			r.addLine(s)
+		}
+	}
+	if relaxed {
+		j.lines = append(j.lines, "set -e")
+	}
+}
+
+// addLine adds a step to setup.lines.
+func (r *reader) addLine(s step) {
+	text, ok := oneLine(s.code())
+	if !ok {
+		r.change(s.line, s.text, "setup.lines cannot contain it: keep it in a script")
+		return
+	}
+	r.job.lines = append(r.job.lines, text)
+}
+
+// code returns a step as shell code.
+func (s step) code() string { return s.text }
+
+// oneLine returns shell code on one line. ok is false for here-documents and control
+// characters.
+func oneLine(text string) (line string, ok bool) {
+	if isValidText(text) {
+		return text, true
+	}
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
+	if err != nil || strings.Contains(text, "<<") {
+		return "", false
+	}
+	line = sourceText(file)
+	return line, isValidText(line) && line != ""
+}
+
+// writeSteps writes setup.steps and reports whether the job file accepts them.
+func (r *reader) writeSteps(steps []step) bool {
+	var list []string
+	relaxed := !r.errexit && slices.ContainsFunc(steps, func(s step) bool { return s.kind == stepRun && s.mayEnd })
+	if relaxed {
+		list = append(list, `{ run = "set +e" }`)
+	}
+	add := func(key, value string) { list = append(list, "{ "+key+" = "+value+" }") }
+	for i := 0; i < len(steps); i++ {
+		s := steps[i]
+		switch s.kind {
+		case stepModule:
+			names := []string{s.value}
+			for i+1 < len(steps) && steps[i+1].kind == stepModule {
+				i++
+				names = append(names, steps[i].value)
+			}
+			add("modules", quoteAll(names))
+		case stepConda:
+			add("conda", quote(s.value))
+		case stepVenv:
+			add("venv", quote(s.value))
+		default:
+			text := s.code()
+			if !isValidText(text) {
+				add("run", quoteLines(text))
+				continue
+			}
+			add("run", quote(text))
+		}
+	}
+	if relaxed {
+		list = append(list, `{ run = "set -e" }`)
+	}
+	src := "name = \"a\"\n[command]\nargv = [\"a\"]\n[setup]\nsteps = [\n" + strings.Join(list, ",\n") + "\n]\n"
+	if _, err := jobs.Parse("", []byte(src)); err != nil {
+		return false
+	}
+	r.job.steps = list
+	return true
+}
+
+// quoteLines returns a text with line breaks as a TOML string on one line.
+func quoteLines(s string) string {
+	return strings.NewReplacer("\n", `\n`, "\t", `\t`, "\r", "").Replace(quote(s))
+}
+
+// keptSteps returns the steps that the program or a later step needs. It adds steps that export
+// the variables that the program's command reads.
+func (r *reader) keptSteps() (kept []step) {
+	needed := map[string]bool{}
+	for _, name := range r.needed {
+		needed[name] = true
+	}
+	runsLater := false
+	for _, s := range slices.Backward(r.steps) {
+		if r.hasSecretValue(s.text) || r.hasSecretValue(s.value) {
+			if s.kind == stepEnv {
+				r.hideVariable(s.name, "")
+				r.addSecretName(s.line, s.name)
+			} else if s.kind != stepAssign {
+				r.change(s.line, s.text, "it may contain a secret, which a job file must not contain")
+			}
+			continue
+		}
+		switch s.kind {
+		case stepAssign:
+			if !needed[s.name] && !r.foreign || r.hidden[s.name] {
+				continue
+			}
+		case stepEnv:
+			if r.hidden[s.name] || !r.exported[s.name] {
+				continue
+			}
+		case stepCd:
+			if !runsLater {
+				continue
+			}
+		case stepHook:
+			if !slices.ContainsFunc(kept, func(s step) bool { return s.kind == stepRun && strings.Contains(s.text, "conda") }) {
+				continue
+			}
+		case stepRun:
+			runsLater = runsLater || !strings.HasPrefix(s.text, "module ") && !strings.HasPrefix(s.text, "export ") && !strings.HasPrefix(s.text, "ulimit ") && !strings.HasPrefix(s.text, "unset ")
+		}
+		for _, name := range s.uses {
+			needed[name] = true
+		}
+		kept = append(kept, s)
+	}
+	slices.Reverse(kept)
+	for _, name := range r.needed {
+		if !r.exported[name] && (r.scriptVars[name] || r.foreign) && isPlainName(name) && !r.hidden[name] {
+			kept = append(kept, step{kind: stepRun, text: "export " + name})
+		}
+	}
+	return kept
+}

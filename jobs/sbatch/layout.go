@@ -1,0 +1,187 @@
+package sbatch
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// nodesKnown reports whether the directives determine the number of nodes.
+func (j *job) nodesKnown() bool { return j.nodes > 0 }
+
+// divideTotals determines the number of nodes from the other directives, and divides totals
+// among the nodes.
+func (j *job) divideTotals() {
+	if j.nodes == 0 {
+		switch {
+		case j.allTasks > 0 && j.tasks > 0:
+			j.nodes = (j.allTasks + j.tasks - 1) / j.tasks
+		case j.allGPUs > 0 && j.gpus > 0:
+			j.nodes = (j.allGPUs + j.gpus - 1) / j.gpus
+		case j.allTasks <= 1 && (j.allGPUs <= 1 || j.tasks == 0):
+			j.nodes = 1
+		}
+	}
+}
+
+// requestedTasks returns the number of tasks that the directives request, if they do.
+func (j *job) requestedTasks() (int, bool) {
+	switch {
+	case j.allTasks > 0:
+		return j.allTasks, true
+	case j.tasks > 0:
+		return j.tasks * max(1, j.nodes), j.nodesKnown()
+	}
+	return 0, false
+}
+
+// allocatedTasks returns the number of tasks per node of the allocation.
+func (j *job) allocatedTasks() int {
+	nodes := max(1, j.nodes)
+	switch {
+	case j.allTasks > 0:
+		return max(1, (j.allTasks+nodes-1)/nodes)
+	case j.tasks > 0:
+		return j.tasks
+	case j.gpuTasks > 0 && j.perNodeGPUs() > 0:
+		return j.gpuTasks * j.perNodeGPUs()
+	}
+	return 1
+}
+
+func (j *job) perNodeGPUs() int {
+	nodes := max(1, j.nodes)
+	switch {
+	case j.gpus > 0:
+		return j.gpus
+	case j.allGPUs > 0:
+		return j.allGPUs / nodes
+	}
+	return 0
+}
+
+// nodeGPUs returns the number of GPUs per node.
+func (j *job) nodeGPUs() int {
+	if n := j.perNodeGPUs(); n > 0 {
+		return n
+	}
+	return j.taskGPUs * j.allocatedTasks()
+}
+
+// maxSpread is the number of tasks up to which a script without a number of nodes is assumed to
+// run on one node.
+const maxSpread = 64
+
+// layout determines nodes, ranks per node, cores, and GPUs from the directives and from the
+// options of srun.
+func (r *reader) layout(c *command) {
+	j := r.job
+	spread := j.nodes == 0
+	nodes := max(1, j.nodes)
+	gpus, allocated := j.nodeGPUs(), j.allocatedTasks()
+	cores := allocated * max(1, j.cpus) // of a node
+	if j.gpuCPUs > 0 && gpus > 0 && j.cpus == 0 {
+		cores = j.gpuCPUs * gpus
+	}
+	total := 0
+	switch {
+	case !c.inSrun:
+		total = 1
+		if nodes > 1 && !j.torchrun {
+			c.change(strconv.Itoa(nodes)+" nodes", "the script starts the program once, on the first node; the job starts it on every node")
+		}
+		if nodes > 1 && j.torchrun {
+			c.change("torchrun", "the script starts it on the first node only; the job starts one on every node")
+		}
+		total = nodes
+	case c.srun.tasks > 0:
+		total = c.srun.tasks
+	case c.srun.tasksPerNode > 0:
+		total = c.srun.tasksPerNode * max(nodes, c.srun.nodes)
+	case c.srun.nodes > 0 && c.srun.nodes != nodes:
+		total = c.srun.nodes
+	case j.allTasks > 0:
+		total = j.allTasks
+	case j.tasks > 0:
+		total = j.tasks * nodes
+	case j.gpuTasks > 0 || j.taskGPUs > 0 && j.allGPUs > 0:
+		if total = allocated * nodes; j.gpuTasks == 0 {
+			total = j.allGPUs / j.taskGPUs
+		}
+	default:
+		total = nodes
+	}
+	if c.srun.nodes > 0 && c.srun.nodes != nodes {
+		if j.nodes > 0 {
+			c.change(fmt.Sprintf("srun --nodes=%d", c.srun.nodes), fmt.Sprintf("the program runs on some of the %d nodes of the job only", nodes))
+		} else {
+			nodes = c.srun.nodes
+		}
+	} else if spread && total > 1 && c.inSrun {
+		if total > maxSpread {
+			c.change("--ntasks="+strconv.Itoa(total), "Slurm chooses the number of nodes: set slurm.nodes and slurm.tasks_per_node")
+		} else {
+			c.note("--ntasks="+strconv.Itoa(total), "the script leaves the number of nodes to Slurm; the job requests one")
+		}
+	} else if spread && j.allTasks > maxSpread && !c.inSrun {
+		c.change("--ntasks="+strconv.Itoa(j.allTasks), "Slurm chooses the number of nodes; the job requests one")
+	}
+	if total%nodes != 0 {
+		c.change(fmt.Sprintf("%d ranks on %d nodes", total, nodes), "slurm.tasks_per_node is equal on all nodes")
+		total = nodes * max(1, total/nodes)
+	}
+	perNode := total / nodes
+	cpus := j.cpus
+	if j.gpuCPUs > 0 && j.cpus == 0 {
+		cpus = max(1, cores/perNode)
+	}
+	if c.srun.cpus > 0 {
+		cpus = c.srun.cpus
+	}
+	switch {
+	case !c.inSrun && j.exclusive && j.cpus == 0 && j.allTasks <= 1 && j.tasks <= 1:
+		c.change("--exclusive", "the program may use all cores of the node; the job requests 1 core per rank: set slurm.cpus_per_task")
+	case !c.inSrun && cores > 1:
+		cpus = max(1, cores/perNode)
+	case j.cpus == 0 && c.srun.cpus == 0 && gpus > 0 && r.options.Site == "" && cpus == 0:
+		r.note(0, "slurm.cpus_per_task", "the script leaves the cores to the center's default; the job requests 1 core per rank")
+	}
+	if j.torchrun {
+		if perNode > 1 {
+			c.change(fmt.Sprintf("%d torchruns per node", perNode), "the job starts one torchrun on each node")
+		}
+		perNode = max(1, j.torchTasks)
+		if cpus > 0 {
+			cpus = max(1, cpus/perNode)
+		}
+	}
+	j.outNodes, j.outTasks, j.outCPUs, j.outGPUs = nodes, perNode, cpus, gpus
+	r.setMemory(cores)
+	if !c.inSrun && !j.torchrun && gpus > 1 && len(c.args) > 0 && strings.HasPrefix(path.Base(c.args[0].text), "python") {
+		c.note(strconv.Itoa(gpus)+" GPUs", "the job sets RANK=0, LOCAL_RANK=0, and WORLD_SIZE=1; a program that reads them uses one GPU: start it with torchrun")
+	}
+}
+
+// setMemory converts --mem-per-cpu and --mem-per-gpu. cores is the number of cores per node.
+func (r *reader) setMemory(cores int) {
+	j := r.job
+	scale := func(option, key, size string, n int) {
+		if size == "" || j.slurm["mem"] != "" {
+			return
+		}
+		memory := slurmMemory(size)
+		number := memory
+		unit := ""
+		if memory != "" {
+			unit = memory[len(memory)-1:]
+			number = memory[:len(memory)-1]
+		}
+		amount, err := strconv.Atoi(number)
+		if err != nil || amount <= 0 || amount > 1<<20 || n > 1<<20 || !j.setIfValid("mem", fmt.Sprintf("%d%s", amount*n, unit)) {
+			r.note(0, option+"="+size, "set slurm.mem, the memory per node")
+		}
+	}
+	scale("--mem-per-cpu", "mem_per_cpu", j.memPerCPU, max(1, cores))
+	scale("--mem-per-gpu", "mem_per_gpu", j.memPerGPU, max(1, j.nodeGPUs()))
+}

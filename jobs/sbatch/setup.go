@@ -1,0 +1,751 @@
+package sbatch
+
+import (
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+// A stepKind is the kind of a step.
+type stepKind int
+
+const (
+	stepRun    stepKind = iota // shell code
+	stepAssign                 // NAME=value, without export
+	stepEnv                    // export NAME=value, with a known value
+	stepModule                 // module load
+	stepConda                  // conda activate
+	stepVenv                   // source DIR/bin/activate
+	stepHook                   // makes conda available; setup.conda does the same
+	stepCd                     // cd
+)
+
+// A step is a command before the program, in the order of the script.
+type step struct {
+	kind   stepKind
+	line   int
+	text   string // shell code
+	value  string // module, environment, or value of a variable
+	name   string // variable
+	uses   []string
+	mayEnd bool // whether a failure ends a script with set -e but not this script
+}
+
+// managedVariables are variables that ddpbatch determines or sets for each rank.
+var managedVariables = map[string]string{
+	"MASTER_ADDR": "ddpbatch sets it for each rank", "MASTER_PORT": "ddpbatch sets it for each rank, to a free port",
+	"NCCL_SOCKET_IFNAME": "ddpbatch selects the network; set it in [setup.env] to override", "GLOO_SOCKET_IFNAME": "ddpbatch selects the network; set it in [setup.env] to override",
+}
+
+// isManaged reports whether ddpbatch sets a variable for each rank.
+func isManaged(name string) bool {
+	var n jobs.EnvName
+	return managedVariables[name] != "" || n.UnmarshalTOML(name) != nil
+}
+
+// convert converts a script whose program is known.
+func (r *reader) convert(stmts []*syntax.Stmt, program *candidate, all []candidate) {
+	main := stmts[program.top]
+	for _, c := range all {
+		if c.stmt == program.stmt {
+			continue
+		}
+		if c.background && c.strength >= plainProgram && c.top < program.top {
+			r.change(r.line(c.stmt), sourceText(c.stmt), "it runs at the same time as the program: a job file has one program")
+		}
+	}
+	r.prepare(stmts[:program.top])
+	prefix, simple := launchContext(main, program.stmt)
+	for _, s := range prefix {
+		r.prepare([]*syntax.Stmt{s})
+	}
+	if !simple {
+		r.change(r.line(program.stmt), sourceText(program.stmt), "it is in a loop, a condition, or a function")
+		r.prepareNested(main)
+	}
+	if program.background {
+		r.change(r.line(program.stmt), sourceText(program.stmt), "it runs in the background")
+	}
+	r.convertLaunch(program.stmt, program.call)
+	if simple {
+		r.readRest(main, program.stmt)
+	}
+	for _, s := range stmts[program.top+1:] {
+		r.readLater(s)
+	}
+}
+
+// launchContext returns the commands before the program in its statement, as in
+// `cd x && srun y`. simple reports whether the program runs exactly once if they succeed.
+func launchContext(s, program *syntax.Stmt) (before []*syntax.Stmt, simple bool) {
+	if s == program {
+		return nil, true
+	}
+	switch c := s.Cmd.(type) {
+	case *syntax.TimeClause:
+		return launchContext(c.Stmt, program)
+	case *syntax.BinaryCmd:
+		if before, ok := launchContext(c.X, program); ok {
+			return before, true
+		}
+		if c.Op == syntax.AndStmt {
+			if before, ok := launchContext(c.Y, program); ok {
+				return append([]*syntax.Stmt{c.X}, before...), true
+			}
+		}
+	}
+	return nil, false
+}
+
+// readRest reads what follows the program in its statement, such as a pipe.
+func (r *reader) readRest(s, program *syntax.Stmt) {
+	if s == program {
+		return
+	}
+	switch c := s.Cmd.(type) {
+	case *syntax.TimeClause:
+		r.readRest(c.Stmt, program)
+	case *syntax.BinaryCmd:
+		if _, inX := launchContext(c.X, program); !inX {
+			r.readRest(c.Y, program)
+			return
+		}
+		r.readRest(c.X, program)
+		switch {
+		case (c.Op == syntax.Pipe || c.Op == syntax.PipeAll) && readsOutput(c.Y):
+			r.note(r.line(c.Y), "| "+sourceText(c.Y), "the log is in the run directory")
+		case c.Op == syntax.Pipe || c.Op == syntax.PipeAll:
+			r.change(r.line(c.Y), "| "+sourceText(c.Y), "the output of the program goes to the log only")
+		default:
+			r.readLater(c.Y)
+		}
+	}
+}
+
+// readsOutput reports whether a command only copies or filters output.
+func readsOutput(s *syntax.Stmt) bool {
+	call, ok := s.Cmd.(*syntax.CallExpr)
+	if !ok || len(call.Args) == 0 {
+		b, ok := s.Cmd.(*syntax.BinaryCmd)
+		return ok && readsOutput(b.X) && readsOutput(b.Y)
+	}
+	return slices.Contains(words("tee grep egrep sed awk ts cat tail head tr cut sort"), path.Base(call.Args[0].Lit()))
+}
+
+// readLater reads a command after the program. A job has no commands there.
+func (r *reader) readLater(s *syntax.Stmt) {
+	if !r.isHarmless(s) {
+		r.change(r.line(s), sourceText(s), "it runs after the program: a job file has no commands there; use a job with slurm.dependency")
+	}
+}
+
+// isHarmless reports whether a statement only prints or waits.
+func (r *reader) isHarmless(s *syntax.Stmt) bool {
+	if slices.ContainsFunc(s.Redirs, func(redirect *syntax.Redirect) bool { return writesFile(redirect) }) {
+		return false
+	}
+	switch c := s.Cmd.(type) {
+	case nil:
+		return true
+	case *syntax.CallExpr:
+		if len(c.Args) == 0 {
+			return len(c.Assigns) > 0
+		}
+		if hasCommand(c) && !r.hasPureCommands(c) {
+			return false
+		}
+		base := path.Base(c.Args[0].Lit())
+		switch base {
+		case "env":
+			return len(c.Args) == 1 // `env A=1 command` runs a command
+		case "numactl":
+			return len(c.Args) == 2 && strings.HasPrefix(c.Args[1].Lit(), "-")
+		case "scontrol":
+			return len(c.Args) > 1 && (c.Args[1].Lit() == "show" || c.Args[1].Lit() == "hostnames")
+		case "conda", "mamba", "micromamba":
+			return len(c.Args) == 2 && (c.Args[1].Lit() == "deactivate" || c.Args[1].Lit() == "list" || c.Args[1].Lit() == "info") || len(c.Args) > 1 && c.Args[1].Lit() == "env"
+		case "module", "ml":
+			return len(c.Args) > 1 && slices.Contains(words("list avail av show unload purge rm li"), c.Args[1].Lit()) || base == "ml" && len(c.Args) == 1
+		case "pip", "pip3":
+			return len(c.Args) > 1 && slices.Contains(words("list freeze show --version"), c.Args[1].Lit())
+		case "deactivate", "set", "cd", "unset", "export", "shopt", "ulimit":
+			return true // without effect on what has run
+		case "cat", "head", "tail", "grep", "stat", "wc":
+			return true
+		case "srun", "mpirun":
+			return (&finder{r: r, functions: map[string]bool{}}).classify(r.args(c.Args), 0) == notProgram && len(c.Args) > 1 && r.printsOnly(c)
+		case "python", "python3":
+			return isVersionCheck(r.args(c.Args)) && len(c.Args) == 2
+		}
+		return harmlessCommands[base]
+	case *syntax.DeclClause:
+		return true
+	case *syntax.BinaryCmd:
+		return r.isHarmless(c.X) && (r.isHarmless(c.Y) || (c.Op == syntax.Pipe) && readsOutput(c.Y) && !strings.Contains(sourceText(c.Y), "tee "))
+	case *syntax.TestClause, *syntax.ArithmCmd:
+		return true
+	case *syntax.IfClause:
+		for part := c; part != nil; part = part.Else {
+			if !r.areHarmless(part.Cond) || !r.areHarmless(part.Then) {
+				return false
+			}
+		}
+		return true
+	case *syntax.Block:
+		return r.areHarmless(c.Stmts)
+	case *syntax.FuncDecl:
+		return true
+	case *syntax.TimeClause:
+		return c.Stmt == nil || r.isHarmless(c.Stmt)
+	}
+	return false
+}
+
+func (r *reader) areHarmless(list []*syntax.Stmt) bool {
+	return !slices.ContainsFunc(list, func(s *syntax.Stmt) bool { return !r.isHarmless(s) })
+}
+
+// printsOnly reports whether srun runs a command that only prints.
+func (r *reader) printsOnly(c *syntax.CallExpr) bool {
+	inner, ok := skipSrun(r.args(c.Args[1:]))
+	return ok && len(inner) > 0 && inner[0].known && harmlessCommands[path.Base(inner[0].text)]
+}
+
+// writesFile reports whether a redirection writes a file.
+func writesFile(redirect *syntax.Redirect) bool {
+	switch redirect.Op {
+	case syntax.RdrOut, syntax.AppOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll, syntax.RdrInOut:
+		target := sourceText(redirect.Word)
+		return target != "/dev/null" && target != "/dev/stderr" && target != "/dev/stdout"
+	}
+	return false
+}
+
+func hasCommand(n syntax.Node) bool { return slices.Contains(usedVariables(n), "$(") }
+
+// pureCommand matches commands that only print. Their substitutions have no effect.
+var pureCommand = regexp.MustCompile(`^(?:scontrol show|hostname|head|tail|date|echo|printf|wc|nproc|shuf|awk|sed|cut|tr|grep|expr|basename|dirname|pwd|seq|cat|getent|ip |comm|sort|uniq|realpath|readlink|which|nvidia-smi|rocm-smi|whoami|id|uname|tail|bc|squeue|ls|jq|srun .*hostname|\[)`)
+
+// hasPureCommands reports whether all command substitutions in n only print.
+func (r *reader) hasPureCommands(n syntax.Node) bool {
+	pure := true
+	syntax.Walk(n, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.ProcSubst:
+			pure = false
+		case *syntax.CmdSubst:
+			for _, s := range n.Stmts {
+				syntax.Walk(s, func(n syntax.Node) bool {
+					if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 && !pureCommand.MatchString(sourceText(call)+" ") {
+						pure = false
+					}
+					if redirect, ok := n.(*syntax.Redirect); ok && writesFile(redirect) {
+						pure = false
+					}
+					return pure
+				})
+			}
+		}
+		return pure
+	})
+	return pure
+}
+
+// prepare reads commands before the program.
+func (r *reader) prepare(list []*syntax.Stmt) {
+	for _, s := range list {
+		switch c := s.Cmd.(type) {
+		case *syntax.CallExpr:
+			r.prepareCall(s, c)
+		case *syntax.DeclClause:
+			r.prepareDeclaration(s, c)
+		case *syntax.BinaryCmd:
+			if c.Op == syntax.AndStmt && len(s.Redirs) == 0 && !s.Background {
+				r.prepare([]*syntax.Stmt{c.X, c.Y})
+				continue
+			}
+			r.prepareNested(s)
+		case *syntax.FuncDecl:
+			if c.Name != nil {
+				r.functions[c.Name.Value] = true
+			}
+			r.run(s)
+		case nil:
+			if slices.ContainsFunc(s.Redirs, writesFile) {
+				r.run(s)
+			}
+		default:
+			r.prepareNested(s)
+		}
+	}
+}
+
+// prepareNested keeps a loop, a condition, or a pipe as shell code.
+func (r *reader) prepareNested(s *syntax.Stmt) {
+	if r.isHarmless(s) && len(setVariables(s)) == 0 && !hasExit(s) {
+		return
+	}
+	for _, name := range setVariables(s) {
+		r.scriptVars[name] = true
+		delete(r.vars, name)
+	}
+	r.hideNestedSecrets(s)
+	syntax.Walk(s, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.CallExpr:
+			if len(n.Args) == 0 {
+				break
+			}
+			switch name := n.Args[0].Lit(); name {
+			case "cd", "pushd", "popd":
+				r.change(r.line(n), sourceText(n), "a condition or a loop changes the directory of the program: set command.workdir")
+			case "trap":
+				r.change(r.line(n), sourceText(n), "a job file has no traps")
+			case "source", ".", "eval":
+				r.forget()
+			}
+		case *syntax.DeclClause:
+			for _, a := range n.Args {
+				if a.Name != nil && (n.Variant.Value == "export" || n.Variant.Value == "declare") {
+					if isManaged(a.Name.Value) {
+						continue
+					}
+					r.exported[a.Name.Value] = r.exported[a.Name.Value] || n.Variant.Value == "export"
+				}
+			}
+		}
+		return true
+	})
+	r.run(s)
+}
+
+// hasExit reports whether a part of the script can end the script.
+func hasExit(n syntax.Node) bool {
+	found := false
+	syntax.Walk(n, func(n syntax.Node) bool {
+		if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 && (call.Args[0].Lit() == "exit" || call.Args[0].Lit() == "return") {
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+// hideNestedSecrets hides secrets that a loop or a condition assigns.
+func (r *reader) hideNestedSecrets(s *syntax.Stmt) {
+	syntax.Walk(s, func(n syntax.Node) bool {
+		if a, ok := n.(*syntax.Assign); ok && a.Name != nil && a.Value != nil {
+			if v := strings.Trim(sourceText(a.Value), `"'`); isSecret(a.Name.Value, v) {
+				r.hideVariable(a.Name.Value, v)
+			}
+		}
+		return true
+	})
+}
+
+// code returns the source of a statement, unchanged.
+func (r *reader) code(s *syntax.Stmt) string {
+	start, end := int(s.Pos().Offset()), int(s.End().Offset())
+	hasDocument := slices.ContainsFunc(s.Redirs, func(d *syntax.Redirect) bool { return d.Hdoc != nil })
+	if r.offset == 0 && !hasDocument && start < end && end <= len(r.src) && !strings.Contains(string(r.src[start:end]), "<<") {
+		return strings.TrimSpace(strings.TrimSuffix(string(r.src[start:end]), ";"))
+	}
+	var b strings.Builder
+	if err := syntax.NewPrinter().Print(&b, s); err != nil {
+		return ""
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// run keeps a statement as shell code that runs on the first node before the program, as in the
+// script.
+func (r *reader) run(s *syntax.Stmt) {
+	r.addStep(step{kind: stepRun, line: r.line(s), text: r.code(s), uses: usedVariables(s), mayEnd: true})
+}
+
+func (r *reader) addStep(s step) {
+	if slices.Contains(s.uses, "@") {
+		r.change(s.line, s.text, "a job has no command-line arguments ($1, $@)")
+	}
+	if r.isSuspicious(s.text) || slices.ContainsFunc(s.uses, func(name string) bool { return r.hidden[name] }) && s.kind == stepRun {
+		r.change(s.line, s.text, "it may contain a secret, which a job file must not contain: run it before you submit, or keep it in a script that only you can read")
+		return
+	}
+	r.steps = append(r.steps, s)
+}
+
+// prepareDeclaration reads declarations such as export NAME=value.
+func (r *reader) prepareDeclaration(s *syntax.Stmt, c *syntax.DeclClause) {
+	exports := c.Variant.Value == "export"
+	options := false
+	for _, a := range c.Args {
+		if a.Name == nil {
+			text := ""
+			if a.Value != nil {
+				text = a.Value.Lit()
+			}
+			switch {
+			case exports && text == "-n":
+				r.run(s)
+				return
+			case strings.HasPrefix(text, "-") && strings.Contains(text, "x"):
+				exports = true
+			}
+			options = options || strings.HasPrefix(text, "-")
+		}
+	}
+	for _, a := range c.Args {
+		if a.Name == nil {
+			if a.Value != nil && !strings.HasPrefix(a.Value.Lit(), "-") { // export $NAMES
+				r.run(s)
+				r.forget()
+			}
+			continue
+		}
+		name := a.Name.Value
+		if exports {
+			r.exported[name] = true
+		}
+		if a.Naked || a.Value == nil && a.Array == nil {
+			if !exports {
+				continue
+			}
+			if r.hidden[name] {
+				r.addSecretName(r.line(s), name)
+			} else if v, known := r.knownString(name); known {
+				r.setVariable(s, name, v, "export "+name)
+			} else if !isManaged(name) {
+				r.addStep(step{kind: stepRun, line: r.line(s), text: "export " + name, uses: []string{name}})
+			}
+			continue
+		}
+		if options && !exports { // declare -A, readonly -a
+			r.prepareAssign(s, a, sourceText(s))
+			continue
+		}
+		r.prepareAssign(s, a, "")
+	}
+}
+
+// prepareAssign reads NAME=value before the program. declaration is the text of a declaration with
+// options.
+func (r *reader) prepareAssign(s *syntax.Stmt, a *syntax.Assign, declaration string) {
+	name, line := a.Name.Value, r.line(s)
+	known := r.assign(line, a)
+	if r.hidden[name] {
+		return
+	}
+	text := sourceText(a)
+	if declaration != "" {
+		text = declaration
+	}
+	if a.Value != nil && hasCommand(a.Value) && !r.hasPureCommands(a.Value) && !isManaged(name) {
+		if r.exported[name] {
+			text = "export " + text
+		}
+		if r.noteUnknown(line, name, text) {
+			return
+		}
+		r.addStep(step{kind: stepRun, line: line, text: text, uses: usedVariables(a), mayEnd: true})
+		return
+	}
+	if !r.exported[name] {
+		r.addStep(step{kind: stepAssign, line: line, name: name, text: text, uses: usedVariables(a)})
+		return
+	}
+	if value, ok := r.knownString(name); known && ok {
+		r.setVariable(s, name, value, "export "+text)
+		return
+	}
+	if r.noteUnknown(line, name, text) {
+		return
+	}
+	r.addStep(step{kind: stepRun, line: line, text: "export " + text, uses: usedVariables(a)})
+}
+
+// setVariable adds a variable with a known value for the ranks.
+func (r *reader) setVariable(s *syntax.Stmt, name, value, text string) {
+	line := r.line(s)
+	if isManaged(name) {
+		r.noteManaged(line, name, name+"="+value)
+		return
+	}
+	if r.foreign && !isValidText(value) || !isValidText(value) {
+		r.addStep(step{kind: stepRun, line: line, text: text, uses: usedVariables(s)})
+		return
+	}
+	r.addStep(step{kind: stepEnv, line: line, name: name, value: value, text: text, uses: usedVariables(s)})
+}
+
+// noteManaged adds a note about a variable that ddpbatch sets for each rank.
+func (r *reader) noteManaged(line int, name, text string) {
+	why := managedVariables[name]
+	if why == "" {
+		why = "ddpbatch sets it for each rank"
+	}
+	if strings.HasPrefix(name, "SLURM_") && !strings.HasPrefix(name, "SLURM_CPU_BIND") {
+		r.change(line, text, "it changes the behavior of srun, which ddpbatch controls")
+		return
+	}
+	if strings.HasSuffix(name, "_SOCKET_IFNAME") {
+		if value, known := r.knownString(name); known && isValidText(value) {
+			var n jobs.EnvName
+			if n.UnmarshalTOML(name) == nil {
+				r.note(line, text, why)
+				return
+			}
+		}
+	}
+	r.note(line, text, why)
+}
+
+// noteUnknown reports whether a variable with an unknown value is managed by ddpbatch or is a
+// secret, and adds a note then.
+func (r *reader) noteUnknown(line int, name, text string) bool {
+	switch {
+	case isManaged(name):
+		r.noteManaged(line, name, text)
+		return true
+	case isSecretName(name):
+		r.hideVariable(name, "")
+		r.addSecretName(line, name)
+		return true
+	}
+	return false
+}
+
+// prepareCall reads a simple command before the program.
+func (r *reader) prepareCall(s *syntax.Stmt, c *syntax.CallExpr) {
+	line := r.line(s)
+	if len(c.Args) == 0 {
+		for _, a := range c.Assigns {
+			r.prepareAssign(s, a, "")
+		}
+		return
+	}
+	args := r.args(c.Args)
+	name := args[0].text
+	if !args[0].known {
+		r.run(s)
+		r.forget()
+		return
+	}
+	base := path.Base(name)
+	list, all := r.arguments(c.Args[1:])
+	first := ""
+	if len(list) > 0 {
+		first = list[0]
+	}
+	if slices.ContainsFunc(s.Redirs, writesFile) || s.Background || slices.ContainsFunc(s.Redirs, func(d *syntax.Redirect) bool { return d.Op == syntax.RdrIn || d.Hdoc != nil }) {
+		if base == "exec" && len(c.Args) == 1 {
+			r.note(line, sourceText(s), "the log is in the run directory")
+			return
+		}
+		if base != "source" && base != "." && base != "module" && base != "cd" {
+			r.markRead(c)
+			r.run(s)
+			return
+		}
+	}
+	switch {
+	case r.functions[name]:
+		r.run(s)
+		r.forget()
+	case base == "module" || base == "ml":
+		r.prepareModule(s, base, list, all)
+	case base == "source" || base == ".":
+		r.prepareSource(s, list, all)
+	case base == "conda" || base == "mamba" || base == "micromamba":
+		if first == "activate" && all && len(list) == 2 {
+			r.addStep(step{kind: stepConda, line: line, value: list[1], text: sourceText(s)})
+		} else if !r.isHarmless(s) || first == "deactivate" {
+			r.run(s)
+		}
+	case base == "cd" || base == "pushd":
+		r.changeDirectory(s, list, all)
+	case base == "popd":
+		r.change(line, sourceText(s), "the directory is known only to a shell: set command.workdir")
+	case base == "trap":
+		r.change(line, sourceText(s), "a job file has no traps")
+	case base == "set":
+		for _, a := range list {
+			if strings.HasPrefix(a, "-") && strings.Contains(a, "e") && a != "-o" || a == "errexit" {
+				r.errexit = true
+			}
+			if a == "--" || !strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "+") && !slices.Contains(words("errexit nounset pipefail xtrace verbose allexport"), a) {
+				r.change(line, sourceText(s), "a job has no command-line arguments ($1, $@)")
+			}
+			if a == "-a" || a == "allexport" {
+				r.change(line, sourceText(s), "it exports all variables: use export")
+			}
+		}
+	case base == "unset":
+		for _, a := range list {
+			delete(r.vars, a)
+			delete(r.exported, a)
+			r.job.secrets = slices.DeleteFunc(r.job.secrets, func(s string) bool { return s == a })
+		}
+		r.run(s)
+	case base == "eval":
+		if strings.Contains(sourceText(s), "conda") && strings.Contains(sourceText(s), "hook") {
+			r.addStep(step{kind: stepHook, line: line, text: r.code(s)})
+			return
+		}
+		r.run(s)
+		r.forget()
+	case base == "exit":
+		r.change(line, sourceText(s), "the script ends here")
+	case base == "wait" || base == "sleep":
+		if r.hasBackground() {
+			r.run(s)
+		}
+	case r.isHarmless(s):
+	default:
+		r.markRead(c)
+		r.run(s)
+	}
+}
+
+// markRead marks the variables that a command such as read sets as unknown.
+func (r *reader) markRead(c *syntax.CallExpr) {
+	for _, name := range setVariables(c) {
+		r.scriptVars[name] = true
+		delete(r.vars, name)
+	}
+}
+
+func (r *reader) hasBackground() bool {
+	return slices.ContainsFunc(r.steps, func(s step) bool { return strings.HasSuffix(s.text, "&") })
+}
+
+// changeDirectory reads cd.
+func (r *reader) changeDirectory(s *syntax.Stmt, list []string, all bool) {
+	line := r.line(s)
+	text := "cd " + strings.TrimPrefix(strings.TrimPrefix(sourceText(s), "pushd "), "cd ")
+	if len(list) > 0 && (list[0] == "--" || list[0] == "-P" || list[0] == "-L") {
+		list = list[1:]
+	}
+	switch {
+	case len(list) == 0 && all && r.options.Home != "":
+		list = []string{r.options.Home}
+	case !all || len(list) != 1 || list[0] == "-":
+		if len(usedVariables(s)) > 0 && !slices.ContainsFunc(usedVariables(s), func(n string) bool { return n == "@" || n == "$(" || strings.HasSuffix(n, "[]") }) && strings.Count(text, " ") == 1 {
+			r.job.shellDir = strings.TrimPrefix(text, "cd ")
+			r.job.workdir = ""
+			r.addNeeded(usedVariables(s))
+			r.addStep(step{kind: stepCd, line: line, text: text, uses: usedVariables(s)})
+			delete(r.vars, "PWD")
+			return
+		}
+		r.change(line, sourceText(s), "the directory is known only to a shell: set command.workdir")
+		r.addStep(step{kind: stepCd, line: line, text: text, uses: usedVariables(s)})
+		delete(r.vars, "PWD")
+		return
+	}
+	dir := list[0]
+	switch {
+	case filepath.IsAbs(dir):
+		r.job.workdir, r.job.shellDir = filepath.Clean(dir), ""
+	case r.job.shellDir != "":
+		r.job.shellDir += "/" + quoteWord(dir)
+	default:
+		r.job.workdir = filepath.Join(r.job.workdir, dir)
+	}
+	switch pwd, known := r.knownString("PWD"); {
+	case filepath.IsAbs(dir):
+		r.setString("PWD", filepath.Clean(dir))
+	case known:
+		r.setString("PWD", filepath.Join(pwd, dir))
+	}
+	if dir == r.options.Dir && !slices.ContainsFunc(r.steps, func(s step) bool { return s.kind == stepCd }) {
+		return // the directory from which the script was submitted
+	}
+	r.addStep(step{kind: stepCd, line: line, text: "cd " + quoteWord(dir)})
+}
+
+func (r *reader) prepareModule(s *syntax.Stmt, base string, list []string, all bool) {
+	if base == "ml" && len(list) > 0 && !slices.Contains(words("purge load use unload swap list add av avail spider save restore"), list[0]) && !strings.HasPrefix(list[0], "-") {
+		list = append([]string{"load"}, list...)
+	}
+	isPlain := all && len(list) > 1 && (list[0] == "load" || list[0] == "add")
+	for _, m := range list[min(1, len(list)):] {
+		var w jobs.Word
+		isPlain = isPlain && w.UnmarshalTOML(m) == nil
+	}
+	switch {
+	case isPlain:
+		for _, m := range list[1:] {
+			r.addStep(step{kind: stepModule, line: r.line(s), value: m, text: "module load " + quoteWord(m)})
+		}
+	case len(list) == 0 || slices.Contains(words("list avail av show spider li help whatis"), list[0]):
+	default:
+		r.run(s)
+	}
+}
+
+// environmentFile matches files that set up a shell. They do not change variables of a script.
+var environmentFile = regexp.MustCompile(`(?:/etc/profile|/etc/bashrc|\.bashrc|\.bash_profile|\.profile|conda\.sh|mamba\.sh|/lmod/.*|/init/(?:bash|sh)|modules?\.sh|bin/activate|/activate)$`)
+
+func (r *reader) prepareSource(s *syntax.Stmt, list []string, all bool) {
+	line, src := r.line(s), sourceText(s)
+	file := ""
+	if len(list) > 0 {
+		file = list[0]
+	}
+	switch {
+	case all && len(list) == 2 && (file == "activate" || file == "activate.sh"):
+		r.addStep(step{kind: stepConda, line: line, value: list[1], text: src})
+	case all && len(list) == 1 && file == "activate":
+		r.addStep(step{kind: stepConda, line: line, value: "base", text: src})
+	case all && len(list) == 1 && file == "deactivate":
+		r.run(s)
+	case all && len(list) == 1 && strings.HasSuffix(file, "/bin/activate") && !isCondaPath(file):
+		dir := strings.TrimSuffix(file, "/bin/activate")
+		if !filepath.IsAbs(dir) && r.job.shellDir == "" {
+			dir = filepath.Join(r.job.workdir, dir)
+		}
+		if !filepath.IsAbs(dir) && r.job.shellDir != "" {
+			r.run(s)
+			return
+		}
+		r.addStep(step{kind: stepVenv, line: line, value: dir, text: r.code(s)})
+	case all && len(list) == 1 && strings.HasSuffix(file, "conda.sh"):
+		r.run(s)
+	default:
+		r.run(s)
+		if !all || !environmentFile.MatchString(file) {
+			if !environmentFile.MatchString(strings.Trim(src, `"`)) && !(len(list) == 2 && strings.HasSuffix(file, "/activate")) {
+				r.forget()
+			}
+		}
+	}
+}
+
+// forget marks the values of the script's variables as unknown, because code that the reader
+// cannot follow may have changed them.
+func (r *reader) forget() {
+	r.foreign = true
+	for name := range r.scriptVars {
+		delete(r.vars, name)
+	}
+}
+
+func isCondaPath(file string) bool {
+	file = strings.ToLower(file)
+	return strings.Contains(file, "conda") || strings.Contains(file, "mamba") || strings.Contains(file, "miniforge") || strings.Contains(file, "mambaforge")
+}
+
+// addNeeded records variables that the program's command reads on the node.
+func (r *reader) addNeeded(names []string) {
+	for _, name := range names {
+		if !slices.Contains(r.needed, name) {
+			r.needed = append(r.needed, name)
+		}
+	}
+}

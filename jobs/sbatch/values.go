@@ -1,0 +1,436 @@
+package sbatch
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// An arg is one word of a command after expansion, or a word that only a shell can expand.
+type arg struct {
+	text  string // value, if known
+	known bool
+	word  *syntax.Word // source, which can hold several arguments
+}
+
+// scriptEnviron supplies the known variables to the expander. It records whether the expander
+// reads a variable whose value is not known.
+type scriptEnviron struct {
+	r       *reader
+	unset   map[string]bool // variables that have a default in the word
+	missing bool
+}
+
+// Get returns a variable.
+func (e *scriptEnviron) Get(name string) expand.Variable {
+	if v, ok := e.r.vars[name]; ok {
+		return v
+	}
+	if name != "IFS" && !e.unset[name] && !(name == "PWD" && !e.unset[" PWD"]) {
+		e.missing = true
+	}
+	return expand.Variable{}
+}
+
+// Each calls f for no variable: expansions such as ${!A*} have no known value.
+func (e *scriptEnviron) Each(func(string, expand.Variable) bool) { e.missing = true }
+
+// expansion is the result of a walk over a word before its expansion.
+type expansion struct {
+	possible bool
+	defaults []string // variables with a default that is used
+	environ  *scriptEnviron
+}
+
+var numericRange = regexp.MustCompile(`\{[^{}]*\.\.[^{}]*\}`)
+
+// maxBraces is the maximum number of brace expansions in a word. Each one multiplies the number
+// of words.
+const maxBraces = 3
+
+// inspect reports whether the reader can expand a word without running anything.
+func (r *reader) inspect(w syntax.Node) expansion {
+	x := expansion{possible: true, environ: &scriptEnviron{r: r, unset: map[string]bool{}}}
+	syntax.Walk(w, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.CmdSubst, *syntax.ProcSubst, *syntax.ExtGlob:
+			x.possible = false
+		case *syntax.Lit:
+			if m := numericRange.FindString(n.Value); len(m) > len("{00..99}") || strings.Count(n.Value, "{") > maxBraces {
+				x.possible = false
+			}
+		case *syntax.BinaryArithm:
+			if n.Op == syntax.Pow || n.Op == syntax.Shl {
+				x.possible = false
+			}
+		case *syntax.ParamExp:
+			if n.Param == nil {
+				x.possible = false
+				return false
+			}
+			name := n.Param.Value
+			if name == "PWD" {
+				x.environ.unset[" PWD"] = true
+			}
+			_, known := r.vars[name]
+			if n.Excl || n.Width || n.Names != 0 {
+				x.possible = false
+			}
+			if n.Exp != nil && !known && (n.Exp.Op == syntax.DefaultUnset || n.Exp.Op == syntax.DefaultUnsetOrNull) {
+				switch {
+				case isSlurmVariable(name), r.scriptVars[name], !isPlainName(name), r.secretDefault(n):
+					x.possible = false
+				default:
+					x.environ.unset[name] = true
+					x.defaults = append(x.defaults, name)
+				}
+			}
+		}
+		return x.possible
+	})
+	return x
+}
+
+// secretDefault reports whether a default such as the one in ${API_KEY:-value} is a secret, which
+// it hides.
+func (r *reader) secretDefault(n *syntax.ParamExp) bool {
+	if n.Exp.Word == nil {
+		return false
+	}
+	if v := strings.Trim(sourceText(n.Exp.Word), `"'`); isSecret(n.Param.Value, v) {
+		r.addSecretValue(v)
+		return true
+	}
+	return false
+}
+
+func isSlurmVariable(name string) bool { return strings.HasPrefix(name, "SLURM") }
+
+var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func isPlainName(name string) bool { return plainName.MatchString(name) }
+
+// fields expands a word to arguments, as bash does, and reports whether all of it is known.
+func (r *reader) fields(w *syntax.Word) (list []string, known bool) {
+	return r.expand(w, false)
+}
+
+// word returns the value of a word without splitting, as in an assignment, and whether it is
+// known.
+func (r *reader) word(w *syntax.Word) (value string, known bool) {
+	list, known := r.expand(w, true)
+	if !known || len(list) != 1 {
+		return "", false
+	}
+	return list[0], true
+}
+
+func (r *reader) expand(w *syntax.Word, literal bool) (list []string, known bool) {
+	x := r.inspect(w)
+	if !x.possible {
+		return nil, false
+	}
+	defer func() {
+		if recover() != nil { // the expander panics on some unusual words
+			list, known = nil, false
+		}
+	}()
+	cfg := &expand.Config{Env: x.environ}
+	if literal {
+		value, err := expand.Literal(cfg, w)
+		if err != nil || x.environ.missing || len(value) > maxValue {
+			return nil, false
+		}
+		list = []string{value}
+	} else {
+		if hasPattern(w) {
+			return nil, false
+		}
+		var err error
+		list, err = expand.Fields(cfg, w)
+		if err != nil || x.environ.missing {
+			return nil, false
+		}
+		size := 0
+		for _, s := range list {
+			size += len(s)
+		}
+		if size > maxValue || len(list) > maxValue/8 || hasUnquotedExpansion(w) && slices.ContainsFunc(list, func(s string) bool { return strings.ContainsAny(s, "*?[") }) {
+			return nil, false // a value that bash would use as a pattern of file names
+		}
+	}
+	for _, name := range x.defaults {
+		r.usesDefault(name)
+	}
+	return list, true
+}
+
+// hasPattern reports whether a word contains an unquoted pattern of file names.
+func hasPattern(w *syntax.Word) bool {
+	for _, p := range w.Parts {
+		lit, ok := p.(*syntax.Lit)
+		if !ok {
+			continue
+		}
+		for i := 0; i < len(lit.Value); i++ {
+			switch lit.Value[i] {
+			case '\\':
+				i++
+			case '*', '?', '[':
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func hasUnquotedExpansion(w *syntax.Word) bool {
+	return slices.ContainsFunc(w.Parts, func(p syntax.WordPart) bool {
+		_, ok := p.(*syntax.ParamExp)
+		return ok
+	})
+}
+
+// args expands the words of a command.
+func (r *reader) args(words []*syntax.Word) (list []arg) {
+	for _, w := range words {
+		values, known := r.fields(w)
+		if !known {
+			list = append(list, arg{word: w})
+			continue
+		}
+		for _, v := range values {
+			list = append(list, arg{text: v, known: true, word: w})
+		}
+	}
+	return list
+}
+
+// arguments returns the values of words. all reports whether all values are known.
+func (r *reader) arguments(words []*syntax.Word) (args []string, all bool) {
+	all = true
+	for _, a := range r.args(words) {
+		all = all && a.known
+		args = append(args, a.text)
+	}
+	return args, all
+}
+
+// shellText returns an argument as bash code.
+func (a arg) shellText() string {
+	if !a.known {
+		return sourceText(a.word)
+	}
+	return quoteWord(a.text)
+}
+
+const plainChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%"
+
+// quoteWord returns a text as one word of bash.
+func quoteWord(s string) string {
+	if s != "" && strings.Trim(s, plainChars) == "" {
+		return s
+	}
+	quoted, err := syntax.Quote(s, syntax.LangBash)
+	if err != nil {
+		return "''"
+	}
+	return quoted
+}
+
+// usedVariables returns the names of the variables that a part of the script reads. A command
+// substitution counts as the name "$(", positional parameters count as "@".
+func usedVariables(nodes ...syntax.Node) (names []string) {
+	add := func(s string) {
+		if !slices.Contains(names, s) {
+			names = append(names, s)
+		}
+	}
+	for _, n := range nodes {
+		syntax.Walk(n, func(n syntax.Node) bool {
+			switch n := n.(type) {
+			case *syntax.CmdSubst, *syntax.ProcSubst:
+				add("$(")
+			case *syntax.ParamExp:
+				switch {
+				case n.Param == nil:
+				case n.Index != nil:
+					add(n.Param.Value)
+					add(n.Param.Value + "[]")
+				case !isPlainName(n.Param.Value):
+					add("@")
+				default:
+					add(n.Param.Value)
+				}
+			case *syntax.ArithmExp:
+				syntax.Walk(n.X, func(n syntax.Node) bool {
+					if l, ok := n.(*syntax.Lit); ok && isPlainName(l.Value) {
+						add(l.Value)
+					}
+					return true
+				})
+			}
+			return true
+		})
+	}
+	return names
+}
+
+// setVariables returns the names of the variables that a part of the script assigns.
+func setVariables(nodes ...syntax.Node) (names []string) {
+	for _, n := range nodes {
+		syntax.Walk(n, func(n syntax.Node) bool {
+			switch n := n.(type) {
+			case *syntax.Assign:
+				if n.Name != nil {
+					names = append(names, n.Name.Value)
+				}
+			case *syntax.ForClause:
+				if w, ok := n.Loop.(*syntax.WordIter); ok {
+					names = append(names, w.Name.Value)
+				}
+			case *syntax.CallExpr:
+				if len(n.Args) > 1 {
+					switch n.Args[0].Lit() {
+					case "read", "mapfile", "readarray", "getopts", "printf", "let":
+						for _, w := range n.Args[1:] {
+							if name, _, _ := strings.Cut(w.Lit(), "="); isPlainName(name) {
+								names = append(names, name)
+							}
+						}
+					}
+				}
+			}
+			return true
+		})
+	}
+	return names
+}
+
+// assign processes NAME=value and returns whether the value is known.
+func (r *reader) assign(line int, a *syntax.Assign) (known bool) {
+	name := a.Name.Value
+	old, hadValue := r.vars[name]
+	defer func() { r.scriptVars[name] = true }()
+	var v expand.Variable
+	switch {
+	case a.Index != nil:
+	case a.Array != nil:
+		v, known = r.arrayValue(a.Array)
+		if a.Append {
+			known = known && hadValue && old.Kind == expand.Indexed
+			v.List = append(slices.Clone(old.List), v.List...)
+		}
+		if known {
+			for _, s := range v.List {
+				r.hasSecretElement(name, s)
+			}
+		}
+	default:
+		value := ""
+		if known = true; a.Value != nil {
+			value, known = r.word(a.Value)
+		}
+		if a.Append {
+			known = known && hadValue && old.Kind == expand.String
+			value = old.Str + value
+		}
+		if len(value) > maxValue {
+			known = false
+		}
+		if r.assignsSecret(a, value, known) {
+			r.hideVariable(name, value)
+			if r.exported[name] {
+				r.addSecretName(line, name)
+			}
+			return false
+		}
+		v = expand.Variable{Set: true, Kind: expand.String, Str: value}
+	}
+	delete(r.hidden, name)
+	if !known {
+		delete(r.vars, name)
+		return false
+	}
+	r.vars[name] = v
+	return true
+}
+
+// hasSecretElement hides an element of an array that is a secret.
+func (r *reader) hasSecretElement(name, value string) {
+	if isSecret(name, value) {
+		r.addSecretValue(value)
+	}
+}
+
+// arrayValue returns the value of (a b c).
+func (r *reader) arrayValue(a *syntax.ArrayExpr) (expand.Variable, bool) {
+	v := expand.Variable{Set: true, Kind: expand.Indexed}
+	for _, e := range a.Elems {
+		if e.Index != nil || e.Value == nil {
+			return expand.Variable{}, false
+		}
+		list, known := r.fields(e.Value)
+		if !known {
+			return expand.Variable{}, false
+		}
+		v.List = append(v.List, list...)
+	}
+	return v, len(v.List) <= maxValue/8
+}
+
+// setString sets a variable to a known value.
+func (r *reader) setString(name, value string) {
+	r.vars[name] = expand.Variable{Set: true, Kind: expand.String, Str: value}
+}
+
+// knownString returns the value of a scalar variable, if it is known.
+func (r *reader) knownString(name string) (string, bool) {
+	v, ok := r.vars[name]
+	return v.Str, ok && v.Kind == expand.String
+}
+
+// setSlurmVariables sets Slurm's variables to the values that the directives request.
+func (r *reader) setSlurmVariables() {
+	j := r.job
+	j.divideTotals()
+	set := func(n int, names ...string) {
+		for _, name := range names {
+			if n > 0 {
+				r.setString(name, strconv.Itoa(n))
+			}
+		}
+	}
+	if j.nodesKnown() {
+		set(j.nodes, "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
+	}
+	if total, ok := j.requestedTasks(); ok {
+		set(total, "SLURM_NTASKS", "SLURM_NPROCS")
+	}
+	set(j.tasks, "SLURM_NTASKS_PER_NODE")
+	set(j.cpus, "SLURM_CPUS_PER_TASK")
+	set(j.nodeGPUs(), "SLURM_GPUS_ON_NODE")
+	if j.gpusPerNodeGiven {
+		set(j.gpus, "SLURM_GPUS_PER_NODE")
+	}
+	if j.nameGiven {
+		r.setString("SLURM_JOB_NAME", j.name)
+	}
+	if r.options.Dir != "" {
+		r.setString("SLURM_SUBMIT_DIR", r.options.Dir)
+		if _, given := r.knownString("PWD"); !given { // --chdir
+			r.setString("PWD", r.options.Dir)
+		}
+	}
+	if r.options.Home != "" {
+		r.setString("HOME", r.options.Home)
+	}
+	if r.options.User != "" {
+		r.setString("USER", r.options.User)
+		r.setString("LOGNAME", r.options.User)
+	}
+}

@@ -1,0 +1,125 @@
+package sbatch
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// wrap returns the script with `ddpbatch launch` instead of the launcher of its program. The
+// program, its arguments, and all other lines are unchanged. It returns nil if the launcher has
+// options that ddpbatch launch cannot apply.
+func (r *reader) wrap(program *candidate) []byte {
+	args := r.args(program.call.Args)
+	for len(args) > 1 && args[0].known {
+		base := path.Base(args[0].text)
+		isWrapper := slices.Contains(words("exec time nohup command builtin"), base) && !strings.HasPrefix(args[1].text, "-")
+		isAssignment := base == "env" && args[1].known && strings.Contains(args[1].text, "=") || strings.Contains(args[0].text, "=") && isPlainName(args[0].text[:strings.IndexByte(args[0].text, '=')])
+		if !isWrapper && !isAssignment {
+			break
+		}
+		args = args[1:]
+	}
+	if len(args) == 0 || args[0].word == nil {
+		return nil
+	}
+	start := int(args[0].word.Pos().Offset())
+	if !args[0].known || path.Base(args[0].text) != "srun" {
+		if before := r.before(program, args[0]); before {
+			return nil
+		}
+		return r.replace(start, start, "ddpbatch launch -n 1 -- ")
+	}
+	options, inner, ok := parseSrun(args[1:])
+	if !ok || len(inner) == 0 || inner[0].word == nil {
+		return nil
+	}
+	if slices.ContainsFunc(args[:len(args)-len(inner)], func(a arg) bool { return a.word == inner[0].word }) {
+		return nil // one variable holds the options and the program
+	}
+	flags, ok := launchFlags(options)
+	if !ok {
+		return nil
+	}
+	return r.replace(start, int(inner[0].word.Pos().Offset()), "ddpbatch launch "+flags+"-- ")
+}
+
+// before reports whether the word of a also holds earlier arguments, such as "exec" in a variable.
+func (r *reader) before(program *candidate, a arg) bool {
+	for _, other := range r.args(program.call.Args) {
+		if other.word == a.word {
+			return other.text != a.text
+		}
+	}
+	return false
+}
+
+// replace replaces bytes of the script.
+func (r *reader) replace(start, end int, text string) []byte {
+	if start < 0 || start > end || end > len(r.src) {
+		return nil
+	}
+	return slices.Concat(r.src[:start], []byte(text), r.src[end:])
+}
+
+// droppedFlags are options of srun that ddpbatch launch sets or does not need.
+var droppedFlags = words(`label unbuffered kill-on-bad-exit output error wait quiet verbose input no-kill exact open-mode disable-status quit-on-interrupt job-name
+	no-requeue requeue jobid ntasks-per-gpu`)
+
+// launchFlags returns the flags of ddpbatch launch that replace options of srun.
+func launchFlags(options []option) (flags string, ok bool) {
+	var b strings.Builder
+	for _, o := range options {
+		value := quoteWord(o.value)
+		if !o.known {
+			value = sourceText(o.source.word)
+			if strings.HasPrefix(value, "-") { // --nodes=$N, -N$N
+				if _, after, has := strings.Cut(value, "="); has {
+					value = after
+				} else {
+					value = value[2:]
+				}
+			}
+			if value == "" {
+				return "", false
+			}
+		}
+		add := func(flag string) { b.WriteString(flag + value + " ") }
+		switch o.name {
+		case "nodes":
+			add("--nodes=")
+		case "ntasks":
+			add("--ntasks=")
+		case "ntasks-per-node", "tasks-per-node":
+			add("--tasks-per-node=")
+		case "cpus-per-task":
+			add("--cpus-per-task=")
+		case "container-image":
+			add("--container-image=")
+		case "container-mounts":
+			add("--container-mounts=")
+		case "mpi":
+			add("--set slurm.mpi=")
+		case "cpu-bind", "cpu_bind":
+			add("--set slurm.cpu_bind=")
+		case "gpu-bind", "gpu_bind":
+			add("--set slurm.gpu_bind=")
+		case "multi-prog", "pty", "het-group", "pack-group", "no-allocate", "export", "container-workdir", "environment":
+			if o.name == "export" && o.known && strings.HasPrefix(o.value, "ALL") {
+				add("--srun-option=--export=")
+				continue
+			}
+			return "", false
+		default:
+			if slices.Contains(droppedFlags, o.name) {
+				continue
+			}
+			if o.value == "" && o.known {
+				b.WriteString("--srun-option=--" + o.name + " ")
+			} else {
+				add("--srun-option=--" + o.name + "=")
+			}
+		}
+	}
+	return b.String(), true
+}

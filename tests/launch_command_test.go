@@ -1,0 +1,100 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/tests/cluster"
+)
+
+// TestWrappedScriptRunsTheSame checks that a batch script with a loop, an array, and an argument
+// starts the same ranks with the same arguments after `ddpbatch init --from` has replaced its
+// launch lines, and that each launch has a run.
+func TestWrappedScriptRunsTheSame(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 2})
+	s.write("rank.sh", `mkdir -p "out/$1" && echo "$PWD $# $*" >"out/$1/$SLURM_PROCID.$SLURM_LOCALID"`)
+	s.write("own.sbatch", `#!/bin/bash
+#SBATCH --job-name=own
+#SBATCH --nodes=2 --ntasks-per-node=2
+#SBATCH --output=own-%j.txt
+ARGS=(--lr 0.1 "two words")
+for seed in 1 $1; do
+  srun --label --kill-on-bad-exit=1 sh rank.sh "$seed" "${ARGS[@]}" $1
+done
+`)
+	if o := s.ddpbatch("init", "--from", "own.sbatch"); o.code != 0 || !strings.Contains(o.stdout, "job.sbatch") {
+		t.Fatal(o)
+	}
+	bin := t.TempDir()
+	if err := os.Symlink(s.program, filepath.Join(bin, "ddpbatch")); err != nil {
+		t.Fatal(err)
+	}
+	submit := func(script string) (id, files string) {
+		cmd := s.Command(t.Context(), "sbatch", "--parsable", "--wait", script, "7")
+		cmd.Dir, cmd.Env = s.home, append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
+		o := finish(t, cmd)
+		id = strings.TrimSpace(o.stdout)
+		if o.code != 0 {
+			t.Fatalf("%s: %v\n%s", script, o, s.file("own-"+id+".txt"))
+		}
+		list, err := filepath.Glob(filepath.Join(s.home, "out/*/*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range list {
+			name, err := filepath.Rel(s.home, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files += name + ": " + s.file(name)
+		}
+		if err := os.RemoveAll(filepath.Join(s.home, "out")); err != nil {
+			t.Fatal(err)
+		}
+		return id, files
+	}
+	_, want := submit("own.sbatch")
+	if n := strings.Count(want, "\n"); n != 8 {
+		t.Fatalf("the script started %d ranks, want 8:\n%s", n, want)
+	}
+	id, got := submit("job.sbatch")
+	if got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+	for _, name := range []string{"own-" + id, "own-" + id + "-2"} {
+		if o := s.ddpbatch("status", name); o.code != 0 || !strings.Contains(o.stdout, "done") {
+			t.Errorf("status %s: %v", name, o)
+		}
+	}
+}
+
+// TestCommandLayout checks the layout of `ddpbatch launch -- CMD` inside an allocation, with and
+// without flags.
+func TestCommandLayout(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 2})
+	for _, tt := range []struct{ name, flags, job, want string }{
+		{name: "tasks of the job", job: "--ntasks-per-node=2", want: "4 ranks on 2 nodes"},
+		{name: "one per node", want: "2 ranks on 2 nodes"},
+		{name: "ntasks", flags: "--ntasks=2", job: "--ntasks-per-node=2", want: "2 ranks on 2 nodes"},
+		{name: "fewer than nodes", flags: "--ntasks=1", want: "1 rank on 1 node"},
+		{name: "nodes", flags: "--nodes=1 --tasks-per-node=3", job: "--ntasks-per-node=3", want: "3 ranks on 1 node"},
+		{name: "one process", flags: "-n 1", want: "1 rank on 1 node"},
+		{name: "srun option", flags: "--srun-option=--unbuffered", want: "2 ranks on 2 nodes"},
+		{name: "uneven", flags: "--ntasks=3", want: "do not divide evenly"},
+		{name: "too many nodes", flags: "--nodes=3", want: "the job has 2 nodes"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			args := []string{"salloc", "--quiet", "--nodes=2"}
+			if tt.job != "" {
+				args = append(args, tt.job)
+			}
+			cmd := s.Command(t.Context(), append(args, "sh", "-c", s.program+" launch "+tt.flags+" -- true")...)
+			cmd.Dir = s.home
+			if o := finish(t, cmd); !strings.Contains(o.stdout+o.stderr, tt.want) {
+				t.Errorf("got %v, want %q", o, tt.want)
+			}
+		})
+	}
+}
