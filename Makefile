@@ -16,7 +16,7 @@ BIN = bin
 # trainer/cuda/glibc.sh.
 GLIBC = $(BIN)/glibc
 
-.PHONY: build build-cpu build-static install release release-check kernels reference demo test lint bench microbench soak fuzz clean
+.PHONY: build build-cpu build-static install release release-check kernels reference demo test lint bench microbench soak gpu-kit fuzz clean
 
 # Build with GPU support. This needs gcc but no CUDA toolkit. The program starts without a driver.
 build:
@@ -87,6 +87,10 @@ SEED   ?= 1
 soak:
 	$(GO) test -count=1 -timeout 60m -v -run TestSoak ./tests/faults -faults $(FAULTS) -seed $(SEED)
 	$(GO) test -count=1 -timeout 120m -v -run TestSoak ./tests -faults $(FAULTS) -seed $(SEED)
+
+# Build the archive for checks and benchmarks on a GPU machine; see docs/gpu-development.md.
+gpu-kit:
+	GO='$(GO)' tests/gpukit/build.sh $(DIST)/ddpbatch-gpu-kit.tar.gz
 
 # Fuzz each parser for FUZZTIME.
 FUZZTIME ?= 5m

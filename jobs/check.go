@@ -128,11 +128,13 @@ func (d *decoder) checkContainer(c *Container) {
 	}
 	for i, m := range c.Mounts {
 		outside, inside, both := strings.Cut(string(m), ":")
-		inside, _, _ = strings.Cut(inside, ":")
+		inside, mode, _ := strings.Cut(inside, ":")
 		isAbs := strings.HasPrefix(outside, "/") && (!both || strings.HasPrefix(inside, "/"))
 		if d.isValid(mounts) && (!isAbs || strings.Contains(string(m), ",")) {
 			d.reportElement(mounts, i,
 				fmt.Sprintf(`%q does not have the form "/outside", "/outside:/inside", or "/outside:/inside:ro"`, m))
+		} else if mode != "" && c.Runtime == ContainerCharliecloud {
+			d.reportElement(mounts, i, fmt.Sprintf("%q: charliecloud has no mounts with the mode %q", m, mode))
 		}
 	}
 }

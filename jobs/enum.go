@@ -150,12 +150,13 @@ const (
 	TrackerWandB  Tracker = "wandb"
 	TrackerMLflow Tracker = "mlflow"
 
-	ContainerApptainer   ContainerRuntime = "apptainer"
-	ContainerSingularity ContainerRuntime = "singularity"
-	ContainerShifter     ContainerRuntime = "shifter"
-	ContainerPyxis       ContainerRuntime = "pyxis"
-	ContainerEDF         ContainerRuntime = "edf"
-	ContainerNone        ContainerRuntime = "none"
+	ContainerApptainer    ContainerRuntime = "apptainer"
+	ContainerSingularity  ContainerRuntime = "singularity"
+	ContainerShifter      ContainerRuntime = "shifter"
+	ContainerPyxis        ContainerRuntime = "pyxis"
+	ContainerEDF          ContainerRuntime = "edf"
+	ContainerCharliecloud ContainerRuntime = "charliecloud"
+	ContainerNone         ContainerRuntime = "none"
 )
 
 // choose returns v, or the value of the alias v, if it is one of the choices. The error lists

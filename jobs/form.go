@@ -36,6 +36,7 @@ var forms = map[reflect.Type]form{
 	reflect.TypeFor[Dependency]():    stringForm(`condition, such as "afterok:prepare"`, `^(`+strings.Join(dependencyKinds, "|")+`):.+$`),
 	reflect.TypeFor[Script]():        stringForm("shell code", `^[^\x00-\x08\x0b-\x1f\x7f]+$`),
 	reflect.TypeFor[Expandable]():    stringForm("text with variables", plainText),
+	reflect.TypeFor[ArrayRange]():    stringForm(`indices, such as "0-14%4"`, arrayRangePattern),
 	reflect.TypeFor[Option]():        stringForm(`option, such as "--name=value"`, `^--[a-z][a-z0-9-]*(=.*)?$`),
 	reflect.TypeFor[Axes]():          {"lists of values", axesSchema()},
 	reflect.TypeFor[Values]():        {"values", map[string]any{"type": "object"}},

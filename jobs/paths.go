@@ -94,7 +94,11 @@ func (j *Job) CheckFiles(baseDir string) error {
 	check("setup.venv", j.Setup.Venv, checkVenv)
 	check("setup.secrets.file", j.Setup.Secrets.File, checkFile)
 	if isImageFile(j.Setup.Container.Image) {
-		check("setup.container.image", j.Setup.Container.Image, checkFile)
+		checkImage := checkFile
+		if j.Setup.Container.Runtime == ContainerCharliecloud {
+			checkImage = checkImageDirectory
+		}
+		check("setup.container.image", j.Setup.Container.Image, checkImage)
 	}
 	if t := j.Train; t != nil {
 		data := checkFile
@@ -125,6 +129,15 @@ func checkFile(path string) error { return checkExists(path, false) }
 
 // checkDirectory returns an error unless path is a directory.
 func checkDirectory(path string) error { return checkExists(path, true) }
+
+// checkImageDirectory returns an error unless path is an image of Charliecloud: a directory or a
+// SquashFS file.
+func checkImageDirectory(path string) error {
+	if strings.HasSuffix(path, ".sqfs") || strings.HasSuffix(path, ".sqsh") || strings.HasSuffix(path, ".squashfs") {
+		return checkFile(path)
+	}
+	return checkDirectory(path)
+}
 
 // checkVenv returns an error unless path is a virtual environment with an activation script.
 func checkVenv(path string) error {

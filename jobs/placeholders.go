@@ -13,10 +13,11 @@ const (
 	PlaceholderRunID      = "run_id"
 	PlaceholderAttempt    = "attempt"
 	PlaceholderCheckpoint = "checkpoint_dir"
+	PlaceholderArrayTask  = "array_task"
 )
 
 // placeholderNames are all placeholders, in the order of messages.
-var placeholderNames = []string{PlaceholderRunDir, PlaceholderRunID, PlaceholderAttempt, PlaceholderCheckpoint}
+var placeholderNames = []string{PlaceholderRunDir, PlaceholderRunID, PlaceholderAttempt, PlaceholderCheckpoint, PlaceholderArrayTask}
 
 // placeholder matches a placeholder, an escaped placeholder such as {{run_dir}}, and a
 // variable of a shell such as ${run_dir}, which is not a placeholder.

@@ -28,7 +28,7 @@ type Job struct {
 	Checkpoint Checkpoint `toml:"checkpoint" help:"Checkpoints of the built-in trainer."`
 	Restart    Restart    `toml:"restart" help:"Restarts in the same allocation after a failure, and requeues at the time limit."`
 	Log        Log        `toml:"log" help:"Output in addition to the log and metrics.jsonl."`
-	Sweep      *Sweep     `toml:"sweep" help:"Set of trials. Each trial is this job with some values changed, and has its own run directory. A sweep has exactly one of grid, list, and random."`
+	Sweep      *Sweep     `toml:"sweep" help:"Set of trials. Each trial is this job with some values changed, and has its own run directory. A sweep has exactly one of array, grid, list, and random."`
 
 	// layout lets later checks (files, sites) refer to positions in the file. It is nil for a
 	// Job that was not parsed.
@@ -93,6 +93,7 @@ type Setup struct {
 	Conda     Text             `toml:"conda" help:"Name or path of a conda environment. Applies to submitted jobs only; ddpbatch launch prints a warning."`
 	Venv      Text             `toml:"venv" help:"Path of a Python virtual environment."`
 	Env       map[EnvName]Text `toml:"env" help:"Environment variables of the ranks."`
+	ArrayTask *int             `toml:"array_task" auto:"Slurm's" range:"0.." help:"Value of SLURM_ARRAY_TASK_ID in the setup and in the program, for programs that were written for a job array. The key sweep.array sets it in each trial."`
 	Secrets   Secrets          `toml:"secrets" help:"Environment variables of the ranks whose values must stay secret. No script, record, or argument list contains them."`
 	Container Container        `toml:"container" help:"Container of the ranks. Applies under Slurm only; a local ddpbatch launch prints a warning."`
 }
@@ -106,7 +107,7 @@ type Secrets struct {
 // Container is the container of the ranks.
 type Container struct {
 	Image   Text             `toml:"image" required:"/containers/pytorch.sif" help:"Image file, or an image name that the runtime resolves."`
-	Runtime ContainerRuntime `toml:"runtime" auto:"the site's" enum:"apptainer,singularity,shifter,pyxis,edf,none" help:"Container runtime."`
+	Runtime ContainerRuntime `toml:"runtime" auto:"the site's" enum:"apptainer,singularity,shifter,pyxis,edf,charliecloud,none" help:"Container runtime."`
 	Options []Text           `toml:"options" auto:"the site's" help:"Additional options of the runtime, such as --nv."`
 	Mounts  []Text           `toml:"mounts" help:"Directories to mount, such as /data, /data:/inside, or /data:/inside:ro. The directories of the run are always mounted."`
 }

@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// A Sweep is a set of trials. Exactly one of Grid, List, and Random determines their values.
+// A Sweep is a set of trials. Exactly one of Range, Grid, List, and Random determines their values.
 type Sweep struct {
-	Throttle int      `toml:"throttle" auto:"no limit" range:"1.." help:"Maximum number of trials that run at the same time."`
-	Grid     Axes     `toml:"grid" help:"Lists of values, by key of the job file. The trials are all combinations."`
-	List     []Values `toml:"list" help:"List of trials. Each is a table with the values of the trial, by key of the job file."`
-	Random   *Random  `toml:"random" help:"Random search. Each trial has a random value for each key, independent of the others. The same seed gives the same values."`
+	Throttle int        `toml:"throttle" auto:"no limit" range:"1.." help:"Maximum number of trials that run at the same time."`
+	Range    ArrayRange `toml:"array" help:"Indices of the trials as in sbatch --array, such as 0-14%4. Each trial has its index as setup.array_task."`
+	Grid     Axes       `toml:"grid" help:"Lists of values, by key of the job file. The trials are all combinations."`
+	List     []Values   `toml:"list" help:"List of trials. Each is a table with the values of the trial, by key of the job file."`
+	Random   *Random    `toml:"random" help:"Random search. Each trial has a random value for each key, independent of the others. The same seed gives the same values."`
 
 	// Trials are the trials, in order. The last axis of a grid varies fastest.
 	Trials []Trial

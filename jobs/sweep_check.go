@@ -13,7 +13,7 @@ func (d *decoder) checkSweep(s *Sweep) (hasTrials bool) {
 		return false
 	}
 	kinds, meant := 0, false
-	for _, key := range []string{"sweep.grid", "sweep.list", "sweep.random"} {
+	for _, key := range []string{"sweep.array", "sweep.grid", "sweep.list", "sweep.random"} {
 		if d.given[key] {
 			kinds++
 		}
@@ -21,9 +21,12 @@ func (d *decoder) checkSweep(s *Sweep) (hasTrials bool) {
 		hasTrials = hasTrials || d.given[key] && !d.invalid[key]
 	}
 	if kinds > 1 || kinds == 0 && !meant {
-		d.report("sweep", "", "needs exactly one of grid, list, and random, not %d", kinds)
+		d.report("sweep", "", "needs exactly one of array, grid, list, and random, not %d", kinds)
 	}
 	d.checkTable("sweep", reflect.ValueOf(s))
+	if kinds == 1 {
+		d.expandArray(s)
+	}
 	s.Grid = slices.DeleteFunc(s.Grid, func(a Axis) bool {
 		if a.values == nil {
 			d.report(a.at, "", "is a range, but a grid needs a list of values")
@@ -39,6 +42,9 @@ func (d *decoder) checkSweep(s *Sweep) (hasTrials bool) {
 	}
 	for key, n := range map[string]int{"sweep.grid": s.combinations(), "sweep.list": len(s.List), "sweep.random": s.samples()} {
 		if n > maxTrials {
+			if d.given["sweep.array"] {
+				key = "sweep.array"
+			}
 			if d.given["sweep.random.samples"] && key == "sweep.random" {
 				key = "sweep.random.samples"
 			}

@@ -22,7 +22,7 @@ const axesForms = "for example: train.optimizer.lr = [0.1, 0.01]"
 // isSweepable reports whether a key may differ between trials.
 func isSweepable(key string) bool {
 	isInside := func(table string) bool { return key != table && isWithin(key, table) }
-	return slices.ContainsFunc(sweepable, isInside) && !slices.Contains(allocationKeys, key)
+	return key == arrayTaskKey || slices.ContainsFunc(sweepable, isInside) && !slices.Contains(allocationKeys, key)
 }
 
 // A sweptKey is a key of the job file in a table of [sweep].

@@ -46,6 +46,9 @@ type ElementDigest struct {
 	Digest string
 }
 
+// An elementTask is the value of SLURM_ARRAY_TASK_ID in the setup of one trial.
+type elementTask struct{ Index, Task int }
+
 // script is the data for the template.
 type script struct {
 	Name                    string
@@ -67,6 +70,8 @@ type script struct {
 	Conda                   string
 	Steps                   string // bash code of setup.steps
 	UsesModules             bool
+	Task                    *int // value of SLURM_ARRAY_TASK_ID in the setup; nil for Slurm's
+	Tasks                   []elementTask
 	Binary, RunDir          string
 	Digest                  string
 	Digests                 []ElementDigest
@@ -138,6 +143,14 @@ func newScript(in Input) (script, error) {
 	}
 	for _, module := range slices.Concat(in.Site.Setup.Modules, in.Job.Setup.Modules) {
 		s.Modules = append(s.Modules, string(module))
+	}
+	if s.Task = in.Job.Setup.ArrayTask; in.Job.Sweep != nil {
+		s.Task = nil
+		for _, trial := range in.Job.Sweep.Trials {
+			if task := trial.Job.Setup.ArrayTask; task != nil {
+				s.Tasks = append(s.Tasks, elementTask{trial.Index, *task})
+			}
+		}
 	}
 	s.Steps = strings.TrimSuffix(in.Job.Setup.SetupScript(jobs.WhereOutside), "\n")
 	s.UsesModules = len(s.Modules) > 0 || slices.ContainsFunc(in.Job.Setup.Steps, func(step jobs.SetupStep) bool { return step.UsesModules() && !step.IsInside() })

@@ -2,6 +2,9 @@ package tests
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -75,4 +78,66 @@ argv = ["sh", "-c", "echo rank=$RANK in container: $IN_CONTAINER, $LINE"]
 	s.completed(id)
 	mustContain(t, s.log("boxed", id), "rank=0 in container: yes, set by a line", "rank=1 in container: yes, set by a line")
 	mustContain(t, s.file("calls"), "apptainer exec --bind ", s.run("boxed"), "/opt:/opt:ro "+s.home+"/image.sif "+binary+" run --run-dir")
+}
+
+// TestCharliecloud checks that the ranks of a job run in a container of a real runtime, that the
+// container has the mounts of the job and gets its options, and that the stop signal and the exit
+// code pass through it. The image is a directory that gets its programs from the host.
+func TestCharliecloud(t *testing.T) {
+	if _, err := exec.LookPath("ch-run"); err != nil {
+		missing(t, "Charliecloud, which tests/setup.sh installs")
+	}
+	s := newSite(t, cluster.Options{})
+	if err := os.Mkdir(filepath.Join(s.home, "image"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "sh", "-euc", `
+		cd "$1"
+		mkdir dev etc proc sys tmp usr home root mnt var
+		touch etc/passwd etc/group etc/hosts etc/resolv.conf
+		echo only in the image >etc/image
+		ln -s usr/bin usr/lib usr/lib64 .`, "sh", filepath.Join(s.home, "image")).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s.write("mounted", "a file of the host\n")
+	s.write("inside.sh", `read image </etc/image
+read mounted </mnt/mounted
+echo "rank $RANK: $image, $mounted, $OPTION"
+stop() { echo "rank $RANK: stopped"; exit 3; }
+trap stop TERM
+: >"started-$RANK"
+while :; do sleep 0.1; done
+`)
+	s.write("job.toml", fmt.Sprintf(`name = "boxed"
+[slurm]
+nodes = 2
+time = "00:10:00"
+[setup]
+lines = ["export USER=root"] # ch-run requires it, and the environment of the tests may lack it
+[setup.container]
+image = "./image"
+runtime = "charliecloud"
+options = ["--set-env=OPTION=by_an_option"]
+mounts = ["/usr", "%s:/mnt"]
+[command]
+argv = ["/bin/sh", "inside.sh"]
+`, s.home))
+	id := s.submit("job.toml")
+	waitUntil(t, "both ranks to start", func() bool {
+		if o := s.ddpbatch("status", "runs/boxed"); strings.Contains(o.stdout, "failed") {
+			t.Fatalf("%v\n%s", o, s.log("boxed", id))
+		}
+		found, _ := filepath.Glob(filepath.Join(s.home, "started-*"))
+		return len(found) == 2
+	})
+	if o := s.ddpbatch("cancel", "runs/boxed"); o.code != 0 {
+		t.Fatal(o)
+	}
+	s.ends(id, "CANCELLED")
+	for _, rank := range []string{"rank 0", "rank 1"} {
+		mustContain(t, s.log("boxed", id), rank+": only in the image, a file of the host, by_an_option\n", rank+": stopped\n")
+	}
+	if o := s.ddpbatch("wait", "runs/boxed"); o.code != 130 || !strings.Contains(o.stderr, "exit code 3") {
+		t.Errorf("wait after a stop in the container: %v", o)
+	}
 }

@@ -6,6 +6,7 @@
 # - btrfs, which has quotas on every kernel
 # - C compilers, also for arm64, for the build tag cuda; clang-19 with AddressSanitizer for GPU kernels
 # - mandoc, zsh, fish, and jsonschema for generated files; Chromium for reports
+# - Charliecloud, a container runtime
 # - mmdebstrap, which builds a root directory of Debian 13
 # - packages that a Debian container lacks: make, git, and the certificates for Go modules
 #
@@ -13,7 +14,7 @@
 # packages, starts no daemon, and does not change existing services.
 set -eu
 
-packages="make git ca-certificates clang-19 libclang-rt-19-dev slurmctld slurmd slurmdbd slurm-client mariadb-server munge iproute2 python3-torch libopenblas0-pthread dataset-fashion-mnist procps util-linux gcc libc6-dev strace protobuf-compiler gcc-aarch64-linux-gnu libc6-dev-arm64-cross openmpi-bin libopenmpi3 mpich libmpich12 libpmix-dev mandoc zsh fish python3-jsonschema chromium btrfs-progs mmdebstrap"
+packages="make git ca-certificates clang-19 libclang-rt-19-dev slurmctld slurmd slurmdbd slurm-client mariadb-server munge iproute2 python3-torch libopenblas0-pthread dataset-fashion-mnist procps util-linux gcc libc6-dev strace protobuf-compiler gcc-aarch64-linux-gnu libc6-dev-arm64-cross openmpi-bin libopenmpi3 mpich libmpich12 libpmix-dev mandoc zsh fish python3-jsonschema chromium btrfs-progs mmdebstrap charliecloud"
 # These packages install a service of the same name, except mariadb-server, whose service is mariadb.
 with_service="slurmctld slurmd slurmdbd munge mariadb-server"
 

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -123,5 +124,32 @@ func TestSetupSteps(t *testing.T) {
 		if strings.Contains(log, "started") {
 			t.Errorf("%s: the program ran:\n%s", where, log)
 		}
+	}
+}
+
+// TestSweepArray checks that a program that was written for a job array gets its index, in its
+// setup, its environment, and its arguments, and that element 0 of a job array stays a trial of
+// the sweep.
+func TestSweepArray(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 2, GPUs: -1})
+	s.write("job.toml", `name = "folds"
+[slurm]
+time = "00:05:00"
+[sweep]
+array = "3-9:3%2"
+[setup]
+steps = [{ run = "echo setup $SLURM_ARRAY_TASK_ID; export IN_SETUP=$SLURM_ARRAY_TASK_ID" }]
+[command]
+argv = ["sh", "-c", "echo index=$SLURM_ARRAY_TASK_ID setup=$IN_SETUP max=${SLURM_ARRAY_TASK_MAX-none} arg=$0", "{array_task}"]
+`)
+	id := s.submit("job.toml")
+	for i, index := range []int{3, 6, 9} {
+		element := fmt.Sprintf("%s_%d", id, i)
+		s.completed(element)
+		log := s.log(filepath.Join("folds", "elements", fmt.Sprint(i)), element)
+		mustContain(t, log, fmt.Sprintf("setup %d\n", index), fmt.Sprintf("index=%d setup=%[1]d max=none arg=%[1]d\n", index))
+	}
+	if o := s.ddpbatch("status", "folds"); !strings.Contains(o.stdout, "ARRAY_TASK") {
+		t.Errorf("status does not show the indices: %v", o)
 	}
 }

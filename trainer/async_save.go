@@ -76,7 +76,7 @@ func (r *run) pollAsyncSave(ctx context.Context) error {
 	case s == nil:
 		return nil
 	case s.sharded && !s.exchanged:
-		if r.sharder.Extra()[extraSaveInFlight] > 0 {
+		if r.outcome.saveInFlight || r.outcome.at.Step < s.at.Step { // the outcome may be of a step before the save
 			return nil
 		}
 		return r.finalizeSave(ctx)

@@ -61,22 +61,17 @@ func (r *run) build(ctx context.Context) error {
 	}
 	r.model.Plan(nn.Plan{Device: r.device, Batch: r.batch, Precision: precision(t.Precision), Train: true})
 	r.sharder = ddp.New(r.deviceComm, r.device, r.params, r.ddpOptions())
-	r.ready = r.sharder.Ready
-	r.readyZero = func(param int) {
-		r.device.Zero(r.params[param].Grad)
-		r.sharder.Ready(param)
-	}
 	if r.optimizer, err = newOptimizer(r.device, r.sharder.Parts(), &t.Optimizer); err != nil {
 		return fmt.Errorf("build optimizer: %w", err)
-	}
-	if d, ok := r.device.(device.AsyncUpdater); ok && r.Comm.Size() == 1 && !r.LaunchBlocking {
-		r.asyncSteps = newAsyncSteps(d, len(r.sharder.Parts()))
 	}
 	r.allocCopies()
 	r.Trace.Reserve(spansPerStep(t.Accumulate, len(r.sharder.Parts())))
 	if r.schedule, err = newSchedule(t.Optimizer.LR, &t.Schedule); err != nil {
 		return fmt.Errorf("build learning rate schedule: %w", err)
 	}
+	r.stepper = stepper{device: r.device, model: r.model, params: r.params, sharder: r.sharder, optimizer: r.optimizer, schedule: r.schedule,
+		clipNorm: float64(t.Optimizer.ClipNorm), seed: t.Seed, rank: r.Comm.Rank(), size: r.Comm.Size(), trace: r.Trace}
+	r.stepper.init(r.LaunchBlocking)
 	r.loader = data.NewLoader(r.data, r.batch, batchesAhead)
 	if r.eval != nil {
 		r.evalLoad = data.NewLoader(r.eval, r.batch, batchesAhead)

@@ -225,7 +225,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 			r.loader.Start(batchesOf(steps))
 			defer r.loader.Stop()
 			step := func() {
-				if _, err := r.measureStep(t.Context(), steps[i]); err != nil {
+				if err := r.measureStep(t.Context(), &steps[i]); err != nil {
 					t.Fatal(err)
 				}
 				i++

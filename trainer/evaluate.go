@@ -46,7 +46,7 @@ func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
 			return false, err
 		}
 		r.sharder.Start(ctx)
-		out := r.model.Forward(r.deviceBatch.upload(r.device, read, n, r.batch), nn.Pass{Stride: 1, Owner: r.sharder.Owner()})
+		out := r.model.Forward(r.stepper.input.upload(r.device, read, n, r.batch), nn.Pass{Stride: 1, Owner: r.sharder.Owner()})
 		if err := r.sharder.Stop(); err != nil {
 			return false, fmt.Errorf("evaluate after epoch %d: %w", r.pos.Epoch, err)
 		}

@@ -2,9 +2,13 @@ package trainer
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
 // loop trains from the current position to the end, or until a stop.
@@ -34,26 +38,26 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 	steps := r.steps(r.pos)
 	r.loader.Start(batchesOf(steps))
 	every := r.Job.Checkpoint.Every
-	for i, s := range steps {
+	for i := range steps {
 		r.epochStepsLeft = len(steps) - i
 		if err := r.updateTrace(ctx); err != nil {
 			return false, err
 		}
-		stop, err := r.measureStep(ctx, s)
-		if err != nil {
+		if err := r.measureStep(ctx, &steps[i]); err != nil {
 			return false, err
 		}
-		r.advance(s.samples)
+		r.advance(steps[i].samples)
 		if err := r.pollAsyncSave(ctx); err != nil {
 			return false, err
 		}
 		last := i == len(steps)-1
 		reports, saves := r.due(r.train.LogEvery, last), !last && every.Unit == jobs.Steps && r.pos.Step%int64(every.N) == 0
-		if last || stop || reports || saves {
+		if last || r.outcome.stop || reports || saves {
 			if err := r.syncSteps(0); err != nil {
 				return false, err
 			}
 		}
+		stop := r.outcome.stop
 		if r.pos.Step%compareInterval == 0 && !saves && (!stop || last) { // a save makes its own comparison, see compareAll
 			if err := r.compareWeights(ctx); err != nil {
 				return false, err
@@ -76,6 +80,96 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 	}
 	r.pos.Epoch, r.pos.Consumed, r.pos.Unevaluated = r.pos.Epoch+1, 0, true
 	return stopped, nil
+}
+
+// step runs an optimizer step. Every sample of the step has the same weight. The step ends when the
+// device has all of its operations, and the outcome of the step before it is known; on the CPU, the
+// outcome of this step.
+func (r *run) step(ctx context.Context, b *stepBatches) (err error) {
+	defer addStepToError(&err, r.pos.Step)
+	defer device.Recover(&err)
+	s := &r.stepper
+	s.begin(ctx, r.pos)
+	for i := range b.batches {
+		batch, err := r.nextBatch(i)
+		if err != nil {
+			r.sharder.Stop()
+			return err
+		}
+		s.forward(b, i, batch)
+		if i == len(b.batches)-1 {
+			s.setFlags(r.stopRequested(), r.saveInFlight())
+		}
+		s.backward(b, i, batch)
+	}
+	if err := s.reduce(ctx); err != nil {
+		return fmt.Errorf("step %d: %w", r.pos.Step, err)
+	}
+	s.clipAndUpdate(r.pos.Step)
+	s.end()
+	return r.syncSteps(s.lag)
+}
+
+// nextBatch returns micro-batch i of a step in device memory.
+func (r *run) nextBatch(i int) (nn.Batch, error) {
+	defer r.Trace.Add(trace.Input, i, r.Trace.Now())
+	read, n, err := r.loader.Next()
+	if err != nil {
+		return nn.Batch{}, err
+	}
+	return r.stepper.input.upload(r.device, read, n, r.batch), nil
+}
+
+// syncSteps waits for the outcomes of the enqueued steps, except for the given number of the newest.
+func (r *run) syncSteps(remaining int) (err error) {
+	defer addStepToError(&err, r.pos.Step)
+	defer device.Recover(&err)
+	for {
+		o, ok := r.stepper.next(remaining)
+		if !ok {
+			return nil
+		}
+		r.outcome = o
+		r.lastMetrics["loss"] = o.loss
+		if o.isUpdated {
+			r.skipped = 0
+		} else if err := r.skipStep(o); err != nil {
+			return err
+		}
+	}
+}
+
+// maxSkipped is the maximum number of consecutive skipped steps. More of them are unlikely to be
+// caused by single samples.
+const maxSkipped = 10
+
+// skipStep records a skipped step, whose loss or gradient norm is not finite. It returns an error
+// unless the job allows skipped steps.
+func (r *run) skipStep(o outcome) error {
+	what, value := "loss", o.loss
+	if isFinite(o.loss) {
+		what, value = "gradient", o.norm
+	}
+	err := divergedError{fmt.Errorf("the %s became %v at step %d of epoch %d", what, value, o.at.Step, o.at.Epoch), o.at.Step == 0}
+	if r.skipped++; r.train.NonFinite != jobs.NonFiniteSkip || r.skipped > maxSkipped {
+		return err
+	}
+	r.Observe(Event{Kind: Skipped, Step: int(o.at.Step), Epoch: int(o.at.Epoch), Epochs: r.train.Epochs, Err: err})
+	return nil
+}
+
+// divergedError is the error for a loss, gradient, or parameter that is not finite.
+type divergedError struct {
+	error
+	firstStep bool // in the first step
+}
+
+// Hint returns the fix.
+func (d divergedError) Hint() string {
+	if d.firstStep {
+		return "check the data for huge or non-finite values, and the scale of the inputs; the learning rate is not the cause, because there was no update yet"
+	}
+	return "reduce train.optimizer.lr, in a new run directory or from the start; or set train.nonfinite = \"skip\" to skip single steps; the failed step was not saved"
 }
 
 // endEpoch evaluates and saves after the last step of an epoch. If a stop has been requested, or is

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/data"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
@@ -20,10 +21,6 @@ const (
 	numExtra
 )
 
-// maxSkipped is the maximum number of consecutive skipped steps. More of them are unlikely to be
-// caused by single samples.
-const maxSkipped = 10
-
 // graphCapturer is a device that can defer operations between Begin and End and run them together,
 // for example as a CUDA graph. It runs them earlier if the host reads a result.
 type graphCapturer interface {
@@ -31,131 +28,184 @@ type graphCapturer interface {
 	End()
 }
 
-// runCaptured runs a step between Begin and End if the device is a graphCapturer.
-func (r *run) runCaptured(ctx context.Context, s stepBatches) (stop bool, err error) {
-	defer r.addStepToError(&err)
-	defer device.Recover(&err)
-	g, ok := r.device.(graphCapturer)
-	if !ok || r.LaunchBlocking {
-		return r.step(ctx, s)
-	}
-	g.Begin()
-	if stop, err = r.step(ctx, s); err == nil {
-		g.End()
-	}
-	return stop, err
+// A stepper runs optimizer steps. Losses, the norm of the gradients, clipping, and the decision
+// whether to update are on the device. The host reads the outcome of a step once, while the device
+// computes the next step. So the number of times that the host waits for the device does not depend
+// on the number of ranks or buckets, except for collectives.
+type stepper struct {
+	device     device.Device
+	model      nn.Model
+	params     []*nn.Param
+	sharder    *ddp.Sharder
+	optimizer  optim.Optimizer
+	schedule   optim.Schedule
+	clipNorm   float64 // maximum norm of the gradients; 0 disables clipping
+	seed       uint64
+	rank, size int
+
+	trace    *trace.Recorder
+	capturer graphCapturer // nil if operations run immediately
+	lag      int           // number of steps whose outcome the host does not wait for
+
+	decision         device.StepDecision
+	results          [2]stepResult     // used alternately
+	enqueued, synced int               // numbers of steps: enqueued, and with their outcome read
+	flags            [numExtra]float32 // extraStop and later scalars, as on the device
+	partialLoss      device.Tensor     // loss before the last micro-batch
+	input            deviceBatch
+	pass             nn.Pass
+	ready, readyZero func(param int) // created once, because creating them allocates
 }
 
-// step runs an optimizer step: forward and backward passes for the step's micro-batches, which the
-// loader returns in this order, gradient accumulation, reduction, and update. Every sample of the
-// step has the same weight. step reports whether any rank was asked to stop. It sets
-// r.lastMetrics["loss"] to the mean loss over all samples and ranks, immediately or, with
-// asynchronous steps, later.
-func (r *run) step(ctx context.Context, s stepBatches) (stop bool, err error) {
-	world, loss := r.Comm.Size(), 0.0
-	pass := nn.Pass{Train: true, Seed: stepSeed(r.train.Seed, uint64(r.pos.Step)), First: r.Comm.Rank(), Stride: world, Owner: r.sharder.Owner(), DeferLoss: r.asyncSteps != nil}
-	if r.asyncSteps != nil {
-		r.asyncSteps.begin(r.pos)
-	}
-	r.sharder.Start(ctx)
-	for i := range s.batches {
-		at := r.Trace.Now()
-		read, n, err := r.loader.Next()
-		if err != nil {
-			r.sharder.Stop()
-			return false, err
-		}
-		batch := r.deviceBatch.upload(r.device, read, n, r.batch)
-		at = r.Trace.Add(trace.Input, i, at)
-		weight, counts := float64(n)/float64(s.samples), i < s.count
-		pass.Weight = float32(weight)
-		if found := r.model.Forward(batch, pass).Loss; counts {
-			loss += weight * found
-		}
-		at = r.Trace.Add(trace.Forward, i, at)
-		last, each := i == len(s.batches)-1, r.sharder.ReducesEachBatch()
-		if last && r.asyncSteps == nil {
-			r.setExtra(loss)
-		}
-		var ready func(int) // nil before the last micro-batch, unless each micro-batch is reduced (no_sync in PyTorch)
-		switch {
-		case !counts:
-			ready = r.readyZero
-		case last || each:
-			ready = r.ready
-		}
-		r.model.Backward(batch, pass, ready)
-		r.Trace.Add(trace.Backward, i, at)
-		if r.asyncSteps != nil {
-			r.asyncSteps.addBatch(r.model, weight, last)
-		}
-		pass.Accumulate = !each
-		pass.First += n * world
-	}
-	if r.asyncSteps != nil {
-		return r.stopRequested(), r.updateAsync()
-	}
-	at := r.Trace.Now()
-	if err := r.sharder.Finish(ctx); err != nil {
-		return false, fmt.Errorf("step %d: %w", r.pos.Step, err)
-	}
-	r.Trace.Add(trace.Finish, 0, at)
-	extra := r.sharder.Extra()
-	r.lastMetrics["loss"] = float64(extra[extraLoss])
-	return extra[extraStop] > 0, r.update(r.lastMetrics["loss"])
+// stepResult is an asynchronous copy of a step's result to the host.
+type stepResult struct {
+	at     position // before the step
+	values device.Reading
 }
 
-// addStepToError adds the step to the failure of a device.
-func (r *run) addStepToError(err *error) {
-	if f, ok := (*err).(*device.Failure); ok {
-		*err = fmt.Errorf("step %d: %w", r.pos.Step, f)
+// outcome is the result of a step. All ranks have the same.
+type outcome struct {
+	at           position // before the step
+	isUpdated    bool     // false: loss or norm are not finite, and no parameter has changed
+	loss         float64  // mean of all samples and ranks
+	norm         float64  // of the gradients before clipping
+	stop         bool     // a rank was asked to stop
+	saveInFlight bool     // a rank has not written its part of a checkpoint yet
+}
+
+// init allocates what steps need. The fields for the model, the sharder, and the optimizer are set.
+func (s *stepper) init(isBlocking bool) {
+	s.decision = s.device.NewStepDecision(numExtra)
+	for i := range s.results {
+		s.results[i].values = s.device.NewReading()
+	}
+	s.partialLoss = s.device.Alloc(device.Float32, 1)
+	s.ready = s.sharder.Ready
+	s.readyZero = func(param int) { // of a padding batch
+		s.device.Zero(s.params[param].Grad)
+		s.sharder.Ready(param)
+	}
+	if !isBlocking {
+		s.capturer, _ = s.device.(graphCapturer)
+		if !s.device.Host() {
+			s.lag = 1
+		}
 	}
 }
 
-// setExtra sets the scalars that are reduced with the gradients.
-func (r *run) setExtra(loss float64) {
-	extra := r.sharder.Extra()
-	extra[extraLoss], extra[extraStop] = float32(loss), 0
-	if r.stopRequested() {
-		extra[extraStop] = 1
+// begin begins a step.
+func (s *stepper) begin(ctx context.Context, at position) {
+	s.results[s.enqueued%len(s.results)].at = at
+	s.pass = nn.Pass{Train: true, Seed: stepSeed(s.seed, uint64(at.Step)), First: s.rank, Stride: s.size, Owner: s.sharder.Owner(), DeferLoss: true}
+	if s.capturer != nil {
+		s.capturer.Begin()
 	}
-	if extra[extraSaveInFlight] = 0; r.saveInFlight() {
-		extra[extraSaveInFlight] = 1
+	s.sharder.Start(ctx)
+	if s.sharder.ReducesEachBatch() {
+		s.device.Zero(s.sharder.Extra().Slice(extraLoss, extraLoss+1))
 	}
 }
 
-// update updates the parameters, unless loss or gradients are not finite. All ranks have the same
-// loss and norm and make the same decision.
-func (r *run) update(loss float64) error {
-	defer r.Trace.Add(trace.Optimizer, 0, r.Trace.Now())
-	norm := r.sharder.Norm()
-	if !isFinite(loss) || !isFinite(norm) {
-		return r.skipStep(r.pos, loss, norm)
+// forward runs the forward pass of micro-batch i of a step, and adds its loss.
+func (s *stepper) forward(step *stepBatches, i int, batch nn.Batch) {
+	at := s.trace.Now()
+	weight := float64(batch.Samples) / float64(step.samples)
+	s.pass.Weight = float32(weight)
+	s.model.Forward(batch, s.pass)
+	if i >= step.count {
+		weight = 0 // padding
 	}
-	r.skipped = 0
-	scale := float32(1)
-	if maxNorm := r.train.Optimizer.ClipNorm; maxNorm > 0 {
-		scale = optim.ClipScale(norm, maxNorm)
+	rows, parts := s.model.Losses()
+	loss := s.sharder.Extra().Slice(extraLoss, extraLoss+1)
+	if i < len(step.batches)-1 {
+		loss = s.partialLoss // scalars may be reduced with each micro-batch, and the loss counts once
 	}
-	r.optimizer.SetRate(r.schedule(r.pos.Step))
-	r.optimizer.Step(r.sharder.Parts(), scale)
-	r.sharder.MarkUpdated()
-	return nil
+	s.decision.AddLoss(loss, rows, parts, weight)
+	s.trace.Add(trace.Forward, i, at)
 }
 
-// skipStep records a skipped step, whose loss or gradient norm is not finite. It returns an error
-// unless the job allows skipped steps.
-func (r *run) skipStep(at position, loss, norm float64) error {
-	what, value := "loss", loss
-	if isFinite(loss) {
-		what, value = "gradient", norm
+// backward runs the backward pass of micro-batch i of a step. Gradients are reduced as soon as they
+// are complete: in the last micro-batch, or in each.
+func (s *stepper) backward(step *stepBatches, i int, batch nn.Batch) {
+	at := s.trace.Now()
+	last, each := i == len(step.batches)-1, s.sharder.ReducesEachBatch()
+	var ready func(int) // nil: accumulate only (no_sync in PyTorch)
+	switch {
+	case i >= step.count:
+		ready = s.readyZero
+	case last || each:
+		ready = s.ready
 	}
-	err := divergedError{fmt.Errorf("the %s became %v at step %d of epoch %d", what, value, at.Step, at.Epoch), at.Step == 0}
-	if r.skipped++; r.train.NonFinite != jobs.NonFiniteSkip || r.skipped > maxSkipped {
+	s.model.Backward(batch, s.pass, ready)
+	s.pass.Accumulate = !each
+	s.pass.First += batch.Samples * s.size
+	s.trace.Add(trace.Backward, i, at)
+}
+
+// setFlags sets the scalars of this rank. They stay set until they are changed.
+func (s *stepper) setFlags(stop, saveInFlight bool) {
+	flags := [numExtra]float32{extraStop: flag(stop), extraSaveInFlight: flag(saveInFlight)}
+	if flags != s.flags {
+		s.flags = flags
+		s.device.Write(s.sharder.Extra().Slice(extraStop, numExtra), s.flags[extraStop:])
+	}
+}
+
+func flag(on bool) float32 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// reduce waits until the gradients are reduced, and sums their squares and the scalars of all ranks.
+func (s *stepper) reduce(ctx context.Context) error {
+	defer s.trace.Add(trace.Finish, 0, s.trace.Now())
+	if err := s.sharder.Finish(ctx); err != nil {
 		return err
 	}
-	r.Observe(Event{Kind: Skipped, Step: int(at.Step), Epoch: int(at.Epoch), Epochs: r.train.Epochs, Err: err})
+	s.decision.Reduce(s.sharder.Records())
 	return nil
+}
+
+// clipAndUpdate enqueues the update with clipped gradients. The device skips it if the loss or the
+// norm of the gradients is not finite.
+func (s *stepper) clipAndUpdate(step int64) {
+	defer s.trace.Add(trace.Optimizer, 0, s.trace.Now())
+	s.optimizer.SetRate(s.schedule(step))
+	s.optimizer.StepAsync(s.sharder.Parts(), s.decision, s.clipNorm)
+	s.sharder.MarkUpdated()
+}
+
+// end ends a step: its outcome can be read.
+func (s *stepper) end() {
+	s.results[s.enqueued%len(s.results)].values.Begin(s.decision.Result())
+	s.enqueued++
+	if s.capturer != nil {
+		s.capturer.End()
+	}
+}
+
+// next waits for the outcome of the oldest step whose outcome has not been read. It returns false if
+// no more than the given number of steps remain.
+func (s *stepper) next(remaining int) (o outcome, ok bool) {
+	if s.synced >= s.enqueued-remaining {
+		return o, false
+	}
+	at := s.trace.Now()
+	r := &s.results[s.synced%len(s.results)]
+	s.synced++
+	v := r.values.Floats()
+	if !s.device.Host() {
+		s.trace.Add(trace.Device, 0, at)
+	}
+	o = outcome{at: r.at, isUpdated: v[0] != 0, norm: float64(v[1])}
+	v = v[2:]
+	o.loss, o.stop, o.saveInFlight = float64(v[extraLoss]), v[extraStop] > 0, v[extraSaveInFlight] > 0
+	if o.isUpdated {
+		s.optimizer.CountStep()
+	}
+	return o, true
 }
 
 func isFinite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
@@ -169,16 +219,37 @@ func stepSeed(seed, step uint64) uint64 {
 	return z ^ z>>31
 }
 
-// divergedError is the error for a loss, gradient, or parameter that is not finite.
-type divergedError struct {
-	error
-	firstStep bool // in the first step
+// addStepToError adds the step to the failure of a device.
+func addStepToError(err *error, step int64) {
+	if f, ok := (*err).(*device.Failure); ok {
+		*err = fmt.Errorf("step %d: %w", step, f)
+	}
 }
 
-// Hint returns the fix.
-func (d divergedError) Hint() string {
-	if d.firstStep {
-		return "check the data for huge or non-finite values, and the scale of the inputs; the learning rate is not the cause, because there was no update yet"
+// deviceBatch is device memory for batches, if the device does not use host memory.
+type deviceBatch struct{ x, tokens, labels, targets device.Tensor }
+
+// upload returns n samples in memory of the device. On a device with its own memory, they overwrite
+// the previous batch after its computation. The memory has space for maxSamples samples.
+func (u *deviceBatch) upload(d device.Device, b data.Batch, n, maxSamples int) nn.Batch {
+	if d.Host() {
+		return nn.Batch{Samples: n, X: device.Host(b.X), Tokens: device.HostInts(b.Tokens), Labels: device.HostInts(b.Labels), Targets: device.Host(b.Targets)}
 	}
-	return "reduce train.optimizer.lr, in a new run directory or from the start; or set train.nonfinite = \"skip\" to skip single steps; the failed step was not saved"
+	alloc := func(t *device.Tensor, kind device.Type, elements int) device.Tensor {
+		if t.Len() < elements {
+			*t = d.Alloc(kind, elements/n*maxSamples)
+		}
+		return t.Slice(0, elements)
+	}
+	floats := func(t *device.Tensor, v []float32) device.Tensor {
+		to := alloc(t, device.Float32, len(v))
+		d.Write(to, v)
+		return to
+	}
+	ints := func(t *device.Tensor, v []int32) device.Tensor {
+		to := alloc(t, device.Int32, len(v))
+		d.WriteInts(to, v)
+		return to
+	}
+	return nn.Batch{Samples: n, X: floats(&u.x, b.X), Tokens: ints(&u.tokens, b.Tokens), Labels: ints(&u.labels, b.Labels), Targets: floats(&u.targets, b.Targets)}
 }

@@ -54,16 +54,16 @@ func (s *straggler) update(c *Communication, computing, elapsed time.Duration, s
 
 // measureStep runs a step and measures it. Work between steps does not count: only rank 0 may save,
 // and evaluations and weight comparisons communicate.
-func (r *run) measureStep(ctx context.Context, s stepBatches) (stop bool, err error) {
+func (r *run) measureStep(ctx context.Context, s *stepBatches) error {
 	r.sharder.TakeTimes() // discard times from between steps
 	began := time.Now()
-	stop, err = r.runCaptured(ctx, s)
+	err := r.step(ctx, s)
 	took, times := time.Since(began), r.sharder.TakeTimes()
 	r.Trace.Add(trace.Step, int(r.pos.Step)+1, began)
 	r.interval.communicating.Busy += times.Busy
 	r.interval.communicating.Exposed += times.Exposed
 	r.interval.computing += took - times.Exposed
-	return stop, err
+	return err
 }
 
 // communication gathers the times of all ranks for the interval. It returns nil with one rank.

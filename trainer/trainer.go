@@ -101,7 +101,6 @@ type run struct {
 	train          *jobs.Train
 	device         device.Device
 	deviceComm     ddp.Communicator // process group for device memory
-	deviceBatch    deviceBatch
 	data           data.Dataset
 	eval           data.Dataset // nil without held-out data
 	loader         *data.Loader
@@ -112,8 +111,8 @@ type run struct {
 	optimizer      optim.Optimizer
 	schedule       optim.Schedule
 	sharder        *ddp.Sharder
-	ready          func(param int) // sharder.Ready as a value, created once because creating it allocates
-	readyZero      func(param int) // marks a gradient of a padding batch as ready, after setting it to zero
+	stepper        stepper
+	outcome        outcome // of the newest step whose outcome is known
 	pos            position
 	layout         string             // see checkpoint.Manifest
 	skipped        int                // number of consecutive skipped steps
@@ -124,7 +123,6 @@ type run struct {
 	epochStepsLeft int                // remaining steps of the current epoch
 	interval       interval
 	straggler      straggler
-	asyncSteps     *asyncSteps  // nil if the host waits for each step
 	asyncSave      *pendingSave // save in the background, or nil
 	copyBuffer     []float32    // memory for copies of an async checkpoint
 }

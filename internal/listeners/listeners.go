@@ -22,6 +22,7 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
@@ -147,15 +148,31 @@ func parseAddr(text string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(addr.Unmap(), uint16(n)), nil
 }
 
+// nameTimeout limits the lookup of a user's name, which may query a server that does not answer.
+const nameTimeout = 2 * time.Second
+
 // UserName returns the name and ID of a user for messages, such as "mallory (UID 1002)". A user
 // without a name, or of a different user namespace, has only the ID.
 func UserName(uid int) string {
 	id := strconv.Itoa(uid)
-	u, err := user.LookupId(id)
-	if err != nil || id == overflowUser() {
+	if id == overflowUser() {
 		return "UID " + id
 	}
-	return fmt.Sprintf("%s (UID %s)", printable.Line(u.Username), id)
+	name := make(chan string, 1)
+	go func() {
+		if u, err := user.LookupId(id); err == nil {
+			name <- u.Username
+		}
+		close(name)
+	}()
+	select {
+	case n := <-name:
+		if n != "" {
+			return fmt.Sprintf("%s (UID %s)", printable.Line(n), id)
+		}
+	case <-time.After(nameTimeout):
+	}
+	return "UID " + id
 }
 
 // overflowUser returns the user ID that the kernel shows for users without a mapping in the user

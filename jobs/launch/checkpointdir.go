@@ -15,8 +15,9 @@ import (
 
 // makeCheckpointDir creates the directory for the program's checkpoints, and returns its path. The
 // program resumes from the files in it, and PyTorch's files can run code. Therefore an existing
-// directory must belong to this user, and must not be writable by every user.
-func makeCheckpointDir(c *jobs.Command, d rundir.Dir, runID string) (string, error) {
+// directory must belong to this user, and must not be writable by every user. Say receives a warning
+// if a group can write to it.
+func makeCheckpointDir(c *jobs.Command, d rundir.Dir, runID string, say func(string)) (string, error) {
 	path := c.CheckpointDirIn(d.Path, runID)
 	if path == "" {
 		return d.ProgramCheckpoints(), d.MakeProgramCheckpoints()
@@ -24,9 +25,14 @@ func makeCheckpointDir(c *jobs.Command, d rundir.Dir, runID string) (string, err
 	if err := createCheckpointDir(path); err != nil {
 		return "", hints.Errorf("set command.checkpoint_dir to a directory that you can write to", "create the checkpoint directory: %w", err)
 	}
-	if err := checkCheckpointDir(path); err != nil {
+	info, err := checkCheckpointDir(path)
+	if err != nil {
 		return "", hints.Errorf("set command.checkpoint_dir to a directory of your own, for example to "+filepath.Join(filepath.Dir(path), "NAME", "{run_id}"),
 			"use checkpoint directory %q: %w", path, err)
+	}
+	if safefile.WritersOf(info) == safefile.SharedGroup {
+		say(fmt.Sprintf("warning: members of your group can change the checkpoints in %q, which could run code in this job; run `chmod g-w %s` if they must not",
+			path, jobs.ShellQuote(path)))
 	}
 	return path, nil
 }
@@ -45,27 +51,27 @@ func createCheckpointDir(path string) error {
 }
 
 // checkCheckpointDir checks the owner and the mode of a checkpoint directory, and the owner of a
-// link at its path.
-func checkCheckpointDir(path string) error {
+// link at its path. It returns the attributes of the directory.
+func checkCheckpointDir(path string) (fs.FileInfo, error) {
 	link, err := os.Lstat(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !info.IsDir() {
-		return errors.New("it is not a directory")
+		return nil, errors.New("it is not a directory")
 	}
 	for _, i := range []fs.FileInfo{link, info} {
 		if uid, ok := safefile.Owner(i); ok && uid != 0 && uid != os.Geteuid() {
-			return fmt.Errorf("it belongs to user %d, whose checkpoints could run code in this job", uid)
+			return nil, fmt.Errorf("it belongs to user %d, whose checkpoints could run code in this job", uid)
 		}
 	}
 	// The sticky bit does not keep other users from adding checkpoints.
 	if info.Mode().Perm()&0o002 != 0 {
-		return fmt.Errorf("every user can add checkpoints to it, which could run code in this job (mode %s)", safefile.Octal(info.Mode()))
+		return nil, fmt.Errorf("every user can add checkpoints to it, which could run code in this job (mode %s)", safefile.Octal(info.Mode()))
 	}
-	return nil
+	return info, nil
 }

@@ -21,7 +21,7 @@ func TestCheckpointDirOfAnotherUser(t *testing.T) {
 	}{
 		{"new", func(string) error { return nil }, ""},
 		{"own", func(path string) error { return os.Mkdir(path, 0o700) }, ""},
-		{"own, writable by the group", func(path string) error { return mkdirMode(path, 0o770) }, ""},
+		{"own, writable by a private group", func(path string) error { return mkdirMode(path, 0o770) }, ""},
 		{"own link", func(path string) error { return os.Symlink(filepath.Dir(path), path) }, ""},
 		{"of another user", func(path string) error {
 			if err := os.Mkdir(path, 0o755); err != nil {
@@ -44,7 +44,7 @@ func TestCheckpointDirOfAnotherUser(t *testing.T) {
 			if err := tt.make(path); err != nil {
 				t.Fatal(err)
 			}
-			_, err := makeCheckpointDir(&jobs.Command{CheckpointDir: jobs.Text(path)}, newRun(t), "ab")
+			_, err := makeCheckpointDir(&jobs.Command{CheckpointDir: jobs.Text(path)}, newRun(t), "ab", func(line string) { t.Error(line) })
 			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(hints.Of(err), "command.checkpoint_dir")) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
@@ -52,7 +52,7 @@ func TestCheckpointDirOfAnotherUser(t *testing.T) {
 	}
 	// No other user can write to a new directory, for any umask.
 	path := filepath.Join(t.TempDir(), "a", "b")
-	if _, err := makeCheckpointDir(&jobs.Command{CheckpointDir: jobs.Text(path)}, newRun(t), "ab"); err != nil {
+	if _, err := makeCheckpointDir(&jobs.Command{CheckpointDir: jobs.Text(path)}, newRun(t), "ab", func(line string) { t.Error(line) }); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o022 != 0 {

@@ -41,6 +41,12 @@ func containerArgs(j *jobs.Job, site *sites.Profile, runDir, binary string) (sru
 	case jobs.ContainerApptainer, jobs.ContainerSingularity:
 		prefix = append([]string{string(c.Runtime), "exec"}, options...)
 		return nil, append(prefix, "--bind", strings.Join(mounts, ","), image)
+	case jobs.ContainerCharliecloud:
+		prefix = append([]string{"ch-run"}, options...)
+		for _, m := range mounts {
+			prefix = append(prefix, "--bind="+m)
+		}
+		return nil, append(prefix, image, "--")
 	case jobs.ContainerShifter:
 		prefix = append([]string{"shifter", "--image=" + image}, options...)
 		for _, m := range jobMounts {

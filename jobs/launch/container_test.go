@@ -51,6 +51,9 @@ func TestStep(t *testing.T) {
 		{"shifter", func(o *Options) {
 			o.Job.Setup.Container = jobs.Container{Image: "docker:a/b:1", Runtime: "shifter", Mounts: []jobs.Text{"/data"}}
 		}, []string{"shifter --image=docker:a/b:1 --volume=/data:/data -- " + our}, nil},
+		{"charliecloud", func(o *Options) {
+			o.Job.Setup.Container = jobs.Container{Image: "/i", Runtime: "charliecloud", Options: []jobs.Text{"--write"}, Mounts: []jobs.Text{"/data:/d"}}
+		}, []string{"ch-run --write --bind=/code --bind=/opt/bin --bind=/runs/x --bind=/data:/d /i -- " + our}, nil},
 		{"edf", func(o *Options) { o.Job.Setup.Container = jobs.Container{Image: "ngc", Runtime: "edf"} }, []string{"--environment=ngc", our}, nil},
 	}
 	for _, tt := range tests {

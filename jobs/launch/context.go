@@ -48,7 +48,7 @@ func programContext(ctx context.Context, o Options) ([]string, error) {
 		set(programRunID, record.Run)
 	}
 	set(programRestarts, strconv.Itoa(countAttempts(d)))
-	checkpoints, err := makeCheckpointDir(o.Job.Command, d, record.Run)
+	checkpoints, err := makeCheckpointDir(o.Job.Command, d, record.Run, o.Say)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (r *Rank) setContext(set func(name, value string), lookup, given func(strin
 		}
 		runID = record.Run
 		set(programRunID, runID)
-		checkpoints, err := makeCheckpointDir(r.job.Command, r.dir, record.Run)
+		checkpoints, err := makeCheckpointDir(r.job.Command, r.dir, record.Run, r.say)
 		if err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func (r *Rank) setTracking(set func(name, value string), given func(string) (str
 func expandPlaceholders(argv, environ []string) []string {
 	values := map[string]string{}
 	for name, variable := range map[string]string{jobs.PlaceholderRunDir: programRunDir, jobs.PlaceholderRunID: programRunID,
-		jobs.PlaceholderAttempt: programAttempt, jobs.PlaceholderCheckpoint: programCheckpoints} {
+		jobs.PlaceholderAttempt: programAttempt, jobs.PlaceholderCheckpoint: programCheckpoints, jobs.PlaceholderArrayTask: arrayTaskVariable} {
 		if value, ok := lookupIn(environ)(variable); ok {
 			values[name] = value
 		}

@@ -65,6 +65,19 @@ func rankEnviron(environ []string, job *jobs.Job, site *sites.Profile) []string 
 	return out
 }
 
+// arrayTaskVariable is Slurm's index of a task in a job array.
+const arrayTaskVariable = "SLURM_ARRAY_TASK_ID"
+
+// setArrayTask sets Slurm's variable to setup.array_task. The variables for the first and the
+// last index of the job array describe ddpbatch's own numbering of trials, so it removes them.
+func setArrayTask(environ []string, job *jobs.Job) []string {
+	if job.Setup.ArrayTask == nil {
+		return environ
+	}
+	environ = removeVars(environ, arrayTaskVariable, "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_STEP")
+	return append(environ, arrayTaskVariable+"="+strconv.Itoa(*job.Setup.ArrayTask))
+}
+
 // removeVars returns environ without the named variables.
 func removeVars(environ []string, names ...string) []string {
 	return slices.DeleteFunc(environ, func(kv string) bool {
@@ -114,7 +127,7 @@ const torchrunModule = "torch.distributed.run"
 // the variables of the launcher, plus the variables of torchrun, the job's secrets, and the
 // variables of the agreed network.
 func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string, port int) ([]string, error) {
-	environ := rankEnviron(removeTorchrunVars(o.Environ), r.job, r.site)
+	environ := setArrayTask(rankEnviron(removeTorchrunVars(o.Environ), r.job, r.site), r.job)
 	set := func(name, value string) { environ = append(removeVars(environ, name), name+"="+value) }
 	p := r.Info
 	for name, n := range map[string]int{

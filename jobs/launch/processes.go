@@ -158,7 +158,7 @@ func isLauncher(argv []string) bool {
 // wrapperNames are programs that run one other program and end with its exit code. Some of
 // them replace themselves with that program, and are visible only before.
 var wrapperNames = []string{"env", "nice", "ionice", "nohup", "taskset", "numactl", "time", "timeout", "stdbuf", "setsid", "chrt", "strace",
-	"nsys", "ncu", "tini", "dumb-init", "apptainer", "singularity", "starter", "starter-suid", "appinit", "sinit",
+	"nsys", "ncu", "tini", "dumb-init", "apptainer", "singularity", "ch-run", "starter", "starter-suid", "appinit", "sinit",
 	"Apptainer runtime parent", "Singularity runtime parent"}
 
 // runnerNames are programs that are wrappers if they are called with "run", as in "uv run".

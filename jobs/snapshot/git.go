@@ -47,7 +47,7 @@ func findGit(env []string, dir string) (git, bool) {
 }
 
 // findPublicRepository returns the directory above dir, such as /tmp, in which every user can create
-// files and another user has created .git. Git would otherwise reject dir as a part of that user's
+// files and another user has created a repository: .git, or HEAD of a bare repository. Git would otherwise reject dir as a part of that user's
 // repository. It returns an empty string if a repository of this user is closer to dir.
 func findPublicRepository(dir string) string {
 	dir, err := filepath.EvalSymlinks(dir) // git compares real paths
@@ -55,16 +55,23 @@ func findPublicRepository(dir string) string {
 		return ""
 	}
 	for child := ""; dir != child; child, dir = dir, filepath.Dir(dir) {
-		repository, err := os.Lstat(filepath.Join(dir, ".git"))
-		if err != nil {
-			continue
-		}
 		info, err := os.Stat(dir)
-		uid, ok := safefile.Owner(repository)
-		if child != "" && err == nil && info.Mode().Perm()&0o002 != 0 && ok && uid != os.Geteuid() && uid != 0 {
-			return dir
+		if err != nil {
+			return ""
 		}
-		return ""
+		public := child != "" && info.Mode().Perm()&0o002 != 0
+		for _, name := range []string{".git", "HEAD"} {
+			entry, err := os.Lstat(filepath.Join(dir, name))
+			if err != nil {
+				continue
+			}
+			if uid, ok := safefile.Owner(entry); ok && public && uid != os.Geteuid() && uid != 0 {
+				return dir
+			}
+			if name == ".git" {
+				return ""
+			}
+		}
 	}
 	return ""
 }

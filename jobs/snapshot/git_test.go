@@ -145,6 +145,19 @@ func TestRepositoryInAPublicDirectory(t *testing.T) {
 	if _, err := Take(t.Context(), code, filepath.Join(t.TempDir(), "copy"), Options{Environ: env}); err != nil {
 		t.Error(err)
 	}
+	// A bare repository has no .git.
+	must(t, os.Rename(filepath.Join(top, ".git"), filepath.Join(top, "git")))
+	for _, name := range []string{"HEAD", "objects", "refs", "config"} {
+		must(t, os.Rename(filepath.Join(top, "git", name), filepath.Join(top, name)))
+		must(t, os.Chown(filepath.Join(top, name), 65534, 65534))
+	}
+	if got := about(t, code, env); got != (Git{}) {
+		t.Errorf("bare repository: %+v", got)
+	}
+	for _, name := range []string{"HEAD", "objects", "refs", "config"} {
+		must(t, os.Rename(filepath.Join(top, name), filepath.Join(top, "git", name)))
+	}
+	must(t, os.Rename(filepath.Join(top, "git"), filepath.Join(top, ".git")))
 	// A repository of this user below it counts.
 	gitIn(t, code, "init")
 	if got := about(t, code, env); !got.WorkTree {

@@ -137,9 +137,9 @@ func trained(ctx context.Context, d device.Device, c ddp.Communicator, o ddp.Opt
 	m.Plan(nn.Plan{Device: d, Batch: samples, Train: true})
 	n := samples * shape.Context
 	b := nn.Batch{Samples: samples, Tokens: d.Alloc(device.Int32, n), Labels: d.Alloc(device.Int32, n)}
+	decision, result := d.NewStepDecision(1), d.NewReading()
 	for step := range steps {
 		sharder.Start(ctx)
-		loss := float32(0)
 		for batch := range 2 {
 			tokens, labels := make([]int32, n), make([]int32, n)
 			for i := range tokens {
@@ -150,11 +150,11 @@ func trained(ctx context.Context, d device.Device, c ddp.Communicator, o ddp.Opt
 			d.WriteInts(b.Labels, labels)
 			last, each := batch == 1, sharder.ReducesEachBatch()
 			pass := nn.Pass{Train: true, Weight: 1 / float32(2*c.Size()), Stride: 1, Owner: sharder.Owner(), Accumulate: batch > 0 && !each}
-			loss += float32(m.Forward(b, pass).Loss)
+			m.Forward(b, pass)
+			rows, parts := m.Losses()
+			decision.AddLoss(sharder.Extra(), rows, parts, 1)
 			ready := sharder.Ready
-			if last {
-				sharder.Extra()[0] = loss
-			} else if !each {
+			if !last && !each {
 				ready = nil
 			}
 			m.Backward(b, pass, ready)
@@ -162,8 +162,11 @@ func trained(ctx context.Context, d device.Device, c ddp.Communicator, o ddp.Opt
 		if err := sharder.Finish(ctx); err != nil {
 			return nil, err
 		}
-		losses = append(losses, float64(sharder.Extra()[0])/float64(2*c.Size()))
-		adam.Step(sharder.Parts(), optim.ClipScale(sharder.Norm(), 0.5))
+		decision.Reduce(sharder.Records())
+		adam.StepAsync(sharder.Parts(), decision, 0.5)
+		adam.CountStep()
+		result.Begin(decision.Result())
+		losses = append(losses, float64(result.Floats()[2])/float64(2*c.Size()))
 		sharder.MarkUpdated()
 	}
 	return losses, nil

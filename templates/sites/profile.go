@@ -104,7 +104,7 @@ type Setup struct {
 
 // A Container describes how to run containers.
 type Container struct {
-	Runtime jobs.ContainerRuntime `toml:"runtime" enum:"apptainer,singularity,shifter,pyxis,edf,none"`
+	Runtime jobs.ContainerRuntime `toml:"runtime" enum:"apptainer,singularity,shifter,pyxis,edf,charliecloud,none"`
 	Options []Option              `toml:"options"` // options of the runtime; for pyxis and edf, options of srun
 }
 

@@ -20,7 +20,7 @@ const gpuWarmUp = 5
 
 // gpu is a device with the methods that measurements need.
 type gpu interface {
-	device.AsyncUpdater
+	device.Device
 	Begin()
 	End()
 	Available() int64
@@ -29,51 +29,33 @@ type gpu interface {
 // gpuTraining is a training run that enqueues each step before the host has the result of the
 // previous one.
 type gpuTraining struct {
-	*training
+	*ranksTraining
 	gpu      gpu
-	sharder  *ddp.Sharder
-	ready    func(int) // sharder.Ready as a value, created once because creating it allocates
-	decision device.StepDecision
-	steps    [2]struct{ rows, told device.Reading } // used alternately
+	results  [2]device.Reading // used alternately
 	enqueued int
 }
 
 // newGPUTraining creates a training run like the trainer with a single rank.
 func newGPUTraining(d gpu, comm collective.Communicator, m Model, p device.Precision) (*gpuTraining, error) {
-	t := &gpuTraining{gpu: d}
-	var err error
-	t.training, err = m.prepare(d, p, 0, func(d device.Device, params []*nn.Param) {
-		t.sharder = ddp.New(ddp.NewCommunicator(comm), d, params, ddp.Options{})
+	var sharder *ddp.Sharder
+	t, err := m.prepare(d, p, 0, func(d device.Device, params []*nn.Param) {
+		sharder = ddp.New(ddp.NewCommunicator(comm), d, params, ddp.Options{Extra: 1})
 	})
 	if err != nil {
 		return nil, err
 	}
-	t.ready = t.sharder.Ready
-	t.decision = d.NewStepDecision(len(t.sharder.Parts()))
-	for i := range t.steps {
-		t.steps[i].rows, t.steps[i].told = d.NewReading(), d.NewReading()
-	}
-	t.optimizer, err = t.newOptimizer(t.sharder.Parts())
-	return t, err
+	g := &gpuTraining{gpu: d, results: [2]device.Reading{d.NewReading(), d.NewReading()}}
+	g.ranksTraining, err = t.shard(sharder, 1)
+	return g, err
 }
 
 // enqueue enqueues a step.
 func (t *gpuTraining) enqueue(ctx context.Context) error {
 	t.gpu.Begin()
-	pass := nn.Pass{Train: true, Weight: 1, Stride: 1, DeferLoss: true}
-	t.sharder.Start(ctx)
-	t.model.Forward(t.batch, pass)
-	t.model.Backward(t.batch, pass, t.ready)
-	rows, _ := t.model.Losses()
-	t.decision.Losses(rows)
-	if err := t.sharder.FinishAsync(t.decision); err != nil {
+	if err := t.ranksTraining.enqueue(ctx); err != nil {
 		return err
 	}
-	t.optimizer.StepAsync(t.sharder.Parts(), t.decision, t.clip)
-	t.sharder.MarkUpdated()
-	s := &t.steps[t.enqueued%len(t.steps)]
-	s.rows.Begin(rows)
-	s.told.Begin(t.decision.Result())
+	t.results[t.enqueued%len(t.results)].Begin(t.decision.Result())
 	t.gpu.End()
 	t.enqueued++
 	return nil
@@ -81,10 +63,8 @@ func (t *gpuTraining) enqueue(ctx context.Context) error {
 
 // sync waits for a step and returns its loss.
 func (t *gpuTraining) sync(step int) (loss float64, err error) {
-	s := &t.steps[step%len(t.steps)]
-	_, parts := t.model.Losses()
-	loss = nn.Mean(s.rows.Floats(), parts)
-	if s.told.Floats()[0] == 0 {
+	r := t.results[step%len(t.results)].Floats()
+	if loss = float64(r[resultLoss]); r[0] == 0 {
 		return loss, fmt.Errorf("step %d: the loss or a gradient is not finite", step)
 	}
 	t.optimizer.CountStep()
@@ -128,7 +108,7 @@ func (b *Bench) gpuStep(ctx context.Context, m Model, p device.Precision, steps 
 		if err := t.enqueue(ctx); err != nil {
 			return Result{}, err
 		}
-		if t.enqueued-step == len(t.steps) {
+		if t.enqueued-step == len(t.results) {
 			if err := learn(); err != nil {
 				return Result{}, err
 			}

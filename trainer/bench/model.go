@@ -79,17 +79,13 @@ func (t *training) step() float64 {
 	params, pass := t.model.Params(), nn.Pass{Train: true, Weight: 1, Stride: 1}
 	out := t.model.Forward(t.batch, pass)
 	t.model.Backward(t.batch, pass, nil)
-	t.update(params, optim.GradNorm(t.device, params)) // the trainer checks whether it is finite
-	return out.Loss
-}
-
-// update updates the parameters with their gradients, whose norm is given.
-func (t *training) update(params []*nn.Param, norm float64) {
+	norm := optim.GradNorm(t.device, params) // the trainer checks whether it is finite
 	scale := float32(1)
 	if t.clip > 0 {
 		scale = optim.ClipScale(norm, t.clip)
 	}
 	t.optimizer.Step(params, scale)
+	return out.Loss
 }
 
 // params returns the number of parameters.

@@ -12,29 +12,40 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// ranksTraining is a training run on several ranks, each with its own samples.
+// ranksTraining is a training run on one or more ranks, each with its own samples. It has the steps
+// of the trainer.
 type ranksTraining struct {
 	*training
-	sharder *ddp.Sharder
-	ready   func(int) // sharder.Ready as a value, created once because creating it allocates
-	ranks   int
+	sharder  *ddp.Sharder
+	decision device.StepDecision
+	ready    func(int) // sharder.Ready as a value, created once because creating it allocates
+	ranks    int
 }
 
-// shard creates the sharder and the optimizer of a rank, and sends the initial weights.
-func (t *training) shard(ctx context.Context, comm collective.Communicator, o ddp.Options) (*ranksTraining, error) {
+// resultLoss is the index of the loss in the result of a decision.
+const resultLoss = 2
+
+// shard creates the optimizer of a rank for the parameters of a sharder with one scalar, the loss.
+func (t *training) shard(s *ddp.Sharder, ranks int) (*ranksTraining, error) {
+	r := &ranksTraining{training: t, sharder: s, decision: t.device.NewStepDecision(1), ready: s.Ready, ranks: ranks}
+	var err error
+	t.optimizer, err = t.newOptimizer(s.Parts())
+	return r, err
+}
+
+// shardTo creates the sharder and the optimizer of a rank, and sends the initial weights.
+func (t *training) shardTo(ctx context.Context, comm collective.Communicator, o ddp.Options) (*ranksTraining, error) {
 	params := t.model.Params()
 	var drawn, parts [][]float32
 	for _, p := range params {
 		drawn = append(drawn, p.Data.Floats())
 	}
-	o.Extra = 1 // the loss
-	r := &ranksTraining{training: t, ranks: comm.Size()}
-	r.sharder = ddp.New(ddp.NewCommunicator(comm), t.device, params, o)
-	r.ready = r.sharder.Ready
-	for _, p := range r.sharder.Parts() {
+	o.Extra = 1
+	s := ddp.New(ddp.NewCommunicator(comm), t.device, params, o)
+	for _, p := range s.Parts() {
 		parts = append(parts, p.Data.Floats())
 	}
-	err := r.sharder.ScatterState(ctx, parts, func(give ddp.Give) error {
+	err := s.ScatterState(ctx, parts, func(give ddp.Give) error {
 		for i, values := range drawn {
 			if err := give(i, func(at int, to []float32) error { copy(to, values[at:]); return nil }); err != nil {
 				return err
@@ -45,23 +56,38 @@ func (t *training) shard(ctx context.Context, comm collective.Communicator, o dd
 	if err != nil {
 		return nil, err
 	}
-	r.sharder.MarkUpdated()
-	t.optimizer, err = t.newOptimizer(r.sharder.Parts())
-	return r, err
+	s.MarkUpdated()
+	return t.shard(s, comm.Size())
 }
 
-// step runs a step and returns the mean loss over all ranks before the update.
-func (r *ranksTraining) step(ctx context.Context) (float64, error) {
-	pass := nn.Pass{Train: true, Weight: 1 / float32(r.ranks), Stride: 1, Owner: r.sharder.Owner()}
+// enqueue enqueues a step.
+func (r *ranksTraining) enqueue(ctx context.Context) error {
+	weight := 1 / float32(r.ranks)
+	pass := nn.Pass{Train: true, Weight: weight, Stride: 1, Owner: r.sharder.Owner(), DeferLoss: true}
 	r.sharder.Start(ctx)
-	r.sharder.Extra()[0] = pass.Weight * float32(r.model.Forward(r.batch, pass).Loss)
+	r.model.Forward(r.batch, pass)
+	rows, parts := r.model.Losses()
+	r.decision.AddLoss(r.sharder.Extra(), rows, parts, float64(weight))
 	r.model.Backward(r.batch, pass, r.ready)
 	if err := r.sharder.Finish(ctx); err != nil {
+		return err
+	}
+	r.decision.Reduce(r.sharder.Records())
+	r.optimizer.StepAsync(r.sharder.Parts(), r.decision, r.clip)
+	r.sharder.MarkUpdated()
+	return nil
+}
+
+// step runs a step on the CPU and returns the mean loss over all ranks before the update.
+func (r *ranksTraining) step(ctx context.Context) (float64, error) {
+	if err := r.enqueue(ctx); err != nil {
 		return 0, err
 	}
-	r.update(r.sharder.Parts(), r.sharder.Norm())
-	r.sharder.MarkUpdated()
-	return float64(r.sharder.Extra()[0]), nil
+	result := r.decision.Result().Floats()
+	if result[0] != 0 {
+		r.optimizer.CountStep()
+	}
+	return float64(result[resultLoss]), nil
 }
 
 // RankStep runs [Bench.Step] on a rank of comm. Every rank must call it. Each rank returns its own
@@ -72,7 +98,7 @@ func (b *Bench) RankStep(ctx context.Context, comm collective.Communicator, m Mo
 	if err != nil {
 		return Result{}, err
 	}
-	r, err := t.shard(ctx, comm, o)
+	r, err := t.shardTo(ctx, comm, o)
 	if err != nil {
 		return Result{}, err
 	}

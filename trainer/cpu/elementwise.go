@@ -127,7 +127,7 @@ func drop(u *vec.Unit, y, x []float32, o device.Dropout, sample, at int) {
 	u.Dropout(y, x, 1/(1-o.P), uint32(float64(o.P)*(1<<32)), o.Key, number)
 }
 
-// Cast converts between float32 and bfloat16.
+// Cast converts between float32 and bfloat16, or from float32 to float64.
 func (d *Device) Cast(dst, src device.Tensor) {
 	sameLength("cast", dst.Len(), src.Len())
 	j := &d.elementwise
@@ -138,6 +138,11 @@ func (d *Device) Cast(dst, src device.Tensor) {
 	case dst.Type() == device.Float32 && src.Type() == device.BFloat16:
 		j.y, j.halves = dst.Floats(), src.Halves()
 		j.run(&d.pool, dst.Len(), widenPart)
+	case dst.Type() == device.Float64 && src.Type() == device.Float32: // only scalars: threads would not help
+		to := dst.Doubles()
+		for i, v := range src.Floats() {
+			to[i] = float64(v)
+		}
 	default:
 		panic(fmt.Sprintf("cpu: cast %v to %v", src.Type(), dst.Type()))
 	}

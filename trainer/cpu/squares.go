@@ -37,6 +37,18 @@ func (d *Device) SumSquares(x device.Tensor) float64 {
 	return total
 }
 
+// ChunkSquares computes SumSquares of each chunk.
+func (d *Device) ChunkSquares(sums device.Tensor, pitch int, x device.Tensor, chunks int, add bool) {
+	to, n := sums.Doubles(), x.Len()/chunks
+	for i := range chunks {
+		sum := d.SumSquares(x.Slice(i*n, (i+1)*n))
+		if add {
+			sum += to[i*pitch]
+		}
+		to[i*pitch] = sum
+	}
+}
+
 func (j *squares) blocks() int { return (len(j.x) + squaresBlock - 1) / squaresBlock }
 
 func (j *squares) part(thread, threads int) {

@@ -57,10 +57,6 @@ func (o tensorComm) Size() int { return o.c.Size() }
 
 type hostComm struct{ tensorComm }
 
-func (o hostComm) AllReduceFloat64(ctx context.Context, buf []float64) error {
-	return o.c.Do(ctx, collective.AllReduce(buf, collective.Sum))
-}
-
 func (o hostComm) Broadcast(ctx context.Context, buf []byte, root int) error {
 	return o.c.Do(ctx, collective.Broadcast(buf, root))
 }
@@ -75,10 +71,6 @@ type deviceComm struct {
 	tensorComm
 	host collective.Communicator
 	mark func() func() error
-}
-
-func (b deviceComm) AllReduceFloat64(ctx context.Context, buf []float64) error {
-	return b.host.Do(ctx, collective.AllReduce(buf, collective.Sum))
 }
 
 func (b deviceComm) Broadcast(ctx context.Context, buf []byte, root int) error {

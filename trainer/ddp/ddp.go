@@ -92,8 +92,6 @@ type Communicator interface {
 	ReduceScatter(ctx context.Context, part, whole device.Tensor) error
 	// AllGather copies every rank's shard to its position in whole. Part may be in whole.
 	AllGather(ctx context.Context, whole, part device.Tensor) error
-	// AllReduceFloat64 is AllReduce for values in host memory.
-	AllReduceFloat64(ctx context.Context, buf []float64) error
 	// Broadcast replaces buf, in host memory, by root's.
 	Broadcast(ctx context.Context, buf []byte, root int) error
 }
@@ -112,14 +110,12 @@ type AsyncCommunicator interface {
 type Memory interface {
 	Host() bool
 	Alloc(t device.Type, n int) device.Tensor
-	SumSquares(x device.Tensor) float64
+	ChunkSquares(sums device.Tensor, pitch int, x device.Tensor, chunks int, add bool)
+	Cast(dst, src device.Tensor)
 	// The following methods are called only if the host cannot address the device's memory.
-	Write(dst device.Tensor, src []float32)
-	Read(dst []float32, src device.Tensor)
 	Zero(t device.Tensor)
 	Add(y, a, b device.Tensor)
 	Copy(dst, src device.Tensor)
-	Cast(dst, src device.Tensor)
 }
 
 // Options configures a [Sharder].
@@ -153,12 +149,11 @@ type Sharder struct {
 	noSync  bool
 	scratch device.Tensor // with bf16: scratch buffer for the largest bucket, with half as many float32 elements
 
-	extra   []float32
-	totals  []float64 // sum of squares of each rank's gradients, then extra
-	norm    float64
-	pending []int // number of gradients that each bucket still waits for
-	next    int   // next bucket to reduce
-	rounds  int   // number of times that all buckets were reduced in this step
+	extra   device.Tensor // this rank's scalars
+	records device.Tensor // by rank: sum of the squares of its shards' gradients, then scalars
+	pending []int         // number of gradients that each bucket still waits for
+	next    int           // next bucket to reduce
+	rounds  int           // number of times that all buckets were reduced in this step
 
 	grads  slots // for ZeRO2 and ZeRO3
 	values slots // for ZeRO3
@@ -184,8 +179,8 @@ func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
 	if o.Extra > lineElements {
 		panic(fmt.Sprintf("ddp: %d scalars, want at most %d", o.Extra, lineElements))
 	}
-	s := &Sharder{Strategy: o.Strategy, noSync: o.NoSync, comm: comm, memory: m, extra: make([]float32, o.Extra),
-		totals: make([]float64, comm.Size()+o.Extra), layout: newLayout(params, comm.Size(), o)}
+	s := &Sharder{Strategy: o.Strategy, noSync: o.NoSync, comm: comm, memory: m, layout: newLayout(params, comm.Size(), o),
+		extra: m.Alloc(device.Float32, o.Extra), records: m.Alloc(device.Float64, comm.Size()*(1+o.Extra))}
 	if comm.Size() == 1 {
 		s.Strategy = DDP
 	}
@@ -294,19 +289,19 @@ func (s *Sharder) Owner() nn.Owner {
 // micro-batch. Then every Backward must call Ready, and none may accumulate.
 func (s *Sharder) ReducesEachBatch() bool { return s.Strategy >= ZeRO2 && !s.noSync }
 
-// Extra returns the scalars that are reduced with the last bucket. Start sets them to 0. Set them
-// before the last Backward of a step, and read their sums over all ranks after Finish.
-func (s *Sharder) Extra() []float32 { return s.extra }
+// Extra returns this rank's scalars, in device memory, that are reduced with the last bucket. Set
+// them before the last Backward of a step.
+func (s *Sharder) Extra() device.Tensor { return s.extra }
 
-// Norm returns the Euclidean norm of all gradients, valid after Finish. It is computed in float64,
-// finite if all gradients are finite, and bit-identical on every rank.
-func (s *Sharder) Norm() float64 { return s.norm }
+// Records returns a record per rank for [device.StepDecision.Reduce], valid after Finish: the sum of
+// the squares of gradients, and the scalars. Their sums, in the order of the ranks, are bit-identical
+// on every rank. The sum of squares is in float64, and finite if all gradients are finite.
+func (s *Sharder) Records() device.Tensor { return s.records }
 
 // Start begins an optimizer step, which Finish ends, or an evaluation, which Stop ends. Until then,
 // the communicator belongs to the Sharder. Start begins to gather values that other ranks have
 // updated.
 func (s *Sharder) Start(ctx context.Context) {
-	clear(s.extra)
 	s.next, s.rounds = 0, 0
 	s.grads.before = s.grads.last
 	s.expectGrads()

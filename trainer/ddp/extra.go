@@ -14,47 +14,46 @@ func (s *Sharder) extraSums() (device.Tensor, bool) {
 		}
 		at %= part.Len()
 	}
-	return part.Slice(at, at+len(s.extra)), true
+	return part.Slice(at, at+s.extra.Len()), true
 }
 
-// takeExtra moves the sums of the extra scalars out of the gradients, if they are on this rank.
-// With bf16, which would round them, it returns this rank's own scalars, which are not reduced yet.
-// With one rank it also returns its own.
-func (s *Sharder) takeExtra() []float32 {
+// takeExtra moves the sums of the extra scalars out of the gradients to a record, if they are on
+// this rank; otherwise it clears the scalars of the record. With bf16, which would round them, and
+// with one rank, it copies this rank's own scalars.
+func (s *Sharder) takeExtra(to device.Tensor) {
+	if s.extra.Len() == 0 {
+		return
+	}
 	if s.bf16 || s.isSingleRank() {
-		return s.extra
+		s.memory.Cast(to, s.extra)
+		return
 	}
-	place, here := s.extraSums()
-	if !here {
-		return nil
-	}
-	s.read(s.extra, place)
-	s.clear(place)
-	return s.extra
-}
-
-// write, read, and clear are for small tensors. On the host they bypass the thread pool, which
-// would not help.
-func (s *Sharder) write(dst device.Tensor, src []float32) {
-	if s.memory.Host() {
-		copy(dst.Floats(), src)
-	} else if len(src) > 0 {
-		s.memory.Write(dst, src)
+	if sums, ok := s.extraSums(); ok {
+		s.memory.Cast(to, sums)
+		s.clear(sums)
+	} else {
+		s.clear(to)
 	}
 }
 
-func (s *Sharder) read(dst []float32, src device.Tensor) {
+// copy and clear are for small tensors. On the host they bypass the thread pool, which would not
+// help.
+func (s *Sharder) copy(dst, src device.Tensor) {
 	if s.memory.Host() {
-		copy(dst, src.Floats())
-	} else if len(dst) > 0 {
-		s.memory.Read(dst, src)
+		copy(dst.Floats(), src.Floats())
+	} else if dst.Len() > 0 {
+		s.memory.Copy(dst, src)
 	}
 }
 
 func (s *Sharder) clear(t device.Tensor) {
-	if s.memory.Host() {
-		clear(t.Floats())
-	} else if t.Len() > 0 {
+	switch {
+	case t.Len() == 0:
+	case !s.memory.Host():
 		s.memory.Zero(t)
+	case t.Type() == device.Float64:
+		clear(t.Doubles())
+	default:
+		clear(t.Floats())
 	}
 }

@@ -3,13 +3,13 @@ package ddp
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Finish waits until every bucket is reduced, and computes the norm. After an error, values and
-// gradients are undefined and the communicator cannot be used.
+// Finish waits until every bucket is reduced, and computes the records of all ranks. With an
+// asynchronous device it only enqueues this computation. After an error, values and gradients are
+// undefined and the communicator cannot be used.
 func (s *Sharder) Finish(ctx context.Context) error {
 	if err := s.stopAllReady(); err != nil {
 		return err
@@ -19,22 +19,7 @@ func (s *Sharder) Finish(ctx context.Context) error {
 			s.decompress(i)
 		}
 	}
-	return s.computeNorm(ctx)
-}
-
-// FinishAsync does the work of Finish for a single rank whose device computes asynchronously. It
-// adds the squares of each part to v, which computes the norm.
-func (s *Sharder) FinishAsync(v device.StepDecision) error {
-	if !s.isSingleRank() {
-		panic("ddp: FinishAsync with several ranks")
-	}
-	if err := s.stopAllReady(); err != nil {
-		return err
-	}
-	for i, p := range s.parts {
-		v.Squares(i, p.Grad)
-	}
-	return nil
+	return s.computeRecords(ctx)
 }
 
 // stopAllReady calls Stop and checks that every gradient was ready.
@@ -48,46 +33,37 @@ func (s *Sharder) stopAllReady() error {
 	return nil
 }
 
-// computeNorm computes the norm: it sums the squares of gradients, bucket by bucket for each rank's
-// shards and then over ranks. This order does not depend on the strategy. It also gives every rank
-// the extra scalars.
-func (s *Sharder) computeNorm(ctx context.Context) error {
-	clear(s.totals)
-	size, last := s.comm.Size(), len(s.buckets)-1
-	squares, extra := s.totals[:size], s.totals[size:]
-	for i, v := range s.takeExtra() {
-		extra[i] = float64(v)
+// computeRecords sums the squares of gradients, bucket by bucket for each rank's shards. This order
+// does not depend on the strategy. A rank that has all gradients and the sums of all scalars
+// computes the records of all ranks, with the scalars in the first one. Otherwise it computes its
+// own record, and the ranks exchange them.
+func (s *Sharder) computeRecords(ctx context.Context) error {
+	ranks := s.comm.Size()
+	width := s.records.Len() / ranks
+	own := s.records.Slice(s.comm.Rank()*width, (s.comm.Rank()+1)*width)
+	exchanged := ranks > 1 && (s.Strategy != DDP || s.bf16)
+	records, chunks := s.records, ranks
+	if exchanged {
+		records, chunks = own, 1
 	}
-	for i := 0; i <= last; i++ {
+	s.takeExtra(records.Slice(1, width))
+	for i := range s.buckets {
 		grad := s.buckets[i].gradPart
-		if s.Strategy != DDP {
-			squares[s.comm.Rank()] += s.memory.SumSquares(grad)
-			continue
+		if exchanged && s.Strategy == DDP {
+			grad = s.shard(grad)
 		}
-		chunk := grad.Len() / size
-		for r := range size {
-			squares[r] += s.memory.SumSquares(grad.Slice(r*chunk, (r+1)*chunk))
-		}
+		s.memory.ChunkSquares(records, width, grad, chunks, i > 0)
 	}
-	var shared []float64 // values that differ between ranks
-	switch {
-	case s.Strategy != DDP:
-		shared = s.totals // except extra with bf16, sums with zeros: no rounding
-	case s.bf16:
-		shared = extra
+	if !exchanged {
+		return nil
 	}
-	if shared != nil {
-		if err := s.queue.exposed(func() error { return s.comm.AllReduceFloat64(ctx, shared) }); err != nil {
-			return fmt.Errorf("all-reduce the gradient norm and the loss: %w", err)
-		}
-	}
-	sum := 0.0
-	for _, v := range squares {
-		sum += v
-	}
-	s.norm = math.Sqrt(sum)
-	for i, v := range extra {
-		s.extra[i] = float32(v)
+	if err := s.queue.exposed(func() error { return s.comm.AllGather(ctx, float32View(s.records), float32View(own)) }); err != nil {
+		return fmt.Errorf("exchange the gradient norm and the loss: %w", err)
 	}
 	return nil
+}
+
+// float32View returns a Float64 tensor's memory as a Float32 tensor, for collectives that copy.
+func float32View(t device.Tensor) device.Tensor {
+	return device.At(device.Float32, t.Base(), 2*t.Len())
 }

@@ -62,7 +62,7 @@ func (s *Sharder) startReduction(i int) {
 		s.clearGaps(i) // the last operation may have changed them
 	}
 	if i == len(s.buckets)-1 && !s.bf16 && !s.isSingleRank() {
-		s.write(b.grad.Slice(s.layout.extra, s.layout.extra+len(s.extra)), s.extra)
+		s.copy(b.grad.Slice(s.layout.extra, s.layout.extra+s.extra.Len()), s.extra)
 	}
 	add := b.gradSlot != nil && s.rounds > 0
 	if add && !s.memory.Host() {

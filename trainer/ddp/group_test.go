@@ -2,6 +2,7 @@ package ddp
 
 import (
 	"context"
+	"math"
 	"sync"
 	"testing"
 
@@ -22,7 +23,6 @@ type fakeGroup struct {
 	here    int
 	meeting int
 	floats  [][]float32
-	doubles [][]float64
 	halves  [][]element.BF16
 	bytes   [][]byte
 }
@@ -32,18 +32,17 @@ type member struct {
 	*fakeGroup
 	rank           int
 	sum            []float32
-	double         []float64
 	half           []element.BF16
 	reduced, given int // bytes sent by reductions, elements sent by gathers
 	fail           error
 }
 
 func newFakeGroup(size int) []*member {
-	c := &fakeGroup{size: size, floats: make([][]float32, size), doubles: make([][]float64, size), halves: make([][]element.BF16, size), bytes: make([][]byte, size)}
+	c := &fakeGroup{size: size, floats: make([][]float32, size), halves: make([][]element.BF16, size), bytes: make([][]byte, size)}
 	c.met.L = &c.mu
 	var out []*member
 	for rank := range size {
-		out = append(out, &member{fakeGroup: c, rank: rank, sum: make([]float32, 1<<20), half: make([]element.BF16, 1<<20), double: make([]float64, 64)})
+		out = append(out, &member{fakeGroup: c, rank: rank, sum: make([]float32, 1<<20), half: make([]element.BF16, 1<<20)})
 	}
 	return out
 }
@@ -113,27 +112,15 @@ func (m *member) ReduceScatter(_ context.Context, part, whole device.Tensor) err
 }
 
 func (m *member) AllGather(_ context.Context, whole, part device.Tensor) error {
-	m.given += whole.Len()
+	if part.Len() > 4 { // not the records of the norm and the loss
+		m.given += whole.Len()
+	}
 	m.floats[m.rank] = part.Floats()
 	m.barrier()
 	for r, other := range m.floats {
 		copy(whole.Floats()[r*len(other):], other)
 	}
 	m.barrier()
-	return m.fail
-}
-
-func (m *member) AllReduceFloat64(_ context.Context, buf []float64) error {
-	m.doubles[m.rank] = buf
-	m.barrier()
-	for i := range buf {
-		m.double[i] = 0
-		for _, other := range m.doubles {
-			m.double[i] += other[i]
-		}
-	}
-	m.barrier()
-	copy(buf, m.double)
 	return m.fail
 }
 
@@ -161,14 +148,16 @@ func (c *counter) Alloc(t device.Type, n int) device.Tensor {
 // rank trains a GPT on its share of synthetic batches.
 type rank struct {
 	*Sharder
-	comm   *member
-	memory *counter
-	model  *nn.GPT
-	adam   optim.Optimizer
-	batch  nn.Batch
-	step   int
-	loss   float64
-	ready  func(int)
+	comm     *member
+	memory   *counter
+	model    *nn.GPT
+	adam     optim.Optimizer
+	decision device.StepDecision
+	batch    nn.Batch
+	step     int
+	loss     float64
+	norm     float64
+	ready    func(int)
 }
 
 var gptOptions = nn.GPTOptions{Vocabulary: 11, Context: 6, Layers: 3, Heads: 2, Width: 16}
@@ -189,7 +178,7 @@ func newRank(t testing.TB, m *member, shape nn.GPTOptions, o Options) *rank {
 	}
 	model.Plan(nn.Plan{Device: d, Batch: 2, Train: true})
 	r.batch = nn.Batch{Samples: 2, Tokens: device.HostInts(make([]int32, 2*shape.Context)), Labels: device.HostInts(make([]int32, 2*shape.Context))}
-	r.ready = r.Ready
+	r.ready, r.decision = r.Ready, d.NewStepDecision(1)
 	return r
 }
 
@@ -250,15 +239,30 @@ func (r *rank) train(ctx context.Context) error {
 	}
 	r.Start(ctx)
 	pass := nn.Pass{Train: true, Weight: 1 / float32(r.comm.size), Stride: 1, Owner: r.Owner()}
-	r.Extra()[0] = float32(r.model.Forward(r.batch, pass).Loss)
+	r.model.Forward(r.batch, pass)
+	rows, parts := r.model.Losses()
+	r.decision.AddLoss(r.Extra(), rows, parts, 1)
 	r.model.Backward(r.batch, pass, r.ready)
 	if err := r.Finish(ctx); err != nil {
 		return err
 	}
-	r.loss = float64(r.Extra()[0])
-	r.adam.Step(r.Parts(), optim.ClipScale(r.Norm(), 0.5))
+	r.reduceScalars()
+	r.adam.StepAsync(r.Parts(), r.decision, 0.5)
+	r.adam.CountStep()
 	r.MarkUpdated()
 	return nil
+}
+
+// reduceScalars sets the norm and the loss of the last step.
+func (r *rank) reduceScalars() {
+	r.decision.Reduce(r.Records())
+	result := r.decision.Result().Floats()
+	r.loss = float64(result[2])
+	sum := 0.0
+	for i := 0; i < r.Records().Len(); i += 2 {
+		sum += r.Records().Doubles()[i]
+	}
+	r.norm = math.Sqrt(sum)
 }
 
 // onAllRanks runs f on all ranks at the same time.

@@ -131,10 +131,16 @@ func (q *queue) end() error {
 	return q.err
 }
 
-// exposed runs an operation that does not overlap computation.
-func (q *queue) exposed(f func() error) error {
+// exposed runs an operation that does not overlap computation, after all work enqueued on the
+// device so far.
+func (q *queue) exposed(f func() error) (err error) {
 	began := time.Now()
-	err := f()
+	if q.mark != nil {
+		err = q.mark()()
+	}
+	if err == nil {
+		err = f()
+	}
 	took := time.Since(began)
 	q.times.Busy += took
 	q.times.Exposed += took

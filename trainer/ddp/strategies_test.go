@@ -23,7 +23,7 @@ func TestStrategiesGiveTheSameBits(t *testing.T) {
 						if err := r.train(t.Context()); err != nil {
 							return err
 						}
-						seen[r.comm.rank] += fmt.Sprint(r.loss, r.Norm(), " ")
+						seen[r.comm.rank] += fmt.Sprint(r.loss, r.norm, " ")
 					}
 					return nil
 				})

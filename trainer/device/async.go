@@ -2,39 +2,43 @@ package device
 
 import "math"
 
-// An AsyncUpdater is a Device that finishes a step without a host round trip: it checks whether loss
-// and gradients are finite, clips gradients, and counts updates. The host reads the results later.
-// So the host can enqueue the next step before this step has finished.
-type AsyncUpdater interface {
-	Device
-	// NewStepDecision plans the decisions about steps whose gradients are in the given number of
-	// parts.
-	NewStepDecision(parts int) StepDecision
+// Steps finishes optimizer steps without a host round trip: the device sums losses, checks whether
+// loss and gradients are finite, clips gradients, and counts updates. The host reads the results
+// later. So it can enqueue the next step before this step has finished.
+type Steps interface {
+	// NewStepDecision plans the decisions about steps with the given number of scalars, from 1 to
+	// MaxScalars.
+	NewStepDecision(scalars int) StepDecision
 	// NewReading plans asynchronous copies to the host.
 	NewReading() Reading
 }
 
+// MaxScalars is the maximum number of scalars of a step.
+const MaxScalars = 16
+
 // A StepDecision decides on the device whether each step updates the parameters (found_inf in
-// PyTorch's grad scaler). In each step, the caller passes the gradients and the losses, then
-// requests one decision, then the updates.
+// PyTorch's grad scaler). In each step, the caller passes the losses of each micro-batch, then the
+// sums of all ranks, then requests one decision, then the updates.
 type StepDecision interface {
-	// Squares computes the sum of the squares of a part of the gradients, with the bits of
-	// SumSquares.
-	Squares(part int, grad Tensor)
-	// Losses passes losses, which must be finite.
-	Losses(rows Tensor)
+	// AddLoss adds the loss of a micro-batch to the step's loss: weight times the sum of rows, from
+	// first to last on the CPU, divided by parts. If weight is 0, the micro-batch does not count.
+	// AddLoss computes in float64 and writes the step's loss so far to loss, one Float32 element.
+	AddLoss(loss, rows Tensor, parts int, weight float64)
+	// Reduce sums the records of all ranks, in the order of the ranks. A record is the sum of the
+	// squares of gradients and the scalars, of which the first is the loss, in Float64.
+	Reduce(records Tensor)
 	// Count sets the number of updates before the next one.
 	Count(updates int64)
-	// Decide decides whether to update: only if the norm of the gradients and all losses are
-	// finite. If so, it counts the update and computes the factors of each group of elements, at
-	// most MaxGroups, with the bits of [GroupFactors.At]. If maxNorm is not 0, GradScale clips the gradients to a norm of at most
-	// maxNorm (see optim.ClipScale).
+	// Decide decides whether to update: only if the norm of the gradients and the loss are finite. If
+	// so, it counts the update and computes the factors of each group of elements, at most MaxGroups,
+	// with the bits of [GroupFactors.At]. If maxNorm is not 0, GradScale clips the gradients to a norm
+	// of at most maxNorm (see optim.ClipScale).
 	Decide(maxNorm float64, groups []GroupFactors)
 	// Update updates like [Updates], with a group's factors of the decision. It does nothing if the
 	// step is skipped.
 	Update(r Rule, a Arrays, group int)
-	// Result returns two elements with the last decision: 1 if the parameters are updated, else 0;
-	// and the norm in float32.
+	// Result returns the last decision: 1 if the parameters are updated, else 0; the norm in
+	// float32; and the sums of the scalars.
 	Result() Tensor
 }
 
@@ -77,6 +81,9 @@ func Power(base float64, n int64) float64 {
 	}
 	return out
 }
+
+// ClipEps is the value that PyTorch adds to the norm of gradients before it divides by it.
+const ClipEps = 1e-6
 
 // A Reading is an asynchronous copy of a tensor to the host.
 type Reading interface {

@@ -67,8 +67,8 @@ type Elementwise interface {
 	// Dropout computes y = x/(1-p) for elements that are kept, and 0 for the others. Applied to dy,
 	// it computes dx. Both are stored tensors; x has y's type or Float32.
 	Dropout(y, x Tensor, d Dropout)
-	// Cast rounds Float32 to BFloat16 (to nearest even), or converts BFloat16 to Float32. The
-	// tensors must not overlap.
+	// Cast rounds Float32 to BFloat16 (to nearest even), or converts BFloat16 to Float32, or
+	// Float32 to Float64. The tensors must not overlap.
 	Cast(dst, src Tensor)
 }
 

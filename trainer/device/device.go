@@ -36,6 +36,7 @@ type Device interface {
 	Images
 	Losses
 	Updates
+	Steps
 }
 
 // Memory allocates and copies tensors.

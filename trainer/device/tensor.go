@@ -13,12 +13,16 @@ const (
 	Float32  Type = iota
 	BFloat16      // upper half of a float32, for communication and storage (Device.Stored)
 	Int32         // token IDs and labels
+	Float64       // sums
 )
 
 // Size returns the size of one element in bytes.
 func (t Type) Size() int {
-	if t == BFloat16 {
+	switch t {
+	case BFloat16:
 		return 2
+	case Float64:
+		return 8
 	}
 	return 4
 }
@@ -32,6 +36,8 @@ func (t Type) String() string {
 		return "bfloat16"
 	case Int32:
 		return "int32"
+	case Float64:
+		return "float64"
 	}
 	return fmt.Sprintf("Type(%d)", uint8(t))
 }
@@ -89,6 +95,12 @@ func (t Tensor) Ints() []int32 {
 func (t Tensor) Halves() []uint16 {
 	t.is(BFloat16)
 	return unsafe.Slice((*uint16)(t.base), t.n)
+}
+
+// Doubles returns the elements of a Float64 tensor in memory that the host can access.
+func (t Tensor) Doubles() []float64 {
+	t.is(Float64)
+	return unsafe.Slice((*float64)(t.base), t.n)
 }
 
 func (t Tensor) is(want Type) {

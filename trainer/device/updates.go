@@ -8,6 +8,10 @@ type Updates interface {
 	// by halves, first 4 to 7 to 0 to 3, and the sums of blocks in ascending order. The result is
 	// not finite if an element is not finite. SumSquares waits for the preceding operations.
 	SumSquares(x Tensor) float64
+	// ChunkSquares computes, for each of the given number of equal chunks of x, the sum of the
+	// squares with the bits of SumSquares. It sets the elements 0, pitch, 2*pitch, ... of the
+	// Float64 tensor sums to them, or adds them. It does not wait.
+	ChunkSquares(sums Tensor, pitch int, x Tensor, chunks int, add bool)
 	// Scale computes y = s*x.
 	Scale(y, x Tensor, s float32)
 	// HasRule reports whether the device implements an update rule.

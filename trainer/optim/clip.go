@@ -8,9 +8,6 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// clipEps is the value that PyTorch adds to the norm before it divides by it.
-const clipEps = 1e-6
-
 // GradNorm returns the Euclidean norm of all gradients.
 //
 // It sums in float64, where squares of float32 are exact and cannot overflow. The order of the sum
@@ -35,7 +32,7 @@ func ClipScale(norm, most float64) float32 {
 	if !(most > 0) {
 		panic(fmt.Sprintf("optim: clip the norm of gradients to %v", most))
 	}
-	if scale := float32(most / (norm + clipEps)); !(scale >= 1) {
+	if scale := float32(most / (norm + device.ClipEps)); !(scale >= 1) {
 		return scale
 	}
 	return 1

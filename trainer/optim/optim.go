@@ -46,7 +46,7 @@ type Optimizer interface {
 	// unchanged. The parameters must be the optimizer's, in the same order. Step does not change
 	// Grad.
 	Step(params []*nn.Param, gradScale float32)
-	// StepAsync enqueues Step on a [device.AsyncUpdater], with gradient clipping to the norm maxNorm
+	// StepAsync enqueues Step on the device, with gradient clipping to the norm maxNorm
 	// (0: no clipping). The device skips the update unless loss and gradients are finite. The
 	// decision holds the gradients' squares and the losses; it is the same in every step. The caller
 	// must call CountStep for each update that was not skipped, before any other method except

@@ -199,6 +199,15 @@ func (c *Counter) CountEqual(_, _ device.Tensor) int { return 0 }
 // SumSquares returns zero.
 func (c *Counter) SumSquares(device.Tensor) float64 { return 0 }
 
+// ChunkSquares does nothing.
+func (c *Counter) ChunkSquares(device.Tensor, int, device.Tensor, int, bool) {}
+
+// NewStepDecision returns nil: a Counter does not run steps.
+func (c *Counter) NewStepDecision(int) device.StepDecision { return nil }
+
+// NewReading returns nil: a Counter does not run steps.
+func (c *Counter) NewReading() device.Reading { return nil }
+
 // Scale does nothing.
 func (c *Counter) Scale(_, _ device.Tensor, _ float32) {}
 

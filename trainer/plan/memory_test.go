@@ -93,8 +93,6 @@ func (*recorder) Rank() int { return 0 }
 
 func (*recorder) Size() int { return 2 }
 
-func (*recorder) AllReduceFloat64(context.Context, []float64) error { return nil }
-
 func (*recorder) Broadcast(context.Context, []byte, int) error { return nil }
 
 func (r *recorder) AllReduce(_ context.Context, buf device.Tensor) error {

@@ -11,7 +11,7 @@ import (
 )
 
 // BenchmarkGPT2 measures the operations of GPT-2 124M with 8 sequences of 1,024 tokens, the largest
-// of each kind, with tuning. It requires a GPU for meaningful results: see docs/gpu.md.
+// of each kind, with tuning. It requires a GPU for meaningful results: see docs/gpu-development.md.
 func BenchmarkGPT2(b *testing.B) {
 	const sequences, length, width, heads, vocabulary = 8, 1024, 768, 12, 50304
 	const rows = sequences * length

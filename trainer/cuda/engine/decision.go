@@ -14,16 +14,18 @@ import (
 // stepDecision implements [device.StepDecision].
 type stepDecision struct {
 	device    *Device
-	parts     int
+	scalars   int
 	state     driver.Ptr // struct StepDecision of updates.cu
-	sums      driver.Ptr // float64: of the squares of each part, then of losses
-	hasLosses bool       // this step has losses
+	loss      driver.Ptr // float64: the loss of this step
+	hasLosses bool       // loss includes a micro-batch of this step
+	reduced   bool       // the state has the sums of this step
 }
 
 // stepDecisionState is struct StepDecision of updates.cu. The host writes only the count.
 type stepDecisionState struct {
-	_      uint64 // number of updates, written at the start of the struct
-	result [2]float32
+	_      uint64  // number of updates, written at the start of the struct
+	_      float64 // norm of the gradients
+	result [2 + device.MaxScalars]float32
 	groups groups
 }
 
@@ -38,17 +40,41 @@ type groupFactors struct {
 }
 
 // NewStepDecision allocates its memory until Close.
-func (d *Device) NewStepDecision(parts int) device.StepDecision {
-	defer d.enter("step_decision", parts).Leave()
-	v := &stepDecision{device: d, parts: parts}
+func (d *Device) NewStepDecision(scalars int) device.StepDecision {
+	if scalars < 1 || scalars > device.MaxScalars {
+		panic(fmt.Sprintf("engine: %d scalars, want 1 to %d", scalars, device.MaxScalars))
+	}
+	defer d.enter("step_decision", scalars).Leave()
+	v := &stepDecision{device: d, scalars: scalars}
 	var err error
 	state := int64(unsafe.Sizeof(stepDecisionState{}))
 	v.state, err = d.pool.Alloc(state)
 	d.check(err)
-	v.sums, err = d.pool.Alloc(int64(8 * (parts + 1)))
+	v.loss, err = d.pool.Alloc(8)
 	d.check(err)
 	d.submit(call{kind: clears, to: v.state, bytes: state})
 	return v
+}
+
+// AddLoss adds the loss of a micro-batch, with the rows in any order.
+func (v *stepDecision) AddLoss(loss, rows device.Tensor, parts int, weight float64) {
+	d := v.device
+	sameLength("loss", loss.Len(), 1)
+	defer d.enter("add_loss", rows.Len()).Leave()
+	d.args.Reset().Ptr(v.loss).Ptr(floats(loss)).Ptr(floats(rows)).Int64(int64(rows.Len())).Double(float64(parts)).Double(weight).Uint32(flag(v.hasLosses))
+	d.launch("add_loss", blocks(1))
+	v.hasLosses = true
+}
+
+// Reduce sums the records of all ranks.
+func (v *stepDecision) Reduce(records device.Tensor) {
+	d, width := v.device, 1+v.scalars
+	ranks := records.Len() / width
+	sameLength("reduce scalars", records.Len(), ranks*width)
+	defer d.enter("reduce_scalars", records.Len()).Leave()
+	d.args.Reset().Ptr(v.state).Ptr(typed(records, device.Float64)).Int64(int64(ranks)).Uint32(uint32(width))
+	d.launch("reduce_scalars", driver.Launch{Block: driver.Dim{X: 32}})
+	v.hasLosses, v.reduced = false, true
 }
 
 // Count sets the number of updates so far.
@@ -58,34 +84,16 @@ func (v *stepDecision) Count(updates int64) {
 	v.device.stage(v.state, binary.LittleEndian.AppendUint64(nil, uint64(updates)))
 }
 
-// Squares computes the sum of squares of a part.
-func (v *stepDecision) Squares(part int, grad device.Tensor) {
-	if part < 0 || part >= v.parts || grad.Len() == 0 {
-		panic(fmt.Sprintf("engine: part %d of %d with %d elements", part, v.parts, grad.Len()))
-	}
-	defer v.device.enter("sum_squares", grad.Len()).Leave()
-	v.device.sumPartials(v.sums+driver.Ptr(8*part), "sum_squares", floats(grad), 0, grad.Len())
-}
-
-// Losses sums losses in any order, to check whether they are finite.
-func (v *stepDecision) Losses(rows device.Tensor) {
-	d := v.device
-	defer d.enter("sum", rows.Len()).Leave()
-	d.args.Reset().Ptr(v.sums + driver.Ptr(8*v.parts)).Ptr(floats(rows)).Int64(int64(rows.Len())).Uint32(flag(v.hasLosses))
-	d.launch("sum", blocks(1))
-	v.hasLosses = true
-}
-
 // Decide decides on the updates of a step. The factors differ from step to step.
 func (v *stepDecision) Decide(maxNorm float64, list []device.GroupFactors) {
 	d := v.device
-	if !v.hasLosses {
-		panic("engine: a decision without losses")
+	if !v.reduced {
+		panic("engine: a decision without the sums of the ranks")
 	}
 	if len(list) == 0 || len(list) > device.MaxGroups {
 		panic(fmt.Sprintf("engine: a decision about %d groups, want 1 to %d", len(list), device.MaxGroups))
 	}
-	v.hasLosses = false
+	v.reduced = false
 	var g groups
 	for i, f := range list {
 		g[i] = groupFactors{factorsOf(f.Factors), 0, f.LR, f.Beta1, f.Beta2}
@@ -93,9 +101,9 @@ func (v *stepDecision) Decide(maxNorm float64, list []device.GroupFactors) {
 			g[i].maxUpdates = f.MaxUpdates
 		}
 	}
-	defer d.enter("decide", v.parts).Leave()
+	defer d.enter("decide", len(list)).Leave()
 	at := graphParams(d, &g)
-	d.args.Reset().Ptr(v.state).Ptr(v.sums).Int(v.parts).Double(maxNorm).Int(len(list))
+	d.args.Reset().Ptr(v.state).Double(maxNorm).Int(len(list))
 	driver.Struct(&d.args, &g)
 	d.args.Ptr(at)
 	d.launch("decide", driver.Launch{Block: driver.Dim{X: 32}})
@@ -112,5 +120,5 @@ func (v *stepDecision) Update(r device.Rule, a device.Arrays, group int) {
 
 // Result returns the result of the decision.
 func (v *stepDecision) Result() device.Tensor {
-	return tensor(device.Float32, v.state+driver.Ptr(unsafe.Offsetof(stepDecisionState{}.result)), 2)
+	return tensor(device.Float32, v.state+driver.Ptr(unsafe.Offsetof(stepDecisionState{}.result)), 2+v.scalars)
 }

@@ -13,6 +13,25 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 )
 
+// records holds the records of a single rank, with the loss.
+type records struct {
+	device        device.Device
+	loss, records device.Tensor
+}
+
+func newRecords(d device.Device) records {
+	return records{d, d.Alloc(device.Float32, 1), d.Alloc(device.Float64, 2)}
+}
+
+// reduce passes the norm of the gradients and the loss to a decision.
+func (r records) reduce(v device.StepDecision, params []*nn.Param) {
+	r.device.Cast(r.records.Slice(1, 2), r.loss)
+	for i, p := range params {
+		r.device.ChunkSquares(r.records, 2, p.Grad, 1, i > 0)
+	}
+	v.Reduce(r.records)
+}
+
 // A step with non-finite gradients or losses does not change values and state, and does not count
 // for the bias corrections or for the first momentum: the bits are those of an optimizer without
 // that step.
@@ -65,8 +84,8 @@ func TestStepDecisions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v, told := d.NewStepDecision(2), d.NewReading()
-			rows, taken := d.Alloc(device.Float32, 3), 0
+			v, told := d.NewStepDecision(1), d.NewReading()
+			rows, records, taken := d.Alloc(device.Float32, 3), newRecords(d), 0
 			for i, s := range steps {
 				grad := make([]float32, n)
 				for k := range grad {
@@ -79,15 +98,18 @@ func TestStepDecisions(t *testing.T) {
 				}
 				rate := 0.1 / float64(1+i)
 				decided.SetRate(rate)
-				for k, loss := range []float32{0.5, s.loss} { // of two batches
+				for _, loss := range []float32{0.5, s.loss} { // of two batches
 					d.Write(rows, []float32{loss, loss, 1})
-					v.Losses(rows)
-					v.Squares(k, own[k].Grad)
+					v.AddLoss(records.loss, rows, 3, 0.5)
 				}
+				records.reduce(v, own)
 				decided.StepAsync(own, v, 2)
 				told.Begin(v.Result())
 				norm := optim.GradNorm(d, other)
 				well := !math.IsNaN(norm) && !math.IsInf(norm, 0) && s.loss == s.loss && s.loss < inf
+				if got := told.Floats(); well && got[2] != (0.5*2+1+2*s.loss+1)/6 {
+					t.Errorf("step %d: loss %v", i, got[2])
+				}
 				if got := told.Floats(); (got[0] != 0) != well || got[1] != float32(norm) && norm == norm {
 					t.Errorf("step %d: told %v, the norm is %v", i, got, norm)
 				}
@@ -125,20 +147,19 @@ func TestLateStepsAllocateNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, losses, told := d.NewStepDecision(1), d.NewReading(), d.NewReading()
+	v, told, records := d.NewStepDecision(1), d.NewReading(), newRecords(d)
 	rows, input := d.Alloc(device.Float32, n), make([]float32, n)
 	step := func() {
 		d.Begin()
 		d.Write(p[0].Grad, input)
 		d.Activate(device.Tanh, p[0].Grad, p[0].Grad)
 		d.Add(rows, p[0].Grad, p[0].Data)
-		v.Squares(0, p[0].Grad)
-		v.Losses(rows)
+		v.AddLoss(records.loss, rows, n, 1)
+		records.reduce(v, p)
 		o.StepAsync(p, v, 1)
-		losses.Begin(rows)
 		told.Begin(v.Result())
 		d.End()
-		if told.Floats()[0] != 0 && len(losses.Floats()) == n {
+		if told.Floats()[0] != 0 {
 			o.CountStep()
 		}
 	}

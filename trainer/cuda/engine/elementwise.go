@@ -129,7 +129,7 @@ func (d *Device) Dropout(y, x device.Tensor, o device.Dropout) {
 	d.launch(kernel, gridFor(n))
 }
 
-// Cast converts between float32 and bfloat16.
+// Cast converts between float32 and bfloat16, or from float32 to float64.
 func (d *Device) Cast(dst, src device.Tensor) {
 	n := dst.Len()
 	sameLength("cast", n, src.Len())
@@ -141,6 +141,8 @@ func (d *Device) Cast(dst, src device.Tensor) {
 	case dst.Type() == device.BFloat16 && src.Type() == device.Float32:
 	case dst.Type() == device.Float32 && src.Type() == device.BFloat16:
 		name = "widen"
+	case dst.Type() == device.Float64 && src.Type() == device.Float32:
+		name = "widen_f64"
 	default:
 		panic(fmt.Sprintf("engine: cast %v to %v", src.Type(), dst.Type()))
 	}

@@ -54,7 +54,7 @@ type Device struct {
 	unmet     error // reason why they are not loaded, if they were requested
 }
 
-var _ device.AsyncUpdater = (*Device)(nil)
+var _ device.Device = (*Device)(nil)
 
 // Open opens a device on a GPU, which must remain open until Close.
 func Open(gpu *driver.GPU, o Options) (*Device, error) {

@@ -96,13 +96,13 @@ func (k training) losses(t *testing.T, d device.Device, p device.Precision, step
 	var verdict device.StepDecision
 	var readings [2]device.Reading
 	if k.late {
-		verdict = d.(device.AsyncUpdater).NewStepDecision(len(m.Params()))
-		readings[0], readings[1] = d.(device.AsyncUpdater).NewReading(), d.(device.AsyncUpdater).NewReading()
+		verdict = d.NewStepDecision(1)
+		readings[0], readings[1] = d.NewReading(), d.NewReading()
 	}
-	rows, parts := m.Losses()
+	records := newRecords(d)
 	learn := func(step int) {
 		if step >= 0 && k.late {
-			losses = append(losses, nn.Mean(readings[step%2].Floats(), parts))
+			losses = append(losses, float64(readings[step%2].Floats()[2]))
 			o.CountStep()
 		}
 	}
@@ -113,11 +113,9 @@ func (k training) losses(t *testing.T, d device.Device, p device.Precision, step
 		m.Backward(b, pass, nil)
 		o.SetRate(o.Rate() * 0.99)
 		if k.late {
-			for i, p := range m.Params() {
-				verdict.Squares(i, p.Grad)
-			}
-			rows, parts = m.Losses()
-			verdict.Losses(rows)
+			rows, parts := m.Losses()
+			verdict.AddLoss(records.loss, rows, parts, 1)
+			records.reduce(verdict, m.Params())
 			o.StepAsync(m.Params(), verdict, 1)
 		} else {
 			losses = append(losses, loss)
@@ -125,7 +123,7 @@ func (k training) losses(t *testing.T, d device.Device, p device.Precision, step
 		}
 		end()
 		if k.late {
-			readings[step%2].Begin(rows)
+			readings[step%2].Begin(verdict.Result())
 			learn(step - 1)
 		}
 	}

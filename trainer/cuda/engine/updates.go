@@ -17,24 +17,31 @@ const partials = 512
 // reduce is like sumPartials, but waits for the sum and returns it.
 func (d *Device) reduce(kernel string, a, b driver.Ptr, n int) (sum float64) {
 	total := d.scratchFor(scratchSums, (partials+1)*8) + partials*8
-	d.sumPartials(total, kernel, a, b, n)
+	d.sumPartials(total, kernel, a, b, chunks{n: n, count: 1})
 	d.flush()
 	d.fetch(unsafe.Slice((*byte)(unsafe.Pointer(&sum)), 8), total)
 	return sum
 }
 
-// sumPartials sums the partial results of a kernel over n elements of a, and of b unless that is 0.
-func (d *Device) sumPartials(total driver.Ptr, kernel string, a, b driver.Ptr, n int) {
-	sums := d.scratchFor(scratchSums, (partials+1)*8)
-	l := driver.Launch{Grid: driver.Dim{X: min((n+threads-1)/threads, partials)}, Block: driver.Dim{X: threads}}
+// chunks describes the sums of a reduction: one for each of count chunks of n elements, pitch
+// elements apart, added to their previous values or not.
+type chunks struct {
+	n, count, pitch int
+	add             bool
+}
+
+// sumPartials sums the partial results of a kernel over the chunks of a, and of b unless that is 0.
+func (d *Device) sumPartials(to driver.Ptr, kernel string, a, b driver.Ptr, c chunks) {
+	sums := d.scratchFor(scratchSums, (partials*c.count+1)*8)
+	l := driver.Launch{Grid: driver.Dim{X: min((c.n+threads-1)/threads, partials), Y: c.count}, Block: driver.Dim{X: threads}}
 	d.args.Reset().Ptr(sums).Ptr(a)
 	if b != 0 {
 		d.args.Ptr(b)
 	}
-	d.args.Int64(int64(n))
+	d.args.Int64(int64(c.n))
 	d.launch(kernel, l)
-	d.args.Reset().Ptr(total).Ptr(sums).Int64(int64(l.Grid.X))
-	d.launch("sum_partial", blocks(1))
+	d.args.Reset().Ptr(to).Ptr(sums).Int64(int64(l.Grid.X)).Int64(int64(c.pitch)).Uint32(flag(c.add))
+	d.launch("sum_partial", blocks(c.count))
 }
 
 // SumSquares returns the sum of the squares of x's elements: 512 blocks of 256 threads process the
@@ -45,6 +52,16 @@ func (d *Device) SumSquares(x device.Tensor) float64 {
 	}
 	defer d.enter("sum_squares", x.Len()).Leave()
 	return d.reduce("sum_squares", floats(x), 0, x.Len())
+}
+
+// ChunkSquares computes sums of squares with two launches for all chunks.
+func (d *Device) ChunkSquares(sums device.Tensor, pitch int, x device.Tensor, count int, add bool) {
+	n := x.Len() / count
+	if n == 0 || n*count != x.Len() || (count-1)*pitch >= sums.Len() {
+		panic(fmt.Sprintf("engine: squares of %d chunks of %d elements to %d sums", count, x.Len(), sums.Len()))
+	}
+	defer d.enter("sum_squares", x.Len()).Leave()
+	d.sumPartials(typed(sums, device.Float64), "sum_squares", floats(x), 0, chunks{n, count, pitch, add})
 }
 
 // CountEqual counts the positions where a and b are equal.

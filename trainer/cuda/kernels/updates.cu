@@ -1,5 +1,5 @@
 // Optimizer operations on n elements. Grid: any, one dimension. For the first pass of a reduction,
-// the grid size is the number of partial results.
+// the grid size in x is the number of partial results.
 #include "gpu.h"
 
 // Factors is device.Factors. If idle is set, nothing changes.
@@ -42,44 +42,61 @@ UPDATE_RULE(adam) {
   }
 }
 
-// total stores the sum of the threads' values in a block of 256, added by halves.
-DEVICE void total(double *to, double v) {
-  SHARED double room[256];
-  room[thread_x()] = v;
+// total returns the sum of the threads' values in a block of 256, added by halves, to thread 0.
+DEVICE double total(double v) {
+  SHARED double sums[256];
+  sums[thread_x()] = v;
   sync_threads();
   for (unsigned half = 128; half > 0; half /= 2) {
-    if (thread_x() < half) room[thread_x()] += room[thread_x() + half];
+    if (thread_x() < half) sums[thread_x()] += sums[thread_x() + half];
     sync_threads();
   }
-  if (thread_x() == 0) *to = room[0];
+  return sums[0];
 }
 
-// partial[block] = the sum of the squares of the block's elements.
+// The sums of the squares of the elements of chunks of n elements. partial[block] of each chunk is
+// the sum of the block's elements. Grid: x is the number of blocks per chunk, y the number of chunks.
 KERNEL(sum_squares, 256, double *partial, const float *x, u64 n) {
+  x += block_y() * n;
   double sum = 0;
   for (u64 i = index(); i < n; i += stride()) sum += double(x[i]) * double(x[i]);
-  total(partial + block_x(), sum);
+  sum = total(sum);
+  if (thread_x() == 0) partial[block_y() * blocks_x() + block_x()] = sum;
 }
 
 // partial[block] = the number of positions where a and b are equal.
 KERNEL(count_equal, 256, double *partial, const int *a, const int *b, u64 n) {
   double count = 0;
   for (u64 i = index(); i < n; i += stride()) count += a[i] == b[i];
-  total(partial + block_x(), count);
+  count = total(count);
+  if (thread_x() == 0) partial[block_x()] = count;
 }
 
-// to = the sum of n partial results. One block of 256 threads.
-KERNEL(sum_partial, 256, double *to, const double *partial, u64 n) {
+// Block c sets to[c*pitch] to the sum of n partial results of chunk c, or adds it. 256 threads.
+KERNEL(sum_partial, 256, double *to, const double *partial, u64 n, u64 pitch, u32 accumulate) {
+  partial += block_x() * n;
+  to += block_x() * pitch;
   double sum = 0;
   for (u64 i = thread_x(); i < n; i += 256) sum += partial[i];
-  total(to, sum);
+  sum = total(sum);
+  if (thread_x() == 0) *to = accumulate ? *to + sum : sum;
 }
 
-// to = the sum of x, or added to it. One block of 256 threads.
-KERNEL(sum, 256, double *to, const float *x, u64 n, u32 accumulate) {
-  double sum = accumulate && thread_x() == 0 ? *to : 0;
-  for (u64 i = thread_x(); i < n; i += 256) sum += double(x[i]);
-  total(to, sum);
+// *sum = weight times the mean of x, or added to it: the sum of its n elements divided by parts.
+// *loss = *sum in float32. One block of 256 threads.
+KERNEL(add_loss, 256, double *sum, float *loss, const float *x, u64 n, double parts, double weight, u32 accumulate) {
+  double rows = 0;
+  for (u64 i = thread_x(); i < n; i += 256) rows += double(x[i]);
+  rows = total(rows);
+  if (thread_x() != 0) return;
+  double v = weight != 0 ? weight * (rows / parts) : 0; // a batch with weight 0 may have any loss
+  *sum = accumulate ? *sum + v : v;
+  *loss = float(*sum);
+}
+
+// y = x in float64.
+KERNEL(widen_f64, 256, double *y, const float *x, u64 n) {
+  for (u64 i = index(); i < n; i += stride()) y[i] = double(x[i]);
 }
 
 // GroupFactors is device.GroupFactors; most is MaxUpdates, or 0 without bias correction.
@@ -88,28 +105,40 @@ struct GroupFactors { Factors factors; u32 most; double lr, beta1, beta2; };
 // Groups has device.MaxGroups elements.
 struct Groups { GroupFactors group[4]; };
 
-// StepDecision is the result of a decision about an update: the number of updates, the values for the
-// host, and the factors.
+// StepDecision is the result of a decision about an update: the number of updates, the norm of the
+// gradients, the values for the host, and the factors. The values for the host are 1 if there is an
+// update, else 0; the norm; and the sums of the scalars, of which the first is the loss.
 struct StepDecision {
   u64 count;
-  float result[2];
+  double norm;
+  float result[18];
   Groups groups;
 };
 
 DEVICE bool is_finite(double v) { return v - v == 0; }
 
-// decide_step returns whether to update. sums contains the sums of the squares of the gradients'
-// parts, and after them the sum of the losses. scale becomes the factor that clips the norm to most,
-// as in optim.ClipScale.
-DEVICE bool decide_step(StepDecision *v, const double *sums, u32 parts, double most, float *scale) {
-  double squares = 0;
-  for (u32 i = 0; i < parts; i++) squares += sums[i];
-  double norm = sqrt_f64(squares);
-  bool well = is_finite(norm) && is_finite(sums[parts]);
+// reduce_scalars sums the records of all ranks, in the order of the ranks. A record has `width`
+// values: the sum of the squares of gradients, then scalars. One block of 32 threads; width is less.
+KERNEL(reduce_scalars, 32, StepDecision *v, const double *records, u64 ranks, u32 width) {
+  u32 i = thread_x();
+  if (i >= width) return;
+  double sum = 0;
+  for (u64 r = 0; r < ranks; r++) sum += records[r * width + i];
+  if (i == 0) {
+    v->norm = sqrt_f64(sum);
+    v->result[1] = float(v->norm);
+  } else {
+    v->result[1 + i] = float(sum);
+  }
+}
+
+// decide_step returns whether to update: if the norm and the loss are finite. scale becomes the
+// factor that clips the norm to most, as in optim.ClipScale.
+DEVICE bool decide_step(StepDecision *v, double most, float *scale) {
+  bool well = is_finite(v->norm) && is_finite(v->result[2]);
   if (well) v->count++;
   v->result[0] = well ? 1 : 0;
-  v->result[1] = float(norm);
-  float clip = most > 0 ? float(most / (norm + 1e-6)) : 1;
+  float clip = most > 0 ? float(most / (v->norm + 1e-6)) : 1;
   *scale = clip < 1 ? clip : 1;
   return well;
 }
@@ -126,12 +155,12 @@ DEVICE double power(double base, u64 n) {
 
 // The decision, by one thread. The factors of count groups are g, or *live if live is not null. They
 // are completed in v: a local variable would be in local memory.
-KERNEL(decide, 32, StepDecision *v, const double *sums, u32 parts, double most, u32 count, Groups g, const Groups *live) {
+KERNEL(decide, 32, StepDecision *v, double most, u32 count, Groups g, const Groups *live) {
   if (thread_x() != 0) return;
   if (live) v->groups = *live;
   else v->groups = g;
   float scale;
-  u32 idle = !decide_step(v, sums, parts, most, &scale);
+  u32 idle = !decide_step(v, most, &scale);
   for (u32 i = 0; i < count; i++) {
     GroupFactors *r = &v->groups.group[i];
     Factors *f = &r->factors;
