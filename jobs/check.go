@@ -36,6 +36,7 @@ func (d *decoder) check(j *Job) {
 	case d.given["command"]:
 		if d.isValid("command") {
 			d.checkCommand(j.Command)
+			d.checkWatch(j)
 		}
 	case !d.expectsInside("train") && !d.expectsInside("command"):
 		d.add("train", span{}, "nothing to run: the file has neither [train] nor [command]",

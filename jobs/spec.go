@@ -221,6 +221,7 @@ type Command struct {
 	CheckpointDir Text       `toml:"checkpoint_dir" auto:"a directory in the run directory" help:"Directory for the program's checkpoints. ddpbatch creates it and passes it as DDPBATCH_CHECKPOINT_DIR. May contain {run_dir} and {run_id}."`
 	Tracking      []Tracker  `toml:"tracking" enum:"wandb,mlflow" help:"Experiment trackers whose run continues after a restart. wandb: sets WANDB_RUN_ID and WANDB_RESUME. mlflow: sets MLFLOW_RUN_ID if the program has stored its ID."`
 	Progress      Progress   `toml:"progress" help:"Source of the program's progress and metrics (default: the usual forms in its output, and lines in DDPBATCH_METRICS)."`
+	Watch         Watch      `toml:"watch" help:"Detection of a program that hangs."`
 }
 
 // Checkpoint configures the checkpoints of the built-in trainer.

@@ -1,20 +1,13 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/environ"
 	"github.com/ddpbatch/ddpbatch/internal/format"
@@ -25,9 +18,6 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
-
-// stacksTimeout limits how long `stacks` waits for the nodes of a job.
-const stacksTimeout = 90 * time.Second
 
 type stacksCmd struct {
 	Which string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID."`
@@ -88,24 +78,9 @@ func (p *program) printRanksJSON(ranks []inspect.Rank) error {
 // printStacks prints the ranks in groups that do the same, the smallest group last, next to the
 // prompt.
 func (p *program) printStacks(ranks []inspect.Rank, all bool) {
-	groups := map[string][]inspect.Rank{}
-	for _, r := range ranks {
-		groups[r.Doing] = append(groups[r.Doing], r)
-	}
-	keys := make([]string, 0, len(groups))
-	for k := range groups {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(groups[b]), len(groups[a])), cmp.Compare(groups[a][0].Rank, groups[b][0].Rank))
-	})
-	for _, k := range keys {
-		group := groups[k]
-		numbers := make([]int, len(group))
-		for i, r := range group {
-			numbers[i] = r.Rank
-		}
-		where := format.Count(len(group), "rank") + " (" + rankRanges(numbers) + ")"
+	for _, g := range inspect.GroupRanks(ranks) {
+		group, k := g.Ranks, g.Doing
+		where := format.Count(len(group), "rank") + " (" + inspect.FormatRanks(group) + ")"
 		if len(group) == 1 {
 			where = fmt.Sprintf("rank %d on %s, process %d", group[0].Rank, group[0].Host, group[0].PID)
 		}
@@ -128,23 +103,6 @@ func (p *program) printStacks(ranks []inspect.Rank, all bool) {
 			break
 		}
 	}
-}
-
-// rankRanges returns sorted ranks as ranges, such as "0-2, 5".
-func rankRanges(ranks []int) string {
-	var parts []string
-	for i := 0; i < len(ranks); {
-		j := i
-		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
-			j++
-		}
-		part := strconv.Itoa(ranks[i])
-		if j > i {
-			part += "-" + strconv.Itoa(ranks[j])
-		}
-		parts, i = append(parts, part), j+1
-	}
-	return strings.Join(parts, ", ")
 }
 
 // An activeRun is a run whose ranks are running.
@@ -195,47 +153,12 @@ func (p *program) collectRanks(ctx context.Context, a activeRun) ([]inspect.Rank
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, stacksTimeout, errors.New("the nodes did not answer in time"))
-	defer cancel()
-	argv := a.srun(a.hosts, 1, binary, "stacks", "--here", a.run.Record.Run)
-	path, err := environ.LookPath(p.Env, argv[0])
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, path, argv[1:]...)
-	cmd.Env, _ = slurm.Scrub(p.Env)
-	cmd.WaitDelay = time.Second
-	var out, problems bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &problems
-	err = cmd.Run()
-	var ranks []inspect.Rank
-	lines := bufio.NewScanner(&out)
-	lines.Buffer(nil, 4<<20)
-	for lines.Scan() {
-		var r inspect.Rank
-		if json.Unmarshal(lines.Bytes(), &r) == nil && r.PID > 0 {
-			ranks = append(ranks, r)
-		}
-	}
-	slices.SortFunc(ranks, func(a, b inspect.Rank) int { return cmp.Compare(a.Rank, b.Rank) })
-	if err != nil {
-		text := strings.TrimSpace(problems.String())
-		if ctx.Err() != nil {
-			text = context.Cause(ctx).Error()
-		}
-		return ranks, fmt.Errorf("srun: %w: %s", err, printable.Line(text))
-	}
-	return ranks, nil
+	return inspect.CollectNodes(ctx, a.run.Record.Run, a.live.JobID, a.hosts, binary, p.Env)
 }
 
 // srun returns the command line that runs argv on nodes of the run's job, next to its ranks.
 func (a activeRun) srun(hosts []string, perNode int, argv ...string) []string {
-	return slurm.Step{
-		StepSize: slurm.StepSize{Nodes: len(hosts), TasksPerNode: perNode, CPUsPerTask: 1},
-		NodeList: hosts, Overlap: true, Name: "ddpbatch-inspect",
-		Options: []string{"--jobid=" + a.live.JobID},
-		Argv:    argv,
-	}.SrunArgv()
+	return inspect.Srun(a.live.JobID, hosts, perNode, argv...)
 }
 
 type execCmd struct {

@@ -10,7 +10,8 @@
 // the caller. If py-spy is missing or cannot read the process, the kernel's information replaces
 // the stack: the state of the main thread and where it waits.
 //
-// The package does not stop or change processes, and does not reach other hosts. py-spy pauses
+// [CollectNodes] reads the ranks on all nodes of a Slurm job. The package does not stop or change
+// processes. py-spy pauses
 // a process for some milliseconds.
 package inspect
 
@@ -162,6 +163,10 @@ func Collect(ctx context.Context, runID string, env []string) ([]Rank, error) {
 }
 
 func (r *Rank) readStack(ctx context.Context, env []string) {
+	if state := kernelState(r.PID); state == states['T'] || state == states['t'] {
+		r.Source, r.Doing = "kernel", state // py-spy would wait for the process
+		return
+	}
 	stack, err := r.pySpy(ctx, env)
 	if err == nil {
 		r.Stack, r.Source, r.Doing = stack, "py-spy", innermost(stack)

@@ -46,6 +46,8 @@ type attempt struct {
 	mu         sync.Mutex
 	step       string // Slurm's step ID, empty until a rank reports it
 	stopReason string // reason of the stop request
+	hang       string // text about a program that hangs; empty if it does not hang
+	final      bool   // no attempt follows a failure of this one
 }
 
 // newAttempt opens the rendezvous. It does not start any rank.
@@ -211,7 +213,7 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	switch {
 	case cancelled:
 		r.Exit = exitCancelled
-	case r.Failure != nil && r.Failure.Rank < 0:
+	case r.Failure != nil && r.Failure.Rank < 0 && r.Failure.State != rendezvous.Lost:
 		r.Exit = exitFailed // no rank failed; for example, the ranks could not agree on a network
 	case r.Failure != nil && r.Failure.State != rendezvous.Failed:
 		r.Exit = exitLost

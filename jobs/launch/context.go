@@ -27,6 +27,7 @@ const (
 	programMetrics     = "DDPBATCH_METRICS"
 	programInterface   = "DDPBATCH_INTERFACE"
 	programAddress     = "DDPBATCH_ADDRESS"
+	programHeartbeat   = "DDPBATCH_HEARTBEAT"
 	programMLflowFile  = "DDPBATCH_MLFLOW_RUN_ID_FILE"
 )
 
@@ -61,6 +62,11 @@ func programContext(ctx context.Context, o Options) ([]string, error) {
 		return nil, err
 	}
 	set(programStopFile, d.StopFile())
+	if o.Job.Command.Watch.Heartbeat > 0 {
+		if err := d.MakeHeartbeats(); err != nil {
+			return nil, err
+		}
+	}
 	if end, known := o.endTime(ctx); known {
 		set(programDeadline, strconv.FormatInt(end.Unix(), 10))
 	}
@@ -135,6 +141,12 @@ func (r *Rank) setContext(set func(name, value string), lookup, given func(strin
 	text, _ := lookup(programRestarts)
 	restarts, _ := strconv.Atoi(text)
 	set(programAttempt, strconv.Itoa(restarts+1))
+	if _, ok := given("TORCH_NCCL_DEBUG_INFO_TEMP_FILE"); !ok {
+		set("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", r.dir.TracePrefix())
+	}
+	if r.job.Command.Watch.Heartbeat > 0 {
+		set(programHeartbeat, r.dir.Heartbeat(r.Info.Rank))
+	}
 	set(programInterface, r.Choice.Interface)
 	set(programAddress, r.Choice.Addr.String())
 	if r.job.Command.Launcher != jobs.LauncherTorchrun {

@@ -206,7 +206,7 @@ func (s *supervisor) decideRestart(ctx context.Context, a *attempt, r Result) (r
 		return r, 0, true
 	}
 	limit := s.Job.Restart.MaxWithoutProgress
-	if a.stopped || limit == 0 || r.Exit == exitCancelled {
+	if a.stopped || a.final || limit == 0 || r.Exit == exitCancelled {
 		return s.finalizeResult(ctx, r, s.saved), 0, false
 	}
 	if s.saved.advanced() || a.programStep > s.programStep {

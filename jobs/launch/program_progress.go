@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/trainlog"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
@@ -33,6 +32,7 @@ type progressRecorder struct {
 	parser *trainlog.Parser
 	output *trainlog.Follower // of the ranks; nil if unknown or not read
 	source *trainlog.Source   // files of command.progress.file; nil if it is not set
+	path   string             // of the ranks' output; empty if unknown
 	total  int                // number of steps; 0 if unknown
 	export *programExporter
 	file   *trainlog.Follower // file that the program writes
@@ -64,33 +64,26 @@ func newProgressRecorder(o Options) (*progressRecorder, error) {
 	}
 	r.export = newProgramExporter(o, record.Run)
 	if p.File != "" {
-		if r.source, err = newProgressSource(o, parser, record.Run); err != nil {
+		if r.source, err = newProgressSource(o, parser); err != nil {
 			return nil, err
 		}
 	}
-	if path := o.Dir.OutputLog(record); path != "" && (r.source == nil || len(patterns) > 0) {
+	r.path = o.Dir.OutputLog(record)
+	if path := r.path; path != "" && (r.source == nil || len(patterns) > 0) {
 		r.output = trainlog.Follow(opener(path), sizeOf(path))
 	}
 	return r, nil
 }
 
 // newProgressSource returns the source for command.progress.file.
-func newProgressSource(o Options, parser *trainlog.Parser, runID string) (*trainlog.Source, error) {
+func newProgressSource(o Options, parser *trainlog.Parser) (*trainlog.Source, error) {
 	c := o.Job.Command
 	for group, name := range c.Progress.Names.All() {
 		if err := parser.SetName(group, name); err != nil {
 			return nil, err
 		}
 	}
-	checkpoints := c.CheckpointDirIn(o.Dir.Path, runID)
-	if checkpoints == "" {
-		checkpoints = o.Dir.ProgramCheckpoints()
-	}
-	path := jobs.Expand(string(c.Progress.File), map[string]string{jobs.PlaceholderRunDir: o.Dir.Path, jobs.PlaceholderRunID: runID,
-		jobs.PlaceholderCheckpoint: checkpoints})
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(string(c.Workdir), path)
-	}
+	path := o.programPath(c.Progress.File)
 	return trainlog.NewSource(parser, path, trainlog.Format(c.Progress.ResolvedFormat()))
 }
 
@@ -129,15 +122,18 @@ func (a *attempt) recordProgress() (stop func()) {
 		a.o.Say(fmt.Sprintf("warning: read the progress of the program: %v; the run continues without metrics", err))
 		return func() {}
 	}
+	w := a.newProgramWatch(r.path)
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
+		defer w.close()
 		tick := time.NewTicker(progressInterval)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
 				r.read()
+				w.check(r.newest)
 			case <-done:
 				r.read()
 				if r.source != nil && !r.wrote {

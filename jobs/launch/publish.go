@@ -84,7 +84,7 @@ func (a *attempt) publish(phase rundir.LivePhase, detail string) {
 	}
 	l.Hosts, l.PerNode = slurm.FoldHosts(hosts), a.world/max(1, len(hosts))
 	a.mu.Lock()
-	stop := a.stopReason
+	stop, hang := a.stopReason, a.hang
 	a.mu.Unlock()
 	switch {
 	case phase != "":
@@ -93,7 +93,7 @@ func (a *attempt) publish(phase rundir.LivePhase, detail string) {
 	case l.Joined < l.Ranks:
 		l.Phase = rundir.PhaseJoining
 	default:
-		l.Phase = rundir.PhaseRunning
+		l.Phase, l.Detail = rundir.PhaseRunning, hang
 	}
 	same := l.Phase == a.published.phase && slices.EqualFunc(l.Nodes, a.published.nodes, func(x, y rundir.NodeGroup) bool {
 		return x.State == y.State && x.Hosts == y.Hosts && x.Count == y.Count

@@ -245,7 +245,7 @@ func livePhase(l *rundir.Live) (p Phase, detail, advice string) {
 			return Joining, "ranks agree on a network", ""
 		}
 	}
-	return Running, "", ""
+	return Running, printable.Line(l.Detail), ""
 }
 
 // phaseWithoutSlurm returns the phase of a run whose job Slurm does not list. The run may be running

@@ -55,6 +55,8 @@ var Variables = []VariableGroup{
 		{"DDPBATCH_CHECKPOINT_DIR", "set", "directory for the program's checkpoints: command.checkpoint_dir"},
 		{"DDPBATCH_RESUME", "set", "1 if the checkpoint directory contained files when the attempt started, otherwise 0"},
 		{"DDPBATCH_STOP_FILE", "set", "path of a file that appears when the program should save and stop"},
+		{"DDPBATCH_HEARTBEAT", "set", "file that the program changes to show that it is alive, with command.watch.heartbeat"},
+		{"TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "set", "prefix of PyTorch's flight-recorder dumps: logs/nccl_trace_rank_ in the run directory, unless already set"},
 		{"DDPBATCH_DEADLINE", "set", "end of the job's time limit in Unix seconds, as Slurm reported it when the attempt started; unset without a limit"},
 		{"DDPBATCH_INTERFACE", "set", "network interface of this node on the selected network"},
 		{"DDPBATCH_ADDRESS", "set", "address of this node on the selected network"},

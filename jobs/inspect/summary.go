@@ -1,0 +1,117 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/printable"
+)
+
+// A Group is a set of ranks that do the same.
+type Group struct {
+	Doing string
+	Ranks []Rank // sorted by rank
+}
+
+// GroupRanks returns the ranks in groups, the largest group first.
+func GroupRanks(ranks []Rank) []Group {
+	byDoing := map[string]*Group{}
+	var groups []*Group
+	for _, r := range ranks {
+		g := byDoing[r.Doing]
+		if g == nil {
+			g = &Group{Doing: r.Doing}
+			byDoing[r.Doing] = g
+			groups = append(groups, g)
+		}
+		g.Ranks = append(g.Ranks, r)
+	}
+	slices.SortFunc(groups, func(a, b *Group) int {
+		return cmp.Or(cmp.Compare(len(b.Ranks), len(a.Ranks)), cmp.Compare(a.Ranks[0].Rank, b.Ranks[0].Rank))
+	})
+	out := make([]Group, len(groups))
+	for i, g := range groups {
+		out[i] = *g
+	}
+	return out
+}
+
+// maxGroups is the number of groups that [Summarize] names.
+const maxGroups = 4
+
+// Summarize returns one line about groups of ranks, such as "3 of 4 ranks are in all_reduce
+// (torch.py:10); rank 3 on n07 is in read (io.py:5)". World is the number of ranks of the run; ranks
+// that were not found are counted.
+func Summarize(groups []Group, world int) string {
+	var parts []string
+	found := 0
+	for i, g := range groups {
+		found += len(g.Ranks)
+		if i >= maxGroups {
+			continue
+		}
+		in := ""
+		if g.Ranks[0].Source == "py-spy" {
+			in = "in "
+		}
+		switch {
+		case len(g.Ranks) == 1:
+			parts = append(parts, fmt.Sprintf("rank %d on %s is %s%s", g.Ranks[0].Rank, printable.Line(g.Ranks[0].Host), in, printable.Line(g.Doing)))
+		case len(g.Ranks) == world:
+			parts = append(parts, fmt.Sprintf("all %d ranks are %s%s", world, in, printable.Line(g.Doing)))
+		case i == 0:
+			parts = append(parts, fmt.Sprintf("%d of %d ranks are %s%s", len(g.Ranks), world, in, printable.Line(g.Doing)))
+		default:
+			parts = append(parts, fmt.Sprintf("ranks %s are %s%s", FormatRanks(g.Ranks), in, printable.Line(g.Doing)))
+		}
+	}
+	if more := len(groups) - maxGroups; more > 0 {
+		parts = append(parts, fmt.Sprintf("%s elsewhere", format.Count(more, "group")))
+	}
+	if missing := world - found; missing > 0 {
+		parts = append(parts, fmt.Sprintf("%s not found", format.Count(missing, "rank")))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Odd returns the only rank that differs from all others, if there are at least two others.
+func Odd(groups []Group) (Rank, bool) {
+	if len(groups) == 2 && len(groups[0].Ranks) >= 2 && len(groups[1].Ranks) == 1 {
+		return groups[1].Ranks[0], true
+	}
+	return Rank{}, false
+}
+
+// Stopped returns the only rank that a signal or a debugger has stopped.
+func Stopped(ranks []Rank) (stopped Rank, ok bool) {
+	for _, r := range ranks {
+		if r.Source == "kernel" && strings.HasPrefix(r.Doing, "stopped by") {
+			if ok {
+				return Rank{}, false
+			}
+			stopped, ok = r, true
+		}
+	}
+	return stopped, ok
+}
+
+// FormatRanks returns sorted ranks as ranges, such as "0-2, 5".
+func FormatRanks(ranks []Rank) string {
+	var parts []string
+	for i := 0; i < len(ranks); {
+		j := i
+		for j+1 < len(ranks) && ranks[j+1].Rank == ranks[j].Rank+1 {
+			j++
+		}
+		part := strconv.Itoa(ranks[i].Rank)
+		if j > i {
+			part += "-" + strconv.Itoa(ranks[j].Rank)
+		}
+		parts, i = append(parts, part), j+1
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,353 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/printable"
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/inspect"
+	"github.com/ddpbatch/ddpbatch/jobs/launch/hang"
+	"github.com/ddpbatch/ddpbatch/jobs/trainlog"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
+)
+
+// heartbeatChecks is the number of checks of the heartbeat files in each limit. There may be
+// thousands of files on a shared file system.
+const heartbeatChecks = 10
+
+// A programWatch detects that a user's program hangs. It collects evidence before any process is
+// killed, and then warns, restarts the ranks, or ends the run. All methods are called by one
+// goroutine.
+type programWatch struct {
+	a       *attempt
+	ctx     context.Context
+	cancel  context.CancelFunc
+	watch   jobs.Watch
+	limits  hang.Limits
+	began   time.Time
+	d       *hang.Detector // nil until all ranks have joined
+	pauses  []*regexp.Regexp
+	output  string             // path of the ranks' output; empty if unknown
+	lines   *trainlog.Follower // of the output; nil without pauses
+	size    int64              // of the output
+	file    string             // pattern of the watched file
+	changed string             // state of the watched file
+	beats   map[int]time.Time  // times of the heartbeat files
+	beatAt  time.Time          // time of the next check of these files
+
+	found   chan hangReport // result of collectEvidence; nil if it is not running
+	current hang.Stall
+}
+
+// A hangReport is the evidence about a program that hangs.
+type hangReport struct {
+	sentence string // about groups of ranks; empty if no rank was found
+	suspect  int    // rank of the program that differs from all others, or -1
+	host     string // of the suspect
+	path     string // directory with the evidence
+}
+
+// newProgramWatch returns the watch of an attempt, or nil if the job does not have one.
+func (a *attempt) newProgramWatch(output string) *programWatch {
+	c := a.o.Job.Command
+	if !c.Watch.IsSet() {
+		return nil
+	}
+	w := &programWatch{a: a, watch: c.Watch, began: time.Now(), output: output, size: sizeOf(output), beats: map[int]time.Time{},
+		limits: hang.Limits{Silence: time.Duration(c.Watch.Silence), Progress: time.Duration(c.Watch.Progress), File: time.Duration(c.Watch.FileTimeout),
+			Heartbeat: time.Duration(c.Watch.Heartbeat), Startup: time.Duration(c.Watch.Startup), Pause: time.Duration(c.Watch.Pause)}}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	for _, pattern := range c.Watch.PausePatterns {
+		if re, err := regexp.Compile(string(pattern)); err == nil { // checked with the job file
+			w.pauses = append(w.pauses, re)
+		}
+	}
+	switch {
+	case output == "" && (w.limits.Silence > 0 || len(w.pauses) > 0):
+		a.o.Say("warning: the output of the ranks is in no file, so command.watch.silence and pause_patterns have no effect")
+		w.limits.Silence = 0
+	case len(w.pauses) > 0:
+		w.lines = trainlog.Follow(opener(output), w.size)
+	}
+	if c.Watch.File != "" {
+		w.file = a.o.programPath(c.Watch.File)
+		w.changed = stateOfFile(w.file)
+	}
+	if w.limits.Heartbeat > 0 {
+		for rank := range a.world {
+			w.beats[rank] = modified(a.o.Dir.Heartbeat(rank))
+		}
+	}
+	return w
+}
+
+// programPath returns a path in the job file that is relative to the program's working directory
+// and may have placeholders.
+func (o Options) programPath(text jobs.Text) string {
+	c := o.Job.Command
+	record, _ := o.Dir.ReadRecord()
+	checkpoints := c.CheckpointDirIn(o.Dir.Path, record.Run)
+	if checkpoints == "" {
+		checkpoints = o.Dir.ProgramCheckpoints()
+	}
+	path := jobs.Expand(string(text), map[string]string{jobs.PlaceholderRunDir: o.Dir.Path, jobs.PlaceholderRunID: record.Run,
+		jobs.PlaceholderCheckpoint: checkpoints})
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(string(c.Workdir), path)
+	}
+	return path
+}
+
+// stateOfFile returns a text that changes when a file that matches the pattern is added, written,
+// or replaced.
+func stateOfFile(pattern string) string {
+	paths := []string{pattern}
+	if strings.ContainsAny(pattern, `*?[\`) {
+		paths, _ = filepath.Glob(pattern)
+	}
+	const maxFiles = 1000
+	var all strings.Builder
+	for _, path := range paths[max(0, len(paths)-maxFiles):] {
+		if info, err := os.Stat(path); err == nil {
+			fmt.Fprintf(&all, "%s %d %d\n", path, info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	return all.String()
+}
+
+func modified(path string) time.Time {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
+// check observes the program, with its newest step. It starts to collect evidence if the program
+// hangs, and reacts when the evidence is complete.
+func (w *programWatch) check(step int) {
+	if w == nil {
+		return
+	}
+	if w.d == nil {
+		select {
+		case <-w.a.server.Joined():
+			w.d = hang.New(w.limits, progressInterval, time.Now())
+		default:
+			return
+		}
+	}
+	w.a.mu.Lock()
+	stopping := w.a.stopReason != ""
+	w.a.mu.Unlock()
+	if stopping {
+		return // the program may be silent while it saves; command.stop_grace limits it
+	}
+	w.observe(step)
+	stalls := w.d.Check(time.Now())
+	if w.found != nil {
+		select {
+		case report := <-w.found:
+			w.found = nil
+			w.react(report)
+		default:
+		}
+		return
+	}
+	if len(stalls) == 0 {
+		if w.current.Cause != "" && !w.d.Persists(w.current) {
+			w.current = hang.Stall{}
+			w.a.setHang("")
+		}
+		return
+	}
+	w.current = stalls[0]
+	w.found = make(chan hangReport, 1)
+	go func(found chan<- hangReport, stall hang.Stall) { found <- w.collectEvidence(stall) }(w.found, w.current)
+}
+
+// observe passes changes since the last call to the detector.
+func (w *programWatch) observe(step int) {
+	w.d.Step(step)
+	if size := sizeOf(w.output); w.output != "" && size != w.size {
+		w.size = size
+		w.d.Output()
+	}
+	if w.lines != nil {
+		started := time.Now()
+		_ = w.lines.Read(func(line string) {
+			if time.Since(started) < maxParseTime {
+				w.d.Pause(slices.ContainsFunc(w.pauses, func(re *regexp.Regexp) bool { return re.MatchString(line) }))
+			}
+		})
+	}
+	if w.file != "" {
+		if state := stateOfFile(w.file); state != w.changed {
+			w.changed = state
+			w.d.FileChanged()
+		}
+	}
+	if now := time.Now(); w.limits.Heartbeat > 0 && !now.Before(w.beatAt) {
+		w.beatAt = now.Add(w.limits.Heartbeat / heartbeatChecks)
+		for _, r := range w.a.server.Outcome().Ranks {
+			if r.State != rendezvous.Joined {
+				w.d.Forget(r.Rank)
+			} else if at := modified(w.a.o.Dir.Heartbeat(r.Rank)); !at.Equal(w.beats[r.Rank]) {
+				w.beats[r.Rank] = at
+				w.d.Beat(r.Rank)
+			}
+		}
+	}
+}
+
+// collectEvidence writes what all ranks are doing, and PyTorch's flight-recorder dumps, to the run
+// directory.
+func (w *programWatch) collectEvidence(stall hang.Stall) hangReport {
+	a := w.a
+	number := a.attemptOfRun()
+	report := hangReport{suspect: -1, path: a.o.Dir.Evidence(number)}
+	runID, _ := lookupIn(a.environ)(programRunID)
+	var ranks []inspect.Rank
+	var err error
+	if a.o.Allocation == nil {
+		ranks, err = inspect.Collect(w.ctx, runID, a.o.Environ)
+	} else {
+		ranks, err = inspect.CollectNodes(w.ctx, runID, a.jobID(), slices.Compact(slices.Clone(a.hosts)), a.o.Binary, a.o.Environ)
+	}
+	world := a.world
+	if a.o.Job.Command.Launcher == jobs.LauncherTorchrun {
+		world = max(len(ranks), a.world*a.o.Job.TasksPerNode())
+	}
+	groups := inspect.GroupRanks(ranks)
+	if len(ranks) > 0 {
+		report.sentence = inspect.Summarize(groups, world)
+	}
+	if r, ok := inspect.Stopped(ranks); ok {
+		report.suspect, report.host = r.Rank, r.Host
+	} else if r, ok := inspect.Odd(groups); ok {
+		report.suspect, report.host = r.Rank, r.Host
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s: %s\n", time.Now().UTC().Format(time.RFC3339), w.describe(stall))
+	if report.sentence != "" {
+		fmt.Fprintf(&text, "%s\n", report.sentence)
+	}
+	if err != nil {
+		fmt.Fprintf(&text, "not all ranks were read: %v\n", err)
+	}
+	var lines []byte
+	for _, r := range ranks {
+		fmt.Fprintf(&text, "\nrank %d on %s, process %d: %s\n", r.Rank, printable.Line(r.Host), r.PID, printable.Line(r.Doing))
+		if r.Reason != "" {
+			fmt.Fprintf(&text, "    no stack: %s\n", printable.Line(r.Reason))
+		}
+		for line := range strings.Lines(r.Stack) {
+			fmt.Fprintf(&text, "    %s\n", printable.Line(strings.TrimRight(line, "\n")))
+		}
+		if line, err := json.Marshal(r); err == nil {
+			lines = append(append(lines, line...), '\n')
+		}
+	}
+	err = a.o.Dir.WriteEvidence(number, "stacks.txt", []byte(text.String()))
+	if err == nil {
+		err = a.o.Dir.WriteEvidence(number, "ranks.jsonl", lines)
+	}
+	if err == nil {
+		_, err = a.o.Dir.MoveTraces(number, w.began)
+	}
+	if err != nil && !a.o.Dir.IsDeleted() {
+		a.o.Say(fmt.Sprintf("warning: store the evidence about the program: %v", err))
+	}
+	return report
+}
+
+// describe returns a stall with the ranks that caused it.
+func (w *programWatch) describe(stall hang.Stall) string {
+	if len(stall.Ranks) == 0 {
+		return stall.String()
+	}
+	if rank := stall.Ranks[0]; len(stall.Ranks) == 1 {
+		return fmt.Sprintf("%s from rank %d on %s", stall, rank, w.a.hosts[rank])
+	}
+	return fmt.Sprintf("%s from %s", stall, rendezvous.FormatRanks(stall.Ranks))
+}
+
+// react reports a program that hangs, or fails the attempt.
+func (w *programWatch) react(report hangReport) {
+	a := w.a
+	reason := "the program hangs: " + w.describe(w.current)
+	if report.sentence != "" {
+		reason += "; " + report.sentence
+	}
+	if !w.d.Persists(w.current) {
+		a.o.Say(fmt.Sprintf("%s; it has continued in the meantime. The state of its ranks is in %s", reason, report.path))
+		w.current = hang.Stall{}
+		return
+	}
+	if w.watch.Action == jobs.WatchReport {
+		a.setHang(reason)
+		a.o.Say(fmt.Sprintf("warning: %s. The state of its ranks is in %s", reason, report.path))
+		return
+	}
+	f := rendezvous.Failure{Rank: -1, State: rendezvous.Lost, Phase: "hang", Reason: reason,
+		Advice: "the state of all ranks is in " + report.path}
+	switch {
+	case len(w.current.Ranks) == 1:
+		f.Rank = w.current.Ranks[0]
+	case report.suspect >= 0:
+		f.Rank = a.serverRank(report.suspect, report.host)
+	}
+	if f.Rank >= 0 {
+		f.Host = a.hosts[f.Rank]
+	}
+	a.mu.Lock()
+	a.final = w.watch.Action == jobs.WatchEnd
+	a.mu.Unlock()
+	a.server.Abort(f)
+}
+
+// serverRank returns the rank at the launcher for a rank of the program, or -1. They differ with
+// torchrun, of which the launcher starts one per node.
+func (a *attempt) serverRank(rank int, host string) int {
+	if a.o.Job.Command.Launcher == jobs.LauncherTorchrun {
+		return slices.Index(a.hosts, host)
+	}
+	if rank < len(a.hosts) {
+		return rank
+	}
+	return -1
+}
+
+// attemptOfRun returns the number of this attempt in the run, from 1.
+func (a *attempt) attemptOfRun() int {
+	text, _ := lookupIn(a.environ)(programRestarts)
+	restarts, _ := strconv.Atoi(text)
+	return restarts + 1
+}
+
+// setHang sets the text about a program that hangs, for live.json.
+func (a *attempt) setHang(text string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.hang = text
+}
+
+// close stops the collection of evidence.
+func (w *programWatch) close() {
+	if w == nil {
+		return
+	}
+	w.cancel()
+	if w.found != nil {
+		<-w.found
+	}
+}
