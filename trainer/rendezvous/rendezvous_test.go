@@ -277,6 +277,46 @@ func TestBlamedRankIsTheCause(t *testing.T) {
 	}
 }
 
+// portTaken is a failure because another process has the port of the program.
+type portTaken struct{}
+
+func (portTaken) Error() string   { return "another process uses the port" }
+func (portTaken) PortTaken() bool { return true }
+
+// TestTakenPortIsTheCause checks that a taken port is the cause of the attempt's failure, even if
+// another rank has failed before. A failure that is not about a rank stays the cause.
+func TestTakenPortIsTheCause(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		before func(a attempt, sessions []*Session)
+		want   Failure
+	}{
+		{"first", func(attempt, []*Session) {}, Failure{Rank: 0, Host: "n1", State: Failed, Exit: 4, PortTaken: true, Reason: "rank 0 on n1: another process uses the port"}},
+		{"after a rank", func(_ attempt, sessions []*Session) { sessions[1].Leave(7, errors.New("no answer")) },
+			Failure{Rank: 0, Host: "n1", State: Failed, Exit: 4, PortTaken: true, Reason: "rank 0 on n1: another process uses the port; before that: rank 1 on n2: no answer"}},
+		{"after the launcher", func(a attempt, _ []*Session) { a.Abort(Failure{Rank: -1, Reason: "canceled"}) }, Failure{Rank: -1, Reason: "canceled"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := start(t, 2, nil)
+			sessions := a.joinAll(t, 2)
+			tt.before(a, sessions)
+			if tt.name != "first" {
+				<-a.Failing()
+			}
+			sessions[0].Leave(4, fmt.Errorf("run: %w", portTaken{}))
+			<-a.Failing()
+			if tt.name != "after a rank" {
+				sessions[1].Leave(4, ErrAborted)
+			}
+			want := tt.want
+			want.Reason = strings.Replace(want.Reason, "another process", "run: another process", 1)
+			if o := wait(t, a); *o.First != want {
+				t.Errorf("got %+v, want %+v", *o.First, want)
+			}
+		})
+	}
+}
+
 // among is a failure of at least one of several ranks.
 type among []int
 
