@@ -1,10 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -14,6 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -263,20 +261,13 @@ func (p *program) commandDir(name, jobID string) (string, error) {
 		name += "-" + jobID
 	}
 	parent := p.abs(runs.DefaultDir)
-	if err := os.MkdirAll(parent, 0o755); err != nil {
-		return "", fmt.Errorf("create directory for runs: %w", err)
-	}
 	for i := 1; i <= maxCommandRuns; i++ {
 		dir := filepath.Join(parent, name)
 		if i > 1 {
 			dir += "-" + strconv.Itoa(i)
 		}
-		err := os.Mkdir(dir, 0o700)
-		if err == nil {
-			return dir, nil
-		}
-		if !errors.Is(err, fs.ErrExist) {
-			return "", hints.Add(fmt.Errorf("create run directory: %w", err), "choose a different directory with --run-dir")
+		if created, err := rundir.Reserve(dir); created || err != nil {
+			return dir, err
 		}
 	}
 	return "", hints.Add(fmt.Errorf("%d runs are named %q in %q", maxCommandRuns, name, parent), "choose a name with --name, or delete old runs")

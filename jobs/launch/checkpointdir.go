@@ -20,7 +20,15 @@ import (
 func makeCheckpointDir(c *jobs.Command, d rundir.Dir, runID string, say func(string)) (string, error) {
 	path := c.CheckpointDirIn(d.Path, runID)
 	if path == "" {
-		return d.ProgramCheckpoints(), d.MakeProgramCheckpoints()
+		path = d.ProgramCheckpoints()
+		err := d.MakeProgramCheckpoints()
+		if err == nil {
+			_, err = checkCheckpointDir(path)
+		}
+		if err != nil {
+			return "", fmt.Errorf("use checkpoint directory %q: %w", path, err)
+		}
+		return path, nil
 	}
 	if err := createCheckpointDir(path); err != nil {
 		return "", hints.Errorf("set command.checkpoint_dir to a directory that you can write to", "create the checkpoint directory: %w", err)

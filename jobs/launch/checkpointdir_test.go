@@ -50,6 +50,24 @@ func TestCheckpointDirOfAnotherUser(t *testing.T) {
 			}
 		})
 	}
+	// A user who can write to a directory above the run directory can replace it.
+	dir := newRun(t)
+	if held, release, err := dir.Hold(); err != nil {
+		t.Fatal(err)
+	} else {
+		defer release()
+		dir = held
+	}
+	for _, err := range []error{
+		os.Rename(dir.Path, dir.Path+".old"), os.MkdirAll(dir.ProgramCheckpoints(), 0o755), os.Chown(dir.ProgramCheckpoints(), otherID, otherID),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := makeCheckpointDir(&jobs.Command{}, dir, "ab", func(string) {}); err == nil || !strings.Contains(err.Error(), "belongs to user 61099") {
+		t.Errorf("replaced run directory: %v", err)
+	}
 	// No other user can write to a new directory, for any umask.
 	path := filepath.Join(t.TempDir(), "a", "b")
 	if _, err := makeCheckpointDir(&jobs.Command{CheckpointDir: jobs.Text(path)}, newRun(t), "ab", func(line string) { t.Error(line) }); err != nil {

@@ -51,11 +51,43 @@ func (d Dir) hasRecord() bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-func create(path string) error {
-	// A batch script cannot contain such a path.
+// Reserve creates an empty directory for a new run with the checks of [Create]. It reports false if
+// something already exists at path.
+func Reserve(path string) (created bool, err error) {
+	if err := checkName(path); err != nil {
+		return false, fmt.Errorf("create run directory %q: %w", path, err)
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return false, nil
+	}
+	err = checkParent(filepath.Dir(path))
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o755)
+	}
+	if err == nil {
+		err = os.Mkdir(path, 0o700)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("create run directory %q: %w", path, cannotMake(err))
+	}
+	return true, nil
+}
+
+// checkName returns an error for a path that a batch script cannot contain.
+func checkName(path string) error {
 	if i := strings.IndexFunc(path, unicode.IsControl); i >= 0 {
 		c, _ := utf8.DecodeRuneInString(path[i:])
 		return hints.Errorf("choose another name with --run-dir", "it holds the control character %U", c)
+	}
+	return nil
+}
+
+func create(path string) error {
+	if err := checkName(path); err != nil {
+		return err
 	}
 	_, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
