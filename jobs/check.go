@@ -26,6 +26,7 @@ func (d *decoder) check(j *Job) {
 	d.checkSteps(&j.Setup, j)
 	d.checkNetwork(&j.Network)
 	d.checkRestart(j)
+	d.checkNotify(j.Notify)
 	switch {
 	case d.given["train"] && d.given["command"]:
 		d.report("command", "", "conflicts with [train]: a job has either [train] or [command]")
@@ -167,6 +168,26 @@ func (d *decoder) checkNetwork(n *Network) {
 		case name == n.Interface && d.isValid("network.interface"):
 			d.reportElement("network.exclude", i, fmt.Sprintf("%q is also the value of network.interface", name))
 		}
+	}
+}
+
+func (d *decoder) checkNotify(n *Notify) {
+	const file, variable, command, events = "notify.webhook_file", "notify.webhook_env", "notify.command", "notify.events"
+	switch {
+	case !d.isValid("notify"):
+	case !d.given[file] && !d.given[variable] && !d.given[command] && !d.expectsInside("notify"):
+		d.report("notify", "set notify.webhook_file, notify.webhook_env, or notify.command; for mail, set slurm.mail", "has no receiver")
+	case d.given[file] && d.given[variable]:
+		d.report(variable, "remove one of them", "conflicts with %s", file)
+	}
+	if d.isValid(file) && n.WebhookFile == "" {
+		d.report(file, "", "is empty")
+	}
+	if d.isValid(events) && len(n.Events) == 0 {
+		d.report(events, "remove the key for the default", "is empty")
+	}
+	if d.isValid(command) && (len(n.Command) == 0 || n.Command[0] == "") {
+		d.report(command, "", "is empty: set it to the program and its arguments")
 	}
 }
 

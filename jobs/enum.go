@@ -28,6 +28,7 @@ type (
 	Hint          string // hint of sbatch about the binding of tasks to cores
 	OpenMode      string // handling of an existing log file
 	Export        string // environment that a batch script starts with
+	NotifyEvent   string // event of a run that causes a message
 	MailEvent     string // event of a job that Slurm reports by mail
 	Directive     string // name of an option of sbatch, without dashes
 )
@@ -64,6 +65,12 @@ type ContainerRuntime string
 const (
 	OpenModeAppend   OpenMode = "append"
 	OpenModeTruncate OpenMode = "truncate"
+
+	NotifyStarted   NotifyEvent = "started"
+	NotifyFinished  NotifyEvent = "finished"
+	NotifyFailed    NotifyEvent = "failed"
+	NotifyStopped   NotifyEvent = "stopped"   // by a stop request, such as at the time limit
+	NotifyRestarted NotifyEvent = "restarted" // after a failure or a requeue
 
 	ExportAll  Export = "all"
 	ExportNone Export = "none" // --export=NONE

@@ -34,6 +34,11 @@ func (j *Job) ResolvePaths(baseDir string) {
 	}
 	resolve(&j.Setup.Secrets.File)
 	resolve(&j.Log.Prometheus)
+	if j.Notify != nil {
+		notify := *j.Notify // trials of a sweep share it
+		resolve(&notify.WebhookFile)
+		j.Notify = &notify
+	}
 	if isImageFile(j.Setup.Container.Image) {
 		resolve(&j.Setup.Container.Image)
 	}
@@ -92,6 +97,9 @@ func (j *Job) CheckFiles(baseDir string) error {
 		}
 	}
 	check("setup.venv", j.Setup.Venv, checkVenv)
+	if j.Notify != nil {
+		check("notify.webhook_file", j.Notify.WebhookFile, checkFile)
+	}
 	check("setup.secrets.file", j.Setup.Secrets.File, checkFile)
 	if isImageFile(j.Setup.Container.Image) {
 		checkImage := checkFile

@@ -28,6 +28,7 @@ type Job struct {
 	Checkpoint Checkpoint `toml:"checkpoint" help:"Checkpoints of the built-in trainer."`
 	Restart    Restart    `toml:"restart" help:"Restarts in the same allocation after a failure, and requeues at the time limit."`
 	Log        Log        `toml:"log" help:"Output in addition to the log and metrics.jsonl."`
+	Notify     *Notify    `toml:"notify" help:"Messages about the run, which ddpbatch sends to a webhook or to a program. They never delay or fail the job. For mail, see slurm.mail."`
 	Sweep      *Sweep     `toml:"sweep" help:"Set of trials. Each trial is this job with some values changed, and has its own run directory. A sweep has exactly one of array, grid, list, and random."`
 
 	// layout lets later checks (files, sites) refer to positions in the file. It is nil for a
@@ -248,6 +249,17 @@ type Log struct {
 	Prometheus Text      `toml:"prometheus" auto:"no export" help:"Directory that the textfile collector of node_exporter reads on the node of rank 0."`
 	Trace      StepRange `toml:"trace" auto:"no trace" help:"Steps whose timeline each rank records for ddpbatch trace, at most 1,000 steps."`
 }
+
+// Notify configures the messages about a run.
+type Notify struct {
+	Events      []NotifyEvent `toml:"events" auto:"finished and failed" enum:"started,finished,failed,stopped,restarted" help:"Events that cause a message."`
+	WebhookFile Text          `toml:"webhook_file" help:"File with the address of a webhook. Only its owner may have access. The webhook gets JSON with the field text, which Slack and Mattermost show."`
+	WebhookEnv  EnvName       `toml:"webhook_env" help:"Environment variable with the address of a webhook, instead of webhook_file."`
+	Command     []Text        `toml:"command" help:"Program and its arguments. It gets the message as JSON on its standard input. No shell interprets the arguments."`
+}
+
+// DefaultNotifyEvents are the events that cause a message by default.
+var DefaultNotifyEvents = []NotifyEvent{NotifyFinished, NotifyFailed}
 
 // SurvivesNodeLoss reports whether the job continues in its allocation after a node failure.
 func (r Restart) SurvivesNodeLoss() bool { return r.SpareNodes > 0 || r.MinNodes > 0 }

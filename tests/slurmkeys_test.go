@@ -1,7 +1,9 @@
 package tests
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -151,5 +153,49 @@ argv = ["sh", "-c", "echo index=$SLURM_ARRAY_TASK_ID setup=$IN_SETUP max=${SLURM
 	}
 	if o := s.ddpbatch("status", "folds"); !strings.Contains(o.stdout, "ARRAY_TASK") {
 		t.Errorf("status does not show the indices: %v", o)
+	}
+}
+
+// TestNotifications checks the messages of a real job that fails, restarts, and is stopped, with
+// a webhook that refuses connections.
+func TestNotifications(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 1, GPUs: -1})
+	s.environ = append(s.environ, "HOOK=http://127.0.0.1:1/hook")
+	s.write("job.toml", `name = "noisy"
+[slurm]
+time = "00:05:00"
+[restart]
+max_without_progress = 1
+[notify]
+events = ["started", "finished", "failed", "stopped", "restarted"]
+webhook_env = "HOOK"
+command = ["sh", "-c", "cat >> messages; echo >> messages"]
+[command]
+argv = ["sh", "-c", "exit 6"]
+`)
+	id := s.submit("job.toml")
+	s.ends(id, "FAILED")
+	mustContain(t, s.log("noisy", id), "warning: notification not sent: webhook: ", "connection refused")
+	text, err := os.ReadFile(filepath.Join(s.run("noisy"), "messages"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var events []string
+	for line := range strings.Lines(string(text)) {
+		var m struct {
+			Event, Cause string
+			JobID        string `json:"job_id"`
+			Exit         *int
+		}
+		if err := json.Unmarshal([]byte(line), &m); err != nil || m.JobID != id {
+			t.Fatalf("%q: %v", line, err)
+		}
+		events = append(events, m.Event)
+		if m.Event == "failed" && (m.Exit == nil || *m.Exit != 6 || !strings.Contains(m.Cause, "exit code 6")) {
+			t.Errorf("got %s", line)
+		}
+	}
+	if got := strings.Join(events, " "); got != "started restarted failed" {
+		t.Errorf("got events %q in\n%s", got, text)
 	}
 }

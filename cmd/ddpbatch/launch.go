@@ -124,6 +124,8 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
+	messages := p.notifier(&o, id)
+	defer messages.Close()
 	result, err := launch.Run(ctx, o)
 	hide()
 	failed := err != nil
@@ -144,6 +146,10 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	}
 	if err := o.Dir.WriteEnd(rundir.End{JobID: id, Exit: exitCode(err), Stopped: result.Stopped, Time: time.Now().UTC()}); err != nil && !o.Dir.IsDeleted() {
 		p.note("warning: %v", err)
+	}
+	messages.end(err, result)
+	if o.Allocation != nil && !result.SlurmRequeues {
+		messages.Close() // a requeue ends this process
 	}
 	launch.Requeue(ctx, o, result)
 	return err

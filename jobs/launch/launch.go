@@ -81,6 +81,19 @@ type Options struct {
 	Signals <-chan os.Signal
 	// Say receives messages for the user, one line at a time.
 	Say func(line string)
+	// Notify receives the start and the restarts of the run; nil for none. It must not block.
+	Notify func(event jobs.NotifyEvent, attempt int, cause string)
+}
+
+// notifyBegin reports the start of an attempt. cause is the failure of the previous one.
+func (o Options) notifyBegin(attempt int, cause string) {
+	event := jobs.NotifyStarted
+	if requeued := o.Allocation != nil && o.Allocation.RestartCount > 0; attempt > 1 || requeued {
+		event = jobs.NotifyRestarted
+	}
+	if o.Notify != nil {
+		o.Notify(event, attempt, cause)
+	}
 }
 
 // A Result describes how the last attempt ended.
@@ -142,6 +155,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	limitNear := o.watchTimeLimit(ctx)
 	var pendingStop os.Signal
+	previous := "" // failure of the previous attempt
 	for number := 1; ; number++ {
 		if err := o.Dir.ClearFailure(); err != nil {
 			return Result{}, err
@@ -152,6 +166,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		}
 		a.limitNear, a.pendingStop = limitNear, pendingStop
 		o.recordBegin(a)
+		o.notifyBegin(number, previous)
 		result, err := a.run(ctx)
 		if err != nil {
 			o.recordEnd(a, Result{Exit: exitFailed, Failure: &rendezvous.Failure{Rank: -1, Reason: err.Error()}}, false)
@@ -163,6 +178,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		if !again {
 			return result, nil
 		}
+		previous = result.Failure.Error()
 		a.publish(rundir.PhaseRestarting, result.Failure.Reason)
 		pendingStop = o.waitBeforeRestart(ctx, pause, limitNear)
 	}

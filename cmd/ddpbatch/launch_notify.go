@@ -1,0 +1,63 @@
+package main
+
+import (
+	"sync"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/launch"
+	"github.com/ddpbatch/ddpbatch/jobs/notify"
+)
+
+// messages sends the messages of a launch.
+type messages struct {
+	*notify.Notifier
+	about notify.Message // fields that all messages share
+	once  sync.Once
+}
+
+// notifier returns the messages of a launch, and makes the launch report its attempts to them.
+// A problem with the receiver is a warning: it must not fail the job.
+func (p *program) notifier(o *launch.Options, id string) *messages {
+	n, err := notify.New(notify.Options{Notify: o.Job.Notify, Dir: o.Dir.Path, Environ: o.Environ, Say: o.Say})
+	if err != nil {
+		p.note("warning: no notifications: %v", err)
+		if hint := hints.Of(err); hint != "" {
+			p.note("hint: %s", hint)
+		}
+	}
+	m := &messages{Notifier: n, about: notify.Message{Name: string(o.Job.Name), RunDir: o.Dir.Path, JobID: id, Host: hostName()}}
+	o.Notify = func(event jobs.NotifyEvent, attempt int, cause string) {
+		m.send(notify.Message{Event: event, Attempt: attempt, Cause: cause})
+	}
+	return m
+}
+
+func (m *messages) send(message notify.Message) {
+	all := m.about
+	all.Event, all.Attempt, all.Exit, all.Cause, all.Time = message.Event, message.Attempt, message.Exit, message.Cause, time.Now().UTC()
+	m.Send(all)
+}
+
+// end sends how the launch ended. err is its result.
+func (m *messages) end(err error, r launch.Result) {
+	exit := exitCode(err)
+	message := notify.Message{Event: jobs.NotifyFinished, Exit: &exit}
+	switch {
+	case r.Failure == nil && (r.Stopped || r.Preempted || exit == exitStopped || exit == exitCancelled):
+		message.Event = jobs.NotifyStopped
+	case exit != exitDone:
+		message.Event = jobs.NotifyFailed
+		if err != nil {
+			message.Cause = err.Error()
+		}
+		if r.Failure != nil {
+			message.Cause = r.Failure.Error()
+		}
+	}
+	m.send(message)
+}
+
+// Close waits for the messages for a short time. It may be called twice.
+func (m *messages) Close() { m.once.Do(m.Notifier.Close) }
