@@ -14,6 +14,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/jobs/sbatch"
 )
 
@@ -39,7 +40,8 @@ batch script:
 
 If a job file cannot do the same as the script, for example because of a loop, it also
 writes job.sbatch: the script, in which only the line that starts the program uses
-"ddpbatch launch".`
+"ddpbatch launch". If that is the name of the original, the name is
+job-ddpbatch.sbatch.`
 }
 
 func (c *initCmd) Run(_ context.Context, p *program) error {
@@ -56,7 +58,11 @@ func (c *initCmd) Run(_ context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	script := strings.TrimSuffix(c.File, ".toml") + ".sbatch"
+	base := strings.TrimSuffix(c.File, ".toml")
+	script := base + ".sbatch"
+	if result.Script != nil && runs.IsSameDir(p.abs(script), p.abs(c.From)) {
+		script = base + "-ddpbatch.sbatch" // the original must not be lost, not even with --force
+	}
 	if result.Script != nil && !c.Force {
 		if _, err := os.Lstat(p.abs(script)); err == nil {
 			return errExists(script)
