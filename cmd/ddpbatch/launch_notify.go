@@ -15,19 +15,28 @@ type messages struct {
 	*notify.Notifier
 	about notify.Message // fields that all messages share
 	once  sync.Once
+	leave func() // closes the run directory
 }
 
 // notifier returns the messages of a launch, and makes the launch report its attempts to them.
 // A problem with the receiver is a warning: it must not fail the job.
 func (p *program) notifier(o *launch.Options, id string) *messages {
-	n, err := notify.New(notify.Options{Notify: o.Job.Notify, Dir: o.Dir.Path, Environ: o.Environ, Say: o.Say})
+	dir, leave := o.Dir.Path, func() {}
+	var err error
+	if o.Job.Notify != nil && len(o.Job.Notify.Command) > 0 {
+		dir, leave, err = o.Dir.WorkingDir()
+	}
+	var n *notify.Notifier
+	if err == nil {
+		n, err = notify.New(notify.Options{Notify: o.Job.Notify, Dir: dir, Environ: o.Environ, Say: o.Say})
+	}
 	if err != nil {
 		p.note("warning: no notifications: %v", err)
 		if hint := hints.Of(err); hint != "" {
 			p.note("hint: %s", hint)
 		}
 	}
-	m := &messages{Notifier: n, about: notify.Message{Name: string(o.Job.Name), RunDir: o.Dir.Path, JobID: id, Host: hostName()}}
+	m := &messages{Notifier: n, leave: leave, about: notify.Message{Name: string(o.Job.Name), RunDir: o.Dir.Path, JobID: id, Host: hostName()}}
 	o.Notify = func(event jobs.NotifyEvent, attempt int, cause string) {
 		m.send(notify.Message{Event: event, Attempt: attempt, Cause: cause})
 	}
@@ -60,4 +69,4 @@ func (m *messages) end(err error, r launch.Result) {
 }
 
 // Close waits for the messages for a short time. It may be called twice.
-func (m *messages) Close() { m.once.Do(m.Notifier.Close) }
+func (m *messages) Close() { m.once.Do(func() { m.Notifier.Close(); m.leave() }) }

@@ -57,6 +57,31 @@ func (d Dir) open() (root *os.Root, done func(), err error) {
 // done, which keeps a held directory open.
 func (d Dir) OpenRoot() (root *os.Root, done func(), err error) { return d.open() }
 
+// WorkingDir returns a path with which a child process of this process can start in the directory,
+// even if it was moved and another directory is at its path. The caller calls done after the last
+// child has started. Without /proc, the path is the path of the directory.
+func (d Dir) WorkingDir() (path string, done func(), err error) {
+	root, closeRoot, err := d.open()
+	if err != nil {
+		return "", nil, err
+	}
+	defer closeRoot()
+	f, err := root.Open(".")
+	if err != nil {
+		return "", nil, err
+	}
+	path = fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+	opened, err := f.Stat()
+	if err == nil {
+		var current os.FileInfo
+		if current, err = os.Stat(path); err == nil && os.SameFile(opened, current) {
+			return path, func() { f.Close() }, nil
+		}
+	}
+	f.Close()
+	return d.Path, func() {}, nil
+}
+
 // CheckPlace returns a [*MovedError] if the path of a held directory no longer leads to it. It
 // returns nil if the directory is not held or if the file system cannot answer.
 func (d Dir) CheckPlace() error {
