@@ -217,6 +217,11 @@ func (d *decoder) checkCommand(c *Command) {
 			d.report(argv, "", "is empty: set it to the program and its arguments")
 		case c.Argv[0] == "":
 			d.reportElement(argv, 0, "is empty: the first element is the program")
+		case c.Launcher.IsFramework():
+			if _, err := c.FrameworkArgv(0); err != nil {
+				wrong := err.(*frameworkError)
+				d.reportElementAllowed(argv, wrong.word, wrong.message, wrong.allowed)
+			}
 		case c.Launcher == LauncherTorchrun:
 			if _, _, err := c.TorchrunArgv(); err != nil {
 				wrong := err.(*torchrunError)

@@ -66,6 +66,9 @@ func (j *Job) setComputedDefaults() {
 	if j.Restart.SurvivesNodeLoss() && !j.IsSet("restart.max_without_progress") {
 		j.Restart.MaxWithoutProgress = defaultRestarts
 	}
+	if c := j.Command; c != nil && c.Launcher == LauncherLightning {
+		setDefault(&c.StopSignal, "TERM") // without its SLURMEnvironment, Lightning does not handle SIGUSR1
+	}
 	t := j.Train
 	if t == nil {
 		return

@@ -35,6 +35,7 @@ func (j *Job) CheckProgram(baseDir string) (errs, warnings Diagnostics) {
 	c.checkShellWords()
 	c.checkPurpose()
 	c.checkPlaceholders()
+	c.checkFramework()
 	return c.errs, c.warnings
 }
 
@@ -100,7 +101,7 @@ func (c *programCheck) checkSingleWord() bool {
 // checkProgram checks the program itself.
 func (c *programCheck) checkProgram() {
 	name := c.argv[0]
-	if c.job.Command.Launcher == LauncherTorchrun || c.job.Setup.Container.Image != "" {
+	if c.job.Command.Launcher != LauncherRank || c.job.Setup.Container.Image != "" {
 		return // argument of torchrun, or inside the image
 	}
 	if !strings.Contains(name, "/") {
@@ -170,6 +171,9 @@ func (c *programCheck) findScript() (at int, certain, inPath bool) {
 	}
 	name := filepath.Base(argv[at])
 	torchrun := c.job.Command.Launcher == LauncherTorchrun
+	if c.job.Command.Launcher.IsFramework() && strings.HasSuffix(name, ".py") {
+		return at, true, false
+	}
 	switch {
 	case IsPython(name):
 		return findScriptAfter(argv, at+1, "cm", "WX"), true, false

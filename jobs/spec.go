@@ -212,11 +212,11 @@ type Schedule struct {
 // Command is the user's program, which runs instead of the built-in trainer.
 type Command struct {
 	Argv     []Text   `toml:"argv" required:"[\"python3\", \"train.py\"]" help:"Program and its arguments. No shell interprets them. ddpbatch replaces {run_dir}, {run_id}, {attempt}, and {checkpoint_dir}."`
-	Launcher Launcher `toml:"launcher" default:"rank" enum:"rank,torchrun" help:"Way to start the program: once per rank, or with one torchrun per node. For torchrun, argv starts with the script, without a Python interpreter."`
+	Launcher Launcher `toml:"launcher" default:"rank" enum:"rank,torchrun,accelerate,deepspeed,lightning" help:"Way to start the program: once per rank; with one torchrun per node; or once per rank with the environment of Accelerate, DeepSpeed, or Lightning. For torchrun, argv starts with the script, without a Python interpreter."`
 	Workdir  Text     `toml:"workdir" auto:"the directory of the job file" help:"Working directory."`
 	Snapshot bool     `toml:"snapshot" help:"Run a copy of workdir that is made at submission."`
 
-	StopSignal    StopSignal `toml:"stop_signal" auto:"TERM, or USR1 near the time limit" enum:"USR1,USR2,TERM,INT,HUP" help:"Signal that asks the program to save and stop. ddpbatch sends it to the processes that handle it, also below torchrun, accelerate, deepspeed, and shells."`
+	StopSignal    StopSignal `toml:"stop_signal" auto:"TERM, or USR1 near the time limit unless launcher is lightning" enum:"USR1,USR2,TERM,INT,HUP" help:"Signal that asks the program to save and stop. ddpbatch sends it to the processes that handle it, also below torchrun, accelerate, deepspeed, and shells."`
 	StopGrace     Duration   `toml:"stop_grace" auto:"no limit" help:"Maximum time from the stop signal to the end of the program. Then ddpbatch kills the program with SIGKILL."`
 	StopCodes     []int      `toml:"stop_codes" example:"[42]" range:"1..255" help:"Exit codes, in addition to 0 and 3, with which the program ends after it has saved and stopped on request."`
 	CheckpointDir Text       `toml:"checkpoint_dir" auto:"a directory in the run directory" help:"Directory for the program's checkpoints. ddpbatch creates it and passes it as DDPBATCH_CHECKPOINT_DIR. May contain {run_dir} and {run_id}."`

@@ -33,7 +33,7 @@ type launchCmd struct {
 	Total        int      `name:"ntasks" placeholder:"N" help:"Ranks on all nodes for a command after -- (default: the tasks of the Slurm job, or one per node)."`
 	TasksPerNode int      `placeholder:"N" help:"Ranks per node for a command after --."`
 	CPUsPerTask  int      `name:"cpus-per-task" placeholder:"N" help:"Cores per rank for a command after -- (default: the value of the Slurm job, or all cores)."`
-	Launcher     string   `placeholder:"NAME" help:"Way to start a command after --: rank, or torchrun once per node (default: rank)."`
+	Launcher     string   `placeholder:"NAME" help:"Way to start a command after --: rank, torchrun (once per node), accelerate, deepspeed, or lightning (default: rank)."`
 	Site         string   `placeholder:"NAME" help:"Site profile for a command after -- (default: generic)."`
 	Image        string   `name:"container-image" placeholder:"IMAGE" help:"Container image for a command after --."`
 	Mounts       string   `name:"container-mounts" placeholder:"LIST" help:"Directories to mount in the container, such as /data,/scratch:/work."`

@@ -141,7 +141,7 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 		}
 		set(name, strconv.Itoa(n))
 	}
-	if r.job.Command.Launcher == jobs.LauncherRank {
+	if r.job.Command.Launcher != jobs.LauncherTorchrun {
 		set("MASTER_ADDR", host)
 	}
 	environ = append(removeVars(environ, "MASTER_PORT", torchrunPortVariable), masterPortVariables(r.job.Command.Launcher, port)...)
@@ -149,6 +149,7 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 	if err := r.setContext(set, lookup, lookupIn(environ)); err != nil {
 		return nil, err
 	}
+	environ = r.setFramework(environ)
 	lookup = lookupIn(environ)
 	devices, warning, err := r.visibleDevices(ctx, lookup)
 	if err != nil {
@@ -264,6 +265,12 @@ func (r *Rank) programArgv(environ []string, host string) ([]string, error) {
 	var argv []string
 	for _, a := range r.job.Command.Argv {
 		argv = append(argv, string(a))
+	}
+	if r.job.Command.Launcher.IsFramework() {
+		var err error
+		if argv, err = r.job.Command.FrameworkArgv(r.Info.LocalRank); err != nil {
+			return nil, err
+		}
 	}
 	argv = expandPlaceholders(argv, environ)
 	if c := r.job.Command; c.Launcher == jobs.LauncherTorchrun {
