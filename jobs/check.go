@@ -197,6 +197,9 @@ func (d *decoder) checkRestart(j *Job) {
 	if d.isValid("restart.requeue", "slurm.requeue") && j.Restart.Requeue > 0 && !*j.Slurm.Requeue {
 		d.report("restart.requeue", "remove slurm.requeue = false", "conflicts with slurm.requeue, which forbids it")
 	}
+	if d.isValid("restart.on_failure", "slurm.requeue") && j.Restart.OnFailure > 0 && !*j.Slurm.Requeue {
+		d.report("restart.on_failure", "remove slurm.requeue = false", "conflicts with slurm.requeue, which forbids it")
+	}
 	if d.isValid("setup.secrets.names", "slurm.export") && j.Slurm.Export == ExportNone && j.Setup.Secrets.File == "" && len(j.Setup.Secrets.Names) > 0 {
 		d.report("slurm.export", "set setup.secrets.file", "\"none\" does not pass the variables of setup.secrets to the job")
 	}

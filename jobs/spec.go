@@ -241,6 +241,7 @@ type Restart struct {
 	MaxWithoutProgress int `toml:"max_without_progress" auto:"2 with spare_nodes or min_nodes, 0 otherwise" range:"0.." help:"Maximum number of consecutive restarts without a new checkpoint."`
 	SpareNodes         int `toml:"spare_nodes" default:"0" range:"0.." help:"Additional nodes to allocate, as replacements for failed nodes."`
 	MinNodes           int `toml:"min_nodes" auto:"slurm.nodes" range:"1.." help:"Minimum number of nodes to continue with after node failures."`
+	OnFailure          int `toml:"on_failure" default:"0" range:"0.." help:"Maximum number of requeues of a job that has failed. The job is requeued only if it made progress: a newer checkpoint, or a later step of a program than in all earlier attempts."`
 	Requeue            int `toml:"requeue" default:"0" range:"0.." help:"Maximum number of requeues at the time limit."`
 }
 

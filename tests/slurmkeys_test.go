@@ -199,3 +199,23 @@ argv = ["sh", "-c", "exit 6"]
 		t.Errorf("got events %q in\n%s", got, text)
 	}
 }
+
+// TestRequeueAfterFailure checks that restart.on_failure requeues a program that fails, as long
+// as it reports later steps, and that it does not requeue one that fails at the same step again.
+func TestRequeueAfterFailure(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 1, GPUs: -1})
+	s.write("job.toml", `name = "retried"
+[slurm]
+time = "00:05:00"
+[restart]
+on_failure = 5
+[command]
+argv = ["sh", "-c", 'n=$(cat at 2>/dev/null || echo 0); n=$((n + 10)); [ $n -le 20 ] || n=20; echo $n > at; echo "step $n loss 0.5"; exit 1']
+`)
+	id := s.submit("job.toml")
+	startRestarted(t, s.Cluster, id, 1)
+	startRestarted(t, s.Cluster, id, 2)
+	s.ends(id, "FAILED")
+	mustContain(t, s.log("retried", id), "requeued as job "+id+" (after a failure, 1 of 5)", "requeued as job "+id+" (after a failure, 2 of 5)",
+		"not requeued after the failure: the program reported no later step than in earlier attempts")
+}

@@ -119,9 +119,12 @@ type Result struct {
 	// it on any node handled the signal. The program cannot have saved a checkpoint because of
 	// the signal.
 	StopUnhandled bool
-	// Progress reports that a newer checkpoint exists than when the launcher started. It is
-	// determined only if restart.requeue depends on it.
+	// Progress reports that a newer checkpoint exists than when the launcher started, or that
+	// the program reported a later step than in all earlier attempts. It is determined only if
+	// restart.requeue or restart.on_failure depends on it.
 	Progress bool
+	// StopRequested reports that the ranks were asked to stop, even if they failed then.
+	StopRequested bool
 
 	// portRestart reports that another attempt follows because a port was taken.
 	portRestart bool
@@ -199,6 +202,8 @@ type supervisor struct {
 // decideRestart decides whether to start another attempt, and after which delay. If again is
 // false, the returned result is the result of the launch.
 func (s *supervisor) decideRestart(ctx context.Context, a *attempt, r Result) (result Result, pause time.Duration, again bool) {
+	r.StopRequested = a.stopped
+	s.saved.programStep = max(s.saved.programStep, a.programStep)
 	if r.Failure == nil {
 		return s.finalizeResult(ctx, r, s.saved), 0, false
 	}

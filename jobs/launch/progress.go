@@ -24,14 +24,23 @@ type progress struct {
 	newestStep  int
 	ready       bool
 	ctx         context.Context // context of the launch
+
+	earlierStep int // last step of a program in the attempts of earlier launchers, or 0
+	programStep int // last step of a program in the attempts of this launcher, or -1
 }
 
 // watchProgress reads the checkpoints that exist when the launcher starts, until ctx is done.
 // It reads them in the background, because large checkpoints take a while and no rank needs to
 // wait.
 func watchProgress(ctx context.Context, o Options) *progress {
-	p := &progress{ctx: ctx, dir: o.Dir.Checkpoints(), initial: make(chan int, 1)}
-	if o.Job.Train == nil || o.Job.Restart.MaxWithoutProgress == 0 && o.Job.Restart.Requeue == 0 {
+	p := &progress{ctx: ctx, dir: o.Dir.Checkpoints(), initial: make(chan int, 1), programStep: -1}
+	if o.Job.Train == nil && o.Job.Restart.OnFailure > 0 {
+		attempts, _ := o.Dir.ReadAttempts() // without them, any step is progress
+		for _, e := range attempts {
+			p.earlierStep = max(p.earlierStep, e.Step)
+		}
+	}
+	if o.Job.Train == nil || o.Job.Restart.MaxWithoutProgress == 0 && o.Job.Restart.Requeue == 0 && o.Job.Restart.OnFailure == 0 {
 		p.initial <- -1 // not needed for this job
 		return p
 	}
@@ -71,6 +80,10 @@ func (p *progress) advancedSinceStart() bool {
 	p.advanced()
 	return p.newestStep > p.initialStep
 }
+
+// programAdvanced reports whether the program reported a later step than in the attempts of all
+// earlier launchers.
+func (p *progress) programAdvanced() bool { return p.programStep > p.earlierStep }
 
 // newestValid returns the step of the newest valid checkpoint. If no valid checkpoint is newer
 // than step than, it returns than. The entries must be sorted, newest first.

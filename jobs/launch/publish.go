@@ -217,6 +217,7 @@ func (o Options) recordEnd(a *attempt, r Result, again bool) {
 	for _, rank := range r.Ranks {
 		e.Step = max(e.Step, rank.Step)
 	}
+	e.Step = max(e.Step, a.programStep)
 	switch f := r.Failure; {
 	case f != nil:
 		e.Cause = f.Reason

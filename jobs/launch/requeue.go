@@ -35,7 +35,9 @@ func (o Options) finalizeResult(ctx context.Context, r Result, saved *progress) 
 	preemption := o.queryPreemption(ctx)
 	r.SlurmRequeues = preemption == slurm.PreemptedRequeued
 	r.Preempted = preemption == slurm.Preempted || r.SlurmRequeues
-	r.Progress = o.Job.Restart.Requeue > 0 && saved.advancedSinceStart()
+	if o.Job.Restart.Requeue > 0 || o.Job.Restart.OnFailure > 0 {
+		r.Progress = saved.advancedSinceStart() || saved.programAdvanced()
+	}
 	// A program that was asked to stop may end with any of these codes. It is not complete.
 	requested := r.Preempted || r.NearEnd && o.Job.Restart.Requeue > 0
 	if requested && r.Failure == nil && o.Job.Command != nil && stopCodesOf(o.Job).has(r.Exit) {
@@ -67,8 +69,8 @@ func (o Options) queryPreemption(ctx context.Context) slurm.Preemption {
 }
 
 // Requeue requeues a job that is not complete and cannot continue in this allocation. There
-// are three causes: its time limit is near (as often as the job's [restart] table allows, and
-// only while there is progress), it is preempted, or nodes were lost. Slurm kills the batch
+// are four causes: its time limit is near or it has failed (as often as the job's [restart] table
+// allows, and only while there is progress), it is preempted, or nodes were lost. Slurm kills the batch
 // script when it requeues the job, so the caller must have finished all other work. If Requeue
 // does not requeue the job, or if Slurm does not respond, it reports the reason through o.Say.
 func Requeue(ctx context.Context, o Options, r Result) {
@@ -85,6 +87,20 @@ func Requeue(ctx context.Context, o Options, r Result) {
 		why = "it is preempted"
 	case r.NodesLost:
 		why = "too few nodes are left"
+	case o.Job.Restart.OnFailure > 0 && r.Failure != nil && !r.StopRequested && r.Exit != exitCancelled && o.Dir.CheckPlace() == nil:
+		limit := o.Job.Restart.OnFailure
+		switch {
+		case o.Allocation.RestartCount >= limit:
+			o.Say(fmt.Sprintf("warning: not requeued: the job has been restarted %d times, and restart.on_failure is %d; submit it again to resume", o.Allocation.RestartCount, limit))
+			return
+		case !r.Progress && o.Job.Train != nil:
+			o.Say("warning: not requeued after the failure: there is no newer checkpoint than when the job started")
+			return
+		case !r.Progress:
+			o.Say("warning: not requeued after the failure: the program reported no later step than in earlier attempts")
+			return
+		}
+		why = fmt.Sprintf("after a failure, %d of %d", o.Allocation.RestartCount+1, limit)
 	case limit == 0 || !r.NearEnd || r.Failure != nil || r.Exit != exitStopped:
 		return // not requested, complete, or failed
 	case o.Allocation.RestartCount >= limit:

@@ -89,6 +89,7 @@ func TestRequeue(t *testing.T) {
 	stopped := Result{Exit: 3, NearEnd: true}
 	failed := Result{Exit: 1, Failure: &rendezvous.Failure{Rank: 0}}
 	not := func(text string) string { return strings.Replace(text, "requeue = 2", "requeue = 0", 1) }
+	fails := func(text string) string { return strings.Replace(text, "requeue = 2", "on_failure = 2", 1) }
 	for name, tt := range map[string]struct {
 		job, scontrol, shown string
 		restarts             int
@@ -132,6 +133,15 @@ func TestRequeue(t *testing.T) {
 		"no requeue of its own on 24.11":      {not(trains), answers2411, strings.Replace(grace2411, "Requeue=1", "Requeue=0", 1), 0, "", false, Result{Exit: 3}, "requeue 7", "requeued as job 7 (it is preempted)", 3},
 		"requeued by Slurm":                   {not(trains), takes, takenBack, 0, "", false, Result{Exit: 3}, "", "Slurm has revoked the allocation, and decides whether to requeue the job", 3},
 		"requeued by Slurm before":            {not(trains), takes, takenBack, 1, "", false, Result{Exit: 3}, "", "", 3},
+		"failed":                              {fails(trains), takes, goesOn, 0, "", true, failed, "requeue 7", "requeued as job 7 (after a failure, 1 of 2)", 1},
+		"failed often enough":                 {fails(trains), takes, goesOn, 2, "", true, failed, "", "warning: not requeued: the job has been restarted 2 times, and restart.on_failure is 2; submit it again to resume", 1},
+		"failed without progress":             {fails(trains), takes, goesOn, 0, "", false, failed, "", "warning: not requeued after the failure: there is no newer checkpoint than when the job started", 1},
+		"failed after a stop request":         {fails(trains), takes, goesOn, 0, "", true, Result{Exit: 1, Failure: failed.Failure, StopRequested: true}, "", "", 1},
+		"failed near the time limit":          {fails(trains), takes, goesOn, 0, "", true, Result{Exit: 1, Failure: failed.Failure, NearEnd: true, StopRequested: true}, "", "", 1},
+		"stopped, not failed":                 {fails(trains), takes, goesOn, 0, "", true, stopped, "", "", 3},
+		"failed, and not asked for":           {trains, takes, goesOn, 0, "", true, failed, "", "", 1},
+		"a program failed":                    {fails(runs), takes, goesOn, 0, "", true, failed, "requeue 7", "requeued as job 7 (after a failure, 1 of 2)", 1},
+		"a program failed at an old step":     {fails(runs), takes, goesOn, 1, "", false, failed, "", "warning: not requeued after the failure: the program reported no later step than in earlier attempts", 1},
 		"nodes were lost": {not(trains), takes, goesOn, 0, "", false, Result{Exit: 4, Failure: failed.Failure, NodesLost: true}, "requeue 7",
 			"requeued as job 7 (too few nodes are left)", 4},
 	} {
@@ -157,7 +167,9 @@ func TestRequeue(t *testing.T) {
 				o.Allocation.ArrayJobID, o.Allocation.ArrayTask = "5", tt.task
 			}
 			saved := &progress{ctx: t.Context(), dir: dir, ready: true, initialStep: 4, newestStep: 4}
-			if tt.further {
+			if tt.further && o.Job.Command != nil {
+				saved.programStep = 1
+			} else if tt.further {
 				saved.newestStep = 5
 			}
 			r := o.finalizeResult(t.Context(), tt.result, saved)

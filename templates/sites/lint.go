@@ -68,8 +68,10 @@ func (p *Profile) Lint(job *jobs.Job) jobs.Diagnostics {
 		l.report("setup.container.image", "set setup.container.runtime", "the profile of %s does not define a container runtime", p.name)
 	}
 	l.vendor()
-	if job.Restart.Requeue > 0 && !p.Requeue() && job.Slurm.Requeue == nil {
-		l.report("restart.requeue", "submit again after the time limit, or ask your center", "jobs are not requeued at %s", p.name)
+	for key, limit := range map[string]int{"restart.requeue": job.Restart.Requeue, "restart.on_failure": job.Restart.OnFailure} {
+		if limit > 0 && !p.Requeue() && job.Slurm.Requeue == nil {
+			l.report(key, "submit again after the job has ended, or ask your center", "jobs are not requeued at %s", p.name)
+		}
 	}
 	return l.found
 }
