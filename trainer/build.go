@@ -12,23 +12,6 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
-// openData opens the data. Reading large data can take long, so a stop request interrupts it: then
-// all ranks return errStopped.
-func (r *run) openData(ctx context.Context) (err error) {
-	opening, disarm, cancel := r.untilStop(ctx)
-	defer cancel()
-	r.data, r.eval, err = data.Open(opening, DataOptions(r.train))
-	interrupted := disarm() && err != nil
-	if err != nil && !interrupted {
-		return err
-	}
-	stopped, err := r.anyStopped(ctx, interrupted)
-	if stopped {
-		return errStopped
-	}
-	return err
-}
-
 // build opens the data and allocates the model, gradients, and optimizer: all memory that steps
 // need.
 func (r *run) build(ctx context.Context) error {
@@ -76,7 +59,7 @@ func (r *run) build(ctx context.Context) error {
 	if r.eval != nil {
 		r.evalLoad = data.NewLoader(r.eval, r.batch, batchesAhead)
 	}
-	r.stepsPerEpoch = len(r.steps(position{}))
+	r.stepsPerEpoch = r.countSteps(position{})
 	if r.stepsPerEpoch == 0 {
 		return noStepsError{fmt.Errorf("%d samples on %d ranks do not fill one batch of %d", r.data.Len(), r.Comm.Size(), t.Batch)}
 	}

@@ -80,11 +80,11 @@ func (r *run) evalBatches() (batches [][]int, rounds int) {
 		last := &batches[len(batches)-1]
 		*last = append(*last, i)
 	}
-	return batches, (perRank(r.eval.Len(), r.Comm.Size()) + r.batch - 1) / r.batch
+	return batches, roundedUp(perRank(r.eval.Len(), r.Comm.Size()), r.batch)
 }
 
 // perRank returns the maximum number of samples of a rank.
-func perRank(samples, ranks int) int { return (samples + ranks - 1) / ranks }
+func perRank(samples, ranks int) int { return roundedUp(samples, ranks) }
 
 // stopRequested reports whether this rank was asked to stop.
 func (r *run) stopRequested() bool {

@@ -12,13 +12,19 @@ import (
 
 // findLayout sets the layout of the ranks on nodes, which determines the order of sums.
 func (r *run) findLayout(ctx context.Context) error {
+	nodes, err := r.nodes(ctx)
+	r.layout = formatLayout(nodes)
+	return err
+}
+
+// nodes returns the node rank of each rank.
+func (r *run) nodes(ctx context.Context) ([]float64, error) {
 	nodes := make([]float64, r.Comm.Size())
 	nodes[r.Comm.Rank()] = float64(r.Node)
 	if err := r.Comm.Do(ctx, collective.AllReduce(nodes, collective.Sum)); err != nil {
-		return fmt.Errorf("exchange the layout of ranks: %w", err)
+		return nil, fmt.Errorf("exchange the layout of ranks: %w", err)
 	}
-	r.layout = formatLayout(nodes)
-	return nil
+	return nodes, nil
 }
 
 // formatLayout describes the nodes of all ranks as checkpoint.Manifest.Layout does.

@@ -80,7 +80,7 @@ func RateAt(settings map[string]string, step int64) (float64, error) {
 // warnZeroRate warns about steps at the end of the run for which the schedule gives a learning
 // rate of 0. A single such step is normal at the end of a cosine.
 func (r *run) warnZeroRate() {
-	r.epochStepsLeft = len(r.steps(r.pos))
+	r.epochStepsLeft = r.countSteps(r.pos)
 	if r.pos.Unevaluated {
 		r.epochStepsLeft = 0
 	}

@@ -45,6 +45,28 @@ func (r *run) steps(at position) []stepBatches {
 	return out
 }
 
+// countSteps returns the number of steps that steps returns, without computing the order of samples.
+func (r *run) countSteps(at position) int {
+	t, world := r.train, r.Comm.Size()
+	accumulate, left := max(1, t.Accumulate), max(0, r.data.Len()-int(at.Consumed))
+	if t.Data.Uneven == jobs.UnevenJoin {
+		return roundedUp(left, accumulate*t.Batch*world)
+	}
+	batches := left / world
+	if !t.Data.DropLast && t.Data.Uneven != jobs.UnevenDrop {
+		batches = roundedUp(left, world)
+	}
+	if t.Data.DropLast {
+		batches /= t.Batch
+	} else {
+		batches = roundedUp(batches, t.Batch)
+	}
+	return roundedUp(batches, accumulate)
+}
+
+// roundedUp returns a/b, rounded up.
+func roundedUp(a, b int) int { return (a + b - 1) / b }
+
 // batchesPerRank returns the minimum number of micro-batches per rank in a step with this number of
 // samples. One is enough to have gradients to reduce. If gradients are reduced after each
 // micro-batch, all ranks need as many as rank 0, which has the most samples.
@@ -52,8 +74,7 @@ func (r *run) batchesPerRank(samples int) int {
 	if !r.sharder.ReducesEachBatch() {
 		return 1
 	}
-	batch := r.train.Batch
-	return (perRank(samples, r.Comm.Size()) + batch - 1) / batch
+	return roundedUp(perRank(samples, r.Comm.Size()), r.train.Batch)
 }
 
 // pad appends padding batches, up to the given number of batches.

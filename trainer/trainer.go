@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -46,6 +47,9 @@ type Options struct {
 	// Checkpoints is the directory that rank 0 saves to. With a sharded strategy all ranks write to
 	// it and must see the same directory.
 	Checkpoints string
+	// RunDir is the run directory. In it, ranks store what a read of all token files has found, so
+	// that later attempts start without it. If nil, nothing is stored.
+	RunDir *os.Root
 	// CheckRunDir, unless nil, returns an error if the parent directory of Checkpoints has been
 	// moved or deleted. Run calls it before each save and returns its error.
 	CheckRunDir func() error

@@ -293,7 +293,12 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	r.logTransport(comm)
 	watch := newObserver(r, j.Session)
 	defer watch.close()
-	o := trainer.Options{Job: r.job, Run: r.record.Run, Program: version(), Checkpoints: r.dir.Checkpoints(), CheckRunDir: r.dir.CheckPlace, Comm: comm,
+	root, closeRoot, err := r.dir.OpenRoot()
+	if err != nil {
+		return r.exitOf(err), err
+	}
+	defer closeRoot()
+	o := trainer.Options{Job: r.job, Run: r.record.Run, Program: version(), Checkpoints: r.dir.Checkpoints(), RunDir: root, CheckRunDir: r.dir.CheckPlace, Comm: comm,
 		Threads: r.threads(), LocalRanks: r.info.LocalWorldSize, Node: r.info.NodeRank, Stop: stop, Progress: &watch.progress, Trace: watch.trace, Observe: watch.event}
 	if visible, set := r.lookup("CUDA_VISIBLE_DEVICES"); set {
 		o.VisibleDevices = &visible

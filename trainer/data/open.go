@@ -66,6 +66,18 @@ type Options struct {
 // position in it: the line and column of a CSV file, the byte offset after decompression in other
 // files. Errors that a user can fix have a method Hint() string.
 func Open(ctx context.Context, o Options) (train, eval Dataset, err error) {
+	return OpenScanned(ctx, o, func(ctx context.Context, _ ScanKey, compute func(context.Context) (Scan, error)) (Scan, error) {
+		return compute(ctx)
+	})
+}
+
+// A Scanner returns the scan of token files: the result of compute, which reads all tokens, or an
+// earlier result with the same key.
+type Scanner func(ctx context.Context, key ScanKey, compute func(context.Context) (Scan, error)) (Scan, error)
+
+// OpenScanned opens data like [Open]. It calls scan once for token files, and not for other data. It
+// returns the error of scan.
+func OpenScanned(ctx context.Context, o Options, scan Scanner) (train, eval Dataset, err error) {
 	if o.Task != "" && o.Task != TaskRegression && o.Task != TaskClassification {
 		return nil, nil, fmt.Errorf("open data: unknown task %q, want %q or %q", o.Task, TaskRegression, TaskClassification)
 	}
@@ -92,7 +104,7 @@ func Open(ctx context.Context, o Options) (train, eval Dataset, err error) {
 	case KindText:
 		return openText(ctx, o)
 	case KindTokens:
-		return openTokens(ctx, o)
+		return openTokens(ctx, o, scan)
 	case KindSafetensors:
 		return openSafetensors(ctx, o)
 	case KindSynthetic:

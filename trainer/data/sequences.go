@@ -81,14 +81,19 @@ func (s *sequences[T]) Read(indices []int, into Batch) {
 
 // window returns the tokens of sample i and the token after them.
 func (s *sequences[T]) window(i int) []T {
+	shard, at := s.locate(i)
+	return s.shards[shard][at : at+s.context+1]
+}
+
+// locate returns the shard of sample i and the index of its first token there.
+func (s *sequences[T]) locate(i int) (shard, at int) {
 	if i < 0 || i >= s.samples {
 		panic(fmt.Sprintf("data: sample %d of %d", i, s.samples))
 	}
 	// The last shard that begins at i or before. A shard without samples begins at the same index
 	// as the next one.
 	after, _ := slices.BinarySearch(s.starts, i+1)
-	at := (i - s.starts[after-1]) * s.context
-	return s.shards[after-1][at : at+s.context+1]
+	return after - 1, (i - s.starts[after-1]) * s.context
 }
 
 // bytesOf returns the memory of v as bytes. amd64 and arm64 are little-endian, like token files.

@@ -12,27 +12,65 @@ import (
 // mappedTokens is a dataset of sequences in mapped files.
 type mappedTokens[T token] struct {
 	*sequences[T]
+	parts []shard[T]
 	files mappings
 }
 
+// newMappedTokens divides the shards of path into samples. The caller sets outputs and digest.
+func newMappedTokens[T token](path string, shards []shard[T], context int) (*mappedTokens[T], error) {
+	d := &mappedTokens[T]{parts: shards}
+	var tokens [][]T
+	for _, s := range shards {
+		d.files = append(d.files, s.mapping)
+		tokens = append(tokens, s.tokens)
+	}
+	var err error
+	d.sequences, err = newSequences(path, tokens, context)
+	return d, err
+}
+
 // Read panics with the error of tryRead.
-func (d mappedTokens[T]) Read(indices []int, into Batch) {
+func (d *mappedTokens[T]) Read(indices []int, into Batch) {
 	if err := d.tryRead(indices, into); err != nil {
 		panic(err)
 	}
 }
 
-// tryRead reads like Read, but returns an error if a file can no longer be read.
-func (d mappedTokens[T]) tryRead(indices []int, into Batch) error {
+// tryRead reads like Read, but returns an error if a file can no longer be read, or if a token is not
+// in the vocabulary. Such a token must never reach a model.
+func (d *mappedTokens[T]) tryRead(indices []int, into Batch) error {
 	return d.files.guard(func() error {
 		d.sequences.Read(indices, into)
+		for row, i := range indices {
+			at := row * d.context
+			tokens, labels := into.Tokens[at:at+d.context], into.Labels[at:at+d.context]
+			if max(largestID(tokens), largestID(labels)) >= uint32(d.outputs) {
+				return d.rangeError(i, append(slices.Clone(tokens), labels[d.context-1]))
+			}
+		}
 		return nil
 	})
 }
 
-// openTokens maps token files. It validates every token once: a token outside the vocabulary must
-// never reach a model.
-func openTokens(ctx context.Context, o Options) (train, eval Dataset, err error) {
+// largestID returns the largest of token IDs. Those above the largest int32 are negative.
+func largestID(ids []int32) uint32 {
+	most := uint32(0)
+	for _, id := range ids {
+		most = max(most, uint32(id))
+	}
+	return most
+}
+
+// rangeError returns the error for sample i, whose tokens are not all in the vocabulary.
+func (d *mappedTokens[T]) rangeError(i int, tokens []int32) error {
+	k, at := d.locate(i)
+	p := d.parts[k]
+	first := slices.IndexFunc(tokens, func(id int32) bool { return uint32(id) >= uint32(d.outputs) })
+	return p.rangeError(at+first, uint32(tokens[first]), d.outputs)
+}
+
+// openTokens maps token files. Only scan reads all of them.
+func openTokens(ctx context.Context, o Options, scan Scanner) (train, eval Dataset, err error) {
 	if err := checkContext(o); err != nil {
 		return nil, nil, err
 	}
@@ -61,9 +99,9 @@ func openTokens(ctx context.Context, o Options) (train, eval Dataset, err error)
 		return nil, nil, err
 	}
 	if trainFiles[0].width == uint16Width {
-		return readTokens[uint16](ctx, o, trainFiles, evalFiles)
+		return readTokens[uint16](ctx, o, scan, trainFiles, evalFiles)
 	}
-	return readTokens[uint32](ctx, o, trainFiles, evalFiles)
+	return readTokens[uint32](ctx, o, scan, trainFiles, evalFiles)
 }
 
 // openTokenFiles maps the file at path, or the files that match it as a pattern.
@@ -126,39 +164,6 @@ func checkDisjoint(train, eval []tokenFile) error {
 	return nil
 }
 
-// readTokens returns the datasets of files with tokens of type T.
-func readTokens[T token](ctx context.Context, o Options, trainFiles, evalFiles []tokenFile) (train, eval Dataset, err error) {
-	shards, held := shardsOf[T](trainFiles), shardsOf[T](evalFiles)
-	evalPath := o.EvalPath
-	if o.Holdout > 0 {
-		evalPath = o.Path
-		shards, held = cutShards(shards, o.Holdout)
-	}
-	limit := o.VocabularySize
-	if limit == 0 {
-		limit = maxVocabulary
-	}
-	t, vocabulary, err := scanTokens(ctx, o.Path, shards, o.Context, limit)
-	if err != nil {
-		return nil, nil, err
-	}
-	var e *scanned[T]
-	if held != nil {
-		var evalVocabulary int
-		if e, evalVocabulary, err = scanTokens(ctx, evalPath, held, o.Context, limit); err != nil {
-			return nil, nil, err
-		}
-		vocabulary = max(vocabulary, evalVocabulary)
-	}
-	if o.VocabularySize > 0 {
-		vocabulary = o.VocabularySize
-	}
-	if e != nil {
-		eval = e.dataset(vocabulary)
-	}
-	return t.dataset(vocabulary), eval, nil
-}
-
 // shard is a part of a file's tokens.
 type shard[T token] struct {
 	tokenFile
@@ -194,55 +199,18 @@ func cutShards[T token](shards []shard[T], share float64) (train, held []shard[T
 	return train, held
 }
 
-// scanned is a dataset without the size of its vocabulary.
-type scanned[T token] struct {
-	mappedTokens[T]
-	hash *digest
-}
-
-// scanTokens reads all tokens, which must be below limit. It also returns one more than the largest
-// token ID.
-func scanTokens[T token](ctx context.Context, path string, shards []shard[T], context, limit int) (s *scanned[T], vocabulary int, err error) {
-	var files mappings
-	var tokens [][]T
-	for _, sh := range shards {
-		files = append(files, sh.mapping)
-		tokens = append(tokens, sh.tokens)
-	}
-	sequences, err := newSequences(path, tokens, context)
-	if err != nil {
-		return nil, 0, err
-	}
-	s = &scanned[T]{mappedTokens[T]{sequences, files}, sequences.newDigest()}
-	err = files.guard(func() error {
-		for _, sh := range shards {
-			largest, err := sh.scan(ctx, limit, s.hash)
-			if err != nil {
-				return err
-			}
-			vocabulary = max(vocabulary, largest+1)
-		}
-		return nil
-	})
-	return s, vocabulary, err
-}
-
 // scan validates and hashes the tokens of a shard, and returns the largest token ID.
 func (s shard[T]) scan(ctx context.Context, limit int, d *digest) (largest int, err error) {
 	d.bytes(fmt.Appendf(nil, "%d\n", len(s.tokens)))
-	const block = 1 << 14 // tokens, so that they stay in the cache for the hash
 	at := 0
-	for tokens := range slices.Chunk(s.tokens, block) {
+	for tokens := range slices.Chunk(s.tokens, scanBlock) {
 		if ctx.Err() != nil {
 			return 0, fmt.Errorf("read %q: %w", s.path, context.Cause(ctx))
 		}
 		most := int(slices.Max(tokens))
 		if most >= limit {
 			i := slices.IndexFunc(tokens, func(t T) bool { return int(t) >= limit })
-			return 0, &hintError{
-				fmt.Errorf("read %q: at byte %d: token %d, but the vocabulary has %d", s.path, s.offset+(s.from+at+i)*s.width, tokens[i], limit),
-				fmt.Sprintf("check the vocabulary size, and that tokens have %d bytes", s.width),
-			}
+			return 0, s.rangeError(at+i, uint32(tokens[i]), limit)
 		}
 		largest = max(largest, most)
 		d.bytes(bytesOf(tokens))
@@ -251,9 +219,13 @@ func (s shard[T]) scan(ctx context.Context, limit int, d *digest) (largest int, 
 	return largest, nil
 }
 
-// dataset completes s.
-func (s *scanned[T]) dataset(vocabulary int) Dataset {
-	s.hash.bytes(fmt.Appendf(nil, "vocabulary %d\n", vocabulary))
-	s.outputs, s.digest = vocabulary, s.hash.String()
-	return s.mappedTokens
+// scanBlock is the number of tokens to scan at a time, so that they stay in the cache for the hash.
+const scanBlock = 1 << 14
+
+// rangeError returns the error for the token at an index of the shard, which is not below limit.
+func (s shard[T]) rangeError(at int, token uint32, limit int) error {
+	return &hintError{
+		fmt.Errorf("read %q: at byte %d: token %d, but the vocabulary has %d", s.path, s.offset+(s.from+at)*s.width, token, limit),
+		fmt.Sprintf("check the vocabulary size, and that tokens have %d bytes; do not change a file in use", s.width),
+	}
 }
