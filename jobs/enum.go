@@ -23,6 +23,7 @@ type (
 	OptimizerKind string // update rule of the optimizer
 	ScheduleKind  string // shape of the learning rate schedule
 	Launcher      string // way to start the user's program
+	Output        string // output of the user's program in the log of the run
 	StopSignal    string // name of the signal that stops the user's program, without SIG
 	Tracker       string // service that records experiments
 	Hint          string // hint of sbatch about the binding of tasks to cores
@@ -164,6 +165,11 @@ const (
 	ContainerEDF          ContainerRuntime = "edf"
 	ContainerCharliecloud ContainerRuntime = "charliecloud"
 	ContainerNone         ContainerRuntime = "none"
+
+	OutputMerged  Output = "merged"
+	OutputLabeled Output = "labeled"
+	OutputPerRank Output = "per-rank"
+	OutputRank0   Output = "rank0"
 )
 
 // choose returns v, or the value of the alias v, if it is one of the choices. The error lists

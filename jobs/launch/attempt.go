@@ -41,6 +41,8 @@ type attempt struct {
 	// run has returned.
 	programStep int
 
+	output int // number of the attempt across all launchers, for the output of a user's program
+
 	began      time.Time
 	published  publishedState // state in live.json, see publish
 	mu         sync.Mutex
@@ -116,6 +118,8 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 		return nil, err
 	}
 	if c := o.Job.Command; c != nil {
+		a.output = o.prepareOutput()
+		a.environ = append(a.environ, envOutput+"="+strconv.Itoa(a.output))
 		// The work directory may be a snapshot, and only the launcher knows its path.
 		a.environ = append(a.environ, envWorkdir+"="+string(c.Workdir))
 		program, err := programContext(ctx, o)

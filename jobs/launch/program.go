@@ -67,6 +67,7 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 		defer snapshot.Close()
 		cmd.Dir = descriptorPath(snapshot)
 	}
+	defer r.captureOutput(&o)()
 	cmd.Stdout, cmd.Stderr = o.Stdout, o.Stderr
 	guard := r.newPortGuard(host, port)
 	if err := guard.checkUnused(); err != nil {

@@ -122,6 +122,7 @@ func (a *attempt) recordProgress() (stop func()) {
 		a.o.Say(fmt.Sprintf("warning: read the progress of the program: %v; the run continues without metrics", err))
 		return func() {}
 	}
+	r.followOutput(a)
 	w := a.newProgramWatch(r.path)
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -173,7 +174,7 @@ func (r *progressRecorder) read() {
 		if time.Since(started) > maxParseTime {
 			return
 		}
-		for _, m := range r.parser.Line(line) {
+		for _, m := range r.parser.Line(outputLabel.ReplaceAllString(line, "")) {
 			r.write(m)
 		}
 	})

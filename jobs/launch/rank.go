@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/nccl"
 	"github.com/ddpbatch/ddpbatch/netif"
@@ -58,6 +59,7 @@ type Rank struct {
 	// failedWorkers is 0, or one plus the restart count of the torchrun workers among which
 	// one has failed. It returns to 0 when torchrun has replaced them.
 	failedWorkers atomic.Int64
+	capture       *output.Capture    // of the program's output; nil without a copy
 	server        *rendezvous.Server // in rank 0, if no launcher serves the rendezvous
 }
 

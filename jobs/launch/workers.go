@@ -40,6 +40,11 @@ func (r *Rank) watchWorkers(torchrun int, ended <-chan struct{}) {
 				continue
 			}
 			watched[pid] = true
+			if text, ok := lookup("RANK"); ok && r.capture != nil {
+				if rank, err := strconv.Atoi(text); err == nil {
+					r.capture.NameWorker(pid, rank)
+				}
+			}
 			if failed := r.failedWorkers.Load(); failed > 0 && failed <= restartCount(lookup) {
 				r.failedWorkers.Store(0) // torchrun has replaced them
 			}

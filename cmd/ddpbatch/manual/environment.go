@@ -168,6 +168,7 @@ var Variables = []VariableGroup{
 		{"DDPBATCH_SECRET", "set", "secret of the attempt, without Slurm"},
 		{"DDPBATCH_REPORT_KEY", "set", "key that authenticates the report of a rank that cannot start"},
 		{"DDPBATCH_PROCESSES_PER_NODE", "set", "number of ranks per node"},
+		{"DDPBATCH_OUTPUT_ATTEMPT", "set", "number of the attempt, for the files with the output of a program"},
 		{"DDPBATCH_WORKDIR", "set", "working directory of the program"},
 		{"DDPBATCH_LOCAL_RANK", "set", "rank, without Slurm"},
 		{"DDPBATCH_LOCAL_WORLD_SIZE", "set", "number of ranks, without Slurm"},

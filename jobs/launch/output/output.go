@@ -1,6 +1,23 @@
-// Package output copies the output of ranks to a log and to the output of the launcher.
+// Package output copies the output of ranks to files, to a log, and to the output of the launcher.
 //
-//   - Bytes pass unchanged, in the order in which they are read. The package neither parses
+// A [Capture] copies the output of the program of one rank, in the process of the rank:
+//
+//   - Each rank has a file for each attempt. A file has at most a fixed size: the start and the end
+//     of longer output, each with whole lines.
+//   - Forwarded lines are whole: the output of several ranks is mixed only between lines, or inside
+//     a line of more than 64 KiB. A line of more than 4 KiB may be mixed if the ranks share a pipe.
+//     The start of a line, such as a prompt, is forwarded after a short delay.
+//   - Memory is bounded for any output, such as binary data or endless lines: about 2 MiB for each
+//     rank.
+//   - A destination that fails, such as a full disk, or that takes nothing, such as a file system
+//     that does not respond, does not stop the program. It delays the program once for a few
+//     seconds. Later output is dropped and counted, until the destination continues.
+//   - If several ranks are below one program, as with torchrun, a socket tells which process has
+//     printed. The rank is the variable RANK of that process, or of a process above it.
+//
+// A [Copier] copies the output of all ranks on one machine, in the process of the launcher:
+//
+//   - Bytes pass unchanged, in the order in which they are read. The copier neither parses
 //     them nor splits them into lines. So binary output and endless lines need no more memory
 //     than text: one 32 KiB buffer per stream.
 //   - If the launcher prints to a terminal, the ranks print to a pseudo-terminal of the same
@@ -11,8 +28,7 @@
 //     their number when it can be written again.
 //   - A terminal or pipe that is slow to read delays the program, as without the copy.
 //
-// The package does not separate output by rank, does not limit the size of a log, and does not
-// sync it. The last output may be lost if the host fails.
+// The package does not sync files. The last output may be lost if the host fails.
 package output
 
 import (

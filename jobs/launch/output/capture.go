@@ -1,0 +1,515 @@
+package output
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Mode selects the output that is forwarded to the log of the run. The files of the ranks have
+// all output in every mode.
+type Mode string
+
+// Values of Mode.
+const (
+	Merged  Mode = "merged"   // all ranks
+	Labeled Mode = "labeled"  // all ranks; each line begins with the rank
+	PerRank Mode = "per-rank" // none
+	Rank0   Mode = "rank0"    // rank 0 only
+)
+
+const (
+	// DefaultLimit is the default of [Options].Limit.
+	DefaultLimit = 64 << 20
+	// maxLine is the maximum length of a line that is kept together, in bytes.
+	maxLine = 64 << 10
+	// lineDelay is how long the start of a line waits for its end, such as a prompt or a progress
+	// bar.
+	lineDelay = 100 * time.Millisecond
+	// batchDelay is the pause after a short read. It lets a pipe collect many lines, because each
+	// read costs much more than the bytes that it returns.
+	batchDelay = 10 * time.Millisecond
+	// readBytes is the maximum number of bytes of a read.
+	readBytes = 256 << 10
+	// filePatience and outPatience are the maximum delays of a program by a file system, or by
+	// the reader of the log, that takes nothing. Later output is dropped until it continues.
+	filePatience = 5 * time.Second
+	outPatience  = 30 * time.Second
+	// closePatience is the maximum delay of the end of a rank by such a destination.
+	closePatience = 2 * time.Second
+)
+
+// Options describe a capture.
+type Options struct {
+	Mode Mode
+	// Rank is the rank of the program. If Workers is set, it is the number of the node instead.
+	Rank int
+	// Workers reports that the program starts several ranks itself, as torchrun does. The ranks
+	// are told apart by the processes that print, except in the mode Merged.
+	Workers bool
+	// Dir creates the files. If it is nil, there are no files.
+	Dir Dir
+	// Limit is the maximum size of the output of a rank in Dir, in bytes.
+	Limit int64
+	// Stdout and Stderr receive the output that is forwarded.
+	Stdout, Stderr *os.File
+	// Shared reports that other ranks write to Stdout and Stderr too.
+	Shared bool
+	// Warn receives at most one warning about each rank.
+	Warn func(message string)
+}
+
+// A Capture copies the output of the program of a rank to files and to the output of the launcher,
+// in whole lines.
+type Capture struct {
+	// Stdout and Stderr are for the program.
+	Stdout, Stderr *os.File
+
+	o          Options
+	out        map[*os.File]*sink
+	streams    []*capturedStream
+	undo       []func()
+	mu         sync.Mutex
+	files      map[int]*fileSink
+	names      *workerNames
+	laneNumber int
+}
+
+type fileSink struct {
+	*sink
+	file *rankFile
+}
+
+// agent is the number of the lane of a process that is not a worker of a rank.
+const agent = -1
+
+// StartCapture starts to copy. The caller gives Stdout and Stderr to the program, and calls Close
+// after its end.
+func StartCapture(o Options) (*Capture, error) {
+	if o.Limit <= 0 {
+		o.Limit = DefaultLimit
+	}
+	c := &Capture{o: o, out: map[*os.File]*sink{}, files: map[int]*fileSink{}, names: newWorkerNames()}
+	var err error
+	if c.Stdout, err = c.add(o.Stdout); err == nil {
+		c.Stderr = c.Stdout
+		if !sameFile(o.Stdout, o.Stderr) { // a single stream keeps the order
+			c.Stderr, err = c.add(o.Stderr)
+		}
+	}
+	if err != nil {
+		c.Close()
+		return nil, fmt.Errorf("capture the output of the program: %w", err)
+	}
+	return c, nil
+}
+
+// sameFile reports whether a and b are the same file, pipe, or terminal.
+func sameFile(a, b *os.File) bool {
+	one, err := a.Stat()
+	if err != nil {
+		return false
+	}
+	other, err := b.Stat()
+	return err == nil && os.SameFile(one, other)
+}
+
+// capturedStream is a file that a program writes to.
+type capturedStream struct {
+	write   *os.File
+	master  *os.File // of a pseudo-terminal; nil otherwise
+	fd      int      // to read from, non-blocking
+	wake    int      // eventfd that interrupts the wait for output
+	socket  bool
+	to      *os.File
+	batch   int           // bytes below which a read is short
+	lanes   map[int]*lane // by rank
+	closing atomic.Bool
+	done    chan struct{}
+}
+
+// add opens a file for the program whose content is forwarded to the given file: a
+// pseudo-terminal, a socket, or a pipe.
+func (c *Capture) add(to *os.File) (*os.File, error) {
+	if c.out[to] == nil {
+		s := newSink(to, outPatience, func(err error) {
+			c.o.Warn(fmt.Sprintf("forward the output of the program: %v; the run continues without it", err))
+		})
+		s.shared = c.o.Shared
+		c.out[to] = s
+	}
+	s := &capturedStream{to: to, fd: -1, wake: -1, lanes: map[int]*lane{}, done: make(chan struct{})}
+	if err := c.open(s); err != nil {
+		s.close()
+		return nil, err
+	}
+	c.streams = append(c.streams, s)
+	go c.copy(s)
+	return s.write, nil
+}
+
+// open opens the two ends of a stream.
+func (c *Capture) open(s *capturedStream) (err error) {
+	if s.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return err
+	}
+	var ends [2]int
+	if s.socket = c.o.Workers && c.o.Mode != Merged; s.socket {
+		if ends, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		// Each read then tells which process has written.
+		err = unix.SetsockoptInt(ends[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1)
+	} else if state, terr := termios(s.to); terr == nil && s.openTerminal(state) == nil {
+		c.undo = append(c.undo, followSize(s.to, s.master), pollSize(s.to, s.master))
+		return nil
+	} else if err = unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+		return err
+	}
+	s.fd, s.write = ends[0], os.NewFile(uintptr(ends[1]), "output")
+	if !s.socket {
+		s.batch = setCapacity(s.write) / 16
+	}
+	return errors.Join(err, unix.SetNonblock(s.fd, true))
+}
+
+// openTerminal opens a pseudo-terminal. It fails if none is free, or if this container does not
+// support them.
+func (s *capturedStream) openTerminal(state *unix.Termios) error {
+	master, slave, err := openTerminal(s.to, state)
+	if err != nil {
+		return err
+	}
+	err = control(master, func(fd int) error {
+		s.fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		master.Close()
+		slave.Close()
+		return err
+	}
+	s.master, s.write = master, slave
+	return nil
+}
+
+func (s *capturedStream) close() {
+	for _, f := range []*os.File{s.write, s.master} {
+		if f != nil {
+			f.Close()
+		}
+	}
+	for _, fd := range []int{s.fd, s.wake} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+// pipeSizes are the capacities of a pipe to try. The kernel limits the pipes of all processes of a
+// user (pipe-user-pages-soft in proc(5)).
+var pipeSizes = []int{1 << 20, 256 << 10, 64 << 10}
+
+// setCapacity increases the capacity of a pipe. It returns the capacity in bytes.
+func setCapacity(pipe *os.File) (capacity int) {
+	for _, size := range pipeSizes {
+		if control(pipe, func(fd int) error {
+			_, err := unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, size)
+			return err
+		}) == nil {
+			return size
+		}
+	}
+	return 4096
+}
+
+// sizeInterval is the interval at which the size of a terminal is compared. The kernel reports a
+// new size only to the foreground process group, which the process of a rank is not in.
+const sizeInterval = time.Second
+
+// pollSize copies the size of a terminal regularly, until stop is called.
+func pollSize(from, to *os.File) (stop func()) {
+	tick, done := time.NewTicker(sizeInterval), make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-tick.C:
+				copySize(from, to)
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		tick.Stop()
+		close(done)
+	}
+}
+
+// wait waits for output, at most for the given time, or without a limit if it is negative. It
+// reports whether the stream can be read. Poll does not use Go's poller, which wakes this process
+// for each write of the program even if no goroutine waits for it.
+func (s *capturedStream) wait(timeout time.Duration) (readable bool) {
+	milliseconds := -1
+	if timeout >= 0 {
+		milliseconds = int(timeout.Milliseconds()) + 1
+	}
+	fds := []unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}, {Fd: int32(s.wake), Events: unix.POLLIN}}
+	if _, err := unix.Poll(fds, milliseconds); err != nil {
+		return false // EINTR
+	}
+	if fds[1].Revents != 0 {
+		var count [8]byte
+		_, _ = unix.Read(s.wake, count[:])
+	}
+	return fds[0].Revents != 0
+}
+
+// receive reads the available output, and returns the process that wrote it. The process is 0 if
+// it is unknown.
+func (s *capturedStream) receive(b, extra []byte) (n, pid int, err error) {
+	if !s.socket {
+		n, err = unix.Read(s.fd, b)
+	} else {
+		var length int
+		n, length, _, _, err = unix.Recvmsg(s.fd, b, extra, unix.MSG_CMSG_CLOEXEC)
+		if messages, e := unix.ParseSocketControlMessage(extra[:max(length, 0)]); e == nil {
+			for i := range messages {
+				if cred, e := unix.ParseUnixCredentials(&messages[i]); e == nil {
+					pid = int(cred.Pid)
+				}
+			}
+		}
+	}
+	switch {
+	case err == unix.EAGAIN || err == unix.EINTR:
+		return 0, 0, nil
+	case err == nil && n == 0:
+		err = io.EOF
+	}
+	return max(n, 0), pid, err
+}
+
+// copy reads a stream until its end.
+func (c *Capture) copy(s *capturedStream) {
+	defer close(s.done)
+	defer c.flush(s, time.Time{})
+	buffer, extra := make([]byte, readBytes), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
+	for rest := maxRest; rest > 0; {
+		closing := s.closing.Load()
+		timeout := time.Duration(-1)
+		if oldest := c.oldestStart(s); closing {
+			timeout = closeGrace
+		} else if !oldest.IsZero() {
+			timeout = max(0, time.Until(oldest.Add(lineDelay)))
+		}
+		began := time.Now()
+		readable := s.wait(timeout)
+		if !readable {
+			if closing && time.Since(began) >= timeout {
+				return
+			}
+			c.flush(s, time.Now().Add(-lineDelay))
+			continue
+		}
+		n, pid, err := s.receive(buffer, extra)
+		if n > 0 {
+			c.laneOf(s, pid).add(buffer[:n])
+		}
+		if err != nil {
+			return // all writers have closed the file: EOF, or EIO of a terminal
+		}
+		if s.socket {
+			c.flush(s, time.Now().Add(-2*lineDelay)) // lanes that wait while others print
+		}
+		if closing {
+			rest -= n
+		} else if n < s.batch {
+			time.Sleep(batchDelay)
+		}
+	}
+}
+
+// oldestStart returns when the oldest start of a line of a stream began to wait. It returns the
+// zero time if there is none.
+func (c *Capture) oldestStart(s *capturedStream) (oldest time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range s.lanes {
+		if len(l.start) > 0 && (oldest.IsZero() || l.since.Before(oldest)) {
+			oldest = l.since
+		}
+	}
+	return oldest
+}
+
+// flush emits the starts of lines of a stream that wait since the given time or earlier. The zero
+// time emits all.
+func (c *Capture) flush(s *capturedStream, before time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range s.lanes {
+		if len(l.start) > 0 && (before.IsZero() || !l.since.After(before)) {
+			l.emit(l.start)
+			l.start = l.start[:0]
+		}
+	}
+}
+
+// A lane assembles the lines of one rank on one stream.
+type lane struct {
+	number int
+	file   *fileSink // nil without files
+	out    *sink     // nil if the output is not forwarded
+	label  []byte    // begins each forwarded line; can be empty
+	start  []byte    // start of a line
+	since  time.Time // when start began to wait
+	text   []byte    // buffer for labeled lines
+	inside bool      // the last forwarded output does not end a line
+}
+
+// laneOf returns the lane of a process on a stream.
+func (c *Capture) laneOf(s *capturedStream, pid int) *lane {
+	rank := c.o.Rank
+	if c.o.Workers {
+		rank = agent
+		if s.socket {
+			rank = c.names.rankOf(pid)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := s.lanes[rank]; l != nil {
+		return l
+	}
+	c.laneNumber++
+	l := &lane{number: c.laneNumber, file: c.fileOf(rank)}
+	switch mode := c.o.Mode; {
+	case rank == agent, mode == Merged, mode == Rank0 && rank == 0:
+		l.out = c.out[s.to]
+	case mode == Labeled:
+		l.out, l.label = c.out[s.to], fmt.Appendf(nil, "[rank %d] ", rank)
+	}
+	s.lanes[rank] = l
+	return l
+}
+
+// NameWorker sets the rank of a worker, so that its output is told apart even if the worker ends
+// before its output is read.
+func (c *Capture) NameWorker(pid, rank int) { c.names.name(pid, rank) }
+
+// fileOf returns the file of a rank.
+func (c *Capture) fileOf(rank int) *fileSink {
+	if c.o.Dir == nil {
+		return nil
+	}
+	if f := c.files[rank]; f != nil {
+		return f
+	}
+	base := RankBase(rank)
+	if rank == agent {
+		base = NodeBase(c.o.Rank)
+	}
+	file := &rankFile{dir: c.o.Dir, base: base, limit: c.o.Limit}
+	f := &fileSink{newSink(file, filePatience, func(err error) {
+		c.o.Warn(fmt.Sprintf("write the output of %s: %v; the run continues without it", base, err))
+	}), file}
+	c.files[rank] = f
+	return f
+}
+
+// add adds output to a lane.
+func (l *lane) add(b []byte) {
+	end := lastLineEnd(b)
+	switch {
+	case end == 0 && len(l.start)+len(b) < maxLine:
+		if len(l.start) == 0 {
+			l.since = time.Now()
+		}
+		l.start = append(l.start, b...)
+		return
+	case end == 0:
+		l.emit(l.start)
+		l.emit(b)
+		l.start = l.start[:0]
+		return
+	}
+	if len(l.start) > 0 {
+		first := lineEnd(b)
+		l.start = append(l.start, b[:first]...)
+		l.emit(l.start)
+		b, end, l.start = b[first:], end-first, l.start[:0]
+	}
+	l.emit(b[:end])
+	if end < len(b) {
+		l.start, l.since = append(l.start, b[end:]...), time.Now()
+	}
+}
+
+// emit passes output to the destinations.
+func (l *lane) emit(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	if l.file != nil {
+		l.file.write(l.number, b)
+	}
+	if l.out == nil {
+		return
+	}
+	if len(l.label) == 0 {
+		l.out.write(l.number, b)
+		return
+	}
+	text := l.text[:0]
+	for rest := b; len(rest) > 0; {
+		n := lineEnd(rest)
+		if !l.inside {
+			text = append(text, l.label...)
+		}
+		text = append(text, rest[:n]...)
+		l.inside = rest[n-1] != '\n'
+		rest = rest[n:]
+	}
+	l.out.write(l.number, text)
+	if l.text = text; cap(text) > 4*readBytes {
+		l.text = nil
+	}
+}
+
+// Close waits until all output is written. The program must have ended. The output of processes
+// that it left behind is lost.
+func (c *Capture) Close() {
+	for _, s := range c.streams {
+		s.write.Close()
+		s.closing.Store(true)
+		_, _ = unix.Write(s.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	}
+	for _, s := range c.streams {
+		<-s.done
+	}
+	for _, undo := range c.undo {
+		undo()
+	}
+	for _, s := range c.streams {
+		s.close()
+	}
+	for _, s := range c.out {
+		s.close(closePatience)
+	}
+	for _, f := range c.files {
+		f.close(closePatience)
+		select {
+		case <-f.done:
+			f.file.close()
+		default: // its goroutine still uses the file
+		}
+	}
+	c.streams, c.undo = nil, nil
+}

@@ -1,0 +1,213 @@
+package output
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxPending is the maximum number of bytes that wait for a destination.
+	maxPending = 512 << 10
+	// atomicBytes is PIPE_BUF of Linux: the kernel does not mix shorter writes of several
+	// processes to one pipe.
+	atomicBytes = 4096
+)
+
+// A sink writes to a destination in its own goroutine, so that a destination that blocks, such as
+// a file system that does not respond, cannot block a program. A slow destination delays the
+// program. If a destination takes nothing for a while, the sink drops output until the destination
+// continues, and writes the number of dropped bytes.
+type sink struct {
+	w       io.Writer
+	patient time.Duration // maximum delay by a destination that takes nothing
+	shared  bool          // other processes write to the same pipe
+	failed  func(error)   // receives the first write error, but not EPIPE
+
+	producer sync.Mutex // held while a stream adds output
+	mu       sync.Mutex
+	pending  []byte
+	lost     int64 // bytes dropped since the last byte that was added
+	unsaved  int64 // bytes that could not be written since the last byte that was written; for run only
+	stalled  bool
+	broken   bool // the reader of the destination has closed its end
+	lane     int  // lane of the last output
+	midLine  bool // the last output does not end a line
+	closed   bool
+
+	more chan struct{} // a signal that there is output to write
+	room chan struct{} // a signal that the destination has taken output
+	done chan struct{} // closed when the goroutine has ended
+}
+
+func newSink(w io.Writer, patient time.Duration, failed func(error)) *sink {
+	s := &sink{w: w, patient: patient, failed: failed,
+		more: make(chan struct{}, 1), room: make(chan struct{}, 1), done: make(chan struct{})}
+	go s.run()
+	return s
+}
+
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// write adds output of a lane. Output of a different lane begins on a new line.
+func (s *sink) write(lane int, b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	s.producer.Lock()
+	defer s.producer.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken {
+		return
+	}
+	if !s.waitForRoom(len(b) + 256) { // the marker is shorter than 256 bytes
+		s.lost += int64(len(b))
+		return
+	}
+	if s.lost > 0 {
+		s.pending = append(s.pending, missing(s.lost)...)
+		s.lost, s.midLine = 0, false
+	}
+	if s.midLine && lane != s.lane {
+		s.pending = append(s.pending, '\n')
+	}
+	s.pending = append(s.pending, b...)
+	s.lane, s.midLine = lane, b[len(b)-1] != '\n'
+	notify(s.more)
+}
+
+// missing returns the line that replaces lost output.
+func missing(n int64) []byte {
+	return fmt.Appendf(nil, "\nddpbatch: %d bytes are missing here: they could not be written\n", n)
+}
+
+// waitForRoom waits until n more bytes fit. It reports false if the destination takes nothing for
+// too long.
+func (s *sink) waitForRoom(n int) bool {
+	fits := func() bool { return len(s.pending)+n <= maxPending || len(s.pending) == 0 }
+	if fits() || s.stalled {
+		return fits()
+	}
+	patience := time.NewTimer(s.patient)
+	defer patience.Stop()
+	for !fits() {
+		s.mu.Unlock()
+		select {
+		case <-s.room:
+			patience.Reset(s.patient)
+			s.mu.Lock()
+		case <-patience.C:
+			s.mu.Lock()
+			s.stalled = !fits()
+			return !s.stalled
+		}
+	}
+	return true
+}
+
+func (s *sink) run() {
+	defer close(s.done)
+	var buffer []byte
+	for {
+		s.mu.Lock()
+		for len(s.pending) == 0 {
+			if s.closed {
+				lost := s.lost
+				s.mu.Unlock()
+				if s.unsaved += lost; s.unsaved > 0 {
+					_ = s.put(nil)
+				}
+				return
+			}
+			s.mu.Unlock()
+			<-s.more
+			s.mu.Lock()
+		}
+		buffer, s.pending = s.pending, buffer[:0]
+		s.mu.Unlock()
+		for rest := buffer; len(rest) > 0; {
+			n := len(rest)
+			if s.shared && n > atomicBytes {
+				if n = lastLineEnd(rest[:atomicBytes]); n == 0 {
+					n = lineEnd(rest)
+				}
+			}
+			err := s.put(rest[:n])
+			rest = rest[n:]
+			s.mu.Lock()
+			s.broken = s.broken || errors.Is(err, unix.EPIPE)
+			s.stalled = false
+			broken := s.broken
+			s.mu.Unlock()
+			notify(s.room)
+			if err != nil && !broken && s.failed != nil {
+				s.failed(err)
+				s.failed = nil
+			}
+		}
+	}
+}
+
+// put writes b, after a line about earlier output that could not be written.
+func (s *sink) put(b []byte) error {
+	if s.unsaved > 0 {
+		if _, err := s.w.Write(missing(s.unsaved)); err != nil {
+			s.unsaved += int64(len(b))
+			return err
+		}
+		s.unsaved = 0
+	}
+	n, err := s.w.Write(b)
+	s.unsaved += int64(len(b) - n)
+	return err
+}
+
+// lastLineEnd returns the number of bytes to the end of the last complete line of b, or 0. It
+// searches b in pieces from the end, because the search for the first newline is much faster.
+func lastLineEnd(b []byte) int {
+	const piece = 1024
+	for end := len(b); end > 0; end -= piece {
+		part := b[max(0, end-piece):end]
+		if bytes.IndexByte(part, '\n') >= 0 {
+			return max(0, end-piece) + bytes.LastIndexByte(part, '\n') + 1
+		}
+	}
+	return 0
+}
+
+// lineEnd returns the number of bytes to the end of the first line of b.
+func lineEnd(b []byte) int {
+	if at := bytes.IndexByte(b, '\n'); at >= 0 {
+		return at + 1
+	}
+	return len(b)
+}
+
+// close waits until the output is written. It gives up if the destination takes nothing for the
+// given time.
+func (s *sink) close(patient time.Duration) {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	notify(s.more)
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-s.room:
+		case <-time.After(patient):
+			return
+		}
+	}
+}

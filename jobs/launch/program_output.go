@@ -1,0 +1,121 @@
+package launch
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strconv"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/trainlog"
+)
+
+// envOutput is the number of the attempt whose directory receives the output of the program.
+const envOutput = "DDPBATCH_OUTPUT_ATTEMPT"
+
+// maxOutputAttempts is the number of attempts whose output is retained.
+const maxOutputAttempts = 5
+
+// prepareOutput removes the output of old attempts. It returns the number of the next attempt.
+func (o Options) prepareOutput() (attempt int) {
+	if err := o.Dir.RemoveOldOutput(maxOutputAttempts - 1); err != nil {
+		o.Say(fmt.Sprintf("warning: %v", err))
+	}
+	attempt = nextAttempt(o.Dir)
+	if o.Job.Command.Output == jobs.OutputPerRank {
+		o.Say("each rank writes its output to a file in " + o.Dir.RankOutput(attempt))
+	}
+	return attempt
+}
+
+// nextAttempt returns the number of the next attempt across all launchers, from 1.
+func nextAttempt(d rundir.Dir) int {
+	next := 1
+	events, _ := d.ReadAttempts()
+	for _, e := range events {
+		if e.Event == rundir.AttemptBegan {
+			next++
+		}
+	}
+	// Output is never appended to the output of another attempt, even without its record.
+	if kept, err := d.OutputAttempts(); err == nil && len(kept) > 0 {
+		next = max(next, kept[len(kept)-1]+1)
+	}
+	return next
+}
+
+// captureOutput copies the output of the program to files in the run directory, and forwards it
+// according to command.output. If the capture fails, the program prints directly, and close does
+// nothing.
+func (r *Rank) captureOutput(o *ProgramOptions) (close func()) {
+	c := r.job.Command
+	options := output.Options{Mode: output.Mode(c.Output), Rank: r.Info.Rank, Stdout: o.Stdout, Stderr: o.Stderr,
+		Limit: int64(c.OutputLimit),
+		Warn:  func(m string) { o.Say(fmt.Sprintf("warning: %s: %s", r.Info.Host, m)) }}
+	if c.Output == "" {
+		options.Mode = output.Merged
+	}
+	options.Workers = c.Launcher == jobs.LauncherTorchrun
+	// Under Slurm, each rank has pipes of its own.
+	options.Shared = !r.Info.InSlurm() && r.Info.WorldSize > 1
+	dir, err := r.dir.CreateRankOutput(r.outputAttempt(o))
+	if err != nil {
+		options.Warn(fmt.Sprintf("%v; the run continues without files of each rank's output", err))
+		options.Mode = output.Merged
+	} else {
+		options.Dir = dir
+	}
+	capture, err := output.StartCapture(options)
+	if err != nil {
+		options.Warn(fmt.Sprintf("%v; the run continues without files of each rank's output", err))
+		if dir != nil {
+			dir.Close()
+		}
+		return func() {}
+	}
+	r.capture = capture
+	o.Stdout, o.Stderr = capture.Stdout, capture.Stderr
+	return func() {
+		capture.Close()
+		if dir != nil {
+			dir.Close()
+		}
+	}
+}
+
+// outputAttempt returns the number of the attempt. Without a launcher, it is one more than the
+// last attempt with output of this rank.
+func (r *Rank) outputAttempt(o *ProgramOptions) int {
+	lookup := lookupIn(o.Environ)
+	if _, launched := lookup(LauncherVariable); launched {
+		text, _ := lookup(envOutput)
+		if n, err := strconv.Atoi(text); err == nil && n > 0 {
+			return n
+		}
+	}
+	kept, _ := r.dir.OutputAttempts()
+	last := 0
+	for _, n := range kept {
+		names, _ := r.dir.ListRankOutput(n)
+		for _, name := range names {
+			if number, rank, ok := output.ParseBase(name); ok && rank && number == r.Info.Rank {
+				last = n
+			}
+		}
+	}
+	return last + 1
+}
+
+// outputLabel matches the label of a line with command.output = "labeled".
+var outputLabel = regexp.MustCompile(`^\[rank \d+\] `)
+
+// followOutput makes the recorder read the file of rank 0 if the log of the run does not have its
+// output.
+func (r *progressRecorder) followOutput(a *attempt) {
+	if a.o.Job.Command.Output == jobs.OutputPerRank {
+		path := filepath.Join(a.o.Dir.RankOutput(a.output), output.Parts(output.RankBase(0))[0])
+		r.path, r.output = path, trainlog.Follow(opener(path), 0)
+	}
+}
