@@ -126,6 +126,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	}
 	messages := p.notifier(&o, id)
 	defer messages.Close()
+	diagnosis := newDiagnosis(&o)
 	result, err := launch.Run(ctx, o)
 	hide()
 	failed := err != nil
@@ -139,10 +140,14 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	if moved := o.Dir.CheckPlace(); moved != nil && (failed || result.Failure == nil || o.Job.Command != nil) {
 		p.warnOfMove(moved, !failed && result.Failure == nil && result.Exit == exitDone && !result.Stopped)
 	}
-	if o.Allocation == nil {
+	diagnosed := !failed && result.Failure != nil && result.Exit != exitCancelled
+	if o.Allocation == nil || diagnosed {
 		// Print before WriteEnd, so that users who follow the log receive all of it.
 		report(p.Stderr, err, "")
 		err = markPrinted(err)
+	}
+	if diagnosed {
+		diagnosis.tell(p, result)
 	}
 	if err := o.Dir.WriteEnd(rundir.End{JobID: id, Exit: exitCode(err), Stopped: result.Stopped, Time: time.Now().UTC()}); err != nil && !o.Dir.IsDeleted() {
 		p.note("warning: %v", err)

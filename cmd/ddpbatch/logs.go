@@ -7,12 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
@@ -26,11 +28,21 @@ type logsCmd struct {
 	Which  string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID; also a sweep or one of its elements."`
 	Follow bool   `short:"f" help:"Continue until the job or the local launch has ended."`
 	Plain  bool   `help:"Disable the live view of -f on a terminal."`
-	Rank   *int   `placeholder:"N" help:"Print the log of rank N, in JSON lines, instead of the output of the run."`
+	Rank   *int   `placeholder:"N" help:"Print the output of rank N of a [command] job. For the built-in trainer, print the rank's log in JSON lines."`
+	Node   string `placeholder:"NAME" help:"Print the output of the ranks on a node of a [command] job."`
+	Failed bool   `help:"Print the output of the rank that ended first and so caused the failure."`
+	Grep   string `placeholder:"PATTERN" help:"Print only lines that match a regular expression (RE2). If the log lacks the output of some ranks, search the output of all ranks."`
+
+	Attempt int  `placeholder:"N" help:"Print the output of the ranks in attempt N, counted from 1 (default: the newest attempt)."`
+	Events  bool `help:"With --rank, print the rank's log in JSON lines, also for a [command] job."`
+
+	all bool // print the output of all ranks
 }
 
 func (c *logsCmd) Help() string {
-	return `All ranks write to a single log. If Slurm requeues the job, the log continues in the
+	return `All ranks write to a single log. For a [command] job, the run directory also has the
+output of each rank in the newest attempts, which --rank, --node, --failed, and --attempt
+select. With -f, they follow the first part of a file that exceeds command.output_limit. If Slurm requeues the job, the log continues in the
 same file. For a sweep, each line starts with the index of its element. With -f on a
 terminal, a live view below the log shows the status of the run.
 
@@ -44,11 +56,61 @@ func (c *logsCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	if c.Rank != nil && *c.Rank < 0 {
+	switch {
+	case c.Rank != nil && *c.Rank < 0:
 		return usage("--rank must be 0 or more")
+	case c.Attempt < 0:
+		return usage("--attempt must be 1 or more")
+	case c.Events && c.Rank == nil:
+		return usage("--events requires --rank")
+	case btoi(c.Rank != nil)+btoi(c.Node != "")+btoi(c.Failed) > 1:
+		return usage("give one of --rank, --node, and --failed")
+	case run.IsSweep() && (c.Node != "" || c.Failed || c.Attempt > 0):
+		return usage("--node, --failed, and --attempt require a single run: name an element of the sweep, such as " + shellQuote(c.Which+"/0"))
 	}
+	if c.Grep == "" {
+		return c.print(ctx, p, store, run)
+	}
+	pattern, err := regexp.Compile(c.Grep)
+	if err != nil {
+		return usage(fmt.Sprintf("--grep: %v", err))
+	}
+	filtered := *p
+	lines := &grepWriter{w: p.Stdout, pattern: pattern}
+	filtered.Stdout = lines
+	c.Plain = true
+	if c.logLacksRanks(run) {
+		c.all = true
+	}
+	err = c.print(ctx, &filtered, store, run)
+	return errors.Join(err, lines.flush())
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// logLacksRanks reports whether command.output leaves out ranks in the log of a run.
+func (c *logsCmd) logLacksRanks(run runs.Run) bool {
+	text, err := run.Dir.ReadSpec()
+	var job struct{ Command *struct{ Output string } }
+	if err != nil || jobs.DecodeSome(text, &job) != nil || job.Command == nil {
+		return false
+	}
+	mode := jobs.Output(job.Command.Output)
+	return mode == jobs.OutputPerRank || mode == jobs.OutputRank0
+}
+
+// print prints the selected log of a run.
+func (c *logsCmd) print(ctx context.Context, p *program, store *runs.Store, run runs.Run) error {
 	if run.IsSweep() {
 		return c.sweep(ctx, p, store, run)
+	}
+	if done, err := c.rankLogs(ctx, p, store, run); done {
+		return err
 	}
 	log, err := c.log(run, "")
 	if err != nil {

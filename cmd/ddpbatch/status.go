@@ -76,7 +76,7 @@ const labelled = 12
 // showRun prints the status of a single run in full.
 func (p *program) showRun(s watch.Status) {
 	s.Dir = p.short(s.Dir)
-	if s.Phase == watch.Failed && s.Advice == "" && s.Job != "" {
+	if s.Phase == watch.Failed && s.Advice == "" && s.Job != "" && s.Finding == nil {
 		s.Advice = "failures known in its log: ddpbatch doctor --log " + shellQuote(s.Dir)
 	}
 	for _, l := range s.Details(time.Now()) {

@@ -254,7 +254,22 @@ func (s *supervisor) decideRestart(ctx context.Context, a *attempt, r Result) (r
 
 // writeFailure writes failure.json.
 func writeFailure(d rundir.Dir, a *attempt, r Result) error {
-	text, err := json.MarshalIndent(outcome.Failure{JobID: a.jobID(), Time: time.Now().UTC(), Attempt: a.number, Exit: r.Exit, First: r.Failure, Ranks: r.Ranks}, "", "  ")
+	text, err := json.MarshalIndent(outcome.Failure{JobID: a.jobID(), Time: time.Now().UTC(), Attempt: a.number, Exit: r.Exit, First: r.Failure, Ranks: r.Ranks,
+		LastLines: a.lastLines(r.Failure)}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return d.WriteFailure(append(text, '\n'))
+}
+
+// RecordFinding adds the known failure in the log of the last attempt to failure.json.
+func RecordFinding(d rundir.Dir, found outcome.Finding) error {
+	f, err := outcome.ReadFailure(d.Failure())
+	if err != nil || f == nil {
+		return err
+	}
+	f.Finding = &found
+	text, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {
 		return err
 	}

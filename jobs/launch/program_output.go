@@ -2,6 +2,7 @@ package launch
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/trainlog"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
 // envOutput is the number of the attempt whose directory receives the output of the program.
@@ -118,4 +120,35 @@ func (r *progressRecorder) followOutput(a *attempt) {
 		path := filepath.Join(a.o.Dir.RankOutput(a.output), output.Parts(output.RankBase(0))[0])
 		r.path, r.output = path, trainlog.Follow(opener(path), 0)
 	}
+}
+
+// maxLastLines is the number of lines of the failed rank to record.
+const maxLastLines = 10
+
+// workerRank matches the rank of a worker of torchrun in a failure.
+var workerRank = regexp.MustCompile(`\bRANK=(\d+)\b`)
+
+// RankOfFailure returns the rank that caused a failure, or -1 if no rank did. With torchrun, it is
+// the rank of the worker, if it is known.
+func RankOfFailure(f *rendezvous.Failure) int {
+	if m := workerRank.FindStringSubmatch(f.Reason); m != nil {
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			return n
+		}
+	}
+	return f.Rank
+}
+
+// lastLines returns the last lines that the program of the failed rank printed.
+func (a *attempt) lastLines(f *rendezvous.Failure) []string {
+	if a.o.Job.Command == nil || f.Rank < 0 {
+		return nil
+	}
+	open := func(name string) (*os.File, error) { return a.o.Dir.OpenRankOutput(a.output, name) }
+	// Errors are expected: a rank that printed nothing has no file.
+	lines, err := output.LastLines(open, output.RankBase(RankOfFailure(f)), maxLastLines)
+	if err != nil {
+		lines, _ = output.LastLines(open, output.NodeBase(f.Rank), maxLastLines)
+	}
+	return lines
 }

@@ -20,7 +20,23 @@ type Failure struct {
 	Exit    int                 `json:"exit"`
 	First   *rendezvous.Failure `json:"first"`
 	Ranks   RankStatuses        `json:"ranks"`
+
+	// LastLines are the last lines that the program of the first rank printed.
+	LastLines []string `json:"last_lines,omitempty"`
+	Finding   *Finding `json:"finding,omitempty"` // nil if the log has no known failure
 }
+
+// A Finding is a known failure in the log of a failed attempt.
+type Finding struct {
+	Name  string `json:"name"`  // short name, such as "gpu out of memory"
+	Cause string `json:"cause"` // what it means
+	Hint  string `json:"hint"`  // how to fix it
+	// Consequence reports that the message is a consequence of a failure elsewhere.
+	Consequence bool `json:"consequence,omitempty"`
+}
+
+// maxLastLines is the maximum number of last lines to show.
+const maxLastLines = 10
 
 // IsOf reports whether the failure may belong to the given job. If a later job ended before its
 // launcher started, failure.json still holds the failure of an earlier job.
@@ -59,14 +75,14 @@ func (s *RankStatuses) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// firstFailure returns the first failure in the last attempt of the job. It returns nil if the
-// attempt did not fail, or if failure.json is not readable.
-func firstFailure(dir rundir.Dir, job string) *rendezvous.Failure {
+// addFailure adds the first failure in the last attempt of the job. It adds nothing if the attempt
+// did not fail, or if failure.json is not readable.
+func (s *State) addFailure(dir rundir.Dir) {
 	f, err := ReadFailure(dir.Failure())
-	if err != nil || f == nil || !f.IsOf(job) || f.First == nil || f.First.Reason == "" {
-		return nil
+	if err != nil || f == nil || !f.IsOf(s.Job) || f.First == nil || f.First.Reason == "" {
+		return
 	}
-	return f.First
+	s.Failure, s.LastLines, s.Finding = f.First, f.LastLines, f.Finding
 }
 
 // ReadFailure returns the content of failure.json, or nil if there is no such file.
@@ -82,5 +98,6 @@ func ReadFailure(path string) (*Failure, error) {
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, fmt.Errorf("failure.json is damaged: %w", err)
 	}
+	f.LastLines = f.LastLines[max(0, len(f.LastLines)-maxLastLines):]
 	return &f, nil
 }

@@ -77,8 +77,10 @@ type State struct {
 	End    *rundir.End       // nil while a launcher of the last job runs, or if it was killed
 	// Failure is the first failure of the last job's last attempt, from failure.json. It is
 	// nil if the attempt did not fail.
-	Failure  *rendezvous.Failure
-	Attempts []Attempt // of all launchers, in order
+	Failure   *rendezvous.Failure
+	LastLines []string // see [Failure]
+	Finding   *Finding // see [Failure]
+	Attempts  []Attempt // of all launchers, in order
 }
 
 // Goal holds the request of a job file.
@@ -94,7 +96,8 @@ const maxSpec = 1 << 20
 // Read reads the state of the run in dir. Job is the ID of its last job, or empty without
 // Slurm. Read omits files that it cannot read.
 func Read(dir rundir.Dir, job string) State {
-	s := State{Job: job, Goal: readGoal(dir), Failure: firstFailure(dir, job)}
+	s := State{Job: job, Goal: readGoal(dir)}
+	s.addFailure(dir)
 	if e, ok := dir.ReadEnd(); ok && (e.JobID == job || e.JobID == "" || job == "") {
 		s.End = &e
 	}

@@ -68,6 +68,7 @@ type attemptRow struct {
 // A failureSection describes in detail why an attempt failed.
 type failureSection struct {
 	Title, Reason, Hint string
+	LastLines           string     // that the program of the first rank printed
 	Ranks               [][]string // rank, host, state, exit, step, phase, and message
 	Cut                 int
 }
@@ -239,6 +240,7 @@ func (p *page) addCauses() {
 	if f.First != nil {
 		c.Reason, c.Hint = f.First.Reason, f.First.Advice
 	}
+	c.LastLines = printable.Text(strings.Join(f.LastLines, "\n"))
 	ranks, more := truncate(f.Ranks)
 	c.Cut = more
 	for _, r := range ranks {

@@ -35,7 +35,7 @@ func (s *Status) Details(now time.Time) []Line {
 	if s.Advice != "" {
 		add("", "%s", s.Advice)
 	}
-	if s.Job == "" && (s.Phase == Failed || s.Phase == Killed) {
+	if s.Job == "" && s.Finding == nil && (s.Phase == Failed || s.Phase == Killed) {
 		add("", "`ddpbatch logs` shows its output, and `ddpbatch doctor --log` finds known failures in it")
 	}
 	if s.Job != "" {
@@ -86,6 +86,21 @@ func (s *Status) Details(now time.Time) []Line {
 		add("warning", "%d requeues without progress: the program does not handle the stop signal", s.NoProgress)
 	}
 	s.addAttempts(add)
+	for i, text := range s.LastLines {
+		label := ""
+		if i == 0 {
+			label = "last lines"
+		}
+		add(label, "%s", text)
+	}
+	if f := s.Finding; f != nil {
+		name := f.Name
+		if f.Consequence {
+			name += " (a consequence of another failure)"
+		}
+		add("diagnosis", "%s: %s", name, f.Cause)
+		add("", "%s", f.Hint)
+	}
 	return lines
 }
 

@@ -95,6 +95,10 @@ func (s *Status) SetPhase(now time.Time) {
 	if s.Finished && (s.Phase.IsOver() || s.Phase == Unknown || s.Phase == NotSubmitted) {
 		s.Phase, s.Detail, s.Advice = Done, "", ""
 	}
+	s.LastLines, s.Finding = nil, nil
+	if s.Phase == Failed {
+		s.LastLines, s.Finding = s.record.LastLines, s.record.Finding
+	}
 }
 
 // rescale relates the progress to the epochs that the job file requests now. The metrics

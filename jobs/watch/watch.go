@@ -61,6 +61,8 @@ type Status struct {
 	Finished   bool              `json:"finished"`
 	Pending    bool              `json:"pending,omitempty"` // it is unknown whether Slurm has a job of this run
 	Failure    string            `json:"failure,omitempty"`
+	LastLines  []string          `json:"last_lines,omitempty"` // of the rank that failed first
+	Finding    *outcome.Finding  `json:"finding,omitempty"`    // known failure in the log
 
 	record        outcome.State
 	launchFailure *launchFailure

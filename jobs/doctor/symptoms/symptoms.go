@@ -11,6 +11,7 @@ package symptoms
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -73,6 +74,10 @@ func (f Found) Where() string {
 	return text
 }
 
+// DiagnosisPrefix begins the lines in which ddpbatch itself explains a failure in a log. [Scan]
+// ignores them.
+const DiagnosisPrefix = "ddpbatch: diagnosis: "
+
 const (
 	maxLine  = 64 << 10 // bytes of a line to search; the rest is ignored
 	maxText  = 300      // bytes of a line to display
@@ -88,6 +93,8 @@ func Scan(log io.Reader) (found []Found, lines int, err error) {
 		line, err := r.ReadSlice('\n')
 		if len(line) > 0 {
 			lines++
+		}
+		if len(line) > 0 && !bytes.HasPrefix(line, []byte(DiagnosisPrefix)) {
 			matchLine(line, lines, &found, index)
 		}
 		for errors.Is(err, bufio.ErrBufferFull) { // skip the rest of a long line

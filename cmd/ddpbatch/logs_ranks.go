@@ -1,0 +1,340 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/jobs/launch"
+	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/runs"
+	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
+)
+
+// A rankOutput is the output of one rank, or of a node whose ranks share an output.
+type rankOutput struct {
+	base   string // of its file names
+	number int    // rank or node
+	isRank bool
+}
+
+// label returns the text that begins the lines if several outputs are printed.
+func (r rankOutput) label() string {
+	if r.isRank {
+		return fmt.Sprintf("[rank %d] ", r.number)
+	}
+	return fmt.Sprintf("[node %d] ", r.number)
+}
+
+// attemptOutput is the output of the ranks of one attempt of a user's program.
+type attemptOutput struct {
+	dir     rundir.Dir
+	attempt int
+	ranks   []rankOutput
+	nodes   []rankOutput
+	hosts   []string // in the order of the nodes; nil if unknown
+	world   int      // number of processes that the launcher started
+}
+
+// selectsRanks reports whether the flags select the output of ranks.
+func (c *logsCmd) selectsRanks() bool {
+	return (c.Rank != nil || c.Node != "" || c.Failed || c.Attempt > 0 || c.all) && !c.Events
+}
+
+// readOutput returns the output of an attempt, or of the newest attempt if it is 0. The result is
+// nil if the run has no output of ranks.
+func readOutput(run runs.Run, attempt int) (*attemptOutput, error) {
+	attempts, err := run.Dir.OutputAttempts()
+	if err != nil || len(attempts) == 0 {
+		return nil, err
+	}
+	if attempt == 0 {
+		attempt = attempts[len(attempts)-1]
+	}
+	if !slices.Contains(attempts, attempt) {
+		return nil, exitError{exitUsage, fmt.Errorf("there is no output of attempt %d: the run directory has the output of attempts %s", attempt, joinNumbers(attempts))}
+	}
+	names, err := run.Dir.ListRankOutput(attempt)
+	if err != nil {
+		return nil, err
+	}
+	o := &attemptOutput{dir: run.Dir, attempt: attempt}
+	for _, name := range names {
+		number, isRank, ok := output.ParseBase(name)
+		switch {
+		case !ok:
+		case isRank:
+			o.ranks = append(o.ranks, rankOutput{output.RankBase(number), number, true})
+		default:
+			o.nodes = append(o.nodes, rankOutput{output.NodeBase(number), number, false})
+		}
+	}
+	o.readHosts()
+	return o, nil
+}
+
+// readHosts reads the nodes of the attempt from the history of attempts.
+func (o *attemptOutput) readHosts() {
+	events, _ := o.dir.ReadAttempts()
+	began := 0
+	for _, e := range events {
+		if e.Event != rundir.AttemptBegan {
+			continue
+		}
+		if began++; began == o.attempt {
+			o.hosts, _ = slurm.ExpandHosts(e.Hosts)
+			o.world = e.Ranks
+		}
+	}
+}
+
+// perNode returns the number of ranks on each node.
+func (o *attemptOutput) perNode() int {
+	world := o.world
+	for _, r := range o.ranks {
+		world = max(world, r.number+1)
+	}
+	if len(o.hosts) == 0 {
+		return max(1, world)
+	}
+	return max(1, (world+len(o.hosts)-1)/len(o.hosts))
+}
+
+func (o *attemptOutput) open(name string) (*os.File, error) {
+	return o.dir.OpenRankOutput(o.attempt, name)
+}
+
+// all returns all outputs, those of nodes first.
+func (o *attemptOutput) all() []rankOutput { return slices.Concat(o.nodes, o.ranks) }
+
+// rank returns the output of a rank. If the ranks of a node share an output, it returns that of
+// the node.
+func (o *attemptOutput) rank(rank int) (rankOutput, error) {
+	for _, r := range o.ranks {
+		if r.number == rank {
+			return r, nil
+		}
+	}
+	if len(o.ranks) == 0 && len(o.nodes) > 0 {
+		return rankOutput{}, exitError{exitUsage, hints.Errorf(`name a node with --node, or set command.output = "labeled" before the next start`,
+			"torchrun mixes the output of the ranks of a node in attempt %d, so rank %d has no output of its own", o.attempt, rank)}
+	}
+	var numbers []int
+	for _, r := range o.ranks {
+		numbers = append(numbers, r.number)
+	}
+	if len(numbers) == 0 {
+		return rankOutput{}, exitError{exitUsage, fmt.Errorf("no rank has printed anything in attempt %d", o.attempt)}
+	}
+	return rankOutput{}, exitError{exitUsage, fmt.Errorf("rank %d has no output in attempt %d: there is output of %s", rank, o.attempt, rendezvous.FormatRanks(numbers))}
+}
+
+// node returns the outputs of the ranks on a node.
+func (o *attemptOutput) node(name string) (found []rankOutput, err error) {
+	if len(o.hosts) == 0 {
+		return nil, exitError{exitUsage, hints.Errorf("select a rank with --rank", "the nodes of attempt %d are not recorded", o.attempt)}
+	}
+	at := slices.Index(o.hosts, name)
+	if at < 0 {
+		return nil, exitError{exitUsage, fmt.Errorf("attempt %d did not run on %q: it ran on %s", o.attempt, name, slurm.FoldHosts(o.hosts))}
+	}
+	for _, n := range o.nodes {
+		if n.number == at {
+			found = append(found, n)
+		}
+	}
+	for _, r := range o.ranks {
+		if r.number/o.perNode() == at {
+			found = append(found, r)
+		}
+	}
+	if len(found) == 0 {
+		return nil, exitError{exitUsage, fmt.Errorf("the ranks on %s have printed nothing in attempt %d", name, o.attempt)}
+	}
+	return found, nil
+}
+
+// failedRank returns the rank that caused the failure of the last attempt.
+func failedRank(run runs.Run) (rank int, err error) {
+	f, err := outcome.ReadFailure(run.Dir.Failure())
+	switch {
+	case err != nil:
+		return 0, err
+	case f == nil || f.First == nil:
+		return 0, exitError{exitUsage, hints.Add(fmt.Errorf("no failure of run %q is recorded", run.Record.Name), "`ddpbatch status` shows how the run ended")}
+	case f.First.Rank < 0:
+		return 0, exitError{exitUsage, fmt.Errorf("no rank caused the failure: %s", f.First.Reason)}
+	}
+	return launch.RankOfFailure(f.First), nil
+}
+
+// selected returns the outputs that the flags select.
+func (c *logsCmd) selected(run runs.Run, o *attemptOutput) ([]rankOutput, error) {
+	switch {
+	case c.Node != "":
+		return o.node(c.Node)
+	case c.Rank != nil:
+		r, err := o.rank(*c.Rank)
+		return []rankOutput{r}, err
+	case c.Failed:
+		rank, err := failedRank(run)
+		if err != nil {
+			return nil, err
+		}
+		r, err := o.rank(rank)
+		if f, _ := outcome.ReadFailure(run.Dir.Failure()); err != nil && len(o.ranks) == 0 && f != nil && f.First != nil {
+			for _, n := range o.nodes { // the number of a torchrun is the number of its node
+				if n.number == f.First.Rank {
+					return []rankOutput{n}, nil
+				}
+			}
+		}
+		return []rankOutput{r}, err
+	}
+	return o.all(), nil
+}
+
+// rankLogs prints the output of the selected ranks. It reports false if the run has no output of
+// ranks, and the flags have another meaning.
+func (c *logsCmd) rankLogs(ctx context.Context, p *program, store *runs.Store, run runs.Run) (done bool, err error) {
+	if !c.selectsRanks() {
+		return false, nil
+	}
+	o, err := readOutput(run, c.Attempt)
+	if err != nil {
+		return true, err
+	}
+	if o == nil && c.all {
+		return false, nil
+	}
+	if o == nil {
+		return true, c.withoutOutput(ctx, p, run)
+	}
+	found, err := c.selected(run, o)
+	if err != nil {
+		return true, err
+	}
+	if c.Follow {
+		var logs []*tail
+		for _, r := range found {
+			t := &tail{open: func() (*os.File, error) { return o.open(output.Parts(r.base)[0]) }}
+			if len(found) > 1 {
+				t.prefix = r.label()
+			}
+			logs = append(logs, t)
+		}
+		ctx, stop := interruptible(ctx)
+		defer stop()
+		return true, p.explainInterrupt(run, p.follow(ctx, logs, p.waitForEnd(store, new(atomic.Pointer[slurm.JobState]), run)))
+	}
+	for _, r := range found {
+		w := p.Stdout
+		if len(found) > 1 {
+			w = &prefixWriter{w: w, prefix: r.label()}
+		}
+		if err := output.Copy(w, o.open, r.base); err != nil {
+			return true, err
+		}
+		endLine(w)
+	}
+	return true, nil
+}
+
+// withoutOutput handles the flags for a run without output of ranks.
+func (c *logsCmd) withoutOutput(ctx context.Context, p *program, run runs.Run) error {
+	if c.Rank == nil {
+		if !c.Failed {
+			return exitError{exitUsage, hints.Errorf("`ddpbatch logs` prints the log of the run, and --rank prints the log of a rank", "run %q has no output of each rank: it uses the built-in trainer, has not started, or was started by an older version of ddpbatch", run.Record.Name)}
+		}
+		rank, err := failedRank(run)
+		if err != nil {
+			return err
+		}
+		c.Rank = &rank
+	}
+	c.Events = true
+	return c.print(ctx, p, p.runStore(), run)
+}
+
+// A prefixWriter begins each line with a prefix.
+type prefixWriter struct {
+	w      io.Writer
+	prefix string
+	inside bool // the last byte does not end a line
+	buffer []byte
+}
+
+func (p *prefixWriter) Write(b []byte) (int, error) {
+	p.buffer = p.buffer[:0]
+	for rest := b; len(rest) > 0; {
+		n := bytes.IndexByte(rest, '\n') + 1
+		if n == 0 {
+			n = len(rest)
+		}
+		if !p.inside {
+			p.buffer = append(p.buffer, p.prefix...)
+		}
+		p.buffer = append(p.buffer, rest[:n]...)
+		p.inside = rest[n-1] != '\n'
+		rest = rest[n:]
+	}
+	_, err := p.w.Write(p.buffer)
+	return len(b), err
+}
+
+// endLine ends the last line of a prefixWriter.
+func endLine(w io.Writer) {
+	if p, ok := w.(*prefixWriter); ok && p.inside {
+		_, _ = p.Write([]byte("\n")) // p.Stdout records failed writes
+	}
+}
+
+// A grepWriter writes only the lines that match a pattern. Longer lines than longestLine are
+// split.
+type grepWriter struct {
+	w       io.Writer
+	pattern *regexp.Regexp
+	line    []byte
+}
+
+func (g *grepWriter) Write(b []byte) (int, error) {
+	for rest := b; len(rest) > 0; {
+		line, after, ended := bytes.Cut(rest, []byte("\n"))
+		rest = after
+		g.line = append(g.line, line...)
+		if ended || len(g.line) > longestLine {
+			if err := g.flush(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return len(b), nil
+}
+
+// flush writes the current line if it matches.
+func (g *grepWriter) flush() (err error) {
+	if len(g.line) > 0 && g.pattern.Match(g.line) {
+		_, err = g.w.Write(append(g.line, '\n'))
+	}
+	g.line = g.line[:0]
+	return err
+}
+
+func joinNumbers(numbers []int) string {
+	var parts []string
+	for _, n := range numbers {
+		parts = append(parts, strconv.Itoa(n))
+	}
+	return strings.Join(parts, ", ")
+}
