@@ -116,7 +116,7 @@ var outputLabel = regexp.MustCompile(`^\[rank \d+\] `)
 // followOutput makes the recorder read the file of rank 0 if the log of the run does not have its
 // output.
 func (r *progressRecorder) followOutput(a *attempt) {
-	if a.o.Job.Command.Output == jobs.OutputPerRank {
+	if a.o.Job.Command.Output == jobs.OutputPerRank && r.output != nil {
 		path := filepath.Join(a.o.Dir.RankOutput(a.output), output.Parts(output.RankBase(0))[0])
 		r.path, r.output = path, trainlog.Follow(opener(path), 0)
 	}

@@ -78,8 +78,8 @@ type State struct {
 	// Failure is the first failure of the last job's last attempt, from failure.json. It is
 	// nil if the attempt did not fail.
 	Failure   *rendezvous.Failure
-	LastLines []string // see [Failure]
-	Finding   *Finding // see [Failure]
+	LastLines []string  // see [Failure]
+	Finding   *Finding  // see [Failure]
 	Attempts  []Attempt // of all launchers, in order
 }
 

@@ -34,7 +34,7 @@ const (
 	lineDelay = 100 * time.Millisecond
 	// batchDelay is the pause after a short read. It lets a pipe collect many lines, because each
 	// read costs much more than the bytes that it returns.
-	batchDelay = 10 * time.Millisecond
+	batchDelay = 25 * time.Millisecond
 	// readBytes is the maximum number of bytes of a read.
 	readBytes = 256 << 10
 	// filePatience and outPatience are the maximum delays of a program by a file system, or by

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ddpbatch/ddpbatch/jobs/process"
 	"github.com/ddpbatch/ddpbatch/tests/terminal"
 )
 
@@ -185,9 +186,21 @@ func TestRankOfAProcess(t *testing.T) {
 	if got := w.rankOf(os.Getpid()); got != agent {
 		t.Errorf("this process: got rank %d, want none", got)
 	}
-	ended := exec.Command("true")
-	if err := ended.Run(); err != nil {
+	ended := exec.Command("true") // a zombie until Wait
+	out, err = ended.StdoutPipe()
+	if err == nil {
+		err = ended.Start()
+	}
+	if err != nil {
 		t.Fatal(err)
+	}
+	defer func() { _ = ended.Wait() }()
+	for { // the pipe closes before the process becomes a zombie
+		_, _ = io.Copy(io.Discard, out)
+		if stat, err := process.Read(ended.Process.Pid); err != nil || stat.Ended {
+			break
+		}
+		time.Sleep(time.Millisecond)
 	}
 	if got := w.rankOf(ended.Process.Pid); got != agent {
 		t.Errorf("a process that has ended: got rank %d, want none", got)

@@ -61,16 +61,18 @@ func (w *workerNames) name(pid, rank int) {
 
 // findRank returns the rank of a process, and whether the process is running.
 func findRank(pid int) (rank int, alive bool) {
-	for range maxParents {
+	for i := range maxParents {
 		if pid <= 1 || pid == os.Getpid() {
 			break
 		}
 		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-		alive = alive || err == nil && len(environ) > 0 // a zombie has no environment
+		if i == 0 {
+			alive = err == nil && len(environ) > 0 // a process that has ended has no environment
+		}
 		for _, v := range bytes.Split(environ, []byte{0}) {
 			if text, ok := bytes.CutPrefix(v, []byte("RANK=")); ok {
 				if n, err := strconv.Atoi(string(text)); err == nil && n >= 0 {
-					return n, true
+					return n, alive
 				}
 			}
 		}
