@@ -116,10 +116,28 @@ var outputLabel = regexp.MustCompile(`^\[rank \d+\] `)
 // followOutput makes the recorder read the file of rank 0 if the log of the run does not have its
 // output.
 func (r *progressRecorder) followOutput(a *attempt) {
-	if a.o.Job.Command.Output == jobs.OutputPerRank && r.output != nil {
-		path := filepath.Join(a.o.Dir.RankOutput(a.output), output.Parts(output.RankBase(0))[0])
-		r.path, r.output = path, trainlog.Follow(opener(path), 0)
+	if a.o.Job.Command.Output != jobs.OutputPerRank {
+		return
 	}
+	r.path = filepath.Join(a.o.Dir.RankOutput(a.output), output.Parts(output.RankBase(0))[0])
+	if r.output != nil {
+		r.output = trainlog.Follow(opener(r.path), 0)
+	}
+}
+
+// rankOutputState returns a number that changes when a rank prints, if the log of the run does not
+// have the output of all ranks. Otherwise it returns 0.
+func (a *attempt) rankOutputState() (state int64) {
+	if mode := a.o.Job.Command.Output; mode != jobs.OutputPerRank && mode != jobs.OutputRank0 {
+		return 0
+	}
+	names, _ := a.o.Dir.ListRankOutput(a.output)
+	for _, name := range names {
+		if info, err := os.Lstat(filepath.Join(a.o.Dir.RankOutput(a.output), name)); err == nil {
+			state += info.Size() + info.ModTime().UnixNano() // the end of long output is overwritten in place
+		}
+	}
+	return state
 }
 
 // maxLastLines is the number of lines of the failed rank to record.

@@ -24,6 +24,9 @@ import (
 // thousands of files on a shared file system.
 const heartbeatChecks = 10
 
+// outputChecks is the number of checks of the files with the output of ranks in each limit.
+const outputChecks = 10
+
 // A programWatch detects that a user's program hangs. It collects evidence before any process is
 // killed, and then warns, restarts the ranks, or ends the run. All methods are called by one
 // goroutine.
@@ -39,6 +42,8 @@ type programWatch struct {
 	output  string             // path of the ranks' output; empty if unknown
 	lines   *trainlog.Follower // of the output; nil without pauses
 	size    int64              // of the output
+	ranks   int64              // state of the output of ranks, see rankOutputState
+	ranksAt time.Time          // time of the next check of that state
 	file    string             // pattern of the watched file
 	changed string             // state of the watched file
 	beats   map[int]time.Time  // times of the heartbeat files
@@ -181,6 +186,13 @@ func (w *programWatch) observe(step int) {
 	if size := sizeOf(w.output); w.output != "" && size != w.size {
 		w.size = size
 		w.d.Output()
+	}
+	if now := time.Now(); w.limits.Silence > 0 && !now.Before(w.ranksAt) {
+		w.ranksAt = now.Add(w.limits.Silence / outputChecks)
+		if state := w.a.rankOutputState(); state != w.ranks {
+			w.ranks = state
+			w.d.Output()
+		}
 	}
 	if w.lines != nil {
 		started := time.Now()
