@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -67,7 +68,7 @@ func (x *programExporter) writeBoard(m metrics.Record) {
 	var err error
 	if x.board == nil {
 		// A resumed program repeats the steps after its checkpoint.
-		x.board, err = tensorboard.Create(x.dir.TensorBoard(), x.host, max(0, m.Step-1), m.Time)
+		x.board, err = createBoard(x.dir, x.host, max(0, m.Step-1), m.Time)
 	}
 	if err == nil {
 		err = x.board.Write(m.Time, m.Step, tensorboard.FromRecord(m)...)
@@ -76,6 +77,22 @@ func (x *programExporter) writeBoard(m metrics.Record) {
 		x.boardFailed = true
 		x.say(fmt.Sprintf("warning: %v; the run continues without TensorBoard files", err))
 	}
+}
+
+// createBoard creates an event file in the held directory, even if another directory has taken its
+// path.
+func createBoard(d rundir.Dir, host string, step int, now time.Time) (*tensorboard.File, error) {
+	root, done, err := d.OpenRoot()
+	if err != nil {
+		return nil, fmt.Errorf("create event file: %w", err)
+	}
+	defer done()
+	dir, err := root.Open(".")
+	if err != nil {
+		return nil, fmt.Errorf("create event file: %w", err)
+	}
+	defer dir.Close()
+	return tensorboard.Create(filepath.Join(descriptorPath(dir), filepath.Base(d.TensorBoard())), host, step, now)
 }
 
 // metrics returns the current values. Names and meanings are those of the built-in trainer.
