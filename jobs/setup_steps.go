@@ -65,7 +65,7 @@ func (s *Script) UnmarshalTOML(v any) error {
 // a leading ~/ for the home directory. $$ is a dollar sign. Expansion runs no commands.
 type Expandable string
 
-const expandableForms = "allowed: $NAME, ${NAME}, ${NAME:-default}, ${NAME:+text}, and $$ for a dollar sign"
+const expandableForms = "allowed: $NAME, ${NAME}, ${NAME:-default}, ${NAME:+text}, and $$ for a dollar sign; no ' inside of braces"
 
 // UnmarshalTOML accepts a TOML string.
 func (e *Expandable) UnmarshalTOML(v any) error {
@@ -78,7 +78,7 @@ func (e *Expandable) UnmarshalTOML(v any) error {
 	}
 	if _, ok := parseExpansion(s); !ok {
 		// The value may be secret, so the message does not contain it.
-		return valueErrorf(expandableForms, "contains a dollar sign without the name of a variable")
+		return valueErrorf(expandableForms, "has a dollar sign that does not start a variable")
 	}
 	*e = Expandable(s)
 	return nil
@@ -95,7 +95,7 @@ type expansionPart struct {
 var expansionName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*`)
 
 // parseExpansion splits a text at its variables. ok is false if a dollar sign does not start a
-// variable.
+// variable, or if the text cannot be a word of bash.
 func parseExpansion(s string) (parts []expansionPart, ok bool) {
 	if s == "~" || strings.HasPrefix(s, "~/") {
 		parts, s = append(parts, expansionPart{name: "HOME"}), s[1:]
@@ -114,6 +114,8 @@ func parseExpansionUntil(parts []expansionPart, s string, inBraces bool) (all []
 	}
 	for s != "" {
 		switch {
+		case inBraces && s[0] == '\'':
+			return nil, "", false // bash looks for the other quote, also beyond the brace
 		case inBraces && s[0] == '}':
 			flush()
 			return parts, s, true

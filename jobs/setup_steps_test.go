@@ -26,7 +26,8 @@ func TestExpandVariables(t *testing.T) {
 		{"${UNSET-1}${UNSET:-2}${EMPTY-3}${EMPTY:-4}", "124"},
 		{"${UNSET+1}${UNSET:+2}${EMPTY+3}${EMPTY:+4}${A+5}${A:+6}", "356"},
 		{"x${A:+:${EMPTY:-$HOME}}y", "x:/home/mey"},
-		{"${UNSET:-a \"b\" 'c' \\d}", `a "b" 'c' \d`},
+		{"${UNSET:-a \"b\" \\d}", `a "b" \d`},
+		{"'$A'", "'a b'"},
 		{"$Q `id` $$(id) \\ ! *", "$(touch pwned)\"'` `id` $(id) \\ ! *"},
 		{"}{", "}{"},
 	} {
@@ -37,10 +38,46 @@ func TestExpandVariables(t *testing.T) {
 		}
 		checkExpansion(t, e, tt.want)
 	}
-	for _, text := range []string{"$", "$1", "a$", "$(id)", "${A", "${A:=x}", "${#A}", "${A:-", "$ A", "${}", "a\nb"} {
+	for _, text := range []string{"$", "$1", "a$", "$(id)", "${A", "${A:=x}", "${#A}", "${A:-", "$ A", "${}", "${A+'}", "${A:-it's}", "a\nb"} {
 		var e Expandable
 		if err := e.UnmarshalTOML(text); err == nil {
 			t.Errorf("%q is accepted", text)
+		}
+	}
+}
+
+// TestExpandCombinations checks that bash and [Expandable.Expand] agree on all combinations of
+// three special characters and variables.
+func TestExpandCombinations(t *testing.T) {
+	tokens := []string{"$A", "${A:-", "${EMPTY:-", "${A+", "}", "'", "\"", "`", "\\", "$$", "{", "(", "!", "~/", "#", "x", "$Q"}
+	var all []Expandable
+	var script strings.Builder
+	var combine func(text string, more int)
+	combine = func(text string, more int) {
+		var e Expandable
+		if e.UnmarshalTOML(text) == nil {
+			all = append(all, e)
+			// A word that is not complete would end the script without eval.
+			script.WriteString("X=invalid; eval " + ShellQuote("X="+e.shellWord()) + "; printf '%s\\0' \"$X\"\n")
+		}
+		for _, token := range tokens {
+			if more > 0 {
+				combine(text+token, more-1)
+			}
+		}
+	}
+	combine("", 3)
+	cmd := exec.CommandContext(t.Context(), "bash", "-s")
+	cmd.Stdin, cmd.Env, cmd.Dir = strings.NewReader(script.String()), expansionVariables, t.TempDir()
+	out, err := cmd.Output()
+	values := strings.Split(string(out), "\x00")
+	if err != nil || len(values) != len(all)+1 || len(all) < 1000 {
+		t.Fatalf("got %d values of %d texts, %v", len(values), len(all), err)
+	}
+	lookup := func(name string) (string, bool) { return environ.Lookup(expansionVariables, name) }
+	for i, e := range all {
+		if want := e.Expand(lookup); values[i] != want {
+			t.Errorf("%q: bash expands %s to %q, want %q", e, e.shellWord(), values[i], want)
 		}
 	}
 }
@@ -70,7 +107,7 @@ func bashExpansion(t *testing.T, e Expandable) string {
 
 // FuzzExpandVariables checks that bash and [Expandable.Expand] agree on every text.
 func FuzzExpandVariables(f *testing.F) {
-	for _, s := range []string{"~/x", "${A:-$B}", "$$", "`id`", `\"'`, "${A:+${HOME}}}"} {
+	for _, s := range []string{"~/x", "${A:-$B}", "$$", "`id`", `\"'`, "${A:+${HOME}}}", "${A+'00}"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
