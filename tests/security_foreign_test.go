@@ -50,13 +50,13 @@ func testLinksInAForeignRun(t *testing.T, s *twoUsers) {
 	alice.sh(home, "chmod 0600 key")
 	for _, name := range []string{
 		"job.sbatch", "job.toml", "site.toml", "metrics.jsonl", "attempts.jsonl", "live.json", "ended.json",
-		"failure.json", "network.json", "slurm-1.out", "logs/rank-00000.jsonl",
+		"failure.json", "network.json", "slurm-1.out", "logs/rank-00000.jsonl", "logs/attempt-0001/rank-00000.out",
 	} {
 		run := filepath.Join(project, "runs", strings.ReplaceAll(name, "/", "-"))
 		mallory.foreignRun(run, "true")
 		mallory.write(filepath.Join(run, "record.json"), `{"format":1,"run":"aaaa","name":"r","base":"/tmp",`+
 			`"created":"2026-01-01T00:00:00Z","version":"x","submissions":[{"job_id":"1","time":"2026-01-01T00:00:00Z","host":"h","user":"mallory"}]}`)
-		mallory.sh(run, `mkdir -p logs && ln -sf "$1" "$2"`, key, name)
+		mallory.sh(run, `mkdir -p "$(dirname "$2")" && ln -sf "$1" "$2"`, key, name)
 		if got := alice.sh(run, `cat "$1"`, name); !strings.Contains(got, private) {
 			t.Fatalf("%s: the link does not lead to the file", name)
 		}
@@ -127,7 +127,7 @@ try cancel "$run"
 `
 	for _, name := range []string{
 		"record.json", "job.toml", "site.toml", "job.sbatch", "live.json", "ended.json", "metrics.jsonl", "attempts.jsonl",
-		"network.json", "failure.json", "slurm-1.out", "logs/rank-00000.jsonl", "lock", "submit.lock", "checkpoints",
+		"network.json", "failure.json", "slurm-1.out", "logs/rank-00000.jsonl", "logs/attempt-0001/rank-00000.out", "lock", "submit.lock", "checkpoints",
 	} {
 		run := filepath.Join(project, "runs", strings.ReplaceAll(name, "/", "-"))
 		mallory.foreignRun(run, "true")
@@ -135,7 +135,7 @@ try cancel "$run"
 			mallory.write(filepath.Join(run, "record.json"), `{"format":1,"run":"aaaa","name":"r","base":"/tmp",`+
 				`"created":"2026-01-01T00:00:00Z","version":"x","submissions":[{"job_id":"1","time":"2026-01-01T00:00:00Z","host":"h","user":"mallory"}]}`)
 		}
-		mallory.sh(run, `mkdir -p logs && rm -rf "$1" && mkfifo -m 0666 "$1"`, name)
+		mallory.sh(run, `mkdir -p logs "$(dirname "$1")" && rm -rf "$1" && mkfifo -m 0666 "$1"`, name)
 		alice.sh(run, `test -p "$1" && test -r "$1"`, name)
 		if got := alice.sh(project, script, s.binary, run); got != "" {
 			t.Errorf("%s is a FIFO: %s", name, got)
