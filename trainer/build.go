@@ -55,9 +55,11 @@ func (r *run) build(ctx context.Context) error {
 	r.stepper = stepper{device: r.device, model: r.model, params: r.params, sharder: r.sharder, optimizer: r.optimizer, schedule: r.schedule,
 		clipNorm: float64(t.Optimizer.ClipNorm), seed: t.Seed, rank: r.Comm.Rank(), size: r.Comm.Size(), trace: r.Trace}
 	r.stepper.init(r.LaunchBlocking)
+	r.monitor = monitor{comm: r.Comm, steps: r.sharder, trace: r.Trace}
 	r.loader = data.NewLoader(r.data, r.batch, batchesAhead)
 	if r.eval != nil {
-		r.evalLoad = data.NewLoader(r.eval, r.batch, batchesAhead)
+		r.evaluator = evaluator{comm: r.Comm, data: r.eval, loader: data.NewLoader(r.eval, r.batch, batchesAhead), device: r.device, model: r.model,
+			sharder: r.sharder, input: &r.stepper.input, batch: r.batch, stopRequested: r.stopRequested, progress: r.Progress}
 	}
 	r.stepsPerEpoch = r.countSteps(position{})
 	if r.stepsPerEpoch == 0 {

@@ -225,7 +225,10 @@ func TestStepsAllocateNothing(t *testing.T) {
 			r.loader.Start(batchesOf(steps))
 			defer r.loader.Stop()
 			step := func() {
-				if err := r.measureStep(t.Context(), &steps[i]); err != nil {
+				r.monitor.beginStep()
+				err := r.step(t.Context(), &steps[i])
+				r.monitor.endStep(i+1, steps[i].samples)
+				if err != nil {
 					t.Fatal(err)
 				}
 				i++

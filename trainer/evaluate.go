@@ -2,55 +2,72 @@ package trainer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/data"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// evaluate computes the metrics of the held-out data, each sample once across ranks. Between
-// batches, the ranks check whether one of them was asked to stop. Then evaluate returns without a
-// result. Every rank runs the same number of batches, because ranks may need each other's weights
-// in each batch. A rank without remaining samples repeats sample 0 and ignores the result.
-func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
-	r.pos.Unevaluated = false
-	if r.eval == nil {
-		return false, nil
-	}
-	defer r.Progress.enter(phaseEvaluating)()
-	defer r.Trace.Add(trace.Evaluate, 0, r.Trace.Now())
-	batches, rounds := r.evalBatches()
+// An evaluator computes the metrics of the held-out data. It needs no job.
+type evaluator struct {
+	comm          collective.Communicator
+	data          data.Dataset
+	loader        *data.Loader
+	device        device.Device
+	model         nn.Model
+	sharder       *ddp.Sharder
+	input         *deviceBatch
+	batch         int // maximum samples per batch
+	stopRequested func() bool
+	progress      *Progress
+}
+
+// evaluation holds the metrics of the held-out data.
+type evaluation struct {
+	loss, accuracy float64 // accuracy is NaN for regression
+	stopped        bool    // a rank was asked to stop, and there are no metrics
+}
+
+// run evaluates each sample once across ranks. Between batches, the ranks check whether one of them
+// was asked to stop. Then run returns without metrics. Every rank runs the same number of batches,
+// because ranks may need each other's weights in each batch. A rank without remaining samples repeats
+// sample 0 and ignores the result.
+func (e *evaluator) run(ctx context.Context) (evaluation, error) {
+	batches, rounds := e.batches()
 	mine := len(batches)
 	for len(batches) < rounds {
 		batches = append(batches, []int{0})
 	}
-	r.evalLoad.Start(batches)
-	defer r.evalLoad.Stop()
+	e.loader.Start(batches)
+	defer e.loader.Stop()
 	sums := make([]float64, 3) // losses, correct predictions, predictions
 	stop := make([]float64, 1)
 	for i := range rounds {
-		if r.stopRequested() {
+		if e.stopRequested() {
 			stop[0] = 1
 		}
-		if err := r.Comm.Do(ctx, collective.AllReduce(stop, collective.Sum)); err != nil {
-			return false, fmt.Errorf("evaluate after epoch %d: %w", r.pos.Epoch, err)
+		if err := e.comm.Do(ctx, collective.AllReduce(stop, collective.Sum)); err != nil {
+			return evaluation{}, err
 		}
 		if stop[0] > 0 {
-			r.pos.Unevaluated = true
-			return true, nil
+			return evaluation{stopped: true}, nil
 		}
-		read, n, err := r.evalLoad.Next()
+		read, n, err := e.loader.Next()
 		if err != nil {
-			return false, err
+			return evaluation{}, dataError{err}
 		}
-		r.sharder.Start(ctx)
-		out := r.model.Forward(r.stepper.input.upload(r.device, read, n, r.batch), nn.Pass{Stride: 1, Owner: r.sharder.Owner()})
-		if err := r.sharder.Stop(); err != nil {
-			return false, fmt.Errorf("evaluate after epoch %d: %w", r.pos.Epoch, err)
+		e.sharder.Start(ctx)
+		out := e.model.Forward(e.input.upload(e.device, read, n, e.batch), nn.Pass{Stride: 1, Owner: e.sharder.Owner()})
+		if err := e.sharder.Stop(); err != nil {
+			return evaluation{}, err
 		}
-		r.Progress.done.Add(1)
+		e.progress.done.Add(1)
 		if i >= mine {
 			continue
 		}
@@ -58,29 +75,57 @@ func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
 		sums[1] += float64(out.Correct)
 		sums[2] += float64(out.Count)
 	}
-	if err := r.Comm.Do(ctx, collective.AllReduce(sums, collective.Sum)); err != nil {
-		return false, fmt.Errorf("evaluate after epoch %d: %w", r.pos.Epoch, err)
+	if err := e.comm.Do(ctx, collective.AllReduce(sums, collective.Sum)); err != nil {
+		return evaluation{}, err
 	}
-	e := Event{Kind: Evaluated, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs, Loss: sums[0] / sums[2], Accuracy: math.NaN()}
-	r.lastMetrics["eval_loss"] = e.Loss
-	if r.eval.Classes() {
-		e.Accuracy = sums[1] / sums[2]
-		r.lastMetrics["accuracy"] = e.Accuracy
+	result := evaluation{loss: sums[0] / sums[2], accuracy: math.NaN()}
+	if e.data.Classes() {
+		result.accuracy = sums[1] / sums[2]
 	}
-	r.Observe(e)
-	return false, nil
+	return result, nil
 }
 
-// evalBatches returns this rank's batches, and the maximum number of batches of any rank.
-func (r *run) evalBatches() (batches [][]int, rounds int) {
-	for i := r.Comm.Rank(); i < r.eval.Len(); i += r.Comm.Size() {
-		if n := len(batches); n == 0 || len(batches[n-1]) == r.batch {
+// batches returns this rank's batches, and the maximum number of batches of any rank.
+func (e *evaluator) batches() (batches [][]int, rounds int) {
+	for i := e.comm.Rank(); i < e.data.Len(); i += e.comm.Size() {
+		if n := len(batches); n == 0 || len(batches[n-1]) == e.batch {
 			batches = append(batches, nil)
 		}
 		last := &batches[len(batches)-1]
 		*last = append(*last, i)
 	}
-	return batches, roundedUp(perRank(r.eval.Len(), r.Comm.Size()), r.batch)
+	return batches, roundedUp(perRank(e.data.Len(), e.comm.Size()), e.batch)
+}
+
+// dataError is an error of the data, which names the file.
+type dataError struct{ error }
+
+// evaluate evaluates the held-out data after an epoch. If a rank was asked to stop, the evaluation
+// starts over when the run resumes.
+func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
+	r.pos.Unevaluated = false
+	if r.eval == nil {
+		return false, nil
+	}
+	defer r.Progress.enter(phaseEvaluating)()
+	defer r.Trace.Add(trace.Evaluate, 0, r.Trace.Now())
+	found, err := r.evaluator.run(ctx)
+	var unreadable dataError
+	switch {
+	case errors.As(err, &unreadable):
+		return false, unreadable.error
+	case err != nil:
+		return false, fmt.Errorf("evaluate after epoch %d: %w", r.pos.Epoch, err)
+	case found.stopped:
+		r.pos.Unevaluated = true
+		return true, nil
+	}
+	r.lastMetrics["eval_loss"] = found.loss
+	if r.eval.Classes() {
+		r.lastMetrics["accuracy"] = found.accuracy
+	}
+	r.Observe(Event{Kind: Evaluated, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs, Loss: found.loss, Accuracy: found.accuracy})
+	return false, nil
 }
 
 // perRank returns the maximum number of samples of a rank.

@@ -8,9 +8,68 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
+	"github.com/ddpbatch/ddpbatch/trainer/data"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
+
+// evaluateOn evaluates 7 samples on a number of ranks, and returns the metrics of each rank.
+func evaluateOn(t *testing.T, ranks int, stop func(rank int) bool) []evaluation {
+	t.Helper()
+	comms := collective.Local(ranks, time.Minute)
+	out := make([]evaluation, ranks)
+	var wg sync.WaitGroup
+	for rank, c := range comms {
+		wg.Go(func() {
+			held, _, err := data.Open(t.Context(), data.Options{Kind: data.KindSynthetic, Task: data.TaskClassification, Samples: 7, Inputs: 5, Outputs: 3, Seed: 1})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			m, err := nn.NewLinear(5, 3)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			d := cpu.New(1)
+			sharder := ddp.New(ddp.NewCommunicator(c), d, m.Params(), ddp.Options{})
+			m.Init(random.New(1), d)
+			m.Plan(nn.Plan{Device: d, Batch: 2})
+			e := evaluator{comm: c, data: held, loader: data.NewLoader(held, 2, 1), device: d, model: m, sharder: sharder, input: new(deviceBatch),
+				batch: 2, stopRequested: func() bool { return stop(rank) }, progress: new(Progress)}
+			if out[rank], err = e.run(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// TestEvaluatorUsesEachSampleOnce checks that the metrics depend neither on the number of ranks, also
+// if some of them have fewer samples or none, nor on the rank.
+func TestEvaluatorUsesEachSampleOnce(t *testing.T) {
+	never := func(int) bool { return false }
+	want := evaluateOn(t, 1, never)[0]
+	for _, ranks := range []int{2, 3, 8} {
+		for rank, got := range evaluateOn(t, ranks, never) {
+			if got.stopped || got.accuracy != want.accuracy || math.Abs(got.loss-want.loss) > 1e-12 || !(got.loss > 0) {
+				t.Errorf("rank %d of %d: %+v, want %+v", rank, ranks, got, want)
+			}
+		}
+	}
+	for rank, got := range evaluateOn(t, 3, func(rank int) bool { return rank == 1 }) {
+		if !got.stopped {
+			t.Errorf("rank %d does not stop: %+v", rank, got)
+		}
+	}
+}
 
 // evaluated returns the held-out losses by number of completed epochs.
 func evaluated(events []Event) map[int]float64 {

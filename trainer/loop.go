@@ -3,7 +3,6 @@ package trainer
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -14,7 +13,7 @@ import (
 // loop trains from the current position to the end, or until a stop.
 func (r *run) loop(ctx context.Context) (stopped bool, err error) {
 	for !r.isFinished() {
-		r.interval = interval{began: time.Now()}
+		r.monitor.begin()
 		if !r.pos.Unevaluated { // otherwise a stop interrupted the evaluation of the previous epoch
 			if stopped, err = r.epoch(ctx); err != nil {
 				return false, err
@@ -43,7 +42,10 @@ func (r *run) epoch(ctx context.Context) (stopped bool, err error) {
 		if err := r.updateTrace(ctx); err != nil {
 			return false, err
 		}
-		if err := r.measureStep(ctx, &steps[i]); err != nil {
+		r.monitor.beginStep()
+		err := r.step(ctx, &steps[i])
+		r.monitor.endStep(int(r.pos.Step)+1, steps[i].samples)
+		if err != nil {
 			return false, err
 		}
 		r.advance(steps[i].samples)
@@ -207,8 +209,6 @@ func (r *run) advance(samples int) {
 	r.Progress.step.Store(r.pos.Step)
 	r.Progress.done.Add(1)
 	r.pos.Consumed += int64(samples)
-	r.interval.samples += samples
-	r.interval.steps++
 }
 
 // stepsLeft returns the number of steps to the end of the run. The total cannot be computed from
@@ -219,23 +219,12 @@ func (r *run) stepsLeft() int {
 
 // reportInterval emits the metrics of the steps since the last report.
 func (r *run) reportInterval(ctx context.Context) error {
-	elapsed := time.Since(r.interval.began)
-	communication, err := r.communication(ctx)
-	if err != nil {
+	e := Event{Kind: Trained, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs, Loss: r.lastMetrics["loss"],
+		Steps: int(r.pos.Step) + r.stepsLeft(), LR: r.optimizer.Rate()}
+	left := (int64(r.train.Epochs)-r.pos.Epoch)*int64(r.data.Len()) - r.pos.Consumed
+	if err := r.monitor.report(ctx, &e, int64(r.data.Tokens()), left); err != nil {
 		return err
 	}
-	e := Event{Kind: Trained, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs, Loss: r.lastMetrics["loss"],
-		Steps: int(r.pos.Step) + r.stepsLeft(), LR: r.optimizer.Rate(), Communication: communication}
-	if n := r.interval.steps; n > 0 {
-		e.StepTime = (r.interval.computing + r.interval.communicating.Exposed) / time.Duration(n)
-	}
-	if elapsed > 0 {
-		e.SamplesPerSecond = float64(r.interval.samples) / elapsed.Seconds()
-		e.TokensPerSecond = e.SamplesPerSecond * float64(r.data.Tokens())
-		left := (int64(r.train.Epochs)-r.pos.Epoch)*int64(r.data.Len()) - r.pos.Consumed
-		e.Remaining = time.Duration(float64(max(left, 0)) / e.SamplesPerSecond * float64(time.Second))
-	}
-	r.interval = interval{began: time.Now()}
 	r.Observe(e)
 	return nil
 }

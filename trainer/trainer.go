@@ -108,7 +108,7 @@ type run struct {
 	data           data.Dataset
 	eval           data.Dataset // nil without held-out data
 	loader         *data.Loader
-	evalLoad       *data.Loader
+	evaluator      evaluator
 	model          nn.Model
 	batch          int // maximum samples per micro-batch, at most a rank's share of the data set
 	params         []*nn.Param
@@ -125,8 +125,7 @@ type run struct {
 	bestMetric     float64            // best metric of checkpoint.keep_best so far
 	stepsPerEpoch  int                // steps per full epoch
 	epochStepsLeft int                // remaining steps of the current epoch
-	interval       interval
-	straggler      straggler
+	monitor        monitor
 	asyncSave      *pendingSave // save in the background, or nil
 	copyBuffer     []float32    // memory for copies of an async checkpoint
 }

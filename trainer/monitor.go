@@ -52,41 +52,79 @@ func (s *straggler) update(c *Communication, computing, elapsed time.Duration, s
 	return s.intervals >= metrics.StragglerIntervals
 }
 
-// measureStep runs a step and measures it. Work between steps does not count: only rank 0 may save,
-// and evaluations and weight comparisons communicate.
-func (r *run) measureStep(ctx context.Context, s *stepBatches) error {
-	r.sharder.TakeTimes() // discard times from between steps
-	began := time.Now()
-	err := r.step(ctx, s)
-	took, times := time.Since(began), r.sharder.TakeTimes()
-	r.Trace.Add(trace.Step, int(r.pos.Step)+1, began)
-	r.interval.communicating.Busy += times.Busy
-	r.interval.communicating.Exposed += times.Exposed
-	r.interval.computing += took - times.Exposed
-	return err
+// A monitor measures the steps of this rank and compares the ranks. It needs neither a job nor a
+// model.
+type monitor struct {
+	comm      collective.Communicator
+	steps     interface{ TakeTimes() ddp.Times } // communication of the steps
+	trace     *trace.Recorder
+	interval  interval
+	straggler straggler
+	began     time.Time // of the step in progress
+}
+
+// begin begins an interval.
+func (m *monitor) begin() { m.interval = interval{began: time.Now()} }
+
+// beginStep begins a step. Work between steps does not count: only rank 0 may save, and evaluations
+// and weight comparisons communicate.
+func (m *monitor) beginStep() {
+	m.steps.TakeTimes() // discard times from between steps
+	m.began = time.Now()
+}
+
+// endStep ends a step, with its number from 1 and its number of samples over all ranks.
+func (m *monitor) endStep(step, samples int) {
+	took, times := time.Since(m.began), m.steps.TakeTimes()
+	m.trace.Add(trace.Step, step, m.began)
+	m.interval.communicating.Busy += times.Busy
+	m.interval.communicating.Exposed += times.Exposed
+	m.interval.computing += took - times.Exposed
+	m.interval.samples += samples
+	m.interval.steps++
+}
+
+// report ends an interval: it sets the times and rates of e, for samples with the given number of
+// tokens, of which left remain. Every rank must call it.
+func (m *monitor) report(ctx context.Context, e *Event, tokens, left int64) error {
+	elapsed := time.Since(m.interval.began)
+	var err error
+	if e.Communication, err = m.communication(ctx, e.Step); err != nil {
+		return err
+	}
+	if n := m.interval.steps; n > 0 {
+		e.StepTime = (m.interval.computing + m.interval.communicating.Exposed) / time.Duration(n)
+	}
+	if elapsed > 0 {
+		e.SamplesPerSecond = float64(m.interval.samples) / elapsed.Seconds()
+		e.TokensPerSecond = e.SamplesPerSecond * float64(tokens)
+		e.Remaining = time.Duration(float64(max(left, 0)) / e.SamplesPerSecond * float64(time.Second))
+	}
+	m.begin()
+	return nil
 }
 
 // communication gathers the times of all ranks for the interval. It returns nil with one rank.
-func (r *run) communication(ctx context.Context) (*Communication, error) {
-	defer r.Trace.Add(trace.Report, 0, r.Trace.Now())
-	times, n := r.interval.communicating, r.Comm.Size()
-	if n == 1 || r.interval.steps == 0 {
+func (m *monitor) communication(ctx context.Context, step int) (*Communication, error) {
+	defer m.trace.Add(trace.Report, 0, m.trace.Now())
+	times, n, steps := m.interval.communicating, m.comm.Size(), m.interval.steps
+	if n == 1 || steps == 0 {
 		return nil, nil
 	}
 	computing := make([]float64, n)
-	computing[r.Comm.Rank()] = r.interval.computing.Seconds()
-	if err := r.Comm.Do(ctx, collective.AllReduce(computing, collective.Sum)); err != nil {
-		return nil, fmt.Errorf("compare times at step %d: %w", r.pos.Step, err)
+	computing[m.comm.Rank()] = m.interval.computing.Seconds()
+	if err := m.comm.Do(ctx, collective.AllReduce(computing, collective.Sum)); err != nil {
+		return nil, fmt.Errorf("compare times at step %d: %w", step, err)
 	}
-	c := &Communication{Busy: times.Busy / time.Duration(r.interval.steps)}
+	c := &Communication{Busy: times.Busy / time.Duration(steps)}
 	if times.Busy > 0 {
 		c.Hidden = max(0, 1-times.Exposed.Seconds()/times.Busy.Seconds())
 	}
 	c.Slowest, c.Ratio = slowestRank(computing)
 	for _, t := range computing {
-		c.Computing = append(c.Computing, time.Duration(t*float64(time.Second))/time.Duration(r.interval.steps))
+		c.Computing = append(c.Computing, time.Duration(t*float64(time.Second))/time.Duration(steps))
 	}
-	c.IsStraggler = r.straggler.update(c, time.Duration(computing[c.Slowest]*float64(time.Second)), time.Since(r.interval.began), r.interval.steps)
+	c.IsStraggler = m.straggler.update(c, time.Duration(computing[c.Slowest]*float64(time.Second)), time.Since(m.interval.began), steps)
 	return c, nil
 }
 
