@@ -42,10 +42,25 @@ func (d *decoder) checkTrain(t *Train) {
 	const momentum, nesterov = "train.optimizer.momentum", "train.optimizer.nesterov"
 	o := t.Optimizer
 	hasMomentum := d.given[momentum] && (!d.isValid(momentum) || o.Momentum > 0)
-	if o.Nesterov && !hasMomentum && o.Kind != OptimizerAdam && o.Kind != OptimizerAdamW {
+	if o.Nesterov && !hasMomentum && (o.Kind == OptimizerSGD || !d.isValid("train.optimizer.kind")) {
 		d.report(nesterov, "", "requires momentum greater than 0")
 	}
+	if o.Kind == OptimizerMuon {
+		d.checkMuon(t)
+	}
 	d.checkSchedule(&t.Schedule, t.Optimizer.LR)
+}
+
+// checkMuon checks that ranks have the whole weights of a hidden layer.
+func (d *decoder) checkMuon(t *Train) {
+	const kind, strategy = "train.optimizer.kind", "train.strategy"
+	if d.isValid(strategy) && t.Strategy != StrategyDDP {
+		d.report(strategy, `use strategy = "ddp", or an optimizer other than "muon"`,
+			"%q divides tensors among ranks, but the optimizer %q needs whole tensors", t.Strategy, OptimizerMuon)
+	}
+	if d.isValid("train.model.kind") && t.Model.Kind == ModelLinear {
+		d.report(kind, "", "%q needs a model with hidden layers, not %q", OptimizerMuon, ModelLinear)
+	}
 }
 
 func (d *decoder) checkModel(m *Model) {

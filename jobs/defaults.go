@@ -10,7 +10,6 @@ const (
 	defaultRestarts        = 2 // if nodes may fail
 	defaultKernel          = 3 // as in the tag of [Model].Kernel
 	defaultTarget          = "y"
-	defaultAdamWDecay      = 0.01 // as in torch.optim.AdamW
 )
 
 // setDefaults sets the keys of a table, and of the tables in it, that are not in the file to
@@ -83,8 +82,10 @@ func (j *Job) setComputedDefaults() {
 		setDefault(&t.Optimizer.Decay, DecayMatrices) // as in nanoGPT and llm.c
 	}
 	setDefault(&t.Optimizer.Decay, DecayAll)
-	if t.Optimizer.Kind == OptimizerAdamW && !j.IsSet("train.optimizer.weight_decay") {
-		t.Optimizer.WeightDecay = defaultAdamWDecay
+	for key, v := range optimizerDefaults[t.Optimizer.Kind] {
+		if !j.IsSet("train.optimizer." + key) {
+			*v.of(&t.Optimizer) = v.value
+		}
 	}
 	switch t.Data.Kind {
 	case DataIDX:
@@ -118,6 +119,26 @@ func (j *Job) signalBeforeEnd() Duration {
 	}
 	return Duration(before)
 }
+
+// optimizerDefault is the default of a key of [train.optimizer].
+type optimizerDefault struct {
+	of    func(*Optimizer) *float64
+	value float64
+}
+
+// optimizerDefaults are the defaults that depend on the kind of optimizer, by key.
+var optimizerDefaults = func() map[OptimizerKind]map[string]optimizerDefault {
+	beta2 := func(o *Optimizer) *float64 { return &o.Beta2 }
+	decay := func(o *Optimizer) *float64 { return &o.WeightDecay }
+	momentum := func(o *Optimizer) *float64 { return &o.Momentum }
+	return map[OptimizerKind]map[string]optimizerDefault{
+		OptimizerAdam:  {"beta2": {beta2, 0.999}},
+		OptimizerAdamW: {"beta2": {beta2, 0.999}, "weight_decay": {decay, 0.01}}, // as in torch.optim.AdamW
+		OptimizerLion:  {"beta2": {beta2, 0.99}},                                 // Chen et al. 2023
+		// As in torch.optim.Muon, and beta2 as in Liu et al. 2025.
+		OptimizerMuon: {"beta2": {beta2, 0.95}, "weight_decay": {decay, 0.1}, "momentum": {momentum, 0.95}},
+	}
+}()
 
 // setDefault sets *v to value if it has its zero value.
 func setDefault[T comparable](v *T, value T) {

@@ -144,6 +144,8 @@ const (
 	OptimizerSGD   OptimizerKind = "sgd"
 	OptimizerAdam  OptimizerKind = "adam"
 	OptimizerAdamW OptimizerKind = "adamw"
+	OptimizerLion  OptimizerKind = "lion"
+	OptimizerMuon  OptimizerKind = "muon"
 
 	DecayMatrices Decay = "matrices"
 	DecayAll      Decay = "all"

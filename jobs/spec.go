@@ -186,15 +186,15 @@ type Data struct {
 
 // Optimizer is the update rule of the parameters, with the semantics of PyTorch.
 type Optimizer struct {
-	Kind        OptimizerKind `toml:"kind" required:"sgd" enum:"sgd,adam,adamw" help:"Update rule."`
+	Kind        OptimizerKind `toml:"kind" required:"sgd" enum:"sgd,adam,adamw,lion,muon" help:"Update rule. The value muon uses Muon for the weights of hidden layers and AdamW for all other parameters."`
 	LR          float64       `toml:"lr" required:"0.1" range:"0<.." help:"Learning rate."`
-	Momentum    float64       `toml:"momentum" kinds:"sgd" default:"0" range:"0..<1" help:"Momentum."`
-	WeightDecay float64       `toml:"weight_decay" auto:"0.01 for adamw, 0 otherwise" range:"0.." help:"Weight decay: an L2 penalty for sgd and adam, decoupled for adamw."`
+	Momentum    float64       `toml:"momentum" kinds:"sgd,muon" auto:"0.95 for muon, 0 otherwise" range:"0..<1" help:"Momentum."`
+	WeightDecay float64       `toml:"weight_decay" auto:"0.01 for adamw, 0.1 for muon, 0 otherwise" range:"0.." help:"Weight decay: an L2 penalty for sgd and adam, decoupled for adamw, lion, and muon."`
 	Decay       Decay         `toml:"decay" auto:"matrices for gpt, all otherwise" enum:"matrices,all" help:"Parameters that weight_decay applies to. The value matrices selects parameters with two or more dimensions, so no biases and no normalization gains."`
 	Nesterov    bool          `toml:"nesterov" kinds:"sgd" help:"Use Nesterov momentum. Requires momentum."`
-	Beta1       float64       `toml:"beta1" kinds:"adam,adamw" default:"0.9" range:"0..<1" help:"Decay rate of the first moment."`
-	Beta2       float64       `toml:"beta2" kinds:"adam,adamw" default:"0.999" range:"0..<1" help:"Decay rate of the second moment."`
-	Eps         float64       `toml:"eps" kinds:"adam,adamw" default:"1e-8" range:"0<.." help:"Term that is added to the denominator for numerical stability."`
+	Beta1       float64       `toml:"beta1" kinds:"adam,adamw,lion,muon" default:"0.9" range:"0..<1" help:"Decay rate of the first moment. For lion, the weight of the average of gradients in the update. For muon, a setting of AdamW."`
+	Beta2       float64       `toml:"beta2" kinds:"adam,adamw,lion,muon" auto:"0.999 for adam and adamw, 0.99 for lion, 0.95 for muon" range:"0..<1" help:"Decay rate of the second moment. For lion, the decay rate of the average of gradients. For muon, a setting of AdamW."`
+	Eps         float64       `toml:"eps" kinds:"adam,adamw,muon" default:"1e-8" range:"0<.." help:"Term that is added to the denominator for numerical stability."`
 	ClipNorm    float64       `toml:"clip_norm" auto:"no clipping" range:"0<.." help:"Maximum norm of the gradient over all parameters. Larger gradients are scaled down."`
 }
 

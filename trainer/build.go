@@ -44,7 +44,7 @@ func (r *run) build(ctx context.Context) error {
 	}
 	r.model.Plan(nn.Plan{Device: r.device, Batch: r.batch, Precision: precision(t.Precision), Train: true})
 	r.sharder = ddp.New(r.deviceComm, r.device, r.params, r.ddpOptions())
-	if r.optimizer, err = newOptimizer(r.device, r.sharder.Parts(), &t.Optimizer); err != nil {
+	if r.optimizer, err = NewOptimizer(r.device, r.sharder.Parts(), &t.Optimizer); err != nil {
 		return fmt.Errorf("build optimizer: %w", err)
 	}
 	r.allocCopies()

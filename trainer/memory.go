@@ -76,12 +76,15 @@ func (r *run) memoryNeeded() (bytes, copies int64, err error) {
 	work := plan.Count(r.model, samples, r.batch, precision(r.train.Precision), r.device.Stored(device.BF16) == device.BFloat16)
 	var c plan.Counter
 	sharder := ddp.New(ddp.NewCommunicator(r.Comm), &c, r.params, r.ddpOptions())
-	before := c.Bytes
-	if _, err := newOptimizer(&c, sharder.Parts(), &r.train.Optimizer); err != nil {
+	optimizer, err := NewOptimizer(&c, sharder.Parts(), &r.train.Optimizer)
+	if err != nil {
 		return 0, 0, fmt.Errorf("build optimizer: %w", err)
 	}
 	if r.needsCopies() {
-		copies = c.Bytes - before
+		optimizer.StateBy(func(t device.Tensor) []float32 {
+			copies += 4 * int64(t.Len())
+			return nil
+		})
 		for _, p := range sharder.Parts() {
 			copies += 4 * int64(p.Len())
 		}

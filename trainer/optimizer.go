@@ -10,8 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 )
 
-// newOptimizer creates a job's optimizer for parameters or parts of them.
-func newOptimizer(d device.Device, params []*nn.Param, o *jobs.Optimizer) (optim.Optimizer, error) {
+// NewOptimizer creates a job's optimizer for parameters or parts of them.
+func NewOptimizer(d device.Device, params []*nn.Param, o *jobs.Optimizer) (optim.Optimizer, error) {
 	return optim.New(d, params, optim.Options{
 		Kind: string(o.Kind), LR: float64(o.LR), Momentum: float64(o.Momentum), Nesterov: o.Nesterov,
 		Beta1: float64(o.Beta1), Beta2: float64(o.Beta2), Eps: float64(o.Eps), WeightDecay: float64(o.WeightDecay),

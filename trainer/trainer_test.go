@@ -170,6 +170,15 @@ warmup = 5
 steps = 25
 floor = 0.0005
 `,
+	"lion": `kind = "lion"
+lr = 0.001
+weight_decay = 0.1
+`,
+	"muon, clipped": `kind = "muon"
+lr = 0.01
+clip_norm = 0.5
+decay = "matrices"
+`,
 	"adam, step": `kind = "adam"
 lr = 0.01
 [train.schedule]

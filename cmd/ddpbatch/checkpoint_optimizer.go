@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
@@ -114,7 +115,8 @@ func torchOptions(m *checkpoint.Manifest) ([]torchfile.Option, []statePart, erro
 			torchfile.Option{Name: "eps", Value: number("eps")}, torchfile.Option{Name: "amsgrad", Value: false})
 		return options, []statePart{{"step", "step"}, {"exp_avg.", "exp_avg"}, {"exp_avg_sq.", "exp_avg_sq"}}, nil
 	}
-	return nil, nil, fmt.Errorf("optimizer %q is not supported in PyTorch format", m.Optimizer)
+	return nil, nil, hints.Errorf("export the weights, without --optimizer",
+		"torch.optim cannot load the state of optimizer %q", m.Optimizer)
 }
 
 // registrationOrder lists the words in parameter names, in the order in which the models of PyTorch

@@ -31,7 +31,10 @@ func (p *program) printPlan(a *predict.Prediction) {
 	p.printf("\n")
 	rows = nil
 	for _, s := range ddp.Strategies() {
-		m := a.Memory[s.String()]
+		m, ok := a.Memory[s.String()]
+		if !ok {
+			continue // the optimizer does not support it
+		}
 		rows = append(rows, []string{
 			s.String(), format.Bytes(m.Weights), format.Bytes(m.Gradients), format.Bytes(m.Optimizer), format.Bytes(m.Activations),
 			format.Bytes(m.Transient + m.Other), format.Bytes(m.Total), fits(m),

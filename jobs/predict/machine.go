@@ -177,7 +177,7 @@ func (p *predictor) measure(ctx context.Context) error {
 		Model:  func() (nn.Model, error) { return trainerModel(p.data, t) },
 		Sample: p.data.sample, Batch: t.Batch, Precision: p.data.precision, Threads: threads,
 		Memory: availableMemory(), Element: p.training.Element,
-		Update: func(d device.Device, params []*nn.Param) (func(), error) { return updater(d, params, &t.Optimizer) },
+		Update: func(d device.Device, params []*nn.Param) (func(), error) { return updater(d, params, t.Optimizer) },
 	})
 	if err != nil {
 		return err
@@ -187,6 +187,7 @@ func (p *predictor) measure(ctx context.Context) error {
 	}
 	more := float64(m.Threads) / float64(threads)
 	m.FLOPS, m.Bandwidth = speed.FLOPS*more, speed.Bandwidth*more
+	p.training.Element.UpdateFLOP = 0 // the measured bandwidth includes the matmuls of updates
 	if more > 1 {
 		p.assume("the %d cores of a rank are %.3gx as fast as the %d cores of this machine", m.Threads, more, threads)
 	}
@@ -202,14 +203,9 @@ func trainerModel(s dataInfo, t *jobs.Train) (nn.Model, error) {
 
 // updater returns a function that runs an optimizer step. The learning rate is 0, so that the
 // parameters do not change.
-func updater(d device.Device, params []*nn.Param, o *jobs.Optimizer) (func(), error) {
-	var rule optim.Optimizer
-	var err error
-	if moments(o) == 2 {
-		rule, err = optim.New(d, params, optim.Options{Kind: optim.KindAdamW, Beta1: .9, Beta2: .999, Eps: 1e-8})
-	} else {
-		rule, err = optim.New(d, params, optim.Options{Kind: optim.KindSGD, Momentum: float64(o.Momentum)})
-	}
+func updater(d device.Device, params []*nn.Param, o jobs.Optimizer) (func(), error) {
+	o.LR = 0
+	rule, err := trainer.NewOptimizer(d, params, &o)
 	if err != nil {
 		return nil, err
 	}

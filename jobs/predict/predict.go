@@ -17,7 +17,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
+	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/plan"
 )
 
@@ -133,6 +136,10 @@ func (p *predictor) run(ctx context.Context) (*Prediction, error) {
 	if p.job.Sweep != nil {
 		p.assume("a single run with the values of the job file, without [sweep]")
 	}
+	if p.needsWholeTensors() && p.Options.Strategy != ddp.DDP {
+		return nil, usageErrorf("use --strategy ddp, or a different train.optimizer.kind",
+			"plan %q: %s divides tensors among ranks, but the optimizer %q needs whole tensors", p.Path, p.Options.Strategy, t.Optimizer.Kind)
+	}
 	var err error
 	if p.gpu, err = p.findGPU(); err != nil {
 		return nil, err
@@ -152,7 +159,11 @@ func (p *predictor) run(ctx context.Context) (*Prediction, error) {
 	p.work = plan.Count(model, p.data.sample, t.Batch, p.data.precision, p.gpu != nil)
 	p.work.FirstBucket, p.work.Bucket = int(t.FirstBucket), int(t.Bucket)
 	p.work.NoSync = t.NoSync && t.Accumulate > 1
-	p.training = plan.Training{Element: plan.Elements(moments(&t.Optimizer)), Accumulate: max(1, t.Accumulate)}
+	element, err := elementOf(model, &t.Optimizer)
+	if err != nil {
+		return nil, fmt.Errorf("plan %q: %w", p.Path, err)
+	}
+	p.training = plan.Training{Element: element, Accumulate: max(1, t.Accumulate)}
 	p.training.Element.Compressed = t.Reduce == jobs.ReduceBF16
 	p.training.Strategy = p.Options.Strategy
 	if p.training.Algorithm, err = plan.ParseAlgorithm(p.Algorithm); err != nil {
@@ -164,15 +175,33 @@ func (p *predictor) run(ctx context.Context) (*Prediction, error) {
 	return p.result(), nil
 }
 
-// moments returns the number of state values that the optimizer stores per parameter.
-func moments(o *jobs.Optimizer) int {
-	switch {
-	case o.Kind != jobs.OptimizerSGD:
-		return 2
-	case o.Momentum > 0:
-		return 1
+// elementOf returns the memory and the work of an optimizer per parameter element of a model. It
+// counts a step on a device that computes nothing.
+func elementOf(model nn.Model, o *jobs.Optimizer) (plan.Element, error) {
+	var c plan.Counter
+	params := model.Params()
+	nn.AllocValues(&c, params)
+	nn.AllocGrads(&c, params)
+	before := c.Bytes
+	rule, err := trainer.NewOptimizer(&c, params, o)
+	if err != nil {
+		return plan.Element{}, err
 	}
-	return 0
+	state, elements := 0, 0
+	rule.StateBy(func(t device.Tensor) []float32 { state += t.Len(); return nil })
+	for _, p := range params {
+		elements += p.Len()
+	}
+	e := plan.Elements(float64(state) / float64(elements))
+	e.Workspace = float64(c.Bytes-before) - 4*float64(state)
+	rule.Step(params, 1)
+	e.UpdateFLOP = c.FLOP / float64(elements)
+	return e, nil
+}
+
+// needsWholeTensors reports whether the optimizer supports only ddp, of all strategies.
+func (p *predictor) needsWholeTensors() bool {
+	return p.job.Train.Optimizer.Kind == jobs.OptimizerMuon
 }
 
 // ranks returns the number of ranks of the job.
@@ -209,6 +238,9 @@ func (p *predictor) result() *Prediction {
 	}
 	a.MemoryLimit, a.Limit = p.memoryLimit()
 	for _, s := range ddp.Strategies() {
+		if s != ddp.DDP && p.needsWholeTensors() {
+			continue
+		}
 		m := p.memoryOf(s)
 		row := Memory{Memory: m, Total: m.Total()}
 		if a.MemoryLimit > 0 {
@@ -229,6 +261,10 @@ func (p *predictor) result() *Prediction {
 }
 
 // memoryOf returns the memory of one rank with strategy s and the job's number of ranks.
+// If the optimizer does not support s, it is the memory with ddp.
 func (p *predictor) memoryOf(s ddp.Strategy) plan.Memory {
+	if p.needsWholeTensors() {
+		s = ddp.DDP
+	}
 	return p.work.Memory(s, p.training.Element, p.ranks(), p.program)
 }

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
@@ -33,6 +34,16 @@ var updateRules = map[device.Rule]updateRule{
 			vec.AdamFactors{Beta1: f.Beta1, Beta2: f.Beta2, New1: f.New1, New2: f.New2, Keep: f.Keep, Decay: f.Decay,
 				Correction: f.Correction, Eps: f.Eps, Rate: f.Rate, GradScale: f.GradScale})
 	},
+	device.RuleLion: func(u *vec.Unit, a device.Arrays, f *device.Factors) {
+		u.Lion(a.Value.Floats(), a.Grad.Floats(), a.State[0].Floats(),
+			vec.LionFactors{Beta1: f.Beta1, Beta2: f.Beta2, New1: f.New1, New2: f.New2, Keep: f.Keep, Rate: f.Rate, GradScale: f.GradScale})
+	},
+	device.RuleMuonMomentum: func(u *vec.Unit, a device.Arrays, f *device.Factors) {
+		u.MuonMomentum(a.Value.Floats(), a.Grad.Floats(), a.State[0].Floats(), f.Beta1, f.New1, f.GradScale)
+	},
+	device.RuleMuonStep: func(u *vec.Unit, a device.Arrays, f *device.Factors) {
+		u.MuonStep(a.Value.Floats(), a.Grad.Floats(), f.Keep, f.Rate)
+	},
 }
 
 // HasRule reports whether updateRules has the rule.
@@ -54,6 +65,11 @@ func (d *Device) Update(r device.Rule, a device.Arrays, f device.Factors) {
 	}
 	d.pool.do(j, (n+grain-1)/grain, n)
 	*j = update{unit: j.unit}
+}
+
+// Normalize divides a tensor by its norm.
+func (d *Device) Normalize(y, x device.Tensor, eps float32) {
+	d.Scale(y, x, float32(1/max(math.Sqrt(d.SumSquares(x)), float64(eps))))
 }
 
 func (j *update) part(thread, threads int) {

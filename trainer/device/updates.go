@@ -14,6 +14,9 @@ type Updates interface {
 	ChunkSquares(sums Tensor, pitch int, x Tensor, chunks int, add bool)
 	// Scale computes y = s*x.
 	Scale(y, x Tensor, s float32)
+	// Normalize computes y = x/max(norm, eps), where norm is the Euclidean norm of x, with the bits
+	// of SumSquares. It does not wait if tensors are not in host memory.
+	Normalize(y, x Tensor, eps float32)
 	// HasRule reports whether the device implements an update rule.
 	HasRule(r Rule) bool
 	// Update runs a step of a rule on each element of the arrays.
@@ -32,7 +35,18 @@ const (
 	// RuleAdam is torch.optim.Adam and AdamW: s = Beta1*s + New1*d, t = Beta2*t + New2*d*d,
 	// w = Keep*w + Rate*s/(sqrt(t)/Correction + Eps).
 	RuleAdam Rule = "adam"
+	// RuleLion is Lion (Chen et al. 2023) without Decay: w = Keep*w + Rate*sign(Beta1*s + New1*d),
+	// s = Beta2*s + New2*d.
+	RuleLion Rule = "lion"
+	// RuleMuonMomentum is the first part of Muon, before the orthogonalization, without Decay:
+	// s = Beta1*s + New1*d, w = New1*d + Beta1*s. It does not read w.
+	RuleMuonMomentum Rule = "muon_momentum"
+	// RuleMuonStep is the last part of Muon: w = Keep*w + Rate*g.
+	RuleMuonStep Rule = "muon_step"
 )
+
+// Rules returns all rules, in no particular order.
+func Rules() []Rule { return []Rule{RuleSGD, RuleAdam, RuleLion, RuleMuonMomentum, RuleMuonStep} }
 
 // Arrays holds the tensors of an update. They have the same length. State that the rule does not
 // use is empty.

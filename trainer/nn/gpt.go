@@ -66,6 +66,7 @@ func NewGPT(o GPTOptions) (*GPT, error) {
 	for i := range o.Layers {
 		b := newBlock(fmt.Sprintf("h.%d.", i), o, uint64(1+sitesPerBlock*i))
 		m.blocks = append(m.blocks, b)
+		markHidden(b.params())
 		m.params = append(m.params, b.params()...)
 	}
 	m.last = newLayerNorm("ln_f.", o.Width)

@@ -10,6 +10,9 @@ type Param struct {
 	Shape []int         // outermost dimension first
 	Data  device.Tensor // current values, row-major
 	Grad  device.Tensor // gradient of the last Backward
+	// Hidden reports that this is the weight of a hidden layer: a matrix that is neither an embedding
+	// nor the weight of the output layer.
+	Hidden bool
 	// Pieces are the parameters of which this array holds elements, in ascending order, if it is
 	// not a parameter of a model but a part of several, such as a shard of a bucket. Elements that
 	// belong to no piece are padding and always zero.
@@ -42,6 +45,13 @@ func (p *Param) Contents() []Piece {
 func (p *Param) IsMatrix() bool { return len(p.Shape) >= 2 }
 
 func newParam(name string, shape ...int) *Param { return &Param{Name: name, Shape: shape} }
+
+// markHidden sets Hidden of the matrices among the parameters of a hidden layer.
+func markHidden(params []*Param) {
+	for _, p := range params {
+		p.Hidden = p.IsMatrix()
+	}
+}
 
 // Len returns the number of elements.
 func (p *Param) Len() int {

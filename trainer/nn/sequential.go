@@ -26,7 +26,10 @@ type Sequential struct {
 
 func newSequential(in int, layers []Layer) *Sequential {
 	m := &Sequential{in: in, layers: layers}
-	for _, l := range layers {
+	for i, l := range layers {
+		if i+1 < len(layers) {
+			markHidden(l.Params())
+		}
 		m.owned = append(m.owned, l.Params())
 		m.params = append(m.params, l.Params()...)
 	}

@@ -25,7 +25,7 @@ type rule struct {
 }
 
 // rules holds the elementwise rules by kind.
-var rules = map[string]rule{KindSGD: sgdRule, KindAdam: adamRule, KindAdamW: adamWRule}
+var rules = map[string]rule{KindSGD: sgdRule, KindAdam: adamRule, KindAdamW: adamWRule, KindLion: lionRule}
 
 // elementwise is an optimizer that updates each element independently.
 type elementwise struct {

@@ -27,6 +27,7 @@ type golden struct {
 		Values       [][]float32
 		Average      []float32 `json:"exp_avg"`
 		Squares      []float32 `json:"exp_avg_sq"`
+		Momenta      []float32
 		Step         float32
 	}
 	Schedules []goldenSchedule
@@ -81,8 +82,8 @@ func goldens(t *testing.T) map[string]golden {
 		if err := json.Unmarshal(raw, &g); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if len(g.Runs) != 14 || len(g.Schedules) != 8 {
-			t.Fatalf("%s: %d runs and %d schedules, want 14 and 8", name, len(g.Runs), len(g.Schedules))
+		if len(g.Runs) != 19 || len(g.Schedules) != 8 {
+			t.Fatalf("%s: %d runs and %d schedules, want 19 and 8", name, len(g.Runs), len(g.Schedules))
 		}
 		out[name] = g
 	}
@@ -134,7 +135,12 @@ func TestFiftyStepsFollowTorch(t *testing.T) {
 				}
 				draws := random.New(5)
 				params := []*nn.Param{randomParam(draws, "a", 19), randomParam(draws, "b", 6)}
-				o := build(t, c.Kind, params, Options{LR: c.LR, Beta1: c.Beta1, Beta2: c.Beta2, Eps: c.Eps, WeightDecay: c.WeightDecay})
+				params[1].Shape, params[1].Hidden = []int{3, 2}, true
+				if c.Kind == KindMuon {
+					params = append(params, randomParam(draws, "c", 10))
+					params[2].Shape, params[2].Hidden = []int{2, 5}, true
+				}
+				o := buildWith(t, c.Kind, params, Options{Momentum: c.Momentum, LR: c.LR, Beta1: c.Beta1, Beta2: c.Beta2, Eps: c.Eps, WeightDecay: c.WeightDecay})
 				if c.Matrices {
 					o.SetGroups(Group{Selects: func(p *nn.Param) bool { return p == params[0] }})
 				}
@@ -172,11 +178,22 @@ func TestFiftyStepsFollowTorch(t *testing.T) {
 				if !(worst <= valueTolerance) {
 					t.Errorf("values differ by %v", worst)
 				}
-				if c.Kind == KindSGD {
-					return
-				}
 				state := o.State().Tensors
 				data := func(t Tensor) []float32 { return t.Data }
+				switch c.Kind {
+				case KindSGD:
+					return
+				case KindLion:
+					if d := maxDifference(joined(state, data), c.Average, 1e-30); !(d <= averageTolerance) {
+						t.Errorf("averages differ by %v", d)
+					}
+					return
+				case KindMuon:
+					if d := maxDifference(joined(state[:2], data), c.Momenta, 1e-30); !(d <= averageTolerance) {
+						t.Errorf("momenta differ by %v", d)
+					}
+					return
+				}
 				averages := joined([]Tensor{state[0], state[2]}, data)
 				squares := joined([]Tensor{state[1], state[3]}, data)
 				t.Logf("of averages %.2g, of squares %.2g", maxDifference(averages, c.Average, 1e-30), maxDifference(squares, c.Squares, 1e-30))

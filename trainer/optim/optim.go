@@ -7,6 +7,10 @@
 // bit-identical on every CPU. The state can be saved and restored, and a restored optimizer continues
 // bit for bit.
 //
+// The kind "lion" is Lion (Chen et al. 2023). The kind "muon" is Muon (Jordan et al. 2024) for the
+// weights of hidden layers and AdamW for the other parameters. It needs whole tensors, which ranks do
+// not have if they shard the optimizer's state.
+//
 // Optimizers see tensors: the [nn.Piece] of an array give the parameter, the shape, and the offset of
 // its elements. A [Group] selects parameters with different settings, like a parameter group in
 // PyTorch.
@@ -70,6 +74,8 @@ const (
 	KindSGD   = "sgd"
 	KindAdam  = "adam"
 	KindAdamW = "adamw"
+	KindLion  = "lion"
+	KindMuon  = "muon"
 )
 
 // Options are the hyper-parameters of an optimizer. They have no defaults. A kind ignores the fields
@@ -77,12 +83,12 @@ const (
 type Options struct {
 	Kind        string  // one of the constants of this package
 	LR          float64 // learning rate, 0 or more
-	Momentum    float64 // SGD: fraction of the last update that is added to the next; 0 is plain SGD
+	Momentum    float64 // SGD: fraction of the last update that is added to the next, 0 is plain SGD; Muon: decay rate of the average of gradients
 	Nesterov    bool    // SGD: Nesterov momentum
-	Beta1       float64 // Adam: decay rate of the average of gradients, in [0, 1)
-	Beta2       float64 // Adam: decay rate of the average of squared gradients, in [0, 1)
-	Eps         float64 // Adam: term in the divisor; with 0, as in PyTorch, an element whose gradient was always 0 becomes NaN
-	WeightDecay float64 // SGD and Adam: L2 penalty, added to gradients; AdamW: fraction of the value that each step subtracts, times LR
+	Beta1       float64 // Adam, and AdamW of Muon: decay rate of the average of gradients, in [0, 1); Lion: weight of the average in the update
+	Beta2       float64 // Adam, and AdamW of Muon: decay rate of the average of squared gradients, in [0, 1); Lion: decay rate of the average of gradients
+	Eps         float64 // Adam, and AdamW of Muon: term in the divisor; with 0, as in PyTorch, an element whose gradient was always 0 becomes NaN
+	WeightDecay float64 // SGD and Adam: L2 penalty, added to gradients; others: fraction of the value that each step subtracts, times LR
 }
 
 // A Group is a set of parameters with different settings than the optimizer's.
@@ -98,6 +104,9 @@ const maxGroups = device.MaxGroups - 1
 // the kind is unknown, if the device lacks its rule, or if an option is not finite or outside the
 // limits of PyTorch. It allocates all of the optimizer's memory.
 func New(d device.Device, params []*nn.Param, o Options) (Optimizer, error) {
+	if o.Kind == KindMuon {
+		return newMuon(d, params, o)
+	}
 	r, ok := rules[o.Kind]
 	if !ok {
 		return nil, fmt.Errorf("unknown kind of optimizer %q", o.Kind)

@@ -16,7 +16,7 @@ import (
 // processor is the device of the tests.
 var processor = cpu.New(1)
 
-var kinds = []string{KindSGD, KindAdam, KindAdamW}
+var kinds = []string{KindSGD, KindAdam, KindAdamW, KindLion, KindMuon}
 
 // usual are options that suit every kind.
 var usual = Options{LR: 0.01, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.01}
@@ -24,7 +24,14 @@ var usual = Options{LR: 0.01, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 
 // build creates an optimizer of any kind; SGD has a momentum of 0.9.
 func build(t testing.TB, kind string, params []*nn.Param, o Options) Optimizer {
 	t.Helper()
-	o.Kind, o.Momentum = kind, 0.9
+	o.Momentum = 0.9
+	return buildWith(t, kind, params, o)
+}
+
+// buildWith creates an optimizer of any kind.
+func buildWith(t testing.TB, kind string, params []*nn.Param, o Options) Optimizer {
+	t.Helper()
+	o.Kind = kind
 	out, err := New(processor, params, o)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +93,8 @@ func TestResumedIsTheSameBitForBit(t *testing.T) {
 					o.Step(params, scale)
 				}
 				g := random.New(1)
-				params := []*nn.Param{randomParam(g, "0.weight", 13), randomParam(g, "0.bias", 3)}
+				params := []*nn.Param{randomParam(g, "0.weight", 15), randomParam(g, "0.bias", 3)}
+				params[0].Shape, params[0].Hidden = []int{5, 3}, true
 				o := build(t, kind, params, usual)
 				for step := range before {
 					advance(o, params, step)
@@ -98,7 +106,7 @@ func TestResumedIsTheSameBitForBit(t *testing.T) {
 				slices.Reverse(saved.Tensors) // any order is valid
 				var copies []*nn.Param
 				for _, p := range params {
-					copies = append(copies, &nn.Param{Name: p.Name, Shape: p.Shape, Data: device.Host(slices.Clone(p.Data.Floats())), Grad: device.Host(make([]float32, p.Len()))})
+					copies = append(copies, &nn.Param{Name: p.Name, Shape: p.Shape, Hidden: p.Hidden, Data: device.Host(slices.Clone(p.Data.Floats())), Grad: device.Host(make([]float32, p.Len()))})
 				}
 				again := build(t, kind, copies, usual)
 				if err := again.Restore(saved); err != nil {
@@ -152,6 +160,7 @@ func TestStatesOfOtherKindsAreRefused(t *testing.T) {
 func TestNothingAllocates(t *testing.T) {
 	g := random.New(1)
 	params := []*nn.Param{randomParam(g, "a", 100), randomParam(g, "b", 7)}
+	params[0].Shape, params[0].Hidden = []int{10, 10}, true
 	for _, p := range params {
 		g.Uniform(-1, 1, p.Grad.Floats())
 	}

@@ -211,6 +211,9 @@ func (c *Counter) NewReading() device.Reading { return nil }
 // Scale does nothing.
 func (c *Counter) Scale(_, _ device.Tensor, _ float32) {}
 
+// Normalize does nothing.
+func (c *Counter) Normalize(_, _ device.Tensor, _ float32) {}
+
 // HasRule returns true.
 func (c *Counter) HasRule(device.Rule) bool { return true }
 

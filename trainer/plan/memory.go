@@ -7,6 +7,11 @@ type Element struct {
 	Weight, Grad, State float64
 	// Update is the number of bytes that an update reads and writes.
 	Update float64
+	// UpdateFLOP is the number of floating-point operations of an update in matmuls, for optimizers
+	// that have them.
+	UpdateFLOP float64
+	// Workspace is memory of the optimizer in bytes, per rank and not per element.
+	Workspace float64
 	// Compressed reports that gradients are reduced in bfloat16, in a copy.
 	Compressed bool
 }
@@ -20,10 +25,10 @@ func (e Element) sent() float64 {
 }
 
 // Elements returns the memory of a parameter element with an optimizer that has this many values
-// per element: 2 for Adam, 1 for momentum. All are float32, also on GPUs and with bf16.
-func Elements(moments int) Element {
+// per element on average: 2 for Adam, 1 for momentum. All are float32, also on GPUs and with bf16.
+func Elements(moments float64) Element {
 	// The gradient is read twice, once for the norm.
-	n := float64(moments)
+	n := moments
 	return Element{Weight: 4, Grad: 4, State: 4 * n, Update: 8 + 2*4 + 8*n}
 }
 
@@ -56,7 +61,7 @@ func (e Element) state(s ddp.Strategy, params float64, ranks int) Memory {
 		}
 		return params
 	}
-	return Memory{Weights: e.Weight * kept(ddp.ZeRO3), Gradients: e.Grad * kept(ddp.ZeRO2), Optimizer: e.State * kept(ddp.ZeRO1)}
+	return Memory{Weights: e.Weight * kept(ddp.ZeRO3), Gradients: e.Grad * kept(ddp.ZeRO2), Optimizer: e.State*kept(ddp.ZeRO1) + e.Workspace}
 }
 
 // Program is the memory of a rank in addition to its tensors.

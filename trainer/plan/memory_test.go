@@ -45,7 +45,7 @@ func smallGPT(t testing.TB) Work {
 func TestMemoryNeverGrowsWithRanksOrStages(t *testing.T) {
 	w := smallGPT(t)
 	for _, moments := range []int{1, 2} {
-		e := Elements(moments)
+		e := Elements(float64(moments))
 		before := math.Inf(1)
 		for _, s := range ddp.Strategies() {
 			last := math.Inf(1)

@@ -122,7 +122,11 @@ func (s simulator) step(micro int) Step {
 	if s.Strategy >= ddp.ZeRO1 {
 		params /= float64(s.ranks)
 	}
-	updated := s.time.add(cpuResource, params*s.Element.Update/(s.Bandwidth*s.cpuShare(s.ranks)), ready...)
+	updating := params * s.Element.Update / (s.Bandwidth * s.cpuShare(s.ranks))
+	if s.Element.UpdateFLOP > 0 {
+		updating += params * s.Element.UpdateFLOP / s.rate
+	}
+	updated := s.time.add(cpuResource, updating, ready...)
 	if s.Strategy == ddp.ZeRO1 || s.Strategy == ddp.ZeRO2 {
 		for _, b := range s.buckets {
 			s.gather(b, updated)

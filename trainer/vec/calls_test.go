@@ -82,6 +82,11 @@ var calls = []call{
 	{"Dropout", none(func(u *vec.Unit, a arena) { u.Dropout(a.f[0], a.f[1], a.nums[0], 1<<30, 0x123456789abcdef, 1<<40+5) })},
 	{"Dropout across 2^32", none(func(u *vec.Unit, a arena) { u.Dropout(a.f[0], a.f[1], 2, 1<<31, 77, 1<<33-20) })},
 	{"Adam", none(func(u *vec.Unit, a arena) { u.Adam(a.f[0], a.f[1], a.f[2], a.f[3], adamFactors(a.nums)) })},
+	{"Lion", none(func(u *vec.Unit, a arena) {
+		u.Lion(a.f[0], a.f[1], a.f[2], vec.LionFactors{Beta1: a.nums[0], Beta2: 0.99, New1: a.nums[1], New2: 0.01, Keep: a.nums[2], Rate: a.nums[3], GradScale: 0.7})
+	})},
+	{"MuonMomentum", none(func(u *vec.Unit, a arena) { u.MuonMomentum(a.f[0], a.f[1], a.f[2], a.nums[0], a.nums[1], a.nums[2]) })},
+	{"MuonStep", none(func(u *vec.Unit, a arena) { u.MuonStep(a.f[0], a.f[1], a.nums[0], a.nums[1]) })},
 	{"SGD", none(func(u *vec.Unit, a arena) { u.SGD(a.f[0], a.f[1], nil, sgdFactors(a.nums, false, false)) })},
 	{"SGD momentum first", none(func(u *vec.Unit, a arena) { u.SGD(a.f[0], a.f[1], a.f[2], sgdFactors(a.nums, false, true)) })},
 	{"SGD momentum", none(func(u *vec.Unit, a arena) { u.SGD(a.f[0], a.f[1], a.f[2], sgdFactors(a.nums, false, false)) })},

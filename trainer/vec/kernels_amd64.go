@@ -83,6 +83,15 @@ func avx512NormParamGrad2(dw *float32, db *float32, dy0 *float32, x0 *float32, d
 func avx512Adam(p *float32, grad *float32, m *float32, v *float32, n int, beta1 float32, beta2 float32, new1 float32, new2 float32, keep float32, decay float32, correction float32, eps float32, rate float32, gscale float32)
 
 //go:noescape
+func avx512Lion(p *float32, grad *float32, m *float32, n int, beta1 float32, beta2 float32, new1 float32, new2 float32, keep float32, rate float32, gscale float32)
+
+//go:noescape
+func avx512MuonMomentum(p *float32, grad *float32, buf *float32, n int, beta float32, new float32, gscale float32)
+
+//go:noescape
+func avx512MuonStep(p *float32, grad *float32, n int, keep float32, rate float32)
+
+//go:noescape
 func avx512Sgd(p *float32, grad *float32, n int, lr float32, decay float32, gscale float32)
 
 //go:noescape
@@ -174,6 +183,15 @@ func avx2NormParamGrad2(dw *float32, db *float32, dy0 *float32, x0 *float32, dy1
 
 //go:noescape
 func avx2Adam(p *float32, grad *float32, m *float32, v *float32, n int, beta1 float32, beta2 float32, new1 float32, new2 float32, keep float32, decay float32, correction float32, eps float32, rate float32, gscale float32)
+
+//go:noescape
+func avx2Lion(p *float32, grad *float32, m *float32, n int, beta1 float32, beta2 float32, new1 float32, new2 float32, keep float32, rate float32, gscale float32)
+
+//go:noescape
+func avx2MuonMomentum(p *float32, grad *float32, buf *float32, n int, beta float32, new float32, gscale float32)
+
+//go:noescape
+func avx2MuonStep(p *float32, grad *float32, n int, keep float32, rate float32)
 
 //go:noescape
 func avx2Sgd(p *float32, grad *float32, n int, lr float32, decay float32, gscale float32)
@@ -477,6 +495,39 @@ func (u *Unit) adam(p []float32, grad []float32, m []float32, v []float32, beta1
 		avx2Adam(unsafe.SliceData(p), unsafe.SliceData(grad), unsafe.SliceData(m), unsafe.SliceData(v), len(p), beta1, beta2, new1, new2, keep, decay, correction, eps, rate, gscale)
 	default:
 		portableAdam(p, grad, m, v, beta1, beta2, new1, new2, keep, decay, correction, eps, rate, gscale)
+	}
+}
+
+func (u *Unit) lion(p []float32, grad []float32, m []float32, beta1 float32, beta2 float32, new1 float32, new2 float32, keep float32, rate float32, gscale float32) {
+	switch u.set {
+	case avx512:
+		avx512Lion(unsafe.SliceData(p), unsafe.SliceData(grad), unsafe.SliceData(m), len(p), beta1, beta2, new1, new2, keep, rate, gscale)
+	case avx2:
+		avx2Lion(unsafe.SliceData(p), unsafe.SliceData(grad), unsafe.SliceData(m), len(p), beta1, beta2, new1, new2, keep, rate, gscale)
+	default:
+		portableLion(p, grad, m, beta1, beta2, new1, new2, keep, rate, gscale)
+	}
+}
+
+func (u *Unit) muonMomentum(p []float32, grad []float32, buf []float32, beta float32, new float32, gscale float32) {
+	switch u.set {
+	case avx512:
+		avx512MuonMomentum(unsafe.SliceData(p), unsafe.SliceData(grad), unsafe.SliceData(buf), len(p), beta, new, gscale)
+	case avx2:
+		avx2MuonMomentum(unsafe.SliceData(p), unsafe.SliceData(grad), unsafe.SliceData(buf), len(p), beta, new, gscale)
+	default:
+		portableMuonMomentum(p, grad, buf, beta, new, gscale)
+	}
+}
+
+func (u *Unit) muonStep(p []float32, grad []float32, keep float32, rate float32) {
+	switch u.set {
+	case avx512:
+		avx512MuonStep(unsafe.SliceData(p), unsafe.SliceData(grad), len(p), keep, rate)
+	case avx2:
+		avx2MuonStep(unsafe.SliceData(p), unsafe.SliceData(grad), len(p), keep, rate)
+	default:
+		portableMuonStep(p, grad, keep, rate)
 	}
 }
 

@@ -108,6 +108,18 @@ func (u *Unit) adam(p []float32, grad []float32, m []float32, v []float32, beta1
 	portableAdam(p, grad, m, v, beta1, beta2, new1, new2, keep, decay, correction, eps, rate, gscale)
 }
 
+func (u *Unit) lion(p []float32, grad []float32, m []float32, beta1 float32, beta2 float32, new1 float32, new2 float32, keep float32, rate float32, gscale float32) {
+	portableLion(p, grad, m, beta1, beta2, new1, new2, keep, rate, gscale)
+}
+
+func (u *Unit) muonMomentum(p []float32, grad []float32, buf []float32, beta float32, new float32, gscale float32) {
+	portableMuonMomentum(p, grad, buf, beta, new, gscale)
+}
+
+func (u *Unit) muonStep(p []float32, grad []float32, keep float32, rate float32) {
+	portableMuonStep(p, grad, keep, rate)
+}
+
 func (u *Unit) sgd(p []float32, grad []float32, lr float32, decay float32, gscale float32) {
 	portableSgd(p, grad, lr, decay, gscale)
 }

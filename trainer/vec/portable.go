@@ -698,6 +698,65 @@ func portableAdam(p []float32, grad []float32, m []float32, v []float32, beta1 f
 	}
 }
 
+func portableLion(p []float32, grad []float32, m []float32, beta1 float32, beta2 float32, new1 float32, new2 float32, keep float32, rate float32, gscale float32) {
+	grad = grad[:len(p)]
+	m = m[:len(p)]
+	for i := range p {
+		v0 := grad[i]
+		v1 := float32(v0 * gscale)
+		v2 := m[i]
+		v3 := float32(beta1 * v2)
+		v4 := float32(new1 * v1)
+		v5 := float32(v3 + v4)
+		v6 := float32(0)
+		if 0 > v5 {
+			v6 = -1
+		}
+		v7 := float32(v6)
+		if v5 > 0 {
+			v7 = 1
+		}
+		v8 := p[i]
+		v9 := float32(keep * v8)
+		v10 := float32(rate * v7)
+		v11 := float32(v9 + v10)
+		p[i] = v11
+		v13 := float32(beta2 * v2)
+		v14 := float32(new2 * v1)
+		v15 := float32(v13 + v14)
+		m[i] = v15
+	}
+}
+
+func portableMuonMomentum(p []float32, grad []float32, buf []float32, beta float32, new float32, gscale float32) {
+	grad = grad[:len(p)]
+	buf = buf[:len(p)]
+	for i := range p {
+		v0 := grad[i]
+		v1 := float32(v0 * gscale)
+		v2 := float32(new * v1)
+		v3 := buf[i]
+		v4 := float32(beta * v3)
+		v5 := float32(v4 + v2)
+		buf[i] = v5
+		v7 := float32(beta * v5)
+		v8 := float32(v2 + v7)
+		p[i] = v8
+	}
+}
+
+func portableMuonStep(p []float32, grad []float32, keep float32, rate float32) {
+	grad = grad[:len(p)]
+	for i := range p {
+		v0 := p[i]
+		v1 := float32(keep * v0)
+		v2 := grad[i]
+		v3 := float32(rate * v2)
+		v4 := float32(v1 + v3)
+		p[i] = v4
+	}
+}
+
 func portableSgd(p []float32, grad []float32, lr float32, decay float32, gscale float32) {
 	grad = grad[:len(p)]
 	for i := range p {

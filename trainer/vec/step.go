@@ -58,3 +58,42 @@ func (u *Unit) SGD(p, g, buf []float32, f SGDFactors) {
 		u.sgdNext(p, g, buf, f.LR, f.Momentum, f.Decay, f.GradScale)
 	}
 }
+
+// LionFactors holds the factors of one step of Lion.
+type LionFactors struct {
+	Beta1, Beta2 float32 // decay rates of the average: for the update, and for the next step
+	New1, New2   float32 // 1-Beta1 and 1-Beta2
+	Keep         float32 // factor of the parameter for decoupled weight decay
+	Rate         float32 // negative learning rate
+	GradScale    float32 // factor of the gradient, such as the clipping factor; 1 has no effect
+}
+
+// Lion runs a step of Lion for parameters p with gradients g, where m is the average of gradients:
+//
+//	d = g*GradScale
+//	p = Keep*p + Rate*sign(Beta1*m + New1*d)
+//	m = Beta2*m + New2*d
+//
+// The sign of 0 and NaN is 0.
+func (u *Unit) Lion(p, g, m []float32, f LionFactors) {
+	same(len(p), len(g), len(m))
+	u.lion(p, g, m, f.Beta1, f.Beta2, f.New1, f.New2, f.Keep, f.Rate, f.GradScale)
+}
+
+// MuonMomentum updates the average of gradients buf and stores Nesterov's momentum in out:
+//
+//	d = (1-beta)*g*gradScale
+//	buf = beta*buf + d
+//	out = d + beta*buf
+//
+// The argument fresh is 1-beta.
+func (u *Unit) MuonMomentum(out, g, buf []float32, beta, fresh, gradScale float32) {
+	same(len(out), len(g), len(buf))
+	u.muonMomentum(out, g, buf, beta, fresh, gradScale)
+}
+
+// MuonStep computes p = keep*p + rate*d.
+func (u *Unit) MuonStep(p, d []float32, keep, rate float32) {
+	same(len(p), len(d))
+	u.muonStep(p, d, keep, rate)
+}

@@ -52,6 +52,16 @@ func TestStepDecisions(t *testing.T) {
 		"adamw": func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
 			return optim.New(d, p, optim.Options{Kind: optim.KindAdamW, LR: 0.01, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1})
 		},
+		"lion": func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
+			return optim.New(d, p, optim.Options{Kind: optim.KindLion, LR: 0.01, Beta1: 0.9, Beta2: 0.99, WeightDecay: 0.1})
+		},
+		"muon": func(d device.Device, p []*nn.Param) (optim.Optimizer, error) {
+			for _, p := range p {
+				p.Pieces = nil
+			}
+			p[0].Shape, p[0].Hidden = []int{12, n / 12}, true
+			return optim.New(d, p, optim.Options{Kind: optim.KindMuon, LR: 0.01, Momentum: 0.9, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8, WeightDecay: 0.1})
+		},
 	}
 	// Weight decay on some elements only.
 	for _, name := range []string{"sgd", "adam", "adamw"} {

@@ -29,7 +29,7 @@ func TestTakesWhatIsPlanned(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			planned := plan.Count(m, sample, samples, precision, true).Memory(ddp.DDP, plan.Elements(moments), 1, plan.Program{})
+			planned := plan.Count(m, sample, samples, precision, true).Memory(ddp.DDP, plan.Elements(float64(moments)), 1, plan.Program{})
 
 			d := open(t, engine.Options{})
 			before, free := d.PoolStats().Reserved, d.Available()

@@ -64,6 +64,20 @@ func (d *Device) ChunkSquares(sums device.Tensor, pitch int, x device.Tensor, co
 	d.sumPartials(typed(sums, device.Float64), "sum_squares", floats(x), 0, chunks{n, count, pitch, add})
 }
 
+// Normalize divides a tensor by its norm, without a wait.
+func (d *Device) Normalize(y, x device.Tensor, eps float32) {
+	n := x.Len()
+	sameLength("normalize", n, y.Len())
+	if n == 0 {
+		return
+	}
+	defer d.enter("normalize", n).Leave()
+	total := d.scratchFor(scratchSums, (partials+1)*8) + partials*8
+	d.sumPartials(total, "sum_squares", floats(x), 0, chunks{n: n, count: 1})
+	d.args.Reset().Ptr(floats(y)).Ptr(floats(x)).Ptr(total).Float(eps).Int64(int64(n))
+	d.launch("normalize", gridFor(n))
+}
+
 // CountEqual counts the positions where a and b are equal.
 func (d *Device) CountEqual(a, b device.Tensor) int {
 	sameLength("compare", a.Len(), b.Len())
@@ -85,7 +99,10 @@ func factorsOf(f device.Factors) factors {
 }
 
 // updateKernels holds the kernel of each update rule. All have the same parameters.
-var updateKernels = map[device.Rule]string{device.RuleSGD: "sgd", device.RuleAdam: "adam"}
+var updateKernels = map[device.Rule]string{
+	device.RuleSGD: "sgd", device.RuleAdam: "adam", device.RuleLion: "lion",
+	device.RuleMuonMomentum: "muon_momentum", device.RuleMuonStep: "muon_step",
+}
 
 // HasRule reports whether there is a kernel for a rule.
 func (d *Device) HasRule(r device.Rule) bool { return updateKernels[r] != "" }

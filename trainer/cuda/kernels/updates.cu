@@ -42,6 +42,50 @@ UPDATE_RULE(adam) {
   }
 }
 
+// Lion (Chen et al. 2023). state0 is the average of gradients.
+UPDATE_RULE(lion) {
+  (void)state1;
+  if (live) f = *live;
+  if (f.idle) return;
+  for (u64 i = index(); i < n; i += stride()) {
+    float d = grad[i] * f.grad_scale, m = state0[i];
+    float c = f.beta1 * m + f.new1 * d;
+    float sign = c > 0 ? 1.0f : c < 0 ? -1.0f : 0.0f;
+    value[i] = f.keep * value[i] + f.rate * sign;
+    state0[i] = f.beta2 * m + f.new2 * d;
+  }
+}
+
+// Muon (Jordan et al. 2024) before the orthogonalization: value becomes Nesterov's momentum of the
+// gradients, whose average is state0.
+UPDATE_RULE(muon_momentum) {
+  (void)state1;
+  if (live) f = *live;
+  if (f.idle) return;
+  for (u64 i = index(); i < n; i += stride()) {
+    float d = f.new1 * (grad[i] * f.grad_scale);
+    float b = f.beta1 * state0[i] + d;
+    state0[i] = b;
+    value[i] = d + f.beta1 * b;
+  }
+}
+
+// Muon after the orthogonalization, whose result is grad.
+UPDATE_RULE(muon_step) {
+  (void)state0;
+  (void)state1;
+  if (live) f = *live;
+  if (f.idle) return;
+  for (u64 i = index(); i < n; i += stride()) value[i] = f.keep * value[i] + f.rate * grad[i];
+}
+
+// y = x divided by its norm, which is at least eps. squares is the sum of the squares of x.
+KERNEL(normalize, 256, float *y, const float *x, const double *squares, float eps, u64 n) {
+  double norm = sqrt_f64(*squares), least = double(eps);
+  float scale = float(1 / (norm < least ? least : norm));
+  for (u64 i = index(); i < n; i += stride()) y[i] = x[i] * scale;
+}
+
 // total returns the sum of the threads' values in a block of 256, added by halves, to thread 0.
 DEVICE double total(double v) {
   SHARED double sums[256];

@@ -36,6 +36,7 @@ func Run(t *testing.T, open func() device.Device) {
 		{"Pool", checkPool},
 		{"Losses", checkLosses},
 		{"Updates", checkUpdates},
+		{"Rules", checkRules},
 		{"Steps", checkSteps},
 		{"Misfits", checkMisfits},
 		{"Stored", checkStored},

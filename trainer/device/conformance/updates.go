@@ -77,6 +77,92 @@ func checkUpdates(s *suite) {
 	})
 }
 
+// checkRules checks the rules with one or no state array.
+func checkRules(s *suite) {
+	s.run("HasRule", func(s *suite) {
+		for _, r := range device.Rules() {
+			if !s.d.HasRule(r) {
+				s.Errorf("the device does not have the rule %q", r)
+			}
+		}
+		if s.d.HasRule("none") {
+			s.Error("the device has an unknown rule")
+		}
+	})
+	f := device.Factors{GradScale: 0.37, Beta1: 0.9, Beta2: 0.99, New1: 0.1, New2: 0.01, Keep: 0.95, Rate: -0.1}
+	s.run("Lion", func(s *suite) {
+		s.rule(device.RuleLion, f, func(w, m, g real) (real, real) {
+			d := exact(f.GradScale).times(g)
+			c := exact(f.Beta1).times(m).plus(exact(f.New1).times(d))
+			sign := exact(0)
+			if c.v > 0 {
+				sign = exact(1)
+			} else if c.v < 0 {
+				sign = exact(-1)
+			}
+			return exact(f.Keep).times(w).plus(exact(f.Rate).times(sign)), exact(f.Beta2).times(m).plus(exact(f.New2).times(d))
+		})
+	})
+	s.run("MuonMomentum", func(s *suite) {
+		s.rule(device.RuleMuonMomentum, f, func(_, m, g real) (real, real) {
+			d := exact(f.New1).times(exact(f.GradScale).times(g))
+			m = exact(f.Beta1).times(m).plus(d)
+			return d.plus(exact(f.Beta1).times(m)), m
+		})
+	})
+	s.run("MuonStep", func(s *suite) {
+		s.rule(device.RuleMuonStep, f, func(w, m, g real) (real, real) {
+			return exact(f.Keep).times(w).plus(exact(f.Rate).times(g)), m
+		})
+	})
+	s.run("Normalize", func(s *suite) {
+		for _, n := range lengths {
+			x, sum := s.normal(n), 0.0
+			for _, v := range x {
+				sum += float64(v) * float64(v)
+			}
+			norm := math.Sqrt(sum)
+			want, large := make([]real, n), make([]real, n)
+			for i, v := range x { // a rounded factor and a product
+				want[i] = rounded(float64(v)/norm, unit*math.Abs(float64(v)/norm))
+				large[i] = rounded(float64(v)/1e9, unit*math.Abs(float64(v)/1e9))
+			}
+			y, same := s.empty(n), s.result(x)
+			s.d.Normalize(y, s.input(x), 1e-7)
+			s.d.Normalize(same, same, 1e9)
+			s.close("x/norm", s.floats(y), want)
+			s.close("x/eps in place", s.floats(same), large)
+		}
+		zero := s.result(make([]float32, 3))
+		s.d.Normalize(zero, zero, 1e-7)
+		s.same("0/eps", s.floats(zero), make([]float32, 3))
+	})
+}
+
+// rule runs three steps of a rule with one state array, or none if it does not change it. Each is
+// compared with a formula, which returns the new value and state. The first step has an element
+// without a gradient.
+func (s *suite) rule(r device.Rule, f device.Factors, formula func(value, state, grad real) (real, real)) {
+	s.Helper()
+	for _, n := range lengths {
+		value, state := s.result(s.normal(n)), s.result(make([]float32, n))
+		for step := range 3 {
+			grad := s.normal(n)
+			if step == 0 {
+				grad[0] = 0
+			}
+			w, m := reals(s.floats(value)), reals(s.floats(state))
+			s.d.Update(r, arrays(value, s.input(grad), state), f)
+			for i := range w {
+				w[i], m[i] = formula(w[i], m[i], exact(grad[i]))
+			}
+			what := fmt.Sprintf("step %d of %d numbers", step, n)
+			s.close(what+": value", s.floats(value), w)
+			s.close(what+": state", s.floats(state), m)
+		}
+	}
+}
+
 // arrays returns the arrays of an update.
 func arrays(value, grad device.Tensor, state ...device.Tensor) device.Arrays {
 	a := device.Arrays{Value: value, Grad: grad}

@@ -3,7 +3,7 @@
 
   usage: python3 torch_optim.py > optim_golden.json
 
-After torch.manual_seed(5) two parameters of 19 and 3x2 elements are drawn from
+After torch.manual_seed(5) two parameters of 19 and 3x2 elements, and for Muon one of 2x5, are drawn from
 [-1, 1), then both gradients of each step likewise. Where nothing is clipped, the
 first gradients of the first parameter are multiplied by SCALES: nothing, almost
 nothing, and a lot. Values are written as the shortest decimal numbers that name
@@ -19,9 +19,60 @@ from torch.optim import lr_scheduler as schedules
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
 
+
+class Lion(torch.optim.Optimizer):
+    """Lion as in the authors' lion_pytorch.py (google/automl)."""
+
+    def __init__(self, params, **options):
+        options.pop("eps")
+        super().__init__(params, options)
+
+    @torch.no_grad()
+    def step(self):
+        for g in self.param_groups:
+            (b1, b2), rate = g["betas"], g["lr"]
+            for p in g["params"]:
+                m = self.state[p].setdefault("exp_avg", torch.zeros_like(p))
+                p.mul_(1 - rate * g["weight_decay"])
+                p.add_(torch.sign(m * b1 + p.grad * (1 - b1)), alpha=-rate)
+                m.mul_(b2).add_(p.grad, alpha=1 - b2)
+
+
+class Muon(torch.optim.Optimizer):
+    """torch.optim.Muon of PyTorch 2.9 with adjust_lr_fn="match_rms_adamw", in float32, for matrices,
+    and AdamW for the other parameters."""
+
+    def __init__(self, params, momentum, **options):
+        super().__init__([p for p in params if p.dim() >= 2], dict(options, momentum=momentum))
+        self.others = torch.optim.AdamW([p for p in params if p.dim() < 2], **options)
+
+    @torch.no_grad()
+    def step(self):
+        self.others.step()
+        g = self.param_groups[0]
+        for p in g["params"]:
+            buffer = self.state[p].setdefault("momentum", torch.zeros_like(p))
+            buffer.lerp_(p.grad, 1 - g["momentum"])
+            update = orthogonal(p.grad.lerp(buffer, g["momentum"]))
+            p.mul_(1 - g["lr"] * g["weight_decay"])
+            p.add_(update, alpha=-g["lr"] * 0.2 * max(p.shape) ** 0.5)
+
+
+def orthogonal(x):
+    a, b, c = 3.4445, -4.7750, 2.0315
+    tall = x.size(0) > x.size(1)
+    if tall:
+        x = x.T
+    x = x / x.norm().clamp(min=1e-7)
+    for _ in range(5):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.T if tall else x
+
+
 STEPS = 50
 SCALES = [0.0, 1e-12, 1e-6, 1e6, 1e12]
-RULES = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+RULES = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD, "lion": Lion}
 ADAM = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
 RUNS = [
     dict(ADAM, kind=kind, **more)
@@ -38,6 +89,10 @@ RUNS.append({"kind": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 0.01, "
 # Two parameter groups, as in nanoGPT: only matrices decay.
 RUNS.append({"kind": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 0.1, "matrices": True})
 RUNS += [dict(ADAM, kind=kind, lr=0.05, weight_decay=0.1, matrices=True) for kind in ("adam", "adamw")]
+LION = dict(ADAM, kind="lion", beta2=0.99)
+RUNS += [LION, dict(LION, lr=0.01, weight_decay=0.5, clip=2.9), dict(LION, weight_decay=0.1, matrices=True)]
+MUON = dict(ADAM, kind="muon", momentum=0.95, beta2=0.95)
+RUNS += [MUON, dict(MUON, lr=0.02, momentum=0.8, weight_decay=0.1, clip=2.9)]
 for run in RUNS:
     if "schedule" in run:
         run["lr"] = run["schedule"]["lr"]
@@ -75,6 +130,8 @@ def make(r, params):
         ]
     if r["kind"] == "sgd":
         return torch.optim.SGD(params, lr=r["lr"], momentum=r["momentum"], weight_decay=r["weight_decay"])
+    if r["kind"] == "muon":
+        return Muon(params, r["momentum"], lr=r["lr"], betas=(r["beta1"], r["beta2"]), eps=r["eps"], weight_decay=r["weight_decay"])
     return RULES[r["kind"]](params, lr=r["lr"], betas=(r["beta1"], r["beta2"]), eps=r["eps"], weight_decay=r["weight_decay"])
 
 
@@ -88,7 +145,7 @@ def flat(tensors):
 
 def run(r):
     torch.manual_seed(5)
-    params = [torch.nn.Parameter(torch.empty(shape).uniform_(-1, 1)) for shape in ((19,), (3, 2))]
+    params = [torch.nn.Parameter(torch.empty(shape).uniform_(-1, 1)) for shape in ((19,), (3, 2), (2, 5))[: 3 if r["kind"] == "muon" else 2]]
     scale = torch.ones(19)
     if "clip" not in r:
         scale[: len(SCALES)] = torch.tensor(SCALES)
@@ -110,7 +167,9 @@ def run(r):
     for name in ("exp_avg", "exp_avg_sq"):
         if name in states[0]:
             out[name] = flat(s[name] for s in states)
-            out["step"] = states[0]["step"].item()
+            out["step"] = states[0].get("step", torch.zeros(())).item()
+    if r["kind"] == "muon":
+        out["momenta"] = flat(s["momentum"] for s in states[1:])
     return out
 
 
