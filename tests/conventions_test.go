@@ -131,7 +131,7 @@ func TestImportRules(t *testing.T) {
 
 // TestTopLevelEntries checks that the top directory has no files other than the expected ones.
 func TestTopLevelEntries(t *testing.T) {
-	const expected = " .ci .editorconfig .gitignore ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md LICENSE Makefile README.md " +
+	const expected = " .ci .editorconfig .gitattributes .gitignore ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md LICENSE Makefile README.md " +
 		"cmd docs go.mod go.sum internal jobs nccl netif slurm templates tests trainer "
 	for _, f := range trackedFiles(t, "") {
 		if top, _, _ := strings.Cut(f, "/"); !strings.Contains(expected, " "+top+" ") {
