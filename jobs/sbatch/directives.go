@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
 // shortOptions maps one-letter options of sbatch to their long names (sbatch(1)).
@@ -226,7 +228,12 @@ func (r *reader) convertOption(line int, name, value string) {
 			}
 		}
 	case "array":
-		r.change(line, option, "a job file has no array tasks: use a [sweep] for the values that differ")
+		var list jobs.ArrayRange
+		if err := list.UnmarshalTOML(value); err != nil {
+			r.change(line, option, "not a valid value of sweep.array")
+			return
+		}
+		j.array = value
 	case "dependency":
 		if !j.addOption(option) {
 			r.change(line, option, "use slurm.dependency or --after with the name of a run")

@@ -2,6 +2,7 @@ package sbatch
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -20,10 +21,16 @@ func (r *reader) finish() {
 	if j.directiveImage != "" && j.runtime == "shifter" && !r.usesShifter() {
 		j.image, j.runtime = "", ""
 	}
+	if m := arrayPosition.Find(r.src); m != nil && j.array != "" {
+		r.change(0, string(m), "ranks do not see the array's own positions: write the value")
+	}
 	r.writeSetup()
 	r.dropInvalid()
 	r.dropRejectedKeys()
 }
+
+// arrayPosition matches variables of a job array that a sweep does not set.
+var arrayPosition = regexp.MustCompile(`SLURM_ARRAY_TASK_(?:MIN|MAX|STEP|COUNT)`)
 
 // usesShifter reports whether the script starts its program with shifter.
 func (r *reader) usesShifter() bool { return bytes.Contains(r.src, []byte("shifter ")) }
@@ -118,11 +125,13 @@ func oneLine(text string) (line string, ok bool) {
 // writeSteps writes setup.steps and reports whether the job file accepts them.
 func (r *reader) writeSteps(steps []step) bool {
 	var list []string
-	relaxed := !r.errexit && slices.ContainsFunc(steps, func(s step) bool { return s.kind == stepRun && s.mayEnd })
-	if relaxed {
-		list = append(list, `{ run = "set +e" }`)
-	}
 	add := func(key, value string) { list = append(list, "{ "+key+" = "+value+" }") }
+	addRun := func(s step, value string) {
+		if s.mayEnd && !r.errexit {
+			value += ", may_fail = true" // the script continues after a failure
+		}
+		add("run", value)
+	}
 	for i := 0; i < len(steps); i++ {
 		s := steps[i]
 		switch s.kind {
@@ -140,14 +149,11 @@ func (r *reader) writeSteps(steps []step) bool {
 		default:
 			text := s.code()
 			if !isValidText(text) {
-				add("run", quoteLines(text))
+				addRun(s, quoteLines(text))
 				continue
 			}
-			add("run", quote(text))
+			addRun(s, quote(text))
 		}
-	}
-	if relaxed {
-		list = append(list, `{ run = "set -e" }`)
 	}
 	src := "name = \"a\"\n[command]\nargv = [\"a\"]\n[setup]\nsteps = [\n" + strings.Join(list, ",\n") + "\n]\n"
 	if _, err := jobs.Parse("", []byte(src)); err != nil {
@@ -161,6 +167,9 @@ func (r *reader) writeSteps(steps []step) bool {
 func quoteLines(s string) string {
 	return strings.NewReplacer("\n", `\n`, "\t", `\t`, "\r", "").Replace(quote(s))
 }
+
+// exportedReason is the reason of a note about a variable that the script does not export.
+const exportedReason = "the job exports it, so that the shell of each rank can insert its value"
 
 // keptSteps returns the steps that the program or a later step needs. It adds steps that export
 // the variables that the program's command reads.
@@ -200,6 +209,9 @@ func (r *reader) keptSteps() (kept []step) {
 		case stepRun:
 			runsLater = runsLater || !strings.HasPrefix(s.text, "module ") && !strings.HasPrefix(s.text, "export ") && !strings.HasPrefix(s.text, "ulimit ") && !strings.HasPrefix(s.text, "unset ")
 		}
+		if slices.Contains(s.uses, "SLURM_JOB_NAME") && !r.job.nameGiven {
+			r.change(s.line, "$SLURM_JOB_NAME", "the name of the job is "+r.job.name+", not the name of the script: set name, or --job-name")
+		}
 		for _, name := range s.uses {
 			needed[name] = true
 		}
@@ -209,6 +221,7 @@ func (r *reader) keptSteps() (kept []step) {
 	for _, name := range r.needed {
 		if !r.exported[name] && (r.scriptVars[name] || r.foreign) && isPlainName(name) && !r.hidden[name] {
 			kept = append(kept, step{kind: stepRun, text: "export " + name})
+			r.note(0, "$"+name, exportedReason)
 		}
 	}
 	return kept

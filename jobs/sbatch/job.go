@@ -29,6 +29,7 @@ type job struct {
 	slurm                    map[string]string // other keys of [slurm] with a string
 	raw                      map[string]string // other keys of [slurm], in TOML
 	options, stepOptions     []string
+	array                    string // sweep.array
 	mailUser                 string
 	mailEvents               []string
 	lines, modules           []string
@@ -208,6 +209,10 @@ func (j *job) toml() []byte {
 		key("launcher", quote("torchrun"))
 	}
 	word("workdir", j.workdir)
+	if j.array != "" {
+		b.WriteString("\n[sweep]\n")
+		word("array", j.array)
+	}
 	return []byte(b.String())
 }
 
@@ -243,6 +248,9 @@ func (r *reader) dropRejectedKeys() {
 			}
 			if strings.HasPrefix(key, "setup.container.image") {
 				j.image = ""
+			}
+			if strings.HasPrefix(key, "sweep") {
+				j.array = ""
 			}
 			if strings.HasPrefix(key, "setup.steps") {
 				j.steps = nil

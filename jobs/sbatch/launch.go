@@ -124,6 +124,7 @@ func (c *command) setRankVariable(name, value string) {
 		c.r.addSecretName(c.line, name)
 		return
 	}
+	c.r.exported[name] = true
 	c.r.setVariable(c.stmt, name, value, "export "+name+"="+quoteWord(value))
 }
 
@@ -581,6 +582,7 @@ func (c *command) convertTorchrun() {
 	default:
 		c.change("--nnodes "+nnodes, "torchrun uses all nodes of the job: slurm.nodes is "+strconv.Itoa(max(1, j.nodes)))
 	}
+	c.useArrayTask()
 	c.hideArguments()
 	var argv []string
 	for _, a := range slices.Concat(before, c.args) {
@@ -707,8 +709,7 @@ func (c *command) hideInline(file *syntax.File) {
 var rankVariables = words("SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_GTIDS SLURM_STEP_ID SLURM_STEPID SLURM_TASK_PID RANDOM SRANDOM SECONDS BASHPID HOSTNAME EPOCHSECONDS EPOCHREALTIME LINENO SLURMD_NODENAME SLURM_TASKS_PER_NODE PPID BASH_SOURCE FUNCNAME SHLVL")
 
 // jobVariables are variables of Slurm that are equal in the batch script and in all ranks.
-var jobVariables = words(`SLURM_JOB_ID SLURM_JOBID SLURM_JOB_NODELIST SLURM_NODELIST SLURM_JOB_NAME SLURM_SUBMIT_DIR SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID SLURM_ARRAY_TASK_COUNT
-	SLURM_ARRAY_TASK_MIN SLURM_ARRAY_TASK_MAX SLURM_ARRAY_TASK_STEP SLURM_JOB_PARTITION SLURM_CLUSTER_NAME SLURM_JOB_USER SLURM_TMPDIR SLURM_JOB_ACCOUNT SLURM_JOB_QOS
+var jobVariables = words(`SLURM_JOB_ID SLURM_JOBID SLURM_JOB_NODELIST SLURM_NODELIST SLURM_JOB_NAME SLURM_SUBMIT_DIR SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID SLURM_JOB_PARTITION SLURM_CLUSTER_NAME SLURM_JOB_USER SLURM_TMPDIR SLURM_JOB_ACCOUNT SLURM_JOB_QOS
 	SLURM_RESTART_COUNT SLURM_JOB_NUM_NODES SLURM_NNODES SLURM_JOB_UID SLURM_SUBMIT_HOST SLURM_JOB_END_TIME SLURM_JOB_START_TIME SLURM_CPUS_ON_NODE SLURM_GPUS_ON_NODE`)
 
 // convertProgram uses the remaining words as argv. If only a shell can evaluate one of them, a
@@ -716,6 +717,7 @@ var jobVariables = words(`SLURM_JOB_ID SLURM_JOBID SLURM_JOB_NODELIST SLURM_NODE
 func (c *command) convertProgram() {
 	r := c.r
 	r.layout(c)
+	c.useArrayTask()
 	c.hideArguments()
 	var argv []string
 	shell := r.job.shellDir != ""
@@ -748,12 +750,46 @@ func (c *command) convertProgram() {
 	r.checkRankVariables(c.line, names)
 }
 
+// useArrayTask replaces $SLURM_ARRAY_TASK_ID with the placeholder {array_task}, which needs no
+// shell.
+func (c *command) useArrayTask() {
+	const name = "SLURM_ARRAY_TASK_ID"
+	if c.r.job.array == "" {
+		return
+	}
+	for i, a := range c.args {
+		if a.known || !slices.Equal(usedVariables(a.word), []string{name}) {
+			continue
+		}
+		plain := true
+		syntax.Walk(a.word, func(n syntax.Node) bool {
+			switch n := n.(type) {
+			case *syntax.ArithmExp:
+				plain = false
+			case *syntax.ParamExp:
+				plain = plain && n.Exp == nil && n.Slice == nil && n.Repl == nil && !n.Length && n.Index == nil
+			}
+			return plain
+		})
+		if !plain {
+			continue
+		}
+		c.r.setString(name, "{array_task}")
+		if list, known := c.r.fields(a.word); known && len(list) == 1 {
+			c.args[i] = arg{text: list[0], known: true, word: a.word}
+		}
+		delete(c.r.vars, name)
+	}
+}
+
 // checkRankVariables adds a note for each variable that has a different value in the ranks.
 func (r *reader) checkRankVariables(line int, names []string) {
 	for _, name := range names {
 		plain := strings.TrimSuffix(name, "[]")
 		switch {
 		case plain == name && slices.Contains(names, name+"[]"):
+		case name == "!":
+			r.change(line, "${!...}", "ranks do not have the variable that it names")
 		case name == "$(":
 			r.change(line, "$(...)", "the script evaluates it once, but each rank of the job would evaluate it")
 		case name == "@":

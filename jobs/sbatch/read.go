@@ -109,7 +109,7 @@ func Read(name string, src []byte, options Options) (Result, error) {
 		return Result{}, fmt.Errorf("read %q: larger than %d KiB, the limit for a batch script", name, maxScript>>10)
 	}
 	r := newReader(src, options)
-	r.job.site = options.Site
+	r.job.site, r.file = options.Site, name
 	if before, _, found := strings.Cut(name, "."); found || before != "" {
 		r.job.name = before
 	}
@@ -184,6 +184,8 @@ type reader struct {
 	functions    map[string]bool
 	errexit      bool     // set -e
 	needed       []string // variables that the program's command reads on the node
+	after        bool     // whether the reader is behind the program
+	file         string   // name of the script, which is Slurm's default of the job name
 	foreign      bool     // whether a sourced file may have set any variable
 	notes        []Note
 	offset       int // lines before this part of the script

@@ -94,13 +94,27 @@ func launchContext(s, program *syntax.Stmt) (before []*syntax.Stmt, simple bool)
 		if before, ok := launchContext(c.X, program); ok {
 			return before, true
 		}
-		if c.Op == syntax.AndStmt {
+		if c.Op == syntax.AndStmt && isPreparation(c.X) {
 			if before, ok := launchContext(c.Y, program); ok {
 				return append([]*syntax.Stmt{c.X}, before...), true
 			}
 		}
 	}
 	return nil, false
+}
+
+// isPreparation reports whether a command before && changes the shell or prepares the job, so
+// that the command after it always runs.
+func isPreparation(s *syntax.Stmt) bool {
+	switch c := s.Cmd.(type) {
+	case *syntax.DeclClause:
+		return true
+	case *syntax.BinaryCmd:
+		return c.Op == syntax.AndStmt && isPreparation(c.X) && isPreparation(c.Y)
+	case *syntax.CallExpr:
+		return len(c.Args) == 0 || slices.Contains(words("cd pushd module ml source . conda mamba mkdir set echo date ulimit unset"), c.Args[0].Lit())
+	}
+	return false
 }
 
 // readRest reads what follows the program in its statement, such as a pipe.
@@ -140,6 +154,8 @@ func readsOutput(s *syntax.Stmt) bool {
 
 // readLater reads a command after the program. A job has no commands there.
 func (r *reader) readLater(s *syntax.Stmt) {
+	r.after = true
+	defer func() { r.after = false }()
 	if !r.isHarmless(s) {
 		r.change(r.line(s), sourceText(s), "it runs after the program: a job file has no commands there; use a job with slurm.dependency")
 	}
@@ -175,7 +191,7 @@ func (r *reader) isHarmless(s *syntax.Stmt) bool {
 		case "pip", "pip3":
 			return len(c.Args) > 1 && slices.Contains(words("list freeze show --version"), c.Args[1].Lit())
 		case "deactivate", "set", "cd", "unset", "export", "shopt", "ulimit":
-			return true // without effect on what has run
+			return r.after // without effect on what has run
 		case "cat", "head", "tail", "grep", "stat", "wc":
 			return true
 		case "srun", "mpirun":
@@ -266,7 +282,7 @@ func (r *reader) prepare(list []*syntax.Stmt) {
 		case *syntax.DeclClause:
 			r.prepareDeclaration(s, c)
 		case *syntax.BinaryCmd:
-			if c.Op == syntax.AndStmt && len(s.Redirs) == 0 && !s.Background {
+			if c.Op == syntax.AndStmt && len(s.Redirs) == 0 && !s.Background && isPreparation(c.X) {
 				r.prepare([]*syntax.Stmt{c.X, c.Y})
 				continue
 			}
@@ -530,7 +546,15 @@ func (r *reader) prepareCall(s *syntax.Stmt, c *syntax.CallExpr) {
 		return
 	}
 	args := r.args(c.Args)
+	if len(args) == 0 {
+		return // an empty variable
+	}
 	name := args[0].text
+	if hasDefaultAssignment(c) {
+		r.markRead(c)
+		r.run(s)
+		return
+	}
 	if !args[0].known {
 		r.run(s)
 		r.forget()
@@ -610,6 +634,18 @@ func (r *reader) prepareCall(s *syntax.Stmt, c *syntax.CallExpr) {
 		r.markRead(c)
 		r.run(s)
 	}
+}
+
+// hasDefaultAssignment reports whether a command contains ${NAME:=value}.
+func hasDefaultAssignment(n syntax.Node) bool {
+	found := false
+	syntax.Walk(n, func(n syntax.Node) bool {
+		if e, ok := n.(*syntax.ParamExp); ok && e.Exp != nil && (e.Exp.Op == syntax.AssignUnset || e.Exp.Op == syntax.AssignUnsetOrNull) {
+			found = true
+		}
+		return !found
+	})
+	return found
 }
 
 // markRead marks the variables that a command such as read sets as unknown.

@@ -258,6 +258,8 @@ func usedVariables(nodes ...syntax.Node) (names []string) {
 			case *syntax.ParamExp:
 				switch {
 				case n.Param == nil:
+				case n.Excl:
+					add("!")
 				case n.Index != nil:
 					add(n.Param.Value)
 					add(n.Param.Value + "[]")
@@ -288,6 +290,10 @@ func setVariables(nodes ...syntax.Node) (names []string) {
 			case *syntax.Assign:
 				if n.Name != nil {
 					names = append(names, n.Name.Value)
+				}
+			case *syntax.ParamExp:
+				if n.Param != nil && n.Exp != nil && (n.Exp.Op == syntax.AssignUnset || n.Exp.Op == syntax.AssignUnsetOrNull) {
+					names = append(names, n.Param.Value)
 				}
 			case *syntax.ForClause:
 				if w, ok := n.Loop.(*syntax.WordIter); ok {
@@ -417,7 +423,7 @@ func (r *reader) setSlurmVariables() {
 	if j.gpusPerNodeGiven {
 		set(j.gpus, "SLURM_GPUS_PER_NODE")
 	}
-	if j.nameGiven {
+	if r.setString("SLURM_JOB_NAME", r.file); j.nameGiven {
 		r.setString("SLURM_JOB_NAME", j.name)
 	}
 	if r.options.Dir != "" {
