@@ -271,7 +271,6 @@ func (r *reader) convertOption(line int, name, value string) {
 	case "mail-type", "mail-user":
 		r.convertMail(line, name, value)
 	case "image":
-		j.image, j.runtime = strings.TrimPrefix(value, "docker:"), "shifter"
 		j.directiveImage = value
 	case "environment", "container-image":
 		j.image, j.runtime = value, map[string]string{"environment": "edf", "container-image": "pyxis"}[name]

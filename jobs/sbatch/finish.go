@@ -1,7 +1,6 @@
 package sbatch
 
 import (
-	"bytes"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,8 +17,8 @@ func (r *reader) finish() {
 		c := &command{r: r, inSrun: true}
 		r.layout(c)
 	}
-	if j.directiveImage != "" && j.runtime == "shifter" && !r.usesShifter() {
-		j.image, j.runtime = "", ""
+	if j.directiveImage != "" && j.image == "" && !j.addOption("--image="+j.directiveImage) {
+		r.change(0, "--image="+j.directiveImage, "set setup.container.image")
 	}
 	if m := arrayPosition.Find(r.src); m != nil && j.array != "" {
 		r.change(0, string(m), "ranks do not see the array's own positions: write the value")
@@ -31,9 +30,6 @@ func (r *reader) finish() {
 
 // arrayPosition matches variables of a job array that a sweep does not set.
 var arrayPosition = regexp.MustCompile(`SLURM_ARRAY_TASK_(?:MIN|MAX|STEP|COUNT)`)
-
-// usesShifter reports whether the script starts its program with shifter.
-func (r *reader) usesShifter() bool { return bytes.Contains(r.src, []byte("shifter ")) }
 
 // writeSetup writes the commands before the program to [setup]. It uses separate keys if their
 // fixed order (lines, modules, conda or venv, env) is the order of the script.

@@ -230,11 +230,15 @@ func (r *reader) dropRejectedKeys() {
 		}
 		for _, d := range found {
 			key, _, _ := strings.Cut(d.Key, "[")
-			message := d.Message
+			message := strings.TrimPrefix(d.Message, d.Key+": ")
 			if r.isSuspicious(message) {
 				message = "not valid in a job file"
 			}
-			r.change(0, key, message)
+			if name, isSlurm := strings.CutPrefix(key, "slurm."); isSlurm && j.raw[name]+j.slurm[name] != "" {
+				r.note(0, key, message) // it does not change what runs
+			} else {
+				r.change(0, key, message)
+			}
 			if field := map[string]*int{"slurm.nodes": &j.outNodes, "slurm.tasks_per_node": &j.outTasks, "slurm.gpus_per_node": &j.outGPUs,
 				"slurm.cpus_per_task": &j.outCPUs}[key]; field != nil {
 				*field = 0

@@ -145,6 +145,18 @@ func (c *command) convertSrun() bool {
 	}
 	c.inSrun = true
 	c.args = program
+	if !c.r.hasDirectives() { // srun requests the nodes itself
+		for _, o := range options {
+			switch {
+			case !slices.Contains(words("partition account qos time gres gpus gpus-per-node mem mem-per-cpu constraint job-name nodes ntasks ntasks-per-node cpus-per-task exclusive reservation"), o.name):
+			case o.known:
+				c.r.convertOption(c.line, o.name, o.value)
+			default:
+				c.change("srun --"+o.name, "the value is known only to a shell: set the key of [slurm]")
+			}
+		}
+		j.divideTotals()
+	}
 	count := func(o option, into *int) {
 		if n, err := strconv.Atoi(o.value); o.known && err == nil && n > 0 && n <= 1<<20 {
 			*into = n
@@ -237,6 +249,9 @@ func (c *command) convertSrun() bool {
 	return true
 }
 
+// hasDirectives reports whether the script has #SBATCH lines.
+func (r *reader) hasDirectives() bool { return bytes.Contains(r.src, []byte("#SBATCH")) }
+
 // slurmCount returns the Slurm variable in an option such as --nodes=$SLURM_NNODES, if srun
 // uses its value by default.
 func slurmCount(o option) (name string, ok bool) {
@@ -269,9 +284,7 @@ func (c *command) convertStepGPUs(o option) {
 	case n == 0:
 		c.note("srun --"+o.name, "ranks share all GPUs of their node")
 	case o.name == "gpus-per-task":
-		if j.gpuBindUnset() {
-			c.note("srun --"+o.name+"="+o.value, "ranks see all GPUs of their node; select one with LOCAL_RANK, or set slurm.gpu_bind")
-		}
+		j.taskGPUs = n
 	case o.name == "gpus" && n < j.nodeGPUs()*max(1, j.nodes), o.name != "gpus" && n < j.nodeGPUs():
 		c.change("srun --"+o.name+"="+o.value, "the program uses only some of the GPUs of the job")
 	}
@@ -420,6 +433,9 @@ func (c *command) addMount(m, option string) {
 func (c *command) convertContainer(runtime string) bool {
 	j := c.r.job
 	options, image, program, ok := parseContainer(runtime, c.args[1:])
+	if runtime == "shifter" && image.word == nil && j.directiveImage != "" {
+		image = arg{text: strings.TrimPrefix(j.directiveImage, "docker:"), known: true}
+	}
 	if !ok || len(program) == 0 || !image.known || image.text == "" || !isValidText(image.text) || j.image != "" {
 		return false
 	}

@@ -156,6 +156,9 @@ func (r *reader) layout(c *command) {
 			cpus = max(1, cpus/perNode)
 		}
 	}
+	if c.inSrun && !j.torchrun && j.taskGPUs > 0 && j.gpuBindUnset() {
+		j.setIfValid("gpu_bind", "per_task:"+strconv.Itoa(j.taskGPUs)) // which --gpus-per-task implies
+	}
 	j.outNodes, j.outTasks, j.outCPUs, j.outGPUs = nodes, perNode, cpus, gpus
 	r.setMemory(cores)
 	if !c.inSrun && !j.torchrun && gpus > 1 && len(c.args) > 0 && strings.HasPrefix(path.Base(c.args[0].text), "python") {

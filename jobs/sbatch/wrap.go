@@ -37,6 +37,9 @@ func (r *reader) wrap(program *candidate) []byte {
 	if slices.ContainsFunc(args[:len(args)-len(inner)], func(a arg) bool { return a.word == inner[0].word }) {
 		return nil // one variable holds the options and the program
 	}
+	if !r.hasDirectives() && len(options) > 0 {
+		return nil // srun requests the nodes, which ddpbatch launch does not do
+	}
 	flags, ok := launchFlags(options)
 	if !ok {
 		return nil
@@ -113,6 +116,12 @@ func launchFlags(options []option) (flags string, ok bool) {
 		default:
 			if slices.Contains(droppedFlags, o.name) {
 				continue
+			}
+			if probe := "--" + o.name; !newJob().addStepOption(probe) && !newJob().addStepOption(probe+"=1") {
+				if slices.Contains(ignoredSrunOptions, o.name) {
+					continue // the step has the resources of the job
+				}
+				return "", false
 			}
 			if o.value == "" && o.known {
 				b.WriteString("--srun-option=--" + o.name + " ")
