@@ -2,6 +2,7 @@ package tests
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -16,9 +17,12 @@ func TestOutputFillsTheDisk(t *testing.T) {
 	program.NeedRoot(t, "mounting a small disk")
 	home := t.TempDir()
 	run := filepath.Join(home, "runs", "loud")
+	// The program frees the disk after all earlier output has been forwarded, because buffered output
+	// would fill the disk again.
 	job := `name = "loud"
 [command]
-argv = ["sh", "-c", "head -c 200000 /dev/zero >runs/loud/ballast; head -c 2000000 /dev/zero; rm runs/loud/ballast; echo; echo the end"]
+output_limit = "64 KiB"
+argv = ["sh", "-c", "head -c 200000 /dev/zero >runs/loud/ballast; head -c 2000000 /dev/zero; echo; echo full; until grep -aqx full shown; do sleep 0.1; done; rm runs/loud/ballast; echo; echo the end"]
 `
 	if err := os.WriteFile(filepath.Join(home, "job.toml"), []byte(job), 0o600); err != nil {
 		t.Fatal(err)
@@ -34,7 +38,14 @@ argv = ["sh", "-c", "head -c 200000 /dev/zero >runs/loud/ballast; head -c 200000
 			t.Error(err)
 		}
 	}()
-	o := here(t, home, "launch", "job.toml", "-n", "1")
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", binary+" launch job.toml -n 1 >shown")
+	cmd.Dir = home
+	o := finish(t, cmd)
+	shown, err := os.ReadFile(filepath.Join(home, "shown"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.stdout = string(shown)
 	if o.code != 0 || len(o.stdout) < 2_000_000 || !strings.HasSuffix(o.stdout, "\nthe end\n") {
 		t.Errorf("exit code %d, %d bytes on the terminal, %s", o.code, len(o.stdout), o.stderr)
 	}
