@@ -98,3 +98,52 @@ func TestCommandLayout(t *testing.T) {
 		})
 	}
 }
+
+// TestConvertedScriptRunsTheSame checks that the job file of a batch script starts the same ranks
+// with the same arguments, directory, and environment as the script, and that the commands before
+// the program have run.
+func TestConvertedScriptRunsTheSame(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 2})
+	s.write("rank.sh", `echo "$PWD $# $* MODE=$MODE FROM=$FROM" >"$1/$SLURM_PROCID.$SLURM_LOCALID"`)
+	s.write("env.sh", "FROM=file\nexport FROM\nSUFFIX='--suffix two'\n")
+	s.write("own.sbatch", `#!/bin/bash
+#SBATCH --job-name=own --nodes=2 --ntasks-per-node=2
+#SBATCH --output=own-%j.txt
+export MODE="a b"
+source env.sh
+OUT=out
+ARGS="--lr 0.1 --name x"
+ls nothing-here
+mkdir -p $OUT
+srun --label sh rank.sh $OUT $ARGS $SUFFIX --seed ${SEED:-3}
+`)
+	if o := s.ddpbatch("init", "--from", "own.sbatch"); o.code != 0 || !strings.Contains(o.stderr, "none of them changes what runs") {
+		t.Fatal(o)
+	}
+	outputs := func() (files string) {
+		list, err := filepath.Glob(filepath.Join(s.home, "out/*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range list {
+			files += filepath.Base(file) + ": " + s.file("out/"+filepath.Base(file))
+		}
+		if err := os.RemoveAll(filepath.Join(s.home, "out")); err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	cmd := s.Command(t.Context(), "sbatch", "--wait", "own.sbatch")
+	cmd.Dir = s.home
+	if o := finish(t, cmd); o.code != 0 {
+		t.Fatal(o)
+	}
+	want := outputs()
+	if n := strings.Count(want, "\n"); n != 4 {
+		t.Fatalf("the script started %d ranks, want 4:\n%s", n, want)
+	}
+	s.completed(s.submit("job.toml"))
+	if got := outputs(); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s\nfrom:\n%s", got, want, s.file("job.toml"))
+	}
+}
