@@ -19,7 +19,7 @@ fuzz:
 
 # Code with the build tag cuda.
 cuda:
-	trainer/cuda/cgo.sh go test -count=1 -timeout 30m -p 1 ./trainer/cuda/... ./nccl/... ./tests/gpusim/...
+	trainer/cuda/cgo.sh go test -count=1 -timeout 60m -p 1 ./trainer/cuda/... ./nccl/... ./tests/gpusim/...
 	trainer/cuda/cgo.sh go test -count=1 -timeout 30m -run 'TestScripts/(device|doctor)$$' ./cmd/ddpbatch
 
 # On Debian 13, with Slurm 24.11 and PyTorch 2.6, the tests that debian13_tests lists.

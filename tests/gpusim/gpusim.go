@@ -15,12 +15,16 @@
 //	GPUSIM_CAPABILITY compute capability (default: 9.0)
 //	GPUSIM_FAIL       injected failures, see driver/inject.cc
 //	GPUSIM_EPILOGUES  "none": cuBLASLt adds no bias and has no GELU
+//	GPUSIM_MUTATION   replacement in the PTX that the interpreter runs, see driver/module.cc
+//	GPUSIM_KERNELS    "ptx": an interpreter runs the PTX; "compare": also compare it with the host's code
 //
 // [Checked] runs a test under AddressSanitizer, which checks each allocation.
 //
-// The simulator does not model speed and does not detect races within a block. It shows that the
-// source of a kernel is correct. The PTX comes from the same source and a different back end of the
-// same compiler; only a GPU can verify it.
+// With GPUSIM_KERNELS, an interpreter runs the PTX that the program contains. It detects races within
+// a block, and compares the results with the sources' bit for bit.
+//
+// The simulator does not model speed. It does not show what ptxas makes of the PTX, the last bits of
+// ex2.approx, and the order of sums in tensor cores; only a GPU can.
 package gpusim
 
 import (
@@ -61,7 +65,8 @@ var (
 			slices.Concat([]string{"-ffp-contract=off", "-I", "tests/gpusim/machine", undefined, "-fsanitize-trap=all"}, fma)},
 		{"libcublasLt.so.12", []string{"tests/gpusim/blaslt/*.cc"}, []string{"-ffp-contract=off", "-Wl,-soname,libcublasLt.so.12"}},
 	}
-	several = []library{
+	interpreter = library{"libgpusim_ptx.so", []string{"tests/gpusim/ptx/*.cc"}, slices.Concat([]string{"-ffp-contract=off"}, fma)}
+	several     = []library{
 		nccl("libnccl.so.2", 23007),
 		nccl("libnccl-2.14.so.2", 21403), // without ncclCommSplit
 		nccl("libnccl-2.12.so.2", 21212), // too old
@@ -148,7 +153,7 @@ func again(t testing.TB, dir, test string, more ...string) (output string, err e
 // Build builds the simulator below bin/, unless it exists, and returns the directory of its
 // libraries.
 func Build(ctx context.Context) (string, error) {
-	dir, err := build(ctx, "gpusim", slices.Concat(one, several))
+	dir, err := build(ctx, "gpusim", slices.Concat(one, several, []library{interpreter}))
 	if err != nil {
 		return "", fmt.Errorf("build the GPU simulator: %w", err)
 	}

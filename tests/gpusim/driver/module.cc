@@ -1,14 +1,22 @@
 // Modules and launches. A module is PTX text. The simulator parses its entries, with the sizes of
 // their parameters and their maximum number of threads. It runs the function of the same name in
 // the library of kernels compiled for the host, libgpusim_kernels.so, which is next to this
-// library.
+// library. GPUSIM_KERNELS selects the interpreter of PTX, libgpusim_ptx.so:
+//   ptx       the interpreter runs all kernels
+//   compare   the interpreter runs all kernels, and the host's code runs each launch on a copy of
+//             the memory; the results must have the same bits
+// GPUSIM_COMPARED is a file to which compare appends the name of each kernel with equal results.
+// GPUSIM_MUTATION=FROM=>TO replaces a text in the PTX that the interpreter runs, to test that errors
+// are found.
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <regex>
+#include <set>
 
 #include "sim.h"
 
@@ -16,18 +24,125 @@ namespace gpusim {
 
 typedef void (*Run)(void (*call)(void **), void **args, const unsigned *grid, const unsigned *block, size_t shared);
 
+// open loads a library that is next to this one.
+static void *open(const char *name) {
+  Dl_info self;
+  dladdr(reinterpret_cast<void *>(&open), &self);
+  std::string path = self.dli_fname;
+  path = path.substr(0, path.rfind('/') + 1) + name;
+  void *h = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!h) fprintf(stderr, "gpusim: %s\n", dlerror());
+  return h;
+}
+
 static void *library() {
-  static void *handle = [] {
-    Dl_info self;
-    dladdr(reinterpret_cast<void *>(&library), &self);
-    std::string path = self.dli_fname;
-    path = path.substr(0, path.rfind('/') + 1) + "libgpusim_kernels.so";
-    void *h = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!h) fprintf(stderr, "gpusim: %s\n", dlerror());
-    return h;
-  }();
+  static void *handle = open("libgpusim_kernels.so");
   return handle;
 }
+
+// Interpreter is the library that runs PTX, if GPUSIM_KERNELS selects it.
+struct Interpreter {
+  bool compare = false;
+  void *(*load)(const char *text, char *why, size_t n) = nullptr;
+  const void *(*kernel)(const void *module, const char *name) = nullptr;
+  void (*run)(const void *kernel, void **args, const unsigned *grid, const unsigned *block, size_t shared) = nullptr;
+};
+
+static const Interpreter &interpreter() {
+  static const Interpreter found = [] {
+    Interpreter i;
+    const char *v = getenv("GPUSIM_KERNELS");
+    if (!v || !*v || !strcmp(v, "host")) return i;
+    i.compare = !strcmp(v, "compare");
+    void *lib = i.compare || !strcmp(v, "ptx") ? open("libgpusim_ptx.so") : nullptr;
+    if (!lib) {
+      fprintf(stderr, "gpusim: GPUSIM_KERNELS=%s: must be host, ptx, or compare\n", v);
+      abort();
+    }
+    i.load = reinterpret_cast<decltype(i.load)>(dlsym(lib, "gpusim_ptx_load"));
+    i.kernel = reinterpret_cast<decltype(i.kernel)>(dlsym(lib, "gpusim_ptx_kernel"));
+    i.run = reinterpret_cast<decltype(i.run)>(dlsym(lib, "gpusim_ptx_run"));
+    return i;
+  }();
+  return found;
+}
+
+// mutated returns PTX with the replacement of GPUSIM_MUTATION.
+static std::string mutated(std::string text) {
+  const char *v = getenv("GPUSIM_MUTATION");
+  std::string mutation = v ? v : "";
+  size_t arrow = mutation.find("=>");
+  if (arrow == std::string::npos) return text;
+  std::string from = mutation.substr(0, arrow), to = mutation.substr(arrow + 2);
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
+  return text;
+}
+
+// Copies are copies of the allocations to which arguments of a launch point. The arguments then
+// point to the copies.
+struct Copies {
+  struct One { uintptr_t from; size_t bytes; std::vector<char> copy; };
+  std::vector<One> all;
+  std::vector<std::vector<char>> args;
+
+  Copies(Device *d, std::vector<std::vector<char>> of) : args(std::move(of)) {
+    std::lock_guard<std::mutex> hold(d->mutex);
+    for (auto &arg : args)
+      for (size_t at = 0; at + 8 <= arg.size(); at += 8) {
+        uintptr_t p;
+        memcpy(&p, &arg[at], 8);
+        auto it = d->pieces.upper_bound(p);
+        if (it == d->pieces.begin() || p >= (--it)->first + it->second) continue;
+        One *one = nullptr;
+        for (auto &o : all)
+          if (o.from == it->first) one = &o;
+        if (!one) {
+          all.push_back({it->first, it->second, std::vector<char>(it->second + 256)});
+          one = &all.back();
+        }
+        p = p - it->first + aligned(one->copy);
+        memcpy(&arg[at], &p, 8);
+      }
+    for (auto &o : all) memmove(reinterpret_cast<void *>(aligned(o.copy)), reinterpret_cast<const void *>(o.from), o.bytes);
+  }
+  static uintptr_t aligned(const std::vector<char> &v) { return (reinterpret_cast<uintptr_t>(v.data()) + 255) & ~uintptr_t(255); }
+
+  // note appends the name of a kernel to the file of GPUSIM_COMPARED, once.
+  static void note(const std::string &kernel) {
+    static std::mutex mutex;
+    static std::set<std::string> noted;
+    const char *name = getenv("GPUSIM_COMPARED");
+    std::lock_guard<std::mutex> hold(mutex);
+    if (!name || !noted.insert(kernel).second) return;
+    if (FILE *f = fopen(name, "a")) {
+      fprintf(f, "%s\n", kernel.c_str());
+      fclose(f);
+    }
+  }
+
+  // check stops the process if the allocations and their copies differ, except in the bits of NaN.
+  void check(const std::string &kernel) const {
+    auto nan = [](uint32_t v) { return (v & 0x7fffffff) > 0x7f800000; };
+    auto equal = [&](uint32_t a, uint32_t b) {
+      if (a == b || (nan(a) && nan(b))) return true;
+      for (int half = 0; half < 2; half++, a >>= 16, b >>= 16)
+        if ((a & 0xffff) != (b & 0xffff) && !(nan(a << 16) && nan(b << 16))) return false;
+      return true;
+    };
+    for (auto &o : all) {
+      auto *real = reinterpret_cast<const char *>(o.from), *copy = reinterpret_cast<const char *>(aligned(o.copy));
+      if (!memcmp(real, copy, o.bytes)) continue;
+      for (size_t i = 0; i < o.bytes; i += 4) {
+        uint32_t a = 0, b = 0;
+        memcpy(&a, real + i, std::min<size_t>(4, o.bytes - i));
+        memcpy(&b, copy + i, std::min<size_t>(4, o.bytes - i));
+        if (equal(a, b)) continue;
+        fprintf(stderr, "gpusim: kernel %s: the PTX and the host's code differ: %08x and %08x at byte %zu of an allocation of %zu\n", kernel.c_str(), a, b, i, o.bytes);
+        abort();
+      }
+    }
+  }
+};
 
 // parse finds the entries of PTX text, in the form that clang and nvcc write.
 static bool parse(const std::string &ptx, Module *m, std::string *why) {
@@ -66,8 +181,18 @@ static Result load(void **out, const char *image, unsigned n, const int *options
         snprintf(static_cast<char *>(values[i]), size_t(values[i + 1]), "gpusim: %s", why.c_str());
     return taken;
   }
+  const Interpreter &by = interpreter();
+  void *program = nullptr;
+  if (by.load) {
+    char reason[256] = "";
+    if (!(program = by.load(mutated(image).c_str(), reason, sizeof reason))) {
+      fprintf(stderr, "gpusim: ptx: %s\n", reason);
+      return InvalidPtx;
+    }
+  }
   for (auto &entry : m->kernels) {
     Kernel &k = entry.second;
+    if (program) k.ptx = by.kernel(program, k.name.c_str());
     k.context = c;
     void *lib = library();
     k.call = lib ? reinterpret_cast<void (*)(void **)>(dlsym(lib, ("gpusim_call_" + k.name).c_str())) : nullptr;
@@ -112,6 +237,8 @@ static Result launch(Kernel *k, const unsigned *grid, const unsigned *block, uns
   }
   auto run = reinterpret_cast<Run>(dlsym(library(), "gpusim_run"));
   auto body = k->call;
+  auto ptx = k->ptx;
+  auto name = k->name;
   s->push({[=] {
     switch (fate) {
     case Fate::Hangs:
@@ -120,9 +247,23 @@ static Result launch(Kernel *k, const unsigned *grid, const unsigned *block, uns
     case Fate::Fails: fail(c, LaunchFailed); return;
     default: break;
     }
-    std::vector<void *> args;
-    for (auto &a : call->args) args.push_back(a.data());
-    run(body, args.data(), call->grid, call->block, shared);
+    auto pointers = [](std::vector<std::vector<char>> &args) {
+      std::vector<void *> p;
+      for (auto &a : args) p.push_back(a.data());
+      return p;
+    };
+    auto args = call->args;  // kernels may change their copy
+    if (!ptx) {
+      run(body, pointers(args).data(), call->grid, call->block, shared);
+      return;
+    }
+    std::unique_ptr<Copies> copies;
+    if (interpreter().compare) copies = std::make_unique<Copies>(devices()[size_t(c->device)].get(), args);
+    interpreter().run(ptx, pointers(args).data(), call->grid, call->block, shared);
+    if (!copies) return;
+    run(body, pointers(copies->args).data(), call->grid, call->block, shared);
+    copies->check(name);
+    Copies::note(name);
   }});
   static const bool blocking = [] {
     const char *v = getenv("CUDA_LAUNCH_BLOCKING");

@@ -93,6 +93,7 @@ struct Kernel {
   std::string name;
   std::vector<size_t> sizes;  // of the parameters
   void (*call)(void **) = nullptr;
+  const void *ptx = nullptr;  // for the interpreter
   unsigned most_threads = 1024;
   int most_shared = 48 << 10;  // dynamic
   Context *context = nullptr;

@@ -1,0 +1,640 @@
+// Execution of PTX. The 32 lanes of a warp run together: the lanes with the lowest position in the
+// program go first. A warp runs until all of its lanes wait for the block or have ended, and then the
+// next warp runs, in ascending order in even blocks and in descending order in odd blocks.
+//
+// A kernel stops the process with a message if
+//   - an access is not aligned to its size, or outside of shared memory or of the parameters;
+//   - two threads access the same shared memory without a barrier between them, and one writes;
+//   - lanes of a warp wait at different instructions that the whole warp must execute;
+//   - wgmma reads shared memory that changed after the last fence.proxy.async of all threads.
+//
+// New shared memory and registers are full of ones, NaN. Accesses to global memory are accesses of
+// this process: guard pages around allocations stop it.
+#include "ptx.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "../machine/descriptor.h"
+
+namespace gpusim::ptx {
+
+namespace {
+
+constexpr unsigned lanes = 32;
+
+float bits_float(u32 b) { float v; memcpy(&v, &b, 4); return v; }
+u32 float_bits(float v) { u32 b; memcpy(&b, &v, 4); return b; }
+u16 to_bfloat16(float v) {
+  u32 b = float_bits(v);
+  return v != v ? 0x7fff : u16((b + 0x7fff + (b >> 16 & 1)) >> 16);
+}
+float low_half(u32 pair) { return bits_float(pair << 16); }
+float high_half(u32 pair) { return bits_float(pair & 0xffff0000u); }
+
+template <class T> T get(u64 r) { T v; memcpy(&v, &r, sizeof v); return v; }
+template <class T> u64 put(T v) { u64 r = 0; memcpy(&r, &v, sizeof v); return r; }
+
+// Word is the last access to two bytes of shared memory. The thread is -1 if there were several.
+struct Word {
+  u32 written = 0, read = 0;  // number of barriers before the access
+  int writer = -1, reader = -1;
+};
+
+struct Warp {
+  std::vector<u64> r;      // registers, 32 values each
+  int pc[lanes];
+  u32 alive, held, blocked;  // held: at a barrier of the block. blocked: at an instruction of the whole warp
+};
+
+struct Block {
+  const Kernel *k;
+  const char *params;
+  unsigned grid[3], at[3], threads;
+  u32 shared_end;
+  std::vector<char> shared;  // from shared_begin
+  std::vector<Word> words;
+  std::vector<char> visible;  // to wgmma
+  u32 epoch;                  // barriers, from 1
+  unsigned fenced;            // threads that reached the fence
+  std::vector<Warp> warps;
+  // the instruction that runs
+  Warp *w;
+  unsigned warp;
+  int here;
+
+  [[noreturn]] void stop(const std::string &why) {
+    const Instruction &i = k->code[size_t(here)];
+    fprintf(stderr, "gpusim: ptx: kernel %s, block %u,%u,%u, warp %u, line %u (%s): %s\n", k->name.c_str(), at[0], at[1], at[2], warp, i.line, k->text[size_t(here)].c_str(), why.c_str());
+    abort();
+  }
+
+  u64 *reg(int r) { return &w->r[size_t(r) * lanes]; }
+
+  template <class F> void each(u32 mask, F f) {
+    if (mask == ~u32(0)) {
+      for (unsigned l = 0; l < lanes; l++) f(l);
+    } else {
+      for (u32 m = mask; m; m &= m - 1) f(unsigned(__builtin_ctz(m)));
+    }
+  }
+  template <class T, class F> void unary(const Instruction &i, u32 mask, F f) {
+    u64 *d = reg(i.to[0]);
+    const u64 *a = reg(i.in[0]);
+    each(mask, [&](unsigned l) { d[l] = put<T>(f(get<T>(a[l]))); });
+  }
+  template <class T, class F> void binary(const Instruction &i, u32 mask, F f) {
+    u64 *d = reg(i.to[0]);
+    const u64 *a = reg(i.in[0]), *b = reg(i.in[1]);
+    each(mask, [&](unsigned l) { d[l] = put<T>(f(get<T>(a[l]), get<T>(b[l]))); });
+  }
+
+  // access records an access of a thread to shared memory and checks it.
+  void access(u32 address, unsigned size, unsigned thread, bool write) {
+    if (address % size) stop("misaligned shared address " + std::to_string(address));
+    if (address < shared_begin || address + size > shared_end) stop("address " + std::to_string(address) + " is outside of shared memory");
+    for (u32 a = (address - shared_begin) / 2; a < (address - shared_begin + size + 1) / 2; a++) {
+      Word &x = words[a];
+      bool raced = x.written == epoch && x.writer != int(thread);
+      if (write) raced = raced || (x.read == epoch && x.reader != int(thread));
+      if (raced) stop("race of thread " + std::to_string(thread) + " in shared memory at " + std::to_string(shared_begin + 2 * a));
+      if (write) {
+        x.written = epoch, x.writer = int(thread);
+      } else {
+        x.reader = x.read == epoch && x.reader != int(thread) ? -1 : int(thread);
+        x.read = epoch;
+      }
+    }
+  }
+  char *shared_at(u32 address) { return &shared[address - shared_begin]; }
+
+  void load(const Instruction &i, u32 mask) {
+    const u64 *base = reg(i.in[0]);
+    unsigned size = size_of(i.type), all = size * i.vector;
+    each(mask, [&](unsigned l) {
+      u64 a = base[l] + u64(i.offset);
+      const char *from;
+      switch (i.space) {
+      case Space::param:
+        if (a % all || a + all > k->param_bytes) stop("address " + std::to_string(a) + " is not in the parameters");
+        from = params + a;
+        break;
+      case Space::shared:
+        a = u32(a);
+        access(u32(a), all, warp * lanes + l, false);
+        from = shared_at(u32(a));
+        break;
+      default:
+        if (a % all) stop("misaligned address");
+        from = reinterpret_cast<const char *>(a);
+      }
+      for (unsigned v = 0; v < i.vector; v++) {
+        u64 value = 0;
+        memcpy(&value, from + v * size, size);
+        if (i.type == Type::s8) value = u32(int32_t(int8_t(value)));
+        if (i.type == Type::s16) value = u32(int32_t(int16_t(value)));
+        reg(i.to[v])[l] = value;
+      }
+    });
+  }
+  void store(const Instruction &i, u32 mask) {
+    const u64 *base = reg(i.in[0]);
+    unsigned size = size_of(i.type), all = size * i.vector;
+    each(mask, [&](unsigned l) {
+      u64 a = base[l] + u64(i.offset);
+      char *to;
+      if (i.space == Space::shared) {
+        a = u32(a);
+        access(u32(a), all, warp * lanes + l, true);
+        to = shared_at(u32(a));
+      } else {
+        if (a % all) stop("misaligned address");
+        to = reinterpret_cast<char *>(a);
+      }
+      for (unsigned v = 0; v < i.vector; v++) memcpy(to + v * size, &reg(i.in[1 + v])[l], size);
+    });
+  }
+
+  template <class T> bool holds(Compare c, T a, T b) {
+    bool nan = a != a || b != b;
+    switch (c) {
+    case Compare::eq: return a == b;
+    case Compare::ne: return a != b && !nan;
+    case Compare::lt: return a < b;
+    case Compare::le: return a <= b;
+    case Compare::gt: return a > b;
+    case Compare::ge: return a >= b;
+    case Compare::equ: return a == b || nan;
+    case Compare::neu: return a != b;
+    case Compare::ltu: return a < b || nan;
+    case Compare::leu: return a <= b || nan;
+    case Compare::gtu: return a > b || nan;
+    case Compare::geu: return a >= b || nan;
+    default: return nan;
+    }
+  }
+  template <class T> void compare(const Instruction &i, u32 mask) {
+    u64 *d = reg(i.to[0]);
+    const u64 *a = reg(i.in[0]), *b = reg(i.in[1]);
+    each(mask, [&](unsigned l) { d[l] = holds(i.compare, get<T>(a[l]), get<T>(b[l])); });
+  }
+
+  template <class T> void floating(const Instruction &i, u32 mask) {
+    switch (i.op) {
+    case Op::add: binary<T>(i, mask, [](T a, T b) { return a + b; }); break;
+    case Op::sub: binary<T>(i, mask, [](T a, T b) { return a - b; }); break;
+    case Op::mul: binary<T>(i, mask, [](T a, T b) { return a * b; }); break;
+    case Op::div: binary<T>(i, mask, [](T a, T b) { return a / b; }); break;
+    case Op::min: binary<T>(i, mask, [](T a, T b) { return std::fmin(a, b); }); break;
+    case Op::max: binary<T>(i, mask, [](T a, T b) { return std::fmax(a, b); }); break;
+    case Op::neg: unary<T>(i, mask, [](T a) { return -a; }); break;
+    case Op::sqrt: unary<T>(i, mask, [](T a) { return std::sqrt(a); }); break;
+    default: stop("no such operation in floating point");
+    }
+  }
+  // U is unsigned. T is the type, for division, order, and shifts.
+  template <class T, class U> void integer(const Instruction &i, u32 mask) {
+    switch (i.op) {
+    case Op::add: binary<U>(i, mask, [](U a, U b) { return U(a + b); }); break;
+    case Op::sub: binary<U>(i, mask, [](U a, U b) { return U(a - b); }); break;
+    case Op::mul: binary<U>(i, mask, [](U a, U b) { return U(a * b); }); break;
+    case Op::neg: unary<U>(i, mask, [](U a) { return U(0 - a); }); break;
+    case Op::min: binary<T>(i, mask, [](T a, T b) { return std::min(a, b); }); break;
+    case Op::max: binary<T>(i, mask, [](T a, T b) { return std::max(a, b); }); break;
+    case Op::div: binary<T>(i, mask, [&](T a, T b) { if (!b) stop("division by zero"); return T(a / b); }); break;
+    case Op::rem: binary<T>(i, mask, [&](T a, T b) { if (!b) stop("division by zero"); return T(a % b); }); break;
+    case Op::mad: {
+      u64 *d = reg(i.to[0]);
+      const u64 *a = reg(i.in[0]), *b = reg(i.in[1]), *c = reg(i.in[2]);
+      each(mask, [&](unsigned l) { d[l] = put<U>(U(get<U>(a[l]) * get<U>(b[l]) + get<U>(c[l]))); });
+      break;
+    }
+    case Op::and_: binary<U>(i, mask, [](U a, U b) { return U(a & b); }); break;
+    case Op::or_: binary<U>(i, mask, [](U a, U b) { return U(a | b); }); break;
+    case Op::xor_: binary<U>(i, mask, [](U a, U b) { return U(a ^ b); }); break;
+    case Op::not_: unary<U>(i, mask, [](U a) { return U(~a); }); break;
+    case Op::shl: case Op::shr: {
+      constexpr u32 bits = 8 * sizeof(U);
+      u64 *d = reg(i.to[0]);
+      const u64 *a = reg(i.in[0]), *b = reg(i.in[1]);
+      each(mask, [&](unsigned l) {
+        u32 n = u32(b[l]);  // the PTX ISA limits it to the width
+        U v = get<U>(a[l]);
+        if (i.op == Op::shl) v = n < bits ? U(v << n) : 0;
+        else if (is_signed(i.type)) v = U(get<T>(a[l]) >> std::min(n, bits - 1));
+        else v = n < bits ? U(v >> n) : 0;
+        d[l] = put<U>(v);
+      });
+      break;
+    }
+    case Op::bfe: {
+      u64 *d = reg(i.to[0]);
+      const u64 *a = reg(i.in[0]), *b = reg(i.in[1]), *c = reg(i.in[2]);
+      each(mask, [&](unsigned l) {
+        u32 at = u32(b[l]) & 255, n = u32(c[l]) & 255;
+        U v = at < 8 * sizeof(U) ? U(get<U>(a[l]) >> at) : 0;
+        d[l] = put<U>(n < 8 * sizeof(U) ? U(v & ((U(1) << n) - 1)) : v);
+      });
+      break;
+    }
+    default: stop("no such operation on integers");
+    }
+  }
+
+  void arithmetic(const Instruction &i, u32 mask) {
+    switch (i.type) {
+    case Type::f32: return floating<float>(i, mask);
+    case Type::f64: return floating<double>(i, mask);
+    case Type::b16: case Type::u16: return integer<u16, u16>(i, mask);
+    case Type::s16: return integer<int16_t, u16>(i, mask);
+    case Type::b32: case Type::u32: return integer<u32, u32>(i, mask);
+    case Type::s32: return integer<int32_t, u32>(i, mask);
+    case Type::b64: case Type::u64: return integer<u64, u64>(i, mask);
+    case Type::s64: return integer<i64, u64>(i, mask);
+    case Type::pred:
+      if (i.op == Op::not_) return unary<u64>(i, mask, [](u64 a) { return a ^ 1; });
+      return integer<u64, u64>(i, mask);
+    default: stop("unknown type");
+    }
+  }
+  void compare(const Instruction &i, u32 mask) {
+    switch (i.type) {
+    case Type::f32: return compare<float>(i, mask);
+    case Type::f64: return compare<double>(i, mask);
+    case Type::b16: case Type::u16: return compare<u16>(i, mask);
+    case Type::s16: return compare<int16_t>(i, mask);
+    case Type::b32: case Type::u32: return compare<u32>(i, mask);
+    case Type::s32: return compare<int32_t>(i, mask);
+    case Type::b64: case Type::u64: return compare<u64>(i, mask);
+    case Type::s64: return compare<i64>(i, mask);
+    default: stop("unknown type");
+    }
+  }
+
+  void convert(const Instruction &i, u32 mask) {
+    u64 *d = reg(i.to[0]);
+    const u64 *a = reg(i.in[0]);
+    each(mask, [&](unsigned l) {
+      u64 v = a[l];
+      if (!is_float(i.from)) {  // integers: widen by the source type
+        unsigned bits = 8 * size_of(i.from);
+        if (bits < 64) {
+          v &= (u64(1) << bits) - 1;
+          if (is_signed(i.from) && v >> (bits - 1)) v |= ~((u64(1) << bits) - 1);
+        }
+        if (i.type == Type::f32) d[l] = is_signed(i.from) ? put(float(i64(v))) : put(float(v));
+        else if (i.type == Type::f64) d[l] = is_signed(i.from) ? put(double(i64(v))) : put(double(v));
+        else d[l] = size_of(i.type) < 8 ? v & ((u64(1) << 8 * size_of(i.type)) - 1) : v;
+        return;
+      }
+      double x = i.from == Type::f32 ? double(get<float>(v)) : get<double>(v);
+      if (i.type == Type::f32) d[l] = put(float(x));
+      else if (i.type == Type::f64) d[l] = put(x);
+      else d[l] = put(x != x ? int32_t(0) : x >= 2147483647.0 ? INT32_MAX : x <= -2147483648.0 ? INT32_MIN : int32_t(x));  // rzi.s32
+    });
+  }
+
+  void load_matrices(const Instruction &i) {
+    const u64 *base = reg(i.in[0]);
+    u32 rows[lanes];
+    for (unsigned l = 0; l < lanes; l++) {
+      rows[l] = u32(base[l] + u64(i.offset));
+      access(rows[l], 16, warp * lanes + l, false);
+    }
+    auto element = [&](unsigned row, unsigned col) { u16 v; memcpy(&v, shared_at(rows[row]) + 2 * col, 2); return u32(v); };
+    for (unsigned j = 0; j < 4; j++)
+      for (unsigned l = 0; l < lanes; l++) {
+        unsigned g = l / 4, t = l % 4;
+        reg(i.to[j])[l] = i.transposed ? element(8 * j + 2 * t, g) | element(8 * j + 2 * t + 1, g) << 16 : element(8 * j + g, 2 * t) | element(8 * j + g, 2 * t + 1) << 16;
+      }
+  }
+
+  // The sums are in float32 in ascending order, as in machine/gpu_host.h.
+  void multiply(const Instruction &i) {
+    float a[16][16], b[16][8], c[4][lanes];
+    for (unsigned l = 0; l < lanes; l++) {
+      unsigned g = l / 4, t = l % 4;
+      for (unsigned half = 0; half < 2; half++) {
+        for (unsigned row = 0; row < 2; row++) {
+          u32 pair = u32(reg(i.in[half * 2 + row])[l]);
+          a[g + 8 * row][half * 8 + 2 * t] = low_half(pair), a[g + 8 * row][half * 8 + 2 * t + 1] = high_half(pair);
+        }
+        u32 pair = u32(reg(i.in[4 + half])[l]);
+        b[half * 8 + 2 * t][g] = low_half(pair), b[half * 8 + 2 * t + 1][g] = high_half(pair);
+      }
+      for (unsigned n = 0; n < 4; n++) c[n][l] = get<float>(reg(i.in[6 + n])[l]);
+    }
+    for (unsigned n = 0; n < 4; n++)
+      for (unsigned l = 0; l < lanes; l++) {
+        unsigned row = l / 4 + 8 * (n / 2), col = l % 4 * 2 + n % 2;
+        float sum = c[n][l];
+        for (unsigned m = 0; m < 16; m++) sum += a[row][m] * b[m][col];
+        reg(i.to[n])[l] = put(sum);
+      }
+  }
+
+  // eight reads eight elements through the async proxy.
+  void eight(float *to, u32 address) {
+    if (address < k->dynamic || address + 16 > shared_end) stop("a descriptor leads out of shared memory");
+    const char *now = shared_at(address);
+    size_t at = address - shared_begin;
+    if (at + 16 > visible.size() || memcmp(now, &visible[at], 16) != 0) stop("shared memory is not what it was at the last fence.proxy.async of all threads");
+    for (unsigned n = 0; n < 8; n++) {
+      Word &x = words[at / 2 + n];
+      if (x.written == epoch) stop("wgmma reads shared memory that was written after the last barrier");
+      x.read = epoch, x.reader = -1;
+      u16 v;
+      memcpy(&v, now + 2 * n, 2);
+      to[n] = bits_float(u32(v) << 16);
+    }
+  }
+  u64 uniform(int r) {
+    u64 v = reg(r)[0];
+    for (unsigned l = 1; l < lanes; l++)
+      if (reg(r)[l] != v) stop("the threads of a warp have different descriptors");
+    return v;
+  }
+  void multiply_group(const Instruction &i) {
+    constexpr unsigned depth = 16;
+    if (threads % 128) stop("the block is not of whole warpgroups");
+    size_t first = i.from_registers ? 4 : 1;
+    if (uniform(i.in[first + 1]) != 1) stop("scale-d is not 1");
+    Descriptor right(uniform(i.in[first]));
+    static thread_local float b[256][depth];
+    float a[16][depth];
+    if (right.reserved) stop("reserved bits of a descriptor are set");
+    if (i.transposed) {
+      for (unsigned col = 0; col < i.vector; col += 8)
+        for (unsigned m = 0; m < depth; m++) {
+          float row[8];
+          eight(row, right.columns(col / 8, m));
+          for (unsigned c = 0; c < 8; c++) b[col + c][m] = row[c];
+        }
+    } else {
+      for (unsigned col = 0; col < i.vector; col++)
+        for (unsigned half = 0; half < 2; half++) eight(&b[col][half * 8], right.rows(col, half));
+    }
+    if (i.from_registers) {
+      for (unsigned l = 0; l < lanes; l++)
+        for (unsigned part = 0; part < 4; part++) {
+          u32 pair = u32(reg(i.in[part])[l]);
+          unsigned row = l / 4 + part % 2 * 8, col = part / 2 * 8 + l % 4 * 2;
+          a[row][col] = low_half(pair), a[row][col + 1] = high_half(pair);
+        }
+    } else {
+      Descriptor left(uniform(i.in[0]));
+      if (left.reserved) stop("reserved bits of a descriptor are set");
+      for (unsigned row = 0; row < 16; row++)
+        for (unsigned half = 0; half < 2; half++) eight(&a[row][half * 8], left.rows(warp % 4 * 16 + row, half));
+    }
+    for (unsigned n = 0; n < i.vector / 2; n++)
+      for (unsigned l = 0; l < lanes; l++) {
+        unsigned row = l / 4 + n % 4 / 2 * 8, col = n / 4 * 8 + l % 4 * 2 + n % 2;
+        float sum = get<float>(reg(i.to[n])[l]);
+        for (unsigned m = 0; m < depth; m++) sum += a[row][m] * b[col][m];
+        reg(i.to[n])[l] = put(sum);
+      }
+  }
+
+  // step executes an instruction that does not change the order of execution.
+  void step(const Instruction &i, u32 mask) {
+    switch (i.op) {
+    case Op::mov: {
+      u64 *d = reg(i.to[0]);
+      const u64 *a = reg(i.in[0]);
+      each(mask, [&](unsigned l) { d[l] = a[l]; });
+      break;
+    }
+    case Op::pack: {
+      unsigned half = 4 * size_of(i.type);
+      u64 low = (u64(1) << half) - 1;
+      each(mask, [&](unsigned l) { reg(i.to[0])[l] = (reg(i.in[0])[l] & low) | (reg(i.in[1])[l] & low) << half; });
+      break;
+    }
+    case Op::unpack: {
+      unsigned half = 4 * size_of(i.type);
+      u64 low = (u64(1) << half) - 1;
+      each(mask, [&](unsigned l) {
+        u64 v = reg(i.in[0])[l];
+        reg(i.to[0])[l] = v & low, reg(i.to[1])[l] = v >> half & low;
+      });
+      break;
+    }
+    case Op::mul_wide: each(mask, [&](unsigned l) { reg(i.to[0])[l] = u64(u32(reg(i.in[0])[l])) * u32(reg(i.in[1])[l]); }); break;
+    case Op::fma: {
+      u64 *d = reg(i.to[0]);
+      const u64 *a = reg(i.in[0]), *b = reg(i.in[1]), *c = reg(i.in[2]);
+      each(mask, [&](unsigned l) { d[l] = put(__builtin_fmaf(get<float>(a[l]), get<float>(b[l]), get<float>(c[l]))); });
+      break;
+    }
+    case Op::selp: {
+      u64 *d = reg(i.to[0]);
+      const u64 *a = reg(i.in[0]), *b = reg(i.in[1]), *c = reg(i.in[2]);
+      each(mask, [&](unsigned l) { d[l] = c[l] ? a[l] : b[l]; });
+      break;
+    }
+    case Op::setp: compare(i, mask); break;
+    case Op::cvt: convert(i, mask); break;
+    case Op::bf16: each(mask, [&](unsigned l) { reg(i.to[0])[l] = to_bfloat16(get<float>(reg(i.in[0])[l])); }); break;
+    case Op::bf16x2: each(mask, [&](unsigned l) { reg(i.to[0])[l] = u32(to_bfloat16(get<float>(reg(i.in[0])[l]))) << 16 | to_bfloat16(get<float>(reg(i.in[1])[l])); }); break;
+    case Op::rint: unary<float>(i, mask, [](float a) { return rintf(a); }); break;
+    case Op::ex2: unary<float>(i, mask, [](float a) { return a < -126 ? 0 : exp2f(a); }); break;
+    case Op::rcp: unary<float>(i, mask, [](float a) { return 1 / a; }); break;
+    case Op::ld: load(i, mask); break;
+    case Op::st: store(i, mask); break;
+    case Op::shfl: {
+      u64 from[lanes];
+      memcpy(from, reg(i.in[0]), sizeof from);
+      u32 x = u32(reg(i.in[1])[0]);
+      for (unsigned l = 0; l < lanes; l++) reg(i.to[0])[l] = from[(l ^ x) % lanes];
+      break;
+    }
+    case Op::ldmatrix: load_matrices(i); break;
+    case Op::mma: multiply(i); break;
+    case Op::wgmma: multiply_group(i); break;
+    case Op::wgmma_group: break;  // each multiplication completes immediately
+    case Op::fence:
+      fenced += unsigned(__builtin_popcount(mask));
+      if (fenced < threads) break;
+      fenced = 0;
+      visible = shared;
+      break;
+    default: arithmetic(i, mask);
+    }
+  }
+
+  static bool needs_warp(Op op) { return op == Op::shfl || op == Op::ldmatrix || op == Op::mma || op == Op::wgmma || op == Op::wgmma_group; }
+
+  // run_warp runs a warp until all of its lanes wait for the block or have ended.
+  void run_warp() {
+    for (;;) {
+      u32 ready = w->alive & ~w->held & ~w->blocked;
+      bool forced = false;
+      if (!ready) {
+        if (!w->blocked) return;
+        // An instruction of the whole warp: all lanes must have come to it.
+        here = w->pc[__builtin_ctz(w->blocked)];
+        bool same = w->blocked == w->alive;
+        for (u32 m = w->blocked; m; m &= m - 1) same = same && w->pc[__builtin_ctz(m)] == here;
+        if (!same || w->alive != ~u32(0)) stop("it is not executed by all threads of the warp");
+        ready = w->blocked, w->blocked = 0;
+        forced = true;
+      }
+      // The lanes at the lowest position run until they meet others, diverge, or wait.
+      int pc = INT32_MAX, limit = INT32_MAX;
+      for (u32 m = ready; m; m &= m - 1) pc = std::min(pc, w->pc[__builtin_ctz(m)]);
+      u32 mask = 0;
+      for (u32 m = ready; m; m &= m - 1) {
+        unsigned l = unsigned(__builtin_ctz(m));
+        if (w->pc[l] == pc) mask |= 1u << l;
+        else limit = std::min(limit, w->pc[l]);
+      }
+      auto set = [&](u32 m, int to) { each(m, [&](unsigned l) { w->pc[l] = to; }); };
+      for (;;) {
+        if (size_t(pc) >= k->code.size()) {  // behind the last instruction
+          w->alive &= ~mask;
+          break;
+        }
+        const Instruction &i = k->code[size_t(pc)];
+        here = pc;
+        u32 run = mask;
+        if (i.predicate >= 0) {
+          const u64 *p = reg(i.predicate);
+          run = 0;
+          each(mask, [&](unsigned l) { run |= u32((p[l] & 1) != i.negated) << l; });
+        }
+        if (i.op == Op::bra) {
+          u32 stay = mask & ~run;
+          if (!stay) {
+            pc = i.target;
+          } else if (!run) {
+            pc++;
+          } else {
+            set(run, i.target), set(stay, pc + 1);
+            break;
+          }
+        } else if (i.op == Op::ret) {
+          w->alive &= ~run;
+          set(mask & ~run, pc + 1);
+          break;
+        } else if (i.op == Op::bar) {
+          if (run != mask) stop("a predicate at a barrier");
+          set(mask, pc + 1);
+          w->held |= mask;
+          break;
+        } else if (needs_warp(i.op) && run != ~u32(0)) {
+          if (run != mask || forced) stop("a predicate at an instruction of the whole warp");
+          set(mask, pc);
+          w->blocked |= mask;
+          break;
+        } else {
+          if (run) step(i, run);
+          pc++;
+        }
+        forced = false;
+        if (pc >= limit) {
+          set(mask, pc);
+          break;
+        }
+      }
+    }
+  }
+
+  void run(bool falling) {
+    std::fill(shared.begin(), shared.end(), char(0xff));
+    std::fill(words.begin(), words.end(), Word{});
+    visible.clear();
+    epoch = 1, fenced = 0;
+    unsigned n = (threads + lanes - 1) / lanes;
+    warps.resize(n);
+    for (warp = 0; warp < n; warp++) {
+      w = &warps[warp];
+      w->r.assign(size_t(k->registers) * lanes, ~u64(0));
+      for (const Preset &p : k->presets) std::fill_n(reg(p.reg), lanes, p.value);
+      for (unsigned l = 0; l < lanes; l++) {
+        if (k->tid >= 0) reg(k->tid)[l] = warp * lanes + l;
+        if (k->ntid >= 0) reg(k->ntid)[l] = threads;
+        for (int a = 0; a < 3; a++) {
+          if (k->ctaid[a] >= 0) reg(k->ctaid[a])[l] = at[a];
+          if (k->nctaid[a] >= 0) reg(k->nctaid[a])[l] = grid[a];
+        }
+        w->pc[l] = 0;
+      }
+      unsigned left = std::min(lanes, threads - warp * lanes);
+      w->alive = left == lanes ? ~u32(0) : (u32(1) << left) - 1;
+      w->held = w->blocked = 0;
+    }
+    for (;;) {
+      bool any = false;
+      for (unsigned j = 0; j < n; j++) {
+        warp = falling ? n - 1 - j : j;
+        w = &warps[warp];
+        run_warp();
+        any = any || w->held;
+      }
+      if (!any) return;
+      epoch++;  // every thread that has not ended is at the barrier
+      for (Warp &x : warps) x.held = 0;
+    }
+  }
+};
+
+}  // namespace
+
+static void run(const Kernel *k, void **args, const unsigned *grid, const unsigned *size, size_t shared) {
+  if (size[1] != 1 || size[2] != 1) {
+    fprintf(stderr, "gpusim: blocks have one dimension here\n");
+    abort();
+  }
+  std::vector<char> params(k->param_bytes);
+  for (size_t i = 0; i < k->sizes.size(); i++) memcpy(&params[k->offsets[i]], args[i], k->sizes[i]);
+  u64 total = u64(grid[0]) * grid[1] * grid[2];
+  std::atomic<u64> next{0};
+  auto work = [&] {
+    Block b{};
+    b.k = k;
+    b.params = params.data();
+    b.threads = size[0];
+    b.shared_end = k->dynamic + u32(shared);
+    b.shared.resize(b.shared_end - shared_begin);
+    b.words.resize(b.shared.size() / 2 + 1);
+    std::copy(grid, grid + 3, b.grid);
+    for (u64 i; (i = next.fetch_add(1)) < total;) {
+      b.at[0] = unsigned(i % grid[0]), b.at[1] = unsigned(i / grid[0] % grid[1]), b.at[2] = unsigned(i / grid[0] / grid[1]);
+      b.run(i & 1);
+    }
+  };
+  static const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::thread> others;
+  if (total > 1 && total * size[0] > 2048)
+    for (unsigned i = 1; i < std::min(cores, 4u); i++) others.emplace_back(work);
+  work();
+  for (auto &t : others) t.join();
+}
+
+}  // namespace gpusim::ptx
+
+// gpusim_ptx_load returns a module, which is never freed, or NULL and the reason.
+extern "C" __attribute__((visibility("default"))) void *gpusim_ptx_load(const char *text, char *why, size_t n) {
+  std::string reason;
+  auto m = gpusim::ptx::parse(text, &reason);
+  if (!m) snprintf(why, n, "%s", reason.c_str());
+  return m.release();
+}
+
+// gpusim_ptx_kernel returns a kernel, or NULL.
+extern "C" __attribute__((visibility("default"))) const void *gpusim_ptx_kernel(const void *module, const char *name) {
+  auto &all = static_cast<const gpusim::ptx::Module *>(module)->kernels;
+  auto it = all.find(name);
+  return it == all.end() ? nullptr : it->second.get();
+}
+
+// gpusim_ptx_run runs all blocks of a launch.
+extern "C" __attribute__((visibility("default"))) void gpusim_ptx_run(const void *kernel, void **args, const unsigned *grid, const unsigned *size, size_t shared) {
+  gpusim::ptx::run(static_cast<const gpusim::ptx::Kernel *>(kernel), args, grid, size, shared);
+}

@@ -1,0 +1,72 @@
+//go:build cuda
+
+package engine_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/tests/gpusim"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/kernels"
+)
+
+// TestPTXMutations checks that TestPTX would find errors in the PTX.
+func TestPTXMutations(t *testing.T) {
+	gpusim.Require(t)
+	for _, c := range []struct{ name, mutation, test, attention, want string }{
+		{name: "no barriers", mutation: "bar.sync \t0;=>", test: "TestConformance/Losses", want: "race of thread"},
+		{name: "another operation", mutation: "add.rn.f32=>sub.rn.f32", test: "TestConformance/Losses", want: "the PTX and the host's code differ"},
+		{name: "no fused multiplication", mutation: "fma.rn.f32=>mad.rn.f32", test: "TestConformance/Losses", want: "unknown"},
+		{name: "matrices are not transposed", mutation: "x4.trans.shared=>x4.shared", test: "TestConformance/Attention", want: "the PTX and the host's code differ"},
+		{name: "misaligned reads", mutation: "ld.global.f32=>ld.global.f64", test: "TestConformance/Elementwise", want: "misaligned address"},
+		{name: "no fence", mutation: "fence.proxy.async.shared::cta;=>", test: "TestConformance/Attention", attention: "wgmma", want: "shared memory is not what it was at the last fence.proxy.async"},
+		{name: "another descriptor", mutation: "add.u64 b, b, 128;=>add.u64 b, b, 64;", test: "TestConformance/Attention", attention: "wgmma", want: "gpusim:"},
+		{name: "unknown instruction", mutation: "shfl.sync.bfly.b32=>shfl.sync.up.b32", test: "TestConformance/Losses", want: "unknown shfl"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, err := gpusim.Again(t, c.test, "GPUSIM_KERNELS=compare", "GPUSIM_MUTATION="+c.mutation, "DDPBATCH_ATTENTION="+c.attention)
+			if err == nil || !strings.Contains(out, c.want) {
+				t.Errorf("%v, want %q\n%s", err, c.want, out)
+			}
+		})
+	}
+}
+
+// TestPTX checks that the PTX of all kernels gives the same bits as the kernels that are compiled for
+// the host, in the conformance suite, with large heads of attention, and in two steps of each model.
+// The interpreter also checks alignment, bounds of shared memory, races, and the fences of wgmma.
+func TestPTX(t *testing.T) {
+	gpusim.Require(t)
+	compared := filepath.Join(t.TempDir(), "compared")
+	for _, c := range []struct{ name, test, passed, attention string }{
+		{name: "operations", test: "TestConformance/[^R].*", passed: "TestConformance/Updates"},
+		{name: "wgmma", test: "TestConformance/Attention", passed: "TestConformance/Attention", attention: "wgmma"},
+		{name: "large heads", test: "TestAttentionOfLargeHeads", passed: "TestAttentionOfLargeHeads"},
+		{name: "large heads with wgmma", test: "TestAttentionOfLargeHeads/128_precision_1", passed: "TestAttentionOfLargeHeads", attention: "wgmma"},
+		{name: "decisions", test: "TestStepDecisions", passed: "TestStepDecisions"},
+		{name: "training", test: "TestTwoSteps", passed: "TestTwoSteps/gpt_precision_1"},
+		{name: "training with wgmma", test: "TestTwoSteps/gpt_precision_1", passed: "TestTwoSteps/gpt_precision_1", attention: "wgmma"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, err := gpusim.Again(t, c.test, "GPUSIM_KERNELS=compare", "GPUSIM_COMPARED="+compared, "DDPBATCH_ATTENTION="+c.attention)
+			if err != nil || !strings.Contains(out, "--- PASS: "+c.passed) {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+	text, err := os.ReadFile(compared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := strings.Fields(string(text))
+	for _, module := range slices.Concat(kernels.Modules(), kernels.HopperModules()) {
+		for _, name := range kernels.Names(module) {
+			if !slices.Contains(names, name) {
+				t.Errorf("kernel %s of %s was not compared", name, module)
+			}
+		}
+	}
+}
