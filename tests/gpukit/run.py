@@ -37,7 +37,7 @@ SUITES = {
     "training": ("TestTrainsAsOnTheProcessor", 100, {}),
     "training without fusion": ("TestTrainsAsOnTheProcessor/gpt", 60, {"DDPBATCH_FUSION": "none"}),
     "memory": ("TestTakesWhatIsPlanned", 60, {}),
-    "others": ("TestConformance/(Dropout|Embedding|AttentionDropout|Convolution|Pool|Misfits|Repeat)$|TestGroups|TestStepDecisions|TestReadingAndWriting|TestMoreNumbers|TestMemoryThatGrows|TestLateSteps|TestTuned", 200, {}),
+    "others": ("TestConformance/(Dropout|Embedding|AttentionDropout|Convolution|Pool|Steps|Misfits|Repeat)$|TestGroups|TestStepDecisions|TestReadingAndWriting|TestMoreNumbers|TestMemoryThatGrows|TestLateSteps|TestTuned", 200, {}),
 }
 SANITIZED = "TestConformance/(Normalization|Losses)$|TestAttentionOfLargeHeads/(48|128)_precision_1"
 JOB = '''name = "gpt2"
