@@ -41,17 +41,18 @@ func TestPTXMutations(t *testing.T) {
 func TestPTX(t *testing.T) {
 	gpusim.Require(t)
 	compared := filepath.Join(t.TempDir(), "compared")
-	for _, c := range []struct{ name, test, passed, attention string }{
+	for _, c := range []struct{ name, test, passed, attention, fusion string }{
 		{name: "operations", test: "TestConformance/[^R].*", passed: "TestConformance/Updates"},
 		{name: "wgmma", test: "TestConformance/Attention", passed: "TestConformance/Attention", attention: "wgmma"},
 		{name: "large heads", test: "TestAttentionOfLargeHeads", passed: "TestAttentionOfLargeHeads"},
 		{name: "large heads with wgmma", test: "TestAttentionOfLargeHeads/128_precision_1", passed: "TestAttentionOfLargeHeads", attention: "wgmma"},
 		{name: "decisions", test: "TestStepDecisions", passed: "TestStepDecisions"},
 		{name: "training", test: "TestTwoSteps", passed: "TestTwoSteps/gpt_precision_1"},
+		{name: "training without fusion", test: "TestTwoSteps/gpt_precision_1", passed: "TestTwoSteps/gpt_precision_1", fusion: "none"},
 		{name: "training with wgmma", test: "TestTwoSteps/gpt_precision_1", passed: "TestTwoSteps/gpt_precision_1", attention: "wgmma"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			out, err := gpusim.Again(t, c.test, "GPUSIM_KERNELS=compare", "GPUSIM_COMPARED="+compared, "DDPBATCH_ATTENTION="+c.attention)
+			out, err := gpusim.Again(t, c.test, "GPUSIM_KERNELS=compare", "GPUSIM_COMPARED="+compared, "DDPBATCH_ATTENTION="+c.attention, "DDPBATCH_FUSION="+c.fusion)
 			if err != nil || !strings.Contains(out, "--- PASS: "+c.passed) {
 				t.Errorf("%v\n%s", err, out)
 			}
