@@ -44,7 +44,15 @@ argv = ["sleep", "900"]
 		return ranks
 	}
 	var ranks map[int]inspect.Rank
-	for end := time.Now().Add(5 * time.Minute); len(ranks) < 4; time.Sleep(time.Second) {
+	asleep := func() (n int) { // a program that has just started may not sleep yet
+		for _, r := range ranks {
+			if strings.HasPrefix(r.Doing, "sleeping") {
+				n++
+			}
+		}
+		return n
+	}
+	for end := time.Now().Add(5 * time.Minute); asleep() < 4; time.Sleep(time.Second) {
 		if time.Now().After(end) {
 			t.Fatalf("got %d ranks, want 4: %+v, %v", len(ranks), ranks, s.ddpbatch("stacks", "mine"))
 		}
