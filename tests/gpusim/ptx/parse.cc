@@ -221,8 +221,8 @@ struct Parser {
     }
     if (b == "cvt") return convert(i, name, f, o);
     if (b == "ex2" || b == "rcp") {
-      if (name != "ex2.approx.ftz.f32" && name != "rcp.rn.f32") fail("unknown function");
-      i->type = Type::f32;
+      if (name != "ex2.approx.ftz.f32" && name != "rcp.rn.f32" && name != "rcp.rn.f64") fail("unknown function");
+      i->type = type_named(f.back());
       return simple(i, b == "ex2" ? Op::ex2 : Op::rcp, o, 2);
     }
     if (f.size() < 2) fail("unknown instruction");

@@ -444,7 +444,10 @@ struct Block {
     case Op::bf16x2: each(mask, [&](unsigned l) { reg(i.to[0])[l] = u32(to_bfloat16(get<float>(reg(i.in[0])[l]))) << 16 | to_bfloat16(get<float>(reg(i.in[1])[l])); }); break;
     case Op::rint: unary<float>(i, mask, [](float a) { return rintf(a); }); break;
     case Op::ex2: unary<float>(i, mask, [](float a) { return a < -126 ? 0 : exp2f(a); }); break;
-    case Op::rcp: unary<float>(i, mask, [](float a) { return 1 / a; }); break;
+    case Op::rcp:
+      if (i.type == Type::f64) unary<double>(i, mask, [](double a) { return 1 / a; });
+      else unary<float>(i, mask, [](float a) { return 1 / a; });
+      break;
     case Op::ld: load(i, mask); break;
     case Op::st: store(i, mask); break;
     case Op::shfl: {
