@@ -118,7 +118,7 @@ func (k training) losses(t *testing.T, d device.Device, p device.Precision, step
 			records.reduce(verdict, m.Params())
 			o.StepAsync(m.Params(), verdict, 1)
 		} else {
-			losses = append(losses, loss)
+			losses = append(losses, float64(float32(loss))) // as the device rounds it
 			o.Step(m.Params(), optim.ClipScale(optim.GradNorm(d, m.Params()), 1))
 		}
 		end()
