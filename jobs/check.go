@@ -89,12 +89,12 @@ func (d *decoder) checkRequests(s *Slurm) {
 		}
 	}
 	for key, text := range map[string]string{"slurm.begin": string(s.Begin), "slurm.comment": string(s.Comment)} {
-		switch bad := strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\'' }); {
+		switch bad := strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`"'|`, r) }); {
 		case !d.isValid(key):
 		case strings.TrimSpace(text) != text || text == "":
 			d.report(key, "", "must not be empty, or start or end with a space")
 		case bad >= 0:
-			d.report(key, "use printable ASCII characters except quotes", "%q contains a character that Slurm's commands do not print unchanged", text)
+			d.report(key, "use printable ASCII characters except quotes and |", "%q contains a character that Slurm's commands do not print unchanged", text)
 		}
 	}
 	if s.Mail != nil && d.isValid("slurm.mail.events") && len(s.Mail.Events) == 0 {

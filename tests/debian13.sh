@@ -33,10 +33,14 @@ exec 9>"$cache/debian13.lock"
 flock 9
 if [ ! -d "$root" ]; then
 	site=$(mirror)
+	if [ -z "$site" ]; then
+		apt-get -q update >&2
+		site=$(mirror)
+	fi
 	[ -n "$site" ] || fail "apt has no address of Debian's packages: run apt-get update"
 	echo "tests/debian13.sh: building $root from $site" >&2
 	rm -rf "$cache"/debian13-*.new
-	mmdebstrap --quiet --variant=minbase --include="$list" trixie "$root.new" "$site" 9>&-
+	mmdebstrap --quiet --aptopt='Acquire::Retries "3"' --variant=minbase --include="$list" trixie "$root.new" "$site" 9>&-
 	# Debian builds PyTorch without libuv. torchrun and its workers ignore USE_LIBUV.
 	distributed=$root.new/usr/lib/python3/dist-packages/torch/distributed
 	sed -i 's/multi_tenant=True,/multi_tenant=True, use_libuv=False,/' "$distributed"/elastic/rendezvous/*.py
@@ -50,7 +54,8 @@ flock -u 9
 repository=$(git rev-parse --show-toplevel)
 temporary=$(mktemp -d)
 trap 'rm -rf "$temporary"' EXIT
-export ROOT="$root" TEMPORARY="$temporary" DIRECTORY="$PWD"
+PATH=$(go env GOROOT)/bin:$PATH
+export PATH ROOT="$root" TEMPORARY="$temporary" DIRECTORY="$PWD"
 export SHARED="$repository $(go env GOROOT GOMODCACHE GOCACHE | tr '\n' ' ')"
 mkdir "$temporary/root"
 mkdir -m 1777 "$temporary/tmp"

@@ -195,7 +195,9 @@ argv = ["sh", "-c", "exit 6"]
 			t.Errorf("got %s", line)
 		}
 	}
-	if got := strings.Join(events, " "); got != "started restarted failed" {
+	// The end of a job does not wait for a receiver that takes longer than five seconds.
+	gaveUp := strings.Contains(s.log("noisy", id), "does not respond")
+	if got := strings.Join(events, " "); got != "started restarted failed" && !(gaveUp && strings.HasPrefix("started restarted failed", got)) {
 		t.Errorf("got events %q in\n%s", got, text)
 	}
 }

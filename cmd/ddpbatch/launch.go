@@ -87,7 +87,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	defer leave()
-	if c.Job != "" || o.Allocation == nil {
+	if c.Job != "" || p.Command != nil || o.Allocation == nil {
 		o.Environ, _ = o.Job.Setup.ApplySteps(o.Environ)
 		p.warnIgnoredSetup(o.Job, o.Site, o.Allocation != nil)
 	}

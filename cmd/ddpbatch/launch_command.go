@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
@@ -56,6 +57,10 @@ func (c *launchCmd) checkCommand(p *program) error {
 		return usage("--nodes, --ntasks, --tasks-per-node, and --cpus-per-task must be at least 1")
 	case c.Mounts != "" && c.Image == "":
 		return usage("--container-mounts requires --container-image")
+	case slices.ContainsFunc(p.Command, func(a string) bool { return !utf8.ValidString(a) }):
+		return usage("the command after -- contains text that is not UTF-8")
+	case c.Job == "" && len(p.Command) == 1 && strings.HasSuffix(p.Command[0], ".toml"):
+		return usage("the command after -- is a job file: write it before --")
 	}
 	return nil
 }
@@ -189,6 +194,9 @@ func countVariable(p *program, name string) int {
 func (c *launchCmd) layout(p *program, a *slurm.Allocation) (nodes, perNode int, err error) {
 	torchrun := c.Launcher == string(jobs.LauncherTorchrun)
 	if a == nil {
+		if c.Nodes > 1 || c.CPUsPerTask > 0 || c.Total > 0 && c.TasksPerNode > 0 && c.Total != c.TasksPerNode {
+			return 0, 0, usage("without a Slurm allocation, all ranks run on this machine: use -n, and neither --nodes nor --cpus-per-task")
+		}
 		total := max(1, c.Total)
 		if c.Ranks != nil {
 			total = *c.Ranks

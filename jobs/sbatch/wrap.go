@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
 )
 
 // wrap returns the script with `ddpbatch launch` instead of the launcher of its program. The
@@ -11,6 +13,9 @@ import (
 // options that ddpbatch launch cannot apply.
 func (r *reader) wrap(program *candidate) []byte {
 	args := r.args(program.call.Args)
+	if readsInput(program.stmt) || slices.ContainsFunc(args, isMultiline) {
+		return nil // ranks have no standard input, and a job has no arguments of several lines
+	}
 	for len(args) > 1 && args[0].known {
 		base := path.Base(args[0].text)
 		isWrapper := slices.Contains(words("exec time nohup command builtin"), base) && !strings.HasPrefix(args[1].text, "-")
@@ -47,6 +52,24 @@ func (r *reader) wrap(program *candidate) []byte {
 	return r.replace(start, int(inner[0].word.Pos().Offset()), "ddpbatch launch "+flags+"-- ")
 }
 
+// readsInput reports whether a statement redirects its standard input from a file or a here-document.
+func readsInput(s *syntax.Stmt) bool {
+	return slices.ContainsFunc(s.Redirs, func(d *syntax.Redirect) bool {
+		switch d.Op {
+		case syntax.RdrIn:
+			return sourceText(d.Word) != "/dev/null"
+		case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
+			return true
+		}
+		return false
+	})
+}
+
+// isMultiline reports whether an argument has characters that command.argv rejects.
+func isMultiline(a arg) bool {
+	return strings.ContainsAny(a.text, "\n\t") || a.word != nil && strings.ContainsAny(sourceText(a.word), "\n\t")
+}
+
 // before reports whether the word of a also holds earlier arguments, such as "exec" in a variable.
 func (r *reader) before(program *candidate, a arg) bool {
 	for _, other := range r.args(program.call.Args) {
@@ -66,8 +89,8 @@ func (r *reader) replace(start, end int, text string) []byte {
 }
 
 // droppedFlags are options of srun that ddpbatch launch sets or does not need.
-var droppedFlags = words(`label unbuffered kill-on-bad-exit output error wait quiet verbose input no-kill exact open-mode disable-status quit-on-interrupt job-name
-	no-requeue requeue jobid ntasks-per-gpu`)
+var droppedFlags = words(`label unbuffered kill-on-bad-exit output error wait quiet verbose no-kill open-mode disable-status quit-on-interrupt job-name
+	no-requeue requeue jobid`)
 
 // launchFlags returns the flags of ddpbatch launch that replace options of srun.
 func launchFlags(options []option) (flags string, ok bool) {
@@ -108,11 +131,16 @@ func launchFlags(options []option) (flags string, ok bool) {
 		case "gpu-bind", "gpu_bind":
 			add("--set slurm.gpu_bind=")
 		case "multi-prog", "pty", "het-group", "pack-group", "no-allocate", "export", "container-workdir", "environment":
-			if o.name == "export" && o.known && strings.HasPrefix(o.value, "ALL") {
-				add("--srun-option=--export=")
-				continue
+			if o.name == "export" && o.known && o.value == "ALL" {
+				continue // the default of ddpbatch launch
 			}
 			return "", false
+		case "ntasks-per-gpu", "gpus", "gpus-per-node", "gpus-per-task", "cpus-per-gpu", "gres", "mem", "mem-per-cpu", "mem-per-gpu", "exact", "overlap", "exclusive":
+			return "", false // the step would have other ranks or resources
+		case "input":
+			if !o.known || o.value != "none" && o.value != "/dev/null" {
+				return "", false
+			}
 		default:
 			if slices.Contains(droppedFlags, o.name) {
 				continue
