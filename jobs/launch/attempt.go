@@ -113,6 +113,14 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 	if record, err := o.Dir.ReadRecord(); err == nil {
 		a.environ = append(a.environ, RunVariable+"="+record.Run)
 	}
+	if o.Job.Command != nil {
+		program, err := programContext(ctx, o)
+		if err != nil {
+			a.server.Close()
+			return nil, err
+		}
+		a.environ = append(a.environ, program...)
+	}
 	if err := a.publishSecret(secret); err != nil {
 		a.server.Close()
 		return nil, err
@@ -122,12 +130,6 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 		a.environ = append(a.environ, envOutput+"="+strconv.Itoa(a.output))
 		// The work directory may be a snapshot, and only the launcher knows its path.
 		a.environ = append(a.environ, envWorkdir+"="+string(c.Workdir))
-		program, err := programContext(ctx, o)
-		if err != nil {
-			a.server.Close()
-			return nil, err
-		}
-		a.environ = append(a.environ, program...)
 	}
 	return a, nil
 }

@@ -145,6 +145,9 @@ func (r *Rank) setContext(set func(name, value string), lookup, given func(strin
 		set("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", r.dir.TracePrefix())
 	}
 	if r.job.Command.Watch.Heartbeat > 0 {
+		if err := r.dir.MakeHeartbeats(); err != nil { // usually exists, but not without a launcher
+			return err
+		}
 		set(programHeartbeat, r.dir.Heartbeat(r.Info.Rank))
 	}
 	set(programInterface, r.Choice.Interface)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -133,6 +134,22 @@ func TestSetContext(t *testing.T) {
 				}
 			}
 		})
+	}
+	// The directory of the heartbeat exists even without a launcher.
+	command := jobs.Command{}
+	command.Watch.Heartbeat = jobs.Duration(time.Minute)
+	beat := ""
+	ranked := &Rank{Info: RankInfo{WorldSize: 1, Nodes: 1}, dir: dir, job: &jobs.Job{Command: &command}, say: func(line string) { t.Error(line) }}
+	err = ranked.setContext(func(name, value string) {
+		if name == programHeartbeat {
+			beat = value
+		}
+	}, lookupIn(nil), lookupIn(nil))
+	if err == nil {
+		err = os.WriteFile(beat, nil, 0o600)
+	}
+	if err != nil {
+		t.Errorf("write the heartbeat: %v", err)
 	}
 	// A file without an ID is not used.
 	if err := os.WriteFile(dir.TrackerFile("mlflow"), []byte("a b"), 0o600); err != nil {

@@ -93,7 +93,7 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	if r.job.Command.Launcher == jobs.LauncherTorchrun {
 		go r.watchWorkers(cmd.Process.Pid, ended)
 	}
-	stop, killCause := r.superviseProgram(ctx, o, cmd, group, ended, guard)
+	stop, killCause := r.superviseProgram(ctx, o, name, cmd, group, ended, guard)
 	// Workers that the program left behind would hold memory, ports, and GPUs.
 	_ = syscall.Kill(-group, syscall.SIGKILL)
 	if killCause != nil {
@@ -120,7 +120,7 @@ func (r *Rank) orphanTimeout() time.Duration {
 // was for. It waits at most orphanTimeout. It returns the stop request, if any, and the cause if
 // it killed the program. If guard finds that another user has the program's port, it kills the
 // program.
-func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, cmd *exec.Cmd, group int, ended <-chan struct{}, guard *portGuard) (stop *stopRequest, killCause error) {
+func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, name string, cmd *exec.Cmd, group int, ended <-chan struct{}, guard *portGuard) (stop *stopRequest, killCause error) {
 	stopping, aborted, done, taken := r.Session.Stopping(), r.Session.Context().Done(), ctx.Done(), guard.takenDuringWatch()
 	pid := cmd.Process.Pid
 	kill := func() {
@@ -174,7 +174,7 @@ func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, cmd *exec
 		case <-limit:
 			return stop, killCause
 		case <-overdue:
-			overdue, killCause = nil, &graceError{filepath.Base(cmd.Path), stop.signal, r.job.Command.StopGrace}
+			overdue, killCause = nil, &graceError{filepath.Base(name), stop.signal, r.job.Command.StopGrace}
 			killProcesses(pid, group)
 		case s := <-o.Signals:
 			// Slurm signals every process of a step, including this program.

@@ -88,7 +88,8 @@ func (r *Rank) captureOutput(o *ProgramOptions) (close func()) {
 }
 
 // outputAttempt returns the number of the attempt. Without a launcher, it is one more than the
-// last attempt with output of this rank.
+// last attempt with output of this rank, or of this node with torchrun. Rank 0 then removes the
+// output of old attempts.
 func (r *Rank) outputAttempt(o *ProgramOptions) int {
 	lookup := lookupIn(o.Environ)
 	if _, launched := lookup(LauncherVariable); launched {
@@ -97,12 +98,24 @@ func (r *Rank) outputAttempt(o *ProgramOptions) int {
 			return n
 		}
 	}
+	if r.Info.Rank == 0 {
+		if err := r.dir.RemoveOldOutput(maxOutputAttempts - 1); err != nil {
+			o.Say(fmt.Sprintf("warning: %v", err))
+		}
+	}
+	first, perNode := r.Info.Rank, 1
+	torchrun := r.job.Command.Launcher == jobs.LauncherTorchrun
+	if torchrun {
+		perNode = r.job.TasksPerNode()
+		first *= perNode
+	}
 	kept, _ := r.dir.OutputAttempts()
 	last := 0
 	for _, n := range kept {
 		names, _ := r.dir.ListRankOutput(n)
 		for _, name := range names {
-			if number, rank, ok := output.ParseBase(name); ok && rank && number == r.Info.Rank {
+			number, rank, ok := output.ParseBase(name)
+			if ok && (rank && number >= first && number < first+perNode || !rank && torchrun && number == r.Info.Rank) {
 				last = n
 			}
 		}
@@ -120,7 +133,7 @@ func (r *progressRecorder) followOutput(a *attempt) {
 		return
 	}
 	r.path = filepath.Join(a.o.Dir.RankOutput(a.output), output.Parts(output.RankBase(0))[0])
-	if r.output != nil {
+	if r.source == nil || len(a.o.Job.Command.Progress.Patterns) > 0 { // even if there is no log
 		r.output = trainlog.Follow(opener(r.path), 0)
 	}
 }

@@ -41,6 +41,7 @@ type programWatch struct {
 	pauses  []*regexp.Regexp
 	output  string             // path of the ranks' output; empty if unknown
 	lines   *trainlog.Follower // of the output; nil without pauses
+	labeled bool               // each line of the output begins with the rank
 	size    int64              // of the output
 	ranks   int64              // state of the output of ranks, see rankOutputState
 	ranksAt time.Time          // time of the next check of that state
@@ -67,7 +68,7 @@ func (a *attempt) newProgramWatch(output string) *programWatch {
 	if !c.Watch.IsSet() {
 		return nil
 	}
-	w := &programWatch{a: a, watch: c.Watch, began: time.Now(), output: output, size: sizeOf(output), beats: map[int]time.Time{},
+	w := &programWatch{a: a, watch: c.Watch, began: time.Now(), output: output, size: sizeOf(output), labeled: c.Output == jobs.OutputLabeled, beats: map[int]time.Time{},
 		limits: hang.Limits{Silence: time.Duration(c.Watch.Silence), Progress: time.Duration(c.Watch.Progress), File: time.Duration(c.Watch.FileTimeout),
 			Heartbeat: time.Duration(c.Watch.Heartbeat), Startup: time.Duration(c.Watch.Startup), Pause: time.Duration(c.Watch.Pause)}}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
@@ -197,6 +198,9 @@ func (w *programWatch) observe(step int) {
 	if w.lines != nil {
 		started := time.Now()
 		_ = w.lines.Read(func(line string) {
+			if w.labeled {
+				line = outputLabel.ReplaceAllString(line, "")
+			}
 			if time.Since(started) < maxParseTime {
 				w.d.Pause(slices.ContainsFunc(w.pauses, func(re *regexp.Regexp) bool { return re.MatchString(line) }))
 			}

@@ -175,6 +175,28 @@ func TestSecretIsNotInTheStep(t *testing.T) {
 	}
 }
 
+// TestFailedAttemptLeavesNoSecret checks that an attempt that cannot begin leaves no file with its
+// secret.
+func TestFailedAttemptLeavesNoSecret(t *testing.T) {
+	o := stepOptions(t)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.Job.Command.CheckpointDir = jobs.Text(filepath.Join(file, "x"))
+	before, err := os.ReadDir(o.Dir.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newAttempt(t.Context(), o, 3, o.Allocation.Nodes); err == nil {
+		t.Fatal("got no error")
+	}
+	after, err := os.ReadDir(o.Dir.Path)
+	if err != nil || len(after) != len(before) {
+		t.Errorf("got %v, %v, want %v", after, err, before)
+	}
+}
+
 // TestSecretsOfKilledLaunchersAreRemoved checks that each attempt has its own file, and that
 // the next launcher removes only the files of a launcher that was killed.
 func TestSecretsOfKilledLaunchersAreRemoved(t *testing.T) {

@@ -133,7 +133,7 @@ func (d Dir) OpenRankOutput(attempt int, name string) (*os.File, error) {
 }
 
 // RemoveOldOutput removes the output of all attempts but the newest ones, whose number is keep.
-// The caller must hold the launcher lock.
+// No rank may write the output of the attempts that it removes.
 func (d Dir) RemoveOldOutput(keep int) error {
 	logs, err := d.openLogs()
 	if errors.Is(err, fs.ErrNotExist) {
