@@ -29,9 +29,6 @@ const (
 	DefaultLimit = 64 << 20
 	// maxLine is the maximum length of a line that is kept together, in bytes.
 	maxLine = 64 << 10
-	// lineDelay is how long the start of a line waits for its end, such as a prompt or a progress
-	// bar.
-	lineDelay = 100 * time.Millisecond
 	// batchDelay is the pause after a short read. It lets a pipe collect many lines, because each
 	// read costs much more than the bytes that it returns.
 	batchDelay = 25 * time.Millisecond
@@ -44,6 +41,10 @@ const (
 	// closePatience is the maximum delay of the end of a rank by such a destination.
 	closePatience = 2 * time.Second
 )
+
+// lineDelay is how long the start of a line waits for its end, such as a prompt or a progress bar.
+// Tests change it.
+var lineDelay = 100 * time.Millisecond
 
 // Options describe a capture.
 type Options struct {
