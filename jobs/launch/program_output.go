@@ -80,7 +80,7 @@ func (r *Rank) captureOutput(o *ProgramOptions) (close func()) {
 	r.capture = capture
 	o.Stdout, o.Stderr = capture.Stdout, capture.Stderr
 	return func() {
-		capture.Close()
+		capture.Close(r.Session.Context())
 		if dir != nil {
 			dir.Close()
 		}

@@ -90,7 +90,7 @@ func BenchmarkCapture(b *testing.B) {
 				b.ReportMetric(100*used.Seconds()/wall.Seconds(), "%core")
 				_ = printer.Process.Kill()
 				_ = printer.Wait()
-				c.Close()
+				c.Close(b.Context())
 				w.Close()
 				_ = reader.Wait()
 			})

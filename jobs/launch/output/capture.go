@@ -1,6 +1,7 @@
 package output
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -38,7 +39,8 @@ const (
 	// the reader of the log, that takes nothing. Later output is dropped until it continues.
 	filePatience = 5 * time.Second
 	outPatience  = 30 * time.Second
-	// closePatience is the maximum delay of the end of a rank by such a destination.
+	// closePatience is the maximum delay of the end of a rank by destinations if the attempt has
+	// failed, or if they have taken nothing for a while.
 	closePatience = 2 * time.Second
 )
 
@@ -105,7 +107,7 @@ func StartCapture(o Options) (*Capture, error) {
 		}
 	}
 	if err != nil {
-		c.Close()
+		c.Close(context.Background())
 		return nil, fmt.Errorf("capture the output of the program: %w", err)
 	}
 	return c, nil
@@ -484,9 +486,23 @@ func (l *lane) emit(b []byte) {
 	}
 }
 
+// warnAtEnd warns, but does not wait long for a reader of the warning.
+func (c *Capture) warnAtEnd(message string) {
+	warned := make(chan struct{})
+	go func() {
+		defer close(warned)
+		c.o.Warn(message)
+	}()
+	select {
+	case <-warned:
+	case <-time.After(closePatience):
+	}
+}
+
 // Close waits until all output is written. The program must have ended. The output of processes
-// that it left behind is lost.
-func (c *Capture) Close() {
+// that it left behind is lost. If a destination takes nothing for a while, Close warns and drops the
+// rest. It waits only for a short time after ctx is done.
+func (c *Capture) Close(ctx context.Context) {
 	for _, s := range c.streams {
 		s.write.Close()
 		s.closing.Store(true)
@@ -501,16 +517,29 @@ func (c *Capture) Close() {
 	for _, s := range c.streams {
 		s.close()
 	}
+	var waiting sync.WaitGroup          // all at once, so that the delays do not add up
+	var forwarded, written atomic.Int32 // destinations that have not taken all output
 	for _, s := range c.out {
-		s.close(closePatience)
+		waiting.Go(func() {
+			if !s.close(ctx, outPatience) {
+				forwarded.Add(1)
+			}
+		})
 	}
 	for _, f := range c.files {
-		f.close(closePatience)
-		select {
-		case <-f.done:
-			f.file.close()
-		default: // its goroutine still uses the file
-		}
+		waiting.Go(func() {
+			if f.close(ctx, filePatience) {
+				f.file.close()
+			} else { // its goroutine still uses the file
+				written.Add(1)
+			}
+		})
+	}
+	waiting.Wait()
+	if forwarded.Load() > 0 {
+		c.warnAtEnd("the end of the output of the program was not forwarded, because nothing reads it")
+	} else if written.Load() > 0 {
+		c.warnAtEnd("the end of the output of the program is missing in its file, because the file system does not respond")
 	}
 	c.streams, c.undo = nil, nil
 }

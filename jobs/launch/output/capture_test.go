@@ -2,6 +2,7 @@ package output
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -78,7 +79,7 @@ func capture(t *testing.T, o Options, script string) (stdout, stderr string) {
 	cmd := exec.Command("/bin/sh", "-c", script)
 	cmd.Stdout, cmd.Stderr = c.Stdout, c.Stderr
 	err = cmd.Run()
-	c.Close()
+	c.Close(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +239,7 @@ func TestWholeLines(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			c.Close()
+			c.Close(t.Context())
 		})
 	}
 	all.Wait()
@@ -375,13 +376,46 @@ func TestHungFileSystem(t *testing.T) {
 	if pending > maxPending || lost == 0 {
 		t.Errorf("%d bytes wait and %d are dropped, want at most %d waiting", pending, lost, maxPending)
 	}
-	s.close(time.Millisecond) // gives up
+	s.close(t.Context(), time.Millisecond) // gives up
 	close(to.release)
 	<-s.done
 	text := string(to.text)
 	want := fmt.Sprintf("\nddpbatch: %d bytes are missing here: they could not be written\n", lost)
 	if !strings.HasSuffix(text, want) || strings.Count(text, "x\n")*1024+int(lost) != lines*1024 {
 		t.Errorf("the end is %q, want %q", text[max(0, len(text)-100):], want)
+	}
+}
+
+// TestCloseWarnsAboutLostOutput checks that Close warns once if nothing reads the end of the output,
+// and that the file has it nevertheless.
+func TestCloseWarnsAboutLostOutput(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	dir := testDir(t.TempDir())
+	warned := make(chan string, 10)
+	c, err := StartCapture(Options{Mode: Merged, Rank: 1, Dir: dir, Stdout: w, Stderr: w, Warn: func(m string) { warned <- m }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Repeat(strings.Repeat("x", 99)+"\n", 3000) // exceeds the capacity of the pipe
+	if _, err := c.Stdout.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // does not wait for the whole patience
+	c.Close(ctx)
+	if len(warned) != 1 {
+		t.Fatalf("got %d warnings, want 1", len(warned))
+	}
+	if got := <-warned; !strings.Contains(got, "was not forwarded") {
+		t.Errorf("got warning %q", got)
+	}
+	if got := dir.read(t, RankBase(1)+".out"); got != text {
+		t.Errorf("the file has %d bytes, want %d", len(got), len(text))
 	}
 }
 
@@ -426,7 +460,7 @@ func TestFullDisk(t *testing.T) {
 	disk.full = false
 	disk.mu.Unlock()
 	s.write(1, []byte("three\n"))
-	s.close(time.Minute)
+	s.close(t.Context(), time.Minute)
 	got := string(disk.text)
 	// The second line may be in transit when the disk is freed.
 	if !strings.HasSuffix(got, "three\n") || !strings.HasPrefix(got, "\nddpbatch: 8 bytes are missing") && !strings.HasPrefix(got, "\nddpbatch: 4 bytes are missing") {
@@ -462,7 +496,7 @@ func TestPromptsAppear(t *testing.T) {
 	if _, err := c.Stderr.WriteString("problem\n"); err != nil {
 		t.Fatal(err)
 	}
-	c.Close()
+	c.Close(t.Context())
 	w.Close()
 	if got := other.end(); got != "problem\n" {
 		t.Errorf("forwarded %q", got)
@@ -484,7 +518,7 @@ func TestCaptureOnATerminal(t *testing.T) {
 	cmd := exec.Command("/bin/sh", "-c", "test -t 1 && test -t 2 && echo yes")
 	cmd.Stdout, cmd.Stderr = c.Stdout, c.Stderr
 	err = cmd.Run()
-	c.Close()
+	c.Close(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

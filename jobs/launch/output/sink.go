@@ -2,6 +2,7 @@ package output
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,9 @@ const (
 	// atomicBytes is PIPE_BUF of Linux: the kernel does not mix shorter writes of several
 	// processes to one pipe.
 	atomicBytes = 4096
+	// writeBytes is the maximum number of bytes of a write, so that a slow destination shows that
+	// it takes output.
+	writeBytes = 64 << 10
 )
 
 // A sink writes to a destination in its own goroutine, so that a destination that blocks, such as
@@ -138,6 +142,11 @@ func (s *sink) run() {
 		s.mu.Unlock()
 		for rest := buffer; len(rest) > 0; {
 			n := len(rest)
+			if n > writeBytes {
+				if n = lastLineEnd(rest[:writeBytes]); n == 0 {
+					n = writeBytes
+				}
+			}
 			if s.shared && n > atomicBytes {
 				if n = lastLineEnd(rest[:atomicBytes]); n == 0 {
 					n = lineEnd(rest)
@@ -195,19 +204,31 @@ func lineEnd(b []byte) int {
 }
 
 // close waits until the output is written. It gives up if the destination takes nothing for the
-// given time.
-func (s *sink) close(patient time.Duration) {
+// given time, or soon after ctx is done. It reports whether the goroutine has ended.
+func (s *sink) close(ctx context.Context, patient time.Duration) (ended bool) {
 	s.mu.Lock()
 	s.closed = true
+	if s.stalled { // it has taken nothing for a while
+		patient = min(patient, closePatience)
+	}
 	s.mu.Unlock()
 	notify(s.more)
+	timer := time.NewTimer(patient)
+	defer timer.Stop()
+	canceled := ctx.Done()
+	var limit <-chan time.Time
 	for {
 		select {
 		case <-s.done:
-			return
+			return true
 		case <-s.room:
-		case <-time.After(patient):
-			return
+			timer.Reset(patient)
+		case <-timer.C:
+			return false
+		case <-canceled:
+			canceled, limit = nil, time.After(closePatience)
+		case <-limit:
+			return false
 		}
 	}
 }
