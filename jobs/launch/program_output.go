@@ -132,10 +132,22 @@ func (r *progressRecorder) followOutput(a *attempt) {
 	if a.o.Job.Command.Output != jobs.OutputPerRank {
 		return
 	}
-	r.path = filepath.Join(a.o.Dir.RankOutput(a.output), output.Parts(output.RankBase(0))[0])
+	parts := output.Parts(output.RankBase(0))
+	r.path = filepath.Join(a.o.Dir.RankOutput(a.output), parts[0])
+	r.next = filepath.Join(a.o.Dir.RankOutput(a.output), parts[1])
 	if r.source == nil || len(a.o.Job.Command.Progress.Patterns) > 0 { // even if there is no log
 		r.output = trainlog.Follow(opener(r.path), 0)
 	}
+}
+
+// isOutputCut reports whether the file that the recorder follows has reached its limit, so that it
+// gets no more output.
+func (r *progressRecorder) isOutputCut() bool {
+	if r.next == "" {
+		return false
+	}
+	_, err := os.Lstat(r.next)
+	return err == nil
 }
 
 // rankOutputState returns a number that changes when a rank prints, if the log of the run does not

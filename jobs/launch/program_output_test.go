@@ -1,10 +1,17 @@
 package launch
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/launch/hang"
 	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
+	"github.com/ddpbatch/ddpbatch/jobs/trainlog"
 )
 
 // TestOutputAttemptWithoutALauncher checks that each start has an attempt of its own, and that old
@@ -49,5 +56,74 @@ func TestOutputAttemptWithoutALauncher(t *testing.T) {
 				t.Errorf("got the attempts %v, %v", kept, err)
 			}
 		})
+	}
+}
+
+// TestWatchAfterTheOutputLimit checks which limits still apply after the file of rank 0 has reached
+// its limit, and that there is one warning.
+func TestWatchAfterTheOutputLimit(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		progress bool // the steps are read from the output
+		pauses   bool
+		want     hang.Limits
+		warning  string
+	}{
+		{"progress", true, false, hang.Limits{Silence: time.Minute}, "command.watch.progress has no effect"},
+		{"pauses", false, true, hang.Limits{}, "command.watch has no effect"},
+		{"neither", false, false, hang.Limits{Silence: time.Minute, Progress: time.Minute}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var said []string
+			a := &attempt{o: Options{Say: func(line string) { said = append(said, line) }}}
+			w := &programWatch{a: a, limits: hang.Limits{Silence: time.Minute, Progress: time.Minute}}
+			if tt.pauses {
+				w.lines = trainlog.Follow(opener("/nonexistent"), 0)
+			}
+			for range 2 {
+				w.endOutput(tt.progress)
+			}
+			if w.limits != tt.want {
+				t.Errorf("got %+v, want %+v", w.limits, tt.want)
+			}
+			if tt.warning == "" && len(said) > 0 || tt.warning != "" && (len(said) != 1 || !strings.Contains(said[0], tt.warning)) {
+				t.Errorf("said %q, want %q", said, tt.warning)
+			}
+		})
+	}
+	dir := newRun(t)
+	r := &progressRecorder{}
+	if r.isOutputCut() {
+		t.Error("without a limit, the output is cut")
+	}
+	r.followOutput(&attempt{output: 1, o: Options{Dir: dir, Job: &jobs.Job{Command: &jobs.Command{Output: jobs.OutputPerRank}}}})
+	if r.isOutputCut() || r.output == nil {
+		t.Error("the output is cut before its limit, or not read")
+	}
+	err := os.MkdirAll(filepath.Dir(r.next), 0o700)
+	if err == nil {
+		err = os.WriteFile(r.next, nil, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.isOutputCut() {
+		t.Error("the output is not cut after its limit")
+	}
+}
+
+// TestPausesInLabeledOutput checks that pause patterns see lines without their label.
+func TestPausesInLabeledOutput(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(path, []byte("[rank 3] saving\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	limits := hang.Limits{Progress: time.Second, Pause: time.Hour}
+	w := &programWatch{limits: limits, labeled: true, lines: trainlog.Follow(opener(path), 0), pauses: []*regexp.Regexp{regexp.MustCompile("^saving")},
+		d: hang.New(limits, time.Minute, now)}
+	w.observe(1)
+	if stalls := w.d.Check(now.Add(30 * time.Second)); len(stalls) > 0 {
+		t.Errorf("got %v during a pause", stalls)
 	}
 }

@@ -181,6 +181,28 @@ func (w *programWatch) check(step int) {
 	go func(found chan<- hangReport, stall hang.Stall) { found <- w.collectEvidence(stall) }(w.found, w.current)
 }
 
+// endOutput turns off the limits that would stop a program without a reason, because its lines can
+// no longer be read: the limit on progress if the steps are read from the output, and all limits if
+// the output has the pauses.
+func (w *programWatch) endOutput(progress bool) {
+	if w == nil {
+		return
+	}
+	off := ""
+	switch {
+	case w.lines != nil:
+		w.lines, w.limits, off = nil, hang.Limits{}, "command.watch"
+	case progress && w.limits.Progress > 0:
+		w.limits.Progress, off = 0, "command.watch.progress"
+	default:
+		return
+	}
+	if w.d != nil {
+		w.d.SetLimits(w.limits)
+	}
+	w.a.o.Say(fmt.Sprintf("warning: the output of rank 0 has reached half of command.output_limit, and the rest is not read. %s has no effect until the next attempt", off))
+}
+
 // observe passes changes since the last call to the detector.
 func (w *programWatch) observe(step int) {
 	w.d.Step(step)
