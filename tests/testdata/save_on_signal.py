@@ -1,7 +1,7 @@
 """Counts until it is told to stop, saves slowly, and ends with code 3. Started again, it
 resumes from what it saved and counts 20 more. It has a child process that inherits the
 signal handlers, as the workers of PyTorch's DataLoader do: a signal that reaches the child
-leaves a file. Arguments: the prefix of its files."""
+adds its name to a file. Arguments: the prefix of its files."""
 import os
 import signal
 import sys
@@ -22,7 +22,8 @@ def request(number, frame):
     # The first signal counts: the torchrun agent sends another one to workers that still save.
     stop = stop or signal.Signals(number).name
     if os.getpid() != main:
-        open("%s-child-%s.txt" % (prefix, rank), "w").close()
+        with open("%s-child-%s.txt" % (prefix, rank), "a") as f:
+            f.write(signal.Signals(number).name + "\n")
 
 
 for s in (signal.SIGTERM, signal.SIGUSR1):
