@@ -88,7 +88,10 @@ func requestStop(pid, group int, s syscall.Signal, send bool) *stopRequest {
 func (r *stopRequest) findTargets(program *userProcess, orphans []*userProcess) {
 	if program == nil || program.Ended {
 		// Slurm's own signal has ended a shell without a trap. The commands of the shell
-		// continue.
+		// continue. Those that were read before the shell ended still have it as their parent.
+		if program != nil {
+			orphans = slices.Concat(orphans, program.children)
+		}
 		for _, o := range orphans {
 			r.targets = append(r.targets, r.findHandlers(o)...)
 		}

@@ -334,3 +334,15 @@ func TestStopSignalArrivesAfterTheProgramEnded(t *testing.T) {
 		timer.Stop()
 	}
 }
+
+// TestTargetsOfShellThatEndsMeanwhile checks that a command of a shell is found if the shell ended
+// while /proc was read: the shell has ended, but the command still has it as its parent.
+func TestTargetsOfShellThatEndsMeanwhile(t *testing.T) {
+	command := &userProcess{Stat: process.Stat{PID: 102}, caught: mask(syscall.SIGTERM)}
+	shell := &userProcess{Stat: process.Stat{PID: 99, Ended: true}, shell: true, children: []*userProcess{command}}
+	r := &stopRequest{pid: shell.PID, signal: syscall.SIGTERM}
+	r.findTargets(shell, nil)
+	if !slices.Equal(r.targets, []*userProcess{command}) {
+		t.Errorf("got targets %v, want the command", r.targets)
+	}
+}
