@@ -111,7 +111,7 @@ func slurmConf(p *sites.Profile, r sites.Resource, prefix string) (node, partiti
 	node = fmt.Sprintf("NodeName=%s[1-%d] CPUs=%d RealMemory=%d", prefix, nodes, cmp.Or(r.CPUsPerNode, 16), cmp.Or(r.Memory.Bytes()>>20, 64<<10))
 	if r.GPUsPerNode > 0 {
 		gpus := "gpu"
-		if kind, of, typed := strings.Cut(string(p.Request.GPUs), ":"); typed && kind == "gres" {
+		if _, of, typed := strings.Cut(string(p.Request.GPUs), ":"); typed {
 			gpus += ":" + of
 		}
 		node += fmt.Sprintf(" Gres=%s:%d", gpus, r.GPUsPerNode)

@@ -77,7 +77,7 @@ func TestFind(t *testing.T) {
 	if _, err := f.Find("broken", ""); !errors.As(err, &found) || found[0].Line != 1 {
 		t.Errorf("a broken profile: %v", err)
 	}
-	if names := strings.Join(f.Names(), " "); !strings.Contains(names, " lumi marenostrum5 ours ") {
+	if names := strings.Join(f.Names(), " "); !strings.Contains(names, " lumi marenostrum5 narval nibi oci-h100 ours ") {
 		t.Errorf("names: %s", names)
 	}
 }
@@ -253,7 +253,7 @@ func TestApply(t *testing.T) {
 
 func TestGPURequest(t *testing.T) {
 	for request, want := range map[GPURequest]string{
-		"gres": "--gres=gpu:4", "gres:a100": "--gres=gpu:a100:4", "gpus-per-node": "--gpus-per-node=4", "gpus": "--gpus=12", "none": "", "": "--gres=gpu:4",
+		"gres": "--gres=gpu:4", "gres:a100": "--gres=gpu:a100:4", "gpus-per-node": "--gpus-per-node=4", "gpus-per-node:h100": "--gpus-per-node=h100:4", "gpus": "--gpus=12", "none": "", "": "--gres=gpu:4",
 	} {
 		if got := strings.Join(request.Options(3, 4, ""), " "); got != want {
 			t.Errorf("%q: got %q, want %q", request, got, want)
@@ -267,7 +267,7 @@ func TestGPURequest(t *testing.T) {
 // TestTypedGPURequest checks that a type in the job file replaces the type of the site.
 func TestTypedGPURequest(t *testing.T) {
 	for request, want := range map[GPURequest]string{
-		"gres": "--gres=gpu:3g.20gb:4", "gres:a100": "--gres=gpu:3g.20gb:4", "gpus-per-node": "--gpus-per-node=3g.20gb:4", "gpus": "--gpus=3g.20gb:12", "none": "",
+		"gres": "--gres=gpu:3g.20gb:4", "gres:a100": "--gres=gpu:3g.20gb:4", "gpus-per-node": "--gpus-per-node=3g.20gb:4", "gpus-per-node:h100": "--gpus-per-node=3g.20gb:4", "gpus": "--gpus=3g.20gb:12", "none": "",
 	} {
 		if got := strings.Join(request.Options(3, 4, "3g.20gb"), " "); got != want {
 			t.Errorf("%q: got %q, want %q", request, got, want)

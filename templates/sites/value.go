@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -114,15 +115,16 @@ func (o *Option) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// UnmarshalTOML accepts "gres", "gres:TYPE", "gpus-per-node", "gpus", and "none".
+// UnmarshalTOML accepts "gres", "gres:TYPE", "gpus-per-node", "gpus-per-node:TYPE", "gpus", and
+// "none".
 func (g *GPURequest) UnmarshalTOML(v any) error {
 	s, err := text(v)
 	if err != nil {
 		return err
 	}
 	kind, gpu, typed := strings.Cut(s, ":")
-	if !slices.Contains([]string{"gres", "gpus-per-node", "gpus", "none"}, kind) || typed && (kind != "gres" || !plainWord(gpu)) {
-		return fmt.Errorf("%q is not one of gres, gres:TYPE, gpus-per-node, gpus, none", s)
+	if !slices.Contains([]string{"gres", "gpus-per-node", "gpus", "none"}, kind) || typed && (kind != "gres" && kind != "gpus-per-node" || !plainWord(gpu)) {
+		return fmt.Errorf("%q is not one of gres, gres:TYPE, gpus-per-node, gpus-per-node:TYPE, gpus, none", s)
 	}
 	*g = GPURequest(s)
 	return nil
@@ -193,21 +195,24 @@ func text(v any) (string, error) {
 // node. A type of the job, such as "a100", replaces the type of the site.
 func (g GPURequest) Options(nodes, gpusPerNode int, gpuType string) []string {
 	kind, gpu, typed := strings.Cut(string(g), ":")
-	prefix := ""
 	if gpuType != "" {
-		gpu, typed, prefix = gpuType, true, gpuType+":"
+		gpu, typed = gpuType, true
+	}
+	count := func(n int) string {
+		if typed {
+			return fmt.Sprintf("%s:%d", gpu, n)
+		}
+		return strconv.Itoa(n)
 	}
 	switch {
 	case gpusPerNode == 0 || kind == "none":
 		return nil
 	case kind == "gpus-per-node":
-		return []string{fmt.Sprintf("--gpus-per-node=%s%d", prefix, gpusPerNode)}
+		return []string{"--gpus-per-node=" + count(gpusPerNode)}
 	case kind == "gpus":
-		return []string{fmt.Sprintf("--gpus=%s%d", prefix, nodes*gpusPerNode)}
-	case typed:
-		return []string{fmt.Sprintf("--gres=gpu:%s:%d", gpu, gpusPerNode)}
+		return []string{"--gpus=" + count(nodes*gpusPerNode)}
 	}
 	// Do not use --gpus-per-node, which requires select/cons_tres. --gres has the same meaning
 	// in all versions from 22.05 to 26.05, and a step gets all of these GPUs by default.
-	return []string{fmt.Sprintf("--gres=gpu:%d", gpusPerNode)}
+	return []string{"--gres=gpu:" + count(gpusPerNode)}
 }
