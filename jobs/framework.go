@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
 // Launchers of frameworks. ddpbatch starts the program once per rank, with the environment in which
@@ -99,9 +100,9 @@ func isLauncherModule(module string) bool {
 const maxScript = 1 << 20
 
 var (
-	createsSlurm = regexp.MustCompile(`(?m)^[^#\n]*\bSLURMEnvironment\s*\(`)
-	noRequeue    = regexp.MustCompile(`\bauto_requeue\s*=\s*False\b`)
-	setsPort     = regexp.MustCompile(`(?m)^[^#\n]*(?:os\.environ\[["']MASTER_PORT["']\]\s*=[^=]|os\.environ\.update\(.*MASTER_PORT|putenv\(["']MASTER_PORT["'])`)
+	createsSlurm = lazyregexp.New(`(?m)^[^#\n]*\bSLURMEnvironment\s*\(`)
+	noRequeue    = lazyregexp.New(`\bauto_requeue\s*=\s*False\b`)
+	setsPort     = lazyregexp.New(`(?m)^[^#\n]*(?:os\.environ\[["']MASTER_PORT["']\]\s*=[^=]|os\.environ\.update\(.*MASTER_PORT|putenv\(["']MASTER_PORT["'])`)
 )
 
 // checkFramework warns if the program starts ranks itself, or if both the program and ddpbatch
@@ -125,17 +126,17 @@ func (c *programCheck) checkFramework() {
 	if err != nil {
 		return
 	}
-	if createsSlurm.Match(text) {
+	if createsSlurm().Match(text) {
 		switch {
 		case c.job.Command.Launcher == LauncherLightning:
 			c.report(false, at, "remove it: Lightning then uses the ranks that ddpbatch has started",
 				"the script creates Lightning's SLURMEnvironment, which needs variables that launcher = %q removes", LauncherLightning)
-		case c.job.Restart.Requeue > 0 && !noRequeue.Match(text):
+		case c.job.Restart.Requeue > 0 && !noRequeue().Match(text):
 			c.report(false, at, "pass auto_requeue=False, or set launcher = \"lightning\" and remove it",
 				"the script creates Lightning's SLURMEnvironment, which requeues the job; restart.requeue requeues it again")
 		}
 	}
-	if setsPort.Match(text) {
+	if setsPort().Match(text) {
 		c.report(false, at, "remove the line, or set MASTER_PORT only if it is not set",
 			"the script sets MASTER_PORT; ddpbatch has already chosen a free port for all ranks")
 	}

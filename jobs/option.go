@@ -2,9 +2,10 @@ package jobs
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
 // An Option is one long option of sbatch or srun: "--name" or "--name=value". The value may
@@ -13,7 +14,7 @@ type Option string
 
 const optionForms = `allowed: one long option, "--name" or "--name=value"`
 
-var optionName = regexp.MustCompile(`^--[a-z][a-z0-9-]*$`)
+var optionName = lazyregexp.New(`^--[a-z][a-z0-9-]*$`)
 
 // Parts returns the name of the option without its dashes, and its value.
 func (o Option) Parts() (name, value string, hasValue bool) {
@@ -32,9 +33,9 @@ func (o *Option) UnmarshalTOML(v any) error {
 	}
 	name, _, _ := strings.Cut(s, "=")
 	switch {
-	case strings.ContainsAny(name, " \t") && optionName.MatchString(strings.Fields(name)[0]):
+	case strings.ContainsAny(name, " \t") && optionName().MatchString(strings.Fields(name)[0]):
 		return valueErrorf(optionForms, "%q is more than one word: write %q", s, strings.Replace(s, " ", "=", 1))
-	case !optionName.MatchString(name):
+	case !optionName().MatchString(name):
 		return valueErrorf(optionForms, "%q is not a long option", s)
 	}
 	*o = Option(s)
@@ -162,14 +163,14 @@ func (d *decoder) checkOmit(s *Slurm) {
 // typedPattern is the form of a number with a type: "a100:4", "3g.20gb:2".
 const typedPattern = `^[A-Za-z0-9][A-Za-z0-9._-]*:[1-9][0-9]*$`
 
-var typedForm = regexp.MustCompile(typedPattern)
+var typedForm = lazyregexp.New(typedPattern)
 
 const typedForms = `allowed: a number, or a type and a number, such as "a100:4"`
 
 // splitTyped splits "a100:4" into the type and the number.
 func splitTyped(text string) (prefix string, n int64, err error) {
 	text = strings.TrimPrefix(text, "gpu:") // as in --gres
-	if !typedForm.MatchString(text) {
+	if !typedForm().MatchString(text) {
 		return "", 0, valueErrorf(typedForms, "%q is not a type and a number", text)
 	}
 	prefix, digits, _ := strings.Cut(text, ":")

@@ -2,9 +2,10 @@ package jobs
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
 // Placeholders of command.argv. The launcher replaces them in each attempt.
@@ -21,7 +22,7 @@ var placeholderNames = []string{PlaceholderRunDir, PlaceholderRunID, Placeholder
 
 // placeholder matches a placeholder, an escaped placeholder such as {{run_dir}}, and a
 // variable of a shell such as ${run_dir}, which is not a placeholder.
-var placeholder = regexp.MustCompile(`\{\{(` + strings.Join(placeholderNames, "|") + `)\}\}|\$?\{(` + strings.Join(placeholderNames, "|") + `)\}`)
+var placeholder = lazyregexp.New(`\{\{(` + strings.Join(placeholderNames, "|") + `)\}\}|\$?\{(` + strings.Join(placeholderNames, "|") + `)\}`)
 
 // Expand replaces the placeholders in text by their values. {{run_dir}} becomes {run_dir}. All
 // other text stays unchanged, such as the braces of JSON, of shells, and of Python's format
@@ -30,7 +31,7 @@ func Expand(text string, values map[string]string) string {
 	if !strings.Contains(text, "{") {
 		return text
 	}
-	return placeholder.ReplaceAllStringFunc(text, func(found string) string {
+	return placeholder().ReplaceAllStringFunc(text, func(found string) string {
 		switch {
 		case strings.HasPrefix(found, "{{"):
 			return found[1 : len(found)-1]
@@ -50,7 +51,7 @@ func hasPlaceholder(text string, names ...string) bool {
 }
 
 // bracedWord matches a word in braces that could be a misspelled placeholder.
-var bracedWord = regexp.MustCompile(`(?:^|[^{$])\{([a-z]+(?:_[a-z]+)?)\}(?:$|[^}])`)
+var bracedWord = lazyregexp.New(`(?:^|[^{$])\{([a-z]+(?:_[a-z]+)?)\}(?:$|[^}])`)
 
 // checkPlaceholders warns about words in braces that are probably misspelled placeholders.
 func (c *programCheck) checkPlaceholders() {
@@ -58,7 +59,7 @@ func (c *programCheck) checkPlaceholders() {
 		if i > 0 && slices.Contains([]string{"-c", "-e"}, c.argv[i-1]) {
 			continue // code for an interpreter
 		}
-		for _, m := range bracedWord.FindAllStringSubmatch(word, -1) {
+		for _, m := range bracedWord().FindAllStringSubmatch(word, -1) {
 			meant := nearest(m[1], placeholderNames)
 			if meant == "" || meant == m[1] {
 				continue

@@ -5,10 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
 // CheckProgram checks the command line in [command] as far as possible on this machine. errs
@@ -148,14 +149,14 @@ func (c *programCheck) checkScript() {
 }
 
 var (
-	pythons       = regexp.MustCompile(`^(python|pypy)[0-9.]*t?$`) // t means free-threaded
+	pythons       = lazyregexp.New(`^(python|pypy)[0-9.]*t?$`) // t means free-threaded
 	shells        = []string{"bash", "sh", "dash", "zsh", "ksh"}
 	launchers     = []string{"torchrun", "accelerate", "deepspeed"}
-	envAssignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+	envAssignment = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*=`)
 )
 
 // IsPython reports whether a program is a Python interpreter, such as "/usr/bin/python3.13t".
-func IsPython(program string) bool { return pythons.MatchString(filepath.Base(program)) }
+func IsPython(program string) bool { return pythons().MatchString(filepath.Base(program)) }
 
 // findScript returns the index of the script in argv, or -1. certain is false if an
 // unrecognized option may change the index. inPath reports whether the interpreter also
@@ -163,7 +164,7 @@ func IsPython(program string) bool { return pythons.MatchString(filepath.Base(pr
 func (c *programCheck) findScript() (at int, certain, inPath bool) {
 	argv, at := c.argv, 0
 	if filepath.Base(argv[0]) == "env" {
-		for at = 1; at < len(argv) && envAssignment.MatchString(argv[at]); at++ {
+		for at = 1; at < len(argv) && envAssignment().MatchString(argv[at]); at++ {
 		}
 	}
 	if at == len(argv) {
@@ -250,7 +251,7 @@ func (c *programCheck) checkPurpose() {
 var shellOperators = []string{"|", "||", "&&", "&", ";", ">", ">>", "<", "<<", "2>", "2>&1", "&>"}
 
 // shellExpansion matches text that a shell would expand.
-var shellExpansion = regexp.MustCompile("\\$[A-Za-z_]|\\$\\{[A-Za-z_]|\\$\\(|`")
+var shellExpansion = lazyregexp.New("\\$[A-Za-z_]|\\$\\{[A-Za-z_]|\\$\\(|`")
 
 // checkShellWords warns about words that only a shell interprets.
 func (c *programCheck) checkShellWords() {
@@ -265,7 +266,7 @@ func (c *programCheck) checkShellWords() {
 		if i > 0 && slices.Contains([]string{"-c", "-e"}, c.argv[i-1]) {
 			continue // code for an interpreter
 		}
-		if slices.Contains(shellOperators, word) || shellExpansion.MatchString(word) || word == "~" || strings.HasPrefix(word, "~/") {
+		if slices.Contains(shellOperators, word) || shellExpansion().MatchString(word) || word == "~" || strings.HasPrefix(word, "~/") {
 			if first < 0 {
 				first = i
 			}

@@ -1,21 +1,22 @@
 package jobs
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
 // isEnvKey reports whether a key is [setup.env], or is inside it, also in a sweep. It also
 // matches similar names, such as "environment".
 func isEnvKey(name string) bool {
 	name = "." + strings.ReplaceAll(name, `"`, "")
-	return strings.Contains(name, ".setup.env") || stepEnvKey.MatchString(name)
+	return strings.Contains(name, ".setup.env") || stepEnvKey().MatchString(name)
 }
 
 // stepEnvKey matches the variables of a step of [setup].
-var stepEnvKey = regexp.MustCompile(`\.setup\.steps(\[\d+\])?\.env`)
+var stepEnvKey = lazyregexp.New(`\.setup\.steps(\[\d+\])?\.env`)
 
 // envPos returns the position of a variable. name may be an element of its value.
 func (l *layout) envPos(name string) keyPos {
@@ -66,7 +67,7 @@ func (l *layout) redactLine(d *Diagnostic, line span, offset int) {
 }
 
 // envWord matches the name of the table of variables in a key.
-var envWord = regexp.MustCompile(`\benv\b`)
+var envWord = lazyregexp.New(`\benv\b`)
 
 // redactEnv removes the value from a diagnostic's source line if it may be a variable's
 // value, which may be a secret. It does so for known values, below a [setup.env] header, and
@@ -78,7 +79,7 @@ func (l *layout) redactEnv(d *Diagnostic, offset int) bool {
 	key, _, found := strings.Cut(d.Source, "=")
 	before := l.src[l.lines[l.line(offset)-1]:offset]
 	header, _, _ := strings.Cut(l.lastHeader(offset), "\n")
-	if !strings.Contains(key, "env") && !envWord.MatchString(before) && !strings.Contains(header, "setup.env") {
+	if !strings.Contains(key, "env") && !envWord().MatchString(before) && !strings.Contains(header, "setup.env") {
 		return false
 	}
 	if !found {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
 // A SetupStep is one step of [setup]: exactly one of Run, Modules, Conda, Venv, Env, and
@@ -92,7 +94,7 @@ type expansionPart struct {
 	word     []expansionPart // operand of the operator
 }
 
-var expansionName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*`)
+var expansionName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*`)
 
 // parseExpansion splits a text at its variables. ok is false if a dollar sign does not start a
 // variable, or if the text cannot be a word of bash.
@@ -125,7 +127,7 @@ func parseExpansionUntil(parts []expansionPart, s string, inBraces bool) (all []
 			literal, s = literal+"$", s[2:]
 		case strings.HasPrefix(s, "${"):
 			flush()
-			name := expansionName.FindString(s[2:])
+			name := expansionName().FindString(s[2:])
 			if name == "" {
 				return nil, "", false
 			}
@@ -146,7 +148,7 @@ func parseExpansionUntil(parts []expansionPart, s string, inBraces bool) (all []
 			parts, s = append(parts, part), s[1:]
 		default:
 			flush()
-			name := expansionName.FindString(s[1:])
+			name := expansionName().FindString(s[1:])
 			if name == "" {
 				return nil, "", false
 			}

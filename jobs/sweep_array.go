@@ -1,10 +1,11 @@
 package jobs
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
 // An ArrayRange is a list of indices in the format of sbatch --array: "0-14%4", "0-20:5", or
@@ -16,7 +17,7 @@ const (
 	arrayRangePattern = `^[0-9]+(-[0-9]+(:[0-9]+)?)?(,[0-9]+(-[0-9]+(:[0-9]+)?)?)*(%[0-9]+)?$`
 )
 
-var arrayRangeForm = regexp.MustCompile(arrayRangePattern)
+var arrayRangeForm = lazyregexp.New(arrayRangePattern)
 
 // arrayTaskKey is the key with the index of a trial.
 const arrayTaskKey = "setup.array_task"
@@ -27,7 +28,7 @@ func (a *ArrayRange) UnmarshalTOML(v any) error {
 	if err != nil {
 		return valueErrorf(arrayRangeForms, "%s", err)
 	}
-	if !arrayRangeForm.MatchString(s) {
+	if !arrayRangeForm().MatchString(s) {
 		return valueErrorf(arrayRangeForms, "%q is not a list of indices", s)
 	}
 	if _, _, err := ArrayRange(s).parse(); err != nil {

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
 // checkText returns a diagnostic if the file is not UTF-8 text. It runs before the TOML decoder,
@@ -43,16 +45,16 @@ const textNeedsQuotes = `write strings in quotes, such as "gpu"; write numbers, 
 // clearerMessages replaces messages of the decoder with messages that do not require knowledge of its
 // grammar.
 var clearerMessages = []struct {
-	pattern       *regexp.Regexp
+	pattern       func() *regexp.Regexp
 	message, help string
 }{
-	{regexp.MustCompile(`^expected value but found "?(.*?)"? instead`), "expected a value, found $1", textNeedsQuotes},
-	{regexp.MustCompile(`^expected a top-level item to end with .* but got (.*) instead`), "expected the end of the line, found $1", textNeedsQuotes},
-	{regexp.MustCompile(`^invalid datetime: (.*)`), "$1 is not a time of day", textNeedsQuotes},
-	{regexp.MustCompile(`^expected '.' or '=', but got (.*) instead`), `expected "=" after the key, found $1`, ""},
-	{regexp.MustCompile(`^unexpected EOF; expected key separator '='`), `expected "=" after the key`, ""},
-	{regexp.MustCompile(`^strings cannot contain newlines`), "the closing quote is missing", ""},
-	{regexp.MustCompile(`^Key '(.*)' has already been defined\.`), "$1 is a duplicate key", ""},
+	{lazyregexp.New(`^expected value but found "?(.*?)"? instead`), "expected a value, found $1", textNeedsQuotes},
+	{lazyregexp.New(`^expected a top-level item to end with .* but got (.*) instead`), "expected the end of the line, found $1", textNeedsQuotes},
+	{lazyregexp.New(`^invalid datetime: (.*)`), "$1 is not a time of day", textNeedsQuotes},
+	{lazyregexp.New(`^expected '.' or '=', but got (.*) instead`), `expected "=" after the key, found $1`, ""},
+	{lazyregexp.New(`^unexpected EOF; expected key separator '='`), `expected "=" after the key`, ""},
+	{lazyregexp.New(`^strings cannot contain newlines`), "the closing quote is missing", ""},
+	{lazyregexp.New(`^Key '(.*)' has already been defined\.`), "$1 is a duplicate key", ""},
 }
 
 // syntaxError converts the decoder's error to a diagnostic.
@@ -75,8 +77,8 @@ func (l *layout) syntaxError(err error) Diagnostic {
 	d := l.diagnosticAt(span{start, min(len(l.src), start+max(1, pe.Position.Len))})
 	d.Message = "not valid TOML: " + strings.TrimSuffix(pe.Message, ".")
 	for _, c := range clearerMessages {
-		if m := c.pattern.FindStringSubmatchIndex(pe.Message); m != nil {
-			d.Message = "not valid TOML: " + string(c.pattern.ExpandString(nil, c.message, pe.Message, m))
+		if m := c.pattern().FindStringSubmatchIndex(pe.Message); m != nil {
+			d.Message = "not valid TOML: " + string(c.pattern().ExpandString(nil, c.message, pe.Message, m))
 			d.Allowed = c.help
 			break
 		}
@@ -94,9 +96,9 @@ func (l *layout) syntaxError(err error) Diagnostic {
 const curlyQuotes = "\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb"
 
 var (
-	yamlLine  = regexp.MustCompile(`^\s*(- +)?[A-Za-z_][A-Za-z0-9_-]*:(\s|$)`)
+	yamlLine  = lazyregexp.New(`^\s*(- +)?[A-Za-z_][A-Za-z0-9_-]*:(\s|$)`)
 	boolWords = map[string]string{"true": "true", "yes": "true", "on": "true", "false": "false", "no": "false", "off": "false"}
-	bareWord  = regexp.MustCompile(`^[A-Za-z]+`)
+	bareWord  = lazyregexp.New(`^[A-Za-z]+`)
 )
 
 // suggestFix returns the fix for a common cause of a syntax error, or an empty string.
@@ -107,7 +109,7 @@ func (l *layout) suggestFix(d Diagnostic, start int) string {
 	if strings.ContainsAny(d.Source, curlyQuotes) {
 		return `write straight quotes (") instead of curly ones`
 	}
-	if value, ok := boolWords[strings.ToLower(bareWord.FindString(l.src[start:]))]; ok {
+	if value, ok := boolWords[strings.ToLower(bareWord().FindString(l.src[start:]))]; ok {
 		return "write " + value
 	}
 	return ""
@@ -128,7 +130,7 @@ func (l *layout) detectFormat() string {
 			continue
 		case strings.HasPrefix(line, "{"):
 			return "this is JSON, but a job file is TOML: write name = \"x\""
-		case line == "---" || yamlLine.MatchString(line):
+		case line == "---" || yamlLine().MatchString(line):
 			return "this is YAML, but a job file is TOML: write name = \"x\", and [slurm] above the keys of a table"
 		}
 		return ""

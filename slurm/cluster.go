@@ -3,10 +3,11 @@ package slurm
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
 // Version returns the version of Slurm's client programs, such as "23.11.4". It does not
@@ -26,12 +27,12 @@ func (c Client) Version(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("query Slurm's version: unexpected output of sbatch: %s", excerpt(out, 0))
 }
 
-var versionNumber = regexp.MustCompile(`(\d{1,4})\.(\d{1,4})`)
+var versionNumber = lazyregexp.New(`(\d{1,4})\.(\d{1,4})`)
 
 // parseVersion returns the year and the month in the version of a release, such as
 // "23.11.4" or "slurm-wlm 22.05.8".
 func parseVersion(s string) (year, month int, ok bool) {
-	m := versionNumber.FindStringSubmatch(s)
+	m := versionNumber().FindStringSubmatch(s)
 	if m == nil {
 		return 0, 0, false
 	}

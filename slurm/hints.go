@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
 // The hints of this file name keys of the job file, such as slurm.time, and not options of
@@ -126,11 +127,11 @@ func findAdvice(list []advice, message string) (advice, bool) {
 }
 
 // limitName matches the limits that sbatch names when it rejects a job.
-var limitName = regexp.MustCompile(`\b(?:QOS|Assoc|Partition)[A-Z]\w*`)
+var limitName = lazyregexp.New(`\b(?:QOS|Assoc|Partition)[A-Z]\w*`)
 
 // findRejection returns the hint for a message after which no job exists.
 func findRejection(message string) (hint string, ok bool) {
-	for _, name := range limitName.FindAllString(message, -1) {
+	for _, name := range limitName().FindAllString(message, -1) {
 		if r, ok := ExplainPending("", name); ok && r.Hint != "" {
 			return r.Hint, true
 		}

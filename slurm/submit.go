@@ -8,11 +8,11 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
@@ -340,7 +340,7 @@ func (c Client) TestOnly(ctx context.Context, script []byte, dir string) (Foreca
 
 // forecastLine is the reply of sbatch: with nodes and partition since 17.11, and with a
 // cluster in a federation.
-var forecastLine = regexp.MustCompile(`\bJob \d+ to start at (\S+)(?: on cluster \S+)? using (\d+) processors on (?:nodes )?(\S+)(?: in partition (\S+))?`)
+var forecastLine = lazyregexp.New(`\bJob \d+ to start at (\S+)(?: on cluster \S+)? using (\d+) processors on (?:nodes )?(\S+)(?: in partition (\S+))?`)
 
 // parseForecast parses the reply. For a heterogeneous job, which has a line for each
 // component, it returns the latest start and the sum of the CPUs.
@@ -354,7 +354,7 @@ func parseForecast(output string, now time.Time) Forecast {
 			continue
 		}
 		lines = append(lines, line)
-		m := forecastLine.FindStringSubmatch(line)
+		m := forecastLine().FindStringSubmatch(line)
 		if m == nil {
 			continue
 		}

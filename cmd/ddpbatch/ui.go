@@ -13,6 +13,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
@@ -41,19 +42,19 @@ import (
 // usageRewrites maps kong's usage errors, which name Go types and parser tokens, to messages for
 // users.
 var usageRewrites = []struct {
-	from *regexp.Regexp
+	from func() *regexp.Regexp
 	to   string
 }{
-	{regexp.MustCompile(`expected \w+ value but got "EOL" \(<EOL>\)$`), "needs a value"},
-	{regexp.MustCompile(`expected u?int\d* value but got "(-\d+)" \(short flag\); perhaps try .*$`), "must not be negative: $1"},
-	{regexp.MustCompile(`expected a valid \d+ bit u?int but got ("[^"]*")$`), "must be an integer, not $1"},
-	{regexp.MustCompile(`^expected "(<.*)"$`), "missing argument: $1"},
+	{lazyregexp.New(`expected \w+ value but got "EOL" \(<EOL>\)$`), "needs a value"},
+	{lazyregexp.New(`expected u?int\d* value but got "(-\d+)" \(short flag\); perhaps try .*$`), "must not be negative: $1"},
+	{lazyregexp.New(`expected a valid \d+ bit u?int but got ("[^"]*")$`), "must be an integer, not $1"},
+	{lazyregexp.New(`^expected "(<.*)"$`), "missing argument: $1"},
 }
 
 // rewriteUsage returns kong's message with all usageRewrites applied.
 func rewriteUsage(message string) string {
 	for _, r := range usageRewrites {
-		message = r.from.ReplaceAllString(message, r.to)
+		message = r.from().ReplaceAllString(message, r.to)
 	}
 	return message
 }
@@ -89,12 +90,12 @@ func report(w io.Writer, err error, usage string) {
 }
 
 // guess matches the suggestions that kong appends to an error about an unknown word.
-var guess = regexp.MustCompile(`(\S+), did you mean (?:one of )?("[^?]*")\?$`)
+var guess = lazyregexp.New(`(\S+), did you mean (?:one of )?("[^?]*")\?$`)
 
 // dropUnlikelyGuess removes kong's suggestions if none is close to the word. Kong accepts two
 // typing errors even in a word of two letters.
 func dropUnlikelyGuess(message string) string {
-	m := guess.FindStringSubmatchIndex(message)
+	m := guess().FindStringSubmatchIndex(message)
 	if m == nil {
 		return message
 	}

@@ -3,10 +3,10 @@ package doctor
 import (
 	"fmt"
 	"os"
-	"regexp"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 	"github.com/ddpbatch/ddpbatch/netif"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
@@ -62,7 +62,7 @@ func checkDriver(lookup func(string) (string, bool), found cuda.Found, err error
 	return f
 }
 
-var moduleVersion = regexp.MustCompile(`Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s`)
+var moduleVersion = lazyregexp.New(`Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s`)
 
 // kernelModule returns the version of NVIDIA's kernel module. It returns an empty string if
 // the module is not loaded, and "unknown" if the version cannot be parsed.
@@ -71,7 +71,7 @@ func kernelModule() string {
 	if err != nil {
 		return ""
 	}
-	m := moduleVersion.FindSubmatch(text)
+	m := moduleVersion().FindSubmatch(text)
 	if m == nil {
 		return "unknown"
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -28,7 +29,11 @@ var pageSource string
 //go:embed page.css
 var styleSource string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageSource))
+var pageTemplate = sync.OnceValue(parsePage)
+
+func parsePage() *template.Template {
+	return template.Must(template.New("page").Parse(pageSource))
+}
 
 // page is the data of the template: texts and prepared charts.
 type page struct {
@@ -104,7 +109,7 @@ func (r Run) HTML(w io.Writer) error {
 	p.addCauses()
 	p.addOrigin()
 	var out bytes.Buffer // writes to w only after the whole page is ready
-	if err := pageTemplate.Execute(&out, p); err != nil {
+	if err := pageTemplate().Execute(&out, p); err != nil {
 		return fmt.Errorf("render report: %w", err)
 	}
 	_, err := io.WriteString(w, printable.Mark(out.String()))

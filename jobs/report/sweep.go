@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
@@ -129,7 +130,9 @@ func (s *Sweep) SetStatus(jobs map[string]slurm.JobState, now time.Time) {
 var sweepSource string
 
 // sweepTemplate includes the parts of the template of a run.
-var sweepTemplate = template.Must(template.Must(pageTemplate.Clone()).New("sweep").Parse(sweepSource))
+var sweepTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(parsePage().New("sweep").Parse(sweepSource))
+})
 
 // sweepPage is the data of the template.
 type sweepPage struct {
@@ -193,7 +196,7 @@ func (s Sweep) HTML(w io.Writer) error {
 		p.Rows = append(p.Rows, row)
 	}
 	var out bytes.Buffer // writes to w only after the whole page is ready
-	if err := sweepTemplate.Execute(&out, p); err != nil {
+	if err := sweepTemplate().Execute(&out, p); err != nil {
 		return fmt.Errorf("render report: %w", err)
 	}
 	_, err := io.WriteString(w, printable.Mark(out.String()))

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
@@ -62,18 +62,18 @@ func (s *Store) note(format string, args ...any) {
 }
 
 // jobIDPattern matches the ID of a job or of an array task.
-var jobIDPattern = regexp.MustCompile(`^[0-9]+(_[0-9]+)?$`)
+var jobIDPattern = lazyregexp.New(`^[0-9]+(_[0-9]+)?$`)
 
 // IsJobID reports whether arg has the form of a job ID or of an array task ID.
-func IsJobID(arg string) bool { return jobIDPattern.MatchString(arg) }
+func IsJobID(arg string) bool { return jobIDPattern().MatchString(arg) }
 
 // trialPattern matches the name of a trial of a sweep, "SWEEP/INDEX".
-var trialPattern = regexp.MustCompile(`^([^/]+)/([0-9]+)$`)
+var trialPattern = lazyregexp.New(`^([^/]+)/([0-9]+)$`)
 
 // isName reports whether arg can be a name or an ID, in contrast to a path that the user
 // wrote out.
 func isName(arg string) bool {
-	return arg != "." && arg != ".." && (!strings.Contains(arg, "/") || trialPattern.MatchString(arg))
+	return arg != "." && arg != ".." && (!strings.Contains(arg, "/") || trialPattern().MatchString(arg))
 }
 
 // errEmptyName is the error for an unset shell variable. An empty path would select the current
@@ -111,7 +111,7 @@ func (s *Store) FindOwn(arg string) (Run, bool) {
 		return Run{}, false
 	}
 	path := filepath.Join(s.Runs(), arg)
-	if m := trialPattern.FindStringSubmatch(arg); m != nil {
+	if m := trialPattern().FindStringSubmatch(arg); m != nil {
 		if !isOwnEntry(filepath.Join(s.Runs(), m[1])) {
 			return Run{}, false
 		}
@@ -162,7 +162,7 @@ func (s *Store) findAny(arg string) (Run, error) {
 	case IsJobID(arg):
 		return s.findJob(arg)
 	}
-	if m := trialPattern.FindStringSubmatch(arg); m != nil {
+	if m := trialPattern().FindStringSubmatch(arg); m != nil {
 		sweep := filepath.Join(s.Runs(), m[1])
 		if info, err := os.Lstat(sweep); err == nil && info.Mode()&fs.ModeSymlink != 0 && !isOwnFile(info) {
 			return Run{}, exitcode.Add(exitcode.Usage, fmt.Errorf("%q is a symbolic link of another user", sweep))

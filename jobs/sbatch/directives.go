@@ -2,10 +2,10 @@ package sbatch
 
 import (
 	"bytes"
-	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
@@ -115,7 +115,7 @@ var unsupportedOptions = map[string]string{
 	"get-user-env": "the job gets the environment", "verbose": "ddpbatch submit prints the job ID", "quiet": "ddpbatch submit prints the job ID",
 }
 
-var typedCount = regexp.MustCompile(`^(?:gpu:)?(?:([A-Za-z0-9][\w.-]*):)?(\d+)(?:\(.*\))?$`)
+var typedCount = lazyregexp.New(`^(?:gpu:)?(?:([A-Za-z0-9][\w.-]*):)?(\d+)(?:\(.*\))?$`)
 
 // convertOption converts one option of sbatch, or the same option of srun.
 func (r *reader) convertOption(line int, name, value string) {
@@ -132,12 +132,12 @@ func (r *reader) convertOption(line int, name, value string) {
 		}
 	}
 	gpus := func(into *int, text string) {
-		if kind, isName := strings.CutPrefix(text, "gpu:"); text == "gpu" || text != "" && strings.Trim(text, "0123456789") != "" && !strings.Contains(kind, ":") && !typedCount.MatchString(text) {
+		if kind, isName := strings.CutPrefix(text, "gpu:"); text == "gpu" || text != "" && strings.Trim(text, "0123456789") != "" && !strings.Contains(kind, ":") && !typedCount().MatchString(text) {
 			if isName || text == "gpu" {
 				text += ":1" // gpu:a100 is one GPU
 			}
 		}
-		m := typedCount.FindStringSubmatch(text)
+		m := typedCount().FindStringSubmatch(text)
 		if m == nil {
 			r.change(line, option, "not a number of GPUs")
 			return

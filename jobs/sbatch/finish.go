@@ -1,12 +1,12 @@
 package sbatch
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
@@ -20,7 +20,7 @@ func (r *reader) finish() {
 	if j.directiveImage != "" && j.image == "" && !j.addOption("--image="+j.directiveImage) {
 		r.change(0, "--image="+j.directiveImage, "set setup.container.image")
 	}
-	if m := arrayPosition.Find(r.src); m != nil && j.array != "" {
+	if m := arrayPosition().Find(r.src); m != nil && j.array != "" {
 		r.change(0, string(m), "ranks do not see the array's own positions: write the value")
 	}
 	r.writeSetup()
@@ -29,7 +29,7 @@ func (r *reader) finish() {
 }
 
 // arrayPosition matches variables of a job array that a sweep does not set.
-var arrayPosition = regexp.MustCompile(`SLURM_ARRAY_TASK_(?:MIN|MAX|STEP|COUNT)`)
+var arrayPosition = lazyregexp.New(`SLURM_ARRAY_TASK_(?:MIN|MAX|STEP|COUNT)`)
 
 // writeSetup writes the commands before the program to [setup]. It uses separate keys if their
 // fixed order (lines, modules, conda or venv, env) is the order of the script.

@@ -271,7 +271,7 @@ func slurmCount(o option) (name string, ok bool) {
 func (c *command) convertStepGPUs(o option) {
 	j := c.r.job
 	n := 0
-	if m := typedCount.FindStringSubmatch(o.value); m != nil && o.known {
+	if m := typedCount().FindStringSubmatch(o.value); m != nil && o.known {
 		n, _ = strconv.Atoi(m[2])
 	}
 	switch {

@@ -2,7 +2,6 @@ package sbatch
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
@@ -29,7 +29,7 @@ var secretEndings = []string{"PASS", "TOKEN", "AUTH"}
 
 // publicNames matches names that only resemble names of secrets: names of files, special
 // tokens of a vocabulary, columns of a data set, and other settings.
-var publicNames = regexp.MustCompile(`^(?:` +
+var publicNames = lazyregexp.New(`^(?:` +
 	`(?:OLD)?PWD|(?:GIT|SSH|SUDO)_ASKPASS|XAUTHORITY|.*COMPASS|.*BYPASS|(?:NCCL|OMP|UCX|OMPI|SLURM)_.*|` +
 	`.*_(?:FILE|PATH|DIR|NAME|LENGTH|SOCK|TYPE)|` +
 	`(?:.*_)?(?:BOS|EOS|PAD|UNK|SEP|CLS|MASK|IMAGE|SPECIAL|STOP|START|END)_TOKENS?|` +
@@ -37,19 +37,19 @@ var publicNames = regexp.MustCompile(`^(?:` +
 	`)$`)
 
 // camelCase matches the boundary between two words of a name such as apiKey.
-var camelCase = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+var camelCase = lazyregexp.New(`([a-z0-9])([A-Z])`)
 
 // isSecretName reports whether the name of a variable or an option indicates a secret.
 func isSecretName(name string) bool {
 	name = strings.Trim(name, "-+[]")
 	name = name[strings.LastIndexByte(name, '[')+1:] // os.environ['API_KEY']
-	name = strings.ToUpper(strings.ReplaceAll(camelCase.ReplaceAllString(name, "${1}_${2}"), "-", "_"))
+	name = strings.ToUpper(strings.ReplaceAll(camelCase().ReplaceAllString(name, "${1}_${2}"), "-", "_"))
 	if dot := strings.LastIndexByte(name, '.'); dot >= 0 { // an override such as wandb.api_key
 		if name = name[dot+1:]; name == "KEY" {
 			return false
 		}
 	}
-	if publicNames.MatchString(name) {
+	if publicNames().MatchString(name) {
 		return false
 	}
 	for _, s := range secretTexts {
@@ -72,11 +72,11 @@ func isSecretName(name string) bool {
 
 var (
 	// A variable, a number, a switch, or a command is never a secret, whatever its name is.
-	publicValue = regexp.MustCompile("(?i)^(?:[0-9]{0,3}|true|false|yes|no|on|off|none|null|auto|basic|\\$\\w+|\\$\\{\\w+\\}|\\$\\(.*|`.*)$")
+	publicValue = lazyregexp.New("(?i)^(?:[0-9]{0,3}|true|false|yes|no|on|off|none|null|auto|basic|\\$\\w+|\\$\\{\\w+\\}|\\$\\(.*|`.*)$")
 	// A countValue, such as 2048, 2e9, or 300B.
-	countValue = regexp.MustCompile(`(?i)^[0-9][0-9_.,]{0,14}(?:e\+?[0-9]{1,2})?[kmgbt]?$`)
+	countValue = lazyregexp.New(`(?i)^[0-9][0-9_.,]{0,14}(?:e\+?[0-9]{1,2})?[kmgbt]?$`)
 	// A file path, such as the path of a key file.
-	filePath = regexp.MustCompile(`^(?:\.{1,2}|~|\$HOME|\$\{HOME\}|/[\w.-]+)(?:/[\w.-]+)+$`)
+	filePath = lazyregexp.New(`^(?:\.{1,2}|~|\$HOME|\$\{HOME\}|/[\w.-]+)(?:/[\w.-]+)+$`)
 )
 
 // isSecret reports whether the value of a variable or an option is a secret, judging by its
@@ -85,25 +85,25 @@ func isSecret(name, value string) bool {
 	value = strings.Trim(value, `"'`)
 	upper := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 	switch {
-	case publicValue.MatchString(value):
+	case publicValue().MatchString(value):
 		return false
 	case isSecretName(name):
-		isCount := strings.HasSuffix(upper, "TOKENS") && countValue.MatchString(value)
-		return !isCount && !(nameOfFile.MatchString(upper) && filePath.MatchString(value))
-	case commitName.MatchString(upper) && hexadecimal.MatchString(value):
+		isCount := strings.HasSuffix(upper, "TOKENS") && countValue().MatchString(value)
+		return !isCount && !(nameOfFile().MatchString(upper) && filePath().MatchString(value))
+	case commitName().MatchString(upper) && hexadecimal().MatchString(value):
 		return false
 	}
 	return hasSecret(value)
 }
 
 var (
-	commitName  = regexp.MustCompile(`(?:COMMIT|SHA\d*|REV|REVISION|HASH|DIGEST|CHECKSUM|MD5)$`)
-	nameOfFile  = regexp.MustCompile(`CREDENTIALS?$|(?:^|^SSH_|_SSH_|^SSL_|^TLS_|PRIVATE_|_AUTH_)KEY$`) // SSH_KEY=~/.ssh/id_rsa
-	hexadecimal = regexp.MustCompile(`^[0-9a-f]+$`)
+	commitName  = lazyregexp.New(`(?:COMMIT|SHA\d*|REV|REVISION|HASH|DIGEST|CHECKSUM|MD5)$`)
+	nameOfFile  = lazyregexp.New(`CREDENTIALS?$|(?:^|^SSH_|_SSH_|^SSL_|^TLS_|PRIVATE_|_AUTH_)KEY$`) // SSH_KEY=~/.ssh/id_rsa
+	hexadecimal = lazyregexp.New(`^[0-9a-f]+$`)
 )
 
 // secretShapes matches tokens of well-known services.
-var secretShapes = regexp.MustCompile(
+var secretShapes = lazyregexp.New(
 	`\bhf_[A-Za-z0-9]{20,}|\bgh[opusr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|\bxox[a-z]-[\w-]{10,}` +
 		`|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{30,}|\bnvapi-[\w-]{20,}|\bpypi-[\w-]{20,}|\bnpm_[A-Za-z0-9]{30,}|\bdapi[0-9a-f]{32}\b` +
 		`|\b[sr]k_(?:live|test)_\w{16,}|\bSG\.[\w-]{16,}\.[\w-]{16,}|\b(?:bot)?\d{8,10}:AA[\w-]{30,}` + // Stripe, SendGrid, Telegram
@@ -116,30 +116,30 @@ var secretShapes = regexp.MustCompile(
 		`|https?://hooks\.slack\.com/\S+|https?://[\w.]*discord(?:app)?\.com/api/webhooks/\S+|https?://\S*webhook\.office\.com/\S+`)
 
 // skKey matches keys of OpenAI and similar services, and long words that start with sk-.
-var skKey = regexp.MustCompile(`\bsk-[\w-]{20,}`)
+var skKey = lazyregexp.New(`\bsk-[\w-]{20,}`)
 
 // userInfo matches the user and the optional password of a URL. It also matches a port and a
 // path with an "@", which hasSecret distinguishes.
-var userInfo = regexp.MustCompile(`\b([A-Za-z][A-Za-z0-9+.-]*)://([^\s/?#@:"']*)(?::([^\s@"']*))?@`)
+var userInfo = lazyregexp.New(`\b([A-Za-z][A-Za-z0-9+.-]*)://([^\s/?#@:"']*)(?::([^\s@"']*))?@`)
 
-var portAndPath = regexp.MustCompile(`^\d{1,5}/`)
+var portAndPath = lazyregexp.New(`^\d{1,5}/`)
 
 // hasSecret reports whether a text, such as a value or a part of a script, contains a
 // recognizable secret. It checks the shape of each word, and the name or option before it.
 func hasSecret(text string) bool {
 	text = unquote.Replace(text)
-	if secretShapes.MatchString(text) {
+	if secretShapes().MatchString(text) {
 		return true
 	}
-	for _, key := range skKey.FindAllString(text, -1) {
+	for _, key := range skKey().FindAllString(text, -1) {
 		if strings.ContainsFunc(key, unicode.IsDigit) && strings.ContainsFunc(key, unicode.IsUpper) {
 			return true
 		}
 	}
-	for _, m := range userInfo.FindAllStringSubmatch(text, -1) {
+	for _, m := range userInfo().FindAllStringSubmatch(text, -1) {
 		scheme, user, password := strings.ToLower(m[1]), m[2], m[3]
 		isToken := (strings.HasSuffix(scheme, "http") || strings.HasSuffix(scheme, "https")) && user != "" && user != "git" && !strings.HasPrefix(user, "$")
-		isPassword := password != "" && !strings.HasPrefix(password, "$") && !portAndPath.MatchString(password)
+		isPassword := password != "" && !strings.HasPrefix(password, "$") && !portAndPath().MatchString(password)
 		if isPassword || password == "" && isToken {
 			return true
 		}
@@ -200,12 +200,12 @@ func credentials(option, next string) string {
 	return value
 }
 
-var userAndGroup = regexp.MustCompile(`^\d+:\d+$`)
+var userAndGroup = lazyregexp.New(`^\d+:\d+$`)
 
 // passwordOf returns the password in user:password, or an empty string if it is not a secret.
 func passwordOf(credentials string) string {
 	_, password, _ := strings.Cut(credentials, ":")
-	if publicValue.MatchString(password) || userAndGroup.MatchString(credentials) {
+	if publicValue().MatchString(password) || userAndGroup().MatchString(credentials) {
 		return ""
 	}
 	return password
@@ -392,11 +392,11 @@ func (r *reader) usesHiddenVariable(w *syntax.Word) bool {
 	return hidden
 }
 
-var notInName = regexp.MustCompile(`[^A-Z0-9]+`)
+var notInName = lazyregexp.New(`[^A-Z0-9]+`)
 
 // secretVariableName returns a variable name for an option's value, such as API_KEY for --api-key.
 func (r *reader) secretVariableName(option string) string {
-	name := strings.Trim(notInName.ReplaceAllString(strings.ToUpper(option), "_"), "_")
+	name := strings.Trim(notInName().ReplaceAllString(strings.ToUpper(option), "_"), "_")
 	var n jobs.EnvName
 	if !isSecretName(name) || n.UnmarshalTOML(name) != nil {
 		name = "SECRET"

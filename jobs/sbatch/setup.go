@@ -3,12 +3,12 @@ package sbatch
 import (
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
@@ -246,7 +246,7 @@ func writesFile(redirect *syntax.Redirect) bool {
 func hasCommand(n syntax.Node) bool { return slices.Contains(usedVariables(n), "$(") }
 
 // pureCommand matches commands that only print. Their substitutions have no effect.
-var pureCommand = regexp.MustCompile(`^(?:scontrol show|hostname|head|tail|date|echo|printf|wc|nproc|shuf|awk|sed|cut|tr|grep|expr|basename|dirname|pwd|seq|cat|getent|ip |comm|sort|uniq|realpath|readlink|which|nvidia-smi|rocm-smi|whoami|id|uname|tail|bc|squeue|ls|jq|srun .*hostname|\[)`)
+var pureCommand = lazyregexp.New(`^(?:scontrol show|hostname|head|tail|date|echo|printf|wc|nproc|shuf|awk|sed|cut|tr|grep|expr|basename|dirname|pwd|seq|cat|getent|ip |comm|sort|uniq|realpath|readlink|which|nvidia-smi|rocm-smi|whoami|id|uname|tail|bc|squeue|ls|jq|srun .*hostname|\[)`)
 
 // hasPureCommands reports whether all command substitutions in n only print.
 func (r *reader) hasPureCommands(n syntax.Node) bool {
@@ -258,7 +258,7 @@ func (r *reader) hasPureCommands(n syntax.Node) bool {
 		case *syntax.CmdSubst:
 			for _, s := range n.Stmts {
 				syntax.Walk(s, func(n syntax.Node) bool {
-					if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 && !pureCommand.MatchString(sourceText(call)+" ") {
+					if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 && !pureCommand().MatchString(sourceText(call)+" ") {
 						pure = false
 					}
 					if redirect, ok := n.(*syntax.Redirect); ok && writesFile(redirect) {
@@ -726,7 +726,7 @@ func (r *reader) prepareModule(s *syntax.Stmt, base string, list []string, all b
 }
 
 // environmentFile matches files that set up a shell. They do not change variables of a script.
-var environmentFile = regexp.MustCompile(`(?:/etc/profile|/etc/bashrc|\.bashrc|\.bash_profile|\.profile|conda\.sh|mamba\.sh|/lmod/.*|/init/(?:bash|sh)|modules?\.sh|bin/activate|/activate)$`)
+var environmentFile = lazyregexp.New(`(?:/etc/profile|/etc/bashrc|\.bashrc|\.bash_profile|\.profile|conda\.sh|mamba\.sh|/lmod/.*|/init/(?:bash|sh)|modules?\.sh|bin/activate|/activate)$`)
 
 func (r *reader) prepareSource(s *syntax.Stmt, list []string, all bool) {
 	line, src := r.line(s), sourceText(s)
@@ -755,8 +755,8 @@ func (r *reader) prepareSource(s *syntax.Stmt, list []string, all bool) {
 		r.run(s)
 	default:
 		r.run(s)
-		if !all || !environmentFile.MatchString(file) {
-			if !environmentFile.MatchString(strings.Trim(src, `"`)) && !(len(list) == 2 && strings.HasSuffix(file, "/activate")) {
+		if !all || !environmentFile().MatchString(file) {
+			if !environmentFile().MatchString(strings.Trim(src, `"`)) && !(len(list) == 2 && strings.HasSuffix(file, "/activate")) {
 				r.forget()
 			}
 		}

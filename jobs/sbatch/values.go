@@ -1,13 +1,14 @@
 package sbatch
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
 // An arg is one word of a command after expansion, or a word that only a shell can expand.
@@ -46,7 +47,7 @@ type expansion struct {
 	environ  *scriptEnviron
 }
 
-var numericRange = regexp.MustCompile(`\{[^{}]*\.\.[^{}]*\}`)
+var numericRange = lazyregexp.New(`\{[^{}]*\.\.[^{}]*\}`)
 
 // maxBraces is the maximum number of brace expansions in a word. Each one multiplies the number
 // of words.
@@ -60,7 +61,7 @@ func (r *reader) inspect(w syntax.Node) expansion {
 		case *syntax.CmdSubst, *syntax.ProcSubst, *syntax.ExtGlob:
 			x.possible = false
 		case *syntax.Lit:
-			if m := numericRange.FindString(n.Value); len(m) > len("{00..99}") || strings.Count(n.Value, "{") > maxBraces {
+			if m := numericRange().FindString(n.Value); len(m) > len("{00..99}") || strings.Count(n.Value, "{") > maxBraces {
 				x.possible = false
 			}
 		case *syntax.BinaryArithm:
@@ -110,9 +111,9 @@ func (r *reader) secretDefault(n *syntax.ParamExp) bool {
 
 func isSlurmVariable(name string) bool { return strings.HasPrefix(name, "SLURM") }
 
-var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var plainName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-func isPlainName(name string) bool { return plainName.MatchString(name) }
+func isPlainName(name string) bool { return plainName().MatchString(name) }
 
 // fields expands a word to arguments, as bash does, and reports whether all of it is known.
 func (r *reader) fields(w *syntax.Word) (list []string, known bool) {

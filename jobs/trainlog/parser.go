@@ -33,7 +33,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
@@ -86,16 +88,20 @@ const number = `[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d*)?|\.\d+)(?:[eE]
 var (
 	// pairs matches a name and its value, with an optional total: "step: 10", "epoch [3/100]",
 	// "iteration 10/ 500", "'loss': 2.31", "loss=0.12".
-	pairs = regexp.MustCompile(`(?i)(?:^|[^a-z0-9_/.])["']?(` + alternatives(false) + `)["']?\s*(?:[:=]\s*|\[\s*|\s)\s*["'\[]?\s*(` + number + `)(?:\s*/\s*(\d+))?`)
+	pairs = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)(?:^|[^a-z0-9_/.])["']?(` + alternatives(false) + `)["']?\s*(?:[:=]\s*|\[\s*|\s)\s*["'\[]?\s*(` + number + `)(?:\s*/\s*(\d+))?`)
+	})
 	// rates matches a value that precedes its unit: "1,234 tok/s".
-	rates = regexp.MustCompile(`(?i)(?:^|[^a-z0-9_.])(` + number + `)\s*(` + alternatives(true) + `)(?:$|[^a-z0-9])`)
+	rates = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)(?:^|[^a-z0-9_.])(` + number + `)\s*(` + alternatives(true) + `)(?:$|[^a-z0-9])`)
+	})
 	// positions matches the position within an epoch after its number: "Epoch: [0]  [ 10/5005]",
 	// "Train Epoch: 1 [640/60000 (1%)]".
-	positions = regexp.MustCompile(`(?i)epoch["']?\s*[:= ]\s*(\[?)\s*(\d+)[\]:,]?\s*\[\s*(\d+)\s*/\s*(\d+)`)
+	positions = lazyregexp.New(`(?i)epoch["']?\s*[:= ]\s*(\[?)\s*(\d+)[\]:,]?\s*\[\s*(\d+)\s*/\s*(\d+)`)
 	// bars matches the position in a progress bar of tqdm.
-	bars = regexp.MustCompile(`^\s*(?:([^|%]*?):?\s+)?\d+%\|[^|]*\|\s*(\d+)/(\d+)\s*\[[^\],]*(?:,\s*(?:(` + number + `)(it/s|s/it))?([^\]]*))?`)
+	bars = lazyregexp.New(`^\s*(?:([^|%]*?):?\s+)?\d+%\|[^|]*\|\s*(\d+)/(\d+)\s*\[[^\],]*(?:,\s*(?:(` + number + `)(it/s|s/it))?([^\]]*))?`)
 	// escapes matches escape sequences of terminals, such as colors.
-	escapes = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]")
+	escapes = lazyregexp.New("\x1b\\[[0-9;?]*[A-Za-z]")
 )
 
 // alternatives returns the names as a regular expression, the longest first. With units it
@@ -234,7 +240,7 @@ func (p *Parser) Line(line string) []metrics.Record {
 		return nil
 	}
 	if strings.Contains(line, "\x1b") {
-		line = escapes.ReplaceAllString(line, "")
+		line = escapes().ReplaceAllString(line, "")
 	}
 	var v values
 	switch {
@@ -276,13 +282,13 @@ func (v *values) set(q quantity, text string) bool {
 
 // read reads the built-in forms.
 func (v *values) read(line string) {
-	if m := positions.FindStringSubmatch(line); m != nil {
+	if m := positions().FindStringSubmatch(line); m != nil {
 		v.fromZero = m[1] != "" // as torchvision prints it; PyTorch's MNIST example counts from 1
 		v.set(qEpoch, m[2])
 		v.set(qStep, m[3])
 		v.withinEpoch, _ = strconv.Atoi(m[4])
 	}
-	for _, m := range pairs.FindAllStringSubmatch(line, -1) {
+	for _, m := range pairs().FindAllStringSubmatch(line, -1) {
 		q := quantityOf(m[1])
 		if !v.set(q, m[2]) || m[3] == "" {
 			continue
@@ -295,7 +301,7 @@ func (v *values) read(line string) {
 			v.epochs = total
 		}
 	}
-	for _, m := range rates.FindAllStringSubmatch(line, -1) {
+	for _, m := range rates().FindAllStringSubmatch(line, -1) {
 		v.set(quantityOf(m[2]), m[1])
 	}
 	if !v.has[qStepMillis] {
@@ -304,10 +310,10 @@ func (v *values) read(line string) {
 }
 
 // times matches nanoGPT's and llm.c's time of a step.
-var times = regexp.MustCompile(`(?i)(?:^|[^a-z0-9_])(?:time|dt|step_time)["']?\s*[:= ]\s*(\d+(?:\.\d+)?)\s*(ms|s)\b`)
+var times = lazyregexp.New(`(?i)(?:^|[^a-z0-9_])(?:time|dt|step_time)["']?\s*[:= ]\s*(\d+(?:\.\d+)?)\s*(ms|s)\b`)
 
 func (v *values) readTime(line string) {
-	m := times.FindStringSubmatch(line)
+	m := times().FindStringSubmatch(line)
 	if m == nil {
 		return
 	}
@@ -325,7 +331,7 @@ func (v *values) readTime(line string) {
 // readBar reads a progress bar. It reports false if the line is a bar that does not show the
 // training, such as a download.
 func (p *Parser) readBar(line string, v *values) bool {
-	m := bars.FindStringSubmatch(line)
+	m := bars().FindStringSubmatch(line)
 	if m == nil {
 		return true
 	}

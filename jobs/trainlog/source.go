@@ -29,21 +29,6 @@ const (
 	TensorBoard Format = "tensorboard" // event files, or a directory that contains them
 )
 
-// FormatOf returns the format of a file by its name, or an empty string if the name does not show
-// it.
-func FormatOf(path string) Format {
-	name := strings.ToLower(filepath.Base(path))
-	switch ext := filepath.Ext(name); {
-	case strings.Contains(name, "tfevents"):
-		return TensorBoard
-	case ext == ".csv":
-		return CSV
-	case ext == ".jsonl", ext == ".ndjson", ext == ".json":
-		return JSONLines
-	}
-	return ""
-}
-
 const (
 	maxFiles     = 16   // files that a Source follows
 	maxEntries   = 2000 // directory entries that a Source reads in each search

@@ -1,6 +1,8 @@
 package symptoms
 
-import "sync"
+import (
+	"sync"
+)
 
 // automaton finds the words of all symptoms in one pass over a line (Aho and Corasick,
 // "Efficient String Matching", 1975). It needs one table lookup per byte. Regular expressions
@@ -30,7 +32,7 @@ func (s *rowSet) isEmpty() bool         { return s[0]|s[1] == 0 }
 var scanner = sync.OnceValue(func() *automaton {
 	words := make([][]string, len(table))
 	for i := range table {
-		words[i] = table[i].words
+		words[i] = requiredWords(table[i].expression)
 	}
 	return newAutomaton(words)
 })

@@ -41,10 +41,10 @@ type Symptom struct {
 	Cause string // what the message means
 	Hint  string // how to fix it
 
-	severity severity
-	pattern  *regexp.Regexp
-	words    []string // see the function words
-	sample   string   // a line as printed, for tests and documents
+	severity   severity
+	expression string // the text of pattern
+	pattern    func() *regexp.Regexp
+	sample     string // a line as printed, for tests and documents
 }
 
 // A Found is a symptom that occurs in a log.
@@ -121,7 +121,7 @@ func matchLine(line []byte, number int, found *[]Found, index map[*Symptom]int) 
 	}
 	for i := range table {
 		s := &table[i]
-		if !rows.contains(i) || !s.pattern.Match(line) {
+		if !rows.contains(i) || !s.pattern().Match(line) {
 			continue
 		}
 		k, known := index[s]
@@ -147,6 +147,3 @@ func displayText(line []byte) string {
 	}
 	return text
 }
-
-// All returns all known symptoms, for the documents.
-func All() []Symptom { return slices.Clone(table) }

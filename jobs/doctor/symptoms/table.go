@@ -1,13 +1,14 @@
 package symptoms
 
 import (
-	"regexp"
 	"slices"
+
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
 // newSymptom returns a row of the table.
 func newSymptom(r severity, name, from, pattern, sample, cause, hint string) Symptom {
-	return Symptom{Name: name, From: from, Cause: cause, Hint: hint, severity: r, pattern: regexp.MustCompile(pattern), words: requiredWords(pattern), sample: sample}
+	return Symptom{Name: name, From: from, Cause: cause, Hint: hint, severity: r, expression: pattern, pattern: lazyregexp.New(pattern), sample: sample}
 }
 
 // table lists the symptoms. If several of them match a line, the first one counts.

@@ -11,7 +11,7 @@ import (
 func requiredWords(pattern string) []string {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
-		return nil // the caller also compiles the pattern, and reports the error
+		return nil // compiling the pattern reports the error
 	}
 	return findWords(parsed.Simplify())
 }
