@@ -109,6 +109,25 @@ func setOf(list []string) map[string]bool {
 // listIDs returns "job 12 and 13" for a message. It shortens long lists.
 func listIDs(ids []string) string { return "job " + format.List(ids, 5) }
 
+// Steps returns the numbers of the running steps of a job that srun has started. The steps of the
+// batch script and of the shell of salloc have no number.
+func (c Client) Steps(ctx context.Context, id string) ([]string, error) {
+	if err := checkIDs([]string{id}); err != nil {
+		return nil, fmt.Errorf("query steps of %w", err)
+	}
+	out, err := c.run(ctx, "", "squeue", "--noheader", "--steps", "--jobs="+id, "--format=%i")
+	if err != nil {
+		return nil, fmt.Errorf("query steps of job %s: %w", id, err)
+	}
+	var steps []string
+	for line := range strings.Lines(out) {
+		if _, number, ok := strings.Cut(strings.TrimSpace(line), "."); ok && isID(number) {
+			steps = append(steps, number)
+		}
+	}
+	return steps, nil
+}
+
 // EndTime returns when a running job reaches its time limit, which may change while it
 // runs. It returns the zero time for a job without a limit.
 func (c Client) EndTime(ctx context.Context, id string) (time.Time, error) {

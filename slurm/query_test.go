@@ -233,6 +233,19 @@ func TestEndTime(t *testing.T) {
 	}
 }
 
+// TestSteps checks that the steps of the batch script, and lines of other jobs' forms, are omitted.
+func TestSteps(t *testing.T) {
+	fake := newFakeSlurm(t, map[string]string{"squeue": show("12.0\n12.batch\n12.extern\n12_3.17\n12.interactive\n\n")})
+	steps, err := fake.Steps(t.Context(), "12")
+	if want := []string{"0", "17"}; err != nil || !slices.Equal(steps, want) {
+		t.Errorf("got %q, %v, want %q", steps, err, want)
+	}
+	fake = newFakeSlurm(t, map[string]string{"squeue": controllerDown})
+	if steps, err := fake.Steps(t.Context(), "12"); err == nil {
+		t.Errorf("controller down: got %q, want an error", steps)
+	}
+}
+
 func FuzzParseAnswers(f *testing.F) {
 	f.Add("12|12|N/A|RUNNING|n1|0:05|s|e|0|0|None\n")
 	f.Add("20|12|2-5%4|PENDING||0:00|N/A|N/A|0|0|Priority|a|b\n")
