@@ -37,6 +37,7 @@ func (d *decoder) check(j *Job) {
 	case d.given["command"]:
 		if d.isValid("command") {
 			d.checkCommand(j.Command)
+			d.checkOnce(j)
 			d.checkWatch(j)
 		}
 	case !d.expectsInside("train") && !d.expectsInside("command"):
@@ -239,6 +240,34 @@ func (d *decoder) checkCommand(c *Command) {
 	}
 	if d.given["checkpoint"] {
 		d.report("checkpoint", "", "is not valid with [command]: your program writes its own checkpoints")
+	}
+}
+
+// checkOnce rejects keys that have no effect on a program that runs once, because they describe the
+// ranks or their step.
+func (d *decoder) checkOnce(j *Job) {
+	if !d.isValid("command.run") || j.Command.Run != RunOnce {
+		return
+	}
+	const run = "is not valid with command.run = \"once\": "
+	if d.isValid("command.launcher") && j.Command.Launcher != LauncherRank {
+		d.report("command.launcher", "remove one of them", run+"a launcher starts ranks")
+	}
+	for _, key := range []string{"slurm.mpi", "slurm.step_options", "slurm.cpu_bind", "slurm.gpu_bind"} {
+		if d.given[key] {
+			d.report(key, "pass the option to srun in the program", run+"ddpbatch does not call srun")
+		}
+	}
+	for _, key := range []string{"restart.spare_nodes", "restart.min_nodes"} {
+		if d.given[key] {
+			d.report(key, "remove the key; restart.max_without_progress restarts the program on the same nodes", run+"ddpbatch does not choose the nodes of the program's processes")
+		}
+	}
+	if d.given["network.interface"] {
+		d.report("network.interface", "set NCCL_SOCKET_IFNAME or similar variables in setup.env", run+"ddpbatch selects no network for the program's processes")
+	}
+	if d.given["setup.container.image"] {
+		d.report("setup.container.image", "start the container in the program", run+"the program starts its processes outside of the container")
 	}
 }
 

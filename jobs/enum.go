@@ -23,6 +23,7 @@ type (
 	OptimizerKind string // update rule of the optimizer
 	ScheduleKind  string // shape of the learning rate schedule
 	Launcher      string // way to start the user's program
+	RunMode       string // processes to start for the user's program
 	Output        string // output of the user's program in the log of the run
 	StopSignal    string // name of the signal that stops the user's program, without SIG
 	Tracker       string // service that records experiments
@@ -156,6 +157,9 @@ const (
 
 	LauncherRank     Launcher = "rank"
 	LauncherTorchrun Launcher = "torchrun"
+
+	RunRanks RunMode = "ranks" // one process per rank, or one torchrun per node
+	RunOnce  RunMode = "once"  // one process on the first node
 
 	TrackerWandB  Tracker = "wandb"
 	TrackerMLflow Tracker = "mlflow"

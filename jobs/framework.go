@@ -109,7 +109,7 @@ var (
 // requeue the job or choose a port.
 func (c *programCheck) checkFramework() {
 	name := filepath.Base(c.argv[0])
-	if slices.Contains(launchers, name) && c.job.Command.Launcher == LauncherRank && c.job.TasksPerNode() > 1 {
+	if slices.Contains(launchers, name) && c.job.Command.Launcher == LauncherRank && c.job.TasksPerNode() > 1 && !c.job.RunsOnce() {
 		c.report(false, 0, fmt.Sprintf("set launcher = %q, and start argv with the script", name),
 			"ddpbatch starts %q once per rank, %d times on each node", name, c.job.TasksPerNode())
 	}

@@ -15,10 +15,11 @@ const (
 	PlaceholderAttempt    = "attempt"
 	PlaceholderCheckpoint = "checkpoint_dir"
 	PlaceholderArrayTask  = "array_task"
+	PlaceholderHostfile   = "hostfile" // with command.run = "once" only
 )
 
 // placeholderNames are all placeholders, in the order of messages.
-var placeholderNames = []string{PlaceholderRunDir, PlaceholderRunID, PlaceholderAttempt, PlaceholderCheckpoint, PlaceholderArrayTask}
+var placeholderNames = []string{PlaceholderRunDir, PlaceholderRunID, PlaceholderAttempt, PlaceholderCheckpoint, PlaceholderArrayTask, PlaceholderHostfile}
 
 // placeholder matches a placeholder, an escaped placeholder such as {{run_dir}}, and a
 // variable of a shell such as ${run_dir}, which is not a placeholder.

@@ -234,6 +234,9 @@ var idlePrograms = []string{"hostname", "false", "nvidia-smi", "whoami", "uname"
 // at once.
 var interactivePrograms = append([]string{"python", "python3", "ipython", "srun", "mpirun", "torchrun", "env"}, shells...)
 
+// multiNodeLaunchers are programs that start processes on all nodes of a job themselves.
+var multiNodeLaunchers = []string{"mpirun", "mpiexec", "horovodrun"}
+
 // checkPurpose warns about a program that cannot be meant, such as hostname.
 func (c *programCheck) checkPurpose() {
 	name := filepath.Base(c.argv[0])
@@ -242,6 +245,10 @@ func (c *programCheck) checkPurpose() {
 		c.report(false, 0, "write the program that each rank must run", "%q trains nothing: each rank runs it and ends", c.argv[0])
 	case len(c.argv) == 1 && slices.Contains(interactivePrograms, name) && c.job.Command.Launcher != LauncherTorchrun:
 		c.report(false, 0, "add the script and its arguments", "%q needs arguments: ranks have no input", c.argv[0])
+	case c.job.RunsOnce():
+	case slices.Contains(multiNodeLaunchers, name) && c.job.Ranks() > 1:
+		c.report(false, 0, "set command.run = \"once\", or start argv with the program itself: ddpbatch starts the ranks with srun",
+			"each of the %d ranks starts %q", c.job.Ranks(), name)
 	case name == "srun" || name == "sbatch":
 		c.report(false, 0, "write the program only: ddpbatch starts the ranks with srun", "each rank starts %q", c.argv[0])
 	}

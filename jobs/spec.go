@@ -213,6 +213,7 @@ type Schedule struct {
 type Command struct {
 	Argv     []Text   `toml:"argv" required:"[\"python3\", \"train.py\"]" help:"Program and its arguments. No shell interprets them. ddpbatch replaces {run_dir}, {run_id}, {attempt}, and {checkpoint_dir}."`
 	Launcher Launcher `toml:"launcher" default:"rank" enum:"rank,torchrun,accelerate,deepspeed,lightning" help:"Way to start the program: once per rank; with one torchrun per node; or once per rank with the environment of Accelerate, DeepSpeed, or Lightning. For torchrun, argv starts with the script, without a Python interpreter."`
+	Run      RunMode  `toml:"run" default:"ranks" enum:"ranks,once" help:"Processes to start: the ranks, or with once a single process on the first node. It starts its own processes on all nodes of the job, as Ray, mpirun, horovodrun, DeepSpeed, and scripts that call srun do."`
 	Workdir  Text     `toml:"workdir" auto:"the directory of the job file" help:"Working directory."`
 	Snapshot bool     `toml:"snapshot" help:"Run a copy of workdir that is made at submission."`
 
@@ -270,13 +271,21 @@ func (r Restart) SurvivesNodeLoss() bool { return r.SpareNodes > 0 || r.MinNodes
 // AllocatedNodes returns the number of nodes to request from Slurm, including spare nodes.
 func (j *Job) AllocatedNodes() int { return j.Slurm.Nodes + j.Restart.SpareNodes }
 
-// Ranks returns the world size: the number of nodes times the number of ranks per node.
+// RunsOnce reports whether the job is a program that runs once, on the first node.
+func (j *Job) RunsOnce() bool { return j.Command != nil && j.Command.Run == RunOnce }
+
+// Ranks returns the world size: the number of nodes times the number of ranks per node. A program
+// with run = "once" is a single rank.
 func (j *Job) Ranks() int {
+	if j.RunsOnce() {
+		return 1
+	}
 	return max(1, j.Slurm.Nodes) * j.TasksPerNode()
 }
 
 // TasksPerNode returns the number of ranks per node: tasks_per_node, else gpus_per_node, else
-// 1. With launcher = "torchrun", it is the number of processes that each torchrun starts.
+// 1. With launcher = "torchrun", it is the number of processes that each torchrun starts. With
+// run = "once", it is the number of tasks per node for the processes that the program starts.
 func (j *Job) TasksPerNode() int {
 	switch {
 	case j.Slurm.TasksPerNode > 0:

@@ -89,6 +89,9 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden["setup-steps"] = steps
+	if golden["run-once"], err = jobs.Load("../jobs/testdata/good/run-once.toml"); err != nil {
+		t.Fatal(err)
+	}
 	for name, job := range golden {
 		t.Run(name, func(t *testing.T) {
 			script := render(t, job)

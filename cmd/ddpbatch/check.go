@@ -99,14 +99,21 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 func summarize(f *jobFile) string {
 	j := f.job
 	s := j.Slurm
-	size := fmt.Sprintf("%s x %s", format.Count(s.Nodes, "node"), format.Count(j.TasksPerNode(), "rank"))
+	unit := "rank"
+	if j.RunsOnce() {
+		unit = "task"
+	}
+	size := fmt.Sprintf("%s x %s", format.Count(s.Nodes, "node"), format.Count(j.TasksPerNode(), unit))
 	if gpus := s.GPUsPerNode; gpus > 0 {
 		size = fmt.Sprintf("%s x %s", format.Count(s.Nodes, "node"), format.Count(gpus, strings.TrimSpace(s.GPUType+" GPU")))
 		if gpus != j.TasksPerNode() {
-			size += fmt.Sprintf(", %s each", format.Count(j.TasksPerNode(), "rank"))
+			size += fmt.Sprintf(", %s each", format.Count(j.TasksPerNode(), unit))
 		}
 	}
-	if s.Nodes > 1 || s.GPUsPerNode > 0 {
+	switch {
+	case j.RunsOnce():
+		size += " (1 process)"
+	case s.Nodes > 1 || s.GPUsPerNode > 0:
 		size += fmt.Sprintf(" (%s)", format.Count(j.Ranks(), "rank"))
 	}
 	var parts []string

@@ -242,6 +242,10 @@ func (r *rank) say(line string) {
 }
 
 func (r *rank) printNetwork(j *launch.Rank) {
+	if r.job.RunsOnce() {
+		r.printf("1 process on %s, with %s per node\n", r.info.Host, format.Count(r.job.TasksPerNode(), "task"))
+		return
+	}
 	c := j.Choice
 	r.printf("%s on %s; network %s (%s on %s): %s\n", format.Count(r.info.WorldSize, "rank"), format.Count(r.info.Nodes, "node"),
 		c.Prefix, c.Interface, r.info.Host, c.Why)

@@ -52,6 +52,10 @@ type attempt struct {
 	final      bool   // no attempt follows a failure of this one
 }
 
+// inStep reports whether the ranks run in a step of the allocation. Otherwise they are children of
+// the launcher.
+func (a *attempt) inStep() bool { return a.o.Allocation != nil && !a.o.Job.RunsOnce() }
+
 // newAttempt opens the rendezvous. It does not start any rank.
 func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*attempt, error) {
 	secret, err := wire.NewSecret()
@@ -66,7 +70,7 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 	perNode := o.Processes
 	bind := "127.0.0.1:0"
 	hosts := []string{"127.0.0.1"}
-	if o.Allocation != nil {
+	if a.inStep() {
 		perNode = o.Job.TasksPerNode()
 		bind = ":0"
 		inventory, err := netif.Collect(ctx, netif.CollectOptions{})
@@ -79,13 +83,17 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 	if o.Job.Command != nil && o.Job.Command.Launcher == jobs.LauncherTorchrun {
 		starts = 1
 	}
-	if o.Allocation != nil {
+	switch {
+	case a.inStep():
 		a.world = len(nodes) * starts
 		// startStep uses the same layout.
 		for _, node := range nodes {
 			a.hosts = append(a.hosts, slices.Repeat([]string{node}, starts)...)
 		}
-	} else {
+	case o.Allocation != nil: // run = "once"
+		a.world = 1
+		a.hosts = nodes[:1]
+	default:
 		a.world = starts
 		name, _ := os.Hostname()
 		a.hosts = slices.Repeat([]string{name}, starts)
@@ -138,7 +146,7 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 // unencrypted, so ranks of a step read the secret from a file in the run directory. Ranks on
 // this machine get it in their environment, which other users cannot read.
 func (a *attempt) publishSecret(secret wire.Secret) error {
-	if a.o.Allocation == nil {
+	if !a.inStep() {
 		a.environ = append(a.environ, envSecret+"="+secret.Encode())
 		return nil
 	}
@@ -187,9 +195,10 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	defer a.recordProgress()()
 	var started ranks
 	var err error
-	if a.o.Allocation != nil {
+	if a.inStep() {
 		started, err = startStep(a)
 	} else {
+		defer a.cancelSteps(ctx)()
 		started, err = startLocal(a)
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,12 +30,14 @@ const (
 	programAddress     = "DDPBATCH_ADDRESS"
 	programHeartbeat   = "DDPBATCH_HEARTBEAT"
 	programMLflowFile  = "DDPBATCH_MLFLOW_RUN_ID_FILE"
+	programNodes       = "DDPBATCH_NODES"
+	programHostfile    = "DDPBATCH_HOSTFILE"
 )
 
 // passedVariables are the variables that the launcher passes to ranks, and ranks pass to the
 // program.
 var passedVariables = []string{programRunDir, programRunID, programRestarts, programResume, programCheckpoints, programStopFile,
-	programDeadline, programMetrics}
+	programDeadline, programMetrics, programNodes}
 
 // programContext returns the variables that describe the run to a user's program, for the next
 // attempt. It creates the checkpoint directory and removes the stop file of earlier attempts.
@@ -66,6 +69,9 @@ func programContext(ctx context.Context, o Options) ([]string, error) {
 		if err := d.MakeHeartbeats(); err != nil {
 			return nil, err
 		}
+	}
+	if o.Job.RunsOnce() && o.Allocation != nil {
+		set(programNodes, strings.Join(o.Allocation.Nodes, ","))
 	}
 	if end, known := o.endTime(ctx); known {
 		set(programDeadline, strconv.FormatInt(end.Unix(), 10))
@@ -150,6 +156,10 @@ func (r *Rank) setContext(set func(name, value string), lookup, given func(strin
 		}
 		set(programHeartbeat, r.dir.Heartbeat(r.Info.Rank))
 	}
+	if r.job.RunsOnce() {
+		r.setTracking(set, given, runID)
+		return nil
+	}
 	set(programInterface, r.Choice.Interface)
 	set(programAddress, r.Choice.Addr.String())
 	if r.job.Command.Launcher != jobs.LauncherTorchrun {
@@ -212,7 +222,8 @@ func (r *Rank) setTracking(set func(name, value string), given func(string) (str
 func expandPlaceholders(argv, environ []string) []string {
 	values := map[string]string{}
 	for name, variable := range map[string]string{jobs.PlaceholderRunDir: programRunDir, jobs.PlaceholderRunID: programRunID,
-		jobs.PlaceholderAttempt: programAttempt, jobs.PlaceholderCheckpoint: programCheckpoints, jobs.PlaceholderArrayTask: arrayTaskVariable} {
+		jobs.PlaceholderAttempt: programAttempt, jobs.PlaceholderCheckpoint: programCheckpoints, jobs.PlaceholderArrayTask: arrayTaskVariable,
+		jobs.PlaceholderHostfile: programHostfile} {
 		if value, ok := lookupIn(environ)(variable); ok {
 			values[name] = value
 		}

@@ -108,7 +108,7 @@ func renumberForHIP(set map[string]string, lookup func(string) (string, bool)) {
 // visibleDevices returns the variables with which the program finds its GPU by its local rank. It
 // returns a warning if the program cannot find its GPU.
 func (r *Rank) visibleDevices(ctx context.Context, lookup func(string) (string, bool)) (set map[string]string, warning string, err error) {
-	if r.job.Slurm.GPUsPerNode == 0 || r.job.Command.Launcher == jobs.LauncherTorchrun {
+	if r.job.Slurm.GPUsPerNode == 0 || r.job.Command.Launcher == jobs.LauncherTorchrun || r.job.RunsOnce() {
 		return nil, "", nil
 	}
 	report := deviceReport{Node: r.Info.NodeRank, LocalRank: r.Info.LocalRank}

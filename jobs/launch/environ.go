@@ -134,8 +134,8 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 		"RANK": p.Rank, "WORLD_SIZE": p.WorldSize, "LOCAL_RANK": p.LocalRank, "LOCAL_WORLD_SIZE": p.LocalWorldSize,
 		"GROUP_RANK": p.NodeRank,
 	} {
-		if c := r.job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {
-			// torchrun sets these variables for the processes that it starts.
+		if c := r.job.Command; c != nil && (c.Launcher == jobs.LauncherTorchrun || c.Run == jobs.RunOnce) {
+			// torchrun, or the program, sets these variables for the processes that it starts.
 			environ = removeVars(environ, name)
 			continue
 		}
@@ -172,6 +172,9 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 	if _, given := lookup("PYTHONUNBUFFERED"); !given {
 		// Python buffers output to a file, so lines would appear late.
 		set("PYTHONUNBUFFERED", "1")
+	}
+	if r.job.RunsOnce() {
+		return environ, nil
 	}
 	plan, err := r.networkPlan(ctx, o.Say, lookup)
 	if err != nil {

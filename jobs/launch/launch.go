@@ -146,6 +146,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, usageErrorf("submit the job, start it with `mpirun -n N ddpbatch run job.toml`, or remove train.backend: ranks on one machine use shared memory",
 			"an MPI program, or train.backend = \"mpi\", needs srun, which requires Slurm")
 	}
+	if o.Allocation == nil && o.Job.RunsOnce() && o.Processes != 1 {
+		return Result{}, usageErrorf("remove -n", "command.run = \"once\" is one process, not %d", o.Processes)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	nodes, err := newNodes(o)

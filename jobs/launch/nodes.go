@@ -40,6 +40,10 @@ func newNodes(o Options) (*nodes, error) {
 		return nil, usageErrorf("remove both keys, or request nodes of one kind",
 			"restart.spare_nodes and restart.min_nodes are not valid in a heterogeneous job (%d components)", len(o.Allocation.Components))
 	}
+	if name, _ := lookupIn(o.Environ)("SLURMD_NODENAME"); o.Job.RunsOnce() && name != all[0] {
+		return nil, usageErrorf("submit the job, or start ddpbatch on "+all[0],
+			"command.run = \"once\" runs the program on the first node, %s, but the launcher is not on this node", all[0])
+	}
 	n.chosen = all[:o.Job.Slurm.Nodes]
 	return n, nil
 }

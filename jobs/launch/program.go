@@ -36,10 +36,16 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	if err != nil {
 		return 1, err
 	}
+	once, err := r.prepareOnce(o)
+	if err != nil {
+		return 1, err
+	}
+	defer once.close()
 	environ, err := r.programEnviron(ctx, o, host, port)
 	if err != nil {
 		return 1, err
 	}
+	environ = once.setVariables(environ)
 	argv, err := r.programArgv(environ, host)
 	if err != nil {
 		return 1, err
@@ -177,8 +183,8 @@ func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, name stri
 			overdue, killCause = nil, &graceError{filepath.Base(name), stop.signal, r.job.Command.StopGrace}
 			killProcesses(pid, group)
 		case s := <-o.Signals:
-			// Slurm signals every process of a step, including this program.
-			request(s.(syscall.Signal), !r.Info.InSlurm())
+			// Slurm signals every process of a step or of a batch script, including this program.
+			request(s.(syscall.Signal), !r.Info.InSlurm() && !r.inBatchStep(o))
 		case <-stopping:
 			stopping = nil
 			request(stopSignal(r.Session.StopReason()), true)

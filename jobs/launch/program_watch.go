@@ -259,7 +259,7 @@ func (w *programWatch) collectEvidence(stall hang.Stall) hangReport {
 	if a.o.Allocation == nil {
 		ranks, err = inspect.Collect(w.ctx, runID, a.o.Environ)
 	} else {
-		ranks, err = inspect.CollectNodes(w.ctx, runID, a.jobID(), slices.Compact(slices.Clone(a.hosts)), a.o.Binary, a.o.Environ)
+		ranks, err = inspect.CollectNodes(w.ctx, runID, a.jobID(), a.programHosts(), a.o.Binary, a.o.Environ)
 	}
 	world := a.world
 	if a.o.Job.Command.Launcher == jobs.LauncherTorchrun {
@@ -306,6 +306,14 @@ func (w *programWatch) collectEvidence(stall hang.Stall) hangReport {
 		a.o.Say(fmt.Sprintf("warning: store the evidence about the program: %v", err))
 	}
 	return report
+}
+
+// programHosts returns the hosts on which the program may have processes.
+func (a *attempt) programHosts() []string {
+	if a.o.Job.RunsOnce() {
+		return a.nodes
+	}
+	return slices.Compact(slices.Clone(a.hosts))
 }
 
 // describe returns a stall with the ranks that caused it.

@@ -60,6 +60,8 @@ var Variables = []VariableGroup{
 		{"DDPBATCH_DEADLINE", "set", "end of the job's time limit in Unix seconds, as Slurm reported it when the attempt started; unset without a limit"},
 		{"DDPBATCH_INTERFACE", "set", "network interface of this node on the selected network"},
 		{"DDPBATCH_ADDRESS", "set", "address of this node on the selected network"},
+		{"DDPBATCH_NODES", "set", "names of the job's nodes, separated by commas, with command.run = \"once\". Then the variables of ranks and networks are not set"},
+		{"DDPBATCH_HOSTFILE", "set", "file with a line such as \"n1 slots=4\" for each node, with command.run = \"once\"; only processes of this user on the first node can read it"},
 		{"TORCHELASTIC_MAX_RESTARTS", "set", "restart.max_without_progress; not with launcher = \"torchrun\""},
 		{"ROLE_NAME", "set", "default; not with launcher = \"torchrun\""},
 		{"ROLE_RANK", "set", "rank; not with launcher = \"torchrun\""},
