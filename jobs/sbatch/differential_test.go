@@ -199,6 +199,9 @@ func plan(job *jobs.Job) string {
 	}
 	line("export MASTER_ADDR=node0 MASTER_PORT=29500")
 	nodes, copies := job.Slurm.Nodes, job.Ranks()
+	if job.RunsOnce() {
+		nodes = 1 // of the process
+	}
 	var argv []string
 	for _, a := range job.Command.Argv {
 		argv = append(argv, quoteWord(strings.ReplaceAll(string(a), "{array_task}", task)))

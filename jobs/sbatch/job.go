@@ -41,6 +41,7 @@ type job struct {
 	directiveImage           string // sbatch --image, which only shifter reads
 	containerOptions, mounts []string
 	torchrun                 bool
+	once                     bool // the program runs once, on the first node
 	torchTasks               int
 	argv                     []string
 	workdir                  string
@@ -207,6 +208,9 @@ func (j *job) toml() []byte {
 	key("argv", quoteAll(j.argv))
 	if j.torchrun {
 		key("launcher", quote("torchrun"))
+	}
+	if j.once {
+		key("run", quote("once"))
 	}
 	word("workdir", j.workdir)
 	if j.array != "" {

@@ -803,6 +803,8 @@ func (r *reader) checkRankVariables(line int, names []string) {
 	for _, name := range names {
 		plain := strings.TrimSuffix(name, "[]")
 		switch {
+		case r.job.once && (name == "$(" || isSlurmVariable(name)):
+			// The program runs where the script did, with the same variables.
 		case plain == name && slices.Contains(names, name+"[]"):
 		case name == "!":
 			r.change(line, "${!...}", "ranks do not have the variable that it names")

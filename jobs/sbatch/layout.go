@@ -84,8 +84,12 @@ func (r *reader) layout(c *command) {
 	if j.gpuCPUs > 0 && gpus > 0 && j.cpus == 0 {
 		cores = j.gpuCPUs * gpus
 	}
+	// The script starts the program once, and the program uses all nodes or GPUs itself.
+	j.once = !c.inSrun && !j.torchrun && j.image == "" && len(c.args) > 0 && (nodes > 1 || gpus > 1)
 	total := 0
 	switch {
+	case j.once:
+		total = nodes * allocated
 	case !c.inSrun:
 		total = 1
 		if nodes > 1 && !j.torchrun {
@@ -140,7 +144,7 @@ func (r *reader) layout(c *command) {
 		cpus = c.srun.cpus
 	}
 	switch {
-	case !c.inSrun && j.exclusive && j.cpus == 0 && j.allTasks <= 1 && j.tasks <= 1:
+	case !c.inSrun && !j.once && j.exclusive && j.cpus == 0 && j.allTasks <= 1 && j.tasks <= 1:
 		c.change("--exclusive", "the program may use all cores of the node; the job requests 1 core per rank: set slurm.cpus_per_task")
 	case !c.inSrun && cores > 1:
 		cpus = max(1, cores/perNode)
@@ -161,7 +165,7 @@ func (r *reader) layout(c *command) {
 	}
 	j.outNodes, j.outTasks, j.outCPUs, j.outGPUs = nodes, perNode, cpus, gpus
 	r.setMemory(cores)
-	if !c.inSrun && !j.torchrun && gpus > 1 && len(c.args) > 0 && strings.HasPrefix(path.Base(c.args[0].text), "python") {
+	if !c.inSrun && !j.once && !j.torchrun && gpus > 1 && len(c.args) > 0 && strings.HasPrefix(path.Base(c.args[0].text), "python") {
 		c.note(strconv.Itoa(gpus)+" GPUs", "the job sets RANK=0, LOCAL_RANK=0, and WORLD_SIZE=1; a program that reads them uses one GPU: start it with torchrun")
 	}
 }
