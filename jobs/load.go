@@ -14,6 +14,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
@@ -31,7 +32,7 @@ func Load(path string) (*Job, error) {
 		return nil, tooLarge(path)
 	}
 	if err != nil {
-		return nil, &readError{err}
+		return nil, readError(err)
 	}
 	return Parse(path, src)
 }
@@ -42,12 +43,12 @@ func Load(path string) (*Job, error) {
 func Read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, &readError{err}
+		return nil, readError(err)
 	}
 	defer f.Close()
 	src, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	if err != nil {
-		return nil, &readError{err}
+		return nil, readError(err)
 	}
 	if len(src) > maxFileBytes {
 		return nil, tooLarge(path)
@@ -186,16 +187,11 @@ func tooLarge(path string) Diagnostics {
 		"larger than %d KiB; check that this is a job file", maxFileBytes>>10)}}
 }
 
-// A readError reports that a job file cannot be read.
-type readError struct{ err error }
-
-func (e *readError) Error() string { return "read job file: " + e.err.Error() }
-func (e *readError) Unwrap() error { return e.err }
-
-// Hint returns what to do if the file does not exist.
-func (e *readError) Hint() string {
-	if errors.Is(e.err, fs.ErrNotExist) {
-		return "run `ddpbatch init` to create a commented job file"
+// readError returns the error for a job file that cannot be read.
+func readError(err error) error {
+	hint := ""
+	if errors.Is(err, fs.ErrNotExist) {
+		hint = "run `ddpbatch init` to create a commented job file"
 	}
-	return ""
+	return hints.Errorf(hint, "read job file: %w", err)
 }

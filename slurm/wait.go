@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os/exec"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 const (
@@ -82,7 +84,10 @@ type waitList struct {
 	last      []JobState  // last known states
 	lastKnown []time.Time // times of the last known states
 	closed    []bool      // done, or unknown for too long
-	unknown   *unknownStateError
+
+	unknown    []string      // IDs of the jobs that were unknown for too long
+	unknownFor time.Duration // how long the first of them was unknown
+	unknownErr error         // of the last query at that time, or nil
 }
 
 func newWaitList(ids []string, now time.Time) *waitList {
@@ -134,39 +139,21 @@ func (w *waitList) closeUnknown(now time.Time, err error) {
 			continue
 		}
 		w.closed[i] = true
-		if w.unknown == nil {
-			w.unknown = &unknownStateError{elapsed: elapsed, last: err}
+		if len(w.unknown) == 0 {
+			w.unknownFor, w.unknownErr = elapsed, err
 		}
-		w.unknown.ids = append(w.unknown.ids, id)
+		w.unknown = append(w.unknown, id)
 	}
 }
 
 // err returns the error for the jobs whose state is unknown, or nil.
 func (w *waitList) err() error {
-	if w.unknown == nil {
+	if len(w.unknown) == 0 {
 		return nil
 	}
-	return w.unknown
-}
-
-// An unknownStateError reports jobs whose state was unknown for too long.
-type unknownStateError struct {
-	ids     []string
-	elapsed time.Duration
-	last    error // of the last query, or nil
-}
-
-func (e *unknownStateError) Error() string {
-	s := fmt.Sprintf("wait for %s: state unknown for %s", listIDs(e.ids), e.elapsed.Round(time.Second))
-	if e.last != nil {
-		s += ": " + e.last.Error()
+	err := fmt.Errorf("wait for %s: state unknown for %s", listIDs(w.unknown), w.unknownFor.Round(time.Second))
+	if w.unknownErr != nil {
+		err = fmt.Errorf("%w: %w", err, w.unknownErr)
 	}
-	return s
-}
-
-func (e *unknownStateError) Unwrap() error { return e.last }
-
-// Hint returns how to find the state later.
-func (e *unknownStateError) Hint() string {
-	return fmt.Sprintf("check the job's log, or run `squeue --jobs=%s` later: the job may still be running", e.ids[0])
+	return hints.Add(err, fmt.Sprintf("check the job's log, or run `squeue --jobs=%s` later: the job may still be running", w.unknown[0]))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
@@ -63,21 +64,14 @@ func (r *run) build(ctx context.Context) error {
 	}
 	r.stepsPerEpoch = r.countSteps(position{})
 	if r.stepsPerEpoch == 0 {
-		return noStepsError{fmt.Errorf("%d samples on %d ranks do not fill one batch of %d", r.data.Len(), r.Comm.Size(), t.Batch)}
+		return hints.Errorf("use a smaller train.batch, or train.data.drop_last = false and uneven = \"join\"",
+			"%d samples on %d ranks do not fill one batch of %d", r.data.Len(), r.Comm.Size(), t.Batch)
 	}
 	return nil
 }
 
 // batchesAhead is the number of batches to prefetch during the computation.
 const batchesAhead = 1
-
-// noStepsError is the error for an epoch without a step.
-type noStepsError struct{ error }
-
-// Hint returns the fix.
-func (noStepsError) Hint() string {
-	return "use a smaller train.batch, or train.data.drop_last = false and uneven = \"join\""
-}
 
 // DataOptions converts a job's data settings to options for package data.
 func DataOptions(t *jobs.Train) data.Options {

@@ -1,12 +1,14 @@
 package trainer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
@@ -156,16 +158,7 @@ func (e gpuError) Unwrap() error { return e.error }
 
 // Hint returns the fix.
 func (e gpuError) Hint() string {
-	return hintOr(e.error, "run `srun ddpbatch doctor` to check the node")
-}
-
-// hintOr returns the hint of err, or otherwise if err does not have one.
-func hintOr(err error, otherwise string) string {
-	var hinter interface{ Hint() string }
-	if errors.As(err, &hinter) {
-		return hinter.Hint()
-	}
-	return otherwise
+	return cmp.Or(hints.Of(e.error), "run `srun ddpbatch doctor` to check the node")
 }
 
 // noGPUError is the error if no rank has a GPU.
@@ -175,7 +168,7 @@ func (e noGPUError) Unwrap() error { return e.error }
 
 // Hint returns the fix.
 func (e noGPUError) Hint() string {
-	return hintOr(e.error, "run `srun ddpbatch doctor` to check the nodes, or set train.device = \"auto\" to fall back to the CPU")
+	return cmp.Or(hints.Of(e.error), "run `srun ddpbatch doctor` to check the nodes, or set train.device = \"auto\" to fall back to the CPU")
 }
 
 // RemoteError is a failure that another rank caused. That rank reports it itself.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -21,8 +22,9 @@ func (r *run) checkMemory() error {
 	if gpu, ok := r.device.(interface{ Available() int64 }); ok { // a GPU
 		free, overhead := gpu.Available(), r.libraryOverhead()
 		if need+overhead > free {
-			return memoryError{fmt.Errorf("the model and its batches need %s of memory, libraries about %s more, and %s are free on %s",
-				format.Bytes(need), format.Bytes(overhead), format.Bytes(free), r.device.Name()), hintGPU}
+			return hints.Errorf(hintGPU,
+				"the model and its batches need %s of memory, libraries about %s more, and %s are free on %s",
+				format.Bytes(need), format.Bytes(overhead), format.Bytes(free), r.device.Name())
 		}
 		return r.checkCopyMemory(copies)
 	}
@@ -41,7 +43,7 @@ func (r *run) checkMemory() error {
 	if copies > 0 {
 		what += fmt.Sprintf(", and %s for the copy that checkpoint.async saves", format.Bytes(copies))
 	}
-	return memoryError{fmt.Errorf("%s, and %s are free", what, format.Bytes(free)), hintHost}
+	return hints.Errorf(hintHost, "%s, and %s are free", what, format.Bytes(free))
 }
 
 // checkCopyMemory returns an error if the host of a GPU has too little memory for the copies of an
@@ -54,7 +56,7 @@ func (r *run) checkCopyMemory(copies int64) error {
 	if !known || copies <= free {
 		return nil
 	}
-	return memoryError{fmt.Errorf("the copies that checkpoint.async saves need %s of this machine's memory, and %s are free", format.Bytes(copies), format.Bytes(free)), hintCopies}
+	return hints.Errorf(hintCopies, "the copies that checkpoint.async saves need %s of this machine's memory, and %s are free", format.Bytes(copies), format.Bytes(free))
 }
 
 // libraryOverhead estimates the GPU memory that the device and the GPU communicator use in addition
@@ -98,15 +100,6 @@ func (r *run) memoryNeeded() (bytes, copies int64, err error) {
 	}
 	return c.Bytes + work.Activations + work.Packed + sharder.SlotBytes(), copies, nil
 }
-
-// memoryError is the error for a run that needs more memory than is available.
-type memoryError struct {
-	error
-	hint string
-}
-
-// Hint returns the fix.
-func (e memoryError) Hint() string { return e.hint }
 
 const (
 	hintGPU    = "reduce train.batch (and increase train.accumulate to compensate), the context, or the model; on several GPUs, set train.strategy to \"zero1\", \"zero2\", or \"zero3\" (`ddpbatch plan` compares them); run `nvidia-smi` to check whether another process uses the GPU's memory"

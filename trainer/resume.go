@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"runtime/debug"
 
 	"github.com/ddpbatch/ddpbatch/internal/exitcode"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
@@ -201,7 +203,8 @@ func (r *run) vocabulary() (string, error) {
 // settings, or with different data.
 func (r *run) checkCompatible(m *checkpoint.Manifest) error {
 	if m.Run != r.Run {
-		return foreignError{m.Run, r.Run, filepath.Dir(r.Checkpoints)}
+		return hints.Errorf("move the checkpoints away to train from the start; or, if they were copied here to resume from them, run `ddpbatch repair "+jobs.ShellQuote(filepath.Dir(r.Checkpoints))+"`",
+			"it belongs to a different run (%q, not %q)", m.Run, r.Run)
 	}
 	if err := r.Job.CheckResume(m.Spec, m.SpecDigest); err != nil {
 		return err
@@ -210,19 +213,6 @@ func (r *run) checkCompatible(m *checkpoint.Manifest) error {
 		return fmt.Errorf("the training data have changed since (digest %.12s, now %.12s)", m.DataDigest, r.data.Digest())
 	}
 	return nil
-}
-
-// foreignError is the error for a checkpoint of another run.
-type foreignError struct{ run, want, dir string }
-
-// Error names both runs.
-func (f foreignError) Error() string {
-	return fmt.Sprintf("it belongs to a different run (%q, not %q)", f.run, f.want)
-}
-
-// Hint returns how to resume from it.
-func (f foreignError) Hint() string {
-	return "move the checkpoints away to train from the start; or, if they were copied here to resume from them, run `ddpbatch repair " + jobs.ShellQuote(f.dir) + "`"
 }
 
 // unusableError is the error for a checkpoint that exists but must not be used.
@@ -234,10 +224,4 @@ func (u unusableError) Unwrap() error { return u.error }
 func (unusableError) ExitCode() int { return exitcode.NoCheckpoint }
 
 // Hint returns the fix.
-func (u unusableError) Hint() string {
-	var inner interface{ Hint() string }
-	if errors.As(u.error, &inner) {
-		return inner.Hint()
-	}
-	return jobs.ChangedHint
-}
+func (u unusableError) Hint() string { return cmp.Or(hints.Of(u.error), jobs.ChangedHint) }

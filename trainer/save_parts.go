@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
@@ -59,7 +60,7 @@ func (s *pendingSave) writeParts(rank int) {
 	}
 	if s.files, s.err = checkpoint.WriteParts(s.partDir, rank, s.pieces); s.err != nil {
 		if errors.Is(s.err, fs.ErrNotExist) {
-			s.err = unsharedDirError{s.err}
+			s.err = hints.Add(s.err, "with this train.strategy every rank writes a part of each checkpoint: put the run directory on a file system that all nodes share, or use \"ddp\"")
 		}
 		s.err = s.wrapError(s.err)
 	}
@@ -136,14 +137,4 @@ func (r *run) gatherPartReports(ctx context.Context, written []checkpoint.File, 
 		}
 	}
 	return all, nil, nil
-}
-
-// unsharedDirError is the error for a directory that rank 0 has created but this rank does not see.
-type unsharedDirError struct{ error }
-
-func (u unsharedDirError) Unwrap() error { return u.error }
-
-// Hint returns the fix.
-func (unsharedDirError) Hint() string {
-	return "with this train.strategy every rank writes a part of each checkpoint: put the run directory on a file system that all nodes share, or use \"ddp\""
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
@@ -23,19 +24,6 @@ type program struct {
 	Command        []string // command after "--" of `ddpbatch launch`; nil without "--"
 }
 
-// noDirError is the error of a command that needs the current directory when that directory
-// does not exist.
-type noDirError struct{ err error }
-
-func (e noDirError) Error() string {
-	return "the current directory does not exist: " + e.err.Error()
-}
-
-func (e noDirError) Unwrap() error { return e.err }
-
-// Hint returns the fix for the error.
-func (noDirError) Hint() string { return "change to a directory that exists, or use absolute paths" }
-
 // run executes the command in args and returns the exit code.
 func (p *program) run(ctx context.Context, args []string) int {
 	out := &stream{name: "standard output", to: p.Stdout}
@@ -45,7 +33,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 		err = out.writeError()
 	}
 	if err != nil && p.dirNeeded {
-		err = noDirError{err}
+		err = hints.Errorf("change to a directory that exists, or use absolute paths", "the current directory does not exist: %w", err)
 	}
 	report(p.Stderr, err, usage)
 	return exitCode(err)

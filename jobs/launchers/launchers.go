@@ -15,6 +15,8 @@ package launchers
 import (
 	"fmt"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // A Lookup returns the value of an environment variable, and reports whether it is set.
@@ -82,7 +84,7 @@ func Find(lookup Lookup, name string) (RankInfo, bool, error) {
 		}
 	}
 	if name != "" && len(found) == 0 {
-		return RankInfo{}, false, &notFoundError{name, lookup}
+		return RankInfo{}, false, fmt.Errorf("the variables of launcher %s are not set (%s)", name, strings.Join(markerVariables[name], ", "))
 	}
 	if len(found) == 0 {
 		return RankInfo{}, false, checkIncompleteEnv(lookup)
@@ -126,16 +128,6 @@ func (e *AmbiguousError) Hint() string {
 	return fmt.Sprintf("select a launcher, such as `ddpbatch run --launcher %s`, or unset the variables of the others", e.Found[0].Launcher)
 }
 
-// A notFoundError error reports that the selected launcher has not set its variables.
-type notFoundError struct {
-	name   string
-	lookup Lookup
-}
-
-func (e *notFoundError) Error() string {
-	return fmt.Sprintf("the variables of launcher %s are not set (%s)", e.name, strings.Join(markerVariables[e.name], ", "))
-}
-
 // markerVariables lists the variables that identify each launcher.
 var markerVariables = map[string][]string{
 	Torchrun:   {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
@@ -157,21 +149,15 @@ func checkIncompleteEnv(lookup Lookup) error {
 	} {
 		value, has := lookup(c.has)
 		if _, also := lookup(c.lacks); has && !also {
-			return &incompleteError{fmt.Sprintf("%s is %q, but %s is not set: %s", c.has, value, c.lacks, c.why)}
+			return incompleteError("%s is %q, but %s is not set: %s", c.has, value, c.lacks, c.why)
 		}
 	}
 	return nil
 }
 
-// An incompleteError error reports that the environment does not determine the rank of this
+// incompleteError returns the error for an environment that does not determine the rank of this
 // process.
-type incompleteError struct{ why string }
-
-func (e *incompleteError) Error() string {
-	return "cannot determine the rank of this process: " + e.why
-}
-
-// Hint returns a command that works without another launcher.
-func (e *incompleteError) Hint() string {
-	return "run `ddpbatch launch job.toml` to start ranks on this machine without another launcher"
+func incompleteError(format string, args ...any) error {
+	return hints.Errorf("run `ddpbatch launch job.toml` to start ranks on this machine without another launcher",
+		"cannot determine the rank of this process: "+format, args...)
 }

@@ -2,7 +2,6 @@ package launchers
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 )
@@ -110,7 +109,7 @@ type variables struct {
 
 func (v *variables) fail(format string, args ...any) {
 	if v.err == nil {
-		v.err = &incompleteError{v.launcher + ": " + fmt.Sprintf(format, args...)}
+		v.err = incompleteError(v.launcher+": "+format, args...)
 	}
 }
 

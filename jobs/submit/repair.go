@@ -181,7 +181,7 @@ func (done *Repaired) readCheckpoints(dir rundir.Dir) (run string, err error) {
 	}
 	switch len(steps) {
 	case 0:
-		return "", noManifestError{entries[0].Err}
+		return "", noManifestError(entries[0].Err)
 	case 1:
 		return run, nil
 	}
@@ -193,22 +193,11 @@ func (done *Repaired) readCheckpoints(dir rundir.Dir) (run string, err error) {
 		"its checkpoints belong to several runs: %s", strings.Join(groups, "; "))
 }
 
-// noManifestError is the error for a checkpoint directory without a readable manifest.
-type noManifestError struct{ newest error }
-
-func (e noManifestError) Error() string {
-	return fmt.Sprintf("no checkpoint has a readable manifest; newest: %v", e.newest)
+// noManifestError returns the error for a checkpoint directory without a readable manifest.
+func noManifestError(newest error) error {
+	return exitcode.Add(exitcode.NoCheckpoint, hints.Errorf("restore a checkpoint from a backup, or move the directory checkpoints away to train from scratch",
+		"no checkpoint has a readable manifest; newest: %w", newest))
 }
-
-func (e noManifestError) Unwrap() error { return e.newest }
-
-// Hint returns how to continue.
-func (noManifestError) Hint() string {
-	return "restore a checkpoint from a backup, or move the directory checkpoints away to train from scratch"
-}
-
-// ExitCode returns the exit code for a run without a usable checkpoint.
-func (noManifestError) ExitCode() int { return exitcode.NoCheckpoint }
 
 // rebuild returns a record with all available information.
 func (s Submitter) rebuild(ctx context.Context, req RepairRequest, done *Repaired) (rundir.Record, error) {

@@ -106,7 +106,7 @@ func findChanges(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diagnos
 		return found, e.Path, nil
 	}
 	if len(entries) > 0 && !slices.ContainsFunc(entries, maybeReadable) {
-		return nil, "", fmt.Errorf("resume in %q: %w", dir.Path, noManifestError{entries[0].Err})
+		return nil, "", fmt.Errorf("resume in %q: %w", dir.Path, noManifestError(entries[0].Err))
 	}
 	return nil, "", nil
 }

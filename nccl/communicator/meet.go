@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
@@ -33,11 +34,13 @@ func (c *Comm) exchangePeerInfo(ctx context.Context) error {
 	for r, i := range all {
 		c.peers[r] = collective.Peer{Rank: i.Rank, Addr: i.Host}
 		if i.Version != all[0].Version {
-			return versionError{fmt.Errorf("rank %d (%s) has NCCL %v from %s, but rank %d (%s) has NCCL %v from %s: versions must be equal",
-				all[0].Rank, all[0].Host, all[0].Version, all[0].File, i.Rank, i.Host, i.Version, i.File)}
+			return hints.Errorf("use the same module or Python environment on all nodes, and check LD_LIBRARY_PATH, which takes precedence",
+				"rank %d (%s) has NCCL %v from %s, but rank %d (%s) has NCCL %v from %s: versions must be equal",
+				all[0].Rank, all[0].Host, all[0].Version, all[0].File, i.Rank, i.Host, i.Version, i.File)
 		}
 		if other, taken := owners[i.Host+" "+i.GPU]; taken {
-			return sharedGPUError{fmt.Errorf("ranks %d and %d use the same GPU %s of %s: NCCL requires one GPU per rank", all[other].Rank, i.Rank, i.GPU, i.Host)}
+			return hints.Errorf("request one GPU per rank, and check CUDA_VISIBLE_DEVICES of the ranks",
+				"ranks %d and %d use the same GPU %s of %s: NCCL requires one GPU per rank", all[other].Rank, i.Rank, i.GPU, i.Host)
 		}
 		owners[i.Host+" "+i.GPU] = r
 	}
@@ -49,20 +52,6 @@ func (c *Comm) exchangePeerInfo(ctx context.Context) error {
 		c.hosts = append(c.hosts, h)
 	}
 	return nil
-}
-
-type versionError struct{ error }
-
-// Hint returns the fix.
-func (versionError) Hint() string {
-	return "use the same module or Python environment on all nodes, and check LD_LIBRARY_PATH, which takes precedence"
-}
-
-type sharedGPUError struct{ error }
-
-// Hint returns the fix.
-func (sharedGPUError) Hint() string {
-	return "request one GPU per rank, and check CUDA_VISIBLE_DEVICES of the ranks"
 }
 
 // uniqueID returns rank 0's unique ID, or the error that prevented its creation.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/lobby"
 	"github.com/ddpbatch/ddpbatch/netif"
 )
@@ -43,24 +44,6 @@ type Listener struct {
 	icmpErrors map[netip.Addr][]ICMP
 }
 
-// A listenError means that a host cannot listen. It has a hint.
-type listenError struct {
-	host  string
-	where string
-	err   error
-}
-
-func (e *listenError) Error() string {
-	return fmt.Sprintf("%s cannot listen on %s: %v", e.host, e.where, e.err)
-}
-
-func (e *listenError) Unwrap() error { return e.err }
-
-// Hint returns the fix.
-func (e *listenError) Hint() string {
-	return fmt.Sprintf("run `ip addr` on %s to check whether the interface is up and has its address", e.host)
-}
-
 // Listen answers probes on the host's chosen network, on ports that the kernel selects, until
 // ctx ends or Close is called. The secret belongs to this attempt of the job; peers without it
 // get no answer. host is the name for messages.
@@ -74,7 +57,8 @@ func Listen(ctx context.Context, host string, choice netif.Choice, secret [32]by
 func listen(ctx context.Context, host string, choice netif.Choice, secret [32]byte, port uint16) (*Listener, error) {
 	at := netip.AddrPortFrom(choice.Addr, port)
 	fail := func(err error) (*Listener, error) {
-		return nil, &listenError{host: host, where: fmt.Sprintf("%s (%s)", choice.Interface, choice.Addr), err: err}
+		return nil, hints.Errorf(fmt.Sprintf("run `ip addr` on %s to check whether the interface is up and has its address", host),
+			"%s cannot listen on %s (%s): %w", host, choice.Interface, choice.Addr, err)
 	}
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false)

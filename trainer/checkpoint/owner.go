@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
@@ -29,9 +30,9 @@ func checkDir(dir string) error {
 	case err != nil:
 		return err
 	case info.Mode()&fs.ModeSymlink != 0:
-		return insecureError{fmt.Errorf("%q is a symbolic link", dir), "put the run directory where the link leads to (--run-dir)"}
+		return hints.Errorf("put the run directory where the link leads to (--run-dir)", "%q is a symbolic link", dir)
 	case owner(info) != os.Geteuid():
-		return insecureError{fmt.Errorf("%q belongs to user %d, not to user %d", dir, owner(info), os.Geteuid()), "use a different run directory (--run-dir)"}
+		return hints.Errorf("use a different run directory (--run-dir)", "%q belongs to user %d, not to user %d", dir, owner(info), os.Geteuid())
 	}
 	return checkNotWritable(dir, info)
 }
@@ -40,7 +41,7 @@ func checkDir(dir string) error {
 // control lists: the mode's group bits are the mask of all entries.
 func checkNotWritable(path string, info fs.FileInfo) error {
 	if perm := info.Mode().Perm(); perm&0o022 != 0 {
-		return insecureError{fmt.Errorf("%q has mode %04o: others could have changed it", path, perm), "if you trust its contents, remove the write permission of others with `chmod -R go-w`"}
+		return hints.Errorf("if you trust its contents, remove the write permission of others with `chmod -R go-w`", "%q has mode %04o: others could have changed it", path, perm)
 	}
 	return nil
 }
@@ -49,7 +50,7 @@ func checkNotWritable(path string, info fs.FileInfo) error {
 // if others can write to it. The owner need not be the user who reads it.
 func checkOwner(path string, file, dir fs.FileInfo) error {
 	if owner(file) != owner(dir) {
-		return insecureError{fmt.Errorf("%q belongs to user %d, its directory to user %d", path, owner(file), owner(dir)), "find out which user created it"}
+		return hints.Errorf("find out which user created it", "%q belongs to user %d, its directory to user %d", path, owner(file), owner(dir))
 	}
 	return checkNotWritable(path, file)
 }
@@ -59,12 +60,3 @@ func owner(info fs.FileInfo) int {
 	uid, _ := safefile.Owner(info)
 	return uid
 }
-
-// insecureError is the error for a path that another user could have written to.
-type insecureError struct {
-	error
-	hint string
-}
-
-// Hint returns the fix.
-func (i insecureError) Hint() string { return i.hint }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/ddpbatch/ddpbatch/internal/ctxio"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
@@ -115,10 +116,8 @@ func (f arraysFile) find(name string) (safetensors.Array, error) {
 	for _, a := range f.arrays {
 		names = append(names, a.Name)
 	}
-	return safetensors.Array{}, &hintError{
-		fmt.Errorf("read %q: no tensor %q", f.path, name),
-		"tensors are: " + abridge(names) + "; name the inputs as features and what to predict as target",
-	}
+	return safetensors.Array{}, hints.Errorf("tensors are: "+abridge(names)+"; name the inputs as features and what to predict as target",
+		"read %q: no tensor %q", f.path, name)
 }
 
 // checkShapes returns an error unless x has rows of inputs and y has one or more values per row.
@@ -171,10 +170,8 @@ func (f arraysFile) floats(a safetensors.Array) ([]float32, error) {
 // values returns the dataset for rows of targets.
 func (f arraysFile) values(kind string, inputs features, y safetensors.Array, task string) (*table, error) {
 	if task == TaskClassification {
-		return nil, &hintError{
-			f.at(y, 0, "type %s, but classes are integers", y.DType),
-			"store labels as I64, I32 or U8, in PyTorch with target.long(), or set the task to regression",
-		}
+		return nil, hints.Add(f.at(y, 0, "type %s, but classes are integers", y.DType),
+			"store labels as I64, I32 or U8, in PyTorch with target.long(), or set the task to regression")
 	}
 	if len(y.Shape) > 2 {
 		return nil, f.at(y, 0, "shape %v, want [samples] or [samples, values]", y.Shape)
@@ -189,10 +186,8 @@ func (f arraysFile) values(kind string, inputs features, y safetensors.Array, ta
 // classes returns the dataset for labels, with like's classes unless like is nil.
 func (f arraysFile) classes(kind string, inputs features, y safetensors.Array, task string, like *table) (*table, error) {
 	if task == TaskRegression {
-		return nil, &hintError{
-			f.at(y, 0, "type %s, but values to predict are %s", y.DType, safetensors.F32),
-			"store the target as F32, in PyTorch with target.float(), or set the task to classification",
-		}
+		return nil, hints.Add(f.at(y, 0, "type %s, but values to predict are %s", y.DType, safetensors.F32),
+			"store the target as F32, in PyTorch with target.float(), or set the task to classification")
 	}
 	if len(y.Shape) > 1 {
 		return nil, f.at(y, 0, "shape %v, but labels have the shape [samples]", y.Shape)
@@ -206,10 +201,8 @@ func (f arraysFile) classes(kind string, inputs features, y safetensors.Array, t
 	for i, v := range values {
 		switch {
 		case v < 0 || v >= maxClasses:
-			return nil, &hintError{
-				f.at(y, i, "label %d, want 0 to %d", v, maxClasses-1),
-				"number the classes 0, 1, 2, ...; store values to predict as F32",
-			}
+			return nil, hints.Add(f.at(y, i, "label %d, want 0 to %d", v, maxClasses-1),
+				"number the classes 0, 1, 2, ...; store values to predict as F32")
 		case like != nil && like.Classes() && v >= int64(like.outputs):
 			return nil, f.at(y, i, "label %d, but training labels are 0 to %d", v, like.outputs-1)
 		}
@@ -219,7 +212,7 @@ func (f arraysFile) classes(kind string, inputs features, y safetensors.Array, t
 	if like != nil && like.Classes() {
 		classes = like.outputs
 	} else if err := checkVariety(labels); err != nil {
-		return nil, &hintError{f.at(y, 0, "%w", err), oneClassHint}
+		return nil, hints.Add(f.at(y, 0, "%w", err), oneClassHint)
 	}
 	return newClassTable(kind, inputs, labels, classes), nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // BuiltinPrefix is the prefix of a path that names data inside the program.
@@ -20,10 +22,8 @@ var builtinFiles embed.FS
 // openBuiltin opens the builtin data with the given path, which begins with BuiltinPrefix.
 func openBuiltin(ctx context.Context, path string) (train, eval Dataset, err error) {
 	if name := strings.TrimPrefix(path, BuiltinPrefix); name != fashionMNIST {
-		return nil, nil, &hintError{
-			fmt.Errorf("open data %q: no such builtin data", path),
-			"use \"" + BuiltinPrefix + fashionMNIST + "\"",
-		}
+		return nil, nil, hints.Errorf("use \""+BuiltinPrefix+fashionMNIST+"\"",
+			"open data %q: no such builtin data", path)
 	}
 	files, err := fs.Sub(builtinFiles, "builtin")
 	if err != nil {

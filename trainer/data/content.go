@@ -10,6 +10,7 @@ import (
 	"io/fs"
 
 	"github.com/ddpbatch/ddpbatch/internal/ctxio"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 const (
@@ -74,10 +75,8 @@ func (c *content) Read(b []byte) (int, error) {
 // checkSize returns an error if n bytes of content exceed the limit.
 func (c *content) checkSize(n int64) error {
 	if limit := max(freeExpansion, maxExpansion*c.compressed); c.size < 0 && n > limit {
-		return &hintError{
-			fmt.Errorf("the compressed file of %d bytes expands to more than %d bytes", c.compressed, limit),
-			fmt.Sprintf("the limit is %d times the file's size; if the content is as intended, decompress the file with gunzip", maxExpansion),
-		}
+		return hints.Errorf(fmt.Sprintf("the limit is %d times the file's size; if the content is as intended, decompress the file with gunzip", maxExpansion),
+			"the compressed file of %d bytes expands to more than %d bytes", c.compressed, limit)
 	}
 	return nil
 }

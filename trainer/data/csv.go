@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
@@ -33,7 +34,7 @@ func openCSV(ctx context.Context, o Options) (train, eval Dataset, err error) {
 		return nil, nil, err
 	}
 	if err := checkVariety(t.labels); err != nil {
-		return nil, nil, &hintError{fmt.Errorf("read %q: %s%w", o.Path, t.column(t.target), err), oneClassHint}
+		return nil, nil, hints.Errorf(oneClassHint, "read %q: %s%w", o.Path, t.column(t.target), err)
 	}
 	if o.Holdout > 0 {
 		return t.dataset(t.classes).split(o.Path, o.Holdout, o.Seed)
@@ -172,16 +173,12 @@ func (f *csvFile) add(in *csv.Reader, record []string, rules csvRules) error {
 func (f *csvFile) label(in *csv.Reader, text string, like *csvFile) (int32, error) {
 	label, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
-		return 0, &hintError{
-			f.at(in, f.target, "%slabel %q is not an integer from 0", f.column(f.target), text),
-			"number the classes 0, 1, 2, ... in the column to predict, or choose another column as target",
-		}
+		return 0, hints.Add(f.at(in, f.target, "%slabel %q is not an integer from 0", f.column(f.target), text),
+			"number the classes 0, 1, 2, ... in the column to predict, or choose another column as target")
 	}
 	if label >= maxClasses {
-		return 0, &hintError{
-			f.at(in, f.target, "%slabel %d, but at most %d classes are allowed", f.column(f.target), label, maxClasses),
-			"set target to the column to predict, or set the task to regression",
-		}
+		return 0, hints.Add(f.at(in, f.target, "%slabel %d, but at most %d classes are allowed", f.column(f.target), label, maxClasses),
+			"set target to the column to predict, or set the task to regression")
 	}
 	if like != nil && int(label) >= like.classes {
 		return 0, f.at(in, f.target, "%slabel %d, but those in %q are 0 to %d", f.column(f.target), label, like.path, like.classes-1)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // readHeader inspects the first record of a file. It determines whether it is a header and which
@@ -21,7 +23,7 @@ func (f *csvFile) readHeader(in *csv.Reader, record []string, rules csvRules) (h
 	if len(record) < 2 {
 		err := f.at(in, 0, "one column only, want inputs and a target")
 		if strings.ContainsAny(record[0], ";\t") {
-			err = &hintError{err, "separate the columns by commas"}
+			err = hints.Add(err, "separate the columns by commas")
 		}
 		return false, err
 	}
@@ -40,10 +42,8 @@ func (f *csvFile) readHeader(in *csv.Reader, record []string, rules csvRules) (h
 	}
 	if numbers < len(record) {
 		if numbers != counted {
-			return false, &hintError{
-				f.at(in, oddField, "the first line is neither samples nor column names: %q is not a number, but others are", record[oddField]),
-				"begin the file with a line of column names, or with a sample",
-			}
+			return false, hints.Add(f.at(in, oddField, "the first line is neither samples nor column names: %q is not a number, but others are", record[oddField]),
+				"begin the file with a line of column names, or with a sample")
 		}
 		if err := f.setNames(in, record); err != nil {
 			return false, err
@@ -65,10 +65,8 @@ func (f *csvFile) setNames(in *csv.Reader, record []string) error {
 	columns := make(map[string]int, len(record)) // by name, from 0
 	for i, name := range record {
 		if name == "" {
-			return &hintError{
-				f.at(in, i, "column %d has no name", i+1),
-				"remove the row numbers: in pandas, write the file with to_csv(..., index=False)",
-			}
+			return hints.Add(f.at(in, i, "column %d has no name", i+1),
+				"remove the row numbers: in pandas, write the file with to_csv(..., index=False)")
 		}
 		if j, exists := columns[name]; exists {
 			return f.at(in, i, "column %d has the name %q of column %d", i+1, name, j+1)
@@ -88,19 +86,14 @@ func (f *csvFile) findTarget(in *csv.Reader, target string) error {
 	}
 	if f.names != nil {
 		if f.target = slices.Index(f.names, target); f.target < 0 {
-			return &hintError{
-				f.at(in, 0, "no column %q to predict", target),
-				"columns are: " + abridge(f.names),
-			}
+			return hints.Add(f.at(in, 0, "no column %q to predict", target), "columns are: "+abridge(f.names))
 		}
 		return nil
 	}
 	number, err := strconv.Atoi(target)
 	if err != nil || number < 1 || number > f.inputs+1 {
-		return &hintError{
-			f.at(in, 0, "no column %q to predict: the file has no line of column names", target),
-			"give the number of the column, 1 to " + strconv.Itoa(f.inputs+1) + ", or add a line of column names",
-		}
+		return hints.Add(f.at(in, 0, "no column %q to predict: the file has no line of column names", target),
+			"give the number of the column, 1 to "+strconv.Itoa(f.inputs+1)+", or add a line of column names")
 	}
 	f.target = number - 1
 	return nil

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // idxSet names the two files of one part of an IDX dataset.
@@ -54,10 +56,10 @@ func openDataDir(path string) (dataDir, error) {
 	const hint = "set path to the directory with train-images-idx3-ubyte and its three companions, such as /usr/share/datasets/fashion-mnist (Debian package dataset-fashion-mnist), or to \"builtin:fashion-mnist\""
 	info, err := os.Stat(path)
 	if err != nil {
-		return dataDir{}, &hintError{fmt.Errorf("read data directory %q: %w", path, cause(err)), hint}
+		return dataDir{}, hints.Errorf(hint, "read data directory %q: %w", path, cause(err))
 	}
 	if !info.IsDir() {
-		return dataDir{}, &hintError{fmt.Errorf("read data directory %q: not a directory", path), hint}
+		return dataDir{}, hints.Errorf(hint, "read data directory %q: not a directory", path)
 	}
 	return dataDir{name: path}, nil
 }
@@ -103,7 +105,7 @@ func readIDXSet(ctx context.Context, f dataDir, set idxSet, like *table) (*table
 	}
 	if like == nil {
 		if err := checkVariety(labels); err != nil {
-			return nil, &hintError{fmt.Errorf("read %q: at byte 8: %w", labelsPath, err), oneClassHint}
+			return nil, hints.Errorf(oneClassHint, "read %q: at byte 8: %w", labelsPath, err)
 		}
 	}
 	pixels, err := images.values()
@@ -119,10 +121,8 @@ func readIDXSet(ctx context.Context, f dataDir, set idxSet, like *table) (*table
 func openIDXFile(ctx context.Context, f dataDir, file string, dims int) (*idxFile, error) {
 	if !f.exists(file) {
 		if !f.exists(file + ".gz") {
-			return nil, &hintError{
-				fmt.Errorf("read %q: neither this file nor %s.gz exists", f.path(file), file),
-				"an IDX directory holds files with MNIST's names: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, each plain or .gz",
-			}
+			return nil, hints.Errorf("an IDX directory holds files with MNIST's names: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, each plain or .gz",
+				"read %q: neither this file nor %s.gz exists", f.path(file), file)
 		}
 		file += ".gz"
 	}

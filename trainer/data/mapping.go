@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // mapping is a file mapped read-only into memory. The kernel reads pages on demand and drops them
@@ -70,10 +72,8 @@ func (ms mappings) fault(r any) error {
 	for _, m := range ms {
 		begin := uintptr(unsafe.Pointer(unsafe.SliceData(m.content)))
 		if at := fault.Addr() - begin; at < uintptr(len(m.content)) {
-			return &hintError{
-				fmt.Errorf("read %q: at byte %d: can no longer be read", m.path, at),
-				"check whether the file was truncated or the disk has errors; write a new file instead of changing one in use",
-			}
+			return hints.Errorf("check whether the file was truncated or the disk has errors; write a new file instead of changing one in use",
+				"read %q: at byte %d: can no longer be read", m.path, at)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
@@ -35,10 +36,8 @@ func newSequences[T token](path string, shards [][]T, context int) (*sequences[T
 	}
 	switch {
 	case s.samples == 0:
-		return nil, &hintError{
-			fmt.Errorf("read %q: %d tokens are less than one sample of %d and the token after it", path, tokens, context),
-			"use a shorter context or more data",
-		}
+		return nil, hints.Errorf("use a shorter context or more data",
+			"read %q: %d tokens are less than one sample of %d and the token after it", path, tokens, context)
 	case s.samples > random.MaxPerm:
 		return nil, fmt.Errorf("read %q: %d samples, want at most %d", path, s.samples, random.MaxPerm)
 	}

@@ -3,6 +3,7 @@ package data
 import (
 	"fmt"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
@@ -14,10 +15,8 @@ func checkHoldout(o Options) error {
 	case !(o.Holdout > 0 && o.Holdout < 1):
 		return fmt.Errorf("open data: holding out a share of %v, want from 0 to less than 1", o.Holdout)
 	case o.EvalPath != "":
-		return &hintError{
-			fmt.Errorf("open data %q: held-out data are in %q, so holdout must be 0", o.Path, o.EvalPath),
-			"set either eval_path or holdout",
-		}
+		return hints.Errorf("set either eval_path or holdout",
+			"open data %q: held-out data are in %q, so holdout must be 0", o.Path, o.EvalPath)
 	case o.Kind == KindIDX || o.Kind == KindSynthetic:
 		return fmt.Errorf("open data: holdout is not supported for %s data", o.Kind)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"unicode/utf8"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // Text is a dataset of kind text.
@@ -98,10 +100,8 @@ func readText(ctx context.Context, path string, limit int64) ([]byte, error) {
 	case size == 0:
 		return nil, fmt.Errorf("read %q: at byte 0: the file is empty", path)
 	case size > limit:
-		return nil, &hintError{
-			fmt.Errorf("read %q: at byte %d: more text than the limit of %d bytes", path, limit, limit),
-			"write it as tokens, which need not fit in memory, and read it with kind " + KindTokens,
-		}
+		return nil, hints.Errorf("write it as tokens, which need not fit in memory, and read it with kind "+KindTokens,
+			"read %q: at byte %d: more text than the limit of %d bytes", path, limit, limit)
 	}
 	r, err := openContent(ctx, path)
 	if err != nil {
@@ -145,10 +145,8 @@ func charsOf(path string, content []byte) (*Vocabulary, error) {
 		}
 		r, size := utf8.DecodeRune(content[i:])
 		if r == utf8.RuneError && size == 1 {
-			return nil, &hintError{
-				fmt.Errorf("read %q: at byte %d: 0x%02x is not UTF-8", path, i, content[i]),
-				"convert the file to UTF-8, or use bytes as the vocabulary",
-			}
+			return nil, hints.Errorf("convert the file to UTF-8, or use bytes as the vocabulary",
+				"read %q: at byte %d: 0x%02x is not UTF-8", path, i, content[i])
 		}
 		others[r] = true
 		i += size
@@ -161,10 +159,8 @@ func charsOf(path string, content []byte) (*Vocabulary, error) {
 		}
 	}
 	if len(v.runes) > maxChars {
-		return nil, &hintError{
-			fmt.Errorf("read %q: %d different characters, want at most %d", path, len(v.runes), maxChars),
-			"use bytes as the vocabulary",
-		}
+		return nil, hints.Errorf("use bytes as the vocabulary",
+			"read %q: %d different characters, want at most %d", path, len(v.runes), maxChars)
 	}
 	return v, nil
 }

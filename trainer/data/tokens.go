@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // mappedTokens is a dataset of sequences in mapped files.
@@ -154,10 +156,8 @@ func checkDisjoint(train, eval []tokenFile) error {
 	for _, e := range eval {
 		for _, t := range train {
 			if os.SameFile(e.info, t.info) {
-				return &hintError{
-					fmt.Errorf("read %q: the file is held out and, as %q, trained on", e.path, t.path),
-					"make the patterns narrower, or hold out a share instead",
-				}
+				return hints.Errorf("make the patterns narrower, or hold out a share instead",
+					"read %q: the file is held out and, as %q, trained on", e.path, t.path)
 			}
 		}
 	}
@@ -224,8 +224,6 @@ const scanBlock = 1 << 14
 
 // rangeError returns the error for the token at an index of the shard, which is not below limit.
 func (s shard[T]) rangeError(at int, token uint32, limit int) error {
-	return &hintError{
-		fmt.Errorf("read %q: at byte %d: token %d, but the vocabulary has %d", s.path, s.offset+(s.from+at)*s.width, token, limit),
-		fmt.Sprintf("check the vocabulary size, and that tokens have %d bytes; do not change a file in use", s.width),
-	}
+	return hints.Errorf(fmt.Sprintf("check the vocabulary size, and that tokens have %d bytes; do not change a file in use", s.width),
+		"read %q: at byte %d: token %d, but the vocabulary has %d", s.path, s.offset+(s.from+at)*s.width, token, limit)
 }

@@ -3,6 +3,8 @@ package data
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // Types of tokens in files without a header, for Options.DType. All are little-endian.
@@ -61,7 +63,7 @@ func parseTokenFile(m *mapping, rawWidth int) (tokenFile, error) {
 		return fail(0, "the file has a model's weights (llm.c's magic %d), not tokens", magic)
 	default:
 		if what, hint := detectOtherFormat(m.content, rawWidth); what != "" {
-			return tokenFile{}, &hintError{fmt.Errorf("read %q: at byte 0: %s", m.path, what), hint}
+			return tokenFile{}, hints.Errorf(hint, "read %q: at byte 0: %s", m.path, what)
 		}
 		if over := size % rawWidth; over != 0 {
 			return fail(size-over, "the file ends in %d bytes of a token of %d", over, rawWidth)

@@ -1,6 +1,10 @@
 package device
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
+)
 
 // A Failure reports that a device cannot continue, for example because it is out of memory or lost.
 // Operations return no errors, because models and optimizers could not handle them. Instead, the
@@ -18,12 +22,7 @@ func (f *Failure) Error() string { return fmt.Sprintf("%s: %s: %v", f.Device, f.
 func (f *Failure) Unwrap() error { return f.Err }
 
 // Hint returns the hint of the cause, if it has one.
-func (f *Failure) Hint() string {
-	if h, ok := f.Err.(interface{ Hint() string }); ok {
-		return h.Hint()
-	}
-	return ""
-}
+func (f *Failure) Hint() string { return hints.Of(f.Err) }
 
 // Recover turns a panic with a *Failure into the error of the deferring function. Other panics
 // continue. The owner of a device defers it once, where errors can be returned.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
@@ -95,10 +96,8 @@ func (w *Weights) Options(heads int) (GPTOptions, error) {
 	if o.Heads = heads; heads <= 0 {
 		const headSize = 64
 		if o.Width%headSize != 0 {
-			return o, &weightsError{
-				fmt.Errorf("cannot derive the number of heads from a width of %d, which is not a multiple of %d", o.Width, headSize),
-				"give the number of heads",
-			}
+			return o, hints.Errorf("give the number of heads",
+				"cannot derive the number of heads from a width of %d, which is not a multiple of %d", o.Width, headSize)
 		}
 		o.Heads = o.Width / headSize
 	}
@@ -116,10 +115,8 @@ func (w *Weights) guess() (o GPTOptions, err error) {
 	for _, name := range []string{tokensName, positionsName} {
 		s, found := w.found[name]
 		if !found {
-			return o, &weightsError{
-				fmt.Errorf("no tensor %q", name),
-				"use the weights of a GPT-2 with Hugging Face's names",
-			}
+			return o, hints.Errorf("use the weights of a GPT-2 with Hugging Face's names",
+				"no tensor %q", name)
 		}
 		if len(s.shape) != 2 {
 			return o, fmt.Errorf("tensor %q has shape %v, want two dimensions", s.name, s.shape)
@@ -150,10 +147,8 @@ func (w *Weights) Load(m *GPT, memory device.Memory) error {
 		}
 		for k, v := range values {
 			if v-v != 0 { // infinite or NaN
-				return &weightsError{
-					fmt.Errorf("tensor %q: element %d is %v", tensors[i].name, k, v),
-					"the training run diverged, or the file is corrupt",
-				}
+				return hints.Errorf("the training run diverged, or the file is corrupt",
+					"tensor %q: element %d is %v", tensors[i].name, k, v)
 			}
 		}
 		memory.Write(p.Data, values)
@@ -170,10 +165,8 @@ func (w *Weights) Load(m *GPT, memory device.Memory) error {
 	}
 	for i, v := range head {
 		if math.Float32bits(v) != math.Float32bits(embedding[i]) {
-			return &weightsError{
-				fmt.Errorf("tensor %q differs from %q: element %d is %v, not %v", headName, w.found[tokensName].name, i, v, embedding[i]),
-				"GPT-2's head shares its weights with the embedding; a separate head is not supported",
-			}
+			return hints.Errorf("GPT-2's head shares its weights with the embedding; a separate head is not supported",
+				"tensor %q differs from %q: element %d is %v, not %v", headName, w.found[tokensName].name, i, v, embedding[i])
 		}
 	}
 	return nil
@@ -196,12 +189,12 @@ func (w *Weights) match(m *GPT) ([]storedTensor, error) {
 		tensors[i] = s
 	}
 	if missing != "" {
-		return nil, &weightsError{errors.New(missing), w.shapeHint(m)}
+		return nil, hints.Add(errors.New(missing), w.shapeHint(m))
 	}
 	for _, name := range w.names {
 		if !known[name] {
 			s := w.found[name]
-			return nil, &weightsError{fmt.Errorf("tensor %q with shape %v is not a parameter of the model", s.name, s.shape), w.shapeHint(m)}
+			return nil, hints.Errorf(w.shapeHint(m), "tensor %q with shape %v is not a parameter of the model", s.name, s.shape)
 		}
 	}
 	if want := m.head.weight.Shape; w.head != nil && !slices.Equal(w.head.shape, want) {
@@ -215,7 +208,7 @@ func (w *Weights) shapeError(s storedTensor, want []int, m *GPT) error {
 	if hint == "" && len(want) == 2 && slices.Equal(s.shape, []int{want[1], want[0]}) {
 		hint = "it is transposed: Hugging Face's GPT-2 stores [inputs, outputs], nanoGPT [outputs, inputs]"
 	}
-	return &weightsError{fmt.Errorf("tensor %q has shape %v, want %v", s.name, s.shape, want), hint}
+	return hints.Errorf(hint, "tensor %q has shape %v, want %v", s.name, s.shape, want)
 }
 
 // shapeHint returns a hint that lists the dimensions in which the weights differ from m, or "" if
@@ -223,7 +216,7 @@ func (w *Weights) shapeError(s storedTensor, want []int, m *GPT) error {
 func (w *Weights) shapeHint(m *GPT) string {
 	is, err := w.guess()
 	if err != nil {
-		return hintOf(err)
+		return hints.Of(err)
 	}
 	var others []string
 	for _, n := range []struct {
@@ -252,21 +245,4 @@ func Tensors(m device.Memory, params []*Param) []safetensors.Tensor {
 		tensors[i] = safetensors.Tensor{Name: p.Name, Shape: p.Shape, Data: device.Floats(m, p.Data)}
 	}
 	return tensors
-}
-
-// weightsError is an error with a hint.
-type weightsError struct {
-	error
-	hint string
-}
-
-func (e *weightsError) Hint() string  { return e.hint }
-func (e *weightsError) Unwrap() error { return e.error }
-
-func hintOf(err error) string {
-	var hinter interface{ Hint() string }
-	if errors.As(err, &hinter) {
-		return hinter.Hint()
-	}
-	return ""
 }

@@ -145,32 +145,6 @@ func cutRound(frame []byte) (round string, payload []byte, err error) {
 	return string(name), payload, nil
 }
 
-// A hinted error carries the hint of an error that crossed the connection.
-type hinted struct {
-	error
-	hint string
-}
-
-func (h hinted) Unwrap() error { return h.error }
-
-// Hint returns the fix.
-func (h hinted) Hint() string { return h.hint }
-
-func withHint(err error, hint string) error {
-	if hint == "" {
-		return err
-	}
-	return hinted{err, hint}
-}
-
-func hintOf(err error) string {
-	var h interface{ Hint() string }
-	if errors.As(err, &h) {
-		return h.Hint()
-	}
-	return ""
-}
-
 // FormatRanks formats ranks as text: "rank 3", "ranks 0-3, 7". It sorts its argument.
 func FormatRanks(ranks []int) string {
 	slices.Sort(ranks)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
@@ -448,15 +449,15 @@ func TestStopReachesAllAndLateRanks(t *testing.T) {
 func TestDecisionErrorReachesEveryRank(t *testing.T) {
 	a := start(t, 2, func(o *ServerOptions) {
 		o.Rounds["network"] = func([][]byte) ([][]byte, error) {
-			return nil, withHint(errors.New("no network reaches n2"), "ask the administrator")
+			return nil, hints.Add(errors.New("no network reaches n2"), "ask the administrator")
 		}
 	})
 	var wg sync.WaitGroup
 	for _, s := range a.joinAll(t, 2) {
 		wg.Go(func() {
 			_, err := s.Exchange(t.Context(), "network", nil)
-			if err == nil || err.Error() != "no network reaches n2" || hintOf(err) != "ask the administrator" {
-				t.Errorf("got %v, hint %q", err, hintOf(err))
+			if err == nil || err.Error() != "no network reaches n2" || hints.Of(err) != "ask the administrator" {
+				t.Errorf("got %v, hint %q", err, hints.Of(err))
 			}
 			s.Leave(1, err)
 		})

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
@@ -81,9 +82,9 @@ func (s *Server) conclude(name string, decide Decide, payloads [][]byte, members
 	// receives the reply would become the first failure. Announce it afterwards, because the
 	// reply has more detail.
 	s.mu.Lock()
-	failed := s.recordLocked(Failure{Rank: -1, Reason: err.Error(), Advice: hintOf(err)})
+	failed := s.recordLocked(Failure{Rank: -1, Reason: err.Error(), Advice: hints.Of(err)})
 	s.mu.Unlock()
-	toEach(members, func(_ int, c *wire.Conn) { _ = send(c, kindFailed, failedMessage{name, err.Error(), hintOf(err)}) })
+	toEach(members, func(_ int, c *wire.Conn) { _ = send(c, kindFailed, failedMessage{name, err.Error(), hints.Of(err)}) })
 	if failed {
 		s.mu.Lock()
 		s.announceLocked()

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
@@ -116,7 +117,7 @@ const reconnectDelay = 200 * time.Millisecond
 // timeout. key is the server's ReportKey.
 func Report(ctx context.Context, addrs []string, key wire.Secret, id Identity, problem error) error {
 	// JSON may need six bytes for one.
-	id.Problem, id.Hint = shorten(problem.Error(), maxReport/10), shorten(hintOf(problem), maxReport/20)
+	id.Problem, id.Hint = shorten(problem.Error(), maxReport/10), shorten(hints.Of(problem), maxReport/20)
 	s, err := join(ctx, addrs, wire.Key{Secret: key, Label: reportLabel}, id)
 	switch {
 	case errors.Is(err, ErrRefused):
@@ -299,7 +300,7 @@ func (s *Session) Leave(exit int, failure error) error {
 	m := leaveMessage{Exit: exit}
 	if failure != nil {
 		// A longer message than the server accepts would look like a lost rank.
-		m.Error, m.Hint = shorten(failure.Error(), maxFailureText), shorten(hintOf(failure), maxFailureText)
+		m.Error, m.Hint = shorten(failure.Error(), maxFailureText), shorten(hints.Of(failure), maxFailureText)
 		m.Ended = errors.Is(failure, ErrAborted)
 		var of interface{ FailedRank() (rank int, ok bool) }
 		if errors.As(failure, &of) {
@@ -350,7 +351,7 @@ func (s *Session) read() {
 		case kindFailed:
 			var f failedMessage
 			if err = json.Unmarshal(payload, &f); err == nil {
-				s.answer(f.Round, reply{err: withHint(errors.New(f.Error), f.Hint)})
+				s.answer(f.Round, reply{err: hints.Add(errors.New(f.Error), f.Hint)})
 			}
 		case kindStop:
 			if err = json.Unmarshal(payload, &m); err == nil {

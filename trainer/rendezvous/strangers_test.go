@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
@@ -205,7 +206,7 @@ func TestLongReportsArrive(t *testing.T) {
 	key := wire.Secret{9}
 	a := start(t, 1, func(o *ServerOptions) { o.ReportKey = key })
 	long := strings.Repeat("\x01<ä", maxReport)
-	err := Report(timeoutContext(t, time.Minute), []string{a.addr}, key, Identity{WorldSize: 1, Host: "n1"}, withHint(errors.New(long), long))
+	err := Report(timeoutContext(t, time.Minute), []string{a.addr}, key, Identity{WorldSize: 1, Host: "n1"}, hints.Add(errors.New(long), long))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +225,7 @@ func TestLongFailuresArrive(t *testing.T) {
 	a := start(t, 1, nil)
 	long := strings.Repeat("\x01<ä", 4<<20)
 	for _, s := range a.joinAll(t, 1) {
-		if err := s.Leave(1, withHint(errors.New(long), long)); err != nil {
+		if err := s.Leave(1, hints.Add(errors.New(long), long)); err != nil {
 			t.Fatal(err)
 		}
 	}

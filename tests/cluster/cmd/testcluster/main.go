@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
@@ -32,9 +32,8 @@ func main() {
 	flag.Parse()
 	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, "testcluster:", err)
-		var h interface{ Hint() string }
-		if errors.As(err, &h) {
-			fmt.Fprintln(os.Stderr, "hint:", h.Hint())
+		if hint := hints.Of(err); hint != "" {
+			fmt.Fprintln(os.Stderr, "hint:", hint)
 		}
 		os.Exit(1)
 	}
