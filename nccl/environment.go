@@ -22,8 +22,10 @@ type Facts struct {
 	DebugFile string
 
 	Lookup func(name string) (string, bool) // current environment
-	Site   Profile
-	Conf   []Setting // result of [ReadConf]
+	// FileExists reports whether a file exists on this host. It is nil if this is unknown.
+	FileExists func(path string) bool
+	Site       Profile
+	Conf       []Setting // result of [ReadConf]
 }
 
 type planner struct {
@@ -46,6 +48,7 @@ func Plan(f Facts) Env {
 		p.setRDMA()
 		p.setPlugin()
 	}
+	p.checkRecent()
 	p.setDebug()
 	p.setPlainName(glooInterface, "Gloo")
 	p.setPlainName(tpInterface, "TensorPipe")

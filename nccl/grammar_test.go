@@ -184,7 +184,8 @@ func TestNetWithoutRDMA(t *testing.T) {
 
 // managed are the variables that another source may have set.
 var managed = []string{ncclInterface, ncclFamily, ncclCommID, ibDisable, ibHCA, ibGID, ibAddrFamily, ibAddrRange, crossNIC, ncclNet, ncclNetPlugin,
-	debugLevel, debugFile, glooInterface, tpInterface, ucxDevices, ompiInclude, ompiExclude, ompiOOBInclude, ompiOOBExclude}
+	debugLevel, debugFile, glooInterface, tpInterface, ucxDevices, ompiInclude, ompiExclude, ompiOOBInclude, ompiOOBExclude,
+	oobEnable, oobInterface, topologyFile, rasEnable, rasAddress, rasTimeout}
 
 // Plan never changes a value that the user has set, except values that NCCL ignores.
 func FuzzPlanKeeps(f *testing.F) {

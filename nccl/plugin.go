@@ -25,12 +25,7 @@ func (p *planner) setPlugin() {
 		return accept("NCCL stops if this network is not available")
 	}
 	named := p.keepExisting(ncclNet, judge)
-	loaded := p.keepExisting(ncclNetPlugin, func(value string) assessment {
-		if fabric != "" && value == "none" {
-			return reject("without a plugin, NCCL uses TCP instead of %s", fabric)
-		}
-		return accept("NCCL loads this plugin")
-	})
+	loaded := p.keepExisting(ncclNetPlugin, func(value string) assessment { return p.judgePlugins(value, fabric) })
 	switch {
 	case fabric == "" || named:
 	case p.Plugin != "":

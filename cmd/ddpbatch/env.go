@@ -174,6 +174,9 @@ func (c *envCmd) network(ctx context.Context, p *program, info launch.RankInfo) 
 		return nccl.Env{}, err
 	}
 	facts.Inventory, facts.Lookup = host.Inventory, p.lookup
+	if c.Inventory == "" {
+		facts.FileExists = nccl.FileExists
+	}
 	for _, s := range host.Settings {
 		facts.Conf = append(facts.Conf, nccl.Setting{Name: s.Name, Value: s.Value, File: s.File, Line: s.Line})
 	}

@@ -122,7 +122,7 @@ func (c *netifCmd) answer(p *program, host *netif.Case, choice netif.Choice) net
 		facts.Conf = append(facts.Conf, nccl.Setting{Name: s.Name, Value: s.Value, File: s.File, Line: s.Line})
 	}
 	if c.Inventory == "" {
-		facts.Lookup = p.lookup
+		facts.Lookup, facts.FileExists = p.lookup, nccl.FileExists
 	}
 	env := nccl.Plan(facts)
 	a := netifAnswer{Choice: choice, Env: map[string]string{}, Notes: append([]string{}, env.Notes...)}

@@ -147,9 +147,7 @@ func (r *Rank) setContext(set func(name, value string), lookup, given func(strin
 	text, _ := lookup(programRestarts)
 	restarts, _ := strconv.Atoi(text)
 	set(programAttempt, strconv.Itoa(restarts+1))
-	if _, ok := given("TORCH_NCCL_DEBUG_INFO_TEMP_FILE"); !ok {
-		set("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", r.dir.TracePrefix())
-	}
+	setTracePrefix(set, given, r.dir.TracePrefix())
 	if r.job.Command.Watch.Heartbeat > 0 {
 		if err := r.dir.MakeHeartbeats(); err != nil { // usually exists, but not without a launcher
 			return err
@@ -167,6 +165,25 @@ func (r *Rank) setContext(set func(name, value string), lookup, given func(strin
 	}
 	r.setTracking(set, given, runID)
 	return nil
+}
+
+// setTracePrefix directs the dumps of PyTorch's flight recorder to files that begin with prefix,
+// unless the user has set one of the variables for it. PyTorch before 2.9 reads only the old name.
+// Later versions read both, and prefer the new one.
+func setTracePrefix(set func(name, value string), given func(string) (string, bool), prefix string) {
+	const before, since = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE"
+	old, hasOld := given(before)
+	current, hasCurrent := given(since)
+	switch {
+	case hasOld && hasCurrent:
+	case hasOld:
+		set(since, old)
+	case hasCurrent:
+		set(before, current)
+	default:
+		set(before, prefix)
+		set(since, prefix)
+	}
 }
 
 // setTorchrunVars sets the variables with which libraries recognize workers of torchrun. Without

@@ -223,6 +223,7 @@ func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(st
 		}
 		return value, ok
 	}
+	f.FileExists = nccl.FileExists
 	conf, err := nccl.ReadConf("", lookup)
 	if err != nil {
 		// NCCL also ignores the file.

@@ -42,9 +42,10 @@ type Symptom struct {
 	Hint  string // how to fix it
 
 	severity   severity
-	expression string // the text of pattern
+	expression string // matches the lines of pattern and context; for the search for words
 	pattern    func() *regexp.Regexp
-	sample     string // a line as printed, for tests and documents
+	context    func() *regexp.Regexp // a line that the log must also contain; nil for most symptoms
+	sample     string                // a line as printed, for tests and documents
 }
 
 // A Found is a symptom that occurs in a log.
@@ -87,7 +88,7 @@ const (
 // Scan returns the symptoms in a log, with likely causes first, and the number of lines of the
 // log.
 func Scan(log io.Reader) (found []Found, lines int, err error) {
-	index := map[*Symptom]int{}
+	s := scan{index: map[string]int{}, contexts: map[string]bool{}}
 	r := bufio.NewReaderSize(log, maxLine)
 	for {
 		line, err := r.ReadSlice('\n')
@@ -95,7 +96,7 @@ func Scan(log io.Reader) (found []Found, lines int, err error) {
 			lines++
 		}
 		if len(line) > 0 && !bytes.HasPrefix(line, []byte(DiagnosisPrefix)) {
-			matchLine(line, lines, &found, index)
+			s.add(line, lines)
 		}
 		for errors.Is(err, bufio.ErrBufferFull) { // skip the rest of a long line
 			_, err = r.ReadSlice('\n')
@@ -104,37 +105,57 @@ func Scan(log io.Reader) (found []Found, lines int, err error) {
 			break
 		}
 		if err != nil {
-			return found, lines, err
+			return s.found, lines, err
 		}
 	}
+	found = slices.DeleteFunc(s.found, func(f Found) bool { return f.context != nil && !s.contexts[f.Name] })
 	slices.SortStableFunc(found, func(a, b Found) int {
 		return cmp.Or(cmp.Compare(a.severity, b.severity), cmp.Compare(a.Lines[0], b.Lines[0]))
 	})
 	return found, lines, nil
 }
 
-// matchLine adds a line to the first symptom of the table that matches it.
-func matchLine(line []byte, number int, found *[]Found, index map[*Symptom]int) {
+// A scan is the state of [Scan].
+type scan struct {
+	found    []Found
+	index    map[string]int  // index in found, by name
+	contexts map[string]bool // names of symptoms whose context is in the log
+}
+
+// add adds a line to the first symptom of the table that matches it, and marks the symptoms whose
+// context it contains.
+func (s *scan) add(line []byte, number int) {
 	rows := scanner().find(line)
 	if rows.isEmpty() {
 		return
 	}
+	added := false
 	for i := range table {
-		s := &table[i]
-		if !rows.contains(i) || !s.pattern().Match(line) {
+		symptom := &table[i]
+		if !rows.contains(i) {
 			continue
 		}
-		k, known := index[s]
-		if !known {
-			k = len(*found)
-			index[s] = k
-			*found = append(*found, Found{Symptom: *s, Text: displayText(line)})
+		if symptom.context != nil && !s.contexts[symptom.Name] {
+			s.contexts[symptom.Name] = symptom.context().Match(line)
 		}
-		f := &(*found)[k]
-		if f.Count++; len(f.Lines) < maxLines {
-			f.Lines = append(f.Lines, number)
+		if !added && symptom.pattern().Match(line) {
+			s.count(symptom, line, number)
+			added = true
 		}
-		return
+	}
+}
+
+// count adds a line to a symptom.
+func (s *scan) count(symptom *Symptom, line []byte, number int) {
+	k, known := s.index[symptom.Name]
+	if !known {
+		k = len(s.found)
+		s.index[symptom.Name] = k
+		s.found = append(s.found, Found{Symptom: *symptom, Text: displayText(line)})
+	}
+	f := &s.found[k]
+	if f.Count++; len(f.Lines) < maxLines {
+		f.Lines = append(f.Lines, number)
 	}
 }
 

@@ -11,6 +11,9 @@ import (
 	"testing"
 )
 
+// contextLine is not a symptom, but symptoms of NCCL's networks require such a line.
+const contextLine = "n1:1:1 [0] NCCL INFO NET/OFI Initializing aws-ofi-nccl 1.14.0"
+
 // TestEachSymptomIsKnown checks that each symptom is found in its own sample, and not as a
 // different symptom.
 func TestEachSymptomIsKnown(t *testing.T) {
@@ -23,7 +26,7 @@ func TestEachSymptomIsKnown(t *testing.T) {
 		if words := requiredWords(s.expression); minLength(words) < 3 {
 			t.Errorf("%q: %q would be found everywhere: the pattern needs a longer text", s.Name, words)
 		}
-		found, lines, err := Scan(strings.NewReader("epoch 1\n" + s.sample + "\nend"))
+		found, lines, err := Scan(strings.NewReader(contextLine + "\n" + s.sample + "\nend"))
 		if err != nil || lines != 3 || len(found) != 1 || found[0].Name != s.Name || !slices.Equal(found[0].Lines, []int{2}) {
 			t.Errorf("%q in %q: found %+v in %d lines, %v", s.Name, s.sample, found, lines, err)
 		}
@@ -75,6 +78,31 @@ finished: 3 epochs, 939 steps
 	found, lines, err := Scan(strings.NewReader(log))
 	if err != nil || len(found) != 0 || lines != 7 {
 		t.Errorf("%+v, %d lines, %v", found, lines, err)
+	}
+}
+
+// TestSlowNetworkNeedsARequest checks that TCP counts as a symptom only in a log that mentions a
+// faster network, before or after it.
+func TestSlowNetworkNeedsARequest(t *testing.T) {
+	const socket = "n1:1:2 [0] NCCL INFO Using network Socket\n"
+	for _, c := range []struct {
+		name, log string
+		found     bool
+	}{
+		{"Ethernet", "n1:1:1 [0] NCCL INFO NET/Plugin: Could not find: libnccl-net.so\n" + socket, false},
+		{"EFA", "n1:1:1 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 32 nics)\n" + socket, true},
+		{"EFA in use", "n1:1:1 [0] NCCL INFO NET/OFI Selected provider is efa\nn1:1:1 [0] NCCL INFO Using network Libfabric\n", false},
+		{"EFA in the environment", socket + "export FI_PROVIDER=efa\n", true},
+		{"NCCL_NET", "n1:1:1 [0] NCCL INFO NCCL_NET set by environment to AWS Libfabric\n" + socket, true},
+		{"TCPXO", "n1:1:1 [0] NCCL INFO NCCL_FASTRAK_CTRL_DEV set by environment to enp0s12\n" + socket, true},
+		{"TCPXO in use", "n1:1:1 [0] NCCL INFO NET/FasTrak : Initializing\nn1:1:1 [0] NCCL INFO Using network FasTrak\n", false},
+		{"gIB", socket + "n2:1:1 [0] NCCL INFO NET/gIB : Initializing gIB v1.0.5\n", true},
+		{"other mention", "launch with aws-ofi-nccl-less image\n", false},
+	} {
+		found, _, err := Scan(strings.NewReader(c.log))
+		if err != nil || (len(found) == 1 && found[0].Name == "slow network in use") != c.found || len(found) > 1 {
+			t.Errorf("%s: got %+v, %v", c.name, found, err)
+		}
 	}
 }
 
@@ -134,7 +162,7 @@ func TestWordSearchMissesNoLine(t *testing.T) {
 					break
 				}
 			}
-			found, _, err := Scan(strings.NewReader(line))
+			found, _, err := Scan(strings.NewReader(contextLine + "\n" + line))
 			switch {
 			case err != nil:
 				t.Fatal(err)
@@ -174,8 +202,8 @@ func TestAutomatonFindsEveryWord(t *testing.T) {
 // expression and no allocation, because logs have millions of such lines.
 func TestOrdinaryLinesCostLittle(t *testing.T) {
 	line := []byte("rank 0: step 12345 loss 0.123456 lr 0.001\n")
-	var found []Found
-	if n := testing.AllocsPerRun(100, func() { matchLine(line, 1, &found, nil) }); n != 0 {
+	var s scan
+	if n := testing.AllocsPerRun(100, func() { s.add(line, 1) }); n != 0 {
 		t.Errorf("%v allocations for a line", n)
 	}
 	if rows := scanner().find(line); !rows.isEmpty() {
