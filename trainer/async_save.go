@@ -148,7 +148,7 @@ func (r *run) needsCopies() bool {
 }
 
 // allocCopies allocates the memory for copies and touches it: the first access to a page takes
-// several times as long as the copy. A [device.Pinner] copies to pinned memory at the speed of its
+// several times as long as the copy. A [device.Accelerator] copies to pinned memory at the speed of its
 // bus. Without pinned memory, copies are slower, and allocCopies emits a warning.
 func (r *run) allocCopies() {
 	if !r.needsCopies() {
@@ -169,13 +169,11 @@ func (r *run) allocCopies() {
 	count := func(t device.Tensor) []float32 { n += t.Len(); return nil }
 	r.values(count)
 	r.optimizer.StateBy(count)
-	if d, ok := r.device.(device.Pinner); ok {
-		buffer, err := d.Pin(n)
-		if r.copyBuffer = buffer; err == nil {
-			return
-		}
-		r.Observe(Event{Kind: Unpinned, Err: err})
+	buffer, err := r.device.Accelerator().Pin(n)
+	if r.copyBuffer = buffer; err == nil {
+		return
 	}
+	r.Observe(Event{Kind: Unpinned, Err: err})
 	const page = 4096 / 4
 	r.copyBuffer = make([]float32, n)
 	for at := 0; at < n; at += page {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
@@ -14,7 +13,6 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
-	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
 // openDevice opens the device that train.device selects: the same kind on every rank, and a
@@ -70,16 +68,17 @@ func (r *run) openGPU(ctx context.Context, gpu cuda.Device) error {
 		err = gpuError{RemoteError{rank, errors.New(all[rank])}}
 	}
 	if err != nil {
-		if closer, ok := d.(io.Closer); ok {
-			err = errors.Join(err, closer.Close())
+		if d != nil {
+			err = errors.Join(err, d.Accelerator().Close())
 		}
 		return err
 	}
-	r.device = d
-	if u, ok := d.(interface{ Unmet() error }); ok {
-		if err := u.Unmet(); err != nil {
-			r.Observe(Event{Kind: Fallback, Err: err})
-		}
+	r.device, r.gpu = d, d
+	if r.unbind, err = d.Accelerator().Bind(); err != nil {
+		return err
+	}
+	if err := d.Accelerator().Unmet(); err != nil {
+		r.Observe(Event{Kind: Fallback, Err: err})
 	}
 	return nil
 }
@@ -92,24 +91,31 @@ func (r *run) connectGPU(ctx context.Context) error {
 	}
 	connect := r.Connect
 	if connect == nil {
-		connect = func(_ context.Context, d device.Device) (ddp.Communicator, error) { return cuda.ByHost(d, r.Comm) }
+		connect = func(_ context.Context, gpu *cuda.GPU) (ddp.Communicator, error) { return cuda.ByHost(gpu, r.Comm) }
 	}
 	var err error
-	if r.deviceComm, err = connect(ctx, r.device); err != nil {
+	if r.deviceComm, err = connect(ctx, r.gpu); err != nil {
 		return fmt.Errorf("%d ranks on GPUs: %w", r.Comm.Size(), err)
 	}
 	return nil
 }
 
-// release closes the GPU communicator and then the device, whose memory the communicator uses.
+// release closes the communicator of the device and then the device, whose memory the communicator
+// uses. If the communicator did not let go of the memory, the device stays open: to close it could
+// take forever. The process exits.
 func (r *run) release() error {
-	var errs []error
-	for _, held := range []any{r.deviceComm, r.device} {
-		if closer, ok := held.(io.Closer); ok {
-			errs = append(errs, closer.Close())
+	if r.unbind != nil {
+		defer r.unbind()
+	}
+	if r.deviceComm != nil {
+		if err := r.deviceComm.Close(); err != nil {
+			return err
 		}
 	}
-	return errors.Join(errs...)
+	if r.device != nil && r.device.Accelerator() != nil {
+		return r.device.Accelerator().Close()
+	}
+	return nil
 }
 
 // assignGPU returns the GPU that is assigned to this rank.

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/trainer/cuda"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
 // sees configures the GPUs that each rank detects; "-" means no driver.
@@ -79,6 +81,62 @@ func TestProcessor(t *testing.T) {
 			}
 			if got := strings.Join(told, "\n"); !strings.Contains(got, c.told) || (got == "") != (c.told == "") {
 				t.Errorf("told %q, want %q", got, c.told)
+			}
+		})
+	}
+}
+
+// endingDevice is a device with its own memory, and endingComm its communicator. They record what is closed.
+type endingDevice struct {
+	device.Device // methods that are not called
+	gpu           endingAccelerator
+}
+
+func (d endingDevice) Accelerator() device.Accelerator { return d.gpu }
+
+type endingAccelerator struct {
+	device.Accelerator // methods that are not called
+	closed             *[]string
+}
+
+func (a endingAccelerator) Close() error {
+	*a.closed = append(*a.closed, "device")
+	return nil
+}
+
+type endingComm struct {
+	ddp.Communicator // methods that are not called
+	closed           *[]string
+	err              error
+}
+
+func (c endingComm) Close() error {
+	*c.closed = append(*c.closed, "communicator")
+	return c.err
+}
+
+// TestEndReportsFirst checks that a run reports its failure before it closes the communicator of its
+// GPU, and that it leaves the GPU open if the communicator may still use it.
+func TestEndReportsFirst(t *testing.T) {
+	stuck, failed := errors.New("stuck"), errors.New("failed")
+	for _, c := range []struct {
+		name             string
+		err, close, want error
+		order            string
+	}{
+		{"success", nil, nil, nil, "communicator device"},
+		{"failure", failed, nil, failed, "failed communicator device"},
+		{"stuck", nil, stuck, stuck, "communicator"},
+		{"failure and stuck", failed, stuck, failed, "failed communicator"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var order []string
+			r := &run{device: endingDevice{gpu: endingAccelerator{closed: &order}}, deviceComm: endingComm{closed: &order, err: c.close}}
+			r.Failed = func(err error) { order = append(order, err.Error()) }
+			err := c.err
+			r.end(&err)
+			if got := strings.Join(order, " "); got != c.order || !errors.Is(err, c.want) {
+				t.Errorf("got %q and error %v, want %q and %v", got, err, c.order, c.want)
 			}
 		})
 	}

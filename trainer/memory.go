@@ -19,7 +19,7 @@ func (r *run) checkMemory() error {
 	if err != nil {
 		return err
 	}
-	if gpu, ok := r.device.(interface{ Available() int64 }); ok { // a GPU
+	if gpu := r.device.Accelerator(); gpu != nil {
 		free, overhead := gpu.Available(), r.libraryOverhead()
 		if need+overhead > free {
 			return hints.Errorf(hintGPU,
@@ -61,13 +61,8 @@ func (r *run) checkCopyMemory(copies int64) error {
 
 // libraryOverhead estimates the GPU memory that the device and the GPU communicator use in addition
 // to tensors. CUDA's libraries do not report it.
-func (r *run) libraryOverhead() (bytes int64) {
-	for _, held := range []any{r.device, r.deviceComm} {
-		if h, ok := held.(interface{ LazyBytes() int64 }); ok {
-			bytes += h.LazyBytes()
-		}
-	}
-	return bytes
+func (r *run) libraryOverhead() int64 {
+	return r.device.Accelerator().LazyBytes() + r.deviceComm.LazyBytes()
 }
 
 // memoryNeeded returns the memory of this rank in bytes: parameters, gradients, optimizer state,

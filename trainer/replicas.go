@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"slices"
@@ -79,27 +80,31 @@ func (r *run) compare(ctx context.Context, withState bool) error {
 	return nil
 }
 
-// weightsChecksum returns the CRC-32C of all parameters in registration order.
+// weightsChecksum returns a checksum of all parameters in registration order. The device computes it.
 func (r *run) weightsChecksum() uint32 {
 	sum := uint32(0)
 	for _, p := range r.params {
-		sum = crc32.Update(sum, castagnoli, element.Bytes(device.Floats(r.device, p.Data)))
+		sum = r.addChecksum(sum, p.Data)
 	}
 	return sum
 }
 
-// stateChecksum returns the CRC-32C of this rank's optimizer state.
+// stateChecksum returns a checksum of this rank's optimizer state.
 func (r *run) stateChecksum() uint32 {
 	sum := uint32(0)
-	add := func(values []float32) { sum = crc32.Update(sum, castagnoli, element.Bytes(values)) }
 	state := r.optimizer.StateBy(func(t device.Tensor) []float32 {
-		add(device.Floats(r.device, t))
-		return nil // one tensor at a time, because copying all of a device's tensors would need memory for them
+		sum = r.addChecksum(sum, t)
+		return nil
 	})
 	for _, t := range state.Tensors {
-		add(t.Data) // state in host memory, such as the number of steps
+		sum = crc32.Update(sum, castagnoli, element.Bytes(t.Data)) // state in host memory, such as the number of steps
 	}
 	return sum
+}
+
+// addChecksum returns the CRC-32C of the checksums so far and the checksum of a tensor.
+func (r *run) addChecksum(sum uint32, t device.Tensor) uint32 {
+	return crc32.Update(sum, castagnoli, binary.LittleEndian.AppendUint64(nil, r.device.Checksum(t)))
 }
 
 // groupEqual groups the ranks by checksum. The largest group is first; among groups of the same

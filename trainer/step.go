@@ -21,13 +21,6 @@ const (
 	numExtra
 )
 
-// graphCapturer is a device that can defer operations between Begin and End and run them together,
-// for example as a CUDA graph. It runs them earlier if the host reads a result.
-type graphCapturer interface {
-	Begin()
-	End()
-}
-
 // A stepper runs optimizer steps. Losses, the norm of the gradients, clipping, and the decision
 // whether to update are on the device. The host reads the outcome of a step once, while the device
 // computes the next step. So the number of times that the host waits for the device does not depend
@@ -44,8 +37,8 @@ type stepper struct {
 	rank, size int
 
 	trace    *trace.Recorder
-	capturer graphCapturer // nil if operations run immediately
-	lag      int           // number of steps whose outcome the host does not wait for
+	capturer device.Accelerator // nil if operations run immediately
+	lag      int                // number of steps whose outcome the host does not wait for
 
 	decision         device.StepDecision
 	results          [2]stepResult     // used alternately
@@ -86,7 +79,7 @@ func (s *stepper) init(isBlocking bool) {
 		s.sharder.Ready(param)
 	}
 	if !isBlocking {
-		s.capturer, _ = s.device.(graphCapturer)
+		s.capturer = s.device.Accelerator()
 		if !s.device.Host() {
 			s.lag = 1
 		}

@@ -56,7 +56,10 @@ func (r countingReading) Floats() []float32 {
 }
 
 // simulatedComm is rank 1 of many ranks, whose gradients are zero.
-type simulatedComm struct{ size, operations int }
+type simulatedComm struct {
+	ddp.HostCommunicator
+	size, operations int
+}
 
 func (c *simulatedComm) Rank() int { return min(1, c.size-1) }
 func (c *simulatedComm) Size() int { return c.size }

@@ -76,9 +76,9 @@ type Options struct {
 	// the dynamic linker searches for it.
 	Libraries func(names ...string) []string
 	// Connect connects this rank's GPU with the GPUs of all other ranks. Every rank calls it after
-	// each has opened its GPU. If the result is an io.Closer, it is closed before the GPU. If nil,
-	// data is exchanged through host memory.
-	Connect func(ctx context.Context, gpu device.Device) (ddp.Communicator, error)
+	// each has opened its GPU. The result is closed before the GPU. If nil, data is exchanged through
+	// host memory.
+	Connect func(ctx context.Context, gpu *cuda.GPU) (ddp.Communicator, error)
 	// When Stop is closed on any rank, all ranks stop after the same step. While the data are read
 	// or a checkpoint is verified, they stop before the first step.
 	Stop <-chan struct{}
@@ -88,6 +88,9 @@ type Options struct {
 	Trace *trace.Recorder
 	// Observe is called with each event, on the training goroutine.
 	Observe func(Event)
+	// Failed, unless nil, is called with the error of Run before the GPU's communicator is closed,
+	// which may take seconds after a failure.
+	Failed func(error)
 }
 
 // Result is the result of a run.
@@ -104,6 +107,8 @@ type run struct {
 	Options
 	train          *jobs.Train
 	device         device.Device
+	gpu            *cuda.GPU        // the device, if it is a GPU
+	unbind         func()           // unbinds the GPU from this goroutine, or nil
 	deviceComm     ddp.Communicator // process group for device memory
 	data           data.Dataset
 	eval           data.Dataset // nil without held-out data
@@ -141,16 +146,13 @@ type position struct {
 
 // Run trains until all epochs of the job are complete or Stop is closed.
 func Run(ctx context.Context, o Options) (result Result, err error) {
-	defer device.Recover(&err)
+	defer device.Recover(&err) // a failure of the device while it is released
 	if o.Progress == nil {
 		o.Progress = new(Progress)
 	}
 	r := &run{Options: o, train: o.Job.Train, lastMetrics: map[string]float64{}, verified: map[int]bool{}}
-	defer func() {
-		if e := r.release(); err == nil {
-			err = e
-		}
-	}()
+	defer r.end(&err)
+	defer device.Recover(&err)
 	if err := r.build(ctx); errors.Is(err, errStopped) {
 		return Result{Stopped: true}, nil
 	} else if err != nil {
@@ -191,6 +193,16 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	}
 	r.Observe(Event{Kind: kind, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs})
 	return Result{Step: int(r.pos.Step), Stopped: stopped}, nil
+}
+
+// end reports the error of a run, and then releases what it holds.
+func (r *run) end(err *error) {
+	if *err != nil && r.Failed != nil {
+		r.Failed(*err)
+	}
+	if e := r.release(); *err == nil {
+		*err = e
+	}
 }
 
 func (r *run) isFinished() bool {

@@ -147,8 +147,8 @@ func (p *program) openGPU() (device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if u, ok := d.(interface{ Unmet() error }); ok && u.Unmet() != nil {
-		p.note("warning: %v", u.Unmet())
+	if err := d.Accelerator().Unmet(); err != nil {
+		p.note("warning: %v", err)
 	}
 	return d, nil
 }

@@ -20,12 +20,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
-	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
 // connectGPUs connects the GPUs of all ranks according to train.backend. The ranks are already
 // connected through the communicator host.
-func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.Communicator, d device.Device) (ddp.Communicator, error) {
+func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.Communicator, d *cuda.GPU) (ddp.Communicator, error) {
 	backend := r.job.Train.Backend
 	if backend == jobs.BackendTCP || backend == jobs.BackendMPI {
 		r.log.info("gpus", "exchange", "through host memory")
@@ -42,11 +41,7 @@ func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.
 	if err != nil {
 		return nil, err
 	}
-	computation := d.(interface {
-		driver.Computation
-		GPU() *driver.GPU
-	})
-	own := gpu.Of(computation.GPU(), computation.GPU().Info)
+	own := gpu.Of(d.Driver(), d.Driver().Info)
 	r.log.info("gpus", "exchange", "nccl", "version", l.Version.String(), "library", l.File, "gpu", own.ID())
 	c, err := communicator.Connect(ctx, communicator.Options{Library: l, GPU: own, Control: host, Check: true,
 		Host: r.info.Host, Interface: os.Getenv("NCCL_SOCKET_IFNAME"),
@@ -54,13 +49,13 @@ func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.
 	if err != nil {
 		return nil, err
 	}
-	order := own.NewOrder(c, computation)
+	order := own.NewOrder(c, d)
 	return gpuComm{ddp.NewDeviceCommunicator(c, host, order.Mark), c, order, l.Version}, nil
 }
 
 // gpuComm is a communicator of GPUs with the resources that it owns.
 type gpuComm struct {
-	ddp.AsyncCommunicator
+	ddp.Communicator
 	comm    *communicator.Comm
 	order   *driver.Order
 	version libnccl.Version

@@ -9,11 +9,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
-	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
 // connectGPUs returns an error, because this program is built without GPU support.
-func (r *rank) connectGPUs(context.Context, *launch.Rank, collective.Communicator, device.Device) (ddp.Communicator, error) {
+func (r *rank) connectGPUs(context.Context, *launch.Rank, collective.Communicator, *cuda.GPU) (ddp.Communicator, error) {
 	return nil, cuda.ErrNotBuilt
 }
 

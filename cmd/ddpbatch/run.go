@@ -19,10 +19,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
-	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
@@ -316,10 +316,19 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 		return r.exitOf(err), err
 	}
 	o.Libraries = func(names ...string) []string { return library.Find(r.lookup, names...) }
-	o.Connect = func(ctx context.Context, d device.Device) (ddp.Communicator, error) {
-		return r.connectGPUs(ctx, j, comm, d)
+	o.Connect = func(ctx context.Context, gpu *cuda.GPU) (ddp.Communicator, error) {
+		return r.connectGPUs(ctx, j, comm, gpu)
+	}
+	var failure error
+	o.Failed = func(err error) {
+		failure = r.rootCause(j, err)
+		stopLink() // the session ends here, and not the attempt
+		_ = j.Session.Leave(r.exitOf(failure), failure)
 	}
 	result, err := trainer.Run(ctx, o)
+	if failure != nil {
+		return r.exitOf(failure), failure
+	}
 	if err == nil {
 		err = watch.err
 	}

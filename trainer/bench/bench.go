@@ -91,8 +91,8 @@ func New(threads int) *Bench {
 	return &Bench{threads: threads, probe: gemm.NewWorkspace(1), peaks: map[device.Precision]float64{}}
 }
 
-// OnGPU returns a bench for steps on a GPU, which open opens. Its peak is unknown. A device that is
-// an io.Closer is closed after its measurement.
+// OnGPU returns a bench for steps on a GPU, which open opens. Its peak is unknown. The device is
+// closed after its measurement.
 func OnGPU(open func() (device.Device, error)) *Bench { return &Bench{threads: 1, gpu: open} }
 
 func (b *Bench) newDevice() device.Device { return cpu.New(b.threads) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
@@ -18,25 +17,17 @@ import (
 // graph, and the clocks need a few more to ramp up.
 const gpuWarmUp = 5
 
-// gpu is a device with the methods that measurements need.
-type gpu interface {
-	device.Device
-	Begin()
-	End()
-	Available() int64
-}
-
 // gpuTraining is a training run that enqueues each step before the host has the result of the
 // previous one.
 type gpuTraining struct {
 	*ranksTraining
-	gpu      gpu
+	gpu      device.Accelerator
 	results  [2]device.Reading // used alternately
 	enqueued int
 }
 
 // newGPUTraining creates a training run like the trainer with a single rank.
-func newGPUTraining(d gpu, comm collective.Communicator, m Model, p device.Precision) (*gpuTraining, error) {
+func newGPUTraining(d device.Device, comm collective.Communicator, m Model, p device.Precision) (*gpuTraining, error) {
 	var sharder *ddp.Sharder
 	t, err := m.prepare(d, p, 0, func(d device.Device, params []*nn.Param) {
 		sharder = ddp.New(ddp.NewCommunicator(comm), d, params, ddp.Options{Extra: 1})
@@ -44,7 +35,7 @@ func newGPUTraining(d gpu, comm collective.Communicator, m Model, p device.Preci
 	if err != nil {
 		return nil, err
 	}
-	g := &gpuTraining{gpu: d, results: [2]device.Reading{d.NewReading(), d.NewReading()}}
+	g := &gpuTraining{gpu: d.Accelerator(), results: [2]device.Reading{d.NewReading(), d.NewReading()}}
 	g.ranksTraining, err = t.shard(sharder, 1)
 	return g, err
 }
@@ -74,18 +65,16 @@ func (t *gpuTraining) sync(step int) (loss float64, err error) {
 // gpuStep implements Step on a GPU.
 func (b *Bench) gpuStep(ctx context.Context, m Model, p device.Precision, steps int) (r Result, err error) {
 	defer device.Recover(&err)
-	opened, err := b.gpu()
+	d, err := b.gpu()
 	if err != nil {
 		return Result{}, err
 	}
-	if closer, ok := opened.(io.Closer); ok {
-		defer func() { err = errors.Join(err, closer.Close()) }()
+	gpu := d.Accelerator()
+	if gpu == nil {
+		return Result{}, fmt.Errorf("%s is not a GPU: it does not support asynchronous steps", d.Name())
 	}
-	d, ok := opened.(gpu)
-	if !ok {
-		return Result{}, fmt.Errorf("%s is not a GPU: it does not support asynchronous steps", opened.Name())
-	}
-	before := d.Available()
+	defer func() { err = errors.Join(err, gpu.Close()) }()
+	before := gpu.Available()
 	comm := collective.Local(1, time.Minute)[0]
 	defer comm.Close()
 	t, err := newGPUTraining(d, comm, m, p)
@@ -121,6 +110,6 @@ func (b *Bench) gpuStep(ctx context.Context, m Model, p device.Precision, steps 
 	r.GFLOPS = r.GFLOP / r.Median // not Best: if the host receives one result late, the next step seems short
 	r.Unit, r.PerSecond, r.Params = t.unit, float64(t.units)/r.Median, t.params()
 	r.FirstLoss, r.Loss = metrics.NewNumber(losses[0]), metrics.NewNumber(losses[len(losses)-1])
-	r.DeviceMemory = before - d.Available()
+	r.DeviceMemory = before - gpu.Available()
 	return r, nil
 }

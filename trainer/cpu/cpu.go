@@ -13,6 +13,7 @@ package cpu
 
 import (
 	"fmt"
+	"hash/crc32"
 	"runtime"
 	"unsafe"
 
@@ -75,6 +76,9 @@ func (d *Device) Stored(device.Precision) device.Type { return device.Float32 }
 // Host reports that tensors are in host memory.
 func (d *Device) Host() bool { return true }
 
+// Accelerator returns nil.
+func (d *Device) Accelerator() device.Accelerator { return nil }
+
 // Alloc returns zeroed memory that is aligned to a cache line.
 func (d *Device) Alloc(t device.Type, n int) device.Tensor {
 	const line = 64
@@ -118,6 +122,13 @@ func (d *Device) ReadInts(dst []int32, src device.Tensor) {
 // Zero clears a tensor.
 func (d *Device) Zero(t device.Tensor) {
 	clear(unsafe.Slice((*byte)(t.Base()), t.Len()*t.Type().Size()))
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Checksum returns the CRC-32C of a tensor.
+func (d *Device) Checksum(t device.Tensor) uint64 {
+	return uint64(crc32.Checksum(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(t.Floats()))), 4*t.Len()), castagnoli))
 }
 
 // Copy copies between tensors of equal type and length.

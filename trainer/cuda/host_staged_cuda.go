@@ -12,14 +12,12 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
-	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
 // ByHost connects GPUs from [Open] through host memory, for machines without NCCL: it copies data
 // to the host, communicates there, and copies the result back. Sums have the order, and so the
-// bits, of the host communicator. The result is an io.Closer and must be closed before the GPU.
-func ByHost(gpu device.Device, host collective.Communicator) (ddp.Communicator, error) {
-	d := gpu.(opened)
+// bits, of the host communicator. The result must be closed before the GPU.
+func ByHost(d *GPU, host collective.Communicator) (ddp.Communicator, error) {
 	entered, err := d.gpu.Enter()
 	if err != nil {
 		return nil, err
@@ -39,7 +37,7 @@ func ByHost(gpu device.Device, host collective.Communicator) (ddp.Communicator, 
 }
 
 type byHost struct {
-	ddp.AsyncCommunicator
+	ddp.Communicator
 	comm  *hostStagedComm
 	order *driver.Order
 }

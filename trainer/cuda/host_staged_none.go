@@ -5,10 +5,9 @@ package cuda
 import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
-	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
 // ByHost returns [ErrNotBuilt].
-func ByHost(device.Device, collective.Communicator) (ddp.Communicator, error) {
+func ByHost(*GPU, collective.Communicator) (ddp.Communicator, error) {
 	return nil, ErrNotBuilt
 }

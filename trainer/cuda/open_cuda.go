@@ -11,9 +11,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Open opens a GPU as a training device. The device is an io.Closer. Its method Unmet() error
-// returns the options that the GPU or its driver does not support, with the fallback.
-func Open(ordinal int, o Options) (device.Device, error) {
+// Open opens a GPU as a training device.
+func Open(ordinal int, o Options) (*GPU, error) {
 	version, err := driver.Load()
 	if err != nil {
 		return nil, err
@@ -30,16 +29,20 @@ func Open(ordinal int, o Options) (device.Device, error) {
 	if err != nil {
 		return nil, errors.Join(err, gpu.Close())
 	}
-	return opened{d, gpu}, nil
+	return &GPU{d, gpu}, nil
 }
 
-// opened is a device that owns its GPU.
-type opened struct {
+// A GPU is a training device that owns its GPU.
+type GPU struct {
 	*engine.Device
 	gpu *driver.GPU
 }
 
-func (o opened) Close() error { return errors.Join(o.Device.Close(), o.gpu.Close()) }
+// Accelerator returns the GPU.
+func (g *GPU) Accelerator() device.Accelerator { return g }
 
-// GPU returns the GPU, to connect it with others.
-func (o opened) GPU() *driver.GPU { return o.gpu }
+// Close closes the device and the GPU.
+func (g *GPU) Close() error { return errors.Join(g.Device.Close(), g.gpu.Close()) }
+
+// Driver returns the driver's GPU, to connect it with others.
+func (g *GPU) Driver() *driver.GPU { return g.gpu }

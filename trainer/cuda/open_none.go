@@ -4,5 +4,8 @@ package cuda
 
 import "github.com/ddpbatch/ddpbatch/trainer/device"
 
+// A GPU does not exist without the tag cuda.
+type GPU struct{ device.Device }
+
 // Open returns [ErrNotBuilt].
-func Open(int, Options) (device.Device, error) { return nil, ErrNotBuilt }
+func Open(int, Options) (*GPU, error) { return nil, ErrNotBuilt }

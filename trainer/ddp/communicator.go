@@ -11,17 +11,20 @@ import (
 )
 
 // NewCommunicator returns the operations of c for a [Sharder] whose device uses host memory.
-func NewCommunicator(c collective.Communicator) Communicator { return hostComm{tensorComm{c}} }
+func NewCommunicator(c collective.Communicator) Communicator { return hostComm{tensorComm{c: c}} }
 
 // NewDeviceCommunicator returns the operations for a device with its own memory, such as a GPU. The
 // communicator onDevice works on device memory. The communicator host, which has the same ranks,
-// works on host memory. See [AsyncCommunicator.Mark] for mark.
-func NewDeviceCommunicator(onDevice, host collective.Communicator, mark func() func() error) AsyncCommunicator {
-	return deviceComm{tensorComm{onDevice}, host, mark}
+// works on host memory. See [Communicator.Mark] for mark.
+func NewDeviceCommunicator(onDevice, host collective.Communicator, mark func() func() error) Communicator {
+	return deviceComm{tensorComm{c: onDevice}, host, mark}
 }
 
 // tensorComm implements collectives on tensors.
-type tensorComm struct{ c collective.Communicator }
+type tensorComm struct {
+	HostCommunicator
+	c collective.Communicator
+}
 
 // typeOf returns the element type for collectives on t.
 func typeOf(t device.Tensor) collective.Type {
@@ -77,5 +80,5 @@ func (b deviceComm) Broadcast(ctx context.Context, buf []byte, root int) error {
 	return b.host.Do(ctx, collective.Broadcast(buf, root))
 }
 
-// Mark implements [AsyncCommunicator].
+// Mark implements [Communicator].
 func (b deviceComm) Mark() func() error { return b.mark() }

@@ -94,17 +94,36 @@ type Communicator interface {
 	AllGather(ctx context.Context, whole, part device.Tensor) error
 	// Broadcast replaces buf, in host memory, by root's.
 	Broadcast(ctx context.Context, buf []byte, root int) error
+	// Alloc returns host memory that the other ranks of the node can read, or nil if there is no such
+	// memory.
+	Alloc(ctx context.Context, n int) ([]float32, error)
+	// Mark returns a function that makes the communicator's next operation wait for all work
+	// enqueued on the device so far, because the communicator runs concurrently with the device. Mark
+	// is called on the device's goroutine, the returned function on the communicator's. If the device
+	// is synchronous, Mark returns nil.
+	Mark() func() error
+	// LazyBytes estimates the device memory in bytes that the communicator will allocate later.
+	LazyBytes() int64
+	// Close releases what the communicator holds in addition to the communicators that it was created
+	// from. If it returns an error, an operation may still use the device's memory.
+	Close() error
 }
 
-// An AsyncCommunicator is a Communicator that runs concurrently with the device. It does not follow
-// the order in which operations were enqueued on the device.
-type AsyncCommunicator interface {
-	Communicator
-	// Mark returns a function that makes the communicator's next operation wait for all work
-	// enqueued on the device so far. Mark is called on the device's goroutine, the returned
-	// function on the communicator's.
-	Mark() func() error
-}
+// A HostCommunicator has the methods of a [Communicator] that work for all communicators of host
+// memory. Others embed it.
+type HostCommunicator struct{}
+
+// Alloc returns nil.
+func (HostCommunicator) Alloc(context.Context, int) ([]float32, error) { return nil, nil }
+
+// Mark returns nil.
+func (HostCommunicator) Mark() func() error { return nil }
+
+// LazyBytes returns 0.
+func (HostCommunicator) LazyBytes() int64 { return 0 }
+
+// Close does nothing.
+func (HostCommunicator) Close() error { return nil }
 
 // Memory holds the device operations that this package needs.
 type Memory interface {
@@ -245,11 +264,8 @@ func (s *Sharder) allocBuckets() {
 // read, so that collectives need no copy. If allocating shared memory fails, common uses private
 // memory: the first collective fails as well and reports the error.
 func (s *Sharder) allocShared(n int) device.Tensor {
-	a, ok := s.comm.(interface {
-		Alloc(ctx context.Context, n int) ([]float32, error)
-	})
-	if ok && s.memory.Host() {
-		if v, err := a.Alloc(context.Background(), n); err == nil && v != nil {
+	if s.memory.Host() {
+		if v, err := s.comm.Alloc(context.Background(), n); err == nil && v != nil {
 			return device.Host(v)
 		}
 	}

@@ -29,6 +29,7 @@ type fakeGroup struct {
 
 // member is a rank of a fakeGroup.
 type member struct {
+	HostCommunicator
 	*fakeGroup
 	rank           int
 	sum            []float32

@@ -28,7 +28,7 @@ func (s *Sharder) TakeTimes() Times {
 // enqueued. The order is the same on every rank, because it depends only on the program.
 type queue struct {
 	operations chan operation
-	mark       func() func() error // of an AsyncCommunicator, else nil
+	mark       func() func() error // of the communicator
 	run        func()              // created once, because a go statement with a method value allocates
 	ctx        context.Context
 	times      Times
@@ -67,9 +67,7 @@ func (q *queue) start(s *Sharder) {
 	// A model enqueues at most a fetch and a reduction per bucket, then waits.
 	q.operations = make(chan operation, 2*len(s.buckets)+1)
 	q.more.L = &q.mu
-	if f, ok := s.comm.(AsyncCommunicator); ok {
-		q.mark = f.Mark
-	}
+	q.mark = s.comm.Mark
 	q.run = func() {
 		for o := range q.operations {
 			if o.kind != end && q.err == nil {
@@ -102,7 +100,7 @@ func (q *queue) begin(ctx context.Context) {
 
 // enqueue enqueues an operation and returns its sequence number.
 func (q *queue) enqueue(o operation) int {
-	if q.mark != nil && o.kind != end {
+	if o.kind != end {
 		o.after = q.mark()
 	}
 	o.enqueuedAt = q.trace.Now()
@@ -135,8 +133,8 @@ func (q *queue) end() error {
 // device so far.
 func (q *queue) exposed(f func() error) (err error) {
 	began := time.Now()
-	if q.mark != nil {
-		err = q.mark()()
+	if after := q.mark(); after != nil {
+		err = after()
 	}
 	if err == nil {
 		err = f()

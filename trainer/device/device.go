@@ -28,6 +28,9 @@ type Device interface {
 	// of matrix multiplications. It is BFloat16 if that saves memory and the matrix multiplications
 	// would round the values anyway; otherwise it is Float32.
 	Stored(p Precision) Type
+	// Accelerator returns the capabilities of a device with its own memory, or nil if Host returns
+	// true.
+	Accelerator() Accelerator
 	Memory
 	Dense
 	Elementwise
@@ -59,10 +62,30 @@ type Memory interface {
 	Copy(dst, src Tensor)
 	// Zero clears a tensor.
 	Zero(t Tensor)
+	// Checksum returns a checksum of the bits of a Float32 tensor, after all preceding operations. It
+	// copies at most a few kilobytes to the host. Devices of different kinds have different checksums.
+	Checksum(t Tensor) uint64
 }
 
-// A Pinner is a Memory that is not host memory and supports pinned host memory for fast copies.
-type Pinner interface {
+// An Accelerator is a device with its own memory, such as a GPU.
+type Accelerator interface {
+	// Bind locks the calling goroutine to its thread and binds the device to it, so that operations
+	// of this goroutine need not do so each time. unbind must be called on the same goroutine.
+	Bind() (unbind func(), err error)
+	// Begin and End enclose operations that the device may defer and run together, for example as a
+	// CUDA graph. It runs them earlier if the host reads a result.
+	Begin()
+	End()
+	// Available returns the number of bytes of free memory.
+	Available() int64
+	// LazyBytes returns the number of bytes that the device allocates on first use in addition to
+	// tensors.
+	LazyBytes() int64
+	// Unmet returns the options that the device or its driver does not support, with the fallback, or
+	// nil.
+	Unmet() error
+	// Close waits for all operations and releases the device.
+	Close() error
 	// Pin returns pinned host memory for n elements, uninitialized, to which Read copies a tensor
 	// directly and at full speed. It remains valid until the device is closed. If pinned memory is
 	// not available, Pin returns an error, and the device does not fail.

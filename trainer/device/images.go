@@ -33,11 +33,11 @@ func (s ConvolutionShape) OutWidth() int { return s.Width + 2*s.Padding - s.Kern
 type Convolution interface {
 	// Forward computes y = x * w + b.
 	Forward(y, x, w Matrix, b Tensor)
-	// WeightGrad stores the gradient of w in dw, or adds it with accumulate. It sums over images in
-	// ascending order.
+	// WeightGrad stores the gradient of w in dw, or adds it with accumulate. The order of the sum is
+	// fixed. On the CPU, it is the order of the images.
 	WeightGrad(dw, dy, x Matrix, accumulate bool)
-	// BiasGrad stores the gradient of b in db, or adds it with accumulate. It sums over images in
-	// ascending order.
+	// BiasGrad stores the gradient of b in db, or adds it with accumulate. The order of the sum is
+	// fixed. On the CPU, it is the order of the images.
 	BiasGrad(db Tensor, dy Matrix, accumulate bool)
 	// InputGrad stores the gradient of x in dx.
 	InputGrad(dx, dy, w Matrix)

@@ -66,6 +66,12 @@ func (c *Counter) Copy(_, _ device.Tensor) {}
 // Zero does nothing.
 func (c *Counter) Zero(device.Tensor) {}
 
+// Accelerator returns nil.
+func (c *Counter) Accelerator() device.Accelerator { return nil }
+
+// Checksum returns 0.
+func (c *Counter) Checksum(device.Tensor) uint64 { return 0 }
+
 // product counts an m x k matrix times a k x n matrix.
 func (c *Counter) product(m, n, k int) { c.FLOP += 2 * float64(m) * float64(n) * float64(k) }
 

@@ -84,10 +84,14 @@ func TestMemoryOfCopies(t *testing.T) {
 
 // recorder is a communicator of two ranks that records the sizes of reductions.
 type recorder struct {
-	ddp.Communicator // methods that are not called
-	mu               sync.Mutex
-	lens             []int
+	ddp.HostCommunicator
+	notCalled
+	mu   sync.Mutex
+	lens []int
 }
+
+// notCalled has the other methods of a communicator.
+type notCalled struct{ ddp.Communicator }
 
 func (*recorder) Rank() int { return 0 }
 

@@ -66,7 +66,7 @@ func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 		d.check(fmt.Errorf("its kernels require %d bytes of shared memory, but this GPU supports %d per block", a.shared, d.shared))
 	}
 	for _, kernel := range []string{a.forward, a.queryGrad, a.keyGrad} {
-		f := d.functions[kernel]
+		f := d.function(kernel)
 		d.check(errors.Join(f.AllowShared(max(a.shared, 48<<10)), f.PreferShared()))
 	}
 	return a

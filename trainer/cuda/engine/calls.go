@@ -35,7 +35,7 @@ type call struct {
 
 // launch launches a kernel with the arguments in d.args.
 func (d *Device) launch(kernel string, l driver.Launch) {
-	c := call{kind: launches, function: d.functions[kernel], launch: l}
+	c := call{kind: launches, function: d.function(kernel), launch: l}
 	if g := &d.group; g.open {
 		c.args = len(g.args)
 		g.args = d.args.Append(g.args)

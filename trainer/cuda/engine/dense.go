@@ -302,7 +302,7 @@ func (d *Device) ColumnSum(dst device.Tensor, x device.Matrix, accumulate bool) 
 		sums := d.scratchFor(scratchSums, r.bytes)
 		d.args.Reset().Ptr(sums).Ptr(at(x.Data)).Int64(int64(x.RowStride)).Int(x.Rows).Int(x.Cols).Int(r.rows)
 		d.launch("column_sum_bf16", r.launch)
-		d.addRuns(dst, sums, r, accumulate)
+		d.addRuns(floats(dst), dst.Len(), sums, r.launch.Grid.Y, accumulate)
 		return
 	}
 	d.args.Reset().Ptr(floats(dst)).Ptr(floats(x.Data)).Int64(int64(x.RowStride)).Int(x.Rows).Int(x.Cols).Uint32(flag(accumulate))
@@ -324,8 +324,8 @@ func runsOf(rows, cols int) runs {
 	return runs{each, 4 * n * cols, driver.Launch{Grid: driver.Dim{X: (cols + 255) / 256, Y: n}, Block: driver.Dim{X: threads}}}
 }
 
-// addRuns adds the sums of all runs.
-func (d *Device) addRuns(dst device.Tensor, sums driver.Ptr, r runs, accumulate bool) {
-	d.args.Reset().Ptr(floats(dst)).Ptr(sums).Int(r.launch.Grid.Y).Int(dst.Len()).Uint32(flag(accumulate))
-	d.launch("add_runs", gridFor(dst.Len()))
+// addRuns adds the sums of n runs.
+func (d *Device) addRuns(dst driver.Ptr, length int, sums driver.Ptr, n int, accumulate bool) {
+	d.args.Reset().Ptr(dst).Ptr(sums).Int(n).Int(length).Uint32(flag(accumulate))
+	d.launch("add_runs", gridFor(length))
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/blaslt"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
-	"github.com/ddpbatch/ddpbatch/trainer/cuda/kernels"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
@@ -82,10 +81,8 @@ func (d *Device) open() error {
 	if d.stream, err = driver.NewStream(0); err != nil {
 		return err
 	}
-	for _, name := range kernels.Modules() {
-		if err := d.load(name); err != nil {
-			return err
-		}
+	if err := d.load("updates"); err != nil { // always needed, and detects a driver that is too old for the PTX
+		return err
 	}
 	if d.options.WGMMA {
 		d.unmet = d.loadHopper()
@@ -136,6 +133,12 @@ func (d *Device) Stored(p device.Precision) device.Type {
 
 // Host reports that tensors are not in host memory.
 func (d *Device) Host() bool { return false }
+
+// Accelerator returns the device.
+func (d *Device) Accelerator() device.Accelerator { return d }
+
+// Bind binds the GPU to the calling goroutine's thread.
+func (d *Device) Bind() (unbind func(), err error) { return d.gpu.Bind() }
 
 // Stream returns the stream of all operations, for communication. Between Begin and End, it
 // contains only the operations before the last Flush.

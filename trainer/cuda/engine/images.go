@@ -58,10 +58,38 @@ func (c *convolution) WeightGrad(dw, dy, x device.Matrix, accumulate bool) {
 	to, grads, from := whole("a weight gradient", dw), whole("images", dy), whole("images", x)
 	d := c.device
 	defer d.enter("convolve_weight_grad", x.Rows, c.In, c.Out, c.Kernel).Leave()
-	d.args.Reset().Ptr(to).Ptr(grads).Ptr(from)
-	driver.Struct(&d.args, &shape)
-	d.args.Uint32(flag(accumulate))
-	d.launch("convolve_weight_grad", tiles(c.Out, c.terms()))
+	l, outputs := tiles(c.Out, c.terms()), x.Rows*c.OutHeight()*c.OutWidth()
+	run, n := splitSum(outputs, l.Grid.X*l.Grid.Y, 512)
+	l.Grid.Z = n
+	d.launchRuns("convolve_weight_grad", l, to, c.Out*c.terms(), n, accumulate, func(to driver.Ptr, accumulate bool) {
+		d.args.Reset().Ptr(to).Ptr(grads).Ptr(from)
+		driver.Struct(&d.args, &shape)
+		d.args.Int(run).Uint32(flag(accumulate))
+	})
+}
+
+// splitSum divides a sum of n terms, which the given number of blocks would compute, into runs of at
+// least the given number of terms, until there are enough blocks for a large GPU. The runs do not
+// depend on the GPU, because the order of additions depends on them.
+func splitSum(n, blocks, least int) (run, runs int) {
+	const enough = 256
+	parts := max(1, enough/blocks)
+	run = max(least, (n+parts-1)/parts)
+	return run, max(1, (n+run-1)/run)
+}
+
+// launchRuns launches a kernel whose blocks sum n runs of terms, and adds the runs' results of the
+// given length. arguments sets the kernel's arguments.
+func (d *Device) launchRuns(kernel string, l driver.Launch, to driver.Ptr, length, n int, accumulate bool, arguments func(to driver.Ptr, accumulate bool)) {
+	if n == 1 {
+		arguments(to, accumulate)
+		d.launch(kernel, l)
+		return
+	}
+	sums := d.scratchFor(scratchSums, 4*n*length)
+	arguments(sums, false)
+	d.launch(kernel, l)
+	d.addRuns(to, length, sums, n, accumulate)
 }
 
 // BiasGrad computes the gradient of the bias.
@@ -74,8 +102,12 @@ func (c *convolution) BiasGrad(db device.Tensor, dy device.Matrix, accumulate bo
 	from := whole("images", dy)
 	d := c.device
 	defer d.enter("convolve_bias_grad", dy.Rows, c.Out, size).Leave()
-	d.args.Reset().Ptr(floats(db)).Ptr(from).Int(dy.Rows).Int(c.Out).Int(size).Uint32(flag(accumulate))
-	d.launch("convolve_bias_grad", blocks(c.Out))
+	run, n := splitSum(dy.Rows, c.Out, (1023+size)/size)
+	l := blocks(c.Out)
+	l.Grid.Y = n
+	d.launchRuns("convolve_bias_grad", l, floats(db), c.Out, n, accumulate, func(to driver.Ptr, accumulate bool) {
+		d.args.Reset().Ptr(to).Ptr(from).Int(dy.Rows).Int(c.Out).Int(size).Int(run).Uint32(flag(accumulate))
+	})
 }
 
 // InputGrad computes the gradient of the input.

@@ -98,3 +98,34 @@ func TestCopiesToPinnedMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestModulesAreLoadedWhenNeeded checks that a device compiles only the kernels that it needs.
+func TestModulesAreLoadedWhenNeeded(t *testing.T) {
+	d := open(t, engine.Options{})
+	first := d.Modules()
+	a := d.Alloc(device.Float32, 8)
+	d.Add(a, a, a)
+	d.Add(a, a, a)
+	if first > 1 || d.Modules() != first+1 {
+		t.Errorf("%d modules at first, and %d after an addition", first, d.Modules())
+	}
+}
+
+// TestBind checks that operations work on a goroutine that has bound the device, and after it.
+func TestBind(t *testing.T) {
+	d := open(t, engine.Options{})
+	a, one := d.Alloc(device.Float32, 1), []float32{1}
+	d.Write(a, one)
+	for range 2 {
+		unbind, err := d.Accelerator().Bind()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Add(a, a, a)
+		unbind()
+		d.Add(a, a, a)
+	}
+	if d.Read(one, a); one[0] != 16 {
+		t.Errorf("got %v, want 16", one[0])
+	}
+}

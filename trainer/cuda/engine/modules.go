@@ -9,6 +9,17 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/kernels"
 )
 
+// function returns a kernel. Its module is loaded when one of its kernels is needed for the first
+// time: the driver compiles the PTX, and most models need a part of the modules only.
+func (d *Device) function(kernel string) *driver.Function {
+	f := d.functions[kernel]
+	if f == nil {
+		d.check(d.load(kernels.Module(kernel)))
+		f = d.functions[kernel]
+	}
+	return f
+}
+
 // load compiles the kernels of a source with the driver.
 func (d *Device) load(name string) error {
 	m, err := driver.LoadPTX(name, kernels.PTX(name))

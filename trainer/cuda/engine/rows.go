@@ -56,8 +56,8 @@ func (d *Device) LayerNormParamGrad(dw, db device.Tensor, dy, x device.Matrix, m
 		biases := gains + driver.Ptr(r.bytes)
 		d.args.Reset().Ptr(gains).Ptr(biases).Ptr(from).Ptr(in).Ptr(floats(mean)).Ptr(floats(rstd)).Int(x.Rows).Int(x.Cols).Int(r.rows)
 		d.launch("layer_norm_param_grad_bf16", r.launch)
-		d.addRuns(dw, gains, r, accumulate)
-		d.addRuns(db, biases, r, accumulate)
+		d.addRuns(floats(dw), dw.Len(), gains, r.launch.Grid.Y, accumulate)
+		d.addRuns(floats(db), db.Len(), biases, r.launch.Grid.Y, accumulate)
 		return
 	}
 	d.args.Reset().Ptr(floats(dw)).Ptr(floats(db)).Ptr(from).Ptr(in).Ptr(floats(mean)).Ptr(floats(rstd)).Int(x.Rows).Int(x.Cols).Uint32(flag(accumulate))

@@ -78,6 +78,26 @@ func (d *Device) Normalize(y, x device.Tensor, eps float32) {
 	d.launch("normalize", gridFor(n))
 }
 
+// Checksum computes partial checksums on the GPU and adds them on the host.
+func (d *Device) Checksum(x device.Tensor) uint64 {
+	if x.Len() == 0 {
+		return 0
+	}
+	defer d.enter("checksum", x.Len()).Leave()
+	l := driver.Launch{Grid: driver.Dim{X: min((x.Len()+threads-1)/threads, partials)}, Block: driver.Dim{X: threads}}
+	sums := d.scratchFor(scratchSums, 8*partials)
+	d.args.Reset().Ptr(sums).Ptr(floats(x)).Int64(int64(x.Len()))
+	d.launch("checksum", l)
+	d.flush()
+	var host [partials]uint64
+	d.fetch(unsafe.Slice((*byte)(unsafe.Pointer(&host)), 8*l.Grid.X), sums)
+	total := uint64(0)
+	for _, v := range host[:l.Grid.X] {
+		total += v
+	}
+	return total
+}
+
 // CountEqual counts the positions where a and b are equal.
 func (d *Device) CountEqual(a, b device.Tensor) int {
 	sameLength("compare", a.Len(), b.Len())

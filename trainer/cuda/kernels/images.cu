@@ -21,13 +21,16 @@ KERNEL(convolve, 256, float *y, const float *x, const float *w, const float *b, 
       [=](u32 o, u32 j, float sum) { y[(u64(j / size) * s.out + o) * size + j % size] = sum; });
 }
 
-// dw = gradients (out x outputs of all images) times patches, transposed; or added to dw.
-KERNEL(convolve_weight_grad, 256, float *dw, const float *dy, const float *x, Convolution s, u32 accumulate) {
-  u32 terms = s.in * s.kernel * s.kernel, size = s.out_height * s.out_width;
+// dw = gradients (out x outputs of all images) times patches, transposed; or added to dw. Block z
+// has the outputs of a run; with several runs, dw has a result per run, which add_runs adds.
+KERNEL(convolve_weight_grad, 256, float *dw, const float *dy, const float *x, Convolution s, u32 run, u32 accumulate) {
+  u32 terms = s.in * s.kernel * s.kernel, size = s.out_height * s.out_width, first = block_z() * run, left = s.images * size - first;
+  dw += u64(block_z()) * s.out * terms;
   tiles(
-      s.out, terms, s.images * size, s.round, [=](u32 o, u32 l) { return dy[(u64(l / size) * s.out + o) * size + l % size]; },
-      [=](u32 l, u32 j) { return patch(s, x, j, l / size, l % size); }, [=](u32 o, u32 j) { return accumulate ? dw[u64(o) * terms + j] : 0; },
-      [=](u32 o, u32 j, float sum) { dw[u64(o) * terms + j] = sum; });
+      s.out, terms, run < left ? run : left, s.round,
+      [=](u32 o, u32 l) { return dy[(u64((first + l) / size) * s.out + o) * size + (first + l) % size]; },
+      [=](u32 l, u32 j) { return patch(s, x, j, (first + l) / size, (first + l) % size); },
+      [=](u32 o, u32 j) { return accumulate ? dw[u64(o) * terms + j] : 0; }, [=](u32 o, u32 j, float sum) { dw[u64(o) * terms + j] = sum; });
 }
 
 // dx = weights, transposed (in x out*kernel*kernel), times the gradients of the outputs that depend
@@ -43,11 +46,14 @@ KERNEL(convolve_input_grad, 256, float *dx, const float *dy, const float *w, Con
       [=](u32, u32) { return 0.0f; }, [=](u32 i, u32 j, float sum) { dx[(u64(j / size) * s.in + i) * size + j % size] = sum; });
 }
 
-// db[channel] = the sum of dy over images and positions; or added to db. One block per channel.
-KERNEL(convolve_bias_grad, 256, float *db, const float *dy, u32 images, u32 channels, u32 size, u32 accumulate) {
+// db[channel] = the sum of dy over images and positions; or added to db. Block x is a channel, and
+// block y a run of images; with several runs, db has a result per run, which add_runs adds.
+KERNEL(convolve_bias_grad, 256, float *db, const float *dy, u32 images, u32 channels, u32 size, u32 run, u32 accumulate) {
   SHARED float room[32];
   float sum = 0;
-  for (u32 image = 0; image < images; image++)
+  u32 first = block_y() * run, end = run < images - first ? first + run : images;
+  db += u64(block_y()) * channels;
+  for (u32 image = first; image < end; image++)
     for (u32 i = thread_x(); i < size; i += 256) sum += dy[(u64(image) * channels + block_x()) * size + i];
   sum = block_sum(sum, room);
   if (thread_x() == 0) db[block_x()] = accumulate ? db[block_x()] + sum : sum;

@@ -12,8 +12,10 @@ package kernels
 
 import (
 	"embed"
+	"fmt"
 	"path"
 	"strings"
+	"sync"
 )
 
 //go:generate go run ./internal/ptxgen
@@ -41,6 +43,25 @@ func modules(folder string) []string {
 	}
 	return names
 }
+
+// Module returns the name of the source of a kernel.
+func Module(kernel string) string {
+	m := moduleOf()[kernel]
+	if m == "" {
+		panic(fmt.Sprintf("kernels: no kernel %q", kernel))
+	}
+	return m
+}
+
+var moduleOf = sync.OnceValue(func() map[string]string {
+	of := map[string]string{}
+	for _, m := range append(Modules(), HopperModules()...) {
+		for _, kernel := range Names(m) {
+			of[kernel] = m
+		}
+	}
+	return of
+})
 
 // PTX returns the PTX of a source.
 func PTX(module string) string {

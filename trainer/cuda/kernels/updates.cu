@@ -116,6 +116,21 @@ KERNEL(count_equal, 256, double *partial, const int *a, const int *b, u64 n) {
   if (thread_x() == 0) partial[block_x()] = count;
 }
 
+// The checksum of n values, as integers: partial[block] is the sum of value i times 2i+1, modulo
+// 2^64. It changes if one value changes, or if two different values are exchanged.
+KERNEL(checksum, 256, u64 *partial, const u32 *x, u64 n) {
+  SHARED u64 sums[256];
+  u64 sum = 0;
+  for (u64 i = index(); i < n; i += stride()) sum += u64(x[i]) * (2 * i + 1);
+  sums[thread_x()] = sum;
+  sync_threads();
+  for (unsigned half = 128; half > 0; half /= 2) {
+    if (thread_x() < half) sums[thread_x()] += sums[thread_x() + half];
+    sync_threads();
+  }
+  if (thread_x() == 0) partial[block_x()] = sums[0];
+}
+
 // Block c sets to[c*pitch] to the sum of n partial results of chunk c, or adds it. 256 threads.
 KERNEL(sum_partial, 256, double *to, const double *partial, u64 n, u64 pitch, u32 accumulate) {
   partial += block_x() * n;

@@ -1,6 +1,9 @@
 package conformance
 
 import (
+	"math"
+	"slices"
+
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
@@ -36,6 +39,34 @@ func checkMemory(s *suite) {
 			if s.d.Host() {
 				s.same("Tensor.Floats", t.Floats(), filled(n, 3))
 				s.sameInts("Tensor.Ints", ints.Ints(), tokens)
+			}
+		}
+	})
+	s.run("Checksum", func(s *suite) {
+		for _, n := range append([]int{0, 1, 2, 100_003}, lengths...) {
+			v := s.normal(n)
+			want := s.d.Checksum(s.input(v))
+			if again := s.d.Checksum(s.input(v)); again != want {
+				s.Errorf("%d elements: %x, and again %x", n, want, again)
+			}
+			for _, i := range []int{0, n / 2, n - 1} {
+				if i < 0 || i >= n {
+					continue
+				}
+				for _, bit := range []int{0, 22, 31} {
+					changed := slices.Clone(v)
+					changed[i] = math.Float32frombits(math.Float32bits(v[i]) ^ 1<<bit)
+					if s.d.Checksum(s.input(changed)) == want {
+						s.Errorf("%d elements: no change after bit %d of element %d", n, bit, i)
+					}
+				}
+				if i > 0 && math.Float32bits(v[0]) != math.Float32bits(v[i]) {
+					changed := slices.Clone(v)
+					changed[0], changed[i] = v[i], v[0]
+					if s.d.Checksum(s.input(changed)) == want {
+						s.Errorf("%d elements: no change after an exchange of elements 0 and %d", n, i)
+					}
+				}
 			}
 		}
 	})
