@@ -12,6 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer"
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 )
 
@@ -26,6 +27,8 @@ func (f *jobFile) checkValues() (found, warnings jobs.Diagnostics) {
 		if job.Train == nil {
 			continue
 		}
+		has, kernels := cpu.HasBF16()
+		warnings = append(warnings, precisionWarnings(job, has, kernels, hasGPU())...)
 		o := trainer.DataOptions(job.Train)
 		o.Path, o.EvalPath = resolved(f.base, o.Path), resolved(f.base, o.EvalPath)
 		n, known := counted[o] // trials of a sweep often share their data
@@ -129,4 +132,25 @@ func mpiWarnings(j *jobs.Job) (warnings jobs.Diagnostics) {
 		}
 	}
 	return warnings
+}
+
+// precisionWarnings returns a warning if a job trains in bf16 on CPUs, and the CPU of this machine
+// has no instructions for it. kernels is the name of its fastest kernels. There is no warning if the
+// job may train on GPUs.
+func precisionWarnings(j *jobs.Job, hasBF16 bool, kernels string, hasGPU bool) jobs.Diagnostics {
+	t := j.Train
+	onCPU := t.Device == jobs.DeviceCPU || t.Device == jobs.DeviceAuto && j.Slurm.GPUsPerNode == 0 && !hasGPU
+	if t.Precision != jobs.PrecisionBF16 || hasBF16 || !onCPU {
+		return nil
+	}
+	d := j.Near("train.precision")
+	d.Message = fmt.Sprintf("train.precision: \"bf16\" is slower than \"fp32\" on CPUs without bf16 instructions (AVX512_BF16), such as the CPU of this machine (%s)", kernels)
+	d.Allowed = `use "fp32", unless the nodes have different CPUs`
+	return jobs.Diagnostics{d}
+}
+
+// hasGPU reports whether this machine has an NVIDIA GPU with a driver.
+func hasGPU() bool {
+	_, err := os.Stat("/dev/nvidiactl")
+	return err == nil
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/plan"
 )
@@ -14,6 +16,11 @@ func (p *predictor) advice(a *Prediction) []string {
 	out := []string{p.adviseStrategy(a, best, fits, tight)}
 	if line := p.adviseRanks(a, best); fits && line != "" {
 		out = append(out, line)
+	}
+	if has, kernels := cpu.HasBF16(); p.gpu == nil && (p.Here || p.Measure) {
+		if line := adviseBF16(a.Precision, has, kernels); line != "" {
+			out = append(out, line)
+		}
 	}
 	if step := a.Ranks * a.Batch * a.Accumulate; a.Samples > 0 && step > a.Samples {
 		out = append(out, fmt.Sprintf("fewer ranks or a smaller batch: a step has %d samples, but the data set has only %d", step, a.Samples))
@@ -81,4 +88,13 @@ func (p *predictor) adviseRanks(a *Prediction, best ddp.Strategy) string {
 		return line + fmt.Sprintf(": the batch is too small for its communication; train.accumulate = %d reaches 80%%, and a larger train.batch may also help", accumulate)
 	}
 	return line + ": communication takes too long for the batch size; a larger train.batch may help"
+}
+
+// adviseBF16 recommends fp32 for a job in bf16 on a CPU that has no instructions for it. It returns
+// "" for other jobs.
+func adviseBF16(precision jobs.Precision, hasBF16 bool, kernels string) string {
+	if precision != jobs.PrecisionBF16 || hasBF16 {
+		return ""
+	}
+	return fmt.Sprintf("train.precision = \"fp32\": without bf16 instructions (AVX512_BF16), such as on this machine (%s), bf16 is slower", kernels)
 }

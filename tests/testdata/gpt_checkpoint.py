@@ -49,7 +49,7 @@ layers = sum(name.endswith("ln_1.weight") for name in weights)
 model = GPT(vocabulary, context, width, options.heads, layers, seed=0)
 missing, unexpected = model.load_state_dict(weights, strict=False)
 assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
-state = torch.load(options.optimizer)
+state = torch.load(options.optimizer, weights_only=not torch.__version__.startswith("1."))  # PyTorch 1.13 cannot
 # Only matrices decay, so PyTorch's optimizer has a second group for the other parameters.
 groups = [[(n, p) for n, p in model.named_parameters() if (p.dim() >= 2) == decays] for decays in (True, False)]
 assert [g["param_names"] for g in state["param_groups"]] == [[n for n, _ in g] for g in groups], state["param_groups"]

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+// TestPrecisionWarnings checks that bf16 is a warning only for jobs that train on CPUs, and only if
+// the CPU of this machine has no instructions for it.
+func TestPrecisionWarnings(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		slurm, train    string
+		hasBF16, hasGPU bool
+		warns           bool
+	}{
+		{name: "bf16 on the CPU", train: "precision = \"bf16\"\ndevice = \"cpu\"", warns: true},
+		{name: "bf16 without GPUs", train: "precision = \"bf16\"", warns: true},
+		{name: "bf16 on the CPU, GPUs unused", slurm: "gpus_per_node = 4", train: "precision = \"bf16\"\ndevice = \"cpu\"", warns: true},
+		{name: "fp32", train: "device = \"cpu\""},
+		{name: "a CPU with bf16", train: "precision = \"bf16\"\ndevice = \"cpu\"", hasBF16: true},
+		{name: "GPUs", slurm: "gpus_per_node = 4", train: "precision = \"bf16\""},
+		{name: "cuda", train: "precision = \"bf16\"\ndevice = \"cuda\""},
+		{name: "GPUs of this machine", train: "precision = \"bf16\"", hasGPU: true},
+	} {
+		job, err := jobs.Parse("job.toml", []byte("name = \"x\"\n[slurm]\ntime = \"1:00:00\"\n"+c.slurm+"\n[train]\nepochs = 1\nbatch = 4\n"+c.train+
+			"\n[train.model]\nkind = \"mlp\"\nhidden = [4]\n[train.data]\nkind = \"csv\"\npath = \"data.csv\"\ntask = \"regression\"\n[train.optimizer]\nkind = \"sgd\"\nlr = 0.1\n"))
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		found := precisionWarnings(job, c.hasBF16, "avx2", c.hasGPU)
+		if (len(found) == 1) != c.warns || len(found) > 1 {
+			t.Errorf("%s: got %v", c.name, found)
+		}
+		if c.warns && (!strings.Contains(found[0].Message, "without bf16 instructions (AVX512_BF16), such as the CPU of this machine (avx2)") || found[0].Line == 0) {
+			t.Errorf("%s: got %+v", c.name, found[0])
+		}
+	}
+}
