@@ -63,12 +63,9 @@ const maxInterfaceBytes = 15 // IFNAMSIZ minus the terminating NUL
 // UnmarshalTOML accepts a TOML string.
 func (n *InterfaceName) UnmarshalTOML(v any) error {
 	const allowed = `allowed: "auto" or an interface's name such as "eth0": 1 to 15 characters, no spaces, "/" or ":"`
-	s, err := stringValue(v)
+	s, err := printableValue(v, allowed)
 	if err != nil {
 		return err
-	}
-	if err := checkPrintable(s); err != nil {
-		return valueErrorf(allowed, "%s", err)
 	}
 	switch {
 	case s == "":

@@ -29,12 +29,9 @@ const (
 // UnmarshalTOML accepts a TOML string.
 func (n *Name) UnmarshalTOML(v any) error {
 	const allowed = "allowed: 1 to 128 printable characters except / # \" ' ` \\, not starting with \"-\" or \".\""
-	s, err := stringValue(v)
+	s, err := printableValue(v, allowed)
 	if err != nil {
 		return err
-	}
-	if err := checkPrintable(s); err != nil {
-		return valueErrorf(allowed, "%s", err)
 	}
 	switch {
 	case s == "":
@@ -59,12 +56,9 @@ func (n *Name) UnmarshalTOML(v any) error {
 // UnmarshalTOML accepts a TOML string.
 func (w *Word) UnmarshalTOML(v any) error {
 	const allowed = `allowed: one word without spaces, not starting with "-"`
-	s, err := stringValue(v)
+	s, err := printableValue(v, allowed)
 	if err != nil {
 		return err
-	}
-	if err := checkPrintable(s); err != nil {
-		return valueErrorf(allowed, "%s", err)
 	}
 	switch {
 	case s == "":
@@ -115,6 +109,18 @@ func checkPrintable(s string) error {
 		}
 	}
 	return nil
+}
+
+// printableValue returns the value of a TOML string that passes checkPrintable.
+func printableValue(v any, allowed string) (string, error) {
+	s, err := stringValue(v)
+	if err != nil {
+		return "", err
+	}
+	if err := checkPrintable(s); err != nil {
+		return "", valueErrorf(allowed, "%s", err)
+	}
+	return s, nil
 }
 
 // ShellQuote quotes a word for any POSIX shell.

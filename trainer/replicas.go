@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
@@ -127,25 +128,6 @@ func groupEqual(sums []float64) [][]int {
 // maxNamed is the maximum number of ranks, or groups of ranks, that a message lists.
 const maxNamed = 8
 
-// formatRanks lists ranks: "rank 3", or "ranks 0, 1 and 5 more".
-func formatRanks(list []int) string {
-	var b strings.Builder
-	b.WriteString("rank")
-	if len(list) > 1 {
-		b.WriteString("s")
-	}
-	for i, rank := range list[:min(len(list), maxNamed)] {
-		if i > 0 {
-			b.WriteString(",")
-		}
-		fmt.Fprintf(&b, " %d", rank)
-	}
-	if len(list) > maxNamed {
-		fmt.Fprintf(&b, " and %d more", len(list)-maxNamed)
-	}
-	return b.String()
-}
-
 // A replicasError reports that ranks that must have equal values differ.
 type replicasError struct {
 	what   string // "weights" or "optimizer state"
@@ -168,11 +150,11 @@ func (e replicasError) Suspects() []int {
 
 func (e replicasError) Error() string {
 	if e.hasMajority() {
-		return fmt.Sprintf("after step %d the %s of %s differ from those of the other ranks", e.step, e.what, formatRanks(e.Suspects()))
+		return fmt.Sprintf("after step %d the %s of %s differ from those of the other ranks", e.step, e.what, format.Ranks(e.Suspects()))
 	}
 	var parts []string
 	for _, g := range e.groups[:min(len(e.groups), maxNamed)] {
-		parts = append(parts, formatRanks(g))
+		parts = append(parts, format.Ranks(g))
 	}
 	if more := len(e.groups) - maxNamed; more > 0 {
 		parts = append(parts, fmt.Sprintf("%d more", more))

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
@@ -19,7 +20,6 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/slurm"
-	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
 // A rankOutput is the output of one rank, or of a node whose ranks share an output.
@@ -137,7 +137,7 @@ func (o *attemptOutput) rank(rank int) (rankOutput, error) {
 	if len(numbers) == 0 {
 		return rankOutput{}, exitError{exitUsage, fmt.Errorf("no rank has printed anything in attempt %d", o.attempt)}
 	}
-	return rankOutput{}, exitError{exitUsage, fmt.Errorf("rank %d has no output in attempt %d: there is output of %s", rank, o.attempt, rendezvous.FormatRanks(numbers))}
+	return rankOutput{}, exitError{exitUsage, fmt.Errorf("rank %d has no output in attempt %d: there is output of %s", rank, o.attempt, format.Ranks(numbers))}
 }
 
 // node returns the outputs of the ranks on a node.

@@ -125,7 +125,7 @@ func readRecording(dir rundir.Dir, name string) (*trace.Recording, error) {
 // noteTrace reports what the timeline lacks.
 func (p *program) noteTrace(m trace.Merged) {
 	if len(m.OtherAttempts) > 0 {
-		p.note("skipped %s: recorded in a different attempt", rankList(m.OtherAttempts))
+		p.note("skipped %s: recorded in a different attempt", format.Ranks(m.OtherAttempts))
 	}
 	there := map[int]bool{}
 	for _, rank := range slices.Concat(m.Ranks, m.OtherAttempts) {
@@ -138,7 +138,7 @@ func (p *program) noteTrace(m trace.Merged) {
 		}
 	}
 	if len(missing) > 0 {
-		p.note("missing in the timeline: %s of %d", rankList(missing), m.WorldSize)
+		p.note("missing in the timeline: %s of %d", format.Ranks(missing), m.WorldSize)
 	}
 	if len(m.Unaligned) > 0 {
 		p.note("cannot align the clocks of %s; assuming that they are correct", strings.Join(m.Unaligned, ", "))
@@ -163,18 +163,4 @@ func traceLine(m trace.Merged) string {
 		line += fmt.Sprintf(", clocks within %s", m.ClockError.Round(100*time.Nanosecond))
 	}
 	return line
-}
-
-// rankList lists ranks, up to a limit.
-func rankList(ranks []int) string {
-	const most = 8
-	var words []string
-	for _, r := range ranks[:min(len(ranks), most)] {
-		words = append(words, fmt.Sprint(r))
-	}
-	list := format.Count(len(ranks), "rank") + " (" + strings.Join(words, ", ")
-	if len(ranks) > most {
-		list += ", ..."
-	}
-	return list + ")"
 }

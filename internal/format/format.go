@@ -5,6 +5,7 @@ package format
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -91,4 +92,42 @@ func List(words []string, limit int) string {
 	default:
 		return strings.Join(words[:n-1], ", ") + ", and " + words[n-1]
 	}
+}
+
+// maxRanges is the maximum number of ranges in the result of [Ranges].
+const maxRanges = 16
+
+// Ranks formats ranks as a text: "rank 3", "ranks 0-3, 7". It has the order and the limit of
+// [Ranges].
+func Ranks(ranks []int) string {
+	if len(ranks) == 1 {
+		return fmt.Sprintf("rank %d", ranks[0])
+	}
+	return "ranks " + Ranges(ranks)
+}
+
+// Ranges formats different numbers in ascending order: "0-3, 7". If there are many ranges, it
+// shows only the first ones: "0, 2, 4 and 97 more".
+func Ranges(numbers []int) string {
+	numbers = slices.Sorted(slices.Values(numbers))
+	var parts []string
+	for len(numbers) > 0 && len(parts) < maxRanges {
+		n := 1
+		for n < len(numbers) && numbers[n] == numbers[0]+n {
+			n++
+		}
+		if n == 2 { // "0, 1" is as short as "0-1"
+			n = 1
+		}
+		part := strconv.Itoa(numbers[0])
+		if n > 1 {
+			part += "-" + strconv.Itoa(numbers[n-1])
+		}
+		parts, numbers = append(parts, part), numbers[n:]
+	}
+	text := strings.Join(parts, ", ")
+	if len(numbers) > 0 {
+		text += fmt.Sprintf(" and %d more", len(numbers))
+	}
+	return text
 }

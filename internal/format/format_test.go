@@ -1,6 +1,7 @@
 package format_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -100,6 +101,32 @@ func TestList(t *testing.T) {
 			if words[i] != c.words[i] {
 				t.Errorf("List(%q, %d) changed its argument: %q", c.words, c.limit, words)
 			}
+		}
+	}
+}
+
+func TestRanks(t *testing.T) {
+	var odd []int
+	for i := range 20 {
+		odd = append(odd, 2*i+1)
+	}
+	for _, c := range []struct {
+		ranks []int
+		want  string
+	}{
+		{[]int{3}, "rank 3"},
+		{[]int{1, 0}, "ranks 0, 1"},
+		{[]int{0, 1, 2}, "ranks 0-2"},
+		{[]int{7, 0, 1, 2, 3}, "ranks 0-3, 7"},
+		{[]int{7, 6, 5, 3, 1}, "ranks 1, 3, 5-7"},
+		{odd, "ranks 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31 and 4 more"},
+	} {
+		ranks := slices.Clone(c.ranks)
+		if got := format.Ranks(ranks); got != c.want {
+			t.Errorf("Ranks(%d): got %q, want %q", c.ranks, got, c.want)
+		}
+		if !slices.Equal(ranks, c.ranks) {
+			t.Errorf("Ranks(%d) changed its argument", c.ranks)
 		}
 	}
 }

@@ -16,6 +16,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,18 +105,8 @@ func Find(runID, node string) ([]Rank, error) {
 			ranks = append(ranks, r)
 		}
 	}
-	slices.SortFunc(ranks, func(a, b Rank) int { return 2*sign(a.Rank-b.Rank) + sign(a.PID-b.PID) })
+	slices.SortFunc(ranks, func(a, b Rank) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.PID, b.PID)) })
 	return ranks, nil
-}
-
-func sign(n int) int {
-	switch {
-	case n < 0:
-		return -1
-	case n > 0:
-		return 1
-	}
-	return 0
 }
 
 // readRank returns the rank of a process. It returns false if the process does not belong to

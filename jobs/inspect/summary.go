@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
@@ -99,19 +98,11 @@ func Stopped(ranks []Rank) (stopped Rank, ok bool) {
 	return stopped, ok
 }
 
-// FormatRanks returns sorted ranks as ranges, such as "0-2, 5".
+// FormatRanks returns the numbers of ranks as ranges, such as "0-2, 5".
 func FormatRanks(ranks []Rank) string {
-	var parts []string
-	for i := 0; i < len(ranks); {
-		j := i
-		for j+1 < len(ranks) && ranks[j+1].Rank == ranks[j].Rank+1 {
-			j++
-		}
-		part := strconv.Itoa(ranks[i].Rank)
-		if j > i {
-			part += "-" + strconv.Itoa(ranks[j].Rank)
-		}
-		parts, i = append(parts, part), j+1
+	numbers := make([]int, len(ranks))
+	for i, r := range ranks {
+		numbers[i] = r.Rank
 	}
-	return strings.Join(parts, ", ")
+	return format.Ranges(numbers)
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
@@ -103,7 +104,7 @@ func (o Options) printRankEnds(ranks []rendezvous.RankStatus, killed map[int]boo
 				hosts = append(hosts, r.Host)
 			}
 		}
-		o.Say(fmt.Sprintf("  %s on %s: %s", rendezvous.FormatRanks(numbers), slurm.FoldHosts(hosts), end))
+		o.Say(fmt.Sprintf("  %s on %s: %s", format.Ranks(numbers), slurm.FoldHosts(hosts), end))
 	}
 	if more := len(kinds) - maxKinds; more > 0 {
 		o.Say(fmt.Sprintf("  %d other ways: see %s", more, o.Dir.Failure()))

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/inspect"
@@ -324,7 +325,7 @@ func (w *programWatch) describe(stall hang.Stall) string {
 	if rank := stall.Ranks[0]; len(stall.Ranks) == 1 {
 		return fmt.Sprintf("%s from rank %d on %s", stall, rank, w.a.hosts[rank])
 	}
-	return fmt.Sprintf("%s from %s", stall, rendezvous.FormatRanks(stall.Ranks))
+	return fmt.Sprintf("%s from %s", stall, format.Ranks(stall.Ranks))
 }
 
 // react reports a program that hangs, or fails the attempt.

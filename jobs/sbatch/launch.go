@@ -21,7 +21,6 @@ type command struct {
 
 	inSrun      bool
 	inContainer bool
-	viaMPI      bool
 	srun        srunSize
 }
 
@@ -399,7 +398,7 @@ func (c *command) convertMpirun(name string) bool {
 	if slices.ContainsFunc(args, func(a arg) bool { return a.known && a.text == ":" }) {
 		c.change(sourceText(c.stmt), "it starts several programs: a job file has one program")
 	}
-	c.inSrun, c.viaMPI, c.args = true, true, args
+	c.inSrun, c.args = true, args
 	if c.r.job.slurm["mpi"] == "" {
 		c.r.job.setIfValid("mpi", "pmix")
 	}

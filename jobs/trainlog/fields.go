@@ -1,6 +1,7 @@
 package trainlog
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -146,18 +147,10 @@ func jsonFields(line string) []Field {
 	var all []Field
 	appendFields(&all, "", object, maxDepth)
 	// A short name is preferred: "loss" to "loss_step".
-	slices.SortFunc(all, func(a, b Field) int { return 2*sign(len(a.Name)-len(b.Name)) + strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b Field) int {
+		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), strings.Compare(a.Name, b.Name))
+	})
 	return all
-}
-
-func sign(n int) int {
-	switch {
-	case n < 0:
-		return -1
-	case n > 0:
-		return 1
-	}
-	return 0
 }
 
 func appendFields(all *[]Field, prefix string, object map[string]any, depth int) {

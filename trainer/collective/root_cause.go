@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
 )
 
@@ -132,22 +133,5 @@ func (g *group) findRootCause(ctx context.Context, at groupState, err error) err
 	if suspect == g.world.rank {
 		suspect = first.Peer
 	}
-	return &mesh.PeerError{Peer: suspect, Err: fmt.Errorf("%w: %s wait for each other: a message between them was lost, for example because their network is cut", quiet, formatRanks(cycle))}
-}
-
-// formatRanks lists the first few ranks in ascending order.
-func formatRanks(ranks []int) string {
-	const few = 8
-	ranks = slices.Sorted(slices.Values(ranks))
-	text := "ranks"
-	for i, r := range ranks[:min(len(ranks), few)] {
-		if i > 0 {
-			text += ","
-		}
-		text += fmt.Sprintf(" %d", r)
-	}
-	if more := len(ranks) - few; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return &mesh.PeerError{Peer: suspect, Err: fmt.Errorf("%w: %s wait for each other: a message between them was lost, for example because their network is cut", quiet, format.Ranks(cycle))}
 }

@@ -27,9 +27,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
@@ -143,30 +140,4 @@ func cutRound(frame []byte) (round string, payload []byte, err error) {
 		return "", nil, errors.New("message that names no round")
 	}
 	return string(name), payload, nil
-}
-
-// FormatRanks formats ranks as text: "rank 3", "ranks 0-3, 7". It sorts its argument.
-func FormatRanks(ranks []int) string {
-	slices.Sort(ranks)
-	var parts []string
-	for i := 0; i < len(ranks); {
-		j := i
-		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
-			j++
-		}
-		switch {
-		case j == i:
-			parts = append(parts, strconv.Itoa(ranks[i]))
-		case j == i+1:
-			parts = append(parts, strconv.Itoa(ranks[i]), strconv.Itoa(ranks[j]))
-		default:
-			parts = append(parts, fmt.Sprintf("%d-%d", ranks[i], ranks[j]))
-		}
-		i = j + 1
-	}
-	word := "ranks"
-	if len(ranks) == 1 {
-		word = "rank"
-	}
-	return word + " " + strings.Join(parts, ", ")
 }

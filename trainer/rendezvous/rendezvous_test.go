@@ -514,16 +514,6 @@ func TestRanksThatAreTold(t *testing.T) {
 	}
 }
 
-func TestFormatRanks(t *testing.T) {
-	for want, ranks := range map[string][]int{
-		"rank 3": {3}, "ranks 0, 1": {1, 0}, "ranks 0-3, 7": {0, 1, 2, 3, 7}, "ranks 1, 3, 5-7": {7, 6, 5, 3, 1},
-	} {
-		if got := FormatRanks(ranks); got != want {
-			t.Errorf("%v: %q, want %q", ranks, got, want)
-		}
-	}
-}
-
 // The reason of a failure includes the most recent notices of the ranks.
 func TestNoticesStandInTheReason(t *testing.T) {
 	warned := make(chan string, 10)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/format"
 )
 
 // Progress is the progress of a rank.
@@ -188,7 +190,7 @@ func (s *Server) onHosts(ranks []int) string {
 	}
 	parts := make([]string, len(hosts))
 	for i, h := range hosts {
-		parts[i] = FormatRanks(byHost[h])
+		parts[i] = format.Ranks(byHost[h])
 		if h != "" {
 			parts[i] += " on " + h
 		}
