@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -39,11 +41,22 @@ run = "once"
 argv = ["sh", "once.sh", "{hostfile}"]
 `
 
-// TestRunOnce checks that a program with run = "once" runs on the first node only, as in a batch
+// TestRunOnceAndChain checks programs that run once, and chains, on one cluster.
+func TestRunOnceAndChain(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 2, GPUs: -1})
+	for name, f := range map[string]func(*testing.T, site){"once": runOnce, "chain": runChain} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, s)
+		})
+	}
+}
+
+// runOnce checks that a program with run = "once" runs on the first node only, as in a batch
 // script, and can start processes on all nodes with srun. A restart ends the steps of the attempt
 // before it, and a stop request reaches all processes.
-func TestRunOnce(t *testing.T) {
-	s := newSite(t, cluster.Options{Nodes: 2, GPUs: -1})
+func runOnce(t *testing.T, s site) {
+	s.t = t
 	s.write("once.sh", onceScript)
 	s.write("job.toml", onceJob)
 	if o := s.ddpbatch("submit", "job.toml", "--test-only"); o.code != 0 {
@@ -73,5 +86,93 @@ func TestRunOnce(t *testing.T) {
 	}
 	if strings.Contains(log, "once on n2") {
 		t.Errorf("the program ran on the second node:\n%s", log)
+	}
+}
+
+// chainScript needs two jobs: the first is stopped, and the second finishes.
+const chainScript = `echo "attempt $DDPBATCH_ATTEMPT in job $SLURM_JOB_ID"
+[ "$DDPBATCH_ATTEMPT" = 2 ] && exit 0
+trap 'exit 3' USR1
+while :; do sleep 0.2; done
+`
+
+// chainJob is a job for a chain.
+const chainJob = `name = %q
+[slurm]
+time = "00:10:00"
+signal_before_end = "60s"
+[command]
+argv = ["sh", %q]
+`
+
+// runChain checks a chain of three jobs on a cluster: a job that is stopped is continued by the
+// next one, the jobs after the end of the training succeed without a start of the program, a
+// failure ends the chain, and cancel cancels all of its jobs.
+func runChain(t *testing.T, s site) {
+	s.t = t
+	submit := func(name, program string) []string {
+		t.Helper()
+		s.write(name+".sh", program)
+		s.write(name+".toml", fmt.Sprintf(chainJob, name, name+".sh"))
+		o := s.ddpbatch("submit", "--json", "--chain", "3", name+".toml")
+		var got struct {
+			JobID string   `json:"job_id"`
+			Chain []string `json:"chain"`
+		}
+		if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || len(got.Chain) != 2 {
+			t.Fatalf("%v, %v", o, err)
+		}
+		return append([]string{got.JobID}, got.Chain...)
+	}
+	started := func(name, id string) {
+		t.Helper()
+		waitUntil(t, "the program", func() bool {
+			b, _ := os.ReadFile(s.run(name) + "/slurm-" + id + ".out")
+			return strings.Contains(string(b), "in job "+id)
+		})
+	}
+	ids := submit("long", chainScript)
+	started("long", ids[0])
+	status := s.ddpbatch("status", "runs/long")
+	mustContain(t, status.stdout, "job         "+ids[0]+", running", "chain       2 jobs to continue the run: "+ids[1]+" and "+ids[2])
+	if o := s.ddpbatch("submit", "long.toml"); o.code == 0 || !strings.Contains(o.stderr, "is in use by job "+ids[0]) {
+		t.Errorf("submitted twice: %v", o)
+	}
+	if o := finish(t, s.Command(t.Context(), "scancel", "--batch", "--signal=USR1", ids[0])); o.code != 0 {
+		t.Fatal(o)
+	}
+	if o := s.ddpbatch("wait", "runs/long"); o.code != 0 {
+		t.Errorf("wait: %v", o)
+	}
+	s.ends(ids[0], "FAILED") // exit code 3
+	s.completed(ids[1])
+	s.completed(ids[2])
+	mustContain(t, s.log("long", ids[1]), "continuing the run after job "+ids[0], "attempt 2 in job "+ids[1])
+	log := s.log("long", ids[2])
+	mustContain(t, log, "nothing to do: job "+ids[1]+" has finished the run")
+	if strings.Contains(log, "attempt") {
+		t.Errorf("the last job of the chain ran the program:\n%s", log)
+	}
+	status = s.ddpbatch("status", "runs/long")
+	mustContain(t, status.stdout, "phase       done", "job         "+ids[1])
+
+	ids = submit("failing", "exit 7")
+	for _, id := range ids {
+		s.ends(id, "FAILED")
+	}
+	for _, id := range ids[1:] {
+		mustContain(t, s.log("failing", id), "the chain ends: job "+ids[0]+" failed with exit code 7")
+	}
+	if o := s.ddpbatch("wait", "runs/failing"); o.code != 7 {
+		t.Errorf("wait for the failed chain: %v", o)
+	}
+
+	ids = submit("canceled", chainScript)
+	started("canceled", ids[0])
+	if o := s.ddpbatch("cancel", "runs/canceled"); o.code != 0 || !strings.Contains(o.stdout, "cancel the chained jobs "+ids[1]+", "+ids[2]) {
+		t.Errorf("cancel: %v", o)
+	}
+	for _, id := range ids {
+		s.ends(id, "CANCELLED")
 	}
 }

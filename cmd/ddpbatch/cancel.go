@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
@@ -39,6 +40,13 @@ func (c *cancelCmd) Run(ctx context.Context, p *program) error {
 	if run.IsLaunched() {
 		return p.cancelLaunch(run)
 	}
+	chain, err := store.CancelChain(ctx, run)
+	if len(chain) > 0 {
+		p.printf("requested that Slurm cancel the chained %s (%s)\n", jobList(chain), run.Record.Name)
+	}
+	if err != nil {
+		return err
+	}
 	ended, err := store.CancelJob(ctx, run)
 	if err != nil {
 		return err
@@ -50,6 +58,14 @@ func (c *cancelCmd) Run(ctx context.Context, p *program) error {
 	}
 	p.printf("requested that Slurm cancel job %s (%s)\n", id, name)
 	return nil
+}
+
+// jobList returns a text such as "jobs 13, 14".
+func jobList(ids []string) string {
+	if len(ids) == 1 {
+		return "job " + ids[0]
+	}
+	return "jobs " + strings.Join(ids, ", ")
 }
 
 // cancelLaunch requests that the launcher of a run save and stop. A second call for the same launch

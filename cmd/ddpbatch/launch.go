@@ -102,6 +102,11 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	id := jobID(o.Allocation)
+	if c.Digest != "" {
+		if done, err := p.startChained(ctx, o.Dir, id); done || err != nil {
+			return err
+		}
+	}
 	if err := p.checkSubmission(ctx, c, &o, id); err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ type submitCmd struct {
 	Exclude     string   `group:"Slurm options" short:"x" placeholder:"HOSTS" help:"Override slurm.exclude."`
 	NodeList    string   `group:"Slurm options" name:"nodelist" short:"w" placeholder:"HOSTS" help:"Override slurm.nodelist."`
 	Begin       string   `group:"Slurm options" short:"b" placeholder:"TIME" help:"Override slurm.begin."`
+	Chain       int      `placeholder:"N" help:"Submit N jobs that continue the run one after the other, for training that takes longer than the time limit. The jobs after the end of the training end at once."`
 	Failed      bool     `xor:"which" help:"Submit only the failed elements of a sweep."`
 	Elements    string   `xor:"which" placeholder:"LIST" help:"Elements of a sweep to submit, such as 0-3,7 (default: all unfinished elements)."`
 	DryRun      bool     `xor:"mode" help:"Print the script and the sbatch command. Nothing is written or submitted."`
@@ -58,6 +59,9 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	}
 	elements, err := c.elements(f.job)
 	if err != nil {
+		return err
+	}
+	if err := c.checkChain(p, f.job); err != nil {
 		return err
 	}
 	dir := p.runDir(c.RunDir, f.job, f.base)
@@ -90,7 +94,7 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 			p.note("%s has already finished all %d epochs of the job file; this job will do nothing", f.job.Name, f.job.Train.Epochs)
 		}
 	}
-	result, err := p.submit(ctx, f, dir.Path, elements, c.Failed)
+	result, err := p.submit(ctx, f, dir.Path, elements, c.Failed, c.Chain)
 	if err != nil {
 		return err
 	}
@@ -144,6 +148,24 @@ func (p *program) loadAfter(c *submitCmd, given []jobs.Dependency) (*jobFile, er
 	return p.load(c.Job, append(c.Set[:len(c.Set):len(c.Set)], "slurm.dependency=["+strings.Join(words, ", ")+"]")...)
 }
 
+// maxChain is the maximum number of jobs of a chain. More are probably a typing error.
+const maxChain = 100
+
+// checkChain checks --chain. It warns if the jobs of a chain would lose work at their time limit.
+func (c *submitCmd) checkChain(p *program, job *jobs.Job) error {
+	switch {
+	case c.Chain == 0:
+		return nil
+	case c.Chain < 1 || c.Chain > maxChain:
+		return usage(fmt.Sprintf("--chain must be from 1 to %d", maxChain))
+	case job.Sweep != nil:
+		return usage("--chain is not valid for a sweep: each of its trials is a run of its own")
+	case job.Slurm.SignalBeforeEnd == 0:
+		p.note("warning: the program gets no stop signal before the time limit, so each job of the chain loses what it has not saved: set slurm.signal_before_end, such as \"120s\"")
+	}
+	return nil
+}
+
 // elements parses --elements. The result is nil without the flag.
 func (c *submitCmd) elements(job *jobs.Job) ([]int, error) {
 	if job.Sweep == nil && (c.Failed || c.Elements != "") {
@@ -162,6 +184,9 @@ func (c *submitCmd) elements(job *jobs.Job) ([]int, error) {
 func (p *program) printSubmitted(asJSON bool, f *jobFile, r submit.Result) error {
 	if asJSON {
 		answer := map[string]any{"job_id": r.JobID, "run_dir": r.Dir.Path}
+		if len(r.Chain) > 0 {
+			answer["chain"] = r.Chain
+		}
 		if f.job.Sweep != nil {
 			answer["elements"] = append([]int{}, r.Elements...)
 		}
@@ -183,6 +208,9 @@ func (p *program) printSubmitted(asJSON bool, f *jobFile, r submit.Result) error
 	} else {
 		p.printf("submitted %s as job %s\n", what, r.JobID)
 	}
+	if len(r.Chain) > 0 {
+		p.printf("chain: %s\n", jobList(r.Chain))
+	}
 	follow := "ddpbatch logs -f "
 	if f.job.Sweep != nil {
 		follow = "ddpbatch status "
@@ -192,7 +220,7 @@ func (p *program) printSubmitted(asJSON bool, f *jobFile, r submit.Result) error
 }
 
 // submit submits the run to Slurm.
-func (p *program) submit(ctx context.Context, f *jobFile, path string, elements []int, failed bool) (submit.Result, error) {
+func (p *program) submit(ctx context.Context, f *jobFile, path string, elements []int, failed bool, chain int) (submit.Result, error) {
 	executable, err := os.Executable()
 	if err != nil {
 		return submit.Result{}, err
@@ -202,7 +230,7 @@ func (p *program) submit(ctx context.Context, f *jobFile, path string, elements 
 		return submit.Result{}, err
 	}
 	s := submit.Submitter{Slurm: p.slurm(), Say: func(line string) { p.note("%s", line) }}
-	return s.Submit(ctx, submit.Request{Job: f.job, Site: f.site, Base: f.base, Spec: f.spec, Dir: path, Elements: elements, Failed: failed,
+	return s.Submit(ctx, submit.Request{Job: f.job, Site: f.site, Base: f.base, Spec: f.spec, Dir: path, Elements: elements, Failed: failed, Chain: chain,
 		Script: f.script, Find: func(name string) (*rundir.Dir, error) { return p.runStore().FindDependency(f.base, name) }, Version: version(), Program: digest, Host: hostName(), User: userName(), Environ: p.Env})
 }
 

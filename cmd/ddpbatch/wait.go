@@ -40,6 +40,9 @@ func (p *program) wait(ctx context.Context, run runs.Run) (what string, err erro
 	if run.IsSweep() {
 		return p.waitSweep(ctx, run)
 	}
+	if run, err = p.waitChain(ctx, run); err != nil {
+		return "", err
+	}
 	ended, err := p.runStore().Wait(ctx, []runs.Run{run}, p.logStateChanges())
 	if err != nil {
 		return "", err
@@ -49,6 +52,24 @@ func (p *program) wait(ctx context.Context, run runs.Run) (what string, err erro
 		return "", err
 	}
 	return ended[0].String(), p.resultError(ended[0])
+}
+
+// waitChain waits for the last job of a chain. It returns the run with the last job that has trained,
+// which determines the result.
+func (p *program) waitChain(ctx context.Context, run runs.Run) (runs.Run, error) {
+	n := len(run.Record.Chain)
+	if n == 0 {
+		return run, nil
+	}
+	last := runs.Run{Dir: run.Dir, Record: run.Record}
+	last.Record.Submissions, last.Record.Chain = run.Record.Chain[n-1:], nil
+	if states, err := p.slurm().State(ctx, last.Record.LastJob()); err == nil && (states[0].Done() || states[0].State == slurm.StateUnknown) {
+		return run, nil // Slurm forgets a job a few minutes after its end
+	}
+	if _, err := p.runStore().Wait(ctx, []runs.Run{last}, p.logStateChanges()); err != nil {
+		return run, err
+	}
+	return runs.Open(run.Dir.Path)
 }
 
 // logStateChanges returns a function that prints each change of a job's state until the job ends.

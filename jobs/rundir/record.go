@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +37,9 @@ type Record struct {
 	Created     time.Time    `json:"created"`
 	Version     string       `json:"version"` // version of ddpbatch that created the record
 	Submissions []Submission `json:"submissions"`
+	// Chain holds the jobs that follow the last submission and have not run yet, in order. A job
+	// moves to Submissions when it starts and the run is not complete.
+	Chain []Submission `json:"chain,omitempty"`
 
 	// Pending is a submission without a job ID. Slurm may or may not have its job. It is
 	// stored before the call of sbatch.
@@ -70,6 +74,7 @@ type Submission struct {
 	Slurm         string    `json:"slurm,omitempty"`          // version of Slurm
 	Site          string    `json:"site,omitempty"`
 	Elements      []int     `json:"elements,omitempty"` // submitted trials of a sweep
+	Follows       string    `json:"follows,omitempty"`  // ID of the preceding job of a chain
 	Code          *Code     `json:"code,omitempty"`
 }
 
@@ -105,12 +110,41 @@ func (r Record) Last() *Submission {
 
 // Of returns the submission with the given job ID, or nil if there is none.
 func (r Record) Of(jobID string) *Submission {
-	for i := range r.Submissions {
-		if r.Submissions[i].JobID == jobID {
-			return &r.Submissions[i]
+	for _, list := range [][]Submission{r.Submissions, r.Chain} {
+		for i := range list {
+			if list[i].JobID == jobID {
+				return &list[i]
+			}
 		}
 	}
 	return nil
+}
+
+// HasChain reports whether the last submission is followed by a chain of jobs, or by a job of a
+// chain whose submission is not complete.
+func (r Record) HasChain() bool {
+	return len(r.Chain) > 0 || r.Pending != nil && r.Pending.Follows != ""
+}
+
+// Add adds a submission with a job ID. A job of a chain does not become the last submission until
+// [Record.StartChained].
+func (r *Record) Add(s Submission) {
+	if s.Follows != "" {
+		r.Chain = append(r.Chain, s)
+		return
+	}
+	r.Submissions, r.Chain = append(r.Submissions, s), nil
+}
+
+// StartChained makes a job of the chain the last submission, and drops the jobs before it, which
+// were canceled. It returns false if the job is not in the chain.
+func (r *Record) StartChained(jobID string) bool {
+	i := slices.IndexFunc(r.Chain, func(s Submission) bool { return s.JobID == jobID })
+	if i < 0 {
+		return false
+	}
+	r.Submissions, r.Chain = append(r.Submissions, r.Chain[i]), r.Chain[i+1:]
+	return true
 }
 
 // ReadRecord reads record.json. The error wraps fs.ErrNotExist if the file does not exist.
@@ -156,7 +190,7 @@ func validRecord(r Record) error {
 	if r.Sweep != nil && len(r.Sweep.Elements) > maxElements {
 		return fmt.Errorf("it is damaged: its sweep has more than %d elements", maxElements)
 	}
-	for _, s := range r.Submissions {
+	for _, s := range slices.Concat(r.Submissions, r.Chain) {
 		if !isJobID(s.JobID) {
 			return fmt.Errorf("it is damaged: %q is not a job id", s.JobID)
 		}

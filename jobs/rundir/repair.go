@@ -63,9 +63,8 @@ func (d Dir) SalvageRecord() (r Record) {
 	if r.Pending != nil && !isSubmissionID(r.Pending.ID) {
 		r.Pending = nil
 	}
-	r.Submissions = slices.DeleteFunc(r.Submissions, func(s Submission) bool {
-		return !isJobID(s.JobID) || s.ID != "" && !isSubmissionID(s.ID)
-	})
+	invalid := func(s Submission) bool { return !isJobID(s.JobID) || s.ID != "" && !isSubmissionID(s.ID) }
+	r.Submissions, r.Chain = slices.DeleteFunc(r.Submissions, invalid), slices.DeleteFunc(r.Chain, invalid)
 	return r
 }
 

@@ -36,6 +36,28 @@ func (s *Store) CancelJob(ctx context.Context, run Run) (ended *slurm.JobState, 
 	return nil, nil
 }
 
+// CancelChain cancels the jobs that follow the last job of a run in a chain, last first, so that
+// none of them starts meanwhile. The caller holds the run with [Run.OpenOwn]. It returns the jobs
+// that it has canceled.
+func (s *Store) CancelChain(ctx context.Context, run Run) (canceled []string, err error) {
+	for _, sub := range slices.Backward(run.Record.Chain) {
+		job := Run{Dir: run.Dir, Record: rundir.Record{Submissions: []rundir.Submission{sub}}}
+		// If Slurm does not return a state, try to cancel the job anyway.
+		if states, err := s.Slurm.State(ctx, sub.JobID); err == nil && (states[0].Done() || states[0].State == slurm.StateUnknown) {
+			continue
+		}
+		if err := s.checkJob(ctx, job); err != nil {
+			return canceled, err
+		}
+		if err := s.Slurm.Cancel(ctx, sub.JobID); err != nil {
+			return canceled, err
+		}
+		canceled = append(canceled, sub.JobID)
+	}
+	slices.Reverse(canceled)
+	return canceled, nil
+}
+
 // A CanceledArray is a job array that [Store.CancelTrials] canceled.
 type CanceledArray struct {
 	ID     string

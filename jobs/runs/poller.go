@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -103,6 +104,10 @@ func (p *Poller) Poll(ctx context.Context, list []Run) ([]watch.Status, error) {
 		if state, ok := p.states[s.Job]; ok {
 			s.AddJob(state)
 		}
+		s.Chain = slices.Clone(s.Chain) // of the cached status
+		for i := range s.Chain {
+			s.Chain[i].State = p.states[s.Chain[i].Job].State
+		}
 	}
 	p.setPhases(all)
 	return all, errors.Join(append(unreadable, p.err)...)
@@ -151,6 +156,9 @@ func (p *Poller) update(dir rundir.Dir, open func() (Run, error)) (watch.Status,
 func ReadStatus(r Run, metrics *watch.MetricsTail) watch.Status {
 	s := watch.Read(r.Dir, r.Record.Name, r.Record.LastJob(), metrics)
 	s.Pending = r.Record.Pending != nil
+	for _, sub := range r.Record.Chain {
+		s.Chain = append(s.Chain, watch.ChainedJob{Job: sub.JobID})
+	}
 	return s
 }
 
@@ -230,6 +238,11 @@ func (p *Poller) query(ctx context.Context, jobs []*watch.Status) error {
 	ids, byID := make([]string, len(jobs)), make(map[string]*watch.Status, len(jobs))
 	for i, s := range jobs {
 		ids[i], byID[s.Job] = s.Job, s
+	}
+	for _, s := range jobs {
+		for _, next := range s.Chain {
+			ids = append(ids, next.Job)
+		}
 	}
 	client := p.slurm
 	client.LastKnown = func(id string) (slurm.JobState, bool) {

@@ -67,14 +67,19 @@ func (a *submission) dependency(ctx context.Context, kind slurm.DependencyType, 
 	if id == "" {
 		return noDependency, neverSubmittedError(*dir)
 	}
-	states, err := a.Slurm.State(ctx, id)
+	ids := []string{id}
+	if n := len(record.Chain); n > 0 {
+		ids = append(ids, record.Chain[n-1].JobID)
+	}
+	states, err := a.Slurm.State(ctx, ids...)
 	if err != nil {
 		return noDependency, err
 	}
-	s := states[0]
-	if isActive(s) {
-		return slurm.Dependency{Type: kind, IDs: []string{id}}, nil
+	// The last job of a chain ends with the result of the run.
+	if last := len(ids) - 1; isActive(states[last]) {
+		return slurm.Dependency{Type: kind, IDs: []string{ids[last]}}, nil
 	}
+	s := states[0]
 	return noDependency, checkSatisfied(ctx, kind, *dir, s)
 }
 

@@ -139,7 +139,7 @@ func (a *submission) recordJobID(sub rundir.Submission, id string) error {
 	}
 	if err == nil {
 		a.record.Pending = nil
-		a.record.Submissions = append(a.record.Submissions, sub)
+		a.record.Add(sub)
 		err = a.dir.WriteRecord(a.record)
 	}
 	if err != nil {

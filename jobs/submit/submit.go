@@ -47,6 +47,10 @@ type Request struct {
 	Elements []int
 	Failed   bool
 
+	// Chain is the number of jobs of a chain; 0 or 1 for a single job. Each job starts after the
+	// end of the one before it, and continues the run.
+	Chain int
+
 	// Script renders the batch script for the run directory and, for a sweep, its trials.
 	Script func(dir rundir.Dir, elements []int) ([]byte, error)
 
@@ -61,7 +65,8 @@ type Request struct {
 
 // A Result is the result of a submission.
 type Result struct {
-	JobID    string // empty if there was nothing to submit
+	JobID    string   // empty if there was nothing to submit
+	Chain    []string // the jobs that follow JobID in a chain
 	Dir      rundir.Dir
 	Elements []int // submitted trials of a sweep
 	// Found reports that an earlier submission of the same job file, whose reply was lost,
@@ -142,7 +147,13 @@ func (a *submission) run(ctx context.Context) (Result, error) {
 			return Result{JobID: found.JobID, Dir: a.dir, Elements: found.Elements, Found: true}, nil
 		}
 	} else if found != nil {
-		return Result{JobID: found.JobID, Dir: a.dir, Found: true}, nil
+		if a.req.Chain > 1 {
+			if a.script, err = a.req.Script(a.dir, nil); err != nil {
+				return Result{}, err
+			}
+		}
+		chain, err := a.sendChain(context.WithoutCancel(ctx), *found)
+		return Result{JobID: found.JobID, Chain: chain, Dir: a.dir, Found: true}, err
 	} else if err := CheckNotInUse(ctx, a.Slurm, a.dir); err != nil {
 		return Result{}, err
 	}
@@ -165,7 +176,9 @@ func (a *submission) run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return Result{JobID: id, Dir: a.dir, Elements: a.elements}, nil
+	sub.JobID = id
+	chain, err := a.sendChain(context.WithoutCancel(ctx), sub)
+	return Result{JobID: id, Chain: chain, Dir: a.dir, Elements: a.elements}, err
 }
 
 // checkNoLauncher returns an error if a launcher is running in the directory without Slurm. It
@@ -236,11 +249,17 @@ func CheckNotInUse(ctx context.Context, client slurm.Client, dir rundir.Dir) err
 	if id == "" {
 		return nil
 	}
-	states, err := client.State(ctx, id)
+	ids := []string{id}
+	for _, s := range record.Chain {
+		ids = append(ids, s.JobID)
+	}
+	states, err := client.State(ctx, ids...)
 	if err != nil {
 		return fmt.Errorf("query state of previous job %s: %w", id, err)
 	}
-	if s := states[0]; isActive(s) {
+	if i := slices.IndexFunc(states, isActive); i >= 0 {
+		s := states[i]
+		id := ids[i]
 		return hints.Errorf(fmt.Sprintf("wait for it, cancel it with `ddpbatch cancel %s`, or use a different --run-dir", id),
 			"run directory %q is in use by job %s, which is %s", dir.Path, id, s)
 	}

@@ -41,6 +41,9 @@ func (s *Status) Details(now time.Time) []Line {
 	if s.Job != "" {
 		add("job", "%s", s.job())
 	}
+	if text := s.chain(); text != "" {
+		add("chain", "%s", text)
+	}
 	if s.Step != nil {
 		add("progress", "%s", s.progress())
 	}
@@ -102,6 +105,20 @@ func (s *Status) Details(now time.Time) []Line {
 		add("", "%s", f.Hint)
 	}
 	return lines
+}
+
+// chain describes the jobs of the chain that have not ended; empty if there are none.
+func (s *Status) chain() string {
+	var open []string
+	for _, c := range s.Chain {
+		if !c.State.Done() && c.State != slurm.StateUnknown {
+			open = append(open, c.Job)
+		}
+	}
+	if len(open) == 0 {
+		return ""
+	}
+	return format.Count(len(open), "job") + " to continue the run: " + format.List(open, 8)
 }
 
 func (s *Status) job() string {

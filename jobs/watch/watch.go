@@ -24,6 +24,12 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
+// A ChainedJob is a job that continues the run after the end of its last job.
+type ChainedJob struct {
+	Job   string      `json:"job_id"`
+	State slurm.State `json:"state,omitempty"` // empty if unknown
+}
+
 // Status is the status of a run. Unknown values are empty or nil.
 type Status struct {
 	Values   map[string]string `json:"values,omitempty"`   // of a trial in a sweep
@@ -59,6 +65,7 @@ type Status struct {
 	Saved      *Checkpoint       `json:"checkpoint,omitempty"`
 	Attempts   []outcome.Attempt `json:"attempts,omitempty"`
 	Finished   bool              `json:"finished"`
+	Chain      []ChainedJob      `json:"chain,omitempty"`   // jobs that follow in a chain
 	Pending    bool              `json:"pending,omitempty"` // it is unknown whether Slurm has a job of this run
 	Failure    string            `json:"failure,omitempty"`
 	LastLines  []string          `json:"last_lines,omitempty"` // of the rank that failed first

@@ -1,0 +1,39 @@
+package submit
+
+import (
+	"context"
+	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
+)
+
+// sendChain submits the jobs of a chain that follow first and are not in the record. It returns the
+// IDs of all jobs that follow.
+//
+// A job waits for the end of the job before it, whether or not that job succeeded (afterany): it may
+// have reached its time limit, and a job that was killed reports a failure. The launcher of each job
+// decides whether there is something to do.
+func (a *submission) sendChain(ctx context.Context, first rundir.Submission) (chain []string, err error) {
+	last := first.JobID
+	for _, s := range a.record.Chain {
+		chain, last = append(chain, s.JobID), s.JobID
+	}
+	for len(chain) < a.req.Chain-1 {
+		next := first
+		next.ID, next.JobID, next.Follows = rundir.NewSubmission().ID, "", last
+		id, err := a.send(ctx, next, []slurm.Dependency{{Type: slurm.AfterAny, IDs: []string{last}}})
+		if err != nil {
+			a.sent = true // the jobs before it
+			return chain, hints.Errorf("cancel them with `ddpbatch cancel`, or let them run and submit the run again later",
+				"%d of %d jobs of the chain are submitted (%s): %w", len(chain)+1, a.req.Chain, listIDs(first.JobID, chain), err)
+		}
+		chain, last = append(chain, id), id
+	}
+	return chain, nil
+}
+
+func listIDs(first string, rest []string) string {
+	return strings.Join(append([]string{first}, rest...), ", ")
+}
