@@ -23,7 +23,7 @@ func TestSummarize(t *testing.T) {
 	}{
 		{"one differs", ranks("py-spy", reduce, reduce, reduce, read), 4, "3 of 4 ranks are in " + reduce + "; rank 3 on n01 is in " + read, 3},
 		{"first differs", ranks("py-spy", read, reduce, reduce), 3, "2 of 3 ranks are in " + reduce + "; rank 0 on n00 is in " + read, 0},
-		{"two groups", ranks("py-spy", reduce, reduce, read, read), 4, "2 of 4 ranks are in " + reduce + "; ranks 2-3 are in " + read, -1},
+		{"two groups", ranks("py-spy", reduce, reduce, read, read), 4, "2 of 4 ranks are in " + reduce + "; ranks 2, 3 are in " + read, -1},
 		{"all the same", ranks("kernel", "sleeping", "sleeping"), 2, "all 2 ranks are sleeping", -1},
 		{"two ranks", ranks("kernel", "sleeping", "running"), 2, "rank 0 on n00 is sleeping; rank 1 on n00 is running", -1},
 		{"ranks missing", ranks("kernel", "sleeping", "sleeping"), 4, "2 of 4 ranks are sleeping; 2 ranks not found", -1},
