@@ -107,6 +107,9 @@ func (l layout) fill(o Options, net subnet, login string) error {
 		l.resolv():                "",
 		l.first():                 first,
 	}
+	if o.Topology != "" {
+		files[l.slurmEtc("topology.conf")] = o.Topology
+	}
 	for name, text := range files {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			return err

@@ -32,6 +32,9 @@ type Options struct {
 	// Gres is another generic resource of each node that is only counted, with its number, such
 	// as "nvme:2"; empty for none.
 	Gres string
+	// Topology is the text of topology.conf; empty for none. SlurmConf must name the plugin that
+	// reads it, such as "TopologyPlugin=topology/block".
+	Topology string
 	// Accounting also starts slurmdbd and a MariaDB for this cluster, so that sacct and sacctmgr
 	// work. The account is "research", with the user root. Limits are not enforced. The start takes
 	// a few seconds longer.
