@@ -29,8 +29,9 @@ import (
 
 // A Listener is a listening TCP socket.
 type Listener struct {
-	Addr netip.AddrPort // the address is unspecified if it listens on all addresses
-	UID  int            // owner, as this process's user namespace shows it
+	Addr  netip.AddrPort // the address is unspecified if it listens on all addresses
+	UID   int            // owner, as this process's user namespace shows it
+	Inode uint64         // of the socket, as in the links of /proc/PID/fd
 }
 
 // Accepts reports whether the socket accepts connections to addr. An IPv6 socket for all addresses
@@ -100,7 +101,7 @@ func parse(table io.Reader, port int) ([]Listener, error) {
 			continue
 		}
 		f := strings.Fields(lines.Text())
-		if len(f) < 8 {
+		if len(f) < 10 {
 			return nil, fmt.Errorf("line %q has %d fields", lines.Text(), len(f))
 		}
 		addr, err := parseAddr(f[1])
@@ -114,7 +115,11 @@ func parse(table io.Reader, port int) ([]Listener, error) {
 		if err != nil {
 			return nil, fmt.Errorf("user ID %q: %w", f[7], err)
 		}
-		found = append(found, Listener{addr, int(uid)})
+		inode, err := strconv.ParseUint(f[9], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("inode %q: %w", f[9], err)
+		}
+		found = append(found, Listener{addr, int(uid), inode})
 	}
 	return found, lines.Err()
 }

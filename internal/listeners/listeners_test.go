@@ -40,7 +40,7 @@ func TestOnFindsOwnListener(t *testing.T) {
 		found, err := On(at.Port)
 		if err != nil || len(found) != 1 {
 			t.Errorf("%s: got %v, %v", tt.listen, found, err)
-		} else if f := found[0]; int(f.Addr.Port()) != at.Port || f.UID != os.Geteuid() || !f.Accepts(netip.MustParseAddr(tt.addr)) {
+		} else if f := found[0]; int(f.Addr.Port()) != at.Port || f.UID != os.Geteuid() || f.Inode == 0 || !f.Accepts(netip.MustParseAddr(tt.addr)) {
 			t.Errorf("%s: got %+v", tt.listen, f)
 		}
 		l.Close()
@@ -63,17 +63,18 @@ func TestParse(t *testing.T) {
 	}{
 		{"empty", "", "[]", false},
 		{"header only", header, "[]", false},
-		{"one address", header + line(loopback, "0A"), "[{127.0.0.1:23456 1002}]", false},
-		{"all addresses", header + line("00000000:5BA0", "0A"), "[{0.0.0.0:23456 1002}]", false},
-		{"IPv6", header + line("00000000000000000000000001000000:5BA0", "0A"), "[{[::1]:23456 1002}]", false},
-		{"IPv4 in IPv6", header + line("0000000000000000FFFF00000100007F:5BA0", "0A"), "[{127.0.0.1:23456 1002}]", false},
+		{"one address", header + line(loopback, "0A"), "[{127.0.0.1:23456 1002 4242}]", false},
+		{"all addresses", header + line("00000000:5BA0", "0A"), "[{0.0.0.0:23456 1002 4242}]", false},
+		{"IPv6", header + line("00000000000000000000000001000000:5BA0", "0A"), "[{[::1]:23456 1002 4242}]", false},
+		{"IPv4 in IPv6", header + line("0000000000000000FFFF00000100007F:5BA0", "0A"), "[{127.0.0.1:23456 1002 4242}]", false},
 		{"different port", header + line(other, "0A"), "[]", false},
 		{"connection", header + line(loopback, "01"), "[]", false},
-		{"request before a listener", header + line(loopback, "03") + line(loopback, "0A"), "[{127.0.0.1:23456 1002}]", false},
-		{"damaged line after the listeners", header + line(loopback, "0A") + line(other, "01") + "x", "[{127.0.0.1:23456 1002}]", false},
+		{"request before a listener", header + line(loopback, "03") + line(loopback, "0A"), "[{127.0.0.1:23456 1002 4242}]", false},
+		{"damaged line after the listeners", header + line(loopback, "0A") + line(other, "01") + "x", "[{127.0.0.1:23456 1002 4242}]", false},
 		{"short line", header + "0: x\n", "", true},
 		{"short address", header + line("0100:5BA0", "0A"), "", true},
 		{"no port", header + line("0100007F", "0A"), "[]", false},
+		{"no inode", header + strings.Replace(line(loopback, "0A"), " 4242 ", " x ", 1), "", true},
 		{"no user", header + strings.Replace(line(loopback, "0A"), " 1002 ", " alice ", 1), "", true},
 	} {
 		got, err := parse(strings.NewReader(tt.table), 23456)
