@@ -3,16 +3,22 @@
 //
 // A process belongs to a rank if its environment has the ID of the run and a RANK, as
 // ddpbatch and torchrun set them. Only the first process of each rank counts, not its
-// DataLoader workers or other children.
+// DataLoader workers or other children. If it is a shell or a wrapper that has started Python,
+// the Python process counts instead.
 //
-// The stack of a Python program comes from py-spy. The package searches for py-spy in the PATH of
-// the Python program, and then in the PATH of the caller. For root, it searches only the PATH of
-// the caller. If py-spy is missing or cannot read the process, the kernel's information replaces
-// the stack: the state of the main thread and where it waits.
+// The stack of a Python program comes from the first of these sources that works:
+//
+//   - py-spy, which pauses a process for some milliseconds. The package searches for py-spy in the
+//     PATH of the Python program, and then in the PATH of the caller. For root, it searches only
+//     the PATH of the caller.
+//   - Python's faulthandler module, if the program has registered it for a signal and for a file
+//     with the name of this signal. No signal is sent to a process that does not handle it.
+//   - The kernel: the state of the main thread and where it waits.
+//
+// NCCL's RAS service adds the view of NCCL, if a rank serves it on this host.
 //
 // [CollectNodes] reads the ranks on all nodes of a Slurm job. The package does not stop or change
-// processes. py-spy pauses
-// a process for some milliseconds.
+// processes.
 package inspect
 
 import (
@@ -27,7 +33,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ddpbatch/ddpbatch/internal/environ"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
@@ -43,11 +52,23 @@ const (
 	launcherVariable = "DDPBATCH_RENDEZVOUS"
 )
 
+// rankVariables are the variables of a rank that a command next to it may need. None is secret.
+// Without MASTER_ADDR and MASTER_PORT, the command cannot join the ranks by accident.
+var rankVariables = []string{rankVariable, "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK",
+	"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}
+
 const (
 	stackTimeout = 20 * time.Second // for a process that cannot be read, such as on a hung file system
-	maxStack     = 256 << 10        // bytes of py-spy's output
+	maxStack     = 256 << 10        // bytes of the stacks of a rank
 	maxEnviron   = 1 << 20
+
+	// A rank runs if it runs in all samples.
+	kernelSamples        = 3
+	kernelSampleInterval = 50 * time.Millisecond
 )
+
+// stoppedBy begins the text about a process that a signal or a debugger has stopped.
+const stoppedBy = "stopped by "
 
 // A Rank is the main process of a rank on this host.
 type Rank struct {
@@ -58,9 +79,13 @@ type Rank struct {
 	// Doing is one line: the innermost function of the main thread, or the state of the
 	// process.
 	Doing  string `json:"doing"`
-	Stack  string `json:"stack,omitempty"`  // of all threads, from py-spy
-	Source string `json:"source"`           // py-spy or kernel
-	Reason string `json:"reason,omitempty"` // why py-spy was not used
+	Stack  string `json:"stack,omitempty"`  // of all threads, from py-spy or faulthandler
+	Source string `json:"source,omitempty"` // py-spy, faulthandler, or kernel
+	Reason string `json:"reason,omitempty"` // why there is no stack
+	// Variables are the variables of the rank that a command next to it may need.
+	Variables map[string]string `json:"variables,omitempty"`
+	// RAS is the answer of NCCL's RAS service about all ranks, if this rank serves it.
+	RAS string `json:"nccl_ras,omitempty"`
 
 	environ []string
 }
@@ -100,13 +125,48 @@ func Find(runID, node string) ([]Rank, error) {
 		found[pid], parents[pid] = r, stat.Parent
 	}
 	var ranks []Rank
+	children := map[int][]Rank{} // of the same rank, by PID
 	for pid, r := range found {
 		if parent, ok := found[parents[pid]]; !ok || parent.Rank != r.Rank {
 			ranks = append(ranks, r)
+		} else {
+			children[parent.PID] = append(children[parent.PID], r)
 		}
+	}
+	for i := range ranks {
+		ranks[i] = findPython(ranks[i], children)
 	}
 	slices.SortFunc(ranks, func(a, b Rank) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.PID, b.PID)) })
 	return ranks, nil
+}
+
+// findPython returns the Python process that a shell or a wrapper has started, or r if r runs
+// Python itself or if there are none or several.
+func findPython(r Rank, children map[int][]Rank) Rank {
+	for level := []Rank{r}; len(level) > 0; {
+		var python, next []Rank
+		for _, p := range level {
+			if isPython(p.Command) {
+				python = append(python, p)
+			}
+			next = append(next, children[p.PID]...)
+		}
+		switch len(python) {
+		case 0:
+			level = next
+		case 1:
+			return python[0]
+		default:
+			return r
+		}
+	}
+	return r
+}
+
+// isPython reports whether a command line starts Python.
+func isPython(command string) bool {
+	word, _, _ := strings.Cut(command, " ")
+	return strings.HasPrefix(filepath.Base(word), "python")
 }
 
 // readRank returns the rank of a process. It returns false if the process does not belong to
@@ -134,14 +194,19 @@ func readRank(pid int, runID string) (Rank, bool) {
 		return Rank{}, false
 	}
 	words := strings.TrimRight(strings.ReplaceAll(string(command), "\x00", " "), " ")
-	return Rank{Rank: rank, PID: pid, Command: words, environ: env}, true
+	r := Rank{Rank: rank, PID: pid, Command: words, Variables: map[string]string{}, environ: env}
+	for _, name := range rankVariables {
+		if value, ok := environ.Lookup(env, name); ok {
+			r.Variables[name] = value
+		}
+	}
+	return r, true
 }
 
 // Collect finds the ranks of the run on this host and reads what each is doing. Env is the
 // environment of this program.
 func Collect(ctx context.Context, runID string, env []string) ([]Rank, error) {
-	node, _ := environ.Lookup(env, nodeVariable)
-	ranks, err := Find(runID, node)
+	ranks, err := FindHere(runID, env)
 	if err != nil {
 		return nil, err
 	}
@@ -149,25 +214,54 @@ func Collect(ctx context.Context, runID string, env []string) ([]Rank, error) {
 	for i := range ranks {
 		wait.Go(func() { ranks[i].readStack(ctx, env) })
 	}
+	wait.Go(func() { queryRAS(ctx, ranks, env) })
 	wait.Wait()
 	return ranks, nil
 }
 
+// FindHere returns the ranks of the run on this node, without what they are doing.
+func FindHere(runID string, env []string) ([]Rank, error) {
+	node, _ := environ.Lookup(env, nodeVariable)
+	return Find(runID, node)
+}
+
+// readStack sets what the rank is doing.
 func (r *Rank) readStack(ctx context.Context, env []string) {
-	if state := kernelState(r.PID); state == states['T'] || state == states['t'] {
-		r.Source, r.Doing = "kernel", state // py-spy would wait for the process
-		return
+	r.Source = sourceKernel
+	if r.Doing = kernelState(r.PID); strings.HasPrefix(r.Doing, stoppedBy) {
+		return // py-spy would wait for the process
 	}
 	stack, err := r.pySpy(ctx, env)
-	if err == nil {
-		r.Stack, r.Source, r.Doing = stack, "py-spy", innermost(stack)
-		if r.Doing != "" {
-			return
-		}
-	} else {
-		r.Reason = err.Error()
+	if err == nil && r.setStack(stack, sourcePySpy) {
+		return
 	}
-	r.Source, r.Doing = "kernel", kernelState(r.PID)
+	stack, faultErr := r.faulthandler(ctx)
+	if faultErr == nil && r.setStack(stack, sourceFaulthandler) {
+		return
+	}
+	switch {
+	case err == nil:
+	case faultErr == nil || errors.Is(faultErr, errNoStackFile):
+		r.Reason = err.Error()
+	default:
+		r.Reason = err.Error() + "; " + faultErr.Error()
+	}
+	r.Doing = kernelState(r.PID)
+	for i := 1; i < kernelSamples && r.Doing == states['R']; i++ {
+		// A thread that waits may wake up for a moment.
+		time.Sleep(kernelSampleInterval)
+		r.Doing = kernelState(r.PID)
+	}
+}
+
+// setStack sets the stack of the rank. It returns false if the stack has no frame of Python.
+func (r *Rank) setStack(stack, source string) bool {
+	frames := mainThread(stack, source)
+	if len(frames) == 0 {
+		return false
+	}
+	r.Stack, r.Source, r.Doing = stack, source, frames[0]
+	return true
 }
 
 // pySpy returns the output of `py-spy dump`.
@@ -216,35 +310,13 @@ func findPySpy(program, env []string, uid int) (string, error) {
 	return path, nil
 }
 
-// innermost returns the innermost function of the main thread in py-spy's output, or of the
-// first thread if none is called MainThread.
-func innermost(dump string) string {
-	first := ""
-	inMain, expected := false, false
-	for line := range strings.Lines(dump) {
-		text := strings.TrimSpace(line)
-		switch {
-		case strings.HasPrefix(line, "Thread "):
-			expected, inMain = true, strings.Contains(line, "\"MainThread\"")
-		case expected && text != "":
-			if inMain {
-				return text
-			}
-			if first == "" {
-				first = text
-			}
-			expected = false
-		}
-	}
-	return first
-}
-
 // states maps the process states of proc(5) to text.
 var states = map[byte]string{
-	'R': "running", 'S': "sleeping", 'D': "waiting for a device or a file system", 'T': "stopped by a signal", 't': "stopped by a debugger", 'Z': "ended",
+	'R': "running", 'S': "sleeping", 'D': "waiting for a device or a file system", 'T': stoppedBy + "a signal", 't': stoppedBy + "a debugger", 'Z': "ended",
 }
 
-// kernelState returns the state of the main thread, with the kernel function in which it waits.
+// kernelState returns the state of the main thread, with the kernel function in which it waits or
+// the signal that has stopped it.
 func kernelState(pid int) string {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
@@ -258,6 +330,12 @@ func kernelState(pid int) string {
 	state, ok := states[stat[end+2]]
 	if !ok {
 		state = "state " + string(stat[end+2])
+	}
+	if stat[end+2] == 'T' {
+		// Linux before 5.19 does not have the signal here.
+		if p, err := process.Parse(stat); err == nil && unix.SignalName(syscall.Signal(p.Status)) != "" {
+			return stoppedBy + unix.SignalName(syscall.Signal(p.Status))
+		}
 	}
 	if wchan, err := os.ReadFile(filepath.Join(dir, "wchan")); err == nil && len(wchan) > 1 && strings.ContainsRune("SD", rune(stat[end+2])) {
 		state += " in the kernel function " + string(wchan)

@@ -1,26 +1,15 @@
 package inspect
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
-
-func TestInnermost(t *testing.T) {
-	for _, tt := range []struct{ name, dump, want string }{
-		{"main thread is not the first", "Process 7: python train.py\nPython v3.11.2\n\nThread 8 (idle): \"Loader\"\n    get (queue.py:3)\nThread 7 (active): \"MainThread\"\n    all_reduce (torch.py:10)\n    main (train.py:1)\n", "all_reduce (torch.py:10)"},
-		{"no main thread", "Thread 0x7f (idle)\n    wait (threading.py:3)\n    run (x.py:1)\nThread 0x80 (idle)\n    get (queue.py:3)\n", "wait (threading.py:3)"},
-		{"no threads", "Process 7: python train.py\n", ""},
-		{"empty", "", ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := innermost(tt.dump); got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
-		})
-	}
-}
 
 // TestFind starts processes with and without the variables of a rank.
 func TestFind(t *testing.T) {
@@ -35,18 +24,71 @@ func TestFind(t *testing.T) {
 		return cmd.Process.Pid
 	}
 	const run = runVariable + "=find-test"
-	want := start(run, rankVariable+"=3")
+	want := start(run, rankVariable+"=3", "LOCAL_RANK=1", "SECRET=x")
 	start(run, rankVariable+"=2", nodeVariable+"=other")
 	start(run, rankVariable+"=x")
 	start(run)
 	start(runVariable+"=another", rankVariable+"=1")
-	start(run, rankVariable+"=4", launcherVariable+"=127.0.0.1:1")
+	start(run, rankVariable+"=4", launcherVariable+"=127.0.0.1:1", "CUDA_VISIBLE_DEVICES=5")
 	ranks, err := Find("find-test", "here")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(ranks) != 1 || ranks[0].PID != want || ranks[0].Rank != 3 || ranks[0].Command != "sleep 600" {
-		t.Errorf("got %+v, want rank 3 with process %d", ranks, want)
+		t.Fatalf("got %+v, want rank 3 with process %d", ranks, want)
+	}
+	if v := map[string]string{"RANK": "3", "LOCAL_RANK": "1"}; !maps.Equal(ranks[0].Variables, v) {
+		t.Errorf("got variables %v, want %v", ranks[0].Variables, v)
+	}
+}
+
+// TestFindPython checks which process of a rank counts.
+func TestFindPython(t *testing.T) {
+	process := func(pid int, command string) Rank { return Rank{PID: pid, Command: command} }
+	for _, tt := range []struct {
+		name     string
+		first    Rank
+		children map[int][]Rank
+		want     int
+	}{
+		{"python with workers", process(1, "/usr/bin/python3 train.py"), map[int][]Rank{1: {process(2, "python3 worker.py")}}, 1},
+		{"shell", process(1, "/bin/bash run.sh"), map[int][]Rank{1: {process(2, "sleep 5"), process(3, "python3.11 train.py")}, 3: {process(4, "python3.11 train.py")}}, 3},
+		{"two wrappers", process(1, "bash run.sh"), map[int][]Rank{1: {process(2, "numactl -N 0 python train.py")}, 2: {process(3, "python train.py")}}, 3},
+		{"shell with two", process(1, "bash run.sh"), map[int][]Rank{1: {process(2, "python a.py"), process(3, "python b.py")}}, 1},
+		{"no python", process(1, "bash run.sh"), map[int][]Rank{1: {process(2, "./a.out")}}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := findPython(tt.first, tt.children); got.PID != tt.want {
+				t.Errorf("got process %d, want %d", got.PID, tt.want)
+			}
+		})
+	}
+}
+
+// TestKernelState stops a process and checks that its state has the signal.
+func TestKernelState(t *testing.T) {
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	waitUntil(t, func() bool { got = kernelState(cmd.Process.Pid); return strings.HasPrefix(got, stoppedBy) })
+	if got != "stopped by SIGSTOP" && got != "stopped by a signal" { // Linux before 5.19
+		t.Errorf("got %q", got)
+	}
+}
+
+// waitUntil waits until a condition is met.
+func waitUntil(t *testing.T, met func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Minute); !met(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("timeout")
+		}
 	}
 }
 

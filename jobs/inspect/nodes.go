@@ -27,7 +27,18 @@ const nodesTimeout = 90 * time.Second
 func CollectNodes(ctx context.Context, runID, jobID string, hosts []string, binary string, env []string) ([]Rank, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, nodesTimeout, errors.New("the nodes did not answer in time"))
 	defer cancel()
-	argv := Srun(jobID, hosts, 1, binary, "stacks", "--here", runID)
+	return runOnNodes(ctx, Srun(jobID, hosts, 1, binary, "stacks", "--here", runID), env)
+}
+
+// FindNodes returns the ranks like [CollectNodes], without what they are doing.
+func FindNodes(ctx context.Context, runID, jobID string, hosts []string, binary string, env []string) ([]Rank, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, nodesTimeout, errors.New("the nodes did not answer in time"))
+	defer cancel()
+	return runOnNodes(ctx, Srun(jobID, hosts, 1, binary, "stacks", "--here", "--find", runID), env)
+}
+
+// runOnNodes returns the ranks that the command prints on all nodes.
+func runOnNodes(ctx context.Context, argv, env []string) ([]Rank, error) {
 	path, err := environ.LookPath(env, argv[0])
 	if err != nil {
 		return nil, err
@@ -40,7 +51,7 @@ func CollectNodes(ctx context.Context, runID, jobID string, hosts []string, bina
 	err = cmd.Run()
 	var ranks []Rank
 	lines := bufio.NewScanner(&out)
-	lines.Buffer(nil, 4<<20)
+	lines.Buffer(nil, 8<<20)
 	for lines.Scan() {
 		var r Rank
 		if json.Unmarshal(lines.Bytes(), &r) == nil && r.PID > 0 {

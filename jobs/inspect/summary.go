@@ -16,15 +16,22 @@ type Group struct {
 	Ranks []Rank // sorted by rank
 }
 
-// GroupRanks returns the ranks in groups, the largest group first.
+// GroupRanks returns the ranks in groups, the largest group first. If all ranks are in the same
+// function, the first caller that differs separates them: ranks may wait in all_reduce for ranks
+// that wait in a different all_reduce.
 func GroupRanks(ranks []Rank) []Group {
 	byDoing := map[string]*Group{}
 	var groups []*Group
-	for _, r := range ranks {
-		g := byDoing[r.Doing]
+	callers := differingCallers(ranks)
+	for i, r := range ranks {
+		doing := r.Doing
+		if callers != nil {
+			doing += ", called from " + callers[i]
+		}
+		g := byDoing[doing]
 		if g == nil {
-			g = &Group{Doing: r.Doing}
-			byDoing[r.Doing] = g
+			g = &Group{Doing: doing}
+			byDoing[doing] = g
 			groups = append(groups, g)
 		}
 		g.Ranks = append(g.Ranks, r)
@@ -37,6 +44,35 @@ func GroupRanks(ranks []Rank) []Group {
 		out[i] = *g
 	}
 	return out
+}
+
+// differingCallers returns a caller of the function of each rank: the first one that is not the
+// same for all ranks. It returns nil if the ranks are in different functions or have the same
+// stack.
+func differingCallers(ranks []Rank) []string {
+	all := make([][]string, len(ranks))
+	depth := 0 // of the shortest stack
+	for i, r := range ranks {
+		if r.Doing != ranks[0].Doing || r.Stack == "" {
+			return nil
+		}
+		all[i] = mainThread(r.Stack, r.Source)
+		if i == 0 || len(all[i]) < depth {
+			depth = len(all[i])
+		}
+	}
+	for level := 1; level < depth; level++ {
+		callers := make([]string, len(ranks))
+		same := true
+		for i := range all {
+			callers[i] = all[i][level]
+			same = same && callers[i] == callers[0]
+		}
+		if !same {
+			return callers
+		}
+	}
+	return nil
 }
 
 // maxGroups is the number of groups that [Summarize] names.
@@ -54,7 +90,7 @@ func Summarize(groups []Group, world int) string {
 			continue
 		}
 		in := ""
-		if g.Ranks[0].Source == "py-spy" {
+		if g.Ranks[0].Source != sourceKernel {
 			in = "in "
 		}
 		switch {
@@ -77,18 +113,43 @@ func Summarize(groups []Group, world int) string {
 	return strings.Join(parts, "; ")
 }
 
-// Odd returns the only rank that differs from all others, if there are at least two others.
+// Odd returns the only rank that differs from all others, if there are at least two others: the only
+// rank that does something else, the only rank outside of torch.distributed, or the only rank that
+// is running while the others wait.
 func Odd(groups []Group) (Rank, bool) {
 	if len(groups) == 2 && len(groups[0].Ranks) >= 2 && len(groups[1].Ranks) == 1 {
 		return groups[1].Ranks[0], true
 	}
-	return Rank{}, false
+	if r, ok := only(groups, func(r Rank) bool {
+		return r.Stack != "" && !isInCollective(mainThread(r.Stack, r.Source))
+	}); ok {
+		return r, true
+	}
+	return only(groups, func(r Rank) bool { return r.Source == sourceKernel && r.Doing == states['R'] })
+}
+
+// only returns the only rank with a property, if there are at least two others.
+func only(groups []Group, has func(Rank) bool) (found Rank, ok bool) {
+	others := 0
+	for _, g := range groups {
+		for _, r := range g.Ranks {
+			switch {
+			case !has(r):
+				others++
+			case ok:
+				return Rank{}, false
+			default:
+				found, ok = r, true
+			}
+		}
+	}
+	return found, ok && others >= 2
 }
 
 // Stopped returns the only rank that a signal or a debugger has stopped.
 func Stopped(ranks []Rank) (stopped Rank, ok bool) {
 	for _, r := range ranks {
-		if r.Source == "kernel" && strings.HasPrefix(r.Doing, "stopped by") {
+		if r.Source == sourceKernel && strings.HasPrefix(r.Doing, stoppedBy) {
 			if ok {
 				return Rank{}, false
 			}
