@@ -120,7 +120,7 @@ func TestPausesInLabeledOutput(t *testing.T) {
 	}
 	now := time.Now()
 	limits := hang.Limits{Progress: time.Second, Pause: time.Hour}
-	w := &programWatch{limits: limits, labeled: true, lines: trainlog.Follow(opener(path), 0), pauses: []*regexp.Regexp{regexp.MustCompile("^saving")},
+	w := &programWatch{now: time.Now, limits: limits, labeled: true, lines: trainlog.Follow(opener(path), 0), pauses: []*regexp.Regexp{regexp.MustCompile("^saving")},
 		d: hang.New(limits, time.Minute, now)}
 	w.observe(1)
 	if stalls := w.d.Check(now.Add(30 * time.Second)); len(stalls) > 0 {

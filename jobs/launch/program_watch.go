@@ -18,6 +18,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/inspect"
 	"github.com/ddpbatch/ddpbatch/jobs/launch/hang"
 	"github.com/ddpbatch/ddpbatch/jobs/trainlog"
+	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
@@ -51,8 +52,12 @@ type programWatch struct {
 	beats   map[int]time.Time  // times of the heartbeat files
 	beatAt  time.Time          // time of the next check of these files
 
-	found   chan hangReport // result of collectEvidence; nil if it is not running
+	found   chan hangReport // result of collect; nil if it is not running
 	current hang.Stall
+
+	now     func() time.Time
+	outcome func() rendezvous.Outcome
+	collect func(hang.Stall) hangReport
 }
 
 // A hangReport is the evidence about a program that hangs.
@@ -72,6 +77,7 @@ func (a *attempt) newProgramWatch(output string) *programWatch {
 	w := &programWatch{a: a, watch: c.Watch, began: time.Now(), output: output, size: sizeOf(output), labeled: c.Output == jobs.OutputLabeled, beats: map[int]time.Time{},
 		limits: hang.Limits{Silence: time.Duration(c.Watch.Silence), Progress: time.Duration(c.Watch.Progress), File: time.Duration(c.Watch.FileTimeout),
 			Heartbeat: time.Duration(c.Watch.Heartbeat), Startup: time.Duration(c.Watch.Startup), Pause: time.Duration(c.Watch.Pause)}}
+	w.now, w.outcome, w.collect = time.Now, a.server.Outcome, w.collectEvidence
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	for _, pattern := range c.Watch.PausePatterns {
 		if re, err := regexp.Compile(string(pattern)); err == nil { // checked with the job file
@@ -148,7 +154,7 @@ func (w *programWatch) check(step int) {
 	if w.d == nil {
 		select {
 		case <-w.a.server.Joined():
-			w.d = hang.New(w.limits, progressInterval, time.Now())
+			w.d = hang.New(w.limits, progressInterval, w.now())
 		default:
 			return
 		}
@@ -160,7 +166,13 @@ func (w *programWatch) check(step int) {
 		return // the program may be silent while it saves; command.stop_grace limits it
 	}
 	w.observe(step)
-	stalls := w.d.Check(time.Now())
+	stalls := w.d.Check(w.now())
+	if len(stalls) > 0 {
+		// Some files are read only a few times in each limit, and may have changed since.
+		w.ranksAt, w.beatAt = time.Time{}, time.Time{}
+		w.observe(step)
+		stalls = w.d.Confirm(stalls)
+	}
 	if w.found != nil {
 		select {
 		case report := <-w.found:
@@ -179,7 +191,7 @@ func (w *programWatch) check(step int) {
 	}
 	w.current = stalls[0]
 	w.found = make(chan hangReport, 1)
-	go func(found chan<- hangReport, stall hang.Stall) { found <- w.collectEvidence(stall) }(w.found, w.current)
+	go func(found chan<- hangReport, stall hang.Stall) { found <- w.collect(stall) }(w.found, w.current)
 }
 
 // endOutput turns off the limits that would stop a program without a reason, because its lines can
@@ -211,7 +223,7 @@ func (w *programWatch) observe(step int) {
 		w.size = size
 		w.d.Output()
 	}
-	if now := time.Now(); w.limits.Silence > 0 && !now.Before(w.ranksAt) {
+	if now := w.now(); w.limits.Silence > 0 && !now.Before(w.ranksAt) {
 		w.ranksAt = now.Add(w.limits.Silence / outputChecks)
 		if state := w.a.rankOutputState(); state != w.ranks {
 			w.ranks = state
@@ -235,9 +247,9 @@ func (w *programWatch) observe(step int) {
 			w.d.FileChanged()
 		}
 	}
-	if now := time.Now(); w.limits.Heartbeat > 0 && !now.Before(w.beatAt) {
+	if now := w.now(); w.limits.Heartbeat > 0 && !now.Before(w.beatAt) {
 		w.beatAt = now.Add(w.limits.Heartbeat / heartbeatChecks)
-		for _, r := range w.a.server.Outcome().Ranks {
+		for _, r := range w.outcome().Ranks {
 			if r.State != rendezvous.Joined {
 				w.d.Forget(r.Rank)
 			} else if at := modified(w.a.o.Dir.Heartbeat(r.Rank)); !at.Equal(w.beats[r.Rank]) {
@@ -248,8 +260,8 @@ func (w *programWatch) observe(step int) {
 	}
 }
 
-// collectEvidence writes what all ranks are doing, and PyTorch's flight-recorder dumps, to the run
-// directory.
+// collectEvidence writes what all ranks are doing, the status of NCCL's RAS service, and PyTorch's
+// flight-recorder dumps to the run directory.
 func (w *programWatch) collectEvidence(stall hang.Stall) hangReport {
 	a := w.a
 	number := a.attemptOfRun()
@@ -284,6 +296,7 @@ func (w *programWatch) collectEvidence(stall hang.Stall) hangReport {
 		fmt.Fprintf(&text, "not all ranks were read: %v\n", err)
 	}
 	var lines []byte
+	var ras strings.Builder
 	for _, r := range ranks {
 		fmt.Fprintf(&text, "\nrank %d on %s, process %d: %s\n", r.Rank, printable.Line(r.Host), r.PID, printable.Line(r.Doing))
 		if r.Reason != "" {
@@ -292,6 +305,13 @@ func (w *programWatch) collectEvidence(stall hang.Stall) hangReport {
 		for line := range strings.Lines(r.Stack) {
 			fmt.Fprintf(&text, "    %s\n", printable.Line(strings.TrimRight(line, "\n")))
 		}
+		if r.RAS != "" {
+			fmt.Fprintf(&ras, "from rank %d on %s:\n", r.Rank, printable.Line(r.Host))
+			for line := range strings.Lines(r.RAS) {
+				fmt.Fprintln(&ras, printable.Line(strings.TrimRight(line, "\n")))
+			}
+			r.RAS = "" // in its own file
+		}
 		if line, err := json.Marshal(r); err == nil {
 			lines = append(append(lines, line...), '\n')
 		}
@@ -299,6 +319,9 @@ func (w *programWatch) collectEvidence(stall hang.Stall) hangReport {
 	err = a.o.Dir.WriteEvidence(number, "stacks.txt", []byte(text.String()))
 	if err == nil {
 		err = a.o.Dir.WriteEvidence(number, "ranks.jsonl", lines)
+	}
+	if err == nil && ras.Len() > 0 {
+		err = a.o.Dir.WriteEvidence(number, "nccl-ras.txt", []byte(ras.String()))
 	}
 	if err == nil {
 		_, err = a.o.Dir.MoveTraces(number, w.began)
@@ -321,6 +344,13 @@ func (a *attempt) programHosts() []string {
 func (w *programWatch) describe(stall hang.Stall) string {
 	if len(stall.Ranks) == 0 {
 		return stall.String()
+	}
+	if w.a.o.Job.Command.Launcher == jobs.LauncherTorchrun { // whose heartbeats are per node
+		var hosts []string
+		for _, rank := range stall.Ranks {
+			hosts = append(hosts, w.a.hosts[rank])
+		}
+		return fmt.Sprintf("%s from %s", stall, slurm.FoldHosts(hosts))
 	}
 	if rank := stall.Ranks[0]; len(stall.Ranks) == 1 {
 		return fmt.Sprintf("%s from rank %d on %s", stall, rank, w.a.hosts[rank])

@@ -5,6 +5,7 @@
 //
 //   - Time counts only while it is observed. If the caller is suspended or slow, the time in
 //     between counts as one check interval, so it causes no false alarm.
+//   - A change counts from the check that follows it. So a pause below a limit causes no alarm.
 //   - No limit applies during the startup, or during an allowed pause.
 //   - A condition that was met once is reported again only after a change, or after its limit
 //     has passed again.
@@ -58,6 +59,8 @@ type Detector struct {
 	step    int
 	beats   map[int]time.Duration // by rank
 	reports map[int]time.Duration // by rank: time of the last report of a missing heartbeat
+	fresh   map[Cause]bool        // changes since the last check
+	beating map[int]bool          // ranks with a heartbeat since the last check
 	events  map[Cause]int         // number of changes
 	beaten  map[int]int           // number of heartbeats, by rank
 	before  map[Cause]int         // number of changes when a stall was reported
@@ -69,7 +72,7 @@ type Detector struct {
 // [Detector.Check] at the given interval.
 func New(limits Limits, interval time.Duration, now time.Time) *Detector {
 	return &Detector{limits: limits, interval: interval, last: now, step: -1, changed: map[Cause]time.Duration{},
-		beats: map[int]time.Duration{}, reports: map[int]time.Duration{}, events: map[Cause]int{}, beaten: map[int]int{}, before: map[Cause]int{}}
+		beats: map[int]time.Duration{}, reports: map[int]time.Duration{}, fresh: map[Cause]bool{}, beating: map[int]bool{}, events: map[Cause]int{}, beaten: map[int]int{}, before: map[Cause]int{}}
 }
 
 // SetLimits replaces the limits.
@@ -79,7 +82,7 @@ func (d *Detector) SetLimits(limits Limits) { d.limits = limits }
 func (d *Detector) Output() { d.change(Silence) }
 
 func (d *Detector) change(c Cause) {
-	d.changed[c] = d.elapsed
+	d.fresh[c] = true
 	d.events[c]++
 }
 
@@ -96,7 +99,7 @@ func (d *Detector) FileChanged() { d.change(File) }
 
 // Beat records a heartbeat of a rank.
 func (d *Detector) Beat(rank int) {
-	d.beats[rank] = d.elapsed
+	d.beats[rank], d.beating[rank] = d.elapsed, true
 	d.beaten[rank]++
 	delete(d.reports, rank)
 }
@@ -135,6 +138,16 @@ func (d *Detector) Check(now time.Time) (stalls []Stall) {
 	passed := min(max(0, now.Sub(d.last)), 2*d.interval)
 	d.last = now
 	d.elapsed += passed
+	for c := range d.fresh {
+		d.changed[c] = d.elapsed
+	}
+	for rank := range d.beating {
+		if _, ok := d.beats[rank]; ok {
+			d.beats[rank] = d.elapsed
+		}
+	}
+	clear(d.fresh)
+	clear(d.beating)
 	if d.paused && d.elapsed-d.since >= d.limits.Pause {
 		d.endPause()
 	}
@@ -168,6 +181,26 @@ func (d *Detector) Check(now time.Time) (stalls []Stall) {
 // Persists reports whether nothing has changed since the last report of the stall. It is false
 // during an allowed pause.
 func (d *Detector) Persists(s Stall) bool { return !d.paused && d.count(s) == d.before[s.Cause] }
+
+// Confirm returns the stalls that still hold after changes were recorded since [Detector.Check], for
+// callers that do not record all changes before each check.
+func (d *Detector) Confirm(stalls []Stall) (confirmed []Stall) {
+	for _, s := range stalls {
+		if s.Cause == Heartbeat {
+			s.Ranks = slices.DeleteFunc(slices.Clone(s.Ranks), func(rank int) bool {
+				_, missing := d.reports[rank]
+				return !missing
+			})
+			if len(s.Ranks) > 0 {
+				d.before[Heartbeat] = d.count(s)
+				confirmed = append(confirmed, s)
+			}
+		} else if d.Persists(s) {
+			confirmed = append(confirmed, s)
+		}
+	}
+	return confirmed
+}
 
 // count returns the number of changes that end a stall.
 func (d *Detector) count(s Stall) (n int) {

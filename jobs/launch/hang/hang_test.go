@@ -45,7 +45,7 @@ func TestNoFalseAlarm(t *testing.T) {
 			wait(limits.Pause - 2*interval)
 			d.Pause(false)
 		}
-		wait(time.Minute - 2*interval)
+		wait(time.Minute)
 	}
 }
 
@@ -62,10 +62,10 @@ func TestAlarms(t *testing.T) {
 			if check <= 2 {
 				d.Output()
 			}
-		}, map[int][]Stall{4: {{Cause: Silence, After: 6 * time.Second}}, 7: {{Cause: Silence, After: 6 * time.Second}}, 10: {{Cause: Silence, After: 6 * time.Second}}}},
+		}, map[int][]Stall{5: {{Cause: Silence, After: 6 * time.Second}}, 8: {{Cause: Silence, After: 6 * time.Second}}}},
 		{"no output from the start", Limits{Silence: 16 * time.Second}, nil, map[int][]Stall{8: {{Cause: Silence, After: 16 * time.Second}}}},
 		{"startup", Limits{Silence: 6 * time.Second, Startup: 10 * time.Second}, nil, map[int][]Stall{7: {{Cause: Silence, After: 6 * time.Second}}, 10: {{Cause: Silence, After: 6 * time.Second}}}},
-		{"the same step again", Limits{Progress: 16 * time.Second}, func(d *Detector, _ int) { d.Step(7) }, map[int][]Stall{8: {{Cause: Progress, After: 16 * time.Second}}}},
+		{"the same step again", Limits{Progress: 16 * time.Second}, func(d *Detector, _ int) { d.Step(7) }, map[int][]Stall{9: {{Cause: Progress, After: 16 * time.Second}}}},
 		{"file", Limits{File: 16 * time.Second}, func(d *Detector, _ int) { d.Output() }, map[int][]Stall{8: {{Cause: File, After: 16 * time.Second}}}},
 		{"heartbeat of one rank", Limits{Heartbeat: 16 * time.Second}, func(d *Detector, check int) {
 			d.Beat(0)
@@ -76,7 +76,7 @@ func TestAlarms(t *testing.T) {
 			if check == 2 {
 				d.Forget(4)
 			}
-		}, map[int][]Stall{8: {{Cause: Heartbeat, After: 16 * time.Second, Ranks: []int{3}}}}},
+		}, map[int][]Stall{9: {{Cause: Heartbeat, After: 16 * time.Second, Ranks: []int{3}}}}},
 		{"no heartbeats at all", Limits{Heartbeat: 4 * time.Second}, nil, nil},
 		{"endless pause", Limits{Silence: 4 * time.Second, Pause: 12 * time.Second}, func(d *Detector, check int) {
 			if check == 1 {
@@ -110,6 +110,7 @@ func TestPersists(t *testing.T) {
 	d := New(Limits{Silence: 4 * time.Second, Heartbeat: 4 * time.Second}, interval, start)
 	d.Beat(0)
 	d.Beat(1)
+	d.Check(start)
 	d.Check(start.Add(interval))
 	d.Beat(1)
 	stalls := d.Check(start.Add(2 * interval))
@@ -125,6 +126,45 @@ func TestPersists(t *testing.T) {
 	d.Output()
 	if d.Persists(stalls[0]) || d.Persists(stalls[1]) {
 		t.Error("the stalls persist")
+	}
+}
+
+// TestConfirm checks that a change after the check removes a stall, and only the ranks that have
+// changed.
+func TestConfirm(t *testing.T) {
+	limit := 4 * time.Second
+	stalled := func() (*Detector, []Stall) {
+		d := New(Limits{Silence: limit, File: limit, Heartbeat: limit}, interval, start)
+		for rank := range 3 {
+			d.Beat(rank)
+		}
+		d.Check(start)
+		d.Check(start.Add(interval))
+		return d, d.Check(start.Add(2 * interval))
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(d *Detector)
+		want   []Stall
+	}{
+		{"no change", func(*Detector) {}, []Stall{{Heartbeat, limit, []int{0, 1, 2}}, {File, limit, nil}, {Silence, limit, nil}}},
+		{"output and a heartbeat", func(d *Detector) { d.Output(); d.Beat(1) }, []Stall{{Heartbeat, limit, []int{0, 2}}, {File, limit, nil}}},
+		{"all heartbeats", func(d *Detector) { d.Beat(0); d.Beat(1); d.Beat(2) }, []Stall{{File, limit, nil}, {Silence, limit, nil}}},
+		{"everything", func(d *Detector) { d.Beat(0); d.Beat(1); d.Beat(2); d.Output(); d.FileChanged() }, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d, stalls := stalled()
+			tt.change(d)
+			got := d.Confirm(stalls)
+			if !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+			for _, s := range got {
+				if !d.Persists(s) {
+					t.Errorf("%v does not persist", s)
+				}
+			}
+		})
 	}
 }
 
