@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -24,14 +26,15 @@ type stacksCmd struct {
 	All   bool   `help:"Print the stack of every rank (default: one per group)."`
 	JSON  bool   `help:"Print one JSON object per rank."`
 	Here  bool   `hidden:"" help:"Print the ranks of the run on this node only."`
+	Find  bool   `hidden:"" help:"With --here, do not read what the ranks are doing."`
 }
 
 // Help returns the detailed help.
 func (c *stacksCmd) Help() string {
 	return `Groups the ranks by the function in which their main thread is. In a hang, the rank that
 differs from the others is usually the cause. Stacks of Python programs need py-spy
-(pip install py-spy) in the program's environment. Without it, the state of each process
-is shown.`
+(pip install py-spy) in the program's environment, or a program that registers Python's
+faulthandler (docs/running.md). Without both, the state of each process is shown.`
 }
 
 // Run prints the groups of ranks.
@@ -39,7 +42,13 @@ func (c *stacksCmd) Run(ctx context.Context, p *program) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	if c.Here { // Which is the ID of the run
-		ranks, err := inspect.Collect(ctx, c.Which, p.Env)
+		read := inspect.Collect
+		if c.Find {
+			read = func(_ context.Context, runID string, env []string) ([]inspect.Rank, error) {
+				return inspect.FindHere(runID, env)
+			}
+		}
+		ranks, err := read(ctx, c.Which, p.Env)
 		if err != nil {
 			return err
 		}
@@ -95,6 +104,12 @@ func (p *program) printStacks(ranks []inspect.Rank, all bool) {
 			for line := range strings.Lines(r.Stack) {
 				fmt.Fprintf(p.Stdout, "    %s\n", printable.Line(strings.TrimRight(line, "\n")))
 			}
+		}
+	}
+	if i := slices.IndexFunc(ranks, func(r inspect.Rank) bool { return r.RAS != "" }); i >= 0 && all {
+		fmt.Fprintf(p.Stdout, "NCCL RAS, from rank %d on %s:\n", ranks[i].Rank, printable.Line(ranks[i].Host))
+		for line := range strings.Lines(ranks[i].RAS) {
+			fmt.Fprintf(p.Stdout, "    %s\n", printable.Line(strings.TrimRight(line, "\n")))
 		}
 	}
 	for _, r := range ranks {
@@ -156,6 +171,18 @@ func (p *program) collectRanks(ctx context.Context, a activeRun) ([]inspect.Rank
 	return inspect.CollectNodes(ctx, a.run.Record.Run, a.live.JobID, a.hosts, binary, p.Env)
 }
 
+// findRanks returns the ranks like collectRanks, without what they are doing.
+func (p *program) findRanks(ctx context.Context, a activeRun) ([]inspect.Rank, error) {
+	if a.live.JobID == "" {
+		return inspect.FindHere(a.run.Record.Run, p.Env)
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return inspect.FindNodes(ctx, a.run.Record.Run, a.live.JobID, a.hosts, binary, p.Env)
+}
+
 // srun returns the command line that runs argv on nodes of the run's job, next to its ranks.
 func (a activeRun) srun(hosts []string, perNode int, argv ...string) []string {
 	return inspect.Srun(a.live.JobID, hosts, perNode, argv...)
@@ -163,7 +190,7 @@ func (a activeRun) srun(hosts []string, perNode int, argv ...string) []string {
 
 type execCmd struct {
 	Which   string   `arg:"" name:"run" help:"Run name, run directory, job file, or job ID."`
-	Rank    *int     `placeholder:"N" help:"Run the command on the node of rank N (default: the first node)."`
+	Rank    *int     `placeholder:"N" help:"Run the command on the node of rank N, with its RANK, LOCAL_RANK, and GPUs (default: the first node)."`
 	Node    string   `placeholder:"NAME" help:"Run the command on this node."`
 	All     bool     `help:"Run the command once on each node. Each line of output starts with the index of the node."`
 	Command []string `arg:"" passthrough:"" name:"command" help:"Command and arguments, after --."`
@@ -173,7 +200,11 @@ type execCmd struct {
 func (c *execCmd) Help() string {
 	return `For example, ddpbatch exec mine --all -- nvidia-smi. On a cluster, the command runs as a
 step of the job (srun --overlap) and shares its cores, memory, and GPUs. It does not
-delay the end of the job.`
+delay the end of the job.
+
+With --rank, the command also gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
+GROUP_RANK, and the visible GPUs of this rank, and its process ID in DDPBATCH_RANK_PID.
+MASTER_ADDR and MASTER_PORT stay unset, so the command cannot join the ranks.`
 }
 
 // Run replaces this process by the command, or by srun.
@@ -189,10 +220,11 @@ func (c *execCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	hosts, err := p.chooseNodes(ctx, a, c.Rank, c.Node, c.All)
+	hosts, variables, err := p.chooseNodes(ctx, a, c.Rank, c.Node, c.All)
 	if err != nil {
 		return err
 	}
+	argv = withVariables(variables, argv)
 	if a.live.JobID == "" {
 		return p.replaceBy(argv)
 	}
@@ -205,7 +237,7 @@ func (c *execCmd) Run(ctx context.Context, p *program) error {
 
 type shellCmd struct {
 	Which string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID."`
-	Rank  *int   `placeholder:"N" help:"Open the shell on the node of rank N (default: the first node)."`
+	Rank  *int   `placeholder:"N" help:"Open the shell on the node of rank N, with its RANK, LOCAL_RANK, and GPUs (default: the first node)."`
 	Node  string `placeholder:"NAME" help:"Open the shell on this node."`
 }
 
@@ -215,12 +247,12 @@ func (c *shellCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	hosts, err := p.chooseNodes(ctx, a, c.Rank, c.Node, false)
+	hosts, variables, err := p.chooseNodes(ctx, a, c.Rank, c.Node, false)
 	if err != nil {
 		return err
 	}
 	shell, _ := environ.Lookup(p.Env, "SHELL")
-	argv := []string{cmp.Or(shell, "/bin/sh"), "-i"}
+	argv := withVariables(variables, []string{cmp.Or(shell, "/bin/sh"), "-i"})
 	if a.live.JobID == "" {
 		return p.replaceBy(argv)
 	}
@@ -229,32 +261,47 @@ func (c *shellCmd) Run(ctx context.Context, p *program) error {
 	return p.replaceBy(slices.Insert(argv, 1, "--pty"))
 }
 
-// chooseNodes returns the nodes that the flags select.
-func (p *program) chooseNodes(ctx context.Context, a activeRun, rank *int, node string, all bool) ([]string, error) {
+// rankPIDVariable is set to the ID of the rank's process.
+const rankPIDVariable = "DDPBATCH_RANK_PID"
+
+// chooseNodes returns the nodes that the flags select, and the variables of the selected rank.
+func (p *program) chooseNodes(ctx context.Context, a activeRun, rank *int, node string, all bool) (hosts, variables []string, err error) {
 	switch {
 	case rank != nil && node != "", all && (rank != nil || node != ""):
-		return nil, usage("--rank, --node, and --all exclude each other")
+		return nil, nil, usage("--rank, --node, and --all exclude each other")
 	case all:
-		return a.hosts, nil
+		return a.hosts, nil, nil
 	case node != "":
 		if !slices.Contains(a.hosts, node) {
-			return nil, usage(fmt.Sprintf("the run has no node %q: it runs on %s", node, a.live.Hosts))
+			return nil, nil, usage(fmt.Sprintf("the run has no node %q: it runs on %s", node, a.live.Hosts))
 		}
-		return []string{node}, nil
+		return []string{node}, nil, nil
 	case rank != nil:
 		// Only the nodes know where torchrun started its workers.
-		ranks, err := p.collectRanks(ctx, a)
+		ranks, err := p.findRanks(ctx, a)
 		for _, r := range ranks {
 			if r.Rank == *rank && (slices.Contains(a.hosts, r.Host) || a.live.JobID == "") {
-				return []string{r.Host}, nil
+				for _, name := range slices.Sorted(maps.Keys(r.Variables)) {
+					variables = append(variables, name+"="+r.Variables[name])
+				}
+				return []string{r.Host}, append(variables, rankPIDVariable+"="+strconv.Itoa(r.PID)), nil
 			}
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		return nil, usage(fmt.Sprintf("the run has no rank %d on %s", *rank, a.live.Hosts))
+		return nil, nil, usage(fmt.Sprintf("the run has no rank %d on %s", *rank, a.live.Hosts))
 	}
-	return a.hosts[:1], nil
+	return a.hosts[:1], nil, nil
+}
+
+// withVariables returns the command line that runs argv with variables. They are set after srun,
+// which may change the visible GPUs.
+func withVariables(variables, argv []string) []string {
+	if len(variables) == 0 {
+		return argv
+	}
+	return slices.Concat([]string{"env"}, variables, argv)
 }
 
 // replaceBy replaces this process by a command.
