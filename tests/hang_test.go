@@ -1,55 +1,116 @@
 package tests
 
 import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
-// TestHangRestarts stops a rank of a program on the second node. The launcher finds that the program
-// hangs, stores what the ranks on both nodes are doing, and restarts them.
+var hangRounds = flag.Int("hangs", 0, "how many times each kind of hang occurs with each launcher (0: a small selection)")
+
+// TestHangRestarts lets a rank of a PyTorch program on the second node hang in several ways. The
+// launcher finds each hang, names the rank and what all ranks are doing, stores their stacks, and
+// restarts them.
 func TestHangRestarts(t *testing.T) {
-	s := newSite(t, cluster.Options{})
-	s.write("job.toml", `name = "hangs"
+	needsPyTorch(t)
+	what := map[string]string{
+		"stop":     "stopped by SIGSTOP",
+		"loop":     "in spin (hangs.py:",
+		"mismatch": "in barrier (torch/distributed/distributed_c10d.py:",
+	}
+	for _, tt := range []struct {
+		launcher, argv string
+		hangs          []string
+		rank           int    // of the failure: torchrun counts as one rank per node
+		silent         string // ranks or nodes without heartbeats
+	}{
+		{"rank", `argv = ["/usr/bin/python3", "hangs.py"]`, []string{"stop", "mismatch"}, 3, "ranks 0-3"},
+		{"torchrun", `argv = ["--redirects", "9:1", "--tee", "9:1", "hangs.py"]`, []string{"loop"}, 1, "n[1-2]"},
+	} {
+		t.Run(tt.launcher, func(t *testing.T) {
+			s := newSite(t, cluster.Options{})
+			hangs := tt.hangs
+			if *hangRounds > 0 {
+				hangs = slices.Repeat([]string{"stop", "loop", "mismatch"}, *hangRounds)
+			}
+			program, err := os.ReadFile(filepath.Join("testdata", "hangs.py"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.write("hangs.py", string(program))
+			s.write("job.toml", fmt.Sprintf(`name = "hangs"
 [slurm]
 nodes = 2
 tasks_per_node = 2
-time = "00:10:00"
+time = "02:00:00"
+[setup]
+env = { PATH = "/usr/bin:/bin", HANGS = %q }
 [restart]
-max_without_progress = 5
+max_without_progress = 20
 [command]
-argv = ["sh", "hangs.sh"]
+launcher = %q
+%s
 [command.watch]
-silence = "60s"
+heartbeat = "20s"
 action = "restart"
-`)
-	s.write("hangs.sh", `if test "$DDPBATCH_ATTEMPT" -gt 1; then
-	exit 0
-fi
-case $RANK in
-0)
-	until test -e stopping; do
-		echo waiting
-		sleep 0.5
-	done ;;
-3)
-	touch stopping
-	kill -STOP $$ ;;
-esac
-exec sleep 900
-`)
-	id := s.submit("job.toml")
-	s.ends(id, "COMPLETED")
-	const want = "the program hangs: no output for 1m; 3 of 4 ranks are sleeping"
-	attempts := s.file("runs/hangs/attempts.jsonl")
-	if !strings.Contains(attempts, want) || !strings.Contains(attempts, "rank 3 on n2 is stopped by a signal") || !strings.Contains(attempts, `"rank":3,"host":"n2"`) {
-		t.Errorf("attempts.jsonl: got\n%s\nwant %q and rank 3 on n2", attempts, want)
-	}
-	evidence := s.file("runs/hangs/evidence/attempt-0001/stacks.txt")
-	for _, part := range []string{"rank 0 on n1", "rank 1 on n1", "rank 2 on n2", "rank 3 on n2, process"} {
-		if !strings.Contains(evidence, part) {
-			t.Errorf("no %q in the evidence:\n%s", part, evidence)
-		}
+`, strings.Join(hangs, " "), tt.launcher, tt.argv))
+			id := s.submit("job.toml")
+			if state, err := s.WaitJob(t.Context(), id, "COMPLETED"); err != nil {
+				t.Fatalf("job %s: %s, %v\n%s", id, state, err, s.log("hangs", id))
+			}
+			type end struct {
+				Event       string
+				Attempt     int
+				Cause, Host string
+				Rank        *int
+			}
+			var failed []end
+			lines := bufio.NewScanner(strings.NewReader(s.file("runs/hangs/attempts.jsonl")))
+			for lines.Scan() {
+				var e end
+				if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+					t.Fatal(err)
+				}
+				if e.Cause != "" {
+					t.Logf("attempt %d: %s", e.Attempt, e.Cause)
+					failed = append(failed, e)
+				}
+			}
+			// On a busy machine, an attempt may also fail before its hang.
+			if *hangRounds > 0 && len(failed) != len(hangs) {
+				t.Errorf("%d failed attempts, want %d", len(failed), len(hangs))
+			}
+			for _, kind := range hangs {
+				want := "rank 3 on n2 is " + what[kind]
+				i := slices.IndexFunc(failed, func(e end) bool { return strings.Contains(e.Cause, want) })
+				if i < 0 {
+					t.Fatalf("no attempt with %q", want)
+				}
+				e := failed[i]
+				failed = failed[i+1:]
+				if e.Rank == nil || *e.Rank != tt.rank || e.Host != "n2" {
+					t.Errorf("attempt %d: got rank %v on %q, want %d on n2", e.Attempt, e.Rank, e.Host, tt.rank)
+				}
+				for _, want := range []string{"the program hangs: no heartbeat for 20s from " + tt.silent + "; ", "3 of 4 ranks are in all_reduce (torch/distributed/distributed_c10d.py:"} {
+					if !strings.Contains(e.Cause, want) {
+						t.Errorf("attempt %d: no %q in %q", e.Attempt, want, e.Cause)
+					}
+				}
+				evidence := s.file(fmt.Sprintf("runs/hangs/evidence/attempt-%04d/stacks.txt", e.Attempt))
+				for _, part := range []string{"rank 0 on n1", "rank 1 on n1", "rank 2 on n2", "rank 3 on n2, process", "hangs.py\", line"} {
+					if !strings.Contains(evidence, part) {
+						t.Errorf("attempt %d: no %q in the evidence:\n%s", e.Attempt, part, evidence)
+					}
+				}
+			}
+		})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -67,13 +69,13 @@ argv = ["sleep", "900"]
 	if o := s.ddpbatch("exec", "mine", "--rank", "3", "--", "kill", "-STOP", strconv.Itoa(ranks[3].PID)); o.code != 0 {
 		t.Fatalf("exec: %v", o)
 	}
-	for end := time.Now().Add(time.Minute); ranks[3].Doing != "stopped by a signal"; time.Sleep(time.Second) {
+	for end := time.Now().Add(time.Minute); !strings.HasPrefix(ranks[3].Doing, "stopped by "); time.Sleep(time.Second) {
 		if time.Now().After(end) {
 			t.Fatalf("rank 3: got %+v, want a stopped process", ranks[3])
 		}
 		ranks = stacks()
 	}
-	if o := s.ddpbatch("stacks", "mine"); !strings.Contains(o.stdout, fmt.Sprintf("rank 3 on n2, process %d: stopped by a signal", ranks[3].PID)) {
+	if o := s.ddpbatch("stacks", "mine"); !strings.Contains(o.stdout, fmt.Sprintf("rank 3 on n2, process %d: %s\n", ranks[3].PID, ranks[3].Doing)) {
 		t.Errorf("stacks: %v", o)
 	}
 	if o := s.ddpbatch("exec", "mine", "--all", "--", "hostname"); o.code != 0 || !strings.Contains(o.stdout, "0: n1") || !strings.Contains(o.stdout, "1: n2") {
@@ -81,6 +83,18 @@ argv = ["sleep", "900"]
 	}
 	if o := s.ddpbatch("exec", "mine", "--node", "n2", "--", "sh", "-c", "exit 7"); o.code != 7 {
 		t.Errorf("exec: got exit code %d, want 7: %v", o.code, o)
+	}
+	if o := s.ddpbatch("exec", "mine", "--rank", "2", "--", "sh", "-c", "echo rank $RANK, local rank $LOCAL_RANK, on $SLURMD_NODENAME, $DDPBATCH_RANK_PID"); o.stdout != fmt.Sprintf("rank 2, local rank 0, on n2, %d\n", ranks[2].PID) {
+		t.Errorf("exec --rank: %v", o)
+	}
+	s.write("shell", "#!/bin/sh\nread line\necho $line $*, rank $RANK on $SLURMD_NODENAME\n")
+	if err := os.Chmod(filepath.Join(s.home, "shell"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	shell := s.Command(t.Context(), s.program, "shell", "mine", "--rank", "2")
+	shell.Dir, shell.Env, shell.Stdin = s.home, append(shell.Env, "SHELL="+filepath.Join(s.home, "shell")), strings.NewReader("hello\n")
+	if o := finish(t, shell); o.code != 0 || !strings.Contains(o.stdout, "hello -i, rank 2 on n2") {
+		t.Errorf("shell: %v", o)
 	}
 	s.ddpbatch("cancel", "mine")
 	s.ends(id, "CANCELLED", "FAILED", "COMPLETED")

@@ -20,6 +20,8 @@ var matrix = []group{
 		{"kill -9 of the launcher", "its ranks, their programs, and the programs' workers stop", 15 * time.Second, exitNotChecked, "", launcherKilled, ""},
 		{"a rank is frozen (SIGSTOP)", "named after network.heartbeat_timeout; all ranks stop, including the frozen one", 0, 4,
 			" has been silent for ", nil, "tests: TestFrozenRankIsNamed"},
+		{"a rank of a program is stopped, loops, or calls a different collective than the others", "found by command.watch; the message names the rank and what the others are doing; the stacks of all ranks are stored, and the run restarts", 0, noExit,
+			"3 of 4 ranks are in all_reduce", nil, "tests: TestHangRestarts"},
 		{"all ranks are suspended and resumed", "the run continues, because suspended time does not count", 0, noExit, "", nil, "tests: TestSuspendedRanksGoOn"},
 		{"the clock jumps by hours, forward and back", "the run continues, because timeouts use the monotonic clock", 0, noExit, "", clockJumps, ""},
 		{"no rank makes progress", "after network.progress_timeout, the rank that is farthest behind is named, and the ranks log their stacks", 0, exitNotChecked, "and all that wait for it have not made progress for 2s at step 4 (training)", nil, "trainer/rendezvous: TestStandstill"},

@@ -57,7 +57,6 @@ var Variables = []VariableGroup{
 		{"DDPBATCH_STOP_FILE", "set", "path of a file that appears when the program should save and stop"},
 		{"DDPBATCH_HEARTBEAT", "set", "file that the program changes to show that it is alive, with command.watch.heartbeat"},
 		{"DDPBATCH_RANK_PID", "set", "process ID of the rank, in the commands that `exec --rank` and `shell --rank` start"},
-		{"NCCL_RAS_ADDR", "read", "address of NCCL's RAS service in the environment of a rank (default: port 28028)"},
 		{"TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "set", "prefix of PyTorch's flight-recorder dumps: logs/nccl_trace_rank_ in the run directory, unless already set; the name before PyTorch 2.9"},
 		{"TORCH_FR_DUMP_TEMP_FILE", "read and set", "the name of TORCH_NCCL_DEBUG_INFO_TEMP_FILE since PyTorch 2.9; if only one of the two is set, ddpbatch sets the other one to its value"},
 		{"DDPBATCH_DEADLINE", "set", "end of the job's time limit in Unix seconds, as Slurm reported it when the attempt started; unset without a limit"},
