@@ -3,12 +3,14 @@
 package trainer
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpointing"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
@@ -19,28 +21,28 @@ func BenchmarkStallOfASave(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := &run{Options: Options{Job: j, Run: "run", Checkpoints: b.TempDir(), Comm: collective.Alone{}, Observe: func(Event) {}, Progress: new(Progress)},
-		train: j.Train, lastMetrics: map[string]float64{}, verified: map[int]bool{}}
+	r := newRun(Options{Job: j, Run: "run", Checkpoints: b.TempDir(), Comm: collective.Alone{}, Observe: func(Event) {}})
 	if err := r.build(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	defer r.loader.Stop()
-	if err := r.scatterState(b.Context(), origin{}, false); err != nil {
+	saver, step := r.loop.saver, int64(0)
+	if err := saver.State.Scatter(b.Context(), checkpointing.Origin{}, false, r.newWeights); err != nil {
 		b.Fatal(err)
 	}
 	var waited, behind []float64
-	timed := func(save func() error) float64 {
-		r.pos.Step++
+	timed := func(save func(context.Context, int64) error) float64 {
+		step++
+		r.loop.pos.Step = step
 		began := time.Now()
-		if err := save(); err != nil {
+		if err := save(b.Context(), step); err != nil {
 			b.Fatal(err)
 		}
 		return time.Since(began).Seconds()
 	}
 	for b.Loop() {
-		waited = append(waited, timed(func() error { return r.save(b.Context()) }))
-		behind = append(behind, timed(func() error { return r.saveAsync(b.Context()) }))
-		if err := r.waitAsyncSave(b.Context()); err != nil {
+		waited = append(waited, timed(saver.Save))
+		behind = append(behind, timed(saver.SavePeriodic))
+		if err := saver.Wait(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}

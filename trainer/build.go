@@ -7,6 +7,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpointing"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
@@ -29,13 +30,13 @@ func (r *run) build(ctx context.Context) error {
 	if r.model, err = NewModel(&t.Model, r.data); err != nil {
 		return fmt.Errorf("build model: %w", err)
 	}
-	r.params = r.model.Params()
-	r.batch = min(t.Batch, perRank(r.data.Len(), r.Comm.Size()))
-	if err := r.checkKeepBest(); err != nil {
-		return err
+	r.batch = min(t.Batch, roundedUp(r.data.Len(), r.Comm.Size()))
+	if best := r.Job.Checkpoint.KeepBest; best != "" && (r.eval == nil || best == jobs.MetricAccuracy && !r.eval.Classes()) {
+		return hints.Errorf("add held-out data (train.data.eval_path or holdout), with classes for accuracy, or unset keep_best",
+			"checkpoint.keep_best is %q, but these data do not provide it", best)
 	}
 	if r.eval != nil {
-		r.batch = min(t.Batch, max(r.batch, perRank(r.eval.Len(), r.Comm.Size())))
+		r.batch = min(t.Batch, max(r.batch, roundedUp(r.eval.Len(), r.Comm.Size())))
 	}
 	if err := r.checkMemory(); err != nil {
 		return err
@@ -46,26 +47,38 @@ func (r *run) build(ctx context.Context) error {
 		return err
 	}
 	r.model.Plan(nn.Plan{Device: r.device, Batch: r.batch, Precision: precision(t.Precision), Train: true})
-	r.sharder = ddp.New(r.deviceComm, r.device, r.params, r.ddpOptions())
-	if r.optimizer, err = NewOptimizer(r.device, r.sharder.Parts(), &t.Optimizer); err != nil {
+	state := &checkpointing.State{Comm: r.Comm, Device: r.device, Params: r.model.Params(), Trace: r.Trace}
+	sharder := ddp.New(r.deviceComm, r.device, state.Params, r.ddpOptions())
+	optimizer, err := NewOptimizer(r.device, sharder.Parts(), &t.Optimizer)
+	if err != nil {
 		return fmt.Errorf("build optimizer: %w", err)
 	}
-	r.allocCopies()
-	r.Trace.Reserve(spansPerStep(t.Accumulate, len(r.sharder.Parts())))
-	if r.schedule, err = newSchedule(t.Optimizer.LR, &t.Schedule); err != nil {
+	state.Sharder, state.Optimizer = sharder, optimizer
+	saver := r.newSaver(state)
+	if err := saver.AllocCopies(); err != nil {
+		r.Observe(Event{Kind: Unpinned, Err: err})
+	}
+	r.Trace.Reserve(spansPerStep(t.Accumulate, len(sharder.Parts())))
+	schedule, err := newSchedule(t.Optimizer.LR, &t.Schedule)
+	if err != nil {
 		return fmt.Errorf("build learning rate schedule: %w", err)
 	}
-	r.stepper = stepper{device: r.device, model: r.model, params: r.params, sharder: r.sharder, optimizer: r.optimizer, schedule: r.schedule,
-		clipNorm: float64(t.Optimizer.ClipNorm), seed: t.Seed, rank: r.Comm.Rank(), size: r.Comm.Size(), trace: r.Trace}
-	r.stepper.init(r.LaunchBlocking)
-	r.monitor = monitor{comm: r.Comm, steps: r.sharder, trace: r.Trace}
-	r.loader = data.NewLoader(r.data, r.batch, batchesAhead)
-	if r.eval != nil {
-		r.evaluator = evaluator{comm: r.Comm, data: r.eval, loader: data.NewLoader(r.eval, r.batch, batchesAhead), device: r.device, model: r.model,
-			sharder: r.sharder, input: &r.stepper.input, batch: r.batch, stopRequested: r.stopRequested, progress: r.Progress}
+	r.loop = loop{
+		stepper: stepper{device: r.device, model: r.model, params: state.Params, sharder: sharder, optimizer: optimizer, schedule: schedule,
+			clipNorm: float64(t.Optimizer.ClipNorm), seed: t.Seed, rank: r.Comm.Rank(), size: r.Comm.Size(), trace: r.Trace},
+		monitor: monitor{comm: r.Comm, steps: sharder, trace: r.Trace},
+		saver:   saver,
+		order:   order{train: t, data: r.data, rank: r.Comm.Rank(), size: r.Comm.Size(), reducesEachBatch: sharder.ReducesEachBatch()},
+		loader:  data.NewLoader(r.data, r.batch, batchesAhead), batch: r.batch,
+		epochs: t.Epochs, logEvery: t.LogEvery, saveEvery: r.Job.Checkpoint.Every, skipsNonFinite: t.NonFinite == jobs.NonFiniteSkip,
+		stopRequested: r.stopRequested, observe: r.Observe, progress: r.Progress, trace: r.Trace, metrics: map[string]float64{},
 	}
-	r.stepsPerEpoch = r.countSteps(position{})
-	if r.stepsPerEpoch == 0 {
+	r.loop.stepper.init(r.LaunchBlocking)
+	if r.eval != nil {
+		r.loop.evaluator = &evaluator{comm: r.Comm, data: r.eval, loader: data.NewLoader(r.eval, r.batch, batchesAhead), device: r.device, model: r.model,
+			sharder: sharder, input: &r.loop.stepper.input, batch: r.batch, stopRequested: r.stopRequested, progress: r.Progress}
+	}
+	if r.loop.stepsPerEpoch = r.loop.order.count(position{}); r.loop.stepsPerEpoch == 0 {
 		return hints.Errorf("use a smaller train.batch, or train.data.drop_last = false and uneven = \"join\"",
 			"%d samples on %d ranks do not fill one batch of %d", r.data.Len(), r.Comm.Size(), t.Batch)
 	}
@@ -189,21 +202,4 @@ func RateAt(settings map[string]string, step int64) (float64, error) {
 		return 0, err
 	}
 	return rate(step), nil
-}
-
-// warnZeroRate warns about steps at the end of the run for which the schedule gives a learning
-// rate of 0. A single such step is normal at the end of a cosine.
-func (r *run) warnZeroRate() {
-	r.epochStepsLeft = r.countSteps(r.pos)
-	if r.pos.Unevaluated {
-		r.epochStepsLeft = 0
-	}
-	last := r.pos.Step + int64(r.stepsLeft())
-	idle := 0
-	for step := last - 1; step >= r.pos.Step && r.schedule(step) == 0; step-- {
-		idle++
-	}
-	if idle > 1 && r.train.Optimizer.LR > 0 {
-		r.Observe(Event{Kind: Idle, Step: int(r.pos.Step), Steps: int(last), Idle: idle})
-	}
 }

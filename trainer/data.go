@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -153,16 +156,21 @@ func (r *run) isFirstOfNode(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, node := range nodes[:r.Comm.Rank()] {
-		if node == float64(r.Node) {
-			return false, nil
-		}
-	}
-	return true, nil
+	return !slices.Contains(nodes[:r.Comm.Rank()], float64(r.Node)), nil
 }
 
 // errStopped is the cause of a context that ended because the run was asked to stop.
 var errStopped = errors.New("the run was asked to stop")
+
+// stopRequested reports whether this rank was asked to stop.
+func (o *Options) stopRequested() bool {
+	select {
+	case <-o.Stop:
+		return true
+	default:
+		return false
+	}
+}
 
 // untilStop returns a context that also ends, with errStopped, when this rank is asked to stop.
 // After disarm has returned, a request to stop no longer ends the context; disarm reports whether a
@@ -199,6 +207,64 @@ func (r *run) anyStopped(ctx context.Context, stopped bool) (bool, error) {
 	return flag[0] > 0, err
 }
 
+// checkSameData compares each rank's data with rank 0's. A rank with different training data would
+// silently corrupt the model; different held-out data would falsify the metrics.
+func (r *run) checkSameData(ctx context.Context) error {
+	for _, part := range []struct {
+		what string
+		data data.Dataset
+	}{{"training", r.data}, {"held-out", r.eval}} {
+		digest := strings.Repeat("0", 64) // no data
+		if part.data != nil {
+			digest = part.data.Digest()
+		}
+		zero := []byte(digest)
+		if err := r.Comm.Do(ctx, collective.Broadcast(zero, 0)); err != nil {
+			return err
+		}
+		if digest != string(zero) {
+			return fmt.Errorf("the %s data of this rank differ from rank 0's (digest %.12s, not %.12s)", part.what, digest, zero)
+		}
+	}
+	return nil
+}
+
+// nodes returns the node rank of each rank.
+func (r *run) nodes(ctx context.Context) ([]float64, error) {
+	nodes := make([]float64, r.Comm.Size())
+	nodes[r.Comm.Rank()] = float64(r.Node)
+	if err := r.Comm.Do(ctx, collective.AllReduce(nodes, collective.Sum)); err != nil {
+		return nil, fmt.Errorf("exchange the layout of ranks: %w", err)
+	}
+	return nodes, nil
+}
+
+// formatLayout describes the nodes of all ranks as checkpoint.Manifest.Layout does.
+func formatLayout(nodes []float64) string {
+	var order []float64 // nodes in the order of their first ranks
+	var counts []int    // their numbers of ranks
+	var list []string   // the node of each rank
+	consecutive := true
+	for rank, node := range nodes {
+		at := slices.Index(order, node)
+		if at < 0 {
+			at = len(order)
+			order, counts = append(order, node), append(counts, 0)
+		} else if nodes[rank-1] != node {
+			consecutive = false
+		}
+		counts[at]++
+		list = append(list, strconv.Itoa(at))
+	}
+	switch {
+	case !consecutive:
+		return strings.Join(list, ",")
+	case len(slices.Compact(slices.Clone(counts))) == 1:
+		return fmt.Sprintf("%dx%d", len(order), counts[0])
+	}
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(counts), "[]"), " ", "+")
+}
+
 // stepBatches is this rank's part of an optimizer step. With uneven = "join", a rank with fewer
 // micro-batches than others takes part in collectives with padding batches, which do not count, as
 // in PyTorch's Join.
@@ -211,11 +277,19 @@ type stepBatches struct {
 // paddingBatch is a padding batch.
 var paddingBatch = []int{0}
 
+// An order is the order in which this rank uses the samples.
+type order struct {
+	train            *jobs.Train
+	data             data.Dataset
+	rank, size       int
+	reducesEachBatch bool // gradients are reduced after each micro-batch
+}
+
 // steps returns the remaining steps of an epoch. Every rank has the same number of steps.
-func (r *run) steps(at position) []stepBatches {
-	t, world := r.train, r.Comm.Size()
+func (o *order) steps(at position) []stepBatches {
+	t, world := o.train, o.size
 	join, accumulate := t.Data.Uneven == jobs.UnevenJoin, max(1, t.Accumulate)
-	s := data.Sampler{N: r.data.Len(), Replicas: world, Rank: r.Comm.Rank(), Shuffle: *t.Data.Shuffle, Join: join,
+	s := data.Sampler{N: o.data.Len(), Replicas: world, Rank: o.rank, Shuffle: *t.Data.Shuffle, Join: join,
 		DropLast: t.Data.DropLast || t.Data.Uneven == jobs.UnevenDrop, Seed: int64(t.Seed)}
 	b := data.BatchSampler{Sampler: s, Batch: t.Batch, DropLast: t.Data.DropLast}
 	mine := b.Rest(data.State{Seed: int64(t.Seed), Epoch: int(at.Epoch), Consumed: int(at.Consumed)})
@@ -228,7 +302,9 @@ func (r *run) steps(at position) []stepBatches {
 		if join {
 			now.samples = min(left, accumulate*b.Batch*world)
 			left -= now.samples
-			now.pad(r.batchesPerRank(now.samples))
+			for len(now.batches) < o.batchesPerRank(now.samples) {
+				now.batches = append(now.batches, paddingBatch)
+			}
 		} else {
 			for _, batch := range now.batches {
 				now.samples += len(batch) * world
@@ -239,10 +315,10 @@ func (r *run) steps(at position) []stepBatches {
 	return out
 }
 
-// countSteps returns the number of steps that steps returns, without computing the order of samples.
-func (r *run) countSteps(at position) int {
-	t, world := r.train, r.Comm.Size()
-	accumulate, left := max(1, t.Accumulate), max(0, r.data.Len()-int(at.Consumed))
+// count returns the number of steps that steps returns, without computing the order of samples.
+func (o *order) count(at position) int {
+	t, world := o.train, o.size
+	accumulate, left := max(1, t.Accumulate), max(0, o.data.Len()-int(at.Consumed))
 	if t.Data.Uneven == jobs.UnevenJoin {
 		return roundedUp(left, accumulate*t.Batch*world)
 	}
@@ -264,18 +340,11 @@ func roundedUp(a, b int) int { return (a + b - 1) / b }
 // batchesPerRank returns the minimum number of micro-batches per rank in a step with this number of
 // samples. One is enough to have gradients to reduce. If gradients are reduced after each
 // micro-batch, all ranks need as many as rank 0, which has the most samples.
-func (r *run) batchesPerRank(samples int) int {
-	if !r.sharder.ReducesEachBatch() {
+func (o *order) batchesPerRank(samples int) int {
+	if !o.reducesEachBatch {
 		return 1
 	}
-	return roundedUp(perRank(samples, r.Comm.Size()), r.train.Batch)
-}
-
-// pad appends padding batches, up to the given number of batches.
-func (s *stepBatches) pad(least int) {
-	for len(s.batches) < least {
-		s.batches = append(s.batches, paddingBatch)
-	}
+	return roundedUp(roundedUp(samples, o.size), o.train.Batch)
 }
 
 // batchesOf returns the batches of all steps, in order.

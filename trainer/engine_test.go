@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpointing"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
@@ -214,21 +215,19 @@ func TestStepsAllocateNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := job(t, spec)
-			r := &run{Options: Options{Job: j, Comm: collective.Alone{}, Trace: trace.New(1, 6), Observe: func(Event) {}}, train: j.Train, lastMetrics: map[string]float64{}}
+			r := newRun(Options{Job: j, Comm: collective.Alone{}, Trace: trace.New(1, 6), Observe: func(Event) {}})
 			if err := r.build(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.scatterState(t.Context(), origin{}, false); err != nil {
+			l := &r.loop
+			if err := l.saver.State.Scatter(t.Context(), checkpointing.Origin{}, false, r.newWeights); err != nil {
 				t.Fatal(err)
 			}
-			steps, i := r.steps(r.pos), 0
-			r.loader.Start(batchesOf(steps))
-			defer r.loader.Stop()
+			steps, i := l.order.steps(l.pos), 0
+			l.loader.Start(batchesOf(steps))
+			defer l.loader.Stop()
 			step := func() {
-				r.monitor.beginStep()
-				err := r.step(t.Context(), &steps[i])
-				r.monitor.endStep(i+1, steps[i].samples)
-				if err != nil {
+				if err := l.step(t.Context(), &steps[i]); err != nil {
 					t.Fatal(err)
 				}
 				i++
@@ -236,7 +235,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 			if n := testing.AllocsPerRun(4, step); n != 0 {
 				t.Errorf("%v allocations in a step", n)
 			}
-			if err := r.updateTrace(t.Context()); err != nil {
+			if err := l.updateTrace(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if n := testing.AllocsPerRun(4, step); n != 0 || !r.Trace.Recording() {

@@ -2,8 +2,6 @@ package trainer
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
@@ -11,7 +9,6 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
-	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
 // An evaluator computes the metrics of the held-out data. It needs no job.
@@ -94,49 +91,8 @@ func (e *evaluator) batches() (batches [][]int, rounds int) {
 		last := &batches[len(batches)-1]
 		*last = append(*last, i)
 	}
-	return batches, roundedUp(perRank(e.data.Len(), e.comm.Size()), e.batch)
+	return batches, roundedUp(roundedUp(e.data.Len(), e.comm.Size()), e.batch)
 }
 
 // dataError is an error of the data, which names the file.
 type dataError struct{ error }
-
-// evaluate evaluates the held-out data after an epoch. If a rank was asked to stop, the evaluation
-// starts over when the run resumes.
-func (r *run) evaluate(ctx context.Context) (stopped bool, err error) {
-	r.pos.Unevaluated = false
-	if r.eval == nil {
-		return false, nil
-	}
-	defer r.Progress.enter(phaseEvaluating)()
-	defer r.Trace.Add(trace.Evaluate, 0, r.Trace.Now())
-	found, err := r.evaluator.run(ctx)
-	var unreadable dataError
-	switch {
-	case errors.As(err, &unreadable):
-		return false, unreadable.error
-	case err != nil:
-		return false, fmt.Errorf("evaluate after epoch %d: %w", r.pos.Epoch, err)
-	case found.stopped:
-		r.pos.Unevaluated = true
-		return true, nil
-	}
-	r.lastMetrics["eval_loss"] = found.loss
-	if r.eval.Classes() {
-		r.lastMetrics["accuracy"] = found.accuracy
-	}
-	r.Observe(Event{Kind: Evaluated, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs, Loss: found.loss, Accuracy: found.accuracy})
-	return false, nil
-}
-
-// perRank returns the maximum number of samples of a rank.
-func perRank(samples, ranks int) int { return roundedUp(samples, ranks) }
-
-// stopRequested reports whether this rank was asked to stop.
-func (r *run) stopRequested() bool {
-	select {
-	case <-r.Stop:
-		return true
-	default:
-		return false
-	}
-}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpointing"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -22,8 +23,7 @@ func (r *run) checkMemory() error {
 	if gpu := r.device.Accelerator(); gpu != nil {
 		free, overhead := gpu.Available(), r.libraryOverhead()
 		if need+overhead > free {
-			return hints.Errorf(hintGPU,
-				"the model and its batches need %s of memory, libraries about %s more, and %s are free on %s",
+			return hints.Errorf(hintGPU, "the model and its batches need %s of memory, libraries about %s more, and %s are free on %s",
 				format.Bytes(need), format.Bytes(overhead), format.Bytes(free), r.device.Name())
 		}
 		return r.checkCopyMemory(copies)
@@ -72,19 +72,13 @@ func (r *run) memoryNeeded() (bytes, copies int64, err error) {
 	samples := plan.Sample{Inputs: r.data.Inputs(), Tokens: r.data.Tokens(), Outputs: r.data.Outputs(), Classes: r.data.Classes()}
 	work := plan.Count(r.model, samples, r.batch, precision(r.train.Precision), r.device.Stored(device.BF16) == device.BFloat16)
 	var c plan.Counter
-	sharder := ddp.New(ddp.NewCommunicator(r.Comm), &c, r.params, r.ddpOptions())
-	optimizer, err := NewOptimizer(&c, sharder.Parts(), &r.train.Optimizer)
+	state := checkpointing.State{Comm: r.Comm, Sharder: ddp.New(ddp.NewCommunicator(r.Comm), &c, r.model.Params(), r.ddpOptions())}
+	state.Optimizer, err = NewOptimizer(&c, state.Sharder.Parts(), &r.train.Optimizer)
 	if err != nil {
 		return 0, 0, fmt.Errorf("build optimizer: %w", err)
 	}
-	if r.needsCopies() {
-		optimizer.StateBy(func(t device.Tensor) []float32 {
-			copies += 4 * int64(t.Len())
-			return nil
-		})
-		for _, p := range sharder.Parts() {
-			copies += 4 * int64(p.Len())
-		}
+	if r.Job.Checkpoint.Async {
+		copies = 4 * int64(state.CopyElements())
 	}
 	loaders := 1
 	if r.eval != nil {
@@ -93,9 +87,10 @@ func (r *run) memoryNeeded() (bytes, copies int64, err error) {
 	for range loaders * (1 + batchesAhead) {
 		samples.Batch(&c, r.batch)
 	}
-	return c.Bytes + work.Activations + work.Packed + sharder.SlotBytes(), copies, nil
+	return c.Bytes + work.Activations + work.Packed + state.Sharder.SlotBytes(), copies, nil
 }
 
+// The fixes for a run that needs more memory than is available.
 const (
 	hintGPU    = "reduce train.batch (and increase train.accumulate to compensate), the context, or the model; on several GPUs, set train.strategy to \"zero1\", \"zero2\", or \"zero3\" (`ddpbatch plan` compares them); run `nvidia-smi` to check whether another process uses the GPU's memory"
 	hintHost   = "reduce train.batch (and increase train.accumulate to compensate), the context, the model, or the ranks per node, or request more memory with slurm.mem"

@@ -307,7 +307,6 @@ func needed(t *testing.T, j *jobs.Job, ranks int, d device.Device) float64 {
 	if r.model, err = NewModel(&r.train.Model, r.data); err != nil {
 		t.Fatal(err)
 	}
-	r.params = r.model.Params()
 	need, _, err := r.memoryNeeded()
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,6 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
-	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 )
 
 // tokensJob is a job whose data are in a token file.
@@ -171,8 +170,8 @@ func TestCountStepsEqualsSteps(t *testing.T) {
 							t.Fatal(err)
 						}
 						for _, rank := range []int{0, ranks - 1} {
-							r := &run{Options: Options{Job: j, Comm: member{rank: rank, size: ranks}}, train: j.Train, data: d, sharder: new(ddp.Sharder)}
-							if got, want := r.countSteps(position{Consumed: consumed}), len(r.steps(position{Consumed: consumed})); got != want {
+							o := order{train: j.Train, data: d, rank: rank, size: ranks}
+							if got, want := o.count(position{Consumed: consumed}), len(o.steps(position{Consumed: consumed})); got != want {
 								t.Errorf("uneven %s, drop_last %t, accumulate %d, rank %d of %d, %d consumed: %d steps, want %d", uneven, dropLast, accumulate, rank, ranks, consumed, got, want)
 							}
 						}

@@ -7,18 +7,8 @@ import (
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
-	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 )
-
-// member is a communicator that only reports its rank and size.
-type member struct {
-	collective.Alone
-	rank, size int
-}
-
-func (m member) Rank() int { return m.rank }
-func (m member) Size() int { return m.size }
 
 // A run that resumes in the middle of an epoch with a different batch, accumulate, and number of
 // ranks uses each sample of the epoch once.
@@ -39,8 +29,8 @@ func TestSamplesOnceWithAnotherBatch(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				r := &run{Options: Options{Comm: member{rank: rank, size: p.ranks}}, train: j.Train, data: dataset}
-				steps := r.steps(at)
+				o := order{train: j.Train, data: dataset, rank: rank, size: p.ranks}
+				steps := o.steps(at)
 				if i < len(parts)-1 {
 					steps = steps[:3]
 				}

@@ -100,10 +100,10 @@ func TestSkippedStepsCountOverAStop(t *testing.T) {
 func TestResumingTakesNoMemory(t *testing.T) {
 	text := strings.NewReplacer("[16]", "[700, 700]", `kind = "sgd"`, `kind = "adamw"`, "momentum = 0.9\n", "").Replace(fmt.Sprintf(mlp, 2))
 	dir := t.TempDir()
+	resumed := false
 	fresh := func() *run {
 		j := job(t, text)
-		r := &run{Options: Options{Job: j, Checkpoints: dir, Comm: collective.Alone{}, Observe: func(Event) {}, Progress: new(Progress)}, train: j.Train,
-			lastMetrics: map[string]float64{}, verified: map[int]bool{}}
+		r := newRun(Options{Job: j, Checkpoints: dir, Comm: collective.Alone{}, Observe: func(e Event) { resumed = resumed || e.Kind == Started && e.Path != "" }})
 		if err := r.build(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestResumingTakesNoMemory(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	err := r.start(t.Context())
 	runtime.ReadMemStats(&after)
-	if err != nil || !r.verified[0] {
+	if err != nil || !resumed {
 		t.Fatalf("nothing was loaded: %v", err)
 	}
 	if took := after.TotalAlloc - before.TotalAlloc; took > 4*700*700 {

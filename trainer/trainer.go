@@ -20,9 +20,7 @@ package trainer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
@@ -32,7 +30,6 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
-	"github.com/ddpbatch/ddpbatch/trainer/optim"
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
@@ -102,82 +99,47 @@ type Result struct {
 	AlreadyDone bool
 }
 
-// run is the state of one rank.
+// run is the setup of one rank.
 type run struct {
 	Options
-	train          *jobs.Train
-	device         device.Device
-	gpu            *cuda.GPU        // the device, if it is a GPU
-	unbind         func()           // unbinds the GPU from this goroutine, or nil
-	deviceComm     ddp.Communicator // process group for device memory
-	data           data.Dataset
-	eval           data.Dataset // nil without held-out data
-	loader         *data.Loader
-	evaluator      evaluator
-	model          nn.Model
-	batch          int // maximum samples per micro-batch, at most a rank's share of the data set
-	params         []*nn.Param
-	optimizer      optim.Optimizer
-	schedule       optim.Schedule
-	sharder        *ddp.Sharder
-	stepper        stepper
-	outcome        outcome // of the newest step whose outcome is known
-	pos            position
-	layout         string             // see checkpoint.Manifest
-	skipped        int                // number of consecutive skipped steps
-	verified       map[int]bool       // by step: whether its checkpoint verifies, see checkpoint.Prune
-	lastMetrics    map[string]float64 // most recent metrics, for the manifest
-	bestMetric     float64            // best metric of checkpoint.keep_best so far
-	stepsPerEpoch  int                // steps per full epoch
-	epochStepsLeft int                // remaining steps of the current epoch
-	monitor        monitor
-	asyncSave      *pendingSave // save in the background, or nil
-	copyBuffer     []float32    // memory for copies of an async checkpoint
-}
-
-// position is the progress of training.
-type position struct {
-	Step     int64 // completed optimizer steps
-	Epoch    int64 // epoch of the next step
-	Consumed int64 // samples of that epoch consumed by all ranks
-	// Unevaluated reports that the previous epoch has ended but is not evaluated yet.
-	Unevaluated bool
+	train      *jobs.Train
+	device     device.Device
+	gpu        *cuda.GPU        // the device, if it is a GPU
+	unbind     func()           // unbinds the GPU from this goroutine, or nil
+	deviceComm ddp.Communicator // process group for device memory
+	data       data.Dataset
+	eval       data.Dataset // nil without held-out data
+	model      nn.Model
+	batch      int    // maximum samples per micro-batch, at most a rank's share of the data set
+	layout     string // of the ranks on nodes, see checkpoint.Manifest
+	loop       loop   // since build
 }
 
 // Run trains until all epochs of the job are complete or Stop is closed.
 func Run(ctx context.Context, o Options) (result Result, err error) {
 	defer device.Recover(&err) // a failure of the device while it is released
-	if o.Progress == nil {
-		o.Progress = new(Progress)
-	}
-	r := &run{Options: o, train: o.Job.Train, lastMetrics: map[string]float64{}, verified: map[int]bool{}}
+	r := newRun(o)
+	l := &r.loop
 	defer r.end(&err)
 	defer device.Recover(&err)
-	if err := r.build(ctx); errors.Is(err, errStopped) {
-		return Result{Stopped: true}, nil
-	} else if err != nil {
-		return Result{}, err
+	for _, setUp := range []func(context.Context) error{r.build, r.checkSameData, r.start} {
+		if err := setUp(ctx); errors.Is(err, errStopped) {
+			return Result{Stopped: true}, nil
+		} else if err != nil {
+			return Result{}, err
+		}
 	}
-	defer r.loader.Stop()
-	if err := r.checkSameData(ctx); err != nil {
-		return Result{}, err
+	defer l.loader.Stop()
+	finished := l.event(Finished)
+	if l.isFinished() {
+		finished.AlreadyDone = true
+		r.Observe(finished)
+		return Result{Step: finished.Step, AlreadyDone: true}, nil
 	}
-	if err := r.findLayout(ctx); err != nil {
-		return Result{}, err
-	}
-	if err := r.start(ctx); errors.Is(err, errStopped) {
-		return Result{Stopped: true}, nil
-	} else if err != nil {
-		return Result{}, err
-	}
-	if r.isFinished() {
-		r.Observe(Event{Kind: Finished, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs, AlreadyDone: true})
-		return Result{Step: int(r.pos.Step), AlreadyDone: true}, nil
-	}
-	r.warnZeroRate()
+	l.warnZeroRate(r.train.Optimizer.LR)
 	r.Progress.enter(phaseTraining) // never left: after a failure, the phase shows where it happened
-	defer r.closeAsyncSave()
-	stopped, err := r.loop(ctx)
+	defer l.saver.Close()
+	stopped, err := l.run(ctx)
 	if err != nil {
 		return Result{}, err
 	}
@@ -186,13 +148,13 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	if err := o.Comm.Do(ctx, collective.Barrier()); err != nil {
 		return Result{}, err
 	}
-	r.endTrace()
+	l.endTrace()
 	kind := Finished
 	if stopped {
 		kind = Stopped
 	}
-	r.Observe(Event{Kind: kind, Step: int(r.pos.Step), Epoch: int(r.pos.Epoch), Epochs: r.train.Epochs})
-	return Result{Step: int(r.pos.Step), Stopped: stopped}, nil
+	r.Observe(l.event(kind))
+	return Result{Step: int(l.pos.Step), Stopped: stopped}, nil
 }
 
 // end reports the error of a run, and then releases what it holds.
@@ -205,28 +167,10 @@ func (r *run) end(err *error) {
 	}
 }
 
-func (r *run) isFinished() bool {
-	return r.pos.Epoch >= int64(r.train.Epochs) && !r.pos.Unevaluated
-}
-
-// checkSameData compares each rank's data with rank 0's. A rank with different training data would
-// silently corrupt the model; different held-out data would falsify the metrics.
-func (r *run) checkSameData(ctx context.Context) error {
-	for _, part := range []struct {
-		what string
-		data data.Dataset
-	}{{"training", r.data}, {"held-out", r.eval}} {
-		digest := strings.Repeat("0", 64) // no data
-		if part.data != nil {
-			digest = part.data.Digest()
-		}
-		zero := []byte(digest)
-		if err := r.Comm.Do(ctx, collective.Broadcast(zero, 0)); err != nil {
-			return err
-		}
-		if digest != string(zero) {
-			return fmt.Errorf("the %s data of this rank differ from rank 0's (digest %.12s, not %.12s)", part.what, digest, zero)
-		}
+// newRun returns a run without its device, data, and model.
+func newRun(o Options) *run {
+	if o.Progress == nil {
+		o.Progress = new(Progress)
 	}
-	return nil
+	return &run{Options: o, train: o.Job.Train}
 }

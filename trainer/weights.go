@@ -16,17 +16,18 @@ import (
 // newWeights passes the initial values of each parameter to give as soon as the model has written
 // them. They come from the job's weights file or from random initialization.
 func (r *run) newWeights(give ddp.Give) error {
-	kept := make([]device.Tensor, len(r.params))
-	for i, p := range r.params {
+	params := r.model.Params()
+	kept := make([]device.Tensor, len(params))
+	for i, p := range params {
 		kept[i] = p.Data
 	}
 	to := &streamingMemory{give: give, params: map[unsafe.Pointer]int{}}
-	nn.AllocValues(to, r.params)
-	for i, p := range r.params {
+	nn.AllocValues(to, params)
+	for i, p := range params {
 		to.params[p.Data.Base()] = i
 	}
 	err := r.fillWeights(to)
-	for i, p := range r.params {
+	for i, p := range params {
 		p.Data = kept[i]
 	}
 	if err == nil {

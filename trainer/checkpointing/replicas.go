@@ -1,4 +1,4 @@
-package trainer
+package checkpointing
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
-	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
@@ -17,25 +16,12 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// compareInterval is the maximum number of steps between two comparisons of the weights. A save
-// also compares them. A comparison reads 1 GB of weights in about 0.1 s, and a model of that size
-// needs minutes for 100 steps.
-const compareInterval = 100
-
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // hasReplicas reports whether other ranks hold the same weights as this rank.
-func (r *run) hasReplicas() bool { return r.sharder.Strategy != ddp.ZeRO3 && r.Comm.Size() > 1 }
+func (s *State) hasReplicas() bool { return s.Sharder.Strategy != ddp.ZeRO3 && s.Comm.Size() > 1 }
 
-// replicas returns the manifest entry for the current state, which compareAll has accepted.
-func (r *run) replicas() checkpoint.Replicas {
-	if r.hasReplicas() {
-		return checkpoint.ReplicasCompared
-	}
-	return checkpoint.ReplicasNone
-}
-
-// compareWeights compares the weights of all ranks. They differ only if a CPU, its memory, or a
+// CompareWeights compares the weights of all ranks. They differ only if a CPU, its memory, or a
 // library between the ranks is faulty. Nothing else would detect the fault.
 //
 // With ZeRO1 and ZeRO2 a rank receives most weights from the ranks that update them. The comparison
@@ -43,58 +29,60 @@ func (r *run) replicas() checkpoint.Replicas {
 // all ranks receive the same wrong weights. For the same reason it cannot detect wrong gradients
 // that a rank has sent to the others. With ZeRO3 and with a single rank there is nothing to
 // compare.
-func (r *run) compareWeights(ctx context.Context) error { return r.compare(ctx, false) }
-
-// compareAll compares the contents of a checkpoint: the weights and, with DDP, in which each rank
-// has a copy, the optimizer state. No state is saved before all ranks agree on it.
-func (r *run) compareAll(ctx context.Context) error {
-	return r.compare(ctx, r.sharder.Strategy == ddp.DDP)
+func (s *State) CompareWeights(ctx context.Context, step int64) error {
+	return s.compare(ctx, step, false)
 }
 
-func (r *run) compare(ctx context.Context, withState bool) error {
-	if !r.hasReplicas() {
+// CompareAll compares the contents of a checkpoint: the weights and, with DDP, in which each rank
+// has a copy, the optimizer state. No state is saved before all ranks agree on it.
+func (s *State) CompareAll(ctx context.Context, step int64) error {
+	return s.compare(ctx, step, s.Sharder.Strategy == ddp.DDP)
+}
+
+func (s *State) compare(ctx context.Context, step int64, withState bool) error {
+	if !s.hasReplicas() {
 		return nil
 	}
-	defer r.Trace.Add(trace.Compare, 0, r.Trace.Now())
-	if err := r.sharder.Sync(ctx); err != nil {
-		return fmt.Errorf("update weights after step %d: %w", r.pos.Step, err)
+	defer s.Trace.Add(trace.Compare, 0, s.Trace.Now())
+	if err := s.Sharder.Sync(ctx); err != nil {
+		return fmt.Errorf("update weights after step %d: %w", step, err)
 	}
 	// A 32-bit checksum is exact in a float64, and so is its sum with zeros.
-	size := r.Comm.Size()
+	size := s.Comm.Size()
 	sums := make([]float64, 2*size)
 	weights, state := sums[:size], sums[size:]
-	weights[r.Comm.Rank()] = float64(r.weightsChecksum())
+	weights[s.Comm.Rank()] = float64(s.weightsChecksum())
 	if withState {
-		state[r.Comm.Rank()] = float64(r.stateChecksum())
+		state[s.Comm.Rank()] = float64(s.stateChecksum())
 	}
-	if err := r.Comm.Do(ctx, collective.AllReduce(sums, collective.Sum)); err != nil {
-		return fmt.Errorf("compare weights after step %d: %w", r.pos.Step, err)
+	if err := s.Comm.Do(ctx, collective.AllReduce(sums, collective.Sum)); err != nil {
+		return fmt.Errorf("compare weights after step %d: %w", step, err)
 	}
 	for _, part := range []struct {
 		what string
 		sums []float64
 	}{{"weights", weights}, {"optimizer state", state}} {
 		if groups := groupEqual(part.sums); len(groups) > 1 {
-			return replicasError{what: part.what, step: r.pos.Step, groups: groups}
+			return ReplicasError{what: part.what, step: step, groups: groups}
 		}
 	}
 	return nil
 }
 
 // weightsChecksum returns a checksum of all parameters in registration order. The device computes it.
-func (r *run) weightsChecksum() uint32 {
+func (s *State) weightsChecksum() uint32 {
 	sum := uint32(0)
-	for _, p := range r.params {
-		sum = r.addChecksum(sum, p.Data)
+	for _, p := range s.Params {
+		sum = s.addChecksum(sum, p.Data)
 	}
 	return sum
 }
 
 // stateChecksum returns a checksum of this rank's optimizer state.
-func (r *run) stateChecksum() uint32 {
+func (s *State) stateChecksum() uint32 {
 	sum := uint32(0)
-	state := r.optimizer.StateBy(func(t device.Tensor) []float32 {
-		sum = r.addChecksum(sum, t)
+	state := s.Optimizer.StateBy(func(t device.Tensor) []float32 {
+		sum = s.addChecksum(sum, t)
 		return nil
 	})
 	for _, t := range state.Tensors {
@@ -104,8 +92,8 @@ func (r *run) stateChecksum() uint32 {
 }
 
 // addChecksum returns the CRC-32C of the checksums so far and the checksum of a tensor.
-func (r *run) addChecksum(sum uint32, t device.Tensor) uint32 {
-	return crc32.Update(sum, castagnoli, binary.LittleEndian.AppendUint64(nil, r.device.Checksum(t)))
+func (s *State) addChecksum(sum uint32, t device.Tensor) uint32 {
+	return crc32.Update(sum, castagnoli, binary.LittleEndian.AppendUint64(nil, s.Device.Checksum(t)))
 }
 
 // groupEqual groups the ranks by checksum. The largest group is first; among groups of the same
@@ -113,11 +101,11 @@ func (r *run) addChecksum(sum uint32, t device.Tensor) uint32 {
 func groupEqual(sums []float64) [][]int {
 	at := map[float64]int{}
 	var groups [][]int
-	for rank, s := range sums {
-		i, known := at[s]
+	for rank, sum := range sums {
+		i, known := at[sum]
 		if !known {
 			i = len(groups)
-			at[s], groups = i, append(groups, nil)
+			at[sum], groups = i, append(groups, nil)
 		}
 		groups[i] = append(groups[i], rank)
 	}
@@ -128,8 +116,8 @@ func groupEqual(sums []float64) [][]int {
 // maxNamed is the maximum number of ranks, or groups of ranks, that a message lists.
 const maxNamed = 8
 
-// A replicasError reports that ranks that must have equal values differ.
-type replicasError struct {
+// A ReplicasError reports that ranks that must have equal values differ.
+type ReplicasError struct {
 	what   string // "weights" or "optimizer state"
 	step   int64
 	groups [][]int // ranks with equal values, the largest group first; at least 2
@@ -137,10 +125,10 @@ type replicasError struct {
 
 // hasMajority reports whether more ranks agree with each other than with any other group. If not,
 // as with two ranks, any of them may be the faulty one.
-func (e replicasError) hasMajority() bool { return len(e.groups[0]) > len(e.groups[1]) }
+func (e ReplicasError) hasMajority() bool { return len(e.groups[0]) > len(e.groups[1]) }
 
 // Suspects returns the ranks of which at least one is faulty, in ascending order.
-func (e replicasError) Suspects() []int {
+func (e ReplicasError) Suspects() []int {
 	groups := e.groups
 	if e.hasMajority() {
 		groups = groups[1:]
@@ -148,7 +136,7 @@ func (e replicasError) Suspects() []int {
 	return slices.Sorted(slices.Values(slices.Concat(groups...)))
 }
 
-func (e replicasError) Error() string {
+func (e ReplicasError) Error() string {
 	if e.hasMajority() {
 		return fmt.Sprintf("after step %d the %s of %s differ from those of the other ranks", e.step, e.what, format.Ranks(e.Suspects()))
 	}
@@ -163,7 +151,7 @@ func (e replicasError) Error() string {
 }
 
 // Hint returns the fix, and from where the run resumes.
-func (e replicasError) Hint() string {
+func (e ReplicasError) Hint() string {
 	const resume = "; the run resumes from the newest checkpoint, whose state was compared before it was saved"
 	if e.hasMajority() {
 		return "the memory, CPU, or network of that rank's node is faulty: run the job on other nodes, and ask the administrators to test that node" + resume

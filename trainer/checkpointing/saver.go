@@ -1,0 +1,447 @@
+// Package checkpointing saves and restores the state of one rank: synchronous and asynchronous
+// saves, resume, and the comparison of the ranks before each save.
+//
+// It guarantees:
+//
+//   - No state is saved before all ranks agree on it, and no parameter that is not finite is saved.
+//   - An asynchronous save has the same contents as a synchronous one. Training waits only while
+//     this rank's state is copied.
+//   - If one rank cannot write its part, the save fails on all ranks, and no checkpoint is created.
+//   - A save is reported only after its checkpoint is on disk, and its failure as soon as it is
+//     known. Existing checkpoints stay intact.
+//
+// A [Saver] is a state machine whose states are phases. It needs no job and decides neither when to
+// save nor what a failed save means for the job: the caller sets both. Package checkpoint defines
+// the files.
+package checkpointing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
+	"github.com/ddpbatch/ddpbatch/trainer/trace"
+)
+
+// Phase is the phase of a save on one rank.
+type Phase string
+
+// The phases of a save.
+const (
+	Idle       Phase = "idle"       // no save is in progress
+	Copying    Phase = "copying"    // the ranks compare their states, and this rank copies its part; training waits
+	Writing    Phase = "writing"    // this rank writes its part, or, if it has the whole state, the checkpoint
+	Written    Phase = "written"    // this rank has written its part, or could not, and waits for the other ranks
+	Committing Phase = "committing" // rank 0 creates the checkpoint from the parts of all ranks
+	Committed  Phase = "committed"  // nothing is left to do, except to report
+	Failed     Phase = "failed"     // the save has failed, which is not reported yet
+)
+
+// nextPhases lists the phases that may follow each phase.
+var nextPhases = map[Phase][]Phase{
+	Idle:       {Copying},
+	Copying:    {Writing, Idle}, // Idle: this rank has nothing to write, or the ranks differ
+	Writing:    {Written, Committed, Failed},
+	Written:    {Committing, Committed, Failed},
+	Committing: {Committed, Failed},
+	Committed:  {Idle},
+	Failed:     {Idle},
+}
+
+// Options configures a [Saver].
+type Options struct {
+	Dir       string // directory of the checkpoints
+	Run       string // ID of the run
+	Retention checkpoint.Retention
+	// Async makes periodic saves write in the background.
+	Async bool
+	// ContinueOnError makes a failed periodic save a warning, which is passed to Unsaved.
+	ContinueOnError bool
+	Threads         int // maximum number of threads that copy; 0 means one per core
+	// CheckDir, unless nil, returns an error if the parent directory of Dir was moved or deleted.
+	CheckDir func() error
+	// Manifest returns a manifest with the position in the data and the settings. The Saver adds
+	// what it knows itself.
+	Manifest func() (*checkpoint.Manifest, error)
+	// Saved is called on rank 0 after a save.
+	Saved func(Saved)
+	// Unsaved is called with the error of a failed save after which training continues.
+	Unsaved func(error)
+	// MismatchHint is the fix for a checkpoint that cannot be used, if its error has no hint.
+	MismatchHint string
+}
+
+// Saved describes a checkpoint that was saved.
+type Saved struct {
+	Manifest      *checkpoint.Manifest
+	Path          string
+	Took, Stalled time.Duration // total time, and the part for which training waited
+}
+
+// A Saver saves the state of one rank. The training goroutines of all ranks call its methods in the
+// same order.
+type Saver struct {
+	Options
+	Best       float64 // best metric of Retention so far, or NaN
+	State      *State
+	phase      Phase
+	current    *save        // since Writing; nil if Idle or Copying
+	verified   map[int]bool // by step: whether its checkpoint verifies, see checkpoint.Prune
+	copyBuffer []float32    // memory for copies of an asynchronous save
+}
+
+// New returns an idle Saver. Asynchronous saves require [Saver.AllocCopies].
+func New(state *State, o Options) *Saver {
+	return &Saver{Options: o, State: state, phase: Idle, verified: map[int]bool{}, Best: math.NaN()}
+}
+
+// save is a save in progress.
+type save struct {
+	step     int64
+	began    time.Time
+	stalled  time.Duration // how long training waited for it
+	async    bool
+	required bool // its failure always ends the run
+
+	manifest *checkpoint.Manifest         // on rank 0
+	pieces   map[string][]checkpoint.Part // this rank's part of the state, by file
+	shapes   map[string]map[string][]int  // of whole tensors, by file and tensor
+
+	// The following fields are for sharded checkpoints.
+	sharded bool
+	target  checkpoint.Writer // on rank 0
+	partDir string            // directory for this rank's part; empty if there is nothing to write
+	files   []checkpoint.File // files that this rank has written; after exchange, the files of all ranks
+
+	path  string        // on rank 0: path of the checkpoint
+	err   error         // write error, or a value that is not finite
+	done  chan struct{} // closed when the current task has ended
+	ended time.Time     // when the current task ended
+}
+
+// enter begins a phase.
+func (s *Saver) enter(p Phase) {
+	if !slices.Contains(nextPhases[s.phase], p) {
+		panic(fmt.Sprintf("checkpointing: internal error: %s after %s", p, s.phase))
+	}
+	s.phase = p
+}
+
+// Phase returns the phase of the save in progress.
+func (s *Saver) Phase() Phase {
+	if s.phase != Writing && s.phase != Committing {
+		return s.phase
+	}
+	select {
+	case <-s.current.done:
+		if s.phase == Writing && s.current.sharded {
+			s.enter(Written)
+		} else {
+			s.end()
+		}
+	default:
+	}
+	return s.phase
+}
+
+// end enters Committed or Failed.
+func (s *Saver) end() {
+	if s.current.err != nil {
+		s.enter(Failed)
+	} else {
+		s.enter(Committed)
+	}
+}
+
+// Save writes the state after a step and returns when it is on disk. Rank 0 writes all of it, or,
+// if the state is sharded, each rank writes its part. If training is finished, rank 0 consolidates
+// the parts, so that other programs can read the result.
+func (s *Saver) Save(ctx context.Context, step int64) error {
+	return s.save(ctx, save{step: step, required: true})
+}
+
+// SavePeriodic saves like [Saver.Save]. With Async, it returns when the state is copied,
+// and [Saver.Poll] completes the save. There is memory for one copy only, so it first waits for a
+// save in progress, and no requested checkpoint is skipped.
+func (s *Saver) SavePeriodic(ctx context.Context, step int64) error {
+	return s.save(ctx, save{step: step, async: s.Async})
+}
+
+func (s *Saver) save(ctx context.Context, c save) error {
+	defer s.State.Trace.Add(trace.Save, 0, s.State.Trace.Now())
+	called := time.Now()
+	if err := s.Wait(ctx); err != nil {
+		return err
+	}
+	s.enter(Copying)
+	if hasPart, err := s.copyState(ctx, &c); err != nil || !hasPart {
+		s.enter(Idle)
+		return err
+	}
+	s.current = &c
+	s.enter(Writing)
+	c.start(func() { s.write(ctx, &c) })
+	if c.async {
+		c.stalled = time.Since(called)
+		return nil
+	}
+	return s.Wait(ctx)
+}
+
+// start runs a task, in the background if the save is asynchronous. Tasks read nothing that
+// training changes.
+func (c *save) start(task func()) {
+	c.done = make(chan struct{})
+	run := func() {
+		defer close(c.done)
+		task()
+		c.ended = time.Now()
+	}
+	if c.async {
+		go run()
+	} else {
+		run()
+	}
+}
+
+// InFlight reports whether this rank is still writing its part of a sharded checkpoint. Each rank
+// sends the result with the gradients of every step.
+func (s *Saver) InFlight() bool { return s.Phase() == Writing && s.current.sharded }
+
+// Poll advances an asynchronous save after a step, without waiting for the disk. Step is the newest
+// step with a known outcome; inFlight reports whether a rank's [Saver.InFlight] was true in it.
+// Every rank passes the same values, so all ranks exchange their results after the same step.
+func (s *Saver) Poll(ctx context.Context, step int64, inFlight bool) error {
+	if s.Phase() == Written {
+		if inFlight || step < s.current.step { // the outcome may belong to a step before the save
+			return nil
+		}
+		if err := s.exchange(ctx); err != nil {
+			return err
+		}
+	}
+	if s.phase == Committed || s.phase == Failed {
+		return s.report()
+	}
+	return nil
+}
+
+// Wait completes the save in progress, if there is one.
+func (s *Saver) Wait(ctx context.Context) error {
+	for {
+		var err error
+		switch s.Phase() {
+		case Writing, Committing:
+			select {
+			case <-s.current.done:
+			case <-ctx.Done():
+				err = context.Cause(ctx)
+			}
+		case Written:
+			err = s.exchange(ctx)
+		case Committed, Failed:
+			err = s.report()
+		default:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Close waits for the task in the background when training fails, so that no goroutine remains. The
+// checkpoint has a state from before the failure, so it is valid if this rank could complete it
+// without the others.
+func (s *Saver) Close() {
+	if s.current == nil {
+		return
+	}
+	<-s.current.done
+	if s.Phase() == Committed {
+		_ = s.report()
+	}
+}
+
+// TraceInFlight adds the asynchronous save in progress to the trace, which ends.
+func (s *Saver) TraceInFlight() {
+	if c := s.current; c != nil && c.async {
+		s.State.Trace.Add(trace.AsyncSave, 0, c.began)
+	}
+}
+
+// copyState compares the state of all ranks and takes this rank's part of it. It returns false on a
+// rank that has nothing to write. If the save cannot succeed, c.err is the reason. The returned
+// error means that communication failed or that the ranks differ.
+func (s *Saver) copyState(ctx context.Context, c *save) (hasPart bool, err error) {
+	if err := s.State.CompareAll(ctx, c.step); err != nil {
+		return false, err
+	}
+	c.began, c.sharded = time.Now(), s.State.Sharder.Strategy != ddp.DDP
+	isRoot := s.State.Comm.Rank() == 0
+	if !c.sharded && !isRoot {
+		return false, nil
+	}
+	c.shapes = s.State.shapes()
+	if isRoot {
+		if c.manifest, c.err = s.Manifest(); c.err == nil {
+			m := c.manifest
+			m.Run, m.Created, m.WorldSize = s.Run, c.began.UTC(), s.State.Comm.Size()
+			m.OptimInit, m.Replicas = s.State.Optimizer.StateBy(readNothing).Initialized, checkpoint.ReplicasNone
+			if s.State.hasReplicas() {
+				m.Replicas = checkpoint.ReplicasCompared
+			}
+			c.err = s.checkMoved(c)
+		}
+	}
+	if c.sharded {
+		if err := s.createPartDir(ctx, c); err != nil {
+			return false, err
+		}
+	}
+	c.pieces = s.State.pieces(s.reader())
+	if c.async {
+		s.copyPieces(c.pieces)
+	}
+	return true, nil
+}
+
+// write writes this rank's part in phase Writing.
+func (s *Saver) write(ctx context.Context, c *save) {
+	if c.err == nil {
+		c.err = c.checkFinite()
+	}
+	if c.err != nil {
+		return
+	}
+	if c.sharded {
+		c.writeParts(s.State.Comm.Rank())
+		return
+	}
+	files := checkpoint.Files{}
+	for name, shapes := range c.shapes {
+		files[name] = nil // an optimizer may be stateless
+		for _, p := range c.pieces[name] {
+			files[name] = append(files[name], safetensors.Tensor{Name: p.Tensor, Shape: shapes[p.Tensor], Data: p.Data})
+		}
+	}
+	if c.path, c.err = checkpoint.Save(s.Dir, c.manifest, files); c.err == nil {
+		s.prune(ctx, c)
+	}
+}
+
+// exchange exchanges the results of writing. Then rank 0 begins to commit.
+func (s *Saver) exchange(ctx context.Context) error {
+	c, began := s.current, time.Now()
+	if c.async {
+		defer s.State.Trace.Add(trace.Save, 0, s.State.Trace.Now())
+	}
+	if err := s.exchangeResults(ctx, c); err != nil {
+		c.err = err
+		s.enter(Failed)
+		return err
+	}
+	if s.State.Comm.Rank() != 0 || c.err != nil {
+		s.end()
+		return nil
+	}
+	s.enter(Committing)
+	c.start(func() {
+		if c.commitParts(); c.err == nil {
+			s.prune(ctx, c)
+		}
+	})
+	c.stalled += time.Since(began)
+	return nil
+}
+
+// prune removes old checkpoints after a save.
+func (s *Saver) prune(ctx context.Context, c *save) {
+	err := checkpoint.Prune(ctx, s.Dir, s.Run, int(c.step), s.Retention, s.verified)
+	if ctx.Err() == nil { // otherwise the attempt ends, and the checkpoint is saved
+		c.err = err
+	}
+}
+
+// report ends a save in phase Committed or Failed: it reports the checkpoint, or returns why the
+// save failed, unless training continues. It does not continue if a parameter is not finite or if
+// the directory was moved, because then no later save could succeed.
+func (s *Saver) report() error {
+	c := s.current
+	s.current = nil
+	s.enter(Idle)
+	took := time.Since(c.began)
+	if c.async {
+		s.State.Trace.AddUntil(trace.AsyncSave, 0, c.began, c.ended)
+	} else {
+		c.stalled = took
+	}
+	if c.err == nil {
+		if s.State.Comm.Rank() == 0 {
+			s.Saved(Saved{c.manifest, c.path, took, c.stalled})
+		}
+		return nil
+	}
+	if !errors.As(c.err, &movedError{}) {
+		if err := s.checkMoved(c); err != nil { // after a move during the save, files are missing
+			c.err = err
+		}
+	}
+	if c.required || !s.ContinueOnError || errors.As(c.err, &NonFiniteError{}) || errors.As(c.err, &movedError{}) {
+		return c.err
+	}
+	s.Unsaved(c.err)
+	return nil
+}
+
+// checkMoved returns an error if the directory was moved or deleted.
+func (s *Saver) checkMoved(c *save) error {
+	if s.CheckDir == nil {
+		return nil
+	}
+	if err := s.CheckDir(); err != nil {
+		return movedError{c.wrapError(err)}
+	}
+	return nil
+}
+
+// movedError is the error for a save into a directory that was moved or deleted.
+type movedError struct{ error }
+
+// Unwrap returns the cause, which has a hint.
+func (e movedError) Unwrap() error { return e.error }
+
+// NonFiniteError is the error for a loss, gradient, or parameter that is not finite.
+type NonFiniteError struct {
+	Err       error
+	FirstStep bool // in the first step
+}
+
+func (e NonFiniteError) Error() string { return e.Err.Error() }
+
+// Hint returns the fix.
+func (e NonFiniteError) Hint() string {
+	if e.FirstStep {
+		return "check the data for huge or non-finite values, and the scale of the inputs; the learning rate is not the cause, because there was no update yet"
+	}
+	return "reduce train.optimizer.lr, in a new run directory or from the start; or set train.nonfinite = \"skip\" to skip single steps; the failed step was not saved"
+}
+
+// checkFinite returns an error if a parameter is not finite.
+func (c *save) checkFinite() error {
+	for _, p := range c.pieces[checkpoint.ModelFile] {
+		for _, v := range p.Data {
+			const exponent = 0xff << 23
+			if math.Float32bits(v)&exponent == exponent {
+				return NonFiniteError{fmt.Errorf("parameter %q is not finite after step %d", p.Tensor, c.step), c.step == 0}
+			}
+		}
+	}
+	return nil
+}
