@@ -241,15 +241,15 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 // supervise returns after all processes have ended. It reports whether the user canceled the
 // attempt.
 func (a *attempt) supervise(ctx context.Context, started ranks, ended <-chan error) (cancelled bool) {
-	finished := make(chan struct{})
+	left := make(chan struct{}) // closed when every rank has left the rendezvous
 	waiting, stopWaiting := context.WithCancel(context.Background())
 	defer stopWaiting()
 	go func() {
 		if _, err := a.server.Wait(waiting); err == nil {
-			close(finished)
+			close(left)
 		}
 	}()
-	failing, done := a.server.Failing(), ctx.Done()
+	finished, failing, done := left, a.server.Failing(), ctx.Done()
 	var force <-chan time.Time
 	startKillTimer := func() {
 		if force == nil {
@@ -259,7 +259,8 @@ func (a *attempt) supervise(ctx context.Context, started ranks, ended <-chan err
 	for {
 		select {
 		case err := <-ended:
-			a.recordStartFailure(err, finished)
+			a.awaitReports(left, lastMessageTimeout)
+			a.recordStartFailure(err)
 			return cancelled
 		case s := <-a.o.Signals:
 			if a.stopped && s == os.Interrupt {
@@ -278,7 +279,7 @@ func (a *attempt) supervise(ctx context.Context, started ranks, ended <-chan err
 			failing = nil
 			startKillTimer()
 		case <-finished:
-			// Every rank has left the rendezvous. Its process must end soon.
+			// The processes of the ranks must end soon.
 			finished = nil
 			startKillTimer()
 		case <-force:
@@ -329,15 +330,42 @@ func (a *attempt) announceStop(reason stopReason) {
 	a.o.Say(fmt.Sprintf("asking all ranks to save and stop: %s", reason))
 }
 
-// recordStartFailure records a failure if processes ended before they joined the rendezvous: the
-// program could not be started, or srun rejected the step.
-func (a *attempt) recordStartFailure(err error, finished <-chan struct{}) {
+const (
+	// lastMessageTimeout is how long the last message of a rank may take after its process has ended.
+	// The kernel closes the connection of a process that was killed, so only a lost node or
+	// network can take longer.
+	lastMessageTimeout = time.Minute
+	// joinGrace is how long the messages of ranks may take if not all of them have joined.
+	joinGrace = 2 * time.Second
+)
+
+// awaitReports waits, after all processes have ended, until the server has read the last message
+// of each rank, which has its exit code. Without this wait, a failed rank would count as complete.
+// A rank without such a message is recorded as lost after the timeout.
+func (a *attempt) awaitReports(finished <-chan struct{}, timeout time.Duration) {
 	select {
 	case <-finished:
 		return
-	case <-time.After(200 * time.Millisecond):
-		// The last message of a rank may still be in transit.
+	case <-a.server.Joined():
+	case <-time.After(joinGrace):
+		return
 	}
+	select {
+	case <-finished:
+		return
+	case <-time.After(timeout):
+	}
+	for _, r := range a.server.Outcome().Ranks {
+		if r.State == rendezvous.Joined {
+			a.server.Abort(rendezvous.Failure{Rank: r.Rank, Host: r.Host, State: rendezvous.Lost, Step: r.Step, Phase: r.Phase,
+				Reason: fmt.Sprintf("rank %d on %s was lost: its process ended, but its exit code did not arrive within %v", r.Rank, r.Host, timeout)})
+		}
+	}
+}
+
+// recordStartFailure records a failure if processes ended before they joined the rendezvous: the
+// program could not be started, or srun rejected the step.
+func (a *attempt) recordStartFailure(err error) {
 	o := a.server.Outcome()
 	missing := 0
 	for _, r := range o.Ranks {
