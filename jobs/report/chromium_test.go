@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"html/template"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -86,13 +87,20 @@ func TestInChromium(t *testing.T) {
 		c := exec.CommandContext(ctx, chromium, slices.Concat([]string{"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars", "--user-data-dir=" + filepath.Join(dir, "profile"),
 			"--disable-background-networking", "--disable-component-update", "--disable-sync",
 			"--proxy-server=" + proxy.URL, "--proxy-bypass-list=<-loopback>"}, args)...)
-		c.WaitDelay = time.Second
-		var stderr bytes.Buffer
-		c.Stderr = &stderr
-		out, err := c.Output()
-		if err != nil {
-			t.Fatalf("chromium: %v\n%s", err, stderr.Bytes())
+		// Files instead of pipes, because a process of chromium may hold a pipe open after the end.
+		stdout, stderr := filepath.Join(dir, "stdout"), filepath.Join(dir, "stderr")
+		for path, w := range map[string]*io.Writer{stdout: &c.Stdout, stderr: &c.Stderr} {
+			f, err := os.Create(path)
+			check(t, err)
+			defer f.Close()
+			*w = f
 		}
+		if err := c.Run(); err != nil {
+			text, _ := os.ReadFile(stderr)
+			t.Fatalf("chromium: %v\n%s", err, text)
+		}
+		out, err := os.ReadFile(stdout)
+		check(t, err)
 		return out
 	}
 	page := html(t, Collect(ran(t)))
