@@ -57,7 +57,7 @@ func openOutput(dir rundir.Dir, id string) (*os.File, error) {
 		return nil, nil // submitted by ddpbatch
 	}
 	file, err := dir.OpenBatchLog(id)
-	if err == nil && (sameFile(file, os.Stdout) || sameFile(file, os.Stderr)) {
+	if err == nil && (output.SameFile(file, os.Stdout) || output.SameFile(file, os.Stderr)) {
 		return nil, file.Close() // the script redirects its output to this file
 	}
 	return file, err
@@ -81,7 +81,7 @@ func (c *launchCmd) show(p *program, o *launch.Options, id string, out *output.C
 	out.Lost = func(err error) {
 		p.note("warning: forward the output of the ranks: %v; the run continues without it", err)
 	}
-	same := sameFile(os.Stdout, os.Stderr)
+	same := output.SameFile(os.Stdout, os.Stderr)
 	switch {
 	case l != nil:
 		same = l.shows(p.Stderr)
@@ -114,14 +114,4 @@ func (c *launchCmd) startView(p *program, o *launch.Options, id string) *live {
 		s.SetPhase(time.Now())
 		return s
 	})
-}
-
-// sameFile reports whether a and b are the same file, pipe, or terminal.
-func sameFile(a, b *os.File) bool {
-	one, err := a.Stat()
-	if err != nil {
-		return false
-	}
-	other, err := b.Stat()
-	return err == nil && os.SameFile(one, other)
 }

@@ -102,7 +102,7 @@ func StartCapture(o Options) (*Capture, error) {
 	var err error
 	if c.Stdout, err = c.add(o.Stdout); err == nil {
 		c.Stderr = c.Stdout
-		if !sameFile(o.Stdout, o.Stderr) { // a single stream keeps the order
+		if !SameFile(o.Stdout, o.Stderr) { // a single stream keeps the order
 			c.Stderr, err = c.add(o.Stderr)
 		}
 	}
@@ -113,8 +113,8 @@ func StartCapture(o Options) (*Capture, error) {
 	return c, nil
 }
 
-// sameFile reports whether a and b are the same file, pipe, or terminal.
-func sameFile(a, b *os.File) bool {
+// SameFile reports whether a and b are the same file, pipe, or terminal.
+func SameFile(a, b *os.File) bool {
 	one, err := a.Stat()
 	if err != nil {
 		return false
