@@ -133,8 +133,8 @@ func TestDecayOfOlderRuns(t *testing.T) {
 	}
 }
 
-// A GPT size and its explicit values are the same spec. An empty list of hidden layers and a
-// missing key are the same spec also.
+// TestSameSpec checks that a GPT size and its explicit values are the same spec, and that an empty
+// list of hidden layers equals a missing key.
 func TestSameSpec(t *testing.T) {
 	gpt := func(model string) string { return withGPT(model, `kind = "text", path = "a"`) }
 	cnn := func(keys string) string {
@@ -153,8 +153,8 @@ func TestSameSpec(t *testing.T) {
 	}
 }
 
-// A run can resume with a different number of samples per step, but not with other changes
-// that affect the result.
+// TestDifferences checks that a run can resume with a different number of samples per step, but
+// not with other changes that affect the result.
 func TestDifferences(t *testing.T) {
 	was := load(t, "examples/demo.toml").Train
 	for _, c := range []struct {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A job that requests integrity protection gets a warning about messages that are not
-// protected.
+// TestIntegrityWarnings checks that a job that requests integrity protection gets a warning about
+// messages that are not protected.
 func TestIntegrityWarnings(t *testing.T) {
 	for _, tt := range []struct {
 		name, integrity, more, want string

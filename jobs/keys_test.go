@@ -35,8 +35,8 @@ func TestKeysHaveHelp(t *testing.T) {
 	}
 }
 
-// Every value that a type accepts must match its schema. The schema must reject all other
-// values that it can express.
+// TestForms checks that every value that a type accepts matches its schema, and that the schema
+// rejects all other values that it can express.
 func TestForms(t *testing.T) {
 	probes := []any{int64(0), int64(1), int64(-1), int64(7), int64(1 << 31), 0.0, 0.5, 0.75, 1.0, -0.5, 2.5, true, "", "0", "90", "64G", "0G", "5g",
 		"02:00:00", "90:30", "1-12", "1-12:00", "1-12:00:00", "2:3:4:5", "25 MiB", "25 MB", "1.5 MiB", "90s", "1h30m", "1.5h", "+3s", ".5s", "300ms", "2 h", "5us",

@@ -75,7 +75,8 @@ func TestModelAndDataDefaults(t *testing.T) {
 	}
 }
 
-// Every model lists the kinds of data that it accepts, and every kind of data has a model.
+// TestKinds checks that every model lists the kinds of data that it accepts, and that every kind
+// of data has a model.
 func TestKinds(t *testing.T) {
 	kinds := func(table string) []string {
 		return fieldAt(reflect.TypeFor[Job](), []string{"train", table, "kind"}).rules.choices

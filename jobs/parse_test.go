@@ -350,7 +350,8 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// Adam and AdamW have PyTorch's defaults. 0 is a valid value, not a missing one.
+// TestOptimizerDefaults checks that Adam and AdamW have PyTorch's defaults, and that 0 is a valid
+// value, not a missing one.
 func TestOptimizerDefaults(t *testing.T) {
 	o := load(t, "testdata/good/step-schedule.toml").Train.Optimizer
 	if o.Beta1 != 0 || o.Beta2 != 0.999 || o.Eps != 1e-8 || o.WeightDecay != 0 {
@@ -365,7 +366,8 @@ func TestOptimizerDefaults(t *testing.T) {
 	}
 }
 
-// The TOML decoder needs quadratic memory for these.
+// TestDecodeSomeRejectsDepth checks that deeply nested tables are rejected. The TOML decoder needs
+// quadratic memory for them.
 func TestDecodeSomeRejectsDepth(t *testing.T) {
 	deep := maxDepth + 1
 	for _, tt := range []struct{ name, text string }{

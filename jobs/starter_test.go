@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Every kind of model and every launcher has a starter.
+// TestStarterKinds checks that every kind of model and every launcher has a starter.
 func TestStarterKinds(t *testing.T) {
 	want := []string{"command", "torchrun"}
 	want = append(want, fieldAt(reflect.TypeFor[Job](), []string{"train", "model", "kind"}).rules.choices...)
@@ -73,7 +73,7 @@ func TestStarters(t *testing.T) {
 	}
 }
 
-// ApplyShape changes the values of a starter and retains its comments.
+// TestShaped checks that ApplyShape changes the values of a starter and retains its comments.
 func TestShaped(t *testing.T) {
 	for _, kind := range StarterKinds() {
 		src, err := Starter(kind)

@@ -210,7 +210,8 @@ func TestSettingText(t *testing.T) {
 	}
 }
 
-// Decoding a sweep takes memory, and so time, in proportion to the number of its elements.
+// TestSweepCostsAreLinear checks that decoding a sweep takes memory, and so time, in proportion to
+// the number of its elements.
 func TestSweepCostsAreLinear(t *testing.T) {
 	bytes := func(elements int) uint64 {
 		text := []byte(minimal + "\n[sweep]\nlist = [" + strings.Repeat(`{ "setup.env.A" = "1" }, `, elements) + "]\n")
@@ -268,5 +269,30 @@ func TestSweepRejectsTooManyKeys(t *testing.T) {
 	}
 	if _, err := Parse("x.toml", text(100, 0, 200)); err != nil {
 		t.Errorf("small sweep: %v", err)
+	}
+}
+
+// TestArrayIndices checks the value of sbatch --array for all trials and for some of them.
+func TestArrayIndices(t *testing.T) {
+	s := &Sweep{}
+	for i := range 4 {
+		s.Trials = append(s.Trials, Trial{Index: i})
+	}
+	for _, tt := range []struct {
+		name     string
+		indices  []int
+		throttle int
+		want     string
+	}{
+		{"all", nil, 0, "0-3"},
+		{"throttle", nil, 2, "0-3%2"},
+		{"one", []int{3}, 0, "3"},
+		{"ranges", []int{0, 1, 3, 4, 5, 9}, 0, "0-1,3-5,9"},
+		{"no range", []int{1, 3, 5}, 1, "1,3,5%1"},
+	} {
+		s.Throttle = tt.throttle
+		if got := s.Array(tt.indices); got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }

@@ -53,7 +53,8 @@ func TestTorchrunArgv(t *testing.T) {
 	}
 }
 
-// The suggested argv retains the options of torchrun and the script.
+// TestTorchrunHintKeepsOptions checks that the suggested argv retains the options of torchrun and
+// the script.
 func TestTorchrunHintKeepsOptions(t *testing.T) {
 	for _, tt := range []struct{ argv, want string }{
 		{"/usr/bin/python3 --redirects 9:1 --tee 9:1 train.py", `argv = ["--redirects", "9:1", "--tee", "9:1", "train.py"]`},

@@ -8,9 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The CPU time of Agree grows at most with the number of host pairs, whether the hosts share a
-// subnet or not. Ten times as many hosts may take 100 times as long; checking all triples
-// would take 1,000 times as long. BenchmarkAgreeThousandHosts measures the time.
+// TestAgreeThousandHosts checks that the CPU time of Agree grows at most with the number of host
+// pairs, whether the hosts share a subnet or not. Ten times as many hosts may take 100 times as
+// long; checking all triples would take 1,000 times as long. BenchmarkAgreeThousandHosts measures
+// the time.
 func TestAgreeThousandHosts(t *testing.T) {
 	uses := map[string]string{"subnet": "hsn0", "cloud": "eth1", "racks": "hsn0", "policy": "ens2"}
 	few, many := manyHosts(t, 100), manyHosts(t, 1000)

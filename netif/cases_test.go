@@ -143,7 +143,7 @@ func TestCaseMTUMismatch(t *testing.T) {
 	}
 }
 
-// Marshaling an inventory that was read gives the same JSON.
+// TestCasesRoundTrip checks that marshaling an inventory that was read gives the same JSON.
 func TestCasesRoundTrip(t *testing.T) {
 	for _, c := range slices.Concat(loadCases(t), moreCases(t)) {
 		got, err := json.Marshal(c.inventory)

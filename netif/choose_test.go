@@ -205,7 +205,7 @@ func TestChooseRefuses(t *testing.T) {
 	}
 }
 
-// The choice does not depend on the order of the links.
+// TestChooseOrder checks that the choice does not depend on the order of the links.
 func TestChooseOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, tc := range loadCases(t) {
@@ -228,7 +228,7 @@ func TestChooseOrder(t *testing.T) {
 	}
 }
 
-// Renaming every interface does not change which one is chosen.
+// TestChooseIgnoresNames checks that renaming every interface does not change which one is chosen.
 func TestChooseIgnoresNames(t *testing.T) {
 	for _, tc := range loadCases(t) {
 		inv := tc.inventory
@@ -255,7 +255,8 @@ func TestChooseIgnoresNames(t *testing.T) {
 	}
 }
 
-// A program that gets only the interface name uses its first address.
+// TestChoiceShadowed checks that a program that gets only the interface name uses its first
+// address.
 func TestChoiceShadowed(t *testing.T) {
 	inv := newHostSpec("n1").link(Link{Name: "eth0"}, "10.1.0.1/24", "10.2.0.1/24").done(t)
 	for peer, want := range map[string]bool{"10.1.0.9": false, "10.2.0.9": true} {

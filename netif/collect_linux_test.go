@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Collect finds the same interfaces on this machine as the standard library, and ReadCases
-// accepts its result.
+// TestCollectHere checks that Collect finds the same interfaces on this machine as the standard
+// library, and that ReadCases accepts its result.
 func TestCollectHere(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

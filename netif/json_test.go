@@ -54,7 +54,7 @@ func TestReadCasesRejects(t *testing.T) {
 	}
 }
 
-// ReadCases reads a single case, a list, and a plain inventory.
+// TestReadCases checks that ReadCases reads a single case, a list, and a plain inventory.
 func TestReadCases(t *testing.T) {
 	single := `{"id": "a", "links": [` + loopback + `], "peers": ["10.0.0.1"], "nccl_conf": [{"name": "NCCL_DEBUG", "value": "INFO", "file": "/etc/nccl.conf", "line": 1}]}`
 	cases, isList, err := ReadCases(strings.NewReader(single))
@@ -103,7 +103,8 @@ func TestRouteText(t *testing.T) {
 	}
 }
 
-// Every accepted inventory is written back unchanged, and Choose returns.
+// FuzzChoose checks that every accepted inventory is written back unchanged, and that Choose
+// returns.
 func FuzzChoose(f *testing.F) {
 	for _, c := range loadCases(f) {
 		f.Add(c.text)

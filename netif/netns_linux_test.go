@@ -79,7 +79,8 @@ func TestRealCluster(t *testing.T) {
 	}
 }
 
-// Without its loopback, a host cannot reach even its own addresses.
+// TestRealLoopbackDown checks a host without its loopback, which cannot reach even its own
+// addresses.
 func TestRealLoopbackDown(t *testing.T) {
 	hub, node := newSpace(t), newSpace(t)
 	hub.Bridge("mgmt")
@@ -104,7 +105,7 @@ func TestRealLoopbackDown(t *testing.T) {
 	}
 }
 
-// If the other end of a cable is down, the link is up without a carrier.
+// TestRealNoCarrier checks a cable whose other end is down: the link is up without a carrier.
 func TestRealNoCarrier(t *testing.T) {
 	hub, node := newSpace(t), newSpace(t)
 	hub.Bridge("mgmt")
@@ -119,7 +120,8 @@ func TestRealNoCarrier(t *testing.T) {
 	}
 }
 
-// Lookups in the inventory's routing table agree with lookups by the kernel.
+// TestLookupAgreesWithKernel checks that lookups in the inventory's routing table agree with
+// lookups by the kernel.
 func TestLookupAgreesWithKernel(t *testing.T) {
 	hub, node := newSpace(t), newSpace(t)
 	hub.Bridge("br")
@@ -177,7 +179,8 @@ func TestLookupAgreesWithKernel(t *testing.T) {
 	}
 }
 
-// Collect finds the kind, master, and parent of each link kind that this kernel supports.
+// TestCollectKinds checks that Collect finds the kind, master, and parent of each link kind that
+// this kernel supports.
 func TestCollectKinds(t *testing.T) {
 	s := newSpace(t)
 	s.Bridge("br0")
@@ -238,7 +241,8 @@ func TestCollectKinds(t *testing.T) {
 	}
 }
 
-// The index of a parent in another namespace may equal the index of a local link.
+// TestCollectForeignParent checks a parent in another namespace whose index equals the index of a
+// local link.
 func TestCollectForeignParent(t *testing.T) {
 	outside, inside := newSpace(t), newSpace(t)
 	must(t, outside.NL.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "uplink", Index: 50}}))

@@ -38,8 +38,8 @@ func ipNet(text string) *net.IPNet {
 	return n
 }
 
-// The collected rules and tables match the kernel's, and lookups agree with the kernel's, with
-// and without a source address.
+// TestRealPolicyRouting checks that the collected rules and tables match the kernel's, and lookups
+// agree with the kernel's, with and without a source address.
 func TestRealPolicyRouting(t *testing.T) {
 	hub, node := newSpace(t), newSpace(t)
 	hub.Bridge("br")
@@ -116,8 +116,8 @@ func TestRealPolicyRouting(t *testing.T) {
 	}
 }
 
-// Two NICs on one subnet, with a rule for each: a connection from the chosen address leaves by
-// its own NIC, as the choice predicts.
+// TestRealPolicyChoice checks two NICs on one subnet, with a rule for each: a connection from the
+// chosen address leaves by its own NIC, as the choice predicts.
 func TestRealPolicyChoice(t *testing.T) {
 	hub := newSpace(t)
 	hub.Bridge("slow")
@@ -150,7 +150,8 @@ func TestRealPolicyChoice(t *testing.T) {
 	talk(t, nodes[1], nodes[0], choices[1].Addr, choices[0].Addr)
 }
 
-// An IPv6-only fabric next to an IPv4 management network that some hosts lack.
+// TestRealIPv6Only checks an IPv6-only fabric next to an IPv4 management network that some hosts
+// lack.
 func TestRealIPv6Only(t *testing.T) {
 	hub := newSpace(t)
 	hub.Bridge("fast")

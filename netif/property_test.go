@@ -52,8 +52,8 @@ func shuffled[T any](rng *rand.Rand, list []T) []T {
 	return list
 }
 
-// Neither the order of links, routes, and rules nor any interface name changes which interface
-// is chosen. The order of links changes nothing in the result.
+// TestChooseProperties checks that neither the order of links, routes, and rules nor any interface
+// name changes which interface is chosen. The order of links changes nothing in the result.
 func TestChooseProperties(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 11))
 	for _, tc := range slices.Concat(loadCases(t), moreCases(t)) {
@@ -96,7 +96,8 @@ func policyHost(i int) *hostSpec {
 	return b.rule(100, slow, 1).rule(101, fast, 2)
 }
 
-// All hosts agree on the same network, in any order of hosts and with any interface names.
+// TestAgreeProperties checks that all hosts agree on the same network, in any order of hosts and
+// with any interface names.
 func TestAgreeProperties(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 5))
 	for name, host := range map[string]func(int) *hostSpec{

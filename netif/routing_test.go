@@ -2,6 +2,7 @@ package netif
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -38,8 +39,8 @@ func TestRuleMatches(t *testing.T) {
 	}
 }
 
-// A rule on one host that sends the fast network's packets elsewhere excludes that network,
-// and the message names the rule.
+// TestAgreePolicy checks that a rule on one host that sends the fast network's packets elsewhere
+// excludes that network, and that the message names the rule.
 func TestAgreePolicy(t *testing.T) {
 	nodes := []Inventory{policyHost(0).done(t), policyHost(1).done(t), policyHost(2).done(t)}
 	choices, err := Agree(nodes, Request{})
@@ -126,5 +127,21 @@ func TestAgreePolicy(t *testing.T) {
 	if err != nil || c.Interface != "lo" || c.Addr != addr("192.0.2.7") || c.MTU != 9000 || len(c.Warnings) != 2 ||
 		c.Warnings[0] != "no route to 192.0.2.8 unless the socket is bound to 192.0.2.7: a routing rule matches this source address" {
 		t.Errorf("chose %+v, %v", c, err)
+	}
+}
+
+// TestEgressPathsWithoutDroppingRoutes checks that a route that drops packets does not hide the
+// equivalent routes after it.
+func TestEgressPathsWithoutDroppingRoutes(t *testing.T) {
+	inventory := newHostSpec("n1").
+		link(Link{Name: "eth0"}, "10.0.0.1/24").link(Link{Name: "eth1"}, "10.1.0.1/24").
+		route("10.9.0.0/16", "eth0", "10.0.0.9", "").route("10.9.0.0/16", "", "", "").route("10.9.0.0/16", "eth1", "10.1.0.9", "").
+		done(t)
+	var devs []string
+	for _, p := range newHost(&inventory, "n1").egressPaths(addr("10.9.0.1")) {
+		devs = append(devs, p.dev)
+	}
+	if !slices.Equal(devs, []string{"eth0", "eth1"}) {
+		t.Errorf("got %q, want eth0 and eth1", devs)
 	}
 }

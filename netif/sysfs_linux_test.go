@@ -94,7 +94,7 @@ func (f *fakeSysfs) pci(device, class, vendor, numa string) {
 
 const noGID = "0000:0000:0000:0000:0000:0000:0000:0000"
 
-// The adapters, GPUs, and NICs in sysfs on four kinds of hosts.
+// TestSysfsHosts checks the adapters, GPUs, and NICs in sysfs on four kinds of hosts.
 func TestSysfsHosts(t *testing.T) {
 	node := func(n int) *int { return &n }
 	tests := []struct {
@@ -206,7 +206,8 @@ func TestPortRate(t *testing.T) {
 	}
 }
 
-// A NIC with RDMA, a Slingshot NIC, a veth, and a NIC of another namespace, as in sysfs.
+// TestSysfs checks a NIC with RDMA, a Slingshot NIC, a veth, and a NIC of another namespace, as in
+// sysfs.
 func TestSysfs(t *testing.T) {
 	f := newFakeSysfs(t)
 	root, write := f.root, f.write

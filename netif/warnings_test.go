@@ -99,8 +99,8 @@ func TestMissedWarnings(t *testing.T) {
 	}
 }
 
-// Warnings are fast to compute for 1,000 hosts. The first two hosts lack the fast network, and
-// each other host has several private networks.
+// TestMissedWarningsThousandHosts checks that warnings are fast to compute for 1,000 hosts. The
+// first two hosts lack the fast network, and each other host has several private networks.
 func TestMissedWarningsThousandHosts(t *testing.T) {
 	var nodes []Inventory
 	for i := range 1000 {

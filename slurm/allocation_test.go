@@ -19,8 +19,9 @@ func hetEnv() map[string]string {
 	}
 }
 
-// In some versions, the plain node list has only the first component, also in a step. All
-// components together then have the nodes of the job.
+// TestTaskOfHeterogeneousJob checks the nodes of a heterogeneous job. In some versions, the plain
+// node list has only the first component, also in a step. All components together then have the
+// nodes of the job.
 func TestTaskOfHeterogeneousJob(t *testing.T) {
 	env := with(stepEnv(), hetEnv())
 	if task, err := TaskFromEnv(lookup(env)); err != nil || task.Host != "n2" || task.WorldSize != 7 {

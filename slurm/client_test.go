@@ -102,7 +102,8 @@ func TestMissingProgram(t *testing.T) {
 	}
 }
 
-// A program that prints too much does not exhaust the memory. Its error is still understood.
+// TestOutputIsLimited checks that a program that prints too much does not exhaust the memory, and
+// that its error is still recognized.
 func TestOutputIsLimited(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{
 		"scancel": `i=0; while [ $i -lt 20000 ]; do echo "scancel: error: line $i"; i=$((i+1)); done >&2; exit 1`,

@@ -82,8 +82,9 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
-// When Slurm requeues a job, it kills the processes of the batch script, including the
-// scontrol that requested it. Requeue then depends on the state of the job.
+// TestRequeueWithoutReply checks a requeue without a reply. When Slurm requeues a job, it kills
+// the processes of the batch script, including the scontrol that requested it. The result then
+// depends on the state of the job.
 func TestRequeueWithoutReply(t *testing.T) {
 	const (
 		isRunning  = "JobState=RUNNING Restarts=1"
@@ -166,7 +167,8 @@ func readTestdata(t *testing.T, elements ...string) string {
 	return string(text)
 }
 
-// The files contain the output of `scontrol show job --oneliner` of Slurm 22.05.8.
+// TestPreemptionOf checks the preemption settings in the output of `scontrol show job --oneliner`
+// of Slurm 22.05.8.
 func TestPreemptionOf(t *testing.T) {
 	for name, want := range map[string]Preemption{
 		"running": NotPreempted, "grace": Preempted, "completing": AllocationRevoked, "requeued": AllocationRevoked,
@@ -188,8 +190,9 @@ func TestPreemptionOf(t *testing.T) {
 	}
 }
 
-// Since 24.05, slurmctld requeues a job that exits in its GraceTime, if its preemption mode
-// is REQUEUE. The job must then not request a requeue. The files are from Slurm 24.11.5.
+// TestPreemption checks whether a preempted job must request its requeue. Since 24.05, slurmctld
+// requeues a job that exits in its GraceTime, if its preemption mode is REQUEUE; the job must then
+// not request it. The files are from Slurm 24.11.5.
 func TestPreemption(t *testing.T) {
 	read := func(name string) string { return readTestdata(t, "preemption-24.11", name+".txt") }
 	job, config, partition := read("grace"), read("config"), read("partition")

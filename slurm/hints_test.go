@@ -11,7 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
-// The messages are from Slurm's programs. Each hint must contain what to change.
+// TestHint checks that each hint about a message of Slurm's programs contains what to change.
 func TestHint(t *testing.T) {
 	const failed = "sbatch: error: Batch job submission failed: "
 	for _, tt := range []struct{ message, want string }{
@@ -66,7 +66,8 @@ func TestHint(t *testing.T) {
 	}
 }
 
-// A lost reply has a different hint if the program may have submitted a job.
+// TestHintWithoutReply checks that a lost reply has a different hint if the program may have
+// submitted a job.
 func TestHintWithoutReply(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -101,7 +102,7 @@ func TestAdviceIsReachable(t *testing.T) {
 	}
 }
 
-// The reasons are from Slurm 22.05.8.
+// TestExplainPendingExplainsEveryReason checks the pending reasons of Slurm 22.05.8.
 func TestExplainPendingExplainsEveryReason(t *testing.T) {
 	text, err := os.ReadFile("testdata/reasons-22.05.txt")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The names are from `scontrol show hostnames` of Slurm 22.05.8; for lists with text after
-// a bracket, of 25.05.3.
+// TestExpandHosts checks the names against `scontrol show hostnames` of Slurm 22.05.8; for lists
+// with text after a bracket, of 25.05.3.
 func TestExpandHosts(t *testing.T) {
 	tests := []struct{ list, want string }{
 		{"", ""},
@@ -59,7 +59,7 @@ func TestExpandHosts(t *testing.T) {
 	}
 }
 
-// The width grows with the numbers.
+// TestExpandHostsBeyondWidth checks that the width grows with the numbers.
 func TestExpandHostsBeyondWidth(t *testing.T) {
 	got, err := ExpandHosts("n[008-1001]")
 	if err != nil {
@@ -138,8 +138,8 @@ func TestExpandHostsRejectsInvalidLists(t *testing.T) {
 	}
 }
 
-// The memory for an invalid list is limited by a constant and by the length of the list,
-// which the caller limits.
+// TestExpandHostsBoundedMemory checks that the memory for an invalid list is limited by a constant
+// and by the length of the list, which the caller limits.
 func TestExpandHostsBoundedMemory(t *testing.T) {
 	const mega = 1 << 20
 	for _, list := range []string{
@@ -173,7 +173,7 @@ func TestExpandHostsBoundedMemory(t *testing.T) {
 	}
 }
 
-// The memory is proportional to the number of names.
+// TestExpandHostsMemory checks that the memory is proportional to the number of names.
 func TestExpandHostsMemory(t *testing.T) {
 	for _, hosts := range []int{1000, 10_000, 60_000} {
 		list := fmt.Sprintf("node[00001-%05d]", hosts)
@@ -193,7 +193,7 @@ func TestExpandHostsMemory(t *testing.T) {
 	}
 }
 
-// The lists are from `scontrol show hostlist` of Slurm 22.05.8.
+// TestFoldHosts checks lists against `scontrol show hostlist` of Slurm 22.05.8.
 func TestFoldHosts(t *testing.T) {
 	tests := []struct{ hosts, want string }{
 		{"", ""},

@@ -63,8 +63,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// The states of any number of jobs take one call of squeue and, if some are forgotten, one
-// of sacct.
+// TestStateOfMany checks that the states of any number of jobs take one call of squeue and, if
+// some are forgotten, one of sacct.
 func TestStateOfMany(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{
 		"squeue": record + show("14|14|N/A|RUNNING|n1|0:05|s|e|0|0|None\n12|12|N/A|PENDING||0:00|N/A|N/A|0|0|Priority\n"+
@@ -97,7 +97,8 @@ func TestStateOfMany(t *testing.T) {
 	}
 }
 
-// If accounting does not reply, the states that squeue provides are still valid.
+// TestStateWithoutAccounting checks that the states that squeue provides are valid if accounting
+// does not reply.
 func TestStateWithoutAccounting(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{
 		"squeue": show("12|12|N/A|RUNNING|n1|0:05|s|e|0|0|None\n18|18|1|COMPLETED|n1|0:05|s|e|0|0|None\n"),
@@ -122,7 +123,8 @@ func TestStateWithoutAccounting(t *testing.T) {
 	}
 }
 
-// If squeue lists only ended tasks of a job array, accounting may have more.
+// TestStateOfEndedArray checks a job array of which squeue lists only ended tasks. Accounting may
+// have more.
 func TestStateOfEndedArray(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{
 		"squeue": show("18|18|1|COMPLETED|n1|0:05|s|e|0|0|None\n"),
@@ -149,7 +151,8 @@ func TestStateInChunks(t *testing.T) {
 	}
 }
 
-// The user's filters must not hide jobs, and long lists of array tasks must not be cut.
+// TestStateIgnoresUserSettings checks that the user's filters do not hide jobs, and that long
+// lists of array tasks are not cut.
 func TestStateIgnoresUserSettings(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{
 		"squeue": `test -z "$SQUEUE_USERS$SLURM_TIME_FORMAT" && test "$SLURM_BITSTR_LEN" = 0 && echo '12|12|N/A|RUNNING|n1|0:05|s|e|0|0|None'`,
@@ -162,7 +165,7 @@ func TestStateIgnoresUserSettings(t *testing.T) {
 	}
 }
 
-// LastKnown is used only for jobs that Slurm does not list.
+// TestStateUsesLastKnown checks that LastKnown is used only for jobs that Slurm does not list.
 func TestStateUsesLastKnown(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{"squeue": `echo '7|7|N/A|RUNNING|n1|0:10|N/A|N/A|0|0|None'`, "sacct": noAccounting})
 	fake.LastKnown = func(id string) (JobState, bool) {

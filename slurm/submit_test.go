@@ -52,8 +52,8 @@ func TestSubmit(t *testing.T) {
 	}
 }
 
-// sbatch gets the arguments unchanged, an empty standard input, the working directory, and
-// an environment without the caller's step.
+// TestSubmitPassesRequest checks that sbatch gets the arguments unchanged, an empty standard
+// input, the working directory, and an environment without the caller's step.
 func TestSubmitPassesRequest(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{
 		"sbatch": record + `/usr/bin/env >"$FAKE/env"; /bin/readlink /proc/self/fd/0 >"$FAKE/stdin"; pwd >"$FAKE/pwd"; echo 1`,
@@ -92,7 +92,7 @@ func TestSubmitPassesRequest(t *testing.T) {
 	}
 }
 
-// A script that others could replace is read from standard input.
+// TestSubmitText checks that a script that others could replace is read from standard input.
 func TestSubmitText(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{"sbatch": record + `/bin/cat >"$FAKE/stdin"; echo 1`})
 	id, err := fake.Submit(t.Context(), SubmitRequest{Script: "/runs/a/job.sbatch", Text: []byte("#!/bin/bash\n"), Comment: "c"})
@@ -108,7 +108,7 @@ func TestSubmitText(t *testing.T) {
 	}
 }
 
-// A program that hangs is killed with its children at the deadline.
+// TestSubmitTimeout checks that a program that hangs is killed with its children at the deadline.
 func TestSubmitTimeout(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{
 		"sbatch": `echo 'sbatch: error: Socket timed out' >&2; trap '' TERM INT; /bin/sleep 60 & echo $! >"$FAKE/child"; echo >"$FAKE/ready"; wait`,

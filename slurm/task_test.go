@@ -222,7 +222,8 @@ func TestTaskFromEnvRejectsConflicts(t *testing.T) {
 	}
 }
 
-// In the batch script of a job with 3 nodes, Slurm sets PROCID=0 and NTASKS=9.
+// TestTaskFromEnvWithoutSrun checks the batch script of a job with 3 nodes, where Slurm sets
+// PROCID=0 and NTASKS=9.
 func TestTaskFromEnvWithoutSrun(t *testing.T) {
 	batch := map[string]string{
 		"SLURM_JOB_ID": "42", "SLURM_JOB_NODELIST": "n[1-3]", "SLURM_NTASKS": "9", "SLURM_TASKS_PER_NODE": "3(x3)",
@@ -369,7 +370,7 @@ func describeEnv(t *testing.T, lookup func(string) (string, bool)) string {
 	return s
 }
 
-// The fields of a task agree for any values of the variables.
+// FuzzTaskFromEnv checks that the fields of a task agree for any values of the variables.
 func FuzzTaskFromEnv(f *testing.F) {
 	f.Add("n[1-3]", "n[1-3]", "3,2(x2)", "4", "1", "1", "n2", "2", "n1", "n[2-3]")
 	f.Add("n1", "n[1-2]", "1(x2)", "0", "0", "0", "n1", "", "", "")

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Each line of the file has a line of standard error, a tab, and the expected result. The
-// result is empty for lines that are not from srun.
+// TestParseTaskEnd checks a file of messages. Each line has a line of standard error, a tab, and
+// the expected result. The result is empty for lines that are not from srun.
 func TestParseTaskEnd(t *testing.T) {
 	f, err := os.Open("testdata/taskends.txt")
 	if err != nil {

@@ -27,7 +27,7 @@ esac
 echo "12|12|N/A|$1|n1|0:05|s|e|1|0|None"`
 }
 
-// The programs are real processes. Only the time between them is simulated.
+// TestWait checks Wait with real processes. Only the time between them is simulated.
 func TestWait(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{
 		"squeue": squeueStates("PENDING", "RUNNING", "down", "RUNNING", "RUNNING", "RUNNING", "COMPLETING", "COMPLETED"),
@@ -93,7 +93,7 @@ func TestWaitUnknownTimeout(t *testing.T) {
 	}
 }
 
-// A job may be pending for any time.
+// TestWaitForPendingJob checks that a job may be pending for any time.
 func TestWaitForPendingJob(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{"squeue": squeueStates("PENDING"), "sacct": noAccounting})
 	synctest.Test(t, func(t *testing.T) {
@@ -119,8 +119,8 @@ func TestWaitWithoutSlurm(t *testing.T) {
 	})
 }
 
-// WaitAll queries all array tasks in one call. Task 0 ends at the second query and is not
-// queried again. Task 1 ends at the third.
+// TestWaitAll checks that WaitAll queries all array tasks in one call. Task 0 ends at the second
+// query and is not queried again. Task 1 ends at the third.
 func TestWaitAll(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{
 		"squeue": record + `n=$(/bin/cat "$FAKE/n" 2>/dev/null || echo 0); n=$((n+1)); echo $n >"$FAKE/n"
@@ -157,7 +157,8 @@ echo "12|N/A|N/A|$c|n1|0:05|s|e|0|0|None"`,
 	}
 }
 
-// WaitAll stops waiting for a job of unknown state, but waits for the others.
+// TestWaitAllUnknownTimeout checks that WaitAll stops waiting for a job of unknown state, but
+// waits for the others.
 func TestWaitAllUnknownTimeout(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{
 		"squeue": `n=$(/bin/cat "$FAKE/n" 2>/dev/null || echo 0); n=$((n+1)); echo $n >"$FAKE/n"

@@ -132,8 +132,8 @@ test "$*" = "shell.bash hook" && echo 'conda() { printf "conda <%s>\n" "$@" "$UN
 	}
 }
 
-// If a module cannot be loaded or conda is missing, the job stops. It must not run in the
-// wrong environment.
+// TestScriptStopsAtFailure checks that the job stops if a module cannot be loaded or conda is
+// missing. It must not run in the wrong environment.
 func TestScriptStopsAtFailure(t *testing.T) {
 	for name, body := range map[string]string{
 		"module": `false`, "conda": `true`,

@@ -250,7 +250,8 @@ func TestSignal(t *testing.T) {
 	}
 }
 
-// A variable of the ranks may be a secret, and other users may read a script.
+// TestNoVariableInScript checks that a script does not contain variables of the ranks: they may be
+// secret, and other users may read a script.
 func TestNoVariableInScript(t *testing.T) {
 	if script := render(t, full()); bytes.Contains(script, []byte("canary")) || bytes.Contains(script, []byte("HF_TOKEN")) {
 		t.Errorf("setup.env is in\n%s", script)
@@ -285,7 +286,7 @@ func TestRenderRefuses(t *testing.T) {
 	}
 }
 
-// Every text of the input is tested with every control character.
+// TestRenderRefusesControlCharacters tests every text of the input with every control character.
 func TestRenderRefusesControlCharacters(t *testing.T) {
 	fields := map[string]func(*Input, string){
 		"name":              func(in *Input, v string) { in.Job.Name = jobs.Name(v) },
@@ -319,8 +320,8 @@ func TestRenderRefusesControlCharacters(t *testing.T) {
 	}
 }
 
-// The script passes the digest of the submitted job. In an array, it passes the digest of the
-// task's trial, and no digest for a task that was not submitted.
+// TestDigest checks that the script passes the digest of the submitted job. In an array, it passes
+// the digest of the task's trial, and no digest for a task that was not submitted.
 func TestDigest(t *testing.T) {
 	in := Input{Job: bare(), Site: generic(t), Binary: "/bin/echo", RunDir: "/runs/demo"}
 	for _, tt := range []struct {

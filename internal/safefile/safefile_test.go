@@ -129,8 +129,9 @@ func TestCheckPrivate(t *testing.T) {
 	}
 }
 
-// An NFS server has a lease on a file whose client may cache writes. It returns the lease when
-// the kernel asks for it, which the first attempt to open the file does.
+// TestOpenWaitsForOwnLease checks a file for which an NFS server has a lease, because a client may
+// cache writes. The server returns the lease when the kernel asks for it, which the first attempt
+// to open the file does.
 func TestOpenWaitsForOwnLease(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "leased")
 	for _, c := range []struct {
@@ -177,7 +178,7 @@ func returnWhenBroken(t *testing.T, f *os.File) {
 	}()
 }
 
-// The lease of another user would delay every command.
+// TestOpenDoesNotWaitForOthers checks that the lease of another user does not delay commands.
 func TestOpenDoesNotWaitForOthers(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "leased"))
 	if err != nil {

@@ -63,7 +63,8 @@ func TestExposures(t *testing.T) {
 	}
 }
 
-// A symbolic link leads from a safe directory into an exposed one.
+// TestExposuresBehindLink checks a symbolic link that leads from a safe directory into an exposed
+// one.
 func TestExposuresBehindLink(t *testing.T) {
 	base := t.TempDir()
 	open := filepath.Join(base, "open")
@@ -79,7 +80,8 @@ func TestExposuresBehindLink(t *testing.T) {
 	}
 }
 
-// Another user may have created runs/ in a public directory such as /tmp earlier.
+// TestCreateRejectsPreparedParent checks a directory runs/ that another user created earlier in a
+// public directory such as /tmp.
 func TestCreateRejectsPreparedParent(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Writes to a held directory follow the directory, and CheckPlace detects the move.
+// TestHeldDirectoryIsFollowed checks that writes to a held directory follow the directory, and
+// CheckPlace detects the move.
 func TestHeldDirectoryIsFollowed(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -95,7 +96,8 @@ func move(t *testing.T, path string) (now string) {
 	return now
 }
 
-// Someone who can write to the directory above renames another run to the path.
+// TestRemoveKeepsAnotherDirectory checks that a run is not removed if a user who can write to the
+// directory above renames another run to its path.
 func TestRemoveKeepsAnotherDirectory(t *testing.T) {
 	d := mustCreate(t)
 	write := func(path string) {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// The lock identifies a running launcher. Other holders of the lock are not launchers.
+// TestLauncherHoldsTheLock checks that the lock identifies a running launcher. Other holders of
+// the lock are not launchers.
 func TestLauncherHoldsTheLock(t *testing.T) {
 	d := mustCreate(t)
 	if l, ok := d.Launcher(); ok {
@@ -44,8 +45,8 @@ func TestLauncherHoldsTheLock(t *testing.T) {
 	}
 }
 
-// A signal reaches only the launcher, never a process that reuses the PID of a killed
-// launcher.
+// TestSignalReachesOnlyTheLauncher checks that a signal reaches only the launcher, never a process
+// that reuses the PID of a killed launcher.
 func TestSignalReachesOnlyTheLauncher(t *testing.T) {
 	d := mustCreate(t)
 	cmd := exec.CommandContext(t.Context(), "sleep", "600")

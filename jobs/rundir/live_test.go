@@ -34,7 +34,8 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// Another user may own the run. That user's file must not exhaust the reader's memory.
+// TestAttemptsAreBounded checks that a large file of a user who owns the run does not exhaust the
+// reader's memory.
 func TestAttemptsAreBounded(t *testing.T) {
 	tests := []struct {
 		name string

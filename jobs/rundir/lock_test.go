@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// A lock file may name a launcher that ended or that runs on a node with separate locks. The
-// lock holds until Slurm reports the end of its job. On this host, it holds while the process
-// exists.
+// TestLockOfAnotherNode checks a lock file that names a launcher that ended or that runs on a node
+// with separate locks. The lock holds until Slurm reports the end of its job. On this host, it
+// holds while the process exists.
 func TestLockOfAnotherNode(t *testing.T) {
 	here, err := os.Hostname()
 	if err != nil {
@@ -85,7 +85,8 @@ func TestLockOfAnotherNode(t *testing.T) {
 	}
 }
 
-// A lock overwrites the content of its file, which must not be a file with another name.
+// TestLockRejectsOtherFiles checks that a lock is not written to a file with another name. A lock
+// overwrites the content of its file.
 func TestLockRejectsOtherFiles(t *testing.T) {
 	for name, exchange := range map[string]func(file, other string) error{
 		"hard link": func(file, other string) error {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Each launch has a separate, private log. The last ten are retained.
+// TestLaunchLogs checks that each launch has a separate, private log, and that the last ten are
+// retained.
 func TestLaunchLogs(t *testing.T) {
 	d := mustCreate(t)
 	now := time.Date(2026, 11, 22, 19, 0, 0, 0, time.UTC)
@@ -47,7 +48,8 @@ func TestLaunchLogs(t *testing.T) {
 	}
 }
 
-// CreateLaunchLog neither follows nor replaces a symbolic link that another user created.
+// TestLaunchLogIsNotALink checks that CreateLaunchLog neither follows nor replaces a symbolic link
+// that another user created.
 func TestLaunchLogIsNotALink(t *testing.T) {
 	d := mustCreate(t)
 	now := time.Date(2026, 11, 22, 19, 0, 0, 0, time.UTC)
@@ -67,7 +69,8 @@ func TestLaunchLogIsNotALink(t *testing.T) {
 	}
 }
 
-// The newest output is the log of the last launch or of a job submitted later.
+// TestOutputLog checks that the newest output is the log of the last launch or of a job submitted
+// later.
 func TestOutputLog(t *testing.T) {
 	at := time.Date(2026, 11, 22, 19, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// On a file system with NFSv4 access control lists, a file can be open to others although it
-// was created with mode 0600.
+// TestMakePrivate checks the mode of a file on a file system with NFSv4 access control lists,
+// where a file can be open to others although it was created with mode 0600.
 func TestMakePrivate(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	if err != nil {
@@ -32,8 +32,8 @@ func TestMakePrivate(t *testing.T) {
 	}
 }
 
-// A lease of the same user, such as a lease that an NFS server holds for a client, only delays
-// the lock.
+// TestLockWaitsForOwnLease checks that a lease of the same user, such as a lease that an NFS
+// server holds for a client, only delays the lock.
 func TestLockWaitsForOwnLease(t *testing.T) {
 	d := Dir{Path: t.TempDir()}
 	f, err := os.Create(filepath.Join(d.Path, launchLockName))

@@ -58,8 +58,8 @@ func fill(t *testing.T, d Dir) {
 	}
 }
 
-// Another user may put FIFOs, or symbolic links to private files, into a run directory that
-// this user inspects.
+// TestReadersRejectLinksAndPipes checks a run directory of another user, who may put FIFOs, or
+// symbolic links to private files, into it.
 func TestReadersRejectLinksAndPipes(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -114,8 +114,9 @@ func TestReadersRejectLinksAndPipes(t *testing.T) {
 	}
 }
 
-// A user who can write to a parent directory can replace the run directory after the check.
-// Reads still use the checked directory, also for the trials of a sweep.
+// TestHeldDirectoryIsReadAfterReplacement checks that reads use the checked directory, also for
+// the trials of a sweep, although a user who can write to a parent directory replaces the run
+// directory after the check.
 func TestHeldDirectoryIsReadAfterReplacement(t *testing.T) {
 	d := mustCreate(t)
 	inner := d.Element(1)
@@ -156,7 +157,7 @@ func TestHeldDirectoryIsReadAfterReplacement(t *testing.T) {
 	}
 }
 
-// Hold checks the directory that it opened.
+// TestHoldRejectsOthers checks that Hold checks the directory that it opened.
 func TestHoldRejectsOthers(t *testing.T) {
 	d := mustCreate(t)
 	if err := os.Chmod(d.Path, 0o770); err != nil {
@@ -166,7 +167,8 @@ func TestHoldRejectsOthers(t *testing.T) {
 	wants(t, err, "mode is 0770", "chmod go-w")
 }
 
-// AppendRankLog writes neither through a symbolic link nor into a FIFO.
+// TestAppendRankLogRejectsLinks checks that AppendRankLog writes neither through a symbolic link
+// nor into a FIFO.
 func TestAppendRankLogRejectsLinks(t *testing.T) {
 	d := mustCreate(t)
 	f, err := d.AppendRankLog(0)

@@ -108,7 +108,8 @@ func TestCreateRefusesOthers(t *testing.T) {
 	wants(t, err, "belongs to user 65534, and this is user 0", "--run-dir")
 }
 
-// A user who can write to a parent directory can replace the run directory after its creation.
+// TestOpenOwnRejectsReplacedDirectories checks a run directory that a user who can write to a
+// parent directory replaces after its creation.
 func TestOpenOwnRejectsReplacedDirectories(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -342,7 +343,8 @@ func TestLockNotThroughLink(t *testing.T) {
 	}
 }
 
-// Slurm creates the log with the umask of the submitting process.
+// TestProtectLog checks the mode of a log that Slurm created with the umask of the submitting
+// process.
 func TestProtectLog(t *testing.T) {
 	d := mustCreate(t)
 	if err := d.ProtectLog("18"); err != nil {

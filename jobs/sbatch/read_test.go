@@ -62,8 +62,9 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// Go terminates a program whose stack exceeds 1 GB, and the program cannot recover. The
-// results do not matter in this test: some of these scripts are valid.
+// TestDeepNestingDoesNotOverflowTheStack checks that nesting is limited: Go terminates a program
+// whose stack exceeds 1 GB, and the program cannot recover. The results do not matter: some of
+// these scripts are valid.
 func TestDeepNestingDoesNotOverflowTheStack(t *testing.T) {
 	for _, tt := range []struct{ opening, closing string }{
 		{"$(", ")"}, {`"$(`, `)"`}, {"$((", "))"}, {"(", ")"}, {"<(", ")"}, {"`", ""}, {"${a:-", "}"},

@@ -132,8 +132,8 @@ func TestIsSecret(t *testing.T) {
 	}
 }
 
-// Each canary in the script represents a secret. Neither the job file nor a note may contain
-// one.
+// TestReadKeepsNoSecret checks that neither the job file nor a note contains a secret. Each canary
+// in the script represents one.
 func TestReadKeepsNoSecret(t *testing.T) {
 	src, err := os.ReadFile("testdata/canaries.txt")
 	if err != nil {
@@ -187,7 +187,8 @@ func TestReadKeepsNoSecret(t *testing.T) {
 	}
 }
 
-// A value is hidden wherever the script uses it, also before a line shows that it is a secret.
+// TestReadHidesSecretsUsedElsewhere checks that a value is hidden wherever the script uses it,
+// also before a line shows that it is a secret.
 func TestReadHidesSecretsUsedElsewhere(t *testing.T) {
 	for _, c := range []struct{ name, lines string }{
 		{name: "exported before", lines: "export OTHER=canary\nexport API_TOKEN=$OTHER\nsrun python train.py"},

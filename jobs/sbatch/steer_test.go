@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// A script must not control the terminal, and a value that grows exponentially is not
-// expanded.
+// TestHostileScripts checks that a script does not control the terminal, and that a value that
+// grows exponentially is not expanded.
 func TestHostileScripts(t *testing.T) {
 	r, err := Read("job.sh", []byte("#!/bin/bash\ntorchrun train.py $X\x1b[31m\u009b2J\nother \x1b]0;x\x07\n"), testOptions)
 	if err != nil {

@@ -318,7 +318,8 @@ func FuzzParseList(f *testing.F) {
 	})
 }
 
-// Files that a program created in the directory are not changes by the user.
+// TestProvenanceExcludes checks that files that a program created in the directory are not changes
+// by the user.
 func TestProvenanceExcludes(t *testing.T) {
 	top, env := t.TempDir(), gitTestEnviron(t)
 	gitIn(t, top, "init")

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A directory and its .git may come from another user. Provenance and Take must not start any
-// program that the repository's settings name.
+// TestGitStartsNoProgramOfTheRepository checks that Provenance and Take do not start any program
+// that the repository's settings name. A directory and its .git may come from another user.
 func TestGitStartsNoProgramOfTheRepository(t *testing.T) {
 	const program = "PROGRAM" // replaced by a command that creates a file
 	for _, c := range []struct {
@@ -116,7 +116,8 @@ func touch(t *testing.T, path string) {
 	must(t, os.Chtimes(path, then, then))
 }
 
-// A filter in the user's own settings still affects whether a file counts as changed.
+// TestProvenanceUsesFiltersOfTheUser checks that a filter in the user's own settings still affects
+// whether a file counts as changed.
 func TestProvenanceUsesFiltersOfTheUser(t *testing.T) {
 	top, env := t.TempDir(), gitTestEnviron(t)
 	gitIn(t, top, "init")
@@ -133,7 +134,7 @@ func TestProvenanceUsesFiltersOfTheUser(t *testing.T) {
 	}
 }
 
-// A change in a submodule makes the work tree dirty.
+// TestProvenanceOfSubmodules checks that a change in a submodule makes the work tree dirty.
 func TestProvenanceOfSubmodules(t *testing.T) {
 	top, other, env := t.TempDir(), t.TempDir(), gitTestEnviron(t)
 	gitIn(t, other, "init")

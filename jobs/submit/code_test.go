@@ -66,8 +66,8 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// A run directory inside the code directory does not exclude the code next to it from the
-// snapshot.
+// TestSnapshotBesideTheCode checks that a run directory inside the code directory does not exclude
+// the code next to it from the snapshot.
 func TestSnapshotBesideTheCode(t *testing.T) {
 	c := newCluster(t)
 	c.write(c.base, "src/model.py", "pass\n")
@@ -80,7 +80,8 @@ func TestSnapshotBesideTheCode(t *testing.T) {
 	}
 }
 
-// Without a snapshot, the record has git's information, and nothing is copied.
+// TestProvenanceWithoutSnapshot checks that the record has git's information without a snapshot,
+// and that nothing is copied.
 func TestProvenanceWithoutSnapshot(t *testing.T) {
 	c := newCluster(t)
 	c.write(c.base, "train.py", "print(1)\n")
@@ -99,7 +100,8 @@ func TestProvenanceWithoutSnapshot(t *testing.T) {
 	}
 }
 
-// A submission that created no job leaves no copy of the code behind.
+// TestRefusedSnapshot checks that a submission that created no job leaves no copy of the code
+// behind.
 func TestRefusedSnapshot(t *testing.T) {
 	c := newCluster(t)
 	c.write(c.base, "train.py", "print(1)\n")
@@ -114,7 +116,8 @@ func TestRefusedSnapshot(t *testing.T) {
 	mustFail(t, err, "nowhere")
 }
 
-// The run directory contains everything that the job runs before the call of sbatch.
+// TestRunDirectory checks that the run directory contains everything that the job runs before the
+// call of sbatch.
 func TestRunDirectory(t *testing.T) {
 	c := newCluster(t)
 	c.sbatch(`cp "$3" sent; ` + normal)

@@ -146,7 +146,7 @@ func TestDependencyOnSomethingElse(t *testing.T) {
 	}
 }
 
-// A dependency on a sweep uses the last job of each trial.
+// TestDependencyOnSweep checks that a dependency on a sweep uses the last job of each trial.
 func TestDependencyOnSweep(t *testing.T) {
 	const failed, running, done = "FAILED 256 NonZeroExitCode", "RUNNING", "COMPLETED"
 	for _, tt := range []struct {

@@ -41,7 +41,8 @@ func (c *cluster) cut(req Request, age time.Duration, elements ...int) rundir.Su
 	return sub
 }
 
-// The process was killed between sbatch and the update of the record.
+// TestCutShort checks a submission whose process was killed between sbatch and the update of the
+// record.
 func TestCutShort(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -100,7 +101,7 @@ func TestCutShort(t *testing.T) {
 	}
 }
 
-// sbatch may outlive its caller and create the job later.
+// TestOrphanedSbatch checks an sbatch that outlives its caller and creates the job later.
 func TestOrphanedSbatch(t *testing.T) {
 	c := newCluster(t)
 	req := c.request(job("x", "", ""))
@@ -126,7 +127,8 @@ func TestControllerDownWhileSettling(t *testing.T) {
 	}
 }
 
-// If only some trials have their job IDs, no trial is submitted twice.
+// TestCutShortBetweenElements checks that no trial is submitted twice if only some trials have
+// their job IDs.
 func TestCutShortBetweenElements(t *testing.T) {
 	for _, known := range []int{0, 1, 3} {
 		for _, forgotten := range []bool{false, true} {
@@ -168,7 +170,7 @@ func TestCutShortBetweenElements(t *testing.T) {
 	}
 }
 
-// A job without a recorded ID also blocks a launcher.
+// TestInUseCutShort checks that a job without a recorded ID also blocks a launcher.
 func TestInUseCutShort(t *testing.T) {
 	c := newCluster(t)
 	req := c.request(job("x", "", ""))

@@ -13,8 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
-// For every reply of sbatch, either there is one job and the record has it, or there is no job
-// in Slurm or the record.
+// TestOneJob checks that, for every reply of sbatch, either there is one job and the record has
+// it, or there is no job in Slurm or the record.
 func TestOneJob(t *testing.T) {
 	const lost = `echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation" >&2; exit 1`
 	for _, tt := range []struct {
@@ -89,8 +89,8 @@ func TestOneJob(t *testing.T) {
 	}
 }
 
-// The wait for a slow controller starts when sbatch ends, not when it starts. An sbatch that
-// hangs for a minute must not use up this time.
+// TestPatienceBeginsAfterSbatch checks that the wait for a slow controller starts when sbatch
+// ends, not when it starts. An sbatch that hangs for a minute must not use up this time.
 func TestPatienceBeginsAfterSbatch(t *testing.T) {
 	c := newCluster(t)
 	c.submitter.timeouts.reply = 10 * time.Second // for a busy machine; the wait ends when the job exists
@@ -125,7 +125,8 @@ func (c *cluster) mustBeRemoved(dir rundir.Dir) {
 	}
 }
 
-// A submission that fails before it reaches Slurm removes only directories that it created.
+// TestFailedSubmissionKeepsWhatWasThere checks that a submission that fails before it reaches
+// Slurm removes only directories that it created.
 func TestFailedSubmissionKeepsWhatWasThere(t *testing.T) {
 	const refused = `echo "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified" >&2; exit 1`
 	for name, before := range map[string]func(c *cluster){
@@ -165,7 +166,8 @@ func TestFailedSubmissionKeepsWhatWasThere(t *testing.T) {
 	}
 }
 
-// A submission that is interrupted before sbatch leaves nothing pending.
+// TestInterruptedBeforeSbatch checks that a submission that is interrupted before sbatch leaves
+// nothing pending.
 func TestInterruptedBeforeSbatch(t *testing.T) {
 	c := newCluster(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -185,7 +187,8 @@ func TestInterruptedBeforeSbatch(t *testing.T) {
 	c.mustBeRemoved(c.dir("x"))
 }
 
-// A submission that is interrupted during sbatch still records the job.
+// TestInterruptedDuringSbatch checks that a submission that is interrupted during sbatch still
+// records the job.
 func TestInterruptedDuringSbatch(t *testing.T) {
 	c := newCluster(t)
 	c.sbatch(`: >begun; sleep 0.2; ` + normal)
@@ -204,7 +207,8 @@ func TestInterruptedDuringSbatch(t *testing.T) {
 	}
 }
 
-// Of two concurrent submissions, one creates the job and the other returns an error.
+// TestTwoAtOnce checks that, of two concurrent submissions, one creates the job and the other
+// returns an error.
 func TestTwoAtOnce(t *testing.T) {
 	c := newCluster(t)
 	c.sbatch(`sleep 0.1; ` + normal)
@@ -231,8 +235,8 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// The command line of sbatch contains the job's comment, dependencies, and script. Environment
-// variables that would change the job do not reach sbatch.
+// TestCommandLine checks that the command line of sbatch contains the job's comment, dependencies,
+// and script. Environment variables that would change the job do not reach sbatch.
 func TestCommandLine(t *testing.T) {
 	c := newCluster(t)
 	c.sbatch(`env >env; pwd >cwd; ` + normal)

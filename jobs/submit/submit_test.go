@@ -11,7 +11,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// A run whose last checkpoint is corrupt is not finished, whatever state it reports.
+// TestFinishedMeansWhole checks that a run whose last checkpoint is corrupt is not finished,
+// whatever state it reports.
 func TestFinishedMeansWhole(t *testing.T) {
 	for _, file := range []string{"", checkpoint.ModelFile, "manifest.json"} {
 		dir := rundir.Dir{Path: t.TempDir()}

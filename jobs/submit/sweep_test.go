@@ -67,8 +67,8 @@ func TestElements(t *testing.T) {
 	}
 }
 
-// A trial is done if it completed its training or ended successfully, even if Slurm has a
-// different state.
+// TestElementsThatAreDone checks that a trial is done if it completed its training or ended
+// successfully, even if Slurm has a different state.
 func TestElementsThatAreDone(t *testing.T) {
 	c := newCluster(t)
 	req := c.request(swept)
@@ -81,7 +81,8 @@ func TestElementsThatAreDone(t *testing.T) {
 	}
 }
 
-// Trials of a submission with a lost reply are not submitted again. The others are.
+// TestElementsOfALostAnswer checks that trials of a submission with a lost reply are not submitted
+// again. The others are.
 func TestElementsOfALostAnswer(t *testing.T) {
 	c := newCluster(t)
 	req := c.request(swept)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Packets that leave the chosen network are the cause, not what happens to them there.
+// TestDiagnoseOtherWay checks that the cause is that packets leave the chosen network, not what
+// happens to them there.
 func TestDiagnoseOtherWay(t *testing.T) {
 	short := func(r *Result) { r.Path.Up.Passed, r.Path.Down.Passed = 1500, 1500 }
 	strayed := func(r *Result) { short(r); r.Kernel.Leaves = "eth0" }
@@ -116,7 +117,7 @@ func TestDiagnoseWrongSubnet(t *testing.T) {
 	}
 }
 
-// Silence is the cause only if neither side has other evidence.
+// TestDiagnoseSilence checks that silence is the cause only if neither side has other evidence.
 func TestDiagnoseSilence(t *testing.T) {
 	refused := func(r *Result) { silence(r); r.Bound.Outcome = Refused }
 	told := func(r *Result) {

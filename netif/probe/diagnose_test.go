@@ -148,7 +148,7 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// Packets to an address on a loopback arrive by other links, which is correct.
+// TestDiagnoseRouted checks that packets to an address on a loopback may arrive by other links.
 func TestDiagnoseRouted(t *testing.T) {
 	reports := pairOfReports(nil, nil)
 	for i := range reports {
@@ -164,7 +164,8 @@ func TestDiagnoseRouted(t *testing.T) {
 	}
 }
 
-// Two hosts with one address cause one finding, without its consequences.
+// TestDiagnoseSameAddress checks that two hosts with one address cause one finding, without its
+// consequences.
 func TestDiagnoseSameAddress(t *testing.T) {
 	reports := pairOfReports(silence, silence)
 	reports[1].Endpoint.Addr = reports[0].Endpoint.Addr
@@ -226,7 +227,8 @@ func TestErrorLevels(t *testing.T) {
 	}
 }
 
-// Diagnose returns the same findings for reports that were sent as JSON.
+// TestReportsTravel checks that Diagnose returns the same findings for reports that were sent as
+// JSON.
 func TestReportsTravel(t *testing.T) {
 	in := ringOfReports(3, 2)
 	in[0].Results[0].ICMP = []ICMP{{From: netip.MustParseAddr("fd00::1"), V6: true, Type: 1, Code: 1}}

@@ -76,7 +76,8 @@ func BenchmarkRing64(b *testing.B) {
 	}
 }
 
-// A listener of another job closes the connection, which is not an answer.
+// TestListenerOfAnotherJob checks a listener of another job. It closes the connection, which is
+// not an answer.
 func TestListenerOfAnotherJob(t *testing.T) {
 	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
 	must(t, err)
@@ -93,8 +94,8 @@ func TestListenerOfAnotherJob(t *testing.T) {
 	}
 }
 
-// A recorded greeting or question that is replayed from a different address gets no answer and
-// is not evidence.
+// TestRepeatedMessagesAreNoEvidence checks that a recorded greeting or question that is replayed
+// from a different address gets no answer and is not evidence.
 func TestRepeatedMessagesAreNoEvidence(t *testing.T) {
 	secret := [32]byte{1}
 	b, err := Listen(t.Context(), "b", loopback(t, 2), secret)
@@ -163,7 +164,7 @@ func TestRepeatedMessagesAreNoEvidence(t *testing.T) {
 	}
 }
 
-// An unsigned answer comes from another program.
+// TestStranger checks that an unsigned answer is attributed to another program.
 func TestStranger(t *testing.T) {
 	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
 	must(t, err)
@@ -203,8 +204,8 @@ func acceptWith(t *testing.T, serve func(net.Conn)) Endpoint {
 	return Endpoint{Host: "b", Interface: "lo", Addr: netip.MustParseAddr("127.0.0.2"), MTU: 1500, ID: newID(), TCP: uint16(l.Addr().(*net.TCPAddr).Port)}
 }
 
-// Another user of the node opens as many silent connections as the limit allows. The probe
-// still works.
+// TestSilentConnectionsDoNotDisturbTheProbe checks that the probe works although another user of
+// the node opens as many silent connections as the limit allows.
 func TestSilentConnectionsDoNotDisturbTheProbe(t *testing.T) {
 	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
 	must(t, err)
@@ -235,7 +236,8 @@ type silentConn struct{ net.Conn }
 func (silentConn) Close() error         { return nil }
 func (silentConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-// A connection that ends before an answer arrives is tried again.
+// TestProbeRetriesClosedConnections checks that a connection that ends before an answer arrives is
+// tried again.
 func TestProbeRetriesClosedConnections(t *testing.T) {
 	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
 	must(t, err)
@@ -270,7 +272,8 @@ func TestProbeRetriesClosedConnections(t *testing.T) {
 	}
 }
 
-// Connections that always end without an answer are not evidence of another machine.
+// TestClosedConnectionsAreNotADuplicateAddress checks that connections that always end without an
+// answer are not evidence of another machine.
 func TestClosedConnectionsAreNotADuplicateAddress(t *testing.T) {
 	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
 	must(t, err)
@@ -287,7 +290,7 @@ func TestClosedConnectionsAreNotADuplicateAddress(t *testing.T) {
 	}
 }
 
-// A listener that replaced another one is reported as another host.
+// TestOtherHost checks that a listener that replaced another one is reported as another host.
 func TestOtherHost(t *testing.T) {
 	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
 	must(t, err)
@@ -310,7 +313,8 @@ func TestOtherHost(t *testing.T) {
 	}
 }
 
-// A peer that accepts and then sends nothing does not block the job.
+// TestProbeIsBounded checks that a peer that accepts and then sends nothing does not block the
+// job.
 func TestProbeIsBounded(t *testing.T) {
 	a, err := Listen(t.Context(), "a", loopback(t, 1), [32]byte{1})
 	must(t, err)

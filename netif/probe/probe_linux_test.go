@@ -72,8 +72,8 @@ func TestRealIPv6Only(t *testing.T) {
 	wants(t, Diagnose(ring(t, nodes, all)), AsymmetricRoute, Broken, "fd00::1", "prohibits packets")
 }
 
-// The MTU of a switch between two hosts is smaller than theirs, and it drops larger packets
-// silently.
+// TestRealMTUOnTheWay checks a switch between two hosts whose MTU is smaller than theirs, and
+// which drops larger packets silently.
 func TestRealMTUOnTheWay(t *testing.T) {
 	for _, family := range []string{"10.2.0.%d/24", "fd00::%d/64"} {
 		one, other := newSpace(t, "sw1"), newSpace(t, "sw2")
@@ -95,8 +95,8 @@ func TestRealMTUOnTheWay(t *testing.T) {
 	}
 }
 
-// TCP works between hosts with different MTUs, because each announces its own. Other protocols
-// do not work.
+// TestRealMTUOfHosts checks hosts with different MTUs. TCP works, because each announces its own
+// MTU. Other protocols do not work.
 func TestRealMTUOfHosts(t *testing.T) {
 	_, nodes := twoNodes(t, 9000, 1500)
 	wants(t, Diagnose(ring(t, nodes, onAll(nodes))), MTUMismatch, Doubtful,
@@ -121,7 +121,7 @@ func TestRealOwnRoutes(t *testing.T) {
 	}
 }
 
-// The hosts share a switch but have addresses in different subnets.
+// TestRealWrongSubnet checks hosts that share a switch but have addresses in different subnets.
 func TestRealWrongSubnet(t *testing.T) {
 	hub := newSpace(t, "hub")
 	hub.Bridge("sw")
@@ -138,7 +138,7 @@ func TestRealWrongSubnet(t *testing.T) {
 		"n1 (hsn0, 10.2.0.1) has no route to n2 (hsn0, 10.3.0.2)", "10.2.0.0/24 and 10.3.0.0/24")
 }
 
-// One subnet, but two switches that are not connected.
+// TestRealOtherSwitch checks one subnet with two switches that are not connected.
 func TestRealOtherSwitch(t *testing.T) {
 	hub, nodes := twoNodes(t, 1500, 1500)
 	all := onAll(nodes)
@@ -233,7 +233,8 @@ func TestRealClosedPort(t *testing.T) {
 	wants(t, Diagnose(reports), Firewall, Broken, "n2 (hsn0, 10.2.0.2) listens on port 1, but rejects connections from n1 (hsn0, 10.2.0.1)")
 }
 
-// A third machine, which is not part of the job, has n2's address and answers ARP first.
+// TestRealDuplicateAddress checks a third machine, which is not part of the job, that has n2's
+// address and answers ARP first.
 func TestRealDuplicateAddress(t *testing.T) {
 	hub, nodes := twoNodes(t, 1500, 1500)
 	all := onAll(nodes)
@@ -287,7 +288,8 @@ func TestRealUnable(t *testing.T) {
 	wants(t, Diagnose(reports), InterfaceDown, Broken, "n2 (hsn0, 10.2.0.9): cannot listen on hsn0 (10.2.0.9)", "cannot assign requested address")
 }
 
-// Two interfaces in one subnet: the kernel uses the first, whatever the source address.
+// TestRealTwoInterfacesOneSubnet checks two interfaces in one subnet: the kernel uses the first,
+// whatever the source address.
 func TestRealTwoInterfacesOneSubnet(t *testing.T) {
 	hub, nodes := twoNodes(t, 1500, 1500)
 	n1 := nodes[0]
@@ -297,7 +299,8 @@ func TestRealTwoInterfacesOneSubnet(t *testing.T) {
 	wants(t, Diagnose(ring(t, nodes, all)), AsymmetricRoute, Doubtful, "packets from n1 (hsn1, 10.2.0.11) to n2 (hsn0, 10.2.0.2) leave by hsn0")
 }
 
-// Policy routing routes only packets from the chosen address correctly.
+// TestRealPolicyRouting checks a host whose rules route only packets from the chosen address
+// correctly.
 func TestRealPolicyRouting(t *testing.T) {
 	hub, nodes := twoNodes(t, 1500, 1500)
 	n1 := nodes[0]

@@ -9,8 +9,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// A rule of n2 routes all packets for the chosen subnet over another network with a smaller
-// MTU.
+// TestRealRuleToOtherNetwork checks a rule of n2 that routes all packets for the chosen subnet
+// over another network with a smaller MTU.
 func TestRealRuleToOtherNetwork(t *testing.T) {
 	hub, nodes := twoNodes(t, 9000, 9000)
 	hub.Bridge("other")
@@ -31,7 +31,8 @@ func TestRealRuleToOtherNetwork(t *testing.T) {
 	wants(t, Diagnose(ring(t, nodes, all)), AsymmetricRoute, Doubtful, "packets from n2 (hsn0, 10.2.0.2) to n1 (hsn0, 10.2.0.1) leave by eth0")
 }
 
-// Hosts with a default route send packets for another subnet out by that route.
+// TestRealWrongSubnetDefaultRoute checks hosts with a default route, which send packets for
+// another subnet out by that route.
 func TestRealWrongSubnetDefaultRoute(t *testing.T) {
 	hub := newSpace(t, "hub")
 	hub.Bridge("sw")
@@ -53,7 +54,8 @@ func TestRealWrongSubnetDefaultRoute(t *testing.T) {
 	wants(t, Diagnose(ring(t, nodes, all)), NoCommonNetwork, Broken, "wrong subnet", "10.2.0.0/24", "10.3.0.0/24")
 }
 
-// A switch port goes down while the hosts have each other's link-layer addresses cached.
+// TestRealDeadPort checks a switch port that goes down while the hosts have each other's
+// link-layer addresses cached.
 func TestRealDeadPort(t *testing.T) {
 	hub, nodes := twoNodes(t, 1500, 1500)
 	all := onAll(nodes)

@@ -83,8 +83,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// An address is in duplicate address detection when the watch starts, and again when the
-// carrier comes back. Its removal is still reported.
+// TestWatchIPv6Checked checks an address that is in duplicate address detection when the watch
+// starts, and again when the carrier comes back. Its removal is still reported.
 func TestWatchIPv6Checked(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	b := &bench{Space: netspace.New(t), events: make(chan Event, 4096)}

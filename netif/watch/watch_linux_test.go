@@ -147,7 +147,7 @@ func TestWatchTells(t *testing.T) {
 	b.returns("10.2.0.1/24")
 }
 
-// An IPv6 address counts after duplicate address detection.
+// TestWatchIPv6 checks that an IPv6 address counts after duplicate address detection.
 func TestWatchIPv6(t *testing.T) {
 	b := newBench(t, bufferBytes, nil)
 	b.addr("hsn0", "fd00::1/64")
@@ -156,7 +156,8 @@ func TestWatchIPv6(t *testing.T) {
 	b.expect("link down", "address fd00::1/64 removed")
 }
 
-// A dump finds the changes whose notifications the kernel dropped because the queue was full.
+// TestWatchOverflow checks that a dump finds the changes whose notifications the kernel dropped
+// because the queue was full.
 func TestWatchOverflow(t *testing.T) {
 	release := make(chan struct{})
 	events := make(chan Event, 65536)

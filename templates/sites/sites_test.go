@@ -82,8 +82,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A profile runs commands as the user. A profile that others can change is rejected, unless
-// its owner trusts them.
+// TestFindChecksWhoCanWrite checks that a profile that others can change is rejected, unless its
+// owner trusts them. A profile runs commands as the user.
 func TestFindChecksWhoCanWrite(t *testing.T) {
 	const shared, staff = 4242, 4343
 	groups, err := syscall.Getgroups()
@@ -155,7 +155,8 @@ func TestFindChecksWhoCanWrite(t *testing.T) {
 	}
 }
 
-// A directory far above a profile may be shared intentionally. The sticky bit is sufficient for it.
+// TestHintKeepsSharedDirectories checks the hint for a directory far above a profile, which may be
+// shared intentionally. The sticky bit is sufficient for it.
 func TestHintKeepsSharedDirectories(t *testing.T) {
 	project := t.TempDir()
 	dir := filepath.Join(project, "sites")
