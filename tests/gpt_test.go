@@ -12,7 +12,8 @@ import (
 
 // TestPyTorchReadsATrainedGPT trains a GPT with two ranks on a text. It checks that PyTorch loads
 // the model, computes the same held-out loss, and continues a prompt beyond the context length like
-// ddpbatch sample.
+// ddpbatch sample. Then ddpbatch loads weights that PyTorch has changed and written, and computes the
+// same held-out loss as PyTorch.
 func TestPyTorchReadsATrainedGPT(t *testing.T) {
 	needsPyTorch(t)
 	dir := t.TempDir()
@@ -69,26 +70,40 @@ clip_norm = 1.0
 		}
 	}
 	cmd := exec.CommandContext(t.Context(), "/usr/bin/python3", "testdata/gpt_checkpoint.py", "--weights", weights[len(weights)-1],
-		"--state-dict", filepath.Join(dir, "model.pt"), "--optimizer", filepath.Join(dir, "optimizer.pt"), "--text", filepath.Join(dir, "text.txt"), "--heads", "4", "--holdout", "0.1", "--prompt", prompt, "--tokens", "60")
+		"--state-dict", filepath.Join(dir, "model.pt"), "--optimizer", filepath.Join(dir, "optimizer.pt"), "--write", filepath.Join(dir, "torch.safetensors"), "--text", filepath.Join(dir, "text.txt"), "--heads", "4", "--holdout", "0.1", "--prompt", prompt, "--tokens", "60")
 	cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1")
 	var theirs struct {
-		Loss float64 `json:"loss"`
-		Text string  `json:"text"`
+		Loss  float64 `json:"loss"`
+		After float64 `json:"after"`
+		Text  string  `json:"text"`
 	}
 	if o := finish(t, cmd); json.Unmarshal([]byte(o.stdout), &theirs) != nil {
 		t.Fatal(o)
 	}
-	loss := math.NaN()
-	for _, r := range figures(t, filepath.Join(dir, "run")) {
-		if r.Kind == "eval" {
-			loss = float64(*r.Loss)
+	heldOut := func(run string) float64 {
+		loss := math.NaN()
+		for _, r := range figures(t, filepath.Join(dir, run)) {
+			if r.Kind == "eval" {
+				loss = float64(*r.Loss)
+			}
 		}
+		return loss
 	}
+	loss := heldOut("run")
 	t.Logf("held-out loss %.6f, in PyTorch %.6f; %q", loss, theirs.Loss, theirs.Text)
 	if !(math.Abs(loss-theirs.Loss) <= 1e-5*loss) {
 		t.Errorf("held-out loss %v, in PyTorch %v", loss, theirs.Loss)
 	}
 	if got := strings.TrimPrefix(sampled.Text, prompt); got != theirs.Text || len([]rune(got)) != 60 {
 		t.Errorf("ddpbatch sample goes on with %q, PyTorch with %q", got, theirs.Text)
+	}
+	// With this learning rate, an epoch does not change the weights.
+	if o := here(t, dir, "launch", "job.toml", "-n", "2", "--run-dir", "back", "--set", "train.model.weights=torch.safetensors", "--set", "train.epochs=1", "--set", "train.optimizer.lr=1e-12"); o.code != 0 {
+		t.Fatal(o)
+	}
+	back := heldOut("back")
+	t.Logf("held-out loss of PyTorch's weights %.6f, in PyTorch %.6f", back, theirs.After)
+	if !(math.Abs(back-theirs.After) <= 1e-5*back) || math.Abs(back-loss) < 1e-4*loss {
+		t.Errorf("held-out loss of PyTorch's weights %v, in PyTorch %v, before the step %v", back, theirs.After, loss)
 	}
 }

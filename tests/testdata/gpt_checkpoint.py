@@ -1,5 +1,6 @@
 """Loads the weights of a GPT that ddpbatch trained on a text into PyTorch, and prints as
-JSON the loss on the held-out end of the text and a greedy continuation of a prompt."""
+JSON the loss on the held-out end of the text and a greedy continuation of a prompt. Then it changes
+the weights by one step of AdamW, writes them for ddpbatch, and prints their loss, too."""
 
 import argparse
 import json
@@ -29,10 +30,22 @@ def safetensors(path):
     return out
 
 
+def write_safetensors(path, tensors):
+    header, data = {}, b""
+    for name, tensor in tensors.items():
+        content = tensor.detach().contiguous().numpy().tobytes()
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+
+
 parser = argparse.ArgumentParser()
 parser.add_argument("--weights", required=True)
 parser.add_argument("--state-dict", required=True, help="the same weights as ddpbatch checkpoint export wrote them")
 parser.add_argument("--optimizer", required=True, help="the state of the optimizer as it wrote that")
+parser.add_argument("--write", required=True, help="safetensors file for the weights after one step")
 parser.add_argument("--text", required=True)
 parser.add_argument("--heads", type=int, required=True)
 parser.add_argument("--holdout", type=float, required=True)
@@ -54,7 +67,8 @@ state = torch.load(options.optimizer, weights_only=not torch.__version__.startsw
 groups = [[(n, p) for n, p in model.named_parameters() if (p.dim() >= 2) == decays] for decays in (True, False)]
 assert [g["param_names"] for g in state["param_groups"]] == [[n for n, _ in g] for g in groups], state["param_groups"]
 assert [g["weight_decay"] > 0 for g in state["param_groups"]] == [True, False], state["param_groups"]
-torch.optim.AdamW([{"params": [p for _, p in g]} for g in groups]).load_state_dict(state)
+optimizer = torch.optim.AdamW([{"params": [p for _, p in g]} for g in groups])
+optimizer.load_state_dict(state)
 assert all(state["state"][i]["exp_avg"].shape == p.shape for i, (_, p) in enumerate(groups[0] + groups[1]))
 
 with open(options.text, encoding="utf-8") as f:
@@ -68,4 +82,9 @@ y = held_out[1:samples * context + 1].view(samples, context)
 with torch.no_grad():
     loss = model.loss(x, y).item()
     more = generate(model, [alphabet.index(c) for c in options.prompt], options.tokens)
-print(json.dumps({"loss": loss, "text": "".join(alphabet[t] for t in more["tokens"])}))
+model.loss(x, y).backward()
+optimizer.step()
+with torch.no_grad():
+    after = model.loss(x, y).item()
+write_safetensors(options.write, {n: dict(model.named_parameters())[n] for n in weights})
+print(json.dumps({"loss": loss, "after": after, "text": "".join(alphabet[t] for t in more["tokens"])}))
