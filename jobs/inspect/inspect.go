@@ -239,12 +239,8 @@ func (r *Rank) readStack(ctx context.Context, env []string) {
 	if faultErr == nil && r.setStack(stack, sourceFaulthandler) {
 		return
 	}
-	switch {
-	case err == nil:
-	case faultErr == nil || errors.Is(faultErr, errNoStackFile):
-		r.Reason = err.Error()
-	default:
-		r.Reason = err.Error() + "; " + faultErr.Error()
+	if err != nil && faultErr != nil {
+		r.Reason = err.Error() + ", and " + faultErr.Error()
 	}
 	r.Doing = kernelState(r.PID)
 	for i := 1; i < kernelSamples && r.Doing == states['R']; i++ {
