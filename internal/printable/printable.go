@@ -60,6 +60,18 @@ func Line(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
+// Shorten returns s if it has at most limit bytes, and otherwise the characters that fit into
+// limit bytes, followed by " ...".
+func Shorten(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	for !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit] + " ..."
+}
+
 // JSON replaces invisible characters of a JSON text with escapes such as \u009b, which do not
 // change its value. Line ends and tabs between values stay. The text must be valid JSON.
 func JSON(text []byte) []byte {
