@@ -274,9 +274,6 @@ type stepBatches struct {
 	samples int // samples of all ranks that count
 }
 
-// paddingBatch is a padding batch.
-var paddingBatch = []int{0}
-
 // An order is the order in which this rank uses the samples.
 type order struct {
 	train            *jobs.Train
@@ -303,7 +300,7 @@ func (o *order) steps(at position) []stepBatches {
 			now.samples = min(left, accumulate*b.Batch*world)
 			left -= now.samples
 			for len(now.batches) < o.batchesPerRank(now.samples) {
-				now.batches = append(now.batches, paddingBatch)
+				now.batches = append(now.batches, []int{0}) // padding
 			}
 		} else {
 			for _, batch := range now.batches {

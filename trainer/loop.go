@@ -86,25 +86,9 @@ func (l *loop) epoch(ctx context.Context) (stopped bool, err error) {
 			return false, err
 		}
 		l.advance(steps[i].samples)
-		if err := l.saver.Poll(ctx, l.outcome.at.Step, l.outcome.saveInFlight); err != nil {
+		saves := !last && l.isDue(l.saveEvery)
+		if stopped, err = l.afterStep(ctx, last, saves); err != nil {
 			return false, err
-		}
-		reports, saves := last || l.isDue(l.logEvery), !last && l.isDue(l.saveEvery)
-		if last || l.outcome.stop || reports || saves {
-			if err := l.syncSteps(0); err != nil {
-				return false, err
-			}
-		}
-		stopped = l.outcome.stop
-		if l.pos.Step%compareInterval == 0 && !saves && (!stopped || last) { // a save makes its own comparison
-			if err := l.saver.State.CompareWeights(ctx, l.pos.Step); err != nil {
-				return false, err
-			}
-		}
-		if reports {
-			if err := l.report(ctx); err != nil {
-				return false, err
-			}
 		}
 		switch {
 		case stopped && !last:
@@ -147,6 +131,30 @@ func (l *loop) step(ctx context.Context, b *stepBatches) (err error) {
 	s.clipAndUpdate(l.pos.Step)
 	s.end()
 	return l.syncSteps(s.lag)
+}
+
+// afterStep polls the save in the background, and compares the weights and reports if this is due.
+// It reports whether a rank was asked to stop.
+func (l *loop) afterStep(ctx context.Context, last, saves bool) (stopped bool, err error) {
+	if err := l.saver.Poll(ctx, l.outcome.at.Step, l.outcome.saveInFlight); err != nil {
+		return false, err
+	}
+	reports := last || l.isDue(l.logEvery)
+	if l.outcome.stop || reports || saves {
+		if err := l.syncSteps(0); err != nil {
+			return false, err
+		}
+	}
+	stopped = l.outcome.stop
+	if l.pos.Step%compareInterval == 0 && !saves && (!stopped || last) { // a save makes its own comparison
+		if err := l.saver.State.CompareWeights(ctx, l.pos.Step); err != nil {
+			return false, err
+		}
+	}
+	if reports {
+		err = l.report(ctx)
+	}
+	return stopped, err
 }
 
 // nextBatch returns micro-batch i of a step in device memory.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime/debug"
+	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -151,8 +152,8 @@ func (r *run) newSaver(state *checkpointing.State) *checkpointing.Saver {
 	return checkpointing.New(state, checkpointing.Options{
 		Dir: r.Checkpoints, Run: r.Run, Retention: retention, Async: c.Async, ContinueOnError: c.OnError == jobs.SaveErrorContinue,
 		Threads: r.Threads, CheckDir: r.CheckRunDir, Manifest: r.manifest, MismatchHint: jobs.ChangedHint,
-		Saved: func(s checkpointing.Saved) {
-			r.Observe(Event{Kind: Saved, Step: s.Manifest.Step, Epoch: s.Manifest.Epoch, Epochs: r.train.Epochs, Path: s.Path, Took: s.Took, Stalled: s.Stalled})
+		Saved: func(m *checkpoint.Manifest, path string, took, stalled time.Duration) {
+			r.Observe(Event{Kind: Saved, Step: m.Step, Epoch: m.Epoch, Epochs: r.train.Epochs, Path: path, Took: took, Stalled: stalled})
 		},
 		Unsaved: func(err error) {
 			e := r.loop.event(Unsaved)

@@ -137,18 +137,17 @@ func (s *stepper) backward(step *stepBatches, i int, batch nn.Batch) {
 
 // setFlags sets the scalars of this rank. They stay set until they are changed.
 func (s *stepper) setFlags(stop, saveInFlight bool) {
-	flags := [numExtra]float32{extraStop: flag(stop), extraSaveInFlight: flag(saveInFlight)}
+	var flags [numExtra]float32
+	if stop {
+		flags[extraStop] = 1
+	}
+	if saveInFlight {
+		flags[extraSaveInFlight] = 1
+	}
 	if flags != s.flags {
 		s.flags = flags
 		s.device.Write(s.sharder.Extra().Slice(extraStop, numExtra), s.flags[extraStop:])
 	}
-}
-
-func flag(on bool) float32 {
-	if on {
-		return 1
-	}
-	return 0
 }
 
 // reduce waits until the gradients are reduced, and sums their squares and the scalars of all ranks.

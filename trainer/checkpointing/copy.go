@@ -2,6 +2,7 @@ package checkpointing
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
@@ -45,11 +46,7 @@ func (s *Saver) AllocCopies() (slow error) {
 	if s.copyBuffer, slow = d.Accelerator().Pin(n); slow == nil {
 		return nil
 	}
-	const page = 4096 / 4
-	s.copyBuffer = make([]float32, n)
-	for at := 0; at < n; at += page {
-		s.copyBuffer[at] = 1
-	}
+	s.copyBuffer = slices.Repeat([]float32{1}, n)
 	return slow
 }
 

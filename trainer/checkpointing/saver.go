@@ -67,19 +67,13 @@ type Options struct {
 	// Manifest returns a manifest with the position in the data and the settings. The Saver adds
 	// what it knows itself.
 	Manifest func() (*checkpoint.Manifest, error)
-	// Saved is called on rank 0 after a save.
-	Saved func(Saved)
+	// Saved is called on rank 0 after a save, with the total time, and the time for which training
+	// waited.
+	Saved func(m *checkpoint.Manifest, path string, took, stalled time.Duration)
 	// Unsaved is called with the error of a failed save after which training continues.
 	Unsaved func(error)
 	// MismatchHint is the fix for a checkpoint that cannot be used, if its error has no hint.
 	MismatchHint string
-}
-
-// Saved describes a checkpoint that was saved.
-type Saved struct {
-	Manifest      *checkpoint.Manifest
-	Path          string
-	Took, Stalled time.Duration // total time, and the part for which training waited
 }
 
 // A Saver saves the state of one rank. The training goroutines of all ranks call its methods in the
@@ -314,7 +308,7 @@ func (s *Saver) report() error {
 	}
 	if c.err == nil {
 		if s.State.Comm.Rank() == 0 {
-			s.Saved(Saved{c.manifest, c.path, took, c.stalled})
+			s.Saved(c.manifest, c.path, took, c.stalled)
 		}
 		return nil
 	}

@@ -24,7 +24,7 @@ import (
 // rank is a rank with a linear model, and what its Saver reports.
 type rank struct {
 	*Saver
-	saved   []Saved
+	saved   []string // paths
 	unsaved []error
 }
 
@@ -73,7 +73,7 @@ func newRank(c collective.Communicator, strategy ddp.Strategy, dir string, chang
 		Manifest: func() (*checkpoint.Manifest, error) {
 			return &checkpoint.Manifest{Step: 7, Optimizer: optim.KindSGD}, nil
 		},
-		Saved:   func(s Saved) { r.saved = append(r.saved, s) },
+		Saved:   func(_ *checkpoint.Manifest, path string, _, _ time.Duration) { r.saved = append(r.saved, path) },
 		Unsaved: func(err error) { r.unsaved = append(r.unsaved, err) },
 	}
 	if change != nil {
@@ -169,7 +169,7 @@ func TestPhasesOfAnAsyncSave(t *testing.T) {
 				if len(r.saved) != 1 || len(r.unsaved) != 0 {
 					return fmt.Errorf("saved %v, unsaved %v", r.saved, r.unsaved)
 				}
-				return checkpoint.Verify(ctx, r.saved[0].Path)
+				return checkpoint.Verify(ctx, r.saved[0])
 			})
 		})
 	}
@@ -314,7 +314,7 @@ func TestUnusableCheckpointHasAHint(t *testing.T) {
 		}
 		for want, rejected := range map[string]error{"the hint": errors.New("other data"), "its own": hints.Errorf("its own", "another run")} {
 			_, _, err := r.Open(ctx, func(*checkpoint.Manifest) error { return rejected })
-			if !errors.Is(err, rejected) || hints.Of(err) != want || !strings.Contains(err.Error(), r.saved[0].Path) {
+			if !errors.Is(err, rejected) || hints.Of(err) != want || !strings.Contains(err.Error(), r.saved[0]) {
 				return fmt.Errorf("%w, with hint %q, want %q", err, hints.Of(err), want)
 			}
 		}
