@@ -1,12 +1,6 @@
 package rundir
 
-import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"time"
-)
+import "time"
 
 // maxEnd is the maximum size of ended.json in bytes.
 const maxEnd = 64 << 10
@@ -20,48 +14,15 @@ type End struct {
 }
 
 // WriteEnd replaces ended.json with e.
-func (d Dir) WriteEnd(e End) error {
-	text, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	return d.write(endName, append(text, '\n'))
-}
+func (d Dir) WriteEnd(e End) error { return d.writeJSON(endName, e) }
 
 // ClearFailure removes the failure report of an earlier attempt. It is not an error if the
 // file does not exist.
-func (d Dir) ClearFailure() error {
-	root, done, err := d.open()
-	if err == nil {
-		defer done()
-		err = root.Remove(failureName)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove %q: %w", d.Failure(), err)
-	}
-	return nil
-}
+func (d Dir) ClearFailure() error { return d.remove(failureName) }
 
 // ClearEnd removes the result of the previous job when a new job starts.
-func (d Dir) ClearEnd() error {
-	root, done, err := d.open()
-	if err == nil {
-		defer done()
-		err = root.Remove(endName)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("begin in run directory %q: %w", d.Path, err)
-	}
-	return nil
-}
+func (d Dir) ClearEnd() error { return d.remove(endName) }
 
 // ReadEnd returns how the last job ended. It returns false if ended.json is missing or
 // invalid.
-func (d Dir) ReadEnd() (End, bool) {
-	text, err := d.readFile(endName, maxEnd)
-	var e End
-	if err != nil || json.Unmarshal(text, &e) != nil {
-		return End{}, false
-	}
-	return e, true
-}
+func (d Dir) ReadEnd() (End, bool) { return readJSON[End](d, endName, maxEnd) }

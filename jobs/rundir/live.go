@@ -103,11 +103,4 @@ func (d Dir) WriteLive(l Live) error {
 }
 
 // ReadLive reads live.json. It returns false if the file is missing or invalid.
-func (d Dir) ReadLive() (Live, bool) {
-	text, err := d.readFile(liveName, maxLive)
-	var l Live
-	if err != nil || json.Unmarshal(text, &l) != nil {
-		return Live{}, false
-	}
-	return l, true
-}
+func (d Dir) ReadLive() (Live, bool) { return readJSON[Live](d, liveName, maxLive) }

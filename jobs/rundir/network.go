@@ -32,13 +32,7 @@ type NetworkHost struct {
 func (d Dir) Network() string { return filepath.Join(d.Path, networkName) }
 
 // WriteNetwork replaces network.json.
-func (d Dir) WriteNetwork(n Network) error {
-	text, err := json.Marshal(n)
-	if err != nil {
-		return err
-	}
-	return d.write(networkName, append(text, '\n'))
-}
+func (d Dir) WriteNetwork(n Network) error { return d.writeJSON(networkName, n) }
 
 // ReadNetwork reads network.json. It returns nil if the file does not exist.
 func (d Dir) ReadNetwork() (*Network, error) {

@@ -2,6 +2,7 @@ package rundir
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -67,6 +68,17 @@ func (d Dir) openBelow(path string) (*os.File, error) {
 // readFile returns up to most bytes of a file in the directory.
 func (d Dir) readFile(name string, most int64) ([]byte, error) {
 	return readSome(most, func() (*os.File, error) { return d.openFile(name) })
+}
+
+// readJSON decodes a file of the directory of up to most bytes. It returns false if the file is
+// missing or invalid.
+func readJSON[T any](d Dir, name string, most int64) (T, bool) {
+	text, err := d.readFile(name, most)
+	var v, zero T
+	if err != nil || json.Unmarshal(text, &v) != nil {
+		return zero, false
+	}
+	return v, true
 }
 
 // ReadSpec returns the job file as submitted.

@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -52,6 +53,28 @@ func (d Dir) write(name string, content []byte) (err error) {
 	}
 	defer dir.Close()
 	return dir.Sync()
+}
+
+// writeJSON replaces a file of the directory with v in one line of JSON.
+func (d Dir) writeJSON(name string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return d.write(name, append(text, '\n'))
+}
+
+// remove removes a file of the directory. It is not an error if the file does not exist.
+func (d Dir) remove(name string) error {
+	root, done, err := d.open()
+	if err == nil {
+		defer done()
+		err = root.Remove(name)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %q: %w", filepath.Join(d.Path, name), err)
+	}
+	return nil
 }
 
 // WriteScript stores the batch script before its submission.
