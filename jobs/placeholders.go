@@ -2,9 +2,11 @@ package jobs
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
@@ -44,6 +46,69 @@ func Expand(text string, values map[string]string) string {
 		}
 		return found
 	})
+}
+
+// ExpandArgv replaces the placeholders in the words of a command line. It returns an error if a value
+// would become code: if the word is code of a shell, such as the word after "sh -c", and the value
+// has characters that the shell interprets. Code of other interpreters may contain all values
+// without quotes, backslashes, and dollar signs.
+func ExpandArgv(argv []string, values map[string]string) ([]string, error) {
+	out := make([]string, len(argv))
+	for i, word := range argv {
+		unsafe := unsafeInCode(argv, i)
+		used := map[string]string{}
+		for name, value := range values {
+			if unsafe != nil && unsafe(value) && hasPlaceholder(word, name) {
+				continue
+			}
+			used[name] = value
+		}
+		out[i] = Expand(word, used)
+		if len(used) == len(values) || out[i] == Expand(word, values) {
+			continue
+		}
+		for _, name := range placeholderNames {
+			value, ok := values[name]
+			if _, safe := used[name]; ok && !safe {
+				return nil, hints.Errorf("write "+placeholderUse(name)+", or choose a path of letters, digits, and / . _ - with --run-dir",
+					"command.argv[%d]: {%s} is %q, whose characters could be code in %q", i, name, value, argv[i-1])
+			}
+		}
+	}
+	return out, nil
+}
+
+// placeholderUse returns how code reads the value of a placeholder.
+func placeholderUse(name string) string {
+	return `"$` + map[string]string{PlaceholderRunDir: "DDPBATCH_RUN_DIR", PlaceholderRunID: "DDPBATCH_RUN_ID", PlaceholderAttempt: "DDPBATCH_ATTEMPT",
+		PlaceholderCheckpoint: "DDPBATCH_CHECKPOINT_DIR", PlaceholderArrayTask: "SLURM_ARRAY_TASK_ID"}[name] + `" in a shell, or os.environ in Python`
+}
+
+var (
+	// shellCode matches characters that a shell may interpret.
+	shellCode = lazyregexp.New(`[^A-Za-z0-9_@%+:,./=-]`)
+	// anyCode matches characters that end a string in most languages, or expand in it.
+	anyCode = lazyregexp.New("[\"'\\\\$`]")
+	// codeOption matches options whose value is code, such as those of "bash -lc" and "perl -e".
+	codeOption = lazyregexp.New(`^-[a-z]*[ce]$`)
+)
+
+// unsafeInCode returns a function that reports whether a value must not be in argv[i]. It is nil if
+// that word is not code.
+func unsafeInCode(argv []string, i int) func(value string) bool {
+	if i < 2 || !codeOption().MatchString(argv[i-1]) {
+		return nil
+	}
+	isShell := func(word string) bool { return slices.Contains(shells, filepath.Base(word)) }
+	switch before := argv[:i-1]; {
+	case slices.ContainsFunc(before, isShell) && strings.HasSuffix(argv[i-1], "c"):
+		return shellCode().MatchString
+	case slices.ContainsFunc(before, func(word string) bool {
+		return IsPython(word) || slices.Contains([]string{"perl", "ruby", "node", "Rscript", "julia"}, filepath.Base(word))
+	}):
+		return anyCode().MatchString
+	}
+	return nil
 }
 
 // hasPlaceholder reports whether text contains one of the named placeholders.

@@ -93,3 +93,48 @@ func FuzzExpand(f *testing.F) {
 		}
 	})
 }
+
+// TestExpandArgvRejectsCode checks that the path of a run directory cannot become code, and that paths
+// with harmless characters still work.
+func TestExpandArgvRejectsCode(t *testing.T) {
+	for _, tt := range []struct {
+		name, dir string
+		argv      []string
+		rejected  bool
+	}{
+		{"plain argument", "/runs/a; $(id) 'b", []string{"prog", "{run_dir}"}, false},
+		{"argument of a shell's script", "/runs/a b", []string{"bash", "train.sh", "{run_dir}"}, false},
+		{"positional argument of code", "/runs/$(id)", []string{"sh", "-c", `echo "$1"`, "sh", "{run_dir}"}, false},
+		{"harmless path in a shell", "/runs/a-1_b.c+d@e", []string{"sh", "-c", "ls {run_dir}"}, false},
+		{"code without the placeholder", "/runs/a b", []string{"sh", "-c", `ls "$DDPBATCH_RUN_DIR"`}, false},
+		{"escaped placeholder", "/runs/a b", []string{"sh", "-c", "echo {{run_dir}}"}, false},
+		{"variable", "/runs/a b", []string{"sh", "-c", "echo ${run_dir}"}, false},
+		{"space in a shell", "/runs/a b", []string{"sh", "-c", "ls {run_dir}"}, true},
+		{"command substitution", "/runs/$(id)", []string{"/bin/bash", "-lc", "ls '{run_dir}'"}, true},
+		{"quotes", "/runs/a'; id; '", []string{"env", "X=1", "bash", "-ec", "ls '{run_dir}'"}, true},
+		{"line break", "/runs/a\nid", []string{"sh", "-c", "ls {run_dir}"}, true},
+		{"checkpoints", "/runs/a;id", []string{"sh", "-c", "ls {checkpoint_dir}"}, true},
+		{"Python with a space", "/runs/a b", []string{"python3", "-c", "print('{run_dir}')"}, false},
+		{"Python with a quote", "/runs/a')+x('", []string{"python3", "-c", "print('{run_dir}')"}, true},
+		{"Perl", "/runs/a`id`", []string{"perl", "-e", "print `ls {run_dir}`"}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			values := map[string]string{PlaceholderRunDir: tt.dir, PlaceholderCheckpoint: tt.dir, PlaceholderAttempt: "1"}
+			got, err := ExpandArgv(tt.argv, values)
+			if tt.rejected {
+				if err == nil || !strings.Contains(err.Error(), "could be code") {
+					t.Errorf("got %q, %v, want an error", got, err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, word := range tt.argv {
+				if want := Expand(word, values); got[i] != want {
+					t.Errorf("word %d: got %q, want %q", i, got[i], want)
+				}
+			}
+		})
+	}
+}

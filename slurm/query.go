@@ -142,6 +142,22 @@ func (c Client) EndTime(ctx context.Context, id string) (time.Time, error) {
 	return end, nil
 }
 
+// Owner returns the ID of the user who submitted a job that has not ended.
+func (c Client) Owner(ctx context.Context, id string) (uid int, err error) {
+	if err := checkIDs([]string{id}); err != nil {
+		return 0, fmt.Errorf("query owner of %w", err)
+	}
+	out, err := c.run(ctx, "", "squeue", "--noheader", "--jobs="+id, "--format=%U")
+	if err != nil {
+		return 0, fmt.Errorf("query owner of job %s: %w", id, err)
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(out), "\n")
+	if uid, err = strconv.Atoi(strings.TrimSpace(line)); err != nil {
+		return 0, fmt.Errorf("query owner of job %s: squeue printed %q", id, line)
+	}
+	return uid, nil
+}
+
 // squeueFormat prints columns of any width (width 0), each followed by a separator
 // (squeue(1), -O). The reason is last, because its text may contain the separator.
 const squeueFormat = "JobID:0|,ArrayJobID:0|,ArrayTaskID:0|,State:0|,NodeList:0|,TimeUsed:0|,StartTime:0|,EndTime:0|," +

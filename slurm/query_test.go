@@ -278,3 +278,16 @@ func FuzzParseAnswers(f *testing.F) {
 		}
 	})
 }
+
+// TestOwner checks that the owner of a job is the number that squeue prints.
+func TestOwner(t *testing.T) {
+	fake := newFakeSlurm(t, map[string]string{"squeue": `case "$*" in *--jobs=7*) echo " 61001"; echo " 61001";; *) echo "slurm_load_jobs error" >&2; exit 1;; esac`})
+	if got, err := fake.Owner(t.Context(), "7"); err != nil || got != 61001 {
+		t.Errorf("got %d, %v", got, err)
+	}
+	for _, id := range []string{"8", "", "7 --me", "-7"} {
+		if got, err := fake.Owner(t.Context(), id); err == nil {
+			t.Errorf("job %q: got %d", id, got)
+		}
+	}
+}

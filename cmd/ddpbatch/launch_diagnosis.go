@@ -9,7 +9,6 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
-	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
 // maxDiagnosis is the maximum number of bytes at the end of a log to search for known failures. It
@@ -32,7 +31,7 @@ func newDiagnosis(o *launch.Options) diagnosis {
 		return d
 	}
 	d.path = o.Dir.OutputLog(record)
-	if info, err := os.Lstat(d.path); err == nil {
+	if info, err := o.Dir.StatPath(d.path); err == nil {
 		d.start = info.Size()
 	}
 	return d
@@ -61,7 +60,7 @@ func (d diagnosis) tell(p *program, result launch.Result) {
 func (d diagnosis) find(result launch.Result) *outcome.Finding {
 	var all []symptoms.Found
 	if d.path != "" {
-		if f, err := rundir.OpenFile(d.path); err == nil {
+		if f, err := d.o.Dir.OpenPath(d.path); err == nil {
 			all = scanEnd(f, d.start)
 			f.Close()
 		}

@@ -167,7 +167,7 @@ func (o *attemptOutput) node(name string) (found []rankOutput, err error) {
 
 // failedRank returns the rank that caused the failure of the last attempt.
 func failedRank(run runs.Run) (rank int, err error) {
-	f, err := outcome.ReadFailure(run.Dir.Failure())
+	f, err := outcome.ReadFailure(run.Dir)
 	switch {
 	case err != nil:
 		return 0, err
@@ -193,7 +193,7 @@ func (c *logsCmd) selected(run runs.Run, o *attemptOutput) ([]rankOutput, error)
 			return nil, err
 		}
 		r, err := o.rank(rank)
-		if f, _ := outcome.ReadFailure(run.Dir.Failure()); err != nil && len(o.ranks) == 0 && f != nil && f.First != nil {
+		if f, _ := outcome.ReadFailure(run.Dir); err != nil && len(o.ranks) == 0 && f != nil && f.First != nil {
 			for _, n := range o.nodes { // the number of a torchrun is the number of its node
 				if n.number == f.First.Rank {
 					return []rankOutput{n}, nil

@@ -1,12 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/eventlog"
@@ -68,11 +64,8 @@ func (o *observer) event(e trainer.Event) {
 
 // writeTrace replaces the rank's timeline with the current recording.
 func (o *observer) writeTrace() error {
-	path, at := o.r.dir.Trace(o.r.info.Rank), o.r.info
-	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return createFile(path, modePrivate, true, func(w io.Writer) error {
+	at := o.r.info
+	return o.r.dir.WriteTrace(at.Rank, func(w io.Writer) error {
 		return o.trace.Write(w, trace.Rank{Rank: at.Rank, Ranks: at.WorldSize, Node: at.NodeRank, Host: at.Host})
 	})
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/printable"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs/inspect"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
@@ -129,13 +131,22 @@ type activeRun struct {
 
 // findActive returns a run whose ranks are running. The run must belong to this user: live.json
 // of another user could name a job of this user. Root can inspect all runs.
+//
+// A run of this user stays open until the process ends, so the owner of the files that are read
+// cannot change after the check.
 func (p *program) findActive(arg string) (activeRun, error) {
 	run, err := p.findRun(arg)
 	if err != nil {
 		return activeRun{}, err
 	}
-	if os.Geteuid() != 0 && !runs.IsOwn(run.Dir.Path) {
+	own := runs.IsOwn(run.Dir.Path)
+	if os.Geteuid() != 0 && !own {
 		return activeRun{}, exitError{exitUsage, fmt.Errorf("run %q belongs to another user", run.Dir.Path)}
+	}
+	if own {
+		if run.Dir, _, err = run.Dir.Hold(); err != nil {
+			return activeRun{}, err
+		}
 	}
 	notRunning := exitError{exitUsage, hints.Errorf("`ddpbatch status "+arg+"` shows its phase", "run %q has no running ranks", run.Dir.Path)}
 	live, ok := run.Dir.ReadLive()
@@ -152,6 +163,9 @@ func (p *program) findActive(arg string) (activeRun, error) {
 		}
 	}
 	hosts, err := slurm.ExpandHosts(live.Hosts)
+	if err == nil && len(hosts) == 0 {
+		err = errors.New("live.json names none")
+	}
 	if err != nil {
 		return activeRun{}, fmt.Errorf("read the hosts of the run: %w", err)
 	}
@@ -188,6 +202,27 @@ func (a activeRun) srun(hosts []string, perNode int, argv ...string) []string {
 	return inspect.Srun(a.live.JobID, hosts, perNode, argv...)
 }
 
+// checkJobOwner returns an error if the job of a run does not belong to the owner of the run. Root can
+// run commands in all jobs, and live.json of a user can name the job of another user.
+func (p *program) checkJobOwner(ctx context.Context, a activeRun) error {
+	if a.live.JobID == "" || runs.IsOwn(a.run.Dir.Path) {
+		return nil
+	}
+	info, err := a.run.Dir.StatPath(a.run.Dir.Path)
+	if err != nil {
+		return err
+	}
+	owner, _ := safefile.Owner(info)
+	client := slurm.Client{Environ: p.Env}
+	switch of, err := client.Owner(ctx, a.live.JobID); {
+	case err != nil:
+		return err
+	case of != owner:
+		return fmt.Errorf("run %q belongs to user %d, but names job %s of user %d", a.run.Dir.Path, owner, a.live.JobID, of)
+	}
+	return nil
+}
+
 type execCmd struct {
 	Which   string   `arg:"" name:"run" help:"Run name, run directory, job file, or job ID."`
 	Rank    *int     `placeholder:"N" help:"Run the command on the node of rank N, with its RANK, LOCAL_RANK, and GPUs (default: the first node)."`
@@ -217,6 +252,9 @@ func (c *execCmd) Run(ctx context.Context, p *program) error {
 		return usage("no command; for example, ddpbatch exec " + c.Which + " -- nvidia-smi")
 	}
 	a, err := p.findActive(c.Which)
+	if err == nil {
+		err = p.checkJobOwner(ctx, a)
+	}
 	if err != nil {
 		return err
 	}
@@ -244,6 +282,9 @@ type shellCmd struct {
 // Run replaces this process by the shell, or by srun.
 func (c *shellCmd) Run(ctx context.Context, p *program) error {
 	a, err := p.findActive(c.Which)
+	if err == nil {
+		err = p.checkJobOwner(ctx, a)
+	}
 	if err != nil {
 		return err
 	}

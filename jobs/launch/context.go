@@ -235,8 +235,8 @@ func (r *Rank) setTracking(set func(name, value string), given func(string) (str
 }
 
 // expandPlaceholders replaces the placeholders of argv by the values in the program's
-// environment.
-func expandPlaceholders(argv, environ []string) []string {
+// environment. A value that would become code is an error.
+func expandPlaceholders(argv, environ []string) ([]string, error) {
 	values := map[string]string{}
 	for name, variable := range map[string]string{jobs.PlaceholderRunDir: programRunDir, jobs.PlaceholderRunID: programRunID,
 		jobs.PlaceholderAttempt: programAttempt, jobs.PlaceholderCheckpoint: programCheckpoints, jobs.PlaceholderArrayTask: arrayTaskVariable,
@@ -245,11 +245,7 @@ func expandPlaceholders(argv, environ []string) []string {
 			values[name] = value
 		}
 	}
-	out := make([]string, len(argv))
-	for i, word := range argv {
-		out[i] = jobs.Expand(word, values)
-	}
-	return out
+	return jobs.ExpandArgv(argv, values)
 }
 
 // writeStopFile creates the stop file. It does not wait, because the file system may hang, and

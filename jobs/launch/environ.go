@@ -3,12 +3,15 @@ package launch
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/environ"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/secrets"
 	"github.com/ddpbatch/ddpbatch/nccl"
@@ -112,12 +115,18 @@ func lookPath(env []string, name string) (string, error) {
 }
 
 // torchrunArgv returns the command that starts PyTorch's launcher: the script if it is in PATH, or
-// else its Python module.
-func torchrunArgv(environ []string) []string {
+// else its Python module. Python finds modules in the working directory first, before its own. So it
+// is an error if every user can create files there.
+func torchrunArgv(environ []string, workdir string) ([]string, error) {
 	if path, err := lookPath(environ, "torchrun"); err == nil {
-		return []string{path}
+		return []string{path}, nil
 	}
-	return []string{"python3", "-m", torchrunModule}
+	if info, err := os.Stat(workdir); err == nil && info.Mode().Perm()&0o002 != 0 {
+		return nil, hints.Errorf("add the directory of torchrun to PATH, for example with setup.venv, or set command.workdir to a directory of your own",
+			"torchrun is not in PATH, and `python3 -m %s` would import modules from %q, in which every user can create files (mode %s)",
+			torchrunModule, workdir, safefile.Octal(info.Mode()))
+	}
+	return []string{"python3", "-m", torchrunModule}, nil
 }
 
 // torchrunModule is the Python module behind the torchrun script.
@@ -264,8 +273,8 @@ func (r *Rank) insideSetup() string {
 }
 
 // programArgv returns the command line. It looks up the program in the rank's PATH. The port of
-// rank 0 is not in it, see masterPortVariables.
-func (r *Rank) programArgv(environ []string, host string) ([]string, error) {
+// rank 0 is not in it, see masterPortVariables. The program starts in workdir.
+func (r *Rank) programArgv(environ []string, host, workdir string) ([]string, error) {
 	var argv []string
 	for _, a := range r.job.Command.Argv {
 		argv = append(argv, string(a))
@@ -276,20 +285,28 @@ func (r *Rank) programArgv(environ []string, host string) ([]string, error) {
 			return nil, err
 		}
 	}
-	argv = expandPlaceholders(argv, environ)
+	argv, err := expandPlaceholders(argv, environ)
+	if err != nil {
+		return nil, err
+	}
 	if c := r.job.Command; c.Launcher == jobs.LauncherTorchrun {
 		interpreter, script, err := c.TorchrunArgv()
 		if err != nil {
 			return nil, err
 		}
-		argv = torchrunArgv(environ)
+		if script, err = expandPlaceholders(script, environ); err != nil {
+			return nil, err
+		}
+		if argv, err = torchrunArgv(environ, workdir); err != nil {
+			return nil, err
+		}
 		if interpreter != "" {
 			argv = []string{interpreter, "-m", torchrunModule}
 		}
 		argv = slices.Concat(argv, []string{
 			"--nnodes", strconv.Itoa(r.Info.WorldSize), "--node_rank", strconv.Itoa(r.Info.Rank),
 			"--nproc_per_node", strconv.Itoa(r.perNode), "--master_addr", host,
-		}, expandPlaceholders(script, environ))
+		}, script)
 	}
 	if r.insideSetup() != "" {
 		return argv, nil // the setup may change PATH

@@ -267,7 +267,7 @@ func writeFailure(d rundir.Dir, a *attempt, r Result) error {
 
 // RecordFinding adds the known failure in the log of the last attempt to failure.json.
 func RecordFinding(d rundir.Dir, found outcome.Finding) error {
-	f, err := outcome.ReadFailure(d.Failure())
+	f, err := outcome.ReadFailure(d)
 	if err != nil || f == nil {
 		return err
 	}

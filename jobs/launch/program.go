@@ -46,7 +46,11 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 		return 1, err
 	}
 	environ = once.setVariables(environ)
-	argv, err := r.programArgv(environ, host)
+	workdir := string(r.job.Command.Workdir)
+	if dir, ok := lookupIn(o.Environ)(envWorkdir); ok {
+		workdir = dir
+	}
+	argv, err := r.programArgv(environ, host, workdir)
 	if err != nil {
 		return 1, err
 	}
@@ -58,10 +62,6 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 			return 1, err
 		}
 		argv = append([]string{bash, "-c", setup + "exec \"$@\"", "setup"}, argv...)
-	}
-	workdir := string(r.job.Command.Workdir)
-	if dir, ok := lookupIn(o.Environ)(envWorkdir); ok {
-		workdir = dir
 	}
 	cmd := exec.Command(argv[0])
 	cmd.Args, cmd.Env, cmd.Dir = argv, environ, workdir

@@ -87,12 +87,7 @@ func createBoard(d rundir.Dir, host string, step int, now time.Time) (*tensorboa
 		return nil, fmt.Errorf("create event file: %w", err)
 	}
 	defer done()
-	dir, err := root.Open(".")
-	if err != nil {
-		return nil, fmt.Errorf("create event file: %w", err)
-	}
-	defer dir.Close()
-	return tensorboard.Create(filepath.Join(descriptorPath(dir), filepath.Base(d.TensorBoard())), host, step, now)
+	return tensorboard.CreateIn(root, filepath.Base(d.TensorBoard()), host, step, now)
 }
 
 // metrics returns the current values. Names and meanings are those of the built-in trainer.

@@ -136,7 +136,7 @@ func (r *progressRecorder) followOutput(a *attempt) {
 	r.path = filepath.Join(a.o.Dir.RankOutput(a.output), parts[0])
 	r.next = filepath.Join(a.o.Dir.RankOutput(a.output), parts[1])
 	if r.source == nil || len(a.o.Job.Command.Progress.Patterns) > 0 { // even if there is no log
-		r.output = trainlog.Follow(opener(r.path), 0)
+		r.output = trainlog.Follow(opener(a.o.Dir, r.path), 0)
 	}
 }
 
@@ -146,7 +146,7 @@ func (r *progressRecorder) isOutputCut() bool {
 	if r.next == "" {
 		return false
 	}
-	_, err := os.Lstat(r.next)
+	_, err := r.dir.StatPath(r.next)
 	return err == nil
 }
 
@@ -158,7 +158,7 @@ func (a *attempt) rankOutputState() (state int64) {
 	}
 	names, _ := a.o.Dir.ListRankOutput(a.output)
 	for _, name := range names {
-		if info, err := os.Lstat(filepath.Join(a.o.Dir.RankOutput(a.output), name)); err == nil {
+		if info, err := a.o.Dir.StatPath(filepath.Join(a.o.Dir.RankOutput(a.output), name)); err == nil {
 			state += info.Size() + info.ModTime().UnixNano() // the end of long output is overwritten in place
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/launch/hang"
 	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/trainlog"
 )
 
@@ -78,7 +79,7 @@ func TestWatchAfterTheOutputLimit(t *testing.T) {
 			a := &attempt{o: Options{Say: func(line string) { said = append(said, line) }}}
 			w := &programWatch{a: a, limits: hang.Limits{Silence: time.Minute, Progress: time.Minute}}
 			if tt.pauses {
-				w.lines = trainlog.Follow(opener("/nonexistent"), 0)
+				w.lines = trainlog.Follow(opener(rundir.Dir{Path: "/nonexistent"}, "/nonexistent/log"), 0)
 			}
 			for range 2 {
 				w.endOutput(tt.progress)
@@ -92,7 +93,7 @@ func TestWatchAfterTheOutputLimit(t *testing.T) {
 		})
 	}
 	dir := newRun(t)
-	r := &progressRecorder{}
+	r := &progressRecorder{dir: dir}
 	if r.isOutputCut() {
 		t.Error("without a limit, the output is cut")
 	}
@@ -120,7 +121,7 @@ func TestPausesInLabeledOutput(t *testing.T) {
 	}
 	now := time.Now()
 	limits := hang.Limits{Progress: time.Second, Pause: time.Hour}
-	w := &programWatch{now: time.Now, limits: limits, labeled: true, lines: trainlog.Follow(opener(path), 0), pauses: []*regexp.Regexp{regexp.MustCompile("^saving")},
+	w := &programWatch{now: time.Now, limits: limits, labeled: true, lines: trainlog.Follow(opener(rundir.Dir{Path: filepath.Dir(path)}, path), 0), pauses: []*regexp.Regexp{regexp.MustCompile("^saving")},
 		d: hang.New(limits, time.Minute, now)}
 	w.observe(1)
 	if stalls := w.d.Check(now.Add(30 * time.Second)); len(stalls) > 0 {

@@ -53,12 +53,12 @@ func newProgressRecorder(o Options) (*progressRecorder, error) {
 	for _, pattern := range p.Patterns {
 		patterns = append(patterns, string(pattern))
 	}
-	parser, err := trainlog.New(patterns, countsFromZero(o.Dir.Metrics()))
+	parser, err := trainlog.New(patterns, countsFromZero(o.Dir))
 	if err != nil {
 		return nil, err
 	}
 	r := &progressRecorder{dir: o.Dir, say: o.Say, parser: parser, total: p.TotalSteps, newest: -1}
-	r.file = trainlog.Follow(opener(o.Dir.ProgramMetrics()), sizeOf(o.Dir.ProgramMetrics()))
+	r.file = trainlog.Follow(opener(o.Dir, o.Dir.ProgramMetrics()), sizeOf(o.Dir, o.Dir.ProgramMetrics()))
 	record, err := o.Dir.ReadRecord()
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func newProgressRecorder(o Options) (*progressRecorder, error) {
 	}
 	r.path = o.Dir.OutputLog(record)
 	if path := r.path; path != "" && (r.source == nil || len(patterns) > 0) {
-		r.output = trainlog.Follow(opener(path), sizeOf(path))
+		r.output = trainlog.Follow(opener(o.Dir, path), sizeOf(o.Dir, path))
 	}
 	return r, nil
 }
@@ -90,8 +90,8 @@ func newProgressSource(o Options, parser *trainlog.Parser) (*trainlog.Source, er
 
 // countsFromZero reports whether an earlier attempt recorded epoch 0 of a program that prints only
 // epochs. Its first step is then 0.
-func countsFromZero(path string) bool {
-	f, err := rundir.OpenFile(path)
+func countsFromZero(dir rundir.Dir) bool {
+	f, err := dir.OpenPath(dir.Metrics())
 	if err != nil {
 		return false
 	}
@@ -100,12 +100,14 @@ func countsFromZero(path string) bool {
 	return json.NewDecoder(io.LimitReader(f, metrics.MaxLine)).Decode(&m) == nil && m.Step == 0
 }
 
-func opener(path string) func() (*os.File, error) {
-	return func() (*os.File, error) { return rundir.OpenFile(path) }
+// opener returns a function that opens a file in the run directory.
+func opener(dir rundir.Dir, path string) func() (*os.File, error) {
+	return func() (*os.File, error) { return dir.OpenPath(path) }
 }
 
-func sizeOf(path string) int64 {
-	info, err := os.Lstat(path)
+// sizeOf returns the size of a file in the run directory, or 0 if it does not exist.
+func sizeOf(dir rundir.Dir, path string) int64 {
+	info, err := dir.StatPath(path)
 	if err != nil {
 		return 0
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/inspect"
 	"github.com/ddpbatch/ddpbatch/jobs/launch/hang"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/trainlog"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
@@ -74,7 +75,7 @@ func (a *attempt) newProgramWatch(output string) *programWatch {
 	if !c.Watch.IsSet() {
 		return nil
 	}
-	w := &programWatch{a: a, watch: c.Watch, began: time.Now(), output: output, size: sizeOf(output), labeled: c.Output == jobs.OutputLabeled, beats: map[int]time.Time{},
+	w := &programWatch{a: a, watch: c.Watch, began: time.Now(), output: output, size: sizeOf(a.o.Dir, output), labeled: c.Output == jobs.OutputLabeled, beats: map[int]time.Time{},
 		limits: hang.Limits{Silence: time.Duration(c.Watch.Silence), Progress: time.Duration(c.Watch.Progress), File: time.Duration(c.Watch.FileTimeout),
 			Heartbeat: time.Duration(c.Watch.Heartbeat), Startup: time.Duration(c.Watch.Startup), Pause: time.Duration(c.Watch.Pause)}}
 	w.now, w.outcome, w.collect = time.Now, a.server.Outcome, w.collectEvidence
@@ -89,7 +90,7 @@ func (a *attempt) newProgramWatch(output string) *programWatch {
 		a.o.Say("warning: the output of the ranks is in no file, so command.watch.silence and pause_patterns have no effect")
 		w.limits.Silence = 0
 	case len(w.pauses) > 0:
-		w.lines = trainlog.Follow(opener(output), w.size)
+		w.lines = trainlog.Follow(opener(a.o.Dir, output), w.size)
 	}
 	if c.Watch.File != "" {
 		w.file = a.o.programPath(c.Watch.File)
@@ -97,7 +98,7 @@ func (a *attempt) newProgramWatch(output string) *programWatch {
 	}
 	if w.limits.Heartbeat > 0 {
 		for rank := range a.world {
-			w.beats[rank] = modified(a.o.Dir.Heartbeat(rank))
+			w.beats[rank] = modified(a.o.Dir, a.o.Dir.Heartbeat(rank))
 		}
 	}
 	return w
@@ -137,8 +138,8 @@ func stateOfFile(pattern string) string {
 	return all.String()
 }
 
-func modified(path string) time.Time {
-	info, err := os.Lstat(path)
+func modified(dir rundir.Dir, path string) time.Time {
+	info, err := dir.StatPath(path)
 	if err != nil {
 		return time.Time{}
 	}
@@ -219,9 +220,11 @@ func (w *programWatch) endOutput(progress bool) {
 // observe passes changes since the last call to the detector.
 func (w *programWatch) observe(step int) {
 	w.d.Step(step)
-	if size := sizeOf(w.output); w.output != "" && size != w.size {
-		w.size = size
-		w.d.Output()
+	if w.output != "" {
+		if size := sizeOf(w.a.o.Dir, w.output); size != w.size {
+			w.size = size
+			w.d.Output()
+		}
 	}
 	if now := w.now(); w.limits.Silence > 0 && !now.Before(w.ranksAt) {
 		w.ranksAt = now.Add(w.limits.Silence / outputChecks)
@@ -252,7 +255,7 @@ func (w *programWatch) observe(step int) {
 		for _, r := range w.outcome().Ranks {
 			if r.State != rendezvous.Joined {
 				w.d.Forget(r.Rank)
-			} else if at := modified(w.a.o.Dir.Heartbeat(r.Rank)); !at.Equal(w.beats[r.Rank]) {
+			} else if at := modified(w.a.o.Dir, w.a.o.Dir.Heartbeat(r.Rank)); !at.Equal(w.beats[r.Rank]) {
 				w.beats[r.Rank] = at
 				w.d.Beat(r.Rank)
 			}

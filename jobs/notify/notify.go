@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os/exec"
@@ -128,6 +129,9 @@ func New(o Options) (*Notifier, error) {
 		return nil, err
 	}
 	n.address = address
+	if u, err := url.Parse(address); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
+		o.Say("warning: the address of the webhook starts with http://, so others on the network can read it and the messages; use https://")
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
 	go func() {
@@ -180,6 +184,12 @@ func readAddress(o *jobs.Notify, env []string) (string, error) {
 		return "", hints.Errorf("write one line that starts with https://", "%s does not contain the address of a webhook", from)
 	}
 	return text, nil
+}
+
+// isLoopback reports whether a host name or address is always this machine.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // Send sends a message if its event is requested. It does not wait.

@@ -269,3 +269,26 @@ func TestAddress(t *testing.T) {
 		})
 	}
 }
+
+// TestUnencryptedAddress checks the warning about http://, which does not contain the address.
+func TestUnencryptedAddress(t *testing.T) {
+	for address, want := range map[string]bool{
+		"http://hooks.example/secret":   true,
+		"http://localhost.example:80/x": true,
+		"http://10.0.0.1/x":             true,
+		"https://hooks.example/secret":  false,
+		"http://localhost:8080/x":       false,
+		"http://127.0.0.1/x":            false,
+		"http://[::1]:80/x":             false,
+	} {
+		var said warnings
+		n, err := New(Options{Notify: &jobs.Notify{WebhookEnv: "HOOK"}, Environ: []string{"HOOK=" + address}, Say: said.say})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Close()
+		if got := said.String(); (got != "") != want || strings.Contains(got, "example") {
+			t.Errorf("%s: got %q", address, got)
+		}
+	}
+}

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -48,6 +50,9 @@ const (
 	maxFailure = 32 << 20
 	// maxRanks is the maximum number of ranks in failure.json.
 	maxRanks = 100_000
+	// maxText is the maximum number of bytes of a last line and of the texts of a finding. The
+	// launcher writes shorter texts.
+	maxText = 1000
 )
 
 // RankStatuses holds the ranks in failure.json. Another user may own the file. A rank needs
@@ -78,19 +83,25 @@ func (s *RankStatuses) UnmarshalJSON(text []byte) error {
 // addFailure adds the first failure in the last attempt of the job. It adds nothing if the attempt
 // did not fail, or if failure.json is not readable.
 func (s *State) addFailure(dir rundir.Dir) {
-	f, err := ReadFailure(dir.Failure())
+	f, err := ReadFailure(dir)
 	if err != nil || f == nil || !f.IsOf(s.Job) || f.First == nil || f.First.Reason == "" {
 		return
 	}
 	s.Failure, s.LastLines, s.Finding = f.First, f.LastLines, f.Finding
 }
 
-// ReadFailure returns the content of failure.json, or nil if there is no such file.
-func ReadFailure(path string) (*Failure, error) {
-	text, err := rundir.ReadSome(path, maxFailure)
+// ReadFailure returns the content of failure.json in a run directory, or nil if there is no such
+// file.
+func ReadFailure(dir rundir.Dir) (*Failure, error) {
+	file, err := dir.OpenPath(dir.Failure())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxFailure))
 	if err != nil {
 		return nil, err
 	}
@@ -99,5 +110,21 @@ func ReadFailure(path string) (*Failure, error) {
 		return nil, fmt.Errorf("failure.json is damaged: %w", err)
 	}
 	f.LastLines = f.LastLines[max(0, len(f.LastLines)-maxLastLines):]
+	for i, line := range f.LastLines {
+		f.LastLines[i] = cutText(line)
+	}
+	if f.Finding != nil {
+		for _, text := range []*string{&f.Finding.Name, &f.Finding.Cause, &f.Finding.Hint} {
+			*text = cutText(*text)
+		}
+	}
 	return &f, nil
+}
+
+// cutText returns the first bytes of a long text, at most maxText.
+func cutText(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + " ..."
 }

@@ -119,7 +119,7 @@ func collect(dir rundir.Dir) Run {
 	if end, ok := dir.ReadEnd(); ok {
 		r.End = &end
 	}
-	if r.Failure, err = outcome.ReadFailure(dir.Failure()); err != nil {
+	if r.Failure, err = outcome.ReadFailure(dir); err != nil {
 		r.addMissing("last failure", err)
 	}
 	_, err = os.Stat(dir.Traces())

@@ -2,6 +2,7 @@ package rundir
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,5 +132,63 @@ func TestRemoveKeepsAnotherDirectory(t *testing.T) {
 	}
 	if _, err := os.Stat(d.Path); err == nil {
 		t.Error("the directory is still there")
+	}
+}
+
+// TestPathsBelowHeldDirectory checks that files are opened by their paths in the held directory, even
+// if a different directory is at its path, and that no link is followed.
+func TestPathsBelowHeldDirectory(t *testing.T) {
+	d, err := Create(filepath.Join(t.TempDir(), "runs", "r"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, release, err := d.Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if err := os.WriteFile(d.Metrics(), []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now, other := move(t, d.Path), t.TempDir()
+	if err := os.Symlink(other, d.Path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(d.Metrics(), []byte("the other run"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := held.OpenPath(held.Metrics())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if got, err := io.ReadAll(f); string(got) != "mine" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if info, err := held.StatPath(held.Metrics()); err != nil || info.Size() != 4 {
+		t.Errorf("got %v, %v", info, err)
+	}
+	if err := held.WriteTrace(3, func(w io.Writer) error { _, err := io.WriteString(w, "trace"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(Dir{Path: now}.Trace(3)); string(got) != "trace" {
+		t.Errorf("trace: got %q, %v", got, err)
+	}
+	if left, _ := os.ReadDir(other); len(left) != 1 {
+		t.Errorf("files in the other directory: %v", left)
+	}
+	for _, link := range []string{filepath.Join(other, "metrics.jsonl"), "metrics.jsonl"} {
+		if err := os.Symlink(link, filepath.Join(now, "program.jsonl")); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := held.OpenPath(held.ProgramMetrics()); err == nil {
+			f.Close()
+			t.Errorf("opened the link to %q", link)
+		}
+		os.Remove(filepath.Join(now, "program.jsonl"))
+	}
+	if f, err := held.OpenPath("/etc/passwd"); err == nil {
+		f.Close()
+		t.Error("opened a file outside of the directory")
 	}
 }

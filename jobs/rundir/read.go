@@ -65,6 +65,32 @@ func (d Dir) openBelow(path string) (*os.File, error) {
 	return f, err
 }
 
+// OpenPath opens the file at a path below the directory for reading, such as [Dir.Metrics] or
+// [Dir.OutputLog], with the checks of [OpenFile]. If the directory is held, it opens the file below
+// the open directory.
+func (d Dir) OpenPath(path string) (*os.File, error) {
+	name, err := filepath.Rel(d.Path, path)
+	if err != nil {
+		return nil, err
+	}
+	return d.openBelow(name)
+}
+
+// StatPath returns the attributes of the file at a path below the directory. It does not follow a
+// link at the path.
+func (d Dir) StatPath(path string) (fs.FileInfo, error) {
+	name, err := filepath.Rel(d.Path, path)
+	if err != nil {
+		return nil, err
+	}
+	root, done, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return root.Lstat(name)
+}
+
 // readFile returns up to most bytes of a file in the directory.
 func (d Dir) readFile(name string, most int64) ([]byte, error) {
 	return readSome(most, func() (*os.File, error) { return d.openFile(name) })

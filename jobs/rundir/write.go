@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ddpbatch/ddpbatch/internal/atomicfile"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
@@ -188,6 +190,22 @@ func (d Dir) AppendRankLog(rank int) (*os.File, error) {
 	}
 	defer logs.Close()
 	return openToWrite(logs, d.RankLog(rank), os.O_CREATE|os.O_APPEND|os.O_WRONLY)
+}
+
+// WriteTrace replaces the trace of a rank with the output of write. It creates the directory of the
+// traces if necessary.
+func (d Dir) WriteTrace(rank int, write func(io.Writer) error) error {
+	root, done, err := d.open()
+	if err != nil {
+		return err
+	}
+	defer done()
+	traces, err := openSubdir(root, tracesName)
+	if err != nil {
+		return err
+	}
+	defer traces.Close()
+	return atomicfile.WriteIn(traces, filepath.Base(d.Trace(rank)), atomicfile.Options{}, write)
 }
 
 // RemoveRendezvous removes the file of [Dir.WriteRendezvous].

@@ -19,7 +19,7 @@ import (
 
 // A Recorder writes the metrics of a run to metrics.jsonl and to a TensorBoard file.
 type Recorder struct {
-	Root           *os.Root // directory of metrics.jsonl; nil to open it by its path
+	Root           *os.Root // directory of both; nil to open them by their paths
 	Path           string   // of metrics.jsonl
 	TensorBoardDir string
 	Host           string // for the name of the TensorBoard file
@@ -55,7 +55,11 @@ func (r *Recorder) open(step int) (err error) {
 	if err != nil {
 		return err
 	}
-	r.board, err = tensorboard.Create(r.TensorBoardDir, r.Host, step, time.Now())
+	if r.Root != nil {
+		r.board, err = tensorboard.CreateIn(r.Root, filepath.Base(r.TensorBoardDir), r.Host, step, time.Now())
+	} else {
+		r.board, err = tensorboard.Create(r.TensorBoardDir, r.Host, step, time.Now())
+	}
 	return err
 }
 

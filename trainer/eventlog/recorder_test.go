@@ -62,3 +62,36 @@ func TestRecorder(t *testing.T) {
 		t.Error("no error for a missing directory")
 	}
 }
+
+// TestRecorderFollowsNoLink checks that a recorder with an open directory writes no event file through
+// a link that leads out of it.
+func TestRecorderFollowsNoLink(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	r := Recorder{Root: root, Path: filepath.Join(dir, "metrics.jsonl"), TensorBoardDir: filepath.Join(dir, "tensorboard"), Host: "../n1"}
+	if err := os.Symlink(other, r.TensorBoardDir); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Write(trainer.Event{Kind: trainer.Started}); err == nil {
+		t.Error("no error for a link")
+	}
+	if err := os.Remove(r.TensorBoardDir); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Write(trainer.Event{Kind: trainer.Started}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(other); len(left) != 0 {
+		t.Errorf("files behind the link: %v", left)
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "tensorboard", "events.*")); len(files) != 1 {
+		t.Errorf("event files: %q", files)
+	}
+}

@@ -78,7 +78,11 @@ func pythonPrefixes(lookup func(name string) (string, bool)) []string {
 			prefixes = append(prefixes, p)
 		}
 	}
-	return prefixes
+	// If every user can create lib there, its libraries must not run in this process.
+	return slices.DeleteFunc(prefixes, func(p string) bool {
+		info, err := os.Stat(p)
+		return err != nil || info.Mode().Perm()&0o002 != 0
+	})
 }
 
 // compareVersions compares two paths. It compares decimal numbers in them by value, so that

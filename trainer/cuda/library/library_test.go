@@ -50,6 +50,7 @@ func TestFindNextToPython(t *testing.T) {
 		links    map[string]string // below the root, to a path below the root
 		path     string            // directories below the root, or relative ones after "./"
 		library  []string
+		public   string   // directory in which every user can create files
 		expected []string // below the root
 	}{
 		{name: "CUDA 12", files: []string{"venv/bin/python3", "venv/" + packages + "cublas/lib/libcublasLt.so.12"},
@@ -71,6 +72,8 @@ func TestFindNextToPython(t *testing.T) {
 			path: "a/bin:b/bin", library: []string{NCCL}},
 		{name: "relative directory in PATH", files: []string{"venv/bin/python3", "venv/" + packages + "nccl/lib/libnccl.so.2"},
 			path: "./venv/bin", library: []string{NCCL}},
+		{name: "public directory", files: []string{"tmp/bin/python3", "tmp/" + packages + "nccl/lib/libnccl.so.2", "tmp/lib/libnccl.so.2"},
+			path: "tmp/bin", library: []string{NCCL}, public: "tmp"},
 		{name: "no python3", files: []string{"venv/" + packages + "nccl/lib/libnccl.so.2"}, path: "venv/bin", library: []string{NCCL}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -83,6 +86,11 @@ func TestFindNextToPython(t *testing.T) {
 			}
 			for link, to := range c.links {
 				if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink(filepath.Join(root, to), link)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.public != "" {
+				if err := os.Chmod(c.public, 0o777|os.ModeSticky); err != nil {
 					t.Fatal(err)
 				}
 			}

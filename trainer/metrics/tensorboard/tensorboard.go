@@ -40,8 +40,45 @@ func Create(dir, host string, step int, now time.Time) (*File, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("create event file: %w", err)
 	}
-	name := fmt.Sprintf("events.out.tfevents.%010d.%s.%d", now.Unix(), host, os.Getpid())
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("create event file: %w", err)
+	}
+	defer root.Close()
+	return create(root, host, step, now)
+}
+
+// CreateIn creates an event file like [Create], in a directory of an open directory. No link leads
+// it out of the open directory.
+func CreateIn(root *os.Root, dir, host string, step int, now time.Time) (*File, error) {
+	if err := root.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("create event file: %w", err)
+	}
+	below, err := root.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("create event file: %w", err)
+	}
+	defer below.Close()
+	return create(below, host, step, now)
+}
+
+func create(dir *os.Root, host string, step int, now time.Time) (*File, error) {
+	name := fmt.Sprintf("events.out.tfevents.%010d.%s.%d", now.Unix(), filepath.Base(host), os.Getpid())
+	// The file is new, unless the process ID occurs twice within a second. A link or a FIFO at the
+	// name is an error.
+	f, err := dir.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NONBLOCK, 0o600)
+	if err == nil {
+		var info, named fs.FileInfo
+		if info, err = f.Stat(); err == nil {
+			named, err = dir.Lstat(name)
+		}
+		if err == nil && (!info.Mode().IsRegular() || !os.SameFile(info, named)) {
+			err = fmt.Errorf("%q is not a regular file", name)
+		}
+		if err != nil {
+			f.Close()
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("create event file: %w", err)
 	}
