@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor"
@@ -37,15 +40,18 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 		return nil, hints.Add(fmt.Errorf("check the nodes: %w", err), "set --dir to a writable directory")
 	}
 	token := filepath.Join(dir, "token")
-	// Not RemoveAll: another user may be able to replace dir with a different directory of this user.
+	defer unix.Rmdir(dir)
+	// Another user may be able to replace dir with a different directory of this user.
+	root, err := doctor.OpenNewDir(dir)
+	if err != nil {
+		return nil, hints.Add(fmt.Errorf("check the nodes: %w", err), "name a directory with --dir in which other users cannot replace files")
+	}
+	defer root.Close()
 	defer func() {
-		entries, _ := os.ReadDir(dir)
+		entries, _ := fs.ReadDir(root.FS(), ".")
 		for _, e := range entries {
-			if path := filepath.Join(dir, e.Name()); path == token || strings.HasPrefix(path, doctor.AnswerPath(token, "")) {
-				_ = os.Remove(path)
-			}
+			_ = root.Remove(e.Name())
 		}
-		_ = os.Remove(dir)
 	}()
 	if err := doctor.CreateEmpty(token); err != nil {
 		return nil, fmt.Errorf("check the nodes: %w", err)

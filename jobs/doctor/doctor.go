@@ -15,11 +15,15 @@ package doctor
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/netif"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda"
 )
@@ -148,4 +152,28 @@ func CreateEmpty(path string) error {
 		return err
 	}
 	return f.Close()
+}
+
+// OpenNewDir opens a directory that this process has just created. It returns an error if a
+// different directory is now at the path: one that has files, or that other users can access.
+func OpenNewDir(path string) (*os.Root, error) {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := root.Stat(".")
+	if err == nil {
+		err = safefile.CheckPrivate(info)
+	}
+	if err == nil {
+		var names []fs.DirEntry
+		if names, err = fs.ReadDir(root.FS(), "."); err == nil && len(names) > 0 {
+			err = errors.New("another directory has replaced it")
+		}
+	}
+	if err != nil {
+		root.Close()
+		return nil, fmt.Errorf("open directory %q: %w", path, err)
+	}
+	return root, nil
 }

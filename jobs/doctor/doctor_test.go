@@ -185,7 +185,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestOpenOwnRejects checks that openNewDir rejects a directory that another user has put in
+// TestOpenOwnRejects checks that OpenNewDir rejects a directory that another user has put in
 // place of the created one.
 func TestOpenOwnRejects(t *testing.T) {
 	for name, replace := range map[string]func(path string) error{
@@ -200,7 +200,7 @@ func TestOpenOwnRejects(t *testing.T) {
 		if err := errors.Join(os.Chmod(path, 0o700), replace(path)); err != nil {
 			t.Fatal(err)
 		}
-		root, err := openNewDir(path)
+		root, err := OpenNewDir(path)
 		if err == nil {
 			root.Close()
 			t.Errorf("%s: it is accepted", name)
@@ -215,7 +215,7 @@ func TestFilesStayInTheOpenDirectory(t *testing.T) {
 	if err := errors.Join(os.Mkdir(path, 0o700), os.WriteFile(valuable, []byte("keep"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	root, err := openNewDir(path)
+	root, err := OpenNewDir(path)
 	if err != nil {
 		t.Fatal(err)
 	}

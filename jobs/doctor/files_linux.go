@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
-	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // fileSystems maps types of statfs(2) to names. Local reports whether only one node can access
@@ -49,7 +47,7 @@ func checkFiles(dir string, nodes bool) []Finding {
 		return []Finding{fail(part, err.Error(), "name a writable directory with --dir")}
 	}
 	defer os.Remove(work)
-	root, err := openNewDir(work)
+	root, err := OpenNewDir(work)
 	if err != nil {
 		return []Finding{fail(part, err.Error(), "name a directory with --dir in which other users cannot replace files")}
 	}
@@ -62,30 +60,6 @@ func checkFiles(dir string, nodes bool) []Finding {
 		_ = root.Remove(name) // some are missing after a failed check
 	}
 	return found
-}
-
-// openNewDir opens a directory that this process has just created. It returns an error if a
-// different directory is now at the path: one that has files, or that other users can access.
-func openNewDir(path string) (*os.Root, error) {
-	root, err := os.OpenRoot(path)
-	if err != nil {
-		return nil, err
-	}
-	info, err := root.Stat(".")
-	if err == nil {
-		err = safefile.CheckPrivate(info)
-	}
-	if err == nil {
-		var names []fs.DirEntry
-		if names, err = fs.ReadDir(root.FS(), "."); err == nil && len(names) > 0 {
-			err = errors.New("another directory has replaced it")
-		}
-	}
-	if err != nil {
-		root.Close()
-		return nil, fmt.Errorf("open directory %q: %w", path, err)
-	}
-	return root, nil
 }
 
 func checkSpace(dir string, nodes bool) Finding {

@@ -192,3 +192,36 @@ func TestPathsBelowHeldDirectory(t *testing.T) {
 		t.Error("opened a file outside of the directory")
 	}
 }
+
+// TestRemoveCode checks that the snapshot of a submission is removed from the held directory only.
+func TestRemoveCode(t *testing.T) {
+	held, release, err := mustCreate(t).Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	code, err := held.OpenCode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer code.Close()
+	if err := errors.Join(code.Mkdir("ab12", 0o700), code.WriteFile("ab12/train.py", nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	now := move(t, held.Path)
+	// Another user links to a directory in which the user has renamed the data of the owner.
+	data := filepath.Join(t.TempDir(), "ab12")
+	if err := errors.Join(os.Mkdir(data, 0o700), os.WriteFile(filepath.Join(data, "results"), nil, 0o600),
+		os.Mkdir(held.Path, 0o700), os.Symlink(filepath.Dir(data), filepath.Join(held.Path, "code"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := held.RemoveCode("ab12"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(data, "results")); err != nil {
+		t.Error(err)
+	}
+	if left, _ := os.ReadDir(filepath.Join(now, "code")); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}

@@ -173,6 +173,28 @@ func openToWrite(root *os.Root, path string, flags int) (f *os.File, err error) 
 	return f, nil
 }
 
+// OpenCode opens the directory with the code snapshots of all submissions, and creates it with mode
+// 0700 if necessary. The caller closes it.
+func (d Dir) OpenCode() (*os.Root, error) {
+	root, done, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return openSubdir(root, codeName)
+}
+
+// RemoveCode removes the code snapshot of a submission, if there is one. It removes files only from
+// the open directory.
+func (d Dir) RemoveCode(submission string) error {
+	root, done, err := d.open()
+	if err != nil {
+		return err
+	}
+	defer done()
+	return root.RemoveAll(filepath.Join(codeName, filepath.Base(submission)))
+}
+
 // AppendRankLog opens the log of a rank for appending. It creates the file and its directory
 // if necessary.
 func (d Dir) AppendRankLog(rank int) (*os.File, error) {
@@ -234,5 +256,8 @@ func (d Dir) Remove() error {
 	if err != nil {
 		return err
 	}
-	return os.Remove(d.Path)
+	if err := unix.Rmdir(d.Path); err != nil { // not os.Remove, which removes a file, too
+		return &fs.PathError{Op: "remove", Path: d.Path, Err: err}
+	}
+	return nil
 }

@@ -35,9 +35,8 @@ const (
 // Names in a snapshot and next to it. Take skips files with this prefix: the list of a
 // snapshot that is itself copied, and the leftovers of a killed copy.
 const (
-	ownPrefix   = ".ddpbatch-"
-	listName    = ownPrefix + "snapshot"
-	tempPattern = ownPrefix + "*" // for os.MkdirTemp
+	ownPrefix = ".ddpbatch-"
+	listName  = ownPrefix + "snapshot"
 )
 
 // Options select the files to copy. The zero value has the default limits and does not find

@@ -325,6 +325,35 @@ func TestRenameReplacesNothing(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Mkdir(dir+"/temp", 0o700))
 	must(t, os.Mkdir(dir+"/dst", 0o700))
-	wants(t, rename(dir+"/temp", dir+"/dst"), "already exists", "different path")
-	wants(t, rename(dir+"/none", dir+"/new"), "no such file", "")
+	root, err := os.OpenRoot(dir)
+	must(t, err)
+	defer root.Close()
+	wants(t, rename(root, "temp", "dst"), "already exists", "different path")
+	wants(t, rename(root, "none", "new"), "no such file", "")
+}
+
+// TestTakeInIgnoresExchangedDirectory checks that a snapshot is created, and removed after a failure,
+// only in the open directory.
+func TestTakeInIgnoresExchangedDirectory(t *testing.T) {
+	src, dir := t.TempDir(), filepath.Join(t.TempDir(), "code")
+	fill(t, src, map[string]string{"train.py": "1"})
+	must(t, os.Mkdir(dir, 0o700))
+	parent, err := os.OpenRoot(dir)
+	must(t, err)
+	defer parent.Close()
+	must(t, os.Rename(dir, dir+".moved"))
+	must(t, os.Mkdir(dir, 0o700))
+	m, err := TakeIn(t.Context(), src, parent, "one", Options{})
+	must(t, err)
+	must(t, Verify(t.Context(), dir+".moved/one", m))
+	_, err = TakeIn(t.Context(), src, parent, "one", Options{})
+	wants(t, err, "already exists", "different path")
+	must(t, unix.Mkfifo(filepath.Join(src, "pipe"), 0o600))
+	_, err = TakeIn(t.Context(), src, parent, "two", Options{})
+	wants(t, err, "pipe", "")
+	for path, want := range map[string]int{dir: 0, dir + ".moved": 1} {
+		if left, _ := os.ReadDir(path); len(left) != want {
+			t.Errorf("%s: %v, want %d entries", path, left, want)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -24,19 +25,33 @@ import (
 // Take returns an error if src contains no files, too many files, too much data, or a FIFO, a
 // socket, or a device, or if a file changes during the copy. The error may have a hint.
 func Take(ctx context.Context, src, dst string, o Options) (Manifest, error) {
-	m, err := take(ctx, src, dst, o)
+	if !filepath.IsAbs(dst) {
+		return Manifest{}, fmt.Errorf("take snapshot of %q: a path is not absolute", src)
+	}
+	parent, err := os.OpenRoot(filepath.Dir(dst))
+	if err != nil {
+		return Manifest{}, fmt.Errorf("take snapshot of %q: %w", src, err)
+	}
+	defer parent.Close()
+	return TakeIn(ctx, src, parent, filepath.Base(dst), o)
+}
+
+// TakeIn does the same as [Take] for a new directory with the given name in an open directory. It
+// creates and removes files only there, even if another directory takes the path.
+func TakeIn(ctx context.Context, src string, parent *os.Root, name string, o Options) (Manifest, error) {
+	m, err := take(ctx, src, parent, name, o)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("take snapshot of %q: %w", src, err)
 	}
 	return m, nil
 }
 
-func take(ctx context.Context, src, dst string, o Options) (Manifest, error) {
-	if !filepath.IsAbs(src) || !filepath.IsAbs(dst) {
+func take(ctx context.Context, src string, parent *os.Root, name string, o Options) (Manifest, error) {
+	if !filepath.IsAbs(src) {
 		return Manifest{}, errors.New("a path is not absolute")
 	}
-	if _, err := os.Lstat(dst); !errors.Is(err, fs.ErrNotExist) {
-		return Manifest{}, existsError(dst, err)
+	if _, err := parent.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		return Manifest{}, existsError(filepath.Join(parent.Name(), name), err)
 	}
 	base, err := filepath.EvalSymlinks(src)
 	if err != nil {
@@ -67,12 +82,12 @@ func take(ctx context.Context, src, dst string, o Options) (Manifest, error) {
 		return Manifest{}, err
 	}
 
-	temp, err := os.MkdirTemp(filepath.Dir(dst), tempPattern)
-	if err != nil {
+	temp := ownPrefix + rand.Text()[:10]
+	if err := parent.Mkdir(temp, 0o700); err != nil {
 		return Manifest{}, err
 	}
-	defer os.RemoveAll(temp)
-	copied, err := os.OpenRoot(temp)
+	defer parent.RemoveAll(temp) // fails after the rename, as intended
+	copied, err := parent.OpenRoot(temp)
 	if err != nil {
 		return Manifest{}, err
 	}
@@ -102,7 +117,7 @@ func take(ctx context.Context, src, dst string, o Options) (Manifest, error) {
 			m.Bytes += e.info.Size()
 		}
 	}
-	return m, rename(temp, dst)
+	return m, rename(parent, temp, name)
 }
 
 // findFiles finds the files to copy and checks the limits.
@@ -130,15 +145,21 @@ func (l *listing) findFiles(ctx context.Context, environ []string) (Git, error) 
 	return about, l.checkSize()
 }
 
-// rename renames the copy to dst. It never replaces an existing file.
-func rename(temp, dst string) error {
-	err := unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, dst, unix.RENAME_NOREPLACE)
+// rename renames the copy. It never replaces an existing file.
+func rename(parent *os.Root, temp, name string) error {
+	dir, err := parent.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	dst := filepath.Join(parent.Name(), name)
+	err = unix.Renameat2(int(dir.Fd()), temp, int(dir.Fd()), name, unix.RENAME_NOREPLACE)
 	// NFS and other file systems do not support RENAME_NOREPLACE.
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		if _, err := os.Lstat(dst); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := parent.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 			return existsError(dst, err)
 		}
-		return os.Rename(temp, dst)
+		return parent.Rename(temp, name)
 	}
 	if errors.Is(err, unix.EEXIST) {
 		return existsError(dst, nil)

@@ -27,11 +27,12 @@ func (a *submission) recordCode(ctx context.Context, id string) (*rundir.Code, e
 	if !c.Snapshot {
 		return provenance(ctx, codeDir, a.req.Environ, listRunDirs(a.dir, codeDir), a.Say), nil
 	}
-	dst := a.dir.Code(id)
-	if err := os.MkdirAll(filepath.Dir(dst), 0o700); err != nil {
+	parent, err := a.dir.OpenCode()
+	if err != nil {
 		return nil, fmt.Errorf("create snapshot directory: %w", err)
 	}
-	m, err := snapshot.Take(ctx, codeDir, dst, snapshot.Options{Environ: a.req.Environ, Exclude: listRunDirs(a.dir, codeDir)})
+	defer parent.Close()
+	m, err := snapshot.TakeIn(ctx, codeDir, parent, id, snapshot.Options{Environ: a.req.Environ, Exclude: listRunDirs(a.dir, codeDir)})
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +40,7 @@ func (a *submission) recordCode(ctx context.Context, id string) (*rundir.Code, e
 		a.Say(fmt.Sprintf("warning: %s leads out of the snapshot; the job uses its target as it is at run time", link))
 	}
 	code := newCode(codeDir, m.Git)
-	code.Snapshot = dst
+	code.Snapshot = a.dir.Code(id)
 	code.SHA256, code.Files, code.Bytes = m.SHA256, m.Files, m.Bytes
 	return code, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
@@ -121,7 +120,7 @@ func (a *submission) dropPending(sub rundir.Submission) error {
 	if err := a.dir.WriteRecord(a.record); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(a.dir.Code(sub.ID)); err != nil {
+	if err := a.dir.RemoveCode(sub.ID); err != nil {
 		a.Say(fmt.Sprintf("warning: remove snapshot of rejected submission: %v", err))
 	}
 	return nil

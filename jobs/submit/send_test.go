@@ -262,3 +262,23 @@ func TestCommandLine(t *testing.T) {
 		t.Errorf("recorded: %+v", s)
 	}
 }
+
+// TestFailedSubmissionKeepsExchangedDirectory checks that a failed submission removes nothing from a
+// directory that another user has renamed to the path of the new run directory before it was opened.
+func TestFailedSubmissionKeepsExchangedDirectory(t *testing.T) {
+	c := newCluster(t)
+	dir := c.dir("x")
+	c.write(dir.Path, "results", "weeks of work")
+	held, release, err := dir.Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	s := c.submitter
+	s.timeouts = s.timeouts.withDefaults()
+	_, err = s.submitIn(t.Context(), c.request(job("x", "", "")), held, []string{dir.Path})
+	mustFail(t, err, "is not empty")
+	if _, err := os.Stat(filepath.Join(dir.Path, "results")); err != nil {
+		t.Error(err)
+	}
+}

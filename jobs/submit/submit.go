@@ -25,6 +25,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
@@ -96,6 +98,14 @@ func (s Submitter) Submit(ctx context.Context, req Request) (Result, error) {
 		return Result{}, err
 	}
 	defer release()
+	return s.submitIn(ctx, req, dir, created)
+}
+
+// submitIn submits a run from a held directory. The directories in created did not exist before.
+func (s Submitter) submitIn(ctx context.Context, req Request, dir rundir.Dir, created []string) (Result, error) {
+	// Between its creation and Hold, another user may have put a different directory of this user in
+	// its place, whose files must stay.
+	isNew := dir.IsEmpty()
 	unlock, err := dir.LockSubmission()
 	if err != nil {
 		return Result{}, err
@@ -104,7 +114,7 @@ func (s Submitter) Submit(ctx context.Context, req Request) (Result, error) {
 	s.timeouts = s.timeouts.withDefaults()
 	a := &submission{Submitter: s, req: req, dir: dir}
 	r, err := a.run(ctx)
-	if err != nil && !a.sent {
+	if err != nil && !a.sent && isNew {
 		a.removeCreated(created)
 	}
 	if err == nil {
@@ -329,7 +339,7 @@ func (a *submission) removeCreated(created []string) {
 		return
 	}
 	for _, parent := range created {
-		if parent != a.dir.Path && os.Remove(parent) != nil {
+		if parent != a.dir.Path && unix.Rmdir(parent) != nil {
 			return
 		}
 	}

@@ -229,7 +229,7 @@ func listEntries(dir string) ([]Entry, error) {
 	var entries []Entry
 	for _, f := range found {
 		base := f.Name()
-		if n, needed := replacementOf(dir, base); needed {
+		if n, needed := replacementOf(func(name string) (fs.FileInfo, error) { return os.Lstat(filepath.Join(dir, name)) }, base); needed {
 			base = n
 		}
 		var step int

@@ -394,3 +394,78 @@ func FuzzManifest(f *testing.F) {
 		}
 	})
 }
+
+// TestSharedDirectoryIsNotCleaned checks that no function removes anything from a directory to which
+// others can write. Another user could exchange the directory of checkpoints for a link to a shared
+// directory, in which the user has renamed the data of the owner.
+func TestSharedDirectoryIsNotCleaned(t *testing.T) {
+	dir := t.TempDir()
+	save(t, dir, 1)
+	save(t, dir, 2)
+	data := filepath.Join(dir, tempPrefix+"data")
+	if err := errors.Join(os.Mkdir(data, 0o700), os.WriteFile(filepath.Join(data, "results"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "checkpoints")
+	if err := errors.Join(os.Symlink(dir, link), os.Chmod(dir, 0o770)); err != nil {
+		t.Fatal(err)
+	}
+	m, files := state(3)
+	for name, try := range map[string]func() error{
+		"clean": func() error { return Clean(link) },
+		"prune": func() error { return Prune(t.Context(), link, m.Run, 2, Retention{Newest: 1}, map[int]bool{}) },
+		"save":  func() error { _, err := Save(dir, m, files); return err },
+	} {
+		if err := try(); err == nil || !strings.Contains(err.Error(), "mode 0770") {
+			t.Errorf("%s: got error %v, want one about the mode", name, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(data, "results")); err != nil {
+		t.Error(err)
+	}
+	if got := names(t, dir); len(got) != 3 {
+		t.Errorf("left: %v", got)
+	}
+}
+
+// TestSaveIgnoresExchangedDirectory checks that a save renames and removes files only in the directory
+// that it has opened, and that a checkpoint whose files are elsewhere stays invisible.
+func TestSaveIgnoresExchangedDirectory(t *testing.T) {
+	for _, exchange := range []bool{false, true} {
+		dir := filepath.Join(t.TempDir(), "checkpoints")
+		save(t, dir, 1)
+		m, _ := state(2)
+		s, err := Begin(dir, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, victim := dir, filepath.Join(dir, filepath.Base(s.TempDir))
+		if exchange {
+			// The other directory has the data of the owner under the name of the temporary directory.
+			now = dir + ".moved"
+			if err := errors.Join(os.Rename(dir, now), os.Mkdir(dir, 0o700), os.Mkdir(victim, 0o700),
+				os.WriteFile(filepath.Join(victim, "results"), nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		written, err := WriteParts(s.TempDir, 0, map[string][]Part{ModelFile: {{Tensor: "w", Data: []float32{1}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Commit(written)
+		if (err != nil) != exchange {
+			t.Errorf("exchanged %v: got error %v", exchange, err)
+		}
+		want := []string{"step-00000001"}
+		if exchange {
+			if _, err := os.Stat(filepath.Join(victim, "results")); err != nil {
+				t.Error(err)
+			}
+		} else {
+			want = append(want, "step-00000002")
+		}
+		if got := names(t, now); !reflect.DeepEqual(got, want) {
+			t.Errorf("exchanged %v: left %v, want %v", exchange, got, want)
+		}
+	}
+}

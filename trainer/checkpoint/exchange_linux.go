@@ -1,8 +1,17 @@
 package checkpoint
 
-import "golang.org/x/sys/unix"
+import (
+	"os"
 
-// exchange swaps the names of two directories atomically (renameat2(2)).
-func exchange(a, b string) error {
-	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+	"golang.org/x/sys/unix"
+)
+
+// exchange swaps the names of two entries of a directory atomically (renameat2(2)).
+func exchange(root *os.Root, a, b string) error {
+	dir, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return unix.Renameat2(int(dir.Fd()), a, int(dir.Fd()), b, unix.RENAME_EXCHANGE)
 }

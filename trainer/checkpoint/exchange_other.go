@@ -2,6 +2,9 @@
 
 package checkpoint
 
-import "errors"
+import (
+	"errors"
+	"os"
+)
 
-func exchange(a, b string) error { return errors.ErrUnsupported }
+func exchange(root *os.Root, a, b string) error { return errors.ErrUnsupported }

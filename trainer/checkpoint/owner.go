@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
@@ -31,10 +32,36 @@ func checkDir(dir string) error {
 		return err
 	case info.Mode()&fs.ModeSymlink != 0:
 		return hints.Errorf("put the run directory where the link leads to (--run-dir)", "%q is a symbolic link", dir)
-	case owner(info) != os.Geteuid():
+	}
+	return checkOwn(dir, info)
+}
+
+// checkOwn returns an error if a directory belongs to another user or is writable by others.
+func checkOwn(dir string, info fs.FileInfo) error {
+	if owner(info) != os.Geteuid() {
 		return hints.Errorf("use a different run directory (--run-dir)", "%q belongs to user %d, not to user %d", dir, owner(info), os.Geteuid())
 	}
 	return checkNotWritable(dir, info)
+}
+
+// openOwn opens a directory for changes. The check of [checkDir] applies to the open directory: a user
+// who can write to a directory above it can exchange what is at the path at any time. Otherwise, the
+// removal of temporary files could remove other directories of this user, which the other user has
+// renamed. Nobody else can rename entries of the open directory.
+func openOwn(dir string) (*os.Root, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	info, err := root.Stat(".")
+	if err == nil {
+		err = checkOwn(dir, info)
+	}
+	if err != nil {
+		root.Close()
+		return nil, err
+	}
+	return root, nil
 }
 
 // checkNotWritable returns an error if the group or others can write to path. This includes access
@@ -44,6 +71,24 @@ func checkNotWritable(path string, info fs.FileInfo) error {
 		return hints.Errorf("if you trust its contents, remove the write permission of others with `chmod -R go-w`", "%q has mode %04o: others could have changed it", path, perm)
 	}
 	return nil
+}
+
+// absolute makes the paths in a file system error absolute, if they are relative to dir. A Root returns
+// relative paths.
+func absolute(dir string, err error) error {
+	full := func(path *string) {
+		if !filepath.IsAbs(*path) {
+			*path = filepath.Join(dir, *path)
+		}
+	}
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		full(&e.Path)
+	}
+	if e, ok := errors.AsType[*os.LinkError](err); ok {
+		full(&e.Old)
+		full(&e.New)
+	}
+	return err
 }
 
 // checkOwner returns an error if a file does not have the same owner as the directory around it, or

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -72,7 +71,7 @@ func (s Writer) Consolidate(parts []File) (files []File, err error) {
 		files = append(files, f)
 	}
 	for _, p := range parts {
-		if err := os.Remove(filepath.Join(s.TempDir, p.Name)); err != nil {
+		if err := s.root.Remove(filepath.Join(s.temp(), p.Name)); err != nil {
 			return nil, err
 		}
 	}

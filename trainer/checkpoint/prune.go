@@ -65,7 +65,7 @@ func (k Retention) BestOf(entries []Entry) (value float64, at int) {
 // to each call. Prune verifies a checkpoint that is not in the map, by reading it, and adds the
 // result. If ctx ends, Prune stops and returns the cause.
 func Prune(ctx context.Context, dir, run string, step int, policy Retention, verified map[int]bool) error {
-	root, err := os.OpenRoot(dir)
+	root, err := openOwn(dir)
 	if err != nil {
 		return fmt.Errorf("prune checkpoints: %w", err)
 	}
@@ -133,24 +133,34 @@ func (k Retention) best(entries []Entry, verifies func(Entry) bool) int {
 }
 
 // Clean removes the temporary files of interrupted saves and prunings from dir. No save may be in
-// progress.
+// progress. It returns an error if dir belongs to another user, or if others can write to it.
 func Clean(dir string) error {
-	found, err := os.ReadDir(dir)
+	root, err := openOwn(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
 		return fmt.Errorf("clean up checkpoints: %w", err)
+	}
+	defer root.Close()
+	return clean(root)
+}
+
+// clean is [Clean] for an open directory.
+func clean(root *os.Root) error {
+	found, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return fmt.Errorf("clean up checkpoints: %w", absolute(root.Name(), err))
 	}
 	for _, f := range found {
 		if !strings.HasPrefix(f.Name(), tempPrefix) {
 			continue
 		}
-		if _, needed := replacementOf(dir, f.Name()); needed {
+		if _, needed := replacementOf(root.Lstat, f.Name()); needed {
 			continue
 		}
-		if err := os.RemoveAll(filepath.Join(dir, f.Name())); err != nil {
-			return fmt.Errorf("clean up checkpoints: %w", err)
+		if err := root.RemoveAll(f.Name()); err != nil {
+			return fmt.Errorf("clean up checkpoints: %w", absolute(root.Name(), err))
 		}
 	}
 	return nil

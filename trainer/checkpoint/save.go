@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
@@ -54,6 +56,7 @@ type Writer struct {
 
 	dir, final string
 	m          *Manifest
+	root       *os.Root // dir, in which files are renamed and removed; nil before the save has begun
 }
 
 // Begin starts a [Save] whose files several processes write. One process calls Begin and Commit.
@@ -96,27 +99,44 @@ func begin(dir string, m *Manifest, bytes int64) (s Writer, err error) {
 		s.Exists = true
 		return s, nil
 	}
-	if err := Clean(dir); err != nil {
-		return s, err
-	}
-	if err := checkFree(dir, bytes, format.Bytes(bytes)); err != nil {
+	root, err := openOwn(dir)
+	if err != nil {
 		return s, s.wrapError(err)
 	}
-	if s.TempDir, err = os.MkdirTemp(dir, tempPrefix); err != nil {
-		return s, s.wrapError(addHint(dir, err))
+	if err := clean(root); err != nil {
+		root.Close()
+		return s, err
 	}
+	temp := tempPrefix + rand.Text()[:10]
+	err = checkFree(dir, bytes, format.Bytes(bytes))
+	if err == nil {
+		err = addHint(dir, root.Mkdir(temp, 0o700))
+	}
+	if err != nil {
+		root.Close()
+		return s, s.wrapError(err)
+	}
+	s.root, s.TempDir = root, filepath.Join(dir, temp)
 	return s, nil
 }
 
 func (s Writer) wrapError(err error) error {
-	return fmt.Errorf("save checkpoint of step %d: %w", s.m.Step, err)
+	return fmt.Errorf("save checkpoint of step %d: %w", s.m.Step, absolute(s.dir, err))
 }
 
 // Path returns the path of the checkpoint, also before it exists.
 func (s Writer) Path() string { return s.final }
 
-// Abort removes the files written so far.
-func (s Writer) Abort() { os.RemoveAll(s.TempDir) }
+// temp returns the name of the temporary directory.
+func (s Writer) temp() string { return filepath.Base(s.TempDir) }
+
+// Abort removes the files written so far. It does nothing if the save has not begun, or has ended.
+func (s Writer) Abort() {
+	if s.root != nil {
+		_ = s.root.RemoveAll(s.temp()) // fails after the end, as intended
+		s.root.Close()
+	}
+}
 
 // Commit writes the manifest, makes the checkpoint visible, and returns its path. On error it
 // removes all files.
@@ -132,26 +152,74 @@ func (s Writer) Commit(files []File) (path string, err error) {
 	if err != nil {
 		return "", s.wrapError(err)
 	}
-	if err := writeFile(filepath.Join(s.TempDir, manifestName), func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	}); err != nil {
-		return "", s.wrapError(addHint(s.dir, err))
-	}
-	if err := syncDir(s.TempDir); err != nil {
-		return "", s.wrapError(err)
-	}
-	replaced, err := replace(s.TempDir, s.final)
+	temp, err := s.root.OpenRoot(s.temp())
 	if err != nil {
 		return "", s.wrapError(err)
 	}
-	if err := syncDir(s.dir); err != nil {
+	defer temp.Close()
+	if err := s.checkFiles(temp, files); err != nil {
+		return "", s.wrapError(absolute(s.TempDir, err))
+	}
+	f, err := temp.OpenFile(manifestName, createFlags, 0o600)
+	if err == nil {
+		err = writeTo(f, func(w io.Writer) error {
+			_, err := w.Write(text)
+			return err
+		})
+	}
+	if err != nil {
+		return "", s.wrapError(addHint(s.dir, absolute(s.TempDir, err)))
+	}
+	if err := syncDir(temp); err != nil {
+		return "", s.wrapError(absolute(s.TempDir, err))
+	}
+	replaced, err := replace(s.root, s.temp(), filepath.Base(s.final))
+	if err != nil {
 		return "", s.wrapError(err)
 	}
-	if err := os.RemoveAll(replaced); err != nil {
-		return "", fmt.Errorf("replace checkpoint of step %d: %w", m.Step, err)
+	if err := syncDir(s.root); err != nil {
+		return "", s.wrapError(err)
 	}
+	if replaced != "" {
+		if err := s.root.RemoveAll(replaced); err != nil {
+			return "", fmt.Errorf("replace checkpoint of step %d: %w", m.Step, absolute(s.dir, err))
+		}
+	}
+	s.root.Close()
 	return s.final, nil
+}
+
+// checkFiles returns an error if a file is not in the temporary directory. Files are written by their
+// paths, so they are elsewhere if another directory was at the path.
+func (s Writer) checkFiles(temp *os.Root, files []File) error {
+	for _, f := range files {
+		if info, err := temp.Lstat(f.Name); err == nil && info.Mode().IsRegular() && info.Size() == f.Bytes {
+			continue
+		}
+		// Another node wrote the file. An NFS client reads its attributes again only when it opens it.
+		size, err := sizeOf(temp, f.Name)
+		if err != nil {
+			return err
+		}
+		if size != f.Bytes {
+			return fmt.Errorf("%q has %d bytes, want %d", filepath.Join(s.TempDir, f.Name), size, f.Bytes)
+		}
+	}
+	return nil
+}
+
+// sizeOf returns the size of a regular file.
+func sizeOf(dir *os.Root, name string) (int64, error) {
+	f, err := safefile.OpenIn(dir, name, safefile.NoFollow)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
 }
 
 // metadata holds the entries that readers written for PyTorch expect.
@@ -178,12 +246,20 @@ func writeHashed(path string, write func(io.Writer) error) (File, error) {
 
 // writeFile creates a file and syncs it to disk.
 func writeFile(path string, write func(io.Writer) error) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(path, createFlags, 0o600)
 	if err != nil {
 		return err
 	}
+	return writeTo(f, write)
+}
+
+// createFlags are the flags to create a file of a checkpoint.
+const createFlags = os.O_CREATE | os.O_EXCL | os.O_WRONLY
+
+// writeTo writes a new file, syncs it to disk, and closes it.
+func writeTo(f *os.File, write func(io.Writer) error) error {
 	w := bufio.NewWriterSize(f, bufferBytes) // large tensors bypass it
-	err = write(w)
+	err := write(w)
 	if err == nil {
 		err = w.Flush()
 	}
@@ -194,7 +270,7 @@ func writeFile(path string, write func(io.Writer) error) error {
 		err = cerr
 	}
 	if err != nil {
-		return fmt.Errorf("write %q: %w", path, err)
+		return fmt.Errorf("write %q: %w", f.Name(), err)
 	}
 	return nil
 }
@@ -214,14 +290,14 @@ func (c *counter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-func syncDir(path string) error {
-	d, err := os.Open(path)
+func syncDir(dir *os.Root) error {
+	d, err := dir.Open(".")
 	if err != nil {
 		return err
 	}
 	defer d.Close()
 	if err := d.Sync(); err != nil {
-		return fmt.Errorf("sync directory %q: %w", path, err)
+		return fmt.Errorf("sync directory %q: %w", dir.Name(), err)
 	}
 	return nil
 }
