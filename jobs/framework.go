@@ -2,13 +2,13 @@ package jobs
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // Launchers of frameworks. ddpbatch starts the program once per rank, with the environment in which
@@ -118,11 +118,7 @@ func (c *programCheck) checkFramework() {
 		return
 	}
 	path := c.path(c.argv[at])
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > maxScript {
-		return
-	}
-	text, err := os.ReadFile(path)
+	text, err := safefile.Read(path, maxScript, 0)
 	if err != nil {
 		return
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -80,7 +81,9 @@ func (c *manualCmd) Run(k *kong.Context, p *program) error {
 		return err
 	}
 	for _, page := range pages {
-		if err := os.WriteFile(filepath.Join(dir, page.Name), page.Text, 0o644); err != nil {
+		// A link of another user in the directory is replaced.
+		err := createFile(filepath.Join(dir, page.Name), 0o644, true, func(w io.Writer) error { _, err := w.Write(page.Text); return err })
+		if err != nil {
 			return fmt.Errorf("write %s: %w", page.Name, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
@@ -101,7 +102,7 @@ func explainStartError(name, dir string, err error) error {
 // readHead returns the first 256 bytes of a file, which the kernel reads to find the
 // interpreter.
 func readHead(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := safefile.Open(path, 0) // never waits for a FIFO
 	if err != nil {
 		return nil, err
 	}

@@ -469,3 +469,35 @@ func TestSaveIgnoresExchangedDirectory(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckpointOfAnotherUser checks that a checkpoint of another user can be read, but is not this
+// user's own.
+func TestCheckpointOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("requires root")
+	}
+	dir := t.TempDir()
+	path := save(t, dir, 1)
+	for _, own := range []bool{true, false} {
+		if !own {
+			chowned := []string{dir, path}
+			files, err := filepath.Glob(filepath.Join(path, "*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range append(chowned, files...) {
+				if err := os.Chown(name, 61001, 61001); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		s, _, err := Load(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.CheckOwn(); (err == nil) != own {
+			t.Errorf("own %v: got error %v", own, err)
+		}
+		s.Close()
+	}
+}

@@ -36,6 +36,22 @@ func (s *Snapshot) Close() error {
 	return errors.Join(errs...)
 }
 
+// CheckOwn returns an error if an open file belongs to another user. Another user who can write to a
+// directory above the checkpoints could have put checkpoints there between a check of the directory
+// and [Load].
+func (s *Snapshot) CheckOwn() error {
+	for _, f := range s.open {
+		info, err := f.Stat()
+		if err == nil {
+			err = checkOwn(f.Name(), info)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Tensors reads the tensors of one file of a checkpoint on demand.
 type Tensors struct {
 	name   string

@@ -36,7 +36,7 @@ func checkDir(dir string) error {
 	return checkOwn(dir, info)
 }
 
-// checkOwn returns an error if a directory belongs to another user or is writable by others.
+// checkOwn returns an error if a file or directory belongs to another user or is writable by others.
 func checkOwn(dir string, info fs.FileInfo) error {
 	if owner(info) != os.Geteuid() {
 		return hints.Errorf("use a different run directory (--run-dir)", "%q belongs to user %d, not to user %d", dir, owner(info), os.Geteuid())

@@ -43,7 +43,10 @@ func (s *Saver) Open(ctx context.Context, check func(*checkpoint.Manifest) error
 	if err != nil {
 		return Origin{}, skipped, unusableError{err, o.mismatchHint}
 	}
-	if err = check(&o.Manifest); err == nil {
+	if err = o.CheckOwn(); err == nil {
+		err = check(&o.Manifest)
+	}
+	if err == nil {
 		err = o.openTensors(s.State)
 	}
 	if err != nil {
