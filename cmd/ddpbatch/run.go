@@ -215,6 +215,9 @@ func (r *rank) run(ctx context.Context) error {
 		if _, launched := r.lookup(launch.LauncherVariable); launched && !r.info.InSlurm() {
 			defer output.Hold(os.Stdout, os.Stderr)()
 		}
+		// This process only waits and copies output. With several threads, the Go scheduler costs
+		// much of the CPU time of the copy.
+		runtime.GOMAXPROCS(1)
 		exit, err = joined.Program(ctx, launch.ProgramOptions{Environ: r.Env, Stdout: os.Stdout, Stderr: os.Stderr,
 			Signals: signals, Say: r.say})
 	}

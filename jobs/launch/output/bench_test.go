@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -52,6 +53,7 @@ func printLines(size int) {
 // lines of 100 bytes. It reports the share of one core. One operation is a second of output. The
 // program prints line by line, or in blocks of 8,000 bytes.
 func BenchmarkCapture(b *testing.B) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // as in `ddpbatch run` with [command]
 	for _, size := range []int{100, 8000} {
 		for _, mode := range []Mode{Merged, Labeled, PerRank} {
 			b.Run(fmt.Sprintf("%s/%dB", mode, size), func(b *testing.B) {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,11 +31,17 @@ const (
 	DefaultLimit = 64 << 20
 	// maxLine is the maximum length of a line that is kept together, in bytes.
 	maxLine = 64 << 10
-	// batchDelay is the pause after a short read. It lets a pipe collect many lines, because each
-	// read costs much more than the bytes that it returns.
+	// batchDelay is the maximum pause between reads. It lets a pipe collect many lines, because
+	// each read costs much more than the bytes that it returns.
 	batchDelay = 25 * time.Millisecond
-	// readBytes is the maximum number of bytes of a read.
-	readBytes = 256 << 10
+	// minBatchDelay is the shortest pause that is worth its own cost.
+	minBatchDelay = 2 * time.Millisecond
+	// maxCollect is the maximum time for which output is collected before it is written, while the
+	// program prints much.
+	maxCollect = 3 * batchDelay
+	// minRead is the room in a block from which on a read is worth its cost: what a program prints
+	// in a pause, see pace.
+	minRead = 3 * blockBytes / 8
 	// filePatience and outPatience are the maximum delays of a program by a file system, or by
 	// the reader of the log, that takes nothing. Later output is dropped until it continues.
 	filePatience = 5 * time.Second
@@ -131,7 +138,7 @@ type capturedStream struct {
 	wake    int      // eventfd that interrupts the wait for output
 	socket  bool
 	to      *os.File
-	batch   int           // bytes below which a read is short
+	pipe    int           // capacity of the pipe in bytes; 0 for a socket or a terminal
 	lanes   map[int]*lane // by rank
 	closing atomic.Bool
 	done    chan struct{}
@@ -140,13 +147,15 @@ type capturedStream struct {
 // add opens a file for the program whose content is forwarded to the given file: a
 // pseudo-terminal, a socket, or a pipe.
 func (c *Capture) add(to *os.File) (*os.File, error) {
+	c.mu.Lock()
 	if c.out[to] == nil {
 		s := newSink(to, outPatience, func(err error) {
 			c.o.Warn(fmt.Sprintf("forward the output of the program: %v; the run continues without it", err))
 		})
-		s.shared = c.o.Shared
+		s.shared, s.most = c.o.Shared, forwardBytes
 		c.out[to] = s
 	}
+	c.mu.Unlock()
 	s := &capturedStream{to: to, fd: -1, wake: -1, lanes: map[int]*lane{}, done: make(chan struct{})}
 	if err := c.open(s); err != nil {
 		s.close()
@@ -177,7 +186,7 @@ func (c *Capture) open(s *capturedStream) (err error) {
 	}
 	s.fd, s.write = ends[0], os.NewFile(uintptr(ends[1]), "output")
 	if !s.socket {
-		s.batch = setCapacity(s.write) / 16
+		s.pipe = setCapacity(s.write)
 	}
 	return errors.Join(err, unix.SetNonblock(s.fd, true))
 }
@@ -278,7 +287,7 @@ func (s *capturedStream) wait(timeout time.Duration) (readable bool) {
 // it is unknown.
 func (s *capturedStream) receive(b, extra []byte) (n, pid int, err error) {
 	if !s.socket {
-		n, err = unix.Read(s.fd, b)
+		n, err = readNow(s.fd, b)
 	} else {
 		var length int
 		n, length, _, _, err = unix.Recvmsg(s.fd, b, extra, unix.MSG_CMSG_CLOEXEC)
@@ -299,31 +308,60 @@ func (s *capturedStream) receive(b, extra []byte) (n, pid int, err error) {
 	return max(n, 0), pid, err
 }
 
+// readNow reads from a non-blocking file. Unlike unix.Read, it does not prepare for a call that
+// blocks, which costs more CPU time than the read itself: the Go runtime then watches the thread.
+func readNow(fd int, b []byte) (n int, err error) {
+	r, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(r), nil
+}
+
 // copy reads a stream until its end.
 func (c *Capture) copy(s *capturedStream) {
 	defer close(s.done)
 	defer c.flush(s, time.Time{})
-	buffer, extra := make([]byte, readBytes), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
+	extra := make([]byte, unix.CmsgSpace(unix.SizeofUcred))
+	free := newBlocks()
+	current, filled := free.take(), 0
+	var first, last time.Time // times of the first and the last read into the block; zero if the program prints little
 	for rest := maxRest; rest > 0; {
 		closing := s.closing.Load()
-		timeout := time.Duration(-1)
-		if oldest := c.oldestStart(s); closing {
-			timeout = closeGrace
-		} else if !oldest.IsZero() {
-			timeout = max(0, time.Until(oldest.Add(lineDelay)))
-		}
-		began := time.Now()
-		readable := s.wait(timeout)
-		if !readable {
-			if closing && time.Since(began) >= timeout {
-				return
+		// After much output, a read without a wait before it costs less, and returns nothing at
+		// worst.
+		if last.IsZero() || closing && filled == 0 {
+			timeout := time.Duration(-1)
+			if oldest := c.oldestStart(s); closing {
+				timeout = closeGrace
+			} else if !oldest.IsZero() {
+				timeout = max(0, time.Until(oldest.Add(lineDelay)))
 			}
-			c.flush(s, time.Now().Add(-lineDelay))
-			continue
+			began := time.Now()
+			if !s.wait(timeout) {
+				if closing && time.Since(began) >= timeout {
+					return
+				}
+				c.flush(s, time.Now().Add(-lineDelay))
+				continue
+			}
 		}
-		n, pid, err := s.receive(buffer, extra)
-		if n > 0 {
-			c.laneOf(s, pid).add(buffer[:n])
+		n, pid, err := s.receive(current.b[filled:], extra)
+		filled += n
+		var pause time.Duration
+		if pause, last = s.pace(n, last); closing {
+			pause, last = 0, time.Time{}
+		}
+		if first.IsZero() || last.IsZero() {
+			first = last
+		}
+		if filled > 0 && (last.IsZero() || err != nil || len(current.b)-filled < minRead || last.Sub(first) >= maxCollect) {
+			c.laneOf(s, pid).add(current.b[:filled], current)
+			if current.users.Load() > 1 {
+				current.release()
+				current = free.take()
+			}
+			filled, first = 0, time.Time{}
 		}
 		if err != nil {
 			return // all writers have closed the file: EOF, or EIO of a terminal
@@ -333,10 +371,32 @@ func (c *Capture) copy(s *capturedStream) {
 		}
 		if closing {
 			rest -= n
-		} else if n < s.batch {
-			time.Sleep(batchDelay)
 		}
+		time.Sleep(pause)
 	}
+}
+
+// pace returns the pause after a read of n bytes, in which the pipe collects output. In the pause,
+// the program fills 3/8 of the pipe if it continues to print as fast as since the last read. Lines
+// of 2 to 4 KiB fill only half of each page, so a read of half of the capacity can be a full pipe.
+// Its next pause is shorter, until the pipe is no longer full. If the read returned much output,
+// pace also returns its time.
+func (s *capturedStream) pace(n int, last time.Time) (pause time.Duration, read time.Time) {
+	switch {
+	case s.pipe == 0 || n == 0:
+		return 0, time.Time{}
+	case n < s.pipe/16:
+		return batchDelay, time.Time{}
+	}
+	read = time.Now()
+	if last.IsZero() {
+		return 0, read // the rate is unknown
+	}
+	pause = min(batchDelay, time.Duration(float64(read.Sub(last))*float64(s.pipe)*3/float64(8*n)))
+	if pause < minBatchDelay {
+		pause = 0
+	}
+	return pause, read
 }
 
 // oldestStart returns when the oldest start of a line of a stream began to wait. It returns the
@@ -359,7 +419,7 @@ func (c *Capture) flush(s *capturedStream, before time.Time) {
 	defer c.mu.Unlock()
 	for _, l := range s.lanes {
 		if len(l.start) > 0 && (before.IsZero() || !l.since.After(before)) {
-			l.emit(l.start)
+			l.emit(l.start, nil)
 			l.start = l.start[:0]
 		}
 	}
@@ -427,8 +487,8 @@ func (c *Capture) fileOf(rank int) *fileSink {
 	return f
 }
 
-// add adds output to a lane.
-func (l *lane) add(b []byte) {
+// add adds output in a block to a lane.
+func (l *lane) add(b []byte, block *block) {
 	end := lastLineEnd(b)
 	switch {
 	case end == 0 && len(l.start)+len(b) < maxLine:
@@ -438,36 +498,36 @@ func (l *lane) add(b []byte) {
 		l.start = append(l.start, b...)
 		return
 	case end == 0:
-		l.emit(l.start)
-		l.emit(b)
+		l.emit(l.start, nil)
+		l.emit(b, block)
 		l.start = l.start[:0]
 		return
 	}
 	if len(l.start) > 0 {
 		first := lineEnd(b)
 		l.start = append(l.start, b[:first]...)
-		l.emit(l.start)
+		l.emit(l.start, nil)
 		b, end, l.start = b[first:], end-first, l.start[:0]
 	}
-	l.emit(b[:end])
+	l.emit(b[:end], block)
 	if end < len(b) {
 		l.start, l.since = append(l.start, b[end:]...), time.Now()
 	}
 }
 
-// emit passes output to the destinations.
-func (l *lane) emit(b []byte) {
+// emit passes output to the destinations. Block is the owner of b, or nil.
+func (l *lane) emit(b []byte, block *block) {
 	if len(b) == 0 {
 		return
 	}
 	if l.file != nil {
-		l.file.write(l.number, b)
+		l.file.write(l.number, b, block)
 	}
 	if l.out == nil {
 		return
 	}
 	if len(l.label) == 0 {
-		l.out.write(l.number, b)
+		l.out.write(l.number, b, block)
 		return
 	}
 	text := l.text[:0]
@@ -480,8 +540,8 @@ func (l *lane) emit(b []byte) {
 		l.inside = rest[n-1] != '\n'
 		rest = rest[n:]
 	}
-	l.out.write(l.number, text)
-	if l.text = text; cap(text) > 4*readBytes {
+	l.out.write(l.number, text, nil)
+	if l.text = text; cap(text) > 2*blockBytes {
 		l.text = nil
 	}
 }

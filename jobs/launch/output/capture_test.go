@@ -368,10 +368,10 @@ func TestHungFileSystem(t *testing.T) {
 	line = append(line, '\n')
 	const lines = 4 * maxPending / 1024
 	for range lines {
-		s.write(1, line)
+		s.write(1, line, nil)
 	}
 	s.mu.Lock()
-	pending, lost := len(s.pending), s.lost
+	pending, lost := s.size, s.lost
 	s.mu.Unlock()
 	if pending > maxPending || lost == 0 {
 		t.Errorf("%d bytes wait and %d are dropped, want at most %d waiting", pending, lost, maxPending)
@@ -442,11 +442,11 @@ func TestFullDisk(t *testing.T) {
 	disk := &full{full: true}
 	warned := make(chan error, 10)
 	s := newSink(disk, time.Minute, func(err error) { warned <- err })
-	s.write(1, []byte("one\n"))
+	s.write(1, []byte("one\n"), nil)
 	if err := <-warned; err != unix.ENOSPC {
 		t.Errorf("got warning %v", err)
 	}
-	s.write(1, []byte("two\n"))
+	s.write(1, []byte("two\n"), nil)
 	for { // until the second line is lost
 		s.mu.Lock()
 		empty := len(s.pending) == 0
@@ -459,7 +459,7 @@ func TestFullDisk(t *testing.T) {
 	disk.mu.Lock()
 	disk.full = false
 	disk.mu.Unlock()
-	s.write(1, []byte("three\n"))
+	s.write(1, []byte("three\n"), nil)
 	s.close(t.Context(), time.Minute)
 	got := string(disk.text)
 	// The second line may be in transit when the disk is freed.

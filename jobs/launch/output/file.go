@@ -7,6 +7,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Dir opens the files of one attempt.
@@ -109,7 +111,11 @@ func (r *rankFile) Write(b []byte) (n int, err error) {
 				part = b[:room]
 			}
 		}
-		written, err := r.file().WriteAt(part, r.at)
+		end := ""
+		if r.turn >= 0 && len(part) == len(b) {
+			end = tailEnd
+		}
+		written, err := writeAt(r.file(), r.at, part, end)
 		n, r.at, r.all = n+written, r.at+int64(written), r.all+int64(written)
 		if err != nil {
 			return n, err
@@ -120,8 +126,27 @@ func (r *rankFile) Write(b []byte) (n int, err error) {
 			}
 		}
 	}
-	if r.turn >= 0 {
-		_, err = r.file().WriteAt([]byte(tailEnd), r.at)
+	return n, nil
+}
+
+// writeAt writes b and then end, usually in one system call. It returns how many bytes of b were
+// written.
+func writeAt(f *os.File, at int64, b []byte, end string) (n int, err error) {
+	if end == "" || len(b) == 0 {
+		return f.WriteAt(b, at)
+	}
+	_ = control(f, func(fd int) error {
+		n, _ = unix.Pwritev(fd, [][]byte{b, []byte(end)}, at)
+		return nil
+	})
+	if n = max(n, 0); n >= len(b)+len(end) {
+		return len(b), nil
+	}
+	// An error, or a write that was interrupted or cut short: continue, and get the error.
+	n = min(n, len(b))
+	rest, err := f.WriteAt(b[n:], at+int64(n))
+	if n += rest; err == nil {
+		_, err = f.WriteAt([]byte(end), at+int64(n))
 	}
 	return n, err
 }

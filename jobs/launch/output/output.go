@@ -7,8 +7,8 @@
 //   - Forwarded lines are whole: the output of several ranks is mixed only between lines, or inside
 //     a line of more than 64 KiB. A line of more than 4 KiB may be mixed if the ranks share a pipe.
 //     The start of a line, such as a prompt, is forwarded after a short delay.
-//   - Memory is bounded for any output, such as binary data or endless lines: about 2 MiB for each
-//     rank.
+//   - Memory is bounded for any output, such as binary data or endless lines: about 3 MiB for each
+//     rank, and 6 MiB if a destination is slow.
 //   - A destination that fails, such as a full disk, or that takes nothing, such as a file system
 //     that does not respond, does not stop the program. It delays the program once for a few
 //     seconds. Later output is dropped and counted, until the destination continues.

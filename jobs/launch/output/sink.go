@@ -14,13 +14,14 @@ import (
 
 const (
 	// maxPending is the maximum number of bytes that wait for a destination.
-	maxPending = 512 << 10
+	maxPending = blockBytes
 	// atomicBytes is PIPE_BUF of Linux: the kernel does not mix shorter writes of several
 	// processes to one pipe.
 	atomicBytes = 4096
-	// writeBytes is the maximum number of bytes of a write, so that a slow destination shows that
-	// it takes output.
-	writeBytes = 64 << 10
+	// forwardBytes and fileBytes are the maximum numbers of bytes of a write, so that a slow
+	// destination shows that it takes output.
+	forwardBytes = 64 << 10
+	fileBytes    = 512 << 10
 )
 
 // A sink writes to a destination in its own goroutine, so that a destination that blocks, such as
@@ -31,13 +32,16 @@ type sink struct {
 	w       io.Writer
 	patient time.Duration // maximum delay by a destination that takes nothing
 	shared  bool          // other processes write to the same pipe
+	most    int           // maximum number of bytes of a write
 	failed  func(error)   // receives the first write error, but not EPIPE
 
 	producer sync.Mutex // held while a stream adds output
 	mu       sync.Mutex
-	pending  []byte
-	lost     int64 // bytes dropped since the last byte that was added
-	unsaved  int64 // bytes that could not be written since the last byte that was written; for run only
+	pending  []piece
+	size     int    // bytes of memory of pending
+	spare    []byte // a buffer for the next piece
+	lost     int64  // bytes dropped since the last byte that was added
+	unsaved  int64  // bytes that could not be written since the last byte that was written; for run only
 	stalled  bool
 	broken   bool // the reader of the destination has closed its end
 	lane     int  // lane of the last output
@@ -50,7 +54,7 @@ type sink struct {
 }
 
 func newSink(w io.Writer, patient time.Duration, failed func(error)) *sink {
-	s := &sink{w: w, patient: patient, failed: failed,
+	s := &sink{w: w, patient: patient, failed: failed, most: fileBytes,
 		more: make(chan struct{}, 1), room: make(chan struct{}, 1), done: make(chan struct{})}
 	go s.run()
 	return s
@@ -63,10 +67,20 @@ func notify(c chan struct{}) {
 	}
 }
 
-// write adds output of a lane. Output of a different lane begins on a new line.
-func (s *sink) write(lane int, b []byte) {
+// A piece is output that waits for a destination.
+type piece struct {
+	b     []byte
+	block *block // owner of b; nil if b belongs to the sink
+}
+
+// write adds output of a lane. Output of a different lane begins on a new line. If most of a block
+// is added, the sink keeps the block instead of a copy. Block is nil if b belongs to the caller.
+func (s *sink) write(lane int, b []byte, block *block) {
 	if len(b) == 0 {
 		return
+	}
+	if len(b) < blockBytes/2 {
+		block = nil
 	}
 	s.producer.Lock()
 	defer s.producer.Unlock()
@@ -80,15 +94,31 @@ func (s *sink) write(lane int, b []byte) {
 		return
 	}
 	if s.lost > 0 {
-		s.pending = append(s.pending, missing(s.lost)...)
+		s.add(missing(s.lost))
 		s.lost, s.midLine = 0, false
 	}
 	if s.midLine && lane != s.lane {
-		s.pending = append(s.pending, '\n')
+		s.add([]byte("\n"))
 	}
-	s.pending = append(s.pending, b...)
+	if block != nil {
+		block.users.Add(1)
+		s.pending, s.size = append(s.pending, piece{b, block}), s.size+blockBytes
+	} else {
+		s.add(b)
+	}
 	s.lane, s.midLine = lane, b[len(b)-1] != '\n'
 	notify(s.more)
+}
+
+// add adds a copy of b.
+func (s *sink) add(b []byte) {
+	last := len(s.pending) - 1
+	if last < 0 || s.pending[last].block != nil {
+		s.pending, s.spare = append(s.pending, piece{b: s.spare[:0]}), nil
+		last++
+	}
+	s.pending[last].b = append(s.pending[last].b, b...)
+	s.size += len(b)
 }
 
 // missing returns the line that replaces lost output.
@@ -99,7 +129,7 @@ func missing(n int64) []byte {
 // waitForRoom waits until n more bytes fit. It reports false if the destination takes nothing for
 // too long.
 func (s *sink) waitForRoom(n int) bool {
-	fits := func() bool { return len(s.pending)+n <= maxPending || len(s.pending) == 0 }
+	fits := func() bool { return s.size+n <= maxPending || s.size == 0 }
 	if fits() || s.stalled {
 		return fits()
 	}
@@ -122,7 +152,7 @@ func (s *sink) waitForRoom(n int) bool {
 
 func (s *sink) run() {
 	defer close(s.done)
-	var buffer []byte
+	var pieces []piece
 	for {
 		s.mu.Lock()
 		for len(s.pending) == 0 {
@@ -138,32 +168,47 @@ func (s *sink) run() {
 			<-s.more
 			s.mu.Lock()
 		}
-		buffer, s.pending = s.pending, buffer[:0]
+		pieces, s.pending, s.size = s.pending, pieces[:0], 0
 		s.mu.Unlock()
-		for rest := buffer; len(rest) > 0; {
-			n := len(rest)
-			if n > writeBytes {
-				if n = lastLineEnd(rest[:writeBytes]); n == 0 {
-					n = writeBytes
-				}
+		for i, p := range pieces {
+			s.putAll(p.b)
+			pieces[i] = piece{}
+			if p.block != nil {
+				p.block.release()
+				continue
 			}
-			if s.shared && n > atomicBytes {
-				if n = lastLineEnd(rest[:atomicBytes]); n == 0 {
-					n = lineEnd(rest)
-				}
-			}
-			err := s.put(rest[:n])
-			rest = rest[n:]
 			s.mu.Lock()
-			s.broken = s.broken || errors.Is(err, unix.EPIPE)
-			s.stalled = false
-			broken := s.broken
+			s.spare = p.b
 			s.mu.Unlock()
-			notify(s.room)
-			if err != nil && !broken && s.failed != nil {
-				s.failed(err)
-				s.failed = nil
+		}
+	}
+}
+
+// putAll writes b in several writes.
+func (s *sink) putAll(b []byte) {
+	for rest := b; len(rest) > 0; {
+		n := len(rest)
+		if n > s.most {
+			if n = lastLineEnd(rest[:s.most]); n == 0 {
+				n = s.most
 			}
+		}
+		if s.shared && n > atomicBytes {
+			if n = lastLineEnd(rest[:atomicBytes]); n == 0 {
+				n = lineEnd(rest)
+			}
+		}
+		err := s.put(rest[:n])
+		rest = rest[n:]
+		s.mu.Lock()
+		s.broken = s.broken || errors.Is(err, unix.EPIPE)
+		s.stalled = false
+		broken := s.broken
+		s.mu.Unlock()
+		notify(s.room)
+		if err != nil && !broken && s.failed != nil {
+			s.failed(err)
+			s.failed = nil
 		}
 	}
 }
