@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
@@ -43,6 +44,11 @@ func (c *statusCmd) Run(ctx context.Context, p *program) error {
 	if c.Verify {
 		verifyAll(ctx, all)
 	}
+	if len(c.Which) > 0 {
+		for i := range all {
+			all[i].AddUsage(rundir.Dir{Path: all[i].Dir})
+		}
+	}
 	if c.JSON {
 		if err := p.printJSON(all); err != nil {
 			return err
@@ -80,6 +86,10 @@ func (p *program) showRun(s watch.Status) {
 		s.Advice = "failures known in its log: ddpbatch doctor --log " + shellQuote(s.Dir)
 	}
 	for _, l := range s.Details(time.Now()) {
+		if l.Verbatim {
+			p.printf("%-*s%s\n", labelled, l.Label, l.Text)
+			continue
+		}
 		p.wrapf(labelled, "%-*s%s", labelled, l.Label, l.Text)
 	}
 }

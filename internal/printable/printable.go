@@ -60,16 +60,24 @@ func Line(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// Shorten returns s if it has at most limit bytes, and otherwise the characters that fit into
-// limit bytes, followed by " ...".
-func Shorten(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	for !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit] + " ..."
+// tabWidth is the number of spaces that replace a tab in [Verbatim].
+const tabWidth = 4
+
+// Verbatim returns s as one line, with the spaces between words and at the start. It removes
+// invisible characters, and replaces other white space with spaces.
+func Verbatim(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return r
+		case unicode.IsSpace(r):
+			return ' '
+		case !isShown(r):
+			return -1
+		}
+		return r
+	}, s)
+	return strings.TrimRight(strings.ReplaceAll(s, "\t", strings.Repeat(" ", tabWidth)), " ")
 }
 
 // JSON replaces invisible characters of a JSON text with escapes such as \u009b, which do not

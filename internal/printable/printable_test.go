@@ -35,6 +35,8 @@ func TestText(t *testing.T) {
 		{"Mark keeps what is seen", good, good, printable.Mark},
 		{"Mark marks the rest", hostile(), strings.Repeat("\ufffd", utf8.RuneCountInString(hostile())), printable.Mark},
 		{"Line joins lines", " a\r\n\tb\u2028c ", "a b c", printable.Line},
+		{"Verbatim keeps spaces", "  a  b\n\tc \u2028", "  a  b     c", printable.Verbatim},
+		{"Verbatim removes the rest", " a\x1b[2Jb\u009b\u202ec", " a[2Jbc", printable.Verbatim},
 		{"Line removes the rest", "a\x1b[2Jb\u009b\u202ec", "a[2Jbc", printable.Line},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -82,22 +84,4 @@ func FuzzJSON(f *testing.F) {
 			t.Errorf("%q holds characters that are not seen", safe)
 		}
 	})
-}
-
-func TestShorten(t *testing.T) {
-	for _, tt := range []struct {
-		text  string
-		limit int
-		want  string
-	}{
-		{"", 0, ""},
-		{"abc", 3, "abc"},
-		{"abcd", 3, "abc ..."},
-		{"a\u00e9b", 2, "a ..."}, // é has two bytes
-		{"a\u00e9b", 3, "a\u00e9 ..."},
-	} {
-		if got := printable.Shorten(tt.text, tt.limit); got != tt.want {
-			t.Errorf("Shorten(%q, %d): got %q, want %q", tt.text, tt.limit, got, tt.want)
-		}
-	}
 }

@@ -99,6 +99,7 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	if r.job.Command.Launcher == jobs.LauncherTorchrun {
 		go r.watchWorkers(cmd.Process.Pid, ended)
 	}
+	defer r.measureUsage(o, environ)()
 	stop, killCause := r.superviseProgram(ctx, o, name, cmd, group, ended, guard)
 	// Workers that the program left behind would hold memory, ports, and GPUs.
 	_ = syscall.Kill(-group, syscall.SIGKILL)

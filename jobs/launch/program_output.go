@@ -62,7 +62,8 @@ func (r *Rank) captureOutput(o *ProgramOptions) (close func()) {
 	options.Workers = c.Launcher == jobs.LauncherTorchrun
 	// Under Slurm, each rank has pipes of its own.
 	options.Shared = !r.Info.InSlurm() && r.Info.WorldSize > 1
-	dir, err := r.dir.CreateRankOutput(r.outputAttempt(o))
+	r.attempt = r.outputAttempt(o)
+	dir, err := r.dir.CreateRankOutput(r.attempt)
 	if err != nil {
 		options.Warn(fmt.Sprintf("%v; the run continues without files of each rank's output", err))
 		options.Mode = output.Merged
@@ -166,7 +167,7 @@ func (a *attempt) rankOutputState() (state int64) {
 }
 
 // maxLastLines is the number of lines of the failed rank to record.
-const maxLastLines = 10
+const maxLastLines = 30
 
 // workerRank matches the rank of a worker of torchrun in a failure.
 var workerRank = regexp.MustCompile(`\bRANK=(\d+)\b`)

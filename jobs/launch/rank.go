@@ -60,6 +60,7 @@ type Rank struct {
 	// one has failed. It returns to 0 when torchrun has replaced them.
 	failedWorkers atomic.Int64
 	capture       *output.Capture    // of the program's output; nil without a copy
+	attempt       int                // number of the attempt across all launchers; for a program only
 	server        *rendezvous.Server // in rank 0, if no launcher serves the rendezvous
 }
 

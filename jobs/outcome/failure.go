@@ -37,8 +37,8 @@ type Finding struct {
 	Consequence bool `json:"consequence,omitempty"`
 }
 
-// maxLastLines is the maximum number of last lines to show.
-const maxLastLines = 10
+// maxLastLines is the maximum number of last lines.
+const maxLastLines = 30
 
 // IsOf reports whether the failure may belong to the given job. If a later job ended before its
 // launcher started, failure.json still holds the failure of an earlier job.

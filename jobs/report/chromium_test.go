@@ -108,7 +108,8 @@ func TestInChromium(t *testing.T) {
 	check(t, os.WriteFile(file, []byte(page), 0o600))
 	var wrapper bytes.Buffer
 	sweep := sweepHTML(t, swept(t, 4))
-	pages := []framed{{"phone", 390, page}, {"screen", 1280, page}, {"sweep", 390, sweep}}
+	program := html(t, programRun(t))
+	pages := []framed{{"phone", 390, page}, {"screen", 1280, page}, {"sweep", 390, sweep}, {"program", 390, program}, {"wideProgram", 1280, program}}
 	check(t, frames.Execute(&wrapper, pages))
 	check(t, os.WriteFile(filepath.Join(dir, "frames.html"), wrapper.Bytes(), 0o600))
 

@@ -20,7 +20,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/usage"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
 //go:embed page.html.tmpl
@@ -43,6 +45,8 @@ type page struct {
 	State state
 	Made  string
 
+	Command       string // of a user's program
+	When          string // time and place of the run
 	Facts         []fact
 	Charts        []*chart
 	Communication string
@@ -54,9 +58,12 @@ type page struct {
 	Hosts         []rundir.NetworkHost
 	HostsCut      int
 	Checkpoints   []checkpointRow
+	HasJobs       bool // any attempt belongs to a job
 	Attempts      []attemptRow
 	Causes        []failureSection
 	Known         []symptoms.Found
+	KnownFirst    bool // known failures belong to the failure at the top
+	Usage         *usageSection
 	Origin        []fact
 	Submissions   []rundir.Submission
 }
@@ -73,8 +80,11 @@ type attemptRow struct {
 // A failureSection describes in detail why an attempt failed.
 type failureSection struct {
 	Title, Reason, Hint string
+	Where               string     // rank and host, for the last lines
 	LastLines           string     // that the program of the first rank printed
-	Ranks               [][]string // rank, host, state, exit, step, phase, and message
+	Head                []string   // of Ranks
+	Ranks               [][]string // a table with the columns of Head
+	Message             int        // column of the messages
 	Cut                 int
 }
 
@@ -98,8 +108,10 @@ func (r *Run) knownFailures() []symptoms.Found {
 func (r Run) HTML(w io.Writer) error {
 	p := page{Run: &r, Style: template.CSS(styleSource), State: r.describeState(), Made: r.Made.Format(madeFormat), Known: r.knownFailures()}
 	p.Title = cmp.Or(r.Name, "run") + ": " + p.State.Word
+	p.addSummary()
 	p.addFacts()
 	p.addCharts()
+	p.addUsage()
 	p.addRanks()
 	if p.Network = r.Network; p.Network != nil {
 		p.Hosts, p.HostsCut = truncate(p.Network.Hosts)
@@ -107,6 +119,7 @@ func (r Run) HTML(w io.Writer) error {
 	p.addCheckpoints()
 	p.addAttempts()
 	p.addCauses()
+	p.KnownFirst = len(p.Known) > 0 && (len(p.Causes) > 0 || p.State.Tone == "bad")
 	p.addOrigin()
 	var out bytes.Buffer // writes to w only after the whole page is ready
 	if err := pageTemplate().Execute(&out, p); err != nil {
@@ -121,13 +134,46 @@ func truncate[T any](all []T) (some []T, more int) {
 	return all[:n], len(all) - n
 }
 
+// addSummary adds the command line of a user's program, and when and where the run took place.
+func (p *page) addSummary() {
+	var words []string
+	for _, w := range p.Run.Argv {
+		if w == "" || strings.ContainsFunc(w, unicode.IsSpace) {
+			w = strconv.Quote(w)
+		}
+		words = append(words, w)
+	}
+	p.Command = strings.Join(words, " ")
+	all := p.Run.Status.Attempts
+	if len(all) == 0 {
+		return
+	}
+	first, last := all[0].Began.UTC(), all[len(all)-1].Ended.UTC()
+	p.When = first.Format("2 January 2006, 15:04")
+	switch {
+	case last.IsZero():
+	case last.Format(time.DateOnly) == first.Format(time.DateOnly):
+		p.When += last.Format(" to 15:04")
+	default:
+		p.When += last.Format(" to 2 January 2006, 15:04")
+	}
+	p.When += " UTC"
+	if hosts := all[len(all)-1].Hosts; hosts != "" {
+		p.When += ", on " + hosts
+	}
+}
+
 func (p *page) addFacts() {
 	r := p.Run
 	add := func(name, value string) { p.Facts = append(p.Facts, fact{name, value}) }
 	f := &r.Metrics
 	if n := len(f.Train); n > 0 {
 		last := f.Train[n-1]
-		add("step", strconv.Itoa(last.Step))
+		step := strconv.Itoa(last.Step)
+		if last.Steps > last.Step {
+			step += " of " + strconv.Itoa(last.Steps)
+		}
+		add("step", step)
 		if last.Loss != nil {
 			add("training loss", formatValue(float64(*last.Loss)))
 		}
@@ -158,6 +204,9 @@ func (p *page) addFacts() {
 		}
 		add("run time", format.Duration(spent))
 		add("restarts", strconv.Itoa(r.Status.Restarts))
+	}
+	if mean, ok := usage.BusyMean(r.Usage); ok {
+		add("GPUs busy", format.Percent(mean))
 	}
 	if f.Skipped > 0 {
 		add("skipped steps", strconv.Itoa(f.Skipped))
@@ -230,7 +279,7 @@ func (p *page) addAttempts() {
 		if a.Then != "" {
 			row.Cause = strings.TrimPrefix(row.Cause+"; "+a.Then, "; ")
 		}
-		p.Attempts = append(p.Attempts, row)
+		p.Attempts, p.HasJobs = append(p.Attempts, row), p.HasJobs || row.Job != ""
 	}
 }
 
@@ -241,19 +290,36 @@ func (p *page) addCauses() {
 	}
 	// Attempt numbers in failure.json count within one launcher, and the table counts all
 	// attempts. So the title does not contain the number.
-	c := failureSection{Title: fmt.Sprintf("The last failure: %s (UTC), exit code %d", formatTime(f.Time), f.Exit)}
+	c := failureSection{Title: fmt.Sprintf("The last failure: %s (UTC), exit code %d", formatTime(f.Time), f.Exit), Where: "the rank that failed first"}
 	if f.First != nil {
-		c.Reason, c.Hint = f.First.Reason, f.First.Advice
+		c.Reason, c.Hint = sentence(f.First.Error()), f.First.Advice
+		if f.First.Rank >= 0 {
+			c.Where = fmt.Sprintf("rank %d%s, which failed first", f.First.Rank, onHost(f.First.Host))
+		}
+	}
+	if strings.Contains(p.State.Text, c.Reason) {
+		c.Reason = "" // it is at the top of the page
 	}
 	c.LastLines = printable.Text(strings.Join(f.LastLines, "\n"))
 	ranks, more := truncate(f.Ranks)
 	c.Cut = more
+	// A user's program reports neither steps nor phases to its launcher.
+	steps := slices.ContainsFunc(ranks, func(r rendezvous.RankStatus) bool { return r.Step > 0 || r.Phase != "" })
+	c.Head = []string{"rank", "host", "state", "exit"}
+	if steps {
+		c.Head = append(c.Head, "step", "at")
+	}
+	c.Message, c.Head = len(c.Head), append(c.Head, "message")
 	for _, r := range ranks {
 		exit := strconv.Itoa(r.Exit)
 		if r.Signal != "" {
 			exit += " (" + r.Signal + ")"
 		}
-		c.Ranks = append(c.Ranks, []string{strconv.Itoa(r.Rank), r.Host, string(r.State), exit, strconv.Itoa(r.Step), r.Phase, r.Error})
+		row := []string{strconv.Itoa(r.Rank), r.Host, string(r.State), exit}
+		if steps {
+			row = append(row, strconv.Itoa(r.Step), r.Phase)
+		}
+		c.Ranks = append(c.Ranks, append(row, r.Error))
 	}
 	p.Causes = append(p.Causes, c)
 }

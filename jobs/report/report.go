@@ -24,9 +24,11 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/usage"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
@@ -49,6 +51,8 @@ type Run struct {
 	Missing     []string           // what does not exist or cannot be read
 	Traced      bool               // a timeline of some steps exists
 	Known       []symptoms.Found   // known failures in the output of the last job; likely causes first
+	Usage       []usage.Node       // CPU, memory, and GPUs of a user's program
+	Argv        []string           // command line of a user's program; nil if it is unknown
 
 	// Status is the status of the run; see [Run.SetStatus].
 	Status watch.Status
@@ -89,8 +93,10 @@ func collect(dir rundir.Dir) Run {
 	switch {
 	case err != nil:
 		r.addMissing("metrics", err)
+	case r.Metrics.isEmpty() && readArgv(r.Spec) != nil:
+		r.Missing = append(r.Missing, "no metrics: the program printed no progress that ddpbatch recognizes; set command.progress, or write to the file in DDPBATCH_METRICS")
 	case r.Metrics.isEmpty():
-		r.Missing = append(r.Missing, "no metrics: the run has not reached its first log interval, or its program printed no progress")
+		r.Missing = append(r.Missing, "no metrics: the run has not reached its first log interval")
 	}
 	if n := r.Metrics.Unparsed; n > 0 {
 		r.Missing = append(r.Missing, format.Count(n, "line")+" of metrics.jsonl cannot be parsed")
@@ -122,9 +128,22 @@ func collect(dir rundir.Dir) Run {
 	if r.Failure, err = outcome.ReadFailure(dir); err != nil {
 		r.addMissing("last failure", err)
 	}
+	r.Status.AddUsage(dir)
+	r.Usage = r.Status.Usage
+	r.Argv = readArgv(r.Spec)
 	_, err = os.Stat(dir.Traces())
 	r.Traced = err == nil
 	return r
+}
+
+// readArgv returns the command line of the program in a job file. It returns nil for the built-in
+// trainer, and for a job file of a different version that it cannot decode.
+func readArgv(spec string) []string {
+	var job struct{ Command *struct{ Argv []string } }
+	if jobs.DecodeSome([]byte(spec), &job) != nil || job.Command == nil {
+		return nil
+	}
+	return job.Command.Argv
 }
 
 // scanLog searches for known failures in the newest output of the run. There is no output if the

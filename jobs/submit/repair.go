@@ -260,21 +260,22 @@ func findBase(req RepairRequest, salvaged rundir.Record, sweep *rundir.Record) (
 		around = filepath.Dir(around)
 	}
 	for base := around; ; base = filepath.Dir(base) {
-		if isOwnDir(base) && req.Job.CheckFiles(base) == nil {
+		if isOwnFolder(base) && req.Job.CheckFiles(base) == nil {
 			return base, true
 		}
 		if base == filepath.Dir(base) {
 			break
 		}
 	}
-	if isOwnDir(around) {
+	if isOwnFolder(around) {
 		return around, true
 	}
 	return "", false
 }
 
-// isOwnDir reports whether the directory belongs to this user, and not all users can write to it.
-func isOwnDir(path string) bool {
+// isOwnFolder reports whether the directory belongs to this user and not every user can write
+// to it.
+func isOwnFolder(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && safefile.CheckOwner(info) == nil && info.Mode().Perm()&0o002 == 0
 }

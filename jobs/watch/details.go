@@ -10,21 +10,28 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/usage"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
 // A Line is one labeled line of the details of a run.
-type Line struct{ Label, Text string }
+type Line struct {
+	Label, Text string
+	Verbatim    bool // the spaces of the text matter
+}
 
 // fewAttempts is the maximum number of attempts to list. Older attempts are only counted.
 const fewAttempts = 6
+
+// maxLastLines is the maximum number of last lines of the rank that failed first.
+const maxLastLines = 10
 
 // Details returns the details of the run as lines for the user.
 func (s *Status) Details(now time.Time) []Line {
 	var lines []Line
 	add := func(label, format string, args ...any) {
-		lines = append(lines, Line{label, printable.Line(fmt.Sprintf(format, args...))})
+		lines = append(lines, Line{Label: label, Text: printable.Line(fmt.Sprintf(format, args...))})
 	}
 	phase := string(s.Phase)
 	if s.Detail != "" {
@@ -67,6 +74,9 @@ func (s *Status) Details(now time.Time) []Line {
 		}
 		add("held-out", "%s, after step %d", text, e.Step)
 	}
+	if text := usage.Summary(s.Usage); text != "" {
+		add("usage", "%s", text)
+	}
 	if s.Live != nil && s.Phase.isRunning() {
 		for i, text := range s.nodes() {
 			label := ""
@@ -94,7 +104,7 @@ func (s *Status) Details(now time.Time) []Line {
 		if i == 0 {
 			label = "last lines"
 		}
-		add(label, "%s", text)
+		lines = append(lines, Line{label, printable.Verbatim(text), true})
 	}
 	if f := s.Finding; f != nil {
 		name := f.Name

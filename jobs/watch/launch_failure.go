@@ -4,6 +4,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
@@ -80,7 +81,14 @@ func lastLogLine(path string) string {
 		if line == "" || strings.HasPrefix(line, "ddpbatch: hint:") {
 			continue
 		}
-		return printable.Shorten(line, maxLineBytes)
+		if len(line) > maxLineBytes {
+			cut := maxLineBytes
+			for !utf8.RuneStart(line[cut]) {
+				cut--
+			}
+			line = line[:cut] + " ..."
+		}
+		return line
 	}
 	return ""
 }

@@ -98,6 +98,7 @@ func (s *Status) SetPhase(now time.Time) {
 	s.LastLines, s.Finding = nil, nil
 	if s.Phase == Failed {
 		s.LastLines, s.Finding = s.record.LastLines, s.record.Finding
+		s.LastLines = s.LastLines[max(0, len(s.LastLines)-maxLastLines):]
 	}
 }
 

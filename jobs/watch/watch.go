@@ -19,6 +19,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/usage"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
@@ -70,6 +71,9 @@ type Status struct {
 	Failure    string            `json:"failure,omitempty"`
 	LastLines  []string          `json:"last_lines,omitempty"` // of the rank that failed first
 	Finding    *outcome.Finding  `json:"finding,omitempty"`    // known failure in the log
+	// Usage holds the CPU time, the memory, and the GPU use of the ranks of a user's program. It is
+	// nil until [Status.AddUsage] is called.
+	Usage []usage.Node `json:"usage,omitempty"`
 
 	record        outcome.State
 	launchFailure *launchFailure
@@ -117,6 +121,16 @@ func Read(d rundir.Dir, name, job string, tail *MetricsTail) Status {
 	s.NoProgress = s.record.RequeuesWithoutProgress()
 	s.launchFailure = findLaunchFailure(d, s.record)
 	return s
+}
+
+// AddUsage adds the CPU time, the memory, and the GPU use of the ranks in the newest attempt that has
+// these measurements. There is a file for each node.
+func (s *Status) AddUsage(d rundir.Dir) {
+	files, err := d.ReadUsage(usage.MaxBytes)
+	if err != nil {
+		return // the other files of the directory show the problem
+	}
+	s.Usage = usage.Parse(files)
 }
 
 func newest(e checkpoint.Entry) *Checkpoint {

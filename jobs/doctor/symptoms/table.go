@@ -114,7 +114,7 @@ var cudaTexts = []Symptom{
 	newSymptom(cause, "gpu out of memory", "CUDA", `(?i)CUDA out of memory|OutOfMemoryError: CUDA|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|CUBLAS_STATUS_ALLOC_FAILED`,
 		"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.15 GiB total capacity)",
 		"the GPU's memory is too small for the model, its gradients, and a batch, or a different process uses it",
-		"use a smaller batch with train.accumulate, bf16, zero2, or zero3; run `nvidia-smi` to see other processes"),
+		"use a smaller batch with gradient accumulation, or bf16; with the built-in trainer also train.accumulate, zero2, or zero3; run `nvidia-smi` to see other processes"),
 	newSymptom(cause, "no kernel for this gpu", "CUDA", `no kernel image is available for execution|CUDA_ERROR_NO_BINARY_FOR_GPU|invalid device function|is not compatible with the current PyTorch installation`,
 		"RuntimeError: CUDA error: no kernel image is available for execution on the device",
 		"the program was not built for this GPU's compute capability",

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
@@ -98,7 +99,7 @@ const (
 )
 
 // LastLines returns the last lines of the output of a rank, at most n, without control characters
-// and empty lines.
+// and empty lines. It keeps indentation.
 func LastLines(open Open, base string, n int) (lines []string, err error) {
 	tails, err := readTails(open, base)
 	if err != nil {
@@ -126,11 +127,18 @@ func LastLines(open Open, base string, n int) (lines []string, err error) {
 		if at := bytes.LastIndexByte(bytes.TrimRight(line, "\r"), '\r'); at >= 0 {
 			line = line[at+1:] // a progress bar: its last state
 		}
-		shown := strings.TrimRight(printable.Line(strings.ToValidUTF8(string(line), "")), " ")
+		shown := printable.Verbatim(strings.ToValidUTF8(string(line), ""))
 		if strings.TrimSpace(shown) == "" {
 			continue
 		}
-		lines = append(lines, printable.Shorten(shown, maxLineBytes))
+		if len(shown) > maxLineBytes {
+			cut := maxLineBytes
+			for !utf8.RuneStart(shown[cut]) {
+				cut--
+			}
+			shown = shown[:cut] + " ..."
+		}
+		lines = append(lines, shown)
 	}
 	return lines[max(0, len(lines)-n):], nil
 }
