@@ -30,6 +30,10 @@ import (
 // rank exits even if a system call or a user's library blocks it.
 const exitTimeout = 3 * time.Second
 
+// closeTimeout is how long a rank that has reported its failure may take to close its communicators
+// and its GPU. NCCL may take 10 s.
+const closeTimeout = 30 * time.Second
+
 // runCmd runs one rank. The launcher, srun, or another launcher such as torchrun starts it.
 type runCmd struct {
 	Job    string `arg:"" optional:"" name:"job.toml" help:"Job file, for ranks that srun or another program starts without ddpbatch launch."`
@@ -90,6 +94,7 @@ type rank struct {
 	digests digests
 	log     *rankLog
 	unlock  func() // unlocks the run directory, if this rank locked it
+	logged  bool   // the log has the failure of this rank
 }
 
 // open loads the job, opens the run directory, and opens the rank's log.
@@ -221,7 +226,7 @@ func (r *rank) run(ctx context.Context) error {
 		exit, err = joined.Program(ctx, launch.ProgramOptions{Environ: r.Env, Stdout: os.Stdout, Stderr: os.Stderr,
 			Signals: signals, Say: r.say})
 	}
-	if err != nil {
+	if err != nil && !r.logged {
 		r.log.failed(err)
 	}
 	joined.Leave(exit, err)
@@ -325,8 +330,11 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	var failure error
 	o.Failed = func(err error) {
 		failure = r.rootCause(j, err)
-		stopLink() // the session ends here, and not the attempt
+		r.log.failed(failure)
+		r.logged = true
+		stopLink() // the session ends before the process
 		_ = j.Session.Leave(r.exitOf(failure), failure)
+		time.AfterFunc(closeTimeout, func() { os.Exit(r.exitOf(failure)) })
 	}
 	result, err := trainer.Run(ctx, o)
 	if failure != nil {
