@@ -48,8 +48,24 @@ func (d *decoder) check(j *Job) {
 
 func (d *decoder) checkSlurm(s *Slurm) {
 	const tasks, gpus = "slurm.tasks_per_node", "slurm.gpus_per_node"
-	if d.isValid(tasks, gpus) && s.GPUsPerNode%s.TasksPerNode != 0 {
-		d.report(tasks, "", "%d GPUs do not divide evenly among %d ranks", s.GPUsPerNode, s.TasksPerNode)
+	switch shared := s.ShareGPUs && s.TasksPerNode > s.GPUsPerNode; {
+	case !d.isValid(tasks, gpus):
+	case shared && s.TasksPerNode%s.GPUsPerNode != 0:
+		d.report(tasks, "", "%d ranks do not divide evenly among %d GPUs", s.TasksPerNode, s.GPUsPerNode)
+	case !shared && s.GPUsPerNode%s.TasksPerNode != 0:
+		allowed := ""
+		if s.TasksPerNode > s.GPUsPerNode {
+			allowed = "set slurm.share_gpus = true if several ranks of a [command] use one GPU"
+		}
+		d.report(tasks, allowed, "%d GPUs do not divide evenly among %d ranks", s.GPUsPerNode, s.TasksPerNode)
+	}
+	if d.isValid("slurm.share_gpus") && s.ShareGPUs {
+		switch {
+		case !d.given[gpus]:
+			d.report("slurm.share_gpus", "set slurm.gpus_per_node", "the job requests no GPUs")
+		case d.given["train"]:
+			d.report("slurm.share_gpus", "", "is not valid with [train]: each rank of the built-in trainer uses a GPU of its own")
+		}
 	}
 	d.checkTable("slurm", reflect.ValueOf(s))
 	d.checkOptions(s)

@@ -44,6 +44,7 @@ type Slurm struct {
 	GPUsPerNode  int `toml:"gpus_per_node" auto:"none" range:"1.." typed:"GPUType" example:"4" help:"GPUs per node. A type may precede the number, such as a100:4."`
 	// GPUType is the type in gpus_per_node, such as "a100"; empty for any type.
 	GPUType         string
+	ShareGPUs       bool         `toml:"share_gpus" help:"Allow more ranks than GPUs on a node. Each rank sees all GPUs of its node, and should use the one with the index LOCAL_RANK modulo the number of GPUs. Requires [command]. NCCL rejects two ranks of a group on one GPU."`
 	CPUsPerTask     int          `toml:"cpus_per_task" default:"1" range:"1.." help:"CPU cores per rank."`
 	Time            WallTime     `toml:"time" auto:"the site's" help:"Time limit as in sbatch --time: 02:00:00, 1-12:00:00, or 90 (minutes)."`
 	Memory          Memory       `toml:"mem" auto:"the site's" help:"Memory per node as in sbatch --mem: 64G or 512M."`

@@ -89,8 +89,10 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden["setup-steps"] = steps
-	if golden["run-once"], err = jobs.Load("../jobs/testdata/good/run-once.toml"); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"run-once", "share-gpus"} {
+		if golden[name], err = jobs.Load("../jobs/testdata/good/" + name + ".toml"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for name, job := range golden {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -41,10 +42,10 @@ run = "once"
 argv = ["sh", "once.sh", "{hostfile}"]
 `
 
-// TestRunOnceAndChain checks programs that run once, and chains, on one cluster.
+// TestRunOnceAndChain checks programs that run once, chains, and their layouts, on one cluster.
 func TestRunOnceAndChain(t *testing.T) {
-	s := newSite(t, cluster.Options{Nodes: 2, GPUs: -1})
-	for name, f := range map[string]func(*testing.T, site){"once": runOnce, "chain": runChain} {
+	s := newSite(t, cluster.Options{Nodes: 2})
+	for name, f := range map[string]func(*testing.T, site){"once": runOnce, "chain": runChain, "shared": runShared, "uneven": runUneven} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f(t, s)
@@ -87,6 +88,52 @@ func runOnce(t *testing.T, s site) {
 	if strings.Contains(log, "once on n2") {
 		t.Errorf("the program ran on the second node:\n%s", log)
 	}
+}
+
+// runShared checks that ranks share a GPU of their node.
+func runShared(t *testing.T, s site) {
+	s.t = t
+	s.write("shared.toml", `name = "shared"
+[slurm]
+nodes = 2
+tasks_per_node = 2
+gpus_per_node = 1
+share_gpus = true
+time = "00:10:00"
+[command]
+argv = ["sh", "-c", "echo rank $RANK on $SLURMD_NODENAME sees $CUDA_VISIBLE_DEVICES"]
+`)
+	if o := s.ddpbatch("submit", "shared.toml", "--test-only"); o.code != 0 {
+		t.Fatal(o)
+	}
+	id := s.submit("shared.toml")
+	s.completed(id)
+	log := s.log("shared", id)
+	for _, rank := range []string{"0 on n1", "1 on n1", "2 on n2", "3 on n2"} {
+		if !regexp.MustCompile("rank " + rank + ` sees [01]\b`).MatchString(log) {
+			t.Errorf("rank %s does not see one GPU in\n%s", rank, log)
+		}
+	}
+	if strings.Contains(log, "warning") {
+		t.Errorf("ranks that share a GPU cause a warning:\n%s", log)
+	}
+}
+
+// runUneven checks the layout of docs/slurm.md with different numbers of ranks per node.
+func runUneven(t *testing.T, s site) {
+	s.t = t
+	s.write("uneven.toml", `name = "uneven"
+[slurm]
+nodes = 2
+tasks_per_node = 2
+time = "00:10:00"
+[command]
+run = "once"
+argv = ["srun", "--ntasks=3", "--distribution=plane=2", "sh", "-c", "eval \"$(`+s.program+` env)\"; echo rank $RANK of $WORLD_SIZE on $SLURMD_NODENAME, local rank $LOCAL_RANK"]
+`)
+	id := s.submit("uneven.toml")
+	s.completed(id)
+	mustContain(t, s.log("uneven", id), "rank 0 of 3 on n1, local rank 0", "rank 1 of 3 on n1, local rank 1", "rank 2 of 3 on n2, local rank 0")
 }
 
 // chainScript needs two jobs: the first is stopped, and the second finishes.

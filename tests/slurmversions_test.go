@@ -140,3 +140,17 @@ func TestRequeueExitCodes(t *testing.T) {
 	check("requeued job", usual, 1, "Job is pending execution")
 	mustContain(t, s.shown(usual), "Restarts=1 ")
 }
+
+// TestSelectLinear checks that clusters with select/linear reject GPUs per task, and accept GPUs per
+// node, as ddpbatch requests them by default.
+func TestSelectLinear(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 1, SlurmConf: []string{"SelectType=select/linear", "SelectTypeParameters=CR_Memory"}})
+	for option, want := range map[string]string{
+		"--gpus-per-task=1": "Requested GRES option unsupported by configured SelectType plugin",
+		"--gres=gpu:1":      "to start at",
+	} {
+		if o := finish(t, s.Command(t.Context(), "sbatch", "--test-only", "--ntasks=1", option, "--wrap", "true")); !strings.Contains(o.stderr, want) {
+			t.Errorf("%s: got %v, want %q", option, o, want)
+		}
+	}
+}

@@ -145,7 +145,7 @@ func (c *benchAllReduceCmd) runMPIRank(ctx context.Context, p *program) error {
 	if err != nil {
 		return replaceKeysByFlags(err)
 	}
-	results, err := c.times(ctx, w)
+	results, err := c.times(ctx, w, bench.InHostMemory(w))
 	if err == nil && w.Rank() == 0 {
 		err = c.print(p, results)
 	}
@@ -166,15 +166,15 @@ func (c *benchAllReduceCmd) runRank(ctx context.Context, p *program, r benchRank
 		return err
 	}
 	defer comm.Close()
+	prepare := bench.InHostMemory(comm)
 	if c.Backend == "nccl" {
-		gpus, err := connectNCCL(ctx, p, comm, r.Rank)
-		if err != nil {
+		var closeNCCL func() error
+		if prepare, closeNCCL, err = connectNCCL(ctx, p, comm, r.Rank); err != nil {
 			return err
 		}
-		defer gpus.Close()
-		comm = gpus
+		defer closeNCCL()
 	}
-	results, err := c.times(ctx, comm)
+	results, err := c.times(ctx, comm, prepare)
 	if err != nil || r.Rank != 0 {
 		return err
 	}
@@ -182,9 +182,9 @@ func (c *benchAllReduceCmd) runRank(ctx context.Context, p *program, r benchRank
 }
 
 // times returns the results for all buffer sizes.
-func (c *benchAllReduceCmd) times(ctx context.Context, comm collective.Communicator) (results []bench.AllReduceResult, err error) {
+func (c *benchAllReduceCmd) times(ctx context.Context, comm collective.Communicator, prepare bench.PrepareAllReduce) (results []bench.AllReduceResult, err error) {
 	for _, n := range c.Bytes {
-		result, err := bench.AllReduce(ctx, comm, n)
+		result, err := bench.AllReduce(ctx, comm, prepare, n)
 		if err != nil {
 			return nil, err
 		}

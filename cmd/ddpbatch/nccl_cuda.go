@@ -15,11 +15,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/nccl/communicator"
 	"github.com/ddpbatch/ddpbatch/nccl/gpu"
 	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
+	"github.com/ddpbatch/ddpbatch/trainer/bench"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
 // connectGPUs connects the GPUs of all ranks according to train.backend. The ranks are already
@@ -116,37 +119,51 @@ type ncclError struct{ error }
 // Hint returns the same hint as doctor.
 func (ncclError) Hint() string { return doctor.NCCLHint }
 
-// connectNCCL connects the GPUs of ranks that are already connected through host. The GPU stays
-// open until the process exits.
-func connectNCCL(ctx context.Context, p *program, host collective.Communicator, ordinal int) (collective.Communicator, error) {
+// connectNCCL connects the GPUs of ranks that are already connected through host, for a benchmark. The
+// GPU and its memory stay open until the process exits. closeNCCL closes the communicator.
+func connectNCCL(ctx context.Context, p *program, host collective.Communicator, ordinal int) (bench.PrepareAllReduce, func() error, error) {
 	const timeout = time.Minute
 	if _, err := driver.Load(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	n, err := driver.Count()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if ordinal >= n {
-		return nil, fmt.Errorf("rank %d has no GPU: this machine has %d, want one per rank", ordinal, n)
+		return nil, nil, fmt.Errorf("rank %d has no GPU: this machine has %d, want one per rank", ordinal, n)
 	}
-	device, err := driver.Open(ordinal)
+	own, err := driver.Open(ordinal)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	l, err := libnccl.Open(library.Find(p.lookup, library.NCCL))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	name, err := os.Hostname()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	chosen, _ := p.lookup("NCCL_SOCKET_IFNAME")
-	c, err := communicator.Connect(ctx, communicator.Options{Library: l, GPU: gpu.Of(device, device.Info), Control: host,
+	c, err := communicator.Connect(ctx, communicator.Options{Library: l, GPU: gpu.Of(own, own.Info), Control: host,
 		Host: name, Interface: chosen, ConnectTimeout: timeout, Timeout: timeout})
 	if err != nil {
-		return nil, err // do not return a nil *Comm in a non-nil interface
+		return nil, nil, err
 	}
-	return c, nil
+	prepare := func(_ context.Context, bytes int) (func(context.Context) error, collective.Path, error) {
+		unbind, err := own.Bind()
+		if err != nil {
+			return nil, collective.Path{}, err
+		}
+		defer unbind()
+		p, err := driver.Alloc(int64(bytes))
+		if err != nil {
+			return nil, collective.Path{}, err
+		}
+		buf := engine.Tensor(device.Float32, p, bytes/4) // its values do not matter
+		path := collective.Path{Transport: "nccl " + l.Version.String(), Algorithm: "chosen by nccl"}
+		return func(ctx context.Context) error { return c.AllReduce(ctx, buf) }, path, nil
+	}
+	return prepare, c.Close, nil
 }

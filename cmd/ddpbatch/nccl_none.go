@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
+	"github.com/ddpbatch/ddpbatch/trainer/bench"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
@@ -17,6 +18,6 @@ func (r *rank) connectGPUs(context.Context, *launch.Rank, collective.Communicato
 }
 
 // connectNCCL returns an error, because this program is built without GPU support.
-func connectNCCL(context.Context, *program, collective.Communicator, int) (collective.Communicator, error) {
-	return nil, cuda.ErrNotBuilt
+func connectNCCL(context.Context, *program, collective.Communicator, int) (bench.PrepareAllReduce, func() error, error) {
+	return nil, nil, cuda.ErrNotBuilt
 }

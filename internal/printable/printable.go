@@ -60,6 +60,18 @@ func Line(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
+// Shorten returns s if it has at most limit bytes, and otherwise the characters that fit into
+// limit bytes, followed by " ...".
+func Shorten(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	for !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit] + " ..."
+}
+
 // tabWidth is the number of spaces that replace a tab in [Verbatim].
 const tabWidth = 4
 

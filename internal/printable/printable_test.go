@@ -85,3 +85,21 @@ func FuzzJSON(f *testing.F) {
 		}
 	})
 }
+
+func TestShorten(t *testing.T) {
+	for _, tt := range []struct {
+		text  string
+		limit int
+		want  string
+	}{
+		{"", 0, ""},
+		{"abc", 3, "abc"},
+		{"abcd", 3, "abc ..."},
+		{"a\u00e9b", 2, "a ..."}, // é has two bytes
+		{"a\u00e9b", 3, "a\u00e9 ..."},
+	} {
+		if got := printable.Shorten(tt.text, tt.limit); got != tt.want {
+			t.Errorf("Shorten(%q, %d): got %q, want %q", tt.text, tt.limit, got, tt.want)
+		}
+	}
+}

@@ -25,6 +25,10 @@ func TestStep(t *testing.T) {
 			[]string{"--gpu-bind=closest", "--cpu-bind=cores"}, nil},
 		{"no GPUs", func(o *Options) { o.Job.Slurm.GPUsPerNode, o.Job.Slurm.GPUBind = 0, "closest" }, nil, []string{"--gres", "--gpu-bind"}},
 		{"per task", func(o *Options) { o.Site.Step.GPUs = sites.StepGPUsPerTask }, []string{"--gpus-per-task=1", "--ntasks=8"}, []string{"--gres"}},
+		{"shared GPUs", func(o *Options) {
+			o.Site.Step.GPUs, o.Job.Slurm.GPUBind = sites.StepGPUsPerTask, "single:1"
+			o.Job.Slurm.ShareGPUs, o.Job.Slurm.GPUsPerNode = true, 2
+		}, []string{"--gres=gpu:2", "--gpu-bind=none", "--ntasks=8"}, []string{"--gpus-per-task"}},
 		{"GPUs come with the node", func(o *Options) { o.Site.Request.GPUs = "none" }, nil, []string{"--gres", "--gpus-per-task"}},
 		{"options of the site", func(o *Options) { o.Site.Step.Options = []sites.Option{"--network=x"} }, []string{"--network=x"}, nil},
 		{"heterogeneous", func(o *Options) {

@@ -136,7 +136,7 @@ func (r *Rank) visibleDevices(ctx context.Context, lookup func(string) (string, 
 		case v < len(values) && values[v] != "":
 			set[name] = values[v]
 		// Slurm sets both variables for GPUs of any vendor. Warn only once.
-		case warning == "" && visible != "" && strings.Count(visible, ",") < r.Info.LocalRank:
+		case warning == "" && !r.job.Slurm.ShareGPUs && visible != "" && strings.Count(visible, ",") < r.Info.LocalRank:
 			warning = fmt.Sprintf("rank %d sees only the GPUs %s=%s, and none has the index of its local rank %d; "+
 				"use device 0 in the program, or set slurm.gpu_bind = \"none\"", r.Info.Rank, name, visible, r.Info.LocalRank)
 		}

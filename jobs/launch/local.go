@@ -82,7 +82,7 @@ func RanksToStart(p RankInfo, job *jobs.Job) (int, error) {
 	if !p.PerHost || n == 1 || torchrun {
 		return 0, nil
 	}
-	if job.Slurm.GPUsPerNode > 0 && p.GPUs != launchers.Unknown && n > p.GPUs {
+	if job.Slurm.GPUsPerNode > 0 && !job.Slurm.ShareGPUs && p.GPUs != launchers.Unknown && n > p.GPUs {
 		return 0, fmt.Errorf("the job needs %d GPUs on each host, one per rank, but %s reports %d", n, p.Launcher, p.GPUs)
 	}
 	return n, nil

@@ -55,7 +55,7 @@ func buildStep(o Options, nodes []string, perNode int) slurm.Step {
 	}
 	if gpus := j.Slurm.GPUsPerNode; gpus > 0 {
 		switch {
-		case o.Site.Step.GPUs == sites.StepGPUsPerTask:
+		case o.Site.Step.GPUs == sites.StepGPUsPerTask && gpus >= perNode:
 			size.GPUsPerTask = gpus / perNode
 		case o.Site.Request.GPUs != "none": // with whole nodes, the step gets all GPUs anyway
 			size.GPUsPerNode = gpus
@@ -71,6 +71,9 @@ func buildStep(o Options, nodes []string, perNode int) slurm.Step {
 	}
 	if j.Slurm.GPUsPerNode > 0 {
 		s.GPUBind = string(j.Slurm.GPUBind)
+	}
+	if j.Slurm.ShareGPUs && !j.IsSet("slurm.gpu_bind") {
+		s.GPUBind = slurm.MergeGPUBind(s.GPUBind) // the site's binding may be for one GPU per rank
 	}
 	if perNode < j.TasksPerNode() {
 		// Bindings are written for ranks. torchrun's workers share the resources of its one

@@ -111,8 +111,7 @@ func (p RankInfo) String() string {
 	return fmt.Sprintf("%s: %s %d of %d %s", p.Launcher, singular, p.Rank, p.WorldSize, plural)
 }
 
-// An AmbiguousError error reports that several launchers disagree about the rank or the world
-// size.
+// An AmbiguousError reports that several launchers disagree about the rank or the world size.
 type AmbiguousError struct{ Found []RankInfo }
 
 func (e *AmbiguousError) Error() string {

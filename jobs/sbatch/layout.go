@@ -163,6 +163,9 @@ func (r *reader) layout(c *command) {
 	if c.inSrun && !j.torchrun && j.taskGPUs > 0 && j.gpuBindUnset() {
 		j.setIfValid("gpu_bind", "per_task:"+strconv.Itoa(j.taskGPUs)) // which --gpus-per-task implies
 	}
+	if gpus > 0 && perNode > gpus && perNode%gpus == 0 {
+		j.raw["share_gpus"] = "true"
+	}
 	j.outNodes, j.outTasks, j.outCPUs, j.outGPUs = nodes, perNode, cpus, gpus
 	r.setMemory(cores)
 	if !c.inSrun && !j.once && !j.torchrun && gpus > 1 && len(c.args) > 0 && strings.HasPrefix(path.Base(c.args[0].text), "python") {

@@ -260,22 +260,21 @@ func findBase(req RepairRequest, salvaged rundir.Record, sweep *rundir.Record) (
 		around = filepath.Dir(around)
 	}
 	for base := around; ; base = filepath.Dir(base) {
-		if isOwnFolder(base) && req.Job.CheckFiles(base) == nil {
+		if isOwnDir(base) && req.Job.CheckFiles(base) == nil {
 			return base, true
 		}
 		if base == filepath.Dir(base) {
 			break
 		}
 	}
-	if isOwnFolder(around) {
+	if isOwnDir(around) {
 		return around, true
 	}
 	return "", false
 }
 
-// isOwnFolder reports whether the directory belongs to this user and not every user can write
-// to it.
-func isOwnFolder(path string) bool {
+// isOwnDir reports whether the directory belongs to this user, and not all users can write to it.
+func isOwnDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && safefile.CheckOwner(info) == nil && info.Mode().Perm()&0o002 == 0
 }

@@ -4,7 +4,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
@@ -81,14 +80,7 @@ func lastLogLine(path string) string {
 		if line == "" || strings.HasPrefix(line, "ddpbatch: hint:") {
 			continue
 		}
-		if len(line) > maxLineBytes {
-			cut := maxLineBytes
-			for !utf8.RuneStart(line[cut]) {
-				cut--
-			}
-			line = line[:cut] + " ..."
-		}
-		return line
+		return printable.Shorten(line, maxLineBytes)
 	}
 	return ""
 }

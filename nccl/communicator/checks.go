@@ -34,7 +34,7 @@ const maxOperations = 1024
 
 func (c *Comm) startChecks() {
 	k := &checks{comm: c, begun: make(chan checked, maxOperations), ended: make(chan checked, maxOperations)}
-	c.checks, c.pointToPoint = k, newPointToPoint(c)
+	c.checks = k
 	k.over.Go(func() {
 		for o := range k.begun {
 			err := k.compare(o)
@@ -42,7 +42,7 @@ func (c *Comm) startChecks() {
 				err = o.wrong
 			}
 			if err != nil {
-				c.failed(o.call.Kind, o.number, err)
+				c.failed(o.kind, o.number, err)
 			}
 			o.result <- err
 		}
@@ -50,7 +50,7 @@ func (c *Comm) startChecks() {
 	k.over.Go(func() {
 		for o := range k.ended {
 			if err := k.waitForNext(o); err != nil {
-				c.failed(o.call.Kind, o.number, err)
+				c.failed(o.kind, o.number, err)
 			}
 		}
 	})
@@ -83,7 +83,7 @@ func (k *checks) compare(o checked) error {
 	}
 	ctx := collective.WithTimeout(k.comm.ctx, k.comm.options.Timeout)
 	host, n := k.comm.hosts[0], k.comm.Size()
-	ours := o.call.Signature(n)
+	ours := o.signature()
 	if o.wrong != nil {
 		ours = collective.Signature{}
 	}

@@ -1,19 +1,15 @@
-// Package communicator implements [collective.Communicator] with NCCL. Its operations run on
-// GPU memory, on a separate stream that overlaps with the computation.
+// Package communicator performs the trainer's operations with NCCL: all-reduce, reduce-scatter, and
+// all-gather of GPU memory, on a separate stream that overlaps with the computation.
 //
 // [Connect] creates a communicator for ranks that are already connected by a communicator of
 // their hosts. The host communicator carries NCCL's unique ID. The ranks also use it to
 // compare their NCCL versions and GPUs in advance, and to check every operation:
 //
 //	c, err := communicator.Connect(ctx, communicator.Options{Library: l, GPU: gpu, Control: host, ...})
-//	request := c.Start(ctx, collective.AllReduce(gradients, collective.Sum)) // device memory
-//	...
-//	err = request.Wait()
+//	err = c.AllReduce(ctx, gradients)
 //
-// Buffers are GPU memory, which the host may be unable to access: a slice is only an address
-// and a length. [Comm.Staged] returns a communicator for host memory. An operation can wait
-// for an event of another stream ([Comm.After]) and record an event for other streams
-// ([Comm.Before]), so that the host does not wait in between.
+// Buffers are tensors in GPU memory, which the host may be unable to access. An operation can wait
+// for an event of another stream ([Comm.After]), so that the host does not wait in between.
 //
 // The package gives the guarantees of package collective. NCCL itself does not compare the
 // ranks' calls, does not name a missing rank, and waits indefinitely. Therefore each operation
@@ -22,10 +18,9 @@
 // After the first failure, the package aborts NCCL's communicators and never waits for them.
 // All operations then return that failure.
 //
-// Differences from other implementations:
+// Limits:
 //
 //   - NCCL determines the order of a sum. It is fixed for given ranks on given machines.
-//   - A floating-point mean is the sum of elements that were scaled first.
 //   - Without Options.Check, ranks that run different operations may mix their data until the
 //     deadline.
 //

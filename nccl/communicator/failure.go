@@ -109,7 +109,6 @@ func (c *Comm) record(err error) error {
 	if c.broken == nil {
 		c.broken = err
 		c.lane.setFailure(err)
-		c.pointToPoint.give(err)
 	}
 	return c.broken
 }

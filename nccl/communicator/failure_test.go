@@ -22,7 +22,7 @@ func attempt(t *testing.T, n int, s setting, elements func(rank int) int) []erro
 	comms, _ := ranks(t, n, s)
 	errs := conformance.Every(t, n, func(r int) (error, error) {
 		for range 5 {
-			if err := comms[r].Staged().Do(t.Context(), collective.AllReduce(make([]float32, elements(r)), collective.Sum)); err != nil {
+			if err := comms[r].AllReduce(t.Context(), make(floats, elements(r)).tensor()); err != nil {
 				return err, nil
 			}
 		}
@@ -113,7 +113,7 @@ func TestInitialization(t *testing.T) {
 			t.Setenv("GPUSIM_NCCL", tt.failure)
 			control := hosts(t, 2)
 			libraries := []*libnccl.Library{newest, tt.second}
-			gpus := []*gpu.GPU{device(t, tt.gpus[0]), device(t, tt.gpus[1])}
+			gpus := []*gpu.GPU{openGPU(t, tt.gpus[0]), openGPU(t, tt.gpus[1])}
 			errs := conformance.Every(t, 2, func(r int) (error, error) {
 				_, err := communicator.Connect(t.Context(), communicator.Options{Library: libraries[r], GPU: gpus[r], Control: control[r],
 					Host: "localhost", Interface: "=lo", ConnectTimeout: time.Duration(1+9*r) * time.Second, Timeout: time.Minute})
@@ -146,29 +146,21 @@ func TestInitialization(t *testing.T) {
 func TestClose(t *testing.T) {
 	t.Setenv("GPUSIM_NCCL", "hang:1:0")
 	comms, _ := ranks(t, 2, setting{library.NCCL, true, time.Minute})
-	request := comms[0].Start(t.Context(), collective.Barrier())
+	result := make(chan error)
+	go func() { result <- comms[0].AllReduce(t.Context(), make(floats, 8).tensor()) }()
+	for comms[0].Started() == 0 {
+		time.Sleep(time.Millisecond)
+	}
 	if err := comms[0].Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
-	if err := request.Wait(); err == nil {
+	if err := <-result; err == nil {
 		t.Error("an operation under way has no error")
 	}
-	if err := comms[0].Do(t.Context(), collective.Barrier()); err == nil {
+	if err := comms[0].AllReduce(t.Context(), make(floats, 8).tensor()); err == nil {
 		t.Error("an operation after the end has no error")
 	}
 	if err := errors.Join(comms[0].Close(), comms[1].Close()); err != nil {
-		t.Errorf("close: %v", err)
-	}
-}
-
-// TestWrongArguments checks that invalid arguments are detected even without checks.
-func TestWrongArguments(t *testing.T) {
-	comms, _ := ranks(t, 1, setting{library.NCCL, false, time.Minute})
-	err := comms[0].Do(t.Context(), collective.Broadcast(make([]float32, 3), 7))
-	if err == nil || !strings.Contains(err.Error(), "rank 7 is out of range") {
-		t.Errorf("got %v", err)
-	}
-	if err := comms[0].Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
 }

@@ -1,7 +1,5 @@
 package communicator
 
-import "unsafe"
-
 // A GPU provides the operations that a communicator needs. All methods except ID must be
 // called on threads that have called Use.
 type GPU interface {
@@ -15,11 +13,6 @@ type GPU interface {
 	NewStream() (Stream, error)
 	// NewEvent creates an event without timing.
 	NewEvent() (Event, error)
-	Alloc(bytes int) (unsafe.Pointer, error)
-	// Free may wait for all work of the GPU.
-	Free(p unsafe.Pointer) error
-	// AllocHost allocates host memory that the GPU can access directly.
-	AllocHost(bytes int) (Host, error)
 }
 
 // A Stream is a sequence of work on a GPU.
@@ -30,9 +23,6 @@ type Stream interface {
 	Record(e Event) error
 	// Wait makes the stream wait for the last record of an event.
 	Wait(e Event) error
-	// Upload copies the first bytes of src, and Download copies to the first bytes of dst.
-	Upload(dst unsafe.Pointer, src Host, bytes int) error
-	Download(dst Host, src unsafe.Pointer, bytes int) error
 	Close() error
 }
 
@@ -41,10 +31,4 @@ type Event interface {
 	// Done reports whether the stream has reached the last record.
 	Done() (bool, error)
 	Close() error
-}
-
-// A Host is memory from [GPU.AllocHost].
-type Host interface {
-	Bytes() []byte
-	Free() error
 }

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
@@ -26,7 +25,6 @@ type lane struct {
 	out        *libnccl.Comm // NCCL writes comm here
 	pins       runtime.Pinner
 	stream     Stream
-	scratch    unsafe.Pointer
 
 	mu     sync.Mutex
 	broken error
@@ -34,21 +32,18 @@ type lane struct {
 	pending []*operation // operations on the stream, in order
 	events  []Event      // reusable events
 	polls   int
-	pool    pool
 }
 
 // openLane creates a lane without its NCCL communicator.
-func openLane(o *Options, rank, size int, failed func(collective.Kind, uint64, error)) (*lane, error) {
-	l := &lane{library: o.Library, gpu: o.GPU, rank: rank, size: size, timeout: o.Timeout, failed: failed, out: new(libnccl.Comm)}
+func openLane(o *Options, failed func(collective.Kind, uint64, error)) (*lane, error) {
+	l := &lane{library: o.Library, gpu: o.GPU, rank: o.Control.Rank(), size: o.Control.Size(), timeout: o.Timeout, failed: failed, out: new(libnccl.Comm)}
 	l.pins.Pin(l.out)
 	var err error
 	if l.thread, err = startThread(o.GPU, l.poll); err != nil {
 		return nil, fmt.Errorf("use GPU %s: %w", o.GPU.ID(), err)
 	}
 	l.thread.do(localTimeout, func() {
-		if l.stream, err = l.gpu.NewStream(); err == nil {
-			l.scratch, err = l.gpu.Alloc(1)
-		}
+		l.stream, err = l.gpu.NewStream()
 	})
 	if err != nil {
 		l.thread.do(localTimeout, l.release)
@@ -76,23 +71,17 @@ func (l *lane) setFailure(err error) {
 	}
 }
 
-// begin puts an operation on the stream, after all earlier ones. If the operation records an
-// event, begin returns after the record, because no stream could wait for it earlier.
+// begin puts an operation on the stream, after all earlier ones.
 func (l *lane) begin(ctx context.Context, o *operation) {
-	placed := make(chan struct{})
 	work := func() {
-		defer close(placed)
 		if err := l.enqueue(ctx, o); err != nil {
-			l.failed(o.call.Kind, o.number, err)
+			l.failed(o.kind, o.number, err)
 			l.pending = append(l.pending, o)
 			l.stop()
 		}
 	}
 	select {
 	case l.thread.work <- work:
-		if o.before != nil {
-			<-placed
-		}
 	case <-l.thread.ended:
 		o.err = l.failure()
 		close(o.done)
@@ -108,26 +97,11 @@ func (l *lane) enqueue(ctx context.Context, o *operation) (err error) {
 			return fmt.Errorf("wait for the computation: %w", err)
 		}
 	}
-	if o.copies != nil {
-		if err := o.copies.upload(l, &o.call); err != nil {
-			return fmt.Errorf("copy to the GPU: %w", err)
-		}
-	}
-	if err := l.launch(&o.call); err != nil {
+	if err := l.launch(o); err != nil {
 		return err
 	}
 	if err := l.waitAsync(ctx, time.Now().Add(l.timeout)); err != nil {
 		return err
-	}
-	if o.copies != nil {
-		if err := o.copies.download(l); err != nil {
-			return fmt.Errorf("copy from the GPU: %w", err)
-		}
-	}
-	if o.before != nil {
-		if err := l.stream.Record(o.before); err != nil {
-			return fmt.Errorf("record the end of the operation: %w", err)
-		}
 	}
 	if n := len(l.events); n > 0 {
 		o.event, l.events = l.events[n-1], l.events[:n-1]
@@ -201,16 +175,13 @@ func (l *lane) poll() (progress, busy bool) {
 			}
 		}
 		if err != nil {
-			l.failed(o.call.Kind, o.number, err)
+			l.failed(o.kind, o.number, err)
 			l.stop()
 			return true, false
 		}
 		l.events = append(l.events, o.event)
 		l.pending = l.pending[1:]
 		progress = true
-		if o.copies != nil {
-			o.copies.finish(l)
-		}
 		close(o.done)
 	}
 	l.pending = nil
@@ -318,14 +289,10 @@ func (l *lane) finish() bool {
 // release frees GPU resources after NCCL's communicator is closed, and ends the thread. It
 // ignores errors: they mean that the GPU and its context are lost.
 func (l *lane) release() {
-	l.pool.release(l.gpu)
-	if l.scratch != nil {
-		_ = l.gpu.Free(l.scratch)
-	}
 	if l.stream != nil {
 		_ = l.stream.Close()
 	}
-	for _, e := range l.events { // all have happened, because freeing memory waits
+	for _, e := range l.events { // the driver frees an event after it has happened
 		_ = e.Close()
 	}
 	l.pins.Unpin()

@@ -34,8 +34,8 @@ func open(t testing.TB, file string) *libnccl.Library {
 	return l
 }
 
-// device opens a GPU until the test ends.
-func device(t testing.TB, ordinal int) *gpu.GPU {
+// openGPU opens a GPU until the test ends.
+func openGPU(t testing.TB, ordinal int) *gpu.GPU {
 	t.Helper()
 	g, err := driver.Open(ordinal)
 	if err != nil {
@@ -72,7 +72,7 @@ func ranks(t testing.TB, n int, s setting) ([]*communicator.Comm, []collective.C
 	l, control := open(t, s.file), hosts(t, n)
 	gpus := make([]*gpu.GPU, n)
 	for i := range gpus {
-		gpus[i] = device(t, i)
+		gpus[i] = openGPU(t, i)
 	}
 	return conformance.Every(t, n, func(i int) (*communicator.Comm, error) {
 		return communicator.Connect(t.Context(), communicator.Options{Library: l, GPU: gpus[i], Control: control[i], Check: s.check,

@@ -24,7 +24,7 @@ type peerInfo struct {
 // NCCL hang. It also creates the host communicators.
 func (c *Comm) exchangePeerInfo(ctx context.Context) error {
 	o := &c.options
-	mine := peerInfo{o.world, o.Host, o.GPU.ID(), o.Library.Version, o.Library.File}
+	mine := peerInfo{o.Control.Rank(), o.Host, o.GPU.ID(), o.Library.Version, o.Library.File}
 	all, err := collective.AllGatherJSON(ctx, o.Control, mine)
 	if err != nil {
 		return fmt.Errorf("exchange GPUs of the ranks: %w", err)
@@ -44,7 +44,7 @@ func (c *Comm) exchangePeerInfo(ctx context.Context) error {
 		}
 		owners[i.Host+" "+i.GPU] = r
 	}
-	for range 3 { // for checks at the start and the end of operations, and for messages
+	for range 2 { // for checks at the start and at the end of operations
 		h, err := o.Control.Split(ctx, 0, o.Control.Rank())
 		if err != nil {
 			return fmt.Errorf("create host communicator: %w", err)
@@ -102,7 +102,7 @@ func (c *Comm) runOnAllRanks(ctx context.Context, f func(context.Context) error)
 	if err := f(ctx); err != nil {
 		why := err
 		if of := (*collective.Error)(nil); !errors.As(err, &of) {
-			why = &collective.Error{Op: "connect", Peer: collective.Peer{Rank: c.options.world, Addr: c.options.Host}, Err: err}
+			why = &collective.Error{Op: "connect", Peer: collective.Peer{Rank: c.Rank(), Addr: c.options.Host}, Err: err}
 		}
 		notifyFailure(host, why)
 		return err

@@ -1,21 +1,21 @@
 package communicator
 
 import (
+	"fmt"
 	"time"
-	"unsafe"
 
 	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
 // An operation is a call in progress.
 type operation struct {
-	call   collective.Call
-	number uint64
-	after  Event   // event to wait for, or nil
-	before Event   // event to record, or nil
-	copies *copies // GPU copies of host buffers, or nil
+	kind       collective.Kind // KindAllReduce, KindReduceScatter, or KindAllGather
+	send, recv device.Tensor
+	number     uint64
+	after      Event // event to wait for, or nil
 
 	event Event     // recorded when the stream has completed it
 	began time.Time // when the GPU reached it, for the deadline
@@ -23,94 +23,54 @@ type operation struct {
 	err   error
 }
 
-var types = map[collective.Type]libnccl.Type{
-	element.Float32: libnccl.Float32, element.Float64: libnccl.Float64, element.BFloat16: libnccl.BFloat16,
-	element.Float16: libnccl.Float16, element.Int8: libnccl.Int8, element.Uint8: libnccl.Uint8, element.Int32: libnccl.Int32,
-	element.Uint32: libnccl.Uint32, element.Int64: libnccl.Int64, element.Uint64: libnccl.Uint64,
+// types holds the element types of calls, and their names for NCCL.
+var types = map[device.Type]struct {
+	nccl libnccl.Type
+	host collective.Type
+}{
+	device.Float32:  {libnccl.Float32, element.Float32},
+	device.BFloat16: {libnccl.BFloat16, element.BFloat16},
 }
 
-var ops = map[collective.Op]libnccl.Op{
-	collective.Sum: libnccl.Sum, collective.Mean: libnccl.Avg, collective.Max: libnccl.Max, collective.Min: libnccl.Min,
-	collective.Product: libnccl.Prod,
-}
-
-// launch puts a call on the lane's stream.
-func (l *lane) launch(c *collective.Call) error {
-	n, width := l.size, c.Type.Size()
-	t, o := types[c.Type], ops[c.Op]
-	send, recv := unsafe.Pointer(unsafe.SliceData(c.Send)), unsafe.Pointer(unsafe.SliceData(c.Recv))
-	count := c.Part(n) / width
-	if c.Kind == collective.KindReceive {
-		count = len(c.Recv) / width
+// check returns an error if the arguments are not valid on a communicator of n ranks.
+func (o *operation) check(n int) error {
+	send, recv := o.send.Len(), o.recv.Len()
+	switch o.kind {
+	case collective.KindReduceScatter:
+		recv *= n
+	case collective.KindAllGather:
+		send *= n
 	}
-	if count == 0 && c.Kind != collective.KindBarrier {
+	if _, ok := types[o.send.Type()]; !ok || o.send.Type() != o.recv.Type() {
+		return fmt.Errorf("a buffer of %v to a buffer of %v", o.send.Type(), o.recv.Type())
+	}
+	if send != recv {
+		return fmt.Errorf("a buffer of %d elements to a buffer of %d elements, with %d ranks", o.send.Len(), o.recv.Len(), n)
+	}
+	return nil
+}
+
+// signature returns what must be equal on all ranks.
+func (o *operation) signature() collective.Signature {
+	s := collective.Signature{Kind: uint8(o.kind), Type: uint8(types[o.send.Type()].host), Bytes: uint64(max(o.send.Bytes(), o.recv.Bytes()))}
+	if o.kind != collective.KindAllGather {
+		s.Op = uint8(collective.Sum)
+	}
+	return s
+}
+
+// launch puts an operation on the lane's stream.
+func (l *lane) launch(o *operation) error {
+	count := min(o.send.Len(), o.recv.Len())
+	if count == 0 {
 		return nil
 	}
-	switch nc := l.library; c.Kind {
-	case collective.KindBarrier:
-		return nc.AllReduce(l.scratch, l.scratch, 1, libnccl.Uint8, libnccl.Max, l.comm, l.stream.Handle())
-	case collective.KindBroadcast:
-		return nc.Broadcast(send, recv, count, t, c.Root, l.comm, l.stream.Handle())
-	case collective.KindReduce:
-		return nc.Reduce(send, recv, count, t, o, c.Root, l.comm, l.stream.Handle())
-	case collective.KindAllReduce:
-		return nc.AllReduce(send, recv, count, t, o, l.comm, l.stream.Handle())
+	send, recv, t := uintptr(o.send.Addr()), uintptr(o.recv.Addr()), types[o.send.Type()].nccl
+	switch o.kind {
 	case collective.KindReduceScatter:
-		return nc.ReduceScatter(send, recv, count, t, o, l.comm, l.stream.Handle())
+		return l.library.ReduceScatter(send, recv, count, t, libnccl.Sum, l.comm, l.stream.Handle())
 	case collective.KindAllGather:
-		return nc.AllGather(send, recv, count, t, l.comm, l.stream.Handle())
-	case collective.KindSend:
-		return nc.Send(send, count, t, c.Root, l.comm, l.stream.Handle())
-	case collective.KindReceive:
-		return nc.Recv(recv, count, t, c.Root, l.comm, l.stream.Handle())
+		return l.library.AllGather(send, recv, count, t, l.comm, l.stream.Handle())
 	}
-	return l.messages(c, count, t)
-}
-
-// messages performs a call that NCCL has no operation for, as one group of sends and receives,
-// including those from a rank to itself.
-func (l *lane) messages(c *collective.Call, count int, t libnccl.Type) error {
-	part := func(b []byte, r int) unsafe.Pointer {
-		return unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), r*count*c.Type.Size())
-	}
-	send := func(r int, p unsafe.Pointer) func() error {
-		return func() error { return l.library.Send(p, count, t, r, l.comm, l.stream.Handle()) }
-	}
-	receive := func(r int, p unsafe.Pointer) func() error {
-		return func() error { return l.library.Recv(p, count, t, r, l.comm, l.stream.Handle()) }
-	}
-	var calls []func() error
-	for r := range l.size {
-		switch c.Kind {
-		case collective.KindGather:
-			if l.rank == c.Root {
-				calls = append(calls, receive(r, part(c.Recv, r)))
-			}
-		case collective.KindScatter:
-			if l.rank == c.Root {
-				calls = append(calls, send(r, part(c.Send, r)))
-			}
-		case collective.KindAllToAll:
-			calls = append(calls, send(r, part(c.Send, r)), receive(r, part(c.Recv, r)))
-		}
-	}
-	switch c.Kind {
-	case collective.KindGather:
-		calls = append(calls, send(c.Root, part(c.Send, 0)))
-	case collective.KindScatter:
-		calls = append(calls, receive(c.Root, part(c.Recv, 0)))
-	}
-	if err := l.library.GroupStart(); err != nil {
-		return err
-	}
-	var failed error
-	for _, call := range calls {
-		if failed = call(); failed != nil {
-			break
-		}
-	}
-	if err := l.library.GroupEnd(); failed == nil {
-		failed = err
-	}
-	return failed
+	return l.library.AllReduce(send, recv, count, t, libnccl.Sum, l.comm, l.stream.Handle())
 }

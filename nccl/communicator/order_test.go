@@ -8,14 +8,13 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// TestOrder checks that an operation waits for another stream's computation, and that the
-// stream waits for the operation, without waiting on the host.
+// TestOrder checks that an operation waits for another stream's computation.
 func TestOrder(t *testing.T) {
 	const n, elements = 2, 100_000
 	comms, _ := ranks(t, n, setting{library.NCCL, true, time.Minute})
@@ -25,7 +24,7 @@ func TestOrder(t *testing.T) {
 		host   driver.Host
 	}
 	release := make(chan struct{})
-	var ahead sync.WaitGroup // hosts that have submitted all calls
+	var ahead sync.WaitGroup // ranks whose operation has started
 	ahead.Add(n)
 	go func() { ahead.Wait(); close(release) }()
 	results := conformance.Every(t, n, func(r int) (part, error) {
@@ -57,10 +56,6 @@ func TestOrder(t *testing.T) {
 		if err != nil {
 			return p, err
 		}
-		summed, err := driver.NewEvent(false)
-		if err != nil {
-			return p, err
-		}
 		slow := driver.NewHostFunc(func() { <-release }) // otherwise it would end first
 		t.Cleanup(slow.Close)
 		if err := p.stream.Call(slow); err != nil {
@@ -73,21 +68,21 @@ func TestOrder(t *testing.T) {
 			return p, err
 		}
 		comms[r].After(ready)
-		comms[r].Before(summed)
-		request := comms[r].Start(t.Context(), collective.AllReduce(p.buf, collective.Sum))
-		if err := p.stream.Wait(summed); err != nil {
-			return p, err
-		}
-		if err := p.stream.Download(p.host, address); err != nil {
-			return p, err
+		result := make(chan error, 1)
+		go func() { result <- comms[r].AllReduce(t.Context(), device.Host(p.buf)) }()
+		for comms[r].Started() == 0 {
+			time.Sleep(time.Millisecond)
 		}
 		select {
-		case <-request.Done():
+		case <-result:
 			t.Errorf("rank %d: the operation did not wait", r)
 		default:
 		}
 		ahead.Done()
-		if err := request.Wait(); err != nil {
+		if err := <-result; err != nil {
+			return p, err
+		}
+		if err := p.stream.Download(p.host, address); err != nil {
 			return p, err
 		}
 		return p, p.stream.Synchronize()

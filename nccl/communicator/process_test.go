@@ -74,7 +74,7 @@ func TestProcesses(t *testing.T) {
 
 func (w worker) run(t *testing.T) {
 	l := open(t, library.NCCL)
-	comms := conformance.Every(t, w.Count, func(i int) (collective.Communicator, error) {
+	comms := conformance.Every(t, w.Count, func(i int) (*communicator.Comm, error) {
 		listener, err := net.FileListener(os.NewFile(uintptr(3+i), "listener"))
 		if err != nil {
 			return nil, err
@@ -84,13 +84,13 @@ func (w worker) run(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		c, err := communicator.Connect(t.Context(), communicator.Options{Library: l, GPU: device(t, w.First+i), Control: host, Check: true,
+		return communicator.Connect(t.Context(), communicator.Options{Library: l, GPU: openGPU(t, w.First+i), Control: host, Check: true,
 			Host: "localhost", ConnectTimeout: 30 * time.Second, Timeout: time.Minute})
-		if err != nil {
-			return nil, err
-		}
-		return whole{c.Staged(), host}, nil
 	})
-	conformance.Ranks(t, conformance.Member{ScaledMean: true}, comms)
-	conformance.Every(t, w.Count, func(i int) (struct{}, error) { return struct{}{}, comms[i].Close() })
+	conformance.Every(t, w.Count, func(i int) (struct{}, error) {
+		if err := operations(t, comms[i], 1001); err != nil {
+			return struct{}{}, err
+		}
+		return struct{}{}, comms[i].Close()
+	})
 }

@@ -3,8 +3,6 @@
 package gpu
 
 import (
-	"unsafe"
-
 	"github.com/ddpbatch/ddpbatch/nccl/communicator"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 )
@@ -46,24 +44,10 @@ func (g *GPU) NewStream() (communicator.Stream, error) {
 // NewEvent returns an event without timing.
 func (g *GPU) NewEvent() (communicator.Event, error) { return driver.NewEvent(false) }
 
-// Alloc allocates memory of the GPU.
-func (g *GPU) Alloc(bytes int) (unsafe.Pointer, error) {
-	p, err := driver.Alloc(int64(bytes))
-	return *(*unsafe.Pointer)(unsafe.Pointer(&p)), err
-}
-
-// Free frees memory from Alloc.
-func (g *GPU) Free(p unsafe.Pointer) error { return driver.Free(address(p)) }
-
-// AllocHost allocates pinned memory.
-func (g *GPU) AllocHost(bytes int) (communicator.Host, error) { return driver.AllocHost(int64(bytes)) }
-
 // NewOrder returns an order that runs a communicator after a computation on the same GPU.
 func (g *GPU) NewOrder(c *communicator.Comm, computation driver.Computation) *driver.Order {
 	return driver.NewOrder(g.device, computation, func(e driver.Event) { c.After(e) })
 }
-
-func address(p unsafe.Pointer) driver.Ptr { return driver.Ptr(uintptr(p)) }
 
 type stream struct{ driver.Stream }
 
@@ -72,13 +56,3 @@ func (s stream) Record(e communicator.Event) error { return s.Stream.Record(e.(d
 
 // Wait implements [communicator.Stream].
 func (s stream) Wait(e communicator.Event) error { return s.Stream.Wait(e.(driver.Event)) }
-
-// Upload implements [communicator.Stream].
-func (s stream) Upload(dst unsafe.Pointer, src communicator.Host, bytes int) error {
-	return s.Stream.Upload(address(dst), src.(driver.Host).Part(0, int64(bytes)))
-}
-
-// Download implements [communicator.Stream].
-func (s stream) Download(dst communicator.Host, src unsafe.Pointer, bytes int) error {
-	return s.Stream.Download(dst.(driver.Host).Part(0, int64(bytes)), address(src))
-}

@@ -1,7 +1,5 @@
 package libnccl
 
-import "unsafe"
-
 // result returns the error for the result of a call. InProgress is not an error: with a
 // nonblocking communicator, the caller polls [Library.AsyncError].
 func (l *Library) result(call string, c Comm, r Result) error {
@@ -23,16 +21,6 @@ func (l *Library) NewUniqueID() (UniqueID, error) {
 // must pin out.
 func (l *Library) CommInitRank(out *Comm, size int, id UniqueID, rank int, config *Config) error {
 	return l.result("ncclCommInitRankConfig", 0, l.f.commInitRankConfig(out, int32(size), id, int32(rank), config))
-}
-
-// CanSplit reports whether this version has [Library.CommSplit].
-func (l *Library) CanSplit() bool { return l.f.commSplit != nil }
-
-// CommSplit starts to create communicators of the ranks with the same color, ordered by key.
-// Every rank must call it; ranks with [NoColor] get no communicator. out must be pinned as for
-// [Library.CommInitRank]. c is busy until the split is complete.
-func (l *Library) CommSplit(c Comm, color, key int, out *Comm, config *Config) error {
-	return l.result("ncclCommSplit", c, l.f.commSplit(c, int32(color), int32(key), out, config))
 }
 
 // CommFinalize starts to finalize a communicator. All of its ranks must call it.
@@ -59,45 +47,19 @@ func (l *Library) AsyncError(c Comm) (busy bool, err error) {
 	return state == InProgress, l.result("asynchronous error", c, state)
 }
 
-// GroupStart starts a group of all calls of this thread until [Library.GroupEnd].
-func (l *Library) GroupStart() error { return l.result("ncclGroupStart", 0, l.f.groupStart()) }
-
-// GroupEnd starts the calls of the group.
-func (l *Library) GroupEnd() error { return l.result("ncclGroupEnd", 0, l.f.groupEnd()) }
-
 // AllReduce reduces count elements of every rank's send into every rank's recv, which may
-// equal send.
-func (l *Library) AllReduce(send, recv unsafe.Pointer, count int, t Type, o Op, c Comm, stream uintptr) error {
+// equal send. Buffers are addresses of GPU memory.
+func (l *Library) AllReduce(send, recv uintptr, count int, t Type, o Op, c Comm, stream uintptr) error {
 	return l.result("ncclAllReduce", c, l.f.allReduce(send, recv, uintptr(count), t, o, c, stream))
 }
 
 // ReduceScatter reduces the send buffers of all ranks, and stores a shard of count elements in
 // each rank's recv.
-func (l *Library) ReduceScatter(send, recv unsafe.Pointer, count int, t Type, o Op, c Comm, stream uintptr) error {
+func (l *Library) ReduceScatter(send, recv uintptr, count int, t Type, o Op, c Comm, stream uintptr) error {
 	return l.result("ncclReduceScatter", c, l.f.reduceScatter(send, recv, uintptr(count), t, o, c, stream))
 }
 
-// Reduce reduces count elements of every rank's send into root's recv.
-func (l *Library) Reduce(send, recv unsafe.Pointer, count int, t Type, o Op, root int, c Comm, stream uintptr) error {
-	return l.result("ncclReduce", c, l.f.reduce(send, recv, uintptr(count), t, o, int32(root), c, stream))
-}
-
-// Broadcast copies count elements of root's send to every rank's recv.
-func (l *Library) Broadcast(send, recv unsafe.Pointer, count int, t Type, root int, c Comm, stream uintptr) error {
-	return l.result("ncclBroadcast", c, l.f.broadcast(send, recv, uintptr(count), t, int32(root), c, stream))
-}
-
 // AllGather concatenates count elements of every rank, in rank order, in every rank's recv.
-func (l *Library) AllGather(send, recv unsafe.Pointer, count int, t Type, c Comm, stream uintptr) error {
+func (l *Library) AllGather(send, recv uintptr, count int, t Type, c Comm, stream uintptr) error {
 	return l.result("ncclAllGather", c, l.f.allGather(send, recv, uintptr(count), t, c, stream))
-}
-
-// Send sends count elements to a rank, which must receive them.
-func (l *Library) Send(buf unsafe.Pointer, count int, t Type, peer int, c Comm, stream uintptr) error {
-	return l.result("ncclSend", c, l.f.send(buf, uintptr(count), t, int32(peer), c, stream))
-}
-
-// Recv receives count elements from a rank.
-func (l *Library) Recv(buf unsafe.Pointer, count int, t Type, peer int, c Comm, stream uintptr) error {
-	return l.result("ncclRecv", c, l.f.recv(buf, uintptr(count), t, int32(peer), c, stream))
 }

@@ -9,41 +9,23 @@ import (
 // A Type is an ncclDataType_t, the element type of a buffer.
 type Type int32
 
-// The types that all versions since 2.14 support.
+// The types of the trainer.
 const (
-	Int8 Type = iota
-	Uint8
-	Int32
-	Uint32
-	Int64
-	Uint64
-	Float16
-	Float32
-	Float64
-	BFloat16
+	Float32  Type = 7
+	BFloat16 Type = 9
 )
 
 // An Op is an ncclRedOp_t, a reduction.
 type Op int32
 
-// The reductions. For floating-point types, Avg sums each element times 1/n. For integers, it
-// divides the sum by n and rounds toward zero.
-const (
-	Sum Op = iota
-	Prod
-	Max
-	Min
-	Avg
-)
+// Sum is the reduction of the trainer.
+const Sum Op = 0
 
 // A UniqueID identifies the ranks of one communicator.
 type UniqueID struct{ Internal [128]byte }
 
 // A Comm is NCCL's handle of a communicator; 0 is invalid.
 type Comm uintptr
-
-// NoColor is the color of a rank that joins no part of a split.
-const NoColor = -1
 
 // A Version is a version of NCCL as ncclGetVersion encodes it since 2.9: 22105 is 2.21.5.
 type Version int32

@@ -29,8 +29,8 @@ func TestLaunchFails(t *testing.T) {
 		hint string
 	}{
 		"too little memory":      {"GPUSIM_MEMORY=16000000", 0, -1, []string{"of memory, libraries about 296 MiB more, and 13.3 MiB are free on cuda ", gpu}, "nvidia-smi"},
-		"out of memory at start": {"GPUSIM_FAIL=alloc:3", 0, -1, []string{gpu, "alloc of ", "cuMemAlloc: ", "CUDA_ERROR_OUT_OF_MEMORY"}, "train.batch"},
-		"out of memory in step":  {"GPUSIM_FAIL=alloc:4", 0, -1, []string{"step 0: cuda ", gpu, "matmul of ", "CUDA_ERROR_OUT_OF_MEMORY"}, "train.batch"},
+		"out of memory at start": {"GPUSIM_FAIL=alloc:2", 0, -1, []string{gpu, "alloc of ", "cuMemAlloc: ", "CUDA_ERROR_OUT_OF_MEMORY"}, "train.batch"},
+		"out of memory in step":  {"GPUSIM_FAIL=alloc:3", 0, -1, []string{"step 0: cuda ", gpu, "matmul of ", "CUDA_ERROR_OUT_OF_MEMORY"}, "train.batch"},
 		"a launch is refused":    {"GPUSIM_FAIL=refuse:sgd", 0, -1, []string{"step 0: cuda ", gpu, "sgd of ", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}, ""},
 		"a kernel fails":         {"GPUSIM_FAIL=launch:sgd", 1, -1, []string{gpu, "CUDA_ERROR_LAUNCH_FAILED"}, "CUDA_LAUNCH_BLOCKING=1"},
 		"a GPU is lost":          {"GPUSIM_FAIL=lost:200", -1, -1, []string{gpu, "CUDA_ERROR_ECC_UNCORRECTABLE"}, "drain the node"},

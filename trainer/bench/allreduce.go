@@ -31,25 +31,40 @@ const (
 	maxAllReduces   = 2000
 )
 
-// AllReduce times all-reduce operations on float32 buffers of the given size, in bytes. All
-// ranks must call it with the same size, a multiple of 4.
+// A PrepareAllReduce allocates a float32 buffer of the given size, in bytes, and returns a function
+// that all-reduces it, and the path that the operation takes.
+type PrepareAllReduce func(ctx context.Context, bytes int) (do func(context.Context) error, path collective.Path, err error)
+
+// InHostMemory returns the operations of a communicator on host memory.
+func InHostMemory(comm collective.Communicator) PrepareAllReduce {
+	return func(ctx context.Context, bytes int) (func(context.Context) error, collective.Path, error) {
+		buf, err := collective.Alloc[float32](ctx, comm, bytes/4)
+		if err != nil {
+			return nil, collective.Path{}, err
+		}
+		if buf == nil {
+			buf = make([]float32, bytes/4)
+		}
+		call := collective.AllReduce(buf, collective.Sum)
+		return func(ctx context.Context) error { return comm.Do(ctx, call) }, comm.Path(call), nil
+	}
+}
+
+// AllReduce times all-reduce operations on buffers of the given size, in bytes. All ranks must call
+// it with the same size, a multiple of 4. They agree over comm, which is on host memory.
 //
 // It runs enough operations for 400 MiB, but at least 8 and at most 2,000, and stops after about
 // 5 s. Before that, it warms up for 250 ms. All ranks run the same number of operations, which
 // the slowest rank determines.
-func AllReduce(ctx context.Context, comm collective.Communicator, bytes int) (AllReduceResult, error) {
-	buf, err := collective.Alloc[float32](ctx, comm, bytes/4)
+func AllReduce(ctx context.Context, comm collective.Communicator, prepare PrepareAllReduce, bytes int) (AllReduceResult, error) {
+	do, path, err := prepare(ctx, bytes)
 	if err != nil {
 		return AllReduceResult{}, err
 	}
-	if buf == nil {
-		buf = make([]float32, bytes/4)
-	}
-	call := collective.AllReduce(buf, collective.Sum)
 	began, spent, done := time.Now(), []float64{0}, 0
 	for spent[0] < allReduceWarmUp.Seconds() {
 		for range max(done, 1) { // doubles each time
-			if err := comm.Do(ctx, call); err != nil {
+			if err := do(ctx); err != nil {
 				return AllReduceResult{}, err
 			}
 			done++
@@ -63,14 +78,13 @@ func AllReduce(ctx context.Context, comm collective.Communicator, bytes int) (Al
 	times := make([]float64, min(max(allReduceBytes/bytes, minAllReduces), maxAllReduces, max(affordable, 1)))
 	for i := range times {
 		start := time.Now()
-		if err := comm.Do(ctx, call); err != nil {
+		if err := do(ctx); err != nil {
 			return AllReduceResult{}, err
 		}
 		times[i] = float64(time.Since(start)) / float64(time.Millisecond)
 	}
 	slices.Sort(times)
-	n, path := float64(comm.Size()), comm.Path(call)
-	median := times[len(times)/2]
+	n, median := float64(comm.Size()), times[len(times)/2]
 	return AllReduceResult{Kind: "allreduce", Ranks: comm.Size(), Bytes: bytes, Runs: len(times), Median: median, Best: times[0],
 		BusBW: float64(bytes) * 2 * (n - 1) / n / (median * 1e6), Transport: path.Transport, Algorithm: path.Algorithm}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
 // ByHost connects GPUs from [Open] through host memory, for machines without NCCL: it copies data
@@ -31,7 +32,7 @@ func ByHost(d *GPU, host collective.Communicator) (ddp.Communicator, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &hostStagedComm{Communicator: host, gpu: d.gpu, stream: stream}
+	c := &hostStagedComm{host: host, gpu: d.gpu, stream: stream}
 	order := driver.NewOrder(d.gpu, d, func(e driver.Event) { c.after = &e })
 	return byHost{ddp.NewDeviceCommunicator(c, host, order.Mark), c, order}, nil
 }
@@ -50,9 +51,9 @@ func (b byHost) Close() error {
 	return errors.Join(b.comm.close(), b.order.Close())
 }
 
-// hostStagedComm performs calls on GPU memory with a host communicator.
+// hostStagedComm performs operations on GPU memory with a host communicator.
 type hostStagedComm struct {
-	collective.Communicator
+	host   collective.Communicator
 	gpu    *driver.GPU
 	stream driver.Stream
 	after  *driver.Event // event that the next call must wait for
@@ -60,8 +61,29 @@ type hostStagedComm struct {
 	memory [2]driver.Host
 }
 
-// Do performs a call whose buffers are GPU memory.
-func (c *hostStagedComm) Do(ctx context.Context, call collective.Call) error {
+func (c *hostStagedComm) Rank() int { return c.host.Rank() }
+
+func (c *hostStagedComm) Size() int { return c.host.Size() }
+
+func (c *hostStagedComm) AllReduce(ctx context.Context, buf device.Tensor) error {
+	return c.do(buf, buf, func(send, recv device.Tensor) error { return ddp.NewCommunicator(c.host).AllReduce(ctx, send) })
+}
+
+func (c *hostStagedComm) ReduceScatter(ctx context.Context, part, whole device.Tensor) error {
+	return c.do(whole, part, func(send, recv device.Tensor) error {
+		return ddp.NewCommunicator(c.host).ReduceScatter(ctx, recv, send)
+	})
+}
+
+func (c *hostStagedComm) AllGather(ctx context.Context, whole, part device.Tensor) error {
+	return c.do(part, whole, func(send, recv device.Tensor) error {
+		return ddp.NewCommunicator(c.host).AllGather(ctx, recv, send)
+	})
+}
+
+// do copies send to the host, calls f with copies of the buffers, and copies the result to recv. If
+// send and recv are the same tensor, so are the copies.
+func (c *hostStagedComm) do(send, recv device.Tensor, f func(send, recv device.Tensor) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	entered, err := c.gpu.Enter()
@@ -75,34 +97,32 @@ func (c *hostStagedComm) Do(ctx context.Context, call collective.Call) error {
 		}
 		c.after = nil
 	}
-	send, recv := call.Send, call.Recv
-	out, err := c.pinnedBuffer(0, len(send))
+	out, err := c.pinnedBuffer(0, send.Bytes())
 	if err != nil {
 		return err
 	}
 	in := out
-	if unsafe.SliceData(send) != unsafe.SliceData(recv) || len(send) != len(recv) {
-		if in, err = c.pinnedBuffer(1, len(recv)); err != nil {
+	if send != recv {
+		if in, err = c.pinnedBuffer(1, recv.Bytes()); err != nil {
 			return err
 		}
 	}
-	err = c.stream.Download(out, at(send))
+	err = c.stream.Download(out, driver.Ptr(send.Addr()))
 	if err == nil {
 		err = c.stream.Synchronize()
 	}
 	if err != nil {
-		return fmt.Errorf("copy %d bytes of GPU %d (%s) to the host: %w", len(send), c.gpu.Ordinal, c.gpu.UUID, err)
+		return fmt.Errorf("copy %d bytes of GPU %d (%s) to the host: %w", send.Bytes(), c.gpu.Ordinal, c.gpu.UUID, err)
 	}
-	call.Send, call.Recv = out.Bytes(), in.Bytes()
-	if err := c.Communicator.Do(ctx, call); err != nil {
+	if err := f(pinnedTensor(out, send), pinnedTensor(in, recv)); err != nil {
 		return err
 	}
-	err = c.stream.Upload(at(recv), in)
+	err = c.stream.Upload(driver.Ptr(recv.Addr()), in)
 	if err == nil {
 		err = c.stream.Synchronize()
 	}
 	if err != nil {
-		return fmt.Errorf("copy %d bytes to GPU %d (%s): %w", len(recv), c.gpu.Ordinal, c.gpu.UUID, err)
+		return fmt.Errorf("copy %d bytes to GPU %d (%s): %w", recv.Bytes(), c.gpu.Ordinal, c.gpu.UUID, err)
 	}
 	return nil
 }
@@ -140,5 +160,7 @@ func (c *hostStagedComm) close() error {
 	return errors.Join(free(&c.memory[0]), free(&c.memory[1]), c.stream.Close())
 }
 
-// at returns the GPU address of a buffer.
-func at(b []byte) driver.Ptr { return driver.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+// pinnedTensor returns the copy of t in pinned memory.
+func pinnedTensor(h driver.Host, t device.Tensor) device.Tensor {
+	return device.At(t.Type(), unsafe.Pointer(unsafe.SliceData(h.Bytes())), t.Len())
+}

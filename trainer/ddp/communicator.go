@@ -11,17 +11,25 @@ import (
 )
 
 // NewCommunicator returns the operations of c for a [Sharder] whose device uses host memory.
-func NewCommunicator(c collective.Communicator) Communicator { return hostComm{tensorComm{c: c}} }
+func NewCommunicator(c collective.Communicator) Communicator { return hostComm{c: c} }
 
-// NewDeviceCommunicator returns the operations for a device with its own memory, such as a GPU. The
-// communicator onDevice works on device memory. The communicator host, which has the same ranks,
-// works on host memory. See [Communicator.Mark] for mark.
-func NewDeviceCommunicator(onDevice, host collective.Communicator, mark func() func() error) Communicator {
-	return deviceComm{tensorComm{c: onDevice}, host, mark}
+// DeviceOperations holds the operations of a [Communicator] on device memory.
+type DeviceOperations interface {
+	Rank() int
+	Size() int
+	AllReduce(ctx context.Context, buf device.Tensor) error
+	ReduceScatter(ctx context.Context, part, whole device.Tensor) error
+	AllGather(ctx context.Context, whole, part device.Tensor) error
 }
 
-// tensorComm implements collectives on tensors.
-type tensorComm struct {
+// NewDeviceCommunicator returns a communicator for a device with its own memory, such as a GPU. The
+// communicator host, which has the same ranks, works on host memory. See [Communicator.Mark] for mark.
+func NewDeviceCommunicator(o DeviceOperations, host collective.Communicator, mark func() func() error) Communicator {
+	return deviceComm{o, HostCommunicator{}, host, mark}
+}
+
+// hostComm implements collectives on tensors in host memory.
+type hostComm struct {
 	HostCommunicator
 	c collective.Communicator
 }
@@ -37,28 +45,26 @@ func typeOf(t device.Tensor) collective.Type {
 	panic(fmt.Sprintf("ddp: no collective for a tensor of %v", t.Type()))
 }
 
-// tensorBytes returns the tensor's memory, which need not be addressable by the host.
+// tensorBytes returns the tensor's memory.
 func tensorBytes(t device.Tensor) []byte {
-	return unsafe.Slice((*byte)(t.Base()), t.Len()*t.Type().Size())
+	return unsafe.Slice((*byte)(t.Base()), t.Bytes())
 }
 
-func (o tensorComm) AllReduce(ctx context.Context, buf device.Tensor) error {
+func (o hostComm) AllReduce(ctx context.Context, buf device.Tensor) error {
 	return o.c.Do(ctx, collective.Call{Kind: collective.KindAllReduce, Type: typeOf(buf), Op: collective.Sum, Send: tensorBytes(buf), Recv: tensorBytes(buf)})
 }
 
-func (o tensorComm) ReduceScatter(ctx context.Context, part, whole device.Tensor) error {
+func (o hostComm) ReduceScatter(ctx context.Context, part, whole device.Tensor) error {
 	return o.c.Do(ctx, collective.Call{Kind: collective.KindReduceScatter, Type: typeOf(whole), Op: collective.Sum, Send: tensorBytes(whole), Recv: tensorBytes(part)})
 }
 
-func (o tensorComm) AllGather(ctx context.Context, whole, part device.Tensor) error {
+func (o hostComm) AllGather(ctx context.Context, whole, part device.Tensor) error {
 	return o.c.Do(ctx, collective.Call{Kind: collective.KindAllGather, Type: typeOf(whole), Send: tensorBytes(part), Recv: tensorBytes(whole)})
 }
 
-func (o tensorComm) Rank() int { return o.c.Rank() }
+func (o hostComm) Rank() int { return o.c.Rank() }
 
-func (o tensorComm) Size() int { return o.c.Size() }
-
-type hostComm struct{ tensorComm }
+func (o hostComm) Size() int { return o.c.Size() }
 
 func (o hostComm) Broadcast(ctx context.Context, buf []byte, root int) error {
 	return o.c.Do(ctx, collective.Broadcast(buf, root))
@@ -71,7 +77,8 @@ func (o hostComm) Alloc(ctx context.Context, n int) ([]float32, error) {
 
 // deviceComm combines a device's communicator with the host's.
 type deviceComm struct {
-	tensorComm
+	DeviceOperations
+	HostCommunicator
 	host collective.Communicator
 	mark func() func() error
 }

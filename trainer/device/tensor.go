@@ -68,6 +68,16 @@ func (t Tensor) Type() Type { return t.kind }
 // Base returns the address of the first element.
 func (t Tensor) Base() unsafe.Pointer { return t.base }
 
+// An Addr is an address in a device's memory, which the host may be unable to access.
+type Addr uintptr
+
+// Addr returns the address of the first element for the device. It does not keep memory of the Go
+// heap alive.
+func (t Tensor) Addr() Addr { return Addr(t.base) }
+
+// Bytes returns the size of the tensor in bytes.
+func (t Tensor) Bytes() int { return t.n * t.kind.Size() }
+
 // Slice returns the elements from first to before end.
 func (t Tensor) Slice(first, end int) Tensor {
 	if first < 0 || end < first || end > t.n {

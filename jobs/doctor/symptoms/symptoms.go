@@ -163,8 +163,5 @@ func (s *scan) count(symptom *Symptom, line []byte, number int) {
 // bytes.
 func displayText(line []byte) string {
 	text := printable.Text(strings.ToValidUTF8(string(line), ""))
-	if text = strings.TrimSpace(strings.ReplaceAll(text, "\t", " ")); len(text) > maxText {
-		text = strings.ToValidUTF8(text[:maxText], "") + " ..."
-	}
-	return text
+	return printable.Shorten(strings.TrimSpace(strings.ReplaceAll(text, "\t", " ")), maxText)
 }

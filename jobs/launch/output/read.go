@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
@@ -131,14 +130,7 @@ func LastLines(open Open, base string, n int) (lines []string, err error) {
 		if strings.TrimSpace(shown) == "" {
 			continue
 		}
-		if len(shown) > maxLineBytes {
-			cut := maxLineBytes
-			for !utf8.RuneStart(shown[cut]) {
-				cut--
-			}
-			shown = shown[:cut] + " ..."
-		}
-		lines = append(lines, shown)
+		lines = append(lines, printable.Shorten(shown, maxLineBytes))
 	}
 	return lines[max(0, len(lines)-n):], nil
 }

@@ -120,5 +120,5 @@ func (v *stepDecision) Update(r device.Rule, a device.Arrays, group int) {
 
 // Result returns the result of the decision.
 func (v *stepDecision) Result() device.Tensor {
-	return tensor(device.Float32, v.state+driver.Ptr(unsafe.Offsetof(stepDecisionState{}.result)), 2+v.scalars)
+	return Tensor(device.Float32, v.state+driver.Ptr(unsafe.Offsetof(stepDecisionState{}.result)), 2+v.scalars)
 }

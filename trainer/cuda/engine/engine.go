@@ -215,11 +215,11 @@ func blocks(n int) driver.Launch {
 }
 
 // at returns the address of a tensor.
-func at(t device.Tensor) driver.Ptr { return driver.Ptr(uintptr(t.Base())) }
+func at(t device.Tensor) driver.Ptr { return driver.Ptr(t.Addr()) }
 
-// tensor returns a tensor at an address. The address is not a Go pointer, so the garbage collector
+// Tensor returns a tensor at an address. The address is not a Go pointer, so the garbage collector
 // ignores it.
-func tensor(t device.Type, p driver.Ptr, n int) device.Tensor {
+func Tensor(t device.Type, p driver.Ptr, n int) device.Tensor {
 	return device.At(t, *(*unsafe.Pointer)(unsafe.Pointer(&p)), n)
 }
 

@@ -22,7 +22,7 @@ func (d *Device) Alloc(t device.Type, n int) device.Tensor {
 	p, err := d.pool.Alloc(int64(n * t.Size()))
 	d.check(err)
 	d.submit(call{kind: clears, to: p, bytes: int64(n * t.Size())})
-	return tensor(t, p, n)
+	return Tensor(t, p, n)
 }
 
 // Available returns the free memory of the GPU in bytes.

@@ -1,0 +1,121 @@
+//go:build cuda
+
+package communicator_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/ddpbatch/ddpbatch/nccl/communicator"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
+	"github.com/ddpbatch/ddpbatch/trainer/device"
+)
+
+// floats is memory for a test: simulated GPU memory is host memory, so it is valid on the GPU.
+type floats []float32
+
+func (f floats) tensor() device.Tensor { return device.Host(f) }
+
+// value is element i of a rank in round k. Sums of values are exact in bfloat16.
+func value(rank, i, k int) float32 { return float32((rank+1)*(i%5) + k) }
+
+// operations checks all operations of a rank on buffers with the given number of elements per rank.
+func operations(t *testing.T, c *communicator.Comm, part int) error {
+	n, whole := c.Size(), part*c.Size()
+	for k := range 3 {
+		own, sum, all := make(floats, whole), make(floats, whole), make(floats, whole)
+		for i := range whole {
+			own[i], all[i] = value(c.Rank(), i, k), value(i/part, i%part, k)
+			for r := range n {
+				sum[i] += value(r, i, k)
+			}
+		}
+		first := c.Rank() * part
+		check := func(what string, got, want []float32) {
+			if !slices.Equal(got, want) {
+				t.Errorf("%s of %d elements on %d ranks, round %d: rank %d has wrong results", what, whole, n, k, c.Rank())
+			}
+		}
+
+		buf := slices.Clone(own)
+		if err := c.AllReduce(t.Context(), buf.tensor()); err != nil {
+			return err
+		}
+		check("all-reduce", buf, sum)
+
+		half := make([]element.BF16, whole)
+		element.Round(half, own)
+		if err := c.AllReduce(t.Context(), bf16(half)); err != nil {
+			return err
+		}
+		element.Widen(buf, half)
+		check("all-reduce in bfloat16", buf, sum)
+
+		shard := make(floats, part)
+		if err := c.ReduceScatter(t.Context(), shard.tensor(), slices.Clone(own).tensor()); err != nil {
+			return err
+		}
+		check("reduce-scatter", shard, sum[first:first+part])
+		buf = slices.Clone(own)
+		if err := c.ReduceScatter(t.Context(), buf.tensor().Slice(first, first+part), buf.tensor()); err != nil {
+			return err
+		}
+		check("reduce-scatter in place", buf[first:first+part], sum[first:first+part])
+
+		buf = make(floats, whole)
+		if err := c.AllGather(t.Context(), buf.tensor(), floats(all[first:first+part]).tensor()); err != nil {
+			return err
+		}
+		check("all-gather", buf, all)
+		buf = make(floats, whole)
+		copy(buf[first:], all[first:first+part])
+		if err := c.AllGather(t.Context(), buf.tensor(), buf.tensor().Slice(first, first+part)); err != nil {
+			return err
+		}
+		check("all-gather in place", buf, all)
+	}
+	return nil
+}
+
+func bf16(v []element.BF16) device.Tensor {
+	return device.At(device.BFloat16, unsafe.Pointer(unsafe.SliceData(v)), len(v))
+}
+
+// TestOperations checks the results of all operations.
+func TestOperations(t *testing.T) {
+	for _, c := range []struct {
+		file  string
+		ranks int
+		check bool
+	}{{library.NCCL, 1, true}, {library.NCCL, 2, true}, {library.NCCL, 3, false}, {library.NCCL, 4, true}, {old, 2, true}} {
+		t.Run(fmt.Sprintf("%s, %d ranks, checks %t", c.file, c.ranks, c.check), func(t *testing.T) {
+			comms, _ := ranks(t, c.ranks, setting{c.file, c.check, time.Minute})
+			conformance.Every(t, c.ranks, func(r int) (struct{}, error) {
+				for _, part := range []int{1, 1001, 16_385} {
+					if err := operations(t, comms[r], part); err != nil {
+						return struct{}{}, err
+					}
+				}
+				return struct{}{}, comms[r].Close()
+			})
+		})
+	}
+}
+
+// TestWrongArguments checks that invalid arguments are detected even without checks.
+func TestWrongArguments(t *testing.T) {
+	comms, _ := ranks(t, 1, setting{library.NCCL, false, time.Minute})
+	err := comms[0].AllGather(t.Context(), make(floats, 3).tensor(), make(floats, 2).tensor())
+	if err == nil || !strings.Contains(err.Error(), "a buffer of 2 elements to a buffer of 3 elements, with 1 ranks") {
+		t.Errorf("got %v", err)
+	}
+	if err := comms[0].Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
