@@ -45,7 +45,7 @@ func proveRing(t testing.TB, n int) ([]Report, time.Duration) {
 			results := make([]Result, len(peers))
 			var each sync.WaitGroup
 			for k, p := range peers {
-				each.Go(func() { results[k] = l.Probe(t.Context(), p, Options{}) })
+				each.Go(func() { results[k] = l.Probe(t.Context(), p, Options{Timeout: time.Minute}) })
 			}
 			each.Wait()
 			reports[i] = l.Report(results)
