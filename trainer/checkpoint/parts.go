@@ -50,7 +50,7 @@ func (s Writer) Consolidate(parts []File) (files []File, err error) {
 	defer func() {
 		if err != nil {
 			s.Abort()
-			err = s.wrapError(addHint(s.dir, err))
+			err = s.wrapError(err)
 		}
 	}()
 	read := Snapshot{Path: s.TempDir, Manifest: Manifest{Files: parts}, Files: map[string]*io.SectionReader{}, ctx: context.Background()} // a save is not interrupted

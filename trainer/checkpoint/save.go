@@ -39,7 +39,7 @@ func Save(dir string, m *Manifest, files Files) (path string, err error) {
 		f, err := writeTensors(filepath.Join(s.TempDir, n), files[n])
 		if err != nil {
 			s.Abort()
-			return "", s.wrapError(addHint(dir, err))
+			return "", s.wrapError(err)
 		}
 		written = append(written, f)
 	}
@@ -110,7 +110,7 @@ func begin(dir string, m *Manifest, bytes int64) (s Writer, err error) {
 	temp := tempPrefix + rand.Text()[:10]
 	err = checkFree(dir, bytes, format.Bytes(bytes))
 	if err == nil {
-		err = addHint(dir, root.Mkdir(temp, 0o700))
+		err = root.Mkdir(temp, 0o700)
 	}
 	if err != nil {
 		root.Close()
@@ -121,7 +121,7 @@ func begin(dir string, m *Manifest, bytes int64) (s Writer, err error) {
 }
 
 func (s Writer) wrapError(err error) error {
-	return fmt.Errorf("save checkpoint of step %d: %w", s.m.Step, absolute(s.dir, err))
+	return fmt.Errorf("save checkpoint of step %d: %w", s.m.Step, addHint(s.dir, absolute(s.dir, err)))
 }
 
 // Path returns the path of the checkpoint, also before it exists.
@@ -168,7 +168,7 @@ func (s Writer) Commit(files []File) (path string, err error) {
 		})
 	}
 	if err != nil {
-		return "", s.wrapError(addHint(s.dir, absolute(s.TempDir, err)))
+		return "", s.wrapError(absolute(s.TempDir, err))
 	}
 	if err := syncDir(temp); err != nil {
 		return "", s.wrapError(absolute(s.TempDir, err))
