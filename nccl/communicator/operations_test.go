@@ -3,6 +3,8 @@
 package communicator_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -117,5 +119,33 @@ func TestWrongArguments(t *testing.T) {
 	}
 	if err := comms[0].Close(); err != nil {
 		t.Errorf("close: %v", err)
+	}
+}
+
+// TestDifferentOperations checks that ranks that call different operations all report it.
+func TestDifferentOperations(t *testing.T) {
+	comms, _ := ranks(t, 2, setting{library.NCCL, true, time.Minute})
+	errs := conformance.Every(t, 2, func(r int) (error, error) {
+		if r == 0 {
+			return comms[0].AllReduce(t.Context(), make(floats, 8).tensor()), nil
+		}
+		return comms[1].AllGather(t.Context(), make(floats, 8).tensor(), make(floats, 4).tensor()), nil
+	})
+	for r, err := range errs {
+		if err == nil || !strings.Contains(err.Error(), "have diverged") {
+			t.Errorf("rank %d says %v", r, err)
+		}
+	}
+}
+
+// TestCancellation checks that an operation that waits for a rank ends with its context, and
+// returns the cause.
+func TestCancellation(t *testing.T) {
+	comms, _ := ranks(t, 2, setting{library.NCCL, true, time.Hour})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("rank 7 was lost")
+	time.AfterFunc(50*time.Millisecond, func() { cancel(cause) })
+	if err := comms[0].AllReduce(ctx, make(floats, 8).tensor()); !errors.Is(err, cause) {
+		t.Errorf("got %v, want %v", err, cause)
 	}
 }

@@ -45,7 +45,7 @@ type byHost struct {
 
 func (b byHost) Close() error {
 	if !b.comm.mu.TryLock() {
-		return nil // an operation hangs between ranks: its memory must remain allocated, and the process exits
+		return errors.New("an operation through host memory is still in progress") // it still uses the memory
 	}
 	defer b.comm.mu.Unlock()
 	return errors.Join(b.comm.close(), b.order.Close())

@@ -326,6 +326,9 @@ func runsOf(rows, cols int) runs {
 
 // addRuns adds the sums of n runs.
 func (d *Device) addRuns(dst driver.Ptr, length int, sums driver.Ptr, n int, accumulate bool) {
+	if length > maxBlocks*threads {
+		panic(fmt.Sprintf("engine: sum of runs of %d elements", length)) // the kernel adds one element per thread
+	}
 	d.args.Reset().Ptr(dst).Ptr(sums).Int(n).Int(length).Uint32(flag(accumulate))
 	d.launch("add_runs", gridFor(length))
 }
