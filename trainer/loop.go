@@ -53,6 +53,8 @@ type position struct {
 
 // run trains from the current position to the end, or until a stop.
 func (l *loop) run(ctx context.Context) (stopped bool, err error) {
+	defer func() { addStepToError(&err, l.pos.Step) }()
+	defer device.Recover(&err)
 	for !l.isFinished() && !stopped {
 		l.monitor.begin()
 		if !l.pos.Unevaluated { // otherwise a stop interrupted the evaluation of the previous epoch
