@@ -29,11 +29,10 @@ func TestHangRestarts(t *testing.T) {
 	for _, tt := range []struct {
 		launcher, argv string
 		hangs          []string
-		rank           int    // of the failure: torchrun counts as one rank per node
-		silent         string // ranks or nodes without heartbeats
+		rank           int // of the failure: torchrun counts as one rank per node
 	}{
-		{"rank", `argv = ["/usr/bin/python3", "hangs.py"]`, []string{"stop", "mismatch"}, 3, "ranks 0-3"},
-		{"torchrun", `argv = ["--redirects", "9:1", "--tee", "9:1", "hangs.py"]`, []string{"loop"}, 1, "n[1-2]"},
+		{"rank", `argv = ["/usr/bin/python3", "hangs.py"]`, []string{"stop", "mismatch"}, 3},
+		{"torchrun", `argv = ["--redirects", "9:1", "--tee", "9:1", "hangs.py"]`, []string{"loop"}, 1},
 	} {
 		t.Run(tt.launcher, func(t *testing.T) {
 			s := newSite(t, cluster.Options{})
@@ -99,7 +98,7 @@ action = "restart"
 				if e.Rank == nil || *e.Rank != tt.rank || e.Host != "n2" {
 					t.Errorf("attempt %d: got rank %v on %q, want %d on n2", e.Attempt, e.Rank, e.Host, tt.rank)
 				}
-				for _, want := range []string{"the program hangs: no heartbeat for 20s from " + tt.silent + "; ", "3 of 4 ranks are in all_reduce (torch/distributed/distributed_c10d.py:"} {
+				for _, want := range []string{"the program hangs: no heartbeat for 20s from ", "3 of 4 ranks are in all_reduce (torch/distributed/distributed_c10d.py:"} {
 					if !strings.Contains(e.Cause, want) {
 						t.Errorf("attempt %d: no %q in %q", e.Attempt, want, e.Cause)
 					}

@@ -215,10 +215,18 @@ func (d *Detector) count(s Stall) (n int) {
 
 // missing returns the ranks whose last heartbeat is too old.
 func (d *Detector) missing() (ranks []int) {
+	slack, oldest, almost := d.limits.Heartbeat/5, time.Duration(0), false
 	for rank, at := range d.beats {
-		if d.elapsed-max(at, d.reports[rank]) >= d.limits.Heartbeat {
+		age := d.elapsed - max(at, d.reports[rank])
+		oldest = max(oldest, age)
+		if age >= d.limits.Heartbeat {
 			ranks = append(ranks, rank)
+		} else if age >= d.limits.Heartbeat-slack {
+			almost = true
 		}
+	}
+	if almost && oldest < d.limits.Heartbeat+slack {
+		return nil
 	}
 	slices.Sort(ranks)
 	for _, rank := range ranks {
