@@ -3,6 +3,7 @@ package submit
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -68,19 +69,20 @@ func (a *submission) dependency(ctx context.Context, kind slurm.DependencyType, 
 		return noDependency, neverSubmittedError(*dir)
 	}
 	ids := []string{id}
-	if n := len(record.Chain); n > 0 {
-		ids = append(ids, record.Chain[n-1].JobID)
+	for _, s := range record.Chain {
+		ids = append(ids, s.JobID)
 	}
 	states, err := a.Slurm.State(ctx, ids...)
 	if err != nil {
 		return noDependency, err
 	}
-	// The last job of a chain ends with the result of the run.
-	if last := len(ids) - 1; isActive(states[last]) {
-		return slurm.Dependency{Type: kind, IDs: []string{ids[last]}}, nil
+	// The last active job of a chain ends with the result of the run.
+	for i, s := range slices.Backward(states) {
+		if isActive(s) {
+			return slurm.Dependency{Type: kind, IDs: []string{ids[i]}}, nil
+		}
 	}
-	s := states[0]
-	return noDependency, checkSatisfied(ctx, kind, *dir, s)
+	return noDependency, checkSatisfied(ctx, kind, *dir, states[0])
 }
 
 // sweepDependency returns the jobs of a sweep to wait for. Trials that were submitted again
