@@ -54,6 +54,8 @@ func mainOfFaulthandler(dump string) (frames []string) {
 		line = strings.TrimRight(line, "\n")
 		if strings.HasPrefix(line, "Thread 0x") || strings.HasPrefix(line, "Current thread 0x") {
 			frames = nil
+		} else if line == "..." {
+			return nil // faulthandler prints at most 100 threads, so the main thread is missing
 		} else if m := faulthandlerFrame().FindStringSubmatch(line); m != nil {
 			frames = append(frames, m[3]+" ("+shortPath(m[1])+":"+m[2]+")")
 		}

@@ -41,7 +41,7 @@ func queryRAS(ctx context.Context, ranks []Rank, env []string) {
 	ctx, cancel := context.WithTimeout(ctx, rasTimeout)
 	defer cancel()
 	for i := range ranks {
-		addr, ok := findRAS(ranks[i])
+		addr, ok := findRAS(&ranks[i])
 		if !ok {
 			continue
 		}
@@ -55,7 +55,7 @@ func queryRAS(ctx context.Context, ranks []Rank, env []string) {
 }
 
 // findRAS returns the address on which a rank serves NCCL's RAS.
-func findRAS(r Rank) (netip.AddrPort, bool) {
+func findRAS(r *Rank) (netip.AddrPort, bool) {
 	port := rasPort
 	if text, ok := environ.Lookup(r.environ, rasAddressVariable); ok {
 		if n, err := strconv.ParseUint(text[strings.LastIndexByte(text, ':')+1:], 10, 16); err == nil {

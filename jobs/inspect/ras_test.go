@@ -103,13 +103,13 @@ func TestAskRASStops(t *testing.T) {
 func TestFindRAS(t *testing.T) {
 	addr, _ := serveRAS(t, nil)
 	environ := []string{rasAddressVariable + "=localhost" + addr[strings.LastIndex(addr, ":"):]}
-	if got, ok := findRAS(Rank{PID: os.Getpid(), environ: environ}); !ok || got.String() != addr {
+	if got, ok := findRAS(&Rank{PID: os.Getpid(), environ: environ}); !ok || got.String() != addr {
 		t.Errorf("got %v, %v, want %s", got, ok, addr)
 	}
-	if got, ok := findRAS(Rank{PID: os.Getppid(), environ: environ}); ok {
+	if got, ok := findRAS(&Rank{PID: os.Getppid(), environ: environ}); ok {
 		t.Errorf("got %v, the socket of another process", got)
 	}
-	if got, ok := findRAS(Rank{PID: os.Getpid(), environ: []string{rasAddressVariable + "=localhost:1"}}); ok {
+	if got, ok := findRAS(&Rank{PID: os.Getpid(), environ: []string{rasAddressVariable + "=localhost:1"}}); ok {
 		t.Errorf("got %v, another port", got)
 	}
 }
