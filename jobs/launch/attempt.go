@@ -335,7 +335,7 @@ const (
 	// The kernel closes the connection of a process that was killed, so only a lost node or
 	// network can take longer.
 	lastMessageTimeout = time.Minute
-	// joinGrace is how long the messages of ranks may take if not all of them have joined.
+	// joinGrace is how long the first messages of ranks may take if not all of them have joined.
 	joinGrace = 2 * time.Second
 )
 
@@ -348,7 +348,9 @@ func (a *attempt) awaitReports(finished <-chan struct{}, timeout time.Duration) 
 		return
 	case <-a.server.Joined():
 	case <-time.After(joinGrace):
-		return
+		if !slices.ContainsFunc(a.server.Outcome().Ranks, func(r rendezvous.RankStatus) bool { return r.State == rendezvous.Joined }) {
+			return
+		}
 	}
 	select {
 	case <-finished:

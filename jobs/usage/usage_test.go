@@ -170,7 +170,7 @@ func TestSampler(t *testing.T) {
 			defer mu.Unlock()
 			last = text
 			return nil
-		}}, 10*time.Millisecond)
+		}}, 100*time.Millisecond)
 	defer stop()
 	for {
 		mu.Lock()
