@@ -71,6 +71,41 @@ func OpenIn(root *os.Root, name string, flags int) (*os.File, error) {
 	return f, nil
 }
 
+// OpenRoot opens the directory at path like [os.OpenRoot], which would wait at a FIFO.
+func OpenRoot(path string) (*os.Root, error) {
+	root, err := os.OpenRoot(path + itself)
+	return root, withPath(err, path)
+}
+
+// OpenRootIn opens a directory like [os.Root.OpenRoot], which would wait at a FIFO.
+func OpenRootIn(root *os.Root, name string) (*os.Root, error) {
+	below, err := root.OpenRoot(name + itself)
+	return below, withPath(err, name)
+}
+
+// ReadDirIn returns the entries of a directory in an open directory, sorted by name. Unlike
+// [fs.ReadDir], it does not wait at a FIFO.
+func ReadDirIn(root *os.Root, name string) ([]fs.DirEntry, error) {
+	dir, err := OpenRootIn(root, name)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return fs.ReadDir(dir.FS(), ".")
+}
+
+// itself follows a path that must lead to a directory: the kernel rejects a FIFO instead of opening it.
+const itself = "/."
+
+// withPath replaces the path in an error.
+func withPath(err error, path string) error {
+	var where *fs.PathError
+	if errors.As(err, &where) {
+		return &fs.PathError{Op: where.Op, Path: path, Err: where.Err}
+	}
+	return err
+}
+
 // With O_NONBLOCK, opening a FIFO or a leased file does not wait. For reads of regular files
 // the flag has no effect.
 const readFlags = os.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY

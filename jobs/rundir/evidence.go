@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // Names of files about programs that hang.
@@ -53,7 +55,7 @@ func (d Dir) evidence(attempt int) (root *os.Root, done func(), err error) {
 			return nil, nil, err
 		}
 	}
-	root, err = run.OpenRoot(rel)
+	root, err = safefile.OpenRootIn(run, rel)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -72,7 +74,7 @@ func (d Dir) MoveTraces(attempt int, began time.Time) (n int, err error) {
 		return 0, err
 	}
 	defer done()
-	entries, err := fs.ReadDir(root.FS(), logsName)
+	entries, err := safefile.ReadDirIn(root, logsName)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return 0, nil

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // Hold opens the directory and returns a Dir that refers to the open directory. It rejects
@@ -36,9 +38,9 @@ func (d Dir) Hold() (held Dir, release func(), err error) {
 // openRoot opens the directory. The caller closes the result.
 func (d Dir) openRoot() (*os.Root, error) {
 	if d.root == nil {
-		return os.OpenRoot(d.Path)
+		return safefile.OpenRoot(d.Path)
 	}
-	return d.root.OpenRoot(filepath.Join(".", d.below))
+	return safefile.OpenRootIn(d.root, filepath.Join(".", d.below))
 }
 
 // open returns the open directory and a function that closes it. For a held directory, done
@@ -114,13 +116,8 @@ func (d Dir) CheckPlace() error {
 // holdsCheckpoints reports whether a held directory contains checkpoints. Unlike
 // [Dir.HasCheckpoints], it works after the directory was moved.
 func (d Dir) holdsCheckpoints() bool {
-	f, err := d.root.Open(checkpointsName)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	names, _ := f.Readdirnames(1)
-	return len(names) > 0
+	entries, _ := safefile.ReadDirIn(d.root, checkpointsName)
+	return len(entries) > 0
 }
 
 // IsDeleted reports whether a held directory was deleted. Writes to it fail.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // attemptPrefix is the prefix of the names of directories with the output of an attempt.
@@ -60,7 +62,7 @@ func openSubdir(root *os.Root, name string) (*os.Root, error) {
 	if err := root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	return root.OpenRoot(name)
+	return safefile.OpenRootIn(root, name)
 }
 
 // Create opens a file for writing, and does not change its content. It creates the file with mode
@@ -91,7 +93,7 @@ func (d Dir) openLogs() (*os.Root, error) {
 		return nil, err
 	}
 	defer done()
-	return root.OpenRoot(logsName)
+	return safefile.OpenRootIn(root, logsName)
 }
 
 func outputAttempts(logs *os.Root) (attempts []int, err error) {
@@ -116,7 +118,7 @@ func (d Dir) ListRankOutput(attempt int) (names []string, err error) {
 		return nil, err
 	}
 	defer logs.Close()
-	entries, err := fs.ReadDir(logs.FS(), filepath.Base(d.RankOutput(attempt)))
+	entries, err := safefile.ReadDirIn(logs, filepath.Base(d.RankOutput(attempt)))
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}

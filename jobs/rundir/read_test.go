@@ -114,6 +114,50 @@ func TestReadersRejectLinksAndPipes(t *testing.T) {
 	}
 }
 
+// TestPipesInsteadOfDirectories checks that a FIFO at the path of a directory is an error, and that no
+// reader waits for its writer.
+func TestPipesInsteadOfDirectories(t *testing.T) {
+	for _, c := range []struct {
+		name, pipe string // relative to the run directory
+		read       func(Dir) error
+	}{
+		{"measurements", "usage", func(d Dir) error { _, err := d.ReadUsage(100); return err }},
+		{"attempts", "logs", func(d Dir) error { _, err := d.OutputAttempts(); return err }},
+		{"output of an attempt", "logs/attempt-0001", func(d Dir) error { _, err := d.ListRankOutput(1); return err }},
+		{"traces of PyTorch", "logs", func(d Dir) error { _, err := d.MoveTraces(1, time.Time{}); return err }},
+		{"evidence", "evidence/attempt-0001", func(d Dir) error { return d.WriteEvidence(1, "stacks", nil) }},
+		{"the run directory", ".", func(d Dir) error {
+			_, release, err := d.Hold()
+			if err == nil {
+				release()
+			}
+			return err
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := mustCreate(t)
+			path := filepath.Join(d.Path, c.pipe)
+			err := os.MkdirAll(filepath.Dir(path), 0o700)
+			if c.pipe == "." {
+				err = os.Remove(d.Path)
+			}
+			if err := errors.Join(err, syscall.Mkfifo(path, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error)
+			go func() { done <- c.read(d) }()
+			select {
+			case err := <-done:
+				if !errors.Is(err, syscall.ENOTDIR) {
+					t.Errorf("got %v, want %v", err, syscall.ENOTDIR)
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("blocks")
+			}
+		})
+	}
+}
+
 // TestHeldDirectoryIsReadAfterReplacement checks that reads use the checked directory, also for
 // the trials of a sweep, although a user who can write to a parent directory replaces the run
 // directory after the check.

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 const (
@@ -76,7 +78,7 @@ func (d Dir) ReadUsage(limit int64) (files [][]byte, err error) {
 		return nil, err
 	}
 	defer done()
-	entries, err := fs.ReadDir(root.FS(), usageName)
+	entries, err := safefile.ReadDirIn(root, usageName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

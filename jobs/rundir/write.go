@@ -203,10 +203,7 @@ func (d Dir) AppendRankLog(rank int) (*os.File, error) {
 		return nil, err
 	}
 	defer done()
-	if err := root.Mkdir(logsName, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	logs, err := root.OpenRoot(logsName)
+	logs, err := openSubdir(root, logsName)
 	if err != nil {
 		return nil, err
 	}
