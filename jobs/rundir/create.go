@@ -34,10 +34,11 @@ func Create(path string) (Dir, error) {
 		return Dir{}, fmt.Errorf("create run directory %q: the path is not absolute", path)
 	}
 	path = filepath.Clean(path)
-	if err := create(path); err != nil {
+	info, err := create(path)
+	if err != nil {
 		return Dir{}, fmt.Errorf("create run directory %q: %w", path, err)
 	}
-	d := Dir{Path: path}
+	d := Dir{Path: path, checked: info}
 	// Check this before the first lock: the lock file would make the directory non-empty.
 	// Check the record last: another process that creates the run writes the record first.
 	if err := d.empty(); err != nil && !d.hasRecord() {
@@ -85,24 +86,24 @@ func checkName(path string) error {
 	return nil
 }
 
-func create(path string) error {
+func create(path string) (fs.FileInfo, error) {
 	if err := checkName(path); err != nil {
-		return err
+		return nil, err
 	}
 	_, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := checkParent(filepath.Dir(path)); err != nil {
-			return err
+			return nil, err
 		}
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return cannotMake(err)
+			return nil, cannotMake(err)
 		}
 		// Another submission may create the directory at the same time: check below.
 		if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return cannotMake(err)
+			return nil, cannotMake(err)
 		}
 	} else if err != nil {
-		return cannotMake(err)
+		return nil, cannotMake(err)
 	}
 	return check(path)
 }
@@ -110,20 +111,20 @@ func create(path string) error {
 // elsewhere is the hint for a directory that this user cannot use.
 const elsewhere = "choose another with --run-dir"
 
-// check returns an error if this user cannot keep a run in the directory at path.
-func check(path string) error {
+// check returns the directory at path. It returns an error if this user cannot keep a run in it.
+func check(path string) (fs.FileInfo, error) {
 	info, err := os.Lstat(path)
 	if err == nil {
 		err = checkOwn(info)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// Query the kernel: the mode does not show a read-only file system.
 	if err := unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
-		return hints.Errorf(elsewhere, "it cannot be written into: %w", err)
+		return nil, hints.Errorf(elsewhere, "it cannot be written into: %w", err)
 	}
-	return nil
+	return info, nil
 }
 
 // checkOwn returns an error unless the run directory belongs to this user and no other user
@@ -192,6 +193,7 @@ func OpenOwn(path string) (d Dir, release func(), err error) {
 	if err != nil {
 		return Dir{}, nil, fmt.Errorf("open run directory %q: %w", d.Path, err)
 	}
+	d.checked = info
 	return d.Hold()
 }
 

@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // Hold opens the directory and returns a Dir that refers to the open directory. It rejects
-// directories of other users and directories that others can write to.
+// directories of other users, directories that others can write to, and a different directory than the
+// one that [Create] or [OpenOwn] checked.
 //
 // All reads and writes of this package through held use the open directory, even if a process
 // moves it and puts another directory at its path. [Dir.CheckPlace] detects the move. The
@@ -25,6 +27,9 @@ func (d Dir) Hold() (held Dir, release func(), err error) {
 		if info, err = root.Stat("."); err == nil {
 			err = checkOwn(info)
 		}
+		if err == nil && d.checked != nil && !os.SameFile(info, d.checked) {
+			err = errReplaced
+		}
 		if err != nil {
 			root.Close()
 		}
@@ -34,6 +39,10 @@ func (d Dir) Hold() (held Dir, release func(), err error) {
 	}
 	return Dir{Path: d.Path, root: root}, func() { root.Close() }, nil
 }
+
+// errReplaced is the error for a path that led to another directory when the directory was opened than
+// when it was checked, for example through a link.
+var errReplaced = hints.Errorf("find out who exchanges it", "another process replaced it just now")
 
 // openRoot opens the directory. The caller closes the result.
 func (d Dir) openRoot() (*os.Root, error) {

@@ -97,6 +97,48 @@ func move(t *testing.T, path string) (now string) {
 	return now
 }
 
+// TestHoldRejectsExchangedDirectory checks that a directory that was checked is not opened if another user
+// puts a link to a different run of the owner, or that run itself, at its path.
+func TestHoldRejectsExchangedDirectory(t *testing.T) {
+	for name, open := range map[string]func(string) (Dir, error){
+		"create":   Create,
+		"existing": Existing,
+		"own": func(path string) (Dir, error) {
+			info, err := os.Lstat(path) // as in OpenOwn
+			return Dir{Path: path, checked: info}, err
+		},
+	} {
+		for how, exchange := range map[string]func(other, path string) error{"link": os.Symlink, "rename": os.Rename} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				path, other := mustCreate(t).Path, mustCreate(t).Path
+				d, err := open(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				now := move(t, path)
+				if err := exchange(other, path); err != nil {
+					t.Fatal(err)
+				}
+				if _, release, err := d.Hold(); !errors.Is(err, errReplaced) {
+					t.Errorf("got %v, want %v", err, errReplaced)
+					if err == nil {
+						release()
+					}
+				}
+				// The owner may move the directory and leave a link to it.
+				if err := errors.Join(os.RemoveAll(path), os.Symlink(now, path)); err != nil {
+					t.Fatal(err)
+				}
+				_, release, err := d.Hold()
+				if err != nil {
+					t.Fatal(err)
+				}
+				release()
+			})
+		}
+	}
+}
+
 // TestRemoveKeepsAnotherDirectory checks that a run is not removed if a user who can write to the
 // directory above renames another run to its path.
 func TestRemoveKeepsAnotherDirectory(t *testing.T) {

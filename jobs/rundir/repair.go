@@ -139,10 +139,11 @@ func (d Dir) ReplaceRecord(r Record) (kept string, err error) {
 // creates nothing and does not require a record.
 func Existing(path string) (Dir, error) {
 	path = filepath.Clean(path)
-	if err := check(path); err != nil {
+	info, err := check(path)
+	if err != nil {
 		return Dir{}, fmt.Errorf("open run directory %q: %w", path, err)
 	}
-	return Dir{Path: path}, nil
+	return Dir{Path: path, checked: info}, nil
 }
 
 // RepairHint returns a hint to rebuild the corrupt or missing record of the run directory at

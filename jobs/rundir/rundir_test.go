@@ -51,7 +51,7 @@ func TestCreate(t *testing.T) {
 	if m := mode(t, filepath.Dir(d.Path)); m&0o700 != 0o700 || m&0o022 != 0 {
 		t.Errorf("the folder above has mode %04o", m)
 	}
-	if again, err := Create(d.Path + "/"); err != nil || again != d {
+	if again, err := Create(d.Path + "/"); err != nil || again.Path != d.Path {
 		t.Errorf("again: %v, %v", again, err)
 	}
 	_, err := Create("runs/demo")
