@@ -3,6 +3,7 @@ package hang
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 )
@@ -176,5 +177,26 @@ func TestString(t *testing.T) {
 		if got := (Stall{Cause: Silence, After: limit}).String(); got != "no output for "+want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// TestRanksThatStopTogether checks that ranks whose last heartbeats were read at different times are
+// in one report.
+func TestRanksThatStopTogether(t *testing.T) {
+	now := time.Unix(0, 0)
+	d := New(Limits{Heartbeat: 30 * time.Second}, 2*time.Second, now)
+	var got []Stall
+	for range 20 {
+		now = now.Add(2 * time.Second)
+		switch now.Unix() {
+		case 6:
+			d.Beat(0)
+		case 8:
+			d.Beat(1)
+		}
+		got = append(got, d.Check(now)...)
+	}
+	if len(got) != 1 || !slices.Equal(got[0].Ranks, []int{0, 1}) {
+		t.Errorf("got %v, want one report of ranks 0 and 1", got)
 	}
 }
