@@ -30,8 +30,9 @@ type attempt struct {
 	server      *rendezvous.Server
 	environ     []string // for the ranks
 	world       int
-	stopped     bool // a stop was requested
-	nearEnd     bool // the stop was requested because of the time limit or a preemption
+	stopped     bool            // a stop was requested
+	stopFile    <-chan struct{} // closed when the stop file is written; nil without a stop
+	nearEnd     bool            // the stop was requested because of the time limit or a preemption
 	limitNear   <-chan struct{}
 	pendingStop os.Signal    // stop signal received before this attempt; nil if none
 	killed      map[int]bool // ranks that the launcher had to kill
@@ -211,6 +212,13 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	}
 
 	cancelled := a.supervise(ctx, started, ended)
+	if a.stopFile != nil {
+		// Do not write to the run directory after the end of the attempt.
+		select {
+		case <-a.stopFile:
+		case <-time.After(stopFileTimeout): // the file system hangs
+		}
+	}
 	outcome := a.server.Outcome()
 	addProcessEnds(&outcome, started.processEnds(), a.killed)
 	r := Result{Failure: outcome.First, Ranks: outcome.Ranks, Exit: outcome.Exit, NearEnd: a.nearEnd}
@@ -326,7 +334,7 @@ func (a *attempt) announceStop(reason stopReason) {
 	a.mu.Lock()
 	a.stopReason = string(reason)
 	a.mu.Unlock()
-	writeStopFile(a.o.Dir, string(reason))
+	a.stopFile = writeStopFile(a.o.Dir, string(reason))
 	a.o.Say(fmt.Sprintf("asking all ranks to save and stop: %s", reason))
 }
 
@@ -335,6 +343,8 @@ const (
 	// The kernel closes the connection of a process that was killed, so only a lost node or
 	// network can take longer.
 	lastMessageTimeout = time.Minute
+	// stopFileTimeout is how long the end of an attempt waits for the stop file.
+	stopFileTimeout = 5 * time.Second
 	// joinGrace is how long the first messages of ranks may take if not all of them have joined.
 	joinGrace = 2 * time.Second
 )

@@ -249,7 +249,13 @@ func expandPlaceholders(argv, environ []string) ([]string, error) {
 }
 
 // writeStopFile creates the stop file. It does not wait, because the file system may hang, and
-// it ignores errors, because the program also receives a signal.
-func writeStopFile(d rundir.Dir, reason string) {
-	go func() { _ = d.WriteStopFile(reason) }()
+// it ignores errors, because the program also receives a signal. It returns a channel that is
+// closed when the file is written.
+func writeStopFile(d rundir.Dir, reason string) (written <-chan struct{}) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = d.WriteStopFile(reason)
+	}()
+	return done
 }

@@ -69,7 +69,8 @@ func TestCluster(t *testing.T) {
 			t.Errorf("srun says %q; want %q", got, want)
 		}
 		hosts := sortedLines(mustOutput(t, c, "srun", "-N3", "-n6", "hostname"))
-		if len(hosts) != 6 || !slices.Equal(slices.Compact(hosts), []string{"n1", "n2", "n3"}) {
+		// A node of the previous step may still be busy.
+		if len(hosts) != 6 || len(slices.Compact(hosts)) != 3 {
 			t.Errorf("six tasks on three nodes say %q", hosts)
 		}
 	})
