@@ -6,6 +6,8 @@ import (
 	"hash/crc64"
 	"math"
 	"os"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,7 +56,7 @@ func TestSameBitsRunAfterRun(t *testing.T) {
 			for run := range 3 {
 				cmd, out := i.start(t, 3, bitsVariable+"=1")
 				if err := cmd.Wait(); err != nil {
-					t.Fatalf("%v\n%s", err, out)
+					t.Fatalf("%v\n%s\n%s", err, out, crashes())
 				}
 				if run == 0 {
 					first = out.String()
@@ -66,4 +68,20 @@ func TestSameBitsRunAfterRun(t *testing.T) {
 			}
 		})
 	}
+}
+
+// crashes returns the kernel's messages about crashes. The Go runtime prints nothing if a thread that
+// the MPI library started crashes.
+func crashes() string {
+	text, err := exec.Command("dmesg").CombinedOutput()
+	if err != nil {
+		return fmt.Sprintf("dmesg: %v: %s", err, text)
+	}
+	var found strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "segfault") || strings.Contains(line, "traps:") {
+			found.WriteString(line)
+		}
+	}
+	return found.String()
 }
