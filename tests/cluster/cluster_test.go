@@ -68,9 +68,9 @@ func TestCluster(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("srun says %q; want %q", got, want)
 		}
-		hosts := sortedLines(mustOutput(t, c, "srun", "-N3", "-n6", "hostname"))
-		// A node of the previous step may still be busy.
-		if len(hosts) != 6 || len(slices.Compact(hosts)) != 3 {
+		// Without -w, Slurm chooses other nodes while one is still busy with the previous job.
+		hosts := sortedLines(mustOutput(t, c, "srun", "-w", "n[1-3]", "-N3", "-n6", "hostname"))
+		if len(hosts) != 6 || !slices.Equal(slices.Compact(hosts), []string{"n1", "n2", "n3"}) {
 			t.Errorf("six tasks on three nodes say %q", hosts)
 		}
 	})
