@@ -48,8 +48,15 @@ func replace(s string, by rune) string {
 // Line returns s as one line. It removes invisible characters, replaces white space with single
 // spaces, and trims the ends.
 func Line(s string) string {
-	s = strings.Map(func(r rune) rune {
+	return strings.Join(strings.Fields(spaced(s)), " ")
+}
+
+// spaced removes invisible characters, and replaces white space except tabs with spaces.
+func spaced(s string) string {
+	return strings.Map(func(r rune) rune {
 		switch {
+		case r == '\t':
+			return r
 		case unicode.IsSpace(r):
 			return ' '
 		case !isShown(r):
@@ -57,7 +64,6 @@ func Line(s string) string {
 		}
 		return r
 	}, s)
-	return strings.Join(strings.Fields(s), " ")
 }
 
 // Shorten returns s if it has at most limit bytes, and otherwise the characters that fit into
@@ -78,18 +84,7 @@ const tabWidth = 4
 // Verbatim returns s as one line, with the spaces between words and at the start. It removes
 // invisible characters, and replaces other white space with spaces.
 func Verbatim(s string) string {
-	s = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\t':
-			return r
-		case unicode.IsSpace(r):
-			return ' '
-		case !isShown(r):
-			return -1
-		}
-		return r
-	}, s)
-	return strings.TrimRight(strings.ReplaceAll(s, "\t", strings.Repeat(" ", tabWidth)), " ")
+	return strings.TrimRight(strings.ReplaceAll(spaced(s), "\t", strings.Repeat(" ", tabWidth)), " ")
 }
 
 // JSON replaces invisible characters of a JSON text with escapes such as \u009b, which do not
