@@ -1,7 +1,6 @@
 package slurm
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/capped"
 	"github.com/ddpbatch/ddpbatch/internal/environ"
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
@@ -58,7 +58,7 @@ func (c Client) run(ctx context.Context, dir string, argv ...string) (string, er
 // and standard error. Every error is a [*CommandError].
 func (c Client) runWithInput(ctx context.Context, dir string, stdin io.Reader, argv ...string) (string, string, error) {
 	start := time.Now()
-	stdout, stderr := limitedBuffer{limit: maxStdout}, limitedBuffer{limit: maxStderr}
+	stdout, stderr := capped.Buffer{Limit: maxStdout}, capped.Buffer{Limit: maxStderr}
 	fail := func(err error) (string, string, error) {
 		return stdout.String(), stderr.String(), &CommandError{Argv: argv, Err: err, After: time.Since(start), Stderr: stderr.String()}
 	}
@@ -101,19 +101,6 @@ func (c Client) commandEnviron() []string {
 	env, _ := Scrub(c.Environ)
 	return slices.DeleteFunc(env, func(entry string) bool { return hasAnyPrefix(entry, clientVarPrefixes) })
 }
-
-// A limitedBuffer stores the first limit bytes written to it and discards the rest.
-type limitedBuffer struct {
-	buf   bytes.Buffer
-	limit int
-}
-
-func (b *limitedBuffer) Write(p []byte) (int, error) {
-	b.buf.Write(p[:min(len(p), b.limit-b.buf.Len())])
-	return len(p), nil
-}
-
-func (b *limitedBuffer) String() string { return b.buf.String() }
 
 // A CommandError reports a Slurm program that could not be started, failed, or timed out.
 type CommandError struct {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/capped"
 	"github.com/ddpbatch/ddpbatch/internal/environ"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
@@ -148,7 +149,7 @@ func (g git) run(ctx context.Context, dir string, args ...string) ([]byte, error
 	defer cancel()
 	cmd := exec.CommandContext(limited, g.path, append(slices.Clone(safeOptions), args...)...)
 	command := subcommand(args)
-	stdout, stderr := &limitedBuffer{max: maxGitOutput}, &limitedBuffer{max: maxGitError, truncate: true}
+	stdout, stderr := &limitedBuffer{max: maxGitOutput}, &capped.Buffer{Limit: maxGitError}
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = dir, g.env, stdout, stderr, time.Second
 	err := cmd.Run()
 	switch {
@@ -162,7 +163,7 @@ func (g git) run(ctx context.Context, dir string, args ...string) ([]byte, error
 		return nil, hints.Errorf("check how long `git status` takes in that directory; the file system may be slow",
 			"git %s: timed out after %s", command, gitTimeout)
 	}
-	return nil, (&gitError{command, stderr.text.String(), err}).withHint(dir)
+	return nil, (&gitError{command, stderr.String(), err}).withHint(dir)
 }
 
 // subcommand returns the name of the git command, for messages.
@@ -175,26 +176,20 @@ func subcommand(args []string) string {
 
 var errOutputTooLarge = fmt.Errorf("output exceeds %d MiB", maxGitOutput>>20)
 
-// limitedBuffer is a buffer with a maximum size. Writes beyond it fail or are truncated. The
-// buffer is not embedded, because io.Copy would use its ReadFrom, which ignores the limit.
+// limitedBuffer is a buffer with a maximum size. Writes beyond it fail, which ends git. The
+// [bytes.Buffer] is not embedded, because io.Copy would use its ReadFrom, which ignores the limit.
 type limitedBuffer struct {
 	text     bytes.Buffer
 	max      int
-	truncate bool
 	exceeded bool
 }
 
 func (c *limitedBuffer) Write(p []byte) (int, error) {
-	space := c.max - c.text.Len()
-	if len(p) <= space {
-		return c.text.Write(p)
-	}
-	c.exceeded = true
-	if !c.truncate {
+	if len(p) > c.max-c.text.Len() {
+		c.exceeded = true
 		return 0, errOutputTooLarge
 	}
-	c.text.Write(p[:space])
-	return len(p), nil
+	return c.text.Write(p)
 }
 
 // maxSubmodules is the maximum nesting depth of submodules that status inspects.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/capped"
 	"github.com/ddpbatch/ddpbatch/internal/environ"
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
@@ -66,21 +67,12 @@ func (g gpuTool) readGPUs(ctx context.Context, env []string) ([]gpuSample, error
 	}
 	cmd.Dir = "/"
 	cmd.WaitDelay = time.Second
-	var out limited
+	out := capped.Buffer{Limit: maxToolOutput}
 	cmd.Stdout = &out
 	if err := cmd.Run(); err != nil {
 		return nil, err
 	}
 	return g.parse(out.Bytes())
-}
-
-// limited is a buffer that drops bytes above maxToolOutput.
-type limited struct{ bytes.Buffer }
-
-// Write appends b, up to the limit.
-func (l *limited) Write(b []byte) (int, error) {
-	_, _ = l.Buffer.Write(b[:min(len(b), maxToolOutput-l.Len())])
-	return len(b), nil
 }
 
 var errNoGPUs = errors.New("the output contains no GPUs")
