@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -156,7 +155,7 @@ func threadsBlocking(pid int, s syscall.Signal) map[string]bool {
 	entries, _ := os.ReadDir(dir)
 	blocking := map[string]bool{}
 	for _, e := range entries {
-		if mask, err := signalMask(filepath.Join(dir, e.Name(), "status"), "SigBlk"); err == nil && mask&bit(s) != 0 {
+		if signals, err := process.ReadSignals(filepath.Join(dir, e.Name(), "status")); err == nil && signals.Blocked&process.Mask(s) != 0 {
 			blocking[e.Name()] = true
 		}
 	}
@@ -174,26 +173,6 @@ func isSubset(some, all map[string]bool) bool {
 
 // handles reports whether a process has a handler for a signal.
 func handles(pid int, s syscall.Signal) bool {
-	mask, err := signalMask(filepath.Join("/proc", strconv.Itoa(pid), "status"), "SigCgt")
-	return err == nil && mask&bit(s) != 0
-}
-
-func bit(s syscall.Signal) uint64 { return 1 << (s - 1) }
-
-// signalMask reads a set of signals from a status file, see proc(5).
-func signalMask(path, name string) (uint64, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	return parseSignalMask(text, name)
-}
-
-func parseSignalMask(text []byte, name string) (uint64, error) {
-	for line := range bytes.Lines(text) {
-		if value, ok := bytes.CutPrefix(line, []byte(name+":")); ok {
-			return strconv.ParseUint(string(bytes.TrimSpace(value)), 16, 64)
-		}
-	}
-	return 0, fmt.Errorf("no %s", name)
+	signals, err := process.ReadSignals(fmt.Sprintf("/proc/%d/status", pid))
+	return err == nil && signals.Caught&process.Mask(s) != 0
 }

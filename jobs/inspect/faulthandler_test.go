@@ -107,27 +107,3 @@ def work():
 		t.Errorf("got %+v", r)
 	}
 }
-
-// TestParseSignalMask checks the set of signals of a status file.
-func TestParseSignalMask(t *testing.T) {
-	const status = "Name:\tpython3\nSigBlk:\t0000000000000000\nSigCgt:\t0000000100000800\n"
-	for _, tt := range []struct {
-		name, mask string
-		want       uint64
-		ok         bool
-	}{
-		{"caught", "SigCgt", 0x100000800, true},
-		{"blocked", "SigBlk", 0, true},
-		{"missing", "SigIgn", 0, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := parseSignalMask([]byte(status), tt.mask)
-			if got != tt.want || (err == nil) != tt.ok {
-				t.Errorf("got %#x, %v, want %#x", got, err, tt.want)
-			}
-		})
-	}
-	if bit(12) != 0x800 {
-		t.Errorf("got %#x, want 0x800 for SIGUSR2", bit(12))
-	}
-}

@@ -39,28 +39,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ddpbatch/ddpbatch/internal/environ"
-	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs/process"
-)
-
-// Variables that identify the processes of a rank.
-const (
-	runVariable  = "DDPBATCH_RUN_ID"
-	rankVariable = "RANK"
-	nodeVariable = "SLURMD_NODENAME"
-	// launcherVariable is set in ranks of ddpbatch, but not in the programs that they start.
-	launcherVariable = "DDPBATCH_RENDEZVOUS"
 )
 
 // rankVariables are the variables of a rank that a command next to it may need. None is secret.
 // Without MASTER_ADDR and MASTER_PORT, the command cannot join the ranks by accident.
-var rankVariables = []string{rankVariable, "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK",
+var rankVariables = []string{process.RankVariable, "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK",
 	"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"}
 
 const (
 	stackTimeout = 20 * time.Second // for a process that cannot be read, such as on a hung file system
 	maxStack     = 256 << 10        // bytes of the stacks of a rank
-	maxEnviron   = 1 << 20
 
 	// A rank runs if it runs in all samples.
 	kernelSamples        = 3
@@ -106,15 +95,8 @@ func Find(runID, node string) ([]Rank, error) {
 		if err != nil {
 			continue
 		}
-		info, err := os.Stat(filepath.Join("/proc", e.Name()))
-		if err != nil {
-			continue
-		}
-		if uid, ok := safefile.Owner(info); !ok || uid != os.Geteuid() {
-			continue
-		}
-		r, ok := readRank(pid, runID)
-		if name, set := environ.Lookup(r.environ, nodeVariable); !ok || node != "" && set && name != node {
+		r, ok := readRank(pid, process.Run{ID: runID, Node: node})
+		if !ok {
 			continue
 		}
 		stat, err := process.Read(pid)
@@ -171,25 +153,12 @@ func isPython(command string) bool {
 
 // readRank returns the rank of a process. It returns false if the process does not belong to
 // the run.
-func readRank(pid int, runID string) (Rank, bool) {
-	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	text, err := os.ReadFile(filepath.Join(dir, "environ"))
-	if err != nil || len(text) > maxEnviron {
+func readRank(pid int, run process.Run) (Rank, bool) {
+	rank, env, ok := run.Rank(pid)
+	if !ok {
 		return Rank{}, false
 	}
-	env := strings.Split(string(text), "\x00")
-	if id, ok := environ.Lookup(env, runVariable); !ok || id != runID {
-		return Rank{}, false
-	}
-	if _, ok := environ.Lookup(env, launcherVariable); ok {
-		return Rank{}, false
-	}
-	value, _ := environ.Lookup(env, rankVariable)
-	rank, err := strconv.Atoi(value)
-	if err != nil || rank < 0 {
-		return Rank{}, false
-	}
-	command, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {
 		return Rank{}, false
 	}
@@ -221,7 +190,7 @@ func Collect(ctx context.Context, runID string, env []string) ([]Rank, error) {
 
 // FindHere returns the ranks of the run on this node, without what they are doing.
 func FindHere(runID string, env []string) ([]Rank, error) {
-	node, _ := environ.Lookup(env, nodeVariable)
+	node, _ := environ.Lookup(env, process.NodeVariable)
 	return Find(runID, node)
 }
 

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/process"
 )
 
 // TestFind starts processes with and without the variables of a rank.
@@ -23,13 +25,13 @@ func TestFind(t *testing.T) {
 		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 		return cmd.Process.Pid
 	}
-	const run = runVariable + "=find-test"
-	want := start(run, rankVariable+"=3", "LOCAL_RANK=1", "SECRET=x")
-	start(run, rankVariable+"=2", nodeVariable+"=other")
-	start(run, rankVariable+"=x")
+	const run = process.RunVariable + "=find-test"
+	want := start(run, process.RankVariable+"=3", "LOCAL_RANK=1", "SECRET=x")
+	start(run, process.RankVariable+"=2", process.NodeVariable+"=other")
+	start(run, process.RankVariable+"=x")
 	start(run)
-	start(runVariable+"=another", rankVariable+"=1")
-	start(run, rankVariable+"=4", launcherVariable+"=127.0.0.1:1", "CUDA_VISIBLE_DEVICES=5")
+	start(process.RunVariable+"=another", process.RankVariable+"=1")
+	start(run, process.RankVariable+"=4", process.RendezvousVariable+"=127.0.0.1:1", "CUDA_VISIBLE_DEVICES=5")
 	ranks, err := Find("find-test", "here")
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -31,21 +30,21 @@ type userProcess struct {
 
 // handles reports whether the process catches s, or blocks it and so may wait for it by
 // sigwait(3) or signalfd(2).
-func (p *userProcess) handles(s syscall.Signal) bool { return (p.caught|p.blocked)&mask(s) != 0 }
-
-func mask(s syscall.Signal) uint64 { return 1 << (uint(s) - 1) }
+func (p *userProcess) handles(s syscall.Signal) bool {
+	return (p.caught|p.blocked)&process.Mask(s) != 0
+}
 
 // catchesAll reports whether the process catches even signals that programs rarely use. The Go
 // runtime does so. The signals that such a process catches do not show which ones it handles.
 func (p *userProcess) catchesAll() bool {
-	rare := mask(syscall.SIGTRAP) | mask(syscall.SIGSTKFLT) | mask(syscall.SIGXFSZ) | mask(syscall.SIGPWR) | mask(syscall.SIGSYS)
+	rare := process.Mask(syscall.SIGTRAP) | process.Mask(syscall.SIGSTKFLT) | process.Mask(syscall.SIGXFSZ) | process.Mask(syscall.SIGPWR) | process.Mask(syscall.SIGSYS)
 	return p.caught&rare == rare
 }
 
 // isBackground reports whether a shell has started the process with "&": POSIX shells
 // without job control make such a process ignore SIGINT and SIGQUIT.
 func (p *userProcess) isBackground(shell *userProcess) bool {
-	both := mask(syscall.SIGINT) | mask(syscall.SIGQUIT)
+	both := process.Mask(syscall.SIGINT) | process.Mask(syscall.SIGQUIT)
 	return p.ignored&both == both && shell.ignored&both != both
 }
 
@@ -121,17 +120,8 @@ func (p *userProcess) describe() {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.PID, name))
 		return string(text)
 	}
-	for line := range strings.Lines(file("status")) {
-		key, value, _ := strings.Cut(line, ":")
-		bits, _ := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
-		switch key {
-		case "SigCgt":
-			p.caught = bits
-		case "SigBlk":
-			p.blocked = bits
-		case "SigIgn":
-			p.ignored = bits
-		}
+	if s, err := process.ReadSignals(fmt.Sprintf("/proc/%d/status", p.PID)); err == nil {
+		p.caught, p.blocked, p.ignored = s.Caught, s.Blocked, s.Ignored
 	}
 	exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.PID))
 	p.shell = slices.Contains(shells, filepath.Base(exe))

@@ -14,8 +14,8 @@ import (
 
 // TestStopTargets checks which processes of a program get the stop signal.
 func TestStopTargets(t *testing.T) {
-	usr1 := mask(syscall.SIGUSR1)
-	background := mask(syscall.SIGINT) | mask(syscall.SIGQUIT)
+	usr1 := process.Mask(syscall.SIGUSR1)
+	background := process.Mask(syscall.SIGINT) | process.Mask(syscall.SIGQUIT)
 	with := func(p userProcess, children ...*userProcess) *userProcess { p.children = children; return &p }
 	handler := func(pid int, children ...*userProcess) *userProcess {
 		return with(userProcess{Stat: process.Stat{PID: pid}, caught: usr1}, children...)
@@ -338,7 +338,7 @@ func TestStopSignalArrivesAfterTheProgramEnded(t *testing.T) {
 // TestTargetsOfShellThatEndsMeanwhile checks that a command of a shell is found if the shell ended
 // while /proc was read: the shell has ended, but the command still has it as its parent.
 func TestTargetsOfShellThatEndsMeanwhile(t *testing.T) {
-	command := &userProcess{Stat: process.Stat{PID: 102}, caught: mask(syscall.SIGTERM)}
+	command := &userProcess{Stat: process.Stat{PID: 102}, caught: process.Mask(syscall.SIGTERM)}
 	shell := &userProcess{Stat: process.Stat{PID: 99, Ended: true}, shell: true, children: []*userProcess{command}}
 	r := &stopRequest{pid: shell.PID, signal: syscall.SIGTERM}
 	r.findTargets(shell, nil)

@@ -1,6 +1,6 @@
-// Package process identifies processes of this host through /proc, and signals them. It
-// identifies a process by its PID and its start time, because the kernel reuses PIDs. The
-// package does not start processes, and does not wait for them.
+// Package process identifies processes of this host through /proc, finds the ranks to which they
+// belong, and signals them. It identifies a process by its PID and its start time, because the
+// kernel reuses PIDs. The package does not start processes, and does not wait for them.
 package process
 
 import (
@@ -19,6 +19,7 @@ type Stat struct {
 	PID, Parent, Group int
 
 	Start  uint64             // clock ticks since boot; identifies the process together with PID
+	CPU    uint64             // clock ticks of the process, and of the children that it has waited for
 	Ended  bool               // reports a zombie: the parent has not waited for it yet
 	Status syscall.WaitStatus // valid for a process that has ended
 }
@@ -49,6 +50,9 @@ func Parse(text []byte) (s Stat, err error) {
 		return n
 	}
 	s = Stat{PID: int(number(head, 31)), Parent: int(number(f[1], 31)), Group: int(number(f[2], 31)), Start: number(f[19], 64)}
+	for _, field := range f[11:15] { // utime, stime, cutime, cstime
+		s.CPU += number(field, 63)
+	}
 	s.Ended = f[0][0] == 'Z' || f[0][0] == 'X'
 	s.Status = syscall.WaitStatus(number(f[49], 32))
 	return s, err

@@ -2,34 +2,16 @@ package usage
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ddpbatch/ddpbatch/internal/environ"
-	"github.com/ddpbatch/ddpbatch/internal/safefile"
+	"github.com/ddpbatch/ddpbatch/jobs/process"
 )
-
-// Variables that identify the processes of a rank.
-const (
-	runVariable  = "DDPBATCH_RUN_ID"
-	rankVariable = "RANK"
-	nodeVariable = "SLURMD_NODENAME"
-	// launcherVariable is set in ranks of ddpbatch, but not in the programs that they start.
-	launcherVariable = "DDPBATCH_RENDEZVOUS"
-)
-
-// ticksPerSecond is the unit of times in /proc on all architectures of Linux that Go supports.
-const ticksPerSecond = 100
-
-// maxEnviron is the maximum size of the environment of a process of a rank, in bytes.
-const maxEnviron = 1 << 20
 
 // maxDepth is the maximum number of processes between a process and the process of its rank that
 // has a RANK.
@@ -40,31 +22,12 @@ const noRank = -1
 
 // A proc is a process at the time of a sample.
 type proc struct {
-	pid, parent    int
-	start          uint64 // ticks since boot
-	cpu            uint64 // ticks of the process and of its children that have ended
-	memory, shared int64  // bytes
+	process.Stat
+	memory, shared int64 // bytes
 }
 
-// parseStat parses the content of /proc/PID/stat (proc(5)).
-func parseStat(text []byte) (p proc, err error) {
-	// The name of the command is in parentheses and may contain any character.
-	head, rest, _ := bytes.Cut(text, []byte(" ("))
-	f := bytes.Fields(rest[bytes.LastIndexByte(rest, ')')+1:])
-	if len(f) < 22 {
-		return proc{}, fmt.Errorf("/proc/PID/stat has only %d fields after the name", len(f))
-	}
-	number := func(field []byte, bits int) uint64 {
-		n, e := strconv.ParseUint(string(field), 10, bits)
-		err = errors.Join(err, e)
-		return n
-	}
-	p = proc{pid: int(number(head, 31)), parent: int(number(f[1], 31)), start: number(f[19], 64)}
-	for _, field := range f[11:15] { // utime, stime, cutime, cstime
-		p.cpu += number(field, 63)
-	}
-	return p, err
-}
+// ticksPerSecond is the unit of times in /proc on all architectures of Linux that Go supports.
+const ticksPerSecond = 100
 
 // parseStatm returns the resident memory and its shared part from /proc/PID/statm, in pages.
 func parseStatm(text []byte) (resident, shared int64, err error) {
@@ -83,8 +46,7 @@ func parseStatm(text []byte) (resident, shared int64, err error) {
 // A scanner finds the processes of ranks. It reads the environment of a process at most maxReads
 // times.
 type scanner struct {
-	run   string
-	node  string // name of this Slurm node, or empty: nodes of a test cluster can share a host
+	run   process.Run
 	known map[int]knownProcess
 }
 
@@ -113,15 +75,15 @@ func (s *scanner) scan() map[int][]proc {
 		if err != nil {
 			continue // the process has ended
 		}
-		if p, err := parseStat(text); err == nil {
-			all[p.pid] = p
+		if s, err := process.Parse(text); err == nil {
+			all[s.PID] = proc{Stat: s}
 		}
 	}
 	known := map[int]knownProcess{}
 	for pid, p := range all {
 		k, ok := s.known[pid]
-		if !ok || k.start != p.start {
-			k = knownProcess{start: p.start, rank: noRank}
+		if !ok || k.start != p.Start {
+			k = knownProcess{start: p.Start, rank: noRank}
 		}
 		if k.rank == noRank && k.reads < maxReads {
 			k.rank, k.reads = s.readRank(pid), k.reads+1
@@ -155,42 +117,17 @@ func rankOf(pid int, all map[int]proc, known map[int]knownProcess) int {
 		if k := known[pid]; k.rank != noRank {
 			return k.rank
 		}
-		pid = p.parent
+		pid = p.Parent
 	}
 	return noRank
 }
 
-// readRank returns the rank in the environment of a process. It returns noRank for processes of
-// other users, of other runs, and for processes of ddpbatch.
+// readRank returns the rank of a process by its environment.
 func (s *scanner) readRank(pid int) int {
-	dir := fmt.Sprintf("/proc/%d", pid)
-	info, err := os.Stat(dir)
-	if err != nil {
-		return noRank
+	if rank, _, ok := s.run.Rank(pid); ok {
+		return rank
 	}
-	if uid, ok := safefile.Owner(info); !ok || uid != os.Geteuid() {
-		return noRank
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "environ"))
-	if err != nil || len(text) > maxEnviron {
-		return noRank
-	}
-	env := strings.Split(string(text), "\x00")
-	if id, _ := environ.Lookup(env, runVariable); id != s.run {
-		return noRank
-	}
-	if node, set := environ.Lookup(env, nodeVariable); set && s.node != "" && node != s.node {
-		return noRank
-	}
-	if _, launcher := environ.Lookup(env, launcherVariable); launcher {
-		return noRank
-	}
-	value, _ := environ.Lookup(env, rankVariable)
-	rank, err := strconv.Atoi(value)
-	if err != nil || rank < 0 {
-		return noRank
-	}
-	return rank
+	return noRank
 }
 
 // A tally sums the samples of one rank.
@@ -215,11 +152,11 @@ func (t *tally) add(processes []proc, at time.Duration) {
 	var ticks uint64
 	var private, shared int64
 	for _, p := range processes {
-		ticks += p.cpu
+		ticks += p.CPU
 		private += p.memory - p.shared
 		shared = max(shared, p.shared)
-		if t.start == 0 || p.start < t.start {
-			t.start = p.start
+		if t.start == 0 || p.Start < t.start {
+			t.start = p.Start
 		}
 	}
 	switch {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ddpbatch/ddpbatch/internal/environ"
+	"github.com/ddpbatch/ddpbatch/jobs/process"
 )
 
 const (
@@ -56,8 +57,8 @@ type sampler struct {
 func Start(o Options) (stop func()) { return start(o, firstInterval) }
 
 func start(o Options, first time.Duration) (stop func()) {
-	node, _ := environ.Lookup(o.Environ, nodeVariable)
-	s := &sampler{o: o, scan: scanner{run: o.Run, node: node}, first: first, ranks: map[int]*tally{}, gpus: map[int]*gpuTally{}}
+	node, _ := environ.Lookup(o.Environ, process.NodeVariable)
+	s := &sampler{o: o, scan: scanner{run: process.Run{ID: o.Run, Node: node}}, first: first, ranks: map[int]*tally{}, gpus: map[int]*gpuTally{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -130,8 +131,8 @@ func (s *sampler) add(ranks map[int][]proc, at time.Duration, now time.Time) {
 			s.ranks[rank] = t
 		}
 		if t.cores == 0 {
-			oldest := slices.MinFunc(processes, func(a, b proc) int { return cmp.Compare(a.start, b.start) })
-			t.cores = countCores(oldest.pid)
+			oldest := slices.MinFunc(processes, func(a, b proc) int { return cmp.Compare(a.Start, b.Start) })
+			t.cores = countCores(oldest.PID)
 		}
 		t.add(processes, at)
 	}
