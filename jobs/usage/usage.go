@@ -1,7 +1,7 @@
 // Package usage measures how much CPU time, memory, and GPU time the ranks of a user's program use.
 //
 //   - One sampler runs on each node, in the process of the first rank of the node. It reads /proc
-//     after 1, 2, 4, and 8 s, and then every 10 s, or less often if that would cost more than 0.5%
+//     1, 3, 7, and 15 s after the start, and then every 10 s, or less often if that would cost more than 0.5%
 //     of a core.
 //   - Every 30 s it calls nvidia-smi, or else rocm-smi, if the PATH has it. It stops if three calls in
 //     a row fail.
@@ -69,29 +69,53 @@ const (
 	MaxBytes = 1 << 20
 	// maxRanks is the maximum number of ranks of a node. maxGPUs is the maximum number of GPUs.
 	maxRanks, maxGPUs = 2048, 64
-	// maxAllRanks is the maximum number of ranks of all nodes.
-	maxAllRanks = 100_000
-	// maxName is the maximum length of the name of a GPU, in bytes.
-	maxName = 100
+	// maxAllRanks and maxAllGPUs are the maximum numbers for all nodes.
+	maxAllRanks, maxAllGPUs = 100_000, 100_000
+	// maxName is the maximum length of the name of a GPU, in bytes. maxHost is that of a host.
+	maxName, maxHost = 100, 255
+	// maxCores and maxMemory are above what one node can have.
+	maxCores, maxMemory = 1 << 16, 1 << 50
 )
 
-// Parse returns the measurements in files of nodes, sorted by node. It skips files that it cannot parse,
-// and files without ranks.
+// Parse returns the measurements in files of nodes, sorted by node. It skips files that it cannot
+// parse, and files with values that no node can have. Another user may own the files.
 func Parse(files [][]byte) []Node {
 	var nodes []Node
-	ranks := 0
+	ranks, gpus := 0, 0
 	for _, text := range files {
 		var n Node
-		if json.Unmarshal(text, &n) != nil || len(n.Ranks) == 0 || len(n.Ranks) > maxRanks || len(n.GPUs) > maxGPUs {
+		if json.Unmarshal(text, &n) != nil || !n.valid() {
 			continue
 		}
-		if ranks += len(n.Ranks); ranks > maxAllRanks {
+		ranks, gpus = ranks+len(n.Ranks), gpus+len(n.GPUs)
+		if ranks > maxAllRanks || gpus > maxAllGPUs {
 			break
 		}
 		nodes = append(nodes, n)
 	}
 	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Node, b.Node) })
 	return nodes
+}
+
+// valid reports whether a node has ranks, and every value is possible.
+func (n Node) valid() bool {
+	if len(n.Ranks) == 0 || len(n.Ranks) > maxRanks || len(n.GPUs) > maxGPUs || len(n.Host) > maxHost {
+		return false
+	}
+	invalidRank := func(r Rank) bool {
+		return r.Rank < 0 || !within(maxCores, r.Cores) || !within(maxCores, r.CPUMean, r.CPUPeak) ||
+			!within(maxMemory, r.MemoryMean, r.MemoryPeak)
+	}
+	invalidGPU := func(g GPU) bool {
+		return len(g.Name) > maxName || !within(maxMemory, g.MemoryMean, g.MemoryPeak, g.MemoryTotal) ||
+			g.BusyMean != nil && !within(1, *g.BusyMean) || g.BusyPeak != nil && !within(1, *g.BusyPeak)
+	}
+	return !slices.ContainsFunc(n.Ranks, invalidRank) && !slices.ContainsFunc(n.GPUs, invalidGPU)
+}
+
+// within reports whether all values are from 0 to limit.
+func within[T int | int64 | float64](limit T, values ...T) bool {
+	return !slices.ContainsFunc(values, func(v T) bool { return v < 0 || v > limit })
 }
 
 // Ranks returns the ranks of all nodes, sorted by rank.

@@ -1,7 +1,6 @@
 package usage
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,28 +9,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/jobs/process"
 )
 
-func statText(pid, parent int, times string, start int) string {
-	return strings.Join([]string{itoa(pid), "(py) S (3) S", itoa(parent), "1 1 0 -1 4194304 0 0 0 0", times, "20 0 1 0", itoa(start), "1000 50"}, " ")
-}
-
-func itoa(n int) string {
-	text, _ := json.Marshal(n)
-	return string(text)
-}
-
-// TestParseStat checks the fields of a process, and texts that are not those of a process.
-func TestParseStat(t *testing.T) {
-	got, err := parseStat([]byte(statText(7, 5, "10 20 30 40", 900)))
-	if want := (proc{pid: 7, parent: 5, start: 900, cpu: 100}); err != nil || got != want {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
-	}
-	for _, text := range []string{"", "7 (sleep) S 1 2", "x (sleep) S" + strings.Repeat(" 1", 30), statText(7, 5, "10 x 30 40", 900)} {
-		if got, err := parseStat([]byte(text)); err == nil {
-			t.Errorf("%q: got %+v, want an error", text, got)
-		}
-	}
+// TestParseStatm checks the memory of a process, and texts that are not from statm.
+func TestParseStatm(t *testing.T) {
 	if resident, shared, err := parseStatm([]byte("900 200 50 1 0 100 0\n")); resident != 200 || shared != 50 || err != nil {
 		t.Errorf("memory is %d and %d, %v, want 200 and 50", resident, shared, err)
 	}
@@ -40,6 +23,14 @@ func TestParseStat(t *testing.T) {
 			t.Errorf("%q: want an error", text)
 		}
 	}
+}
+
+// ticks returns a process with its start time and its CPU time.
+func ticks(start, cpu uint64) proc { return proc{Stat: process.Stat{Start: start, CPU: cpu}} }
+
+// sized returns a process with its start time and its memory.
+func sized(start uint64, memory, shared int64) proc {
+	return proc{process.Stat{Start: start}, memory, shared}
 }
 
 // TestTally checks the measurements of a rank after several samples.
@@ -54,15 +45,15 @@ func TestTally(t *testing.T) {
 		samples []sample
 		want    Rank
 	}{
-		{"one sample", []sample{{12 * second, []proc{{start: 1000, cpu: 100, memory: 10, shared: 4}}}},
+		{"one sample", []sample{{12 * second, []proc{{process.Stat{Start: 1000, CPU: 100}, 10, 4}}}},
 			Rank{CPUMean: 0.5, CPUPeak: 0.5, MemoryMean: 10, MemoryPeak: 10, Processes: 1}},
-		{"a busy interval", []sample{{12 * second, []proc{{start: 1000, cpu: 100}}}, {14 * second, []proc{{start: 1000, cpu: 500}}}},
+		{"a busy interval", []sample{{12 * second, []proc{ticks(1000, 100)}}, {14 * second, []proc{ticks(1000, 500)}}},
 			Rank{CPUMean: 1.25, CPUPeak: 2, Processes: 1}},
-		{"shared memory counts once", []sample{{12 * second, []proc{{start: 1000, memory: 10, shared: 4}, {start: 1100, memory: 8, shared: 5}}}},
+		{"shared memory counts once", []sample{{12 * second, []proc{sized(1000, 10, 4), sized(1100, 8, 5)}}},
 			Rank{MemoryMean: 14, MemoryPeak: 14, Processes: 2}},
-		{"a worker that is lost", []sample{{12 * second, []proc{{start: 1000, cpu: 100}, {start: 1000, cpu: 300}}}, {20 * second, []proc{{start: 1000, cpu: 200}}}},
+		{"a worker that is lost", []sample{{12 * second, []proc{ticks(1000, 100), ticks(1000, 300)}}, {20 * second, []proc{ticks(1000, 200)}}},
 			Rank{CPUMean: 0.4, CPUPeak: 2, Processes: 2}},
-		{"samples without time between them", []sample{{12 * second, []proc{{start: 1000, cpu: 100}}}, {12 * second, []proc{{start: 1000, cpu: 200}}}},
+		{"samples without time between them", []sample{{12 * second, []proc{ticks(1000, 100)}}, {12 * second, []proc{ticks(1000, 200)}}},
 			Rank{CPUMean: 1, CPUPeak: 1, Processes: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -79,7 +70,7 @@ func TestTally(t *testing.T) {
 
 // TestRankOf checks that a process belongs to the next rank above it.
 func TestRankOf(t *testing.T) {
-	all := map[int]proc{1: {pid: 1}, 2: {pid: 2, parent: 1}, 3: {pid: 3, parent: 2}, 4: {pid: 4, parent: 3}, 5: {pid: 5, parent: 5}}
+	all := map[int]proc{1: {Stat: process.Stat{PID: 1}}, 2: {Stat: process.Stat{PID: 2, Parent: 1}}, 3: {Stat: process.Stat{PID: 3, Parent: 2}}, 4: {Stat: process.Stat{PID: 4, Parent: 3}}, 5: {Stat: process.Stat{PID: 5, Parent: 5}}}
 	known := map[int]knownProcess{1: {rank: noRank}, 2: {rank: 6}, 3: {rank: noRank}, 4: {rank: 7}, 5: {rank: noRank}}
 	for pid, want := range map[int]int{1: noRank, 2: 6, 3: 6, 4: 7, 5: noRank, 9: noRank} {
 		if got := rankOf(pid, all, known); got != want {
@@ -152,7 +143,7 @@ func TestSampler(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := exec.CommandContext(t.Context(), "sh", "-c", "env -i sleep 600 & wait")
-	program.Env = []string{"PATH=" + os.Getenv("PATH"), runVariable + "=00ff", rankVariable + "=3", nodeVariable + "=n1"}
+	program.Env = []string{"PATH=" + os.Getenv("PATH"), process.RunVariable + "=00ff", process.RankVariable + "=3", process.NodeVariable + "=n1"}
 	program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := program.Start(); err != nil {
 		t.Fatal(err)
@@ -164,7 +155,7 @@ func TestSampler(t *testing.T) {
 	var mu sync.Mutex
 	var last []byte
 	stop := start(Options{Run: "00ff", Node: Node{Node: 1, Host: "n1", Attempt: 2}, Ranks: 1,
-		Environ: []string{"PATH=" + bin + ":/usr/bin:/bin", nodeVariable + "=n1", "SECRET=leaked"},
+		Environ: []string{"PATH=" + bin + ":/usr/bin:/bin", process.NodeVariable + "=n1", "SECRET=leaked"},
 		Write: func(text []byte) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -218,9 +209,34 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestParseRejectsImpossibleValues checks values that a file of another user may have. Sums of them
+// would be infinite, and JSON cannot hold these.
+func TestParseRejectsImpossibleValues(t *testing.T) {
+	for name, tt := range map[string]struct {
+		node  string
+		valid bool
+	}{
+		"a large node":    {`{"host":"n1","ranks":[{"rank":7,"cores":1024,"cpu_mean":1024,"memory_peak":4398046511104}],"gpus":[{"busy_mean":1}]}`, true},
+		"rank":            {`{"ranks":[{"rank":-1}]}`, false},
+		"cores":           {`{"ranks":[{"cores":1000000000}]}`, false},
+		"CPU":             {`{"ranks":[{"cpu_mean":1e308}]}`, false},
+		"CPU, negative":   {`{"ranks":[{"cpu_peak":-1}]}`, false},
+		"memory":          {`{"ranks":[{"memory_peak":9223372036854775807}]}`, false},
+		"share of a GPU":  {`{"ranks":[{}],"gpus":[{"busy_mean":1e308}]}`, false},
+		"peak of a GPU":   {`{"ranks":[{}],"gpus":[{"busy_peak":1.1}]}`, false},
+		"memory of a GPU": {`{"ranks":[{}],"gpus":[{"memory_total":-1}]}`, false},
+		"name of a GPU":   {`{"ranks":[{}],"gpus":[{"name":"` + strings.Repeat("x", maxName+1) + `"}]}`, false},
+		"host":            {`{"host":"` + strings.Repeat("x", maxHost+1) + `","ranks":[{}]}`, false},
+	} {
+		if nodes := Parse([][]byte{[]byte(tt.node)}); len(nodes) == 1 != tt.valid {
+			t.Errorf("%s: got %+v, want valid: %v", name, nodes, tt.valid)
+		}
+	}
+}
+
 // FuzzParse checks that no text of a tool, of /proc, or of a file stops the program.
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{nvidiaText, rocmText, statText(7, 5, "1 2 3 4", 9), "900 200 50", `{"ranks":[{"rank":5}],"gpus":[{"busy_mean":0.5}]}`} {
+	for _, text := range []string{nvidiaText, rocmText, "900 200 50", `{"ranks":[{"rank":5}],"gpus":[{"busy_mean":0.5}]}`} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -237,7 +253,6 @@ func FuzzParse(f *testing.F) {
 				}
 			}
 		}
-		_, _ = parseStat(text)
 		_, _, _ = parseStatm(text)
 		_ = Summary(Parse([][]byte{text}))
 	})
