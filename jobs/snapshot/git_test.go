@@ -142,7 +142,7 @@ func TestRepositoryInAPublicDirectory(t *testing.T) {
 			t.Errorf("%s: %+v", dir, got)
 		}
 	}
-	if _, err := Take(t.Context(), code, filepath.Join(t.TempDir(), "copy"), Options{Environ: env}); err != nil {
+	if _, err := takeAt(t.Context(), code, filepath.Join(t.TempDir(), "copy"), Options{Environ: env}); err != nil {
 		t.Error(err)
 	}
 	// A bare repository has no .git.

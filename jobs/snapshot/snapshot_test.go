@@ -101,7 +101,7 @@ func contents(t *testing.T, dir string) map[string]string {
 func same(t *testing.T, src string, o Options, want map[string]string) Manifest {
 	t.Helper()
 	dst := filepath.Join(t.TempDir(), "code")
-	m, err := Take(t.Context(), src, dst, o)
+	m, err := takeAt(t.Context(), src, dst, o)
 	must(t, err)
 	if got := contents(t, dst); !reflect.DeepEqual(got, want) {
 		t.Errorf("copied\n%q, want\n%q", got, want)
@@ -135,7 +135,7 @@ func wants(t *testing.T, err error, text, hint string) {
 func refused(t *testing.T, src string, o Options, text, hint string) {
 	t.Helper()
 	dst := filepath.Join(t.TempDir(), "code")
-	m, err := Take(t.Context(), src, dst, o)
+	m, err := takeAt(t.Context(), src, dst, o)
 	wants(t, err, text, hint)
 	if left, _ := os.ReadDir(filepath.Dir(dst)); len(left) > 0 || !reflect.DeepEqual(m, Manifest{}) {
 		t.Errorf("left behind: %v, %+v", left, m)
@@ -264,13 +264,13 @@ func TestTakeRefuses(t *testing.T) {
 	refused(t, src, Options{}, `256 MiB of files, more than the limit of 256 MiB; the largest files are "data/2" (256 MiB), `, "checkpoints")
 
 	dst := filepath.Join(src, "train.py")
-	_, err := Take(t.Context(), src, dst, Options{})
+	_, err := takeAt(t.Context(), src, dst, Options{})
 	wants(t, err, `train.py" already exists`, "different path")
-	_, err = Take(t.Context(), src, src+"/a/b", Options{MaxBytes: defaultMaxBytes * 2})
+	_, err = takeAt(t.Context(), src, src+"/a/b", Options{MaxBytes: defaultMaxBytes * 2})
 	wants(t, err, "no such file", "")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = Take(ctx, src, src+"/dst", Options{})
+	_, err = takeAt(ctx, src, src+"/dst", Options{})
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -306,15 +306,15 @@ func TestTakeRefusesSpecial(t *testing.T) {
 func TestTakeInside(t *testing.T) {
 	src := t.TempDir()
 	fill(t, src, map[string]string{"train.py": ""})
-	first, err := Take(t.Context(), src, src+"/one", Options{})
+	first, err := takeAt(t.Context(), src, src+"/one", Options{})
 	must(t, err)
-	second, err := Take(t.Context(), src, src+"/two", Options{Exclude: []string{"one"}})
+	second, err := takeAt(t.Context(), src, src+"/two", Options{Exclude: []string{"one"}})
 	must(t, err)
 	if !reflect.DeepEqual(first, second) || first.Files != 1 {
 		t.Errorf("%+v, %+v", first, second)
 	}
 	// A snapshot of a snapshot has the same content.
-	third, err := Take(t.Context(), src+"/one", src+"/three", Options{})
+	third, err := takeAt(t.Context(), src+"/one", src+"/three", Options{})
 	must(t, err)
 	if !reflect.DeepEqual(first, third) {
 		t.Errorf("%+v, %+v", first, third)
@@ -332,9 +332,9 @@ func TestRenameReplacesNothing(t *testing.T) {
 	wants(t, rename(root, "none", "new"), "no such file", "")
 }
 
-// TestTakeInIgnoresExchangedDirectory checks that a snapshot is created, and removed after a failure,
+// TestTakeIgnoresExchangedDirectory checks that a snapshot is created, and removed after a failure,
 // only in the open directory.
-func TestTakeInIgnoresExchangedDirectory(t *testing.T) {
+func TestTakeIgnoresExchangedDirectory(t *testing.T) {
 	src, dir := t.TempDir(), filepath.Join(t.TempDir(), "code")
 	fill(t, src, map[string]string{"train.py": "1"})
 	must(t, os.Mkdir(dir, 0o700))
@@ -343,17 +343,27 @@ func TestTakeInIgnoresExchangedDirectory(t *testing.T) {
 	defer parent.Close()
 	must(t, os.Rename(dir, dir+".moved"))
 	must(t, os.Mkdir(dir, 0o700))
-	m, err := TakeIn(t.Context(), src, parent, "one", Options{})
+	m, err := Take(t.Context(), src, parent, "one", Options{})
 	must(t, err)
 	must(t, Verify(t.Context(), dir+".moved/one", m))
-	_, err = TakeIn(t.Context(), src, parent, "one", Options{})
+	_, err = Take(t.Context(), src, parent, "one", Options{})
 	wants(t, err, "already exists", "different path")
 	must(t, unix.Mkfifo(filepath.Join(src, "pipe"), 0o600))
-	_, err = TakeIn(t.Context(), src, parent, "two", Options{})
+	_, err = Take(t.Context(), src, parent, "two", Options{})
 	wants(t, err, "pipe", "")
 	for path, want := range map[string]int{dir: 0, dir + ".moved": 1} {
 		if left, _ := os.ReadDir(path); len(left) != want {
 			t.Errorf("%s: %v, want %d entries", path, left, want)
 		}
 	}
+}
+
+// takeAt calls [Take] for the path of the new directory.
+func takeAt(ctx context.Context, src, dst string, o Options) (Manifest, error) {
+	parent, err := os.OpenRoot(filepath.Dir(dst))
+	if err != nil {
+		return Manifest{}, err
+	}
+	defer parent.Close()
+	return Take(ctx, src, parent, filepath.Base(dst), o)
 }

@@ -83,12 +83,12 @@ func TestGitStartsNoProgramOfTheRepository(t *testing.T) {
 				if g := about(t, top, env); g.Commit == "" {
 					t.Errorf("got %+v", g)
 				}
-				if _, err := Take(t.Context(), top, dst, Options{Environ: env}); err != nil {
+				if _, err := takeAt(t.Context(), top, dst, Options{Environ: env}); err != nil {
 					t.Error(err)
 				}
 			} else { // a missing object is an error
 				_, _ = Provenance(t.Context(), top, env)
-				_, _ = Take(t.Context(), top, dst, Options{Environ: env})
+				_, _ = takeAt(t.Context(), top, dst, Options{Environ: env})
 			}
 			if _, err := os.Lstat(canary); err == nil {
 				t.Error("a program was started")

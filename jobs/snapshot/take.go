@@ -18,27 +18,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// Take copies the code in src to a new directory dst with mode 0700. Both paths must be
-// absolute. dst must not exist, but its parent must. dst may be inside src. Take creates dst
-// atomically: it makes the copy under a temporary name next to dst and then renames it.
+// Take copies the code in src to a new directory with the given name and mode 0700 in parent. src
+// must be an absolute path. The new directory may be inside src. Take creates it atomically: it makes
+// the copy under a temporary name and then renames it. It creates and removes files only in parent,
+// even if another directory takes its path.
 //
 // Take returns an error if src contains no files, too many files, too much data, or a FIFO, a
 // socket, or a device, or if a file changes during the copy. The error may have a hint.
-func Take(ctx context.Context, src, dst string, o Options) (Manifest, error) {
-	if !filepath.IsAbs(dst) {
-		return Manifest{}, fmt.Errorf("take snapshot of %q: a path is not absolute", src)
-	}
-	parent, err := os.OpenRoot(filepath.Dir(dst))
-	if err != nil {
-		return Manifest{}, fmt.Errorf("take snapshot of %q: %w", src, err)
-	}
-	defer parent.Close()
-	return TakeIn(ctx, src, parent, filepath.Base(dst), o)
-}
-
-// TakeIn does the same as [Take] for a new directory with the given name in an open directory. It
-// creates and removes files only there, even if another directory takes the path.
-func TakeIn(ctx context.Context, src string, parent *os.Root, name string, o Options) (Manifest, error) {
+func Take(ctx context.Context, src string, parent *os.Root, name string, o Options) (Manifest, error) {
 	m, err := take(ctx, src, parent, name, o)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("take snapshot of %q: %w", src, err)

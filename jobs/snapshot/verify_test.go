@@ -84,7 +84,7 @@ func TestVerify(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			src, dst := t.TempDir(), filepath.Join(t.TempDir(), "code")
 			fill(t, src, map[string]string{"a+": "1", "b": "2", "c/d": "2", "l": "->b"})
-			m, err := Take(t.Context(), src, dst, Options{})
+			m, err := takeAt(t.Context(), src, dst, Options{})
 			must(t, err)
 			must(t, c.change(dst))
 			err = Verify(t.Context(), dst, m)

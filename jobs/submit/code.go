@@ -32,7 +32,7 @@ func (a *submission) recordCode(ctx context.Context, id string) (*rundir.Code, e
 		return nil, fmt.Errorf("create snapshot directory: %w", err)
 	}
 	defer parent.Close()
-	m, err := snapshot.TakeIn(ctx, codeDir, parent, id, snapshot.Options{Environ: a.req.Environ, Exclude: listRunDirs(a.dir, codeDir)})
+	m, err := snapshot.Take(ctx, codeDir, parent, id, snapshot.Options{Environ: a.req.Environ, Exclude: listRunDirs(a.dir, codeDir)})
 	if err != nil {
 		return nil, err
 	}

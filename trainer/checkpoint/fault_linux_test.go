@@ -158,7 +158,7 @@ func checkAfterFailure(t *testing.T, dir, after string) {
 	if _, err := Save(dir, m, files); err != nil {
 		t.Fatalf("%s: the next save: %v", after, err)
 	}
-	if err := Clean(dir); err != nil {
+	if err := cleanAt(dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := Prune(t.Context(), dir, "run", 3, Retention{Newest: 1}, map[int]bool{}); err != nil {

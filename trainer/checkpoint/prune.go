@@ -132,21 +132,8 @@ func (k Retention) best(entries []Entry, verifies func(Entry) bool) int {
 	}
 }
 
-// Clean removes the temporary files of interrupted saves and prunings from dir. No save may be in
-// progress. It returns an error if dir belongs to another user, or if others can write to it.
-func Clean(dir string) error {
-	root, err := openOwn(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("clean up checkpoints: %w", err)
-	}
-	defer root.Close()
-	return clean(root)
-}
-
-// clean is [Clean] for an open directory.
+// clean removes the temporary files of interrupted saves and prunings from an open directory. No save
+// may be in progress.
 func clean(root *os.Root) error {
 	found, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
@@ -167,7 +154,7 @@ func clean(root *os.Root) error {
 }
 
 // setAside renames a checkpoint, if it exists, and returns its new name. Under that name it is no
-// longer a checkpoint, and the next [Clean] removes its remaining files.
+// longer a checkpoint, and the next [Save] removes its remaining files.
 func setAside(root *os.Root, name string) (string, error) {
 	aside := tempPrefix + "removed-" + name
 	err := root.Rename(name, aside)
