@@ -143,6 +143,9 @@ func (g *group) failureReason(sequence uint64) error {
 	if err := g.checkClosed(); err != nil {
 		return err
 	}
+	if g.connecting {
+		return nil // a rank that has closed before its first operation has taken part in the exchange of hosts
+	}
 	for r, of := range g.members {
 		if from, ok := g.notes.closed[commRank{g.id, of}]; ok && from <= sequence {
 			return &offenderError{r, errCommunicatorClosed}

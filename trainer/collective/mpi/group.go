@@ -23,8 +23,9 @@ type group struct {
 	turns      turns.Turns
 	voteBuffer []byte // buffer to compare calls
 
-	closed bool   // guarded by the process's mutex
-	splits uint64 // guarded by its turn
+	connecting bool   // guarded by the process's mutex
+	closed     bool   // guarded by the process's mutex
+	splits     uint64 // guarded by its turn
 
 	drawing sync.Mutex
 	threads map[messageStream]*turns.Turns
@@ -43,6 +44,7 @@ func newGroup(p *process, comm libmpi.Handle, id uint64, members []int, place in
 // exchangeHosts exchanges host names between all ranks and starts to receive notes.
 func (g *group) exchangeHosts(ctx context.Context, host string) error {
 	g.mu.Lock()
+	g.connecting = true
 	err := g.startNotes()
 	g.mu.Unlock()
 	if err != nil {
@@ -60,6 +62,9 @@ func (g *group) exchangeHosts(ctx context.Context, host string) error {
 	for r := range g.hosts {
 		g.hosts[r] = strings.TrimRight(string(all[r*room:][:room]), "\x00")
 	}
+	g.mu.Lock()
+	g.connecting = false
+	g.mu.Unlock()
 	return nil
 }
 

@@ -53,13 +53,15 @@ func (i implementation) start(t testing.TB, n int, variable string) (*exec.Cmd, 
 	}
 	arguments := append([]string{"-n", strconv.Itoa(n)}, i.options...)
 	cmd := exec.Command(path, append(arguments, os.Args[0])...)
-	cmd.Env = append(os.Environ(), variable, "OMPI_MCA_mpi_yield_when_idle=1",
+	cmd.Env = append([]string{
 		// All ranks share a host, so UCX does not need TCP, which fails if an interface of another
-		// test disappears while UCX lists the interfaces.
+		// test disappears while UCX lists the interfaces. A test can choose another transport.
 		"UCX_TLS=self,sm",
 		// UCX 1.13 patches mmap and other functions of the C library while other threads may call
 		// them. Only RDMA needs this.
-		"UCX_MEM_MMAP_HOOK_MODE=none")
+		"UCX_MEM_MMAP_HOOK_MODE=none",
+	}, os.Environ()...)
+	cmd.Env = append(cmd.Env, variable, "OMPI_MCA_mpi_yield_when_idle=1")
 	out := &output{}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
