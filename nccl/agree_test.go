@@ -82,7 +82,8 @@ func TestAgree(t *testing.T) {
 	}
 }
 
-// A setting of the user that contradicts the hardware causes a warning but is not overridden.
+// TestIBDisable checks that Plan keeps the user's NCCL_IB_DISABLE and warns if it contradicts the
+// hardware of the job.
 func TestIBDisable(t *testing.T) {
 	without := agree(t, []*hostBuilder{roce("n1", 1, 80), plainHost("n2", 2)}, "bond0", "eth0")
 	tests := []struct {
@@ -110,7 +111,7 @@ func TestIBDisable(t *testing.T) {
 	}
 }
 
-// Agree must be fast for 1,000 hosts with eight ports each.
+// TestAgreeScale checks that Agree handles 1,000 hosts with eight ports each within a minute.
 func TestAgreeScale(t *testing.T) {
 	var hosts []netif.Inventory
 	var choices []netif.Choice

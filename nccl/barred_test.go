@@ -15,8 +15,8 @@ func withRoCE(addrs ...string) *hostBuilder {
 		adapter("mlx5_0", "0000:18:00.0", ethernet, "ACTIVE", 100000)
 }
 
-// NCCL uses every port that it finds. Barred ports must be listed, or InfiniBand and RoCE must
-// be off.
+// TestBarred checks that Plan keeps NCCL away from ports that it must not use. NCCL uses every
+// port that it finds, so Plan must list these ports or turn off InfiniBand and RoCE.
 func TestBarred(t *testing.T) {
 	two := withRoCE("10.9.0.1/24").link(netif.Link{Name: "ens2", Speed: 100000, PCI: "0000:19:00.0", HCA: "mlx5_1"}, "10.8.0.1/24").
 		adapter("mlx5_1", "0000:19:00.0", ethernet, "ACTIVE", 100000)
@@ -94,7 +94,8 @@ func TestBarred(t *testing.T) {
 	}
 }
 
-// A chosen VLAN is one of the port's networks, whether its GID table is readable or not.
+// TestVLAN checks that Plan selects the port below a chosen VLAN, with and without a readable GID
+// table.
 func TestVLAN(t *testing.T) {
 	for _, rdma := range []bool{true, false} {
 		h := withRoCE("10.9.0.1/24").link(netif.Link{Name: "ens1.200", Kind: "vlan", Parent: "ens1"}, "10.200.0.1/24")
@@ -108,7 +109,8 @@ func TestVLAN(t *testing.T) {
 	}
 }
 
-// UCX uses one list for adapters and interfaces, and has no TCP without an interface.
+// TestUCXDevices checks that Plan names adapters and interfaces for UCX in one list, keeps the
+// user's list, and notes if UCX has no TCP because no interface can be named.
 func TestUCXDevices(t *testing.T) {
 	shadowed := facts(dgx("d"), "eno3")
 	shadowed.Choice.Shadowed = true

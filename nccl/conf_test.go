@@ -34,7 +34,7 @@ func TestParseConf(t *testing.T) {
 	}
 }
 
-// The parser is compared with the loop of NCCL's setEnvFile, translated closely from C.
+// FuzzParseConf compares ParseConf with a close translation of the C loop in NCCL's setEnvFile.
 func FuzzParseConf(f *testing.F) {
 	for _, seed := range []string{"", "A=1\nB=2", "#A=1\n", "A==\n=\n", "A\x00=\n\n", "\n=\nA=\r\n", strings.Repeat("a", 2000) + "=" + strings.Repeat("b", 2000)} {
 		f.Add([]byte(seed))

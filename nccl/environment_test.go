@@ -149,7 +149,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// The inventories of real hosts from package netif, with the correct values.
+// TestRealHosts checks the plan for recorded inventories of real hosts: the interfaces for NCCL
+// and Gloo, and the adapters.
 func TestRealHosts(t *testing.T) {
 	data, err := os.ReadFile("../netif/testdata/netif_cases.json")
 	if err != nil {

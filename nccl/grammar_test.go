@@ -9,7 +9,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// Each library has its own syntax. Plan warns if a choice cannot be expressed in it.
+// TestGrammars checks that Plan writes a choice in the syntax of each library and warns if a
+// library cannot express it.
 func TestGrammars(t *testing.T) {
 	named := func(name, addr string) netif.Choice {
 		p := netip.MustParsePrefix(addr)
@@ -48,7 +49,8 @@ func TestGrammars(t *testing.T) {
 	}
 }
 
-// With two interfaces in one subnet, Open MPI would use the first.
+// TestOpenMPISharedSubnet checks that Plan names the interface for Open MPI if two interfaces
+// share a subnet. With the subnet, Open MPI would use the first one.
 func TestOpenMPISharedSubnet(t *testing.T) {
 	h := newHost("n1").link(netif.Link{Name: "eno1"}, "192.168.3.15/20").link(netif.Link{Name: "enp37s0f0"}, "192.168.5.15/20")
 	if got := valueOf(Plan(facts(h, "enp37s0f0")), ompiInclude); got != "enp37s0f0" {
@@ -72,7 +74,8 @@ func TestJudgeOpenMPI(t *testing.T) {
 	}
 }
 
-// The purpose of each RDMA port of a host.
+// TestSurvey checks which RDMA ports of a host survey selects for NCCL: not ports for storage,
+// virtual machines, or other networks.
 func TestSurvey(t *testing.T) {
 	azure := newHost("a").link(netif.Link{Name: "eth0", Driver: "hv_netvsc", Speed: 100000}, "10.0.0.4/24").
 		link(netif.Link{Name: "enP1s1", PCI: "0001:00:02.0", HCA: "mlx5_an0", Master: "eth0"}).
@@ -160,7 +163,8 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// NCCL needs a GID index only before 2.21.
+// TestGIDVersions checks that Plan sets the GID index only for NCCL before 2.21. Later versions
+// select it themselves.
 func TestGIDVersions(t *testing.T) {
 	for version, want := range map[int]string{22005: "3", 22100: "", 22703: "", 0: ""} {
 		f := facts(roce("n1", 1, 80, 81), "bond0")
@@ -171,7 +175,8 @@ func TestGIDVersions(t *testing.T) {
 	}
 }
 
-// Requiring InfiniBand stops the job if one of its hosts does not have it.
+// TestNetWithoutRDMA checks that Plan warns if the user requires InfiniBand and a host of the job
+// has no usable port.
 func TestNetWithoutRDMA(t *testing.T) {
 	hosts := []*hostBuilder{roce("n1", 1, 80), plainHost("n2", 2)}
 	f := facts(hosts[0], "bond0")
@@ -187,7 +192,8 @@ var managed = []string{ncclInterface, ncclFamily, ncclCommID, ibDisable, ibHCA, 
 	debugLevel, debugFile, glooInterface, tpInterface, ucxDevices, ompiInclude, ompiExclude, ompiOOBInclude, ompiOOBExclude,
 	oobEnable, oobInterface, topologyFile, rasEnable, rasAddress, rasTimeout}
 
-// Plan never changes a value that the user has set, except values that NCCL ignores.
+// FuzzPlanKeeps checks that Plan never changes a value that the user or the site has set, except
+// values that NCCL ignores, and lists each variable once.
 func FuzzPlanKeeps(f *testing.F) {
 	for i := range managed {
 		for _, value := range []string{"", "^", "=mlx5_0:1", "eth0", "1", "10.0.0.0/8", "a:b:c,,", "\x00", "AF_INET6", "3"} {

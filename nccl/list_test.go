@@ -67,7 +67,7 @@ func TestListPorts(t *testing.T) {
 	}
 }
 
-// The parser is compared with the loop of NCCL's parseStringList, translated closely from C.
+// FuzzList compares parseList with a close translation of the C loop in NCCL's parseStringList.
 func FuzzList(f *testing.F) {
 	for _, seed := range []string{"", "^", "=", "^=", "=^a", "a:1,b:2", ",,a,", ":1,a", "a:1:2,b", "^=mlx5_1:+1", "a: 7x", "a:-1", strings.Repeat("a,", 40)} {
 		f.Add(seed, "mlx5_1")

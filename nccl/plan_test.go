@@ -34,7 +34,8 @@ func facts(h *hostBuilder, link string) Facts {
 	return Facts{Choice: h.choose(link), Inventory: h.Inventory}
 }
 
-// The full result for each kind of host: variables, reasons, warnings, and notes.
+// TestPlanGolden compares the full plan for each kind of host with a golden file: variables,
+// reasons, warnings, and notes.
 func TestPlanGolden(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -170,8 +171,8 @@ func valueOf(e Env, name string) string {
 	return ""
 }
 
-// For libraries that use a single port, each rank uses a port near its GPU. NCCL gets all
-// ports.
+// TestAffinity checks that a rank uses a port near its GPU with libraries that use a single port.
+// NCCL gets all ports.
 func TestAffinity(t *testing.T) {
 	tests := []struct {
 		name      string
