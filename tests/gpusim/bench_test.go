@@ -15,7 +15,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// A step that is timed on a GPU is the same step as on the CPU.
+// TestBenchStep checks that a step benchmark on a GPU computes the same losses as on the CPU and
+// reports consistent metrics.
 func TestBenchStep(t *testing.T) {
 	const steps = 3
 	for i, c := range [][2]int{{4, 0}, {1, 8}} { // mlp, gpt
@@ -40,7 +41,8 @@ func TestBenchStep(t *testing.T) {
 	}
 }
 
-// The program finds GPUs and NCCL, and each of its processes finds a GPU.
+// TestBench checks that `bench` finds GPUs and NCCL, gives each process a GPU, and explains what
+// is missing.
 func TestBench(t *testing.T) {
 	program := build(t)
 	run := func(devices string, args ...string) string {

@@ -11,8 +11,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 )
 
-// The checker reports an access one element out of bounds, with kernel, block, and thread. It
-// reports no valid access.
+// TestAccessBeyondMemoryIsFound checks that the checker reports an access one element out of
+// bounds with kernel, block, and thread, and accepts valid accesses.
 func TestAccessBeyondMemoryIsFound(t *testing.T) {
 	if gpusim.IsChecked() {
 		reach(t, os.Getenv("GPUSIM_REACH"))

@@ -14,8 +14,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// A failure of a GPU or of NCCL stops all ranks within seconds. failure.json names rank, host, GPU,
-// operation, step, and fix.
+// TestLaunchFails checks that a failure of a GPU or of NCCL stops all ranks soon, and that
+// failure.json names rank, host, GPU, operation, step, and fix.
 func TestLaunchFails(t *testing.T) {
 	gpusim.Require(t)
 	program := build(t)

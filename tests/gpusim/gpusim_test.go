@@ -62,7 +62,8 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// CUDA_VISIBLE_DEVICES selects GPUs by index or UUID.
+// TestVisibleDevices checks that CUDA_VISIBLE_DEVICES selects GPUs of the simulator by index or
+// UUID, as in CUDA.
 func TestVisibleDevices(t *testing.T) {
 	const gpu = "GPU-67707573-696d-0000-0000-00000000000"
 	if visible := os.Getenv("CUDA_VISIBLE_DEVICES"); os.Getenv("GPUSIM_TEST") != "" {
@@ -109,9 +110,9 @@ func TestNewMemoryIsNoNumber(t *testing.T) {
 	}
 }
 
-// Two streams run concurrently: one does not see a late write of the other unless it waits for the
-// event.
-func TestStreamsAreBesideEachOther(t *testing.T) {
+// TestStreamsRunConcurrently checks that a stream does not see a late write of another stream
+// unless it waits for its event. Only then does the simulator find missing waits.
+func TestStreamsRunConcurrently(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		bound(t)
 		p := must[driver.Ptr](t)(driver.Alloc(4))
@@ -186,7 +187,7 @@ func TestTextThatIsNoPTX(t *testing.T) {
 	}
 }
 
-// A stream of one context is not valid in another, and a destroyed stream is not valid anywhere.
+// TestHandlesAreChecked checks that a destroyed stream is not valid anymore.
 func TestHandlesAreChecked(t *testing.T) {
 	bound(t)
 	s := must[driver.Stream](t)(driver.NewStream(0))
@@ -196,7 +197,7 @@ func TestHandlesAreChecked(t *testing.T) {
 	}
 }
 
-// After a device is lost, every call fails.
+// TestLostDevice checks that every call fails after a device is lost.
 func TestLostDevice(t *testing.T) {
 	if again(t, "GPUSIM_FAIL=lost:1") {
 		bound(t)

@@ -15,7 +15,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// A GPT trains with wgmma attention as with mma, with different rounding.
+// TestJobTrainsOnHopper checks that a GPT trains with wgmma attention as with mma. Different
+// rounding shows that wgmma ran.
 func TestJobTrainsOnHopper(t *testing.T) {
 	gpusim.Require(t)
 	path := t.TempDir() + "/text.txt"
@@ -53,9 +54,10 @@ func TestJobTrainsOnHopper(t *testing.T) {
 	}
 }
 
-// If the GPU does not support the value of DDPBATCH_ATTENTION, a warning is printed and the job
-// trains. Unknown values of DDPBATCH_ATTENTION and DDPBATCH_FUSION are rejected.
-func TestLaunchAsksForAttention(t *testing.T) {
+// TestLaunchWithUnsupportedAttention checks that a job trains with a warning if the GPU does not
+// support the value of DDPBATCH_ATTENTION, and that unknown values of DDPBATCH_ATTENTION and
+// DDPBATCH_FUSION are rejected.
+func TestLaunchWithUnsupportedAttention(t *testing.T) {
 	gpusim.Require(t)
 	program := build(t)
 	run := func(set ...string) launched {

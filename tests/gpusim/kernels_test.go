@@ -16,8 +16,8 @@ func kernel(t *testing.T, module, name string) *driver.Function {
 	return must[*driver.Function](t)(m.Function(name))
 }
 
-// Every entry of the PTX has a kernel with the same parameters, compiled for the host. The
-// simulator checks this when it looks up a kernel.
+// TestKernelsAreInBothBuilds checks that every entry of the PTX has a kernel for the host with the
+// same parameters. The simulator compares them when it looks up a kernel.
 func TestKernelsAreInBothBuilds(t *testing.T) {
 	bound(t)
 	found := 0
@@ -33,7 +33,8 @@ func TestKernelsAreInBothBuilds(t *testing.T) {
 	}
 }
 
-// A launch with more threads than the kernel was compiled for is rejected.
+// TestLaunchIsChecked checks that a launch with more threads, shared memory, or blocks than the
+// GPU allows is rejected.
 func TestLaunchIsChecked(t *testing.T) {
 	bound(t)
 	f := kernel(t, "elementwise", "add")

@@ -107,8 +107,8 @@ var combinations = map[string][]struct {
 	},
 }
 
-// Jobs on GPUs, one process per GPU, match the CPU: with every strategy, over NCCL, through host
-// memory, and when a run changes all of these.
+// TestLaunchOnGPUs checks that jobs with one process per GPU match the CPU: with every strategy,
+// over NCCL, through host memory, and if a run changes between them.
 func TestLaunchOnGPUs(t *testing.T) {
 	gpusim.Require(t)
 	program := build(t)
@@ -143,8 +143,8 @@ func TestLaunchOnGPUs(t *testing.T) {
 	}
 }
 
-// Without NCCL, a job that does not require it trains and prints a warning. A job that requires it
-// is rejected.
+// TestLaunchWithoutNCCL checks that a job without libnccl trains through host memory with a
+// warning, and that a job that requires NCCL is rejected with a fix.
 func TestLaunchWithoutNCCL(t *testing.T) {
 	gpusim.Require(t)
 	program := build(t)

@@ -9,7 +9,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/gpusim"
 )
 
-// The simulator finds the elements of a matrix at the locations that the PTX ISA defines.
+// TestLayoutsOfMatrices checks that the simulator finds the elements of a matrix at the locations
+// that the PTX ISA defines.
 func TestLayoutsOfMatrices(t *testing.T) {
 	gpusim.Require(t)
 	program := t.TempDir() + "/layouts"

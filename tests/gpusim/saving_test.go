@@ -14,8 +14,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// A save copies each array of the state (weights and momentum) once, in one piece. An async
-// checkpoint equals a synchronous one, also without pinned memory, which is reported.
+// TestSavingOnAGPU checks that a save downloads each array of the state once, in one piece. An
+// async checkpoint equals a synchronous one, also without pinned memory, which is reported.
 func TestSavingOnAGPU(t *testing.T) {
 	gpusim.Require(t)
 	const array = 816 // elements: 780 of parameters, and padding in the bucket

@@ -96,7 +96,8 @@ func observe(t *testing.T, text, device, folder string, stop chan struct{}, obse
 	return err
 }
 
-// A job on a GPU matches the CPU, and is bit-identical if it is stopped and resumed.
+// TestJobTrainsOnAGPU checks that a job on a GPU matches the CPU and is bit-identical if it is
+// stopped and resumed.
 func TestJobTrainsOnAGPU(t *testing.T) {
 	path := t.TempDir() + "/text.txt"
 	check(t, os.WriteFile(path, []byte(strings.Repeat("all work and no play; ", 90)), 0o600))
@@ -131,9 +132,9 @@ func TestJobTrainsOnAGPU(t *testing.T) {
 	}
 }
 
-// A GPU skips a non-finite step as the CPU does, although the host detects it only after it has
-// launched the next step. Too many such steps, or one that must not be skipped, end the run before
-// a checkpoint is written.
+// TestStepsThatAreNotFiniteOnAGPU checks that a GPU skips a non-finite step as the CPU does,
+// although the host detects it only after it has launched the next step. Too many such steps, or
+// one that must not be skipped, end the run before a checkpoint is written.
 func TestStepsThatAreNotFiniteOnAGPU(t *testing.T) {
 	run := func(device, policy string, bad int) (seen []string, err error) {
 		path, folder := t.TempDir()+"/data.csv", t.TempDir()
@@ -189,7 +190,7 @@ lr = 0.01
 clip_norm = 1.0
 `
 
-// A failure on the GPU is the error of the run, with a fix.
+// TestJobFailsOnAGPU checks that a run returns a failure on the GPU as its error, with the cause.
 func TestJobFailsOnAGPU(t *testing.T) {
 	if kind := os.Getenv("GPUSIM_TEST"); kind != "" {
 		job := trainingJobs["mlp"]

@@ -58,7 +58,8 @@ func TestTablesOfRanks(t *testing.T) {
 	}
 }
 
-// Both sides train the same model on two ranks.
+// TestRanksOfBothSides checks that ddpbatch and PyTorch train the same model on two ranks.
+// Otherwise their times could not be compared.
 func TestRanksOfBothSides(t *testing.T) {
 	r := torchRunner(t)
 	var found parallel

@@ -45,7 +45,8 @@ func TestTableOfSums(t *testing.T) {
 	}
 }
 
-// The two ends reach each other, and nothing else reaches them.
+// TestCable checks that the two ends of a cable reach each other with the requested MTU, and that
+// no other namespace reaches them.
 func TestCable(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root")
