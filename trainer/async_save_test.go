@@ -36,9 +36,9 @@ func contents(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// For every strategy, an async save writes the same bytes as a synchronous one, and training
-// continues unchanged.
-func TestSavingBehindWritesTheSame(t *testing.T) {
+// TestAsyncSaveWritesSameBytes checks for every strategy that an async save writes the same bytes
+// as a synchronous one, so training continues unchanged.
+func TestAsyncSaveWritesSameBytes(t *testing.T) {
 	for _, strategy := range strategyNames {
 		for _, ranks := range []int{2, 3} {
 			spec := strings.Replace(models(t)["gpt"](1), "[checkpoint]", "[checkpoint]\nkeep_every = \"2 steps\"", 1)
@@ -60,9 +60,9 @@ func TestSavingBehindWritesTheSame(t *testing.T) {
 	}
 }
 
-// If training is stopped or a rank dies at any step, also during an async save, the final weights
-// are bit-identical.
-func TestStopAndDeathWhileSavingBehind(t *testing.T) {
+// TestStopAndDeathDuringAsyncSave checks that the final weights are bit-identical if training
+// stops or a rank dies at any step, also during an async save.
+func TestStopAndDeathDuringAsyncSave(t *testing.T) {
 	for _, strategy := range []jobs.Strategy{jobs.StrategyDDP, jobs.StrategyZeRO3} {
 		spec := func(batch int) *jobs.Job {
 			return withStrategy(t, strategy, strings.Replace(fmt.Sprintf(mlp, batch), "7 steps", "2 steps", 1)+"async = true\n")
@@ -110,8 +110,9 @@ func breakSaves(t *testing.T, dir string, broken *bool) func(int, *Options) {
 	}
 }
 
-// A failed async save stops the run and leaves existing checkpoints intact.
-func TestFailedSaveBehindEndsTheRun(t *testing.T) {
+// TestFailedAsyncSaveStopsRun checks that a failed async save stops the run and leaves existing
+// checkpoints intact.
+func TestFailedAsyncSaveStopsRun(t *testing.T) {
 	for _, strategy := range strategyNames {
 		dir, broken := filepath.Join(t.TempDir(), "checkpoints"), false
 		_, _, errs := world(t, 2, asyncJob(t, strategy, ""), dir, breakSaves(t, dir, &broken))
@@ -126,9 +127,9 @@ func TestFailedSaveBehindEndsTheRun(t *testing.T) {
 	}
 }
 
-// With on_error = "continue", the run continues, emits an event, and saves again when the next save
-// is due. Its result equals an undisturbed run's.
-func TestFailedSaveIsTriedAgain(t *testing.T) {
+// TestFailedSaveIsRetried checks that a run with on_error = "continue" reports a failed save and
+// saves again when the next save is due. Its result equals the result of an undisturbed run.
+func TestFailedSaveIsRetried(t *testing.T) {
 	undisturbed := t.TempDir()
 	_, _, errs := world(t, 2, asyncJob(t, jobs.StrategyDDP, ""), undisturbed, smallBuckets)
 	ok(t, errs)
@@ -155,7 +156,8 @@ func TestFailedSaveIsTriedAgain(t *testing.T) {
 	}
 }
 
-// The first and the last save are synchronous, and their failure stops the run.
+// TestLastSaveMustSucceed checks that a failure of the first or last save stops the run even with
+// on_error = "continue".
 func TestLastSaveMustSucceed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoints")
 	_, _, errs := world(t, 1, asyncJob(t, jobs.StrategyDDP, "on_error = \"continue\"\n"), dir, func(rank int, o *Options) {

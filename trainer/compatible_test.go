@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// If a setting that affects the result has changed, the error names it with both values, and
-// nothing is trained. One error lists all changes.
+// TestEveryChangeOfTheJobIsNamed checks that a resume is rejected if a setting that affects the
+// result has changed. One error lists all changes with both values, and no checkpoint changes.
 func TestEveryChangeOfTheJobIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	text := strings.Replace(fmt.Sprintf(mlp, 50), "epochs = 3", "epochs = 1", 1)
@@ -52,8 +52,9 @@ func TestEveryChangeOfTheJobIsNamed(t *testing.T) {
 	}
 }
 
-// Settings of the strategy, of output, and of retention may change.
-func TestOtherChangesAreNone(t *testing.T) {
+// TestCompatibleChangesAreAccepted checks that a resume accepts changes to output, retention, the
+// strategy, and the number of samples and ranks.
+func TestCompatibleChangesAreAccepted(t *testing.T) {
 	text := strings.Replace(fmt.Sprintf(mlp, 50), "epochs = 3", "epochs = 1", 1)
 	for _, c := range []struct{ from, to string }{
 		{"log_every = \"1 step\"", "log_every = \"2 steps\""},
@@ -72,9 +73,9 @@ func TestOtherChangesAreNone(t *testing.T) {
 	}
 }
 
-// A checkpoint of another run in the directory is rejected, even if its step is higher than this
-// run's. This run's checkpoints stay unchanged.
-func TestForeignCheckpointOfAHigherStepIsRefused(t *testing.T) {
+// TestForeignCheckpointOfHigherStepIsRejected checks that a run rejects a checkpoint of another
+// run in its directory, even if its step is higher, and does not change any checkpoint.
+func TestForeignCheckpointOfHigherStepIsRejected(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	text := fmt.Sprintf(mlp, 50)
 	stoppedRun(t, 1, withStrategy(t, jobs.StrategyDDP, text), dir, 3)

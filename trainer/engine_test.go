@@ -69,8 +69,8 @@ func sameLosses(t *testing.T, got, want []Event, tolerance float64) {
 	}
 }
 
-// Gradient accumulation trains the same as one large batch, also in the last, shorter step, with
-// and without dropout.
+// TestAccumulationEqualsALargeBatch checks that gradient accumulation trains the same as one large
+// batch, also in the last, shorter step, with and without dropout.
 func TestAccumulationEqualsALargeBatch(t *testing.T) {
 	path := text(t)
 	for _, dropout := range []float64{0, 0.2} {
@@ -207,7 +207,8 @@ func TestStepsThatAreNotFinite(t *testing.T) {
 	}
 }
 
-// A step allocates nothing, from reading the samples to the update, with and without a trace.
+// TestStepsAllocateNothing checks that a step does not allocate memory, from reading the samples
+// to the update, with and without a trace.
 func TestStepsAllocateNothing(t *testing.T) {
 	for name, spec := range map[string]string{
 		"mlp": fmt.Sprintf(mlp, 2),
@@ -253,8 +254,8 @@ func TestAnEpochWithoutABatchIsRefused(t *testing.T) {
 	}
 }
 
-// A GPT starts from the weights in a file with the format of a checkpoint's. A file that does not
-// match is rejected, and the error names it.
+// TestGPTStartsFromWeights checks that a GPT starts from the weights of a checkpoint's model file,
+// and that the error for a file that does not match names the file and the tensor.
 func TestGPTStartsFromWeights(t *testing.T) {
 	path := text(t)
 	trained := t.TempDir()
@@ -291,9 +292,9 @@ func (c early) Do(ctx context.Context, call collective.Call) error {
 	return c.Communicator.Do(ctx, call)
 }
 
-// No rank allocates memory before all ranks have measured the free memory, because each accounts
-// for the others' share.
-func TestMemoryIsTakenWhenAllHaveLooked(t *testing.T) {
+// TestNoAllocationBeforeAllRanksMeasure checks that no rank allocates its weights before all ranks
+// have measured the free memory. Each rank accounts for the share of the others.
+func TestNoAllocationBeforeAllRanksMeasure(t *testing.T) {
 	const width, layers = 1024, 2
 	large := strings.Replace(fmt.Sprintf(gpt, 2, 0, text(t)), "width = 16", fmt.Sprint("width = ", width), 1)
 	var before, after runtime.MemStats
@@ -308,8 +309,9 @@ func TestMemoryIsTakenWhenAllHaveLooked(t *testing.T) {
 	}
 }
 
-// A run that exceeds the free memory is rejected with sizes, before anything is allocated.
-func TestTooLargeIsRefused(t *testing.T) {
+// TestTooLargeModelIsRejected checks that a run that exceeds the free memory is rejected with
+// sizes before it allocates memory.
+func TestTooLargeModelIsRejected(t *testing.T) {
 	large := strings.Replace(fmt.Sprintf(gpt, 2, 0, text(t)), "width = 16", "width = 8192", 1)
 	_, _, errs := world(t, 1, job(t, large), t.TempDir(), func(_ int, o *Options) { o.LocalRanks = 1000 })
 	if errs[0] == nil || !strings.Contains(errs[0].Error(), "on each of 1000 ranks of this machine") || !strings.Contains(errs[0].Error(), "GiB are free") {

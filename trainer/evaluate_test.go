@@ -82,8 +82,8 @@ func evaluated(events []Event) map[int]float64 {
 	return out
 }
 
-// A stop during the evaluation of an epoch does not wait for the evaluation: the epoch is saved,
-// and evaluated when the run resumes, also after the last epoch.
+// TestStopWhileEvaluating checks that a stop does not wait for the evaluation of an epoch: the run
+// saves the epoch and evaluates it when it resumes, also after the last epoch.
 func TestStopWhileEvaluating(t *testing.T) {
 	j := job(t, fmt.Sprintf(gpt, 2, 0.0, text(t)))
 	whole := t.TempDir()
@@ -134,8 +134,9 @@ func endedWith(t *testing.T, dir, sums string) bool {
 	return sums == want
 }
 
-// If held-out rows differ between ranks, the accuracy would be meaningless.
-func TestOtherHeldOutDataOnOneRankAreRefused(t *testing.T) {
+// TestDifferentHeldOutDataAreRejected checks that a run is rejected if held-out rows differ
+// between ranks. The evaluation would be meaningless.
+func TestDifferentHeldOutDataAreRejected(t *testing.T) {
 	dir := t.TempDir()
 	for name, rows := range map[string]string{"train.csv": "1,1\n2,2\n3,3\n4,4\n", "eval0.csv": "5,5\n", "eval1.csv": "5,6\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(rows), 0o600); err != nil {

@@ -15,9 +15,9 @@ func join(spec string, batch, accumulate int) string {
 	return strings.Replace(spec, fmt.Sprintf("batch = %d", batch), fmt.Sprintf("batch = %d\naccumulate = %d", batch, accumulate), 1)
 }
 
-// If samples do not divide evenly among ranks or batches, every strategy trains and evaluates the
-// same as one rank. In the last step of an epoch, some ranks have fewer samples than others, fewer
-// batches, or none.
+// TestJoinEqualsOneRank checks that every strategy trains and evaluates the same as one rank if
+// samples do not divide evenly among ranks or batches. In the last step of an epoch, some ranks
+// have fewer samples or batches than others, or none.
 func TestJoinEqualsOneRank(t *testing.T) {
 	path := text(t) // 20 samples to train on
 	mlps := func(samples int) func(int) string {
@@ -63,8 +63,8 @@ func TestJoinEqualsOneRank(t *testing.T) {
 	}
 }
 
-// A run that stops before the last steps of an epoch resumes with a different number of ranks: each
-// sample is used once, as with one rank.
+// TestJoinResumes checks that a run that stops before the last steps of an epoch can resume with a
+// different number of ranks. It uses each sample once, as with one rank.
 func TestJoinResumes(t *testing.T) {
 	// With 25 samples and 12 per step, the third step has one sample.
 	spec := func(ranks int) *jobs.Job {
@@ -92,8 +92,8 @@ func TestJoinResumes(t *testing.T) {
 	}
 }
 
-// With uneven = "drop", samples that do not divide evenly among the ranks are dropped, and the last
-// batch stays.
+// TestDropOfUnevenSamples checks that uneven = "drop" drops only samples that do not divide evenly
+// among the ranks. The last, smaller batch stays.
 func TestDropOfUnevenSamples(t *testing.T) {
 	text := strings.Replace(fmt.Sprintf(mlp, 5), "[train.data]", "[train.data]\nuneven = \"drop\"", 1)
 	_, result, errs := world(t, 2, job(t, strings.Replace(text, "samples = 203", "samples = 13", 1)), t.TempDir(), nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// A run emits an event if it resumes from a checkpoint of an older version, which did not compare
-// the ranks.
+// TestResumeReportsUncomparedCheckpoint checks that a run emits an event if it resumes from a
+// checkpoint of an older version, which did not compare the ranks.
 func TestResumeReportsUncomparedCheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	_, _, errs := world(t, 2, job(t, fmt.Sprintf(mlp, 2)), dir, stopAfter(Trained, 3))
@@ -65,8 +65,8 @@ func TestFormatLayout(t *testing.T) {
 	}
 }
 
-// A run that resumes with the same ranks on different nodes emits an event, because the order of
-// sums may differ. With the same layout it emits no event.
+// TestResumeReportsAnotherLayout checks that a run emits an event if it resumes with the same
+// ranks on different nodes, because the order of sums may differ.
 func TestResumeReportsAnotherLayout(t *testing.T) {
 	dir := t.TempDir()
 	spread := func(perNode int) func(int, *Options) {

@@ -16,9 +16,9 @@ func onNodes(t *testing.T, nodes []int) []collective.Communicator {
 	return conformance.Processes(t, len(nodes), collective.Options{Nodes: nodes, Memory: true})
 }
 
-// All strategies train bit-identical weights on any layout of the ranks: the order in which a
-// gradient is summed does not depend on whether all ranks need the sum or only one. The bucket
-// sizes select different algorithms.
+// TestStrategiesTrainTheSameBitsOnNodes checks that all strategies train bit-identical weights on
+// any layout of the ranks. The order in which a gradient is summed must not depend on whether all
+// ranks need the sum or only one. The bucket sizes select different algorithms.
 func TestStrategiesTrainTheSameBitsOnNodes(t *testing.T) {
 	spec := strings.NewReplacer("hidden = [16]", "hidden = [2000, 400, 30]", "samples = 203", "samples = 24", "7 steps", "100 steps").Replace(fmt.Sprintf(mlp, 2))
 	for name, nodes := range map[string][]int{

@@ -245,9 +245,9 @@ func (p process) run(t *testing.T, ranks int) []usage {
 	return all
 }
 
-// The memory of ranks in separate processes follows the formulas of the ZeRO paper plus the
-// temporary buckets, within 10%, also while a checkpoint is loaded or written, on rank 0 too. The
-// estimate before the run matches as well.
+// TestMemoryOfProcesses checks that the memory of ranks in separate processes follows the formulas
+// of the ZeRO paper plus the temporary buckets, within 10%. This includes loading and writing
+// checkpoints, on rank 0 also. The estimate before the run must match within 5%.
 func TestMemoryOfProcesses(t *testing.T) {
 	perParam := map[jobs.Strategy]struct{ whole, divided, lent float64 }{
 		jobs.StrategyDDP: {16, 0, 0}, jobs.StrategyZeRO1: {8, 8, 0}, jobs.StrategyZeRO2: {4, 12, 2}, jobs.StrategyZeRO3: {0, 16, 4},
@@ -314,9 +314,9 @@ func needed(t *testing.T, j *jobs.Job, ranks int, d device.Device) float64 {
 	return float64(need)
 }
 
-// On a GPU in bf16, the memory for rounded operands is determined by the largest ones: two rows of
-// activations, or of their gradients, as left operand of a matmul, and a layer's weight as right
-// operand.
+// TestNeedOfRoundedOperands checks the estimate for rounded operands on a GPU in bf16. The largest
+// ones determine it: two rows of activations, or of their gradients, as left operand of a matmul,
+// and a layer's weight as right operand.
 func TestNeedOfRoundedOperands(t *testing.T) {
 	j := job(t, fmt.Sprintf(wide, jobs.StrategyDDP, 2))
 	without := needed(t, j, 1, &plan.Counter{StoresBF16: true})

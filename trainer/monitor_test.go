@@ -55,8 +55,9 @@ func TestMonitorComparesRanks(t *testing.T) {
 	}
 }
 
-// A rank is reported as a straggler only if it is the slowest repeatedly and by a large margin: not
-// if ranks take turns, steps are short, or computation is a small part of the time.
+// TestStragglerLasts checks that a rank is reported as a straggler only if it is the slowest
+// repeatedly and by a large margin: not if ranks take turns, steps are short, or computation is a
+// small part of the time.
 func TestStragglerLasts(t *testing.T) {
 	const ms = time.Millisecond
 	type interval struct {

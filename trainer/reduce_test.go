@@ -25,8 +25,9 @@ func (w weigher) Do(ctx context.Context, c collective.Call) error {
 	return w.Communicator.Do(ctx, c)
 }
 
-// With reduce = "bf16", ranks exchange half the bytes of gradients and train nearly the same
-// weights as with fp32. All strategies train bit-identical weights.
+// TestCompressedGradients checks that ranks with reduce = "bf16" exchange half the bytes and train
+// nearly the same as with fp32, with bit-identical weights for all strategies. A single rank does
+// not round its gradients.
 func TestCompressedGradients(t *testing.T) {
 	for _, name := range []string{"mlp", "gpt"} {
 		spec := models(t)[name](2)

@@ -52,9 +52,9 @@ func TestReplicaThatDriftsIsNamed(t *testing.T) {
 	}
 }
 
-// A fault of any rank is detected before the next save and reaches no checkpoint. After a restart
-// the run ends with the values of an undisturbed run. With ZeRO the fault lasts: a rank receives
-// the weights again in every step.
+// TestDivergenceReachesNoCheckpoint checks that ranks detect a fault before the next save, so that
+// it reaches no checkpoint. After a restart, the run ends with the values of an undisturbed run.
+// With ZeRO the fault lasts, because a rank receives the weights again in every step.
 func TestDivergenceReachesNoCheckpoint(t *testing.T) {
 	for _, every := range []string{"7 steps", "20 steps"} {
 		for _, async := range []bool{false, true} {
@@ -94,8 +94,8 @@ func TestDivergenceReachesNoCheckpoint(t *testing.T) {
 	}
 }
 
-// A run that is shorter than the interval between regular comparisons, and a run that is asked to
-// stop, compare before their last save.
+// TestDivergenceIsFoundAtTheEnd checks that ranks compare replicas before their last save if the
+// run is shorter than the comparison interval or is stopped.
 func TestDivergenceIsFoundAtTheEnd(t *testing.T) {
 	for name, tt := range map[string]struct {
 		epochs string
@@ -124,8 +124,8 @@ func TestDivergenceIsFoundAtTheEnd(t *testing.T) {
 	}
 }
 
-// With DDP a checkpoint has rank 0's optimizer state, so ranks compare that as well. The rate of 0
-// keeps the weights equal.
+// TestOptimizerStateThatDiffersIsNotSaved checks that ranks with DDP compare the optimizer state
+// also, because a checkpoint holds rank 0's. A learning rate of nearly 0 keeps the weights equal.
 func TestOptimizerStateThatDiffersIsNotSaved(t *testing.T) {
 	j, dir := job(t, strings.NewReplacer("lr = 0.1", "lr = 1e-30").Replace(fmt.Sprintf(mlp, 2))), t.TempDir()
 	_, _, errs := world(t, 3, j, dir, func(rank int, o *Options) {
@@ -143,8 +143,9 @@ func TestOptimizerStateThatDiffersIsNotSaved(t *testing.T) {
 	}
 }
 
-// A manifest records whether ranks compared the state that it describes.
-func TestManifestTellsWhetherReplicasWereCompared(t *testing.T) {
+// TestManifestRecordsReplicaComparison checks that a manifest records whether ranks compared the
+// state that it describes.
+func TestManifestRecordsReplicaComparison(t *testing.T) {
 	for _, tt := range []struct {
 		ranks    int
 		strategy jobs.Strategy
@@ -170,7 +171,8 @@ func TestManifestTellsWhetherReplicasWereCompared(t *testing.T) {
 	}
 }
 
-// With two ranks the faulty one cannot be identified, so neither is blamed.
+// TestTieBlamesNoRank checks that the error names both of two ranks that differ. The faulty one
+// cannot be identified.
 func TestTieBlamesNoRank(t *testing.T) {
 	for faulty := range 2 {
 		_, _, errs := world(t, 2, job(t, fmt.Sprintf(mlp, 2)), t.TempDir(), func(rank int, o *Options) {
@@ -206,9 +208,9 @@ func (c *garbled) Do(ctx context.Context, call collective.Call) error {
 	return err
 }
 
-// With ZeRO1 and ZeRO2, a rank whose weights differ from the weights of the ranks that update them
-// is named. With ZeRO3 there are no replicas.
-func TestReplicaThatIsNotGivenTheWeightsIsNamed(t *testing.T) {
+// TestStaleReplicaIsNamed checks for ZeRO1 and ZeRO2 that ranks name the rank whose weights differ
+// from the weights of the ranks that update them. ZeRO3 has no replicas.
+func TestStaleReplicaIsNamed(t *testing.T) {
 	for _, strategy := range []jobs.Strategy{jobs.StrategyZeRO1, jobs.StrategyZeRO2} {
 		j, dir := withStrategy(t, strategy, strings.Replace(fmt.Sprintf(mlp, 2), "7 steps", "1000 steps", 1)), t.TempDir()
 		_, _, errs := world(t, 3, j, dir, func(rank int, o *Options) {
@@ -225,9 +227,8 @@ func TestReplicaThatIsNotGivenTheWeightsIsNamed(t *testing.T) {
 	}
 }
 
-// A rank that computes longer than the others is reported as the slowest, with the communication
-// time. Work of rank 0 between steps, such as saving and reporting, does not count, and neither
-// does waiting in an evaluation.
+// TestSlowRankIsNamed checks that a rank that computes longer than the others is reported as the
+// slowest. Saves and reports of rank 0 between steps do not count as computation.
 func TestSlowRankIsNamed(t *testing.T) {
 	for _, strategy := range []jobs.Strategy{jobs.StrategyDDP, jobs.StrategyZeRO3} {
 		t.Run(string(strategy), func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 )
 
-// A run that resumes in the middle of an epoch with a different batch, accumulate, and number of
-// ranks uses each sample of the epoch once.
+// TestSamplesOnceWithAnotherBatch checks that a run that resumes in the middle of an epoch with a
+// different batch, accumulate, and number of ranks uses each sample of the epoch once.
 func TestSamplesOnceWithAnotherBatch(t *testing.T) {
 	type part struct{ ranks, batch, accumulate int }
 	for _, parts := range [][]part{
@@ -59,8 +59,8 @@ func TestSamplesOnceWithAnotherBatch(t *testing.T) {
 	}
 }
 
-// Three ranks resume a run of four, with a larger batch: the same samples per step, and the same
-// losses.
+// TestResumesWithAnotherBatch checks that a run that resumes with other ranks and batches but the
+// same samples per step has the same losses. A different number of samples per step is reported.
 func TestResumesWithAnotherBatch(t *testing.T) {
 	spec := func(batch, accumulate int) *jobs.Job { return job(t, join(fmt.Sprintf(mlp, batch), batch, accumulate)) }
 	want, _, errs := world(t, 1, spec(12, 1), t.TempDir(), nil)

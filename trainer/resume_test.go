@@ -32,9 +32,10 @@ func stopAfter(kind Kind, step int) func(int, *Options) {
 	}
 }
 
-// A run that skips a corrupt checkpoint and is stopped before its step, with keep = 1, has lost no
-// valid checkpoint and ends with bit-identical weights.
-func TestDamagedCheckpointTakesNoGoodOne(t *testing.T) {
+// TestCorruptCheckpointKeepsValidOnes checks that a run with keep = 1 that skips a corrupt
+// checkpoint and stops before its step loses no valid checkpoint. It ends with bit-identical
+// weights.
+func TestCorruptCheckpointKeepsValidOnes(t *testing.T) {
 	text := fmt.Sprintf(mlp, 6)
 	whole := t.TempDir()
 	_, _, errs := world(t, 2, job(t, text), whole, nil)
@@ -74,8 +75,9 @@ func TestDamagedCheckpointTakesNoGoodOne(t *testing.T) {
 	}
 }
 
-// The count of consecutive skipped steps survives a stop.
-func TestSkippedStepsCountOverAStop(t *testing.T) {
+// TestSkippedStepsCountAcrossStop checks that the count of consecutive skipped steps survives a
+// stop.
+func TestSkippedStepsCountAcrossStop(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data.csv")
 	rows := "1,1\n2,2\n" + strings.Repeat("3e38,-3e38\n3e38,-3e38\n", maxSkipped+1) + "1,1\n1,1\n"
 	if err := os.WriteFile(path, []byte(rows), 0o600); err != nil {
@@ -95,9 +97,9 @@ func TestSkippedStepsCountOverAStop(t *testing.T) {
 	}
 }
 
-// A checkpoint is read directly into the memory of the model and the optimizer, without another
-// copy.
-func TestResumingTakesNoMemory(t *testing.T) {
+// TestResumeReadsInPlace checks that a resume reads a checkpoint directly into the memory of the
+// model and the optimizer, without a copy.
+func TestResumeReadsInPlace(t *testing.T) {
 	text := strings.NewReplacer("[16]", "[700, 700]", `kind = "sgd"`, `kind = "adamw"`, "momentum = 0.9\n", "").Replace(fmt.Sprintf(mlp, 2))
 	dir := t.TempDir()
 	resumed := false
@@ -126,8 +128,8 @@ func TestResumingTakesNoMemory(t *testing.T) {
 	}
 }
 
-// If the next save would reject the directory, a resumed run fails before its first step, not after
-// an interval of training.
+// TestResumeChecksTheDirectoryBeforeTheFirstStep checks that a resumed run fails before its first
+// step, not after an interval of training, if the next save would reject the directory.
 func TestResumeChecksTheDirectoryBeforeTheFirstStep(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(t *testing.T, dir string)

@@ -12,8 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// The best checkpoint by the measured metric is kept, and saved even if no save is due, also if the
-// run was stopped in between.
+// TestKeepBest checks that a run keeps the best checkpoint by the measured metric. It saves it
+// even if no save is due, and finds it again after a stop.
 func TestKeepBest(t *testing.T) {
 	// The learning rate is far too high, so the loss goes up and down.
 	text := strings.NewReplacer("lr = 0.003", "lr = 0.3", "epochs = 2", "epochs = 8").Replace(fmt.Sprintf(gpt, 2, 0.0, text(t)))
@@ -70,7 +70,8 @@ func TestKeepBest(t *testing.T) {
 	}
 }
 
-// A metric that is not measured is rejected before training starts.
+// TestKeepBestWithoutMetric checks that a run rejects a metric that it does not measure, before
+// training starts.
 func TestKeepBestWithoutMetric(t *testing.T) {
 	for metric, text := range map[string]string{"eval_loss": csv, "accuracy": csv} {
 		path := filepath.Join(t.TempDir(), "data.csv")

@@ -11,9 +11,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// Parts of a sharded checkpoint are bit-identical to ddp's checkpoint when they are read. The
-// checkpoint at the end of training has whole files.
-func TestPartsAreTheWhole(t *testing.T) {
+// TestShardedCheckpointEqualsWhole checks that the tensors of a sharded checkpoint are
+// bit-identical to the tensors of ddp's checkpoint. The checkpoint at the end of training has
+// whole files.
+func TestShardedCheckpointEqualsWhole(t *testing.T) {
 	spec := models(t)["gpt"](1)
 	dir := t.TempDir()
 	stoppedRun(t, 3, withStrategy(t, jobs.StrategyDDP, spec), dir, 5)
@@ -47,8 +48,9 @@ func TestPartsAreTheWhole(t *testing.T) {
 	}
 }
 
-// A checkpoint with a missing part is not usable, and the previous one is used.
-func TestMissingPartIsPassedOver(t *testing.T) {
+// TestCheckpointWithMissingPartIsSkipped checks that Load skips a checkpoint with a missing part
+// and uses the previous one.
+func TestCheckpointWithMissingPartIsSkipped(t *testing.T) {
 	dir := t.TempDir()
 	stoppedRun(t, 2, withStrategy(t, jobs.StrategyZeRO3, models(t)["gpt"](1)), dir, 5)
 	if err := os.Remove(filepath.Join(dir, "step-00000005", "optimizer-rank-00001.safetensors")); err != nil {
@@ -63,8 +65,8 @@ func TestMissingPartIsPassedOver(t *testing.T) {
 	}
 }
 
-// If a rank cannot write its part, the run fails before the first step, on all ranks, and leaves no
-// files.
+// TestRankThatCannotWriteItsPart checks that a run fails before the first step, on all ranks, if a
+// rank cannot write its part, and that no file remains.
 func TestRankThatCannotWriteItsPart(t *testing.T) {
 	dir := t.TempDir()
 	_, _, errs := world(t, 2, withStrategy(t, jobs.StrategyZeRO2, models(t)["gpt"](1)), dir, func(rank int, o *Options) {

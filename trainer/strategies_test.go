@@ -50,8 +50,8 @@ func models(t *testing.T) map[string]func(batch int) string {
 	}
 }
 
-// All strategies train bit-identical weights and optimizer state, with clipping, and report the
-// same losses.
+// TestStrategiesTrainTheSameBits checks that all strategies train bit-identical weights and
+// optimizer state, with clipping, and report the same losses.
 func TestStrategiesTrainTheSameBits(t *testing.T) {
 	for name, spec := range models(t) {
 		for _, ranks := range []int{2, 3} {
@@ -80,11 +80,12 @@ func TestStrategiesTrainTheSameBits(t *testing.T) {
 	}
 }
 
-// Ranks that share a batch train the same as one rank with the whole batch, except for the order of
-// sums. At the learning rates of these tests, the differences use one fifth of the tolerance. How
-// much rounding errors grow depends on the training, not on the ranks: SGD at a rate of 0.1, which
-// overfits these samples, reaches 1.3e-6 in step 93 on three ranks, 8.5e-7 on two, and 7.5e-7 on
-// one rank with reversed batches. Therefore the rate is lower here.
+// TestStrategiesEqualOneRank checks that ranks that share a batch train the same as one rank with
+// the whole batch, except for the order of sums. At the learning rates of these tests, the
+// differences use one fifth of the tolerance. How much rounding errors grow depends on the
+// training, not on the ranks: SGD at a rate of 0.1, which overfits these samples, reaches 1.3e-6
+// in step 93 on three ranks, 8.5e-7 on two, and 7.5e-7 on one rank with reversed batches.
+// Therefore the rate is lower here.
 func TestStrategiesEqualOneRank(t *testing.T) {
 	for name, spec := range models(t) {
 		if name == "gpt, bf16" {
@@ -124,8 +125,9 @@ func first100(t *testing.T, events []Event) []Event {
 	return out
 }
 
-// A run resumes from the checkpoint of any strategy and number of ranks with any other. The result
-// depends only on the two numbers of ranks. Each sample of the epoch is used once.
+// TestStrategiesResumeFromEachOther checks that a run resumes from the checkpoint of any strategy
+// and number of ranks with any other. The result depends only on the two numbers of ranks, and
+// each sample of the epoch is used once.
 func TestStrategiesResumeFromEachOther(t *testing.T) {
 	spec := strings.NewReplacer("epochs = 8", "epochs = 2", "3 steps", "1000 steps").Replace(models(t)["gpt"](1))
 	for _, before := range []int{1, 2, 3, 4} {
@@ -187,8 +189,9 @@ func firstEpoch(events []Event) int {
 	return 0
 }
 
-// Gradient accumulation gives equal results up to rounding, because zero2 and zero3 reduce each
-// micro-batch separately; with no_sync the results are bit-identical.
+// TestStrategiesAccumulate checks that gradient accumulation gives equal losses with all
+// strategies up to rounding, because zero2 and zero3 reduce each micro-batch separately. With
+// no_sync, the weights are bit-identical.
 func TestStrategiesAccumulate(t *testing.T) {
 	for _, model := range []string{"mlp", "gpt"} {
 		spec := strings.Replace(models(t)[model](2), "batch = 2", "batch = 2\naccumulate = 2", 1)
@@ -224,8 +227,9 @@ type dying struct {
 	at int
 }
 
-// A rank that fails during an all-gather of parameters is named.
-func TestLossWhileGatheringIsNamed(t *testing.T) {
+// TestRankLostDuringAllGatherIsNamed checks that the error names a rank that fails during an
+// all-gather of parameters.
+func TestRankLostDuringAllGatherIsNamed(t *testing.T) {
 	for _, strategy := range strategyNames[1:] {
 		_, _, errs := world(t, 3, withStrategy(t, strategy, models(t)["gpt"](1)), t.TempDir(), func(rank int, o *Options) {
 			smallBuckets(rank, o)

@@ -10,8 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// For every strategy, training with a trace is bit-identical to training without it, and the trace
-// has every part of a step and the work between steps.
+// TestRecordedSteps checks for every strategy that a trace does not change the weights, and that
+// it has every part of a step and the work between steps.
 func TestRecordedSteps(t *testing.T) {
 	const ranks, first, last = 2, 98, 103
 	for _, strategy := range strategyNames {

@@ -140,7 +140,8 @@ func losses(events []Event) map[int]float64 {
 	return out
 }
 
-// Ranks that share a batch train the same as one rank with the whole batch.
+// TestRanksEqualOneRank checks that ranks that share a batch train the same as one rank with the
+// whole batch.
 func TestRanksEqualOneRank(t *testing.T) {
 	events, _, errs := world(t, 1, job(t, fmt.Sprintf(mlp, 12)), t.TempDir(), nil)
 	ok(t, errs)
@@ -188,8 +189,8 @@ every = 10
 `,
 }
 
-// A run that is stopped at any step and resumed ends with bit-identical weights, for every kind of
-// optimizer state.
+// TestStopAndResumeGiveTheSameBits checks for every kind of optimizer state that a run that is
+// stopped at any step and resumed ends with bit-identical weights.
 func TestStopAndResumeGiveTheSameBits(t *testing.T) {
 	for name, text := range optimizers {
 		t.Run(name, func(t *testing.T) {
@@ -245,8 +246,8 @@ func stopAndResume(t *testing.T, j *jobs.Job) {
 	}
 }
 
-// A rank that dies at any step leaves a checkpoint from which the run ends with bit-identical
-// weights.
+// TestDeathAndResumeGiveTheSameBits checks that a rank that dies at any step leaves a checkpoint
+// from which the run ends with bit-identical weights.
 func TestDeathAndResumeGiveTheSameBits(t *testing.T) {
 	deathAndResume(t, job(t, fmt.Sprintf(mlp, 10)))
 }
@@ -306,7 +307,8 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A different number of ranks resumes the run; every sample of the epoch is still used.
+// TestResumeWithOtherWorldSize checks that a different number of ranks resumes a run and still
+// uses every sample of the epoch.
 func TestResumeWithOtherWorldSize(t *testing.T) {
 	j, dir := job(t, fmt.Sprintf(mlp, 6)), t.TempDir()
 	_, _, errs := world(t, 3, j, dir, func(rank int, o *Options) {

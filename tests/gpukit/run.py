@@ -33,11 +33,11 @@ SUITES = {
     "products": ("TestConformance/(Dense|Stored)$", 150, {}),
     "products without fusion": ("TestConformance/(Dense|Stored)$", 100, {"DDPBATCH_FUSION": "none"}),
     "attention": ("TestConformance/Attention$|TestAttentionOfLargeHeads", 120, {}),
-    "wgmma": ("TestConformance/(Attention|Repeat)$|TestAttentionOnWGMMA|TestTrainsAsOnTheProcessor/gpt", 120, {"DDPBATCH_ATTENTION": "wgmma"}),
-    "training": ("TestTrainsAsOnTheProcessor", 100, {}),
-    "training without fusion": ("TestTrainsAsOnTheProcessor/gpt", 60, {"DDPBATCH_FUSION": "none"}),
-    "memory": ("TestTakesWhatIsPlanned", 60, {}),
-    "others": ("TestConformance/(Dropout|Embedding|AttentionDropout|Convolution|Pool|Steps|Misfits|Repeat)$|TestGroups|TestStepDecisions|TestReadingAndWriting|TestMoreNumbers|TestMemoryThatGrows|TestLateSteps|TestTuned", 200, {}),
+    "wgmma": ("TestConformance/(Attention|Repeat)$|TestAttentionOnWGMMA|TestTrainsAsOnTheCPU/gpt", 120, {"DDPBATCH_ATTENTION": "wgmma"}),
+    "training": ("TestTrainsAsOnTheCPU", 100, {}),
+    "training without fusion": ("TestTrainsAsOnTheCPU/gpt", 60, {"DDPBATCH_FUSION": "none"}),
+    "memory": ("TestStepUsesPlannedMemory", 60, {}),
+    "others": ("TestConformance/(Dropout|Embedding|AttentionDropout|Convolution|Pool|Steps|Misfits|Repeat)$|TestGroups|TestStepDecisions|TestReadingAndWriting|TestMoreValues|TestMemoryThatGrows|TestAsyncSteps|TestTuned", 200, {}),
 }
 SANITIZED = "TestConformance/(Normalization|Losses)$|TestAttentionOfLargeHeads/(48|128)_precision_1"
 JOB = '''name = "gpt2"

@@ -40,8 +40,9 @@ func save(t *testing.T, dir string, step int) string {
 	return path
 }
 
-// A run directory that was moved must not reappear at its old path.
-func TestSaveDoesNotMakeTheDirectoryAround(t *testing.T) {
+// TestSaveDoesNotCreateRunDirectory checks that Save does not create the directory above the
+// checkpoints. A run directory that was moved must not reappear at its old path.
+func TestSaveDoesNotCreateRunDirectory(t *testing.T) {
 	around := filepath.Join(t.TempDir(), "run")
 	m, f := state(1)
 	if _, err := Save(filepath.Join(around, "checkpoints"), m, f); !errors.Is(err, fs.ErrNotExist) {
@@ -117,9 +118,9 @@ func TestSaveLoadPrune(t *testing.T) {
 	}
 }
 
-// Corruption of any file, at any length and byte, makes Load fall back to the previous checkpoint.
-// The error names the file and, for a file of tensors, the corrupt part.
-func TestDamageIsFoundAndPassedOver(t *testing.T) {
+// TestCorruptionIsDetectedAndSkipped checks that Load uses the previous checkpoint if any byte of
+// a file is altered or the file is truncated. The error names the file and the corrupt tensor.
+func TestCorruptionIsDetectedAndSkipped(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 1)
 	newest := save(t, dir, 2)
@@ -188,8 +189,9 @@ func flip(b []byte, i int, bit byte) []byte {
 	return c
 }
 
-// A checkpoint without a manifest is reported as corrupt.
-func TestMissingManifestIsDamage(t *testing.T) {
+// TestMissingManifestIsCorruption checks that a checkpoint without a manifest counts as corrupt,
+// and that Clean does not remove it.
+func TestMissingManifestIsCorruption(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 1)
 	if err := os.Remove(filepath.Join(save(t, dir, 2), manifestName)); err != nil {
@@ -223,9 +225,9 @@ func TestSymbolicLinkIsRefused(t *testing.T) {
 	}
 }
 
-// Leftovers of an interrupted save or pruning are not checkpoints, do not block a save, and are
-// removed.
-func TestLeftoversAreInvisible(t *testing.T) {
+// TestLeftoversAreIgnored checks that leftovers of an interrupted save or pruning are not
+// checkpoints. They do not block a save, which removes them.
+func TestLeftoversAreIgnored(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 1)
 	pruned := save(t, dir, 2)
@@ -247,8 +249,8 @@ func TestLeftoversAreInvisible(t *testing.T) {
 	}
 }
 
-// A corrupt checkpoint of the step to be saved is replaced. A valid one of the same run stays
-// unchanged.
+// TestSaveOverTheSameStep checks that Save replaces a corrupt checkpoint of the same step and
+// keeps a valid one of the same run.
 func TestSaveOverTheSameStep(t *testing.T) {
 	dir := t.TempDir()
 	path := save(t, dir, 1)
@@ -305,7 +307,8 @@ func writeManifest(t testing.TB, path string, m Manifest) {
 	}
 }
 
-// The digest of a manifest has no key, so a hostile manifest can have a valid one.
+// TestHostileManifestWithValidDigestIsRejected checks that Load and Verify reject invalid values
+// in a manifest whose digest is valid. The digest has no key, so an attacker can compute it.
 func TestHostileManifestWithValidDigestIsRejected(t *testing.T) {
 	dir := t.TempDir()
 	path := save(t, dir, 1)

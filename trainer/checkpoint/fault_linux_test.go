@@ -120,9 +120,9 @@ func threeSteps(t *testing.T, dir string) {
 	}
 }
 
-// A save that is killed at any of its system calls leaves either the old state or the complete new
-// checkpoint, and does not block a later save.
-func TestKilledAtEverySystemCallOfASave(t *testing.T) {
+// TestKillAtEverySystemCallOfSave checks that a save that is killed at any of its system calls
+// leaves either the old state or the complete new checkpoint, and does not block a later save.
+func TestKillAtEverySystemCallOfSave(t *testing.T) {
 	needsStrace(t)
 	for name, was := range before {
 		for _, call := range calls {
@@ -172,9 +172,9 @@ func checkAfterFailure(t *testing.T, dir, after string) {
 	}
 }
 
-// If the disk is full or broken, the error of a save names the file, and existing checkpoints are
-// unchanged.
-func TestEveryErrorOfASave(t *testing.T) {
+// TestErrorAtEverySystemCallOfSave checks that the error of a save on a full or broken disk names
+// the directory, and that existing checkpoints stay unchanged.
+func TestErrorAtEverySystemCallOfSave(t *testing.T) {
 	needsStrace(t)
 	for name, was := range before {
 		for call, faults := range map[string][]string{

@@ -13,8 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// Load reads the output of the first version of this package, whose manifests lack some fields. The
-// output is in testdata/first.
+// TestLoadsTheFirstVersion checks that Load reads testdata/first, written by the first version of
+// this package, whose manifests lack some fields.
 func TestLoadsTheFirstVersion(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "first") // git does not store suitable modes
 	if err := os.CopyFS(dir, os.DirFS("testdata/first")); err != nil {
@@ -84,7 +84,8 @@ func TestReadTensorsInPieces(t *testing.T) {
 	}
 }
 
-// Loading one file does not depend on the others.
+// TestLoadOneFile checks that Load of a single file does not depend on the other files of a
+// checkpoint.
 func TestLoadOneFile(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 1)
@@ -105,7 +106,8 @@ func TestLoadOneFile(t *testing.T) {
 	}
 }
 
-// Neither verifying nor reading into given memory allocates memory for the tensors.
+// TestNoMemoryForTensors checks that neither Verify nor Read into given memory allocates memory
+// for the tensors.
 func TestNoMemoryForTensors(t *testing.T) {
 	const n = 4 << 20
 	dir := t.TempDir()

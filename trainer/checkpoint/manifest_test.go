@@ -52,7 +52,8 @@ func saveCompared(t *testing.T, dir string, step int) string {
 	return path
 }
 
-// Later fields do not change the digest that older programs compute.
+// TestOlderProgramsReadNewManifests checks that later fields do not change the digest that older
+// programs compute.
 func TestOlderProgramsReadNewManifests(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(saveCompared(t, t.TempDir(), 1), manifestName))
 	if err != nil {
@@ -107,8 +108,9 @@ func edit(t *testing.T, path, old, new string) {
 	}
 }
 
-// A checkpoint in a newer format is not corrupt. It is not skipped, removed, or replaced.
-func TestNewerFormatIsKeptAndNotPassedOver(t *testing.T) {
+// TestNewerFormatIsKeptAndNotSkipped checks that a checkpoint in a newer format is not treated as
+// corrupt: it is not skipped, removed, or replaced.
+func TestNewerFormatIsKeptAndNotSkipped(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 1)
 	edit(t, save(t, dir, 2), `"format": 1`, `"format": 2`)
@@ -138,7 +140,8 @@ func TestNewerFormatIsKeptAndNotPassedOver(t *testing.T) {
 	}
 }
 
-// A newer format may have other types in its fields.
+// TestNewerFormatWithOtherTypes checks that Load recognizes a newer format even if its fields have
+// other types.
 func TestNewerFormatWithOtherTypes(t *testing.T) {
 	dir := t.TempDir()
 	path := save(t, dir, 1)
@@ -150,7 +153,8 @@ func TestNewerFormatWithOtherTypes(t *testing.T) {
 	}
 }
 
-// The hint for a full disk does not mention checkpoints that do not exist.
+// TestHintOfAFullDisk checks that the hint for a full disk mentions earlier checkpoints only if
+// they exist.
 func TestHintOfAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	hint := func() string {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Load rejects files that other users own or can write to, names them, and uses the previous
-// checkpoint.
-func TestWhatOthersCanWriteIsPassedOver(t *testing.T) {
+// TestFilesThatOthersCanWriteAreSkipped checks that Load rejects files that other users own or can
+// write to, names them, and uses the previous checkpoint.
+func TestFilesThatOthersCanWriteAreSkipped(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(path string) error
 		want   string
@@ -46,8 +46,8 @@ func TestWhatOthersCanWriteIsPassedOver(t *testing.T) {
 	}
 }
 
-// If the whole checkpoint belongs to another user, and only that user can write to it, it can be
-// read.
+// TestCheckpointOfAnotherUserIsRead checks that Load reads a checkpoint that belongs completely to
+// another user, if only that user can write to it. Save rejects its directory.
 func TestCheckpointOfAnotherUserIsRead(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {

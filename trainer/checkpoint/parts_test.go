@@ -46,7 +46,8 @@ func divide(dir string, m *Manifest, whole Files) (s Writer, files []File, err e
 	return s, files, nil
 }
 
-// Consolidated parts are byte-identical to a file that one rank writes.
+// TestConsolidate checks that consolidated parts are byte-identical to a file that one rank
+// writes.
 func TestConsolidate(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	s, m, _, parts := divided(t, dir)
@@ -75,8 +76,9 @@ func TestConsolidate(t *testing.T) {
 	}
 }
 
-// Consolidate detects a part that differs from what its rank wrote, and removes all files.
-func TestConsolidateDamagedPart(t *testing.T) {
+// TestConsolidateCorruptPart checks that Consolidate detects a part that differs from the part
+// that its rank wrote, and removes all files.
+func TestConsolidateCorruptPart(t *testing.T) {
 	dir := t.TempDir()
 	s, _, _, parts := divided(t, dir)
 	file := filepath.Join(s.TempDir, PartName(ModelFile, 1))
@@ -96,7 +98,8 @@ func TestConsolidateDamagedPart(t *testing.T) {
 	}
 }
 
-// Parts that several ranks have written are read as one file.
+// TestPartsRoundTrip checks that Load reads the parts of several ranks as one file, from any
+// offset.
 func TestPartsRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	s, m, whole, files := divided(t, dir)
@@ -175,7 +178,7 @@ func TestPartsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// For any parts, the result is a file of whole tensors or an error.
+// FuzzParts checks that any parts result in a file of whole tensors or in an error.
 func FuzzParts(f *testing.F) {
 	f.Add("a@0", "a@2", uint8(2), uint8(4), 2, 3)
 	f.Add("a@0", "b@1", uint8(2), uint8(4), 1<<62, 4)

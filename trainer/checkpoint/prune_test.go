@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// All checkpoints are valid except the ones listed as damaged. The last save was of step.
+// TestPrune checks which checkpoints remain after the save of step. All checkpoints are valid
+// except the damaged ones.
 func TestPrune(t *testing.T) {
 	for what, c := range map[string]struct {
 		steps, damaged []int
@@ -51,8 +52,8 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// Prune does not verify a checkpoint twice.
-func TestPruneRemembers(t *testing.T) {
+// TestPruneVerifiesOnce checks that Prune does not verify a checkpoint twice.
+func TestPruneVerifiesOnce(t *testing.T) {
 	dir, good := t.TempDir(), map[int]bool{}
 	for step := 1; step <= 3; step++ {
 		save(t, dir, step)
@@ -85,7 +86,8 @@ func damage(t *testing.T, dir string, step int) {
 	}
 }
 
-// Some checkpoints stay permanently: every n steps or epochs, and the best.
+// TestPruneKeeps checks that Prune permanently keeps a checkpoint every n steps or epochs, and the
+// best one.
 func TestPruneKeeps(t *testing.T) {
 	loss := []Number{9, 5, 3, 4, 3, 6, 7, 8} // after steps 0, 10, ...
 	for name, tt := range map[string]struct {
@@ -132,7 +134,8 @@ func TestPruneKeeps(t *testing.T) {
 	}
 }
 
-// A directory of another run can be in the place of the one that was saved into.
+// TestPruneKeepsOtherRuns checks that Prune removes no checkpoint of another run. Its directory
+// can replace the one that was saved into.
 func TestPruneKeepsOtherRuns(t *testing.T) {
 	dir := t.TempDir()
 	for step := 1; step <= 4; step++ {
@@ -167,8 +170,9 @@ func TestSaveDoesNotReplaceAnotherRun(t *testing.T) {
 	}
 }
 
-// The time to verify a checkpoint can be that of reading terabytes.
-func TestPruneEndsWithItsContext(t *testing.T) {
+// TestPruneStopsWithContext checks that Prune stops when its context ends. It may have to read
+// terabytes to verify a checkpoint.
+func TestPruneStopsWithContext(t *testing.T) {
 	dir, good := t.TempDir(), map[int]bool{}
 	for step := 1; step <= 3; step++ {
 		save(t, dir, step)

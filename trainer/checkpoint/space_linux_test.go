@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FUSE reports blocks in units of the fragment size, which differs from the transfer size.
+// TestBlockSize checks that blockSize prefers the fragment size. FUSE reports blocks in units of
+// it, and it differs from the transfer size.
 func TestBlockSize(t *testing.T) {
 	for _, c := range []struct{ transfer, fragment, want int64 }{{1 << 20, 4096, 4096}, {4096, 1 << 20, 1 << 20}, {4096, 0, 4096}} {
 		var st unix.Statfs_t

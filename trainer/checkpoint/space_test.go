@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// The error names a directory on a full file system, with sizes, whether it exists or not.
-func TestRoom(t *testing.T) {
+// TestCheckSpace checks that the error for a full file system names the directory, whether it
+// exists or not, and the sizes.
+func TestCheckSpace(t *testing.T) {
 	for _, dir := range []string{t.TempDir(), filepath.Join(t.TempDir(), "not", "there")} {
 		if err := CheckSpace(dir, &Manifest{Files: []File{{Bytes: 1}, {Bytes: 2}}}, 2); err != nil {
 			t.Error(err)

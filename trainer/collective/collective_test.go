@@ -38,7 +38,8 @@ func TestSharedMemory(t *testing.T) {
 	conformance.Run(t, conformance.Member{Connect: processes([]int{0, 0, 0, 0, 0}, true, 1), Sizes: []int{4096, 4097, 65_536, 262_145}})
 }
 
-// Nodes of equal and of different sizes, with ranks in block and in cyclic order.
+// TestNodes runs the conformance suite on nodes of equal and of different sizes, with ranks in
+// block and in cyclic order.
 func TestNodes(t *testing.T) {
 	for name, nodes := range map[string][]int{
 		"2+2":          {0, 0, 1, 1},

@@ -25,8 +25,8 @@ func (c circle) Query(_ context.Context, rank int, _ uint64) (mesh.State, error)
 	return mesh.State{Sequence: 7, Signature: c.signature, WaitsFor: c.waits[rank]}, nil
 }
 
-// Ranks that wait for each other in a cycle are all named, whichever rank reports it: the network
-// between two of them is cut.
+// TestRanksThatWaitForEachOtherAreNamed checks that the error names all ranks that wait for each
+// other in a cycle, whichever rank reports it. The network between two of them is down.
 func TestRanksThatWaitForEachOtherAreNamed(t *testing.T) {
 	many := make([]int, 20)
 	for r := range many {

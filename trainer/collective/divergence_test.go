@@ -12,9 +12,10 @@ import (
 // late is the delay of late ranks: after the first query of the ranks that wait for them.
 const late = 1200 * time.Millisecond
 
-// Ranks wait for a late rank, however often they query it. If a rank is late and in a different
-// operation, the second query detects it, and all ranks fail long before the timeout.
-func TestRanksThatOnlyWaitAreTold(t *testing.T) {
+// TestWaitingRanksDetectDivergence checks that ranks wait for a late rank, however often they
+// query it. If the late rank then performs a different operation, all ranks fail long before the
+// timeout.
+func TestWaitingRanksDetectDivergence(t *testing.T) {
 	t.Parallel()
 	const timeout = time.Minute
 	comms := processes(nil, false, 1)(t, 3, timeout)

@@ -23,7 +23,7 @@ func onRanks(n int, program func(ctx context.Context, c collective.Communicator)
 	wg.Wait()
 }
 
-// Rank 0 sends data to rank 1.
+// ExampleSend sends data from rank 0 to rank 1.
 func ExampleSend() {
 	onRanks(2, func(ctx context.Context, c collective.Communicator) error {
 		const tag = 11
@@ -38,7 +38,7 @@ func ExampleSend() {
 	// Output: rank 1 has [7 3.14]
 }
 
-// All ranks receive the data of rank 0.
+// ExampleBroadcast copies the data of rank 0 to all ranks.
 func ExampleBroadcast() {
 	onRanks(3, func(ctx context.Context, c collective.Communicator) error {
 		data := make([]int32, 3)
@@ -57,7 +57,8 @@ func ExampleBroadcast() {
 	// [1 2 3]
 }
 
-// Rank 0 gathers each rank's loss, and all ranks get the mean by reduce and broadcast.
+// ExampleGather collects each rank's loss on rank 0, and computes the mean on all ranks by reduce
+// and broadcast.
 func ExampleGather() {
 	onRanks(4, func(ctx context.Context, c collective.Communicator) error {
 		loss := []float32{float32(c.Rank())}
@@ -87,7 +88,8 @@ func ExampleGather() {
 	// mean 1.5
 }
 
-// An all-reduce runs in the background, like the all-reduce of gradients during the backward pass.
+// ExampleAllReduce runs in the background, like the all-reduce of gradients during the backward
+// pass.
 func ExampleAllReduce() {
 	onRanks(2, func(ctx context.Context, c collective.Communicator) error {
 		gradients := []float32{1, 2}
@@ -104,7 +106,7 @@ func ExampleAllReduce() {
 	// Output: [2 4]
 }
 
-// Even and odd ranks form separate groups.
+// ExampleCommunicator_split forms separate groups of even and odd ranks.
 func ExampleCommunicator_split() {
 	onRanks(4, func(ctx context.Context, c collective.Communicator) error {
 		group, err := c.Split(ctx, c.Rank()%2, c.Rank())

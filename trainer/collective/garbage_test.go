@@ -9,9 +9,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// A sum in memory allocates no more than the call itself, for every size. Training allocates
-// nothing, so garbage would accumulate until the next collection.
-func TestSumsLeaveNoGarbage(t *testing.T) {
+// TestAllReduceLeavesNoGarbage checks that an all-reduce in memory allocates no more than the call
+// itself, for every size. Training does not allocate memory, so garbage would accumulate until the
+// next collection.
+func TestAllReduceLeavesNoGarbage(t *testing.T) {
 	const times, most = 20, 2 << 10 // bytes per rank and call
 	for _, ranks := range []int{2, 3, 4} {
 		for _, elements := range []int{16, 1 << 18} {

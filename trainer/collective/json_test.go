@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Texts may have any length, including none, and any characters.
+// TestAllGatherJSON checks that AllGatherJSON transfers texts of any length, including empty ones,
+// with any characters.
 func TestAllGatherJSON(t *testing.T) {
 	comms := Local(3, time.Minute)
 	said := []string{"", strings.Repeat("é", 5000), "für drei "}

@@ -27,8 +27,9 @@ func sockets(t *testing.T) int {
 	return n
 }
 
-// A failure leaves no goroutine, no socket, and no file in memory.
-func TestNothingIsLeftOfAFailure(t *testing.T) {
+// TestFailureLeavesNoResources checks that a failure leaves no goroutine, no socket, and no file
+// in shared memory.
+func TestFailureLeavesNoResources(t *testing.T) {
 	for name, nodes := range map[string][]int{"messages": nil, "shared memory": {0, 0, 0, 0}, "nodes": {0, 0, 1, 1}} {
 		t.Run(name, func(t *testing.T) {
 			const timeout = 500 * time.Millisecond

@@ -36,7 +36,8 @@ func splits(t *testing.T, comms []Communicator) {
 	wg.Wait()
 }
 
-// The board of a group is released when all ranks have closed it.
+// TestClosedGroupsLeaveNoBoards checks that the board of a group is released when all ranks have
+// closed the group.
 func TestClosedGroupsLeaveNoBoards(t *testing.T) {
 	comms := Local(3, time.Minute)
 	splits(t, comms)
@@ -75,7 +76,8 @@ func (p *present) Leave(group uint64) {
 	p.Mesh.Leave(group)
 }
 
-// A closed group leaves the mesh, including its groups for internal use.
+// TestClosedGroupsAreLeft checks that a closed group leaves the mesh, including its groups for
+// internal use.
 func TestClosedGroupsAreLeft(t *testing.T) {
 	for name, nodes := range map[string][]int{"messages": {0, 1}, "one node": {0, 0}, "nodes": {0, 0, 1}} {
 		t.Run(name, func(t *testing.T) {

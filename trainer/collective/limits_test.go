@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Encoded offers have a fixed length, whatever characters the error messages contain.
-func TestOffersFitTheirRoom(t *testing.T) {
+// TestOffersHaveFixedLength checks that encoded offers have a fixed length, whatever characters
+// their error messages contain.
+func TestOffersHaveFixedLength(t *testing.T) {
 	for _, why := range []string{"", "no space left", strings.Repeat("ü", 1000), strings.Repeat("\x01", 1000), strings.Repeat("<\xff", 1000)} {
 		b, err := offer{Name: "ddpbatch-" + strings.Repeat("f", 32), Bytes: 1 << 62, Why: why}.encode()
 		if err != nil || len(b) != offerBytes {
@@ -23,7 +24,8 @@ func TestOffersFitTheirRoom(t *testing.T) {
 	}
 }
 
-// Windows are divided among the ranks of a node: each rank needs at least one cache line.
+// TestTooManyRanksOfANodeExchangeMessages checks that more ranks on a node than the limit exchange
+// messages instead of sharing memory. Each rank needs at least one cache line of a window.
 func TestTooManyRanksOfANodeExchangeMessages(t *testing.T) {
 	m := &messages{world: &world{}, members: make([]int, maxRanksPerNode+1)}
 	f, why, err := shareMemory(t.Context(), m)
@@ -32,8 +34,9 @@ func TestTooManyRanksOfANodeExchangeMessages(t *testing.T) {
 	}
 }
 
-// A step that follows a step between nodes waits longer, by a fraction of the operation's timeout.
-func TestSlackIsOfTheOperationsTime(t *testing.T) {
+// TestSlackIsFractionOfTimeout checks that a step that follows a step between nodes waits longer,
+// by a fraction of the operation's timeout.
+func TestSlackIsFractionOfTimeout(t *testing.T) {
 	o := &onNodes{nodes: &nodes{world: &world{timeout: time.Second}, local: &shared{members: []int{0}}},
 		ctx: WithTimeout(context.Background(), time.Minute)}
 	if err := o.runOnNode(true, &Call{step: &sharedStep{read: func(int, int, func(int) []byte) {}}}); err != nil {

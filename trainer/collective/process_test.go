@@ -229,7 +229,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// All other ranks name a killed process within seconds, and no file remains.
+// TestKilledProcessIsNamed checks that all other ranks name a killed process within seconds, and
+// that no file remains.
 func TestKilledProcessIsNamed(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -47,7 +47,8 @@ func survivors(t *testing.T, ranks []process, silent int, want string) {
 	}
 }
 
-// All other ranks name a stopped process, whichever rank they wait for.
+// TestStoppedProcessIsNamed checks that all other ranks name a stopped process, whichever rank
+// they wait for.
 func TestStoppedProcessIsNamed(t *testing.T) {
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +65,8 @@ func TestStoppedProcessIsNamed(t *testing.T) {
 	}
 }
 
-// The error names a rank whose program performs a different operation, and its position.
+// TestRankThatDoesNotEnterIsNamed checks that the other ranks name a rank that does not enter the
+// operation.
 func TestRankThatDoesNotEnterIsNamed(t *testing.T) {
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {

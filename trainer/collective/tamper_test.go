@@ -88,9 +88,9 @@ func (a *attacker) forward(to, from net.Conn, handshake int64) {
 	}
 }
 
-// An attacker on the path between two nodes can replace gradients and recompute their CRCs. With
-// tags, no rank uses altered data: all ranks fail with exit code 4, which means that the job is not
-// at fault.
+// TestAlteredSumsAreRejected checks that ranks with tags reject gradients that an attacker between
+// two nodes has altered, with recomputed CRCs. Rejecting ranks fail with exit code 4, which means
+// that the job is not at fault.
 func TestAlteredSumsAreRejected(t *testing.T) {
 	for _, tt := range []struct {
 		name         string

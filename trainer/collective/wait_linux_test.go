@@ -8,8 +8,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/sched"
 )
 
-// The higher of two ranks on one core moves to an idle core, at limited intervals. No rank
-// moves if the other rank's core is different or unknown, or if there are not enough cores.
+// TestRanksOfOneCoreMoveApart checks that the higher of two ranks on one core moves to an idle
+// core, at limited intervals. No rank moves if the other rank's core is different or unknown, or
+// if there are not enough cores.
 func TestRanksOfOneCoreMoveApart(t *testing.T) {
 	same := func(core int) int32 { return int32(core) + 1 }
 	for name, tt := range map[string]struct {
@@ -69,8 +70,9 @@ func TestRested(t *testing.T) {
 	}
 }
 
-// A rank clears its published core when it continues, because it may have moved.
-func TestARankThatGoesOnIsNowhere(t *testing.T) {
+// TestContinuingRankClearsItsCore checks that a rank clears its published core when it continues,
+// because it may have moved.
+func TestContinuingRankClearsItsCore(t *testing.T) {
 	h := newHeap(1, func() {})
 	s := &shared{members: []int{0}, board: h}
 	h.slot(0).core.Store(3)

@@ -7,7 +7,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// The branch-free code for 2x2 squares gives the same results as the general code.
+// TestLargestOfFour compares the branch-free code for 2x2 squares with the general code, for all
+// combinations of special values.
 func TestLargestOfFour(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	values := []float32{-inf, -1, float32(math.Copysign(0, -1)), 0, 1e-45, 2, inf, nan, -nan}

@@ -49,8 +49,9 @@ func (l *trackedTensors) alive() int {
 	return n
 }
 
-// The device must not keep the tensors of an operation alive after it has finished.
-func TestNothingIsKept(t *testing.T) {
+// TestOperationsReleaseTensors checks that the device does not keep the tensors of an operation
+// alive after the operation has finished.
+func TestOperationsReleaseTensors(t *testing.T) {
 	const rows, cols = 32, 64
 	pool := device.PoolShape{Channels: 1, Height: 8, Width: 8, Size: 2}
 	d := cpu.New(2)

@@ -8,8 +8,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// The result is the sum of the blocks in ascending order, for any number of threads and rounds, and
-// nothing is allocated.
+// TestSumSquaresOfManyBlocks checks that SumSquares sums the blocks in ascending order, for any
+// number of threads and rounds, without allocations.
 func TestSumSquaresOfManyBlocks(t *testing.T) {
 	x := make([]float32, 5*squaresBlock+3)
 	random.New(1).Uniform(-1, 1, x)

@@ -51,7 +51,7 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// No two ranks get the same GPU.
+// FuzzAssign checks that Assign never assigns a GPU to two ranks.
 func FuzzAssign(f *testing.F) {
 	f.Add("a,b a b,c | a -")
 	f.Fuzz(func(t *testing.T, text string) {

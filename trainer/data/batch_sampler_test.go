@@ -43,8 +43,8 @@ func epochInParts(rng *rand.Rand, s BatchSampler, epoch int) ([]int, BatchSample
 	}
 }
 
-// Whatever the world sizes and batches of the parts of an epoch, each sample is used once, with the
-// exceptions that Rest documents.
+// TestEachSampleOnceAtAnyWorldSizes checks that an epoch uses each sample once, whatever the world
+// sizes and batches of its parts are, with the exceptions that Rest documents.
 func TestEachSampleOnceAtAnyWorldSizes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {

@@ -139,7 +139,8 @@ func TestOpenCSV(t *testing.T) {
 	}
 }
 
-// Held-out samples may all have the same class; training samples may not.
+// TestOpenCSVOfOneClass checks that held-out samples may all have the same class, and that
+// training samples may not.
 func TestOpenCSVOfOneClass(t *testing.T) {
 	dir := files(t, map[string][]byte{"one.csv": []byte("a,b,y\n1,2,7\n3,4,7\n"), "plain.csv": []byte("1,7\n"), "two.csv": []byte("a,b,y\n1,2,0\n3,4,7\n")})
 	one, plain, two := filepath.Join(dir, "one.csv"), filepath.Join(dir, "plain.csv"), filepath.Join(dir, "two.csv")
@@ -185,7 +186,8 @@ func FuzzCSV(f *testing.F) {
 	})
 }
 
-// The time to check a header must not grow with the square of its columns.
+// TestCSVHeaderWithManyColumns checks that the time to check a header does not grow with the
+// square of its columns.
 func TestCSVHeaderWithManyColumns(t *testing.T) {
 	const columns = 300_000
 	var header, sample strings.Builder

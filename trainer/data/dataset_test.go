@@ -132,8 +132,9 @@ func TestReadAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Only a panic prevents a wrong index from reading a different sample.
-func TestReadRefusesWhatDoesNotFit(t *testing.T) {
+// TestReadPanicsOnInvalidArguments checks that Read panics on an invalid index or a short
+// destination. Otherwise it would read a different sample.
+func TestReadPanicsOnInvalidArguments(t *testing.T) {
 	for name, d := range openAll(t) {
 		short := NewBatch(d, 2)
 		short.X = short.X[:max(0, len(short.X)-1):max(0, len(short.X)-1)]

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// The digest depends on everything that changes samples, and on nothing else.
-func TestDigestSeesWhatIsTrainedOn(t *testing.T) {
+// TestDigestDependsOnSamples checks that the digest depends on everything that changes samples,
+// and on nothing else.
+func TestDigestDependsOnSamples(t *testing.T) {
 	digest := func(content []byte, name string, o Options) string {
 		o.Path = filepath.Join(files(t, map[string][]byte{name: content}), name)
 		d, _, err := Open(t.Context(), o)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Anything but a regular file is rejected immediately with a clear error: opening a pipe would wait
-// for a writer, and a device never ends.
+// TestOnlyRegularFilesAreRead checks that Open immediately rejects everything except regular
+// files. Opening a pipe would wait for a writer, and a device never ends.
 func TestOnlyRegularFilesAreRead(t *testing.T) {
 	dir := t.TempDir()
 	pipe, socket := filepath.Join(dir, "pipe"), filepath.Join(dir, "socket")

@@ -58,7 +58,8 @@ func TestLoaderAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A batch stays unchanged until the next call of Next, however far the loader prefetches.
+// TestLoaderKeepsTheCurrentBatch checks that a batch stays unchanged until the next call of Next,
+// however far the loader prefetches.
 func TestLoaderKeepsTheCurrentBatch(t *testing.T) {
 	d, _, err := Open(t.Context(), Options{Kind: KindSynthetic, Samples: 100, Inputs: 5, Outputs: 1})
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The error for a truncated file names it, instead of a fault that does not.
+// TestShrunkFileIsNamed checks that the error for a truncated file names the file. The memory
+// fault itself does not.
 func TestShrunkFileIsNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.bin")
 	write(t, path, make([]byte, 1<<20))
@@ -32,7 +33,8 @@ func TestShrunkFileIsNamed(t *testing.T) {
 	d.Read([]int{d.Len() - 1}, b)
 }
 
-// The loader returns the fault of its goroutine as an error.
+// TestLoaderOfShrunkFile checks that the loader returns the memory fault of its goroutine as an
+// error.
 func TestLoaderOfShrunkFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.bin")
 	write(t, path, make([]byte, 1<<20))
@@ -86,8 +88,8 @@ func TestGuard(t *testing.T) {
 	_ = files.guard(func() error { panic("own panic") })
 }
 
-// An unreachable mapping is unmapped.
-func TestMappingIsGivenBack(t *testing.T) {
+// TestMappingIsReleased checks that an unreachable mapping is unmapped.
+func TestMappingIsReleased(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "given-back.bin")
 	write(t, path, make([]byte, 1<<16))
 	mapped := func() bool {

@@ -39,8 +39,10 @@ func TestBuiltinIsBalanced(t *testing.T) {
 	}
 }
 
-// The beginner's DDP guide trains on pairs of torch.rand(20) and torch.rand(1).
-func TestSyntheticValuesAreDrawnInSequence(t *testing.T) {
+// TestSyntheticValuesAreSampledInSequence checks that a synthetic data set samples inputs and
+// targets in the same order as pairs of torch.rand(20) and torch.rand(1) in PyTorch's DDP
+// tutorial.
+func TestSyntheticValuesAreSampledInSequence(t *testing.T) {
 	const seed, samples, inputs, outputs = 3, 50, 20, 2
 	d, eval, err := Open(t.Context(), Options{Kind: KindSynthetic, Samples: samples, Inputs: inputs, Outputs: outputs, Seed: seed})
 	if err != nil {

@@ -115,8 +115,8 @@ func TestTextErrors(t *testing.T) {
 	}
 }
 
-// A text with up to 256 different characters needs one byte per character in memory, compressed or
-// not, and nothing else.
+// TestTextMemory checks that a text with up to 256 different characters needs one byte per
+// character in memory, compressed or not.
 func TestTextMemory(t *testing.T) {
 	const size = 16 << 20
 	content := bytes.Repeat([]byte("First Citizen:\n\n"), size/16)
@@ -137,7 +137,8 @@ func TestTextMemory(t *testing.T) {
 	}
 }
 
-// No memory is allocated for a text over the limit, whatever its compressed size.
+// TestTextLimit checks that no memory is allocated for a text over the limit, whatever its
+// compressed size is.
 func TestTextLimit(t *testing.T) {
 	const limit = 1 << 20
 	path := filepath.Join(t.TempDir(), "f.txt")
@@ -163,7 +164,8 @@ func TestTextLimit(t *testing.T) {
 	}
 }
 
-// Characters are stored as tokens of the smallest type without loss.
+// TestTextWithManyCharacters checks that characters are stored as tokens of the smallest type
+// without loss.
 func TestTextWithManyCharacters(t *testing.T) {
 	for _, n := range []int{255, 256, 257} {
 		var b strings.Builder

@@ -60,8 +60,8 @@ func plausible(n int) map[string][]uint32 {
 	}
 }
 
-// Tokens are never mistaken for another format.
-func TestTokensAreNotRefused(t *testing.T) {
+// TestTokensAreAccepted checks that tokens are never detected as another format.
+func TestTokensAreAccepted(t *testing.T) {
 	preallocated := make([]uint32, 5000)
 	preallocated[0] = 50256
 	events := zipf(5000, 112) // a value, and the index of one of a few instruments
@@ -89,8 +89,9 @@ func TestTokensAreNotRefused(t *testing.T) {
 	}
 }
 
-// A file that is not a list of tokens of that type is rejected.
-func TestWhatIsNotTokensIsRefused(t *testing.T) {
+// TestOtherFormatsAreRejected checks that a file that is not a list of tokens of the given type is
+// rejected, with the reason and the fix.
+func TestOtherFormatsAreRejected(t *testing.T) {
 	const wide, signed, swapped = "the values have 32 bits, with zero or small upper bits", "the values have 64 bits, with zero upper bits", "the values are big-endian"
 	type refusal struct {
 		name    string
@@ -147,8 +148,9 @@ func TestWhatIsNotTokensIsRefused(t *testing.T) {
 	}
 }
 
-// With a header, the content is used whatever it looks like.
-func TestTokensBehindAHeaderAreTakenAsTheyAre(t *testing.T) {
+// TestTokensAfterHeaderAreNotChecked checks that tokens after a header are used whatever they look
+// like.
+func TestTokensAfterHeaderAreNotChecked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "train.bin")
 	write(t, path, llmcBytes(llmcGPT2, 1, 500, bytes.Repeat([]byte{'a', 'b'}, 500)))
 	if _, _, err := Open(t.Context(), Options{Kind: KindTokens, Path: path, Context: 8}); err != nil {

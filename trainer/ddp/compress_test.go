@@ -45,8 +45,8 @@ func (m *member) reduceScatterHalves(part, buf []element.BF16) error {
 	return m.fail
 }
 
-// Reductions in bfloat16 train nearly the same weights as reductions in float32, but not
-// bit-identical ones.
+// TestCompressedSumsTrainNearlyTheSame checks that reductions in bfloat16 train nearly the same as
+// reductions in float32, but not bit-identically.
 func TestCompressedSumsTrainNearlyTheSame(t *testing.T) {
 	const steps = 30
 	run := func(n int, bf16 bool) (losses []float64) {

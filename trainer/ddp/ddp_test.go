@@ -124,8 +124,8 @@ func TestBucketsFollowTheBackwardPass(t *testing.T) {
 	}
 }
 
-// A bucket that is complete early waits for the buckets before it: the order must be the same on
-// every rank.
+// TestBucketsAreLaunchedInOrder checks that a bucket that is complete early waits for the buckets
+// before it. The order must be the same on every rank.
 func TestBucketsAreLaunchedInOrder(t *testing.T) {
 	c, ps := &twin{}, params(1, 2, 40)
 	r := New(c, cpu.New(1), ps, Options{FirstBucket: 4, Bucket: 4})
@@ -162,7 +162,8 @@ func TestFailureAndForgottenParameter(t *testing.T) {
 	}
 }
 
-// A step fails with the error of its communication, whichever operation failed.
+// TestFailureOfAnyOperation checks that a step fails with the error of its communication,
+// whichever operation failed.
 func TestFailureOfAnyOperation(t *testing.T) {
 	gone := errors.New("rank 1 is gone")
 	for _, strategy := range Strategies() {

@@ -9,8 +9,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// For every strategy, number of ranks, and bucket size, the values, averages, loss, and norm after
-// a few steps are bit-identical to DDP's.
+// TestStrategiesGiveTheSameBits checks for every strategy, number of ranks, and bucket size that
+// values, averages, loss, and norm after a few steps are bit-identical to the results of DDP.
 func TestStrategiesGiveTheSameBits(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4} {
 		for _, with := range []Options{{Bucket: 64}, {Bucket: 3 << 10}, {Bucket: 1 << 20}, {Bucket: 3 << 10, BF16: true}} {
@@ -44,8 +44,9 @@ func TestStrategiesGiveTheSameBits(t *testing.T) {
 	}
 }
 
-// A parameter of several chunks arrives unchanged, on whichever ranks its shards are.
-func TestSpreadOfLargeParameters(t *testing.T) {
+// TestShardsOfLargeParameters checks that a parameter of several chunks arrives unchanged, on
+// whichever ranks its shards are.
+func TestShardsOfLargeParameters(t *testing.T) {
 	shape := gptOptions
 	shape.Vocabulary = 3*chunk/shape.Width + 1
 	want := ""
@@ -62,7 +63,8 @@ func TestSpreadOfLargeParameters(t *testing.T) {
 	}
 }
 
-// After the first steps, a step allocates nothing.
+// TestStepsAllocateNothing checks that a step does not allocate memory after the first steps, with
+// and without a trace.
 func TestStepsAllocateNothing(t *testing.T) {
 	for _, strategy := range Strategies() {
 		for _, with := range []struct {
@@ -115,7 +117,8 @@ func TestStepsAllocateNothing(t *testing.T) {
 	}
 }
 
-// Memory follows the formulas of the ZeRO paper within 10%, including temporary memory.
+// TestMemoryFollowsTheFormulas checks that memory follows the formulas of the ZeRO paper within
+// 10%, including temporary memory.
 func TestMemoryFollowsTheFormulas(t *testing.T) {
 	shape := nn.GPTOptions{Vocabulary: 40, Context: 16, Layers: 24, Heads: 2, Width: 32}
 	psi := shape.NumParams()
@@ -154,8 +157,8 @@ func TestMemoryFollowsTheFormulas(t *testing.T) {
 	}
 }
 
-// Per step, ranks send twice the number of parameters, and three times with ZeRO3, except for
-// buckets that are still in memory.
+// TestTraffic checks that ranks send twice the number of parameters per step, and three times with
+// ZeRO3, except for buckets that are still in memory.
 func TestTraffic(t *testing.T) {
 	for _, strategy := range Strategies() {
 		for _, size := range []int{4, 2} { // bytes of a gradient

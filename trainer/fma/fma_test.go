@@ -16,8 +16,8 @@ func exact(a, b, c float32) float32 {
 	return want
 }
 
-// The result is that of exact arithmetic, rounded once, in particular where two roundings give a
-// different result.
+// TestRoundsOnce compares Float32 with exact arithmetic that is rounded once, in particular where
+// two roundings give a different result.
 func TestRoundsOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	wrong := 0

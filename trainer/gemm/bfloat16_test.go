@@ -8,7 +8,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/gemm"
 )
 
-// Test all sizes around the boundaries of pairs, tiles, and registers, in every orientation.
+// TestBFloat16Shapes checks all sizes around the boundaries of pairs, tiles, and registers, in
+// every orientation.
 func TestBFloat16Shapes(t *testing.T) {
 	for _, m := range []int{0, 1, 6, 14, 17, 33, gemm.PackRows} {
 		for _, n := range []int{0, 1, 15, 16, 17, 31, 33, 65} {
@@ -25,7 +26,8 @@ func TestBFloat16Shapes(t *testing.T) {
 	}
 }
 
-// Multiplication by 1 shows how operands are rounded, in all ways to pack A and B.
+// TestBFloat16Rounding checks how operands are rounded, by multiplication by 1, in all ways to
+// pack A and B.
 func TestBFloat16Rounding(t *testing.T) {
 	inf := math.Inf(1)
 	cases := []struct {
@@ -77,8 +79,8 @@ func TestBFloat16Rounding(t *testing.T) {
 	}
 }
 
-// Without AVX512_BF16, the result is bit-identical to Float32 of rounded operands. With it, the
-// result is close.
+// TestBFloat16IsFloat32OfRounded checks that BFloat16 is bit-identical to Float32 of rounded
+// operands without AVX512_BF16, and close to it otherwise.
 func TestBFloat16IsFloat32OfRounded(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
 	const m, n, k = 37, 70, 77

@@ -11,8 +11,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/gemm"
 )
 
-// Test all sizes around the boundaries of tiles, registers, and blocks, in every orientation: the
-// result is correct, bit-identical with all kernels, and written only to C.
+// TestShapes checks all sizes around the boundaries of tiles, registers, and blocks, in every
+// orientation: the result is correct, bit-identical with all kernels, and written only to C.
 func TestShapes(t *testing.T) {
 	rows := []int{0, 1, 2, 5, 6, 7, 13, 14, 15, 29, 57, 192}
 	cols := []int{0, 1, 3, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 50, 65}
@@ -32,7 +32,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// Test each tile height, with more terms than one block has.
+// TestHeightsAndDepths checks each tile height, with more terms than one block has.
 func TestHeightsAndDepths(t *testing.T) {
 	for m := 1; m <= 30; m++ {
 		for _, k := range []int{gemm.Depth - 1, gemm.Depth, gemm.Depth + 1, 2*gemm.Depth + 77} {
@@ -43,8 +43,8 @@ func TestHeightsAndDepths(t *testing.T) {
 	}
 }
 
-// Test more rows, columns, or terms than one block has, packed blocks of A, and a B that is used in
-// place, or packed because it is larger than the L1 cache.
+// TestBlocks checks more rows, columns, or terms than one block has, packed blocks of A, and a B
+// that is used in place, or packed because it is larger than the L1 cache.
 func TestBlocks(t *testing.T) {
 	for _, p := range []product{
 		{m: 2*gemm.Height + 9, n: 40, k: gemm.Depth + 18},
@@ -62,7 +62,8 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// Test views with strided rows and columns, and rows that are all the same.
+// TestGeneralStrides checks views with strided rows and columns, and with rows that are all the
+// same.
 func TestGeneralStrides(t *testing.T) {
 	data := make([]float32, 4000)
 	for i := range data {
@@ -104,8 +105,9 @@ func TestGeneralStrides(t *testing.T) {
 	}
 }
 
-// Zeros, infinities, subnormals, and overflow give the same results with all kernels.
-func TestSpecialNumbers(t *testing.T) {
+// TestSpecialValues checks that zeros, infinities, subnormals, and overflow give the same results
+// with all kernels.
+func TestSpecialValues(t *testing.T) {
 	numbers := []float32{0, float32(math.Copysign(0, -1)), 1, -1, 0x1p-149, -0x1p-149, 0x1.8p-127, 0x1p-75, -0x1p-75,
 		0x1.fffffep127, -0x1.fffffep127, 0x1p64, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()), 3.1415927}
 	r := rand.New(rand.NewPCG(7, 7))
@@ -132,7 +134,8 @@ func TestSpecialNumbers(t *testing.T) {
 	}
 }
 
-// The number of workers does not change the result, whichever dimension they divide.
+// TestWorkersDoNotChangeBits checks that the number of workers does not change the result,
+// whichever dimension they divide.
 func TestWorkersDoNotChangeBits(t *testing.T) {
 	for _, p := range []product{
 		{m: 203, n: 65, k: 101, transB: true, padC: 3},
@@ -157,8 +160,9 @@ func TestWorkersDoNotChangeBits(t *testing.T) {
 	}
 }
 
-// A part of C has the same bits if it is computed separately.
-func TestPlaceDoesNotChangeBits(t *testing.T) {
+// TestPositionDoesNotChangeBits checks that a part of C has the same bits if it is computed
+// separately.
+func TestPositionDoesNotChangeBits(t *testing.T) {
 	for way := range 4 {
 		p := product{m: 203, n: 70, k: 2*gemm.Depth + 7, transB: way&1 != 0, bf16: way&2 != 0}
 		whole, a, b := p.operands(6)

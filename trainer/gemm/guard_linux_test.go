@@ -31,9 +31,9 @@ func guarded(t *testing.T, n int, atEnd bool) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(&memory[first])), n)
 }
 
-// A kernel that reads or writes past a matrix, even under a missing mask, fails the test with a
-// fault.
-func TestTouchesNothingOutside(t *testing.T) {
+// TestKernelsStayInBounds checks that kernels do not read or write past a matrix, not even under a
+// mask. A fault would stop the test.
+func TestKernelsStayInBounds(t *testing.T) {
 	for _, atEnd := range []bool{true, false} {
 		for _, m := range []int{1, 13, 30, gemm.PackRows} {
 			for _, n := range []int{1, 15, 20, 33, gemm.PackCols} {

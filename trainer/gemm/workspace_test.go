@@ -17,8 +17,8 @@ func TestFastestKernelsAreChosen(t *testing.T) {
 	}
 }
 
-// The peak rate is higher than the rate of a multiplication at about the same time, with a
-// tolerance for other programs on the machine.
+// TestPeakIsALimit checks that the peak rate is higher than the rate of a multiplication at about
+// the same time, with a tolerance for other programs on the machine.
 func TestPeakIsALimit(t *testing.T) {
 	for _, ws := range workspaces() {
 		for _, p := range []product{{m: 84, n: 96, k: 256}, {m: 84, n: 96, k: 256, bf16: true}} {

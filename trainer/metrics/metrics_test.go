@@ -43,7 +43,7 @@ func TestResumeRemovesWhatComesAgain(t *testing.T) {
 	}
 }
 
-// A link in place of the file is neither read nor written.
+// TestOpenRejectsLink checks that Open neither reads nor writes through a symbolic link.
 func TestOpenRejectsLink(t *testing.T) {
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "metrics.jsonl")

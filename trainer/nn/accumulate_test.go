@@ -8,8 +8,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// The accumulated gradients of several batches equal the gradients of one batch with all samples,
-// whatever was in their memory before.
+// TestAccumulatedGradients checks that the accumulated gradients of several batches equal the
+// gradients of one batch with all samples, whatever their memory contained before.
 func TestAccumulatedGradients(t *testing.T) {
 	for _, k := range slices.Concat(smallKinds, largeKinds) {
 		t.Run(k.name, func(t *testing.T) {
@@ -35,8 +35,8 @@ func TestAccumulatedGradients(t *testing.T) {
 	}
 }
 
-// When ready(i) is called, parameter i must be final. The order is from the last parameter to the
-// first. A Sequential has not written earlier parameters at that time.
+// TestBackwardReportsReadyGradients checks that parameter i is final when Backward calls ready(i),
+// from the last parameter to the first. The reduction across ranks may change it from then on.
 func TestBackwardReportsReadyGradients(t *testing.T) {
 	for _, k := range smallKinds {
 		for _, accumulate := range []bool{false, true} {
@@ -70,8 +70,8 @@ func TestBackwardReportsReadyGradients(t *testing.T) {
 	}
 }
 
-// The owner of parameters may move them between steps.
-func TestParamsMayLieInOwnersBuffers(t *testing.T) {
+// TestParamsInCallerBuffers checks that the owner of parameters may move them between steps.
+func TestParamsInCallerBuffers(t *testing.T) {
 	for _, k := range smallKinds {
 		plain, moved := k.start(t, cpu.New(1), 0, device.FP32), k.start(t, cpu.New(1), 0, device.FP32)
 		b, pass := plain.every(0, 1), Pass{Train: true, Weight: 1}

@@ -8,8 +8,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// The gradients of samples that are distributed among ranks sum to the gradients of one rank with
-// all samples: the dropout mask depends only on the index of a sample.
+// TestDropoutOfRanks checks that the gradients of samples on several ranks sum to the gradients of
+// one rank with all samples. The dropout mask depends only on the index of a sample.
 func TestDropoutOfRanks(t *testing.T) {
 	for _, k := range slices.Concat(smallKinds[1:], largeKinds) {
 		t.Run(k.name, func(t *testing.T) {
@@ -34,8 +34,8 @@ func TestDropoutOfRanks(t *testing.T) {
 	}
 }
 
-// A different seed or sample index gives a different mask; equal ones give an equal mask. Outside
-// of training there is no dropout.
+// TestDropoutDependsOnSeedAndSample checks that only a different seed or sample index gives a
+// different mask, and that dropout is off outside of training.
 func TestDropoutDependsOnSeedAndSample(t *testing.T) {
 	for _, k := range smallKinds[1:] {
 		e, without := k.start(t, cpu.New(1), 0.5, device.FP32), k.start(t, cpu.New(1), 0, device.FP32)
@@ -63,7 +63,7 @@ func TestDropoutDependsOnSeedAndSample(t *testing.T) {
 	}
 }
 
-// Each dropout site of a model has a different mask.
+// TestDropoutSitesDiffer checks that each dropout site of a model has a different mask.
 func TestDropoutSitesDiffer(t *testing.T) {
 	gpt, err := NewGPT(GPTOptions{Vocabulary: 3, Context: 2, Layers: 3, Heads: 1, Width: 2, Dropout: 0.1})
 	if err != nil {

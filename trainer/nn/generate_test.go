@@ -27,7 +27,8 @@ func greedy(t *testing.T, g *Generator, prompt []int32, n int) []int32 {
 	return tokens
 }
 
-// A trained model must continue prompts as PyTorch does, also beyond its context.
+// TestGenerationFollowsTorch checks that a trained model continues prompts as PyTorch does, also
+// beyond its context.
 func TestGenerationFollowsTorch(t *testing.T) {
 	var file struct {
 		gptGolden
@@ -98,7 +99,8 @@ func newGPT(t testing.TB, d device.Device, o GPTOptions) *GPT {
 
 var spokenGPT = GPTOptions{Vocabulary: 13, Context: 8, Layers: 2, Heads: 2, Width: 16}
 
-// However a sequence is split into pieces, the logits depend only on the last Context tokens.
+// TestFeedInPieces checks that the logits depend only on the last Context tokens, however a
+// sequence is split into pieces.
 func TestFeedInPieces(t *testing.T) {
 	sequence := []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4}
 	for _, precision := range []device.Precision{device.FP32, device.BF16} {
@@ -121,7 +123,8 @@ func TestFeedInPieces(t *testing.T) {
 	}
 }
 
-// With KeepHalf a full context is cut to its last half, or to the tokens being fed.
+// TestKeepHalf checks that KeepHalf cuts a full context to its last half, or to the tokens being
+// fed.
 func TestKeepHalf(t *testing.T) {
 	sequence := []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3}
 	d := cpu.New(1)

@@ -118,7 +118,8 @@ func TestEmbeddingGradients(t *testing.T) {
 	sameBits(t, "output from place 3 on", get(d, y.Data)[:2*o.Width], want)
 }
 
-// The head processes rows in chunks, whose losses and gradients are summed.
+// TestHeadGradients checks loss and gradients of the head for chunks of any size. The head
+// processes rows in chunks and sums the results.
 func TestHeadGradients(t *testing.T) {
 	for _, chunk := range []int{1, 3, 5, 100} {
 		const rows, width, vocabulary = 5, 6, 7

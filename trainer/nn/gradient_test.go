@@ -106,8 +106,8 @@ func TestLayerGradients(t *testing.T) {
 	}
 }
 
-// A layer's gradient must depend only on its arguments: with Accumulate it is added to the existing
-// value.
+// TestLayerGradientsAccumulate checks that a layer's gradient depends only on its arguments and is
+// added to the existing value with Accumulate.
 func TestLayerGradientsAccumulate(t *testing.T) {
 	image := device.ConvolutionShape{In: 2, Out: 3, Height: 5, Width: 4, Kernel: 3, Padding: 1}
 	for name, l := range map[string]Layer{"linear": newLinear("", 40, 7), "transposed linear": newConv1D("", 40, 7), "convolution": newConvolution("", image)} {

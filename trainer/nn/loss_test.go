@@ -50,7 +50,8 @@ func TestCrossEntropyOfEqualLogits(t *testing.T) {
 	checkRelative(t, "loss", out.Loss, math.Log(10), 1e-7)
 }
 
-// mse_loss is the mean over all elements, not over samples.
+// TestSquaredErrorIsTheMean checks that the squared error is the mean over all elements, not over
+// samples, as in mse_loss.
 func TestSquaredErrorIsTheMean(t *testing.T) {
 	out, grad := forwardLogits(t, []float32{1, 2, 4, 8}, nil, []float32{0, 4, 4, 4}, true)
 	if out.Loss != (1+4+0+16)/4.0 || out.Count != 1 || out.Correct != 0 {
@@ -59,8 +60,9 @@ func TestSquaredErrorIsTheMean(t *testing.T) {
 	sameBits(t, "gradient", grad, []float32{0.5, -1, 0, 2})
 }
 
-// A NaN must reach the loss, so that a run that diverges is detected.
-func TestNaNIsSeen(t *testing.T) {
+// TestNaNReachesLoss checks that a NaN in logits, targets, or parameters reaches the loss, so that
+// a run that diverges is detected.
+func TestNaNReachesLoss(t *testing.T) {
 	nan := float32(math.NaN())
 	for at := range 40 {
 		logits := fill(40, 1)
@@ -109,8 +111,8 @@ func TestCorrect(t *testing.T) {
 	}
 }
 
-// The loss is the same in training and evaluation, and an evaluation changes neither gradients nor
-// the next step.
+// TestEvaluationEqualsTraining checks that training and evaluation compute the same loss, and that
+// an evaluation changes neither gradients nor the next step.
 func TestEvaluationEqualsTraining(t *testing.T) {
 	for _, k := range smallKinds {
 		e := k.start(t, cpu.New(1), 0, device.FP32)
@@ -141,9 +143,9 @@ func TestEvaluationEqualsTraining(t *testing.T) {
 	}
 }
 
-// With DeferLoss, Losses returns the loss that Forward would have returned, before and after the
-// backward pass. Outside of training, DeferLoss has no effect.
-func TestLateLoss(t *testing.T) {
+// TestDeferredLoss checks that Losses returns the loss that Forward would have returned without
+// DeferLoss, before and after the backward pass. DeferLoss has no effect outside of training.
+func TestDeferredLoss(t *testing.T) {
 	for _, k := range smallKinds {
 		e := k.start(t, cpu.New(1), 0, device.FP32)
 		b := e.every(0, 1)

@@ -7,8 +7,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 )
 
-// Whole models are checked end to end: offsets, order, and the gradient of every parameter through
-// all layers.
+// TestModelGradients checks whole models: offsets, order, and the gradient of every parameter
+// through all layers.
 func TestModelGradients(t *testing.T) {
 	for _, k := range smallKinds {
 		for _, p := range []float64{0, 0.1} {
@@ -43,7 +43,7 @@ func TestModelGradients(t *testing.T) {
 	}
 }
 
-// The weight of a pass scales gradients only.
+// TestWeightScalesGradients checks that the weight of a pass scales gradients only.
 func TestWeightScalesGradients(t *testing.T) {
 	for _, k := range smallKinds {
 		e := k.start(t, cpu.New(1), 0, 0)

@@ -31,8 +31,9 @@ func (m *strictOwner) NeedGrads(params []*Param) {
 	}
 }
 
-// A model requests the memory of parameters before each use, and the results do not change.
-func TestModelsAskForParameters(t *testing.T) {
+// TestModelsRequestParameters checks that a model requests the memory of parameters from their
+// owner before each use, with unchanged results.
+func TestModelsRequestParameters(t *testing.T) {
 	for _, k := range slices.Concat(smallKinds, largeKinds) {
 		t.Run(k.name, func(t *testing.T) {
 			e := k.start(t, cpu.New(1), 0.1, device.FP32)

@@ -9,7 +9,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Training with bfloat16 matmuls follows training in float32.
+// TestBF16TrainingFollowsFP32 checks that the losses with bfloat16 matmuls are close to the losses
+// in float32, but not equal.
 func TestBF16TrainingFollowsFP32(t *testing.T) {
 	var file gptGolden
 	readGolden(t, "gpt_golden.json", &file)
@@ -29,8 +30,8 @@ func TestBF16TrainingFollowsFP32(t *testing.T) {
 	}
 }
 
-// Gradients in bfloat16 are close to gradients in float32, but not equal. A ReLU whose input is
-// close to 0 may switch, so single elements may differ by any amount.
+// TestBF16Gradients checks that gradients in bfloat16 are close to gradients in float32, but not
+// equal. A ReLU whose input is close to 0 may switch, so single elements may differ by any amount.
 func TestBF16Gradients(t *testing.T) {
 	for _, k := range slices.Concat(smallKinds[1:], largeKinds) {
 		full, half := k.start(t, cpu.New(2), 0, device.FP32), k.start(t, cpu.New(2), 0, device.BF16)
@@ -72,8 +73,8 @@ func (r recorder) NewAttention(s device.AttentionShape) device.Attention {
 	return r.Device.NewAttention(s)
 }
 
-// Every matmul of a model has the precision of its plan.
-func TestPrecisionOfProducts(t *testing.T) {
+// TestPrecisionOfMatmuls checks that every matmul of a model has the precision of its plan.
+func TestPrecisionOfMatmuls(t *testing.T) {
 	for _, k := range smallKinds {
 		for _, p := range []device.Precision{device.FP32, device.BF16} {
 			r := recorder{cpu.New(1), map[device.Precision]int{}}

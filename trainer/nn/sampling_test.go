@@ -33,7 +33,8 @@ func draws(t testing.TB, s Sampling, logits []float32, n int) []int32 {
 	return tokens
 }
 
-// Tokens must have frequencies that match their probabilities. Excluded tokens must never occur.
+// TestSamplingFrequencies checks that the frequencies of tokens match their probabilities, and
+// that excluded tokens never occur.
 func TestSamplingFrequencies(t *testing.T) {
 	const n = 20000
 	minus := float32(math.Inf(-1))
@@ -101,8 +102,9 @@ func TestSamplingIsDeterministic(t *testing.T) {
 	}
 }
 
-// The candidates must be the first tokens of a stable sort of all tokens by probability.
-func TestSamplingLeavesWhatSortingDoes(t *testing.T) {
+// TestSamplingMatchesSorting checks that the candidates are the first tokens of a stable sort of
+// all tokens by probability.
+func TestSamplingMatchesSorting(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{1, 2, 3, 10, 257, 1000} {
 		logits := make([]float32, n)

@@ -8,7 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Results must be bit-identical for any number of threads.
+// TestThreadsDoNotMatter checks that results are bit-identical for any number of threads.
 func TestThreadsDoNotMatter(t *testing.T) {
 	for _, k := range largeKinds {
 		for _, precision := range []device.Precision{device.FP32, device.BF16} {
@@ -35,8 +35,9 @@ func TestThreadsDoNotMatter(t *testing.T) {
 	}
 }
 
-// A sample's loss must not depend on its batch: an evaluation with a different number of ranks is
-// bit-identical. Losses are summed in float64. The test compares the float32 losses of the rows.
+// TestLossDoesNotDependOnBatch checks that a sample's loss does not depend on its batch, so that
+// an evaluation with a different number of ranks is bit-identical. Losses are summed in float64.
+// The test compares the float32 losses of the rows.
 func TestLossDoesNotDependOnBatch(t *testing.T) {
 	for _, k := range slices.Concat(smallKinds, largeKinds) {
 		e := k.start(t, cpu.New(1), 0.5, device.FP32)

@@ -22,7 +22,7 @@ func (c layerCase) param(d device.Device, name string, p *Param) {
 	p.Data, p.Grad = put(d, c.Params[name].Values), d.Alloc(device.Float32, p.Len())
 }
 
-// Single layers must give PyTorch's outputs and gradients.
+// TestLayersEqualTorch compares outputs and gradients of single layers with PyTorch's.
 func TestLayersEqualTorch(t *testing.T) {
 	var file struct{ Cases []layerCase }
 	readGolden(t, "layers_golden.json", &file)

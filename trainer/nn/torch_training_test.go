@@ -137,7 +137,8 @@ func (s *run) digest(t *testing.T) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// A run must have PyTorch's initial weights, bit for bit, and its losses up to the order of sums.
+// TestTrainingFollowsTorch checks that a run has PyTorch's initial weights, bit for bit, and its
+// losses up to the order of sums.
 func TestTrainingFollowsTorch(t *testing.T) {
 	for _, file := range []string{"mlp_golden", "mlp_tanh_golden", "linear_golden"} {
 		t.Run(file, func(t *testing.T) {

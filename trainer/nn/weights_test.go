@@ -53,8 +53,8 @@ func (g tinyGPT) check(t *testing.T, w *Weights, d device.Device, most float64) 
 	return m
 }
 
-// A file of PyTorch's weights, with any of the names and extras of such files, must give PyTorch's
-// logits. Writing the model must give an equal file.
+// TestWeightsFollowTorch checks that a model with weights from PyTorch, with any of the names and
+// extras of such files, has PyTorch's logits, and that it is written as an equal file.
 func TestWeightsFollowTorch(t *testing.T) {
 	tiny := readTinyGPT(t)
 	tensors := tiny.tensors()
@@ -137,8 +137,9 @@ func TestWeightsOfSixteenBits(t *testing.T) {
 	}
 }
 
-// Tensors that do not match the model are named, with a hint about the likely cause.
-func TestWeightsThatDoNotFit(t *testing.T) {
+// TestWeightsThatDoNotMatch checks that the error names tensors that do not match the model, with
+// a hint about the likely cause.
+func TestWeightsThatDoNotMatch(t *testing.T) {
 	tiny := readTinyGPT(t)
 	without := func(tensors []safetensors.Tensor, part string) []safetensors.Tensor {
 		return slices.DeleteFunc(tensors, func(x safetensors.Tensor) bool { return strings.Contains(x.Name, part) })
@@ -285,7 +286,7 @@ func TestHeadsAreAGuess(t *testing.T) {
 	}
 }
 
-// Any file is rejected or makes a model.
+// FuzzWeights checks that any file is rejected or results in a model that generates a token.
 func FuzzWeights(f *testing.F) {
 	d := cpu.New(1)
 	o := GPTOptions{Vocabulary: 2, Context: 1, Layers: 1, Heads: 1, Width: 1}

@@ -42,8 +42,8 @@ func TestNewAdamErrors(t *testing.T) {
 	}
 }
 
-// A gradient of 0 changes a value only through weight decay, after any number of steps. With eps 0
-// the result is 0/0, as in PyTorch.
+// TestZeroGradients checks that a gradient of 0 changes a value only through weight decay, after
+// any number of steps. With eps 0 the result is 0/0, as in PyTorch.
 func TestZeroGradients(t *testing.T) {
 	for _, c := range []struct {
 		kind       string
@@ -70,8 +70,8 @@ func TestZeroGradients(t *testing.T) {
 	}
 }
 
-// The first step without decay has the size of the learning rate and the opposite sign of the
-// gradient, for any gradient larger than eps.
+// TestFirstStepIsTheRate checks that the first step without decay has the size of the learning
+// rate and the opposite sign of the gradient, for any gradient larger than eps.
 func TestFirstStepIsTheRate(t *testing.T) {
 	o := usual
 	o.WeightDecay = 0
@@ -124,8 +124,9 @@ func TestAdamRestoreErrors(t *testing.T) {
 	}
 }
 
-// The step counter stops at float32's limit, and training continues.
-func TestCountOfStepsEnds(t *testing.T) {
+// TestStepCountIsLimited checks that the step counter stops at float32's limit, and that training
+// continues.
+func TestStepCountIsLimited(t *testing.T) {
 	p := single(1, 1)
 	a := build(t, KindAdam, []*nn.Param{p}, usual)
 	err := a.Restore(State{KindAdam, true, []Tensor{

@@ -54,9 +54,9 @@ func TestClip(t *testing.T) {
 	}
 }
 
-// The order of summation is guaranteed: each partial sum separately, implemented again here, and
-// blocks of 65536 elements one after the other.
-func TestNormIsSummedInItsOrder(t *testing.T) {
+// TestNormSummationOrder checks that SumSquares guarantees its order: each partial sum separately,
+// implemented again here, and blocks of 65,536 elements one after the other.
+func TestNormSummationOrder(t *testing.T) {
 	const block = 1 << 16
 	lengths := []int{block - 1, block, block + 1, 3*block + 77}
 	for n := range 40 {

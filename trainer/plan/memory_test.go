@@ -67,7 +67,8 @@ func TestMemoryNeverGrowsWithRanksOrStages(t *testing.T) {
 	}
 }
 
-// An async checkpoint copies the contents of a checkpoint: all of it, or a rank's part.
+// TestMemoryOfCopies checks that the memory for an async checkpoint is the size of its contents:
+// all of it, or a rank's part.
 func TestMemoryOfCopies(t *testing.T) {
 	w, e := smallGPT(t), Elements(2)
 	for _, s := range ddp.Strategies() {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The C++ standard ([rand.predef]) specifies the 10,000th value for seed 5489 of mt19937.
+// TestUint32KnownAnswer checks the 10,000th value for seed 5489, which the C++ standard
+// ([rand.predef]) specifies for mt19937.
 func TestUint32KnownAnswer(t *testing.T) {
 	g := New(5489)
 	for range 9999 {

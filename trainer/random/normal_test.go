@@ -84,8 +84,8 @@ func TestNormalEqualsTorch(t *testing.T) {
 	}
 }
 
-// The bits do not depend on the CPU, although PyTorch does not guarantee this. The digest was
-// computed on amd64.
+// TestNormalBits checks that the bits do not depend on the CPU, although PyTorch does not
+// guarantee this. The digest was computed on amd64.
 func TestNormalBits(t *testing.T) {
 	g := New(1)
 	long, short := make([]float32, 100003), make([]float32, 15)
@@ -124,7 +124,8 @@ func TestNormalRefusesDeviation(t *testing.T) {
 	}
 }
 
-// The arguments occur in practice: u and 2 pi u for uniform values, and the ends of the ranges.
+// TestElementaryFunctions compares logarithm, sine, and cosine with package math for the arguments
+// that occur: u and 2 pi u for uniform values, and the ends of the ranges.
 func TestElementaryFunctions(t *testing.T) {
 	check := func(name string, x, got, want float64) {
 		t.Helper()

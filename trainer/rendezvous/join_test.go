@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A crowd is the list of peers of a large job, with the given number of ranks per node.
+// crowd returns the peers of a large job, with the given number of ranks per node.
 func crowd(world, perNode int) []Peer {
 	peers := make([]Peer, world)
 	for r := range peers {
@@ -123,7 +123,8 @@ func roomFor(t testing.TB, files int) {
 	})
 }
 
-// The cost of thousands of ranks is limited in bytes. The time is printed but not checked.
+// TestThousandsJoin checks that the bytes per rank are limited when thousands of ranks join. It
+// prints the time but does not check it.
 func TestThousandsJoin(t *testing.T) {
 	for _, tt := range []struct{ world, perNode, table int }{
 		{4096, 8, 12 << 10},

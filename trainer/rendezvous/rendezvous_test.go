@@ -54,8 +54,9 @@ type unready struct{ error }
 
 func (unready) Hint() string { return "share it" }
 
-// A rank that cannot start fails the attempt immediately, with its reason and hint. Its
-// digests may differ from the other ranks' digests.
+// TestReportOfARankThatCannotStart checks that a rank that cannot start fails the attempt
+// immediately, with its reason and hint. Its digests may differ from the other ranks' digests. The
+// report key does not permit anything else.
 func TestReportOfARankThatCannotStart(t *testing.T) {
 	key := wire.Secret{9}
 	a := start(t, 3, func(o *ServerOptions) { o.Program, o.Spec, o.JoinTimeout, o.ReportKey = "p", "s", time.Hour, key })
@@ -250,8 +251,8 @@ type inVain int
 func (inVain) Error() string                     { return "no answer within 5s" }
 func (r inVain) FailedRank() (rank int, ok bool) { return int(r), true }
 
-// A rank that another rank waited for is the cause if it is still joined. A rank that does not
-// exist, has left, or is the reporter is not the cause.
+// TestBlamedRankIsTheCause checks that a rank that another rank waited for is the cause if it is
+// still joined. A rank that does not exist, has left, or is the reporter is not the cause.
 func TestBlamedRankIsTheCause(t *testing.T) {
 	for blamed, want := range map[int]Failure{
 		2: {Rank: 2, Host: "n3", State: Lost, Step: 7, Phase: "training", Reason: "rank 2 on n3 hangs or is cut off at step 7 (training): rank 1 on n2: no answer within 5s"},
@@ -325,8 +326,8 @@ func (among) Error() string     { return "the weights differ" }
 func (among) Hint() string      { return "test the memory" }
 func (a among) Suspects() []int { return a }
 
-// A rank that reports a fault of one of several ranks is not blamed for it. The failure names
-// all suspects. It blames a rank or a host only if there is no other suspect.
+// TestSuspectsAreNamed checks that the failure names all suspects that a rank reports, not the
+// reporter. It blames a rank or a host only if there is no other suspect.
 func TestSuspectsAreNamed(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -358,8 +359,9 @@ func TestSuspectsAreNamed(t *testing.T) {
 	}
 }
 
-// The reported time of a lost rank is the time of its last message, not of the detection.
-func TestLostRankWasSeenWhenItWasHeard(t *testing.T) {
+// TestLostRankTime checks that the reported time of a lost rank is the time of its last message,
+// not of the detection.
+func TestLostRankTime(t *testing.T) {
 	heard := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	s := &Server{o: ServerOptions{WorldSize: 1}, ranks: []RankStatus{{State: Joined, Seen: heard}}, members: make([]*wire.Conn, 1),
 		failing: make(chan struct{}), finished: make(chan struct{})}
@@ -468,8 +470,8 @@ func TestDecisionErrorReachesEveryRank(t *testing.T) {
 	}
 }
 
-// If a rank dies after it has contributed to a round, the server still names it and notifies
-// the others.
+// TestDeathBetweenContributions checks that the server names a rank that dies after it has
+// contributed to a round, and notifies the others.
 func TestDeathBetweenContributions(t *testing.T) {
 	a := start(t, 2, nil)
 	sessions := a.joinAll(t, 2)
@@ -494,8 +496,9 @@ func TestDeathBetweenContributions(t *testing.T) {
 	}
 }
 
-// A rank that ends because the attempt ended has not failed.
-func TestRanksThatAreTold(t *testing.T) {
+// TestNotifiedRanksHaveNotFailed checks that a rank that ends because the attempt ended counts as
+// ended, and a rank with a separate error as failed.
+func TestNotifiedRanksHaveNotFailed(t *testing.T) {
 	a := start(t, 3, nil)
 	sessions := a.joinAll(t, 3)
 	sessions[1].Leave(7, errors.New("no disk"))
@@ -514,8 +517,9 @@ func TestRanksThatAreTold(t *testing.T) {
 	}
 }
 
-// The reason of a failure includes the most recent notices of the ranks.
-func TestNoticesStandInTheReason(t *testing.T) {
+// TestReasonIncludesNotices checks that the reason of a failure includes the most recent notices
+// of the ranks.
+func TestReasonIncludesNotices(t *testing.T) {
 	warned := make(chan string, 10)
 	a := start(t, 2, func(o *ServerOptions) { o.Warn = func(m string) { warned <- m } })
 	sessions := a.joinAll(t, 2)
@@ -536,7 +540,8 @@ func TestNoticesStandInTheReason(t *testing.T) {
 	}
 }
 
-// A launcher of workers may end before the launcher on the node whose worker failed.
+// TestFirstFailedWorkerIsTheCause checks that the first failed worker is the cause, even if the
+// launcher on another node ends first.
 func TestFirstFailedWorkerIsTheCause(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -15,8 +15,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// Unauthenticated connections of any kind do not disturb an attempt, and are reported once.
-func TestStrangersDoNotDisturb(t *testing.T) {
+// TestUnauthenticatedPeersDoNoHarm checks that unauthenticated connections of any kind do not
+// disturb an attempt, and are reported once.
+func TestUnauthenticatedPeersDoNoHarm(t *testing.T) {
 	var warnings []string
 	a := start(t, 2, func(o *ServerOptions) { o.Warn = func(m string) { warnings = append(warnings, m) } })
 	for range 50 {
@@ -54,7 +55,8 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 	}
 }
 
-// Silent connections that fill the lobby do not lock out the ranks, even if they stay open.
+// TestSilentConnectionsDoNotLockOutRanks checks that silent connections that fill the lobby do not
+// lock out the ranks, even if they stay open.
 func TestSilentConnectionsDoNotLockOutRanks(t *testing.T) {
 	const ranks = 8
 	a := start(t, ranks, nil)
@@ -84,8 +86,9 @@ type silentConn struct{ net.Conn }
 func (silentConn) Close() error         { return nil }
 func (silentConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-// When all ranks have joined, the listener is closed, so that unknown peers cost nothing.
-func TestNobodyIsHeardOnceAllHaveJoined(t *testing.T) {
+// TestListenerClosesOnceAllHaveJoined checks that the server stops listening when all ranks have
+// joined, so that unauthenticated connections cost nothing.
+func TestListenerClosesOnceAllHaveJoined(t *testing.T) {
 	a := start(t, 2, nil)
 	sessions := a.joinAll(t, 2)
 	<-a.Joined()
@@ -103,9 +106,9 @@ func TestNobodyIsHeardOnceAllHaveJoined(t *testing.T) {
 	}
 }
 
-// A wrong address, such as a bridge on every node with another service behind it, does no
-// harm.
-func TestWrongAddressAmongRightOnes(t *testing.T) {
+// TestWrongAddressAmongValidOnes checks that Join tries all addresses. One of them may be a bridge
+// that every node has, with a different service behind it.
+func TestWrongAddressAmongValidOnes(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -130,8 +133,9 @@ func TestWrongAddressAmongRightOnes(t *testing.T) {
 	s.Leave(0, nil)
 }
 
-// A local user who connects from many loopback addresses does not fill the log.
-func TestWarningsOfStrangersAreLimited(t *testing.T) {
+// TestUnauthenticatedWarningsAreLimited checks that a local user who connects from many loopback
+// addresses does not fill the log.
+func TestUnauthenticatedWarningsAreLimited(t *testing.T) {
 	warned := make(chan string, 100)
 	a := start(t, 1, func(o *ServerOptions) { o.Warn = func(m string) { warned <- m } })
 	for i := range 3 * maxStrangerWarnings {
@@ -164,9 +168,9 @@ func TestWarningsOfStrangersAreLimited(t *testing.T) {
 	}
 }
 
-// A peer that has only the report key cannot make the server allocate the largest frame. It
-// cannot hold more connections than other unauthenticated peers.
-func TestReportKeyDoesNotBuyMemory(t *testing.T) {
+// TestReportKeyLimitsMemory checks that a peer that has only the report key cannot make the server
+// allocate the largest frame, and cannot hold more connections than other unauthenticated peers.
+func TestReportKeyLimitsMemory(t *testing.T) {
 	key := wire.Secret{9}
 	a := start(t, 1, func(o *ServerOptions) { o.ReportKey = key })
 	connect := func() *wire.Conn {
@@ -201,7 +205,8 @@ func TestReportKeyDoesNotBuyMemory(t *testing.T) {
 	}
 }
 
-// Report shortens the longest error and hint, so that the server accepts them.
+// TestLongReportsArrive checks that Report shortens the longest error and hint, so that the server
+// accepts them.
 func TestLongReportsArrive(t *testing.T) {
 	key := wire.Secret{9}
 	a := start(t, 1, func(o *ServerOptions) { o.ReportKey = key })
@@ -220,7 +225,7 @@ func TestLongReportsArrive(t *testing.T) {
 	}
 }
 
-// An error with a huge text must not make its rank look like a lost one.
+// TestLongFailuresArrive checks that an error with a huge text does not make its rank appear lost.
 func TestLongFailuresArrive(t *testing.T) {
 	a := start(t, 1, nil)
 	long := strings.Repeat("\x01<ä", 4<<20)

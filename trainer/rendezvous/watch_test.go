@@ -67,8 +67,9 @@ func TestSilentRanksAreNamed(t *testing.T) {
 	}
 }
 
-// A job continues after all of its processes were stopped and resumed.
-func TestSuspendedJobGoesOn(t *testing.T) {
+// TestSuspendedJobContinues checks that a job continues after all of its processes were stopped
+// and resumed, and that a single stopped rank is still detected.
+func TestSuspendedJobContinues(t *testing.T) {
 	t.Parallel()
 	a := start(t, 2, func(o *ServerOptions) { o.Silence, o.Stall = 2*time.Second, 4*time.Second })
 	var resume []func()
@@ -94,7 +95,8 @@ func TestSuspendedJobGoesOn(t *testing.T) {
 	}
 }
 
-// If this process itself is stopped, the time in which it did not run does not count.
+// TestOwnSuspensionDoesNotCount checks that the silence of ranks does not include the time in
+// which the server itself was stopped.
 func TestOwnSuspensionDoesNotCount(t *testing.T) {
 	a := start(t, 2, nil)
 	a.joinAll(t, 2)
@@ -119,8 +121,8 @@ func TestOwnSuspensionDoesNotCount(t *testing.T) {
 	}
 }
 
-// After a stop request, a rank that freezes while the others leave is detected, although no
-// rank sends messages anymore.
+// TestFrozenRankIsDetectedWhileStopping checks that a rank that freezes after a stop request,
+// while the others leave, is detected, although no rank sends messages anymore.
 func TestFrozenRankIsDetectedWhileStopping(t *testing.T) {
 	a := start(t, 2, func(o *ServerOptions) { o.Silence = 2 * time.Second })
 	sessions := a.joinAll(t, 2)
@@ -171,8 +173,8 @@ func TestStandstill(t *testing.T) {
 	}
 }
 
-// Ranks without a count, and ranks that still load, are not expected to make progress. One
-// rank that makes progress is enough.
+// TestNoStandstill checks that ranks without a count, and ranks that still load, are not expected
+// to make progress. One rank that makes progress is enough.
 func TestNoStandstill(t *testing.T) {
 	for name, second := range map[string]func(i uint64) Progress{
 		"loading":  func(uint64) Progress { return Progress{Phase: "loading"} },

@@ -21,9 +21,9 @@ func read(t *testing.T, header string, data []byte) (Array, *bytes.Reader) {
 	return arrays[0], bytes.NewReader(content)
 }
 
-// 16-bit values convert to float32 as in PyTorch, bit for bit except for NaN. testdata/halves.py
-// wrote the expected bits.
-func TestHalvesEqualPyTorch(t *testing.T) {
+// TestSmallFloatsEqualPyTorch checks that 16-bit values convert to float32 as in PyTorch, bit for
+// bit except for NaN. testdata/halves.py wrote the expected bits.
+func TestSmallFloatsEqualPyTorch(t *testing.T) {
 	raw, err := os.ReadFile("testdata/halves.json")
 	if err != nil {
 		t.Fatal(err)

@@ -34,8 +34,8 @@ func samples() []Tensor {
 	}
 }
 
-// torch.load with weights_only=True reads the written files.
-func TestPyTorchReadsIt(t *testing.T) {
+// TestPyTorchReadsFile checks that torch.load with weights_only=True reads the written files.
+func TestPyTorchReadsFile(t *testing.T) {
 	const python = "/usr/bin/python3"
 	if exec.Command(python, "-c", "import torch").Run() != nil {
 		if os.Getenv("CI") != "" {
@@ -89,7 +89,8 @@ func TestPyTorchReadsIt(t *testing.T) {
 	}
 }
 
-// Every tensor's bytes are aligned, uncompressed, and at the offset in the zip directory.
+// TestAlignment checks that every tensor's bytes are aligned and uncompressed, and that equal
+// tensors result in equal files.
 func TestAlignment(t *testing.T) {
 	var file bytes.Buffer
 	if err := Write(&file, samples()); err != nil {
@@ -129,7 +130,7 @@ func TestWrongSize(t *testing.T) {
 	}
 }
 
-// Values above 32 bits are Python long integers.
+// TestLargeNumbers checks that values above 32 bits are written as Python long integers.
 func TestLargeNumbers(t *testing.T) {
 	for v, want := range map[int64]string{
 		5:             "J\x05\x00\x00\x00",

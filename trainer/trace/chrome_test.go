@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Overlapping waits, which occur only in corrupt recordings, count once.
+// TestOverlappingWaits checks that overlapping waits, which occur only in corrupt recordings,
+// count once.
 func TestOverlappingWaits(t *testing.T) {
 	waits := []Span{{Kind: Wait, Start: 0, End: 100}, {Kind: Wait, Start: 10, End: 20}, {Kind: Wait, Start: 90, End: 110}}
 	if got := exposedTime(Span{Start: 50, End: 120}, &waits); got != 60 {
@@ -17,8 +18,9 @@ func TestOverlappingWaits(t *testing.T) {
 	}
 }
 
-// The clocks of two nodes differ by one second. They become one timeline, which shows the overlap
-// of communication. The recording of an earlier attempt is excluded.
+// TestMerge checks that recordings of two nodes become one timeline that shows the overlap of
+// communication, although their clocks differ by one second. The recording of an earlier attempt
+// is excluded.
 func TestMerge(t *testing.T) {
 	first := &Recording{Rank: Rank{Rank: 0, Ranks: 4, Host: "n1"}, ID: 9, Origin: 5e18 / 4, Barriers: [][2]int64{{0, 1000}},
 		Spans: []Span{{Kind: Reduce, Number: 3, Enqueued: 25_000, Start: 30_000, End: 60_001},

@@ -25,8 +25,8 @@ func written(t *testing.T, r *Recorder) string {
 	return b.String()
 }
 
-// A recording can be written and read again. Spans that exceed the buffer are counted, and spans
-// outside of the steps are skipped.
+// TestRecorder checks that a recording can be written and read again. Spans that exceed the buffer
+// are counted, and spans outside of the steps are skipped.
 func TestRecorder(t *testing.T) {
 	r := New(100, 101)
 	r.Reserve(2)
@@ -112,8 +112,9 @@ const (
 	step = `["step",1,10,10,20]` + "\n"
 )
 
-// The valid part of a corrupt file is returned, with the position of the corruption.
-func TestDamage(t *testing.T) {
+// TestCorruptRecording checks that Read returns the valid part of a corrupt file, with the
+// position of the corruption.
+func TestCorruptRecording(t *testing.T) {
 	for name, c := range map[string]struct {
 		text, err string
 		spans     int // -1: not even the first line
@@ -143,7 +144,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// The error of the offsets is within align's bound for any message latency.
+// TestAlign checks that the error of the clock offsets is within align's bound for any message
+// latency.
 func TestAlign(t *testing.T) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -187,7 +189,7 @@ func TestAlign(t *testing.T) {
 	}
 }
 
-// Any file content gives an error or a timeline that is valid JSON.
+// FuzzRead checks that any file content results in an error or in a timeline that is valid JSON.
 func FuzzRead(f *testing.F) {
 	f.Add(head+step+`["all-reduce",3,10,15,20]`, strings.Replace(head, `"node":0`, `"node":1`, 1)+step+step)
 	f.Add(head+step[:9], `{"version":1}`)

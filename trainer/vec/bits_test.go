@@ -52,8 +52,9 @@ func checkSame(t *testing.T, c call, n, off int, fill func(arena)) {
 	}
 }
 
-// Every function gives the same bits with all kernels, for every length around the boundaries of
-// registers and loop iterations, at any alignment, for all kinds of values.
+// TestKernelsAgree checks that every function gives the same bits with all kernels, for every
+// length around the boundaries of registers and loop iterations, at any alignment, for all kinds
+// of values.
 func TestKernelsAgree(t *testing.T) {
 	lengths := []int{127, 128, 129, 200, 255, 257, 1000, 1023}
 	for n := range 71 {

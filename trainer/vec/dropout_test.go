@@ -18,9 +18,9 @@ func kept(n int, threshold uint32, key, first uint64) []float32 {
 	return y
 }
 
-// The fraction of kept elements matches the threshold, over the whole range of indices and for all
-// keys.
-func TestDropoutShare(t *testing.T) {
+// TestDropoutFraction checks that the fraction of kept elements matches the threshold, over the
+// whole range of indices and for all keys.
+func TestDropoutFraction(t *testing.T) {
 	const n = 1 << 16
 	for _, p := range []float64{0, 0.1, 0.5, 0.9} {
 		for _, key := range []uint64{0, 1, 2, 1 << 32, 1<<63 + 5, math.MaxUint64} {
@@ -40,8 +40,8 @@ func TestDropoutShare(t *testing.T) {
 	}
 }
 
-// The kept elements do not depend on adjacent elements, on other keys, or on distant indices: all
-// such pairs are equal for half of the elements.
+// TestDropoutIndependence checks that the kept elements do not depend on adjacent elements, on
+// other keys, or on distant indices: such pairs are equal for half of the elements.
 func TestDropoutIndependence(t *testing.T) {
 	const n, half = 1 << 16, 1 << 31
 	agree := func(what string, a, b []float32) {
@@ -69,8 +69,8 @@ func TestDropoutIndependence(t *testing.T) {
 	}
 }
 
-// Every bit of the index and of the key changes the decision of every threshold equally often. The
-// test finds the random number by bisection.
+// TestDropoutAvalanche checks that every bit of the index and of the key changes the decision of
+// every threshold equally often. It finds the random value by bisection.
 func TestDropoutAvalanche(t *testing.T) {
 	number := func(key, at uint64) uint32 {
 		found := uint32(0)
@@ -97,7 +97,7 @@ func TestDropoutAvalanche(t *testing.T) {
 	}
 }
 
-// One call and many calls keep the same elements.
+// TestDropoutInPieces checks that one call and many calls keep the same elements.
 func TestDropoutInPieces(t *testing.T) {
 	for _, first := range []uint64{3, 1<<32 - 100, math.MaxUint64 - 50} {
 		whole := kept(300, 1<<31, 9, first)

@@ -26,9 +26,9 @@ func guarded(t *testing.T) []byte {
 	return memory[page : 2*page]
 }
 
-// A kernel that reads or writes past a slice, even under a missing mask, fails the test with a
-// fault.
-func TestTouchesNothingOutside(t *testing.T) {
+// TestKernelsStayInBounds checks that kernels do not read or write past a slice, not even under a
+// mask. A fault would stop the test.
+func TestKernelsStayInBounds(t *testing.T) {
 	var pages [5][]byte
 	for i := range pages {
 		pages[i] = guarded(t)

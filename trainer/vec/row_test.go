@@ -105,8 +105,8 @@ func TestSoftmaxGrad(t *testing.T) {
 	}
 }
 
-// Layer normalization and its gradients match float64, with a mean that is large compared with the
-// deviations.
+// TestLayerNorm compares layer normalization and its gradients with float64, with a mean that is
+// large compared with the deviations.
 func TestLayerNorm(t *testing.T) {
 	u := vec.New()
 	r := rand.New(rand.NewPCG(3, 4))

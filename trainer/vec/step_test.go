@@ -8,7 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
 )
 
-// A step of Adam uses the documented arithmetic, in its order.
+// TestAdam checks that a step of Adam uses the documented arithmetic, in its order.
 func TestAdam(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
 	f := vec.AdamFactors{Beta1: 0.9, Beta2: 0.999, New1: 0.1, New2: 0.001, Keep: 0.9999, Decay: 0.01, Correction: 0.3,
@@ -32,7 +32,7 @@ func TestAdam(t *testing.T) {
 	}
 }
 
-// A step of SGD uses the documented arithmetic, in its order.
+// TestSGD checks that a step of SGD uses the documented arithmetic, in its order.
 func TestSGD(t *testing.T) {
 	r := rand.New(rand.NewPCG(10, 11))
 	for _, c := range []struct {

@@ -36,7 +36,8 @@ func exp(u *vec.Unit) func(y, x []float32) {
 	return func(y, x []float32) { u.ExpSum(y, x, 0) }
 }
 
-// The error of elementwise functions is small over all of float32.
+// TestFunctionsAreAccurate checks that the error of elementwise functions is small over all of
+// float32.
 func TestFunctionsAreAccurate(t *testing.T) {
 	u := vec.New()
 	for _, c := range []struct {
@@ -93,7 +94,8 @@ func TestGELU(t *testing.T) {
 	}
 }
 
-// Test results for values at the limits.
+// TestLimits checks elementwise functions for infinities, NaN, zeros, subnormals, and the limits
+// of their ranges.
 func TestLimits(t *testing.T) {
 	u := vec.New()
 	negativeZero := float32(math.Copysign(0, -1))
@@ -123,7 +125,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Rounding to bfloat16 is to nearest even.
+// TestBF16 checks that conversion to bfloat16 rounds to nearest even.
 func TestBF16(t *testing.T) {
 	u := vec.New()
 	halves := make([]uint16, 4096)

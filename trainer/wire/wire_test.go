@@ -100,8 +100,9 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-// A recorded handshake is useless because the server's nonce is always new.
-func TestReplayIsRefused(t *testing.T) {
+// TestReplayIsRejected checks that a server rejects a recorded handshake, because its nonce is
+// always new.
+func TestReplayIsRejected(t *testing.T) {
 	key := secret(t)
 	a, b := pair(t)
 	rec := &recorder{Conn: a}
@@ -126,7 +127,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return r.Conn.Write(b)
 }
 
-// A frame with any byte altered, or any shorter frame, is an error.
+// TestAlteredFrames checks that a frame with any byte altered, or any shorter frame, is rejected.
 func TestAlteredFrames(t *testing.T) {
 	key := secret(t)
 	frame := func(damage func([]byte) []byte) error {
@@ -240,7 +241,8 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// A server with several keys accepts a client with one of them, and returns its index.
+// TestServerWithSeveralKeys checks that a server with several keys accepts a client with one of
+// them, and returns its index.
 func TestServerWithSeveralKeys(t *testing.T) {
 	one, two := Key{secret(t), "one"}, Key{secret(t), "two"}
 	for _, tt := range []struct {
@@ -286,7 +288,8 @@ func TestServerWithSeveralKeys(t *testing.T) {
 	}
 }
 
-// Both ends derive the same key. It differs for each connection and each use.
+// TestDeriveKey checks that both ends derive the same key, and that it differs for each connection
+// and each use.
 func TestDeriveKey(t *testing.T) {
 	key := secret(t)
 	seen := map[string]string{}
@@ -312,8 +315,8 @@ func TestDeriveKey(t *testing.T) {
 	}
 }
 
-// Two clients or two servers that are connected to each other do not authenticate. Neither
-// does an end that receives its own bytes.
+// TestReflectedHandshake checks that two clients that are connected to each other do not
+// authenticate, and that an end that receives its own bytes does not either.
 func TestReflectedHandshake(t *testing.T) {
 	key := secret(t)
 	both := func(one, other func(net.Conn, Secret, string) (*Conn, error)) (error, error) {
@@ -341,7 +344,8 @@ func TestReflectedHandshake(t *testing.T) {
 	}
 }
 
-// A frame is valid only in its own session and direction.
+// TestFrameOfAnotherSessionOrDirection checks that a frame is valid only in its own session and
+// direction.
 func TestFrameOfAnotherSessionOrDirection(t *testing.T) {
 	key := secret(t)
 	session := func() (c, s *Conn) {

@@ -114,8 +114,9 @@ func TestReductions(t *testing.T) {
 	}
 }
 
-// One block is full, and one is not.
-func TestLongHalves(t *testing.T) {
+// TestLongBF16Sums checks sums and means of bfloat16 values over more than one block, of which the
+// last one is not full.
+func TestLongBF16Sums(t *testing.T) {
 	const n = 2*halfBlock + 3
 	a, b := make([]BF16, n), make([]BF16, n)
 	for i := range a {

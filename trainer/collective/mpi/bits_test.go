@@ -48,8 +48,9 @@ func printBits(string) error {
 	return w.Finalize()
 }
 
-// Sums are bit-identical in every run, although the MPI library chooses the order.
-func TestSameBitsRunAfterRun(t *testing.T) {
+// TestRunsAreBitIdentical checks that sums are bit-identical in every run, although the MPI
+// library chooses the order.
+func TestRunsAreBitIdentical(t *testing.T) {
 	for _, i := range implementations {
 		t.Run(i.name, func(t *testing.T) {
 			var first string

@@ -8,7 +8,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
 )
 
-// Each rank is a process under mpirun that performs the calls of the suite.
+// TestConformance runs the conformance suite. Each rank is a process under mpirun that performs
+// the calls of the suite.
 func TestConformance(t *testing.T) {
 	for _, i := range implementations {
 		t.Run(i.name, func(t *testing.T) {

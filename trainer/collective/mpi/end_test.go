@@ -57,9 +57,8 @@ func end(how string) error {
 	return nil
 }
 
-// MPI_Finalize returns, or the process ends without it. This is also true where MPICH's
-// MPI_Finalize may not return, over TCP, if another rank never closes, and if another rank never
-// calls MPI_Finalize, so that this rank's does not return.
+// TestEndIsBounded checks that a process ends even if MPI_Finalize does not return: with MPICH
+// over TCP, or if another rank never closes or never calls MPI_Finalize.
 func TestEndIsBounded(t *testing.T) {
 	t.Setenv("UCX_TLS", "tcp")
 	t.Setenv("UCX_NET_DEVICES", "lo")

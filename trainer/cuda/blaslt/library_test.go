@@ -10,7 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 )
 
-// Matrix multiplications are tested by the conformance suite in package engine.
+// TestAnotherLibrary checks that New rejects a library that is not cuBLASLt. The conformance suite
+// in package engine tests matrix multiplications.
 func TestAnotherLibrary(t *testing.T) {
 	l, err := library.Open([]string{"libc.so.6"})
 	if err != nil {

@@ -33,7 +33,8 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// A goroutine uses the GPU that it bound last; without binding there is none.
+// TestBind checks that a goroutine uses the GPU that it bound last, and that calls fail without
+// one.
 func TestBind(t *testing.T) {
 	if _, err := driver.Alloc(16); !errors.Is(err, driver.InvalidContext) {
 		t.Errorf("unbound: got %v", err)
@@ -141,7 +142,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// The error that package cu calls OutOfMemory has CUDA's name, the amount, and a hint.
+// TestOutOfMemory checks that an out-of-memory error has CUDA's name, the sizes, and a hint.
 func TestOutOfMemory(t *testing.T) {
 	bound(t)
 	_, err := driver.Alloc(1 << 40)

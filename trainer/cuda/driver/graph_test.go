@@ -58,7 +58,7 @@ func TestGraph(t *testing.T) {
 	must(t, e.Close())
 }
 
-// A stream works normally after a failed capture.
+// TestCaptureFails checks that a failed capture returns its cause and leaves the stream usable.
 func TestCaptureFails(t *testing.T) {
 	bound(t)
 	s := newStream(t)

@@ -25,7 +25,7 @@ func TestLaunch(t *testing.T) {
 	expect(t, s, y, 13, 16, 19, 14)
 }
 
-// A struct is passed completely, at its alignment.
+// TestLaunchStruct checks that Struct passes a struct to a kernel completely, at its alignment.
 func TestLaunchStruct(t *testing.T) {
 	bound(t)
 	s, f := newStream(t), kernel(t, "sum")
@@ -109,7 +109,8 @@ func TestArgsThatDoNotFitPanic(t *testing.T) {
 	}
 }
 
-// The calls of a training step allocate no Go memory.
+// TestStepsAllocateNothing checks that the driver calls of a training step do not allocate Go
+// memory.
 func TestStepsAllocateNothing(t *testing.T) {
 	bound(t)
 	s, f := newStream(t), kernel(t, "axpy")

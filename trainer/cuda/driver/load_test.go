@@ -13,7 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 )
 
-// Each case runs in a separate process, because a process loads the driver only once.
+// TestLoad checks the result of Load for supported, old, broken, and missing drivers. Each case
+// runs in a separate process, because a process loads the driver only once.
 func TestLoad(t *testing.T) {
 	if os.Getenv("TELL") != "" {
 		v, err := driver.Load()

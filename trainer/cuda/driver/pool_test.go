@@ -20,7 +20,7 @@ func alloc(t *testing.T, p *driver.Pool, n int64) driver.Ptr {
 	return at
 }
 
-// Allocations never overlap, and freed memory is reused.
+// TestPool checks that allocations never overlap and that freed memory is reused.
 func TestPool(t *testing.T) {
 	bound(t)
 	p := driver.NewPool()
@@ -58,7 +58,7 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// With Apart, each allocation is a separate driver allocation.
+// TestPoolApart checks that each allocation of a pool with Apart is a separate driver allocation.
 func TestPoolApart(t *testing.T) {
 	bound(t)
 	p := driver.NewPool()
@@ -76,7 +76,8 @@ func TestPoolApart(t *testing.T) {
 	}
 }
 
-// Before an out-of-memory error, unused memory is returned to the driver.
+// TestPoolOutOfMemory checks that a pool returns unused memory to the driver before it reports an
+// out-of-memory error.
 func TestPoolOutOfMemory(t *testing.T) {
 	g := bound(t)
 	p := driver.NewPool()

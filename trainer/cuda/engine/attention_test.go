@@ -13,8 +13,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Test head sizes that the conformance suite does not include: each kernel of attention_tensor.cu
-// with its sizes, and heads that are too large for them.
+// TestAttentionOfLargeHeads compares attention with the CPU for head sizes that the conformance
+// suite does not include: each kernel of attention_tensor.cu with its sizes, and heads that are
+// too large for them.
 func TestAttentionOfLargeHeads(t *testing.T) {
 	const batch, heads, queries = 2, 2, 70
 	for _, size := range []int{48, 65, 128, 160, 256} {

@@ -32,9 +32,9 @@ func (r records) reduce(v device.StepDecision, params []*nn.Param) {
 	v.Reduce(r.records)
 }
 
-// A step with non-finite gradients or losses does not change values and state, and does not count
-// for the bias corrections or for the first momentum: the bits are those of an optimizer without
-// that step.
+// TestStepDecisions checks that a step with non-finite gradients or losses does not change values
+// and state, and does not count for the bias corrections or for the first momentum. The bits equal
+// the bits of an optimizer without that step.
 func TestStepDecisions(t *testing.T) {
 	const n = 300
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
@@ -148,8 +148,9 @@ func TestStepDecisions(t *testing.T) {
 	}
 }
 
-// An asynchronous step allocates nothing, including writes of its input.
-func TestLateStepsAllocateNothing(t *testing.T) {
+// TestAsyncStepsAllocateNothing checks that an asynchronous step does not allocate memory,
+// including writes of its input.
+func TestAsyncStepsAllocateNothing(t *testing.T) {
 	d := open(t, engine.Options{})
 	const n = 64
 	p := []*nn.Param{{Name: "p", Shape: []int{n}, Data: d.Alloc(device.Float32, n), Grad: d.Alloc(device.Float32, n)}}

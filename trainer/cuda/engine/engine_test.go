@@ -77,7 +77,7 @@ func (f fenced) Fence(t device.Tensor, forbidden bool) {
 	gpusim.Fence(uintptr(t.Base()), t.Len()*t.Type().Size(), forbidden)
 }
 
-// The results are correct if cuBLASLt cannot add a bias.
+// TestWithoutEpilogues runs part of the conformance suite with a cuBLASLt that cannot add a bias.
 func TestWithoutEpilogues(t *testing.T) {
 	gpusim.Require(t)
 	out, err := gpusim.Again(t, "TestConformance/(Dense|Stored)", "GPUSIM_EPILOGUES=none")
@@ -99,8 +99,9 @@ func TestEachFusion(t *testing.T) {
 	}
 }
 
-// Operations access only their own memory: tensors, the shared memory of a launch, and their own
-// variables. Repeat is excluded, because it repeats the other tests.
+// TestUnderAddressSanitizer checks that operations access only their own memory: tensors, the
+// shared memory of a launch, and their own variables. It excludes Repeat, which repeats the other
+// tests.
 func TestUnderAddressSanitizer(t *testing.T) {
 	for test, passed := range map[string]string{"TestConformance/[^R].*": "TestConformance/Updates", "TestTwoSteps": "TestTwoSteps/gpt_precision_1"} {
 		if out, err := gpusim.Checked(t, test); err != nil || !strings.Contains(out, "--- PASS: "+passed) {

@@ -37,7 +37,8 @@ func use() (err error) {
 	return nil
 }
 
-// Each failure is an error with CUDA's error, the operation, and its shapes.
+// TestFailures checks that each failure results in an error with CUDA's error, the operation, and
+// its shapes.
 func TestFailures(t *testing.T) {
 	if os.Getenv(inChild) != "" {
 		err := use()
@@ -80,8 +81,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// With CUDA_LAUNCH_BLOCKING, the launch itself fails, so that the error names the operation that
-// failed.
+// TestBlockingNamesTheOperation checks that the launch itself fails with CUDA_LAUNCH_BLOCKING, so
+// that the error names the operation that failed.
 func TestBlockingNamesTheOperation(t *testing.T) {
 	gpusim.Require(t)
 	out, err := gpusim.Again(t, "TestFailures", inChild+"=1", "GPUSIM_FAIL=launch:add", "CUDA_LAUNCH_BLOCKING=1")
@@ -90,7 +91,7 @@ func TestBlockingNamesTheOperation(t *testing.T) {
 	}
 }
 
-// A kernel that never ends: reads wait, but launches return.
+// TestHang checks that the simulator can run a kernel that never ends: reads of its result wait.
 func TestHang(t *testing.T) {
 	if os.Getenv(inChild) != "" {
 		done := make(chan error, 1)
@@ -109,8 +110,9 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// Recover does not catch other panics.
-func TestRecoverLeavesOthers(t *testing.T) {
+// TestRecoverIgnoresOtherPanics checks that Recover does not catch panics that are not failures of
+// a device.
+func TestRecoverIgnoresOtherPanics(t *testing.T) {
 	defer func() {
 		if v := recover(); v != "other" {
 			t.Errorf("recovered %v", v)

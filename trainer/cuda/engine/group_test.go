@@ -15,9 +15,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Steps that are replayed as graphs have the same bits as others: with dropout, with the first
-// momentum, and with a learning rate and clipping that differ in every step. This is also true for
-// asynchronous steps, which are one graph each.
+// TestGroupsTrainTheSame checks that steps that are replayed as graphs are bit-identical to other
+// steps: with dropout, with the first momentum, and with a learning rate and clipping that differ
+// in every step. Asynchronous steps, which are one graph each, are included.
 func TestGroupsTrainTheSame(t *testing.T) {
 	const steps = 4
 	for _, k := range trainings {
@@ -56,8 +56,8 @@ func sums(d *engine.Device, y, x device.Tensor, n int) {
 	d.End()
 }
 
-// Groups that differ in a tensor, in a length, or in the number of operations are not replayed as
-// each other, even if there are more than the maximum number of graphs.
+// TestGroupsThatDiffer checks that a group is not replayed as a group that differs in a tensor, in
+// a length, or in the number of operations, even if there are more groups than graphs.
 func TestGroupsThatDiffer(t *testing.T) {
 	d := open(t, engine.Options{})
 	const kinds, most = 40, 8
@@ -90,7 +90,8 @@ func TestGroupsThatDiffer(t *testing.T) {
 	}
 }
 
-// Reads and writes in a group are in order with the other operations.
+// TestReadingAndWritingInAGroup checks that reads and writes in a group are in order with the
+// other operations.
 func TestReadingAndWritingInAGroup(t *testing.T) {
 	d := open(t, engine.Options{})
 	x, y := d.Alloc(device.Float32, 3), d.Alloc(device.Float32, 3)
@@ -124,8 +125,9 @@ func TestReadingAndWritingInAGroup(t *testing.T) {
 	}
 }
 
-// Values beyond the capacity of the buffer are passed as arguments, with correct results.
-func TestMoreNumbersThanAGroupKeeps(t *testing.T) {
+// TestMoreValuesThanAGroupStores checks that values beyond the capacity of the buffer are passed
+// as arguments, with correct results.
+func TestMoreValuesThanAGroupStores(t *testing.T) {
 	d := open(t, engine.Options{})
 	const n = 12000
 	x, y := d.Alloc(device.Float32, 1), d.Alloc(device.Float32, 1)
@@ -140,8 +142,9 @@ func TestMoreNumbersThanAGroupKeeps(t *testing.T) {
 	}
 }
 
-// If scratch memory grows in the middle of a group, such as when the first batch after a resume is
-// a short one, the backward pass still uses the dropout mask of the forward pass.
+// TestMemoryThatGrowsInAGroup checks that the backward pass uses the dropout mask of the forward
+// pass even if scratch memory grows in the middle of a group. This happens if the first batch
+// after a resume is short.
 func TestMemoryThatGrowsInAGroup(t *testing.T) {
 	const batch, heads, size, queries = 1, 2, 16, 40
 	want := attention(open(t, engine.Options{}), batch, heads, size, queries, device.FP32)
@@ -155,7 +158,8 @@ func TestMemoryThatGrowsInAGroup(t *testing.T) {
 	}
 }
 
-// A group allocates nothing once its graph is captured.
+// TestGroupsAllocateNothing checks that a group does not allocate memory once its graph is
+// captured.
 func TestGroupsAllocateNothing(t *testing.T) {
 	d := open(t, engine.Options{})
 	x, y := d.Alloc(device.Float32, 64), d.Alloc(device.Float32, 64)
@@ -176,7 +180,7 @@ func TestGroupsAllocateNothing(t *testing.T) {
 	}
 }
 
-// A failure names the operation, or the graph that contains it.
+// TestFailureInAGroup checks that a failure names the operation, or the graph that contains it.
 func TestFailureInAGroup(t *testing.T) {
 	if os.Getenv(inChild) != "" {
 		err := func() (err error) {

@@ -15,7 +15,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Attention with wgmma matches mma and the CPU, for full and partial heads and tiles.
+// TestAttentionOnWGMMA compares attention with wgmma to mma and the CPU, for full and partial
+// heads and tiles.
 func TestAttentionOnWGMMA(t *testing.T) {
 	if os.Getenv("DDPBATCH_ATTENTION") != "wgmma" {
 		gpusim.Require(t) // must be verified on a GPU first
@@ -39,8 +40,8 @@ func TestAttentionOnWGMMA(t *testing.T) {
 	}
 }
 
-// The wgmma kernels pass the attention part of the conformance suite and access only their own
-// memory.
+// TestConformanceOnWGMMA checks that the wgmma kernels pass the attention part of the conformance
+// suite and access only their own memory.
 func TestConformanceOnWGMMA(t *testing.T) {
 	gpusim.Require(t)
 	const test = "TestConformance/Attention"
@@ -51,7 +52,8 @@ func TestConformanceOnWGMMA(t *testing.T) {
 	}
 }
 
-// Without wgmma support, attention uses mma, and the reason is reported.
+// TestWithoutWGMMA checks that attention uses mma if the GPU or the driver does not support wgmma,
+// and that the reason is reported.
 func TestWithoutWGMMA(t *testing.T) {
 	gpusim.Require(t)
 	if os.Getenv("GPUSIM_TEST") == "" {

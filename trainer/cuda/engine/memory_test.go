@@ -17,8 +17,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// A training step uses the planned amount of memory.
-func TestTakesWhatIsPlanned(t *testing.T) {
+// TestStepUsesPlannedMemory checks that a training step uses the planned amount of memory within
+// 10%.
+func TestStepUsesPlannedMemory(t *testing.T) {
 	const samples, moments = 8, 2
 	o := nn.GPTOptions{Vocabulary: 3000, Context: 128, Layers: 2, Heads: 2, Width: 128}
 	sample := plan.Sample{Tokens: o.Context, Outputs: o.Vocabulary, Classes: true}
@@ -62,8 +63,8 @@ func TestTakesWhatIsPlanned(t *testing.T) {
 	}
 }
 
-// A copy to pinned memory is one transfer, and a copy to other memory uses several. Both copy the
-// tensor as it was at the call, whatever follows.
+// TestCopiesToPinnedMemory checks that a copy to pinned memory is one transfer, and a copy to
+// other memory several. Both copy the tensor as it was at the call, whatever follows.
 func TestCopiesToPinnedMemory(t *testing.T) {
 	gpusim.Require(t)
 	const n = 3<<20 + 5

@@ -131,9 +131,9 @@ func (k training) losses(t *testing.T, d device.Device, p device.Precision, step
 	return losses
 }
 
-// Training on a GPU gives the same results as on the CPU: the same initial weights, the same
-// dropout, and losses that differ only by the order and rounding of sums.
-func TestTrainsAsOnTheProcessor(t *testing.T) {
+// TestTrainsAsOnTheCPU checks that training on a GPU matches the CPU: the same initial weights,
+// the same dropout, and losses that differ only by the order and rounding of sums.
+func TestTrainsAsOnTheCPU(t *testing.T) {
 	const steps = 25
 	for _, k := range trainings {
 		for p, most := range map[device.Precision]float64{device.FP32: 1e-4, device.BF16: 1e-2} {
@@ -154,8 +154,8 @@ func TestTrainsAsOnTheProcessor(t *testing.T) {
 	}
 }
 
-// Two steps of each model reduce the loss. This is for AddressSanitizer, where more steps take too
-// long.
+// TestTwoSteps checks that two steps of each model reduce the loss. It is for AddressSanitizer,
+// where more steps take too long.
 func TestTwoSteps(t *testing.T) {
 	for _, k := range trainings {
 		for _, p := range []device.Precision{device.FP32, device.BF16} {
@@ -168,7 +168,7 @@ func TestTwoSteps(t *testing.T) {
 	}
 }
 
-// Tuning does not change the results.
+// TestTuned checks that tuning does not change the results.
 func TestTuned(t *testing.T) {
 	k := trainings[0]
 	want, got := k.losses(t, cpu.New(1), device.FP32, 5), k.losses(t, open(t, engine.Options{Tune: true}), device.FP32, 5)

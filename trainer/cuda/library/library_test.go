@@ -162,7 +162,8 @@ func TestOpenAndVersion(t *testing.T) {
 	}
 }
 
-// Open returns the path of a library that the dynamic linker finds by name.
+// TestOpenByName checks that Open returns the path of a library that the dynamic linker finds by
+// name.
 func TestOpenByName(t *testing.T) {
 	l, err := Open([]string{"libc.so.6"})
 	if err != nil {

@@ -39,7 +39,8 @@ func TestBadNamePanics(t *testing.T) {
 	Format(nil, []Metric{{Name: "a-b"}})
 }
 
-// The file is complete, readable by the collector, and no other file remains.
+// TestReplace checks that Replace writes a complete file that the collector can read, and leaves
+// no other file.
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.prom")

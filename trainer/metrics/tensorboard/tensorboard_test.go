@@ -105,7 +105,8 @@ func TestWhatIsWritten(t *testing.T) {
 	}
 }
 
-// The expected value is from leveldb's crc32c_test.cc, the origin of the masking.
+// TestChecksum compares the checksum with a value from leveldb's crc32c_test.cc, the origin of the
+// masking.
 func TestChecksum(t *testing.T) {
 	if got := crc32.Checksum(make([]byte, 32), castagnoli); got != 0x8a9136aa {
 		t.Errorf("checksum of 32 zeros is %#x", got)

@@ -52,7 +52,8 @@ func TestAcceptGoesOnAfterAFailure(t *testing.T) {
 	}
 }
 
-// Silent connections use a limited number of file descriptors and do not lock out the ranks.
+// TestSilentConnectionsDoNotLockOutRanks checks that silent connections use a limited number of
+// file descriptors and do not lock out the ranks.
 func TestSilentConnectionsDoNotLockOutRanks(t *testing.T) {
 	m := pair(t, plain)
 	n := m[0].(*network)
@@ -111,8 +112,9 @@ func (l *counted) Accept() (net.Conn, error) {
 func (c countedConn) Read(b []byte) (int, error)  { c.l.reads.Add(1); return c.Conn.Read(b) }
 func (c countedConn) Write(b []byte) (int, error) { c.l.writes.Add(1); return c.Conn.Write(b) }
 
-// A connection that does not use the protocol of the ranks is read once and not answered.
-func TestStrangersAreLittleWork(t *testing.T) {
+// TestInvalidConnectionsAreReadOnce checks that a connection that does not use the protocol of the
+// ranks is read once and not answered.
+func TestInvalidConnectionsAreReadOnce(t *testing.T) {
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -144,8 +146,9 @@ func TestStrangersAreLittleWork(t *testing.T) {
 	}
 }
 
-// Once all ranks are connected, they stop listening, so unauthenticated connections cost nothing.
-func TestNobodyIsHeardOnceAllAreConnected(t *testing.T) {
+// TestListenersCloseOnceAllAreConnected checks that ranks stop listening when all ranks are
+// connected, so that unauthenticated connections cost nothing.
+func TestListenersCloseOnceAllAreConnected(t *testing.T) {
 	m := pair(t, plain)
 	for r := range m {
 		m[r].Send(1-r, head(1), nil)

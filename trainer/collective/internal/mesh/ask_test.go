@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A rank answers queries over both kinds of mesh, in both directions.
-func TestAsk(t *testing.T) {
+// TestQuery checks that a rank answers queries of its state over both kinds of mesh.
+func TestQuery(t *testing.T) {
 	state := func(rank int, group uint64) State {
 		return State{Sequence: group + 1, Signature: Signature{Kind: uint8(rank + 3), Type: 2, Op: 1, Root: -7, Bytes: 1 << 40}, WaitsFor: -rank}
 	}
@@ -36,8 +36,8 @@ func TestAnswersThatCannotBe(t *testing.T) {
 	}
 }
 
-// A query to a lost rank fails without waiting.
-func TestAskOfOneThatIsGone(t *testing.T) {
+// TestQueryOfLostRank checks that a query of a lost rank fails without waiting.
+func TestQueryOfLostRank(t *testing.T) {
 	m := pair(t, plain)
 	if err := m[0].Send(1, head(0), nil).Wait(t.Context()); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Connections do not use a paced congestion control, whatever the system's default.
+// TestCongestionControl checks that connections do not use a paced congestion control, whatever
+// the system's default is.
 func TestCongestionControl(t *testing.T) {
 	for _, name := range []string{"bbr", "reno"} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

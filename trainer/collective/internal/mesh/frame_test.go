@@ -35,8 +35,9 @@ func readAll(at stream, b []byte) error {
 	return at.read(bytes.NewReader(b), &f, func(f *frame) ([]byte, error) { return make([]byte, f.size), nil })
 }
 
-// Every altered bit and every truncation is detected.
-func TestDamagedFrameIsRefused(t *testing.T) {
+// TestCorruptFrameIsRejected checks that a frame with any altered bit or any truncation is
+// rejected.
+func TestCorruptFrameIsRejected(t *testing.T) {
 	for name, place := range map[string]func() stream{
 		"checksums": func() stream { return place1 },
 		"tags":      func() stream { return tagged(t, place1, 1, 7) },
@@ -62,8 +63,9 @@ func TestDamagedFrameIsRefused(t *testing.T) {
 	}
 }
 
-// A frame is valid only at one position in one direction of one connection.
-func TestFrameOfAnotherPlaceIsRefused(t *testing.T) {
+// TestFrameAtWrongPositionIsRejected checks that a frame is valid only at one position in one
+// direction of one connection.
+func TestFrameAtWrongPositionIsRejected(t *testing.T) {
 	for name, at := range map[string]stream{
 		"again":              {mark: place1.mark, next: place1.next + 1},
 		"one left out":       {mark: place1.mark, next: place1.next - 1},
@@ -87,8 +89,9 @@ func TestFrameOfAnotherPlaceIsRefused(t *testing.T) {
 	}
 }
 
-// An attacker who can compute CRCs but has no key cannot create a frame with tags.
-func TestFrameWithoutKeyIsRefused(t *testing.T) {
+// TestFrameWithoutKeyIsRejected checks that an attacker who can compute CRCs but does not have the
+// key cannot create a frame with tags.
+func TestFrameWithoutKeyIsRejected(t *testing.T) {
 	forged := encoded(place1)
 	head, payload := forged[:frameHead], forged[frameHead:]
 	whole := append(append(bytes.Clone(head), make([]byte, 2*tagSize)...), payload...)

@@ -41,8 +41,9 @@ func head(sequence uint64) Head {
 	return Head{Key{Group: 3, Sequence: sequence}, Signature{Kind: 1, Bytes: 9}}
 }
 
-// A message is the same whether the receiver waits for it or not.
-func TestMessagesBeforeAndAfterTheyAreAskedFor(t *testing.T) {
+// TestMessagesBeforeAndAfterReceive checks that a message arrives unchanged whether the receiver
+// waits for it or not.
+func TestMessagesBeforeAndAfterReceive(t *testing.T) {
 	local := Local(2, nil)
 	for name, m := range map[string][2]Mesh{"network": pair(t, plain), "local": {local[0], local[1]}} {
 		for sequence, size := range []int{0, 1, 5000, MaxSegment} {
@@ -148,8 +149,9 @@ func TestTheReasonOfAnEndIsTold(t *testing.T) {
 	}
 }
 
-// A rank that reports a root cause and is then lost does not become the root cause.
-func TestWhoHasToldIsNotToBlame(t *testing.T) {
+// TestReporterIsNotRootCause checks that a rank that reports a root cause and is then lost does
+// not become the root cause.
+func TestReporterIsNotRootCause(t *testing.T) {
 	x := newInbox()
 	x.markLost(0, &PeerError{Peer: 5, Err: &RemoteAbort{0, "it burns"}})
 	if err := x.Lost([]int{0}); err == nil || err.Error() != "rank 5: rank 0 gave up: it burns" {
@@ -170,7 +172,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A group that was left has no current operation.
+// TestLeave checks that a group that was left has no current operation.
 func TestLeave(t *testing.T) {
 	x := newInbox()
 	if err := x.Enter(3, 5, Signature{Kind: 1}); err != nil {

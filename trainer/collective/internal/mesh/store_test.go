@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// A message that was not requested yet uses less than twice its size. Its memory is reused or
-// released.
-func TestMemoryOfKeptMessages(t *testing.T) {
+// TestMemoryOfEarlyMessages checks that a message that was not requested yet uses less than twice
+// its size, and that its memory is reused or released.
+func TestMemoryOfEarlyMessages(t *testing.T) {
 	for _, size := range []int{0, 1, 4097, 8191, 8192, 8193, 100_000, MaxSegment - 1, MaxSegment} {
 		var s store
 		var kept [][]byte
@@ -41,8 +41,9 @@ func TestMemoryOfKeptMessages(t *testing.T) {
 	}
 }
 
-// Every message counts with its allocated memory.
-func TestKeptMessagesAreBounded(t *testing.T) {
+// TestEarlyMessagesAreBounded checks that the memory of messages that were not requested yet is
+// limited, including messages in transfer.
+func TestEarlyMessagesAreBounded(t *testing.T) {
 	x := newInbox()
 	x.store.inUse = maxEarlyBytes - MaxSegment
 	if _, _, err := x.arrive(1, head(1), MaxSegment); err != nil {

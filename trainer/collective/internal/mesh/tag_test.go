@@ -28,7 +28,8 @@ func BenchmarkChecksum(b *testing.B) {
 	}
 }
 
-// A tag allocates no memory, because each message needs one.
+// TestTagsDoNotAllocate checks that a tag does not allocate memory, because each message needs
+// one.
 func TestTagsDoNotAllocate(t *testing.T) {
 	tags, err := newTagger(make([]byte, 32))
 	if err != nil {

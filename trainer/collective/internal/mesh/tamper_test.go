@@ -69,7 +69,8 @@ func flip(b []byte, at int) []byte {
 	return b
 }
 
-// An alteration between two ranks is detected and reported with the rank that sent the frame.
+// TestTamperedFramesAreNamed checks that an alteration between two ranks is detected and reported
+// with the rank that sent the frame.
 func TestTamperedFramesAreNamed(t *testing.T) {
 	var recorded []byte // a frame of another connection under the same secret
 	for _, tt := range []struct {
@@ -119,8 +120,8 @@ func TestTamperedFramesAreNamed(t *testing.T) {
 	}
 }
 
-// An attacker who can read, alter, and insert frames and compute CRCs, but has no key, is detected
-// if messages have tags.
+// TestAlteredFramesAreRejectedByTag checks that tags reveal an attacker who can read, alter, and
+// insert frames and compute CRCs, but does not have the key.
 func TestAlteredFramesAreRejectedByTag(t *testing.T) {
 	// reseal computes the CRCs of a frame again, as if it had no tags.
 	reseal := func(f []byte) []byte {
@@ -179,7 +180,8 @@ func TestAlteredFramesAreRejectedByTag(t *testing.T) {
 	}
 }
 
-// A rank does not accept its own messages if they are reflected.
+// TestReflectedFrameIsRejectedByTag checks that a rank does not accept its own messages if they
+// are reflected.
 func TestReflectedFrameIsRejectedByTag(t *testing.T) {
 	var conns [2]*connection
 	done := make(chan error)
@@ -215,7 +217,8 @@ func TestReflectedFrameIsRejectedByTag(t *testing.T) {
 	}
 }
 
-// Two ranks cannot connect if only one of them uses tags.
+// TestRanksWithAndWithoutTagsDoNotConnect checks that two ranks cannot connect if only one of them
+// uses tags.
 func TestRanksWithAndWithoutTagsDoNotConnect(t *testing.T) {
 	o := plain
 	o.ConnectTimeout = time.Second

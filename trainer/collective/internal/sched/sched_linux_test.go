@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A thread can move to each core that it may use, and to no other. Its CPU affinity does not
-// change.
+// TestMove checks that a thread can move to each core that it may use, and to no other, and that
+// its CPU affinity does not change.
 func TestMove(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -131,8 +131,9 @@ func TestLeftoversAreSweptAndLivingOnesAreNot(t *testing.T) {
 	}
 }
 
-// Another user who holds a lease on a file with a segment's name must not delay this user: opening
-// the file would wait for lease-break-time, 45 s by default.
+// TestCreateIgnoresFilesOfOtherUsers checks that another user who holds a lease on a file with a
+// segment's name does not delay this user. Opening the file would wait for lease-break-time, 45 s
+// by default.
 func TestCreateIgnoresFilesOfOtherUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {

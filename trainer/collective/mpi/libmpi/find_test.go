@@ -48,7 +48,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// The error lists the attempts, and the hint gives the fix.
+// TestNotFound checks that the error for a missing MPI library lists the attempts, and that its
+// hint gives the fix.
 func TestNotFound(t *testing.T) {
 	var err error = &NotFoundError{Tried: []string{"libmpi.so.40: no such file", "libmpi.so: no such file"}}
 	var h interface{ Hint() string }

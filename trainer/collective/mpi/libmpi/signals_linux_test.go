@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A handler that is replaced without Go's knowledge is restored and works.
+// TestSignalsAreRestored checks that a signal handler that a library replaces without Go's
+// knowledge is restored and works.
 func TestSignalsAreRestored(t *testing.T) {
 	came := make(chan os.Signal, 1)
 	signal.Notify(came, syscall.SIGUSR1)

@@ -19,7 +19,8 @@ func TestCheckedInFilesAreGenerated(t *testing.T) {
 	}
 }
 
-// The expected bytes are from GNU as, with registers on both sides of 8 and of 16.
+// TestEncode compares encoded instructions with the bytes of GNU as, with registers on both sides
+// of 8 and of 16.
 func TestEncode(t *testing.T) {
 	for _, c := range []struct {
 		write       func(w *writer, rm, v, reg int)

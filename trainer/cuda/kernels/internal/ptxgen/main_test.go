@@ -49,8 +49,8 @@ func kept(t *testing.T) []string {
 	return all
 }
 
-// No kernel uses atomic additions, which would make the order of a sum random, no kernel contains
-// calls, and no kernel uses local memory.
+// TestNoAtomicsCallsAndLocalMemory checks that no kernel contains calls, local memory, or atomic
+// additions, which would make the order of a sum random.
 func TestNoAtomicsCallsAndLocalMemory(t *testing.T) {
 	bad := regexp.MustCompile(`(?m)^\s*(@%p\d+\s+)?((atom|red|call)[. ]|\.local ).*$`)
 	for _, file := range kept(t) {
