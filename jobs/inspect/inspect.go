@@ -292,18 +292,32 @@ func kernelState(pid int) string {
 	if end < 0 || end+2 >= len(stat) {
 		return "unknown"
 	}
-	state, ok := states[stat[end+2]]
-	if !ok {
-		state = "state " + string(stat[end+2])
-	}
-	if stat[end+2] == 'T' {
+	letter := stat[end+2]
+	if letter == 'T' {
 		// Linux before 5.19 does not have the signal here.
 		if p, err := process.Parse(stat); err == nil && unix.SignalName(syscall.Signal(p.Status)) != "" {
 			return stoppedBy + unix.SignalName(syscall.Signal(p.Status))
 		}
 	}
-	if wchan, err := os.ReadFile(filepath.Join(dir, "wchan")); err == nil && len(wchan) > 1 && strings.ContainsRune("SD", rune(stat[end+2])) {
-		state += " in the kernel function " + string(wchan)
+	wchan, _ := os.ReadFile(filepath.Join(dir, "wchan"))
+	return describeState(letter, string(wchan))
+}
+
+// vforkFunctions are the kernel functions in which a process waits, after vfork, until the new process
+// has replaced its program: in wchan of current and older versions of Linux.
+var vforkFunctions = []string{"kernel_clone", "_do_fork", "do_fork", "wait_for_vfork_done"}
+
+// describeState describes a state by its letter and the kernel function in which the thread waits, or
+// an empty string or "0".
+func describeState(letter byte, function string) string {
+	state, ok := states[letter]
+	switch {
+	case !ok:
+		return "state " + string(letter)
+	case letter == 'D' && slices.Contains(vforkFunctions, function):
+		return "waiting until a new process has started its program"
+	case len(function) > 1 && (letter == 'S' || letter == 'D'):
+		return state + " in the kernel function " + function
 	}
 	return state
 }

@@ -127,3 +127,23 @@ func TestFindPySpyIgnoresProgramOfRoot(t *testing.T) {
 		})
 	}
 }
+
+// TestDescribeState checks that a process that starts another one is not said to wait for a device.
+func TestDescribeState(t *testing.T) {
+	for _, tt := range []struct {
+		letter         byte
+		function, want string
+	}{
+		{'R', "0", "running"},
+		{'S', "", "sleeping"},
+		{'S', "do_wait", "sleeping in the kernel function do_wait"},
+		{'S', "kernel_clone", "sleeping in the kernel function kernel_clone"},
+		{'D', "nfs_wait_bit", "waiting for a device or a file system in the kernel function nfs_wait_bit"},
+		{'D', "kernel_clone", "waiting until a new process has started its program"},
+		{'I', "0", "state I"},
+	} {
+		if got := describeState(tt.letter, tt.function); got != tt.want {
+			t.Errorf("%c, %q: got %q, want %q", tt.letter, tt.function, got, tt.want)
+		}
+	}
+}
