@@ -17,7 +17,7 @@ import (
 // TestCollectHere checks that Collect finds the same interfaces on this machine as the standard
 // library, and that ReadCases accepts its result.
 func TestCollectHere(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	inv, err := Collect(ctx, CollectOptions{})
 	if err != nil {

@@ -102,7 +102,7 @@ func (p process) train() error {
 		return err
 	}
 	c, err := collective.Connect(ctx, listener, collective.Options{Rank: p.Rank, Addrs: p.Addrs, Nodes: make([]int, len(p.Addrs)), Memory: true,
-		Secret: wire.Secret{9}, ConnectTimeout: 20 * time.Second, Timeout: 60 * time.Second})
+		Secret: wire.Secret{9}, ConnectTimeout: time.Minute, Timeout: 60 * time.Second})
 	if err != nil {
 		return err
 	}

@@ -76,6 +76,6 @@ func ranks(t testing.TB, n int, s setting) ([]*communicator.Comm, []collective.C
 	}
 	return conformance.Every(t, n, func(i int) (*communicator.Comm, error) {
 		return communicator.Connect(t.Context(), communicator.Options{Library: l, GPU: gpus[i], Control: control[i], Check: s.check,
-			Host: "localhost", Interface: "=lo", ConnectTimeout: 20 * time.Second, Timeout: s.timeout})
+			Host: "localhost", Interface: "=lo", ConnectTimeout: time.Minute, Timeout: s.timeout})
 	}), control
 }

@@ -74,7 +74,7 @@ func (b *bench) addr(name, prefix string) {
 func (b *bench) expect(words ...string) {
 	b.T.Helper()
 	var seen []string
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for _, want := range words {
 		var e Event
 		select {
@@ -96,7 +96,7 @@ func (b *bench) expect(words ...string) {
 func (b *bench) returns(addr string) {
 	b.T.Helper()
 	var seen []string
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		select {
 		case e := <-b.events:
@@ -171,7 +171,7 @@ func TestWatchOverflow(t *testing.T) {
 	}
 	must(t, b.NL.LinkSetMTU(hsn, 1500))
 	close(release)
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	told := 0
 	for {
 		select {
@@ -204,7 +204,7 @@ func TestWatchEnds(t *testing.T) {
 	select {
 	case err := <-ended:
 		must(t, err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("goes on after its context has ended")
 	}
 }

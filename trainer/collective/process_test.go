@@ -68,7 +68,7 @@ func (w worker) run() error {
 		return err
 	}
 	c, err := collective.Connect(ctx, listener, collective.Options{Rank: w.Rank, Addrs: w.Addrs, Nodes: w.Nodes, Memory: !w.TCP,
-		Secret: wire.Secret{9}, ConnectTimeout: 20 * time.Second, Timeout: time.Duration(cmp.Or(w.Timeout, 20)) * time.Second})
+		Secret: wire.Secret{9}, ConnectTimeout: time.Minute, Timeout: time.Duration(cmp.Or(w.Timeout, 20)) * time.Second})
 	if err != nil {
 		return err
 	}

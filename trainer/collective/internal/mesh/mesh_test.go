@@ -35,7 +35,7 @@ func pair(t testing.TB, o Options) [2]Mesh {
 	return out
 }
 
-var plain = Options{Secret: wire.Secret{1}, ConnectTimeout: 10 * time.Second}
+var plain = Options{Secret: wire.Secret{1}, ConnectTimeout: time.Minute}
 
 func head(sequence uint64) Head {
 	return Head{Key{Group: 3, Sequence: sequence}, Signature{Kind: 1, Bytes: 9}}
