@@ -10,6 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
+// TestAgree checks the link layer that all hosts of a job can use, the reason if RDMA is not
+// usable, and the warnings about hosts with missing ports.
 func TestAgree(t *testing.T) {
 	down := func(h *hostBuilder, n int) *hostBuilder {
 		for i := range n {

@@ -8,6 +8,8 @@ import (
 	"testing"
 )
 
+// TestParseConf checks the rules of NCCL's parser for nccl.conf, which differ from common formats:
+// white space is significant, and a NUL ends a line.
 func TestParseConf(t *testing.T) {
 	long := strings.Repeat("x", maxText)
 	tests := []struct {
@@ -85,6 +87,8 @@ func setEnvFile(text []byte) [][2]string {
 	return set
 }
 
+// TestReadConf checks which files NCCL reads, in which order, and that a file that cannot be read
+// is an error. The other files are still returned.
 func TestReadConf(t *testing.T) {
 	root := t.TempDir()
 	write := func(file, text string) {

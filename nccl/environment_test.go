@@ -34,6 +34,8 @@ func environment(c netif.Choice, lookup func(string) (string, bool), site ...Set
 	return p.env.ToSet(), append(p.env.Warnings, p.env.Notes...)
 }
 
+// TestEnvironment checks the variables and notes of a plan for combinations of the chosen
+// interface, the user's environment, and the site's nccl.conf.
 func TestEnvironment(t *testing.T) {
 	shadowed := choice("lo", "192.0.2.77")
 	shadowed.Shadowed = true

@@ -58,6 +58,7 @@ func TestOpenMPISharedSubnet(t *testing.T) {
 	}
 }
 
+// TestJudgeOpenMPI checks which values of Open MPI's interface lists contain the chosen interface.
 func TestJudgeOpenMPI(t *testing.T) {
 	tests := []struct {
 		value string
@@ -136,6 +137,7 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
+// TestApart checks the distance between a GPU and a port from their PCI paths and NUMA nodes.
 func TestApart(t *testing.T) {
 	tests := []struct {
 		name      string

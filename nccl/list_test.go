@@ -5,6 +5,8 @@ import (
 	"testing"
 )
 
+// TestListAllows checks which interface names a list of NCCL allows: prefixes, exact names,
+// exclusions, and at most 16 entries.
 func TestListAllows(t *testing.T) {
 	tests := []struct {
 		value string
@@ -40,6 +42,7 @@ func TestListAllows(t *testing.T) {
 	}
 }
 
+// TestListPorts checks which ports of an adapter a list of NCCL allows.
 func TestListPorts(t *testing.T) {
 	tests := []struct {
 		value, device string
@@ -125,6 +128,8 @@ func parseStringList(text string, most int) []item {
 	}
 }
 
+// TestParseVersion checks NCCL's version codes for texts of versions, and that invalid or
+// unsupported versions are rejected.
 func TestParseVersion(t *testing.T) {
 	tests := []struct {
 		text string
@@ -141,6 +146,8 @@ func TestParseVersion(t *testing.T) {
 	}
 }
 
+// FuzzParseVersion checks that any accepted version has the same code after it is formatted and
+// parsed again.
 func FuzzParseVersion(f *testing.F) {
 	for _, seed := range []string{"2.21.5", "2.21", "2.8.3", "", "2.21.5-1+cuda12.4", "99.99.99", "2..1"} {
 		f.Add(seed)

@@ -238,6 +238,8 @@ func twoSockets() *hostBuilder {
 	return h
 }
 
+// TestCompareNames checks that adapters are sorted by their numbers, as in the names mlx5_2 and
+// mlx5_10.
 func TestCompareNames(t *testing.T) {
 	want := []string{"mlx5_0", "mlx5_2", "mlx5_10", "mlx5_bond_0", "rocep1s0f1", "roceP2p1s0f1", "rocep10s0", "x01", "x1"}
 	got := slices.Clone(want)
@@ -248,6 +250,7 @@ func TestCompareNames(t *testing.T) {
 	}
 }
 
+// TestExclude checks that Plan omits the port of an excluded interface.
 func TestExclude(t *testing.T) {
 	f := facts(dgx("d"), "eno3")
 	f.Exclude = []string{"ib3"}
@@ -256,6 +259,8 @@ func TestExclude(t *testing.T) {
 	}
 }
 
+// TestAcrossSockets checks that Plan notes if the closest adapter of a GPU is on a different
+// socket.
 func TestAcrossSockets(t *testing.T) {
 	h := twoSockets()
 	h.RDMA = h.RDMA[:2] // all on the first socket

@@ -91,6 +91,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
+// TestUniqueIDAddr checks that Addr reads the IPv4 or IPv6 address of the root from a unique ID.
 func TestUniqueIDAddr(t *testing.T) {
 	v4 := UniqueID{Internal: [128]byte{8: 2, 10: 0x12, 11: 0x34, 12: 10, 13: 20, 14: 0, 15: 1}}
 	v6 := UniqueID{Internal: [128]byte{8: 10, 10: 0x12, 11: 0x34, 16: 0xfe, 17: 0x80, 31: 7}}
