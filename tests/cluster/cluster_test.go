@@ -293,7 +293,8 @@ func testNodeLoss(t *testing.T, c *Cluster) {
 	}
 }
 
-func TestTwoAtOnce(t *testing.T) {
+// TestConcurrentClusters checks that two clusters on one machine do not see each other.
+func TestConcurrentClusters(t *testing.T) {
 	a := ForTest(t, Options{Nodes: 1})
 	b := ForTest(t, Options{Nodes: 2, GPUs: -1})
 	if a.net.subnet == b.net.subnet {
@@ -307,6 +308,8 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
+// TestStartFails checks that Start reports which daemon failed and why, and leaves no process or
+// file, also if its context ends.
 func TestStartFails(t *testing.T) {
 	needRoot(t)
 	for name, o := range map[string]Options{

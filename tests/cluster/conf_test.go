@@ -13,6 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
+// TestConfGolden compares the configuration files of a cluster with golden files.
 func TestConfGolden(t *testing.T) {
 	o, err := Options{Dir: "/dir", Nodes: 2, SlurmConf: []string{"KillWait=2", "RequeueExit=3"}}.withDefaults()
 	if err != nil {
@@ -40,6 +41,7 @@ func TestConfGolden(t *testing.T) {
 	}
 }
 
+// TestNoGPUs checks that the configuration of a cluster without GPUs does not mention gres.
 func TestNoGPUs(t *testing.T) {
 	o, err := Options{Dir: "/dir", GPUs: -1}.withDefaults()
 	if err != nil {
@@ -53,6 +55,7 @@ func TestNoGPUs(t *testing.T) {
 	}
 }
 
+// TestOverride checks that additional lines of slurm.conf replace lines with the same key.
 func TestOverride(t *testing.T) {
 	base := []string{"KillWait=10", "PartitionName=low Nodes=ALL", "PartitionName=high Nodes=ALL"}
 	for _, tt := range []struct {
@@ -75,7 +78,9 @@ func TestOverride(t *testing.T) {
 	}
 }
 
-func TestOptionsRefused(t *testing.T) {
+// TestInvalidOptions checks that options outside of their ranges and invalid lines of slurm.conf
+// are rejected.
+func TestInvalidOptions(t *testing.T) {
 	for _, o := range []Options{
 		{Nodes: -2},
 		{Nodes: maxNodes + 1},
@@ -91,6 +96,7 @@ func TestOptionsRefused(t *testing.T) {
 	}
 }
 
+// FuzzConfKey checks that any line with a key replaces itself.
 func FuzzConfKey(f *testing.F) {
 	for _, line := range []string{"KillWait=2", " PartitionName=low Nodes=ALL", "=", "a b=c", "#a=b", "A=1\nB=2", "NodeName=", "É=1"} {
 		f.Add(line)
@@ -109,6 +115,8 @@ func FuzzConfKey(f *testing.F) {
 	})
 }
 
+// TestFields checks the key-value pairs of scontrol's output, with empty values and values that
+// contain "=".
 func TestFields(t *testing.T) {
 	f := fields("JobId=3 JobName=a=b Reason=None\tWorkDir=/tmp/x StdOut= word JobId=4\n")
 	for key, want := range map[string]string{
@@ -120,6 +128,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
+// FuzzFields checks that each key-value pair is part of the line.
 func FuzzFields(f *testing.F) {
 	f.Add("JobId=3 JobName=a=b Reason=None")
 	f.Add("= == a= =b")

@@ -84,6 +84,8 @@ func within(t *testing.T, spaces []string) []string {
 	return found
 }
 
+// TestStopLeavesNothing checks that Stop leaves no process, link, file, or file descriptor,
+// although a job has left its session.
 func TestStopLeavesNothing(t *testing.T) {
 	needRoot(t)
 	temp, err := Start(t.Context(), Options{Nodes: 2})

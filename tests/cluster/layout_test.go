@@ -12,7 +12,9 @@ import (
 	"testing"
 )
 
-func TestClaimWipesOnlyItsOwn(t *testing.T) {
+// TestClaimKeepsOtherFiles checks that a directory can be claimed once at a time, that the files
+// of an earlier cluster are removed, and that a directory with other files is rejected.
+func TestClaimKeepsOtherFiles(t *testing.T) {
 	l := layout(filepath.Join(t.TempDir(), "new", "directory"))
 	lock, err := l.claim()
 	if err != nil {
@@ -48,6 +50,8 @@ func TestClaimWipesOnlyItsOwn(t *testing.T) {
 	}
 }
 
+// TestCheckHints checks that the hint for a directory name that is too long or has a space
+// suggests /tmp.
 func TestCheckHints(t *testing.T) {
 	for _, dir := range []string{"/tmp/" + strings.Repeat("long/", 20), "/tmp/my cluster"} {
 		err := layout(dir).check()
@@ -93,6 +97,8 @@ func TestEndLeftovers(t *testing.T) {
 	}
 }
 
+// FuzzParseStat checks that any content of /proc/PID/stat is rejected or has a state and a start
+// time without spaces.
 func FuzzParseStat(f *testing.F) {
 	own, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
@@ -110,6 +116,7 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
+// TestParseStat checks the state and the start time of a process whose name has parentheses.
 func TestParseStat(t *testing.T) {
 	state, start, err := parseStat("7 (a) S 9) Z 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 190 20")
 	if state != "Z" || start != "190" || err != nil {

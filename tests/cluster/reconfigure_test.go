@@ -9,6 +9,8 @@ import (
 	"time"
 )
 
+// TestPlanned checks how new lines change the slurm.conf of a running cluster: added nodes become
+// cloud nodes, because they have no daemons.
 func TestPlanned(t *testing.T) {
 	conf := []string{"KillWait=10", "NodeName=n1 CPUs=4", "PartitionName=low Nodes=ALL"}
 	for _, tt := range []struct {

@@ -50,6 +50,7 @@ func again(t *testing.T, more ...string) bool {
 	return false
 }
 
+// TestDevices checks that variables set the number and the memory of the simulated GPUs.
 func TestDevices(t *testing.T) {
 	if again(t, "GPUSIM_DEVICES=3", "GPUSIM_MEMORY=1000000") {
 		if n := must[int](t)(driver.Count()); n != 3 {
@@ -85,7 +86,9 @@ func TestVisibleDevices(t *testing.T) {
 	}
 }
 
-func TestMemoryEnds(t *testing.T) {
+// TestMemoryIsLimited checks that allocations beyond the memory of a GPU fail, and that freed
+// memory can be allocated again.
+func TestMemoryIsLimited(t *testing.T) {
 	if again(t, "GPUSIM_MEMORY=100000") {
 		bound(t)
 		first := must[driver.Ptr](t)(driver.Alloc(60000))
@@ -97,7 +100,9 @@ func TestMemoryEnds(t *testing.T) {
 	}
 }
 
-func TestNewMemoryIsNoNumber(t *testing.T) {
+// TestNewMemoryIsNaN checks that new memory is filled with NaN, to reveal reads of uninitialized
+// values, and that reads beyond an allocation fail.
+func TestNewMemoryIsNaN(t *testing.T) {
 	bound(t)
 	p := must[driver.Ptr](t)(driver.Alloc(8))
 	got := make([]byte, 8)
@@ -150,7 +155,9 @@ func TestStreamsRunConcurrently(t *testing.T) {
 	}
 }
 
-func TestGraphIsDoneWhenItIsStarted(t *testing.T) {
+// TestGraphRunsWhenStarted checks that a captured graph runs when it is started, not during the
+// capture, also on a second stream.
+func TestGraphRunsWhenStarted(t *testing.T) {
 	bound(t)
 	p := must[driver.Ptr](t)(driver.Alloc(4))
 	s, side := must[driver.Stream](t)(driver.NewStream(0)), must[driver.Stream](t)(driver.NewStream(0))
@@ -180,7 +187,8 @@ func TestGraphIsDoneWhenItIsStarted(t *testing.T) {
 	}
 }
 
-func TestTextThatIsNoPTX(t *testing.T) {
+// TestInvalidPTX checks that text without PTX is rejected as by the driver.
+func TestInvalidPTX(t *testing.T) {
 	bound(t)
 	if _, err := driver.LoadPTX("wrong", "no code"); err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_INVALID_PTX") || !strings.Contains(err.Error(), "no .version") {
 		t.Error(err)

@@ -28,6 +28,8 @@ func TestNCCL(t *testing.T) {
 	}
 }
 
+// TestModels checks which interfaces the libraries would use on recorded hosts, according to the
+// models of their selection.
 func TestModels(t *testing.T) {
 	tests := []struct {
 		name string
@@ -97,6 +99,7 @@ func TestOurs(t *testing.T) {
 	}
 }
 
+// TestJudge checks the verdict on a selected interface: right, slower, at risk, or unusable.
 func TestJudge(t *testing.T) {
 	use := func(link, addr string) Use { return Use{link, netip.MustParsePrefix(addr)} }
 	tests := []struct {
@@ -171,6 +174,8 @@ func TestNewPair(t *testing.T) {
 	}
 }
 
+// TestRoute checks the interface and source address that the models find in recorded routing
+// tables.
 func TestRoute(t *testing.T) {
 	tests := []struct{ id, to, dev, src string }{
 		{"04-two-nics-same-subnet", "192.168.5.13", "eno1", "192.168.3.15"}, // first of two equal routes
@@ -189,6 +194,8 @@ func TestRoute(t *testing.T) {
 	}
 }
 
+// TestReplaceBlock checks that only the marked block of a document is replaced, and that missing
+// markers are an error.
 func TestReplaceBlock(t *testing.T) {
 	text := "a\n<!-- generated: x -->\nold\n<!-- end: x -->\nb\n"
 	got, err := replaceBlock(text, "x", "new\n")

@@ -2,6 +2,7 @@ package main
 
 import "testing"
 
+// TestTicksOfCores checks the busy and total ticks in /proc/stat.
 func TestTicksOfCores(t *testing.T) {
 	busy, all, err := parseTicks("cpu  100 20 30 4000 500 6 7 80 9 1\ncpu0 1 1 1 1 1 1 1 1 1 1\n")
 	if busy != 243 || all != 4743 || err != nil {

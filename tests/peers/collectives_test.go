@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-func TestCollectivesAreOfOneWork(t *testing.T) {
+// TestCollectivesHaveEqualSizes checks that only measurements of the same sizes are compared.
+func TestCollectivesHaveEqualSizes(t *testing.T) {
 	good := []timedSum{{4096, 1, 1}, {1 << 20, 1, 1}, {25 << 20, 1, 1}, {100 << 20, 1, 1}}
 	for name, times := range map[string][]timedSum{
 		"fewer sizes":   good[:3],
@@ -23,6 +24,8 @@ func TestCollectivesAreOfOneWork(t *testing.T) {
 	}
 }
 
+// TestTableOfCollectives checks the rows of the table: medians, ratios, and whether the goals are
+// met.
 func TestTableOfCollectives(t *testing.T) {
 	found := collectives{Date: "2030-01-02", Rounds: 2, Busy: []float64{0.75, 0.04}}
 	of := func(small, large float64) []timedSum {

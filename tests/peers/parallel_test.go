@@ -14,7 +14,9 @@ func stepOf(ranks int, rate, loss float64) bench.Result {
 		FirstLoss: metrics.NewNumber(4), Loss: metrics.NewNumber(loss), Communication: .002, Hidden: .75}
 }
 
-func TestRanksDoTheSameWork(t *testing.T) {
+// TestRanksAreComparable checks that only measurements of the same model, parameters, and ranks
+// are compared.
+func TestRanksAreComparable(t *testing.T) {
 	for name, change := range map[string]func(alone, ours, theirs *bench.Result){
 		"ranks":      func(_, ours, _ *bench.Result) { ours.Ranks = 3 },
 		"alone":      func(alone, _, _ *bench.Result) { alone.Ranks = 2 },
@@ -30,6 +32,8 @@ func TestRanksDoTheSameWork(t *testing.T) {
 	}
 }
 
+// TestTablesOfRanks checks the rows of the tables, and that rates are not compared if the losses
+// differ.
 func TestTablesOfRanks(t *testing.T) {
 	found := parallel{Date: "2030-01-02", Rounds: 2}
 	for _, rate := range []float64{100, 140} {

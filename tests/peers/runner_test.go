@@ -113,6 +113,8 @@ func TestOtherWork(t *testing.T) {
 	}
 }
 
+// TestEnvironment checks that a measurement does not inherit variables that change the speed of
+// libraries.
 func TestEnvironment(t *testing.T) {
 	got := environment([]string{"PATH=/bin", "OPENBLAS_CORETYPE=Haswell", "OMP_NUM_THREADS=8", "GOMAXPROCS=2", "OPENBLAS_L2_SIZE=512", "GOROOT=/go"})
 	if want := []string{"PATH=/bin", "GOROOT=/go", "OMP_NUM_THREADS=1"}; !slices.Equal(got, want) {

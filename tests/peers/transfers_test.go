@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-func TestSumsAreOfOneSize(t *testing.T) {
+// TestTransfersHaveEqualSizes checks that only measurements of the same size are compared.
+func TestTransfersHaveEqualSizes(t *testing.T) {
 	var found transfers
 	l := link{9000, "reno"}
 	for _, pair := range [][2]timedSum{
@@ -20,7 +21,9 @@ func TestSumsAreOfOneSize(t *testing.T) {
 	}
 }
 
-func TestTableOfSums(t *testing.T) {
+// TestTableOfTransfers checks the rows of the table: medians, rates, ratios, and whether the goal
+// is met.
+func TestTableOfTransfers(t *testing.T) {
 	found := transfers{Date: "2030-01-02", Rounds: 2}
 	for _, ours := range []float64{5, 10} {
 		for _, size := range []int{4096, 25 << 20} {

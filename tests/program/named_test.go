@@ -14,6 +14,8 @@ func notATest(*testing.T) { _ = "of no test" }
 
 func TestMain(m *testing.M) { _ = notATest; m.Run() }
 
+// TestHasTest checks that HasTest finds a test with the texts that it uses, and nothing that is
+// not a test.
 func TestHasTest(t *testing.T) {
 	said, has := program.HasTest(t, ".", "TestHasTest")
 	if !has {
