@@ -101,7 +101,9 @@ func TestForeignCheckpointOfHigherStepIsRejected(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotBelongIsRefused(t *testing.T) {
+// TestIncompatibleCheckpointIsRejected checks that a run rejects a checkpoint of another run or
+// with other settings, with exit code 5.
+func TestIncompatibleCheckpointIsRejected(t *testing.T) {
 	dir := t.TempDir()
 	text := strings.Replace(fmt.Sprintf(mlp, 50), "epochs = 3", "epochs = 1", 1)
 	_, _, errs := world(t, 1, job(t, text), dir, nil)
@@ -131,7 +133,9 @@ func TestWhatDoesNotBelongIsRefused(t *testing.T) {
 // longer increases the number of epochs of a finished job.
 func longer(s string) string { return strings.Replace(s, "epochs = 1", "epochs = 2", 1) }
 
-func TestChangedDataAreRefused(t *testing.T) {
+// TestChangedDataAreRejected checks that a resume is rejected if the content of the training data
+// has changed.
+func TestChangedDataAreRejected(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "data.csv")
 	text := strings.Replace(fmt.Sprintf(mlp, 2), "samples = 203\ninputs = 5\noutputs = 4\n", "path = \""+file+"\"\n", 1)
@@ -151,7 +155,9 @@ func TestChangedDataAreRefused(t *testing.T) {
 	}
 }
 
-func TestOtherDataOnOneRankAreRefused(t *testing.T) {
+// TestDifferentDataAreRejected checks that a run is rejected if the training data differ between
+// ranks.
+func TestDifferentDataAreRejected(t *testing.T) {
 	_, _, errs := world(t, 2, job(t, fmt.Sprintf(mlp, 10)), t.TempDir(), func(rank int, o *Options) {
 		if rank == 1 {
 			o.Job = job(t, strings.Replace(fmt.Sprintf(mlp, 10), "samples = 203", "samples = 204", 1))

@@ -30,7 +30,9 @@ func sees(lists ...string) func(rank int, o *Options) {
 	}
 }
 
-func TestProcessor(t *testing.T) {
+// TestDeviceSelection checks whether a run uses GPUs or the CPU for each value of train.device,
+// and the message or the error that explains it.
+func TestDeviceSelection(t *testing.T) {
 	for name, c := range map[string]struct {
 		device string // "+": the job requests GPUs
 		look   func(int, *Options)

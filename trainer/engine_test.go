@@ -94,6 +94,8 @@ func TestAccumulationEqualsALargeBatch(t *testing.T) {
 	}
 }
 
+// TestGPTLearnsAndResumesWithTheSameBits checks that a GPT learns, and that a run that stops after
+// each step ends with the weights of an undisturbed run.
 func TestGPTLearnsAndResumesWithTheSameBits(t *testing.T) {
 	path := text(t)
 	j := job(t, strings.Replace(fmt.Sprintf(gpt, 2, 0.1, path), "epochs = 2", "epochs = 6", 1))
@@ -136,6 +138,8 @@ func TestGPTLearnsAndResumesWithTheSameBits(t *testing.T) {
 	}
 }
 
+// TestEveryKindOfModelTrains checks that each model that other tests do not train reaches a useful
+// accuracy, in fp32 and bf16.
 func TestEveryKindOfModelTrains(t *testing.T) {
 	for name, model := range map[string]string{
 		"mlp with gelu and dropout": "kind = \"mlp\"\nhidden = [16]\nactivation = \"gelu\"\ndropout = 0.1",
@@ -179,6 +183,8 @@ kind = "sgd"
 lr = 0.01
 `
 
+// TestStepsThatAreNotFinite checks that a non-finite step stops the run or is skipped, as
+// configured, and that too many consecutive ones stop the run.
 func TestStepsThatAreNotFinite(t *testing.T) {
 	train := func(policy string, bad int) ([]Event, Result, []error) {
 		path := filepath.Join(t.TempDir(), "data.csv")
@@ -246,7 +252,9 @@ func TestStepsAllocateNothing(t *testing.T) {
 	}
 }
 
-func TestAnEpochWithoutABatchIsRefused(t *testing.T) {
+// TestEpochWithoutBatchIsRejected checks that a run is rejected if its samples do not fill one
+// batch.
+func TestEpochWithoutBatchIsRejected(t *testing.T) {
 	text := strings.Replace(fmt.Sprintf(mlp, 300), "outputs = 4", "outputs = 4\ndrop_last = true", 1)
 	_, _, errs := world(t, 1, job(t, text), t.TempDir(), nil)
 	if errs[0] == nil || errs[0].Error() != "203 samples on 1 ranks do not fill one batch of 300" {
@@ -330,7 +338,9 @@ func TestTooLargeModelIsRejected(t *testing.T) {
 	}
 }
 
-func TestIdleStepsAreToldOf(t *testing.T) {
+// TestIdleStepsAreReported checks the warning if the schedule sets a learning rate of 0 for the
+// last steps.
+func TestIdleStepsAreReported(t *testing.T) {
 	for spec, want := range map[string]string{
 		"steps = 25":                "warning: the learning rate is 0 in the last 26 of 51 steps",
 		"steps = 50":                "", // the last step is at the end of the cosine

@@ -44,6 +44,8 @@ func TestResumeReportsUncomparedCheckpoint(t *testing.T) {
 	}
 }
 
+// TestFormatLayout checks the text that a manifest records for the distribution of ranks over
+// nodes.
 func TestFormatLayout(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

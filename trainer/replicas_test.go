@@ -34,7 +34,9 @@ func (c *flaky) Do(ctx context.Context, call collective.Call) error {
 	return err
 }
 
-func TestReplicaThatDriftsIsNamed(t *testing.T) {
+// TestDivergentReplicaIsNamed checks that all ranks name the rank whose weights differ, and that
+// no checkpoint is saved afterwards.
+func TestDivergentReplicaIsNamed(t *testing.T) {
 	j, dir := job(t, strings.Replace(fmt.Sprintf(mlp, 2), "7 steps", "1000 steps", 1)), t.TempDir()
 	_, _, errs := world(t, 3, j, dir, func(rank int, o *Options) {
 		if rank == 1 {

@@ -278,7 +278,9 @@ func deathAndResume(t *testing.T, j *jobs.Job) {
 	}
 }
 
-func TestFinishedRunIsLeftAlone(t *testing.T) {
+// TestFinishedRunIsUnchanged checks that a finished run does not train again, also with fewer
+// epochs, and that it continues with more epochs.
+func TestFinishedRunIsUnchanged(t *testing.T) {
 	j, dir := job(t, fmt.Sprintf(mlp, 50)), t.TempDir()
 	_, _, errs := world(t, 2, j, dir, nil)
 	ok(t, errs)
@@ -330,6 +332,8 @@ func TestResumeWithOtherWorldSize(t *testing.T) {
 	}
 }
 
+// TestFirstSaveIsBeforeTheFirstStep checks that a run that cannot save fails before its first
+// step.
 func TestFirstSaveIsBeforeTheFirstStep(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -346,7 +350,9 @@ func TestFirstSaveIsBeforeTheFirstStep(t *testing.T) {
 	}
 }
 
-func TestDivergenceEndsTheRun(t *testing.T) {
+// TestDivergenceStopsRun checks that a loss that is not finite stops the run, and that no
+// checkpoint is saved after it.
+func TestDivergenceStopsRun(t *testing.T) {
 	dir := t.TempDir()
 	text := strings.Replace(fmt.Sprintf(mlp, 10), "lr = 0.1", "lr = 1e30", 1)
 	_, _, errs := world(t, 2, job(t, text), dir, nil)

@@ -66,6 +66,8 @@ func checkFigures(t *testing.T, r bench.Result, runs int) {
 	}
 }
 
+// TestGemm checks that a matmul benchmark reports consistent metrics for each layout and
+// precision.
 func TestGemm(t *testing.T) {
 	for _, text := range []string{"33x17x65", "64x10x512/NT", "10x64x128/TN"} {
 		s, err := bench.ParseShape(text)
@@ -98,6 +100,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// TestMedian checks the median of odd and even counts, and that the argument is not changed.
 func TestMedian(t *testing.T) {
 	for _, c := range []struct {
 		of   []float64

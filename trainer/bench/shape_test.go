@@ -7,6 +7,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/bench"
 )
 
+// TestParseShape checks that sizes and layouts of matmuls are parsed, and that anything else is
+// rejected.
 func TestParseShape(t *testing.T) {
 	for _, c := range []struct {
 		text string

@@ -81,6 +81,8 @@ func names(t *testing.T, dir string) []string {
 	return out
 }
 
+// TestSaveLoadPrune checks the usual sequence: checkpoints are saved with private modes, found,
+// loaded completely, and pruned to the newest.
 func TestSaveLoadPrune(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoints")
 	if _, _, err := Load(t.Context(), dir); !errors.Is(err, ErrNotFound) {
@@ -213,7 +215,9 @@ func TestMissingManifestIsCorruption(t *testing.T) {
 	}
 }
 
-func TestSymbolicLinkIsRefused(t *testing.T) {
+// TestSymbolicLinkIsRejected checks that Verify rejects a file of a checkpoint that is a symbolic
+// link.
+func TestSymbolicLinkIsRejected(t *testing.T) {
 	dir := t.TempDir()
 	path := save(t, dir, 1)
 	model := filepath.Join(path, ModelFile)
@@ -282,6 +286,7 @@ func TestSaveOverTheSameStep(t *testing.T) {
 	}
 }
 
+// TestFailedSaveLeavesNothing checks that a failed save leaves only the earlier checkpoints.
 func TestFailedSaveLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 1)

@@ -42,6 +42,8 @@ func TestLoadsTheFirstVersion(t *testing.T) {
 	}
 }
 
+// TestReadTensorsInPieces checks that parts of a tensor can be read, from the verified file even
+// if its path has been replaced, and that tensors that do not match are rejected.
 func TestReadTensorsInPieces(t *testing.T) {
 	dir := t.TempDir()
 	save(t, dir, 1)

@@ -76,6 +76,8 @@ func TestOlderProgramsReadNewManifests(t *testing.T) {
 	}
 }
 
+// TestManifestFieldsAreCoveredByADigest checks that Verify detects a change of any field, of any
+// version.
 func TestManifestFieldsAreCoveredByADigest(t *testing.T) {
 	for _, tt := range []struct{ name, old, new string }{
 		{"replicas", `"compared"`, `"none"`},

@@ -76,7 +76,9 @@ func TestCheckpointOfAnotherUserIsRead(t *testing.T) {
 	}
 }
 
-func TestSavesIntoNoFolderOfOthers(t *testing.T) {
+// TestSaveRejectsUnsafeDirectory checks that Save writes nothing into a directory that others can
+// write to, or through a symbolic link.
+func TestSaveRejectsUnsafeDirectory(t *testing.T) {
 	shared, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
 	if err := os.Chmod(shared, 0o777); err != nil {
 		t.Fatal(err)

@@ -140,7 +140,9 @@ func TestPartsRoundTrip(t *testing.T) {
 	}
 }
 
-func TestPartsThatDoNotFit(t *testing.T) {
+// TestPartsThatDoNotMatch checks that the error names missing, duplicated, and surplus elements of
+// a tensor in parts, and invalid names.
+func TestPartsThatDoNotMatch(t *testing.T) {
 	shapes := map[string][]int{"a": {2, 3}, "one": nil}
 	one := "one@0 1,"
 	for parts, want := range map[string]string{

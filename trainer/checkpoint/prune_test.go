@@ -157,6 +157,7 @@ func TestPruneKeepsOtherRuns(t *testing.T) {
 	}
 }
 
+// TestSaveDoesNotReplaceAnotherRun checks that Save does not replace a checkpoint of another run.
 func TestSaveDoesNotReplaceAnotherRun(t *testing.T) {
 	dir := t.TempDir()
 	path := save(t, dir, 1)

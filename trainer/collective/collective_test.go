@@ -8,6 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
 )
 
+// TestGoroutines runs the conformance suite on ranks that are goroutines of one process.
 func TestGoroutines(t *testing.T) {
 	conformance.Run(t, conformance.Member{
 		Connect: func(_ testing.TB, n int, timeout time.Duration) []collective.Communicator {
@@ -20,20 +21,25 @@ func TestGoroutines(t *testing.T) {
 // messageSizes are around the thresholds between algorithms, and include several segments per rank.
 var messageSizes = []int{8191, 8192, 16_385, 262_144, 700_001}
 
+// TestMessages runs the conformance suite on ranks that exchange messages over TCP.
 func TestMessages(t *testing.T) {
 	conformance.Run(t, conformance.Member{Connect: processes(nil, false, 1), Sizes: messageSizes})
 }
 
+// TestMessagesOverSeveralSockets runs the conformance suite on ranks with three connections per
+// pair.
 func TestMessagesOverSeveralSockets(t *testing.T) {
 	conformance.Run(t, conformance.Member{Connect: processes(nil, false, 3), Sizes: []int{700_001}, Ranks: []int{2, 3}})
 }
 
+// TestMessagesWithTags runs the conformance suite on ranks that authenticate each message.
 func TestMessagesWithTags(t *testing.T) {
 	conformance.Run(t, conformance.Member{Connect: func(t testing.TB, n int, timeout time.Duration) []collective.Communicator {
 		return conformance.Processes(t, n, collective.Options{Authenticate: true, Timeout: timeout})
 	}, Sizes: []int{8192, 700_001}, Ranks: []int{2, 3}})
 }
 
+// TestSharedMemory runs the conformance suite on ranks of one node that share memory.
 func TestSharedMemory(t *testing.T) {
 	conformance.Run(t, conformance.Member{Connect: processes([]int{0, 0, 0, 0, 0}, true, 1), Sizes: []int{4096, 4097, 65_536, 262_145}})
 }

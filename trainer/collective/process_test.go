@@ -197,6 +197,8 @@ func leftFiles(t testing.TB) {
 	}
 }
 
+// TestProcesses checks that ranks in separate processes select the expected transport and
+// algorithm, sum correctly, and leave no file.
 func TestProcesses(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -51,7 +51,9 @@ func TestRanksOfOneCoreMoveApart(t *testing.T) {
 	}
 }
 
-func TestRested(t *testing.T) {
+// TestFindIdleCore checks that a core counts as idle only if its idle time grew with the elapsed
+// time.
+func TestFindIdleCore(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before, after []int64
 		want          int

@@ -6,6 +6,8 @@ import (
 	"testing/fstest"
 )
 
+// TestAvailable checks the available memory, limited by each cgroup above the process, with cgroup
+// versions 1 and 2.
 func TestAvailable(t *testing.T) {
 	const meminfo = "MemTotal:  1000 kB\nMemFree:  100 kB\nMemAvailable:   900 kB\n"
 	for _, c := range []struct {

@@ -21,6 +21,8 @@ func ranks(text string) (seen []VisibleGPUs) {
 	return seen
 }
 
+// TestAssign checks the GPU of each rank, whichever GPUs the ranks see, and the error that names
+// the ranks if there are too few.
 func TestAssign(t *testing.T) {
 	for name, c := range map[string]struct {
 		seen string

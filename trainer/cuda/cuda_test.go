@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-func TestLookSaysThatTheTagIsMissing(t *testing.T) {
+// TestLookWithoutBuildTag checks that a program without GPU support reports this.
+func TestLookWithoutBuildTag(t *testing.T) {
 	if found, err := Look(); !errors.Is(err, ErrNotBuilt) || found.Devices != nil {
 		t.Errorf("got %v, %v", found, err)
 	}

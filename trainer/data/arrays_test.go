@@ -66,6 +66,7 @@ func arraysBytes(n int) []byte {
 	)
 }
 
+// TestOpenSafetensors checks images, rows, labels, and targets from a safetensors file.
 func TestOpenSafetensors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.safetensors")
 	write(t, path, arraysBytes(10))
@@ -95,6 +96,8 @@ func TestOpenSafetensors(t *testing.T) {
 	}
 }
 
+// TestOpenSafetensorsHeldOutFile checks that a file of held-out samples must match the training
+// samples.
 func TestOpenSafetensorsHeldOutFile(t *testing.T) {
 	dir := t.TempDir()
 	train, eval := filepath.Join(dir, "train"), filepath.Join(dir, "eval")
@@ -123,6 +126,8 @@ func TestOpenSafetensorsHeldOutFile(t *testing.T) {
 	}
 }
 
+// TestOpenSafetensorsErrors checks that errors name the file, the byte, and the tensor, with a
+// hint where a setting can fix them.
 func TestOpenSafetensorsErrors(t *testing.T) {
 	x := array{"x", "F32", "[2,2]", float32Bytes(1, 2, 3, 4)}
 	y := array{"y", "I64", "[2]", int64Bytes(0, 1)}
@@ -166,6 +171,8 @@ func TestOpenSafetensorsErrors(t *testing.T) {
 	}
 }
 
+// FuzzSafetensors checks that any file is rejected with an error that names it or makes a
+// consistent data set.
 func FuzzSafetensors(f *testing.F) {
 	add := func(content []byte, features, target string) {
 		n := 8 + binary.LittleEndian.Uint64(content)

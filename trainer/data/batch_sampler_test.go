@@ -86,7 +86,9 @@ func checkOnce(s BatchSampler, count []int) string {
 	return ""
 }
 
-func TestStateIsOfOneSeed(t *testing.T) {
+// TestRestPanicsOnInvalidState checks that Rest panics for a state with a different seed and for a
+// sampler without a batch size.
+func TestRestPanicsOnInvalidState(t *testing.T) {
 	s := BatchSampler{Sampler: Sampler{N: 4, Replicas: 1, Seed: 3}, Batch: 2}
 	for name, rest := range map[string]func(){
 		"other seed": func() { s.Rest(State{Seed: 4}) },

@@ -6,7 +6,9 @@ import (
 	"testing"
 )
 
-func TestCountFindsSamplesWithoutReadingLargeFiles(t *testing.T) {
+// TestCountSamples checks that Count determines the number of samples from headers and small
+// files, and does not read large files.
+func TestCountSamples(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)

@@ -22,6 +22,7 @@ func hint(err error) string {
 	return ""
 }
 
+// TestCSV checks inputs, targets, and labels of files as spreadsheets and pandas write them.
 func TestCSV(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
@@ -51,6 +52,7 @@ func TestCSV(t *testing.T) {
 	}
 }
 
+// TestCSVErrors checks that errors name file, line, and column, with a hint for common causes.
 func TestCSVErrors(t *testing.T) {
 	like, err := readCSV("train.csv", strings.NewReader("a,b,y\n1,2,0\n3,4,1\n"), csvRules{classify: true})
 	if err != nil {
@@ -101,6 +103,7 @@ func TestCSVErrors(t *testing.T) {
 	}
 }
 
+// TestOpenCSV checks data sets for classification and regression, with and without held-out files.
 func TestOpenCSV(t *testing.T) {
 	dir := t.TempDir()
 	trainPath, evalPath := filepath.Join(dir, "train.csv"), filepath.Join(dir, "eval.csv")
@@ -168,6 +171,8 @@ func write(t *testing.T, path string, content []byte) {
 	}
 }
 
+// FuzzCSV checks that any text is rejected with an error that names the file or makes a consistent
+// data set.
 func FuzzCSV(f *testing.F) {
 	for _, text := range []string{"1,2,3\n4,5,6\n", "a,b,y\n1,2,0\n", "0,1,label\n.5,-2e1,3\n", "\xef\xbb\xbfa,b\r\n\"1\",2\r\n", "1;2\n", ",a\n0,1\n", "1,2\n\"3,4\n"} {
 		f.Add(text, "", true)

@@ -107,6 +107,7 @@ func openAll(t *testing.T) map[string]Dataset {
 	return all
 }
 
+// TestDatasets checks that data sets of every kind are consistent and have different digests.
 func TestDatasets(t *testing.T) {
 	digests := map[string]string{}
 	for name, d := range openAll(t) {
@@ -121,6 +122,8 @@ func TestDatasets(t *testing.T) {
 	}
 }
 
+// TestReadAllocatesNothing checks that Read does not allocate memory, because it runs for every
+// batch.
 func TestReadAllocatesNothing(t *testing.T) {
 	for name, d := range openAll(t) {
 		size := min(8, d.Len())
@@ -156,6 +159,7 @@ func TestReadPanicsOnInvalidArguments(t *testing.T) {
 	}
 }
 
+// BenchmarkReadBuiltin measures the rate at which samples are read.
 func BenchmarkReadBuiltin(b *testing.B) {
 	d, _, err := Open(b.Context(), Options{Kind: KindIDX, Path: "builtin:fashion-mnist"})
 	if err != nil {

@@ -39,6 +39,8 @@ func readGolden(t *testing.T) golden {
 	return g
 }
 
+// TestSplitEqualsRandomSplit compares held-out samples with PyTorch's random_split, and checks
+// that digests depend on the seed.
 func TestSplitEqualsRandomSplit(t *testing.T) {
 	for _, c := range readGolden(t).Splits {
 		rows := make([]float32, c.N)
@@ -71,6 +73,7 @@ func TestSplitEqualsRandomSplit(t *testing.T) {
 	}
 }
 
+// TestBatchSamplerEqualsPyTorch compares batches with PyTorch's, for each rank.
 func TestBatchSamplerEqualsPyTorch(t *testing.T) {
 	for _, c := range readGolden(t).Batches {
 		for rank, want := range c.Ranks {

@@ -44,6 +44,7 @@ func readIDX(file []byte, dims int) (shape []int, values []byte, err error) {
 	return f.shape, values, err
 }
 
+// TestReadIDX checks the shape and the values of a valid file.
 func TestReadIDX(t *testing.T) {
 	shape, values, err := readIDX(idxBytes([]byte{1, 2, 3, 4, 5, 6}, 1, 2, 3), 3)
 	if err != nil {
@@ -54,6 +55,8 @@ func TestReadIDX(t *testing.T) {
 	}
 }
 
+// TestReadIDXErrors checks that errors name the byte, and that the sizes in a header do not
+// allocate memory.
 func TestReadIDXErrors(t *testing.T) {
 	good := idxBytes([]byte{1, 2}, 2)
 	changed := func(at int, b byte) []byte {
@@ -104,6 +107,7 @@ func mnistDir(t *testing.T) string {
 	return dir
 }
 
+// TestOpenIDX checks samples, labels, and held-out samples of a directory in the format of MNIST.
 func TestOpenIDX(t *testing.T) {
 	train, eval, err := Open(t.Context(), Options{Kind: KindIDX, Path: mnistDir(t)})
 	if err != nil {
@@ -122,7 +126,9 @@ func TestOpenIDX(t *testing.T) {
 	}
 }
 
-func TestOpenIDXPlacesOfHeldOutFiles(t *testing.T) {
+// TestOpenIDXHeldOutFiles checks that held-out files are optional in the same directory, and
+// required in a separate one.
+func TestOpenIDXHeldOutFiles(t *testing.T) {
 	dir, other := mnistDir(t), mnistDir(t)
 	for _, name := range []string{"t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte"} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
@@ -140,6 +146,8 @@ func TestOpenIDXPlacesOfHeldOutFiles(t *testing.T) {
 	}
 }
 
+// TestOpenIDXErrors checks that errors name the file, for missing, inconsistent, and corrupt
+// files.
 func TestOpenIDXErrors(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -193,7 +201,8 @@ func TestOpenIDXErrors(t *testing.T) {
 	})
 }
 
-func TestDigestIgnoresCompressionAndSeesContent(t *testing.T) {
+// TestDigestOfIDX checks that the digest depends on pixels and labels, not on compression.
+func TestDigestOfIDX(t *testing.T) {
 	digest := func(change func(dir string)) string {
 		dir := mnistDir(t)
 		change(dir)
@@ -221,6 +230,8 @@ func TestDigestIgnoresCompressionAndSeesContent(t *testing.T) {
 	}
 }
 
+// FuzzIDX checks that any file is rejected with its position or is equal to the values that were
+// read.
 func FuzzIDX(f *testing.F) {
 	f.Add(idxBytes([]byte{1, 2, 3, 4, 5, 6}, 1, 2, 3), 3)
 	f.Add(idxBytes([]byte{1, 2}, 2), 1)

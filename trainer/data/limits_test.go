@@ -97,6 +97,8 @@ func (c *counting) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// TestCSVRecordsAreBounded checks that a file without an end of a record is rejected after a
+// limited number of bytes.
 func TestCSVRecordsAreBounded(t *testing.T) {
 	for _, c := range []struct{ name, text string }{
 		{"one field", "1"},
@@ -120,6 +122,8 @@ func TestCSVRecordsAreBounded(t *testing.T) {
 	}
 }
 
+// TestOpenStopsWithTheContext checks for every kind of data that Open returns the cause of its
+// context.
 func TestOpenStopsWithTheContext(t *testing.T) {
 	dir := mnistDir(t)
 	csv, tokens := filepath.Join(dir, "a.csv"), filepath.Join(dir, "tokens.bin")

@@ -12,7 +12,8 @@ func batchesOf(d Dataset, size int) [][]int {
 	return BatchSampler{Sampler: Sampler{N: d.Len(), Replicas: 1, Shuffle: true, Seed: 1}, Batch: size}.Rest(State{Seed: 1})
 }
 
-func TestLoaderGivesWhatReadDoes(t *testing.T) {
+// TestLoaderEqualsRead checks that the loader returns the same batches as Read, over two epochs.
+func TestLoaderEqualsRead(t *testing.T) {
 	for name, d := range openAll(t) {
 		const size = 7
 		l := NewLoader(d, size, 2)
@@ -41,6 +42,8 @@ func equalBatches(a, b Batch) bool {
 	return slices.Equal(a.X, b.X) && slices.Equal(a.Tokens, b.Tokens) && slices.Equal(a.Labels, b.Labels) && slices.Equal(a.Targets, b.Targets)
 }
 
+// TestLoaderAllocatesNothing checks that Next does not allocate memory, because it runs for every
+// batch.
 func TestLoaderAllocatesNothing(t *testing.T) {
 	d, _, err := Open(t.Context(), Options{Kind: KindSynthetic, Samples: 1000, Inputs: 5, Outputs: 1})
 	if err != nil {
@@ -80,6 +83,8 @@ func TestLoaderKeepsTheCurrentBatch(t *testing.T) {
 	}
 }
 
+// TestLoaderStopLeavesNoGoroutine checks that Stop ends the goroutine of the loader at any time,
+// also if it is called twice.
 func TestLoaderStopLeavesNoGoroutine(t *testing.T) {
 	d, _, err := Open(t.Context(), Options{Kind: KindSynthetic, Samples: 100, Inputs: 5, Outputs: 1})
 	if err != nil {
@@ -109,7 +114,9 @@ func TestLoaderStopLeavesNoGoroutine(t *testing.T) {
 	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }
 
-func TestLoaderRefusesMisuse(t *testing.T) {
+// TestLoaderMisusePanics checks that the loader panics on invalid sizes and batches, and if it has
+// not been started.
+func TestLoaderMisusePanics(t *testing.T) {
 	d, _, err := Open(t.Context(), Options{Kind: KindSynthetic, Samples: 10, Inputs: 5, Outputs: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -61,6 +61,8 @@ func TestLoaderOfShrunkFile(t *testing.T) {
 	}
 }
 
+// TestGuard checks that guard converts a fault in a mapped file to an error that names the file
+// and the byte, and passes other errors and panics.
 func TestGuard(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.bin")
 	write(t, path, make([]byte, 1<<16))
@@ -117,6 +119,8 @@ func TestMappingIsReleased(t *testing.T) {
 	t.Error("still mapped")
 }
 
+// FuzzTokens checks that any file is rejected with an error that names it or makes a consistent
+// data set.
 func FuzzTokens(f *testing.F) {
 	f.Add(tokenBytes(2, upTo(10)...), false, 3, 0)
 	f.Add(tokenBytes(4, upTo(10)...), true, 3, 5)

@@ -8,6 +8,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
+// TestBuiltinIsBalanced checks that the built-in data have the same number of samples in each
+// class, and that their digest is stable. With a different digest, runs of older versions could
+// not resume.
 func TestBuiltinIsBalanced(t *testing.T) {
 	train, eval, err := Open(t.Context(), Options{Kind: KindIDX, Path: "builtin:fashion-mnist"})
 	if err != nil {
@@ -63,6 +66,7 @@ func TestSyntheticValuesAreSampledInSequence(t *testing.T) {
 	}
 }
 
+// TestSyntheticClasses checks that generated classes are not rare and depend only on the seed.
 func TestSyntheticClasses(t *testing.T) {
 	o := Options{Kind: KindSynthetic, Task: TaskClassification, Samples: 2001, Inputs: 10, Outputs: 5, Seed: 1}
 	train, eval, err := Open(t.Context(), o)
@@ -95,6 +99,7 @@ func TestSyntheticClasses(t *testing.T) {
 	}
 }
 
+// TestOpenErrors checks the errors for invalid options of data sets.
 func TestOpenErrors(t *testing.T) {
 	for _, c := range []struct {
 		name, want string

@@ -8,6 +8,8 @@ import (
 	"testing"
 )
 
+// TestSamplerEqualsDistributedSampler compares indices with PyTorch's DistributedSampler, for each
+// rank.
 func TestSamplerEqualsDistributedSampler(t *testing.T) {
 	raw, err := os.ReadFile("testdata/sampler_golden.json")
 	if err != nil {
@@ -73,6 +75,8 @@ func together(t *testing.T, s Sampler, epoch, consumed int) []int {
 	return all
 }
 
+// TestResumeWithSameRanksIsTail checks that a resume with the same ranks continues with the
+// remaining indices of each rank.
 func TestResumeWithSameRanksIsTail(t *testing.T) {
 	samplers(func(s Sampler) {
 		for s.Rank = 0; s.Rank < s.Replicas; s.Rank++ {
@@ -87,7 +91,9 @@ func TestResumeWithSameRanksIsTail(t *testing.T) {
 	})
 }
 
-func TestResumeWithOtherRanksTakesRestOnce(t *testing.T) {
+// TestResumeWithOtherRanksUsesRestOnce checks that a resume with other ranks uses each remaining
+// sample once, except for padding.
+func TestResumeWithOtherRanksUsesRestOnce(t *testing.T) {
 	samplers(func(before Sampler) {
 		for _, replicas := range []int{1, 3, 4, 5} {
 			after := before
@@ -130,7 +136,8 @@ func checkRest(s Sampler, taken, rest []int) string {
 	return ""
 }
 
-func TestSamplerRefusesImpossibleValues(t *testing.T) {
+// TestSamplerPanicsOnInvalidValues checks that a sampler panics on invalid counts and ranks.
+func TestSamplerPanicsOnInvalidValues(t *testing.T) {
 	for _, s := range []Sampler{{N: -1, Replicas: 1}, {N: 5}, {N: 5, Replicas: 2, Rank: 2}, {N: 5, Replicas: 2, Rank: -1}} {
 		func() {
 			defer func() {

@@ -28,6 +28,7 @@ func textOf(d Dataset, i int) (tokens, labels string) {
 	return v.Decode(b.Tokens), v.Decode(b.Labels)
 }
 
+// TestOpenText checks the windows of a text as characters and as bytes.
 func TestOpenText(t *testing.T) {
 	content := []byte("zäh wie käse\n")
 	for _, c := range []struct {
@@ -61,6 +62,7 @@ func TestOpenText(t *testing.T) {
 	}
 }
 
+// TestTextHeldOut checks that the last part of a text is held out, as in nanoGPT.
 func TestTextHeldOut(t *testing.T) {
 	content := []byte(strings.Repeat("abcdefghij", 10))
 	train, eval, err := openTextBytes(t, content, Options{Context: 8, Holdout: 0.1})
@@ -76,6 +78,7 @@ func TestTextHeldOut(t *testing.T) {
 	}
 }
 
+// TestTextErrors checks that errors name the file and the byte, for invalid texts and options.
 func TestTextErrors(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -186,6 +189,8 @@ func TestTextWithManyCharacters(t *testing.T) {
 	}
 }
 
+// TestVocabulary checks that a vocabulary can be stored, read, and used to encode and decode
+// texts, and that invalid ones are rejected.
 func TestVocabulary(t *testing.T) {
 	d, _, err := openTextBytes(t, []byte("b\ufffdäa\n\"aΩ😀"), Options{Context: 2})
 	if err != nil {
@@ -248,6 +253,7 @@ func TestVocabulary(t *testing.T) {
 // long has one character more than a vocabulary allows.
 func long() string { return strings.Repeat("a", maxChars+1) }
 
+// FuzzText checks that any file is rejected, or that its samples are its content in order.
 func FuzzText(f *testing.F) {
 	f.Add([]byte("zäh wie käse\n"), 3, true)
 	f.Add([]byte("a\xffb"), 1, false)
@@ -291,6 +297,8 @@ func FuzzText(f *testing.F) {
 
 func isGzip(content []byte) bool { return strings.HasPrefix(string(content), "\x1f\x8b") }
 
+// FuzzVocabulary checks that any stored vocabulary is rejected, or is stored identically and
+// encodes all of its tokens.
 func FuzzVocabulary(f *testing.F) {
 	f.Add("byte")
 	f.Add("char:\nabcäΩ")

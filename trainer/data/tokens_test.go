@@ -57,6 +57,8 @@ func firsts(d Dataset) (tokens, labels []int32) {
 	return tokens, labels
 }
 
+// TestOpenTokens checks samples of raw tokens and of llm.c's files, in one file or several that
+// match a pattern.
 func TestOpenTokens(t *testing.T) {
 	dir := files(t, map[string][]byte{
 		"raw16.bin":     tokenBytes(2, upTo(10)...),
@@ -100,6 +102,8 @@ func TestOpenTokens(t *testing.T) {
 	}
 }
 
+// TestTokensHeldOut checks held-out tokens from a separate file and from the end of the training
+// files.
 func TestTokensHeldOut(t *testing.T) {
 	dir := files(t, map[string][]byte{
 		"train_1.bin": tokenBytes(2, upTo(10)...),
@@ -131,6 +135,8 @@ func TestTokensHeldOut(t *testing.T) {
 	}
 }
 
+// TestTokensErrors checks that errors name the byte, for invalid files and for tokens outside of
+// the vocabulary.
 func TestTokensErrors(t *testing.T) {
 	good := tokenBytes(2, upTo(10)...)
 	for _, c := range []struct {
@@ -175,6 +181,8 @@ func TestTokensErrors(t *testing.T) {
 	}
 }
 
+// TestTokensOptionErrors checks the errors for invalid options and for files that do not match
+// each other.
 func TestTokensOptionErrors(t *testing.T) {
 	dir := files(t, map[string][]byte{
 		"a.bin":    tokenBytes(2, upTo(10)...),

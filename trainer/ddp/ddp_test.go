@@ -39,6 +39,7 @@ func params(sizes ...int) []*nn.Param {
 	return out
 }
 
+// TestBucketSizes checks the default bucket sizes, which depend on the size of the model.
 func TestBucketSizes(t *testing.T) {
 	const mebi = 1 << 20
 	for _, tt := range []struct {
@@ -61,6 +62,8 @@ func TestBucketSizes(t *testing.T) {
 	}
 }
 
+// TestBucketsFollowTheBackwardPass checks that buckets are filled from the last parameter to the
+// first, and that their sums are correct.
 func TestBucketsFollowTheBackwardPass(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -141,7 +144,9 @@ func TestBucketsAreLaunchedInOrder(t *testing.T) {
 	}
 }
 
-func TestFailureAndForgottenParameter(t *testing.T) {
+// TestFailureAndMissingParameter checks that a failure stops later all-reduces, and that a
+// parameter that never becomes ready is an error.
+func TestFailureAndMissingParameter(t *testing.T) {
 	c, ps := &twin{fail: errors.New("rank 1 is gone")}, params(1, 2, 3)
 	r := New(c, cpu.New(1), ps, Options{FirstBucket: 4, Bucket: 4})
 	r.Start(t.Context())

@@ -53,6 +53,7 @@ func TestRoundsOnce(t *testing.T) {
 	}
 }
 
+// TestInfinitiesAndNaN checks the results for infinities, NaN, and overflow.
 func TestInfinitiesAndNaN(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	for _, c := range []struct{ a, b, c, want float32 }{
@@ -72,6 +73,7 @@ func TestInfinitiesAndNaN(t *testing.T) {
 	}
 }
 
+// FuzzFloat32 compares Float32 with exact arithmetic that is rounded once, for any finite values.
 func FuzzFloat32(f *testing.F) {
 	f.Add(float32(0.3), float32(7), float32(-2.1))
 	// The exact sum is close to halfway between two float32 values. In float64 it rounds to exactly

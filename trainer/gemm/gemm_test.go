@@ -181,6 +181,8 @@ func TestPositionDoesNotChangeBits(t *testing.T) {
 	}
 }
 
+// TestAllocatesNothing checks that a matrix multiplication does not allocate memory, with all
+// kernels.
 func TestAllocatesNothing(t *testing.T) {
 	for _, name := range gemm.Kernels() {
 		for _, p := range []product{{m: 10, n: 10, k: 10}, {m: 128, n: 130, k: 128, transB: true}, {m: 128, n: 130, k: 128, transA: true, bf16: true}} {
@@ -194,6 +196,8 @@ func TestAllocatesNothing(t *testing.T) {
 	}
 }
 
+// TestMisusePanics checks that invalid shapes, strides, and overlapping results panic with the
+// shapes.
 func TestMisusePanics(t *testing.T) {
 	d := make([]float32, 12)
 	good := gemm.Dense(d, 3, 4)
@@ -223,6 +227,7 @@ func TestMisusePanics(t *testing.T) {
 	}
 }
 
+// FuzzFloat32 checks products of any sizes, orientations, and paddings.
 func FuzzFloat32(f *testing.F) {
 	f.Add(uint8(14), uint8(32), uint16(40), uint8(0), uint8(0), uint64(1))
 	f.Add(uint8(43), uint8(33), uint16(257), uint8(7), uint8(77), uint64(2))

@@ -7,7 +7,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/gemm"
 )
 
-func TestFastestKernelsAreChosen(t *testing.T) {
+// TestFastestKernelsAreSelected checks that a workspace uses the first kernels of the list, and
+// that portable ones are last.
+func TestFastestKernelsAreSelected(t *testing.T) {
 	names := gemm.Kernels()
 	if got := gemm.NewWorkspace(1).Kernel(); got != names[0] {
 		t.Errorf("kernels are %s, want the first of %v", got, names)

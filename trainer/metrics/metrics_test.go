@@ -8,7 +8,9 @@ import (
 	"testing"
 )
 
-func TestResumeRemovesWhatComesAgain(t *testing.T) {
+// TestResumeRemovesRepeatedSteps checks that a resume removes steps that it repeats and an
+// incomplete last line.
+func TestResumeRemovesRepeatedSteps(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
 	write := func(resumeAt int, steps ...int) {
 		t.Helper()

@@ -9,6 +9,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
+// TestStepAllocatesNothing checks that a step and an evaluation do not allocate memory, for all
+// models, precisions, and thread counts.
 func TestStepAllocatesNothing(t *testing.T) {
 	for _, k := range slices.Concat(smallKinds, largeKinds) {
 		for _, precision := range []device.Precision{device.FP32, device.BF16} {

@@ -70,6 +70,7 @@ func (g tinyGPT) logitsAfter(i int) []float32 {
 	return g.Logits.Values[i*g.Config.Vocabulary:][:g.Config.Vocabulary]
 }
 
+// TestFeedFollowsTorch compares the logits after each token with PyTorch's.
 func TestFeedFollowsTorch(t *testing.T) {
 	tiny := readTinyGPT(t)
 	d := cpu.New(1)
@@ -149,6 +150,8 @@ func TestKeepHalf(t *testing.T) {
 	}
 }
 
+// TestContextOfOneToken checks that earlier tokens do not change the logits of a model with a
+// context of one token.
 func TestContextOfOneToken(t *testing.T) {
 	o := spokenGPT
 	o.Context = 1
@@ -163,6 +166,7 @@ func TestContextOfOneToken(t *testing.T) {
 	}
 }
 
+// TestFeedAllocatesNothing checks that feeding a token does not allocate memory.
 func TestFeedAllocatesNothing(t *testing.T) {
 	d := cpu.New(1)
 	g := newGPT(t, d, spokenGPT).NewGenerator(d, device.FP32)
@@ -173,7 +177,9 @@ func TestFeedAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestFeedRefusesWhatIsNoToken(t *testing.T) {
+// TestFeedPanicsOnInvalidTokens checks that Feed panics without tokens and for token IDs outside
+// of the vocabulary.
+func TestFeedPanicsOnInvalidTokens(t *testing.T) {
 	d := cpu.New(1)
 	for _, tokens := range [][]int32{nil, {-1}, {0, 13}} {
 		g := newGPT(t, d, spokenGPT).NewGenerator(d, device.FP32)

@@ -11,6 +11,8 @@ var smallGPT = GPTOptions{Vocabulary: 7, Context: 5, Layers: 2, Heads: 2, Width:
 
 func ignore(*Param) {}
 
+// TestLayerNormGradients compares outputs and gradients of a layer normalization with float64 and
+// finite differences.
 func TestLayerNormGradients(t *testing.T) {
 	for _, width := range []int{1, 6, 37} {
 		l := newLayerNorm("", width)
@@ -26,6 +28,8 @@ func TestLayerNormGradients(t *testing.T) {
 	}
 }
 
+// TestSelfAttentionGradients compares outputs and gradients of self-attention with float64 and
+// finite differences, with and without dropout.
 func TestSelfAttentionGradients(t *testing.T) {
 	for _, p := range []float64{0, 0.3} {
 		o := smallGPT
@@ -49,6 +53,8 @@ func TestSelfAttentionGradients(t *testing.T) {
 	}
 }
 
+// TestBlockGradients compares outputs and gradients of a transformer block with float64 and finite
+// differences, with and without dropout.
 func TestBlockGradients(t *testing.T) {
 	for _, p := range []float64{0, 0.3} {
 		o := smallGPT
@@ -82,6 +88,8 @@ func TestBlockGradients(t *testing.T) {
 	}
 }
 
+// TestEmbeddingGradients checks outputs and gradients of the embedding, with repeated tokens and
+// from a later position.
 func TestEmbeddingGradients(t *testing.T) {
 	o := smallGPT
 	l := newEmbedding(o)

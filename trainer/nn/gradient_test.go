@@ -75,6 +75,8 @@ func checkedLayer(d device.Device, l Layer, in, rows int, pass Pass) checked {
 	}
 }
 
+// TestLayerGradients compares outputs and gradients of each kind of layer with float64 and finite
+// differences.
 func TestLayerGradients(t *testing.T) {
 	image := device.ConvolutionShape{In: 2, Out: 3, Height: 5, Width: 4, Kernel: 3, Padding: 1}
 	wide := device.ConvolutionShape{In: 1, Out: 2, Height: 6, Width: 5, Kernel: 5, Padding: 2}

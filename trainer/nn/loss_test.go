@@ -29,6 +29,8 @@ func forwardLogits(t *testing.T, logits []float32, labels []int32, targets []flo
 	return out, get(d, m.outputs().Data)
 }
 
+// TestCrossEntropyIsStable checks the loss and gradients of logits that would overflow without the
+// maximum subtracted.
 func TestCrossEntropyIsStable(t *testing.T) {
 	logits := []float32{1e4, 0, -1e4, -1e30, 1e30, 0}
 	for _, train := range []bool{true, false} {
@@ -45,6 +47,7 @@ func TestCrossEntropyIsStable(t *testing.T) {
 	sameBits(t, "gradient", grad, []float32{0.5, -0.5, 0, 0, 0, 0})
 }
 
+// TestCrossEntropyOfEqualLogits checks that equal logits of n classes have a loss of log n.
 func TestCrossEntropyOfEqualLogits(t *testing.T) {
 	out, _ := forwardLogits(t, make([]float32, 10), []int32{3}, nil, false)
 	checkRelative(t, "loss", out.Loss, math.Log(10), 1e-7)
@@ -93,6 +96,7 @@ func TestNaNReachesLoss(t *testing.T) {
 	}
 }
 
+// TestCorrect checks the count of correct predictions. Of equal logits, the first one counts.
 func TestCorrect(t *testing.T) {
 	logits := []float32{
 		1, 2, 3,

@@ -11,6 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
+// TestInitEqualsTorchLinear compares initial weights with PyTorch's nn.Linear, bit for bit.
 func TestInitEqualsTorchLinear(t *testing.T) {
 	var file struct {
 		LinearInit []struct {
@@ -36,6 +37,8 @@ func TestInitEqualsTorchLinear(t *testing.T) {
 	}
 }
 
+// TestParamsAreNamedAsInTorch checks the names, shapes, and order of parameters, so that PyTorch
+// can load the weights.
 func TestParamsAreNamedAsInTorch(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -89,6 +92,7 @@ func TestParamsAreNamedAsInTorch(t *testing.T) {
 	}
 }
 
+// TestNewModelErrors checks the errors for invalid widths, kernels, activations, and dropout.
 func TestNewModelErrors(t *testing.T) {
 	mlp := func(in int, o MLPOptions, out int) func() (Model, error) {
 		return func() (Model, error) { return NewMLP(in, o, out) }
@@ -138,6 +142,7 @@ func TestNewModelErrors(t *testing.T) {
 	}
 }
 
+// TestMisusePanics checks that invalid batches and passes panic with their sizes.
 func TestMisusePanics(t *testing.T) {
 	mlp, gpt := mlpKind("relu").start(t, cpu.New(1), 0, device.FP32), smallKinds[len(smallKinds)-1].start(t, cpu.New(1), 0, device.FP32)
 	train := Pass{Train: true, Weight: 1}

@@ -84,6 +84,7 @@ func TestSamplingFrequencies(t *testing.T) {
 	}
 }
 
+// TestSamplingIsDeterministic checks that the sampled tokens depend only on the seed.
 func TestSamplingIsDeterministic(t *testing.T) {
 	logits := make([]float32, 1000)
 	for i := range logits {
@@ -179,7 +180,9 @@ func BenchmarkSampling(b *testing.B) {
 	}
 }
 
-func TestSamplingRefusesLogitsThatAreNone(t *testing.T) {
+// TestSamplingRejectsInvalidLogits checks that logits of NaN or infinity are rejected, and that at
+// least one token must be possible.
+func TestSamplingRejectsInvalidLogits(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, c := range []struct {
 		logits []float32
@@ -200,6 +203,7 @@ func TestSamplingRefusesLogitsThatAreNone(t *testing.T) {
 	}
 }
 
+// TestSamplingOutOfRange checks that invalid temperatures, top-k, and top-p are rejected.
 func TestSamplingOutOfRange(t *testing.T) {
 	for _, c := range []struct {
 		s    Sampling

@@ -57,6 +57,8 @@ func gptBatch(d device.Device, step, rows, length, vocabulary int) Batch {
 	return Batch{Samples: rows, Tokens: putInts(d, tokens), Labels: putInts(d, labels)}
 }
 
+// TestGPTEqualsTorch compares the initial weights, the loss, and the gradients of a GPT with
+// PyTorch's.
 func TestGPTEqualsTorch(t *testing.T) {
 	var file gptGolden
 	readGolden(t, "gpt_golden.json", &file)
@@ -95,6 +97,8 @@ func trainGPT(m *GPT, d device.Device, r gptRun) (losses, norms []float64) {
 	return losses, norms
 }
 
+// TestGPTTrainingFollowsTorch compares the losses, the gradient norms, and the final weights of a
+// training run with PyTorch's.
 func TestGPTTrainingFollowsTorch(t *testing.T) {
 	var file gptGolden
 	readGolden(t, "gpt_golden.json", &file)

@@ -39,6 +39,7 @@ func imageBatch(step, samples int) (pixels []float32, labels []int32) {
 	return pixels, labels
 }
 
+// TestImageTrainingFollowsTorch compares training runs of MLPs and CNNs on images with PyTorch's.
 func TestImageTrainingFollowsTorch(t *testing.T) {
 	mlp := func(activation string) func() (*Sequential, error) {
 		return func() (*Sequential, error) {

@@ -111,7 +111,9 @@ func as16(tensors []safetensors.Tensor, dtype string, bits func(float32) uint16)
 	return bytes.NewReader(slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), []byte(text), data))
 }
 
-func TestWeightsOfSixteenBits(t *testing.T) {
+// TestWeightsIn16Bits checks that weights in float16 and bfloat16 are loaded, and that integers
+// are rejected.
+func TestWeightsIn16Bits(t *testing.T) {
 	tiny := readTinyGPT(t)
 	tensors := tiny.tensors()
 	// Normal binary16 values only, truncated.
@@ -265,7 +267,9 @@ func TestWeightsThatDoNotMatch(t *testing.T) {
 	}
 }
 
-func TestHeadsAreAGuess(t *testing.T) {
+// TestHeadsAreEstimated checks that the number of heads, which a weights file does not contain, is
+// estimated from the width unless it is given.
+func TestHeadsAreEstimated(t *testing.T) {
 	shape := GPTOptions{Vocabulary: 5, Context: 4, Layers: 1, Heads: 1, Width: 128}
 	d := cpu.New(1)
 	weights := func(o GPTOptions) *Weights {

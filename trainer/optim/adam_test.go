@@ -14,6 +14,8 @@ func single(value, grad float32) *nn.Param {
 	return &nn.Param{Name: "p", Shape: []int{1}, Data: device.Host([]float32{value}), Grad: device.Host([]float32{grad})}
 }
 
+// TestNewAdamErrors checks that options outside of their ranges are rejected, including values
+// that float32 rounds to 0, 1, or infinity.
 func TestNewAdamErrors(t *testing.T) {
 	for _, c := range []struct {
 		change func(*Options)
@@ -87,6 +89,8 @@ func TestFirstStepIsTheRate(t *testing.T) {
 	}
 }
 
+// TestAdamRestoreErrors checks that an invalid state is rejected and does not change the
+// optimizer.
 func TestAdamRestoreErrors(t *testing.T) {
 	state := func(step float32, initialized bool) State {
 		return State{KindAdam, initialized, []Tensor{

@@ -18,6 +18,8 @@ func gradients(all ...[]float32) (out []*nn.Param) {
 	return out
 }
 
+// TestClip checks the norm and the clipped gradients, also if the squares exceed the range of
+// float32 and for values that are not finite.
 func TestClip(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	for _, c := range []struct {
@@ -83,7 +85,8 @@ func TestNormSummationOrder(t *testing.T) {
 	}
 }
 
-func TestNormIsExactToFloat64(t *testing.T) {
+// TestNormIsAccurate compares the norm of many elements with exact arithmetic.
+func TestNormIsAccurate(t *testing.T) {
 	grad := make([]float32, 100003)
 	random.New(4).Uniform(-1, 1, grad)
 	exact := new(big.Float).SetPrec(200)
@@ -97,6 +100,7 @@ func TestNormIsExactToFloat64(t *testing.T) {
 	}
 }
 
+// TestClipPanics checks that a maximum norm that is not above 0 panics.
 func TestClipPanics(t *testing.T) {
 	for _, most := range []float64{0, -1, math.NaN()} {
 		func() {

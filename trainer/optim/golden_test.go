@@ -126,6 +126,8 @@ func joined[T any](all []T, data func(T) []float32) (out []float32) {
 	return out
 }
 
+// TestFiftyStepsFollowTorch compares 50 steps of each optimizer with PyTorch's, with clipping,
+// schedules, and groups.
 func TestFiftyStepsFollowTorch(t *testing.T) {
 	for source, g := range goldens(t) {
 		for i, c := range g.Runs {
@@ -211,6 +213,7 @@ func TestFiftyStepsFollowTorch(t *testing.T) {
 	}
 }
 
+// TestSchedulesFollowTorch compares the rates of each schedule with PyTorch's.
 func TestSchedulesFollowTorch(t *testing.T) {
 	for source, g := range goldens(t) {
 		for i, c := range g.Schedules {

@@ -72,7 +72,9 @@ func sameBits(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
 }
 
-func TestResumedIsTheSameBitForBit(t *testing.T) {
+// TestRestoreIsBitIdentical checks for each optimizer that a run with a restored state continues
+// with bit-identical parameters.
+func TestRestoreIsBitIdentical(t *testing.T) {
 	for _, kind := range kinds {
 		for _, before := range []int{0, 1, 25} {
 			t.Run(fmt.Sprintf("%s after %d steps", kind, before), func(t *testing.T) {
@@ -131,7 +133,9 @@ func TestResumedIsTheSameBitForBit(t *testing.T) {
 	}
 }
 
-func TestStatesOfOtherKindsAreRefused(t *testing.T) {
+// TestStatesOfOtherKindsAreRejected checks that an optimizer rejects the state of a different
+// kind. A state without a kind is from SGD.
+func TestStatesOfOtherKindsAreRejected(t *testing.T) {
 	for _, from := range append(kinds, "") {
 		for _, to := range kinds {
 			params := []*nn.Param{randomParam(random.New(1), "p", 3)}
@@ -157,7 +161,9 @@ func TestStatesOfOtherKindsAreRefused(t *testing.T) {
 	}
 }
 
-func TestNothingAllocates(t *testing.T) {
+// TestStepsOfAllKindsAllocateNothing checks for each optimizer that a step with a schedule and
+// clipping does not allocate memory.
+func TestStepsOfAllKindsAllocateNothing(t *testing.T) {
 	g := random.New(1)
 	params := []*nn.Param{randomParam(g, "a", 100), randomParam(g, "b", 7)}
 	params[0].Shape, params[0].Hidden = []int{10, 10}, true
@@ -185,6 +191,8 @@ func TestNothingAllocates(t *testing.T) {
 	}
 }
 
+// TestStepsOfOtherParametersPanic checks that Step panics if the parameters are not the
+// optimizer's.
 func TestStepsOfOtherParametersPanic(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -200,6 +208,7 @@ func TestStepsOfOtherParametersPanic(t *testing.T) {
 	}
 }
 
+// BenchmarkRules measures the time per parameter of each optimizer and of the norm.
 func BenchmarkRules(b *testing.B) {
 	const n = 1 << 20
 	g := random.New(1)

@@ -6,7 +6,9 @@ import (
 	"testing"
 )
 
-func TestSchedulesAtTheirEnds(t *testing.T) {
+// TestScheduleBoundaries checks the rates at the start, the end, and far beyond the end of each
+// schedule.
+func TestScheduleBoundaries(t *testing.T) {
 	must := func(s Schedule, err error) Schedule {
 		t.Helper()
 		if err != nil {
@@ -43,6 +45,7 @@ func TestSchedulesAtTheirEnds(t *testing.T) {
 	}
 }
 
+// TestScheduleErrors checks that invalid schedules are rejected.
 func TestScheduleErrors(t *testing.T) {
 	of := func(_ Schedule, err error) error { return err }
 	for _, c := range []struct {

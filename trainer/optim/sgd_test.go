@@ -30,6 +30,7 @@ func newSGD(t *testing.T, params []*nn.Param, lr, momentum, decay float64, neste
 	return s
 }
 
+// TestStepFollowsTorch compares the steps of SGD with PyTorch's.
 func TestStepFollowsTorch(t *testing.T) {
 	raw, err := os.ReadFile("testdata/sgd_golden.json")
 	if err != nil {
@@ -77,7 +78,9 @@ func near(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-func TestRestoredContinuesBitForBit(t *testing.T) {
+// TestRestoredSGDIsBitIdentical checks that SGD with restored momentum continues with
+// bit-identical parameters.
+func TestRestoredSGDIsBitIdentical(t *testing.T) {
 	for _, before := range []int{0, 1, 3} {
 		t.Run(fmt.Sprintf("after %d steps", before), func(t *testing.T) {
 			g := random.New(1)
@@ -127,6 +130,8 @@ func TestRestoredContinuesBitForBit(t *testing.T) {
 	}
 }
 
+// TestRestoreErrors checks that a state whose tensors do not match is rejected and does not change
+// the optimizer.
 func TestRestoreErrors(t *testing.T) {
 	good := func() []Tensor {
 		return []Tensor{
@@ -169,6 +174,7 @@ func TestRestoreErrors(t *testing.T) {
 	}
 }
 
+// TestNewSGDErrors checks that options outside of their ranges are rejected.
 func TestNewSGDErrors(t *testing.T) {
 	for _, c := range []struct {
 		lr, momentum, decay float64
@@ -191,6 +197,7 @@ func TestNewSGDErrors(t *testing.T) {
 	}
 }
 
+// TestStepAllocatesNothing checks that a step of SGD does not allocate memory.
 func TestStepAllocatesNothing(t *testing.T) {
 	params := []*nn.Param{randomParam(random.New(1), "p", 100)}
 	for _, momentum := range []float64{0, 0.9} {

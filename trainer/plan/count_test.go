@@ -58,7 +58,9 @@ func examples(t testing.TB) map[string]example {
 	}
 }
 
-func TestCountsAreTheModels(t *testing.T) {
+// TestCountsMatchModels checks that the counted parameters match the model's, and that each
+// gradient becomes ready once.
+func TestCountsMatchModels(t *testing.T) {
 	for name, e := range examples(t) {
 		w := Count(e.model, e.sample, e.batch, device.FP32, false)
 		want, seen := 0, map[int]bool{}
@@ -84,7 +86,8 @@ func TestCountsAreTheModels(t *testing.T) {
 	}
 }
 
-func TestFLOPByTheUsualFormulas(t *testing.T) {
+// TestFLOPFormulas compares the counted operations with the usual formulas.
+func TestFLOPFormulas(t *testing.T) {
 	for name, c := range map[string]struct {
 		example
 		want, tolerance float64

@@ -42,6 +42,8 @@ func smallGPT(t testing.TB) Work {
 	return Count(gpt(t, o), Sample{Tokens: 64, Outputs: o.Vocabulary, Classes: true}, 4, device.FP32, false)
 }
 
+// TestMemoryNeverGrowsWithRanksOrStages checks that more ranks never need more memory per rank,
+// except for padding, and that each ZeRO stage needs less for its state.
 func TestMemoryNeverGrowsWithRanksOrStages(t *testing.T) {
 	w := smallGPT(t)
 	for _, moments := range []int{1, 2} {
@@ -141,6 +143,7 @@ func TestBucketsAreThoseOfDDP(t *testing.T) {
 	}
 }
 
+// TestFindGPU checks the memory of GPUs by name, with the size in the name first.
 func TestFindGPU(t *testing.T) {
 	for text, want := range map[string]float64{
 		"A100 40 GB": 40, "A100": 40, "A100 40 GB (1536 nodes) or 80 GB (256)": 40, "A100 80 GB": 80, "A100 64 GB (custom)": 64,

@@ -127,6 +127,7 @@ func toy() Work {
 	return Work{Params: []int{large, large}, Forward: 10, Backward: []Ready{{1, 8}, {0, 12}}}
 }
 
+// TestStepByHand compares predicted steps of a small model with times that were computed by hand.
 func TestStepByHand(t *testing.T) {
 	const mega = 4 << 20 // bytes of a bucket
 	e := Element{Weight: 4, Grad: 4, State: 8, Update: 1}
@@ -161,6 +162,8 @@ func TestStepByHand(t *testing.T) {
 	}
 }
 
+// TestSharedCores checks that ranks that share cores compute more slowly, and that copies by the
+// CPU do not overlap.
 func TestSharedCores(t *testing.T) {
 	m := Machine{Fabric: Fabric{PerNode: 4, Local: Link{0, 1 << 30}}, FLOPS: 1, Bandwidth: 1 << 20, Threads: 1, Cores: 2, CPUCopies: true}
 	training := Training{Element: Element{Grad: 4, Update: 1}, Algorithm: Ring, Accumulate: 1}
@@ -202,6 +205,7 @@ func TestMorePowerIsNeverSlower(t *testing.T) {
 	}
 }
 
+// TestAdvice checks the suggested number of ranks, micro-batches, and strategy.
 func TestAdvice(t *testing.T) {
 	w := smallGPT(t)
 	slow := Machine{Fabric: Fabric{PerNode: 1, Network: Link{5e-5, 1e9}}, FLOPS: 2e11, Bandwidth: 1e10}
@@ -239,6 +243,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
+// BenchmarkCountAndPredict measures the time to predict a step of a GPT.
 func BenchmarkCountAndPredict(b *testing.B) {
 	e := examples(b)["gpt"]
 	for b.Loop() {

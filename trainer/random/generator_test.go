@@ -17,12 +17,14 @@ func TestUint32KnownAnswer(t *testing.T) {
 	}
 }
 
+// TestSeedUsesLow32Bits checks that only the low 32 bits of a seed count, as in PyTorch.
 func TestSeedUsesLow32Bits(t *testing.T) {
 	if a, b := New(7).Uint32(), New(7+1<<32).Uint32(); a != b {
 		t.Errorf("seeds 7 and 2^32+7 draw %d and %d, want equal", a, b)
 	}
 }
 
+// TestPermLimits checks permutations without elements, and that sizes out of range panic.
 func TestPermLimits(t *testing.T) {
 	if got := New(0).Perm(0); len(got) != 0 {
 		t.Errorf("Perm(0) = %v, want none", got)
@@ -39,6 +41,7 @@ func TestPermLimits(t *testing.T) {
 	}
 }
 
+// TestPermIsPermutation checks that a permutation has each index once.
 func TestPermIsPermutation(t *testing.T) {
 	p := New(3).Perm(1000)
 	slices.Sort(p)
@@ -49,7 +52,9 @@ func TestPermIsPermutation(t *testing.T) {
 	}
 }
 
-func TestUniformRefusesReversedBounds(t *testing.T) {
+// TestUniformPanicsOnReversedBounds checks that Uniform panics if the lower bound is above the
+// upper one.
+func TestUniformPanicsOnReversedBounds(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("Uniform(1, 0) did not panic")

@@ -23,6 +23,7 @@ func readGolden(t *testing.T, path string, into any) {
 	}
 }
 
+// TestPermEqualsTorchRandperm compares permutations with torch.randperm.
 func TestPermEqualsTorchRandperm(t *testing.T) {
 	var golden struct {
 		Randperm []struct {
@@ -62,6 +63,7 @@ func TestPermEqualsTorchRandperm(t *testing.T) {
 	}
 }
 
+// TestFloat32EqualsTorchRand compares values with torch.rand.
 func TestFloat32EqualsTorchRand(t *testing.T) {
 	var golden struct {
 		Rand []struct {
@@ -83,6 +85,7 @@ func TestFloat32EqualsTorchRand(t *testing.T) {
 	}
 }
 
+// TestUniformEqualsTorch compares uniform values with PyTorch's, bit for bit.
 func TestUniformEqualsTorch(t *testing.T) {
 	var golden []struct {
 		Seed      int64

@@ -55,6 +55,8 @@ func (c normalCall) run(t *testing.T, g *Generator) {
 	}
 }
 
+// TestNormalEqualsTorch compares normal values with PyTorch's, and the state of the generator
+// after them.
 func TestNormalEqualsTorch(t *testing.T) {
 	var golden []struct {
 		Seed  int64
@@ -103,7 +105,9 @@ func TestNormalBits(t *testing.T) {
 	}
 }
 
-func TestNormalOfNothingDrawsNothing(t *testing.T) {
+// TestNormalOfNothingSamplesNothing checks that a call without values does not advance the
+// generator.
+func TestNormalOfNothingSamplesNothing(t *testing.T) {
 	g := New(0)
 	g.Normal(0, 1, nil)
 	if got, want := g.Uint32(), New(0).Uint32(); got != want {
@@ -111,7 +115,9 @@ func TestNormalOfNothingDrawsNothing(t *testing.T) {
 	}
 }
 
-func TestNormalRefusesDeviation(t *testing.T) {
+// TestNormalPanicsOnInvalidDeviation checks that Normal panics for a negative standard deviation
+// and for NaN.
+func TestNormalPanicsOnInvalidDeviation(t *testing.T) {
 	for _, std := range []float64{-1, math.NaN()} {
 		func() {
 			defer func() {

@@ -139,6 +139,7 @@ func TestThousandsJoin(t *testing.T) {
 	}
 }
 
+// BenchmarkJoin4096 measures the time in which 4,096 ranks join.
 func BenchmarkJoin4096(b *testing.B) {
 	peers := crowd(4096, 8)
 	for b.Loop() {
@@ -146,7 +147,9 @@ func BenchmarkJoin4096(b *testing.B) {
 	}
 }
 
-func TestPeersAreToldAsTheyAre(t *testing.T) {
+// TestPeersRoundTrip checks that the encoded list of peers is read unchanged, and that truncated
+// lists are rejected.
+func TestPeersRoundTrip(t *testing.T) {
 	at := func(s string, node int) Peer { return Peer{netip.MustParseAddrPort(s), node} }
 	for _, want := range [][]Peer{
 		{at("127.0.0.1:1", 0)},

@@ -160,7 +160,8 @@ func wait(t *testing.T, a attempt) Outcome {
 	return o
 }
 
-func TestRoundsAndGoodbye(t *testing.T) {
+// TestRoundsAndLeave checks the usual sequence: ranks join, exchange data in rounds, and leave.
+func TestRoundsAndLeave(t *testing.T) {
 	const world = 5
 	a := start(t, world, nil)
 	var wg sync.WaitGroup
@@ -189,6 +190,8 @@ func TestRoundsAndGoodbye(t *testing.T) {
 	}
 }
 
+// TestMissingRanksAreNamedWithTheirHosts checks that the failure names the ranks that did not join
+// in time, with their hosts.
 func TestMissingRanksAreNamedWithTheirHosts(t *testing.T) {
 	a := start(t, 6, func(o *ServerOptions) {
 		o.JoinTimeout = time.Second
@@ -210,7 +213,9 @@ func TestMissingRanksAreNamedWithTheirHosts(t *testing.T) {
 	}
 }
 
-func TestFirstFailureIsToldToAll(t *testing.T) {
+// TestFirstFailureReachesAllRanks checks that all ranks receive the first failure of an attempt,
+// with rank, host, and step.
+func TestFirstFailureReachesAllRanks(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		end   func(*Session)
@@ -371,7 +376,9 @@ func TestLostRankTime(t *testing.T) {
 	}
 }
 
-func TestWrongRanksAreRefused(t *testing.T) {
+// TestInvalidRanksAreRejected checks that a rank with a wrong number, program, or job file is
+// rejected, and that the attempt fails with the reason.
+func TestInvalidRanksAreRejected(t *testing.T) {
 	id := func(change func(*Identity)) Identity {
 		i := Identity{Rank: 1, WorldSize: 2, Host: "n2", PID: 7, Program: "aaaa", Spec: "bbbb"}
 		change(&i)
@@ -409,7 +416,8 @@ func TestWrongRanksAreRefused(t *testing.T) {
 	}
 }
 
-func TestLauncherLossIsNoticed(t *testing.T) {
+// TestLauncherLossIsDetected checks that a rank detects the loss of its launcher.
+func TestLauncherLossIsDetected(t *testing.T) {
 	for range 50 { // the launcher may not have admitted the rank yet
 		a := start(t, 1, nil)
 		s, err := a.join(t, 0, 1)
@@ -424,6 +432,8 @@ func TestLauncherLossIsNoticed(t *testing.T) {
 	}
 }
 
+// TestStopReachesAllAndLateRanks checks that a stop request reaches ranks that have joined and
+// ranks that join later.
 func TestStopReachesAllAndLateRanks(t *testing.T) {
 	a := start(t, 2, nil)
 	early, err := a.join(t, 0, 2)
@@ -448,6 +458,8 @@ func TestStopReachesAllAndLateRanks(t *testing.T) {
 	}
 }
 
+// TestDecisionErrorReachesEveryRank checks that an error in a round reaches each rank with its
+// hint and is the failure of the attempt.
 func TestDecisionErrorReachesEveryRank(t *testing.T) {
 	a := start(t, 2, func(o *ServerOptions) {
 		o.Rounds["network"] = func([][]byte) ([][]byte, error) {

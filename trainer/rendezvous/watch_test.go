@@ -36,6 +36,7 @@ func ended(t *testing.T, s *Session) error {
 	}
 }
 
+// TestSilentRanksAreNamed checks that the failure names ranks that do not send heartbeats.
 func TestSilentRanksAreNamed(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -145,6 +146,8 @@ func TestFrozenRankIsDetectedWhileStopping(t *testing.T) {
 	}
 }
 
+// TestStandstill checks that the failure names the rank that is behind if no rank makes progress,
+// and that ranks print their stacks.
 func TestStandstill(t *testing.T) {
 	for _, tt := range []struct {
 		name string

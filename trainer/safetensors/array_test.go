@@ -54,6 +54,8 @@ func TestSmallFloatsEqualPyTorch(t *testing.T) {
 	}
 }
 
+// TestReadArrays checks the conversion of each type, and the errors for types that cannot be
+// converted and for truncated files.
 func TestReadArrays(t *testing.T) {
 	a, f := read(t, `{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0})
 	if got, err := a.Float32s(f); err != nil || !slices.Equal(got, []float32{1, -2}) {

@@ -56,6 +56,7 @@ func TestHeaderIsBounded(t *testing.T) {
 	}
 }
 
+// TestRoundTrip checks that tensors and metadata are read as they were written, with aligned data.
 func TestRoundTrip(t *testing.T) {
 	var b bytes.Buffer
 	meta := map[string]string{"step": "12"}
@@ -83,7 +84,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-func TestWriteRefuses(t *testing.T) {
+// TestWriteErrors checks that tensors with invalid shapes or repeated names are rejected.
+func TestWriteErrors(t *testing.T) {
 	for want, tensors := range map[string][]Tensor{
 		"has 4 elements, the data 3":         {{"a", []int{2, 2}, make([]float32, 3)}},
 		"the name is reserved or not unique": {{"a", []int{1}, make([]float32, 1)}, {"a", []int{1}, make([]float32, 1)}},
@@ -95,6 +97,7 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
+// TestHostileFiles checks that invalid headers are rejected, with the position and the tensor.
 func TestHostileFiles(t *testing.T) {
 	one := `{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}` // its data start at byte 62
 	changed := func(old, new string) string { return strings.Replace(one, old, new, 1) }

@@ -121,6 +121,7 @@ func TestAlignment(t *testing.T) {
 	}
 }
 
+// TestWrongSize checks that a tensor whose data does not match its shape is rejected.
 func TestWrongSize(t *testing.T) {
 	bad := tensor("w", []int{2}, 1)
 	bad.Shape = []int{3}

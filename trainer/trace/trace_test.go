@@ -91,6 +91,8 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
+// TestRecordingAllocatesNothing checks that a span does not allocate memory, and that a nil
+// recorder does not record.
 func TestRecordingAllocatesNothing(t *testing.T) {
 	r := New(1, 10)
 	r.Reserve(50)

@@ -71,6 +71,7 @@ func TestKernelsAgree(t *testing.T) {
 	}
 }
 
+// FuzzKernelsAgree checks that any values give the same bits with all kernels.
 func FuzzKernelsAgree(f *testing.F) {
 	f.Add(uint8(5), uint8(3), []byte("a word of four bytes for each of the slices, and two bytes more"))
 	f.Fuzz(func(t *testing.T, number, off uint8, data []byte) {
@@ -87,6 +88,7 @@ func FuzzKernelsAgree(f *testing.F) {
 	})
 }
 
+// TestAllocatesNothing checks that no function allocates memory.
 func TestAllocatesNothing(t *testing.T) {
 	for _, name := range vec.Kernels() {
 		u, a := vec.Named(name), newArena(100, 3)
@@ -104,6 +106,7 @@ func TestAllocatesNothing(t *testing.T) {
 	}
 }
 
+// TestMisusePanics checks that slices with lengths that do not match panic with the lengths.
 func TestMisusePanics(t *testing.T) {
 	u := vec.New()
 	a, b := make([]float32, 12), make([]float32, 11)
@@ -135,7 +138,9 @@ func TestMisusePanics(t *testing.T) {
 	}
 }
 
-func TestNamesOfKernels(t *testing.T) {
+// TestKernelNames checks that New uses the fastest kernels, and that each name selects its
+// kernels.
+func TestKernelNames(t *testing.T) {
 	names := vec.Kernels()
 	if got := vec.New().Kernel(); got != names[0] {
 		t.Errorf("New() uses %q, want the first of %q", got, names)

@@ -38,7 +38,8 @@ func halving(x []float32, lanes int) float32 {
 	return s[0]
 }
 
-func TestReductionsHaveTheirOrder(t *testing.T) {
+// TestReductionOrder checks that reductions sum in the documented order with all kernels.
+func TestReductionOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, name := range vec.Kernels() {
 		u := vec.Named(name)
@@ -70,6 +71,7 @@ func TestReductionsHaveTheirOrder(t *testing.T) {
 	}
 }
 
+// TestMax checks the maximum at each position, with infinities and NaN.
 func TestMax(t *testing.T) {
 	for _, name := range vec.Kernels() {
 		u := vec.Named(name)
@@ -97,6 +99,7 @@ func TestMax(t *testing.T) {
 	}
 }
 
+// TestSoftmaxGrad checks the gradient of a softmax by hand.
 func TestSoftmaxGrad(t *testing.T) {
 	dx := make([]float32, 2)
 	vec.New().SoftmaxGrad(dx, []float32{0.25, 0.75}, []float32{3, 1}, 1.5, 0.5)
@@ -168,6 +171,7 @@ func TestLayerNorm(t *testing.T) {
 	}
 }
 
+// TestColumnSum checks that rows are summed in order, with and without accumulation.
 func TestColumnSum(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for rows := range 10 {

@@ -74,6 +74,7 @@ func gelu(x float64) (y, slope float64) {
 	return x / 2 * (1 + t), (1+t)/2 + x/2*(1-t*t)*root*(1+3*cubic*x*x)
 }
 
+// TestGELU compares GELU and its gradient with float64.
 func TestGELU(t *testing.T) {
 	u := vec.New()
 	n := 200001

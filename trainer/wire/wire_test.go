@@ -54,6 +54,8 @@ func shake(t testing.TB, clientSecret, serverSecret Secret, clientLabel, serverL
 	return c, s, cerr, serr
 }
 
+// TestFramesBothWays checks that frames arrive unchanged in both directions, and that the end of a
+// connection is reported as EOF.
 func TestFramesBothWays(t *testing.T) {
 	key := secret(t)
 	c, s, cerr, serr := shake(t, key, key, "x", "x")
@@ -82,7 +84,9 @@ func TestFramesBothWays(t *testing.T) {
 	}
 }
 
-func TestStrangersAreRefused(t *testing.T) {
+// TestUnauthenticatedPeersAreRejected checks that a peer with a wrong secret, label, or protocol
+// is rejected without an answer.
+func TestUnauthenticatedPeersAreRejected(t *testing.T) {
 	key := secret(t)
 	if _, _, cerr, serr := shake(t, secret(t), key, "x", "x"); cerr == nil || !errors.Is(serr, ErrNotAuthentic) {
 		t.Errorf("wrong secret: client %v, server %v", cerr, serr)
@@ -195,7 +199,8 @@ func (e *editor) Write(b []byte) (int, error) {
 	return e.Conn.Write(b)
 }
 
-func TestRepeatedFrameIsRefused(t *testing.T) {
+// TestRepeatedFrameIsRejected checks that a frame is accepted only once.
+func TestRepeatedFrameIsRejected(t *testing.T) {
 	key := secret(t)
 	rec, c, s := edited(t, key)
 	rec.edit = func(b []byte) []byte { return append(b, b...) }
@@ -210,6 +215,7 @@ func TestRepeatedFrameIsRefused(t *testing.T) {
 	}
 }
 
+// TestSecretIsNotPrinted checks that a secret cannot be printed by accident, not even in an error.
 func TestSecretIsNotPrinted(t *testing.T) {
 	s := secret(t)
 	for _, form := range []string{"%v", "%s", "%+v", "%#v"} {

@@ -6,7 +6,9 @@ import (
 	"testing"
 )
 
-func TestHalvesAreExactAndRoundToNearest(t *testing.T) {
+// TestF16IsExactAndRoundsToNearest checks the conversion of all half-precision values, and the
+// rounding between each of them.
+func TestF16IsExactAndRoundsToNearest(t *testing.T) {
 	for bits := range 1 << 16 {
 		h := F16(bits)
 		v := h.Float32()
@@ -83,6 +85,8 @@ func check[T Number](t *testing.T, o Op, a, b, combined, finished []T) {
 
 func clone[T any](s []T) []T { return append([]T(nil), s...) }
 
+// TestReductions checks the arithmetic of each reduction and element type, with rounding,
+// overflow, and NaN.
 func TestReductions(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	check(t, Sum, []float32{1, inf, 0.1}, []float32{2, 1, 0.2}, []float32{3, inf, float32(0.1) + float32(0.2)}, []float32{3, inf, float32(0.1) + float32(0.2)})
@@ -131,6 +135,8 @@ func TestLongBF16Sums(t *testing.T) {
 	}
 }
 
+// TestTypesOfGo checks the element type of each Go type, and that memory of a wrong length is not
+// viewed.
 func TestTypesOfGo(t *testing.T) {
 	for i, got := range []Type{Of[float32](), Of[float64](), Of[BF16](), Of[F16](), Of[int8](), Of[uint8](), Of[int32](), Of[uint32](), Of[int64](), Of[uint64]()} {
 		if got != Types()[i] {

@@ -22,6 +22,7 @@ func TestAnotherLibrary(t *testing.T) {
 	}
 }
 
+// TestStatus checks the text of known and unknown status codes.
 func TestStatus(t *testing.T) {
 	for s, want := range map[blaslt.Status]string{15: "CUBLAS_STATUS_NOT_SUPPORTED", 99: "cublasStatus_t 99"} {
 		if s.Error() != want {

@@ -11,6 +11,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 )
 
+// TestDescribe checks the properties of a GPU and of a MIG instance, and the error for a GPU that
+// does not exist.
 func TestDescribe(t *testing.T) {
 	n, err := driver.Count()
 	if err != nil || n != 2 {
@@ -60,6 +62,7 @@ func TestBind(t *testing.T) {
 	}
 }
 
+// TestCopies checks copies, clears, and fills in a stream and between host and GPU.
 func TestCopies(t *testing.T) {
 	bound(t)
 	s := newStream(t)
@@ -81,6 +84,7 @@ func TestCopies(t *testing.T) {
 	must(t, s.FreeAsync(p))
 }
 
+// TestHostParts checks views of parts of pinned memory, and that invalid parts panic.
 func TestHostParts(t *testing.T) {
 	bound(t)
 	h, err := driver.AllocHost(16)
@@ -105,6 +109,7 @@ func TestHostParts(t *testing.T) {
 	}
 }
 
+// TestEvents checks that events order streams and measure time.
 func TestEvents(t *testing.T) {
 	bound(t)
 	s, other := newStream(t), newStream(t)

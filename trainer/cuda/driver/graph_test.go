@@ -10,6 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 )
 
+// TestGraph checks that a captured graph runs only when it is started, repeatedly, and can be
+// updated.
 func TestGraph(t *testing.T) {
 	bound(t)
 	s, f := newStream(t), kernel(t, "axpy")

@@ -14,6 +14,7 @@ func axpy(a *driver.Args, y, x driver.Ptr, s float32, n int) *driver.Args {
 	return a.Reset().Ptr(y).Ptr(x).Float(s).Int(n)
 }
 
+// TestLaunch checks the arguments, the grid, and the cluster size of a launch.
 func TestLaunch(t *testing.T) {
 	bound(t)
 	s, f := newStream(t), kernel(t, "axpy")
@@ -42,6 +43,7 @@ func TestLaunchStruct(t *testing.T) {
 	expect(t, s, out, 0, 3.0234375) // the halves of 35 as a double
 }
 
+// TestLaunchErrors checks that errors name the kernel or the module, with sizes.
 func TestLaunchErrors(t *testing.T) {
 	g := bound(t)
 	s, f := newStream(t), kernel(t, "axpy")
@@ -88,7 +90,8 @@ func TestLaunchErrors(t *testing.T) {
 	}
 }
 
-func TestArgsThatDoNotFitPanic(t *testing.T) {
+// TestInvalidArgsPanic checks that arguments that are too large or too many panic.
+func TestInvalidArgsPanic(t *testing.T) {
 	for name, add := range map[string]func(a *driver.Args){
 		"int":   func(a *driver.Args) { a.Int(1 << 31) },
 		"bytes": func(a *driver.Args) { driver.Struct(a, new([4097]byte)) },

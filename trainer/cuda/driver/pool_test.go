@@ -94,7 +94,9 @@ func TestPoolOutOfMemory(t *testing.T) {
 	}
 }
 
-func TestPoolRefusesMemoryOfOthers(t *testing.T) {
+// TestPoolRejectsForeignMemory checks that a pool panics if it has not allocated the memory to
+// free.
+func TestPoolRejectsForeignMemory(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("no panic")

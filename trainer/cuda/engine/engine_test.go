@@ -56,6 +56,7 @@ func open(t testing.TB, o engine.Options) *engine.Device {
 	return d
 }
 
+// TestConformance runs the conformance suite of devices on the simulated GPU.
 func TestConformance(t *testing.T) {
 	conformance.Run(t, func() device.Device {
 		d := open(t, engine.Options{})

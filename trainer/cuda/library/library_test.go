@@ -10,6 +10,8 @@ import (
 	"testing"
 )
 
+// TestFind checks the order in which libraries are searched: names, CUDA_HOME, Conda, and
+// PYTHONPATH. Relative paths and directories are skipped.
 func TestFind(t *testing.T) {
 	root := t.TempDir()
 	strange := filepath.Join(root, "a[b]*c")
@@ -115,6 +117,7 @@ func TestFindNextToPython(t *testing.T) {
 	}
 }
 
+// TestCUBLASLt checks that the newest library that the CUDA version supports is tried first.
 func TestCUBLASLt(t *testing.T) {
 	for cuda, want := range map[int]string{0: "13 12 11", 11: "11", 12: "12 11", 13: "13 12 11", 14: "13 12 11"} {
 		if got := strings.ReplaceAll(strings.Join(CUBLASLt(cuda), " "), "libcublasLt.so.", ""); got != want {
@@ -137,6 +140,8 @@ func build(t *testing.T, name, code string) string {
 	return path
 }
 
+// TestOpenAndVersion checks that Open skips missing libraries, and that Version formats the
+// version codes of NCCL and cuBLASLt.
 func TestOpenAndVersion(t *testing.T) {
 	for name, c := range map[string]struct{ code, version, err string }{
 		"libnccl.so.2":      {"int ncclGetVersion(int *v) { *v = 22105; return 0; }", "2.21.5", ""},
@@ -174,6 +179,7 @@ func TestOpenByName(t *testing.T) {
 	}
 }
 
+// TestOpenFails checks that the error lists missing libraries and has the cause for a corrupt one.
 func TestOpenFails(t *testing.T) {
 	if _, err := Open([]string{"libddpbatch-a.so", "libddpbatch-b.so"}); err == nil || err.Error() != "load libddpbatch-a.so, libddpbatch-b.so: not found" {
 		t.Errorf("got %v", err)

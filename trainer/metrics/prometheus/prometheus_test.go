@@ -8,6 +8,8 @@ import (
 	"testing"
 )
 
+// TestFormat checks the text format, with special characters in labels and values that are not
+// finite.
 func TestFormat(t *testing.T) {
 	got := string(Format([][2]string{{"run", `a "b" \c` + "\nd"}, {"host", "n1"}}, []Metric{
 		{Name: "ddpbatch_steps_total", Help: `Steps \ done.`, Count: true, Value: 1e6},
@@ -30,7 +32,8 @@ ddpbatch_lr` + labels + ` -Inf
 	}
 }
 
-func TestBadNamePanics(t *testing.T) {
+// TestInvalidNamePanics checks that an invalid metric name panics.
+func TestInvalidNamePanics(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("no panic")

@@ -60,7 +60,8 @@ func slowMasked(b []byte) uint32 {
 	return (sum>>15 | sum<<17) + 0xa282ead8
 }
 
-func TestWhatIsWritten(t *testing.T) {
+// TestEventFile decodes an event file with protoc and checks its events, for new and resumed runs.
+func TestEventFile(t *testing.T) {
 	if _, err := exec.LookPath("protoc"); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal("protoc is missing: run tests/setup.sh")
@@ -116,6 +117,7 @@ func TestChecksum(t *testing.T) {
 	}
 }
 
+// TestCreateFails checks the error if the directory cannot be created.
 func TestCreateFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

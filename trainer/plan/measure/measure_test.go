@@ -122,7 +122,9 @@ func steps(t *testing.T, o Options, ranks int) float64 {
 	return best
 }
 
-func TestWhatCannotBeMeasured(t *testing.T) {
+// TestComputeFails checks the errors for a model that exceeds the memory and for a canceled
+// context.
+func TestComputeFails(t *testing.T) {
 	o := options()
 	o.Memory = 1 << 20
 	_, err := Compute(t.Context(), o)

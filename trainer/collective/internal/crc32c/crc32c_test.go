@@ -6,7 +6,9 @@ import (
 	"testing"
 )
 
-func TestUpdateIsTheStandardOne(t *testing.T) {
+// TestUpdateEqualsStandardLibrary compares Update with hash/crc32 for sizes around the boundaries
+// of its loops, at several alignments.
+func TestUpdateEqualsStandardLibrary(t *testing.T) {
 	t.Logf("folding: %v", wide)
 	random := rand.New(rand.NewPCG(1, 2))
 	memory := make([]byte, 70_000)

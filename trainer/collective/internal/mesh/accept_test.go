@@ -25,7 +25,9 @@ func (e *exhausted) Accept() (net.Conn, error) {
 	return e.Listener.Accept()
 }
 
-func TestAcceptGoesOnAfterAFailure(t *testing.T) {
+// TestAcceptContinuesAfterFailure checks that ranks still connect after Accept has failed, for
+// example because there were too many open files.
+func TestAcceptContinuesAfterFailure(t *testing.T) {
 	o := plain
 	var listeners [2]net.Listener
 	for i := range listeners {

@@ -23,7 +23,8 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-func TestAnswersThatCannotBe(t *testing.T) {
+// TestInvalidStates checks that a state that names an impossible rank is rejected.
+func TestInvalidStates(t *testing.T) {
 	for _, tt := range []struct {
 		waits int
 		good  bool

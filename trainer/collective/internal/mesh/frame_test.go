@@ -119,6 +119,8 @@ func repaired(b []byte, at stream) []byte {
 	return b
 }
 
+// FuzzFrame checks that any frame is rejected or can be encoded again, and that no frame requests
+// more memory than a segment.
 func FuzzFrame(f *testing.F) {
 	f.Add(encoded(place1))
 	f.Fuzz(func(t *testing.T, b []byte) {

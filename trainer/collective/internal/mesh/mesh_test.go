@@ -73,7 +73,9 @@ func TestMessagesBeforeAndAfterReceive(t *testing.T) {
 	}
 }
 
-func TestStrangersAndWrongRanksAreNotPeers(t *testing.T) {
+// TestInvalidPeersAreRejected checks that connections without the protocol or with an impossible
+// rank are closed and do not disturb the ranks.
+func TestInvalidPeersAreRejected(t *testing.T) {
 	m := pair(t, plain)
 	addr := m[0].Addr(0)
 	noise, err := net.Dial("tcp", addr)
@@ -113,6 +115,8 @@ func TestStrangersAndWrongRanksAreNotPeers(t *testing.T) {
 	}
 }
 
+// TestRankThatDoesNotConnectIsNamed checks that the error of a missing connection has the address
+// of the rank.
 func TestRankThatDoesNotConnectIsNamed(t *testing.T) {
 	o := plain
 	o.ConnectTimeout = 100 * time.Millisecond
@@ -126,7 +130,9 @@ func TestRankThatDoesNotConnectIsNamed(t *testing.T) {
 	}
 }
 
-func TestTheReasonOfAnEndIsTold(t *testing.T) {
+// TestAbortReasonIsSent checks that a rank that aborts sends the reason and the rank at fault, and
+// that its later operations fail for the same reason.
+func TestAbortReasonIsSent(t *testing.T) {
 	m := pair(t, plain)
 	for r := range m {
 		if err := m[r].Send(1-r, head(0), nil).Wait(t.Context()); err != nil {
@@ -163,6 +169,7 @@ func TestReporterIsNotRootCause(t *testing.T) {
 	}
 }
 
+// TestWaitEndsWithItsContext checks that Wait returns the cause of its context.
 func TestWaitEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")

@@ -20,7 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestTwoMappingsAreOneMemory(t *testing.T) {
+// TestMappingsShareMemory checks that two mappings of a segment share memory after its name is
+// removed, and that its mode is private.
+func TestMappingsShareMemory(t *testing.T) {
 	const n = 100_000
 	a, err := Create(n)
 	if err != nil {
@@ -51,7 +53,9 @@ func TestTwoMappingsAreOneMemory(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotTheSegmentIsRefused(t *testing.T) {
+// TestOpenRejectsOtherFiles checks that Open rejects a file of a different size, with a different
+// content, or outside of the directory.
+func TestOpenRejectsOtherFiles(t *testing.T) {
 	s, err := Create(1000)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +85,9 @@ func TestWhatIsNotTheSegmentIsRefused(t *testing.T) {
 	}
 }
 
-func TestTooLargeIsAnError(t *testing.T) {
+// TestCreateTooLarge checks that a segment larger than the free memory is an error and leaves no
+// file. Otherwise the process would receive SIGBUS when it writes.
+func TestCreateTooLarge(t *testing.T) {
 	var of syscall.Statfs_t
 	if err := syscall.Statfs(Directory, &of); err != nil {
 		t.Fatal(err)
@@ -103,7 +109,9 @@ func TestTooLargeIsAnError(t *testing.T) {
 	}
 }
 
-func TestLeftoversAreSweptAndLivingOnesAreNot(t *testing.T) {
+// TestSweepRemovesAbandonedSegments checks that old segments without a process are removed, and
+// that new segments and segments in use stay.
+func TestSweepRemovesAbandonedSegments(t *testing.T) {
 	living, err := Create(10)
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,8 @@ func lookup(variables map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) { v, ok := variables[name]; return v, ok }
 }
 
+// TestStartedBy checks that the environment of a launcher determines which MPI library is tried
+// first.
 func TestStartedBy(t *testing.T) {
 	for _, tt := range []struct {
 		variables map[string]string
@@ -35,6 +37,7 @@ func TestStartedBy(t *testing.T) {
 	}
 }
 
+// TestOpenRefuses checks the error for a missing library and for a library that is not MPI.
 func TestOpenRefuses(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "libmpi.so")
 	for _, tt := range []struct{ path, want string }{
@@ -61,6 +64,7 @@ func TestNotFound(t *testing.T) {
 	}
 }
 
+// TestVersion checks the short version text of each MPI implementation.
 func TestVersion(t *testing.T) {
 	for text, want := range map[string]string{
 		"Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4\x00": "Open MPI v4.1.4",

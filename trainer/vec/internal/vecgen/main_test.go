@@ -6,6 +6,7 @@ import (
 	"testing"
 )
 
+// TestCheckedInFilesAreGenerated checks that the assembly files match their generator.
 func TestCheckedInFilesAreGenerated(t *testing.T) {
 	for name, want := range files() {
 		got, err := os.ReadFile(filepath.Join("..", "..", name))

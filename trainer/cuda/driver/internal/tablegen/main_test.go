@@ -7,6 +7,7 @@ import (
 	"testing"
 )
 
+// TestCheckedInFilesAreGenerated checks that the generated files match driver.tbl.
 func TestCheckedInFilesAreGenerated(t *testing.T) {
 	table, err := os.ReadFile("../../driver.tbl")
 	if err != nil {
@@ -27,7 +28,8 @@ func TestCheckedInFilesAreGenerated(t *testing.T) {
 	}
 }
 
-func TestTableMistakesHaveALine(t *testing.T) {
+// TestTableErrorsHaveLine checks that errors in driver.tbl name the line.
+func TestTableErrorsHaveLine(t *testing.T) {
 	for table, want := range map[string]string{
 		"# x\ncuA | =\n":             "driver.tbl:2: 2 fields",
 		"cuA | = |\ncuA | = | int a": "driver.tbl:2: duplicate function cuA",

@@ -10,6 +10,7 @@ import (
 	"testing"
 )
 
+// TestCheckedInFilesAreGenerated checks that the PTX matches the sources of the kernels.
 func TestCheckedInFilesAreGenerated(t *testing.T) {
 	if _, err := exec.LookPath(compiler); err != nil && os.Getenv("CI") == "" {
 		t.Skipf("left out: whether the kernels' PTX is that of their sources; it takes %s", compiler)
