@@ -67,6 +67,11 @@ func TestExamplesRun(t *testing.T) {
 			if err != nil || !strings.Contains(string(out), c.want) {
 				t.Errorf("%v; want %q in\n%s", err, c.want, out)
 			}
+			if name == "ddp-script" || name == "torchrun" { // otherwise, runs of one directory would share it
+				if saved, _ := filepath.Glob(filepath.Join(dir, "runs/*/program-checkpoints/checkpoint.pt")); len(saved) != 1 {
+					t.Errorf("got checkpoints %q, want one in the run directory", saved)
+				}
+			}
 		})
 	}
 	files, err := filepath.Glob("../jobs/examples/*.toml")

@@ -38,7 +38,9 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--epochs", type=int, default=10)
     p.add_argument("--batch-size", type=int, default=32)
-    p.add_argument("--checkpoint", default="checkpoint.pt")
+    # ddpbatch has one directory per run. Without ddpbatch, it is the working directory.
+    directory = os.environ.get("DDPBATCH_CHECKPOINT_DIR", "")
+    p.add_argument("--checkpoint", default=os.path.join(directory, "checkpoint.pt"))
     a = p.parse_args()
 
     # Slurm, ddpbatch, and torchrun send one of these before they stop a rank.
@@ -84,7 +86,7 @@ def main():
             break
 
     dist.barrier()  # rank 0 has saved
-    code = 0 if done == a.epochs else 3  # 3: stopped early, can be resumed
+    code = 0 if done >= a.epochs else 3  # 3: stopped early, can be resumed
     # End at once: PyTorch 1.13 can hang while it closes Gloo's connections.
     sys.stdout.flush()
     os._exit(code)
