@@ -29,7 +29,7 @@ func (d *decoder) check(j *Job) {
 	d.checkNotify(j.Notify)
 	switch {
 	case d.given["train"] && d.given["command"]:
-		d.report("command", "", "conflicts with [train]: a job has either [train] or [command]")
+		d.report("command", "remove one of them, including its keys in [sweep]", "conflicts with [train]: a job has either [train] or [command]")
 	case d.given["train"]:
 		if d.isValid("train") {
 			d.checkTrain(j.Train)

@@ -33,9 +33,15 @@ func (ds Diagnostics) Error() string {
 }
 
 // Render writes all diagnostics in human-readable form: position, message, source line with
-// the error underlined, and fix.
+// the error underlined, and fix. It prints the same list of allowed values once, unless a diagnostic
+// has no suggestion.
 func (ds Diagnostics) Render(w io.Writer) error {
+	printed := map[string]bool{} // fixes
 	for _, d := range ds {
+		if d.Suggestion != "" && printed[d.Allowed] {
+			d.Allowed = "" // the suggestion is enough, and a list of keys can be long
+		}
+		printed[d.Allowed] = true
 		if err := d.render(w); err != nil {
 			return err
 		}

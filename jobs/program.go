@@ -287,6 +287,10 @@ func (c *programCheck) checkShellWords() {
 	if len(special) > 3 {
 		special, more = special[:3], fmt.Sprintf(", and %d more", len(special)-3)
 	}
-	c.report(false, first, `for a shell write argv = ["bash", "-c", "..."]; otherwise write the value itself`,
+	fix := `for a shell write argv = ["bash", "-c", "..."]; otherwise write the value itself`
+	if c.job.Command.Launcher == LauncherTorchrun { // torchrun starts Python scripts
+		fix = "write the value itself, or read the variable in the program"
+	}
+	c.report(false, first, fix,
 		"no shell runs the program, so it receives %s%s unchanged", strings.Join(special, ", "), more)
 }

@@ -128,6 +128,9 @@ func (d *decoder) addUnknownSweptKey(k sweptKey) {
 	}
 	d.addUnknownKey(names, k.at[:len(k.at)-1], k.at, k.path[n])
 	suggestion := &d.found[len(d.found)-1].Suggestion
+	if allowed := &d.found[len(d.found)-1].Allowed; n == 0 && *suggestion == "" {
+		*allowed = "write the whole key, such as setup.env.LR or train.optimizer.lr; " + *allowed
+	}
 	switch {
 	case *suggestion == "":
 	case slices.Contains(names, *suggestion):

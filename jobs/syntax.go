@@ -96,9 +96,11 @@ func (l *layout) syntaxError(err error) Diagnostic {
 const curlyQuotes = "\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb"
 
 var (
-	yamlLine  = lazyregexp.New(`^\s*(- +)?[A-Za-z_][A-Za-z0-9_-]*:(\s|$)`)
-	boolWords = map[string]string{"true": "true", "yes": "true", "on": "true", "false": "false", "no": "false", "off": "false"}
-	bareWord  = lazyregexp.New(`^[A-Za-z]+`)
+	// pythonLine is the first line of a Python script, apart from comments.
+	pythonLine = lazyregexp.New(`^("""|'''|import [A-Za-z_]|from \S+ import )`)
+	yamlLine   = lazyregexp.New(`^\s*(- +)?[A-Za-z_][A-Za-z0-9_-]*:(\s|$)`)
+	boolWords  = map[string]string{"true": "true", "yes": "true", "on": "true", "false": "false", "no": "false", "off": "false"}
+	bareWord   = lazyregexp.New(`^[A-Za-z]+`)
 )
 
 // suggestFix returns the fix for a common cause of a syntax error, or an empty string.
@@ -130,6 +132,8 @@ func (l *layout) detectFormat() string {
 			continue
 		case strings.HasPrefix(line, "{"):
 			return "this is JSON, but a job file is TOML: write name = \"x\""
+		case pythonLine().MatchString(line):
+			return "this is a Python script: start it with `ddpbatch launch -- python3 SCRIPT`, or write a job file for it with `ddpbatch init --kind command`"
 		case line == "---" || yamlLine().MatchString(line):
 			return "this is YAML, but a job file is TOML: write name = \"x\", and [slurm] above the keys of a table"
 		}
