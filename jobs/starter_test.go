@@ -50,6 +50,12 @@ func TestStarters(t *testing.T) {
 			t.Errorf("%s has only %d keys that are switched off", kind, on)
 		}
 
+		// The table at the end must be valid without the comment signs.
+		before, notify, _ := strings.Cut(string(src), "# [notify]\n")
+		if job := parse(t, before+"[notify]\n"+strings.ReplaceAll(notify, "# ", "")); len(job.Notify.Events) != 2 {
+			t.Errorf("%s: got notify %+v, want two events", kind, job.Notify)
+		}
+
 		// The starter contains all keys of its sections, possibly commented out.
 		for key := range specKeys() {
 			table, name := "", key
