@@ -49,6 +49,8 @@ func JobResult(dir rundir.Dir, job slurm.JobState) Result {
 	} else if why, advice := watch.LaunchFailure(dir, state, job.ExitCode); why != "" && job.State == slurm.StateFailed {
 		r.Text += ", " + why
 		r.Advice = advice
+	} else if job.State == slurm.StateTimeout && r.SavedStep < 0 {
+		r.Advice = watch.TimeLimitAdvice
 	}
 	return r
 }

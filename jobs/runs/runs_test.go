@@ -12,6 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
@@ -232,6 +233,9 @@ func TestJobResult(t *testing.T) {
 			r := JobResult(dir, tt.job)
 			if r.Finished != tt.finished || r.ExitCode != tt.code || !strings.Contains(strings.ToLower(r.Text), tt.text) || r.SavedStep != -1 {
 				t.Errorf("got %+v, want exit code %d and text %q", r, tt.code, tt.text)
+			}
+			if got := r.Advice == watch.TimeLimitAdvice; got != (tt.job.State == slurm.StateTimeout) {
+				t.Errorf("got advice %q", r.Advice)
 			}
 			if isCause := strings.Contains(r.Text, "rank 3"); isCause != (tt.failure != "" && !r.Canceled) {
 				t.Errorf("got text %q", r.Text)

@@ -270,6 +270,10 @@ func (s *Status) phaseWithoutSlurm(now time.Time) (p Phase, detail, advice strin
 	return s.endedPhase(end)
 }
 
+// TimeLimitAdvice is the fix for a job that reached its time limit without a checkpoint of ddpbatch.
+// The program may have saved checkpoints of its own.
+const TimeLimitAdvice = "raise slurm.time, or set slurm.signal_before_end if the program saves when it gets the signal; then submit it again"
+
 // resumablePhase returns phase p with advice on how to resume from the newest checkpoint.
 func (s *Status) resumablePhase(p Phase) (Phase, string, string) {
 	again := "submit"
@@ -277,6 +281,8 @@ func (s *Status) resumablePhase(p Phase) (Phase, string, string) {
 		again = "launch"
 	}
 	switch {
+	case s.Saved == nil && p == TimeLimit:
+		return p, "", TimeLimitAdvice
 	case s.Saved == nil:
 		return p, "", ""
 	case s.Saved.Newer != "":
