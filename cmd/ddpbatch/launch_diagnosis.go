@@ -78,6 +78,9 @@ func (d diagnosis) find(result launch.Result) *outcome.Finding {
 	}
 	var best *symptoms.Found
 	for i := range all {
+		if all[i].IsAftermath() { // the launcher has already named the failed rank
+			continue
+		}
 		if best == nil || best.IsConsequence() && !all[i].IsConsequence() {
 			best = &all[i]
 		}

@@ -63,7 +63,11 @@ func readOutput(run runs.Run, attempt int) (*attemptOutput, error) {
 		attempt = attempts[len(attempts)-1]
 	}
 	if !slices.Contains(attempts, attempt) {
-		return nil, exitError{exitUsage, fmt.Errorf("there is no output of attempt %d: the run directory has the output of attempts %s", attempt, joinNumbers(attempts))}
+		noun := "attempts"
+		if len(attempts) == 1 {
+			noun = "attempt"
+		}
+		return nil, exitError{exitUsage, fmt.Errorf("there is no output of attempt %d: the run directory has the output of %s %s", attempt, noun, joinNumbers(attempts))}
 	}
 	names, err := run.Dir.ListRankOutput(attempt)
 	if err != nil {

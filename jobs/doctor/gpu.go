@@ -30,10 +30,11 @@ func checkGPUs(lookup func(string) (string, bool), inventory *netif.Inventory) [
 	if len(found.Devices) > 0 {
 		missing = Fail
 	}
+	const user = "only the built-in trainer on GPUs needs this: "
 	return append(list,
 		checkLibrary(lookup, missing, "cublaslt", library.CUBLASLt(found.Version/1000),
-			"cuBLASLt comes with the CUDA toolkit (load the site's module, or set CUDA_HOME) and with PyTorch's wheels (activate the environment that has it)"),
-		checkLibrary(lookup, Warn, "nccl", []string{library.NCCL}, NCCLHint))
+			user+"cuBLASLt comes with the CUDA toolkit (load the site's module, or set CUDA_HOME) and with PyTorch's wheels (activate the environment that has it)"),
+		checkLibrary(lookup, Warn, "nccl", []string{library.NCCL}, user+NCCLHint))
 }
 
 // checkAMD returns the finding for a node with AMD GPUs only.

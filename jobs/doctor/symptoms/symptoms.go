@@ -59,6 +59,10 @@ type Found struct {
 // IsConsequence reports whether the symptom is a consequence of another failure.
 func (f Found) IsConsequence() bool { return f.severity >= consequence }
 
+// IsAftermath reports whether the symptom is a final message of a launcher, such as srun. It only
+// states that a rank failed.
+func (f Found) IsAftermath() bool { return f.severity == aftermath }
+
 // Where formats the line numbers, such as "line 7" or "lines 7, 9 and 12 more".
 func (f Found) Where() string {
 	if f.Count == 1 {
