@@ -46,7 +46,7 @@ type cli struct {
 
 const description = `Run training jobs on Slurm, from a TOML file to a finished run.
 
-To start, run ddpbatch init, then ddpbatch check job.toml, then ddpbatch submit job.toml.`
+To start, write a job file with ddpbatch init --kind command for your own program, with ddpbatch init --from SCRIPT for a batch script, or with ddpbatch init for the built-in trainer. Then run ddpbatch check job.toml and ddpbatch submit job.toml.`
 
 // help returns the description of the program, followed by the exit codes.
 func help() string {

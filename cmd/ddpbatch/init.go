@@ -39,9 +39,9 @@ batch script:
     ddpbatch check job.toml
 
 If a job file cannot do the same as the script, for example because of a loop, it also
-writes job.sbatch: the script, in which only the line that starts the program uses
-"ddpbatch launch". If that is the name of the original, the name is
-job-ddpbatch.sbatch.`
+writes a batch script with the name of the job file, such as job.sbatch: the script, in
+which only the line that starts the program uses "ddpbatch launch". If that is the name
+of the original, the name is job-ddpbatch.sbatch.`
 }
 
 func (c *initCmd) Run(_ context.Context, p *program) error {

@@ -48,7 +48,7 @@ func (c *launchCmd) checkCommand(p *program) error {
 	case p.Command == nil:
 		return nil
 	case len(p.Command) == 0:
-		return usage("give a command after --")
+		return usage("give a command after --, such as ddpbatch launch -- python3 train.py")
 	case c.Job != "" && c.hasLayoutFlags():
 		return usage("the job file describes the job: use --set to override its keys")
 	case c.Digest != "":

@@ -58,6 +58,9 @@ func (c *statusCmd) Run(ctx context.Context, p *program) error {
 	switch {
 	case len(all) == 0:
 		p.note("%s", noRuns(p.runStore().Runs(), unreadable))
+		if unreadable == 0 {
+			p.note("hint: name a run directory, or run this in the directory where you submitted the job")
+		}
 		return nil
 	case len(c.Which) == 1 && all[0].Elements != nil:
 		p.showRuns(all[0].Elements) // the user named this sweep

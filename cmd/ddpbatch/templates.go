@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
@@ -50,7 +52,7 @@ func (c *templatesListCmd) Run(_ context.Context, p *program) error {
 	if c.JSON {
 		return p.printJSON(all)
 	}
-	p.table([]string{"SITE", "TITLE", "CHECKED"}, rows)
+	p.table([]string{"SITE", "TITLE", "SOURCES READ"}, rows)
 	return nil
 }
 
@@ -96,6 +98,9 @@ func (c *templatesCheckCmd) Run(_ context.Context, p *program) error {
 	bad := false
 	for _, path := range c.Files {
 		src, err := readText(p.abs(path))
+		if errors.Is(err, fs.ErrNotExist) && slices.Contains(p.finder().Names(), path) {
+			err = hints.Add(err, "this command checks files: `ddpbatch templates show "+path+"` prints the profile of this name")
+		}
 		if err != nil {
 			return exitError{exitUsage, err}
 		}
