@@ -175,8 +175,8 @@ func (r *rail) usedByDefault() bool {
 	return r.active && (r.layer == infiniBand || r.layer == ethernet)
 }
 
-// lacksAddress reports whether a RoCE port certainly has no IP address. Either its GID table
-// has none, or the table is unreadable and the interface has none.
+// lacksAddress reports whether a RoCE port certainly has no IP address: neither in its GID table
+// nor, if the table is unreadable, on its interface.
 func (r *rail) lacksAddress() bool {
 	return r.layer == ethernet && !r.hasAddress() && (!r.inTable() || len(r.gids) == 0 && len(r.links) > 0)
 }

@@ -63,8 +63,8 @@ func (p *planner) judgeOOB(value string) assessment {
 	return accept("NCCL connects over the network of its data when it starts")
 }
 
-// judgeOOBInterface checks the devices of NCCL's out-of-band network. Their names are those of
-// the network that carries the data: RDMA adapters, interfaces, or the devices of a plugin.
+// judgeOOBInterface checks the devices of NCCL's out-of-band network. Their names are the names
+// on the network that carries the data: RDMA adapters, interfaces, or the devices of a plugin.
 func (p *planner) judgeOOBInterface(value string) assessment {
 	if enabled := p.existingValue(oobEnable); enabled == "" || enabled == "0" {
 		return reject("NCCL ignores it without %s=1", oobEnable)

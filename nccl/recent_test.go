@@ -14,7 +14,7 @@ func TestRecentVariables(t *testing.T) {
 		version int
 		env     map[string]string
 		plain   bool   // a host without RDMA
-		wrong   string // part of the warning; "" if there is none
+		wrong   string // part of the warning, or ""
 	}{
 		{name: "OOB over the adapters", env: map[string]string{oobEnable: "1", oobInterface: "mlx5_"}},
 		{name: "OOB over an adapter elsewhere", env: map[string]string{oobEnable: "1", oobInterface: "=hfi1"}, wrong: "it allows none of the adapters on the chosen network, such as mlx5_"},

@@ -138,8 +138,8 @@ func TestHostListsExpandAsSlurmDoes(t *testing.T) {
 	}
 }
 
-// TestHostListsThatSlurmRefuses checks that ExpandHosts rejects the lists that scontrol rejects, and
-// those that only some versions of scontrol reject.
+// TestHostListsThatSlurmRefuses checks that ExpandHosts rejects the lists that scontrol rejects,
+// including lists that only some versions of scontrol reject.
 func TestHostListsThatSlurmRefuses(t *testing.T) {
 	s := newScontrol(t)
 	since2311 := !strings.HasPrefix(slurmVersion(t, "SLURM_CONF="+s.conf), "22.05.")

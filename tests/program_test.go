@@ -137,8 +137,8 @@ func (s site) file(name string) string {
 }
 
 // hold stops the ranks of a run, so that the next action of the test takes place in the middle of
-// the training, even if the training is fast. It returns a function that lets the ranks continue.
-// If the training is over, hold does nothing.
+// the run, even if the run is fast. It returns a function that lets the ranks continue. If the run
+// is over, hold does nothing.
 func (s site) hold(name string) (resume func()) {
 	s.t.Helper()
 	var ranks []int

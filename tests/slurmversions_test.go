@@ -27,7 +27,7 @@ func (s scontrol) version() string {
 // twoBlocks is a topology of two blocks with two nodes each.
 const twoBlocks = "BlockName=b1 Nodes=n[1-2]\nBlockName=b2 Nodes=n[3-4]\nBlockSizes=2\n"
 
-// untilGo is a job that runs until the file go exists, with lines for [slurm].
+// untilGo returns a job that runs until the file go exists, with lines for [slurm].
 func untilGo(name, lines string) string {
 	return "name = \"" + name + "\"\n[slurm]\ntime = \"00:10:00\"\n" + lines + "\n[command]\nargv = [\"sh\", \"-c\", \"until test -e go; do sleep 0.2; done\"]\n"
 }

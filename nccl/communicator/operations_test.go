@@ -24,7 +24,7 @@ type floats []float32
 
 func (f floats) tensor() device.Tensor { return device.Host(f) }
 
-// value is element i of a rank in round k. Sums of values are exact in bfloat16.
+// value returns element i of a rank in round k. Sums of values are exact in bfloat16.
 func value(rank, i, k int) float32 { return float32((rank+1)*(i%5) + k) }
 
 // operations checks all operations of a rank on buffers with the given number of elements per rank.

@@ -107,7 +107,7 @@ func listeners(uid int) (found []netip.AddrPort) {
 }
 
 // flood holds silent connections to an address. It replaces connections that the other side closes,
-// until nobody listens there.
+// until no process listens there.
 func flood(address string, count int) error {
 	ctx, stop := context.WithCancel(context.Background())
 	var open, done sync.WaitGroup

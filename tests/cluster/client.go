@@ -35,8 +35,8 @@ func (c *Cluster) Command(ctx context.Context, argv ...string) *exec.Cmd {
 // OnNode returns a command that runs on a node, in all of its namespaces: it sees the node's links,
 // only the node's processes, and the node's host name. It has this process's environment and
 // [Cluster.Env] and runs outside of jobs. When the context or this process ends, the command gets
-// SIGKILL, but its children do not. Its working directory is this process's. The command's Dir has
-// no effect. On a node that is not running, the command fails to start.
+// SIGKILL, but its children do not get it. Its working directory is this process's. The command's
+// Dir has no effect. On a node that is not running, the command fails to start.
 func (c *Cluster) OnNode(ctx context.Context, node string, argv ...string) *exec.Cmd {
 	m := c.running(node)
 	if m == nil || node == controlName {

@@ -69,7 +69,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("%d nodes: need 0 to %d", o.Nodes, maxNodes)
 	}
 	if o.CPUs < 1 || o.GPUs < 0 {
-		return o, fmt.Errorf("%d processors and %d GPUs per node: need at least 1 and 0", o.CPUs, o.GPUs)
+		return o, fmt.Errorf("%d CPUs and %d GPUs per node: need at least 1 and 0", o.CPUs, o.GPUs)
 	}
 	for _, line := range o.SlurmConf {
 		if confKey(line) == "" {

@@ -96,7 +96,7 @@ func (r *training) listenAddresses() (out []string) {
 	return out
 }
 
-// startRankZero starts rank 0 of a training as srun does without a launcher. Rank 0 serves the
+// startRankZero starts rank 0 of a run as srun does without a launcher. Rank 0 serves the
 // rendezvous and waits for rank 1.
 func startRankZero(t *testing.T) (r *training, addr string) {
 	t.Helper()
@@ -199,8 +199,8 @@ func strangersWhileJoining(t *testing.T, row row) {
 	r.checkJoin(row)
 }
 
-// tenThousand makes 10,000 connections during training, when nobody listens. They do not disturb
-// the run.
+// tenThousand makes 10,000 connections during training, when no process listens. They do not
+// disturb the run.
 func tenThousand(t *testing.T, row row) {
 	r := startEndless(t, "")
 	program.WaitUntil(t, "all ports to be closed", func() bool { return len(r.listenAddresses()) == 0 })

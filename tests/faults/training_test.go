@@ -21,7 +21,7 @@ var binary string
 
 func TestMain(m *testing.M) { program.Main(m, "../../cmd/ddpbatch", &binary) }
 
-// spec is a small training with 29 steps per epoch on two ranks.
+// spec is a small training run with 29 steps per epoch on two ranks.
 const spec = "name = \"small\"\n" + program.Small
 
 // stepsPerEpoch is the number of steps per epoch of spec on two ranks.

@@ -18,9 +18,10 @@ const checked = "GPUSIM_CHECKED"
 // first library that a process loads. The frames of a lane stay on its own stack.
 var addresses = []string{"-fsanitize=address", "-shared-libasan", "-fsanitize-address-use-after-return=never", "-fno-omit-frame-pointer", "-gline-tables-only"}
 
-// Checked is [Again] under AddressSanitizer. A kernel, a copy, or a matrix multiplication that
-// accesses memory beyond its tensor, its launch's shared memory, or its own variables stops the
-// process with a report. Checked skips the test if the runtime is missing; CI must have it.
+// Checked runs a test like [Again], under AddressSanitizer. A kernel, a copy, or a matrix
+// multiplication that accesses memory beyond its tensor, its launch's shared memory, or its own
+// variables stops the process with a report. Checked skips the test if the runtime is missing; CI
+// must have it.
 func Checked(t testing.TB, test string, more ...string) (output string, err error) {
 	t.Helper()
 	Require(t)

@@ -73,7 +73,7 @@ var (
 	}
 )
 
-// fma makes the compiler use this processor's FMA instruction for fma.rn.f32. Without it, a
+// fma makes the compiler use this CPU's FMA instruction for fma.rn.f32. Without it, a
 // function of the C library computes the same bits, but slowly.
 var fma = func() []string {
 	if cpu.X86.HasFMA && cpu.X86.HasAVX {
@@ -94,7 +94,7 @@ const folder = "GPUSIM_LIBRARIES"
 // realGPU is the variable that runs tests on the machine's own GPU.
 const realGPU = "DDPBATCH_TEST_GPU"
 
-// Main is the TestMain of a package whose tests need a GPU. It builds the simulator and runs the
+// Main implements TestMain of a package whose tests need a GPU. It builds the simulator and runs the
 // tests in a new process that finds the simulator first, because the dynamic linker reads
 // LD_LIBRARY_PATH only at process start. Without the compiler, the tests are skipped; with CI set,
 // that is a failure. With DDPBATCH_TEST_GPU set, the tests use the machine's own GPU.
@@ -103,7 +103,7 @@ func Main(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	if _, err := exec.LookPath(Compiler); err != nil && os.Getenv("CI") == "" {
-		fmt.Printf("left out: the GPU simulator needs %s (Debian package clang-19)\n", Compiler)
+		fmt.Printf("skipped: the GPU simulator needs %s (Debian package clang-19)\n", Compiler)
 		return
 	}
 	dir, err := Build(context.Background())
@@ -141,7 +141,7 @@ func Again(t testing.TB, test string, more ...string) (output string, err error)
 	return again(t, os.Getenv(folder), test, more...)
 }
 
-// again is Again with the simulator in a directory.
+// again runs a test like [Again], with the simulator in a directory.
 func again(t testing.TB, dir, test string, more ...string) (output string, err error) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+strings.ReplaceAll(test, "/", "$/^")+"$", "-test.v")

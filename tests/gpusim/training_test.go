@@ -134,7 +134,7 @@ func TestJobTrainsOnAGPU(t *testing.T) {
 
 // TestStepsThatAreNotFiniteOnAGPU checks that a GPU skips a non-finite step as the CPU does,
 // although the host detects it only after it has launched the next step. Too many such steps, or
-// one that must not be skipped, end the run before a checkpoint is written.
+// a step that must not be skipped, end the run before a checkpoint is written.
 func TestStepsThatAreNotFiniteOnAGPU(t *testing.T) {
 	run := func(device, policy string, bad int) (seen []string, err error) {
 		path, folder := t.TempDir()+"/data.csv", t.TempDir()

@@ -82,7 +82,7 @@ func TestModels(t *testing.T) {
 
 // TestOurs checks that ddpbatch selects the right interface on every collected host if it has one
 // address of the other host. From only the two inventories it selects a network that works. On two
-// hosts that is not the network that a person would select; docs/network.md names them.
+// hosts it is not the network that a user would select; docs/network.md names these hosts.
 func TestOurs(t *testing.T) {
 	faster := map[string]bool{"13-dgx-h100": true, "14-roce-per-rail-subnets": true}
 	for _, c := range load(t) {
@@ -99,7 +99,7 @@ func TestOurs(t *testing.T) {
 	}
 }
 
-// TestJudge checks the verdict on a selected interface: right, slower, at risk, or unusable.
+// TestJudge checks the result for a selected interface: right, slower, at risk, or unusable.
 func TestJudge(t *testing.T) {
 	use := func(link, addr string) Use { return Use{link, netip.MustParsePrefix(addr)} }
 	tests := []struct {

@@ -12,9 +12,9 @@ const ncclMaxDevices = 16
 // NCCL227 models NCCL 2.27.7 and older, and NCCL228 models 2.28.3 and newer (2.30.7, 5067397:
 // src/misc/socket.cc and src/os/linux.cc), without NCCL_* variables.
 //
-// Names that start with "ib" come first. If there are none, NCCL uses all interfaces except
-// docker*, lo*, and, since 2.28, virbr*. If there are none of those, it uses the excluded ones. The
-// order is that of getifaddrs, with one address per interface and up to 16 interfaces. Since 2.28
+// Names that start with "ib" come first. Without them, NCCL uses all interfaces except docker*, lo*,
+// and, since 2.28, virbr*. Without such interfaces, it uses the excluded ones. The order is the
+// order of getifaddrs, with one address per interface and up to 16 interfaces. Since 2.28
 // an interface must be running. Ranks bootstrap over the first interface. All of them carry data,
 // unless there is an InfiniBand or RoCE adapter. Routes and the addresses of peers have no effect.
 //

@@ -16,7 +16,7 @@ import (
 //
 // The model omits InfiniBand, which disables tcp if it is available, and reachable/netlink, which
 // queries the kernel's routes. It simplifies the solver of the pairing: it assumes that the solver
-// finds equal subnets, and it guesses if there are none.
+// finds equal subnets, and it guesses if no subnets are equal.
 func OpenMPI(p Pair) Pick {
 	if p.alone() {
 		return Pick{Warnings: []string{"shared memory"}}

@@ -67,8 +67,8 @@ func everywhere(inv netif.Inventory, l netif.Link, a netip.Addr) bool {
 }
 
 // next returns the address of another host: the following address in the subnet, or the previous
-// one if there is none. A subnet of one host, or of a host and its switch, has no free address, so
-// the other host has an address in the next such subnet.
+// one at the end of the subnet. A subnet of one host, or of a host and its switch, has no free
+// address, so the other host has an address in the next such subnet.
 func next(own netip.Prefix) netip.Addr {
 	a := own.Addr()
 	if a.Is6() {

@@ -13,7 +13,7 @@ type Word string
 
 // The results, best first.
 const (
-	Right Word = "right" // the interface that a person would select, and only that one
+	Right Word = "right" // only the interface that a user would select
 	Works Word = "works" // reaches the other host over a different or a slower network
 	Risk  Word = "risk"  // ranks connect, but data may use an interface that leads nowhere
 	Fails Word = "fails" // ranks do not connect, or data certainly uses such an interface

@@ -215,7 +215,7 @@ for path in sys.argv[2:]:
 	}
 }
 
-// TestInstall checks that make install puts all files where a system looks for them.
+// TestInstall checks that make install installs all files in the directories that a system searches.
 func TestInstall(t *testing.T) {
 	dest := t.TempDir()
 	c := exec.CommandContext(t.Context(), "make", "-s", "-C", "../..", "install", "BIN="+filepath.Dir(binary), "DESTDIR="+dest, "PREFIX=/opt/ddp batch")

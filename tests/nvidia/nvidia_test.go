@@ -93,7 +93,7 @@ func TestCallsOfCUBLASLt(t *testing.T) {
 	}
 }
 
-// A usage is what ptxas reports for a kernel.
+// A usage holds the resources that ptxas reports for a kernel.
 type usage struct {
 	registers int // per thread
 	spilled   int // bytes, stores and loads

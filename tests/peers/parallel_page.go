@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// render writes the tables of training on several ranks.
+// render writes the tables of runs on several ranks.
 func (p *parallel) render(b *strings.Builder) {
 	fmt.Fprintf(b, "## Data parallel training\nSteps in fp32 on %d ranks with one thread and one core each, compared with PyTorch's DistributedDataParallel over Gloo. The two programs take turns, in %s, on %s. Throughput is the total of all ranks, the median of the rounds' medians.\n\n",
 		parallelRanks, rounds(p.Rounds), p.Date)

@@ -51,8 +51,8 @@ type timedSum struct {
 // sumSizes are the buffer sizes in bytes.
 var sumSizes = []string{"4096", "65536", "1048576", "26214400", "104857600"}
 
-// links are a fast network and an ordinary one with the system's congestion control, and one with a
-// congestion control that does not delay packets. They are the same for both sides.
+// links returns a fast network and an ordinary one with the system's congestion control, and one
+// with a congestion control that does not delay packets. They are the same for both sides.
 func links() ([]link, error) {
 	name, err := os.ReadFile(congestionFile)
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *runner) transfer(ctx context.Context, l link, found *transfers) (err er
 		return err
 	}
 	if len(ours) != len(theirs) {
-		return fmt.Errorf("%d sizes of ours, %d of Gloo's", len(ours), len(theirs))
+		return fmt.Errorf("%d sizes of ddpbatch, %d of Gloo", len(ours), len(theirs))
 	}
 	for i := range ours {
 		if err := found.add(l, ours[i], theirs[i]); err != nil {

@@ -15,7 +15,7 @@ import (
 // HasTest reports whether go test runs a test in a directory: the function must be in a file that
 // builds on this system, with or without the tag cuda. said is the text of the string literals of
 // the test, of the declarations in the package's test files that it uses, and of the golden files
-// that these literals name. It contains the text that the test looks for, but no comments and no
+// that these literals name. It contains the text that the test searches for, but no comments and no
 // other tests of the file.
 func HasTest(t *testing.T, folder, name string) (said string, has bool) {
 	t.Helper()

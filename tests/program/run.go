@@ -13,7 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
-// Figures returns a run's metrics, or nil if there are none yet.
+// Figures returns a run's metrics, or nil before the first ones.
 func Figures(t *testing.T, run string) []metrics.Record {
 	t.Helper()
 	f, err := os.Open(filepath.Join(run, "metrics.jsonl"))

@@ -1,6 +1,6 @@
 package program
 
-// Small is the [train] table of a small training that saves often. Its argument is the number of
+// Small is the [train] table of a small run that saves often. Its argument is the number of
 // epochs. An epoch has [SmallSteps] steps on two ranks.
 const Small = `[train]
 epochs = %d

@@ -100,7 +100,7 @@ func (x *Terminal) Screen() string {
 	return text(x.screen)
 }
 
-// All returns all printed lines: those that have scrolled off the screen, and the screen.
+// All returns all printed lines: lines that have scrolled off the screen, and the screen.
 func (x *Terminal) All() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -243,8 +243,8 @@ func checkOwners(path string, file os.FileInfo) error {
 }
 
 // open opens a regular file of a checkpoint that only its owner can write to. It follows no
-// symbolic link, so that no other file can be loaded instead. Hard links are not a risk: nobody
-// else can create one in a directory that only the owner can write to.
+// symbolic link, so that no other file can be loaded instead. Hard links are not a risk: no
+// other user can create one in a directory that only the owner can write to.
 func open(path string) (*os.File, error) {
 	f, err := safefile.Open(path, safefile.NoFollow)
 	if errors.Is(err, safefile.ErrLink) {

@@ -7,7 +7,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
 )
 
-// TestAlgorithms tests the selected algorithms for bucket sizes of training on up to 16,384 nodes.
+// TestAlgorithms checks the selected algorithms for usual bucket sizes on up to 16,384 nodes.
 func TestAlgorithms(t *testing.T) {
 	for _, c := range []struct {
 		bytes, n       int

@@ -11,7 +11,7 @@ type fold struct {
 	steps   uint32 // log2 of power
 	place   int    // place of this rank, or of its partner if it is out
 	out     bool
-	partner int // the other rank of the pair; -1 if there is none
+	partner int // the other rank of the pair; -1 without a partner
 }
 
 func (x *exchange) fold() fold {

@@ -13,7 +13,7 @@ type nodes struct {
 	*world
 	local   *shared
 	flat    *messages // all ranks
-	across  *messages // the counterparts of this rank; nil if it has none
+	across  *messages // the counterparts of this rank; nil without counterparts
 	byNode  [][]int   // group members of each node
 	node    int       // index of this rank's node in byNode
 	workers int       // number of ranks of each node that communicate between nodes: the first ones

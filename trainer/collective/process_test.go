@@ -36,7 +36,7 @@ type worker struct {
 	Times   int      `json:"times"` // 0: until it fails
 	TCP     bool     `json:"tcp"`
 	Timeout int      `json:"timeout"` // timeout of an operation in seconds; 20 if it is 0
-	// Absent is a rank that never enters its fourth operation; 0 is none.
+	// Absent is a rank that never enters its fourth operation, or 0.
 	Absent int `json:"absent"`
 	// Apart gives the last rank a separate /dev/shm, as containers have.
 	Apart bool `json:"apart"`

@@ -93,8 +93,8 @@ const idleWindow = 4 * sched.Tick
 // moveToIdleCore moves this rank to an idle core if it shares one with a rank that it waits for.
 // The scheduler may keep two such ranks on one core, even if another core is idle, for as long as
 // they yield to each other: they never sleep, and both appear to have a hot cache there. A busy
-// core is worse than a shared one: if one rank waits for a foreign process, both wait. Of two
-// ranks, the higher one moves; otherwise both could move to the same core.
+// core is worse than a shared one: if one rank waits for a foreign process, both wait. The
+// higher of two ranks moves; otherwise both could move to the same core.
 func (s *shared) moveToIdleCore(r int) {
 	if s.board.spinCount() == 0 {
 		return // the ranks do not have a core each

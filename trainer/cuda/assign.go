@@ -23,7 +23,7 @@ func Assign(seen []VisibleGPUs) ([]int, error) {
 	}
 	owner := map[gpu]int{}
 	ordinals := make([]int, len(seen))
-	// Augmenting paths (Kuhn 1955): a rank gets a free GPU, or one whose rank can use a different
+	// Augmenting paths (Kuhn 1955): a rank gets a free GPU, or a GPU whose rank can use a different
 	// one.
 	var place func(rank int, tried map[gpu]bool) bool
 	place = func(rank int, tried map[gpu]bool) bool {

@@ -18,7 +18,7 @@ import (
 // it for others, and a later one can reuse it.
 type Scan struct {
 	Digest     string `json:"digest"`                // of the training data
-	EvalDigest string `json:"eval_digest,omitempty"` // of the held-out data; empty if there are none
+	EvalDigest string `json:"eval_digest,omitempty"` // of the held-out data; empty without held-out data
 	Vocabulary int    `json:"vocabulary"`            // number of token IDs
 }
 

@@ -33,7 +33,7 @@
 // It differs from PyTorch's reducer (Li et al., VLDB 2020) in that the order is known before the
 // first step: there is no first iteration without overlap, and buckets are not rebuilt. It does not
 // detect unused parameters: every parameter must become ready in every step. A parameter is never
-// split between buckets; one that is larger than a bucket gets a larger bucket.
+// split between buckets; a parameter that is larger than a bucket gets a larger bucket.
 package ddp
 
 import (

@@ -43,9 +43,9 @@ func Float32(ws *Workspace, c, a, b Matrix, from Start) {
 // float32, are accumulated in float32. C and its start value are not rounded.
 //
 // On a CPU with AVX512_BF16, two terms are added at a time, in an order that the CPU defines, and
-// subnormal values in operands and sums are treated as zero. On other CPUs, the sum is that of
-// Float32. So the last bits may differ between these two kinds of CPUs, but not with the number of
-// workers or the position in the matrix.
+// subnormal values in operands and sums are treated as zero. On other CPUs, the sum equals the sum
+// of Float32. So the last bits may differ between these two kinds of CPUs, but not with the number
+// of workers or the position in the matrix.
 func BFloat16(ws *Workspace, c, a, b Matrix, from Start) {
 	if check(c, a, b, from) {
 		k := ws.kernels.bfloat16

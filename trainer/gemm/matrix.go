@@ -20,7 +20,7 @@ func (m Matrix) T() Matrix {
 }
 
 // part returns a view of the given number of rows and columns of m, starting at (i, j). They must
-// not be zero. If m has no data, the view has none.
+// not be zero. The view of a matrix without data has no data.
 func (m Matrix) part(i, j, rows, cols int) Matrix {
 	if m.Data != nil {
 		m.Data = m.Data[i*m.RowStride+j*m.ColStride:]

@@ -30,8 +30,8 @@ func (k *kernel) packA(w *worker, a Matrix) Matrix {
 	return packed
 }
 
-// packB copies a panel of B with at most k.cols columns. Columns of the panel beyond those of B are
-// not initialized, because their results are not stored.
+// packB copies a panel of B with at most k.cols columns. Columns of the panel beyond the columns of
+// B are not initialized, because their results are not stored.
 func (k *kernel) packB(w *worker, packed, b Matrix) {
 	switch {
 	case b.ColStride == 1 && (k.masked || b.Cols == k.cols):

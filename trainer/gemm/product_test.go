@@ -110,8 +110,8 @@ var workspaces = sync.OnceValue(func() []*gemm.Workspace {
 	return list
 })
 
-// check multiplies with all kernels and compares each result with float64, and with the first of
-// those that guarantee the same bits.
+// check multiplies with all kernels and compares each result with float64, and with the first
+// kernel that guarantees the same bits.
 func (p product) check(t *testing.T, seed uint64) {
 	t.Helper()
 	c, a, b := p.operands(seed)

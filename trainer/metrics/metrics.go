@@ -99,7 +99,7 @@ func Open(path string, step int) (*Log, error) {
 	return OpenIn(root, filepath.Base(path), step)
 }
 
-// OpenIn is [Open] for a name in an open directory.
+// OpenIn is like [Open], for a name in an open directory.
 func OpenIn(root *os.Root, name string, step int) (*Log, error) {
 	f, err := openIn(root, name, step)
 	if err != nil {

@@ -5,8 +5,8 @@
 // (torch.randperm) are bit-identical to PyTorch's. Normal values (torch.randn, Tensor.normal_) are
 // equal up to the rounding of float32: about one in six differs by a bit or two. They consume the
 // same amount of the stream, so all later values are equal again. All values are bit-identical on
-// every CPU. Thus initial weights and the order of samples equal those of a PyTorch program. The
-// tests compare with vectors that PyTorch wrote.
+// every CPU. Thus initial weights and the order of samples equal the results of a PyTorch program.
+// The tests compare with vectors that PyTorch wrote.
 //
 // The package has no float64 tensors and no state to save: to return to a position in the stream,
 // seed a new generator and repeat the calls. It is not suitable for secrets.

@@ -14,7 +14,7 @@ import (
 type Merged struct {
 	Ranks         []int // ascending
 	WorldSize     int   // number of ranks of the job
-	First, Last   int   // first and last complete step; 0 if there is none
+	First, Last   int   // first and last complete step; 0 without complete steps
 	Nodes         int
 	ClockError    time.Duration // maximum error of the offset between any node's clock and the first node's
 	Unaligned     []string      // hosts with unknown clock offset; their times are not corrected

@@ -123,7 +123,7 @@ type Key struct {
 	Label  string
 }
 
-// ServerAny is [Server] for a peer with one of several keys. It returns the index of the
+// ServerAny is like [Server], for a peer with one of several keys. It returns the index of the
 // peer's key.
 func ServerAny(c net.Conn, keys ...Key) (conn *Conn, which int, err error) {
 	return handshake(c, keys, true)
@@ -251,7 +251,7 @@ func (c *Conn) WriteFrame(kind byte, parts ...[]byte) error {
 // between frames.
 func (c *Conn) ReadFrame() (kind byte, payload []byte, err error) { return c.ReadFrameWithin(MaxFrame) }
 
-// ReadFrameWithin is [Conn.ReadFrame] with a lower limit on the payload, in bytes. It rejects
+// ReadFrameWithin is like [Conn.ReadFrame], with a lower limit on the payload, in bytes. It rejects
 // a larger frame before it allocates memory.
 func (c *Conn) ReadFrameWithin(limit int) (kind byte, payload []byte, err error) {
 	if _, err := io.ReadFull(c.Conn, c.readBuf[:]); err != nil {

@@ -163,7 +163,7 @@ func TestAlteredFrames(t *testing.T) {
 	}
 }
 
-// edited is an authenticated connection whose client's frames can be altered in transit.
+// edited returns an authenticated connection whose client's frames can be altered in transit.
 func edited(t *testing.T, key Secret) (rec *editor, c, s *Conn) {
 	t.Helper()
 	a, b := pair(t)

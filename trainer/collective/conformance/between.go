@@ -100,7 +100,7 @@ func groups(t *testing.T, comms []collective.Communicator) {
 			}
 		}
 		if g.Size() != len(want) || int(want[g.Rank()]) != c.Rank() {
-			return fmt.Errorf("rank %d of %d, want the place of %d in %v", g.Rank(), g.Size(), c.Rank(), want)
+			return fmt.Errorf("rank %d of %d, want the index of %d in %v", g.Rank(), g.Size(), c.Rank(), want)
 		}
 		got := make([]int32, len(want))
 		if err := g.Do(t.Context(), collective.AllGather(got, []int32{int32(c.Rank())})); err != nil {
@@ -231,7 +231,7 @@ func reduce(t *testing.T, c collective.Communicator, size, root int) (r reductio
 	if c.Rank() == root {
 		r.whole = whole
 	} else if err == nil && !slices.Equal(whole, mine) {
-		err = fmt.Errorf("reduce changed the buffer of another rank than its root")
+		err = fmt.Errorf("reduce changed the buffer of a rank that is not its root")
 	}
 	return r, err
 }

@@ -99,7 +99,7 @@ func invalidCalls(t *testing.T, m Member) {
 				}
 				var e *collective.Error
 				if !errors.As(err, &e) {
-					t.Errorf("rank %d: %v is no collective.Error", r, err)
+					t.Errorf("rank %d: %v is not a collective.Error", r, err)
 				}
 				if strings.Contains(err.Error(), "no answer within") {
 					t.Errorf("rank %d has waited for the timeout: %v", r, err)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestPeerClosesWhileThisRankConnects checks that the exchange of hosts continues if another rank has
-// already finished it and closed. An operation does not.
+// TestPeerClosesWhileThisRankConnects checks that the exchange of hosts continues if another rank
+// has already finished it and closed. An operation fails.
 func TestPeerClosesWhileThisRankConnects(t *testing.T) {
 	p := &process{size: 2}
 	p.notes.closed = map[commRank]uint64{{comm: 0, rank: 1}: 0}

@@ -19,7 +19,7 @@ type noteKind string
 
 const (
 	noteFailed noteKind = "failed" // the sender has failed
-	noteClosed noteKind = "closed" // the sender performs no operation from Sequence on
+	noteClosed noteKind = "closed" // the sender stopped before operation Sequence
 	noteWhere  noteKind = "where"  // query: is the receiver in operation Sequence?
 	noteHere   noteKind = "here"   // answer: the sender is
 )

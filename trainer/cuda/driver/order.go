@@ -12,7 +12,7 @@ type Computation interface {
 }
 
 // Order makes communication operations wait for the computation that was enqueued before them. It
-// is for one goroutine that computes and one that performs operations, one at a time.
+// is for one goroutine that computes and another that performs operations, one at a time.
 type Order struct {
 	gpu         *GPU
 	computation Computation

@@ -21,8 +21,8 @@ const Slab = 8 << 20
 // the next allocation of the same size, which then does not synchronize with the GPU. Several
 // goroutines that have bound the GPU may use it concurrently.
 //
-// Freed memory may be reused immediately. So it must not be in use by any stream except that of its
-// next user.
+// Freed memory may be reused immediately. So it must not be in use by any stream except the
+// stream of its next user.
 type Pool struct {
 	// Apart makes each allocation a separate driver allocation of the exact size, so that tools
 	// that track the driver's allocations (compute-sanitizer, the simulator) detect out-of-bounds

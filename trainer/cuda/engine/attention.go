@@ -73,8 +73,8 @@ func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 }
 
 // tensorBlock returns the configuration of a block of attention_passes.h with the given number of
-// own rows, the given tile size, and the given row pitch. The shared memory is that of the key
-// gradient, which needs the most.
+// own rows, the given tile size, and the given row pitch. The shared memory is sized for the
+// key gradient, which needs the most.
 func tensorBlock(threads, own, tile, pitch int) block {
 	return block{threads, own, 2*(2*own+2*tile)*pitch + 4*2*tile}
 }

@@ -240,8 +240,8 @@ func (d *Device) planned(problem blaslt.Product, a, b, bias driver.Ptr) *blaslt.
 	return plan
 }
 
-// plan creates the plan for a product, or returns nil. The operands are those of the product, so
-// that plans can be measured.
+// plan creates the plan for a product, or returns nil. The product's operands are used to
+// measure plans.
 func (d *Device) plan(problem blaslt.Product, a, b, bias driver.Ptr) *blaslt.Plan {
 	most := 1
 	if d.options.Tune {

@@ -64,8 +64,9 @@ func searchPatterns(lookup func(name string) (string, bool)) []string {
 		"/usr/local/lib/python3*/dist-packages/"+wheels, "/usr/local/"+python, "/usr/"+python, "/usr/lib/python3/dist-packages/"+wheels)
 }
 
-// pythonPrefixes returns the directories below which the python3 in PATH has its packages: that of
-// its virtual environment, and that of the installation to which its file is a symbolic link.
+// pythonPrefixes returns the directories below which the python3 in PATH has its packages: the
+// prefix of its virtual environment, and the prefix of the installation to which its file is a
+// symbolic link.
 func pythonPrefixes(lookup func(name string) (string, bool)) []string {
 	path, _ := lookup("PATH")
 	python, err := environ.LookPath([]string{"PATH=" + path}, "python3")
@@ -105,8 +106,8 @@ func compareVersions(a, b string) int {
 	return len(a) - len(b)
 }
 
-// cutNumber returns the decimal number at the start of s and the rest. The number is -1 if there is
-// none, or if it is too large.
+// cutNumber returns the decimal number at the start of s and the rest. The number is -1 if s
+// does not start with one, or if it is too large.
 func cutNumber(s string) (int, string) {
 	end := strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' })
 	if end < 0 {

@@ -25,7 +25,7 @@ const (
 )
 
 func main() {
-	source := flag.String("source", "/usr/share/datasets/fashion-mnist", "folder with the whole of Fashion-MNIST")
+	source := flag.String("source", "/usr/share/datasets/fashion-mnist", "directory with all of Fashion-MNIST")
 	flag.Parse()
 	for _, part := range []struct {
 		name     string

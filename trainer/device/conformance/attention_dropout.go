@@ -35,7 +35,7 @@ func checkAttentionDropout(s *suite) {
 			}
 		})
 		p := float64(dropout.P)
-		s.share("weights left out", dropped, seen, p)
+		s.share("dropped weights", dropped, seen, p)
 		s.share("equal choices of the next head", equal, seen, p*p+(1-p)*(1-p))
 		other := dropout
 		other.Key++

@@ -20,7 +20,7 @@ const margin = 16
 type guardedTensor struct {
 	memory device.Tensor
 	before []uint32
-	free   []bool // elements that the test may change; nil is none
+	free   []bool // elements that the test may change; nil if it must not change any
 }
 
 // fencer is a device that can detect accesses to a tensor, for tests.

@@ -48,7 +48,7 @@ func plannedOperations() []operation {
 	}
 }
 
-// convolutionOf is a convolution of 33 images with all its gradients.
+// convolutionOf returns a convolution of 33 images with all its gradients.
 func convolutionOf(name string, precision device.Precision) operation {
 	return operation{name, func(s *suite) (step, tensors) {
 		shape := device.ConvolutionShape{In: 8, Out: 16, Height: 28, Width: 27, Kernel: 3, Padding: 1, Precision: precision}

@@ -41,7 +41,7 @@ func (s *suite) pool(shape device.PoolShape, batch int) {
 		best := -1
 		for e := range shape.Size * shape.Size {
 			at := (row+e/shape.Size)*shape.Width + col*shape.Size + e%shape.Size
-			// If a square has two NaNs, the chosen one is unspecified, so there are none.
+			// If a square has two NaNs, the chosen one is unspecified, so no square has two.
 			if best >= 0 && nan(x[best]) && nan(x[at]) {
 				x[at] = 0
 			}

@@ -100,7 +100,7 @@ func readEvent(event []byte, f func(Point)) {
 }
 
 // Field numbers of Summary.Value and TensorProto (tensorflow/core/framework), in addition to
-// those that this package writes.
+// the fields that this package writes.
 const (
 	fieldTensor = 8
 

@@ -43,7 +43,7 @@ func events(t *testing.T, path string) []string {
 	return out
 }
 
-// slowMasked is masked, written from the definition of CRC-32C (RFC 3720, appendix B.4).
+// slowMasked computes the result of masked from the definition of CRC-32C (RFC 3720, appendix B.4).
 func slowMasked(b []byte) uint32 {
 	sum := ^uint32(0)
 	for _, c := range b {

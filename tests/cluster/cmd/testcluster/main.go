@@ -21,8 +21,8 @@ import (
 func main() {
 	var o cluster.Options
 	flag.StringVar(&o.Dir, "dir", "", "the cluster's `directory` (default: a temporary one, removed at the end)")
-	flag.IntVar(&o.Nodes, "nodes", 0, "how many nodes (default 4; -1: none)")
-	flag.IntVar(&o.CPUs, "cpus", 0, "processors per node, as Slurm counts (default 4)")
+	flag.IntVar(&o.Nodes, "nodes", 0, "number of nodes (default 4; -1: none)")
+	flag.IntVar(&o.CPUs, "cpus", 0, "CPUs per node, as Slurm counts (default 4)")
 	flag.IntVar(&o.GPUs, "gpus", 0, "GPUs per node, as Slurm counts (default 2; -1: none)")
 	flag.BoolVar(&o.Accounting, "accounting", false, "start slurmdbd with a MariaDB, for sacct and sacctmgr")
 	flag.Func("conf", "a `line` for slurm.conf, such as KillWait=2 (may be repeated)", func(line string) error {

@@ -17,8 +17,8 @@ import (
 // handshakeBytes is the number of bytes that the connecting side sends before the first frame.
 const handshakeBytes = 16 + 32 + 32 + 5 + 16 + 12
 
-// between is a proxy for a connection to addr. It passes each frame, which has a head of headSize
-// bytes, to tamper and forwards the result; nil closes the connection.
+// between returns the address of a proxy for a connection to addr. The proxy passes each frame,
+// which has a head of headSize bytes, to tamper and forwards the result; nil closes the connection.
 func between(t *testing.T, addr string, headSize int, tamper func(n int, frame []byte) []byte) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

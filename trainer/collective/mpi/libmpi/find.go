@@ -74,8 +74,8 @@ const (
 	LauncherPMI  Launcher = "PMI"  // MPICH's and Intel's mpirun, srun --mpi=pmi2 and --mpi=cray_shasta
 )
 
-// StartedBy detects the launcher from its environment variables. Open MPI's mpirun sets those of
-// PMIx.
+// StartedBy detects the launcher from its environment variables. Open MPI's mpirun sets the
+// variables of PMIx.
 func StartedBy(lookup func(string) (string, bool)) Launcher {
 	for _, known := range []struct {
 		name string

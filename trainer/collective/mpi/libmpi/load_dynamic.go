@@ -8,8 +8,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// load loads a library with global symbols, so that plugins that it loads find them, as those of
-// Open MPI require.
+// load loads a library with global symbols, so that the plugins that it loads find them. Open
+// MPI requires this.
 func load(name string) (uintptr, error) {
 	return purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 }

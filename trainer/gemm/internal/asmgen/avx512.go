@@ -87,7 +87,7 @@ func transpose(w *writer, comment, name string, terms int, load func(register in
 	for row := range 16 {
 		w.op("VMOVUPS Z%d, %s", row, offset(row*128, "DX"))
 		if row < 15 {
-			// CX is the number of terms minus those of all registers.
+			// CX is the number of terms minus the terms of all registers.
 			w.op("CMPQ CX, $%d", (row+1)*terms/16-terms)
 			w.op("JLE done")
 		}

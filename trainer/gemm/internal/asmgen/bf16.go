@@ -2,8 +2,9 @@ package main
 
 import "fmt"
 
-// bf16 requires AVX512F, AVX512BW, and AVX512_BF16. Its tiles are those of avx512, but an element
-// of A and of B is a pair of bfloat16 values, of two terms. The even term is in the lower half.
+// bf16 requires AVX512F, AVX512BW, and AVX512_BF16. Its tiles equal the tiles of avx512, but an
+// element of A and of B is a pair of bfloat16 values, of two terms. The even term is in the lower
+// half.
 func bf16() target {
 	t := avx512()
 	t.name = "bf16"

@@ -20,8 +20,8 @@ var arguments = []string{"-x", "cuda", "-std=c++17", "--cuda-device-only", "-noc
 	"-Wall", "-Wextra", "-Werror", "-S", "-o", "-"}
 
 // targets contains the directories of sources with their targets, in the oldest PTX version that
-// supports them: compute capability 8.0, which later GPUs run also, in that of CUDA 11.0; and 9.0
-// with its specific instructions, in that of CUDA 12.0.
+// supports them: compute capability 8.0, which later GPUs run also, in the version of CUDA 11.0; and
+// 9.0 with its specific instructions, in the version of CUDA 12.0.
 var targets = []struct{ folder, arch, version string }{
 	{".", "sm_80", "ptx70"},
 	{"sm_90a", "sm_90a", "ptx80"},
