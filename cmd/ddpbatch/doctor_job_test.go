@@ -11,6 +11,7 @@ func TestReportsOf(t *testing.T) {
 	}
 }
 
+// FuzzReportsOf checks that each report that parseReports accepts from any output names its host.
 func FuzzReportsOf(f *testing.F) {
 	f.Add([]byte("0: {\"host\": \"n1\", \"time\": \"2026-01-01T00:00:00Z\", \"inventory\": {\"links\": []}}\n1: {}\n-1: {\n"))
 	f.Fuzz(func(t *testing.T, out []byte) {

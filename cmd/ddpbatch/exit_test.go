@@ -12,6 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
+// TestExitCode checks the exit code of each kind of error, also if it is wrapped.
 func TestExitCode(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -34,6 +35,7 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
+// TestReport checks how errors and hints are printed. Control characters are removed.
 func TestReport(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error

@@ -8,6 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 )
 
+// TestThreads checks how many threads a rank uses if ranks share the cores of a node.
 func TestThreads(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	const head = "name = \"t\"\n[train]\nepochs = 1\nbatch = 1\n[train.model]\nkind = \"linear\"\n[train.data]\nkind = \"csv\"\npath = \"x.csv\"\ntask = \"regression\"\n[train.optimizer]\nkind = \"sgd\"\nlr = 0.1\n"
