@@ -35,6 +35,7 @@ func checkFiles(t *testing.T, dir string, want map[string]string) {
 	}
 }
 
+// TestWrite checks that a file is replaced atomically, with the right permissions.
 func TestWrite(t *testing.T) {
 	errWrite := errors.New("write fails")
 	for _, c := range []struct {
@@ -84,6 +85,7 @@ func TestWriteNewRace(t *testing.T) {
 	checkFiles(t, filepath.Dir(path), map[string]string{"file": "theirs"})
 }
 
+// TestWriteReplacesLink checks that Write replaces a symbolic link and does not change its target.
 func TestWriteReplacesLink(t *testing.T) {
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link")
@@ -96,6 +98,8 @@ func TestWriteReplacesLink(t *testing.T) {
 	checkFiles(t, dir, map[string]string{"target": "private", "link": "new"})
 }
 
+// TestWriteNamesMissingDirectory checks that the error names the directory, not the temporary
+// file.
 func TestWriteNamesMissingDirectory(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	err := atomicfile.Write(filepath.Join(missing, "file"), atomicfile.Options{}, text("new"))

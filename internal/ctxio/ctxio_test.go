@@ -25,6 +25,7 @@ func (e *endless) Read(b []byte) (int, error) {
 
 func (e *endless) ReadAt(b []byte, _ int64) (int, error) { return e.Read(b) }
 
+// TestReadersStopWithTheContext checks that a long read returns the cause of its context.
 func TestReadersStopWithTheContext(t *testing.T) {
 	reason := errors.New("asked to stop")
 	for _, c := range []struct {
@@ -57,6 +58,7 @@ func TestReadersStopWithTheContext(t *testing.T) {
 	}
 }
 
+// TestReadersReadAll checks that readers return all data and the end of the file.
 func TestReadersReadAll(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 200_000) // more than one piece
 	got, err := io.ReadAll(ctxio.Reader(t.Context(), bytes.NewReader(content)))

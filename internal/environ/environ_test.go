@@ -10,6 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/environ"
 )
 
+// TestLookup checks that the last value of a variable counts, as in os/exec.
 func TestLookup(t *testing.T) {
 	env := []string{"A=1", "EMPTY=", "A=2", "AB=3", "broken", "X=y=z"}
 	for _, c := range []struct {
@@ -28,6 +29,7 @@ func TestLookup(t *testing.T) {
 	}
 }
 
+// TestLookPath checks that only executable files in absolute directories of PATH are found.
 func TestLookPath(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)

@@ -6,6 +6,8 @@ import (
 	"testing"
 )
 
+// TestAdd checks that the outer exit code of an error counts, and that the error's text and cause
+// stay.
 func TestAdd(t *testing.T) {
 	plain := errors.New("disk full")
 	err := Add(Usage, fmt.Errorf("save: %w", Add(Lost, plain)))

@@ -20,6 +20,7 @@ func check[T any](t *testing.T, name string, f func(T) string, cases []struct {
 	}
 }
 
+// TestBytes checks sizes in binary units with three digits.
 func TestBytes(t *testing.T) {
 	check(t, "Bytes", format.Bytes[int64], []struct {
 		in   int64
@@ -37,6 +38,7 @@ func TestBytes(t *testing.T) {
 	})
 }
 
+// TestDuration checks durations in the two largest units.
 func TestDuration(t *testing.T) {
 	check(t, "Duration", format.Duration, []struct {
 		in   time.Duration
@@ -52,6 +54,7 @@ func TestDuration(t *testing.T) {
 	})
 }
 
+// TestSeconds checks times of computations, from microseconds to seconds.
 func TestSeconds(t *testing.T) {
 	check(t, "Seconds", format.Seconds, []struct {
 		in   float64
@@ -59,6 +62,7 @@ func TestSeconds(t *testing.T) {
 	}{{1.5, "1.5 s"}, {0.012345, "12.35 ms"}, {1e-3, "1 ms"}, {2.5e-6, "2.5 us"}})
 }
 
+// TestNumber checks rounding and the separators of thousands.
 func TestNumber(t *testing.T) {
 	check(t, "Number", format.Number[float64], []struct {
 		in   float64
@@ -80,6 +84,7 @@ func TestPercent(t *testing.T) {
 	}
 }
 
+// TestList checks lists with commas that end after a limit.
 func TestList(t *testing.T) {
 	for _, c := range []struct {
 		words []string
@@ -105,6 +110,7 @@ func TestList(t *testing.T) {
 	}
 }
 
+// TestRanks checks that consecutive ranks are written as ranges.
 func TestRanks(t *testing.T) {
 	var odd []int
 	for i := range 20 {

@@ -14,6 +14,7 @@ type silent struct{ error }
 func (silent) Hint() string    { return "" }
 func (s silent) Unwrap() error { return s.error }
 
+// TestOf checks that Of finds the outermost hint of an error.
 func TestOf(t *testing.T) {
 	inner := hints.Errorf("create it", "open %q: %w", "x", fs.ErrNotExist)
 	for _, c := range []struct {
@@ -38,6 +39,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// TestErrorf checks that Errorf wraps the cause and does not print the hint.
 func TestErrorf(t *testing.T) {
 	err := hints.Errorf("create it", "open %q: %w", "x", fs.ErrNotExist)
 	if got, want := err.Error(), `open "x": file does not exist`; got != want {
@@ -48,6 +50,7 @@ func TestErrorf(t *testing.T) {
 	}
 }
 
+// TestAddNil checks that a hint on a nil error remains nil.
 func TestAddNil(t *testing.T) {
 	if err := hints.Add(nil, "create it"); err != nil {
 		t.Errorf("got %v, want nil", err)

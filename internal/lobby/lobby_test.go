@@ -18,6 +18,8 @@ func (c *fakeConn) Close() error { c.closed = true; return nil }
 
 func (c *fakeConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.from), Port: 1} }
 
+// TestEviction checks that a full lobby closes the oldest connection of the source with the most
+// connections.
 func TestEviction(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -24,6 +24,7 @@ func hostile() string {
 
 const good = "a b\u00a0\tü日\U0001f600\n"
 
+// TestText checks which characters each function keeps, removes, or replaces.
 func TestText(t *testing.T) {
 	for _, c := range []struct {
 		name, text, want string
@@ -47,6 +48,7 @@ func TestText(t *testing.T) {
 	}
 }
 
+// TestJSONIsTheSameValue checks that JSON escapes invisible characters and does not change values.
 func TestJSONIsTheSameValue(t *testing.T) {
 	for _, s := range []string{"", good, hostile(), "a" + hostile() + "\"\\" + good} {
 		text, err := json.MarshalIndent(map[string]string{s: s}, "", "\t")
@@ -64,6 +66,7 @@ func TestJSONIsTheSameValue(t *testing.T) {
 	}
 }
 
+// FuzzJSON checks that JSON does not change the value of any text.
 func FuzzJSON(f *testing.F) {
 	f.Add(good)
 	f.Add(hostile())
@@ -86,6 +89,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
+// TestShorten checks that a text is cut between characters.
 func TestShorten(t *testing.T) {
 	for _, tt := range []struct {
 		text  string

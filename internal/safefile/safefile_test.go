@@ -16,6 +16,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
+// TestRead checks that files that another user could have prepared do not block a read or redirect
+// it: links, pipes, sockets, and files with a lease.
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -97,6 +99,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestCheckPrivate checks that only files of this user that others cannot access are accepted.
 func TestCheckPrivate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	for _, c := range []struct {
