@@ -9,6 +9,7 @@ import (
 	"testing"
 )
 
+// TestFingerprint checks which keys and values describe a training run.
 func TestFingerprint(t *testing.T) {
 	got := parse(t, minimal).Train.Fingerprint()
 	want := map[string]string{

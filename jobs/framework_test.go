@@ -9,6 +9,7 @@ import (
 	"testing"
 )
 
+// TestFrameworkArgv checks the command line of a script with each framework's launcher.
 func TestFrameworkArgv(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

@@ -43,6 +43,8 @@ func TestHintsForCommonErrors(t *testing.T) {
 	}
 }
 
+// TestCheckFilesUnexpandedVariable checks that the error for a path with a variable says that
+// variables are not expanded.
 func TestCheckFilesUnexpandedVariable(t *testing.T) {
 	job, err := Parse("job.toml", []byte("name = \"x\"\n[command]\nargv = [\"x\"]\nworkdir = \"$HOME/code\"\n"))
 	if err != nil {

@@ -124,6 +124,7 @@ func passesForm(t *testing.T, schema map[string]any, v any) bool {
 	return true
 }
 
+// TestSchemaHasEveryKey checks that the JSON schema describes every key with its help text.
 func TestSchemaHasEveryKey(t *testing.T) {
 	var root map[string]any
 	if err := json.Unmarshal(Schema(), &root); err != nil {

@@ -53,6 +53,8 @@ var documents = []string{
 	"a = \t1\t\t\n\tb\t=\t2\n", "é = 1", "'é' = 'ü'\n", "1 = 2\n3.4 = 5\n", "-=1", "true = false",
 }
 
+// TestScanner checks that the scanner finds the same keys as the TOML parser, in all test files
+// and examples.
 func TestScanner(t *testing.T) {
 	for _, src := range documents {
 		sameKeys(t, src)
@@ -68,6 +70,7 @@ func TestScanner(t *testing.T) {
 	}
 }
 
+// TestPositions checks the positions of keys, tables, and values, which diagnostics show.
 func TestPositions(t *testing.T) {
 	src := "\"é\".key = 1\n[t] # c\r\nlist = [ 1,\n  \"two\" , # c\n\t[3, 4],\n  {x = 5}\n]\ninline = { a = 'b', c.d = [true] }\n[[aot]]\nx = 1\n[[aot]]\nx = 2\n[u.v]\n"
 	l := newLayout("f", src)

@@ -13,6 +13,7 @@ func withGPT(model, data string) string {
 		"data = { %s }\noptimizer = { kind = \"sgd\", lr = 0.1 }\n", model, data)
 }
 
+// TestGPTSizes checks the dimensions of named sizes, and that keys override them.
 func TestGPTSizes(t *testing.T) {
 	for _, c := range []struct {
 		keys                          string
@@ -41,6 +42,7 @@ func TestGPTSizes(t *testing.T) {
 	}
 }
 
+// TestModelAndDataDefaults checks the defaults that depend on the kinds of model and data.
 func TestModelAndDataDefaults(t *testing.T) {
 	shuffle := new(true)
 	cnn := load(t, "examples/cnn.toml").Train

@@ -7,6 +7,7 @@ import (
 	"testing"
 )
 
+// TestNearestAliases checks suggestions for common names of keys in other programs.
 func TestNearestAliases(t *testing.T) {
 	names := []string{"batch", "epochs", "lr", "mem", "tasks_per_node", "time"}
 	for word, want := range map[string]string{
@@ -19,6 +20,7 @@ func TestNearestAliases(t *testing.T) {
 	}
 }
 
+// TestNearestAmbiguous checks that no suggestion is made between equally near words.
 func TestNearestAmbiguous(t *testing.T) {
 	for _, c := range []struct {
 		word  string
@@ -37,6 +39,8 @@ func TestNearestAmbiguous(t *testing.T) {
 	}
 }
 
+// TestSbatchOptionsInOtherTables checks that an unknown key with the name of an sbatch option
+// refers to slurm.options.
 func TestSbatchOptionsInOtherTables(t *testing.T) {
 	_, err := Parse("job.toml", []byte("name = \"x\"\n[slurm]\ntmp = \"1G\"\n[command]\nargv = [\"x\"]\n"))
 	var found Diagnostics

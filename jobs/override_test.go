@@ -20,6 +20,8 @@ func overrides(t testing.TB, texts ...string) []Override {
 	return all
 }
 
+// TestOverride checks that overrides replace values of the file, and that the stored job file
+// contains them.
 func TestOverride(t *testing.T) {
 	src := minimal + "\n[slurm]\nnodes = 2\n"
 	job, err := Parse("job.toml", []byte(src), overrides(t,
@@ -57,6 +59,7 @@ func TestOverride(t *testing.T) {
 	}
 }
 
+// TestOverrideErrors checks that errors name the override, the key, and the valid values.
 func TestOverrideErrors(t *testing.T) {
 	for _, tt := range []struct{ set, want string }{
 		{"slurm.nodes", `has no "="`},

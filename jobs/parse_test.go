@@ -57,6 +57,7 @@ data = { kind = "idx", path = "d" }
 optimizer = { kind = "sgd", lr = 0.1 }
 `
 
+// TestEveryKey checks that every key of a job file is read.
 func TestEveryKey(t *testing.T) {
 	got := load(t, "testdata/good/every-train-key.toml")
 	got.layout = nil
@@ -111,6 +112,8 @@ func TestEveryKey(t *testing.T) {
 	}
 }
 
+// TestDefaultSignalBeforeEnd checks the default, which depends on the time limit and on the kind
+// of job.
 func TestDefaultSignalBeforeEnd(t *testing.T) {
 	train := "\n[train]\nepochs=1\nbatch=1\nmodel.kind=\"linear\"\ndata={kind=\"csv\",path=\"x\",task=\"regression\"}\noptimizer={kind=\"sgd\",lr=1}\n"
 	command := "\n[command]\nargv=[\"x\"]\n"
@@ -133,6 +136,7 @@ func TestDefaultSignalBeforeEnd(t *testing.T) {
 	}
 }
 
+// TestDefaults checks the defaults of all keys.
 func TestDefaults(t *testing.T) {
 	got := parse(t, minimal)
 	got.layout = nil
@@ -162,6 +166,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// TestSignalOff checks that a time of 0 turns the signal off.
 func TestSignalOff(t *testing.T) {
 	for _, zero := range []string{"0", "0s"} {
 		job := parse(t, minimal+"[slurm]\ntime = \"1\"\nsignal_before_end = \""+zero+"\"\n")
@@ -171,6 +176,7 @@ func TestSignalOff(t *testing.T) {
 	}
 }
 
+// TestRanks checks the number of tasks and ranks from nodes, tasks, and GPUs.
 func TestRanks(t *testing.T) {
 	for _, c := range []struct {
 		slurm        string
@@ -210,6 +216,7 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
+// TestLoadErrors checks the errors for missing, empty, and large files.
 func TestLoadErrors(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, size int) string {
@@ -260,6 +267,7 @@ func TestLoadErrors(t *testing.T) {
 	}
 }
 
+// TestAt checks the position of a key's value, and that a secret's value is not shown.
 func TestAt(t *testing.T) {
 	job := parse(t, "name = \"x\"\nsite = \"lumi\"\ncommand.argv = [\"true\"]\n[setup.env]\nTOKEN = \"canary\"\n")
 	d := job.At("site")
@@ -302,6 +310,7 @@ func TestExamples(t *testing.T) {
 	})
 }
 
+// TestExampleSpecs checks that all examples are valid and have the names of their files.
 func TestExampleSpecs(t *testing.T) {
 	files, _ := filepath.Glob("examples/*.toml")
 	want := []string{"cnn", "container", "ddp-script", "demo", "fashion-mnist", "gpt-text", "gpt2-tokens", "linear", "mpi", "sweep", "torchrun"}
@@ -337,6 +346,7 @@ func TestExampleSpecs(t *testing.T) {
 	}
 }
 
+// BenchmarkParse measures the time to parse a job file with every key.
 func BenchmarkParse(b *testing.B) {
 	src, err := os.ReadFile("testdata/good/every-train-key.toml")
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"testing"
 )
 
+// TestCheckFiles checks which files and directories must exist, and that errors name line, key,
+// and path.
 func TestCheckFiles(t *testing.T) {
 	dir := t.TempDir()
 	for _, folder := range []string{"data", "venv/bin", "emptyvenv", "work", "dir[1]", "bin_dir.bin"} {
@@ -80,6 +82,8 @@ func TestCheckFiles(t *testing.T) {
 	}
 }
 
+// TestResolvePaths checks that relative paths are resolved against the directory of the job file,
+// once.
 func TestResolvePaths(t *testing.T) {
 	job := load(t, "testdata/good/every-train-key.toml")
 	job.ResolvePaths("/home/u/jobs")

@@ -5,6 +5,8 @@ import (
 	"testing"
 )
 
+// TestExpand checks which braces are placeholders, and that JSON, templates, and shell variables
+// stay unchanged.
 func TestExpand(t *testing.T) {
 	values := map[string]string{"run_dir": "/runs/a b", "attempt": "3", "checkpoint_dir": "/ckpt"}
 	for _, tt := range []struct{ name, text, want string }{

@@ -20,6 +20,7 @@ func TestStarterKinds(t *testing.T) {
 	}
 }
 
+// TestStarters checks that each starter is a valid job file, also with its optional keys.
 func TestStarters(t *testing.T) {
 	off := regexp.MustCompile(`^#[a-z_A-Z]+ = `)
 	for _, kind := range StarterKinds() {

@@ -25,6 +25,7 @@ func valuesOf(e Trial) string {
 	return strings.Join(all, " ")
 }
 
+// TestSweepGrid checks the trials of a grid, in order.
 func TestSweepGrid(t *testing.T) {
 	job := load(t, "testdata/good/sweep-grid.toml")
 	want := []string{
@@ -53,6 +54,7 @@ func TestSweepGrid(t *testing.T) {
 	sameJob(t, again, e.Job)
 }
 
+// TestSweepList checks the trials of a list.
 func TestSweepList(t *testing.T) {
 	job := load(t, "testdata/good/sweep-list.toml")
 	if n := len(job.Sweep.Trials); n != 2 {
@@ -65,6 +67,7 @@ func TestSweepList(t *testing.T) {
 	}
 }
 
+// TestSweepRandom checks that random trials are reproducible and within their ranges.
 func TestSweepRandom(t *testing.T) {
 	job, again := load(t, "testdata/good/sweep-random.toml"), load(t, "testdata/good/sweep-random.toml")
 	if n := len(job.Sweep.Trials); n != 20 {
@@ -165,6 +168,8 @@ func TestSweepTables(t *testing.T) {
 	}
 }
 
+// TestSweepOverridden checks overrides of a sweep, and that errors and positions refer to the
+// override.
 func TestSweepOverridden(t *testing.T) {
 	src := minimal + "[sweep.grid]\ntrain.batch = [1, 2]\n"
 	_, err := Parse("job.toml", []byte(src), overrides(t, "sweep.grid.train.batch=[4, 0]")...)
@@ -193,6 +198,7 @@ func TestSweepOverridden(t *testing.T) {
 	}
 }
 
+// TestSettingText checks how the values of a trial are printed.
 func TestSettingText(t *testing.T) {
 	for _, tt := range []struct {
 		v    any

@@ -7,6 +7,8 @@ import (
 	"testing"
 )
 
+// TestTorchrunArgv checks which words of a command line are the interpreter, the script, and its
+// arguments.
 func TestTorchrunArgv(t *testing.T) {
 	for _, tt := range []struct {
 		argv        string

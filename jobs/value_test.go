@@ -192,6 +192,7 @@ func TestEnvName(t *testing.T) {
 	}
 }
 
+// TestNumbers checks the ranges of numeric keys.
 func TestNumbers(t *testing.T) {
 	const count, any0, seed, positive, fraction, weight, share = "slurm.nodes", "restart.requeue", "train.seed", "train.optimizer.lr",
 		"train.optimizer.momentum", "train.schedule.floor", "train.data.holdout"
@@ -219,6 +220,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+// TestNearest checks the suggestions for misspelled keys.
 func TestNearest(t *testing.T) {
 	names := []string{"cpus_per_task", "gpus_per_node", "mem", "nodes", "tasks_per_node", "time", "lr"}
 	for word, want := range map[string]string{

@@ -84,6 +84,7 @@ func TestGPUsOfAMD(t *testing.T) {
 	}
 }
 
+// TestLimits checks which resource limits cause warnings, with and without RDMA.
 func TestLimits(t *testing.T) {
 	const text = `Limit                     Soft Limit           Hard Limit           Units     
 Max processes             %d                128               processes 
@@ -235,6 +236,7 @@ func TestFilesStayInTheOpenDirectory(t *testing.T) {
 	}
 }
 
+// TestCreateEmptyFollowsNoLink checks that CreateEmpty does not write through a symbolic link.
 func TestCreateEmptyFollowsNoLink(t *testing.T) {
 	valuable, path := filepath.Join(t.TempDir(), "valuable"), filepath.Join(t.TempDir(), "token")
 	if err := errors.Join(os.WriteFile(valuable, []byte("keep"), 0o600), os.Symlink(valuable, path)); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
+// TestStep checks the command line of srun for bindings, GPUs, containers, and sites.
 func TestStep(t *testing.T) {
 	const our = "/opt/bin/ddpbatch run --run-dir /runs/x"
 	tests := []struct {
@@ -82,6 +83,8 @@ func TestStep(t *testing.T) {
 	}
 }
 
+// TestDecideDevices checks that ranks that see one GPU each get the GPUs of all ranks of their
+// node, in order of local ranks. Other ranks stay unchanged.
 func TestDecideDevices(t *testing.T) {
 	tests := []struct {
 		name string

@@ -13,6 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
+// TestRankEnviron checks that the job's variables precede the site's, and that internal variables
+// are removed.
 func TestRankEnviron(t *testing.T) {
 	site := &sites.Profile{Env: map[jobs.EnvName]jobs.Text{"COLOR": "green", "HOME": "/site", "NCCL_NET": "AWS Libfabric"}}
 	job := &jobs.Job{Setup: jobs.Setup{Venv: "/venv", Env: map[jobs.EnvName]jobs.Text{"COLOR": "blue=1"}}}
@@ -23,6 +25,7 @@ func TestRankEnviron(t *testing.T) {
 	}
 }
 
+// TestLookPath checks that programs are found only in absolute directories of PATH.
 func TestLookPath(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"tool": 0o755, "data": 0o644} {

@@ -158,6 +158,8 @@ func launched(t *testing.T, n int, behaviour, more string, signals <-chan os.Sig
 	return result, strings.Join(said, "\n") + "\n" + string(printed), err
 }
 
+// TestHowAttemptsEnd checks the exit code, the state, and the reason of an attempt for each way in
+// which a rank can fail.
 func TestHowAttemptsEnd(t *testing.T) {
 	for _, tt := range []struct {
 		behaviour string
@@ -201,6 +203,7 @@ func TestHowAttemptsEnd(t *testing.T) {
 	}
 }
 
+// TestStopReachesTheRanks checks that each signal stops all ranks with its reason.
 func TestStopReachesTheRanks(t *testing.T) {
 	for s, want := range map[os.Signal]stopReason{syscall.SIGUSR1: reasonSignal, syscall.SIGTERM: reasonTerminated, os.Interrupt: reasonTerminated} {
 		signals := make(chan os.Signal, 1)
@@ -215,6 +218,8 @@ func TestStopReachesTheRanks(t *testing.T) {
 	}
 }
 
+// TestSecondInterruptEndsAtOnce checks that a second interrupt does not wait for ranks that ignore
+// the first.
 func TestSecondInterruptEndsAtOnce(t *testing.T) {
 	signals := make(chan os.Signal, 2)
 	// The second interrupt arrives after the ranks were asked to stop and have not stopped.
@@ -225,6 +230,8 @@ func TestSecondInterruptEndsAtOnce(t *testing.T) {
 	}
 }
 
+// TestRestartsAreBoundedByProgress checks that restarts without progress end after the given
+// number.
 func TestRestartsAreBoundedByProgress(t *testing.T) {
 	result, said, err := launched(t, 2, "once", "[restart]\nmax_without_progress = 1\n", nil)
 	if err != nil || result.Exit != 0 || !strings.Contains(said, "not yet; starting again (1 of 1 without progress)") {
@@ -271,6 +278,8 @@ func TestSignalToARank(t *testing.T) {
 	}
 }
 
+// TestProgramsEnd checks the exit code and the reason for each way in which a user's program can
+// end.
 func TestProgramsEnd(t *testing.T) {
 	for _, tt := range []struct {
 		name, argv string
@@ -295,6 +304,7 @@ func TestProgramsEnd(t *testing.T) {
 	}
 }
 
+// TestCheckSingleLauncher checks that several launchers in one step are rejected.
 func TestCheckSingleLauncher(t *testing.T) {
 	for tasks, want := range map[int]bool{0: true, 1: true, 2: false, 8: false} {
 		if err := CheckSingleLauncher(slurm.Allocation{StepTasks: tasks}); (err == nil) != want || err != nil && !strings.Contains(err.Error(), "once per allocation") {

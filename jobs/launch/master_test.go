@@ -5,6 +5,8 @@ import (
 	"testing"
 )
 
+// TestCandidatePortsAreOutsideTheEphemeralRange checks that candidates are unprivileged ports that
+// the kernel does not assign on its own.
 func TestCandidatePortsAreOutsideTheEphemeralRange(t *testing.T) {
 	for _, tt := range []struct{ low, high int }{{32768, 60999}, {1024, 65535}, {15000, 25000}, {49152, 65535}, {1024, 30000}, {20000, 20000}} {
 		total := 0

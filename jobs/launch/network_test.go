@@ -13,6 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
+// TestDecideNetwork checks that each rank receives the interface of its node.
 func TestDecideNetwork(t *testing.T) {
 	encode := func(reports ...nodeReport) (out [][]byte) {
 		for _, r := range reports {

@@ -39,6 +39,8 @@ func failed(n *nodes, first rendezvous.Failure, states map[string]rendezvous.Sta
 	return r
 }
 
+// TestNodesThatAreLeftOut checks which nodes the next attempt uses after a failure, with spare
+// nodes.
 func TestNodesThatAreLeftOut(t *testing.T) {
 	const well = `printf 'n1|allocated\nn2|allocated\nn3|mixed\nn4|allocated\n'`
 	lost := rendezvous.Failure{Rank: 2, Host: "n2", State: rendezvous.Lost}
@@ -118,6 +120,7 @@ func TestNodesThatAreLeftOut(t *testing.T) {
 	}
 }
 
+// TestNodesOfTheWrongNumber checks the errors for spare nodes that the allocation does not have.
 func TestNodesOfTheWrongNumber(t *testing.T) {
 	o, _, _ := inJob(t, runs, nil)
 	o.Job.Slurm.Nodes, o.Job.Restart.SpareNodes = 2, 1
@@ -132,6 +135,7 @@ func TestNodesOfTheWrongNumber(t *testing.T) {
 	}
 }
 
+// TestPrintRankEnds checks that ranks with equal ends share a line.
 func TestPrintRankEnds(t *testing.T) {
 	o, _, said := inJob(t, runs, nil)
 	ranks := []rendezvous.RankStatus{

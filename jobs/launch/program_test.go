@@ -8,6 +8,7 @@ import (
 	"testing"
 )
 
+// TestOpenSnapshotRejects checks that a snapshot that other users can change is not run.
 func TestOpenSnapshotRejects(t *testing.T) {
 	const nobody = 65534
 	tests := []struct {

@@ -53,6 +53,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// TestBackOff checks that the delay before a restart grows up to a maximum.
 func TestBackOff(t *testing.T) {
 	last := time.Duration(0)
 	for without, want := range map[int]string{1: "", 2: " in 2s", 3: " in 4s", 5: " in 16s", 6: " in 30s", 1000: " in 30s"} {

@@ -98,6 +98,8 @@ func TestDetectRankAmongLaunchers(t *testing.T) {
 	}
 }
 
+// TestRanksHere checks how many ranks this process starts, which depends on the launcher and the
+// job.
 func TestRanksHere(t *testing.T) {
 	job := &jobs.Job{Slurm: jobs.Slurm{TasksPerNode: 4, GPUsPerNode: 4}, Command: &jobs.Command{Launcher: jobs.LauncherRank}}
 	host := RankInfo{PerHost: true, GPUs: launchers.Unknown}
@@ -117,6 +119,8 @@ func TestRanksHere(t *testing.T) {
 	}
 }
 
+// TestDetectRank checks the rank in the environment of a local run, and the errors for invalid
+// variables.
 func TestDetectRank(t *testing.T) {
 	env := func(kv ...string) func(string) (string, bool) {
 		return lookupIn(kv)

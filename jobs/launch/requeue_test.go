@@ -69,6 +69,8 @@ const (
 	takenBack = "JobState=COMPLETING Restarts=1 StartTime=2026-11-21T17:35:25"
 )
 
+// TestRequeue checks when the launcher requeues a job and when Slurm does, for messages of
+// different versions.
 func TestRequeue(t *testing.T) {
 	const (
 		shows   = `test "$1" != show || { cat "$FAKE/job"; exit; }; `
@@ -188,6 +190,7 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
+// TestNearEnd checks how the launcher detects that the time limit is near.
 func TestNearEnd(t *testing.T) {
 	// Columns of squeue: ID, array, task, state, nodes, time, start, end, restarts, code,
 	// reason.

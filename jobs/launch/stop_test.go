@@ -93,6 +93,8 @@ func TestStopTargets(t *testing.T) {
 	}
 }
 
+// TestIsLauncher checks which command lines start a launcher of workers, directly or through
+// Python.
 func TestIsLauncher(t *testing.T) {
 	for command, want := range map[string]bool{
 		"torchrun --nnodes 2 train.py":                  true,
@@ -116,6 +118,7 @@ func TestIsLauncher(t *testing.T) {
 	}
 }
 
+// TestIsWrapper checks which command lines start a wrapper, such as time or uv run.
 func TestIsWrapper(t *testing.T) {
 	for command, want := range map[string]bool{
 		"/usr/bin/time -v python3 train.py":                true,

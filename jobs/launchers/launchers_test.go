@@ -60,6 +60,8 @@ var recorded = map[string]string{
 	"indexed-job":    "kubernetes: host 3 of 4 hosts, local 0 of 1, node 3 of 4, -1 GPUs",
 }
 
+// TestRecordedEnvironments checks the ranks in environments that were recorded from real
+// launchers.
 func TestRecordedEnvironments(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.env")
 	if err != nil || len(files) != len(recorded) {

@@ -27,6 +27,8 @@ func newRun(t *testing.T, spec string) rundir.Dir {
 	return d
 }
 
+// TestFinished checks which runs count as finished, from checkpoints, exit codes, and Slurm's
+// state.
 func TestFinished(t *testing.T) {
 	const (
 		threeEpochs = "name = \"a\"\n[train]\nepochs = 3\nnew_key_of_a_later_version = 1\n"
@@ -174,6 +176,7 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
+// TestRequeuesWithoutProgress checks the count of consecutive requeues without progress.
 func TestRequeuesWithoutProgress(t *testing.T) {
 	job := func(id string, requeues int, unhandled bool, then string) Attempt {
 		return Attempt{JobID: id, Requeues: requeues, NoProgress: unhandled, Then: then}

@@ -8,6 +8,8 @@ import (
 	"testing"
 )
 
+// TestParse checks /proc/PID/stat of a process whose name has spaces and parentheses, and invalid
+// texts.
 func TestParse(t *testing.T) {
 	numbers := func(from, to string) string {
 		return strings.Repeat(from+" ", 8) + "10 20 30 40 " + strings.Repeat(from+" ", 4) + to + strings.Repeat(" 0", 29) + " 9"

@@ -34,6 +34,7 @@ func TestThin(t *testing.T) {
 	}
 }
 
+// TestScale checks the range and the number of ticks of an axis.
 func TestScale(t *testing.T) {
 	for _, tt := range []struct{ lo, hi, from, to float64 }{
 		{0, 100, 0, 100}, {0.55, 0.83, 0.5, 0.9}, {-3, 7, -4, 8}, {5, 5, 2, 8}, {0, 0, -1, 1}, {1e-9, 1.2e-9, 1e-9, 1.25e-9},

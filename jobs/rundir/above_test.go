@@ -21,6 +21,7 @@ const (
 	lab      = 4322
 )
 
+// TestExposures checks which users can replace a directory above the run directory.
 func TestExposures(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+// TestLive checks that the live status is read as it was written, and that an incomplete file is
+// ignored.
 func TestLive(t *testing.T) {
 	d := mustCreate(t)
 	if l, ok := d.ReadLive(); ok {
@@ -71,6 +73,8 @@ func TestAttemptsAreBounded(t *testing.T) {
 	}
 }
 
+// TestAttempts checks that attempts are read as they were written, without an incomplete last
+// line.
 func TestAttempts(t *testing.T) {
 	d := mustCreate(t)
 	if got, err := d.ReadAttempts(); err != nil || got != nil {

@@ -10,6 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
+// TestNetwork checks that the network decision is read as it was written, and the error for a
+// corrupt file.
 func TestNetwork(t *testing.T) {
 	d := mustCreate(t)
 	if n, err := d.ReadNetwork(); n != nil || err != nil {

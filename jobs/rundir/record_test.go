@@ -11,6 +11,7 @@ import (
 	"testing"
 )
 
+// TestReadRecordRefuses checks that corrupt, newer, and hostile records are rejected with a hint.
 func TestReadRecordRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ text, want, hint string }{
 		"empty":              {"", "it is damaged", "ddpbatch repair"},

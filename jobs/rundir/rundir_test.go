@@ -43,6 +43,7 @@ func wants(t *testing.T, err error, text, hint string) {
 	}
 }
 
+// TestCreate checks that a run directory is private, and that its path must be absolute.
 func TestCreate(t *testing.T) {
 	d := mustCreate(t)
 	if m := mode(t, d.Path); m != 0o700 {
@@ -58,6 +59,8 @@ func TestCreate(t *testing.T) {
 	wants(t, err, "not absolute", "")
 }
 
+// TestCreateRefuses checks that files, links, and directories that others can write to are
+// rejected.
 func TestCreateRefuses(t *testing.T) {
 	base := t.TempDir()
 	at := func(name string) string { return filepath.Join(base, name) }
@@ -90,6 +93,7 @@ func TestCreateRefuses(t *testing.T) {
 	}
 }
 
+// TestCreateRefusesOthers checks that a directory of another user is rejected.
 func TestCreateRefusesOthers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {
@@ -192,6 +196,8 @@ func TestCreateReadOnly(t *testing.T) {
 	}
 }
 
+// TestPaths checks the files of a run directory. Other programs and older versions rely on their
+// names.
 func TestPaths(t *testing.T) {
 	d := Dir{Path: "/runs/demo"}
 	for got, want := range map[string]string{
@@ -211,6 +217,8 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+// TestPrepare checks that a new directory gets a record, and that a later submission keeps the
+// run's identity.
 func TestPrepare(t *testing.T) {
 	d := mustCreate(t)
 	_, err := Open(d.Path)
@@ -261,6 +269,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
+// TestPrepareRefusesForeignFiles checks that a directory with other files is rejected.
 func TestPrepareRefusesForeignFiles(t *testing.T) {
 	d := mustCreate(t)
 	if err := os.WriteFile(filepath.Join(d.Path, "diary"), nil, 0o600); err != nil {
@@ -301,6 +310,7 @@ func TestWriteReplacesWhole(t *testing.T) {
 	}
 }
 
+// TestLock checks that only one launcher uses a run directory, and that the error names it.
 func TestLock(t *testing.T) {
 	d := mustCreate(t)
 	unlock, err := d.Lock(Claim{})

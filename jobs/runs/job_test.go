@@ -6,6 +6,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
+// TestFindSubmission checks which submission a job belongs to, also if the submission was
+// interrupted.
 func TestFindSubmission(t *testing.T) {
 	s := newStore(t)
 	tune, err := s.Find("tune")

@@ -72,6 +72,7 @@ func exitCodeOf(err error) int {
 	return coded.ExitCode()
 }
 
+// TestFind checks how names, paths, and job IDs select a run.
 func TestFind(t *testing.T) {
 	s := newStore(t)
 	one, tune := filepath.Join(s.Runs(), "one"), filepath.Join(s.Runs(), "tune")
@@ -114,6 +115,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestList checks that all runs are listed, and that changed records are read again in spite of
+// the cache.
 func TestList(t *testing.T) {
 	s := newStore(t)
 	write(t, filepath.Join(s.Runs(), "broken", "record.json"), "{")
@@ -151,6 +154,7 @@ func TestList(t *testing.T) {
 	}
 }
 
+// TestTrials checks the trials of a sweep and their jobs.
 func TestTrials(t *testing.T) {
 	s := newStore(t)
 	tune, err := s.Find("tune")
@@ -179,6 +183,7 @@ func TestTrials(t *testing.T) {
 	}
 }
 
+// TestParseTrials checks lists of trials, and the errors for trials that do not exist.
 func TestParseTrials(t *testing.T) {
 	for _, tt := range []struct {
 		list  string
@@ -199,6 +204,7 @@ func TestParseTrials(t *testing.T) {
 	}
 }
 
+// TestJobResult checks the result of a job from Slurm's state, the recorded end, and the failure.
 func TestJobResult(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

@@ -9,6 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
+// TestIsSecret checks which variables count as secrets, by name and by value.
 func TestIsSecret(t *testing.T) {
 	hex40 := strings.Repeat("0123456789", 4)
 	for _, c := range []struct {

@@ -42,6 +42,7 @@ func write(t *testing.T, text string) string {
 
 func none(string) (string, bool) { return "", false }
 
+// TestParse checks the format of secret files: comments, quotes, and "export".
 func TestParse(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
@@ -67,6 +68,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestParseRefuses checks that errors name the line and never contain the secret.
 func TestParseRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"no equals":       {"A=1\n\n" + canary, "line 3: has no ="},
@@ -97,6 +99,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// TestResolveReadsFile checks that only the given names are read from the file.
 func TestResolveReadsFile(t *testing.T) {
 	path := write(t, "A=1\nB=2\nexport C='3 4'\nEMPTY=\n")
 	got, err := Resolve(path, []string{"A", "C"}, none)
@@ -120,6 +123,7 @@ func TestResolveReadsFile(t *testing.T) {
 	}
 }
 
+// TestResolve checks that values in the file precede the environment.
 func TestResolve(t *testing.T) {
 	env := func(name string) (string, bool) {
 		value, ok := map[string]string{"A": "env", "B": "env", "NONE": ""}[name]
@@ -139,6 +143,7 @@ func TestResolve(t *testing.T) {
 	wants(t, err, "line 1: has no =", "")
 }
 
+// TestReadRefuses checks that files that other users can access are rejected.
 func TestReadRefuses(t *testing.T) {
 	path := write(t, "A="+canary+"\n")
 	for mode, want := range map[fs.FileMode]string{
@@ -173,6 +178,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
+// TestReadRefusesOthers checks that a file of another user is rejected.
 func TestReadRefusesOthers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {

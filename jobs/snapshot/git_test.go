@@ -17,6 +17,7 @@ func about(t *testing.T, dir string, environ []string) Git {
 	return g
 }
 
+// TestProvenance checks the recorded commit, branch, and remote, without passwords.
 func TestProvenance(t *testing.T) {
 	top, env := t.TempDir(), gitTestEnviron(t)
 	if got := about(t, top, env); got != (Git{}) {
@@ -101,6 +102,8 @@ func TestProvenance(t *testing.T) {
 	}
 }
 
+// TestProvenanceOfOthers checks that a repository of another user is rejected, because its
+// configuration could run programs.
 func TestProvenanceOfOthers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {
@@ -195,6 +198,7 @@ func TestGitIsBounded(t *testing.T) {
 	}
 }
 
+// TestRemote checks which remote is recorded.
 func TestRemote(t *testing.T) {
 	setting := func(pairs ...string) []byte {
 		var b strings.Builder
@@ -221,6 +225,7 @@ func TestRemote(t *testing.T) {
 	}
 }
 
+// TestBare checks that user names, passwords, and tokens are removed from an address.
 func TestBare(t *testing.T) {
 	for address, want := range map[string]string{
 		"":                                    "",

@@ -142,6 +142,7 @@ func refused(t *testing.T, src string, o Options, text, hint string) {
 	}
 }
 
+// TestTakeFolder checks which files of a directory without git are copied.
 func TestTakeFolder(t *testing.T) {
 	src := t.TempDir()
 	fill(t, src, map[string]string{
@@ -170,6 +171,7 @@ func TestTakeFolder(t *testing.T) {
 	}
 }
 
+// TestTakeWorkTree checks which files of a git work tree are copied.
 func TestTakeWorkTree(t *testing.T) {
 	sub := t.TempDir()
 	fill(t, sub, map[string]string{"lib.py": "lib", ".gitignore": "*.o"})
@@ -224,6 +226,8 @@ func TestTakeWorkTree(t *testing.T) {
 	same(t, filepath.Join(src, "data"), o, map[string]string{"x": "ignored"})
 }
 
+// TestTakeLinks checks that links within the directory stay within the copy, and that links to
+// other files are kept and reported.
 func TestTakeLinks(t *testing.T) {
 	parent := t.TempDir()
 	src := filepath.Join(parent, "src")
@@ -245,6 +249,7 @@ func TestTakeLinks(t *testing.T) {
 	}
 }
 
+// TestTakeRefuses checks the errors for empty, missing, and large directories.
 func TestTakeRefuses(t *testing.T) {
 	src := t.TempDir()
 	refused(t, src, Options{}, "has no files", "directory of the code")
@@ -276,6 +281,7 @@ func TestTakeRefuses(t *testing.T) {
 	}
 }
 
+// TestTakeRefusesSpecial checks that pipes and sockets are rejected.
 func TestTakeRefusesSpecial(t *testing.T) {
 	for what, create := range map[string]func(path string) error{
 		"pipe": func(path string) error { return unix.Mkfifo(path, 0o600) },
@@ -321,6 +327,7 @@ func TestTakeInside(t *testing.T) {
 	}
 }
 
+// TestRenameReplacesNothing checks that a copy does not replace an existing directory.
 func TestRenameReplacesNothing(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Mkdir(dir+"/temp", 0o700))

@@ -53,6 +53,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
+// TestVerify checks that each kind of change of a copy is detected.
 func TestVerify(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(dst string) error

@@ -36,6 +36,7 @@ func holds(t *testing.T, path string) bool {
 	return err == nil
 }
 
+// TestSnapshot checks that a submission copies the code and records its commit.
 func TestSnapshot(t *testing.T) {
 	c := newCluster(t)
 	c.write(c.base, "train.py", "print(1)\n")

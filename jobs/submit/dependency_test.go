@@ -99,6 +99,8 @@ func TestDependency(t *testing.T) {
 	}
 }
 
+// TestDependencyOnSomethingElse checks dependencies on runs and on jobs that ddpbatch did not
+// submit.
 func TestDependencyOnSomethingElse(t *testing.T) {
 	c := newCluster(t)
 	c.submitted(c.request(job("first", "", "")))

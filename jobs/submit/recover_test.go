@@ -115,6 +115,8 @@ func TestOrphanedSbatch(t *testing.T) {
 	}
 }
 
+// TestControllerDownWhileSettling checks that an interrupted submission stays pending if Slurm
+// cannot be queried.
 func TestControllerDownWhileSettling(t *testing.T) {
 	c := newCluster(t)
 	req := c.request(job("x", "", ""))

@@ -100,6 +100,7 @@ func TestPatienceBeginsAfterSbatch(t *testing.T) {
 	}
 }
 
+// TestNoSbatch checks the hint on a machine without Slurm, and that no run directory remains.
 func TestNoSbatch(t *testing.T) {
 	c := newCluster(t)
 	if err := os.Remove(filepath.Join(c.bin, "sbatch")); err != nil {

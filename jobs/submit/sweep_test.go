@@ -104,6 +104,8 @@ func TestElementsOfALostAnswer(t *testing.T) {
 	}
 }
 
+// TestChangedSweep checks that a submitted sweep rejects changed trials and submits additional
+// ones.
 func TestChangedSweep(t *testing.T) {
 	changed := func(old, new string) string { return strings.Replace(swept, old, new, 1) }
 	for _, tt := range []struct {

@@ -133,6 +133,8 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// TestPattern checks that a pattern replaces the known formats, and that invalid patterns are
+// rejected.
 func TestPattern(t *testing.T) {
 	got := parse(t, `^it=(?P<step>\d+) of (?P<steps>\d+).* L=(?P<loss>\S+)`, "it=5 of 100 L=2.5\nepoch 1 loss 2\nit=6 of 100 L=nan\n")
 	if len(got) != 2 || got[0] != (summary{kind: "train", step: 5, steps: 100, loss: 2.5}) || got[1].step != 6 || got[1].loss == got[1].loss {
@@ -154,6 +156,7 @@ func TestPattern(t *testing.T) {
 	}
 }
 
+// TestParseJSON checks which JSON lines are metrics.
 func TestParseJSON(t *testing.T) {
 	p, err := New(nil, false)
 	if err != nil {
@@ -177,6 +180,7 @@ func TestParseJSON(t *testing.T) {
 	}
 }
 
+// TestFollow checks that a follower returns complete lines of a growing file.
 func TestFollow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	f := Follow(func() (*os.File, error) { return os.Open(path) }, 0)

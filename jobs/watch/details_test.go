@@ -30,6 +30,7 @@ func textOf(s *Status, label string, now time.Time) []string {
 	return all
 }
 
+// TestDetailsOfTheJob checks the description of a job in each state.
 func TestDetailsOfTheJob(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -57,6 +58,7 @@ func TestDetailsOfTheJob(t *testing.T) {
 	}
 }
 
+// TestDetailsOfMetrics checks the description of progress, loss, and communication.
 func TestDetailsOfMetrics(t *testing.T) {
 	now := time.Now()
 	step := 100
@@ -95,6 +97,7 @@ func TestDetailsOfMetrics(t *testing.T) {
 	}
 }
 
+// TestDetailsOfNodes checks the description of nodes, with failed nodes first.
 func TestDetailsOfNodes(t *testing.T) {
 	s := Status{Name: "a", Phase: Training, Live: &rundir.Live{Nodes: []rundir.NodeGroup{
 		{State: "lost", Hosts: "n4", Ranks: []int{6}, Count: 1, Least: 90, Most: 90},
@@ -175,6 +178,7 @@ func TestReadAndVerify(t *testing.T) {
 	}
 }
 
+// TestHeadingAndSum checks the summary of a sweep.
 func TestHeadingAndSum(t *testing.T) {
 	sweep := Status{Elements: []Status{{Phase: Done}, {Phase: Failed}, {Phase: Done}}}
 	sweep.SumUp()

@@ -10,6 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
+// TestLaunchFailure checks the reason if the batch script fails before a rank starts.
 func TestLaunchFailure(t *testing.T) {
 	const log = "first\nslurm_script: line 9: module: command not found\n"
 	for name, c := range map[string]struct {

@@ -96,6 +96,7 @@ func trained(epoch, of int) outcome.State {
 		Newest: &checkpoint.Entry{Manifest: &checkpoint.Manifest{Epoch: epoch}}}
 }
 
+// TestPhaseWithoutSlurm checks the phase of a run that was started without Slurm.
 func TestPhaseWithoutSlurm(t *testing.T) {
 	now := time.Now()
 	live := func(phase rundir.LivePhase, ago time.Duration, groups ...rundir.NodeGroup) *rundir.Live {
@@ -133,6 +134,7 @@ func TestPhaseWithoutSlurm(t *testing.T) {
 	})
 }
 
+// TestPhaseWithSlurm checks the phase of a run from Slurm's state and the run directory.
 func TestPhaseWithSlurm(t *testing.T) {
 	now := time.Now()
 	job := func(state slurm.State, exit string, record outcome.State) Status {

@@ -133,6 +133,7 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
+// FuzzLook checks that findings in any log have valid counts and line numbers.
 func FuzzLook(f *testing.F) {
 	for _, s := range table {
 		f.Add([]byte(s.sample))

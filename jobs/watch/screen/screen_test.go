@@ -14,6 +14,7 @@ func lookup(term string) func(string) (string, bool) {
 	return func(name string) (string, bool) { return term, name == "TERM" }
 }
 
+// TestIs checks that only terminals with cursor movement are used as a screen.
 func TestIs(t *testing.T) {
 	x := terminal.New(t, 80, 24)
 	file, err := os.Open("/dev/null")

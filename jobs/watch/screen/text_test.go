@@ -7,6 +7,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
+// TestWidthAndClip checks the width of texts with colors and wide characters, and where they are
+// cut.
 func TestWidthAndClip(t *testing.T) {
 	for text, want := range map[string]int{"": 0, "abc": 3, "\x1b[32m##\x1b[0m": 2, "━━": 2, "\x1b[": 0} {
 		if got := screen.Width(text); got != want {
@@ -35,6 +37,7 @@ func TestWidthAndClip(t *testing.T) {
 	}
 }
 
+// TestWrap checks that lines break at words, with an indentation.
 func TestWrap(t *testing.T) {
 	for _, tt := range []struct {
 		text          string
