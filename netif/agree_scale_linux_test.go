@@ -64,6 +64,7 @@ func manyHosts(t testing.TB, n int) map[string][]Inventory {
 	return nodes
 }
 
+// BenchmarkAgreeThousandHosts measures the time in which 1,000 hosts agree on interfaces.
 func BenchmarkAgreeThousandHosts(b *testing.B) {
 	for name, nodes := range manyHosts(b, 1000) {
 		b.Run(name, func(b *testing.B) {

@@ -13,6 +13,8 @@ func fabricHost(name, mgmt, fabric string) *hostSpec {
 		link(Link{Name: "ib0", Kind: "ipoib", ARPHRD: "infiniband", PCI: "0000:3b:00.0", HCA: "mlx5_0", Speed: 200000, MTU: 4092}, fabric)
 }
 
+// TestAgree checks which interface and address all hosts of a job use, with warnings about hosts
+// that prevent a better choice.
 func TestAgree(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -228,6 +230,7 @@ func TestAgree(t *testing.T) {
 	}
 }
 
+// TestAgreeRefuses checks the errors and hints if no network connects all hosts.
 func TestAgreeRefuses(t *testing.T) {
 	same := func(name string) *hostSpec {
 		return newHostSpec(name).link(Link{Name: "virbr0", Kind: "bridge"}, "192.168.122.1/24")

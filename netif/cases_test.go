@@ -61,6 +61,7 @@ func readCases(t testing.TB, file string, n int) []*testCase {
 	return cases
 }
 
+// TestMoreCases checks the interface that Choose selects on additional hosts.
 func TestMoreCases(t *testing.T) {
 	for _, c := range moreCases(t) {
 		t.Run(c.ID, func(t *testing.T) {
@@ -91,6 +92,7 @@ var caseWarnings = map[string]string{
 	"27-mtu-mismatch-node":    "",
 }
 
+// TestCases checks the interface that Choose selects on recorded hosts, with warnings.
 func TestCases(t *testing.T) {
 	for _, c := range loadCases(t) {
 		t.Run(c.ID, func(t *testing.T) {
@@ -123,6 +125,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
+// TestCaseMTUMismatch checks that Agree warns if the MTUs of a network differ between hosts.
 func TestCaseMTUMismatch(t *testing.T) {
 	here := caseByID(t, "27-mtu-mismatch-node").inventory
 	here.Host = "a"

@@ -9,6 +9,7 @@ import (
 	"testing"
 )
 
+// TestChoose checks the interface, address, and source that a host uses to reach its peers.
 func TestChoose(t *testing.T) {
 	two := func() *hostSpec {
 		return newHostSpec("n1").
@@ -159,6 +160,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// TestChooseRefuses checks the errors and hints if no interface can be used or the request is not
+// valid.
 func TestChooseRefuses(t *testing.T) {
 	host := func() *hostSpec {
 		return newHostSpec("n1").link(Link{Name: "eth0"}, "10.1.0.1/24").

@@ -50,6 +50,7 @@ func TestCollectHere(t *testing.T) {
 	}
 }
 
+// TestCollectStops checks that Collect returns the error of its context.
 func TestCollectStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -58,6 +59,8 @@ func TestCollectStops(t *testing.T) {
 	}
 }
 
+// TestIsSettled checks that addresses whose duplicate detection has not finished or has failed are
+// not used.
 func TestIsSettled(t *testing.T) {
 	v4 := &net.IPNet{IP: net.IPv4(10, 0, 0, 1), Mask: net.CIDRMask(24, 32)}
 	v6 := &net.IPNet{IP: net.ParseIP("fd00::1"), Mask: net.CIDRMask(64, 128)}
@@ -81,6 +84,8 @@ func TestIsSettled(t *testing.T) {
 	}
 }
 
+// TestRoutesOf checks the conversion of the kernel's routes, including routes with several next
+// hops.
 func TestRoutesOf(t *testing.T) {
 	links := []Link{{Name: "lan0"}, {Name: "lan1"}}
 	byIndex := map[int]int{7: 0, 8: 1}
@@ -113,6 +118,7 @@ func TestRoutesOf(t *testing.T) {
 	}
 }
 
+// TestRuleOf checks the conversion of the kernel's policy rules.
 func TestRuleOf(t *testing.T) {
 	_, src, _ := net.ParseCIDR("10.0.0.5/32")
 	suppressed := 0

@@ -49,6 +49,8 @@ func TestCrowdedHost(t *testing.T) {
 	}
 }
 
+// BenchmarkChooseCrowded measures the selection of an interface on a host with many interfaces and
+// routes.
 func BenchmarkChooseCrowded(b *testing.B) {
 	inv, peers := crowdedHost(b, 0), addrs([]string{"10.253.0.2"})
 	for b.Loop() {
@@ -58,6 +60,7 @@ func BenchmarkChooseCrowded(b *testing.B) {
 	}
 }
 
+// BenchmarkAgreeTwoCrowded measures the agreement of two hosts with many interfaces and routes.
 func BenchmarkAgreeTwoCrowded(b *testing.B) {
 	nodes := []Inventory{crowdedHost(b, 0), crowdedHost(b, 1)}
 	for b.Loop() {

@@ -11,6 +11,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
+// TestExplain compares explanations of a choice with golden files.
 func TestExplain(t *testing.T) {
 	agreed := func(nodes ...*hostSpec) Choice {
 		var invs []Inventory
@@ -69,6 +70,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
+// TestExplainReportsErrors checks that Explain returns the error of its writer.
 func TestExplainReportsErrors(t *testing.T) {
 	if err := (Choice{}).Explain(full{}); err == nil {
 		t.Error("no error from a writer that fails")

@@ -10,6 +10,7 @@ import (
 	"testing"
 )
 
+// TestReadCasesRejects checks the errors for invalid and unknown fields of an inventory.
 func TestReadCasesRejects(t *testing.T) {
 	link := func(fields string) string {
 		return `{"links": [{"index": 2, "oper": "up", "flags": "up", ` + fields + `}]}`
@@ -70,6 +71,7 @@ func TestReadCases(t *testing.T) {
 	}
 }
 
+// TestRouteText checks that routes in JSON are read and written unchanged.
 func TestRouteText(t *testing.T) {
 	tests := []struct {
 		text string
@@ -148,6 +150,8 @@ func FuzzChoose(f *testing.F) {
 		}
 	})
 }
+
+// FuzzReadCases checks that any accepted inventory is written and read unchanged.
 func FuzzReadCases(f *testing.F) {
 	for _, c := range moreCases(f) { // one by one: whole files are too large to mutate
 		f.Add(c.text)

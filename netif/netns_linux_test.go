@@ -36,6 +36,8 @@ func testCluster(t *testing.T, n int) []*space {
 	return nodes
 }
 
+// TestRealCluster checks the agreement of three hosts in network namespaces, with interfaces of
+// the kernel.
 func TestRealCluster(t *testing.T) {
 	nodes := testCluster(t, 3)
 	collect := func() []Inventory {

@@ -7,6 +7,8 @@ import (
 	"testing"
 )
 
+// TestRuleMatches checks which policy rules apply to packets with and without a bound source
+// address.
 func TestRuleMatches(t *testing.T) {
 	here, there := addr("10.0.0.5"), addr("10.9.0.1")
 	tests := []struct {

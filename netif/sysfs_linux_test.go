@@ -198,6 +198,7 @@ func TestSysfsHosts(t *testing.T) {
 	}
 }
 
+// TestPortRate checks the rate of an InfiniBand port in the text of sysfs.
 func TestPortRate(t *testing.T) {
 	for text, want := range map[string]int{"400 Gb/sec (4X NDR)": 400000, "2.5 Gb/sec (1X SDR)": 2500, "56 Gb/sec (4X FDR)": 56000, "": -1, "fast": -1, "7 Mb/sec": -1, "-1 Gb/sec": -1} {
 		if got := portRate(text); got != want {

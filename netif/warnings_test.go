@@ -22,6 +22,7 @@ func fabricOf(i, mtu int) *hostSpec {
 		route("0.0.0.0/0", "eth0", "10.10.255.254", "")
 }
 
+// TestMissedWarnings checks the warning about a better network that a host does not reach.
 func TestMissedWarnings(t *testing.T) {
 	dead := func(i int, addrs ...string) *hostSpec {
 		return mgmtHost(i).link(Link{Name: "hsn0", Kind: "veth", MTU: 9000, Oper: "down"}, addrs...)

@@ -66,6 +66,8 @@ func moved(reports []Report, n byte) []Report {
 	return reports
 }
 
+// TestDiagnoseWrongSubnet checks that hosts in different subnets without a route are diagnosed as
+// such, not as a firewall.
 func TestDiagnoseWrongSubnet(t *testing.T) {
 	const wrong = "wrong subnet: n1 (hsn0, 10.2.0.1) is in 10.2.0.0/24 and n2 (hsn0, 10.3.0.2) is in 10.3.0.0/24"
 	away := func(r *Result) { silence(r); r.Kernel.Leaves, r.Kernel.Via = "eth0", netip.MustParseAddr("10.1.0.254") }

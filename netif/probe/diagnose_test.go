@@ -63,6 +63,7 @@ func deaf(reports []Report, hosts ...int) []Report {
 	return reports
 }
 
+// TestDiagnose checks the cause, the level, and the text of each pattern of failed probes.
 func TestDiagnose(t *testing.T) {
 	stuck := func(stage Stage, outcome Outcome) func(*Result) {
 		return func(r *Result) { r.Bound = Trial{Stage: stage, Outcome: outcome, Source: r.From.Addr} }
@@ -194,6 +195,7 @@ func ringOfReports(n int, dead ...byte) []Report {
 	return reports
 }
 
+// TestErrorNamesTheCommonHost checks that the error names the host that is part of all failures.
 func TestErrorNamesTheCommonHost(t *testing.T) {
 	err := Error(Diagnose(ringOfReports(8, 5)), Broken)
 	var failure *Failure
@@ -214,6 +216,7 @@ func TestErrorNamesTheCommonHost(t *testing.T) {
 	}
 }
 
+// TestErrorLevels checks that findings below the given level are not errors.
 func TestErrorLevels(t *testing.T) {
 	doubtful := Diagnose(pairOfReports(func(r *Result) { r.Path.Up.Passed = 1500 }, nil))
 	if err := Error(doubtful, Unbound); err != nil {
@@ -246,6 +249,7 @@ func TestReportsTravel(t *testing.T) {
 	}
 }
 
+// TestNeighbors checks which endpoints probe each other, for small and large jobs.
 func TestNeighbors(t *testing.T) {
 	all := []Endpoint{{Host: "a"}, {Host: "b"}, {Host: "c"}, {Host: "d"}}
 	for _, tt := range []struct {

@@ -10,6 +10,7 @@ import (
 	"testing"
 )
 
+// TestFrames checks that a message is accepted only with the right key, label, and context.
 func TestFrames(t *testing.T) {
 	secret, other := &[32]byte{1}, &[32]byte{2}
 	var wire bytes.Buffer
@@ -45,6 +46,7 @@ func TestFrames(t *testing.T) {
 	must(t, writeFrame(&wire, secret, "welcome", long))
 }
 
+// TestDatagrams checks that a datagram with an altered byte is rejected.
 func TestDatagrams(t *testing.T) {
 	secret := &[32]byte{1}
 	sent := datagram{kind: answer, from: ID{1}, token: ID{2}, reply: 9000, got: 1472, source: netip.MustParseAddr("10.2.0.1")}
@@ -69,6 +71,7 @@ func TestDatagrams(t *testing.T) {
 	}
 }
 
+// TestSpanFindsTheLargest checks that the search finds the largest packet size within four rounds.
 func TestSpanFindsTheLargest(t *testing.T) {
 	for _, limit := range []int{124, 125, 576, 1400, 1499, 1500, 2044, 4092, 8999} {
 		s, rounds := span{pass: 124, fail: 9000}, 0
@@ -89,6 +92,7 @@ func TestSpanFindsTheLargest(t *testing.T) {
 	}
 }
 
+// FuzzReadFrame checks that no message without the key is accepted.
 func FuzzReadFrame(f *testing.F) {
 	secret := &[32]byte{1}
 	var wire bytes.Buffer
@@ -151,6 +155,7 @@ func FuzzSignedDatagram(f *testing.F) {
 	})
 }
 
+// FuzzDecode checks that no datagram without the key is accepted.
 func FuzzDecode(f *testing.F) {
 	secret := &[32]byte{1}
 	good := datagram{kind: question, from: ID{1}, token: ID{2}, reply: 1472}.encode(secret, 0)

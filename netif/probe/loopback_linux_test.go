@@ -55,6 +55,7 @@ func proveRing(t testing.TB, n int) ([]Report, time.Duration) {
 	return reports, time.Since(start)
 }
 
+// TestRing64 checks that each of 64 endpoints probes its two neighbors without a finding.
 func TestRing64(t *testing.T) {
 	reports, took := proveRing(t, 64)
 	t.Logf("64 endpoints took %s", took)
@@ -70,6 +71,7 @@ func TestRing64(t *testing.T) {
 	}
 }
 
+// BenchmarkRing64 measures the time in which 64 endpoints probe their neighbors.
 func BenchmarkRing64(b *testing.B) {
 	for b.Loop() {
 		proveRing(b, 64)
@@ -334,6 +336,8 @@ func TestProbeIsBounded(t *testing.T) {
 	}
 }
 
+// TestListenFails checks the error for an address that this host does not have, and that a
+// listener closes with its context.
 func TestListenFails(t *testing.T) {
 	c := loopback(t, 1)
 	c.Interface, c.Addr = "hsn0", netip.MustParseAddr("192.0.2.1")

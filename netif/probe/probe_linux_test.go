@@ -32,6 +32,7 @@ func onAll(nodes []*space) []Endpoint {
 	return all
 }
 
+// TestRealGood checks that a working network has no findings, with small and large MTUs.
 func TestRealGood(t *testing.T) {
 	for _, mtu := range []int{1500, 9000} {
 		_, nodes := twoNodes(t, mtu, mtu)
@@ -57,6 +58,7 @@ func TestRealGood(t *testing.T) {
 	}
 }
 
+// TestRealIPv6Only checks probes and findings in a network with IPv6 only.
 func TestRealIPv6Only(t *testing.T) {
 	_, nodes := twoNodes(t, 9000, 9000)
 	var all []Endpoint
@@ -104,6 +106,7 @@ func TestRealMTUOfHosts(t *testing.T) {
 		"the mtu is 9000 on n1 and 1500 on n2")
 }
 
+// TestRealOwnRoutes checks that a route of this host that drops packets is reported.
 func TestRealOwnRoutes(t *testing.T) {
 	tests := []struct {
 		kind  int
@@ -170,6 +173,7 @@ func routed(t *testing.T) (router *space, nodes []*space, all []Endpoint) {
 	return router, nodes, all
 }
 
+// TestRealRouter checks the diagnosis of routers that drop packets in one or both directions.
 func TestRealRouter(t *testing.T) {
 	type drop struct {
 		kind int
@@ -219,12 +223,14 @@ func TestRealRouter(t *testing.T) {
 	}
 }
 
+// TestRealCarrierLost checks that an interface without a carrier is reported.
 func TestRealCarrierLost(t *testing.T) {
 	router, nodes, all := routed(t)
 	router.Down("p1")
 	wants(t, Diagnose(ring(t, nodes, all)), InterfaceDown, Broken, "n1 (hsn0, 10.1.0.1): hsn0 lost its carrier")
 }
 
+// TestRealClosedPort checks that a closed port is reported as a firewall that rejects connections.
 func TestRealClosedPort(t *testing.T) {
 	_, nodes := twoNodes(t, 1500, 1500)
 	all := onAll(nodes)
@@ -273,6 +279,8 @@ func TestRealDuplicateAddress(t *testing.T) {
 	wants(t, Diagnose(reports), DuplicateAddress, Broken, "n1 (hsn0, 10.2.0.1) connects to n2 (hsn0, 10.2.0.2) and n3 answers")
 }
 
+// TestRealLinkDownMeanwhile checks that an interface that goes down after the selection is
+// reported.
 func TestRealLinkDownMeanwhile(t *testing.T) {
 	_, nodes := twoNodes(t, 1500, 1500)
 	all := onAll(nodes)
@@ -280,6 +288,7 @@ func TestRealLinkDownMeanwhile(t *testing.T) {
 	wants(t, Diagnose(ring(t, nodes, all)), InterfaceDown, Broken, "n2 (hsn0, 10.2.0.2): hsn0 is down since the network was chosen")
 }
 
+// TestRealUnable checks that a host that cannot listen on its address is reported.
 func TestRealUnable(t *testing.T) {
 	_, nodes := twoNodes(t, 1500, 1500)
 	all := []Endpoint{nodes[0].on("hsn0", "10.2.0.1/24"), nodes[1].on("hsn0", "10.2.0.9/24")}

@@ -10,6 +10,8 @@ func extended(origin, kind, code byte, sender []byte) []byte {
 	return append([]byte{113, 0, 0, 0, origin, kind, code, 0, 0, 0, 0, 0, 0, 0, 0, 0}, sender...)
 }
 
+// TestParseExtendedError checks the sender, type, and code of ICMP errors from the socket's error
+// queue.
 func TestParseExtendedError(t *testing.T) {
 	in4 := []byte{2, 0, 0, 0, 10, 2, 0, 254, 0, 0, 0, 0, 0, 0, 0, 0}
 	in6 := append([]byte{10, 0, 0, 0, 0, 0, 0, 0, 0xfd}, append(make([]byte, 14), 1, 0, 0, 0, 0)...)
@@ -31,6 +33,8 @@ func TestParseExtendedError(t *testing.T) {
 	}
 }
 
+// FuzzParseExtendedError checks that any control message is rejected or has the IP version of its
+// origin.
 func FuzzParseExtendedError(f *testing.F) {
 	f.Add(extended(2, 3, 13, []byte{2, 0, 0, 0, 10, 2, 0, 254}))
 	f.Add(extended(3, 1, 1, make([]byte, 28)))

@@ -32,6 +32,7 @@ func announcement(addr netip.Prefix, flags uint32) []byte {
 	return b
 }
 
+// TestAddresses checks which netlink messages about addresses count as changes.
 func TestAddresses(t *testing.T) {
 	const (
 		set, unset = unix.RTM_NEWADDR, unix.RTM_DELADDR

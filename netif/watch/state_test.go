@@ -7,6 +7,7 @@ import (
 	"time"
 )
 
+// TestChanges checks the events for each change of an interface.
 func TestChanges(t *testing.T) {
 	addrs := func(list ...string) map[netip.Prefix]bool {
 		m := map[netip.Prefix]bool{}

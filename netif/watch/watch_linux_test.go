@@ -113,6 +113,7 @@ func (b *bench) returns(addr string) {
 	}
 }
 
+// TestWatchTells checks the events for changes of a real interface.
 func TestWatchTells(t *testing.T) {
 	b := newBench(t, bufferBytes, nil)
 	hsn := b.Link("hsn0")
@@ -196,6 +197,7 @@ func TestWatchOverflow(t *testing.T) {
 	b.expect("mtu changed from 1500 to 1600")
 }
 
+// TestWatchEnds checks that a watch ends with its context.
 func TestWatchEnds(t *testing.T) {
 	b := newBench(t, bufferBytes, nil)
 	b.cancel()
@@ -209,6 +211,7 @@ func TestWatchEnds(t *testing.T) {
 	}
 }
 
+// TestWatchUnknown checks the error for an interface that does not exist.
 func TestWatchUnknown(t *testing.T) {
 	_, err := Watch(t.Context(), "nosuch0", func(Event) {})
 	if want := `watch interface "nosuch0": no such interface`; err == nil || err.Error() != want {

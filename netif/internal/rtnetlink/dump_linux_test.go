@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// TestDumpRepeatsInterruptedDumps checks that Dump repeats an interrupted dump a limited number of
+// times, and returns other errors.
 func TestDumpRepeatsInterruptedDumps(t *testing.T) {
 	calls := 0
 	got, err := Dump(t.Context(), "links", func() (int, error) {
