@@ -33,6 +33,8 @@ func TestTaskOfHeterogeneousJob(t *testing.T) {
 	}
 }
 
+// TestOrderByComponents checks that hosts and task counts are in the order of the components of a
+// heterogeneous job, if each node is in exactly one component.
 func TestOrderByComponents(t *testing.T) {
 	tests := []struct {
 		name       string
@@ -61,6 +63,8 @@ func TestOrderByComponents(t *testing.T) {
 	}
 }
 
+// TestAllocationFromEnv checks the allocation in the environment of batch scripts and steps, and
+// the errors for inconsistent variables.
 func TestAllocationFromEnv(t *testing.T) {
 	batch := map[string]string{"SLURM_JOB_ID": "42", "SLURM_JOB_NODELIST": "n[3,1]", "SLURM_PROCID": "0"}
 	tests := []struct {

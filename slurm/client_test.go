@@ -65,6 +65,8 @@ func isRunning(pid string) bool {
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
+// TestMissingProgram checks that only executable files in absolute directories of PATH are run,
+// and that the error has a hint.
 func TestMissingProgram(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -118,6 +120,8 @@ func TestOutputIsLimited(t *testing.T) {
 	}
 }
 
+// TestCommandErrorText checks that the text of an error has the cause and the program's output
+// without control characters.
 func TestCommandErrorText(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -143,6 +147,7 @@ func TestCommandErrorText(t *testing.T) {
 	}
 }
 
+// TestScrub checks which variables of a job are removed from the environment of Slurm's programs.
 func TestScrub(t *testing.T) {
 	env := []string{
 		"HOME=/home/u",

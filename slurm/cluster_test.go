@@ -7,6 +7,7 @@ import (
 	"testing"
 )
 
+// TestVersion checks the version of Slurm in the formats of different packages.
 func TestVersion(t *testing.T) {
 	for output, want := range map[string]string{
 		"slurm 23.11.4": "23.11.4", "slurm-wlm 22.05.8": "22.05.8", "slurm 25.05.0-0rc1": "25.05.0-0rc1", "unknown": "", "": "",
@@ -22,6 +23,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// TestParseConfig checks which lines of scontrol's output are settings.
 func TestParseConfig(t *testing.T) {
 	got := parseConfig(`Configuration data as of 2026-01-01T00:00:00
 AccountingStorageType   = accounting_storage/none
@@ -48,6 +50,7 @@ Slurmctld(primary) at control is UP
 	}
 }
 
+// FuzzParseConfig checks that no setting has an empty name or control characters.
 func FuzzParseConfig(f *testing.F) {
 	f.Add("0\r0 = ")
 	f.Add("A = b\nA = c\n = d\nB  =  \x1b[0m\n")
@@ -60,6 +63,7 @@ func FuzzParseConfig(f *testing.F) {
 	})
 }
 
+// TestNodeState checks which states of a node count as down or draining.
 func TestNodeState(t *testing.T) {
 	for _, tt := range []struct {
 		states         string
@@ -78,6 +82,8 @@ func TestNodeState(t *testing.T) {
 	}
 }
 
+// TestNodeStates checks that invalid lines of sinfo are skipped, and that the error names the
+// nodes.
 func TestNodeStates(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{"sinfo": record + show("n1|allocated\nn1|allocated\nn2|DOWN*\n\ncut off\n|x\nn3|\n")})
 	got, err := fake.NodeStates(t.Context(), []string{"n1", "n2", "n3", "n4"})
@@ -92,6 +98,7 @@ func TestNodeStates(t *testing.T) {
 	}
 }
 
+// FuzzParseNodeStates checks that any accepted line has a node and a state.
 func FuzzParseNodeStates(f *testing.F) {
 	f.Add("n1|allocated\nn2|down*\n")
 	f.Fuzz(func(t *testing.T, out string) {

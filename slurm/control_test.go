@@ -13,6 +13,7 @@ import (
 	"time"
 )
 
+// TestCancel checks the arguments of scancel for jobs, array tasks, and steps.
 func TestCancel(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{"scancel": record})
 	for _, err := range []error{
@@ -50,6 +51,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// TestCancelUnknownJob checks that the error names the job and has Slurm's message.
 func TestCancelUnknownJob(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{
 		"scancel": `echo 'scancel: error: Kill job error on job id 12: Invalid job id specified' >&2; exit 1`,
@@ -61,6 +63,7 @@ func TestCancelUnknownJob(t *testing.T) {
 	}
 }
 
+// TestRequeue checks the arguments of scontrol, and that invalid job IDs are rejected.
 func TestRequeue(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{"scontrol": record})
 	for _, id := range []string{"12", "18_3"} {
@@ -138,6 +141,7 @@ func TestRequeueWithoutReply(t *testing.T) {
 	}
 }
 
+// TestRequeueTimeout checks that a lost response is reported as such after several queries.
 func TestRequeueTimeout(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{"scontrol": record + `kill -TERM $$`})
 	synctest.Test(t, func(t *testing.T) {
@@ -255,6 +259,7 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
+// FuzzPreemption checks that only running jobs count as preempted.
 func FuzzPreemption(f *testing.F) {
 	f.Add("JobState=RUNNING Restarts=0 PreemptTime=2026-11-21T17:26:49", 0)
 	f.Fuzz(func(t *testing.T, out string, restarts int) {

@@ -86,6 +86,7 @@ func TestHintWithoutReply(t *testing.T) {
 	}
 }
 
+// TestAdviceIsReachable checks that no entry of the tables hides a later one.
 func TestAdviceIsReachable(t *testing.T) {
 	for i, a := range rejections {
 		if a.hint == "" {
@@ -120,6 +121,7 @@ func TestExplainPendingExplainsEveryReason(t *testing.T) {
 	}
 }
 
+// TestExplainPending checks the explanation and the hint for each reason of a pending job.
 func TestExplainPending(t *testing.T) {
 	for _, tt := range []struct {
 		reason string

@@ -70,6 +70,7 @@ func TestExpandHostsBeyondWidth(t *testing.T) {
 	}
 }
 
+// TestExpandHostsRejectsInvalidLists checks that errors name the column.
 func TestExpandHostsRejectsInvalidLists(t *testing.T) {
 	tests := []struct{ list, want string }{
 		{"n[1", `"n[1": column 4: missing "]"`},
@@ -227,6 +228,7 @@ func TestFoldHosts(t *testing.T) {
 	}
 }
 
+// TestFoldHostsSplitsLongRanges checks that no range is longer than Slurm accepts.
 func TestFoldHostsSplitsLongRanges(t *testing.T) {
 	var hosts []string
 	for i := range 100_000 {
@@ -242,6 +244,8 @@ func TestFoldHostsSplitsLongRanges(t *testing.T) {
 	}
 }
 
+// FuzzExpandHosts checks that any list is rejected with a column or expands to a limited number of
+// hosts, which can be folded again.
 func FuzzExpandHosts(f *testing.F) {
 	for _, list := range []string{
 		"", "n[01-03,7]", "a[1-2]b[3-4]", "n[1-", "n[3-1]", "n[1-99999999]", "a,b,a", "row[0,1]_rack[2-3]_blade[4,5]",
@@ -275,6 +279,7 @@ func FuzzExpandHosts(f *testing.F) {
 
 const hostLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
 
+// BenchmarkExpandHosts measures the expansion of a list of 100,000 hosts.
 func BenchmarkExpandHosts(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
@@ -285,6 +290,7 @@ func BenchmarkExpandHosts(b *testing.B) {
 	}
 }
 
+// BenchmarkFoldHosts measures the folding of 100,000 hosts.
 func BenchmarkFoldHosts(b *testing.B) {
 	hosts, err := ExpandHosts("node[00001-50000],gpu[0-99]-[0-499]")
 	if err != nil {

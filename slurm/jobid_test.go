@@ -7,6 +7,7 @@ import (
 	"testing"
 )
 
+// TestCheckIDs checks which IDs of jobs and array tasks are valid. Options must not pass as IDs.
 func TestCheckIDs(t *testing.T) {
 	for id, want := range map[string]bool{
 		"0": true, "18": true, "4294967294": true, "18_3": true, "4294967294_4294967294": true,
@@ -18,6 +19,7 @@ func TestCheckIDs(t *testing.T) {
 	}
 }
 
+// TestCompareIDs checks that IDs are sorted by number.
 func TestCompareIDs(t *testing.T) {
 	want := []string{"9", "9_0", "10", "18", "18_3", "18_10", "19"}
 	got := []string{"18_10", "10", "9_0", "19", "18_3", "9", "18"}
@@ -30,6 +32,7 @@ func TestCompareIDs(t *testing.T) {
 	}
 }
 
+// TestParseArrayTasks checks the lists of array tasks in Slurm's formats.
 func TestParseArrayTasks(t *testing.T) {
 	for _, tt := range []struct {
 		expression, want string
@@ -64,6 +67,7 @@ func TestParseArrayTasks(t *testing.T) {
 	}
 }
 
+// FuzzParseArrayTasks checks that any list is rejected or has a limited number of tasks.
 func FuzzParseArrayTasks(f *testing.F) {
 	for _, s := range []string{"3", "[2-5%4]", "0-20:4,7", "1,3,...", "0-4294967294"} {
 		f.Add(s)

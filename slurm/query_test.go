@@ -10,6 +10,8 @@ import (
 	"time"
 )
 
+// TestState checks the state of a job in the output of squeue and, if the job has left the queue,
+// of sacct.
 func TestState(t *testing.T) {
 	failed := JobState{
 		ID: "12", State: StateFailed, Reason: "NonZeroExitCode", ExitCode: "3:0",
@@ -136,6 +138,7 @@ func TestStateOfEndedArray(t *testing.T) {
 	}
 }
 
+// TestStateInChunks checks that many IDs are divided among several calls.
 func TestStateInChunks(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{"squeue": `echo x >>"$FAKE/calls"`, "sacct": `echo x >>"$FAKE/calls"; ` + noAccounting})
 	var ids []string
@@ -182,6 +185,7 @@ func TestStateUsesLastKnown(t *testing.T) {
 	}
 }
 
+// TestStateErrors checks that errors name the jobs and the program.
 func TestStateErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
@@ -214,6 +218,7 @@ func TestStateErrors(t *testing.T) {
 	}
 }
 
+// TestEndTime checks the end of a job's time limit, and jobs without a limit.
 func TestEndTime(t *testing.T) {
 	for _, tt := range []struct {
 		name, end string
@@ -249,6 +254,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// FuzzParseAnswers checks that any output of Slurm's programs has valid records only.
 func FuzzParseAnswers(f *testing.F) {
 	f.Add("12|12|N/A|RUNNING|n1|0:05|s|e|0|0|None\n")
 	f.Add("20|12|2-5%4|PENDING||0:00|N/A|N/A|0|0|Priority|a|b\n")

@@ -2,6 +2,7 @@ package slurm
 
 import "testing"
 
+// TestStateDone checks which states are final and which ones are successful.
 func TestStateDone(t *testing.T) {
 	for _, tt := range []struct {
 		states          []State
@@ -19,6 +20,7 @@ func TestStateDone(t *testing.T) {
 	}
 }
 
+// TestParseState checks states that are truncated or have additional text.
 func TestParseState(t *testing.T) {
 	for s, want := range map[string]State{
 		"RUNNING": StateRunning, "NODE_FAIL": StateNodeFail, "CANCELLED by 1000": StateCancelled, "COMPLETI+": "COMPLETI", "ZZ": "ZZ", "AA": "AA",
@@ -40,6 +42,7 @@ func TestJobStateString(t *testing.T) {
 	}
 }
 
+// TestFormatExitCode checks Slurm's exit codes as text, with the names of signals.
 func TestFormatExitCode(t *testing.T) {
 	for exitCode, want := range map[string]string{
 		"0:0":   "exit code 0",
@@ -58,6 +61,7 @@ func TestFormatExitCode(t *testing.T) {
 	}
 }
 
+// TestAggregateStates checks the state of a job array with tasks in different states.
 func TestAggregateStates(t *testing.T) {
 	for _, tt := range []struct {
 		states []State

@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// TestSrunArgv checks the arguments of srun for each kind of step.
 func TestSrunArgv(t *testing.T) {
 	always := []string{"--kill-on-bad-exit=0", "--wait=0", "--export=ALL", "--input=none", "--mpi=none"}
 	tests := []struct {
@@ -50,6 +51,7 @@ func TestSrunArgv(t *testing.T) {
 	}
 }
 
+// TestMergeCPUBind checks the CPU masks of several tasks for a single task that replaces them.
 func TestMergeCPUBind(t *testing.T) {
 	const lumi = "mask_cpu:fe000000000000,fe00000000000000,fe0000,fe000000,fe,fe00,fe00000000,fe0000000000"
 	for _, tt := range []struct {
@@ -91,6 +93,7 @@ func TestMergeCPUBind(t *testing.T) {
 	}
 }
 
+// TestMergeGPUBind checks which GPU bindings are valid for a single task that replaces several.
 func TestMergeGPUBind(t *testing.T) {
 	for bind, want := range map[string]string{"": "", "closest": "closest", "none": "none", "map_gpu:0,1": "none", "verbose,single:1": "verbose,none",
 		"quiet,closest": "quiet,closest", "per_task:1": "none", "mask_gpu:0x1,0x2": "none"} {

@@ -15,6 +15,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
+// TestSubmit checks the job ID in the output of sbatch, and the errors and hints of rejected jobs.
 func TestSubmit(t *testing.T) {
 	for _, tt := range []struct {
 		name, sbatch string
@@ -144,6 +145,8 @@ func TestSubmitTimeout(t *testing.T) {
 	}
 }
 
+// TestSubmitRejectsInvalidRequests checks that invalid scripts, dependencies, and comments are
+// rejected before sbatch runs.
 func TestSubmitRejectsInvalidRequests(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -165,6 +168,7 @@ func TestSubmitRejectsInvalidRequests(t *testing.T) {
 	}
 }
 
+// TestCheckComment checks which comments are valid. Slurm must return them unchanged.
 func TestCheckComment(t *testing.T) {
 	for comment, want := range map[string]bool{
 		"a": true, "ddpbatch 7f3a": true, "~!": true, "": false, " x": false, "x ": false, "a\nb": false, "a\x1fb": false, "a\x7fb": false, "a'b": false, `a"b`: false, "ä": false,
@@ -175,6 +179,8 @@ func TestCheckComment(t *testing.T) {
 	}
 }
 
+// TestFindByComment checks that only jobs with exactly this comment are found, with the IDs of job
+// arrays and heterogeneous jobs.
 func TestFindByComment(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{"squeue": record + show(
 		"112|N/A|N/A|N/A|ddpbatch 7f3a\n"+ // a second submission
@@ -209,6 +215,7 @@ func TestFindByComment(t *testing.T) {
 	}
 }
 
+// TestFindByScript checks that only jobs with exactly this script and output are found.
 func TestFindByScript(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{"squeue": record + show(
 		"112|N/A|N/A|N/A|ddpbatch:7f|/runs/a/job.sbatch|/runs/a/slurm-%j.out\n"+
@@ -232,6 +239,7 @@ func TestFindByScript(t *testing.T) {
 	}
 }
 
+// TestMaybeSubmitted checks which errors of sbatch leave open whether the job was submitted.
 func TestMaybeSubmitted(t *testing.T) {
 	const failed = "sbatch: error: Batch job submission failed: "
 	stderr := func(line string) string { return "echo '" + line + "' >&2; " }
@@ -277,6 +285,7 @@ func TestMaybeSubmitted(t *testing.T) {
 	}
 }
 
+// TestTestOnly checks the forecast and the hint for a rejected script.
 func TestTestOnly(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{
 		"sbatch": `/bin/cat >"$FAKE/script"; echo "sbatch: Job 7 to start at 2026-11-21T10:00:00 using 4 processors on nodes n[1-2] in partition batch" >&2`,
@@ -295,6 +304,7 @@ func TestTestOnly(t *testing.T) {
 	}
 }
 
+// TestParseForecast checks forecasts in the formats of different versions of Slurm.
 func TestParseForecast(t *testing.T) {
 	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.Local)
 	ten := time.Date(2026, 11, 21, 10, 0, 0, 0, time.Local)
@@ -343,6 +353,7 @@ func TestParseForecast(t *testing.T) {
 	}
 }
 
+// FuzzParseForecast checks that any output results in a valid forecast.
 func FuzzParseForecast(f *testing.F) {
 	f.Add("sbatch: Job 7 to start at 2026-11-21T10:00:00 using 4 processors on nodes n[1-2] in partition batch\n")
 	f.Add("Job 7 to start at 9999-12-31T23:59:59 using 99999999999999999999 processors on n")

@@ -13,6 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
+// TestParseTasksPerNode checks Slurm's compressed lists of task counts.
 func TestParseTasksPerNode(t *testing.T) {
 	tests := []struct{ in, want string }{
 		{"4", "[4]"},
@@ -45,6 +46,7 @@ func TestParseTasksPerNode(t *testing.T) {
 	}
 }
 
+// TestParseTasksPerNodeLimit checks that a list of the maximum number of nodes is accepted.
 func TestParseTasksPerNodeLimit(t *testing.T) {
 	for _, list := range []string{"1(x262144)", "1(x262143),2"} {
 		if tasks, err := parseTasksPerNode(list); err != nil || len(tasks) != maxHosts {
@@ -53,6 +55,7 @@ func TestParseTasksPerNodeLimit(t *testing.T) {
 	}
 }
 
+// FuzzParseTasksPerNode checks that any list is rejected or has valid counts.
 func FuzzParseTasksPerNode(f *testing.F) {
 	for _, s := range []string{"4", "3,2(x2)", "4(x2),3", "2(x99999999)", "2(x", "(x2)", ",", "1(x262144)"} {
 		f.Add(s)
@@ -112,6 +115,7 @@ func lookup(env map[string]string) func(string) (string, bool) {
 	}
 }
 
+// TestTaskFromEnv checks ranks and hosts in the environment of a task.
 func TestTaskFromEnv(t *testing.T) {
 	hosts := []string{"n1", "n2", "n3"}
 	tests := []struct {
@@ -171,6 +175,8 @@ func TestTaskFromEnv(t *testing.T) {
 	}
 }
 
+// TestTaskFromEnvRejectsConflicts checks that errors name the variables that contradict each
+// other, and that hints explain variables from another job.
 func TestTaskFromEnvRejectsConflicts(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -281,6 +287,8 @@ var recorded = map[string]string{
 	"het-reversed-batch": "job 1000 on n[3,1-2], components 1000 on n3, 1001 on n[1-2]",
 }
 
+// TestRecordedEnvironments checks the tasks in environments that were recorded from real versions
+// of Slurm.
 func TestRecordedEnvironments(t *testing.T) {
 	files, err := filepath.Glob("testdata/environ/*.env")
 	if err != nil {

@@ -34,6 +34,8 @@ func TestParseTaskEnd(t *testing.T) {
 	}
 }
 
+// FuzzParseTaskEnd checks that any line is rejected or has exactly one result, with hosts and
+// tasks.
 func FuzzParseTaskEnd(f *testing.F) {
 	text, err := os.ReadFile("testdata/taskends.txt")
 	if err != nil {

@@ -59,6 +59,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
+// TestWaitUnknownTimeout checks that a wait ends if Slurm does not report the job's state for too
+// long.
 func TestWaitUnknownTimeout(t *testing.T) {
 	tests := []struct {
 		name, squeue string
@@ -106,6 +108,7 @@ func TestWaitForPendingJob(t *testing.T) {
 	})
 }
 
+// TestWaitWithoutSlurm checks that a wait without Slurm or with an invalid ID fails immediately.
 func TestWaitWithoutSlurm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
