@@ -82,6 +82,7 @@ func given(value string) string {
 	return "x"
 }
 
+// FuzzRender checks that no value of a job file can add a directive or a command to the script.
 func FuzzRender(f *testing.F) {
 	for _, v := range hostile {
 		f.Add(v, v, v, v, v, "/"+v)

@@ -49,6 +49,7 @@ func TestSbatchArgs(t *testing.T) {
 	}
 }
 
+// TestQuoteDirective checks that sbatch reads a quoted value unchanged.
 func TestQuoteDirective(t *testing.T) {
 	for _, tt := range []struct{ value, want string }{
 		{"fashion-mlp", "fashion-mlp"},
@@ -76,6 +77,7 @@ func TestQuoteDirective(t *testing.T) {
 	}
 }
 
+// TestQuoteRefuses checks that values that cannot be quoted are rejected.
 func TestQuoteRefuses(t *testing.T) {
 	for _, value := range refused {
 		if got, err := quoteDirective(value); err == nil {
@@ -87,6 +89,7 @@ func TestQuoteRefuses(t *testing.T) {
 	}
 }
 
+// TestQuoteOutput checks that percent signs in a directory are not expanded by Slurm.
 func TestQuoteOutput(t *testing.T) {
 	for _, dir := range []string{"/runs/a", "/runs/100%", "/runs/%j", "/runs/%%x", "/runs/%"} {
 		pattern, err := quoteOutput(dir)

@@ -67,6 +67,7 @@ func render(t *testing.T, job *jobs.Job) []byte {
 	return script
 }
 
+// TestGolden compares the scripts of the examples and of constructed jobs with golden files.
 func TestGolden(t *testing.T) {
 	golden := map[string]*jobs.Job{"all-lines": full(), "no-options": bare()}
 	examples, err := filepath.Glob("../jobs/examples/*.toml")
@@ -215,6 +216,8 @@ func TestOmit(t *testing.T) {
 	}
 }
 
+// TestTorchrunHasOneTaskPerNode checks that torchrun starts once per node, with the resources of
+// all its ranks.
 func TestTorchrunHasOneTaskPerNode(t *testing.T) {
 	job := full()
 	job.Train = nil
@@ -231,6 +234,7 @@ func TestTorchrunHasOneTaskPerNode(t *testing.T) {
 	}
 }
 
+// TestSignal checks the signal before the end of the time limit, rounded up to seconds.
 func TestSignal(t *testing.T) {
 	tests := []struct {
 		time   jobs.WallTime
@@ -260,6 +264,7 @@ func TestNoVariableInScript(t *testing.T) {
 	}
 }
 
+// TestRenderRefuses checks that invalid inputs are rejected.
 func TestRenderRefuses(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -38,6 +38,8 @@ func TestEmbedded(t *testing.T) {
 	}
 }
 
+// TestFind checks the order of directories and built-in profiles, and the errors for missing and
+// invalid profiles.
 func TestFind(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	profile := "title = \"here\"\nsources = [\"https://example.org/\"]\nread = \"2026-01-31\"\n"
@@ -230,6 +232,7 @@ func lintFile(t *testing.T, src []byte) error {
 	return nil
 }
 
+// TestApply checks that a profile sets only values that the job file does not give.
 func TestApply(t *testing.T) {
 	p, err := Finder{Dirs: []string{"testdata/sites"}}.Find("atoll", "")
 	if err != nil {
@@ -252,6 +255,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
+// TestGPURequest checks Slurm's options for each kind of GPU request.
 func TestGPURequest(t *testing.T) {
 	for request, want := range map[GPURequest]string{
 		"gres": "--gres=gpu:4", "gres:a100": "--gres=gpu:a100:4", "gpus-per-node": "--gpus-per-node=4", "gpus-per-node:h100": "--gpus-per-node=h100:4", "gpus": "--gpus=12", "none": "", "": "--gres=gpu:4",
@@ -297,6 +301,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// TestLoginLimitHoldsOnLoginNodesOnly checks which hosts count as login nodes: hosts whose names
+// match or, without names, hosts with Slurm outside of jobs.
 func TestLoginLimitHoldsOnLoginNodesOnly(t *testing.T) {
 	const head = "title = \"x\"\nsources = [\"https://x.org\"]\nread = \"2026-11-21\"\n"
 	for _, c := range []struct {
