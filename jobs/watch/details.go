@@ -216,13 +216,22 @@ func metricsText(t *metrics.Record) string {
 		parts = append(parts, r)
 	}
 	if t.StepMillis != nil {
-		unit, value := "ms", float64(*t.StepMillis)
-		if value >= 1000 {
-			unit, value = "s", value/1000
-		}
-		parts = append(parts, fmt.Sprintf("%.3g %s per step", value, unit))
+		parts = append(parts, stepText(float64(*t.StepMillis)))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// stepText formats the duration of a step. It prints no exponents for durations of less than a day,
+// such as 1e+03 for 999.6.
+func stepText(millis float64) string {
+	unit, value := "ms", millis
+	if value >= 999.5 {
+		unit, value = "s", value/1000
+	}
+	if value >= 999.5 && value < 86_400 {
+		return format.Number(value) + " " + unit + " per step"
+	}
+	return fmt.Sprintf("%.3g %s per step", value, unit)
 }
 
 // lossText formats a loss with four decimal places, or with four digits if it is huge.

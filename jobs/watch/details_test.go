@@ -58,6 +58,18 @@ func TestDetailsOfTheJob(t *testing.T) {
 	}
 }
 
+// TestStepText checks that common durations of steps have no exponents.
+func TestStepText(t *testing.T) {
+	for millis, want := range map[float64]string{
+		0.07716: "0.0772 ms per step", 20: "20 ms per step", 999.4: "999 ms per step", 999.9: "1 s per step",
+		1010: "1.01 s per step", 999_600: "1,000 s per step", 3_600_000: "3,600 s per step",
+	} {
+		if got := stepText(millis); got != want {
+			t.Errorf("%v ms: got %q, want %q", millis, got, want)
+		}
+	}
+}
+
 // TestDetailsOfMetrics checks the description of progress, loss, and communication.
 func TestDetailsOfMetrics(t *testing.T) {
 	now := time.Now()
