@@ -89,7 +89,7 @@ var (
 	shellCode = lazyregexp.New(`[^A-Za-z0-9_@%+:,./=-]`)
 	// anyCode matches characters that end a string in most languages, or expand in it.
 	anyCode = lazyregexp.New("[\"'\\\\$`]")
-	// codeOption matches options whose value is code, such as those of "bash -lc" and "perl -e".
+	// codeOption matches options whose value is code, such as the options of "bash -lc" and "perl -e".
 	codeOption = lazyregexp.New(`^-[a-z]*[ce]$`)
 )
 

@@ -117,7 +117,7 @@ func parseExpansionUntil(parts []expansionPart, s string, inBraces bool) (all []
 	for s != "" {
 		switch {
 		case inBraces && s[0] == '\'':
-			return nil, "", false // bash looks for the other quote, also beyond the brace
+			return nil, "", false // bash searches for the other quote, also beyond the brace
 		case inBraces && s[0] == '}':
 			flush()
 			return parts, s, true

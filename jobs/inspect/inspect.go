@@ -123,7 +123,7 @@ func Find(runID, node string) ([]Rank, error) {
 }
 
 // findPython returns the Python process that a shell or a wrapper has started, or r if r runs
-// Python itself or if there are none or several.
+// Python itself or if it has not started exactly one.
 func findPython(r Rank, children map[int][]Rank) Rank {
 	for level := []Rank{r}; len(level) > 0; {
 		var python, next []Rank

@@ -359,7 +359,7 @@ func (a *attempt) awaitReports(finished <-chan struct{}, timeout time.Duration) 
 	case <-a.server.Joined():
 	case <-time.After(joinGrace):
 		// Some ranks will never join, for example because another one failed before. Only the last
-		// messages of those that joined can still arrive.
+		// messages of joined ranks can still arrive.
 		if !slices.ContainsFunc(a.server.Outcome().Ranks, func(r rendezvous.RankStatus) bool { return r.State == rendezvous.Joined }) {
 			return
 		}

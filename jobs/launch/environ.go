@@ -29,7 +29,7 @@ const (
 	AttentionVariable = "DDPBATCH_ATTENTION"
 	FusionVariable    = "DDPBATCH_FUSION"
 	// RunVariable holds the ID of the run. It keeps a rank from working in the directory of a
-	// different run that another process has put in the place of the run directory.
+	// different run that another process has put at the path of the run directory.
 	RunVariable = "DDPBATCH_RUN_ID"
 
 	envAddresses = "DDPBATCH_RENDEZVOUS"         // host:port, comma separated

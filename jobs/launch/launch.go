@@ -126,7 +126,7 @@ type Result struct {
 	// StopRequested reports that the ranks were asked to stop, even if they failed then.
 	StopRequested bool
 
-	// portRestart reports that another attempt follows because a port was taken.
+	// portRestart reports that another attempt follows because a port was in use.
 	portRestart bool
 }
 
@@ -198,7 +198,7 @@ type supervisor struct {
 	restarts int // restarts since the last progress
 	// programStep is the newest step of a user's program in all attempts, or -1.
 	programStep int
-	// portRestarts counts the latest consecutive starts after a port was taken.
+	// portRestarts counts the latest consecutive starts after a port was in use.
 	portRestarts int
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // A programExporter writes the metrics of a user's program for TensorBoard and Prometheus, with
-// the same names as those of the built-in trainer. After an error it stops writing to the
+// the names of the built-in trainer. After an error it stops writing to the
 // destination that failed.
 type programExporter struct {
 	dir    rundir.Dir
@@ -90,7 +90,7 @@ func createBoard(d rundir.Dir, host string, step int, now time.Time) (*tensorboa
 	return tensorboard.CreateIn(root, filepath.Base(d.TensorBoard()), host, step, now)
 }
 
-// metrics returns the current values. Names and meanings are those of the built-in trainer.
+// metrics returns the current values. Names and meanings are the same as in the built-in trainer.
 func (x *programExporter) metrics(now time.Time) []prometheus.Metric {
 	all := []prometheus.Metric{{Name: "ddpbatch_report_timestamp_seconds", Help: "Time of the last update, as Unix time.", Value: float64(now.UnixMilli()) / 1e3}}
 	gauge := func(name, help string, v *metrics.Number, scale float64) {

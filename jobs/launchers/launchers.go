@@ -4,7 +4,7 @@
 // them.
 //
 // Variables leak from one launcher into processes that another one starts, so the values of
-// several launchers must agree. If they do not, [Find] returns an error that lists the values
+// several launchers must agree. If they differ, [Find] returns an error that lists the values
 // of each launcher, and the user can select one. The package does not guess. Values that a
 // launcher does not pass are [Unknown], and the ranks determine them after the rendezvous.
 //

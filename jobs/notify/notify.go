@@ -50,7 +50,7 @@ const (
 // A Message describes an event of a run.
 type Message struct {
 	Event   jobs.NotifyEvent `json:"event"`
-	Text    string           `json:"text"` // one line for people; Slack and Mattermost show it
+	Text    string           `json:"text"` // one line for users; Slack and Mattermost show it
 	Name    string           `json:"name"`
 	RunDir  string           `json:"run_dir"`
 	JobID   string           `json:"job_id,omitempty"` // empty without Slurm

@@ -55,7 +55,7 @@ func hook(address string) (o jobs.Notify, variable string) {
 	return jobs.Notify{WebhookEnv: "HOOK"}, "HOOK=" + address
 }
 
-// TestWebhook checks the request: JSON with a text for people.
+// TestWebhook checks the request: JSON with a text for users.
 func TestWebhook(t *testing.T) {
 	var mu sync.Mutex
 	var got []Message

@@ -24,7 +24,7 @@ func TestReadFailureLimitsRanks(t *testing.T) {
 }
 
 // TestReadFailureLimitsTexts checks that the texts of another user's file are short, and that they
-// are valid where they are cut.
+// remain valid after a cut.
 func TestReadFailureLimitsTexts(t *testing.T) {
 	dir := rundir.Dir{Path: t.TempDir()}
 	long := strings.Repeat("ä", 1<<20)

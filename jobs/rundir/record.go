@@ -92,7 +92,7 @@ type Code struct {
 	Bytes    int64  `json:"bytes,omitempty"`
 }
 
-// LastJob returns the job ID of the last submission, or an empty string if there is none.
+// LastJob returns the job ID of the last submission, or an empty string before the first one.
 func (r Record) LastJob() string {
 	if s := r.Last(); s != nil {
 		return s.JobID
@@ -100,7 +100,7 @@ func (r Record) LastJob() string {
 	return ""
 }
 
-// Last returns the last submission, or nil if there is none.
+// Last returns the last submission, or nil before the first one.
 func (r Record) Last() *Submission {
 	if len(r.Submissions) == 0 {
 		return nil
@@ -108,7 +108,7 @@ func (r Record) Last() *Submission {
 	return &r.Submissions[len(r.Submissions)-1]
 }
 
-// Of returns the submission with the given job ID, or nil if there is none.
+// Of returns the submission with the given job ID, or nil if it does not exist.
 func (r Record) Of(jobID string) *Submission {
 	for _, list := range [][]Submission{r.Submissions, r.Chain} {
 		for i := range list {

@@ -57,7 +57,7 @@ type Dir struct {
 	root  *os.Root // open directory, see [Dir.Hold]; nil unless it is held
 	below string   // path of this directory relative to root; empty for root itself
 
-	checked fs.FileInfo // the directory at Path when it was checked; nil if it was not
+	checked fs.FileInfo // the directory at Path when it was checked; nil before
 }
 
 // Spec returns the path of the job file as submitted.

@@ -253,7 +253,7 @@ func (d Dir) Remove() error {
 	if err != nil {
 		return err
 	}
-	if err := unix.Rmdir(d.Path); err != nil { // not os.Remove, which removes a file, too
+	if err := unix.Rmdir(d.Path); err != nil { // not os.Remove, which also removes a file
 		return &fs.PathError{Op: "remove", Path: d.Path, Err: err}
 	}
 	return nil

@@ -86,7 +86,7 @@ func readCost(dir rundir.Dir) int64 {
 	return runCost + fileSize(dir.Metrics(), 32<<20) + statusCost(dir) // metrics are parsed, but not stored
 }
 
-// statusCost is the part of readCost that is for files whose content is stored.
+// statusCost returns the part of readCost for files whose content is stored.
 func statusCost(dir rundir.Dir) int64 {
 	cost := int64(0)
 	for _, path := range []string{dir.Record(), dir.Live(), dir.Attempts(), dir.Failure()} {

@@ -39,7 +39,7 @@ func LoadJob(dir rundir.Dir) (s StoredJob, err error) {
 	return s, nil
 }
 
-// FindSubmission returns the submission of the job that runs in dir, or nil if there is none.
+// FindSubmission returns the submission of the job that runs in dir, or nil if it does not exist.
 // SubmitDir is the directory that was submitted: dir itself, or its sweep; it may be empty.
 // MayBePending is true if the job may have started before submit recorded its ID.
 func FindSubmission(dir rundir.Dir, jobID, submitDir string, mayBePending bool) (*rundir.Submission, error) {

@@ -118,7 +118,7 @@ func newDifferential(t *testing.T, bash string) *differential {
 	return d
 }
 
-// compare returns the verdict about a script: "equal", "wrapped", or "told".
+// compare returns the result for a script: "equal", "wrapped", or "told".
 func (d *differential) compare(t *testing.T, name string, src []byte) string {
 	result, err := Read(name, src, testOptions)
 	if err != nil {

@@ -244,7 +244,7 @@ func (g git) status(ctx context.Context, dir string, exclude []string, depth int
 
 // withoutFilters returns git options that disable the filters in the settings of a repository.
 // git status starts filter.NAME.clean and filter.NAME.process for files that .gitattributes
-// names. Filters in the user's own settings, such as those of Git LFS, remain enabled.
+// names. Filters in the user's own settings, such as the filters of Git LFS, remain enabled.
 //
 // The option --attr-source would be simpler but requires git 2.41.
 func (g git) withoutFilters(ctx context.Context, dir string) ([]string, error) {

@@ -58,8 +58,8 @@ func TestSnapshot(t *testing.T) {
 	if err != nil || string(text) != "print(2)\n" {
 		t.Errorf("%q, %v", text, err)
 	}
-	// User files next to the runs are in the snapshot. Runs and files that git ignores are
-	// not.
+	// User files next to the runs are in the snapshot. It excludes runs and files
+	// that git ignores.
 	for name, want := range map[string]bool{"runs/notes.txt": true, "runs/other": false, "runs/x": false, "debug.log": false} {
 		if got := holds(t, filepath.Join(code.Snapshot, name)); got != want {
 			t.Errorf("the snapshot has %s: %v", name, got)

@@ -37,7 +37,7 @@ type Repaired struct {
 	Record rundir.Record
 	// Intact reports that the record was valid and is unchanged.
 	Intact bool
-	// Kept is the path of the old record; empty if there was none.
+	// Backup is the path of the old record; empty without an old record.
 	Backup string
 	// Checkpoints is the number of checkpoints with a readable manifest. Newest is the step of
 	// the newest one.

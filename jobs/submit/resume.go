@@ -61,8 +61,8 @@ func findAllChanges(dir rundir.Dir, job *jobs.Job, base string) (found jobs.Diag
 	return found, from, nil
 }
 
-// addHintToLast returns the contradictions as an error with a hint on the last one, or nil if
-// there are none.
+// addHintToLast returns the contradictions as an error with a hint on the last one, or nil
+// without contradictions.
 func addHintToLast(found jobs.Diagnostics, hint string) error {
 	if len(found) == 0 {
 		return nil

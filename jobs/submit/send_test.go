@@ -19,7 +19,7 @@ func TestOneJob(t *testing.T) {
 	const lost = `echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation" >&2; exit 1`
 	for _, tt := range []struct {
 		name, sbatch, squeue string
-		id                   string // of the job; empty if there is none
+		id                   string // of the job, or empty
 		fails, hint          string
 		pending              bool // whether the submission stays pending
 		removed              bool // whether the run directory is removed, because nothing reached Slurm

@@ -103,8 +103,8 @@ func (s Submitter) Submit(ctx context.Context, req Request) (Result, error) {
 
 // submitIn submits a run from a held directory. The directories in created did not exist before.
 func (s Submitter) submitIn(ctx context.Context, req Request, dir rundir.Dir, created []string) (Result, error) {
-	// Between its creation and Hold, another user may have put a different directory of this user in
-	// its place, whose files must stay.
+	// Between its creation and Hold, another user may have put a different directory of this user at
+	// its path, whose files must stay.
 	isNew := dir.IsEmpty()
 	unlock, err := dir.LockSubmission()
 	if err != nil {

@@ -16,7 +16,7 @@ func TestElements(t *testing.T) {
 		states [3]string // of its trials
 		asked  []int
 		failed bool
-		want   []int // submitted as job 102; nil if there are none
+		want   []int // submitted as job 102, or nil
 		fails  string
 	}{
 		{name: "all failed", states: [3]string{failed, failed, failed}, want: []int{0, 1, 2}},

@@ -19,7 +19,7 @@ type Follower struct {
 	buffer  []byte
 }
 
-// Follow returns a follower that reads from offset on. It calls open for each read, because
+// Follow returns a follower that starts to read at offset. It calls open for each read, because
 // other nodes may write to the file.
 func Follow(open func() (*os.File, error), offset int64) *Follower {
 	return &Follower{open: open, offset: offset}

@@ -420,7 +420,7 @@ func (p *Parser) records(v values) []metrics.Record {
 	return found
 }
 
-// position returns the global step of a line. It returns false if the line has none.
+// position returns the global step of a line. It returns false for a line without a step.
 func (p *Parser) position(v *values) (position, bool) {
 	if v.has[qEpoch] {
 		if epoch := v.value[qEpoch]; epoch >= 0 && epoch < math.MaxInt32 {
@@ -488,7 +488,7 @@ type jsonLine struct {
 }
 
 // ParseJSON returns the records in a JSON line that a program wrote for ddpbatch. The object
-// must contain "step". Other fields are those of [metrics.Record], and "eval_loss".
+// must contain "step". Other fields are the fields of [metrics.Record], and "eval_loss".
 func (p *Parser) ParseJSON(line string) []metrics.Record {
 	var l jsonLine
 	if len(line) > maxLine || json.Unmarshal([]byte(line), &l) != nil || l.Step == nil || *l.Step < 0 || l.Epoch < 0 || l.Epoch > math.MaxInt32 {

@@ -71,7 +71,7 @@ const (
 	maxRanks, maxGPUs = 2048, 64
 	// maxAllRanks and maxAllGPUs are the maximum numbers for all nodes.
 	maxAllRanks, maxAllGPUs = 100_000, 100_000
-	// maxName is the maximum length of the name of a GPU, in bytes. maxHost is that of a host.
+	// maxName is the maximum length of the name of a GPU, in bytes. maxHost is the maximum for a host.
 	maxName, maxHost = 100, 255
 	// maxCores and maxMemory are above what one node can have.
 	maxCores, maxMemory = 1 << 16, 1 << 50

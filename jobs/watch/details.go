@@ -117,7 +117,7 @@ func (s *Status) Details(now time.Time) []Line {
 	return lines
 }
 
-// chain describes the jobs of the chain that have not ended; empty if there are none.
+// chain describes the jobs of the chain that have not ended; empty without such jobs.
 func (s *Status) chain() string {
 	var open []string
 	for _, c := range s.Chain {

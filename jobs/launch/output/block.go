@@ -6,7 +6,7 @@ import "sync/atomic"
 // 1 GB per minute.
 const blockBytes = 1 << 20
 
-// maxSpareBlocks is the number of blocks of a stream that are kept for later output.
+// maxSpareBlocks is the number of blocks of a stream that are stored for later output.
 const maxSpareBlocks = 2
 
 // A block is a buffer with output that several sinks write without a copy. It is free again when

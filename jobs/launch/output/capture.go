@@ -29,7 +29,7 @@ const (
 const (
 	// DefaultLimit is the default of [Options].Limit.
 	DefaultLimit = 64 << 20
-	// maxLine is the maximum length of a line that is kept together, in bytes.
+	// maxLine is the maximum length of a line that is not split, in bytes.
 	maxLine = 64 << 10
 	// batchDelay is the maximum pause between reads. It lets a pipe collect many lines, because
 	// each read costs much more than the bytes that it returns.
@@ -39,8 +39,8 @@ const (
 	// maxCollect is the maximum time for which output is collected before it is written, while the
 	// program prints much.
 	maxCollect = 3 * batchDelay
-	// minRead is the room in a block from which on a read is worth its cost: what a program prints
-	// in a pause, see pace.
+	// minRead is the free space in a block that justifies a read: what a program prints in a
+	// pause, see pace.
 	minRead = 3 * blockBytes / 8
 	// filePatience and outPatience are the maximum delays of a program by a file system, or by
 	// the reader of the log, that takes nothing. Later output is dropped until it continues.
@@ -61,7 +61,7 @@ type Options struct {
 	// Rank is the rank of the program. If Workers is set, it is the number of the node instead.
 	Rank int
 	// Workers reports that the program starts several ranks itself, as torchrun does. The ranks
-	// are told apart by the processes that print, except in the mode Merged.
+	// are identified by the processes that print, except in the mode Merged.
 	Workers bool
 	// Dir creates the files. If it is nil, there are no files.
 	Dir Dir
@@ -176,7 +176,7 @@ func (c *Capture) open(s *capturedStream) (err error) {
 		if ends, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 			return err
 		}
-		// Each read then tells which process has written.
+		// Each read then returns the process that has written.
 		err = unix.SetsockoptInt(ends[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1)
 	} else if state, terr := termios(s.to); terr == nil && s.openTerminal(state) == nil {
 		c.undo = append(c.undo, followSize(s.to, s.master), pollSize(s.to, s.master))
@@ -400,7 +400,7 @@ func (s *capturedStream) pace(n int, last time.Time) (pause time.Duration, read 
 }
 
 // oldestStart returns when the oldest start of a line of a stream began to wait. It returns the
-// zero time if there is none.
+// zero time if no start waits.
 func (c *Capture) oldestStart(s *capturedStream) (oldest time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -463,8 +463,8 @@ func (c *Capture) laneOf(s *capturedStream, pid int) *lane {
 	return l
 }
 
-// NameWorker sets the rank of a worker, so that its output is told apart even if the worker ends
-// before its output is read.
+// NameWorker sets the rank of a worker, so that its output is attributed to it even if the worker
+// ends before its output is read.
 func (c *Capture) NameWorker(pid, rank int) { c.names.name(pid, rank) }
 
 // fileOf returns the file of a rank.
@@ -577,7 +577,7 @@ func (c *Capture) Close(ctx context.Context) {
 	for _, s := range c.streams {
 		s.close()
 	}
-	var waiting sync.WaitGroup          // all at once, so that the delays do not add up
+	var waiting sync.WaitGroup          // all at once, so that the delays are not summed
 	var forwarded, written atomic.Int32 // destinations that have not taken all output
 	for _, s := range c.out {
 		waiting.Go(func() {

@@ -117,7 +117,7 @@ func TestCaptureModes(t *testing.T) {
 	}
 }
 
-// TestCaptureOfWorkers checks that the output of workers below one program is told apart by their
+// TestCaptureOfWorkers checks that the output of workers below one program is separated by their
 // variable RANK, and that the output of the program itself is always forwarded.
 func TestCaptureOfWorkers(t *testing.T) {
 	// Each worker waits until its first line is in its file, because the rank of a process that has
@@ -280,7 +280,7 @@ func TestCaptureOfBinaryOutput(t *testing.T) {
 }
 
 // TestOutputLimit checks that a file keeps the start and the end of its output, that its lines are
-// whole, and that the second part tells where it continues.
+// whole, and that the second part begins with its position.
 func TestOutputLimit(t *testing.T) {
 	const limit, lines = 64 << 10, 50_000
 	dir := testDir(t.TempDir())

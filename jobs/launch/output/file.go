@@ -37,7 +37,7 @@ func Parts(base string) []string {
 func RankBase(rank int) string { return fmt.Sprintf("rank-%05d", rank) }
 
 // NodeBase returns the common part of the names of the files of a node. They contain the output of
-// torchrun itself, or of a node whose ranks cannot be told apart.
+// torchrun itself, or of a node whose ranks cannot be distinguished.
 func NodeBase(node int) string { return fmt.Sprintf("node-%05d", node) }
 
 // ParseBase returns the rank or the node of the first file of an output, and whether the name is

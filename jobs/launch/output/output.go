@@ -12,7 +12,7 @@
 //   - A destination that fails, such as a full disk, or that takes nothing, such as a file system
 //     that does not respond, does not stop the program. It delays the program once for a few
 //     seconds. Later output is dropped and counted, until the destination continues.
-//   - If several ranks are below one program, as with torchrun, a socket tells which process has
+//   - If several ranks are below one program, as with torchrun, a socket identifies the process that
 //     printed. The rank is the variable RANK of that process, or of a process above it.
 //
 // A [Copier] copies the output of all ranks on one machine, in the process of the launcher:

@@ -7,8 +7,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
-// TestWidthAndClip checks the width of texts with colors and wide characters, and where they are
-// cut.
+// TestWidthAndClip checks the width of texts with colors and wide characters, and the
+// positions at which they are cut.
 func TestWidthAndClip(t *testing.T) {
 	for text, want := range map[string]int{"": 0, "abc": 3, "\x1b[32m##\x1b[0m": 2, "━━": 2, "\x1b[": 0} {
 		if got := screen.Width(text); got != want {
