@@ -6,6 +6,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -62,7 +63,7 @@ func (p *program) waitChain(ctx context.Context, run runs.Run) (runs.Run, error)
 		return run, nil
 	}
 	last := runs.Run{Dir: run.Dir, Record: run.Record}
-	last.Record.Submissions, last.Record.Chain = run.Record.Chain[n-1:], nil
+	last.Record.Submissions, last.Record.Chain = []rundir.Submission(run.Record.Chain[n-1:]), nil
 	if states, err := p.slurm().State(ctx, last.Record.LastJob()); err == nil && (states[0].Done() || states[0].State == slurm.StateUnknown) {
 		return run, nil // Slurm forgets a job a few minutes after its end
 	}

@@ -1,7 +1,13 @@
-// Package capped provides a buffer for the output of programs that may print without end.
+// Package capped limits the memory for data of unknown size: a buffer for the output of programs
+// that may print without end, and JSON arrays in files that another user may own.
 package capped
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
 
 // A Buffer stores the first Limit bytes written to it and discards the rest. The [bytes.Buffer] is
 // not embedded, because io.Copy would use its ReadFrom, which ignores the limit.
@@ -22,3 +28,26 @@ func (b *Buffer) Bytes() []byte { return b.buf.Bytes() }
 
 // String returns the stored bytes as text.
 func (b *Buffer) String() string { return b.buf.String() }
+
+// DecodeList decodes a JSON array of at most limit elements, for an UnmarshalJSON. An element needs
+// only 3 bytes in a file, such as "{},", and may need hundreds of bytes in memory.
+func DecodeList[T any](text []byte, limit int) (list []T, err error) {
+	all := json.NewDecoder(bytes.NewReader(text))
+	if t, err := all.Token(); err != nil || t == nil {
+		return nil, err
+	} else if t != json.Delim('[') {
+		return nil, errors.New("not an array")
+	}
+	list = []T{}
+	for all.More() {
+		if len(list) == limit {
+			return nil, fmt.Errorf("an array has more than %d elements", limit)
+		}
+		var element T
+		if err := all.Decode(&element); err != nil {
+			return nil, err
+		}
+		list = append(list, element)
+	}
+	return list, nil
+}

@@ -1,7 +1,9 @@
 package capped_test
 
 import (
+	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,4 +21,51 @@ func TestBuffer(t *testing.T) {
 	if b.String() != "abcde" || string(b.Bytes()) != "abcde" {
 		t.Errorf("got %q, want %q", b.String(), "abcde")
 	}
+}
+
+// numbers is a list of at most three numbers.
+type numbers []int
+
+func (n *numbers) UnmarshalJSON(text []byte) (err error) {
+	*n, err = capped.DecodeList[int](text, 3)
+	return err
+}
+
+// TestDecodeList checks the limit, also for a list that another value replaces, and that other values
+// decode as without a limit.
+func TestDecodeList(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		want       numbers
+		fails      bool
+	}{
+		{name: "no elements", text: `{"a":[]}`, want: numbers{}},
+		{name: "null", text: `{"a":null}`},
+		{name: "missing", text: `{}`},
+		{name: "at the limit", text: `{"a":[1,2,3]}`, want: numbers{1, 2, 3}},
+		{name: "above the limit", text: `{"a":[1,2,3,4]}`, fails: true},
+		{name: "key with a long and a short list", text: `{"a":[1,2,3,4],"A":[]}`, fails: true},
+		{name: "object", text: `{"a":{}}`, fails: true},
+		{name: "wrong element", text: `{"a":[1,"2"]}`, fails: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got struct{ A numbers }
+			err := json.Unmarshal([]byte(tt.text), &got)
+			if (err != nil) != tt.fails || !tt.fails && (!slices.Equal(got.A, tt.want) || (got.A == nil) != (tt.want == nil)) {
+				t.Errorf("got %v, %v, want %v, failure %v", got.A, err, tt.want, tt.fails)
+			}
+		})
+	}
+}
+
+// FuzzDecodeList checks that no text makes a list longer than its limit.
+func FuzzDecodeList(f *testing.F) {
+	for _, text := range []string{`[1,2]`, `[1,2,3,4]`, `[`, `null`, `[null,{}]`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if list, err := capped.DecodeList[int](text, 3); len(list) > 3 {
+			t.Errorf("got %d elements, %v", len(list), err)
+		}
+	})
 }

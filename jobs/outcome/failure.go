@@ -1,7 +1,6 @@
 package outcome
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/capped"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
@@ -60,24 +60,9 @@ const (
 type RankStatuses []rendezvous.RankStatus
 
 // UnmarshalJSON decodes an array of at most maxRanks ranks.
-func (s *RankStatuses) UnmarshalJSON(text []byte) error {
-	all := json.NewDecoder(bytes.NewReader(text))
-	if t, err := all.Token(); err != nil || t == nil {
-		return err
-	} else if t != json.Delim('[') {
-		return errors.New("ranks is not an array")
-	}
-	for all.More() {
-		if len(*s) == maxRanks {
-			return fmt.Errorf("more than %d ranks", maxRanks)
-		}
-		var status rendezvous.RankStatus
-		if err := all.Decode(&status); err != nil {
-			return err
-		}
-		*s = append(*s, status)
-	}
-	return nil
+func (s *RankStatuses) UnmarshalJSON(text []byte) (err error) {
+	*s, err = capped.DecodeList[rendezvous.RankStatus](text, maxRanks)
+	return err
 }
 
 // addFailure adds the first failure in the last attempt of the job. It adds nothing if the attempt

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/capped"
 )
 
 // maxLive is the maximum size of live.json in bytes. The host names of many thousand nodes
@@ -50,17 +52,29 @@ func (s RankState) IsTrouble() bool { return s == RankLost || s == RankFailed ||
 // replaces the file every [LiveEvery], and immediately when the state of a node changes. Ranks
 // that srun starts without a launcher do not have this file.
 type Live struct {
-	Time    time.Time   `json:"time"` // time of writing; if it is old, the launcher was killed
-	JobID   string      `json:"job_id,omitempty"`
-	Attempt int         `json:"attempt"` // from 1
-	Began   time.Time   `json:"began"`   // start of the attempt
-	Phase   LivePhase   `json:"phase"`
-	Detail  string      `json:"detail,omitempty"` // reason for the phase, for messages
-	Hosts   string      `json:"hosts"`            // node list, in rank order
-	PerNode int         `json:"ranks_per_node"`
-	Ranks   int         `json:"ranks"`
-	Joined  int         `json:"joined"` // number of ranks that have joined
-	Nodes   []NodeGroup `json:"nodes"`
+	Time    time.Time  `json:"time"` // time of writing; if it is old, the launcher was killed
+	JobID   string     `json:"job_id,omitempty"`
+	Attempt int        `json:"attempt"` // from 1
+	Began   time.Time  `json:"began"`   // start of the attempt
+	Phase   LivePhase  `json:"phase"`
+	Detail  string     `json:"detail,omitempty"` // reason for the phase, for messages
+	Hosts   string     `json:"hosts"`            // node list, in rank order
+	PerNode int        `json:"ranks_per_node"`
+	Ranks   int        `json:"ranks"`
+	Joined  int        `json:"joined"` // number of ranks that have joined
+	Nodes   nodeGroups `json:"nodes"`
+}
+
+// maxNodeGroups is the maximum number of groups in live.json. Slurm has at most 65,536 nodes.
+const maxNodeGroups = 100_000
+
+// nodeGroups is a list of limited length: another user may own the file.
+type nodeGroups []NodeGroup
+
+// UnmarshalJSON decodes an array of at most maxNodeGroups groups.
+func (g *nodeGroups) UnmarshalJSON(text []byte) (err error) {
+	*g, err = capped.DecodeList[NodeGroup](text, maxNodeGroups)
+	return err
 }
 
 // A NodeGroup is a set of nodes in the same state. The state of a node is the state of its

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/capped"
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
@@ -16,9 +17,21 @@ const maxNetwork = 8 << 20
 
 // Network is the network that the ranks of the last attempt agreed on, stored in network.json.
 type Network struct {
-	Time   time.Time     `json:"time"`
-	Choice netif.Choice  `json:"choice"` // choice on the first host, with the reasons for and against each interface
-	Hosts  []NetworkHost `json:"hosts"`
+	Time   time.Time    `json:"time"`
+	Choice netif.Choice `json:"choice"` // choice on the first host, with the reasons for and against each interface
+	Hosts  networkHosts `json:"hosts"`
+}
+
+// maxNetworkHosts is the maximum number of hosts in network.json. Slurm has at most 65,536 nodes.
+const maxNetworkHosts = 100_000
+
+// networkHosts is a list of limited length: another user may own the file.
+type networkHosts []NetworkHost
+
+// UnmarshalJSON decodes an array of at most maxNetworkHosts hosts.
+func (h *networkHosts) UnmarshalJSON(text []byte) (err error) {
+	*h, err = capped.DecodeList[NetworkHost](text, maxNetworkHosts)
+	return err
 }
 
 // A NetworkHost is the interface and address of one host.

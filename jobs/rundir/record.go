@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/capped"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
@@ -23,6 +24,9 @@ const (
 	// maxElements is the maximum number of trials in a sweep. A job file cannot have as many.
 	// The limit matters because commands read several files for each trial.
 	maxElements = 20_000
+	// maxSubmissions is the maximum number of submissions in a record, and maxChain the maximum number
+	// of jobs of a chain. Commands that list runs query Slurm for each job of a chain.
+	maxSubmissions, maxChain = 20_000, 1000
 	// maxJobID is the largest job ID that squeue can parse. Slurm 22.05 uses a signed 32-bit
 	// integer.
 	maxJobID = math.MaxInt32
@@ -30,16 +34,16 @@ const (
 
 // A Record is the content of record.json: the identity of a run and its submissions.
 type Record struct {
-	Format      int          `json:"format"`
-	Run         string       `json:"run"`  // random ID of the run, created with the run directory
-	Name        string       `json:"name"` // name of the job
-	Base        string       `json:"base"` // directory of the job file; the spec's relative paths start here
-	Created     time.Time    `json:"created"`
-	Version     string       `json:"version"` // version of ddpbatch that created the record
-	Submissions []Submission `json:"submissions"`
+	Format      int         `json:"format"`
+	Run         string      `json:"run"`  // random ID of the run, created with the run directory
+	Name        string      `json:"name"` // name of the job
+	Base        string      `json:"base"` // directory of the job file; the spec's relative paths start here
+	Created     time.Time   `json:"created"`
+	Version     string      `json:"version"` // version of ddpbatch that created the record
+	Submissions submissions `json:"submissions"`
 	// Chain holds the jobs that follow the last submission and have not run yet, in order. A job
 	// moves to Submissions when it starts and the run is not complete.
-	Chain []Submission `json:"chain,omitempty"`
+	Chain chain `json:"chain,omitempty"`
 
 	// Pending is a submission without a job ID. Slurm may or may not have its job. It is
 	// stored before the call of sbatch.
@@ -47,6 +51,24 @@ type Record struct {
 
 	// Sweep is set in the directory of a sweep. Each trial has a separate run.
 	Sweep *SweepRecord `json:"sweep,omitempty"`
+}
+
+// submissions and chain are lists of limited length: another user may own the file.
+type (
+	submissions []Submission
+	chain       []Submission
+)
+
+// UnmarshalJSON decodes an array of at most maxSubmissions submissions.
+func (s *submissions) UnmarshalJSON(text []byte) (err error) {
+	*s, err = capped.DecodeList[Submission](text, maxSubmissions)
+	return err
+}
+
+// UnmarshalJSON decodes an array of at most maxChain submissions.
+func (c *chain) UnmarshalJSON(text []byte) (err error) {
+	*c, err = capped.DecodeList[Submission](text, maxChain)
+	return err
 }
 
 // A SweepRecord lists the trials of a sweep.
@@ -190,7 +212,7 @@ func validRecord(r Record) error {
 	if r.Sweep != nil && len(r.Sweep.Elements) > maxElements {
 		return fmt.Errorf("it is damaged: its sweep has more than %d elements", maxElements)
 	}
-	for _, s := range slices.Concat(r.Submissions, r.Chain) {
+	for _, s := range slices.Concat([]Submission(r.Submissions), r.Chain) {
 		if !isJobID(s.JobID) {
 			return fmt.Errorf("it is damaged: %q is not a job id", s.JobID)
 		}
