@@ -95,9 +95,9 @@ func statusCost(dir rundir.Dir) int64 {
 	return cost + 16*checkpoint.NewestManifestSize(dir.Checkpoints())
 }
 
-// readCost returns the cost of a run with its trials.
+// readCost returns the cost of a run with its trials. Slurm is queried for each job of a chain.
 func (r Run) readCost() int64 {
-	cost := readCost(r.Dir)
+	cost := readCost(r.Dir) + runCost*int64(len(r.Record.Chain))
 	if !r.IsSweep() {
 		return cost
 	}

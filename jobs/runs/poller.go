@@ -156,6 +156,9 @@ func (p *Poller) update(dir rundir.Dir, open func() (Run, error)) (watch.Status,
 func ReadStatus(r Run, metrics *watch.MetricsTail) watch.Status {
 	s := watch.Read(r.Dir, r.Record.Name, r.Record.LastJob(), metrics)
 	s.Pending = r.Record.Pending != nil
+	if r.Dir.IsElement() {
+		return s // trials have no chains, whatever the record of another user contains
+	}
 	for _, sub := range r.Record.Chain {
 		s.Chain = append(s.Chain, watch.ChainedJob{Job: sub.JobID})
 	}

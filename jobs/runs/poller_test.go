@@ -189,3 +189,21 @@ func TestPollerSkipsUnreadableRuns(t *testing.T) {
 		t.Errorf("got %+v, %v, want only an error", all, err)
 	}
 }
+
+// TestChainsOfAnotherUserAreLimited checks that the jobs of a chain count toward the limit for the runs of
+// another user, and that records of trials add none: a list queries Slurm for each of these jobs.
+func TestChainsOfAnotherUserAreLimited(t *testing.T) {
+	dir := rundir.Dir{Path: filepath.Join(t.TempDir(), "run")}
+	chained := Run{Dir: dir}
+	chained.Record.Chain = make([]rundir.Submission, 1000)
+	if plain, chain := (Run{Dir: dir}).readCost(), chained.readCost(); chain < plain+1000*runCost {
+		t.Errorf("the cost is %d with a chain and %d without", chain, plain)
+	}
+	if s := ReadStatus(chained, nil); len(s.Chain) != 1000 {
+		t.Errorf("run: got %d jobs", len(s.Chain))
+	}
+	chained.Dir = dir.Element(0)
+	if s := ReadStatus(chained, nil); len(s.Chain) != 0 {
+		t.Errorf("trial: got %d jobs", len(s.Chain))
+	}
+}
