@@ -168,8 +168,8 @@ func StatusTable(all []Status) screen.Table {
 	}
 	for _, key := range slices.Sorted(maps.Keys(all[0].Values)) {
 		at := len(t.Header) - 1
-		// Use the last part of the key, to keep the table narrow.
-		t.Header = slices.Insert(t.Header, at, strings.ToUpper(key[strings.LastIndexByte(key, '.')+1:]))
+		// Use the last part of the key, to keep the table narrow. Another user may own the record.
+		t.Header = slices.Insert(t.Header, at, strings.ToUpper(printable.Line(key[strings.LastIndexByte(key, '.')+1:])))
 		for i := range t.Rows {
 			t.Rows[i] = slices.Insert(t.Rows[i], at, printable.Line(all[i].Values[key]))
 		}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/watch/screen"
 )
 
@@ -35,6 +36,18 @@ func TestTableOfLongNames(t *testing.T) {
 			if width > 0 && screen.Width(line) > width {
 				t.Errorf("%q is wider than %d columns", line, width)
 			}
+		}
+	}
+}
+
+// TestStatusTableRemovesControlCharacters checks that the keys and values of a sweep, which may belong
+// to another user, cannot control the terminal.
+func TestStatusTableRemovesControlCharacters(t *testing.T) {
+	const steer = "\x1b[2J\r\u202e\x00"
+	all := []Status{{Name: "a" + steer, Values: map[string]string{"train." + steer + "lr": "1" + steer}}}
+	for _, line := range StatusTable(all).Lines(0) {
+		if line != printable.Text(line) {
+			t.Errorf("%q has control characters", line)
 		}
 	}
 }
