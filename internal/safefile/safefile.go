@@ -16,6 +16,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -92,6 +94,30 @@ func ReadDirIn(root *os.Root, name string) ([]fs.DirEntry, error) {
 	}
 	defer dir.Close()
 	return fs.ReadDir(dir.FS(), ".")
+}
+
+// ReadSomeIn returns at most limit entries of a directory in an open directory, sorted by name. A
+// directory of another user can have any number of entries; which of them are returned is then
+// undefined.
+func ReadSomeIn(root *os.Root, name string, limit int) ([]fs.DirEntry, error) {
+	f, err := root.Open(name + itself)
+	if err != nil {
+		return nil, withPath(err, name)
+	}
+	defer f.Close()
+	var entries []fs.DirEntry
+	for len(entries) < limit {
+		some, err := f.ReadDir(min(limit-len(entries), 1024))
+		entries = append(entries, some...)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return entries, withPath(err, name)
+		}
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, nil
 }
 
 // itself follows a path that must lead to a directory: the kernel rejects a FIFO instead of opening it.

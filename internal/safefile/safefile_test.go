@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -201,5 +203,32 @@ func TestOpenDoesNotWaitForOthers(t *testing.T) {
 	}, func() (fs.FileInfo, error) { return os.Stat(f.Name()) })
 	if calls != 1 || !errors.Is(err, unix.EWOULDBLOCK) {
 		t.Errorf("%d calls, %v", calls, err)
+	}
+}
+
+// TestReadSomeIn checks the limit, the order, and that a FIFO is an error.
+func TestReadSomeIn(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	names := []string{"a", "b", "c", "d"}
+	for _, name := range names {
+		if err := root.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, limit := range []int{0, 1, 3, 4, 5, 5000} {
+		entries, err := safefile.ReadSomeIn(root, ".", limit)
+		if err != nil || len(entries) != min(limit, len(names)) || !slices.IsSortedFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) }) {
+			t.Errorf("limit %d: got %v, %v", limit, entries, err)
+		}
+	}
+	if err := syscall.Mkfifo(filepath.Join(root.Name(), "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := safefile.ReadSomeIn(root, "fifo", 1); err == nil {
+		t.Error("no error for a FIFO")
 	}
 }

@@ -19,6 +19,9 @@ const (
 	// maximum size of their files: the directory may belong to another user.
 	maxUsageNodes = 4096
 	maxUsageBytes = 64 << 20
+	// maxUsageEntries is the maximum number of names that are read. A launcher retains fewer: up to
+	// twice maxUsageAttempts for each of maxUsageNodes.
+	maxUsageEntries = 50_000
 )
 
 // Usage returns the path of the file with the measurements of a node in an attempt. Attempts count from 1
@@ -78,7 +81,7 @@ func (d Dir) ReadUsage(limit int64) (files [][]byte, err error) {
 		return nil, err
 	}
 	defer done()
-	entries, err := safefile.ReadDirIn(root, usageName)
+	entries, err := safefile.ReadSomeIn(root, usageName, maxUsageEntries)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
