@@ -90,9 +90,6 @@ type Goal struct {
 	Epochs int  // epochs of the built-in trainer
 }
 
-// maxSpec is the maximum number of bytes to read of a job file.
-const maxSpec = 1 << 20
-
 // Read reads the state of the run in dir. Job is the ID of its last job, or empty without
 // Slurm. Read omits files that it cannot read.
 func Read(dir rundir.Dir, job string) State {
@@ -101,7 +98,9 @@ func Read(dir rundir.Dir, job string) State {
 	if e, ok := dir.ReadEnd(); ok && (e.JobID == job || e.JobID == "" || job == "") {
 		s.End = &e
 	}
-	if e, ok, err := checkpoint.Newest(dir.Checkpoints()); err == nil && ok {
+	// The directory at the path of a held directory may be another one, whose checkpoints would finish
+	// the run.
+	if e, ok, err := checkpoint.Newest(dir.Checkpoints()); err == nil && ok && (!dir.IsHeld() || e.Manifest == nil || e.IsOwn()) {
 		s.Newest = &e
 	}
 	events, _ := dir.ReadAttempts() // keep the lines before the first invalid one
@@ -112,7 +111,7 @@ func Read(dir rundir.Dir, job string) State {
 // readGoal decodes only the two values that matter, because a job file of another version of
 // ddpbatch may have keys that this version does not support.
 func readGoal(dir rundir.Dir) Goal {
-	text, err := rundir.ReadSome(dir.Spec(), maxSpec)
+	text, err := dir.ReadSpec()
 	var job struct {
 		Train   *struct{ Epochs int }
 		Command *struct{}

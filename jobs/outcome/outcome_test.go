@@ -1,6 +1,7 @@
 package outcome
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -196,5 +197,47 @@ func TestRequeuesWithoutProgress(t *testing.T) {
 		if got := (State{Attempts: tt.attempts}).RequeuesWithoutProgress(); got != tt.want {
 			t.Errorf("%s: got %d, want %d", name, got, tt.want)
 		}
+	}
+}
+
+// TestReadIgnoresExchangedDirectory checks that a directory that another user puts at the path of a held
+// directory does not finish the run: neither by its checkpoint nor by its job file.
+func TestReadIgnoresExchangedDirectory(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("requires root")
+	}
+	save := func(d rundir.Dir, m checkpoint.Manifest) {
+		t.Helper()
+		tensor := safetensors.Tensor{Name: "w", Shape: []int{1}, Data: []float32{1}}
+		if _, err := checkpoint.Save(d.Checkpoints(), &m, checkpoint.Files{checkpoint.ModelFile: {tensor}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := newRun(t, "[train]\nepochs = 3\n")
+	save(d, checkpoint.Manifest{Epoch: 1})
+	held, release, err := d.Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if got := Read(held, ""); got.Newest == nil || got.Newest.Manifest.Epoch != 1 {
+		t.Fatalf("before the exchange: got %+v", got.Newest)
+	}
+	other := newRun(t, "[train]\nepochs = 2\n")
+	save(other, checkpoint.Manifest{Epoch: 3, Finished: true})
+	if err := filepath.WalkDir(other.Path, func(path string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Chown(path, 61001, 61001))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Rename(d.Path, d.Path+".moved"), os.Rename(other.Path, d.Path)); err != nil {
+		t.Fatal(err)
+	}
+	if got := Read(held, ""); got.Newest != nil || got.Finished(slurm.JobState{}) || got.Goal.Epochs != 3 {
+		t.Errorf("after the exchange: got checkpoint %+v, goal %+v, finished %v", got.Newest, got.Goal, got.Finished(slurm.JobState{}))
+	}
+	// Commands show the runs of other users.
+	if got := Read(d, ""); !got.Finished(slurm.JobState{}) || got.Goal.Epochs != 2 {
+		t.Errorf("run of another user: got checkpoint %+v, goal %+v", got.Newest, got.Goal)
 	}
 }

@@ -40,6 +40,9 @@ func (d Dir) Hold() (held Dir, release func(), err error) {
 	return Dir{Path: d.Path, root: root}, func() { root.Close() }, nil
 }
 
+// IsHeld reports whether the directory belongs to this user and is held open, see [Dir.Hold].
+func (d Dir) IsHeld() bool { return d.root != nil }
+
 // errReplaced is the error for a path that led to another directory when the directory was opened than
 // when it was checked, for example through a link.
 var errReplaced = hints.Errorf("find out who exchanges it", "another process replaced it just now")

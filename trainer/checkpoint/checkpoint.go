@@ -43,7 +43,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/capped"
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
@@ -63,6 +65,8 @@ const (
 	// maxForeignManifests is the total size of the manifests to read in a directory of another
 	// user, in bytes. That user can create any number of large manifests.
 	maxForeignManifests = 32 << 20
+	// maxForeignEntries is the number of names to read in a directory of another user.
+	maxForeignEntries = 50_000
 )
 
 // ErrNotFound is returned if a directory has no checkpoint.
@@ -97,7 +101,7 @@ type Manifest struct {
 	Metrics    map[string]Number `json:"metrics,omitempty"` // most recent metrics, for information only
 	// Sharded maps the name of each sharded file to the shapes of its tensors.
 	Sharded map[string]map[string][]int `json:"divided,omitempty"`
-	Files   []File                      `json:"files"`
+	Files   fileList                    `json:"files"`
 	// Replicas reports whether the ranks compared their weights before this save and, with DDP,
 	// their optimizer state.
 	Replicas Replicas `json:"replicas,omitempty"`
@@ -147,6 +151,19 @@ type File struct {
 	HeaderCRC string `json:"header_crc32c,omitempty"`
 }
 
+// maxFiles is the maximum number of files in a manifest. The entry of a file, with its digest, has
+// more than 100 bytes, so a manifest that a save has written cannot have as many.
+const maxFiles = 200_000
+
+// fileList is a list of limited length: another user may own the manifest.
+type fileList []File
+
+// UnmarshalJSON decodes an array of at most maxFiles files.
+func (l *fileList) UnmarshalJSON(text []byte) (err error) {
+	*l, err = capped.DecodeList[File](text, maxFiles)
+	return err
+}
+
 // Files maps file names, for example [ModelFile], to tensors.
 type Files map[string][]safetensors.Tensor
 
@@ -156,7 +173,12 @@ type Entry struct {
 	Step     int
 	Manifest *Manifest // nil if unreadable
 	Err      error     // why Manifest is nil
+
+	manifestFile fs.FileInfo // nil if Manifest is nil
 }
+
+// IsOwn reports whether the manifest belongs to this user, and others cannot write to it.
+func (e Entry) IsOwn() bool { return e.manifestFile != nil && checkOwn(e.Path, e.manifestFile) == nil }
 
 // name returns the directory name of a step. The zero padding makes names sort by step.
 func name(step int) string { return fmt.Sprintf("%s%08d", stepPrefix, step) }
@@ -219,7 +241,7 @@ func hasAny(dir string) bool {
 
 // listEntries returns the checkpoints in dir, newest first, without their manifests.
 func listEntries(dir string) ([]Entry, error) {
-	found, err := os.ReadDir(dir)
+	found, err := readDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -242,37 +264,59 @@ func listEntries(dir string) ([]Entry, error) {
 	return entries, nil
 }
 
+// readDir returns the entries of dir. If dir belongs to another user, it returns at most
+// maxForeignEntries of them.
+func readDir(dir string) ([]fs.DirEntry, error) {
+	if info, err := os.Stat(dir); err != nil || owner(info) == os.Geteuid() {
+		return os.ReadDir(dir)
+	}
+	root, err := safefile.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	entries, err := safefile.ReadSomeIn(root, ".", maxForeignEntries)
+	return entries, absolute(dir, err)
+}
+
 // read reads the manifest into e.
 func (e *Entry) read() {
-	e.Manifest, e.Err = readManifest(e.Path)
+	e.Manifest, e.manifestFile, e.Err = openManifest(e.Path)
 	if e.Err == nil && e.Manifest.Step != e.Step {
-		e.Manifest, e.Err = nil, fmt.Errorf("the manifest in %q is for step %d", e.Path, e.Manifest.Step)
+		e.Manifest, e.manifestFile, e.Err = nil, nil, fmt.Errorf("the manifest in %q is for step %d", e.Path, e.Manifest.Step)
 	}
 }
 
+// readManifest returns the manifest of the checkpoint at path.
 func readManifest(path string) (*Manifest, error) {
+	m, _, err := openManifest(path)
+	return m, err
+}
+
+// openManifest returns the manifest of the checkpoint at path, and the attributes of its open file.
+func openManifest(path string) (*Manifest, fs.FileInfo, error) {
 	file := filepath.Join(path, manifestName)
 	f, err := open(file)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if info.Size() > maxManifest {
-		return nil, fmt.Errorf("%q has %d bytes; a manifest has at most %d", file, info.Size(), maxManifest)
+		return nil, nil, fmt.Errorf("%q has %d bytes; a manifest has at most %d", file, info.Size(), maxManifest)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxManifest))
 	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", file, err)
+		return nil, nil, fmt.Errorf("read %q: %w", file, err)
 	}
 	m, err := decodeManifest(text)
 	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", file, err)
+		return nil, nil, fmt.Errorf("read %q: %w", file, err)
 	}
-	return m, nil
+	return m, info, nil
 }
 
 // check returns an error for values that no save writes. The digest does not rule them out: anyone

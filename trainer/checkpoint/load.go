@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,7 @@ type Snapshot struct {
 	Files    map[string]*io.SectionReader // by name; reads fail after the context ends
 	ctx      context.Context
 	open     []*os.File
+	manifest fs.FileInfo // of the open file that Manifest was read from
 }
 
 // Close closes the files.
@@ -36,10 +38,13 @@ func (s *Snapshot) Close() error {
 	return errors.Join(errs...)
 }
 
-// CheckOwn returns an error if an open file belongs to another user. Another user who can write to a
+// CheckOwn returns an error if the manifest or an open file belongs to another user. Another user who can write to a
 // directory above the checkpoints could have put checkpoints there between a check of the directory
 // and [Load].
 func (s *Snapshot) CheckOwn() error {
+	if err := checkOwn(filepath.Join(s.Path, manifestName), s.manifest); err != nil {
+		return err
+	}
 	for _, f := range s.open {
 		info, err := f.Stat()
 		if err == nil {
@@ -154,11 +159,11 @@ func Load(ctx context.Context, dir string, names ...string) (*Snapshot, []error,
 // Verify compares every byte of a checkpoint with its manifest. If the context ends first, Verify
 // returns its cause.
 func Verify(ctx context.Context, path string) error {
-	m, err := readManifest(path)
+	m, file, err := openManifest(path)
 	if err != nil {
 		return fmt.Errorf("verify checkpoint %q: %w", path, err)
 	}
-	s, err := Entry{Path: path, Step: m.Step, Manifest: m}.Open(ctx)
+	s, err := Entry{Path: path, Step: m.Step, Manifest: m, manifestFile: file}.Open(ctx)
 	if err != nil {
 		return err
 	}
@@ -170,7 +175,7 @@ func (e Entry) Open(ctx context.Context, names ...string) (*Snapshot, error) {
 	if e.Err != nil {
 		return nil, fmt.Errorf("checkpoint of step %d: %w", e.Step, e.Err)
 	}
-	s := &Snapshot{Path: e.Path, Manifest: *e.Manifest, Files: map[string]*io.SectionReader{}, ctx: ctx}
+	s := &Snapshot{Path: e.Path, Manifest: *e.Manifest, Files: map[string]*io.SectionReader{}, ctx: ctx, manifest: e.manifestFile}
 	var err error
 	for _, f := range e.Manifest.Files {
 		if err == nil && (len(names) == 0 || slices.Contains(names, f.Name) || slices.Contains(names, f.PartOf)) {

@@ -97,3 +97,52 @@ func TestSaveRejectsUnsafeDirectory(t *testing.T) {
 		}
 	}
 }
+
+// TestManifestOfAnotherUserIsNotOwn checks a manifest that another user has put at the path of the
+// checkpoints while it was read. The other files are the ones of this user again.
+func TestManifestOfAnotherUserIsNotOwn(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("requires root")
+	}
+	dir := t.TempDir()
+	path := save(t, dir, 1)
+	read := func(uid int) Entry {
+		t.Helper()
+		for _, name := range []string{dir, path, filepath.Join(path, manifestName)} {
+			if err := os.Chown(name, uid, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		entries, err := List(dir)
+		if err != nil || len(entries) != 1 || entries[0].Err != nil {
+			t.Fatal(entries, err)
+		}
+		return entries[0]
+	}
+	foreign := read(61001)
+	own := read(0)
+	for _, tt := range []struct {
+		name string
+		e    Entry
+		want bool
+	}{{"own", own, true}, {"of another user", foreign, false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := tt.e.Open(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if err := s.CheckOwn(); (err == nil) != tt.want || tt.e.IsOwn() != tt.want {
+				t.Errorf("own %v, %v, want %v", tt.e.IsOwn(), err, tt.want)
+			}
+		})
+	}
+}
+
+// TestManifestLimitsFiles checks that a manifest of another user cannot have any number of files.
+func TestManifestLimitsFiles(t *testing.T) {
+	text := `{"format":1,"files":[` + strings.Repeat("{},", maxFiles) + `{}]}`
+	if _, err := decodeManifest([]byte(text)); err == nil || !strings.Contains(err.Error(), "more than 200000") {
+		t.Errorf("got %v", err)
+	}
+}
