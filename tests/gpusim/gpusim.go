@@ -20,8 +20,9 @@
 //
 // [Checked] runs a test under AddressSanitizer, which checks each allocation.
 //
-// With GPUSIM_KERNELS, an interpreter runs the PTX that the program contains. It detects races within
-// a block, and compares the results with the sources' bit for bit.
+// With GPUSIM_KERNELS, an interpreter runs the PTX that the program contains, and compares the results
+// with the sources' bit for bit. It detects races within a block, accesses outside of an allocation,
+// and use of memory and registers that nothing has written. The context then fails with CUDA's error.
 //
 // The simulator does not model speed. It does not show what ptxas makes of the PTX, the last bits of
 // ex2.approx, and the order of sums in tensor cores; only a GPU can.
@@ -65,7 +66,7 @@ var (
 			slices.Concat([]string{"-ffp-contract=off", "-I", "tests/gpusim/machine", undefined, "-fsanitize-trap=all"}, fma)},
 		{"libcublasLt.so.12", []string{"tests/gpusim/blaslt/*.cc"}, []string{"-ffp-contract=off", "-Wl,-soname,libcublasLt.so.12"}},
 	}
-	interpreter = library{"libgpusim_ptx.so", []string{"tests/gpusim/ptx/*.cc"}, slices.Concat([]string{"-ffp-contract=off"}, fma)}
+	interpreter = library{"libgpusim_ptx.so", []string{"tests/gpusim/ptx/*.cc"}, slices.Concat([]string{"-ffp-contract=off", "-D_GLIBCXX_ASSERTIONS"}, fma)}
 	several     = []library{
 		nccl("libnccl.so.2", 23007),
 		nccl("libnccl-2.14.so.2", 21403), // without ncclCommSplit

@@ -243,6 +243,7 @@ API int cuGetErrorName(int r, const char **s) {
     NAME(NotReady, "CUDA_ERROR_NOT_READY")
     NAME(IllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS")
     NAME(LaunchOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
+    NAME(MisalignedAddress, "CUDA_ERROR_MISALIGNED_ADDRESS")
     NAME(LaunchFailed, "CUDA_ERROR_LAUNCH_FAILED")
     NAME(NotSupported, "CUDA_ERROR_NOT_SUPPORTED")
     NAME(CaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED")

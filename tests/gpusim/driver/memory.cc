@@ -1,6 +1,7 @@
 // Memory of the simulated devices: host memory between guard pages, filled with NaN to expose
 // unwritten elements. Under AddressSanitizer, the memory around an allocation is forbidden to the
-// byte.
+// byte. For the interpreter of PTX, which checks each address, shadow bytes follow an allocation. They
+// hold whether each byte was written.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -20,10 +21,10 @@ static size_t pages(size_t n) {
 
 // reserve returns n bytes that end at a guard page, except for alignment to 256.
 static uintptr_t reserve(size_t n) {
-  size_t guard = pages(1), body = pages(n);
-  char *p = static_cast<char *>(mmap(nullptr, guard + body + guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  size_t guard = pages(1), body = pages(n), all = interprets() ? 2 * body : body;
+  char *p = static_cast<char *>(mmap(nullptr, guard + all + guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   if (p == MAP_FAILED) return 0;
-  mprotect(p + guard, body, PROT_READ | PROT_WRITE);
+  mprotect(p + guard, all, PROT_READ | PROT_WRITE);
   memset(p + guard, 0xff, body);
   size_t before = (body - n) / 256 * 256;
   forbid(p + guard, before);
@@ -35,7 +36,37 @@ static void give_back(uintptr_t p, size_t n) {
   size_t guard = pages(1), body = pages(n);
   uintptr_t start = p / guard * guard - guard;  // p is in the first page: less than a page remains
   allow(reinterpret_cast<void *>(start + guard), body);  // for the next user of the memory
-  munmap(reinterpret_cast<void *>(start), guard + body + guard);
+  munmap(reinterpret_cast<void *>(start), guard + (interprets() ? 2 * body : body) + guard);
+}
+
+// shadow returns the shadow byte of the first byte of an allocation.
+static unsigned char *shadow(uintptr_t p, size_t n) { return reinterpret_cast<unsigned char *>(p + pages(n)); }
+
+std::vector<Memory> memory_of(Device *d) {
+  std::lock_guard<std::mutex> hold(d->mutex);
+  std::vector<Memory> all;
+  for (auto &piece : d->pieces) all.push_back({piece.first, piece.second, shadow(piece.first, piece.second)});
+  return all;
+}
+
+// shadow_at returns the shadow byte of a byte on a device, or nullptr.
+static unsigned char *shadow_at(const void *at) {
+  for (auto &d : devices()) {
+    std::lock_guard<std::mutex> hold(d->mutex);
+    auto it = d->pieces.upper_bound(uintptr_t(at));
+    if (it == d->pieces.begin()) continue;
+    --it;
+    if (uintptr_t(at) - it->first < it->second) return shadow(it->first, it->second) + (uintptr_t(at) - it->first);
+  }
+  return nullptr;
+}
+
+// note_written records that a fill or a copy has written bytes on a device. A copy from a device also
+// copies the shadow bytes.
+static void note_written(void *dst, const void *src, size_t n) {
+  unsigned char *to = interprets() && n ? shadow_at(dst) : nullptr, *from = to && src ? shadow_at(src) : nullptr;
+  if (from) memmove(to, from, n);
+  else if (to) memset(to, 1, n);
 }
 
 static bool inside(const std::map<uintptr_t, size_t> &pieces, uintptr_t p, size_t n) {
@@ -85,7 +116,7 @@ static Result copy(void *dst, const void *src, size_t n, bool to_device, bool fr
   if (!from_device && !pinned(src, n)) {
     if (s->capture) return CaptureUnsupported;
     auto kept = std::make_shared<std::vector<char>>(static_cast<const char *>(src), static_cast<const char *>(src) + n);
-    s->push({[=] { memcpy(dst, kept->data(), n); }});
+    s->push({[=] { memcpy(dst, kept->data(), n), note_written(dst, nullptr, n); }});
     return Success;
   }
   if (!to_device && !pinned(dst, n)) {
@@ -94,7 +125,7 @@ static Result copy(void *dst, const void *src, size_t n, bool to_device, bool fr
     s->drain();
     return Result(s->context->failed.load());
   }
-  s->push({[=] { memmove(dst, src, n); }});
+  s->push({[=] { memmove(dst, src, n), note_written(dst, src, n); }});
   return Success;
 }
 
@@ -218,7 +249,7 @@ API int cuMemsetD8Async(Address d, unsigned char v, size_t n, void *stream) {
   if (Result r = ready(nullptr)) return r;
   if (Result r = stream_of(stream, &s)) return r;
   if (!on_device(uintptr_t(d), n)) return InvalidValue;
-  s->push({[=] { memset(ptr(d), v, n); }});
+  s->push({[=] { memset(ptr(d), v, n), note_written(ptr(d), nullptr, n); }});
   return Success;
 }
 API int cuMemsetD32Async(Address d, unsigned v, size_t n, void *stream) {
@@ -226,7 +257,7 @@ API int cuMemsetD32Async(Address d, unsigned v, size_t n, void *stream) {
   if (Result r = ready(nullptr)) return r;
   if (Result r = stream_of(stream, &s)) return r;
   if (d % 4 || !on_device(uintptr_t(d), 4 * n)) return InvalidValue;
-  s->push({[=] { std::fill_n(static_cast<unsigned *>(ptr(d)), n, v); }});
+  s->push({[=] { std::fill_n(static_cast<unsigned *>(ptr(d)), n, v), note_written(ptr(d), nullptr, 4 * n); }});
   return Success;
 }
 API int cuMemsetD8_v2(Address d, unsigned char v, size_t n) { return cuMemsetD8Async(d, v, n, nullptr); }

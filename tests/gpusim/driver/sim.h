@@ -24,7 +24,7 @@ enum Result : int {
   Success = 0, InvalidValue = 1, OutOfMemory = 2, NotInitialized = 3, NoDevice = 100, InvalidDevice = 101,
   InvalidContext = 201, NoBinaryForGpu = 209, EccUncorrectable = 214, InvalidPtx = 218, UnsupportedPtxVersion = 222,
   InvalidHandle = 400, NotFound = 500,
-  NotReady = 600, IllegalAddress = 700, LaunchOutOfResources = 701, LaunchFailed = 719, NotSupported = 801,
+  NotReady = 600, IllegalAddress = 700, LaunchOutOfResources = 701, MisalignedAddress = 716, LaunchFailed = 719, NotSupported = 801,
   CaptureUnsupported = 900, CaptureUnmatched = 903, CaptureUnjoined = 904, CaptureImplicit = 906,
 };
 
@@ -150,6 +150,17 @@ Result takes(const std::string &ptx, std::string *why);
 // memory.cc
 bool on_device(uintptr_t p, size_t n);
 bool pinned(const void *p, size_t n);
+// Memory is an allocation for the interpreter, as in ptx/ptx.h.
+struct Memory {
+  uintptr_t address;
+  size_t bytes;
+  unsigned char *written;
+};
+// memory_of returns the allocations of a device, sorted by address.
+std::vector<Memory> memory_of(Device *d);
+
+// module.cc: interprets reports whether the interpreter runs the kernels.
+bool interprets();
 
 // inject.cc: what GPUSIM_FAIL asks for.
 enum class Fate { Fine, Refused, Fails, Lost, Hangs };

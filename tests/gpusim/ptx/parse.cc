@@ -39,6 +39,15 @@ std::string trim(const std::string &s) {
 
 bool has_prefix(const std::string &s, const char *p) { return s.compare(0, strlen(p), p) == 0; }
 
+// parse_integer parses a number that is the whole text, in the notation of C.
+u64 parse_integer(const std::string &s, int base = 0) {
+  size_t digits = s[0] == '-' ? 1 : 0;
+  char *end = nullptr;
+  u64 v = digits ? u64(strtoll(s.c_str(), &end, base)) : strtoull(s.c_str(), &end, base);
+  if (digits == s.size() || !isxdigit(static_cast<unsigned char>(s[digits])) || *end) fail("expected a number, not " + s);
+  return v;
+}
+
 // split splits operands at commas outside of braces and brackets.
 std::vector<std::string> split(const std::string &s, char at = ',') {
   std::vector<std::string> out;
@@ -88,12 +97,21 @@ struct Parser {
     if (*to < 0) *to = k->registers++;
     return *to;
   }
+  static bool is_number(const std::string &s) { return isdigit(static_cast<unsigned char>(s[0])) || s[0] == '-'; }
+  // result returns the register of an operand that an instruction writes.
+  int result(const std::string &s) {
+    if (is_number(s) || symbols.count(s) || special(s) >= 0) fail("not a register: " + s);
+    return reg(s);
+  }
   // reg returns the register of an operand.
   int reg(const std::string &s, Type t = Type::none) {
     if (s.empty()) fail("an empty operand");
-    if (has_prefix(s, "0f") || has_prefix(s, "0d")) return constant(strtoull(s.c_str() + 2, nullptr, 16));
-    if (isdigit(s[0]) || s[0] == '-') {
-      u64 v = s[0] == '-' ? u64(strtoll(s.c_str(), nullptr, 0)) : strtoull(s.c_str(), nullptr, 0);
+    if (has_prefix(s, "0f") || has_prefix(s, "0d")) {
+      if (s.size() != (s[1] == 'f' ? 10 : 18)) fail("expected a number, not " + s);
+      return constant(parse_integer(s.substr(2), 16));
+    }
+    if (is_number(s)) {
+      u64 v = parse_integer(s);
       if (is_float(t)) fail("an integer as a floating-point operand: " + s);
       unsigned bytes = t == Type::none ? 8 : size_of(t);
       return constant(bytes && bytes < 8 ? v & ((u64(1) << bytes * 8) - 1) : v);
@@ -104,16 +122,22 @@ struct Parser {
     if (sp >= 0) return sp;
     auto it = regs.find(s);
     if (it != regs.end()) return it->second;
-    if (s[0] != '%' && !isalpha(s[0])) fail("unknown operand " + s);
+    if (s.find_first_not_of("%_$abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != std::string::npos || (s[0] == '%' && s.size() == 1)) fail("unknown operand " + s);
     return regs[s] = k->registers++;
+  }
+  static std::vector<std::string> elements(const std::string &s) {
+    if (s[0] != '{') return {s};
+    if (s.size() < 3 || s.back() != '}') fail("expected a list, not " + s);
+    return split(s.substr(1, s.size() - 2));
   }
   std::vector<int> list(const std::string &s, Type t = Type::none) {
     std::vector<int> out;
-    if (s.size() > 1 && s[0] == '{') {
-      for (auto &one : split(s.substr(1, s.size() - 2))) out.push_back(reg(one, t));
-    } else {
-      out.push_back(reg(s, t));
-    }
+    for (auto &one : elements(s)) out.push_back(reg(one, t));
+    return out;
+  }
+  std::vector<int> results(const std::string &s) {
+    std::vector<int> out;
+    for (auto &one : elements(s)) out.push_back(result(one));
     return out;
   }
   // address sets the base register and the offset of [base+offset].
@@ -121,7 +145,7 @@ struct Parser {
     if (s.size() < 3 || s[0] != '[' || s.back() != ']') fail("expected an address, not " + s);
     std::string body = s.substr(1, s.size() - 2);
     size_t plus = body.find('+');
-    i->offset = plus == std::string::npos ? 0 : strtoll(body.c_str() + plus + 1, nullptr, 0);
+    i->offset = plus == std::string::npos ? 0 : i64(parse_integer(body.substr(plus + 1)));
     i->in.push_back(reg(trim(body.substr(0, plus))));
   }
 
@@ -131,6 +155,7 @@ struct Parser {
     std::string text = s;
     if (s[0] == '@') {
       size_t space = s.find_first_of(" \t");
+      if (space == std::string::npos) fail("a predicate without an instruction");
       i.negated = s[1] == '!';
       i.predicate = reg(s.substr(1 + i.negated, space - 1 - i.negated));
       s = trim(s.substr(space));
@@ -140,6 +165,7 @@ struct Parser {
     std::vector<std::string> o;
     if (space != std::string::npos) o = split(s.substr(space));
     std::vector<std::string> f = split(name, '.');
+    if (f.empty()) fail("an empty instruction");
     decode(&i, name, f, o);
     k->code.push_back(i);
     k->text.push_back(text);
@@ -152,7 +178,7 @@ struct Parser {
   void simple(Instruction *i, Op op, const std::vector<std::string> &o, size_t n) {
     need(o, n);
     i->op = op;
-    i->to = {reg(o[0])};
+    i->to = {result(o[0])};
     for (size_t j = 1; j < n; j++) i->in.push_back(reg(o[j], i->type));
   }
 
@@ -173,11 +199,13 @@ struct Parser {
     };
     if (b == "bra") {
       need(o, 1);
+      if (name != "bra" && name != "bra.uni") fail("unknown bra");
       i->op = Op::bra;
       branches.push_back({k->code.size(), o[0]});
       return;
     }
     if (b == "ret") {
+      if (name != "ret" || !o.empty()) fail("unknown ret");
       i->op = Op::ret;
       return;
     }
@@ -187,6 +215,7 @@ struct Parser {
       return;
     }
     if (name == "fence.proxy.async.shared::cta") {
+      need(o, 0);
       i->op = Op::fence;
       return;
     }
@@ -195,7 +224,7 @@ struct Parser {
       if (name != "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32") fail("unknown mma");
       need(o, 4);
       i->op = Op::mma;
-      i->to = list(o[0]);
+      i->to = results(o[0]);
       for (size_t j = 1; j < 4; j++)
         for (int r : list(o[j])) i->in.push_back(r);
       if (i->to.size() != 4 || i->in.size() != 10) fail("mma with other fragments");
@@ -206,7 +235,7 @@ struct Parser {
       need(o, 2);
       i->op = Op::ldmatrix;
       i->transposed = has("trans");
-      i->to = list(o[0]);
+      i->to = results(o[0]);
       if (i->to.size() != 4) fail("ldmatrix with other fragments");
       address(i, o[1]);
       return;
@@ -215,7 +244,8 @@ struct Parser {
       need(o, 5);
       if (name != "shfl.sync.bfly.b32" || o[3] != "31" || o[4] != "-1") fail("unknown shfl");
       i->op = Op::shfl;
-      i->to = {reg(o[0])};
+      if (!is_number(o[2])) fail("shfl with a mask that is not a number");
+      i->to = {result(o[0])};
       i->in = {reg(o[1]), reg(o[2], Type::u32)};
       return;
     }
@@ -237,7 +267,8 @@ struct Parser {
     if (b == "selp") {
       need(o, 4);
       i->op = Op::selp;
-      i->to = {reg(o[0])};
+      if (!size_of(i->type)) fail("unknown selp");
+      i->to = {result(o[0])};
       i->in = {reg(o[1], i->type), reg(o[2], i->type), reg(o[3])};
       return;
     }
@@ -248,8 +279,9 @@ struct Parser {
       if (i->space == Space::none || (b == "st" && i->space == Space::param)) fail("unknown state space");
       need(o, 2);
       address(i, o[b == "ld" ? 1 : 0]);
-      auto values = list(o[b == "ld" ? 0 : 1], i->type);
+      auto values = b == "ld" ? results(o[0]) : list(o[1], i->type);
       i->vector = unsigned(values.size());
+      if (!size_of(i->type) || size_of(i->type) * i->vector > 16) fail("an access of a size that does not exist");
       if (i->vector != (has("v4") ? 4u : has("v2") ? 2u : 1u)) fail("another number of elements");
       if (b == "ld") i->to = values;
       else i->in.insert(i->in.end(), values.begin(), values.end());
@@ -258,10 +290,10 @@ struct Parser {
     if (b == "mov") {
       only({});
       need(o, 2);
-      i->to = list(o[0]);
+      i->to = results(o[0]);
       i->in = list(o[1], i->to.size() > 1 ? Type::none : o[1][0] == '{' ? Type::none : i->type);
       i->op = i->to.size() == 2 ? Op::unpack : i->in.size() == 2 ? Op::pack : Op::mov;
-      if (i->to.size() + i->in.size() > 3) fail("unknown mov");
+      if (i->to.size() + i->in.size() != (i->op == Op::mov ? 2 : 3) || (i->op != Op::mov && size_of(i->type) < 4)) fail("unknown mov");
       return;
     }
     if (b == "cvta") {
@@ -273,7 +305,7 @@ struct Parser {
       need(o, b == "bfe" ? 4 : 3);
       i->op = b == "shl" ? Op::shl : b == "shr" ? Op::shr : Op::bfe;
       if (i->op == Op::bfe && is_signed(i->type)) fail("unknown bfe");
-      i->to = {reg(o[0])};
+      i->to = {result(o[0])};
       i->in = {reg(o[1], i->type)};
       for (size_t j = 2; j < o.size(); j++) i->in.push_back(reg(o[j], Type::u32));
       return;
@@ -311,7 +343,7 @@ struct Parser {
     else if (is_float(i->type)) ok = ok && mode == "rn";
     else if (is_float(i->from)) ok = ok && mode == "rzi" && i->type == Type::s32 && i->from == Type::f32;
     else ok = ok && mode.empty();
-    if (!ok) fail("unknown cvt");
+    if (!ok || !size_of(i->type) || !size_of(i->from)) fail("unknown cvt");
     simple(i, Op::cvt, o, 2);
   }
 
@@ -323,8 +355,8 @@ struct Parser {
     if (f.size() != 8 || f[1] != "mma_async" || !has_prefix(f[4], "m64n") || f[5] != "f32" || f[6] != "bf16" || f[7] != "bf16" || o.size() < 5) fail("unknown wgmma");
     i->op = Op::wgmma;
     i->vector = unsigned(strtoul(f[4].c_str() + 4, nullptr, 10));
-    if (f[4] != "m64n" + std::to_string(i->vector) + "k16" || i->vector % 8 || i->vector > 256) fail("unknown wgmma");
-    i->to = list(o[0]);
+    if (f[4] != "m64n" + std::to_string(i->vector) + "k16" || i->vector % 8 || !i->vector || i->vector > 256) fail("unknown wgmma");
+    i->to = results(o[0]);
     if (i->to.size() != i->vector / 2) fail("wgmma with another number of sums");
     i->from_registers = o[1][0] == '{';
     i->in = list(o[1]);
@@ -339,16 +371,26 @@ struct Parser {
 
 // number parses the first decimal number at or after a position.
 u32 number(const std::string &s, size_t at) {
-  at = s.find_first_of("0123456789", at);
+  if (at != std::string::npos) at = s.find_first_of("0123456789", at);
   if (at == std::string::npos) fail("expected a number in " + s);
-  return u32(strtoul(s.c_str() + at, nullptr, 10));
+  auto v = strtoul(s.c_str() + at, nullptr, 10);
+  if (v > most_shared) fail("a number that is too large in " + s);
+  return u32(v);
+}
+
+// alignment parses ".align N".
+u32 alignment(const std::string &s) {
+  u32 v = number(s, s.find(".align"));
+  if (v == 0 || v > 128 || (v & (v - 1))) fail("unknown alignment in " + s);
+  return v;
 }
 
 // shared_variable parses ".shared .align 4 .b8 name[8448]".
 void shared_variable(const std::string &s, std::map<std::string, Shared> *to) {
   size_t type = s.find(".b8"), open = s.find('[');
   if (type == std::string::npos || open == std::string::npos) fail("unknown declaration " + s);
-  (*to)[trim(s.substr(type + 3, open - type - 3))] = {number(s, s.find(".align")), number(s, open)};
+  if (open < type + 3) fail("unknown declaration " + s);
+  if (!to->insert({trim(s.substr(type + 3, open - type - 3)), {alignment(s), number(s, open)}}).second) fail("a second declaration " + s);
 }
 
 }  // namespace
@@ -385,26 +427,33 @@ std::unique_ptr<Module> parse(const std::string &text, std::string *why) {
         local = global;
         body.clear();
         size_t open = head.find('('), close = head.find(')');
-        if (open == std::string::npos || close == std::string::npos) fail("an entry without parameters");
+        if (open == std::string::npos || close == std::string::npos || close < open) fail("an entry without parameters");
         k->name = trim(head.substr(0, open));
         size_t bytes = 0;
         for (auto &one : split(head.substr(open + 1, close - open - 1))) {
           // .param [.align 8] .b8 name[120] or .param .u64 name
-          size_t bracket = one.find('['), space = one.find_last_of(" \t", bracket == std::string::npos ? one.size() : bracket), dot = one.rfind('.', space);
+          size_t bracket = one.find('['), space = one.find_last_of(" \t", bracket == std::string::npos ? one.size() : bracket), dot = space == std::string::npos ? space : one.rfind('.', space);
+          if (dot == std::string::npos || !has_prefix(one, ".param")) fail("unknown parameter " + one);
           unsigned element = size_of(type_named(trim(one.substr(dot + 1, space - dot - 1))));
-          size_t size = element * (bracket == std::string::npos ? 1 : number(one, bracket)), align = one.find(".align") == std::string::npos ? element : number(one, one.find(".align"));
+          size_t size = element * (bracket == std::string::npos ? 1 : number(one, bracket)), align = one.find(".align") == std::string::npos ? element : alignment(one);
+          if (!size || size > most_params) fail("unknown parameter " + one);
           bytes = (bytes + align - 1) / align * align;
-          p->symbols[trim(one.substr(space, bracket == std::string::npos ? bracket : bracket - space))] = bytes;
+          if (!p->symbols.insert({trim(one.substr(space, bracket == std::string::npos ? bracket : bracket - space)), bytes}).second) fail("a second parameter " + one);
           k->offsets.push_back(bytes), k->sizes.push_back(size);
           bytes += size;
         }
+        if (bytes > most_params) fail("too many parameters");
         k->param_bytes = bytes;
         continue;
       }
       if (!in_body) {
         if (has_prefix(line, ".shared")) shared_variable(line, &global);
         size_t entry = line.find(".entry ");
-        if (entry != std::string::npos) in_head = true, head = line.substr(entry + 7) + " ";
+        if (entry != std::string::npos) {
+          in_head = true, head = line.substr(entry + 7) + " ";
+        } else if (!has_prefix(line, ".shared") && !has_prefix(line, ".extern .shared") && !has_prefix(line, ".version") && !has_prefix(line, ".target") && !has_prefix(line, ".address_size")) {
+          fail("unknown text outside of an entry: " + line);
+        }
         continue;
       }
       if (has_prefix(line, ".shared")) {
@@ -422,7 +471,9 @@ std::unique_ptr<Module> parse(const std::string &text, std::string *why) {
         shared = (shared + v.second.align - 1) / v.second.align * v.second.align;
         p->symbols[v.first] = shared;
         shared += v.second.bytes;
+        if (shared > most_shared) fail("too much shared memory");
       }
+      k->static_end = shared;
       shared = (shared + 15) / 16 * 16;
       k->dynamic = shared % 32 == 0 ? shared + 16 : shared;
       p->symbols["dynamic_shared"] = k->dynamic;
@@ -435,7 +486,7 @@ std::unique_ptr<Module> parse(const std::string &text, std::string *why) {
         if (has_prefix(s, "{ .reg .b") && declared != std::string::npos && s.substr(s.size() - 2) == " }") s = s.substr(declared + 6, s.size() - declared - 8);
         if (s == "{" || s == "}" || has_prefix(s, ".reg") || has_prefix(s, ".loc") || has_prefix(s, ".pragma")) continue;
         if (s.back() == ':') {
-          p->labels[s.substr(0, s.size() - 1)] = int(k->code.size());
+          if (!p->labels.insert({s.substr(0, s.size() - 1), int(k->code.size())}).second) fail("a second label " + s);
           continue;
         }
         if (s.back() != ';') fail("expected a semicolon: " + s);
@@ -448,9 +499,17 @@ std::unique_ptr<Module> parse(const std::string &text, std::string *why) {
         if (it == p->labels.end()) fail("unknown label " + b.second);
         k->code[b.first].target = it->second;
       }
-      m->kernels[k->name] = std::move(k);
+      k->names.resize(size_t(k->registers));
+      for (auto &r : p->regs) k->names[size_t(r.second)] = r.first;
+      check(*k);
+      std::string name = k->name;
+      if (!m->kernels.insert({name, std::move(k)}).second) fail("a second entry " + name);
     }
+    if (in_head || in_body) fail("the end of the text is in an entry");
     return m;
+  } catch (Fault &e) {
+    *why = e.message;
+    return nullptr;
   } catch (std::exception &e) {
     *why = "line " + std::to_string(number_of_line) + ": " + e.what();
     return nullptr;

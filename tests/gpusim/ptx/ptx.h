@@ -1,5 +1,5 @@
 // An interpreter of PTX, for the instructions that clang emits for the trainer's kernels and for
-// those in their inline assembly. It follows the PTX ISA 8.0. An instruction that it does not know
+// those in their inline assembly. It follows the PTX ISA 8.0. An instruction that it cannot execute
 // is an error when the module is loaded.
 #pragma once
 
@@ -60,15 +60,45 @@ struct Kernel {
   int tid = -1, ntid = -1, ctaid[3] = {-1, -1, -1}, nctaid[3] = {-1, -1, -1};  // special registers that are used
   std::vector<size_t> offsets, sizes;  // of the parameters
   size_t param_bytes = 0;
-  u32 dynamic = 0;  // address of dynamic shared memory
+  std::vector<std::string> names;  // of the registers
+  u32 static_end = 0;  // address behind the shared variables
+  u32 dynamic = 0;     // address of dynamic shared memory
 };
 
 struct Module {
   std::map<std::string, std::unique_ptr<Kernel>> kernels;
 };
 
+// Memory is memory that a kernel may access. Each of its bytes has a byte in written.
+struct Memory {
+  uintptr_t address;
+  size_t bytes;
+  unsigned char *written;
+};
+enum Written : unsigned char {
+  not_written,     // by a kernel or a copy
+  is_written,
+  copied_nothing,  // written with bytes that nothing has written
+};
+
+// Results of a run, as in CUresult. A GPU would not report what ends with LaunchFailed here, such as
+// a race.
+enum Result : int { Success = 0, IllegalAddress = 700, LaunchTimeout = 702, MisalignedAddress = 716, LaunchFailed = 719, Unsupported = 801 };
+
+// Fault is an error that ends a kernel.
+struct Fault {
+  Result result;
+  std::string message;
+};
+
+// check throws a Fault if the interpreter has no operation for an instruction of a kernel.
+void check(const Kernel &k);
+
 // parse returns a module, or nullptr and the reason.
 std::unique_ptr<Module> parse(const std::string &text, std::string *why);
+
+// Limits of a GPU: bytes of shared memory and of parameters.
+constexpr u32 most_shared = 232448, most_params = 4096;
 
 // The first address of shared memory. Dynamic shared memory is aligned to 16 bytes, but not to 32.
 constexpr u32 shared_begin = 1024;

@@ -2,14 +2,18 @@
 // program go first. A warp runs until all of its lanes wait for the block or have ended, and then the
 // next warp runs, in ascending order in even blocks and in descending order in odd blocks.
 //
-// A kernel stops the process with a message if
-//   - an access is not aligned to its size, or outside of shared memory or of the parameters;
+// A kernel ends with a Fault, which names the kernel, the line, and the thread, if
+//   - an access is not aligned to its size, or is not within one allocation, the shared memory of the
+//     launch, or the parameters;
+//   - an address, a condition, an operand of a matrix multiplication, or a result that it stores
+//     depends on a register or on memory that nothing has written. It may copy such memory, and
+//     compute what it does not use, which the compiler does where a variable is not set;
 //   - two threads access the same shared memory without a barrier between them, and one writes;
 //   - lanes of a warp wait at different instructions that the whole warp must execute;
 //   - wgmma reads shared memory that changed after the last fence.proxy.async of all threads.
 //
-// New shared memory and registers are full of ones, NaN. Accesses to global memory are accesses of
-// this process: guard pages around allocations stop it.
+// New shared memory and registers are full of ones, NaN. Global memory was not written if its shadow
+// bytes are zero and it still contains ones: cuBLASLt and NCCL write no shadow bytes.
 #include "ptx.h"
 
 #include <algorithm>
@@ -18,6 +22,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 #include "../machine/descriptor.h"
@@ -46,8 +51,22 @@ struct Word {
   int writer = -1, reader = -1;
 };
 
+// Origin is the load of a value that nothing has written.
+struct Origin {
+  unsigned line;  // 0: none
+  u64 address;
+};
+
+// Known holds the lanes of a register that have no defined value. The value of the computed lanes is
+// a result, not a copy.
+struct Known {
+  u32 undefined = 0, computed = 0;
+  Origin origin{};
+};
+
 struct Warp {
   std::vector<u64> r;      // registers, 32 values each
+  std::vector<Known> known;
   int pc[lanes];
   u32 alive, held, blocked;  // held: at a barrier of the block. blocked: at an instruction of the whole warp
 };
@@ -60,6 +79,11 @@ struct Block {
   std::vector<char> shared;  // from shared_begin
   std::vector<Word> words;
   std::vector<char> visible;  // to wgmma
+  std::vector<unsigned char> written;  // of the bytes of shared memory
+  const Memory *memory;       // sorted by address
+  size_t allocations;
+  std::vector<const Memory *> last;  // that an instruction accessed
+  u64 steps;                  // instructions of warps that remain; 0: no limit
   u32 epoch;                  // barriers, from 1
   unsigned fenced;            // threads that reached the fence
   std::vector<Warp> warps;
@@ -68,10 +92,108 @@ struct Block {
   unsigned warp;
   int here;
 
-  [[noreturn]] void stop(const std::string &why) {
+  // stop ends the kernel. The lane is -1 if the error is one of the whole warp.
+  [[noreturn]] void stop(const std::string &why, int lane = -1, Result result = LaunchFailed) {
     const Instruction &i = k->code[size_t(here)];
-    fprintf(stderr, "gpusim: ptx: kernel %s, block %u,%u,%u, warp %u, line %u (%s): %s\n", k->name.c_str(), at[0], at[1], at[2], warp, i.line, k->text[size_t(here)].c_str(), why.c_str());
-    abort();
+    std::string who = lane < 0 ? "warp " + std::to_string(warp) : "thread " + std::to_string(warp * lanes + unsigned(lane));
+    throw Fault{result, "kernel " + k->name + ", block " + std::to_string(at[0]) + "," + std::to_string(at[1]) + "," + std::to_string(at[2]) + ", " + who +
+                            ", line " + std::to_string(i.line) + " (" + k->text[size_t(here)] + "): " + why};
+  }
+  static std::string hex(u64 v) {
+    char s[32];
+    snprintf(s, sizeof s, "0x%llx", static_cast<unsigned long long>(v));
+    return s;
+  }
+
+  // need_defined stops the kernel if a register of one of these lanes has no defined value.
+  void need_defined(int r, u32 mask) {
+    if (u32 bad = w->known[size_t(r)].undefined & mask) stop_undefined(r, bad);
+  }
+  [[noreturn]] void stop_undefined(int r, u32 bad) {
+    const Origin &o = w->known[size_t(r)].origin;
+    std::string name = k->names[size_t(r)];
+    if (!o.line) stop("uninitialized register " + name, __builtin_ctz(bad));
+    stop("register " + name + " depends on uninitialized memory, which line " + std::to_string(o.line) + " read at address " + hex(o.address), __builtin_ctz(bad));
+  }
+  // define replaces the state of these lanes of a register.
+  void define(int r, u32 mask, const Known &from) {
+    Known &to = w->known[size_t(r)];
+    to.undefined = (to.undefined & ~mask) | (from.undefined & mask);
+    to.computed = (to.computed & ~mask) | (from.computed & mask);
+    if (from.undefined & mask) to.origin = from.origin;
+  }
+  // track runs before an instruction and determines whether its results are defined. It stops the
+  // kernel at an undefined address, condition, or matrix. Loads define their results themselves.
+  void track(const Instruction &i, u32 mask) {
+    switch (i.op) {
+    case Op::ld: case Op::st: case Op::ldmatrix:
+      return need_defined(i.in[0], mask);
+    case Op::mma: case Op::wgmma:
+      for (int r : i.in) need_defined(r, mask);
+      for (int r : i.to)
+        if (i.op == Op::wgmma) need_defined(r, mask);
+        else define(r, mask, {});
+      return;
+    case Op::shfl: {
+      Known from = w->known[size_t(i.in[0])], to{0, 0, from.origin};
+      u32 x = u32(reg(i.in[1])[0]);
+      if (from.undefined)
+        for (unsigned l = 0; l < lanes; l++) {
+          to.undefined |= (from.undefined >> (l ^ x) % lanes & 1) << l;
+          to.computed |= (from.computed >> (l ^ x) % lanes & 1) << l;
+        }
+      return define(i.to[0], mask, to);
+    }
+    case Op::selp: {
+      need_defined(i.in[2], mask);
+      const Known a = w->known[size_t(i.in[0])], b = w->known[size_t(i.in[1])];
+      u32 first = 0;
+      if ((a.undefined | b.undefined) & mask) each(mask, [&](unsigned l) { first |= u32(reg(i.in[2])[l] != 0) << l; });
+      define(i.to[0], mask & first, a);
+      return define(i.to[0], mask & ~first, b);
+    }
+    default: break;
+    }
+    Known all{};
+    for (int r : i.in) {
+      const Known &one = w->known[size_t(r)];
+      if (!(one.undefined & mask)) continue;
+      all.undefined |= one.undefined, all.computed |= one.computed, all.origin = one.origin;
+    }
+    bool copies = i.op == Op::mov || i.op == Op::pack || i.op == Op::unpack || i.op == Op::and_ || i.op == Op::or_ || i.op == Op::shl || i.op == Op::shr ||
+                  (i.op == Op::cvt && !is_float(i.type) && !is_float(i.from));
+    if (!copies) all.computed = all.undefined;
+    for (int r : i.to) define(r, mask, all);
+  }
+
+  // global returns the allocation of an access to global memory.
+  const Memory *global(u64 a, unsigned size, unsigned lane) {
+    if (a % size) stop("misaligned address " + hex(a) + " of " + std::to_string(size) + " bytes", int(lane), MisalignedAddress);
+    const Memory *&m = last[size_t(here)];
+    if (m && a - m->address < m->bytes && size <= m->bytes - (a - m->address)) return m;
+    const Memory *end = memory + allocations, *next = std::upper_bound(memory, end, a, [](u64 v, const Memory &x) { return v < x.address; });
+    std::string what = "access to " + std::to_string(size) + " bytes at address " + hex(a);
+    if (next == memory) stop(what + ": it is in no allocation", int(lane), IllegalAddress);
+    m = next - 1;
+    u64 in = a - m->address;
+    if (in < m->bytes && size <= m->bytes - in) return m;
+    std::string bytes = std::to_string(m->bytes) + " bytes at " + hex(m->address);
+    m = nullptr;
+    if (in < next[-1].bytes) stop(what + ": it crosses the end of an allocation of " + bytes, int(lane), IllegalAddress);
+    stop(what + ": it is in no allocation, and " + std::to_string(in - next[-1].bytes) + " bytes behind one of " + bytes, int(lane), IllegalAddress);
+  }
+  // unwritten reports whether bytes include some that nothing has written.
+  static bool unwritten(const char *p, const unsigned char *shadow, unsigned size) {
+    static const unsigned char all[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    if (!memcmp(shadow, all, size)) return false;
+    bool missing = false;
+    for (unsigned b = 0; b < size; b++) {
+      if (shadow[b] == copied_nothing) return true;
+      if (shadow[b] == is_written) continue;
+      if (p[b] != char(0xff)) return false;
+      missing = true;
+    }
+    return missing;
   }
 
   u64 *reg(int r) { return &w->r[size_t(r) * lanes]; }
@@ -96,13 +218,17 @@ struct Block {
 
   // access records an access of a thread to shared memory and checks it.
   void access(u32 address, unsigned size, unsigned thread, bool write) {
-    if (address % size) stop("misaligned shared address " + std::to_string(address));
-    if (address < shared_begin || address + size > shared_end) stop("address " + std::to_string(address) + " is outside of shared memory");
+    int lane = int(thread % lanes);
+    if (address % size) stop("misaligned shared address " + std::to_string(address), lane, MisalignedAddress);
+    if (address < shared_begin || u64(address) + size > shared_end || (u64(address) + size > k->static_end && address < k->dynamic))
+      stop("address " + std::to_string(address) + " is outside of shared memory: " + std::to_string(k->static_end - shared_begin) + " bytes at " + std::to_string(shared_begin) +
+               " are declared, and " + std::to_string(shared_end - k->dynamic) + " at " + std::to_string(k->dynamic) + " are dynamic",
+           lane, IllegalAddress);
     for (u32 a = (address - shared_begin) / 2; a < (address - shared_begin + size + 1) / 2; a++) {
       Word &x = words[a];
       bool raced = x.written == epoch && x.writer != int(thread);
       if (write) raced = raced || (x.read == epoch && x.reader != int(thread));
-      if (raced) stop("race of thread " + std::to_string(thread) + " in shared memory at " + std::to_string(shared_begin + 2 * a));
+      if (raced) stop("race of thread " + std::to_string(thread) + " in shared memory at " + std::to_string(shared_begin + 2 * a), lane);
       if (write) {
         x.written = epoch, x.writer = int(thread);
       } else {
@@ -116,24 +242,35 @@ struct Block {
   void load(const Instruction &i, u32 mask) {
     const u64 *base = reg(i.in[0]);
     unsigned size = size_of(i.type), all = size * i.vector;
+    u32 bad[4] = {};
+    Origin origin{};
+    u64 addresses[lanes];  // a result may overwrite the base
+    each(mask, [&](unsigned l) { addresses[l] = base[l] + u64(i.offset); });
     each(mask, [&](unsigned l) {
-      u64 a = base[l] + u64(i.offset);
+      u64 a = addresses[l];
       const char *from;
+      const unsigned char *shadow = nullptr;
       switch (i.space) {
       case Space::param:
-        if (a % all || a + all > k->param_bytes) stop("address " + std::to_string(a) + " is not in the parameters");
+        if (a % all || a > k->param_bytes || all > k->param_bytes - a) stop("address " + std::to_string(a) + " is not in the parameters", int(l), IllegalAddress);
         from = params + a;
         break;
       case Space::shared:
         a = u32(a);
         access(u32(a), all, warp * lanes + l, false);
         from = shared_at(u32(a));
+        shadow = &written[a - shared_begin];
         break;
       default:
-        if (a % all) stop("misaligned address");
+        const Memory *m = global(a, all, l);
+        shadow = m->written + (a - m->address);
         from = reinterpret_cast<const char *>(a);
       }
       for (unsigned v = 0; v < i.vector; v++) {
+        if (shadow && unwritten(from + v * size, shadow + v * size, size)) {
+          bad[v] |= u32(1) << l;
+          if (!origin.line) origin = {i.line, a + v * size};
+        }
         u64 value = 0;
         memcpy(&value, from + v * size, size);
         if (i.type == Type::s8) value = u32(int32_t(int8_t(value)));
@@ -141,6 +278,7 @@ struct Block {
         reg(i.to[v])[l] = value;
       }
     });
+    for (unsigned v = 0; v < i.vector; v++) define(i.to[v], mask, {bad[v], 0, origin});
   }
   void store(const Instruction &i, u32 mask) {
     const u64 *base = reg(i.in[0]);
@@ -148,15 +286,24 @@ struct Block {
     each(mask, [&](unsigned l) {
       u64 a = base[l] + u64(i.offset);
       char *to;
+      unsigned char *shadow;
       if (i.space == Space::shared) {
         a = u32(a);
         access(u32(a), all, warp * lanes + l, true);
         to = shared_at(u32(a));
+        shadow = &written[a - shared_begin];
       } else {
-        if (a % all) stop("misaligned address");
+        const Memory *m = global(a, all, l);
+        shadow = m->written + (a - m->address);
         to = reinterpret_cast<char *>(a);
       }
-      for (unsigned v = 0; v < i.vector; v++) memcpy(to + v * size, &reg(i.in[1 + v])[l], size);
+      for (unsigned v = 0; v < i.vector; v++) {
+        int r = i.in[1 + v];
+        const Known &known = w->known[size_t(r)];
+        if (known.computed >> l & 1) stop_undefined(r, u32(1) << l);
+        memset(shadow + v * size, known.undefined >> l & 1 ? copied_nothing : is_written, size);
+        memcpy(to + v * size, &reg(r)[l], size);
+      }
     });
   }
 
@@ -194,7 +341,7 @@ struct Block {
     case Op::max: binary<T>(i, mask, [](T a, T b) { return std::fmax(a, b); }); break;
     case Op::neg: unary<T>(i, mask, [](T a) { return -a; }); break;
     case Op::sqrt: unary<T>(i, mask, [](T a) { return std::sqrt(a); }); break;
-    default: stop("no such operation in floating point");
+    default: stop("no such operation in floating point", -1, Unsupported);
     }
   }
   // U is unsigned. T is the type, for division, order, and shifts.
@@ -206,8 +353,9 @@ struct Block {
     case Op::neg: unary<U>(i, mask, [](U a) { return U(0 - a); }); break;
     case Op::min: binary<T>(i, mask, [](T a, T b) { return std::min(a, b); }); break;
     case Op::max: binary<T>(i, mask, [](T a, T b) { return std::max(a, b); }); break;
-    case Op::div: binary<T>(i, mask, [&](T a, T b) { if (!b) stop("division by zero"); return T(a / b); }); break;
-    case Op::rem: binary<T>(i, mask, [&](T a, T b) { if (!b) stop("division by zero"); return T(a % b); }); break;
+    // This CPU cannot divide the smallest integer by -1.
+    case Op::div: binary<T>(i, mask, [&](T a, T b) { if (!b) stop("division by zero"); return is_signed(i.type) && b == T(-1) ? T(U(0 - U(a))) : T(a / b); }); break;
+    case Op::rem: binary<T>(i, mask, [&](T a, T b) { if (!b) stop("division by zero"); return is_signed(i.type) && b == T(-1) ? T(0) : T(a % b); }); break;
     case Op::mad: {
       u64 *d = reg(i.to[0]);
       const u64 *a = reg(i.in[0]), *b = reg(i.in[1]), *c = reg(i.in[2]);
@@ -242,7 +390,7 @@ struct Block {
       });
       break;
     }
-    default: stop("no such operation on integers");
+    default: stop("no such operation on integers", -1, Unsupported);
     }
   }
 
@@ -259,7 +407,7 @@ struct Block {
     case Type::pred:
       if (i.op == Op::not_) return unary<u64>(i, mask, [](u64 a) { return a ^ 1; });
       return integer<u64, u64>(i, mask);
-    default: stop("unknown type");
+    default: stop("unknown type", -1, Unsupported);
     }
   }
   void compare(const Instruction &i, u32 mask) {
@@ -272,7 +420,7 @@ struct Block {
     case Type::s32: return compare<int32_t>(i, mask);
     case Type::b64: case Type::u64: return compare<u64>(i, mask);
     case Type::s64: return compare<i64>(i, mask);
-    default: stop("unknown type");
+    default: stop("unknown type", -1, Unsupported);
     }
   }
 
@@ -306,10 +454,16 @@ struct Block {
       rows[l] = u32(base[l] + u64(i.offset));
       access(rows[l], 16, warp * lanes + l, false);
     }
+    auto missing = [&](unsigned row, unsigned col) {
+      const char *p = shared_at(rows[row]) + 2 * col;
+      return unwritten(p, &written[rows[row] - shared_begin + 2 * col], 2);
+    };
     auto element = [&](unsigned row, unsigned col) { u16 v; memcpy(&v, shared_at(rows[row]) + 2 * col, 2); return u32(v); };
     for (unsigned j = 0; j < 4; j++)
       for (unsigned l = 0; l < lanes; l++) {
         unsigned g = l / 4, t = l % 4;
+        bool bad = i.transposed ? missing(8 * j + 2 * t, g) || missing(8 * j + 2 * t + 1, g) : missing(8 * j + g, 2 * t) || missing(8 * j + g, 2 * t + 1);
+        define(i.to[j], u32(1) << l, {u32(bad) << l, 0, {i.line, rows[8 * j + g]}});
         reg(i.to[j])[l] = i.transposed ? element(8 * j + 2 * t, g) | element(8 * j + 2 * t + 1, g) << 16 : element(8 * j + g, 2 * t) | element(8 * j + g, 2 * t + 1) << 16;
       }
   }
@@ -340,12 +494,13 @@ struct Block {
 
   // eight reads eight elements through the async proxy.
   void eight(float *to, u32 address) {
-    if (address < k->dynamic || address + 16 > shared_end) stop("a descriptor leads out of shared memory");
+    if (address < k->dynamic || u64(address) + 16 > shared_end) stop("a descriptor leads to address " + std::to_string(address) + ", out of shared memory", -1, IllegalAddress);
     const char *now = shared_at(address);
     size_t at = address - shared_begin;
     if (at + 16 > visible.size() || memcmp(now, &visible[at], 16) != 0) stop("shared memory is not what it was at the last fence.proxy.async of all threads");
     for (unsigned n = 0; n < 8; n++) {
       Word &x = words[at / 2 + n];
+      if (unwritten(now + 2 * n, &written[at + 2 * n], 2)) stop("wgmma reads uninitialized shared memory at address " + std::to_string(address + 2 * n));
       if (x.written == epoch) stop("wgmma reads shared memory that was written after the last barrier");
       x.read = epoch, x.reader = -1;
       u16 v;
@@ -506,7 +661,9 @@ struct Block {
         const Instruction &i = k->code[size_t(pc)];
         here = pc;
         u32 run = mask;
+        if (steps && !--steps) stop("too many instructions", -1, LaunchTimeout);
         if (i.predicate >= 0) {
+          need_defined(i.predicate, mask);
           const u64 *p = reg(i.predicate);
           run = 0;
           each(mask, [&](unsigned l) { run |= u32((p[l] & 1) != i.negated) << l; });
@@ -536,7 +693,7 @@ struct Block {
           w->blocked |= mask;
           break;
         } else {
-          if (run) step(i, run);
+          if (run) track(i, run), step(i, run);
           pc++;
         }
         forced = false;
@@ -551,6 +708,7 @@ struct Block {
   void run(bool falling) {
     std::fill(shared.begin(), shared.end(), char(0xff));
     std::fill(words.begin(), words.end(), Word{});
+    std::fill(written.begin(), written.end(), 0);
     visible.clear();
     epoch = 1, fenced = 0;
     unsigned n = (threads + lanes - 1) / lanes;
@@ -558,7 +716,11 @@ struct Block {
     for (warp = 0; warp < n; warp++) {
       w = &warps[warp];
       w->r.assign(size_t(k->registers) * lanes, ~u64(0));
-      for (const Preset &p : k->presets) std::fill_n(reg(p.reg), lanes, p.value);
+      w->known.assign(size_t(k->registers), Known{~u32(0), 0, {}});
+      auto special = [&](int r) { if (r >= 0) w->known[size_t(r)] = {}; };
+      for (const Preset &p : k->presets) std::fill_n(reg(p.reg), lanes, p.value), special(p.reg);
+      special(k->tid), special(k->ntid);
+      for (int a = 0; a < 3; a++) special(k->ctaid[a]), special(k->nctaid[a]);
       for (unsigned l = 0; l < lanes; l++) {
         if (k->tid >= 0) reg(k->tid)[l] = warp * lanes + l;
         if (k->ntid >= 0) reg(k->ntid)[l] = threads;
@@ -589,27 +751,64 @@ struct Block {
 
 }  // namespace
 
-static void run(const Kernel *k, void **args, const unsigned *grid, const unsigned *size, size_t shared) {
+void check(const Kernel &k) {
+  Block b{};
+  Warp w{};
+  b.k = &k;
+  b.w = &w;
+  b.threads = lanes;
+  w.r.resize(size_t(k.registers) * lanes);
+  w.known.resize(size_t(k.registers));
+  for (const Instruction &i : k.code) {
+    b.here = int(&i - k.code.data());
+    bool decoded = Block::needs_warp(i.op) || i.op == Op::bra || i.op == Op::ret || i.op == Op::bar || i.op == Op::ld || i.op == Op::st;
+    if (!decoded) b.step(i, 0);  // for no thread
+  }
+}
+
+// Launch is a launch of a kernel, without its arguments.
+struct Launch {
+  unsigned grid[3], block[3];
+  size_t shared;
+  const Memory *memory;  // sorted by address
+  size_t allocations;
+  u64 steps;             // most instructions of the warps of a block; 0: no limit
+};
+
+static Result run(const Kernel *k, const char *const *args, const Launch &launch, std::string *why) {
+  const unsigned *grid = launch.grid, *size = launch.block;
   if (size[1] != 1 || size[2] != 1) {
-    fprintf(stderr, "gpusim: blocks have one dimension here\n");
-    abort();
+    *why = "blocks have one dimension here";
+    return Unsupported;
   }
   std::vector<char> params(k->param_bytes);
   for (size_t i = 0; i < k->sizes.size(); i++) memcpy(&params[k->offsets[i]], args[i], k->sizes[i]);
   u64 total = u64(grid[0]) * grid[1] * grid[2];
   std::atomic<u64> next{0};
+  std::mutex mutex;
+  Result result = Success;
   auto work = [&] {
     Block b{};
     b.k = k;
     b.params = params.data();
     b.threads = size[0];
-    b.shared_end = k->dynamic + u32(shared);
+    b.shared_end = k->dynamic + u32(launch.shared);
     b.shared.resize(b.shared_end - shared_begin);
     b.words.resize(b.shared.size() / 2 + 1);
+    b.written.resize(b.shared.size());
+    b.memory = launch.memory, b.allocations = launch.allocations;
+    b.last.resize(k->code.size());
     std::copy(grid, grid + 3, b.grid);
     for (u64 i; (i = next.fetch_add(1)) < total;) {
       b.at[0] = unsigned(i % grid[0]), b.at[1] = unsigned(i / grid[0] % grid[1]), b.at[2] = unsigned(i / grid[0] / grid[1]);
-      b.run(i & 1);
+      b.steps = launch.steps;
+      try {
+        b.run(i & 1);
+      } catch (Fault &f) {
+        std::lock_guard<std::mutex> hold(mutex);
+        next = total;
+        if (result == Success) result = f.result, *why = f.message;
+      }
     }
   };
   static const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
@@ -618,6 +817,7 @@ static void run(const Kernel *k, void **args, const unsigned *grid, const unsign
     for (unsigned i = 1; i < std::min(cores, 4u); i++) others.emplace_back(work);
   work();
   for (auto &t : others) t.join();
+  return result;
 }
 
 }  // namespace gpusim::ptx
@@ -630,6 +830,30 @@ extern "C" __attribute__((visibility("default"))) void *gpusim_ptx_load(const ch
   return m.release();
 }
 
+// gpusim_ptx_free frees a module.
+extern "C" __attribute__((visibility("default"))) void gpusim_ptx_free(void *module) { delete static_cast<gpusim::ptx::Module *>(module); }
+
+// gpusim_ptx_try runs one block of each kernel of a module, for a limited number of instructions. The
+// parameters point to 64 KiB that contain zeros. It returns Success if the kernels end or have an
+// error of their own, and a Result that says that the interpreter cannot run them otherwise.
+extern "C" __attribute__((visibility("default"))) int gpusim_ptx_try(const void *module, gpusim::ptx::u64 steps, char *why, size_t n) {
+  using namespace gpusim::ptx;
+  std::vector<char> bytes(64 << 10);
+  std::vector<unsigned char> written(bytes.size(), 1);
+  Memory memory{uintptr_t(bytes.data()), bytes.size(), written.data()};
+  for (auto &k : static_cast<const Module *>(module)->kernels) {
+    std::fill(bytes.begin(), bytes.end(), 0);
+    std::vector<u64> arg(most_params / 8, (memory.address + 255) / 256 * 256);
+    std::vector<const char *> args(k.second->sizes.size(), reinterpret_cast<const char *>(arg.data()));
+    std::string reason;
+    Result r = run(k.second.get(), args.data(), {{1, 1, 1}, {128, 1, 1}, 32 << 10, &memory, 1, steps}, &reason);
+    if (r == Success || r == IllegalAddress || r == MisalignedAddress || r == LaunchFailed || r == LaunchTimeout) continue;
+    snprintf(why, n, "%s", reason.c_str());
+    return r;
+  }
+  return Success;
+}
+
 // gpusim_ptx_kernel returns a kernel, or NULL.
 extern "C" __attribute__((visibility("default"))) const void *gpusim_ptx_kernel(const void *module, const char *name) {
   auto &all = static_cast<const gpusim::ptx::Module *>(module)->kernels;
@@ -637,7 +861,12 @@ extern "C" __attribute__((visibility("default"))) const void *gpusim_ptx_kernel(
   return it == all.end() ? nullptr : it->second.get();
 }
 
-// gpusim_ptx_run runs all blocks of a launch.
-extern "C" __attribute__((visibility("default"))) void gpusim_ptx_run(const void *kernel, void **args, const unsigned *grid, const unsigned *size, size_t shared) {
-  gpusim::ptx::run(static_cast<const gpusim::ptx::Kernel *>(kernel), args, grid, size, shared);
+// gpusim_ptx_run runs all blocks of a launch, which may access memory that is sorted by address. It
+// prints an error and returns the result.
+extern "C" __attribute__((visibility("default"))) int gpusim_ptx_run(const void *kernel, void **args, const unsigned *grid, const unsigned *size, size_t shared, const gpusim::ptx::Memory *memory, size_t n) {
+  gpusim::ptx::Launch launch{{grid[0], grid[1], grid[2]}, {size[0], size[1], size[2]}, shared, memory, n, 0};
+  std::string why;
+  int r = gpusim::ptx::run(static_cast<const gpusim::ptx::Kernel *>(kernel), const_cast<const char *const *>(reinterpret_cast<char **>(args)), launch, &why);
+  if (r) fprintf(stderr, "gpusim: ptx: %s\n", why.c_str());
+  return r;
 }

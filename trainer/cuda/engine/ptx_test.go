@@ -52,7 +52,7 @@ func TestPTX(t *testing.T) {
 		{name: "training with wgmma", test: "TestTwoSteps/gpt_precision_1", passed: "TestTwoSteps/gpt_precision_1", attention: "wgmma"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			out, err := gpusim.Again(t, c.test, "GPUSIM_KERNELS=compare", "GPUSIM_COMPARED="+compared, "DDPBATCH_ATTENTION="+c.attention, "DDPBATCH_FUSION="+c.fusion)
+			out, err := gpusim.Again(t, c.test, "GPUSIM_KERNELS=compare", "DDPBATCH_TEST_APART=1", "GPUSIM_COMPARED="+compared, "DDPBATCH_ATTENTION="+c.attention, "DDPBATCH_FUSION="+c.fusion)
 			if err != nil || !strings.Contains(out, "--- PASS: "+c.passed) {
 				t.Errorf("%v\n%s", err, out)
 			}
