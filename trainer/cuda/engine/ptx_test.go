@@ -22,12 +22,15 @@ func TestPTXMutations(t *testing.T) {
 		{name: "no fused multiplication", mutation: "fma.rn.f32=>mad.rn.f32", test: "TestConformance/Losses", want: "unknown"},
 		{name: "matrices are not transposed", mutation: "x4.trans.shared=>x4.shared", test: "TestConformance/Attention", want: "the PTX and the host's code differ"},
 		{name: "misaligned reads", mutation: "ld.global.f32=>ld.global.f64", test: "TestConformance/Elementwise", want: "misaligned address"},
+		{name: "reads beyond a tensor", mutation: "setp.ge.u64=>setp.gt.u64", test: "TestTwoSteps/mlp_precision_0", want: "bytes behind one of"},
+		{name: "no writes to shared memory", mutation: "st.shared.f32=>// st.shared.f32", test: "TestConformance/Losses", want: "depends on uninitialized memory, which line"},
+		{name: "a register that is not set", mutation: "mov.f32 \t%f=>// mov.f32", test: "TestConformance/Losses", want: "uninitialized register"},
 		{name: "no fence", mutation: "fence.proxy.async.shared::cta;=>", test: "TestConformance/Attention", attention: "wgmma", want: "shared memory is not what it was at the last fence.proxy.async"},
 		{name: "another descriptor", mutation: "add.u64 b, b, 128;=>add.u64 b, b, 64;", test: "TestConformance/Attention", attention: "wgmma", want: "gpusim:"},
 		{name: "unknown instruction", mutation: "shfl.sync.bfly.b32=>shfl.sync.up.b32", test: "TestConformance/Losses", want: "unknown shfl"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			out, err := gpusim.Again(t, c.test, "GPUSIM_KERNELS=compare", "GPUSIM_MUTATION="+c.mutation, "DDPBATCH_ATTENTION="+c.attention)
+			out, err := gpusim.Again(t, c.test, "GPUSIM_KERNELS=compare", "GPUSIM_MUTATION="+c.mutation, "DDPBATCH_TEST_APART=1", "DDPBATCH_ATTENTION="+c.attention)
 			if err == nil || !strings.Contains(out, c.want) {
 				t.Errorf("%v, want %q\n%s", err, c.want, out)
 			}
@@ -37,7 +40,8 @@ func TestPTXMutations(t *testing.T) {
 
 // TestPTX checks that the PTX of all kernels gives the same bits as the kernels that are compiled for
 // the host: in the conformance suite, with large heads of attention, and in two steps of each model.
-// The interpreter also checks alignment, bounds of shared memory, races, and the fences of wgmma.
+// The interpreter also checks alignment, bounds, initialization, races, and the fences of wgmma. Each
+// tensor is an allocation.
 func TestPTX(t *testing.T) {
 	gpusim.Require(t)
 	compared := filepath.Join(t.TempDir(), "compared")
