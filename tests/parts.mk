@@ -7,7 +7,7 @@ unexport MAKEFLAGS MFLAGS MAKELEVEL
 
 # The complete program on test Slurm clusters. These tests mostly wait, so three run in parallel.
 cluster:
-	go test -count=1 -timeout 60m -parallel 3 ./tests
+	go test -count=1 -timeout 80m -parallel 3 ./tests
 
 # One package at a time, because CI has two cores. tests/test.sh runs netif/probe.
 packages:
