@@ -272,7 +272,7 @@ func (s *Status) phaseWithoutSlurm(now time.Time) (p Phase, detail, advice strin
 
 // TimeLimitAdvice is the fix for a job that reached its time limit without a checkpoint of ddpbatch.
 // The program may have saved checkpoints of its own.
-const TimeLimitAdvice = "raise slurm.time, or set slurm.signal_before_end if the program saves when it gets the signal; then submit it again"
+const TimeLimitAdvice = "raise slurm.time; if a save takes longer than slurm.signal_before_end, or the program saves only after a signal, raise or set that, too; then submit it again"
 
 // resumablePhase returns phase p with advice on how to resume from the newest checkpoint.
 func (s *Status) resumablePhase(p Phase) (Phase, string, string) {
@@ -281,7 +281,7 @@ func (s *Status) resumablePhase(p Phase) (Phase, string, string) {
 		again = "launch"
 	}
 	switch {
-	case s.Saved == nil && p == TimeLimit:
+	case s.Saved == nil && s.State == slurm.StateTimeout:
 		return p, "", TimeLimitAdvice
 	case s.Saved == nil:
 		return p, "", ""

@@ -165,7 +165,7 @@ func TestPhaseWithSlurm(t *testing.T) {
 		{name: "canceled after it had finished", s: job(slurm.StateCancelled, "0:15", trained(3, 3)), phase: Done},
 		{name: "time limit", s: job(slurm.StateTimeout, "0:1", none), phase: TimeLimit, advice: TimeLimitAdvice},
 		{name: "time limit, with a checkpoint", s: with(job(slurm.StateTimeout, "0:1", none), saved), phase: TimeLimit, advice: "submit it again to resume after step 7"},
-		{name: "deadline", s: job(slurm.StateDeadline, "0:1", none), phase: TimeLimit, advice: TimeLimitAdvice},
+		{name: "deadline", s: job(slurm.StateDeadline, "0:1", none), phase: TimeLimit},
 		{name: "preempted", s: job(slurm.StatePreempted, "0:15", none), phase: Preempted},
 		{name: "node failure", s: job(slurm.StateNodeFail, "", none), phase: Failed, detail: "Slurm lost a node of it"},
 		{name: "boot failure", s: job(slurm.StateBootFail, "", none), phase: Failed, detail: "Slurm lost a node of it"},
