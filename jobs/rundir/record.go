@@ -209,6 +209,9 @@ func validRecord(r Record) error {
 	case r.Run == "" || r.Name == "" || !filepath.IsAbs(r.Base):
 		return errors.New("it is damaged: run, name or base is missing")
 	}
+	if len(r.Submissions) > maxSubmissions || len(r.Chain) > maxChain {
+		return fmt.Errorf("it is damaged: it has more than %d submissions, or more than %d jobs in a chain", maxSubmissions, maxChain)
+	}
 	if r.Sweep != nil && len(r.Sweep.Elements) > maxElements {
 		return fmt.Errorf("it is damaged: its sweep has more than %d elements", maxElements)
 	}

@@ -19,9 +19,9 @@ const (
 	// maximum size of their files: the directory may belong to another user.
 	maxUsageNodes = 4096
 	maxUsageBytes = 64 << 20
-	// maxUsageEntries is the maximum number of names that are read. A launcher retains fewer: up to
-	// twice maxUsageAttempts for each of maxUsageNodes.
-	maxUsageEntries = 50_000
+	// maxUsageEntries is the maximum number of names that are read. A launcher retains up to twice
+	// maxUsageAttempts for each node, so this suffices for 20,000 nodes.
+	maxUsageEntries = 200_000
 )
 
 // Usage returns the path of the file with the measurements of a node in an attempt. Attempts count from 1
