@@ -77,8 +77,9 @@ func (d diagnosis) find(result launch.Result) *outcome.Finding {
 		}
 	}
 	var best *symptoms.Found
+	named := launch.RankOfFailure(result.Failure) >= 0
 	for i := range all {
-		if all[i].IsAftermath() { // the launcher has already named the failed rank
+		if named && all[i].IsAftermath() { // the launcher has already named the failed rank
 			continue
 		}
 		if best == nil || best.IsConsequence() && !all[i].IsConsequence() {
