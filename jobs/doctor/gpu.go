@@ -30,7 +30,7 @@ func checkGPUs(lookup func(string) (string, bool), inventory *netif.Inventory) [
 	if len(found.Devices) > 0 {
 		missing = Fail
 	}
-	const user = "only the built-in trainer on GPUs needs this: "
+	const user = "only the built-in trainer on GPUs needs this, because the wheels of PyTorch have their own: "
 	return append(list,
 		checkLibrary(lookup, missing, "cublaslt", library.CUBLASLt(found.Version/1000),
 			user+"cuBLASLt comes with the CUDA toolkit (load the site's module, or set CUDA_HOME) and with PyTorch's wheels (activate the environment that has it)"),

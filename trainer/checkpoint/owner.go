@@ -38,6 +38,9 @@ func checkDir(dir string) error {
 
 // checkOwn returns an error if a file or directory belongs to another user or is writable by others.
 func checkOwn(dir string, info fs.FileInfo) error {
+	if info == nil {
+		return fmt.Errorf("the owner of %q is unknown", dir)
+	}
 	if owner(info) != os.Geteuid() {
 		return hints.Errorf("use a different run directory (--run-dir)", "%q belongs to user %d, not to user %d", dir, owner(info), os.Geteuid())
 	}

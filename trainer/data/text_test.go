@@ -140,7 +140,7 @@ func TestTextMemory(t *testing.T) {
 	}
 }
 
-// TestTextLimit checks that no memory is allocated for a text over the limit, whatever its
+// TestTextLimit checks that a text over the limit needs less memory than the limit, whatever its
 // compressed size is.
 func TestTextLimit(t *testing.T) {
 	const limit = 1 << 20
