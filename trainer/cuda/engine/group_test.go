@@ -5,8 +5,8 @@ package engine_test
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/tests/gpusim"
@@ -215,12 +215,13 @@ func TestFailureInAGroup(t *testing.T) {
 	gpusim.Require(t)
 	for fail, want := range map[string]string{
 		"refuse:activate": `activate of 6: cuLaunchKernel: kernel "activate"`,
-		"launch:activate": "detected in read of 6, after layer_norm of 2x3",
+		// The first call after the failure detects it. That can be the load of the module of layer_norm.
+		"launch:activate": "detected in (read of 6, after layer_norm of 2x3|layer_norm of 2x3, after activate of 6)",
 		"launch:graph":    "LAUNCH_FAILED",
 		"lost:11":         "detected in",
 	} {
 		out, err := gpusim.Again(t, "TestFailureInAGroup", inChild+"=1", "GPUSIM_FAIL="+fail)
-		if err != nil || !strings.Contains(out, want) {
+		if err != nil || !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("%s: %v, want %q in\n%s", fail, err, want, out)
 		}
 	}
