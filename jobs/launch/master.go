@@ -20,8 +20,8 @@ const (
 // empty. It prefers ports outside of the range
 // that the kernel uses for outgoing connections, so that the port is still free when the
 // user's program opens it a moment later. The search starts at a random port, so that jobs
-// on the same node rarely collide. If another user occupies ports until the search
-// fails, findFreePort returns a port that the kernel chose.
+// on the same node rarely collide. If the search fails, for example
+// because another user occupies many ports, findFreePort returns a port that the kernel chooses.
 func findFreePort(addr string) (int, error) {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	low, high := 32768, 60999 // the kernel's default

@@ -61,7 +61,7 @@ func TestFailures(t *testing.T) {
 		{"a small GPU", "", "5000000", []string{"alloc of 1048576: cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", "4194304 bytes, where 2902848 of 5000000 are free", "hint: "}},
 		{"a launch that is refused", "refuse:layer_norm", "", []string{"layer_norm of 3x4: cuLaunchKernel", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", `kernel "layer_norm"`}},
 		{"a kernel that fails", "launch:layer_norm", "", []string{"CUDA_ERROR_LAUNCH_FAILED", "detected in read of 12, after layer_norm of 3x4", "CUDA_LAUNCH_BLOCKING=1"}},
-		{"a lost device", "lost:2", "", []string{"CUDA_ERROR_ECC_UNCORRECTABLE", "layer_norm of 3x4", "drain the node"}},
+		{"a lost device", "lost:2", "", []string{"CUDA_ERROR_ECC_UNCORRECTABLE", "after layer_norm of 3x4", "drain the node"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			more := []string{inChild + "=1", "GPUSIM_FAIL=" + c.fail}
