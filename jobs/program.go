@@ -102,8 +102,8 @@ func (c *programCheck) checkSingleWord() bool {
 // checkProgram checks the program itself.
 func (c *programCheck) checkProgram() {
 	name := c.argv[0]
-	if c.job.Command.Launcher != LauncherRank || c.job.Setup.Container.Image != "" {
-		return // argument of torchrun, or inside the image
+	if c.job.Command.Launcher != LauncherRank || c.job.Setup.Container.Image != "" || hasPlaceholder(name, placeholderNames...) {
+		return // argument of torchrun, inside the image, or known in the job only
 	}
 	if !strings.Contains(name, "/") {
 		if _, err := exec.LookPath(name); err != nil && c.exists(name) {
@@ -133,7 +133,7 @@ func (c *programCheck) checkScript() {
 		return
 	}
 	name := c.argv[at]
-	if strings.HasPrefix(name, "~") || strings.HasPrefix(name, "$") || c.exists(name) {
+	if strings.HasPrefix(name, "~") || strings.HasPrefix(name, "$") || hasPlaceholder(name, placeholderNames...) || c.exists(name) {
 		return
 	}
 	if _, err := exec.LookPath(name); err == nil && inPath && !strings.Contains(name, "/") {
@@ -152,6 +152,8 @@ var (
 	pythons       = lazyregexp.New(`^(python|pypy)[0-9.]*t?$`) // t means free-threaded
 	shells        = []string{"bash", "sh", "dash", "zsh", "ksh"}
 	launchers     = []string{"torchrun", "accelerate", "deepspeed"}
+	wrappers      = []string{"env", "nice", "ionice", "nohup", "taskset", "numactl", "time", "timeout", "stdbuf", "setsid", "chrt", "strace", "nsys",
+		"uv", "poetry", "pipenv", "pixi", "conda", "mamba", "micromamba"} // they start the program in their arguments
 	envAssignment = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*=`)
 )
 
@@ -159,16 +161,19 @@ var (
 func IsPython(program string) bool { return pythons().MatchString(filepath.Base(program)) }
 
 // findScript returns the index of the script in argv, or -1. certain is false if an
-// unrecognized option may change the index. inPath reports whether the interpreter also
+// unrecognized option may change the index, or if the options of a wrapper may change the directory. inPath reports whether the interpreter also
 // searches PATH.
 func (c *programCheck) findScript() (at int, certain, inPath bool) {
 	argv, at := c.argv, 0
 	if filepath.Base(argv[0]) == "env" {
 		for at = 1; at < len(argv) && envAssignment().MatchString(argv[at]); at++ {
 		}
-	}
-	if at == len(argv) {
-		return -1, false, false
+		if at == len(argv) {
+			return -1, false, false
+		}
+		if strings.HasPrefix(argv[at], "-") {
+			at = 0 // with options, env is a wrapper like any other
+		}
 	}
 	name := filepath.Base(argv[at])
 	torchrun := c.job.Command.Launcher == LauncherTorchrun
@@ -186,6 +191,15 @@ func (c *programCheck) findScript() (at int, certain, inPath bool) {
 		for i := at + 1; i < len(argv); i++ {
 			if strings.HasSuffix(argv[i], ".py") && !strings.HasPrefix(argv[i], "-") {
 				return i, false, false
+			}
+		}
+	case slices.Contains(wrappers, name) && !torchrun:
+		for i := at + 1; i < len(argv); i++ {
+			switch program := filepath.Base(argv[i]); {
+			case IsPython(program):
+				return findScriptAfter(argv, i+1, "cm", "WX"), false, false
+			case slices.Contains(shells, program):
+				return findScriptAfter(argv, i+1, "cs", "oO"), false, true
 			}
 		}
 	}
