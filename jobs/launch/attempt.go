@@ -231,6 +231,7 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 		// A rank that reports a stop decides, even if the signal killed other ranks first.
 		if code, stopped := stopCodesOf(a.o.Job).combine(codes); stopped {
 			r.Exit = code
+			r.ReportedSave = code == exitStopped && !r.StopUnhandled && a.o.Job.Command != nil
 		}
 	}
 	switch {

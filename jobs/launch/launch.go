@@ -119,6 +119,9 @@ type Result struct {
 	// it on any node handled the signal. The program cannot have saved a checkpoint because of
 	// the signal.
 	StopUnhandled bool
+	// ReportedSave reports that the job's program was asked to stop, and ended with exit code 3 or
+	// with one of command.stop_codes, which mean that it has saved.
+	ReportedSave bool
 	// Progress reports that a newer checkpoint exists than when the launcher started, or that
 	// the program reported a later step than in all earlier attempts. It is determined only if
 	// restart.requeue or restart.on_failure depends on it.
@@ -182,6 +185,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		result.Stopped = a.stoppedOnRequest(result)
 		o.recordEnd(a, result, again)
 		if !again {
+			o.printStop(result)
 			return result, nil
 		}
 		previous = result.Failure.Error()

@@ -213,7 +213,8 @@ func (o Options) recordBegin(a *attempt) {
 // recordEnd records how an attempt ended.
 func (o Options) recordEnd(a *attempt, r Result, again bool) {
 	e := a.event(rundir.AttemptEnded)
-	e.Exit, e.Stopped, e.Again, e.NoProgress, e.PortTaken = r.Exit, r.Stopped, again, r.StopUnhandled, r.portRestart
+	e.Exit, e.Stopped, e.Again, e.PortTaken = r.Exit, r.Stopped, again, r.portRestart
+	e.NoProgress, e.ReportedSave = r.StopUnhandled, r.ReportedSave
 	for _, rank := range r.Ranks {
 		e.Step = max(e.Step, rank.Step)
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -48,6 +49,15 @@ func (o Options) finalizeResult(ctx context.Context, r Result, saved *progress) 
 		}
 	}
 	return r
+}
+
+// printStop prints how to continue a program that has stopped as requested, unless its job is
+// requeued. The built-in trainer prints this itself.
+func (o Options) printStop(r Result) {
+	if o.Job.Command == nil || !r.Stopped || r.Preempted || r.NodesLost || r.NearEnd && o.Job.Restart.Requeue > 0 {
+		return
+	}
+	o.Say("stopped as requested: " + outcome.SaveAdvice(r.ReportedSave, r.StopUnhandled, "start"))
 }
 
 // queryPreemption queries Slurm whether it preempts the job while the job still has its nodes. The

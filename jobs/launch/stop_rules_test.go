@@ -42,6 +42,9 @@ func TestStopSignalOfTheJob(t *testing.T) {
 				if err != nil || result.Failure != nil || !slices.Contains(want, result.Exit) || !result.Stopped || result.StopUnhandled {
 					t.Errorf("got %+v, %v, want exit code %d of a stopped run\n%s", result, err, want, said)
 				}
+				if result.ReportedSave != (result.Exit == exitStopped) || strings.Contains(said, "stopped as requested: the exit code of the program means that it saved") != result.ReportedSave {
+					t.Errorf("the save is reported as %v:\n%s", result.ReportedSave, said)
+				}
 				if n := strings.Count(said, "got "+name); n != 1 {
 					t.Errorf("the program received the signal %d times, want 1\n%s", n, said)
 				}

@@ -19,6 +19,7 @@
 package outcome
 
 import (
+	"fmt"
 	"slices"
 	"syscall"
 	"time"
@@ -222,6 +223,30 @@ func (s State) Requeues() int {
 	return 0
 }
 
+// ProgramAdvice returns how to continue the user's program of a run that has not finished, and
+// whether the program is known to have saved. Again is the command that starts the run again. The
+// advice is empty for the built-in trainer, and if the last job started no rank.
+func (s State) ProgramAdvice(again string) string {
+	n := len(s.Attempts)
+	if !s.Goal.Known || s.Goal.Trains || n == 0 || s.Attempts[n-1].JobID != s.Job {
+		return ""
+	}
+	return SaveAdvice(s.Attempts[n-1].ReportedSave, s.Attempts[n-1].NoProgress, again)
+}
+
+// SaveAdvice returns how to continue a user's program that was stopped. Saved reports that its exit
+// code means that it has saved, and unhandled that it did not handle the stop signal. Again is the
+// command that starts the run again.
+func SaveAdvice(saved, unhandled bool, again string) string {
+	switch {
+	case unhandled:
+		return fmt.Sprintf("the program does not handle the stop signal, so it saved nothing when it was stopped; %s it again to continue from an earlier save", again)
+	case saved:
+		return fmt.Sprintf("the exit code of the program means that it saved; %s it again to continue", again)
+	}
+	return fmt.Sprintf("it is unknown whether the program saved; %s it again to continue from its last save", again)
+}
+
 // An Attempt is one start of all ranks.
 type Attempt struct {
 	JobID    string    `json:"job_id,omitempty"`
@@ -240,6 +265,9 @@ type Attempt struct {
 	Then     string    `json:"then,omitempty"` // Restarted or Requeued
 	// NoProgress reports that the user's program was stopped and did not handle the signal.
 	NoProgress bool `json:"no_progress,omitempty"`
+	// ReportedSave reports that the user's program was stopped and ended with an exit code that means
+	// that it has saved.
+	ReportedSave bool `json:"reported_save,omitempty"`
 	// PortTaken reports that the next attempt follows because another process had the port of the
 	// program. It is not a restart.
 	PortTaken bool `json:"port_taken,omitempty"`
@@ -280,7 +308,7 @@ func attempts(events []rundir.AttemptEvent) []Attempt {
 			// The event of the start could not be written.
 		case e.Event == rundir.AttemptEnded && all[last].Number == e.Attempt:
 			a := &all[last]
-			a.NoProgress, a.PortTaken = e.NoProgress, e.PortTaken
+			a.NoProgress, a.ReportedSave, a.PortTaken = e.NoProgress, e.ReportedSave, e.PortTaken
 			a.Ended, a.Exit, a.Stopped, a.Step, a.Cause, a.Rank, a.Host = e.Time, &e.Exit, e.Stopped, e.Step, e.Cause, e.Rank, e.Host
 			if e.Again {
 				a.Then = Restarted

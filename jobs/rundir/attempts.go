@@ -51,6 +51,9 @@ type AttemptEvent struct {
 	// NoProgress reports that a user's program received a stop request but did not handle the
 	// signal, so it saved nothing in response.
 	NoProgress bool `json:"no_progress,omitempty"`
+	// ReportedSave reports that a user's program received a stop request and ended with an exit code
+	// that means that it has saved.
+	ReportedSave bool `json:"reported_save,omitempty"`
 	// PortTaken reports that the launcher starts another attempt because another process had the
 	// port of the program. That attempt is not a restart of the program.
 	PortTaken bool `json:"port_taken,omitempty"`

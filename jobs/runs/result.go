@@ -51,6 +51,8 @@ func JobResult(dir rundir.Dir, job slurm.JobState) Result {
 		r.Advice = advice
 	} else if job.State == slurm.StateTimeout && r.SavedStep < 0 {
 		r.Advice = watch.TimeLimitAdvice
+	} else if r.SavedStep < 0 {
+		r.Advice = state.ProgramAdvice("submit")
 	}
 	return r
 }
@@ -97,6 +99,7 @@ func LaunchResult(run Run, end LaunchEnd) Result {
 		if r.ExitCode == exitcode.Done { // a program that stopped on request and exited with code 0
 			r.ExitCode = exitcode.Stopped
 		}
+		r.Advice = state.ProgramAdvice("launch")
 	case how == outcome.Canceled:
 		r.Text = fmt.Sprintf("run %s was canceled", name)
 		r.Canceled = true

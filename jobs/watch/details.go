@@ -88,7 +88,7 @@ func (s *Status) Details(now time.Time) []Line {
 	}
 	if c := s.Saved; c != nil {
 		add("checkpoint", "%s", c.text(now))
-	} else if s.Phase.IsOver() {
+	} else if s.Phase.IsOver() && (s.record.Goal.Trains || !s.record.Goal.Known) { // a program saves where it likes
 		add("checkpoint", "none")
 	}
 	switch s.NoProgress {

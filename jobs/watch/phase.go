@@ -284,7 +284,7 @@ func (s *Status) resumablePhase(p Phase) (Phase, string, string) {
 	case s.Saved == nil && s.State == slurm.StateTimeout:
 		return p, "", TimeLimitAdvice
 	case s.Saved == nil:
-		return p, "", ""
+		return p, "", s.record.ProgramAdvice(again)
 	case s.Saved.Newer != "":
 		return p, "", fmt.Sprintf("%s it with the newer ddpbatch that saved step %d, or use a different run directory (--run-dir)", again, s.Saved.Step)
 	case s.Saved.Damaged != "":

@@ -91,6 +91,12 @@ func ended(exit int, stopped bool) outcome.State {
 	return outcome.State{Goal: outcome.Goal{Known: true}, End: &rundir.End{Exit: exit, Stopped: stopped}}
 }
 
+// attempted adds attempts to the records of a run.
+func attempted(s outcome.State, attempts ...outcome.Attempt) outcome.State {
+	s.Attempts = attempts
+	return s
+}
+
 func trained(epoch, of int) outcome.State {
 	return outcome.State{Goal: outcome.Goal{Known: true, Trains: true, Epochs: of}, End: &rundir.End{},
 		Newest: &checkpoint.Entry{Manifest: &checkpoint.Manifest{Epoch: epoch}}}
@@ -118,6 +124,12 @@ func TestPhaseWithoutSlurm(t *testing.T) {
 		{name: "program stopped by Ctrl-C", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(143, true)}, phase: Stopped},
 		{name: "program stopped by Ctrl-C, earlier version", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(143, false)}, phase: Stopped},
 		{name: "program stopped by Ctrl-C with exit code 0", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(0, true)}, phase: Stopped},
+		{name: "program stopped without a handler", s: Status{record: attempted(ended(143, true), outcome.Attempt{NoProgress: true})}, phase: Stopped,
+			advice: outcome.SaveAdvice(false, true, "launch")},
+		{name: "program stopped after a save", s: Status{record: attempted(ended(3, true), outcome.Attempt{}, outcome.Attempt{ReportedSave: true})}, phase: Stopped,
+			advice: outcome.SaveAdvice(true, false, "launch")},
+		{name: "program stopped with exit code 0", s: Status{record: attempted(ended(0, true), outcome.Attempt{})}, phase: Stopped,
+			advice: outcome.SaveAdvice(false, false, "launch")},
 		{name: "program that somebody killed by SIGTERM", s: Status{record: ended(143, false)}, failure: "rank 0: sh was killed by signal 15", phase: Failed, detail: "rank 0: sh was killed by signal 15"},
 		{name: "interrupted twice", s: Status{record: ended(130, false)}, failure: "cancelled by a second interrupt", phase: Cancelled},
 		{name: "stopped, and its checkpoint of a newer version", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(3, false), Saved: &Checkpoint{Step: 7, Newer: "written by a newer ddpbatch"}}, phase: Stopped,
@@ -167,6 +179,11 @@ func TestPhaseWithSlurm(t *testing.T) {
 		{name: "time limit, with a checkpoint", s: with(job(slurm.StateTimeout, "0:1", none), saved), phase: TimeLimit, advice: "submit it again to resume after step 7"},
 		{name: "deadline", s: job(slurm.StateDeadline, "0:1", none), phase: TimeLimit},
 		{name: "preempted", s: job(slurm.StatePreempted, "0:15", none), phase: Preempted},
+		{name: "preempted, a program", s: job(slurm.StatePreempted, "0:15", attempted(ended(3, true), outcome.Attempt{JobID: "18", ReportedSave: true})), phase: Preempted,
+			advice: outcome.SaveAdvice(true, false, "submit")},
+		{name: "canceled, a program without a recorded end", s: job(slurm.StateCancelled, "0:15", attempted(outcome.State{Goal: outcome.Goal{Known: true}}, outcome.Attempt{JobID: "18"})),
+			phase: Cancelled, advice: outcome.SaveAdvice(false, false, "submit")},
+		{name: "canceled before a rank started", s: job(slurm.StateCancelled, "0:15", attempted(outcome.State{Goal: outcome.Goal{Known: true}}, outcome.Attempt{JobID: "17"})), phase: Cancelled},
 		{name: "node failure", s: job(slurm.StateNodeFail, "", none), phase: Failed, detail: "Slurm lost a node of it"},
 		{name: "boot failure", s: job(slurm.StateBootFail, "", none), phase: Failed, detail: "Slurm lost a node of it"},
 		{name: "out of memory", s: job(slurm.StateOutOfMemory, "0:125", none), phase: Failed, detail: "it ran out of memory"},
