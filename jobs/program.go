@@ -149,10 +149,10 @@ func (c *programCheck) checkScript() {
 }
 
 var (
-	pythons       = lazyregexp.New(`^(python|pypy)[0-9.]*t?$`) // t means free-threaded
-	shells        = []string{"bash", "sh", "dash", "zsh", "ksh"}
-	launchers     = []string{"torchrun", "accelerate", "deepspeed"}
-	wrappers      = []string{"env", "nice", "ionice", "nohup", "taskset", "numactl", "time", "timeout", "stdbuf", "setsid", "chrt", "strace", "nsys",
+	pythons   = lazyregexp.New(`^(python|pypy)[0-9.]*t?$`) // t means free-threaded
+	shells    = []string{"bash", "sh", "dash", "zsh", "ksh"}
+	launchers = []string{"torchrun", "accelerate", "deepspeed"}
+	wrappers  = []string{"env", "nice", "ionice", "nohup", "taskset", "numactl", "time", "timeout", "stdbuf", "setsid", "chrt", "strace", "nsys",
 		"uv", "poetry", "pipenv", "pixi", "conda", "mamba", "micromamba"} // they start the program in their arguments
 	envAssignment = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*=`)
 )

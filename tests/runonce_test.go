@@ -45,7 +45,7 @@ argv = ["sh", "once.sh", "{hostfile}"]
 // TestRunOnceAndChain checks programs that run once, chains, and their layouts, on one cluster.
 func TestRunOnceAndChain(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 2})
-	for name, f := range map[string]func(*testing.T, site){"once": runOnce, "chain": runChain, "shared": runShared, "uneven": runUneven} {
+	for name, f := range map[string]func(*testing.T, site){"once": runOnce, "chain": runChain, "sweep": runSweepChain, "shared": runShared, "uneven": runUneven} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f(t, s)
@@ -222,4 +222,79 @@ func runChain(t *testing.T, s site) {
 	for _, id := range ids {
 		s.ends(id, "CANCELLED")
 	}
+}
+
+// sweepChainJob is a sweep for a chain: trial 0 needs one job, and trial 1 needs two.
+const sweepChainJob = `name = "sweepchain"
+[slurm]
+time = "00:10:00"
+signal_before_end = "60s"
+[sweep]
+array = "0-1"
+[command]
+argv = ["sh", "sweepchain.sh"]
+`
+
+const sweepChainScript = `echo "attempt $DDPBATCH_ATTEMPT of trial $SLURM_ARRAY_TASK_ID"
+[ "$SLURM_ARRAY_TASK_ID$DDPBATCH_ATTEMPT" = 11 ] || exit 0
+trap 'exit 3' USR1
+while :; do sleep 0.2; done
+`
+
+// runSweepChain checks the chain of a sweep on a cluster: the next job array continues the trials
+// that were stopped, and ends at once for trials that have finished. Cancel cancels all arrays.
+func runSweepChain(t *testing.T, s site) {
+	s.t = t
+	s.write("sweepchain.sh", sweepChainScript)
+	s.write("sweepchain.toml", sweepChainJob)
+	submit := func(args ...string) (ids []string) {
+		t.Helper()
+		o := s.ddpbatch(append([]string{"submit", "--json", "--chain", "3", "sweepchain.toml"}, args...)...)
+		var got struct {
+			JobID string   `json:"job_id"`
+			Chain []string `json:"chain"`
+		}
+		if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || len(got.Chain) != 2 {
+			t.Fatalf("%v, %v", o, err)
+		}
+		return append([]string{got.JobID}, got.Chain...)
+	}
+	log := func(run, id string, trial int) string {
+		b, _ := os.ReadFile(fmt.Sprintf("%s/elements/%d/slurm-%s_%d.out", s.run(run), trial, id, trial))
+		return string(b)
+	}
+	started := func(run, id string) {
+		t.Helper()
+		waitUntil(t, "trial 1", func() bool { return strings.Contains(log(run, id, 1), "attempt 1 of trial 1") })
+	}
+	ids := submit()
+	started("sweepchain", ids[0])
+	mustContain(t, s.ddpbatch("status", "runs/sweepchain/elements/1").stdout, "chain       2 jobs to continue the run: "+ids[1]+"_1 and "+ids[2]+"_1")
+	if o := s.ddpbatch("submit", "sweepchain.toml"); o.code == 0 || !strings.Contains(o.stderr, "still queued or running") {
+		t.Errorf("submitted twice: %v", o)
+	}
+	if o := finish(t, s.Command(t.Context(), "scancel", "--batch", "--signal=USR1", ids[0]+"_1")); o.code != 0 {
+		t.Fatal(o)
+	}
+	if o := s.ddpbatch("wait", "runs/sweepchain"); o.code != 0 {
+		t.Errorf("wait: %v", o)
+	}
+	mustContain(t, log("sweepchain", ids[1], 0), "nothing to do: job "+ids[0]+"_0 has finished the run")
+	mustContain(t, log("sweepchain", ids[1], 1), "continuing the run after job "+ids[0]+"_1", "attempt 2 of trial 1")
+	mustContain(t, log("sweepchain", ids[2], 1), "nothing to do: job "+ids[1]+"_1 has finished the run")
+	for _, e := range s.elements("runs/sweepchain") {
+		if !e.Finished {
+			t.Errorf("got %+v, want a finished trial", e)
+		}
+	}
+
+	ids = submit("--run-dir", "runs/sweepcancel")
+	started("sweepcancel", ids[0])
+	if o := s.ddpbatch("cancel", "runs/sweepcancel"); o.code != 0 {
+		t.Errorf("cancel: %v", o)
+	}
+	for _, id := range ids {
+		s.ends(id+"_1", "CANCELLED")
+	}
+	mustContain(t, s.ddpbatch("submit", "--dry-run", "--run-dir", "runs/sweepcancel", "sweepchain.toml").stdout, "--array=0-1")
 }

@@ -103,7 +103,7 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	}
 	id := jobID(o.Allocation)
 	if c.Digest != "" {
-		if done, err := p.startChained(ctx, o.Dir, id); done || err != nil {
+		if done, err := p.startChained(ctx, o.Dir, c.RunDir, id); done || err != nil {
 			return err
 		}
 	}

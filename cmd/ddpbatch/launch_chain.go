@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/exitcode"
@@ -18,16 +21,22 @@ const chainLockTimeout = 10 * time.Minute
 // startChained makes the job with the given ID the last job of the run, if it is in the run's chain.
 // It returns done if there is nothing to do because the run has finished. If the job before it
 // failed, the chain ends: startChained returns an error with the same exit code. A job that was
-// stopped or killed, or lost a node, does not end the chain.
-func (p *program) startChained(ctx context.Context, dir rundir.Dir, id string) (done bool, err error) {
+// stopped or killed, or lost a node, does not end the chain. SubmitDir is the directory that was
+// submitted: dir itself, or its sweep.
+func (p *program) startChained(ctx context.Context, dir rundir.Dir, submitDir, id string) (done bool, err error) {
+	// Read this first: submit writes the records of the trials before the record of their sweep.
+	pending, err := p.pendingLink(dir, submitDir, id)
+	if err != nil {
+		return false, err
+	}
 	record, err := dir.ReadRecord()
 	if err != nil {
 		return false, err
 	}
-	if !record.HasChain() || id == record.LastJob() {
+	if !record.HasChain() && pending == nil || id == record.LastJob() {
 		return false, nil
 	}
-	unlock, err := lockForChain(ctx, dir)
+	unlock, err := dir.WaitLockSubmission(ctx, chainLockTimeout)
 	if err != nil {
 		return false, err
 	}
@@ -35,7 +44,10 @@ func (p *program) startChained(ctx context.Context, dir rundir.Dir, id string) (
 	if record, err = dir.ReadRecord(); err != nil {
 		return false, err
 	}
-	if s := record.Pending; s != nil && s.Follows != "" && record.Of(id) == nil {
+	if pending == nil && record.Pending != nil && record.Pending.Follows != "" {
+		pending = record.Pending
+	}
+	if s := pending; s != nil && record.Of(id) == nil {
 		// The submission was interrupted after the call of sbatch.
 		s.JobID = id
 		record.Add(*s)
@@ -58,16 +70,26 @@ func (p *program) startChained(ctx context.Context, dir rundir.Dir, id string) (
 	return false, dir.WriteRecord(record)
 }
 
-// lockForChain locks the record of a run. A submission that is in progress holds the lock.
-func lockForChain(ctx context.Context, dir rundir.Dir) (unlock func(), err error) {
-	for end := time.Now().Add(chainLockTimeout); ; {
-		if unlock, err = dir.LockSubmission(); err == nil || time.Now().After(end) {
-			return unlock, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(time.Second):
-		}
+// pendingLink returns the task of a trial in a job array of a chain whose submission is not complete.
+// It returns nil for other runs.
+func (p *program) pendingLink(dir rundir.Dir, submitDir, id string) (*rundir.Submission, error) {
+	if !dir.IsElement() || submitDir == "" || p.abs(submitDir) == dir.Path {
+		return nil, nil
 	}
+	sweep, release, err := rundir.OpenOwn(p.abs(submitDir))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	record, err := sweep.ReadRecord()
+	if err != nil {
+		return nil, err
+	}
+	s := record.Pending
+	array, task, _ := strings.Cut(id, "_")
+	if s == nil || s.Follows == "" || record.Of(array) != nil || !slices.ContainsFunc(s.Elements, func(i int) bool { return strconv.Itoa(i) == task }) {
+		return nil, nil
+	}
+	s.Follows, s.Elements = s.Follows+"_"+task, nil
+	return s, nil
 }

@@ -158,8 +158,6 @@ func (c *submitCmd) checkChain(p *program, job *jobs.Job) error {
 		return nil
 	case c.Chain < 1 || c.Chain > maxChain:
 		return usage(fmt.Sprintf("--chain must be from 1 to %d", maxChain))
-	case job.Sweep != nil:
-		return usage("--chain is not valid for a sweep: each of its trials is a run of its own")
 	case job.Slurm.SignalBeforeEnd == 0:
 		p.note("warning: the program gets no stop signal before the time limit, so each job of the chain loses what it has not saved: set slurm.signal_before_end, such as \"120s\"")
 	}

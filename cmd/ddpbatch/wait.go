@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
@@ -92,12 +93,16 @@ func (p *program) waitSweep(ctx context.Context, run runs.Run) (what string, err
 		return "", err
 	}
 	last := ""
-	ended, err := p.runStore().Wait(ctx, trials, func(states []slurm.JobState) {
+	note := func(states []slurm.JobState) {
 		if text := runs.CountStates(states); text != last {
 			p.note("%s: %s", run.Record.Name, text)
 			last = text
 		}
-	})
+	}
+	if trials, err = p.waitTrialChains(ctx, run, trials, note); err != nil {
+		return "", err
+	}
+	ended, err := p.runStore().Wait(ctx, trials, note)
 	if err != nil {
 		return "", err
 	}
@@ -115,6 +120,32 @@ func (p *program) waitSweep(ctx context.Context, run runs.Run) (what string, err
 			"%d of %d elements did not complete; the first: %w", len(failed), len(ended), failed[0])}
 	}
 	return format.Count(len(ended), "element"), nil
+}
+
+// waitTrialChains waits for the last jobs of the trials' chains. It returns the trials with the last
+// jobs that have run.
+func (p *program) waitTrialChains(ctx context.Context, run runs.Run, trials []runs.Run, note func([]slurm.JobState)) ([]runs.Run, error) {
+	var chained []runs.Run
+	for _, t := range trials {
+		if n := len(t.Record.Chain); n > 0 {
+			chained = append(chained, runs.Run{Dir: t.Dir, Record: rundir.Record{Name: t.Record.Name, Submissions: []rundir.Submission(t.Record.Chain[n-1:])}})
+		}
+	}
+	if len(chained) == 0 {
+		return trials, nil
+	}
+	states, err := p.runStore().JobStates(ctx, chained...)
+	if err != nil {
+		return nil, err
+	}
+	chained = slices.DeleteFunc(chained, func(r runs.Run) bool {
+		s, ok := states[r.Record.LastJob()]
+		return !ok || s.Done() || s.State == slurm.StateUnknown // Slurm forgets a job a few minutes after its end
+	})
+	if _, err := p.runStore().Wait(ctx, chained, note); err != nil {
+		return nil, err
+	}
+	return run.Trials()
 }
 
 // noTrialStarted returns the error for a sweep without any started trial.

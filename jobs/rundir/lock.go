@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,6 +60,21 @@ func (d Dir) Lock(c Claim) (unlock func(), err error) {
 func (d Dir) LockSubmission() (unlock func(), err error) {
 	return d.lock(Claim{}, submitLockName, "another submission is in progress",
 		"see what it did with `ddpbatch status`")
+}
+
+// WaitLockSubmission takes the submission lock. It waits for another holder, for at most the given
+// time.
+func (d Dir) WaitLockSubmission(ctx context.Context, timeout time.Duration) (unlock func(), err error) {
+	for end := time.Now().Add(timeout); ; {
+		if unlock, err = d.LockSubmission(); err == nil || time.Now().After(end) {
+			return unlock, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 func (d Dir) lock(c Claim, name, taken, hint string) (unlock func(), err error) {

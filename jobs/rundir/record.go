@@ -27,6 +27,9 @@ const (
 	// maxSubmissions is the maximum number of submissions in a record, and maxChain the maximum number
 	// of jobs of a chain. Commands that list runs query Slurm for each job of a chain.
 	maxSubmissions, maxChain = 20_000, 1000
+	// maxSweepChain is the maximum number of jobs that the chain of a sweep keeps when trials are
+	// submitted again. The records of the trials have their own chains.
+	maxSweepChain = 500
 	// maxJobID is the largest job ID that squeue can parse. Slurm 22.05 uses a signed 32-bit
 	// integer.
 	maxJobID = math.MaxInt32
@@ -42,7 +45,8 @@ type Record struct {
 	Version     string      `json:"version"` // version of ddpbatch that created the record
 	Submissions submissions `json:"submissions"`
 	// Chain holds the jobs that follow the last submission and have not run yet, in order. A job
-	// moves to Submissions when it starts and the run is not complete.
+	// moves to Submissions when it starts and the run is not complete. For a sweep, it holds the job
+	// arrays that follow others. The record of each trial has its array tasks.
 	Chain chain `json:"chain,omitempty"`
 
 	// Pending is a submission without a job ID. Slurm may or may not have its job. It is
@@ -155,7 +159,22 @@ func (r *Record) Add(s Submission) {
 		r.Chain = append(r.Chain, s)
 		return
 	}
-	r.Submissions, r.Chain = append(r.Submissions, s), nil
+	r.Submissions = append(r.Submissions, s)
+	if r.Sweep == nil {
+		r.Chain = nil
+	} else { // the chains of other trials may continue
+		r.Chain = r.Chain[max(0, len(r.Chain)-maxSweepChain):]
+	}
+}
+
+// ChainAfter returns the IDs of the jobs of the chain that follow the given job, in order.
+func (r Record) ChainAfter(jobID string) (ids []string) {
+	for _, s := range r.Chain {
+		if s.Follows == jobID {
+			ids, jobID = append(ids, s.JobID), s.JobID
+		}
+	}
+	return ids
 }
 
 // StartChained makes a job of the chain the last submission, and drops the jobs before it, which

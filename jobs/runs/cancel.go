@@ -64,11 +64,17 @@ type CanceledArray struct {
 	Trials int // number of trials that had not ended
 }
 
-// CancelTrials cancels the last jobs of the trials that have not ended, with one call of scancel
-// per job array. All trials must have a job. The caller holds the sweep with [Run.OpenOwn]. The
-// result has the arrays that were canceled before an error.
+// CancelTrials cancels the last jobs of the trials that have not ended, and the jobs of their chains,
+// with one call of scancel per job array, last first. All trials must have a job. The caller holds
+// the sweep with [Run.OpenOwn]. The result has the arrays that were canceled before an error.
 func (s *Store) CancelTrials(ctx context.Context, trials []Run) (canceled []CanceledArray, err error) {
-	states, err := s.client(trials...).State(ctx, JobIDs(trials)...)
+	all := slices.Clone(trials)
+	for _, trial := range trials {
+		for _, sub := range trial.Record.Chain {
+			all = append(all, Run{Dir: trial.Dir, Record: rundir.Record{Submissions: []rundir.Submission{sub}}})
+		}
+	}
+	states, err := s.client(trials...).State(ctx, JobIDs(all)...)
 	if err != nil {
 		return nil, err
 	}
@@ -80,21 +86,22 @@ func (s *Store) CancelTrials(ctx context.Context, trials []Run) (canceled []Canc
 		}
 		array, _, _ := strings.Cut(state.ID, "_")
 		if open[array]++; open[array] == 1 {
-			if err := s.checkJob(ctx, trials[i]); err != nil {
+			if err := s.checkJob(ctx, all[i]); err != nil {
 				return nil, err
 			}
 			arrays = append(arrays, array)
 		}
 	}
-	for _, id := range arrays {
+	for _, id := range slices.Backward(arrays) {
 		// Trials that were submitted again have already ended in this array.
 		if err := s.Slurm.Cancel(ctx, id); err != nil {
 			return canceled, err
 		}
 		canceled = append(canceled, CanceledArray{id, open[id]})
 	}
-	for i, state := range states {
-		s.recordCancellation(trials[i], state)
+	slices.Reverse(canceled)
+	for i := range trials {
+		s.recordCancellation(trials[i], states[i])
 	}
 	return canceled, nil
 }

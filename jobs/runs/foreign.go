@@ -101,7 +101,7 @@ func (r Run) readCost() int64 {
 	if !r.IsSweep() {
 		return cost
 	}
-	if cost += runCost * int64(len(r.Record.Sweep.Elements)); cost > maxForeignCost {
+	if cost += runCost * int64(len(r.Record.Sweep.Elements)) * int64(1+len(r.Record.Chain)); cost > maxForeignCost {
 		return cost
 	}
 	for i := range r.Record.Sweep.Elements {

@@ -126,6 +126,8 @@ func (p *Poller) read(r Run) (watch.Status, error) {
 			return s, err
 		}
 		t.Values = trial.Values
+		// The cost of a sweep of another user does not include the records of its trials.
+		t.Chain = t.Chain[:min(len(t.Chain), len(r.Record.Chain))]
 		s.Elements = append(s.Elements, t)
 	}
 	return s, nil
@@ -156,8 +158,8 @@ func (p *Poller) update(dir rundir.Dir, open func() (Run, error)) (watch.Status,
 func ReadStatus(r Run, metrics *watch.MetricsTail) watch.Status {
 	s := watch.Read(r.Dir, r.Record.Name, r.Record.LastJob(), metrics)
 	s.Pending = r.Record.Pending != nil
-	if r.Dir.IsElement() {
-		return s // trials have no chains, whatever the record of another user contains
+	if r.IsSweep() {
+		return s // its trials have the chains
 	}
 	for _, sub := range r.Record.Chain {
 		s.Chain = append(s.Chain, watch.ChainedJob{Job: sub.JobID})

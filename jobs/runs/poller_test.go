@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -191,7 +192,8 @@ func TestPollerSkipsUnreadableRuns(t *testing.T) {
 }
 
 // TestChainsOfAnotherUserAreLimited checks that the jobs of a chain count toward the limit for the runs of
-// another user, and that records of trials add none: a list queries Slurm for each of these jobs.
+// another user, and that records of trials add no more than the record of their sweep allows: a list
+// queries Slurm for each of these jobs.
 func TestChainsOfAnotherUserAreLimited(t *testing.T) {
 	dir := rundir.Dir{Path: filepath.Join(t.TempDir(), "run")}
 	chained := Run{Dir: dir}
@@ -202,8 +204,17 @@ func TestChainsOfAnotherUserAreLimited(t *testing.T) {
 	if s := ReadStatus(chained, nil); len(s.Chain) != 1000 {
 		t.Errorf("run: got %d jobs", len(s.Chain))
 	}
-	chained.Dir = dir.Element(0)
-	if s := ReadStatus(chained, nil); len(s.Chain) != 0 {
-		t.Errorf("trial: got %d jobs", len(s.Chain))
+	s := newStore(t)
+	s.Slurm.Environ = []string{"PATH=" + t.TempDir()} // no squeue
+	sweep := newSweep(t, s, 2, 0)
+	before := sweep.readCost()
+	sweep.Record.Chain = make([]rundir.Submission, 3)
+	if cost := sweep.readCost(); cost < before+2*3*runCost {
+		t.Errorf("the cost of a sweep is %d with a chain and %d without", cost, before)
+	}
+	trial := sweep.Dir.Element(1)
+	create(t, trial.Path, rundir.Record{Name: "tune-1", Submissions: []rundir.Submission{{JobID: "1_1"}}, Chain: slices.Repeat([]rundir.Submission{{JobID: "2_1"}}, 1000)})
+	if got, _ := s.NewPoller().Poll(t.Context(), []Run{sweep}); len(got) != 1 || len(got[0].Elements[1].Chain) != 3 {
+		t.Errorf("got %+v, want 3 jobs in the chain of trial 1", got)
 	}
 }

@@ -14,11 +14,12 @@ import (
 //
 // A job waits for the end of the job before it, whether or not that job succeeded (afterany): it may
 // have reached its time limit, and a job that was killed reports a failure. The launcher of each job
-// decides whether there is something to do.
+// decides whether there is something to do. A job array of a sweep waits for all trials of the array
+// before it: with aftercorr, a trial would start only after a trial that ended with exit code 0.
 func (a *submission) sendChain(ctx context.Context, first rundir.Submission) (chain []string, err error) {
-	last := first.JobID
-	for _, s := range a.record.Chain {
-		chain, last = append(chain, s.JobID), s.JobID
+	chain, last := a.record.ChainAfter(first.JobID), first.JobID
+	if len(chain) > 0 {
+		last = chain[len(chain)-1]
 	}
 	for len(chain) < a.req.Chain-1 {
 		next := first
@@ -32,6 +33,16 @@ func (a *submission) sendChain(ctx context.Context, first rundir.Submission) (ch
 		chain, last = append(chain, id), id
 	}
 	return chain, nil
+}
+
+// completeChain submits the jobs that are missing in the chain of a submission that was interrupted.
+func (a *submission) completeChain(ctx context.Context, found rundir.Submission) (chain []string, err error) {
+	if a.req.Chain > 1 {
+		if a.script, err = a.req.Script(a.dir, found.Elements); err != nil {
+			return nil, err
+		}
+	}
+	return a.sendChain(context.WithoutCancel(ctx), found)
 }
 
 func listIDs(first string, rest []string) string {

@@ -90,26 +90,28 @@ func (a *submission) dependency(ctx context.Context, kind slurm.DependencyType, 
 // one failed trial, and all other conditions apply to every trial.
 func (a *submission) sweepDependency(ctx context.Context, kind slurm.DependencyType, dir rundir.Dir, elements int) (slurm.Dependency, error) {
 	var noDependency slurm.Dependency
-	ids := make([]string, elements)
-	arrays := map[string]bool{}
-	for i := range ids {
-		record, err := dir.Element(i).ReadRecord()
-		if err != nil || record.LastJob() == "" {
-			return noDependency, neverSubmittedError(dir.Element(i))
-		}
-		ids[i] = record.LastJob()
-		arrays[arrayJobID(ids[i])] = true
+	dirs := make([]rundir.Dir, elements)
+	for i := range dirs {
+		dirs[i] = dir.Element(i)
 	}
-	states, err := a.Slurm.State(ctx, ids...)
+	states, err := a.statesIn(ctx, dirs)
 	if err != nil {
 		return noDependency, err
+	}
+	arrays := map[string]bool{}
+	for i := range dirs {
+		if _, submitted := states[i]; !submitted {
+			return noDependency, neverSubmittedError(dirs[i])
+		}
+		arrays[arrayJobID(states[i].open.ID)] = true
 	}
 	wait := slurm.Dependency{Type: kind}
 	var unmet error
 	ended := 0
-	for i, s := range states {
+	for i := range dirs {
+		s := states[i].open // the last active job of a chain ends with the result of the trial
 		if isActive(s) {
-			wait.IDs = append(wait.IDs, ids[i])
+			wait.IDs = append(wait.IDs, s.ID)
 			continue
 		}
 		ended++
@@ -123,7 +125,7 @@ func (a *submission) sweepDependency(ctx context.Context, kind slurm.DependencyT
 	case kind != slurm.AfterNotOK && unmet != nil, len(wait.IDs) == 0 && unmet != nil && !failed:
 		return noDependency, unmet
 	case len(arrays) == 1 && (ended == 0 || kind == slurm.AfterNotOK && !failed && len(wait.IDs) > 0):
-		wait.IDs = []string{arrayJobID(ids[0])} // use the shorter ID of the whole array
+		wait.IDs = []string{arrayJobID(states[0].open.ID)} // use the shorter ID of the whole array
 	case kind == slurm.AfterNotOK && !failed && len(wait.IDs) > 1:
 		return noDependency, hints.Errorf("wait for the sweep with `ddpbatch wait`, or use afterany",
 			"elements of the sweep %q were submitted again, and Slurm cannot wait for one of several jobs to fail", dir.Path)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,7 +103,7 @@ func (a *submission) recordedJobID(sub rundir.Submission) string {
 		if err != nil {
 			continue
 		}
-		for _, s := range record.Submissions {
+		for _, s := range slices.Concat([]rundir.Submission(record.Submissions), record.Chain) {
 			if s.ID == sub.ID {
 				return arrayJobID(s.JobID)
 			}

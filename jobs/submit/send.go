@@ -29,6 +29,9 @@ const (
 	// 15 times, with pauses of 1 to 15 s.
 	orphanTimeout = 3 * time.Minute
 
+	// elementLockTimeout is how long to wait for the record of a trial that starts.
+	elementLockTimeout = time.Minute
+
 	// pollInterval is the interval between two queries for a job.
 	pollInterval = 2 * time.Second
 )
@@ -149,6 +152,15 @@ func (a *submission) recordJobID(sub rundir.Submission, id string) error {
 
 func (a *submission) recordElementJobID(sub rundir.Submission, index int) error {
 	dir := a.dir.Element(index)
+	if sub.Follows != "" {
+		// An earlier job of the chain may start meanwhile, and changes the record, too.
+		unlock, err := dir.WaitLockSubmission(context.Background(), elementLockTimeout)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		sub.Follows = fmt.Sprintf("%s_%d", sub.Follows, index)
+	}
 	record, err := dir.ReadRecord()
 	if err != nil {
 		return err
@@ -160,6 +172,6 @@ func (a *submission) recordElementJobID(sub rundir.Submission, index int) error 
 	if record.Of(sub.JobID) != nil {
 		return nil // already stored before an interruption
 	}
-	record.Submissions = append(record.Submissions, sub)
+	record.Add(sub)
 	return dir.WriteRecord(record)
 }

@@ -145,27 +145,24 @@ func (a *submission) run(ctx context.Context) (Result, error) {
 	if err := CheckResumable(a.dir, a.req.Job.Sweep); err != nil {
 		return Result{}, err
 	}
+	done := found != nil
 	if a.req.Job.Sweep != nil {
-		done, err := a.chooseElements(ctx, found)
-		if err != nil {
+		if done, err = a.chooseElements(ctx, found); err != nil {
 			return Result{}, err
 		}
 		if done && found == nil {
 			return Result{Dir: a.dir}, nil
 		}
-		if done {
-			return Result{JobID: found.JobID, Dir: a.dir, Elements: found.Elements, Found: true}, nil
+	} else if found == nil {
+		if err := CheckNotInUse(ctx, a.Slurm, a.dir); err != nil {
+			return Result{}, err
 		}
-	} else if found != nil {
-		if a.req.Chain > 1 {
-			if a.script, err = a.req.Script(a.dir, nil); err != nil {
-				return Result{}, err
-			}
+	}
+	if found != nil {
+		chain, err := a.completeChain(ctx, *found)
+		if err != nil || done {
+			return Result{JobID: found.JobID, Chain: chain, Dir: a.dir, Elements: found.Elements, Found: true}, err
 		}
-		chain, err := a.sendChain(context.WithoutCancel(ctx), *found)
-		return Result{JobID: found.JobID, Chain: chain, Dir: a.dir, Found: true}, err
-	} else if err := CheckNotInUse(ctx, a.Slurm, a.dir); err != nil {
-		return Result{}, err
 	}
 	dependencies, err := a.dependencies(ctx)
 	if err != nil {

@@ -40,12 +40,12 @@ func (a *submission) chooseElements(ctx context.Context, found *rundir.Submissio
 		if found != nil && slices.Contains(found.Elements, i) {
 			continue
 		}
-		finished, err := isFinished(ctx, a.dir.Element(i), s)
+		finished, err := isFinished(ctx, a.dir.Element(i), s.last)
 		switch {
 		case err != nil:
 			return false, err
 		case finished:
-		case submitted && isActive(s):
+		case submitted && isActive(s.open):
 			busy = append(busy, i)
 		case submitted || !a.req.Failed:
 			a.elements = append(a.elements, i)
@@ -54,7 +54,7 @@ func (a *submission) chooseElements(ctx context.Context, found *rundir.Submissio
 	if len(busy) > 0 && !a.req.Failed {
 		i := busy[0]
 		return false, hints.Errorf("wait for them, cancel them with `ddpbatch cancel`, or submit only failed elements with --failed",
-			"%s of the sweep still queued or running, such as element %d (job %s, %s)", format.Count(len(busy), "element"), i, states[i].ID, states[i])
+			"%s of the sweep still queued or running, such as element %d (job %s, %s)", format.Count(len(busy), "element"), i, states[i].open.ID, states[i].open)
 	}
 	return len(a.elements) == 0, nil
 }
@@ -102,14 +102,29 @@ func SweepRecord(sweep *jobs.Sweep) *rundir.SweepRecord {
 	return &rundir.SweepRecord{Elements: all}
 }
 
-// elementStates returns the states of the last jobs of n trials, from a single query. Trials
-// that were never submitted are not in the map.
-func (a *submission) elementStates(ctx context.Context, n int) (map[int]slurm.JobState, error) {
-	states := map[int]slurm.JobState{}
-	var ids []string
-	var indices []int
+// elementState is the state of the jobs of a trial.
+type elementState struct {
+	last slurm.JobState // the last job
+	open slurm.JobState // the last job of the chain that has not ended, or the last job
+}
+
+// elementStates returns the states of the jobs of n trials, from a single query. Trials that were
+// never submitted are not in the map.
+func (a *submission) elementStates(ctx context.Context, n int) (map[int]elementState, error) {
+	var dirs []rundir.Dir
 	for i := range n {
-		record, err := a.dir.Element(i).ReadRecord()
+		dirs = append(dirs, a.dir.Element(i))
+	}
+	return a.statesIn(ctx, dirs)
+}
+
+// statesIn returns the states of the jobs of runs, by the index of their directories.
+func (a *submission) statesIn(ctx context.Context, dirs []rundir.Dir) (map[int]elementState, error) {
+	states := map[int]elementState{}
+	var ids []string
+	var owners []int
+	for i, dir := range dirs {
+		record, err := dir.ReadRecord()
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -117,7 +132,10 @@ func (a *submission) elementStates(ctx context.Context, n int) (map[int]slurm.Jo
 			return nil, err
 		}
 		if id := record.LastJob(); id != "" {
-			ids, indices = append(ids, id), append(indices, i)
+			ids, owners = append(ids, id), append(owners, i)
+			for _, s := range record.Chain {
+				ids, owners = append(ids, s.JobID), append(owners, i)
+			}
 		}
 	}
 	if len(ids) == 0 {
@@ -128,7 +146,14 @@ func (a *submission) elementStates(ctx context.Context, n int) (map[int]slurm.Jo
 		return nil, fmt.Errorf("query states of the sweep's elements: %w", err)
 	}
 	for k, s := range answers {
-		states[indices[k]] = s
+		s.ID = ids[k]
+		e, known := states[owners[k]]
+		if !known {
+			e.last, e.open = s, s
+		} else if isActive(s) {
+			e.open = s
+		}
+		states[owners[k]] = e
 	}
 	return states, nil
 }

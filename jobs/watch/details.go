@@ -117,14 +117,19 @@ func (s *Status) Details(now time.Time) []Line {
 	return lines
 }
 
-// chain describes the jobs of the chain that have not ended; empty without such jobs.
-func (s *Status) chain() string {
-	var open []string
+// openChain returns the jobs of the chain that have not ended.
+func (s *Status) openChain() (open []string) {
 	for _, c := range s.Chain {
 		if !c.State.Done() && c.State != slurm.StateUnknown {
 			open = append(open, c.Job)
 		}
 	}
+	return open
+}
+
+// chain describes the jobs of the chain that have not ended; empty without such jobs.
+func (s *Status) chain() string {
+	open := s.openChain()
 	if len(open) == 0 {
 		return ""
 	}

@@ -95,6 +95,9 @@ func (s *Status) SetPhase(now time.Time) {
 	if s.Finished && (s.Phase.IsOver() || s.Phase == Unknown || s.Phase == NotSubmitted) {
 		s.Phase, s.Detail, s.Advice = Done, "", ""
 	}
+	if open := s.openChain(); len(open) > 0 && s.Phase.IsOver() && s.Phase != Done && s.Phase != Failed {
+		s.Advice = fmt.Sprintf("job %s of the chain continues it", open[0])
+	}
 	s.LastLines, s.Finding = nil, nil
 	if s.Phase == Failed {
 		s.LastLines, s.Finding = s.record.LastLines, s.record.Finding
