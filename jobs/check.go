@@ -282,9 +282,6 @@ func (d *decoder) checkOnce(j *Job) {
 	if d.given["network.interface"] {
 		d.report("network.interface", "set NCCL_SOCKET_IFNAME or similar variables in setup.env", run+"ddpbatch selects no network for the program's processes")
 	}
-	if d.given["setup.container.image"] {
-		d.report("setup.container.image", "start the container in the program", run+"the program starts its processes outside of the container")
-	}
 }
 
 // checkContext checks the keys whose values the program receives.

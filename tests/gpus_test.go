@@ -140,4 +140,21 @@ argv = ["/bin/sh", "inside.sh"]
 	if o := s.ddpbatch("wait", "runs/boxed"); o.code != 130 || !strings.Contains(o.stderr, "exit code 3") {
 		t.Errorf("wait after a stop in the container: %v", o)
 	}
+
+	// A program that runs once is in the container of the first node, and knows all nodes.
+	s.write("once.sh", `read image </etc/image
+echo "once on $DDPBATCH_NODES of $SLURM_JOB_NUM_NODES nodes in step ${SLURM_STEP_ID:-none}: $image, $SET"
+cat "$1"
+exit 7
+`)
+	job := strings.NewReplacer(`"boxed"`, `"onceboxed"`, `[command]`, "[command]\nrun = \"once\"", `"inside.sh"]`, `"once.sh", "{hostfile}"]`,
+		"lines = [\"export USER=root\"]", "steps = [{ run = \"export USER=root\" }, { run = \"SET='set inside'; export SET\", where = \"inside\" }]").Replace(s.file("job.toml"))
+	s.write("once.toml", job)
+	id = s.submit("once.toml")
+	s.ends(id, "FAILED")
+	log := s.log("onceboxed", id)
+	mustContain(t, log, "once on n1,n2 of 2 nodes in step none: only in the image, set inside\nn1 slots=1\nn2 slots=1\n", "exit code 7")
+	if n := strings.Count(log, "once on"); n != 1 {
+		t.Errorf("the program ran %d times:\n%s", n, log)
+	}
 }

@@ -83,6 +83,27 @@ func TestStep(t *testing.T) {
 	}
 }
 
+// TestLocalArgv checks that a program that runs once is started in the job's container, and that a
+// launch without Slurm starts no container.
+func TestLocalArgv(t *testing.T) {
+	o := Options{Job: &jobs.Job{Command: &jobs.Command{Run: jobs.RunOnce}}, Site: &sites.Profile{}, Dir: rundir.Dir{Path: "/runs/x"}, Binary: "/opt/bin/ddpbatch",
+		Allocation: &slurm.Allocation{JobID: "1", Nodes: []string{"a", "b"}}}
+	const rank = "/opt/bin/ddpbatch run --run-dir /runs/x"
+	check := func(want string) {
+		t.Helper()
+		if got := strings.Join(localArgv(o), " "); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	check(rank)
+	o.Job.Setup.Container = jobs.Container{Image: "/i.sif", Runtime: jobs.ContainerApptainer, Options: []jobs.Text{"--nv"}}
+	check("apptainer exec --nv --bind /opt/bin,/runs/x /i.sif " + rank)
+	o.Job.Setup.Container = jobs.Container{Image: "/i", Runtime: jobs.ContainerCharliecloud, Mounts: []jobs.Text{"/data"}}
+	check("ch-run --bind=/opt/bin --bind=/runs/x --bind=/data /i -- " + rank)
+	o.Allocation = nil
+	check(rank)
+}
+
 // TestDecideDevices checks that ranks that see one GPU each get the GPUs of all ranks of their
 // node, in order of local ranks. Other ranks stay unchanged.
 func TestDecideDevices(t *testing.T) {

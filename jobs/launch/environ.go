@@ -266,7 +266,8 @@ func envNames(list []jobs.EnvName) []string {
 // insideSetup returns the bash code of the steps of [setup] that run in every rank, or an empty
 // string. It skips them if the rank runs outside of its container.
 func (r *Rank) insideSetup() string {
-	if r.job.Setup.Container.Image != "" && !r.Info.InSlurm() {
+	_, once := r.lookup(programNodes)
+	if r.job.Setup.Container.Image != "" && !r.Info.InSlurm() && !(once && r.job.RunsOnce()) {
 		return ""
 	}
 	return r.job.Setup.SetupScript(jobs.WhereInside)

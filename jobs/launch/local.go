@@ -20,10 +20,25 @@ type localRanks struct {
 	done     sync.WaitGroup
 }
 
+// localArgv returns the command line of a rank that the launcher starts itself. In an allocation, this
+// is a program that runs once, in the job's container if it has one.
+func localArgv(o Options) []string {
+	argv := []string{o.Binary, "run", "--run-dir", o.Dir.Path}
+	if o.Allocation == nil {
+		return argv
+	}
+	_, prefix := containerArgs(o.Job, o.Site, o.Dir.Path, o.Binary)
+	return append(prefix, argv...)
+}
+
 func startLocal(a *attempt) (ranks, error) {
 	l := &localRanks{}
+	argv := localArgv(a.o)
+	if path, err := lookPath(a.environ, argv[0]); err == nil {
+		argv[0] = path
+	}
 	for rank := range a.world {
-		cmd := exec.Command(a.o.Binary, "run", "--run-dir", a.o.Dir.Path)
+		cmd := exec.Command(argv[0], argv[1:]...)
 		cmd.Env = append(a.environ[:len(a.environ):len(a.environ)],
 			envLocalRank+"="+strconv.Itoa(rank), envLocalSize+"="+strconv.Itoa(a.world))
 		cmd.Stdout, cmd.Stderr = a.o.Stdout, a.o.Stderr

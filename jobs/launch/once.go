@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
@@ -34,13 +36,14 @@ func (r *Rank) prepareOnce(o ProgramOptions) (*onceProgram, error) {
 	for _, node := range p.nodes {
 		fmt.Fprintf(&text, "%s slots=%d\n", node, r.job.TasksPerNode())
 	}
-	file, err := os.CreateTemp("", "ddpbatch-hostfile-*")
+	// Programs find the file by the descriptor of this process. Other users could replace a file
+	// in a directory, and with it the hosts and commands of the program's launcher. A container may
+	// not have the directory for temporary files.
+	fd, err := unix.MemfdCreate("ddpbatch-hostfile", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("create hostfile: %w", err)
 	}
-	// Programs find the file by the descriptor of this process. Other users could replace a file
-	// in a directory, and with it the hosts and commands of the program's launcher.
-	_ = os.Remove(file.Name())
+	file := os.NewFile(uintptr(fd), "hostfile")
 	if _, err := file.WriteString(text.String()); err != nil {
 		file.Close()
 		return nil, fmt.Errorf("write hostfile: %w", err)

@@ -66,6 +66,8 @@ func (p *Profile) Lint(job *jobs.Job) jobs.Diagnostics {
 	}
 	if c := job.Setup.Container; c.Image != "" && c.Runtime == jobs.ContainerNone {
 		l.report("setup.container.image", "set setup.container.runtime", "the profile of %s does not define a container runtime", p.name)
+	} else if c.Image != "" && job.RunsOnce() && (c.Runtime == jobs.ContainerPyxis || c.Runtime == jobs.ContainerEDF) {
+		l.report("setup.container.image", "call srun with the container in the program", "the runtime %s is a part of srun, which does not start a program with command.run = \"once\"", c.Runtime)
 	}
 	l.vendor()
 	for key, limit := range map[string]int{"restart.requeue": job.Restart.Requeue, "restart.on_failure": job.Restart.OnFailure} {
