@@ -134,6 +134,10 @@ var sweepTemplate = sync.OnceValue(func() *template.Template {
 	return template.Must(parsePage().New("sweep").Parse(sweepSource))
 })
 
+// maxKeyName is the maximum length of a key in a report, in bytes. The section of each trial repeats
+// all keys.
+const maxKeyName = 200
+
 // sweepPage is the data of the template.
 type sweepPage struct {
 	Sweep *Sweep
@@ -143,9 +147,12 @@ type sweepPage struct {
 	Tally string   // number of trials, total and per phase
 	Merit string   // metric that ranks the trials; empty if no trial has metrics
 	Best  string   // description of the best trial
-	Keys  []string // keys of the job file that differ between trials
-	Rows  []sweepRow
-	More  int // number of rows without a section of their own
+	Keys  []string // keys of the job file that differ between trials, at most [watch.MaxSweepKeys]
+	Names []string // shortened keys
+	// KeysCut is the number of keys that are omitted.
+	KeysCut int
+	Rows    []sweepRow
+	More    int // number of rows without a section of their own
 }
 
 type sweepRow struct {
@@ -178,6 +185,12 @@ func (s Sweep) HTML(w io.Writer) error {
 	all.SumUp()
 	p.Tally, p.Title = format.Count(len(s.elements), "element")+": "+all.Reason, s.Record.Name+": "+all.Reason
 	p.Keys = slices.Sorted(maps.Keys(keys))
+	if more := len(p.Keys) - watch.MaxSweepKeys; more > 0 {
+		p.Keys, p.KeysCut = p.Keys[:watch.MaxSweepKeys], more
+	}
+	for _, key := range p.Keys {
+		p.Names = append(p.Names, printable.Shorten(key, maxKeyName))
+	}
 	for i := range s.elements {
 		e := &s.elements[i]
 		row := sweepRow{Number: i, State: e.run.describeState(), Loss: e.loss, Winner: i == winner, Charts: e.charts, Known: e.run.knownFailures(), Part: i < maxTable}

@@ -97,6 +97,22 @@ func TestLargeSweep(t *testing.T) {
 	}
 }
 
+// TestSweepWithManyKeys checks that a report has a limited number of keys with a limited length: another
+// user may own the record.
+func TestSweepWithManyKeys(t *testing.T) {
+	s := swept(t, maxTable)
+	values := map[string]string{strings.Repeat("a", 1<<20): "1"}
+	for i := range 1000 {
+		values[fmt.Sprintf("train.k%04d", i)] = "1"
+	}
+	s.elements[0].values = values
+	page := sweepHTML(t, s)
+	wellFormed(t, page)
+	if len(page) > 2<<20 || strings.Contains(page, "train.k0999") || !strings.Contains(page, "more keys are not shown.") {
+		t.Errorf("the report has %d bytes, and may have all keys", len(page))
+	}
+}
+
 // TestMerits checks which metric ranks the trials, depending on the metrics that they have.
 func TestMerits(t *testing.T) {
 	nan := "NaN"

@@ -155,8 +155,12 @@ func (s *Status) note() string {
 	return printable.Line(strings.Join(parts, "; "))
 }
 
+// MaxSweepKeys is the maximum number of keys for which the table of a sweep has a column. The product
+// of keys and trials determines its size, and another user may own the record of the sweep.
+const MaxSweepKeys = 64
+
 // StatusTable returns a table with one row per run, in the given order. For the trials of a
-// sweep, it adds a column for each key that the sweep varies.
+// sweep, it adds a column for each key that the sweep varies, up to [MaxSweepKeys].
 func StatusTable(all []Status) screen.Table {
 	rows := make([]*Status, len(all))
 	for i := range all {
@@ -166,12 +170,13 @@ func StatusTable(all []Status) screen.Table {
 	if len(all) == 0 {
 		return t
 	}
-	for _, key := range slices.Sorted(maps.Keys(all[0].Values)) {
+	keys := slices.Sorted(maps.Keys(all[0].Values))
+	for _, key := range keys[:min(len(keys), MaxSweepKeys)] {
 		at := len(t.Header) - 1
 		// Use the last part of the key, to keep the table narrow. Another user may own the record.
-		t.Header = slices.Insert(t.Header, at, strings.ToUpper(printable.Line(key[strings.LastIndexByte(key, '.')+1:])))
+		t.Header = slices.Insert(t.Header, at, strings.ToUpper(printable.Shorten(printable.Line(key[strings.LastIndexByte(key, '.')+1:]), maxCell)))
 		for i := range t.Rows {
-			t.Rows[i] = slices.Insert(t.Rows[i], at, printable.Line(all[i].Values[key]))
+			t.Rows[i] = slices.Insert(t.Rows[i], at, printable.Shorten(printable.Line(all[i].Values[key]), maxCell))
 		}
 	}
 	return t
@@ -179,6 +184,10 @@ func StatusTable(all []Status) screen.Table {
 
 // TopTable returns a table with one row per run, in the order of [Sort].
 func TopTable(all []Status) screen.Table { return newTable(topColumns, Sort(all)) }
+
+// maxCell is the maximum length of a cell, in bytes. Otherwise, a text of a run of another user could
+// fill the screen. The details of a single run contain the whole text.
+const maxCell = 2000
 
 func newTable(columns []column, all []*Status) screen.Table {
 	var t screen.Table
@@ -188,7 +197,7 @@ func newTable(columns []column, all []*Status) screen.Table {
 	for _, s := range all {
 		var row []string
 		for _, c := range columns {
-			row = append(row, printable.Line(c.text(s)))
+			row = append(row, printable.Shorten(printable.Line(c.text(s)), maxCell))
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -49,5 +50,22 @@ func TestStatusTableRemovesControlCharacters(t *testing.T) {
 		if line != printable.Text(line) {
 			t.Errorf("%q has control characters", line)
 		}
+	}
+}
+
+// TestStatusTableOfManyKeys checks that the table of a sweep, whose record may belong to another user,
+// has a limited number of columns, and that cells have a limited length.
+func TestStatusTableOfManyKeys(t *testing.T) {
+	all := []Status{{Name: "a", Values: map[string]string{}}, {Name: "b"}}
+	for i := range 10 * MaxSweepKeys {
+		all[0].Values[fmt.Sprintf("train.k%04d", i)] = "1"
+	}
+	all[0].Detail, all[0].Values["train.a"] = strings.Repeat("x", 1<<20), strings.Repeat("y", 1<<20)
+	table := StatusTable(all)
+	if n := len(strings.Join(table.Rows[0], "")); n > 4*maxCell {
+		t.Errorf("row 0 has %d bytes", n)
+	}
+	if want := len(statusColumns) + MaxSweepKeys; len(table.Header) != want || len(table.Rows[1]) != want {
+		t.Errorf("%d columns and %d cells, want %d", len(table.Header), len(table.Rows[1]), want)
 	}
 }

@@ -1,8 +1,8 @@
 package screen
 
 import (
-	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 const (
@@ -17,6 +17,9 @@ const (
 	// removes columns.
 	minCutNoteWidth = 20
 	belowIndent     = 4 // indentation of text below a row
+	// maxPadding is the maximum width to which cells are padded. A longer cell moves the cells after it in
+	// its row only. Otherwise, one long text of another user would make all rows as long.
+	maxPadding = 256
 )
 
 // noCell marks an empty cell.
@@ -50,19 +53,18 @@ func (t Table) Wrapped(width int) []string {
 	}
 	var lines []string
 	for r, row := range rows {
-		line := alignCells(row[:min(inRow, last)], widths)
+		// Texts of another user may have many lines, so no string grows with each of them.
+		of := []string{alignCells(row[:min(inRow, last)], widths)}
 		if inRow > last {
 			wrapped := Wrap(row[last], min(width, widths[last]), 0)
-			line += wrapped[0]
+			of[0] += wrapped[0]
 			for _, more := range wrapped[1:] {
-				line += "\n" + strings.Repeat(" ", position(widths, last)) + more
+				of = append(of, strings.Repeat(" ", position(widths, last))+more)
 			}
 		} else if text := overflowText(t.Header, row, inRow); r > 0 && text != "" {
-			for _, l := range Wrap(strings.Repeat(" ", belowIndent)+text, width, belowIndent) {
-				line += "\n" + l
-			}
+			of = append(of, Wrap(strings.Repeat(" ", belowIndent)+text, width, belowIndent)...)
 		}
-		for l := range strings.SplitSeq(line, "\n") {
+		for _, l := range of {
 			lines = append(lines, strings.TrimRight(l, " "))
 		}
 	}
@@ -106,7 +108,7 @@ func (t Table) cells() (rows [][]string, widths []int) {
 				cell = noCell
 			}
 			cells[i] = cell
-			widths[i] = max(widths[i], Width(cell))
+			widths[i] = max(widths[i], min(Width(cell), maxPadding))
 		}
 		rows = append(rows, cells)
 	}
@@ -136,9 +138,10 @@ func alignCells(cells []string, widths []int) string {
 			continue
 		}
 		if i == 0 {
-			cell = Shorten(cell, widths[0])
+			cell = Shorten(cell, widths[0]) // at most maxPadding columns
 		}
-		fmt.Fprintf(&line, "%-*s", widths[i]+columnGap, cell)
+		line.WriteString(cell)
+		line.WriteString(strings.Repeat(" ", columnGap+max(0, widths[i]-utf8.RuneCountInString(cell))))
 	}
 	return line.String()
 }

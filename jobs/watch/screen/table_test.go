@@ -68,3 +68,18 @@ other  -`,
 		}
 	}
 }
+
+// TestTableWithALongCell checks that a long cell does not make other rows as long. The last cell keeps
+// its whole text.
+func TestTableWithALongCell(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	table := Table{Header: []string{"RUN", "VALUE", "NOTE"}, Rows: [][]string{{long, long, long}, {"a", "b", "c"}}}
+	for _, lines := range [][]string{table.Wrapped(0), table.Lines(0), table.Wrapped(80), table.Lines(80)} {
+		if n := len(lines[len(lines)-1]); n > 3*maxPadding {
+			t.Errorf("the last row has %d bytes", n)
+		}
+	}
+	if lines := table.Lines(0); !strings.HasSuffix(lines[1], long+"  "+long) {
+		t.Errorf("row 1 has only %d bytes", len(lines[1]))
+	}
+}

@@ -107,18 +107,38 @@ func pieces(text string, width int) []piece {
 	}
 	var all []piece
 	for len(words) > 0 {
-		whole, n := words[0], 1
-		for strings.Count(whole.text, "`")%2 == 1 && n < len(words) {
-			whole.text += strings.Repeat(" ", words[n].gap) + words[n].text
-			n++
-		}
-		if columns(whole.text) > width {
-			whole, n = words[0], 1
-		}
+		whole, n := joinQuoted(words, width)
 		all = append(all, whole)
 		words = words[n:]
 	}
 	return all
+}
+
+// joinQuoted returns the first n words up to the end of their last command in backquotes as one
+// piece. It returns the first word if the command has no end or does not fit into width. It reads no
+// more words than fit, because a text of another user may have millions.
+func joinQuoted(words []piece, width int) (whole piece, n int) {
+	used, quotes := 0, 0
+	for n = range words {
+		w := words[n]
+		if n > 0 {
+			used += w.gap
+		}
+		used += columns(w.text)
+		quotes += strings.Count(w.text, "`")
+		if used > width {
+			break
+		}
+		if quotes%2 == 1 {
+			continue
+		}
+		whole = words[0]
+		for _, w := range words[1 : n+1] {
+			whole.text += strings.Repeat(" ", w.gap) + w.text
+		}
+		return whole, n + 1
+	}
+	return words[0], 1
 }
 
 // columns returns the number of columns of a text without control sequences.

@@ -62,3 +62,18 @@ func TestWrap(t *testing.T) {
 		}
 	}
 }
+
+// TestWrapManyWords checks that a text with many words after a backquote, as in a file of another
+// user, needs time and memory in proportion to its length.
+func TestWrapManyWords(t *testing.T) {
+	text := "`" + strings.Repeat(" a", 20_000)
+	allocated := testing.Benchmark(func(b *testing.B) {
+		for b.Loop() {
+			screen.Wrap(text, 80, 0)
+			screen.Table{Header: []string{"RUN", "NOTE"}, Rows: [][]string{{"a", text}}}.Wrapped(80)
+		}
+	}).AllocedBytesPerOp()
+	if allocated > 400*int64(len(text)) {
+		t.Errorf("wrapping %d bytes allocates %d bytes", len(text), allocated)
+	}
+}
