@@ -37,7 +37,7 @@ func (c *reportCmd) Run(ctx context.Context, p *program) error {
 	if err != nil && run.Dir.Path == "" {
 		return err
 	}
-	if err := run.CheckReportSize(); err != nil {
+	if err := run.CheckSweepSize(); err != nil {
 		return err
 	}
 	if run.IsSweep() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
+	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
 // TestThin checks that a line keeps its peaks if points are omitted.
@@ -136,5 +138,20 @@ func TestFiguresAreThinned(t *testing.T) {
 				t.Errorf("%d records of weight %d, from step %d to %d", len(figures.Train), total, first, last)
 			}
 		})
+	}
+}
+
+// TestResumeSteps checks the steps at which attempts resumed, also if another user has written attempts
+// that are not in order.
+func TestResumeSteps(t *testing.T) {
+	p := page{Run: &Run{}}
+	for i := range 5 {
+		p.Run.Metrics.Train = append(p.Run.Metrics.Train, metrics.Record{Step: 10 * (i + 1), Time: noon.Add(time.Duration(i) * time.Minute)})
+	}
+	for _, minutes := range []float64{0, 9, 2.5, 2.6, -1, 0.5} {
+		p.Run.Status.Attempts = append(p.Run.Status.Attempts, outcome.Attempt{Began: noon.Add(time.Duration(minutes * float64(time.Minute)))})
+	}
+	if got, want := p.resumeSteps(), []int{10, 30, 50}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -71,7 +72,7 @@ func describeCommunication(f *Metrics, step, wait []point) string {
 	return text + ": communication, or the wait for a slow rank, slows training down much. Check the ranks and the network below; use larger batches, train.accumulate, or train.reduce = \"bf16\"."
 }
 
-// resumeSteps returns the steps at which later attempts resumed.
+// resumeSteps returns the steps at which later attempts resumed, in ascending order.
 func (p *page) resumeSteps() []int {
 	var steps []int
 	train := p.Run.Metrics.Train
@@ -79,17 +80,15 @@ func (p *page) resumeSteps() []int {
 		if i == 0 {
 			continue
 		}
-		before := 0
-		for _, m := range train {
-			if m.Time.Before(a.Began) {
-				before = m.Step
-			}
-		}
-		if before > 0 && !slices.Contains(steps, before) {
-			steps = append(steps, before)
+		// The records are in the order of their times. Files of another user can have thousands of
+		// attempts and hundreds of thousands of records.
+		n, _ := slices.BinarySearchFunc(train, a.Began, func(m metrics.Record, began time.Time) int { return m.Time.Compare(began) })
+		if n > 0 && train[n-1].Step > 0 {
+			steps = append(steps, train[n-1].Step)
 		}
 	}
-	return steps
+	slices.Sort(steps)
+	return slices.Compact(steps)
 }
 
 // addRanks adds the chart and the table of the computation times, and names the stragglers.

@@ -67,13 +67,14 @@ type Run struct {
 const maxText = 1 << 20
 
 // maxLog is the maximum number of bytes of a log to search for known failures. Another user
-// may own the log, and can make it as large as a file can be.
-const maxLog = 4 << 30
+// may own the log, and can make it as large as a file can be. In the report of a sweep, maxTrialLog is
+// the maximum for each trial.
+const maxLog, maxTrialLog = 4 << 30, 256 << 20
 
 // Collect reads a run directory. It lists in Missing what does not exist or cannot be read.
 func Collect(dir rundir.Dir) Run {
 	r := collect(dir)
-	r.scanLog()
+	r.scanLog(maxLog)
 	return r
 }
 
@@ -146,9 +147,9 @@ func readArgv(spec string) []string {
 	return job.Command.Argv
 }
 
-// scanLog searches for known failures in the newest output of the run. There is no output if the
-// job is still queued, or if no launch has stored it.
-func (r *Run) scanLog() {
+// scanLog searches for known failures in the newest output of the run, up to limit bytes. There is no
+// output if the job is still queued, or if no launch has stored it.
+func (r *Run) scanLog(limit int64) {
 	path := r.Dir.OutputLog(r.Record)
 	if path == "" {
 		return
@@ -159,7 +160,7 @@ func (r *Run) scanLog() {
 	}
 	if err == nil {
 		defer f.Close()
-		r.Known, err = r.scanFile(f)
+		r.Known, err = r.scanFile(f, limit)
 	}
 	if err != nil {
 		r.addMissing("log "+filepath.Base(path), err)
@@ -167,15 +168,15 @@ func (r *Run) scanLog() {
 }
 
 // scanFile searches for known failures in a log.
-func (r *Run) scanFile(log *os.File) (known []symptoms.Found, err error) {
+func (r *Run) scanFile(log *os.File, limit int64) (known []symptoms.Found, err error) {
 	info, err := log.Stat()
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() > maxLog {
-		r.Missing = append(r.Missing, fmt.Sprintf("only the first %s of the log were searched for known failures", format.Bytes(maxLog)))
+	if info.Size() > limit {
+		r.Missing = append(r.Missing, fmt.Sprintf("only the first %s of the log were searched for known failures", format.Bytes(limit)))
 	}
-	known, _, err = symptoms.Scan(io.LimitReader(log, maxLog))
+	known, _, err = symptoms.Scan(io.LimitReader(log, limit))
 	return known, err
 }
 

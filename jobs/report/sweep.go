@@ -71,7 +71,7 @@ func CollectSweep(dir rundir.Dir, record rundir.Record) Sweep {
 			e.loss = formatValue(float64(*f.Train[n-1].Loss))
 		}
 		if i < maxTable {
-			e.run.scanLog()
+			e.run.scanLog(maxTrialLog)
 			p := page{Run: &e.run}
 			p.addCharts()
 			for _, c := range p.Charts {

@@ -9,6 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
@@ -16,15 +17,17 @@ import (
 // Commands that list runs also read the runs of other users. Another user can create thousands
 // of run directories with large files, which can be hard links to one file. The following
 // limits keep a list from running for hours or out of memory. They apply to each of the other
-// users separately, so that one user's runs do not displace another's. They do not apply to
-// runs that the user names.
+// users separately, so that one user's runs do not displace another's. To runs that the user names, only the
+// limits of sweeps apply.
 const (
 	// maxForeignRecords is the total size in bytes of the records in a list.
 	maxForeignRecords = 16 << 20
 	// maxForeignCost is the total of [readCost] in a list.
 	maxForeignCost = 2 << 30
-	// maxForeignReport is the total of [statusCost] of the trials of a sweep that a report shows.
-	maxForeignReport = 4 << 30
+	// maxForeignSweep is the total of [statusCost] of the trials of a sweep that the user names, and
+	// maxForeignMetrics the total size of their metrics in bytes.
+	maxForeignSweep   = 4 << 30
+	maxForeignMetrics = 32 << 30
 	// runCost is the part of readCost that does not depend on the size of files.
 	runCost = 64 << 10
 )
@@ -110,17 +113,19 @@ func (r Run) readCost() int64 {
 	return cost
 }
 
-// CheckReportSize returns an error if the run is a sweep of another user whose files are too large to
-// read all of them for a report. They can be links to a few large files.
-func (r Run) CheckReportSize() error {
+// CheckSweepSize returns an error if the run is a sweep of another user whose files are too large to
+// read all of them. They can be links to a few large files.
+func (r Run) CheckSweepSize() error {
 	user, foreign := foreignOwner(r.Dir.Path)
 	if !foreign || !r.IsSweep() {
 		return nil
 	}
-	cost := int64(0)
+	cost, metrics := int64(0), int64(0)
 	for i := range r.Record.Sweep.Elements {
-		if cost += statusCost(r.Dir.Element(i)); cost > maxForeignReport {
-			return hints.Errorf(fmt.Sprintf("report on a single element, such as %s", r.Dir.Element(i).Path),
+		trial := r.Dir.Element(i)
+		cost, metrics = cost+statusCost(trial), metrics+fileSize(trial.Metrics(), maxForeignMetrics)
+		if cost > maxForeignSweep || metrics > maxForeignMetrics {
+			return hints.Errorf(fmt.Sprintf("name a single element, such as %s", jobs.ShellQuote(trial.Path)),
 				"%q is a sweep of user %d, whose files are too large to read them all", r.Dir.Path, user)
 		}
 	}

@@ -35,8 +35,8 @@ const (
 //
 // A Poller must not be used by several goroutines at the same time.
 type Poller struct {
-	// Unlimited disables the limits for runs of other users with large files, because the user
-	// named the runs.
+	// Unlimited replaces the limits for lists of runs of other users by the limit of a sweep, because
+	// the user named the runs.
 	Unlimited bool
 
 	slurm   slurm.Client
@@ -118,6 +118,11 @@ func (p *Poller) read(r Run) (watch.Status, error) {
 	s, err := p.update(r.Dir, func() (Run, error) { return r, nil })
 	if err != nil || !r.IsSweep() {
 		return s, err
+	}
+	if p.Unlimited {
+		if err := r.CheckSweepSize(); err != nil {
+			return s, err
+		}
 	}
 	s.State = "" // each trial has its own state
 	for i, trial := range r.Record.Sweep.Elements {

@@ -90,6 +90,9 @@ func (r Run) Trials() ([]Run, error) {
 	if !r.IsSweep() {
 		return nil, nil
 	}
+	if err := r.CheckSweepSize(); err != nil {
+		return nil, err
+	}
 	var all []Run
 	for i := range r.Record.Sweep.Elements {
 		trial, err := r.trial(i)
