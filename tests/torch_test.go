@@ -53,6 +53,34 @@ func TestPyTorchGoesOn(t *testing.T) {
 	}
 }
 
+// TestDistributedCheckpoint checks that an exported distributed checkpoint of PyTorch has the tensors
+// and values of PyTorch's own conversion, bit for bit. Debian 12 has a PyTorch without this format.
+func TestDistributedCheckpoint(t *testing.T) {
+	const python = "/usr/bin/python3"
+	dir := t.TempDir()
+	o := finish(t, exec.CommandContext(t.Context(), python, "-B", "../trainer/dcp/testdata/save.py", filepath.Join(dir, "saved")))
+	if strings.Contains(o.stderr, "No module named 'torch.distributed.checkpoint'") {
+		t.Skip("PyTorch is too old: run this test with tests/debian13.sh")
+	}
+	if o.code != 0 {
+		t.Fatal(o)
+	}
+	for _, output := range []string{"all.pt", "all.safetensors"} {
+		if o := here(t, dir, "checkpoint", "export", "saved", "-o", output); o.code != 0 {
+			t.Fatal(o)
+		}
+	}
+	compare, err := filepath.Abs("testdata/torch_dcp.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), python, "-B", compare, "saved", "all.pt", "all.safetensors")
+	cmd.Dir = dir
+	if o := finish(t, cmd); o.code != 0 || o.stdout != "28 tensors, bit for bit\n" {
+		t.Error(o)
+	}
+}
+
 // onTable is a job on two ranks in which each step takes all samples.
 const onTable = `name = "small"
 [train]

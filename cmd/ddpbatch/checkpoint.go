@@ -14,7 +14,7 @@ import (
 type checkpointCmd struct {
 	Ls     checkpointLsCmd     `cmd:"" help:"List checkpoints, newest first."`
 	Verify checkpointVerifyCmd `cmd:"" help:"Compare every byte of checkpoints with their manifests."`
-	Export checkpointExportCmd `cmd:"" help:"Export the weights of a checkpoint for other programs."`
+	Export checkpointExportCmd `cmd:"" help:"Export the weights of a checkpoint for other programs. Also reads distributed checkpoints of PyTorch."`
 }
 
 type checkpointLsCmd struct {

@@ -8,16 +8,20 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/dcp"
 	"github.com/ddpbatch/ddpbatch/trainer/torchfile"
 )
 
 type checkpointExportCmd struct {
-	Which  string `arg:"" name:"run" help:"Run name, run directory, job file, job ID, directory of checkpoints, or one checkpoint."`
+	Which  string `arg:"" name:"run" help:"Run name, run directory, job file, job ID, directory of checkpoints, one checkpoint, or a distributed checkpoint of PyTorch."`
 	Output string `short:"o" required:"" placeholder:"FILE" help:"File to write; the name must end in .pt, .pth, or .safetensors."`
 	Step   int    `default:"-1" placeholder:"N" help:"Step of the checkpoint (default: the newest usable checkpoint)."`
 	Force  bool   `help:"Replace the file if it exists."`
+
+	Only string `placeholder:"KEY" help:"Part of a distributed checkpoint to export, such as model. Names are relative to it (default: all parts)."`
 
 	Optimizer bool `help:"Export the optimizer state instead of the weights, for load_state_dict of SGD, Adam, or AdamW in torch.optim."`
 }
@@ -34,12 +38,24 @@ continue the training run. Parameters are in the order of the model's parameters
 param_groups[0]["param_names"] lists their names.
 
 The command merges sharded checkpoints. It verifies the checkpoint against its
-manifest first, and writes the file atomically.`
+manifest first, and writes the file atomically.
+
+It also reads distributed checkpoints of PyTorch (torch.distributed.checkpoint, as
+of FSDP and torchtitan), which are directories with a file .metadata. All tensors
+keep their types. A .pt file also contains other values, such as learning rates, and
+is nested like the saved state. With --only model, it contains the state_dict of the
+model. Nothing in a checkpoint is executed.`
 }
 
 func (c *checkpointExportCmd) Run(ctx context.Context, p *program) error {
 	ctx, stop := interruptible(ctx) // an interrupt must not leave a partial file
 	defer stop()
+	if dir := p.abs(c.Which); c.Which != "" && dcp.IsCheckpoint(dir) {
+		return c.exportDistributed(ctx, p, dir)
+	}
+	if c.Only != "" {
+		return usage(fmt.Sprintf("--only requires a distributed checkpoint of PyTorch, which %q is not", c.Which))
+	}
 	what, files := "weights", []string{checkpoint.ModelFile}
 	var write func(io.Writer, *checkpoint.Snapshot) error
 	switch ext := filepath.Ext(c.Output); {
@@ -65,13 +81,72 @@ func (c *checkpointExportCmd) Run(ctx context.Context, p *program) error {
 	}
 	defer s.Close()
 	path := p.abs(c.Output)
-	if err := createFile(path, modePrivate, c.Force, func(w io.Writer) error { return write(w, s) }); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return exitError{exitUsage, hints.Add(fmt.Errorf("export: %q already exists", path), "choose a different name, or replace the file with --force")}
-		}
-		return fmt.Errorf("export checkpoint %q: %w", s.Path, err)
+	if err := c.write(path, s.Path, func(w io.Writer) error { return write(w, s) }); err != nil {
+		return err
 	}
 	p.printf("wrote the %s of step %d to %s\n", what, s.Manifest.Step, path)
+	return nil
+}
+
+// write creates the file at path with the output of write, which exports a checkpoint.
+func (c *checkpointExportCmd) write(path, checkpoint string, write func(io.Writer) error) error {
+	err := createFile(path, modePrivate, c.Force, write)
+	if errors.Is(err, fs.ErrExist) {
+		return exitError{exitUsage, hints.Add(fmt.Errorf("export: %q already exists", path), "choose a different name, or replace the file with --force")}
+	}
+	if err != nil {
+		return fmt.Errorf("export checkpoint %q: %w", checkpoint, err)
+	}
+	return nil
+}
+
+// exportDistributed exports a distributed checkpoint of PyTorch.
+func (c *checkpointExportCmd) exportDistributed(ctx context.Context, p *program, dir string) error {
+	ext := filepath.Ext(c.Output)
+	switch {
+	case c.Optimizer:
+		return usage("--optimizer requires a checkpoint of ddpbatch; use --only with the name of the optimizer, such as optimizer")
+	case c.Step >= 0:
+		return usage("--step requires checkpoints of ddpbatch; give the directory of the distributed checkpoint")
+	case ext != ".pt" && ext != ".pth" && ext != ".safetensors":
+		return usage(fmt.Sprintf("--output %q must end in .pt, .pth, or .safetensors, which selects the format", c.Output))
+	}
+	s, err := dcp.Open(dir)
+	if err != nil {
+		return exitError{exitNoState, fmt.Errorf("export: %w", err)}
+	}
+	defer s.Close()
+	if c.Only != "" {
+		if err := s.Select(c.Only); err != nil {
+			return exitError{exitUsage, fmt.Errorf("--only: %w", err)}
+		}
+	}
+	if err := s.Check(ctx); err != nil {
+		return exitError{exitNoState, fmt.Errorf("export: %w", err)}
+	}
+	path := p.abs(c.Output)
+	var skipped []dcp.Skipped
+	err = c.write(path, dir, func(w io.Writer) (err error) {
+		if ext == ".safetensors" {
+			return s.WriteSafetensors(ctx, w)
+		}
+		skipped, err = s.WriteTorch(ctx, w)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	p.printf("wrote %s of %s to %s\n", format.Count(len(s.Tensors), "tensor"), c.Which, path)
+	if ext == ".safetensors" && len(s.Values) > 0 {
+		names := make([]string, len(s.Values))
+		for i, v := range s.Values {
+			names[i] = v.Name
+		}
+		p.note("skipped %s, which only a .pt file can contain: %s", format.Count(len(names), "value"), format.List(names, 5))
+	}
+	for _, v := range skipped {
+		p.note("skipped %q: %v", v.Name, v.Cause)
+	}
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 	"github.com/ddpbatch/ddpbatch/trainer/torchfile"
+	"github.com/ddpbatch/ddpbatch/trainer/unpickle"
 )
 
 // writeOptimizer writes the optimizer state of a checkpoint as a state_dict for the PyTorch
@@ -111,7 +112,7 @@ func torchOptions(m *checkpoint.Manifest) ([]torchfile.Option, []statePart, erro
 			torchfile.Option{Name: "nesterov", Value: m.Spec["optimizer.nesterov"] == "true"})
 		return options, []statePart{{"momentum.", "momentum_buffer"}}, nil
 	case optim.KindAdam, optim.KindAdamW:
-		options = append(options, torchfile.Option{Name: "betas", Value: [2]float64{number("beta1"), number("beta2")}},
+		options = append(options, torchfile.Option{Name: "betas", Value: unpickle.Tuple{number("beta1"), number("beta2")}},
 			torchfile.Option{Name: "eps", Value: number("eps")}, torchfile.Option{Name: "amsgrad", Value: false})
 		return options, []statePart{{"step", "step"}, {"exp_avg.", "exp_avg"}, {"exp_avg_sq.", "exp_avg_sq"}}, nil
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/zip"
 	"errors"
 	"fmt"
 	"math"
@@ -61,7 +62,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "checkpoint": saveCheckpoint, "alphabet": saveAlphabet, "metrics": writeMetrics, "live": writeLive,
-			"timeline": checkTimeline, "hostile": hostile, "shown": shown,
+			"timeline": checkTimeline, "hostile": hostile, "shown": shown, "distributed": saveDistributed,
 		},
 	})
 }
@@ -101,6 +102,14 @@ func saveCheckpoint(ts *testscript.TestScript, neg bool, args []string) {
 	tensor := safetensors.Tensor{Name: "w", Shape: []int{2}, Data: []float32{1, 2}}
 	_, err = checkpoint.Save(ts.MkAbs(args[0]), m, checkpoint.Files{"model.safetensors": {tensor}})
 	ts.Check(err)
+}
+
+// saveDistributed implements "distributed DIR". It writes a distributed checkpoint of PyTorch.
+func saveDistributed(ts *testscript.TestScript, neg bool, args []string) {
+	z, err := zip.OpenReader("../../trainer/dcp/testdata/checkpoint.zip")
+	ts.Check(err)
+	defer z.Close()
+	ts.Check(os.CopyFS(ts.MkAbs(args[0]), z))
 }
 
 // writeMetrics implements "metrics FILE". It writes metrics as a run does. The last loss is

@@ -4,13 +4,13 @@
 //
 // [Read] and [Write] handle whole files of float32. [ReadHeader] returns the contents of any file
 // as a list of [Array], which can be read separately: as bytes, as float32 (floating-point types of
-// up to 32 bits), or as int64 (integer types).
+// up to 32 bits), or as int64 (integer types). [ArrayHeader] returns the header of a file of any types.
 //
 // It guarantees that a hostile file needs bounded memory and is rejected with a specific error.
 // Sizes are checked before memory is allocated. Duplicate names, and data that overlap, have gaps,
 // or exceed the file are errors.
 //
-// It writes no types except F32, computes no checksums (package checkpoint does), and does not sync
+// It computes no checksums (package checkpoint does), and does not sync
 // files to disk.
 package safetensors
 
@@ -74,25 +74,36 @@ func Write(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 // Header returns the header of a file with these tensors, whose data follow in this order. It does
 // not read their Data.
 func Header(tensors []Tensor, metadata map[string]string) ([]byte, error) {
+	arrays := make([]Array, len(tensors))
+	for i, t := range tensors {
+		arrays[i] = Array{Name: t.Name, DType: F32, Shape: t.Shape}
+	}
+	return ArrayHeader(arrays, metadata)
+}
+
+// ArrayHeader returns the header of a file with these arrays, whose data follow in this order. It
+// uses their names, types, and shapes. If larger types precede smaller ones, all data are aligned.
+func ArrayHeader(arrays []Array, metadata map[string]string) ([]byte, error) {
 	header := map[string]any{}
 	if len(metadata) > 0 {
 		header[metadataKey] = metadata
 	}
 	var offset int64
-	for _, t := range tensors {
-		n, err := elements(t.Shape)
+	for _, a := range arrays {
+		n, err := elements(a.Shape)
 		if err != nil {
-			return nil, fmt.Errorf("write tensor %q: %w", t.Name, err)
+			return nil, fmt.Errorf("write tensor %q: %w", a.Name, err)
 		}
-		if _, repeated := header[t.Name]; repeated || t.Name == metadataKey {
-			return nil, fmt.Errorf("write tensor %q: the name is reserved or not unique", t.Name)
+		if _, repeated := header[a.Name]; repeated || a.Name == metadataKey {
+			return nil, fmt.Errorf("write tensor %q: the name is reserved or not unique", a.Name)
 		}
-		shape := t.Shape
+		shape := a.Shape
 		if shape == nil {
 			shape = []int{}
 		}
-		header[t.Name] = entry{F32, shape, [2]int64{offset, offset + 4*n}}
-		offset += 4 * n
+		size := n * int64(a.DType.Size())
+		header[a.Name] = entry{a.DType, shape, [2]int64{offset, offset + size}}
+		offset += size
 	}
 	text, err := json.Marshal(header)
 	if err != nil {

@@ -1,10 +1,8 @@
 package torchfile
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 )
@@ -25,7 +23,7 @@ type Group struct {
 	Options []Option // settings
 }
 
-// Option is a setting of an optimizer: a float64, a bool, or a pair [2]float64.
+// Option is a setting of an optimizer: a float64, a bool, or a Tuple of float64.
 type Option struct {
 	Name  string
 	Value any
@@ -72,7 +70,7 @@ func (p *pickle) group(g Group, first int) {
 	p.add(plainDict, mark)
 	for _, option := range g.Options {
 		p.text(option.Name)
-		p.value(option.Value)
+		p.value(option.Value, nil)
 	}
 	p.text("param_names")
 	p.add(plainList, mark)
@@ -86,22 +84,4 @@ func (p *pickle) group(g Group, first int) {
 		p.integer(int64(first + i))
 	}
 	p.add(appends, setItems)
-}
-
-// value writes the value of an option.
-func (p *pickle) value(v any) {
-	switch v := v.(type) {
-	case float64:
-		p.add(float8)
-		p.out = binary.BigEndian.AppendUint64(p.out, math.Float64bits(v))
-	case bool:
-		p.add(map[bool]string{true: true1, false: false1}[v])
-	case [2]float64:
-		p.add(mark)
-		p.value(v[0])
-		p.value(v[1])
-		p.add(tuple)
-	default:
-		panic(fmt.Sprintf("torchfile: an option of type %T", v))
-	}
 }

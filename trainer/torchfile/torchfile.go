@@ -1,6 +1,7 @@
 // Package torchfile writes tensors in the format of torch.save. PyTorch users open the file with
-// torch.load(path, weights_only=True). It contains the state_dict of a model, an OrderedDict of
-// float32 CPU tensors, or the state_dict of an optimizer.
+// torch.load(path, weights_only=True). It contains the state_dict of a model (an OrderedDict of CPU
+// tensors), the state_dict of an optimizer, or any nested value of dicts, lists, tuples, numbers,
+// strings, and tensors.
 //
 // The format is the one PyTorch has used since 1.6 (torch/serialization.py and
 // caffe2/serialize/inline_container.h): a zip archive of uncompressed entries, with a pickle that
@@ -8,7 +9,7 @@
 // torch.load can map them (mmap=True).
 //
 // It guarantees that equal tensors give equal files, and that no tensor is held in memory. It does
-// not read such files, because a pickle is a program.
+// not read such files: package dcp reads the tensors of distributed checkpoints.
 package torchfile
 
 import (
@@ -19,13 +20,16 @@ import (
 	"hash/crc32"
 	"io"
 	"strconv"
+
+	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// Tensor is a named array of float32.
+// Tensor is a named array.
 type Tensor struct {
 	Name  string
+	DType safetensors.DType // "" is F32
 	Shape []int
-	Data  *io.SectionReader // row-major, little-endian, 4 bytes per element; read twice
+	Data  *io.SectionReader // row-major, little-endian; read twice
 }
 
 func (t Tensor) len() int64 {
@@ -50,6 +54,14 @@ const (
 	extraField = "FB"
 )
 
+// width returns the size of an element in bytes.
+func (t Tensor) width() int64 {
+	if t.DType == "" {
+		return int64(safetensors.F32.Size())
+	}
+	return int64(t.DType.Size())
+}
+
 // Write writes the tensors in their order. Names are as in a state_dict.
 func Write(w io.Writer, tensors []Tensor) error {
 	var p pickle
@@ -68,7 +80,7 @@ func write(w io.Writer, p pickle, tensors []Tensor) error {
 		return err
 	}
 	for i, t := range tensors {
-		if have, want := t.Data.Size(), 4*t.len(); have != want {
+		if have, want := t.Data.Size(), t.width()*t.len(); have != want {
 			return fmt.Errorf("tensor %q of shape %v has %d bytes, want %d", t.Name, t.Shape, have, want)
 		}
 		if err := a.entry("data/"+strconv.Itoa(i), t.Data); err != nil {
