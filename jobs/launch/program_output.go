@@ -127,28 +127,22 @@ func (r *Rank) outputAttempt(o *ProgramOptions) int {
 // outputLabel matches the label of a line with command.output = "labeled".
 var outputLabel = regexp.MustCompile(`^\[rank \d+\] `)
 
-// followOutput makes the recorder read the file of rank 0 if the log of the run does not have its
+// followOutput makes the recorder read the files of rank 0 if the log of the run does not have its
 // output.
 func (r *progressRecorder) followOutput(a *attempt) {
 	if a.o.Job.Command.Output != jobs.OutputPerRank {
 		return
 	}
-	parts := output.Parts(output.RankBase(0))
-	r.path = filepath.Join(a.o.Dir.RankOutput(a.output), parts[0])
-	r.next = filepath.Join(a.o.Dir.RankOutput(a.output), parts[1])
+	r.path = filepath.Join(a.o.Dir.RankOutput(a.output), output.Parts(output.RankBase(0))[0])
 	if r.source == nil || len(a.o.Job.Command.Progress.Patterns) > 0 { // even if there is no log
-		r.output = trainlog.Follow(opener(a.o.Dir, r.path), 0)
+		r.output = a.followRank(0)
 	}
 }
 
-// isOutputCut reports whether the file that the recorder follows has reached its limit, so that it
-// gets no more output.
-func (r *progressRecorder) isOutputCut() bool {
-	if r.next == "" {
-		return false
-	}
-	_, err := r.dir.StatPath(r.next)
-	return err == nil
+// followRank returns a follower of the output of a rank.
+func (a *attempt) followRank(rank int) *trainlog.Follower {
+	open := func(name string) (*os.File, error) { return a.o.Dir.OpenRankOutput(a.output, name) }
+	return trainlog.FollowFunc(output.Follow(open, output.RankBase(rank)).Next)
 }
 
 // rankOutputState returns a number that changes when a rank prints, if the log of the run does not

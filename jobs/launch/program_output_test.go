@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -60,56 +61,38 @@ func TestOutputAttemptWithoutALauncher(t *testing.T) {
 	}
 }
 
-// TestWatchAfterTheOutputLimit checks which limits still apply after the file of rank 0 has reached
-// its limit, and that there is one warning.
-func TestWatchAfterTheOutputLimit(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		progress bool // the steps are read from the output
-		pauses   bool
-		want     hang.Limits
-		warning  string
-	}{
-		{"progress", true, false, hang.Limits{Silence: time.Minute}, "command.watch.progress has no effect"},
-		{"pauses", false, true, hang.Limits{}, "command.watch has no effect"},
-		{"neither", false, false, hang.Limits{Silence: time.Minute, Progress: time.Minute}, ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var said []string
-			a := &attempt{o: Options{Say: func(line string) { said = append(said, line) }}}
-			w := &programWatch{a: a, limits: hang.Limits{Silence: time.Minute, Progress: time.Minute}}
-			if tt.pauses {
-				w.lines = trainlog.Follow(opener(rundir.Dir{Path: "/nonexistent"}, "/nonexistent/log"), 0)
-			}
-			for range 2 {
-				w.endOutput(tt.progress)
-			}
-			if w.limits != tt.want {
-				t.Errorf("got %+v, want %+v", w.limits, tt.want)
-			}
-			if tt.warning == "" && len(said) > 0 || tt.warning != "" && (len(said) != 1 || !strings.Contains(said[0], tt.warning)) {
-				t.Errorf("said %q, want %q", said, tt.warning)
-			}
-		})
-	}
+// TestProgressBeyondTheOutputLimit checks that steps and pauses are read from the output of rank 0
+// when its first file is full.
+func TestProgressBeyondTheOutputLimit(t *testing.T) {
 	dir := newRun(t)
-	r := &progressRecorder{dir: dir}
-	if r.isOutputCut() {
-		t.Error("without a limit, the output is cut")
-	}
-	r.followOutput(&attempt{output: 1, o: Options{Dir: dir, Job: &jobs.Job{Command: &jobs.Command{Output: jobs.OutputPerRank}}}})
-	if r.isOutputCut() || r.output == nil {
-		t.Error("the output is cut before its limit, or not read")
-	}
-	err := os.MkdirAll(filepath.Dir(r.next), 0o700)
-	if err == nil {
-		err = os.WriteFile(r.next, nil, 0o600)
-	}
+	a := &attempt{output: 1, o: Options{Dir: dir, Say: func(line string) { t.Error(line) }, Job: &jobs.Job{Command: &jobs.Command{Output: jobs.OutputPerRank}}}}
+	r, err := newProgressRecorder(a.o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.isOutputCut() {
-		t.Error("the output is not cut after its limit")
+	defer r.close()
+	r.followOutput(a)
+	out, err := dir.CreateRankOutput(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	capture, err := output.StartCapture(output.Options{Mode: output.PerRank, Limit: 64 << 10, Dir: out, Warn: func(m string) { t.Error(m) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for step := range 3000 {
+		fmt.Fprintf(capture.Stdout, "step %d: loss 0.5 %s\n", step, strings.Repeat("x", 50))
+	}
+	capture.Close(t.Context())
+	r.read()
+	if r.newest != 2999 {
+		t.Errorf("got step %d, want 2999", r.newest)
+	}
+	pauses := a.followRank(0)
+	last := ""
+	if err := pauses.Read(func(line string) { last = line }); err != nil || !strings.HasPrefix(last, "step 2999:") {
+		t.Errorf("got %q, %v", last, err)
 	}
 }
 

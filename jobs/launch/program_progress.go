@@ -33,7 +33,6 @@ type progressRecorder struct {
 	output *trainlog.Follower // of the ranks; nil if unknown or not read
 	source *trainlog.Source   // files of command.progress.file; nil if it is not set
 	path   string             // of the ranks' output; empty if unknown
-	next   string             // file with the output after the limit of path; empty without a limit
 	total  int                // number of steps; 0 if unknown
 	export *programExporter
 	file   *trainlog.Follower // file that the program writes
@@ -137,9 +136,6 @@ func (a *attempt) recordProgress() (stop func()) {
 			select {
 			case <-tick.C:
 				r.read()
-				if r.isOutputCut() {
-					w.endOutput(!r.wrote && r.source == nil)
-				}
 				w.check(r.newest)
 			case <-done:
 				r.read()

@@ -89,6 +89,8 @@ func (a *attempt) newProgramWatch(output string) *programWatch {
 	case output == "" && (w.limits.Silence > 0 || len(w.pauses) > 0):
 		a.o.Say("warning: the output of the ranks is in no file, so command.watch.silence and pause_patterns have no effect")
 		w.limits.Silence = 0
+	case len(w.pauses) > 0 && c.Output == jobs.OutputPerRank:
+		w.lines = a.followRank(0)
 	case len(w.pauses) > 0:
 		w.lines = trainlog.Follow(opener(a.o.Dir, output), w.size)
 	}
@@ -193,28 +195,6 @@ func (w *programWatch) check(step int) {
 	w.current = stalls[0]
 	w.found = make(chan hangReport, 1)
 	go func(found chan<- hangReport, stall hang.Stall) { found <- w.collect(stall) }(w.found, w.current)
-}
-
-// endOutput turns off the limits that would stop a program without a reason, because its lines can
-// no longer be read: the limit on progress if the steps are read from the output, and all limits if
-// the output has the pauses.
-func (w *programWatch) endOutput(progress bool) {
-	if w == nil {
-		return
-	}
-	off := ""
-	switch {
-	case w.lines != nil:
-		w.lines, w.limits, off = nil, hang.Limits{}, "command.watch"
-	case progress && w.limits.Progress > 0:
-		w.limits.Progress, off = 0, "command.watch.progress"
-	default:
-		return
-	}
-	if w.d != nil {
-		w.d.SetLimits(w.limits)
-	}
-	w.a.o.Say(fmt.Sprintf("warning: the output of rank 0 has reached half of command.output_limit, and the rest is not read. %s has no effect until the next attempt", off))
 }
 
 // observe passes changes since the last call to the detector.

@@ -12,6 +12,7 @@ const maxRead = 1 << 20
 
 // A Follower reads the lines that are appended to a file.
 type Follower struct {
+	next    func() (b []byte, gap bool, err error)
 	open    func() (*os.File, error)
 	offset  int64
 	partial []byte // start of a line that is not complete yet
@@ -25,10 +26,24 @@ func Follow(open func() (*os.File, error), offset int64) *Follower {
 	return &Follower{open: open, offset: offset}
 }
 
+// FollowFunc returns a follower of text that next returns in parts. Gap reports that text before b is
+// missing.
+func FollowFunc(next func() (b []byte, gap bool, err error)) *Follower {
+	return &Follower{next: next}
+}
+
 // Read calls line for each complete line since the last call. Carriage returns end lines also,
 // because progress bars use them. If more than 1 MiB was written, Read skips to the last 1 MiB.
 // A file that does not exist yet has no lines. If the file became shorter, Read starts over.
 func (f *Follower) Read(line func(string)) error {
+	if f.next != nil {
+		b, gap, err := f.next()
+		if gap {
+			f.partial, f.skip = nil, true
+		}
+		f.split(b, line)
+		return err
+	}
 	file, err := f.open()
 	if err != nil {
 		if os.IsNotExist(err) {

@@ -75,9 +75,6 @@ func New(limits Limits, interval time.Duration, now time.Time) *Detector {
 		beats: map[int]time.Duration{}, reports: map[int]time.Duration{}, fresh: map[Cause]bool{}, beating: map[int]bool{}, events: map[Cause]int{}, beaten: map[int]int{}, before: map[Cause]int{}}
 }
 
-// SetLimits replaces the limits.
-func (d *Detector) SetLimits(limits Limits) { d.limits = limits }
-
 // Output records that the ranks have printed something.
 func (d *Detector) Output() { d.change(Silence) }
 
