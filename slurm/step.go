@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/big"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,6 +45,11 @@ type StepSize struct {
 	TasksPerNode int // same for all nodes
 	CPUsPerTask  int
 
+	// TaskNodes has the node of each task, for different numbers of tasks per node. Tasks of
+	// a node must be adjacent, and nodes must be in the order of the allocation. It replaces
+	// Nodes, TasksPerNode, and the step's NodeList. See [Step.Environ].
+	TaskNodes []string
+
 	// GPUsPerNode is the number of the job's GPUs on each node that the step uses. All
 	// tasks of a node see all of them, as CUDA peer access requires. With 0, Slurm gives
 	// all GPUs to the step.
@@ -80,7 +86,7 @@ func (s Step) SrunArgv() []string {
 	switch {
 	case len(s.Components) == 0:
 		return s.appendPart(argv, s.StepSize)
-	case !slices.ContainsFunc(s.Components, func(size StepSize) bool { return size != s.Components[0] }):
+	case !slices.ContainsFunc(s.Components, func(size StepSize) bool { return !reflect.DeepEqual(size, s.Components[0]) || len(size.TaskNodes) > 0 }):
 		groups := make([]string, len(s.Components))
 		for i := range groups {
 			groups[i] = strconv.Itoa(i)
@@ -98,10 +104,19 @@ func (s Step) SrunArgv() []string {
 
 // appendPart appends the options for one size, and the program.
 func (s Step) appendPart(argv []string, size StepSize) []string {
+	if len(size.TaskNodes) > 0 {
+		// Since 24.11, --nodes is not valid with an arbitrary distribution.
+		argv = append(argv,
+			"--ntasks="+strconv.Itoa(len(size.TaskNodes)),
+			"--distribution=arbitrary",
+			"--nodelist="+strings.Join(size.TaskNodes, ","))
+	} else {
+		argv = append(argv,
+			"--nodes="+strconv.Itoa(size.Nodes),
+			"--ntasks="+strconv.Itoa(size.Nodes*size.TasksPerNode),
+			"--ntasks-per-node="+strconv.Itoa(size.TasksPerNode))
+	}
 	argv = append(argv,
-		"--nodes="+strconv.Itoa(size.Nodes),
-		"--ntasks="+strconv.Itoa(size.Nodes*size.TasksPerNode),
-		"--ntasks-per-node="+strconv.Itoa(size.TasksPerNode),
 		"--cpus-per-task="+strconv.Itoa(size.CPUsPerTask),
 		"--kill-on-bad-exit=0",
 		"--wait=0",
@@ -120,7 +135,7 @@ func (s Step) appendPart(argv []string, size StepSize) []string {
 	case size.GPUsPerNode > 0:
 		argv = append(argv, "--gres=gpu:"+strconv.Itoa(size.GPUsPerNode))
 	}
-	if len(s.NodeList) > 0 {
+	if len(s.NodeList) > 0 && len(size.TaskNodes) == 0 {
 		argv = append(argv, "--nodelist="+FoldHosts(s.NodeList))
 	}
 	if s.NoKill {
@@ -142,6 +157,19 @@ func (s Step) appendPart(argv []string, size StepSize) []string {
 		argv = append(argv, "--label")
 	}
 	return slices.Concat(argv, s.Options, s.Prefix, s.Argv)
+}
+
+// Environ returns the environment for srun. If a part of the step has TaskNodes, it removes the
+// job's number of tasks per node, which srun would warn that it cannot honor, and a hostfile of the
+// user.
+func (s Step) Environ(environ []string) []string {
+	hasTaskNodes := func(size StepSize) bool { return len(size.TaskNodes) > 0 }
+	if !hasTaskNodes(s.StepSize) && !slices.ContainsFunc(s.Components, hasTaskNodes) {
+		return environ
+	}
+	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool {
+		return strings.HasPrefix(v, "SLURM_NTASKS_PER_NODE") || strings.HasPrefix(v, "SLURM_HOSTFILE=")
+	})
 }
 
 // maskKinds maps the kinds of --cpu-bind that list CPUs or NUMA domains to the kind for

@@ -38,6 +38,13 @@ func TestSrunArgv(t *testing.T) {
 		{name: "equal components", step: Step{Components: []StepSize{{Nodes: 1, TasksPerNode: 2, CPUsPerTask: 3}, {Nodes: 1, TasksPerNode: 2, CPUsPerTask: 3}}, Argv: []string{"/bin/x"}},
 			before: []string{"srun", "--het-group=0,1", "--nodes=1", "--ntasks=2", "--ntasks-per-node=2", "--cpus-per-task=3"},
 			end:    []string{"/bin/x"}},
+		{name: "tasks by node", step: Step{StepSize: StepSize{Nodes: 2, TasksPerNode: 2, CPUsPerTask: 2, GPUsPerNode: 2, TaskNodes: []string{"n1", "n1", "n2"}}, NodeList: []string{"n1", "n2"}, Argv: []string{"/bin/x"}},
+			before: []string{"srun", "--ntasks=3", "--distribution=arbitrary", "--nodelist=n1,n1,n2", "--cpus-per-task=2"},
+			end:    []string{"--gres=gpu:2", "/bin/x"}},
+		{name: "components with tasks by node", step: Step{Components: []StepSize{{Nodes: 1, TasksPerNode: 2, CPUsPerTask: 3}, {CPUsPerTask: 1, TaskNodes: []string{"n2", "n3", "n3"}}}, Argv: []string{"/bin/x"}},
+			before: []string{"srun", "--het-group=0", "--nodes=1", "--ntasks=2", "--ntasks-per-node=2", "--cpus-per-task=3"},
+			end: slices.Concat([]string{"/bin/x", ":", "--het-group=1", "--ntasks=3", "--distribution=arbitrary", "--nodelist=n2,n3,n3", "--cpus-per-task=1"},
+				always, []string{"/bin/x"})},
 		{name: "different components", step: Step{StepSize: StepSize{Nodes: 9}, Components: []StepSize{{Nodes: 1, TasksPerNode: 2, CPUsPerTask: 3, GPUsPerNode: 4}, {Nodes: 2, TasksPerNode: 1, CPUsPerTask: 1}}, Label: true, Argv: []string{"/bin/x"}},
 			before: []string{"srun", "--het-group=0", "--nodes=1", "--ntasks=2", "--ntasks-per-node=2", "--cpus-per-task=3"},
 			end: slices.Concat([]string{"--gres=gpu:4", "--label", "/bin/x", ":", "--het-group=1", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--cpus-per-task=1"},
@@ -47,6 +54,24 @@ func TestSrunArgv(t *testing.T) {
 		want := slices.Concat(tt.before, always, tt.end)
 		if got := tt.step.SrunArgv(); !slices.Equal(got, want) {
 			t.Errorf("%s:\ngot  %q\nwant %q", tt.name, got, want)
+		}
+	}
+}
+
+// TestEnvironOfUnevenStep checks that srun does not get variables that contradict the tasks of nodes.
+func TestEnvironOfUnevenStep(t *testing.T) {
+	environ := []string{"SLURM_NTASKS_PER_NODE=2", "SLURM_HOSTFILE=x", "SLURM_NTASKS=4"}
+	for _, tt := range []struct {
+		name string
+		step Step
+		want []string
+	}{
+		{name: "equal", step: Step{StepSize: StepSize{Nodes: 2, TasksPerNode: 2}}, want: environ},
+		{name: "different", step: Step{StepSize: StepSize{TaskNodes: []string{"a", "a", "b"}}}, want: environ[2:]},
+		{name: "different in a component", step: Step{Components: []StepSize{{TaskNodes: []string{"a", "a", "b"}}}}, want: environ[2:]},
+	} {
+		if got := tt.step.Environ(environ); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
 	}
 }

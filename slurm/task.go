@@ -247,7 +247,7 @@ func (r *envReader) hosts(name string) []string {
 
 // tasksPerNode returns a variable that must have the form of SLURM_STEP_TASKS_PER_NODE.
 func (r *envReader) tasksPerNode(name string) []int {
-	tasks, err := parseTasksPerNode(r.text(name))
+	tasks, err := ParseTasksPerNode(r.text(name))
 	if err != nil {
 		r.fail("%s: %w", name, err)
 	}
@@ -289,9 +289,38 @@ func (r *envReader) arrayTask() (array, task string) {
 	return r.id("SLURM_ARRAY_JOB_ID"), r.id("SLURM_ARRAY_TASK_ID")
 }
 
-// parseTasksPerNode parses SLURM_STEP_TASKS_PER_NODE. "3,2(x2)" means three tasks on node 0
-// and two tasks each on nodes 1 and 2.
-func parseTasksPerNode(s string) ([]int, error) {
+// FoldTasksPerNode returns numbers of tasks in the form that [ParseTasksPerNode] reads.
+func FoldTasksPerNode(tasks []int) string {
+	var parts []string
+	for i := 0; i < len(tasks); {
+		end := i + 1
+		for end < len(tasks) && tasks[end] == tasks[i] {
+			end++
+		}
+		part := strconv.Itoa(tasks[i])
+		if end-i > 1 {
+			part += fmt.Sprintf("(x%d)", end-i)
+		}
+		parts, i = append(parts, part), end
+	}
+	return strings.Join(parts, ",")
+}
+
+// NodeOfTask returns the index of the node that has a task, if tasks are numbered in the order of
+// nodes. It returns -1 if there is no such task.
+func NodeOfTask(tasks []int, task int) int {
+	for node, n := range tasks {
+		if task < n {
+			return node
+		}
+		task -= n
+	}
+	return -1
+}
+
+// ParseTasksPerNode parses numbers of tasks in the form of SLURM_STEP_TASKS_PER_NODE: "3,2(x2)"
+// are three tasks on node 0 and two tasks each on nodes 1 and 2.
+func ParseTasksPerNode(s string) ([]int, error) {
 	var tasks []int
 	for part := range strings.SplitSeq(s, ",") {
 		number, repeat, isRepeated := strings.Cut(part, "(x")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,13 +36,26 @@ func TestParseTasksPerNode(t *testing.T) {
 		{"99999999999999999999999", "too large"},
 	}
 	for _, tt := range tests {
-		got, err := parseTasksPerNode(tt.in)
+		got, err := ParseTasksPerNode(tt.in)
 		if err != nil {
 			if !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("parseTasksPerNode(%q): %v, want %s", tt.in, err, tt.want)
+				t.Errorf("ParseTasksPerNode(%q): %v, want %s", tt.in, err, tt.want)
 			}
 		} else if fmt.Sprint(got) != tt.want {
-			t.Errorf("parseTasksPerNode(%q) = %v, want %s", tt.in, got, tt.want)
+			t.Errorf("ParseTasksPerNode(%q) = %v, want %s", tt.in, got, tt.want)
+		}
+	}
+}
+
+// TestNodeOfTask checks the nodes of tasks, and the compressed form of their numbers.
+func TestNodeOfTask(t *testing.T) {
+	tasks := []int{3, 1, 2, 2}
+	if got, want := FoldTasksPerNode(tasks), "3,1,2(x2)"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for task, want := range []int{0, 0, 0, 1, 2, 2, 3, 3, -1} {
+		if got := NodeOfTask(tasks, task); got != want {
+			t.Errorf("task %d: got node %d, want %d", task, got, want)
 		}
 	}
 }
@@ -49,7 +63,7 @@ func TestParseTasksPerNode(t *testing.T) {
 // TestParseTasksPerNodeLimit checks that a list of the maximum number of nodes is accepted.
 func TestParseTasksPerNodeLimit(t *testing.T) {
 	for _, list := range []string{"1(x262144)", "1(x262143),2"} {
-		if tasks, err := parseTasksPerNode(list); err != nil || len(tasks) != maxHosts {
+		if tasks, err := ParseTasksPerNode(list); err != nil || len(tasks) != maxHosts {
 			t.Errorf("%s: got %d nodes, %v, want %d", list, len(tasks), err, maxHosts)
 		}
 	}
@@ -61,14 +75,17 @@ func FuzzParseTasksPerNode(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		tasks, err := parseTasksPerNode(s)
+		tasks, err := ParseTasksPerNode(s)
 		if (err == nil) == (len(tasks) == 0) || len(tasks) > maxHosts {
-			t.Fatalf("parseTasksPerNode(%q): %d nodes, %v", s, len(tasks), err)
+			t.Fatalf("ParseTasksPerNode(%q): %d nodes, %v", s, len(tasks), err)
 		}
 		for _, n := range tasks {
 			if n < 0 || n > maxCount {
-				t.Fatalf("parseTasksPerNode(%q) holds %d", s, n)
+				t.Fatalf("ParseTasksPerNode(%q) holds %d", s, n)
 			}
+		}
+		if again, err := ParseTasksPerNode(FoldTasksPerNode(tasks)); err == nil && !slices.Equal(again, tasks) {
+			t.Fatalf("%q folds to %q", s, FoldTasksPerNode(tasks))
 		}
 	})
 }
