@@ -3,8 +3,11 @@ package jobs
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/format"
 )
 
 // maxSignalSeconds is the largest value of sbatch --signal, in seconds before the time limit.
@@ -68,6 +71,7 @@ func (d *decoder) checkSlurm(s *Slurm) {
 		}
 	}
 	d.checkTable("slurm", reflect.ValueOf(s))
+	d.checkRanks(s)
 	d.checkOptions(s)
 	d.checkOmit(s)
 	d.checkRequests(s)
@@ -80,6 +84,35 @@ func (d *decoder) checkSlurm(s *Slurm) {
 		d.report(signal, "", "%s exceeds Slurm's limit of %d seconds", before, maxSignalSeconds)
 	case d.isValid(signal, limit) && before >= s.Time.Duration():
 		d.report(signal, "", "%s is not less than the time limit, %s", before, s.Time.Duration())
+	}
+}
+
+// checkRanks checks the ranks of each node.
+func (d *decoder) checkRanks(s *Slurm) {
+	const ranks, nodes, gpus = "slurm.ranks_per_node", "slurm.nodes", "slurm.gpus_per_node"
+	if !d.isValid(ranks) {
+		return
+	}
+	list := s.RanksPerNode
+	switch {
+	case len(list) == 0:
+		d.report(ranks, "remove the key for equal numbers of ranks", "is empty")
+		return
+	case d.given["slurm.tasks_per_node"]:
+		d.report(ranks, "remove one of them", "conflicts with slurm.tasks_per_node, which is equal on all nodes")
+	case d.isValid(nodes) && len(list) != s.Nodes:
+		d.report(ranks, "remove slurm.nodes, or give one number for each node", "has %s, but slurm.nodes is %d", format.Count(len(list), "number"), s.Nodes)
+	case d.isValid(gpus) && slices.Max(list) > s.GPUsPerNode && !s.ShareGPUs:
+		d.reportElementAllowed(ranks, slices.Index(list, slices.Max(list)), fmt.Sprintf("%d ranks are more than the %d GPUs of a node", slices.Max(list), s.GPUsPerNode),
+			"set slurm.share_gpus = true if several ranks of a [command] use one GPU")
+	}
+	for i, o := range s.StepOptions {
+		if name, _, _ := o.Parts(); d.isValid("slurm.step_options") && len(name) > 3 && strings.HasPrefix("distribution", name) {
+			d.reportElementAllowed("slurm.step_options", i, "--distribution conflicts with slurm.ranks_per_node, which places the ranks", "remove one of them")
+		}
+	}
+	if d.given["restart.min_nodes"] {
+		d.report("restart.min_nodes", "set restart.spare_nodes", "conflicts with slurm.ranks_per_node, which lists the ranks of every node")
 	}
 }
 
@@ -248,6 +281,9 @@ func (d *decoder) checkCommand(c *Command) {
 				d.reportElementAllowed(argv, wrong.word, wrong.message, wrong.allowed)
 			}
 		}
+	}
+	if d.isValid("command.launcher", "slurm.ranks_per_node") && c.Launcher == LauncherLightning {
+		d.report("command.launcher", "set equal numbers with slurm.tasks_per_node", "Lightning requires the same number of ranks on all nodes, but slurm.ranks_per_node lists different ones")
 	}
 	d.checkContext(c)
 	d.checkProgress(&c.Progress)

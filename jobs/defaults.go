@@ -58,6 +58,9 @@ func joinKey(path, key string) string {
 // setComputedDefaults sets the keys whose default depends on other keys: those with an auto
 // tag.
 func (j *Job) setComputedDefaults() {
+	if !j.IsSet("slurm.nodes") && len(j.Slurm.RanksPerNode) > 0 {
+		j.Slurm.Nodes = len(j.Slurm.RanksPerNode)
+	}
 	setDefault(&j.Slurm.TasksPerNode, j.TasksPerNode())
 	if !j.IsSet("slurm.signal_before_end") { // 0 disables the signal
 		j.Slurm.SignalBeforeEnd = j.signalBeforeEnd()

@@ -1,5 +1,7 @@
 package jobs
 
+import "slices"
+
 // A Job is a training job as described by its TOML file, with all defaults set. Exactly one of
 // Train and Command is set.
 //
@@ -41,7 +43,9 @@ type Job struct {
 type Slurm struct {
 	Nodes        int `toml:"nodes" default:"1" range:"1.." help:"Number of nodes that train."`
 	TasksPerNode int `toml:"tasks_per_node" auto:"gpus_per_node, or 1 without GPUs" range:"1.." help:"Ranks per node."`
-	GPUsPerNode  int `toml:"gpus_per_node" auto:"none" range:"1.." typed:"GPUType" example:"4" help:"GPUs per node. A type may precede the number, such as a100:4."`
+	// RanksPerNode is empty if all nodes have TasksPerNode ranks.
+	RanksPerNode []int `toml:"ranks_per_node" example:"[4, 2, 1]" range:"1.." help:"Ranks on each node, if the nodes have different numbers of ranks: [4, 2, 1] are 4 ranks on the first node, 2 on the second, and 1 on the third. It sets nodes, and excludes tasks_per_node. Each node gets the resources for the largest number."`
+	GPUsPerNode  int   `toml:"gpus_per_node" auto:"none" range:"1.." typed:"GPUType" example:"4" help:"GPUs per node. A type may precede the number, such as a100:4."`
 	// GPUType is the type in gpus_per_node, such as "a100"; empty for any type.
 	GPUType         string
 	ShareGPUs       bool         `toml:"share_gpus" help:"Allow more ranks than GPUs on a node. Each rank sees all GPUs of its node, and should use the one with the index LOCAL_RANK modulo the number of GPUs. Requires [command]. NCCL rejects two ranks of a group on one GPU."`
@@ -281,14 +285,42 @@ func (j *Job) Ranks() int {
 	if j.RunsOnce() {
 		return 1
 	}
+	if len(j.Slurm.RanksPerNode) > 0 {
+		return sum(j.Slurm.RanksPerNode)
+	}
 	return max(1, j.Slurm.Nodes) * j.TasksPerNode()
 }
 
+// RanksOn returns the number of ranks on a node, for nodes from 0. See [Job.TasksPerNode].
+func (j *Job) RanksOn(node int) int {
+	if node < len(j.Slurm.RanksPerNode) {
+		return j.Slurm.RanksPerNode[node]
+	}
+	return j.TasksPerNode()
+}
+
+// FirstRankOn returns the lowest rank on a node: the number of ranks on the nodes before it.
+func (j *Job) FirstRankOn(node int) int {
+	if list := j.Slurm.RanksPerNode; len(list) > 0 {
+		return sum(list[:min(node, len(list))])
+	}
+	return node * j.TasksPerNode()
+}
+
+func sum(list []int) (total int) {
+	for _, n := range list {
+		total += n
+	}
+	return total
+}
+
 // TasksPerNode returns the number of ranks per node: tasks_per_node, else gpus_per_node, else
-// 1. With launcher = "torchrun", it is the number of processes that each torchrun starts. With
+// 1. With ranks_per_node, it is the largest number of ranks on a node. With launcher = "torchrun", it is the number of processes that each torchrun starts. With
 // run = "once", it is the number of tasks per node for the processes that the program starts.
 func (j *Job) TasksPerNode() int {
 	switch {
+	case len(j.Slurm.RanksPerNode) > 0:
+		return slices.Max(j.Slurm.RanksPerNode)
 	case j.Slurm.TasksPerNode > 0:
 		return j.Slurm.TasksPerNode
 	case j.Slurm.GPUsPerNode > 0:

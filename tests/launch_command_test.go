@@ -82,7 +82,8 @@ func TestCommandLayout(t *testing.T) {
 		{name: "nodes", flags: "--nodes=1 --tasks-per-node=3", job: "--ntasks-per-node=3", want: "3 ranks on 1 node"},
 		{name: "one process", flags: "-n 1", want: "1 rank on 1 node"},
 		{name: "srun option", flags: "--srun-option=--unbuffered", want: "2 ranks on 2 nodes"},
-		{name: "uneven", flags: "--ntasks=3", want: "do not divide evenly"},
+		{name: "uneven", flags: "--ntasks=3", job: "--ntasks-per-node=2", want: "3 ranks on 2 nodes"},
+		{name: "more than tasks per node", flags: "--ntasks=5 --tasks-per-node=2", want: "--tasks-per-node is 2"},
 		{name: "too many nodes", flags: "--nodes=3", want: "the job has 2 nodes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

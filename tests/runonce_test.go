@@ -45,7 +45,7 @@ argv = ["sh", "once.sh", "{hostfile}"]
 // TestRunOnceAndChain checks programs that run once, chains, and their layouts, on one cluster.
 func TestRunOnceAndChain(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 2})
-	for name, f := range map[string]func(*testing.T, site){"once": runOnce, "chain": runChain, "sweep": runSweepChain, "shared": runShared, "uneven": runUneven} {
+	for name, f := range map[string]func(*testing.T, site){"once": runOnce, "chain": runChain, "sweep": runSweepChain, "shared": runShared} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f(t, s)
@@ -117,23 +117,6 @@ argv = ["sh", "-c", "echo rank $RANK on $SLURMD_NODENAME sees $CUDA_VISIBLE_DEVI
 	if strings.Contains(log, "warning") {
 		t.Errorf("ranks that share a GPU cause a warning:\n%s", log)
 	}
-}
-
-// runUneven checks the layout of docs/slurm.md with different numbers of ranks per node.
-func runUneven(t *testing.T, s site) {
-	s.t = t
-	s.write("uneven.toml", `name = "uneven"
-[slurm]
-nodes = 2
-tasks_per_node = 2
-time = "00:10:00"
-[command]
-run = "once"
-argv = ["srun", "--ntasks=3", "--distribution=plane=2", "sh", "-c", "eval \"$(`+s.program+` env)\"; echo rank $RANK of $WORLD_SIZE on $SLURMD_NODENAME, local rank $LOCAL_RANK"]
-`)
-	id := s.submit("uneven.toml")
-	s.completed(id)
-	mustContain(t, s.log("uneven", id), "rank 0 of 3 on n1, local rank 0", "rank 1 of 3 on n1, local rank 1", "rank 2 of 3 on n2, local rank 0")
 }
 
 // chainScript needs two jobs: the first is stopped, and the second finishes.

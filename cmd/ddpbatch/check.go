@@ -10,6 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
+	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
 type checkCmd struct {
@@ -36,7 +37,8 @@ type checkAnswer struct {
 	Name         string         `json:"name,omitempty"`
 	Site         string         `json:"site,omitempty"`
 	Nodes        int            `json:"nodes,omitempty"`
-	TasksPerNode int            `json:"tasks_per_node,omitempty"`
+	TasksPerNode int            `json:"tasks_per_node,omitempty"` // the largest number on a node
+	RanksPerNode []int          `json:"ranks_per_node,omitempty"` // for different numbers on the nodes
 	Ranks        int            `json:"ranks,omitempty"`
 	Elements     int            `json:"elements,omitempty"` // number of trials, for sweeps
 	Work         string         `json:"work,omitempty"`
@@ -73,7 +75,7 @@ func (c *checkCmd) Run(_ context.Context, p *program) error {
 			continue
 		}
 		a := checkAnswer{File: path, Good: true, Name: string(f.job.Name), Site: f.job.Site, Nodes: f.job.Slurm.Nodes,
-			TasksPerNode: f.job.TasksPerNode(), Ranks: f.job.Ranks(), Work: describeWork(f.job), Warnings: append(warningTexts(f.warnings), exposures(dir, true)...)}
+			TasksPerNode: f.job.TasksPerNode(), RanksPerNode: f.job.Slurm.RanksPerNode, Ranks: f.job.Ranks(), Work: describeWork(f.job), Warnings: append(warningTexts(f.warnings), exposures(dir, true)...)}
 		if f.job.Sweep != nil {
 			a.Elements = len(f.job.Sweep.Trials)
 		}
@@ -106,9 +108,15 @@ func summarize(f *jobFile) string {
 	size := fmt.Sprintf("%s x %s", format.Count(s.Nodes, "node"), format.Count(j.TasksPerNode(), unit))
 	if gpus := s.GPUsPerNode; gpus > 0 {
 		size = fmt.Sprintf("%s x %s", format.Count(s.Nodes, "node"), format.Count(gpus, strings.TrimSpace(s.GPUType+" GPU")))
-		if gpus != j.TasksPerNode() {
+		if gpus != j.TasksPerNode() && len(s.RanksPerNode) == 0 {
 			size += fmt.Sprintf(", %s each", format.Count(j.TasksPerNode(), unit))
 		}
+	}
+	if len(s.RanksPerNode) > 0 {
+		if s.GPUsPerNode == 0 {
+			size = format.Count(s.Nodes, "node")
+		}
+		size += fmt.Sprintf(" with %s %ss", slurm.FoldTasksPerNode(s.RanksPerNode), unit)
 	}
 	switch {
 	case j.RunsOnce():

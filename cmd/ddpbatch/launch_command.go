@@ -83,10 +83,11 @@ func (c *launchCmd) commandJob(p *program, a *slurm.Allocation) (*jobFile, error
 	if p.dirNeeded = p.dirNeeded || p.Dir == ""; p.Dir == "" {
 		return nil, usage("a command without a job file needs the current directory")
 	}
-	nodes, perNode, err := c.layout(p, a)
+	ranks, err := c.layout(p, a)
 	if err != nil {
 		return nil, err
 	}
+	most := slices.Max(ranks)
 	var b strings.Builder
 	key := func(name, value string) { fmt.Fprintf(&b, "%s = %s\n", name, value) }
 	key("name", tomlString(c.commandName(p)))
@@ -94,11 +95,14 @@ func (c *launchCmd) commandJob(p *program, a *slurm.Allocation) (*jobFile, error
 		key("site", tomlString(c.Site))
 	}
 	b.WriteString("[slurm]\n")
-	key("nodes", strconv.Itoa(nodes))
-	key("tasks_per_node", strconv.Itoa(perNode))
+	if key("nodes", strconv.Itoa(len(ranks))); slices.Min(ranks) == most {
+		key("tasks_per_node", strconv.Itoa(most))
+	} else {
+		key("ranks_per_node", strings.ReplaceAll(fmt.Sprint(ranks), " ", ", "))
+	}
 	if a != nil {
-		key("cpus_per_task", strconv.Itoa(c.cpus(p, perNode)))
-		if gpus := countVariable(p, "SLURM_GPUS_ON_NODE"); gpus > 0 && gpus%perNode == 0 {
+		key("cpus_per_task", strconv.Itoa(c.cpus(p, a, ranks)))
+		if gpus := countVariable(p, "SLURM_GPUS_ON_NODE"); gpus > 0 && gpus%most == 0 {
 			key("gpus_per_node", strconv.Itoa(gpus))
 		}
 	}
@@ -189,13 +193,13 @@ func countVariable(p *program, name string) int {
 	return n
 }
 
-// layout returns the nodes and the ranks per node. Inside an allocation, the defaults are those
-// of srun: the tasks of the job, or one on each node.
-func (c *launchCmd) layout(p *program, a *slurm.Allocation) (nodes, perNode int, err error) {
+// layout returns the number of ranks on each node. Inside an allocation, the defaults are those of
+// srun: the tasks of the job, or one on each node.
+func (c *launchCmd) layout(p *program, a *slurm.Allocation) (ranks []int, err error) {
 	torchrun := c.Launcher == string(jobs.LauncherTorchrun)
 	if a == nil {
 		if c.Nodes > 1 || c.CPUsPerTask > 0 || c.Total > 0 && c.TasksPerNode > 0 && c.Total != c.TasksPerNode {
-			return 0, 0, usage("without a Slurm allocation, all ranks run on this machine: use -n, and neither --nodes nor --cpus-per-task")
+			return nil, usage("without a Slurm allocation, all ranks run on this machine: use -n, and neither --nodes nor --cpus-per-task")
 		}
 		total := max(1, c.Total)
 		if c.Ranks != nil {
@@ -204,11 +208,11 @@ func (c *launchCmd) layout(p *program, a *slurm.Allocation) (nodes, perNode int,
 		if c.TasksPerNode > 0 {
 			total = c.TasksPerNode
 		}
-		return 1, total, nil
+		return []int{total}, nil
 	}
-	nodes = len(a.Nodes)
+	nodes := len(a.Nodes)
 	if c.Nodes > nodes {
-		return 0, 0, exitError{exitUsage, hints.Add(fmt.Errorf("start ranks on %d nodes: the job has %s", c.Nodes, format.Count(nodes, "node")), "use a smaller --nodes")}
+		return nil, exitError{exitUsage, hints.Add(fmt.Errorf("start ranks on %d nodes: the job has %s", c.Nodes, format.Count(nodes, "node")), "use a smaller --nodes")}
 	}
 	if c.Nodes > 0 {
 		nodes = c.Nodes
@@ -216,45 +220,140 @@ func (c *launchCmd) layout(p *program, a *slurm.Allocation) (nodes, perNode int,
 	total := c.Total
 	switch {
 	case c.TasksPerNode > 0 && (total == 0 || total == nodes*c.TasksPerNode):
-		return nodes, c.TasksPerNode, nil
+		return slices.Repeat([]int{c.TasksPerNode}, nodes), nil
 	case c.TasksPerNode > 0 && total%c.TasksPerNode == 0 && total/c.TasksPerNode <= nodes:
-		return total / c.TasksPerNode, c.TasksPerNode, nil
+		return slices.Repeat([]int{c.TasksPerNode}, total/c.TasksPerNode), nil
+	case c.TasksPerNode > 0 && total > nodes*c.TasksPerNode:
+		return nil, exitError{exitUsage, hints.Add(fmt.Errorf("start %s on %s: --tasks-per-node is %d", format.Count(total, "rank"), format.Count(nodes, "node"), c.TasksPerNode),
+			"use a smaller --ntasks")}
 	case torchrun && total == 0:
-		return nodes, max(1, countVariable(p, "SLURM_GPUS_ON_NODE")), nil
+		return slices.Repeat([]int{max(1, countVariable(p, "SLURM_GPUS_ON_NODE"))}, nodes), nil
 	}
-	if total == 0 && c.TasksPerNode == 0 {
-		if total = countVariable(p, "SLURM_NTASKS"); total == 0 || c.Nodes > 0 && total%nodes != 0 {
+	ofJob := jobTasks(p, a)
+	if total == 0 {
+		if total = sumOf(ofJob); c.Nodes > 0 && total%nodes != 0 {
 			total = nodes
 		}
+	}
+	if total == sumOf(ofJob) && nodes == len(a.Nodes) && c.TasksPerNode == 0 {
+		return ofJob, nil
 	}
 	if total < nodes {
 		nodes = total // as with srun --ntasks
 	}
-	if total%nodes != 0 || c.TasksPerNode > 0 {
-		return 0, 0, exitError{exitUsage, hints.Add(fmt.Errorf("start %s on %s: they do not divide evenly among the nodes", format.Count(total, "rank"), format.Count(nodes, "node")),
-			"set --tasks-per-node, or set --ntasks to a multiple of the nodes")}
-	}
-	return nodes, total / nodes, nil
+	return c.spread(p, a, total, nodes), nil
 }
 
-// cpus returns the cores per rank: --cpus-per-task, the value of the job, or the cores of the
-// smallest node divided among its ranks.
-func (c *launchCmd) cpus(p *program, perNode int) int {
+func sumOf(list []int) (total int) {
+	for _, n := range list {
+		total += n
+	}
+	return total
+}
+
+// jobTasks returns the tasks of the job on each node of the allocation. A job without a number of
+// tasks has one task on each node.
+func jobTasks(p *program, a *slurm.Allocation) (tasks []int) {
+	for i, nodes := range componentNodes(a) {
+		own := nodeNumbers(p, a, "SLURM_TASKS_PER_NODE", i, nodes)
+		if total := countVariable(p, componentVariable(a, "SLURM_NTASKS", i)); total == 0 || total != sumOf(own) {
+			if own = slices.Repeat([]int{1}, nodes); total > 0 && total%nodes == 0 {
+				own = slices.Repeat([]int{total / nodes}, nodes)
+			}
+		}
+		tasks = append(tasks, own...)
+	}
+	return tasks
+}
+
+// componentNodes returns the number of nodes of each component of the allocation. A job that is not
+// heterogeneous has one component.
+func componentNodes(a *slurm.Allocation) (nodes []int) {
+	for _, c := range a.Components {
+		nodes = append(nodes, len(c.Nodes))
+	}
+	if nodes == nil {
+		nodes = []int{len(a.Nodes)}
+	}
+	return nodes
+}
+
+// componentVariable returns the name of a variable for a component of a heterogeneous job.
+func componentVariable(a *slurm.Allocation, name string, component int) string {
+	if len(a.Components) > 0 {
+		name += "_HET_GROUP_" + strconv.Itoa(component)
+	}
+	return name
+}
+
+// nodeNumbers returns the numbers in a variable such as SLURM_JOB_CPUS_PER_NODE, for the nodes of a
+// component. It returns nil if the variable does not have a number for each node.
+func nodeNumbers(p *program, a *slurm.Allocation, name string, component, nodes int) []int {
+	text, _ := p.lookup(componentVariable(a, name, component))
+	list, err := slurm.ParseTasksPerNode(text)
+	if err != nil || len(list) != nodes {
+		return nil
+	}
+	return list
+}
+
+// spread divides ranks among the first nodes of the allocation as srun does: in turn, while a node
+// has cores for another rank.
+func (c *launchCmd) spread(p *program, a *slurm.Allocation, total, nodes int) []int {
+	ranks := slices.Repeat([]int{1}, nodes)
+	limits := slices.Repeat([]int{total}, nodes)
+	if c.TasksPerNode > 0 {
+		limits = slices.Repeat([]int{c.TasksPerNode}, nodes)
+	}
+	cores, each := allCores(p, a), max(1, c.CPUsPerTask, countVariable(p, "SLURM_CPUS_PER_TASK"))
+	if c.CPUsPerTask > 0 {
+		each = c.CPUsPerTask
+	}
+	if slots := sumOf(cores[:min(nodes, len(cores))]) / each; len(cores) >= nodes && slots >= total {
+		for i := range limits {
+			limits[i] = min(limits[i], max(1, cores[i]/each))
+		}
+	}
+	if sumOf(limits) < total { // srun then reports it
+		limits = slices.Repeat([]int{total}, nodes)
+	}
+	for i, left := 0, total-nodes; left > 0; i = (i + 1) % nodes {
+		if ranks[i] < limits[i] {
+			ranks[i]++
+			left--
+		}
+	}
+	return ranks
+}
+
+// allCores returns the cores of each node of the allocation, or nil if they are not known.
+func allCores(p *program, a *slurm.Allocation) (cores []int) {
+	for i, nodes := range componentNodes(a) {
+		own := nodeNumbers(p, a, "SLURM_JOB_CPUS_PER_NODE", i, nodes) // such as 72(x2),36
+		if own == nil {
+			return nil
+		}
+		cores = append(cores, own...)
+	}
+	return cores
+}
+
+// cpus returns the cores per rank: --cpus-per-task, the value of the job, or the cores of the nodes
+// divided among their ranks.
+func (c *launchCmd) cpus(p *program, a *slurm.Allocation, ranks []int) int {
 	if c.CPUsPerTask > 0 {
 		return c.CPUsPerTask
 	}
 	if n := countVariable(p, "SLURM_CPUS_PER_TASK"); n > 0 {
 		return n
 	}
-	list, _ := p.lookup("SLURM_JOB_CPUS_PER_NODE") // such as 72(x2),36
 	smallest := 0
-	for part := range strings.SplitSeq(list, ",") {
-		count, _, _ := strings.Cut(part, "(")
-		if n, err := strconv.Atoi(count); err == nil && n > 0 && (smallest == 0 || n < smallest) {
-			smallest = n
+	for i, n := range allCores(p, a) {
+		if i < len(ranks) && (smallest == 0 || n/ranks[i] < smallest) {
+			smallest = n / ranks[i]
 		}
 	}
-	return max(1, smallest/perNode)
+	return max(1, smallest)
 }
 
 // maxCommandRuns is the maximum number of runs of one command in one job, and of runs with one

@@ -44,6 +44,7 @@ type attemptOutput struct {
 	ranks   []rankOutput
 	nodes   []rankOutput
 	hosts   []string // in the order of the nodes; nil if unknown
+	tasks   []int    // number of ranks on each of hosts; nil if it is equal
 	world   int      // number of processes that the launcher started
 }
 
@@ -99,6 +100,7 @@ func (o *attemptOutput) readHosts() {
 		if began++; began == o.attempt {
 			o.hosts, _ = slurm.ExpandHosts(e.Hosts)
 			o.world = e.Ranks
+			o.tasks, _ = slurm.ParseTasksPerNode(e.TasksPerNode)
 		}
 	}
 }
@@ -159,7 +161,11 @@ func (o *attemptOutput) node(name string) (found []rankOutput, err error) {
 		}
 	}
 	for _, r := range o.ranks {
-		if r.number/o.perNode() == at {
+		node := r.number / o.perNode()
+		if o.tasks != nil {
+			node = slurm.NodeOfTask(o.tasks, r.number)
+		}
+		if node == at {
 			found = append(found, r)
 		}
 	}

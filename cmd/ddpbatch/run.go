@@ -16,6 +16,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
+	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
@@ -251,7 +252,11 @@ func (r *rank) say(line string) {
 
 func (r *rank) printNetwork(j *launch.Rank) {
 	if r.job.RunsOnce() {
-		r.printf("1 process on %s, with %s per node\n", r.info.Host, format.Count(r.job.TasksPerNode(), "task"))
+		tasks := format.Count(r.job.TasksPerNode(), "task")
+		if list := r.job.Slurm.RanksPerNode; len(list) > 0 {
+			tasks = slurm.FoldTasksPerNode(list) + " tasks"
+		}
+		r.printf("1 process on %s, with %s per node\n", r.info.Host, tasks)
 		return
 	}
 	c := j.Choice

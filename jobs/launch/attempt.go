@@ -17,6 +17,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/netif"
+	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
@@ -27,6 +28,8 @@ type attempt struct {
 	number      int
 	nodes       []string // nodes of the ranks; nil without Slurm
 	hosts       []string // host of each rank
+	tasks       []int    // number of processes that the launcher starts on each of nodes; nil without a step
+	layout      string   // number of ranks on each of nodes, if it is not equal on all nodes
 	server      *rendezvous.Server
 	environ     []string // for the ranks
 	world       int
@@ -68,11 +71,10 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 		return nil, err
 	}
 	a := &attempt{o: o, number: number, nodes: nodes, world: o.Processes, programStep: -1, began: time.Now().UTC()}
-	perNode := o.Processes
+	perNode := strconv.Itoa(o.Processes)
 	bind := "127.0.0.1:0"
 	hosts := []string{"127.0.0.1"}
 	if a.inStep() {
-		perNode = o.Job.TasksPerNode()
 		bind = ":0"
 		inventory, err := netif.Collect(ctx, netif.CollectOptions{})
 		if err != nil {
@@ -80,24 +82,30 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 		}
 		hosts = reachableAddresses(inventory)
 	}
-	starts := perNode // processes that the launcher starts per node
-	if o.Job.Command != nil && o.Job.Command.Launcher == jobs.LauncherTorchrun {
-		starts = 1
-	}
+	torchrun := o.Job.Command != nil && o.Job.Command.Launcher == jobs.LauncherTorchrun
 	switch {
 	case a.inStep():
-		a.world = len(nodes) * starts
-		// startStep uses the same layout.
-		for _, node := range nodes {
-			a.hosts = append(a.hosts, slices.Repeat([]string{node}, starts)...)
+		var ranks []int
+		for i := range nodes {
+			ranks = append(ranks, o.Job.RanksOn(i))
 		}
+		if perNode = slurm.FoldTasksPerNode(ranks); !isUniform(ranks) {
+			a.layout = perNode
+		}
+		if a.tasks = ranks; torchrun {
+			a.tasks = slices.Repeat([]int{1}, len(nodes))
+		}
+		a.hosts = taskNodes(nodes, a.tasks)
+		a.world = len(a.hosts)
 	case o.Allocation != nil: // run = "once"
 		a.world = 1
 		a.hosts = nodes[:1]
 	default:
-		a.world = starts
+		if a.world = o.Processes; torchrun {
+			a.world = 1
+		}
 		name, _ := os.Hostname()
-		a.hosts = slices.Repeat([]string{name}, starts)
+		a.hosts = slices.Repeat([]string{name}, a.world)
 	}
 	listener, err := net.Listen("tcp", bind)
 	if err != nil {
@@ -117,7 +125,7 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 		envAddresses+"="+strings.Join(hosts, ","),
 		envReportKey+"="+reportKey.Encode(),
 		envAttempt+"="+strconv.Itoa(number),
-		envPerNode+"="+strconv.Itoa(perNode),
+		envPerNode+"="+perNode,
 	)
 	if record, err := o.Dir.ReadRecord(); err == nil {
 		a.environ = append(a.environ, RunVariable+"="+record.Run)

@@ -68,7 +68,7 @@ func TestStep(t *testing.T) {
 			o := Options{Job: job, Site: &sites.Profile{Request: sites.Request{GPUs: "gres"}, Step: sites.Step{GPUs: sites.StepGPUsAll}},
 				Dir: rundir.Dir{Path: "/runs/x"}, Binary: "/opt/bin/ddpbatch", Allocation: &slurm.Allocation{JobID: "1", Nodes: []string{"a", "b"}}}
 			tt.change(&o)
-			line := strings.Join(buildStep(o, o.Allocation.Nodes[:o.Job.Slurm.Nodes], 4).SrunArgv(), " ") + " "
+			line := strings.Join(buildStep(o, o.Allocation.Nodes[:o.Job.Slurm.Nodes], slices.Repeat([]int{4}, o.Job.Slurm.Nodes)).SrunArgv(), " ") + " "
 			for _, want := range tt.want {
 				if !strings.Contains(line, " "+want+" ") {
 					t.Errorf("%s is not in %s", want, line)
@@ -166,7 +166,7 @@ func TestStepOfTorchrunBindsToAllRanks(t *testing.T) {
 		job := &jobs.Job{Name: "x", Command: &jobs.Command{Argv: []jobs.Text{"a"}, Launcher: jobs.Launcher(tt.name)},
 			Slurm: jobs.Slurm{Nodes: 1, TasksPerNode: 4, GPUsPerNode: 4, CPUsPerTask: 1, CPUBind: "mask_cpu:0x1,0x2,0x4,0x8", GPUBind: "map_gpu:0,1,2,3"}}
 		o := Options{Job: job, Site: generic(), Dir: rundir.Dir{Path: "/runs/x"}, Binary: "/opt/bin/ddpbatch", Allocation: &slurm.Allocation{JobID: "1", Nodes: []string{"a"}}}
-		argv := buildStep(o, o.Allocation.Nodes, tt.starts).SrunArgv()
+		argv := buildStep(o, o.Allocation.Nodes, slices.Repeat([]int{tt.starts}, len(o.Allocation.Nodes))).SrunArgv()
 		for _, want := range tt.want {
 			if !slices.Contains(argv, want) {
 				t.Errorf("%s: %s is not in %q", tt.name, want, argv)

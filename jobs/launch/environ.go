@@ -150,6 +150,9 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 		}
 		set(name, strconv.Itoa(n))
 	}
+	if len(r.job.Slurm.RanksPerNode) > 0 {
+		environ = removeVars(environ, "SLURM_DISTRIBUTION") // with it, srun in the program rejects --nodes
+	}
 	if r.job.Command.Launcher != jobs.LauncherTorchrun {
 		set("MASTER_ADDR", host)
 	}

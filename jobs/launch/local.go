@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/launchers"
 )
@@ -96,6 +97,9 @@ func RanksToStart(p RankInfo, job *jobs.Job) (int, error) {
 	torchrun := job.Command != nil && job.Command.Launcher == jobs.LauncherTorchrun
 	if !p.PerHost || n == 1 || torchrun {
 		return 0, nil
+	}
+	if len(job.Slurm.RanksPerNode) > 0 {
+		return 0, hints.Errorf("set slurm.tasks_per_node", "slurm.ranks_per_node requires Slurm, but %s starts one process on each host", p.Launcher)
 	}
 	if job.Slurm.GPUsPerNode > 0 && !job.Slurm.ShareGPUs && p.GPUs != launchers.Unknown && n > p.GPUs {
 		return 0, fmt.Errorf("the job needs %d GPUs on each host, one per rank, but %s reports %d", n, p.Launcher, p.GPUs)

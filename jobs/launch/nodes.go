@@ -146,9 +146,13 @@ func (n *nodes) ranksOn(node string, r Result, state rendezvous.State) bool {
 	if index < 0 {
 		return false
 	}
-	// Each node has the same number of ranks, in the order of the nodes.
+	// Ranks are in the order of the nodes. torchrun is one process on each node.
 	each := len(r.Ranks) / len(n.chosen)
-	for _, s := range r.Ranks[index*each : (index+1)*each] {
+	first := index * each
+	if len(n.o.Job.Slurm.RanksPerNode) > 0 && len(r.Ranks) == n.o.Job.Ranks() {
+		first, each = n.o.Job.FirstRankOn(index), n.o.Job.RanksOn(index)
+	}
+	for _, s := range r.Ranks[first : first+each] {
 		if s.State != state {
 			return false
 		}

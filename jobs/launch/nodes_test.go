@@ -120,6 +120,37 @@ func TestNodesThatAreLeftOut(t *testing.T) {
 	}
 }
 
+// TestNodesWithDifferentRanks checks that the ranks of a node are found if the nodes have different
+// numbers of ranks, and that a spare node gets the ranks at its position.
+func TestNodesWithDifferentRanks(t *testing.T) {
+	n, _ := onFour(t, 3, 1, 0, "true")
+	n.o.Job.Slurm.RanksPerNode = []int{3, 1, 2}
+	var r Result
+	for rank := range 6 {
+		state := rendezvous.Done
+		if rank == 3 {
+			state = rendezvous.Joined
+		}
+		r.Ranks = append(r.Ranks, rendezvous.RankStatus{Rank: rank, State: state})
+	}
+	for node, want := range map[string]bool{"n1": false, "n2": true, "n3": false, "n4": false} {
+		if got := n.ranksOn(node, r, rendezvous.Joined); got != want {
+			t.Errorf("%s: got %v, want %v", node, got, want)
+		}
+	}
+	n.excluded["n2"] = "down"
+	if err := n.choose(); err != nil {
+		t.Fatal(err)
+	}
+	var tasks []int
+	for i := range n.chosen {
+		tasks = append(tasks, n.o.Job.RanksOn(i))
+	}
+	if got, want := strings.Join(taskNodes(n.chosen, tasks), " "), "n1 n1 n1 n3 n4 n4"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // TestNodesOfTheWrongNumber checks the errors for spare nodes that the allocation does not have.
 func TestNodesOfTheWrongNumber(t *testing.T) {
 	o, _, _ := inJob(t, runs, nil)

@@ -33,8 +33,8 @@ func (r *Rank) prepareOnce(o ProgramOptions) (*onceProgram, error) {
 		p.nodes = strings.Split(list, ",")
 	}
 	var text strings.Builder
-	for _, node := range p.nodes {
-		fmt.Fprintf(&text, "%s slots=%d\n", node, r.job.TasksPerNode())
+	for i, node := range p.nodes {
+		fmt.Fprintf(&text, "%s slots=%d\n", node, r.job.RanksOn(i))
 	}
 	// Programs find the file by the descriptor of this process. Other users could replace a file
 	// in a directory, and with it the hosts and commands of the program's launcher. A container may

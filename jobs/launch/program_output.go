@@ -107,8 +107,7 @@ func (r *Rank) outputAttempt(o *ProgramOptions) int {
 	first, perNode := r.Info.Rank, 1
 	torchrun := r.job.Command.Launcher == jobs.LauncherTorchrun
 	if torchrun {
-		perNode = r.job.TasksPerNode()
-		first *= perNode
+		first, perNode = r.job.FirstRankOn(r.Info.Rank), r.job.RanksOn(r.Info.Rank)
 	}
 	kept, _ := r.dir.OutputAttempts()
 	last := 0

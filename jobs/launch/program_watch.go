@@ -259,7 +259,10 @@ func (w *programWatch) collectEvidence(stall hang.Stall) hangReport {
 	}
 	world := a.world
 	if a.o.Job.Command.Launcher == jobs.LauncherTorchrun {
-		world = max(len(ranks), a.world*a.o.Job.TasksPerNode())
+		if world = a.world * a.o.Job.TasksPerNode(); a.layout != "" {
+			world = a.o.Job.Ranks()
+		}
+		world = max(len(ranks), world)
 	}
 	groups := inspect.GroupRanks(ranks)
 	if len(ranks) > 0 {

@@ -83,6 +83,9 @@ func (a *attempt) publish(phase rundir.LivePhase, detail string) {
 		}
 	}
 	l.Hosts, l.PerNode = slurm.FoldHosts(hosts), a.world/max(1, len(hosts))
+	if a.tasks != nil && !isUniform(a.tasks) {
+		l.PerNode, l.TasksPerNode = slices.Max(a.tasks), a.layout
+	}
 	a.mu.Lock()
 	stop, hang := a.stopReason, a.hang
 	a.mu.Unlock()
@@ -199,7 +202,7 @@ func (a *attempt) event(what string) rundir.AttemptEvent {
 	} else if host, err := os.Hostname(); err == nil {
 		hosts = []string{host}
 	}
-	e.Hosts = slurm.FoldHosts(hosts)
+	e.Hosts, e.TasksPerNode = slurm.FoldHosts(hosts), a.layout
 	return e
 }
 

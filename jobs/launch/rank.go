@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/nccl"
 	"github.com/ddpbatch/ddpbatch/netif"
+	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
@@ -72,13 +72,6 @@ func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not joined within %s", timeout))
 	defer cancel()
 	r := &Rank{Info: o.Info, job: o.Job, site: o.Site, dir: o.Dir, lookup: o.Lookup, say: o.Say}
-	r.perNode = o.Job.TasksPerNode()
-	if text, ok := o.Lookup(envPerNode); ok {
-		var err error
-		if r.perNode, err = strconv.Atoi(text); err != nil {
-			return nil, fmt.Errorf("variable %s: %q is not a number", envPerNode, text)
-		}
-	}
 	id := rendezvous.Identity{Rank: o.Info.Rank, WorldSize: o.Info.WorldSize, Host: o.Info.Host, PID: os.Getpid(),
 		Program: o.Program, Spec: o.Spec}
 	addresses, launched := launcherAddresses(o.Lookup)
@@ -99,6 +92,9 @@ func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 	if err := r.findHostRanks(ctx); err != nil {
 		return r, err
 	}
+	if err := r.setPerNode(); err != nil {
+		return r, err
+	}
 	if err := r.negotiateNetwork(ctx); err != nil {
 		return r, err
 	}
@@ -107,6 +103,24 @@ func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 	}
 	r.watchNetwork(o.Say)
 	return r, nil
+}
+
+// setPerNode sets the number of ranks of this node, from the launcher's list if there is one.
+func (r *Rank) setPerNode() error {
+	r.perNode = r.job.RanksOn(r.Info.NodeRank)
+	text, ok := r.lookup(envPerNode)
+	if !ok {
+		return nil
+	}
+	list, err := slurm.ParseTasksPerNode(text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("variable %s: %w", envPerNode, err)
+	case r.Info.NodeRank >= len(list):
+		return fmt.Errorf("variable %s: %q has no number for node %d", envPerNode, text, r.Info.NodeRank)
+	}
+	r.perNode = list[r.Info.NodeRank]
+	return nil
 }
 
 // reportTimeout limits a report to the launcher. The rank has nothing else to do.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -143,7 +144,7 @@ func TestSecretIsNotInTheStep(t *testing.T) {
 	if secret == (wire.Secret{}) {
 		t.Fatal("the secret is empty")
 	}
-	s := buildStep(o, o.Allocation.Nodes, 1)
+	s := buildStep(o, o.Allocation.Nodes, slices.Repeat([]int{1}, len(o.Allocation.Nodes)))
 	for _, text := range append(s.SrunArgv(), a.environ...) {
 		if strings.Contains(text, secret.Encode()) {
 			t.Errorf("the secret travels in %.40q", text)

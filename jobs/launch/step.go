@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -24,12 +25,12 @@ type stepRanks struct {
 }
 
 func startStep(a *attempt) (ranks, error) {
-	step := buildStep(a.o, a.nodes, a.world/len(a.nodes))
+	step := buildStep(a.o, a.nodes, a.tasks)
 	// Do not wait for what the previous step still holds on a lost node.
 	step.Overlap = step.NoKill && a.number > 1
 	argv := step.SrunArgv()
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = a.environ
+	cmd.Env = step.Environ(a.environ)
 	ends := &taskEnds{out: a.o.Stderr, hosts: a.hosts}
 	cmd.Stdout, cmd.Stderr = a.o.Stdout, ends
 	// Do not wait for other processes that hold srun's standard error.
@@ -44,9 +45,10 @@ func startStep(a *attempt) (ranks, error) {
 	return s, nil
 }
 
-// buildStep returns the step that runs perNode tasks on each of nodes.
-func buildStep(o Options, nodes []string, perNode int) slurm.Step {
+// buildStep returns the step that runs the given numbers of tasks on nodes.
+func buildStep(o Options, nodes []string, tasks []int) slurm.Step {
 	j := o.Job
+	perNode := slices.Max(tasks)
 	size := slurm.StepSize{
 		Nodes: len(nodes), TasksPerNode: perNode,
 		// torchrun starts the processes of a node inside one task, which needs the cores of
@@ -81,10 +83,8 @@ func buildStep(o Options, nodes []string, perNode int) slurm.Step {
 		s.CPUBind = slurm.MergeCPUBind(s.CPUBind, j.TasksPerNode()/perNode)
 		s.GPUBind = slurm.MergeGPUBind(s.GPUBind)
 	}
-	for _, c := range o.Allocation.Components {
-		part := size
-		part.Nodes = len(c.Nodes)
-		s.Components = append(s.Components, part)
+	if s.Components = componentSizes(o.Allocation.Components, size, tasks); s.Components == nil && !isUniform(tasks) {
+		s.TaskNodes = taskNodes(nodes, tasks)
 	}
 	if startsMPI(j) {
 		s.MPI = cmp.Or(string(j.Slurm.MPI), defaultMPI)
@@ -98,6 +98,34 @@ func buildStep(o Options, nodes []string, perNode int) slurm.Step {
 	options, prefix := containerArgs(j, o.Site, o.Dir.Path, o.Binary)
 	s.Options, s.Prefix = append(s.Options, options...), prefix
 	return s
+}
+
+// componentSizes returns the parts of a step in the components of a heterogeneous job, or nil for
+// other jobs. The tasks of all nodes have the order of the components.
+func componentSizes(components []slurm.Component, size slurm.StepSize, tasks []int) (parts []slurm.StepSize) {
+	first := 0
+	for _, c := range components {
+		part := size
+		part.Nodes = len(c.Nodes)
+		own := tasks[first : first+len(c.Nodes)]
+		if first += len(c.Nodes); isUniform(own) {
+			part.TasksPerNode = own[0]
+		} else {
+			part.TaskNodes = taskNodes(c.Nodes, own)
+		}
+		parts = append(parts, part)
+	}
+	return parts
+}
+
+func isUniform(tasks []int) bool { return slices.Min(tasks) == slices.Max(tasks) }
+
+// taskNodes returns the node of each task.
+func taskNodes(nodes []string, tasks []int) (all []string) {
+	for i, node := range nodes {
+		all = append(all, slices.Repeat([]string{node}, tasks[i])...)
+	}
+	return all
 }
 
 func (s *stepRanks) wait() error {

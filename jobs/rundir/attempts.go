@@ -38,7 +38,10 @@ type AttemptEvent struct {
 	Attempt  int       `json:"attempt"`  // attempt number within its launcher, from 1
 	Hosts    string    `json:"hosts,omitempty"`
 	Ranks    int       `json:"ranks,omitempty"`
-	Code     *Code     `json:"code,omitempty"` // user's program, only in begin events of runs without a recorded submission
+	// TasksPerNode has the number of ranks on each host, such as "4,2(x3)", if it is not equal on
+	// all hosts.
+	TasksPerNode string `json:"tasks_per_node,omitempty"`
+	Code         *Code  `json:"code,omitempty"` // user's program, only in begin events of runs without a recorded submission
 
 	// Fields of end events.
 	Exit    int    `json:"exit"`

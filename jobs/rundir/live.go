@@ -52,17 +52,21 @@ func (s RankState) IsTrouble() bool { return s == RankLost || s == RankFailed ||
 // replaces the file every [LiveEvery], and immediately when the state of a node changes. Ranks
 // that srun starts without a launcher do not have this file.
 type Live struct {
-	Time    time.Time  `json:"time"` // time of writing; if it is old, the launcher was killed
-	JobID   string     `json:"job_id,omitempty"`
-	Attempt int        `json:"attempt"` // from 1
-	Began   time.Time  `json:"began"`   // start of the attempt
-	Phase   LivePhase  `json:"phase"`
-	Detail  string     `json:"detail,omitempty"` // reason for the phase, for messages
-	Hosts   string     `json:"hosts"`            // node list, in rank order
-	PerNode int        `json:"ranks_per_node"`
-	Ranks   int        `json:"ranks"`
-	Joined  int        `json:"joined"` // number of ranks that have joined
-	Nodes   nodeGroups `json:"nodes"`
+	Time    time.Time `json:"time"` // time of writing; if it is old, the launcher was killed
+	JobID   string    `json:"job_id,omitempty"`
+	Attempt int       `json:"attempt"` // from 1
+	Began   time.Time `json:"began"`   // start of the attempt
+	Phase   LivePhase `json:"phase"`
+	Detail  string    `json:"detail,omitempty"` // reason for the phase, for messages
+	Hosts   string    `json:"hosts"`            // node list, in rank order
+	PerNode int       `json:"ranks_per_node"`
+	// TasksPerNode has the number of ranks on each host, such as "4,2(x3)", if it is not equal on
+	// all hosts. PerNode is then the largest.
+	TasksPerNode string `json:"tasks_per_node,omitempty"`
+
+	Ranks  int        `json:"ranks"`
+	Joined int        `json:"joined"` // number of ranks that have joined
+	Nodes  nodeGroups `json:"nodes"`
 }
 
 // maxNodeGroups is the maximum number of groups in live.json. Slurm has at most 65,536 nodes.

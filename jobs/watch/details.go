@@ -286,7 +286,11 @@ func (s *Status) hostOf(rank int) string {
 		return ""
 	}
 	hosts, err := slurm.ExpandHosts(s.Live.Hosts)
-	if at := rank / s.Live.PerNode; err == nil && rank >= 0 && at < len(hosts) {
+	at := rank / s.Live.PerNode
+	if tasks, err := slurm.ParseTasksPerNode(s.Live.TasksPerNode); err == nil {
+		at = slurm.NodeOfTask(tasks, rank)
+	}
+	if err == nil && rank >= 0 && at >= 0 && at < len(hosts) {
 		return printable.Line(hosts[at])
 	}
 	return ""

@@ -177,7 +177,7 @@ var Variables = []VariableGroup{
 		{"DDPBATCH_SECRET_FILE", "set", "name of the file with the secret of the attempt, in the run directory"},
 		{"DDPBATCH_SECRET", "set", "secret of the attempt, without Slurm"},
 		{"DDPBATCH_REPORT_KEY", "set", "key that authenticates the report of a rank that cannot start"},
-		{"DDPBATCH_PROCESSES_PER_NODE", "set", "number of ranks per node"},
+		{"DDPBATCH_PROCESSES_PER_NODE", "set", "number of ranks per node, such as 2(x3) or 4,2,1"},
 		{"DDPBATCH_OUTPUT_ATTEMPT", "set", "number of the attempt, for the files with the output of a program"},
 		{"DDPBATCH_WORKDIR", "set", "working directory of the program"},
 		{"DDPBATCH_LOCAL_RANK", "set", "rank, without Slurm"},
