@@ -111,7 +111,7 @@ var unsupportedOptions = map[string]string{
 	"mail-type": "ddpbatch sends no mail; use `ddpbatch wait`", "mail-user": "ddpbatch sends no mail", "parsable": "ddpbatch submit prints the job ID",
 	"nodelist": "use slurm.constraint", "exclude": "use restart.spare_nodes, which excludes nodes that fail",
 	"requeue": "use restart.requeue", "no-requeue": "the site profile decides whether Slurm requeues a job after a node failure",
-	"distribution": "ranks are placed in blocks", "ntasks-per-socket": "use slurm.cpu_bind", "comment": "ddpbatch uses the comment to find its jobs",
+	"ntasks-per-socket": "use slurm.cpu_bind", "comment": "ddpbatch uses the comment to find its jobs",
 	"get-user-env": "the job gets the environment", "verbose": "ddpbatch submit prints the job ID", "quiet": "ddpbatch submit prints the job ID",
 }
 
@@ -203,6 +203,8 @@ func (r *reader) convertOption(line int, name, value string) {
 			return
 		}
 		j.exclusive = true
+	case "distribution":
+		j.distribution = value
 	case "chdir":
 		j.workdir = value
 		if pwd := value; strings.HasPrefix(pwd, "/") {

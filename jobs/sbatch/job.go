@@ -21,6 +21,7 @@ type job struct {
 	gpus, allGPUs, taskGPUs              int
 	gpuTasks, gpuCPUs                    int // --ntasks-per-gpu, --cpus-per-gpu
 	gpusPerNodeGiven                     bool
+	distribution                         string // placement of the ranks
 	gpuType                              string
 	memPerCPU, memPerGPU                 string
 	exclusive                            bool

@@ -177,6 +177,11 @@ func (c *command) convertSrun() bool {
 			count(o, &c.srun.tasksPerNode)
 		case "cpus-per-task":
 			count(o, &c.srun.cpus)
+		case "distribution":
+			if j.distribution = o.value; !o.known {
+				c.change("srun --distribution", "the value is known only to a shell")
+				j.distribution = ""
+			}
 		case "container-image", "environment":
 			j.image, j.runtime = o.value, map[string]string{"container-image": "pyxis", "environment": "edf"}[o.name]
 			c.inContainer = true

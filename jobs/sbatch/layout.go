@@ -3,8 +3,11 @@ package sbatch
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
 // nodesKnown reports whether the directives determine the number of nodes.
@@ -131,11 +134,8 @@ func (r *reader) layout(c *command) {
 	} else if spread && j.allTasks > maxSpread && !c.inSrun {
 		c.change("--ntasks="+strconv.Itoa(j.allTasks), "Slurm chooses the number of nodes; the job requests one")
 	}
-	if total%nodes != 0 {
-		c.change(fmt.Sprintf("%d ranks on %d nodes", total, nodes), "slurm.tasks_per_node is equal on all nodes")
-		total = nodes * max(1, total/nodes)
-	}
-	perNode := total / nodes
+	ranks := r.divideRanks(c, total, nodes)
+	perNode := slices.Max(ranks)
 	cpus := j.cpus
 	if j.gpuCPUs > 0 && j.cpus == 0 {
 		cpus = max(1, cores/perNode)
@@ -167,10 +167,60 @@ func (r *reader) layout(c *command) {
 		j.raw["share_gpus"] = "true"
 	}
 	j.outNodes, j.outTasks, j.outCPUs, j.outGPUs = nodes, perNode, cpus, gpus
+	if slices.Min(ranks) < slices.Max(ranks) {
+		j.outTasks = 0
+		j.raw["ranks_per_node"] = strings.ReplaceAll(fmt.Sprint(ranks), " ", ", ")
+	}
 	r.setMemory(cores)
 	if !c.inSrun && !j.once && !j.torchrun && gpus > 1 && len(c.args) > 0 && strings.HasPrefix(path.Base(c.args[0].text), "python") {
 		c.note(strconv.Itoa(gpus)+" GPUs", "the job sets RANK=0, LOCAL_RANK=0, and WORLD_SIZE=1; a program that reads them uses one GPU: start it with torchrun")
 	}
+}
+
+// readsTasks matches commands and variables that depend on the number of tasks of the job.
+var readsTasks = lazyregexp.New(`(?m)^[^#\n]*(?:\bsrun\b|\bSLURM_(?:NTASKS|NPROCS|TASKS_PER_NODE)\b)`)
+
+// divideRanks returns the number of ranks on each node. Like srun, it gives the first nodes one more
+// if the ranks do not divide evenly. It converts the option --distribution, which places them.
+func (r *reader) divideRanks(c *command, total, nodes int) []int {
+	j := r.job
+	kind, _, _ := strings.Cut(strings.ToLower(j.distribution), ":")
+	kind, _, _ = strings.Cut(kind, ",")
+	option := "--distribution=" + j.distribution
+	size, isPlane := strings.CutPrefix(kind, "plane=")
+	plane, _ := strconv.Atoi(size)
+	even := total%nodes == 0
+	switch {
+	case j.distribution == "" || !c.inSrun || j.torchrun || nodes == 1:
+	case kind == "arbitrary":
+		c.change(option, "a hostfile places the ranks: set slurm.ranks_per_node")
+	case isPlane && plane > 0 && plane < total && plane*nodes >= total && total > plane*(nodes-1):
+		ranks := slices.Repeat([]int{plane}, nodes)
+		ranks[nodes-1] = total - plane*(nodes-1)
+		return ranks
+	case !even && kind != "block" && kind != "*" && kind != "nopack" && kind != "pack":
+		c.change(option, "slurm.ranks_per_node places adjacent ranks on one node")
+	case even && j.distribution != "block" && !j.addStepOption(option):
+		c.change(option, "a job file cannot express this option of srun")
+	}
+	each := max(1, total/nodes)
+	ranks := slices.Repeat([]int{each}, nodes)
+	switch {
+	case even:
+	case total < nodes || j.torchrun || !c.inSrun:
+		c.change(fmt.Sprintf("%d ranks on %d nodes", total, nodes), "the job has a rank on each node, and the same number of ranks on all nodes")
+	default:
+		for i := range total % nodes {
+			ranks[i]++
+		}
+		text := fmt.Sprintf("%d ranks on %d nodes", total, nodes)
+		if len(readsTasks().FindAllIndex(r.src, 2)) > 1 {
+			c.change(text, fmt.Sprintf("other commands than the program see %d tasks, because each node gets the resources for %d", ranks[0]*nodes, ranks[0]))
+		} else {
+			c.note(text, "Slurm divides the ranks among the nodes; the job sets slurm.ranks_per_node")
+		}
+	}
+	return ranks
 }
 
 // setMemory converts --mem-per-cpu and --mem-per-gpu. cores is the number of cores per node.

@@ -120,6 +120,11 @@ func launchFlags(options []option) (flags string, ok bool) {
 			add("--tasks-per-node=")
 		case "cpus-per-task":
 			add("--cpus-per-task=")
+		case "distribution":
+			if strings.HasPrefix(o.value, "arbitrary") {
+				return "", false // its hostfile places the ranks
+			}
+			add("--srun-option=--distribution=")
 		case "container-image":
 			add("--container-image=")
 		case "container-mounts":
