@@ -63,7 +63,8 @@ def main():
 
     done = 0
     if os.path.exists(a.checkpoint):
-        state = torch.load(a.checkpoint, map_location=device)
+        # A pickle can run code. PyTorch 1 cannot load the state of an optimizer without pickle.
+        state = torch.load(a.checkpoint, map_location=device, weights_only=not torch.__version__.startswith("1."))
         model.module.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         done = state["epochs"]

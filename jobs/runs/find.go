@@ -256,7 +256,7 @@ func (s *Store) FindDependency(base, name string) (*rundir.Dir, error) {
 		}
 	}
 	if err == nil {
-		return &run.Dir, nil
+		return &run.Dir, run.CheckSweepSize()
 	}
 	if IsJobID(name) {
 		return nil, nil

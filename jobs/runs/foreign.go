@@ -28,6 +28,8 @@ const (
 	// maxForeignMetrics the total size of their metrics in bytes.
 	maxForeignSweep   = 4 << 30
 	maxForeignMetrics = 32 << 30
+	// maxForeignJobs is the number of jobs of the trials of such a sweep. Slurm is queried for each.
+	maxForeignJobs = 100_000
 	// runCost is the part of readCost that does not depend on the size of files.
 	runCost = 64 << 10
 )
@@ -114,11 +116,14 @@ func (r Run) readCost() int64 {
 }
 
 // CheckSweepSize returns an error if the run is a sweep of another user whose files are too large to
-// read all of them. They can be links to a few large files.
+// read all of them, which can be links to a few large files, or if it has too many jobs.
 func (r Run) CheckSweepSize() error {
 	user, foreign := foreignOwner(r.Dir.Path)
 	if !foreign || !r.IsSweep() {
 		return nil
+	}
+	if n := len(r.Record.Sweep.Elements) * (1 + len(r.Record.Chain)); n > maxForeignJobs {
+		return fmt.Errorf("%q is a sweep of user %d, which has too many jobs: %d", r.Dir.Path, user, n)
 	}
 	cost, metrics := int64(0), int64(0)
 	for i := range r.Record.Sweep.Elements {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -216,5 +217,23 @@ func TestChainsOfAnotherUserAreLimited(t *testing.T) {
 	create(t, trial.Path, rundir.Record{Name: "tune-1", Submissions: []rundir.Submission{{JobID: "1_1"}}, Chain: slices.Repeat([]rundir.Submission{{JobID: "2_1"}}, 1000)})
 	if got, _ := s.NewPoller().Poll(t.Context(), []Run{sweep}); len(got) != 1 || len(got[0].Elements[1].Chain) != 3 {
 		t.Errorf("got %+v, want 3 jobs in the chain of trial 1", got)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a run to another user")
+	}
+	if err := os.Chown(sweep.Dir.Path, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if trials, err := sweep.Trials(); err != nil || len(trials[1].Record.Chain) != 3 {
+		t.Errorf("got %+v, %v, want 3 jobs in the chain of trial 1", trials, err)
+	}
+	sweep.Record.Chain = make([]rundir.Submission, maxForeignJobs)
+	poller := s.NewPoller()
+	poller.Unlimited = true
+	_, err := sweep.Trials()
+	_, pollErr := poller.Poll(t.Context(), []Run{sweep})
+	_, findErr := s.FindDependency(s.Dir, "tune")
+	if err == nil || pollErr == nil || !strings.Contains(err.Error(), "too many jobs") || !strings.Contains(pollErr.Error(), "too many jobs") || findErr != nil {
+		t.Errorf("a chain of %d jobs: got %v, %v, and %v for the record without a chain", maxForeignJobs, err, pollErr, findErr)
 	}
 }

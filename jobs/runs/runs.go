@@ -114,8 +114,12 @@ func (r Run) trial(index int) (Run, error) {
 	if trial.Record.Name == "" {
 		trial.Record.Name = fmt.Sprintf("%s-%d", r.Record.Name, index)
 	}
-	// A trial is never a sweep. Links of another user could make a sweep its own trial.
+	// A trial is never a sweep. Links of another user could make a sweep its own trial. A trial has no
+	// more jobs than its sweep, whose chain determines the cost.
 	trial.Record.Sweep = nil
+	if !IsOwn(r.Dir.Path) {
+		trial.Record.Chain = trial.Record.Chain[:min(len(trial.Record.Chain), len(r.Record.Chain))]
+	}
 	return trial, nil
 }
 

@@ -62,7 +62,7 @@ func (a *submission) dependency(ctx context.Context, kind slurm.DependencyType, 
 		return noDependency, err
 	}
 	if record.Sweep != nil {
-		return a.sweepDependency(ctx, kind, *dir, len(record.Sweep.Elements))
+		return a.sweepDependency(ctx, kind, *dir, len(record.Sweep.Elements), len(record.Chain))
 	}
 	id := record.LastJob()
 	if id == "" {
@@ -86,15 +86,15 @@ func (a *submission) dependency(ctx context.Context, kind slurm.DependencyType, 
 }
 
 // sweepDependency returns the jobs of a sweep to wait for. Trials that were submitted again
-// have separate jobs. The conditions follow Slurm's rules for array jobs: afternotok requires
+// have separate jobs. No trial has more jobs in its chain than the sweep. The conditions follow Slurm's rules for array jobs: afternotok requires
 // one failed trial, and all other conditions apply to every trial.
-func (a *submission) sweepDependency(ctx context.Context, kind slurm.DependencyType, dir rundir.Dir, elements int) (slurm.Dependency, error) {
+func (a *submission) sweepDependency(ctx context.Context, kind slurm.DependencyType, dir rundir.Dir, elements, chain int) (slurm.Dependency, error) {
 	var noDependency slurm.Dependency
 	dirs := make([]rundir.Dir, elements)
 	for i := range dirs {
 		dirs[i] = dir.Element(i)
 	}
-	states, err := a.statesIn(ctx, dirs)
+	states, err := a.statesIn(ctx, dirs, chain)
 	if err != nil {
 		return noDependency, err
 	}

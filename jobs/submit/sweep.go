@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
@@ -115,11 +116,12 @@ func (a *submission) elementStates(ctx context.Context, n int) (map[int]elementS
 	for i := range n {
 		dirs = append(dirs, a.dir.Element(i))
 	}
-	return a.statesIn(ctx, dirs)
+	return a.statesIn(ctx, dirs, math.MaxInt)
 }
 
-// statesIn returns the states of the jobs of runs, by the index of their directories.
-func (a *submission) statesIn(ctx context.Context, dirs []rundir.Dir) (map[int]elementState, error) {
+// statesIn returns the states of the jobs of runs, by the index of their directories. It reads at most
+// maxChain jobs of the chain of each run, which may belong to another user.
+func (a *submission) statesIn(ctx context.Context, dirs []rundir.Dir, maxChain int) (map[int]elementState, error) {
 	states := map[int]elementState{}
 	var ids []string
 	var owners []int
@@ -133,7 +135,7 @@ func (a *submission) statesIn(ctx context.Context, dirs []rundir.Dir) (map[int]e
 		}
 		if id := record.LastJob(); id != "" {
 			ids, owners = append(ids, id), append(owners, i)
-			for _, s := range record.Chain {
+			for _, s := range record.Chain[:min(len(record.Chain), maxChain)] {
 				ids, owners = append(ids, s.JobID), append(owners, i)
 			}
 		}
