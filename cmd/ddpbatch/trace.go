@@ -75,9 +75,9 @@ func (c *traceCmd) Run(p *program) error {
 	return nil
 }
 
-// maxForeignTraces is the maximum size of all recordings in the run of another user. They can be links
-// to one file.
-const maxForeignTraces = 2 << 30
+// Limits for all recordings in the run of another user, which can be links to one file: their size in
+// bytes, and their number of spans.
+const maxForeignTraces, maxForeignSpans = 2 << 30, 40_000_000
 
 // recordings returns the readable timelines of all ranks. It reports and counts the corrupt
 // ones.
@@ -86,7 +86,7 @@ func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, corrupt in
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, err
 	}
-	own, size := runs.IsOwn(dir.Path), int64(0)
+	own, size, spans := runs.IsOwn(dir.Path), int64(0), 0
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), "rank-") {
 			continue // a temporary file of a rank that is still writing
@@ -108,6 +108,10 @@ func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, corrupt in
 		}
 		if r != nil {
 			all = append(all, r)
+			spans += len(r.Spans)
+		}
+		if !own && spans > maxForeignSpans {
+			return nil, 0, fmt.Errorf("the recordings in %q belong to another user, and have more than %d spans", dir.Traces(), maxForeignSpans)
 		}
 	}
 	return all, corrupt, nil

@@ -119,7 +119,7 @@ func events(r *Recording, later int64, give func(event)) {
 	slices.SortStableFunc(spans, func(a, b Span) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End), cmp.Compare(a.Kind, b.Kind))
 	})
-	waits := slices.DeleteFunc(slices.Clone(spans), func(s Span) bool { return s.Kind != Wait })
+	waits := newWaitTimes(spans)
 	for i, s := range spans {
 		info := kindInfo[s.Kind]
 		e := event{Phase: "X", Name: s.Kind.String(), Category: trackNames[info.track], Process: rank, Thread: info.track.thread(), At: micros(s.Start + later), Args: map[string]any{}}
@@ -130,7 +130,7 @@ func events(r *Recording, later int64, give func(event)) {
 			e.Name += " " + strconv.Itoa(int(s.Number))
 		}
 		if info.track == Communication {
-			exposed := exposedTime(s, &waits)
+			exposed := waits.exposedTime(s)
 			e.Args["exposed us"], e.Args["hidden us"] = micros(exposed), micros(s.End-s.Start-exposed)
 			// Several operations may be queued at a time, which only asynchronous events support.
 			// Viewers show events of the same name in one row.
@@ -147,23 +147,43 @@ func events(r *Recording, later int64, give func(event)) {
 	}
 }
 
-// exposedTime returns the part of a span during which the computation waited. It removes waits that
-// ended before the span, because spans are in ascending order.
-func exposedTime(s Span, waits *[]Span) (exposed int64) {
-	for len(*waits) > 0 && (*waits)[0].End <= s.Start {
-		*waits = (*waits)[1:]
-	}
-	until := int64(0)
-	for _, w := range *waits {
-		if w.Start >= s.End {
-			break
+// waitTimes is the union of the waits of the computation, as intervals in ascending order.
+type waitTimes []waitTime
+
+// A waitTime is an interval, with the sum of the intervals before it.
+type waitTime struct{ start, end, before int64 }
+
+// newWaitTimes returns the union of the waits in spans, which are in ascending order of their starts.
+// Waits overlap only in corrupt recordings.
+func newWaitTimes(spans []Span) (times waitTimes) {
+	for _, s := range spans {
+		n := len(times)
+		switch {
+		case s.Kind != Wait || s.Start == s.End:
+		case n == 0:
+			times = append(times, waitTime{s.Start, s.End, 0})
+		case s.Start <= times[n-1].end:
+			times[n-1].end = max(times[n-1].end, s.End)
+		default:
+			times = append(times, waitTime{s.Start, s.End, times[n-1].before + times[n-1].end - times[n-1].start})
 		}
-		from := max(w.Start, s.Start, until) // in a corrupt recording waits may overlap
-		exposed += max(0, min(w.End, s.End)-from)
-		until = max(until, w.End)
 	}
-	return exposed
+	return times
 }
+
+// until returns the sum of the waits before a time.
+func (w waitTimes) until(at int64) int64 {
+	n, _ := slices.BinarySearchFunc(w, at, func(t waitTime, at int64) int { return cmp.Compare(t.start, at) })
+	if n == 0 {
+		return 0
+	}
+	last := w[n-1]
+	return last.before + min(last.end, at) - last.start
+}
+
+// exposedTime returns the part of a span during which the computation waited. It needs little time even
+// if another user has written a recording in which all spans overlap.
+func (w waitTimes) exposedTime(s Span) int64 { return w.until(s.End) - w.until(s.Start) }
 
 // list writes JSON incrementally. After an error it does nothing.
 type list struct {

@@ -10,11 +10,26 @@ import (
 )
 
 // TestOverlappingWaits checks that overlapping waits, which occur only in corrupt recordings,
-// count once.
+// count once, and that many overlapping spans need little time.
 func TestOverlappingWaits(t *testing.T) {
-	waits := []Span{{Kind: Wait, Start: 0, End: 100}, {Kind: Wait, Start: 10, End: 20}, {Kind: Wait, Start: 90, End: 110}}
-	if got := exposedTime(Span{Start: 50, End: 120}, &waits); got != 60 {
-		t.Errorf("%d ns of 70 are waited for, want 60", got)
+	wait := func(start, end int64) Span { return Span{Kind: Wait, Start: start, End: end} }
+	waits := newWaitTimes([]Span{wait(0, 100), wait(10, 20), {Kind: Backward, Start: 15, End: 500}, wait(90, 110), wait(115, 115), wait(118, 130), wait(140, 150)})
+	for _, tt := range []struct{ start, end, want int64 }{
+		{50, 120, 62}, {0, 110, 110}, {0, 10, 10}, {110, 118, 0}, {105, 119, 6}, {120, 145, 15}, {130, 140, 0}, {200, 300, 0}, {-5, 0, 0},
+	} {
+		if got := waits.exposedTime(Span{Start: tt.start, End: tt.end}); got != tt.want {
+			t.Errorf("%d to %d: %d ns are waited for, want %d", tt.start, tt.end, got, tt.want)
+		}
+	}
+	var many []Span // a comparison of all pairs would take minutes
+	for i := range int64(maxSpans) {
+		many = append(many, wait(i, 1<<40))
+	}
+	waits = newWaitTimes(many)
+	for i := range int64(maxSpans) {
+		if got := waits.exposedTime(Span{Start: i, End: 1 << 40}); got != 1<<40-i {
+			t.Fatalf("span %d: %d ns are waited for", i, got)
+		}
 	}
 }
 

@@ -76,6 +76,8 @@ func Read(file io.Reader) (*Recording, error) {
 		return nil, fmt.Errorf("file version %d is not supported; this program reads version %d", r.Version, version)
 	case r.Rank.Rank < 0 || r.Rank.Rank >= r.Ranks || r.Node < 0 || r.First < 1 || r.Last < r.First || r.Count < 0:
 		return nil, errors.New("invalid first line")
+	case r.Ranks > maxRanks || r.Count > int(tracks)*maxSpans || len(r.Barriers) > 2*numBarriers:
+		return nil, fmt.Errorf("the first line has more than %d ranks, %d spans, or %d barriers", maxRanks, int(tracks)*maxSpans, 2*numBarriers)
 	case r.Origin < 0 || r.Origin > latest || slices.ContainsFunc(r.Barriers, func(m [2]int64) bool { return !isInterval(m[0], m[1]) }):
 		return nil, errors.New("the first line has invalid times")
 	}
@@ -92,6 +94,9 @@ func Read(file io.Reader) (*Recording, error) {
 // maxBytes is the maximum size of a recording. A recorder with full buffers writes less. Another user
 // may own the file.
 const maxBytes = 512 << 20
+
+// maxRanks is the maximum number of ranks of a job in a recording.
+const maxRanks = 1 << 22
 
 // Limits of clock values: until the year 2116, and a duration of 100 days.
 const (

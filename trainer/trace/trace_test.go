@@ -126,6 +126,8 @@ func TestCorruptRecording(t *testing.T) {
 		"torn first line":  {head[:40], "no first line: unexpected EOF", -1},
 		"other version":    {strings.Replace(head, `n":1,`, `n":2,`, 1), "file version 2 is not supported; this program reads version 1", -1},
 		"rank of no job":   {strings.Replace(head, `"rank":0`, `"rank":2`, 1), "invalid first line", -1},
+		"too many ranks":   {strings.Replace(head, `"ranks":2`, `"ranks":9000000000000000000`, 1), "the first line has more than", -1},
+		"too many spans":   {strings.Replace(head, `"spans":2`, `"spans":9000000`, 1), "the first line has more than", -1},
 		"a clock of 2200":  {strings.Replace(head, `"began_ns":5`, `"began_ns":7258118400000000000`, 1), "invalid times", -1},
 		"met before":       {strings.Replace(head, `[1,2]`, `[2,1]`, 1), "invalid times", -1},
 		"a span is gone":   {head + step, "span 2 of 2: unexpected EOF", 1},
