@@ -8,8 +8,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
@@ -64,11 +62,7 @@ func readOutput(run runs.Run, attempt int) (*attemptOutput, error) {
 		attempt = attempts[len(attempts)-1]
 	}
 	if !slices.Contains(attempts, attempt) {
-		noun := "attempts"
-		if len(attempts) == 1 {
-			noun = "attempt"
-		}
-		return nil, exitError{exitUsage, fmt.Errorf("there is no output of attempt %d: the run directory has the output of %s %s", attempt, noun, joinNumbers(attempts))}
+		return nil, exitError{exitUsage, fmt.Errorf("there is no output of attempt %d: the run directory has the output of %s", attempt, format.Numbered("attempt", attempts))}
 	}
 	names, err := run.Dir.ListRankOutput(attempt)
 	if err != nil {
@@ -339,12 +333,4 @@ func (g *grepWriter) flush() (err error) {
 	}
 	g.line = g.line[:0]
 	return err
-}
-
-func joinNumbers(numbers []int) string {
-	var parts []string
-	for _, n := range numbers {
-		parts = append(parts, strconv.Itoa(n))
-	}
-	return strings.Join(parts, ", ")
 }

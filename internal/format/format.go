@@ -99,11 +99,15 @@ const maxRanges = 16
 
 // Ranks formats ranks as a text: "rank 3", "ranks 0-3, 7". It has the order and the limit of
 // [Ranges].
-func Ranks(ranks []int) string {
-	if len(ranks) == 1 {
-		return fmt.Sprintf("rank %d", ranks[0])
+func Ranks(ranks []int) string { return Numbered("rank", ranks) }
+
+// Numbered formats a noun and the numbers of its instances: "attempt 3", "attempts 0-3, 7". It has
+// the order and the limit of [Ranges]. The plural is formed with "s".
+func Numbered(noun string, numbers []int) string {
+	if len(numbers) == 1 {
+		return fmt.Sprintf("%s %d", noun, numbers[0])
 	}
-	return "ranks " + Ranges(ranks)
+	return noun + "s " + Ranges(numbers)
 }
 
 // Ranges formats different numbers in ascending order: "0-3, 7". If there are many ranges, it

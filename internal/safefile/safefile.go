@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -88,12 +89,7 @@ func OpenRootIn(root *os.Root, name string) (*os.Root, error) {
 // ReadDirIn returns the entries of a directory in an open directory, sorted by name. Unlike
 // [fs.ReadDir], it does not wait at a FIFO.
 func ReadDirIn(root *os.Root, name string) ([]fs.DirEntry, error) {
-	dir, err := OpenRootIn(root, name)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	return fs.ReadDir(dir.FS(), ".")
+	return ReadSomeIn(root, name, math.MaxInt)
 }
 
 // ReadSomeIn returns at most limit entries of a directory in an open directory, sorted by name. A
