@@ -30,6 +30,7 @@ func (d *decoder) check(j *Job) {
 	d.checkNetwork(&j.Network)
 	d.checkRestart(j)
 	d.checkNotify(j.Notify)
+	d.checkComponents(j)
 	switch {
 	case d.given["train"] && d.given["command"]:
 		d.report("command", "remove one of them, including its keys in [sweep]", "conflicts with [train]: a job has either [train] or [command]")

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"fmt"
 	"reflect"
 	"time"
 )
@@ -27,6 +28,10 @@ func (d *decoder) setDefaults(path string, v reflect.Value) {
 			}
 			if into.IsValid() {
 				d.setDefaults(key, into)
+			}
+		case into.Kind() == reflect.Slice && tableType(into.Type().Elem()) != nil && into.Type().Elem().Kind() == reflect.Struct:
+			for i := range into.Len() {
+				d.setDefaults(fmt.Sprintf("%s[%d]", key, i), into.Index(i))
 			}
 		case !f.value.IsValid() || d.given[key] || !f.appliesTo(kind):
 		case into.Kind() == reflect.Pointer: // do not share the default
@@ -71,6 +76,7 @@ func (j *Job) setComputedDefaults() {
 	if c := j.Command; c != nil && c.Launcher == LauncherLightning {
 		setDefault(&c.StopSignal, "TERM") // without its SLURMEnvironment, Lightning does not handle SIGUSR1
 	}
+	j.setComponentDefaults()
 	t := j.Train
 	if t == nil {
 		return

@@ -2,7 +2,9 @@ package jobs
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -23,18 +25,42 @@ const (
 // placeholderNames are all placeholders, in the order of messages.
 var placeholderNames = []string{PlaceholderRunDir, PlaceholderRunID, PlaceholderAttempt, PlaceholderCheckpoint, PlaceholderArrayTask, PlaceholderHostfile}
 
-// placeholder matches a placeholder, an escaped placeholder such as {{run_dir}}, and a
-// variable of a shell such as ${run_dir}, which is not a placeholder.
-var placeholder = lazyregexp.New(`\{\{(` + strings.Join(placeholderNames, "|") + `)\}\}|\$?\{(` + strings.Join(placeholderNames, "|") + `)\}`)
+// Placeholders of the argv of a component, in addition to those of command.argv.
+const (
+	PlaceholderHost      = "host"
+	PlaceholderPort      = "port"
+	PlaceholderAddress   = "address"
+	PlaceholderReadyFile = "ready_file"
+)
+
+// componentPlaceholderNames are all placeholders of the argv of a component.
+var componentPlaceholderNames = append(slices.Clip(placeholderNames), PlaceholderHost, PlaceholderPort, PlaceholderAddress, PlaceholderReadyFile)
+
+// placeholder and componentPlaceholder match a placeholder of command.argv, or of the argv of a
+// component. They also match an escaped placeholder such as {{run_dir}}, and a variable of a shell
+// such as ${run_dir}, which is not a placeholder.
+var (
+	placeholder          = lazyregexp.New(placeholderPattern(placeholderNames))
+	componentPlaceholder = lazyregexp.New(placeholderPattern(componentPlaceholderNames))
+)
+
+func placeholderPattern(names []string) string {
+	all := strings.Join(names, "|") + `|component\.[a-z][a-z0-9_-]*\.(?:host|port|address|addresses)`
+	return `\{\{(?:` + all + `)\}\}|\$?\{(?:` + all + `)\}`
+}
 
 // Expand replaces the placeholders in text by their values. {{run_dir}} becomes {run_dir}. All
 // other text stays unchanged, such as the braces of JSON, of shells, and of Python's format
 // strings. A placeholder without a value also stays unchanged.
 func Expand(text string, values map[string]string) string {
+	return expand(placeholder(), text, values)
+}
+
+func expand(pattern *regexp.Regexp, text string, values map[string]string) string {
 	if !strings.Contains(text, "{") {
 		return text
 	}
-	return placeholder().ReplaceAllStringFunc(text, func(found string) string {
+	return pattern.ReplaceAllStringFunc(text, func(found string) string {
 		switch {
 		case strings.HasPrefix(found, "{{"):
 			return found[1 : len(found)-1]
@@ -53,6 +79,19 @@ func Expand(text string, values map[string]string) string {
 // has characters that the shell interprets. Code of other interpreters may contain all values
 // without quotes, backslashes, and dollar signs.
 func ExpandArgv(argv []string, values map[string]string) ([]string, error) {
+	return expandArgv(placeholder(), "command.argv", argv, values)
+}
+
+// ExpandArgv replaces the placeholders in the command line of the component, like [ExpandArgv].
+func (c *Component) ExpandArgv(values map[string]string) ([]string, error) {
+	var argv []string
+	for _, word := range c.Argv {
+		argv = append(argv, string(word))
+	}
+	return expandArgv(componentPlaceholder(), fmt.Sprintf("component %q: argv", c.Name), argv, values)
+}
+
+func expandArgv(pattern *regexp.Regexp, key string, argv []string, values map[string]string) ([]string, error) {
 	out := make([]string, len(argv))
 	for i, word := range argv {
 		unsafe := unsafeInCode(argv, i)
@@ -63,15 +102,14 @@ func ExpandArgv(argv []string, values map[string]string) ([]string, error) {
 			}
 			used[name] = value
 		}
-		out[i] = Expand(word, used)
-		if len(used) == len(values) || out[i] == Expand(word, values) {
+		out[i] = expand(pattern, word, used)
+		if len(used) == len(values) || out[i] == expand(pattern, word, values) {
 			continue
 		}
-		for _, name := range placeholderNames {
-			value, ok := values[name]
-			if _, safe := used[name]; ok && !safe {
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			if _, safe := used[name]; !safe {
 				return nil, hints.Errorf("write "+placeholderUse(name)+", or choose a path of letters, digits, and / . _ - with --run-dir",
-					"command.argv[%d]: {%s} is %q, whose characters could be code in %q", i, name, value, argv[i-1])
+					"%s[%d]: {%s} is %q, whose characters could be code in %q", key, i, name, values[name], argv[i-1])
 			}
 		}
 	}
@@ -80,8 +118,12 @@ func ExpandArgv(argv []string, values map[string]string) ([]string, error) {
 
 // placeholderUse returns how code reads the value of a placeholder.
 func placeholderUse(name string) string {
+	if parts := strings.Split(name, "."); len(parts) == 3 {
+		return `"$` + ComponentName(parts[1]).Variable(ComponentProperty(parts[2])) + `" in a shell, or os.environ in Python`
+	}
 	return `"$` + map[string]string{PlaceholderRunDir: "DDPBATCH_RUN_DIR", PlaceholderRunID: "DDPBATCH_RUN_ID", PlaceholderAttempt: "DDPBATCH_ATTEMPT",
-		PlaceholderCheckpoint: "DDPBATCH_CHECKPOINT_DIR", PlaceholderArrayTask: "SLURM_ARRAY_TASK_ID"}[name] + `" in a shell, or os.environ in Python`
+		PlaceholderCheckpoint: "DDPBATCH_CHECKPOINT_DIR", PlaceholderArrayTask: "SLURM_ARRAY_TASK_ID", PlaceholderHost: "DDPBATCH_COMPONENT_HOST", PlaceholderPort: "DDPBATCH_COMPONENT_PORT",
+		PlaceholderAddress: "DDPBATCH_COMPONENT_ADDRESS", PlaceholderReadyFile: "DDPBATCH_READY_FILE"}[name] + `" in a shell, or os.environ in Python`
 }
 
 var (
@@ -126,11 +168,11 @@ func (c *programCheck) checkPlaceholders() {
 			continue // code for an interpreter
 		}
 		for _, m := range bracedWord().FindAllStringSubmatch(word, -1) {
-			meant := nearest(m[1], placeholderNames)
+			meant := nearest(m[1], c.placeholders)
 			if meant == "" || meant == m[1] {
 				continue
 			}
-			c.report(false, i, fmt.Sprintf("write {%s}; placeholders: {%s}", meant, strings.Join(placeholderNames, "}, {")),
+			c.report(false, i, fmt.Sprintf("write {%s}; placeholders: {%s}", meant, strings.Join(c.placeholders, "}, {")),
 				"{%s} is not a placeholder, so the program receives it unchanged", m[1])
 		}
 	}

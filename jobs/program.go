@@ -20,39 +20,53 @@ func (j *Job) CheckProgram(baseDir string) (errs, warnings Diagnostics) {
 	if j.Command == nil || len(j.Command.Argv) == 0 {
 		return nil, nil
 	}
-	c := programCheck{job: j, workdir: ResolvePath(baseDir, j.Command.Workdir)}
+	c := j.newProgramCheck(baseDir, "command.argv", j.Command.Argv)
 	if checkDirectory(c.workdir) != nil {
 		return nil, nil // CheckFiles reports it
 	}
-	for _, word := range j.Command.Argv {
+	c.checkCommandLine()
+	c.checkPurpose()
+	c.checkFramework()
+	return c.errs, c.warnings
+}
+
+// newProgramCheck returns a check of the command line in a key.
+func (j *Job) newProgramCheck(baseDir, key string, argv []Text) *programCheck {
+	c := &programCheck{job: j, key: key, launcher: j.Command.Launcher, placeholders: placeholderNames, workdir: ResolvePath(baseDir, j.Command.Workdir)}
+	for _, word := range argv {
 		c.argv = append(c.argv, string(word))
 	}
 	// Each of these may create the script before the program starts.
 	c.certain = len(j.Setup.Lines) == 0 && len(j.Setup.Steps) == 0 && j.Setup.Container.Image == "" && len(j.Slurm.Dependency) == 0
+	return c
+}
+
+// checkCommandLine makes the checks that apply to all programs.
+func (c *programCheck) checkCommandLine() {
 	if !c.checkSingleWord() {
 		c.checkProgram()
 		c.checkScript()
 	}
 	c.checkShellWords()
-	c.checkPurpose()
 	c.checkPlaceholders()
-	c.checkFramework()
-	return c.errs, c.warnings
 }
 
 const relativeHint = "a relative path starts at command.workdir (default: the job file's directory)"
 
 type programCheck struct {
 	job            *Job
+	key            string // of the command line
 	workdir        string
 	argv           []string
+	launcher       Launcher
+	placeholders   []string
 	certain        bool // whether a missing relative path will also be missing when the job runs
 	errs, warnings Diagnostics
 }
 
 // report adds an error about a word of argv, or a warning if it is not certain.
 func (c *programCheck) report(certain bool, word int, allowed, format string, args ...any) {
-	d := c.job.atElement("command.argv", word)
+	d := c.job.atElement(c.key, word)
 	d.Message, d.Allowed = d.Key+": "+fmt.Sprintf(format, args...), allowed
 	if certain {
 		c.errs = append(c.errs, d)
@@ -102,7 +116,7 @@ func (c *programCheck) checkSingleWord() bool {
 // checkProgram checks the program itself.
 func (c *programCheck) checkProgram() {
 	name := c.argv[0]
-	if c.job.Command.Launcher != LauncherRank || c.job.Setup.Container.Image != "" || hasPlaceholder(name, placeholderNames...) {
+	if c.launcher != LauncherRank || c.job.Setup.Container.Image != "" || hasPlaceholder(name, c.placeholders...) {
 		return // argument of torchrun, inside the image, or known in the job only
 	}
 	if !strings.Contains(name, "/") {
@@ -176,8 +190,8 @@ func (c *programCheck) findScript() (at int, certain, inPath bool) {
 		}
 	}
 	name := filepath.Base(argv[at])
-	torchrun := c.job.Command.Launcher == LauncherTorchrun
-	if c.job.Command.Launcher.IsFramework() && strings.HasSuffix(name, ".py") {
+	torchrun := c.launcher == LauncherTorchrun
+	if c.launcher.IsFramework() && strings.HasSuffix(name, ".py") {
 		return at, true, false
 	}
 	switch {
@@ -302,7 +316,7 @@ func (c *programCheck) checkShellWords() {
 		special, more = special[:3], fmt.Sprintf(", and %d more", len(special)-3)
 	}
 	fix := `for a shell write argv = ["bash", "-c", "..."]; otherwise write the value itself`
-	if c.job.Command.Launcher == LauncherTorchrun { // torchrun starts Python scripts
+	if c.launcher == LauncherTorchrun { // torchrun starts Python scripts
 		fix = "write the value itself, or read the variable in the program"
 	}
 	c.report(false, first, fix,

@@ -20,18 +20,19 @@ import "slices"
 //	enum      valid strings; "gpu=cuda" declares the alias gpu
 //	kinds     kinds of the table that have the key; "mlp!" means that mlp requires it
 type Job struct {
-	Name       Name       `toml:"name" required:"my-job" help:"Name of the job and of its run directory."`
-	Site       string     `toml:"site" default:"generic" help:"Profile of the computing center: its name or the path of a profile file."`
-	Slurm      Slurm      `toml:"slurm" help:"Resources that the job requests from Slurm. The site profile supplies defaults."`
-	Setup      Setup      `toml:"setup" help:"Environment of the ranks."`
-	Network    Network    `toml:"network" help:"Network of the ranks."`
-	Train      *Train     `toml:"train" help:"Built-in trainer. A job has either [train] or [command]."`
-	Command    *Command   `toml:"command" help:"User program that runs instead of the built-in trainer."`
-	Checkpoint Checkpoint `toml:"checkpoint" help:"Checkpoints of the built-in trainer."`
-	Restart    Restart    `toml:"restart" help:"Restarts in the same allocation after a failure, and requeues at the time limit."`
-	Log        Log        `toml:"log" help:"Output in addition to the log and metrics.jsonl."`
-	Notify     *Notify    `toml:"notify" help:"Messages about the run, which ddpbatch sends to a webhook or to a program. They never delay or fail the job. For mail, see slurm.mail."`
-	Sweep      *Sweep     `toml:"sweep" help:"Set of trials. Each trial is this job with some values changed, and has its own run directory. A sweep has exactly one of array, grid, list, and random."`
+	Name       Name        `toml:"name" required:"my-job" help:"Name of the job and of its run directory."`
+	Site       string      `toml:"site" default:"generic" help:"Profile of the computing center: its name or the path of a profile file."`
+	Slurm      Slurm       `toml:"slurm" help:"Resources that the job requests from Slurm. The site profile supplies defaults."`
+	Setup      Setup       `toml:"setup" help:"Environment of the ranks."`
+	Network    Network     `toml:"network" help:"Network of the ranks."`
+	Train      *Train      `toml:"train" help:"Built-in trainer. A job has either [train] or [command]."`
+	Command    *Command    `toml:"command" help:"User program that runs instead of the built-in trainer."`
+	Components []Component `toml:"component" help:"Programs that run next to [command] in the same allocation, such as servers. Each [[component]] has the keys name, argv, node, every_node, ready, ready_pattern, ready_timeout, restart, optional, and stop_grace."`
+	Checkpoint Checkpoint  `toml:"checkpoint" help:"Checkpoints of the built-in trainer."`
+	Restart    Restart     `toml:"restart" help:"Restarts in the same allocation after a failure, and requeues at the time limit."`
+	Log        Log         `toml:"log" help:"Output in addition to the log and metrics.jsonl."`
+	Notify     *Notify     `toml:"notify" help:"Messages about the run, which ddpbatch sends to a webhook or to a program. They never delay or fail the job. For mail, see slurm.mail."`
+	Sweep      *Sweep      `toml:"sweep" help:"Set of trials. Each trial is this job with some values changed, and has its own run directory. A sweep has exactly one of array, grid, list, and random."`
 
 	// layout lets later checks (files, sites) refer to positions in the file. It is nil for a
 	// Job that was not parsed.
@@ -216,7 +217,7 @@ type Schedule struct {
 
 // Command is the user's program, which runs instead of the built-in trainer.
 type Command struct {
-	Argv     []Text   `toml:"argv" required:"[\"python3\", \"train.py\"]" help:"Program and its arguments. No shell interprets them. ddpbatch replaces {run_dir}, {run_id}, {attempt}, and {checkpoint_dir}."`
+	Argv     []Text   `toml:"argv" required:"[\"python3\", \"train.py\"]" help:"Program and its arguments. No shell interprets them. ddpbatch replaces {run_dir}, {run_id}, {attempt}, {checkpoint_dir}, and {component.NAME.address}."`
 	Launcher Launcher `toml:"launcher" default:"rank" enum:"rank,torchrun,accelerate,deepspeed,lightning" help:"Way to start the program: once per rank; with one torchrun per node; or once per rank with the environment of Accelerate, DeepSpeed, or Lightning. For torchrun, argv starts with the script, without a Python interpreter."`
 	Run      RunMode  `toml:"run" default:"ranks" enum:"ranks,once" help:"Processes to start: the ranks, or with once a single process on the first node. It starts its own processes on all nodes of the job, as Ray, mpirun, horovodrun, DeepSpeed, and scripts that call srun do."`
 	Workdir  Text     `toml:"workdir" auto:"the directory of the job file" help:"Working directory."`

@@ -69,6 +69,7 @@ type script struct {
 	Lines, Modules          []string
 	Conda                   string
 	Steps                   string // bash code of setup.steps
+	Components              string // names and nodes, for a comment
 	UsesModules             bool
 	Task                    *int // value of SLURM_ARRAY_TASK_ID in the setup; nil for Slurm's
 	Tasks                   []elementTask
@@ -97,6 +98,20 @@ func Render(in Input) ([]byte, error) {
 		return nil, fmt.Errorf("render batch script: %w", err)
 	}
 	return omitDirectives(out.Bytes(), in.Job.Slurm.Omit), nil
+}
+
+// describeComponents returns the components for a comment. Their names contain no characters that
+// could end it.
+func describeComponents(all []jobs.Component) string {
+	var parts []string
+	for _, c := range all {
+		where := fmt.Sprintf("node %d", c.Node)
+		if c.EveryNode {
+			where = "every node"
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s)", c.Name, where))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // newScript converts the input to Slurm's terms. It validates the input again, so the template needs
@@ -152,6 +167,7 @@ func newScript(in Input) (script, error) {
 			}
 		}
 	}
+	s.Components = describeComponents(in.Job.Components)
 	s.Steps = strings.TrimSuffix(in.Job.Setup.SetupScript(jobs.WhereOutside), "\n")
 	s.UsesModules = len(s.Modules) > 0 || slices.ContainsFunc(in.Job.Setup.Steps, func(step jobs.SetupStep) bool { return step.UsesModules() && !step.IsInside() })
 	if c := in.Job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {

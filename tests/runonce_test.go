@@ -42,10 +42,10 @@ run = "once"
 argv = ["sh", "once.sh", "{hostfile}"]
 `
 
-// TestRunOnceAndChain checks programs that run once, chains, and their layouts, on one cluster.
+// TestRunOnceAndChain checks programs that run once, chains, layouts, and components, on one cluster.
 func TestRunOnceAndChain(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 2})
-	for name, f := range map[string]func(*testing.T, site){"once": runOnce, "chain": runChain, "sweep": runSweepChain, "shared": runShared} {
+	for name, f := range map[string]func(*testing.T, site){"once": runOnce, "chain": runChain, "sweep": runSweepChain, "shared": runShared, "components": runComponents} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f(t, s)

@@ -155,13 +155,29 @@ func warningTexts(all jobs.Diagnostics) (texts []string) {
 // describeWork returns a short description of what a job runs.
 func describeWork(j *jobs.Job) string {
 	if j.Command != nil {
-		return "runs " + commandLine(j.Command)
+		return "runs " + commandLine(j.Command) + describeComponents(j.Components)
 	}
 	data := string(j.Train.Data.Path)
 	if data == "" {
 		data = fmt.Sprintf("%s data", j.Train.Data.Kind)
 	}
 	return fmt.Sprintf("trains %s on %s for %s", j.Train.Model.Kind, data, format.Count(j.Train.Epochs, "epoch"))
+}
+
+// describeComponents returns the names of the components, such as ` with component "server"`.
+func describeComponents(all []jobs.Component) string {
+	if len(all) == 0 {
+		return ""
+	}
+	var names []string
+	for _, c := range all {
+		names = append(names, string(c.Name))
+	}
+	noun := "component"
+	if len(all) > 1 {
+		noun = "components"
+	}
+	return fmt.Sprintf(" with %s %s", noun, strings.Join(names, ", "))
 }
 
 // maxCommandLine is the maximum number of characters of a command line in the output of check.

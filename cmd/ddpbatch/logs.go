@@ -25,13 +25,14 @@ import (
 const logPoll = 250 * time.Millisecond
 
 type logsCmd struct {
-	Which  string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID; also a sweep or one of its elements."`
-	Follow bool   `short:"f" help:"Continue until the job or the local launch has ended."`
-	Plain  bool   `help:"Disable the live view of -f on a terminal."`
-	Rank   *int   `placeholder:"N" help:"Print the output of rank N of a [command] job. For the built-in trainer, print the rank's log in JSON lines."`
-	Node   string `placeholder:"NAME" help:"Print the output of the ranks on a node of a [command] job."`
-	Failed bool   `help:"Print the output of the rank that ended first and so caused the failure."`
-	Grep   string `placeholder:"PATTERN" help:"Print only lines that match a regular expression (RE2). If the log lacks the output of some ranks, search the output of all ranks."`
+	Which     string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID; also a sweep or one of its elements."`
+	Follow    bool   `short:"f" help:"Continue until the job or the local launch has ended."`
+	Plain     bool   `help:"Disable the live view of -f on a terminal."`
+	Rank      *int   `placeholder:"N" help:"Print the output of rank N of a [command] job. For the built-in trainer, print the rank's log in JSON lines."`
+	Node      string `placeholder:"NAME" help:"Print the output of the ranks on a node of a [command] job."`
+	Component string `placeholder:"NAME" help:"Print the output of a component."`
+	Failed    bool   `help:"Print the output of the rank that ended first and so caused the failure."`
+	Grep      string `placeholder:"PATTERN" help:"Print only lines that match a regular expression (RE2). If the log lacks the output of some ranks, search the output of all ranks."`
 
 	Attempt int  `placeholder:"N" help:"Print the output of the ranks in attempt N, counted from 1 (default: the newest attempt)."`
 	Events  bool `help:"With --rank, print the rank's log in JSON lines, also for a [command] job."`
@@ -42,7 +43,8 @@ type logsCmd struct {
 func (c *logsCmd) Help() string {
 	return `All ranks write to a single log. For a [command] job, the run directory also has the
 output of each rank in the newest attempts, which --rank, --node, --failed, and --attempt
-select. With -f, they follow the first part of a file that exceeds command.output_limit. If Slurm requeues the job, the log continues in the
+select. --component prints the output of a component, which the log does not contain.
+With -f, they follow the first part of a file that exceeds command.output_limit. If Slurm requeues the job, the log continues in the
 same file. For a sweep, each line starts with the index of its element. With -f on a
 terminal, a live view below the log shows the status of the run.
 
@@ -63,10 +65,10 @@ func (c *logsCmd) Run(ctx context.Context, p *program) error {
 		return usage("--attempt must be 1 or more")
 	case c.Events && c.Rank == nil:
 		return usage("--events requires --rank")
-	case btoi(c.Rank != nil)+btoi(c.Node != "")+btoi(c.Failed) > 1:
-		return usage("give one of --rank, --node, and --failed")
-	case run.IsSweep() && (c.Node != "" || c.Failed || c.Attempt > 0):
-		return usage("--node, --failed, and --attempt require a single run: name an element of the sweep, such as " + shellQuote(c.Which+"/0"))
+	case btoi(c.Rank != nil)+btoi(c.Node != "")+btoi(c.Failed)+btoi(c.Component != "") > 1:
+		return usage("give one of --rank, --node, --component, and --failed")
+	case run.IsSweep() && (c.Node != "" || c.Failed || c.Component != "" || c.Attempt > 0):
+		return usage("--node, --component, --failed, and --attempt require a single run: name an element of the sweep, such as " + shellQuote(c.Which+"/0"))
 	}
 	if c.Grep == "" {
 		return c.print(ctx, p, store, run)

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
@@ -20,11 +22,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// A rankOutput is the output of one rank, or of a node whose ranks share an output.
+// A rankOutput is the output of one rank, of a node whose ranks share an output, or of one start of a
+// component.
 type rankOutput struct {
-	base   string // of its file names
-	number int    // rank or node
-	isRank bool
+	base      string // of its file names
+	number    int    // rank or node
+	isRank    bool
+	component string // name; empty for a rank or a node
+	restart   int    // of the component
 }
 
 // label returns the text that begins the lines if several outputs are printed.
@@ -41,14 +46,15 @@ type attemptOutput struct {
 	attempt int
 	ranks   []rankOutput
 	nodes   []rankOutput
-	hosts   []string // in the order of the nodes; nil if unknown
-	tasks   []int    // number of ranks on each of hosts; nil if it is equal
-	world   int      // number of processes that the launcher started
+	parts   []rankOutput // of components, in the order of nodes and restarts
+	hosts   []string     // in the order of the nodes; nil if unknown
+	tasks   []int        // number of ranks on each of hosts; nil if it is equal
+	world   int          // number of processes that the launcher started
 }
 
 // selectsRanks reports whether the flags select the output of ranks.
 func (c *logsCmd) selectsRanks() bool {
-	return (c.Rank != nil || c.Node != "" || c.Failed || c.Attempt > 0 || c.all) && !c.Events
+	return (c.Rank != nil || c.Node != "" || c.Failed || c.Component != "" || c.Attempt > 0 || c.all) && !c.Events
 }
 
 // readOutput returns the output of an attempt, or of the newest attempt if it is 0. The result is
@@ -71,14 +77,18 @@ func readOutput(run runs.Run, attempt int) (*attemptOutput, error) {
 	o := &attemptOutput{dir: run.Dir, attempt: attempt}
 	for _, name := range names {
 		number, isRank, ok := output.ParseBase(name)
+		component, node, restart, isComponent := output.ParseComponentBase(name)
 		switch {
+		case isComponent:
+			o.parts = append(o.parts, rankOutput{base: output.ComponentBase(component, node, restart), number: node, component: component, restart: restart})
 		case !ok:
 		case isRank:
-			o.ranks = append(o.ranks, rankOutput{output.RankBase(number), number, true})
+			o.ranks = append(o.ranks, rankOutput{base: output.RankBase(number), number: number, isRank: true})
 		default:
-			o.nodes = append(o.nodes, rankOutput{output.NodeBase(number), number, false})
+			o.nodes = append(o.nodes, rankOutput{base: output.NodeBase(number), number: number})
 		}
 	}
+	slices.SortFunc(o.parts, func(a, b rankOutput) int { return cmp.Or(a.number-b.number, a.restart-b.restart) })
 	o.readHosts()
 	return o, nil
 }
@@ -169,6 +179,45 @@ func (o *attemptOutput) node(name string) (found []rankOutput, err error) {
 	return found, nil
 }
 
+// component returns the outputs of a component.
+func (o *attemptOutput) component(name string) (found []rankOutput, err error) {
+	var names []string
+	for _, p := range o.parts {
+		if p.component == name {
+			found = append(found, p)
+		} else if !slices.Contains(names, p.component) {
+			names = append(names, p.component)
+		}
+	}
+	switch {
+	case len(found) > 0:
+		return found, nil
+	case len(names) == 0:
+		return nil, exitError{exitUsage, fmt.Errorf("no component has printed anything in attempt %d", o.attempt)}
+	}
+	slices.Sort(names)
+	return nil, exitError{exitUsage, fmt.Errorf("component %q has no output in attempt %d: there is output of %s", name, o.attempt, strings.Join(names, ", "))}
+}
+
+// followedRestarts is the number of later restarts of a component whose output -f prints.
+const followedRestarts = 20
+
+// withRestarts adds the outputs of later restarts of components, which do not exist yet.
+func withRestarts(found []rankOutput) []rankOutput {
+	all := slices.Clone(found)
+	for i, r := range found {
+		if r.component == "" || i+1 < len(found) && found[i+1].number == r.number {
+			continue
+		}
+		for range followedRestarts {
+			r.restart++
+			r.base = output.ComponentBase(r.component, r.number, r.restart)
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
 // failedRank returns the rank that caused the failure of the last attempt.
 func failedRank(run runs.Run) (rank int, err error) {
 	f, err := outcome.ReadFailure(run.Dir)
@@ -186,6 +235,8 @@ func failedRank(run runs.Run) (rank int, err error) {
 // selected returns the outputs that the flags select.
 func (c *logsCmd) selected(run runs.Run, o *attemptOutput) ([]rankOutput, error) {
 	switch {
+	case c.Component != "":
+		return o.component(c.Component)
 	case c.Node != "":
 		return o.node(c.Node)
 	case c.Rank != nil:
@@ -229,11 +280,12 @@ func (c *logsCmd) rankLogs(ctx context.Context, p *program, store *runs.Store, r
 	if err != nil {
 		return true, err
 	}
+	labeled := slices.ContainsFunc(found, func(r rankOutput) bool { return r.label() != found[0].label() })
 	if c.Follow {
 		var logs []*tail
-		for _, r := range found {
+		for _, r := range withRestarts(found) {
 			t := &tail{open: func() (*os.File, error) { return o.open(output.Parts(r.base)[0]) }}
-			if len(found) > 1 {
+			if labeled {
 				t.prefix = r.label()
 			}
 			logs = append(logs, t)
@@ -244,7 +296,7 @@ func (c *logsCmd) rankLogs(ctx context.Context, p *program, store *runs.Store, r
 	}
 	for _, r := range found {
 		w := p.Stdout
-		if len(found) > 1 {
+		if labeled {
 			w = &prefixWriter{w: w, prefix: r.label()}
 		}
 		if err := output.Copy(w, o.open, r.base); err != nil {

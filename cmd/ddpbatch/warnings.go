@@ -23,6 +23,8 @@ func (f *jobFile) checkValues() (found, warnings jobs.Diagnostics) {
 	for _, job := range f.all() {
 		wrong, unsure := job.CheckProgram(f.base)
 		found = append(found, wrong...)
+		wrong, components := job.CheckComponents(f.base)
+		found, unsure = append(found, wrong...), append(unsure, components...)
 		warnings = slices.Concat(warnings, job.Warnings(), f.site.Doubts(job), mpiWarnings(job), unsure)
 		if job.Train == nil {
 			continue

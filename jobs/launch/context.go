@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -236,7 +237,14 @@ func (r *Rank) setTracking(set func(name, value string), given func(string) (str
 
 // expandPlaceholders replaces the placeholders of argv by the values in the program's
 // environment. A value that would become code is an error.
-func expandPlaceholders(argv, environ []string) ([]string, error) {
+func (r *Rank) expandPlaceholders(argv, environ []string) ([]string, error) {
+	values := placeholderValues(environ)
+	maps.Copy(values, componentPlaceholders(r.job.Components, environ))
+	return jobs.ExpandArgv(argv, values)
+}
+
+// placeholderValues returns the values of the placeholders that all programs have.
+func placeholderValues(environ []string) map[string]string {
 	values := map[string]string{}
 	for name, variable := range map[string]string{jobs.PlaceholderRunDir: programRunDir, jobs.PlaceholderRunID: programRunID,
 		jobs.PlaceholderAttempt: programAttempt, jobs.PlaceholderCheckpoint: programCheckpoints, jobs.PlaceholderArrayTask: arrayTaskVariable,
@@ -245,7 +253,7 @@ func expandPlaceholders(argv, environ []string) ([]string, error) {
 			values[name] = value
 		}
 	}
-	return jobs.ExpandArgv(argv, values)
+	return values
 }
 
 // writeStopFile creates the stop file. It does not wait, because the file system may hang, and

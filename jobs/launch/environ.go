@@ -289,7 +289,7 @@ func (r *Rank) programArgv(environ []string, host, workdir string) ([]string, er
 			return nil, err
 		}
 	}
-	argv, err := expandPlaceholders(argv, environ)
+	argv, err := r.expandPlaceholders(argv, environ)
 	if err != nil {
 		return nil, err
 	}
@@ -298,7 +298,7 @@ func (r *Rank) programArgv(environ []string, host, workdir string) ([]string, er
 		if err != nil {
 			return nil, err
 		}
-		if script, err = expandPlaceholders(script, environ); err != nil {
+		if script, err = r.expandPlaceholders(script, environ); err != nil {
 			return nil, err
 		}
 		if argv, err = torchrunArgv(environ, workdir); err != nil {

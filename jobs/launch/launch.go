@@ -12,6 +12,8 @@
 //   - All ranks communicate over one network, which they agree on and which passes a
 //     connectivity check. Later changes of this network are reported and recorded.
 //   - A stop request reaches every rank.
+//   - A program starts when all components are ready. A component is ready only if it has itself
+//     met its condition: another user's listener or file does not count.
 //   - Ranks, and users' programs with their workers, do not outlive their attempt or the
 //     launcher.
 //   - The launcher gives up after a limited number of attempts without progress. It excludes

@@ -44,6 +44,7 @@ type nodeReport struct {
 type networkNegotiation struct {
 	request     netif.Request
 	rejectLevel probe.Level // lowest level at which a network is rejected
+	components  int         // of the job
 	say         func(line string)
 	record      func(rundir.Network) error // records the agreed network
 
@@ -61,7 +62,7 @@ type networkDecision struct {
 
 func newNegotiation(job *jobs.Job, site *sites.Profile, record func(rundir.Network) error, say func(string)) *networkNegotiation {
 	n := &job.Network
-	a := &networkNegotiation{say: say, record: record, rejectLevel: probe.Broken,
+	a := &networkNegotiation{say: say, record: record, components: len(job.Components), rejectLevel: probe.Broken,
 		request: netif.Request{Interface: string(n.Interface), Family: netif.Family(n.Family)}}
 	if job.Command != nil {
 		a.rejectLevel = probe.Unbound // NCCL and Gloo do not bind outgoing connections to an interface
@@ -83,6 +84,12 @@ func (a *networkNegotiation) rounds() map[string]rendezvous.Decide {
 		roundPeers:   rendezvous.FromPeers,
 		roundMaster:  rendezvous.FromRankZero,
 		roundDevices: decideDevices,
+	}
+	if a.components > 0 {
+		all[roundComponents], all[roundProgramsEnded] = decideComponents, rendezvous.FromRankZero
+	}
+	for i := range a.components {
+		all[componentReadyRound(i)] = rendezvous.FromRankZero
 	}
 	for try := 1; try <= maxNetworkTries; try++ {
 		all[endpointsRound(try)] = a.decideEndpoints

@@ -29,15 +29,15 @@ const (
 )
 
 // A portTakenError reports that a process that does not belong to the program has the program's
-// MASTER_PORT.
+// MASTER_PORT, or the port of a component.
 type portTakenError struct {
-	port  int
+	what  string // the port
 	owner string // what is known about the process
 	cause error  // how the program ended; nil if it did not fail
 }
 
 func (e *portTakenError) Error() string {
-	text := fmt.Sprintf("another process uses MASTER_PORT %d: %s", e.port, e.owner)
+	text := fmt.Sprintf("another process uses %s: %s", e.what, e.owner)
 	if e.cause != nil {
 		text += "; " + e.cause.Error()
 	}
@@ -55,13 +55,14 @@ func (*portTakenError) Hint() string {
 func (*portTakenError) PortTaken() bool { return true }
 
 // A portGuard finds other users who take the port of a program between its choice and its use. It
-// runs in rank 0, on whose host the program is to listen.
+// runs in rank 0, on whose host the program is to listen, or in the rank that starts a component.
 //
 // Only a listening socket is evidence against a user. Listeners of root are trusted, because daemons
 // of root run programs in containers. If /proc cannot be read, the guard finds nothing.
 type portGuard struct {
-	addr netip.Addr // MASTER_ADDR
+	addr netip.Addr // on which the program is to listen
 	port int
+	what string // the port, for messages
 	// alone reports that no other rank connects to the port. Then the guard only explains why the
 	// program failed: a program that does not use the port must not end because of it.
 	alone bool
@@ -81,7 +82,7 @@ func (r *Rank) newPortGuard(host string, port int) *portGuard {
 	if err != nil || r.Info.Rank != 0 || startsMPI(r.job) {
 		return nil
 	}
-	return &portGuard{addr: addr, port: port, alone: r.Info.WorldSize == 1, taken: make(chan struct{}), until: time.Now().Add(portWatchTime)}
+	return &portGuard{addr: addr, port: port, what: "MASTER_PORT " + strconv.Itoa(port), alone: r.Info.WorldSize == 1, taken: make(chan struct{}), until: time.Now().Add(portWatchTime)}
 }
 
 // checkUnused returns an error if a process already listens on the port. The program must not have
@@ -92,7 +93,7 @@ func (g *portGuard) checkUnused() error {
 	}
 	found, _ := listeners.On(g.port)
 	for _, l := range found {
-		return &portTakenError{port: g.port, owner: describeListener(l)}
+		return &portTakenError{what: g.what, owner: describeListener(l)}
 	}
 	return nil
 }
@@ -138,7 +139,7 @@ func (g *portGuard) examine() {
 		switch {
 		case g.bound || g.err != nil || !l.Accepts(g.addr):
 		case isOther(l.UID):
-			g.err = &portTakenError{port: g.port, owner: describeListener(l)}
+			g.err = &portTakenError{what: g.what, owner: describeListener(l)}
 			if !g.alone {
 				close(g.taken)
 			}
@@ -183,7 +184,7 @@ func (g *portGuard) explain(cause error) error {
 		return cause
 	}
 	if errors.As(g.foundTaken(), &taken) {
-		return &portTakenError{g.port, taken.owner, cause}
+		return &portTakenError{g.what, taken.owner, cause}
 	}
 	g.mu.Lock()
 	bound := g.bound
@@ -196,11 +197,11 @@ func (g *portGuard) explain(cause error) error {
 	// and /proc does not show it.
 	if found, err := listeners.On(g.port); err == nil {
 		if i := slices.IndexFunc(found, func(l listeners.Listener) bool { return isOther(l.UID) }); i >= 0 {
-			return &portTakenError{g.port, describeListener(found[i]), cause}
+			return &portTakenError{g.what, describeListener(found[i]), cause}
 		}
 	}
 	if _, err := tryPort("", g.port); errors.Is(err, syscall.EADDRINUSE) {
-		return &portTakenError{g.port, "it does not belong to the program", cause}
+		return &portTakenError{g.what, "it does not belong to the program", cause}
 	}
 	return cause
 }

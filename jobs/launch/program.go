@@ -3,6 +3,7 @@ package launch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -50,29 +51,38 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	if dir, ok := lookupIn(o.Environ)(envWorkdir); ok {
 		workdir = dir
 	}
-	argv, err := r.programArgv(environ, host, workdir)
-	if err != nil {
-		return 1, err
-	}
-	name := argv[0]
-	if setup := r.insideSetup(); setup != "" {
-		name = string(r.job.Command.Argv[0])
-		bash, err := lookPath(environ, "bash")
-		if err != nil {
-			return 1, err
-		}
-		argv = append([]string{bash, "-c", setup + "exec \"$@\"", "setup"}, argv...)
-	}
-	cmd := exec.Command(argv[0])
-	cmd.Args, cmd.Env, cmd.Dir = argv, environ, workdir
+	dir := workdir
 	if r.job.Command.Snapshot && workdir != string(r.job.Command.Workdir) {
 		snapshot, err := openSnapshot(workdir)
 		if err != nil {
 			return 1, err
 		}
 		defer snapshot.Close()
-		cmd.Dir = descriptorPath(snapshot)
+		dir = descriptorPath(snapshot)
 	}
+	components, err := r.startComponents(ctx, o, environ, dir, port)
+	defer func() { components.stop(err != nil) }()
+	if errors.Is(err, errStopRequested) {
+		o.Say("stopped before the program started")
+		return exitStopped, nil
+	}
+	if err != nil {
+		return 1, err
+	}
+	environ = components.setVariables(environ)
+	argv, err := r.programArgv(environ, host, workdir)
+	if err != nil {
+		return 1, err
+	}
+	name := argv[0]
+	if r.insideSetup() != "" {
+		name = string(r.job.Command.Argv[0])
+		if argv, err = r.setupArgv(environ, argv); err != nil {
+			return 1, err
+		}
+	}
+	cmd := exec.Command(argv[0])
+	cmd.Args, cmd.Env, cmd.Dir = argv, environ, dir
 	defer r.captureOutput(&o)()
 	cmd.Stdout, cmd.Stderr = o.Stdout, o.Stderr
 	guard := r.newPortGuard(host, port)
@@ -100,9 +110,13 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 		go r.watchWorkers(cmd.Process.Pid, ended)
 	}
 	defer r.measureUsage(o, environ)()
-	stop, killCause := r.superviseProgram(ctx, o, name, cmd, group, ended, guard)
+	stop, killCause := r.superviseProgram(ctx, o, name, cmd, group, ended, guard, components)
 	// Workers that the program left behind would hold memory, ports, and GPUs.
 	_ = syscall.Kill(-group, syscall.SIGKILL)
+	var component componentError
+	if errors.As(killCause, &component) {
+		return exitFailed, killCause
+	}
 	if killCause != nil {
 		return exitLost, killCause
 	}
@@ -113,7 +127,22 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 		r.Session.NoteUnhandledStop()
 	}
 	exit, err = exitResult(name, cmd.ProcessState, stop)
-	return exit, guard.explain(err)
+	if err != nil {
+		return exit, guard.explain(err)
+	}
+	if err := components.awaitPrograms(ctx); err != nil {
+		return exitFailed, err
+	}
+	return exit, nil
+}
+
+// setupArgv returns a command line that runs the steps of [setup] in this rank before argv.
+func (r *Rank) setupArgv(environ, argv []string) ([]string, error) {
+	bash, err := lookPath(environ, "bash")
+	if err != nil {
+		return nil, err
+	}
+	return append([]string{bash, "-c", r.insideSetup() + "exec \"$@\"", "setup"}, argv...), nil
 }
 
 // orphanTimeout returns how long follow waits for processes that outlive a stopped program.
@@ -125,10 +154,11 @@ func (r *Rank) orphanTimeout() time.Duration {
 // superviseProgram forwards signals until the program has ended. If a stop signal has ended the
 // program, as it ends a shell without a trap, follow also waits for the processes that the signal
 // was for. It waits at most orphanTimeout. It returns the stop request, if any, and the cause if
-// it killed the program. If guard finds that another user has the program's port, it kills the
+// it killed the program. If guard finds that another user has the program's port, or a component fails, it kills the
 // program.
-func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, name string, cmd *exec.Cmd, group int, ended <-chan struct{}, guard *portGuard) (stop *stopRequest, killCause error) {
+func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, name string, cmd *exec.Cmd, group int, ended <-chan struct{}, guard *portGuard, components *components) (stop *stopRequest, killCause error) {
 	stopping, aborted, done, taken := r.Session.Stopping(), r.Session.Context().Done(), ctx.Done(), guard.takenDuringWatch()
+	failing := components.failing()
 	pid := cmd.Process.Pid
 	kill := func() {
 		_ = syscall.Kill(-group, syscall.SIGTERM)
@@ -144,6 +174,7 @@ func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, name stri
 	var orphans <-chan struct{}
 	var limit, overdue <-chan time.Time
 	request := func(s syscall.Signal, send bool) {
+		components.noteStop()
 		if stop == nil {
 			failed := r.failedWorkers.Load() > 0
 			if wanted := stopSignalOf(r.job.Command); wanted != 0 && wanted != s {
@@ -195,6 +226,9 @@ func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, name stri
 			kill()
 		case <-taken:
 			taken, killCause = nil, guard.foundTaken()
+			kill()
+		case <-failing:
+			failing, killCause = nil, components.failure()
 			kill()
 		case <-done:
 			done, killCause = nil, context.Cause(ctx)

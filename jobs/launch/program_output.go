@@ -152,6 +152,9 @@ func (a *attempt) rankOutputState() (state int64) {
 	}
 	names, _ := a.o.Dir.ListRankOutput(a.output)
 	for _, name := range names {
+		if output.IsComponent(name) {
+			continue // a server may print while the program hangs
+		}
 		if info, err := a.o.Dir.StatPath(filepath.Join(a.o.Dir.RankOutput(a.output), name)); err == nil {
 			state += info.Size() + info.ModTime().UnixNano() // the end of long output is overwritten in place
 		}

@@ -15,6 +15,8 @@ const (
 	RunVariable  = "DDPBATCH_RUN_ID"
 	RankVariable = "RANK"
 	NodeVariable = "SLURMD_NODENAME"
+	// ComponentVariable is the name of the component to which a process belongs.
+	ComponentVariable = "DDPBATCH_COMPONENT"
 	// RendezvousVariable is set in ranks of ddpbatch, but not in the programs that they start.
 	RendezvousVariable = "DDPBATCH_RENDEZVOUS"
 )
@@ -32,19 +34,10 @@ type Run struct {
 // environment has the ID of the run and a RANK, as ddpbatch and torchrun set them. Rank returns
 // false for processes of other users, of other nodes, and of ddpbatch itself.
 func (r Run) Rank(pid int) (rank int, env []string, ok bool) {
-	dir := fmt.Sprintf("/proc/%d", pid)
-	info, err := os.Stat(dir)
-	if err != nil {
+	env, ok = readEnviron(pid)
+	if !ok {
 		return 0, nil, false
 	}
-	if uid, ok := safefile.Owner(info); !ok || uid != os.Geteuid() {
-		return 0, nil, false
-	}
-	text, err := os.ReadFile(dir + "/environ")
-	if err != nil || len(text) > maxEnviron {
-		return 0, nil, false
-	}
-	env = strings.Split(string(text), "\x00")
 	if id, ok := environ.Lookup(env, RunVariable); !ok || id != r.ID {
 		return 0, nil, false
 	}
@@ -55,6 +48,46 @@ func (r Run) Rank(pid int) (rank int, env []string, ok bool) {
 		return 0, nil, false
 	}
 	value, _ := environ.Lookup(env, RankVariable)
-	rank, err = strconv.Atoi(value)
+	rank, err := strconv.Atoi(value)
 	return rank, env, err == nil && rank >= 0
+}
+
+// readEnviron returns the initial environment of a process of this user.
+func readEnviron(pid int) (env []string, ok bool) {
+	dir := fmt.Sprintf("/proc/%d", pid)
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, false
+	}
+	if uid, ok := safefile.Owner(info); !ok || uid != os.Geteuid() {
+		return nil, false
+	}
+	text, err := os.ReadFile(dir + "/environ")
+	if err != nil || len(text) > maxEnviron {
+		return nil, false
+	}
+	return strings.Split(string(text), "\x00"), true
+}
+
+// OfComponent returns the processes of this user that belong to a component of a run, by their
+// environment.
+func OfComponent(run, name string) (pids []int) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		env, ok := readEnviron(pid)
+		if id, _ := environ.Lookup(env, RunVariable); !ok || id != run || id == "" {
+			continue
+		}
+		if component, _ := environ.Lookup(env, ComponentVariable); component == name {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }

@@ -71,6 +71,14 @@ func (o *OutputDir) Create(name string) (*os.File, error) {
 	return openToWrite(o.root, filepath.Join(o.path, name), os.O_CREATE|os.O_WRONLY)
 }
 
+// Remove removes a file, if it exists.
+func (o *OutputDir) Remove(name string) error {
+	if err := o.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %q: %w", filepath.Join(o.path, name), err)
+	}
+	return nil
+}
+
 // Close closes the directory. Open files stay open.
 func (o *OutputDir) Close() { o.root.Close() }
 

@@ -252,6 +252,15 @@ func (s *Session) Exchange(ctx context.Context, round string, payload []byte) ([
 	}
 }
 
+// Contribute sends payload to a round whose reply this rank does not need. It does not wait for
+// other ranks.
+func (s *Session) Contribute(round string, payload []byte) error {
+	if err := sendRound(s.conn, kindExchange, round, payload); err != nil {
+		return fmt.Errorf("contribute to %q: %w", round, err)
+	}
+	return nil
+}
+
 // answer passes the result of a round to the goroutine that waits for it.
 func (s *Session) answer(round string, r reply) {
 	s.mu.Lock()

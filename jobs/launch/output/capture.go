@@ -60,6 +60,8 @@ type Options struct {
 	Mode Mode
 	// Rank is the rank of the program. If Workers is set, it is the number of the node instead.
 	Rank int
+	// Base is the common part of the names of the files, instead of that of Rank; see [ComponentBase].
+	Base string
 	// Workers reports that the program starts several ranks itself, as torchrun does. The ranks
 	// are identified by the processes that print, except in the mode Merged.
 	Workers bool
@@ -478,6 +480,9 @@ func (c *Capture) fileOf(rank int) *fileSink {
 	base := RankBase(rank)
 	if rank == agent {
 		base = NodeBase(c.o.Rank)
+	}
+	if c.o.Base != "" {
+		base = c.o.Base
 	}
 	file := &rankFile{dir: c.o.Dir, base: base, limit: c.o.Limit}
 	f := &fileSink{newSink(file, filePatience, func(err error) {

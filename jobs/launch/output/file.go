@@ -40,6 +40,32 @@ func RankBase(rank int) string { return fmt.Sprintf("rank-%05d", rank) }
 // torchrun itself, or of a node whose ranks cannot be distinguished.
 func NodeBase(node int) string { return fmt.Sprintf("node-%05d", node) }
 
+// componentPrefix is the prefix of the names of the files of components.
+const componentPrefix = "component-"
+
+// IsComponent reports whether a file has output of a component.
+func IsComponent(file string) bool { return strings.HasPrefix(file, componentPrefix) }
+
+// ComponentBase returns the common part of the names of the files of a component on a node, for its
+// first start or for a restart, counted from 1.
+func ComponentBase(name string, node, restart int) string {
+	return fmt.Sprintf("%s%s.%05d.%d", componentPrefix, name, node, restart)
+}
+
+// ParseComponentBase returns the component, the node, and the restart of the first file of an
+// output, and whether the name is the name of such a file.
+func ParseComponentBase(file string) (name string, node, restart int, ok bool) {
+	base, isHead := strings.CutSuffix(file, headSuffix)
+	base, isComponent := strings.CutPrefix(base, componentPrefix)
+	parts := strings.Split(base, ".")
+	if !isHead || !isComponent || len(parts) != 3 {
+		return "", 0, 0, false
+	}
+	node, err := strconv.Atoi(parts[1])
+	restart, err2 := strconv.Atoi(parts[2])
+	return parts[0], node, restart, err == nil && err2 == nil && node >= 0 && restart >= 0
+}
+
 // ParseBase returns the rank or the node of the first file of an output, and whether the name is
 // the name of such a file.
 func ParseBase(name string) (number int, rank, ok bool) {

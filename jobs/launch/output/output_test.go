@@ -262,3 +262,27 @@ func TestHoldKeepsAPipeWritable(t *testing.T) {
 		t.Error("released: there is no reader, but the program could print")
 	}
 }
+
+// TestParseComponentBase checks which names are the names of files of components.
+func TestParseComponentBase(t *testing.T) {
+	for _, tt := range []struct {
+		file, name    string
+		node, restart int
+		ok            bool
+	}{
+		{output.Parts(output.ComponentBase("ray-head", 12, 3))[0], "ray-head", 12, 3, true},
+		{output.Parts(output.ComponentBase("ray-head", 12, 3))[1], "", 0, 0, false},
+		{"component-x.00000.0.ready", "", 0, 0, false},
+		{"component-x.00000.-1.out", "", 0, 0, false},
+		{"component-x.0.out", "", 0, 0, false},
+		{"rank-00000.out", "", 0, 0, false},
+	} {
+		name, node, restart, ok := output.ParseComponentBase(tt.file)
+		if ok != tt.ok || ok && (name != tt.name || node != tt.node || restart != tt.restart) {
+			t.Errorf("%s: got %q, %d, %d, %v", tt.file, name, node, restart, ok)
+		}
+		if _, _, isRank := output.ParseBase(tt.file); isRank && output.IsComponent(tt.file) {
+			t.Errorf("%s is the output of a rank and of a component", tt.file)
+		}
+	}
+}

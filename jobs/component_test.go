@@ -1,0 +1,93 @@
+package jobs
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestComponentDefaults checks the defaults of the keys of a component, and the keys that a job sets.
+func TestComponentDefaults(t *testing.T) {
+	job := load(t, "testdata/good/components.toml")
+	server, worker, cache := &job.Components[0], &job.Components[1], &job.Components[2]
+	if server.Ready != ReadyTCP || worker.Ready != ReadyLog || cache.Ready != ReadyFile {
+		t.Errorf("ready: got %q, %q, %q", server.Ready, worker.Ready, cache.Ready)
+	}
+	if time.Duration(server.ReadyTimeout) != 10*time.Minute || time.Duration(worker.ReadyTimeout) != 5*time.Minute {
+		t.Errorf("ready_timeout: got %v, %v", server.ReadyTimeout, worker.ReadyTimeout)
+	}
+	if time.Duration(server.StopGrace) != 30*time.Second || time.Duration(cache.StopGrace) != 10*time.Second {
+		t.Errorf("stop_grace: got %v, %v", server.StopGrace, cache.StopGrace)
+	}
+	if server.Restart != 3 || worker.Restart != 0 || server.Optional || !cache.Optional {
+		t.Errorf("got %+v", job.Components)
+	}
+}
+
+// TestComponentRunsOn checks the nodes of a component, also in a run with fewer nodes than the job.
+func TestComponentRunsOn(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		component Component
+		nodes     int
+		want      []int
+	}{
+		{"first node", Component{}, 3, []int{0}},
+		{"third node", Component{Node: 2}, 4, []int{2}},
+		{"fewer nodes", Component{Node: 2}, 2, []int{1}},
+		{"one node", Component{Node: 2}, 1, []int{0}},
+		{"every node", Component{EveryNode: true}, 3, []int{0, 1, 2}},
+	} {
+		var got []int
+		for node := range tt.nodes {
+			if tt.component.RunsOn(node, tt.nodes) {
+				got = append(got, node)
+			}
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestComponentExpandArgv checks the placeholders of a component. The argv of [command] has the
+// addresses of components, but not the placeholders of a component itself.
+func TestComponentExpandArgv(t *testing.T) {
+	values := map[string]string{"port": "123", "host": "::1", "address": "[::1]:123", "ready_file": "/runs/a b/x", "component.ray-head.address": "[::2]:7"}
+	for _, tt := range []struct {
+		name                 string
+		argv                 []string
+		component, command   string // words, separated by |
+		componentErr, cmdErr string
+	}{
+		{"words", []string{"x", "{host}", "--port={port}"}, "x|::1|--port=123", "x|{host}|--port={port}", "", ""},
+		{"file and address", []string{"{ready_file}", "{address}"}, "/runs/a b/x|[::1]:123", "{ready_file}|{address}", "", ""},
+		{"other component", []string{"{component.ray-head.address}", "{component.ray-head.port}"}, "[::2]:7|{component.ray-head.port}", "[::2]:7|{component.ray-head.port}", "", ""},
+		{"escaped", []string{"{{port}}", "{{component.ray-head.address}}", "${port}"}, "{port}|{component.ray-head.address}|${port}", "{{port}}|{component.ray-head.address}|${port}", "", ""},
+		{"code", []string{"sh", "-c", "x {port}"}, "sh|-c|x 123", "sh|-c|x {port}", "", ""},
+		{"path in code", []string{"sh", "-c", "x {ready_file}"}, "", "sh|-c|x {ready_file}", `component "server": argv[2]: {ready_file} is`, ""},
+		{"address in code", []string{"sh", "-c", "x {component.ray-head.address}"}, "", "", "{component.ray-head.address} is", "command.argv[2]: {component.ray-head.address} is"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := Component{Name: "server"}
+			for _, word := range tt.argv {
+				c.Argv = append(c.Argv, Text(word))
+			}
+			check := func(got []string, err error, want, wantErr string) {
+				t.Helper()
+				if wantErr != "" {
+					if err == nil || !strings.Contains(err.Error(), wantErr) {
+						t.Errorf("got error %v, want %q", err, wantErr)
+					}
+				} else if text := strings.Join(got, "|"); err != nil || text != want {
+					t.Errorf("got %q, %v, want %q", text, err, want)
+				}
+			}
+			got, err := c.ExpandArgv(values)
+			check(got, err, tt.component, tt.componentErr)
+			got, err = ExpandArgv(tt.argv, values)
+			check(got, err, tt.command, tt.cmdErr)
+		})
+	}
+}
