@@ -106,10 +106,10 @@ func (c *clocks) jump(pid int, to time.Duration) {
 var native = bits.LittleEndian // of amd64
 
 // clockJumps moves the clocks of all processes of a run, one after the other, by hours back and
-// ahead, while the timeouts are seconds.
+// ahead, while the timeouts are much shorter than the jumps.
 func clockJumps(t *testing.T, row row) {
 	c := newClocks(t)
-	r := startEndless(t, "[network]\nheartbeat_timeout = \"2s\"\nprogress_timeout = \"2s\"\ncollective_timeout = \"3s\"\n")
+	r := startEndless(t, "[network]\nheartbeat_timeout = \"20s\"\nprogress_timeout = \"20s\"\ncollective_timeout = \"20s\"\n")
 	for _, to := range []time.Duration{-20 * time.Hour, 3 * time.Hour} {
 		c.jump(r.launcher.Process.Pid, to)
 		for _, p := range r.ranks() {
