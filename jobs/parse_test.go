@@ -76,7 +76,7 @@ func TestEveryKey(t *testing.T) {
 		Network: Network{
 			Interface: "hsn0", Family: FamilyIPv6, Exclude: []InterfaceName{"docker0", "eth0.100"},
 			JoinTimeout: Duration(90 * time.Second), CollectiveTimeout: Duration(90 * time.Minute), MPILibrary: "/opt/mpi/lib/libmpi.so.40",
-			Integrity:        IntegrityMAC,
+			Integrity: IntegrityMAC, CheckOperations: true,
 			HeartbeatTimeout: Duration(20 * time.Second), ProgressTimeout: Duration(2 * time.Hour),
 		},
 		Train: &Train{

@@ -127,6 +127,7 @@ type Network struct {
 	JoinTimeout       Duration        `toml:"join_timeout" default:"60s" help:"Maximum time until all ranks have joined."`
 	CollectiveTimeout Duration        `toml:"collective_timeout" default:"5m" help:"Maximum time of one collective operation."`
 	Integrity         Integrity       `toml:"integrity" default:"checksum" enum:"checksum,mac" help:"Protection of data between nodes. A checksum detects corruption; a mac also detects tampering. Neither encrypts."`
+	CheckOperations   bool            `toml:"check_operations" help:"Compare the arguments of each operation of the GPUs over TCP. Slow, for debugging: an error then names the rank and the operation that differ."`
 	MPILibrary        Text            `toml:"mpi_library" auto:"the dynamic loader's" help:"Path or name of libmpi, for train.backend = mpi."`
 	HeartbeatTimeout  Duration        `toml:"heartbeat_timeout" default:"60s" help:"Maximum time without a heartbeat of a rank."`
 	ProgressTimeout   Duration        `toml:"progress_timeout" default:"30m" help:"Maximum time without training progress."`

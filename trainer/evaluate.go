@@ -61,7 +61,7 @@ func (e *evaluator) run(ctx context.Context) (evaluation, error) {
 		}
 		e.sharder.Start(ctx)
 		out := e.model.Forward(e.input.upload(e.device, read, n, e.batch), nn.Pass{Stride: 1, Owner: e.sharder.Owner()})
-		if err := e.sharder.Stop(); err != nil {
+		if err := e.sharder.Stop(ctx); err != nil {
 			return evaluation{}, err
 		}
 		e.progress.done.Add(1)

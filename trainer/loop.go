@@ -118,7 +118,7 @@ func (l *loop) step(ctx context.Context, b *stepBatches) (err error) {
 	for i := range b.batches {
 		batch, err := l.nextBatch(i)
 		if err != nil {
-			s.sharder.Stop()
+			_ = s.sharder.Stop(ctx) // the first error is the cause
 			return err
 		}
 		s.forward(b, i, batch)
@@ -128,11 +128,14 @@ func (l *loop) step(ctx context.Context, b *stepBatches) (err error) {
 		s.backward(b, i, batch)
 	}
 	if err := s.reduce(ctx); err != nil {
+		if earlier := l.syncSteps(ctx, 0); earlier != nil { // on a GPU, the error may be that of the step before
+			return earlier
+		}
 		return fmt.Errorf("step %d: %w", l.pos.Step, err)
 	}
 	s.clipAndUpdate(l.pos.Step)
 	s.end()
-	return l.syncSteps(s.lag)
+	return l.syncSteps(ctx, s.lag)
 }
 
 // afterStep polls the save in the background, and compares the weights and reports if this is due.
@@ -143,7 +146,7 @@ func (l *loop) afterStep(ctx context.Context, last, saves bool) (stopped bool, e
 	}
 	reports := last || l.isDue(l.logEvery)
 	if l.outcome.stop || reports || saves {
-		if err := l.syncSteps(0); err != nil {
+		if err := l.syncSteps(ctx, 0); err != nil {
 			return false, err
 		}
 	}
@@ -181,13 +184,13 @@ func (l *loop) save(ctx context.Context, save func(context.Context, int64) error
 const compareInterval = 100
 
 // syncSteps waits for the outcomes of the enqueued steps, except for the given number of the newest.
-func (l *loop) syncSteps(remaining int) (err error) {
+func (l *loop) syncSteps(ctx context.Context, remaining int) (err error) {
 	defer addStepToError(&err, l.pos.Step)
 	defer device.Recover(&err)
 	for {
-		o, ok := l.stepper.next(remaining)
-		if !ok {
-			return nil
+		o, ok, err := l.stepper.next(ctx, remaining)
+		if err != nil || !ok {
+			return err
 		}
 		l.outcome = o
 		l.metrics["loss"] = o.loss
@@ -330,6 +333,9 @@ func (l *loop) report(ctx context.Context) error {
 func (l *loop) updateTrace(ctx context.Context) error {
 	begin, end := l.trace.Due(int(l.pos.Step) + 1)
 	if end {
+		if err := l.syncSteps(ctx, 0); err != nil { // the times on the GPU are known with the outcome
+			return err
+		}
 		l.endTrace()
 	}
 	if !begin {

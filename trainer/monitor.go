@@ -68,10 +68,7 @@ func (m *monitor) begin() { m.interval = interval{began: time.Now()} }
 
 // beginStep begins a step. Work between steps does not count: only rank 0 may save, and evaluations
 // and weight comparisons communicate.
-func (m *monitor) beginStep() {
-	m.steps.TakeTimes() // discard times from between steps
-	m.began = time.Now()
-}
+func (m *monitor) beginStep() { m.began = time.Now() }
 
 // endStep ends a step, with its number from 1 and its number of samples over all ranks.
 func (m *monitor) endStep(step, samples int) {
@@ -79,7 +76,7 @@ func (m *monitor) endStep(step, samples int) {
 	m.trace.Add(trace.Step, step, m.began)
 	m.interval.communicating.Busy += times.Busy
 	m.interval.communicating.Exposed += times.Exposed
-	m.interval.computing += took - times.Exposed
+	m.interval.computing += max(0, took-times.Exposed) // on a GPU, the times are those of the step before
 	m.interval.samples += samples
 	m.interval.steps++
 }

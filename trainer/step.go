@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -16,10 +17,16 @@ import (
 // The scalars that are reduced with the gradients of a step.
 const (
 	extraLoss         = iota // loss of the global batch
+	extraHash                // hash of the operations before this step, in two numbers
+	_                        // the second number
 	extraStop                // above 0: a rank was asked to stop
 	extraSaveInFlight        // above 0: a rank has not written its part of a checkpoint yet
 	numExtra
 )
+
+// maxHashRanks is the maximum number of ranks that compare the hashes of their operations: the sum of
+// more hashes is not exact.
+const maxHashRanks = 1 << 14
 
 // A stepper runs optimizer steps. Losses, the norm of the gradients, clipping, and the decision
 // whether to update are on the device. The host reads the outcome of a step once, while the device
@@ -44,6 +51,8 @@ type stepper struct {
 	results          [2]stepResult     // used alternately
 	enqueued, synced int               // numbers of steps: enqueued, and with their outcome read
 	flags            [numExtra]float32 // extraStop and later scalars, as on the device
+	hash             device.Tensor     // hash of the operations before this step
+	hashValue        ddp.Hash          // as on the device
 	partialLoss      device.Tensor     // loss before the last micro-batch
 	input            deviceBatch
 	pass             nn.Pass
@@ -53,6 +62,8 @@ type stepper struct {
 // stepResult is an asynchronous copy of a step's result to the host.
 type stepResult struct {
 	at     position // before the step
+	hash   ddp.Hash // of this rank
+	work   ddp.StepWork
 	values device.Reading
 }
 
@@ -73,6 +84,7 @@ func (s *stepper) init(isBlocking bool) {
 		s.results[i].values = s.device.NewReading()
 	}
 	s.partialLoss = s.device.Alloc(device.Float32, 1)
+	s.hash = s.device.Alloc(device.Float32, len(s.hashValue))
 	s.ready = s.sharder.Ready
 	s.readyZero = func(param int) { // of a padding batch
 		s.device.Zero(s.params[param].Grad)
@@ -88,14 +100,19 @@ func (s *stepper) init(isBlocking bool) {
 
 // begin begins a step.
 func (s *stepper) begin(ctx context.Context, at position) {
-	s.results[s.enqueued%len(s.results)].at = at
+	r := &s.results[s.enqueued%len(s.results)]
+	r.at, r.hash = at, s.sharder.TakeHash()
+	if r.hash != s.hashValue {
+		s.hashValue = r.hash
+		s.device.Write(s.hash, s.hashValue[:])
+	}
 	s.pass = nn.Pass{Train: true, Seed: stepSeed(s.seed, uint64(at.Step)), First: s.rank, Stride: s.size, Owner: s.sharder.Owner(), DeferLoss: true}
 	if s.capturer != nil {
 		s.capturer.Begin()
 	}
 	s.sharder.Start(ctx)
 	if s.sharder.ReducesEachBatch() {
-		s.device.Zero(s.sharder.Extra().Slice(extraLoss, extraLoss+1))
+		s.device.Zero(s.sharder.Extra().Slice(extraLoss, extraStop))
 	}
 }
 
@@ -112,6 +129,8 @@ func (s *stepper) forward(step *stepBatches, i int, batch nn.Batch) {
 	loss := s.sharder.Extra().Slice(extraLoss, extraLoss+1)
 	if i < len(step.batches)-1 {
 		loss = s.partialLoss // scalars may be reduced with each micro-batch, and the loss counts once
+	} else {
+		s.device.Copy(s.sharder.Extra().Slice(extraHash, extraStop), s.hash)
 	}
 	s.decision.AddLoss(loss, rows, parts, weight)
 	s.trace.Add(trace.Forward, i, at)
@@ -171,7 +190,9 @@ func (s *stepper) clipAndUpdate(step int64) {
 
 // end ends a step: its outcome can be read.
 func (s *stepper) end() {
-	s.results[s.enqueued%len(s.results)].values.Begin(s.decision.Result())
+	r := &s.results[s.enqueued%len(s.results)]
+	r.values.Begin(s.decision.Result())
+	r.work = s.sharder.TakeWork(r.work)
 	s.enqueued++
 	if s.capturer != nil {
 		s.capturer.End()
@@ -180,24 +201,42 @@ func (s *stepper) end() {
 
 // next waits for the outcome of the oldest step whose outcome has not been read. It returns false if
 // no more than the given number of steps remain.
-func (s *stepper) next(remaining int) (o outcome, ok bool) {
+func (s *stepper) next(ctx context.Context, remaining int) (o outcome, ok bool, err error) {
 	if s.synced >= s.enqueued-remaining {
-		return o, false
+		return o, false, nil
 	}
 	at := s.trace.Now()
 	r := &s.results[s.synced%len(s.results)]
 	s.synced++
+	if err := s.sharder.Wait(ctx, r.work); err != nil {
+		return o, false, fmt.Errorf("step %d: %w", r.at.Step, err)
+	}
 	v := r.values.Floats()
 	if !s.device.Host() {
 		s.trace.Add(trace.Device, 0, at)
 	}
 	o = outcome{at: r.at, isUpdated: v[0] != 0, norm: float64(v[1])}
 	v = v[2:]
+	if err := s.compareHashes(v[extraHash:extraStop], r.hash); err != nil {
+		return o, false, fmt.Errorf("step %d: %w", r.at.Step, err)
+	}
 	o.loss, o.stop, o.saveInFlight = float64(v[extraLoss]), v[extraStop] > 0, v[extraSaveInFlight] > 0
 	if o.isUpdated {
 		s.optimizer.CountStep()
 	}
-	return o, true
+	return o, true, nil
+}
+
+// compareHashes compares the sums over all ranks with the hash of this rank. If ranks ran different
+// operations before the step, at least one of them finds a difference.
+func (s *stepper) compareHashes(sums []float32, own ddp.Hash) error {
+	for i, sum := range sums {
+		if s.size <= maxHashRanks && sum != float32(s.size)*own[i] {
+			return hints.Errorf("set network.check_operations = true and run the job again: the error then names the operation and the rank",
+				"the ranks ran different operations before this step: the sum of their hashes is %v, want %v", sum, float32(s.size)*own[i])
+		}
+	}
+	return nil
 }
 
 func isFinite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

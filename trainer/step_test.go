@@ -3,6 +3,7 @@ package trainer
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
@@ -55,30 +56,40 @@ func (r countingReading) Floats() []float32 {
 	return r.Reading.Floats()
 }
 
-// simulatedComm is rank 1 of many ranks, whose gradients are zero.
+// simulatedComm is rank 1 of many ranks, which all have the same gradients and scalars.
 type simulatedComm struct {
 	ddp.HostCommunicator
 	size, operations int
+	scalars          func() device.Tensor // of this rank
 }
 
 func (c *simulatedComm) Rank() int { return min(1, c.size-1) }
 func (c *simulatedComm) Size() int { return c.size }
 
-func (c *simulatedComm) AllReduce(context.Context, device.Tensor) error {
+func (c *simulatedComm) AllReduce(_ context.Context, buf device.Tensor) (ddp.Work, error) {
 	c.operations++
-	return nil
+	for i, v := range buf.Floats() {
+		buf.Floats()[i] = float32(c.size) * v
+	}
+	return nil, nil
 }
 
-func (c *simulatedComm) ReduceScatter(_ context.Context, part, whole device.Tensor) error {
-	c.operations++
+func (c *simulatedComm) ReduceScatter(ctx context.Context, part, whole device.Tensor) (ddp.Work, error) {
 	n := part.Len()
 	copy(part.Floats(), whole.Slice(c.Rank()*n, (c.Rank()+1)*n).Floats())
-	return nil
+	return c.AllReduce(ctx, part)
 }
 
-func (c *simulatedComm) AllGather(context.Context, device.Tensor, device.Tensor) error {
+// AllGather receives the sums of the scalars from rank 0, if whole holds the records of the ranks.
+func (c *simulatedComm) AllGather(_ context.Context, whole, _ device.Tensor) (ddp.Work, error) {
 	c.operations++
-	return nil
+	if whole.Len() == 2*c.size*(1+numExtra) {
+		record := device.At(device.Float64, whole.Base(), 1+numExtra).Doubles()
+		for i, v := range c.scalars().Floats() {
+			record[1+i] = float64(c.size) * float64(v)
+		}
+	}
+	return nil, nil
 }
 
 func (c *simulatedComm) Broadcast(context.Context, []byte, int) error { return nil }
@@ -109,11 +120,14 @@ func TestStepWaitsOnceForTheDevice(t *testing.T) {
 						s.clipAndUpdate(int64(step))
 						s.end()
 						for {
-							o, ok := s.next(s.lag)
+							o, ok, err := s.next(t.Context(), s.lag)
+							if err != nil {
+								t.Fatal(err)
+							}
 							if !ok {
 								break
 							}
-							if !o.isUpdated || o.at.Step != int64(step-1) || strategy == ddp.DDP && o.stop != (step == 2) {
+							if !o.isUpdated || o.at.Step != int64(step-1) || o.stop != (step == 2) {
 								t.Errorf("after step %d: %+v", step, o)
 							}
 						}
@@ -142,6 +156,9 @@ func newTestStepper(t *testing.T, d device.Device, c ddp.Communicator, o ddp.Opt
 	}
 	s := &stepper{device: d, model: m, params: m.Params(), schedule: func(int64) float64 { return 0.1 }, clipNorm: 1, rank: c.Rank(), size: c.Size()}
 	s.sharder = ddp.New(c, d, s.params, o)
+	if c, ok := c.(*simulatedComm); ok {
+		c.scalars = s.sharder.Extra
+	}
 	if o.Strategy != ddp.ZeRO3 {
 		m.Init(random.New(1), d)
 	}
@@ -151,4 +168,38 @@ func newTestStepper(t *testing.T, d device.Device, c ddp.Communicator, o ddp.Opt
 	}
 	s.init(false)
 	return s
+}
+
+// TestDifferentOperationsAreFound checks that a rank finds that others have run other operations since
+// the step before.
+func TestDifferentOperationsAreFound(t *testing.T) {
+	const ranks = 4
+	for name, strategy := range map[string]ddp.Strategy{"ddp": ddp.DDP, "zero1": ddp.ZeRO1} {
+		t.Run(name, func(t *testing.T) {
+			c := &simulatedComm{size: ranks}
+			s := newTestStepper(t, cpu.New(1), c, ddp.Options{Strategy: strategy, Extra: numExtra, FirstBucket: 64, Bucket: 1 << 10})
+			batch := nn.Batch{Samples: 2, X: device.Host(make([]float32, 2*8)), Labels: device.HostInts(make([]int32, 2))}
+			b := stepBatches{batches: make([][]int, 1), count: 1, samples: 2 * ranks}
+			for step := range 3 {
+				s.begin(t.Context(), position{Step: int64(step)})
+				if step == 2 { // as if this rank had run another operation than the others
+					s.results[step%len(s.results)].hash[1]++
+				}
+				s.forward(&b, 0, batch)
+				s.backward(&b, 0, batch)
+				if err := s.reduce(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				s.clipAndUpdate(int64(step))
+				s.end()
+				_, ok, err := s.next(t.Context(), 0)
+				if step < 2 && (err != nil || !ok) {
+					t.Fatalf("step %d: %v", step, err)
+				}
+				if step == 2 && (ok || err == nil || !strings.Contains(err.Error(), "step 2: the ranks ran different operations")) {
+					t.Errorf("got %v", err)
+				}
+			}
+		})
+	}
 }

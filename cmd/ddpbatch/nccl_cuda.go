@@ -46,22 +46,21 @@ func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.
 	}
 	own := gpu.Of(d.Driver(), d.Driver().Info)
 	r.log.info("gpus", "exchange", "nccl", "version", l.Version.String(), "library", l.File, "gpu", own.ID())
-	c, err := communicator.Connect(ctx, communicator.Options{Library: l, GPU: own, Control: host, Check: true,
+	c, err := communicator.Connect(ctx, communicator.Options{Library: l, GPU: own, Control: host, Check: r.job.Network.CheckOperations,
 		Host: r.info.Host, Interface: os.Getenv("NCCL_SOCKET_IFNAME"),
 		ConnectTimeout: time.Duration(r.job.Network.JoinTimeout), Timeout: time.Duration(r.job.Network.CollectiveTimeout)})
 	if err != nil {
 		return nil, err
 	}
-	order := own.NewOrder(c, d)
-	return gpuComm{ddp.NewDeviceCommunicator(c, host, order.Mark), c, order, l.Version}, nil
+	o := own.NewOperations(c, d)
+	return gpuComm{ddp.NewDeviceCommunicator(o, host, o.Mark), o, l.Version}, nil
 }
 
 // gpuComm is a communicator of GPUs with the resources that it owns.
 type gpuComm struct {
 	ddp.Communicator
-	comm    *communicator.Comm
-	order   *driver.Order
-	version libnccl.Version
+	operations *gpu.Operations
+	version    libnccl.Version
 }
 
 // LazyBytes returns an estimate of the GPU memory that NCCL will allocate later, in bytes. NCCL
@@ -76,7 +75,7 @@ func (o gpuComm) LazyBytes() int64 {
 }
 
 // Close closes the NCCL communicator.
-func (o gpuComm) Close() error { return errors.Join(o.comm.Close(), o.order.Close()) }
+func (o gpuComm) Close() error { return o.operations.Close() }
 
 // loadNCCL loads NCCL. If a rank cannot load it, loadNCCL returns the error of this rank on
 // all ranks.
@@ -163,7 +162,16 @@ func connectNCCL(ctx context.Context, p *program, host collective.Communicator, 
 		}
 		buf := engine.Tensor(device.Float32, p, bytes/4) // its values do not matter
 		path := collective.Path{Transport: "nccl " + l.Version.String(), Algorithm: "chosen by nccl"}
-		return func(ctx context.Context) error { return c.AllReduce(ctx, buf) }, path, nil
+		return func(ctx context.Context) error {
+			w, err := c.AllReduce(ctx, buf)
+			if err == nil {
+				err = w.Wait(ctx)
+			}
+			if err == nil {
+				w.Release()
+			}
+			return err
+		}, path, nil
 	}
 	return prepare, c.Close, nil
 }

@@ -2,7 +2,6 @@ package communicator
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -10,9 +9,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// checks verify every operation over the host communicator, concurrently with the GPU. When an
-// operation starts, the ranks compare its arguments and so detect missing ranks. While it
-// runs, each rank waits for a message that the next rank has finished it. A failure of any
+// checks verify every operation over the host communicator, concurrently with the GPU, for
+// debugging. When an operation starts, the ranks compare its arguments and so detect missing ranks.
+// While it runs, each rank waits for a message that the next rank has finished it. A failure of any
 // rank arrives instead of that message.
 type checks struct {
 	comm  *Comm
@@ -24,7 +23,6 @@ type checks struct {
 // A checked is an operation with the state of its check.
 type checked struct {
 	*operation
-	wrong    error // error in the arguments on this rank
 	result   chan error
 	nextDone *collective.Request // receives the message that the next rank has finished the operation
 }
@@ -38,11 +36,8 @@ func (c *Comm) startChecks() {
 	k.over.Go(func() {
 		for o := range k.begun {
 			err := k.compare(o)
-			if o.wrong != nil {
-				err = o.wrong
-			}
 			if err != nil {
-				c.failed(o.kind, o.number, err)
+				c.failed(o.operation, err)
 			}
 			o.result <- err
 		}
@@ -50,7 +45,7 @@ func (c *Comm) startChecks() {
 	k.over.Go(func() {
 		for o := range k.ended {
 			if err := k.waitForNext(o); err != nil {
-				c.failed(o.kind, o.number, err)
+				c.failed(o.operation, err)
 			}
 		}
 	})
@@ -59,20 +54,17 @@ func (c *Comm) startChecks() {
 // isDisabled reports whether no comparison is necessary.
 func (k *checks) isDisabled() bool { return !k.comm.options.Check || k.comm.Size() == 1 }
 
-// add starts the check of an operation. The returned channel receives one result. If wrong is
-// not nil, it is the result.
-func (k *checks) add(o *operation, wrong error) <-chan error {
-	c := checked{o, wrong, make(chan error, 1), nil}
+// add starts the check of an operation. The returned channel receives one result.
+func (k *checks) add(o *operation) <-chan error {
+	c := checked{o, make(chan error, 1), nil}
 	if k.isDisabled() {
-		c.result <- wrong
+		c.result <- nil
 		return c.result
 	}
 	k.begun <- c
-	if wrong == nil {
-		next := (k.comm.Rank() + 1) % k.comm.Size()
-		c.nextDone = k.comm.hosts[1].Start(k.untimed(), collective.Receive(make([]byte, 1), next, c.tag()))
-		k.ended <- c
-	}
+	next := (k.comm.Rank() + 1) % k.comm.Size()
+	c.nextDone = k.comm.hosts[1].Start(k.untimed(), collective.Receive(make([]byte, 1), next, c.tag()))
+	k.ended <- c
 	return c.result
 }
 
@@ -84,10 +76,7 @@ func (k *checks) compare(o checked) error {
 	ctx := collective.WithTimeout(k.comm.ctx, k.comm.options.Timeout)
 	host, n := k.comm.hosts[0], k.comm.Size()
 	ours := o.signature()
-	if o.wrong != nil {
-		ours = collective.Signature{}
-	}
-	mine := []int64{int64(ours.Kind), int64(ours.Type), int64(ours.Op), int64(ours.Root), int64(ours.Bytes)}
+	mine := encodeSignature(ours)
 	extremes := slices.Clone(mine)
 	for _, v := range mine {
 		extremes = append(extremes, -v)
@@ -111,16 +100,10 @@ func (k *checks) compare(o checked) error {
 		if slices.Equal(v, mine) {
 			continue
 		}
-		if v[0] == 0 {
-			return &remoteError{r, errRejected}
-		}
-		theirs := collective.Signature{Kind: uint8(v[0]), Type: uint8(v[1]), Op: uint8(v[2]), Root: int32(v[3]), Bytes: uint64(v[4])}
-		return &remoteError{r, collective.Diverged(o.number, ours, theirs)}
+		return &remoteError{r, collective.Diverged(o.number, ours, decodeSignature(v))}
 	}
 	return nil
 }
-
-var errRejected = errors.New("that rank rejected its arguments: the ranks' programs differ")
 
 // tag returns the tag of the end-of-operation message. It is unique among the operations in
 // progress.

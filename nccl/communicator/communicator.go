@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
@@ -20,7 +21,7 @@ type Options struct {
 	// messages about operations. The caller still owns it, but must not use it during Connect and
 	// Close. If NCCL fails, Control fails also, so that all ranks are notified.
 	Control collective.Communicator
-	// Check makes the ranks compare the arguments of each operation.
+	// Check makes the ranks compare the arguments of each operation over Control, for debugging.
 	Check bool
 	// Host is the name of this host and Interface the value of NCCL_SOCKET_IFNAME, for
 	// messages.
@@ -43,9 +44,11 @@ type Comm struct {
 
 	mu     sync.Mutex // ensures that all checks and streams see operations in one order
 	next   uint64
-	last   *operation
 	after  Event
 	closed bool
+
+	begun  atomic.Pointer[operation] // the last operation that this rank has begun, or nil
+	alarms *alarms                   // nil with checks, or with one rank
 
 	failing sync.Mutex
 	broken  error
@@ -58,7 +61,7 @@ func Connect(ctx context.Context, o Options) (*Comm, error) {
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	err := c.exchangePeerInfo(ctx)
 	if err == nil {
-		c.lane, err = openLane(&c.options, c.failed)
+		c.lane, err = openLane(&c.options, c)
 	}
 	// A rank without a lane must notify the others, or they wait for it.
 	if all := c.runOnAllRanks(ctx, func(ctx context.Context) error {
@@ -76,6 +79,9 @@ func Connect(ctx context.Context, o Options) (*Comm, error) {
 	}
 	if err == nil {
 		c.startChecks()
+		if c.checks.isDisabled() && c.Size() > 1 {
+			c.startAlarms()
+		}
 		return c, nil
 	}
 	if c.lane != nil {
@@ -98,72 +104,68 @@ func (c *Comm) After(event Event) {
 	c.after = event
 }
 
-// AllReduce replaces buf by the sum over all ranks.
-func (c *Comm) AllReduce(ctx context.Context, buf device.Tensor) error {
-	return c.do(ctx, &operation{kind: collective.KindAllReduce, send: buf, recv: buf})
+// AllReduce starts to replace buf by the sum over all ranks.
+func (c *Comm) AllReduce(ctx context.Context, buf device.Tensor) (*Work, error) {
+	return c.start(ctx, &operation{kind: collective.KindAllReduce, send: buf, recv: buf})
 }
 
-// ReduceScatter writes this rank's shard of the sum of whole over all ranks to part, which may be
-// that shard of whole.
-func (c *Comm) ReduceScatter(ctx context.Context, part, whole device.Tensor) error {
-	return c.do(ctx, &operation{kind: collective.KindReduceScatter, send: whole, recv: part})
+// ReduceScatter starts to write this rank's shard of the sum of whole over all ranks to part, which
+// may be that shard of whole.
+func (c *Comm) ReduceScatter(ctx context.Context, part, whole device.Tensor) (*Work, error) {
+	return c.start(ctx, &operation{kind: collective.KindReduceScatter, send: whole, recv: part})
 }
 
-// AllGather copies every rank's shard to its position in whole. Part may be in whole.
-func (c *Comm) AllGather(ctx context.Context, whole, part device.Tensor) error {
-	return c.do(ctx, &operation{kind: collective.KindAllGather, send: part, recv: whole})
+// AllGather starts to copy every rank's shard to its position in whole. Part may be in whole.
+func (c *Comm) AllGather(ctx context.Context, whole, part device.Tensor) (*Work, error) {
+	return c.start(ctx, &operation{kind: collective.KindAllGather, send: part, recv: whole})
 }
 
-// do performs an operation.
-func (c *Comm) do(ctx context.Context, o *operation) error {
-	checked, started, err := c.start(ctx, o)
+// start starts an operation. It returns when the operation is on the stream.
+func (c *Comm) start(ctx context.Context, o *operation) (*Work, error) {
+	checked, err := c.begin(ctx, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if started {
-		if err := c.wait(ctx, o); err != nil {
-			return err
-		}
+	if err := c.wait(ctx, o, o.launched); err != nil {
+		return nil, err
 	}
-	select {
-	case err = <-checked:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		return c.fail(o.kind.String(), o.number, err)
-	}
-	return nil
+	return &Work{c, o, checked}, nil
 }
 
-// start starts an operation, unless its arguments are wrong. The returned channel receives the result
-// of the ranks' check, or the error in the arguments.
-func (c *Comm) start(ctx context.Context, o *operation) (checked <-chan error, started bool, err error) {
+// begin passes an operation to the lane, unless its arguments are wrong. The returned channel receives
+// the result of the ranks' check.
+func (c *Comm) begin(ctx context.Context, o *operation) (checked <-chan error, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	o.after, o.number, o.done = c.after, c.next, make(chan struct{})
+	o.after, o.number, o.launched, o.done = c.after, c.next, make(chan struct{}), make(chan struct{})
 	c.after = nil
 	if c.closed {
-		return nil, false, errClosed
+		return nil, errClosed
 	}
 	if err := c.failure(); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	c.next++
-	wrong := o.check(c.Size())
-	checked = c.checks.add(o, wrong)
-	if wrong == nil {
-		c.last = o
-		c.lane.begin(ctx, o)
+	if err := o.check(c.Size()); err != nil {
+		return nil, c.fail(o.kind.String(), o.number, err)
 	}
-	return checked, wrong == nil, nil
+	checked = c.checks.add(o)
+	c.begun.Store(o)
+	c.lane.begin(ctx, o)
+	return checked, nil
 }
 
-// wait returns when an operation has ended on the GPU. After a failure, it returns when NCCL
-// no longer uses the buffers, or after a timeout.
-func (c *Comm) wait(ctx context.Context, o *operation) error {
+// wait returns when the channel of an operation is closed, or the operation has failed. After a
+// failure, it returns when NCCL no longer uses the buffers, or after a timeout.
+func (c *Comm) wait(ctx context.Context, o *operation, until <-chan struct{}) error {
 	select {
-	case <-o.done:
+	case <-until:
+		select {
+		case <-o.done:
+			return o.err
+		default:
+			return nil
+		}
 	case <-c.ctx.Done():
 	case <-ctx.Done():
 		_ = c.fail(o.kind.String(), o.number, context.Cause(ctx))
@@ -188,7 +190,7 @@ func (c *Comm) Close() error {
 	}
 	close(c.checks.begun)
 	close(c.checks.ended)
-	well := c.idle() && c.checks.waitAll() && c.failure() == nil
+	well := c.idle() && c.checks.waitAll() && c.alarms.end() && c.failure() == nil
 	_ = c.record(errClosed)
 	c.cancel(errClosed)
 	err := c.lane.close(well)
@@ -198,11 +200,12 @@ func (c *Comm) Close() error {
 
 // idle reports whether all operations have ended on this rank.
 func (c *Comm) idle() bool {
-	if c.last == nil {
+	last := c.begun.Load()
+	if last == nil {
 		return true
 	}
 	select {
-	case <-c.last.done:
+	case <-last.done:
 		return true
 	default:
 		return false

@@ -65,9 +65,21 @@ func (h timeoutError) Error() string {
 	return fmt.Sprintf("not finished %s after its start on the GPU: another rank, NCCL, or the network hangs", time.Duration(h))
 }
 
-// failed records a failure on behalf of a lane or a check.
-func (c *Comm) failed(kind collective.Kind, number uint64, err error) {
-	_ = c.fail(kind.String(), number, err)
+// failed records the failure of an operation, which is nil before the first one, on behalf of a lane, a
+// check, or an alarm.
+func (c *Comm) failed(o *operation, err error) {
+	if o == nil {
+		_ = c.fail("connect", 0, err)
+		return
+	}
+	_ = c.fail(o.kind.String(), o.number, err)
+}
+
+// overdue implements [laneOwner]. With checks, these fail on their own.
+func (c *Comm) overdue(*operation) {
+	if c.alarms != nil {
+		go c.alarms.raise()
+	}
 }
 
 // fail records an error as final, causes the abort of NCCL's communicators, and notifies the

@@ -5,6 +5,7 @@ package communicator_test
 import (
 	"errors"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
 )
 
@@ -22,7 +24,7 @@ func attempt(t *testing.T, n int, s setting, elements func(rank int) int) []erro
 	comms, _ := ranks(t, n, s)
 	errs := conformance.Every(t, n, func(r int) (error, error) {
 		for range 5 {
-			if err := comms[r].AllReduce(t.Context(), make(floats, elements(r)).tensor()); err != nil {
+			if err := run(t.Context())(comms[r].AllReduce(t.Context(), make(floats, elements(r)).tensor())); err != nil {
 				return err, nil
 			}
 		}
@@ -60,7 +62,7 @@ func TestFailures(t *testing.T) {
 		{"refused call", "refuse:1:3:4", true, long, same, "ncclAllReduce: ncclInvalidArgument: refused", "ncclInvalidArgument", 1, "NCCL_DEBUG=WARN"},
 		{"hang", "hang:1:3", true, 3 * time.Second, same, "hangs", "hangs", -1, "NCCL_DEBUG=INFO"},
 		{"hang without checks", "hang:1:3", false, 3 * time.Second, same, "not finished 3s after", "not finished 3s after", 0, "NCCL_DEBUG=INFO"},
-		{"arguments without checks", "", false, 3 * time.Second, func(r int) int { return 1000 + r }, "not finished 3s after", "not finished 3s after", 0, "NCCL_DEBUG=INFO"},
+		{"arguments without checks", "", false, 3 * time.Second, func(r int) int { return 1000 + r }, "differ in length", "differ in length", 1, ""},
 		{"arguments", "", true, long, func(r int) int { return 1000 + r }, "differ in length", "differ in length", 1, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -147,7 +149,7 @@ func TestClose(t *testing.T) {
 	t.Setenv("GPUSIM_NCCL", "hang:1:0")
 	comms, _ := ranks(t, 2, setting{library.NCCL, true, time.Minute})
 	result := make(chan error)
-	go func() { result <- comms[0].AllReduce(t.Context(), make(floats, 8).tensor()) }()
+	go func() { result <- run(t.Context())(comms[0].AllReduce(t.Context(), make(floats, 8).tensor())) }()
 	for comms[0].Started() == 0 {
 		time.Sleep(time.Millisecond)
 	}
@@ -157,10 +159,86 @@ func TestClose(t *testing.T) {
 	if err := <-result; err == nil {
 		t.Error("an operation under way has no error")
 	}
-	if err := comms[0].AllReduce(t.Context(), make(floats, 8).tensor()); err == nil {
+	if err := run(t.Context())(comms[0].AllReduce(t.Context(), make(floats, 8).tensor())); err == nil {
 		t.Error("an operation after the end has no error")
 	}
 	if err := errors.Join(comms[0].Close(), comms[1].Close()); err != nil {
 		t.Errorf("close: %v", err)
 	}
+}
+
+// TestCulpritWithoutChecks checks that ranks name the rank that prevents the end of an operation, although
+// they exchange no messages while all is well.
+func TestCulpritWithoutChecks(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		// act is what rank 2 does while ranks 0 and 1 run the second operation. over is closed after
+		// these have failed.
+		act  func(c *communicator.Comm, control collective.Communicator, over <-chan struct{}) error
+		want string
+	}{
+		{"not begun", func(*communicator.Comm, collective.Communicator, <-chan struct{}) error { return nil }, "has not begun operation 1"},
+		{"not reached", func(c *communicator.Comm, _ collective.Communicator, over <-chan struct{}) error {
+			return afterBlocked(2, over, func(e driver.Event) error {
+				c.After(gpu.Event{Event: e})
+				_, err := c.AllReduce(t.Context(), make(floats, 8).tensor())
+				return err
+			})
+		}, "its GPU has not reached operation 1"},
+		{"gone", func(_ *communicator.Comm, control collective.Communicator, _ <-chan struct{}) error {
+			return control.Close()
+		}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			comms, control := ranks(t, 3, setting{library.NCCL, false, 3 * time.Second})
+			over, failed := make(chan struct{}), sync.WaitGroup{}
+			failed.Add(2)
+			go func() { failed.Wait(); close(over) }()
+			errs := conformance.Every(t, 3, func(r int) (error, error) {
+				if err := run(t.Context())(comms[r].AllReduce(t.Context(), make(floats, 8).tensor())); err != nil {
+					return nil, err
+				}
+				if r == 2 {
+					return nil, tt.act(comms[2], control[2], over)
+				}
+				defer failed.Done()
+				return run(t.Context())(comms[r].AllReduce(t.Context(), make(floats, 8).tensor())), nil
+			})
+			for r, err := range errs[:2] {
+				var e *collective.Error
+				if !errors.As(err, &e) || e.Peer.Rank != 2 || e.Op != "all-reduce" || !strings.Contains(e.Error(), tt.want) {
+					t.Errorf("rank %d says %v, want rank 2 and %q", r, err, tt.want)
+				}
+			}
+			conformance.Every(t, 3, func(r int) (error, error) { return nil, comms[r].Close() })
+		})
+	}
+}
+
+// afterBlocked calls f with an event of a GPU that does not happen until over is closed. It waits for the
+// event.
+func afterBlocked(ordinal int, over <-chan struct{}, f func(driver.Event) error) error {
+	g, err := driver.Open(ordinal)
+	if err != nil {
+		return err
+	}
+	unbind, err := g.Bind()
+	if err != nil {
+		return err
+	}
+	defer unbind()
+	stream, err := driver.NewStream(0)
+	if err != nil {
+		return err
+	}
+	e, err := driver.NewEvent(false)
+	if err != nil {
+		return err
+	}
+	blocked := driver.NewHostFunc(func() { <-over })
+	defer blocked.Close()
+	if err := errors.Join(stream.Call(blocked), stream.Record(e)); err != nil {
+		return err
+	}
+	return errors.Join(f(e), stream.Synchronize(), stream.Close(), e.Close())
 }

@@ -1,5 +1,7 @@
 package communicator
 
+import "time"
+
 // A GPU provides the operations that a communicator needs. All methods except ID must be
 // called on threads that have called Use.
 type GPU interface {
@@ -11,7 +13,7 @@ type GPU interface {
 	// NewStream creates a stream of the highest priority that does not synchronize with the
 	// null stream.
 	NewStream() (Stream, error)
-	// NewEvent creates an event without timing.
+	// NewEvent creates an event that records the time.
 	NewEvent() (Event, error)
 }
 
@@ -30,5 +32,7 @@ type Stream interface {
 type Event interface {
 	// Done reports whether the stream has reached the last record.
 	Done() (bool, error)
+	// Since returns the GPU time from another event to this one. Both must have completed.
+	Since(start Event) (time.Duration, error)
 	Close() error
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
-	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
 // A lane is an NCCL communicator with a stream and a thread. Its operations run in sequence.
@@ -18,25 +17,47 @@ type lane struct {
 	library    *libnccl.Library
 	gpu        GPU
 	rank, size int
-	timeout    time.Duration
+	timeout    time.Duration // of each operation
+	grace      time.Duration // for the owner, after the timeout
 	thread     *thread
-	failed     func(kind collective.Kind, number uint64, err error) // reports the first failure, on the thread
+	owner      laneOwner
 	comm       libnccl.Comm
 	out        *libnccl.Comm // NCCL writes comm here
 	pins       runtime.Pinner
 	stream     Stream
 
-	mu     sync.Mutex
-	broken error
+	mu       sync.Mutex
+	broken   error
+	unused   []Event // reusable events
+	progress progress
 
 	pending []*operation // operations on the stream, in order
-	events  []Event      // reusable events
+	events  []Event      // all events
 	polls   int
 }
 
+// A laneOwner is notified of problems, on the lane's thread.
+type laneOwner interface {
+	// failed reports the first failure.
+	failed(o *operation, err error)
+	// overdue reports that an operation has not ended within its timeout. Soon afterward the operation
+	// fails. Until then, the owner can report a better reason.
+	overdue(o *operation)
+}
+
+// progress is the progress of a rank's operations on its GPU.
+type progress struct {
+	ended   uint64     // number of operations that have ended
+	current *operation // the operation after them, or nil if it is not in the stream
+	waits   bool       // the GPU has not reached the current operation
+}
+
 // openLane creates a lane without its NCCL communicator.
-func openLane(o *Options, failed func(collective.Kind, uint64, error)) (*lane, error) {
-	l := &lane{library: o.Library, gpu: o.GPU, rank: o.Control.Rank(), size: o.Control.Size(), timeout: o.Timeout, failed: failed, out: new(libnccl.Comm)}
+func openLane(o *Options, owner laneOwner) (*lane, error) {
+	l := &lane{library: o.Library, gpu: o.GPU, rank: o.Control.Rank(), size: o.Control.Size(), timeout: o.Timeout, grace: 2 * diagnoseTimeout(o.Timeout), owner: owner, out: new(libnccl.Comm)}
+	if o.Check {
+		l.grace = o.Timeout/4 + 100*time.Millisecond // the checks have the same timeout, and name the missing rank
+	}
 	l.pins.Pin(l.out)
 	var err error
 	if l.thread, err = startThread(o.GPU, l.poll); err != nil {
@@ -46,7 +67,7 @@ func openLane(o *Options, failed func(collective.Kind, uint64, error)) (*lane, e
 		l.stream, err = l.gpu.NewStream()
 	})
 	if err != nil {
-		l.thread.do(localTimeout, l.release)
+		l.thread.do(localTimeout, l.free)
 		return nil, fmt.Errorf("prepare GPU %s: %w", o.GPU.ID(), err)
 	}
 	return l, nil
@@ -75,10 +96,12 @@ func (l *lane) setFailure(err error) {
 func (l *lane) begin(ctx context.Context, o *operation) {
 	work := func() {
 		if err := l.enqueue(ctx, o); err != nil {
-			l.failed(o.kind, o.number, err)
+			l.owner.failed(o, err)
 			l.pending = append(l.pending, o)
 			l.stop()
+			return
 		}
+		close(o.launched)
 	}
 	select {
 	case l.thread.work <- work:
@@ -97,22 +120,59 @@ func (l *lane) enqueue(ctx context.Context, o *operation) (err error) {
 			return fmt.Errorf("wait for the computation: %w", err)
 		}
 	}
+	if o.begin, err = l.record(); err != nil {
+		return fmt.Errorf("record the start of the operation: %w", err)
+	}
 	if err := l.launch(o); err != nil {
 		return err
 	}
-	if err := l.waitAsync(ctx, time.Now().Add(l.timeout)); err != nil {
+	if len(l.pending) == 0 {
+		l.setProgress(o.number, o, false)
+	}
+	if err := l.waitAsync(ctx, time.Now().Add(l.timeout), o); err != nil {
 		return err
 	}
-	if n := len(l.events); n > 0 {
-		o.event, l.events = l.events[n-1], l.events[:n-1]
-	} else if o.event, err = l.gpu.NewEvent(); err != nil {
-		return fmt.Errorf("create event: %w", err)
-	}
-	if err := l.stream.Record(o.event); err != nil {
+	if o.end, err = l.record(); err != nil {
 		return fmt.Errorf("record the end of the operation: %w", err)
 	}
 	l.pending = append(l.pending, o)
 	return nil
+}
+
+// record records an event in the stream.
+func (l *lane) record() (e Event, err error) {
+	l.mu.Lock()
+	if n := len(l.unused); n > 0 {
+		e, l.unused = l.unused[n-1], l.unused[:n-1]
+	}
+	l.mu.Unlock()
+	if e == nil {
+		if e, err = l.gpu.NewEvent(); err != nil {
+			return nil, err
+		}
+		l.events = append(l.events, e)
+	}
+	return e, l.stream.Record(e)
+}
+
+// release makes events reusable.
+func (l *lane) release(events ...Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unused = append(l.unused, events...)
+}
+
+func (l *lane) getProgress() progress {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.progress
+}
+
+// setProgress records the progress: the operations before o have ended.
+func (l *lane) setProgress(ended uint64, o *operation, waits bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.progress = progress{ended, o, waits}
 }
 
 // connect creates NCCL's communicator of all ranks that have id.
@@ -121,7 +181,7 @@ func (l *lane) connect(ctx context.Context, id libnccl.UniqueID, limit time.Dura
 		config := libnccl.NewConfig(l.library.Version)
 		if err = l.library.CommInitRank(l.out, l.size, id, l.rank, &config); err == nil {
 			l.comm = *l.out
-			err = l.waitAsync(ctx, time.Now().Add(limit))
+			err = l.waitAsync(ctx, time.Now().Add(limit), nil)
 		}
 		if err != nil {
 			l.abort()
@@ -133,8 +193,8 @@ func (l *lane) connect(ctx context.Context, id libnccl.UniqueID, limit time.Dura
 	return err
 }
 
-// waitAsync waits until NCCL has completed an asynchronous call.
-func (l *lane) waitAsync(ctx context.Context, deadline time.Time) error {
+// waitAsync waits until NCCL has completed an asynchronous call, which is part of o unless o is nil.
+func (l *lane) waitAsync(ctx context.Context, deadline time.Time, o *operation) error {
 	for still := 0; ; still++ {
 		busy, err := l.library.AsyncError(l.comm)
 		if !busy || err != nil {
@@ -146,8 +206,11 @@ func (l *lane) waitAsync(ctx context.Context, deadline time.Time) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if time.Now().After(deadline) {
-			return errBusy
+		if now := time.Now(); now.After(deadline) {
+			if o == nil || now.After(deadline.Add(l.grace)) {
+				return errBusy
+			}
+			l.reportOverdue(o)
 		}
 		if pause := pollDelay(still); pause > 0 {
 			time.Sleep(pause)
@@ -166,22 +229,30 @@ var errClosed = errors.New("the communicator was closed")
 func (l *lane) poll() (progress, busy bool) {
 	for len(l.pending) > 0 {
 		o := l.pending[0]
-		happened, err := o.event.Done()
+		ended, err := o.end.Done()
+		if err == nil && ended {
+			o.took, err = o.end.Since(o.begin)
+		}
 		if err != nil {
 			err = fmt.Errorf("GPU %s: %w", l.gpu.ID(), err)
-		} else if !happened {
+		} else if !ended {
 			if err = l.checkProgress(o); err == nil {
 				return progress, true
 			}
 		}
 		if err != nil {
-			l.failed(o.kind, o.number, err)
+			l.owner.failed(o, err)
 			l.stop()
 			return true, false
 		}
-		l.events = append(l.events, o.event)
 		l.pending = l.pending[1:]
+		var next *operation
+		if len(l.pending) > 0 {
+			next = l.pending[0]
+		}
+		l.setProgress(o.number+1, next, false)
 		progress = true
+		o.ended = time.Now()
 		close(o.done)
 	}
 	l.pending = nil
@@ -201,31 +272,34 @@ func (l *lane) checkProgress(o *operation) error {
 	}
 	now := time.Now()
 	if o.began.IsZero() {
-		if o.after != nil {
-			if ready, err := o.after.Done(); err != nil || !ready {
-				return err
-			}
+		reached, err := o.begin.Done()
+		l.setProgress(o.number, o, !reached)
+		if err != nil || !reached {
+			return err
 		}
 		o.began = now
 	}
-	if now.Sub(o.began) > l.limit() {
+	switch late := now.Sub(o.began) - l.timeout; {
+	case late > l.grace:
 		return timeoutError(l.timeout)
+	case late > 0:
+		l.reportOverdue(o)
 	}
 	return nil
 }
 
-// limit returns the timeout with a margin, so that the host communicator, which can name the
-// missing rank, fails first.
-func (l *lane) limit() time.Duration { return l.timeout + l.timeout/4 + 100*time.Millisecond }
+func (l *lane) reportOverdue(o *operation) {
+	if !o.isOverdue {
+		o.isOverdue = true
+		l.owner.overdue(o)
+	}
+}
 
 // stop aborts NCCL's communicator, so that nothing uses the buffers, and fails all operations
 // in progress.
 func (l *lane) stop() {
 	l.abort()
 	for _, o := range l.pending {
-		if o.event != nil {
-			l.events = append(l.events, o.event)
-		}
 		o.err = l.failure()
 		close(o.done)
 	}
@@ -254,7 +328,7 @@ func (l *lane) close(well bool) error {
 		if !well || len(l.pending) > 0 || !l.finish() {
 			l.stop()
 		}
-		l.release()
+		l.free()
 	})
 	if !in {
 		// The thread is inside NCCL or the driver, and may never return.
@@ -286,9 +360,9 @@ func (l *lane) finish() bool {
 	}
 }
 
-// release frees GPU resources after NCCL's communicator is closed, and ends the thread. It
+// free frees GPU resources after NCCL's communicator is closed, and ends the thread. It
 // ignores errors: they mean that the GPU and its context are lost.
-func (l *lane) release() {
+func (l *lane) free() {
 	if l.stream != nil {
 		_ = l.stream.Close()
 	}

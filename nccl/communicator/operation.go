@@ -1,6 +1,7 @@
 package communicator
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -17,10 +18,53 @@ type operation struct {
 	number     uint64
 	after      Event // event to wait for, or nil
 
-	event Event     // recorded when the stream has completed it
-	began time.Time // when the GPU reached it, for the deadline
-	done  chan struct{}
-	err   error
+	begin, end Event         // recorded in the stream before and after it
+	launched   chan struct{} // closed when it is in the stream
+	began      time.Time     // when the GPU reached it, for the deadline
+	isOverdue  bool
+	done       chan struct{} // closed when it has ended, or after a failure
+	ended      time.Time     // after done: the time at which the host noticed the end
+	took       time.Duration // after done: its time on the GPU
+	err        error         // after done
+}
+
+// Work is an operation in the stream. Its buffers belong to it until it has ended.
+type Work struct {
+	comm    *Comm
+	op      *operation
+	checked <-chan error
+}
+
+// End returns the event at the end of the operation, for other streams that wait for it. It is valid
+// until Release.
+func (w *Work) End() Event { return w.op.end }
+
+// Wait waits on the host until the operation has ended.
+func (w *Work) Wait(ctx context.Context) error {
+	c, o := w.comm, w.op
+	err := c.wait(ctx, o, o.done)
+	if err != nil {
+		return err
+	}
+	select {
+	case err = <-w.checked:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return c.fail(o.kind.String(), o.number, err)
+	}
+	return nil
+}
+
+// Time returns the time at which the host noticed the end of the operation, and the time that the
+// operation took on the GPU. Wait must have returned no error.
+func (w *Work) Time() (ended time.Time, took time.Duration) { return w.op.ended, w.op.took }
+
+// Release releases the events of an operation that has ended.
+func (w *Work) Release() {
+	w.comm.lane.release(w.op.begin, w.op.end)
+	w.op.begin, w.op.end = nil, nil
 }
 
 // types holds the element types of calls, and their names for NCCL.
@@ -57,6 +101,15 @@ func (o *operation) signature() collective.Signature {
 		s.Op = uint8(collective.Sum)
 	}
 	return s
+}
+
+// encodeSignature encodes a signature for a collective.
+func encodeSignature(s collective.Signature) []int64 {
+	return []int64{int64(s.Kind), int64(s.Type), int64(s.Op), int64(s.Root), int64(s.Bytes)}
+}
+
+func decodeSignature(v []int64) collective.Signature {
+	return collective.Signature{Kind: uint8(v[0]), Type: uint8(v[1]), Op: uint8(v[2]), Root: int32(v[3]), Bytes: uint64(v[4])}
 }
 
 // launch puts an operation on the lane's stream.

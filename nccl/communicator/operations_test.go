@@ -27,6 +27,23 @@ func (f floats) tensor() device.Tensor { return device.Host(f) }
 // value returns element i of a rank in round k. Sums of values are exact in bfloat16.
 func value(rank, i, k int) float32 { return float32((rank+1)*(i%5) + k) }
 
+// run returns a function that waits until an operation has ended.
+func run(ctx context.Context) func(*communicator.Work, error) error {
+	return func(w *communicator.Work, err error) error {
+		if err != nil {
+			return err
+		}
+		if err := w.Wait(ctx); err != nil {
+			return err
+		}
+		if ended, took := w.Time(); ended.IsZero() || took < 0 {
+			return fmt.Errorf("the operation ended at %v, after %v", ended, took)
+		}
+		w.Release()
+		return nil
+	}
+}
+
 // operations checks all operations of a rank on buffers with the given number of elements per rank.
 func operations(t *testing.T, c *communicator.Comm, part int) error {
 	n, whole := c.Size(), part*c.Size()
@@ -46,38 +63,38 @@ func operations(t *testing.T, c *communicator.Comm, part int) error {
 		}
 
 		buf := slices.Clone(own)
-		if err := c.AllReduce(t.Context(), buf.tensor()); err != nil {
+		if err := run(t.Context())(c.AllReduce(t.Context(), buf.tensor())); err != nil {
 			return err
 		}
 		check("all-reduce", buf, sum)
 
 		half := make([]element.BF16, whole)
 		element.Round(half, own)
-		if err := c.AllReduce(t.Context(), bf16(half)); err != nil {
+		if err := run(t.Context())(c.AllReduce(t.Context(), bf16(half))); err != nil {
 			return err
 		}
 		element.Widen(buf, half)
 		check("all-reduce in bfloat16", buf, sum)
 
 		shard := make(floats, part)
-		if err := c.ReduceScatter(t.Context(), shard.tensor(), slices.Clone(own).tensor()); err != nil {
+		if err := run(t.Context())(c.ReduceScatter(t.Context(), shard.tensor(), slices.Clone(own).tensor())); err != nil {
 			return err
 		}
 		check("reduce-scatter", shard, sum[first:first+part])
 		buf = slices.Clone(own)
-		if err := c.ReduceScatter(t.Context(), buf.tensor().Slice(first, first+part), buf.tensor()); err != nil {
+		if err := run(t.Context())(c.ReduceScatter(t.Context(), buf.tensor().Slice(first, first+part), buf.tensor())); err != nil {
 			return err
 		}
 		check("reduce-scatter in place", buf[first:first+part], sum[first:first+part])
 
 		buf = make(floats, whole)
-		if err := c.AllGather(t.Context(), buf.tensor(), floats(all[first:first+part]).tensor()); err != nil {
+		if err := run(t.Context())(c.AllGather(t.Context(), buf.tensor(), floats(all[first:first+part]).tensor())); err != nil {
 			return err
 		}
 		check("all-gather", buf, all)
 		buf = make(floats, whole)
 		copy(buf[first:], all[first:first+part])
-		if err := c.AllGather(t.Context(), buf.tensor(), buf.tensor().Slice(first, first+part)); err != nil {
+		if err := run(t.Context())(c.AllGather(t.Context(), buf.tensor(), buf.tensor().Slice(first, first+part))); err != nil {
 			return err
 		}
 		check("all-gather in place", buf, all)
@@ -113,7 +130,7 @@ func TestOperations(t *testing.T) {
 // TestWrongArguments checks that invalid arguments are detected even without checks.
 func TestWrongArguments(t *testing.T) {
 	comms, _ := ranks(t, 1, setting{library.NCCL, false, time.Minute})
-	err := comms[0].AllGather(t.Context(), make(floats, 3).tensor(), make(floats, 2).tensor())
+	err := run(t.Context())(comms[0].AllGather(t.Context(), make(floats, 3).tensor(), make(floats, 2).tensor()))
 	if err == nil || !strings.Contains(err.Error(), "a buffer of 2 elements to a buffer of 3 elements, with 1 ranks") {
 		t.Errorf("got %v", err)
 	}
@@ -127,9 +144,9 @@ func TestDifferentOperations(t *testing.T) {
 	comms, _ := ranks(t, 2, setting{library.NCCL, true, time.Minute})
 	errs := conformance.Every(t, 2, func(r int) (error, error) {
 		if r == 0 {
-			return comms[0].AllReduce(t.Context(), make(floats, 8).tensor()), nil
+			return run(t.Context())(comms[0].AllReduce(t.Context(), make(floats, 8).tensor())), nil
 		}
-		return comms[1].AllGather(t.Context(), make(floats, 8).tensor(), make(floats, 4).tensor()), nil
+		return run(t.Context())(comms[1].AllGather(t.Context(), make(floats, 8).tensor(), make(floats, 4).tensor())), nil
 	})
 	for r, err := range errs {
 		if err == nil || !strings.Contains(err.Error(), "have diverged") {
@@ -145,7 +162,7 @@ func TestCancellation(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("rank 7 was lost")
 	time.AfterFunc(50*time.Millisecond, func() { cancel(cause) })
-	if err := comms[0].AllReduce(ctx, make(floats, 8).tensor()); !errors.Is(err, cause) {
+	if err := run(ctx)(comms[0].AllReduce(ctx, make(floats, 8).tensor())); !errors.Is(err, cause) {
 		t.Errorf("got %v, want %v", err, cause)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/ddpbatch/ddpbatch/nccl/gpu"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/conformance"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
@@ -67,9 +68,9 @@ func TestOrder(t *testing.T) {
 		if err := p.stream.Record(ready); err != nil {
 			return p, err
 		}
-		comms[r].After(ready)
+		comms[r].After(gpu.Event{Event: ready})
 		result := make(chan error, 1)
-		go func() { result <- comms[r].AllReduce(t.Context(), device.Host(p.buf)) }()
+		go func() { result <- run(t.Context())(comms[r].AllReduce(t.Context(), device.Host(p.buf))) }()
 		for comms[r].Started() == 0 {
 			time.Sleep(time.Millisecond)
 		}

@@ -3,6 +3,8 @@
 package gpu
 
 import (
+	"time"
+
 	"github.com/ddpbatch/ddpbatch/nccl/communicator"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 )
@@ -41,18 +43,25 @@ func (g *GPU) NewStream() (communicator.Stream, error) {
 	return stream{s}, err
 }
 
-// NewEvent returns an event without timing.
-func (g *GPU) NewEvent() (communicator.Event, error) { return driver.NewEvent(false) }
-
-// NewOrder returns an order that runs a communicator after a computation on the same GPU.
-func (g *GPU) NewOrder(c *communicator.Comm, computation driver.Computation) *driver.Order {
-	return driver.NewOrder(g.device, computation, func(e driver.Event) { c.After(e) })
+// NewEvent returns an event that records the time.
+func (g *GPU) NewEvent() (communicator.Event, error) {
+	e, err := driver.NewEvent(true)
+	return Event{e}, err
 }
 
+// Event implements [communicator.Event].
+type Event struct{ driver.Event }
+
+// Since implements [communicator.Event].
+func (e Event) Since(start communicator.Event) (time.Duration, error) {
+	return e.Event.Since(start.(Event).Event)
+}
+
+// stream implements [communicator.Stream].
 type stream struct{ driver.Stream }
 
 // Record implements [communicator.Stream].
-func (s stream) Record(e communicator.Event) error { return s.Stream.Record(e.(driver.Event)) }
+func (s stream) Record(e communicator.Event) error { return s.Stream.Record(e.(Event).Event) }
 
 // Wait implements [communicator.Stream].
-func (s stream) Wait(e communicator.Event) error { return s.Stream.Wait(e.(driver.Event)) }
+func (s stream) Wait(e communicator.Event) error { return s.Stream.Wait(e.(Event).Event) }

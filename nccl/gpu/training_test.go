@@ -95,9 +95,9 @@ func onGPUs(t *testing.T, n int, o ddp.Options, initial [][]float32) [][]float64
 		if err != nil {
 			return nil, err
 		}
-		order := ours.NewOrder(c, d)
-		losses, err := trained(t.Context(), d, ddp.NewDeviceCommunicator(c, control[r], order.Mark), o, initial, nil)
-		return losses, errors.Join(err, c.Close(), order.Close(), control[r].Close(), d.Close(), g.Close())
+		operations := ours.NewOperations(c, d)
+		losses, err := trained(t.Context(), d, ddp.NewDeviceCommunicator(operations, control[r], operations.Mark), o, initial, nil)
+		return losses, errors.Join(err, operations.Close(), control[r].Close(), d.Close(), g.Close())
 	})
 }
 
@@ -166,6 +166,9 @@ func trained(ctx context.Context, d device.Device, c ddp.Communicator, o ddp.Opt
 		adam.StepAsync(sharder.Parts(), decision, 0.5)
 		adam.CountStep()
 		result.Begin(decision.Result())
+		if err := sharder.Wait(ctx, sharder.TakeWork(nil)); err != nil {
+			return nil, err
+		}
 		losses = append(losses, float64(result.Floats()[2])/float64(2*c.Size()))
 		sharder.MarkUpdated()
 	}

@@ -23,7 +23,7 @@ func TestLaunchFails(t *testing.T) {
 	const gpu = "GPU-67707573-696d-0000-0000-00000000000"
 	for name, c := range map[string]struct {
 		set  string
-		step int // that fails
+		step int // that the rank is in when it notices the failure; -1: any
 		rank int // -1: any
 		want []string
 		hint string
@@ -34,8 +34,8 @@ func TestLaunchFails(t *testing.T) {
 		"a launch is refused":    {"GPUSIM_FAIL=refuse:sgd", 0, -1, []string{"step 0: cuda ", gpu, "sgd of ", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}, ""},
 		"a kernel fails":         {"GPUSIM_FAIL=launch:sgd", 1, -1, []string{gpu, "CUDA_ERROR_LAUNCH_FAILED"}, "CUDA_LAUNCH_BLOCKING=1"},
 		"a GPU is lost":          {"GPUSIM_FAIL=lost:200", -1, -1, []string{gpu, "CUDA_ERROR_ECC_UNCORRECTABLE"}, "drain the node"},
-		"NCCL's async error":     {"GPUSIM_NCCL=async:1:3:6", 3, 1, []string{"step 3: reduce bucket 0 of 1: all-reduce 3 with rank 1", "ncclRemoteError: NET/Simulator : connection to a peer was closed on =lo ", "NCCL 2.30.7 from ", gpu + "1"}, "NCCL_DEBUG"},
-		"NCCL hangs":             {"GPUSIM_NCCL=hang:1:3", 3, -1, []string{"step 3: reduce bucket 0 of 1: all-reduce 3 with rank ", "not finished 2s after", "NCCL_SOCKET_IFNAME==lo"}, "firewalls"},
+		"NCCL's async error":     {"GPUSIM_NCCL=async:1:3:6", 4, 1, []string{"step 3: reduce bucket 0 of 1: all-reduce 3 with rank 1", "ncclRemoteError: NET/Simulator : connection to a peer was closed on =lo ", "NCCL 2.30.7 from ", gpu + "1"}, "NCCL_DEBUG"},
+		"NCCL hangs":             {"GPUSIM_NCCL=hang:1:3", 4, -1, []string{"step 3: reduce bucket 0 of 1: all-reduce 3 with rank ", "not finished 2s after", "NCCL_SOCKET_IFNAME==lo"}, "firewalls"},
 		"NCCL does not begin":    {"GPUSIM_NCCL=init:1", 0, -1, []string{"2 ranks on GPUs: connect the GPUs: initialize NCCL on rank ", "NCCL is still waiting for other ranks", gpu}, "firewalls"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,25 +65,27 @@ func (c *hostStagedComm) Rank() int { return c.host.Rank() }
 
 func (c *hostStagedComm) Size() int { return c.host.Size() }
 
-func (c *hostStagedComm) AllReduce(ctx context.Context, buf device.Tensor) error {
-	return c.do(buf, buf, func(send, recv device.Tensor) error { return ddp.NewCommunicator(c.host).AllReduce(ctx, send) })
+func (c *hostStagedComm) AllReduce(ctx context.Context, buf device.Tensor) (ddp.Work, error) {
+	return nil, c.do(buf, buf, func(send, recv device.Tensor) (ddp.Work, error) {
+		return ddp.NewCommunicator(c.host).AllReduce(ctx, send)
+	})
 }
 
-func (c *hostStagedComm) ReduceScatter(ctx context.Context, part, whole device.Tensor) error {
-	return c.do(whole, part, func(send, recv device.Tensor) error {
+func (c *hostStagedComm) ReduceScatter(ctx context.Context, part, whole device.Tensor) (ddp.Work, error) {
+	return nil, c.do(whole, part, func(send, recv device.Tensor) (ddp.Work, error) {
 		return ddp.NewCommunicator(c.host).ReduceScatter(ctx, recv, send)
 	})
 }
 
-func (c *hostStagedComm) AllGather(ctx context.Context, whole, part device.Tensor) error {
-	return c.do(part, whole, func(send, recv device.Tensor) error {
+func (c *hostStagedComm) AllGather(ctx context.Context, whole, part device.Tensor) (ddp.Work, error) {
+	return nil, c.do(part, whole, func(send, recv device.Tensor) (ddp.Work, error) {
 		return ddp.NewCommunicator(c.host).AllGather(ctx, recv, send)
 	})
 }
 
 // do copies send to the host, calls f with copies of the buffers, and copies the result to recv. If
 // send and recv are the same tensor, so are the copies.
-func (c *hostStagedComm) do(send, recv device.Tensor, f func(send, recv device.Tensor) error) error {
+func (c *hostStagedComm) do(send, recv device.Tensor, f func(send, recv device.Tensor) (ddp.Work, error)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	entered, err := c.gpu.Enter()
@@ -114,7 +116,7 @@ func (c *hostStagedComm) do(send, recv device.Tensor, f func(send, recv device.T
 	if err != nil {
 		return fmt.Errorf("copy %d bytes of GPU %d (%s) to the host: %w", send.Bytes(), c.gpu.Ordinal, c.gpu.UUID, err)
 	}
-	if err := f(pinnedTensor(out, send), pinnedTensor(in, recv)); err != nil {
+	if _, err := f(pinnedTensor(out, send), pinnedTensor(in, recv)); err != nil {
 		return err
 	}
 	err = c.stream.Upload(driver.Ptr(recv.Addr()), in)

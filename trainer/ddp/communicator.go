@@ -17,9 +17,9 @@ func NewCommunicator(c collective.Communicator) Communicator { return hostComm{c
 type DeviceOperations interface {
 	Rank() int
 	Size() int
-	AllReduce(ctx context.Context, buf device.Tensor) error
-	ReduceScatter(ctx context.Context, part, whole device.Tensor) error
-	AllGather(ctx context.Context, whole, part device.Tensor) error
+	AllReduce(ctx context.Context, buf device.Tensor) (Work, error)
+	ReduceScatter(ctx context.Context, part, whole device.Tensor) (Work, error)
+	AllGather(ctx context.Context, whole, part device.Tensor) (Work, error)
 }
 
 // NewDeviceCommunicator returns a communicator for a device with its own memory, such as a GPU. The
@@ -50,16 +50,16 @@ func tensorBytes(t device.Tensor) []byte {
 	return unsafe.Slice((*byte)(t.Base()), t.Bytes())
 }
 
-func (o hostComm) AllReduce(ctx context.Context, buf device.Tensor) error {
-	return o.c.Do(ctx, collective.Call{Kind: collective.KindAllReduce, Type: typeOf(buf), Op: collective.Sum, Send: tensorBytes(buf), Recv: tensorBytes(buf)})
+func (o hostComm) AllReduce(ctx context.Context, buf device.Tensor) (Work, error) {
+	return nil, o.c.Do(ctx, collective.Call{Kind: collective.KindAllReduce, Type: typeOf(buf), Op: collective.Sum, Send: tensorBytes(buf), Recv: tensorBytes(buf)})
 }
 
-func (o hostComm) ReduceScatter(ctx context.Context, part, whole device.Tensor) error {
-	return o.c.Do(ctx, collective.Call{Kind: collective.KindReduceScatter, Type: typeOf(whole), Op: collective.Sum, Send: tensorBytes(whole), Recv: tensorBytes(part)})
+func (o hostComm) ReduceScatter(ctx context.Context, part, whole device.Tensor) (Work, error) {
+	return nil, o.c.Do(ctx, collective.Call{Kind: collective.KindReduceScatter, Type: typeOf(whole), Op: collective.Sum, Send: tensorBytes(whole), Recv: tensorBytes(part)})
 }
 
-func (o hostComm) AllGather(ctx context.Context, whole, part device.Tensor) error {
-	return o.c.Do(ctx, collective.Call{Kind: collective.KindAllGather, Type: typeOf(whole), Send: tensorBytes(part), Recv: tensorBytes(whole)})
+func (o hostComm) AllGather(ctx context.Context, whole, part device.Tensor) (Work, error) {
+	return nil, o.c.Do(ctx, collective.Call{Kind: collective.KindAllGather, Type: typeOf(whole), Send: tensorBytes(part), Recv: tensorBytes(whole)})
 }
 
 func (o hostComm) Rank() int { return o.c.Rank() }

@@ -47,7 +47,7 @@ func (s *Sharder) decompress(i int) {
 // sum, and widens the result, like PyTorch's bf16_compress_hook. The gradients are already divided
 // by the number of ranks, so sums stay as small as single gradients. Every rank widens the same
 // bits, so replicas stay equal.
-func (s *Sharder) allReduce(ctx context.Context, grads device.Tensor) error {
+func (s *Sharder) allReduce(ctx context.Context, grads device.Tensor) (Work, error) {
 	switch {
 	case !s.bf16:
 		return s.comm.AllReduce(ctx, grads)
@@ -56,27 +56,27 @@ func (s *Sharder) allReduce(ctx context.Context, grads device.Tensor) error {
 	}
 	half := s.bf16Scratch(grads.Len())
 	element.Round(bf16Slice(half), grads.Floats())
-	if err := s.comm.AllReduce(ctx, half); err != nil {
-		return err
+	if _, err := s.comm.AllReduce(ctx, half); err != nil {
+		return nil, err
 	}
 	element.Widen(grads.Floats(), bf16Slice(half))
-	return nil
+	return nil, nil
 }
 
 // reduceScatter reduce-scatters gradients: part receives this rank's shard of the sums. The rest of
 // grads is undefined afterwards.
-func (s *Sharder) reduceScatter(ctx context.Context, part, grads device.Tensor) error {
+func (s *Sharder) reduceScatter(ctx context.Context, part, grads device.Tensor) (Work, error) {
 	if !s.bf16 {
 		return s.comm.ReduceScatter(ctx, part, grads)
 	}
 	half := s.bf16Scratch(grads.Len())
 	ownShard := s.shard(half)
 	element.Round(bf16Slice(half), grads.Floats())
-	if err := s.comm.ReduceScatter(ctx, ownShard, half); err != nil {
-		return err
+	if _, err := s.comm.ReduceScatter(ctx, ownShard, half); err != nil {
+		return nil, err
 	}
 	element.Widen(part.Floats(), bf16Slice(ownShard))
-	return nil
+	return nil, nil
 }
 
 // bf16Slice returns a bfloat16 tensor as a slice of package element's type.

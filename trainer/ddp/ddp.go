@@ -40,6 +40,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
@@ -82,16 +83,19 @@ func ParseStrategy(name string) (Strategy, error) {
 // tensors of the device whose [Memory] the Sharder uses. The length of a sharded tensor is a
 // multiple of Size, and shard r belongs to rank r. AllReduce and ReduceScatter must produce
 // bit-identical sums; otherwise strategies do not produce bit-identical results.
+//
+// AllReduce, ReduceScatter, and AllGather either return when they have ended, with nil Work, or they
+// return when the operation is on a stream of the device, with its Work.
 type Communicator interface {
 	Rank() int
 	Size() int
 	// AllReduce replaces buf by the sum over all ranks.
-	AllReduce(ctx context.Context, buf device.Tensor) error
+	AllReduce(ctx context.Context, buf device.Tensor) (Work, error)
 	// ReduceScatter writes this rank's shard of the sum of whole over all ranks to part, which may
 	// be that shard of whole. The rest of whole is undefined afterwards.
-	ReduceScatter(ctx context.Context, part, whole device.Tensor) error
+	ReduceScatter(ctx context.Context, part, whole device.Tensor) (Work, error)
 	// AllGather copies every rank's shard to its position in whole. Part may be in whole.
-	AllGather(ctx context.Context, whole, part device.Tensor) error
+	AllGather(ctx context.Context, whole, part device.Tensor) (Work, error)
 	// Broadcast replaces buf, in host memory, by root's.
 	Broadcast(ctx context.Context, buf []byte, root int) error
 	// Alloc returns host memory that the other ranks of the node can read, or nil if there is no such
@@ -107,6 +111,22 @@ type Communicator interface {
 	// Close releases what the communicator holds in addition to the communicators that it was created
 	// from. If it returns an error, an operation may still use the device's memory.
 	Close() error
+}
+
+// Work is an operation on a stream of the device. Its methods are called on the device's goroutine.
+type Work interface {
+	// Join makes work that is enqueued on the device from now on wait for the end of the operation.
+	// The host does not wait.
+	Join() error
+	// Wait waits on the host until the operation has ended, and frees its resources. The results of
+	// the operation are valid only if Wait returns no error.
+	Wait(ctx context.Context) (WorkTimes, error)
+}
+
+// WorkTimes holds the times of an operation on a stream.
+type WorkTimes struct {
+	Ended         time.Time     // when the host noticed the end
+	Busy, Exposed time.Duration // as in [Times], on the device
 }
 
 // A HostCommunicator has the methods of a [Communicator] that work for all communicators of host
@@ -325,8 +345,16 @@ func (s *Sharder) Start(ctx context.Context) {
 	s.refresh()
 }
 
-// Stop waits until all operations have ended.
-func (s *Sharder) Stop() error { return s.queue.end() }
+// Stop waits until all operations have ended. Their times do not count as times of a step.
+func (s *Sharder) Stop(ctx context.Context) error {
+	err := s.queue.end()
+	if err == nil {
+		err = s.waitFor(ctx, s.queue.works)
+	}
+	s.queue.works = s.queue.works[:0]
+	s.queue.times = Times{}
+	return err
+}
 
 // MarkUpdated reports to the Sharder that the optimizer has changed the parts' values.
 func (s *Sharder) MarkUpdated() {
@@ -346,5 +374,5 @@ func (s *Sharder) Sync(ctx context.Context) error {
 	}
 	s.queue.begin(ctx)
 	s.refresh()
-	return s.Stop()
+	return s.Stop(ctx)
 }

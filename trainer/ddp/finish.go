@@ -8,9 +8,11 @@ import (
 )
 
 // Finish waits until every bucket is reduced, and computes the records of all ranks. With an
-// asynchronous device it only enqueues this computation. After an error, values and gradients are
-// undefined and the communicator cannot be used.
+// asynchronous device it only enqueues this computation, after operations on a stream, which
+// [Sharder.TakeWork] returns. After an error, values and gradients are undefined and the communicator
+// cannot be used.
 func (s *Sharder) Finish(ctx context.Context) error {
+	defer s.queue.endStep()
 	if err := s.stopAllReady(); err != nil {
 		return err
 	}
@@ -22,9 +24,9 @@ func (s *Sharder) Finish(ctx context.Context) error {
 	return s.computeRecords(ctx)
 }
 
-// stopAllReady calls Stop and checks that every gradient was ready.
+// stopAllReady ends the queue's operations and checks that every gradient was ready.
 func (s *Sharder) stopAllReady() error {
-	if err := s.Stop(); err != nil {
+	if err := s.queue.end(); err != nil {
 		return err
 	}
 	if s.next != len(s.buckets) {
@@ -57,8 +59,8 @@ func (s *Sharder) computeRecords(ctx context.Context) error {
 	if !exchanged {
 		return nil
 	}
-	if err := s.queue.exposed(func() error { return s.comm.AllGather(ctx, float32View(s.records), float32View(own)) }); err != nil {
-		return fmt.Errorf("exchange the gradient norm and the loss: %w", err)
+	if err := s.queue.exposed(func() (Work, error) { return s.comm.AllGather(ctx, float32View(s.records), float32View(own)) }); err != nil {
+		return s.describe(exchange, 0, err)
 	}
 	return nil
 }

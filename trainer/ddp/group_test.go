@@ -79,9 +79,9 @@ func (m *member) sumShard(buf []float32, r int) []float32 {
 	return sum
 }
 
-func (m *member) AllReduce(_ context.Context, t device.Tensor) error {
+func (m *member) AllReduce(_ context.Context, t device.Tensor) (Work, error) {
 	if t.Type() == device.BFloat16 {
-		return m.allReduceHalves(bf16Slice(t))
+		return nil, m.allReduceHalves(bf16Slice(t))
 	}
 	buf := t.Floats()
 	m.reduced += 4 * len(buf)
@@ -92,12 +92,12 @@ func (m *member) AllReduce(_ context.Context, t device.Tensor) error {
 	}
 	m.barrier()
 	copy(buf, m.sum)
-	return m.fail
+	return nil, m.fail
 }
 
-func (m *member) ReduceScatter(_ context.Context, part, whole device.Tensor) error {
+func (m *member) ReduceScatter(_ context.Context, part, whole device.Tensor) (Work, error) {
 	if whole.Type() == device.BFloat16 {
-		return m.reduceScatterHalves(bf16Slice(part), bf16Slice(whole))
+		return nil, m.reduceScatterHalves(bf16Slice(part), bf16Slice(whole))
 	}
 	buf := whole.Floats()
 	m.reduced += 4 * len(buf)
@@ -109,10 +109,10 @@ func (m *member) ReduceScatter(_ context.Context, part, whole device.Tensor) err
 		buf[i] = -1e30 // undefined
 	}
 	copy(part.Floats(), sum)
-	return m.fail
+	return nil, m.fail
 }
 
-func (m *member) AllGather(_ context.Context, whole, part device.Tensor) error {
+func (m *member) AllGather(_ context.Context, whole, part device.Tensor) (Work, error) {
 	if part.Len() > 4 { // not the records of the norm and the loss
 		m.given += whole.Len()
 	}
@@ -122,7 +122,7 @@ func (m *member) AllGather(_ context.Context, whole, part device.Tensor) error {
 		copy(whole.Floats()[r*len(other):], other)
 	}
 	m.barrier()
-	return m.fail
+	return nil, m.fail
 }
 
 func (m *member) Broadcast(_ context.Context, buf []byte, root int) error {

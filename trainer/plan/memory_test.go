@@ -102,11 +102,11 @@ func (*recorder) Size() int { return 2 }
 
 func (*recorder) Broadcast(context.Context, []byte, int) error { return nil }
 
-func (r *recorder) AllReduce(_ context.Context, buf device.Tensor) error {
+func (r *recorder) AllReduce(_ context.Context, buf device.Tensor) (ddp.Work, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lens = append(r.lens, buf.Len())
-	return nil
+	return nil, nil
 }
 
 // TestBucketsAreThoseOfDDP checks that the number and the sizes of buckets equal the trainer's.

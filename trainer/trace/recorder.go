@@ -175,8 +175,8 @@ func (r *Recorder) Add(k Kind, number int, began time.Time) (ended time.Time) {
 }
 
 // AddQueued adds a span for an operation that was enqueued before it began.
-func (r *Recorder) AddQueued(k Kind, number int, asked, began time.Time) {
-	r.add(k, number, asked, began, r.Now())
+func (r *Recorder) AddQueued(k Kind, number int, enqueued, began, ended time.Time) {
+	r.add(k, number, enqueued, began, ended)
 }
 
 // AddUntil adds a span that has ended. A span that began before the recording is cut to the
@@ -185,12 +185,12 @@ func (r *Recorder) AddUntil(k Kind, number int, began, ended time.Time) {
 	r.add(k, number, began, began, ended)
 }
 
-func (r *Recorder) add(k Kind, number int, asked, began, ended time.Time) {
+func (r *Recorder) add(k Kind, number int, enqueued, began, ended time.Time) {
 	if !r.Recording() || ended.Before(r.origin) {
 		return
 	}
 	since := func(t time.Time) int64 { return max(0, int64(t.Sub(r.origin))) }
-	s := Span{Enqueued: since(asked), Start: since(began), End: since(ended), Number: int32(number), Kind: k}
+	s := Span{Enqueued: since(enqueued), Start: since(began), End: since(ended), Number: int32(number), Kind: k}
 	switch t := kindInfo[k].track; {
 	case len(r.spans[t]) == cap(r.spans[t]):
 		r.dropped[t]++

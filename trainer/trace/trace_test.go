@@ -55,7 +55,7 @@ func TestRecorder(t *testing.T) {
 	r.AddUntil(AsyncSave, 0, before, at)     // the part since the recording began
 	r.AddUntil(AsyncSave, 0, before, before) // entirely before the recording
 	for range 5 {
-		r.AddQueued(Reduce, 2, before, at)
+		r.AddQueued(Reduce, 2, before, at, r.Now())
 	}
 	r.End()
 	r.Add(Optimizer, 0, time.Now())
