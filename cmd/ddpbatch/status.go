@@ -47,6 +47,7 @@ func (c *statusCmd) Run(ctx context.Context, p *program) error {
 	if len(c.Which) > 0 {
 		for i := range all {
 			all[i].AddUsage(rundir.Dir{Path: all[i].Dir})
+			all[i].AddComponents(rundir.Dir{Path: all[i].Dir})
 		}
 	}
 	if c.JSON {

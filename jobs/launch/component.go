@@ -57,6 +57,7 @@ type components struct {
 	o   ProgramOptions
 	all []componentAddress // sorted by index and node
 	own []*component
+	log *componentRecorder // nil without components of its own
 
 	mu       sync.Mutex
 	err      error
@@ -188,6 +189,9 @@ func (c *components) startAll(ctx context.Context, environ []string, workdir str
 			component, err := c.newComponent(spec, at, environ, workdir)
 			if err != nil {
 				return componentError{err}
+			}
+			if c.log == nil {
+				c.log = newComponentRecorder(r.dir, component.attempt, r.Info.NodeRank, c.o.Say)
 			}
 			c.own = append(c.own, component)
 			if err := component.start(ctx); err != nil {
@@ -328,6 +332,9 @@ func (c *components) stop(quick bool) {
 		all.Go(func() { component.stop(quick) })
 	}
 	all.Wait()
+	if c.log != nil {
+		c.log.close()
+	}
 }
 
 // graceOf returns the time between SIGTERM and SIGKILL.

@@ -117,9 +117,16 @@ func (p *component) expandArgv(environ []string, ready string) ([]string, error)
 // start starts the component, waits until it is ready, and supervises it from then on. An optional
 // component that fails causes a warning only.
 func (p *component) start(ctx context.Context) error {
+	p.c.log.set(p, rundir.ComponentStarting, nil)
 	err := p.startProcess()
 	if err == nil {
 		err = p.awaitReady(ctx)
+	}
+	switch ending := errors.Is(err, errStopRequested) || ctx.Err() != nil || p.c.r.Session.Context().Err() != nil; {
+	case ending:
+		p.c.log.set(p, rundir.ComponentStopped, nil)
+	case err != nil:
+		p.c.log.set(p, rundir.ComponentFailed, err)
 	}
 	if err != nil && !p.spec.Optional || errors.Is(err, errStopRequested) || ctx.Err() != nil || p.c.r.Session.Context().Err() != nil {
 		p.end(true)
@@ -132,15 +139,21 @@ func (p *component) start(ctx context.Context) error {
 		close(p.done)
 		return nil
 	}
-	p.sayReady()
+	p.setReady()
 	go func() {
 		defer close(p.done)
-		p.supervise()
+		if err := p.supervise(); err != nil {
+			p.c.log.set(p, rundir.ComponentFailed, err)
+		} else {
+			p.c.log.set(p, rundir.ComponentStopped, nil)
+		}
 	}()
 	return nil
 }
 
-func (p *component) sayReady() {
+// setReady reports that the component is ready.
+func (p *component) setReady() {
+	p.c.log.set(p, rundir.ComponentReady, nil)
 	switch {
 	case p.spec.Ready == jobs.ReadyNone:
 		p.c.o.Say(fmt.Sprintf("%s has started; its output is in %s", p, p.log()))
@@ -293,24 +306,24 @@ func (p *component) stop(quick bool) {
 }
 
 // supervise watches a component that is ready, restarts it, and ends it when stop is called or the
-// attempt ends.
-func (p *component) supervise() {
+// attempt ends. It returns an error if the component has failed.
+func (p *component) supervise() error {
 	aborted := p.c.r.Session.Context().Done()
 	for {
 		var err error
 		select {
 		case <-p.quit:
 			p.end(p.quick)
-			return
+			return nil
 		case <-aborted:
 			p.end(true)
-			return
+			return nil
 		case <-p.current.guard.takenDuringWatch():
 			err = p.current.guard.foundTaken()
 		case <-p.current.ended:
 			if p.endsForStop() {
 				p.end(true)
-				return
+				return nil
 			}
 			err = p.describeEnd("while the program ran")
 		}
@@ -321,19 +334,20 @@ func (p *component) supervise() {
 			switch {
 			case errors.As(err, &taken): // clients have the address, so a different port is of no use to them
 				p.c.fail(err)
-				return
+				return err
 			case p.restarts < p.spec.Restart:
 				p.c.o.Say(fmt.Sprintf("%v; starting it again (%d of %d)", err, p.restarts+1, p.spec.Restart))
+				p.c.log.set(p, rundir.ComponentRestarting, err)
 			case p.spec.Optional:
 				p.c.o.Say(fmt.Sprintf("warning: %v; the run continues, because the component is optional; its output is in %s", err, log))
-				return
+				return err
 			default:
 				p.c.fail(p.wrap(err))
-				return
+				return err
 			}
 			if err = p.restart(); errors.Is(err, errStopRequested) {
 				p.end(true)
-				return
+				return nil
 			}
 		}
 	}
@@ -367,7 +381,7 @@ func (p *component) restart() error {
 		err = p.awaitReady(ctx)
 	}
 	if err == nil {
-		p.sayReady()
+		p.setReady()
 	}
 	return err
 }

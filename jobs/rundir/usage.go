@@ -27,46 +27,49 @@ const (
 // Usage returns the path of the file with the measurements of a node in an attempt. Attempts count from 1
 // across all launchers, nodes from 0.
 func (d Dir) Usage(attempt, node int) string {
-	return filepath.Join(d.Path, usageName, usageFile(attempt, node))
+	return filepath.Join(d.Path, usageName, nodeFile(attempt, node))
 }
 
-func usageFile(attempt, node int) string {
+// nodeFile returns the name of the file of a node in an attempt.
+func nodeFile(attempt, node int) string {
 	return fmt.Sprintf("attempt-%04d-node-%05d.json", attempt, node)
 }
 
 // WriteUsage replaces the file of [Dir.Usage] without a sync, and removes files of the node from old
 // attempts.
 func (d Dir) WriteUsage(attempt, node int, text []byte) error {
-	err := d.writeUsage(attempt, node, text)
+	err := d.writeNodeFile(usageName, attempt, node, text)
 	if err != nil {
 		return fmt.Errorf("write %q: %w", d.Usage(attempt, node), err)
 	}
 	return nil
 }
 
-func (d Dir) writeUsage(attempt, node int, text []byte) error {
+// writeNodeFile replaces the file of a node in a directory with such files. Only one process of each
+// node may write.
+func (d Dir) writeNodeFile(name string, attempt, node int, text []byte) error {
 	root, done, err := d.open()
 	if err != nil {
 		return err
 	}
 	defer done()
-	dir, err := openSubdir(root, usageName)
+	dir, err := openSubdir(root, name)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	temp := fmt.Sprintf("%susage-%05d", tempPrefix, node) // one process of each node writes
+	temp := fmt.Sprintf("%s%s-%05d", tempPrefix, name, node)
 	if err := dir.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := dir.WriteFile(temp, text, 0o600); err != nil {
 		return err
 	}
-	if err := dir.Rename(temp, usageFile(attempt, node)); err != nil {
+	if err := dir.Rename(temp, nodeFile(attempt, node)); err != nil {
 		return err
 	}
 	for old := attempt - maxUsageAttempts; old > max(0, attempt-2*maxUsageAttempts); old-- {
-		if err := dir.Remove(usageFile(old, node)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := dir.Remove(nodeFile(old, node)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -76,22 +79,30 @@ func (d Dir) writeUsage(attempt, node int, text []byte) error {
 // ReadUsage returns the files of the newest attempt that has any, at most limit bytes of each. It
 // skips files that it cannot read.
 func (d Dir) ReadUsage(limit int64) (files [][]byte, err error) {
+	if files, err = d.readNodeFiles(usageName, limit); err != nil {
+		return nil, fmt.Errorf("list the measurements of the ranks: %w", err)
+	}
+	return files, nil
+}
+
+// readNodeFiles returns the files of the newest attempt in a directory with files of nodes.
+func (d Dir) readNodeFiles(dir string, limit int64) (files [][]byte, err error) {
 	root, done, err := d.open()
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	entries, err := safefile.ReadSomeIn(root, usageName, maxUsageEntries)
+	entries, err := safefile.ReadSomeIn(root, dir, maxUsageEntries)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list the measurements of the ranks: %w", err)
+		return nil, err
 	}
 	newest, names := 0, []string(nil)
 	for _, e := range entries {
 		var attempt, node int
-		if _, err := fmt.Sscanf(e.Name(), "attempt-%d-node-%d.json", &attempt, &node); err != nil || e.Name() != usageFile(attempt, node) {
+		if _, err := fmt.Sscanf(e.Name(), "attempt-%d-node-%d.json", &attempt, &node); err != nil || e.Name() != nodeFile(attempt, node) {
 			continue
 		}
 		if attempt > newest {
@@ -107,7 +118,7 @@ func (d Dir) ReadUsage(limit int64) (files [][]byte, err error) {
 		if all > maxUsageBytes {
 			break
 		}
-		text, err := readSome(limit, func() (*os.File, error) { return d.openBelow(filepath.Join(usageName, name)) })
+		text, err := readSome(limit, func() (*os.File, error) { return d.openBelow(filepath.Join(dir, name)) })
 		if err == nil {
 			files, all = append(files, text), all+len(text)
 		}

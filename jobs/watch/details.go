@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -86,6 +87,13 @@ func (s *Status) Details(now time.Time) []Line {
 			add(label, "%s", text)
 		}
 	}
+	for i, text := range s.components() {
+		label := ""
+		if i == 0 {
+			label = "components"
+		}
+		add(label, "%s", text)
+	}
 	if c := s.Saved; c != nil {
 		add("checkpoint", "%s", c.text(now))
 	} else if s.Phase.IsOver() && (s.record.Goal.Trains || !s.record.Goal.Known) { // a program saves where it likes
@@ -113,6 +121,52 @@ func (s *Status) Details(now time.Time) []Line {
 		}
 		add("diagnosis", "%s: %s", name, f.Cause)
 		add("", "%s", f.Hint)
+	}
+	return lines
+}
+
+// fewHosts is the maximum number of hosts on which the lines about a component name each address.
+const fewHosts = 2
+
+// components returns a line about each component and state. After the end of the run, only the
+// components that have failed are of interest.
+func (s *Status) components() (lines []string) {
+	type group struct {
+		name  string
+		phase rundir.ComponentPhase
+	}
+	groups := map[group][]rundir.ComponentState{}
+	var order []group
+	for _, c := range s.Components {
+		if !s.Phase.isRunning() && c.Phase != rundir.ComponentFailed {
+			continue
+		}
+		g := group{c.Name, c.Phase}
+		if groups[g] == nil {
+			order = append(order, g)
+		}
+		groups[g] = append(groups[g], c)
+	}
+	for _, g := range order {
+		all := groups[g]
+		var hosts, where []string
+		restarts, reason := 0, ""
+		for _, c := range all {
+			hosts, where = append(hosts, c.Host), append(where, c.Host+" at "+c.Address)
+			restarts += c.Restarts
+			reason = cmp.Or(reason, c.Reason)
+		}
+		text := fmt.Sprintf("%s: %s on %s", g.name, g.phase, slurm.FoldHosts(hosts))
+		if len(all) <= fewHosts {
+			text = fmt.Sprintf("%s: %s on %s", g.name, g.phase, strings.Join(where, " and "))
+		}
+		if restarts > 0 {
+			text += ", " + format.Count(restarts, "restart")
+		}
+		if reason != "" && g.phase != rundir.ComponentReady {
+			text += ": " + reason
+		}
+		lines = append(lines, text)
 	}
 	return lines
 }

@@ -225,3 +225,27 @@ func TestTableSortsByEnd(t *testing.T) {
 		t.Errorf("%q", lines[1])
 	}
 }
+
+// TestDetailsOfComponents checks the lines about components: during the run all, and after it those that
+// have failed.
+func TestDetailsOfComponents(t *testing.T) {
+	c := func(name, host string, phase rundir.ComponentPhase, restarts int, reason string) rundir.ComponentState {
+		return rundir.ComponentState{Name: name, Host: host, Address: "10.0.0.1:2", Phase: phase, Restarts: restarts, Reason: reason}
+	}
+	all := []rundir.ComponentState{
+		c("server", "n1", rundir.ComponentReady, 1, "it had ended"), c("worker", "n1", rundir.ComponentReady, 0, ""), c("worker", "n2", rundir.ComponentReady, 0, ""),
+		c("worker", "n3", rundir.ComponentReady, 0, ""), c("cache", "n1", rundir.ComponentFailed, 0, "cache\x1b[2J has ended"),
+	}
+	for _, tt := range []struct {
+		phase Phase
+		want  []string
+	}{
+		{Running, []string{"server: ready on n1 at 10.0.0.1:2, 1 restart", "worker: ready on n[1-3]", "cache: failed on n1 at 10.0.0.1:2: cache[2J has ended"}},
+		{Done, []string{"cache: failed on n1 at 10.0.0.1:2: cache[2J has ended"}},
+	} {
+		s := Status{Phase: tt.phase, Components: all}
+		if got := textOf(&s, "components", time.Now()); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", tt.phase, got, tt.want)
+		}
+	}
+}

@@ -74,6 +74,9 @@ type Status struct {
 	// Usage holds the CPU time, the memory, and the GPU use of the ranks of a user's program. It is
 	// nil until [Status.AddUsage] is called.
 	Usage []usage.Node `json:"usage,omitempty"`
+	// Components are the components in the newest attempt, on all nodes. It is nil until
+	// [Status.AddComponents] is called.
+	Components []rundir.ComponentState `json:"components,omitempty"`
 
 	record        outcome.State
 	launchFailure *launchFailure
@@ -131,6 +134,11 @@ func (s *Status) AddUsage(d rundir.Dir) {
 		return // the other files of the directory show the problem
 	}
 	s.Usage = usage.Parse(files)
+}
+
+// AddComponents adds the states of the components in the newest attempt. There is a file for each node.
+func (s *Status) AddComponents(d rundir.Dir) {
+	s.Components, _ = d.ReadComponents() // the other files of the directory show a problem
 }
 
 func newest(e checkpoint.Entry) *Checkpoint {
