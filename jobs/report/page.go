@@ -70,6 +70,9 @@ type page struct {
 
 type fact struct{ Name, Value string }
 
+// maxFacts is the number of facts above which the components of more nodes are omitted.
+const maxFacts = 24
+
 type checkpointRow struct{ Step, Epoch, Ranks, Size, Time, Note string }
 
 type attemptRow struct {
@@ -204,6 +207,15 @@ func (p *page) addFacts() {
 		}
 		add("run time", format.Duration(spent))
 		add("restarts", strconv.Itoa(r.Status.Restarts))
+	}
+	for _, c := range r.Status.Components {
+		value := string(c.Phase) + " on " + c.Host
+		if c.Restarts > 0 {
+			value += ", " + format.Count(c.Restarts, "restart")
+		}
+		if len(p.Facts) < maxFacts {
+			add(printable.Line("component "+c.Name), printable.Line(value))
+		}
 	}
 	if mean, ok := usage.BusyMean(r.Usage); ok {
 		add("GPUs busy", format.Percent(mean))

@@ -131,6 +131,7 @@ func collect(dir rundir.Dir) Run {
 	}
 	r.Status.AddUsage(dir)
 	r.Usage = r.Status.Usage
+	r.Status.AddComponents(dir)
 	r.Argv = readArgv(r.Spec)
 	_, err = os.Stat(dir.Traces())
 	r.Traced = err == nil

@@ -49,6 +49,7 @@ func programRun(t *testing.T) Run {
 		check(t, err)
 		check(t, dir.WriteUsage(1, node, text))
 	}
+	check(t, dir.WriteComponents(1, 1, []rundir.ComponentState{{Name: "server", Attempt: 1, Node: 1, Host: "n2<i>", Phase: rundir.ComponentStopped, Restarts: 2}}))
 	r := Collect(dir)
 	r.SetStatus(nil, noon.Add(2*time.Hour))
 	return r
@@ -63,6 +64,7 @@ func TestProgramPage(t *testing.T) {
 		"python3 train.py &#34;a b&#34; &lt;i&gt;",
 		"4 May 2026, 12:00 to 13:00 UTC, on n[1-2]",
 		"20 of 100",
+		"component server", "stopped on n2&lt;i&gt;, 2 restarts",
 		"The last failure:",
 		"The last lines of rank 3 on n2, which failed first:",
 		"\n    loss.backward()",

@@ -122,6 +122,7 @@ func TestPipesInsteadOfDirectories(t *testing.T) {
 		read       func(Dir) error
 	}{
 		{"measurements", "usage", func(d Dir) error { _, err := d.ReadUsage(100); return err }},
+		{"states of components", "components", func(d Dir) error { _, err := d.ReadComponents(); return err }},
 		{"attempts", "logs", func(d Dir) error { _, err := d.OutputAttempts(); return err }},
 		{"output of an attempt", "logs/attempt-0001", func(d Dir) error { _, err := d.ListRankOutput(1); return err }},
 		{"traces of PyTorch", "logs", func(d Dir) error { _, err := d.MoveTraces(1, time.Time{}); return err }},
