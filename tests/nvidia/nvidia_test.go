@@ -111,7 +111,12 @@ func TestRegisters(t *testing.T) {
 	got := map[row]usage{}
 	for arch, modules := range map[string][]string{"sm_80": kernels.Modules(), "sm_90": kernels.Modules(), "sm_90a": kernels.HopperModules()} {
 		for _, m := range modules {
-			c := exec.CommandContext(t.Context(), ptxas, "-v", "-arch="+arch, "-o", filepath.Join(t.TempDir(), "cubin"), "../../trainer/cuda/kernels/ptx/"+m+".ptx")
+			dir := t.TempDir()
+			source := filepath.Join(dir, filepath.Base(m)+".ptx")
+			if err := os.WriteFile(source, []byte(kernels.PTX(m)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c := exec.CommandContext(t.Context(), ptxas, "-v", "-arch="+arch, "-o", filepath.Join(dir, "cubin"), source)
 			out, err := c.CombinedOutput()
 			if err != nil {
 				t.Fatalf("%s for %s: %v\n%s", m, arch, err, out)

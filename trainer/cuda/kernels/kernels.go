@@ -3,16 +3,18 @@
 // capability 9.0 (Hopper) only, which requires a driver of CUDA 12.0.
 //
 // The sources are CUDA C++. `make kernels` compiles them with clang-19, without the CUDA toolkit.
-// The resulting PTX is checked in, so building the program requires no CUDA compiler. The same
-// sources, compiled as C++ for the host, run in the simulator of tests/gpusim.
+// The resulting PTX is checked in, compressed with gzip, so building the program requires no CUDA
+// compiler. `zcat` shows it. The same sources, compiled as C++ for the host, run in the simulator of tests/gpusim.
 //
 // Every kernel gives the same bits each time: no kernel uses atomic additions, and the order of
 // each sum is fixed. The package does not load or launch kernels.
 package kernels
 
 import (
+	"compress/gzip"
 	"embed"
 	"fmt"
+	"io"
 	"path"
 	"strings"
 	"sync"
@@ -22,6 +24,8 @@ import (
 
 //go:embed ptx
 var texts embed.FS
+
+const suffix = ".ptx.gz"
 
 // Modules returns the names of the sources for all GPUs.
 func Modules() []string { return modules("") }
@@ -37,7 +41,7 @@ func modules(folder string) []string {
 	}
 	var names []string
 	for _, f := range files {
-		if name, ok := strings.CutSuffix(f.Name(), ".ptx"); ok {
+		if name, ok := strings.CutSuffix(f.Name(), suffix); ok {
 			names = append(names, folder+name)
 		}
 	}
@@ -65,11 +69,24 @@ var moduleOf = sync.OnceValue(func() map[string]string {
 
 // PTX returns the PTX of a source.
 func PTX(module string) string {
-	text, err := texts.ReadFile("ptx/" + module + ".ptx")
+	text, err := read("ptx/" + module + suffix)
 	if err != nil {
 		panic(err) // the name is in neither list
 	}
 	return string(text)
+}
+
+func read(name string) ([]byte, error) {
+	f, err := texts.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
 }
 
 // Names returns the names of the kernels of a source.

@@ -1,10 +1,13 @@
-// Command ptxgen compiles the sources of the kernels to PTX. It is run by go generate. It compiles
-// every .cu file; the directory determines the GPUs.
+// Command ptxgen compiles the sources of the kernels to PTX, and compresses it. It is run by go
+// generate. It compiles every .cu file; the directory determines the GPUs. A file whose PTX is current
+// does not change, whatever the version of the compressor.
 package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,13 +34,46 @@ func main() {
 	files, err := compile(".")
 	for name, text := range files {
 		if err == nil {
-			err = os.WriteFile(filepath.Join("ptx", name), text, 0o644)
+			err = write(filepath.Join("ptx", name+".gz"), text)
 		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// write writes a compressed file, unless it has this text.
+func write(name string, text []byte) error {
+	if old, err := read(name); err == nil && bytes.Equal(old, text) {
+		return nil
+	}
+	var packed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(text); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return os.WriteFile(name, packed.Bytes(), 0o644)
+}
+
+// read reads a compressed file.
+func read(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return io.ReadAll(r)
 }
 
 // compile returns the PTX of all sources below a directory by file name.
