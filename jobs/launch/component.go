@@ -198,11 +198,22 @@ func (c *components) startAll(ctx context.Context, environ []string, workdir str
 				return err
 			}
 		}
-		if _, err := r.Session.Exchange(ctx, componentReadyRound(i), []byte("ready")); err != nil {
+		if err := c.awaitAll(ctx, i); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// awaitAll waits until a component is ready on all nodes. The ranks that start it report it earlier
+// if it is not.
+func (c *components) awaitAll(ctx context.Context, index int) error {
+	spec := &c.r.job.Components[index]
+	limit := time.Duration(spec.ReadyTimeout) + time.Duration(c.r.job.Network.JoinTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("component %q was not ready on all nodes within %s", spec.Name, limit))
+	defer cancel()
+	_, err := c.r.Session.Exchange(ctx, componentReadyRound(index), []byte("ready"))
+	return err
 }
 
 // setVariables sets the variables with the addresses of all components. With every_node, the address

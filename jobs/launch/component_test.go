@@ -5,11 +5,15 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
 // TestComponentPortOfAnotherUser checks that the ranks do not start if another user listens on the
@@ -29,6 +33,50 @@ func TestComponentPortOfAnotherUser(t *testing.T) {
 		}
 	}
 	checkPortRestarts(t, said, maxPortRestarts)
+}
+
+// TestStopWhileComponentStarts checks that a stop request ends the wait for a component, and that the
+// run then counts as stopped, not as failed.
+func TestStopWhileComponentStarts(t *testing.T) {
+	started := filepath.Join(t.TempDir(), "started")
+	signals := make(chan os.Signal, 1)
+	go func() {
+		for {
+			if _, err := os.Stat(started); err == nil {
+				signals <- syscall.SIGUSR1
+				return
+			}
+			select {
+			case <-t.Context().Done():
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	section := fmt.Sprintf("[command]\nargv = [\"echo\", \"the program runs\"]\n[[component]]\nname = \"server\"\nargv = [\"sh\", \"-c\", \"touch %s; exec sleep 600\"]\n", started)
+	result, said, err := launched(t, 2, "program", section, signals)
+	if err != nil || result.Failure != nil || result.Exit != exitStopped || !result.Stopped || strings.Contains(said, "the program runs") {
+		t.Errorf("%+v, %+v, %v\n%s", result, result.Failure, err, said)
+	}
+	states, err := lastDir.ReadComponents()
+	if err != nil || len(states) != 1 || states[0].Phase != rundir.ComponentStopped {
+		t.Errorf("got states %+v, %v", states, err)
+	}
+}
+
+// TestComponentsStartAgain checks that a component that fails counts as a failure of the attempt, after
+// which all ranks and components start again, and that its grace time ends with SIGKILL.
+func TestComponentsStartAgain(t *testing.T) {
+	section := "[restart]\nmax_without_progress = 1\n[command]\nargv = [\"sh\", \"-c\", \"test $DDPBATCH_ATTEMPT = 2 && echo second attempt || exec sleep 600\"]\n" +
+		"[[component]]\nname = \"server\"\nready = \"file\"\nstop_grace = \"100ms\"\n" +
+		"argv = [\"sh\", \"-c\", \"touch $DDPBATCH_READY_FILE; test {attempt} = 1 && exit 6; trap 'echo stays' TERM; while :; do sleep 0.1; done\"]\n"
+	result, said, err := launched(t, 2, "program", section, nil)
+	if err != nil || result.Failure != nil || result.Exit != 0 || strings.Count(said, "second attempt\n") != 2 {
+		t.Errorf("%+v, %+v, %v\n%s", result, result.Failure, err, said)
+	}
+	if !strings.Contains(said, "ended with exit code 6") || !strings.Contains(said, "starting again") {
+		t.Error(said)
+	}
 }
 
 // TestComponentListens checks that only a listener of the component itself makes it ready: neither

@@ -63,6 +63,10 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	components, err := r.startComponents(ctx, o, environ, dir, port)
 	defer func() { components.stop(err != nil) }()
 	if errors.Is(err, errStopRequested) {
+		// The programs of other ranks may have started, and may need the components to save.
+		if err = components.awaitPrograms(ctx); err != nil {
+			return exitFailed, err
+		}
 		o.Say("stopped before the program started")
 		return exitStopped, nil
 	}
