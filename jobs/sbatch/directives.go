@@ -30,8 +30,14 @@ func (r *reader) readDirectives(src []byte) {
 		switch {
 		case directive && (rest == "" || rest[0] == ' ' || rest[0] == '\t'):
 			if strings.HasPrefix(strings.TrimSpace(rest), "hetjob") || strings.HasPrefix(strings.TrimSpace(rest), "packjob") {
-				r.change(number, s, "a job file has one component: the job gets the directives of all of them")
+				if r.components == 0 {
+					r.change(number, s, "the job gets the directives of the first component only: describe each component in a [[slurm.group]]")
+				}
+				r.components++
 				continue
+			}
+			if r.components > 0 {
+				continue // of another component
 			}
 			r.convertOptions(number, splitWords(rest))
 		case s == "" || s[0] == '#':

@@ -175,6 +175,7 @@ type reader struct {
 	src          []byte
 	options      Options
 	job          *job
+	components   int                        // number of components of a heterogeneous job after the first
 	vars         map[string]expand.Variable // known values of the script's variables
 	exported     map[string]bool
 	hidden       map[string]bool // variables that contained a secret

@@ -1,8 +1,10 @@
 package sbatch
 
 import (
+	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -45,11 +47,43 @@ func (r *reader) wrap(program *candidate) []byte {
 	if !r.hasDirectives() && len(options) > 0 {
 		return nil // srun requests the nodes, which ddpbatch launch does not do
 	}
+	if r.components > 0 {
+		if options = withoutGroups(options, r.components+1); options == nil {
+			return nil // ddpbatch launch starts ranks in all components
+		}
+	}
 	flags, ok := launchFlags(options)
 	if !ok {
 		return nil
 	}
 	return r.replace(start, int(inner[0].word.Pos().Offset()), "ddpbatch launch "+flags+"-- ")
+}
+
+// withoutGroups returns the options of srun without --het-group, or nil if the step does not run in all
+// components of the job, or if other options describe its size.
+func withoutGroups(options []option, components int) []option {
+	var all []string
+	for i := range components {
+		all = append(all, strconv.Itoa(i))
+	}
+	rest, found := []option{}, false
+	for _, o := range options {
+		switch o.name {
+		case "het-group", "pack-group":
+			if !o.known || o.value != strings.Join(all, ",") && o.value != fmt.Sprintf("0-%d", components-1) {
+				return nil
+			}
+			found = true
+		case "nodes", "ntasks", "ntasks-per-node", "tasks-per-node", "cpus-per-task", "distribution":
+			return nil
+		default:
+			rest = append(rest, o)
+		}
+	}
+	if !found {
+		return nil
+	}
+	return rest
 }
 
 // readsInput reports whether a statement redirects its standard input from a file or a here-document.
