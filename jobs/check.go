@@ -25,6 +25,7 @@ func (d *decoder) check(j *Job) {
 		d.report("site", "allowed: a site's name, such as \"generic\"", "is empty")
 	}
 	d.checkSlurm(&j.Slurm)
+	d.checkGroups(j)
 	d.checkSetup(&j.Setup)
 	d.checkSteps(&j.Setup, j)
 	d.checkNetwork(&j.Network)

@@ -63,6 +63,7 @@ func joinKey(path, key string) string {
 // setComputedDefaults sets the keys whose default depends on other keys: those with an auto
 // tag.
 func (j *Job) setComputedDefaults() {
+	j.Slurm.setGroupDefaults()
 	if !j.IsSet("slurm.nodes") && len(j.Slurm.RanksPerNode) > 0 {
 		j.Slurm.Nodes = len(j.Slurm.RanksPerNode)
 	}

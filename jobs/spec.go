@@ -83,6 +83,7 @@ type Slurm struct {
 	Options         []Option     `toml:"options" help:"Additional options of sbatch, such as --tmp=10G. Options that have a key are rejected."`
 	StepOptions     []Option     `toml:"step_options" help:"Additional options of srun, such as --unbuffered. Options that have a key are rejected."`
 	Omit            []Directive  `toml:"omit" enum:"account,constraint,cpus-per-task,exclusive,export,mem,no-kill,ntasks-per-node,open-mode,partition,qos,requeue,reservation,time" help:"Options of sbatch that the script must not contain, because the center rejects them."`
+	Groups          []Group      `toml:"group" help:"Groups of nodes with different resources, which form a heterogeneous job of Slurm. A group is a table with nodes, tasks_per_node, gpus_per_node, cpus_per_task, mem, partition, qos, constraint, gres, and nodelist. Ranks are numbered in the order of the groups. Keys that a group does not set have the values of [slurm]."`
 	SignalBeforeEnd Duration     `toml:"signal_before_end" auto:"120s, or a quarter of a time limit below 8 minutes; 0 with [command], unless restart.requeue is set" help:"Time before the time limit at which the job saves a checkpoint and stops. 0 disables the signal."`
 }
 

@@ -33,6 +33,10 @@ func decodeSweep(l *layout, doc map[string]any) (*Job, error) {
 	d.given["sweep"] = true
 	d.value([]string{"sweep"}, "sweep", l.lookup("sweep").value, doc["sweep"], reflect.ValueOf(sweep).Elem(), rules{})
 	hasTrials := d.checkSweep(sweep)
+	if slurm, ok := doc["slurm"].(map[string]any); ok && slurm["group"] != nil {
+		d.addValueError([]string{"sweep"}, "sweep", l.lookup("sweep").header, valueErrorf("submit the trials one by one with --set",
+			"is not valid with [[slurm.group]]: Slurm has no arrays of heterogeneous jobs"))
+	}
 	found := d.diagnostics()
 	if len(found) > 0 {
 		if !hasTrials || len(found) >= maxDiagnostics {

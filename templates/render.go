@@ -76,14 +76,31 @@ type script struct {
 	Binary, RunDir          string
 	Digest                  string
 	Digests                 []ElementDigest
+
+	// Components are the components of a heterogeneous job after the first. Only their options
+	// are in the script.
+	Components []script
 }
 
 // Render returns the batch script of a job for its site. The same input always gives the same
 // bytes.
 func Render(in Input) ([]byte, error) {
-	data, err := newScript(in)
-	if err != nil {
-		return nil, fmt.Errorf("write batch script: %w", err)
+	var data script
+	for i, part := range in.Job.SplitGroups() {
+		of := in
+		of.Job = part
+		s, err := newScript(of)
+		if err != nil {
+			return nil, fmt.Errorf("write batch script: %w", err)
+		}
+		if i == 0 {
+			data = s
+		} else {
+			data.Components = append(data.Components, s)
+		}
+	}
+	if data.Components != nil && in.Array != "" {
+		return nil, fmt.Errorf("write batch script: Slurm has no arrays of heterogeneous jobs")
 	}
 	t, err := template.New("job").Funcs(template.FuncMap{
 		"sbatch":       quoteDirective,

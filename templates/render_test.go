@@ -90,7 +90,7 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden["setup-steps"] = steps
-	for _, name := range []string{"run-once", "share-gpus", "components"} {
+	for _, name := range []string{"run-once", "share-gpus", "components", "ranks-per-node", "groups"} {
 		if golden[name], err = jobs.Load("../jobs/testdata/good/" + name + ".toml"); err != nil {
 			t.Fatal(err)
 		}

@@ -138,3 +138,80 @@ grep '^[0-9] n[1-9]$' launch.log | sort > launch-2.txt
 		}
 	}
 }
+
+// TestGroups checks jobs with groups of different nodes, which are heterogeneous jobs of Slurm.
+func TestGroups(t *testing.T) {
+	s := hetSite(t)
+	s.write("groups.sh", `[ "$DDPBATCH_ATTEMPT$RANK" = 12 ] && exit 5
+echo "attempt $DDPBATCH_ATTEMPT: rank $RANK of $WORLD_SIZE, local $LOCAL_RANK of $LOCAL_WORLD_SIZE, group $GROUP_RANK of $GROUP_WORLD_SIZE, on $SLURMD_NODENAME with ${CUDA_VISIBLE_DEVICES-none}"
+exit 0
+`)
+	s.write("groups.toml", `name = "groups"
+[slurm]
+time = "00:10:00"
+[[slurm.group]]
+nodelist = "n3"
+tasks_per_node = 2
+partition = "low"
+[[slurm.group]]
+nodes = 2
+nodelist = "n[1-2]"
+gpus_per_node = 1
+cpus_per_task = 2
+[restart]
+max_without_progress = 1
+[command]
+argv = ["sh", "groups.sh"]
+`)
+	if o := s.ddpbatch("submit", "groups.toml", "--test-only"); o.code != 0 {
+		t.Fatal(o)
+	}
+	id := s.submit("groups.toml")
+	s.completed(id)
+	shown := finish(t, s.Command(t.Context(), "scontrol", "show", "job", id)).stdout
+	mustContain(t, shown, "Partition=low", "NumNodes=1 NumCPUs=2 NumTasks=2 CPUs/Task=1", "Partition=batch", "NumNodes=2 NumCPUs=4 NumTasks=2 CPUs/Task=2", "gpu:1")
+	log := s.log("groups", id)
+	mustContain(t, log, "4 ranks on 3 nodes", "rank 2 on n1: sh ended with exit code 5; starting again")
+	for rank, place := range []string{"0 of 2, group 0 of 3, on n3 with none", "1 of 2, group 0 of 3, on n3 with none", "0 of 1, group 1 of 3, on n1 with 0", "0 of 1, group 2 of 3, on n2 with 0"} {
+		want := fmt.Sprintf("attempt 2: rank %d of 4, local %s\n", rank, place)
+		if n := strings.Count(log, want); n != 1 {
+			t.Errorf("%q occurs %d times in\n%s", want, n, log)
+		}
+	}
+	if o := s.ddpbatch("logs", "groups", "--node", "n3"); strings.Count(o.stdout, "on n3") != 2 || strings.Contains(o.stdout, "on n1") {
+		t.Errorf("the output of n3: %v", o)
+	}
+	if o := s.ddpbatch("status", "groups"); o.code != 0 || !strings.Contains(o.stdout, "done") {
+		t.Errorf("status: %v", o)
+	}
+
+	// The built-in trainer.
+	text := strings.Replace(fmt.Sprintf(fashion, "trained", 2, 2, 1, 64), `path = "/usr/share/datasets/fashion-mnist"`, `path = "builtin:fashion-mnist"`, 1)
+	s.write("trained.toml", strings.Replace(text, "nodes = 2\ntasks_per_node = 2\ntime = \"00:10:00\"", "time = \"00:10:00\"\n[[slurm.group]]\ntasks_per_node = 2\n[[slurm.group]]\nnodes = 2\n", 1))
+	id = s.submit("trained.toml")
+	s.completed(id)
+	mustContain(t, s.log("trained", id), "4 ranks on 3 nodes", "finished: 1 epoch")
+	weights(t, s.run("trained"))
+
+	// A launcher in a user's own heterogeneous job, without and with a job file.
+	s.write("own.sh", `#!/bin/sh
+#SBATCH --nodes=1 --nodelist=n3 --ntasks-per-node=2 --output=own.out
+#SBATCH hetjob
+#SBATCH --nodes=2 --ntasks-per-node=1 --cpus-per-task=2
+srun --het-group=0,1 sh -c 'echo $SLURM_PROCID $SLURMD_NODENAME' | sort > srun.txt
+`+s.program+` launch --name own -- sh -c 'echo $SLURM_PROCID $SLURMD_NODENAME' > launch.log
+grep '^[0-9] n[1-9]$' launch.log | sort > launch.txt
+`+s.program+` launch --ntasks=2 -- true
+`+s.program+` launch groups.toml --run-dir other --set 'slurm.group=[{nodes=2}, {nodes=1}]'
+exit 0
+`)
+	cmd := s.Command(t.Context(), "sbatch", "--wait", "own.sh")
+	cmd.Dir = s.home
+	if o := finish(t, cmd); o.code != 0 {
+		t.Fatalf("%v\n%s", o, s.file("own.out"))
+	}
+	if want, got := s.file("srun.txt"), s.file("launch.txt"); got != want || strings.Count(got, "\n") != 4 {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	mustContain(t, s.file("own.out"), "the job has 2 components, which --nodes, --ntasks", "slurm.group[0] has 2 nodes, but component 0 of the allocation has 1 (n3)")
+}

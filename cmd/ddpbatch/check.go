@@ -105,19 +105,11 @@ func summarize(f *jobFile) string {
 	if j.RunsOnce() {
 		unit = "task"
 	}
-	size := fmt.Sprintf("%s x %s", format.Count(s.Nodes, "node"), format.Count(j.TasksPerNode(), unit))
-	if gpus := s.GPUsPerNode; gpus > 0 {
-		size = fmt.Sprintf("%s x %s", format.Count(s.Nodes, "node"), format.Count(gpus, strings.TrimSpace(s.GPUType+" GPU")))
-		if gpus != j.TasksPerNode() && len(s.RanksPerNode) == 0 {
-			size += fmt.Sprintf(", %s each", format.Count(j.TasksPerNode(), unit))
-		}
+	var sizes []string
+	for _, part := range j.SplitGroups() {
+		sizes = append(sizes, describeNodes(&part.Slurm, unit))
 	}
-	if len(s.RanksPerNode) > 0 {
-		if s.GPUsPerNode == 0 {
-			size = format.Count(s.Nodes, "node")
-		}
-		size += fmt.Sprintf(" with %s %ss", slurm.FoldTasksPerNode(s.RanksPerNode), unit)
-	}
+	size := strings.Join(sizes, " + ")
 	switch {
 	case j.RunsOnce():
 		size += " (1 process)"
@@ -142,6 +134,24 @@ func summarize(f *jobFile) string {
 		add("slurm.partition", "partition "+string(s.Partition))
 	}
 	return strings.Join(append(parts, describeWork(j)), ", ")
+}
+
+// describeNodes describes nodes and what they run. unit is "rank" or "task".
+func describeNodes(s *jobs.Slurm, unit string) string {
+	nodes, tasks := format.Count(s.Nodes, "node"), format.Count(s.TasksPerNode, unit)
+	size := nodes + " x " + tasks
+	if s.GPUsPerNode > 0 {
+		size = fmt.Sprintf("%s x %s", nodes, format.Count(s.GPUsPerNode, strings.TrimSpace(s.GPUType+" GPU")))
+	}
+	switch list := s.RanksPerNode; {
+	case len(list) > 0 && s.GPUsPerNode == 0:
+		return fmt.Sprintf("%s with %s %ss", nodes, slurm.FoldTasksPerNode(list), unit)
+	case len(list) > 0:
+		return fmt.Sprintf("%s with %s %ss", size, slurm.FoldTasksPerNode(list), unit)
+	case s.GPUsPerNode > 0 && s.GPUsPerNode != s.TasksPerNode:
+		size += fmt.Sprintf(", %s each", tasks)
+	}
+	return size
 }
 
 // warningTexts returns the warnings as text for --json.

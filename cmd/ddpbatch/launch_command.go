@@ -83,7 +83,15 @@ func (c *launchCmd) commandJob(p *program, a *slurm.Allocation) (*jobFile, error
 	if p.dirNeeded = p.dirNeeded || p.Dir == ""; p.Dir == "" {
 		return nil, usage("a command without a job file needs the current directory")
 	}
-	ranks, err := c.layout(p, a)
+	var groups []jobs.Group
+	var ranks []int
+	var err error
+	if a != nil && len(a.Components) > 0 {
+		groups, err = c.groups(p, a)
+		ranks = []int{1}
+	} else {
+		ranks, err = c.layout(p, a)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -95,12 +103,15 @@ func (c *launchCmd) commandJob(p *program, a *slurm.Allocation) (*jobFile, error
 		key("site", tomlString(c.Site))
 	}
 	b.WriteString("[slurm]\n")
-	if key("nodes", strconv.Itoa(len(ranks))); slices.Min(ranks) == most {
+	switch {
+	case groups != nil:
+	case slices.Min(ranks) == most:
+		key("nodes", strconv.Itoa(len(ranks)))
 		key("tasks_per_node", strconv.Itoa(most))
-	} else {
+	default:
 		key("ranks_per_node", strings.ReplaceAll(fmt.Sprint(ranks), " ", ", "))
 	}
-	if a != nil {
+	if a != nil && groups == nil {
 		key("cpus_per_task", strconv.Itoa(c.cpus(p, a, ranks)))
 		if gpus := countVariable(p, "SLURM_GPUS_ON_NODE"); gpus > 0 && gpus%most == 0 {
 			key("gpus_per_node", strconv.Itoa(gpus))
@@ -108,6 +119,12 @@ func (c *launchCmd) commandJob(p *program, a *slurm.Allocation) (*jobFile, error
 	}
 	if len(c.SrunOptions) > 0 {
 		key("step_options", tomlList(c.SrunOptions))
+	}
+	for _, g := range groups {
+		b.WriteString("[[slurm.group]]\n")
+		key("nodes", strconv.Itoa(g.Nodes))
+		key("tasks_per_node", strconv.Itoa(g.TasksPerNode))
+		key("cpus_per_task", strconv.Itoa(g.CPUsPerTask))
 	}
 	if c.Image != "" {
 		b.WriteString("[setup.container]\n")
@@ -231,7 +248,10 @@ func (c *launchCmd) layout(p *program, a *slurm.Allocation) (ranks []int, err er
 	}
 	ofJob := jobTasks(p, a)
 	if total == 0 {
-		if total = sumOf(ofJob); c.Nodes > 0 && total%nodes != 0 {
+		if total = countVariable(p, "SLURM_NTASKS"); total == 0 {
+			total = sumOf(ofJob)
+		}
+		if c.Nodes > 0 && total%nodes != 0 {
 			total = nodes
 		}
 	}
@@ -242,6 +262,40 @@ func (c *launchCmd) layout(p *program, a *slurm.Allocation) (ranks []int, err er
 		nodes = total // as with srun --ntasks
 	}
 	return c.spread(p, a, total, nodes), nil
+}
+
+// groups returns the nodes of the components of a heterogeneous job, with the tasks and the cores that
+// each of them requests.
+func (c *launchCmd) groups(p *program, a *slurm.Allocation) (groups []jobs.Group, err error) {
+	fail := func(hint, format string, args ...any) ([]jobs.Group, error) {
+		return nil, exitError{exitUsage, hints.Errorf(hint, format, args...)}
+	}
+	if c.Nodes > 0 || c.Total > 0 || c.Launcher == string(jobs.LauncherTorchrun) && c.TasksPerNode == 0 {
+		return fail("use --tasks-per-node, or a job file with [[slurm.group]]", "the job has %d components, which --nodes, --ntasks, and the GPUs of one node do not describe", len(a.Components))
+	}
+	tasks, cores := jobTasks(p, a), allCores(p, a)
+	first := 0
+	for i, component := range a.Components {
+		own := tasks[first : first+len(component.Nodes)]
+		if c.TasksPerNode > 0 {
+			own = []int{c.TasksPerNode}
+		}
+		g := jobs.Group{Nodes: len(component.Nodes), TasksPerNode: own[0]}
+		if slices.Max(own) != slices.Min(own) {
+			return fail("set --tasks-per-node, or use a job file with [[slurm.group]]", "component %d of the job has different numbers of tasks on its nodes: %s", i, slurm.FoldTasksPerNode(own))
+		}
+		switch n := countVariable(p, componentVariable(a, "SLURM_CPUS_PER_TASK", i)); {
+		case c.CPUsPerTask > 0:
+			g.CPUsPerTask = c.CPUsPerTask
+		case n > 0:
+			g.CPUsPerTask = n
+		case cores != nil:
+			g.CPUsPerTask = slices.Min(cores[first:first+len(component.Nodes)]) / g.TasksPerNode
+		}
+		g.CPUsPerTask = max(1, g.CPUsPerTask)
+		groups, first = append(groups, g), first+len(component.Nodes)
+	}
+	return groups, nil
 }
 
 func sumOf(list []int) (total int) {
@@ -255,11 +309,17 @@ func sumOf(list []int) (total int) {
 // tasks has one task on each node.
 func jobTasks(p *program, a *slurm.Allocation) (tasks []int) {
 	for i, nodes := range componentNodes(a) {
+		// Slurm also sets SLURM_TASKS_PER_NODE if the job requests cores only. Since 24.05, components
+		// with a number of tasks per node do not have a total.
 		own := nodeNumbers(p, a, "SLURM_TASKS_PER_NODE", i, nodes)
-		if total := countVariable(p, componentVariable(a, "SLURM_NTASKS", i)); total == 0 || total != sumOf(own) {
-			if own = slices.Repeat([]int{1}, nodes); total > 0 && total%nodes == 0 {
-				own = slices.Repeat([]int{total / nodes}, nodes)
-			}
+		total := countVariable(p, componentVariable(a, "SLURM_NTASKS", i))
+		perNode := countVariable(p, componentVariable(a, "SLURM_NTASKS_PER_NODE", i))
+		switch {
+		case total > 0 && total == sumOf(own):
+		case total > 0 && total%nodes == 0:
+			own = slices.Repeat([]int{total / nodes}, nodes)
+		default:
+			own = slices.Repeat([]int{max(1, perNode)}, nodes)
 		}
 		tasks = append(tasks, own...)
 	}

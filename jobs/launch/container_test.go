@@ -152,6 +152,55 @@ func TestDecideDevices(t *testing.T) {
 	}
 }
 
+// TestStepOfGroups checks that each component of a heterogeneous job gets the tasks, cores, and GPUs of
+// its group, and the errors for an allocation with other components.
+func TestStepOfGroups(t *testing.T) {
+	job, err := jobs.Parse("job.toml", []byte(`name = "x"
+[[slurm.group]]
+tasks_per_node = 2
+cpus_per_task = 3
+[[slurm.group]]
+nodes = 2
+gpus_per_node = 4
+cpus_per_task = 2
+gres = "nvme:1"
+[command]
+argv = ["train.py"]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Job: job, Site: generic(), Dir: rundir.Dir{Path: "/runs/x"}, Binary: "/opt/bin/ddpbatch",
+		Allocation: &slurm.Allocation{JobID: "1", Nodes: []string{"c", "a", "b"}, Components: []slurm.Component{{JobID: "1", Nodes: []string{"c"}}, {JobID: "2", Nodes: []string{"a", "b"}}}}}
+	for _, tt := range []struct {
+		launcher jobs.Launcher
+		tasks    []int
+		want     []string
+	}{
+		{jobs.LauncherRank, []int{2, 4, 4}, []string{"--het-group=0 --nodes=1 --ntasks=2 --ntasks-per-node=2 --cpus-per-task=3", "--het-group=1 --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=2", "--gres=gpu:4,nvme:1"}},
+		{jobs.LauncherTorchrun, []int{1, 1, 1}, []string{"--het-group=0 --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=6", "--het-group=1 --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=8", "--gres=gpu:4,nvme:1"}},
+	} {
+		job.Command.Launcher = tt.launcher
+		line := strings.Join(buildStep(o, o.Allocation.Nodes, tt.tasks).SrunArgv(), " ")
+		for _, want := range tt.want {
+			if strings.Count(line, want) != 1 {
+				t.Errorf("%s: %s is not once in %s", tt.launcher, want, line)
+			}
+		}
+	}
+	if err := checkComponents(o); err != nil {
+		t.Error(err)
+	}
+	o.Allocation.Components[1].Nodes = []string{"a"}
+	if err := checkComponents(o); err == nil || !strings.Contains(err.Error(), "slurm.group[1] has 2 nodes, but component 1 of the allocation has 1 (a)") {
+		t.Errorf("another size: %v", err)
+	}
+	o.Allocation.Components = nil
+	if err := checkComponents(o); err == nil || !strings.Contains(err.Error(), "the job has 2 groups of nodes, but the allocation has 1 component") {
+		t.Errorf("no components: %v", err)
+	}
+}
+
 // TestStepOfTorchrunBindsToAllRanks checks that torchrun's task on each node gets the
 // resources that the bindings give to all ranks of the node together.
 func TestStepOfTorchrunBindsToAllRanks(t *testing.T) {

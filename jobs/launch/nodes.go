@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
@@ -28,6 +29,9 @@ func newNodes(o Options) (*nodes, error) {
 		return n, nil
 	}
 	all := o.Allocation.Nodes
+	if err := checkComponents(o); err != nil {
+		return nil, err
+	}
 	if want := o.Job.AllocatedNodes(); len(all) != want {
 		spares := ""
 		if spare := o.Job.Restart.SpareNodes; spare > 0 {
@@ -46,6 +50,25 @@ func newNodes(o Options) (*nodes, error) {
 	}
 	n.chosen = all[:o.Job.Slurm.Nodes]
 	return n, nil
+}
+
+// checkComponents compares the groups of the job with the components of the allocation.
+func checkComponents(o Options) error {
+	groups, components := o.Job.Slurm.Groups, o.Allocation.Components
+	if len(groups) == 0 {
+		return nil
+	}
+	const hint = "request the groups as components of a heterogeneous job, or submit the job with `ddpbatch submit`"
+	if len(groups) != len(components) {
+		return usageErrorf(hint, "the job has %d groups of nodes, but the allocation has %s", len(groups), format.Count(max(1, len(components)), "component"))
+	}
+	for i, c := range components {
+		if len(c.Nodes) != groups[i].Nodes {
+			return usageErrorf(hint, "slurm.group[%d] has %s, but component %d of the allocation has %d (%s)",
+				i, format.Count(groups[i].Nodes, "node"), i, len(c.Nodes), slurm.FoldHosts(c.Nodes))
+		}
+	}
+	return nil
 }
 
 // excludeBadNodes excludes the nodes that an attempt has shown to be bad, and chooses the nodes

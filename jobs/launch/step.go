@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
@@ -49,21 +50,7 @@ func startStep(a *attempt) (ranks, error) {
 func buildStep(o Options, nodes []string, tasks []int) slurm.Step {
 	j := o.Job
 	perNode := slices.Max(tasks)
-	size := slurm.StepSize{
-		Nodes: len(nodes), TasksPerNode: perNode,
-		// torchrun starts the processes of a node inside one task, which needs the cores of
-		// all of them.
-		CPUsPerTask: j.Slurm.CPUsPerTask * j.TasksPerNode() / perNode,
-	}
-	if gpus := j.Slurm.GPUsPerNode; gpus > 0 {
-		switch {
-		case o.Site.Step.GPUs == sites.StepGPUsPerTask && gpus >= perNode:
-			size.GPUsPerTask = gpus / perNode
-		case o.Site.Request.GPUs != "none": // with whole nodes, the step gets all GPUs anyway
-			size.GPUsPerNode = gpus
-		}
-	}
-	size.Gres = string(j.Slurm.Gres)
+	size := stepSize(o, j, len(nodes), perNode)
 	s := slurm.Step{
 		StepSize: size, CPUBind: string(j.Slurm.CPUBind), Name: string(j.Name), NoKill: j.Restart.SurvivesNodeLoss(),
 		Argv: []string{o.Binary, "run", "--run-dir", o.Dir.Path},
@@ -83,7 +70,7 @@ func buildStep(o Options, nodes []string, tasks []int) slurm.Step {
 		s.CPUBind = slurm.MergeCPUBind(s.CPUBind, j.TasksPerNode()/perNode)
 		s.GPUBind = slurm.MergeGPUBind(s.GPUBind)
 	}
-	if s.Components = componentSizes(o.Allocation.Components, size, tasks); s.Components == nil && !isUniform(tasks) {
+	if s.Components = componentSizes(o, tasks); s.Components == nil && !isUniform(tasks) {
 		s.TaskNodes = taskNodes(nodes, tasks)
 	}
 	if startsMPI(j) {
@@ -100,17 +87,42 @@ func buildStep(o Options, nodes []string, tasks []int) slurm.Step {
 	return s
 }
 
+// stepSize returns the size of a step, or of its part in one component, with the given number of tasks
+// per node. The resources are those of job.
+func stepSize(o Options, job *jobs.Job, nodes, perNode int) slurm.StepSize {
+	size := slurm.StepSize{
+		Nodes: nodes, TasksPerNode: perNode, CPUsPerTask: job.Slurm.CPUsPerTask, Gres: string(job.Slurm.Gres),
+	}
+	if job.Command != nil && job.Command.Launcher == jobs.LauncherTorchrun {
+		// torchrun starts the processes of a node inside one task, which needs the cores of
+		// all of them.
+		size.CPUsPerTask *= job.TasksPerNode()
+	}
+	if gpus := job.Slurm.GPUsPerNode; gpus > 0 {
+		switch {
+		case o.Site.Step.GPUs == sites.StepGPUsPerTask && gpus >= perNode:
+			size.GPUsPerTask = gpus / perNode
+		case o.Site.Request.GPUs != "none": // with whole nodes, the step gets all GPUs anyway
+			size.GPUsPerNode = gpus
+		}
+	}
+	return size
+}
+
 // componentSizes returns the parts of a step in the components of a heterogeneous job, or nil for
 // other jobs. The tasks of all nodes have the order of the components.
-func componentSizes(components []slurm.Component, size slurm.StepSize, tasks []int) (parts []slurm.StepSize) {
+func componentSizes(o Options, tasks []int) (parts []slurm.StepSize) {
+	groups := o.Job.SplitGroups()
 	first := 0
-	for _, c := range components {
-		part := size
-		part.Nodes = len(c.Nodes)
+	for i, c := range o.Allocation.Components {
+		job := groups[0]
+		if i < len(groups) {
+			job = groups[i]
+		}
 		own := tasks[first : first+len(c.Nodes)]
-		if first += len(c.Nodes); isUniform(own) {
-			part.TasksPerNode = own[0]
-		} else {
+		first += len(c.Nodes)
+		part := stepSize(o, job, len(c.Nodes), slices.Max(own))
+		if !isUniform(own) {
 			part.TaskNodes = taskNodes(c.Nodes, own)
 		}
 		parts = append(parts, part)

@@ -59,11 +59,17 @@ func (p *Profile) Lint(job *jobs.Job) jobs.Diagnostics {
 	l := linter{p: p, job: job}
 	l.required()
 	l.account()
-	if r, ok := p.ResourceOf(job); ok {
-		l.limits(r)
-	} else {
-		l.partition()
+	for _, part := range job.SplitGroups() {
+		if l.job = part; len(l.found) > 0 && len(job.Slurm.Groups) > 0 {
+			break // one group with errors is enough
+		}
+		if r, ok := p.ResourceOf(part); ok {
+			l.limits(r)
+		} else {
+			l.partition()
+		}
 	}
+	l.job = job
 	if c := job.Setup.Container; c.Image != "" && c.Runtime == jobs.ContainerNone {
 		l.report("setup.container.image", "set setup.container.runtime", "the profile of %s does not define a container runtime", p.name)
 	} else if c.Image != "" && job.RunsOnce() && (c.Runtime == jobs.ContainerPyxis || c.Runtime == jobs.ContainerEDF) {
