@@ -143,7 +143,7 @@ func (d *decoder) checkComponents(j *Job) {
 }
 
 func (d *decoder) checkComponentNode(j *Job, c *Component, key func(string) string) {
-	nodes := max(1, j.Slurm.Nodes, len(j.Slurm.RanksPerNode))
+	nodes := max(j.Slurm.countNodes(), len(j.Slurm.RanksPerNode))
 	switch {
 	case d.isValid(key("node"), key("every_node")) && c.EveryNode:
 		d.report(key("node"), "remove one of them", "conflicts with every_node")

@@ -52,6 +52,15 @@ func (s *Slurm) ofGroup(i int) Slurm {
 	return all
 }
 
+// countNodes returns the number of nodes before the defaults are set.
+func (s *Slurm) countNodes() int {
+	nodes := 0
+	for _, g := range s.Groups {
+		nodes += max(1, g.Nodes)
+	}
+	return max(1, s.Nodes, nodes)
+}
+
 // SplitGroups returns a job with the resources of one group for each group, or the job itself if it
 // has none.
 func (j *Job) SplitGroups() []*Job {

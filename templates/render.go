@@ -77,9 +77,9 @@ type script struct {
 	Digest                  string
 	Digests                 []ElementDigest
 
-	// Components are the components of a heterogeneous job after the first. Only their options
-	// are in the script.
-	Components []script
+	// Groups are the groups of nodes after the first, as components of a heterogeneous job. Only
+	// their options are in the script.
+	Groups []script
 }
 
 // Render returns the batch script of a job for its site. The same input always gives the same
@@ -96,10 +96,10 @@ func Render(in Input) ([]byte, error) {
 		if i == 0 {
 			data = s
 		} else {
-			data.Components = append(data.Components, s)
+			data.Groups = append(data.Groups, s)
 		}
 	}
-	if data.Components != nil && in.Array != "" {
+	if data.Groups != nil && in.Array != "" {
 		return nil, fmt.Errorf("write batch script: Slurm has no arrays of heterogeneous jobs")
 	}
 	t, err := template.New("job").Funcs(template.FuncMap{
