@@ -54,7 +54,7 @@ func TestAgree(t *testing.T) {
 			want: []string{"xgbe0 10.9.0.1", "xgbe4 10.9.0.2"},
 		},
 		{
-			name: "IPoIB without an address on one host: NCCL's own rule hangs here",
+			name: "IPoIB without an address on one host: NCCL's default would hang",
 			nodes: []*hostSpec{
 				newHostSpec("gh1").link(Link{Name: "bond0", Kind: "bond", MTU: 9000}, "10.30.0.11/24").
 					link(Link{Name: "ib0", ARPHRD: "infiniband", HCA: "mlx5_2", Speed: 400000}, "fe80::a288:c203:d2:aaf2/64"),
@@ -305,13 +305,13 @@ func TestAgreeRefuses(t *testing.T) {
 			want:  `requested interface "hsn0" is unusable: excluded`,
 		},
 		{
-			name:  "a family that nobody has",
+			name:  "an IP version that no host has",
 			nodes: []*hostSpec{slurmHost(1), slurmHost(2)},
 			req:   Request{Family: IPv6},
 			want:  "no IPv6 network: n1 has only eth0 (no IPv6 address, only 10.10.0.2)",
 		},
 		{
-			name: "IPv6 hosts that share nothing are told about IPv6",
+			name: "hint about IPv6 for hosts without a common IPv4 network",
 			nodes: []*hostSpec{newHostSpec("a").link(Link{Name: "eth0"}, "fd00:1::1/64"),
 				newHostSpec("b").link(Link{Name: "eth0"}, "fd00:2::1/64")},
 			want: "no network connects any two of the 2 hosts: a has fd00:1::1/64 (eth0), b has fd00:2::1/64 (eth0)",
@@ -324,7 +324,7 @@ func TestAgreeRefuses(t *testing.T) {
 			hint:  "use auto, ipv4, or ipv6",
 		},
 		{
-			name:  "one host twice",
+			name:  "duplicate host",
 			nodes: []*hostSpec{slurmHost(1), slurmHost(1)},
 			want:  `duplicate host "n1"`,
 		},

@@ -31,11 +31,11 @@ func TestChoose(t *testing.T) {
 			name: "the route decides", host: two(), peers: []string{"10.2.0.9"}, want: "hsn0 10.2.0.1 auto",
 			reason: map[string]string{"eth0": "the route to 10.2.0.9 leaves by hsn0", "lo": "loopback", "eth9": "no carrier"},
 		},
-		{name: "the host's own address is no peer", host: two(), peers: []string{"10.1.0.1", "10.2.0.9"}, want: "hsn0 10.2.0.1 auto"},
+		{name: "an address of this host is not a peer", host: two(), peers: []string{"10.1.0.1", "10.2.0.9"}, want: "hsn0 10.2.0.1 auto"},
 		{name: "an IPv4 peer in IPv6 form", host: two(), peers: []string{"::ffff:10.2.0.9"}, want: "hsn0 10.2.0.1 auto"},
 		{name: "IPv6 peers", host: two(), peers: []string{"fd00::9"}, want: "eth0 fd00::1 auto"},
 		{
-			name: "only own addresses: the loopback", host: two(), peers: []string{"10.1.0.1", "127.0.0.1"}, want: "lo 127.0.0.1 auto",
+			name: "only addresses of this host: loopback", host: two(), peers: []string{"10.1.0.1", "127.0.0.1"}, want: "lo 127.0.0.1 auto",
 			reason: map[string]string{"eth0": "not needed", "eth9": "no carrier"},
 		},
 		{name: "no peers, IPv6", host: two(), req: Request{Family: IPv6}, want: "lo ::1 auto"},
@@ -61,7 +61,7 @@ func TestChoose(t *testing.T) {
 			reason: map[string]string{"eth0": "it is virtual (veth) and ens5 is hardware"},
 		},
 		{
-			name: "an unknown speed does not lose to a known one",
+			name: "an unknown speed ranks like a known one",
 			host: newHostSpec("n1").link(Link{Name: "ens5", PCI: "virtio2", MTU: 9000}, "10.1.0.1/24").
 				link(Link{Name: "ens6", Speed: 1000}, "10.1.0.2/24"),
 			peers: []string{"10.1.0.9"}, want: "ens5 10.1.0.1 auto",
@@ -97,7 +97,7 @@ func TestChoose(t *testing.T) {
 			peers: []string{"10.1.0.9"}, want: "eth1 10.1.0.2 auto", warn: "asymmetric route",
 		},
 		{
-			name: "a bridge of containers' ends leads nowhere, a container's own end does",
+			name: "a bridge of veth devices is not usable, the veth device of a container is",
 			host: newHostSpec("n1").link(Link{Name: "br0", Kind: "bridge", MTU: 9000}, "10.1.0.1/24").link(Link{Name: "veth7", Kind: "veth", Master: "br0"}).
 				link(Link{Name: "eth0", Kind: "veth"}, "10.1.0.2/24"),
 			peers: []string{"10.1.0.9"}, want: "eth0 10.1.0.2 auto", warn: "asymmetric route",
@@ -117,7 +117,7 @@ func TestChoose(t *testing.T) {
 			peers: []string{"192.0.2.1"}, want: "eth0 10.1.0.1 auto",
 		},
 		{
-			name: "a macvlan is as good as what it stands on",
+			name: "a macvlan has the rating of its parent device",
 			host: newHostSpec("n1").link(Link{Name: "eno1", Speed: 1000}, "10.1.0.1/24").link(Link{Name: "eno2", Speed: 25000}).
 				link(Link{Name: "net1", Kind: "macvlan", Parent: "eno2"}, "10.1.0.2/24"),
 			peers: []string{"10.1.0.9"}, want: "net1 10.1.0.2 auto", warn: "asymmetric route",

@@ -128,7 +128,7 @@ func TestSysfsHosts(t *testing.T) {
 				Path: "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0"}},
 		},
 		{
-			name: "RoCE, two ports bonded and one alone",
+			name: "RoCE, two bonded ports and a single one",
 			fill: func(f *fakeSysfs) {
 				f.nic("pci0000:3a/0000:3b:00.0", "ens1f0", 2, "mlx5_core")
 				f.nic("pci0000:3a/0000:3b:00.1", "ens1f1", 3, "mlx5_core")

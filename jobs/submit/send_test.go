@@ -33,7 +33,7 @@ func TestOneJob(t *testing.T) {
 			fails: "Invalid account", hint: "slurm.account", removed: true},
 		{name: "an option that it does not know", sbatch: `echo "sbatch: unrecognized option '--x'" >&2; exit 1`, fails: "unrecognized option", removed: true},
 		{name: "an answer lost, and a job", sbatch: `made "$@"; ` + lost, id: "101"},
-		{name: "an answer lost, and a job that comes late", sbatch: `(sleep 0.1; made "$@") >/dev/null 2>&1 & ` + lost, id: "101"},
+		{name: "a lost response, and a job that appears later", sbatch: `(sleep 0.1; made "$@") >/dev/null 2>&1 & ` + lost, id: "101"},
 		{name: "an answer lost, and no job", sbatch: lost, fails: "Socket timed out"},
 		{name: "an answer lost, and the controller too", sbatch: `made "$@"; ` + lost, squeue: `echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1`,
 			fails: "Unable to contact slurm controller", hint: "never submitted twice", pending: true},

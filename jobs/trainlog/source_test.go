@@ -42,7 +42,7 @@ func TestSourceReadsFiles(t *testing.T) {
 			before: `{"step": 1, "loss": 9}` + "\n",
 			after:  `{"global_step": 2, "train": {"loss": 2.5, "lr": 0.1}, "eval/loss": 3, "max_steps": 40}` + "\nno object\n{\"step\": 3}\n",
 			want:   []summary{{kind: "train", step: 2, steps: 40, loss: 2.5, lr: 0.1}, {kind: "eval", step: 2, steps: 40, loss: 3}}},
-		{name: "own names", file: "log.jsonl", pattern: "log.jsonl", format: JSONLines,
+		{name: "names of this host", file: "log.jsonl", pattern: "log.jsonl", format: JSONLines,
 			names: map[string]string{"step": "updates", "loss": "objective", "samples_per_s": "speed"},
 			after: `{"updates": 7, "objective": 1.5, "loss": 100, "step": 5, "speed": "20"}` + "\n",
 			want:  []summary{{kind: "train", step: 7, loss: 1.5, samples: 20}}},

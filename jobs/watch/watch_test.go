@@ -140,7 +140,7 @@ func TestPhaseWithoutSlurm(t *testing.T) {
 		{name: "trained to the end, and more epochs requested since", s: Status{record: trained(3, 5), Saved: saved}, phase: Stopped, advice: "launch it again to resume after step 7"},
 		{name: "failed", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(4, false)}, failure: "rank 1 on n1 was lost", phase: Failed, detail: "rank 1 on n1 was lost"},
 		{name: "a program that failed with the code of a stop", s: Status{record: ended(3, false), Saved: saved}, failure: "rank 0 on n1: sh ended with exit code 3", phase: Failed, detail: "rank 0 on n1: sh ended with exit code 3"},
-		{name: "failed without a word", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(4, false)}, phase: Failed, detail: "exit code 4"},
+		{name: "failed without output", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(4, false)}, phase: Failed, detail: "exit code 4"},
 		{name: "killed", s: Status{Live: live(rundir.PhaseRunning, time.Hour)}, phase: Killed, detail: "its launcher was killed, and left no word"},
 		{name: "killed, but it had finished before", s: Status{Live: live(rundir.PhaseRunning, time.Hour), record: outcome.State{Newest: trained(3, 3).Newest, Goal: trained(3, 3).Goal}}, phase: Done},
 	})
@@ -200,18 +200,18 @@ func TestPhaseWithSlurm(t *testing.T) {
 		{name: "forgotten by Slurm, stopped", s: job(slurm.StateUnknown, "", ended(3, true)), phase: Stopped},
 		{name: "forgotten by Slurm, failed", s: job(slurm.StateUnknown, "", ended(1, false)), phase: Failed, detail: "exit code 1"},
 		{name: "forgotten by Slurm, without a record", s: with(job(slurm.StateUnknown, "", none), func(s *Status) { s.Reason = "no such job" }), phase: Unknown, detail: "no such job"},
-		{name: "Slurm is away, the launcher is not", s: with(job(slurm.StateUnknown, "", none), func(s *Status) {
+		{name: "slurmctld does not answer, but the launcher does", s: with(job(slurm.StateUnknown, "", none), func(s *Status) {
 			s.Live = &rundir.Live{Time: now, JobID: "18", Phase: rundir.PhaseJoining, Ranks: 2}
 		}), phase: Joining, detail: "0 of 2 ranks have joined"},
 		{name: "a launcher of another job", s: with(job(slurm.StateRunning, "", none), func(s *Status) {
 			s.Live = &rundir.Live{Time: now, JobID: "17", Phase: rundir.PhaseRunning}
 		}), phase: Starting, detail: "no rank was started yet"},
-		{name: "nothing heard", s: with(job(slurm.StateRunning, "", none), func(s *Status) {
+		{name: "no reply", s: with(job(slurm.StateRunning, "", none), func(s *Status) {
 			s.Live = &rundir.Live{Time: now.Add(-58 * time.Second), JobID: "18", Phase: rundir.PhaseRunning}
 		}), phase: Running, detail: "its launcher has not reported for 58s", advice: "its node may hang; `ddpbatch logs` shows what was printed last"},
-		{name: "finished while slurmctld was away", s: with(job(slurm.StateRunning, "", ended(0, false)), over), phase: Ending, detail: "it has finished" + unaware},
-		{name: "stopped while slurmctld was away", s: with(job(slurm.StateRunning, "", ended(3, true)), over), phase: Ending, detail: "it has stopped" + unaware},
-		{name: "failed while slurmctld was away", s: with(job(slurm.StateRunning, "", ended(4, false)), over), failure: "rank 1 is lost", phase: Ending, detail: "rank 1 is lost" + unaware},
+		{name: "finished while slurmctld did not answer", s: with(job(slurm.StateRunning, "", ended(0, false)), over), phase: Ending, detail: "it has finished" + unaware},
+		{name: "stopped while slurmctld did not answer", s: with(job(slurm.StateRunning, "", ended(3, true)), over), phase: Ending, detail: "it has stopped" + unaware},
+		{name: "failed while slurmctld did not answer", s: with(job(slurm.StateRunning, "", ended(4, false)), over), failure: "rank 1 is lost", phase: Ending, detail: "rank 1 is lost" + unaware},
 		{name: "runs again after a requeue, and its launcher has not started", s: with(job(slurm.StateRunning, "", outcome.State{
 			End: &rundir.End{Exit: 3}, Attempts: []outcome.Attempt{{JobID: "18", Then: outcome.Requeued}}}), func(s *Status) { over(s); s.Requeues = 1 }),
 			phase: Starting, detail: "no rank was started yet"},

@@ -53,7 +53,7 @@ var faults = []struct {
 	{name: "an unused result", code: []string{"ld.global.f32 %f1, [%rd2];", "add.rn.f32 %f2, %f1, %f1;", "selp.f32 %f2, 0f00000000, %f2, %p1;", "st.global.f32 [%rd1], %f2;"}},
 	{name: "an unwritten condition", code: []string{"\tld.global.u32 %r2, [%rd2];", "\tsetp.eq.s32 %p2, %r2, 5;", "@%p2 st.global.u32 [%rd1], %r1;"}, err: failed, want: "register %p2 depends on"},
 	{name: "an unwritten address", code: []string{"\tld.global.u64 %rd9, [%rd2];", "st.global.u32 [%rd9], %r1;"}, err: failed, want: "register %rd9 depends on"},
-	{name: "half-written memory", code: []string{"\tst.global.u16 [%rd2], %rs1;", "\tld.global.u32 %r2, [%rd2];", "\tadd.s32 %r2, %r2, 1;", "st.global.u32 [%rd1], %r2;"}, err: failed, want: "register %r2 depends on"},
+	{name: "partly written memory", code: []string{"\tst.global.u16 [%rd2], %rs1;", "\tld.global.u32 %r2, [%rd2];", "\tadd.s32 %r2, %r2, 1;", "st.global.u32 [%rd1], %r2;"}, err: failed, want: "register %r2 depends on"},
 	{name: "unwritten shared memory", code: []string{"\tld.shared.u32 %r2, [%r3];", "\tadd.s32 %r2, %r2, 1;", "st.global.u32 [%rd1], %r2;"}, err: failed, want: "which line LINE-2 read at address 0x400"},
 	{name: "an unwritten register", code: []string{"\tadd.s32 %r2, %r9, 1;", "st.global.u32 [%rd1], %r2;"}, err: failed, want: "uninitialized register %r2"},
 	{name: "a register of some threads", code: []string{"\tsetp.ne.s32 %p2, %r1, 3;", "\t@%p2 mov.u32 %r9, 1;", "\tadd.s32 %r2, %r9, 1;", "st.shared.u32 [%r3], %r2;"}, thread: 3, err: failed, want: "uninitialized register %r2"},

@@ -4,7 +4,7 @@
 //
 // Each model follows the named source of its system, as far as the choice of an interface is
 // concerned. Its comment lists what it omits. A [Pair] combines each collected host with a second
-// host. [Pair.Judge] uses the routes of both hosts to decide whether a selection would have worked.
+// host. [Pair.Evaluate] uses the routes of both hosts to decide whether a selection would have worked.
 //
 // The package opens no sockets and runs none of these systems. It shows the results of their
 // documented rules, not of measurements.

@@ -19,7 +19,7 @@ import (
 // The model omits firewalls, LSF (where Horovod probes nothing), and further hosts, whose names can
 // only make the set smaller.
 func Horovod(p Pair) Pick {
-	if p.alone() {
+	if p.isSingleHost() {
 		u, own := owner(p.Here, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 		if !own {
 			return Pick{Failed: "No interface is found for address 127.0.0.1."}
@@ -49,7 +49,7 @@ func (p Pair) answers(link string) bool {
 			continue
 		}
 		dev, src := route(p.Here, to.Addr())
-		if !carries(linkNamed(p.Here, dev)) || !carries(linkNamed(p.There, link)) && !isLoopback(own) {
+		if !canCarryTraffic(linkNamed(p.Here, dev)) || !canCarryTraffic(linkNamed(p.There, link)) && !isLoopback(own) {
 			continue
 		}
 		if slices.ContainsFunc(own.Addrs, func(a netip.Prefix) bool { return a.Addr() == src }) {

@@ -80,63 +80,63 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// TestOurs checks that ddpbatch selects the right interface on every collected host if it has one
+// TestAgreed checks that ddpbatch selects the right interface on every collected host if it has one
 // address of the other host. From only the two inventories it selects a network that works. On two
 // hosts it is not the network that a user would select; docs/network.md names these hosts.
-func TestOurs(t *testing.T) {
+func TestAgreed(t *testing.T) {
 	faster := map[string]bool{"13-dgx-h100": true, "14-roce-per-rail-subnets": true}
 	for _, c := range load(t) {
-		if v := c.pair.Judge(Told(c.pair), c.right); v.Word != Right {
-			t.Errorf("%s: told the other's address: %s: %s", c.ID, v.Word, v.Why)
+		if v := c.pair.Evaluate(WithPeer(c.pair), c.right); v.Outcome != Right {
+			t.Errorf("%s: told the other's address: %s: %s", c.ID, v.Outcome, v.Why)
 		}
 		want := Right
 		if faster[c.ID] {
 			want = Works
 		}
-		if v := c.pair.Judge(Ours(c.pair), c.right); v.Word != want {
-			t.Errorf("%s: agreed: %s: %s, want %s", c.ID, v.Word, v.Why, want)
+		if v := c.pair.Evaluate(Agreed(c.pair), c.right); v.Outcome != want {
+			t.Errorf("%s: agreed: %s: %s, want %s", c.ID, v.Outcome, v.Why, want)
 		}
 	}
 }
 
-// TestJudge checks the result for a selected interface: right, slower, at risk, or unusable.
-func TestJudge(t *testing.T) {
+// TestEvaluate checks the result for a selected interface: right, slower, at risk, or unusable.
+func TestEvaluate(t *testing.T) {
 	use := func(link, addr string) Use { return Use{link, netip.MustParsePrefix(addr)} }
 	tests := []struct {
 		name string
 		id   string
 		pick Pick
-		want Verdict
+		want Evaluation
 	}{
-		{"the right one", "09-ipoib-good", Pick{Uses: []Use{use("ib0", "10.149.0.7/16")}}, Verdict{Right, "ib0", ""}},
+		{"the right one", "09-ipoib-good", Pick{Uses: []Use{use("ib0", "10.149.0.7/16")}}, Evaluation{Right, "ib0", ""}},
 		{"a slower one", "09-ipoib-good", Pick{Uses: []Use{use("eno1", "10.1.0.7/16")}},
-			Verdict{Works, "eno1", "eno1 at 1 Gb/s, ib0 has 200 Gb/s"}},
+			Evaluation{Works, "eno1", "eno1 at 1 Gb/s, ib0 has 200 Gb/s"}},
 		{"loopback", "09-ipoib-good", Pick{Uses: []Use{use("lo", "127.0.0.1/8")}},
-			Verdict{Fails, "lo", "lo: 127.0.0.1 is the loopback address"}},
+			Evaluation{Fails, "lo", "lo: 127.0.0.1 is the loopback address"}},
 		{"another address of loopback", "09-ipoib-good", Gloo(InHosts)(find(t, "09-ipoib-good").pair),
-			Verdict{Fails, "lo", "lo: 127.0.1.1 is the loopback address"}},
+			Evaluation{Fails, "lo", "lo: 127.0.1.1 is the loopback address"}},
 		{"a second that may carry data and leads nowhere", "05-libvirt-virbr0",
 			Pick{Uses: []Use{use("eno1", "10.20.0.11/16"), use("virbr0", "192.168.122.1/24")}, Spread: Devices},
-			Verdict{Risk, "virbr0", "also uses virbr0: 192.168.122.1 is on every host"}},
+			Evaluation{Risk, "virbr0", "also uses virbr0: 192.168.122.1 is on every host"}},
 		{"a second that carries data and leads nowhere", "05-libvirt-virbr0",
 			Pick{Uses: []Use{use("eno1", "10.20.0.11/16"), use("virbr0", "192.168.122.1/24")}, Spread: All},
-			Verdict{Fails, "virbr0", "also uses virbr0: 192.168.122.1 is on every host"}},
+			Evaluation{Fails, "virbr0", "also uses virbr0: 192.168.122.1 is on every host"}},
 		{"a second that is not used", "05-libvirt-virbr0",
-			Pick{Uses: []Use{use("eno1", "10.20.0.11/16"), use("virbr0", "192.168.122.1/24")}}, Verdict{Right, "eno1", ""}},
+			Pick{Uses: []Use{use("eno1", "10.20.0.11/16"), use("virbr0", "192.168.122.1/24")}}, Evaluation{Right, "eno1", ""}},
 		{"a second that a router may lead to", "07-k8s-cilium-sriov-ibs",
 			Pick{Uses: []Use{use("enp90s0np0", "10.168.192.89/24"), use("cilium_host", "10.0.21.95/32")}, Spread: All},
-			Verdict{Risk, "cilium_host", "also uses cilium_host: the route to 10.0.21.96 leaves by enp90s0np0"}},
+			Evaluation{Risk, "cilium_host", "also uses cilium_host: the route to 10.0.21.96 leaves by enp90s0np0"}},
 		{"all of several that work", "09-ipoib-good",
 			Pick{Uses: []Use{use("ib0", "10.149.0.7/16"), use("eno1", "10.1.0.7/16")}, Spread: All},
-			Verdict{Works, "all", "uses all of them: ib0, eno1"}},
+			Evaluation{Works, "all", "uses all of them: ib0, eno1"}},
 		{"link-local", "08-ib0-linklocal-v6-only", Pick{Uses: []Use{use("ib0", "fe80::a288:c203:d2:aaf2/64")}},
-			Verdict{Fails, "ib0", "ib0: only a link-local IPv6 address, which has no route"}},
-		{"nothing", "09-ipoib-good", Pick{Failed: "why"}, Verdict{Fails, "none", "why"}},
+			Evaluation{Fails, "ib0", "ib0: only a link-local IPv6 address, which has no route"}},
+		{"nothing", "09-ipoib-good", Pick{Failed: "why"}, Evaluation{Fails, "none", "why"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c := find(t, tt.id)
-			if got := c.pair.Judge(tt.pick, c.right); got != tt.want {
+			if got := c.pair.Evaluate(tt.pick, c.right); got != tt.want {
 				t.Errorf("%+v, want %+v", got, tt.want)
 			}
 		})

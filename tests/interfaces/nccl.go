@@ -69,7 +69,7 @@ func ncclFind(inv netif.Inventory, matches func(string) bool, since228 bool) []U
 // Slingshot need a plugin.
 func hasVerbs(inv netif.Inventory) bool {
 	for _, l := range inv.Links {
-		if l.HCA != "" && !strings.HasPrefix(l.HCA, "cxi") && carries(l) {
+		if l.HCA != "" && !strings.HasPrefix(l.HCA, "cxi") && canCarryTraffic(l) {
 			return true
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // queries the kernel's routes. It simplifies the solver of the pairing: it assumes that the solver
 // finds equal subnets, and it guesses if no subnets are equal.
 func OpenMPI(p Pair) Pick {
-	if p.alone() {
+	if p.isSingleHost() {
 		return Pick{Warnings: []string{"shared memory"}}
 	}
 	pick := Pick{Spread: All}

@@ -29,7 +29,7 @@ var systems = []system{
 	{"Open MPI", OpenMPI},
 	{"Horovod", Horovod},
 	{"Ray", Ray},
-	{"ddpbatch", Ours},
+	{"ddpbatch", Agreed},
 }
 
 // TestPage checks that docs/network.md shows the results of the models and of netif.
@@ -110,13 +110,13 @@ func table(cases []*collected) string {
 		}
 		fmt.Fprintf(&out, "| %s %s | `%s` |", c.ID[:2], shapes[c.ID], right)
 		for _, s := range systems {
-			switch v := c.pair.Judge(s.pick(c.pair), c.right); v.Word {
+			switch v := c.pair.Evaluate(s.pick(c.pair), c.right); v.Outcome {
 			case Right:
 				out.WriteString(" right |")
 			case Fails:
 				fmt.Fprintf(&out, " **fails:** %s |", v.Link)
 			default:
-				fmt.Fprintf(&out, " %s: %s |", v.Word, v.Link)
+				fmt.Fprintf(&out, " %s: %s |", v.Outcome, v.Link)
 			}
 		}
 		out.WriteString("\n")
@@ -135,7 +135,7 @@ func summary(cases []*collected) string {
 		row(s.name, s.pick)
 		switch s.name {
 		case "ddpbatch":
-			row("ddpbatch, given the other host's address", Told)
+			row("ddpbatch, given the other host's address", WithPeer)
 		case "Gloo":
 			row("Gloo, host name at 127.0.1.1", Gloo(InHosts))
 		}
@@ -143,10 +143,10 @@ func summary(cases []*collected) string {
 	return out.String()
 }
 
-func count(cases []*collected, pick func(Pair) Pick) map[Word]int {
-	n := map[Word]int{}
+func count(cases []*collected, pick func(Pair) Pick) map[Outcome]int {
+	n := map[Outcome]int{}
 	for _, c := range cases {
-		n[c.pair.Judge(pick(c.pair), c.right).Word]++
+		n[c.pair.Evaluate(pick(c.pair), c.right).Outcome]++
 	}
 	return n
 }
@@ -161,11 +161,11 @@ func reasons(cases []*collected) string {
 		who := map[string][]string{}
 		for _, s := range systems {
 			pick := s.pick(c.pair)
-			v := c.pair.Judge(pick, c.right)
+			v := c.pair.Evaluate(pick, c.right)
 			var why string
 			switch {
-			case v.Word != Right:
-				why = fmt.Sprintf("%s: %s", v.Word, v.Why)
+			case v.Outcome != Right:
+				why = fmt.Sprintf("%s: %s", v.Outcome, v.Why)
 			case s.name == "ddpbatch" && len(pick.Warnings) > 0:
 				why = "right, with a warning: " + strings.Join(pick.Warnings, "; ")
 			default:

@@ -15,8 +15,8 @@ type Pair struct {
 	Peer        netip.Addr // address of the other host, as a user would give it
 }
 
-// alone reports whether all ranks are on one host.
-func (p Pair) alone() bool { return len(p.There.Links) == 0 }
+// isSingleHost reports whether all ranks are on one host.
+func (p Pair) isSingleHost() bool { return len(p.There.Links) == 0 }
 
 // NewPair combines a host, "here", with an equal host, "there". The other host has the same
 // interfaces and the next address in each subnet. Its counterpart of right, the host's right
@@ -39,7 +39,7 @@ func NewPair(here netif.Inventory, right, peer netip.Addr) Pair {
 			to, known := moved[a.Addr()]
 			if !known {
 				to = a.Addr()
-				if !everywhere(here, *l, a.Addr()) {
+				if !isOnEveryHost(here, *l, a.Addr()) {
 					to = next(a)
 				}
 				moved[a.Addr()] = to
@@ -56,8 +56,8 @@ func NewPair(here netif.Inventory, right, peer netip.Addr) Pair {
 	return Pair{Here: here, There: there, Peer: peer}
 }
 
-// everywhere reports whether a link has the same address on every host.
-func everywhere(inv netif.Inventory, l netif.Link, a netip.Addr) bool {
+// isOnEveryHost reports whether a link has the same address on every host.
+func isOnEveryHost(inv netif.Inventory, l netif.Link, a netip.Addr) bool {
 	if a.IsLoopback() || a.Is4() && a.IsLinkLocalUnicast() {
 		return true
 	}

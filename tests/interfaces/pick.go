@@ -70,7 +70,7 @@ func linkNamed(inv netif.Inventory, name string) netif.Link {
 	return netif.Link{}
 }
 
-// carries reports whether a link is up and has a carrier.
-func carries(l netif.Link) bool {
+// canCarryTraffic reports whether a link is up and has a carrier.
+func canCarryTraffic(l netif.Link) bool {
 	return l.Flags&netif.Up != 0 && l.Flags&netif.Running != 0 && l.Oper != "down"
 }

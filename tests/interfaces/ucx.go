@@ -20,15 +20,15 @@ import (
 // The model omits InfiniBand and shared memory, which UCX prefers if they are available, further
 // lanes for large messages, and the speed of the PCI slot.
 func UCX(p Pair) Pick {
-	here, alone := ucxDevices(p.Here), p.alone()
-	if alone {
+	here, isSingleHost := ucxDevices(p.Here), p.isSingleHost()
+	if isSingleHost {
 		p.There = p.Here
 	}
 	there := ucxDevices(p.There)
 	best, bestLatency, bestRank := Use{}, 0.0, 0
 	for _, d := range here {
 		for _, r := range there {
-			if !p.ucxReaches(d, r, alone) {
+			if !p.ucxReaches(d, r, isSingleHost) {
 				continue
 			}
 			latency := ucxLatency(p.Here, d) + ucxLatency(p.There, r)
@@ -49,7 +49,7 @@ func ucxDevices(inv netif.Inventory) []Use {
 	for _, u := range addresses(inv) {
 		l := linkNamed(inv, u.Link)
 		have := func(d Use) bool { return d.Link == u.Link }
-		if !carries(l) || l.Kind == "bridge" || u.Addr.Addr().IsLinkLocalUnicast() || slices.ContainsFunc(found, have) {
+		if !canCarryTraffic(l) || l.Kind == "bridge" || u.Addr.Addr().IsLinkLocalUnicast() || slices.ContainsFunc(found, have) {
 			continue
 		}
 		found = append(found, u)
@@ -58,13 +58,13 @@ func ucxDevices(inv netif.Inventory) []Use {
 	return found
 }
 
-func (p Pair) ucxReaches(from, to Use, alone bool) bool {
+func (p Pair) ucxReaches(from, to Use, isSingleHost bool) bool {
 	a := to.Addr.Addr()
 	if from.Addr.Addr().Is4() != a.Is4() || from.Addr.Addr().IsLoopback() != a.IsLoopback() {
 		return false
 	}
 	if a.IsLoopback() {
-		return alone
+		return isSingleHost
 	}
 	longest, own := -1, -1
 	for _, r := range allRoutes(p.Here) {

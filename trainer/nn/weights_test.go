@@ -223,7 +223,7 @@ func TestWeightsThatDoNotMatch(t *testing.T) {
 			want: `tensor "lm_head.weight" has shape [1], want [11 12]`,
 		},
 		{
-			name: "the same one twice", weights: func(x []safetensors.Tensor) []safetensors.Tensor {
+			name: "duplicate", weights: func(x []safetensors.Tensor) []safetensors.Tensor {
 				twice := x[1]
 				twice.Name = "transformer." + twice.Name
 				return append(x, twice)

@@ -81,8 +81,8 @@ func TestFollowerSkips(t *testing.T) {
 		most  int // bytes that are returned at most
 	}{
 		{name: "overwritten", limit: 4 << 10, lines: 10_000, most: 2 << 10},
-		{name: "much in the first file", limit: 64 << 20, lines: 200_000, most: maxFollow},
-		{name: "much in a tail file", limit: 16 << 20, lines: 1_200_000, most: maxFollow},
+		{name: "large input in the first file", limit: 64 << 20, lines: 200_000, most: maxFollow},
+		{name: "large input in the last file", limit: 16 << 20, lines: 1_200_000, most: maxFollow},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := folder(t.TempDir())

@@ -8,60 +8,60 @@ import (
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
-// A Word is the result of a selection.
-type Word string
+// An Outcome is the result of a selection.
+type Outcome string
 
 // The results, best first.
 const (
-	Right Word = "right" // only the interface that a user would select
-	Works Word = "works" // reaches the other host over a different or a slower network
-	Risk  Word = "risk"  // ranks connect, but data may use an interface that leads nowhere
-	Fails Word = "fails" // ranks do not connect, or data certainly uses such an interface
+	Right Outcome = "right" // only the interface that a user would select
+	Works Outcome = "works" // reaches the other host over a different or a slower network
+	Risk  Outcome = "risk"  // ranks connect, but data may use an interface that leads nowhere
+	Fails Outcome = "fails" // ranks do not connect, or data certainly uses such an interface
 )
 
-// A Verdict is the result of one selection, with its cause.
-type Verdict struct {
-	Word Word
-	Link string // the interface that decided the result
-	Why  string // empty if right
+// An Evaluation is the result of one selection, with its cause.
+type Evaluation struct {
+	Outcome Outcome
+	Link    string // the interface that decided the result
+	Why     string // empty if right
 }
 
-// Judge compares a selection with the right one, using the routes of both hosts.
-func (p Pair) Judge(pick Pick, right Use) Verdict {
+// Evaluate compares a selection with the right one, using the routes of both hosts.
+func (p Pair) Evaluate(pick Pick, right Use) Evaluation {
 	if pick.Failed != "" {
-		return Verdict{Fails, "none", pick.Failed}
+		return Evaluation{Fails, "none", pick.Failed}
 	}
-	if p.alone() {
+	if p.isSingleHost() {
 		if len(pick.Uses) == 0 || isLoopback(linkNamed(p.Here, pick.Uses[0].Link)) {
-			return Verdict{Word: Right, Link: right.Link}
+			return Evaluation{Outcome: Right, Link: right.Link}
 		}
-		return Verdict{Works, pick.Uses[0].Link, "every rank is on this host"}
+		return Evaluation{Works, pick.Uses[0].Link, "every rank is on this host"}
 	}
 	first := pick.Uses[0]
 	if fault, _ := p.fault(first); fault != "" {
-		return Verdict{Fails, first.Link, first.Link + ": " + fault}
+		return Evaluation{Fails, first.Link, first.Link + ": " + fault}
 	}
 	if pick.Spread != Meet {
 		for _, u := range pick.Uses[1:] {
 			fault, sure := p.fault(u)
 			switch {
 			case fault != "" && sure && pick.Spread == All:
-				return Verdict{Fails, u.Link, "also uses " + u.Link + ": " + fault}
+				return Evaluation{Fails, u.Link, "also uses " + u.Link + ": " + fault}
 			case fault != "":
-				return Verdict{Risk, u.Link, "also uses " + u.Link + ": " + fault}
+				return Evaluation{Risk, u.Link, "also uses " + u.Link + ": " + fault}
 			}
 		}
 	}
 	if pick.Guess != "" {
-		return Verdict{Risk, pick.Guess, pick.Guess + " shares no subnet with the other host; the matching interface there is a guess"}
+		return Evaluation{Risk, pick.Guess, pick.Guess + " shares no subnet with the other host; the matching interface there is a guess"}
 	}
 	switch {
 	case pick.Spread == All && len(pick.Uses) > 1:
-		return Verdict{Works, "all", "uses all of them: " + names(pick.Uses)}
+		return Evaluation{Works, "all", "uses all of them: " + names(pick.Uses)}
 	case first.Link != right.Link:
-		return Verdict{Works, first.Link, p.detour(first, right)}
+		return Evaluation{Works, first.Link, p.explainOther(first, right)}
 	}
-	return Verdict{Word: Right, Link: right.Link}
+	return Evaluation{Outcome: Right, Link: right.Link}
 }
 
 // fault returns why a use cannot reach the other host, or "" if it can. The reason also applies in
@@ -77,7 +77,7 @@ func (p Pair) fault(u Use) (why string, sure bool) {
 		return "only a link-local IPv6 address, which has no route", true
 	case known && to == a:
 		return fmt.Sprintf("%s is on every host", a), true
-	case !isLoopback(linkNamed(p.Here, u.Link)) && !carries(linkNamed(p.Here, u.Link)):
+	case !isLoopback(linkNamed(p.Here, u.Link)) && !canCarryTraffic(linkNamed(p.Here, u.Link)):
 		return "no carrier", true
 	case !known:
 		return "the other host has nothing in " + u.Addr.Masked().String(), false
@@ -92,8 +92,8 @@ func (p Pair) fault(u Use) (why string, sure bool) {
 	return "", false
 }
 
-// detour returns how a use that works differs from the right one.
-func (p Pair) detour(u, right Use) string {
+// explainOther returns how a use that works differs from the right one.
+func (p Pair) explainOther(u, right Use) string {
 	own, best := speed(linkNamed(p.Here, u.Link)), speed(linkNamed(p.Here, right.Link))
 	switch {
 	case own > 0 && best > own:
