@@ -268,7 +268,7 @@ func (s *Status) phaseWithoutSlurm(now time.Time) (p Phase, detail, advice strin
 		return Unknown, s.Reason, ""
 	case end == outcome.Open:
 		p, detail, advice = s.resumablePhase(Killed)
-		return p, cmp.Or(detail, "its launcher was killed, and left no word"), advice
+		return p, cmp.Or(detail, "its launcher was killed before it could report"), advice
 	}
 	return s.endedPhase(end)
 }
