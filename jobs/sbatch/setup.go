@@ -57,7 +57,7 @@ func (r *reader) convert(stmts []*syntax.Stmt, program *candidate, all []candida
 			continue
 		}
 		if c.background && c.strength >= plainProgram && c.top < program.top {
-			r.change(r.line(c.stmt), sourceText(c.stmt), "it runs at the same time as the program: a job file has one program")
+			r.change(r.line(c.stmt), sourceText(c.stmt), "it runs at the same time as the program: a server or helper can be a [[component]]")
 		}
 	}
 	r.prepare(stmts[:program.top])
