@@ -72,9 +72,14 @@ kernels:
 reference:
 	$(GO) generate ./cmd/ddpbatch
 
-# Benchmark the trainer against PyTorch on this machine, in turns, and write docs/bench.md.
+# Benchmark the trainer against PyTorch, in turns, and write docs/bench.md: as root on Debian, against
+# PyTorch 2.6 with its compiler on Debian 13, otherwise against the PyTorch of this machine.
 bench: build
-	$(GO) run ./tests/peers -program bin/ddpbatch
+	if [ "$$(id -u)" = 0 ] && command -v mmdebstrap >/dev/null; then \
+		tests/debian13.sh --compiler env -C .. $(GO) run ./tests/peers -program bin/ddpbatch $(BENCHFLAGS); \
+	else \
+		$(GO) run ./tests/peers -program bin/ddpbatch $(BENCHFLAGS); \
+	fi
 
 # Run the microbenchmarks of the hot paths.
 microbench:

@@ -1,16 +1,23 @@
 #!/bin/sh
 # Run a command in a root directory of Debian 13, which has Slurm 24.11 and PyTorch 2.6:
 #
-#   tests/debian13.sh COMMAND [ARGUMENT]...
+#   tests/debian13.sh [--compiler] COMMAND [ARGUMENT]...
 #
 # The command runs in tests/, as root, with this machine's Go, network, and processes. The first call
 # builds the root directory from Debian's packages in about three minutes. Later calls use it again
 # until the package list changes. Nothing of this machine changes.
+#
+# With --compiler, the root directory also has what torch.compile needs. It is a separate directory,
+# which only benchmarks need.
 set -eu
 cd "$(dirname "$0")"
 
 packages="slurmctld slurmd slurm-client munge iproute2 procps util-linux ca-certificates
 	python3-torch libopenblas0-pthread dataset-fashion-mnist mpich openmpi-bin libpmix-dev gcc libc6-dev"
+if [ "${1:-}" = --compiler ]; then
+	packages="$packages g++ python3-dev python3-setuptools libtorch-dev"
+	shift
+fi
 cache=/var/cache/ddpbatch-tests
 list=$(echo $packages | tr ' ' ,)
 root=$cache/debian13-$(echo "$list" | sha256sum | cut -c 1-12)
@@ -29,7 +36,7 @@ mirror() {
 }
 
 mkdir -p "$cache"
-exec 9>"$cache/debian13.lock"
+exec 9>"$root.lock"
 flock 9
 if [ ! -d "$root" ]; then
 	site=$(mirror)
@@ -39,7 +46,7 @@ if [ ! -d "$root" ]; then
 	fi
 	[ -n "$site" ] || fail "apt has no address of Debian's packages: run apt-get update"
 	echo "tests/debian13.sh: building $root from $site" >&2
-	rm -rf "$cache"/debian13-*.new
+	rm -rf "$root.new"
 	mmdebstrap --quiet --aptopt='Acquire::Retries "3"' --variant=minbase --include="$list" trixie "$root.new" "$site" 9>&-
 	# Debian builds PyTorch without libuv. torchrun and its workers ignore USE_LIBUV.
 	distributed=$root.new/usr/lib/python3/dist-packages/torch/distributed

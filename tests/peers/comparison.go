@@ -31,7 +31,9 @@ type row struct {
 	Device    string `json:"device"`
 	Unit      string `json:"unit,omitempty"`
 	Ours      side   `json:"ddpbatch"`
-	Theirs    side   `json:"pytorch"`
+	Theirs    side   `json:"pytorch"` // in eager mode
+	// Compiled is PyTorch with torch.compile, or nil.
+	Compiled *side `json:"pytorch_compiled,omitempty"`
 }
 
 // side holds the results of one side in each round.
@@ -46,12 +48,33 @@ type side struct {
 	Loss      metrics.Number `json:"loss,omitempty"`
 }
 
-// add adds a round of one workload. It rejects results of a different workload.
-func (c *comparison) add(ours, theirs bench.Result) error {
+// checkSameWork returns an error if the results are of different workloads.
+func checkSameWork(ours, theirs bench.Result) error {
 	if ours.Kind != theirs.Kind || ours.Precision != theirs.Precision || ours.Runs < 1 || theirs.Runs < 1 ||
 		ours.Threads != 1 || theirs.Threads != 1 || ours.Params != theirs.Params ||
 		ours.Kind == "step" && ours.Model != theirs.Model || ours.Kind == "gemm" && ours.Shape != theirs.Shape {
 		return fmt.Errorf("not the same work: %+v and %+v", ours, theirs)
+	}
+	return nil
+}
+
+// addCompiled adds PyTorch's result with torch.compile to a round that add has added.
+func (c *comparison) addCompiled(ours, theirs bench.Result) error {
+	if err := checkSameWork(ours, theirs); err != nil {
+		return err
+	}
+	r := c.find(ours.Kind, ours.Model, ours.Shape, ours.Precision)
+	if r.Compiled == nil {
+		r.Compiled = &side{}
+	}
+	r.Compiled.add(theirs)
+	return nil
+}
+
+// add adds a round of one workload. It rejects results of a different workload.
+func (c *comparison) add(ours, theirs bench.Result) error {
+	if err := checkSameWork(ours, theirs); err != nil {
+		return err
 	}
 	r := c.find(ours.Kind, ours.Model, ours.Shape, ours.Precision)
 	if r == nil {
@@ -114,7 +137,11 @@ func (c *comparison) crippled() string {
 // steps of a round.
 func (r *row) otherWork() string {
 	const tolerance = 5e-3
-	for _, l := range [][2]metrics.Number{{r.Ours.FirstLoss, r.Theirs.FirstLoss}, {r.Ours.Loss, r.Theirs.Loss}} {
+	losses := [][2]metrics.Number{{r.Ours.FirstLoss, r.Theirs.FirstLoss}, {r.Ours.Loss, r.Theirs.Loss}}
+	if r.Compiled != nil {
+		losses = append(losses, [2]metrics.Number{r.Ours.FirstLoss, r.Compiled.FirstLoss}, [2]metrics.Number{r.Ours.Loss, r.Compiled.Loss})
+	}
+	for _, l := range losses {
 		ours, theirs := float64(l[0]), float64(l[1])
 		if !(math.Abs(ours-theirs) <= tolerance*math.Abs(theirs)) || math.IsInf(theirs, 0) {
 			return fmt.Sprintf("the losses are %.4f and %.4f", ours, theirs)

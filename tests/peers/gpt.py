@@ -1,9 +1,10 @@
 """Time training steps of a GPT-2 in PyTorch, with AdamW on random tokens.
 
-usage: gpt.py MODEL PRECISION STEPS
+usage: gpt.py MODEL PRECISION STEPS MODE
   MODEL      gpt: 4 layers of 256, 4 heads, 65 tokens, 8 sequences of 128, clipping
              gpt2: 12 layers of 768, 12 heads, 50304 tokens, 4 sequences of 64
   PRECISION  fp32, or bf16 (autocast)
+  MODE       eager or compile (torch.compile)
 
 It prints a line of JSON. Weights are initialized as in Hugging Face's GPT2LMHeadModel.
 GELU is exact: PyTorch's tanh approximation, which GPT-2 uses, is slower here.
@@ -25,6 +26,8 @@ MODELS = {
                  betas=(0.9, 0.999), decay=0.01, clip=None),
 }
 
+FUSED_ATTENTION = hasattr(F, "scaled_dot_product_attention")  # since PyTorch 2.0
+
 
 class Block(nn.Module):
     def __init__(self, width, heads, context):
@@ -39,9 +42,12 @@ class Block(nn.Module):
         b, t, c = x.shape
         q, k, v = (z.view(b, t, self.heads, c // self.heads).transpose(1, 2)
                    for z in self.attn(self.ln_1(x)).split(c, 2))
-        weights = q @ k.transpose(-2, -1) * (1 / math.sqrt(c // self.heads))
-        weights = F.softmax(weights.masked_fill(self.future[:, :, :t, :t], float("-inf")), -1)
-        x = x + self.attn_proj((weights @ v).transpose(1, 2).contiguous().view(b, t, c))
+        if FUSED_ATTENTION:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            weights = q @ k.transpose(-2, -1) * (1 / math.sqrt(c // self.heads))
+            y = F.softmax(weights.masked_fill(self.future[:, :, :t, :t], float("-inf")), -1) @ v
+        x = x + self.attn_proj(y.transpose(1, 2).contiguous().view(b, t, c))
         return x + self.fc_proj(F.gelu(self.fc(self.ln_2(x))))
 
 
@@ -86,9 +92,9 @@ def work(name, rank=0):
     shape = m["batch"], m["length"]
     tokens, labels = torch.randint(0, m["vocabulary"], shape), torch.randint(0, m["vocabulary"], shape)
     return timing.Work(name, "tokens", m["batch"] * m["length"], model,
-                       lambda params: torch.optim.AdamW(params, lr=3e-4, betas=m["betas"], weight_decay=m["decay"]),
+                       lambda params: torch.optim.AdamW(params, lr=3e-4, betas=m["betas"], weight_decay=m["decay"], **timing.FUSED),
                        lambda net: net(tokens, labels), m["clip"])
 
 
 if __name__ == "__main__":
-    timing.run(work(sys.argv[1]), precision=sys.argv[2], steps=int(sys.argv[3]))
+    timing.run(work(sys.argv[1]), precision=sys.argv[2], steps=int(sys.argv[3]), mode=sys.argv[4])

@@ -19,6 +19,8 @@ type machine struct {
 	Program string `json:"program"`
 	Torch   string `json:"torch"`
 	BLAS    string `json:"blas"`
+	// NoCompiler is the reason why torch.compile does not work, or "".
+	NoCompiler string `json:"no_compiler,omitempty"`
 }
 
 // describe inspects the machine and both programs, and selects the core.
@@ -50,7 +52,11 @@ func (r *runner) describe(ctx context.Context) (machine, error) {
 	if err != nil {
 		return m, err
 	}
-	return m, json.Unmarshal(about, &m)
+	if err := json.Unmarshal(about, &m); err != nil {
+		return m, err
+	}
+	r.compile = m.NoCompiler == ""
+	return m, nil
 }
 
 // proc returns the match of a pattern in a file of /proc.

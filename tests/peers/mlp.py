@@ -1,7 +1,7 @@
 """Time training steps of an MLP in PyTorch: 784-512-512-10, ReLU, batch 128, SGD
 with a learning rate of 0.01 and a momentum of 0.9, on normally distributed inputs.
 
-usage: mlp.py PRECISION STEPS     fp32 or bf16 (autocast); prints a line of JSON
+usage: mlp.py PRECISION STEPS MODE     fp32 or bf16 (autocast), eager or compile; prints a line of JSON
 """
 import sys
 
@@ -19,9 +19,9 @@ def work(name="mlp", rank=0):
         torch.manual_seed(rank)
     x, y = torch.randn(128, 784), torch.randint(0, 10, (128,))
     return timing.Work(name, "samples", 128, model,
-                       lambda params: torch.optim.SGD(params, lr=0.01, momentum=0.9),
+                       lambda params: torch.optim.SGD(params, lr=0.01, momentum=0.9, **timing.FUSED),
                        lambda net: nn.functional.cross_entropy(net(x), y))
 
 
 if __name__ == "__main__":
-    timing.run(work(), precision=sys.argv[1], steps=int(sys.argv[2]))
+    timing.run(work(), precision=sys.argv[1], steps=int(sys.argv[2]), mode=sys.argv[3])

@@ -19,7 +19,9 @@ This page is for users who want to know how fast the built-in trainer is. It com
 
 Results against other versions of PyTorch are unknown. No GPU has been measured.
 
-    make bench    # measure again and write this page: takes some minutes on an idle machine
+    make bench    # measure again and write this page: takes up to an hour on an idle machine
+
+As root on Debian, `+"`make bench`"+` runs both sides on Debian 13 with PyTorch 2.6 ([CONTRIBUTING.md](../CONTRIBUTING.md#build-and-test)), otherwise with the PyTorch of this machine.
 
 | Property | Value |
 |---|---|
@@ -86,13 +88,14 @@ func (c *comparison) renderSteps(b *strings.Builder, comparable bool) {
 
 // compared returns the cells of both sides, their ratio, the target, and whether it is met.
 func compared(r *row, m measure, comparable bool) []string {
-	ours, theirs := middle(m.of(&r.Ours)), middle(m.of(&r.Theirs))
+	ours := middle(m.of(&r.Ours))
+	theirs, text := r.opponent(m)
 	known := comparable && ours > 0 && theirs > 0
 	ratio := "not compared"
 	if known {
 		ratio = times(ours / theirs)
 	}
-	return append([]string{m.format(ours), m.format(theirs), ratio}, m.target.cells(ours/theirs, known, times)...)
+	return append([]string{m.format(ours), text, ratio}, m.target.cells(ours/theirs, known, times)...)
 }
 
 // renderShares writes the fraction of the limit that steps reach, and the losses, which show that
@@ -130,7 +133,7 @@ func (c *comparison) renderProducts(b *strings.Builder, comparable bool) {
 	header(b, "Model", "Shape", "ddpbatch", "PyTorch", "Ratio", "Target", "Met", "Fraction of limit", "Target", "Met")
 	for _, r := range c.Rows {
 		if r.Kind == "gemm" {
-			speed := measure{"GFLOP/s", func(s *side) []float64 { return s.GFLOPS }, whole, r.speedTarget()}
+			speed := measure{"GFLOP/s", func(s *side) []float64 { return s.GFLOPS }, whole, r.speedTarget(), true}
 			cells := append([]string{r.Model, r.Shape}, compared(r, speed, comparable)...)
 			line(b, append(cells, r.share()...)...)
 		}
@@ -145,6 +148,7 @@ var notes = fmt.Sprintf(`## Method
 - bf16 means bfloat16 matrix multiplications with float32 sums: AVX512_BF16 in ddpbatch, autocast in PyTorch.
 - GELU is the tanh approximation of GPT-2. PyTorch computes the exact function, which is faster in PyTorch.
 - Peak memory is the maximum resident size of the process.
+- PyTorch 2.4 and later use fused optimizers, and PyTorch 2.0 and later use `+"`scaled_dot_product_attention`"+`. If this PyTorch can compile, each value is the better one of eager mode and `+"`torch.compile`"+`, and the tables name the mode. Compilation is not counted.
 - PyTorch runs with OMP_NUM_THREADS=1 and no other variables that affect OpenBLAS, OpenMP, or oneDNN.
 - `+"`ddpbatch bench step` and `ddpbatch bench gemm`"+` measure ddpbatch only. They print JSON with `+"`--json`"+`. The values of each round are in [tests/peers/testdata/bench.json](../tests/peers/testdata/bench.json).
 `, modelList(), bench.WarmUp)

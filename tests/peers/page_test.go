@@ -97,6 +97,46 @@ func invented(t *testing.T, speed, loss float64) *comparison {
 	return c
 }
 
+// TestFasterMode checks that the better mode of PyTorch is compared, for each quantity, and that a
+// compiled step with other losses is not.
+func TestFasterMode(t *testing.T) {
+	for name, tt := range map[string]struct {
+		speed float64 // of the compiled step, relative to eager mode
+		loss  float64
+		want  []string
+	}{
+		"compiled": {2, 3, []string{"| gpt2 | fp32 | tokens/s | 10 | 10 (compiled) | 1x |", "| gpt2 | fp32 | peak memory | 1024 MiB | 1024 MiB (compiled) | 1x |", "| mlp | fp32 | time | 1000 ms | 2000 ms | 0.5x |"}},
+		"eager":    {0.5, 3, []string{"| gpt2 | fp32 | tokens/s | 10 | 5 (eager) | 2x |", "| gpt2 | fp32 | peak memory | 1024 MiB | 2048 MiB (eager) | 0.5x |"}},
+		"other":    {2, 4, []string{"| gpt2 | fp32 | tokens/s | 10 | 10 (compiled) | not compared |", "gpt2 in fp32 is not compared: the losses are 3.0000 and 4.0000."}},
+	} {
+		step := func(model string, speed, loss float64) bench.Result {
+			return bench.Result{Kind: "step", Model: model, Precision: "fp32", Threads: 1, Runs: 1, Median: 2 / speed, PerSecond: 5 * speed,
+				FirstLoss: metrics.NewNumber(4), Loss: metrics.NewNumber(loss), PeakRSS: int64((2 << 30) / speed)}
+		}
+		c := &comparison{Rounds: 1, Machine: machine{Torch: "3.0"}}
+		for _, err := range []error{
+			c.add(step("mlp", 2, 3), step("mlp", 1, 3)),
+			c.add(bench.Result{Kind: "gemm", Model: "square", Shape: "1024x1024x1024/NN", Precision: "fp32", Threads: 1, Runs: 1, GFLOPS: 1, Peak: 1},
+				bench.Result{Kind: "gemm", Shape: "1024x1024x1024/NN", Precision: "fp32", Threads: 1, Runs: 1, GFLOPS: 1}),
+			c.add(step("gpt2", 2, 3), step("gpt2", 1, 3)),
+			c.addCompiled(step("gpt2", 2, 3), step("gpt2", tt.speed, tt.loss)),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.addCompiled(step("gpt2", 2, 3), step("gpt", 2, 3)); err == nil {
+			t.Error("a compiled step of a different model was added")
+		}
+		page := c.render()
+		for _, want := range tt.want {
+			if !strings.Contains(page, want) {
+				t.Errorf("%s: the page has no %q:\n%s", name, want, page)
+			}
+		}
+	}
+}
+
 // TestVerdicts checks which results are compared, and the reasons for the others.
 func TestVerdicts(t *testing.T) {
 	good := invented(t, 60, 3).render()

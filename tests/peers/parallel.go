@@ -22,8 +22,9 @@ type parallelRow struct {
 	Model         string    `json:"model"`
 	Unit          string    `json:"unit"`
 	Ours          side      `json:"ddpbatch"`
-	Theirs        side      `json:"pytorch"`
-	Alone         side      `json:"alone"` // a single rank of ddpbatch
+	Theirs        side      `json:"pytorch"`                    // in eager mode
+	Compiled      *side     `json:"pytorch_compiled,omitempty"` // with torch.compile
+	Alone         side      `json:"alone"`                      // a single rank of ddpbatch
 	Communication []float64 `json:"comm_s"`
 	Hidden        []float64 `json:"comm_hidden"`
 }
@@ -54,14 +55,21 @@ func (r *runner) ranks(ctx context.Context, model, steps string, into *parallel)
 	everywhere := *r
 	everywhere.core = "" // ranks use all cores
 	ranks := fmt.Sprint(parallelRanks)
-	var sides [3]bench.Result
-	for i, run := range []func() ([]byte, error){
+	theirs := func(mode string) func() ([]byte, error) {
+		return func() ([]byte, error) {
+			return everywhere.runScript(ctx, []string{"ddp.py", model, "fp32", steps, ranks, mode})
+		}
+	}
+	programs := []func() ([]byte, error){
 		func() ([]byte, error) { return r.run(ctx, r.program, ours) },
 		func() ([]byte, error) { return everywhere.run(ctx, r.program, append(ours, "--ranks", ranks)) },
-		func() ([]byte, error) {
-			return everywhere.runScript(ctx, []string{"ddp.py", model, "fp32", steps, ranks})
-		},
-	} {
+		theirs(eager),
+	}
+	if r.compile {
+		programs = append(programs, theirs(compiled))
+	}
+	var sides []bench.Result
+	for _, run := range programs {
 		list, err := results(run())
 		if err != nil {
 			return err
@@ -69,20 +77,25 @@ func (r *runner) ranks(ctx context.Context, model, steps string, into *parallel)
 		if len(list) != 1 {
 			return fmt.Errorf("%s on %s ranks: %d results, want 1", model, ranks, len(list))
 		}
-		sides[i] = list[0]
+		sides = append(sides, list[0])
 	}
-	return into.add(sides[0], sides[1], sides[2])
+	return into.add(sides[0], sides[1], sides[2:]...)
 }
 
-// add adds a round. It rejects results of a different workload.
-func (p *parallel) add(alone, ours, theirs bench.Result) error {
-	for _, r := range []bench.Result{alone, ours, theirs} {
+// add adds a round: of PyTorch, the results in eager mode and, if it can compile, with torch.compile.
+// It rejects results of a different workload.
+func (p *parallel) add(alone, ours bench.Result, theirs ...bench.Result) error {
+	for i, r := range append([]bench.Result{alone, ours}, theirs...) {
 		if r.Kind != "step" || r.Model != ours.Model || r.Precision != ours.Precision || r.Params != ours.Params || r.Threads != 1 || r.PerSecond <= 0 {
 			return fmt.Errorf("not the same work: %+v, %+v and %+v", alone, ours, theirs)
 		}
-	}
-	if alone.Ranks != 0 || ours.Ranks != parallelRanks || theirs.Ranks != parallelRanks {
-		return fmt.Errorf("results of %d, %d and %d ranks", alone.Ranks, ours.Ranks, theirs.Ranks)
+		ranks := parallelRanks
+		if i == 0 { // alone
+			ranks = 0
+		}
+		if r.Ranks != ranks {
+			return fmt.Errorf("results of %d ranks, want %d", r.Ranks, ranks)
+		}
 	}
 	var row *parallelRow
 	for _, of := range p.Rows {
@@ -96,7 +109,13 @@ func (p *parallel) add(alone, ours, theirs bench.Result) error {
 	}
 	row.Alone.add(alone)
 	row.Ours.add(ours)
-	row.Theirs.add(theirs)
+	row.Theirs.add(theirs[0])
+	if len(theirs) > 1 {
+		if row.Compiled == nil {
+			row.Compiled = &side{}
+		}
+		row.Compiled.add(theirs[1])
+	}
 	row.Communication, row.Hidden = append(row.Communication, ours.Communication), append(row.Hidden, ours.Hidden)
 	return nil
 }

@@ -11,13 +11,15 @@ func (p *parallel) render(b *strings.Builder) {
 		parallelRanks, rounds(p.Rounds), p.Date)
 	header(b, "Model", "Unit", "ddpbatch", "PyTorch", "Ratio", "Target", "Met")
 	for _, r := range p.Rows {
-		ours, theirs := middle(r.Ours.PerSecond), middle(r.Theirs.PerSecond)
-		why := (&row{Ours: r.Ours, Theirs: r.Theirs}).otherWork()
+		both := row{Ours: r.Ours, Theirs: r.Theirs, Compiled: r.Compiled}
+		ours := middle(r.Ours.PerSecond)
+		theirs, text := both.opponent(measure{of: func(s *side) []float64 { return s.PerSecond }, format: whole, more: true})
+		why := both.otherWork()
 		ratio := times(ours / theirs)
 		if why != "" {
 			ratio = "not compared: " + why
 		}
-		cells := []string{r.Model, r.Unit + "/s", whole(ours), whole(theirs), ratio}
+		cells := []string{r.Model, r.Unit + "/s", whole(ours), text, ratio}
 		line(b, append(cells, r.target().cells(ours/theirs, why == "", times)...)...)
 	}
 	b.WriteString("\nScaling is the throughput of all ranks divided by the throughput of a single rank, measured in the same rounds. Communication is the time per step on rank 0, including the wait for the other rank. \"Hidden\" is the fraction that overlaps computation.\n\n")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +21,7 @@ type runner struct {
 	program, python string
 	scripts         string // directory of the Python programs
 	rounds          int
+	compile         bool   // torch.compile works
 	core            string // the core for all programs
 }
 
@@ -27,7 +29,14 @@ type runner struct {
 type workload struct {
 	name         string
 	ours, theirs []string // arguments; PyTorch's start with the script's name
+	hasModes     bool     // PyTorch's script has the mode as an additional argument
 }
+
+// The modes of PyTorch's scripts.
+const (
+	eager    = "eager"
+	compiled = "compile"
+)
 
 // workloads lists steps of each model in each precision, and all matrix multiplications together.
 func workloads() []workload {
@@ -43,7 +52,7 @@ func workloads() []workload {
 			list = append(list, workload{
 				name:   m.Name() + " in " + precision,
 				ours:   []string{"bench", "step", "--model", m.Name(), "--precision", precision, "--steps", steps, "--json"},
-				theirs: theirs,
+				theirs: theirs, hasModes: true,
 			})
 		}
 	}
@@ -64,7 +73,11 @@ func (r *runner) round(ctx context.Context, w workload, into *comparison) error 
 	if err != nil {
 		return err
 	}
-	theirs, err := results(r.runScript(ctx, w.theirs))
+	script := w.theirs
+	if w.hasModes {
+		script = append(slices.Clone(script), eager)
+	}
+	theirs, err := results(r.runScript(ctx, script))
 	if err != nil {
 		return err
 	}
@@ -75,6 +88,19 @@ func (r *runner) round(ctx context.Context, w workload, into *comparison) error 
 		if err := into.add(ours[i], theirs[i]); err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
+	}
+	if !w.hasModes || !r.compile {
+		return nil
+	}
+	theirs, err = results(r.runScript(ctx, append(slices.Clone(w.theirs), compiled)))
+	if err == nil && len(theirs) != 1 {
+		err = fmt.Errorf("%d results of torch.compile, want 1", len(theirs))
+	}
+	if err == nil {
+		err = into.addCompiled(ours[0], theirs[0])
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", w.name, err)
 	}
 	return nil
 }
@@ -103,7 +129,7 @@ func (r *runner) run(ctx context.Context, program string, args []string) ([]byte
 }
 
 // environment removes variables that would change the speed of either side, and sets one thread for
-// each.
+// each, also for PyTorch's compiler.
 func environment(of []string) []string {
 	var kept []string
 	for _, v := range of {
@@ -115,7 +141,8 @@ func environment(of []string) []string {
 			kept = append(kept, v)
 		}
 	}
-	return append(kept, "OMP_NUM_THREADS=1")
+	// The processes of PyTorch's compiler would stay during the measurement.
+	return append(kept, "OMP_NUM_THREADS=1", "TORCHINDUCTOR_COMPILE_THREADS=1")
 }
 
 // results parses lines of JSON.

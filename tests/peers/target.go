@@ -45,17 +45,31 @@ type measure struct {
 	of     func(*side) []float64
 	format func(float64) string
 	target *target // for ddpbatch's value divided by PyTorch's
+	more   bool    // more is better
+}
+
+// opponent returns PyTorch's value, of the mode that is better, and its text.
+func (r *row) opponent(m measure) (float64, string) {
+	v := middle(m.of(&r.Theirs))
+	if r.Compiled == nil {
+		return v, m.format(v)
+	}
+	other := middle(m.of(r.Compiled))
+	if other > 0 && (other > v) == m.more {
+		return other, m.format(other) + " (compiled)"
+	}
+	return v, m.format(v) + " (eager)"
 }
 
 // measures returns the values of a row that is a step.
 func (r *row) measures() []measure {
 	if r.Model == "gpt2" {
 		return []measure{
-			{"tokens/s", func(s *side) []float64 { return s.PerSecond }, whole, atLeast(1.6)},
-			{"peak memory", func(s *side) []float64 { return s.PeakRSS }, mebibytes, atMost(0.8)},
+			{"tokens/s", func(s *side) []float64 { return s.PerSecond }, whole, atLeast(1.6), true},
+			{"peak memory", func(s *side) []float64 { return s.PeakRSS }, mebibytes, atMost(0.8), false},
 		}
 	}
-	time := measure{"time", func(s *side) []float64 { return s.Median }, milliseconds, nil}
+	time := measure{"time", func(s *side) []float64 { return s.Median }, milliseconds, nil, false}
 	if r.Model == "gpt" || r.Precision == "fp32" {
 		time.target = atMost(0.8)
 	}

@@ -9,6 +9,9 @@ from torch import nn
 
 WARM_UP = 2  # steps before the timed steps, as in ddpbatch
 
+# Optimizers that update all parameters in one kernel, which PyTorch has on CPUs since 2.4.
+FUSED = {"fused": True} if tuple(int(n) for n in torch.__version__.split(".")[:2]) >= (2, 4) else {}
+
 
 class Work(NamedTuple):
     """Training on one batch with the given number of units."""
@@ -21,11 +24,16 @@ class Work(NamedTuple):
     clip: Optional[float] = None
 
 
-def run(work, precision, steps, ranks=1, wrap=lambda model: model, mean=lambda loss: loss, tell=True):
-    """Train and return the results. With several ranks, wrap averages gradients, and
-    mean averages over ranks."""
+def run(work, precision, steps, mode="eager", ranks=1, wrap=lambda model: model, mean=lambda loss: loss, tell=True):
+    """Train and return the results. Mode is eager or compile. With several ranks, wrap averages
+    gradients, and mean averages over ranks."""
     torch.set_num_threads(1)
     net = wrap(work.model)
+    loss_of = work.loss_of
+    if mode == "compile" and ranks == 1:
+        loss_of = torch.compile(loss_of)  # including the loss
+    elif mode == "compile":
+        net = torch.compile(net)
     optimizer = work.optimise(net.parameters())
     losses, seconds = [], []
     for _ in range(WARM_UP + steps):
@@ -33,7 +41,7 @@ def run(work, precision, steps, ranks=1, wrap=lambda model: model, mean=lambda l
         # Gradients in buckets must stay there.
         optimizer.zero_grad(set_to_none=ranks == 1)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
-            loss = work.loss_of(net)
+            loss = loss_of(net)
         loss.backward()
         if work.clip is not None:
             nn.utils.clip_grad_norm_(net.parameters(), work.clip)
@@ -47,7 +55,7 @@ def run(work, precision, steps, ranks=1, wrap=lambda model: model, mean=lambda l
         "bench": "step", "model": work.name, "precision": precision, "threads": 1, "runs": steps,
         "median_s": median, "best_s": min(seconds), "unit": work.unit, "per_s": ranks * work.units / median,
         "params": sum(p.numel() for p in work.model.parameters()),
-        "first_loss": first, "loss": last, "peak_rss": peak_rss(),
+        "mode": mode, "first_loss": first, "loss": last, "peak_rss": peak_rss(),
     }
     if ranks > 1:
         found["ranks"] = ranks
