@@ -90,6 +90,7 @@ type Capture struct {
 	mu         sync.Mutex
 	files      map[int]*fileSink
 	names      *workerNames
+	texts      blocks // of all lanes
 	laneNumber int
 }
 
@@ -107,7 +108,7 @@ func StartCapture(o Options) (*Capture, error) {
 	if o.Limit <= 0 {
 		o.Limit = DefaultLimit
 	}
-	c := &Capture{o: o, out: map[*os.File]*sink{}, files: map[int]*fileSink{}, names: newWorkerNames()}
+	c := &Capture{o: o, out: map[*os.File]*sink{}, files: map[int]*fileSink{}, names: newWorkerNames(), texts: newBlocks()}
 	var err error
 	if c.Stdout, err = c.add(o.Stdout); err == nil {
 		c.Stderr = c.Stdout
@@ -327,12 +328,14 @@ func (c *Capture) copy(s *capturedStream) {
 	extra := make([]byte, unix.CmsgSpace(unix.SizeofUcred))
 	free := newBlocks()
 	current, filled := free.take(), 0
-	var first, last time.Time // times of the first and the last read into the block; zero if the program prints little
+	var first time.Time // time of the first read into the block
+	last := time.Now()  // time of the last read, or of the end of the wait before it
+	busy := false       // the program prints much
 	for rest := maxRest; rest > 0; {
 		closing := s.closing.Load()
 		// After much output, a read without a wait before it costs less, and returns nothing at
 		// worst.
-		if last.IsZero() || closing && filled == 0 {
+		if !busy || closing && filled == 0 {
 			timeout := time.Duration(-1)
 			if oldest := c.oldestStart(s); closing {
 				timeout = closeGrace
@@ -347,17 +350,22 @@ func (c *Capture) copy(s *capturedStream) {
 				c.flush(s, time.Now().Add(-lineDelay))
 				continue
 			}
+			if now := time.Now(); now.Sub(began) > minBatchDelay {
+				last = now // there was no output before
+			}
 		}
 		n, pid, err := s.receive(current.b[filled:], extra)
 		filled += n
+		now := time.Now()
 		var pause time.Duration
-		if pause, last = s.pace(n, last); closing {
-			pause, last = 0, time.Time{}
+		if pause, busy = s.pace(n, now.Sub(last)); closing {
+			pause, busy = 0, false
 		}
-		if first.IsZero() || last.IsZero() {
-			first = last
+		last = now
+		if first.IsZero() && n > 0 {
+			first = now
 		}
-		if filled > 0 && (last.IsZero() || err != nil || len(current.b)-filled < minRead || last.Sub(first) >= maxCollect) {
+		if filled > 0 && (!busy || err != nil || len(current.b)-filled < minRead || now.Sub(first) >= maxCollect) {
 			c.laneOf(s, pid).add(current.b[:filled], current)
 			if current.users.Load() > 1 {
 				current.release()
@@ -378,27 +386,23 @@ func (c *Capture) copy(s *capturedStream) {
 	}
 }
 
-// pace returns the pause after a read of n bytes, in which the pipe collects output. In the pause,
-// the program fills 3/8 of the pipe if it continues to print as fast as since the last read. Lines
-// of 2 to 4 KiB fill only half of each page, so a read of half of the capacity can be a full pipe.
-// Its next pause is shorter, until the pipe is no longer full. If the read returned much output,
-// pace also returns its time.
-func (s *capturedStream) pace(n int, last time.Time) (pause time.Duration, read time.Time) {
+// pace returns the pause after a read of n bytes, in which the pipe collects output, and whether the
+// program prints much. The program has printed the bytes in the given time. In the pause, it fills
+// 3/8 of the pipe if it continues to print as fast. Lines of 2 to 4 KiB fill only half of each page,
+// so a read of half of the capacity can be a full pipe. Its next pause is shorter, until the pipe is
+// no longer full.
+func (s *capturedStream) pace(n int, printed time.Duration) (pause time.Duration, busy bool) {
 	switch {
 	case s.pipe == 0 || n == 0:
-		return 0, time.Time{}
+		return 0, false
 	case n < s.pipe/16:
-		return batchDelay, time.Time{}
+		return batchDelay, false
 	}
-	read = time.Now()
-	if last.IsZero() {
-		return 0, read // the rate is unknown
-	}
-	pause = min(batchDelay, time.Duration(float64(read.Sub(last))*float64(s.pipe)*3/float64(8*n)))
+	pause = min(batchDelay, time.Duration(float64(printed)*float64(s.pipe)*3/float64(8*n)))
 	if pause < minBatchDelay {
 		pause = 0
 	}
-	return pause, read
+	return pause, true
 }
 
 // oldestStart returns when the oldest start of a line of a stream began to wait. It returns the
@@ -435,7 +439,8 @@ type lane struct {
 	label  []byte    // begins each forwarded line; can be empty
 	start  []byte    // start of a line
 	since  time.Time // when start began to wait
-	text   []byte    // buffer for labeled lines
+	text   []byte    // buffer for a few labeled lines
+	texts  blocks    // buffers for many labeled lines
 	inside bool      // the last forwarded output does not end a line
 }
 
@@ -454,7 +459,7 @@ func (c *Capture) laneOf(s *capturedStream, pid int) *lane {
 		return l
 	}
 	c.laneNumber++
-	l := &lane{number: c.laneNumber, file: c.fileOf(rank)}
+	l := &lane{number: c.laneNumber, file: c.fileOf(rank), texts: c.texts}
 	switch mode := c.o.Mode; {
 	case rank == agent, mode == Merged, mode == Rank0 && rank == 0:
 		l.out = c.out[s.to]
@@ -520,22 +525,28 @@ func (l *lane) add(b []byte, block *block) {
 	}
 }
 
-// emit passes output to the destinations. Block is the owner of b, or nil.
-func (l *lane) emit(b []byte, block *block) {
+// emit passes output to the destinations. Source is the owner of b, or nil.
+func (l *lane) emit(b []byte, source *block) {
 	if len(b) == 0 {
 		return
 	}
 	if l.file != nil {
-		l.file.write(l.number, b, block)
+		l.file.write(l.number, b, source)
 	}
 	if l.out == nil {
 		return
 	}
 	if len(l.label) == 0 {
-		l.out.write(l.number, b, block)
+		l.out.write(l.number, b, source)
 		return
 	}
+	var owner *block
 	text := l.text[:0]
+	if len(b) >= blockBytes/4 {
+		owner = l.texts.take()
+		defer owner.release()
+		text = owner.b[:0]
+	}
 	for rest := b; len(rest) > 0; {
 		n := lineEnd(rest)
 		if !l.inside {
@@ -545,8 +556,15 @@ func (l *lane) emit(b []byte, block *block) {
 		l.inside = rest[n-1] != '\n'
 		rest = rest[n:]
 	}
+	if owner != nil {
+		if cap(text) > cap(owner.b) { // the labels did not fit
+			owner = nil
+		}
+		l.out.write(l.number, text, owner)
+		return
+	}
 	l.out.write(l.number, text, nil)
-	if l.text = text; cap(text) > 2*blockBytes {
+	if l.text = text; cap(text) > blockBytes {
 		l.text = nil
 	}
 }
