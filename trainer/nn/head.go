@@ -16,23 +16,26 @@ type head struct {
 	tally      tally
 }
 
-// The maximum number of logits in memory: 64 MiB of Float32 and 256 MiB of BFloat16. Each chunk
+// The maximum number of logits in memory: 64 MiB of Float32 and 1.6 GiB of BFloat16. Each chunk
 // reads the weight twice and its gradient once, which is expensive compared with matmuls on tensor
-// cores.
+// cores. For GPT-2, the latter are 16,384 rows, so that the matmuls also have enough tiles for all
+// multiprocessors of a large GPU. A tile has 128 rows.
 const (
 	maxLogits       = 16 << 20
-	maxNarrowLogits = 128 << 20
+	maxNarrowLogits = 16384 * 50304
+	tileRows        = 128
 )
 
 func (h *head) Plan(p Plan) {
 	h.plan = p
-	vocabulary, most := h.weight.Shape[0], maxLogits
+	vocabulary := h.weight.Shape[0]
+	h.chunk = max(1, maxLogits/vocabulary)
 	h.bf16Weight = device.Tensor{}
 	if p.Device.Stored(p.Precision) == device.BFloat16 {
-		most = maxNarrowLogits
+		h.chunk = max(1, maxNarrowLogits/vocabulary/tileRows) * tileRows
 		h.bf16Weight = p.alloc(h.weight.Len())
 	}
-	h.chunk = min(p.rows, max(1, most/vocabulary))
+	h.chunk = min(p.rows, h.chunk)
 	h.logits = p.alloc(h.chunk * vocabulary)
 	h.tally.plan(p.Device, p.rows)
 }

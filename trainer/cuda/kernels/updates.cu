@@ -103,7 +103,15 @@ DEVICE double total(double v) {
 KERNEL(sum_squares, 256, double *partial, const float *x, u64 n) {
   x += block_y() * n;
   double sum = 0;
-  for (u64 i = index(); i < n; i += stride()) sum += double(x[i]) * double(x[i]);
+  u64 i = index(), step = stride();
+  for (; i + 7 * step < n; i += 8 * step) {  // eight loads in flight
+    float v[8];
+#pragma unroll
+    for (u32 k = 0; k < 8; k++) v[k] = x[i + k * step];
+#pragma unroll
+    for (u32 k = 0; k < 8; k++) sum += double(v[k]) * double(v[k]);
+  }
+  for (; i < n; i += step) sum += double(x[i]) * double(x[i]);
   sum = total(sum);
   if (thread_x() == 0) partial[block_y() * blocks_x() + block_x()] = sum;
 }
