@@ -205,8 +205,8 @@ func (c *components) startAll(ctx context.Context, environ []string, workdir str
 	return nil
 }
 
-// awaitAll waits until a component is ready on all nodes. The ranks that start it report it earlier
-// if it is not.
+// awaitAll waits until a component is ready on all nodes. The ranks that start the component report a
+// failure before this limit.
 func (c *components) awaitAll(ctx context.Context, index int) error {
 	spec := &c.r.job.Components[index]
 	limit := time.Duration(spec.ReadyTimeout) + time.Duration(c.r.job.Network.JoinTimeout)

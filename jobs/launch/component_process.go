@@ -332,7 +332,7 @@ func (p *component) supervise() error {
 			p.end(true)
 			var taken *portTakenError
 			switch {
-			case errors.As(err, &taken): // clients have the address, so a different port is of no use to them
+			case errors.As(err, &taken): // clients have the address with this port
 				p.c.fail(err)
 				return err
 			case p.restarts < p.spec.Restart:

@@ -25,7 +25,7 @@ import (
 // readyInterval is the interval between two checks whether a component is ready.
 const readyInterval = 100 * time.Millisecond
 
-// A readyCheck returns nil if a component is ready, and otherwise the reason why it is not.
+// A readyCheck returns nil if a component is ready, and otherwise the unmet condition.
 type readyCheck func() error
 
 // awaitReady waits until the newest process of the component is ready. It returns an error if the

@@ -60,7 +60,7 @@ type Options struct {
 	Mode Mode
 	// Rank is the rank of the program. If Workers is set, it is the number of the node instead.
 	Rank int
-	// Base is the common part of the names of the files, instead of that of Rank; see [ComponentBase].
+	// Base is the common part of the names of the files, for a component; see [ComponentBase].
 	Base string
 	// Workers reports that the program starts several ranks itself, as torchrun does. The ranks
 	// are identified by the processes that print, except in the mode Merged.
