@@ -15,7 +15,7 @@ type Step struct {
 	StepSize // ignored if Components is set
 
 	// Components are the sizes of the step in each component of a heterogeneous job, in
-	// order; nil for other jobs.
+	// order; nil for other jobs. The step does not run in components without nodes.
 	Components []StepSize
 
 	// NodeList are the nodes of the step in the order of the allocation, which is the order
@@ -94,7 +94,10 @@ func (s Step) SrunArgv() []string {
 		return s.appendPart(append(argv, "--het-group="+strings.Join(groups, ",")), s.Components[0])
 	}
 	for i, size := range s.Components {
-		if i > 0 {
+		if size.Nodes == 0 && len(size.TaskNodes) == 0 {
+			continue
+		}
+		if len(argv) > 1 {
 			argv = append(argv, ":")
 		}
 		argv = s.appendPart(append(argv, "--het-group="+strconv.Itoa(i)), size)

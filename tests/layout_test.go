@@ -193,6 +193,22 @@ argv = ["sh", "groups.sh"]
 	mustContain(t, s.log("trained", id), "4 ranks on 3 nodes", "finished: 1 epoch")
 	weights(t, s.run("trained"))
 
+	// Commands that run on the nodes of the job.
+	o := s.ddpbatch("submit", "groups.toml", "--run-dir", "runs/waiting", "--set", `command.argv=["sleep", "1000"]`)
+	if o.code != 0 {
+		t.Fatal(o)
+	}
+	waitUntil(t, "the ranks", func() bool { return strings.Contains(s.ddpbatch("status", "runs/waiting").stdout, "n[3,1-2] running") })
+	o = s.ddpbatch("exec", "runs/waiting", "--all", "--", "sh", "-c", "echo on $SLURMD_NODENAME")
+	if o.code != 0 || strings.Count(o.stdout, ": on n") != 3 {
+		t.Errorf("exec --all: %v", o)
+	}
+	o = s.ddpbatch("exec", "runs/waiting", "--rank", "3", "--", "sh", "-c", "echo rank $RANK on $SLURMD_NODENAME")
+	mustContain(t, o.stdout, "rank 3 on n2")
+	if o := s.ddpbatch("cancel", "runs/waiting"); o.code != 0 {
+		t.Error(o)
+	}
+
 	// A launcher in a user's own heterogeneous job, without and with a job file.
 	s.write("own.sh", `#!/bin/sh
 #SBATCH --nodes=1 --nodelist=n3 --ntasks-per-node=2 --output=own.out

@@ -182,7 +182,7 @@ func (p *program) collectRanks(ctx context.Context, a activeRun) ([]inspect.Rank
 	if err != nil {
 		return nil, err
 	}
-	return inspect.CollectNodes(ctx, a.run.Record.Run, a.live.JobID, a.hosts, binary, p.Env)
+	return inspect.CollectNodes(ctx, a.run.Record.Run, a.nodes(a.hosts), binary, p.Env)
 }
 
 // findRanks returns the ranks like collectRanks, without what they are doing.
@@ -194,12 +194,20 @@ func (p *program) findRanks(ctx context.Context, a activeRun) ([]inspect.Rank, e
 	if err != nil {
 		return nil, err
 	}
-	return inspect.FindNodes(ctx, a.run.Record.Run, a.live.JobID, a.hosts, binary, p.Env)
+	return inspect.FindNodes(ctx, a.run.Record.Run, a.nodes(a.hosts), binary, p.Env)
 }
 
-// srun returns the command line that runs argv on nodes of the run's job, next to its ranks.
-func (a activeRun) srun(hosts []string, perNode int, argv ...string) []string {
-	return inspect.Srun(a.live.JobID, hosts, perNode, argv...)
+// nodes returns some of the run's nodes, for package inspect.
+func (a activeRun) nodes(hosts []string) inspect.Nodes {
+	nodes := inspect.Nodes{JobID: a.live.JobID, Hosts: hosts}
+	for _, list := range a.live.Groups {
+		component, err := slurm.ExpandHosts(list)
+		if err != nil {
+			component = nil // srun then reports that the node is not in the step
+		}
+		nodes.Components = append(nodes.Components, component)
+	}
+	return nodes
 }
 
 // checkJobOwner returns an error if the job of a run does not belong to the owner of the run. Root can
@@ -266,11 +274,7 @@ func (c *execCmd) Run(ctx context.Context, p *program) error {
 	if a.live.JobID == "" {
 		return p.replaceBy(argv)
 	}
-	argv = a.srun(hosts, 1, argv...)
-	if c.All {
-		argv = slices.Insert(argv, 1, "--label")
-	}
-	return p.replaceBy(argv)
+	return p.replaceBy(a.nodes(hosts).Srun(c.All, argv...))
 }
 
 type shellCmd struct {
@@ -297,7 +301,7 @@ func (c *shellCmd) Run(ctx context.Context, p *program) error {
 	if a.live.JobID == "" {
 		return p.replaceBy(argv)
 	}
-	argv = a.srun(hosts, 1, argv...)
+	argv = a.nodes(hosts).Srun(false, argv...)
 	argv = slices.DeleteFunc(argv, func(s string) bool { return s == "--input=none" })
 	return p.replaceBy(slices.Insert(argv, 1, "--pty"))
 }

@@ -21,20 +21,28 @@ import (
 // nodesTimeout limits how long [CollectNodes] waits for the nodes of a job.
 const nodesTimeout = 90 * time.Second
 
-// CollectNodes returns the ranks of a run on hosts of a Slurm job. On each host, a step of the job
-// runs the given ddpbatch binary. If some hosts do not answer in time, it returns the other ranks
+// Nodes are nodes of a Slurm job.
+type Nodes struct {
+	JobID string
+	Hosts []string
+	// Components are all nodes of each component of a heterogeneous job, in order; nil for other jobs.
+	Components [][]string
+}
+
+// CollectNodes returns the ranks of a run on nodes of a Slurm job. On each node, a step of the job
+// runs the given ddpbatch binary. If some nodes do not answer in time, it returns the other ranks
 // and an error.
-func CollectNodes(ctx context.Context, runID, jobID string, hosts []string, binary string, env []string) ([]Rank, error) {
+func CollectNodes(ctx context.Context, runID string, nodes Nodes, binary string, env []string) ([]Rank, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, nodesTimeout, errors.New("the nodes did not answer in time"))
 	defer cancel()
-	return runOnNodes(ctx, Srun(jobID, hosts, 1, binary, "stacks", "--here", runID), env)
+	return runOnNodes(ctx, nodes.Srun(false, binary, "stacks", "--here", runID), env)
 }
 
 // FindNodes returns the ranks like [CollectNodes], without what they are doing.
-func FindNodes(ctx context.Context, runID, jobID string, hosts []string, binary string, env []string) ([]Rank, error) {
+func FindNodes(ctx context.Context, runID string, nodes Nodes, binary string, env []string) ([]Rank, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, nodesTimeout, errors.New("the nodes did not answer in time"))
 	defer cancel()
-	return runOnNodes(ctx, Srun(jobID, hosts, 1, binary, "stacks", "--here", "--find", runID), env)
+	return runOnNodes(ctx, nodes.Srun(false, binary, "stacks", "--here", "--find", runID), env)
 }
 
 // runOnNodes returns the ranks that the command prints on all nodes.
@@ -69,12 +77,23 @@ func runOnNodes(ctx context.Context, argv, env []string) ([]Rank, error) {
 	return ranks, nil
 }
 
-// Srun returns the command line that runs argv on hosts of a job, next to its ranks.
-func Srun(jobID string, hosts []string, perNode int, argv ...string) []string {
-	return slurm.Step{
-		StepSize: slurm.StepSize{Nodes: len(hosts), TasksPerNode: perNode, CPUsPerTask: 1},
-		NodeList: hosts, Overlap: true, Name: "ddpbatch-inspect",
-		Options: []string{"--jobid=" + jobID},
+// Srun returns the command line that runs argv once on each of the nodes, next to the ranks. With
+// labels, each line of output starts with the index of the node.
+func (n Nodes) Srun(labels bool, argv ...string) []string {
+	step := slurm.Step{
+		StepSize: slurm.StepSize{Nodes: len(n.Hosts), TasksPerNode: 1, CPUsPerTask: 1},
+		NodeList: n.Hosts, Overlap: true, Name: "ddpbatch-inspect", Label: labels,
+		Options: []string{"--jobid=" + n.JobID},
 		Argv:    argv,
-	}.SrunArgv()
+	}
+	for _, component := range n.Components {
+		size := slurm.StepSize{CPUsPerTask: 1}
+		for _, host := range n.Hosts {
+			if slices.Contains(component, host) {
+				size.TaskNodes = append(size.TaskNodes, host)
+			}
+		}
+		step.Components = append(step.Components, size)
+	}
+	return step.SrunArgv()
 }

@@ -255,7 +255,7 @@ func (w *programWatch) collectEvidence(stall hang.Stall) hangReport {
 	if a.o.Allocation == nil {
 		ranks, err = inspect.Collect(w.ctx, runID, a.o.Environ)
 	} else {
-		ranks, err = inspect.CollectNodes(w.ctx, runID, a.jobID(), a.programHosts(), a.o.Binary, a.o.Environ)
+		ranks, err = inspect.CollectNodes(w.ctx, runID, a.inspectedNodes(), a.o.Binary, a.o.Environ)
 	}
 	world := a.world
 	if a.o.Job.Command.Launcher == jobs.LauncherTorchrun {
@@ -324,6 +324,15 @@ func (a *attempt) programHosts() []string {
 		return a.nodes
 	}
 	return slices.Compact(slices.Clone(a.hosts))
+}
+
+// inspectedNodes returns the nodes of the program, for package inspect.
+func (a *attempt) inspectedNodes() inspect.Nodes {
+	nodes := inspect.Nodes{JobID: a.jobID(), Hosts: a.programHosts()}
+	for _, c := range a.o.Allocation.Components {
+		nodes.Components = append(nodes.Components, c.Nodes)
+	}
+	return nodes
 }
 
 // describe returns a stall with the ranks that caused it.

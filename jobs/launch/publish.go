@@ -86,6 +86,11 @@ func (a *attempt) publish(phase rundir.LivePhase, detail string) {
 	if a.tasks != nil && !isUniform(a.tasks) {
 		l.PerNode, l.TasksPerNode = slices.Max(a.tasks), a.layout
 	}
+	if a.o.Allocation != nil {
+		for _, c := range a.o.Allocation.Components {
+			l.Groups = append(l.Groups, slurm.FoldHosts(c.Nodes))
+		}
+	}
 	a.mu.Lock()
 	stop, hang := a.stopReason, a.hang
 	a.mu.Unlock()

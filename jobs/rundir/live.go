@@ -63,6 +63,8 @@ type Live struct {
 	// TasksPerNode has the number of ranks on each host, such as "4,2(x3)", if it is not equal on
 	// all hosts. PerNode is then the largest.
 	TasksPerNode string `json:"tasks_per_node,omitempty"`
+	// Groups has the node list of each component of a heterogeneous job.
+	Groups groupLists `json:"groups,omitempty"`
 
 	Ranks  int        `json:"ranks"`
 	Joined int        `json:"joined"` // number of ranks that have joined
@@ -78,6 +80,18 @@ type nodeGroups []NodeGroup
 // UnmarshalJSON decodes an array of at most maxNodeGroups groups.
 func (g *nodeGroups) UnmarshalJSON(text []byte) (err error) {
 	*g, err = capped.DecodeList[NodeGroup](text, maxNodeGroups)
+	return err
+}
+
+// maxGroups is Slurm's limit of components of a heterogeneous job.
+const maxGroups = 128
+
+// groupLists is a list of limited length: another user may own the file.
+type groupLists []string
+
+// UnmarshalJSON decodes an array of at most maxGroups node lists.
+func (g *groupLists) UnmarshalJSON(text []byte) (err error) {
+	*g, err = capped.DecodeList[string](text, maxGroups)
 	return err
 }
 
