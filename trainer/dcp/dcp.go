@@ -24,6 +24,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
@@ -36,6 +37,8 @@ const (
 	suffix       = ".distcp"
 	// maxMetadata is the maximum size in bytes of .metadata. A chunk needs about 170 bytes.
 	maxMetadata = 128 << 20
+	// maxSiblings is the maximum number of entries of a directory that Newest and IsCheckpoint read.
+	maxSiblings = 1000
 	// maxOpen is the maximum number of files that are open at the same time.
 	maxOpen = 128
 
@@ -104,13 +107,38 @@ func IsCheckpoint(dir string) bool {
 	if _, err := root.Lstat(metadataFile); err == nil {
 		return true
 	}
-	entries, err := safefile.ReadSomeIn(root, ".", 1000)
+	entries, err := safefile.ReadSomeIn(root, ".", maxSiblings)
 	for _, e := range entries {
 		if err == nil && strings.HasSuffix(e.Name(), suffix) {
 			return true
 		}
 	}
 	return false
+}
+
+// Newest returns the name of the distributed checkpoint in a directory with the highest number at the
+// end of its name, such as "step-1000", or "" if there is none.
+func Newest(dir string) string {
+	root, err := safefile.OpenRoot(dir)
+	if err != nil {
+		return ""
+	}
+	defer root.Close()
+	entries, err := safefile.ReadSomeIn(root, ".", maxSiblings)
+	if err != nil {
+		return ""
+	}
+	newest, highest := "", -1
+	for _, e := range entries {
+		if _, err := root.Lstat(filepath.Join(e.Name(), metadataFile)); err != nil {
+			continue
+		}
+		digits := e.Name()[len(strings.TrimRight(e.Name(), "0123456789")):]
+		if n, _ := strconv.Atoi(digits); n > highest {
+			newest, highest = e.Name(), n
+		}
+	}
+	return newest
 }
 
 // Open opens the checkpoint in a directory and reads its metadata.
