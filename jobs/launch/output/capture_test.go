@@ -527,6 +527,33 @@ func TestCaptureOnATerminal(t *testing.T) {
 	}
 }
 
+// TestPace checks the pauses between reads. A program that prints 1 GB per minute must count as one
+// that prints much, so that its output is collected in whole blocks.
+func TestPace(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		n       int
+		printed time.Duration
+		pause   time.Duration
+		busy    bool
+	}{
+		{name: "nothing", n: 0, printed: time.Second},
+		{name: "a line", n: 100, printed: time.Second, pause: batchDelay},
+		{name: "1 GB per minute", n: 512 << 10, printed: 31250 * time.Microsecond, pause: 23437500, busy: true},
+		{name: "a burst after a long time", n: 100_000, printed: time.Hour, pause: batchDelay, busy: true},
+		{name: "a full pipe", n: 1 << 20, printed: 8 * time.Millisecond, pause: 3 * time.Millisecond, busy: true},
+		{name: "as fast as possible", n: 1 << 20, printed: time.Millisecond, busy: true},
+	} {
+		s := &capturedStream{pipe: 1 << 20}
+		if pause, busy := s.pace(tt.n, tt.printed); pause != tt.pause || busy != tt.busy {
+			t.Errorf("%s: got a pause of %s, %v, want %s, %v", tt.name, pause, busy, tt.pause, tt.busy)
+		}
+	}
+	if pause, busy := new(capturedStream).pace(1<<20, time.Second); pause != 0 || busy {
+		t.Errorf("without a pipe: got %s, %v", pause, busy)
+	}
+}
+
 // TestParseBase checks which file names belong to the output of a rank or of a node.
 func TestParseBase(t *testing.T) {
 	for _, tt := range []struct {
