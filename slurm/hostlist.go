@@ -36,24 +36,89 @@ func ExpandHosts(list string) ([]string, error) {
 	p := hostParser{src: list}
 	var hosts []string
 	for {
-		p.skipSeparators()
-		if p.pos == len(p.src) {
-			return hosts, nil
-		}
-		start := p.pos
-		item, err := p.item()
+		item, n, err := p.next(len(hosts))
 		if err != nil {
 			return nil, err
 		}
-		n, err := item.count()
-		if err == nil && len(hosts)+n > maxHosts {
-			err = fmt.Errorf("more than %d hosts", maxHosts)
-		}
-		if err != nil {
-			return nil, p.errorAt(start, err.Error())
+		if n == 0 {
+			return hosts, nil
 		}
 		hosts = item.appendHosts(hosts, n)
 	}
+}
+
+// HostAt returns the name with an index in a Slurm node list, like the element of [ExpandHosts]. It
+// returns false if the list has no such name or is invalid up to it. It does not expand the list, which
+// may belong to another user and may be short but have many names.
+func HostAt(list string, index int) (string, bool) {
+	p := hostParser{src: list}
+	for first := 0; index >= 0; {
+		item, n, err := p.next(first)
+		if n == 0 || err != nil {
+			return "", false
+		}
+		if index < first+n {
+			return item.host(index - first), true
+		}
+		first += n
+	}
+	return "", false
+}
+
+// next returns the next item of the list, and the number of its names. It is 0 at the end of the
+// list. Before is the number of names before the item.
+func (p *hostParser) next(before int) (item hostItem, n int, err error) {
+	p.skipSeparators()
+	if p.pos == len(p.src) {
+		return item, 0, nil
+	}
+	start := p.pos
+	if item, err = p.item(); err != nil {
+		return item, 0, err
+	}
+	n, err = item.count()
+	if err == nil && before+n > maxHosts {
+		err = fmt.Errorf("more than %d hosts", maxHosts)
+	}
+	if err != nil {
+		return item, 0, p.errorAt(start, err.Error())
+	}
+	return item, n, nil
+}
+
+// host returns the name with an index, in the order of appendHosts.
+func (it hostItem) host(index int) string {
+	last := len(it.brackets) - 1
+	numbers := make([]string, len(it.brackets))
+	for k := range it.brackets {
+		i := k - 1 // the last bracket is the fastest, then the others from the left
+		if k == 0 {
+			i = last
+		}
+		b := it.brackets[i]
+		numbers[i] = b.number(index % b.count())
+		index /= b.count()
+	}
+	var name strings.Builder
+	for i, text := range it.texts {
+		name.WriteString(text)
+		if i < len(numbers) {
+			name.WriteString(numbers[i])
+		}
+	}
+	return name.String()
+}
+
+// number returns the number with an index, with its padding.
+func (b hostBracket) number(index int) string {
+	for _, r := range b {
+		if n := int(r.hi-r.lo) + 1; index >= n {
+			index -= n
+			continue
+		}
+		return string(appendPadded(nil, r.lo+uint64(index), r.width))
+	}
+	return ""
 }
 
 // A hostItem is one item of a node list. texts[i] precedes brackets[i]. The last text

@@ -244,6 +244,32 @@ func TestFoldHostsSplitsLongRanges(t *testing.T) {
 	}
 }
 
+// TestHostAt checks that a name has the same index as in the expanded list, and that a list with many
+// names is not expanded.
+func TestHostAt(t *testing.T) {
+	for _, list := range []string{"a,b[08-12,3],c[1-2]x[1-3]y[7-8]", "n[1-2]-[3-4]", "[1-3]", ""} {
+		hosts, err := ExpandHosts(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range hosts {
+			if got, ok := HostAt(list, i); got != want || !ok {
+				t.Errorf("%s, index %d: got %q, %v, want %q", list, i, got, ok, want)
+			}
+		}
+		if got, ok := HostAt(list, len(hosts)); ok {
+			t.Errorf("%s: got %q after the last name", list, got)
+		}
+	}
+	const list, last = "a[0-65535],b[0-65535],c[0-65535],d[0-255]e[0-255]", "d255e255"
+	if got, _ := HostAt(list, maxHosts-1); got != last {
+		t.Errorf("got %q, want %q", got, last)
+	}
+	if n := testing.AllocsPerRun(10, func() { HostAt(list, maxHosts-1) }); n > 1000 {
+		t.Errorf("%g allocations for the last name", n)
+	}
+}
+
 // FuzzExpandHosts checks that any list is rejected with a column or expands to a limited number of
 // hosts, which can be folded again.
 func FuzzExpandHosts(f *testing.F) {
@@ -267,6 +293,12 @@ func FuzzExpandHosts(f *testing.F) {
 		for _, host := range hosts {
 			if host == "" || len(host) > maxHostBytes || strings.Trim(host, hostLetters) != "" {
 				t.Fatalf("ExpandHosts(%q): got name %q", list, host)
+			}
+		}
+		for _, i := range []int{-1, 0, 1, len(hosts) / 3, len(hosts) - 1, len(hosts)} {
+			host, ok := HostAt(list, i)
+			if inside := i >= 0 && i < len(hosts); ok != inside || inside && host != hosts[i] {
+				t.Fatalf("HostAt(%q, %d): got %q, %v", list, i, host, ok)
 			}
 		}
 		folded := FoldHosts(hosts)

@@ -307,13 +307,19 @@ func FoldTasksPerNode(tasks []int) string {
 }
 
 // NodeOfTask returns the index of the node that has a task, if tasks are numbered in the order of
-// nodes. It returns -1 if there is no such task.
-func NodeOfTask(tasks []int, task int) int {
-	for node, n := range tasks {
-		if task < n {
-			return node
+// nodes. Tasks has the form of [ParseTasksPerNode], but is not expanded: it may belong to another user
+// and may be short but have many nodes. NodeOfTask returns -1 if there is no such task.
+func NodeOfTask(tasks string, task int) int {
+	node := 0
+	for part := range strings.SplitSeq(tasks, ",") {
+		n, times, err := parseTasksOfNodes(part)
+		if err != nil || task < 0 {
+			return -1
 		}
-		task -= n
+		if task < n*times {
+			return node + task/n
+		}
+		task, node = task-n*times, node+times
 	}
 	return -1
 }
@@ -323,15 +329,7 @@ func NodeOfTask(tasks []int, task int) int {
 func ParseTasksPerNode(s string) ([]int, error) {
 	var tasks []int
 	for part := range strings.SplitSeq(s, ",") {
-		number, repeat, isRepeated := strings.Cut(part, "(x")
-		n, err := parseCount(number)
-		times := 1
-		if err == nil && isRepeated {
-			inner, isClosed := strings.CutSuffix(repeat, ")")
-			if times, err = parseCount(inner); err == nil && (!isClosed || times == 0) {
-				err = fmt.Errorf(`not of the form "2(x3)"`)
-			}
-		}
+		n, times, err := parseTasksOfNodes(part)
 		if err == nil && len(tasks)+times > maxHosts {
 			err = fmt.Errorf("more than %d nodes", maxHosts)
 		}
@@ -343,6 +341,19 @@ func ParseTasksPerNode(s string) ([]int, error) {
 		}
 	}
 	return tasks, nil
+}
+
+// parseTasksOfNodes parses a part of the list of [ParseTasksPerNode]: n tasks on each of several nodes.
+func parseTasksOfNodes(part string) (n, nodes int, err error) {
+	number, repeat, isRepeated := strings.Cut(part, "(x")
+	nodes = 1
+	if n, err = parseCount(number); err == nil && isRepeated {
+		inner, isClosed := strings.CutSuffix(repeat, ")")
+		if nodes, err = parseCount(inner); err == nil && (!isClosed || nodes == 0) {
+			err = fmt.Errorf(`not of the form "2(x3)"`)
+		}
+	}
+	return n, nodes, err
 }
 
 // maxCount limits counts. It is far above Slurm's limits, and the sum of maxHosts such

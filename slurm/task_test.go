@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -50,12 +51,23 @@ func TestParseTasksPerNode(t *testing.T) {
 // TestNodeOfTask checks the nodes of tasks, and the compressed form of their numbers.
 func TestNodeOfTask(t *testing.T) {
 	tasks := []int{3, 1, 2, 2}
-	if got, want := FoldTasksPerNode(tasks), "3,1,2(x2)"; got != want {
-		t.Errorf("got %s, want %s", got, want)
+	list := FoldTasksPerNode(tasks)
+	if want := "3,1,2(x2)"; list != want {
+		t.Errorf("got %s, want %s", list, want)
 	}
 	for task, want := range []int{0, 0, 0, 1, 2, 2, 3, 3, -1} {
-		if got := NodeOfTask(tasks, task); got != want {
+		if got := NodeOfTask(list, task); got != want {
 			t.Errorf("task %d: got node %d, want %d", task, got, want)
+		}
+	}
+	for _, tt := range []struct {
+		list       string
+		task, want int
+	}{
+		{"2", -1, -1}, {"x,2", 0, -1}, {"0(x5),1", 0, 5}, {"2147483647(x2147483647)", math.MaxInt, -1}, {"1(x2147483647)", 2147483646, 2147483646},
+	} {
+		if got := NodeOfTask(tt.list, tt.task); got != tt.want {
+			t.Errorf("%s, task %d: got node %d, want %d", tt.list, tt.task, got, tt.want)
 		}
 	}
 }

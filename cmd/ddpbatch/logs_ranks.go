@@ -48,7 +48,7 @@ type attemptOutput struct {
 	nodes   []rankOutput
 	parts   []rankOutput // of components, in the order of nodes and restarts
 	hosts   []string     // in the order of the nodes; nil if unknown
-	tasks   []int        // number of ranks on each of hosts; nil if it is equal
+	tasks   string       // number of ranks on each of hosts, such as "4,2(x3)"; empty if it is equal
 	world   int          // number of processes that the launcher started
 }
 
@@ -104,7 +104,7 @@ func (o *attemptOutput) readHosts() {
 		if began++; began == o.attempt {
 			o.hosts, _ = slurm.ExpandHosts(e.Hosts)
 			o.world = e.Ranks
-			o.tasks, _ = slurm.ParseTasksPerNode(e.TasksPerNode)
+			o.tasks = e.TasksPerNode
 		}
 	}
 }
@@ -164,9 +164,10 @@ func (o *attemptOutput) node(name string) (found []rankOutput, err error) {
 			found = append(found, n)
 		}
 	}
+	perNode := o.perNode()
 	for _, r := range o.ranks {
-		node := r.number / o.perNode()
-		if o.tasks != nil {
+		node := r.number / perNode
+		if o.tasks != "" {
 			node = slurm.NodeOfTask(o.tasks, r.number)
 		}
 		if node == at {

@@ -339,15 +339,15 @@ func (s *Status) hostOf(rank int) string {
 	if s.Live == nil || s.Live.PerNode < 1 {
 		return ""
 	}
-	hosts, err := slurm.ExpandHosts(s.Live.Hosts)
 	at := rank / s.Live.PerNode
-	if tasks, err := slurm.ParseTasksPerNode(s.Live.TasksPerNode); err == nil {
-		at = slurm.NodeOfTask(tasks, rank)
+	if s.Live.TasksPerNode != "" {
+		at = slurm.NodeOfTask(s.Live.TasksPerNode, rank)
 	}
-	if err == nil && rank >= 0 && at >= 0 && at < len(hosts) {
-		return printable.Line(hosts[at])
+	if rank < 0 {
+		return ""
 	}
-	return ""
+	host, _ := slurm.HostAt(s.Live.Hosts, at)
+	return printable.Line(host)
 }
 
 // nodes describes the nodes, grouped by state. Nodes with problems come first.
