@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -15,9 +16,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/environ"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
+	"github.com/ddpbatch/ddpbatch/jobs/process"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
@@ -128,7 +131,8 @@ func (p *component) start(ctx context.Context) error {
 	case err != nil:
 		p.c.log.set(p, rundir.ComponentFailed, err)
 	}
-	if err != nil && !p.spec.Optional || errors.Is(err, errStopRequested) || ctx.Err() != nil || p.c.r.Session.Context().Err() != nil {
+	var taken *portTakenError // clients would connect to another user
+	if err != nil && (!p.spec.Optional || errors.As(err, &taken)) || errors.Is(err, errStopRequested) || ctx.Err() != nil || p.c.r.Session.Context().Err() != nil {
 		p.end(true)
 		return cmp.Or(err, context.Cause(ctx))
 	}
@@ -136,7 +140,15 @@ func (p *component) start(ctx context.Context) error {
 	if err != nil {
 		p.c.o.Say(fmt.Sprintf("warning: %v; the run continues, because the component is optional", err))
 		p.end(true)
-		close(p.done)
+		release, err := p.reservePort() // before the program starts
+		if err != nil {
+			close(p.done)
+			return err
+		}
+		go func() {
+			defer close(p.done)
+			p.holdPort(release)
+		}()
 		return nil
 	}
 	p.setReady()
@@ -176,8 +188,7 @@ func (p *component) log() string {
 func (p *component) startProcess() (err error) {
 	r := p.c.r
 	q := &componentProcess{base: output.ComponentBase(string(p.spec.Name), p.at.Node, p.restarts), ended: make(chan struct{})}
-	q.guard = &portGuard{addr: p.at.addr(), port: p.at.Port, what: "port " + strconv.Itoa(p.at.Port) + " of " + p.String(),
-		taken: make(chan struct{}), until: time.Now().Add(portWatchTime)}
+	q.guard = p.newGuard()
 	defer func() {
 		if err != nil {
 			q.close()
@@ -340,6 +351,12 @@ func (p *component) supervise() error {
 				p.c.log.set(p, rundir.ComponentRestarting, err)
 			case p.spec.Optional:
 				p.c.o.Say(fmt.Sprintf("warning: %v; the run continues, because the component is optional; its output is in %s", err, log))
+				p.c.log.set(p, rundir.ComponentFailed, err)
+				release, taken := p.reservePort()
+				if taken != nil {
+					p.c.fail(taken)
+				}
+				p.holdPort(release)
 				return err
 			default:
 				p.c.fail(p.wrap(err))
@@ -350,6 +367,51 @@ func (p *component) supervise() error {
 				return nil
 			}
 		}
+	}
+}
+
+// newGuard returns a guard for the port of the component.
+func (p *component) newGuard() *portGuard {
+	return &portGuard{addr: p.at.addr(), port: p.at.Port, what: "port " + strconv.Itoa(p.at.Port) + " of " + p.String(),
+		taken: make(chan struct{}), until: time.Now().Add(portWatchTime)}
+}
+
+// reservePort listens on the port of a component that has ended, and resets all connections, until
+// release is called. Otherwise another user could take the port and answer the ranks. It does nothing
+// if a process of the component is left, which may still need the port. The error names another user
+// who already has it.
+func (p *component) reservePort() (release func(), err error) {
+	run, _ := environ.Lookup(p.environ, process.RunVariable)
+	if len(process.OfComponent(run, string(p.spec.Name))) > 0 {
+		return func() {}, nil
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(p.at.Port)))
+	if err != nil {
+		return func() {}, p.newGuard().foundTaken()
+	}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err != nil {
+				time.Sleep(componentRestartDelay) // out of file descriptors
+				continue
+			}
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			conn.Close()
+		}
+	}()
+	return func() { l.Close() }, nil
+}
+
+// holdPort calls release when stop is called or the attempt ends.
+func (p *component) holdPort(release func()) {
+	defer release()
+	select {
+	case <-p.quit:
+	case <-p.c.r.Session.Context().Done():
 	}
 }
 
@@ -370,13 +432,19 @@ func (p *component) restart() error {
 		cancel(errStopRequested)
 	}()
 	defer func() { cancel(nil); <-stopped }()
+	release, err := p.reservePort()
+	if err != nil {
+		return err
+	}
 	select {
 	case <-time.After(componentRestartDelay):
 	case <-ctx.Done():
+		release()
 		return context.Cause(ctx)
 	}
+	release()
 	p.restarts++
-	err := p.startProcess()
+	err = p.startProcess()
 	if err == nil {
 		err = p.awaitReady(ctx)
 	}

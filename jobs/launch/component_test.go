@@ -17,12 +17,13 @@ import (
 )
 
 // TestComponentPortOfAnotherUser checks that the ranks do not start if another user listens on the
-// port of a component, although the component itself waits. Each attempt has a different port.
+// port of a component, although the component itself waits. Each attempt has a different port. An
+// optional component makes no difference.
 func TestComponentPortOfAnotherUser(t *testing.T) {
 	needsRoot(t)
 	section := shellJob(t, "echo the program runs") +
 		strings.Replace(shellJob(t, "MASTER_PORT=$DDPBATCH_COMPONENT_PORT MASTER_ADDR=$DDPBATCH_COMPONENT_HOST exec BIN other-user listen DIR"),
-			"[command]", "[[component]]\nname = \"server\"", 1)
+			"[command]", "[[component]]\nname = \"server\"\noptional = true", 1)
 	result, said, err := launched(t, 2, "program", section, nil)
 	if err != nil || result.Exit == 0 || result.Failure == nil || !result.Failure.PortTaken || strings.Contains(said, "the program runs") {
 		t.Fatalf("%+v, %+v, %v\n%s", result, result.Failure, err, said)
@@ -33,6 +34,37 @@ func TestComponentPortOfAnotherUser(t *testing.T) {
 		}
 	}
 	checkPortRestarts(t, said, maxPortRestarts)
+}
+
+// TestPortOfAnEndedComponent checks that the port of an optional component that has ended is reserved
+// while the program runs, and resets connections, so that no other user can answer the ranks.
+func TestPortOfAnEndedComponent(t *testing.T) {
+	client := filepath.Join(t.TempDir(), "client.py")
+	const code = `import os, socket
+port = int(os.environ["DDPBATCH_COMPONENT_SERVER_PORT"])
+try:
+    socket.create_server(("", port))
+except OSError as e:
+    print("bind fails:", e)
+try:
+    with socket.create_connection(("127.0.0.1", port)) as s:
+        print("read:", s.recv(1))
+except OSError as e:
+    print("connection fails:", e)
+`
+	if err := os.WriteFile(client, []byte(code), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	section := fmt.Sprintf("[[component]]\nname = \"server\"\noptional = true\nargv = [\"false\"]\n[command]\nargv = [\"python3\", %q]\n", client)
+	result, said, err := launched(t, 1, "program", section, nil)
+	if err != nil || result.Exit != 0 {
+		t.Fatalf("%+v, %v\n%s", result, err, said)
+	}
+	for _, want := range []string{"bind fails: ", "connection fails: "} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q in\n%s", want, said)
+		}
+	}
 }
 
 // TestStopWhileComponentStarts checks that a stop request ends the wait for a component, and that the
