@@ -11,7 +11,6 @@ and the other values. The files in this directory were written on Debian 13, wit
 """
 import json
 import os
-import socket
 import sys
 import tempfile
 import zipfile
@@ -70,11 +69,10 @@ def state(rank):
     }
 
 
-def run(rank, directory, port):
+def run(rank, directory, store):
     """Save as one rank."""
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": str(RANKS), "USE_LIBUV": "0"}
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=RANKS)
     dcp.save(state(rank), checkpoint_id=directory)
     dist.destroy_process_group()
 
@@ -96,10 +94,8 @@ def leaves(path, value, found):
 
 def main():
     directory = sys.argv[1]
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    mp.start_processes(run, (directory, port), RANKS, start_method="fork")
+    with tempfile.TemporaryDirectory() as temporary:
+        mp.start_processes(run, (directory, os.path.join(temporary, "store")), RANKS, start_method="fork")
     if len(sys.argv) > 2:
         with tempfile.NamedTemporaryFile(suffix=".pt") as whole:
             dcp_to_torch_save(directory, whole.name)
