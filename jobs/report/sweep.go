@@ -81,7 +81,8 @@ func CollectSweep(dir rundir.Dir, record rundir.Record) Sweep {
 		} else {
 			e.run.shrink()
 		}
-		e.run.Metrics = Metrics{}
+		// The report of a sweep does not contain these. Another user may own the trials.
+		e.run.Metrics, e.run.Usage, e.run.Status.Usage, e.run.Status.Components = Metrics{}, nil, nil, nil
 		s.elements = append(s.elements, e)
 	}
 	return s

@@ -113,6 +113,23 @@ func TestSweepWithManyKeys(t *testing.T) {
 	}
 }
 
+// TestSweepDropsMeasurements checks that the data of a report does not hold the measurements and the
+// components of all trials, which may belong to another user.
+func TestSweepDropsMeasurements(t *testing.T) {
+	s := swept(t, 1)
+	trial := s.Dir.Element(0)
+	check(t, trial.WriteUsage(1, 0, []byte(`{"node":0,"host":"n1","ranks":[{"rank":0}]}`)))
+	check(t, trial.WriteComponents(1, 0, []rundir.ComponentState{{Name: "server"}}))
+	run := Collect(trial)
+	if len(run.Usage) != 1 || len(run.Status.Components) != 1 {
+		t.Fatalf("a run has %+v and %+v", run.Usage, run.Status.Components)
+	}
+	run = CollectSweep(s.Dir, s.Record).elements[0].run
+	if run.Usage != nil || run.Status.Usage != nil || run.Status.Components != nil {
+		t.Errorf("a trial has %+v, %+v, and %+v", run.Usage, run.Status.Usage, run.Status.Components)
+	}
+}
+
 // TestMerits checks which metric ranks the trials, depending on the metrics that they have.
 func TestMerits(t *testing.T) {
 	nan := "NaN"

@@ -16,6 +16,8 @@ const (
 	// of components in it: the directory may belong to another user.
 	maxComponentBytes = 256 << 10
 	maxComponents     = 1000
+	// maxAllComponents is the maximum number of states of all nodes.
+	maxAllComponents = 20_000
 )
 
 // A ComponentPhase is the state of a component.
@@ -64,8 +66,8 @@ func (d Dir) WriteComponents(attempt, node int, states []ComponentState) error {
 	return nil
 }
 
-// ReadComponents returns the states of the components in the newest attempt that has any. It skips
-// files that it cannot read.
+// ReadComponents returns the states of the components in the newest attempt that has any, at most
+// 20,000. It skips files that it cannot read.
 func (d Dir) ReadComponents() ([]ComponentState, error) {
 	files, err := d.readNodeFiles(componentsName, maxComponentBytes)
 	if err != nil {
@@ -76,6 +78,9 @@ func (d Dir) ReadComponents() ([]ComponentState, error) {
 		var states componentStates
 		if json.Unmarshal(text, &states) == nil {
 			all = append(all, states...)
+		}
+		if len(all) >= maxAllComponents {
+			return all[:maxAllComponents], nil
 		}
 	}
 	return all, nil

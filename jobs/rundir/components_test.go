@@ -33,6 +33,15 @@ func TestComponentStates(t *testing.T) {
 	if want := []ComponentState{state(2, 0, ComponentReady), state(2, 1, ComponentReady)}; err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
+	for node := range maxAllComponents/maxComponents + 2 {
+		text := "[" + strings.Repeat("{},", maxComponents-1) + "{}]"
+		if err := os.WriteFile(filepath.Join(d.Path, componentsName, nodeFile(3, node)), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := d.ReadComponents(); err != nil || len(got) != maxAllComponents {
+		t.Errorf("many nodes: got %d states, %v, want %d", len(got), err, maxAllComponents)
+	}
 	if info, err := os.Stat(filepath.Join(d.Path, componentsName, nodeFile(2, 0))); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("got mode %v, %v", info.Mode(), err)
 	}
