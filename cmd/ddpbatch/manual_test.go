@@ -50,6 +50,30 @@ func TestReferenceIsCurrent(t *testing.T) {
 	}
 }
 
+// TestReferenceSections checks that each key of the job file is in the section of its own table.
+func TestReferenceSections(t *testing.T) {
+	for _, page := range manual.Reference(describedProgram(t), jobs.Keys()) {
+		if page.Name != "job-file.md" {
+			continue
+		}
+		sections := "\n" + string(page.Text)
+		for _, k := range jobs.Keys() {
+			table, name := "", k.Name
+			if i := strings.LastIndexByte(name, '.'); i >= 0 {
+				table, name = name[:i], name[i+1:]
+			}
+			section := sections[:strings.Index(sections, "\n## ")]
+			if table != "" {
+				_, after, _ := strings.Cut(sections, "\n## ["+table+"]\n")
+				section, _, _ = strings.Cut(after, "\n## ")
+			}
+			if !k.Table && !strings.Contains(section, "\n| `"+name+"` |") {
+				t.Errorf("%s is not in the section of its table", k.Name)
+			}
+		}
+	}
+}
+
 // TestHelpReadsWell checks that the help of every command fits 80 columns and describes each
 // command and flag.
 func TestHelpReadsWell(t *testing.T) {

@@ -62,6 +62,7 @@ func (r *reader) findProgram(stmts []*syntax.Stmt) (program *candidate, all []ca
 func (r *reader) fork() *reader {
 	n := newReader(r.src, r.options)
 	n.job.merge(r.job)
+	n.assignments = r.assignments
 	for name, v := range r.vars {
 		n.vars[name] = v
 	}
@@ -196,6 +197,9 @@ func (f *finder) classify(args []arg, depth int) int {
 	}
 	first := args[0]
 	if !first.known {
+		if first.word.Lit() == "[" { // it could also be a pattern of file names
+			return notProgram
+		}
 		return plainProgram
 	}
 	base := path.Base(first.text)

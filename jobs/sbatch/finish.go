@@ -1,7 +1,9 @@
 package sbatch
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -164,6 +166,26 @@ func quoteLines(s string) string {
 	return strings.NewReplacer("\n", `\n`, "\t", `\t`, "\r", "").Replace(quote(s))
 }
 
+// sizeChange returns the value of a variable of Slurm in the script and in the job, whose tasks can
+// be those of torchrun or of an srun that starts fewer tasks.
+func (r *reader) sizeChange(name string) (was, now string) {
+	j := r.job
+	n := 0
+	switch name {
+	case "SLURM_NTASKS", "SLURM_NPROCS":
+		n = j.outNodes * j.outTasks
+	case "SLURM_NTASKS_PER_NODE":
+		n = j.outTasks
+	case "SLURM_CPUS_PER_TASK":
+		n = j.outCPUs
+	}
+	was, known := r.knownString(name)
+	if n == 0 || !known {
+		return "", ""
+	}
+	return was, strconv.Itoa(n)
+}
+
 // exportedReason is the reason of a note about a variable that the script does not export.
 const exportedReason = "the job exports it, so that the shell of each rank can insert its value"
 
@@ -210,6 +232,11 @@ func (r *reader) keptSteps() (kept []step) {
 		}
 		for _, name := range s.uses {
 			needed[name] = true
+			if was, now := r.sizeChange(name); was != now && s.kind == stepEnv {
+				s.text = "export " + s.name + "=" + quoteWord(s.value)
+			} else if was != now {
+				r.change(s.line, "$"+name, fmt.Sprintf("it is %s in the script, but %s in the job: write the value", was, now))
+			}
 		}
 		kept = append(kept, s)
 	}

@@ -96,6 +96,12 @@ func (c *command) unwrap() {
 	c.change(sourceText(c.stmt), "it starts no program: set command.argv")
 }
 
+// startsSeveral reports whether a launcher starts several programs, which it separates with a
+// colon.
+func startsSeveral(args []arg) bool {
+	return slices.ContainsFunc(args, func(a arg) bool { return a.known && a.text == ":" })
+}
+
 // takeEnvironment converts env A=1 program. It reports whether env has no other arguments.
 func (c *command) takeEnvironment() bool {
 	i := 1
@@ -144,6 +150,9 @@ func (c *command) convertSrun() bool {
 	}
 	c.inSrun = true
 	c.args = program
+	if startsSeveral(program) {
+		c.change(sourceText(c.stmt), "it starts several programs: a job file has one program")
+	}
 	if !c.r.hasDirectives() { // srun requests the nodes itself
 		for _, o := range options {
 			switch {
@@ -400,7 +409,7 @@ func (c *command) convertMpirun(name string) bool {
 			c.change(strings.TrimSpace(name+" -"+option+" "+value), "srun starts the ranks; it has no such option")
 		}
 	}
-	if slices.ContainsFunc(args, func(a arg) bool { return a.known && a.text == ":" }) {
+	if startsSeveral(args) {
 		c.change(sourceText(c.stmt), "it starts several programs: a job file has one program")
 	}
 	c.inSrun, c.args = true, args
@@ -816,6 +825,8 @@ func (r *reader) checkRankVariables(line int, names []string) {
 			r.change(line, "$(...)", "the script evaluates it once, but each rank of the job would evaluate it")
 		case name == "@":
 			r.change(line, "$1, $@", "a job has no command-line arguments")
+		case name == "?":
+			r.change(line, "$?, $!, $$", "ranks do not have the parameters of the script's shell")
 		case plain != name:
 			r.change(line, "${"+plain+"[...]}", "ranks do not inherit arrays")
 		case slices.Contains(rankVariables, name):

@@ -151,7 +151,7 @@ func unknownOption(a arg) (name string, ok bool) {
 // "-", so that it is the program.
 func plainWord(a arg) bool {
 	text := strings.TrimPrefix(sourceText(a.word), `"`)
-	return strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "~") || strings.HasSuffix(strings.Trim(text, `"`), ".sh") || strings.HasSuffix(strings.Trim(text, `"`), "/python")
+	return a.startsProgram || strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "~") || strings.HasSuffix(strings.Trim(text, `"`), ".sh") || strings.HasSuffix(strings.Trim(text, `"`), "/python")
 }
 
 // skipSrun returns the program in the arguments of srun.

@@ -123,6 +123,7 @@ func Read(name string, src []byte, options Options) (Result, error) {
 		file = &syntax.File{}
 	}
 	r.setSlurmVariables()
+	r.assignments = collectAssignments(file)
 	program, all := r.findProgram(file.Stmts)
 	if program == nil {
 		if len(file.Stmts) > 0 || len(r.notes) == 0 {
@@ -183,11 +184,12 @@ type reader struct {
 	scriptVars   map[string]bool // all variables that the script sets
 	steps        []step          // commands before the program
 	functions    map[string]bool
-	errexit      bool     // set -e
-	needed       []string // variables that the program's command reads on the node
-	after        bool     // whether the reader is behind the program
-	file         string   // name of the script, which is Slurm's default of the job name
-	foreign      bool     // whether a sourced file may have set any variable
+	assignments  map[string][]*syntax.Assign // all assignments of the script
+	errexit      bool                        // set -e
+	needed       []string                    // variables that the program's command reads on the node
+	after        bool                        // whether the reader is behind the program
+	file         string                      // name of the script, which is Slurm's default of the job name
+	foreign      bool                        // whether a sourced file may have set any variable
 	notes        []Note
 	offset       int // lines before this part of the script
 }

@@ -389,6 +389,9 @@ func (r *reader) addStep(s step) {
 	if slices.Contains(s.uses, "@") {
 		r.change(s.line, s.text, "a job has no command-line arguments ($1, $@)")
 	}
+	if slices.Contains(s.uses, "?") {
+		r.change(s.line, s.text, "parameters such as $?, $!, and $$ may have other values in the job")
+	}
 	if r.isSuspicious(s.text) || slices.ContainsFunc(s.uses, func(name string) bool { return r.hidden[name] }) && s.kind == stepRun {
 		r.change(s.line, s.text, "it may contain a secret, which a job file must not contain: run it before you submit, or keep it in a script that only you can read")
 		return
@@ -399,7 +402,7 @@ func (r *reader) addStep(s step) {
 // prepareDeclaration reads declarations such as export NAME=value.
 func (r *reader) prepareDeclaration(s *syntax.Stmt, c *syntax.DeclClause) {
 	exports := c.Variant.Value == "export"
-	options := false
+	options, evaluates := false, false
 	for _, a := range c.Args {
 		if a.Name == nil {
 			text := ""
@@ -414,7 +417,17 @@ func (r *reader) prepareDeclaration(s *syntax.Stmt, c *syntax.DeclClause) {
 				exports = true
 			}
 			options = options || strings.HasPrefix(text, "-")
+			evaluates = evaluates || strings.HasPrefix(text, "-") && strings.ContainsAny(text, "ilnu")
 		}
+	}
+	if evaluates { // declare -i N=1+1
+		r.run(s)
+		for _, name := range setVariables(c) {
+			r.scriptVars[name] = true
+			r.exported[name] = r.exported[name] || exports
+			delete(r.vars, name)
+		}
+		return
 	}
 	for _, a := range c.Args {
 		if a.Name == nil {
@@ -671,7 +684,7 @@ func (r *reader) changeDirectory(s *syntax.Stmt, list []string, all bool) {
 	case len(list) == 0 && all && r.options.Home != "":
 		list = []string{r.options.Home}
 	case !all || len(list) != 1 || list[0] == "-":
-		if len(usedVariables(s)) > 0 && !slices.ContainsFunc(usedVariables(s), func(n string) bool { return n == "@" || n == "$(" || strings.HasSuffix(n, "[]") }) && strings.Count(text, " ") == 1 {
+		if len(usedVariables(s)) > 0 && !slices.ContainsFunc(usedVariables(s), func(n string) bool { return n == "@" || n == "?" || n == "$(" || strings.HasSuffix(n, "[]") }) && strings.Count(text, " ") == 1 {
 			r.job.shellDir = strings.TrimPrefix(text, "cd ")
 			r.job.workdir = ""
 			r.addNeeded(usedVariables(s))

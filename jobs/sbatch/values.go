@@ -16,6 +16,8 @@ type arg struct {
 	text  string // value, if known
 	known bool
 	word  *syntax.Word // source, which can hold several arguments
+
+	startsProgram bool // whether an unknown value begins with the name of a program
 }
 
 // scriptEnviron supplies the known variables to the expander. It records whether the expander
@@ -201,7 +203,7 @@ func (r *reader) args(words []*syntax.Word) (list []arg) {
 	for _, w := range words {
 		values, known := r.fields(w)
 		if !known {
-			list = append(list, arg{word: w})
+			list = append(list, arg{word: w, startsProgram: r.startsProgram(w, 0)})
 			continue
 		}
 		for _, v := range values {
@@ -209,6 +211,61 @@ func (r *reader) args(words []*syntax.Word) (list []arg) {
 		}
 	}
 	return list
+}
+
+// startsProgram reports whether the first argument in a word with an unknown value is a program
+// and not an option, because the script assigns such values to the variable at its start.
+func (r *reader) startsProgram(w *syntax.Word, depth int) bool {
+	if len(w.Parts) == 0 || depth > 8 {
+		return false
+	}
+	part := w.Parts[0]
+	if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) > 0 {
+		part = q.Parts[0]
+	}
+	switch p := part.(type) {
+	case *syntax.Lit:
+		text := strings.TrimLeft(strings.ReplaceAll(p.Value, "\\\n", ""), " \n\t")
+		return text != "" && programStart().MatchString(text)
+	case *syntax.SglQuoted:
+		return programStart().MatchString(strings.TrimLeft(p.Value, " \n\t"))
+	case *syntax.ParamExp:
+		if p.Param == nil || p.Excl || p.Length || p.Width || p.Slice != nil || p.Repl != nil || p.Exp != nil {
+			return false
+		}
+		found := false
+		for _, a := range r.assignments[p.Param.Value] {
+			if a.Append {
+				continue
+			}
+			value := a.Value
+			if a.Array != nil && len(a.Array.Elems) > 0 {
+				value = a.Array.Elems[0].Value
+			}
+			if a.Index != nil || value == nil || !r.startsProgram(value, depth+1) {
+				return false
+			}
+			found = true
+		}
+		return found
+	}
+	return false
+}
+
+// programStart matches the name of a program at the start of a command line. It matches neither an
+// option nor an assignment.
+var programStart = lazyregexp.New(`^[A-Za-z0-9_./~][^\s=]*(?:\s|$)`)
+
+// collectAssignments returns the script's assignments by variable.
+func collectAssignments(file *syntax.File) map[string][]*syntax.Assign {
+	all := map[string][]*syntax.Assign{}
+	syntax.Walk(file, func(n syntax.Node) bool {
+		if a, ok := n.(*syntax.Assign); ok && a.Name != nil && !a.Naked {
+			all[a.Name.Value] = append(all[a.Name.Value], a)
+		}
+		return true
+	})
+	return all
 }
 
 // arguments returns the values of words. all reports whether all values are known.
@@ -244,11 +301,17 @@ func quoteWord(s string) string {
 }
 
 // usedVariables returns the names of the variables that a part of the script reads. A command
-// substitution counts as the name "$(", positional parameters count as "@".
+// substitution counts as the name "$(", positional parameters count as "@", and the shell's own
+// parameters, such as $?, count as "?".
 func usedVariables(nodes ...syntax.Node) (names []string) {
 	add := func(s string) {
 		if !slices.Contains(names, s) {
 			names = append(names, s)
+		}
+	}
+	addNames := func(exprs ...syntax.ArithmExpr) {
+		for _, name := range arithmeticNames(exprs...) {
+			add(name)
 		}
 	}
 	for _, n := range nodes {
@@ -264,18 +327,44 @@ func usedVariables(nodes ...syntax.Node) (names []string) {
 				case n.Index != nil:
 					add(n.Param.Value)
 					add(n.Param.Value + "[]")
+				case slices.Contains(words("? ! $ - _"), n.Param.Value):
+					add("?")
 				case !isPlainName(n.Param.Value):
 					add("@")
 				default:
 					add(n.Param.Value)
 				}
 			case *syntax.ArithmExp:
-				syntax.Walk(n.X, func(n syntax.Node) bool {
-					if l, ok := n.(*syntax.Lit); ok && isPlainName(l.Value) {
-						add(l.Value)
-					}
-					return true
-				})
+				addNames(n.X)
+			case *syntax.ArithmCmd:
+				addNames(n.X)
+			case *syntax.CStyleLoop:
+				addNames(n.Init, n.Cond, n.Post)
+			case *syntax.LetClause:
+				addNames(n.Exprs...)
+			}
+			return true
+		})
+	}
+	return names
+}
+
+// arithmeticName matches a variable in an arithmetic expression.
+var arithmeticName = lazyregexp.New(`[A-Za-z_][A-Za-z0-9_]*`)
+
+// arithmeticNames returns the names in arithmetic expressions, in which variables need no $. An
+// expression of let may be quoted.
+func arithmeticNames(exprs ...syntax.ArithmExpr) (names []string) {
+	for _, x := range exprs {
+		if x == nil {
+			continue
+		}
+		syntax.Walk(x, func(n syntax.Node) bool {
+			switch n := n.(type) {
+			case *syntax.Lit:
+				names = append(names, arithmeticName().FindAllString(n.Value, -1)...)
+			case *syntax.SglQuoted:
+				names = append(names, arithmeticName().FindAllString(n.Value, -1)...)
 			}
 			return true
 		})
@@ -300,6 +389,16 @@ func setVariables(nodes ...syntax.Node) (names []string) {
 				if w, ok := n.Loop.(*syntax.WordIter); ok {
 					names = append(names, w.Name.Value)
 				}
+			case *syntax.CStyleLoop: // these count each of their variables
+				names = append(names, arithmeticNames(n.Init, n.Cond, n.Post)...)
+			case *syntax.ArithmCmd:
+				names = append(names, arithmeticNames(n.X)...)
+			case *syntax.LetClause:
+				names = append(names, arithmeticNames(n.Exprs...)...)
+			case *syntax.ArithmExp:
+				if assignsVariable(n.X) {
+					names = append(names, arithmeticNames(n.X)...)
+				}
 			case *syntax.CallExpr:
 				if len(n.Args) > 1 {
 					switch n.Args[0].Lit() {
@@ -316,6 +415,21 @@ func setVariables(nodes ...syntax.Node) (names []string) {
 		})
 	}
 	return names
+}
+
+// assignsVariable reports whether an arithmetic expression changes a variable, as in $((i++)).
+func assignsVariable(x syntax.ArithmExpr) bool {
+	found := false
+	syntax.Walk(x, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.UnaryArithm:
+			found = found || n.Op == syntax.Inc || n.Op == syntax.Dec
+		case *syntax.BinaryArithm:
+			found = found || strings.HasSuffix(n.Op.String(), "=") && !slices.Contains(words("== != <= >="), n.Op.String())
+		}
+		return !found
+	})
+	return found
 }
 
 // assign processes NAME=value and returns whether the value is known.

@@ -38,7 +38,7 @@ func (r *reader) wrap(program *candidate) []byte {
 		return r.replace(start, start, "ddpbatch launch -n 1 -- ")
 	}
 	options, inner, ok := parseSrun(args[1:])
-	if !ok || len(inner) == 0 || inner[0].word == nil {
+	if !ok || len(inner) == 0 || inner[0].word == nil || startsSeveral(inner) {
 		return nil
 	}
 	if slices.ContainsFunc(args[:len(args)-len(inner)], func(a arg) bool { return a.word == inner[0].word }) {

@@ -155,7 +155,7 @@ func keysMan(p Program, keys []jobs.Key, release Release) []byte {
 	r.section("description")
 	r.text("A job file describes a job in TOML. \"" + p.Name + " init\" writes one to start from. \"" + p.Name + " check\" reports every error, including unknown keys, with its line and column.\n\nA required key is required only if the file contains its table, or the kind of model or data that the key belongs to.")
 	r.section("top level")
-	for _, k := range keys {
+	for _, k := range byTable(keys) {
 		if k.Table {
 			r.section("[" + k.Name + "]")
 			r.text(k.Help)

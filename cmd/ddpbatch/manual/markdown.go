@@ -78,7 +78,7 @@ func keysPage(keys []jobs.Key) []byte {
 		}
 		rows = nil
 	}
-	for _, k := range keys {
+	for _, k := range byTable(keys) {
 		if k.Table {
 			flush()
 			fmt.Fprintf(&b, "\n## [%s]\n%s\n", k.Name, escape(k.Help))
@@ -89,6 +89,27 @@ func keysPage(keys []jobs.Key) []byte {
 	}
 	flush()
 	return []byte(b.String())
+}
+
+// byTable returns the keys in the order of the tables, each followed by its own keys. A table can
+// be declared between the keys of the table that contains it.
+func byTable(keys []jobs.Key) []jobs.Key {
+	tables := []string{""}
+	members := map[string][]jobs.Key{}
+	for _, k := range keys {
+		table := k.Name
+		if k.Table {
+			tables = append(tables, table)
+		} else {
+			table = k.Name[:max(0, strings.LastIndexByte(k.Name, '.'))]
+		}
+		members[table] = append(members[table], k)
+	}
+	var sorted []jobs.Key
+	for _, table := range tables {
+		sorted = append(sorted, members[table]...)
+	}
+	return sorted
 }
 
 func environmentPage() []byte {
