@@ -5,7 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"syscall"
 	"testing"
 	"time"
@@ -39,7 +39,8 @@ func fakeTorchrun() int {
 func TestFailedWorkerOfTorchrunIsNamed(t *testing.T) {
 	for _, tt := range []struct{ name, worker, want string }{
 		{"after a while", "sleep 4; exit 7", "RANK=0 ended with exit code 7"},
-		{"at once", "exit 2", "a worker of torchrun ended with exit code 2"},
+		// On a busy machine, even such a worker can live long enough to be found.
+		{"at once", "exit 2", "(a worker of torchrun|RANK=0) ended with exit code 2"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -49,7 +50,7 @@ func TestFailedWorkerOfTorchrunIsNamed(t *testing.T) {
 			}
 			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 			result, said, err := launched(t, 1, "program", "[command]\nlauncher = \"torchrun\"\nargv = [\"train.py\"]\n", nil)
-			if err != nil || result.Failure == nil || result.Exit != 1 || !strings.Contains(result.Failure.Reason, tt.want) {
+			if err != nil || result.Failure == nil || result.Exit != 1 || !regexp.MustCompile(tt.want).MatchString(result.Failure.Reason) {
 				t.Errorf("%+v, %v\n%s", result.Failure, err, said)
 			}
 		})
