@@ -94,7 +94,7 @@ func runComponents(t *testing.T, s site) {
 	})
 	waitUntil(t, "the status of the server", func() bool {
 		o := s.ddpbatch("status", "runs/served").stdout
-		return strings.Contains(o, "server: ready on n2 at 10.20.1.2:") && strings.Contains(o, ", 1 restart\n") && strings.Contains(o, "notes: ready on n1 at 10.20.1.1:")
+		return strings.Contains(o, "server: ready on n2 at 10.20.") && strings.Contains(o, ", 1 restart\n") && strings.Contains(o, "notes: ready on n1 at 10.20.")
 	})
 	if o := finish(t, s.Command(t.Context(), "scancel", "--batch", "--signal=USR1", id)); o.code != 0 {
 		t.Fatal(o)
