@@ -69,7 +69,8 @@ func TestSlurmKeys(t *testing.T) {
 }
 
 // TestExportNone checks that a job with export = "none" does not get the environment of the
-// submission, and still passes the environment of its script to the ranks.
+// submission, and still passes the environment of its script to the ranks. Memory per core
+// has the effect of sbatch's option.
 func TestExportNone(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 1, GPUs: -1})
 	s.environ = append(s.environ, "OF_THE_SUBMISSION=leaked")
@@ -77,14 +78,20 @@ func TestExportNone(t *testing.T) {
 [slurm]
 time = "00:05:00"
 export = "none"
+mem_per_cpu = "100M"
 [setup]
 lines = ["export OF_THE_SCRIPT=kept"]
 [command]
 argv = ["sh", "-c", "echo submission=$OF_THE_SUBMISSION script=$OF_THE_SCRIPT"]
 `)
+	if o := s.ddpbatch("submit", "job.toml", "--test-only"); o.code != 0 {
+		t.Fatal(o)
+	}
 	id := s.submit("job.toml")
 	s.completed(id)
 	mustContain(t, s.log("clean", id), "submission= script=kept")
+	shown := finish(t, s.Command(t.Context(), "scontrol", "show", "job", id)).stdout
+	mustContain(t, shown, "MinMemoryCPU=100M")
 }
 
 // stepsJob is a job with steps in the batch script and in its ranks.
