@@ -766,6 +766,12 @@ func (c *command) convertProgram() {
 			names = append(names, usedVariables(a.word)...)
 		}
 	}
+	switch {
+	case r.expansion != "":
+		c.change(r.expansion, "the shell of each rank, which completes the command line, does not have this option")
+	case r.scriptVars["IFS"]:
+		c.change("IFS", "the shell of each rank, which completes the command line, splits words at spaces")
+	}
 	line := "exec " + strings.Join(parts, " ")
 	if r.job.shellDir != "" {
 		line = "cd " + r.job.shellDir + " && " + line

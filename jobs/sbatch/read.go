@@ -187,6 +187,7 @@ type reader struct {
 	assignments  map[string][]*syntax.Assign // all assignments of the script
 	errexit      bool                        // set -e
 	needed       []string                    // variables that the program's command reads on the node
+	expansion    string                      // command that changes how the shell expands words
 	after        bool                        // whether the reader is behind the program
 	file         string                      // name of the script, which is Slurm's default of the job name
 	foreign      bool                        // whether a sourced file may have set any variable

@@ -410,7 +410,7 @@ func (r *reader) prepareDeclaration(s *syntax.Stmt, c *syntax.DeclClause) {
 				text = a.Value.Lit()
 			}
 			switch {
-			case exports && text == "-n":
+			case exports && (text == "-n" || text == "-f"):
 				r.run(s)
 				return
 			case strings.HasPrefix(text, "-") && strings.Contains(text, "x"):
@@ -618,9 +618,19 @@ func (r *reader) prepareCall(s *syntax.Stmt, c *syntax.CallExpr) {
 			if a == "--" || !strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "+") && !slices.Contains(words("errexit nounset pipefail xtrace verbose allexport"), a) {
 				r.change(line, sourceText(s), "a job has no command-line arguments ($1, $@)")
 			}
+			if a == "noglob" || strings.HasPrefix(a, "-") && strings.Contains(a, "f") {
+				r.expansion = sourceText(s)
+			}
 			if a == "-a" || a == "allexport" {
 				r.change(line, sourceText(s), "it exports all variables: use export")
 			}
+		}
+	case base == "shopt":
+		r.run(s)
+		if slices.ContainsFunc(list, func(a string) bool {
+			return slices.Contains(words("nullglob failglob dotglob globstar extglob nocaseglob"), a)
+		}) {
+			r.expansion = sourceText(s)
 		}
 	case base == "unset":
 		for _, a := range list {
