@@ -52,8 +52,8 @@ argv = ["sh", "-c", "echo $SLURMD_NODENAME rank=$RANK local=$LOCAL_RANK gpus=$CU
 	}
 }
 
-// TestContainerRuntimeIsCalled checks the arguments of the container runtime. It uses a stub,
-// because a test machine cannot run a real container.
+// TestContainerRuntimeIsCalled checks the arguments of the container runtime, for ranks and for a
+// program that runs once. It uses a stub, because a test machine cannot run a real container.
 func TestContainerRuntimeIsCalled(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.write("image.sif", "")
@@ -78,6 +78,15 @@ argv = ["sh", "-c", "echo rank=$RANK in container: $IN_CONTAINER, $LINE"]
 	s.completed(id)
 	mustContain(t, s.log("boxed", id), "rank=0 in container: yes, set by a line", "rank=1 in container: yes, set by a line")
 	mustContain(t, s.file("calls"), "apptainer exec --bind ", s.run("boxed"), "/opt:/opt:ro "+s.home+"/image.sif "+binary+" run --run-dir")
+
+	// A program that runs once.
+	id = s.submit("job.toml", "--run-dir", "runs/single", "--set", "command.run=once")
+	s.completed(id)
+	log := s.log("single", id)
+	mustContain(t, log, "rank= in container: yes, set by a line")
+	if strings.Count(log, "in container: yes") != 1 {
+		t.Errorf("the program did not run exactly once:\n%s", log)
+	}
 }
 
 // TestCharliecloud checks that the ranks of a job run in a container of a real runtime, that the
