@@ -89,6 +89,10 @@ func (d *decoder) checkSlurm(s *Slurm) {
 	}
 }
 
+// maxUnevenRanks limits the ranks of ranks_per_node: the names of their nodes are one argument of srun,
+// which Linux limits to 128 KiB.
+const maxUnevenRanks = 4096
+
 // checkRanks checks the ranks of each node.
 func (d *decoder) checkRanks(s *Slurm) {
 	const ranks, nodes, gpus = "slurm.ranks_per_node", "slurm.nodes", "slurm.gpus_per_node"
@@ -104,6 +108,8 @@ func (d *decoder) checkRanks(s *Slurm) {
 		d.report(ranks, "remove one of them", "conflicts with slurm.tasks_per_node, which is equal on all nodes")
 	case d.isValid(nodes) && len(list) != s.Nodes:
 		d.report(ranks, "remove slurm.nodes, or give one number for each node", "has %s, but slurm.nodes is %d", format.Count(len(list), "number"), s.Nodes)
+	case sum(list) > maxUnevenRanks:
+		d.report(ranks, "set equal numbers with slurm.tasks_per_node", "has %d ranks, want at most %d: srun receives the name of a node for each", sum(list), maxUnevenRanks)
 	case d.isValid(gpus) && slices.Max(list) > s.GPUsPerNode && !s.ShareGPUs:
 		d.reportElementAllowed(ranks, slices.Index(list, slices.Max(list)), fmt.Sprintf("%d ranks are more than the %d GPUs of a node", slices.Max(list), s.GPUsPerNode),
 			"set slurm.share_gpus = true if several ranks of a [command] use one GPU")

@@ -177,8 +177,10 @@ func (d *decoder) checkReady(c *Component, key func(string) string) {
 	}
 }
 
-// componentReference matches a placeholder that may refer to a component.
-var componentReference = lazyregexp.New(`(?:^|[^{$])\{component\.([^{}.]*)\.([^{}.]*)\}`)
+// componentReference matches a placeholder that may refer to a component, with the name and the
+// property. Like [placeholderPattern], it also matches text in two braces and a variable of a shell,
+// which are not placeholders and have no submatch.
+var componentReference = lazyregexp.New(`\{\{[^{}]*\}\}|\$\{[^{}]*\}|\{component\.([^{}.]*)\.?([^{}]*)\}`)
 
 // checkComponentReferences checks the placeholders that refer to components.
 func (d *decoder) checkComponentReferences(j *Job, key string, argv []Text) {
@@ -191,6 +193,7 @@ func (d *decoder) checkComponentReferences(j *Job, key string, argv []Text) {
 	for i, word := range argv {
 		for _, m := range componentReference().FindAllStringSubmatch(string(word), -1) {
 			switch {
+			case !strings.HasPrefix(m[0], "{component."):
 			case !slices.Contains(names, m[1]):
 				d.reportElementAllowed(key, i, fmt.Sprintf("no component has the name %q", m[1]), "components: "+strings.Join(names, ", "))
 			case !slices.Contains(ComponentProperties, ComponentProperty(m[2])):

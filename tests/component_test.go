@@ -126,14 +126,14 @@ time = "00:10:00"
 name = "server"
 argv = ["sh", "-c", "echo loading; exec sleep 1000"]
 node = 1
-ready_timeout = "2s"
+ready_timeout = "20s"
 [command]
 argv = ["echo", "the program runs"]
 `)
 	id = s.submit("never.toml")
 	s.ends(id, "FAILED")
 	log = s.log("never", id)
-	mustContain(t, log, `rank 1 on n2: component "server" on n2 was not ready within 2s: it does not listen on `, "    loading", "{host} and {port}")
+	mustContain(t, log, `rank 1 on n2: component "server" on n2 was not ready within 20s: it does not listen on `, "    loading", "{host} and {port}")
 	if strings.Contains(log, "the program runs") {
 		t.Errorf("the program has started:\n%s", log)
 	}

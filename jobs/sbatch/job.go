@@ -239,7 +239,7 @@ func (r *reader) dropRejectedKeys() {
 			if r.isSuspicious(message) {
 				message = "not valid in a job file"
 			}
-			if name, isSlurm := strings.CutPrefix(key, "slurm."); isSlurm && j.raw[name]+j.slurm[name] != "" {
+			if name, isSlurm := strings.CutPrefix(key, "slurm."); isSlurm && j.raw[name]+j.slurm[name] != "" && name != "ranks_per_node" {
 				r.note(0, key, message) // it does not change what runs
 			} else {
 				r.change(0, key, message)

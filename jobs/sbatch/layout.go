@@ -59,7 +59,7 @@ func (j *job) perNodeGPUs() int {
 	case j.gpus > 0:
 		return j.gpus
 	case j.allGPUs > 0:
-		return j.allGPUs / nodes
+		return (j.allGPUs + nodes - 1) / nodes // a job file requests equal nodes
 	}
 	return 0
 }
@@ -133,6 +133,9 @@ func (r *reader) layout(c *command) {
 		}
 	} else if spread && j.allTasks > maxSpread && !c.inSrun {
 		c.change("--ntasks="+strconv.Itoa(j.allTasks), "Slurm chooses the number of nodes; the job requests one")
+	}
+	if j.gpus == 0 && j.allGPUs%nodes != 0 {
+		c.note("--gpus="+strconv.Itoa(j.allGPUs), fmt.Sprintf("the job requests %d GPUs on each of %d nodes", gpus, nodes))
 	}
 	ranks := r.divideRanks(c, total, nodes)
 	perNode := slices.Max(ranks)
