@@ -85,6 +85,40 @@ func (n ComponentName) Placeholder(p ComponentProperty) string {
 	return "component." + string(n) + "." + string(p)
 }
 
+// StoppedGrace returns the maximum time that components have to stop after a stop request. Most of
+// signal_before_end belongs to the program, which saves, and the requeue needs time as well.
+func (j *Job) StoppedGrace() time.Duration {
+	if before := time.Duration(j.Slurm.SignalBeforeEnd); before > 0 {
+		return before / 4
+	}
+	return defaultStopGrace
+}
+
+// warnAboutStopGrace returns warnings about components that have less time to stop than stop_grace.
+func (j *Job) warnAboutStopGrace() (warnings Diagnostics) {
+	for i := range j.Components {
+		grace := time.Duration(j.Components[i].StopGrace)
+		key := fmt.Sprintf("component[%d].stop_grace", i)
+		d := j.Near(key)
+		switch limit, before := j.Slurm.Time.Duration(), time.Duration(j.Slurm.SignalBeforeEnd); {
+		case grace <= defaultStopGrace:
+			continue
+		case limit > 0 && grace >= limit:
+			d.Message, d.Allowed = fmt.Sprintf("%s: %s is not less than the time limit, %s", key, grace, limit), "use a shorter time, or increase slurm.time"
+		case before > 0 && grace > j.StoppedGrace():
+			d.Message = fmt.Sprintf("%s: after a stop request, the component has only %s, a quarter of slurm.signal_before_end", key, j.StoppedGrace())
+			d.Allowed = "increase slurm.signal_before_end if the component needs more"
+		default:
+			continue
+		}
+		warnings = append(warnings, d)
+	}
+	return warnings
+}
+
+// defaultStopGrace is the default of stop_grace.
+const defaultStopGrace = 10 * time.Second
+
 // RunsOn reports whether the component runs on a node of a run with the given number of nodes.
 func (c *Component) RunsOn(node, nodes int) bool {
 	return c.EveryNode || node == min(c.Node, nodes-1)

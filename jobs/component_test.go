@@ -91,3 +91,24 @@ func TestComponentExpandArgv(t *testing.T) {
 		})
 	}
 }
+
+// TestWarningsAboutStopGrace checks the warnings about a stop_grace that a component does not get.
+func TestWarningsAboutStopGrace(t *testing.T) {
+	for _, tt := range []struct{ name, slurm, grace, want string }{
+		{"default", "signal_before_end = \"8s\"", "10s", ""},
+		{"fits", "time = \"01:00:00\"\nsignal_before_end = \"4m\"", "60s", ""},
+		{"longer than after a stop", "time = \"01:00:00\"\nsignal_before_end = \"4m\"", "61s", "component[0].stop_grace: after a stop request, the component has only 1m0s"},
+		{"longer than the job", "time = \"00:10:00\"", "30m", "component[0].stop_grace: 30m0s is not less than the time limit, 10m0s"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			job, err := Parse("job.toml", []byte("name = \"x\"\n[slurm]\n"+tt.slurm+"\n[command]\nargv = [\"true\"]\n[[component]]\nname = \"s\"\nargv = [\"true\"]\nstop_grace = \""+tt.grace+"\"\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := job.Warnings()
+			if tt.want == "" && len(got) > 0 || tt.want != "" && (len(got) != 1 || !strings.Contains(got.Error(), tt.want)) {
+				t.Errorf("got %v, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -41,7 +41,7 @@ func (j *Job) Warnings() (warnings Diagnostics) {
 		report(checkpoints, fmt.Sprintf("write %q", strings.TrimRight(string(c.CheckpointDir), "/")+"/{"+PlaceholderRunID+"}"),
 			"all trials of the sweep write their checkpoints to the same directory")
 	}
-	return warnings
+	return append(warnings, j.warnAboutStopGrace()...)
 }
 
 // unprotectedTraffic returns the messages from other nodes that network.integrity does not protect.

@@ -337,7 +337,17 @@ func (c *components) stop(quick bool) {
 	if c == nil {
 		return
 	}
-	c.noteStop()
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() { // a stop request leaves the components less time
+		select {
+		case <-c.r.Session.Stopping():
+		case <-c.o.Signals:
+		case <-ended:
+			return
+		}
+		c.noteStop()
+	}()
 	var all sync.WaitGroup
 	for _, component := range c.own {
 		all.Go(func() { component.stop(quick) })
@@ -348,12 +358,25 @@ func (c *components) stop(quick bool) {
 	}
 }
 
-// graceOf returns the time between SIGTERM and SIGKILL.
+// graceOf returns the time between SIGTERM and SIGKILL. After a stop request, and near the time limit,
+// it leaves time for the end of the job and its requeue.
 func (c *components) graceOf(spec *jobs.Component, quick bool) time.Duration {
-	if grace := time.Duration(spec.StopGrace); !quick && c.r.Session.Context().Err() == nil {
-		return grace
+	grace := time.Duration(spec.StopGrace)
+	if quick || c.r.Session.Context().Err() != nil {
+		return min(grace, killGrace/2)
 	}
-	return min(time.Duration(spec.StopGrace), killGrace/2)
+	if c.isStopping() {
+		grace = min(grace, c.r.job.StoppedGrace())
+	}
+	return fitGrace(grace, c.o.Environ)
+}
+
+// fitGrace returns grace, or half of the time until the time limit of the job if that is shorter.
+func fitGrace(grace time.Duration, environ []string) time.Duration {
+	if end, known := jobEnd(environ); known && time.Now().Before(end) { // otherwise the limit was extended
+		return min(grace, time.Until(end)/2)
+	}
+	return grace
 }
 
 // addr returns the address on which a component must listen.

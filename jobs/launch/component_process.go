@@ -29,6 +29,8 @@ const (
 	componentRestartDelay = time.Second
 	// componentLastLines is the number of lines of a component that failed to print.
 	componentLastLines = 10
+	// graceNotice is how long a component may take to stop without a message.
+	graceNotice = 2 * time.Second
 )
 
 // A component is a component on this node, with its processes.
@@ -281,29 +283,49 @@ func (p *component) end(quick bool) {
 	if q == nil || q.cmd == nil {
 		return
 	}
-	select {
-	case <-q.ended:
-	default:
-		q.signal(syscall.SIGTERM)
-		limit := time.NewTimer(p.c.graceOf(p.spec, quick))
-		defer limit.Stop()
-		aborted := p.c.r.Session.Context().Done()
-		for waiting := true; waiting; {
-			select {
-			case <-q.ended:
-				waiting = false
-			case <-limit.C:
-				waiting = false
-			case <-aborted: // less time is left
-				aborted = nil
-				limit.Reset(p.c.graceOf(p.spec, true))
-			}
-		}
-	}
+	p.terminate(quick)
 	q.signal(syscall.SIGKILL)
 	<-q.ended
 	q.close()
 	p.current = nil
+}
+
+// terminate sends SIGTERM to the newest process, and waits until it has ended or its grace is over.
+func (p *component) terminate(quick bool) {
+	q := p.current
+	select {
+	case <-q.ended:
+		return
+	default:
+	}
+	q.signal(syscall.SIGTERM)
+	grace := p.c.graceOf(p.spec, quick)
+	limit, notice := time.NewTimer(grace), time.NewTimer(graceNotice)
+	defer limit.Stop()
+	defer notice.Stop()
+	began, aborted, stopping := time.Now(), p.c.r.Session.Context().Done(), p.c.stopping
+	shorten := func() {
+		grace = min(grace, time.Since(began)+p.c.graceOf(p.spec, quick))
+		limit.Reset(time.Until(began.Add(grace)))
+	}
+	for {
+		select {
+		case <-q.ended:
+			return
+		case <-limit.C:
+			return
+		case <-notice.C:
+			if !quick && grace > graceNotice {
+				p.c.o.Say(fmt.Sprintf("waiting up to %s for %s to stop", grace.Round(time.Second), p))
+			}
+		case <-aborted: // less time is left
+			aborted = nil
+			shorten()
+		case <-stopping:
+			stopping = nil
+			shorten()
+		}
+	}
 }
 
 // stop stops the component and returns when no process of it is left.

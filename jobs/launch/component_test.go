@@ -71,20 +71,7 @@ except OSError as e:
 // run then counts as stopped, not as failed.
 func TestStopWhileComponentStarts(t *testing.T) {
 	started := filepath.Join(t.TempDir(), "started")
-	signals := make(chan os.Signal, 1)
-	go func() {
-		for {
-			if _, err := os.Stat(started); err == nil {
-				signals <- syscall.SIGUSR1
-				return
-			}
-			select {
-			case <-t.Context().Done():
-				return
-			case <-time.After(20 * time.Millisecond):
-			}
-		}
-	}()
+	signals := signalWhenExists(t, started)
 	section := fmt.Sprintf("[command]\nargv = [\"echo\", \"the program runs\"]\n[[component]]\nname = \"server\"\nargv = [\"sh\", \"-c\", \"touch %s; exec sleep 600\"]\n", started)
 	result, said, err := launched(t, 2, "program", section, signals)
 	if err != nil || result.Failure != nil || result.Exit != exitStopped || !result.Stopped || strings.Contains(said, "the program runs") {
@@ -199,4 +186,64 @@ func TestComponentEnviron(t *testing.T) {
 	if values["component.worker.addresses"] != "10.0.0.1:2,[fd00::2]:3" || values["component.ray-head.port"] != "1" || len(values) != 8 {
 		t.Errorf("got placeholders %q", values)
 	}
+}
+
+// TestStopShortensStopGrace checks that a component that stays after SIGTERM does not delay the end of
+// a run for its whole stop_grace if a stop was requested, before or after the program has ended.
+func TestStopShortensStopGrace(t *testing.T) {
+	for _, tt := range []struct {
+		name, program, signalAt string
+		exit                    int
+	}{
+		{"before the end of the program", "trap 'exit 3' USR1; touch DIR/runs; while :; do sleep 0.1; done", "runs", exitStopped},
+		{"after the end of the program", "exit 0", "stays", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			signals := signalWhenExists(t, filepath.Join(dir, tt.signalAt))
+			section := fmt.Sprintf("[slurm]\nsignal_before_end = \"4s\"\n[command]\nargv = [\"sh\", \"-c\", %q]\n", strings.ReplaceAll(tt.program, "DIR", dir)) +
+				"[[component]]\nname = \"server\"\nready = \"file\"\nstop_grace = \"1h\"\n" +
+				fmt.Sprintf("argv = [\"sh\", \"-c\", \"trap 'touch %s/stays' TERM; touch {ready_file}; while :; do sleep 0.1; done\"]\n", dir)
+			result, said, err := launched(t, 1, "program", section, signals)
+			if err != nil || result.Failure != nil || result.Exit != tt.exit {
+				t.Errorf("%+v, %+v, %v\n%s", result, result.Failure, err, said)
+			}
+		})
+	}
+}
+
+// TestGraceNearTheTimeLimit checks that stop_grace ends before the time limit of the job.
+func TestGraceNearTheTimeLimit(t *testing.T) {
+	end := time.Now().Add(10 * time.Minute)
+	for _, tt := range []struct {
+		name string
+		end  time.Time
+		max  time.Duration
+	}{
+		{"before the limit", end, 5 * time.Minute},
+		{"after an extended limit", time.Now().Add(-time.Hour), time.Hour},
+	} {
+		if got := fitGrace(time.Hour, []string{fmt.Sprintf("SLURM_JOB_END_TIME=%d", tt.end.Unix())}); got <= 0 || got > tt.max || tt.max == time.Hour && got != tt.max {
+			t.Errorf("%s: got %s, want at most %s", tt.name, got, tt.max)
+		}
+	}
+}
+
+// signalWhenExists returns a channel that delivers SIGUSR1 when a file exists.
+func signalWhenExists(t *testing.T, path string) <-chan os.Signal {
+	signals := make(chan os.Signal, 1)
+	go func() {
+		for {
+			if _, err := os.Stat(path); err == nil {
+				signals <- syscall.SIGUSR1
+				return
+			}
+			select {
+			case <-t.Context().Done():
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	return signals
 }

@@ -183,10 +183,13 @@ func (o Options) watchTimeLimit(ctx context.Context) <-chan struct{} {
 	return near
 }
 
-// initialEndTime returns the end time that Slurm passed at the start of the job (Slurm 23.02 or
-// later).
-func (o Options) initialEndTime() (end time.Time, known bool) {
-	text, _ := lookupIn(o.Environ)("SLURM_JOB_END_TIME")
+// initialEndTime returns the end time that Slurm passed at the start of the job.
+func (o Options) initialEndTime() (end time.Time, known bool) { return jobEnd(o.Environ) }
+
+// jobEnd returns the end time of the job from its environment (Slurm 23.02 or later). The time limit
+// may have changed since.
+func jobEnd(environ []string) (end time.Time, known bool) {
+	text, _ := lookupIn(environ)("SLURM_JOB_END_TIME")
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	return time.Unix(seconds, 0), err == nil
 }
