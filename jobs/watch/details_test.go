@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
@@ -247,5 +248,30 @@ func TestDetailsOfComponents(t *testing.T) {
 		if got := textOf(&s, "components", time.Now()); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got %q, want %q", tt.phase, got, tt.want)
 		}
+	}
+}
+
+// TestComponentsOfTheNewestAttempt checks that a component that failed in an earlier attempt is not
+// shown if the newest attempt has no components. Ranks without a launcher record no attempts.
+func TestComponentsOfTheNewestAttempt(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		attempts int // recorded
+		want     int // states
+	}{
+		{"newest attempt", 1, 1},
+		{"earlier attempt", 2, 0},
+		{"no record of attempts", 0, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := rundir.Dir{Path: t.TempDir()}
+			if err := d.WriteComponents(1, 0, []rundir.ComponentState{{Name: "server", Attempt: 1, Host: "n1", Phase: rundir.ComponentFailed}}); err != nil {
+				t.Fatal(err)
+			}
+			s := Status{Attempts: make([]outcome.Attempt, tt.attempts)}
+			if s.AddComponents(d); len(s.Components) != tt.want {
+				t.Errorf("got %+v, want %d states", s.Components, tt.want)
+			}
+		})
 	}
 }

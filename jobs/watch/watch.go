@@ -15,6 +15,7 @@ package watch
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
@@ -136,9 +137,12 @@ func (s *Status) AddUsage(d rundir.Dir) {
 	s.Usage = usage.Parse(files)
 }
 
-// AddComponents adds the states of the components in the newest attempt. There is a file for each node.
+// AddComponents adds the states of the components in the newest attempt. There is a file for each
+// node. The newest attempt may have no components, or may not have started one. It is unknown if
+// the ranks ran without a launcher.
 func (s *Status) AddComponents(d rundir.Dir) {
-	s.Components, _ = d.ReadComponents() // the other files of the directory show a problem
+	all, _ := d.ReadComponents() // the other files of the directory show a problem
+	s.Components = slices.DeleteFunc(all, func(c rundir.ComponentState) bool { return c.Attempt < len(s.Attempts) })
 }
 
 func newest(e checkpoint.Entry) *Checkpoint {
