@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // TestComponentDefaults checks the defaults of the keys of a component, and the keys that a job sets.
@@ -110,5 +112,43 @@ func TestWarningsAboutStopGrace(t *testing.T) {
 				t.Errorf("got %v, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestAddressInCode checks the warning about the address of a component in code of a shell, which
+// fails on networks with IPv6 only, and that the hint of the error names a fix that helps.
+func TestAddressInCode(t *testing.T) {
+	for _, tt := range []struct {
+		name, family, component, command string
+		want                             string // empty for no warning
+	}{
+		{"address", "auto", "true", `sh", "-c", "x {component.srv.address}`, "command.argv[2]: {component.srv.address} is not possible"},
+		{"addresses", "ipv6", "true", `bash", "-ec", "x '{component.srv.addresses}'`, `write "$DDPBATCH_COMPONENT_SRV_ADDRESSES"`},
+		{"own address", "auto", `sh", "-c", "x {address}`, "true", "component[0].argv[2]: {address} is not possible"},
+		{"IPv4", "ipv4", "true", `sh", "-c", "x {component.srv.address}`, ""},
+		{"host and port", "auto", `sh", "-c", "x {host} {port}`, `sh", "-c", "x {component.srv.host} {component.srv.port}`, ""},
+		{"no code", "auto", `echo", "{address}`, `echo", "{component.srv.address}`, ""},
+		{"Python", "auto", "true", `python3", "-c", "print('{component.srv.address}')`, ""},
+		{"escaped", "auto", "true", `sh", "-c", "x {{component.srv.address}} ${component.srv.address}`, ""},
+		{"placeholder of components only", "auto", "true", `sh", "-c", "x {address}`, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			job, err := Parse("job.toml", []byte("name = \"x\"\n[network]\nfamily = \""+tt.family+"\"\n[command]\nargv = [\""+tt.command+"\"]\n[[component]]\nname = \"srv\"\nargv = [\""+tt.component+"\"]\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, program := job.CheckProgram(t.TempDir())
+			_, components := job.CheckComponents(t.TempDir())
+			got := program.Error() + "\n" + components.Error()
+			if strings.Contains(got, "with IPv6") != (tt.want != "") || !strings.Contains(got, tt.want) {
+				t.Errorf("got %s\nwant %q", got, tt.want)
+			}
+		})
+	}
+	for name, other := range map[string]bool{"component.srv.address": false, PlaceholderRunDir: true} {
+		_, err := ExpandArgv([]string{"sh", "-c", "x {" + name + "}"}, map[string]string{name: "[::1]:7 "})
+		if got := strings.Contains(hints.Of(err), "--run-dir"); err == nil || got != other {
+			t.Errorf("%s: %v: the hint names --run-dir: %v, want %v", name, err, got, other)
+		}
 	}
 }

@@ -108,7 +108,11 @@ func expandArgv(pattern *regexp.Regexp, key string, argv []string, values map[st
 		}
 		for _, name := range slices.Sorted(maps.Keys(values)) {
 			if _, safe := used[name]; !safe {
-				return nil, hints.Errorf("write "+placeholderUse(name)+", or choose a path of letters, digits, and / . _ - with --run-dir",
+				hint := "write " + placeholderUse(name)
+				if name == PlaceholderRunDir || name == PlaceholderCheckpoint || name == PlaceholderReadyFile {
+					hint += ", or choose a path of letters, digits, and / . _ - with --run-dir"
+				}
+				return nil, hints.Errorf(hint,
 					"%s[%d]: {%s} is %q, whose characters could be code in %q", key, i, name, values[name], argv[i-1])
 			}
 		}
@@ -160,6 +164,35 @@ func hasPlaceholder(text string, names ...string) bool {
 
 // bracedWord matches a word in braces that could be a misspelled placeholder.
 var bracedWord = lazyregexp.New(`(?:^|[^{$])\{([a-z]+(?:_[a-z]+)?)\}(?:$|[^}])`)
+
+// exampleAddress is an IPv6 address with a port, whose brackets are code in a shell.
+const exampleAddress = "[fd00::1]:29500"
+
+// checkAddresses warns about addresses of components in code in which an IPv6 address is not allowed.
+// The job would fail on networks with IPv6 only, and after its components are ready.
+func (c *programCheck) checkAddresses() {
+	if c.job.Network.Family == FamilyIPv4 {
+		return
+	}
+	pattern, names := placeholder(), []string(nil)
+	if slices.Contains(c.placeholders, PlaceholderAddress) {
+		pattern, names = componentPlaceholder(), []string{PlaceholderAddress}
+	}
+	for i := range c.job.Components {
+		name := c.job.Components[i].Name
+		names = append(names, name.Placeholder(ComponentAddress), name.Placeholder(ComponentAddresses))
+	}
+	for i, word := range c.argv {
+		if unsafe := unsafeInCode(c.argv, i); unsafe == nil || !unsafe(exampleAddress) {
+			continue
+		}
+		for _, name := range names {
+			if expand(pattern, word, map[string]string{name: exampleAddress}) != expand(pattern, word, nil) {
+				c.report(false, i, "write "+placeholderUse(name), "{%s} is not possible in %q on a network with IPv6: the brackets of the address could be code", name, c.argv[i-1])
+			}
+		}
+	}
+}
 
 // checkPlaceholders warns about words in braces that are probably misspelled placeholders.
 func (c *programCheck) checkPlaceholders() {

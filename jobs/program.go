@@ -49,6 +49,7 @@ func (c *programCheck) checkCommandLine() {
 	}
 	c.checkShellWords()
 	c.checkPlaceholders()
+	c.checkAddresses()
 }
 
 const relativeHint = "a relative path starts at command.workdir (default: the job file's directory)"
