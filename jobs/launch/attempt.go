@@ -47,6 +47,10 @@ type attempt struct {
 
 	output int // number of the attempt across all launchers, for the output of a user's program
 
+	// startable is closed when all components are ready, so that the programs may start. It is nil
+	// without components.
+	startable chan struct{}
+
 	began      time.Time
 	published  publishedState // state in live.json, see publish
 	mu         sync.Mutex
@@ -193,7 +197,27 @@ func (a *attempt) rounds() map[string]rendezvous.Decide {
 		}
 		return network(payloads)
 	}
+	if n := len(a.o.Job.Components); n > 0 {
+		a.startable = make(chan struct{})
+		ready := r[componentReadyRound(n-1)]
+		var once sync.Once
+		r[componentReadyRound(n-1)] = func(payloads [][]byte) ([][]byte, error) {
+			once.Do(func() { close(a.startable) })
+			return ready(payloads)
+		}
+	}
 	return r
+}
+
+// mayHaveStarted reports whether the program of a rank may have started: it starts after all
+// components.
+func (a *attempt) mayHaveStarted() bool {
+	select {
+	case <-a.startable:
+		return true
+	default:
+		return a.startable == nil
+	}
 }
 
 // run starts the ranks, supervises them, and returns when no process is left.

@@ -40,7 +40,7 @@ type programWatch struct {
 	watch   jobs.Watch
 	limits  hang.Limits
 	began   time.Time
-	d       *hang.Detector // nil until all ranks have joined
+	d       *hang.Detector // nil until all ranks have joined and all components are ready
 	pauses  []*regexp.Regexp
 	output  string             // path of the ranks' output; empty if unknown
 	lines   *trainlog.Follower // of the output; nil without pauses
@@ -56,6 +56,7 @@ type programWatch struct {
 	found   chan hangReport // result of collect; nil if it is not running
 	current hang.Stall
 
+	joined  <-chan struct{} // closed when all ranks have joined
 	now     func() time.Time
 	outcome func() rendezvous.Outcome
 	collect func(hang.Stall) hangReport
@@ -78,7 +79,7 @@ func (a *attempt) newProgramWatch(output string) *programWatch {
 	w := &programWatch{a: a, watch: c.Watch, began: time.Now(), output: output, size: sizeOf(a.o.Dir, output), labeled: c.Output == jobs.OutputLabeled, beats: map[int]time.Time{},
 		limits: hang.Limits{Silence: time.Duration(c.Watch.Silence), Progress: time.Duration(c.Watch.Progress), File: time.Duration(c.Watch.FileTimeout),
 			Heartbeat: time.Duration(c.Watch.Heartbeat), Startup: time.Duration(c.Watch.Startup), Pause: time.Duration(c.Watch.Pause)}}
-	w.now, w.outcome, w.collect = time.Now, a.server.Outcome, w.collectEvidence
+	w.joined, w.now, w.outcome, w.collect = a.server.Joined(), time.Now, a.server.Outcome, w.collectEvidence
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	for _, pattern := range c.Watch.PausePatterns {
 		if re, err := regexp.Compile(string(pattern)); err == nil { // checked with the job file
@@ -155,8 +156,11 @@ func (w *programWatch) check(step int) {
 		return
 	}
 	if w.d == nil {
+		if !w.a.mayHaveStarted() {
+			return // ready_timeout limits the start of a component
+		}
 		select {
-		case <-w.a.server.Joined():
+		case <-w.joined:
 			w.d = hang.New(w.limits, progressInterval, w.now())
 		default:
 			return

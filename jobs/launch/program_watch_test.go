@@ -118,3 +118,26 @@ func TestWatchNoFalseAlarm(t *testing.T) {
 		})
 	}
 }
+
+// TestWatchWaitsForComponents checks that no limit applies while components start, because the
+// program has not started, and that the limits apply from then on.
+func TestWatchWaitsForComponents(t *testing.T) {
+	const limit = 50 * time.Second
+	f := newFakeWatch(t, hang.Limits{Silence: limit})
+	f.a.o.Site = generic()
+	f.a.o.Job.Components = make([]jobs.Component, 2)
+	last := f.a.rounds()[componentReadyRound(1)]
+	joined := make(chan struct{})
+	close(joined)
+	f.d, f.joined = nil, joined
+	if f.wait(10*limit, -1); f.d != nil || f.programWatch.found != nil {
+		t.Fatalf("the limits apply while components start: %v", f.current)
+	}
+	if _, err := last([][]byte{[]byte("ready")}); err != nil || !f.a.mayHaveStarted() {
+		t.Fatalf("the components are ready: %v", err)
+	}
+	if f.wait(2*limit, -1); f.programWatch.found == nil {
+		t.Fatal("no alarm after the components were ready")
+	}
+	<-f.done
+}
