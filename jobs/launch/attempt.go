@@ -263,7 +263,8 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 		// A rank that reports a stop decides, even if the signal killed other ranks first.
 		if code, stopped := stopCodesOf(a.o.Job).combine(codes); stopped {
 			r.Exit = code
-			r.ReportedSave = code == exitStopped && !r.StopUnhandled && a.o.Job.Command != nil
+			r.NotStarted = !a.mayHaveStarted()
+			r.ReportedSave = code == exitStopped && !r.StopUnhandled && !r.NotStarted && a.o.Job.Command != nil
 		}
 	}
 	switch {

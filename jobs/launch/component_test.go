@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
@@ -76,6 +77,12 @@ func TestStopWhileComponentStarts(t *testing.T) {
 	result, said, err := launched(t, 2, "program", section, signals)
 	if err != nil || result.Failure != nil || result.Exit != exitStopped || !result.Stopped || strings.Contains(said, "the program runs") {
 		t.Errorf("%+v, %+v, %v\n%s", result, result.Failure, err, said)
+	}
+	if want := "stopped as requested: the program had not started; start it again"; result.ReportedSave || !strings.Contains(said, want) {
+		t.Errorf("reported save: %v, want %q in\n%s", result.ReportedSave, want, said)
+	}
+	if got, want := outcome.Read(lastDir, "").ProgramAdvice("launch"), "the program had not started; launch it again"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 	states, err := lastDir.ReadComponents()
 	if err != nil || len(states) != 1 || states[0].Phase != rundir.ComponentStopped {

@@ -124,6 +124,9 @@ type Result struct {
 	// ReportedSave reports that the job's program was asked to stop, and ended with exit code 3 or
 	// with one of command.stop_codes, which mean that it has saved.
 	ReportedSave bool
+	// NotStarted reports that the ranks were asked to stop while components started, so no program
+	// has started.
+	NotStarted bool
 	// Progress reports that a newer checkpoint exists than when the launcher started, or that
 	// the program reported a later step than in all earlier attempts. It is determined only if
 	// restart.requeue or restart.on_failure depends on it.

@@ -222,7 +222,7 @@ func (o Options) recordBegin(a *attempt) {
 func (o Options) recordEnd(a *attempt, r Result, again bool) {
 	e := a.event(rundir.AttemptEnded)
 	e.Exit, e.Stopped, e.Again, e.PortTaken = r.Exit, r.Stopped, again, r.portRestart
-	e.NoProgress, e.ReportedSave = r.StopUnhandled, r.ReportedSave
+	e.NoProgress, e.ReportedSave, e.NotStarted = r.StopUnhandled, r.ReportedSave, r.NotStarted
 	for _, rank := range r.Ranks {
 		e.Step = max(e.Step, rank.Step)
 	}

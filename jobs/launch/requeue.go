@@ -57,7 +57,11 @@ func (o Options) printStop(r Result) {
 	if o.Job.Command == nil || !r.Stopped || r.Preempted || r.NodesLost || r.NearEnd && o.Job.Restart.Requeue > 0 {
 		return
 	}
-	o.Say("stopped as requested: " + outcome.SaveAdvice(r.ReportedSave, r.StopUnhandled, "start"))
+	advice := outcome.SaveAdvice(r.ReportedSave, r.StopUnhandled, "start")
+	if r.NotStarted {
+		advice = outcome.NotStartedAdvice("start")
+	}
+	o.Say("stopped as requested: " + advice)
 }
 
 // queryPreemption queries Slurm whether it preempts the job while the job still has its nodes. The

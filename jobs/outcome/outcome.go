@@ -231,6 +231,9 @@ func (s State) ProgramAdvice(again string) string {
 	if !s.Goal.Known || s.Goal.Trains || n == 0 || s.Attempts[n-1].JobID != s.Job {
 		return ""
 	}
+	if s.Attempts[n-1].NotStarted {
+		return NotStartedAdvice(again)
+	}
 	return SaveAdvice(s.Attempts[n-1].ReportedSave, s.Attempts[n-1].NoProgress, again)
 }
 
@@ -245,6 +248,12 @@ func SaveAdvice(saved, unhandled bool, again string) string {
 		return fmt.Sprintf("the exit code of the program means that it saved; %s it again to continue", again)
 	}
 	return fmt.Sprintf("it is unknown whether the program saved; %s it again to continue from its last save", again)
+}
+
+// NotStartedAdvice returns how to continue after a stop before the user's program had started. Again
+// is the command that starts the run again.
+func NotStartedAdvice(again string) string {
+	return fmt.Sprintf("the program had not started; %s it again", again)
 }
 
 // An Attempt is one start of all ranks.
@@ -268,6 +277,8 @@ type Attempt struct {
 	// ReportedSave reports that the user's program was stopped and ended with an exit code that means
 	// that it has saved.
 	ReportedSave bool `json:"reported_save,omitempty"`
+	// NotStarted reports that the attempt was stopped before the user's program started.
+	NotStarted bool `json:"not_started,omitempty"`
 	// PortTaken reports that the next attempt follows because another process had the port of the
 	// program. It is not a restart.
 	PortTaken bool `json:"port_taken,omitempty"`
@@ -308,7 +319,7 @@ func attempts(events []rundir.AttemptEvent) []Attempt {
 			// The event of the start could not be written.
 		case e.Event == rundir.AttemptEnded && all[last].Number == e.Attempt:
 			a := &all[last]
-			a.NoProgress, a.ReportedSave, a.PortTaken = e.NoProgress, e.ReportedSave, e.PortTaken
+			a.NoProgress, a.ReportedSave, a.NotStarted, a.PortTaken = e.NoProgress, e.ReportedSave, e.NotStarted, e.PortTaken
 			a.Ended, a.Exit, a.Stopped, a.Step, a.Cause, a.Rank, a.Host = e.Time, &e.Exit, e.Stopped, e.Step, e.Cause, e.Rank, e.Host
 			if e.Again {
 				a.Then = Restarted

@@ -57,6 +57,8 @@ type AttemptEvent struct {
 	// ReportedSave reports that a user's program received a stop request and ended with an exit code
 	// that means that it has saved.
 	ReportedSave bool `json:"reported_save,omitempty"`
+	// NotStarted reports that a stop was requested while components started, before a user's program.
+	NotStarted bool `json:"not_started,omitempty"`
 	// PortTaken reports that the launcher starts another attempt because another process had the
 	// port of the program. That attempt is not a restart of the program.
 	PortTaken bool `json:"port_taken,omitempty"`
