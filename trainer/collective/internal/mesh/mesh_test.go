@@ -73,6 +73,48 @@ func TestMessagesBeforeAndAfterReceive(t *testing.T) {
 	}
 }
 
+// TestInterruptedSendReportsCause checks that a message whose connection fails during the write
+// reports why the socket ended, which can be the failure of a third rank, and not the error of the
+// write.
+func TestInterruptedSendReportsCause(t *testing.T) {
+	cause := &PeerError{2, errors.New("that rank has exited")}
+	for _, tt := range []struct {
+		name   string
+		failed bool // the peer has closed the connection before this rank ends the socket
+	}{
+		{name: "this rank closes", failed: false},
+		{name: "the peer closes", failed: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			near, far := net.Pipe()
+			s := newSocket()
+			s.attach(&connection{Conn: near})
+			sent := &Transfer{peer: 1, done: make(chan struct{})}
+			s.put(outgoing{frame{class: classOperation, Head: head(1)}, outgoingBytes([]byte("gradients")), sent})
+			written := make(chan error, 1)
+			go func() { written <- s.write() }()
+			if _, err := io.ReadFull(far, make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			if tt.failed {
+				far.Close()
+				if err := <-written; err == nil {
+					t.Fatal("the write to a closed connection succeeded")
+				}
+			}
+			s.end(cause)
+			if err := sent.Wait(t.Context()); err != cause {
+				t.Errorf("got %v, want %v", err, cause)
+			}
+			if !tt.failed {
+				if err := <-written; err == nil {
+					t.Error("the write to a closed connection succeeded")
+				}
+			}
+		})
+	}
+}
+
 // TestInvalidPeersAreRejected checks that connections without the protocol or with an impossible
 // rank are closed and do not disturb the ranks.
 func TestInvalidPeersAreRejected(t *testing.T) {

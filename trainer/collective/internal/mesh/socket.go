@@ -96,7 +96,8 @@ func (s *socket) attach(conn *connection) bool {
 	return true
 }
 
-// write sends queued messages until the socket ends.
+// write sends queued messages until the socket ends. A message that it cannot send stays in the
+// queue, because only the reader or the end of the socket determines why the connection failed.
 func (s *socket) write() error {
 	var room [taggedHead]byte
 	var both [2][]byte
@@ -110,12 +111,10 @@ func (s *socket) write() error {
 		buffers = both[:]
 		err := writeFrame(s.conn, &buffers)
 		if err != nil {
-			o.t.err = &PeerError{o.t.peer, err}
-		}
-		close(o.t.done)
-		if err != nil {
+			s.put(o)
 			return err
 		}
+		close(o.t.done)
 	}
 }
 
@@ -160,8 +159,8 @@ func (n *network) serve(p *peer, s *socket) {
 	go func() {
 		defer n.working.Done()
 		if err := s.write(); err != nil && !errors.Is(err, net.ErrClosed) {
-			// The last messages of the peer must still be read.
-			time.AfterFunc(abortTimeout, func() { s.conn.Close() })
+			// The last messages of the peer must still be read: they may contain the cause.
+			time.AfterFunc(abortTimeout, func() { p.end(n.markLost(p.rank, err)) })
 		}
 	}()
 	go func() {
