@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -324,6 +325,11 @@ func TestTooLargeModelIsRejected(t *testing.T) {
 	_, _, errs := world(t, 1, job(t, large), t.TempDir(), func(_ int, o *Options) { o.LocalRanks = 1000 })
 	if errs[0] == nil || !strings.Contains(errs[0].Error(), "on each of 1000 ranks of this machine") || !strings.Contains(errs[0].Error(), "GiB are free") {
 		t.Errorf("got %v", errs[0])
+	}
+	// Small sizes have small units.
+	_, _, errs = world(t, 1, job(t, fmt.Sprintf(gpt, 2, 0.0, text(t))), t.TempDir(), func(_ int, o *Options) { o.LocalRanks = 1e8 })
+	if want := regexp.MustCompile(`need [0-9.]+ [KM]iB of memory on each of 100000000 ranks of this machine, [0-9.]+ TiB in all`); errs[0] == nil || !want.MatchString(errs[0].Error()) {
+		t.Errorf("got %v, want %v", errs[0], want)
 	}
 	// The copies of an async checkpoint count.
 	_, _, errs = world(t, 1, job(t, strings.Replace(large, "[checkpoint]", "[checkpoint]\nasync = true", 1)), t.TempDir(), nil)

@@ -6,12 +6,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/cmd/ddpbatch/manual"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/tests/terminal"
 )
@@ -26,6 +29,42 @@ func ownProgram(t *testing.T, script string) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// TestVariablesOfRanksAreDocumented checks that the reference says of each variable that a program
+// receives from ddpbatch that ddpbatch sets it.
+func TestVariablesOfRanksAreDocumented(t *testing.T) {
+	uses := map[string]string{}
+	for _, g := range manual.Variables {
+		for _, v := range g.Variables {
+			uses[v.Name] = v.Use
+		}
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "job.toml"), []byte("name = \"own\"\n[command]\nargv = [\"env\"]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "ddpbatch", "launch", "job.toml", "-n", "1")
+	cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "PWD=" + dir}
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^([A-Za-z_]+)=(.*)$`).FindAllStringSubmatch(string(out), -1) {
+		if slices.Contains(cmd.Env, m[0]) {
+			continue
+		}
+		set[m[1]] = true
+		if !strings.Contains(uses[m[1]], "set") {
+			t.Errorf("%s: the reference says %q, want set", m[0], uses[m[1]])
+		}
+	}
+	for _, name := range []string{"RANK", "MASTER_ADDR", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME"} {
+		if !set[name] {
+			t.Errorf("the program did not receive %s:\n%s", name, out)
+		}
+	}
 }
 
 // started is a running ddpbatch process and its output.

@@ -3,9 +3,11 @@ package launch
 import (
 	"errors"
 	"maps"
+	"os/exec"
 	"strings"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
@@ -33,6 +35,26 @@ func TestRemovedProgramIsNamed(t *testing.T) {
 		if got := e.execError(); got != want {
 			t.Errorf("%q: %q, want %q", line, got, want)
 		}
+	}
+}
+
+// TestStepNamesTheProgramItCannotExecute checks that the error of a step names the program that a
+// node could not execute, with a fix. Otherwise it has the exit code of srun.
+func TestStepNamesTheProgramItCannotExecute(t *testing.T) {
+	srun := exec.Command("/bin/sh", "-c", "exit 2")
+	if err := srun.Run(); err == nil {
+		t.Fatal("got exit code 0, want 2")
+	}
+	s := &stepRanks{srun: srun, ends: &taskEnds{out: &deaf{}, hosts: []string{"n1"}}}
+	if err := s.wait(); err == nil || !strings.Contains(err.Error(), "exit status 2") {
+		t.Errorf("without a line of slurmstepd: got %v", err)
+	}
+	if _, err := s.ends.Write([]byte("slurmstepd: error: execve(): /opt/ddpbatch: No such file or directory\n")); err != nil {
+		t.Fatal(err)
+	}
+	err := s.wait()
+	if err == nil || !strings.Contains(err.Error(), "execute /opt/ddpbatch: No such file or directory") || !strings.Contains(hints.Of(err), "on every node") {
+		t.Errorf("got %v, hint %q", err, hints.Of(err))
 	}
 }
 

@@ -2,14 +2,19 @@ package runs
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ddpbatch/ddpbatch/internal/exitcode"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
@@ -70,6 +75,35 @@ func exitCodeOf(err error) int {
 		return exitcode.Failed
 	}
 	return coded.ExitCode()
+}
+
+// TestRunOfAnotherUserIsNotReportedAsAbsent checks the error for the run of another user, which only
+// this user can read.
+func TestRunOfAnotherUserIsNotReportedAsAbsent(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("requires root")
+	}
+	s := newStore(t)
+	one := filepath.Join(s.Runs(), "one")
+	for dir := s.Dir; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(s.Runs(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	_, _ = unix.SetfsuidRetUid(61001) // this thread accesses files as another user
+	_, named := s.Find("one")
+	_, directory := s.Find(one)
+	_, _ = unix.SetfsuidRetUid(0)
+	for _, err := range []error{named, directory} {
+		if !errors.Is(err, fs.ErrPermission) || !strings.Contains(hints.Of(err), "open to its owner only") {
+			t.Errorf("got %v, hint %q", err, hints.Of(err))
+		}
+	}
 }
 
 // TestFind checks how names, paths, and job IDs select a run.

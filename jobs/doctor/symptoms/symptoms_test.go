@@ -212,6 +212,18 @@ func TestOrdinaryLinesCostLittle(t *testing.T) {
 	}
 }
 
+// TestPreemptedJobNeedsNoKey checks the fix for a preempted job. Slurm or ddpbatch requeues such a
+// job regardless of [restart], so the fix names no key of this table.
+func TestPreemptedJobNeedsNoKey(t *testing.T) {
+	found, _, err := Scan(strings.NewReader("slurmstepd: error: *** JOB 123 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO PREEMPTION ***"))
+	if err != nil || len(found) != 1 || found[0].Name != "preempted" {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if hint := found[0].Hint; strings.Contains(hint, "restart") || !strings.Contains(hint, "requeues a preempted job") {
+		t.Errorf("got the fix %q", hint)
+	}
+}
+
 // TestXids checks that Xids are classified as in NVIDIA's catalog. Only Xids of broken
 // hardware are a cause, and the hints for errors of a program do not mention an administrator.
 func TestXids(t *testing.T) {
