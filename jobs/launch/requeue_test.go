@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
@@ -185,6 +186,35 @@ func TestRequeue(t *testing.T) {
 			}
 			if got := strings.Join(*said, "\n"); got != tt.said {
 				t.Errorf("said %q\nwant %q", got, tt.said)
+			}
+		})
+	}
+}
+
+// TestRequeueThatKillsItsOwnRequest checks what the launcher reports if scontrol is killed while it
+// requests the requeue, as by the requeue itself. The state of the job decides. The outcome stays
+// unknown until Slurm replies, and an unknown outcome is not recorded as a requeue.
+func TestRequeueThatKillsItsOwnRequest(t *testing.T) {
+	const die = "kill -TERM $$"
+	for _, tt := range []struct {
+		name, scontrol string
+		said, not      string
+		requeued       bool
+	}{
+		{"requeued", `test "$1" != show || { echo "` + takenBack + `"; exit; }; ` + die, "requeued as job 7 (1 of 2)", "warning", true},
+		{"no reply", die, "warning: cannot determine whether the job is requeued: ", "not requeued", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o, _, said := inJob(t, trains, map[string]string{"scontrol": tt.scontrol})
+			synctest.Test(t, func(t *testing.T) {
+				Requeue(t.Context(), o, Result{Exit: exitStopped, NearEnd: true, Progress: true})
+			})
+			if got := strings.Join(*said, "\n"); !strings.HasPrefix(got, tt.said) || strings.Contains(got, tt.not) || strings.Contains(got, "squeue --jobs=7") == tt.requeued {
+				t.Errorf("said %q", got)
+			}
+			events, err := o.Dir.ReadAttempts()
+			if err != nil || (len(events) == 1 && events[0].Event == rundir.JobRequeued) != tt.requeued {
+				t.Errorf("recorded %+v, %v", events, err)
 			}
 		})
 	}
