@@ -50,6 +50,36 @@ lr = 0.01
 every = "1000 epochs"
 `
 
+// TestInitOnATerminal answers the questions of init. It checks that an invalid answer is asked for
+// again, and that the job file has what the site requires and leaves out what the site knows.
+func TestInitOnATerminal(t *testing.T) {
+	dir, x := t.TempDir(), terminal.New(t, 110, 24)
+	cmd := onTerminal(t, x, dir, nil, "ddpbatch", "init")
+	for _, q := range []struct{ question, answer string }{
+		{"Kind of job: ", "script"},
+		{`unknown kind "script"`, "command"},
+		{"Site profile ", "lumi"},
+		{"Billing account (lumi requires one)", "project_1"},
+		{"Number of nodes ", "2"},
+		{"GPUs per node ", "8"},
+	} {
+		x.Await(q.question)
+		x.Type(q.answer + "\n")
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, x.All())
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "job.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\nnodes = 2\n", "\ngpus_per_node = 8\n", "\naccount = \"project_1\" ", "\n#cpus_per_task = 7 "} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+}
+
 // TestLaunchOnATerminal checks that the view appears below the output, fits the width of the
 // terminal, and disappears at the end.
 func TestLaunchOnATerminal(t *testing.T) {
