@@ -20,19 +20,34 @@ const (
 	I64  DType = "I64"
 )
 
-// Size returns the size of an element in bytes, or 0 for a type that the format does not have.
-func (t DType) Size() int {
+// bits returns the size of an element in bits, or 0 for a type that the format does not have. The
+// types are those of Hugging Face's crate safetensors.
+func (t DType) bits() int {
 	switch t {
-	case "BOOL", U8, "I8", "F8_E4M3", "F8_E5M2":
-		return 1
-	case F16, BF16, "I16", "U16":
-		return 2
-	case F32, I32, "U32":
+	case "F4":
 		return 4
-	case "F64", I64, "U64":
+	case "F6_E2M3", "F6_E3M2":
+		return 6
+	case "BOOL", U8, "I8", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ":
 		return 8
+	case F16, BF16, "I16", "U16":
+		return 16
+	case F32, I32, "U32":
+		return 32
+	case "F64", I64, "U64", "C64":
+		return 64
 	}
 	return 0
+}
+
+// Size returns the size of an element in bytes. It returns 0 for a type that the format does not
+// have, and for types of less than a byte.
+func (t DType) Size() int { return t.bits() / 8 }
+
+// byteSize returns the size of n elements in bytes, rounded up.
+func (t DType) byteSize(n int64) int64 {
+	bits := int64(t.bits())
+	return n/8*bits + (n%8*bits+7)/8 // n * bits could overflow
 }
 
 // Array is a named array of any type and its position in the file: the bytes from Begin up to but
@@ -45,7 +60,13 @@ type Array struct {
 }
 
 // Len returns the number of elements.
-func (a Array) Len() int { return int(a.End-a.Begin) / a.DType.Size() }
+func (a Array) Len() int {
+	n := 1
+	for _, d := range a.Shape {
+		n *= d
+	}
+	return n
+}
 
 // Read reads the array's bytes from the file that the header was read from.
 func (a Array) Read(file io.ReaderAt) ([]byte, error) {

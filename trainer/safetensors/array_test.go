@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -92,6 +94,26 @@ func TestReadArrays(t *testing.T) {
 	// The file is truncated after its header was read.
 	if _, err := a.Read(bytes.NewReader(make([]byte, a.End-3))); err == nil || err.Error() != `read tensor "a": at byte 67: unexpected end of data` {
 		t.Errorf("cut file: %v", err)
+	}
+}
+
+// TestTypesBesideOthers checks that a file with a tensor of a type that this package does not convert
+// can be read: the other tensors have their values.
+func TestTypesBesideOthers(t *testing.T) {
+	for dtype, size := range map[string]int{"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "C64": 64} {
+		header := fmt.Sprintf(`{"a":{"dtype":%q,"shape":[2,4],"data_offsets":[0,%d]},"b":{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}}`, dtype, size, size, size+1)
+		content := file(header, append(make([]byte, size), 7))
+		arrays, _, err := ReadHeader(bytes.NewReader(content), int64(len(content)))
+		if err != nil || len(arrays) != 2 || arrays[0].Len() != 8 {
+			t.Errorf("%s: %+v, %v", dtype, arrays, err)
+			continue
+		}
+		if got, err := arrays[1].Float32s(bytes.NewReader(content)); err != nil || !slices.Equal(got, []float32{7}) {
+			t.Errorf("tensor beside %s: %v, %v", dtype, got, err)
+		}
+		if _, err := arrays[0].Float32s(bytes.NewReader(content)); err == nil || !strings.Contains(err.Error(), "has type "+dtype) {
+			t.Errorf("%s as float32: %v", dtype, err)
+		}
 	}
 }
 

@@ -137,8 +137,7 @@ func decodeError(err error, object string) error {
 
 // array returns e as an array, in a file of size bytes whose data start at offset begin.
 func (e entry) array(name string, begin, size int64) (Array, error) {
-	width := int64(e.DType.Size())
-	if width == 0 {
+	if e.DType.bits() == 0 {
 		return Array{}, fmt.Errorf("unknown type %q", e.DType)
 	}
 	n, err := elements(e.Shape)
@@ -151,8 +150,10 @@ func (e entry) array(name string, begin, size int64) (Array, error) {
 		return Array{}, fmt.Errorf("data_offsets %d are not a valid range", e.Offsets)
 	case to > size-begin: // the sum below could overflow 63 bits
 		return Array{}, fmt.Errorf("its data are the bytes %d to %d, but the file has %d", uint64(begin)+uint64(from), uint64(begin)+uint64(to), size)
-	case to-from != width*n:
-		return Array{}, fmt.Errorf("its data are the bytes %d to %d, which do not fit shape %v of %s: %d bytes", begin+from, begin+to, e.Shape, e.DType, width*n)
+	case n%8*int64(e.DType.bits())%8 != 0:
+		return Array{}, fmt.Errorf("%d elements of %s do not fill whole bytes", n, e.DType)
+	case to-from != e.DType.byteSize(n):
+		return Array{}, fmt.Errorf("its data are the bytes %d to %d, which do not fit shape %v of %s: %d bytes", begin+from, begin+to, e.Shape, e.DType, e.DType.byteSize(n))
 	}
 	return Array{name, e.DType, e.Shape, begin + from, begin + to}, nil
 }

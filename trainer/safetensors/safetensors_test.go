@@ -124,6 +124,7 @@ func TestHostileFiles(t *testing.T) {
 		"half an element":   {file(changed("[1]", "[2.5]"), make([]byte, 4)), `header: at byte 13: tensor "a": shape: number 2.5, want a list of integers`},
 		"offsets no list":   {file(changed("[0,4]", `"0"`), make([]byte, 4)), `header: at byte 13: tensor "a": data_offsets: string, want two integers`},
 		"unknown type":      {file(changed("F32", "F31"), make([]byte, 4)), `header: at byte 13: tensor "a": unknown type "F31"`},
+		"half a byte":       {file(strings.Replace(changed("F32", "F4"), "[0,4]", "[0,1]", 1), make([]byte, 1)), `header: at byte 13: tensor "a": 1 elements of F4 do not fill whole bytes`},
 		"other type":        {file(strings.Replace(changed("F32", "F16"), "[0,4]", "[0,2]", 1), make([]byte, 2)), `at byte 62: tensor "a" has type "F16", want F32`},
 		"shape overflows":   {file(changed("[1]", "[4294967296,4294967296]"), make([]byte, 4)), `header: at byte 13: tensor "a": impossible shape [4294967296 4294967296]`},
 		"negative shape":    {file(changed("[1]", "[-1]"), make([]byte, 4)), `header: at byte 13: tensor "a": impossible shape [-1]`},
