@@ -26,6 +26,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
@@ -176,7 +177,7 @@ func (c *Checkpoint) readMetadata() error {
 			"%q is incomplete: it does not have the file %s, which PyTorch writes last", c.Dir, metadataFile)
 	}
 	if err == nil {
-		err = c.parse(raw)
+		err = c.parse(raw, maxMetadataBudget)
 	}
 	if err != nil {
 		return fmt.Errorf("read %q: %w", path, err)
@@ -328,17 +329,51 @@ func (c *Checkpoint) check(t *Tensor) error {
 	if err := t.checkCoverage(); err != nil {
 		return err
 	}
+	// The data are not compressed, so a tensor does not need more memory than its files have bytes.
+	var want int64
+	sizes := map[fileID]int64{}
 	for _, ch := range t.chunks {
 		s, err := c.section(ch.at)
 		if err != nil {
 			return err
 		}
-		// The data are not compressed, so a checkpoint cannot claim more memory than it has bytes.
-		if want := ch.elements() * int64(t.width()); s.Size() < want {
-			return fmt.Errorf("the chunk at %v has %d bytes, want at least %d", ch.offsets, s.Size(), want)
+		n := ch.elements() * int64(t.width())
+		if s.Size() < n {
+			return fmt.Errorf("the chunk at %v has %d bytes, want at least %d", ch.offsets, s.Size(), n)
 		}
+		want += n
+		id, size, err := c.identify(ch.at.file)
+		if err != nil {
+			return err
+		}
+		sizes[id] = size
+	}
+	for _, size := range sizes {
+		want -= size
+	}
+	if want > 0 {
+		return fmt.Errorf("its chunks have %d bytes more than their files: several chunks are at one location", want)
 	}
 	return nil
+}
+
+// fileID identifies a file, which can have several names. It is 0 on systems without such numbers.
+type fileID struct{ device, inode uint64 }
+
+// identify returns the identity and the size of a file of the checkpoint.
+func (c *Checkpoint) identify(name string) (id fileID, size int64, err error) {
+	f, size, err := c.open(name)
+	if err != nil {
+		return id, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return id, 0, err
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		id = fileID{uint64(stat.Dev), stat.Ino}
+	}
+	return id, size, nil
 }
 
 func (t *Tensor) width() int { return dtypes[t.dtype].Size() }

@@ -44,8 +44,34 @@ func classes(names ...unpickle.Class) map[unpickle.Class]bool {
 	return set
 }
 
+// A budget limits what is read from .metadata. A pickle can contain a name or a list of chunks many
+// times, and needs a few bytes for each.
+type budget struct {
+	names  int // bytes of names and paths
+	chunks int
+}
+
+// maxMetadataBudget suffices for the metadata of half a million chunks, which maxMetadata allows.
+var maxMetadataBudget = budget{names: 256 << 20, chunks: 2 << 20}
+
+// takeName subtracts a name with offsets, or a key of a path.
+func (b *budget) takeName(name string, offsets int) error {
+	if b.names -= len(name) + 8*(1+offsets); b.names < 0 {
+		return errors.New("the names are too large")
+	}
+	return nil
+}
+
+// takeChunk subtracts a chunk.
+func (b *budget) takeChunk() error {
+	if b.chunks--; b.chunks < 0 {
+		return errors.New("too many chunks")
+	}
+	return nil
+}
+
 // parse reads the content of .metadata.
-func (c *Checkpoint) parse(raw []byte) error {
+func (c *Checkpoint) parse(raw []byte, left budget) error {
 	v, err := unpickle.Decode(raw, metadataClasses)
 	if err != nil {
 		return err
@@ -58,11 +84,11 @@ func (c *Checkpoint) parse(raw []byte) error {
 	if !ok {
 		return errors.New("state_dict_metadata is not a dict")
 	}
-	paths, err := readPaths(m.Attribute("planner_data"))
+	paths, err := readPaths(m.Attribute("planner_data"), &left)
 	if err != nil {
 		return err
 	}
-	stored, err := readLocations(m.Attribute("storage_data"))
+	stored, err := readLocations(m.Attribute("storage_data"), &left)
 	if err != nil {
 		return err
 	}
@@ -70,6 +96,9 @@ func (c *Checkpoint) parse(raw []byte) error {
 		name, ok := key.(string)
 		if !ok {
 			return errors.New("the name of a tensor is not a string")
+		}
+		if err := left.takeName(name, 0); err != nil {
+			return err
 		}
 		e := entry{Name: name, path: []any{name}, order: i}
 		if path := paths[name]; path != nil {
@@ -85,7 +114,7 @@ func (c *Checkpoint) parse(raw []byte) error {
 			c.Values = append(c.Values, &Value{e, at})
 		case ok && o.Class == metadataModule+"TensorStorageMetadata":
 			t := &Tensor{entry: e}
-			if err := t.parse(name, o, stored); err != nil {
+			if err := t.parse(name, o, stored, &left); err != nil {
 				return fmt.Errorf("tensor %q: %w", name, err)
 			}
 			c.Tensors = append(c.Tensors, t)
@@ -97,7 +126,7 @@ func (c *Checkpoint) parse(raw []byte) error {
 }
 
 // readPaths reads the path of each name, from a dict of tuples. Without it, names are paths.
-func readPaths(v any) (map[string][]any, error) {
+func readPaths(v any, left *budget) (map[string][]any, error) {
 	paths := map[string][]any{}
 	if v == nil {
 		return paths, nil
@@ -112,10 +141,17 @@ func readPaths(v any) (map[string][]any, error) {
 		if !ok || len(path) == 0 {
 			return nil, fmt.Errorf("the path of %q is not a tuple", name)
 		}
+		if len(path) > maxDepth {
+			return nil, fmt.Errorf("the path of %q has %d keys, want at most %d", name, len(path), maxDepth)
+		}
 		for _, key := range path {
 			index, isInt := key.(int64)
-			if _, isString := key.(string); !isString && (!isInt || index < 0) {
+			text, isString := key.(string)
+			if !isString && (!isInt || index < 0) {
 				return nil, fmt.Errorf("the path of %q has a key that is neither a string nor an index", name)
+			}
+			if err := left.takeName(text, 0); err != nil {
+				return nil, err
 			}
 		}
 		paths[name] = path
@@ -136,7 +172,7 @@ func position(name string, offsets []int) string {
 }
 
 // readLocations reads the locations of all chunks and values.
-func readLocations(v any) (map[string]location, error) {
+func readLocations(v any, left *budget) (map[string]location, error) {
 	d, ok := v.(*unpickle.Dict)
 	if !ok {
 		return nil, errors.New("storage_data is not a dict")
@@ -158,6 +194,9 @@ func readLocations(v any) (map[string]location, error) {
 				return nil, fmt.Errorf("tensor %q: offset: %w", name, err)
 			}
 		}
+		if err := left.takeName(name, len(offsets)); err != nil {
+			return nil, err
+		}
 		at := position(name, offsets)
 		l, err := readLocation(d.Values[i])
 		if err != nil {
@@ -177,7 +216,8 @@ func readLocation(v any) (location, error) {
 		return location{}, errors.New("its location is not a _StorageInfo")
 	}
 	if list, ok := info.Attribute("transform_descriptors").(*unpickle.List); ok && len(list.Items) > 0 {
-		return location{}, fmt.Errorf("it is transformed with %v, which is not supported", list.Items[0])
+		name, _ := list.Items[0].(string)
+		return location{}, fmt.Errorf("it is transformed with %q, which is not supported", name)
 	}
 	file, isName := info.Attribute("relative_path").(string)
 	offset, isOffset := info.Attribute("offset").(int64)
@@ -189,7 +229,7 @@ func readLocation(v any) (location, error) {
 }
 
 // parse reads a TensorStorageMetadata.
-func (t *Tensor) parse(name string, o *unpickle.Object, stored map[string]location) error {
+func (t *Tensor) parse(name string, o *unpickle.Object, stored map[string]location, left *budget) error {
 	properties, ok := o.Attribute("properties").(*unpickle.Object)
 	if !ok {
 		return errors.New("no properties")
@@ -212,6 +252,9 @@ func (t *Tensor) parse(name string, o *unpickle.Object, stored map[string]locati
 		return errors.New("its chunks are not a list")
 	}
 	for _, v := range list.Items {
+		if err := left.takeChunk(); err != nil {
+			return err
+		}
 		info, ok := v.(*unpickle.Object)
 		if !ok || info.Class != metadataModule+"ChunkStorageMetadata" {
 			return errors.New("a chunk is not a ChunkStorageMetadata")
@@ -261,8 +304,11 @@ func readSize(v any) ([]int, error) {
 	product := int64(1)
 	for i, v := range t {
 		n, ok := v.(int64)
-		if !ok || n < 0 || n > math.MaxInt64/16/product {
-			return nil, fmt.Errorf("impossible size %v", t)
+		if !ok {
+			return nil, fmt.Errorf("dimension %d is not an integer", i)
+		}
+		if n < 0 || n > math.MaxInt64/16/product {
+			return nil, fmt.Errorf("impossible size %d of dimension %d", n, i)
 		}
 		size[i] = int(n)
 		product *= max(n, 1)

@@ -14,10 +14,12 @@ import (
 )
 
 const (
-	// maxDepth and maxValues limit the values other than tensors in a file: how deep they are nested,
-	// and their number.
-	maxDepth  = 100
-	maxValues = 1 << 20
+	// maxDepth, maxValues, and maxValueBytes limit the values other than tensors in a file: how deep
+	// they are nested, their number, and the bytes of their strings. A value can contain a string many
+	// times.
+	maxDepth      = 100
+	maxValues     = 1 << 20
+	maxValueBytes = 64 << 20
 	// maxHoles is the maximum number of list elements that a checkpoint does not have.
 	maxHoles = 1 << 16
 )
@@ -62,11 +64,11 @@ type Skipped struct {
 func (c *Checkpoint) WriteTorch(ctx context.Context, w io.Writer) ([]Skipped, error) {
 	var leaves []leaf
 	var skipped []Skipped
-	values := 0
+	var total extent
 	for _, v := range c.Values {
 		value, err := c.value(ctx, v)
 		if err == nil {
-			err = checkValue(value, 0, &values)
+			err = total.add(value, 0)
 		}
 		var unsupported *unsupportedError
 		switch {
@@ -123,11 +125,20 @@ func (c *Checkpoint) value(ctx context.Context, v *Value) (any, error) {
 	return value, err
 }
 
-// checkValue returns an error if a value is too large or contains itself, or contains a type that a
-// file cannot have.
-func checkValue(v any, depth int, count *int) error {
-	if *count++; *count > maxValues || depth > maxDepth {
-		return &unsupportedError{fmt.Errorf("more than %d values, or nested more than %d times", maxValues, maxDepth)}
+// An extent is the size of values: their number, and the bytes of their strings.
+type extent struct{ values, bytes int }
+
+// add adds a value. It returns an error if the values are too large or contain themselves, or contain
+// a type that a file cannot have.
+func (e *extent) add(v any, depth int) error {
+	switch v := v.(type) {
+	case string:
+		e.bytes += len(v)
+	case []byte:
+		e.bytes += len(v)
+	}
+	if e.values++; e.values > maxValues || e.bytes > maxValueBytes || depth > maxDepth {
+		return &unsupportedError{fmt.Errorf("more than %d values or %d bytes, or nested more than %d times", maxValues, maxValueBytes, maxDepth)}
 	}
 	var inner [][]any
 	switch v := v.(type) {
@@ -145,8 +156,8 @@ func checkValue(v any, depth int, count *int) error {
 		return &unsupportedError{errors.New("it contains a tensor")}
 	}
 	for _, list := range inner {
-		for _, e := range list {
-			if err := checkValue(e, depth+1, count); err != nil {
+		for _, v := range list {
+			if err := e.add(v, depth+1); err != nil {
 				return err
 			}
 		}

@@ -20,6 +20,7 @@ type decoder struct {
 	marks   []int // heights of the stack
 	memo    []any
 	values  int // pushed until now
+	encoded int // bytes of the strings that encode has converted
 }
 
 var (
@@ -359,6 +360,10 @@ func (d *decoder) call() error {
 func (d *decoder) encode(args Tuple) error {
 	if len(args) == 2 && args[1] == any("latin1") {
 		if s, ok := args[0].(string); ok {
+			// The memo can repeat a string. Python writes a string for each bytes object.
+			if d.encoded += len(s); d.encoded > len(d.in) {
+				return errors.New("one string is used for several bytes objects")
+			}
 			raw := make([]byte, 0, len(s))
 			for _, r := range s {
 				if r > 0xff {

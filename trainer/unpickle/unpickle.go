@@ -7,7 +7,8 @@
 //
 // A hostile pickle needs bounded memory: at most about 100 bytes for each of its bytes, up to a limit
 // on the number of values. The result can contain itself, and a value can be in it many times. Code
-// that walks it must limit the depth and the number of values.
+// that walks it must limit the depth, the number of values, and the size of strings. A message must
+// not contain a value other than a number or a string: a tuple in itself many times has no limit.
 package unpickle
 
 import "fmt"
@@ -48,9 +49,14 @@ type ClassError struct{ Class Class }
 
 func (e *ClassError) Error() string { return fmt.Sprintf("class %q is not allowed", string(e.Class)) }
 
-// Attribute returns the value of an attribute, or nil if the object does not have it.
+// maxAttributes is the maximum number of attributes of an object. Many objects can share their
+// attributes, and each lookup reads all of them.
+const maxAttributes = 100
+
+// Attribute returns the value of an attribute, or nil if the object does not have it, or has more than
+// 100 attributes.
 func (o *Object) Attribute(name string) any {
-	if d, ok := o.State.(*Dict); ok {
+	if d, ok := o.State.(*Dict); ok && len(d.Keys) <= maxAttributes {
 		return d.Get(name)
 	}
 	return nil

@@ -98,6 +98,26 @@ func TestDecodeErrors(t *testing.T) {
 	}
 }
 
+// TestDecodeIsBounded checks that a string that a pickle contains once does not become many bytes
+// objects, and that objects cannot share many attributes, each of which is read in a lookup.
+func TestDecodeIsBounded(t *testing.T) {
+	const bytes = "c_codecs\nencode\nh\x00X\x06\x00\x00\x00latin1\x86R"
+	text := "\x80\x02(X\x00\x10\x00\x00" + strings.Repeat("x", 4096) + "q\x00"
+	if _, err := Decode([]byte(text+bytes+"t."), size); err != nil {
+		t.Errorf("one object: %v", err)
+	}
+	if _, err := Decode([]byte(text+strings.Repeat(bytes, 10)+"t."), size); err == nil || !strings.Contains(err.Error(), "several bytes objects") {
+		t.Errorf("10 objects: got %v", err)
+	}
+	for n, want := range map[int]any{maxAttributes: int64(1), maxAttributes + 1: nil} {
+		o := Object{State: &Dict{Keys: make([]any, n), Values: make([]any, n)}}
+		o.State.(*Dict).Keys[n-1], o.State.(*Dict).Values[n-1] = "a", int64(1)
+		if got := o.Attribute("a"); got != want {
+			t.Errorf("%d attributes: got %v, want %v", n, got, want)
+		}
+	}
+}
+
 // TestDecodeRejectsClasses checks that the error names a class that is not allowed, in each way to
 // name it.
 func TestDecodeRejectsClasses(t *testing.T) {
