@@ -50,7 +50,9 @@ model. Nothing in a checkpoint is executed.`
 func (c *checkpointExportCmd) Run(ctx context.Context, p *program) error {
 	ctx, stop := interruptible(ctx) // an interrupt must not leave a partial file
 	defer stop()
-	if dir := p.abs(c.Which); c.Which != "" && dcp.IsCheckpoint(dir) {
+	// Another user may be able to create a directory with the name of the user's run.
+	_, isRun := p.runStore().FindOwn(c.Which)
+	if dir := p.abs(c.Which); c.Which != "" && !isRun && dcp.IsCheckpoint(dir) {
 		return c.exportDistributed(ctx, p, dir)
 	}
 	if c.Only != "" {

@@ -71,7 +71,8 @@ func (c *doctorCmd) log(p *program) error {
 func (c *doctorCmd) logFile(p *program) (open func() (*os.File, error), err error) {
 	path := p.abs(c.Log)
 	info, missing := os.Stat(path)
-	if missing == nil && !info.IsDir() {
+	// Another user may be able to create a file with the name of the user's run.
+	if _, isRun := p.runStore().FindOwn(c.Log); !isRun && missing == nil && !info.IsDir() {
 		return func() (*os.File, error) { return os.Open(path) }, nil
 	}
 	run, err := p.findRun(c.Log)

@@ -68,7 +68,9 @@ func (c *repairCmd) request(p *program) (req submit.RepairRequest, err error) {
 	}
 	req.Version = version()
 	file, isFile := c.Job, false
-	if info, err := os.Stat(p.abs(c.Which)); err == nil && info.Mode().IsRegular() {
+	// Another user may be able to create a file or a directory with the name of the user's run.
+	own, isName := p.runStore().OwnDir(c.Which)
+	if info, err := os.Stat(p.abs(c.Which)); !isName && err == nil && info.Mode().IsRegular() {
 		if file != "" {
 			return req, usage("give only one job file: as the argument or with --job")
 		}
@@ -81,7 +83,9 @@ func (c *repairCmd) request(p *program) (req submit.RepairRequest, err error) {
 		req.Base = filepath.Dir(p.abs(file))
 	}
 	path := p.abs(c.Which)
-	if isFile {
+	if isName {
+		path = own
+	} else if isFile {
 		path = p.runDir("", req.Job, req.Base).Path
 	} else if _, err := os.Stat(path); err != nil {
 		name := c.Which

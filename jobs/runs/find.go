@@ -107,26 +107,32 @@ func (s *Store) Find(arg string) (Run, error) {
 // FindOwn returns the user's own run that a name or an ID selects. It returns false if there is
 // no such run, or if arg is a path or the user's own file.
 func (s *Store) FindOwn(arg string) (Run, bool) {
-	if !isName(arg) || isOwnEntry(s.Abs(arg)) {
-		return Run{}, false
-	}
-	path := filepath.Join(s.Runs(), arg)
-	if m := trialPattern().FindStringSubmatch(arg); m != nil {
-		if !isOwnEntry(filepath.Join(s.Runs(), m[1])) {
-			return Run{}, false
-		}
-		path = s.trialPath(m[1], m[2])
-	}
-	if isOwnEntry(path) {
+	if path, ok := s.OwnDir(arg); ok {
 		if run, err := Open(path); err == nil {
 			return run, true
 		}
 	}
-	if !IsJobID(arg) || !entryExists(s.Abs(arg)) && !entryExists(path) {
+	if !IsJobID(arg) || isOwnEntry(s.Abs(arg)) || !entryExists(s.Abs(arg)) && !entryExists(filepath.Join(s.Runs(), arg)) {
 		return Run{}, false // findAny looks up a job ID if no file has its name
 	}
 	run, err := s.findJob(arg)
 	return run, err == nil && IsOwn(run.Dir.Path)
+}
+
+// OwnDir returns the user's own directory that a name selects, whose record may be corrupt or missing.
+// It returns false if there is no such directory, or if arg is a path or the user's own file.
+func (s *Store) OwnDir(arg string) (path string, ok bool) {
+	if arg == "" || !isName(arg) || isOwnEntry(s.Abs(arg)) {
+		return "", false
+	}
+	path = filepath.Join(s.Runs(), arg)
+	if m := trialPattern().FindStringSubmatch(arg); m != nil {
+		if !isOwnEntry(filepath.Join(s.Runs(), m[1])) {
+			return "", false
+		}
+		path = s.trialPath(m[1], m[2])
+	}
+	return path, isOwnEntry(path)
 }
 
 // trialPath returns the run directory of a trial of the sweep with this name. The index is the
@@ -245,12 +251,18 @@ func (s *Store) FindWithJob(ctx context.Context, arg string) (Run, error) {
 }
 
 // FindDependency returns the run directory that a dependency of a job names. It searches from
-// s.Dir, and then from base, the directory of the job file. It returns nil for a job ID that
-// belongs to no known run.
+// s.Dir, and then from base, the directory of the job file. The user's own run at base has precedence
+// over a run of another user at s.Dir. FindDependency returns nil for a job ID that belongs to no known
+// run.
 func (s *Store) FindDependency(base, name string) (*rundir.Dir, error) {
+	atBase := &Store{Dir: base, Slurm: s.Slurm, Note: s.Note}
+	if _, own := s.OwnDir(name); !own && !isOwnEntry(s.Abs(name)) {
+		if _, own := atBase.OwnDir(name); own {
+			s = atBase
+		}
+	}
 	run, err := s.Find(name)
 	if err != nil && !IsSameDir(base, s.Dir) {
-		atBase := &Store{Dir: base, Slurm: s.Slurm, Note: s.Note}
 		if found, e := atBase.Find(name); e == nil {
 			run, err = found, nil
 		}
