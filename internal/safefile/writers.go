@@ -29,10 +29,17 @@ const (
 // list counts only through its mask, which is part of the mode. For a directory with the sticky
 // bit, the result is OwnerOnly.
 func WritersOf(info fs.FileInfo) Writers {
+	if info.IsDir() && info.Mode()&fs.ModeSticky != 0 {
+		return OwnerOnly
+	}
+	return CreatorsOf(info)
+}
+
+// CreatorsOf returns the users who can create files in a directory. Unlike [WritersOf], it ignores the
+// sticky bit.
+func CreatorsOf(info fs.FileInfo) Writers {
 	perm := info.Mode().Perm()
 	switch {
-	case info.IsDir() && info.Mode()&fs.ModeSticky != 0:
-		return OwnerOnly
 	case perm&0o002 != 0:
 		return Anyone
 	case perm&0o020 != 0 && isShared(info):

@@ -22,7 +22,7 @@ var ErrWritable = errors.New("other users can change the profile")
 // hint, if every user, or members of a group of this user, can change or replace the file. See
 // ARCHITECTURE.md for the accepted permissions. It returns only a warning if they can write to
 // jobDir, the directory of the job file, or to a directory above it, because they can replace
-// the job file anyway.
+// the job file anyway. If jobDir is empty, the profile was found by its name, see [checkCreator].
 func readProfile(path, jobDir string) (src []byte, warning error, err error) {
 	f, err := safefile.Open(path, 0)
 	if err != nil {
@@ -30,6 +30,9 @@ func readProfile(path, jobDir string) (src []byte, warning error, err error) {
 	}
 	defer f.Close()
 	warning, err = checkWriters(f, path, jobDir)
+	if err == nil && jobDir == "" {
+		err = checkCreator(f, path)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -105,6 +108,41 @@ func checkWriters(f *os.File, path, jobDir string) (warning, err error) {
 		return nil, err
 	}
 	return err, nil
+}
+
+// checkCreator returns an error if a profile that was found by its name is in a directory with the sticky
+// bit, in which other users can create files, and if one of them may have created it. Other users
+// could otherwise replace an included profile, or a profile in a later directory. The owner of the
+// directory, this user, and root can create profiles.
+func checkCreator(f *os.File, path string) error {
+	dir, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	who := "every user can"
+	switch safefile.CreatorsOf(dir) {
+	case safefile.OwnerOnly:
+		return nil
+	case safefile.SharedGroup:
+		who = "members of the group can"
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	link, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	trusted, _ := safefile.Owner(dir)
+	for _, entry := range []fs.FileInfo{link, info} {
+		owner, known := safefile.Owner(entry)
+		if known && owner != 0 && owner != os.Geteuid() && owner != trusted {
+			return hints.Errorf(fmt.Sprintf("have the owner of the directory remove the profile, and run `chmod go-w %s`", jobs.ShellQuote(filepath.Dir(path))),
+				"%w: %s create profiles in the directory of %q (mode %s), and user %d has created it", ErrWritable, who, path, safefile.Octal(dir.Mode()), owner)
+		}
+	}
+	return nil
 }
 
 func isRoot(info fs.FileInfo) bool {

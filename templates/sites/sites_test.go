@@ -157,6 +157,70 @@ func TestFindChecksWhoCanWrite(t *testing.T) {
 	}
 }
 
+// TestFindChecksWhoCreatedAProfile checks a directory with the sticky bit in which others can create
+// files. They could add a profile with the name of an included profile. A profile that the job file
+// names by its path is accepted.
+func TestFindChecksWhoCreatedAProfile(t *testing.T) {
+	const other, shared, staff = 1000, 4242, 4343
+	groups, err := syscall.Getgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setgroups([]int{0, shared}); err != nil {
+		t.Fatal(err) // the suite runs as root
+	}
+	t.Cleanup(func() { _ = syscall.Setgroups(groups) })
+	const profile = "title = \"here\"\nsources = [\"https://example.org/\"]\nread = \"2026-01-31\"\n"
+	for _, c := range []struct {
+		name     string
+		uid      int // owner of the profile
+		link     bool
+		dirUID   int
+		gid      int
+		dir      os.FileMode
+		rejected bool
+	}{
+		{name: "everybody", uid: other, dir: 0o777, rejected: true},
+		{name: "everybody, root's profile", dir: 0o777},
+		{name: "everybody, profile of the owner of the directory", uid: other, dirUID: other, dir: 0o777},
+		{name: "everybody, link", uid: other, link: true, dir: 0o777, rejected: true},
+		{name: "everybody, root's link", link: true, dir: 0o777},
+		{name: "shared group", uid: other, gid: shared, dir: 0o775 | os.ModeSetgid, rejected: true},
+		{name: "group of the staff", uid: other, gid: staff, dir: 0o775 | os.ModeSetgid},
+		{name: "nobody", uid: other, dir: 0o755},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir, elsewhere := t.TempDir(), t.TempDir()
+			path := filepath.Join(dir, "generic.toml")
+			file := path
+			if c.link {
+				file = filepath.Join(elsewhere, "file.toml")
+			}
+			if err := os.WriteFile(file, []byte(profile), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if c.link {
+				if err := os.Symlink(file, path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := errors.Join(os.Lchown(path, c.uid, c.gid), os.Chown(dir, c.dirUID, c.gid), os.Chmod(dir, c.dir|os.ModeSticky)); err != nil {
+				t.Fatal(err)
+			}
+			p, err := Finder{Dirs: []string{dir}}.Find("generic", "/")
+			if c.rejected != errors.Is(err, ErrWritable) || !c.rejected && (err != nil || p.Title != "here") {
+				t.Errorf("got %v", err)
+			}
+			if c.rejected && !strings.Contains(hints.Of(err), "chmod") {
+				t.Errorf("hint %q", hints.Of(err))
+			}
+			if _, err := (Finder{}).Find(path, "/"); err != nil {
+				t.Errorf("by its path: %v", err)
+			}
+		})
+	}
+}
+
 // TestHintKeepsSharedDirectories checks the hint for a directory far above a profile, which may be
 // shared intentionally. The sticky bit is sufficient for it.
 func TestHintKeepsSharedDirectories(t *testing.T) {
