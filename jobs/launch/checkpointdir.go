@@ -38,7 +38,7 @@ func makeCheckpointDir(c *jobs.Command, d rundir.Dir, runID string, say func(str
 		return "", hints.Errorf("set command.checkpoint_dir to a directory of your own, for example to "+filepath.Join(filepath.Dir(path), "NAME", "{run_id}"),
 			"use checkpoint directory %q: %w", path, err)
 	}
-	if safefile.WritersOf(info) == safefile.SharedGroup {
+	if safefile.CreatorsOf(info) == safefile.SharedGroup {
 		say(fmt.Sprintf("warning: members of your group can change the checkpoints in %q, which could run code in this job; run `chmod g-w %s` if they must not",
 			path, jobs.ShellQuote(path)))
 	}

@@ -1,9 +1,11 @@
 package launch
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
@@ -75,6 +77,31 @@ func TestCheckpointDirOfAnotherUser(t *testing.T) {
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o022 != 0 {
 		t.Errorf("new directory: %v, %v", info.Mode(), err)
+	}
+}
+
+// TestCheckpointDirOfAGroup checks the warning about a directory in which members of a group can create
+// files, also with the sticky bit.
+func TestCheckpointDirOfAGroup(t *testing.T) {
+	needsRoot(t)
+	const shared = 61098
+	groups, err := syscall.Getgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setgroups([]int{shared}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Setgroups(groups) })
+	for mode, want := range map[os.FileMode]bool{0o750: false, 0o770: true, 0o770 | os.ModeSticky: true} {
+		path := filepath.Join(t.TempDir(), "checkpoints")
+		if err := errors.Join(os.Mkdir(path, 0o700), os.Chown(path, -1, shared), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		warned := false
+		if _, err := makeCheckpointDir(&jobs.Command{CheckpointDir: jobs.Text(path)}, newRun(t), "ab", func(string) { warned = true }); err != nil || warned != want {
+			t.Errorf("mode %v: warning %v, %v, want %v", mode, warned, err, want)
+		}
 	}
 }
 
