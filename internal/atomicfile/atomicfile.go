@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // Options holds the options of a write. The zero value replaces an existing file and uses mode
@@ -37,7 +39,7 @@ const TempSuffix = ".tmp"
 // Write calls write and replaces the file at path with its output. If write returns an error,
 // Write returns this error and does not change the file.
 func Write(path string, o Options, write func(io.Writer) error) error {
-	root, err := os.OpenRoot(filepath.Dir(path))
+	root, err := safefile.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ddpbatch/ddpbatch/internal/atomicfile"
 )
 
@@ -105,5 +107,16 @@ func TestWriteNamesMissingDirectory(t *testing.T) {
 	err := atomicfile.Write(filepath.Join(missing, "file"), atomicfile.Options{}, text("new"))
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) || strings.Contains(err.Error(), atomicfile.TempSuffix) {
 		t.Errorf("got %v, want an error about %s", err, missing)
+	}
+}
+
+// TestWriteIntoAPipe checks that Write does not wait for the writer of a FIFO in place of the directory.
+func TestWriteIntoAPipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := atomicfile.Write(filepath.Join(pipe, "file"), atomicfile.Options{}, text("new")); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("got %v, want %v", err, unix.ENOTDIR)
 	}
 }

@@ -129,12 +129,7 @@ func (l *listing) addDir(ctx context.Context, dir string) error {
 }
 
 func (l *listing) readDir(dir string) ([]fs.DirEntry, error) {
-	f, err := l.root.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return f.ReadDir(-1)
+	return safefile.ReadDirIn(l.root, dir)
 }
 
 // notExists reports whether err means that the path does not exist.

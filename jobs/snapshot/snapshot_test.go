@@ -308,6 +308,19 @@ func TestTakeRefusesSpecial(t *testing.T) {
 	refused(t, src, Options{Environ: gitTestEnviron(t)}, `"pipe" is a pipe`, "remove it")
 }
 
+// TestPipeInsteadOfADirectory checks that no function waits for the writer of a FIFO in place of the
+// directory of the code or of the snapshot.
+func TestPipeInsteadOfADirectory(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	must(t, unix.Mkfifo(pipe, 0o600))
+	if _, err := takeAt(t.Context(), pipe, filepath.Join(t.TempDir(), "copy"), Options{}); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("take: got %v, want %v", err, unix.ENOTDIR)
+	}
+	if err := Verify(t.Context(), pipe, Manifest{}); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("verify: got %v, want %v", err, unix.ENOTDIR)
+	}
+}
+
 // TestTakeInside takes snapshots inside their source directory.
 func TestTakeInside(t *testing.T) {
 	src := t.TempDir()

@@ -44,7 +44,7 @@ func take(ctx context.Context, src string, parent *os.Root, name string, o Optio
 	if err != nil {
 		return Manifest{}, err
 	}
-	root, err := os.OpenRoot(base)
+	root, err := safefile.OpenRoot(base)
 	if err != nil {
 		return Manifest{}, err
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // File modes in git's format. A copy has no other permissions.
@@ -92,7 +93,7 @@ func verify(ctx context.Context, dst string, m Manifest) error {
 	if !filepath.IsAbs(dst) {
 		return errors.New("path is not absolute")
 	}
-	root, err := os.OpenRoot(dst)
+	root, err := safefile.OpenRoot(dst)
 	if err != nil {
 		return err
 	}

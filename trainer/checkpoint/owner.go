@@ -52,7 +52,7 @@ func checkOwn(dir string, info fs.FileInfo) error {
 // Otherwise, the removal of temporary files could remove other directories of this user, which the
 // other user has renamed. No other user can rename entries of the open directory.
 func openOwn(dir string) (*os.Root, error) {
-	root, err := os.OpenRoot(dir)
+	root, err := safefile.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}

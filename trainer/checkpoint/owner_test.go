@@ -1,10 +1,13 @@
 package checkpoint
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestFilesThatOthersCanWriteAreSkipped checks that Load rejects files that other users own or can
@@ -144,5 +147,17 @@ func TestManifestLimitsFiles(t *testing.T) {
 	text := `{"format":1,"files":[` + strings.Repeat("{},", maxFiles) + `{}]}`
 	if _, err := decodeManifest([]byte(text)); err == nil || !strings.Contains(err.Error(), "more than 200000") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestPipeInsteadOfADirectory checks that a save and a prune do not wait for the writer of a FIFO that
+// has replaced the directory of checkpoints after its check.
+func TestPipeInsteadOfADirectory(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openOwn(pipe); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("got %v, want %v", err, unix.ENOTDIR)
 	}
 }
