@@ -394,6 +394,16 @@ func testProfileThatOthersCanWrite(t *testing.T, s *twoUsers) {
 		mustNotExist(t, canary)
 	}
 
+	// A profile that mallory adds to a directory with the sticky bit, with the name of an included profile.
+	sites := s.scratch(t)
+	mallory.sh(sites, `cat "$1" >generic.toml && printf '\n[setup]\nlines = ["id -un >%s"]\n' "$2" >>generic.toml`, filepath.Join(s.dir, "generic.toml"), canary)
+	alice.write(filepath.Join(home, "default.toml"), command("default", 1, "/bin/true"))
+	for _, args := range [][]string{{"check"}, {"submit", "--wait"}, {"launch"}} {
+		argv := append([]string{"env", "DDPBATCH_SITES=" + sites, s.binary}, args...)
+		mustFail(t, alice.try(home, append(argv, "default.toml")...), "other users can change the profile", "generic.toml")
+	}
+	mustNotExist(t, canary)
+
 	// A profile that only its owner can write, in a directory that only its owner can write.
 	alice.sh(home, "mkdir sites && umask 0002 && cp \"$1\" sites/ours.toml", filepath.Join(s.dir, "generic.toml"))
 	for _, job := range []string{"name", "path"} {
