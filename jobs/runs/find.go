@@ -342,12 +342,13 @@ func isUnchanged(before, now fs.FileInfo) bool {
 // DirFor returns the default run directory of a job: NAME in the directory of runs. Base is the
 // directory of the job file.
 //
-// If that directory is not a run of the job, DirFor also searches for runs/NAME in the
+// If that directory is not the user's own run of the job, DirFor also searches for runs/NAME in the
 // directory of the job file and in its parents. Otherwise, the same command in a different
 // directory would silently start a second run.
 func (s *Store) DirFor(job *jobs.Job, base string) rundir.Dir {
 	here := rundir.Dir{Path: filepath.Join(s.Runs(), string(job.Name))}
-	if isRunOf(here, job, base) {
+	// The record of another user's run could claim to be a run of the job.
+	if IsOwn(here.Path) && isRunOf(here, job, base) {
 		return here
 	}
 	// Do not search directories of other users: /home, for example, can be an automount point.
