@@ -140,7 +140,9 @@ type Parser struct {
 	passOffset int            // steps of earlier epochs, if the program's steps restart in each epoch
 	passStep   int            // newest step as printed
 	fromZero   bool           // epoch 0 was printed
-	bar        *position      // newest progress bar of the training, for lines without a step
+	bar        *bar           // newest progress bar of the training, for lines without a step
+	otherBar   *bar           // newest bar after it that has a different number of steps, such as that of an evaluation
+	barUsed    bool           // a training record has the step of bar
 	epoch      int            // newest epoch as printed, for lines without one
 	epochIndex int            // the same, counted from 0
 	epochs     int
@@ -149,6 +151,12 @@ type Parser struct {
 
 // position is a step and, if known, the number of steps.
 type position struct{ step, steps int }
+
+// bar is the state of a progress bar without a title.
+type bar struct {
+	position
+	stepMillis *metrics.Number // nil if the bar has no speed
+}
 
 // New returns a parser. Patterns are regular expressions with named groups such as step, epoch,
 // loss, eval_loss, accuracy, or lr, which replace the built-in forms. The first pattern that
@@ -269,6 +277,8 @@ type values struct {
 	withinEpoch   int  // number of steps of an epoch, if the step counts within the epoch
 	fromZero      bool // the first epoch is 0
 	custom        bool // a custom pattern matched, with or without measured values
+	summary       bool // the line has means of the whole training
+	fromBar       bool // the step is that of the newest progress bar
 }
 
 func (v *values) set(q quantity, text string) bool {
@@ -282,6 +292,7 @@ func (v *values) set(q quantity, text string) bool {
 
 // read reads the built-in forms.
 func (v *values) read(line string) {
+	v.summary = strings.Contains(line, "'train_runtime'") // the last line of Hugging Face's Trainer
 	if m := positions().FindStringSubmatch(line); m != nil {
 		v.fromZero = m[1] != "" // as torchvision prints it; PyTorch's MNIST example counts from 1
 		v.set(qEpoch, m[2])
@@ -349,8 +360,13 @@ func (p *Parser) readBar(line string, v *values) bool {
 	}
 	switch {
 	case title == "":
-		// Hugging Face's Trainer prints its losses between updates of such a bar.
-		p.bar = &at
+		// Hugging Face's Trainer prints its losses between updates of such a bar. Its evaluations
+		// have a bar of their own.
+		if b := (&bar{at, v.stepMillis()}); p.bar == nil || p.bar.steps == at.steps {
+			p.bar, p.otherBar = b, nil
+		} else {
+			p.otherBar = b
+		}
 		if !measured {
 			return false
 		}
@@ -371,6 +387,9 @@ func (p *Parser) readBar(line string, v *values) bool {
 
 // records converts the values of a line.
 func (p *Parser) records(v values) []metrics.Record {
+	if v.summary {
+		return nil
+	}
 	train := v.has[qLoss] || v.has[qAccuracy]
 	eval := v.has[qEvalLoss] || v.has[qEvalAccuracy]
 	if !train && !eval && !v.custom {
@@ -399,13 +418,8 @@ func (p *Parser) records(v values) []metrics.Record {
 		r := base
 		r.Kind, r.Loss, r.Accuracy, r.LR = kindTrain, optional(qLoss), optional(qAccuracy), optional(qLR)
 		r.SamplesPerSecond, r.TokensPerSecond = optional(qSamplesPerSecond), optional(qTokensPerSecond)
-		switch {
-		case v.has[qStepMillis]:
-			r.StepMillis = optional(qStepMillis)
-		case v.has[qStepSeconds]:
-			r.StepMillis = metrics.NewNumber(1000 * v.value[qStepSeconds])
-		case v.has[qStepsPerSecond] && v.value[qStepsPerSecond] > 0:
-			r.StepMillis = metrics.NewNumber(1000 / v.value[qStepsPerSecond])
+		if r.StepMillis = v.stepMillis(); r.StepMillis == nil && v.fromBar {
+			r.StepMillis = p.bar.stepMillis
 		}
 		add(r)
 	}
@@ -418,6 +432,19 @@ func (p *Parser) records(v values) []metrics.Record {
 		add(r)
 	}
 	return found
+}
+
+// stepMillis returns the duration of a step in a line, or nil if the line does not have it.
+func (v *values) stepMillis() *metrics.Number {
+	switch {
+	case v.has[qStepMillis]:
+		return metrics.NewNumber(v.value[qStepMillis])
+	case v.has[qStepSeconds]:
+		return metrics.NewNumber(1000 * v.value[qStepSeconds])
+	case v.has[qStepsPerSecond] && v.value[qStepsPerSecond] > 0:
+		return metrics.NewNumber(1000 / v.value[qStepsPerSecond])
+	}
+	return nil
 }
 
 // position returns the global step of a line. It returns false for a line without a step.
@@ -464,7 +491,15 @@ func (p *Parser) position(v *values) (position, bool) {
 		}
 		return at, true
 	case p.bar != nil:
-		return *p.bar, true
+		if train := v.has[qLoss] || v.has[qAccuracy]; train {
+			// A second training begins after the first one.
+			if p.otherBar != nil && (!p.barUsed || p.bar.step >= p.bar.steps) {
+				p.bar, p.otherBar = p.otherBar, nil
+			}
+			p.barUsed = true
+		}
+		v.fromBar = true
+		return p.bar.position, true
 	case v.has[qEpoch]:
 		return position{step: p.epoch, steps: p.epochs}, true
 	}

@@ -70,11 +70,29 @@ func TestFormats(t *testing.T) {
 			"\r{'loss': 2.3145, 'grad_norm': 1.2, 'learning_rate': 4.8e-05, 'epoch': 0.1}\n" +
 			"  7%|6         | 20/300 [00:10<02:20,  2.00it/s]\r{'eval_loss': 2.1, 'eval_accuracy': 0.41, 'eval_runtime': 1.2, 'eval_samples_per_second': 99.1, 'epoch': 0.2}\n" +
 			"Downloading model:  45%|####5     | 45/100 [00:10<00:12,  4.40MB/s]\n", []summary{
-			{kind: "train", step: 10, steps: 300, loss: 2.3145, lr: 4.8e-05},
+			{kind: "train", step: 10, steps: 300, loss: 2.3145, lr: 4.8e-05, msec: 500},
 			{kind: "eval", step: 20, steps: 300, loss: 2.1, accuracy: 0.41},
 		}},
+		// The bar of an evaluation has no title either. The last line has the mean loss of the training.
+		{"Hugging Face Trainer with evaluations", " 50%|#####     | 10/20 [00:20<00:20,  2.00s/it]\r{'loss': 2.5, 'epoch': 0.5}\n" +
+			" 50%|#####     | 10/20 [00:20<00:20,  2.00s/it]\n  0%|          | 0/30 [00:00<?, ?it/s]\x1b[A\n100%|##########| 30/30 [00:01<00:00, 25.00it/s]\x1b[A\r{'eval_loss': 2.25, 'epoch': 0.5}\n" +
+			"100%|##########| 30/30 [00:01<00:00, 25.00it/s]\r{'loss': 2.2, 'epoch': 0.6}\n" +
+			" 90%|#########1| 18/20 [00:36<00:04,  2.00s/it]\r{'loss': 2.0, 'epoch': 0.9}\n100%|##########| 20/20 [00:40<00:00,  2.00s/it]\n" +
+			"100%|##########| 30/30 [00:01<00:00, 25.00it/s]\x1b[A\r{'eval_loss': 1.75, 'epoch': 1.0}\n" +
+			"{'train_runtime': 42.0, 'train_samples_per_second': 7.6, 'train_steps_per_second': 0.5, 'train_loss': 2.2, 'epoch': 1.0}\n", []summary{
+			{kind: "train", step: 10, steps: 20, loss: 2.5, msec: 2000},
+			{kind: "eval", step: 10, steps: 20, loss: 2.25},
+			{kind: "train", step: 18, steps: 20, loss: 2, msec: 2000},
+			{kind: "eval", step: 20, steps: 20, epoch: 1, loss: 1.75},
+		}},
+		{"two trainings after a bar of the data", " 10%|#         | 1/10 [00:01<00:09,  1.00it/s]\r 50%|#####     | 10/20 [00:20<00:20,  2.00it/s]\r{'loss': 2.5}\n" +
+			"100%|##########| 20/20 [00:20<00:00,  2.00it/s]\r{'loss': 2}\n 60%|######    | 24/40 [00:20<00:20,  4.00it/s]\r{'loss': 1.5}\n", []summary{
+			{kind: "train", step: 10, steps: 20, loss: 2.5, msec: 500},
+			{kind: "train", step: 20, steps: 20, loss: 2, msec: 500},
+			{kind: "train", step: 24, steps: 40, loss: 1.5, msec: 250},
+		}},
 		{"Hugging Face Trainer, values as strings", " 10%|#         | 30/300 [00:05<02:25,  2.00it/s]\r{'loss': '1.5', 'learning_rate': '1e-05', 'epoch': '1.02'}\n", []summary{
-			{kind: "train", step: 30, steps: 300, epoch: 1, loss: 1.5, lr: 1e-05},
+			{kind: "train", step: 30, steps: 300, epoch: 1, loss: 1.5, lr: 1e-05, msec: 500},
 		}},
 		{"Lightning", "Epoch 0:   0%|          | 0/50 [00:00<?, ?it/s]\rEpoch 0:  40%|####      | 20/50 [00:10<00:15,  2.00it/s, v_num=3, train_loss=0.693]" +
 			"\rEpoch 1:  40%|####      | 20/50 [00:10<00:15,  4.00it/s, v_num=3, train_loss=0.5]\rValidation DataLoader 0:  50%|#####     | 5/10 [00:01<00:01,  4.00it/s]\r" +
