@@ -540,33 +540,43 @@ func (l *lane) emit(b []byte, source *block) {
 		l.out.write(l.number, b, source)
 		return
 	}
+	for len(b) > 0 {
+		b = b[l.emitLabeled(b):]
+	}
+}
+
+// emitLabeled forwards labeled lines at the start of b. It returns the number of bytes of b. Labels
+// can multiply the size of short lines, so it may forward only a part.
+func (l *lane) emitLabeled(b []byte) (done int) {
 	var owner *block
-	text := l.text[:0]
+	text, most := l.text[:0], blockBytes/4
 	if len(b) >= blockBytes/4 {
 		owner = l.texts.take()
 		defer owner.release()
-		text = owner.b[:0]
+		text, most = owner.b[:0], len(owner.b)
 	}
-	for rest := b; len(rest) > 0; {
-		n := lineEnd(rest)
+	for done < len(b) {
+		n := lineEnd(b[done:])
+		if len(text) > 0 && len(text)+len(l.label)+n > most {
+			break
+		}
 		if !l.inside {
 			text = append(text, l.label...)
 		}
-		text = append(text, rest[:n]...)
-		l.inside = rest[n-1] != '\n'
-		rest = rest[n:]
+		text = append(text, b[done:done+n]...)
+		done += n
+		l.inside = b[done-1] != '\n'
 	}
 	if owner != nil {
-		if cap(text) > cap(owner.b) { // the labels did not fit
+		if cap(text) > cap(owner.b) { // a line and its label did not fit
 			owner = nil
 		}
 		l.out.write(l.number, text, owner)
-		return
+		return done
 	}
 	l.out.write(l.number, text, nil)
-	if l.text = text; cap(text) > blockBytes {
-		l.text = nil
-	}
+	l.text = text
+	return done
 }
 
 // warnAtEnd warns, but does not wait long for a reader of the warning.

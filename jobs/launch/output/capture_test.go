@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -276,6 +277,54 @@ func TestCaptureOfBinaryOutput(t *testing.T) {
 	want := strings.Repeat("\x00", 3000000) + "\xff\x00end"
 	if stdout != want || dir.read(t, RankBase(1)+".out") != want {
 		t.Errorf("forwarded %d bytes, want %d", len(stdout), len(want))
+	}
+}
+
+// TestLabelsOfShortLines checks that many short lines, which labels make several times as long, pass in
+// order.
+func TestLabelsOfShortLines(t *testing.T) {
+	const lines = 500_000
+	stdout, _ := capture(t, Options{Mode: Labeled, Rank: 1}, fmt.Sprintf("yes x | head -n %d", lines))
+	if want := strings.Repeat("[rank 1] x\n", lines); stdout != want {
+		t.Errorf("forwarded %d bytes, want %d", len(stdout), len(want))
+	}
+}
+
+// TestMemoryIsBounded checks that a capture allocates little memory for large output of any form.
+func TestMemoryIsBounded(t *testing.T) {
+	const most = 32 << 20
+	for _, tt := range []struct {
+		name   string
+		o      Options
+		script string
+	}{
+		{"no lines", Options{Mode: Merged}, "head -c 200000000 /dev/zero"},
+		{"no lines, labeled", Options{Mode: Labeled}, "head -c 200000000 /dev/zero"},
+		{"empty lines, labeled", Options{Mode: Labeled}, "yes '' | head -c 20000000"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer null.Close()
+			tt.o.Dir, tt.o.Limit, tt.o.Stdout, tt.o.Stderr = testDir(t.TempDir()), 4<<20, null, null
+			tt.o.Warn = func(m string) { t.Error(m) }
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			c, err := StartCapture(tt.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command("/bin/sh", "-c", tt.script)
+			cmd.Stdout, cmd.Stderr = c.Stdout, c.Stderr
+			err = cmd.Run()
+			c.Close(t.Context())
+			runtime.ReadMemStats(&after)
+			if allocated := after.TotalAlloc - before.TotalAlloc; err != nil || allocated > most {
+				t.Errorf("allocated %d bytes, want at most %d; %v", allocated, most, err)
+			}
+		})
 	}
 }
 
