@@ -6,10 +6,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
+	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
 )
@@ -23,14 +25,32 @@ type symptomJSON struct {
 	Text        string `json:"text"`
 	Cause       string `json:"cause"`
 	Hint        string `json:"hint"`
-	Consequence bool   `json:"consequence"` // whether it is a consequence of a failure elsewhere, not a cause
+	Consequence bool   `json:"consequence"`    // whether it is a consequence of a failure elsewhere, not a cause
+	Rank        *int   `json:"rank,omitempty"` // whose output has Lines; absent if they are in the log
+}
+
+// A symptom is a known failure in the log of a run, or in the output of the rank that failed first.
+type symptom struct {
+	symptoms.Found
+	rank *int // nil for the log
+}
+
+// where returns the lines of the symptom.
+func (s symptom) where() string {
+	if s.rank == nil {
+		return s.Where()
+	}
+	return fmt.Sprintf("%s of the output of rank %d", s.Where(), *s.rank)
 }
 
 // log searches a log for known failures.
 func (c *doctorCmd) log(p *program) error {
 	from := io.Reader(p.Stdin)
+	var run *runs.Run
 	if c.Log != "-" {
-		open, err := c.logFile(p)
+		var open func() (*os.File, error)
+		var err error
+		open, run, err = c.logFile(p)
 		if err != nil {
 			return exitError{exitUsage, err}
 		}
@@ -44,14 +64,21 @@ func (c *doctorCmd) log(p *program) error {
 		defer f.Close()
 		from = f
 	}
-	found, lines, err := symptoms.Scan(from)
+	inLog, lines, err := symptoms.Scan(from)
 	if err != nil {
 		return fmt.Errorf("read log %q: %w", c.Log, err)
+	}
+	var found []symptom
+	for _, f := range inLog {
+		found = append(found, symptom{Found: f})
+	}
+	if run != nil {
+		found = addRankSymptoms(found, *run)
 	}
 	if c.JSON {
 		answer := []symptomJSON{}
 		for _, f := range found {
-			answer = append(answer, symptomJSON{f.Name, f.From, f.Lines, f.Count, f.Text, f.Cause, f.Hint, f.IsConsequence()})
+			answer = append(answer, symptomJSON{f.Name, f.From, f.Lines, f.Count, f.Text, f.Cause, f.Hint, f.IsConsequence(), f.rank})
 		}
 		if err := p.printJSON(answer); err != nil {
 			return err
@@ -66,29 +93,66 @@ func (c *doctorCmd) log(p *program) error {
 	return exitError{exitFailed, nil}
 }
 
+// addRankSymptoms adds the known failures in the output of the rank that failed first. The log of the
+// run lacks this output if command.output is "per-rank" or "rank0". Errors are ignored, because the
+// log itself was searched.
+func addRankSymptoms(found []symptom, run runs.Run) []symptom {
+	rank, err := failedRank(run)
+	if err != nil {
+		return found
+	}
+	o, err := readOutput(run, 0)
+	if err != nil || o == nil {
+		return found
+	}
+	r, err := o.rank(rank)
+	if err != nil {
+		return found
+	}
+	text, w := io.Pipe()
+	go func() { w.CloseWithError(output.Copy(w, o.open, r.base)) }()
+	all, _, _ := symptoms.Scan(text)
+	text.Close()
+	for _, f := range all {
+		if !slices.ContainsFunc(found, func(s symptom) bool { return s.Name == f.Name }) {
+			found = append(found, symptom{f, &rank})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b symptom) int { // causes first
+		switch {
+		case a.IsConsequence() == b.IsConsequence():
+			return 0
+		case a.IsConsequence():
+			return 1
+		}
+		return -1
+	})
+	return found
+}
+
 // logFile returns a function that opens the file in --log, or the newest output of the run in
-// --log. A file can be a symbolic link or a pipe.
-func (c *doctorCmd) logFile(p *program) (open func() (*os.File, error), err error) {
+// --log. A file can be a symbolic link or a pipe. Run is nil for a file.
+func (c *doctorCmd) logFile(p *program) (open func() (*os.File, error), run *runs.Run, err error) {
 	path := p.abs(c.Log)
 	info, missing := os.Stat(path)
 	// Another user may be able to create a file with the name of the user's run.
 	if _, isRun := p.runStore().FindOwn(c.Log); !isRun && missing == nil && !info.IsDir() {
-		return func() (*os.File, error) { return os.Open(path) }, nil
+		return func() (*os.File, error) { return os.Open(path) }, nil, nil
 	}
-	run, err := p.findRun(c.Log)
+	named, err := p.findRun(c.Log)
 	switch {
 	case err != nil && missing != nil:
-		return nil, hints.Add(missing, "--log takes a file, or a run: `ddpbatch status` lists the runs below "+runs.DefaultDir+"/")
+		return nil, nil, hints.Add(missing, "--log takes a file, or a run: `ddpbatch status` lists the runs below "+runs.DefaultDir+"/")
 	case err != nil:
-		return nil, err
-	case run.IsSweep():
-		return nil, hints.Add(fmt.Errorf("%q is a sweep: each element has its log", c.Log), "name one: "+shellQuote(c.Log+"/0"))
+		return nil, nil, err
+	case named.IsSweep():
+		return nil, nil, hints.Add(fmt.Errorf("%q is a sweep: each element has its log", c.Log), "name one: "+shellQuote(c.Log+"/0"))
 	}
-	output, err := run.OutputPath()
-	return func() (*os.File, error) { return rundir.OpenFile(output) }, err
+	path, err = named.OutputPath()
+	return func() (*os.File, error) { return rundir.OpenFile(path) }, &named, err
 }
 
-func (p *program) tellSymptoms(found []symptoms.Found) {
+func (p *program) tellSymptoms(found []symptom) {
 	for i, f := range found {
 		if i > 0 {
 			p.printf("\n")
@@ -97,7 +161,7 @@ func (p *program) tellSymptoms(found []symptoms.Found) {
 		if f.IsConsequence() {
 			kind = "; a consequence of another failure"
 		}
-		p.wrapf(2, "%s (%s), %s%s", f.Name, f.From, f.Where(), kind)
+		p.wrapf(2, "%s (%s), %s%s", f.Name, f.From, f.where(), kind)
 		p.wrapf(4, "  %s", f.Text)
 		p.wrapf(4, "  it means: %s", f.Cause)
 		p.wrapf(4, "  what to do: %s", f.Hint)

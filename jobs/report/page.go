@@ -83,11 +83,12 @@ type attemptRow struct {
 // A failureSection describes in detail why an attempt failed.
 type failureSection struct {
 	Title, Reason, Hint string
-	Where               string     // rank and host, for the last lines
-	LastLines           string     // that the program of the first rank printed
-	Head                []string   // of Ranks
-	Ranks               [][]string // a table with the columns of Head
-	Message             int        // column of the messages
+	Where               string           // rank and host, for the last lines
+	LastLines           string           // that the program of the first rank printed
+	Finding             *outcome.Finding // of the launcher, if the log of the run does not have it
+	Head                []string         // of Ranks
+	Ranks               [][]string       // a table with the columns of Head
+	Message             int              // column of the messages
 	Cut                 int
 }
 
@@ -104,6 +105,15 @@ func (r *Run) knownFailures() []symptoms.Found {
 		return nil
 	}
 	return r.Known
+}
+
+// ownFinding returns the launcher's finding about the last failure if the log of the run does not have
+// its message. With command.output = "per-rank" or "rank0", the message is in the output of the rank.
+func (r *Run) ownFinding() *outcome.Finding {
+	if r.Failure == nil || r.Failure.Finding == nil || slices.ContainsFunc(r.Known, func(k symptoms.Found) bool { return k.Name == r.Failure.Finding.Name }) {
+		return nil
+	}
+	return r.Failure.Finding
 }
 
 // HTML writes the report. The output contains no control characters, so it is safe to print it
@@ -313,6 +323,7 @@ func (p *page) addCauses() {
 		c.Reason = "" // it is at the top of the page
 	}
 	c.LastLines = printable.Text(strings.Join(f.LastLines, "\n"))
+	c.Finding = p.Run.ownFinding()
 	ranks, more := truncate(f.Ranks)
 	c.Cut = more
 	// A user's program reports neither steps nor phases to its launcher.

@@ -15,6 +15,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
+	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -164,6 +165,7 @@ type sweepRow struct {
 	Winner     bool
 	Charts     []*chart
 	Advice     string
+	Finding    *outcome.Finding
 	Known      []symptoms.Found
 	Part       bool // the trial has a section below the table
 }
@@ -196,7 +198,7 @@ func (s Sweep) HTML(w io.Writer) error {
 		e := &s.elements[i]
 		row := sweepRow{Number: i, State: e.run.describeState(), Loss: e.loss, Winner: i == winner, Charts: e.charts, Known: e.run.knownFailures(), Part: i < maxTable}
 		if f := e.run.firstFailure(); f != nil {
-			row.Advice = f.Advice
+			row.Advice, row.Finding = f.Advice, e.run.ownFinding()
 		}
 		for _, key := range p.Keys {
 			row.Values = append(row.Values, e.values[key])

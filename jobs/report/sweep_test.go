@@ -37,7 +37,8 @@ func swept(t *testing.T, n int) Sweep {
 		if i == 1 {
 			accuracy = 0.9
 			check(t, os.WriteFile(e.BatchLog(id), []byte("OSError: [Errno 28] No space left on device "+hostile+"\n"), 0o600))
-			check(t, os.WriteFile(e.Failure(), []byte(`{"exit": 1, "first": {"rank": 0, "reason": "rank 0 could not save", "hint": "make room"}}`), 0o600))
+			check(t, os.WriteFile(e.Failure(), []byte(`{"exit": 1, "first": {"rank": 0, "reason": "rank 0 could not save", "hint": "make room"},
+				"finding": {"name": "not finite", "cause": "training diverged", "hint": "use a smaller lr"}}`), 0o600))
 		}
 		check(t, os.WriteFile(e.Metrics(), fmt.Appendf(nil, `{"kind":"train","step":10,"loss":2.5}
 {"kind":"train","step":20,"loss":1.25}
@@ -73,7 +74,7 @@ func TestSweep(t *testing.T) {
 		`<td>0.0</td><td class="fixed good">done</td><td>1.25</td><td>0.5</td>`,
 		`<tr class="best"><th scope="row"><a href="#element-1">1</a></th>`, `<td>0.9 (the best)</td>`,
 		`<td>0.2</td><td class="fixed wait">not submitted</td><td></td><td></td>`, `<td class="fixed wait">queued</td>`,
-		"Rank 0 could not save.", "Fix: make room", "disk full (the file system), line 1", `id="element-0-loss-title"`, "Other jobs come first.",
+		"Rank 0 could not save.", "Fix: make room", "Diagnosis: not finite.", "disk full (the file system), line 1", `id="element-0-loss-title"`, "Other jobs come first.",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page[strings.Index(page, "<body>"):])

@@ -33,6 +33,7 @@ func programRun(t *testing.T) Run {
 	failure, err := json.Marshal(outcome.Failure{Time: noon.Add(time.Hour), Attempt: 1, Exit: 1,
 		First:     &rendezvous.Failure{Rank: 3, Host: "n2", State: rendezvous.Failed, Reason: "rank 3 on n2: python3 ended with exit code 1"},
 		Ranks:     []rendezvous.RankStatus{{Rank: 3, Host: "n2", State: rendezvous.Failed, Exit: 1, Error: "python3 ended with exit code 1"}},
+		Finding:   &outcome.Finding{Name: "gpu out of memory", Cause: "the memory is too small <c>", Hint: "use a smaller batch"},
 		LastLines: []string{"Traceback (most recent call last):", "  File \"train.py\", line 7", "    loss.backward()"}})
 	check(t, err)
 	put(dir.Failure(), string(failure))
@@ -66,6 +67,7 @@ func TestProgramPage(t *testing.T) {
 		"20 of 100",
 		"component server", "stopped on n2&lt;i&gt;, 2 restarts",
 		"The last failure:",
+		"Diagnosis: gpu out of memory.", "Meaning: the memory is too small &lt;c&gt;.", "Fix: use a smaller batch.",
 		"The last lines of rank 3 on n2, which failed first:",
 		"\n    loss.backward()",
 		`<th scope="col">exit</th><th scope="col">message</th>`,
