@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -60,4 +61,51 @@ output = "labeled"
 	}
 	status := s.ddpbatch("status", "runs/out")
 	mustContain(t, status.stdout, "last lines", "CUDA out of memory", "diagnosis   gpu out of memory: ")
+}
+
+// TestLinesOfRanks checks that lines of ranks on several nodes are not mixed in the log, up to the
+// length that srun does not split, and that each rank has all of its lines in a file. The deadline of
+// the program is the end of the time limit.
+func TestLinesOfRanks(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 2})
+	const lines, length = 2000, 1024 // SLURM_IO_MAX_MSG_LEN, for the whole line with its label and newline
+	s.write("lines.py", fmt.Sprintf(`import os, sys, time
+rank = os.environ["RANK"]
+for i in range(%d):
+    text = "rank %%s line %%d " %% (rank, i)
+    sys.stdout.write(text + "x" * (%d - len("[rank 0] ") - len(text) - 1) + "\n")
+left = int(os.environ["DDPBATCH_DEADLINE"]) - time.time()
+print("deadline", 0 < left < 3 * 3600)
+`, lines, length))
+	s.write("job.toml", `name = "lines"
+[slurm]
+nodes = 2
+tasks_per_node = 2
+time = "03:00:00"
+[command]
+argv = ["/usr/bin/python3", "lines.py"]
+output = "labeled"
+`)
+	id := s.submit("job.toml")
+	s.completed(id)
+	next := make([]int, 4)
+	for line := range strings.Lines(s.log("lines", id)) {
+		var label, rank, i int
+		if n, _ := fmt.Sscanf(line, "[rank %d] rank %d line %d ", &label, &rank, &i); n < 3 {
+			continue
+		}
+		if label != rank || len(line) != length || i != next[rank] || strings.Trim(line[len(line)-900:], "x") != "\n" {
+			t.Fatalf("rank %d: line %d is %q", label, next[label], line)
+		}
+		next[rank]++
+	}
+	for rank, n := range next {
+		if n != lines {
+			t.Errorf("the log has %d lines of rank %d, want %d", n, rank, lines)
+		}
+		file := s.file(fmt.Sprintf("runs/lines/logs/attempt-0001/rank-%05d.out", rank))
+		if strings.Count(file, "\n") != lines+1 || !strings.HasSuffix(file, "deadline True\n") {
+			t.Errorf("the file of rank %d has %d lines:\n%.2000s", rank, strings.Count(file, "\n"), file)
+		}
+	}
 }

@@ -6,6 +6,7 @@
 //     of longer output, each with whole lines.
 //   - Forwarded lines are whole: the output of several ranks is mixed only between lines, or inside
 //     a line of more than 64 KiB. A line of more than 4 KiB may be mixed if the ranks share a pipe.
+//     srun, which gets the output of ranks in a step, may mix lines of more than 1,024 bytes.
 //     The start of a line, such as a prompt, is forwarded after a short delay.
 //   - Memory is bounded for any output, such as binary data or endless lines: about 3 MiB for each
 //     rank, and 6 MiB if a destination is slow.
