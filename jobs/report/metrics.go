@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"slices"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
@@ -160,6 +161,20 @@ func rateOf(m *metrics.Record) *metrics.Number {
 		return m.TokensPerSecond
 	}
 	return m.SamplesPerSecond
+}
+
+// stepTimeOf returns the time per step in ms.
+func stepTimeOf(m *metrics.Record) *metrics.Number { return m.StepMillis }
+
+// sortedValues returns the finite values of the records in ascending order.
+func sortedValues(records []metrics.Record, of func(*metrics.Record) *metrics.Number) (values []float64) {
+	for _, point := range series(records, of) {
+		if finite(point.y) {
+			values = append(values, point.y)
+		}
+	}
+	slices.Sort(values)
+	return values
 }
 
 // exposedTime returns the time per step that rank 0 waited for communication, and its time for the

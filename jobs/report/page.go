@@ -190,14 +190,10 @@ func (p *page) addFacts() {
 		if last.Loss != nil {
 			add("training loss", formatValue(float64(*last.Loss)))
 		}
-		var rates []float64
-		for _, point := range series(f.Train, rateOf) {
-			if finite(point.y) {
-				rates = append(rates, point.y)
-			}
-		}
-		if slices.Sort(rates); len(rates) > 0 {
+		if rates := sortedValues(f.Train, rateOf); len(rates) > 0 {
 			add(rateUnit(f)+" (median)", formatValue(median(rates)))
+		} else if times := sortedValues(f.Train, stepTimeOf); len(times) > 0 {
+			add("ms per step (median)", formatValue(median(times)))
 		}
 	}
 	if n := len(f.Eval); n > 0 {

@@ -36,6 +36,9 @@ func (p *page) addCharts() {
 	add(newChart("step", "Step time and wait time of rank 0", "ms", true, restarts,
 		lineData{"whole step", "one", step}, lineData{"waiting for gradients", "two", wait}))
 	p.Communication = describeCommunication(f, step, wait)
+	if len(step)+len(series(f.Train, rateOf)) == 0 { // a program that reports no other speed
+		add(newChart("step", "Step time", "ms", true, restarts, lineData{"step time", "one", series(f.Train, stepTimeOf)}))
+	}
 }
 
 // describeCommunication describes whether communication is hidden, based on medians over the log

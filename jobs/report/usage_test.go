@@ -38,7 +38,7 @@ func programRun(t *testing.T) Run {
 	check(t, err)
 	put(dir.Failure(), string(failure))
 	check(t, dir.WriteEnd(rundir.End{Exit: 1, Time: noon.Add(time.Hour)}))
-	put(dir.Metrics(), `{"kind":"train","step":10,"steps":100,"loss":2}`+"\n"+`{"kind":"train","step":20,"steps":100,"loss":1}`+"\n")
+	put(dir.Metrics(), `{"kind":"train","step":10,"steps":100,"loss":2,"step_ms":250}`+"\n"+`{"kind":"train","step":20,"steps":100,"loss":1,"step_ms":250}`+"\n")
 	for node := range 2 {
 		n := usage.Node{Node: node, Host: fmt.Sprintf("n%d", node+1), Attempt: 1, Samples: 9, Time: noon}
 		for i := range 2 {
@@ -64,14 +64,14 @@ func TestProgramPage(t *testing.T) {
 	for _, want := range []string{
 		"python3 train.py &#34;a b&#34; &lt;i&gt;",
 		"4 May 2026, 12:00 to 13:00 UTC, on n[1-2]",
-		"20 of 100",
+		"20 of 100", "<dt>ms per step (median)</dt><dd>250</dd>",
 		"component server", "stopped on n2&lt;i&gt;, 2 restarts",
 		"The last failure:",
 		"Diagnosis: gpu out of memory.", "Meaning: the memory is too small &lt;c&gt;.", "Fix: use a smaller batch.",
 		"The last lines of rank 3 on n2, which failed first:",
 		"\n    loss.backward()",
 		`<th scope="col">exit</th><th scope="col">message</th>`,
-		"<h2>Training</h2>",
+		"<h2>Training</h2>", "<figcaption>Loss</figcaption>", "<figcaption>Step time (ms)</figcaption>",
 		"<h2>CPU, memory, and GPUs of the ranks</h2>",
 		"On average, a rank used 2 cores. Rank 3 used most memory: 3 GiB. Mostly idle: GPU 1 on n2 (10%).",
 		"2 of 8", "width:25%", "2 GiB", "width:67%",
