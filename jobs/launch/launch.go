@@ -222,6 +222,7 @@ func (s *supervisor) decideRestart(ctx context.Context, a *attempt, r Result) (r
 	if err := writeFailure(s.Dir, a, r); err != nil && !s.Dir.IsDeleted() {
 		s.Say(fmt.Sprintf("warning: %v", err))
 	}
+	a.keepTraces()
 	s.printRankEnds(r.Ranks, a.killed)
 	if s.Dir.CheckPlace() != nil {
 		// Ranks of another attempt would not find their run directory.

@@ -322,6 +322,22 @@ func (w *programWatch) collectEvidence(stall hang.Stall) hangReport {
 	return report
 }
 
+// keepTraces moves PyTorch's flight-recorder dumps of a failed attempt to its evidence. The dumps of
+// the next attempt have the same names.
+func (a *attempt) keepTraces() {
+	if a.o.Job.Command == nil || a.o.Dir.IsDeleted() {
+		return
+	}
+	number := a.attemptOfRun()
+	n, err := a.o.Dir.MoveTraces(number, a.began)
+	if err != nil {
+		a.o.Say(fmt.Sprintf("warning: keep the dumps of PyTorch's flight recorder: %v", err))
+	}
+	if n > 0 {
+		a.o.Say(fmt.Sprintf("%s of PyTorch's flight recorder: %s", format.Count(n, "dump"), a.o.Dir.Evidence(number)))
+	}
+}
+
 // programHosts returns the hosts on which the program may have processes.
 func (a *attempt) programHosts() []string {
 	if a.o.Job.RunsOnce() {

@@ -1,9 +1,11 @@
 package launch
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -140,4 +142,23 @@ func TestWatchWaitsForComponents(t *testing.T) {
 		t.Fatal("no alarm after the components were ready")
 	}
 	<-f.done
+}
+
+// TestTracesOfFailedAttempts checks that the flight-recorder dumps of each failed attempt are in its
+// evidence, without command.watch.
+func TestTracesOfFailedAttempts(t *testing.T) {
+	_, said, err := launched(t, 1, "program", `[restart]
+max_without_progress = 1
+[command]
+argv = ["/bin/sh", "-c", "echo $DDPBATCH_ATTEMPT >${TORCH_FR_DUMP_TEMP_FILE}0; exit 1"]
+`, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for attempt := 1; attempt <= 2; attempt++ {
+		path := filepath.Join(lastDir.Evidence(attempt), "nccl_trace_rank_0")
+		if text, err := os.ReadFile(path); err != nil || string(text) != fmt.Sprintln(attempt) || !strings.Contains(said, "1 dump of PyTorch's flight recorder: "+filepath.Dir(path)) {
+			t.Errorf("attempt %d: got %q, %v\n%s", attempt, text, err, said)
+		}
+	}
 }
