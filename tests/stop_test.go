@@ -3,6 +3,7 @@ package tests
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
+var allStops = flag.Bool("stops", false, "stop programs with every combination of signal and launcher (default: a selection)")
+
 // stopLaunchers lists the ways to start save_on_signal.py, with the exit code of a run that SIGTERM
 // from Slurm stops. SIGTERM also reaches a shell, which does not handle it.
 var stopLaunchers = []struct {
@@ -24,7 +27,13 @@ var stopLaunchers = []struct {
 	// ddpbatch removes the interpreter.
 	{"torchrun", "launcher = \"torchrun\"\n" + `argv = ["python3", "save.py", %q]`, 3},
 	{"wrapper", `argv = ["/bin/bash", "-c", "/usr/bin/python3 save.py $0; code=$?; echo wrapper: $code; exit $code", %q]`, 143},
+	{"accelerate", "launcher = \"accelerate\"\n" + `argv = ["save.py", %q]`, 3},
+	{"deepspeed", "launcher = \"deepspeed\"\n" + `argv = ["--no_local_rank", "save.py", %q]`, 3},
+	{"lightning", "launcher = \"lightning\"\n" + `argv = ["save.py", %q]`, 3},
 }
+
+// stopSelection lists the combinations of command.stop_signal and launcher to test by default.
+var stopSelection = []string{"USR2 rank", "USR2 torchrun", "USR2 wrapper", "TERM lightning", "INT accelerate", "HUP deepspeed"}
 
 // writeStoppableJob writes a job file with two ranks on each of two nodes. It returns the name of
 // the run. Debian's torchrun 1.13 cannot parse its own defaults of --redirects and --tee.
@@ -96,7 +105,7 @@ func (s site) attempts(t *testing.T, name string) (ends []rundir.AttemptEvent) {
 func TestStopSignalReachesTheProgram(t *testing.T) {
 	s := newSite(t, cluster.Options{CPUs: 16})
 	const slurm = "time = \"00:10:00\"\nsignal_before_end = \"60s\""
-	for _, l := range stopLaunchers {
+	for _, l := range stopLaunchers[:3] {
 		t.Run("USR1 "+l.name, func(t *testing.T) {
 			t.Parallel()
 			s := s.in(t)
@@ -144,32 +153,37 @@ func TestStopSignalReachesTheProgram(t *testing.T) {
 			s.checkResumed(t, name, s.log(name, second))
 		})
 	}
-	for _, l := range stopLaunchers {
-		t.Run("USR2 "+l.name, func(t *testing.T) {
-			t.Parallel()
-			s := s.in(t)
-			command := "stop_signal = \"USR2\"\nstop_grace = \"5m\"\nstop_codes = [42]\n" + l.command
-			name := s.writeStoppableJob(t, "usr2-"+l.name, command, slurm, 1)
-			save := strings.NewReplacer("signal.SIGUSR1", "signal.SIGUSR2", "sys.exit(3 if", "sys.exit(42 if").Replace(s.file("save.py"))
-			s.write(name+".py", save)
-			s.write(name+".toml", strings.ReplaceAll(s.file(name+".toml"), "save.py", name+".py"))
-			id := s.submit(name + ".toml")
-			s.waitForCounting(t, name)
-			if o := finish(t, s.Command(t.Context(), "scancel", "--batch", "--signal=USR1", id)); o.code != 0 {
-				t.Fatal(o)
+	for _, sent := range []string{"USR1", "USR2", "TERM", "INT", "HUP"} {
+		for _, l := range stopLaunchers {
+			if !*allStops && !slices.Contains(stopSelection, sent+" "+l.name) {
+				continue
 			}
-			waitForText(t, filepath.Join(s.run(name), "slurm-"+id+".out"), "requeued as job "+id+" (1 of 1)")
-			startRequeued(t, s.Cluster, id)
-			s.completed(id)
-			log := s.log(name, id)
-			s.checkResumed(t, name, log)
-			if n := strings.Count(log, ": SIGUSR2 at "); n != 4 {
-				t.Errorf("%d ranks were stopped by SIGUSR2:\n%s", n, log)
-			}
-			if ends := s.attempts(t, name); len(ends) == 0 || ends[0].Exit != 3 || !ends[0].Stopped || ends[0].NoProgress {
-				t.Errorf("attempts ended with %+v, want exit code 3 of a stopped attempt", ends)
-			}
-		})
+			t.Run("stop_signal "+sent+" "+l.name, func(t *testing.T) {
+				t.Parallel()
+				s := s.in(t)
+				command := fmt.Sprintf("stop_signal = %q\nstop_grace = \"5m\"\nstop_codes = [42]\n", sent) + l.command
+				name := s.writeStoppableJob(t, "key-"+strings.ToLower(sent)+"-"+l.name, command, slurm, 1)
+				save := strings.NewReplacer("signal.SIGUSR1", "signal.SIG"+sent, "sys.exit(3 if", "sys.exit(42 if").Replace(s.file("save.py"))
+				s.write(name+".py", save)
+				s.write(name+".toml", strings.ReplaceAll(s.file(name+".toml"), "save.py", name+".py"))
+				id := s.submit(name + ".toml")
+				s.waitForCounting(t, name)
+				if o := finish(t, s.Command(t.Context(), "scancel", "--batch", "--signal=USR1", id)); o.code != 0 {
+					t.Fatal(o)
+				}
+				waitForText(t, filepath.Join(s.run(name), "slurm-"+id+".out"), "requeued as job "+id+" (1 of 1)")
+				startRequeued(t, s.Cluster, id)
+				s.completed(id)
+				log := s.log(name, id)
+				s.checkResumed(t, name, log)
+				if n := strings.Count(log, ": SIG"+sent+" at "); n != 4 {
+					t.Errorf("%d ranks were stopped by SIG%s:\n%s", n, sent, log)
+				}
+				if ends := s.attempts(t, name); len(ends) == 0 || ends[0].Exit != 3 || !ends[0].Stopped || ends[0].NoProgress || !ends[0].ReportedSave {
+					t.Errorf("attempts ended with %+v, want exit code 3 of a stopped attempt that saved", ends)
+				}
+			})
+		}
 	}
 	t.Run("no handler", func(t *testing.T) {
 		t.Parallel()
