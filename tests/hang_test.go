@@ -14,6 +14,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
+var watchedPauses = flag.Int("pauses", 0, "number of pauses just below the limit of command.watch (0: a few that are far below it)")
+
 var hangRounds = flag.Int("hangs", 0, "how many times each kind of hang occurs with each launcher (0: a small selection)")
 
 // TestHangRestarts lets a rank of a PyTorch program on the second node hang in several ways. The
@@ -111,5 +113,41 @@ action = "restart"
 				}
 			}
 		})
+	}
+}
+
+// TestPausesBelowTheLimit lets the ranks of a program on two nodes pause for random times below the
+// limit of command.watch. No pause is taken for a hang.
+func TestPausesBelowTheLimit(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 2, CPUs: 16})
+	perNode, pauses, limit, longest := 2, 2, 60, 5
+	if *watchedPauses > 0 {
+		perNode, limit, longest = 16, 20, 18
+		pauses = (*watchedPauses + 2*perNode - 1) / (2 * perNode)
+	}
+	s.write("pauses.py", `import os, random, sys, time
+for i in range(int(sys.argv[1])):
+    with open(os.environ["DDPBATCH_HEARTBEAT"], "w") as f:
+        f.write(str(i))
+    pause = random.uniform(0, float(sys.argv[2]))
+    print("step", i, "loss 1, pause of %.1f s" % pause, flush=True)
+    time.sleep(pause)
+`)
+	s.write("job.toml", fmt.Sprintf(`name = "pauses"
+[slurm]
+nodes = 2
+tasks_per_node = %d
+time = "02:00:00"
+[command]
+argv = ["/usr/bin/python3", "pauses.py", "%d", "%d"]
+[command.watch]
+heartbeat = "%ds"
+action = "end"
+`, perNode, pauses, longest, limit))
+	id := s.submit("job.toml")
+	s.completed(id)
+	log := s.log("pauses", id)
+	if n := strings.Count(log, "pause of "); n != 2*perNode*pauses || strings.Contains(log, "hangs") {
+		t.Errorf("got %d pauses, want %d without an alarm:\n%s", n, 2*perNode*pauses, log)
 	}
 }
