@@ -117,7 +117,7 @@ action = "restart"
 }
 
 // TestPausesBelowTheLimit lets the ranks of a program on two nodes pause for random times below the
-// limit of command.watch. No pause is taken for a hang.
+// limit of command.watch. No pause causes an alarm.
 func TestPausesBelowTheLimit(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 2, CPUs: 16})
 	perNode, pauses, limit, longest := 2, 2, 60, 5

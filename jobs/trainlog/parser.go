@@ -141,7 +141,7 @@ type Parser struct {
 	passStep   int            // newest step as printed
 	fromZero   bool           // epoch 0 was printed
 	bar        *bar           // newest progress bar of the training, for lines without a step
-	otherBar   *bar           // newest bar after it that has a different number of steps, such as that of an evaluation
+	otherBar   *bar           // newest bar after it with a different number of steps, such as the bar of an evaluation
 	barUsed    bool           // a training record has the step of bar
 	epoch      int            // newest epoch as printed, for lines without one
 	epochIndex int            // the same, counted from 0
@@ -277,7 +277,7 @@ type values struct {
 	withinEpoch   int  // number of steps of an epoch, if the step counts within the epoch
 	fromZero      bool // the first epoch is 0
 	custom        bool // a custom pattern matched, with or without measured values
-	summary       bool // the line has means of the whole training
+	summary       bool // the line has means of the whole run
 	fromBar       bool // the step is that of the newest progress bar
 }
 
@@ -492,7 +492,7 @@ func (p *Parser) position(v *values) (position, bool) {
 		return at, true
 	case p.bar != nil:
 		if train := v.has[qLoss] || v.has[qAccuracy]; train {
-			// A second training begins after the first one.
+			// A second training run begins after the first.
 			if p.otherBar != nil && (!p.barUsed || p.bar.step >= p.bar.steps) {
 				p.bar, p.otherBar = p.otherBar, nil
 			}

@@ -73,7 +73,7 @@ func TestFormats(t *testing.T) {
 			{kind: "train", step: 10, steps: 300, loss: 2.3145, lr: 4.8e-05, msec: 500},
 			{kind: "eval", step: 20, steps: 300, loss: 2.1, accuracy: 0.41},
 		}},
-		// The bar of an evaluation has no title either. The last line has the mean loss of the training.
+		// The bar of an evaluation has no title either. The last line has the mean loss of the run.
 		{"Hugging Face Trainer with evaluations", " 50%|#####     | 10/20 [00:20<00:20,  2.00s/it]\r{'loss': 2.5, 'epoch': 0.5}\n" +
 			" 50%|#####     | 10/20 [00:20<00:20,  2.00s/it]\n  0%|          | 0/30 [00:00<?, ?it/s]\x1b[A\n100%|##########| 30/30 [00:01<00:00, 25.00it/s]\x1b[A\r{'eval_loss': 2.25, 'epoch': 0.5}\n" +
 			"100%|##########| 30/30 [00:01<00:00, 25.00it/s]\r{'loss': 2.2, 'epoch': 0.6}\n" +
@@ -85,7 +85,7 @@ func TestFormats(t *testing.T) {
 			{kind: "train", step: 18, steps: 20, loss: 2, msec: 2000},
 			{kind: "eval", step: 20, steps: 20, epoch: 1, loss: 1.75},
 		}},
-		{"two trainings after a bar of the data", " 10%|#         | 1/10 [00:01<00:09,  1.00it/s]\r 50%|#####     | 10/20 [00:20<00:20,  2.00it/s]\r{'loss': 2.5}\n" +
+		{"two training runs after a bar of the data", " 10%|#         | 1/10 [00:01<00:09,  1.00it/s]\r 50%|#####     | 10/20 [00:20<00:20,  2.00it/s]\r{'loss': 2.5}\n" +
 			"100%|##########| 20/20 [00:20<00:00,  2.00it/s]\r{'loss': 2}\n 60%|######    | 24/40 [00:20<00:20,  4.00it/s]\r{'loss': 1.5}\n", []summary{
 			{kind: "train", step: 10, steps: 20, loss: 2.5, msec: 500},
 			{kind: "train", step: 20, steps: 20, loss: 2, msec: 500},
