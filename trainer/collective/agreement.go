@@ -43,8 +43,8 @@ func (o offer) encode() ([]byte, error) {
 }
 
 // offers returns the offers of all ranks to every rank.
-func (a *agreement) offers(ctx context.Context, mine offer) ([]offer, error) {
-	b, err := mine.encode()
+func (a *agreement) offers(ctx context.Context, own offer) ([]offer, error) {
+	b, err := own.encode()
 	if err != nil {
 		return nil, err
 	}
@@ -74,15 +74,15 @@ func shareMemory(ctx context.Context, m *messages) (f *file, why string, err err
 	}
 	f = &file{rank: m.rank, agree: &agreement{messages: m}, areas: make([][]*segment.Segment, len(m.members)), spins: spinLimit(len(m.members))}
 	size := len(m.members) * rankBytes
-	var mine offer
+	var own offer
 	var failure error
 	if m.rank == 0 {
 		if f.memory, failure = segment.Create(size); failure == nil {
-			mine.Name = f.memory.Name
+			own.Name = f.memory.Name
 			created := f.memory
 			defer func() { _ = created.Unlink() }() // a name that remains is removed by a later sweep
 		}
-		mine.Why = errorText(failure)
+		own.Why = errorText(failure)
 	}
 	cleanUp := func() {
 		f.agree.leave()
@@ -90,7 +90,7 @@ func shareMemory(ctx context.Context, m *messages) (f *file, why string, err err
 			_ = f.memory.Unmap()
 		}
 	}
-	offers, err := f.agree.offers(ctx, mine)
+	offers, err := f.agree.offers(ctx, own)
 	if err != nil {
 		cleanUp()
 		return nil, "", err

@@ -112,15 +112,15 @@ func (f *file) close() error {
 // alloc creates an area of this rank and maps the areas of all others. If one rank fails, no rank
 // gets an area.
 func (f *file) alloc(ctx context.Context, s *shared, bytes int) ([]byte, error) {
-	mine, err := segment.Create(max(bytes, 1))
+	area, err := segment.Create(max(bytes, 1))
 	if err != nil {
-		mine = &segment.Segment{}
+		area = &segment.Segment{}
 	}
-	defer func() { _ = mine.Unlink() }() // a name that remains is removed by a later sweep
-	offers, aerr := f.agree.offers(ctx, offer{Name: mine.Name, Bytes: max(bytes, 1), Why: errorText(err)})
+	defer func() { _ = area.Unlink() }() // a name that remains is removed by a later sweep
+	offers, aerr := f.agree.offers(ctx, offer{Name: area.Name, Bytes: max(bytes, 1), Why: errorText(err)})
 	areas := make([]*segment.Segment, len(s.members))
 	if err == nil {
-		areas[s.rank] = mine
+		areas[s.rank] = area
 	}
 	undo := func() {
 		for _, a := range areas {
@@ -155,7 +155,7 @@ func (f *file) alloc(ctx context.Context, s *shared, bytes int) ([]byte, error) 
 	for r, a := range areas {
 		f.areas[r] = append(f.areas[r], a)
 	}
-	return mine.Bytes()[:bytes], nil
+	return area.Bytes()[:bytes], nil
 }
 
 func errorText(err error) string {

@@ -67,12 +67,12 @@ func (g *group) detectDivergence() {
 	l := g.detector
 	g.mu.Lock()
 	at, pause := g.at, l.interval
-	over := g.broken != nil || at.signature.Kind == 0
-	if !over {
+	ended := g.broken != nil || at.signature.Kind == 0
+	if !ended {
 		l.queries.Add(1)
 	}
 	g.mu.Unlock()
-	if over {
+	if ended {
 		return
 	}
 	defer l.queries.Done()
@@ -112,5 +112,5 @@ func (at groupState) mismatch(rank int, state mesh.State) *mesh.Mismatch {
 	if state.Sequence != at.sequence || state.Signature.Kind == 0 || state.Signature == at.signature {
 		return nil
 	}
-	return &mesh.Mismatch{Peer: rank, Sequence: at.sequence, Ours: at.signature, Theirs: state.Signature}
+	return &mesh.Mismatch{Peer: rank, Sequence: at.sequence, Local: at.signature, Remote: state.Signature}
 }

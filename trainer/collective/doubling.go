@@ -30,20 +30,20 @@ func (x *exchange) doubling(buf []byte) error {
 	if err := x.reduceFromPartner(f, buf); err != nil {
 		return err
 	}
-	room := x.receiveBuffer(len(buf))
+	received := x.receiveBuffer(len(buf))
 	// The data must not change until it is sent, and the sum is written to buf.
 	out := make([]byte, len(buf)*int(f.steps))
 	for s := range f.steps {
-		other := f.place ^ 1<<s
-		mine := out[int(s)*len(buf):][:len(buf)]
-		copy(mine, buf)
-		if err := x.swap(f.rank(other), f.rank(other), s+1, mine, room); err != nil {
+		other := f.position ^ 1<<s
+		sent := out[int(s)*len(buf):][:len(buf)]
+		copy(sent, buf)
+		if err := x.swap(f.rank(other), f.rank(other), s+1, sent, received); err != nil {
 			return err
 		}
-		if f.place < other {
-			c.combine(buf, buf, room)
+		if f.position < other {
+			c.combine(buf, buf, received)
 		} else {
-			c.combine(buf, room, buf)
+			c.combine(buf, received, buf)
 		}
 	}
 	c.Op.Finish(c.Type, buf, x.ranks)

@@ -183,15 +183,15 @@ func (g *group) finalizeError(kind Kind, number uint64, err error) error {
 
 // diverged describes a mismatch.
 func diverged(m *mesh.Mismatch) error {
-	ours, theirs := m.Ours, m.Theirs
-	if ours.Kind != theirs.Kind {
+	local, remote := m.Local, m.Remote
+	if local.Kind != remote.Kind {
 		return fmt.Errorf("that rank is in %v %d, this one in %v: the ranks' programs have diverged",
-			Kind(theirs.Kind), m.Sequence, Kind(ours.Kind))
+			Kind(remote.Kind), m.Sequence, Kind(local.Kind))
 	}
-	if ours.Bytes != theirs.Bytes {
-		return fmt.Errorf("that rank passes %d bytes and this one %d: the ranks' buffers differ in length", theirs.Bytes, ours.Bytes)
+	if local.Bytes != remote.Bytes {
+		return fmt.Errorf("that rank passes %d bytes and this one %d: the ranks' buffers differ in length", remote.Bytes, local.Bytes)
 	}
-	return fmt.Errorf("that rank passes %s and this one %s: the ranks' programs have diverged", arguments(theirs), arguments(ours))
+	return fmt.Errorf("that rank passes %s and this one %s: the ranks' programs have diverged", arguments(remote), arguments(local))
 }
 
 func arguments(s mesh.Signature) string {

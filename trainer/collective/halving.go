@@ -4,38 +4,38 @@ import "math/bits"
 
 // fold reduces any number of ranks to a power of two. In each of the first pairs of neighbors, the
 // lower rank is out: it sends its data to the upper rank and receives the result from it (Thakur,
-// Rabenseifner, and Gropp, 2005). The other ranks have places, in the order of their ranks.
+// Rabenseifner, and Gropp, 2005). The other ranks have positions, in the order of their ranks.
 type fold struct {
-	power   int
-	extra   int    // number of pairs
-	steps   uint32 // log2 of power
-	place   int    // place of this rank, or of its partner if it is out
-	out     bool
-	partner int // the other rank of the pair; -1 without a partner
+	power    int
+	extra    int    // number of pairs
+	steps    uint32 // log2 of power
+	position int    // position of this rank, or of its partner if it is out
+	out      bool
+	partner  int // the other rank of the pair; -1 without a partner
 }
 
 func (x *exchange) fold() fold {
 	f := fold{steps: uint32(bits.Len(uint(x.n)) - 1), partner: -1}
 	f.power = 1 << f.steps
 	f.extra = x.n - f.power
-	f.place = x.rank - f.extra
+	f.position = x.rank - f.extra
 	if x.rank < 2*f.extra {
-		f.place, f.out, f.partner = x.rank/2, x.rank%2 == 0, x.rank^1
+		f.position, f.out, f.partner = x.rank/2, x.rank%2 == 0, x.rank^1
 	}
 	return f
 }
 
-// rank returns the rank that has a place.
-func (f fold) rank(place int) int {
-	if place < f.extra {
-		return 2*place + 1
+// rank returns the rank that has a position.
+func (f fold) rank(position int) int {
+	if position < f.extra {
+		return 2*position + 1
 	}
-	return place + f.extra
+	return position + f.extra
 }
 
-// divide returns the division in which each place has the parts of its pair.
+// divide returns the division in which each position has the parts of its pair.
 func (f fold) divide(d division) division {
-	return division{d.buf, func(place int) int { return d.cut(min(2*place, place+f.extra)) }}
+	return division{d.buf, func(position int) int { return d.cut(min(2*position, position+f.extra)) }}
 }
 
 // reduceFromPartner receives and reduces the partner's data, if there is a partner.
@@ -110,29 +110,29 @@ func (x *exchange) gatherDoubling(d division) error {
 	return x.sendToPartner(f, f.steps+1, d.buf)
 }
 
-// halve performs a reduce-scatter over places. In each step, a rank exchanges data with the place
-// at half the previous distance, and reduces the half that it keeps.
+// halve performs a reduce-scatter over positions. In each step, a rank exchanges data with the
+// position at half the previous distance, and reduces the half that it retains.
 func (x *exchange) halve(f fold, d division) error {
 	c, buf, at := x.call, d.buf, d.cut
 	low, high := 0, f.power // the parts that this rank works on
 	step := uint32(1)
 	for far := f.power / 2; far >= 1; far /= 2 {
-		other, middle := f.place^far, low+far
-		keepLow, keepHigh, giveLow, giveHigh := low, middle, middle, high
-		if f.place&far != 0 {
-			keepLow, keepHigh, giveLow, giveHigh = middle, high, low, middle
+		other, middle := f.position^far, low+far
+		keepLow, keepHigh, sendLow, sendHigh := low, middle, middle, high
+		if f.position&far != 0 {
+			keepLow, keepHigh, sendLow, sendHigh = middle, high, low, middle
 		}
-		keep, give := buf[at(keepLow):at(keepHigh)], buf[at(giveLow):at(giveHigh)]
-		in := x.postAndSignal(f.rank(other), step, x.receiveBuffer(len(keep)))
-		if err := x.sendWhenReady(f.rank(other), step, give); err != nil {
+		retained, sent := buf[at(keepLow):at(keepHigh)], buf[at(sendLow):at(sendHigh)]
+		in := x.postAndSignal(f.rank(other), step, x.receiveBuffer(len(retained)))
+		if err := x.sendWhenReady(f.rank(other), step, sent); err != nil {
 			return err
 		}
 		err := x.wait(in, func(_ uint32, from, to int) {
-			low, high := keep[from:to], in.b[from:to]
-			if f.place > other {
+			low, high := retained[from:to], in.b[from:to]
+			if f.position > other {
 				low, high = high, low
 			}
-			c.combine(keep[from:to], low, high)
+			c.combine(retained[from:to], low, high)
 		})
 		if err != nil {
 			return err
@@ -140,18 +140,18 @@ func (x *exchange) halve(f fold, d division) error {
 		low, high = keepLow, keepHigh
 		step++
 	}
-	c.Op.Finish(c.Type, d.part(f.place), x.ranks)
+	c.Op.Finish(c.Type, d.part(f.position), x.ranks)
 	return nil
 }
 
-// double performs an all-gather over places. In each step, a rank exchanges all of its data with
-// the place at twice the previous distance. step is the number of its first step.
+// double performs an all-gather over positions. In each step, a rank exchanges all of its data with
+// the position at twice the previous distance. step is the number of its first step.
 func (x *exchange) double(f fold, d division, step uint32) error {
 	for far := 1; far < f.power; far *= 2 {
-		other := f.place ^ far
-		mine, theirs := f.place&^(far-1), other&^(far-1)
-		in := x.postAndSignal(f.rank(other), step, d.buf[d.cut(theirs):d.cut(theirs+far)])
-		if err := x.sendWhenReady(f.rank(other), step, d.buf[d.cut(mine):d.cut(mine+far)]); err != nil {
+		other := f.position ^ far
+		sendAt, receiveAt := f.position&^(far-1), other&^(far-1)
+		in := x.postAndSignal(f.rank(other), step, d.buf[d.cut(receiveAt):d.cut(receiveAt+far)])
+		if err := x.sendWhenReady(f.rank(other), step, d.buf[d.cut(sendAt):d.cut(sendAt+far)]); err != nil {
 			return err
 		}
 		if err := x.wait(in, nil); err != nil {

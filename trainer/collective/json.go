@@ -9,8 +9,8 @@ import (
 
 // AllGatherJSON returns the values of all ranks, in rank order, on every rank. It encodes them as
 // JSON and is meant for small, infrequent data, like PyTorch's all_gather_object.
-func AllGatherJSON[T any](ctx context.Context, c Communicator, mine T) ([]T, error) {
-	text, err := json.Marshal(mine)
+func AllGatherJSON[T any](ctx context.Context, c Communicator, value T) ([]T, error) {
+	text, err := json.Marshal(value)
 	if err != nil {
 		return nil, err
 	}
@@ -18,14 +18,14 @@ func AllGatherJSON[T any](ctx context.Context, c Communicator, mine T) ([]T, err
 	if err := c.Do(ctx, AllReduce(longest, Max)); err != nil {
 		return nil, err
 	}
-	room := int(longest[0])
-	texts := make([]byte, room*c.Size())
-	if err := c.Do(ctx, AllGather(texts, append(text, bytes.Repeat([]byte{' '}, room-len(text))...))); err != nil {
+	size := int(longest[0])
+	texts := make([]byte, size*c.Size())
+	if err := c.Do(ctx, AllGather(texts, append(text, bytes.Repeat([]byte{' '}, size-len(text))...))); err != nil {
 		return nil, err
 	}
 	all := make([]T, c.Size())
 	for r := range all {
-		if err := json.Unmarshal(texts[r*room:][:room], &all[r]); err != nil {
+		if err := json.Unmarshal(texts[r*size:][:size], &all[r]); err != nil {
 			return nil, fmt.Errorf("decode the value of rank %d: %w", r, err)
 		}
 	}

@@ -28,8 +28,8 @@ func (c *Call) Part(n int) int { return c.part(n) }
 
 // Diverged returns an error that describes how the call of another rank differs from this rank's
 // call.
-func Diverged(sequence uint64, ours, theirs Signature) error {
-	return diverged(&mesh.Mismatch{Sequence: sequence, Ours: ours, Theirs: theirs})
+func Diverged(sequence uint64, local, remote Signature) error {
+	return diverged(&mesh.Mismatch{Sequence: sequence, Local: local, Remote: remote})
 }
 
 // Order returns the ranks that passed the given color to Split, ordered by key, then by rank. all

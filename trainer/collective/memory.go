@@ -74,7 +74,7 @@ func (s *shared) allReduceStaged(ctx context.Context, c *Call) error {
 	count := (len(buf) + windowBytes - 1) / windowBytes
 	bounds := func(i int) (start, end int) { return i * windowBytes, min((i+1)*windowBytes, len(buf)) }
 	// others calls do for the parts of a window that belong to other ranks.
-	others := func(i int, do func(mine, window []byte)) {
+	others := func(i int, do func(part, window []byte)) {
 		start, end := bounds(i)
 		from, to := lines(end-start, n, s.rank)
 		w := s.board.window(s.rank, i)
@@ -83,10 +83,10 @@ func (s *shared) allReduceStaged(ctx context.Context, c *Call) error {
 	}
 	for i := 0; ; i++ {
 		if i < count {
-			others(i, func(mine, window []byte) { copy(window, mine) })
+			others(i, func(part, window []byte) { copy(window, part) })
 		}
 		if i >= 2 {
-			others(i-2, func(mine, window []byte) { copy(mine, window) })
+			others(i-2, func(part, window []byte) { copy(part, window) })
 		}
 		if i >= 1 && i <= count {
 			start, end := bounds(i - 1)

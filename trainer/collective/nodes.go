@@ -38,30 +38,30 @@ const (
 func (w *world) selectEngine(ctx context.Context, flat *messages) (engine, error) {
 	e := &nodes{world: w, flat: flat}
 	var names []int
-	for place, r := range flat.members {
+	for index, r := range flat.members {
 		i := slices.Index(names, w.nodes[r])
 		if i < 0 {
 			i = len(names)
 			names, e.byNode = append(names, w.nodes[r]), append(e.byNode, nil)
 		}
-		e.byNode[i] = append(e.byNode[i], place)
-		if place == flat.rank {
+		e.byNode[i] = append(e.byNode[i], index)
+		if index == flat.rank {
 			e.node = i
 		}
 	}
 	if !w.memory || len(names) == len(flat.members) {
 		return flat, nil
 	}
-	mine := e.byNode[e.node]
-	members := e.ranks(mine)
+	local := e.byNode[e.node]
+	members := e.ranks(local)
 	why := ""
-	if len(mine) > 1 {
-		f, reason, err := shareMemory(ctx, &messages{world: w, id: flat.id ^ localGroup, members: members, rank: slices.Index(mine, flat.rank)})
+	if len(local) > 1 {
+		f, reason, err := shareMemory(ctx, &messages{world: w, id: flat.id ^ localGroup, members: members, rank: slices.Index(local, flat.rank)})
 		if err != nil {
 			return nil, err
 		}
 		if why = reason; f != nil {
-			e.local = &shared{world: w, members: members, rank: slices.Index(mine, flat.rank), board: f}
+			e.local = &shared{world: w, members: members, rank: slices.Index(local, flat.rank), board: f}
 		}
 	} else {
 		e.local = &shared{world: w, members: members, board: newHeap(1, func() {})}
@@ -102,8 +102,8 @@ func (e *nodes) assignWorkers() {
 	}
 	e.worker = make([]int, len(e.flat.members))
 	for _, on := range e.byNode {
-		for i, place := range on {
-			e.worker[place] = i % e.workers
+		for i, index := range on {
+			e.worker[index] = i % e.workers
 		}
 	}
 	if e.local.rank >= e.workers {
@@ -112,13 +112,13 @@ func (e *nodes) assignWorkers() {
 	var counterparts []int
 	for _, on := range e.byNode {
 		counterparts = append(counterparts, on[e.local.rank])
-		var mine []int
-		for _, place := range on {
-			if e.worker[place] == e.local.rank {
-				mine = append(mine, place)
+		var column []int
+		for _, index := range on {
+			if e.worker[index] == e.local.rank {
+				column = append(column, index)
 			}
 		}
-		e.column = append(e.column, mine)
+		e.column = append(e.column, column)
 	}
 	e.across = e.subgroup(counterparts, e.node)
 }
@@ -126,14 +126,14 @@ func (e *nodes) assignWorkers() {
 // subgroup returns the engine of some ranks, for a part of an operation. It uses the same group ID
 // as [nodes.flat], so that ranks in different operations detect the mismatch. A rank takes part in
 // only one such engine per operation.
-func (e *nodes) subgroup(places []int, rank int) *messages {
-	return &messages{world: e.world, id: e.flat.id, members: e.ranks(places), rank: rank}
+func (e *nodes) subgroup(indices []int, rank int) *messages {
+	return &messages{world: e.world, id: e.flat.id, members: e.ranks(indices), rank: rank}
 }
 
 // ranks returns the ranks of the attempt for members of the group.
-func (e *nodes) ranks(places []int) []int {
-	out := make([]int, len(places))
-	for i, p := range places {
+func (e *nodes) ranks(indices []int) []int {
+	out := make([]int, len(indices))
+	for i, p := range indices {
 		out[i] = e.flat.members[p]
 	}
 	return out

@@ -24,20 +24,20 @@ func (o *onNodes) allGather() error {
 		}
 		return o.gatherOnNode(all)
 	}
-	mine := o.load(all)
+	share := o.load(all)
 	if o.uniform {
-		copy(mine.part(o.node), c.Send)
-	} else if err := o.collectWork(mine); err != nil {
+		copy(share.part(o.node), c.Send)
+	} else if err := o.collectWork(share); err != nil {
 		return err
 	}
-	if err := o.runAcross(func(x *exchange) error { return x.gatherParts(mine.division) }); err != nil {
+	if err := o.runAcross(func(x *exchange) error { return x.gatherParts(share.division) }); err != nil {
 		return err
 	}
-	return o.unpack(mine)
+	return o.unpack(share)
 }
 
 // collectWork copies the pieces of the node's ranks to the ranks that communicate between nodes.
-func (o *onNodes) collectWork(mine load) error {
+func (o *onNodes) collectWork(share load) error {
 	c, here := o.part(), o.byNode[o.node]
 	m := len(c.Send)
 	c.Recv = o.nodeBuffer.get(len(here) * m)
@@ -46,7 +46,7 @@ func (o *onNodes) collectWork(mine load) error {
 	}
 	for r, i := range here {
 		if o.worker[i] == o.local.rank {
-			copy(mine.piece(i), c.Recv[r*m:])
+			copy(share.piece(i), c.Recv[r*m:])
 		}
 	}
 	return nil
@@ -57,11 +57,11 @@ func (o *onNodes) collectWork(mine load) error {
 // one piece to its counterparts, which share it within their nodes.
 func (o *onNodes) broadcast() error {
 	c := o.call
-	node, place := o.locate(c.Root)
+	node, index := o.locate(c.Root)
 	here := o.part()
 	here.Root = 0
 	if o.node == node {
-		here.Root = place
+		here.Root = index
 	}
 	if o.workers == 1 || len(c.Recv) <= fewStepsBelow {
 		var heads []int

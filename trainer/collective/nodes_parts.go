@@ -97,8 +97,8 @@ func (o *onNodes) load(all pieces) load {
 func (l load) piece(i int) []byte { return l.buf[l.at[i]:][:l.all.cut(i+1)-l.all.cut(i)] }
 
 // reduceOnNode makes each rank reduce the pieces that it works on over its node, into the space
-// that room returns.
-func (o *onNodes) reduceOnNode(all pieces, room func(i int) []byte) error {
+// that dst returns.
+func (o *onNodes) reduceOnNode(all pieces, dst func(i int) []byte) error {
 	c := o.part()
 	c.Send = all.buf
 	c.step = &sharedStep{bytes: len(all.buf),
@@ -113,7 +113,7 @@ func (o *onNodes) reduceOnNode(all pieces, room func(i int) []byte) error {
 			all.each(from, to, func(i, a, b int) {
 				if all.worker[i] == o.local.rank {
 					start := all.cut(i)
-					o.local.reduceParts(c, room(i)[a-start:b-start], func(r int) []byte { return shown(r)[a-from : b-from] })
+					o.local.reduceParts(c, dst(i)[a-start:b-start], func(r int) []byte { return shown(r)[a-from : b-from] })
 				}
 			})
 		}}
@@ -143,12 +143,12 @@ func (o *onNodes) gatherOnNode(all pieces) error {
 	return o.runOnNode(true, c)
 }
 
-// scatterOnNode copies the wanted pieces of this node to the ranks whose place function returns a
+// scatterOnNode copies the wanted pieces of this node to the ranks whose dst function returns a
 // destination.
-func (o *onNodes) scatterOnNode(mine load, wanted func(i int) bool, place func(i int) []byte) error {
-	c, all := o.part(), mine.all
+func (o *onNodes) scatterOnNode(share load, wanted func(i int) bool, dst func(i int) []byte) error {
+	c, all := o.part(), share.all
 	c.Send = nil
-	have := func(i, a, b int) []byte { return mine.piece(i)[a-all.cut(i) : b-all.cut(i)] }
+	have := func(i, a, b int) []byte { return share.piece(i)[a-all.cut(i) : b-all.cut(i)] }
 	c.step = &sharedStep{bytes: len(all.buf), staged: true,
 		fill: func(window []byte, from int) {
 			all.each(from, from+len(window), func(i, a, b int) {
@@ -159,7 +159,7 @@ func (o *onNodes) scatterOnNode(mine load, wanted func(i int) bool, place func(i
 		},
 		read: func(from, to int, shown func(int) []byte) {
 			all.each(from, to, func(i, a, b int) {
-				into := place(i)
+				into := dst(i)
 				switch {
 				case into == nil:
 				case all.worker[i] == o.local.rank:
@@ -173,13 +173,13 @@ func (o *onNodes) scatterOnNode(mine load, wanted func(i int) bool, place func(i
 }
 
 // unpack copies all pieces from the ranks that worked on them to all ranks of the node.
-func (o *onNodes) unpack(mine load) error {
+func (o *onNodes) unpack(share load) error {
 	for _, on := range o.column {
 		for _, i := range on {
-			copy(mine.all.part(i), mine.piece(i))
+			copy(share.all.part(i), share.piece(i))
 		}
 	}
-	return o.gatherOnNode(mine.all)
+	return o.gatherOnNode(share.all)
 }
 
 // copied returns a copy that is valid until the end of the operation.
@@ -190,10 +190,10 @@ func (o *onNodes) copied(b []byte) []byte {
 }
 
 // locate returns the node of a rank and its local index.
-func (o *onNodes) locate(rank int) (node, place int) {
+func (o *onNodes) locate(rank int) (node, index int) {
 	for i, on := range o.byNode {
-		if place := slices.Index(on, rank); place >= 0 {
-			return i, place
+		if index := slices.Index(on, rank); index >= 0 {
+			return i, index
 		}
 	}
 	panic("collective: internal error: a rank is on no node")

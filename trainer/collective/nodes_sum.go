@@ -23,14 +23,14 @@ func (o *onNodes) allReduce() error {
 		}
 		return o.gatherOnNode(all)
 	}
-	mine := o.load(all)
-	if err := o.reduceOnNode(mine.all, mine.piece); err != nil {
+	share := o.load(all)
+	if err := o.reduceOnNode(share.all, share.piece); err != nil {
 		return err
 	}
-	if err := o.runAcross(func(x *exchange) error { return x.reduceParts(mine.division, true) }); err != nil {
+	if err := o.runAcross(func(x *exchange) error { return x.reduceParts(share.division, true) }); err != nil {
 		return err
 	}
-	return o.unpack(mine)
+	return o.unpack(share)
 }
 
 // sumSmall performs an all-reduce in the fewest steps: every rank reduces the whole buffer of its
@@ -67,19 +67,19 @@ func (o *onNodes) reduceScatter() error {
 		copy(c.Recv, all.part(rank))
 		return nil
 	}
-	mine := o.load(o.pieces(c.Send))
-	if err := o.reduceOnNode(mine.all, mine.piece); err != nil {
+	share := o.load(o.pieces(c.Send))
+	if err := o.reduceOnNode(share.all, share.piece); err != nil {
 		return err
 	}
-	if err := o.runAcross(func(x *exchange) error { return x.reduceParts(mine.division, false) }); err != nil {
+	if err := o.runAcross(func(x *exchange) error { return x.reduceParts(share.division, false) }); err != nil {
 		return err
 	}
 	if o.uniform {
-		copy(c.Recv, mine.part(o.node))
+		copy(c.Recv, share.part(o.node))
 		return nil
 	}
 	here := o.byNode[o.node]
-	return o.scatterOnNode(mine, func(i int) bool { return slices.Contains(here, i) }, func(i int) []byte {
+	return o.scatterOnNode(share, func(i int) bool { return slices.Contains(here, i) }, func(i int) []byte {
 		if i == rank {
 			return c.Recv
 		}
@@ -101,20 +101,20 @@ func (o *onNodes) reduce() error {
 		}
 		return nil
 	}
-	mine := o.load(o.pieces(c.Send))
-	if err := o.reduceOnNode(mine.all, mine.piece); err != nil {
+	share := o.load(o.pieces(c.Send))
+	if err := o.reduceOnNode(share.all, share.piece); err != nil {
 		return err
 	}
 	node, _ := o.locate(c.Root)
-	if err := o.runAcross(func(x *exchange) error { return x.reduceTo(mine.division, node) }); err != nil {
+	if err := o.runAcross(func(x *exchange) error { return x.reduceTo(share.division, node) }); err != nil {
 		return err
 	}
 	if node != o.node {
 		return nil
 	}
-	return o.scatterOnNode(mine, func(int) bool { return true }, func(i int) []byte {
+	return o.scatterOnNode(share, func(int) bool { return true }, func(i int) []byte {
 		if isRoot {
-			return mine.all.part(i)
+			return share.all.part(i)
 		}
 		return nil
 	})

@@ -60,10 +60,10 @@ func (x *exchange) ring(parts func(i int) []byte, reduce, gather bool) error {
 func (x *exchange) ringReduce(part func(int) []byte, largest int, gather bool) error {
 	n, c := x.n, x.call
 	next, previous := (x.rank+1)%n, (x.rank+n-1)%n
-	room := x.receiveBuffer(2 * largest)
+	received := x.receiveBuffer(2 * largest)
 	post := func(s int) incoming {
 		into := part(x.rank - 2 - s)
-		return x.post(previous, uint32(s), room[s%2*largest:][:len(into)])
+		return x.post(previous, uint32(s), received[s%2*largest:][:len(into)])
 	}
 	in := post(0)
 	x.announce(previous, largest)

@@ -35,8 +35,8 @@ func (e *Error) FailedRank() (rank int, ok bool) {
 
 // IsRemote reports whether another rank detected the failure and notified this one.
 func (e *Error) IsRemote() bool {
-	var told *mesh.RemoteAbort
-	return errors.As(e.Err, &told)
+	var abort *mesh.RemoteAbort
+	return errors.As(e.Err, &abort)
 }
 
 // waitedRank holds the rank that an operation of a group waits for. The rank remains set after a

@@ -56,14 +56,14 @@ func (s *shared) run(ctx context.Context, sequence uint64, c *Call) error {
 	if err := s.sync(ctx); err != nil {
 		return err
 	}
-	mine := s.board.published(s.rank, turn)
+	own := s.board.published(s.rank, turn)
 	direct := true
 	for r := range n {
-		theirs := s.board.published(r, turn)
-		if theirs.signature != mine.signature {
-			return &mesh.Mismatch{Peer: s.members[r], Sequence: sequence, Ours: mine.signature, Theirs: theirs.signature}
+		peer := s.board.published(r, turn)
+		if peer.signature != own.signature {
+			return &mesh.Mismatch{Peer: s.members[r], Sequence: sequence, Local: own.signature, Remote: peer.signature}
 		}
-		direct = direct && theirs.visible
+		direct = direct && peer.visible
 	}
 	switch {
 	case c.step != nil && direct && !c.step.staged:

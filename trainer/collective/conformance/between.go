@@ -215,10 +215,10 @@ func reduce(t *testing.T, c collective.Communicator, size, root int) (r reductio
 	if all == nil {
 		all = make([]float32, c.Size()*size)
 	}
-	mine := wideRange(c.Rank(), len(all))
-	copy(all, mine)
+	values := wideRange(c.Rank(), len(all))
+	copy(all, values)
 	r = reductions{all: all, part: make([]float32, size)}
-	whole := slices.Clone(mine)
+	whole := slices.Clone(values)
 	for _, call := range []collective.Call{
 		collective.ReduceScatter(r.part, all, collective.Sum),
 		collective.Reduce(whole, collective.Sum, root),
@@ -230,7 +230,7 @@ func reduce(t *testing.T, c collective.Communicator, size, root int) (r reductio
 	}
 	if c.Rank() == root {
 		r.whole = whole
-	} else if err == nil && !slices.Equal(whole, mine) {
+	} else if err == nil && !slices.Equal(whole, values) {
 		err = fmt.Errorf("reduce changed the buffer of a rank that is not its root")
 	}
 	return r, err

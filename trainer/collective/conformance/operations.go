@@ -50,15 +50,15 @@ func allOperations(t *testing.T, c collective.Communicator, kind collective.Type
 		if o == collective.Mean && scaledMean {
 			times, result = ranks, collective.Sum // the mean of n times the value
 		}
-		mine := multiples(kind, rank, 0, n, times)
-		b := slices.Clone(mine)
+		input := multiples(kind, rank, 0, n, times)
+		b := slices.Clone(input)
 		if err := do(fmt.Sprint("all-reduce ", o), collective.Call{Kind: collective.KindAllReduce, Op: o, Send: b, Recv: b},
 			b, reduced(kind, result, ranks, 0, n)); err != nil {
 			return err
 		}
 		for _, root := range roots {
-			b := slices.Clone(mine)
-			want := mine
+			b := slices.Clone(input)
+			want := input
 			if rank == root {
 				want = reduced(kind, result, ranks, 0, n)
 			}
@@ -84,14 +84,14 @@ func allOperations(t *testing.T, c collective.Communicator, kind collective.Type
 func moved(c collective.Communicator, kind collective.Type, n int, roots []int,
 	do func(string, collective.Call, []byte, []byte) error) error {
 	ranks, rank := c.Size(), c.Rank()
-	mine := numbers(kind, rank, 0, n)
+	input := numbers(kind, rank, 0, n)
 	var together, pieces []byte
 	for r := range ranks {
 		together = append(together, numbers(kind, r, 0, n)...)
 		pieces = append(pieces, numbers(kind, r, rank*n, n)...)
 	}
 	for _, root := range roots {
-		b := slices.Clone(mine)
+		b := slices.Clone(input)
 		if err := do(fmt.Sprint("broadcast from ", root), collective.Call{Kind: collective.KindBroadcast, Root: root, Send: b, Recv: b},
 			b, numbers(kind, root, 0, n)); err != nil {
 			return err
@@ -100,7 +100,7 @@ func moved(c collective.Communicator, kind collective.Type, n int, roots []int,
 		if rank == root {
 			gathered, want = aligned(kind, n*ranks), together
 		}
-		if err := do(fmt.Sprint("gather to ", root), collective.Call{Kind: collective.KindGather, Root: root, Send: mine, Recv: gathered},
+		if err := do(fmt.Sprint("gather to ", root), collective.Call{Kind: collective.KindGather, Root: root, Send: input, Recv: gathered},
 			gathered, want); err != nil {
 			return err
 		}
@@ -115,12 +115,12 @@ func moved(c collective.Communicator, kind collective.Type, n int, roots []int,
 		}
 	}
 	b := aligned(kind, n*ranks)
-	if err := do("all-gather", collective.Call{Kind: collective.KindAllGather, Send: mine, Recv: b}, b, together); err != nil {
+	if err := do("all-gather", collective.Call{Kind: collective.KindAllGather, Send: input, Recv: b}, b, together); err != nil {
 		return err
 	}
 	b = aligned(kind, n*ranks)
 	own := b[rank*n*kind.Size():][:n*kind.Size()]
-	copy(own, mine)
+	copy(own, input)
 	if err := do("all-gather in place", collective.Call{Kind: collective.KindAllGather, Send: own, Recv: b}, b, together); err != nil {
 		return err
 	}

@@ -32,9 +32,9 @@ func Processes(t testing.TB, n int, o collective.Options) []collective.Communica
 		o.Addrs[i] = listeners[i].Addr().String()
 	}
 	comms := Every(t, n, func(rank int) (collective.Communicator, error) {
-		mine := o
-		mine.Rank = rank
-		return collective.Connect(t.Context(), listeners[rank], mine)
+		options := o
+		options.Rank = rank
+		return collective.Connect(t.Context(), listeners[rank], options)
 	})
 	t.Cleanup(func() {
 		for _, c := range comms {

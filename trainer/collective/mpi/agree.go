@@ -36,9 +36,9 @@ func (g *group) compareCalls(ctx context.Context, sequence uint64, c *collective
 			return false, err
 		}
 	}
-	mine := digest(sequence, c.Signature(n), problem != nil)
+	own := digest(sequence, c.Signature(n), problem != nil)
 	vote := element.View[uint64](g.voteBuffer[:3*8])
-	vote[0], vote[1], vote[2] = mine, ^mine, 0
+	vote[0], vote[1], vote[2] = own, ^own, 0
 	if staged {
 		vote[2] = 1
 	}
@@ -60,9 +60,9 @@ func (g *group) compareCalls(ctx context.Context, sequence uint64, c *collective
 }
 
 // digest returns a value that differs for different calls.
-func digest(sequence uint64, s collective.Signature, wrong bool) uint64 {
+func digest(sequence uint64, s collective.Signature, invalid bool) uint64 {
 	h := sequence
-	if wrong {
+	if invalid {
 		h ^= 1 << 63
 	}
 	for _, v := range [...]uint64{uint64(s.Kind), uint64(s.Type), uint64(s.Op), uint64(s.Root), s.Bytes} {
@@ -84,25 +84,25 @@ type ticket struct {
 
 // findMismatch finds the first rank whose call differs from this rank's call.
 func (g *group) findMismatch(ctx context.Context, sequence uint64, c *collective.Call, problem error) error {
-	const room = 512
-	mine := ticket{Sequence: sequence, Signature: c.Signature(len(g.members))}
+	const ticketBytes = 512
+	own := ticket{Sequence: sequence, Signature: c.Signature(len(g.members))}
 	if problem != nil {
-		mine.Problem = problem.Error()
-		mine.Problem = mine.Problem[:min(len(mine.Problem), room/4)]
+		own.Problem = problem.Error()
+		own.Problem = own.Problem[:min(len(own.Problem), ticketBytes/4)]
 	}
-	text, err := json.Marshal(mine)
+	text, err := json.Marshal(own)
 	if err != nil {
 		return err
 	}
 	n := len(g.members)
-	all, err := g.memory.alloc(n * room)
+	all, err := g.memory.alloc(n * ticketBytes)
 	if err != nil {
 		return err
 	}
-	fill(all[g.index*room:][:room], text)
+	fill(all[g.index*ticketBytes:][:ticketBytes], text)
 	l := g.lib
 	err = g.request(ctx, sequence, true, func(r *libmpi.Handle) error {
-		return l.Iallgather(nil, address(all), room, l.Type(libmpi.Byte), g.comm, r)
+		return l.Iallgather(nil, address(all), ticketBytes, l.Type(libmpi.Byte), g.comm, r)
 	})
 	if err != nil {
 		return err
@@ -111,17 +111,17 @@ func (g *group) findMismatch(ctx context.Context, sequence uint64, c *collective
 		return problem
 	}
 	for r := range n {
-		var theirs ticket
-		if err := json.Unmarshal(all[r*room:][:room], &theirs); err != nil {
+		var peer ticket
+		if err := json.Unmarshal(all[r*ticketBytes:][:ticketBytes], &peer); err != nil {
 			return fmt.Errorf("decode the operation of rank %d: %w", g.members[r], err)
 		}
 		switch {
-		case theirs.Problem != "":
-			return &offenderError{r, errors.New(theirs.Problem)}
-		case theirs.Signature != mine.Signature:
-			return &offenderError{r, collective.Diverged(sequence, mine.Signature, theirs.Signature)}
-		case theirs.Sequence != sequence:
-			return &offenderError{r, fmt.Errorf("that rank is in operation %d, this one in %d: the ranks' programs have diverged", theirs.Sequence, sequence)}
+		case peer.Problem != "":
+			return &offenderError{r, errors.New(peer.Problem)}
+		case peer.Signature != own.Signature:
+			return &offenderError{r, collective.Diverged(sequence, own.Signature, peer.Signature)}
+		case peer.Sequence != sequence:
+			return &offenderError{r, fmt.Errorf("that rank is in operation %d, this one in %d: the ranks' programs have diverged", peer.Sequence, sequence)}
 		}
 	}
 	return nil
@@ -170,16 +170,16 @@ func (g *group) findUnresponsive(ctx context.Context, sequence uint64, err error
 	}
 	g.mu.Lock()
 	clear(g.notes.here)
-	asked := g.sendNote(g.members, note{Kind: noteWhere, Comm: g.id, Sequence: sequence})
+	sendErr := g.sendNote(g.members, note{Kind: noteWhere, Comm: g.id, Sequence: sequence})
 	g.mu.Unlock()
-	if asked != nil {
-		return errors.Join(err, asked)
+	if sendErr != nil {
+		return errors.Join(err, sendErr)
 	}
 	first := -1
 	for end := time.Now().Add(min(drainTimeout, max(late.Duration/4, drainTimeout/20))); time.Now().Before(end); time.Sleep(drainTimeout / 1000) {
 		g.mu.Lock()
-		read := g.readNotes()
-		told := g.failureReason(sequence)
+		readErr := g.readNotes()
+		failure := g.failureReason(sequence)
 		first = -1
 		for r, of := range g.members {
 			if in, ok := g.notes.here[commRank{g.id, of}]; r != g.index && (!ok || in != sequence) {
@@ -188,8 +188,8 @@ func (g *group) findUnresponsive(ctx context.Context, sequence uint64, err error
 			}
 		}
 		g.mu.Unlock()
-		if read != nil || told != nil {
-			return errors.Join(told, read)
+		if readErr != nil || failure != nil {
+			return errors.Join(failure, readErr)
 		}
 		if first < 0 {
 			break

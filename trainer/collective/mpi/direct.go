@@ -28,16 +28,16 @@ func (g *group) message(ctx context.Context, c *collective.Call) error {
 	if err != nil {
 		return err
 	}
-	ours := collective.Signature{Kind: uint8(collective.KindSend), Type: uint8(c.Type), Bytes: uint64(len(buf))}
+	local := collective.Signature{Kind: uint8(collective.KindSend), Type: uint8(c.Type), Bytes: uint64(len(buf))}
 	fields := element.View[uint64](head[:2*8])
-	fields[0], fields[1] = uint64(ours.Type), ours.Bytes
+	fields[0], fields[1] = uint64(local.Type), local.Bytes
 	if err := g.transfer(ctx, c, head[:2*8], true); err != nil {
 		return err
 	}
-	theirs := collective.Signature{Kind: ours.Kind, Type: uint8(fields[0]), Bytes: fields[1]}
+	remote := collective.Signature{Kind: local.Kind, Type: uint8(fields[0]), Bytes: fields[1]}
 	g.memory.release(head)
-	if theirs != ours {
-		return &offenderError{c.Root, collective.Diverged(uint64(c.Tag), ours, theirs)}
+	if remote != local {
+		return &offenderError{c.Root, collective.Diverged(uint64(c.Tag), local, remote)}
 	}
 	return g.pieces(ctx, c, buf)
 }

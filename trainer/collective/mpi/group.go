@@ -37,8 +37,8 @@ type messageStream struct {
 	kind      collective.Kind
 }
 
-func newGroup(p *process, comm libmpi.Handle, id uint64, members []int, place int) *group {
-	return &group{process: p, comm: comm, id: id, members: members, index: place, threads: map[messageStream]*turns.Turns{}}
+func newGroup(p *process, comm libmpi.Handle, id uint64, members []int, index int) *group {
+	return &group{process: p, comm: comm, id: id, members: members, index: index, threads: map[messageStream]*turns.Turns{}}
 }
 
 // exchangeHosts exchanges host names between all ranks and starts to receive notes.
@@ -50,17 +50,17 @@ func (g *group) exchangeHosts(ctx context.Context, host string) error {
 	if err != nil {
 		return err
 	}
-	const room = 128
+	const hostBytes = 128
 	g.hosts = make([]string, g.size)
-	mine, all := make([]byte, room), make([]byte, g.size*room)
-	copy(mine, host)
-	c := collective.AllGather(all, mine)
+	padded, all := make([]byte, hostBytes), make([]byte, g.size*hostBytes)
+	copy(padded, host)
+	c := collective.AllGather(all, padded)
 	// This operation does not count: the first operation is the user's.
 	if err := g.operate(ctx, 0, &c); err != nil {
 		return err
 	}
 	for r := range g.hosts {
-		g.hosts[r] = strings.TrimRight(string(all[r*room:][:room]), "\x00")
+		g.hosts[r] = strings.TrimRight(string(all[r*hostBytes:][:hostBytes]), "\x00")
 	}
 	g.mu.Lock()
 	g.connecting = false
@@ -180,10 +180,10 @@ func (g *group) split(ctx context.Context, number uint64, color, key int) (*grou
 	// MPI's colors are small and not negative. A group is represented by its first rank. Ranks with
 	// a negative color form a group that is freed.
 	first := slices.Min(order)
-	place := slices.Index(order, g.index)
+	index := slices.Index(order, g.index)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	comm, err := g.lib.CommSplit(g.comm, first, place)
+	comm, err := g.lib.CommSplit(g.comm, first, index)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (g *group) split(ctx context.Context, number uint64, color, key int) (*grou
 	for i, r := range order {
 		members[i] = g.members[r]
 	}
-	return newGroup(g.process, comm, collective.Derive(g.id, g.splits, color), members, place), nil
+	return newGroup(g.process, comm, collective.Derive(g.id, g.splits, color), members, index), nil
 }
 
 // AllocBytes returns memory that MPI uses in place: see [collective.Alloc].

@@ -51,12 +51,12 @@ func (p *process) start(ctx context.Context) error {
 		err := p.initialize()
 		ready <- err
 		if err == nil {
-			over := <-p.end
+			result := <-p.end
 			// Call it without the mutex: it may never return, but Close must.
 			p.mu.Lock()
 			p.finalizing = true
 			p.mu.Unlock()
-			over <- p.lib.Finalize()
+			result <- p.lib.Finalize()
 		}
 	}()
 	select {
@@ -211,10 +211,10 @@ func (p *process) finalizeOnce() error {
 	if err := p.awaitClosed(); err != nil {
 		return fmt.Errorf("end without MPI_Finalize: %w", err)
 	}
-	over := make(chan error, 1)
-	p.end <- over
+	result := make(chan error, 1)
+	p.end <- result
 	select {
-	case err := <-over:
+	case err := <-result:
 		return err
 	case <-time.After(finalizeTimeout):
 		return fmt.Errorf("end without MPI_Finalize, which did not return within %s", finalizeTimeout)

@@ -14,8 +14,8 @@ func outgoingBytes(b []byte) []byte { return bytes.Clone(b) }
 
 // writeFrame writes the buffers one after another. The detector orders a write before the read of
 // its bytes, but not for several buffers in one system call.
-func writeFrame(c *connection, both *net.Buffers) error {
-	for _, b := range *both {
+func writeFrame(c *connection, buffers *net.Buffers) error {
+	for _, b := range *buffers {
 		if _, err := c.Write(b); err != nil {
 			return err
 		}

@@ -147,9 +147,9 @@ func (at *stream) decode(f *frame, b []byte) error {
 	return nil
 }
 
-// read reads the next frame. room returns the buffer for its payload, or an error to reject it.
+// read reads the next frame. buffer returns the memory for its payload, or an error to reject it.
 // read returns io.EOF if the peer closed the connection between frames.
-func (at *stream) read(r io.Reader, f *frame, room func(*frame) ([]byte, error)) error {
+func (at *stream) read(r io.Reader, f *frame, buffer func(*frame) ([]byte, error)) error {
 	var whole [taggedHead]byte
 	b := whole[:at.headSize()]
 	if n, err := io.ReadFull(r, b); err != nil {
@@ -158,7 +158,7 @@ func (at *stream) read(r io.Reader, f *frame, room func(*frame) ([]byte, error))
 	if err := at.decode(f, b); err != nil {
 		return err
 	}
-	payload, err := room(f)
+	payload, err := buffer(f)
 	if err != nil {
 		return err
 	}

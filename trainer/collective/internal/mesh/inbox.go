@@ -75,8 +75,8 @@ func (x *inbox) Receive(from int, h Head, b []byte) *Transfer {
 	return t
 }
 
-func mismatch(from int, ours Head, theirs Signature) *Mismatch {
-	return &Mismatch{Peer: from, Sequence: ours.Sequence, Direct: ours.Direct, Ours: ours.Signature, Theirs: theirs}
+func mismatch(from int, local Head, remote Signature) *Mismatch {
+	return &Mismatch{Peer: from, Sequence: local.Sequence, Direct: local.Direct, Local: local.Signature, Remote: remote}
 }
 
 // deliver delivers an arrived message to its receiver. The caller holds mu.
@@ -113,11 +113,11 @@ func (x *inbox) arrive(from int, h Head, n int) (*Transfer, []byte, error) {
 	if now, in := x.current[h.Group]; in && !h.Direct && now.sequence == h.Sequence && now.signature != h.Signature {
 		return nil, nil, mismatch(from, Head{h.Key, now.signature}, h.Signature)
 	}
-	kept := x.store.alloc(n)
-	if kept == nil {
+	early := x.store.alloc(n)
+	if early == nil {
 		return nil, nil, &PeerError{from, fmt.Errorf("received over %d bytes of messages that this rank has not requested yet", maxEarlyBytes)}
 	}
-	t = &Transfer{peer: from, h: h, early: kept, state: arriving, done: make(chan struct{})}
+	t = &Transfer{peer: from, h: h, early: early, state: arriving, done: make(chan struct{})}
 	x.messages[at] = t
 	return t, t.early, nil
 }

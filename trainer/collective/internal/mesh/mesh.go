@@ -103,15 +103,15 @@ func (e *PeerError) Unwrap() error { return e.Err }
 // A Mismatch reports that a rank is in a different operation from this rank, or in the same
 // operation with different arguments.
 type Mismatch struct {
-	Peer         int
-	Sequence     uint64
-	Direct       bool
-	Ours, Theirs Signature
+	Peer          int
+	Sequence      uint64
+	Direct        bool
+	Local, Remote Signature
 }
 
 // Error returns the rank and both signatures.
 func (e *Mismatch) Error() string {
-	return fmt.Sprintf("rank %d is in a different operation %d: %+v, not %+v", e.Peer, e.Sequence, e.Theirs, e.Ours)
+	return fmt.Sprintf("rank %d is in a different operation %d: %+v, not %+v", e.Peer, e.Sequence, e.Remote, e.Local)
 }
 
 // RemoteAbort is the reason that another rank reported.

@@ -180,9 +180,9 @@ func (n *network) handshake(raw net.Conn, to, index int) (*connection, error) {
 // Abort notifies all connected ranks and closes the mesh.
 func (n *network) Abort(reason *PeerError) {
 	n.fail(reason)
-	say := abortReason(n.o.Rank, reason)
-	b := []byte(say.Text[:min(len(say.Text), maxReason)])
-	h := Head{Signature: Signature{Root: int32(reason.Peer)}, Key: Key{Step: uint32(say.By)}}
+	message := abortReason(n.o.Rank, reason)
+	b := []byte(message.Text[:min(len(message.Text), maxReason)])
+	h := Head{Signature: Signature{Root: int32(reason.Peer)}, Key: Key{Step: uint32(message.By)}}
 	ctx, cancel := context.WithTimeout(context.Background(), abortTimeout)
 	defer cancel()
 	var sent []*Transfer

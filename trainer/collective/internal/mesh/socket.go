@@ -99,16 +99,16 @@ func (s *socket) attach(conn *connection) bool {
 // write sends queued messages until the socket ends. A message that it cannot send stays in the
 // queue, because only the reader or the end of the socket determines why the connection failed.
 func (s *socket) write() error {
-	var room [taggedHead]byte
-	var both [2][]byte
+	var head [taggedHead]byte
+	var parts [2][]byte
 	var buffers net.Buffers
 	for {
 		o, ok := s.take()
 		if !ok {
 			return nil
 		}
-		both = [...][]byte{s.conn.out.encode(&o.frame, &room, o.b), o.b}
-		buffers = both[:]
+		parts = [...][]byte{s.conn.out.encode(&o.frame, &head, o.b), o.b}
+		buffers = parts[:]
 		err := writeFrame(s.conn, &buffers)
 		if err != nil {
 			s.put(o)
@@ -127,7 +127,7 @@ func (n *network) read(peer int, s *socket) error {
 	var f frame
 	var t *Transfer
 	var reason []byte
-	room := func(f *frame) (b []byte, err error) {
+	buffer := func(f *frame) (b []byte, err error) {
 		switch f.class {
 		case classAbort:
 			reason = make([]byte, f.size)
@@ -139,7 +139,7 @@ func (n *network) read(peer int, s *socket) error {
 		return b, err
 	}
 	for {
-		if err := s.conn.in.read(r, &f, room); err != nil {
+		if err := s.conn.in.read(r, &f, buffer); err != nil {
 			return err
 		}
 		switch f.class {
@@ -166,12 +166,12 @@ func (n *network) serve(p *peer, s *socket) {
 	go func() {
 		defer n.working.Done()
 		err := n.read(p.rank, s)
-		var told *PeerError
-		var other *Mismatch
-		var wrong integrity
-		var altered alteration
+		var peerErr *PeerError
+		var mismatchErr *Mismatch
+		var integrityErr integrity
+		var alterationErr alteration
 		switch {
-		case errors.As(err, &told) || errors.As(err, &other):
+		case errors.As(err, &peerErr) || errors.As(err, &mismatchErr):
 			n.fail(err)
 		case errors.Is(err, io.EOF):
 			// The other sockets may still hold data that was sent earlier.
@@ -179,7 +179,7 @@ func (n *network) serve(p *peer, s *socket) {
 				return
 			}
 			err = errConnectionClosed
-		case errors.As(err, &wrong) || errors.As(err, &altered):
+		case errors.As(err, &integrityErr) || errors.As(err, &alterationErr):
 			n.fail(&PeerError{p.rank, err})
 			lost := n.markLost(p.rank, err)
 			// The peer must be notified: it sees only a closed connection.

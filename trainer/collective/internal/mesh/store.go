@@ -22,34 +22,34 @@ type store struct {
 
 // alloc returns n bytes for a message, or nil if the limit is reached.
 func (s *store) alloc(n int) []byte {
-	room := n
+	capacity := n
 	if n >= minReusedBytes {
-		room = 1 << bits.Len(uint(n-1))
+		capacity = 1 << bits.Len(uint(n-1))
 	}
-	if s.inUse+room > maxEarlyBytes {
+	if s.inUse+capacity > maxEarlyBytes {
 		return nil
 	}
-	s.inUse += room
-	free := s.free[room]
+	s.inUse += capacity
+	free := s.free[capacity]
 	last := len(free) - 1
 	if last < 0 {
-		return make([]byte, n, room)
+		return make([]byte, n, capacity)
 	}
-	s.free[room] = free[:last]
-	s.idle -= room
+	s.free[capacity] = free[:last]
+	s.idle -= capacity
 	return free[last][:n]
 }
 
 // release releases memory that take returned.
 func (s *store) release(b []byte) {
-	room := cap(b)
-	s.inUse -= room
-	if room < minReusedBytes || s.idle+room > maxIdleBytes {
+	capacity := cap(b)
+	s.inUse -= capacity
+	if capacity < minReusedBytes || s.idle+capacity > maxIdleBytes {
 		return
 	}
 	if s.free == nil {
 		s.free = map[int][][]byte{}
 	}
-	s.free[room] = append(s.free[room], b[:room])
-	s.idle += room
+	s.free[capacity] = append(s.free[capacity], b[:capacity])
+	s.idle += capacity
 }

@@ -62,8 +62,8 @@ func Create(n int) (*Segment, error) {
 // Open maps a segment of n bytes that another process has created.
 func Open(name string, n int) (*Segment, error) {
 	var m mark
-	digits, ours := strings.CutPrefix(name, prefix)
-	if k, err := hex.Decode(m[:], []byte(digits)[:min(len(digits), 2*len(m))]); !ours || err != nil || k != len(m) || len(digits) != 2*len(m) {
+	digits, hasPrefix := strings.CutPrefix(name, prefix)
+	if k, err := hex.Decode(m[:], []byte(digits)[:min(len(digits), 2*len(m))]); !hasPrefix || err != nil || k != len(m) || len(digits) != 2*len(m) {
 		return nil, fmt.Errorf("invalid segment name %q", name)
 	}
 	s, err := open(name, n+HeaderSize)
