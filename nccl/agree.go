@@ -68,8 +68,8 @@ func Agree(hosts []netif.Inventory, choices []netif.Choice, exclude ...string) (
 // roceChosen reports whether each host on its own would prefer RoCE to InfiniBand.
 func roceChosen(hosts []netif.Inventory, choices []netif.Choice, found map[string][][]rail) bool {
 	for i := range hosts {
-		both := append(append([]rail{}, found[infiniBand][i]...), found[ethernet][i]...)
-		if layerOf(both, &choices[i]) != ethernet {
+		candidates := append(append([]rail{}, found[infiniBand][i]...), found[ethernet][i]...)
+		if layerOf(candidates, &choices[i]) != ethernet {
 			return false
 		}
 	}

@@ -57,7 +57,7 @@ func (p *planner) setGID() {
 // setGIDIndex decides on NCCL_IB_GID_INDEX, one index for all ports of a host.
 func (p *planner) setGIDIndex() {
 	index, why := p.commonGID()
-	judge := func(value string) assessment {
+	assess := func(value string) assessment {
 		n := atoi(value)
 		if n < 0 {
 			return accept("NCCL selects the address, since 2.21")
@@ -69,7 +69,7 @@ func (p *planner) setGIDIndex() {
 		}
 		return accept("every port has a RoCE address at this index")
 	}
-	if p.keepExisting(ibGID, judge) {
+	if p.keepExisting(ibGID, assess) {
 		return
 	}
 	switch {
@@ -198,13 +198,13 @@ func (p *planner) setGIDFamily() {
 			break
 		}
 	}
-	judge := func(value string) assessment {
+	assess := func(value string) assessment {
 		if six != nil && value != "AF_INET6" {
 			return reject("%s has only IPv6 addresses: set it to AF_INET6", six)
 		}
 		return accept("the family of the RoCE addresses")
 	}
-	if p.keepExisting(ibAddrFamily, judge) || six == nil || p.Version > 0 && p.Version < dynamicGID {
+	if p.keepExisting(ibAddrFamily, assess) || six == nil || p.Version > 0 && p.Version < dynamicGID {
 		return
 	}
 	p.add(ibAddrFamily, "AF_INET6", "%s has only IPv6 addresses, and NCCL uses IPv4 by default", six)

@@ -15,7 +15,7 @@ const (
 // Slingshot and Amazon's EFA require aws-ofi-nccl.
 func (p *planner) setPlugin() {
 	fabric := p.foreignFabric()
-	judge := func(value string) assessment {
+	assess := func(value string) assessment {
 		if why := p.Job.WithoutRDMA; why != "" && strings.EqualFold(value, "IB") {
 			return reject("%s: NCCL stops on that host", why)
 		}
@@ -24,7 +24,7 @@ func (p *planner) setPlugin() {
 		}
 		return accept("NCCL stops if this network is not available")
 	}
-	named := p.keepExisting(ncclNet, judge)
+	named := p.keepExisting(ncclNet, assess)
 	loaded := p.keepExisting(ncclNetPlugin, func(value string) assessment { return p.judgePlugins(value, fabric) })
 	switch {
 	case fabric == "" || named:

@@ -32,8 +32,8 @@ var firstVersions = map[string]int{
 // checkRecent lists the variables above that another source has set.
 func (p *planner) checkRecent() {
 	for _, c := range []struct {
-		name  string
-		judge func(value string) assessment
+		name   string
+		assess func(value string) assessment
 	}{
 		{oobEnable, p.judgeOOB},
 		{oobInterface, p.judgeOOBInterface},
@@ -51,7 +51,7 @@ func (p *planner) checkRecent() {
 			if first := firstVersions[c.name]; p.Version != 0 && p.Version < first {
 				return reject("NCCL %s ignores it: it requires %s", versionText(p.Version), versionText(first))
 			}
-			return c.judge(value)
+			return c.assess(value)
 		})
 	}
 }

@@ -64,8 +64,8 @@ func (e *Env) note(format string, args ...any) {
 
 // An assessment is the assessment of a value from another source.
 type assessment struct {
-	text  string
-	wrong bool
+	text    string
+	isWrong bool // see [Var.Wrong]
 }
 
 func accept(format string, args ...any) assessment {
@@ -78,16 +78,16 @@ func reject(format string, args ...any) assessment {
 // existing returns the existing value of a variable. NCCL reads its own files, but the
 // environment takes precedence. The other libraries read only the environment.
 func (p *planner) existing(name string) (Var, bool) {
-	site, ofSite := p.Site.Vars[name]
+	site, fromSite := p.Site.Vars[name]
 	from := fmt.Sprintf("the profile of site %s", p.Site.Name)
 	if value, set := p.Lookup(name); set {
 		p.env.inherited[name] = true
-		if ofSite && value == site {
+		if fromSite && value == site {
 			return Var{Name: name, Value: value, Source: Site, From: from}, true
 		}
 		return Var{Name: name, Value: value, Source: User, From: "the environment"}, true
 	}
-	if ofSite {
+	if fromSite {
 		return Var{Name: name, Value: site, Source: Site, From: from}, true
 	}
 	if strings.HasPrefix(name, "NCCL_") {
@@ -107,19 +107,19 @@ func (p *planner) existingValue(name string) string {
 }
 
 // addExisting lists a variable of another source, with the assessment of its value.
-func (p *planner) addExisting(v Var, judged assessment) {
-	v.Reason, v.Wrong = "unchanged: "+judged.text, judged.wrong
+func (p *planner) addExisting(v Var, result assessment) {
+	v.Reason, v.Wrong = "unchanged: "+result.text, result.isWrong
 	p.env.Vars = append(p.env.Vars, v)
 	if v.Wrong {
-		p.env.warn("%s=%q (from %s) is unchanged, but %s", v.Name, v.Value, v.From, judged.text)
+		p.env.warn("%s=%q (from %s) is unchanged, but %s", v.Name, v.Value, v.From, result.text)
 	}
 }
 
 // keepExisting lists a variable if another source has set it, and reports whether it did.
-func (p *planner) keepExisting(name string, judge func(value string) assessment) bool {
+func (p *planner) keepExisting(name string, assess func(value string) assessment) bool {
 	v, set := p.existing(name)
 	if set {
-		p.addExisting(v, judge(v.Value))
+		p.addExisting(v, assess(v.Value))
 	}
 	return set
 }

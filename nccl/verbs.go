@@ -220,13 +220,13 @@ func (p *planner) adaptersWithPrefix(name string) []string {
 // two rails fails (ibv_modify_qp, "Network is unreachable" or 110).
 func (p *planner) setCrossNIC() {
 	from, to := p.unroutedRails()
-	judge := func(value string) assessment {
+	assess := func(value string) assessment {
 		if from != nil && atoi(value) != 0 {
 			return reject("%s has no route to the network of %s, so NCCL must not connect one rail to another: set it to 0", from, to)
 		}
 		return accept("the site configures it")
 	}
-	if p.keepExisting(crossNIC, judge) || from == nil {
+	if p.keepExisting(crossNIC, assess) || from == nil {
 		return
 	}
 	p.add(crossNIC, "0", "each rail is a separate network: %s has no route to the network of %s", from, to)

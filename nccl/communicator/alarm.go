@@ -8,14 +8,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// alarms find the reason why an operation does not end, without a message between the hosts while all
-// is well. Each rank listens to its two neighbors in a ring. A rank whose operation is overdue sends
-// an alarm to both, and they pass it on, so that it also gets past a rank that is stopped. Then all
-// ranks exchange their progress, even those that are not in an operation, and every rank finds the
-// same culprit. A rank that dies is noticed immediately, because nobody hears from it anymore.
+// alarms find the reason why an operation does not end. While all operations end in time, the hosts
+// exchange no messages. Each rank listens to its two neighbors in a ring. A rank whose operation is
+// overdue sends an alarm to both, and they forward it, so that it also gets past a rank that is
+// stopped. Then all ranks gather their progress, also ranks without an operation, and every rank
+// finds the same culprit. If a rank dies, its connections end, and the others detect it immediately.
 type alarms struct {
 	comm      *Comm
-	told      sync.Once
+	sent      sync.Once
 	diagnosis sync.Once
 	listener  sync.WaitGroup
 }
@@ -52,22 +52,22 @@ func (a *alarms) neighbors() [2]int {
 	return [2]int{(r + 1) % n, (r + n - 1) % n}
 }
 
-// tell sends a message to both neighbors, unless they have one already.
-func (a *alarms) tell(message byte) {
-	a.told.Do(func() {
+// send sends a message to both neighbors, unless they have one already.
+func (a *alarms) send(message byte) {
+	a.sent.Do(func() {
 		for direction, neighbor := range a.neighbors() {
 			a.comm.hosts[1].Start(collective.WithTimeout(a.comm.ctx, localTimeout), collective.Send([]byte{message}, neighbor, direction))
 		}
 	})
 }
 
-// end tells the neighbors that this rank's operations have ended, and waits a few seconds for theirs.
-// It reports whether all is well.
+// end notifies the neighbors that this rank's operations have ended, and waits a few seconds for their
+// notices. It reports whether both have arrived.
 func (a *alarms) end() bool {
 	if a == nil {
 		return true
 	}
-	a.tell(messageEnd)
+	a.send(messageEnd)
 	done := make(chan struct{})
 	go func() { a.listener.Wait(); close(done) }()
 	select {
@@ -81,14 +81,14 @@ func (a *alarms) end() bool {
 
 // raise passes on an alarm and finds the culprit.
 func (a *alarms) raise() {
-	a.tell(messageAlarm)
+	a.send(messageAlarm)
 	a.diagnosis.Do(func() {
 		at := a.comm.begun.Load()
 		a.comm.failed(at, a.diagnose())
 	})
 }
 
-// diagnose exchanges the progress of all ranks and returns the reason why an operation is overdue.
+// diagnose gathers the progress of all ranks and returns the reason why an operation is overdue.
 func (a *alarms) diagnose() error {
 	c := a.comm
 	own := c.position().encode()
@@ -139,9 +139,10 @@ func decodePosition(v []int64) position {
 	return position{uint64(v[0]), uint64(v[1]), v[2] != 0, decodeSignature(v[3:])}
 }
 
-// findCulprit returns an error that names the rank that prevents the end of the first operation that
-// has not ended on all ranks: one that has not begun it, one whose GPU has not reached it, or one that
-// runs a different operation than this rank. It returns nil if there is none.
+// findCulprit returns an error that names the culprit: the rank that prevents the end of the first
+// operation that has not ended on all ranks. The culprit has not begun the operation, its GPU has not
+// reached it, or it runs a different operation from this rank. If no rank is the culprit, findCulprit
+// returns nil.
 func findCulprit(ranks []position, own int) error {
 	number := ranks[own].ended
 	for _, p := range ranks {
@@ -157,10 +158,10 @@ func findCulprit(ranks []position, own int) error {
 			return &remoteError{r, fmt.Errorf("its GPU has not reached operation %d: a computation before it is stuck or slow", number)}
 		}
 	}
-	ours := ranks[own]
+	local := ranks[own]
 	for r, p := range ranks {
-		if p.ended == number && ours.ended == number && p.signature != ours.signature {
-			return &remoteError{r, collective.Diverged(number, ours.signature, p.signature)}
+		if p.ended == number && local.ended == number && p.signature != local.signature {
+			return &remoteError{r, collective.Diverged(number, local.signature, p.signature)}
 		}
 	}
 	return nil

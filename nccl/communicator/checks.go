@@ -17,7 +17,7 @@ type checks struct {
 	comm  *Comm
 	begun chan checked
 	ended chan checked
-	over  sync.WaitGroup
+	done  sync.WaitGroup
 }
 
 // A checked is an operation with the state of its check.
@@ -33,7 +33,7 @@ const maxOperations = 1024
 func (c *Comm) startChecks() {
 	k := &checks{comm: c, begun: make(chan checked, maxOperations), ended: make(chan checked, maxOperations)}
 	c.checks = k
-	k.over.Go(func() {
+	k.done.Go(func() {
 		for o := range k.begun {
 			err := k.compare(o)
 			if err != nil {
@@ -42,7 +42,7 @@ func (c *Comm) startChecks() {
 			o.result <- err
 		}
 	})
-	k.over.Go(func() {
+	k.done.Go(func() {
 		for o := range k.ended {
 			if err := k.waitForNext(o); err != nil {
 				c.failed(o.operation, err)
@@ -75,32 +75,32 @@ func (k *checks) compare(o checked) error {
 	}
 	ctx := collective.WithTimeout(k.comm.ctx, k.comm.options.Timeout)
 	host, n := k.comm.hosts[0], k.comm.Size()
-	ours := o.signature()
-	mine := encodeSignature(ours)
-	extremes := slices.Clone(mine)
-	for _, v := range mine {
+	signature := o.signature()
+	encoded := encodeSignature(signature)
+	extremes := slices.Clone(encoded)
+	for _, v := range encoded {
 		extremes = append(extremes, -v)
 	}
 	if err := host.Do(ctx, collective.AllReduce(extremes, collective.Max)); err != nil {
 		return err
 	}
 	same := true
-	for i := range mine {
-		same = same && extremes[i] == -extremes[len(mine)+i]
+	for i := range encoded {
+		same = same && extremes[i] == -extremes[len(encoded)+i]
 	}
 	if same {
 		return nil
 	}
-	all := make([]int64, n*len(mine))
-	if err := host.Do(ctx, collective.AllGather(all, mine)); err != nil {
+	all := make([]int64, n*len(encoded))
+	if err := host.Do(ctx, collective.AllGather(all, encoded)); err != nil {
 		return err
 	}
 	for r := range n {
-		v := all[r*len(mine):][:len(mine)]
-		if slices.Equal(v, mine) {
+		v := all[r*len(encoded):][:len(encoded)]
+		if slices.Equal(v, encoded) {
 			continue
 		}
-		return &remoteError{r, collective.Diverged(o.number, ours, decodeSignature(v))}
+		return &remoteError{r, collective.Diverged(o.number, signature, decodeSignature(v))}
 	}
 	return nil
 }
@@ -127,8 +127,8 @@ func (k *checks) waitForNext(o checked) error {
 		return o.err
 	}
 	n := k.comm.Size()
-	word := collective.Send(make([]byte, 1), (k.comm.Rank()+n-1)%n, o.tag())
-	if err := k.comm.hosts[1].Do(k.untimed(), word); err != nil {
+	message := collective.Send(make([]byte, 1), (k.comm.Rank()+n-1)%n, o.tag())
+	if err := k.comm.hosts[1].Do(k.untimed(), message); err != nil {
 		return err
 	}
 	return o.nextDone.Wait()
@@ -145,7 +145,7 @@ func (k *checks) notify(why error) {
 // whether it has. All operations of this rank must have ended.
 func (k *checks) waitAll() bool {
 	done := make(chan struct{})
-	go func() { k.over.Wait(); close(done) }()
+	go func() { k.done.Wait(); close(done) }()
 	select {
 	case <-done:
 		return true

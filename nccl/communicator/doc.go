@@ -16,8 +16,8 @@
 //
 // NCCL itself does not compare the ranks' calls, does not name a missing rank, and waits
 // indefinitely. Therefore each operation has a deadline that starts when the GPU reaches it. If it
-// is missed, the ranks exchange their positions and name the rank that prevents the end (alarm.go).
-// The loss of a rank is noticed immediately. With Options.Check, for debugging, the ranks also
+// is missed, the ranks gather their positions and name the rank that prevents the end (alarm.go).
+// The ranks detect the loss of a rank immediately. With Options.Check, for debugging, they also
 // compare the arguments of each operation over the host communicator while the GPU works.
 // After the first failure, the package aborts NCCL's communicators and never waits for them.
 // All operations then return that failure.

@@ -11,7 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// A peerInfo is the message that ranks exchange before NCCL starts.
+// A peerInfo describes a rank to the other ranks before NCCL starts.
 type peerInfo struct {
 	Rank    int             `json:"rank"` // rank in the attempt
 	Host    string          `json:"host"`
@@ -24,8 +24,8 @@ type peerInfo struct {
 // NCCL hang. It also creates the host communicators.
 func (c *Comm) exchangePeerInfo(ctx context.Context) error {
 	o := &c.options
-	mine := peerInfo{o.Control.Rank(), o.Host, o.GPU.ID(), o.Library.Version, o.Library.File}
-	all, err := collective.AllGatherJSON(ctx, o.Control, mine)
+	info := peerInfo{o.Control.Rank(), o.Host, o.GPU.ID(), o.Library.Version, o.Library.File}
+	all, err := collective.AllGatherJSON(ctx, o.Control, info)
 	if err != nil {
 		return fmt.Errorf("exchange GPUs of the ranks: %w", err)
 	}

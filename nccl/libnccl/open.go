@@ -24,12 +24,12 @@ func (notFound) Hint() string {
 	return "load your center's module of NCCL or CUDA, install NCCL (`pip install nvidia-nccl-cu12`, or the package libnccl2), or set LD_LIBRARY_PATH to its directory"
 }
 
-// Open loads the first library in places that is NCCL [Oldest] or later. A place is a path, or
-// a name for the dynamic linker.
-func Open(places []string) (*Library, error) {
+// Open loads the first candidate that is NCCL [Oldest] or later. A candidate is a path, or a name for
+// the dynamic linker.
+func Open(candidates []string) (*Library, error) {
 	var errs []error
-	for _, place := range places {
-		l, err := load(place)
+	for _, candidate := range candidates {
+		l, err := load(candidate)
 		if err == nil {
 			return l, nil
 		}
@@ -38,8 +38,8 @@ func Open(places []string) (*Library, error) {
 	return nil, notFound{fmt.Errorf("load NCCL: %w", errors.Join(errs...))}
 }
 
-func load(place string) (*Library, error) {
-	loaded, err := library.Open([]string{place})
+func load(candidate string) (*Library, error) {
+	loaded, err := library.Open([]string{candidate})
 	if err != nil {
 		return nil, err
 	}
