@@ -13,22 +13,22 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
 
-// newWeights passes the initial values of each parameter to give as soon as the model has written
+// newWeights passes the initial values of each parameter to send as soon as the model has written
 // them. They come from the job's weights file or from random initialization.
-func (r *run) newWeights(give ddp.Give) error {
+func (r *run) newWeights(send ddp.SendParam) error {
 	params := r.model.Params()
-	kept := make([]device.Tensor, len(params))
+	tensors := make([]device.Tensor, len(params))
 	for i, p := range params {
-		kept[i] = p.Data
+		tensors[i] = p.Data
 	}
-	to := &streamingMemory{give: give, params: map[unsafe.Pointer]int{}}
+	to := &streamingMemory{send: send, params: map[unsafe.Pointer]int{}}
 	nn.AllocValues(to, params)
 	for i, p := range params {
 		to.params[p.Data.Base()] = i
 	}
 	err := r.fillWeights(to)
 	for i, p := range params {
-		p.Data = kept[i]
+		p.Data = tensors[i]
 	}
 	if err == nil {
 		err = to.err
@@ -36,11 +36,11 @@ func (r *run) newWeights(give ddp.Give) error {
 	return err
 }
 
-// streamingMemory is a device memory that stores nothing: it gives a parameter's values to
+// streamingMemory is a device memory that stores nothing: it sends a parameter's values with
 // ScatterState when they are written.
 type streamingMemory struct {
 	plan.Counter
-	give         ddp.Give
+	send         ddp.SendParam
 	params       map[unsafe.Pointer]int // by placeholder address
 	err          error                  // the first error
 	garbageBytes int                    // bytes of garbage since the last collection
@@ -50,9 +50,9 @@ type streamingMemory struct {
 // size. A collection takes a few milliseconds.
 const maxGarbage = 8 << 20
 
-// Write gives a parameter to ScatterState.
+// Write sends a parameter.
 func (m *streamingMemory) Write(t device.Tensor, values []float32) {
-	m.giveParam(t, func(at int, to []float32) error {
+	m.sendParam(t, func(at int, to []float32) error {
 		copy(to, values[at:])
 		return nil
 	})
@@ -62,21 +62,21 @@ func (m *streamingMemory) Write(t device.Tensor, values []float32) {
 	}
 }
 
-// Zero gives zeros to ScatterState.
+// Zero sends zeros.
 func (m *streamingMemory) Zero(t device.Tensor) {
-	m.giveParam(t, func(_ int, to []float32) error {
+	m.sendParam(t, func(_ int, to []float32) error {
 		clear(to)
 		return nil
 	})
 }
 
-func (m *streamingMemory) giveParam(t device.Tensor, fill func(int, []float32) error) {
+func (m *streamingMemory) sendParam(t device.Tensor, fill func(int, []float32) error) {
 	param, ok := m.params[t.Base()]
 	if !ok {
 		panic("trainer: internal error: a write to a part of a parameter")
 	}
 	if m.err == nil {
-		m.err = m.give(param, fill)
+		m.err = m.send(param, fill)
 	}
 }
 

@@ -45,9 +45,9 @@ func (t *training) shardTo(ctx context.Context, comm collective.Communicator, o 
 	for _, p := range s.Parts() {
 		parts = append(parts, p.Data.Floats())
 	}
-	err := s.ScatterState(ctx, parts, func(give ddp.Give) error {
+	err := s.ScatterState(ctx, parts, func(send ddp.SendParam) error {
 		for i, values := range drawn {
-			if err := give(i, func(at int, to []float32) error { copy(to, values[at:]); return nil }); err != nil {
+			if err := send(i, func(at int, to []float32) error { copy(to, values[at:]); return nil }); err != nil {
 				return err
 			}
 		}

@@ -80,9 +80,9 @@ func newRank(c collective.Communicator, strategy ddp.Strategy, dir string, chang
 		change(&o)
 	}
 	r.Saver = New(s, o)
-	err = r.State.Scatter(context.Background(), Origin{}, false, func(give ddp.Give) error {
+	err = r.State.Scatter(context.Background(), Origin{}, false, func(send ddp.SendParam) error {
 		for i := range s.Params {
-			err := give(i, func(at int, values []float32) error {
+			err := send(i, func(at int, values []float32) error {
 				for j := range values {
 					values[j] = float32(100*i + at + j)
 				}

@@ -69,15 +69,15 @@ func (s *State) readTensor(t device.Tensor) []float32 { return device.Floats(s.D
 // readNothing returns nil, for callers that need only the names and shapes.
 func readNothing(device.Tensor) []float32 { return nil }
 
-// Scatter sends every rank its part of rank 0's state. Without a checkpoint, newWeights gives the
+// Scatter sends every rank its part of rank 0's state. Without a checkpoint, newWeights sends the
 // weights. If initialized is false, the optimizer's state stays zero.
-func (s *State) Scatter(ctx context.Context, from Origin, initialized bool, newWeights func(ddp.Give) error) error {
+func (s *State) Scatter(ctx context.Context, from Origin, initialized bool, newWeights func(ddp.SendParam) error) error {
 	values := s.values(s.readTensor)
-	err := s.Sharder.ScatterState(ctx, values, func(give ddp.Give) error {
+	err := s.Sharder.ScatterState(ctx, values, func(send ddp.SendParam) error {
 		if from.model == nil {
-			return newWeights(give)
+			return newWeights(send)
 		}
-		return s.giveTensors(from, from.model, "", give)
+		return s.sendTensors(from, from.model, "", send)
 	})
 	if err != nil {
 		return fmt.Errorf("share parameters: %w", err)
@@ -94,7 +94,7 @@ func (s *State) Scatter(ctx context.Context, from Origin, initialized bool, newW
 		if !initialized {
 			break // they are already zero
 		}
-		err := s.Sharder.ScatterState(ctx, a.values, func(give ddp.Give) error { return s.giveTensors(from, from.optimizer, a.prefix, give) })
+		err := s.Sharder.ScatterState(ctx, a.values, func(send ddp.SendParam) error { return s.sendTensors(from, from.optimizer, a.prefix, send) })
 		if err != nil {
 			return fmt.Errorf("share optimizer state %q: %w", a.prefix, err)
 		}
@@ -115,11 +115,11 @@ func (s *State) Scatter(ctx context.Context, from Origin, initialized bool, newW
 	return nil
 }
 
-// giveTensors passes each parameter's tensor in the checkpoint to give. The name of the tensor is
+// sendTensors passes each parameter's tensor in the checkpoint to send. The name of the tensor is
 // prefix and the name of the parameter.
-func (s *State) giveTensors(from Origin, tensors *checkpoint.Tensors, prefix string, give ddp.Give) error {
+func (s *State) sendTensors(from Origin, tensors *checkpoint.Tensors, prefix string, send ddp.SendParam) error {
 	for i, p := range s.Params {
-		err := give(i, func(at int, values []float32) error {
+		err := send(i, func(at int, values []float32) error {
 			if err := tensors.Read(prefix+p.Name, at, values); err != nil {
 				return from.wrapUnusable(err)
 			}

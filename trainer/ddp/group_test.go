@@ -196,9 +196,9 @@ func (r *rank) initWeights(ctx context.Context) error {
 	for i, p := range params {
 		drawn[i], p.Data = p.Data, before[i]
 	}
-	err := r.ScatterState(ctx, r.values(), func(give Give) error {
+	err := r.ScatterState(ctx, r.values(), func(send SendParam) error {
 		for i := range params {
-			if err := give(i, func(at int, values []float32) error {
+			if err := send(i, func(at int, values []float32) error {
 				copy(values, drawn[i].Floats()[at:])
 				return nil
 			}); err != nil {

@@ -9,19 +9,19 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 )
 
-// Give sends all elements of a parameter. It calls fill once per chunk, with the index of the
-// chunk's first element.
-type Give func(param int, fill func(at int, values []float32) error) error
+// SendParam sends all elements of a parameter to all ranks. It calls fill once per chunk, with the
+// index of the chunk's first element.
+type SendParam func(param int, fill func(at int, values []float32) error) error
 
 // chunk is the maximum number of elements per broadcast: small compared with any model, and large
 // compared with the latency of a broadcast.
 const chunk = 1 << 18
 
-// ScatterState gives every rank its parts of data that has one value per parameter element:
-// parameter values, or optimizer state. On rank 0, it calls from, which must give every parameter,
-// in any order. If from gives a parameter twice, the second replaces the first. Each rank needs
+// ScatterState sends every rank its parts of data that has one value per parameter element:
+// parameter values, or optimizer state. On rank 0, it calls from, which must send every parameter,
+// in any order. If from sends a parameter twice, the second replaces the first. Each rank needs
 // memory for its parts and one chunk only. Parts has the shape of [Sharder.Parts].
-func (s *Sharder) ScatterState(ctx context.Context, parts [][]float32, from func(Give) error) error {
+func (s *Sharder) ScatterState(ctx context.Context, parts [][]float32, from func(SendParam) error) error {
 	var scratch []float32
 	if s.Strategy != DDP {
 		scratch = make([]float32, chunk)
@@ -58,10 +58,10 @@ func (s *Sharder) ScatterState(ctx context.Context, parts [][]float32, from func
 }
 
 // scatterFrom implements rank 0's side of ScatterState.
-func (s *Sharder) scatterFrom(ctx context.Context, from func(Give) error, send Give) error {
-	given := make([]bool, len(s.layout.all))
+func (s *Sharder) scatterFrom(ctx context.Context, from func(SendParam) error, send SendParam) error {
+	sent := make([]bool, len(s.layout.all))
 	err := from(func(param int, fill func(int, []float32) error) error {
-		given[param] = true
+		sent[param] = true
 		if _, err := s.broadcastParam(ctx, param); err != nil {
 			return err
 		}
@@ -70,8 +70,8 @@ func (s *Sharder) scatterFrom(ctx context.Context, from func(Give) error, send G
 	if err != nil {
 		return err
 	}
-	if i := slices.Index(given, false); i >= 0 {
-		panic(fmt.Sprintf("ddp: internal error: parameter %d was not given", i))
+	if i := slices.Index(sent, false); i >= 0 {
+		panic(fmt.Sprintf("ddp: internal error: parameter %d was not sent", i))
 	}
 	_, err = s.broadcastParam(ctx, noBucket)
 	return err
