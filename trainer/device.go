@@ -77,7 +77,7 @@ func (r *run) openGPU(ctx context.Context, gpu cuda.Device) error {
 	if r.unbind, err = d.Accelerator().Bind(); err != nil {
 		return err
 	}
-	if err := d.Accelerator().Unmet(); err != nil {
+	if err := d.Accelerator().Fallback(); err != nil {
 		r.Observe(Event{Kind: Fallback, Err: err})
 	}
 	return nil

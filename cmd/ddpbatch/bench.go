@@ -147,7 +147,7 @@ func (p *program) openGPU() (device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.Accelerator().Unmet(); err != nil {
+	if err := d.Accelerator().Fallback(); err != nil {
 		p.note("warning: %v", err)
 	}
 	return d, nil

@@ -25,8 +25,8 @@ func Assign(seen []VisibleGPUs) ([]int, error) {
 	ordinals := make([]int, len(seen))
 	// Augmenting paths (Kuhn 1955): a rank gets a free GPU, or a GPU whose rank can use a different
 	// one.
-	var place func(rank int, tried map[gpu]bool) bool
-	place = func(rank int, tried map[gpu]bool) bool {
+	var assign func(rank int, tried map[gpu]bool) bool
+	assign = func(rank int, tried map[gpu]bool) bool {
 		for _, onlyFree := range []bool{true, false} {
 			for i, uuid := range seen[rank].UUIDs {
 				g := gpu{seen[rank].Node, uuid}
@@ -35,7 +35,7 @@ func Assign(seen []VisibleGPUs) ([]int, error) {
 					continue
 				}
 				tried[g] = true
-				if !taken || place(other, tried) {
+				if !taken || assign(other, tried) {
 					owner[g], ordinals[rank] = rank, i
 					return true
 				}
@@ -44,7 +44,7 @@ func Assign(seen []VisibleGPUs) ([]int, error) {
 		return false
 	}
 	for rank := range seen {
-		if !place(rank, map[gpu]bool{}) {
+		if !assign(rank, map[gpu]bool{}) {
 			if len(seen[rank].UUIDs) == 0 {
 				return nil, ShortageError{fmt.Errorf("rank %d sees no GPU: %s", rank, seen[rank].Why)}
 			}

@@ -81,9 +81,9 @@ type Accelerator interface {
 	// LazyBytes returns the number of bytes that the device allocates on first use in addition to
 	// tensors.
 	LazyBytes() int64
-	// Unmet returns the options that the device or its driver does not support, with the fallback, or
-	// nil.
-	Unmet() error
+	// Fallback returns an error that names the options that the device or its driver does not support,
+	// and their replacements, or nil.
+	Fallback() error
 	// Close waits for all operations and releases the device.
 	Close() error
 	// Pin returns pinned host memory for n elements, uninitialized, to which Read copies a tensor

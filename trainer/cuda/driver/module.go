@@ -40,8 +40,8 @@ func LoadPTX(name, ptx string) (*Module, error) {
 	if r != C.CUDA_SUCCESS {
 		return nil, failed("cuModuleLoadDataEx", r, func() string {
 			what := fmt.Sprintf("module %q", name)
-			if said := strings.TrimSpace(C.GoString(log)); said != "" {
-				what += ": " + said
+			if message := strings.TrimSpace(C.GoString(log)); message != "" {
+				what += ": " + message
 			}
 			return what
 		})

@@ -27,7 +27,7 @@ type Options struct {
 	// Disabled contains the fusions that matrix multiplications do not use.
 	Disabled Fusion
 	// WGMMA requests attention in bfloat16 with the wgmma instructions, which only Hopper supports.
-	// If they are not available, attention uses the kernels for other GPUs, and Device.Unmet
+	// If they are not available, attention uses the kernels for other GPUs, and Device.Fallback
 	// returns the reason.
 	WGMMA bool
 }
@@ -50,7 +50,7 @@ type Device struct {
 	group     group
 	shared    int   // maximum shared memory of a block in bytes
 	hopper    bool  // the kernels for Hopper are loaded
-	unmet     error // reason why they are not loaded, if they were requested
+	fallback  error // reason why they are not loaded, if they were requested
 }
 
 var _ device.Device = (*Device)(nil)
@@ -85,7 +85,7 @@ func (d *Device) open() error {
 		return err
 	}
 	if d.options.WGMMA {
-		d.unmet = d.loadHopper()
+		d.fallback = d.loadHopper()
 	}
 	if err := d.staging.open(); err != nil {
 		return err

@@ -42,7 +42,7 @@ func open(t testing.TB, o engine.Options) *engine.Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Unmet(); err != nil {
+	if err := d.Fallback(); err != nil {
 		t.Error(err)
 	}
 	t.Cleanup(func() {

@@ -61,7 +61,7 @@ func TestWithoutWGMMA(t *testing.T) {
 			"GPUSIM_CAPABILITY=8.0":  "is by mma, not by wgmma: its compute capability is 8.0, and only 9.0 has wgmma",
 			"GPUSIM_CAPABILITY=10.0": "is by mma, not by wgmma: its compute capability is 10.0, and only 9.0 has wgmma",
 			"GPUSIM_FAIL=ptx:8.0":    `is by mma, not by wgmma: cuModuleLoadDataEx: module "sm_90a/attention_wgmma": gpusim: PTX of version 8.0 is newer than this driver: CUDA_ERROR_UNSUPPORTED_PTX_VERSION`,
-			"GPUSIM_CAPABILITY=9.0":  "unmet: <nil>",
+			"GPUSIM_CAPABILITY=9.0":  "fallback: <nil>",
 		} {
 			if out, err := gpusim.Again(t, t.Name(), "GPUSIM_TEST=1", set); err != nil || !strings.Contains(out, want) {
 				t.Errorf("%s: %v\n%s\nwant %s", set, err, out, want)
@@ -77,7 +77,7 @@ func TestWithoutWGMMA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("unmet: %v", d.Unmet())
+	t.Logf("fallback: %v", d.Fallback())
 	got, want := attention(d, 1, 1, 64, 9, device.BF16), attention(cpu.New(1), 1, 1, 64, 9, device.BF16)
 	if e := distance(got[0], want[0]); !(e <= 2e-2) {
 		t.Errorf("out differs by %.2g", e)

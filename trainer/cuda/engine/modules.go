@@ -51,6 +51,6 @@ func (d *Device) loadHopper() error {
 	return nil
 }
 
-// Unmet returns the options that this GPU or its driver does not support, with the fallback, or
-// nil.
-func (d *Device) Unmet() error { return d.unmet }
+// Fallback returns an error that names the options that this GPU or its driver does not support, and
+// their replacements, or nil.
+func (d *Device) Fallback() error { return d.fallback }

@@ -22,9 +22,9 @@ func (d *Device) AddLayerNorm(y, sum device.Matrix, mean, rstd device.Tensor, a,
 	sameLength("normalize", sum.Rows, y.Rows, a.Rows, b.Rows, mean.Len(), rstd.Len())
 	sameLength("normalize", sum.Cols, y.Cols, a.Cols, b.Cols, w.Len(), shift.Len())
 	sameType("normalize", y.Data, b.Data)
-	to, kept, left, right := wholeStored("the result", y), whole("a sum", sum), whole("what is added", a), wholeStored("what is added", b)
+	to, total, left, right := wholeStored("the result", y), whole("a sum", sum), whole("what is added", a), wholeStored("what is added", b)
 	defer d.enter("add_layer_norm", sum.Rows, sum.Cols).Leave()
-	d.args.Reset().Ptr(to).Ptr(kept).Ptr(floats(mean)).Ptr(floats(rstd)).Ptr(left).Ptr(right).Ptr(floats(w)).Ptr(floats(shift)).Int(sum.Rows).Int(sum.Cols)
+	d.args.Reset().Ptr(to).Ptr(total).Ptr(floats(mean)).Ptr(floats(rstd)).Ptr(left).Ptr(right).Ptr(floats(w)).Ptr(floats(shift)).Int(sum.Rows).Int(sum.Cols)
 	d.launch(kernelFor(y.Data, "add_layer_norm", "add_layer_norm_bf16"), warps(sum.Rows))
 }
 

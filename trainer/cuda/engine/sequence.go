@@ -17,9 +17,9 @@ func (d *Device) Embed(y device.Matrix, tokens device.Tensor, table, positions d
 	if length < 1 || first < 0 || first+min(length, y.Rows) > positions.Rows {
 		panic(fmt.Sprintf("engine: positions %d to %d of %d", first, first+length, positions.Rows))
 	}
-	to, from, places := whole("the result", y), whole("the table", table), whole("positions", positions)
+	to, from, positionTable := whole("the result", y), whole("the table", table), whole("positions", positions)
 	defer d.enter("embed", y.Rows, y.Cols).Leave()
-	d.args.Reset().Ptr(to).Ptr(ints(tokens)).Ptr(from).Ptr(places).Int(y.Cols).Int(length).Int(first)
+	d.args.Reset().Ptr(to).Ptr(ints(tokens)).Ptr(from).Ptr(positionTable).Int(y.Cols).Int(length).Int(first)
 	d.launch("embed", blocks(y.Rows))
 }
 
@@ -32,17 +32,17 @@ func (d *Device) EmbedGrad(dtable, dpositions, dy device.Matrix, tokens device.T
 	if length < 1 || min(length, n) > dpositions.Rows {
 		panic(fmt.Sprintf("engine: %d positions of %d", length, dpositions.Rows))
 	}
-	table, places, from := whole("a gradient", dtable), whole("a gradient", dpositions), whole("a gradient", dy)
+	table, positionGrad, from := whole("a gradient", dtable), whole("a gradient", dpositions), whole("a gradient", dy)
 	defer d.enter("embed_grad", n, dy.Cols).Leave()
 	passes := max(1, (bits.Len(uint(dtable.Rows-1))+3)/4)
-	room, part := d.scratchFor(scratchSort, 16*n), driver.Ptr(4*n)
-	d.args.Reset().Ptr(room).Ptr(room + part).Ptr(room + 2*part).Ptr(room + 3*part).Ptr(ints(tokens)).Int(n).Int(passes)
+	scratch, part := d.scratchFor(scratchSort, 16*n), driver.Ptr(4*n)
+	d.args.Reset().Ptr(scratch).Ptr(scratch + part).Ptr(scratch + 2*part).Ptr(scratch + 3*part).Ptr(ints(tokens)).Int(n).Int(passes)
 	d.launch("sort_tokens", driver.Launch{Block: driver.Dim{X: 512}})
 	if passes%2 == 0 {
-		room += 2 * part
+		scratch += 2 * part
 	}
-	d.args.Reset().Ptr(table).Ptr(from).Ptr(room).Ptr(room + part).Int(n).Int(dy.Cols)
+	d.args.Reset().Ptr(table).Ptr(from).Ptr(scratch).Ptr(scratch + part).Int(n).Int(dy.Cols)
 	d.launch("embed_grad", driver.Launch{Grid: driver.Dim{X: n, Y: (dy.Cols + threads - 1) / threads}, Block: driver.Dim{X: threads}})
-	d.args.Reset().Ptr(places).Ptr(from).Int(n).Int(dy.Cols).Int(length)
+	d.args.Reset().Ptr(positionGrad).Ptr(from).Int(n).Int(dy.Cols).Int(length)
 	d.launch("position_grad", blocks(min(length, n)))
 }

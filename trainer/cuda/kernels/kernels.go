@@ -34,15 +34,15 @@ func Modules() []string { return modules("") }
 // which later GPUs cannot run. Their kernels have different names.
 func HopperModules() []string { return modules("sm_90a/") }
 
-func modules(folder string) []string {
-	files, err := texts.ReadDir(path.Join("ptx", folder))
+func modules(dir string) []string {
+	files, err := texts.ReadDir(path.Join("ptx", dir))
 	if err != nil {
 		panic(err) // they are embedded
 	}
 	var names []string
 	for _, f := range files {
 		if name, ok := strings.CutSuffix(f.Name(), suffix); ok {
-			names = append(names, folder+name)
+			names = append(names, dir+name)
 		}
 	}
 	return names

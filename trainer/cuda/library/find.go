@@ -17,19 +17,19 @@ import (
 // pip installs the nvidia-* packages, and below /usr/local/cuda. In one directory, the first name
 // takes precedence; a newer Python precedes an older one.
 func Find(lookup func(name string) (string, bool), names ...string) []string {
-	places := slices.Clone(names)
-	for _, folder := range searchPatterns(lookup) {
+	locations := slices.Clone(names)
+	for _, pattern := range searchPatterns(lookup) {
 		for _, name := range names {
-			matches, _ := filepath.Glob(filepath.Join(folder, name)) // the pattern is valid, see escapeGlob
+			matches, _ := filepath.Glob(filepath.Join(pattern, name)) // the pattern is valid, see escapeGlob
 			slices.SortFunc(matches, func(a, b string) int { return compareVersions(b, a) })
 			for _, m := range matches {
-				if info, err := os.Stat(m); err == nil && info.Mode().IsRegular() && !slices.Contains(places, m) {
-					places = append(places, m)
+				if info, err := os.Stat(m); err == nil && info.Mode().IsRegular() && !slices.Contains(locations, m) {
+					locations = append(locations, m)
 				}
 			}
 		}
 	}
-	return places
+	return locations
 }
 
 // searchPatterns returns glob patterns of directories.

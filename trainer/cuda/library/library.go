@@ -55,49 +55,49 @@ type LoadError struct {
 
 func (e *LoadError) Error() string {
 	// An error for a name that is in no directory of the linker adds no information.
-	var said []string
+	var reasons []string
 	for _, why := range e.Why {
 		if !strings.Contains(why, "cannot open shared object file") {
-			said = append(said, why)
+			reasons = append(reasons, why)
 		}
 	}
-	if len(said) == 0 {
+	if len(reasons) == 0 {
 		return "load " + strings.Join(e.Tried, ", ") + ": not found"
 	}
-	return "load " + e.Tried[0] + ": " + strings.Join(said, "; ")
+	return "load " + e.Tried[0] + ": " + strings.Join(reasons, "; ")
 }
 
 // Open loads the first location that can be loaded. A location is a path, or a name for the dynamic
 // linker. The error is a [*LoadError].
-func Open(places []string) (*Library, error) {
+func Open(locations []string) (*Library, error) {
 	failed := &LoadError{}
-	for _, place := range places {
-		handle, err := load(place)
+	for _, location := range locations {
+		handle, err := load(location)
 		if err != nil {
-			failed.Tried = append(failed.Tried, place)
+			failed.Tried = append(failed.Tried, location)
 			failed.Why = append(failed.Why, err.Error())
 			continue
 		}
-		return &Library{handle, file(place)}, nil
+		return &Library{handle, file(location)}, nil
 	}
 	return nil, failed
 }
 
 // file returns the path of a library that the linker has just loaded.
-func file(place string) string {
-	if filepath.IsAbs(place) {
-		return place
+func file(location string) string {
+	if filepath.IsAbs(location) {
+		return location
 	}
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
-		return place
+		return location
 	}
 	// The file may have a longer name than the requested symbolic link: libnccl.so.2.21.5.
 	for line := range strings.Lines(string(maps)) {
 		at := strings.IndexByte(line, '/')
-		if at >= 0 && strings.HasPrefix(filepath.Base(line[at:]), place) {
+		if at >= 0 && strings.HasPrefix(filepath.Base(line[at:]), location) {
 			return strings.TrimSuffix(line[at:], "\n")
 		}
 	}
-	return place
+	return location
 }

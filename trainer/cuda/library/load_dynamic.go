@@ -4,8 +4,8 @@ package library
 
 import "github.com/ebitengine/purego"
 
-func load(place string) (handle uintptr, err error) {
-	return purego.Dlopen(place, purego.RTLD_NOW|purego.RTLD_LOCAL)
+func load(location string) (handle uintptr, err error) {
+	return purego.Dlopen(location, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
 func symbol(handle uintptr, name string) (uintptr, bool) {

@@ -19,15 +19,15 @@ func checkDropout(s *suite) {
 		const n = 200_000
 		for _, p := range []float32{0.001, 0.1, 0.5, 0.9} {
 			kept := s.kept(device.Dropout{P: p, Key: 77, Stride: 1, PerSample: n}, 1)
-			s.share(fmt.Sprintf("left out with probability %v", p), count(kept, false), n, float64(p))
+			s.share(fmt.Sprintf("dropped with probability %v", p), count(kept, false), n, float64(p))
 			// Adjacent elements are independent.
-			both := 0
+			pairs := 0
 			for i := range n - 1 {
 				if !kept[i] && !kept[i+1] {
-					both++
+					pairs++
 				}
 			}
-			s.share(fmt.Sprintf("left out in pairs with probability %v squared", p), both, n-1, float64(p)*float64(p))
+			s.share(fmt.Sprintf("dropped in pairs with probability %v squared", p), pairs, n-1, float64(p)*float64(p))
 		}
 	})
 	s.run("Scale", func(s *suite) {
@@ -76,8 +76,8 @@ func checkDropout(s *suite) {
 		}{
 			{"the next key", device.Dropout{P: p, Key: 1, Stride: 1, PerSample: 1}},
 			{"a key that differs in its upper half", device.Dropout{P: p, Key: 1 << 40, Stride: 1, PerSample: 1}},
-			{"places after the 2^32nd", device.Dropout{P: p, First: 1 << 32, Stride: 1, PerSample: 1}},
-			{"places after the 2^33rd", device.Dropout{P: p, First: 1 << 20, Stride: 1 << 13, PerSample: 1 << 13}},
+			{"positions after the 2^32nd", device.Dropout{P: p, First: 1 << 32, Stride: 1, PerSample: 1}},
+			{"positions after the 2^33rd", device.Dropout{P: p, First: 1 << 20, Stride: 1 << 13, PerSample: 1 << 13}},
 		} {
 			again := s.kept(other.d, n/other.d.PerSample)
 			equal := 0

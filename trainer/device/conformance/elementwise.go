@@ -22,15 +22,15 @@ func checkElementwise(s *suite) {
 			for i := range n {
 				total[i], twice[i] = a[i]+b[i], a[i]+a[i]
 			}
-			y, left, right, both := s.empty(n), s.result(a), s.result(b), s.result(a)
+			y, left, right, inout := s.empty(n), s.result(a), s.result(b), s.result(a)
 			s.d.Add(y, s.input(a), s.input(b))
 			s.d.Add(left, left, s.input(b))
 			s.d.Add(right, s.input(a), right)
-			s.d.Add(both, both, both)
+			s.d.Add(inout, inout, inout)
 			s.same("a + b", s.floats(y), total)
 			s.same("a += b", s.floats(left), total)
 			s.same("b = a + b", s.floats(right), total)
-			s.same("a += a", s.floats(both), twice)
+			s.same("a += a", s.floats(inout), twice)
 		}
 	})
 	s.run("Activate", func(s *suite) {
@@ -98,11 +98,11 @@ func (s *suite) activation(f device.Activation, x []float32) {
 	for i := range want {
 		want[i] = activate(f, want[i])
 	}
-	y, place := s.empty(n), s.result(x)
+	y, inout := s.empty(n), s.result(x)
 	s.d.Activate(f, y, s.input(x))
-	s.d.Activate(f, place, place)
+	s.d.Activate(f, inout, inout)
 	s.close(what, s.floats(y), want)
-	s.close(what+", in place", s.floats(place), want)
+	s.close(what+", in place", s.floats(inout), want)
 
 	// The argument that a gradient does not use is NaN.
 	values, dy := s.floats(y), s.normal(n)
@@ -121,12 +121,12 @@ func (s *suite) activation(f device.Activation, x []float32) {
 	s.close(what+", gradient in place of dy", s.floats(same), grads)
 
 	// An in-place layer has one tensor for x and y, which may also hold the gradient.
-	over := s.result(values)
+	inPlace := s.result(values)
 	if f == device.GELU {
-		over = s.result(x)
+		inPlace = s.result(x)
 	}
-	s.d.ActivateGrad(f, over, s.input(dy), over, over)
-	s.close(what+", gradient in place of x and y", s.floats(over), grads)
+	s.d.ActivateGrad(f, inPlace, s.input(dy), inPlace, inPlace)
+	s.close(what+", gradient in place of x and y", s.floats(inPlace), grads)
 }
 
 // activate returns f(x).

@@ -106,17 +106,17 @@ func (s *suite) matrixOf(kind device.Type, v []float32, rows, cols int, l layout
 	m := device.Matrix{Rows: rows, Cols: cols}
 	m.RowStride, m.ColStride = l.strides(rows, cols)
 	n := (rows-1)*m.RowStride + (cols-1)*m.ColStride + 1 // no more than required
-	data, mine := make([]uint32, n), make([]bool, n)
+	data, isFree := make([]uint32, n), make([]bool, n)
 	for i := range data {
 		data[i] = aroundFloats
 	}
 	for i := range rows {
 		for j := range cols {
 			at := i*m.RowStride + j*m.ColStride
-			data[at], mine[at] = math.Float32bits(v[i*cols+j]), free
+			data[at], isFree[at] = math.Float32bits(v[i*cols+j]), free
 		}
 	}
-	m.Data = s.place(n, data, mine, kind)
+	m.Data = s.place(n, data, isFree, kind)
 	return m
 }
 

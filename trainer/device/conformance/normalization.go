@@ -79,10 +79,10 @@ func (s *suite) addLayerNorm(x, w, b []float32, rows, cols int) {
 	weight, shift, left := s.input(w), s.input(b), s.inputMatrix(x, rows, cols, whole)
 	y, mean, rstd := s.storedMatrix(nans(rows*cols), rows, cols, true), s.empty(rows), s.empty(rows)
 	s.d.LayerNorm(y, mean, rstd, s.inputMatrix(added, rows, cols, whole), weight, shift)
-	place := s.storedMatrix(right, rows, cols, true)
+	inPlace := s.storedMatrix(right, rows, cols, true)
 	for to, from := range map[device.Matrix]device.Matrix{
 		s.storedMatrix(nans(rows*cols), rows, cols, true): s.storedMatrix(right, rows, cols, false),
-		place: place,
+		inPlace: inPlace,
 	} {
 		sum, m, r := s.emptyMatrix(rows, cols), s.empty(rows), s.empty(rows)
 		s.d.AddLayerNorm(to, sum, m, r, left, from, weight, shift)

@@ -53,13 +53,13 @@ func matrixOperations() []operation {
 		}},
 		{"Embed", func(s *suite) (step, tensors) {
 			tokens := s.tokens(s.upTo(rows, 100)) // each token ten times
-			table, places := s.inputMatrix(s.normal(100*cols), 100, cols, whole), s.inputMatrix(s.normal(rows*cols), rows, cols, whole)
-			dtable, dplaces := s.resultMatrix(make([]float32, 100*cols), 100, cols, whole), y(s)
+			table, positions := s.inputMatrix(s.normal(100*cols), 100, cols, whole), s.inputMatrix(s.normal(rows*cols), rows, cols, whole)
+			dtable, dpositions := s.resultMatrix(make([]float32, 100*cols), 100, cols, whole), y(s)
 			y := y(s)
 			return func() {
-				s.d.Embed(y, tokens, table, places, 64, 0)
-				s.d.EmbedGrad(dtable, dplaces, y, tokens, 64)
-			}, tensors{y.Data, dtable.Data, dplaces.Data}
+				s.d.Embed(y, tokens, table, positions, 64, 0)
+				s.d.EmbedGrad(dtable, dpositions, y, tokens, 64)
+			}, tensors{y.Data, dtable.Data, dpositions.Data}
 		}},
 		{"CrossEntropy", func(s *suite) (step, tensors) {
 			x, labels, losses := y(s), s.tokens(s.upTo(rows, cols)), s.empty(rows)

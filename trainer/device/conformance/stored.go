@@ -83,16 +83,16 @@ func (s *suite) storedElements() {
 	for _, n := range []int{1, 8, 17, 1027, 4096} {
 		x, dy := roundTo(s.stored, s.arguments(n)), roundTo(s.stored, s.normal(n))
 		for _, f := range activations {
-			y, place := tensor(nans(n), true), tensor(x, true)
+			y, inPlace := tensor(nans(n), true), tensor(x, true)
 			s.d.Activate(f, y, tensor(x, false))
-			s.d.Activate(f, place, place)
+			s.d.Activate(f, inPlace, inPlace)
 			values, want, grads := s.floats(y), make([]real, n), make([]real, n)
 			for i := range want {
 				want[i] = activate(f, exact(x[i])).in(s.stored)
 				grads[i] = exact(dy[i]).times(derivative(f, exact(x[i]), exact(values[i]))).in(s.stored)
 			}
 			s.close(fmt.Sprintf("activation %d of %d", f, n), values, want)
-			s.same("in place", s.floats(place), values)
+			s.same("in place", s.floats(inPlace), values)
 			dx := tensor(nans(n), true)
 			s.d.ActivateGrad(f, dx, tensor(dy, false), tensor(x, false), y)
 			s.close(fmt.Sprintf("gradient of activation %d of %d", f, n), s.floats(dx), grads)

@@ -25,7 +25,7 @@ var arguments = []string{"-x", "cuda", "-std=c++17", "--cuda-device-only", "-noc
 // targets contains the directories of sources with their targets, in the oldest PTX version that
 // supports them: compute capability 8.0, which later GPUs run also, in the version of CUDA 11.0; and
 // 9.0 with its specific instructions, in the version of CUDA 12.0.
-var targets = []struct{ folder, arch, version string }{
+var targets = []struct{ dir, arch, version string }{
 	{".", "sm_80", "ptx70"},
 	{"sm_90a", "sm_90a", "ptx80"},
 }
@@ -80,19 +80,19 @@ func read(name string) ([]byte, error) {
 func compile(dir string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, target := range targets {
-		sources, err := filepath.Glob(filepath.Join(dir, target.folder, "*.cu"))
+		sources, err := filepath.Glob(filepath.Join(dir, target.dir, "*.cu"))
 		if err != nil {
 			return nil, err
 		}
 		for _, source := range sources {
-			name := filepath.Join(target.folder, filepath.Base(source))
+			name := filepath.Join(target.dir, filepath.Base(source))
 			c := exec.Command(compiler, append(slices.Clip(arguments), "--cuda-gpu-arch="+target.arch, "--cuda-feature=+"+target.version, name)...)
 			c.Dir = dir
-			var said bytes.Buffer
-			c.Stderr = &said
+			var stderr bytes.Buffer
+			c.Stderr = &stderr
 			text, err := c.Output()
 			if err != nil {
-				return nil, fmt.Errorf("compile %s: %w\n%s", name, err, said.Bytes())
+				return nil, fmt.Errorf("compile %s: %w\n%s", name, err, stderr.Bytes())
 			}
 			files[strings.TrimSuffix(name, ".cu")+".ptx"] = text
 		}
