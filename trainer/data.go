@@ -180,17 +180,17 @@ func (r *run) untilStop(ctx context.Context) (_ context.Context, disarm func() (
 	if r.stopRequested() {
 		end(errStopped)
 	}
-	over, ended := make(chan struct{}), make(chan struct{})
+	disarmed, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		select {
 		case <-r.Stop:
 			end(errStopped)
-		case <-over:
+		case <-disarmed:
 		}
 	}()
 	disarm = func() bool {
-		close(over)
+		close(disarmed)
 		<-ended
 		return errors.Is(context.Cause(ctx), errStopped)
 	}
@@ -289,13 +289,13 @@ func (o *order) steps(at position) []stepBatches {
 	s := data.Sampler{N: o.data.Len(), Replicas: world, Rank: o.rank, Shuffle: *t.Data.Shuffle, Join: join,
 		DropLast: t.Data.DropLast || t.Data.Uneven == jobs.UnevenDrop, Seed: int64(t.Seed)}
 	b := data.BatchSampler{Sampler: s, Batch: t.Batch, DropLast: t.Data.DropLast}
-	mine := b.Rest(data.State{Seed: int64(t.Seed), Epoch: int(at.Epoch), Consumed: int(at.Consumed)})
+	rest := b.Rest(data.State{Seed: int64(t.Seed), Epoch: int(at.Epoch), Consumed: int(at.Consumed)})
 	left := s.N - int(at.Consumed)
 	var out []stepBatches
-	for len(mine) > 0 || join && left > 0 {
-		n := min(accumulate, len(mine))
-		now := stepBatches{batches: mine[:n:n], count: n}
-		mine = mine[n:]
+	for len(rest) > 0 || join && left > 0 {
+		n := min(accumulate, len(rest))
+		now := stepBatches{batches: rest[:n:n], count: n}
+		rest = rest[n:]
 		if join {
 			now.samples = min(left, accumulate*b.Batch*world)
 			left -= now.samples

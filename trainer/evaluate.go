@@ -37,7 +37,7 @@ type evaluation struct {
 // sample 0 and ignores the result.
 func (e *evaluator) run(ctx context.Context) (evaluation, error) {
 	batches, rounds := e.batches()
-	mine := len(batches)
+	ownBatches := len(batches)
 	for len(batches) < rounds {
 		batches = append(batches, []int{0})
 	}
@@ -65,7 +65,7 @@ func (e *evaluator) run(ctx context.Context) (evaluation, error) {
 			return evaluation{}, err
 		}
 		e.progress.done.Add(1)
-		if i >= mine {
+		if i >= ownBatches {
 			continue
 		}
 		sums[0] += out.Loss * float64(out.Count)

@@ -83,7 +83,7 @@ func (b *Bench) gpuStep(ctx context.Context, m Model, p device.Precision, steps 
 	}
 	var losses, seconds []float64
 	last, step := time.Now(), 0
-	learn := func() error {
+	train := func() error {
 		loss, err := t.sync(step)
 		now := time.Now()
 		losses, seconds = append(losses, loss), append(seconds, now.Sub(last).Seconds())
@@ -98,12 +98,12 @@ func (b *Bench) gpuStep(ctx context.Context, m Model, p device.Precision, steps 
 			return Result{}, err
 		}
 		if t.enqueued-step == len(t.results) {
-			if err := learn(); err != nil {
+			if err := train(); err != nil {
 				return Result{}, err
 			}
 		}
 	}
-	if err := learn(); err != nil {
+	if err := train(); err != nil {
 		return Result{}, err
 	}
 	r = b.rate(Result{Kind: "step", Model: m.Name(), Shape: m.Shape()}, d, p, seconds[gpuWarmUp:], m.flop())

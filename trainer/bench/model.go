@@ -22,8 +22,8 @@ type Model interface {
 	// products returns the matmuls of its layers.
 	products() []Shape
 	// prepare returns a training run before its first step, with the samples of a rank. Its
-	// parameters are initialized, in memory allocated by place. It has no optimizer yet.
-	prepare(d device.Device, p device.Precision, rank int, place allocator) (*training, error)
+	// parameters are initialized, in memory from alloc. It has no optimizer yet.
+	prepare(d device.Device, p device.Precision, rank int, alloc allocator) (*training, error)
 	// sized returns the model with a different batch size and sequence length, unless they are 0.
 	sized(batch, length int) (Model, error)
 }
@@ -103,8 +103,8 @@ const seed = 0
 
 // start allocates and initializes a model for batches as described by p. It returns the generator
 // for a rank's samples.
-func start(d device.Device, m nn.Model, p nn.Plan, rank int, place allocator) *random.Generator {
-	place(d, m.Params())
+func start(d device.Device, m nn.Model, p nn.Plan, rank int, alloc allocator) *random.Generator {
+	alloc(d, m.Params())
 	p.Device, p.Train = d, true
 	m.Plan(p)
 	g := random.New(seed)
@@ -169,12 +169,12 @@ func (m perceptron) flop() float64 {
 	return total
 }
 
-func (m perceptron) prepare(d device.Device, p device.Precision, rank int, place allocator) (*training, error) {
+func (m perceptron) prepare(d device.Device, p device.Precision, rank int, alloc allocator) (*training, error) {
 	model, err := nn.NewMLP(m.in, nn.MLPOptions{Hidden: m.hidden, Activation: "relu"}, m.out)
 	if err != nil {
 		return nil, err
 	}
-	g := start(d, model, nn.Plan{Batch: m.batch, Precision: p}, rank, place)
+	g := start(d, model, nn.Plan{Batch: m.batch, Precision: p}, rank, alloc)
 	x := d.Alloc(device.Float32, m.batch*m.in)
 	device.Fill(d, x, func(v []float32) { g.Normal(0, 1, v) })
 	return &training{
@@ -227,12 +227,12 @@ func (m transformer) flop() float64 {
 	return float64(m.batch*m.length) * (6*n + 12*float64(o.Layers*o.Width*m.length))
 }
 
-func (m transformer) prepare(d device.Device, p device.Precision, rank int, place allocator) (*training, error) {
+func (m transformer) prepare(d device.Device, p device.Precision, rank int, alloc allocator) (*training, error) {
 	model, err := nn.NewGPT(m.options)
 	if err != nil {
 		return nil, err
 	}
-	g := start(d, model, nn.Plan{Batch: m.batch, Length: m.length, Precision: p}, rank, place)
+	g := start(d, model, nn.Plan{Batch: m.batch, Length: m.length, Precision: p}, rank, alloc)
 	tokens := m.batch * m.length
 	return &training{
 		device: d, model: model, clip: m.clip, unit: "tokens", units: tokens,

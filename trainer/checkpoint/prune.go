@@ -90,12 +90,12 @@ func Prune(ctx context.Context, dir, run string, step int, policy Retention, ver
 		return verified[e.Step]
 	}
 	best := policy.best(entries, verifies)
-	kept := 0
+	retained := 0
 	for i, e := range entries {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if kept >= policy.Newest && e.Step < step {
+		if retained >= policy.Newest && e.Step < step {
 			if e.Step == best || policy.isPermanent(e) {
 				continue
 			}
@@ -104,11 +104,11 @@ func Prune(ctx context.Context, dir, run string, step int, policy Retention, ver
 			}
 			continue
 		}
-		if len(entries)-i <= policy.Newest-kept {
+		if len(entries)-i <= policy.Newest-retained {
 			break // nothing is left to remove
 		}
 		if verifies(e) {
-			kept++
+			retained++
 		}
 	}
 	return nil

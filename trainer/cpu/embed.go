@@ -36,7 +36,7 @@ func (j *embedding) plan(y device.Matrix, tokens device.Tensor, table, positions
 	sameLength("embed", y.Rows, tokens.Len())
 	sameLength("embed", y.Cols, table.Cols, positions.Cols)
 	*j = embedding{unit: j.unit, y: y, values: whole("embedded tokens", y), rows: whole("an embedding", table),
-		positions: whole("an embedding of places", positions), tokens: tokens.Ints(), length: length, first: first}
+		positions: whole("an embedding of positions", positions), tokens: tokens.Ints(), length: length, first: first}
 }
 
 // run runs the operation in at most units parts.
@@ -59,7 +59,7 @@ func (j *embedding) part(thread, threads int) {
 	}
 	first, end := share(j.y.Rows, 1, thread, threads)
 	for i := first; i < end; i++ {
-		token, place := int(j.tokens[i])*w, (j.first+i%j.length)*w
-		j.unit.Add(j.values[i*w:(i+1)*w], j.rows[token:token+w], j.positions[place:place+w])
+		token, position := int(j.tokens[i])*w, (j.first+i%j.length)*w
+		j.unit.Add(j.values[i*w:(i+1)*w], j.rows[token:token+w], j.positions[position:position+w])
 	}
 }

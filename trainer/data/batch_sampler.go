@@ -39,14 +39,14 @@ func (s BatchSampler) Rest(at State) [][]int {
 	if at.Seed != s.Sampler.Seed {
 		panic(fmt.Sprintf("data: the state is of seed %d, the sampler of %d", at.Seed, s.Sampler.Seed))
 	}
-	mine := s.Sampler.Resume(at.Epoch, at.Consumed)
-	batches := make([][]int, 0, (len(mine)+s.Batch-1)/s.Batch)
-	for len(mine) > 0 {
-		n := min(s.Batch, len(mine))
+	indices := s.Sampler.Resume(at.Epoch, at.Consumed)
+	batches := make([][]int, 0, (len(indices)+s.Batch-1)/s.Batch)
+	for len(indices) > 0 {
+		n := min(s.Batch, len(indices))
 		if n == s.Batch || !s.DropLast {
-			batches = append(batches, mine[:n:n])
+			batches = append(batches, indices[:n:n])
 		}
-		mine = mine[n:]
+		indices = indices[n:]
 	}
 	return batches
 }

@@ -85,11 +85,11 @@ type layout struct {
 func layoutOf(head []byte) layout {
 	l := layout{groups: len(head) / 8}
 	for i := range 4 * l.groups {
-		v, place := binary.LittleEndian.Uint16(head[2*i:]), i%4
+		v, position := binary.LittleEndian.Uint16(head[2*i:]), i%4
 		if v != 0 {
-			l.nonzero[place]++
+			l.nonzero[position]++
 		}
-		l.most[place] = max(l.most[place], v)
+		l.most[position] = max(l.most[position], v)
 		l.low[v&0xff], l.high[v>>8] = true, true
 	}
 	return l
@@ -102,12 +102,12 @@ const (
 
 // varied reports whether the given positions have enough nonzero values that zeros in other
 // positions are not due to a file of zeros.
-func (l *layout) varied(places ...int) bool {
+func (l *layout) varied(positions ...int) bool {
 	n := 0
-	for _, p := range places {
+	for _, p := range positions {
 		n += l.nonzero[p]
 	}
-	return l.groups >= minGroups && n >= len(places)*l.groups/8
+	return l.groups >= minGroups && n >= len(positions)*l.groups/8
 }
 
 // int64s reports whether the upper halves of 64-bit integers are all zero.

@@ -47,9 +47,9 @@ func (k *kernel) newBuffers() (a, b []float32) {
 
 // aligned returns n elements, aligned to a cache line.
 func aligned(n int) []float32 {
-	room := make([]float32, n+line)
-	off := -uintptr(unsafe.Pointer(&room[0])) % (4 * line) / 4
-	return room[off:][:n]
+	buffer := make([]float32, n+line)
+	off := -uintptr(unsafe.Pointer(&buffer[0])) % (4 * line) / 4
+	return buffer[off:][:n]
 }
 
 // multiply computes the worker's part of the product.
@@ -146,11 +146,11 @@ func (w *worker) computeByPanels(a, start *Matrix, stacks [2]stack, top, left, r
 		if direct {
 			t.b, t.bRow = at(&w.b, p, j), bytes(w.b.RowStride)
 		} else {
-			room := w.bBuffer
+			panel := w.bBuffer
 			if rows < w.c.Rows { // other blocks need the panel also
-				room = room[(j-left)*elements:]
+				panel = panel[(j-left)*elements:]
 			}
-			packed := Dense(room[:k.cols*elements], elements, k.cols)
+			packed := Dense(panel[:k.cols*elements], elements, k.cols)
 			if top == 0 {
 				k.packB(w, packed, w.b.part(p, j, n, cols))
 			}

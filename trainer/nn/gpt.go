@@ -157,7 +157,7 @@ func (m *GPT) Losses() (rows device.Tensor, parts int) { return m.head.tally.los
 
 // Backward runs from the last block to the embeddings.
 func (m *GPT) Backward(b Batch, pass Pass, ready func(param int)) {
-	tell := func(p *Param) {
+	markReady := func(p *Param) {
 		if ready != nil {
 			ready(p.index)
 		}
@@ -165,15 +165,15 @@ func (m *GPT) Backward(b Batch, pass Pass, ready func(param int)) {
 	s := m.sequences(b)
 	narrow := func(t device.Tensor) device.Matrix { return device.Rows(t, s.rows(), m.Width) }
 	d, x := narrow(m.dx), narrow(m.inputs[len(m.blocks)])
-	m.last.gradients(narrow(m.dnormed), x, pass, tell)
+	m.last.gradients(narrow(m.dnormed), x, pass, markReady)
 	m.last.backward(d, narrow(m.dnormed), x, false, pass)
 	for i := len(m.blocks) - 1; i >= 0; i-- {
-		m.blocks[i].backward(d, narrow(m.inputs[i]), s, &m.workspace, pass, tell)
+		m.blocks[i].backward(d, narrow(m.inputs[i]), s, &m.workspace, pass, markReady)
 	}
 	if pass.Train && m.Dropout > 0 {
 		m.plan.Device.Dropout(d.Data, d.Data, m.embeddingDropout(s, pass))
 	}
-	m.embedding.backward(d, b.Tokens, s, pass, tell)
+	m.embedding.backward(d, b.Tokens, s, pass, markReady)
 }
 
 func (m *GPT) embeddingDropout(s sequences, pass Pass) device.Dropout {

@@ -109,8 +109,8 @@ func (f Fabric) AllReduce(a Algorithm, ranks int, bytes float64) (float64, Algor
 	case Direct:
 		return 2 * f.direct(ranks, bytes), a
 	}
-	between, share := f.reduceAcross(ranks, bytes)
-	seconds, _ := f.acrossNodes(ranks).AllReduce(between, f.Nodes(ranks), share)
+	algorithm, share := f.reduceAcross(ranks, bytes)
+	seconds, _ := f.acrossNodes(ranks).AllReduce(algorithm, f.Nodes(ranks), share)
 	return 2*f.direct(f.ranksOnNode(ranks), bytes) + seconds, a
 }
 
@@ -129,8 +129,8 @@ func (f Fabric) ReduceScatter(a Algorithm, ranks int, bytes float64) (float64, A
 	case Direct:
 		return f.direct(ranks, bytes), a
 	}
-	between, share := f.reduceAcross(ranks, bytes)
-	seconds, _ := f.acrossNodes(ranks).ReduceScatter(between, f.Nodes(ranks), share)
+	algorithm, share := f.reduceAcross(ranks, bytes)
+	seconds, _ := f.acrossNodes(ranks).ReduceScatter(algorithm, f.Nodes(ranks), share)
 	return f.direct(f.ranksOnNode(ranks), bytes) + seconds, a
 }
 

@@ -55,13 +55,13 @@ func (m Memory) Total() float64 { return m.State() + m.Activations + m.Transient
 // state returns the memory of the model's state per rank. For Ψ parameters with Adam: 16Ψ with ddp,
 // 8Ψ + 8Ψ/n with zero1, 4Ψ + 12Ψ/n with zero2, 16Ψ/n with zero3.
 func (e Element) state(s ddp.Strategy, params float64, ranks int) Memory {
-	kept := func(from ddp.Strategy) float64 {
+	stored := func(from ddp.Strategy) float64 {
 		if s >= from {
 			return params / float64(ranks)
 		}
 		return params
 	}
-	return Memory{Weights: e.Weight * kept(ddp.ZeRO3), Gradients: e.Grad * kept(ddp.ZeRO2), Optimizer: e.State*kept(ddp.ZeRO1) + e.Workspace}
+	return Memory{Weights: e.Weight * stored(ddp.ZeRO3), Gradients: e.Grad * stored(ddp.ZeRO2), Optimizer: e.State*stored(ddp.ZeRO1) + e.Workspace}
 }
 
 // Program is the memory of a rank in addition to its tensors.
@@ -82,11 +82,11 @@ func (w Work) Memory(s ddp.Strategy, e Element, ranks int, p Program) Memory {
 	// The current samples and the prefetched ones.
 	m.Other = 2*float64(w.Input) + float64(w.Packed) + p.Fixed + p.PerThread*float64(p.Threads)
 	if p.Copies {
-		kept := params
+		stored := params
 		if s != ddp.DDP {
-			kept /= float64(ranks)
+			stored /= float64(ranks)
 		}
-		m.Other += (e.Weight + e.State) * kept
+		m.Other += (e.Weight + e.State) * stored
 	}
 	if ranks > 1 && e.Compressed {
 		most := 0

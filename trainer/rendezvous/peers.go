@@ -14,10 +14,10 @@ type Peer struct {
 	Node int
 }
 
-// Peers sends mine to all ranks, in a round that [FromPeers] decides. It returns the peers of
-// all ranks, by rank.
-func (s *Session) Peers(ctx context.Context, round string, mine Peer) ([]Peer, error) {
-	payload, err := appendPeers(nil, []Peer{mine})
+// Peers sends own, the peer of this rank, to all ranks in a round that [FromPeers] decides. It returns
+// the peers of all ranks, by rank.
+func (s *Session) Peers(ctx context.Context, round string, own Peer) ([]Peer, error) {
+	payload, err := appendPeers(nil, []Peer{own})
 	if err != nil {
 		return nil, fmt.Errorf("exchange %q: %w", round, err)
 	}
@@ -64,7 +64,7 @@ func appendPeers(b []byte, peers []Peer) ([]byte, error) {
 			return nil, err
 		}
 		if len(addr) > 255 || first.Node < 0 {
-			return nil, fmt.Errorf("address %s of node %d cannot be told", first.Addr, first.Node)
+			return nil, fmt.Errorf("address %s of node %d cannot be encoded", first.Addr, first.Node)
 		}
 		b = binary.AppendUvarint(b, uint64(n))
 		b = binary.AppendUvarint(b, uint64(first.Node))

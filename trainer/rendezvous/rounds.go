@@ -59,9 +59,9 @@ func (s *Server) exchange(rank int, name string, payload []byte) error {
 	payloads := r.payloads
 	r.payloads = nil
 	members := append([]*wire.Conn(nil), s.members...)
-	over := s.first != nil
+	hasFailed := s.first != nil
 	s.mu.Unlock()
-	if over {
+	if hasFailed {
 		return nil // a rank has failed since; the failure is being sent to all ranks
 	}
 	s.conclude(name, decide, payloads, members)

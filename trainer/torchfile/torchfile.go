@@ -41,9 +41,9 @@ func (t Tensor) len() int64 {
 }
 
 const (
-	// folder is the directory that contains all entries. Readers use the directory of the first
+	// rootDir is the directory that contains all entries. Readers use the directory of the first
 	// entry.
-	folder = "archive/"
+	rootDir = "archive/"
 	// version is the format version that PyTorch 1.6 and later read.
 	version = "3\n"
 	// alignment is the alignment of tensors in the file. The padding is in the extra field that
@@ -111,7 +111,7 @@ func (a *archive) entry(name string, content *io.SectionReader) error {
 	if err := a.zip.Flush(); err != nil { // so that out.n is the offset of the entry
 		return err
 	}
-	name = folder + name
+	name = rootDir + name
 	w, err := a.zip.CreateRaw(&zip.FileHeader{
 		Name: name, Method: zip.Store, Extra: padding(a.out.n, len(name)),
 		CRC32: sum.Sum32(), CompressedSize64: uint64(content.Size()), UncompressedSize64: uint64(content.Size()),

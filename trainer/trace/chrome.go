@@ -102,11 +102,12 @@ func newestAttempt(all []*Recording) (same []*Recording, m Merged) {
 	return same, m
 }
 
-// events calls give for each event of a rank, whose times are shifted by later to the timeline's.
-func events(r *Recording, later int64, give func(event)) {
+// events calls emit for each event of a rank. It adds shift to times, which makes them times of the
+// timeline.
+func events(r *Recording, shift int64, emit func(event)) {
 	rank := r.Rank.Rank
 	about := func(what string, t Track, field string, value any) {
-		give(event{Phase: "M", Name: what, Process: rank, Thread: t.thread(), Args: map[string]any{field: value}})
+		emit(event{Phase: "M", Name: what, Process: rank, Thread: t.thread(), Args: map[string]any{field: value}})
 	}
 	about("process_name", Computation, "name", fmt.Sprintf("rank %d on %s", rank, r.Host))
 	about("process_sort_index", Computation, "sort_index", rank)
@@ -122,7 +123,7 @@ func events(r *Recording, later int64, give func(event)) {
 	waits := newWaitTimes(spans)
 	for i, s := range spans {
 		info := kindInfo[s.Kind]
-		e := event{Phase: "X", Name: s.Kind.String(), Category: trackNames[info.track], Process: rank, Thread: info.track.thread(), At: micros(s.Start + later), Args: map[string]any{}}
+		e := event{Phase: "X", Name: s.Kind.String(), Category: trackNames[info.track], Process: rank, Thread: info.track.thread(), At: micros(s.Start + shift), Args: map[string]any{}}
 		if info.of != "" {
 			e.Args[info.of] = s.Number
 		}
@@ -135,15 +136,15 @@ func events(r *Recording, later int64, give func(event)) {
 			// Several operations may be queued at a time, which only asynchronous events support.
 			// Viewers show events of the same name in one row.
 			q := e
-			q.Phase, q.Name, q.Category, q.ID, q.At = "b", "queued", "queue", fmt.Sprintf("%d.%d", rank, i), micros(s.Enqueued+later)
+			q.Phase, q.Name, q.Category, q.ID, q.At = "b", "queued", "queue", fmt.Sprintf("%d.%d", rank, i), micros(s.Enqueued+shift)
 			q.Args = map[string]any{"operation": e.Name}
-			give(q)
+			emit(q)
 			q.Phase, q.At, q.Args = "e", e.At, nil
-			give(q)
+			emit(q)
 		}
 		took := micros(s.End - s.Start)
 		e.Duration = &took
-		give(e)
+		emit(e)
 	}
 }
 

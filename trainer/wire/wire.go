@@ -146,8 +146,8 @@ func handshake(c net.Conn, keys []Key, server bool) (_ *Conn, which int, err err
 	if err := c.SetDeadline(time.Now().Add(HandshakeTimeout)); err != nil {
 		return nil, 0, err
 	}
-	var mine, theirs [len(magic) + nonceSize]byte
-	clientNonce, serverNonce := mine[len(magic):], theirs[len(magic):]
+	var ownHello, peerHello [len(magic) + nonceSize]byte
+	clientNonce, serverNonce := ownHello[len(magic):], peerHello[len(magic):]
 	if server {
 		clientNonce, serverNonce = serverNonce, clientNonce
 	}
@@ -162,28 +162,28 @@ func handshake(c net.Conn, keys []Key, server bool) (_ *Conn, which int, err err
 		}
 		return m.Sum(nil)
 	}
-	greet := func() error {
-		copy(mine[:], magic)
-		if _, err := rand.Read(mine[len(magic):]); err != nil {
+	sendHello := func() error {
+		copy(ownHello[:], magic)
+		if _, err := rand.Read(ownHello[len(magic):]); err != nil {
 			return fmt.Errorf("draw a nonce: %w", err)
 		}
-		_, err := c.Write(mine[:])
+		_, err := c.Write(ownHello[:])
 		return err
 	}
-	hear := func() error {
-		if _, err := io.ReadFull(c, theirs[:]); err != nil {
+	receiveHello := func() error {
+		if _, err := io.ReadFull(c, peerHello[:]); err != nil {
 			return err
 		}
-		if string(theirs[:len(magic)]) != magic {
+		if string(peerHello[:len(magic)]) != magic {
 			return ErrNotAuthentic
 		}
 		return nil
 	}
-	prove := func(use string) error {
+	sendProof := func(use string) error {
 		_, err := c.Write(derive(use))
 		return err
 	}
-	verify := func(use string) error {
+	checkProof := func(use string) error {
 		var got [sha256.Size]byte
 		if _, err := io.ReadFull(c, got[:]); err != nil {
 			// A server that rejects the proof closes the connection. A client that closes it
@@ -200,14 +200,14 @@ func handshake(c net.Conn, keys []Key, server bool) (_ *Conn, which int, err err
 		}
 		return ErrNotAuthentic
 	}
-	turns := []func() error{greet, hear,
-		func() error { return prove("client proof") }, func() error { return verify("server proof") }}
+	steps := []func() error{sendHello, receiveHello,
+		func() error { return sendProof("client proof") }, func() error { return checkProof("server proof") }}
 	if server {
-		turns = []func() error{hear, greet,
-			func() error { return verify("client proof") }, func() error { return prove("server proof") }}
+		steps = []func() error{receiveHello, sendHello,
+			func() error { return checkProof("client proof") }, func() error { return sendProof("server proof") }}
 	}
-	for _, turn := range turns {
-		if err := turn(); err != nil {
+	for _, step := range steps {
+		if err := step(); err != nil {
 			return nil, 0, fmt.Errorf("handshake: %w", err)
 		}
 	}

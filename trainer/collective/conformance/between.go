@@ -144,7 +144,7 @@ func keys(t *testing.T, comms []collective.Communicator) {
 			}
 		}
 		if g.Rank() != want {
-			return fmt.Errorf("place %d with key %d, want %d", g.Rank(), key, want)
+			return fmt.Errorf("position %d with key %d, want %d", g.Rank(), key, want)
 		}
 		return g.Close()
 	})

@@ -143,7 +143,7 @@ func deadlocks(t *testing.T, m Member) {
 				}
 			}
 			if took := time.Since(began); took > long/2 {
-				t.Errorf("they were told after %v, of a timeout of %v", took, long)
+				t.Errorf("they were notified after %v, of a timeout of %v", took, long)
 			}
 		})
 	}

@@ -54,15 +54,15 @@ func (a *assembler) emit(b *body, chunk int, masked bool, states []int, other in
 			}
 		}
 		state := b.result(n)
-		kept := state >= 0 && masked && !a.k.neutral
-		if state >= 0 && !kept {
+		merges := state >= 0 && masked && !a.k.neutral
+		if state >= 0 && !merges {
 			to = states[state]
 		} else if n.kind != "" {
 			to = e.take()
 			e.at[n] = to
 		}
 		e.instruction(n, operands, to, chunk, masked)
-		if kept {
+		if merges {
 			a.t.keep(a.writer, to, states[state])
 			delete(e.busy, to)
 		}
