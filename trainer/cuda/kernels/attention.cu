@@ -33,10 +33,10 @@ DEVICE float visible_grad(const Head &h, u32 query, u32 key, float w, float dwei
 // Forward pass. Blocks of 128 threads for 32 queries; shared memory: 4*32*(size+1) + 32*33
 // elements.
 template <class T> DEVICE void forward(T *out, u64 out_stride, float *log_sum, const Attention &a) {
-  DYNAMIC_SHARED(float, room);
+  DYNAMIC_SHARED(float, scratch);
   Head h{a, block_z(), block_y()};
   u32 pitch = a.size + 1, first = block_x() * 32, row = thread_x() / 4, part = thread_x() % 4;
-  float *q = room, *k = q + 32 * pitch, *v = k + 32 * pitch, *o = v + 32 * pitch, *weights = o + 32 * pitch + row * 33;
+  float *q = scratch, *k = q + 32 * pitch, *v = k + 32 * pitch, *o = v + 32 * pitch, *weights = o + 32 * pitch + row * 33;
   u32 query = first + row < a.queries ? first + row : a.queries - 1;  // results of rows beyond the last are not stored
   load_tile(q, (const T *)a.q, h, a.queries, first, a.q_stride, a.scale);
   for (u32 c = part; c < a.size; c += 4) o[row * pitch + c] = 0;
@@ -82,10 +82,10 @@ template <class T> DEVICE void forward(T *out, u64 out_stride, float *log_sum, c
 // Gradient of queries. Blocks of 128 threads for 32 queries; shared memory: 5*32*(size+1) + 32*33
 // elements.
 template <class T> DEVICE void query_grad(const Attention &a, const Gradients &g) {
-  DYNAMIC_SHARED(float, room);
+  DYNAMIC_SHARED(float, scratch);
   Head h{a, block_z(), block_y()};
   u32 pitch = a.size + 1, first = block_x() * 32, row = thread_x() / 4, part = thread_x() % 4;
-  float *q = room, *dout = q + 32 * pitch, *k = dout + 32 * pitch, *v = k + 32 * pitch, *dq = v + 32 * pitch, *dscores = dq + 32 * pitch + row * 33;
+  float *q = scratch, *dout = q + 32 * pitch, *k = dout + 32 * pitch, *v = k + 32 * pitch, *dq = v + 32 * pitch, *dscores = dq + 32 * pitch + row * 33;
   u32 query = first + row < a.queries ? first + row : a.queries - 1;
   load_tile(q, (const T *)a.q, h, a.queries, first, a.q_stride, a.scale);
   load_tile(dout, (const T *)g.dout, h, a.queries, first, g.dout_stride, 1);
@@ -122,10 +122,10 @@ template <class T> DEVICE void query_grad(const Attention &a, const Gradients &g
 // Gradients of keys and values. Blocks of 128 threads for 32 keys; shared memory: 6*32*(size+1) +
 // 2*32*33 + 64 elements.
 template <class T> DEVICE void key_grad(const Attention &a, const Gradients &g) {
-  DYNAMIC_SHARED(float, room);
+  DYNAMIC_SHARED(float, scratch);
   Head h{a, block_z(), block_y()};
   u32 pitch = a.size + 1, first = block_x() * 32, row = thread_x() / 4, part = thread_x() % 4;
-  float *k = room, *v = k + 32 * pitch, *q = v + 32 * pitch, *dout = q + 32 * pitch, *dk = dout + 32 * pitch, *dv = dk + 32 * pitch;
+  float *k = scratch, *v = k + 32 * pitch, *q = v + 32 * pitch, *dout = q + 32 * pitch, *dk = dout + 32 * pitch, *dv = dk + 32 * pitch;
   float *weights = dv + 32 * pitch + row * 33, *dscores = weights + 32 * 33, *delta = dv + 32 * pitch + 2 * 32 * 33, *log_sums = delta + 32;
   u32 key = first + row;
   load_tile(k, (const T *)a.k, h, a.keys, first, a.k_stride, 1);

@@ -7,7 +7,7 @@
 // U::BLOCKS is the minimum number of resident blocks per multiprocessor in the forward pass. A unit
 // has these functions; matrices are in shared memory and have elements of two bytes:
 //   memory()                   address of the first matrix
-//   room(rows)                 number of elements of a matrix with this many rows
+//   elements(rows)             number of elements of a matrix with this many rows
 //   index(rows, r, c)          index of elements c to c + 7 of row r, which are contiguous, for a c
 //                              that is a multiple of 8; their address is a multiple of 16 bytes
 //   fence()                    fence before a barrier, after which multiplications read new data
@@ -132,22 +132,22 @@ template <u32 N> DEVICE void store_rows(void *matrix, const Head &h, u32 per_sam
     float factor = i == 0 ? upper : lower;
     #pragma unroll
     for (u32 n = 0; n < N; n++) {
-      u32 c = col_of(n, 0), both = to_bfloat16x2(sums[n][i] * factor, sums[n][i + 1] * factor);
+      u32 c = col_of(n, 0), pair = to_bfloat16x2(sums[n][i] * factor, sums[n][i + 1] * factor);
       u16 *at = to + r * stride + c;
       if (c >= h.a.size) continue;
       if (even) {
-        *(u32 *)at = both;
+        *(u32 *)at = pair;
         continue;
       }
-      at[0] = u16(both);
-      if (c + 1 < h.a.size) at[1] = u16(both >> 16);
+      at[0] = u16(pair);
+      if (c + 1 < h.a.size) at[1] = u16(pair >> 16);
     }
   }
 }
 
 // Forward pass. Shared memory: an OWN matrix and two tiles.
 template <class U> DEVICE void forward(u16 *out, u64 out_stride, float *log_sum, const Attention &a) {
-  u16 *q = U::memory(), *k = q + U::room(U::OWN), *v = k + U::room(U::TILE);
+  u16 *q = U::memory(), *k = q + U::elements(U::OWN), *v = k + U::elements(U::TILE);
   Head h{a, block_z(), block_y()};
   u32 first = block_x() * U::OWN, row = thread_x() / 32 * 16;
   float o[U::D / 8][4], row_max[2] = {-infinity(), -infinity()}, sum[2] = {0, 0};
@@ -222,7 +222,7 @@ DEVICE float delta_of(const Rows &dout, const Rows &out, u32 query) {
 
 // Gradient of queries. Shared memory: two OWN matrices and two tiles.
 template <class U> DEVICE void query_grad(const Attention &a, const Gradients &g) {
-  u16 *q = U::memory(), *dout = q + U::room(U::OWN), *k = dout + U::room(U::OWN), *v = k + U::room(U::TILE);
+  u16 *q = U::memory(), *dout = q + U::elements(U::OWN), *k = dout + U::elements(U::OWN), *v = k + U::elements(U::TILE);
   Head h{a, block_z(), block_y()};
   u32 first = block_x() * U::OWN, row = thread_x() / 32 * 16, query[2];
   float dq[U::D / 8][4], delta[2], log_sum[2];
@@ -266,8 +266,8 @@ template <class U> DEVICE void query_grad(const Attention &a, const Gradients &g
 // Gradients of keys and values. Shared memory: two OWN matrices, two tiles, and 2*TILE float32
 // elements.
 template <class U> DEVICE void key_grad(const Attention &a, const Gradients &g) {
-  u16 *k = U::memory(), *v = k + U::room(U::OWN), *q = v + U::room(U::OWN), *dout = q + U::room(U::TILE);
-  float *delta = (float *)(dout + U::room(U::TILE)), *log_sums = delta + U::TILE;
+  u16 *k = U::memory(), *v = k + U::elements(U::OWN), *q = v + U::elements(U::OWN), *dout = q + U::elements(U::TILE);
+  float *delta = (float *)(dout + U::elements(U::TILE)), *log_sums = delta + U::TILE;
   Head h{a, block_z(), block_y()};
   u32 first = block_x() * U::OWN, row = thread_x() / 32 * 16;
   float dk[U::D / 8][4], dv[U::D / 8][4];

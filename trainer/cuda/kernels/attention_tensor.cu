@@ -10,7 +10,7 @@ template <u32 HEAD> struct Mma {
     DYNAMIC_SHARED(u16, all);
     return all;
   }
-  DEVICE_MEMBER static u32 room(u32 rows) { return rows * PITCH; }
+  DEVICE_MEMBER static u32 elements(u32 rows) { return rows * PITCH; }
   DEVICE_MEMBER static u32 index(u32, u32 r, u32 c) { return r * PITCH + c; }
   DEVICE_MEMBER static void fence() {}
 

@@ -12,8 +12,8 @@
 KERNEL(layer_norm_param_grad, 256, float *dw, float *db, const float *dy, const float *x, const float *mean, const float *rstd, u32 rows, u32 cols, u32 accumulate) {
   SHARED float gains[64][33], biases[64][33];
   u32 lane = thread_x() % 32, warp = thread_x() / 32, col = block_x() * 32 + lane;
-  bool mine = warp == 0 && col < cols;
-  float w = mine && accumulate ? dw[col] : 0, b = mine && accumulate ? db[col] : 0;
+  bool stores = warp == 0 && col < cols;
+  float w = stores && accumulate ? dw[col] : 0, b = stores && accumulate ? db[col] : 0;
   float gain[8], bias[8];
   auto fetch = [&](u32 first) {
     for (u32 i = 0; i < 8; i++) {
@@ -32,14 +32,14 @@ KERNEL(layer_norm_param_grad, 256, float *dw, float *db, const float *dy, const 
     }
     sync_threads();
     fetch(first + 64);
-    if (mine)
+    if (stores)
       for (u32 i = 0; i < 64 && first + i < rows; i++) {
         w += gains[i][lane];
         b += biases[i][lane];
       }
     sync_threads();
   }
-  if (mine) {
+  if (stores) {
     dw[col] = w;
     db[col] = b;
   }
@@ -49,8 +49,8 @@ KERNEL(layer_norm_param_grad, 256, float *dw, float *db, const float *dy, const 
 KERNEL(column_sum, 256, float *dst, const float *x, u64 row_stride, u32 rows, u32 cols, u32 accumulate) {
   SHARED float tile[128][33];
   u32 lane = thread_x() % 32, warp = thread_x() / 32, col = block_x() * 32 + lane;
-  bool mine = warp == 0 && col < cols;
-  float sum = mine && accumulate ? dst[col] : 0, next[16];
+  bool stores = warp == 0 && col < cols;
+  float sum = stores && accumulate ? dst[col] : 0, next[16];
   auto fetch = [&](u32 first) {
     for (u32 i = 0; i < 16; i++) {
       u32 row = first + warp + i * 8;
@@ -62,11 +62,11 @@ KERNEL(column_sum, 256, float *dst, const float *x, u64 row_stride, u32 rows, u3
     for (u32 i = 0; i < 16; i++) tile[warp + i * 8][lane] = next[i];
     sync_threads();
     fetch(first + 128);
-    if (mine)
+    if (stores)
       for (u32 i = 0; i < 128 && first + i < rows; i++) sum += tile[i][lane];
     sync_threads();
   }
-  if (mine) dst[col] = sum;
+  if (stores) dst[col] = sum;
 }
 
 // Run is the rows and columns of a block: run block_y, of as many runs as the grid has, and 256
@@ -87,19 +87,19 @@ template <u32 N> struct Run {
   }
 
   // put adds the sums of the warps, in order, and stores the result in the run's sums.
-  DEVICE_MEMBER void put(float *sums, float (*room)[256], const float *mine, u32 cols) const {
+  DEVICE_MEMBER void put(float *sums, float (*scratch)[256], const float *thread_sums, u32 cols) const {
 #pragma unroll
-    for (u32 i = 0; i < 8; i++) room[thread_x() / 32][i * 32 + thread_x() % 32] = mine[i];
+    for (u32 i = 0; i < 8; i++) scratch[thread_x() / 32][i * 32 + thread_x() % 32] = thread_sums[i];
     sync_threads();
     float total = 0;
-    for (u32 warp = 0; warp < 8; warp++) total += room[warp][thread_x()];
+    for (u32 warp = 0; warp < 8; warp++) total += scratch[warp][thread_x()];
     u32 i = thread_x() / 32;
     if (col(i) < cols) sums[u64(block_y()) * cols + col(i)] = total;
     sync_threads();
   }
 };
 
-template <u32 N> DEVICE void param_grad(float (*room)[256], float *gains, float *biases, const u16 *dy, const float *x, const float *mean, const float *rstd, u32 rows, u32 cols, u32 run) {
+template <u32 N> DEVICE void param_grad(float (*scratch)[256], float *gains, float *biases, const u16 *dy, const float *x, const float *mean, const float *rstd, u32 rows, u32 cols, u32 run) {
   Run<N> r(rows, run);
   float w[8] = {}, b[8] = {};
   r.each(cols, [&](u32 row, u32 col, u32 i) {
@@ -112,33 +112,33 @@ template <u32 N> DEVICE void param_grad(float (*room)[256], float *gains, float 
       b[i + k] += d[k];
     }
   });
-  r.put(gains, room, w, cols);
-  r.put(biases, room, b, cols);
+  r.put(gains, scratch, w, cols);
+  r.put(biases, scratch, b, cols);
 }
 // The sums of each run for a layer normalization's w and b: runs x cols of both. Grid: ceil(cols /
 // 256) x runs.
 KERNEL(layer_norm_param_grad_bf16, 256, float *gains, float *biases, const u16 *dy, const float *x, const float *mean, const float *rstd, u32 rows, u32 cols, u32 run) {
-  SHARED float room[8][256];
-  if (by_eight(cols, dy, x)) param_grad<8>(room, gains, biases, dy, x, mean, rstd, rows, cols, run);
-  else param_grad<1>(room, gains, biases, dy, x, mean, rstd, rows, cols, run);
+  SHARED float scratch[8][256];
+  if (by_eight(cols, dy, x)) param_grad<8>(scratch, gains, biases, dy, x, mean, rstd, rows, cols, run);
+  else param_grad<1>(scratch, gains, biases, dy, x, mean, rstd, rows, cols, run);
 }
 
-template <u32 N> DEVICE void sum_of(float (*room)[256], float *sums, const u16 *x, u64 row_stride, u32 rows, u32 cols, u32 run) {
+template <u32 N> DEVICE void sum_of(float (*scratch)[256], float *sums, const u16 *x, u64 row_stride, u32 rows, u32 cols, u32 run) {
   Run<N> r(rows, run);
-  float mine[8] = {};
+  float thread_sums[8] = {};
   r.each(cols, [&](u32 row, u32 col, u32 i) {
     float v[N];
     load(v, x + row * row_stride + col);
 #pragma unroll
-    for (u32 k = 0; k < N; k++) mine[i + k] += v[k];
+    for (u32 k = 0; k < N; k++) thread_sums[i + k] += v[k];
   });
-  r.put(sums, room, mine, cols);
+  r.put(sums, scratch, thread_sums, cols);
 }
 // The sums of each run of x. Grid: ceil(cols / 256) x runs.
 KERNEL(column_sum_bf16, 256, float *sums, const u16 *x, u64 row_stride, u32 rows, u32 cols, u32 run) {
-  SHARED float room[8][256];
-  if (by_eight(cols | row_stride, x)) sum_of<8>(room, sums, x, row_stride, rows, cols, run);
-  else sum_of<1>(room, sums, x, row_stride, rows, cols, run);
+  SHARED float scratch[8][256];
+  if (by_eight(cols | row_stride, x)) sum_of<8>(scratch, sums, x, row_stride, rows, cols, run);
+  else sum_of<1>(scratch, sums, x, row_stride, rows, cols, run);
 }
 
 // dst = the sums of all runs, in ascending order, or added to dst. One thread per column.

@@ -3,20 +3,20 @@
 
 // y[i] = table[tokens[i]] + positions[first + i mod length]. One block per row.
 KERNEL(embed, 256, float *y, const int *tokens, const float *table, const float *positions, u32 cols, u32 length, u32 first) {
-  u64 row = block_x(), token = u64(tokens[row]), place = first + row % length;
-  for (u32 j = thread_x(); j < cols; j += 256) y[row * cols + j] = table[token * cols + j] + positions[place * cols + j];
+  u64 row = block_x(), token = u64(tokens[row]), position = first + row % length;
+  for (u32 j = thread_x(); j < cols; j += 256) y[row * cols + j] = table[token * cols + j] + positions[position * cols + j];
 }
 
 // Sorts n tokens with their positions, equal tokens by ascending position: an LSD radix sort with
-// digits of 4 bits, in stable passes (Knuth 1973, 5.2.5). The result is in keys and places after an
-// odd number of passes, and in keys2 and places2 after an even number. One block of 512 threads:
-// each thread has a run of tokens in each pass.
-KERNEL(sort_tokens, 512, int *keys, int *places, int *keys2, int *places2, const int *tokens, u32 n, u32 passes) {
+// digits of 4 bits, in stable passes (Knuth 1973, 5.2.5). The result is in keys and positions after
+// an odd number of passes, and in keys2 and positions2 after an even number. One block of 512
+// threads: each thread has a run of tokens in each pass.
+KERNEL(sort_tokens, 512, int *keys, int *positions, int *keys2, int *positions2, const int *tokens, u32 n, u32 passes) {
   SHARED u32 counts[16 * 512], sums[512];
   u32 t = thread_x(), run = (n + 511) / 512, begin = t * run < n ? t * run : n, end = begin + run < n ? begin + run : n;
   for (u32 pass = 0; pass < passes; pass++) {
-    const int *from = pass == 0 ? tokens : pass % 2 ? keys : keys2, *which = pass % 2 ? places : places2;
-    int *to = pass % 2 ? keys2 : keys, *placed = pass % 2 ? places2 : places;
+    const int *from = pass == 0 ? tokens : pass % 2 ? keys : keys2, *which = pass % 2 ? positions : positions2;
+    int *to = pass % 2 ? keys2 : keys, *positions_to = pass % 2 ? positions2 : positions;
     for (u32 d = 0; d < 16; d++) counts[d * 512 + t] = 0;
     for (u32 i = begin; i < end; i++) counts[(u32(from[i]) >> 4 * pass & 15) * 512 + t]++;
     sync_threads();
@@ -40,33 +40,33 @@ KERNEL(sort_tokens, 512, int *keys, int *places, int *keys2, int *places2, const
     for (u32 i = begin; i < end; i++) {
       u32 at = counts[(u32(from[i]) >> 4 * pass & 15) * 512 + t]++;
       to[at] = from[i];
-      placed[at] = pass == 0 ? int(i) : which[i];
+      positions_to[at] = pass == 0 ? int(i) : which[i];
     }
     sync_threads();
   }
 }
 
-// Adds row places[i] of dy to row keys[i] of dtable, in ascending order of i. One block per i and
-// 256 columns. Only the block of the first i with the same key does the work. It loads eight rows
-// at a time, because a twentieth of all tokens may be equal, and their block would be the last to
-// finish.
-KERNEL(embed_grad, 256, float *dtable, const float *dy, const int *keys, const int *places, u32 n, u32 cols) {
+// Adds row positions[i] of dy to row keys[i] of dtable, in ascending order of i. One block per i
+// and 256 columns. Only the block of the first i with the same key does the work. It loads eight
+// rows at a time, because a twentieth of all tokens may be equal, and their block would be the last
+// to finish.
+KERNEL(embed_grad, 256, float *dtable, const float *dy, const int *keys, const int *positions, u32 n, u32 cols) {
   u32 first = block_x(), col = block_y() * 256 + thread_x();
   int key = keys[first];
   if ((first > 0 && keys[first - 1] == key) || col >= cols) return;
   float sum = dtable[u64(key) * cols + col];
   for (u32 i = first; i < n && keys[i] == key; i += 8) {
-    bool mine[8];
+    bool matches[8];
     float v[8];
 #pragma unroll
     for (u32 k = 0; k < 8; k++) {  // without a branch, because each load would wait for the one before
       u32 at = i + k < n ? i + k : n - 1;
-      mine[k] = (i + k < n) & (keys[at] == key);
-      v[k] = dy[u64(places[at]) * cols + col];
+      matches[k] = (i + k < n) & (keys[at] == key);
+      v[k] = dy[u64(positions[at]) * cols + col];
     }
 #pragma unroll
     for (u32 k = 0; k < 8; k++)
-      if (mine[k]) sum += v[k];
+      if (matches[k]) sum += v[k];
   }
   dtable[u64(key) * cols + col] = sum;
 }

@@ -111,22 +111,22 @@ DEVICE float warp_max(float v) {
 }
 
 // block_sum and block_max reduce over all threads of a block of full warps. All threads get the
-// same bits. room has 32 elements and may be reused when they return.
-DEVICE float block_sum(float v, float *room) {
+// same bits. scratch has 32 elements and may be reused when they return.
+DEVICE float block_sum(float v, float *scratch) {
   v = warp_sum(v);
-  if (thread_x() % 32 == 0) room[thread_x() / 32] = v;
+  if (thread_x() % 32 == 0) scratch[thread_x() / 32] = v;
   sync_threads();
   float total = 0;
-  for (unsigned w = 0; w < threads_x() / 32; w++) total += room[w];
+  for (unsigned w = 0; w < threads_x() / 32; w++) total += scratch[w];
   sync_threads();
   return total;
 }
-DEVICE float block_max(float v, float *room) {
+DEVICE float block_max(float v, float *scratch) {
   v = warp_max(v);
-  if (thread_x() % 32 == 0) room[thread_x() / 32] = v;
+  if (thread_x() % 32 == 0) scratch[thread_x() / 32] = v;
   sync_threads();
-  float most = room[0];
-  for (unsigned w = 1; w < threads_x() / 32; w++) most = max_f32(most, room[w]);
+  float most = scratch[0];
+  for (unsigned w = 1; w < threads_x() / 32; w++) most = max_f32(most, scratch[w]);
   sync_threads();
   return most;
 }

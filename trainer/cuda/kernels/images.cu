@@ -49,13 +49,13 @@ KERNEL(convolve_input_grad, 256, float *dx, const float *dy, const float *w, Con
 // db[channel] = the sum of dy over images and positions; or added to db. Block x is a channel, and
 // block y a run of images; with several runs, db has a result per run, which add_runs adds.
 KERNEL(convolve_bias_grad, 256, float *db, const float *dy, u32 images, u32 channels, u32 size, u32 run, u32 accumulate) {
-  SHARED float room[32];
+  SHARED float scratch[32];
   float sum = 0;
   u32 first = block_y() * run, end = run < images - first ? first + run : images;
   db += u64(block_y()) * channels;
   for (u32 image = first; image < end; image++)
     for (u32 i = thread_x(); i < size; i += 256) sum += dy[(u64(image) * channels + block_x()) * size + i];
-  sum = block_sum(sum, room);
+  sum = block_sum(sum, scratch);
   if (thread_x() == 0) db[block_x()] = accumulate ? db[block_x()] + sum : sum;
 }
 

@@ -6,7 +6,7 @@
 // loss times scale. Probabilities are not stored. The maximum and the sum are computed in one pass
 // (Milakov and Gimelshein 2018).
 KERNEL(cross_entropy, 256, float *losses, float *logits, const int *labels, float scale, u32 cols) {
-  SHARED float room[32];
+  SHARED float scratch[32];
   float *row = logits + u64(block_x()) * cols, most = -infinity(), sum = 0;
   u32 label = u32(labels[block_x()]);
   float own = row[label];
@@ -19,8 +19,8 @@ KERNEL(cross_entropy, 256, float *losses, float *logits, const int *labels, floa
       sum += exp_f32(v - most);
     }
   }
-  float top = block_max(most, room);
-  sum = block_sum(sum == 0 ? 0 : sum * exp_f32(most - top), room);
+  float top = block_max(most, scratch);
+  sum = block_sum(sum == 0 ? 0 : sum * exp_f32(most - top), scratch);
   if (thread_x() == 0) losses[block_x()] = log_f32(sum) + (top - own);
   if (scale == 0) return;
   float factor = scale / sum;
@@ -32,7 +32,7 @@ KERNEL(cross_entropy, 256, float *losses, float *logits, const int *labels, floa
 
 // cross_entropy for bfloat16 logits, N adjacent ones at a time. It uses ex2.approx, whose relative
 // error is 2^-22, and the logits have a relative error of 2^-9.
-template <u32 N> DEVICE void cross_entropy_of(float *room, float *losses, u16 *row, u32 label, float scale, u32 cols) {
+template <u32 N> DEVICE void cross_entropy_of(float *scratch, float *losses, u16 *row, u32 label, float scale, u32 cols) {
   constexpr float log2_e = 1.44269504088896341f;
   float most = -infinity(), sum = 0, own = as_float(row + label), v[N];
   for (u32 j = thread_x() * N; j < cols; j += 256 * N) {
@@ -47,8 +47,8 @@ template <u32 N> DEVICE void cross_entropy_of(float *room, float *losses, u16 *r
 #pragma unroll
     for (u32 i = 0; i < N; i++) sum += ex2_approx_f32((v[i] - top) * log2_e);
   }
-  float top = block_max(most, room);
-  sum = block_sum(sum == 0 ? 0 : sum * ex2_approx_f32((most - top) * log2_e), room);
+  float top = block_max(most, scratch);
+  sum = block_sum(sum == 0 ? 0 : sum * ex2_approx_f32((most - top) * log2_e), scratch);
   if (thread_x() == 0) losses[block_x()] = log_f32(sum) + (top - own);
   if (scale == 0) return;
   float factor = scale / sum;
@@ -63,17 +63,17 @@ template <u32 N> DEVICE void cross_entropy_of(float *room, float *losses, u16 *r
   }
 }
 KERNEL(cross_entropy_bf16, 256, float *losses, u16 *logits, const int *labels, float scale, u32 cols) {
-  SHARED float room[32];
+  SHARED float scratch[32];
   u16 *row = logits + u64(block_x()) * cols;
   u32 label = u32(labels[block_x()]);
-  if (by_eight(cols, logits)) cross_entropy_of<8>(room, losses, row, label, scale, cols);
-  else cross_entropy_of<1>(room, losses, row, label, scale, cols);
+  if (by_eight(cols, logits)) cross_entropy_of<8>(scratch, losses, row, label, scale, cols);
+  else cross_entropy_of<1>(scratch, losses, row, label, scale, cols);
 }
 
 // losses[row] = the sum of squared differences of x and targets. If scale is not 0, x becomes the
 // gradient of that sum times scale.
 KERNEL(squared_error, 256, float *losses, float *x, const float *targets, float scale, u32 cols) {
-  SHARED float room[32];
+  SHARED float scratch[32];
   x += u64(block_x()) * cols;
   targets += u64(block_x()) * cols;
   float sum = 0;
@@ -82,12 +82,12 @@ KERNEL(squared_error, 256, float *losses, float *x, const float *targets, float 
     sum += d * d;
     if (scale != 0) x[j] = 2 * scale * d;
   }
-  sum = block_sum(sum, room);
+  sum = block_sum(sum, scratch);
   if (thread_x() == 0) losses[block_x()] = sum;
 }
 
 // chosen[row] = the first column with the largest element.
-template <class T> DEVICE void largest(float *values, u32 *places, int *chosen, const T *x, u32 cols) {
+template <class T> DEVICE void largest(float *values, u32 *indices, int *chosen, const T *x, u32 cols) {
   u32 t = thread_x(), at = t < cols ? t : 0;
   x += u64(block_x()) * cols;
   float most = as_float(x + at);
@@ -97,24 +97,24 @@ template <class T> DEVICE void largest(float *values, u32 *places, int *chosen, 
       at = j;
     }
   values[t] = most;
-  places[t] = at;
+  indices[t] = at;
   sync_threads();
   for (u32 half = 128; half > 0; half /= 2) {
-    if (t < half && (values[t + half] > values[t] || (values[t + half] == values[t] && places[t + half] < places[t]))) {
+    if (t < half && (values[t + half] > values[t] || (values[t + half] == values[t] && indices[t + half] < indices[t]))) {
       values[t] = values[t + half];
-      places[t] = places[t + half];
+      indices[t] = indices[t + half];
     }
     sync_threads();
   }
-  if (t == 0) chosen[block_x()] = int(places[0]);
+  if (t == 0) chosen[block_x()] = int(indices[0]);
 }
 KERNEL(arg_max, 256, int *chosen, const float *x, u32 cols) {
   SHARED float values[256];
-  SHARED u32 places[256];
-  largest(values, places, chosen, x, cols);
+  SHARED u32 indices[256];
+  largest(values, indices, chosen, x, cols);
 }
 KERNEL(arg_max_bf16, 256, int *chosen, const u16 *x, u32 cols) {
   SHARED float values[256];
-  SHARED u32 places[256];
-  largest(values, places, chosen, x, cols);
+  SHARED u32 indices[256];
+  largest(values, indices, chosen, x, cols);
 }

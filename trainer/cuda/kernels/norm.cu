@@ -3,7 +3,7 @@
 #include "values.h"
 
 // One row per warp; sum is the sum of this thread's elements. y may be x.
-template <u32 N, class T> DEVICE void normalise(T *y, float *mean, float *rstd, const float *x, float sum, const float *w, const float *b, u32 row, u32 cols) {
+template <u32 N, class T> DEVICE void normalize(T *y, float *mean, float *rstd, const float *x, float sum, const float *w, const float *b, u32 row, u32 cols) {
   u32 first = thread_x() % 32 * N;
   float m = warp_sum(sum) / float(cols), squares = 0, v[N];
   for (u32 j = first; j < cols; j += 32 * N) {
@@ -41,7 +41,7 @@ template <u32 N, class T> DEVICE void layer_norm_of(T *y, float *mean, float *rs
 #pragma unroll
     for (u32 i = 0; i < N; i++) sum += v[i];
   }
-  normalise<N>(y + u64(row) * cols, mean, rstd, x, sum, w, b, row, cols);
+  normalize<N>(y + u64(row) * cols, mean, rstd, x, sum, w, b, row, cols);
 }
 KERNEL(layer_norm, 256, float *y, float *mean, float *rstd, const float *x, const float *w, const float *b, u32 rows, u32 cols) {
   layer_norm_of<1>(y, mean, rstd, x, w, b, rows, cols);
@@ -69,7 +69,7 @@ template <u32 N, class T> DEVICE void add_layer_norm_of(T *y, float *x, float *m
     }
     store(x + j, v);
   }
-  normalise<N>(y + u64(row) * cols, mean, rstd, x, sum, w, b, row, cols);
+  normalize<N>(y + u64(row) * cols, mean, rstd, x, sum, w, b, row, cols);
 }
 KERNEL(add_layer_norm, 256, float *y, float *x, float *mean, float *rstd, const float *left, const float *right, const float *w, const float *b, u32 rows, u32 cols) {
   add_layer_norm_of<1>(y, x, mean, rstd, left, right, w, b, rows, cols);

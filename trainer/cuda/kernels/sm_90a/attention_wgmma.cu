@@ -15,7 +15,7 @@ template <u32 HEAD> struct Wgmma {
     DYNAMIC_SHARED(char, all);
     return (u16 *)(all + (0 - shared_address(all)) % 1024);
   }
-  DEVICE_MEMBER static u32 room(u32 rows) { return rows * D; }
+  DEVICE_MEMBER static u32 elements(u32 rows) { return rows * D; }
   DEVICE_MEMBER static u32 index(u32 rows, u32 r, u32 c) { return c / 64 * rows * 64 + swizzled(r, c % 64); }
   DEVICE_MEMBER static void fence() { fence_async(); }
 
