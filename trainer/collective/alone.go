@@ -41,6 +41,9 @@ func (a Alone) Split(ctx context.Context, color, _ int) (Communicator, error) {
 	return a, nil
 }
 
+// AllocBytes returns nil, because no other rank accesses the memory.
+func (Alone) AllocBytes(context.Context, int) ([]byte, error) { return nil, nil }
+
 // Path returns a path without an algorithm.
 func (Alone) Path(Call) Path { return Path{Transport: "memory", Algorithm: "none"} }
 

@@ -64,6 +64,8 @@ type Communicator interface {
 	// Split returns a communicator of the ranks that pass the same color, ordered by key, then by
 	// rank. Every rank must call it. It returns nil if color is negative.
 	Split(ctx context.Context, color, key int) (Communicator, error)
+	// AllocBytes returns zeroed memory for operations without copies, or nil: see [Alloc].
+	AllocBytes(ctx context.Context, bytes int) ([]byte, error)
 	// Path returns the transport and the algorithm of a call, for logs and benchmarks.
 	Path(c Call) Path
 	// Close closes the communicator. Operations in progress fail. Closing the communicator of all
@@ -137,13 +139,10 @@ func (r *Request) Wait() error {
 // equally fast. Every rank must call it at the same position in the sequence of operations; n may
 // differ. The memory remains allocated until the process exits.
 func Alloc[T Number](ctx context.Context, c Communicator, n int) ([]T, error) {
-	a, ok := c.(interface {
-		AllocBytes(ctx context.Context, bytes int) ([]byte, error)
-	})
-	if !ok || c.Size() == 1 {
+	if c.Size() == 1 {
 		return nil, nil
 	}
-	b, err := a.AllocBytes(ctx, n*element.Of[T]().Size())
+	b, err := c.AllocBytes(ctx, n*element.Of[T]().Size())
 	if b == nil || err != nil {
 		return nil, err
 	}

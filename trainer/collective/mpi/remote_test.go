@@ -102,7 +102,7 @@ type proxy struct {
 	*remote
 	id         uint64
 	rank, size int
-	mine       [][]byte // represents the communicator's memory
+	memory     [][]byte // represents the communicator's memory
 }
 
 func (p *proxy) Rank() int { return p.rank }
@@ -144,7 +144,7 @@ func inner(a, b []byte) int {
 }
 
 func (p *proxy) holds(b []byte) bool {
-	for _, m := range p.mine {
+	for _, m := range p.memory {
 		if inner(m, b) >= 0 && len(m) >= len(b) {
 			return true
 		}
@@ -154,7 +154,7 @@ func (p *proxy) holds(b []byte) bool {
 
 func (p *proxy) AllocBytes(_ context.Context, n int) ([]byte, error) {
 	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(make([]uint64, n/8+1)))), n)
-	p.mine = append(p.mine, b)
+	p.memory = append(p.memory, b)
 	return b, nil
 }
 
