@@ -58,24 +58,17 @@ func open(t testing.TB, o engine.Options) *engine.Device {
 
 // TestConformance runs the conformance suite of devices on the simulated GPU.
 func TestConformance(t *testing.T) {
-	conformance.Run(t, func() device.Device {
+	conformance.RunFenced(t, func() (device.Device, conformance.Fence) {
 		d := open(t, engine.Options{})
-		if gpusim.IsChecked() {
-			return fenced{d, d.Alloc(device.Float32, 1)}
+		if !gpusim.IsChecked() {
+			return d, nil
 		}
-		return d
+		first := d.Alloc(device.Float32, 1)
+		return d, func(t device.Tensor, forbidden bool) {
+			d.Read(make([]float32, 1), first) // waits for all previous operations
+			gpusim.Fence(uintptr(t.Base()), t.Len()*t.Type().Size(), forbidden)
+		}
 	})
-}
-
-// fenced is a device on which only the present operation may access memory around a tensor.
-type fenced struct {
-	*engine.Device
-	any device.Tensor
-}
-
-func (f fenced) Fence(t device.Tensor, forbidden bool) {
-	f.Read(make([]float32, 1), f.any) // waits for all previous operations
-	gpusim.Fence(uintptr(t.Base()), t.Len()*t.Type().Size(), forbidden)
 }
 
 // TestWithoutEpilogues runs part of the conformance suite with a cuBLASLt that cannot add a bias.

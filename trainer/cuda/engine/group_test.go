@@ -24,22 +24,22 @@ func TestGroupsTrainTheSame(t *testing.T) {
 		for _, p := range []device.Precision{device.FP32, device.BF16} {
 			t.Run(fmt.Sprintf("%s precision %d", k.name, p), func(t *testing.T) {
 				want := k.losses(t, open(t, engine.Options{}), p, steps)
-				k.grouped = true
-				for _, k.late = range []bool{false, true} {
+				k.captured = true
+				for _, k.async = range []bool{false, true} {
 					d := open(t, engine.Options{})
 					got := k.losses(t, d, p, steps)
 					if !slices.Equal(got, want) {
-						t.Errorf("late %t: losses differ:\n%v\n%v", k.late, got, want)
+						t.Errorf("async %t: losses differ:\n%v\n%v", k.async, got, want)
 					}
 					// A step has three parts that are large enough for a graph: up to the loss, up
 					// to the first norm, and the updates if there are many.
 					least, most := 2, 3
-					if k.late {
+					if k.async {
 						least, most = 1, 1
 					}
 					s := d.GroupStats()
 					if s.Captured < least || s.Captured > most || s.Replayed < least*(steps-2) {
-						t.Errorf("late %t: %+v of %d steps", k.late, s, steps)
+						t.Errorf("async %t: %+v of %d steps", k.async, s, steps)
 					}
 				}
 			})

@@ -24,8 +24,8 @@ type training struct {
 	inputs    int // of a sample, or
 	tokens    int // of a sequence
 	classes   int
-	grouped   bool // steps are groups
-	late      bool // asynchronous steps
+	captured  bool // steps are captured as graphs
+	async     bool // asynchronous steps
 }
 
 var trainings = []training{
@@ -90,44 +90,44 @@ func (k training) losses(t *testing.T, d device.Device, p device.Precision, step
 	}
 	var losses []float64
 	begin, end := func() {}, func() {}
-	if k.grouped {
-		begin, end = d.(*engine.Device).Begin, d.(*engine.Device).End
+	if k.captured {
+		begin, end = d.Accelerator().Begin, d.Accelerator().End
 	}
-	var verdict device.StepDecision
+	var decision device.StepDecision
 	var readings [2]device.Reading
-	if k.late {
-		verdict = d.NewStepDecision(1)
+	if k.async {
+		decision = d.NewStepDecision(1)
 		readings[0], readings[1] = d.NewReading(), d.NewReading()
 	}
 	records := newRecords(d)
-	learn := func(step int) {
-		if step >= 0 && k.late {
+	read := func(step int) {
+		if step >= 0 && k.async {
 			losses = append(losses, float64(readings[step%2].Floats()[2]))
 			o.CountStep()
 		}
 	}
 	for step := range steps {
-		pass := nn.Pass{Train: true, Seed: uint64(step), Stride: 1, Weight: 1, DeferLoss: k.late}
+		pass := nn.Pass{Train: true, Seed: uint64(step), Stride: 1, Weight: 1, DeferLoss: k.async}
 		begin()
 		loss := m.Forward(b, pass).Loss
 		m.Backward(b, pass, nil)
 		o.SetRate(o.Rate() * 0.99)
-		if k.late {
+		if k.async {
 			rows, parts := m.Losses()
-			verdict.AddLoss(records.loss, rows, parts, 1)
-			records.reduce(verdict, m.Params())
-			o.StepAsync(m.Params(), verdict, 1)
+			decision.AddLoss(records.loss, rows, parts, 1)
+			records.reduce(decision, m.Params())
+			o.StepAsync(m.Params(), decision, 1)
 		} else {
 			losses = append(losses, float64(float32(loss))) // as the device rounds it
 			o.Step(m.Params(), optim.ClipScale(optim.GradNorm(d, m.Params()), 1))
 		}
 		end()
-		if k.late {
-			readings[step%2].Begin(verdict.Result())
-			learn(step - 1)
+		if k.async {
+			readings[step%2].Begin(decision.Result())
+			read(step - 1)
 		}
 	}
-	learn(steps - 1)
+	read(steps - 1)
 	return losses
 }
 

@@ -18,8 +18,18 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
+// A Fence forbids accesses to a tensor, or allows them again, after all previous operations. A device
+// with a Fence reports a forbidden access.
+type Fence func(t device.Tensor, forbidden bool)
+
 // Run runs the suite. Each group of operations opens a separate device.
 func Run(t *testing.T, open func() device.Device) {
+	RunFenced(t, func() (device.Device, Fence) { return open(), nil })
+}
+
+// RunFenced runs the suite, and forbids accesses to the memory around the tensors of a test. The
+// Fence may be nil.
+func RunFenced(t *testing.T, open func() (device.Device, Fence)) {
 	for _, g := range []struct {
 		name  string
 		check func(*suite)
@@ -43,7 +53,8 @@ func Run(t *testing.T, open func() device.Device) {
 		{"Repeat", checkRepeat},
 	} {
 		t.Run(g.name, func(t *testing.T) {
-			g.check(&suite{T: t, d: open(), r: source()})
+			d, fence := open()
+			g.check(&suite{T: t, d: d, fence: fence, r: source()})
 		})
 	}
 }
@@ -52,6 +63,7 @@ func Run(t *testing.T, open func() device.Device) {
 type suite struct {
 	*testing.T
 	d       device.Device
+	fence   Fence // nil if the device cannot detect forbidden accesses
 	r       *rand.Rand
 	guarded []guardedTensor
 	// stored is the type of stored tensors. If aligned is set, tensors begin at the device's
@@ -67,7 +79,7 @@ func source() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 func (s *suite) run(name string, check func(*suite)) {
 	s.Helper()
 	s.Run(name, func(t *testing.T) {
-		sub := &suite{T: t, d: s.d, r: source(), stored: s.stored, aligned: s.aligned}
+		sub := &suite{T: t, d: s.d, fence: s.fence, r: source(), stored: s.stored, aligned: s.aligned}
 		check(sub)
 		sub.untouched()
 	})

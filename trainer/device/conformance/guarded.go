@@ -23,11 +23,6 @@ type guardedTensor struct {
 	free   []bool // elements that the test may change; nil if it must not change any
 }
 
-// fencer is a device that can detect accesses to a tensor, for tests.
-type fencer interface {
-	Fence(t device.Tensor, forbidden bool)
-}
-
 // layout is the memory layout of a matrix: step is the distance of elements in a row, and pad is
 // the number of elements between rows; or both for the transpose. The zero layout is Whole.
 type layout struct {
@@ -153,9 +148,9 @@ func (s *suite) place(n int, data []uint32, free []bool, kind device.Type) devic
 		s.d.Write(h.memory, floatsOf(h.before))
 	}
 	s.guarded = append(s.guarded, h)
-	if f, ok := s.d.(fencer); ok {
-		f.Fence(h.memory.Slice(0, first), true)
-		f.Fence(h.memory.Slice(first+n, h.memory.Len()), true)
+	if s.fence != nil {
+		s.fence(h.memory.Slice(0, first), true)
+		s.fence(h.memory.Slice(first+n, h.memory.Len()), true)
 	}
 	return h.memory.Slice(first, first+n)
 }
@@ -164,8 +159,8 @@ func (s *suite) place(n int, data []uint32, free []bool, kind device.Type) devic
 func (s *suite) untouched() {
 	s.Helper()
 	for _, h := range s.guarded {
-		if f, ok := s.d.(fencer); ok {
-			f.Fence(h.memory, false)
+		if s.fence != nil {
+			s.fence(h.memory, false)
 		}
 		for i, v := range s.bits(h.memory) {
 			if !h.free[i] && v != h.before[i] {
