@@ -1,5 +1,5 @@
 # ddpbatch: make build, make demo, make test. See CONTRIBUTING.md.
-GO      ?= go
+export GO ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 # Only code with the build tag cuda uses cgo, through trainer/cuda/cgo.sh.
 export CGO_ENABLED = 0

@@ -18,5 +18,3 @@
 // The package does not compute, does not select a GPU, does not read environment variables, and
 // does not access memory that is passed to kernels.
 package driver
-
-//go:generate go run ./internal/tablegen
