@@ -182,7 +182,7 @@ func (r *Rank) watchNetwork(say func(string)) {
 	w, err := watch.Watch(ctx, r.Choice.Interface, func(e watch.Event) {
 		// The attempt can continue without this report. If the session has ended, the rank
 		// detects this elsewhere.
-		_ = r.Session.Tell(e.String())
+		_ = r.Session.Notify(e.String())
 	})
 	if err != nil {
 		if ctx.Err() == nil { // otherwise the attempt has already ended

@@ -79,7 +79,7 @@ func (r *Rank) watchWorker(p *userProcess, lookup func(string) (string, bool), e
 		what = fmt.Sprintf("was killed by signal %d (%s)", status.Signal(), status.Signal())
 	}
 	// The server detects a lost connection on its own.
-	_ = r.Session.TellWorkerFailed(int(restarts), name+" "+what)
+	_ = r.Session.ReportWorkerFailure(int(restarts), name+" "+what)
 }
 
 // restartCount returns how often torchrun had restarted its workers when it started this

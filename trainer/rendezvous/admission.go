@@ -21,7 +21,7 @@ func (s *Server) accept() {
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
-		leave := s.unproven.Enter(c)
+		leave := s.unauthenticated.Enter(c)
 		s.mu.Lock()
 		s.handlers.Add(1)
 		s.mu.Unlock()
@@ -40,11 +40,11 @@ func (s *Server) handle(raw net.Conn, leave func() bool) {
 		if !errors.Is(err, wire.ErrNotAuthentic) {
 			return
 		}
-		s.warnOfStranger(from, err)
+		s.warnUnauthenticated(from, err)
 		return
 	}
 	defer c.Close()
-	if onlyReport && !s.mayReport(id) || !s.welcome(c, id) {
+	if onlyReport && !s.mayReport(id) || !s.addRank(c, id) {
 		return
 	}
 	s.follow(c, id.Rank)
@@ -98,21 +98,21 @@ func (s *Server) admit(raw net.Conn, leave func() bool) (c *wire.Conn, id Identi
 	return c, id, onlyReport, nil
 }
 
-// maxStrangerWarnings limits the warnings about unknown peers. A local user can connect from
+// maxPeerWarnings limits the warnings about unknown peers. A local user can connect from
 // millions of loopback addresses.
-const maxStrangerWarnings = 8
+const maxPeerWarnings = 8
 
-// warnOfStranger warns once per address about a dropped connection, for at most
-// maxStrangerWarnings addresses.
-func (s *Server) warnOfStranger(from string, err error) {
+// warnUnauthenticated warns once per address about a dropped connection, for at most
+// maxPeerWarnings addresses.
+func (s *Server) warnUnauthenticated(from string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.o.Warn == nil || s.warned[from] || len(s.warned) == maxStrangerWarnings {
+	if s.o.Warn == nil || s.warned[from] || len(s.warned) == maxPeerWarnings {
 		return
 	}
 	s.warned[from] = true
 	text := fmt.Sprintf("a connection from %s is not a rank of this job and was dropped: %v", from, err)
-	if len(s.warned) == maxStrangerWarnings {
+	if len(s.warned) == maxPeerWarnings {
 		text += "; connections from other addresses are dropped without a warning from now on"
 	}
 	s.o.Warn(text)
@@ -127,10 +127,10 @@ func (s *Server) mayReport(id Identity) bool {
 	return id.Problem != "" && id.WorldSize == s.o.WorldSize && id.Rank >= 0 && id.Rank < s.o.WorldSize && s.ranks[id.Rank].State == Missing
 }
 
-// welcome adds an authenticated rank, or sends it the reason for its rejection.
-func (s *Server) welcome(c *wire.Conn, id Identity) bool {
+// addRank adds an authenticated rank, or sends it the reason for its rejection.
+func (s *Server) addRank(c *wire.Conn, id Identity) bool {
 	s.mu.Lock()
-	reason := s.objection(id)
+	reason := s.rejectionReason(id)
 	if reason == "" {
 		st := &s.ranks[id.Rank]
 		st.State, st.Host, st.PID, st.Seen = Joined, id.Host, id.PID, time.Now()
@@ -178,7 +178,7 @@ func (s *Server) welcome(c *wire.Conn, id Identity) bool {
 	return true
 }
 
-func (s *Server) objection(id Identity) string {
+func (s *Server) rejectionReason(id Identity) string {
 	who := fmt.Sprintf("rank %d on %s", id.Rank, id.Host)
 	switch {
 	case id.WorldSize != s.o.WorldSize:

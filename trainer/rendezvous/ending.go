@@ -20,7 +20,7 @@ func (s *Server) leave(rank int, m leaveMessage) {
 		if w := s.worker; w != nil && w.rank == rank && s.first.Rank == rank && s.first.State == Failed {
 			st.State, st.Exit, st.Error = Failed, s.first.Exit, w.text
 		}
-		s.goneLocked(rank)
+		s.removeLocked(rank)
 		return
 	}
 	if s.first == nil {
@@ -32,21 +32,21 @@ func (s *Server) leave(rank int, m leaveMessage) {
 			Reason: fmt.Sprintf("rank %d on %s: %s", rank, st.Host, m.Error), Advice: m.Hint, PortTaken: m.PortTaken}
 		switch {
 		case m.PortTaken:
-			s.blamePortLocked(f)
+			s.setPortCauseLocked(f)
 		case m.Blames != nil:
-			s.blameLocked(&f, *m.Blames)
+			s.setCauseLocked(&f, *m.Blames)
 		case len(m.Suspects) > 0:
 			s.suspectLocked(&f, m)
 		}
-		s.blameWorkerLocked(&f)
+		s.setWorkerCauseLocked(&f)
 		s.failLocked(f)
 	}
-	s.goneLocked(rank)
+	s.removeLocked(rank)
 }
 
-// blamePortLocked makes a taken port the cause of the attempt's failure. A rank that has connected
+// setPortCauseLocked makes a taken port the cause of the attempt's failure. A rank that has connected
 // to the wrong process may have failed before.
-func (s *Server) blamePortLocked(f Failure) {
+func (s *Server) setPortCauseLocked(f Failure) {
 	if s.first == nil || s.first.PortTaken || s.first.Rank < 0 {
 		return
 	}
@@ -81,9 +81,9 @@ func (s *Server) workerFailed(rank int, m workerFailedMessage) {
 	}
 }
 
-// blameWorkerLocked makes the rank of the first failed worker the cause of f. It discards a
+// setWorkerCauseLocked makes the rank of the first failed worker the cause of f. It discards a
 // worker that failed long ago, because torchrun has restarted it.
-func (s *Server) blameWorkerLocked(f *Failure) {
+func (s *Server) setWorkerCauseLocked(f *Failure) {
 	if s.worker != nil && s.worker.isStale() {
 		s.worker = nil
 	}
@@ -100,15 +100,15 @@ func (s *Server) blameWorkerLocked(f *Failure) {
 		Reason: fmt.Sprintf("rank %d on %s: %s; after that %s", w.rank, st.Host, w.text, f.Reason)}
 }
 
-// blameLocked makes the rank that f's rank waited for the cause of f, unless the blamed rank
+// setCauseLocked makes the rank that f's rank waited for the cause of f, unless the blamed rank
 // has already ended.
-func (s *Server) blameLocked(f *Failure, rank int) {
+func (s *Server) setCauseLocked(f *Failure, rank int) {
 	if rank < 0 || rank >= len(s.ranks) || rank == f.Rank || s.ranks[rank].State != Joined {
 		return
 	}
 	st := &s.ranks[rank]
 	if st.Error == "" {
-		st.Error = fmt.Sprintf("rank %d waited for it in vain", f.Rank)
+		st.Error = fmt.Sprintf("rank %d waited for it without success", f.Rank)
 	}
 	*f = Failure{Rank: rank, Host: st.Host, State: Lost, Step: st.Step, Phase: st.Phase, Advice: f.Advice,
 		Reason: fmt.Sprintf("rank %d on %s hangs or is cut off%s: %s", rank, st.Host, st.at(), f.Reason)}
@@ -152,7 +152,7 @@ func listSome(list []string) string {
 	return text
 }
 
-func (s *Server) lost(rank int, err error) {
+func (s *Server) recordLoss(rank int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := &s.ranks[rank]
@@ -166,10 +166,10 @@ func (s *Server) lost(rank int, err error) {
 	}
 	s.failLocked(Failure{Rank: rank, Host: st.Host, State: Lost, Step: st.Step, Phase: st.Phase,
 		Reason: fmt.Sprintf("rank %d on %s was lost%s: %s", rank, st.Host, st.at(), why)})
-	s.goneLocked(rank)
+	s.removeLocked(rank)
 }
 
-func (s *Server) goneLocked(rank int) {
+func (s *Server) removeLocked(rank int) {
 	s.members[rank] = nil
 	s.left++
 	s.finishLocked()
@@ -245,5 +245,5 @@ func (s *Server) joinExpired() {
 	}
 	s.failLocked(Failure{Rank: missing[0], Host: s.ranks[missing[0]].Host, State: Missing, Phase: "join",
 		Reason: fmt.Sprintf("%d of %d ranks did not join within %s: %s", len(missing), s.o.WorldSize, s.o.JoinTimeout, s.onHosts(missing)),
-		Advice: "look at the named hosts: is the node up, can it reach the launching node, does the program start there? network.join_timeout sets how long to wait"})
+		Advice: "check the named hosts: is the node up, can it reach the launching node, does the program start there? network.join_timeout sets how long to wait"})
 }

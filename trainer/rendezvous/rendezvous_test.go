@@ -370,7 +370,7 @@ func TestLostRankTime(t *testing.T) {
 	heard := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	s := &Server{o: ServerOptions{WorldSize: 1}, ranks: []RankStatus{{State: Joined, Seen: heard}}, members: make([]*wire.Conn, 1),
 		failing: make(chan struct{}), finished: make(chan struct{})}
-	s.lost(0, io.EOF)
+	s.recordLoss(0, io.EOF)
 	if r := s.Outcome().Ranks[0]; r.State != Lost || !r.Seen.Equal(heard) {
 		t.Errorf("%+v", r)
 	}
@@ -536,7 +536,7 @@ func TestReasonIncludesNotices(t *testing.T) {
 	a := start(t, 2, func(o *ServerOptions) { o.Warn = func(m string) { warned <- m } })
 	sessions := a.joinAll(t, 2)
 	for i := range maxNotices + 2 {
-		if err := sessions[0].Tell(fmt.Sprintf("hsn0: event %d", i)); err != nil {
+		if err := sessions[0].Notify(fmt.Sprintf("hsn0: event %d", i)); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := <-warned, fmt.Sprintf("n1: hsn0: event %d", i); got != want {
@@ -568,7 +568,7 @@ func TestFirstFailedWorkerIsTheCause(t *testing.T) {
 			a := start(t, 2, nil)
 			sessions := a.joinAll(t, 2)
 			for i, m := range tt.tell {
-				if err := sessions[1-i].TellWorkerFailed(m.Restarts, m.Text); err != nil {
+				if err := sessions[1-i].ReportWorkerFailure(m.Restarts, m.Text); err != nil {
 					t.Fatal(err)
 				}
 				for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {

@@ -64,12 +64,12 @@ func (s *Server) exchange(rank int, name string, payload []byte) error {
 	if hasFailed {
 		return nil // a rank has failed since; the failure is being sent to all ranks
 	}
-	s.conclude(name, decide, payloads, members)
+	s.decideRound(name, decide, payloads, members)
 	return nil
 }
 
-// conclude decides a round and sends the replies.
-func (s *Server) conclude(name string, decide Decide, payloads [][]byte, members []*wire.Conn) {
+// decideRound decides a round and sends the replies.
+func (s *Server) decideRound(name string, decide Decide, payloads [][]byte, members []*wire.Conn) {
 	replies, err := decide(payloads)
 	if err == nil && len(replies) != s.o.WorldSize {
 		err = fmt.Errorf("round %q has %d replies for %d ranks", name, len(replies), s.o.WorldSize)

@@ -13,9 +13,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// maxStrangers is the maximum number of connections in their handshake, in addition to one per
+// maxUnauthenticated is the maximum number of connections in their handshake, in addition to one per
 // rank. A new connection replaces an older one, see [lobby.Lobby].
-const maxStrangers = 256
+const maxUnauthenticated = 256
 
 // ServerOptions describe the attempt that a [Server] serves.
 type ServerOptions struct {
@@ -42,15 +42,15 @@ type ServerOptions struct {
 
 // A Server is the rendezvous of one attempt.
 type Server struct {
-	o        ServerOptions
-	listener net.Listener
-	joinTick *time.Timer
-	unproven *lobby.Lobby
+	o               ServerOptions
+	listener        net.Listener
+	joinTick        *time.Timer
+	unauthenticated *lobby.Lobby
 
 	mu         sync.Mutex
 	ranks      []RankStatus
 	members    []*wire.Conn
-	silences   []silence
+	activities []activity
 	stack      bool // request stack traces when the attempt ends
 	rounds     map[string]*round
 	missing    int  // ranks that have not joined
@@ -74,16 +74,16 @@ type Server struct {
 // all ranks have joined.
 func Serve(listener net.Listener, o ServerOptions) *Server {
 	s := &Server{
-		o: o, listener: listener, unproven: lobby.New(o.WorldSize + maxStrangers),
-		ranks:    make([]RankStatus, o.WorldSize),
-		members:  make([]*wire.Conn, o.WorldSize),
-		silences: make([]silence, o.WorldSize),
-		rounds:   map[string]*round{},
-		missing:  o.WorldSize,
-		joined:   make(chan struct{}),
-		failing:  make(chan struct{}),
-		finished: make(chan struct{}),
-		warned:   map[string]bool{},
+		o: o, listener: listener, unauthenticated: lobby.New(o.WorldSize + maxUnauthenticated),
+		ranks:      make([]RankStatus, o.WorldSize),
+		members:    make([]*wire.Conn, o.WorldSize),
+		activities: make([]activity, o.WorldSize),
+		rounds:     map[string]*round{},
+		missing:    o.WorldSize,
+		joined:     make(chan struct{}),
+		failing:    make(chan struct{}),
+		finished:   make(chan struct{}),
+		warned:     map[string]bool{},
 	}
 	for r := range s.ranks {
 		s.ranks[r] = RankStatus{Rank: r, State: Missing}
@@ -179,10 +179,10 @@ func (s *Server) follow(c *wire.Conn, rank int) {
 	for {
 		kind, payload, err := c.ReadFrame()
 		if err != nil {
-			s.lost(rank, err)
+			s.recordLoss(rank, err)
 			return
 		}
-		s.heard(rank)
+		s.recordMessage(rank)
 		switch kind {
 		case kindExchange:
 			var round string
@@ -192,7 +192,7 @@ func (s *Server) follow(c *wire.Conn, rank int) {
 		case kindBeat:
 			var p Progress
 			if err = json.Unmarshal(payload, &p); err == nil {
-				s.beaten(rank, p)
+				s.recordProgress(rank, p)
 			}
 		case kindNotice:
 			var m noticeMessage
@@ -214,7 +214,7 @@ func (s *Server) follow(c *wire.Conn, rank int) {
 			err = fmt.Errorf("message of unknown kind %d", kind)
 		}
 		if err != nil {
-			s.lost(rank, err)
+			s.recordLoss(rank, err)
 			return
 		}
 	}

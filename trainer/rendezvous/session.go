@@ -76,7 +76,7 @@ func join(ctx context.Context, addrs []string, key wire.Key, id Identity) (*Sess
 		progress: func() Progress { return Progress{} }}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	go s.read()
-	go s.beat()
+	go s.sendHeartbeats()
 	return s, nil
 }
 
@@ -272,17 +272,17 @@ func (s *Session) answer(round string, r reply) {
 	}
 }
 
-// Tell sends a one-line notice for the user to the server. If a rank fails or is lost later,
+// Notify sends a one-line notice for the user to the server. If a rank fails or is lost later,
 // the reason includes the notice.
-func (s *Session) Tell(text string) error {
+func (s *Session) Notify(text string) error {
 	return send(s.conn, kindNotice, noticeMessage{text})
 }
 
-// TellWorkerFailed reports that a worker of this rank's program failed, after the given number
+// ReportWorkerFailure reports that a worker of this rank's program failed, after the given number
 // of restarts of all workers. If a rank fails later, the rank whose worker failed first is the
 // cause. The order of failures is not enough: a launcher such as torchrun may end before the
 // launcher on the node of the failed worker.
-func (s *Session) TellWorkerFailed(restarts int, text string) error {
+func (s *Session) ReportWorkerFailure(restarts int, text string) error {
 	return send(s.conn, kindWorkerFailed, workerFailedMessage{restarts, text})
 }
 

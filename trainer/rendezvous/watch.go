@@ -17,13 +17,13 @@ type Progress struct {
 	Done uint64 `json:"done,omitempty"`
 }
 
-// beatEvery is the interval of the heartbeats, which include the progress.
-const beatEvery = 500 * time.Millisecond
+// heartbeatInterval is the interval of the heartbeats, which include the progress.
+const heartbeatInterval = 500 * time.Millisecond
 
-// beat sends heartbeats until the session ends. If a send fails, the reader detects the loss
+// sendHeartbeats sends heartbeats until the session ends. If a send fails, the reader detects the loss
 // of the launcher.
-func (s *Session) beat() {
-	tick := time.NewTicker(beatEvery)
+func (s *Session) sendHeartbeats() {
+	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -47,11 +47,11 @@ func (s *Session) Report(progress func() Progress) {
 	_ = send(s.conn, kindBeat, progress())
 }
 
-// A silence is the record of a rank in the server's watchdog. Only time in which this process
+// An activity is the record of a rank in the server's watchdog. Only time in which this process
 // ran and any rank sent a message counts.
-type silence struct {
+type activity struct {
 	silent  time.Duration
-	heard   bool // since the last check
+	hasSent bool // sent a message since the last check
 	done    uint64
 	stalled time.Duration
 }
@@ -82,7 +82,7 @@ func (s *Server) watch() {
 		s.mu.Lock()
 		closed := s.closed
 		if !closed {
-			s.lookLocked(min(now.Sub(last), 2*every))
+			s.checkLocked(min(now.Sub(last), 2*every))
 		}
 		s.mu.Unlock()
 		if closed {
@@ -92,45 +92,45 @@ func (s *Server) watch() {
 	}
 }
 
-// lookLocked adds the time since the last check, and fails the attempt if a limit is reached.
-func (s *Server) lookLocked(passed time.Duration) {
-	heard := false
+// checkLocked adds the time since the last check, and fails the attempt if a limit is reached.
+func (s *Server) checkLocked(passed time.Duration) {
+	anySent := false
 	for r := range s.ranks {
-		heard = heard || s.members[r] != nil && s.silences[r].heard
+		anySent = anySent || s.members[r] != nil && s.activities[r].hasSent
 	}
-	if !heard && !s.stopping {
+	if !anySent && !s.stopping {
 		return
 	}
-	var frozen, standing []int
-	still := s.complete
+	var silent, active []int
+	allStalled := s.complete
 	for r := range s.ranks {
-		q := &s.silences[r]
+		q := &s.activities[r]
 		if s.members[r] == nil {
 			continue
 		}
-		if q.heard {
-			q.silent, q.heard = 0, false
+		if q.hasSent {
+			q.silent, q.hasSent = 0, false
 		} else {
 			q.silent += passed
 		}
 		q.stalled += passed
 		if s.o.Silence > 0 && q.silent >= s.o.Silence {
-			frozen = append(frozen, r)
+			silent = append(silent, r)
 		}
-		still = still && q.done > 0 && s.o.Stall > 0 && q.stalled >= s.o.Stall
-		standing = append(standing, r)
+		allStalled = allStalled && q.done > 0 && s.o.Stall > 0 && q.stalled >= s.o.Stall
+		active = append(active, r)
 	}
 	switch {
-	case len(frozen) > 0:
-		s.failLocked(s.frozenLocked(frozen))
-	case still && len(standing) > 0:
+	case len(silent) > 0:
+		s.failLocked(s.silentFailureLocked(silent))
+	case allStalled && len(active) > 0:
 		s.stack = true
-		s.failLocked(s.stalledLocked(standing))
+		s.failLocked(s.stalledFailureLocked(active))
 	}
 }
 
-// frozenLocked returns the failure for silent ranks.
-func (s *Server) frozenLocked(ranks []int) Failure {
+// silentFailureLocked returns the failure for silent ranks.
+func (s *Server) silentFailureLocked(ranks []int) Failure {
 	first := &s.ranks[ranks[0]]
 	for _, r := range ranks {
 		s.ranks[r].Error = fmt.Sprintf("silent for %s", s.o.Silence)
@@ -144,28 +144,28 @@ func (s *Server) frozenLocked(ranks []int) Failure {
 		Advice: "the process is frozen, its node hangs, or the network to it is cut; network.heartbeat_timeout sets how long to wait"}
 }
 
-// stalledLocked returns the failure for stalled training. It names the ranks with the least
+// stalledFailureLocked returns the failure for stalled training. It names the ranks with the least
 // progress.
-func (s *Server) stalledLocked(ranks []int) Failure {
+func (s *Server) stalledFailureLocked(ranks []int) Failure {
 	least := ranks[0]
 	for _, r := range ranks {
-		if s.silences[r].done < s.silences[least].done {
+		if s.activities[r].done < s.activities[least].done {
 			least = r
 		}
 	}
-	var behind []int
+	var slowest []int
 	for _, r := range ranks {
-		if s.silences[r].done == s.silences[least].done {
-			behind = append(behind, r)
+		if s.activities[r].done == s.activities[least].done {
+			slowest = append(slowest, r)
 		}
 	}
 	first := &s.ranks[least]
-	who := "no rank has"
-	if len(behind) < len(ranks) {
-		who = s.onHosts(behind) + " and all that wait for it have not"
+	subject := "no rank has"
+	if len(slowest) < len(ranks) {
+		subject = s.onHosts(slowest) + " and all that wait for it have not"
 	}
 	return Failure{Rank: first.Rank, Host: first.Host, State: Lost, Step: first.Step, Phase: first.Phase,
-		Reason: fmt.Sprintf("%s made progress for %s%s", who, s.o.Stall, first.at()),
+		Reason: fmt.Sprintf("%s made progress for %s%s", subject, s.o.Stall, first.at()),
 		Advice: "each rank's stacks are in its log; a file system that hangs looks like this. network.progress_timeout sets how long to wait"}
 }
 
@@ -198,18 +198,18 @@ func (s *Server) onHosts(ranks []int) string {
 	return strings.Join(parts, "; ")
 }
 
-// heard records that a message of a rank arrived.
-func (s *Server) heard(rank int) {
+// recordMessage records that a message of a rank arrived.
+func (s *Server) recordMessage(rank int) {
 	s.mu.Lock()
-	s.silences[rank].heard, s.ranks[rank].Seen = true, time.Now()
+	s.activities[rank].hasSent, s.ranks[rank].Seen = true, time.Now()
 	s.mu.Unlock()
 }
 
-// beaten records the progress of a rank.
-func (s *Server) beaten(rank int, p Progress) {
+// recordProgress records the progress of a rank.
+func (s *Server) recordProgress(rank int, p Progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st, q := &s.ranks[rank], &s.silences[rank]
+	st, q := &s.ranks[rank], &s.activities[rank]
 	if p.Done != q.done || p.Phase != st.Phase {
 		q.done, q.stalled = p.Done, 0
 	}

@@ -110,14 +110,14 @@ func TestOwnSuspensionDoesNotCount(t *testing.T) {
 		s.mu.Lock()
 	}
 	s.o.Silence = 10 * time.Second
-	s.silences[0].heard, s.silences[1].heard = true, false
-	s.lookLocked(2 * time.Second)
-	if got := s.silences[1].silent; got != 2*time.Second || s.first != nil {
+	s.activities[0].hasSent, s.activities[1].hasSent = true, false
+	s.checkLocked(2 * time.Second)
+	if got := s.activities[1].silent; got != 2*time.Second || s.first != nil {
 		t.Errorf("silent for %s, failure %v", got, s.first)
 	}
-	s.silences[0].heard, s.silences[1].heard = false, false
-	s.lookLocked(time.Hour) // no rank sent a message
-	if got := s.silences[1].silent; got != 2*time.Second || s.first != nil {
+	s.activities[0].hasSent, s.activities[1].hasSent = false, false
+	s.checkLocked(time.Hour) // no rank sent a message
+	if got := s.activities[1].silent; got != 2*time.Second || s.first != nil {
 		t.Errorf("silent for %s, failure %v", got, s.first)
 	}
 }
@@ -139,8 +139,8 @@ func TestFrozenRankIsDetectedWhileStopping(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		s.mu.Lock()
 	}
-	s.silences[1].heard = false
-	s.lookLocked(3 * time.Second)
+	s.activities[1].hasSent = false
+	s.checkLocked(3 * time.Second)
 	if s.first == nil || s.first.Rank != 1 || !strings.Contains(s.first.Reason, "silent") {
 		t.Errorf("got failure %v, want that rank 1 has been silent", s.first)
 	}

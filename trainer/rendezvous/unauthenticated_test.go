@@ -60,15 +60,15 @@ func TestUnauthenticatedPeersDoNoHarm(t *testing.T) {
 func TestSilentConnectionsDoNotLockOutRanks(t *testing.T) {
 	const ranks = 8
 	a := start(t, ranks, nil)
-	for range ranks + maxStrangers {
+	for range ranks + maxUnauthenticated {
 		c, err := net.Dial("tcp", a.addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 	}
-	for range ranks + maxStrangers {
-		a.unproven.Enter(silentConn{})
+	for range ranks + maxUnauthenticated {
+		a.unauthenticated.Enter(silentConn{})
 	}
 	for _, s := range a.joinAll(t, ranks) {
 		if err := s.Leave(0, nil); err != nil {
@@ -138,7 +138,7 @@ func TestWrongAddressAmongValidOnes(t *testing.T) {
 func TestUnauthenticatedWarningsAreLimited(t *testing.T) {
 	warned := make(chan string, 100)
 	a := start(t, 1, func(o *ServerOptions) { o.Warn = func(m string) { warned <- m } })
-	for i := range 3 * maxStrangerWarnings {
+	for i := range 3 * maxPeerWarnings {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i+1))}}
 		c, err := d.Dial("tcp", a.addr)
 		if err != nil {
@@ -157,8 +157,8 @@ func TestUnauthenticatedWarningsAreLimited(t *testing.T) {
 	if err := a.Close(); err != nil { // waits for the handlers
 		t.Fatal(err)
 	}
-	if len(warned) != maxStrangerWarnings {
-		t.Errorf("%d warnings, want %d", len(warned), maxStrangerWarnings)
+	if len(warned) != maxPeerWarnings {
+		t.Errorf("%d warnings, want %d", len(warned), maxPeerWarnings)
 	}
 	for len(warned) > 1 {
 		<-warned
@@ -192,8 +192,8 @@ func TestReportKeyLimitsMemory(t *testing.T) {
 		}
 	}
 	silent := connect()
-	for range 1 + maxStrangers { // these replace it
-		defer a.unproven.Enter(silentConn{})()
+	for range 1 + maxUnauthenticated { // these replace it
+		defer a.unauthenticated.Enter(silentConn{})()
 	}
 	report(silent, "invented")
 	report(connect(), strings.Repeat("x", maxReport))
