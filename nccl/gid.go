@@ -63,7 +63,7 @@ func (p *planner) setGIDIndex() {
 			return accept("NCCL selects the address, since 2.21")
 		}
 		for i := range p.rails {
-			if text := p.rails[i].judgeGID(n); text != "" {
+			if text := p.rails[i].assessGID(n); text != "" {
 				return reject("%s", text)
 			}
 		}
@@ -169,8 +169,8 @@ func (r *rail) addressAt(index int) netip.Addr {
 	return netip.Addr{}
 }
 
-// judgeGID describes the problem of a GID index on a port, or returns "".
-func (r *rail) judgeGID(index int) string {
+// assessGID describes the problem of a GID index on a port, or returns "".
+func (r *rail) assessGID(index int) string {
 	if len(r.gids) == 0 {
 		return ""
 	}

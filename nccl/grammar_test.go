@@ -69,7 +69,7 @@ func TestJudgeOpenMPI(t *testing.T) {
 	}
 	for _, tt := range tests {
 		p := planner{Facts: Facts{Choice: choice("hsn0", "10.20.0.1")}}
-		if got := p.judgeOpenMPI(tt.value); got.isWrong != tt.wrong {
+		if got := p.assessOpenMPI(tt.value); got.isWrong != tt.wrong {
 			t.Errorf("%q: %v, want %v", tt.value, got, tt.wrong)
 		}
 	}

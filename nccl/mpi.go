@@ -92,7 +92,7 @@ func (p *planner) setOpenMPI() {
 }
 
 func (p *planner) setOpenMPIList(include, exclude string) {
-	if p.keepExisting(include, p.judgeOpenMPI) {
+	if p.keepExisting(include, p.assessOpenMPI) {
 		return
 	}
 	if p.keepExisting(exclude, func(string) assessment {
@@ -144,8 +144,8 @@ func (p *planner) otherInterfaceIn(network netip.Prefix) string {
 	return ""
 }
 
-// judgeOpenMPI parses a list of interfaces and networks like Open MPI.
-func (p *planner) judgeOpenMPI(value string) assessment {
+// assessOpenMPI parses a list of interfaces and networks like Open MPI.
+func (p *planner) assessOpenMPI(value string) assessment {
 	c := &p.Choice
 	for item := range strings.SplitSeq(value, ",") {
 		if item == c.Interface || containsChoice(item, c) {

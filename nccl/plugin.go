@@ -25,7 +25,7 @@ func (p *planner) setPlugin() {
 		return accept("NCCL stops if this network is not available")
 	}
 	named := p.keepExisting(ncclNet, assess)
-	loaded := p.keepExisting(ncclNetPlugin, func(value string) assessment { return p.judgePlugins(value, fabric) })
+	loaded := p.keepExisting(ncclNetPlugin, func(value string) assessment { return p.assessPlugins(value, fabric) })
 	switch {
 	case fabric == "" || named:
 	case p.Plugin != "":

@@ -35,16 +35,16 @@ func (p *planner) checkRecent() {
 		name   string
 		assess func(value string) assessment
 	}{
-		{oobEnable, p.judgeOOB},
-		{oobInterface, p.judgeOOBInterface},
-		{topologyFile, p.judgeTopologyFile},
+		{oobEnable, p.assessOOB},
+		{oobInterface, p.assessOOBInterface},
+		{topologyFile, p.assessTopologyFile},
 		{rasEnable, func(value string) assessment {
 			if value == "0" {
 				return accept("ncclras cannot query this job")
 			}
 			return accept("ncclras can query this job")
 		}},
-		{rasAddress, judgeRASAddress},
+		{rasAddress, assessRASAddress},
 		{rasTimeout, func(string) assessment { return accept("the timeouts of NCCL's RAS service are multiplied by it") }},
 	} {
 		p.keepExisting(c.name, func(value string) assessment {
@@ -56,16 +56,16 @@ func (p *planner) checkRecent() {
 	}
 }
 
-func (p *planner) judgeOOB(value string) assessment {
+func (p *planner) assessOOB(value string) assessment {
 	if value == "0" {
 		return accept("NCCL connects over %s when it starts, which is the default", ncclInterface)
 	}
 	return accept("NCCL connects over the network of its data when it starts")
 }
 
-// judgeOOBInterface checks the devices of NCCL's out-of-band network. Their names are the names
+// assessOOBInterface checks the devices of NCCL's out-of-band network. Their names are the names
 // on the network that carries the data: RDMA adapters, interfaces, or the devices of a plugin.
-func (p *planner) judgeOOBInterface(value string) assessment {
+func (p *planner) assessOOBInterface(value string) assessment {
 	if enabled := p.existingValue(oobEnable); enabled == "" || enabled == "0" {
 		return reject("NCCL ignores it without %s=1", oobEnable)
 	}
@@ -88,17 +88,17 @@ func (p *planner) judgeOOBInterface(value string) assessment {
 	return accept("devices of NCCL's network for its first messages")
 }
 
-// judgeTopologyFile checks that the file exists on this host.
-func (p *planner) judgeTopologyFile(value string) assessment {
+// assessTopologyFile checks that the file exists on this host.
+func (p *planner) assessTopologyFile(value string) assessment {
 	if p.FileExists != nil && filepath.IsAbs(value) && !p.FileExists(value) {
 		return reject("this host does not have the file: NCCL detects the topology itself, which fails in some virtual machines")
 	}
 	return accept("NCCL reads the topology of the host from this file")
 }
 
-// judgePlugins checks the value of NCCL_NET_PLUGIN, which may be a list since NCCL 2.27.
+// assessPlugins checks the value of NCCL_NET_PLUGIN, which may be a list since NCCL 2.27.
 // fabric is a network that requires a plugin, or "".
-func (p *planner) judgePlugins(value, fabric string) assessment {
+func (p *planner) assessPlugins(value, fabric string) assessment {
 	names := slices.DeleteFunc(strings.Split(value, ","), func(name string) bool { return name == "" })
 	switch {
 	case fabric != "" && strings.EqualFold(value, "none"):
@@ -113,9 +113,9 @@ func (p *planner) judgePlugins(value, fabric string) assessment {
 	return accept("NCCL uses the first of these plugins that works; before %s, it takes the list for one name", versionText(pluginListNew))
 }
 
-// judgeRASAddress checks whether other hosts can connect to NCCL's RAS service, which accepts
+// assessRASAddress checks whether other hosts can connect to NCCL's RAS service, which accepts
 // queries from every client.
-func judgeRASAddress(value string) assessment {
+func assessRASAddress(value string) assessment {
 	host := value
 	if i := strings.LastIndexByte(value, ':'); i >= 0 {
 		host = value[:i]

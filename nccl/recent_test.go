@@ -66,7 +66,7 @@ func TestRecentVariables(t *testing.T) {
 // TestRASAddress checks that an address that other hosts can reach is named.
 func TestRASAddress(t *testing.T) {
 	for value, local := range map[string]bool{"localhost:28028": true, "127.0.0.1:1": true, "[::1]:1": true, "10.0.0.1:28028": false, "n1:28028": false, "": false} {
-		if got := strings.Contains(judgeRASAddress(value).text, "on this host"); got != local {
+		if got := strings.Contains(assessRASAddress(value).text, "on this host"); got != local {
 			t.Errorf("%q: got local %v, want %v", value, got, local)
 		}
 	}

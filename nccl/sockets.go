@@ -33,7 +33,7 @@ func (p *planner) setNCCLInterface() {
 	c := &p.Choice
 	v, set := p.existing(ncclInterface)
 	if set && len(v.Value) > 1 {
-		p.addExisting(v, p.judgeInterface(v.Value))
+		p.addExisting(v, p.assessInterface(v.Value))
 		return
 	}
 	if set {
@@ -90,7 +90,7 @@ func (p *planner) choiceReason() string {
 	return p.Choice.Why
 }
 
-func (p *planner) judgeInterface(value string) assessment {
+func (p *planner) assessInterface(value string) assessment {
 	c := &p.Choice
 	l := parseList(value, maxInterfaces)
 	if !l.allows(c.Interface, anyPort) {

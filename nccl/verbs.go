@@ -120,7 +120,7 @@ func (r *rail) isOn(link string) bool {
 // setAdapters decides on NCCL_IB_HCA, the exact ports. NCCL itself determines which port is close
 // to which GPU.
 func (p *planner) setAdapters(rest []skippedPort) {
-	if p.keepExisting(ibHCA, func(value string) assessment { return p.judgeAdapters(value, rest) }) {
+	if p.keepExisting(ibHCA, func(value string) assessment { return p.assessAdapters(value, rest) }) {
 		return
 	}
 	if len(p.rails) == 0 {
@@ -164,7 +164,7 @@ func (p *planner) excludePorts(barred []skippedPort) {
 	p.add(ibHCA, "^="+strings.Join(list, ","), "all ports except %s", portReasons(barred))
 }
 
-func (p *planner) judgeAdapters(value string, rest []skippedPort) assessment {
+func (p *planner) assessAdapters(value string, rest []skippedPort) assessment {
 	l := parseList(value, maxPorts)
 	if len(p.rails) == 0 {
 		allowed := slices.DeleteFunc(p.forbiddenPorts(rest), func(a skippedPort) bool { return !l.allows(a.rail.device, a.rail.port) })

@@ -21,7 +21,7 @@ func BenchmarkStallOfASave(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := newRun(Options{Job: j, Run: "run", Checkpoints: b.TempDir(), Comm: collective.Alone{}, Observe: func(Event) {}})
+	r := newRun(Options{Job: j, Run: "run", Checkpoints: b.TempDir(), Comm: collective.SingleRank{}, Observe: func(Event) {}})
 	if err := r.build(b.Context()); err != nil {
 		b.Fatal(err)
 	}

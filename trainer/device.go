@@ -122,7 +122,7 @@ func (r *run) release() error {
 func (r *run) assignGPU(ctx context.Context) (cuda.Device, error) {
 	find := r.FindGPUs
 	if find == nil {
-		find = cuda.Look
+		find = cuda.Discover
 	}
 	found, err := find()
 	if errors.Is(err, cuda.ErrNotBuilt) { // the same on all ranks, which run the same program

@@ -223,7 +223,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := job(t, spec)
-			r := newRun(Options{Job: j, Comm: collective.Alone{}, Trace: trace.New(1, 6), Observe: func(Event) {}})
+			r := newRun(Options{Job: j, Comm: collective.SingleRank{}, Trace: trace.New(1, 6), Observe: func(Event) {}})
 			if err := r.build(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -285,7 +285,7 @@ func TestMemoryOfProcesses(t *testing.T) {
 
 // sized is a communicator that reports a given number of ranks.
 type sized struct {
-	collective.Alone
+	collective.SingleRank
 	ranks int
 }
 

@@ -105,7 +105,7 @@ func TestResumeReadsInPlace(t *testing.T) {
 	resumed := false
 	fresh := func() *run {
 		j := job(t, text)
-		r := newRun(Options{Job: j, Checkpoints: dir, Comm: collective.Alone{}, Observe: func(e Event) { resumed = resumed || e.Kind == Started && e.Path != "" }})
+		r := newRun(Options{Job: j, Checkpoints: dir, Comm: collective.SingleRank{}, Observe: func(e Event) { resumed = resumed || e.Kind == Started && e.Path != "" }})
 		if err := r.build(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -57,7 +57,7 @@ func TestScripts(t *testing.T) {
 			if name != "cuda" {
 				return false, fmt.Errorf("unknown condition %q", name)
 			}
-			_, err := cuda.Look()
+			_, err := cuda.Discover()
 			return !errors.Is(err, cuda.ErrNotBuilt), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

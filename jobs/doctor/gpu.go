@@ -21,7 +21,7 @@ func checkGPUs(lookup func(string) (string, bool), inventory *netif.Inventory) [
 	if inventory.HasOnlyAMD() {
 		return []Finding{checkAMD(len(inventory.GPUs))}
 	}
-	found, err := cuda.Look()
+	found, err := cuda.Discover()
 	list := []Finding{checkDriver(lookup, found, err)}
 	for _, d := range found.Devices {
 		list = append(list, describeGPU(d))

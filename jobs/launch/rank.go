@@ -185,7 +185,7 @@ func (r *Rank) setNetwork(a networkDecision) { r.Choice, r.network = a.Choice, a
 // Connect builds the communicator of the built-in trainer over the agreed network.
 func (r *Rank) Connect(ctx context.Context) (collective.Communicator, error) {
 	if r.Info.WorldSize == 1 {
-		return collective.Alone{}, nil
+		return collective.SingleRank{}, nil
 	}
 	if usesMPI(r.job) {
 		return r.connectMPI(ctx)

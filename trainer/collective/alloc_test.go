@@ -6,7 +6,7 @@ import (
 )
 
 // allocating is a communicator of two ranks with memory that both can access.
-type allocating struct{ Alone }
+type allocating struct{ SingleRank }
 
 func (allocating) Size() int { return 2 }
 
@@ -21,7 +21,7 @@ func TestAllocOfWrappedCommunicator(t *testing.T) {
 	if v, err := Alloc[float32](t.Context(), wrapper{allocating{}}, 3); err != nil || len(v) != 3 {
 		t.Errorf("got %d elements, %v; want 3 elements", len(v), err)
 	}
-	if v, err := Alloc[float32](t.Context(), Alone{}, 3); err != nil || v != nil {
+	if v, err := Alloc[float32](t.Context(), SingleRank{}, 3); err != nil || v != nil {
 		t.Errorf("a single rank: got %d elements, %v; want nil", len(v), err)
 	}
 }

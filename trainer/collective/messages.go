@@ -39,7 +39,7 @@ type exchange struct {
 
 func (m *messages) run(ctx context.Context, sequence uint64, c *Call) error {
 	if len(m.members) == 1 {
-		c.alone()
+		c.copyOwn()
 		return nil
 	}
 	return m.exchange(ctx, sequence, c, (*exchange).perform)

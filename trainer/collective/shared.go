@@ -41,7 +41,7 @@ func (s *shared) run(ctx context.Context, sequence uint64, c *Call) error {
 		return nil
 	}
 	if n == 1 {
-		c.alone()
+		c.copyOwn()
 		return nil
 	}
 	s.opTimeout = timeoutOf(ctx, s.timeout)

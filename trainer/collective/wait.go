@@ -101,7 +101,7 @@ func (s *shared) moveToIdleCore(r int) {
 	}
 	core := sched.Core()
 	s.board.slot(s.rank).core.Store(int32(core) + 1)
-	s.sameCore = core != sched.Nowhere && s.board.slot(r).core.Load() == int32(core)+1
+	s.sameCore = core != sched.NoCore && s.board.slot(r).core.Load() == int32(core)+1
 	if !s.sameCore || s.rank < r {
 		return
 	}
@@ -112,7 +112,7 @@ func (s *shared) moveToIdleCore(r int) {
 	}
 	idle := sched.Idle()
 	if passed < 2*idleWindow { // otherwise the earlier sample is too old
-		if to := findIdleCore(s.idle, idle, passed); to != sched.Nowhere && sched.Move(to) {
+		if to := findIdleCore(s.idle, idle, passed); to != sched.NoCore && sched.Move(to) {
 			s.sameCore = false
 		}
 	}
@@ -127,7 +127,7 @@ func findIdleCore(before, after []int64, passed time.Duration) int {
 			return core
 		}
 	}
-	return sched.Nowhere
+	return sched.NoCore
 }
 
 // checkWait returns the reason why waiting for a rank cannot succeed, or nil.

@@ -60,11 +60,11 @@ func TestFindIdleCore(t *testing.T) {
 	}{
 		"the second":       {[]int64{100, 200}, []int64{100, 204}, 1},
 		"rounded":          {[]int64{100, 200}, []int64{102, 203}, 1},
-		"none":             {[]int64{100, 200}, []int64{102, 202}, sched.Nowhere},
-		"one that was off": {[]int64{-1, 200}, []int64{500, 200}, sched.Nowhere},
-		"one that is off":  {[]int64{100, 200}, []int64{-1, 200}, sched.Nowhere},
-		"one more":         {[]int64{100}, []int64{100, 500}, sched.Nowhere},
-		"not known":        {nil, nil, sched.Nowhere},
+		"none":             {[]int64{100, 200}, []int64{102, 202}, sched.NoCore},
+		"one that was off": {[]int64{-1, 200}, []int64{500, 200}, sched.NoCore},
+		"one that is off":  {[]int64{100, 200}, []int64{-1, 200}, sched.NoCore},
+		"one more":         {[]int64{100}, []int64{100, 500}, sched.NoCore},
+		"not known":        {nil, nil, sched.NoCore},
 	} {
 		if got := findIdleCore(tt.before, tt.after, 45*time.Millisecond); got != tt.want {
 			t.Errorf("%s: core %d, want %d", name, got, tt.want)

@@ -221,7 +221,7 @@ func (g *group) finalizeError(name string, sequence uint64, err error) error {
 	g.broken = e
 	if by == nil {
 		// Ranks that the message does not reach detect the failure themselves.
-		_ = g.sendNote(g.everyone, note{Kind: noteFailed, Culprit: e.Peer.Rank, Text: fmt.Sprintf("%s %d: %v", e.Op, e.Sequence, e.Err)})
+		_ = g.sendNote(g.allRanks, note{Kind: noteFailed, Culprit: e.Peer.Rank, Text: fmt.Sprintf("%s %d: %v", e.Op, e.Sequence, e.Err)})
 	}
 	return e
 }

@@ -96,9 +96,9 @@ func Connect(ctx context.Context, o Options) (*World, error) {
 		return nil, &MislaunchedError{Library: lib, Why: fmt.Sprintf("MPI reports rank %d of %d, but the launcher reports rank %d of %d", p.rank, p.size, o.Rank, o.Size)}
 	}
 	for r := range p.size {
-		p.everyone = append(p.everyone, r)
+		p.allRanks = append(p.allRanks, r)
 	}
-	w := &World{newGroup(p, p.comm, 0, p.everyone, p.rank)}
+	w := &World{newGroup(p, p.comm, 0, p.allRanks, p.rank)}
 	if err := w.exchangeHosts(ctx, o.Host); err != nil {
 		return nil, fmt.Errorf("connect the ranks with %s: %w", lib.Version, err)
 	}

@@ -23,8 +23,8 @@ type process struct {
 	memory  arena
 	hosts   []string
 	maxTag  int
-	// everyone holds all ranks.
-	everyone []int
+	// allRanks holds all ranks.
+	allRanks []int
 	halves   [2][]libmpi.Handle // reductions of bfloat16 and float16, by element.Op
 
 	// end makes the thread that initialized MPI finalize it, once.

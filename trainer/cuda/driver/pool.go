@@ -24,10 +24,10 @@ const Slab = 8 << 20
 // Freed memory may be reused immediately. So it must not be in use by any stream except the
 // stream of its next user.
 type Pool struct {
-	// Apart makes each allocation a separate driver allocation of the exact size, so that tools
+	// SeparateAllocations makes each allocation a separate driver allocation of the exact size, so that tools
 	// that track the driver's allocations (compute-sanitizer, the simulator) detect out-of-bounds
 	// accesses. It must be set before the first Alloc.
-	Apart bool
+	SeparateAllocations bool
 
 	mu    sync.Mutex
 	whole []Ptr           // allocations from the driver
@@ -50,7 +50,7 @@ func NewPool() *Pool { return &Pool{sizes: map[Ptr]int64{}, free: map[int64][]Pt
 // Alloc returns n bytes (n >= 0), aligned to 256 bytes and uninitialized.
 func (p *Pool) Alloc(n int64) (Ptr, error) {
 	size := max(granule, (n+granule-1)/granule*granule)
-	if p.Apart {
+	if p.SeparateAllocations {
 		size = max(1, n)
 	}
 	p.mu.Lock()
@@ -74,7 +74,7 @@ func (p *Pool) take(size int64) (Ptr, error) {
 		p.free[size] = list[:len(list)-1]
 		return list[len(list)-1], nil
 	}
-	if size >= small || p.Apart {
+	if size >= small || p.SeparateAllocations {
 		return p.reserve(size)
 	}
 	if p.left < size {
@@ -112,7 +112,7 @@ func (p *Pool) reserve(size int64) (Ptr, error) {
 func (p *Pool) release() bool {
 	any := false
 	for size, list := range p.free {
-		if size < small && !p.Apart {
+		if size < small && !p.SeparateAllocations {
 			continue
 		}
 		for _, at := range list {

@@ -58,11 +58,11 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// TestPoolApart checks that each allocation of a pool with Apart is a separate driver allocation.
+// TestPoolApart checks that each allocation of a pool with SeparateAllocations is a separate driver allocation.
 func TestPoolApart(t *testing.T) {
 	bound(t)
 	p := driver.NewPool()
-	p.Apart = true
+	p.SeparateAllocations = true
 	defer func() { must(t, p.Close()) }()
 	a := alloc(t, p, 100)
 	alloc(t, p, 100)

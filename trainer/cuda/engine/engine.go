@@ -21,9 +21,9 @@ type Options struct {
 	// instead of using cuBLASLt's heuristic. A different run may choose a different algorithm with
 	// a different order of additions.
 	Tune bool
-	// Apart makes each tensor a separate driver allocation, so that compute-sanitizer or the
+	// SeparateAllocations makes each tensor a separate driver allocation, so that compute-sanitizer or the
 	// simulator detects out-of-bounds accesses. It costs memory and time.
-	Apart bool
+	SeparateAllocations bool
 	// Disabled contains the fusions that matrix multiplications do not use.
 	Disabled Fusion
 	// WGMMA requests attention in bfloat16 with the wgmma instructions, which only Hopper supports.
@@ -58,7 +58,7 @@ var _ device.Device = (*Device)(nil)
 // Open opens a device on a GPU, which must remain open until Close.
 func Open(gpu *driver.GPU, o Options) (*Device, error) {
 	d := &Device{gpu: gpu, options: o, pool: driver.NewPool(), functions: map[string]*driver.Function{}}
-	d.pool.Apart = o.Apart
+	d.pool.SeparateAllocations = o.SeparateAllocations
 	entered, err := gpu.Enter()
 	if err != nil {
 		return nil, err

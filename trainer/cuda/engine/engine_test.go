@@ -37,7 +37,7 @@ func open(t testing.TB, o engine.Options) *engine.Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Apart = o.Apart || gpusim.IsChecked() || os.Getenv("DDPBATCH_TEST_APART") != "" // for compute-sanitizer
+	o.SeparateAllocations = o.SeparateAllocations || gpusim.IsChecked() || os.Getenv("DDPBATCH_TEST_APART") != "" // for compute-sanitizer
 	d, err := engine.Open(gpu, o)
 	if err != nil {
 		t.Fatal(err)

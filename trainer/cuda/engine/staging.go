@@ -16,13 +16,13 @@ const (
 )
 
 // staging copies memory between host and GPU through pinned buffers. An upload runs in a separate
-// stream, concurrently with the computation, to a landing buffer on the GPU. From there it is
+// stream, concurrently with the computation, to a staging buffer on the GPU. From there it is
 // copied to its destination in order with the operations. So the input of a step is transferred
 // during the previous step, and operations always find it at the same address.
 type staging struct {
-	stream  driver.Stream // of the copies to the landing buffer
+	stream  driver.Stream // of the copies to the staging buffer
 	host    driver.Host   // for all uploads
-	landing driver.Ptr    // for all uploads
+	buffer  driver.Ptr    // for all uploads
 	uploads [uploads]upload
 	next    int
 	down    driver.Host
@@ -32,8 +32,8 @@ type staging struct {
 // upload holds the buffers of one upload. They are free when its event has completed.
 type upload struct {
 	pinned         driver.Host
-	landing        driver.Ptr
-	arrived, taken driver.Event // after the copies to, and from, the landing buffer
+	buffer         driver.Ptr
+	arrived, taken driver.Event // after the copies to, and from, the staging buffer
 }
 
 func (s *staging) open() error {
@@ -47,12 +47,12 @@ func (s *staging) open() error {
 	if s.host, err = driver.AllocHost(uploads * uploadBytes); err != nil {
 		return err
 	}
-	if s.landing, err = driver.Alloc(uploads * uploadBytes); err != nil {
+	if s.buffer, err = driver.Alloc(uploads * uploadBytes); err != nil {
 		return err
 	}
 	for i := range s.uploads {
 		u := &s.uploads[i]
-		u.pinned, u.landing = s.host.Part(int64(i)*uploadBytes, uploadBytes), s.landing+driver.Ptr(i*uploadBytes)
+		u.pinned, u.buffer = s.host.Part(int64(i)*uploadBytes, uploadBytes), s.buffer+driver.Ptr(i*uploadBytes)
 		for _, e := range []*driver.Event{&u.arrived, &u.taken} {
 			if *e, err = driver.NewEvent(false); err != nil {
 				return err
@@ -80,8 +80,8 @@ func (s *staging) close() error {
 			errs = append(errs, h.Free())
 		}
 	}
-	if s.landing != 0 {
-		errs = append(errs, driver.Free(s.landing))
+	if s.buffer != 0 {
+		errs = append(errs, driver.Free(s.buffer))
 	}
 	return errors.Join(errs...)
 }
@@ -97,10 +97,10 @@ func (d *Device) stage(dst driver.Ptr, src []byte) {
 		d.check(u.arrived.Synchronize())
 		copy(u.pinned.Bytes(), src[:n])
 		d.check(s.stream.Wait(u.taken))
-		d.check(s.stream.Upload(u.landing, u.pinned.Part(0, int64(n))))
+		d.check(s.stream.Upload(u.buffer, u.pinned.Part(0, int64(n))))
 		d.check(s.stream.Record(u.arrived))
 		d.check(d.stream.Wait(u.arrived))
-		d.check(d.stream.Copy(dst, u.landing, int64(n)))
+		d.check(d.stream.Copy(dst, u.buffer, int64(n)))
 		d.check(d.stream.Record(u.taken))
 		dst, src = dst+driver.Ptr(n), src[n:]
 	}

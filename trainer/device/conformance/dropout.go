@@ -92,7 +92,7 @@ func checkDropout(s *suite) {
 }
 
 // scaleOf returns the scale of kept elements.
-func scaleOf(d device.Dropout) real { return exact(1).over(exact(1).minus(exact(d.P))) }
+func scaleOf(d device.Dropout) real { return exact(1).div(exact(1).minus(exact(d.P))) }
 
 // kept reports which elements of a number of samples dropout keeps.
 func (s *suite) kept(d device.Dropout, samples int) []bool {

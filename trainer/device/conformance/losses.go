@@ -108,7 +108,7 @@ func (s *suite) crossEntropy(rows, cols int, magnitude, offset, scale float32) {
 		}
 		want[i] = total.real().log().plus(exact(top).minus(exact(row[label[i]])))
 		for j, v := range row {
-			p := exact(v).minus(exact(top)).exp().over(total.real())
+			p := exact(v).minus(exact(top)).exp().div(total.real())
 			if j == int(label[i]) {
 				p = p.minus(exact(1))
 			}

@@ -100,12 +100,12 @@ func moments(row []float32) (mean, rstd real) {
 	for _, v := range row {
 		total.add(exact(v))
 	}
-	mean = total.real().over(n)
+	mean = total.real().div(n)
 	for _, v := range row {
 		d := exact(v).minus(mean)
 		squares.add(d.times(d))
 	}
-	return mean, exact(1).over(squares.real().over(n).plus(rounded(device.LayerNormEps, 0)).sqrt())
+	return mean, exact(1).div(squares.real().div(n).plus(rounded(device.LayerNormEps, 0)).sqrt())
 }
 
 // round rounds values to float32.
@@ -142,8 +142,8 @@ func (g *normGrad) input(start []float32) []real {
 		for j := range g.cols {
 			var total sum
 			total.add(exact(g.dy[i*g.cols+j]).times(exact(g.w[j])))
-			total.add(real{}.minus(plain.real().over(n)))
-			total.add(real{}.minus(g.normal(i, j).times(along.real().over(n))))
+			total.add(real{}.minus(plain.real().div(n)))
+			total.add(real{}.minus(g.normal(i, j).times(along.real().div(n))))
 			out[i*g.cols+j] = exact(start[i*g.cols+j]).plus(total.real().times(exact(g.rstd[i])))
 		}
 	}

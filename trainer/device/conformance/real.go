@@ -35,7 +35,7 @@ func (a real) times(b real) real {
 	return rounded(a.v*b.v, math.Abs(a.v)*b.off+math.Abs(b.v)*a.off+a.off*b.off)
 }
 
-func (a real) over(b real) real {
+func (a real) div(b real) real {
 	v := a.v / b.v
 	return rounded(v, (a.off+math.Abs(v)*b.off)/(math.Abs(b.v)-b.off))
 }

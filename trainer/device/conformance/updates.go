@@ -219,8 +219,8 @@ func (s *suite) adam(f device.Factors, n int) {
 			d := g[i].times(exact(f.GradScale)).plus(exact(f.Decay).times(w[i]))
 			m[i] = exact(f.Beta1).times(m[i]).plus(exact(f.New1).times(d))
 			v[i] = exact(f.Beta2).times(v[i]).plus(exact(f.New2).times(d).times(d))
-			divisor := v[i].sqrt().over(exact(f.Correction)).plus(exact(f.Eps))
-			w[i] = exact(f.Keep).times(w[i]).plus(exact(f.Rate).times(m[i]).over(divisor))
+			divisor := v[i].sqrt().div(exact(f.Correction)).plus(exact(f.Eps))
+			w[i] = exact(f.Keep).times(w[i]).plus(exact(f.Rate).times(m[i]).div(divisor))
 		}
 		s.close(what+": average", s.floats(average), m)
 		s.close(what+": squares", s.floats(squares), v)

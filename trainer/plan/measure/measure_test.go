@@ -78,7 +78,7 @@ func TestPredictionBesideMeasurement(t *testing.T) {
 // steps returns the minimum time of a step with this number of ranks, run like the trainer's.
 func steps(t *testing.T, o Options, ranks int) float64 {
 	t.Helper()
-	comms := []collective.Communicator{collective.Alone{}}
+	comms := []collective.Communicator{collective.SingleRank{}}
 	if ranks > 1 {
 		var err error
 		if comms, err = connect(t.Context(), ranks); err != nil {

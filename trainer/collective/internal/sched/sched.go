@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Nowhere is an unknown core.
-const Nowhere = -1
+// NoCore is an unknown core.
+const NoCore = -1
 
 // Tick is the unit of [Idle]: 1/100 s on every Linux system (USER_HZ).
 const Tick = 10 * time.Millisecond

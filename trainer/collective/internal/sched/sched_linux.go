@@ -11,11 +11,11 @@ import (
 // Yield lets another process run on this core.
 func Yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
-// Core returns the core that this thread runs on, from 0, or [Nowhere].
+// Core returns the core that this thread runs on, from 0, or [NoCore].
 func Core() int {
 	var core uint32
 	if _, _, errno := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&core)), 0, 0); errno != 0 {
-		return Nowhere
+		return NoCore
 	}
 	return int(core)
 }

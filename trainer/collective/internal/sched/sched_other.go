@@ -5,8 +5,8 @@ package sched
 // Yield does nothing, because processes do not share memory on this system.
 func Yield() {}
 
-// Core returns [Nowhere].
-func Core() int { return Nowhere }
+// Core returns [NoCore].
+func Core() int { return NoCore }
 
 // Idle returns nil.
 func Idle() []int64 { return nil }

@@ -4,10 +4,10 @@ package cuda
 
 import "github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 
-// Look loads the driver and returns the GPUs that this process may use. The error is a
-// *driver.LoadError if there is no driver or no GPU, or a *driver.Error. Look returns the version
+// Discover loads the driver and returns the GPUs that this process may use. The error is a
+// *driver.LoadError if there is no driver or no GPU, or a *driver.Error. Discover returns the version
 // with an error also, if it is known.
-func Look() (Found, error) {
+func Discover() (Found, error) {
 	version, err := driver.Load()
 	found := Found{Version: int(version)}
 	if err != nil {

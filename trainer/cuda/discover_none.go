@@ -1,0 +1,6 @@
+//go:build !cuda
+
+package cuda
+
+// Discover returns [ErrNotBuilt].
+func Discover() (Found, error) { return Found{}, ErrNotBuilt }

@@ -1,6 +1,0 @@
-//go:build !cuda
-
-package cuda
-
-// Look returns [ErrNotBuilt].
-func Look() (Found, error) { return Found{}, ErrNotBuilt }
