@@ -15,7 +15,7 @@ func checkAttentionDropout(s *suite) {
 		s.run(fmt.Sprintf("Gradients%d", length), func(s *suite) {
 			d := dropout
 			d.First, d.Stride, d.PerSample = 3, 4, c.perSample()
-			c.kept, c.scale = s.keptWeights(op, &c, d), scaleOf(d)
+			c.mask, c.scale = s.weightMask(op, &c, d), scaleOf(d)
 			c.fill(s)
 			s.compare(op, &c, d)
 		})
@@ -23,14 +23,14 @@ func checkAttentionDropout(s *suite) {
 	c := sequences{AttentionShape: shape, batch: 6, queries: 40, keys: 40}
 	dropout.PerSample = c.perSample()
 	s.run("Share", func(s *suite) {
-		kept := s.keptWeights(op, &c, dropout)
+		mask := s.weightMask(op, &c, dropout)
 		seen, dropped, equal := 0, 0, 0
 		c.seen(func(at, query, key int) {
 			seen++
-			if !kept[at] {
+			if !mask[at] {
 				dropped++
 			}
-			if kept[at] == kept[(at+c.queries*c.keys)%len(kept)] { // the next head or sample
+			if mask[at] == mask[(at+c.queries*c.keys)%len(mask)] { // the next head or sample
 				equal++
 			}
 		})
@@ -40,9 +40,9 @@ func checkAttentionDropout(s *suite) {
 		other := dropout
 		other.Key++
 		equal = 0
-		next := s.keptWeights(op, &c, other)
+		next := s.weightMask(op, &c, other)
 		c.seen(func(at, query, key int) {
-			if kept[at] == next[at] {
+			if mask[at] == next[at] {
 				equal++
 			}
 		})
@@ -52,7 +52,7 @@ func checkAttentionDropout(s *suite) {
 		// The choice depends only on the position, not on the dropped value.
 		d := dropout
 		d.First, d.Stride = 2, 3
-		weights, elements := s.keptWeights(op, &c, d), s.kept(d, c.batch)
+		weights, elements := s.weightMask(op, &c, d), s.dropoutMask(d, c.batch)
 		c.seen(func(at, query, key int) {
 			if weights[at] != elements[at] && !s.Failed() {
 				s.Errorf("the weight of query %d and key %d is kept: %t, but element %d of a tensor: %t", query, key, weights[at], at, elements[at])
@@ -60,15 +60,15 @@ func checkAttentionDropout(s *suite) {
 		})
 	})
 	s.run("Division", func(s *suite) {
-		batch := s.keptWeights(op, &c, dropout)
+		batch := s.weightMask(op, &c, dropout)
 		part := c
 		part.batch = 2
 		for rank := range 3 {
 			d := dropout
 			d.First, d.Stride = rank, 3
-			s.sameSamples(fmt.Sprintf("every 3. sample from %d", rank), s.keptWeights(op, &part, d), batch, d)
+			s.sameSamples(fmt.Sprintf("every 3. sample from %d", rank), s.weightMask(op, &part, d), batch, d)
 			d.First, d.Stride = 2*rank, 1
-			s.sameSamples(fmt.Sprintf("2 samples from %d", d.First), s.keptWeights(op, &part, d), batch, d)
+			s.sameSamples(fmt.Sprintf("2 samples from %d", d.First), s.weightMask(op, &part, d), batch, d)
 		}
 	})
 	s.run("None", func(s *suite) {
@@ -89,15 +89,15 @@ func (c *sequences) seen(f func(at, query, key int)) {
 	}
 }
 
-// keptWeights finds the weights that dropout keeps. They do not depend on the vectors: if the keys
+// weightMask finds the weights that dropout keeps. They do not depend on the vectors: if the keys
 // are zero, all weights are equal. If the values are rows of the identity matrix, the outputs are
 // those weights, HeadSize at a time.
-func (s *suite) keptWeights(op device.Attention, c *sequences, d device.Dropout) []bool {
+func (s *suite) weightMask(op device.Attention, c *sequences, d device.Dropout) []bool {
 	s.Helper()
 	probe := *c
 	probe.fill(s)
 	clear(probe.k)
-	kept := make([]bool, c.batch*c.perSample())
+	mask := make([]bool, c.batch*c.perSample())
 	width := c.Heads * c.HeadSize
 	out, logSum := s.matrixOf(probe.stored, nans(c.batch*c.queries*width), c.batch*c.queries, width, whole, true), s.empty(c.batch*c.queries*c.Heads)
 	for first := 0; first < c.keys; first += c.HeadSize {
@@ -114,8 +114,8 @@ func (s *suite) keptWeights(op device.Attention, c *sequences, d device.Dropout)
 				return
 			}
 			b, head := at/c.perSample(), at/(c.queries*c.keys)%c.Heads
-			kept[at] = weights[c.row(b*c.queries+query, head)+key-first] != 0
+			mask[at] = weights[c.row(b*c.queries+query, head)+key-first] != 0
 		})
 	}
-	return kept
+	return mask
 }

@@ -11,7 +11,7 @@ type sequences struct {
 	device.AttentionShape
 	batch, queries, keys int
 	q, k, v, dout        []float32   // rows of Heads*HeadSize
-	kept                 []bool      // weights that dropout keeps, [batch, head, query, key]; nil keeps all
+	mask                 []bool      // weights that dropout keeps, [batch, head, query, key]; nil keeps all
 	scale                real        // scale of kept weights
 	stored               device.Type // type of all vectors and results
 }
@@ -40,10 +40,10 @@ func (c *sequences) dot(a, b []float32) real {
 
 // dropped returns a weight, or its gradient, after dropout.
 func (c *sequences) dropped(a real, b, head, query, key int) real {
-	if c.kept == nil {
+	if c.mask == nil {
 		return a
 	}
-	if !c.kept[((b*c.Heads+head)*c.queries+query)*c.keys+key] {
+	if !c.mask[((b*c.Heads+head)*c.queries+query)*c.keys+key] {
 		return real{}
 	}
 	return a.times(c.scale)

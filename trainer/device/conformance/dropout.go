@@ -18,12 +18,12 @@ func checkDropout(s *suite) {
 	s.run("Share", func(s *suite) {
 		const n = 200_000
 		for _, p := range []float32{0.001, 0.1, 0.5, 0.9} {
-			kept := s.kept(device.Dropout{P: p, Key: 77, Stride: 1, PerSample: n}, 1)
-			s.share(fmt.Sprintf("dropped with probability %v", p), count(kept, false), n, float64(p))
+			mask := s.dropoutMask(device.Dropout{P: p, Key: 77, Stride: 1, PerSample: n}, 1)
+			s.share(fmt.Sprintf("dropped with probability %v", p), count(mask, false), n, float64(p))
 			// Adjacent elements are independent.
 			pairs := 0
 			for i := range n - 1 {
-				if !kept[i] && !kept[i+1] {
+				if !mask[i] && !mask[i+1] {
 					pairs++
 				}
 			}
@@ -33,11 +33,11 @@ func checkDropout(s *suite) {
 	s.run("Scale", func(s *suite) {
 		for _, n := range lengths {
 			d := device.Dropout{P: 0.3, Key: 9, First: 4, Stride: 3, PerSample: n}
-			kept := s.kept(d, 1)
+			mask := s.dropoutMask(d, 1)
 			x := s.normal(n)
 			want := make([]real, n)
 			for i := range x {
-				if kept[i] {
+				if mask[i] {
 					want[i] = exact(x[i]).times(scaleOf(d))
 				} else if i%2 == 0 {
 					x[i] = float32(math.NaN()) // a dropped element is 0 for any input
@@ -53,23 +53,23 @@ func checkDropout(s *suite) {
 	s.run("Division", func(s *suite) {
 		const samples, perSample = 24, 37
 		d := device.Dropout{P: 0.4, Key: 1 << 60, Stride: 1, PerSample: perSample}
-		batch := s.kept(d, samples)
+		batch := s.dropoutMask(d, samples)
 		for _, ranks := range []int{2, 3, 8} {
 			for rank := range ranks {
 				d.First, d.Stride = rank, ranks
-				s.sameSamples(fmt.Sprintf("every %d. sample from %d", ranks, rank), s.kept(d, samples/ranks), batch, d)
+				s.sameSamples(fmt.Sprintf("every %d. sample from %d", ranks, rank), s.dropoutMask(d, samples/ranks), batch, d)
 				d.First, d.Stride = rank*samples/ranks, 1
-				s.sameSamples(fmt.Sprintf("%d samples from %d", samples/ranks, d.First), s.kept(d, samples/ranks), batch, d)
+				s.sameSamples(fmt.Sprintf("%d samples from %d", samples/ranks, d.First), s.dropoutMask(d, samples/ranks), batch, d)
 			}
 		}
 		// A sample of one element has its own position.
 		d.First, d.Stride, d.PerSample = 100, 1, 1
-		s.sameSamples("samples of one element", s.kept(d, 500), batch, d)
+		s.sameSamples("samples of one element", s.dropoutMask(d, 500), batch, d)
 	})
 	s.run("Independence", func(s *suite) {
 		const n, p = 100_000, 0.5
 		d := device.Dropout{P: p, Stride: 1, PerSample: 1}
-		first := s.kept(d, n)
+		first := s.dropoutMask(d, n)
 		for _, other := range []struct {
 			what string
 			d    device.Dropout
@@ -79,7 +79,7 @@ func checkDropout(s *suite) {
 			{"positions after the 2^32nd", device.Dropout{P: p, First: 1 << 32, Stride: 1, PerSample: 1}},
 			{"positions after the 2^33rd", device.Dropout{P: p, First: 1 << 20, Stride: 1 << 13, PerSample: 1 << 13}},
 		} {
-			again := s.kept(other.d, n/other.d.PerSample)
+			again := s.dropoutMask(other.d, n/other.d.PerSample)
 			equal := 0
 			for i, k := range again {
 				if k == first[i] {
@@ -94,16 +94,16 @@ func checkDropout(s *suite) {
 // scaleOf returns the scale of kept elements.
 func scaleOf(d device.Dropout) real { return exact(1).div(exact(1).minus(exact(d.P))) }
 
-// kept reports which elements of a number of samples dropout keeps.
-func (s *suite) kept(d device.Dropout, samples int) []bool {
+// dropoutMask returns which elements of a number of samples dropout keeps.
+func (s *suite) dropoutMask(d device.Dropout, samples int) []bool {
 	n := samples * d.PerSample
 	y := s.empty(n)
 	s.d.Dropout(y, s.input(filled(n, 1)), d)
-	kept := make([]bool, n)
+	mask := make([]bool, n)
 	for i, v := range s.floats(y) {
-		kept[i] = v != 0
+		mask[i] = v != 0
 	}
-	return kept
+	return mask
 }
 
 func count(v []bool, want bool) int {

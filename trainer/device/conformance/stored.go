@@ -98,9 +98,9 @@ func (s *suite) storedElements() {
 			s.close(fmt.Sprintf("gradient of activation %d of %d", f, n), s.floats(dx), grads)
 		}
 		d := device.Dropout{P: 0.3, Key: 9, First: 4, Stride: 3, PerSample: n}
-		kept, want := s.kept(d, 1), make([]real, n)
+		mask, want := s.dropoutMask(d, 1), make([]real, n)
 		for i := range x {
-			if kept[i] {
+			if mask[i] {
 				want[i] = exact(x[i]).times(scaleOf(d)).in(s.stored)
 			}
 		}

@@ -20,8 +20,8 @@ func TestCheckedInFilesAreGenerated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept := kept(t); len(kept) != len(files) {
-		t.Errorf("%d files for %d sources", len(kept), len(files))
+	if committed := committed(t); len(committed) != len(files) {
+		t.Errorf("%d files for %d sources", len(committed), len(files))
 	}
 	for name, want := range files {
 		got, err := read(filepath.Join(dir, "ptx", name+".gz"))
@@ -34,8 +34,8 @@ func TestCheckedInFilesAreGenerated(t *testing.T) {
 	}
 }
 
-// kept returns the PTX files that are checked in, for every target.
-func kept(t *testing.T) []string {
+// committed returns the PTX files that are checked in, for every target.
+func committed(t *testing.T) []string {
 	t.Helper()
 	var all []string
 	err := filepath.WalkDir("../../ptx", func(path string, d fs.DirEntry, err error) error {
@@ -54,7 +54,7 @@ func kept(t *testing.T) []string {
 // additions, which would make the order of a sum random.
 func TestNoAtomicsCallsAndLocalMemory(t *testing.T) {
 	bad := regexp.MustCompile(`(?m)^\s*(@%p\d+\s+)?((atom|red|call)[. ]|\.local ).*$`)
-	for _, file := range kept(t) {
+	for _, file := range committed(t) {
 		text, err := read(file)
 		if err != nil {
 			t.Fatal(err)
