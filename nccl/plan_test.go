@@ -206,7 +206,7 @@ func TestAffinity(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 		if n := strings.Count(valueOf(e, ibHCA), ","); n < 3 {
-			t.Errorf("%s: NCCL is told of %d ports only", tt.name, n+1)
+			t.Errorf("%s: NCCL gets only %d ports", tt.name, n+1)
 		}
 	}
 }

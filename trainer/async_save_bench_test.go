@@ -29,7 +29,7 @@ func BenchmarkStallOfASave(b *testing.B) {
 	if err := saver.State.Scatter(b.Context(), checkpointing.Origin{}, false, r.newWeights); err != nil {
 		b.Fatal(err)
 	}
-	var waited, behind []float64
+	var waited, async []float64
 	timed := func(save func(context.Context, int64) error) float64 {
 		step++
 		r.loop.pos.Step = step
@@ -41,7 +41,7 @@ func BenchmarkStallOfASave(b *testing.B) {
 	}
 	for b.Loop() {
 		waited = append(waited, timed(saver.Save))
-		behind = append(behind, timed(saver.SavePeriodic))
+		async = append(async, timed(saver.SavePeriodic))
 		if err := saver.Wait(b.Context()); err != nil {
 			b.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func BenchmarkStallOfASave(b *testing.B) {
 		return v[len(v)/2]
 	}
 	b.ReportMetric(1e3*median(waited), "ms-waited")
-	b.ReportMetric(1e3*median(behind), "ms-behind")
-	b.ReportMetric(100*median(behind)/median(waited), "%-behind")
-	b.ReportMetric(1e3*behind[0], "ms-behind-best")
+	b.ReportMetric(1e3*median(async), "ms-behind")
+	b.ReportMetric(100*median(async)/median(waited), "%-behind")
+	b.ReportMetric(1e3*async[0], "ms-behind-best")
 }

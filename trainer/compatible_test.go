@@ -45,8 +45,8 @@ func TestEveryChangeOfTheJobIsNamed(t *testing.T) {
 	if contents(t, dir) != before {
 		t.Error("checkpoints have changed")
 	}
-	both := strings.NewReplacer("lr = 0.1", "lr = 0.2", "seed = 1", "seed = 2").Replace(text)
-	_, _, errs = world(t, 1, job(t, longer(both)), dir, nil)
+	edited := strings.NewReplacer("lr = 0.1", "lr = 0.2", "seed = 1", "seed = 2").Replace(text)
+	_, _, errs = world(t, 1, job(t, longer(edited)), dir, nil)
 	if errs[0] == nil || !strings.Contains(errs[0].Error(), `train.optimizer.lr was 0.1 and is 0.2; train.seed was 1 and is 2`) {
 		t.Errorf("both: %v", errs[0])
 	}

@@ -37,7 +37,7 @@ func TestDeviceSelection(t *testing.T) {
 		device string // "+": the job requests GPUs
 		look   func(int, *Options)
 		err    string // of rank 1; empty if it trains
-		told   string
+		events string
 	}{
 		"cpu does not look":       {"cpu", func(_ int, o *Options) { o.FindGPUs = func() (cuda.Found, error) { panic("looked") } }, "", ""},
 		"auto without any":        {"auto", sees("-", "-"), "", `training on the CPU: no rank detects a GPU; rank 0: no driver (CUDA_VISIBLE_DEVICES="0,1")`},
@@ -63,13 +63,13 @@ func TestDeviceSelection(t *testing.T) {
 			if asked {
 				j.Slurm.GPUsPerNode = 2
 			}
-			var told []string
+			var events []string
 			_, _, errs := world(t, 2, j, t.TempDir(), func(rank int, o *Options) {
 				c.look(rank, o)
 				if rank == 0 {
 					o.Observe = func(e Event) {
 						if e.Kind == OnCPU {
-							told = append(told, e.String())
+							events = append(events, e.String())
 						}
 					}
 				}
@@ -81,8 +81,8 @@ func TestDeviceSelection(t *testing.T) {
 			if errs[1] != nil && (!errors.As(errs[1], &hinter) || hinter.Hint() == "") {
 				t.Errorf("%v has no hint", errs[1])
 			}
-			if got := strings.Join(told, "\n"); !strings.Contains(got, c.told) || (got == "") != (c.told == "") {
-				t.Errorf("told %q, want %q", got, c.told)
+			if got := strings.Join(events, "\n"); !strings.Contains(got, c.events) || (got == "") != (c.events == "") {
+				t.Errorf("got events %q, want %q", got, c.events)
 			}
 		})
 	}

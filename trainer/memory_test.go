@@ -177,14 +177,14 @@ func watch() *watcher {
 }
 
 func (w *watcher) now() float64 {
-	var room [128]byte
-	n, err := w.pages.ReadAt(room[:], 0)
+	var text [128]byte
+	n, err := w.pages.ReadAt(text[:], 0)
 	if err != nil && err != io.EOF {
 		panic(err)
 	}
 	var numbers [3]int // all, resident, resident and shared or file-backed
 	at := 0
-	for _, c := range room[:n] {
+	for _, c := range text[:n] {
 		switch {
 		case at == len(numbers):
 		case c == ' ':

@@ -17,7 +17,7 @@ func TestRecordedSteps(t *testing.T) {
 	for _, strategy := range strategyNames {
 		t.Run(string(strategy), func(t *testing.T) {
 			var got [2]string
-			var told [ranks][]int
+			var traced [ranks][]int
 			recorders := [ranks]*trace.Recorder{trace.New(first, last), trace.New(first, last)}
 			for i, record := range []bool{false, true} {
 				dir := t.TempDir()
@@ -29,7 +29,7 @@ func TestRecordedSteps(t *testing.T) {
 					o.Trace = recorders[rank]
 					o.Observe = func(e Event) {
 						if e.Kind == Traced {
-							told[rank] = append(told[rank], e.Step)
+							traced[rank] = append(traced[rank], e.Step)
 						}
 					}
 				})
@@ -44,8 +44,8 @@ func TestRecordedSteps(t *testing.T) {
 				reduction, gathers = trace.Reduce, 0
 			}
 			for rank, r := range recorders {
-				if !slices.Equal(told[rank], []int{last}) {
-					t.Errorf("rank %d tells of %v", rank, told[rank])
+				if !slices.Equal(traced[rank], []int{last}) {
+					t.Errorf("rank %d reports traces after %v", rank, traced[rank])
 				}
 				var file bytes.Buffer
 				if err := r.Write(&file, trace.Rank{Rank: rank, Ranks: ranks}); err != nil {
@@ -71,8 +71,8 @@ func TestRecordedSteps(t *testing.T) {
 				if count[trace.Save] == 0 || count[trace.Report] == 0 || (count[trace.Compare] > 0) != (strategy != "zero3") {
 					t.Errorf("rank %d: between steps %v", rank, count)
 				}
-				if behind := count[trace.AsyncSave]; (behind > 0) != (rank == 0 || strategy != "ddp") {
-					t.Errorf("rank %d: %d saves in the background", rank, behind)
+				if saves := count[trace.AsyncSave]; (saves > 0) != (rank == 0 || strategy != "ddp") {
+					t.Errorf("rank %d: %d saves in the background", rank, saves)
 				}
 			}
 		})

@@ -35,9 +35,9 @@ func (c *Comm) startAlarms() {
 	c.alarms = a
 	for direction, neighbor := range a.neighbors() {
 		message := make([]byte, 1)
-		heard := c.hosts[1].Start(collective.WithTimeout(c.ctx, localTimeout), collective.Receive(message, neighbor, 1-direction))
+		request := c.hosts[1].Start(collective.WithTimeout(c.ctx, localTimeout), collective.Receive(message, neighbor, 1-direction))
 		a.listener.Go(func() {
-			if err := heard.Wait(); err != nil {
+			if err := request.Wait(); err != nil {
 				c.failed(c.begun.Load(), err)
 			} else if message[0] == messageAlarm {
 				a.raise()

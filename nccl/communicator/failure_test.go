@@ -172,14 +172,14 @@ func TestClose(t *testing.T) {
 func TestCulpritWithoutChecks(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		// act is what rank 2 does while ranks 0 and 1 run the second operation. over is closed after
+		// act is what rank 2 runs while ranks 0 and 1 run the second operation. ended is closed after
 		// these have failed.
-		act  func(c *communicator.Comm, control collective.Communicator, over <-chan struct{}) error
+		act  func(c *communicator.Comm, control collective.Communicator, ended <-chan struct{}) error
 		want string
 	}{
 		{"not begun", func(*communicator.Comm, collective.Communicator, <-chan struct{}) error { return nil }, "has not begun operation 1"},
-		{"not reached", func(c *communicator.Comm, _ collective.Communicator, over <-chan struct{}) error {
-			return afterBlocked(2, over, func(e driver.Event) error {
+		{"not reached", func(c *communicator.Comm, _ collective.Communicator, ended <-chan struct{}) error {
+			return afterBlocked(2, ended, func(e driver.Event) error {
 				c.After(gpu.Event{Event: e})
 				_, err := c.AllReduce(t.Context(), make(floats, 8).tensor())
 				return err
@@ -191,15 +191,15 @@ func TestCulpritWithoutChecks(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			comms, control := ranks(t, 3, setting{library.NCCL, false, 3 * time.Second})
-			over, failed := make(chan struct{}), sync.WaitGroup{}
+			ended, failed := make(chan struct{}), sync.WaitGroup{}
 			failed.Add(2)
-			go func() { failed.Wait(); close(over) }()
+			go func() { failed.Wait(); close(ended) }()
 			errs := conformance.Every(t, 3, func(r int) (error, error) {
 				if err := run(t.Context())(comms[r].AllReduce(t.Context(), make(floats, 8).tensor())); err != nil {
 					return nil, err
 				}
 				if r == 2 {
-					return nil, tt.act(comms[2], control[2], over)
+					return nil, tt.act(comms[2], control[2], ended)
 				}
 				defer failed.Done()
 				return run(t.Context())(comms[r].AllReduce(t.Context(), make(floats, 8).tensor())), nil
@@ -215,9 +215,9 @@ func TestCulpritWithoutChecks(t *testing.T) {
 	}
 }
 
-// afterBlocked calls f with an event of a GPU that does not happen until over is closed. It waits for the
+// afterBlocked calls f with an event of a GPU that does not happen until ended is closed. It waits for the
 // event.
-func afterBlocked(ordinal int, over <-chan struct{}, f func(driver.Event) error) error {
+func afterBlocked(ordinal int, ended <-chan struct{}, f func(driver.Event) error) error {
 	g, err := driver.Open(ordinal)
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ func afterBlocked(ordinal int, over <-chan struct{}, f func(driver.Event) error)
 	if err != nil {
 		return err
 	}
-	blocked := driver.NewHostFunc(func() { <-over })
+	blocked := driver.NewHostFunc(func() { <-ended })
 	defer blocked.Close()
 	if err := errors.Join(stream.Call(blocked), stream.Record(e)); err != nil {
 		return err

@@ -93,9 +93,9 @@ func (c *Comm) runOnAllRanks(ctx context.Context, f func(context.Context) error)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// A rank that fails sends a message. NCCL's own deadline detects a rank that is late.
-	heard := host.Start(collective.WithTimeout(ctx, 2*c.options.ConnectTimeout), collective.Receive(make([]byte, 1), (c.Rank()+1)%n, 0))
+	request := host.Start(collective.WithTimeout(ctx, 2*c.options.ConnectTimeout), collective.Receive(make([]byte, 1), (c.Rank()+1)%n, 0))
 	go func() {
-		if err := heard.Wait(); err != nil {
+		if err := request.Wait(); err != nil {
 			cancel(err)
 		}
 	}()
@@ -107,5 +107,5 @@ func (c *Comm) runOnAllRanks(ctx context.Context, f func(context.Context) error)
 		notifyFailure(host, why)
 		return err
 	}
-	return errors.Join(host.Do(ctx, collective.Send(make([]byte, 1), (c.Rank()+n-1)%n, 0)), heard.Wait(), host.Do(ctx, collective.Barrier()))
+	return errors.Join(host.Do(ctx, collective.Send(make([]byte, 1), (c.Rank()+n-1)%n, 0)), request.Wait(), host.Do(ctx, collective.Barrier()))
 }

@@ -89,13 +89,13 @@ func onGPUs(t *testing.T, n int, o ddp.Options, initial [][]float32) [][]float64
 		if err != nil {
 			return nil, err
 		}
-		ours := gpu.Of(g, info)
-		c, err := communicator.Connect(t.Context(), communicator.Options{Library: l, GPU: ours, Control: control[r], Check: true,
+		own := gpu.Of(g, info)
+		c, err := communicator.Connect(t.Context(), communicator.Options{Library: l, GPU: own, Control: control[r], Check: true,
 			Host: "localhost", ConnectTimeout: time.Minute, Timeout: time.Minute})
 		if err != nil {
 			return nil, err
 		}
-		operations := ours.NewOperations(c, d)
+		operations := own.NewOperations(c, d)
 		losses, err := trained(t.Context(), d, ddp.NewDeviceCommunicator(operations, control[r], operations.Mark), o, initial, nil)
 		return losses, errors.Join(err, operations.Close(), control[r].Close(), d.Close(), g.Close())
 	})

@@ -27,9 +27,9 @@ func TestLayout(t *testing.T) {
 		"RMAContexts": "numRmaCtx", "MaxP2PPeers": "maxP2pPeers", "GraphStreamOrdering": "graphStreamOrdering"}
 	var program, want strings.Builder
 	program.WriteString("#include <stdio.h>\n#include \"nccl.h\"\nint main(void) {\n")
-	say := func(name, expression string, ours any) {
+	say := func(name, expression string, value any) {
 		fmt.Fprintf(&program, "printf(\"%s %%lld\\n\", (long long)(%s));\n", name, expression)
-		fmt.Fprintf(&want, "%s %d\n", name, ours)
+		fmt.Fprintf(&want, "%s %d\n", name, value)
 	}
 	config := reflect.TypeFor[Config]()
 	names := []string{"netName", "commName"} // the two fields that this package does not set
@@ -86,8 +86,8 @@ func TestSizes(t *testing.T) {
 			t.Errorf("the fields of %s end at %d, want %d", name, tt.end, tt.want)
 		}
 	}
-	if old, later := NewConfig(21403), NewConfig(24000); old.version != 21403 || later.version != newestConfig || old.Blocking != 0 || old.TrafficClass != Undefined {
-		t.Errorf("got %+v and %+v", old, later)
+	if old, newer := NewConfig(21403), NewConfig(24000); old.version != 21403 || newer.version != newestConfig || old.Blocking != 0 || old.TrafficClass != Undefined {
+		t.Errorf("got %+v and %+v", old, newer)
 	}
 }
 

@@ -139,11 +139,11 @@ func TestCorruptionIsDetectedAndSkipped(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range good {
-			place := "invalid header"
+			named := "invalid header"
 			if file == manifestName {
-				place = manifestName
+				named = manifestName
 			} else if i >= len(good)-16 { // 4 elements
-				place = tensors[file]
+				named = tensors[file]
 			}
 			for what, bad := range map[string][]byte{"cut off": good[:i], "lowest bit flipped": flip(good, i, 0x01), "other case": flip(good, i, 0x20), "highest bit flipped": flip(good, i, 0x80)} {
 				if err := os.WriteFile(path, bad, 0o600); err != nil {
@@ -161,8 +161,8 @@ func TestCorruptionIsDetectedAndSkipped(t *testing.T) {
 				if s.Manifest.Step != 1 || len(skipped) != 1 {
 					t.Fatalf("%s %s at %d: step %d loaded, skipped %v", file, what, i, s.Manifest.Step, skipped)
 				}
-				if why := skipped[0].Error(); !strings.Contains(why, path) || !strings.Contains(why, place) {
-					t.Errorf("%s %s at %d: %q does not name the file and %q", file, what, i, why, place)
+				if why := skipped[0].Error(); !strings.Contains(why, path) || !strings.Contains(why, named) {
+					t.Errorf("%s %s at %d: %q does not name the file and %q", file, what, i, why, named)
 				}
 			}
 		}

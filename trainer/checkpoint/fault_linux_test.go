@@ -64,7 +64,7 @@ func saver(what string) int {
 
 // runWithFault runs a save and injects what into its nth system call of that name. It returns
 // whether the nth call happened, whether the save failed, and the output.
-func runWithFault(t *testing.T, call, what string, nth int, args string) (came, failed bool, said string) {
+func runWithFault(t *testing.T, call, what string, nth int, args string) (came, failed bool, output string) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "strace")
 	argv := []string{"-f", "-qq", "-o", log, "-e", "trace=" + call + ",renameat2", "-e", fmt.Sprintf("inject=%s:%s:when=%d", call, what, nth)}
@@ -191,14 +191,14 @@ func TestErrorAtEverySystemCallOfSave(t *testing.T) {
 					for nth := 1; ; nth++ {
 						dir := filepath.Join(t.TempDir(), strconv.Itoa(nth))
 						was.prepare(t, dir)
-						came, failed, said := runWithFault(t, call, "error="+fault, nth, fmt.Sprint(dir, " 3 true ", was.inParts))
+						came, failed, output := runWithFault(t, call, "error="+fault, nth, fmt.Sprint(dir, " 3 true ", was.inParts))
 						after := fmt.Sprintf("%s at %s %d", fault, call, nth)
 						checkAfterFailure(t, dir, after)
 						if !came {
 							break
 						}
-						if failed && said != "" && !strings.Contains(said, dir) {
-							t.Errorf("%s: %q does not name the place", after, said)
+						if failed && output != "" && !strings.Contains(output, dir) {
+							t.Errorf("%s: %q does not name the place", after, output)
 						}
 					}
 				})

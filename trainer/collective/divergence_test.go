@@ -40,6 +40,6 @@ func TestWaitingRanksDetectDivergence(t *testing.T) {
 		}
 	}
 	if took := time.Since(began); took > timeout/2 {
-		t.Errorf("they were told after %v", took)
+		t.Errorf("they were notified after %v", took)
 	}
 }

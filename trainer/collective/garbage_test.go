@@ -31,13 +31,13 @@ func TestAllReduceLeavesNoGarbage(t *testing.T) {
 				}
 				all.Wait()
 			}
-			var before, between, after runtime.MemStats
+			var before, middle, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			sum(1)
-			runtime.ReadMemStats(&between)
+			runtime.ReadMemStats(&middle)
 			sum(1 + times)
 			runtime.ReadMemStats(&after)
-			first, all := between.TotalAlloc-before.TotalAlloc, after.TotalAlloc-between.TotalAlloc
+			first, all := middle.TotalAlloc-before.TotalAlloc, after.TotalAlloc-middle.TotalAlloc
 			if each := (int(all) - int(first)) / times / ranks; each > most {
 				t.Errorf("%d ranks, %d elements: %d bytes of garbage of each call, want at most %d", ranks, elements, each, most)
 			}

@@ -11,13 +11,13 @@ import (
 // with any characters.
 func TestAllGatherJSON(t *testing.T) {
 	comms := Local(3, time.Minute)
-	said := []string{"", strings.Repeat("é", 5000), "für drei "}
+	texts := []string{"", strings.Repeat("é", 5000), "für drei "}
 	var wg sync.WaitGroup
 	for r, c := range comms {
 		wg.Go(func() {
 			defer c.Close()
-			all, err := AllGatherJSON(t.Context(), c, said[r])
-			if err != nil || strings.Join(all, "|") != strings.Join(said, "|") {
+			all, err := AllGatherJSON(t.Context(), c, texts[r])
+			if err != nil || strings.Join(all, "|") != strings.Join(texts, "|") {
 				t.Errorf("rank %d: %d texts, %v", r, len(all), err)
 			}
 		})

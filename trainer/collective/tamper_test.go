@@ -30,8 +30,8 @@ const (
 	fromServer = 16 + 32 + 32 + 5 + 16
 )
 
-// between returns an address that forwards to addr through the attacker.
-func (a *attacker) between(t *testing.T, addr string) string {
+// addProxy returns an address that forwards to addr through the attacker.
+func (a *attacker) addProxy(t *testing.T, addr string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -119,7 +119,7 @@ func TestAlteredSumsAreRejected(t *testing.T) {
 				o := collective.Options{Rank: rank, Addrs: addrs[:], Secret: secret, Sockets: 1,
 					Authenticate: tt.authenticate, ConnectTimeout: time.Minute, Timeout: time.Minute}
 				o.Addrs = []string{addrs[0], addrs[1]}
-				o.Addrs[1-rank] = a.between(t, addrs[1-rank])
+				o.Addrs[1-rank] = a.addProxy(t, addrs[1-rank])
 				go func() {
 					c, err := collective.Connect(t.Context(), listeners[rank], o)
 					if err == nil {

@@ -11,11 +11,11 @@ import (
 // sync waits until all ranks have called it as often as this rank.
 func (s *shared) sync(ctx context.Context) error {
 	s.phase++
-	mine := s.board.slot(s.rank)
-	if mine.core.Load() != 0 {
-		mine.core.Store(0)
+	slot := s.board.slot(s.rank)
+	if slot.core.Load() != 0 {
+		slot.core.Store(0)
 	}
-	mine.phase.Store(s.phase)
+	slot.phase.Store(s.phase)
 	for r := range s.members {
 		if err := s.await(ctx, r); err != nil {
 			return err

@@ -61,14 +61,14 @@ func together(t *testing.T, s Sampler, epoch, consumed int) []int {
 	t.Helper()
 	var all []int
 	for s.Rank = 0; s.Rank < s.Replicas; s.Rank++ {
-		mine := s.Resume(epoch, consumed)
+		indices := s.Resume(epoch, consumed)
 		if s.Rank == 0 {
-			all = make([]int, len(mine)*s.Replicas)
+			all = make([]int, len(indices)*s.Replicas)
 		}
-		if len(mine)*s.Replicas != len(all) {
+		if len(indices)*s.Replicas != len(all) {
 			t.Fatalf("%+v: ranks take unequal numbers of samples", s)
 		}
-		for i, v := range mine {
+		for i, v := range indices {
 			all[i*s.Replicas+s.Rank] = v
 		}
 	}

@@ -198,16 +198,16 @@ func TestVocabulary(t *testing.T) {
 	}
 	chars := d.(Text).Vocabulary()
 	for _, v := range []*Vocabulary{chars, new(Vocabulary)} {
-		kept, err := json.Marshal(v)
+		encoded, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)
 		}
 		back := new(Vocabulary)
-		if err := json.Unmarshal(kept, back); err != nil {
+		if err := json.Unmarshal(encoded, back); err != nil {
 			t.Fatal(err)
 		}
 		if back.Len() != v.Len() || !slices.Equal(back.runes, v.runes) {
-			t.Errorf("%s became %v", kept, back.runes)
+			t.Errorf("%s became %v", encoded, back.runes)
 		}
 		tokens, err := back.Encode("aäb\ufffd😀\n")
 		if err != nil {
@@ -229,7 +229,7 @@ func TestVocabulary(t *testing.T) {
 			t.Errorf("%q: error %v, want %s", text, err, want)
 		}
 	}
-	for kept, want := range map[string]string{
+	for encoded, want := range map[string]string{
 		"":               `vocabulary begins neither with "byte" nor with "char:"`,
 		"bytes":          `vocabulary begins neither with "byte" nor with "char:"`,
 		"char:":          `vocabulary without characters`,
@@ -238,8 +238,8 @@ func TestVocabulary(t *testing.T) {
 		"char:aa":        `vocabulary is not sorted: 'a' before 'a'`,
 		"char:" + long(): `vocabulary of 65537 characters, want at most 65536`,
 	} {
-		if err := new(Vocabulary).UnmarshalText([]byte(kept)); err == nil || err.Error() != want {
-			t.Errorf("%.20q: error %v, want %s", kept, err, want)
+		if err := new(Vocabulary).UnmarshalText([]byte(encoded)); err == nil || err.Error() != want {
+			t.Errorf("%.20q: error %v, want %s", encoded, err, want)
 		}
 	}
 	defer func() {
@@ -302,14 +302,14 @@ func isGzip(content []byte) bool { return strings.HasPrefix(string(content), "\x
 func FuzzVocabulary(f *testing.F) {
 	f.Add("byte")
 	f.Add("char:\nabcäΩ")
-	f.Fuzz(func(t *testing.T, kept string) {
+	f.Fuzz(func(t *testing.T, text string) {
 		v := new(Vocabulary)
-		if v.UnmarshalText([]byte(kept)) != nil {
+		if v.UnmarshalText([]byte(text)) != nil {
 			return
 		}
 		again, err := v.MarshalText()
-		if err != nil || string(again) != kept {
-			t.Errorf("%q became %q, %v", kept, again, err)
+		if err != nil || string(again) != text {
+			t.Errorf("%q became %q, %v", text, again, err)
 		}
 		var all []int32
 		for token := range v.Len() {

@@ -65,8 +65,8 @@ func parseTokenFile(m *mapping, rawWidth int) (tokenFile, error) {
 		if what, hint := detectOtherFormat(m.content, rawWidth); what != "" {
 			return tokenFile{}, hints.Errorf(hint, "read %q: at byte 0: %s", m.path, what)
 		}
-		if over := size % rawWidth; over != 0 {
-			return fail(size-over, "the file ends in %d bytes of a token of %d", over, rawWidth)
+		if excess := size % rawWidth; excess != 0 {
+			return fail(size-excess, "the file ends in %d bytes of a token of %d", excess, rawWidth)
 		}
 		return tokenFile{m, 0, rawWidth}, nil
 	}

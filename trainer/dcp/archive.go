@@ -165,29 +165,29 @@ func (a *archive) view() (view, error) {
 	if err != nil {
 		return w, err
 	}
-	wrong := errors.New("its archive does not contain a tensor")
+	errNotTensor := errors.New("its archive does not contain a tensor")
 	o, ok := v.(*unpickle.Object)
 	if !ok || o.Class != rebuildTyped && o.Class != rebuildUntyped || len(o.Args) < 6 {
-		return w, wrong
+		return w, errNotTensor
 	}
 	reference, ok := o.Args[0].(*unpickle.Reference)
 	if !ok {
-		return w, wrong
+		return w, errNotTensor
 	}
 	storage, ok := reference.ID.(unpickle.Tuple) // "storage", class, key, device, elements
 	if !ok || len(storage) != 5 {
-		return w, wrong
+		return w, errNotTensor
 	}
 	class, isClass := storage[1].(unpickle.Class)
 	key, isKey := storage[2].(string)
 	length, isLength := storage[4].(int64)
 	offset, isOffset := o.Args[1].(int64)
 	if !isClass || !isKey || !isLength || !isOffset || length < 0 || offset < 0 {
-		return w, wrong
+		return w, errNotTensor
 	}
 	w.dtype, ok = storageTypes[class]
 	if !ok {
-		return w, wrong
+		return w, errNotTensor
 	}
 	if w.size, err = readSize(o.Args[2]); err != nil {
 		return w, err
@@ -198,7 +198,7 @@ func (a *archive) view() (view, error) {
 	rest := o.Args[6:]
 	if o.Class == rebuildUntyped {
 		if len(rest) == 0 || w.dtype != "" {
-			return w, wrong
+			return w, errNotTensor
 		}
 		dtype, _ := rest[0].(unpickle.Class)
 		if w.dtype, rest = string(dtype), rest[1:]; dtypes[w.dtype] == "" {

@@ -290,9 +290,9 @@ func newRanks(t testing.TB, n int, shape nn.GPTOptions, o Options) []*rank {
 		ranks = append(ranks, newRank(t, m, shape, o))
 	}
 	onAllRanks(t, ranks, func(r *rank) error {
-		kept := r.memory.bytes
+		bytes := r.memory.bytes
 		err := r.initWeights(t.Context())
-		r.memory.bytes = kept // ScatterState frees what it allocates
+		r.memory.bytes = bytes // ScatterState frees what it allocates
 		return err
 	})
 	return ranks

@@ -20,7 +20,7 @@ func exact(a, b, c float32) float32 {
 // two roundings give a different result.
 func TestRoundsOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	wrong := 0
+	differing := 0
 	for range 300000 {
 		a := math.Float32frombits(r.Uint32()&0x807fffff | uint32(64+r.IntN(100))<<23)
 		b := math.Float32frombits(r.Uint32()&0x807fffff | uint32(64+r.IntN(100))<<23)
@@ -45,10 +45,10 @@ func TestRoundsOnce(t *testing.T) {
 			t.Fatalf("%x*%x+%x is %x, want %x", a, b, c, got, want)
 		}
 		if float32(float64(a)*float64(b)+float64(c)) != want {
-			wrong++
+			differing++
 		}
 	}
-	if wrong == 0 {
+	if differing == 0 {
 		t.Error("no case where two roundings go wrong: the test shows nothing")
 	}
 }

@@ -41,12 +41,12 @@ func TestDropoutDependsOnSeedAndSample(t *testing.T) {
 		e, without := k.start(t, cpu.New(1), 0.5, device.FP32), k.start(t, cpu.New(1), 0, device.FP32)
 		b := e.every(0, 1)
 		at := Pass{Train: true, Weight: 1, Seed: 8, First: 1, Stride: 1}
-		other, later := at, at
+		other, next := at, at
 		other.Seed++
-		later.First++
+		next.First++
 		want := e.step(b, at).Loss
 		grads := e.grads()
-		for name, pass := range map[string]Pass{"seed": other, "sample": later} {
+		for name, pass := range map[string]Pass{"seed": other, "sample": next} {
 			if got := e.step(b, pass).Loss; got == want {
 				t.Errorf("%s: loss %v with another %s too", k.name, got, name)
 			}

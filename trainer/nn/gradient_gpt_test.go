@@ -75,9 +75,9 @@ func TestBlockGradients(t *testing.T) {
 				next.Plan(p)
 			},
 			forward: func(y, x device.Matrix, pass Pass) {
-				room := device.Rows(scratch, x.Rows, x.Cols)
+				inout := device.Rows(scratch, x.Rows, x.Cols)
 				b.ln1.forward(device.Rows(b.normed1, x.Rows, x.Cols), x, pass)
-				b.forward(y, x, room, next, room, s, pass)
+				b.forward(y, x, inout, next, inout, s, pass)
 			},
 			backward: func(dx, dy, x, _ device.Matrix, pass Pass) {
 				d.Copy(dx.Data, dy.Data)

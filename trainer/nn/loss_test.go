@@ -154,19 +154,19 @@ func TestDeferredLoss(t *testing.T) {
 		e := k.start(t, cpu.New(1), 0, device.FP32)
 		b := e.every(0, 1)
 		want := e.model.Forward(b, Pass{Train: true, Weight: 1}).Loss
-		late := Pass{Train: true, Weight: 1, DeferLoss: true}
-		out := e.model.Forward(b, late)
+		deferred := Pass{Train: true, Weight: 1, DeferLoss: true}
+		out := e.model.Forward(b, deferred)
 		loss := func() float64 {
 			rows, parts := e.model.Losses()
 			return Mean(rows.Floats(), parts)
 		}
 		before := loss()
-		e.model.Backward(b, late, nil)
+		e.model.Backward(b, deferred, nil)
 		if after := loss(); out.Loss != 0 || before != want || after != want {
 			t.Errorf("%s: loss %v, then %v and %v, want 0, then %v", k.name, out.Loss, before, after, want)
 		}
-		late.Train = false
-		if got := e.model.Forward(b, late).Loss; got != want {
+		deferred.Train = false
+		if got := e.model.Forward(b, deferred).Loss; got != want {
 			t.Errorf("%s: loss %v outside of training, want %v", k.name, got, want)
 		}
 	}

@@ -136,7 +136,7 @@ func TestSamplingMatchesSorting(t *testing.T) {
 				if p > 0 && p < 1 {
 					want = likeliest(s, want, logits, p)
 				}
-				if both := k > 0 && k < n && p > 0 && p < 1; !both && len(s.ranking.tokens) != n-len(want) {
+				if limitsBoth := k > 0 && k < n && p > 0 && p < 1; !limitsBoth && len(s.ranking.tokens) != n-len(want) {
 					t.Errorf("%d logits, top-k %d, top-p %v: %d were sorted for %d", n, k, p, n-len(s.ranking.tokens), len(want))
 				}
 				if !slices.Equal(s.tokens, want) {

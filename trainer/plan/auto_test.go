@@ -38,12 +38,12 @@ func TestAutoIsWhatRanksDo(t *testing.T) {
 						continue
 					}
 					_, last, _ := strings.Cut(path.Algorithm, ", then ")
-					between, _ := f.reduceAcross(ranks, float64(4*elements))
+					algorithm, _ := f.reduceAcross(ranks, float64(4*elements))
 					if name == "all-gather" {
-						_, between = f.acrossNodes(ranks).AllGather(Auto, layout.nodes, float64(4*elements/layout.perNode))
+						_, algorithm = f.acrossNodes(ranks).AllGather(Auto, layout.nodes, float64(4*elements/layout.perNode))
 					}
-					if want := byMessage[collective.Algorithm(last)]; between != want {
-						t.Errorf("%s of %d bytes: %s is predicted between nodes, and ranks take %+v", name, 4*elements, between, path)
+					if want := byMessage[collective.Algorithm(last)]; algorithm != want {
+						t.Errorf("%s of %d bytes: %s is predicted between nodes, and ranks take %+v", name, 4*elements, algorithm, path)
 					}
 				}
 			}

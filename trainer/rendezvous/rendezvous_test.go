@@ -98,7 +98,7 @@ func TestReportOfARankThatCannotStart(t *testing.T) {
 	select {
 	case <-joined.Context().Done():
 	case <-ctx.Done():
-		t.Fatal("the rank that has joined was not told")
+		t.Fatal("the rank that has joined was not notified")
 	}
 	_ = joined.Leave(1, context.Cause(joined.Context()))
 	o, err := a.Wait(ctx)
@@ -203,7 +203,7 @@ func TestMissingRanksAreNamedWithTheirHosts(t *testing.T) {
 	}
 	<-s.Context().Done()
 	if err := context.Cause(s.Context()); !errors.Is(err, ErrAborted) || !strings.Contains(err.Error(), "n3") {
-		t.Errorf("the rank that came was told %v", err)
+		t.Errorf("the rank that joined got %v", err)
 	}
 	s.Leave(4, nil)
 	o := wait(t, a)
@@ -235,10 +235,10 @@ func TestFirstFailureReachesAllRanks(t *testing.T) {
 				select {
 				case <-sessions[r].Context().Done():
 				case <-time.After(time.Minute):
-					t.Fatalf("rank %d was not told", r)
+					t.Fatalf("rank %d was not notified", r)
 				}
 				if err := context.Cause(sessions[r].Context()); !strings.Contains(err.Error(), tt.want) {
-					t.Errorf("rank %d was told %v", r, err)
+					t.Errorf("rank %d got %v", r, err)
 				}
 				sessions[r].Leave(4, nil)
 			}
@@ -367,11 +367,11 @@ func TestSuspectsAreNamed(t *testing.T) {
 // TestLostRankTime checks that the reported time of a lost rank is the time of its last message,
 // not of the detection.
 func TestLostRankTime(t *testing.T) {
-	heard := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	s := &Server{o: ServerOptions{WorldSize: 1}, ranks: []RankStatus{{State: Joined, Seen: heard}}, members: make([]*wire.Conn, 1),
+	seen := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	s := &Server{o: ServerOptions{WorldSize: 1}, ranks: []RankStatus{{State: Joined, Seen: seen}}, members: make([]*wire.Conn, 1),
 		failing: make(chan struct{}), finished: make(chan struct{})}
 	s.recordLoss(0, io.EOF)
-	if r := s.Outcome().Ranks[0]; r.State != Lost || !r.Seen.Equal(heard) {
+	if r := s.Outcome().Ranks[0]; r.State != Lost || !r.Seen.Equal(seen) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -500,7 +500,7 @@ func TestDeathBetweenContributions(t *testing.T) {
 	sessions[0].conn.Close()
 	<-a.Failing()
 	if _, err := sessions[1].Exchange(t.Context(), "zero", []byte("late")); !errors.Is(err, ErrAborted) {
-		t.Errorf("rank 1 was told %v", err)
+		t.Errorf("rank 1 got %v", err)
 	}
 	sessions[1].Leave(4, nil)
 	if o := wait(t, a); o.First == nil || o.First.Rank != 0 || o.First.State != Lost {

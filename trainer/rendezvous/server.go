@@ -139,7 +139,7 @@ func (s *Server) Stop(reason string) {
 }
 
 // Abort ends the attempt. f becomes the first failure unless there is one, and every connected
-// rank is told to end immediately.
+// rank receives the request to end immediately.
 func (s *Server) Abort(f Failure) {
 	s.mu.Lock()
 	s.failLocked(f)

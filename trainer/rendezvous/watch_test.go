@@ -58,7 +58,7 @@ func TestSilentRanksAreNamed(t *testing.T) {
 			}
 			err := ended(t, sessions[0])
 			if !strings.Contains(err.Error(), tt.want) || sessions[0].Stacks() {
-				t.Errorf("rank 0 was told %v, stacks %v; want %s", err, sessions[0].Stacks(), tt.want)
+				t.Errorf("rank 0 got %v, stacks %v; want %s", err, sessions[0].Stacks(), tt.want)
 			}
 			f := a.Outcome().First
 			if f == nil || f.Rank != 1 || f.Host != "n2" || f.State != Lost || f.Step != 7 || f.Phase != "training" || !strings.Contains(f.Hint(), "network.heartbeat_timeout") {
@@ -167,7 +167,7 @@ func TestStandstill(t *testing.T) {
 			}
 			err := ended(t, sessions[0])
 			if !strings.Contains(err.Error(), tt.want) || !sessions[0].Stacks() {
-				t.Errorf("rank 0 was told %v, stacks %v; want %s", err, sessions[0].Stacks(), tt.want)
+				t.Errorf("rank 0 got %v, stacks %v; want %s", err, sessions[0].Stacks(), tt.want)
 			}
 			if f := a.Outcome().First; f.Rank != tt.rank || f.State != Lost {
 				t.Errorf("first failure %+v", f)

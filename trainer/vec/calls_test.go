@@ -123,11 +123,11 @@ func (a arena) fill(seed uint64, kind int) {
 func newArena(n, off int) arena {
 	var a arena
 	for i := range a.f {
-		room := make([]float32, off+n+40)
-		for j := range room {
-			room[j] = nan
+		memory := make([]float32, off+n+40)
+		for j := range memory {
+			memory[j] = nan
 		}
-		a.f[i] = room[off:][:n]
+		a.f[i] = memory[off:][:n]
 	}
 	a.h = make([]uint16, off+n+40)[off:][:n]
 	a.nums = [6]float32{0.9, 0.1, 0.99, 0.01, 0.8, -0.02}

@@ -8,8 +8,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/vec"
 )
 
-// kept returns which of n elements, starting at first, are kept, as 0 and 1.
-func kept(n int, threshold uint32, key, first uint64) []float32 {
+// dropoutMask returns which of n elements, starting at first, are kept, as 0 and 1.
+func dropoutMask(n int, threshold uint32, key, first uint64) []float32 {
 	y, x := make([]float32, n), make([]float32, n)
 	for i := range x {
 		x[i] = 0.5
@@ -26,7 +26,7 @@ func TestDropoutFraction(t *testing.T) {
 		for _, key := range []uint64{0, 1, 2, 1 << 32, 1<<63 + 5, math.MaxUint64} {
 			for _, first := range []uint64{0, 1 << 20, 1<<32 - n/2, 1 << 50} {
 				count := 0.0
-				for _, v := range kept(n, uint32(p*(1<<32)), key, first) {
+				for _, v := range dropoutMask(n, uint32(p*(1<<32)), key, first) {
 					if v != 0 && v != 1 {
 						t.Fatalf("0.5*2 or nothing is %v", v)
 					}
@@ -56,14 +56,14 @@ func TestDropoutIndependence(t *testing.T) {
 		}
 	}
 	for _, key := range []uint64{0, 1, 12345, 1 << 40} {
-		base := kept(n, half, key, 0)
+		base := dropoutMask(n, half, key, 0)
 		for _, distance := range []int{1, 2, 3, 16, 64, 768, 1024, 4096} {
 			agree("neighbours", base[distance:], base[:n-distance])
 		}
 		for bit := range 64 {
-			agree("another key", base, kept(n, half, key^1<<bit, 0))
+			agree("another key", base, dropoutMask(n, half, key^1<<bit, 0))
 			if bit > 16 {
-				agree("far numbers", base, kept(n, half, key, 1<<bit))
+				agree("far numbers", base, dropoutMask(n, half, key, 1<<bit))
 			}
 		}
 	}
@@ -75,7 +75,7 @@ func TestDropoutAvalanche(t *testing.T) {
 	number := func(key, at uint64) uint32 {
 		found := uint32(0)
 		for bit := 31; bit >= 0; bit-- {
-			if try := found | 1<<bit; kept(1, try, key, at)[0] == 1 {
+			if try := found | 1<<bit; dropoutMask(1, try, key, at)[0] == 1 {
 				found = try
 			}
 		}
@@ -100,9 +100,9 @@ func TestDropoutAvalanche(t *testing.T) {
 // TestDropoutInPieces checks that one call and many calls keep the same elements.
 func TestDropoutInPieces(t *testing.T) {
 	for _, first := range []uint64{3, 1<<32 - 100, math.MaxUint64 - 50} {
-		whole := kept(300, 1<<31, 9, first)
+		whole := dropoutMask(300, 1<<31, 9, first)
 		for i := range whole {
-			if got := kept(1, 1<<31, 9, first+uint64(i))[0]; got != whole[i] {
+			if got := dropoutMask(1, 1<<31, 9, first+uint64(i))[0]; got != whole[i] {
 				t.Fatalf("element %d from %d on is %v alone and %v among others", i, first, got, whole[i])
 			}
 		}

@@ -305,18 +305,18 @@ func TestDeriveKey(t *testing.T) {
 			t.Fatal(cerr, serr)
 		}
 		for _, use := range []string{"a", "b"} {
-			mine, err := c.DeriveKey(use, 32)
-			if err != nil || len(mine) != 32 {
-				t.Fatalf("%d bytes, %v", len(mine), err)
+			own, err := c.DeriveKey(use, 32)
+			if err != nil || len(own) != 32 {
+				t.Fatalf("%d bytes, %v", len(own), err)
 			}
-			if theirs, err := s.DeriveKey(use, 32); err != nil || !bytes.Equal(mine, theirs) {
+			if peer, err := s.DeriveKey(use, 32); err != nil || !bytes.Equal(own, peer) {
 				t.Errorf("label %s, use %s: the ends differ, %v", label, use, err)
 			}
 			at := fmt.Sprintf("label %s, use %s", label, use)
-			if other, ok := seen[string(mine)]; ok {
+			if other, ok := seen[string(own)]; ok {
 				t.Errorf("%s has the key of %s", at, other)
 			}
-			seen[string(mine)] = at
+			seen[string(own)] = at
 		}
 	}
 }
@@ -325,7 +325,7 @@ func TestDeriveKey(t *testing.T) {
 // authenticate, and that an end that receives its own bytes does not either.
 func TestReflectedHandshake(t *testing.T) {
 	key := secret(t)
-	both := func(one, other func(net.Conn, Secret, string) (*Conn, error)) (error, error) {
+	shakeBoth := func(one, other func(net.Conn, Secret, string) (*Conn, error)) (error, error) {
 		a, b := pair(t)
 		first := make(chan error, 1)
 		go func() {
@@ -337,7 +337,7 @@ func TestReflectedHandshake(t *testing.T) {
 		b.Close()
 		return <-first, err
 	}
-	if one, other := both(Client, Client); one == nil || other == nil {
+	if one, other := shakeBoth(Client, Client); one == nil || other == nil {
 		t.Errorf("two clients: %v, %v", one, other)
 	}
 	a, b := pair(t)

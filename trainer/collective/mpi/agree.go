@@ -164,8 +164,8 @@ func (s timeoutError) Error() string { return fmt.Sprintf("no answer within %s",
 // findUnresponsive names the rank that has not entered an operation before its timeout: the first
 // one that does not confirm that it is in the operation.
 func (g *group) findUnresponsive(ctx context.Context, sequence uint64, err error) error {
-	var late timeoutError
-	if !errors.As(err, &late) {
+	var timeoutErr timeoutError
+	if !errors.As(err, &timeoutErr) {
 		return err
 	}
 	g.mu.Lock()
@@ -176,7 +176,7 @@ func (g *group) findUnresponsive(ctx context.Context, sequence uint64, err error
 		return errors.Join(err, sendErr)
 	}
 	first := -1
-	for end := time.Now().Add(min(drainTimeout, max(late.Duration/4, drainTimeout/20))); time.Now().Before(end); time.Sleep(drainTimeout / 1000) {
+	for end := time.Now().Add(min(drainTimeout, max(timeoutErr.Duration/4, drainTimeout/20))); time.Now().Before(end); time.Sleep(drainTimeout / 1000) {
 		g.mu.Lock()
 		readErr := g.readNotes()
 		failure := g.failureReason(sequence)

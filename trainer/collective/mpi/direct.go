@@ -107,8 +107,8 @@ func (g *group) transfer(ctx context.Context, c *collective.Call, b []byte, othe
 		return &offenderError{c.Root, errCommunicatorClosed}
 	}
 	err = g.wait(ctx, waiting{request: r, failureReason: trouble, others: others})
-	var late timeoutError
-	if errors.As(err, &late) {
+	var timeoutErr timeoutError
+	if errors.As(err, &timeoutErr) {
 		return &offenderError{c.Root, err}
 	}
 	return err

@@ -73,10 +73,10 @@ func TestEndIsBounded(t *testing.T) {
 		} {
 			t.Run(i.name+"/"+tt.how, func(t *testing.T) {
 				cmd, out := i.start(t, 2, endVariable+"="+tt.how)
-				over := make(chan error, 1)
-				go func() { over <- cmd.Wait() }()
+				result := make(chan error, 1)
+				go func() { result <- cmd.Wait() }()
 				select {
-				case <-over: // a launcher may report the missing MPI_Finalize
+				case <-result: // a launcher may report the missing MPI_Finalize
 				case <-time.After(50 * time.Second): // less than the ranks' timeout of a minute
 					t.Fatalf("it does not end\n%s", out)
 				}

@@ -134,7 +134,7 @@ func TestEvents(t *testing.T) {
 	untimed, err := driver.NewEvent(false)
 	must(t, err)
 	if _, err := untimed.Since(e[0]); err == nil {
-		t.Error("an event without time told it")
+		t.Error("an event without time returned a time")
 	}
 	for _, e := range append(e[:], untimed) {
 		must(t, e.Close())

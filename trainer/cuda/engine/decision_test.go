@@ -94,7 +94,7 @@ func TestStepDecisions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v, told := d.NewStepDecision(1), d.NewReading()
+			v, reading := d.NewStepDecision(1), d.NewReading()
 			rows, records, taken := d.Alloc(device.Float32, 3), newRecords(d), 0
 			for i, s := range steps {
 				grad := make([]float32, n)
@@ -114,14 +114,14 @@ func TestStepDecisions(t *testing.T) {
 				}
 				records.reduce(v, own)
 				decided.StepAsync(own, v, 2)
-				told.Begin(v.Result())
+				reading.Begin(v.Result())
 				norm := optim.GradNorm(d, other)
 				well := !math.IsNaN(norm) && !math.IsInf(norm, 0) && s.loss == s.loss && s.loss < inf
-				if got := told.Floats(); well && got[2] != (0.5*2+1+2*s.loss+1)/6 {
+				if got := reading.Floats(); well && got[2] != (0.5*2+1+2*s.loss+1)/6 {
 					t.Errorf("step %d: loss %v", i, got[2])
 				}
-				if got := told.Floats(); (got[0] != 0) != well || got[1] != float32(norm) && norm == norm {
-					t.Errorf("step %d: told %v, the norm is %v", i, got, norm)
+				if got := reading.Floats(); (got[0] != 0) != well || got[1] != float32(norm) && norm == norm {
+					t.Errorf("step %d: got %v, the norm is %v", i, got, norm)
 				}
 				if well {
 					plain.SetRate(rate)
@@ -158,7 +158,7 @@ func TestAsyncStepsAllocateNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, told, records := d.NewStepDecision(1), d.NewReading(), newRecords(d)
+	v, reading, records := d.NewStepDecision(1), d.NewReading(), newRecords(d)
 	rows, input := d.Alloc(device.Float32, n), make([]float32, n)
 	step := func() {
 		d.Begin()
@@ -168,9 +168,9 @@ func TestAsyncStepsAllocateNothing(t *testing.T) {
 		v.AddLoss(records.loss, rows, n, 1)
 		records.reduce(v, p)
 		o.StepAsync(p, v, 1)
-		told.Begin(v.Result())
+		reading.Begin(v.Result())
 		d.End()
-		if told.Floats()[0] != 0 {
+		if reading.Floats()[0] != 0 {
 			o.CountStep()
 		}
 	}

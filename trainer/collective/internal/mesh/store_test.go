@@ -10,18 +10,18 @@ import (
 func TestMemoryOfEarlyMessages(t *testing.T) {
 	for _, size := range []int{0, 1, 4097, 8191, 8192, 8193, 100_000, MaxSegment - 1, MaxSegment} {
 		var s store
-		var kept [][]byte
+		var buffers [][]byte
 		for range 100 {
 			b := s.alloc(size)
 			if len(b) != size || size > 0 && cap(b) >= 2*size {
 				t.Fatalf("a message of %d bytes has %d of %d", size, len(b), cap(b))
 			}
-			kept = append(kept, b)
+			buffers = append(buffers, b)
 		}
 		if size > 0 && (s.inUse < 100*size || s.inUse >= 200*size) {
 			t.Errorf("100 messages of %d bytes count as %d", size, s.inUse)
 		}
-		for _, b := range kept {
+		for _, b := range buffers {
 			s.release(b)
 		}
 		idle := 0
@@ -34,7 +34,7 @@ func TestMemoryOfEarlyMessages(t *testing.T) {
 			t.Errorf("of messages of %d bytes, %d are in use and %d (%d) idle", size, s.inUse, idle, s.idle)
 		}
 		if size >= minReusedBytes {
-			if again := s.alloc(size); unsafe.SliceData(again) != unsafe.SliceData(kept[min(100, maxIdleBytes/cap(kept[0]))-1]) {
+			if again := s.alloc(size); unsafe.SliceData(again) != unsafe.SliceData(buffers[min(100, maxIdleBytes/cap(buffers[0]))-1]) {
 				t.Errorf("memory of %d bytes is not used again", size)
 			}
 		}

@@ -17,9 +17,9 @@ import (
 // handshakeBytes is the number of bytes that the connecting side sends before the first frame.
 const handshakeBytes = 16 + 32 + 32 + 5 + 16 + 12
 
-// between returns the address of a proxy for a connection to addr. The proxy passes each frame,
+// addProxy returns the address of a proxy for a connection to addr. The proxy passes each frame,
 // which has a head of headSize bytes, to tamper and forwards the result; nil closes the connection.
-func between(t *testing.T, addr string, headSize int, tamper func(n int, frame []byte) []byte) string {
+func addProxy(t *testing.T, addr string, headSize int, tamper func(n int, frame []byte) []byte) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -265,7 +265,7 @@ func tamperedPair(t *testing.T, authenticate bool, tamper func([]byte) []byte) (
 	for r := range out {
 		o.Rank, o.Addrs = r, addrs
 		if r == 1 {
-			o.Addrs = []string{between(t, addrs[0], headSize, func(n int, f []byte) []byte {
+			o.Addrs = []string{addProxy(t, addrs[0], headSize, func(n int, f []byte) []byte {
 				switch n {
 				case 0:
 					close(first)
