@@ -30,7 +30,7 @@ func (p *planner) setRDMA() {
 		return
 	}
 	if p.Job.Hosts == 0 && !p.onFabric(rails) {
-		p.env.note("%s is not set: this host cannot tell whether the other hosts are on the networks of %s", ibHCA, strings.Join(names(rails), ", "))
+		p.env.note("%s is not set: this host does not know whether the other hosts are on the networks of %s", ibHCA, strings.Join(names(rails), ", "))
 		rails = nil
 	}
 	p.rails = rails

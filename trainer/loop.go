@@ -128,7 +128,7 @@ func (l *loop) step(ctx context.Context, b *stepBatches) (err error) {
 		s.backward(b, i, batch)
 	}
 	if err := s.reduce(ctx); err != nil {
-		if earlier := l.syncSteps(ctx, 0); earlier != nil { // on a GPU, the error may be that of the step before
+		if earlier := l.syncSteps(ctx, 0); earlier != nil { // on a GPU, the error may belong to the step before
 			return earlier
 		}
 		return fmt.Errorf("step %d: %w", l.pos.Step, err)

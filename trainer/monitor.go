@@ -76,7 +76,7 @@ func (m *monitor) endStep(step, samples int) {
 	m.trace.Add(trace.Step, step, m.began)
 	m.interval.communicating.Busy += times.Busy
 	m.interval.communicating.Exposed += times.Exposed
-	m.interval.computing += max(0, took-times.Exposed) // on a GPU, the times are those of the step before
+	m.interval.computing += max(0, took-times.Exposed) // on a GPU, the times belong to the step before
 	m.interval.samples += samples
 	m.interval.steps++
 }

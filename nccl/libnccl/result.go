@@ -55,8 +55,8 @@ var meanings = map[Result]string{
 	InternalError:      "a bug in NCCL, or corrupt memory: run with NCCL_DEBUG=INFO, save the output, and try a different version of libnccl",
 	InvalidArgument:    "run with NCCL_DEBUG=WARN, which names the invalid argument; if all ranks run the same program, report a bug in ddpbatch",
 	InvalidUsage:       "run with NCCL_DEBUG=WARN, and check for two ranks on one GPU (CUDA_VISIBLE_DEVICES) and for different versions of NCCL on the nodes",
-	RemoteError:        "another rank or its network failed: check the first rank that failed; if there is none, run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=NET",
-	Timeout:            "NCCL waited too long for another rank: check the first rank that failed; if there is none, run with NCCL_DEBUG=INFO",
+	RemoteError:        "another rank or its network failed: check the first rank that failed; if no other rank failed, run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=NET",
+	Timeout:            "NCCL waited too long for another rank: check the first rank that failed; if no other rank failed, run with NCCL_DEBUG=INFO",
 }
 
 // Hint returns the fix.

@@ -14,10 +14,10 @@ import (
 const firstQueryDelay = time.Second
 
 // divergenceDetector detects ranks that wait for each other because their programs have diverged,
-// long before the timeout. No message shows this. During an operation it queries the operation of
-// the rank that is waited for. If ranks wait in a cycle and are not all in the same operation, one
+// long before the timeout. No message shows this. During an operation, a rank queries the operation
+// of the rank that it waits for. If ranks wait in a cycle and are not all in the same operation, one
 // of them receives a different operation or different arguments. Ranks that share memory compare
-// these before they wait.
+// operations before they wait.
 type divergenceDetector struct {
 	diverged chan struct{} // closed when a mismatch is found, so waiting cannot succeed
 	mismatch *mesh.Mismatch

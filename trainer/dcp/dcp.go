@@ -1,5 +1,5 @@
-// Package dcp reads distributed checkpoints of PyTorch (torch.distributed.checkpoint), such as those
-// of FSDP and torchtitan.
+// Package dcp reads distributed checkpoints of PyTorch (torch.distributed.checkpoint), which FSDP
+// and torchtitan save, for example.
 //
 // Such a checkpoint is a directory. The file .metadata describes all tensors and their chunks. The
 // files of the ranks (*.distcp) hold the chunks, each in the format of torch.save. A tensor may be
@@ -118,7 +118,8 @@ func IsCheckpoint(dir string) bool {
 }
 
 // Newest returns the name of the distributed checkpoint in a directory with the highest number at the
-// end of its name, such as "step-1000", or "" if there is none.
+// end of its name, such as "step-1000". It returns "" if dir has no
+// such checkpoint.
 func Newest(dir string) string {
 	root, err := safefile.OpenRoot(dir)
 	if err != nil {

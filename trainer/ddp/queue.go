@@ -34,7 +34,7 @@ func (s *Sharder) TakeTimes() Times {
 type StepWork []queuedWork
 
 // TakeWork returns the operations of the step that Finish has ended. It reuses the memory of an earlier
-// StepWork, which has been waited for.
+// StepWork, for which Wait has returned.
 func (s *Sharder) TakeWork(reuse StepWork) StepWork {
 	w := s.queue.works
 	s.queue.works = reuse[:0]
@@ -176,8 +176,8 @@ func (q *queue) enqueue(o operation) int {
 	return q.enqueued
 }
 
-// wait waits until operation n has ended or was skipped. If it is on a stream, the device waits for it,
-// and the host does not.
+// wait waits until operation n has ended or was skipped. If it is on a stream, only the device waits
+// for it.
 func (q *queue) wait(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -210,7 +210,7 @@ func (q *queue) end() error {
 	return q.err
 }
 
-// endStep counts the times as those of a step.
+// endStep adds the times to the times of steps.
 func (q *queue) endStep() {
 	q.steps.add(q.times.Busy, q.times.Exposed)
 	q.times = Times{}

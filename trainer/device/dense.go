@@ -64,7 +64,7 @@ type Elementwise interface {
 	// ActivateGrad computes dx = dy * f'(x). GELU requires x, and the other activations require y =
 	// f(x); the unused tensor may be empty. All are stored tensors of the same type.
 	ActivateGrad(f Activation, dx, dy, x, y Tensor)
-	// Dropout computes y = x/(1-p) for elements that are kept, and 0 for the others. Applied to dy,
+	// Dropout computes y = x/(1-p) for the elements of its mask, and 0 for the others. Applied to dy,
 	// it computes dx. Both are stored tensors; x has y's type or Float32.
 	Dropout(y, x Tensor, d Dropout)
 	// Cast rounds Float32 to BFloat16 (to nearest even), or converts BFloat16 to Float32, or

@@ -7,7 +7,7 @@ import "math"
 // Float32 returns a*b+c, rounded to float32 once. The product is exact in float64, so it makes no
 // difference whether Go fuses it with the addition. The sum is rounded to float64 first. This can
 // change the rounding to float32 only if the rounded sum appears to be halfway between two adjacent
-// float32 values. Below 2^-126, adjacent values are farther apart, and the code does not check for
+// float32 values. Below 2^-126, the distance of adjacent values is larger, and the code does not check for
 // halfway cases.
 //
 // The function is too long to be inlined, which makes a loop ten times slower than with separate

@@ -22,7 +22,7 @@ type worker struct {
 	c, a, b          Matrix
 	start            Matrix // start values of C; no data for zero
 	kernel           *kernel
-	round            bool   // round operands to bfloat16, because the kernel does not
+	round            bool   // round operands to bfloat16, because the kernel expects rounded operands
 	run              func() // created once, because a go statement with arguments allocates
 	tile             tile
 	panel            panel
