@@ -58,8 +58,8 @@ func TestOpenMPISharedSubnet(t *testing.T) {
 	}
 }
 
-// TestJudgeOpenMPI checks which values of Open MPI's interface lists contain the chosen interface.
-func TestJudgeOpenMPI(t *testing.T) {
+// TestAssessOpenMPI checks which values of Open MPI's interface lists contain the chosen interface.
+func TestAssessOpenMPI(t *testing.T) {
 	tests := []struct {
 		value string
 		wrong bool
@@ -137,8 +137,8 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// TestApart checks the distance between a GPU and a port from their PCI paths and NUMA nodes.
-func TestApart(t *testing.T) {
+// TestPCIDistance checks the distance between a GPU and a port from their PCI paths and NUMA nodes.
+func TestPCIDistance(t *testing.T) {
 	tests := []struct {
 		name      string
 		gpu, port string
