@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ddpbatch/ddpbatch/trainer/collective"
-	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
-	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
 
 // gpuWarmUp is WarmUp for a GPU: the first step selects algorithms, the second one captures the
@@ -26,18 +23,13 @@ type gpuTraining struct {
 	enqueued int
 }
 
-// newGPUTraining creates a training run like the trainer with a single rank.
-func newGPUTraining(d device.Device, comm collective.Communicator, m Model, p device.Precision) (*gpuTraining, error) {
-	var sharder *ddp.Sharder
-	t, err := m.prepare(d, p, 0, func(d device.Device, params []*nn.Param) {
-		sharder = ddp.New(ddp.NewCommunicator(comm), d, params, ddp.Options{Extra: 1})
-	})
+// newGPUTraining creates a training run with a single rank.
+func newGPUTraining(d device.Device, m Model, p device.Precision) (*gpuTraining, error) {
+	t, err := newSingleRank(d, m, p)
 	if err != nil {
 		return nil, err
 	}
-	g := &gpuTraining{gpu: d.Accelerator(), results: [2]device.Reading{d.NewReading(), d.NewReading()}}
-	g.ranksTraining, err = t.shard(sharder, 1)
-	return g, err
+	return &gpuTraining{ranksTraining: t, gpu: d.Accelerator(), results: [2]device.Reading{d.NewReading(), d.NewReading()}}, nil
 }
 
 // enqueue enqueues a step.
@@ -75,9 +67,7 @@ func (b *Bench) gpuStep(ctx context.Context, m Model, p device.Precision, steps 
 	}
 	defer func() { err = errors.Join(err, gpu.Close()) }()
 	before := gpu.Available()
-	comm := collective.Local(1, time.Minute)[0]
-	defer comm.Close()
-	t, err := newGPUTraining(d, comm, m, p)
+	t, err := newGPUTraining(d, m, p)
 	if err != nil {
 		return Result{}, err
 	}

@@ -67,27 +67,6 @@ type training struct {
 	units        int     // and number of units per step
 }
 
-// initSingleRank allocates the gradients and creates the optimizer of a single rank.
-func (t *training) initSingleRank() (err error) {
-	nn.AllocGrads(t.device, t.model.Params())
-	t.optimizer, err = t.newOptimizer(t.model.Params())
-	return err
-}
-
-// step runs a step and returns the loss before the update.
-func (t *training) step() float64 {
-	params, pass := t.model.Params(), nn.Pass{Train: true, Weight: 1, Stride: 1}
-	out := t.model.Forward(t.batch, pass)
-	t.model.Backward(t.batch, pass, nil)
-	norm := optim.GradNorm(t.device, params) // the trainer checks whether it is finite
-	scale := float32(1)
-	if t.clip > 0 {
-		scale = optim.ClipScale(norm, t.clip)
-	}
-	t.optimizer.Step(params, scale)
-	return out.Loss
-}
-
 // params returns the number of parameters.
 func (t *training) params() int {
 	n := 0

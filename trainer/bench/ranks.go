@@ -33,6 +33,18 @@ func (t *training) shard(s *ddp.Sharder, ranks int) (*ranksTraining, error) {
 	return r, err
 }
 
+// newSingleRank creates a training run with a single rank.
+func newSingleRank(d device.Device, m Model, p device.Precision) (*ranksTraining, error) {
+	var sharder *ddp.Sharder
+	t, err := m.prepare(d, p, 0, func(d device.Device, params []*nn.Param) {
+		sharder = ddp.New(ddp.NewCommunicator(collective.SingleRank{}), d, params, ddp.Options{Extra: 1})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return t.shard(sharder, 1)
+}
+
 // shardTo creates the sharder and the optimizer of a rank, and sends the initial weights.
 func (t *training) shardTo(ctx context.Context, comm collective.Communicator, o ddp.Options) (*ranksTraining, error) {
 	params := t.model.Params()

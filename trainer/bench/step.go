@@ -21,20 +21,22 @@ func (b *Bench) Step(ctx context.Context, m Model, p device.Precision, steps int
 	}
 	known := resetPeakRSS()
 	d := b.newDevice()
-	t, err := m.prepare(d, p, 0, allocParams)
-	if err == nil {
-		err = t.initSingleRank()
-	}
+	t, err := newSingleRank(d, m, p)
 	if err != nil {
 		return Result{}, err
 	}
 	b.measurePeak(p)
 	var losses, seconds []float64
-	err = repeat(ctx, WarmUp+steps, func() {
-		seconds = append(seconds, timed(func() { losses = append(losses, t.step()) }))
-	})
-	if err != nil {
-		return Result{}, err
+	for range WarmUp + steps {
+		var loss float64
+		took := timed(func() { loss, err = t.step(ctx) })
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return Result{}, err
+		}
+		losses, seconds = append(losses, loss), append(seconds, took)
 	}
 	b.measurePeak(p)
 	r := b.rate(Result{Kind: "step", Model: m.Name(), Shape: m.Shape()}, d, p, seconds[WarmUp:], m.flop())
