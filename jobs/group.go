@@ -22,8 +22,13 @@ type Group struct {
 	NodeList    Word   `toml:"nodelist" help:"Nodes that the group must get."`
 }
 
-// maxGroups is Slurm's limit of components (MAX_HET_JOB_COMPS).
-const maxGroups = 128
+const (
+	// maxGroups is Slurm's limit of components (MAX_HET_JOB_COMPS).
+	maxGroups = 128
+	// maxGroupNodes is the maximum number of nodes of all groups. Slurm has at most 65,536 nodes. Some
+	// lists have an element for each node.
+	maxGroupNodes = 65_536
+)
 
 // ofGroup returns the resources of a group, for a job with groups.
 func (s *Slurm) ofGroup(i int) Slurm {
@@ -53,12 +58,14 @@ func (s *Slurm) ofGroup(i int) Slurm {
 }
 
 // countNodes returns the number of nodes before the defaults are set.
-func (s *Slurm) countNodes() int {
-	nodes := 0
+func (s *Slurm) countNodes() int { return max(1, s.Nodes, s.countGroupNodes()) }
+
+// countGroupNodes returns the number of nodes of all groups before the defaults are set.
+func (s *Slurm) countGroupNodes() (nodes int) {
 	for _, g := range s.Groups {
 		nodes += max(1, g.Nodes)
 	}
-	return max(1, s.Nodes, nodes)
+	return nodes
 }
 
 // SplitGroups returns a job with the resources of one group for each group, or the job itself if it
@@ -109,6 +116,8 @@ func (d *decoder) checkGroups(j *Job) {
 		d.report(table, "set the keys in [slurm]", "has %d group, but groups describe nodes that differ", len(groups))
 	case len(groups) > maxGroups:
 		d.report(table, "", "has %d groups, but a job of Slurm has at most %d", len(groups), maxGroups)
+	case j.Slurm.countGroupNodes() > maxGroupNodes:
+		d.report(table, "", "has %d nodes, but a cluster of Slurm has at most %d", j.Slurm.countGroupNodes(), maxGroupNodes)
 	}
 	for _, name := range []string{"nodes", "tasks_per_node", "ranks_per_node", "gpus_per_node", "gres", "nodelist"} {
 		if d.given["slurm."+name] {
