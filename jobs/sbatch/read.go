@@ -80,7 +80,7 @@ func (r Result) Changes() (n int) {
 const maxScript = 64 << 10
 
 // maxValue is the maximum length of a word's value in bytes. Without it, a script that
-// repeatedly inserts a variable twice into itself would cause exponential growth.
+// repeatedly inserts a variable twice into itself would cause exponential growth. See also maxWork.
 const maxValue = 64 << 10
 
 // maxNesting is the maximum depth of a script's syntax tree. The reader visits a command once for
@@ -192,12 +192,14 @@ type reader struct {
 	file         string                      // name of the script, which is Slurm's default of the job name
 	foreign      bool                        // whether a sourced file may have set any variable
 	notes        []Note
-	offset       int // lines before this part of the script
+	offset       int             // lines before this part of the script
+	work         int             // work of the expansions so far
+	programs     map[string]bool // variables that holdsProgram has examined
 }
 
 func newReader(src []byte, options Options) *reader {
 	return &reader{src: src, options: options, job: newJob(), vars: map[string]expand.Variable{}, exported: map[string]bool{}, hidden: map[string]bool{},
-		scriptVars: map[string]bool{}, functions: map[string]bool{}}
+		scriptVars: map[string]bool{}, functions: map[string]bool{}, programs: map[string]bool{}}
 }
 
 // note adds a note. It omits all secrets that it recognizes.

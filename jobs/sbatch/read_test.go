@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -84,6 +85,49 @@ func TestDeepNestingDoesNotOverflowTheStack(t *testing.T) {
 	}
 	if _, err := Read("large.sh", make([]byte, maxScript+1), testOptions); err == nil || !strings.Contains(err.Error(), "64 KiB") {
 		t.Errorf("got %v, want the limit", err)
+	}
+}
+
+// TestExpansionsAreBounded checks that hostile scripts cannot use much memory, and that their words
+// become code of a shell instead. Each script has at most 64 KiB.
+func TestExpansionsAreBounded(t *testing.T) {
+	long := "v=" + strings.Repeat("a", 20_000) + "\nv=$v$v\n"
+	for _, tt := range []struct{ name, script, argument string }{
+		{"replacement", long, "${v//a/$v}"},
+		{"replacement of the replacement", long, "${v/a/${v//a/$v}}"},
+		{"many uses", long, strings.Repeat("$v", 15_000)},
+		{"array", "a=()\n" + long + strings.Repeat("a+=(\"$v\")\n", 1000), `"` + strings.Repeat("${a[*]}", 1000) + `"`},
+		{"braces", "x=a\n", strings.Repeat("{a,b}$x", 100)},
+		{"braces with long words", long, "{1..999}$v"},
+		{"many braces", "", strings.Repeat("{1..999} ", 5000)},
+		{"pattern", long + "w=" + strings.Repeat("*a", 2500) + "b\n", "${v%%$w}"},
+		{"arithmetic", long, strings.Repeat("$((v+1))", 5000)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			got, err := Read("job.sh", []byte("#!/bin/bash\n"+tt.script+"srun ./train "+tt.argument+"\n"), Options{})
+			runtime.ReadMemStats(&after)
+			if used := after.TotalAlloc - before.TotalAlloc; err != nil || used > 600<<20 {
+				t.Errorf("allocated %d MiB, %v", used>>20, err)
+			}
+			if tt.argument[0] != '"' && tt.name != "many braces" && !strings.Contains(string(got.TOML), `"exec ./train `) {
+				t.Errorf("%.500s", got.TOML)
+			}
+		})
+	}
+}
+
+// TestComputedCommandLines checks that a script with many assignments that refer to each other is read
+// in linear time: with n assignments of each variable, the paths between them are n^8.
+func TestComputedCommandLines(t *testing.T) {
+	var script strings.Builder
+	for i := range 8 {
+		script.WriteString(strings.Repeat(fmt.Sprintf("v%d=$v%d\n", i, i+1), 200))
+	}
+	got, err := Read("job.sh", []byte("#!/bin/bash\nv8=\"./train $(date)\"\n"+script.String()+"srun $v0\n"), Options{})
+	if err != nil || !strings.Contains(string(got.TOML), `"exec $v0"`) {
+		t.Errorf("%v\n%s", err, got.TOML)
 	}
 }
 

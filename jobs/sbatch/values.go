@@ -51,13 +51,23 @@ type expansion struct {
 
 var numericRange = lazyregexp.New(`\{[^{}]*\.\.[^{}]*\}`)
 
-// maxBraces is the maximum number of brace expansions in a word. Each one multiplies the number
-// of words.
-const maxBraces = 3
+const (
+	// maxBraces is the maximum number of brace expansions in a word. Each one multiplies the number
+	// of words.
+	maxBraces = 3
+	// maxRange is the maximum number of elements of a range such as {1..999}, see inspect.
+	maxRange = 1000
+	// maxBraceWords is the maximum number of words that the expander creates from one.
+	maxBraceWords = 16 << 10
+)
 
 // inspect reports whether the reader can expand a word without running anything.
-func (r *reader) inspect(w syntax.Node) expansion {
+func (r *reader) inspect(w *syntax.Word) expansion {
 	x := expansion{possible: true, environ: &scriptEnviron{r: r, unset: map[string]bool{}}}
+	if braces, _ := countBraces(w); braces > maxBraces {
+		x.possible = false
+		return x
+	}
 	syntax.Walk(w, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.CmdSubst, *syntax.ProcSubst, *syntax.ExtGlob:
@@ -137,6 +147,14 @@ func (r *reader) expand(w *syntax.Word, literal bool) (list []string, known bool
 	if !x.possible {
 		return nil, false
 	}
+	each, most := r.cost(w), 1
+	if !literal {
+		_, most = countBraces(w)
+	}
+	if r.work+each*most > maxWork {
+		return nil, false
+	}
+	r.work += each * most
 	defer func() {
 		if recover() != nil { // the expander panics on some unusual words
 			list, known = nil, false
@@ -158,6 +176,7 @@ func (r *reader) expand(w *syntax.Word, literal bool) (list []string, known bool
 		if err != nil || x.environ.missing {
 			return nil, false
 		}
+		r.work -= each * max(0, most-len(list))
 		size := 0
 		for _, s := range list {
 			size += len(s)
@@ -170,6 +189,116 @@ func (r *reader) expand(w *syntax.Word, literal bool) (list []string, known bool
 		r.usesDefault(name)
 	}
 	return list, true
+}
+
+// maxWork is the maximum work of the expansions of a script, in the unit of [reader.cost]. Without it,
+// a script of 64 KiB could need any amount of memory and time: "${x//a/$x}" is as long as the square
+// of x. Scripts of users need less than 200,000.
+const maxWork = 2 << 20
+
+// wordCost is the work of a word or an element of an array, in addition to its text.
+const wordCost = 64
+
+// cost returns a limit for the work of expanding a part of a word: about the number of bytes that are
+// written and compared. The result is at most maxWork+1.
+func (r *reader) cost(n syntax.Node) (total int) {
+	add := func(n int) { total = min(total+n, maxWork+1) }
+	addAll := func(parts []syntax.WordPart) {
+		for _, p := range parts {
+			add(r.cost(p))
+		}
+	}
+	switch n := n.(type) {
+	case *syntax.Word:
+		add(wordCost)
+		addAll(n.Parts)
+	case *syntax.DblQuoted:
+		addAll(n.Parts)
+	case *syntax.Lit:
+		add(len(n.Value))
+	case *syntax.SglQuoted:
+		add(len(n.Value))
+	case *syntax.ParamExp:
+		if n.Param == nil {
+			return maxWork + 1
+		}
+		value := r.valueCost(n.Param.Value)
+		add(value)
+		if n.Index != nil {
+			add(r.arithmeticCost(n.Index))
+		}
+		if n.Slice != nil {
+			add(r.arithmeticCost(n.Slice.Offset, n.Slice.Length))
+		}
+		if n.Exp != nil && n.Exp.Word != nil {
+			word := r.cost(n.Exp.Word)
+			add(word)
+			switch n.Exp.Op {
+			case syntax.DefaultUnset, syntax.DefaultUnsetOrNull, syntax.AlternateUnset, syntax.AlternateUnsetOrNull,
+				syntax.AssignUnset, syntax.AssignUnsetOrNull, syntax.ErrorUnset, syntax.ErrorUnsetOrNull:
+			default: // a pattern
+				add(value * word)
+			}
+		}
+		if n.Repl != nil {
+			for _, w := range []*syntax.Word{n.Repl.Orig, n.Repl.With} {
+				if w != nil {
+					add(value * r.cost(w))
+				}
+			}
+		}
+	case *syntax.ArithmExp:
+		add(r.arithmeticCost(n.X))
+	}
+	return total
+}
+
+// valueCost returns the length of the value of a variable, for [reader.cost].
+func (r *reader) valueCost(name string) int {
+	v := r.vars[name]
+	total := len(v.Str)
+	for _, s := range v.List {
+		total += len(s) + wordCost
+	}
+	return min(total, maxWork+1)
+}
+
+// arithmeticCost returns the work of arithmetic expressions, for [reader.cost].
+func (r *reader) arithmeticCost(exprs ...syntax.ArithmExpr) (total int) {
+	add := func(n int) { total = min(total+n, maxWork+1) }
+	for _, name := range arithmeticNames(exprs...) {
+		add(wordCost + r.valueCost(name))
+	}
+	for _, x := range exprs {
+		if x == nil {
+			continue
+		}
+		syntax.Walk(x, func(n syntax.Node) bool {
+			if p, ok := n.(*syntax.ParamExp); ok {
+				add(r.cost(p))
+				return false
+			}
+			return true
+		})
+	}
+	return total
+}
+
+// countBraces returns the number of brace expansions in a word, and a limit for the number of words
+// that result. More words are an error of the expander.
+func countBraces(w *syntax.Word) (braces, words int) {
+	elements := 1
+	for _, p := range w.Parts {
+		if lit, ok := p.(*syntax.Lit); ok {
+			braces += strings.Count(lit.Value, "{")
+			elements += strings.Count(lit.Value, ",") + maxRange*strings.Count(lit.Value, "..")
+		}
+	}
+	words = 1
+	for range min(braces, maxBraces) {
+		words = min(words*elements, maxBraceWords)
+	}
+	return braces, words
 }
 
 // hasPattern reports whether a word contains an unquoted pattern of file names.
@@ -203,7 +332,7 @@ func (r *reader) args(words []*syntax.Word) (list []arg) {
 	for _, w := range words {
 		values, known := r.fields(w)
 		if !known {
-			list = append(list, arg{word: w, startsProgram: r.startsProgram(w, 0)})
+			list = append(list, arg{word: w, startsProgram: r.startsProgram(w)})
 			continue
 		}
 		for _, v := range values {
@@ -215,8 +344,8 @@ func (r *reader) args(words []*syntax.Word) (list []arg) {
 
 // startsProgram reports whether the first argument in a word with an unknown value is a program
 // and not an option, because the script assigns such values to the variable at its start.
-func (r *reader) startsProgram(w *syntax.Word, depth int) bool {
-	if len(w.Parts) == 0 || depth > 8 {
+func (r *reader) startsProgram(w *syntax.Word) bool {
+	if len(w.Parts) == 0 {
 		return false
 	}
 	part := w.Parts[0]
@@ -233,23 +362,35 @@ func (r *reader) startsProgram(w *syntax.Word, depth int) bool {
 		if p.Param == nil || p.Excl || p.Length || p.Width || p.Slice != nil || p.Repl != nil || p.Exp != nil {
 			return false
 		}
-		found := false
-		for _, a := range r.assignments[p.Param.Value] {
-			if a.Append {
-				continue
-			}
-			value := a.Value
-			if a.Array != nil && len(a.Array.Elems) > 0 {
-				value = a.Array.Elems[0].Value
-			}
-			if a.Index != nil || value == nil || !r.startsProgram(value, depth+1) {
-				return false
-			}
-			found = true
-		}
-		return found
+		return r.holdsProgram(p.Param.Value)
 	}
 	return false
+}
+
+// holdsProgram reports whether all assignments of a variable start with a program. It examines each
+// variable once, because each assignment may refer to others. A variable that refers to itself does
+// not count.
+func (r *reader) holdsProgram(name string) bool {
+	if known, examined := r.programs[name]; examined {
+		return known
+	}
+	r.programs[name] = false
+	found := false
+	for _, a := range r.assignments[name] {
+		if a.Append {
+			continue
+		}
+		value := a.Value
+		if a.Array != nil && len(a.Array.Elems) > 0 {
+			value = a.Array.Elems[0].Value
+		}
+		if a.Index != nil || value == nil || !r.startsProgram(value) {
+			return false
+		}
+		found = true
+	}
+	r.programs[name] = found
+	return found
 }
 
 // programStart matches the name of a program at the start of a command line. It matches neither an
@@ -441,15 +582,14 @@ func (r *reader) assign(line int, a *syntax.Assign) (known bool) {
 	switch {
 	case a.Index != nil:
 	case a.Array != nil:
-		v, known = r.arrayValue(a.Array)
-		if a.Append {
-			known = known && hadValue && old.Kind == expand.Indexed
-			v.List = append(slices.Clone(old.List), v.List...)
-		}
-		if known {
+		if v, known = r.arrayValue(a.Array); known {
 			for _, s := range v.List {
 				r.hasSecretElement(name, s)
 			}
+		}
+		if a.Append {
+			known = known && hadValue && old.Kind == expand.Indexed && len(old.List)+len(v.List) <= maxValue/8
+			v.List = append(slices.Clone(old.List), v.List...)
 		}
 	default:
 		value := ""
