@@ -401,31 +401,75 @@ func (p *component) newGuard() *portGuard {
 // reservePort listens on the port of a component that has ended, and resets all connections, until
 // release is called. Otherwise another user could take the port and answer the ranks. It does nothing
 // if a process of the component is left, which may still need the port. The error names another user
-// who already has it.
+// who already has it. If the port can be neither reserved nor blamed on a user, because a socket is
+// bound to it and does not listen, reservePort tries again until release is called, and fails the
+// components if another user listens.
 func (p *component) reservePort() (release func(), err error) {
 	run, _ := environ.Lookup(p.environ, process.RunVariable)
 	if len(process.OfComponent(run, string(p.spec.Name))) > 0 {
 		return func() {}, nil
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(p.at.Port)))
-	if err != nil {
-		return func() {}, p.newGuard().foundTaken()
+	if l := p.listen(); l != nil {
+		go resetConnections(l)
+		return func() { l.Close() }, nil
 	}
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err != nil {
-				time.Sleep(componentRestartDelay) // out of file descriptors
-				continue
-			}
-			_ = conn.(*net.TCPConn).SetLinger(0)
-			conn.Close()
+	if err := p.newGuard().foundTaken(); err != nil {
+		return func() {}, err
+	}
+	released := make(chan struct{})
+	go p.awaitPort(released)
+	return func() { close(released) }, nil
+}
+
+// listen listens on the port of the component, on all addresses if possible. A user who has the port
+// on a different address of this node must not prevent the reservation, so it then listens on the
+// address that clients use. It returns nil if this is not possible.
+func (p *component) listen() net.Listener {
+	for _, host := range []string{"", p.at.Host} {
+		if l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(p.at.Port))); err == nil {
+			return l
 		}
-	}()
-	return func() { l.Close() }, nil
+	}
+	return nil
+}
+
+// awaitPort reserves the port as soon as possible, until released is closed. It fails the components
+// if another user listens on it before.
+func (p *component) awaitPort(released <-chan struct{}) {
+	for {
+		began := time.Now()
+		if l := p.listen(); l != nil {
+			go resetConnections(l)
+			<-released
+			l.Close()
+			return
+		}
+		if err := p.newGuard().foundTaken(); err != nil {
+			p.c.fail(err)
+			return
+		}
+		select {
+		case <-released:
+			return
+		case <-time.After(max(portWatchInterval, 20*time.Since(began))):
+		}
+	}
+}
+
+// resetConnections resets all connections to l until l is closed.
+func resetConnections(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(componentRestartDelay) // out of file descriptors
+			continue
+		}
+		_ = conn.(*net.TCPConn).SetLinger(0)
+		conn.Close()
+	}
 }
 
 // holdPort calls release when stop is called or the attempt ends.

@@ -48,7 +48,10 @@ func (p *component) awaitReady(ctx context.Context) error {
 				return cmp.Or(context.Cause(p.c.r.Session.Context()), errStopRequested)
 			}
 			err := p.describeEnd("before it was ready")
-			p.end(true) // so that all of its output is in the file
+			p.end(true)          // so that all of its output is in the file
+			if p.restarts == 0 { // connections of an earlier process may still use the port
+				err = q.guard.explain(err)
+			}
 			return p.wrap(err)
 		case <-q.guard.takenDuringWatch():
 			return q.guard.foundTaken()

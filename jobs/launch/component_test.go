@@ -23,8 +23,7 @@ import (
 func TestComponentPortOfAnotherUser(t *testing.T) {
 	needsRoot(t)
 	section := shellJob(t, "echo the program runs") +
-		strings.Replace(shellJob(t, "MASTER_PORT=$DDPBATCH_COMPONENT_PORT MASTER_ADDR=$DDPBATCH_COMPONENT_HOST exec BIN other-user listen DIR"),
-			"[command]", "[[component]]\nname = \"server\"\noptional = true", 1)
+		componentJob(t, "MASTER_PORT=$DDPBATCH_COMPONENT_PORT MASTER_ADDR=$DDPBATCH_COMPONENT_HOST exec BIN other-user listen DIR")
 	result, said, err := launched(t, 2, "program", section, nil)
 	if err != nil || result.Exit == 0 || result.Failure == nil || !result.Failure.PortTaken || strings.Contains(said, "the program runs") {
 		t.Fatalf("%+v, %+v, %v\n%s", result, result.Failure, err, said)
@@ -66,6 +65,60 @@ except OSError as e:
 			t.Errorf("no %q in\n%s", want, said)
 		}
 	}
+}
+
+// awaitFailedComponent is shell code that waits until the first attempt has recorded the failure of a
+// component, and a moment for the reservation of its port.
+const awaitFailedComponent = "until grep -qs failed {run_dir}/components/attempt-0001-*; do sleep 0.1; done; sleep 0.5; "
+
+// TestPortOfAnEndedComponentOnOneAddress checks that another user who has the port of a component on a
+// different address does not prevent the reservation of the address that the ranks use.
+func TestPortOfAnEndedComponentOnOneAddress(t *testing.T) {
+	needsRoot(t)
+	const server = "env -i MASTER_PORT=$DDPBATCH_COMPONENT_PORT MASTER_ADDR=127.0.0.77 setsid BIN other-user listen DIR & " +
+		"until grep -q :$(printf %04X $DDPBATCH_COMPONENT_PORT) /proc/net/tcp; do sleep 0.1; done; exit 1"
+	const program = awaitFailedComponent + `exec python3 -c 'import os, socket; ` +
+		`socket.create_connection((os.environ["DDPBATCH_COMPONENT_SERVER_HOST"], os.environ["DDPBATCH_COMPONENT_SERVER_PORT"])).recv(1)'`
+	result, said, err := launched(t, 1, "program", shellJob(t, program)+componentJob(t, server)+"ready = \"none\"\n", nil)
+	if err != nil || !strings.Contains(said, "Connection reset by peer") {
+		t.Errorf("%+v, %v\n%s", result, err, said)
+	}
+}
+
+// TestBoundPortOfAComponent checks that an attempt ends if another user has bound the port of an
+// optional component, so that it cannot listen.
+func TestBoundPortOfAComponent(t *testing.T) {
+	needsRoot(t)
+	result, said, err := launched(t, 1, "program", shellJob(t, "echo the program runs")+componentJob(t, bindComponentPort), nil)
+	if err != nil || result.Exit != 0 || strings.Count(said, "the program runs") != 1 {
+		t.Errorf("%+v, %v\n%s", result, err, said)
+	}
+	checkPortRestarts(t, said, 1)
+}
+
+// bindComponentPort is a component whose port another user binds in the first attempt.
+const bindComponentPort = "test -e DIR/bound && exit 1; " +
+	"env -i MASTER_PORT=$DDPBATCH_COMPONENT_PORT setsid BIN other-user bind DIR & until test -e DIR/bound; do sleep 0.1; done; exit 1"
+
+// TestBoundPortOfAnEndedComponent checks that an attempt ends if another user has bound the port of a
+// component that has ended, so that it cannot be reserved, and listens on it later.
+func TestBoundPortOfAnEndedComponent(t *testing.T) {
+	needsRoot(t)
+	server := componentJob(t, bindComponentPort+" # in DIR") + "ready = \"none\"\n"
+	_, dir, _ := strings.Cut(server, "# in ")
+	dir, _, _ = strings.Cut(dir, "\"")
+	program := strings.ReplaceAll("test -e SHARED/listen && exit 0; "+awaitFailedComponent+": >SHARED/listen; exec sleep 100", "SHARED", dir)
+	result, said, err := launched(t, 1, "program", shellJob(t, program)+server, nil)
+	if err != nil || result.Exit != 0 || !strings.Contains(said, "user UID 61099 listens on ") {
+		t.Errorf("%+v, %v\n%s", result, err, said)
+	}
+	checkPortRestarts(t, said, 1)
+}
+
+// componentJob returns the section of an optional component for a line of shell, like [shellJob].
+func componentJob(t *testing.T, line string) string {
+	t.Helper()
+	return strings.Replace(shellJob(t, line), "[command]", "[[component]]\nname = \"server\"\noptional = true", 1)
 }
 
 // TestStopWhileComponentStarts checks that a stop request ends the wait for a component, and that the

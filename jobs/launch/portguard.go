@@ -60,7 +60,7 @@ func (*portTakenError) PortTaken() bool { return true }
 // Only a listening socket is evidence against a user. Listeners of root are trusted, because daemons
 // of root run programs in containers. If /proc cannot be read, the guard finds nothing.
 type portGuard struct {
-	addr netip.Addr // on which the program is to listen
+	addr netip.Addr // on which the program is to listen; invalid for any address except loopback
 	port int
 	what string // the port, for messages
 	// alone reports that no other rank connects to the port. Then the guard only explains why the
@@ -82,7 +82,22 @@ func (r *Rank) newPortGuard(host string, port int) *portGuard {
 	if err != nil || r.Info.Rank != 0 || startsMPI(r.job) {
 		return nil
 	}
-	return &portGuard{addr: addr, port: port, what: "MASTER_PORT " + strconv.Itoa(port), alone: r.Info.WorldSize == 1, taken: make(chan struct{}), until: time.Now().Add(portWatchTime)}
+	g := &portGuard{addr: addr, port: port, what: "MASTER_PORT " + strconv.Itoa(port), alone: r.Info.WorldSize == 1, taken: make(chan struct{}), until: time.Now().Add(portWatchTime)}
+	if r.job.RunsOnce() { // the program starts the processes that connect to the port
+		g.alone = false
+		if r.job.Slurm.Nodes > 1 { // they know only the name of this node
+			g.addr = netip.Addr{}
+		}
+	}
+	return g
+}
+
+// matters reports whether other ranks would connect to a listener.
+func (g *portGuard) matters(l listeners.Listener) bool {
+	if g.addr.IsValid() {
+		return l.Accepts(g.addr)
+	}
+	return !l.Addr.Addr().IsLoopback()
 }
 
 // checkUnused returns an error if a process already listens on the port. The program must not have
@@ -137,7 +152,7 @@ func (g *portGuard) examine() {
 	defer g.mu.Unlock()
 	for _, l := range found {
 		switch {
-		case g.bound || g.err != nil || !l.Accepts(g.addr):
+		case g.bound || g.err != nil || !g.matters(l):
 		case isOther(l.UID):
 			g.err = &portTakenError{what: g.what, owner: describeListener(l)}
 			if !g.alone {

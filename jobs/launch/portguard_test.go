@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ddpbatch/ddpbatch/internal/listeners"
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
@@ -24,21 +26,23 @@ import (
 const otherID = 61099
 
 // otherUser does what another user can do to the port of a program, which is in the environment:
-// listen on it, or bind it without listening. It ends when a directory is removed.
+// listen on it, or bind it without listening until a file "listen" exists. It ends when a directory is
+// removed.
 func otherUser(what, dir string) int {
 	port, _ := strconv.Atoi(os.Getenv("MASTER_PORT"))
 	fail := func(err error) int { fmt.Fprintln(os.Stderr, what, port, err); return 99 }
 	if err := syscall.Setuid(otherID); err != nil {
 		return fail(err)
 	}
-	end := time.Now().Add(2 * time.Minute)
+	end, s := time.Now().Add(2*time.Minute), -1
 	switch what {
 	case "listen":
 		if _, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("MASTER_ADDR"), strconv.Itoa(port))); err != nil {
 			return fail(err)
 		}
 	case "bind":
-		s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+		var err error
+		s, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 		if err == nil {
 			err = unix.Bind(s, &unix.SockaddrInet4{Port: port})
 		}
@@ -52,6 +56,12 @@ func otherUser(what, dir string) int {
 	for ; time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			break // the test has ended
+		}
+		if _, err := os.Stat(filepath.Join(dir, "listen")); err == nil && s >= 0 {
+			if err := unix.Listen(s, 5); err != nil {
+				return fail(err)
+			}
+			s = -1
 		}
 	}
 	return 0
@@ -141,6 +151,35 @@ func TestPortOfASingleRank(t *testing.T) {
 		t.Errorf("program that fails: %+v, %v\n%s", result, err, said)
 	}
 	checkPortRestarts(t, said, 1)
+}
+
+// TestPortOfAProgramThatRunsOnce checks that the single process of a program with run = "once" ends if
+// another user listens on its port: it starts the ranks that connect to the port.
+func TestPortOfAProgramThatRunsOnce(t *testing.T) {
+	needsRoot(t)
+	section := shellJob(t, "test -e DIR/seen && exit 0; : >DIR/seen; setsid BIN other-user listen DIR & exec sleep 120") + "run = \"once\"\n"
+	result, said, err := launched(t, 1, "program", section, nil)
+	if err != nil || result.Exit != 0 || !strings.Contains(said, "user UID 61099 listens on ") {
+		t.Errorf("%+v, %v\n%s", result, err, said)
+	}
+	checkPortRestarts(t, said, 1)
+}
+
+// TestPortGuardOfSeveralNodes checks that the guard of a program with run = "once" on several nodes
+// counts listeners on each address that other nodes reach.
+func TestPortGuardOfSeveralNodes(t *testing.T) {
+	r := &Rank{job: &jobs.Job{Command: &jobs.Command{Run: jobs.RunOnce}, Slurm: jobs.Slurm{Nodes: 2}}}
+	r.Info.WorldSize = 1
+	g := r.newPortGuard("10.0.0.1", 7)
+	for addr, want := range map[string]bool{"10.0.0.1:7": true, "192.168.1.1:7": true, "[::]:7": true, "0.0.0.0:7": true, "127.0.0.1:7": false, "[::1]:7": false} {
+		if got := g.matters(listeners.Listener{Addr: netip.MustParseAddrPort(addr)}); got != want || g.alone {
+			t.Errorf("%s: got %v, want %v", addr, got, want)
+		}
+	}
+	r.job.Slurm.Nodes = 1
+	if g := r.newPortGuard("10.0.0.1", 7); g.alone || g.matters(listeners.Listener{Addr: netip.MustParseAddrPort("192.168.1.1:7")}) {
+		t.Error("one node: a different address counts")
+	}
 }
 
 // TestPortOfAnotherUserIsBoundedAndBlamed checks the limit of starts, and that the error names the
