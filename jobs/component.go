@@ -135,6 +135,10 @@ func (j *Job) setComponentDefaults() {
 	}
 }
 
+// maxComponents is the maximum number of components of a job. Each of them is in the environment of all
+// others and of the program.
+const maxComponents = 100
+
 // checkComponents checks the components of a job.
 func (d *decoder) checkComponents(j *Job) {
 	const table = "component"
@@ -143,6 +147,10 @@ func (d *decoder) checkComponents(j *Job) {
 	}
 	if d.given["train"] && !d.given["command"] {
 		d.report(table, "", "is not valid with [train]: components serve the program in [command]")
+		return
+	}
+	if len(j.Components) > maxComponents {
+		d.report(table, "", "has %d components, want at most %d", len(j.Components), maxComponents)
 		return
 	}
 	first := map[string]int{}

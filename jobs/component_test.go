@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +25,20 @@ func TestComponentDefaults(t *testing.T) {
 	}
 	if server.Restart != 3 || worker.Restart != 0 || server.Optional || !cache.Optional {
 		t.Errorf("got %+v", job.Components)
+	}
+}
+
+// TestManyComponents checks the limit of the number of components.
+func TestManyComponents(t *testing.T) {
+	src := "name = \"x\"\n[command]\nargv = [\"true\"]\n"
+	for i := range maxComponents + 1 {
+		if _, err := Parse("job.toml", []byte(src)); err != nil {
+			t.Fatalf("%d components: %v", i, err)
+		}
+		src += fmt.Sprintf("[[component]]\nname = \"c%d\"\nargv = [\"true\"]\n", i)
+	}
+	if _, err := Parse("job.toml", []byte(src)); err == nil || !strings.Contains(err.Error(), "has 101 components") {
+		t.Errorf("got %v", err)
 	}
 }
 
