@@ -42,8 +42,12 @@ accounting() {
 	set -- --user=mysql --datadir=/run/database --tmpdir=/run/database \
 		--innodb-flush-method=nosync --innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0 \
 		--innodb-log-file-size=8M --innodb-buffer-pool-size=32M
+	# If slurmdbd 24.11 creates its database, it loses the limits of MariaDB 11.8's client library,
+	# which then rejects every result.
+	echo 'CREATE DATABASE slurm;' >/run/database/init.sql
 	mariadb-install-db --no-defaults --skip-test-db --skip-name-resolve --auth-root-authentication-method=normal "$@" >/dev/null
-	daemon mariadbd --no-defaults --skip-networking --skip-log-bin --performance-schema=0 --socket=/run/mysqld/mysqld.sock "$@" &
+	daemon mariadbd --no-defaults --skip-networking --skip-log-bin --performance-schema=0 --socket=/run/mysqld/mysqld.sock \
+		--init-file=/run/database/init.sql "$@" &
 	until [ -S /run/mysqld/mysqld.sock ]; do
 		kill -0 $!
 		sleep 0.02
