@@ -94,6 +94,8 @@ func TestSlowNetworkNeedsARequest(t *testing.T) {
 		{"EFA in use", "n1:1:1 [0] NCCL INFO NET/OFI Selected provider is efa\nn1:1:1 [0] NCCL INFO Using network Libfabric\n", false},
 		{"EFA in the environment", socket + "export FI_PROVIDER=efa\n", true},
 		{"NCCL_NET", "n1:1:1 [0] NCCL INFO NCCL_NET set by environment to AWS Libfabric\n" + socket, true},
+		{"EFA plugin that is not found", "n1:1:1 [0] NCCL INFO NCCL_NET_PLUGIN set by environment to /opt/aws/lib/libnccl-net-ofi.so\nn1:1:1 [0] NCCL INFO NET/Plugin: Could not find: /opt/aws/lib/libnccl-net-ofi.so\n" + socket, true},
+		{"no plugin", "n1:1:1 [0] NCCL INFO NCCL_NET_PLUGIN set by environment to none\n" + socket, false},
 		{"TCPXO", "n1:1:1 [0] NCCL INFO NCCL_FASTRAK_CTRL_DEV set by environment to enp0s12\n" + socket, true},
 		{"TCPXO in use", "n1:1:1 [0] NCCL INFO NET/FasTrak : Initializing\nn1:1:1 [0] NCCL INFO Using network FasTrak\n", false},
 		{"gIB", socket + "n2:1:1 [0] NCCL INFO NET/gIB : Initializing gIB v1.0.5\n", true},

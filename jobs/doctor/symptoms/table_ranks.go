@@ -39,7 +39,7 @@ var ncclTexts = []Symptom{
 		"n1:1:2 [0] NCCL INFO Using network Socket",
 		"NCCL uses TCP, although the job requests EFA, Slingshot, GPUDirect-TCPXO, or gIB: their plugin is missing or failed",
 		"check the lines with NET/Plugin and NET/OFI above; set NCCL_NET (Libfabric, FasTrak, or gIB), so that NCCL stops instead of using TCP").
-		in(`NET/(OFI|FasTrak|gIB)|FI_PROVIDER=\S|FI_EFA_[A-Z]|NCCL_FASTRAK_[A-Z]|aws-ofi-nccl|NCCL_NET set (by environment )?to (AWS Libfabric|Libfabric|FasTrak|gIB)`),
+		in(`NET/(OFI|FasTrak|gIB)|FI_PROVIDER=\S|FI_EFA_[A-Z]|NCCL_FASTRAK_[A-Z]|aws-ofi-nccl|NCCL_NET set (by environment )?to (AWS Libfabric|Libfabric|FasTrak|gIB)|NCCL_NET_PLUGIN set by environment to \S*(ofi|fastrak|FasTrak|gib|gIB)`),
 	newSymptom(likely, "invalid use of NCCL", "NCCL", `ncclInvalidUsage|ncclInvalidArgument`,
 		"torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1691, invalid usage, NCCL version 2.19.3 ncclInvalidUsage",
 		"the program called NCCL incorrectly: often two ranks use one GPU, or ranks call different operations",
