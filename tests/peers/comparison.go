@@ -14,6 +14,8 @@ type comparison struct {
 	Machine machine `json:"machine"`
 	Rounds  int     `json:"rounds"`
 	Rows    []*row  `json:"rows"`
+	// Others has the earlier results of Rows on other kinds of processors.
+	Others []*comparison `json:"other_processors,omitempty"`
 	// Parallel is measured separately, on more than one core.
 	Parallel *parallel `json:"ddp,omitempty"`
 	// Collectives is measured separately, with other programs.
@@ -98,6 +100,28 @@ func (s *side) add(r bench.Result) {
 	}
 	if r.FirstLoss != nil && r.Loss != nil {
 		s.FirstLoss, s.Loss = *r.FirstLoss, *r.Loss
+	}
+}
+
+// device returns the names of the instruction sets in use.
+func (c *comparison) device() string {
+	if len(c.Rows) == 0 {
+		return "-"
+	}
+	return c.Rows[0].Device
+}
+
+// isSameProcessor reports whether both were measured on the same kind of processor.
+func (c *comparison) isSameProcessor(d *comparison) bool {
+	return c.Machine.CPU == d.Machine.CPU && c.device() == d.device()
+}
+
+// retain adds the results of before on other kinds of processors to Others.
+func (c *comparison) retain(before comparison) {
+	for _, d := range append(before.Others, &comparison{Date: before.Date, Machine: before.Machine, Rounds: before.Rounds, Rows: before.Rows}) {
+		if len(d.Rows) > 0 && !c.isSameProcessor(d) {
+			c.Others = append(c.Others, d)
+		}
 	}
 }
 

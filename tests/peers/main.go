@@ -5,6 +5,7 @@
 //   - all-reduces of two ranks over TCP, in network namespaces, which needs root.
 //
 // It writes docs/bench.md, and the results of each round to testdata/bench.json in its own directory.
+// Results of steps on other kinds of processors are kept.
 //
 //	go run ./tests/peers -program bin/ddpbatch
 //
@@ -114,6 +115,7 @@ func (r *runner) compareWork(ctx context.Context, found *comparison) error {
 	if err != nil {
 		return err
 	}
+	before := *found
 	*found = comparison{Date: time.Now().UTC().Format(time.DateOnly), Rounds: r.rounds, Machine: machine, Parallel: found.Parallel, Collectives: found.Collectives, TCP: found.TCP}
 	for round := range r.rounds {
 		for _, w := range workloads() {
@@ -123,5 +125,6 @@ func (r *runner) compareWork(ctx context.Context, found *comparison) error {
 			}
 		}
 	}
+	found.retain(before)
 	return nil
 }

@@ -38,6 +38,7 @@ As root on Debian, `+"`make bench`"+` runs both sides on Debian 13 with PyTorch 
 	c.renderSteps(&b, why == "")
 	c.renderShares(&b)
 	c.renderProducts(&b, why == "")
+	c.renderOthers(&b)
 	if c.Parallel != nil {
 		c.Parallel.render(&b)
 	}
@@ -58,17 +59,27 @@ func rounds(n int) string {
 	return fmt.Sprintf("%d rounds", n)
 }
 
-// device returns the names of the instruction sets in use.
-func (c *comparison) device() string {
-	if len(c.Rows) == 0 {
-		return "-"
-	}
-	return c.Rows[0].Device
-}
-
-// renderSteps writes the table of training steps.
+// renderSteps writes the section about training steps.
 func (c *comparison) renderSteps(b *strings.Builder, comparable bool) {
 	b.WriteString("## Training steps\nA step is forward, backward, and update. ddpbatch also computes the norm of the gradients; PyTorch does so only for gradient clipping (gpt). The ratio is ddpbatch's value divided by PyTorch's. \"Target\" is the project's goal.\n\n")
+	c.renderStepTable(b, comparable)
+}
+
+// renderOthers writes the tables of training steps on other kinds of processors.
+func (c *comparison) renderOthers(b *strings.Builder) {
+	if len(c.Others) == 0 {
+		return
+	}
+	b.WriteString("## Training steps on other processors\nThe tables have the same columns as the one for [this machine](#training-steps).\n\n")
+	for _, d := range c.Others {
+		fmt.Fprintf(b, "### %s, %s\nMeasured on %s in %s, with %s and PyTorch %s; BLAS: %s.\n\n",
+			cell(d.Machine.CPU), cell(d.device()), d.Date, rounds(d.Rounds), cell(d.Machine.Program), cell(d.Machine.Torch), cell(d.Machine.BLAS))
+		d.renderStepTable(b, d.crippled() == "")
+	}
+}
+
+// renderStepTable writes the table of training steps.
+func (c *comparison) renderStepTable(b *strings.Builder, comparable bool) {
 	header(b, "Model", "Precision", "Quantity", "ddpbatch", "PyTorch", "Ratio", "Target", "Met")
 	for _, r := range c.Rows {
 		if r.Kind != "step" {

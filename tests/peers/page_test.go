@@ -137,6 +137,32 @@ func TestFasterMode(t *testing.T) {
 	}
 }
 
+// TestOtherProcessors checks that a measurement replaces the results of the same kind of processor, and
+// that the page shows the others.
+func TestOtherProcessors(t *testing.T) {
+	on := func(cpu, date string) *comparison {
+		c := invented(t, 60, 3)
+		c.Machine.CPU, c.Date = cpu, date
+		return c
+	}
+	found := on("A", "2030-01-01")
+	for _, next := range []*comparison{on("B", "2030-01-02"), on("C", "2030-01-03"), on("A", "2030-01-04"), on("B", "2030-01-05")} {
+		next.retain(*found)
+		found = next
+	}
+	page := found.render()
+	for text, count := range map[string]int{
+		"| Date | 2030-01-05 |": 1, "| CPU | B, 4 cores, 8 GiB |": 1,
+		"### C, cpu\nMeasured on 2030-01-03 in 2 rounds, with ddpbatch v9 and PyTorch 3.0; BLAS: SlowBLAS.\n": 1,
+		"### A, cpu\nMeasured on 2030-01-04 in 2 rounds,":                                                     1, "### ": 2,
+		"| mlp | fp32 | time | 1600 ms | 2000 ms | 0.8x | at most 0.8x | yes |\n": 3,
+	} {
+		if got := strings.Count(page, text); got != count {
+			t.Errorf("the page has %q %d times, want %d:\n%s", text, got, count, page)
+		}
+	}
+}
+
 // TestVerdicts checks which results are compared, and the reasons for the others.
 func TestVerdicts(t *testing.T) {
 	good := invented(t, 60, 3).render()
