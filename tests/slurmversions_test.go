@@ -108,6 +108,21 @@ func TestCoresOfSteps(t *testing.T) {
 	}
 }
 
+// TestTasksOfJobs checks for how many tasks Slurm plans a job with --ntasks and --ntasks-per-node that
+// contradict each other. Therefore, ddpbatch passes consistent numbers.
+func TestTasksOfJobs(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 2, GPUs: -1})
+	want := "2(x2)\n"
+	if newScontrol(t).version() >= "24.05" {
+		want = "2,1\n"
+	}
+	id := s.batch("--nodes=2", "--ntasks=3", "--ntasks-per-node=2", "--output="+filepath.Join(s.home, "tasks"), "--wrap", "echo \"$SLURM_TASKS_PER_NODE\"")
+	s.completed(id)
+	if got := s.file("tasks"); got != want {
+		t.Errorf("got tasks per node %q, want %q", got, want)
+	}
+}
+
 // batch submits a batch job without ddpbatch and returns its ID.
 func (s site) batch(args ...string) string {
 	s.t.Helper()

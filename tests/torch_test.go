@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -50,6 +51,79 @@ func TestPyTorchGoesOn(t *testing.T) {
 	o := finish(t, exec.CommandContext(t.Context(), "/usr/bin/python3", script...))
 	if o.code != 0 || strings.Count(o.stdout, ": one step, the same weights\n") != 5 {
 		t.Error(o)
+	}
+}
+
+// TestTorchrunOutputOptions checks torchrun's own options for the output of workers: ddpbatch shows
+// and stores only what they leave, and still names a worker that fails without output. The workers
+// use the store of their torchrun. Debian 12 has a torchrun without --local-ranks-filter.
+func TestTorchrunOutputOptions(t *testing.T) {
+	needsPyTorch(t)
+	if o := finish(t, exec.CommandContext(t.Context(), "/usr/bin/torchrun", "--help")); !strings.Contains(o.stdout, "--local-ranks-filter") {
+		t.Skip("PyTorch is too old: run this test with tests/debian13.sh")
+	}
+	const program = `import os, sys
+import torch
+import torch.distributed as dist
+assert os.environ["TORCHELASTIC_USE_AGENT_STORE"] == "True"
+dist.init_process_group("gloo")
+rank, total = dist.get_rank(), torch.tensor([dist.get_rank() + 1])
+dist.all_reduce(total)
+dist.destroy_process_group()
+os.write(1, b"rank %d: the sum is %d\n" % (rank, total.item()))
+sys.exit(9 if sys.argv[1:] == [str(rank)] else 0)
+`
+	for name, tt := range map[string]struct {
+		options, failing string
+		code             int
+		shown            []int             // ranks whose lines are in the log of the run
+		files            map[string]string // patterns of files, and their content
+	}{
+		// Rank 0 has no output, and fails.
+		"filter": {`"--local-ranks-filter", "1"`, "0", 1, []int{1}, map[string]string{
+			"run/logs/attempt-0001/rank-00001.out": "rank 1: the sum is 3\n",
+		}},
+		"log directory": {`"--log-dir", "torchlogs", "--redirects", "3"`, "", 0, nil, map[string]string{
+			"torchlogs/*/attempt_0/0/stdout.log": "rank 0: the sum is 3\n", "torchlogs/*/attempt_0/1/stdout.log": "rank 1: the sum is 3\n",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, text := range map[string]string{"sums.py": program, "job.toml": fmt.Sprintf(`name = "sums"
+[slurm]
+tasks_per_node = 2
+[setup]
+env = { PATH = "/usr/bin:/bin" }
+[command]
+launcher = "torchrun"
+output = "labeled"
+argv = [%s, "sums.py", %q]
+`, tt.options, tt.failing)} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			o := here(t, dir, "launch", "job.toml", "-n", "2", "--run-dir", "run")
+			if o.code != tt.code || tt.code != 0 && !strings.Contains(o.stderr, "RANK=0 ended with exit code 9") {
+				t.Error(o)
+			}
+			for rank := range 2 {
+				line := fmt.Sprintf("[rank %d] rank %[1]d: the sum is 3\n", rank)
+				if got := strings.Contains(o.stdout, line); got != slices.Contains(tt.shown, rank) {
+					t.Errorf("the log has the line of rank %d: %v\n%v", rank, got, o)
+				}
+			}
+			for pattern, want := range tt.files {
+				found, err := filepath.Glob(filepath.Join(dir, pattern))
+				if err != nil || len(found) != 1 {
+					t.Errorf("%s: found %q, %v", pattern, found, err)
+					continue
+				}
+				if got, err := os.ReadFile(found[0]); err != nil || string(got) != want {
+					t.Errorf("%s: got %q, want %q (%v)", pattern, got, want, err)
+				}
+			}
+		})
 	}
 }
 
