@@ -4,7 +4,7 @@
 #   tests/debian13.sh [--compiler] COMMAND [ARGUMENT]...
 #
 # The command runs in tests/, as root, with this machine's Go, network, and processes. The first call
-# builds the root directory from Debian's packages in about three minutes. Later calls use it again
+# builds the root directory from Debian's packages in about four minutes. Later calls use it again
 # until the package list changes. Nothing of this machine changes.
 #
 # With --compiler, the root directory also has what torch.compile needs. It is a separate directory,
@@ -12,8 +12,9 @@
 set -eu
 cd "$(dirname "$0")"
 
-packages="slurmctld slurmd slurm-client munge iproute2 procps util-linux ca-certificates
-	python3-torch libopenblas0-pthread dataset-fashion-mnist mpich openmpi-bin libpmix-dev gcc libc6-dev"
+packages="slurmctld slurmd slurmdbd mariadb-server slurm-client munge iproute2 procps util-linux strace git
+	ca-certificates python3-torch libopenblas0-pthread dataset-fashion-mnist mpich openmpi-bin libpmix-dev
+	charliecloud gcc libc6-dev"
 if [ "${1:-}" = --compiler ]; then
 	packages="$packages g++ python3-dev python3-setuptools libtorch-dev"
 	shift
