@@ -194,11 +194,16 @@ func TestCulpritWithoutChecks(t *testing.T) {
 			ended, failed := make(chan struct{}), sync.WaitGroup{}
 			failed.Add(2)
 			go func() { failed.Wait(); close(ended) }()
+			var first sync.WaitGroup // the first operation of all ranks
+			first.Add(3)
 			errs := conformance.Every(t, 3, func(r int) (error, error) {
-				if err := run(t.Context())(comms[r].AllReduce(t.Context(), make(floats, 8).tensor())); err != nil {
+				err := run(t.Context())(comms[r].AllReduce(t.Context(), make(floats, 8).tensor()))
+				first.Done()
+				if err != nil {
 					return nil, err
 				}
 				if r == 2 {
+					first.Wait()
 					return nil, tt.act(comms[2], control[2], ended)
 				}
 				defer failed.Done()
