@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -313,19 +315,58 @@ func (d *differential) run(t *testing.T, script []byte, plan string, env map[str
 	cmd.WaitDelay = time.Minute
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
+	processes, inherited, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer processes.Close()
+	cmd.ExtraFiles = []*os.File{inherited}
 	_ = cmd.Run() // the exit code of a script does not matter
+	inherited.Close()
+	if err := processes.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(processes); err != nil { // background processes have ended at its end
+		t.Fatal(err)
+	}
 	got, err := os.ReadFile(record)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("output: %s", output.Bytes())
-	text := normalize(strings.ReplaceAll(string(got), sandbox, ""))
+	text := normalize(strings.ReplaceAll(string(got)+writtenFiles(t, sandbox), sandbox, ""))
 	if concurrent.Match(script) {
 		lines := strings.SplitAfter(text, "\n")
 		slices.Sort(lines)
 		text = strings.Join(lines, "")
 	}
 	return text
+}
+
+// writtenFiles returns a line for each file that a script has written, with its content. Files with
+// output of the program are empty, because the stand-ins print nothing.
+func writtenFiles(t *testing.T, sandbox string) string {
+	t.Helper()
+	given := []string{"script", "plan", "record", "home/ada/project/env.sh", "home/ada/project/conf/env.sh", "home/ada/project/params.txt"}
+	var b strings.Builder
+	err := filepath.WalkDir(sandbox, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		name, err := filepath.Rel(sandbox, path)
+		if err != nil || slices.Contains(given, name) {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if len(content) > 0 {
+			fmt.Fprintf(&b, "file %s %q\n", name, content)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
 }
 
 // concurrent matches scripts that run several commands at the same time, in any order.
