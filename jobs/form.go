@@ -33,7 +33,7 @@ var forms = map[reflect.Type]form{
 	reflect.TypeFor[StepRange]():     stringForm(`range of steps, such as "100-110"`, `^[0-9]+-[0-9]+$`),
 	reflect.TypeFor[InterfaceName](): stringForm("interface name", `^[^/:\s]{1,15}$`),
 	reflect.TypeFor[EnvName]():       stringForm("variable name", `^[A-Za-z_][A-Za-z0-9_]*$`),
-	reflect.TypeFor[Dependency]():    stringForm(`condition, such as "afterok:prepare"`, `^(`+strings.Join(dependencyKinds, "|")+`):.+$`),
+	reflect.TypeFor[Dependency]():    stringForm(`condition, such as "afterok:prepare"`, `^(`+string(Singleton)+`|(`+strings.Join(dependencyKinds, "|")+`):.+)$`),
 	reflect.TypeFor[ComponentName](): stringForm(`name, such as "server"`, componentNamePattern),
 	reflect.TypeFor[Script]():        stringForm("shell code", `^[^\x00-\x08\x0b-\x1f\x7f]+$`),
 	reflect.TypeFor[Expandable]():    stringForm("text with variables", plainText),

@@ -79,16 +79,19 @@ func (n *InterfaceName) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// A Dependency is a condition on another run, in the form "afterok:RUN". The condition is a
+// A Dependency is a condition on another run, in the form "afterok:RUN", or "singleton". The condition is a
 // type of sbatch --dependency. RUN is a run directory, a run's name, or a job ID.
 type Dependency string
 
 // dependencyKinds are the types of sbatch --dependency that refer to jobs.
 var dependencyKinds = []string{"after", "afterok", "afterany", "afternotok"}
 
-const dependencyForms = `allowed: "afterok:RUN", "afterany:RUN", "afternotok:RUN", or "after:RUN", where RUN is a run's name, directory, or job ID`
+// Singleton is the condition that all earlier jobs of the user with the same name have ended.
+const Singleton Dependency = "singleton"
 
-// Parts returns the condition and the run.
+const dependencyForms = `allowed: "afterok:RUN", "afterany:RUN", "afternotok:RUN", or "after:RUN", where RUN is a run's name, directory, or job ID; or "singleton"`
+
+// Parts returns the condition and the run. The run of Singleton is empty.
 func (d Dependency) Parts() (kind, run string) {
 	kind, run, _ = strings.Cut(string(d), ":")
 	return kind, run
@@ -102,6 +105,10 @@ func (d *Dependency) UnmarshalTOML(v any) error {
 	}
 	if err := checkControl(s); err != nil {
 		return err
+	}
+	if s == string(Singleton) {
+		*d = Singleton
+		return nil
 	}
 	kind, run, ok := strings.Cut(s, ":")
 	if !ok || run == "" {

@@ -61,7 +61,7 @@ type Slurm struct {
 	Reservation     Word         `toml:"reservation" help:"Reservation, as in sbatch --reservation."`
 	Constraint      Text         `toml:"constraint" help:"Required node features, as in sbatch --constraint. May contain &, |, and brackets."`
 	Exclusive       bool         `toml:"exclusive" help:"Do not share the nodes with other jobs, as in sbatch --exclusive."`
-	Dependency      []Dependency `toml:"dependency" help:"Runs that must start or finish first, such as afterok:prepare."`
+	Dependency      []Dependency `toml:"dependency" help:"Runs that must start or finish first, such as afterok:prepare. The value singleton waits for all earlier jobs with the same name."`
 	GPUBind         Word         `toml:"gpu_bind" auto:"the site's" help:"Binding of ranks to GPUs, as in srun --gpu-bind."`
 	CPUBind         Word         `toml:"cpu_bind" auto:"the site's" help:"Binding of ranks to cores, as in srun --cpu-bind."`
 	MPI             Word         `toml:"mpi" auto:"the site's, or pmix" help:"MPI plugin, as in srun --mpi: pmix, pmi2, or cray_shasta. Applies with train.backend = mpi, and with [command] if it is set."`

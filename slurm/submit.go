@@ -147,6 +147,7 @@ const (
 	AfterAny   DependencyType = "afterany"   // the jobs have ended
 	AfterOK    DependencyType = "afterok"    // the jobs have succeeded
 	AfterNotOK DependencyType = "afternotok" // the jobs have failed
+	Singleton  DependencyType = "singleton"  // all earlier jobs of the user with the same name have ended
 )
 
 // A Dependency makes a job wait for other jobs. On most clusters, a job stays pending
@@ -154,7 +155,7 @@ const (
 // Submitting a failed job again does not satisfy an afterok on it.
 type Dependency struct {
 	Type DependencyType
-	IDs  []string // jobs, job arrays, or array tasks: "18" or "18_3"
+	IDs  []string // jobs, job arrays, or array tasks: "18" or "18_3"; none for Singleton
 }
 
 // dependencyOption returns the option of sbatch that requires all dependencies.
@@ -163,8 +164,14 @@ func dependencyOption(dependencies []Dependency) (string, error) {
 	for _, d := range dependencies {
 		switch d.Type {
 		case After, AfterAny, AfterOK, AfterNotOK:
+		case Singleton:
+			if len(d.IDs) > 0 {
+				return "", fmt.Errorf("dependency singleton: it has no job IDs")
+			}
+			parts = append(parts, string(Singleton))
+			continue
 		default:
-			return "", fmt.Errorf("dependency %q: the types are after, afterany, afterok, and afternotok", d.Type)
+			return "", fmt.Errorf("dependency %q: the types are after, afterany, afterok, afternotok, and singleton", d.Type)
 		}
 		if len(d.IDs) == 0 {
 			return "", fmt.Errorf("dependency %s: no job ID", d.Type)

@@ -63,12 +63,12 @@ func TestSubmitPassesRequest(t *testing.T) {
 	dir := t.TempDir()
 	_, err := fake.Submit(t.Context(), SubmitRequest{
 		Script: filepath.Join(dir, "job $(touch x).sbatch"), Dir: dir,
-		Comment: "a b; c", Note: "note #1", Dependencies: []Dependency{{AfterOK, []string{"7", "8_3"}}, {AfterAny, []string{"9"}}},
+		Comment: "a b; c", Note: "note #1", Dependencies: []Dependency{{AfterOK, []string{"7", "8_3"}}, {AfterAny, []string{"9"}}, {Singleton, nil}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := [][]string{{"sbatch", "--parsable", "--comment=a b; c note #1", "--dependency=afterok:7:8_3,afterany:9", "job $(touch x).sbatch"}}
+	want := [][]string{{"sbatch", "--parsable", "--comment=a b; c note #1", "--dependency=afterok:7:8_3,afterany:9,singleton", "job $(touch x).sbatch"}}
 	if got := fake.calls(t); !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("got calls %q, want %q", got, want)
 	}
@@ -155,6 +155,7 @@ func TestSubmitRejectsInvalidRequests(t *testing.T) {
 	}{
 		{name: "script like an option", request: SubmitRequest{Script: "--wrap=id"}, want: `"--wrap=id"`},
 		{name: "unknown dependency", request: SubmitRequest{Script: "/job", Dependencies: []Dependency{{"afterlife", []string{"1"}}}}, want: `"afterlife"`},
+		{name: "singleton with an ID", request: SubmitRequest{Script: "/job", Dependencies: []Dependency{{Singleton, []string{"1"}}}}, want: "singleton"},
 		{name: "dependency without ID", request: SubmitRequest{Script: "/job", Dependencies: []Dependency{{AfterOK, nil}}}, want: "afterok"},
 		{name: "dependency on an invalid ID", request: SubmitRequest{Script: "/job", Dependencies: []Dependency{{AfterOK, []string{"1", "2,afterany:3"}}}}, want: `"2,afterany:3"`},
 		{name: "note with a line break", request: SubmitRequest{Script: "/job", Comment: "a", Note: "x\ny"}, want: `"a x\ny"`},

@@ -26,8 +26,9 @@ nodelist = "n[4-5]"
 hint = "compute_bound"
 licenses = "matlab:2"
 switches = "1@00:01:00"
-begin = "now"
+begin = "now+1"
 nice = 7
+dependency = ["singleton"]
 wckey = "project"
 comment = "two words; $(touch pwned) #"
 open_mode = "truncate"
@@ -37,7 +38,7 @@ options = ["--gres-flags=disable-binding", "--wait-all-nodes=1", "--delay-boot=1
 step_options = ["--cpu-freq=performance"]
 omit = ["cpus-per-task"]
 [command]
-argv = ["sh", "-c", "echo rank=$RANK node=$SLURMD_NODENAME gpus=$CUDA_VISIBLE_DEVICES; scontrol show step $SLURM_JOB_ID.$SLURM_STEP_ID"]
+argv = ["sh", "-c", "echo rank=$RANK hint=$SLURM_HINT node=$SLURMD_NODENAME gpus=$CUDA_VISIBLE_DEVICES; scontrol show step $SLURM_JOB_ID.$SLURM_STEP_ID"]
 `
 
 // TestSlurmKeys checks with a real job that the keys of [slurm] have the effect of sbatch's
@@ -61,11 +62,30 @@ func TestSlurmKeys(t *testing.T) {
 			t.Errorf("%s is not in\n%s", want, shown)
 		}
 	}
+	times := regexp.MustCompile(`SubmitTime=(\S+) EligibleTime=(\S+)`).FindStringSubmatch(shown)
+	if times == nil || times[2] <= times[1] { // slurm.begin
+		t.Errorf("got times %q in\n%s", times, shown)
+	}
 	log := colons.Replace(s.log("many", id))
 	for rank := range 4 {
-		mustContain(t, log, fmt.Sprintf("rank=%d node=n%d gpus=0,1", rank, 4+rank/2))
+		mustContain(t, log, fmt.Sprintf("rank=%d hint=compute_bound node=n%d gpus=0,1", rank, 4+rank/2))
 	}
 	mustContain(t, log, "TresPerNode=gres:gpu:2,gres:nvme:1", "Governor=Performance")
+}
+
+// TestSingleton checks that a job with the dependency "singleton" waits for a job with its name.
+func TestSingleton(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 1, GPUs: -1})
+	first := strings.TrimSpace(finish(t, s.Command(t.Context(), "sbatch", "--parsable", "--hold", "--job-name=alone", "--wrap=true")).stdout)
+	s.write("job.toml", "name = \"alone\"\n[slurm]\ntime = \"00:05:00\"\ndependency = [\"singleton\"]\n[command]\nargv = [\"true\"]\n")
+	if o := s.ddpbatch("submit", "job.toml", "--test-only"); o.code != 0 {
+		t.Fatal(o)
+	}
+	id := s.submit("job.toml")
+	shown := finish(t, s.Command(t.Context(), "scontrol", "show", "job", id)).stdout
+	mustContain(t, shown, "JobState=PENDING", "Dependency=singleton(unfulfilled)")
+	finish(t, s.Command(t.Context(), "scancel", first))
+	s.completed(id)
 }
 
 // TestExportNone checks that a job with export = "none" does not get the environment of the

@@ -267,6 +267,10 @@ func (p *program) dryRun(asJSON bool, f *jobFile, dir rundir.Dir, script []byte)
 func (p *program) dependencyOption(f *jobFile) (string, error) {
 	var parts []string
 	for _, d := range f.job.Slurm.Dependency {
+		if d == jobs.Singleton {
+			parts = append(parts, string(d))
+			continue
+		}
 		kind, name := d.Parts()
 		dir, err := p.runStore().FindDependency(f.base, name)
 		if err != nil {

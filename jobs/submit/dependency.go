@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -15,6 +16,10 @@ import (
 func (a *submission) dependencies(ctx context.Context) ([]slurm.Dependency, error) {
 	var out []slurm.Dependency
 	for i, d := range a.req.Job.Slurm.Dependency {
+		if d == jobs.Singleton {
+			out = append(out, slurm.Dependency{Type: slurm.Singleton})
+			continue
+		}
 		kind, run := d.Parts()
 		wait, err := a.dependency(ctx, slurm.DependencyType(kind), run)
 		if err != nil {
