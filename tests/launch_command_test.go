@@ -116,7 +116,9 @@ OUT=out
 ARGS="--lr 0.1 --name x"
 ls nothing-here
 mkdir -p $OUT
-srun --label sh rank.sh $OUT $ARGS $SUFFIX --seed ${SEED:-3}
+LIST=("c d" "$OUT")
+[ ! -e env.sh ] || LIST+=(e)
+srun --label sh rank.sh $OUT $ARGS $SUFFIX --seed ${SEED:-3} --once "$(cat counter 2>/dev/null || echo 0)" "${LIST[@]}"
 `)
 	if o := s.ddpbatch("init", "--from", "own.sbatch"); o.code != 0 || !strings.Contains(o.stderr, "none of them changes what runs") {
 		t.Fatal(o)
@@ -146,5 +148,46 @@ srun --label sh rank.sh $OUT $ARGS $SUFFIX --seed ${SEED:-3}
 	s.completed(s.submit("job.toml"))
 	if got := outputs(); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s\nfrom:\n%s", got, want, s.file("job.toml"))
+	}
+}
+
+// TestConvertedTorchrun checks that the workers of torchrun have the same arguments after a conversion
+// in which their shells complete the command line.
+func TestConvertedTorchrun(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 1})
+	s.write("train.py", `import os, sys
+open(f"{os.environ['OUT']}/{os.environ['RANK']}", "w").write(f"{sys.argv} {os.environ['WORLD_SIZE']} {os.path.realpath(sys.executable)} {sys.stdout.line_buffering}\n")
+`)
+	s.write("own.sbatch", `#!/bin/bash
+#SBATCH --job-name=own --nodes=1 --ntasks=1
+#SBATCH --output=own-%j.txt
+export OUT=$SLURM_SUBMIT_DIR/out PATH=/usr/bin:/bin
+mkdir -p $OUT
+EXTRA=()
+[ ! -e train.py ] || EXTRA+=(--resume "$OUT/a b")
+torchrun --redirects 9:1 --tee 9:1 --nproc_per_node=2 train.py --out "$OUT/x" --count $(cat train.py | wc -l) "${EXTRA[@]}"
+`)
+	outputs := func() string {
+		text := s.file("out/0") + s.file("out/1")
+		if err := os.RemoveAll(filepath.Join(s.home, "out")); err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	cmd := s.Command(t.Context(), "sbatch", "--parsable", "--wait", "own.sbatch")
+	cmd.Dir = s.home
+	if o := finish(t, cmd); o.code != 0 {
+		t.Fatalf("%v\n%s", o, s.file("own-"+strings.TrimSpace(o.stdout)+".txt"))
+	}
+	want := outputs()
+	if o := s.ddpbatch("init", "--from", "own.sbatch"); o.code != 0 || !strings.Contains(o.stderr, "none of them changes what runs") {
+		t.Fatal(o)
+	}
+	job := s.file("job.toml")
+	// Debian's torchrun 1.13 needs these options, which the conversion omits with a note.
+	s.write("job.toml", strings.Replace(job, `"--no_python"`, `"--redirects", "9:1", "--tee", "9:1", "--no_python"`, 1))
+	s.completed(s.submit("job.toml"))
+	if got := outputs(); got != want || !strings.Contains(got, "a b") {
+		t.Errorf("got:\n%s\nwant:\n%s\nfrom:\n%s", got, want, job)
 	}
 }

@@ -136,10 +136,20 @@ func (d *differential) compare(t *testing.T, name string, src []byte) string {
 	}
 	want := d.run(t, src, "", env)
 	fromJob := d.runJob(t, job)
+	if concurrent.Match(src) || concurrent.Match(result.TOML) {
+		want, fromJob = sortLines(want), sortLines(fromJob)
+	}
 	for _, n := range result.Notes {
-		if n.Reason == exportedReason { // mentioned
-			variable := regexp.MustCompile(`\b` + regexp.QuoteMeta(n.Text[1:]) + `=[^;]*;`)
-			fromJob = variable.ReplaceAllString(fromJob, "")
+		name, added := strings.CutPrefix(n.Reason, evaluatedReason)
+		if n.Reason == exportedReason {
+			name, added = n.Text[1:], true
+		}
+		if array, exportsArray := strings.CutPrefix(n.Reason, "the setup exports the array as $"); exportsArray {
+			name, added = array, true
+		}
+		if added { // mentioned
+			variable := regexp.MustCompile(`(env=|;)` + regexp.QuoteMeta(name) + `=[^;]*;`)
+			fromJob = variable.ReplaceAllString(fromJob, "$1")
 		}
 	}
 	show := func(kind, got string) {
@@ -155,7 +165,11 @@ func (d *differential) compare(t *testing.T, name string, src []byte) string {
 	if result.Script == nil {
 		return "told"
 	}
-	if got := d.run(t, result.Script, "", env); got != want {
+	got := d.run(t, result.Script, "", env)
+	if concurrent.Match(src) {
+		got = sortLines(got)
+	}
+	if got != want {
 		t.Errorf("the wrapped script differs:\n%s\nrecorded:\n%s\nwant:\n%s", result.Script, got, want)
 		return "failed"
 	}
@@ -334,13 +348,14 @@ func (d *differential) run(t *testing.T, script []byte, plan string, env map[str
 		t.Fatal(err)
 	}
 	t.Logf("output: %s", output.Bytes())
-	text := normalize(strings.ReplaceAll(string(got)+writtenFiles(t, sandbox), sandbox, ""))
-	if concurrent.Match(script) {
-		lines := strings.SplitAfter(text, "\n")
-		slices.Sort(lines)
-		text = strings.Join(lines, "")
-	}
-	return text
+	return normalize(strings.ReplaceAll(string(got)+writtenFiles(t, sandbox), sandbox, ""))
+}
+
+// sortLines sorts the lines of a record.
+func sortLines(record string) string {
+	lines := strings.SplitAfter(record, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "")
 }
 
 // writtenFiles returns a line for each file that a script has written, with its content. Files with

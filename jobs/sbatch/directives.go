@@ -243,7 +243,7 @@ func (r *reader) convertOption(line int, name, value string) {
 		}
 		j.array = value
 	case "dependency":
-		if !j.addOption(option) {
+		if value != string(jobs.Singleton) || !j.setRaw("dependency", quoteAll([]string{value})) {
 			r.change(line, option, "use slurm.dependency or --after with the name of a run")
 		}
 	case "export":

@@ -13,7 +13,7 @@ import (
 )
 
 // finish completes the job file.
-func (r *reader) finish() {
+func (r *reader) finish(program *candidate) {
 	j := r.job
 	if j.outNodes == 0 {
 		c := &command{r: r, inSrun: true}
@@ -25,9 +25,21 @@ func (r *reader) finish() {
 	if m := arrayPosition().Find(r.src); m != nil && j.array != "" {
 		r.change(0, string(m), "ranks do not see the array's own positions: write the value")
 	}
-	r.writeSetup()
+	r.replaceHint()
+	r.writeSetup(program)
 	r.dropInvalid()
 	r.dropRejectedKeys()
+}
+
+// replaceHint replaces --hint=nomultithread, which excludes an explicit binding of ranks to cores, by
+// the option with the same effect on the allocation.
+func (r *reader) replaceHint() {
+	j := r.job
+	if j.raw["hint"] != quote("nomultithread") || j.slurm["cpu_bind"] == "" || !j.addOption("--threads-per-core=1") {
+		return
+	}
+	delete(j.raw, "hint")
+	r.note(0, "--hint=nomultithread", "slurm.options has --threads-per-core=1 instead, because slurm.cpu_bind excludes a hint")
 }
 
 // arrayPosition matches variables of a job array that a sweep does not set.
@@ -35,9 +47,10 @@ var arrayPosition = lazyregexp.New(`SLURM_ARRAY_TASK_(?:MIN|MAX|STEP|COUNT)`)
 
 // writeSetup writes the commands before the program to [setup]. It uses separate keys if their
 // fixed order (lines, modules, conda or venv, env) is the order of the script.
-func (r *reader) writeSetup() {
+func (r *reader) writeSetup(program *candidate) {
 	j := r.job
 	steps := r.keptSteps()
+	r.noteDefaults(steps, program)
 	last := -1 // last step that is not a variable
 	for i, s := range steps {
 		if s.kind != stepEnv {
@@ -69,7 +82,11 @@ func (r *reader) writeSetup() {
 		ordered = false
 	}
 	body := steps[:last+1]
-	if !ordered && r.writeSteps(body) {
+	needsSteps := !ordered || slices.ContainsFunc(body, func(s step) bool {
+		_, ok := oneLine(s.code())
+		return !ok
+	})
+	if needsSteps && r.writeSteps(body) {
 		return
 	}
 	relaxed := !r.errexit && slices.ContainsFunc(body, func(s step) bool { return s.kind == stepRun && s.mayEnd })
@@ -207,11 +224,14 @@ func (r *reader) keptSteps() (kept []step) {
 			}
 			continue
 		}
+		readsFiles := slices.Contains(s.uses, "$(") || slices.Contains(s.uses, "PWD")
 		switch s.kind {
 		case stepAssign:
 			if !needed[s.name] && !r.foreign || r.hidden[s.name] {
 				continue
 			}
+			r.noteParameters(s)
+			runsLater = runsLater || readsFiles || strings.ContainsAny(s.text, "*?[")
 		case stepEnv:
 			if r.hidden[s.name] || !r.exported[s.name] {
 				continue
@@ -225,7 +245,7 @@ func (r *reader) keptSteps() (kept []step) {
 				continue
 			}
 		case stepRun:
-			runsLater = runsLater || !strings.HasPrefix(s.text, "module ") && !strings.HasPrefix(s.text, "export ") && !strings.HasPrefix(s.text, "ulimit ") && !strings.HasPrefix(s.text, "unset ")
+			runsLater = runsLater || readsFiles || !strings.HasPrefix(s.text, "module ") && !strings.HasPrefix(s.text, "export ") && !strings.HasPrefix(s.text, "ulimit ") && !strings.HasPrefix(s.text, "unset ")
 		}
 		if slices.Contains(s.uses, "SLURM_JOB_NAME") && !r.job.nameGiven {
 			r.change(s.line, "$SLURM_JOB_NAME", "the name of the job is "+r.job.name+", not the name of the script: set name, or --job-name")

@@ -2,6 +2,7 @@ package sbatch
 
 import (
 	"bytes"
+	"fmt"
 	"path"
 	"path/filepath"
 	"slices"
@@ -19,8 +20,10 @@ type command struct {
 	stmt *syntax.Stmt
 	args []arg
 
+	prefix      []arg // command that starts srun, such as timeout
 	inSrun      bool
 	inContainer bool
+	isInline    bool // in the code of bash -c
 	srun        srunSize
 }
 
@@ -36,7 +39,7 @@ func (r *reader) convertLaunch(s *syntax.Stmt, call *syntax.CallExpr) {
 		r.exported[a.Name.Value] = true
 		r.prepareAssign(s, a, "")
 	}
-	c.args = r.args(call.Args)
+	c.args = r.expandLists(r.args(call.Args), 0)
 	for _, redirect := range s.Redirs {
 		switch redirect.Op {
 		case syntax.RdrIn, syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
@@ -71,6 +74,7 @@ func (c *command) unwrap() {
 		case (base == "exec" || base == "time" || base == "nohup" || base == "command" || base == "builtin") && !strings.HasPrefix(next, "-") && len(c.args) > 1:
 			c.args = c.args[1:]
 		case base == "env" && c.takeEnvironment():
+		case base == "timeout" && c.takeTimeout():
 		case base == "srun" && !c.inSrun:
 			if !c.convertSrun() {
 				return
@@ -94,6 +98,17 @@ func (c *command) unwrap() {
 		}
 	}
 	c.change(sourceText(c.stmt), "it starts no program: set command.argv")
+}
+
+// takeTimeout moves timeout in front of the program, if it limits the time of srun. It reports whether
+// it does.
+func (c *command) takeTimeout() bool {
+	inner := skipWrapper("timeout", c.args[1:])
+	if len(inner) == 0 || !inner[0].known || path.Base(inner[0].text) != "srun" {
+		return false
+	}
+	c.prefix, c.args = slices.Clone(c.args[:len(c.args)-len(inner)]), inner
+	return true
 }
 
 // startsSeveral reports whether a launcher starts several programs, which it separates with a
@@ -543,6 +558,9 @@ var torchrunFlags = words("standalone no_python m module use_env run_path")
 func (c *command) convertTorchrun() {
 	j := c.r.job
 	j.torchrun = true
+	if len(c.prefix) > 0 {
+		c.change(sourceText(c.stmt), "the job starts torchrun without "+c.prefix[0].text)
+	}
 	var before []arg
 	nnodes := ""
 	for len(c.args) > 0 {
@@ -613,6 +631,10 @@ func (c *command) convertTorchrun() {
 	}
 	c.useArrayTask()
 	c.hideArguments()
+	if c.needsShell(before) {
+		c.useWorkerShell(before)
+		return
+	}
 	var argv []string
 	for _, a := range slices.Concat(before, c.args) {
 		v := a.text
@@ -628,6 +650,32 @@ func (c *command) convertTorchrun() {
 	}
 	j.argv = argv
 	c.useShellDir()
+}
+
+// needsShell reports whether only a shell can evaluate the arguments of the script that torchrun
+// starts. before are options of torchrun.
+func (c *command) needsShell(before []arg) bool {
+	isUnknown := func(a arg) bool { return !a.known }
+	isShellCode := func(a arg) bool { return a.known && !isValidText(a.text) }
+	return !c.isInline && len(c.args) > 0 && (c.args[0].known || plainWord(c.args[0])) && slices.ContainsFunc(c.args, isUnknown) && !slices.ContainsFunc(c.args, isShellCode) && !slices.ContainsFunc(before, isUnknown)
+}
+
+// useWorkerShell makes each worker of torchrun a shell that completes the command line and starts the
+// script, as torchrun does.
+func (c *command) useWorkerShell(before []arg) {
+	line := "exec python3 -u "
+	var argv []string
+	for _, a := range before {
+		switch a.text {
+		case "-m":
+			line += "-m "
+		case "--no_python":
+			line = "exec "
+		default:
+			argv = append(argv, a.text)
+		}
+	}
+	c.r.job.argv = append(argv, "--no_python", "bash", "-c", c.shellLine(line))
 }
 
 // isGPUCount reports whether an unknown word is the number of GPUs of a node.
@@ -688,7 +736,7 @@ func (c *command) convertInlineTorchrun(call *syntax.CallExpr) bool {
 			c.r.vars[name] = v
 		}
 	}
-	c.args = c.r.args(call.Args)
+	c.args, c.isInline = c.r.args(call.Args), true
 	for len(c.args) > 0 && c.args[0].text != "torchrun" {
 		c.args = c.args[1:]
 	}
@@ -746,6 +794,7 @@ var jobVariables = words(`SLURM_JOB_ID SLURM_JOBID SLURM_JOB_NODELIST SLURM_NODE
 func (c *command) convertProgram() {
 	r := c.r
 	r.layout(c)
+	c.args = slices.Concat(c.prefix, c.args)
 	c.useArrayTask()
 	c.hideArguments()
 	var argv []string
@@ -758,6 +807,15 @@ func (c *command) convertProgram() {
 		r.job.argv = argv
 		return
 	}
+	r.job.argv = []string{"bash", "-c", c.shellLine("exec ")}
+}
+
+// shellLine returns shell code that starts the program with the remaining words. start is its
+// beginning.
+func (c *command) shellLine(start string) string {
+	r := c.r
+	c.evaluateOnce()
+	start = c.restoreArrays() + start
 	parts := make([]string, len(c.args))
 	var names []string
 	for i, a := range c.args {
@@ -772,7 +830,7 @@ func (c *command) convertProgram() {
 	case r.scriptVars["IFS"]:
 		c.change("IFS", "the shell of each rank, which completes the command line, splits words at spaces")
 	}
-	line := "exec " + strings.Join(parts, " ")
+	line := start + strings.Join(parts, " ")
 	if r.job.shellDir != "" {
 		line = "cd " + r.job.shellDir + " && " + line
 		r.job.shellDir = ""
@@ -781,8 +839,110 @@ func (c *command) convertProgram() {
 		c.change(sourceText(c.stmt), "it contains a control character: set command.argv")
 		line = "false"
 	}
-	r.job.argv = []string{"bash", "-c", line}
 	r.checkRankVariables(c.line, names)
+	return line
+}
+
+// evaluatedReason is the reason of a note about an argument that the setup evaluates. The name of the
+// variable follows.
+const evaluatedReason = "the setup evaluates it once, as $"
+
+// evaluateOnce moves arguments that have different values in the script and in its ranks, such as
+// $(date), to variables of the setup, which runs once.
+func (c *command) evaluateOnce() {
+	r := c.r
+	if r.job.once {
+		return // the program runs where the script did
+	}
+	count := 0
+	for i, a := range c.args {
+		if a.known || a.word == nil || r.usesHiddenVariable(a.word) || r.isSuspicious(sourceText(a.word)) {
+			continue
+		}
+		names := usedVariables(a.word)
+		differs := func(name string) bool {
+			isElement := strings.HasSuffix(name, "[]")
+			return name == "$(" || isElement || slices.Contains(rankVariables, name) || isSlurmVariable(name) && !slices.Contains(jobVariables, name)
+		}
+		if !slices.ContainsFunc(names, differs) || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(words("@ ? ! $! $$ $0"), name) }) {
+			continue
+		}
+		name := fmt.Sprintf("ARG%d", count+1)
+		use, ok := variableWord(a.word, name)
+		if !ok || r.scriptVars[name] {
+			continue
+		}
+		text := "export " + name + "=" + sourceText(a.word)
+		r.addStep(step{kind: stepRun, line: c.line, text: text, uses: names})
+		r.exported[name] = true
+		r.note(c.line, sourceText(a.word), evaluatedReason+name)
+		count++
+		c.args[i] = arg{word: use}
+	}
+}
+
+// variableWord returns a word that expands to the same arguments as w if the variable name has the
+// value of w. ok is false if there is none.
+func variableWord(w *syntax.Word, name string) (use *syntax.Word, ok bool) {
+	quoted, splits := false, false
+	for _, p := range w.Parts {
+		switch p := p.(type) {
+		case *syntax.Lit:
+			if strings.ContainsAny(p.Value, "*?[]{}~\\") {
+				return nil, false
+			}
+		case *syntax.DblQuoted, *syntax.SglQuoted:
+			quoted = true
+		case *syntax.ParamExp, *syntax.CmdSubst, *syntax.ArithmExp:
+			splits = true
+		default:
+			return nil, false
+		}
+	}
+	if quoted && splits || isList(w) {
+		return nil, false
+	}
+	param := &syntax.ParamExp{Short: true, Param: &syntax.Lit{Value: name}}
+	if splits {
+		return &syntax.Word{Parts: []syntax.WordPart{param}}, true
+	}
+	return &syntax.Word{Parts: []syntax.WordPart{&syntax.DblQuoted{Parts: []syntax.WordPart{param}}}}, true
+}
+
+// restoreArrays returns shell code that sets the arrays that the arguments expand to their values in the
+// setup. The environment has no arrays, so the setup exports their declarations.
+func (c *command) restoreArrays() (code string) {
+	r := c.r
+	for _, a := range c.args {
+		if a.known || a.word == nil || !isList(a.word) || r.usesHiddenVariable(a.word) {
+			continue
+		}
+		for _, name := range usedVariables(a.word) {
+			name, isArray := strings.CutSuffix(name, "[]")
+			declaration := name + "_ARRAY"
+			if !isArray || r.arrays[name] || r.scriptVars[declaration] || !r.scriptVars[name] {
+				continue
+			}
+			r.arrays[name], r.exported[declaration] = true, true
+			r.addStep(step{kind: stepRun, line: c.line, text: "export " + declaration + "=$(declare -p " + name + ")", uses: []string{name}})
+			r.note(c.line, sourceText(a.word), "the setup exports the array as $"+declaration)
+			code += `eval "$` + declaration + `"; `
+		}
+	}
+	return code
+}
+
+// isList reports whether a word expands to all elements of an array, such as "${ARGS[@]}".
+func isList(w *syntax.Word) bool {
+	found := false
+	syntax.Walk(w, func(n syntax.Node) bool {
+		if p, ok := n.(*syntax.ParamExp); ok && p.Index != nil {
+			index, isWord := p.Index.(*syntax.Word)
+			found = found || isWord && (index.Lit() == "@" || index.Lit() == "*")
+		}
+		return !found
+	})
+	return found
 }
 
 // useArrayTask replaces $SLURM_ARRAY_TASK_ID with the placeholder {array_task}, which needs no
@@ -822,6 +982,7 @@ func (r *reader) checkRankVariables(line int, names []string) {
 	for _, name := range names {
 		plain := strings.TrimSuffix(name, "[]")
 		switch {
+		case r.arrays[plain]:
 		case r.job.once && (name == "$(" || isSlurmVariable(name)):
 			// The program runs where the script did, with the same variables.
 		case plain == name && slices.Contains(names, name+"[]"):
@@ -829,9 +990,9 @@ func (r *reader) checkRankVariables(line int, names []string) {
 			r.change(line, "${!...}", "ranks do not have the variable that it names")
 		case name == "$(":
 			r.change(line, "$(...)", "the script evaluates it once, but each rank of the job would evaluate it")
-		case name == "@":
+		case name == "@" || name == "$0":
 			r.change(line, "$1, $@", "a job has no command-line arguments")
-		case name == "?":
+		case name == "?" || name == "$!" || name == "$$":
 			r.change(line, "$?, $!, $$", "ranks do not have the parameters of the script's shell")
 		case plain != name:
 			r.change(line, "${"+plain+"[...]}", "ranks do not inherit arrays")

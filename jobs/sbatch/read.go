@@ -21,6 +21,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -113,6 +114,11 @@ func Read(name string, src []byte, options Options) (Result, error) {
 	if before, _, found := strings.Cut(name, "."); found || before != "" {
 		r.job.name = before
 	}
+	if bytes.Contains(src, []byte("\r\n")) {
+		src = bytes.ReplaceAll(src, []byte("\r\n"), []byte("\n"))
+		r.src = src
+		r.note(0, "line breaks of DOS", "sbatch rejects the script because of them")
+	}
 	r.readDirectives(src)
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader(src), "")
 	if err != nil {
@@ -133,7 +139,7 @@ func Read(name string, src []byte, options Options) (Result, error) {
 	} else {
 		r.convert(file.Stmts, program, all)
 	}
-	r.finish()
+	r.finish(program)
 	r.hideEarlierUses()
 	r.sortNotes()
 	result := Result{TOML: r.job.toml(), Notes: r.notes, HasEnviron: r.hasEnviron()}
@@ -179,16 +185,19 @@ type reader struct {
 	components   int                        // number of components of a heterogeneous job after the first
 	vars         map[string]expand.Variable // known values of the script's variables
 	exported     map[string]bool
-	hidden       map[string]bool // variables that contained a secret
-	secretValues []string        // values in the script that are secrets
-	scriptVars   map[string]bool // all variables that the script sets
-	steps        []step          // commands before the program
-	functions    map[string]bool
+	hidden       map[string]bool             // variables that contained a secret
+	secretValues []string                    // values in the script that are secrets
+	scriptVars   map[string]bool             // all variables that the script sets
+	steps        []step                      // commands before the program
+	functions    map[string]*syntax.Stmt     // bodies
+	defaults     map[string]bool             // variables whose default has been used
 	assignments  map[string][]*syntax.Assign // all assignments of the script
 	errexit      bool                        // set -e
 	needed       []string                    // variables that the program's command reads on the node
 	expansion    string                      // command that changes how the shell expands words
 	after        bool                        // whether the reader is behind the program
+	required     bool                        // whether the program runs only if the current command succeeds
+	arrays       map[string]bool             // arrays that the ranks restore
 	file         string                      // name of the script, which is Slurm's default of the job name
 	foreign      bool                        // whether a sourced file may have set any variable
 	notes        []Note
@@ -199,7 +208,7 @@ type reader struct {
 
 func newReader(src []byte, options Options) *reader {
 	return &reader{src: src, options: options, job: newJob(), vars: map[string]expand.Variable{}, exported: map[string]bool{}, hidden: map[string]bool{},
-		scriptVars: map[string]bool{}, functions: map[string]bool{}, programs: map[string]bool{}}
+		scriptVars: map[string]bool{}, functions: map[string]*syntax.Stmt{}, defaults: map[string]bool{}, arrays: map[string]bool{}, programs: map[string]bool{}}
 }
 
 // note adds a note. It omits all secrets that it recognizes.
@@ -216,15 +225,35 @@ func (r *reader) addNote(line int, what, why string, changes bool) {
 	r.notes = append(r.notes, Note{line, shorten(what), why, changes})
 }
 
-// usesDefault adds a note about a variable of the environment whose default is used.
-func (r *reader) usesDefault(name string) {
-	what := "$" + name
-	for _, n := range r.notes {
-		if n.Text == what {
-			return
+// noteDefaults adds a note about each variable of the environment whose default is in the job file.
+// Shell code that the job file keeps still reads the variable.
+func (r *reader) noteDefaults(kept []step, program *candidate) {
+	read := map[string]bool{}
+	var add func(names []string)
+	add = func(names []string) {
+		for _, name := range names {
+			if read[name] {
+				continue
+			}
+			read[name] = true
+			for _, a := range r.assignments[name] {
+				add(usedVariables(a))
+			}
 		}
 	}
-	r.note(0, what, "the job file has its default; a value from the environment or the command line no longer applies")
+	if program != nil {
+		add(usedVariables(program.stmt))
+	}
+	for _, s := range kept {
+		if s.kind != stepRun && s.kind != stepAssign {
+			add(s.uses)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.defaults)) {
+		if read[name] {
+			r.note(0, "$"+name, "the job file has its default; a value from the environment or the command line no longer applies")
+		}
+	}
 }
 
 // shorten returns a part of the script on one line, without terminal control characters. It

@@ -152,6 +152,66 @@ func TestNoCommand(t *testing.T) {
 	}
 }
 
+// TestConversion checks parts of the job file, of the wrapped script, and of the notes that do not
+// change what runs in TestDifferential.
+func TestConversion(t *testing.T) {
+	const head = "#!/bin/bash\n#SBATCH --ntasks=2 --nodes=1\n"
+	for _, tt := range []struct {
+		name, script string
+		wrap         bool
+		toml, note   string // expected parts; without a note if empty
+		changes      bool
+		wrapped      string
+	}{
+		{name: "line breaks of DOS", script: "#!/bin/bash\r\n#SBATCH --ntasks=1\r\nsrun python train.py --n 5\r\n", wrap: true,
+			toml: `"--n", "5"]`, note: "line breaks of DOS", wrapped: "ddpbatch launch -- python train.py --n 5\n"},
+		{name: "hint and binding", script: "#SBATCH --hint=nomultithread\nsrun --cpu-bind=cores python train.py\n",
+			toml: `options = ["--threads-per-core=1"]`, note: "--hint=nomultithread"},
+		{name: "default in the setup", script: "N=${N:-0}\n[ $N -lt 5 ] && touch a\nsrun python train.py\n", toml: "N=${N:-0}"},
+		{name: "default in an argument", script: "srun python train.py ${N:-7}\n", toml: `"7"]`, note: "$N"},
+		{name: "default in a variable of an argument", script: "K=${N:-7}\nsrun python train.py $K\n", toml: `"7"]`, note: "$N"},
+		{name: "arguments of a function", script: "log() { echo $1 $*; }\nlog start\nsrun python train.py\nlog end\n", toml: `"train.py"]`},
+		{name: "arguments of the script in a function", script: "there() { touch $0; }\nsrun python train.py\n", note: "there()", changes: true, wrapped: "there()"},
+		{name: "getopts", script: "while getopts l: o; do LR=$OPTARG; done\nsrun python train.py --lr $LR\n", note: "while getopts", changes: true, wrapped: "ddpbatch launch --"},
+		{name: "script that submits itself", script: "sbatch --dependency=afterany:$SLURM_JOB_ID job.sh\nsrun python train.py\n", note: "sbatch", changes: true, wrapped: "sbatch --dependency"},
+		{name: "different script", script: "sbatch other.sh\nsrun python train.py\n", toml: "sbatch other.sh"},
+		{name: "timeout", script: "timeout -s INT 3h srun -n 2 python train.py\n", wrap: true,
+			toml: `argv = ["timeout", "-s", "INT", "3h", "python"`, wrapped: "timeout -s INT 3h ddpbatch launch --ntasks=2 -- python"},
+		{name: "singleton", script: "#SBATCH --dependency=singleton\nsrun python train.py\n", toml: `dependency = ["singleton"]`},
+		{name: "here-string without a secret", script: "read -r A B <<< '1 2'\nsrun python train.py\n", toml: "read -r A B"},
+		{name: "here-string for a login", script: "tool login <<< hunter22\nsrun python train.py\n", note: "tool", changes: true, wrapped: "tool login"},
+		{name: "here-string with a password", script: "read -r NAME PASSWORD <<< 'ada hunter22'\nsrun python train.py\n", note: "read", changes: true, wrapped: "PASSWORD"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			options := testOptions
+			options.Wrap, options.Site = tt.wrap, "generic"
+			script := tt.script
+			if !strings.HasPrefix(script, "#!") {
+				script = head + script
+			}
+			got, err := Read("job.sh", []byte(script), options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(got.TOML), tt.toml) {
+				t.Errorf("%q is not in\n%s", tt.toml, got.TOML)
+			}
+			if (got.Changes() > 0) != tt.changes || (len(got.Notes) > 0) != (tt.note != "") {
+				t.Errorf("got notes %+v", got.Notes)
+			}
+			if tt.note != "" && !strings.HasPrefix(got.Notes[0].Text, tt.note) {
+				t.Errorf("got %+v, want %q first", got.Notes, tt.note)
+			}
+			if (got.Script != nil) != (tt.wrapped != "") || !strings.Contains(string(got.Script), tt.wrapped) {
+				t.Errorf("%q is not in\n%s", tt.wrapped, got.Script)
+			}
+			if strings.Contains(string(got.TOML), "hunter22") {
+				t.Errorf("the job file has a secret:\n%s", got.TOML)
+			}
+		})
+	}
+}
+
 // FuzzRead checks that the job file is valid for every script.
 func FuzzRead(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.sh")

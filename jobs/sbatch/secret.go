@@ -228,10 +228,23 @@ func (r *reader) hasSecretValue(text string) bool {
 	return slices.ContainsFunc(r.secretValues, func(v string) bool { return strings.Contains(text, v) })
 }
 
+// plainInput matches commands that read a here-string and send it nowhere.
+var plainInput = lazyregexp.New(`\b(?:read|mapfile|readarray|bc|awk|cut|tr|sed|grep|wc|sort)\b([^|;&<\n]*)<<<`)
+
+// hasSecretInput reports whether a command may read a secret from a here-string, such as a login.
+func hasSecretInput(text string) bool {
+	for _, m := range plainInput().FindAllStringSubmatch(text, -1) {
+		if slices.ContainsFunc(splitFields(m[1]), isSecretName) {
+			return true
+		}
+	}
+	return strings.Count(text, "<<<") > len(plainInput().FindAllString(text, -1))
+}
+
 // isSuspicious reports whether a part of the script may contain a secret. Unlike hasSecret, it
 // also detects text such as "password X", and logins with the secret at any position.
 func (r *reader) isSuspicious(text string) bool {
-	if hasSecret(text) || r.hasSecretValue(text) || strings.Contains(text, "<<<") || strings.Contains(text, "|") && strings.Contains(text, "--password-stdin") {
+	if hasSecret(text) || r.hasSecretValue(text) || hasSecretInput(text) || strings.Contains(text, "|") && strings.Contains(text, "--password-stdin") {
 		return true
 	}
 	words := splitFields(unquote.Replace(text))

@@ -63,7 +63,7 @@ func (r *reader) convert(stmts []*syntax.Stmt, program *candidate, all []candida
 	r.prepare(stmts[:program.top])
 	prefix, simple := launchContext(main, program.stmt)
 	for _, s := range prefix {
-		r.prepare([]*syntax.Stmt{s})
+		r.prepareRequired(s)
 	}
 	if !simple {
 		r.change(r.line(program.stmt), sourceText(program.stmt), "it is in a loop, a condition, or a function")
@@ -94,13 +94,43 @@ func launchContext(s, program *syntax.Stmt) (before []*syntax.Stmt, simple bool)
 		if before, ok := launchContext(c.X, program); ok {
 			return before, true
 		}
-		if c.Op == syntax.AndStmt && isPreparation(c.X) {
+		if parts := conjunction(c.X); c.Op == syntax.AndStmt && parts != nil {
 			if before, ok := launchContext(c.Y, program); ok {
-				return append([]*syntax.Stmt{c.X}, before...), true
+				return append(parts, before...), true
 			}
 		}
 	}
 	return nil, false
+}
+
+// conjunction returns the simple commands that && connects, or nil if a statement has other parts.
+func conjunction(s *syntax.Stmt) []*syntax.Stmt {
+	if s.Background || s.Negated {
+		return nil
+	}
+	switch c := s.Cmd.(type) {
+	case *syntax.DeclClause, *syntax.CallExpr, *syntax.TestClause:
+		return []*syntax.Stmt{s}
+	case *syntax.BinaryCmd:
+		x, y := conjunction(c.X), conjunction(c.Y)
+		if c.Op == syntax.AndStmt && len(s.Redirs) == 0 && x != nil && y != nil {
+			return append(x, y...)
+		}
+	}
+	return nil
+}
+
+// prepareRequired reads a command that the program follows after &&. If it fails, the program does not
+// run.
+func (r *reader) prepareRequired(s *syntax.Stmt) {
+	r.required = true
+	defer func() { r.required = false }()
+	if isPreparation(s) {
+		r.prepare([]*syntax.Stmt{s})
+		return
+	}
+	r.markRead(s)
+	r.run(s)
 }
 
 // isPreparation reports whether a command before && changes the shell or prepares the job, so
@@ -156,9 +186,45 @@ func readsOutput(s *syntax.Stmt) bool {
 func (r *reader) readLater(s *syntax.Stmt) {
 	r.after = true
 	defer func() { r.after = false }()
-	if !r.isHarmless(s) {
+	if !r.isHarmless(s) && !r.endsProcess(s) {
 		r.change(r.line(s), sourceText(s), "it runs after the program: a job file has no commands there; use a job with slurm.dependency")
 	}
+}
+
+// endsProcess reports whether a statement only ends processes that the script has started. They end
+// with the job anyway.
+func (r *reader) endsProcess(s *syntax.Stmt) bool {
+	if b, ok := s.Cmd.(*syntax.BinaryCmd); ok {
+		return (b.Op == syntax.AndStmt || b.Op == syntax.OrStmt) && (r.endsProcess(b.X) || r.isHarmless(b.X)) && (r.endsProcess(b.Y) || r.isHarmless(b.Y))
+	}
+	c, ok := s.Cmd.(*syntax.CallExpr)
+	if !ok || len(c.Args) < 2 || c.Args[0].Lit() != "kill" {
+		return false
+	}
+	for _, w := range c.Args[1:] {
+		text := sourceText(w)
+		name := strings.Trim(text, `"${}`)
+		isOption := strings.HasPrefix(text, "-")
+		isJob := strings.HasPrefix(text, "%") || text == "$!" || text == `"$!"`
+		isProcess := strings.Contains(text, "$") && len(r.assignments[name]) > 0 && !slices.ContainsFunc(r.assignments[name], func(a *syntax.Assign) bool {
+			return a.Value == nil || strings.Trim(sourceText(a.Value), `"`) != "$!"
+		})
+		if !isOption && !isJob && !isProcess {
+			return false
+		}
+	}
+	return true
+}
+
+// callsHarmlessFunction reports whether a command calls a function of the script that only prints.
+func (r *reader) callsHarmlessFunction(name string) bool {
+	body := r.functions[name]
+	if body == nil || len(setVariables(body)) > 0 || hasExit(body) && !r.after {
+		return false
+	}
+	r.functions[name] = nil // a recursive function is not harmless
+	defer func() { r.functions[name] = body }()
+	return r.isHarmless(body)
 }
 
 // isHarmless reports whether a statement only prints or waits.
@@ -175,6 +241,9 @@ func (r *reader) isHarmless(s *syntax.Stmt) bool {
 		}
 		if hasCommand(c) && !r.hasPureCommands(c) {
 			return false
+		}
+		if r.callsHarmlessFunction(c.Args[0].Lit()) {
+			return true
 		}
 		base := path.Base(c.Args[0].Lit())
 		switch base {
@@ -286,10 +355,14 @@ func (r *reader) prepare(list []*syntax.Stmt) {
 				r.prepare([]*syntax.Stmt{c.X, c.Y})
 				continue
 			}
+			if c.Op == syntax.OrStmt && isChangeOfDirectory(c.X) && r.endsScript(c.Y) { // a job without its directory fails
+				r.prepareRequired(c.X)
+				continue
+			}
 			r.prepareNested(s)
 		case *syntax.FuncDecl:
 			if c.Name != nil {
-				r.functions[c.Name.Value] = true
+				r.functions[c.Name.Value] = c.Body
 			}
 			r.run(s)
 		case nil:
@@ -302,6 +375,22 @@ func (r *reader) prepare(list []*syntax.Stmt) {
 	}
 }
 
+// isChangeOfDirectory reports whether a statement is a plain cd.
+func isChangeOfDirectory(s *syntax.Stmt) bool {
+	c, ok := s.Cmd.(*syntax.CallExpr)
+	return ok && len(s.Redirs) == 0 && !s.Background && !s.Negated && len(c.Args) > 0 && c.Args[0].Lit() == "cd"
+}
+
+// endsScript reports whether a statement only prints and ends the script.
+func (r *reader) endsScript(s *syntax.Stmt) bool {
+	if c, ok := s.Cmd.(*syntax.CallExpr); ok && len(c.Args) > 0 {
+		if body := r.functions[c.Args[0].Lit()]; body != nil {
+			return r.areHarmless([]*syntax.Stmt{body}) && hasExit(body)
+		}
+	}
+	return r.isHarmless(s) && hasExit(s)
+}
+
 // prepareNested keeps a loop, a condition, or a pipe as shell code.
 func (r *reader) prepareNested(s *syntax.Stmt) {
 	if r.isHarmless(s) && len(setVariables(s)) == 0 && !hasExit(s) {
@@ -312,6 +401,13 @@ func (r *reader) prepareNested(s *syntax.Stmt) {
 		delete(r.vars, name)
 	}
 	r.hideNestedSecrets(s)
+	r.readEffects(s)
+	r.run(s)
+}
+
+// readEffects reads the effects on the shell of commands that the job file keeps as shell code: of a
+// loop, a condition, or the body of a function.
+func (r *reader) readEffects(s *syntax.Stmt) {
 	syntax.Walk(s, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.CallExpr:
@@ -320,7 +416,7 @@ func (r *reader) prepareNested(s *syntax.Stmt) {
 			}
 			switch name := n.Args[0].Lit(); name {
 			case "cd", "pushd", "popd":
-				r.change(r.line(n), sourceText(n), "a condition or a loop changes the directory of the program: set command.workdir")
+				r.change(r.line(n), sourceText(n), "a condition, a loop, or a function changes the directory of the program: set command.workdir")
 			case "trap":
 				r.change(r.line(n), sourceText(n), "a job file has no traps")
 			case "source", ".", "eval":
@@ -338,7 +434,6 @@ func (r *reader) prepareNested(s *syntax.Stmt) {
 		}
 		return true
 	})
-	r.run(s)
 }
 
 // hasExit reports whether a part of the script can end the script.
@@ -382,15 +477,35 @@ func (r *reader) code(s *syntax.Stmt) string {
 // run keeps a statement as shell code that runs on the first node before the program, as in the
 // script.
 func (r *reader) run(s *syntax.Stmt) {
+	syntax.Walk(s, func(n syntax.Node) bool {
+		if c, ok := n.(*syntax.CallExpr); ok && len(c.Args) > 1 && path.Base(c.Args[0].Lit()) == "sbatch" {
+			if file := strings.Trim(sourceText(c.Args[len(c.Args)-1]), `"`); file == "$0" || path.Base(file) == path.Base(r.file) {
+				r.change(r.line(c), sourceText(c), "it submits the script, not the job file: use ddpbatch submit --chain")
+			}
+		}
+		return true
+	})
 	r.addStep(step{kind: stepRun, line: r.line(s), text: r.code(s), uses: usedVariables(s), mayEnd: true})
 }
 
-func (r *reader) addStep(s step) {
-	if slices.Contains(s.uses, "@") {
+// noteParameters adds a note if a step reads parameters that a job does not have.
+func (r *reader) noteParameters(s step) {
+	if slices.Contains(s.uses, "@") || slices.Contains(s.uses, "$0") {
 		r.change(s.line, s.text, "a job has no command-line arguments ($1, $@)")
 	}
 	if slices.Contains(s.uses, "?") {
-		r.change(s.line, s.text, "parameters such as $?, $!, and $$ may have other values in the job")
+		r.change(s.line, s.text, "parameters such as $? may have other values in the job")
+	}
+}
+
+func (r *reader) addStep(s step) {
+	if r.required && (s.kind == stepRun && s.mayEnd || s.kind == stepCd) {
+		if s.mayEnd = false; !strings.Contains(s.text, "<<") {
+			s.text += " || exit"
+		}
+	}
+	if s.kind != stepAssign { // keptSteps decides whether the job needs it
+		r.noteParameters(s)
 	}
 	if r.isSuspicious(s.text) || slices.ContainsFunc(s.uses, func(name string) bool { return r.hidden[name] }) && s.kind == stepRun {
 		r.change(s.line, s.text, "it may contain a secret, which a job file must not contain: run it before you submit, or keep it in a script that only you can read")
@@ -478,7 +593,7 @@ func (r *reader) prepareAssign(s *syntax.Stmt, a *syntax.Assign, declaration str
 		if r.exported[name] {
 			text = "export " + text
 		}
-		if r.noteUnknown(line, name, text) {
+		if r.noteUnknown(line, name, text, usedVariables(a)) {
 			return
 		}
 		r.addStep(step{kind: stepRun, line: line, text: text, uses: usedVariables(a), mayEnd: true})
@@ -492,7 +607,7 @@ func (r *reader) prepareAssign(s *syntax.Stmt, a *syntax.Assign, declaration str
 		r.setVariable(s, name, value, "export "+text)
 		return
 	}
-	if r.noteUnknown(line, name, text) {
+	if r.noteUnknown(line, name, text, usedVariables(a)) {
 		return
 	}
 	r.addStep(step{kind: stepRun, line: line, text: "export " + text, uses: usedVariables(a)})
@@ -503,6 +618,7 @@ func (r *reader) setVariable(s *syntax.Stmt, name, value, text string) {
 	line := r.line(s)
 	if isManaged(name) {
 		r.noteManaged(line, name, name+"="+value)
+		r.keepManaged(line, name, name+"="+quoteWord(value))
 		return
 	}
 	if r.foreign && !isValidText(value) || !isValidText(value) {
@@ -534,12 +650,21 @@ func (r *reader) noteManaged(line int, name, text string) {
 	r.note(line, text, why)
 }
 
+// keepManaged keeps an assignment to a variable that ddpbatch sets for each rank, for commands of the
+// setup that read it. The variable is not exported.
+func (r *reader) keepManaged(line int, name, text string, uses ...string) {
+	if !isSlurmVariable(name) {
+		r.addStep(step{kind: stepAssign, line: line, name: name, text: text, uses: uses})
+	}
+}
+
 // noteUnknown reports whether a variable with an unknown value is managed by ddpbatch or is a
 // secret, and adds a note then.
-func (r *reader) noteUnknown(line int, name, text string) bool {
+func (r *reader) noteUnknown(line int, name, text string, uses []string) bool {
 	switch {
 	case isManaged(name):
 		r.noteManaged(line, name, text)
+		r.keepManaged(line, name, strings.TrimPrefix(text, "export "), uses...)
 		return true
 	case isSecretName(name):
 		r.hideVariable(name, "")
@@ -591,7 +716,16 @@ func (r *reader) prepareCall(s *syntax.Stmt, c *syntax.CallExpr) {
 		}
 	}
 	switch {
-	case r.functions[name]:
+	case r.callsHarmlessFunction(name):
+	case r.functions[name] != nil:
+		body := r.functions[name]
+		r.functions[name] = nil // without the calls of a recursive function
+		for _, name := range setVariables(body) {
+			r.scriptVars[name] = true
+		}
+		r.hideNestedSecrets(body)
+		r.readEffects(body)
+		r.functions[name] = body
 		r.run(s)
 		r.forget()
 	case base == "module" || base == "ml":
@@ -672,8 +806,8 @@ func hasDefaultAssignment(n syntax.Node) bool {
 }
 
 // markRead marks the variables that a command such as read sets as unknown.
-func (r *reader) markRead(c *syntax.CallExpr) {
-	for _, name := range setVariables(c) {
+func (r *reader) markRead(n syntax.Node) {
+	for _, name := range setVariables(n) {
 		r.scriptVars[name] = true
 		delete(r.vars, name)
 	}
@@ -694,7 +828,9 @@ func (r *reader) changeDirectory(s *syntax.Stmt, list []string, all bool) {
 	case len(list) == 0 && all && r.options.Home != "":
 		list = []string{r.options.Home}
 	case !all || len(list) != 1 || list[0] == "-":
-		if len(usedVariables(s)) > 0 && !slices.ContainsFunc(usedVariables(s), func(n string) bool { return n == "@" || n == "?" || n == "$(" || strings.HasSuffix(n, "[]") }) && strings.Count(text, " ") == 1 {
+		if len(usedVariables(s)) > 0 && !slices.ContainsFunc(usedVariables(s), func(n string) bool {
+			return slices.Contains(words("@ ? ! $! $$ $0 $("), n) || strings.HasSuffix(n, "[]")
+		}) && strings.Count(text, " ") == 1 {
 			r.job.shellDir = strings.TrimPrefix(text, "cd ")
 			r.job.workdir = ""
 			r.addNeeded(usedVariables(s))

@@ -95,7 +95,7 @@ func (r *reader) inspect(w *syntax.Word) expansion {
 			}
 			if n.Exp != nil && !known && (n.Exp.Op == syntax.DefaultUnset || n.Exp.Op == syntax.DefaultUnsetOrNull) {
 				switch {
-				case isSlurmVariable(name), r.scriptVars[name], !isPlainName(name), r.secretDefault(n):
+				case isSlurmVariable(name), r.scriptVars[name], !isPlainName(name), r.secretDefault(n), strings.HasSuffix(name, "PATH"): // modules set PATH variables
 					x.possible = false
 				default:
 					x.environ.unset[name] = true
@@ -186,7 +186,7 @@ func (r *reader) expand(w *syntax.Word, literal bool) (list []string, known bool
 		}
 	}
 	for _, name := range x.defaults {
-		r.usesDefault(name)
+		r.defaults[name] = true
 	}
 	return list, true
 }
@@ -342,6 +342,90 @@ func (r *reader) args(words []*syntax.Word) (list []arg) {
 	return list
 }
 
+// maxListDepth is the maximum number of variables that refer to each other in a command line.
+const maxListDepth = 4
+
+// expandLists replaces variables that hold several arguments, of which some are not known, by these
+// arguments. The script must set the variable once, before the program.
+func (r *reader) expandLists(args []arg, depth int) (list []arg) {
+	for _, a := range args {
+		if words := r.listWords(a); words != nil && depth < maxListDepth {
+			list = append(list, r.expandLists(r.args(words), depth+1)...)
+		} else {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// listWords returns the words of the value of a variable such as $ARGS or "${ARGS[@]}", or nil.
+func (r *reader) listWords(a arg) (list []*syntax.Word) {
+	if a.known || a.word == nil || len(a.word.Parts) != 1 {
+		return nil
+	}
+	part, quoted := a.word.Parts[0], false
+	if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) == 1 {
+		part, quoted = q.Parts[0], true
+	}
+	p, ok := part.(*syntax.ParamExp)
+	if !ok || p.Param == nil || p.Excl || p.Length || p.Width || p.Slice != nil || p.Repl != nil || p.Exp != nil {
+		return nil
+	}
+	name := p.Param.Value
+	assigns := r.assignments[name]
+	if len(assigns) != 1 || assigns[0].Append || assigns[0].Index != nil || r.hidden[name] ||
+		!slices.ContainsFunc(r.steps, func(s step) bool { return s.kind == stepAssign && s.name == name }) {
+		return nil
+	}
+	switch value := assigns[0]; {
+	case value.Array != nil:
+		index, isWord := p.Index.(*syntax.Word)
+		if !isWord || index.Lit() != "@" {
+			return nil
+		}
+		for _, e := range value.Array.Elems {
+			if e.Index != nil || e.Value == nil {
+				return nil
+			}
+			list = append(list, e.Value)
+		}
+	case value.Value != nil && p.Index == nil && !quoted:
+		list = splitValue(value.Value)
+	}
+	for _, w := range list {
+		for _, name := range usedVariables(w) {
+			if len(r.assignments[name]) > 1 || slices.Contains(words("$( @ ? ! $! $$ $0"), name) { // it may have had a different value
+				return nil
+			}
+		}
+	}
+	return list
+}
+
+// splitValue returns the words of a value in double quotes, or nil if only a shell can split it.
+func splitValue(w *syntax.Word) (list []*syntax.Word) {
+	if len(w.Parts) != 1 {
+		return nil
+	}
+	q, ok := w.Parts[0].(*syntax.DblQuoted)
+	if !ok {
+		return nil
+	}
+	text := strings.ReplaceAll(strings.Trim(sourceText(q), `"`), "\\\n", "")
+	if strings.ContainsAny(text, "\"'`\\*?[~{}()<>|&;#") {
+		return nil
+	}
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader("x "+strings.Join(strings.Fields(text), " ")), "")
+	if err != nil || len(file.Stmts) != 1 {
+		return nil
+	}
+	call, ok := file.Stmts[0].Cmd.(*syntax.CallExpr)
+	if !ok || len(call.Assigns) > 0 {
+		return nil
+	}
+	return call.Args[1:]
+}
+
 // startsProgram reports whether the first argument in a word with an unknown value is a program
 // and not an option, because the script assigns such values to the variable at its start.
 func (r *reader) startsProgram(w *syntax.Word) bool {
@@ -442,8 +526,8 @@ func quoteWord(s string) string {
 }
 
 // usedVariables returns the names of the variables that a part of the script reads. A command
-// substitution counts as the name "$(", positional parameters count as "@", and the shell's own
-// parameters, such as $?, count as "?".
+// substitution counts as the name "$(", positional parameters count as "@", $0, $!, and $$ count as
+// themselves, and the shell's other parameters, such as $?, count as "?".
 func usedVariables(nodes ...syntax.Node) (names []string) {
 	add := func(s string) {
 		if !slices.Contains(names, s) {
@@ -458,6 +542,17 @@ func usedVariables(nodes ...syntax.Node) (names []string) {
 	for _, n := range nodes {
 		syntax.Walk(n, func(n syntax.Node) bool {
 			switch n := n.(type) {
+			case *syntax.FuncDecl: // its positional parameters are those of its call
+				for _, name := range usedVariables(n.Body) {
+					if name != "@" {
+						add(name)
+					}
+				}
+				return false
+			case *syntax.CallExpr:
+				if readsParameters(n) {
+					add("@")
+				}
 			case *syntax.CmdSubst, *syntax.ProcSubst:
 				add("$(")
 			case *syntax.ParamExp:
@@ -468,8 +563,12 @@ func usedVariables(nodes ...syntax.Node) (names []string) {
 				case n.Index != nil:
 					add(n.Param.Value)
 					add(n.Param.Value + "[]")
-				case slices.Contains(words("? ! $ - _"), n.Param.Value):
+				case n.Param.Value == "!" || n.Param.Value == "$":
+					add("$" + n.Param.Value)
+				case slices.Contains(words("? - _"), n.Param.Value):
 					add("?")
+				case n.Param.Value == "0":
+					add("$0")
 				case !isPlainName(n.Param.Value):
 					add("@")
 				default:
@@ -488,6 +587,20 @@ func usedVariables(nodes ...syntax.Node) (names []string) {
 		})
 	}
 	return names
+}
+
+// readsParameters reports whether a command reads the positional parameters without naming them.
+func readsParameters(c *syntax.CallExpr) bool {
+	if len(c.Args) == 0 {
+		return false
+	}
+	switch c.Args[0].Lit() {
+	case "getopts":
+		return len(c.Args) <= 3 // further arguments replace the parameters
+	case "shift":
+		return true
+	}
+	return false
 }
 
 // arithmeticName matches a variable in an arithmetic expression.
@@ -515,11 +628,12 @@ func arithmeticNames(exprs ...syntax.ArithmExpr) (names []string) {
 
 // setVariables returns the names of the variables that a part of the script assigns.
 func setVariables(nodes ...syntax.Node) (names []string) {
+	prefixes := map[*syntax.Assign]bool{} // assignments for one command only
 	for _, n := range nodes {
 		syntax.Walk(n, func(n syntax.Node) bool {
 			switch n := n.(type) {
 			case *syntax.Assign:
-				if n.Name != nil {
+				if n.Name != nil && !prefixes[n] {
 					names = append(names, n.Name.Value)
 				}
 			case *syntax.ParamExp:
@@ -541,6 +655,9 @@ func setVariables(nodes ...syntax.Node) (names []string) {
 					names = append(names, arithmeticNames(n.X)...)
 				}
 			case *syntax.CallExpr:
+				for _, a := range n.Assigns {
+					prefixes[a] = len(n.Args) > 0
+				}
 				if len(n.Args) > 1 {
 					switch n.Args[0].Lit() {
 					case "read", "mapfile", "readarray", "getopts", "printf", "let":
@@ -595,6 +712,10 @@ func (r *reader) assign(line int, a *syntax.Assign) (known bool) {
 		value := ""
 		if known = true; a.Value != nil {
 			value, known = r.word(a.Value)
+			if n, isCount := r.gpuCount(a.Value); !known && isCount {
+				value, known = strconv.Itoa(n), true
+				r.note(line, sourceText(a), "the job has "+value+" GPUs on each node")
+			}
 		}
 		if a.Append {
 			known = known && hadValue && old.Kind == expand.String
@@ -619,6 +740,16 @@ func (r *reader) assign(line int, a *syntax.Assign) (known bool) {
 	}
 	r.vars[name] = v
 	return true
+}
+
+// gpuQuery matches commands that count the GPUs of a node.
+var gpuQuery = lazyregexp.New(`^\$\(nvidia-smi (?:-L|--list-gpus) \| (?:wc -l|grep -c \S+)\)$`)
+
+// gpuCount returns the number of GPUs of each node of the job, if a word is a command that counts
+// them.
+func (r *reader) gpuCount(w *syntax.Word) (n int, ok bool) {
+	n = r.job.nodeGPUs()
+	return n, n > 0 && !r.job.exclusive && gpuQuery().MatchString(sourceText(w))
 }
 
 // hasSecretElement hides an element of an array that is a secret.

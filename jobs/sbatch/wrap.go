@@ -27,6 +27,12 @@ func (r *reader) wrap(program *candidate) []byte {
 		}
 		args = args[1:]
 	}
+	if len(args) > 0 && args[0].known && wrappers[path.Base(args[0].text)] {
+		// Commands such as timeout then limit ddpbatch launch instead of srun.
+		if inner := skipWrapper(path.Base(args[0].text), args[1:]); len(inner) > 0 && inner[0].known && path.Base(inner[0].text) == "srun" {
+			args = inner
+		}
+	}
 	if len(args) == 0 || args[0].word == nil {
 		return nil
 	}
