@@ -140,15 +140,8 @@ func (d *differential) compare(t *testing.T, name string, src []byte) string {
 		want, fromJob = sortLines(want), sortLines(fromJob)
 	}
 	for _, n := range result.Notes {
-		name, added := strings.CutPrefix(n.Reason, evaluatedReason)
-		if n.Reason == exportedReason {
-			name, added = n.Text[1:], true
-		}
-		if array, exportsArray := strings.CutPrefix(n.Reason, "the setup exports the array as $"); exportsArray {
-			name, added = array, true
-		}
-		if added { // mentioned
-			variable := regexp.MustCompile(`(env=|;)` + regexp.QuoteMeta(name) + `=[^;]*;`)
+		if n.Reason == exportedReason { // mentioned
+			variable := regexp.MustCompile(`(env=|;)` + regexp.QuoteMeta(n.Text[1:]) + `=[^;]*;`)
 			fromJob = variable.ReplaceAllString(fromJob, "$1")
 		}
 	}

@@ -2,6 +2,7 @@ package sbatch
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -121,6 +122,9 @@ var unsupportedOptions = map[string]string{
 	"get-user-env": "the job gets the environment", "verbose": "ddpbatch submit prints the job ID", "quiet": "ddpbatch submit prints the job ID",
 }
 
+// signalNumbers maps numbers of signals to names.
+var signalNumbers = map[string]string{"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}
+
 var typedCount = lazyregexp.New(`^(?:gpu:)?(?:([A-Za-z0-9][\w.-]*):)?(\d+)(?:\(.*\))?$`)
 
 // convertOption converts one option of sbatch, or the same option of srun.
@@ -220,8 +224,13 @@ func (r *reader) convertOption(line int, name, value string) {
 		signal, seconds, _ := strings.Cut(value, "@")
 		if _, err := strconv.Atoi(seconds); err == nil {
 			j.set("signal_before_end", seconds+"s")
-			if !strings.Contains(signal, "USR1") && !strings.HasSuffix(signal, "10") {
-				r.change(line, option, "slurm.signal_before_end sends SIGUSR1 to each rank, not this signal")
+			signal = strings.TrimPrefix(signal[strings.LastIndexByte(signal, ':')+1:], "SIG")
+			switch signal = cmp.Or(signalNumbers[signal], signal); signal {
+			case "USR1":
+			case "USR2", "TERM", "INT", "HUP":
+				j.stopSignal = signal
+			default:
+				r.change(line, option, "command.stop_signal does not have this signal")
 			}
 		} else {
 			r.change(line, option, "it does not contain a time")

@@ -222,6 +222,8 @@ func (f *finder) classify(args []arg, depth int) int {
 			return notProgram
 		}
 		return launchProgram
+	case base == "eval":
+		return f.classify(f.r.evaluated(rest), depth+1)
 	case wrappers[base]:
 		return f.classify(skipWrapper(base, rest), depth+1)
 	case base == "accelerate" || base == "colossalai" || base == "fabric" || base == "lightning":
@@ -259,6 +261,8 @@ func (f *finder) classify(args []arg, depth int) int {
 		if len(rest) == 0 || rest[0].known && rest[0].text == "-n" {
 			return notProgram
 		}
+		return plainProgram
+	case base == "wandb" && firstWord(rest) == "agent":
 		return plainProgram
 	case harmlessCommands[base] || setupCommands[base]:
 		return notProgram

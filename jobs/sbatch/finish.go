@@ -194,7 +194,9 @@ func (r *reader) sizeChange(name string) (was, now string) {
 	case "SLURM_NTASKS_PER_NODE":
 		n = j.outTasks
 	case "SLURM_CPUS_PER_TASK":
-		n = j.outCPUs
+		if n = j.outCPUs; j.cpus == 0 && r.hasDirectives() {
+			return "empty", strconv.Itoa(max(1, n))
+		}
 	}
 	was, known := r.knownString(name)
 	if n == 0 || !known {

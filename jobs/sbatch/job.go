@@ -46,6 +46,7 @@ type job struct {
 	torchTasks               int
 	argv                     []string
 	workdir                  string
+	stopSignal               string
 	shellDir                 string // directory as bash code, if only a shell knows it
 }
 
@@ -213,6 +214,7 @@ func (j *job) toml() []byte {
 	if j.once {
 		key("run", quote("once"))
 	}
+	word("stop_signal", j.stopSignal)
 	word("workdir", j.workdir)
 	if j.array != "" {
 		b.WriteString("\n[sweep]\n")

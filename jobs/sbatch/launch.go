@@ -75,6 +75,7 @@ func (c *command) unwrap() {
 			c.args = c.args[1:]
 		case base == "env" && c.takeEnvironment():
 		case base == "timeout" && c.takeTimeout():
+		case base == "eval" && c.takeEvaluated():
 		case base == "srun" && !c.inSrun:
 			if !c.convertSrun() {
 				return
@@ -98,6 +99,36 @@ func (c *command) unwrap() {
 		}
 	}
 	c.change(sourceText(c.stmt), "it starts no program: set command.argv")
+}
+
+// takeEvaluated replaces eval by the simple command that it runs. It reports whether the command is known.
+func (c *command) takeEvaluated() bool {
+	args := c.r.evaluated(c.args[1:])
+	if args == nil {
+		return false
+	}
+	c.args = args
+	return true
+}
+
+// evaluated returns the words of the simple command that eval runs, or nil.
+func (r *reader) evaluated(args []arg) []arg {
+	parts := make([]string, len(args))
+	for i, a := range args {
+		if !a.known {
+			return nil
+		}
+		parts[i] = a.text
+	}
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(strings.Join(parts, " ")), "")
+	if err != nil || len(file.Stmts) != 1 || len(file.Stmts[0].Redirs) > 0 || file.Stmts[0].Background || file.Stmts[0].Negated {
+		return nil
+	}
+	call, ok := file.Stmts[0].Cmd.(*syntax.CallExpr)
+	if !ok || len(call.Assigns) > 0 || len(call.Args) == 0 {
+		return nil
+	}
+	return r.args(call.Args)
 }
 
 // takeTimeout moves timeout in front of the program, if it limits the time of srun. It reports whether
@@ -699,6 +730,9 @@ func (c *command) convertInline() bool {
 	}
 	script := c.args[2]
 	if !script.known {
+		if w, ok := singleLine(script.word); ok {
+			c.args[2] = arg{word: w}
+		}
 		return false
 	}
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader([]byte(script.text)), "")
@@ -725,6 +759,43 @@ func (c *command) convertInline() bool {
 	c.args[2] = arg{text: line, known: true}
 	c.convertProgram()
 	return true
+}
+
+// singleLine returns a word of shell code in double quotes on one line. ok is false for code in which
+// line breaks are significant, and for code in which quotes or backslashes have a meaning for both
+// shells.
+func singleLine(w *syntax.Word) (line *syntax.Word, ok bool) {
+	if w == nil || len(w.Parts) != 1 {
+		return nil, false
+	}
+	q, isQuoted := w.Parts[0].(*syntax.DblQuoted)
+	if !isQuoted || q.Dollar {
+		return nil, false
+	}
+	code := strings.ReplaceAll(strings.Trim(sourceText(q), `"`), "\\\n", "")
+	if strings.ContainsAny(code, "\"`\\") || strings.Contains(code, "<<") {
+		return nil, false
+	}
+	parse := func(text string) *syntax.File {
+		file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
+		if err != nil {
+			return &syntax.File{}
+		}
+		return file
+	}
+	text := sourceText(parse(code))
+	if !isValidText(text) || text == "" || strings.Contains(text, `"`) {
+		return nil, false
+	}
+	file := parse(`x "` + text + `"`)
+	if len(file.Stmts) != 1 {
+		return nil, false
+	}
+	call, isCall := file.Stmts[0].Cmd.(*syntax.CallExpr)
+	if !isCall || len(call.Args) != 2 {
+		return nil, false
+	}
+	return call.Args[1], true
 }
 
 // convertInlineTorchrun converts bash -c 'torchrun ...', which srun starts on each node.
@@ -862,9 +933,11 @@ func (c *command) evaluateOnce() {
 		names := usedVariables(a.word)
 		differs := func(name string) bool {
 			isElement := strings.HasSuffix(name, "[]")
-			return name == "$(" || isElement || slices.Contains(rankVariables, name) || isSlurmVariable(name) && !slices.Contains(jobVariables, name)
+			return name == "$(" || name == "$0" || isElement || slices.Contains(rankVariables, name) || isSlurmVariable(name) && !slices.Contains(jobVariables, name)
 		}
-		if !slices.ContainsFunc(names, differs) || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(words("@ ? ! $! $$ $0"), name) }) {
+		if !slices.ContainsFunc(names, differs) || slices.ContainsFunc(names, func(name string) bool {
+			return slices.Contains(words("@ ? ! $! $$"), name) || name == "$0" && !r.hasDirectives()
+		}) {
 			continue
 		}
 		name := fmt.Sprintf("ARG%d", count+1)

@@ -197,6 +197,7 @@ type reader struct {
 	expansion    string                      // command that changes how the shell expands words
 	after        bool                        // whether the reader is behind the program
 	required     bool                        // whether the program runs only if the current command succeeds
+	setupWords   []string                    // variables whose values are in setup or workdir, such as the name of a conda environment
 	arrays       map[string]bool             // arrays that the ranks restore
 	file         string                      // name of the script, which is Slurm's default of the job name
 	foreign      bool                        // whether a sourced file may have set any variable
@@ -245,10 +246,11 @@ func (r *reader) noteDefaults(kept []step, program *candidate) {
 		add(usedVariables(program.stmt))
 	}
 	for _, s := range kept {
-		if s.kind != stepRun && s.kind != stepAssign {
+		if s.kind == stepEnv {
 			add(s.uses)
 		}
 	}
+	add(r.setupWords)
 	for _, name := range slices.Sorted(maps.Keys(r.defaults)) {
 		if read[name] {
 			r.note(0, "$"+name, "the job file has its default; a value from the environment or the command line no longer applies")

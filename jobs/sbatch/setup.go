@@ -199,7 +199,7 @@ func (r *reader) endsProcess(s *syntax.Stmt) bool {
 	}
 	c, ok := s.Cmd.(*syntax.CallExpr)
 	if !ok || len(c.Args) < 2 || c.Args[0].Lit() != "kill" {
-		return false
+		return ok && len(c.Args) == 2 && c.Args[0].Lit() == "ray" && c.Args[1].Lit() == "stop"
 	}
 	for _, w := range c.Args[1:] {
 		text := sourceText(w)
@@ -490,7 +490,7 @@ func (r *reader) run(s *syntax.Stmt) {
 
 // noteParameters adds a note if a step reads parameters that a job does not have.
 func (r *reader) noteParameters(s step) {
-	if slices.Contains(s.uses, "@") || slices.Contains(s.uses, "$0") {
+	if slices.Contains(s.uses, "@") || slices.Contains(s.uses, "$0") && !r.hasDirectives() { // sbatch copies the script
 		r.change(s.line, s.text, "a job has no command-line arguments ($1, $@)")
 	}
 	if slices.Contains(s.uses, "?") {
@@ -714,6 +714,13 @@ func (r *reader) prepareCall(s *syntax.Stmt, c *syntax.CallExpr) {
 			r.run(s)
 			return
 		}
+	}
+	if before := len(r.steps); slices.Contains(words("module ml source . conda mamba micromamba cd pushd"), base) {
+		defer func() {
+			if !slices.ContainsFunc(r.steps[before:], func(s step) bool { return s.kind == stepRun }) {
+				r.setupWords = append(r.setupWords, usedVariables(c)...)
+			}
+		}()
 	}
 	switch {
 	case r.callsHarmlessFunction(name):

@@ -1,6 +1,7 @@
 package sbatch
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,12 +69,17 @@ func (r *reader) inspect(w *syntax.Word) expansion {
 		x.possible = false
 		return x
 	}
+	quoted := map[syntax.Node]bool{} // texts in which braces have no meaning
 	syntax.Walk(w, func(n syntax.Node) bool {
 		switch n := n.(type) {
+		case *syntax.DblQuoted:
+			for _, p := range n.Parts {
+				quoted[p] = true
+			}
 		case *syntax.CmdSubst, *syntax.ProcSubst, *syntax.ExtGlob:
 			x.possible = false
 		case *syntax.Lit:
-			if m := numericRange().FindString(n.Value); len(m) > len("{00..99}") || strings.Count(n.Value, "{") > maxBraces {
+			if m := numericRange().FindString(n.Value); !quoted[n] && (len(m) > len("{00..99}") || strings.Count(n.Value, "{") > maxBraces) {
 				x.possible = false
 			}
 		case *syntax.BinaryArithm:
@@ -95,7 +101,7 @@ func (r *reader) inspect(w *syntax.Word) expansion {
 			}
 			if n.Exp != nil && !known && (n.Exp.Op == syntax.DefaultUnset || n.Exp.Op == syntax.DefaultUnsetOrNull) {
 				switch {
-				case isSlurmVariable(name), r.scriptVars[name], !isPlainName(name), r.secretDefault(n), strings.HasSuffix(name, "PATH"): // modules set PATH variables
+				case isSlurmVariable(name) && !r.isUnset(name), r.scriptVars[name], !isPlainName(name), r.secretDefault(n), strings.HasSuffix(name, "PATH"): // modules set PATH variables
 					x.possible = false
 				default:
 					x.environ.unset[name] = true
@@ -106,6 +112,17 @@ func (r *reader) inspect(w *syntax.Word) expansion {
 		return x.possible
 	})
 	return x
+}
+
+// isUnset reports whether Slurm sets a variable only for an option that the script does not have.
+func (r *reader) isUnset(name string) bool {
+	switch name {
+	case "SLURM_CPUS_PER_TASK":
+		return r.job.cpus == 0 && r.hasDirectives()
+	case "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_JOB_ID":
+		return r.job.array == "" && !bytes.Contains(r.src, []byte("SBATCH -a")) && !bytes.Contains(r.src, []byte("--array"))
+	}
+	return false
 }
 
 // secretDefault reports whether a default such as the one in ${API_KEY:-value} is a secret, which
@@ -346,7 +363,7 @@ func (r *reader) args(words []*syntax.Word) (list []arg) {
 const maxListDepth = 4
 
 // expandLists replaces variables that hold several arguments, of which some are not known, by these
-// arguments. The script must set the variable once, before the program.
+// arguments. The script must set the variable before the program, unconditionally.
 func (r *reader) expandLists(args []arg, depth int) (list []arg) {
 	for _, a := range args {
 		if words := r.listWords(a); words != nil && depth < maxListDepth {
@@ -373,28 +390,42 @@ func (r *reader) listWords(a arg) (list []*syntax.Word) {
 	}
 	name := p.Param.Value
 	assigns := r.assignments[name]
-	if len(assigns) != 1 || assigns[0].Append || assigns[0].Index != nil || r.hidden[name] ||
-		!slices.ContainsFunc(r.steps, func(s step) bool { return s.kind == stepAssign && s.name == name }) {
+	isConditional := func() bool { // in a loop, a condition, or a function
+		unconditional := 0
+		for _, s := range r.steps {
+			if s.kind == stepAssign && s.name == name {
+				unconditional++
+			}
+		}
+		return unconditional != len(assigns)
+	}
+	if len(assigns) == 0 || r.hidden[name] || isConditional() {
 		return nil
 	}
-	switch value := assigns[0]; {
-	case value.Array != nil:
-		index, isWord := p.Index.(*syntax.Word)
-		if !isWord || index.Lit() != "@" {
+	index, _ := p.Index.(*syntax.Word)
+	for i, value := range assigns {
+		switch {
+		case value.Append != (i > 0) || value.Index != nil:
+			return nil
+		case value.Array != nil && index != nil && index.Lit() == "@":
+			for _, e := range value.Array.Elems {
+				if e.Index != nil || e.Value == nil {
+					return nil
+				}
+				list = append(list, e.Value)
+			}
+		case value.Value != nil && len(assigns) == 1 && p.Index == nil && !quoted:
+			list = splitValue(value.Value)
+		default:
 			return nil
 		}
-		for _, e := range value.Array.Elems {
-			if e.Index != nil || e.Value == nil {
-				return nil
-			}
-			list = append(list, e.Value)
-		}
-	case value.Value != nil && p.Index == nil && !quoted:
-		list = splitValue(value.Value)
 	}
 	for _, w := range list {
+		if !r.hasPureCommands(w) {
+			return nil
+		}
 		for _, name := range usedVariables(w) {
-			if len(r.assignments[name]) > 1 || slices.Contains(words("$( @ ? ! $! $$ $0"), name) { // it may have had a different value
+			if len(r.assignments[name]) > 1 || slices.Contains(words("@ ? ! $! $$ $0"), name) { // it may have had a different value
 				return nil
 			}
 		}

@@ -13,10 +13,27 @@ import (
 // wrap returns the script with `ddpbatch launch` instead of the launcher of its program. The
 // program, its arguments, and all other lines are unchanged. It returns nil if the launcher has
 // options that ddpbatch launch cannot apply.
-func (r *reader) wrap(program *candidate) []byte {
+func (r *reader) wrap(program *candidate) (script []byte) {
 	args := r.args(program.call.Args)
-	if readsInput(program.stmt) || slices.ContainsFunc(args, isMultiline) {
-		return nil // ranks have no standard input, and a job has no arguments of several lines
+	if readsInput(program.stmt) {
+		return nil // ranks have no standard input
+	}
+	for i, a := range args {
+		if !isMultiline(a) {
+			continue
+		}
+		// A job has no arguments of several lines. Only shell code may become one line.
+		line, ok := singleLine(a.word)
+		if !ok || i < 2 || args[i-1].text != "-c" || !slices.Contains(words("bash sh"), path.Base(args[i-2].text)) {
+			return nil
+		}
+		start, end := int(a.word.Pos().Offset()), int(a.word.End().Offset())
+		defer func() {
+			if script != nil {
+				tail := len(r.src) - end
+				script = slices.Concat(script[:len(script)-tail-(end-start)], []byte(sourceText(line)), script[len(script)-tail:])
+			}
+		}()
 	}
 	for len(args) > 1 && args[0].known {
 		base := path.Base(args[0].text)
@@ -37,6 +54,9 @@ func (r *reader) wrap(program *candidate) []byte {
 		return nil
 	}
 	start := int(args[0].word.Pos().Offset())
+	if args[0].known && args[0].text == "eval" {
+		return nil // not a program
+	}
 	if !args[0].known || path.Base(args[0].text) != "srun" {
 		if before := r.before(program, args[0]); before {
 			return nil
