@@ -730,10 +730,7 @@ func (c *command) convertInline() bool {
 	}
 	script := c.args[2]
 	if !script.known {
-		if w, ok := singleLine(script.word); ok {
-			c.args[2] = arg{word: w}
-		}
-		return false
+		return false // joinLines
 	}
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader([]byte(script.text)), "")
 	if err != nil {
@@ -759,6 +756,25 @@ func (c *command) convertInline() bool {
 	c.args[2] = arg{text: line, known: true}
 	c.convertProgram()
 	return true
+}
+
+// joinLines writes the code of bash -c on one line, for example behind a container runtime.
+func (c *command) joinLines() {
+	for i := 2; i < len(c.args); i++ {
+		a := c.args[i]
+		if c.args[i-1].text != "-c" || !slices.Contains(words("bash sh"), path.Base(c.args[i-2].text)) {
+			continue
+		}
+		if !a.known {
+			if w, ok := singleLine(a.word); ok {
+				c.args[i] = arg{word: w}
+			}
+			continue
+		}
+		if text, ok := oneLine(strings.TrimSpace(a.text)); ok {
+			c.args[i] = arg{text: text, known: true}
+		}
+	}
 }
 
 // singleLine returns a word of shell code in double quotes on one line. ok is false for code in which
@@ -868,6 +884,7 @@ func (c *command) convertProgram() {
 	c.args = slices.Concat(c.prefix, c.args)
 	c.useArrayTask()
 	c.hideArguments()
+	c.joinLines()
 	var argv []string
 	shell := r.job.shellDir != ""
 	for _, a := range c.args {
