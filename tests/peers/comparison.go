@@ -14,8 +14,8 @@ type comparison struct {
 	Machine machine `json:"machine"`
 	Rounds  int     `json:"rounds"`
 	Rows    []*row  `json:"rows"`
-	// Others has the earlier results of Rows on other kinds of processors.
-	Others []*comparison `json:"other_processors,omitempty"`
+	// Others has the earlier results of Rows on other kinds of CPUs.
+	Others []*comparison `json:"other_cpus,omitempty"`
 	// Parallel is measured separately, on more than one core.
 	Parallel *parallel `json:"ddp,omitempty"`
 	// Collectives is measured separately, with other programs.
@@ -111,15 +111,15 @@ func (c *comparison) device() string {
 	return c.Rows[0].Device
 }
 
-// isSameProcessor reports whether both were measured on the same kind of processor.
-func (c *comparison) isSameProcessor(d *comparison) bool {
+// isSameCPU reports whether both were measured on the same kind of CPU.
+func (c *comparison) isSameCPU(d *comparison) bool {
 	return c.Machine.CPU == d.Machine.CPU && c.device() == d.device()
 }
 
-// retain adds the results of before on other kinds of processors to Others.
+// retain adds the results of before on other kinds of CPUs to Others.
 func (c *comparison) retain(before comparison) {
 	for _, d := range append(before.Others, &comparison{Date: before.Date, Machine: before.Machine, Rounds: before.Rounds, Rows: before.Rows}) {
-		if len(d.Rows) > 0 && !c.isSameProcessor(d) {
+		if len(d.Rows) > 0 && !c.isSameCPU(d) {
 			c.Others = append(c.Others, d)
 		}
 	}

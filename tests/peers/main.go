@@ -5,7 +5,7 @@
 //   - all-reduces of two ranks over TCP, in network namespaces, which needs root.
 //
 // It writes docs/bench.md, and the results of each round to testdata/bench.json in its own directory.
-// Results of steps on other kinds of processors are kept.
+// Results of steps on other kinds of CPUs are kept.
 //
 //	go run ./tests/peers -program bin/ddpbatch
 //

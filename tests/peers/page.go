@@ -65,12 +65,12 @@ func (c *comparison) renderSteps(b *strings.Builder, comparable bool) {
 	c.renderStepTable(b, comparable)
 }
 
-// renderOthers writes the tables of training steps on other kinds of processors.
+// renderOthers writes the tables of training steps on other kinds of CPUs.
 func (c *comparison) renderOthers(b *strings.Builder) {
 	if len(c.Others) == 0 {
 		return
 	}
-	b.WriteString("## Training steps on other processors\nThe tables have the same columns as the one for [this machine](#training-steps).\n\n")
+	b.WriteString("## Training steps on other CPUs\nThe tables have the same columns as the one for [this machine](#training-steps).\n\n")
 	for _, d := range c.Others {
 		fmt.Fprintf(b, "### %s, %s\nMeasured on %s in %s, with %s and PyTorch %s; BLAS: %s.\n\n",
 			cell(d.Machine.CPU), cell(d.device()), d.Date, rounds(d.Rounds), cell(d.Machine.Program), cell(d.Machine.Torch), cell(d.Machine.BLAS))

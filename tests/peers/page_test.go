@@ -137,9 +137,9 @@ func TestFasterMode(t *testing.T) {
 	}
 }
 
-// TestOtherProcessors checks that a measurement replaces the results of the same kind of processor, and
+// TestOtherCPUs checks that a measurement replaces the results of the same kind of CPU, and
 // that the page shows the others.
-func TestOtherProcessors(t *testing.T) {
+func TestOtherCPUs(t *testing.T) {
 	on := func(cpu, date string) *comparison {
 		c := invented(t, 60, 3)
 		c.Machine.CPU, c.Date = cpu, date
