@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,11 +18,16 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// TestEmbedded checks that the embedded profiles are valid.
+// TestEmbedded checks that the embedded profiles exist and are valid. Each one is used by name in
+// job files, so a profile is never removed.
 func TestEmbedded(t *testing.T) {
 	names := Finder{}.Names()
-	if len(names) < 11 {
-		t.Fatalf("only %q", names)
+	const published = "alps aws-efa azure-nd-h100 delta deltaai fir frontier gcp-a3-mega gcp-a3-ultra generic isambard-ai jean-zay jupiter juwels-booster " +
+		"leonardo lumi marenostrum5 narval nibi oci-h100 perlmutter rorqual savio snellius trillium vista"
+	for name := range strings.FieldsSeq(published) {
+		if !slices.Contains(names, name) {
+			t.Errorf("the profile %s is missing", name)
+		}
 	}
 	for _, name := range names {
 		p, err := Finder{}.Find(name, "")
