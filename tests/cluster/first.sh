@@ -42,8 +42,8 @@ accounting() {
 	set -- --user=mysql --datadir=/run/database --tmpdir=/run/database \
 		--innodb-flush-method=nosync --innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0 \
 		--innodb-log-file-size=8M --innodb-buffer-pool-size=32M
-	# If slurmdbd 24.11 creates its database, it loses the limits of MariaDB 11.8's client library,
-	# which then rejects every result.
+	# If slurmdbd 24.11.5 with MariaDB 11.8 has to create its database, its first query fails: error
+	# 5027, at most 0 columns are allowed. It works if the database exists.
 	echo 'CREATE DATABASE slurm;' >/run/database/init.sql
 	mariadb-install-db --no-defaults --skip-test-db --skip-name-resolve --auth-root-authentication-method=normal "$@" >/dev/null
 	daemon mariadbd --no-defaults --skip-networking --skip-log-bin --performance-schema=0 --socket=/run/mysqld/mysqld.sock \
