@@ -36,7 +36,7 @@ func (c *stacksCmd) Help() string {
 	return `Groups the ranks by the function in which their main thread is. In a hang, the rank that
 differs from the others is usually the cause. Stacks of Python programs need py-spy
 (pip install py-spy) in the program's environment, or a program that registers Python's
-faulthandler (docs/running.md). Without both, the state of each process is shown.`
+faulthandler (docs/hangs.md). Without both, the state of each process is shown.`
 }
 
 // Run prints the groups of ranks.

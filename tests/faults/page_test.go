@@ -14,7 +14,7 @@ const page = "../../docs/faults.md"
 
 const above = `# Faults
 
-This page is for users and staff who want to know what happens to a run when something fails. Each row is a tested failure. [running.md](running.md#hangs-and-lost-ranks) describes the settings.
+This page is for users and staff who want to know what happens to a run when something fails. Each row is a tested failure. [hangs.md](hangs.md#hangs-and-lost-ranks) describes the settings.
 
 | Column | Meaning |
 |---|---|
