@@ -22,6 +22,8 @@ type planCmd struct {
 	Strategy  string `placeholder:"NAME" help:"Strategy: ddp, zero1, zero2, or zero3 (alias: fsdp) (default: train.strategy)."`
 	Algorithm string `default:"auto" enum:"auto,ring,doubling,halving,hierarchical" placeholder:"NAME" help:"Algorithm of collectives: auto (the trainer's choice), ring, doubling, halving, or hierarchical (default: ${default})."`
 
+	Explain bool `help:"Also print the speed model of a step on one GPU: launches, operations, bytes, and time of each kernel. For a GPT in bf16."`
+
 	Measure bool `help:"Measure the speed of this machine, and assume that the nodes are equally fast."`
 	Here    bool `help:"Measure the speed of this machine, and predict a launch on this machine only."`
 
@@ -56,7 +58,14 @@ func (c *planCmd) Run(ctx context.Context, p *program) error {
 	defer stop()
 	o := predict.Options{Path: c.Job, Job: f.job, Site: f.site, MissingData: missing, Ranks: c.Ranks, Algorithm: c.Algorithm, Measure: c.Measure, Here: c.Here,
 		GPU: c.GPU, GFLOPS: c.GFLOPS, Bandwidth: c.Bandwidth, Latency: c.Latency, LocalBandwidth: c.LocalBandwidth, LocalLatency: c.LocalLatency,
-		Memory: jobs.Memory(c.Memory), Inputs: c.Inputs, Outputs: c.Outputs}
+		Memory: jobs.Memory(c.Memory), Inputs: c.Inputs, Outputs: c.Outputs, Explain: c.Explain}
+	if c.Explain {
+		wgmma, err := p.wgmma()
+		if err != nil {
+			return err
+		}
+		o.MMA = !wgmma
+	}
 	if o.Strategy, err = ddp.ParseStrategy(cmp.Or(c.Strategy, string(f.job.Train.Strategy))); err != nil {
 		return err
 	}

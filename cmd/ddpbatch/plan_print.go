@@ -8,6 +8,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/predict"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
+	"github.com/ddpbatch/ddpbatch/trainer/plan"
 )
 
 // printPlan prints the answer as text and tables.
@@ -62,6 +63,33 @@ func (p *program) printPlan(a *predict.Prediction) {
 	for _, line := range a.Notes {
 		p.wrapf(2, "assumed: %s", line)
 	}
+	if a.GPUStep != nil {
+		p.printGPUStep(a.GPUStep)
+	}
+}
+
+// printGPUStep prints the speed model of a step on a GPU.
+func (p *program) printGPUStep(s *predict.GPUStep) {
+	row := func(name string, l plan.Launches) []string {
+		return []string{name, fmt.Sprint(l.Launches), fmt.Sprintf("%.2f", l.FLOP/1e12), fmt.Sprintf("%.2f", l.Bytes/1e9), fmt.Sprintf("%.3f", l.Seconds*1e3)}
+	}
+	var rows [][]string
+	for _, k := range s.Kernels {
+		rows = append(rows, row(k.Kernel, k))
+	}
+	names := map[plan.Class]string{plan.Matmul: "all matrix multiplications", plan.Matmul32: "all matrix multiplications in fp32", plan.Attention: "all attention", plan.Streaming: "all memory-bound kernels", plan.OneBlock: "all kernels of one block"}
+	for _, c := range s.Classes {
+		if c.Launches > 0 {
+			rows = append(rows, row(names[c.Class], c))
+		}
+	}
+	rows = append(rows, row("step", s.Step))
+	p.printf("\n")
+	p.table([]string{"KERNEL", "LAUNCHES", "TFLOP", "GB", "MS"}, rows)
+	p.printf("%s tokens/s on one %s, without communication\n", formatRate(s.TokensPerSecond), s.GPU)
+	r := s.Rates
+	p.wrapf(2, "assumed, not measured: matrix multiplications %.0f TFLOP/s, attention (%s) %.0f TFLOP/s, memory %.2f TB/s, one block %.0f GB/s, a launch %.1f us",
+		r.Matmul/1e12, s.Attention, r.Attention/1e12, r.Memory/1e12, r.Block/1e9, r.Launch*1e6)
 }
 
 func microBatches(n int) string {

@@ -49,6 +49,9 @@ type Options struct {
 	LocalLatency   *float64    // within a node, in microseconds
 	Memory         jobs.Memory // per rank
 
+	Explain bool // add the speed model of a step on the GPU
+	MMA     bool // attention on Hopper uses mma instead of wgmma
+
 	Inputs, Outputs *int // values per sample of csv and safetensors data that is not available
 }
 
@@ -88,7 +91,8 @@ type Prediction struct {
 	Steps       []Step            `json:"steps"`
 	Recommended []string          `json:"recommended"`
 	Notes       []string          `json:"assumed"`
-	Limit       string            `json:"-"` // source of MemoryLimit
+	GPUStep     *GPUStep          `json:"gpu_step,omitempty"` // with Options.Explain
+	Limit       string            `json:"-"`                  // source of MemoryLimit
 }
 
 // Memory is the memory of a rank.
@@ -122,6 +126,7 @@ type predictor struct {
 	work     plan.Work
 	training plan.Training
 	gpu      *plan.GPU // nil for CPUs
+	gpuStep  *GPUStep
 	machine  plan.Machine
 	program  plan.Program
 }
@@ -171,6 +176,11 @@ func (p *predictor) run(ctx context.Context) (*Prediction, error) {
 	}
 	if err := p.setMachine(ctx); err != nil {
 		return nil, err
+	}
+	if p.Explain {
+		if p.gpuStep, err = p.explain(ctx, model); err != nil {
+			return nil, err
+		}
 	}
 	return p.result(), nil
 }
@@ -257,6 +267,7 @@ func (p *predictor) result() *Prediction {
 	}
 	a.Recommended = p.advice(a)
 	a.Notes = p.notes
+	a.GPUStep = p.gpuStep
 	return a
 }
 

@@ -8,6 +8,9 @@
 // The time of a message follows the Hockney model. Thakur et al. (IJHPCA 2005) describe the
 // algorithms between nodes.
 //
+// A [Recorder] also lists the launches of a step on a GPU, and [Explain] computes their times from
+// assumed rates.
+//
 // All results are functions of the arguments. The package does not depend on jobs, sites, or data.
 // It measures nothing; package measure does.
 //
