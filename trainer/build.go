@@ -47,6 +47,11 @@ func (r *run) build(ctx context.Context) error {
 		return err
 	}
 	r.model.Plan(nn.Plan{Device: r.device, Batch: r.batch, Precision: precision(t.Precision), Train: true})
+	if a := r.device.Accelerator(); a != nil {
+		if err := a.Fallback(); err != nil {
+			r.Observe(Event{Kind: Fallback, Err: err})
+		}
+	}
 	state := &checkpointing.State{Comm: r.Comm, Device: r.device, Params: r.model.Params(), Trace: r.Trace}
 	sharder := ddp.New(r.deviceComm, r.device, state.Params, r.ddpOptions())
 	optimizer, err := NewOptimizer(r.device, sharder.Parts(), &t.Optimizer)

@@ -54,7 +54,7 @@ func (r *run) useCPU() { r.device, r.deviceComm = cpu.New(r.Threads), ddp.NewCom
 
 // openGPU opens this rank's GPU. It fails on all ranks if it fails on one.
 func (r *run) openGPU(ctx context.Context, gpu cuda.Device) error {
-	d, failed := cuda.Open(gpu.Ordinal, cuda.Options{Libraries: r.Libraries, Disabled: r.DisabledFusions, WGMMA: r.WGMMA})
+	d, failed := cuda.Open(gpu.Ordinal, cuda.Options{Libraries: r.Libraries, Disabled: r.DisabledFusions, Attention: r.Attention})
 	own := ""
 	if failed != nil {
 		failed = fmt.Errorf("this rank's GPU %d (%s): %w", gpu.Ordinal, gpu.UUID, failed)
@@ -74,13 +74,8 @@ func (r *run) openGPU(ctx context.Context, gpu cuda.Device) error {
 		return err
 	}
 	r.device, r.gpu = d, d
-	if r.unbind, err = d.Accelerator().Bind(); err != nil {
-		return err
-	}
-	if err := d.Accelerator().Fallback(); err != nil {
-		r.Observe(Event{Kind: Fallback, Err: err})
-	}
-	return nil
+	r.unbind, err = d.Accelerator().Bind()
+	return err
 }
 
 // connectGPU creates the communicator of this rank's GPU with the GPUs of the other ranks.

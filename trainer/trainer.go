@@ -65,8 +65,8 @@ type Options struct {
 	// LaunchBlocking reports that CUDA_LAUNCH_BLOCKING is set: the GPU runs operations one at a
 	// time and without graphs, so that an error names the operation that failed.
 	LaunchBlocking bool
-	// WGMMA enables the attention kernels for Hopper's wgmma instructions; see cuda.Options.
-	WGMMA bool
+	// Attention selects the instructions of attention on a GPU in bfloat16.
+	Attention engine.Attention
 	// DisabledFusions contains the fusions that matrix multiplications on a GPU do not use.
 	DisabledFusions engine.Fusion
 	// Libraries returns candidate paths for an NVIDIA library with one of the given names. If nil,

@@ -135,7 +135,7 @@ func (c *benchStepCmd) steps(m bench.Model) int {
 
 // openGPU opens the first visible GPU.
 func (p *program) openGPU() (device.Device, error) {
-	wgmma, err := p.wgmma()
+	attention, err := p.attention()
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (p *program) openGPU() (device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := cuda.Open(0, cuda.Options{Disabled: disabled, WGMMA: wgmma, Libraries: func(names ...string) []string { return library.Find(p.lookup, names...) }})
+	d, err := cuda.Open(0, cuda.Options{Disabled: disabled, Attention: attention, Libraries: func(names ...string) []string { return library.Find(p.lookup, names...) }})
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/predict"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 )
 
@@ -60,11 +61,11 @@ func (c *planCmd) Run(ctx context.Context, p *program) error {
 		GPU: c.GPU, GFLOPS: c.GFLOPS, Bandwidth: c.Bandwidth, Latency: c.Latency, LocalBandwidth: c.LocalBandwidth, LocalLatency: c.LocalLatency,
 		Memory: jobs.Memory(c.Memory), Inputs: c.Inputs, Outputs: c.Outputs, Explain: c.Explain}
 	if c.Explain {
-		wgmma, err := p.wgmma()
+		attention, err := p.attention()
 		if err != nil {
 			return err
 		}
-		o.MMA = !wgmma
+		o.MMA = attention == engine.MMA
 	}
 	if o.Strategy, err = ddp.ParseStrategy(cmp.Or(c.Strategy, string(f.job.Train.Strategy))); err != nil {
 		return err

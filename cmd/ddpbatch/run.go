@@ -322,7 +322,7 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	}
 	blocking, _ := r.lookup("CUDA_LAUNCH_BLOCKING")
 	o.LaunchBlocking = blocking == "1"
-	if o.WGMMA, err = r.wgmma(); err != nil {
+	if o.Attention, err = r.attention(); err != nil {
 		return r.exitOf(err), err
 	}
 	if o.DisabledFusions, err = r.disabledFusions(); err != nil {
@@ -358,17 +358,14 @@ func (r *rank) train(ctx context.Context, j *launch.Rank, signals <-chan os.Sign
 	return exitDone, nil
 }
 
-// wgmma reports whether the environment selects the attention kernels that only Hopper GPUs
-// support.
-func (p *program) wgmma() (bool, error) {
-	switch v, _ := p.lookup(launch.AttentionVariable); v {
-	case "", "mma":
-		return false, nil
-	case "wgmma":
-		return true, nil
-	default:
-		return false, usage(fmt.Sprintf("%s=%q: must be \"mma\" or \"wgmma\"", launch.AttentionVariable, v))
+// attention returns the instructions of attention that the environment selects.
+func (p *program) attention() (engine.Attention, error) {
+	v, _ := p.lookup(launch.AttentionVariable)
+	a, err := engine.ParseAttention(v)
+	if err != nil {
+		return 0, usage(fmt.Sprintf("%s=%v", launch.AttentionVariable, err))
 	}
+	return a, nil
 }
 
 // disabledFusions returns the fusions that the environment disables.

@@ -32,9 +32,9 @@ SUITES = {
     "first": ("TestConformance/(Memory|Elementwise|Normalization|Losses|Updates)$", 120, {}),
     "products": ("TestConformance/(Dense|Stored)$", 150, {}),
     "products without fusion": ("TestConformance/(Dense|Stored)$", 100, {"DDPBATCH_FUSION": "none"}),
-    "attention": ("TestConformance/Attention$|TestAttentionOfLargeHeads", 120, {}),
+    "attention": ("TestConformance/Attention$|TestAttentionOfLargeHeads", 120, {"DDPBATCH_ATTENTION": "mma"}),
     "wgmma": ("TestConformance/(Attention|Repeat)$|TestAttentionOnWGMMA|TestTrainsAsOnTheCPU/gpt", 120, {"DDPBATCH_ATTENTION": "wgmma"}),
-    "training": ("TestTrainsAsOnTheCPU", 100, {}),
+    "training": ("TestTrainsAsOnTheCPU", 100, {"DDPBATCH_ATTENTION": "mma"}),
     "training without fusion": ("TestTrainsAsOnTheCPU/gpt", 60, {"DDPBATCH_FUSION": "none"}),
     "memory": ("TestStepUsesPlannedMemory", 60, {}),
     "others": ("TestConformance/(Dropout|Embedding|AttentionDropout|Convolution|Pool|Steps|Misfits|Repeat)$|TestGroups|TestStepDecisions|TestReadingAndWriting|TestMoreValues|TestMemoryThatGrows|TestAsyncSteps|TestTuned", 200, {}),
@@ -298,14 +298,14 @@ class Part:
             for attention in ("flash", "cudnn"):
                 self.script("torch %s %s" % (attention, round), "peer.py", 100, attention)
             if round == "1":
-                self.launch("launch", 90, {"DDPBATCH_ATTENTION": "wgmma"})
+                self.launch("launch", 90, {})
 
     def detail(self):
         for attention in ("mma", "wgmma"):
             self.kernels("kernels " + attention, attention, 150)
         self.benchmarks("benchmarks", 120)
-        self.sanitize("races", ["--tool", "racecheck"], 90)
-        self.sanitize("memory errors", ["--tool", "memcheck"], 90, {"DDPBATCH_TEST_APART": "1"})
+        self.sanitize("races", ["--tool", "racecheck"], 90, {"DDPBATCH_ATTENTION": "mma"})
+        self.sanitize("memory errors", ["--tool", "memcheck"], 90, {"DDPBATCH_TEST_APART": "1", "DDPBATCH_ATTENTION": "mma"})
 
     def finish(self):
         self.save()

@@ -13,6 +13,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/gpusim"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
 )
 
 // TestJobTrainsOnHopper checks that a GPT trains with wgmma attention as with mma. Different
@@ -23,12 +24,12 @@ func TestJobTrainsOnHopper(t *testing.T) {
 	check(t, os.WriteFile(path, []byte(strings.Repeat("all work and no play; ", 140)), 0o600))
 	// With more keys than one tile of mma holds, the two round differently.
 	text := strings.NewReplacer("TEXT", path, `"cpu"`, `"cuda"`, "epochs = 3", "epochs = 1\nprecision = \"bf16\"", "context = 16", "context = 48").Replace(trainingJobs["gpt"])
-	run := func(wgmma bool) map[int]float64 {
+	run := func(attention engine.Attention) map[int]float64 {
 		losses := map[int]float64{}
 		comm := collective.Local(1, 20*time.Second)[0]
 		defer comm.Close()
 		_, err := trainer.Run(t.Context(), trainer.Options{Job: must[*jobs.Job](t)(jobs.Parse("job.toml", []byte(text))), Run: "run",
-			Checkpoints: t.TempDir(), Comm: comm, Threads: 1, WGMMA: wgmma, Observe: func(e trainer.Event) {
+			Checkpoints: t.TempDir(), Comm: comm, Threads: 1, Attention: attention, Observe: func(e trainer.Event) {
 				switch e.Kind {
 				case trainer.Trained:
 					losses[e.Step] = e.Loss
@@ -39,7 +40,7 @@ func TestJobTrainsOnHopper(t *testing.T) {
 		check(t, err)
 		return losses
 	}
-	got, want := run(true), run(false)
+	got, want := run(engine.AutoAttention), run(engine.MMA)
 	equal := 0
 	for step, loss := range want {
 		if !(math.Abs(got[step]-loss) <= 1e-2*loss) {
@@ -67,6 +68,9 @@ func TestLaunchWithUnsupportedAttention(t *testing.T) {
 	const warning = "warning: attention on GPU 0 (Simulated GPU) is by mma, not by wgmma: its compute capability is 8.9"
 	if !strings.Contains(without.output, warning) || without.code != 0 {
 		t.Errorf("exit code %d, want %q\n%s", without.code, warning, without.output)
+	}
+	if unset := run("DDPBATCH_ATTENTION=", "GPUSIM_CAPABILITY=8.9"); strings.Contains(unset.output, "wgmma") || unset.code != 0 {
+		t.Errorf("exit code %d, want no warning\n%s", unset.code, unset.output)
 	}
 	for set, refused := range map[string]string{
 		"DDPBATCH_ATTENTION=flash": `DDPBATCH_ATTENTION="flash": must be "mma" or "wgmma"`,

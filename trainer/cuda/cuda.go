@@ -41,8 +41,8 @@ type Options struct {
 	Libraries func(names ...string) []string
 	// Disabled contains the fusions that matrix multiplications do not use.
 	Disabled engine.Fusion
-	// WGMMA requests attention in bfloat16 with the wgmma instructions, which only Hopper supports.
-	WGMMA bool
+	// Attention selects the instructions of attention in bfloat16.
+	Attention engine.Attention
 }
 
 // Found describes the driver and its GPUs.

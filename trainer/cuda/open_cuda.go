@@ -25,7 +25,7 @@ func Open(ordinal int, o Options) (*GPU, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := engine.Open(gpu, engine.Options{BLAS: names, Disabled: o.Disabled, WGMMA: o.WGMMA})
+	d, err := engine.Open(gpu, engine.Options{BLAS: names, Disabled: o.Disabled, Attention: o.Attention})
 	if err != nil {
 		return nil, errors.Join(err, gpu.Close())
 	}

@@ -48,12 +48,13 @@ func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 	if s.Heads < 1 || s.HeadSize < 1 || s.HeadSize > maxHeadSize || s.MaxLength < 1 {
 		panic(fmt.Sprintf("engine: attention of shape %+v, and heads have at most %d", s, maxHeadSize))
 	}
+	defer d.enter("attention", s.Heads, s.HeadSize).Leave()
 	suffix, block := "", block{128, 32, 4 * (6*32*(s.HeadSize+1) + 2*32*33 + 64)}
 	switch size := tensorSize(s.HeadSize); {
 	case s.Precision != device.BF16:
 	case size == 0:
 		suffix = "_bf16"
-	case d.hopper:
+	case d.loadHopper():
 		suffix, block = fmt.Sprintf("_%d_wgmma", size), tensorBlock(256, 128, 64, size)
 		block.shared += 1024 // its matrices are aligned to this size
 	default:
@@ -61,7 +62,6 @@ func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 	}
 	a := &attention{AttentionShape: s, device: d, scale: float32(1 / math.Sqrt(float64(s.HeadSize))), block: block,
 		forward: "attention_forward" + suffix, queryGrad: "attention_query_grad" + suffix, keyGrad: "attention_key_grad" + suffix}
-	defer d.enter("attention", s.Heads, s.HeadSize).Leave()
 	if a.shared > d.shared {
 		d.check(fmt.Errorf("its kernels require %d bytes of shared memory, but this GPU supports %d per block", a.shared, d.shared))
 	}

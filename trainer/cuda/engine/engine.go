@@ -26,10 +26,9 @@ type Options struct {
 	SeparateAllocations bool
 	// Disabled contains the fusions that matrix multiplications do not use.
 	Disabled Fusion
-	// WGMMA requests attention in bfloat16 with the wgmma instructions, which only Hopper supports.
-	// If they are not available, attention uses the kernels for other GPUs, and Device.Fallback
-	// returns the reason.
-	WGMMA bool
+	// Attention selects the instructions of attention in bfloat16. If they are not available, it
+	// uses the kernels for all GPUs, and Device.Fallback returns the reason.
+	Attention Attention
 }
 
 // Device is a GPU.
@@ -50,7 +49,7 @@ type Device struct {
 	group     group
 	shared    int   // maximum shared memory of a block in bytes
 	hopper    bool  // the kernels for Hopper are loaded
-	fallback  error // reason why they are not loaded, if they were requested
+	fallback  error // reason why attention does not use them, unless that is the default
 }
 
 var _ device.Device = (*Device)(nil)
@@ -84,8 +83,8 @@ func (d *Device) open() error {
 	if err := d.load("updates"); err != nil { // always needed, and detects a driver that is too old for the PTX
 		return err
 	}
-	if d.options.WGMMA {
-		d.fallback = d.loadHopper()
+	if d.options.Attention == WGMMA && !d.isHopper() {
+		d.fallback = d.fallbackError(fmt.Errorf("its compute capability is %d.%d, and only 9.0 has wgmma", d.gpu.Major, d.gpu.Minor))
 	}
 	if err := d.staging.open(); err != nil {
 		return err

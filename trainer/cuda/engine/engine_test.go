@@ -17,12 +17,18 @@ import (
 
 func TestMain(m *testing.M) { gpusim.Main(m) }
 
-// open opens a device until the end of a test. As in the program, DDPBATCH_ATTENTION=wgmma selects
-// wgmma for attention, or the test fails; DDPBATCH_FUSION selects fusions; and cuBLASLt may be in
+// open opens a device until the end of a test. As in the program, DDPBATCH_ATTENTION selects the
+// instructions of attention, unless the test does; if they are not available, the test fails.
+// DDPBATCH_FUSION selects fusions, and cuBLASLt may be in
 // the environment of the python3 in PATH.
 func open(t testing.TB, o engine.Options) *engine.Device {
 	t.Helper()
-	o.WGMMA = o.WGMMA || os.Getenv("DDPBATCH_ATTENTION") == "wgmma"
+	if o.Attention == engine.AutoAttention {
+		var err error
+		if o.Attention, err = engine.ParseAttention(os.Getenv("DDPBATCH_ATTENTION")); err != nil {
+			t.Fatal(err)
+		}
+	}
 	fusion, err := engine.ParseFusion(os.Getenv("DDPBATCH_FUSION"))
 	if err != nil {
 		t.Fatal(err)
@@ -42,10 +48,10 @@ func open(t testing.TB, o engine.Options) *engine.Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Fallback(); err != nil {
-		t.Error(err)
-	}
 	t.Cleanup(func() {
+		if err := d.Fallback(); err != nil {
+			t.Error(err)
+		}
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}

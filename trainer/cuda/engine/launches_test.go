@@ -21,13 +21,13 @@ func TestLaunchesArePredicted(t *testing.T) {
 	muon := adamw
 	muon.Kind, muon.Momentum = jobs.OptimizerMuon, 0.95
 	for name, c := range map[string]struct {
-		model nn.GPTOptions
-		train jobs.Train
-		wgmma bool
+		model     nn.GPTOptions
+		train     jobs.Train
+		attention engine.Attention
 	}{
-		"adamw":   {nn.GPTOptions{Vocabulary: 56, Context: 40, Layers: 2, Heads: 2, Width: 64}, jobs.Train{Optimizer: adamw}, true},
-		"dropout": {nn.GPTOptions{Vocabulary: 50, Context: 40, Layers: 1, Heads: 1, Width: 72, Dropout: 0.1}, jobs.Train{Optimizer: adamw, Accumulate: 2, Bucket: 4096}, false},
-		"muon":    {nn.GPTOptions{Vocabulary: 64, Context: 8, Layers: 1, Heads: 2, Width: 32}, jobs.Train{Optimizer: muon}, false},
+		"adamw":   {nn.GPTOptions{Vocabulary: 56, Context: 40, Layers: 2, Heads: 2, Width: 64}, jobs.Train{Optimizer: adamw}, engine.WGMMA},
+		"dropout": {nn.GPTOptions{Vocabulary: 50, Context: 40, Layers: 1, Heads: 1, Width: 72, Dropout: 0.1}, jobs.Train{Optimizer: adamw, Accumulate: 2, Bucket: 4096}, engine.MMA},
+		"muon":    {nn.GPTOptions{Vocabulary: 64, Context: 8, Layers: 1, Heads: 2, Width: 32}, jobs.Train{Optimizer: muon}, engine.MMA},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.train.Precision = jobs.PrecisionBF16
@@ -49,7 +49,7 @@ func TestLaunchesArePredicted(t *testing.T) {
 					}
 				}
 			}
-			gpu, recorder := open(t, engine.Options{WGMMA: c.wgmma}), plan.NewRecorder(c.wgmma)
+			gpu, recorder := open(t, engine.Options{Attention: c.attention}), plan.NewRecorder(c.attention == engine.WGMMA)
 			run(gpu, 2, func() {}) // scratch memory grows in the first step, which divides it into several parts
 			run(recorder, 1, func() { recorder.Launches = nil })
 			var want []string

@@ -35,22 +35,30 @@ func (d *Device) load(name string) error {
 	return nil
 }
 
-// loadHopper loads the kernels for Hopper, if the GPU is one and the driver accepts them: it may be
-// older than their PTX version.
-func (d *Device) loadHopper() error {
-	if d.gpu.Major != 9 || d.gpu.Minor != 0 {
-		return fmt.Errorf("attention on GPU %d (%s) is by mma, not by wgmma: its compute capability is %d.%d, and only 9.0 has wgmma",
-			d.gpu.Ordinal, d.gpu.Name, d.gpu.Major, d.gpu.Minor)
+// isHopper reports whether the GPU is the one that has the wgmma instructions.
+func (d *Device) isHopper() bool { return d.gpu.Major == 9 && d.gpu.Minor == 0 }
+
+// loadHopper loads the kernels for Hopper, if the GPU is one and attention uses them. It reports
+// whether they are loaded. The driver may reject them, because it is older than their PTX version.
+func (d *Device) loadHopper() bool {
+	if d.hopper || d.fallback != nil || d.options.Attention == MMA || !d.isHopper() {
+		return d.hopper
 	}
 	for _, name := range kernels.HopperModules() {
 		if err := d.load(name); err != nil {
-			return fmt.Errorf("attention on GPU %d (%s) is by mma, not by wgmma: %w", d.gpu.Ordinal, d.gpu.Name, err)
+			d.fallback = d.fallbackError(err)
+			return false
 		}
 	}
 	d.hopper = true
-	return nil
+	return true
+}
+
+// fallbackError returns the error of an option for attention that is replaced.
+func (d *Device) fallbackError(why error) error {
+	return fmt.Errorf("attention on GPU %d (%s) is by mma, not by wgmma: %w", d.gpu.Ordinal, d.gpu.Name, why)
 }
 
 // Fallback returns an error that names the options that this GPU or its driver does not support, and
-// their replacements, or nil.
+// their replacements, or nil. It is complete when attention is planned.
 func (d *Device) Fallback() error { return d.fallback }

@@ -20,7 +20,7 @@ func TestPTXMutations(t *testing.T) {
 		{name: "no barriers", mutation: "bar.sync \t0;=>", test: "TestConformance/Losses", want: "race of thread"},
 		{name: "another operation", mutation: "add.rn.f32=>sub.rn.f32", test: "TestConformance/Losses", want: "the PTX and the host's code differ"},
 		{name: "no fused multiplication", mutation: "fma.rn.f32=>mad.rn.f32", test: "TestConformance/Losses", want: "unknown"},
-		{name: "matrices are not transposed", mutation: "x4.trans.shared=>x4.shared", test: "TestConformance/Attention", want: "the PTX and the host's code differ"},
+		{name: "matrices are not transposed", mutation: "x4.trans.shared=>x4.shared", test: "TestConformance/Attention", attention: "mma", want: "the PTX and the host's code differ"},
 		{name: "misaligned reads", mutation: "ld.global.f32=>ld.global.f64", test: "TestConformance/Elementwise", want: "misaligned address"},
 		{name: "reads beyond a tensor", mutation: "setp.ge.u64=>setp.gt.u64", test: "TestTwoSteps/mlp_precision_0", want: "bytes behind one of"},
 		{name: "no writes to shared memory", mutation: "st.shared.f32=>// st.shared.f32", test: "TestConformance/Losses", want: "depends on uninitialized memory, which line"},
@@ -47,13 +47,13 @@ func TestPTX(t *testing.T) {
 	compared := filepath.Join(t.TempDir(), "compared")
 	for _, c := range []struct{ name, test, passed, attention, fusion string }{
 		{name: "operations", test: "TestConformance/[^R].*", passed: "TestConformance/Updates"},
-		{name: "wgmma", test: "TestConformance/Attention", passed: "TestConformance/Attention", attention: "wgmma"},
+		{name: "mma", test: "TestConformance/Attention", passed: "TestConformance/Attention", attention: "mma"},
 		{name: "large heads", test: "TestAttentionOfLargeHeads", passed: "TestAttentionOfLargeHeads"},
-		{name: "large heads with wgmma", test: "TestAttentionOfLargeHeads/128_precision_1", passed: "TestAttentionOfLargeHeads", attention: "wgmma"},
+		{name: "large heads with mma", test: "TestAttentionOfLargeHeads/128_precision_1", passed: "TestAttentionOfLargeHeads", attention: "mma"},
 		{name: "decisions", test: "TestStepDecisions", passed: "TestStepDecisions"},
 		{name: "training", test: "TestTwoSteps", passed: "TestTwoSteps/gpt_precision_1"},
 		{name: "training without fusion", test: "TestTwoSteps/gpt_precision_1", passed: "TestTwoSteps/gpt_precision_1", fusion: "none"},
-		{name: "training with wgmma", test: "TestTwoSteps/gpt_precision_1", passed: "TestTwoSteps/gpt_precision_1", attention: "wgmma"},
+		{name: "training with mma", test: "TestTwoSteps/gpt_precision_1", passed: "TestTwoSteps/gpt_precision_1", attention: "mma"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, err := gpusim.Again(t, c.test, "GPUSIM_KERNELS=compare", "DDPBATCH_TEST_APART=1", "GPUSIM_COMPARED="+compared, "DDPBATCH_ATTENTION="+c.attention, "DDPBATCH_FUSION="+c.fusion)
