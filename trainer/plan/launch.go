@@ -288,12 +288,12 @@ func (r *Recorder) NewConvolution(device.ConvolutionShape) device.Convolution {
 	panic("plan: a Recorder does not support convolutions")
 }
 
-// CrossEntropy records a loss. The kernel reads each row twice: the rows of all blocks exceed the
-// cache.
+// CrossEntropy records a loss. The kernel keeps rows in shared memory, if a GPU has enough of it; the
+// Recorder assumes that.
 func (r *Recorder) CrossEntropy(losses device.Tensor, logits device.Matrix, labels device.Tensor, scale float32) {
 	tensors := []device.Tensor{losses, labels, logits.Data}
 	if scale != 0 {
-		tensors = append(tensors, logits.Data, logits.Data)
+		tensors = append(tensors, logits.Data)
 	}
 	r.stream(kernelFor(logits.Data, "cross_entropy"), tensors...)
 }

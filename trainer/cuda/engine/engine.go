@@ -33,23 +33,24 @@ type Options struct {
 
 // Device is a GPU.
 type Device struct {
-	gpu       *driver.GPU
-	options   Options
-	stream    driver.Stream
-	pool      *driver.Pool
-	modules   []*driver.Module
-	functions map[string]*driver.Function
-	args      driver.Args
-	last      operation // in progress
-	before    operation // last operation that was enqueued in the stream
-	staging   staging
-	readings  []*reading
-	products  products
-	scratch   [scratchUses]scratch
-	group     group
-	shared    int   // maximum shared memory of a block in bytes
-	hopper    bool  // the kernels for Hopper are loaded
-	fallback  error // reason why attention does not use them, unless that is the default
+	gpu            *driver.GPU
+	options        Options
+	stream         driver.Stream
+	pool           *driver.Pool
+	modules        []*driver.Module
+	functions      map[string]*driver.Function
+	args           driver.Args
+	last           operation // in progress
+	before         operation // last operation that was enqueued in the stream
+	staging        staging
+	readings       []*reading
+	products       products
+	scratch        [scratchUses]scratch
+	group          group
+	shared         int   // maximum shared memory of a block in bytes
+	largestKeptRow int   // bytes of shared memory that cross_entropy_bf16 may use
+	hopper         bool  // the kernels for Hopper are loaded
+	fallback       error // reason why attention does not use them, unless that is the default
 }
 
 var _ device.Device = (*Device)(nil)

@@ -37,3 +37,6 @@ func (d *Device) LastPart() []string {
 	}
 	return names
 }
+
+// LimitShared sets the maximum shared memory of a block.
+func (d *Device) LimitShared(bytes int) { d.shared = bytes }

@@ -3,6 +3,8 @@
 package engine
 
 import (
+	"errors"
+
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
@@ -70,7 +72,29 @@ func (d *Device) CrossEntropy(losses device.Tensor, logits device.Matrix, labels
 	x := wholeStored("logits", logits)
 	defer d.enter("cross_entropy", logits.Rows, logits.Cols).Leave()
 	d.args.Reset().Ptr(floats(losses)).Ptr(x).Ptr(ints(labels)).Float(scale).Int(logits.Cols)
-	d.launch(kernelFor(logits.Data, "cross_entropy", "cross_entropy_bf16"), blocks(logits.Rows))
+	l := blocks(logits.Rows)
+	if logits.Data.Type() == device.BFloat16 {
+		l.Shared = d.keptRow(logits.Cols, x)
+		d.args.Uint32(flag(l.Shared > 0))
+	}
+	d.launch(kernelFor(logits.Data, "cross_entropy", "cross_entropy_bf16"), l)
+}
+
+// keptRow returns the shared memory with which cross_entropy_bf16 reads each row once, or 0 if a
+// multiprocessor does not have it for two blocks, so that one block can read while the other one
+// computes. The kernel moves vectors of 16 bytes.
+func (d *Device) keptRow(cols int, logits driver.Ptr) int {
+	const vector, other = 16, 128 + 1024 // bytes of a block: static, and reserved by the driver
+	bytes := 2 * cols
+	if bytes%vector != 0 || alignment(logits) < vector || 2*(bytes+other) > d.shared+1024 {
+		return 0
+	}
+	if d.largestKeptRow < bytes {
+		f := d.function("cross_entropy_bf16")
+		d.check(errors.Join(f.AllowShared(max(bytes, 48<<10)), f.PreferShared()))
+		d.largestKeptRow = bytes
+	}
+	return bytes
 }
 
 // SquaredError computes the squared error of predictions.

@@ -30,44 +30,81 @@ KERNEL(cross_entropy, 256, float *losses, float *logits, const int *labels, floa
   }
 }
 
-// cross_entropy for bfloat16 logits, N adjacent ones at a time. It uses ex2.approx, whose relative
-// error is 2^-22, and the logits have a relative error of 2^-9.
-template <u32 N> DEVICE void cross_entropy_of(float *scratch, float *losses, u16 *row, u32 label, float scale, u32 cols) {
-  constexpr float log2_e = 1.44269504088896341f;
-  float most = -infinity(), sum = 0, own = as_float(row + label), v[N];
-  for (u32 j = thread_x() * N; j < cols; j += 256 * N) {
-    load(v, row + j);
+// Softmax is the maximum of a thread's logits and the sum of their exponentials, relative to the
+// maximum. It uses ex2.approx, whose relative error is 2^-22, and the logits have a relative
+// error of 2^-9.
+struct Softmax {
+  float most, sum;
+  template <u32 N> DEVICE_MEMBER void add(const float (&v)[N]) {
     float top = most;
 #pragma unroll
     for (u32 i = 0; i < N; i++) top = max_f32(top, v[i]);
     if (top > most) {
-      sum *= ex2_approx_f32((most - top) * log2_e);
+      sum *= exp(most - top);
       most = top;
     }
 #pragma unroll
-    for (u32 i = 0; i < N; i++) sum += ex2_approx_f32((v[i] - top) * log2_e);
+    for (u32 i = 0; i < N; i++) sum += exp(v[i] - top);
   }
-  float top = block_max(most, scratch);
-  sum = block_sum(sum == 0 ? 0 : sum * ex2_approx_f32((most - top) * log2_e), scratch);
+  static DEVICE_MEMBER float exp(float v) { return ex2_approx_f32(v * 1.44269504088896341f); }
+};
+
+// cross_entropy for bfloat16 logits, N adjacent ones at a time. With keep, N is 8, and the block reads
+// the row once and keeps it in shared memory. The order of all sums does not depend on keep.
+template <u32 N, bool keep> DEVICE void cross_entropy_of(float *scratch, u16 *kept, float *losses, u16 *row, u32 label, float scale, u32 cols) {
+  constexpr u32 step = 256 * N;
+  Softmax s = {-infinity(), 0};
+  float own = as_float(row + label), v[N];
+  u32 j = thread_x() * N;
+  if constexpr (keep) {
+    for (; j + 3 * step < cols; j += 4 * step) {  // four loads in flight
+      U32x4 bits[4];
+#pragma unroll
+      for (u32 k = 0; k < 4; k++) bits[k] = *(const U32x4 *)(row + j + k * step);
+#pragma unroll
+      for (u32 k = 0; k < 4; k++) {
+        *(U32x4 *)(kept + j + k * step) = bits[k];
+        widen_eight(v, bits[k]);
+        s.add(v);
+      }
+    }
+  }
+  for (; j < cols; j += step) {
+    if constexpr (keep) {
+      U32x4 bits = *(const U32x4 *)(row + j);
+      *(U32x4 *)(kept + j) = bits;
+      widen_eight(v, bits);
+    } else {
+      load(v, row + j);
+    }
+    s.add(v);
+  }
+  float top = block_max(s.most, scratch);
+  float sum = block_sum(s.sum == 0 ? 0 : s.sum * Softmax::exp(s.most - top), scratch);
   if (thread_x() == 0) losses[block_x()] = log_f32(sum) + (top - own);
   if (scale == 0) return;
   float factor = scale / sum;
-  for (u32 j = thread_x() * N; j < cols; j += 256 * N) {
-    load(v, row + j);
+  for (j = thread_x() * N; j < cols; j += step) {  // each thread reads what it has written
+    if constexpr (keep) load(v, kept + j);
+    else load(v, row + j);
 #pragma unroll
     for (u32 i = 0; i < N; i++) {
-      v[i] = ex2_approx_f32((v[i] - top) * log2_e) * factor;
+      v[i] = Softmax::exp(v[i] - top) * factor;
       if (j + i == label) v[i] -= scale;
     }
     store(row + j, v);
   }
 }
-KERNEL(cross_entropy_bf16, 256, float *losses, u16 *logits, const int *labels, float scale, u32 cols) {
+// If keep is set, a row has a multiple of 8 elements at an address that is a multiple of 16 bytes, and
+// the launch has shared memory for a row.
+KERNEL(cross_entropy_bf16, 256, float *losses, u16 *logits, const int *labels, float scale, u32 cols, u32 keep) {
   SHARED float scratch[32];
+  DYNAMIC_SHARED(u16, kept);
   u16 *row = logits + u64(block_x()) * cols;
   u32 label = u32(labels[block_x()]);
-  if (by_eight(cols, logits)) cross_entropy_of<8>(scratch, losses, row, label, scale, cols);
-  else cross_entropy_of<1>(scratch, losses, row, label, scale, cols);
+  if (keep) cross_entropy_of<8, true>(scratch, kept, losses, row, label, scale, cols);
+  else if (by_eight(cols, logits)) cross_entropy_of<8, false>(scratch, nullptr, losses, row, label, scale, cols);
+  else cross_entropy_of<1, false>(scratch, nullptr, losses, row, label, scale, cols);
 }
 
 // losses[row] = the sum of squared differences of x and targets. If scale is not 0, x becomes the

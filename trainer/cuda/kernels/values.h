@@ -20,14 +20,15 @@ DEVICE void store_float(u16 *at, float v) { *at = to_bfloat16(v); }
 template <class T> DEVICE void load(float (&v)[1], const T *at) { v[0] = as_float(at); }
 template <class T> DEVICE void store(T *at, const float (&v)[1]) { store_float(at, v[0]); }
 
-DEVICE void load(float (&v)[8], const u16 *at) {
-  U32x4 b = *(const U32x4 *)at;
+// widen_eight converts eight bfloat16 values.
+DEVICE void widen_eight(float (&v)[8], U32x4 b) {
 #pragma unroll
   for (u32 i = 0; i < 4; i++) {
     v[2 * i] = bits_float(b[i] << 16);
     v[2 * i + 1] = bits_float(b[i] & 0xffff0000u);
   }
 }
+DEVICE void load(float (&v)[8], const u16 *at) { widen_eight(v, *(const U32x4 *)at); }
 DEVICE void store(u16 *at, const float (&v)[8]) {
   U32x4 b;
 #pragma unroll

@@ -7,7 +7,7 @@ import (
 
 func checkLosses(s *suite) {
 	s.run("CrossEntropy", func(s *suite) {
-		for _, size := range [][2]int{{1, 1}, {4, 2}, {3, 10}, {65, 257}, {200, 33}, {2, 50257}} {
+		for _, size := range [][2]int{{1, 1}, {4, 2}, {3, 10}, {65, 257}, {200, 33}, {9, 48}, {3, 8264}, {2, 50257}} {
 			for _, scale := range []float32{0, 1, 0.125 / 3} {
 				for _, magnitude := range []float32{1, 30, 1e4, 1e30} { // exp of 100 overflows float32
 					s.crossEntropy(size[0], size[1], magnitude, 0, scale)
