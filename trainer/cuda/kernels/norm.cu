@@ -30,6 +30,73 @@ template <u32 N, class T> DEVICE void normalize(T *y, float *mean, float *rstd, 
   }
 }
 
+// A row of up to keptColumns elements per warp, in registers: eight adjacent elements of this thread
+// for each of `groups` iterations. The order of sums is that of normalise.
+constexpr u32 groups = 4, keptColumns = groups * 32 * 8;
+
+// each_group calls f(g, first column) for the groups of this thread.
+template <class F> DEVICE void each_group(u32 cols, F f) {
+#pragma unroll
+  for (u32 g = 0; g < groups; g++) {
+    u32 j = (g * 32 + thread_x() % 32) * 8;
+    if (j < cols) f(g, j);
+  }
+}
+
+template <class T> DEVICE void normalise_kept(T *y, float *mean, float *rstd, float (&x)[groups][8], const float *w, const float *b, u32 row, u32 cols) {
+  float sum = 0, squares = 0;
+  each_group(cols, [&](u32 g, u32) {
+#pragma unroll
+    for (u32 i = 0; i < 8; i++) sum += x[g][i];
+  });
+  float m = warp_sum(sum) / float(cols);
+  each_group(cols, [&](u32 g, u32) {
+#pragma unroll
+    for (u32 i = 0; i < 8; i++) {
+      float d = x[g][i] - m;
+      squares += d * d;
+    }
+  });
+  float r = 1 / sqrt_f32(warp_sum(squares) / float(cols) + 1e-5f);
+  each_group(cols, [&](u32 g, u32 j) {
+    float gain[8], shift[8];
+    load(gain, w + j);
+    load(shift, b + j);
+#pragma unroll
+    for (u32 i = 0; i < 8; i++) gain[i] = (x[g][i] - m) * r * gain[i] + shift[i];
+    store(y + j, gain);
+  });
+  if (thread_x() % 32 == 0) {
+    mean[row] = m;
+    rstd[row] = r;
+  }
+}
+
+// layer_norm_of and add_layer_norm_of for such rows.
+template <class T> DEVICE void layer_norm_kept(T *y, float *mean, float *rstd, const float *x, const float *w, const float *b, u32 rows, u32 cols) {
+  u32 row = block_x() * 8 + thread_x() / 32;
+  if (row >= rows) return;
+  float v[groups][8];
+  each_group(cols, [&](u32 g, u32 j) { load(v[g], x + u64(row) * cols + j); });
+  normalise_kept(y + u64(row) * cols, mean, rstd, v, w, b, row, cols);
+}
+template <class T> DEVICE void add_layer_norm_kept(T *y, float *x, float *mean, float *rstd, const float *left, const T *right, const float *w, const float *b, u32 rows, u32 cols) {
+  u32 row = block_x() * 8 + thread_x() / 32;
+  if (row >= rows) return;
+  u64 at = u64(row) * cols;
+  float v[groups][8], more[groups][8];
+  each_group(cols, [&](u32 g, u32 j) {
+    load(v[g], left + at + j);
+    load(more[g], right + at + j);
+  });
+  each_group(cols, [&](u32 g, u32 j) {
+#pragma unroll
+    for (u32 i = 0; i < 8; i++) v[g][i] += more[g][i];
+    store(x + at + j, v[g]);
+  });
+  normalise_kept(y + at, mean, rstd, v, w, b, row, cols);
+}
+
 // One row per warp, 8 rows per block of 256 threads. y may be x.
 template <u32 N, class T> DEVICE void layer_norm_of(T *y, float *mean, float *rstd, const float *x, const float *w, const float *b, u32 rows, u32 cols) {
   u32 row = block_x() * 8 + thread_x() / 32;
@@ -47,7 +114,8 @@ KERNEL(layer_norm, 256, float *y, float *mean, float *rstd, const float *x, cons
   layer_norm_of<1>(y, mean, rstd, x, w, b, rows, cols);
 }
 KERNEL(layer_norm_bf16, 256, u16 *y, float *mean, float *rstd, const float *x, const float *w, const float *b, u32 rows, u32 cols) {
-  if (by_eight(cols, y, x, w, b)) layer_norm_of<8>(y, mean, rstd, x, w, b, rows, cols);
+  if (by_eight(cols, y, x, w, b) && cols <= keptColumns) layer_norm_kept(y, mean, rstd, x, w, b, rows, cols);
+  else if (by_eight(cols, y, x, w, b)) layer_norm_of<8>(y, mean, rstd, x, w, b, rows, cols);
   else layer_norm_of<1>(y, mean, rstd, x, w, b, rows, cols);
 }
 
@@ -75,7 +143,8 @@ KERNEL(add_layer_norm, 256, float *y, float *x, float *mean, float *rstd, const 
   add_layer_norm_of<1>(y, x, mean, rstd, left, right, w, b, rows, cols);
 }
 KERNEL(add_layer_norm_bf16, 256, u16 *y, float *x, float *mean, float *rstd, const float *left, const u16 *right, const float *w, const float *b, u32 rows, u32 cols) {
-  if (by_eight(cols, y, x, left, right, w, b)) add_layer_norm_of<8>(y, x, mean, rstd, left, right, w, b, rows, cols);
+  if (by_eight(cols, y, x, left, right, w, b) && cols <= keptColumns) add_layer_norm_kept(y, x, mean, rstd, left, right, w, b, rows, cols);
+  else if (by_eight(cols, y, x, left, right, w, b)) add_layer_norm_of<8>(y, x, mean, rstd, left, right, w, b, rows, cols);
   else add_layer_norm_of<1>(y, x, mean, rstd, left, right, w, b, rows, cols);
 }
 

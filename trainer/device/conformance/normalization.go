@@ -7,7 +7,7 @@ import (
 )
 
 func checkNormalization(s *suite) {
-	for _, size := range [][2]int{{1, 1}, {3, 2}, {5, 7}, {9, 64}, {33, 257}, {130, 768}} {
+	for _, size := range [][2]int{{1, 1}, {3, 2}, {5, 7}, {9, 64}, {33, 257}, {130, 768}, {3, 1024}, {2, 1608}} {
 		s.run(fmt.Sprintf("%dx%d", size[0], size[1]), func(s *suite) { s.layerNorm(size[0], size[1]) })
 	}
 }
