@@ -77,7 +77,7 @@ func (p *program) printGPUStep(s *predict.GPUStep) {
 	for _, k := range s.Kernels {
 		rows = append(rows, row(k.Kernel, k))
 	}
-	names := map[plan.Class]string{plan.Matmul: "all matrix multiplications", plan.Matmul32: "all matrix multiplications in fp32", plan.Attention: "all attention", plan.Streaming: "all memory-bound kernels", plan.OneBlock: "all kernels of one block"}
+	names := map[plan.Class]string{plan.Matmul: "all matrix multiplications", plan.Matmul32: "all matrix multiplications in fp32", plan.Attention: "all attention", plan.Streaming: "all memory-bound kernels", plan.OneBlock: "all that wait for one block"}
 	for _, c := range s.Classes {
 		if c.Launches > 0 {
 			rows = append(rows, row(names[c.Class], c))

@@ -11,8 +11,8 @@ type Rates struct {
 	Matmul    float64 `json:"matmul_flop_per_s"`
 	Matmul32  float64 `json:"matmul32_flop_per_s"`
 	Attention float64 `json:"attention_flop_per_s"`
-	// Memory is the rate in bytes/s of kernels that use the whole GPU, and Block the rate of a kernel
-	// with a single block.
+	// Memory is the rate in bytes/s of kernels that use the whole GPU, and Block the rate of a
+	// single block.
 	Memory float64 `json:"memory_bytes_per_s"`
 	Block  float64 `json:"block_bytes_per_s"`
 	// Launch is the time to start a kernel in a graph, in seconds.

@@ -18,8 +18,8 @@ type Launch struct {
 	// FLOP is the number of floating-point operations of matmuls and attention, with recomputation
 	// and without masked positions.
 	FLOP float64
-	// Bytes is the size of the memory that the operation reads and writes. Rows that are read again
-	// soon count once: they are in a cache.
+	// Bytes is the size of the memory that the operation, or its slowest block, reads and writes. Rows
+	// that are read again soon count once: they are in a cache.
 	Bytes float64
 }
 
@@ -32,7 +32,7 @@ const (
 	Matmul32  Class = "matmul32"  // matrix multiplications of cuBLASLt in float32
 	Attention Class = "attention" // matrix multiplications in attention kernels
 	Streaming Class = "memory"    // reads and writes of GPU memory
-	OneBlock  Class = "one block" // kernels with a single block, which use one multiprocessor
+	OneBlock  Class = "one block" // kernels that take as long as their only or their slowest block
 )
 
 // classes are all classes, in the order of tables.
@@ -230,8 +230,10 @@ func (r *Recorder) Embed(y device.Matrix, tokens device.Tensor, table, positions
 // EmbedGrad records the gradients of embeddings, with all rows of the table if there are enough tokens.
 func (r *Recorder) EmbedGrad(dtable, dpositions, dy device.Matrix, tokens device.Tensor, length int) {
 	n, pair := dy.Rows, 8 // bytes of a token with its position
-	passes := max(1, (bits.Len(uint(dtable.Rows-1))+3)/4)
-	r.launch("sort_tokens", OneBlock, passes*n*(4+2*pair))
+	tokenBits := bits.Len(uint(dtable.Rows - 1))
+	partBits := min(6, bits.Len(uint(n/1024)), tokenBits)
+	passes, largest := (tokenBits-partBits+3)/4, n>>partBits+n/20 // a twentieth of all tokens may be equal
+	r.launch("sort_tokens", OneBlock, 2*4*n+passes*largest*(4+2*pair))
 	r.launch("embed_grad", Streaming, dy.Data.Bytes()+pair*n+2*4*min(n, dtable.Rows)*dtable.Cols)
 	r.launch("position_grad", Streaming, dy.Data.Bytes()+2*4*min(length, n)*dpositions.Cols)
 }

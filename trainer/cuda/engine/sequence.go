@@ -23,7 +23,15 @@ func (d *Device) Embed(y device.Matrix, tokens device.Tensor, table, positions d
 	d.launch("embed", blocks(y.Rows))
 }
 
-// EmbedGrad adds the gradients of table and positions. It sorts the tokens, so that one block
+// sortBits is the maximum number of bits of a token that select the block that sorts it. With 64
+// blocks, most of the time of a block is for reading all tokens, and for its most frequent token. For
+// few tokens, there are fewer blocks.
+const (
+	sortBits      = 6
+	tokensPerPart = 1024
+)
+
+// EmbedGrad adds the gradients of table and positions. It groups equal tokens, so that one block
 // processes each row of the table.
 func (d *Device) EmbedGrad(dtable, dpositions, dy device.Matrix, tokens device.Tensor, length int) {
 	n := dy.Rows
@@ -34,11 +42,13 @@ func (d *Device) EmbedGrad(dtable, dpositions, dy device.Matrix, tokens device.T
 	}
 	table, positionGrad, from := whole("a gradient", dtable), whole("a gradient", dpositions), whole("a gradient", dy)
 	defer d.enter("embed_grad", n, dy.Cols).Leave()
-	passes := max(1, (bits.Len(uint(dtable.Rows-1))+3)/4)
+	tokenBits := bits.Len(uint(dtable.Rows - 1))
+	partBits := min(sortBits, bits.Len(uint(n/tokensPerPart)), tokenBits)
+	passes := (tokenBits - partBits + 3) / 4
 	scratch, part := d.scratchFor(scratchSort, 16*n), driver.Ptr(4*n)
-	d.args.Reset().Ptr(scratch).Ptr(scratch + part).Ptr(scratch + 2*part).Ptr(scratch + 3*part).Ptr(ints(tokens)).Int(n).Int(passes)
-	d.launch("sort_tokens", driver.Launch{Block: driver.Dim{X: 512}})
-	if passes%2 == 0 {
+	d.args.Reset().Ptr(scratch).Ptr(scratch + part).Ptr(scratch + 2*part).Ptr(scratch + 3*part).Ptr(ints(tokens)).Int(n).Int(partBits).Int(passes)
+	d.launch("sort_tokens", driver.Launch{Grid: driver.Dim{X: 1 << partBits}, Block: driver.Dim{X: 512}})
+	if passes%2 == 1 {
 		scratch += 2 * part
 	}
 	d.args.Reset().Ptr(table).Ptr(from).Ptr(scratch).Ptr(scratch + part).Int(n).Int(dy.Cols)

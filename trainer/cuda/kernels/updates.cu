@@ -153,7 +153,15 @@ KERNEL(sum_partial, 256, double *to, const double *partial, u64 n, u64 pitch, u3
 // *loss = *sum in float32. One block of 256 threads.
 KERNEL(add_loss, 256, double *sum, float *loss, const float *x, u64 n, double parts, double weight, u32 accumulate) {
   double rows = 0;
-  for (u64 i = thread_x(); i < n; i += 256) rows += double(x[i]);
+  u64 i = thread_x();
+  for (; i + 7 * 256 < n; i += 8 * 256) {  // eight loads in flight
+    float v[8];
+#pragma unroll
+    for (u32 k = 0; k < 8; k++) v[k] = x[i + k * 256];
+#pragma unroll
+    for (u32 k = 0; k < 8; k++) rows += double(v[k]);
+  }
+  for (; i < n; i += 256) rows += double(x[i]);
   rows = total(rows);
   if (thread_x() != 0) return;
   double v = weight != 0 ? weight * (rows / parts) : 0; // a batch with weight 0 may have any loss

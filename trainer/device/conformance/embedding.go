@@ -12,6 +12,11 @@ func checkEmbedding(s *suite) {
 		{rows: 60, cols: 33, vocabulary: 7, length: 20, context: 31, first: 11},
 		{rows: 40, cols: 300, vocabulary: 2, length: 20, context: 20},
 		{rows: 520, cols: 130, vocabulary: 1000, length: 130, context: 130},
+		// Enough tokens for several blocks of a GPU's sort.
+		{rows: 2048, cols: 2, vocabulary: 2, length: 512, context: 512},
+		{rows: 1100, cols: 3, vocabulary: 17, length: 275, context: 275},
+		{rows: 1100, cols: 2, vocabulary: 40000, length: 1100, context: 1100},
+		{rows: 4200, cols: 3, vocabulary: 300, length: 600, context: 600},
 	} {
 		s.run(fmt.Sprintf("%+v", e), func(s *suite) { s.embedding(e) })
 	}

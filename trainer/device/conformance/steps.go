@@ -59,6 +59,19 @@ func checkSteps(s *suite) {
 			}
 		}
 	})
+	s.run("AddLoss", func(s *suite) {
+		v, loss := s.d.NewStepDecision(1), s.empty(1)
+		for _, n := range []int{1, 255, 1792, 1793, 2048, 5000} {
+			rows, sum := make([]float32, n), 0
+			for i := range rows {
+				rows[i] = float32(i*i%11) + 1 // every sum of integers is exact
+				sum += i*i%11 + 1
+			}
+			v.AddLoss(loss, s.input(rows), 8, 0.5)
+			s.same(fmt.Sprintf("loss of %d rows", n), s.floats(loss), []float32{float32(sum) / 16})
+			v.Reduce(s.writeDoubles(0, 0)) // ends the step
+		}
+	})
 	s.run("StepDecision", func(s *suite) {
 		inf, nan := float32(math.Inf(1)), float32(math.NaN())
 		v, result := s.d.NewStepDecision(3), s.d.NewReading()
