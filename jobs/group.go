@@ -6,7 +6,7 @@ import (
 )
 
 // A Group is a set of equal nodes of a job whose nodes differ. For Slurm, it is a component of a
-// heterogeneous job. Empty values are those of [Slurm].
+// heterogeneous job. Empty values default to the values of [Slurm].
 type Group struct {
 	Nodes        int `toml:"nodes" auto:"1" range:"1.." help:"Number of nodes."`
 	TasksPerNode int `toml:"tasks_per_node" auto:"gpus_per_node, or 1 without GPUs" range:"1.." help:"Ranks per node."`
@@ -69,7 +69,7 @@ func (s *Slurm) countGroupNodes() (nodes int) {
 }
 
 // SplitGroups returns a job with the resources of one group for each group, or the job itself if it
-// has none.
+// has no groups.
 func (j *Job) SplitGroups() []*Job {
 	if len(j.Slurm.Groups) == 0 {
 		return []*Job{j}

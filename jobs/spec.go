@@ -78,7 +78,7 @@ type Slurm struct {
 	Comment         Text         `toml:"comment" help:"Comment of the job, as in sbatch --comment. It follows the ID that ddpbatch stores in the comment."`
 	OpenMode        OpenMode     `toml:"open_mode" default:"append" enum:"append,truncate" help:"Handling of the log slurm-JOBID.out if the job is requeued. The value truncate empties it."`
 	Requeue         *bool        `toml:"requeue" auto:"the site's, or true" help:"Let Slurm requeue the job after a preemption or a failure of the first node, as in sbatch --requeue and --no-requeue."`
-	Export          Export       `toml:"export" default:"all" enum:"all,none" help:"Environment of the job: that of the submission, or with none a login environment that Slurm builds on the node."`
+	Export          Export       `toml:"export" default:"all" enum:"all,none" help:"Environment of the job: the environment of the submission (all), or a login environment that Slurm builds on the node (none)."`
 	Mail            *Mail        `toml:"mail" help:"Mail that Slurm sends."`
 	Options         []Option     `toml:"options" help:"Additional options of sbatch, such as --tmp=10G. Options that have a key are rejected."`
 	StepOptions     []Option     `toml:"step_options" help:"Additional options of srun, such as --unbuffered. Options that have a key are rejected."`

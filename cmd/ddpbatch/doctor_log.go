@@ -56,7 +56,7 @@ func (c *doctorCmd) log(p *program) error {
 		}
 		f, err := open()
 		if errors.Is(err, fs.ErrNotExist) {
-			err = hints.Add(err, "a job that never started has no log: `ddpbatch status "+shellQuote(c.Log)+"` says how it stands")
+			err = hints.Add(err, "a job that never started has no log: run `ddpbatch status "+shellQuote(c.Log)+"`")
 		}
 		if err != nil {
 			return exitError{exitUsage, err}

@@ -210,8 +210,8 @@ func countVariable(p *program, name string) int {
 	return n
 }
 
-// layout returns the number of ranks on each node. Inside an allocation, the defaults are those of
-// srun: the tasks of the job, or one on each node.
+// layout returns the number of ranks on each node. Inside an allocation, the default is srun's: the
+// tasks of the job, or one on each node.
 func (c *launchCmd) layout(p *program, a *slurm.Allocation) (ranks []int, err error) {
 	torchrun := c.Launcher == string(jobs.LauncherTorchrun)
 	if a == nil {

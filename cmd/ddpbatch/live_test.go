@@ -50,8 +50,9 @@ lr = 0.01
 every = "1000 epochs"
 `
 
-// TestInitOnATerminal answers the questions of init. It checks that an invalid answer is asked for
-// again, and that the job file has what the site requires and leaves out what the site knows.
+// TestInitOnATerminal answers the questions of init. It checks that init repeats the question
+// after an invalid answer, and that the job file has the keys that the site requires and omits the
+// keys that the site sets.
 func TestInitOnATerminal(t *testing.T) {
 	dir, x := t.TempDir(), terminal.New(t, 110, 24)
 	cmd := onTerminal(t, x, dir, nil, "ddpbatch", "init")

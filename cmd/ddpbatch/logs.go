@@ -95,7 +95,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// logLacksRanks reports whether command.output leaves out ranks in the log of a run.
+// logLacksRanks reports whether command.output excludes ranks from the log of a run.
 func (c *logsCmd) logLacksRanks(run runs.Run) bool {
 	text, err := run.Dir.ReadSpec()
 	var job struct{ Command *struct{ Output string } }
@@ -264,9 +264,9 @@ func (p *program) printLogs(over bool, logs ...*tail) error {
 	case found:
 		return nil
 	case over:
-		return hints.Add(fmt.Errorf("there is no log: %w", missing), "`ddpbatch status` says how the job ended: one that never started has none. "+own)
+		return hints.Add(fmt.Errorf("there is no log: %w", missing), "run `ddpbatch status` to see how the job ended; a job that never started has no log. "+own)
 	}
-	return hints.Add(fmt.Errorf("there is no log yet: %w", missing), "`ddpbatch status` says whether the job has started, or how it ended; -f waits for it. "+own)
+	return hints.Add(fmt.Errorf("there is no log yet: %w", missing), "run `ddpbatch status` to see the state of the job, or add -f to wait for the log. "+own)
 }
 
 // follow copies the logs until the function until returns, or until an interrupt if until is

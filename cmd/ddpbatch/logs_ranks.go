@@ -125,11 +125,11 @@ func (o *attemptOutput) open(name string) (*os.File, error) {
 	return o.dir.OpenRankOutput(o.attempt, name)
 }
 
-// all returns all outputs, those of nodes first.
+// all returns all outputs, first the outputs of nodes.
 func (o *attemptOutput) all() []rankOutput { return slices.Concat(o.nodes, o.ranks) }
 
-// rank returns the output of a rank. If the ranks of a node share an output, it returns that of
-// the node.
+// rank returns the output of a rank. If the ranks of a node share an output, it returns the
+// output of the node.
 func (o *attemptOutput) rank(rank int) (rankOutput, error) {
 	for _, r := range o.ranks {
 		if r.number == rank {

@@ -80,8 +80,8 @@ func verifyAll(ctx context.Context, all []watch.Status) {
 	}
 }
 
-// labelled is the column in which the text after a label starts.
-const labelled = 12
+// labelWidth is the column in which the text after a label starts.
+const labelWidth = 12
 
 // showRun prints the status of a single run in full.
 func (p *program) showRun(s watch.Status) {
@@ -91,10 +91,10 @@ func (p *program) showRun(s watch.Status) {
 	}
 	for _, l := range s.Details(time.Now()) {
 		if l.Verbatim {
-			p.printf("%-*s%s\n", labelled, l.Label, l.Text)
+			p.printf("%-*s%s\n", labelWidth, l.Label, l.Text)
 			continue
 		}
-		p.wrapf(labelled, "%-*s%s", labelled, l.Label, l.Text)
+		p.wrapf(labelWidth, "%-*s%s", labelWidth, l.Label, l.Text)
 	}
 }
 

@@ -34,7 +34,7 @@ type submitCmd struct {
 	Exclude     string   `group:"Slurm options" short:"x" placeholder:"HOSTS" help:"Override slurm.exclude."`
 	NodeList    string   `group:"Slurm options" name:"nodelist" short:"w" placeholder:"HOSTS" help:"Override slurm.nodelist."`
 	Begin       string   `group:"Slurm options" short:"b" placeholder:"TIME" help:"Override slurm.begin."`
-	Chain       int      `placeholder:"N" help:"Submit N jobs that continue the run one after the other, for training that takes longer than the time limit. The jobs after the end of the training end at once."`
+	Chain       int      `placeholder:"N" help:"Submit N jobs that continue the run one after the other, for training that takes longer than the time limit. Jobs that start after the run has finished end immediately."`
 	Failed      bool     `xor:"which" help:"Submit only the failed elements of a sweep."`
 	Elements    string   `xor:"which" placeholder:"LIST" help:"Elements of a sweep to submit, such as 0-3,7 (default: all unfinished elements)."`
 	DryRun      bool     `xor:"mode" help:"Print the script and the sbatch command. Nothing is written or submitted."`
