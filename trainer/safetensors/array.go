@@ -59,14 +59,9 @@ type Array struct {
 	Begin, End int64
 }
 
-// Len returns the number of elements.
-func (a Array) Len() int {
-	n := 1
-	for _, d := range a.Shape {
-		n *= d
-	}
-	return n
-}
+// Len returns the number of elements between Begin and End, which can be a part of the array. For
+// types of less than a byte, it includes the padding of the last byte.
+func (a Array) Len() int { return int((a.End - a.Begin) * 8 / int64(a.DType.bits())) }
 
 // Read reads the array's bytes from the file that the header was read from.
 func (a Array) Read(file io.ReaderAt) ([]byte, error) {
