@@ -799,9 +799,13 @@ func singleLine(w *syntax.Word) (line *syntax.Word, ok bool) {
 		}
 		return file
 	}
-	text := sourceText(parse(code))
+	parsed := parse(code)
+	text := sourceText(parsed)
 	if !isValidText(text) || text == "" || strings.Contains(text, `"`) {
 		return nil, false
+	}
+	if len(parsed.Stmts) > 1 && slices.ContainsFunc(parsed.Stmts, isExpansion) {
+		return nil, false // an empty value would leave a semicolon without a command
 	}
 	file := parse(`x "` + text + `"`)
 	if len(file.Stmts) != 1 {
@@ -812,6 +816,14 @@ func singleLine(w *syntax.Word) (line *syntax.Word, ok bool) {
 		return nil, false
 	}
 	return call.Args[1], true
+}
+
+// isExpansion reports whether a statement consists of expansions only, so that it may be empty.
+func isExpansion(s *syntax.Stmt) bool {
+	c, ok := s.Cmd.(*syntax.CallExpr)
+	return ok && len(c.Assigns) == 0 && !slices.ContainsFunc(c.Args, func(w *syntax.Word) bool {
+		return slices.ContainsFunc(w.Parts, func(p syntax.WordPart) bool { _, literal := p.(*syntax.Lit); return literal })
+	})
 }
 
 // convertInlineTorchrun converts bash -c 'torchrun ...', which srun starts on each node.
@@ -957,16 +969,20 @@ func (c *command) evaluateOnce() {
 		}) {
 			continue
 		}
-		name := fmt.Sprintf("ARG%d", count+1)
+		next := count + 1
+		for r.scriptVars[fmt.Sprintf("ARG%d", next)] {
+			next++
+		}
+		name := fmt.Sprintf("ARG%d", next)
 		use, ok := variableWord(a.word, name)
-		if !ok || r.scriptVars[name] {
+		if !ok {
 			continue
 		}
+		count = next
 		text := "export " + name + "=" + sourceText(a.word)
 		r.addStep(step{kind: stepRun, line: c.line, text: text, uses: names})
 		r.exported[name] = true
 		r.note(c.line, sourceText(a.word), evaluatedReason+name)
-		count++
 		c.args[i] = arg{word: use}
 	}
 }
@@ -1016,7 +1032,7 @@ func (c *command) restoreArrays() (code string) {
 			r.arrays[name], r.exported[declaration] = true, true
 			r.addStep(step{kind: stepRun, line: c.line, text: "export " + declaration + "=$(declare -p " + name + ")", uses: []string{name}})
 			r.note(c.line, sourceText(a.word), "the setup exports the array as $"+declaration)
-			code += `eval "$` + declaration + `"; `
+			code += `eval "$` + declaration + `" && `
 		}
 	}
 	return code

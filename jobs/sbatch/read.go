@@ -204,6 +204,7 @@ type reader struct {
 	notes        []Note
 	offset       int             // lines before this part of the script
 	work         int             // work of the expansions so far
+	calls        int             // calls of functions that the reader has followed
 	programs     map[string]bool // variables that holdsProgram has examined
 }
 

@@ -131,6 +131,19 @@ func TestComputedCommandLines(t *testing.T) {
 	}
 }
 
+// TestCallsOfFunctions checks that a script whose functions call each other twice is read in limited
+// time: with n functions, the calls are 2^n.
+func TestCallsOfFunctions(t *testing.T) {
+	var script strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&script, "f%d() { f%d; f%d; }\n", i, i+1, i+1)
+	}
+	got, err := Read("job.sh", []byte("#!/bin/bash\n"+script.String()+"f60() { echo; }\nf0\nsrun ./train\n"), Options{})
+	if err != nil || !strings.Contains(string(got.TOML), "argv = [") {
+		t.Errorf("%v\n%s", err, got.TOML)
+	}
+}
+
 // TestNoCommand checks that scripts without a program have a job file and a note.
 func TestNoCommand(t *testing.T) {
 	for _, tt := range []struct{ name, script, note string }{

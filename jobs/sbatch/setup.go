@@ -216,10 +216,18 @@ func (r *reader) endsProcess(s *syntax.Stmt) bool {
 	return true
 }
 
+// maxCalls is the maximum number of calls of functions that the reader follows. A function can call
+// others several times, so the number of paths grows exponentially.
+const maxCalls = 10_000
+
 // callsHarmlessFunction reports whether a command calls a function of the script that only prints.
 func (r *reader) callsHarmlessFunction(name string) bool {
 	body := r.functions[name]
-	if body == nil || len(setVariables(body)) > 0 || hasExit(body) && !r.after {
+	if body == nil || r.calls >= maxCalls {
+		return false
+	}
+	r.calls++
+	if len(setVariables(body)) > 0 || hasExit(body) && !r.after {
 		return false
 	}
 	r.functions[name] = nil // a recursive function is not harmless

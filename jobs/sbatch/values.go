@@ -409,7 +409,7 @@ func (r *reader) listWords(a arg) (list []*syntax.Word) {
 			return nil
 		case value.Array != nil && index != nil && index.Lit() == "@":
 			for _, e := range value.Array.Elems {
-				if e.Index != nil || e.Value == nil {
+				if e.Index != nil || e.Value == nil || !quoted && strings.ContainsAny(sourceText(e.Value), `"'\`) { // bash splits the values again
 					return nil
 				}
 				list = append(list, e.Value)
@@ -420,11 +420,20 @@ func (r *reader) listWords(a arg) (list []*syntax.Word) {
 			return nil
 		}
 	}
+	assigned, moved := false, false // moved: the directory has changed since the first assignment
+	for _, s := range r.steps {
+		assigned = assigned || s.kind == stepAssign && s.name == name
+		moved = moved || assigned && s.kind == stepCd
+	}
 	for _, w := range list {
 		if !r.hasPureCommands(w) {
 			return nil
 		}
-		for _, name := range usedVariables(w) {
+		names := usedVariables(w)
+		if moved && (hasPattern(w) || slices.ContainsFunc(names, func(n string) bool { return slices.Contains(words("PWD OLDPWD $("), n) })) {
+			return nil
+		}
+		for _, name := range names {
 			if len(r.assignments[name]) > 1 || slices.Contains(words("@ ? ! $! $$ $0"), name) { // it may have had a different value
 				return nil
 			}

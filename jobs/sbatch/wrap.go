@@ -24,6 +24,13 @@ func (r *reader) wrap(program *candidate) (script []byte) {
 		}
 		// A job has no arguments of several lines. Only shell code may become one line.
 		line, ok := singleLine(a.word)
+		if ok { // a variable can hold line breaks
+			values, _ := r.fields(line)
+			ok = !slices.ContainsFunc(values, func(v string) bool { return strings.ContainsAny(v, "\n\t") })
+		}
+		if slices.ContainsFunc(args[:i], isMultiline) {
+			return nil // only one argument of several lines can be replaced
+		}
 		if !ok || i < 2 || args[i-1].text != "-c" || !slices.Contains(words("bash sh"), path.Base(args[i-2].text)) {
 			return nil
 		}
