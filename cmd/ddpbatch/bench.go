@@ -85,18 +85,29 @@ func (c *benchStepCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	b := bench.New(c.Threads)
+	var gpu device.Device // of the newest step
 	switch onGPU := c.Device == "cuda"; {
 	case onGPU && (c.Ranks != 1 || c.TCP || c.Threads != 1):
 		return usage("--ranks, --tcp, and --threads are not valid with --device cuda, which uses a single GPU")
 	case onGPU:
-		b = bench.OnGPU(p.openGPU)
+		b = bench.OnGPU(func() (device.Device, error) {
+			var err error
+			gpu, err = p.openGPU()
+			return gpu, err
+		})
 	case c.Ranks != 1 || c.TCP:
 		return c.runRanks(ctx, p, models)
 	}
 	var works []benchWork
 	for _, m := range models {
 		works = append(works, func(ctx context.Context, b *bench.Bench, in device.Precision) (bench.Result, error) {
-			return b.Step(ctx, m, in, c.steps(m))
+			r, err := b.Step(ctx, m, in, c.steps(m))
+			if gpu != nil {
+				if fallback := gpu.Accelerator().Fallback(); fallback != nil {
+					p.note("warning: %v", fallback)
+				}
+			}
+			return r, err
 		})
 	}
 	return c.run(ctx, p, b, works, append(slices.Clone(stepHeader), "MEMORY"), func(r bench.Result) []string {
@@ -143,14 +154,7 @@ func (p *program) openGPU() (device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := cuda.Open(0, cuda.Options{Disabled: disabled, Attention: attention, Libraries: func(names ...string) []string { return library.Find(p.lookup, names...) }})
-	if err != nil {
-		return nil, err
-	}
-	if err := d.Accelerator().Fallback(); err != nil {
-		p.note("warning: %v", err)
-	}
-	return d, nil
+	return cuda.Open(0, cuda.Options{Disabled: disabled, Attention: attention, Libraries: func(names ...string) []string { return library.Find(p.lookup, names...) }})
 }
 
 // stepHeader and stepCells are the common columns of all tables of steps.
