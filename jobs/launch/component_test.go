@@ -68,8 +68,8 @@ except OSError as e:
 }
 
 // awaitFailedComponent is shell code that waits until the first attempt has recorded the failure of a
-// component, and a moment for the reservation of its port.
-const awaitFailedComponent = "until grep -qs failed {run_dir}/components/attempt-0001-*; do sleep 0.1; done; sleep 0.5; "
+// component. The reservation of its port follows.
+const awaitFailedComponent = "until grep -qs failed {run_dir}/components/attempt-0001-*; do sleep 0.1; done; "
 
 // TestPortOfAnEndedComponentOnOneAddress checks that another user who has the port of a component on a
 // different address does not prevent the reservation of the address that the ranks use.
@@ -77,8 +77,9 @@ func TestPortOfAnEndedComponentOnOneAddress(t *testing.T) {
 	needsRoot(t)
 	const server = "env -i MASTER_PORT=$DDPBATCH_COMPONENT_PORT MASTER_ADDR=127.0.0.77 setsid BIN other-user listen DIR & " +
 		"until grep -q :$(printf %04X $DDPBATCH_COMPONENT_PORT) /proc/net/tcp; do sleep 0.1; done; exit 1"
-	const program = awaitFailedComponent + `exec python3 -c 'import os, socket; ` +
-		`socket.create_connection((os.environ["DDPBATCH_COMPONENT_SERVER_HOST"], os.environ["DDPBATCH_COMPONENT_SERVER_PORT"])).recv(1)'`
+	const program = awaitFailedComponent + `until out=$(python3 -c 'import os, socket; ` +
+		`socket.create_connection((os.environ["DDPBATCH_COMPONENT_SERVER_HOST"], os.environ["DDPBATCH_COMPONENT_SERVER_PORT"])).recv(1)' 2>&1); ` +
+		`case $out in *refused*) false ;; esac; do sleep 0.1; done; echo "$out"; exit 1`
 	result, said, err := launched(t, 1, "program", shellJob(t, program)+componentJob(t, server)+"ready = \"none\"\n", nil)
 	if err != nil || !strings.Contains(said, "Connection reset by peer") {
 		t.Errorf("%+v, %v\n%s", result, err, said)
