@@ -31,7 +31,7 @@ template <u32 N, class T> DEVICE void normalize(T *y, float *mean, float *rstd, 
 }
 
 // A row of up to keptColumns elements per warp, in registers: eight adjacent elements of this thread
-// for each of `groups` iterations. The order of sums is that of normalise.
+// for each of `groups` iterations. The sums have the same order as in normalize.
 constexpr u32 groups = 4, keptColumns = groups * 32 * 8;
 
 // each_group calls f(g, first column) for the groups of this thread.
@@ -43,7 +43,7 @@ template <class F> DEVICE void each_group(u32 cols, F f) {
   }
 }
 
-template <class T> DEVICE void normalise_kept(T *y, float *mean, float *rstd, float (&x)[groups][8], const float *w, const float *b, u32 row, u32 cols) {
+template <class T> DEVICE void normalize_kept(T *y, float *mean, float *rstd, float (&x)[groups][8], const float *w, const float *b, u32 row, u32 cols) {
   float sum = 0, squares = 0;
   each_group(cols, [&](u32 g, u32) {
 #pragma unroll
@@ -78,7 +78,7 @@ template <class T> DEVICE void layer_norm_kept(T *y, float *mean, float *rstd, c
   if (row >= rows) return;
   float v[groups][8];
   each_group(cols, [&](u32 g, u32 j) { load(v[g], x + u64(row) * cols + j); });
-  normalise_kept(y + u64(row) * cols, mean, rstd, v, w, b, row, cols);
+  normalize_kept(y + u64(row) * cols, mean, rstd, v, w, b, row, cols);
 }
 template <class T> DEVICE void add_layer_norm_kept(T *y, float *x, float *mean, float *rstd, const float *left, const T *right, const float *w, const float *b, u32 rows, u32 cols) {
   u32 row = block_x() * 8 + thread_x() / 32;
@@ -94,7 +94,7 @@ template <class T> DEVICE void add_layer_norm_kept(T *y, float *x, float *mean, 
     for (u32 i = 0; i < 8; i++) v[g][i] += more[g][i];
     store(x + at + j, v[g]);
   });
-  normalise_kept(y + at, mean, rstd, v, w, b, row, cols);
+  normalize_kept(y + at, mean, rstd, v, w, b, row, cols);
 }
 
 // One row per warp, 8 rows per block of 256 threads. y may be x.
