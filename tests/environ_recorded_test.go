@@ -40,9 +40,7 @@ func recorder(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "record")
 	text := fmt.Sprintf("#!/bin/sh\nset -e\nf=$(mktemp %s.part.XXXXXX)\nenv -0 >$f\nmv $f %[1]s.$1@$(hostname).${f##*.}\n", name)
-	if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	writeExecutable(t, name, []byte(text))
 	return name
 }
 

@@ -15,9 +15,7 @@ import (
 func (s site) wrapSbatch(script string) site {
 	s.t.Helper()
 	dir := s.t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "sbatch"), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
-		s.t.Fatal(err)
-	}
+	writeExecutable(s.t, filepath.Join(dir, "sbatch"), []byte("#!/bin/sh\n"+script))
 	s.environ = append(slices.Clip(s.environ), "PATH="+dir+":"+os.Getenv("PATH"))
 	return s
 }
@@ -122,9 +120,7 @@ snapshot = true
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(mine, program, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	writeExecutable(t, mine, program)
 	cmd := s.Command(t.Context(), mine, "submit", "job.toml", "--after", "first")
 	cmd.Dir = s.home
 	o := finish(t, cmd)
@@ -139,9 +135,7 @@ snapshot = true
 	if err := os.Remove(mine); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(mine, append(program, "another version"...), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	writeExecutable(t, mine, append(program, "another version"...))
 	s.write("go", "")
 	s.completed(first)
 	s.completed(id)

@@ -184,6 +184,18 @@ func lastAccuracy(t *testing.T, run string) float64 {
 	return accuracy
 }
 
+// writeExecutable writes a program. No other goroutine starts a process in the meantime: it would hold
+// the file open for a moment, and the program could not start ("text file busy").
+func writeExecutable(t *testing.T, path string, text []byte) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(path, text, 0o700)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func mustContain(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {

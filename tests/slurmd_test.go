@@ -47,22 +47,30 @@ func TestSlurmdAndTheFirstNode(t *testing.T) {
 	}
 	s.waitForProgress("orphan")
 
-	for restarts, lose := range []func(){
-		func() { s.killSlurmd("n1") },
-		func() {
-			if err := s.KillNode("n2"); err != nil {
+	firstNode := func() string {
+		o := finish(t, s.Command(t.Context(), "squeue", "--noheader", "--jobs", id, "--format", "%B"))
+		return strings.TrimSpace(o.stdout)
+	}
+	nodes := []string{firstNode()}
+	for restarts, lose := range []func(node string){
+		s.killSlurmd,
+		func(node string) {
+			if err := s.KillNode(node); err != nil {
 				t.Fatal(err)
 			}
 		},
 	} {
-		lose()
+		lose(nodes[restarts])
 		startRestarted(t, s.Cluster, id, restarts+1)
 		waitUntil(t, "the run to go on", func() bool { return strings.Count(s.log("orphan", id), "resuming after step") == restarts+1 })
 		s.waitForProgress("orphan")
+		nodes = append(nodes, firstNode())
 	}
-	mustContain(t, s.log("orphan", id), "(hsn0 on n1)", "(hsn0 on n2)", "(hsn0 on n3)")
-	if o := finish(t, s.OnNode(t.Context(), "n1", "pgrep", "-f", "ddpbatch (run|launch)")); o.code == 0 {
-		t.Errorf("left on n1: %s", o.stdout)
+	for _, node := range nodes {
+		mustContain(t, s.log("orphan", id), "(hsn0 on "+node+")")
+	}
+	if o := finish(t, s.OnNode(t.Context(), nodes[0], "pgrep", "-f", "ddpbatch (run|launch)")); o.code == 0 {
+		t.Errorf("left on %s: %s", nodes[0], o.stdout)
 	}
 	if o := s.ddpbatch("cancel", "runs/orphan"); o.code != 0 {
 		t.Fatal(o)
