@@ -154,7 +154,11 @@ func (p *program) openGPU() (device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cuda.Open(0, cuda.Options{Disabled: disabled, Attention: attention, Libraries: func(names ...string) []string { return library.Find(p.lookup, names...) }})
+	d, err := cuda.Open(0, cuda.Options{Disabled: disabled, Attention: attention, Libraries: func(names ...string) []string { return library.Find(p.lookup, names...) }})
+	if err != nil {
+		return nil, err // not a nil *cuda.GPU
+	}
+	return d, nil
 }
 
 // stepHeader and stepCells are the common columns of all tables of steps.
