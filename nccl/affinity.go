@@ -73,8 +73,9 @@ func nearest(g *netif.GPU, rails []rail) (at []int, d distance) {
 	return at, d
 }
 
-// portsFarFromGPUs returns the ports that share a switch with no GPU, if every GPU shares a
-// switch with a different port, with or without a carrier. Such ports are for storage.
+// portsFarFromGPUs returns the ports in rails that share a switch with no GPU: they are for storage.
+// It returns nil if a GPU shares a switch with no port in all, which also has the ports without a
+// carrier, or if no other port in rails would be left.
 func portsFarFromGPUs(rails, all []rail, gpus []netif.GPU) map[string]bool {
 	if len(gpus) == 0 {
 		return nil

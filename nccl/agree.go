@@ -136,7 +136,7 @@ func hostsWithout(hosts []netif.Inventory, choices []netif.Choice, found map[str
 	return without, why
 }
 
-// warnUnroutedPorts finds neighboring hosts whose RoCE ports have no route to each other.
+// warnUnroutedPorts warns about a host whose RoCE ports have no route to the next host's.
 func (j *Job) warnUnroutedPorts(hosts []netif.Inventory, rails [][]rail) {
 	for i := range hosts {
 		next := (i + 1) % len(hosts)

@@ -10,7 +10,7 @@ import (
 // if no variable is set. NCCL selects it only by name and order (src/misc/socket.cc,
 // src/os/linux.cc of 2.30.7). Names with prefix "ib" come first, then all names except docker,
 // lo, and virbr, then these. Within each group, NCCL uses the first running interface with an
-// address, IPv4 before IPv6. Stock returns "" if no interface matches; NCCL then reports
+// address, IPv4 before IPv6. DefaultInterface returns "" if no interface matches; NCCL then reports
 // "Bootstrap : no socket interface found".
 func DefaultInterface(inv netif.Inventory) string {
 	last := []string{"docker", "lo", "virbr"}

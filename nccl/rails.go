@@ -86,6 +86,7 @@ func ports(inv *netif.Inventory) []rail {
 	return rails
 }
 
+// portOf returns an RDMA port as a rail, with its network interfaces.
 func portOf(inv *netif.Inventory, d *netif.RDMADevice, port *netif.RDMAPort) rail {
 	r := rail{device: d.Name, port: port.Number, layer: port.LinkLayer, rate: port.Rate, numa: d.NUMA, path: components(d.Path),
 		gids: port.GIDs, active: port.State == "ACTIVE", state: port.State}

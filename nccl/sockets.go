@@ -29,6 +29,7 @@ func (p *planner) setSockets() {
 	})
 }
 
+// setNCCLInterface sets NCCL_SOCKET_IFNAME, or assesses the value of another source.
 func (p *planner) setNCCLInterface() {
 	c := &p.Choice
 	v, set := p.existing(ncclInterface)
@@ -56,8 +57,8 @@ func (p *planner) setNCCLInterface() {
 }
 
 // equalInterfaces returns the other working ports of a fabric with several adapters per host. They have
-// the same driver, speed, MTU, and subnet as the chosen port. NCCL uses the lowest index
-// first, so twins returns nothing if the chosen port does not have the lowest index.
+// the same driver, speed, MTU, and subnet as the chosen port. NCCL uses the lowest index first, so
+// equalInterfaces returns nothing if the chosen port does not have the lowest index.
 func (p *planner) equalInterfaces() []string {
 	c := &p.Choice
 	at := slices.IndexFunc(p.Inventory.Links, func(l netif.Link) bool { return l.Name == c.Interface })

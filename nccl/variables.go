@@ -22,7 +22,7 @@ type Var struct {
 	Name   string `json:"name"`
 	Value  string `json:"value"`
 	Source Source `json:"source"`
-	From   string `json:"from"`   // location for the source, such as "/etc/nccl.conf:2"; empty for Ours
+	From   string `json:"from"`   // location for the source, such as "/etc/nccl.conf:2"; empty for Planned
 	Reason string `json:"reason"` // why the value is right or wrong, one line
 	Wrong  bool   `json:"wrong"`  // a value of another source contradicts the chosen network
 }

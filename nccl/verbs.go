@@ -41,7 +41,7 @@ func (p *planner) setRDMA() {
 
 // setDisable decides on NCCL_IB_DISABLE and reports whether RDMA is off. It is off if one host
 // has no usable port, because NCCL on the other hosts would wait for it indefinitely. It is
-// also off if every port that NCCL would find on this host is barred.
+// also off if every port that NCCL would find on this host is forbidden.
 func (p *planner) setDisable(rails []rail, barred []skippedPort) bool {
 	why := p.Job.WithoutRDMA
 	v, set := p.existing(ibDisable)
@@ -164,6 +164,7 @@ func (p *planner) excludePorts(barred []skippedPort) {
 	p.add(ibHCA, "^="+strings.Join(list, ","), "all ports except %s", portReasons(barred))
 }
 
+// assessAdapters compares a value of NCCL_IB_HCA with the usable ports. rest has the other ports.
 func (p *planner) assessAdapters(value string, rest []skippedPort) assessment {
 	l := parseList(value, maxPorts)
 	if len(p.rails) == 0 {
