@@ -75,7 +75,7 @@ func (c *Comm) failed(o *operation, err error) {
 	_ = c.fail(o.kind.String(), o.number, err)
 }
 
-// overdue implements [laneOwner]. With checks, these fail on their own.
+// overdue implements [laneOwner]. With [Options.Check], the checks find the missing rank themselves.
 func (c *Comm) overdue(*operation) {
 	if c.alarms != nil {
 		go c.alarms.raise()

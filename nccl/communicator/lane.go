@@ -12,7 +12,7 @@ import (
 )
 
 // A lane is an NCCL communicator with a stream and a thread. Its operations run in sequence.
-// After it is open, only the thread may access fields that change, except broken.
+// After it is open, only the thread may access fields that change, except those that mu guards.
 type lane struct {
 	library    *libnccl.Library
 	gpu        GPU
@@ -26,7 +26,7 @@ type lane struct {
 	pins       runtime.Pinner
 	stream     Stream
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards the next three fields
 	broken   error
 	unused   []Event // reusable events
 	progress progress
@@ -111,6 +111,8 @@ func (l *lane) begin(ctx context.Context, o *operation) {
 	}
 }
 
+// enqueue enqueues an operation on the stream. It runs on the lane's thread, and returns when NCCL has
+// accepted the operation, usually before it ends.
 func (l *lane) enqueue(ctx context.Context, o *operation) (err error) {
 	if err := l.failure(); err != nil {
 		return err

@@ -44,7 +44,7 @@ func (c *Comm) exchangePeerInfo(ctx context.Context) error {
 		}
 		owners[i.Host+" "+i.GPU] = r
 	}
-	for range 2 { // for checks at the start and at the end of operations
+	for range 2 { // for comparisons and diagnoses, and for messages between neighbors
 		h, err := o.Control.Split(ctx, 0, o.Control.Rank())
 		if err != nil {
 			return fmt.Errorf("create host communicator: %w", err)

@@ -39,7 +39,7 @@ type Work struct {
 // until Release.
 func (w *Work) End() Event { return w.op.end }
 
-// Wait waits on the host until the operation has ended.
+// Wait waits on the host until the operation has ended. It must be called only once.
 func (w *Work) Wait(ctx context.Context) error {
 	c, o := w.comm, w.op
 	err := c.wait(ctx, o, o.done)

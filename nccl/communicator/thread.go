@@ -32,6 +32,8 @@ func startThread(gpu GPU, poll func() (progress, busy bool)) (*thread, error) {
 	return t, <-ready
 }
 
+// serve calls the functions from work and polls after each call. While operations are in progress, it
+// also polls after the delays of pollDelay.
 func (t *thread) serve() {
 	idle := time.NewTimer(0)
 	defer idle.Stop()
