@@ -16,7 +16,7 @@ type AllReduceResult struct {
 	Runs      int     `json:"runs"` // timed operations
 	Median    float64 `json:"median_ms"`
 	Best      float64 `json:"best_ms"`
-	BusBW     float64 `json:"busbw_gbs"` // 2(N-1)/N times the buffer size by the median time
+	BusBW     float64 `json:"busbw_gbs"` // GB/s: 2(N-1)/N times the buffer size, divided by Median
 	Transport string  `json:"transport"`
 	Algorithm string  `json:"algorithm"`
 }

@@ -61,7 +61,7 @@ type Result struct {
 	FirstLoss *metrics.Number `json:"first_loss,omitempty"`
 	Loss      *metrics.Number `json:"loss,omitempty"` // of the last step
 	// The following fields are for steps on several ranks only. PerSecond, GFLOP, and Peak are
-	// totals over all ranks. Communication is the time of a step's collectives on rank 0, including
+	// totals over all ranks. Communication is the time of a step's collectives on this rank, including
 	// the wait for other ranks. Hidden is the fraction of it, 0 to 1, that overlaps computation.
 	Ranks         int     `json:"ranks,omitempty"`
 	Reduce        string  `json:"reduce,omitempty"` // precision of the gradient reduction: "fp32" or "bf16"
@@ -69,8 +69,8 @@ type Result struct {
 	Hidden        float64 `json:"comm_hidden,omitempty"`
 	Transport     string  `json:"transport,omitempty"`
 
-	// DeviceMemory is the GPU memory in use at the end of the training run, in bytes, including
-	// libraries; 0 without a GPU.
+	// DeviceMemory is the GPU memory that the training run uses at its end, in bytes, including
+	// the memory of libraries; 0 without a GPU.
 	DeviceMemory int64 `json:"device_memory,omitempty"`
 	// PeakRSS is the process's peak resident memory since the measurement began, in bytes; 0 if the
 	// system does not report it.

@@ -63,8 +63,8 @@ type training struct {
 	newOptimizer func([]*nn.Param) (optim.Optimizer, error)
 	optimizer    optim.Optimizer
 	clip         float64 // maximum gradient norm, or 0 for no clipping
-	unit         string  // unit of the rate,
-	units        int     // and number of units per step
+	unit         string  // what the rate counts, "samples" or "tokens"
+	units        int     // number of these per step
 }
 
 // params returns the number of parameters.
