@@ -23,9 +23,9 @@
 // Several processes may write parts of the same tensors, each to its own file. A reader gets whole
 // tensors and does not notice the parts.
 //
-// It needs a file system with an atomic rename. NFS has this for a single client only. Therefore
-// only rank 0 may use a directory; the other ranks write the parts that rank 0 waits for. The
-// package does not lock the directory, and it does not interpret the tensors.
+// The package needs a file system with an atomic rename. NFS has this for a single client only.
+// Therefore only rank 0 may use a directory; the other ranks write the parts that rank 0 waits for.
+// The package does not lock the directory, and it does not interpret the tensors.
 package checkpoint
 
 import (
@@ -97,8 +97,9 @@ type Manifest struct {
 	DataDigest string            `json:"data_digest"`          // digest of the training set
 	Vocabulary string            `json:"vocabulary,omitempty"` // text data only: the vocabulary, in the form of data.Vocabulary.MarshalText
 	Optimizer  string            `json:"optimizer"`            // kind, for example "sgd"
-	OptimInit  bool              `json:"optimizer_initialised"`
-	Metrics    map[string]Number `json:"metrics,omitempty"` // most recent metrics, for information only
+	// OptimInit reports that a step has changed the optimizer's state.
+	OptimInit bool              `json:"optimizer_initialised"`
+	Metrics   map[string]Number `json:"metrics,omitempty"` // most recent metrics, for information only
 	// Sharded maps the name of each sharded file to the shapes of its tensors.
 	Sharded map[string]map[string][]int `json:"divided,omitempty"`
 	Files   fileList                    `json:"files"`

@@ -38,9 +38,9 @@ func (s *Snapshot) Close() error {
 	return errors.Join(errs...)
 }
 
-// CheckOwn returns an error if the manifest or an open file belongs to another user. Another user who can write to a
-// directory above the checkpoints could have put checkpoints there between a check of the directory
-// and [Load].
+// CheckOwn returns an error if the manifest or an open file belongs to another user. Another user who
+// can write to a directory above the checkpoints could have put checkpoints there between a check of
+// the directory and [Load].
 func (s *Snapshot) CheckOwn() error {
 	if err := checkOwn(filepath.Join(s.Path, manifestName), s.manifest); err != nil {
 		return err
@@ -130,7 +130,8 @@ func (u *UnusableError) Hint() string {
 // names are given, it opens only these files, and the checkpoint must have them. Load returns
 // [ErrNotFound] if dir has no checkpoint and [*UnusableError] if no checkpoint verifies. It returns
 // a [NewerError] instead of skipping a checkpoint of a newer version of the program. When the
-// context ends, Load and reads of the files return its cause. Load does not change dir.
+// context ends, Load and reads of the files return its cause. Load does not change dir. The caller
+// must close the Snapshot.
 func Load(ctx context.Context, dir string, names ...string) (*Snapshot, []error, error) {
 	entries, err := List(dir)
 	if err != nil {
@@ -170,7 +171,8 @@ func Verify(ctx context.Context, path string) error {
 	return s.Close()
 }
 
-// Open opens and verifies the named files of a checkpoint, or all files if names is empty.
+// Open opens and verifies the named files of a checkpoint, or all files if names is empty. The caller
+// must close the Snapshot.
 func (e Entry) Open(ctx context.Context, names ...string) (*Snapshot, error) {
 	if e.Err != nil {
 		return nil, fmt.Errorf("checkpoint of step %d: %w", e.Step, e.Err)

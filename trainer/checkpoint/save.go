@@ -20,9 +20,9 @@ import (
 )
 
 // Save writes a checkpoint of m.Step into dir and returns its path. It creates dir with mode 0700
-// if it is missing, but not its parent. It sets m.Files. If a verified checkpoint of the same run
-// and the same position already exists, Save leaves it unchanged. It replaces any other checkpoint
-// of the step, unless a different run wrote it.
+// if it is missing, but not its parent. It sets Format, Files, and the digests of m. If a verified
+// checkpoint of the same run and the same position already exists, Save leaves it unchanged. It
+// replaces any other checkpoint of the step, unless a different run wrote it.
 func Save(dir string, m *Manifest, files Files) (path string, err error) {
 	bytes := int64(0)
 	for _, tensors := range files {
@@ -59,8 +59,9 @@ type Writer struct {
 	root       *os.Root // dir, in which files are renamed and removed; nil before the save has begun
 }
 
-// Begin starts a [Save] whose files several processes write. One process calls Begin and Commit.
-// Files that are not in Commit's list are not part of the checkpoint.
+// Begin starts a [Save] whose files several processes write. One process calls Begin and then,
+// unless Exists is set, Commit or Abort. Files that are not in Commit's list are not part of the
+// checkpoint.
 func Begin(dir string, m *Manifest) (s Writer, err error) {
 	bytes := int64(0)
 	for _, shapes := range m.Sharded {
@@ -138,8 +139,9 @@ func (s Writer) Abort() {
 	}
 }
 
-// Commit writes the manifest, makes the checkpoint visible, and returns its path. On error it
-// removes all files.
+// Commit writes the manifest, makes the checkpoint visible, and returns its path. If an error
+// occurs before the checkpoint is visible, Commit removes all files. After a later error, such as
+// a failed sync of the directory, the checkpoint remains visible.
 func (s Writer) Commit(files []File) (path string, err error) {
 	defer func() {
 		if err != nil {
