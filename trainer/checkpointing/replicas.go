@@ -39,6 +39,8 @@ func (s *State) CompareAll(ctx context.Context, step int64) error {
 	return s.compare(ctx, step, s.Sharder.Strategy == ddp.DDP)
 }
 
+// compare compares checksums of the weights and, if withState is set, of the optimizer state. Every
+// rank must call it. If they differ, the error is a [ReplicasError].
 func (s *State) compare(ctx context.Context, step int64, withState bool) error {
 	if !s.hasReplicas() {
 		return nil

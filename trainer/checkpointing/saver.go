@@ -125,7 +125,8 @@ func (s *Saver) enter(p Phase) {
 	s.phase = p
 }
 
-// Phase returns the phase of the save in progress.
+// Phase returns the phase of the save in progress. It enters the next phase first if the task of the
+// current one has ended.
 func (s *Saver) Phase() Phase {
 	if s.phase != Writing && s.phase != Committing {
 		return s.phase
@@ -151,9 +152,10 @@ func (s *Saver) end() {
 	}
 }
 
-// Save writes the state after a step and returns when it is on disk. Rank 0 writes all of it, or,
-// if the state is sharded, each rank writes its part. If training is finished, rank 0 consolidates
-// the parts, so that other programs can read the result.
+// Save writes the state after a step and returns when this rank has nothing left to write; on rank
+// 0, the checkpoint is then on disk. Rank 0 writes the whole state, or, if the state is sharded, each
+// rank writes its part. If training is finished, rank 0 consolidates the parts, so that other
+// programs can read the result.
 func (s *Saver) Save(ctx context.Context, step int64) error {
 	return s.save(ctx, save{step: step, required: true})
 }
