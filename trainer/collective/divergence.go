@@ -9,8 +9,8 @@ import (
 )
 
 // firstQueryDelay is how long an operation takes before a rank queries the rank that it waits for.
-// Later queries follow at twice the interval, because that rank may have entered the operation in
-// the meantime.
+// Each later query follows after twice the previous interval, because that rank may have entered the
+// operation in the meantime.
 const firstQueryDelay = time.Second
 
 // divergenceDetector detects ranks that wait for each other because their programs have diverged,

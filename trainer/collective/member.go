@@ -58,7 +58,7 @@ func Derive(group, nth uint64, color int) uint64 {
 type timeoutKey struct{}
 
 // WithTimeout returns a context that overrides the communicator's timeout for the operations that
-// use it.
+// use it. The communicators of package mpi ignore it.
 func WithTimeout(ctx context.Context, timeout time.Duration) context.Context {
 	return context.WithValue(ctx, timeoutKey{}, timeout)
 }

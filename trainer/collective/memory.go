@@ -67,7 +67,7 @@ func (s *shared) allReduceInPlace(c *Call, turn uint64) {
 	s.reduceForAll(c, to-from, func(r int) []byte { return s.board.send(r, turn)[from:to] })
 }
 
-// allReduceStaged does so through windows in shared memory, three of which are in use at a time:
+// allReduceStaged does the same through windows in shared memory. Three of them are in use at a time:
 // one is filled, one is reduced, and one is emptied. A rank does not copy its own part.
 func (s *shared) allReduceStaged(ctx context.Context, c *Call) error {
 	n, buf := len(s.members), c.Recv

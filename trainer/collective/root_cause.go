@@ -41,7 +41,7 @@ func (e *Error) IsRemote() bool {
 
 // waitedRank holds the rank that an operation of a group waits for. The rank remains set after a
 // timeout, so that other ranks that time out can still follow the chain.
-type waitedRank struct{ rank atomic.Int32 } // rank plus 1; 0 if the operation waits for none
+type waitedRank struct{ rank atomic.Int32 } // rank plus 1; 0 if the operation waits for no rank
 
 func (w *waitedRank) begin(rank int) { w.rank.Store(int32(rank) + 1) }
 func (w *waitedRank) end()           { w.rank.Store(0) }

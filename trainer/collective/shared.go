@@ -34,6 +34,8 @@ type shared struct {
 	partialSums [block / 8]uint64
 }
 
+// run performs a call in shared memory. Before the first synchronization, ranks publish their calls, so
+// they detect a mismatch before they read data. After the last one, no rank reads this rank's buffers.
 func (s *shared) run(ctx context.Context, sequence uint64, c *Call) error {
 	n := len(s.members)
 	if n == 1 && c.step != nil {

@@ -25,10 +25,10 @@ func (s *shared) sync(ctx context.Context) error {
 }
 
 // A rank waits in three stages. First it spins, about as long as a rank that is almost done may
-// take. It spins for a shorter time after unsuccessful attempts, but never less than a small
-// reduction takes two ranks with a core each; otherwise they would never return to spinning. Then
-// it yields the core. Then it sleeps, for growing intervals. It does not spin for a rank that needs
-// this very core.
+// take. After unsuccessful attempts it spins for a shorter time, but at least for the time in which
+// two ranks with a core each finish a small reduction; otherwise such ranks would never spin
+// successfully again. Then it yields the core. Then it sleeps, for growing intervals. It does not spin
+// for a rank that needs this very core.
 const (
 	maxSpins       = 20_000 // about 10 us
 	maxSpinBackoff = 3
@@ -37,6 +37,7 @@ const (
 	maxSleep       = 500 * time.Microsecond
 )
 
+// await waits until rank r of the group has reached this rank's phase.
 func (s *shared) await(ctx context.Context, r int) error {
 	other := s.board.slot(r)
 	phase := &other.phase

@@ -50,7 +50,8 @@ type world struct {
 	ended chan struct{} // closed when that group closes
 }
 
-// Local returns the communicators of n ranks that are goroutines of this process.
+// Local returns the communicators of n ranks that are goroutines of this process. timeout limits each
+// operation.
 func Local(n int, timeout time.Duration) []Communicator {
 	of := make([]groups, n)
 	meshes, boards := mesh.Local(n, func(rank int, group uint64) mesh.State { return of[rank].state(group) }), new(heaps)
@@ -72,7 +73,8 @@ func Local(n int, timeout time.Duration) []Communicator {
 const connectGroup = 1 << 61
 
 // Connect returns the communicator of all processes of the attempt, each of which must call it. It
-// accepts connections on listener and closes the listener when the communicator closes.
+// accepts connections on listener. It closes the listener when all ranks are connected, when the
+// communicator closes, or on an error.
 func Connect(ctx context.Context, listener net.Listener, o Options) (Communicator, error) {
 	n := len(o.Addrs)
 	if n < 1 || o.Rank < 0 || o.Rank >= n || o.Nodes != nil && len(o.Nodes) != n {

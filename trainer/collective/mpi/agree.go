@@ -21,10 +21,10 @@ type offenderError struct {
 func (e *offenderError) Error() string { return e.err.Error() }
 func (e *offenderError) Unwrap() error { return e.err }
 
-// compareCalls makes all ranks compare their next operation. It takes the maximum of a digest of
-// the call and of the digest's complement. The two maxima are complements of each other only if all
-// digests are equal. compareCalls also reports whether any rank needs windows. If a rank is in a different
-// operation, the error names it.
+// compareCalls makes all ranks compare their next operation. It computes two maxima over all ranks: of
+// a digest of the call and of the digest's complement. They are complements of each other only if all
+// digests are equal. compareCalls also reports whether any rank needs windows. If a rank is in a
+// different operation, the error names it.
 func (g *group) compareCalls(ctx context.Context, sequence uint64, c *collective.Call, problem error, staged bool) (bool, error) {
 	n := len(g.members)
 	if n == 1 {

@@ -33,7 +33,7 @@ func (a *arena) alloc(n int) ([]byte, error) {
 	return a.mapped(size)
 }
 
-// release releases memory that take returned. No operation may use it.
+// release releases memory that alloc returned. No operation may use it.
 func (a *arena) release(b []byte) {
 	if b == nil {
 		return

@@ -67,6 +67,8 @@ func (p *process) start(ctx context.Context) error {
 	}
 }
 
+// initialize initializes MPI and duplicates the communicator of all ranks, once for operations and once
+// for notes.
 func (p *process) initialize() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,16 +125,18 @@ func (p *process) makeHalves() error {
 	return nil
 }
 
-// wait polls a request in a loop, then yields the core after each poll. Every noteEvery polls it
-// reads the notes of other ranks.
 const (
-	spins        = 200
-	noteEvery    = 64
+	// spins is the number of polls of a request before wait yields the core after each poll.
+	spins = 200
+	// noteEvery is the number of polls after which wait reads the notes of other ranks.
+	noteEvery = 64
+	// drainTimeout limits how long a rank waits for messages in transit when an operation fails or a
+	// communicator closes. Some waits use only a part of it.
 	drainTimeout = time.Second
 )
 
-// After this time, the awaited rank is unlikely to arrive soon: the waiting rank sleeps
-// between two polls, and computation gets the core.
+// After spinTime, the awaited rank is unlikely to arrive soon: the waiting rank sleeps for
+// pollInterval between two polls, and computation gets the core.
 const (
 	spinTime     = 2 * time.Millisecond
 	pollInterval = 50 * time.Microsecond

@@ -40,7 +40,7 @@ func (s *store) alloc(n int) []byte {
 	return free[last][:n]
 }
 
-// release releases memory that take returned.
+// release releases memory that alloc returned.
 func (s *store) release(b []byte) {
 	capacity := cap(b)
 	s.inUse -= capacity

@@ -15,6 +15,7 @@ import (
 // it in less time.
 const abandoned = time.Minute
 
+// create creates a segment of n bytes. It locks the file, so that sweep does not remove it.
 func create(name string, n int) (_ *Segment, err error) {
 	path := filepath.Join(Directory, name)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_CLOEXEC, 0o600)

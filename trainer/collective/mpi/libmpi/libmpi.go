@@ -175,6 +175,8 @@ func version(text string) string {
 	return text
 }
 
+// openMPI sets the constants of Open MPI, whose handles are addresses of symbols. world is the address
+// of MPI_COMM_WORLD.
 func (l *Library) openMPI(handle, world uintptr) error {
 	l.Flavor = OpenMPI
 	l.constants = constants{world: Handle(world), inPlace: 1, statusIgnore: 0, anySource: -1, tagUB: 0}
@@ -203,6 +205,7 @@ func (l *Library) openMPI(handle, world uintptr) error {
 	return err
 }
 
+// mpich sets the constants of MPICH, which are the same in every library with MPICH's ABI.
 func (l *Library) mpich() {
 	l.Flavor = MPICH
 	l.constants = constants{world: 0x44000000, errorsReturn: 0x54000001, inPlace: ^uintptr(0), statusIgnore: 1,
