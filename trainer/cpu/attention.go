@@ -10,8 +10,8 @@ import (
 )
 
 // queryBlock is the number of queries whose weights are in memory at the same time. For 1,024 keys
-// their scores take 256 KiB, so that the L2 cache holds them together with keys and values. Half of
-// each block on the diagonal is computed and masked.
+// their scores take 256 KiB, so that the L2 cache holds them together with keys and values. On the
+// diagonal, half of each block is computed although the mask hides it.
 const queryBlock = 64
 
 // attention is planned causal attention, divided among threads by samples and heads.
