@@ -107,9 +107,9 @@ func (h *Handle) Plans(p Product, most, workspace int) ([]*Plan, error) {
 	return plans, nil
 }
 
-// Run computes the product in the stream. bias may be 0. pre is the address of GELU's argument,
-// aligned to 16 bytes, or 0. workspace has the size that was passed to
-// [Handle.Plans].
+// Run computes the product in the stream and adds beta times the previous contents of d. bias may be
+// 0. pre is the address of GELU's argument, aligned to 16 bytes, or 0. workspace has the size that was
+// passed to [Handle.Plans].
 func (p *Plan) Run(s driver.Stream, a, b, d, bias, pre driver.Ptr, beta float32, workspace driver.Ptr) error {
 	r := C.ddpb_lt_run(&p.plan, C.uintptr_t(b), C.uintptr_t(a), C.uintptr_t(d), C.uintptr_t(bias), C.uintptr_t(pre), C.float(beta), C.uintptr_t(workspace), C.uintptr_t(s.Handle()))
 	if r != 0 {

@@ -24,9 +24,9 @@ const Slab = 8 << 20
 // Freed memory may be reused immediately. So it must not be in use by any stream except the
 // stream of its next user.
 type Pool struct {
-	// SeparateAllocations makes each allocation a separate driver allocation of the exact size, so that tools
-	// that track the driver's allocations (compute-sanitizer, the simulator) detect out-of-bounds
-	// accesses. It must be set before the first Alloc.
+	// SeparateAllocations makes each allocation a separate driver allocation of the exact size, so
+	// that tools that track the driver's allocations (compute-sanitizer, the simulator) detect
+	// out-of-bounds accesses. It must be set before the first Alloc.
 	SeparateAllocations bool
 
 	mu    sync.Mutex

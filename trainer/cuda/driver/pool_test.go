@@ -58,7 +58,8 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// TestPoolApart checks that each allocation of a pool with SeparateAllocations is a separate driver allocation.
+// TestPoolApart checks that each allocation of a pool with SeparateAllocations is a separate driver
+// allocation.
 func TestPoolApart(t *testing.T) {
 	bound(t)
 	p := driver.NewPool()

@@ -39,7 +39,7 @@ type groupFactors struct {
 	lr, beta1, beta2 float64
 }
 
-// NewStepDecision allocates its memory until Close.
+// NewStepDecision creates a step decision. Close of the device frees its memory.
 func (d *Device) NewStepDecision(scalars int) device.StepDecision {
 	if scalars < 1 || scalars > device.MaxScalars {
 		panic(fmt.Sprintf("engine: %d scalars, want 1 to %d", scalars, device.MaxScalars))

@@ -19,8 +19,7 @@ func TestMain(m *testing.M) { gpusim.Main(m) }
 
 // open opens a device until the end of a test. As in the program, DDPBATCH_ATTENTION selects the
 // instructions of attention, unless the test does; if they are not available, the test fails.
-// DDPBATCH_FUSION selects fusions, and cuBLASLt may be in
-// the environment of the python3 in PATH.
+// DDPBATCH_FUSION selects fusions. cuBLASLt is found as in the program.
 func open(t testing.TB, o engine.Options) *engine.Device {
 	t.Helper()
 	if o.Attention == engine.AutoAttention {

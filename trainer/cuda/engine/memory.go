@@ -10,7 +10,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// Alloc allocates GPU memory until Close.
+// Alloc allocates GPU memory, which Close frees.
 func (d *Device) Alloc(t device.Type, n int) device.Tensor {
 	if n == 0 {
 		return device.At(t, nil, 0)

@@ -36,6 +36,7 @@ type upload struct {
 	arrived, taken driver.Event // after the copies to, and from, the staging buffer
 }
 
+// open allocates all resources. After an error, close releases those that were allocated.
 func (s *staging) open() error {
 	var err error
 	if s.stream, err = driver.NewStream(0); err != nil {

@@ -4,7 +4,8 @@
 //
 // The sources are CUDA C++. `make kernels` compiles them with clang-19, without the CUDA toolkit.
 // The resulting PTX is checked in, compressed with gzip, so building the program requires no CUDA
-// compiler. `zcat` shows it. The same sources, compiled as C++ for the host, run in the simulator of tests/gpusim.
+// compiler. `zcat` shows it. The same sources, compiled as C++ for the host, run in the simulator of
+// tests/gpusim.
 //
 // Every kernel gives the same bits each time: no kernel uses atomic additions, and the order of
 // each sum is fixed. The package does not load or launch kernels.
@@ -48,7 +49,7 @@ func modules(dir string) []string {
 	return names
 }
 
-// Module returns the name of the source of a kernel.
+// Module returns the name of the source of a kernel. It panics if there is no such kernel.
 func Module(kernel string) string {
 	m := moduleOf()[kernel]
 	if m == "" {
@@ -67,7 +68,7 @@ var moduleOf = sync.OnceValue(func() map[string]string {
 	return of
 })
 
-// PTX returns the PTX of a source.
+// PTX returns the PTX of a source. It panics if there is no such source.
 func PTX(module string) string {
 	text, err := read("ptx/" + module + suffix)
 	if err != nil {

@@ -49,8 +49,8 @@ func (l *Library) Symbol(name string) (uintptr, bool) {
 
 // LoadError is the error if no location could be loaded.
 type LoadError struct {
-	Tried []string // error of the dynamic linker for each
-	Why   []string // error of the dynamic linker for each
+	Tried []string // locations
+	Why   []string // error of the dynamic linker for each location
 }
 
 func (e *LoadError) Error() string {
