@@ -46,7 +46,7 @@ const (
 	hintIncomplete = "copy the complete directory of the checkpoint, or export an earlier checkpoint"
 )
 
-// Checkpoint is an open checkpoint.
+// Checkpoint is an open checkpoint. The caller must close it. It is not safe for concurrent use.
 type Checkpoint struct {
 	Dir     string
 	Tensors []*Tensor
@@ -118,8 +118,8 @@ func IsCheckpoint(dir string) bool {
 }
 
 // Newest returns the name of the distributed checkpoint in a directory with the highest number at the
-// end of its name, such as "step-1000". It returns "" if dir has no
-// such checkpoint.
+// end of its name, such as "step-1000". A name without a number counts as 0. Newest returns "" if dir
+// has no distributed checkpoint.
 func Newest(dir string) string {
 	root, err := safefile.OpenRoot(dir)
 	if err != nil {
@@ -323,6 +323,7 @@ func (c *Checkpoint) Check(ctx context.Context) error {
 	return nil
 }
 
+// check checks that a tensor is supported, that its chunks cover it, and that the files contain them.
 func (c *Checkpoint) check(t *Tensor) error {
 	if dtypes[t.dtype] == "" {
 		return hints.Errorf("select other tensors with --only", "type %s is not supported", t.dtype)

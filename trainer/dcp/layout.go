@@ -48,7 +48,7 @@ func (t *Tensor) checkCoverage() error {
 		return cmp.Compare(a.offsets[along], b.offsets[along])
 	})
 	var covered int64
-	var near []chunk // those before it that reach its offset
+	var near []chunk // chunks before ch that extend beyond its offset
 	for _, ch := range t.chunks {
 		covered += ch.elements()
 		near = slices.DeleteFunc(near, func(other chunk) bool {

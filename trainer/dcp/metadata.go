@@ -36,7 +36,8 @@ func classes(names ...unpickle.Class) map[unpickle.Class]bool {
 	for name := range dtypes {
 		set[unpickle.Class(name)] = true
 	}
-	// These are errors that name the tensor, and only if the tensor is selected.
+	// These types are not supported. They are allowed here, because only a selected tensor of such a
+	// type is an error, which then names the tensor.
 	for _, name := range []unpickle.Class{"complex32", "complex64", "complex128", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2",
 		"qint8", "quint8", "qint32", "quint4x2", "quint2x4"} {
 		set["torch."+name] = true
