@@ -129,8 +129,8 @@ type WorkTimes struct {
 	Busy, Exposed time.Duration // as in [Times], on the device
 }
 
-// A HostCommunicator has the methods of a [Communicator] that work for all communicators of host
-// memory. Others embed it.
+// A HostCommunicator has default methods of a [Communicator]: for a synchronous device, without
+// shared memory, and with nothing to close. Communicators embed it and override what they need.
 type HostCommunicator struct{}
 
 // Alloc returns nil.
@@ -281,8 +281,8 @@ func (s *Sharder) allocBuckets() {
 }
 
 // allocShared allocates n elements, if possible in memory that the other ranks of the node can
-// read, so that collectives need no copy. If allocating shared memory fails, common uses private
-// memory: the first collective fails as well and reports the error.
+// read, so that collectives need no copy. If allocating shared memory fails, it uses private
+// memory: the first collective then fails as well and reports the error.
 func (s *Sharder) allocShared(n int) device.Tensor {
 	if s.memory.Host() {
 		if v, err := s.comm.Alloc(context.Background(), n); err == nil && v != nil {
@@ -326,7 +326,8 @@ func (s *Sharder) Owner() nn.Owner {
 func (s *Sharder) ReducesEachBatch() bool { return s.Strategy >= ZeRO2 && !s.noSync }
 
 // Extra returns this rank's scalars, in device memory, that are reduced with the last bucket. Set
-// them before the last Backward of a step.
+// them before the last Backward of a step. If ReducesEachBatch is true, they are reduced with every
+// micro-batch, and their sums are added up: a scalar that must count once must be 0 in the others.
 func (s *Sharder) Extra() device.Tensor { return s.extra }
 
 // Records returns a record per rank for [device.StepDecision.Reduce], valid after Finish: the sum of

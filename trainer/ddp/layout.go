@@ -57,7 +57,7 @@ func (o Options) Spans(sizes []int, ranks, bytes int) []Span {
 	return out
 }
 
-// roundUp rounds n up to a multiple of of.
+// roundUp returns n rounded up to a multiple of multiple.
 func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
 
 // layout holds the positions of parameters in buckets. It is the same for every strategy.

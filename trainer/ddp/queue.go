@@ -102,6 +102,8 @@ const (
 // spans maps operations to their names in a trace.
 var spans = [end]trace.Kind{reduce: trace.Reduce, scatter: trace.Scatter, fetch: trace.Gather}
 
+// start prepares the queue. It creates q.run once, because creating a function in each step would
+// allocate memory.
 func (q *queue) start(s *Sharder) {
 	// A model enqueues at most a fetch and a reduction per bucket, then waits.
 	q.operations = make(chan operation, 2*len(s.buckets)+1)

@@ -112,10 +112,11 @@ func (s *Sharder) storeShard(parts [][]float32, values []float32, param, at int)
 }
 
 // EachRange calls f for each range of a parameter that this rank has, with the index at of its
-// first element.
+// first element. parts has one element per bucket, with the length of this rank's part of it. The
+// values that f receives share the memory of parts.
 func (s *Sharder) EachRange(parts [][]float32, f func(param, at int, values []float32)) {
 	for i, part := range parts {
-		for _, p := range slices.Backward(s.parts[i].Pieces) { // in registration order
+		for _, p := range slices.Backward(s.parts[i].Pieces) { // in registration order within the bucket
 			f(slices.Index(s.layout.all, p.Param), p.Offset, part[p.At:p.At+p.Len])
 		}
 	}
