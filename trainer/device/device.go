@@ -47,8 +47,8 @@ type Memory interface {
 	// Host reports whether tensors are in memory that the host can access, so that Tensor.Floats
 	// returns the tensor itself.
 	Host() bool
-	// Alloc returns a zeroed tensor of n elements, aligned for the device. Its memory is released
-	// when it is no longer referenced.
+	// Alloc returns a zeroed tensor of n elements, aligned for the device. Host memory is released
+	// when it is no longer referenced, other memory when the device is closed.
 	Alloc(t Type, n int) Tensor
 	// Write copies from the host. dst is Float32 and has the length of src.
 	Write(dst Tensor, src []float32)

@@ -4,9 +4,10 @@ package device
 type Updates interface {
 	// SumSquares returns the sum of the squares of x's elements, in float64 and in an order that
 	// depends only on the device, not on the number of threads. On the CPU, a block of 65,536
-	// elements has 8 partial sums, with element i in sum i mod 8. Pairs of partial sums are added
-	// by halves, first 4 to 7 to 0 to 3, and the sums of blocks in ascending order. The result is
-	// not finite if an element is not finite. SumSquares waits for the preceding operations.
+	// elements has 8 partial sums, with element i in sum i mod 8. The upper half of the partial sums
+	// is added to the lower half until one is left: first sum 4 to sum 0, 5 to 1, 6 to 2, and 7 to 3.
+	// The sums of blocks are added in ascending order. The result is not finite if an element is not
+	// finite. SumSquares waits for the preceding operations.
 	SumSquares(x Tensor) float64
 	// ChunkSquares computes, for each of the given number of equal chunks of x, the sum of the
 	// squares with the bits of SumSquares. It sets the elements 0, pitch, 2*pitch, ... of the
