@@ -28,7 +28,8 @@ type Recorder struct {
 	board   *tensorboard.File
 }
 
-// Write writes an event. The first event contains the step from which the run resumes.
+// Write writes an event. [trainer.Started] opens the files and removes the records of later steps than
+// its own. Write ignores events before it.
 func (r *Recorder) Write(e trainer.Event) error {
 	if e.Kind == trainer.Started {
 		return r.open(e.Step)
