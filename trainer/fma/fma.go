@@ -7,8 +7,8 @@ import "math"
 // Float32 returns a*b+c, rounded to float32 once. The product is exact in float64, so it makes no
 // difference whether Go fuses it with the addition. The sum is rounded to float64 first. This can
 // change the rounding to float32 only if the rounded sum appears to be halfway between two adjacent
-// float32 values. Below 2^-126, the distance of adjacent values is larger, and the code does not check for
-// halfway cases.
+// float32 values. In this case, toOdd computes the result. It also computes results below 2^-126,
+// where float32 has fewer bits, so that the check for halfway cases would be different.
 //
 // The function is too long to be inlined, which makes a loop ten times slower than with separate
 // products and sums. This is the price of identical bits on CPUs for which Go does not use an FMA
