@@ -75,7 +75,7 @@ func (w *worker) multiply() {
 }
 
 // block adds n terms, starting at p, to the rows of C from top and to its columns from left to
-// before right. start is the whole matrix that they are added to.
+// before right. start holds the values to which they are added, for all of C.
 func (w *worker) block(start *Matrix, top, rows, left, right, p, n int) {
 	k, t := w.kernel, &w.tile
 	elements := (n + k.pair - 1) / k.pair
