@@ -21,7 +21,8 @@ const (
 	// maxRecord is the maximum size in bytes of a record that a [Reader] reads. It skips larger
 	// records, which contain images or histograms.
 	maxRecord = 1 << 20
-	// maxReaderBytes is the number of bytes that [Reader.Read] reads at most.
+	// maxReaderBytes is the number of bytes after which [Reader.Read] returns. The last record can
+	// exceed it.
 	maxReaderBytes = 4 << 20
 	// maxPoints is the maximum number of scalars in a record.
 	maxPoints = 10000
@@ -36,9 +37,9 @@ type Reader struct {
 	Offset int64
 }
 
-// Read calls f for each scalar in the records after Offset. It reads at most 4 MiB, and reports
-// whether more complete records follow. The last record may be incomplete; a later call reads
-// it. Read returns [ErrCorrupt] if a checksum is wrong.
+// Read calls f for each scalar in the records after Offset, in a file of size bytes. It stops after
+// about 4 MiB, and then reports true, because more records may follow. The last record may be
+// incomplete; a later call reads it. Read returns [ErrCorrupt] if a checksum is wrong.
 func (r *Reader) Read(file io.ReaderAt, size int64, f func(Point)) (more bool, err error) {
 	var header [recordHeader]byte
 	for read := int64(0); size-r.Offset >= recordHeader+recordFooter; {
