@@ -18,6 +18,7 @@ const lastStep = 1 << 24
 // and Hutter 2019), which differ only in their weight decay.
 var adamRule, adamWRule = newAdamRule(false), newAdamRule(true)
 
+// newAdamRule returns the rule of AdamW if weight decay is decoupled, otherwise the rule of Adam.
 func newAdamRule(decoupled bool) rule {
 	return rule{
 		update: device.RuleAdam,

@@ -52,6 +52,7 @@ type muonPiece struct {
 	group      int
 }
 
+// newMuon returns Muon for the weights of hidden layers, and AdamW for all other parameters.
 func newMuon(d device.Device, params []*nn.Param, o Options) (*muon, error) {
 	if err := check(setting{"learning rate", o.LR}, setting{"weight decay", o.WeightDecay}, setting{"eps", o.Eps}); err != nil {
 		return nil, err

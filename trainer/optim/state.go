@@ -15,14 +15,14 @@ type Tensor struct {
 	Data  []float32
 }
 
-// State is the state that an optimizer keeps between steps.
+// State is the state of an optimizer between two steps.
 type State struct {
 	// Kind is the kind of the optimizer.
 	Kind string
-	// Initialized reports that a step has changed the tensors. Before that they are zero, and
-	// momentum buffers are undefined.
+	// Initialized reports that a step has changed the tensors. Before that they are zero; the first
+	// step of SGD overwrites its momentum buffers.
 	Initialized bool
-	// Tensors are in the order of the parameters.
+	// Tensors are in an order that depends only on the parameters and the options of the optimizer.
 	Tensors []Tensor
 }
 
