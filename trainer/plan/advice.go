@@ -14,8 +14,9 @@ const SpareFraction = 0.1
 func Usable(limit float64) float64 { return (1 - SpareFraction) * limit }
 
 // Fit returns the simplest strategy whose memory fits in the usable part of the limit, in bytes; 0
-// means no limit. If none fits, it returns the strategy that needs the least memory; fits and tight
-// report whether that is within the limit itself.
+// means no limit. If none fits, it returns the strategy that needs the least memory. fits reports
+// whether the strategy's memory is within the limit, and tight whether it fits only without the spare
+// fraction.
 func Fit(memory func(ddp.Strategy) Memory, limit float64) (s ddp.Strategy, fits, tight bool) {
 	least := ddp.DDP
 	for _, s := range ddp.Strategies() {

@@ -66,7 +66,7 @@ func (c *Counter) Copy(_, _ device.Tensor) {}
 // Zero does nothing.
 func (c *Counter) Zero(device.Tensor) {}
 
-// Accelerator returns nil.
+// Accelerator returns nil, although Host returns false: a Counter only counts.
 func (c *Counter) Accelerator() device.Accelerator { return nil }
 
 // Checksum returns 0.

@@ -19,9 +19,10 @@ type Rates struct {
 	Launch float64 `json:"launch_s"`
 }
 
-// These fractions of a GPU's data sheet are assumptions: 613 TFLOP/s for matmuls and 4.1 TB/s on an
-// H200. The fractions for attention count only positions that are not masked. On Hopper, mma reaches
-// only a part of the tensor cores' peak, and shared memory limits it to 316 TFLOP/s.
+// These are assumptions: blockRate in bytes/s, launchSeconds, and otherwise fractions of a GPU's data
+// sheet, which give 613 TFLOP/s for matmuls and 4.1 TB/s on an H200. The fractions for attention count
+// only positions that are not masked. On Hopper, mma reaches only a part of the tensor cores' peak, and
+// shared memory limits it to 316 TFLOP/s.
 const (
 	hopperMatmul   = 0.62
 	hopperMMA      = 0.165

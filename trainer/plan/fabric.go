@@ -80,8 +80,9 @@ func (f Fabric) Nodes(ranks int) int { return (ranks + f.PerNode - 1) / f.PerNod
 // ranksOnNode returns the number of ranks on a full node.
 func (f Fabric) ranksOnNode(ranks int) int { return min(ranks, f.PerNode) }
 
-// choose returns the algorithm to use: for Auto and Hierarchical it depends on the nodes, and is
-// otherwise if all messages use the same kind of link.
+// choose returns the algorithm to use. Auto and Hierarchical become Direct on one node, and
+// Hierarchical on several nodes with several ranks each. With one rank per node they become
+// otherwise, the algorithm that the size of the message selects.
 func (f Fabric) choose(a Algorithm, ranks int, otherwise collective.Algorithm) Algorithm {
 	switch {
 	case a != Auto && a != Hierarchical:

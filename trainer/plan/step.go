@@ -61,6 +61,7 @@ func Predict(w Work, t Training, m Machine, ranks int) Step {
 	return s
 }
 
+// predict returns the prediction without Efficiency.
 func predict(w Work, t Training, m Machine, ranks int) Step {
 	s := simulator{Training: t, Machine: m, work: w, ranks: ranks, buckets: w.buckets(t.Element.Grad, ranks)}
 	s.rate = m.FLOPS * m.cpuShare(ranks)
