@@ -29,7 +29,7 @@ func (s *Server) accept() {
 	}
 }
 
-// handle serves a connection. It calls leave when the peer has authenticated.
+// handle serves a connection. It calls leave when the peer no longer counts as unauthenticated.
 func (s *Server) handle(raw net.Conn, leave func() bool) {
 	defer s.handlers.Done()
 	from, _, _ := net.SplitHostPort(raw.RemoteAddr().String())
@@ -127,7 +127,8 @@ func (s *Server) mayReport(id Identity) bool {
 	return id.Problem != "" && id.WorldSize == s.o.WorldSize && id.Rank >= 0 && id.Rank < s.o.WorldSize && s.ranks[id.Rank].State == Missing
 }
 
-// addRank adds an authenticated rank, or sends it the reason for its rejection.
+// addRank adds an authenticated rank and reports true. If it must reject the rank, it sends the reason
+// and ends the attempt.
 func (s *Server) addRank(c *wire.Conn, id Identity) bool {
 	s.mu.Lock()
 	reason := s.rejectionReason(id)
@@ -178,6 +179,8 @@ func (s *Server) addRank(c *wire.Conn, id Identity) bool {
 	return true
 }
 
+// rejectionReason returns why the server must reject a rank, or "". If the rank reports a problem,
+// rejectionReason records that it failed. The caller holds s.mu.
 func (s *Server) rejectionReason(id Identity) string {
 	who := fmt.Sprintf("rank %d on %s", id.Rank, id.Host)
 	switch {

@@ -9,6 +9,8 @@ import (
 	"time"
 )
 
+// leave records the exit code and the error of a rank that leaves. An error ends the attempt, unless
+// the rank ended because the attempt had already failed.
 func (s *Server) leave(rank int, m leaveMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -63,9 +63,9 @@ func (f *Failure) Hint() string { return f.Advice }
 // An Outcome is the result of an attempt.
 type Outcome struct {
 	Ranks []RankStatus
-	// First is the first failure, or nil if every rank left with exit code 0.
+	// First is the first failure, or nil if no rank failed.
 	First *Failure
-	// Exit is the exit code of the first failed rank. Without a failure, it is the largest
-	// exit code of all ranks.
+	// Exit is the largest exit code of the ranks that left up to and including the first failure. A
+	// rank that was lost or stalled has no exit code.
 	Exit int
 }

@@ -28,10 +28,10 @@ func toAll(reply []byte, ranks int) [][]byte {
 	return replies
 }
 
-// A round holds the payloads received so far, by rank; nil after the decision.
+// A round is the state of a round on the server.
 type round struct {
-	payloads [][]byte
-	waiting  int
+	payloads [][]byte // received so far, by rank; nil after the decision
+	waiting  int      // number of ranks without a payload
 }
 
 // exchange records a rank's payload for a round. After the last payload, it decides the round

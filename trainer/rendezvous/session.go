@@ -165,6 +165,7 @@ func connect(ctx context.Context, addrs []string, key wire.Key) (*wire.Conn, err
 	}
 }
 
+// connectOnce tries each address once, and returns the first connection with a successful handshake.
 func connectOnce(ctx context.Context, addrs []string, key wire.Key) (*wire.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*wire.HandshakeTimeout)
 	defer cancel()
@@ -227,7 +228,8 @@ func (s *Session) Stopping() <-chan struct{} { return s.stop }
 func (s *Session) StopReason() string { return s.reason }
 
 // Exchange sends payload to a round. It returns this rank's reply after every rank has
-// contributed and the server has decided.
+// contributed and the server has decided. Each rank can contribute to a round only once, by
+// Exchange or Contribute.
 func (s *Session) Exchange(ctx context.Context, round string, payload []byte) ([]byte, error) {
 	answer := make(chan reply, 1)
 	s.mu.Lock()
@@ -305,6 +307,8 @@ func (s *Session) NoteUnhandledStop() {
 //     no rank.
 //   - PortTaken() bool returns whether another process has taken the port of the program. Such a
 //     failure replaces an earlier failure of a rank as the cause.
+//
+// A failure that wraps [ErrAborted] is a consequence of the end of the attempt and never its cause.
 func (s *Session) Leave(exit int, failure error) error {
 	m := leaveMessage{Exit: exit}
 	if failure != nil {
@@ -337,6 +341,8 @@ func (s *Session) Leave(exit int, failure error) error {
 	return err
 }
 
+// read receives messages until the connection ends. An invalid message counts as the loss of the
+// launcher.
 func (s *Session) read() {
 	defer s.conn.Close()
 	for {

@@ -57,9 +57,9 @@ type activity struct {
 }
 
 // watch detects silent ranks and stalled training. Only time in which this process itself ran
-// counts, and only if any rank sent a message in it. If all of a job is stopped, by Slurm's
-// suspend or a debugger, it resumes later. After a stop request, ranks leave one by one, and the
-// silence of the last ones counts as well.
+// counts, and only if any rank sent a message in it. So a whole job can be suspended, by Slurm or a
+// debugger, and resumed. After a stop request, ranks leave one by one, and the silence of the last
+// ones counts as well.
 func (s *Server) watch() {
 	every := time.Second
 	for _, limit := range []time.Duration{s.o.Silence, s.o.Stall} {
