@@ -3,15 +3,15 @@
 // little-endian data. PyTorch users open such files with safetensors.torch.load_file.
 //
 // [Read] and [Write] handle whole files of float32. [ReadHeader] returns the contents of any file
-// as a list of [Array], which can be read separately: as bytes, as float32 (floating-point types of
-// up to 32 bits), or as int64 (integer types). [ArrayHeader] returns the header of a file of any types.
+// as a list of [Array], which can be read separately: as bytes, as float32 (F32, F16, BF16, and U8),
+// or as int64 (I64, I32, and U8). [ArrayHeader] returns the header of a file of any types of whole
+// bytes.
 //
 // It guarantees that a hostile file needs bounded memory and is rejected with a specific error.
 // Sizes are checked before memory is allocated. Duplicate names, and data that overlap, have gaps,
 // or exceed the file are errors.
 //
-// It computes no checksums (package checkpoint does), and does not sync
-// files to disk.
+// It computes no checksums (package checkpoint does), and does not sync files to disk.
 package safetensors
 
 import (
