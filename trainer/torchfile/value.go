@@ -11,7 +11,8 @@ import (
 )
 
 // WriteValue writes a value of Python: nil, a bool, int64, float64, string, []byte, unpickle.Tuple,
-// *unpickle.List, *unpickle.Dict, or Tensor. It must not contain itself.
+// *unpickle.List, *unpickle.Dict, or Tensor. It panics for other types. A value must not contain
+// itself.
 func WriteValue(w io.Writer, v any) error {
 	var p pickle
 	var tensors []Tensor
