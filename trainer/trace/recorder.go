@@ -98,9 +98,9 @@ const numBarriers = 16
 // maxSpans is the maximum number of spans per track: 8 MiB.
 const maxSpans = 1 << 18
 
-// Recorder records the steps from First to Last, counted from 1. A nil Recorder does nothing, and
-// outside of these steps a Recorder does nothing. Begin and End must be called between steps, while
-// no other goroutine records.
+// Recorder records the steps from First to Last, counted from 1. Outside of these steps it records
+// nothing. A nil Recorder also records nothing, but Begin, End, and Write must not be called on it.
+// Begin and End must be called between steps, while no other goroutine records.
 type Recorder struct {
 	First, Last int
 
