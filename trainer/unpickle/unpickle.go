@@ -33,8 +33,8 @@ type (
 	Reference struct{ ID any }
 )
 
-// Decode returns the results of these calls as a Dict and as bytes. Protocol 2 has no instruction for
-// bytes.
+// Decode returns the result of a call of orderedDict as a Dict, and of encode as bytes. Protocol 2 has
+// no instruction for bytes.
 const (
 	orderedDict Class = "collections.OrderedDict"
 	encode      Class = "_codecs.encode" // with a string of Latin-1 characters
@@ -72,7 +72,8 @@ func (d *Dict) Get(key string) any {
 	return nil
 }
 
-// Decode decodes a pickle that may contain only the given classes, dicts, and bytes.
+// Decode decodes a pickle. Besides the types above, it can contain only the allowed classes; another
+// class is a [*ClassError]. Decode ignores data after the end of the pickle.
 func Decode(pickle []byte, allowed map[Class]bool) (any, error) {
 	d := decoder{in: pickle, allowed: allowed}
 	for {
