@@ -1,8 +1,8 @@
 package vec
 
 // The float32 sums below have 64 partial sums: element i is added to sum i mod 64, in ascending
-// order, starting from 0. Then partial sums are added by halves: 32 to 63 to 0 to 31, 16 to 31 to 0
-// to 15, and so on.
+// order, starting from 0. Then the upper half of the partial sums is added to the lower half until
+// one is left: sums 32 to 63 are added to sums 0 to 31, then 16 to 31 to 0 to 15, and so on.
 
 // Sum returns the sum of x.
 func (u *Unit) Sum(x []float32) float32 { return u.sum(x) }
