@@ -4,8 +4,8 @@
 //
 // Guarantees:
 //
-//   - A peer without the secret is dropped within the handshake timeout. It receives no
-//     information and costs a limited amount of memory.
+//   - A peer without the secret is dropped within the handshake timeout. It receives no data that
+//     depends on the secret, and costs a limited amount of memory.
 //   - A recorded handshake cannot be replayed, because both sides contribute a fresh nonce.
 //   - A truncated, altered, repeated, or reordered frame is an error and never a message.
 //
@@ -247,8 +247,9 @@ func (c *Conn) WriteFrame(kind byte, parts ...[]byte) error {
 	return err
 }
 
-// ReadFrame returns the next frame. It returns io.EOF if the peer closed the connection
-// between frames.
+// ReadFrame returns the next frame. It returns io.EOF if the peer closed the connection between
+// frames, and an error that wraps [ErrNotAuthentic] if the frame was altered, repeated, or reordered.
+// After an error, the connection cannot be used.
 func (c *Conn) ReadFrame() (kind byte, payload []byte, err error) { return c.ReadFrameWithin(MaxFrame) }
 
 // ReadFrameWithin is like [Conn.ReadFrame], with a lower limit on the payload, in bytes. It rejects
