@@ -104,8 +104,9 @@ func (r *run) scan(ctx, opening context.Context, key data.ScanKey, compute scanF
 	return data.Scan{}, fmt.Errorf("internal error: no rank of node %d has read the data", r.Node)
 }
 
-// waitForScans waits until no rank reads tokens. If a rank was asked to stop, all ranks return
-// errAllStopped. failed may be read when done is closed.
+// waitForScans waits until no rank reads tokens. If a rank is asked to stop, all ranks return
+// errAllStopped, unless all have finished reading and one has failed. done is closed when this rank
+// has finished reading; then *failed may be read.
 func (r *run) waitForScans(ctx context.Context, done <-chan struct{}, failed *error) error {
 	tick := time.NewTicker(scanPoll)
 	defer tick.Stop()
@@ -150,7 +151,7 @@ func (r *run) loadOrCompute(ctx context.Context, key data.ScanKey, compute scanF
 	return s, err
 }
 
-// isFirstOfNode reports whether no rank below this one is on the same node.
+// isFirstOfNode reports whether no rank below this one is on the same node. Every rank must call it.
 func (r *run) isFirstOfNode(ctx context.Context) (bool, error) {
 	nodes, err := r.nodes(ctx)
 	if err != nil {
@@ -197,7 +198,7 @@ func (r *run) untilStop(ctx context.Context) (_ context.Context, disarm func() (
 	return ctx, disarm, func() { end(nil) }
 }
 
-// anyStopped reports whether any rank was asked to stop. Every rank must call it.
+// anyStopped reports whether stopped is true on any rank. Every rank must call it.
 func (r *run) anyStopped(ctx context.Context, stopped bool) (bool, error) {
 	flag := make([]float64, 1)
 	if stopped {
@@ -229,7 +230,7 @@ func (r *run) checkSameData(ctx context.Context) error {
 	return nil
 }
 
-// nodes returns the node rank of each rank.
+// nodes returns the node rank of each rank. Every rank must call it.
 func (r *run) nodes(ctx context.Context) ([]float64, error) {
 	nodes := make([]float64, r.Comm.Size())
 	nodes[r.Comm.Rank()] = float64(r.Node)

@@ -18,7 +18,7 @@ import (
 // openDevice opens the device that train.device selects: the same kind on every rank, and a
 // different GPU for each rank. With "auto" it falls back to the CPU if no rank detects a GPU, and
 // reports why. If some ranks have no GPU, or a GPU is not usable, it fails if the job requests
-// GPUs, because then a node is broken. On a machine without a GPU request it falls back to the CPU.
+// GPUs, because then a node is broken. If the job requests none, it falls back to the CPU.
 func (r *run) openDevice(ctx context.Context) error {
 	if r.train.Device == jobs.DeviceCPU {
 		r.useCPU()
@@ -96,8 +96,8 @@ func (r *run) connectGPU(ctx context.Context) error {
 }
 
 // release closes the communicator of the device and then the device, whose memory the communicator
-// uses. If the communicator did not let go of the memory, the device stays open: to close it could
-// take forever. The process exits.
+// uses. If the communicator did not let go of the memory, the device stays open, because closing it
+// could block indefinitely. The process soon exits anyway.
 func (r *run) release() error {
 	if r.unbind != nil {
 		defer r.unbind()

@@ -88,7 +88,8 @@ func TestDeviceSelection(t *testing.T) {
 	}
 }
 
-// endingDevice is a device with its own memory, and endingComm its communicator. They record what is closed.
+// endingDevice is a device with its own memory, and endingComm its communicator. They record what is
+// closed.
 type endingDevice struct {
 	device.Device // methods that are not called
 	gpu           endingAccelerator

@@ -156,7 +156,8 @@ type Progress struct {
 }
 
 // Now returns the number of completed optimizer steps, the current phase, and a count that changes
-// with every batch. The count is 0 before the first batch.
+// with every step and, during an evaluation, with every batch. The count is 0 before the first of
+// these.
 func (p *Progress) Now() (step int, phase string, done uint64) {
 	phase = phaseLoading
 	if at := p.phase.Load(); at != nil {

@@ -273,7 +273,8 @@ func (l *loop) evaluate(ctx context.Context) (stopped bool, err error) {
 	return false, nil
 }
 
-// isDue reports whether an action that is due after a number of steps is due now.
+// isDue reports whether an interval in steps ends at the current step. It returns false for intervals
+// in other units.
 func (l *loop) isDue(every jobs.Interval) bool {
 	return every.Unit == jobs.Steps && l.pos.Step%int64(every.N) == 0
 }

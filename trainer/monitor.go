@@ -24,7 +24,7 @@ type interval struct {
 
 // Communication describes communication and stragglers, per step of an interval.
 type Communication struct {
-	Busy        time.Duration // time in collectives on rank 0, including the wait for slower ranks
+	Busy        time.Duration // time in collectives on this rank, including the wait for slower ranks
 	Hidden      float64       // fraction of Busy, 0 to 1, that overlaps computation
 	Slowest     int           // rank with the longest computation time
 	Ratio       float64       // its computation time relative to the median

@@ -19,16 +19,16 @@ import (
 // startState is the starting state, which rank 0 broadcasts.
 type startState struct {
 	Position  position
-	OptimInit bool
-	Skipped   int64
-	Fresh     bool // the run has no checkpoint yet
-	Stopped   bool // rank 0 was asked to stop while it verified a checkpoint
-	Best      float64
-	DecayAll  bool // resume as [jobs.Job.WithDecayOfAll]
+	OptimInit bool    // a step has changed the state of the optimizer
+	Skipped   int64   // number of consecutive skipped steps so far
+	Fresh     bool    // the run has no checkpoint yet
+	Stopped   bool    // rank 0 was asked to stop while it verified a checkpoint
+	Best      float64 // best metric so far, see [checkpointing.Saver]
+	DecayAll  bool    // resume as [jobs.Job.WithDecayOfAll]
 }
 
 // start brings every rank to the same state: the newest checkpoint that verifies, or new weights,
-// which rank 0 saves immediately.
+// which the run saves immediately.
 func (r *run) start(ctx context.Context) error {
 	nodes, err := r.nodes(ctx)
 	if err != nil {

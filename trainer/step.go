@@ -53,7 +53,7 @@ type stepper struct {
 	flags            [numExtra]float32 // extraStop and later scalars, as on the device
 	hash             device.Tensor     // hash of the operations before this step
 	hashValue        ddp.Hash          // as on the device
-	partialLoss      device.Tensor     // loss before the last micro-batch
+	partialLoss      device.Tensor     // receives the loss before the last micro-batch; never read
 	input            deviceBatch
 	pass             nn.Pass
 	ready, readyZero func(param int) // created once, because creating them allocates

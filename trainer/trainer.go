@@ -6,15 +6,15 @@
 //   - The same spec, seed, number of ranks, and layout of ranks on nodes give bit-identical
 //     weights, also if the run was stopped or killed in between.
 //   - Weights, data order, and updates equal PyTorch's, up to rounding.
-//   - The ranks save before the first step, so that a run that cannot save does not start.
+//   - A new run saves before its first step, so that a run that cannot save does not start.
 //   - An async checkpoint has the same contents as a synchronous one.
 //   - After a stop request, every rank stops after the same step, and that step is saved.
 //   - A finished run that is started again does nothing.
 //   - A step with a loss or gradient that is not finite never changes the weights. It stops the
 //     run or, with train.nonfinite = "skip", is skipped.
 //
-// It does not start or connect ranks, prints nothing, and writes nothing but checkpoints. It
-// reports events to an observer.
+// It does not start or connect ranks and prints nothing. It writes nothing but checkpoints and, in
+// the run directory, the scan of token files. It reports events to an observer.
 package trainer
 
 import (
@@ -83,7 +83,7 @@ type Options struct {
 	Progress *Progress
 	// Trace, unless nil, records the steps it is configured for.
 	Trace *trace.Recorder
-	// Observe is called with each event, on the training goroutine.
+	// Observe is called with each event, on the training goroutine. It must not be nil.
 	Observe func(Event)
 	// Failed, unless nil, is called with the error of Run before the GPU's communicator is closed,
 	// which may take seconds after a failure.
@@ -92,6 +92,8 @@ type Options struct {
 
 // Result is the result of a run.
 type Result struct {
+	// Step is the number of completed optimizer steps. It is 0 if the run stopped before it had
+	// loaded the data and its state.
 	Step int
 	// Stopped reports that the run stopped on request and can be resumed.
 	Stopped bool
@@ -112,10 +114,11 @@ type run struct {
 	model      nn.Model
 	batch      int    // maximum samples per micro-batch, at most a rank's share of the data set
 	layout     string // of the ranks on nodes, see checkpoint.Manifest
-	loop       loop   // since build
+	loop       loop   // set by build
 }
 
-// Run trains until all epochs of the job are complete or Stop is closed.
+// Run trains until all epochs of the job are complete or Stop is closed. Every rank must call it with
+// the same job.
 func Run(ctx context.Context, o Options) (result Result, err error) {
 	defer device.Recover(&err) // a failure of the device while it is released
 	r := newRun(o)
