@@ -19,7 +19,8 @@ type Options struct {
 	GPU     GPU
 	// Control connects the hosts of the same ranks. It carries NCCL's unique ID and the ranks'
 	// messages about operations. The caller still owns it, but must not use it during Connect and
-	// Close. If NCCL fails, Control fails also, so that all ranks are notified.
+	// Close. If NCCL fails, Control fails also, so that all ranks are notified. It must support
+	// [collective.WithTimeout].
 	Control collective.Communicator
 	// Check makes the ranks compare the arguments of each operation over Control, for debugging.
 	Check bool

@@ -73,7 +73,8 @@ func openLane(o *Options, owner laneOwner) (*lane, error) {
 	return l, nil
 }
 
-// localTimeout is the timeout of work that does not wait for another rank.
+// localTimeout is the timeout of work that does not wait for another rank. It also replaces the host
+// communicator's timeout for messages that may arrive much later.
 const localTimeout = time.Hour
 
 // failure returns the error that ended the lane, or nil.
