@@ -13,8 +13,8 @@
 // like the peak, because other work on the machine disturbs the best time least. Rates per second
 // are computed from the median.
 //
-// A step is the trainer's. On several ranks ([Bench.RankStep]) packages ddp and collective reduce
-// gradients as in training, and a step ends with the loss over all ranks.
+// Steps on several ranks ([Bench.RankStep]) are also the same as in training: packages ddp and
+// collective reduce the gradients, and a step ends with the loss over all ranks.
 //
 // On a GPU, steps run as in the trainer: they are captured as a CUDA graph, and the host reads the
 // loss while the GPU computes the next step. A step's time is the time between two such losses. All
