@@ -168,7 +168,7 @@ func (g *group) Split(ctx context.Context, color, key int) (collective.Communica
 	return out, err
 }
 
-// split is Split in its turn. It returns nil if color is negative.
+// split implements Split in its turn. It returns nil if color is negative.
 func (g *group) split(ctx context.Context, number uint64, color, key int) (*group, error) {
 	color = max(color, -1)
 	all := make([]int64, 2*len(g.members))

@@ -22,8 +22,8 @@ const (
 	kindWelcome
 )
 
-// network is the mesh of a process. Of two ranks, the one that first needs the other connects to it.
-// If both connect, the connections of the higher rank are used.
+// network is the mesh of a process. The first of two ranks that needs the other connects to it. If
+// both connect, the connections of the higher rank are used.
 type network struct {
 	inbox
 	o        Options

@@ -7,7 +7,7 @@
 //     a SIGBUS.
 //   - Open maps the file that was created and no other.
 //   - A name exists only until it is unlinked, which should happen as soon as all processes have
-//     mapped it. The first [Create] after a minute removes the names that killed processes left.
+//     mapped it. [Create] removes names that are older than a minute and whose creator was killed.
 //
 // The package does not synchronize access. It supports only Linux.
 package segment
