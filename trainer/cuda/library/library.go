@@ -7,7 +7,7 @@
 // version of a library. The package requires neither a C compiler nor a CUDA toolkit at build time.
 //
 // It calls no other functions of a library, never unloads one (its threads may still run), and does
-// not read environment variables itself: lookup does.
+// not read environment variables itself: the caller of Find passes a function that does.
 package library
 
 import (
