@@ -9,10 +9,10 @@
 // [State] is the position of a run in them. [Loader] prefetches batches.
 //
 // Data are in memory, except token files, which are mapped and may be larger than memory. Open reads
-// all tokens once, or with OpenScanned not at all if the result of an earlier read is available.
-// Writing to a token file during the run changes the training data. If a token file is truncated, or
-// a token is not in the vocabulary, Loader.Next returns an error that names it, and Dataset.Read
-// panics with that error.
+// all tokens once; OpenScanned reads none if the result of an earlier read is available. Writing to a
+// token file during the run changes the training data. If a token file is truncated, or a token is
+// not in the vocabulary, Loader.Next returns an error that names it, and Dataset.Read panics with
+// that error.
 //
 // The package tokenizes only by character or byte. It does not augment or normalize samples,
 // download anything, or read environment variables.
