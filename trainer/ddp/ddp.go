@@ -327,7 +327,7 @@ func (s *Sharder) ReducesEachBatch() bool { return s.Strategy >= ZeRO2 && !s.noS
 
 // Extra returns this rank's scalars, in device memory, that are reduced with the last bucket. Set
 // them before the last Backward of a step. If ReducesEachBatch is true, they are reduced with every
-// micro-batch, and their sums are added up: a scalar that must count once must be 0 in the others.
+// micro-batch, and the results are added: a scalar that must count once must be 0 in the others.
 func (s *Sharder) Extra() device.Tensor { return s.extra }
 
 // Records returns a record per rank for [device.StepDecision.Reduce], valid after Finish: the sum of
