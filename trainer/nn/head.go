@@ -16,7 +16,7 @@ type head struct {
 	tally      tally
 }
 
-// The maximum number of logits in memory: 64 MiB of Float32 and 1.6 GiB of BFloat16. Each chunk
+// The maximum number of logits in memory: 64 MiB of Float32 and 1.5 GiB of BFloat16. Each chunk
 // reads the weight twice and its gradient once, which is expensive compared with matmuls on tensor
 // cores. For GPT-2, the latter are 16,384 rows, so that the matmuls also have enough tiles for all
 // multiprocessors of a large GPU. A tile has 128 rows.
