@@ -11,9 +11,9 @@
 // weights of hidden layers and AdamW for the other parameters. It needs whole tensors, which ranks do
 // not have if they shard the optimizer's state.
 //
-// Optimizers see tensors: the [nn.Piece] of an array give the parameter, the shape, and the offset of
-// its elements. A [Group] selects parameters with different settings, like a parameter group in
-// PyTorch.
+// Optimizers see tensors: the pieces of an array ([nn.Piece]) give the parameter, the shape, and the
+// offset of its elements. A [Group] selects parameters with different settings, like a parameter
+// group in PyTorch.
 //
 // To add an elementwise rule, define it in a file of this package and add it to rules, describe its
 // arithmetic to package vec and call it in trainer/cpu, and add its kernel to trainer/cuda/kernels.
