@@ -8,7 +8,7 @@
 // A hostile pickle needs bounded memory: at most about 100 bytes for each of its bytes, up to a limit
 // on the number of values. The result can contain itself, and a value can be in it many times. Code
 // that walks it must limit the depth, the number of values, and the size of strings. A message must
-// not contain a value other than a number or a string: a tuple in itself many times has no limit.
+// contain only numbers and strings of it, because the text of nested tuples has no limit.
 package unpickle
 
 import "fmt"
@@ -72,7 +72,7 @@ func (d *Dict) Get(key string) any {
 	return nil
 }
 
-// Decode decodes a pickle. Besides the types above, it can contain only the allowed classes; another
+// Decode decodes a pickle. Apart from the types above, it can contain only the allowed classes; another
 // class is a [*ClassError]. Decode ignores data after the end of the pickle.
 func Decode(pickle []byte, allowed map[Class]bool) (any, error) {
 	d := decoder{in: pickle, allowed: allowed}
