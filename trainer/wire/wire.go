@@ -1,6 +1,6 @@
 // Package wire provides an authenticated connection between two processes of a job. Both sides
 // first prove that they have the attempt's secret. Then they exchange frames with a length, a
-// kind, a sequence number, and a MAC.
+// kind, and a MAC, which includes the number of the frame.
 //
 // Guarantees:
 //
