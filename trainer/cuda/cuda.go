@@ -48,5 +48,5 @@ type Options struct {
 // Found describes the driver and its GPUs.
 type Found struct {
 	Version int      // CUDA version of the driver: 12080 is 12.8; 0 if unknown
-	Devices []Device // the GPUs that CUDA_VISIBLE_DEVICES selects, in that order
+	Devices []Device // the visible GPUs, in the order of CUDA_VISIBLE_DEVICES
 }
