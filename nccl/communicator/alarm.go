@@ -35,7 +35,7 @@ func (c *Comm) startAlarms() {
 	c.alarms = a
 	for direction, neighbor := range a.neighbors() {
 		message := make([]byte, 1)
-		request := c.hosts[1].Start(collective.WithTimeout(c.ctx, localTimeout), collective.Receive(message, neighbor, 1-direction))
+		request := c.hosts[1].Start(collective.WithTimeout(c.ctx, collective.NoTimeout), collective.Receive(message, neighbor, 1-direction))
 		a.listener.Go(func() {
 			if err := request.Wait(); err != nil {
 				c.failed(c.begun.Load(), err)
@@ -56,7 +56,7 @@ func (a *alarms) neighbors() [2]int {
 func (a *alarms) send(message byte) {
 	a.sent.Do(func() {
 		for direction, neighbor := range a.neighbors() {
-			a.comm.hosts[1].Start(collective.WithTimeout(a.comm.ctx, localTimeout), collective.Send([]byte{message}, neighbor, direction))
+			a.comm.hosts[1].Start(collective.WithTimeout(a.comm.ctx, collective.NoTimeout), collective.Send([]byte{message}, neighbor, direction))
 		}
 	})
 }

@@ -110,7 +110,9 @@ func (k *checks) compare(o checked) error {
 func (c checked) tag() int { return int(c.number % maxOperations) }
 
 // untimed returns a context for messages that the operation's own deadline limits.
-func (k *checks) untimed() context.Context { return collective.WithTimeout(k.comm.ctx, localTimeout) }
+func (k *checks) untimed() context.Context {
+	return collective.WithTimeout(k.comm.ctx, collective.NoTimeout)
+}
 
 // waitForNext waits until an operation has ended on this rank, notifies the previous rank, and waits
 // for the next rank's message.

@@ -73,8 +73,7 @@ func openLane(o *Options, owner laneOwner) (*lane, error) {
 	return l, nil
 }
 
-// localTimeout is the timeout of work that does not wait for another rank. It also replaces the host
-// communicator's timeout for messages that may arrive much later.
+// localTimeout is the timeout of work that does not wait for another rank.
 const localTimeout = time.Hour
 
 // failure returns the error that ended the lane, or nil.

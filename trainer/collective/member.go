@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"hash/fnv"
+	"math"
 	"slices"
 	"time"
 
@@ -55,6 +56,10 @@ func Derive(group, nth uint64, color int) uint64 {
 	return h.Sum64()
 }
 
+// NoTimeout is a timeout for [WithTimeout] that never passes, for messages that may arrive at any
+// time. The context and a failure of the group still end the operation.
+const NoTimeout = time.Duration(math.MaxInt64 / 2)
+
 type timeoutKey struct{}
 
 // WithTimeout returns a context that overrides the communicator's timeout for the operations that
@@ -63,8 +68,9 @@ func WithTimeout(ctx context.Context, timeout time.Duration) context.Context {
 	return context.WithValue(ctx, timeoutKey{}, timeout)
 }
 
-// timeoutOf returns the timeout of an operation with the given context.
-func timeoutOf(ctx context.Context, timeout time.Duration) time.Duration {
+// TimeoutOf returns the timeout of an operation with the given context: that of [WithTimeout], or
+// else the given timeout of the communicator.
+func TimeoutOf(ctx context.Context, timeout time.Duration) time.Duration {
 	if other, ok := ctx.Value(timeoutKey{}).(time.Duration); ok {
 		return other
 	}

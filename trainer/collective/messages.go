@@ -96,7 +96,7 @@ func (x *exchange) await(t *mesh.Transfer) error {
 
 // within returns a context with the timeout of an operation.
 func within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	timeout = timeoutOf(ctx, timeout)
+	timeout = TimeoutOf(ctx, timeout)
 	return context.WithTimeoutCause(ctx, timeout, timeoutError(timeout))
 }
 

@@ -29,7 +29,7 @@ func (o *onNodes) part() *Call {
 func (o *onNodes) runOnNode(follows bool, c *Call) error {
 	o.local.slack = 0
 	if follows {
-		o.local.slack = timeoutOf(o.ctx, o.timeout) / 4
+		o.local.slack = TimeoutOf(o.ctx, o.timeout) / 4
 	}
 	return o.local.run(o.ctx, o.sequence, c)
 }

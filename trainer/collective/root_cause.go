@@ -99,7 +99,7 @@ func (g *group) findRootCause(ctx context.Context, at groupState, err error) err
 	if !errors.As(err, &first) || !errors.As(err, &quiet) {
 		return err
 	}
-	timeout := min(max(timeoutOf(ctx, g.timeout)/4, minQueryTimeout), maxQueryTimeout)
+	timeout := min(max(TimeoutOf(ctx, g.timeout)/4, minQueryTimeout), maxQueryTimeout)
 	chain := []int{g.world.rank} // each rank waits for the next
 	suspect := first.Peer
 	for !slices.Contains(chain, suspect) {

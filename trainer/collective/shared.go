@@ -46,7 +46,7 @@ func (s *shared) run(ctx context.Context, sequence uint64, c *Call) error {
 		c.copyOwn()
 		return nil
 	}
-	s.opTimeout = timeoutOf(ctx, s.timeout)
+	s.opTimeout = TimeoutOf(ctx, s.timeout)
 	turn := s.turn
 	s.turn++
 	small := c.step == nil && c.Kind == KindAllReduce && len(c.Send) <= smallBytes

@@ -126,7 +126,8 @@ func (g *group) inTurn(ctx context.Context, line *turns.Turns, name string, sequ
 	if err := g.failure(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, g.timeout, noAnswer(g.timeout))
+	timeout := collective.TimeoutOf(ctx, g.timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, noAnswer(timeout))
 	defer cancel()
 	err := body(ctx)
 	if err == nil {
