@@ -157,7 +157,7 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 
 // publishSecret passes the secret to the ranks. Slurm sends the environment of a step to the nodes
 // unencrypted, so ranks of a step read the secret from a file in the run directory. Ranks on
-// this machine get it in their environment, which other users cannot read.
+// this machine receive it in their environment, which other users cannot read.
 func (a *attempt) publishSecret(secret wire.Secret) error {
 	if !a.inStep() {
 		a.environ = append(a.environ, envSecret+"="+secret.Encode())
@@ -184,7 +184,8 @@ func (a *attempt) removeSecret() {
 	}
 }
 
-// rounds returns the decisions that the launcher makes for the ranks.
+// rounds returns the decisions that the launcher makes for the ranks, by the name of their round. The
+// decisions also record the step ID, and that all components are ready.
 func (a *attempt) rounds() map[string]rendezvous.Decide {
 	r := newNegotiation(a.o.Job, a.o.Site, a.o.Dir.WriteNetwork, a.o.Say).rounds()
 	network := r[roundNetwork]

@@ -205,8 +205,8 @@ func (c *components) startAll(ctx context.Context, environ []string, workdir str
 	return nil
 }
 
-// awaitAll waits until a component is ready on all nodes. The ranks that start the component report a
-// failure before this limit.
+// awaitAll waits until a component is ready on all nodes. It waits longer than ready_timeout, so that
+// the rank that starts the component reports the failure first.
 func (c *components) awaitAll(ctx context.Context, index int) error {
 	spec := &c.r.job.Components[index]
 	limit := time.Duration(spec.ReadyTimeout) + time.Duration(c.r.job.Network.JoinTimeout)
@@ -307,7 +307,8 @@ func (c *components) failing() <-chan struct{} {
 }
 
 // awaitPrograms waits until the programs of all ranks have ended without a failure, if this rank has
-// components. It returns an error if one of them fails, or if the attempt ends.
+// components. It returns an error if one of its components fails, or if the attempt ends. A rank
+// without components only reports that its program has ended.
 func (c *components) awaitPrograms(ctx context.Context) error {
 	if c == nil {
 		return nil
@@ -381,6 +382,6 @@ func fitGrace(grace time.Duration, environ []string) time.Duration {
 
 // addr returns the address on which a component must listen.
 func (a componentAddress) addr() netip.Addr {
-	addr, _ := netip.ParseAddr(a.Host) // of this process
+	addr, _ := netip.ParseAddr(a.Host) // exchangeAddresses has formatted it
 	return addr
 }

@@ -27,7 +27,7 @@ import (
 const (
 	// componentRestartDelay is the delay of a restart of a component.
 	componentRestartDelay = time.Second
-	// componentLastLines is the number of lines of a component that failed to print.
+	// componentLastLines is the number of last lines to print from the output of a failed component.
 	componentLastLines = 10
 	// graceNotice is how long a component may take to stop without a message.
 	graceNotice = 2 * time.Second
@@ -178,7 +178,8 @@ func (p *component) setReady() {
 	}
 }
 
-// log returns the path of the output of the newest process.
+// log returns the path of the output of the newest process, or the directory for output if no process
+// is left.
 func (p *component) log() string {
 	if p.current == nil {
 		return p.c.r.dir.RankOutput(p.attempt)
@@ -246,7 +247,7 @@ func (p *component) capture(base string, dir *rundir.OutputDir) (*output.Capture
 	if err != nil {
 		return nil, err
 	}
-	// The capture forwards nothing, but creates its pipe in the likeness of a file.
+	// The capture forwards nothing to null. It needs the file to decide what kind of stream to create.
 	defer null.Close()
 	return output.StartCapture(output.Options{Mode: output.PerRank, Base: base, Dir: dir, Limit: int64(p.c.r.job.Command.OutputLimit),
 		Stdout: null, Stderr: null, Warn: func(m string) { p.c.o.Say(fmt.Sprintf("warning: %s: %s", p, m)) }})
@@ -277,7 +278,8 @@ func (q *componentProcess) signal(s syscall.Signal) {
 	}
 }
 
-// end stops the newest process and all processes that it has started.
+// end stops the newest process with its process group, and releases the resources of the process. No
+// process is the newest one afterward.
 func (p *component) end(quick bool) {
 	q := p.current
 	if q == nil || q.cmd == nil {

@@ -25,7 +25,7 @@ func connectivityRound(try int) string { return fmt.Sprintf("proof-%d", try) }
 
 // connectivityResult is the result of the connectivity check that each node receives.
 type connectivityResult struct {
-	// Instead is the network to use if the first one failed the check, or else nil.
+	// Instead is the network to check next if this one failed the check, or else nil.
 	Instead *networkDecision `json:"instead,omitempty"`
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
-// containerArgs returns what starts a rank's process in the job's container: options of srun, or a
-// command to put in front of the process. Both are empty for a job without a container.
+// containerArgs returns the options of srun, or the command in front of a rank's command line, that
+// start the rank in the job's container. Both are empty for a job without a container.
 //
 // The image does not need to contain any part of ddpbatch. The directories of the program, the
 // run, and the job's files are mounted at the same paths as on the host. Shifter mounts the
@@ -72,8 +72,8 @@ func mountPair(mount string) string {
 	return mount + ":" + mount
 }
 
-// requiredDirs returns the directories that a rank needs, without duplicates and without
-// directories inside another one of the list.
+// requiredDirs returns the directories and files that a rank needs. It omits duplicates, and paths
+// inside of other directories of the list.
 func requiredDirs(j *jobs.Job, runDir, binary string) []string {
 	all := []string{runDir, filepath.Dir(binary)}
 	add := func(path jobs.Text) {

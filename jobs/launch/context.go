@@ -80,7 +80,8 @@ func programContext(ctx context.Context, o Options) ([]string, error) {
 	return environ, nil
 }
 
-// countAttempts returns the number of attempts of the run that have begun.
+// countAttempts returns the number of attempts of the run that have begun. It does not count attempts
+// that the launcher repeated because a port was in use.
 func countAttempts(d rundir.Dir) (n int) {
 	events, _ := d.ReadAttempts()
 	for _, e := range events {
@@ -88,13 +89,13 @@ func countAttempts(d rundir.Dir) (n int) {
 		case e.Event == rundir.AttemptBegan:
 			n++
 		case e.PortTaken:
-			n-- // not a restart of the program
+			n--
 		}
 	}
 	return n
 }
 
-// isEmpty reports whether a directory has no entries.
+// isEmpty reports whether a directory has no entries, or cannot be read.
 func isEmpty(path string) bool {
 	dir, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -119,9 +120,9 @@ func (o Options) endTime(ctx context.Context) (end time.Time, known bool) {
 	return end, err == nil && !end.IsZero()
 }
 
-// setContext sets the variables that describe the run to this rank's program. Lookup returns
-// the variables of this process, and given the variables that the program gets otherwise. If
-// another launcher started this rank, there is no earlier attempt and no deadline.
+// setContext sets the variables that describe the run to this rank's program. Lookup reads the
+// variables of this process. Given reads the variables of the program, to detect which ones the
+// user has set. If another launcher started this rank, there is no earlier attempt and no deadline.
 func (r *Rank) setContext(set func(name, value string), lookup, given func(string) (string, bool)) error {
 	runID, _ := lookup(programRunID)
 	if _, launched := lookup(LauncherVariable); launched {

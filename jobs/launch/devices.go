@@ -79,8 +79,8 @@ func oneGPUPerRank(visible []string) bool {
 	return true
 }
 
-// hipVariable is a variable of CUDA that HIP reads too. HIP counts the GPUs that ROCR_VISIBLE_DEVICES
-// leaves, from 0.
+// hipVariable is a variable of CUDA that HIP also reads. Its indices count, from 0, only the GPUs that
+// ROCR_VISIBLE_DEVICES makes visible.
 const hipVariable = "CUDA_VISIBLE_DEVICES"
 
 // renumberForHIP changes set for a node with AMD GPUs only. Slurm may set both deviceVariables to

@@ -81,7 +81,8 @@ func setArrayTask(environ []string, job *jobs.Job) []string {
 	return append(environ, arrayTaskVariable+"="+strconv.Itoa(*job.Setup.ArrayTask))
 }
 
-// removeVars returns environ without the named variables.
+// removeVars returns environ without the named variables. Like slices.DeleteFunc, it changes the
+// elements of environ, so the caller must not use environ afterward.
 func removeVars(environ []string, names ...string) []string {
 	return slices.DeleteFunc(environ, func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
@@ -115,8 +116,8 @@ func lookPath(env []string, name string) (string, error) {
 }
 
 // torchrunArgv returns the command that starts PyTorch's launcher: the script if it is in PATH, or
-// else its Python module. Python finds modules in the working directory first, before its own. So it
-// is an error if every user can create files there.
+// else its Python module. Python searches the working directory for modules before its own
+// directories, so it is an error if every user can create files in workdir.
 func torchrunArgv(environ []string, workdir string) ([]string, error) {
 	if path, err := lookPath(environ, "torchrun"); err == nil {
 		return []string{path}, nil

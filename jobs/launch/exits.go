@@ -134,7 +134,7 @@ func describeEnd(r rendezvous.RankStatus, killed bool) string {
 }
 
 // taskEnds forwards srun's standard error and records which tasks it reports as ended, and
-// how. There is no other source for a single rank. Accounting records only the end of the
+// how. No other source reports the end of a single rank. Accounting records only the end of the
 // whole step. The step daemon of the node waits for the process and reports its end only to
 // srun.
 type taskEnds struct {
@@ -174,7 +174,7 @@ func (t *taskEnds) Write(p []byte) (int, error) {
 }
 
 // parseLine records what a line reports about ranks. A rank may print a line that looks like one
-// from srun. Therefore read ignores lines whose ranks and hosts do not match, and uses only
+// from srun. Therefore parseLine ignores lines whose ranks and hosts do not match, and uses only
 // the first report for each rank.
 func (t *taskEnds) parseLine(line string) {
 	if why, ok := parseExecError(line); ok && t.execFailure == "" {

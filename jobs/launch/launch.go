@@ -61,10 +61,10 @@ type Options struct {
 	Job     *jobs.Job // with resolved paths and the site's defaults
 	Site    *sites.Profile
 	Dir     rundir.Dir
-	Binary  string // absolute path of this program
-	Program string // digest of this program
-	Spec    string // digest of the job file
-	Environ []string
+	Binary  string   // absolute path of this program
+	Program string   // digest of this program
+	Spec    string   // digest of the job file
+	Environ []string // environment of this process
 	// Code is the state of the user's program; nil if a submission has already recorded it.
 	Code *rundir.Code
 
@@ -199,7 +199,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 }
 
-// supervisor decides what follows an attempt.
+// A supervisor decides after each attempt whether to start another one.
 type supervisor struct {
 	Options
 	nodes    *nodes
@@ -307,7 +307,7 @@ type ranks interface {
 	// wait returns when all processes have ended. The error describes a failed start, not a
 	// failure of the ranks.
 	wait() error
-	// ended returns how the processes of the ranks ended, as far as known. It is valid after
+	// processEnds returns how the processes of the ranks ended, as far as known. It is valid after
 	// wait has returned.
 	processEnds() map[int]processEnd
 	// kill kills the processes that are still running.
@@ -321,7 +321,7 @@ const (
 	// reasonTimeLimit means that the job's time limit is near.
 	reasonTimeLimit stopReason = "the time limit is near"
 	// reasonSignal means that the launcher received SIGUSR1, which the batch script requests.
-	// Slurm can be configured to send it to jobs that it preempts as well.
+	// Slurm can be configured to send it also to jobs that it preempts.
 	reasonSignal stopReason = "the time limit is near, or the job is preempted"
 	// reasonTerminated means that the launcher received SIGTERM or SIGINT.
 	reasonTerminated stopReason = "the launcher received a stop signal"

@@ -17,11 +17,10 @@ const (
 )
 
 // findFreePort returns a TCP port that is free on addr, or on all addresses of this host if addr is
-// empty. It prefers ports outside of the range
-// that the kernel uses for outgoing connections, so that the port is still free when the
-// user's program opens it a moment later. The search starts at a random port, so that jobs
-// on the same node rarely collide. If the search fails, for example
-// because another user occupies many ports, findFreePort returns a port that the kernel chooses.
+// empty. It prefers ports outside of the range that the kernel uses for outgoing connections, so
+// that the port is still free when the user's program opens it a moment later. It tries ports in
+// random order, so that jobs on the same node rarely collide. If it finds none, for example because
+// another user occupies many ports, it returns a port that the kernel chooses.
 func findFreePort(addr string) (int, error) {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	low, high := 32768, 60999 // the kernel's default
@@ -78,7 +77,7 @@ func candidatePort(low, high int, draw func(int) int) int {
 }
 
 // agreeOnMaster returns the address of rank 0 on the agreed network and a port for the program's
-// own rendezvous. Rank 0 finds the port. All ranks must call master.
+// own rendezvous. Rank 0 finds the port. All ranks must call agreeOnMaster.
 func (r *Rank) agreeOnMaster(ctx context.Context) (host string, port int, err error) {
 	ctx, cancel := r.withJoinTimeout(ctx)
 	defer cancel()

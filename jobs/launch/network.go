@@ -54,7 +54,7 @@ type networkNegotiation struct {
 	choices []netif.Choice    // choice of each node
 }
 
-// networkDecision is the network decision that each node receives.
+// A networkDecision tells the ranks of a node which network to use.
 type networkDecision struct {
 	Choice netif.Choice `json:"choice"`
 	Job    nccl.Job     `json:"job"` // what the RDMA adapters of all nodes have in common
@@ -172,7 +172,8 @@ func (a *networkNegotiation) decideNetwork(payloads [][]byte) ([][]byte, error) 
 	return a.replies(func(node int) any { return next[node] })
 }
 
-// chooseNetwork chooses a network that all nodes share, and what NCCL may use of it.
+// chooseNetwork chooses a network that all nodes share, and what NCCL may use of it. It records the
+// network for later messages and in the run directory.
 func (a *networkNegotiation) chooseNetwork() ([]networkDecision, error) {
 	choices, err := netif.Agree(a.hosts, a.request)
 	if err != nil {

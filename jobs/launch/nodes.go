@@ -16,10 +16,10 @@ import (
 // nodes, in the order of the allocation.
 type nodes struct {
 	o        Options
-	chosen   []string // nodes of the next attempt; nil without Slurm
-	excluded map[string]string
-	suspects map[string]bool // nodes at fault in the last attempt
-	lost     bool            // an excluded node is down or unresponsive, and not only at fault
+	chosen   []string          // nodes of the next attempt; nil without Slurm
+	excluded map[string]string // reason, by node
+	suspects map[string]bool   // nodes at fault in the last attempt
+	lost     bool              // an excluded node is down or unresponsive, and not only at fault
 }
 
 // newNodes chooses the nodes of the first attempt.
@@ -132,7 +132,7 @@ func (n *nodes) findBadNodes(r Result, states map[string]slurm.NodeState) (bad [
 		case states[node].Down():
 			n.lost = true
 			exclude(node, "Slurm reports that it is %s", strings.ToLower(string(states[node])))
-		case unresponsive: // received the stop request and was killed by Slurm, but did not respond
+		case unresponsive: // even Slurm's kill of the step did not make its ranks leave the rendezvous
 			n.lost = true
 			exclude(node, "its ranks stopped responding")
 		case absent && r.Failure.State == rendezvous.Missing && r.Failure.Phase == "join":

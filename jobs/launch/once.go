@@ -12,7 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
-// onceProgram is the environment of a program with run = "once". It is nil for other programs.
+// A onceProgram holds the nodes and the hostfile of a program with run = "once". It is nil for other
+// programs.
 type onceProgram struct {
 	nodes    []string
 	hostfile *os.File
@@ -78,7 +79,7 @@ func (r *Rank) inBatchStep(o ProgramOptions) bool {
 	return r.job.RunsOnce() && ok
 }
 
-// cancelSteps returns a function that cancels the steps that were started since. An srun that is
+// cancelSteps returns a function that cancels the steps that have started in the meantime. An srun that is
 // killed leaves the processes of its step behind, and the next attempt needs their resources. If
 // Slurm does not reply, the steps remain, and srun reports that the nodes are busy.
 func (a *attempt) cancelSteps(ctx context.Context) func() {

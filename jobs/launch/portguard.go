@@ -75,8 +75,8 @@ type portGuard struct {
 	err   *portTakenError
 }
 
-// newPortGuard returns a guard for the port that the ranks have agreed on. It returns nil if this
-// process cannot know whether the program will listen on the port.
+// newPortGuard returns a guard for the port that the ranks have agreed on. It returns nil in ranks
+// other than rank 0, and for MPI programs, which may not use the port. A nil guard does nothing.
 func (r *Rank) newPortGuard(host string, port int) *portGuard {
 	addr, err := netip.ParseAddr(host)
 	if err != nil || r.Info.Rank != 0 || startsMPI(r.job) {
@@ -221,7 +221,7 @@ func (g *portGuard) explain(cause error) error {
 	return cause
 }
 
-// isOther reports whether a listener with this user ID is an unprivileged other user's.
+// isOther reports whether uid is neither this user nor root.
 func isOther(uid int) bool { return uid != os.Geteuid() && uid != 0 }
 
 // describeListener describes a listener in an error.

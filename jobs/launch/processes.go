@@ -23,7 +23,7 @@ type userProcess struct {
 
 	shell     bool
 	wrapper   bool   // runs one program and ends with its exit code
-	launcher  bool   // starts workers and handles signals for itself, by its command line
+	launcher  bool   // starts workers and handles signals for itself, according to its command line
 	elasticID string // TORCHELASTIC_RUN_ID, which torchrun sets for its workers
 	children  []*userProcess
 }

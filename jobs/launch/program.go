@@ -30,8 +30,8 @@ type ProgramOptions struct {
 
 // Program runs the job's command as this rank. The command finds the same variables as under
 // torchrun, and needs no change for Slurm. Program returns the command's exit code, or 128
-// plus the signal number if a signal killed it. It returns an error if the command failed on
-// its own.
+// plus the signal number if a signal killed it. It returns an error if the command cannot start, if
+// it fails without a stop request, or if ddpbatch kills it. The exit code is then never 0.
 func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err error) {
 	host, port, err := r.agreeOnMaster(ctx)
 	if err != nil {
@@ -149,17 +149,19 @@ func (r *Rank) setupArgv(environ, argv []string) ([]string, error) {
 	return append([]string{bash, "-c", r.insideSetup() + "exec \"$@\"", "setup"}, argv...), nil
 }
 
-// orphanTimeout returns how long follow waits for processes that outlive a stopped program.
+// orphanTimeout returns how long superviseProgram waits for processes that outlive a stopped program.
 // The time is long enough to save, and leaves time for the requeue before the time limit.
 func (r *Rank) orphanTimeout() time.Duration {
 	return max(minOrphanTimeout, time.Duration(r.job.Slurm.SignalBeforeEnd)/2)
 }
 
-// superviseProgram forwards signals until the program has ended. If a stop signal has ended the
-// program, as it ends a shell without a trap, follow also waits for the processes that the signal
-// was for. It waits at most orphanTimeout. It returns the stop request, if any, and the cause if
-// it killed the program. If guard finds that another user has the program's port, or a component fails, it kills the
-// program.
+// superviseProgram forwards stop signals until the program has ended. It kills the program if the
+// attempt fails, if a component fails, if guard finds that another user has the program's port, or if
+// the program does not end within command.stop_grace.
+//
+// A stop signal ends a shell without a trap, but not the commands of the shell. If the signal has
+// ended the program, superviseProgram also waits for the processes that the signal was for, at most
+// for orphanTimeout. It returns the stop request, if any, and the cause if it killed the program.
 func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, name string, cmd *exec.Cmd, group int, ended <-chan struct{}, guard *portGuard, components *components) (stop *stopRequest, killCause error) {
 	stopping, aborted, done, taken := r.Session.Stopping(), r.Session.Context().Done(), ctx.Done(), guard.takenDuringWatch()
 	failing := components.failing()
@@ -244,7 +246,8 @@ func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, name stri
 	}
 }
 
-// stopSignal returns the signal to send to the program: the signal that the launcher received.
+// stopSignal returns the signal to send to the program for a stop request of the launcher: SIGTERM if
+// the launcher received SIGTERM or SIGINT, and SIGUSR1 otherwise.
 func stopSignal(reason string) syscall.Signal {
 	if reason == string(reasonTerminated) {
 		return syscall.SIGTERM

@@ -60,7 +60,7 @@ func (r *Rank) captureOutput(o *ProgramOptions) (close func()) {
 		options.Mode = output.Merged
 	}
 	options.Workers = c.Launcher == jobs.LauncherTorchrun
-	// Under Slurm, each rank has pipes of its own.
+	// Under Slurm, each rank has its own pipes.
 	options.Shared = !r.Info.InSlurm() && r.Info.WorldSize > 1
 	r.attempt = r.outputAttempt(o)
 	dir, err := r.dir.CreateRankOutput(r.attempt)

@@ -16,8 +16,8 @@ import (
 // progressInterval is the interval at which the launcher reads the output of a user's program.
 const progressInterval = 2 * time.Second
 
-// maxParseTime limits the CPU time for lines of output in each interval. Without it, a program
-// that prints megabytes would take a core from the ranks.
+// maxParseTime limits the time to parse lines of output in each interval. Without it, a program that
+// prints megabytes would take a core from the ranks. The remaining lines of the interval are skipped.
 const maxParseTime = progressInterval / 10
 
 // minRateWindow is the minimum time over which the launcher computes the duration of a step, if
@@ -225,7 +225,8 @@ func (r *progressRecorder) addSpeed(m *metrics.Record) {
 	}
 }
 
-// openMetrics opens the metrics in a held directory.
+// openMetrics opens metrics.jsonl for records after the given step. See rundir.Dir.OpenRoot about held
+// directories.
 func openMetrics(dir rundir.Dir, step int) (*metrics.Log, error) {
 	root, done, err := dir.OpenRoot()
 	if err != nil {

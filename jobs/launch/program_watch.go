@@ -31,8 +31,8 @@ const heartbeatChecks = 10
 const outputChecks = 10
 
 // A programWatch detects that a user's program hangs. It collects evidence before any process is
-// killed, and then warns, restarts the ranks, or ends the run. All methods are called by one
-// goroutine.
+// killed, and then warns, restarts the ranks, or ends the run. One goroutine calls all methods except
+// collectEvidence, which runs concurrently and reads only fields that do not change.
 type programWatch struct {
 	a       *attempt
 	ctx     context.Context
@@ -125,7 +125,7 @@ func (o Options) programPath(text jobs.Text) string {
 }
 
 // stateOfFile returns a text that changes when a file that matches the pattern is added, written,
-// or replaced.
+// or replaced. Of many files it reads only the last ones by name.
 func stateOfFile(pattern string) string {
 	paths := []string{pattern}
 	if strings.ContainsAny(pattern, `*?[\`) {
@@ -141,6 +141,7 @@ func stateOfFile(pattern string) string {
 	return all.String()
 }
 
+// modified returns the modification time of a file, or the zero time if it cannot be read.
 func modified(dir rundir.Dir, path string) time.Time {
 	info, err := dir.StatPath(path)
 	if err != nil {
@@ -360,7 +361,7 @@ func (w *programWatch) describe(stall hang.Stall) string {
 	if len(stall.Ranks) == 0 {
 		return stall.String()
 	}
-	if w.a.o.Job.Command.Launcher == jobs.LauncherTorchrun { // whose heartbeats are per node
+	if w.a.o.Job.Command.Launcher == jobs.LauncherTorchrun { // heartbeats are per node
 		var hosts []string
 		for _, rank := range stall.Ranks {
 			hosts = append(hosts, w.a.hosts[rank])
@@ -408,7 +409,7 @@ func (w *programWatch) react(report hangReport) {
 }
 
 // serverRank returns the rank at the launcher for a rank of the program, or -1. They differ with
-// torchrun, of which the launcher starts one per node.
+// torchrun, because the launcher starts one torchrun per node.
 func (a *attempt) serverRank(rank int, host string) int {
 	if a.o.Job.Command.Launcher == jobs.LauncherTorchrun {
 		return slices.Index(a.hosts, host)

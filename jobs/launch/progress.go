@@ -16,7 +16,7 @@ const (
 )
 
 // progress tracks the newest checkpoint of the run. Only a verified checkpoint counts. A
-// user's program writes its own checkpoints, which ddpbatch does not know.
+// user's program writes its own checkpoints, which ddpbatch cannot verify.
 type progress struct {
 	dir         string
 	initial     chan int // receives the newest step at the start, once known
@@ -85,8 +85,8 @@ func (p *progress) advancedSinceStart() bool {
 // earlier launchers.
 func (p *progress) programAdvanced() bool { return p.programStep > p.earlierStep }
 
-// newestValid returns the step of the newest valid checkpoint. If no valid checkpoint is newer
-// than step than, it returns than. The entries must be sorted, newest first.
+// newestValid returns the step of the newest valid checkpoint, or step if no valid checkpoint is
+// newer. The entries must be sorted, newest first.
 func newestValid(ctx context.Context, entries []checkpoint.Entry, step int) int {
 	for _, e := range entries {
 		if e.Step <= step {

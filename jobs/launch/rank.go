@@ -49,7 +49,7 @@ type Rank struct {
 
 	job     *jobs.Job
 	site    *sites.Profile
-	perNode int // number of processes that torchrun starts on this node
+	perNode int // number of ranks on this node; with torchrun, of its workers
 	secret  wire.Secret
 	network nccl.Job // what NCCL may use of the network
 	dir     rundir.Dir
@@ -66,7 +66,8 @@ type Rank struct {
 
 // Join finds the rendezvous, joins it, and agrees with the other ranks on a network. The
 // rendezvous is served by the launcher, or by rank 0 if ddpbatch's launcher did not start the
-// ranks. Join returns a Rank together with an error if it fails after it has joined.
+// ranks. If Join fails after it has joined, it returns a Rank together with the error. The caller must
+// call Leave on every Rank that Join returns.
 func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 	timeout := time.Duration(o.Job.Network.JoinTimeout) + joinMargin
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not joined within %s", timeout))
@@ -229,8 +230,8 @@ func (r *Rank) withJoinTimeout(ctx context.Context) (context.Context, context.Ca
 	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("a rank that joined did not respond within %s", timeout))
 }
 
-// Leave reports the exit code that this process will have. If this rank serves the rendezvous,
-// Leave waits for the other ranks to leave.
+// Leave reports the exit code that this process will have, and closes the Rank. If this rank serves
+// the rendezvous, Leave waits for the other ranks as Close does.
 func (r *Rank) Leave(exit int, failure error) {
 	if r.unwatch != nil {
 		r.unwatch()

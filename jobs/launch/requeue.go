@@ -28,7 +28,7 @@ const queryTimeout = 10 * time.Second
 const requeueTimeout = 5 * time.Minute
 
 // finalizeResult adds to the result of an attempt the facts that decide whether the job is
-// requeued.
+// requeued. It sets the exit code of a program that must continue after a requeue to exitStopped.
 func (o Options) finalizeResult(ctx context.Context, r Result, saved *progress) Result {
 	if o.Allocation == nil || r.Exit == exitCancelled || r.Exit == 0 && o.Job.Train != nil {
 		return r
@@ -73,7 +73,7 @@ func (o Options) queryPreemption(ctx context.Context) slurm.Preemption {
 	p, err := o.Slurm.Preemption(ctx, o.Allocation.ID(), o.Allocation.RestartCount)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return slurm.NotPreempted // without Slurm's commands, the job can be neither preempted nor requeued
+		return slurm.NotPreempted // without Slurm's commands, this process could not requeue the job either
 	case err != nil:
 		o.Say(fmt.Sprintf("warning: cannot determine whether the job is preempted: %v", err))
 	case p == slurm.AllocationRevoked:
@@ -82,11 +82,16 @@ func (o Options) queryPreemption(ctx context.Context) slurm.Preemption {
 	return p
 }
 
-// Requeue requeues a job that is not complete and cannot continue in this allocation. There
-// are four causes: its time limit is near or it has failed (as often as the job's [restart] table
-// allows, and only while there is progress), it is preempted, or nodes were lost. Slurm kills the batch
-// script when it requeues the job, so the caller must have finished all other work. If Requeue
-// does not requeue the job, or if Slurm does not respond, it reports the reason through o.Say.
+// Requeue requeues a job that is not complete and cannot continue in this allocation:
+//
+//   - The time limit is near, at most restart.requeue times. The built-in trainer must have a newer
+//     checkpoint than at the start.
+//   - The job failed, at most restart.on_failure times and only if there was progress.
+//   - Slurm preempts the job, or too few nodes are left.
+//
+// Slurm kills the batch script when it requeues the job, so the caller must have finished all other
+// work. If Requeue does not requeue the job, or if Slurm does not respond, it reports the reason
+// through o.Say.
 func Requeue(ctx context.Context, o Options, r Result) {
 	if o.Allocation == nil {
 		return

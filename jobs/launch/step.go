@@ -88,7 +88,7 @@ func buildStep(o Options, nodes []string, tasks []int) slurm.Step {
 }
 
 // stepSize returns the size of a step, or of its part in one component, with the given number of tasks
-// per node. The resources are those of job.
+// per node. The resources per node or task come from job.
 func stepSize(o Options, job *jobs.Job, nodes, perNode int) slurm.StepSize {
 	size := slurm.StepSize{
 		Nodes: nodes, TasksPerNode: perNode, CPUsPerTask: job.Slurm.CPUsPerTask, Gres: string(job.Slurm.Gres),

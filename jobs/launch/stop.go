@@ -173,8 +173,8 @@ func (r *stopRequest) stopLaunchers(ended <-chan struct{}) {
 }
 
 // signalNewWorkers sends the signal to workers that have not received it, if workers that have
-// received it are still running. It reports whether the launchers may continue. It sets end
-// when the last worker has ended.
+// received it are still running. It reports whether the launchers may continue. When the last worker
+// has ended, it sets end to the time until which the launchers may continue.
 func (r *stopRequest) signalNewWorkers(end *time.Time) bool {
 	rescan := stopRequest{signal: r.signal}
 	if program, _ := findProcesses(r.pid, r.group); program != nil {
@@ -241,12 +241,16 @@ func (r *stopRequest) wait(timeout time.Duration) {
 }
 
 // resultCode returns the exit code of a program that was asked to stop and that ended with code.
-// A launcher ends with its own code if its workers do not end with 0 (torchrun: 1, or killed by
-// Slurm's SIGTERM), so the codes of the workers count if all are codes of stopped programs. A
-// worker that ends with 3 decides: torchrun then stops the other workers with SIGTERM. Otherwise
-// the largest code counts. A worker's code is unknown if the launcher waited for the worker
-// before this process could read the code. Such a worker counts as stopped. The launcher's own
-// code counts if a worker had failed before the stop.
+//
+// If the program is a launcher such as torchrun, and its workers do not end with 0, code is the
+// launcher's own: 1, or 143 if Slurm's SIGTERM killed it. Then the codes of the workers count:
+//
+//   - If a worker ended with 3, the result is 3. torchrun then stopped the other workers with SIGTERM.
+//   - Otherwise it is the largest code.
+//   - A code is unknown if the launcher waited for the worker before this process could read the
+//     code. The worker then counts as stopped.
+//
+// The result is code if a worker failed, before or after the stop request.
 func (r *stopRequest) resultCode(code int) int {
 	if code = r.codes.normalize(code); len(r.launchers) == 0 || r.failed || code == 0 || code == exitStopped {
 		return code
@@ -270,10 +274,10 @@ func (r *stopRequest) resultCode(code int) int {
 	return result
 }
 
-// receivedStop reports whether a signal stopped a program that has ended, and Slurm sent that
-// signal to this process as well. This process may notice the end of the program before the
-// signal. So receivedStop waits for the signal for a short time, unless the attempt is
-// aborted.
+// receivedStop returns the stop signal that may have ended a program, if Slurm also sends it to this
+// process. This process may notice the end of the program before it receives the signal. So
+// receivedStop waits for the signal for a short time, unless the program ended with 0 or the
+// attempt is aborted.
 func receivedStop(state *os.ProcessState, signals <-chan os.Signal, aborted, done <-chan struct{}) (s os.Signal, ok bool) {
 	status := state.Sys().(syscall.WaitStatus)
 	delay := signalDelay
