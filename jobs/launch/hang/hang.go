@@ -3,8 +3,8 @@
 //
 // The package guarantees:
 //
-//   - Time counts only while it is observed. If the caller is suspended or slow, the time in
-//     between counts as one check interval, so it causes no false alarm.
+//   - Time counts only while it is observed. If the caller is suspended or slow, the time between two
+//     checks counts as at most two check intervals, so it causes no false alarm.
 //   - A change counts from the check that follows it. So a pause below a limit causes no alarm.
 //   - No limit applies during the startup, or during an allowed pause.
 //   - A condition that was met once is reported again only after a change, or after its limit
@@ -51,7 +51,7 @@ type Stall struct {
 // A Detector observes one attempt of a program. It is not safe for concurrent use.
 type Detector struct {
 	limits   Limits
-	interval time.Duration // maximum time that counts between two checks
+	interval time.Duration // of checks; at most twice this time counts between two checks
 
 	last    time.Time     // time of the last check
 	elapsed time.Duration // observed time since the start
@@ -210,7 +210,9 @@ func (d *Detector) count(s Stall) (n int) {
 	return n
 }
 
-// missing returns the ranks whose last heartbeat is too old.
+// missing returns the ranks whose last heartbeat is too old. If other ranks are close to the limit, it
+// waits up to a fifth of the limit, so that ranks that stopped at about the same time are reported
+// together.
 func (d *Detector) missing() (ranks []int) {
 	slack, oldest, almost := d.limits.Heartbeat/5, time.Duration(0), false
 	for rank, at := range d.beats {

@@ -42,12 +42,12 @@ const (
 	// minRead is the free space in a block that justifies a read: what a program prints in a
 	// pause, see pace.
 	minRead = 3 * blockBytes / 8
-	// filePatience and outPatience are the maximum delays of a program by a file system, or by
-	// the reader of the log, that takes nothing. Later output is dropped until it continues.
+	// filePatience and outPatience limit how long a file system, or the reader of the log, can delay a
+	// program while it accepts nothing. Later output is dropped until the destination continues.
 	filePatience = 5 * time.Second
 	outPatience  = 30 * time.Second
-	// closePatience is the maximum delay of the end of a rank by destinations if the attempt has
-	// failed, or if they have taken nothing for a while.
+	// closePatience limits how long destinations can delay the end of a rank if the attempt has
+	// failed, or if they have accepted nothing for a while.
 	closePatience = 2 * time.Second
 )
 
@@ -58,7 +58,7 @@ var lineDelay = 100 * time.Millisecond
 // Options describe a capture.
 type Options struct {
 	Mode Mode
-	// Rank is the rank of the program. If Workers is set, it is the number of the node instead.
+	// Rank is the rank of the program, or the node rank if Workers is set.
 	Rank int
 	// Base is the common part of the names of the files, for a component; see [ComponentBase].
 	Base string
@@ -71,7 +71,7 @@ type Options struct {
 	Limit int64
 	// Stdout and Stderr receive the output that is forwarded.
 	Stdout, Stderr *os.File
-	// Shared reports that other ranks write to Stdout and Stderr too.
+	// Shared reports that other ranks also write to Stdout and Stderr.
 	Shared bool
 	// Warn receives at most one warning about each rank.
 	Warn func(message string)
@@ -99,7 +99,7 @@ type fileSink struct {
 	file *rankFile
 }
 
-// agent is the number of the lane of a process that is not a worker of a rank.
+// agent replaces the rank for processes that do not belong to a rank, such as torchrun itself.
 const agent = -1
 
 // StartCapture starts to copy. The caller gives Stdout and Stderr to the program, and calls Close
@@ -268,7 +268,7 @@ func pollSize(from, to *os.File) (stop func()) {
 }
 
 // wait waits for output, at most for the given time, or without a limit if it is negative. It
-// reports whether the stream can be read. Poll does not use Go's poller, which wakes this process
+// reports whether the stream can be read. It calls poll(2), because Go's poller wakes this process
 // for each write of the program even if no goroutine waits for it.
 func (s *capturedStream) wait(timeout time.Duration) (readable bool) {
 	milliseconds := -1
@@ -333,8 +333,8 @@ func (c *Capture) copy(s *capturedStream) {
 	busy := false       // the program prints much
 	for rest := maxRest; rest > 0; {
 		closing := s.closing.Load()
-		// After much output, a read without a wait before it costs less, and returns nothing at
-		// worst.
+		// After much output, a read without a wait before it costs less. In the worst case, it
+		// returns nothing.
 		if !busy || closing && filled == 0 {
 			timeout := time.Duration(-1)
 			if oldest := c.oldestStart(s); closing {

@@ -168,7 +168,7 @@ func writeAt(f *os.File, at int64, b []byte, end string) (n int, err error) {
 	if n = max(n, 0); n >= len(b)+len(end) {
 		return len(b), nil
 	}
-	// An error, or a write that was interrupted or cut short: continue, and get the error.
+	// The write failed or was partial. Write the rest, which also returns the error.
 	n = min(n, len(b))
 	rest, err := f.WriteAt(b[n:], at+int64(n))
 	if n += rest; err == nil {

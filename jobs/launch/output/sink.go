@@ -35,7 +35,7 @@ type sink struct {
 	most    int           // maximum number of bytes of a write
 	failed  func(error)   // receives the first write error, but not EPIPE
 
-	producer sync.Mutex // held while a stream adds output
+	producer sync.Mutex // held by write, which releases mu while it waits for space
 	mu       sync.Mutex
 	pending  []piece
 	size     int    // bytes of memory of pending
@@ -89,7 +89,7 @@ func (s *sink) write(lane int, b []byte, block *block) {
 	if s.broken {
 		return
 	}
-	if !s.waitForRoom(len(b) + 256) { // the marker is shorter than 256 bytes
+	if !s.waitForRoom(len(b) + 256) { // the line about dropped output is shorter than 256 bytes
 		s.lost += int64(len(b))
 		return
 	}

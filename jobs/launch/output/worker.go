@@ -11,8 +11,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/process"
 )
 
-// nameAge is how long the rank of a process is remembered. The kernel does not reuse the PID of a
-// process that has ended in a shorter time.
+// nameAge is how long the rank of a process is valid without a check. The kernel is not expected to
+// reuse the PID of a process within this time.
 const nameAge = time.Second
 
 // maxParents is the maximum number of processes between a worker and a process that it started.
