@@ -18,7 +18,7 @@ var shortOptions = map[string]string{
 	"p": "partition", "q": "qos", "t": "time", "w": "nodelist", "x": "exclude",
 }
 
-// flagOptions are options without a value.
+// flagOptions are options that do not use the next word as their value. Some accept a value after "=".
 var flagOptions = map[string]bool{"exclusive": true, "requeue": true, "no-requeue": true, "hold": true, "contiguous": true, "overcommit": true, "oversubscribe": true, "get-user-env": true, "parsable": true, "verbose": true, "quiet": true, "no-kill": true, "spread-job": true, "reboot": true, "use-min-nodes": true, "wait": true, "ignore-pbs": true, "test-only": true, "nice": true, "propagate": true, "kill-on-invalid-dep": false}
 
 // readDirectives reads the #SBATCH lines. Like sbatch, it stops at the first command.
@@ -107,12 +107,13 @@ func (r *reader) convertOptions(line int, list []string) {
 var directOptions = map[string]string{"partition": "partition", "account": "account", "qos": "qos", "reservation": "reservation", "constraint": "constraint",
 	"gpu-bind": "gpu_bind", "cpu-bind": "cpu_bind", "mpi": "mpi", "time": "time"}
 
-// rawOptions maps options to keys of [slurm] with the same values.
+// rawOptions maps options to keys of [slurm] with the same values. If the job file does not accept a
+// value, unsupportedOptions has the reason, or slurm.options gets the option.
 var rawOptions = map[string]string{"exclude": "exclude", "nodelist": "nodelist", "hint": "hint", "licenses": "licenses", "switches": "switches", "begin": "begin",
 	"wckey": "wckey", "comment": "comment", "open-mode": "open_mode"}
 
-// unsupportedOptions contains options without a key in [slurm], and the reason for each. They do
-// not change what runs.
+// unsupportedOptions contains the reasons for notes about options, or about values of options, that the
+// job file cannot contain. They do not change what runs.
 var unsupportedOptions = map[string]string{
 	"output": "the log is in the run directory: ddpbatch logs", "error": "the log is in the run directory: ddpbatch logs", "open-mode": "the log is always appended",
 	"mail-type": "ddpbatch sends no mail; use `ddpbatch wait`", "mail-user": "ddpbatch sends no mail", "parsable": "ddpbatch submit prints the job ID",
@@ -125,6 +126,7 @@ var unsupportedOptions = map[string]string{
 // signalNumbers maps numbers of signals to names.
 var signalNumbers = map[string]string{"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}
 
+// typedCount matches a number of GPUs with an optional type, such as 4, a100:4, or gpu:a100:4(S:0-1).
 var typedCount = lazyregexp.New(`^(?:gpu:)?(?:([A-Za-z0-9][\w.-]*):)?(\d+)(?:\(.*\))?$`)
 
 // convertOption converts one option of sbatch, or the same option of srun.

@@ -27,7 +27,8 @@ type candidate struct {
 	isFallback bool // after ||
 }
 
-// order returns the preference of a candidate.
+// order returns the preference of a candidate; higher is better. A launcher in the background, such as
+// a monitor, ranks below a plain program. A command after || ranks below all others.
 func (c candidate) order() int {
 	n := c.strength * 4
 	if c.strength == launchProgram && c.background {
@@ -69,10 +70,10 @@ func (r *reader) fork() *reader {
 	return n
 }
 
-// A finder searches the program.
+// A finder searches a script for candidates.
 type finder struct {
 	r         *reader
-	functions map[string]bool
+	functions map[string]bool // names of the script's functions
 	found     []candidate
 	top       int
 }
@@ -174,7 +175,7 @@ var containers = map[string]bool{"apptainer": true, "singularity": true, "shifte
 // runners start a program in a Python environment.
 var runners = map[string]string{"uv": "run", "poetry": "run", "pipenv": "run", "pixi": "run", "conda": "run", "mamba": "run", "micromamba": "run", "hatch": "run", "pdm": "run"}
 
-// setupCommands prepare a job. They are never its program.
+// setupCommands prepare a job. They are its program only in forms that classify accepts, such as `uv run`.
 var setupCommands = map[string]bool{"mkdir": true, "cp": true, "mv": true, "rm": true, "rmdir": true, "ln": true, "rsync": true, "tar": true, "unzip": true, "gunzip": true, "gzip": true,
 	"zip": true, "unpigz": true, "pigz": true, "zstd": true, "wget": true, "curl": true, "git": true, "pip": true, "pip3": true, "conda": true, "mamba": true, "micromamba": true, "chmod": true, "chown": true, "chgrp": true,
 	"touch": true, "cat": true, "sed": true, "awk": true, "grep": true, "egrep": true, "head": true, "tail": true, "source": true, ".": true, "export": true, "module": true, "ml": true,

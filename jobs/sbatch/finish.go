@@ -183,8 +183,8 @@ func quoteLines(s string) string {
 	return strings.NewReplacer("\n", `\n`, "\t", `\t`, "\r", "").Replace(quote(s))
 }
 
-// sizeChange returns the value of a variable of Slurm in the script and in the job, whose tasks can
-// be those of torchrun or of an srun that starts fewer tasks.
+// sizeChange returns the value of a variable of Slurm in the script and in the job. They differ if
+// torchrun starts the ranks, or if srun starts fewer tasks than the job has. Both are empty if unknown.
 func (r *reader) sizeChange(name string) (was, now string) {
 	j := r.job
 	n := 0

@@ -54,7 +54,7 @@ func newJob() *job {
 	return &job{slurm: map[string]string{}, raw: map[string]string{}, env: map[string]string{}}
 }
 
-// merge copies the directives of another job.
+// merge replaces j with a copy of o. The maps are not shared.
 func (j *job) merge(o *job) {
 	slurm, raw, env := maps.Clone(o.slurm), maps.Clone(o.raw), maps.Clone(o.env)
 	*j = *o
@@ -64,7 +64,7 @@ func (j *job) merge(o *job) {
 func (j *job) gpuBindUnset() bool { return j.slurm["gpu_bind"] == "" }
 
 // setRaw sets a key of [slurm] to a value in TOML if ddpbatch accepts it, and reports whether it
-// does.
+// does. It only checks gpus_per_node, which toml writes.
 func (j *job) setRaw(key, value string) bool {
 	src := fmt.Sprintf("name = \"a\"\n[command]\nargv = [\"a\"]\n[slurm]\ngpus_per_node = 1\n%s = %s\n", key, value)
 	if key == "gpus_per_node" {
@@ -135,7 +135,7 @@ func quoteAll(list []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// toml returns the job file.
+// toml returns the text of the job file.
 func (j *job) toml() []byte {
 	var b strings.Builder
 	key := func(name, value string) { fmt.Fprintf(&b, "%s = %s\n", name, value) }

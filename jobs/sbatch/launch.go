@@ -101,7 +101,8 @@ func (c *command) unwrap() {
 	c.change(sourceText(c.stmt), "it starts no program: set command.argv")
 }
 
-// takeEvaluated replaces eval by the simple command that it runs. It reports whether the command is known.
+// takeEvaluated replaces eval by the simple command that it runs. It reports whether the command is
+// known.
 func (c *command) takeEvaluated() bool {
 	args := c.r.evaluated(c.args[1:])
 	if args == nil {
@@ -714,8 +715,8 @@ func isGPUCount(a arg) bool {
 	return a.word != nil && slices.ContainsFunc(usedVariables(a.word), func(n string) bool { return n == "SLURM_GPUS_ON_NODE" || n == "SLURM_GPUS_PER_NODE" })
 }
 
-// useShellDir adds a note if torchrun, which starts without a shell, needs a directory that only
-// a shell knows.
+// useShellDir drops a directory that only a shell knows, and adds a note, because torchrun starts
+// without a shell.
 func (c *command) useShellDir() {
 	if c.r.job.shellDir != "" {
 		c.change("cd "+c.r.job.shellDir, "the directory is known only to a shell: set command.workdir")
@@ -730,7 +731,7 @@ func (c *command) convertInline() bool {
 	}
 	script := c.args[2]
 	if !script.known {
-		return false // joinLines
+		return false // convertProgram calls joinLines
 	}
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader([]byte(script.text)), "")
 	if err != nil {
@@ -988,7 +989,7 @@ func (c *command) evaluateOnce() {
 }
 
 // variableWord returns a word that expands to the same arguments as w if the variable name has the
-// value of w. ok is false if there is none.
+// value of w. ok is false if no such word exists.
 func variableWord(w *syntax.Word, name string) (use *syntax.Word, ok bool) {
 	quoted, splits := false, false
 	for _, p := range w.Parts {
@@ -1083,7 +1084,8 @@ func (c *command) useArrayTask() {
 	}
 }
 
-// checkRankVariables adds a note for each variable that has a different value in the ranks.
+// checkRankVariables adds a note for each variable that has a different value in the ranks. It records
+// the other variables of the script, which the setup must export.
 func (r *reader) checkRankVariables(line int, names []string) {
 	for _, name := range names {
 		plain := strings.TrimSuffix(name, "[]")

@@ -13,8 +13,8 @@ import (
 // nodesKnown reports whether the directives determine the number of nodes.
 func (j *job) nodesKnown() bool { return j.nodes > 0 }
 
-// divideTotals determines the number of nodes from the other directives, and divides totals
-// among the nodes.
+// divideTotals sets the number of nodes, if no directive sets it, from the total and the number per
+// node of tasks or GPUs.
 func (j *job) divideTotals() {
 	if j.nodes == 0 {
 		switch {
@@ -53,6 +53,7 @@ func (j *job) allocatedTasks() int {
 	return 1
 }
 
+// perNodeGPUs returns the number of GPUs per node, without --gpus-per-task. It returns 0 if unknown.
 func (j *job) perNodeGPUs() int {
 	nodes := max(1, j.nodes)
 	switch {
@@ -64,7 +65,7 @@ func (j *job) perNodeGPUs() int {
 	return 0
 }
 
-// nodeGPUs returns the number of GPUs per node.
+// nodeGPUs returns the number of GPUs per node, or 0 without GPUs.
 func (j *job) nodeGPUs() int {
 	if n := j.perNodeGPUs(); n > 0 {
 		return n

@@ -156,8 +156,7 @@ func (r *reader) hasEnviron() bool {
 	})
 }
 
-// sortNotes orders the notes by importance, removes duplicates, and merges notes that differ in
-// the text only.
+// sortNotes orders the notes by importance and line, and removes duplicates.
 func (r *reader) sortNotes() {
 	slices.SortStableFunc(r.notes, func(a, b Note) int {
 		if a.Changes != b.Changes {

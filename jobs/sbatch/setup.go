@@ -37,13 +37,14 @@ type step struct {
 	mayEnd bool // whether a failure ends a script with set -e but not this script
 }
 
-// managedVariables are variables that ddpbatch determines or sets for each rank.
+// managedVariables are variables that ddpbatch determines or sets for each rank, with the reason for a
+// note.
 var managedVariables = map[string]string{
 	"MASTER_ADDR": "ddpbatch sets it for each rank", "MASTER_PORT": "ddpbatch sets it for each rank, to a free port",
 	"NCCL_SOCKET_IFNAME": "ddpbatch selects the network; set it in [setup.env] to override", "GLOO_SOCKET_IFNAME": "ddpbatch selects the network; set it in [setup.env] to override",
 }
 
-// isManaged reports whether ddpbatch sets a variable for each rank.
+// isManaged reports whether ddpbatch sets a variable for each rank. A job file cannot set most of them.
 func isManaged(name string) bool {
 	var n jobs.EnvName
 	return managedVariables[name] != "" || n.UnmarshalTOML(name) != nil
@@ -120,8 +121,8 @@ func conjunction(s *syntax.Stmt) []*syntax.Stmt {
 	return nil
 }
 
-// prepareRequired reads a command that the program follows after &&. If it fails, the program does not
-// run.
+// prepareRequired reads a command that precedes && and the program. If the command fails, the program
+// does not run.
 func (r *reader) prepareRequired(s *syntax.Stmt) {
 	r.required = true
 	defer func() { r.required = false }()
@@ -133,8 +134,8 @@ func (r *reader) prepareRequired(s *syntax.Stmt) {
 	r.run(s)
 }
 
-// isPreparation reports whether a command before && changes the shell or prepares the job, so
-// that the command after it always runs.
+// isPreparation reports whether a command before && changes the shell or prepares the job. The reader
+// then assumes that the command succeeds, and reads the command after && like a separate one.
 func isPreparation(s *syntax.Stmt) bool {
 	switch c := s.Cmd.(type) {
 	case *syntax.DeclClause:
@@ -879,6 +880,7 @@ func (r *reader) changeDirectory(s *syntax.Stmt, list []string, all bool) {
 	r.addStep(step{kind: stepCd, line: line, text: "cd " + quoteWord(dir)})
 }
 
+// prepareModule reads module and ml.
 func (r *reader) prepareModule(s *syntax.Stmt, base string, list []string, all bool) {
 	if base == "ml" && len(list) > 0 && !slices.Contains(words("purge load use unload swap list add av avail spider save restore"), list[0]) && !strings.HasPrefix(list[0], "-") {
 		list = append([]string{"load"}, list...)
@@ -902,6 +904,7 @@ func (r *reader) prepareModule(s *syntax.Stmt, base string, list []string, all b
 // environmentFile matches files that set up a shell. They do not change variables of a script.
 var environmentFile = lazyregexp.New(`(?:/etc/profile|/etc/bashrc|\.bashrc|\.bash_profile|\.profile|conda\.sh|mamba\.sh|/lmod/.*|/init/(?:bash|sh)|modules?\.sh|bin/activate|/activate)$`)
 
+// prepareSource reads source, and recognizes files that activate an environment.
 func (r *reader) prepareSource(s *syntax.Stmt, list []string, all bool) {
 	line, src := r.line(s), sourceText(s)
 	file := ""

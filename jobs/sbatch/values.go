@@ -25,7 +25,7 @@ type arg struct {
 // reads a variable whose value is not known.
 type scriptEnviron struct {
 	r       *reader
-	unset   map[string]bool // variables that have a default in the word
+	unset   map[string]bool // variables that have a default in the word; " PWD" if the word uses $PWD
 	missing bool
 }
 
@@ -159,6 +159,8 @@ func (r *reader) word(w *syntax.Word) (value string, known bool) {
 	return list[0], true
 }
 
+// expand expands a word, and reports whether all of it is known. With literal, it does not split the
+// value. It runs no command, and it bounds the work and the size of the result.
 func (r *reader) expand(w *syntax.Word, literal bool) (list []string, known bool) {
 	x := r.inspect(w)
 	if !x.possible {
@@ -567,7 +569,8 @@ func quoteWord(s string) string {
 
 // usedVariables returns the names of the variables that a part of the script reads. A command
 // substitution counts as the name "$(", positional parameters count as "@", $0, $!, and $$ count as
-// themselves, and the shell's other parameters, such as $?, count as "?".
+// themselves, and the shell's other parameters, such as $?, count as "?". An element of an array adds
+// "NAME[]", and the indirect ${!NAME} counts as "!".
 func usedVariables(nodes ...syntax.Node) (names []string) {
 	add := func(s string) {
 		if !slices.Contains(names, s) {
@@ -684,7 +687,7 @@ func setVariables(nodes ...syntax.Node) (names []string) {
 				if w, ok := n.Loop.(*syntax.WordIter); ok {
 					names = append(names, w.Name.Value)
 				}
-			case *syntax.CStyleLoop: // these count each of their variables
+			case *syntax.CStyleLoop: // from here on, each variable of the expression counts
 				names = append(names, arithmeticNames(n.Init, n.Cond, n.Post)...)
 			case *syntax.ArithmCmd:
 				names = append(names, arithmeticNames(n.X)...)
@@ -730,7 +733,7 @@ func assignsVariable(x syntax.ArithmExpr) bool {
 	return found
 }
 
-// assign processes NAME=value and returns whether the value is known.
+// assign reads NAME=value, hides a secret value, and reports whether the value is known.
 func (r *reader) assign(line int, a *syntax.Assign) (known bool) {
 	name := a.Name.Value
 	old, hadValue := r.vars[name]
@@ -792,7 +795,7 @@ func (r *reader) gpuCount(w *syntax.Word) (n int, ok bool) {
 	return n, n > 0 && !r.job.exclusive && gpuQuery().MatchString(sourceText(w))
 }
 
-// hasSecretElement hides an element of an array that is a secret.
+// hasSecretElement hides an element of an array if the element is a secret.
 func (r *reader) hasSecretElement(name, value string) {
 	if isSecret(name, value) {
 		r.addSecretValue(value)

@@ -35,7 +35,7 @@ func (r *reader) wrap(program *candidate) (script []byte) {
 			return nil
 		}
 		start, end := int(a.word.Pos().Offset()), int(a.word.End().Offset())
-		defer func() {
+		defer func() { // replace the argument, at its distance from the end of the script
 			if script != nil {
 				tail := len(r.src) - end
 				script = slices.Concat(script[:len(script)-tail-(end-start)], []byte(sourceText(line)), script[len(script)-tail:])
