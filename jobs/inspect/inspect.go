@@ -51,7 +51,7 @@ const (
 	stackTimeout = 20 * time.Second // for a process that cannot be read, such as on a hung file system
 	maxStack     = 256 << 10        // bytes of the stacks of a rank
 
-	// A rank runs if it runs in all samples.
+	// A rank counts as running only if it is running in each of kernelSamples samples.
 	kernelSamples        = 3
 	kernelSampleInterval = 50 * time.Millisecond
 )
@@ -79,9 +79,9 @@ type Rank struct {
 	environ []string
 }
 
-// Find returns the ranks of the run on this host, sorted by rank. It reads only processes of
-// this user. Node is the name of this Slurm node, or empty: several nodes of a test cluster can
-// share a host.
+// Find returns the ranks of the run on this host, sorted by rank, without what they are doing. It
+// reads only processes of this user. Node is the name of this Slurm node, or
+// empty for all ranks of the host. Several nodes of a test cluster can share a host.
 func Find(runID, node string) ([]Rank, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -188,7 +188,7 @@ func Collect(ctx context.Context, runID string, env []string) ([]Rank, error) {
 	return ranks, nil
 }
 
-// FindHere returns the ranks of the run on this node, without what they are doing.
+// FindHere calls [Find] for the Slurm node in env, if env has one.
 func FindHere(runID string, env []string) ([]Rank, error) {
 	node, _ := environ.Lookup(env, process.NodeVariable)
 	return Find(runID, node)
@@ -307,8 +307,8 @@ func kernelState(pid int) string {
 // has replaced its program: in wchan of current and older versions of Linux.
 var vforkFunctions = []string{"kernel_clone", "_do_fork", "do_fork", "wait_for_vfork_done"}
 
-// describeState describes a state by its letter and the kernel function in which the thread waits, or
-// an empty string or "0".
+// describeState describes a state by its letter and the kernel function in which the thread waits. The
+// function is empty or "0" if the kernel does not show it.
 func describeState(letter byte, function string) string {
 	state, ok := states[letter]
 	switch {

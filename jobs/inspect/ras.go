@@ -23,7 +23,7 @@ const (
 	rasTimeout         = 20 * time.Second
 	rasCollectSeconds  = 5         // in which the service waits for other processes
 	maxRAS             = 256 << 10 // bytes of an answer
-	// maxRASNodes is the number of nodes that ask the service. Each answer is about all ranks, but
+	// maxRASNodes is the number of nodes that query the service. Each answer is about all ranks, but
 	// the service may be in a process that does not respond.
 	maxRASNodes       = 3
 	nodeIndexVariable = "SLURM_NODEID"

@@ -79,8 +79,8 @@ func differingCallers(ranks []Rank) []string {
 const maxGroups = 4
 
 // Summarize returns one line about groups of ranks, such as "3 of 4 ranks are in all_reduce
-// (torch.py:10); rank 3 on n07 is in read (io.py:5)". World is the number of ranks of the run; ranks
-// that were not found are counted.
+// (torch.py:10); rank 3 on n07 is in read (io.py:5)". World is the number of ranks of the run. The line
+// ends with the number of ranks that were not found.
 func Summarize(groups []Group, world int) string {
 	var parts []string
 	found := 0
