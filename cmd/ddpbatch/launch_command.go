@@ -20,8 +20,8 @@ import (
 // commandFile is the name of the job file in messages about a command without a job file.
 const commandFile = "command line"
 
-// cutCommand splits the arguments of `ddpbatch launch [flags] -- CMD ARGS` at the first "--".
-// Other commands keep theirs.
+// cutCommand splits the arguments of `ddpbatch launch [flags] -- CMD ARGS` at the first "--". It does
+// not split the arguments of other commands.
 func cutCommand(args []string) (own, command []string, found bool) {
 	if len(args) == 0 || args[0] != "launch" {
 		return args, nil, false
@@ -39,7 +39,7 @@ func (c *launchCmd) hasLayoutFlags() bool {
 		c.Mounts != "" || len(c.SrunOptions) > 0
 }
 
-// checkCommand returns an error if the flags, the job file, and the command after "--" do not fit
+// checkCommand returns an error if the flags, the job file, and the command after "--" are not valid
 // together.
 func (c *launchCmd) checkCommand(p *program) error {
 	switch {
@@ -374,7 +374,7 @@ func (c *launchCmd) spread(p *program, a *slurm.Allocation, total, nodes int) []
 			limits[i] = min(limits[i], max(1, cores[i]/each))
 		}
 	}
-	if sumOf(limits) < total { // srun then reports it
+	if sumOf(limits) < total { // srun reports that the cores do not suffice
 		limits = slices.Repeat([]int{total}, nodes)
 	}
 	for i, left := 0, total-nodes; left > 0; i = (i + 1) % nodes {
@@ -421,8 +421,8 @@ func (c *launchCmd) cpus(p *program, a *slurm.Allocation, ranks []int) int {
 const maxCommandRuns = 10000
 
 // commandDir creates the run directory of a command without a job file: runs/NAME-JOBID inside
-// a job and runs/NAME otherwise. A script can start several commands, also at the same time, so
-// a directory that exists gets a number. Creating the directory reserves it.
+// a job and runs/NAME otherwise. A script can start several commands, also at the same time. If the
+// directory exists, commandDir appends a number. Creating the directory reserves its name.
 func (p *program) commandDir(name, jobID string) (string, error) {
 	if jobID != "" {
 		name += "-" + jobID

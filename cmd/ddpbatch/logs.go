@@ -269,8 +269,8 @@ func (p *program) printLogs(over bool, logs ...*tail) error {
 	return hints.Add(fmt.Errorf("there is no log yet: %w", missing), "run `ddpbatch status` to see the state of the job, or add -f to wait for the log. "+own)
 }
 
-// follow copies the logs until the function until returns, or until an interrupt if until is
-// nil. After a requeue, the job appends to the same log, even on other nodes.
+// follow copies the logs until the function until returns. If until is nil, it copies them until ctx
+// is done. After a requeue, the job appends to the same log, even on other nodes.
 func (p *program) follow(ctx context.Context, logs []*tail, until func(context.Context) error) error {
 	over := make(chan error, 1)
 	if until != nil {

@@ -109,7 +109,7 @@ func (o *attemptOutput) readHosts() {
 	}
 }
 
-// perNode returns the number of ranks on each node.
+// perNode returns the number of ranks on each node, if it is the same on all nodes.
 func (o *attemptOutput) perNode() int {
 	world := o.world
 	for _, r := range o.ranks {
@@ -125,11 +125,11 @@ func (o *attemptOutput) open(name string) (*os.File, error) {
 	return o.dir.OpenRankOutput(o.attempt, name)
 }
 
-// all returns all outputs, first the outputs of nodes.
+// all returns the outputs of all nodes, and then of all ranks.
 func (o *attemptOutput) all() []rankOutput { return slices.Concat(o.nodes, o.ranks) }
 
-// rank returns the output of a rank. If the ranks of a node share an output, it returns the
-// output of the node.
+// rank returns the output of a rank. It returns an error if the ranks of a node share an output, or
+// if the rank has printed nothing.
 func (o *attemptOutput) rank(rank int) (rankOutput, error) {
 	for _, r := range o.ranks {
 		if r.number == rank {
@@ -261,8 +261,8 @@ func (c *logsCmd) selected(run runs.Run, o *attemptOutput) ([]rankOutput, error)
 	return o.all(), nil
 }
 
-// rankLogs prints the output of the selected ranks. It reports false if the run has no output of
-// ranks, and the flags have another meaning.
+// rankLogs prints the output of the selected ranks. It reports false if the flags do not select the
+// output of ranks, or if --grep must search the log because the run has no output of ranks.
 func (c *logsCmd) rankLogs(ctx context.Context, p *program, store *runs.Store, run runs.Run) (done bool, err error) {
 	if !c.selectsRanks() {
 		return false, nil

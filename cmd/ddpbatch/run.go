@@ -237,7 +237,8 @@ func (r *rank) run(ctx context.Context) error {
 	return r.suppressDuplicate(exitError{exit, err})
 }
 
-// suppressDuplicate suppresses err if the launcher prints it once for all ranks.
+// suppressDuplicate marks err as printed if ddpbatch's launcher started this rank, because the launcher
+// prints it once for all ranks.
 func (r *rank) suppressDuplicate(err error) error {
 	if _, launched := r.lookup(launch.LauncherVariable); launched {
 		return printedError{err}

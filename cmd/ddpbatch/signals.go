@@ -46,8 +46,8 @@ func contextWithSignal(ctx context.Context, signals <-chan os.Signal) (_ context
 }
 
 // interruptible returns a context that is canceled on SIGINT or SIGTERM. Commands that wait
-// use it. The cause names the signal and is a [context.Canceled]. A second signal immediately
-// terminates the process.
+// use it. The cause names the signal, and errors.Is reports that it is [context.Canceled]. A second
+// signal immediately terminates the process.
 func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // restore the default handling after the first signal

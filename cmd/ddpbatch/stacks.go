@@ -31,7 +31,6 @@ type stacksCmd struct {
 	Find  bool   `hidden:"" help:"With --here, do not read what the ranks are doing."`
 }
 
-// Help returns the detailed help.
 func (c *stacksCmd) Help() string {
 	return `Groups the ranks by the function in which their main thread is. In a hang, the rank that
 differs from the others is usually the cause. Stacks of Python programs need py-spy
@@ -126,7 +125,7 @@ func (p *program) printStacks(ranks []inspect.Rank, all bool) {
 type activeRun struct {
 	run   runs.Run
 	live  rundir.Live
-	hosts []string // in the order of ranks
+	hosts []string // nodes, in the order of ranks
 }
 
 // findActive returns a run whose ranks are running. The run must belong to this user: live.json
@@ -239,7 +238,6 @@ type execCmd struct {
 	Command []string `arg:"" passthrough:"" name:"command" help:"Command and arguments, after --."`
 }
 
-// Help returns the detailed help.
 func (c *execCmd) Help() string {
 	return `For example, ddpbatch exec mine --all -- nvidia-smi. On a cluster, the command runs as a
 step of the job (srun --overlap) and shares its cores, memory, and GPUs. It does not
