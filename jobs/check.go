@@ -160,7 +160,7 @@ func (d *decoder) checkRequests(s *Slurm) {
 	}
 }
 
-// checkSetup also rejects an option if a shell command expects a name.
+// checkSetup checks [setup]. It rejects names that a shell command would read as options.
 func (d *decoder) checkSetup(s *Setup) {
 	d.checkTable("setup", reflect.ValueOf(s))
 	for key, v := range map[string]Text{"setup.conda": s.Conda, "setup.venv": s.Venv} {

@@ -57,8 +57,8 @@ func (n *ComponentName) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// A ComponentProperty is a part of the address of a component. It is the end of the name of a
-// placeholder, and in uppercase of a variable.
+// A ComponentProperty is a part of the address of a component. The name of its placeholder ends with the
+// property, and the name of its variable ends with the property in uppercase.
 type ComponentProperty string
 
 // Properties of components.
@@ -86,7 +86,7 @@ func (n ComponentName) Placeholder(p ComponentProperty) string {
 }
 
 // StoppedGrace returns the maximum time that components have to stop after a stop request. Most of
-// signal_before_end belongs to the program, which saves, and the requeue needs time as well.
+// signal_before_end belongs to the program, which saves, and the requeue also needs time.
 func (j *Job) StoppedGrace() time.Duration {
 	if before := time.Duration(j.Slurm.SignalBeforeEnd); before > 0 {
 		return before / 4
@@ -124,7 +124,7 @@ func (c *Component) RunsOn(node, nodes int) bool {
 	return c.EveryNode || node == min(c.Node, nodes-1)
 }
 
-// setComponentDefaults sets the defaults of all components that depend on other keys.
+// setComponentDefaults sets the keys of each component whose default depends on other keys.
 func (j *Job) setComponentDefaults() {
 	for i := range j.Components {
 		c := &j.Components[i]

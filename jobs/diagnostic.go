@@ -9,7 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
-// A Diagnostic is one error in a job file.
+// A Diagnostic is one error in a job file, or one warning about it.
 type Diagnostic struct {
 	File       string // as passed to Load or Parse; empty for a Job that was not parsed
 	Line       int    // from 1; 0 if the error has no position, such as a missing key
@@ -33,8 +33,8 @@ func (ds Diagnostics) Error() string {
 }
 
 // Render writes all diagnostics in human-readable form: position, message, source line with
-// the error underlined, and fix. It prints the same list of allowed values once, unless a diagnostic
-// has no suggestion.
+// the error underlined, and fix. If a diagnostic has a suggestion, Render omits a list of allowed values
+// that it has already printed.
 func (ds Diagnostics) Render(w io.Writer) error {
 	printed := map[string]bool{} // fixes
 	for _, d := range ds {

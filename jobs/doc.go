@@ -6,7 +6,8 @@
 //   - The Job is complete: all defaults are set, and all values are within their documented
 //     bounds.
 //   - No string in the Job contains a control character, so no string can add a line to a
-//     script or send an escape sequence to a terminal.
+//     script or send an escape sequence to a terminal. Only a [Script], which is shell code, can
+//     contain line breaks and tabs.
 //   - For an invalid file, the error contains all errors as [Diagnostics] in file order, each
 //     with its line, its column, the source line, and a fix.
 //   - The same bytes always give the same result.

@@ -79,8 +79,8 @@ func (n *InterfaceName) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// A Dependency is a condition on another run, in the form "afterok:RUN", or "singleton". The condition is a
-// type of sbatch --dependency. RUN is a run directory, a run's name, or a job ID.
+// A Dependency is a condition on another run, in the form "afterok:RUN", or "singleton". The
+// condition is a type of sbatch --dependency. RUN is a run directory, a run's name, or a job ID.
 type Dependency string
 
 // dependencyKinds are the types of sbatch --dependency that refer to jobs.

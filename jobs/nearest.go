@@ -34,9 +34,10 @@ func Nearest(word string, names []string) string { return nearest(word, names) }
 
 // nearest returns the name that word probably stands for, or an empty string. In this order,
 // it tries the corresponding name of another program, the only name with the smallest edit
-// distance of at most three, and the only name that is a prefix of word or starts with it.
+// distance, and the only name that is a prefix of word or starts with it. The edit distance is at
+// most three, and at most a third of the length of word.
 func nearest(word string, names []string) string {
-	const longest = 64 // no longer word is similar to a name of the spec
+	const longest = 64 // bytes; all names are much shorter
 	if len(word) > longest {
 		return ""
 	}

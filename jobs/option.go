@@ -42,7 +42,8 @@ func (o *Option) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// A controlled option is set by ddpbatch. Its fix is the key to use instead.
+// A controlled maps the names of options that ddpbatch sets to their fixes: the key or the command to
+// use instead.
 type controlled map[string]string
 
 const (

@@ -73,8 +73,8 @@ func ResolvePath(baseDir string, path Text) string {
 }
 
 // CheckFiles checks that the files and directories in the job file exist: the data sets, the
-// initial weights, the virtual environment, the secrets file, the container image, and the
-// working directory. Relative paths start at baseDir. The error has type [Diagnostics].
+// initial weights, the virtual environment, the secrets file, the webhook file, the container image,
+// and the working directory. Relative paths start at baseDir. The error has type [Diagnostics].
 // CheckFiles does not check conda environments, which may exist only on the cluster.
 func (j *Job) CheckFiles(baseDir string) error {
 	var found Diagnostics

@@ -89,7 +89,8 @@ func (c *programCheck) path(path string) string {
 	return filepath.Join(c.workdir, path)
 }
 
-// checkSingleWord reports a program whose name contains a whole command line.
+// checkSingleWord reports a program whose name contains a whole command line. It returns true if it has
+// reported one.
 func (c *programCheck) checkSingleWord() bool {
 	name := c.argv[0]
 	words := strings.Fields(name)
@@ -175,9 +176,9 @@ var (
 // IsPython reports whether a program is a Python interpreter, such as "/usr/bin/python3.13t".
 func IsPython(program string) bool { return pythons().MatchString(filepath.Base(program)) }
 
-// findScript returns the index of the script in argv, or -1. certain is false if an
-// unrecognized option may change the index, or if the options of a wrapper may change the directory. inPath reports whether the interpreter also
-// searches PATH.
+// findScript returns the index of the script in argv, or -1. certain is false if an unrecognized
+// option may change the index, or if the options of a wrapper may change the directory. inPath
+// reports whether the interpreter also searches PATH.
 func (c *programCheck) findScript() (at int, certain, inPath bool) {
 	argv, at := c.argv, 0
 	if filepath.Base(argv[0]) == "env" {
@@ -256,17 +257,17 @@ func findScriptAfter(argv []string, begin int, last, valued string) int {
 	return -1
 }
 
-// idlePrograms are programs that end at once and train nothing.
+// idlePrograms are programs that end immediately and train nothing.
 var idlePrograms = []string{"hostname", "false", "nvidia-smi", "whoami", "uname"}
 
-// interactivePrograms are programs that wait for input if they have no arguments. Ranks have no input, so they end
-// at once.
+// interactivePrograms are programs that wait for input if they have no arguments. Ranks have no input,
+// so these programs end immediately.
 var interactivePrograms = append([]string{"python", "python3", "ipython", "srun", "mpirun", "torchrun", "env"}, shells...)
 
 // multiNodeLaunchers are programs that start processes on all nodes of a job themselves.
 var multiNodeLaunchers = []string{"mpirun", "mpiexec", "horovodrun"}
 
-// checkPurpose warns about a program that cannot be meant, such as hostname.
+// checkPurpose warns about a program that is probably not intended, such as hostname.
 func (c *programCheck) checkPurpose() {
 	name := filepath.Base(c.argv[0])
 	switch {

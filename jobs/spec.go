@@ -318,8 +318,9 @@ func sum(list []int) (total int) {
 }
 
 // TasksPerNode returns the number of ranks per node: tasks_per_node, else gpus_per_node, else
-// 1. With ranks_per_node, it is the largest number of ranks on a node. With launcher = "torchrun", it is the number of processes that each torchrun starts. With
-// run = "once", it is the number of tasks per node for the processes that the program starts.
+// 1. With ranks_per_node, it is the largest number of ranks on a node. With launcher = "torchrun",
+// it is the number of processes that each torchrun starts. With run = "once", it is the number of
+// tasks per node for the processes that the program starts.
 func (j *Job) TasksPerNode() int {
 	switch {
 	case len(j.Slurm.RanksPerNode) > 0:

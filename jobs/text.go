@@ -10,8 +10,8 @@ import (
 
 // A Name is the name of a job: 1 to 128 printable characters. It is also the name of the run
 // directory, so it contains no slash, does not start with "-" or ".", and has at most 255
-// bytes, the limit of Linux for file names. It may contain spaces, but no quotes, backslashes,
-// and #.
+// bytes, the limit of Linux for file names. It may contain spaces, but not quotes, backslashes,
+// or #.
 type Name string
 
 // A Word is a non-empty string without white space or control characters that does not start

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Limits above which Doubts warns.
+// Limits above which [Job.Warnings] warns.
 const (
 	manyCores = 768 // more than the hardware threads of two 192-core CPUs
 	largeRate = 100 // far above all published recipes
