@@ -135,7 +135,7 @@ const (
 	AllocationRevoked Preemption = "allocation revoked"
 )
 
-// Preemption returns whether the controller preempts a job or an array task. restarts is
+// Preemption returns whether and how the controller preempts a job or an array task. restarts is
 // the number of requeues when the job started.
 func (c Client) Preemption(ctx context.Context, id string, restarts int) (Preemption, error) {
 	if err := checkIDs([]string{id}); err != nil {

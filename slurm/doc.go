@@ -1,7 +1,7 @@
 // Package slurm wraps Slurm's command-line tools. It has three parts:
 //
-//   - A [Client] runs sbatch, squeue, sacct, scontrol, scancel, and sinfo to submit, find,
-//     monitor, requeue, and cancel jobs.
+//   - A [Client] runs sbatch, squeue, sacct, sacctmgr, scontrol, scancel, and sinfo to
+//     submit, find, monitor, requeue, and cancel jobs.
 //   - [TaskFromEnv] and [AllocationFromEnv] read the environment of a rank and of a batch
 //     script. [Step] builds the command line of srun.
 //   - [ExpandHosts], [FoldHosts], and [ParseTaskEnd] read and write Slurm's text formats.

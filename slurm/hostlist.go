@@ -65,8 +65,8 @@ func HostAt(list string, index int) (string, bool) {
 	return "", false
 }
 
-// next returns the next item of the list, and the number of its names. It is 0 at the end of the
-// list. Before is the number of names before the item.
+// next returns the next item of the list and the number of its names, which is 0 at the end
+// of the list. The argument before is the number of names before the item.
 func (p *hostParser) next(before int) (item hostItem, n int, err error) {
 	p.skipSeparators()
 	if p.pos == len(p.src) {

@@ -20,7 +20,7 @@ import (
 const maxIDsPerCall = 8000
 
 // State returns the states of jobs, in the order of ids. An ID names a job ("18") or an
-// array task ("18_3"). An array task also has a number of its own, SLURM_JOB_ID. For the
+// array task ("18_3"). An array task also has its own number, SLURM_JOB_ID. For the
 // number of a job array, State aggregates the tasks.
 //
 // It calls squeue once for every 8,000 jobs. For jobs that the controller has forgotten,

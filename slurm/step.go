@@ -163,8 +163,8 @@ func (s Step) appendPart(argv []string, size StepSize) []string {
 }
 
 // Environ returns the environment for srun. If a part of the step has TaskNodes, it removes the
-// job's number of tasks per node, which srun would warn that it cannot honor, and a hostfile of the
-// user.
+// user's hostfile and the job's number of tasks per node. srun would print a warning that it
+// cannot honor this number.
 func (s Step) Environ(environ []string) []string {
 	hasTaskNodes := func(size StepSize) bool { return len(size.TaskNodes) > 0 }
 	if !hasTaskNodes(s.StepSize) && !slices.ContainsFunc(s.Components, hasTaskNodes) {

@@ -23,8 +23,8 @@ type SubmitRequest struct {
 	Script string
 
 	// Text is the content of the script. If it is set, sbatch reads the script from its
-	// standard input, so nobody can replace the file before sbatch opens it. The job has
-	// no command then.
+	// standard input, so no other process can replace the file before sbatch opens it.
+	// The job has no command then.
 	Text []byte
 
 	// Dir is the working directory of the job; empty for the caller's.
@@ -234,9 +234,9 @@ const commentFormat = "JobID:0|,ArrayJobID:0|,ArrayTaskID:0|,HetJobID:0|,Comment
 const scriptFormat = commentFormat + "|,Command:0|,STDOUT:0"
 
 // FindByComment returns the IDs of the user's jobs with this comment, or with this comment
-// and a [SubmitRequest.Note], oldest first. It
-// shows whether a submission without a reply made a job. It calls squeue once. Job arrays
-// and heterogeneous jobs have one ID in the result.
+// and a [SubmitRequest.Note], oldest first. It shows whether a submission without a reply
+// made a job. It calls squeue once. Job arrays and heterogeneous jobs have one ID in the
+// result.
 //
 // It finds jobs in any state until the controller forgets them, MinJobAge (300 s by
 // default) after their end. It does not query accounting, because few clusters store
@@ -267,8 +267,8 @@ type SubmittedJob struct {
 
 // FindByScript returns the user's jobs whose batch script has this path, oldest first. Their
 // output must be in the directory of the script or below it. It also returns jobs with such
-// an output whose script has no path, see SubmitRequest.Text. Like [Client.FindByComment], it finds only jobs that the
-// controller remembers.
+// an output whose script has no path, see SubmitRequest.Text. Like [Client.FindByComment],
+// it finds only jobs that the controller remembers.
 func (c Client) FindByScript(ctx context.Context, path string) (found []SubmittedJob, err error) {
 	out, err := c.run(ctx, "", "squeue", "--noheader", "--states=all", "--me", "--Format="+scriptFormat)
 	if err != nil {
@@ -288,8 +288,8 @@ func (c Client) FindByScript(ctx context.Context, path string) (found []Submitte
 	}), nil
 }
 
-// parseSubmittedJobs returns the jobs of the lines with n columns for which is returns true.
-// The first five columns are commentFormat.
+// parseSubmittedJobs returns the jobs of the lines that have n columns and that the function
+// is accepts, oldest first. The first five columns are those of commentFormat.
 func parseSubmittedJobs(out string, n int, is func(fields []string) bool) (found []SubmittedJob) {
 	for line := range strings.Lines(out) {
 		f := strings.SplitN(strings.TrimRight(line, "\n"), "|", n)

@@ -20,13 +20,13 @@ const (
 	unknownTimeout = 10 * time.Minute
 )
 
-// Wait queries the state of a job until the job is done, after 1 s at first and every 15 s
-// later. It returns the last known state. It calls update, unless it is nil, with each
+// Wait queries the state of a job until the job is done. The interval between two queries
+// doubles from 1 s to 15 s. Wait returns the last known state. It calls update, unless it is nil, with each
 // state. id is as in [Client.State]. A job array is done when all its tasks are.
 //
 // If the controller does not reply or has no record of the job, Wait continues. After 10
 // minutes without a known state it returns an error; the job may still be running. If
-// squeue is not installed, it returns immediately.
+// squeue is not installed, it returns an error immediately.
 func (c Client) Wait(ctx context.Context, id string, update func(JobState)) (JobState, error) {
 	all, err := c.WaitAll(ctx, []string{id}, func(states []JobState) {
 		if update != nil {
