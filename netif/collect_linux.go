@@ -122,7 +122,7 @@ func linkOf(l netlink.Link) Link {
 
 // setMasterAndParent sets the master and the parent of a link. For a veth or netkit, the kernel
 // reports the other end as its parent, which is not a lower device. A parent with a namespace ID
-// is in another namespace. relate ignores both.
+// is in another namespace. setMasterAndParent ignores both.
 func setMasterAndParent(links []Link, byIndex map[int]int, at int, l netlink.Link) {
 	attrs := l.Attrs()
 	if master, known := byIndex[attrs.MasterIndex]; known {

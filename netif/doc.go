@@ -3,10 +3,9 @@
 //
 // An [Inventory] describes one host: its links, their addresses, its policy rules and routing
 // tables, its RDMA adapters, and its GPUs. [Collect] reads it from the kernel, and [ReadCases]
-// from JSON. [Choose] picks one host's interface to given peers.
-// [Agree] picks one network for a set of hosts, and the interface and address of each host on
-// it. Both are pure functions of the inventories: the same input gives the same result on
-// every host.
+// from JSON. [Choose] picks one host's interface to given peers. [Agree] picks one network for a
+// set of hosts, and the interface and address of each host on it. Both are pure functions of
+// the inventories: the same input gives the same result on every host.
 //
 // The choice depends on the kernel's configuration. It depends on interface names only if the
 // [Request] lists some. An interface is usable if it is up, has a carrier, and has an address
@@ -17,6 +16,7 @@
 //
 // If several networks work, these criteria decide, in this order:
 //
+//   - the preference of the [Request]
 //   - hardware before virtual links, and virtual links by how close they are to hardware
 //   - a fabric (RDMA or Slingshot) before plain Ethernet
 //   - the higher device speed

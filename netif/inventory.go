@@ -64,7 +64,7 @@ type Rule struct {
 	To       netip.Prefix `json:"to"`       // destinations; the zero value matches all
 	IIF      string       `json:"iif"`      // only packets that arrived on this interface
 	OIF      string       `json:"oif"`      // only packets of sockets bound to this interface
-	Mark     uint32       `json:"mark"`     // only packets with this mark; 0 is none
+	Mark     uint32       `json:"mark"`     // only packets with this mark; 0 means any mark
 	Table    int          `json:"table"`    // 254 is main, 255 local, 253 default
 
 	Not      bool `json:"not,omitempty"`      // applies to packets that the conditions do not match

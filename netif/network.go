@@ -9,25 +9,25 @@ import (
 // A network is a set of addresses, one per host, that reach each other. Networks that lack a
 // host are retained for messages.
 type network struct {
-	name    string // subnet, or the address and link of the first host
-	options [][]*member
-	chosen  []*member // by host; nil if the host is absent
-	rates   []rating
-	rating  rating             // worst of all hosts
-	lost    map[*member]string // why an option was not chosen on its host
-	cover   netip.Prefix       // longest prefix that contains all chosen addresses
-	absent  []int              // hosts that it does not reach
-	gap     string             // why it does not reach every host, or ""
-	seed    *member            // address that it was built from
-	from    int                // host of seed
-	beaten  func(host int) string
+	name    string                // subnet, or the address and link of the first host
+	options [][]*member           // by host: addresses on this network
+	chosen  []*member             // by host; nil if the host is absent
+	rates   []rating              // by host: rating of chosen
+	rating  rating                // worst of all hosts
+	lost    map[*member]string    // why an option was not chosen on its host
+	cover   netip.Prefix          // longest prefix that contains all chosen addresses
+	absent  []int                 // hosts that it does not reach
+	gap     string                // why it does not reach every host, or ""
+	seed    *member               // address that it was built from
+	from    int                   // host of seed
+	beaten  func(host int) string // why a better network won, for a host's report; nil without one
 }
 
 // networks builds a network from each address of the first host, because every network of all
 // hosts includes one of them. It also builds networks from the remaining addresses of the
 // second host, so that a network that only the first host lacks causes a warning. Networks
-// with a single subnet come first, then lower addresses come first. Earlier networks win ties,
-// so the result does not depend on which host is first.
+// with a single subnet come first. Among these and among the others, lower addresses come
+// first. Earlier networks win ties, so the result does not depend on which host is first.
 func (c *cluster) networks() []*network {
 	var subnets, routed []*network
 	grown := make(map[*member]bool)
@@ -176,8 +176,9 @@ func (c *cluster) pick(n *network, at int, peer netip.Addr) {
 	n.rates[at] = rates[best.winner]
 }
 
-// checkRoutes checks the routes between all hosts of a network. If a host has no route to only a
-// part of the covered addresses, they all use one path, which is already verified.
+// checkRoutes checks the routes between all hosts of a network. It skips a host if no route or
+// rule applies to only a part of the covered addresses: packets to all of them then use one
+// path, which is already verified.
 func (c *cluster) checkRoutes(n *network) {
 	for i, h := range c.hosts {
 		if !h.splits(n.cover) {

@@ -141,9 +141,10 @@ type criterion struct {
 	// value returns the property; higher is better. A candidate with an unknown value neither
 	// beats another candidate nor loses to it.
 	value func(rating) (v int, known bool)
-	// praise describes the winner's advantage.
+	// reasonFor describes the winner's advantage.
 	reasonFor func(rating) string
-	// blame describes what the loser lacks. The better candidate is called name.
+	// reasonAgainst describes what the loser lacks. name is the interface of the better
+	// candidate.
 	reasonAgainst func(loser, better rating, name string) string
 }
 

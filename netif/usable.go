@@ -23,7 +23,7 @@ func (s scope) prefers(l *Link) bool {
 	return slices.ContainsFunc(s.prefer, func(p string) bool { return strings.HasPrefix(l.Name, p) })
 }
 
-// unusableReason returns why a link is unusable for any peer, or "" if it is usable.
+// unusableReason returns why a link is unusable, whatever the peer, or "" if it is usable.
 func (h *host) unusableReason(l *Link, s scope) string {
 	loopback := l.ARPHRD == arphrdLoopback
 	switch {

@@ -155,9 +155,9 @@ func (c *cluster) isIntended(n *network) bool {
 	return false
 }
 
-// downCounterpart returns the unusable interface that probably connects a host to a network. It has
-// the same kind, and the same name or driver or also RDMA. It is down, or has no carrier or
-// address.
+// downCounterpart returns the unusable interface that probably should connect a host to a
+// network, or nil. Compared with the interface of seed, it has the same kind and the same name or
+// driver, or both have RDMA. It is unusable because it is down or has no carrier or address.
 func (c *cluster) downCounterpart(n *network, at int) *Link {
 	h, l := c.hosts[at], n.seed.link
 	var counterpart *Link

@@ -8,7 +8,7 @@ import (
 )
 
 // Diagnose returns the causes of the problems in the reports, the worst first. It is a pure
-// function of the reports and their order. It returns nil if all probes succeeded.
+// function of the reports and their order. It returns nil if no report shows a problem.
 //
 // Causes that are certain come first: an interface that is down, an address that two hosts have,
 // or a host's own route that drops packets. Diagnose returns at most one cause per pair of hosts,

@@ -15,8 +15,7 @@
 // fail. Each probe opens two more connections, which distinguish a wrong route from a broken
 // network. The first is not bound, like the sockets of NCCL. The second is bound to the device with
 // SO_BINDTODEVICE, which requires CAP_NET_RAW before Linux 5.7; the probe skips it without
-// permission.
-// Listeners are not bound to a device, so that they see packets that arrive on a wrong one.
+// permission. Listeners are not bound to a device, so that they see packets that arrive on a wrong one.
 //
 // Any user of a node can connect to its listener. Silent connections do not lock out the job's
 // connections. A connection that ends without an answer is not evidence of another machine;

@@ -53,7 +53,7 @@ func (l Level) String() string {
 type Finding struct {
 	Cause Cause
 	Level Level
-	From  Endpoint // the likely culprit, if one host is to blame
+	From  Endpoint // the host that probably causes the problem, if it is only one
 	To    Endpoint // other host; may equal From
 	text  string
 	hint  string

@@ -40,7 +40,7 @@ type Listener struct {
 	sightings     map[Sighting]struct{}
 	counts        map[ID]int // how often each nonce and token was received
 	closed        bool
-	// complaints are the ICMP errors about answers, by destination host.
+	// icmpErrors are the ICMP errors about answers, by destination host.
 	icmpErrors map[netip.Addr][]ICMP
 }
 
