@@ -67,7 +67,7 @@ func (d Dir) evidence(attempt int) (root *os.Root, done func(), err error) {
 func (d Dir) TracePrefix() string { return filepath.Join(d.Path, logsName, traceFiles) }
 
 // MoveTraces moves PyTorch's flight-recorder dumps that were written since began into the evidence
-// about an attempt. It returns their number.
+// about an attempt. It returns their number. It is not an error if there are none.
 func (d Dir) MoveTraces(attempt int, began time.Time) (n int, err error) {
 	root, done, err := d.open()
 	if err != nil {

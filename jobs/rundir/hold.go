@@ -13,8 +13,8 @@ import (
 )
 
 // Hold opens the directory and returns a Dir that refers to the open directory. It rejects
-// directories of other users, directories that others can write to, and a different directory than the
-// one that [Create] or [OpenOwn] checked.
+// directories of other users and directories that others can write to. If [Create] or [OpenOwn]
+// checked the directory, it also rejects any other directory at the path.
 //
 // All reads and writes of this package through held use the open directory, even if a process
 // moves it and puts another directory at its path. [Dir.CheckPlace] detects the move. The
@@ -43,8 +43,8 @@ func (d Dir) Hold() (held Dir, release func(), err error) {
 // IsHeld reports whether the directory belongs to this user and is held open, see [Dir.Hold].
 func (d Dir) IsHeld() bool { return d.root != nil }
 
-// errReplaced is the error for a path that led to another directory when the directory was opened than
-// when it was checked, for example through a link.
+// errReplaced is the error for a path that led to one directory when it was checked, and to
+// another when it was opened, for example through a link.
 var errReplaced = hints.Errorf("find out who exchanges it", "another process replaced it just now")
 
 // openRoot opens the directory. The caller closes the result.

@@ -48,8 +48,9 @@ type Claim struct {
 //
 // On some file systems, each node has separate locks or no locks, for example on Lustre
 // mounted with localflock or without flock. Lock then relies on the content of the lock file.
-// A holder on another node keeps the lock until Slurm reports the end of its job. A holder on
-// this node keeps the lock while its process exists.
+// A holder on another node keeps the lock until Slurm reports the end of its job. If it has no
+// job, or Slurm does not respond, only the file system decides. A holder on this node keeps the
+// lock while its process exists.
 func (d Dir) Lock(c Claim) (unlock func(), err error) {
 	return d.lock(c, launchLockName, "a launcher is already running there",
 		"stop it first, or give this run a directory of its own with --run-dir")

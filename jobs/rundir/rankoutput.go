@@ -142,8 +142,8 @@ func (d Dir) OpenRankOutput(attempt int, name string) (*os.File, error) {
 	return d.openBelow(filepath.Join(path, name))
 }
 
-// RemoveOldOutput removes the output of all attempts but the newest ones, whose number is keep.
-// No rank may write the output of the attempts that it removes.
+// RemoveOldOutput removes the output of all attempts except the newest. keep is the number of
+// attempts whose output remains. No rank may write the output of the attempts that it removes.
 func (d Dir) RemoveOldOutput(keep int) error {
 	logs, err := d.openLogs()
 	if errors.Is(err, fs.ErrNotExist) {

@@ -153,7 +153,7 @@ func (r Record) HasChain() bool {
 }
 
 // Add adds a submission with a job ID. A job of a chain does not become the last submission until
-// [Record.StartChained].
+// [Record.StartChained]. Any other submission ends the chain of a single run.
 func (r *Record) Add(s Submission) {
 	if s.Follows != "" {
 		r.Chain = append(r.Chain, s)

@@ -15,10 +15,11 @@
 // the ranks use, with the reasons.
 //
 // The package does not interpret logs, metrics, or checkpoints, and it does not query Slurm.
-// Apart from [Dir.Remove], it deletes only temporary files and files of earlier launches: the
-// result and the failure report of the last job, old launch logs, secrets, and rendezvous
-// files. The locks use flock(2). On a file system without flock, they do not separate two
-// launchers that start at the same moment.
+// Apart from [Dir.Remove], it deletes only code snapshots that the caller names, temporary files,
+// and files of earlier launches: the result and the failure report of the last job, old logs,
+// outputs, and measurements, secrets, stop files, and rendezvous files. The locks use flock(2).
+// On a file system without flock, they do not separate two launchers that start at the same
+// moment.
 package rundir
 
 import (

@@ -45,8 +45,9 @@ func (d Dir) WriteUsage(attempt, node int, text []byte) error {
 	return nil
 }
 
-// writeNodeFile replaces the file of a node in a directory with such files. Only one process of each
-// node may write.
+// writeNodeFile replaces the file of a node in an attempt, without a sync, and removes files of the
+// node from old attempts. name is the directory with such files. Only one process of each node
+// may write.
 func (d Dir) writeNodeFile(name string, attempt, node int, text []byte) error {
 	root, done, err := d.open()
 	if err != nil {
