@@ -26,7 +26,7 @@ func (a *submission) sendChain(ctx context.Context, first rundir.Submission) (ch
 		next.ID, next.JobID, next.Follows = rundir.NewSubmission().ID, "", last
 		id, err := a.send(ctx, next, []slurm.Dependency{{Type: slurm.AfterAny, IDs: []string{last}}})
 		if err != nil {
-			a.sent = true // the jobs before it
+			a.sent = true // Slurm has the jobs before it
 			return chain, hints.Errorf("cancel them with `ddpbatch cancel`, or let them run and submit the run again later",
 				"%d of %d jobs of the chain are submitted (%s): %w", len(chain)+1, a.req.Chain, listIDs(first.JobID, chain), err)
 		}

@@ -53,7 +53,7 @@ func (a *submission) dependency(ctx context.Context, kind slurm.DependencyType, 
 	if dir.Path == a.dir.Path {
 		return noDependency, fmt.Errorf("a run cannot wait for itself")
 	}
-	// Settling writes to the directory. The record of another user's run could lead the writes
+	// RecoverPending writes to the directory. The record of another user's run could lead the writes
 	// into a run of this user.
 	if owned, release, err := rundir.OpenOwn(dir.Path); err == nil {
 		err = a.RecoverPending(ctx, owned)
@@ -91,8 +91,9 @@ func (a *submission) dependency(ctx context.Context, kind slurm.DependencyType, 
 }
 
 // sweepDependency returns the jobs of a sweep to wait for. Trials that were submitted again
-// have separate jobs. No trial has more jobs in its chain than the sweep. The conditions follow Slurm's rules for array jobs: afternotok requires
-// one failed trial, and all other conditions apply to every trial.
+// have separate jobs. No trial has more jobs in its chain than the sweep. The conditions
+// follow Slurm's rules for array jobs: afternotok requires one failed trial, and all other
+// conditions apply to every trial.
 func (a *submission) sweepDependency(ctx context.Context, kind slurm.DependencyType, dir rundir.Dir, elements, chain int) (slurm.Dependency, error) {
 	var noDependency slurm.Dependency
 	dirs := make([]rundir.Dir, elements)

@@ -42,7 +42,7 @@ type Repaired struct {
 	// Checkpoints is the number of checkpoints with a readable manifest. Newest is the step of
 	// the newest one.
 	Checkpoints, Newest int
-	// Guessed reports that Record.Base was derived from the path of the run directory.
+	// BaseGuessed reports that Record.Base was derived from the path of the run directory.
 	BaseGuessed bool
 }
 

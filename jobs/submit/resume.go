@@ -21,8 +21,9 @@ import (
 // relative paths start.
 //
 // CheckResume reads only manifests. It ignores unreadable checkpoints if there is a readable
-// one, because the job itself reports them. It returns an error if no checkpoint is readable
-// or if a newer version of ddpbatch wrote the newest one, because the job would fail.
+// one, because the job itself reports them. It returns an error if no checkpoint is readable,
+// if a newer version of ddpbatch wrote the newest one, or if a different run wrote it, because
+// the job would fail.
 func CheckResume(dir rundir.Dir, job *jobs.Job, base string) error {
 	if _, err := os.Stat(dir.Path); err != nil {
 		return nil // there is nothing to resume

@@ -11,7 +11,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// timeouts are the timeouts of this package. A zero field means the default.
+// timeouts holds the timeouts of this package and the interval between two queries. A zero field
+// means the default: replyTimeout, orphanTimeout, or pollInterval.
 type timeouts struct {
 	reply  time.Duration
 	orphan time.Duration
@@ -153,7 +154,7 @@ func (a *submission) recordJobID(sub rundir.Submission, id string) error {
 func (a *submission) recordElementJobID(sub rundir.Submission, index int) error {
 	dir := a.dir.Element(index)
 	if sub.Follows != "" {
-		// An earlier job of the chain may start meanwhile, and changes the record, too.
+		// An earlier job of the chain may start meanwhile and also change the record.
 		unlock, err := dir.WaitLockSubmission(context.Background(), elementLockTimeout)
 		if err != nil {
 			return err

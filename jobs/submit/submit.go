@@ -285,7 +285,7 @@ func QueryEnded(ctx context.Context, client slurm.Client) func(job string) (bool
 }
 
 // isFinished reports whether the run in dir has finished, as package outcome defines it, and its
-// newest checkpoint is valid. A run with a corrupt checkpoint must be resumed. Finished reads
+// newest checkpoint is valid. A run with a corrupt checkpoint must be resumed. isFinished reads
 // the whole checkpoint. If ctx ends, the error is its cause.
 func isFinished(ctx context.Context, dir rundir.Dir, last slurm.JobState) (bool, error) {
 	s := outcome.Read(dir, last.ID)
