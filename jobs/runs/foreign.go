@@ -17,8 +17,8 @@ import (
 // Commands that list runs also read the runs of other users. Another user can create thousands
 // of run directories with large files, which can be hard links to one file. The following
 // limits keep a list from running for hours or out of memory. They apply to each of the other
-// users separately, so that one user's runs do not displace another's. To runs that the user names, only the
-// limits of sweeps apply.
+// users separately, so that one user's runs do not displace another's. To runs that the user
+// names, only the limits of sweeps apply.
 const (
 	// maxForeignRecords is the total size in bytes of the records in a list.
 	maxForeignRecords = 16 << 20
@@ -115,8 +115,8 @@ func (r Run) readCost() int64 {
 	return cost
 }
 
-// CheckSweepSize returns an error if the run is a sweep of another user whose files are too large to
-// read all of them, which can be links to a few large files, or if it has too many jobs.
+// CheckSweepSize returns an error if the run is a sweep of another user that has too many jobs, or
+// whose files are too large to read all of them. The files can be links to a few large files.
 func (r Run) CheckSweepSize() error {
 	user, foreign := foreignOwner(r.Dir.Path)
 	if !foreign || !r.IsSweep() {

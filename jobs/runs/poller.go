@@ -35,8 +35,8 @@ const (
 //
 // A Poller must not be used by several goroutines at the same time.
 type Poller struct {
-	// Unlimited replaces the limits for lists of runs of other users by the limit of a sweep, because
-	// the user named the runs.
+	// Unlimited reports that the user named the runs. Runs of other users then have the limits of
+	// [Run.CheckSweepSize] instead of the limits of a list.
 	Unlimited bool
 
 	slurm   slurm.Client

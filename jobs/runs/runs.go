@@ -12,8 +12,9 @@
 //
 //   - A name or an ID selects the user's own run if there is one. Other users may be able to
 //     create entries in a shared directory, and their records can claim any job ID.
-//   - It cancels a job only if Slurm or the job's script shows that it was submitted from the run
-//     directory. Records of other users can therefore not cancel this user's jobs.
+//   - It does not cancel a job if Slurm reports that the job was not submitted from the run
+//     directory. Callers open the run with [Run.OpenOwn], so records of other users cannot
+//     cancel this user's jobs.
 //   - An unreadable run does not hide the others.
 //
 // Package rundir reads and writes the files. Package outcome decides what has finished or
