@@ -62,7 +62,7 @@ func fail(part, detail, hint string) Finding {
 	return Finding{Part: part, Level: Fail, Detail: detail, Hint: hint}
 }
 
-// CountFailed returns the number of findings with the level Bad.
+// CountFailed returns the number of findings with the level Fail.
 func CountFailed(findings []Finding) int {
 	n := 0
 	for _, f := range findings {
