@@ -47,9 +47,10 @@ func findGit(env []string, dir string) (git, bool) {
 	return g, true
 }
 
-// findPublicRepository returns the directory above dir, such as /tmp, in which every user can create
-// files and another user has created a repository: .git, or HEAD of a bare repository. Git would otherwise reject dir as a part of that user's
-// repository. It returns an empty string if a repository of this user is closer to dir.
+// findPublicRepository returns the directory above dir, such as /tmp, in which every user can
+// create files and another user has created a repository: .git, or HEAD of a bare repository.
+// Git would otherwise reject dir as a part of that user's repository. findPublicRepository
+// returns an empty string if there is none, or if a repository of this user is closer to dir.
 func findPublicRepository(dir string) string {
 	dir, err := filepath.EvalSymlinks(dir) // git compares real paths
 	if err != nil {

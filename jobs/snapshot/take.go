@@ -266,7 +266,7 @@ func (l *listing) resolveLinks(entries []*entry) (outside []string, err error) {
 }
 
 // resolveLink returns the target of a link in dir for the copy, and whether the target is outside
-// the copy. held contains the paths in the copy.
+// the copy. copied contains the paths in the copy.
 func (l *listing) resolveLink(dir, text string, copied map[string]bool) (link string, outside bool) {
 	absolute := filepath.IsAbs(text)
 	target := text
