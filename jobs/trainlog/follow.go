@@ -26,8 +26,8 @@ func Follow(open func() (*os.File, error), offset int64) *Follower {
 	return &Follower{open: open, offset: offset}
 }
 
-// FollowFunc returns a follower of text that next returns in parts. Gap reports that text before b is
-// missing.
+// FollowFunc returns a follower of text that next returns in parts. The result gap reports that
+// text before b is missing.
 func FollowFunc(next func() (b []byte, gap bool, err error)) *Follower {
 	return &Follower{next: next}
 }

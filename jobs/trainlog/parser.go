@@ -140,7 +140,7 @@ type Parser struct {
 	passOffset int            // steps of earlier epochs, if the program's steps restart in each epoch
 	passStep   int            // newest step as printed
 	fromZero   bool           // epoch 0 was printed
-	bar        *bar           // newest progress bar of the training, for lines without a step
+	bar        *bar           // newest progress bar of training, for lines without a step
 	otherBar   *bar           // newest bar after it with a different number of steps, such as the bar of an evaluation
 	barUsed    bool           // a training record has the step of bar
 	epoch      int            // newest epoch as printed, for lines without one
@@ -160,8 +160,9 @@ type bar struct {
 
 // New returns a parser. Patterns are regular expressions with named groups such as step, epoch,
 // loss, eval_loss, accuracy, or lr, which replace the built-in forms. The first pattern that
-// matches a line counts. FromZero reports that an earlier attempt of the program printed epoch 0; otherwise, epochs count from 1
-// unless the form of a line, or an epoch 0, shows that they count from 0.
+// matches a line counts. FromZero reports that an earlier attempt of the program printed epoch
+// 0. Otherwise, epochs count from 1 unless the form of a line, or an epoch 0, shows that they
+// count from 0.
 func New(patterns []string, fromZero bool) (*Parser, error) {
 	p := &Parser{last: map[string]int{}, fromZero: fromZero, names: map[string]field{}}
 	for _, pattern := range patterns {
@@ -340,7 +341,7 @@ func (v *values) readTime(line string) {
 }
 
 // readBar reads a progress bar. It reports false if the line is a bar that does not show the
-// training, such as a download.
+// progress of training, such as the bar of a download.
 func (p *Parser) readBar(line string, v *values) bool {
 	m := bars().FindStringSubmatch(line)
 	if m == nil {
@@ -361,7 +362,7 @@ func (p *Parser) readBar(line string, v *values) bool {
 	switch {
 	case title == "":
 		// Hugging Face's Trainer prints its losses between updates of such a bar. Its evaluations
-		// have a bar of their own.
+		// have a separate bar.
 		if b := (&bar{at, v.stepMillis()}); p.bar == nil || p.bar.steps == at.steps {
 			p.bar, p.otherBar = b, nil
 		} else {
