@@ -104,7 +104,7 @@ func Read(dir rundir.Dir, job string) State {
 	if e, ok, err := checkpoint.Newest(dir.Checkpoints()); err == nil && ok && (!dir.IsHeld() || e.Manifest == nil || e.IsOwn()) {
 		s.Newest = &e
 	}
-	events, _ := dir.ReadAttempts() // keep the lines before the first invalid one
+	events, _ := dir.ReadAttempts() // after an error, use the events that were read
 	s.Attempts = attempts(events)
 	return s
 }
