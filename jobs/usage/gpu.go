@@ -21,7 +21,7 @@ import (
 const (
 	// toolTimeout limits a call of nvidia-smi or rocm-smi.
 	toolTimeout = 20 * time.Second
-	// maxToolFailures is the number of calls that may fail in a row.
+	// maxToolFailures is the number of failures in a row after which a tool is not called again.
 	maxToolFailures = 3
 	// maxToolOutput is the maximum size of the output of a tool, in bytes.
 	maxToolOutput = 1 << 20

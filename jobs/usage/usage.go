@@ -1,8 +1,8 @@
 // Package usage measures how much CPU time, memory, and GPU time the ranks of a user's program use.
 //
-//   - One sampler runs on each node, in the process of the first rank of the node. It reads /proc
-//     1, 3, 7, and 15 s after the start, and then every 10 s, or less often if that would cost more than 0.5%
-//     of a core.
+//   - One sampler runs on each node, in the process of the first rank of the node. It reads
+//     /proc 1, 3, 7, and 15 s after the start, and then every 10 s, or less often if that would
+//     cost more than 0.5% of a core.
 //   - Every 30 s it calls nvidia-smi, or else rocm-smi, if the PATH has it. It stops if three calls in
 //     a row fail.
 //   - The result is one small file for each node. The sampler replaces it at most once a minute,
