@@ -70,7 +70,7 @@ type page struct {
 
 type fact struct{ Name, Value string }
 
-// maxFacts is the number of facts above which the components of more nodes are omitted.
+// maxFacts is the number of facts from which addFacts omits further components.
 const maxFacts = 24
 
 type checkpointRow struct{ Step, Epoch, Ranks, Size, Time, Note string }
@@ -368,7 +368,7 @@ func (r *Run) describeState() state {
 			words = append(words, sentence(text))
 		}
 	}
-	// A job that was submitted after the training was complete, and then canceled, does not
+	// A job that was submitted after training was complete, and then canceled, does not
 	// change the result.
 	if r.End != nil && s.Phase.IsOver() && (s.Phase != watch.Done || r.End.Exit == 0) {
 		words = append(words, fmt.Sprintf("Exit code %d.", r.End.Exit))

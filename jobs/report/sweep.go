@@ -154,7 +154,7 @@ type sweepPage struct {
 	// KeysCut is the number of keys that are omitted.
 	KeysCut int
 	Rows    []sweepRow
-	More    int // number of rows without a section of their own
+	More    int // number of rows without a section
 }
 
 type sweepRow struct {
