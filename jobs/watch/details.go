@@ -233,7 +233,7 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// progress returns the step, the epoch, and the remaining time of the training.
+// progress returns the step, the epoch, and the remaining time of training.
 func (s *Status) progress() string {
 	text := fmt.Sprintf("step %d", *s.Step)
 	if s.Steps > 0 {
@@ -256,7 +256,7 @@ func (s *Status) progress() string {
 	return text
 }
 
-// left returns the remaining time of the training, as last reported. It returns false if
+// left returns the remaining time of training, as last reported. It returns false if
 // unknown.
 func (s *Status) left() (time.Duration, bool) {
 	if s.Train == nil || s.Train.LeftSeconds == nil || math.IsNaN(float64(*s.Train.LeftSeconds)) {

@@ -274,7 +274,7 @@ func (s *Status) phaseWithoutSlurm(now time.Time) (p Phase, detail, advice strin
 }
 
 // TimeLimitAdvice is the fix for a job that reached its time limit without a checkpoint of ddpbatch.
-// The program may have saved checkpoints of its own.
+// The program may have saved its own checkpoints.
 const TimeLimitAdvice = "raise slurm.time; if a save takes longer than slurm.signal_before_end, or the program saves only after a signal, raise or set that, too; then submit it again"
 
 // resumablePhase returns phase p with advice on how to resume from the newest checkpoint.

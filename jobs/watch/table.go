@@ -130,7 +130,7 @@ func (s *Status) fullNote() string {
 	return note
 }
 
-// note returns the most important information that has no column of its own.
+// note returns the most important information that no other column shows.
 func (s *Status) note() string {
 	var parts []string
 	switch {

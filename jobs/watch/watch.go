@@ -138,8 +138,9 @@ func (s *Status) AddUsage(d rundir.Dir) {
 }
 
 // AddComponents adds the states of the components in the newest attempt. There is a file for each
-// node. The newest attempt may have no components, or may not have started one. It is unknown if
-// the ranks ran without a launcher.
+// node. The newest attempt may have no components, or may not have started one, so states of
+// earlier attempts do not count. If the ranks ran without a launcher, no attempt is known, and
+// AddComponents adds the newest states.
 func (s *Status) AddComponents(d rundir.Dir) {
 	all, _ := d.ReadComponents() // the other files of the directory show a problem
 	s.Components = slices.DeleteFunc(all, func(c rundir.ComponentState) bool { return c.Attempt < len(s.Attempts) })
