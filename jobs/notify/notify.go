@@ -4,7 +4,7 @@
 //   - Sending never blocks the caller. Messages wait in a short queue, and a full queue drops
 //     the newest one.
 //   - A receiver that is slow, refuses connections, or answers with an error causes one warning
-//     and no failure. [Notifier.Close] waits for at most [closeTimeout].
+//     and no failure. [Notifier.Close] waits for at most 5 s.
 //   - No warning contains the address of the webhook, which is a secret. It comes from a file
 //     that only this user can read, or from an environment variable.
 //   - It follows no redirects: a message goes to the configured address only.
@@ -66,7 +66,7 @@ var verbs = map[jobs.NotifyEvent]string{
 	jobs.NotifyStarted: "started", jobs.NotifyFinished: "finished", jobs.NotifyFailed: "failed", jobs.NotifyStopped: "stopped", jobs.NotifyRestarted: "restarted",
 }
 
-// setText sets the text for people from the other fields.
+// setText sets the text for users from the other fields.
 func (m *Message) setText() {
 	m.Text = m.Name + " " + verbs[m.Event]
 	var about []string
