@@ -34,7 +34,7 @@ import (
 // Otherwise, it reads the file, which must be valid even if it contains none of the names. The
 // error lists all names that are missing or empty. It may have a hint.
 //
-// Resolve follows a symbolic link, because they are common in home directories. The target must
+// Resolve follows symbolic links, because they are common in home directories. The target must
 // be a regular file of at most 64 KiB that belongs to this user or root and that no other user
 // can read or write.
 func Resolve(path string, names []string, lookup func(string) (string, bool)) (map[string]string, error) {
