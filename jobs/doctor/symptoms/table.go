@@ -11,7 +11,7 @@ func newSymptom(r severity, name, from, pattern, sample, cause, hint string) Sym
 	return Symptom{Name: name, From: from, Cause: cause, Hint: hint, severity: r, expression: pattern, pattern: lazyregexp.New(pattern), sample: sample}
 }
 
-// in returns the symptom of logs that also contain a line that matches the pattern context.
+// in restricts the symptom to logs that also contain a line that matches the pattern context.
 func (s Symptom) in(context string) Symptom {
 	s.context = lazyregexp.New(context)
 	s.expression = "(?:" + s.expression + ")|(?:" + context + ")"

@@ -50,11 +50,12 @@ func findWords(r *syntax.Regexp) []string {
 	return nil
 }
 
-// maxTexts limits the number of combined texts of a pattern.
+// maxTexts is the maximum number of texts of a concatenation.
 const maxTexts = 16
 
-// matchedTexts returns all texts that an expression matches, in lower case. It returns nil if
-// there are more than maxTexts, or if one of the texts is empty.
+// matchedTexts returns all texts that an expression matches, in lower case. It returns nil for
+// expressions that it does not expand, such as classes and repetitions, and if a concatenation
+// has more than maxTexts texts.
 func matchedTexts(r *syntax.Regexp) []string {
 	switch r.Op {
 	case syntax.OpLiteral:
