@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// startTimeout limits Start if its context has no deadline. The usual start takes a few seconds,
-// and longer on a busy machine.
+// startTimeout limits the start of a cluster, a node, or slurmctld, unless the context ends
+// earlier. The usual start takes a few seconds, and longer on a busy machine.
 const startTimeout = 2 * time.Minute
 
 // A Cluster is a running cluster. Its methods are safe for concurrent use.

@@ -157,8 +157,8 @@ func (c *comparison) crippled() string {
 }
 
 // otherWork returns the reason why a step differs between the two sides, or nothing. bfloat16, a
-// different order of sums, and a different form of GELU change a loss by less than this within the
-// steps of a round.
+// different order of sums, and a different form of GELU change a loss by less than the tolerance
+// within the steps of a round.
 func (r *row) otherWork() string {
 	const tolerance = 5e-3
 	losses := [][2]metrics.Number{{r.Ours.FirstLoss, r.Theirs.FirstLoss}, {r.Ours.Loss, r.Theirs.Loss}}
