@@ -57,7 +57,7 @@ type components struct {
 	o   ProgramOptions
 	all []componentAddress // sorted by index and node
 	own []*component
-	log *componentRecorder // nil without components of its own
+	log *componentRecorder // nil without own components
 
 	mu       sync.Mutex
 	err      error

@@ -16,7 +16,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/trainlog"
 )
 
-// TestOutputAttemptWithoutALauncher checks that each start has an attempt of its own, and that old
+// TestOutputAttemptWithoutALauncher checks that each start has a separate attempt, and that old
 // attempts are removed.
 func TestOutputAttemptWithoutALauncher(t *testing.T) {
 	for _, tt := range []struct {

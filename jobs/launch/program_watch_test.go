@@ -75,8 +75,8 @@ func (f *fakeWatch) wait(d time.Duration, step int) {
 	}
 }
 
-// TestWatchNoFalseAlarm lets a program pause 200 times for random times below each kind of limit, many of
-// them just below it. A pause above the limit is found.
+// TestWatchNoFalseAlarm lets a program pause 200 times for random times below each kind of limit,
+// many of them close to it. A pause above the limit is found.
 func TestWatchNoFalseAlarm(t *testing.T) {
 	const limit = 50 * time.Second // its tenth is not a multiple of the check interval
 	for _, tt := range []struct {

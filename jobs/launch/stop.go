@@ -45,7 +45,7 @@ type stopRequest struct {
 //     handles the signal, or if the wrapper catches the signal itself, as every Go program
 //     does.
 //   - A shell runs its trap only after its foreground command has ended. Therefore the
-//     foreground command is searched too. A background command is not searched if the trap can
+//     foreground command is also searched. A background command is not searched if the trap can
 //     signal it.
 //   - No process below any other program gets the signal. PyTorch's data-loading processes
 //     catch SIGTERM, and Go programs catch SIGUSR1, regardless of their parents.

@@ -34,7 +34,7 @@ func TestStopSignalOfTheJob(t *testing.T) {
 				worker := fmt.Sprintf(`sh -c 'trap "echo got %s; exit 42" %s; touch %s; while :; do sleep 0.1; done'`, name, name, ready)
 				result, said, err := launched(t, 1, "program",
 					fmt.Sprintf("[command]\nstop_signal = %q\nstop_codes = [42]\nargv = [\"/bin/sh\", \"-c\", %q]\n", name, tt.prefix+worker+tt.suffix), stopOnceReady(ready))
-				// The launcher ends with a code of its own. After SIGINT, dash ends by that signal.
+				// The launcher ends with its own code. After SIGINT, dash ends by that signal.
 				want := []int{exitStopped}
 				if name == "INT" && tt.started == "shell" {
 					want = append(want, 128+int(syscall.SIGINT))

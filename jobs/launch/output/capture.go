@@ -610,7 +610,7 @@ func (c *Capture) Close(ctx context.Context) {
 	for _, s := range c.streams {
 		s.close()
 	}
-	var waiting sync.WaitGroup          // all at once, so that the delays are not summed
+	var waiting sync.WaitGroup          // concurrent, so that the delays are not summed
 	var forwarded, written atomic.Int32 // destinations that have not taken all output
 	for _, s := range c.out {
 		waiting.Go(func() {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxFollow is the maximum number of bytes that a Follower returns at once, so that the reader
-	// of a program that prints gigabytes stays cheap.
+	// maxFollow is the maximum number of bytes that a Follower returns in one call, so that the
+	// reader of a program that prints gigabytes stays cheap.
 	maxFollow = 1 << 20
 	// minChunk and maxChunk are the numbers of bytes of the first read and of later ones.
 	minChunk, maxChunk = 8 << 10, 256 << 10
