@@ -59,7 +59,8 @@ func TestOverride(t *testing.T) {
 	}
 }
 
-// TestOverrideErrors checks that errors name the override and say what is wrong, but do not print the value.
+// TestOverrideErrors checks that errors name the override and what is wrong, but do not print
+// the value.
 func TestOverrideErrors(t *testing.T) {
 	for _, tt := range []struct{ set, want string }{
 		{"slurm.nodes", `has no "="`},

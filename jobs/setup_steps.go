@@ -186,7 +186,8 @@ func doubleQuoted(parts []expansionPart) string {
 	for _, p := range parts {
 		switch {
 		case p.name == "":
-			// In ${NAME:-word}, the text has no closing brace, because parseExpansion ends the word there.
+			// In ${NAME:-word}, the text has no closing brace, because parseExpansion ends the
+			// word there.
 			b.WriteString(doubleQuoteEscaper.Replace(p.text))
 		default:
 			b.WriteString("${" + p.name + p.operator)

@@ -97,8 +97,8 @@ func move(t *testing.T, path string) (now string) {
 	return now
 }
 
-// TestHoldRejectsExchangedDirectory checks that a directory that was checked is not opened if another user
-// puts a link to a different run of the owner, or that run itself, at its path.
+// TestHoldRejectsExchangedDirectory checks that a directory that was checked is not opened if
+// another user puts a link to a different run of the owner, or that run itself, at its path.
 func TestHoldRejectsExchangedDirectory(t *testing.T) {
 	for name, open := range map[string]func(string) (Dir, error){
 		"create":   Create,

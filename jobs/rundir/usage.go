@@ -24,8 +24,8 @@ const (
 	maxUsageEntries = 200_000
 )
 
-// Usage returns the path of the file with the measurements of a node in an attempt. Attempts count from 1
-// across all launchers, nodes from 0.
+// Usage returns the path of the file with the measurements of a node in an attempt. Attempts
+// count from 1 across all launchers, nodes from 0.
 func (d Dir) Usage(attempt, node int) string {
 	return filepath.Join(d.Path, usageName, nodeFile(attempt, node))
 }

@@ -192,9 +192,9 @@ func TestPollerSkipsUnreadableRuns(t *testing.T) {
 	}
 }
 
-// TestChainsOfAnotherUserAreLimited checks that the jobs of a chain count toward the limit for the runs of
-// another user, and that records of trials add no more than the record of their sweep allows: a list
-// queries Slurm for each of these jobs.
+// TestChainsOfAnotherUserAreLimited checks that the jobs of a chain count toward the limit for the
+// runs of another user, and that records of trials add no more than the record of their sweep
+// allows: a list queries Slurm for each of these jobs.
 func TestChainsOfAnotherUserAreLimited(t *testing.T) {
 	dir := rundir.Dir{Path: filepath.Join(t.TempDir(), "run")}
 	chained := Run{Dir: dir}

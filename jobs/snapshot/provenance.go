@@ -128,8 +128,8 @@ func findRemote(config []byte, branch string) string {
 // empty string if it cannot parse the URL reliably, or if the URL contains a later @, which may
 // end a password that contains a slash. A missing URL is better than a leaked password.
 //
-// In the form user@host:path, stripCredentials retains the user. This form cannot contain a password, and
-// without the user, the address would be a different one. For all forms, see
+// In the form user@host:path, stripCredentials retains the user. This form cannot contain a
+// password, and without the user, the address would be a different one. For all forms, see
 // gitremote-helpers(7) and git-clone(1).
 func stripCredentials(address string) string {
 	if strings.ContainsFunc(address, func(c rune) bool { return c <= ' ' || c == 0x7f }) {

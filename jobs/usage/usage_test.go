@@ -134,8 +134,8 @@ func TestSelectVisible(t *testing.T) {
 	}
 }
 
-// TestSampler checks the measurements of a real process and a GPU tool, that a child counts for its rank,
-// and that the tool gets no other variables.
+// TestSampler checks the measurements of a real process and a GPU tool, that a child counts for
+// its rank, and that the tool gets no other variables.
 func TestSampler(t *testing.T) {
 	bin := t.TempDir()
 	tool := "#!/bin/sh\necho \"0, GPU-aaaaaaaa, model $SECRET, 50, 1, 2\"\n"
