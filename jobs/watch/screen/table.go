@@ -17,8 +17,9 @@ const (
 	// removes columns.
 	minCutNoteWidth = 20
 	belowIndent     = 4 // indentation of text below a row
-	// maxPadding is the maximum width to which cells are padded. A longer cell moves the cells after it in
-	// its row only. Otherwise, one long text of another user would make all rows as long.
+	// maxPadding is the maximum width to which cells are padded. A longer cell moves only the
+	// cells after it in its row. Otherwise, one long text of another user would make all rows as
+	// long.
 	maxPadding = 256
 )
 

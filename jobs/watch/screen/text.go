@@ -5,7 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Width returns the number of columns of a line, without its SGR sequences.
+// Width returns the number of columns of a line, without its SGR sequences. It counts each
+// character as one column, because [Clip] replaces wider characters.
 func Width(line string) int {
 	n := 0
 	for {
