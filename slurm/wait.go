@@ -21,8 +21,8 @@ const (
 )
 
 // Wait queries the state of a job until the job is done. The interval between two queries
-// doubles from 1 s to 15 s. Wait returns the last known state. It calls update, unless it is nil, with each
-// state. id is as in [Client.State]. A job array is done when all its tasks are.
+// doubles from 1 s to 15 s. Wait returns the last known state. It calls update, unless it is
+// nil, with each state. id is as in [Client.State]. A job array is done when all its tasks are.
 //
 // If the controller does not reply or has no record of the job, Wait continues. After 10
 // minutes without a known state it returns an error; the job may still be running. If

@@ -22,7 +22,8 @@ import (
 )
 
 // Options holds the options of a write. The zero value replaces an existing file and uses mode
-// 0600.
+// 0600. On a file system without hard links, New may replace a file that another process creates
+// during the write.
 type Options struct {
 	Perm   fs.FileMode // before the umask; 0 is 0600
 	New    bool        // return an error that wraps fs.ErrExist if the file exists

@@ -12,8 +12,8 @@ import (
 // maxDumps limits the repetitions of a dump.
 const maxDumps = 10
 
-// Dump calls list until no concurrent change interrupts it, at most 10 times. Errors contain what,
-// the plural noun for the objects, such as "links".
+// Dump calls list until no concurrent change interrupts it, at most 10 times. It checks ctx before
+// each call. Errors contain what, the plural noun for the objects, such as "links".
 func Dump[T any](ctx context.Context, what string, list func() (T, error)) (found T, err error) {
 	for range maxDumps {
 		if err = context.Cause(ctx); err != nil {
