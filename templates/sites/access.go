@@ -110,10 +110,10 @@ func checkWriters(f *os.File, path, jobDir string) (warning, err error) {
 	return err, nil
 }
 
-// checkCreator returns an error if a profile that was found by its name is in a directory with the sticky
-// bit, in which other users can create files, and if one of them may have created it. Other users
-// could otherwise replace an included profile, or a profile in a later directory. The owner of the
-// directory, this user, and root can create profiles.
+// checkCreator returns an error if other users can create files in the directory of a profile, and
+// one of them may have created the profile. It is for a profile that was found by its name. Such a
+// profile could replace an included profile, or a profile in a later directory. The owner of the
+// directory, this user, and root may create profiles.
 func checkCreator(f *os.File, path string) error {
 	dir, err := os.Stat(filepath.Dir(path))
 	if err != nil {
