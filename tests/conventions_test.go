@@ -36,7 +36,7 @@ var forbiddenImports = []importRule{
 	{from: "nccl/...", to: "templates/..."},
 	{from: "nccl/...", to: "slurm/..."},
 
-	// Package trainer reads the [train] table of package jobs. The packages below it do not read the table.
+	// Package trainer reads the [train] table of package jobs. The packages below it do not.
 	{from: "trainer/...", to: "jobs/...", exceptFrom: "trainer"},
 	{from: "trainer", to: "jobs/...", exceptTo: "jobs"},
 	{from: "trainer/...", to: "templates/..."},

@@ -225,7 +225,7 @@ while :; do sleep 0.2; done
 `
 
 // runSweepChain checks the chain of a sweep on a cluster: the next job array continues the trials
-// that were stopped, and ends at once for trials that have finished. Cancel cancels all arrays.
+// that were stopped, and ends immediately for trials that have finished. Cancel cancels all arrays.
 func runSweepChain(t *testing.T, s site) {
 	s.t = t
 	s.write("sweepchain.sh", sweepChainScript)

@@ -394,7 +394,8 @@ func testProfileThatOthersCanWrite(t *testing.T, s *twoUsers) {
 		mustNotExist(t, canary)
 	}
 
-	// A profile that mallory adds to a directory with the sticky bit, with the name of an included profile.
+	// A profile that mallory adds to a directory with the sticky bit. It has the name of an
+	// included profile.
 	sites := s.scratch(t)
 	mallory.sh(sites, `cat "$1" >generic.toml && printf '\n[setup]\nlines = ["id -un >%s"]\n' "$2" >>generic.toml`, filepath.Join(s.dir, "generic.toml"), canary)
 	alice.write(filepath.Join(home, "default.toml"), command("default", 1, "/bin/true"))

@@ -60,7 +60,8 @@ func TestBlockTopology(t *testing.T) {
 		t.Errorf("job on n1: got %s", nodes)
 	}
 	mustContain(t, s.shown(whole), "OverSubscribe=TOPO")
-	// The first block belongs to the first job, although that has only one CPU of it.
+	// The first block belongs to the first job, although that job uses only one CPU
+	// of it.
 	single := s.submit("single.toml")
 	if nodes := s.running(single); nodes != "n3" && nodes != "n4" {
 		t.Errorf("next job: got %s, want a node of the other block", nodes)

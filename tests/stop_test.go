@@ -232,7 +232,7 @@ func (s site) in(t *testing.T) site {
 // requeued, and resumes.
 func TestTorchrunAtItsTimeLimit(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 2})
-	// On a slow machine torchrun may not have started a worker by then. Such a job is requeued too.
+	// On a slow machine torchrun may not have started a worker by then. Such a job is also requeued.
 	name := s.writeStoppableJob(t, "limit", stopLaunchers[1].command, "time = \"00:01:00\"\nsignal_before_end = \"30s\"", 9)
 	id := s.submit(name + ".toml")
 	log := filepath.Join(s.run(name), "slurm-"+id+".out")

@@ -140,7 +140,8 @@ func TestKernelFaults(t *testing.T) {
 	}
 }
 
-// runFaults runs each kernel on a GPU of its own, because no other kernel can run there after an error.
+// runFaults runs each kernel on a separate GPU, because no other kernel can run there after an
+// error.
 func runFaults(t *testing.T) {
 	const bytes = 36
 	for i, c := range faults {

@@ -37,7 +37,7 @@ func Main(m *testing.M, source string, path *string) {
 		os.Exit(1)
 	}
 	// If this process ignores these signals (under nohup, or in the background of a script), its
-	// children would ignore them too.
+	// children would also ignore them.
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)
