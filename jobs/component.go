@@ -57,8 +57,8 @@ func (n *ComponentName) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// A ComponentProperty is a part of the address of a component. The name of its placeholder ends with the
-// property, and the name of its variable ends with the property in uppercase.
+// A ComponentProperty is a part of the address of a component. The name of its placeholder ends with
+// the property, and the name of its variable ends with the property in uppercase.
 type ComponentProperty string
 
 // Properties of components.

@@ -238,8 +238,8 @@ func (d *decoder) addValueError(path []string, name string, where span, err erro
 	d.add(name, where, fmt.Sprintf("%s: %s", name, r.message), r.allowed, r.suggestion)
 }
 
-// addUnknownKey reports an unknown key. The slice at is its path, and key is the last part of that path.
-// The slice table is the path of the table around it, and names are the keys that this table has.
+// addUnknownKey reports an unknown key. The slice at is its path, and key is the last part of that
+// path. The slice table is the path of the table around it, and names are the keys that this table has.
 func (d *decoder) addUnknownKey(names, table, at []string, key string) {
 	where := "at the top level"
 	if len(table) > 0 {

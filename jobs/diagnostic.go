@@ -33,8 +33,8 @@ func (ds Diagnostics) Error() string {
 }
 
 // Render writes all diagnostics in human-readable form: position, message, source line with
-// the error underlined, and fix. If a diagnostic has a suggestion, Render omits a list of allowed values
-// that it has already printed.
+// the error underlined, and fix. If a diagnostic has a suggestion, Render omits a list of allowed
+// values that it has already printed.
 func (ds Diagnostics) Render(w io.Writer) error {
 	printed := map[string]bool{} // fixes
 	for _, d := range ds {

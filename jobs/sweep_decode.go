@@ -160,9 +160,9 @@ func (d *decoder) checkSwept(k sweptKey, v any, index ...int) {
 	d.value(path, name, where, v, reflect.New(k.typ).Elem(), k.rules)
 }
 
-// hasNewErrors reports whether the decoder has found errors in a key. The parameter before is the number
-// of errors that it had found before the key. If there are new errors, hasNewErrors marks the key as
-// expected, so that trials do not report it as missing.
+// hasNewErrors reports whether the decoder has found errors in a key. The parameter before is the
+// number of errors that it had found before the key. If there are new errors, hasNewErrors marks the
+// key as expected, so that trials do not report it as missing.
 func (d *decoder) hasNewErrors(k sweptKey, before int) bool {
 	if len(d.found) == before {
 		return false

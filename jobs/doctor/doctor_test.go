@@ -104,7 +104,8 @@ Max core file size        0                    unlimited            bytes
 	}
 }
 
-// TestFiles checks that a working file system has no bad finding, and that no files remain.
+// TestFiles checks that a working file system has no finding with the level Fail, and that no files
+// remain.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	found := checkFiles(dir, false)

@@ -200,8 +200,8 @@ func TestRequeuesWithoutProgress(t *testing.T) {
 	}
 }
 
-// TestReadIgnoresExchangedDirectory checks that a directory that another user puts at the path of a held
-// directory does not finish the run: neither by its checkpoint nor by its job file.
+// TestReadIgnoresExchangedDirectory checks that a directory that another user puts at the path of
+// an open directory does not finish the run: neither by its checkpoint nor by its job file.
 func TestReadIgnoresExchangedDirectory(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("requires root")

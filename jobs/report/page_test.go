@@ -198,8 +198,8 @@ func TestEveryRunHasAPage(t *testing.T) {
 	}
 }
 
-// TestExitCodeOfTheState checks that the exit code belongs to the run: it must not be from a
-// job that was submitted after the training was complete, and then canceled.
+// TestExitCodeOfTheState checks that the exit code is that of the run: not of a job that was submitted
+// after training was complete, and then canceled.
 func TestExitCodeOfTheState(t *testing.T) {
 	for _, tt := range []struct {
 		phase watch.Phase

@@ -98,8 +98,8 @@ func TestLargeSweep(t *testing.T) {
 	}
 }
 
-// TestSweepWithManyKeys checks that a report has a limited number of keys with a limited length: another
-// user may own the record.
+// TestSweepWithManyKeys checks that a report has a limited number of keys with a limited length:
+// another user may own the record.
 func TestSweepWithManyKeys(t *testing.T) {
 	s := swept(t, maxTable)
 	values := map[string]string{strings.Repeat("a", 1<<20): "1"}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestListsAreLimited checks that a file of another user cannot have any number of empty elements, which
-// need hundreds of times their size in memory.
+// TestListsAreLimited checks that the number of empty elements in a file of another user is limited:
+// they need hundreds of times their size in memory.
 func TestListsAreLimited(t *testing.T) {
 	const record = `{"format":1,"run":"a","name":"a","base":"/","`
 	d := Dir{Path: t.TempDir()}

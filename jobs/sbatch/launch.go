@@ -1016,8 +1016,8 @@ func variableWord(w *syntax.Word, name string) (use *syntax.Word, ok bool) {
 	return &syntax.Word{Parts: []syntax.WordPart{&syntax.DblQuoted{Parts: []syntax.WordPart{param}}}}, true
 }
 
-// restoreArrays returns shell code that sets the arrays that the arguments expand to their values in the
-// setup. The environment has no arrays, so the setup exports their declarations.
+// restoreArrays returns shell code that sets the arrays that the arguments expand to their values in
+// the setup. The environment has no arrays, so the setup exports their declarations.
 func (c *command) restoreArrays() (code string) {
 	r := c.r
 	for _, a := range c.args {

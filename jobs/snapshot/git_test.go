@@ -258,8 +258,8 @@ func TestBare(t *testing.T) {
 	}
 }
 
-// FuzzBare checks that no result contains a password, and that bare does not change its own
-// results.
+// FuzzBare checks that no result contains a password, and that stripCredentials does not change
+// its own results.
 func FuzzBare(f *testing.F) {
 	for _, scheme := range []string{"https://", "", "x::ssh://", "https:/"} {
 		f.Add(scheme, "me", "pw", "example.org/a")

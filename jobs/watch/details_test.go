@@ -227,8 +227,8 @@ func TestTableSortsByEnd(t *testing.T) {
 	}
 }
 
-// TestDetailsOfComponents checks the lines about components: during the run all, and after it those that
-// have failed.
+// TestDetailsOfComponents checks the lines about components: all of them during the run,
+// and only those that have failed after it.
 func TestDetailsOfComponents(t *testing.T) {
 	c := func(name, host string, phase rundir.ComponentPhase, restarts int, reason string) rundir.ComponentState {
 		return rundir.ComponentState{Name: name, Host: host, Address: "10.0.0.1:2", Phase: phase, Restarts: restarts, Reason: reason}
