@@ -110,7 +110,8 @@ func TestWriteNamesMissingDirectory(t *testing.T) {
 	}
 }
 
-// TestWriteIntoAPipe checks that Write does not wait for the writer of a FIFO in place of the directory.
+// TestWriteIntoAPipe checks that Write does not wait for the writer of a FIFO in place of the
+// directory.
 func TestWriteIntoAPipe(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
