@@ -1,8 +1,12 @@
 // Package listeners finds the users who listen on a TCP port of this host.
 //
-// It reads /proc/net/tcp and /proc/net/tcp6, which every user can read. A user cannot hide a
-// listener there or change its owner. The kernel lists all listeners before the connections, so a
-// large number of connections costs nothing.
+// It queries the kernel over netlink (sock_diag(7)) for the port, so other sockets cost little. If
+// this fails, for example because of a seccomp filter or a missing kernel module, it reads
+// /proc/net/tcp and /proc/net/tcp6. The kernel lists all listeners there before the connections, so
+// connections cost nothing. A user with many listeners makes a read slow: 40 ms for 20,000, compared
+// with 3 ms for a query.
+//
+// Every user has access to both sources. A user cannot hide a listener or change its owner.
 //
 // The package sees listeners of its own network namespace only. It does not see a socket that is
 // bound and does not listen. It does not find processes, and does not decide whom to trust.
@@ -35,22 +39,30 @@ type Listener struct {
 }
 
 // Accepts reports whether the socket accepts connections to addr. An IPv6 socket for all addresses
-// usually also accepts IPv4, and the table does not show the exceptions.
+// usually also accepts IPv4, and a Listener does not show the exceptions.
 func (l Listener) Accepts(addr netip.Addr) bool {
 	own := l.Addr.Addr()
 	addr = addr.Unmap().WithZone("")
 	return own == addr || own.IsUnspecified() && (own.Is6() || addr.Is4())
 }
 
-// maxListeners is the number of listeners of a table above which On gives up. A user must not be able
+// maxListeners is the number of listeners in a table or a reply above which On gives up. A user must not be able
 // to hide behind sockets: each one takes about 2 KiB of the kernel's memory.
 const maxListeners = 1 << 22
 
-// errTooMany means that a table has more than maxListeners listeners.
+// errTooMany means that a table or a reply has more than maxListeners listeners.
 var errTooMany = fmt.Errorf("more than %d listeners", maxListeners)
 
 // On returns the sockets that listen on a port, on any address.
 func On(port int) ([]Listener, error) {
+	if found, err := query(port); err == nil {
+		return found, nil
+	}
+	return readTables(port)
+}
+
+// readTables returns the listeners on a port from the tables in /proc.
+func readTables(port int) ([]Listener, error) {
 	var all []Listener
 	for _, path := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		f, err := os.Open(path)

@@ -1,6 +1,7 @@
 package listeners
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,8 +9,14 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 const header = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -47,6 +54,142 @@ func TestOnFindsOwnListener(t *testing.T) {
 		if found, err := On(at.Port); err != nil || len(found) != 0 {
 			t.Errorf("%s after close: got %v, %v", tt.listen, found, err)
 		}
+	}
+}
+
+// queryPort returns the listeners that the kernel reports over netlink. It skips the test if the
+// kernel does not support the query, and fails it in CI.
+func queryPort(t *testing.T, port int) []Listener {
+	t.Helper()
+	found, err := query(port)
+	if err != nil && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestSourcesAgree checks that netlink and /proc report the same listeners, for each kind of
+// address, and without connections to the port.
+func TestSourcesAgree(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		hosts []string
+	}{
+		{"IPv4", []string{"127.0.0.1"}},
+		{"all of IPv4", []string{"0.0.0.0"}},
+		{"IPv6", []string{"::1"}},
+		{"dual-stack", []string{"::"}},
+		{"several", []string{"127.0.0.1", "127.0.0.2", "::1"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			port := "0"
+			for _, host := range tt.hosts {
+				l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+				if err != nil {
+					t.Skip(err) // no IPv6, or a different process has the port
+				}
+				defer l.Close()
+				_, port, _ = net.SplitHostPort(l.Addr().String())
+				conn, err := net.Dial("tcp", l.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+			}
+			n, _ := strconv.Atoi(port)
+			got := queryPort(t, n)
+			want, err := readTables(n)
+			for _, list := range [][]Listener{got, want} {
+				slices.SortFunc(list, func(a, b Listener) int { return cmp.Compare(a.Inode, b.Inode) })
+			}
+			if err != nil || len(got) != len(tt.hosts) || !slices.Equal(got, want) {
+				t.Errorf("netlink: %v, /proc: %v, %v; want %d listeners", got, want, err, len(tt.hosts))
+			}
+		})
+	}
+}
+
+// TestFallback checks that On finds a listener if a seccomp filter forbids netlink.
+func TestFallback(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	var found []Listener
+	var errFilter, errQuery, errOn error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // the thread ends with the goroutine
+		if errFilter = forbidSockets(); errFilter == nil {
+			_, errQuery = query(port)
+			found, errOn = On(port)
+		}
+	}()
+	<-done
+	if errFilter != nil {
+		t.Skip(errFilter)
+	}
+	if !errors.Is(errQuery, unix.EPERM) {
+		t.Errorf("netlink: got %v, want %v", errQuery, unix.EPERM)
+	}
+	if errOn != nil || len(found) != 1 || int(found[0].Addr.Port()) != port {
+		t.Errorf("got %v, %v; want a listener on port %d", found, errOn, port)
+	}
+}
+
+// forbidSockets makes socket(2) fail in this thread.
+func forbidSockets() error {
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the system call
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: unix.SYS_SOCKET},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
+}
+
+// TestAppendMessage checks which messages of the kernel count. It may report sockets that were not
+// requested.
+func TestAppendMessage(t *testing.T) {
+	message := func(change func(*diagMessage)) []byte {
+		m := diagMessage{Family: unix.AF_INET, State: tcpListen, UID: 1002, Inode: 4242}
+		m.ID.SourcePort, m.ID.Source = [2]byte{0x5B, 0xA0}, [16]byte{127, 0, 0, 1}
+		change(&m)
+		b, err := binary.Append(nil, binary.NativeEndian, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append(b, 0, 0, 0, 0) // attributes
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*diagMessage)
+		want   string
+	}{
+		{"IPv4", func(*diagMessage) {}, "[{127.0.0.1:23456 1002 4242}]"},
+		{"IPv6", func(m *diagMessage) { m.Family, m.ID.Source = unix.AF_INET6, [16]byte{15: 1} }, "[{[::1]:23456 1002 4242}]"},
+		{"IPv4 in IPv6", func(m *diagMessage) {
+			m.Family, m.ID.Source = unix.AF_INET6, [16]byte{10: 0xff, 11: 0xff, 12: 127, 15: 1}
+		}, "[{127.0.0.1:23456 1002 4242}]"},
+		{"different port", func(m *diagMessage) { m.ID.SourcePort[1]++ }, "[]"},
+		{"connection", func(m *diagMessage) { m.State = 1 }, "[]"},
+	} {
+		if got, err := appendMessage(nil, message(tt.change), 23456); err != nil || fmt.Sprint(got) != tt.want {
+			t.Errorf("%s: got %v, %v; want %s", tt.name, got, err, tt.want)
+		}
+	}
+	if got, err := appendMessage(nil, make([]byte, 71), 0); err == nil {
+		t.Errorf("short message: got %v", got)
 	}
 }
 

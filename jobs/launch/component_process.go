@@ -453,7 +453,7 @@ func (p *component) awaitPort(released <-chan struct{}) {
 		select {
 		case <-released:
 			return
-		case <-time.After(max(portWatchInterval, 20*time.Since(began))):
+		case <-time.After(portWatchInterval(time.Since(began))):
 		}
 	}
 }

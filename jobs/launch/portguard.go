@@ -20,13 +20,21 @@ const (
 	// portWatchTime is how long a rank waits for its program to listen on MASTER_PORT. A program
 	// that imports its modules from a busy file system takes minutes.
 	portWatchTime = 10 * time.Minute
-	// portWatchInterval is the interval between two reads of the listening sockets. A read takes
-	// less than 1 ms on most nodes. After a longer read, the interval is longer.
-	portWatchInterval = 50 * time.Millisecond
+	// minPortWatchInterval and maxPortWatchInterval limit the interval between two searches for
+	// listening sockets. A search takes less than 1 ms on most nodes. Without netlink, another user
+	// with many sockets can make it slow, and must not choose how long the guard does not search.
+	minPortWatchInterval = 50 * time.Millisecond
+	maxPortWatchInterval = time.Second
 	// maxPortRestarts is how often the launcher starts the ranks again because of a taken port. These
 	// starts are not restarts of the program.
 	maxPortRestarts = 3
 )
+
+// portWatchInterval returns the interval after a search that took the given time. It limits the
+// searches to 5% of a core, unless the maximum applies.
+func portWatchInterval(search time.Duration) time.Duration {
+	return min(max(minPortWatchInterval, 20*search), maxPortWatchInterval)
+}
 
 // A portTakenError reports that a process that does not belong to the program has the program's
 // MASTER_PORT, or the port of a component.
@@ -58,7 +66,7 @@ func (*portTakenError) PortTaken() bool { return true }
 // runs in rank 0, on whose host the program is to listen, or in the rank that starts a component.
 //
 // Only a listening socket is evidence against a user. Listeners of root are trusted, because daemons
-// of root run programs in containers. If /proc cannot be read, the guard finds nothing.
+// of root run programs in containers. If the listeners cannot be read, the guard finds nothing.
 type portGuard struct {
 	addr netip.Addr // on which the program is to listen; invalid for any address except loopback
 	port int
@@ -128,7 +136,7 @@ func (g *portGuard) watch(ended <-chan struct{}) {
 			select {
 			case <-ended:
 				return
-			case <-time.After(max(portWatchInterval, 20*time.Since(began))):
+			case <-time.After(portWatchInterval(time.Since(began))):
 			}
 		}
 	}()
@@ -208,8 +216,8 @@ func (g *portGuard) explain(cause error) error {
 		return cause
 	}
 	// The program has never listened. A listener on any address of this host prevents it from
-	// listening on all addresses. A bound socket that does not listen has the same effect,
-	// and /proc does not show it.
+	// listening on all addresses. A bound socket that does not listen has the same effect, and is
+	// not in the list of listeners.
 	if found, err := listeners.On(g.port); err == nil {
 		if i := slices.IndexFunc(found, func(l listeners.Listener) bool { return isOther(l.UID) }); i >= 0 {
 			return &portTakenError{g.what, describeListener(found[i]), cause}

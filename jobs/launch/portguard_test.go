@@ -116,6 +116,21 @@ func checkPortRestarts(t *testing.T, said string, want int) {
 	}
 }
 
+// TestPortWatchInterval checks the limits of the interval. Another user can make a search slow.
+func TestPortWatchInterval(t *testing.T) {
+	for search, want := range map[time.Duration]time.Duration{
+		0:                      50 * time.Millisecond,
+		time.Millisecond:       50 * time.Millisecond,
+		10 * time.Millisecond:  200 * time.Millisecond,
+		250 * time.Millisecond: time.Second,
+		time.Hour:              time.Second,
+	} {
+		if got := portWatchInterval(search); got != want {
+			t.Errorf("after a search of %s: got %s, want %s", search, got, want)
+		}
+	}
+}
+
 // TestPortOfAnotherUser checks that the ranks start again with a different port, without a restart
 // of the program, if another user listens on the program's port.
 func TestPortOfAnotherUser(t *testing.T) {
