@@ -8,6 +8,7 @@
 //   - Open maps the file that was created and no other.
 //   - A name exists only until it is unlinked, which should happen as soon as all processes have
 //     mapped it. [Create] removes names that are older than a minute and whose creator was killed.
+//     With more than 10,000 files in /dev/shm, it may miss some.
 //
 // The package does not synchronize access. It supports only Linux.
 package segment
@@ -25,6 +26,10 @@ const prefix = "ddpbatch-"
 
 // Directory is the location of segments.
 const Directory = "/dev/shm"
+
+// maxSweepNames limits the names in [Directory] that one process reads. Other users can create any
+// number of files there.
+const maxSweepNames = 10_000
 
 // mark identifies a segment to the processes that open it: a container with a separate /dev/shm may
 // have a file of the same name.
@@ -50,7 +55,7 @@ func Create(n int) (*Segment, error) {
 	if _, err := rand.Read(m[:]); err != nil {
 		return nil, fmt.Errorf("generate a name: %w", err)
 	}
-	sweep()
+	sweep(Directory, maxSweepNames)
 	s, err := create(fmt.Sprintf("%s%x", prefix, m), n+HeaderSize)
 	if err != nil {
 		return nil, fmt.Errorf("share %d bytes in %s: %w", n, Directory, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -91,15 +92,21 @@ func (s *Segment) Unmap() error {
 	return errors.Join(err, unix.Munmap(b))
 }
 
-// sweep removes the segments that killed processes of this user left behind. It never opens a file
-// of another user: the owner can hold a lease on the file, which makes an open wait for up to
-// lease-break-time (45 s), or replace it with a FIFO.
-func sweep() {
-	paths, err := filepath.Glob(filepath.Join(Directory, prefix+"*"))
+// sweep removes the segments in a directory that killed processes of this user left behind. It reads
+// at most limit names. It never opens a file of another user: the owner can hold a lease on the file,
+// which makes an open wait for up to lease-break-time (45 s), or replace it with a FIFO.
+func sweep(directory string, limit int) {
+	dir, err := os.Open(directory)
 	if err != nil {
 		return
 	}
-	for _, path := range paths {
+	defer dir.Close()
+	names, _ := dir.Readdirnames(limit) // in the order of the file system
+	for _, name := range names {
+		if !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		path := filepath.Join(directory, name)
 		var stat unix.Stat_t
 		if unix.Lstat(path, &stat) == nil && isOwnFile(&stat) {
 			removeAbandoned(path)

@@ -14,4 +14,4 @@ func (*Segment) Unlink() error { return nil }
 // Unmap does nothing on this system.
 func (*Segment) Unmap() error { return nil }
 
-func sweep() {}
+func sweep(string, int) {}

@@ -131,10 +131,33 @@ func TestSweepRemovesAbandonedSegments(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sweep()
+	sweep(Directory, maxSweepNames)
 	for path, want := range map[string]bool{dead: false, fresh: true, filepath.Join(Directory, living.Name): true} {
 		if _, err := os.Stat(path); (err == nil) != want {
 			t.Errorf("%s: there is %v, want %v", path, err == nil, want)
+		}
+	}
+}
+
+// TestSweepIsBounded checks that sweep reads no more names than the limit. Other users can create
+// many files.
+func TestSweepIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	old := time.Now().Add(-2 * abandoned)
+	for i := range 20 {
+		path := filepath.Join(dir, fmt.Sprintf("%s%d", prefix, i))
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []int{13, 6, 0} {
+		sweep(dir, 7)
+		left, err := os.ReadDir(dir)
+		if err != nil || len(left) != want {
+			t.Fatalf("got %d files, want %d (%v)", len(left), want, err)
 		}
 	}
 }
