@@ -154,6 +154,47 @@ func TestScriptStopsAtFailure(t *testing.T) {
 	}
 }
 
+// TestScriptStopsInTmp checks that the setup does not run in /tmp, where Slurm starts a script if the
+// directory of the job is missing on the node. Other users can create files there.
+func TestScriptStopsInTmp(t *testing.T) {
+	bin := t.TempDir()
+	write(t, bin, "ddpbatch", "#!/bin/sh\necho started\n")
+	lines, steps, none := bare(), bare(), bare()
+	lines.Setup.Lines = []jobs.Text{"echo setup"}
+	steps.Setup.Steps = []jobs.SetupStep{{Run: "echo setup"}}
+	const failure = "ddpbatch: error: Slurm started the job on n1 in /tmp, not in /missing/a\\ b: the directory is missing or not accessible\n"
+	for _, tt := range []struct {
+		name      string
+		job       *jobs.Job
+		submitDir string
+		dir, want string
+	}{
+		{"lines", lines, "/missing/a b", "/tmp", failure},
+		{"steps", steps, "/missing/a b", "/tmp", failure},
+		{"no setup", none, "/missing/a b", "/tmp", "started\n"},
+		{"submitted in /tmp", lines, "/tmp/.", "/tmp", "setup\nstarted\n"},
+		{"sbatch --chdir", lines, "/missing/a b", bin, "setup\nstarted\n"},
+		{"without Slurm", lines, "", "/tmp", "setup\nstarted\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			script, err := Render(Input{Job: tt.job, Site: generic(t), Binary: filepath.Join(bin, "ddpbatch"), RunDir: bin})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command("bash")
+			cmd.Stdin, cmd.Dir = bytes.NewReader(script), tt.dir
+			cmd.Env = []string{"PATH=/usr/bin:/bin", "SLURMD_NODENAME=n1"}
+			if tt.submitDir != "" {
+				cmd.Env = append(cmd.Env, "SLURM_SUBMIT_DIR="+tt.submitDir)
+			}
+			out, err := cmd.CombinedOutput()
+			if (err != nil) != (tt.want == failure) || string(out) != tt.want {
+				t.Errorf("%v, got\n%s\nwant\n%s", err, out, tt.want)
+			}
+		})
+	}
+}
+
 func write(t *testing.T, dir, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o700); err != nil {

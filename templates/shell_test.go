@@ -9,6 +9,9 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
+// missingDirectory is the format of the error if the directory of the job is missing on the node.
+const missingDirectory = `ddpbatch: error: Slurm started the job on %s in /tmp, not in %q: the directory is missing or not accessible\n`
+
 // checkShellWords parses the script as bash. It checks that the script contains the values as
 // words, and that no part of them is a command or an expansion.
 func checkShellWords(t *testing.T, script []byte, module, conda, binary, runDir string) {
@@ -32,12 +35,12 @@ func checkShellWords(t *testing.T, script []byte, module, conda, binary, runDir 
 		return true
 	})
 	want := [][]string{
-		{"type", "module"}, {".", "/etc/profile"}, {"set", "-eu"}, {"set", "+u"}, {"module", "load", module},
+		{"type", "module"}, {".", "/etc/profile"}, {"set", "-eu"}, {"printf", missingDirectory, "", ""}, {"exit", "1"}, {"set", "+u"}, {"module", "load", module},
 		{}, {"conda", "shell.bash", "hook"}, {"eval", "hook"}, {"conda", "activate", conda}, {"set", "-u"},
 		{"exec", binary, "launch", "--run-dir", runDir},
 	}
 	if conda == "" {
-		want = slices.Delete(want, 5, 9)
+		want = slices.Delete(want, 7, 11)
 	}
 	if !slices.EqualFunc(commands, want, slices.Equal) {
 		t.Fatalf("the commands are %q, want %q, in\n%s", commands, want, script)
