@@ -19,7 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os/exec"
@@ -129,8 +128,9 @@ func New(o Options) (*Notifier, error) {
 		return nil, err
 	}
 	n.address = address
-	if u, err := url.Parse(address); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
-		o.Say("warning: the address of the webhook starts with http://, so others on the network can read it and the messages; use https://")
+	if u, err := url.Parse(address); err == nil && u.Scheme == "http" {
+		// Another user of the node may listen on a loopback address.
+		o.Say("warning: the address of the webhook starts with http://, so other users of the network or of this node could read it and the messages; use https://")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
@@ -184,12 +184,6 @@ func readAddress(o *jobs.Notify, env []string) (string, error) {
 		return "", hints.Errorf("write one line that starts with https://", "%s does not contain the address of a webhook", from)
 	}
 	return text, nil
-}
-
-// isLoopback reports whether a host name or address is always this machine.
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // Send sends a message if its event is requested. It does not wait.
