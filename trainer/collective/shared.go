@@ -29,6 +29,9 @@ type shared struct {
 	sameCore    bool
 	idle        []int64
 	idleSampled time.Time
+	// contendedUntil is the time until which this rank does not yield, because a busy process shares
+	// its core.
+	contendedUntil time.Time
 	// partialSums holds partial sums and is aligned for every element type. It would escape from
 	// the stack, because it is passed to functions of the element type.
 	partialSums [block / 8]uint64

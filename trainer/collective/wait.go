@@ -29,10 +29,16 @@ func (s *shared) sync(ctx context.Context) error {
 // two ranks with a core each finish a small reduction; otherwise such ranks would never spin
 // successfully again. Then it yields the core. Then it sleeps, for growing intervals. It does not spin
 // for a rank that needs this very core.
+//
+// A yield that takes longer than slowYield gave the core to a busy process. Linux lets each such
+// process run for a whole time slice per yield, but soon resumes a process that has slept. So for
+// contendedTime, ranks sleep instead.
 const (
 	maxSpins       = 20_000 // about 10 us
 	maxSpinBackoff = 3
 	yields         = 200
+	slowYield      = time.Millisecond
+	contendedTime  = 100 * time.Millisecond
 	minSleep       = 20 * time.Microsecond
 	maxSleep       = 500 * time.Microsecond
 )
@@ -70,7 +76,9 @@ func (s *shared) await(ctx context.Context, r int) error {
 			s.moveToIdleCore(r)
 		}
 		if i < yields {
-			s.board.yield(i)
+			if !s.yield(i) {
+				i = yields - 1
+			}
 			continue
 		}
 		if i == yields {
@@ -86,6 +94,20 @@ func (s *shared) await(ctx context.Context, r int) error {
 		time.Sleep(sleep)
 		sleep = min(sleep*3/2, maxSleep)
 	}
+}
+
+// yield yields the core, for the nth time in one wait. It returns false without a yield if a busy
+// process shares the core.
+func (s *shared) yield(nth int) bool {
+	began := time.Now()
+	if began.Before(s.contendedUntil) {
+		return false
+	}
+	s.board.yield(nth)
+	if now := time.Now(); now.Sub(began) > slowYield {
+		s.contendedUntil = now.Add(contendedTime)
+	}
+	return true
 }
 
 // idleWindow is how long a core must be idle before a rank moves to it.

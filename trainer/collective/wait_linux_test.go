@@ -82,3 +82,35 @@ func TestContinuingRankClearsItsCore(t *testing.T) {
 		t.Errorf("on core %d, %v", h.slot(0).core.Load(), err)
 	}
 }
+
+// slowBoard is a board whose yields take a while.
+type slowBoard struct {
+	*heap
+	takes  time.Duration
+	yields int
+}
+
+func (b *slowBoard) yield(int) {
+	b.yields++
+	time.Sleep(b.takes)
+}
+
+// TestNoYieldsNextToABusyProcess checks that a rank does not yield for a while after a yield that
+// gave the core to a busy process, and that it yields again later.
+func TestNoYieldsNextToABusyProcess(t *testing.T) {
+	b := &slowBoard{heap: newHeap(2, func() {})}
+	s := &shared{members: []int{0, 1}, board: b}
+	check := func(when string, want bool) {
+		t.Helper()
+		before := b.yields
+		if got := s.yield(0); got != want || b.yields-before != map[bool]int{true: 1}[want] {
+			t.Errorf("%s: yielded: %v, calls of the board: %d, want %v", when, got, b.yields-before, want)
+		}
+	}
+	b.takes = 2 * slowYield
+	check("at first", true)
+	s.contendedUntil = s.contendedUntil.Add(time.Hour) // for a busy machine
+	check("next to a busy process", false)
+	s.contendedUntil = time.Now()
+	check("later", true)
+}
