@@ -166,6 +166,29 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// TestWatchRestart checks that action = "restart" requires that restarts are allowed.
+func TestWatchRestart(t *testing.T) {
+	const message = "no restart is allowed"
+	for _, tt := range []struct {
+		name, restart string
+		rejected      bool
+	}{
+		{"no [restart]", "", true},
+		{"max_without_progress", "max_without_progress = 1", false},
+		{"zero", "max_without_progress = 0", true},
+		{"default with spare_nodes", "spare_nodes = 1", false},
+		{"default with min_nodes", "min_nodes = 1", false},
+		{"invalid spare_nodes", "spare_nodes = \"1\"", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Parse("job.toml", []byte("name = \"x\"\nslurm.nodes = 2\n[restart]\n"+tt.restart+"\n[command]\nargv = [\"true\"]\n[command.watch]\nsilence = \"30m\"\naction = \"restart\"\n"))
+			if got := err != nil && strings.Contains(err.Error(), message); got != tt.rejected {
+				t.Errorf("got %v, want %q: %v", err, message, tt.rejected)
+			}
+		})
+	}
+}
+
 // TestSignalOff checks that a time of 0 turns the signal off.
 func TestSignalOff(t *testing.T) {
 	for _, zero := range []string{"0", "0s"} {

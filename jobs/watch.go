@@ -55,7 +55,7 @@ func (d *decoder) checkWatch(j *Job) {
 			invalid = true
 		}
 	}
-	const file, timeout, patterns, restarts = table + ".file", table + ".file_timeout", table + ".pause_patterns", "restart.max_without_progress"
+	const file, timeout, patterns = table + ".file", table + ".file_timeout", table + ".pause_patterns"
 	switch {
 	case d.given[file] && !d.given[timeout]:
 		d.report(file, `add file_timeout = "30m"`, "has no effect without file_timeout")
@@ -79,7 +79,10 @@ func (d *decoder) checkWatch(j *Job) {
 	if !w.IsSet() && !invalid {
 		d.report(table, `for example: silence = "30m"`, "has no limit")
 	}
-	if w.Action == WatchRestart && j.Restart.MaxWithoutProgress == 0 && !d.invalid[restarts] {
+	// With spare_nodes or min_nodes, the default of max_without_progress allows restarts, and
+	// checkRestart rejects 0.
+	invalid = d.invalid["restart.max_without_progress"] || d.invalid["restart.spare_nodes"] || d.invalid["restart.min_nodes"]
+	if w.Action == WatchRestart && j.Restart.MaxWithoutProgress == 0 && !j.Restart.SurvivesNodeLoss() && !invalid {
 		d.report(table+".action", "set restart.max_without_progress = 2", "no restart is allowed")
 	}
 }
