@@ -130,6 +130,36 @@ func TestWarningsAboutStopGrace(t *testing.T) {
 	}
 }
 
+// TestCheckComponentScript checks that a path with a placeholder is not reported as missing.
+func TestCheckComponentScript(t *testing.T) {
+	const missing = "no such file"
+	for _, tt := range []struct {
+		name, program, component string
+		missing                  bool
+	}{
+		{"missing script", "true", `python3", "server.py`, true},
+		{"placeholder of a component", "true", `python3", "{host}/server.py`, false},
+		{"ready file", "true", `sh", "{ready_file}.sh`, false},
+		{"other component", "true", `sh", "{component.srv.host}.sh`, false},
+		{"other component as program", "true", `./{component.srv.host}.sh`, false},
+		{"program", `sh", "{component.srv.port}.sh`, "true", false},
+		{"placeholder of components only", `sh", "{host}.sh`, "true", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			job, err := Parse("job.toml", []byte("name = \"x\"\n[command]\nargv = [\""+tt.program+"\"]\n[[component]]\nname = \"srv\"\nargv = [\""+tt.component+"\"]\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			program, _ := job.CheckProgram(t.TempDir())
+			components, _ := job.CheckComponents(t.TempDir())
+			got := program.Error() + "\n" + components.Error()
+			if strings.Contains(got, missing) != tt.missing {
+				t.Errorf("got %s\nwant %q: %v", got, missing, tt.missing)
+			}
+		})
+	}
+}
+
 // TestAddressInCode checks the warning about the address of a component in code of a shell, which
 // fails on networks with IPv6 only, and that the hint of the error names a fix that helps.
 func TestAddressInCode(t *testing.T) {

@@ -89,6 +89,11 @@ func (c *programCheck) path(path string) string {
 	return filepath.Join(c.workdir, path)
 }
 
+// hasPlaceholder reports whether the launcher replaces a part of a word.
+func (c *programCheck) hasPlaceholder(word string) bool {
+	return hasPlaceholder(word, c.placeholders...) || strings.Contains(word, "{component.")
+}
+
 // checkSingleWord reports a program whose name contains a whole command line. It returns true if it has
 // reported one.
 func (c *programCheck) checkSingleWord() bool {
@@ -118,7 +123,7 @@ func (c *programCheck) checkSingleWord() bool {
 // checkProgram checks the program itself.
 func (c *programCheck) checkProgram() {
 	name := c.argv[0]
-	if c.launcher != LauncherRank || c.job.Setup.Container.Image != "" || hasPlaceholder(name, c.placeholders...) {
+	if c.launcher != LauncherRank || c.job.Setup.Container.Image != "" || c.hasPlaceholder(name) {
 		return // argument of torchrun, inside the image, or known in the job only
 	}
 	if !strings.Contains(name, "/") {
@@ -149,7 +154,7 @@ func (c *programCheck) checkScript() {
 		return
 	}
 	name := c.argv[at]
-	if strings.HasPrefix(name, "~") || strings.HasPrefix(name, "$") || hasPlaceholder(name, placeholderNames...) || c.exists(name) {
+	if strings.HasPrefix(name, "~") || strings.HasPrefix(name, "$") || c.hasPlaceholder(name) || c.exists(name) {
 		return
 	}
 	if _, err := exec.LookPath(name); err == nil && inPath && !strings.Contains(name, "/") {
