@@ -126,7 +126,7 @@ func placeholderUse(name string) string {
 		return `"$` + ComponentName(parts[1]).Variable(ComponentProperty(parts[2])) + `" in a shell, or os.environ in Python`
 	}
 	return `"$` + map[string]string{PlaceholderRunDir: "DDPBATCH_RUN_DIR", PlaceholderRunID: "DDPBATCH_RUN_ID", PlaceholderAttempt: "DDPBATCH_ATTEMPT",
-		PlaceholderCheckpoint: "DDPBATCH_CHECKPOINT_DIR", PlaceholderArrayTask: "SLURM_ARRAY_TASK_ID", PlaceholderHost: "DDPBATCH_COMPONENT_HOST", PlaceholderPort: "DDPBATCH_COMPONENT_PORT",
+		PlaceholderCheckpoint: "DDPBATCH_CHECKPOINT_DIR", PlaceholderArrayTask: "SLURM_ARRAY_TASK_ID", PlaceholderHostfile: "DDPBATCH_HOSTFILE", PlaceholderHost: "DDPBATCH_COMPONENT_HOST", PlaceholderPort: "DDPBATCH_COMPONENT_PORT",
 		PlaceholderAddress: "DDPBATCH_COMPONENT_ADDRESS", PlaceholderReadyFile: "DDPBATCH_READY_FILE"}[name] + `" in a shell, or os.environ in Python`
 }
 

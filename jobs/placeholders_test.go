@@ -58,6 +58,15 @@ func TestCheckPlaceholders(t *testing.T) {
 	}
 }
 
+// TestPlaceholderUse checks that the hint names a variable for every placeholder.
+func TestPlaceholderUse(t *testing.T) {
+	for _, name := range componentPlaceholderNames {
+		if got := placeholderUse(name); strings.Contains(got, `"$"`) {
+			t.Errorf("%s: got %s", name, got)
+		}
+	}
+}
+
 // TestCheckpointDir checks the directory of a run, and the warning for sweeps.
 func TestCheckpointDir(t *testing.T) {
 	job, err := Parse("job.toml", []byte("name = \"x\"\n[command]\nargv = [\"true\"]\ncheckpoint_dir = \"c/{run_id}\"\n"))
