@@ -89,9 +89,14 @@ func (r *reader) writeSetup(program *candidate) {
 	if needsSteps && r.writeSteps(body) {
 		return
 	}
-	relaxed := !r.errexit && slices.ContainsFunc(body, func(s step) bool { return s.kind == stepRun && s.mayEnd })
-	if relaxed {
-		j.lines = append(j.lines, "set +e")
+	// setup.lines run with set -e.
+	mayFail := slices.ContainsFunc(body, func(s step) bool { return s.kind == stepRun && s.mayEnd })
+	errexit := true
+	setErrexit := func(on bool) {
+		if on != errexit {
+			j.lines = append(j.lines, map[bool]string{true: "set -e", false: "set +e"}[on])
+		}
+		errexit = on
 	}
 	for _, s := range body {
 		switch {
@@ -102,12 +107,11 @@ func (r *reader) writeSetup(program *candidate) {
 		case ordered && s.kind == stepVenv:
 			j.venv = s.value
 		default:
+			setErrexit(s.errexit || !mayFail)
 			r.addLine(s)
 		}
 	}
-	if relaxed {
-		j.lines = append(j.lines, "set -e")
-	}
+	setErrexit(true)
 }
 
 // addLine adds a step to setup.lines.
@@ -142,7 +146,7 @@ func (r *reader) writeSteps(steps []step) bool {
 	var list []string
 	add := func(key, value string) { list = append(list, "{ "+key+" = "+value+" }") }
 	addRun := func(s step, value string) {
-		if s.mayEnd && !r.errexit {
+		if s.mayEnd {
 			value += ", may_fail = true" // the script continues after a failure
 		}
 		add("run", value)

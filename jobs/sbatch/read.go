@@ -191,7 +191,7 @@ type reader struct {
 	functions    map[string]*syntax.Stmt     // bodies
 	defaults     map[string]bool             // variables whose default has been used
 	assignments  map[string][]*syntax.Assign // all assignments of the script
-	errexit      bool                        // set -e
+	errexit      bool                        // whether set -e applies to the current command
 	needed       []string                    // variables that the program's command reads on the node
 	expansion    string                      // command that changes how the shell expands words
 	after        bool                        // whether the reader is behind the program

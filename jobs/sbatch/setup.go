@@ -28,13 +28,14 @@ const (
 
 // A step is a command before the program, in the order of the script.
 type step struct {
-	kind   stepKind
-	line   int
-	text   string // shell code
-	value  string // module, environment, or value of a variable
-	name   string // variable
-	uses   []string
-	mayEnd bool // whether a failure ends a script with set -e but not this script
+	kind    stepKind
+	line    int
+	text    string // shell code
+	value   string // module, environment, or value of a variable
+	name    string // variable
+	uses    []string
+	mayEnd  bool // whether the script continues after a failure, which would end a script with set -e
+	errexit bool // whether set -e applies
 }
 
 // managedVariables are variables that ddpbatch determines or sets for each rank, with the reason for a
@@ -513,6 +514,8 @@ func (r *reader) addStep(s step) {
 			s.text += " || exit"
 		}
 	}
+	s.errexit = r.errexit
+	s.mayEnd = s.mayEnd && !s.errexit
 	if s.kind != stepAssign { // keptSteps decides whether the job needs it
 		r.noteParameters(s)
 	}
@@ -761,11 +764,16 @@ func (r *reader) prepareCall(s *syntax.Stmt, c *syntax.CallExpr) {
 	case base == "trap":
 		r.change(line, sourceText(s), "a job file has no traps")
 	case base == "set":
+		on := false
 		for _, a := range list {
-			if strings.HasPrefix(a, "-") && strings.Contains(a, "e") && a != "-o" || a == "errexit" {
-				r.errexit = true
+			isOption := strings.HasPrefix(a, "-") || strings.HasPrefix(a, "+")
+			if isOption {
+				on = a[0] == '-'
 			}
-			if a == "--" || !strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "+") && !slices.Contains(words("errexit nounset pipefail xtrace verbose allexport"), a) {
+			if isOption && strings.Contains(a, "e") || a == "errexit" {
+				r.errexit = on
+			}
+			if a == "--" || !isOption && !slices.Contains(words("errexit nounset pipefail xtrace verbose allexport"), a) {
 				r.change(line, sourceText(s), "a job has no command-line arguments ($1, $@)")
 			}
 			if a == "noglob" || strings.HasPrefix(a, "-") && strings.Contains(a, "f") {
