@@ -102,7 +102,7 @@ var matrix = []group{
 	{"The run directory, data, and values", []row{
 		{"two runs in one directory", "the second is rejected; the first continues", 15 * time.Second, 1, "is already running there", twoRuns, ""},
 		{"the lock of a killed launcher", "the next start acquires it, and the run resumes", 0, noExit, "resuming after step", staleLock, ""},
-		{"the lock of a different node", "valid until Slurm reports that its job has ended", 0, exitNotChecked, "", nil, "jobs/rundir: TestLockOfAnotherNode"},
+		{"the lock of a different node", "valid until Slurm reports that its job has ended; the file system decides if Slurm does not respond", 0, exitNotChecked, "", nil, "jobs/rundir: TestLockOfAnotherNode"},
 		{"the data change between stop and resume", "the run is rejected", 30 * time.Second, 5, "the training data have changed since", dataChanged, ""},
 		{"different data on one rank", "the run is rejected before the first step", 0, exitNotChecked, "", nil, "trainer: TestDifferentDataAreRejected"},
 		{"a loss that is not finite", "the run stops at that step; earlier checkpoints remain", 30 * time.Second, 1, "the loss became ", notFinite, ""},
