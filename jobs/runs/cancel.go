@@ -38,8 +38,9 @@ func (s *Store) CancelJob(ctx context.Context, run Run) (ended *slurm.JobState, 
 
 // CancelChain cancels the jobs that follow the last job of a run in a chain, last first, so that
 // none of them starts meanwhile. The caller holds the run with [Run.OpenOwn]. It returns the jobs
-// that it has canceled.
+// that it has canceled, also with an error, in the order of the chain.
 func (s *Store) CancelChain(ctx context.Context, run Run) (canceled []string, err error) {
+	defer func() { slices.Reverse(canceled) }()
 	for _, sub := range slices.Backward(run.Record.Chain) {
 		job := Run{Dir: run.Dir, Record: rundir.Record{Submissions: []rundir.Submission{sub}}}
 		// If Slurm does not return a state, try to cancel the job anyway.
@@ -54,7 +55,6 @@ func (s *Store) CancelChain(ctx context.Context, run Run) (canceled []string, er
 		}
 		canceled = append(canceled, sub.JobID)
 	}
-	slices.Reverse(canceled)
 	return canceled, nil
 }
 
@@ -66,7 +66,8 @@ type CanceledArray struct {
 
 // CancelTrials cancels the last jobs of the trials that have not ended, and the jobs of their chains,
 // with one call of scancel per job array, last first. All trials must have a job. The caller holds
-// the sweep with [Run.OpenOwn]. The result has the arrays that were canceled before an error.
+// the sweep with [Run.OpenOwn]. The result has the arrays that were canceled before an error, in
+// the order of the trials.
 func (s *Store) CancelTrials(ctx context.Context, trials []Run) (canceled []CanceledArray, err error) {
 	all := slices.Clone(trials)
 	for _, trial := range trials {
@@ -94,16 +95,19 @@ func (s *Store) CancelTrials(ctx context.Context, trials []Run) (canceled []Canc
 	}
 	for _, id := range slices.Backward(arrays) {
 		// Trials that were submitted again have already ended in this array.
-		if err := s.Slurm.Cancel(ctx, id); err != nil {
-			return canceled, err
+		if err = s.Slurm.Cancel(ctx, id); err != nil {
+			break
 		}
 		canceled = append(canceled, CanceledArray{id, open[id]})
 	}
 	slices.Reverse(canceled)
 	for i := range trials {
-		s.recordCancellation(trials[i], states[i])
+		array, _, _ := strings.Cut(states[i].ID, "_")
+		if slices.Contains(canceled, CanceledArray{array, open[array]}) {
+			s.recordCancellation(trials[i], states[i])
+		}
 	}
-	return canceled, nil
+	return canceled, err
 }
 
 // checkJob returns an error if neither the comment nor the script of the run's last job names

@@ -332,3 +332,42 @@ func TestLaunchEnd(t *testing.T) {
 		})
 	}
 }
+
+// TestCancelAfterError checks that the jobs canceled before an error of scancel are returned in order
+// and, for trials, recorded.
+func TestCancelAfterError(t *testing.T) {
+	bin := t.TempDir()
+	for name, script := range map[string]string{
+		"squeue":  "for id in 19 20 21; do echo \"$id|$id|N/A|PENDING||0:00|s|e|0|0|Priority\"; done",
+		"scancel": "[ \"$2\" != 19 ]",
+		"sacct":   "",
+	} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &Store{Dir: t.TempDir(), Slurm: slurm.Client{Environ: []string{"PATH=" + bin}}}
+	var trials []Run
+	var chain []rundir.Submission
+	for _, id := range []string{"19", "20", "21"} {
+		sub := submitted(id)
+		sub.ID = "" // without a check of the comment
+		record := rundir.Record{Name: id, Submissions: []rundir.Submission{sub}}
+		trials = append(trials, Run{Dir: create(t, filepath.Join(s.Runs(), id), record), Record: record})
+		chain = append(chain, sub)
+	}
+	arrays, err := s.CancelTrials(t.Context(), trials)
+	if want := []CanceledArray{{"20", 1}, {"21", 1}}; err == nil || !slices.Equal(arrays, want) {
+		t.Errorf("got arrays %v, %v, want %v and an error", arrays, err, want)
+	}
+	for _, trial := range trials {
+		id := trial.Record.LastJob()
+		if _, ok := trial.Dir.ReadEnd(); ok != (id != "19") {
+			t.Errorf("job %s: recorded %v", id, ok)
+		}
+	}
+	jobs, err := s.CancelChain(t.Context(), Run{Dir: trials[0].Dir, Record: rundir.Record{Chain: chain}})
+	if want := []string{"20", "21"}; err == nil || !slices.Equal(jobs, want) {
+		t.Errorf("got jobs %v, %v, want %v and an error", jobs, err, want)
+	}
+}
