@@ -5,10 +5,7 @@
 // Any error type can have a hint: see [Hinter]. The package does not print anything.
 package hints
 
-import (
-	"errors"
-	"fmt"
-)
+import "fmt"
 
 // A Hinter is an error with a hint. Hint returns "" if the error does not have a hint.
 type Hinter interface {
@@ -30,16 +27,20 @@ func Add(err error, hint string) error {
 	return &hinted{err, hint}
 }
 
-// Of returns the hint of the first error in err's tree that has a hint, or "".
+// Of returns the hint of the first error in err's tree that has a hint, or "". It searches the tree
+// in the order of [errors.As].
 func Of(err error) string {
-	var h Hinter
-	for errors.As(err, &h) {
-		if text := h.Hint(); text != "" {
-			return text
-		}
-		// An outer error without a hint must not conceal an inner one.
-		if err = errors.Unwrap(h); err == nil {
-			break
+	if h, ok := err.(Hinter); ok && h.Hint() != "" {
+		return h.Hint()
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		return Of(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			if hint := Of(err); hint != "" {
+				return hint
+			}
 		}
 	}
 	return ""

@@ -30,6 +30,8 @@ func TestOf(t *testing.T) {
 		{name: "outer hint precedes", err: hints.Add(inner, "choose another"), want: "choose another"},
 		{name: "empty hint is not added", err: hints.Add(inner, ""), want: "create it"},
 		{name: "outer error without a hint", err: silent{inner}, want: "create it"},
+		{name: "joined after an error without a hint", err: errors.Join(silent{fs.ErrClosed}, inner), want: "create it"},
+		{name: "joined inside an error without a hint", err: silent{fmt.Errorf("%w, %w", fs.ErrClosed, inner)}, want: "create it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := hints.Of(c.err); got != c.want {
