@@ -1,9 +1,6 @@
 package screen
 
-import (
-	"strings"
-	"unicode/utf8"
-)
+import "strings"
 
 const (
 	columnGap = 2 // spaces between columns
@@ -40,7 +37,7 @@ type Table struct {
 // shortens the names in the first column and wraps the last column. If the table still does not
 // fit, columns from the right move below their row, with their names. A width of 0 is unlimited.
 func (t Table) Wrapped(width int) []string {
-	rows, widths := t.cells()
+	rows, widths := t.cells(false)
 	last := len(widths) - 1
 	inRow := last + 1 // number of columns that stay in the row
 	if width > 0 && position(widths, last)+widths[last] > width {
@@ -76,7 +73,7 @@ func (t Table) Wrapped(width int) []string {
 // than width, it shortens the names, removes columns in the order of Drop, and cuts the lines. A
 // width of 0 is unlimited.
 func (t Table) Lines(width int) []string {
-	rows, widths := t.cells()
+	rows, widths := t.cells(width > 0) // as Cut does
 	last := len(widths) - 1
 	needed := func() int { return position(widths, last) + min(widths[last], minCutNoteWidth) }
 	if width > 0 && needed() > width {
@@ -99,8 +96,9 @@ func (t Table) Lines(width int) []string {
 	return lines
 }
 
-// cells returns the header and the rows, without empty cells, and the widths of the columns.
-func (t Table) cells() (rows [][]string, widths []int) {
+// cells returns the header and the rows, without empty cells, and the widths of the columns. It
+// can replace wide characters like [Clip].
+func (t Table) cells(replaceWide bool) (rows [][]string, widths []int) {
 	widths = make([]int, len(t.Header))
 	for _, row := range append([][]string{t.Header}, t.Rows...) {
 		cells := make([]string, len(row))
@@ -108,8 +106,11 @@ func (t Table) cells() (rows [][]string, widths []int) {
 			if cell == "" {
 				cell = noCell
 			}
+			if replaceWide {
+				cell = Clip(cell, len(cell))
+			}
 			cells[i] = cell
-			widths[i] = max(widths[i], min(Width(cell), maxPadding))
+			widths[i] = max(widths[i], min(columns(cell), maxPadding))
 		}
 		rows = append(rows, cells)
 	}
@@ -142,7 +143,7 @@ func alignCells(cells []string, widths []int) string {
 			cell = Shorten(cell, widths[0]) // at most maxPadding columns
 		}
 		line.WriteString(cell)
-		line.WriteString(strings.Repeat(" ", columnGap+max(0, widths[i]-utf8.RuneCountInString(cell))))
+		line.WriteString(strings.Repeat(" ", columnGap+max(0, widths[i]-columns(cell))))
 	}
 	return line.String()
 }

@@ -69,6 +69,26 @@ other  -`,
 	}
 }
 
+// TestTableWithWideCharacters checks that characters that are two columns wide do not move the cells
+// after them, in rows that keep them and in lines that replace them.
+func TestTableWithWideCharacters(t *testing.T) {
+	table := Table{Header: []string{"RUN", "VALUE", "NOTE"}, Rows: [][]string{{"日本語", "値", "x"}, {"abc", "12345", "y"}}}
+	const wide = `RUN     VALUE  NOTE
+日本語  値     x
+abc     12345  y`
+	for _, lines := range [][]string{table.Wrapped(0), table.Wrapped(80), table.Lines(0)} {
+		if got := strings.Join(lines, "\n"); got != wide {
+			t.Errorf("got\n%s\nwant\n%s", got, wide)
+		}
+	}
+	const replaced = `RUN  VALUE  NOTE
+???  ?      x
+abc  12345  y`
+	if got := strings.Join(table.Lines(80), "\n"); got != replaced {
+		t.Errorf("got\n%s\nwant\n%s", got, replaced)
+	}
+}
+
 // TestTableWithALongCell checks that a long cell does not make other rows as long. The last cell keeps
 // its whole text.
 func TestTableWithALongCell(t *testing.T) {

@@ -55,12 +55,34 @@ func Cut(text string, width int) string {
 // Shorten replaces the middle of a name with an ellipsis, because names of runs differ at
 // their ends.
 func Shorten(name string, width int) string {
-	r := []rune(name)
-	if len(r) <= width || width <= len(ellipsis) {
-		return string(r[:min(len(r), width)])
+	if columns(name) <= width || width <= len(ellipsis) {
+		return prefix(name, width)
 	}
 	tail := (width - len(ellipsis)) / 2
-	return string(r[:width-len(ellipsis)-tail]) + ellipsis + string(r[len(r)-tail:])
+	return prefix(name, width-len(ellipsis)-tail) + ellipsis + suffix(name, tail)
+}
+
+// prefix returns the longest prefix of a text that has at most width columns.
+func prefix(text string, width int) string {
+	for i, r := range text {
+		if width -= columns(string(r)); width < 0 {
+			return text[:i]
+		}
+	}
+	return text
+}
+
+// suffix returns the longest suffix of a text that has at most width columns.
+func suffix(text string, width int) string {
+	i := len(text)
+	for i > 0 {
+		r, size := utf8.DecodeLastRuneInString(text[:i])
+		if width -= columns(string(r)); width < 0 {
+			break
+		}
+		i -= size
+	}
+	return text[i:]
 }
 
 // Wrap breaks a text at spaces into lines of at most width columns. It indents all lines

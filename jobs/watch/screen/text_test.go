@@ -23,7 +23,8 @@ func TestWidthAndClip(t *testing.T) {
 		short string
 	}{
 		{"abc", 2, "ab", "ab", "ab"}, {"abc", 9, "abc", "abc", "abc"}, {"━é", 5, "━é", "━é", "━é"}, {"日本", 5, "??", "??", "日本"},
-		{"abcdefghij", 8, "abcdefgh", "abcde...", "abc...ij"}, {"日bcdefghij", 8, "?bcdefgh", "?bcde...", "日bc...ij"},
+		{"abcdefghij", 8, "abcdefgh", "abcde...", "abc...ij"}, {"日bcdefghij", 8, "?bcdefgh", "?bcde...", "日b...ij"},
+		{"日本語日本語", 8, "??????", "??????", "日...語"}, {"日本語", 3, "???", "???", "日"},
 	} {
 		if got := screen.Clip(tt.text, tt.width); got != tt.want {
 			t.Errorf("%q: %q, want %q", tt.text, got, tt.want)
