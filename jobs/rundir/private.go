@@ -3,7 +3,6 @@ package rundir
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -108,7 +107,8 @@ func (d Dir) RemoveSecrets() error {
 func (d Dir) ReadSecret(name string) ([]byte, error) { return d.readPrivate(name) }
 
 // readPrivate returns the content of a small file in the directory. It returns an error unless
-// the file is regular, belongs to this user, and is inaccessible to all other users.
+// the file is regular, has at most maxPrivate bytes, belongs to this user, and is inaccessible to
+// all other users.
 func (d Dir) readPrivate(name string) ([]byte, error) {
 	f, err := d.openFile(filepath.Base(name))
 	if err != nil {
@@ -122,5 +122,5 @@ func (d Dir) readPrivate(name string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %q: %w", filepath.Join(d.Path, name), err)
 	}
-	return io.ReadAll(io.LimitReader(f, maxPrivate))
+	return safefile.ReadAll(f, filepath.Join(d.Path, name), maxPrivate)
 }

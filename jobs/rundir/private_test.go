@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -29,6 +30,24 @@ func TestMakePrivate(t *testing.T) {
 	}
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestReadSecretRejectsLargeFile checks that a file above the limit is an error, and is not truncated.
+func TestReadSecretRejectsLargeFile(t *testing.T) {
+	d := Dir{Path: t.TempDir()}
+	for _, tt := range []struct {
+		size  int
+		valid bool
+	}{{maxPrivate, true}, {maxPrivate + 1, false}} {
+		name, err := d.WriteSecret(1, make([]byte, tt.size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := d.ReadSecret(name)
+		if tt.valid && (err != nil || len(text) != tt.size) || !tt.valid && !errors.Is(err, safefile.ErrTooLarge) {
+			t.Errorf("%d bytes: got %d bytes, %v", tt.size, len(text), err)
+		}
 	}
 }
 
