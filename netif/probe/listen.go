@@ -16,10 +16,12 @@ import (
 )
 
 const (
-	maxUnauthenticated = 256             // connections that have not sent a valid greeting yet
-	maxConns           = 64              // authenticated connections in service
-	maxSightings       = 1024            // hosts that a listener records
-	serveTimeout       = 3 * time.Second // longer than any probe
+	maxUnauthenticated = 256  // connections that have not sent a valid greeting yet
+	maxConns           = 64   // authenticated connections in service
+	maxSightings       = 1024 // hosts that a listener records
+	// serveTimeout is longer than the three stages of a trial after its connection, which
+	// Options.Timeout does not extend.
+	serveTimeout = 3 * time.Second
 )
 
 // A Listener answers the probes of other hosts.
