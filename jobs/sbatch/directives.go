@@ -19,7 +19,7 @@ var shortOptions = map[string]string{
 }
 
 // flagOptions are options that do not use the next word as their value. Some accept a value after "=".
-var flagOptions = map[string]bool{"exclusive": true, "requeue": true, "no-requeue": true, "hold": true, "contiguous": true, "overcommit": true, "oversubscribe": true, "get-user-env": true, "parsable": true, "verbose": true, "quiet": true, "no-kill": true, "spread-job": true, "reboot": true, "use-min-nodes": true, "wait": true, "ignore-pbs": true, "test-only": true, "nice": true, "propagate": true, "kill-on-invalid-dep": false}
+var flagOptions = map[string]bool{"exclusive": true, "requeue": true, "no-requeue": true, "hold": true, "contiguous": true, "overcommit": true, "oversubscribe": true, "get-user-env": true, "parsable": true, "verbose": true, "quiet": true, "no-kill": true, "spread-job": true, "reboot": true, "use-min-nodes": true, "wait": true, "ignore-pbs": true, "test-only": true, "nice": true, "propagate": true}
 
 // readDirectives reads the #SBATCH lines. Like sbatch, it stops at the first command.
 func (r *reader) readDirectives(src []byte) {

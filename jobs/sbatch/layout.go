@@ -90,12 +90,11 @@ func (r *reader) layout(c *command) {
 	}
 	// The script starts the program once, and the program uses all nodes or GPUs itself.
 	j.once = !c.inSrun && !j.torchrun && j.image == "" && len(c.args) > 0 && (nodes > 1 || gpus > 1)
-	total := 0
+	var total int
 	switch {
 	case j.once:
 		total = nodes * allocated
 	case !c.inSrun:
-		total = 1
 		if nodes > 1 && !j.torchrun {
 			c.change(strconv.Itoa(nodes)+" nodes", "the script starts the program once, on the first node; the job starts it on every node")
 		}
@@ -230,7 +229,7 @@ func (r *reader) divideRanks(c *command, total, nodes int) []int {
 // setMemory converts --mem-per-cpu and --mem-per-gpu. cores is the number of cores per node.
 func (r *reader) setMemory(cores int) {
 	j := r.job
-	scale := func(option, key, size string, n int) {
+	scale := func(option, size string, n int) {
 		if size == "" || j.slurm["mem"] != "" {
 			return
 		}
@@ -246,6 +245,6 @@ func (r *reader) setMemory(cores int) {
 			r.note(0, option+"="+size, "set slurm.mem, the memory per node")
 		}
 	}
-	scale("--mem-per-cpu", "mem_per_cpu", j.memPerCPU, max(1, cores))
-	scale("--mem-per-gpu", "mem_per_gpu", j.memPerGPU, max(1, j.nodeGPUs()))
+	scale("--mem-per-cpu", j.memPerCPU, max(1, cores))
+	scale("--mem-per-gpu", j.memPerGPU, max(1, j.nodeGPUs()))
 }

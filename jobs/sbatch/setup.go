@@ -633,7 +633,7 @@ func (r *reader) setVariable(s *syntax.Stmt, name, value, text string) {
 		r.keepManaged(line, name, name+"="+quoteWord(value))
 		return
 	}
-	if r.foreign && !isValidText(value) || !isValidText(value) {
+	if !isValidText(value) {
 		r.addStep(step{kind: stepRun, line: line, text: text, uses: usedVariables(s)})
 		return
 	}
@@ -649,15 +649,6 @@ func (r *reader) noteManaged(line int, name, text string) {
 	if strings.HasPrefix(name, "SLURM_") && !strings.HasPrefix(name, "SLURM_CPU_BIND") {
 		r.change(line, text, "it changes the behavior of srun, which ddpbatch controls")
 		return
-	}
-	if strings.HasSuffix(name, "_SOCKET_IFNAME") {
-		if value, known := r.knownString(name); known && isValidText(value) {
-			var n jobs.EnvName
-			if n.UnmarshalTOML(name) == nil {
-				r.note(line, text, why)
-				return
-			}
-		}
 	}
 	r.note(line, text, why)
 }
