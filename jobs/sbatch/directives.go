@@ -107,20 +107,21 @@ func (r *reader) convertOptions(line int, list []string) {
 var directOptions = map[string]string{"partition": "partition", "account": "account", "qos": "qos", "reservation": "reservation", "constraint": "constraint",
 	"gpu-bind": "gpu_bind", "cpu-bind": "cpu_bind", "mpi": "mpi", "time": "time"}
 
-// rawOptions maps options to keys of [slurm] with the same values. If the job file does not accept a
-// value, unsupportedOptions has the reason, or slurm.options gets the option.
+// rawOptions maps options to keys of [slurm] with the same values.
 var rawOptions = map[string]string{"exclude": "exclude", "nodelist": "nodelist", "hint": "hint", "licenses": "licenses", "switches": "switches", "begin": "begin",
 	"wckey": "wckey", "comment": "comment", "open-mode": "open_mode"}
 
-// unsupportedOptions contains the reasons for notes about options, or about values of options, that the
-// job file cannot contain. They do not change what runs.
+// unsupportedOptions contains the reasons for notes about options that the job file cannot contain.
+// They do not change what runs.
 var unsupportedOptions = map[string]string{
-	"output": "the log is in the run directory: ddpbatch logs", "error": "the log is in the run directory: ddpbatch logs", "open-mode": "the log is always appended",
-	"mail-type": "ddpbatch sends no mail; use `ddpbatch wait`", "mail-user": "ddpbatch sends no mail", "parsable": "ddpbatch submit prints the job ID",
-	"nodelist": "use slurm.constraint", "exclude": "use restart.spare_nodes, which excludes nodes that fail",
-	"requeue": "use restart.requeue", "no-requeue": "the site profile decides whether Slurm requeues a job after a node failure",
-	"ntasks-per-socket": "use slurm.cpu_bind", "comment": "ddpbatch uses the comment to find its jobs",
-	"get-user-env": "the job gets the environment", "verbose": "ddpbatch submit prints the job ID", "quiet": "ddpbatch submit prints the job ID",
+	"output": "the log is in the run directory: ddpbatch logs", "error": "the log is in the run directory: ddpbatch logs", "parsable": "ddpbatch submit prints the job ID",
+	"ntasks-per-socket": "use slurm.cpu_bind",
+	"get-user-env":      "the job gets the environment", "verbose": "ddpbatch submit prints the job ID", "quiet": "ddpbatch submit prints the job ID",
+}
+
+// noteInvalid adds a note about an option whose value a key of [slurm] does not accept.
+func (r *reader) noteInvalid(line int, option, key string) {
+	r.note(line, option, "not a valid value of slurm."+key)
 }
 
 // signalNumbers maps numbers of signals to names.
@@ -243,7 +244,7 @@ func (r *reader) convertOption(line int, name, value string) {
 		}
 		if !j.setIfValid("mem", slurmMemory(value)) {
 			if !(value == "0" && j.addOption(option)) {
-				r.note(line, option, "not a valid value of slurm.mem")
+				r.noteInvalid(line, option, "mem")
 			}
 		}
 	case "array":
@@ -276,9 +277,7 @@ func (r *reader) convertOption(line int, name, value string) {
 			r.change(line, option, "the job gets the environment of the shell that submits it, without Slurm's variables")
 		}
 	case "no-requeue", "requeue":
-		if !j.setRaw("requeue", strconv.FormatBool(name == "requeue")) {
-			r.note(line, option, unsupportedOptions[name])
-		}
+		j.setRaw("requeue", strconv.FormatBool(name == "requeue"))
 	case "nice":
 		if n, err := strconv.Atoi(value); err != nil || !j.setRaw("nice", strconv.Itoa(n)) {
 			r.note(line, option, "no equivalent key")
@@ -295,12 +294,15 @@ func (r *reader) convertOption(line int, name, value string) {
 		j.image, j.runtime = value, map[string]string{"environment": "edf", "container-image": "pyxis"}[name]
 		r.change(line, option, "the whole script runs in the container; the job starts only its ranks in it")
 	default:
-		if key, ok := rawOptions[name]; ok && isValidText(value) && !hasSecret(value) && j.setRaw(key, quote(value)) {
+		if key, ok := rawOptions[name]; ok {
+			if hasSecret(value) || !j.setRaw(key, quote(value)) {
+				r.noteInvalid(line, option, key)
+			}
 			return
 		}
 		if key, ok := directOptions[name]; ok {
 			if !j.setIfValid(key, value) {
-				r.note(line, option, "not a valid value of slurm."+key)
+				r.noteInvalid(line, option, key)
 			}
 			return
 		}
@@ -334,14 +336,8 @@ func (r *reader) convertMail(line int, name, value string) {
 	if len(events) > 0 {
 		parts = append(parts, "events = "+quoteAll(events))
 	}
-	if table := "{ " + strings.Join(parts, ", ") + " }"; len(events) > 0 {
-		if !j.setRaw("mail", table) {
-			r.note(line, "--"+name+"="+value, unsupportedOptions[name])
-		}
-	} else if !j.setRaw("mail", "{ events = [\"end\"] }") {
-		r.note(line, "--"+name+"="+value, unsupportedOptions[name])
-	} else {
-		delete(j.raw, "mail") // until --mail-type follows
+	if len(events) > 0 && !j.setRaw("mail", "{ "+strings.Join(parts, ", ")+" }") {
+		r.noteInvalid(line, "--"+name+"="+value, "mail")
 	}
 }
 

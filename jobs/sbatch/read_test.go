@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -238,6 +239,28 @@ func TestConversion(t *testing.T) {
 			}
 			if strings.Contains(string(got.TOML), "hunter22") {
 				t.Errorf("the job file has a secret:\n%s", got.TOML)
+			}
+		})
+	}
+}
+
+// TestRejectedValues checks the notes about options with a key whose value the key does not accept.
+func TestRejectedValues(t *testing.T) {
+	for option, key := range map[string]string{
+		"--partition=a b": "partition", "--nodelist=a b": "nodelist", "--exclude=a b": "exclude", "--comment=a|b": "comment", "--open-mode=x": "open_mode",
+		"--hint=x": "hint", "--mail-type=X": "mail", "--mem=x": "mem",
+	} {
+		t.Run(option, func(t *testing.T) {
+			name, value, _ := strings.Cut(option, "=")
+			got, err := Read("job.sh", []byte("#!/bin/bash\n#SBATCH --ntasks=1 "+name+"=\""+value+"\"\nsrun python train.py\n"), testOptions)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := "not a valid value of slurm." + key; !slices.ContainsFunc(got.Notes, func(n Note) bool { return strings.HasPrefix(n.Text, name) && n.Reason == want && !n.Changes }) {
+				t.Errorf("got notes %+v, want %q", got.Notes, want)
+			}
+			if strings.Contains(string(got.TOML), name) || strings.Contains(string(got.TOML), key+" =") {
+				t.Errorf("the job file has the option:\n%s", got.TOML)
 			}
 		})
 	}
