@@ -76,7 +76,7 @@ func writerWarnings(path string) (warnings jobs.Diagnostics) {
 	}
 	for _, at := range []string{path, filepath.Dir(path)} {
 		if info, err := os.Stat(at); err == nil && safefile.WritersOf(info) == safefile.Anyone {
-			warnings = append(warnings, jobs.Diagnostic{File: path, Allowed: "run `chmod o-w " + at + "`",
+			warnings = append(warnings, jobs.Diagnostic{File: path, Allowed: "run `chmod o-w " + shellQuote(at) + "`",
 				Message: fmt.Sprintf("every user can change this job file and thereby run commands as you: %q has mode %s", at, safefile.Octal(info.Mode()))})
 		}
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -37,5 +39,20 @@ func TestPrecisionWarnings(t *testing.T) {
 		if c.warns && (!strings.Contains(found[0].Message, "without bf16 instructions (AVX512_BF16), such as the CPU of this machine (avx2)") || found[0].Line == 0) {
 			t.Errorf("%s: got %+v", c.name, found[0])
 		}
+	}
+}
+
+// TestWriterWarnings checks that the command in the hint works for paths with spaces.
+func TestWriterWarnings(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "my job.toml")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o602); err != nil {
+		t.Fatal(err)
+	}
+	got := writerWarnings(path)
+	if want := "run `chmod o-w '" + path + "'`"; len(got) != 1 || got[0].Allowed != want {
+		t.Errorf("got %+v, want %q", got, want)
 	}
 }
