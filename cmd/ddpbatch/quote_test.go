@@ -18,3 +18,15 @@ func TestShellQuote(t *testing.T) {
 		t.Errorf("%s needs no quotes", got)
 	}
 }
+
+// TestShort checks which paths are printed relative to the current directory.
+func TestShort(t *testing.T) {
+	p := &program{Dir: "/work"}
+	for path, want := range map[string]string{
+		"/work/runs/a": "runs/a", "/work/..a/b": "..a/b", "/work": ".", "/": "/", "/other/a": "/other/a", "/work2/a": "/work2/a",
+	} {
+		if got := p.short(path); got != want {
+			t.Errorf("%s: got %q, want %q", path, got, want)
+		}
+	}
+}

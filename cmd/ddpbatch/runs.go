@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
@@ -72,7 +71,7 @@ func (p *program) resultError(e runs.Ended) error {
 // short returns path relative to the current directory if it is below it, and unchanged
 // otherwise.
 func (p *program) short(path string) string {
-	if rel, err := filepath.Rel(p.Dir, path); err == nil && !strings.HasPrefix(rel, "..") {
+	if rel, err := filepath.Rel(p.Dir, path); err == nil && filepath.IsLocal(rel) {
 		return rel
 	}
 	return path
