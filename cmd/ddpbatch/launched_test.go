@@ -159,6 +159,7 @@ func TestCancelLaunchTwice(t *testing.T) {
 		l, ok := run.ReadLive()
 		return ok && l.Phase == rundir.PhaseStopping
 	})
+	time.Sleep(time.Second) // an earlier second request would repeat the first
 	again := start(t, dir, "cancel", "own")
 	again.ends(t, exitDone)
 	if !strings.Contains(again.out.String(), "immediately") {

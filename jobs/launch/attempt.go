@@ -34,6 +34,7 @@ type attempt struct {
 	environ     []string // for the ranks
 	world       int
 	stopped     bool            // a stop was requested
+	stoppedAt   time.Time       // time of that request
 	stopFile    <-chan struct{} // closed when the stop file is written; nil without a stop
 	nearEnd     bool            // the stop was requested because of the time limit or a preemption
 	limitNear   <-chan struct{}
@@ -306,12 +307,12 @@ func (a *attempt) supervise(ctx context.Context, started ranks, ended <-chan err
 			a.recordStartFailure(err)
 			return cancelled
 		case s := <-a.o.Signals:
-			if a.stopped && s == os.Interrupt {
+			if !a.stopped || s != os.Interrupt {
+				a.forwardStop(s)
+			} else if time.Since(a.stoppedAt) >= signalRepeatInterval {
 				cancelled = true
 				a.server.Abort(rendezvous.Failure{Rank: -1, Reason: "canceled by a second interrupt"})
-				continue
 			}
-			a.forwardStop(s)
 		case <-a.limitNear:
 			a.limitNear = nil
 			a.sendStop(reasonTimeLimit)
@@ -371,9 +372,14 @@ func (a *attempt) announceStop(reason stopReason) {
 	a.mu.Unlock()
 	a.stopFile = writeStopFile(a.o.Dir, string(reason))
 	a.o.Say(fmt.Sprintf("asking all ranks to save and stop: %s", reason))
+	a.stoppedAt = time.Now()
 }
 
 const (
+	// signalRepeatInterval is the time after a stop request in which an interrupt only repeats the
+	// request. timeout(1) sends each signal to the launcher and to its process group, and on Control-C
+	// the terminal also sends it. A user cannot send a second interrupt that fast.
+	signalRepeatInterval = 500 * time.Millisecond
 	// lastMessageTimeout is how long the last message of a rank may take after its process has ended.
 	// The kernel closes the connection of a process that was killed, so only a lost node or
 	// network can take longer.

@@ -79,7 +79,8 @@ type Options struct {
 	Processes int
 
 	Stdout, Stderr *os.File
-	// Signals requests a stop. A second interrupt kills the ranks immediately.
+	// Signals requests a stop. A second interrupt, at least 500 ms after the request, kills the ranks
+	// immediately.
 	Signals <-chan os.Signal
 	// Say receives messages for the user, one line at a time.
 	Say func(line string)

@@ -223,10 +223,33 @@ func TestStopReachesTheRanks(t *testing.T) {
 func TestSecondInterruptEndsAtOnce(t *testing.T) {
 	signals := make(chan os.Signal, 2)
 	// The second interrupt arrives after the ranks were asked to stop and have not stopped.
-	time.AfterFunc(300*time.Millisecond, func() { signals <- os.Interrupt; signals <- os.Interrupt })
+	time.AfterFunc(300*time.Millisecond, func() {
+		signals <- os.Interrupt
+		time.Sleep(3 * signalRepeatInterval)
+		signals <- os.Interrupt
+	})
 	result, _, err := launched(t, 2, "program", "[command]\nargv = [\"/bin/sh\", \"-c\", \"trap '' TERM; sleep 30\"]\n", signals)
 	if err != nil || result.Exit != exitCancelled {
 		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+// TestRepeatedInterruptIsOneStop checks that interrupts in quick succession, which timeout(1) causes
+// on Control-C, are one stop request: the ranks can save.
+func TestRepeatedInterruptIsOneStop(t *testing.T) {
+	dir := t.TempDir()
+	signals := make(chan os.Signal, 3)
+	section := shellJob(t, "trap 'sleep 1; touch "+dir+"/saved; exit 3' TERM; touch "+dir+"/ready; while :; do sleep 0.1; done")
+	ready := signalWhenExists(t, dir+"/ready")
+	go func() {
+		<-ready
+		for range cap(signals) {
+			signals <- os.Interrupt
+		}
+	}()
+	result, said, err := launched(t, 1, "program", section, signals)
+	if _, unsaved := os.Stat(dir + "/saved"); err != nil || unsaved != nil || result.Exit != exitStopped {
+		t.Errorf("%+v, %v, %v\n%s", result, err, unsaved, said)
 	}
 }
 
