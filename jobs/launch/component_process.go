@@ -386,7 +386,7 @@ func (p *component) supervise() error {
 				p.c.fail(p.wrap(err))
 				return err
 			}
-			if err = p.restart(); errors.Is(err, errStopRequested) {
+			if err = p.restart(); errors.Is(err, errStopRequested) || p.c.r.Session.Context().Err() != nil {
 				p.end(true)
 				return nil
 			}

@@ -159,6 +159,25 @@ func TestComponentsStartAgain(t *testing.T) {
 	}
 }
 
+// TestComponentRestartsWhileAttemptEnds checks that a component that starts again when another rank
+// fails counts as stopped, not as failed.
+func TestComponentRestartsWhileAttemptEnds(t *testing.T) {
+	dir := t.TempDir()
+	in := func(line string) string { return strings.ReplaceAll(line, "DIR", dir) }
+	const program = "touch DIR/runs; test $RANK = 0 && exec sleep 600; until test -e DIR/second; do sleep 0.1; done; exit 9"
+	const server = "test -e DIR/runs && touch DIR/second && exec sleep 600; touch {ready_file}; until test -e DIR/runs; do sleep 0.1; done; exit 6"
+	section := fmt.Sprintf("[command]\nargv = [\"sh\", \"-c\", %q]\n", in(program)) +
+		fmt.Sprintf("[[component]]\nname = \"server\"\nready = \"file\"\nrestart = 1\nargv = [\"sh\", \"-c\", %q]\n", in(server))
+	result, said, err := launched(t, 2, "program", section, nil)
+	if err != nil || result.Exit != 9 {
+		t.Errorf("%+v, %v\n%s", result, err, said)
+	}
+	states, err := lastDir.ReadComponents()
+	if err != nil || len(states) != 1 || states[0].Phase != rundir.ComponentStopped || states[0].Restarts != 1 {
+		t.Errorf("got states %+v, %v", states, err)
+	}
+}
+
 // TestComponentListens checks that only a listener of the component itself makes it ready: neither
 // a listener of another program of this user, nor one on a different address.
 func TestComponentListens(t *testing.T) {
