@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +97,59 @@ func TestProgressBeyondTheOutputLimit(t *testing.T) {
 	}
 }
 
+// TestSkippedOutputIsNoHang checks that a step or a pause that may be in skipped output does not count
+// as a hang.
+func TestSkippedOutputIsNoHang(t *testing.T) {
+	line := strings.Repeat("x", 10_000) + "\n"
+	var slow []jobs.Text // 80 lines take longer than maxParseTime
+	for i := range 100 {
+		slow = append(slow, jobs.Text(fmt.Sprintf("(x*x*)*y{%d}(?P<step>\\d+)", i+1)))
+	}
+	for _, tt := range []struct {
+		name, before, after string
+		progress, pauses    []jobs.Text
+	}{
+		{"a step in more than 1 MiB", "step 5: loss 0.5\n", strings.Repeat(line, 200), nil, nil},
+		{"a step after lines that take long", strings.Repeat(line, 80), "step 5: loss 0.5\n", append(slices.Clip(slow), `step (?P<step>\d+): loss (?P<loss>\S+)`), nil},
+		{"a pause after lines that take long", strings.Repeat(line, 80), "saving\n", nil, append(slices.Clip(slow), "^saving")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := newRun(t)
+			limits := hang.Limits{Progress: time.Second, Pause: time.Hour}
+			a := &attempt{o: Options{Dir: dir, Say: func(line string) { t.Error(line) }, Job: &jobs.Job{Command: &jobs.Command{}}}}
+			a.o.Job.Command.Progress.Patterns = tt.progress
+			r, err := newProgressRecorder(a.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.close()
+			path := filepath.Join(dir.Path, "log")
+			lines := trainlog.Follow(opener(dir, path), 0)
+			now := time.Now()
+			w := &programWatch{a: a, now: time.Now, limits: limits, d: hang.New(limits, time.Minute, now)}
+			if tt.pauses == nil {
+				r.output = lines
+			} else {
+				w.lines = lines
+			}
+			for _, p := range tt.pauses {
+				w.pauses = append(w.pauses, regexp.MustCompile(string(p)))
+			}
+			if err := os.WriteFile(path, []byte(tt.before+tt.after), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r.read()
+			if r.newest != -1 {
+				t.Fatalf("read step %d, which must be skipped", r.newest)
+			}
+			w.observe(r.newest, r.skipped)
+			if stalls := w.d.Check(now.Add(30 * time.Second)); len(stalls) > 0 {
+				t.Errorf("got %v", stalls)
+			}
+		})
+	}
+}
+
 // TestPausesInLabeledOutput checks that pause patterns see lines without their label.
 func TestPausesInLabeledOutput(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
@@ -106,7 +160,7 @@ func TestPausesInLabeledOutput(t *testing.T) {
 	limits := hang.Limits{Progress: time.Second, Pause: time.Hour}
 	w := &programWatch{now: time.Now, limits: limits, labeled: true, lines: trainlog.Follow(opener(rundir.Dir{Path: filepath.Dir(path)}, path), 0), pauses: []*regexp.Regexp{regexp.MustCompile("^saving")},
 		d: hang.New(limits, time.Minute, now)}
-	w.observe(1)
+	w.observe(1, false)
 	if stalls := w.d.Check(now.Add(30 * time.Second)); len(stalls) > 0 {
 		t.Errorf("got %v during a pause", stalls)
 	}

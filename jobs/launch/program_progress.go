@@ -17,7 +17,8 @@ import (
 const progressInterval = 2 * time.Second
 
 // maxParseTime limits the time to parse lines of output in each interval. Without it, a program that
-// prints megabytes would take a core from the ranks. The remaining lines of the interval are skipped.
+// prints megabytes would take a core from the ranks. The remaining lines of the interval are skipped,
+// see progressRecorder.skipped.
 const maxParseTime = progressInterval / 10
 
 // minRateWindow is the minimum time over which the launcher computes the duration of a step, if
@@ -42,6 +43,8 @@ type progressRecorder struct {
 	failed bool // metrics.jsonl cannot be written
 	first  *metrics.Record
 	newest int // newest step; -1 before the first
+
+	skipped bool // the last read skipped output, which may have a newer step
 }
 
 // newProgressRecorder returns a recorder for the next attempt. It ignores output of earlier
@@ -136,7 +139,7 @@ func (a *attempt) recordProgress() (stop func()) {
 			select {
 			case <-tick.C:
 				r.read()
-				w.check(r.newest)
+				w.check(r.newest, r.skipped)
 			case <-done:
 				r.read()
 				if r.source != nil && !r.wrote {
@@ -157,6 +160,7 @@ func (a *attempt) recordProgress() (stop func()) {
 // read records the progress since the last call. Errors of reading are ignored: the log may not
 // exist yet, or a file system may be unavailable for a while.
 func (r *progressRecorder) read() {
+	r.skipped = false
 	_ = r.file.Read(func(line string) {
 		for _, m := range r.parser.ParseJSON(line) {
 			r.wrote = true
@@ -174,12 +178,14 @@ func (r *progressRecorder) read() {
 	started := time.Now()
 	_ = r.output.Read(func(line string) {
 		if time.Since(started) > maxParseTime {
+			r.skipped = true
 			return
 		}
 		for _, m := range r.parser.Line(outputLabel.ReplaceAllString(line, "")) {
 			r.write(m)
 		}
 	})
+	r.skipped = r.skipped || r.output.Gap()
 }
 
 func (r *progressRecorder) write(m metrics.Record) {

@@ -150,9 +150,9 @@ func modified(dir rundir.Dir, path string) time.Time {
 	return info.ModTime()
 }
 
-// check observes the program, with its newest step. It starts to collect evidence if the program
-// hangs, and reacts when the evidence is complete.
-func (w *programWatch) check(step int) {
+// check observes the program, with its newest step, and whether output with a newer step may have been
+// skipped. It starts to collect evidence if the program hangs, and reacts when the evidence is complete.
+func (w *programWatch) check(step int, skipped bool) {
 	if w == nil {
 		return
 	}
@@ -173,12 +173,12 @@ func (w *programWatch) check(step int) {
 	if stopping {
 		return // the program may be silent while it saves; command.stop_grace limits it
 	}
-	w.observe(step)
+	w.observe(step, skipped)
 	stalls := w.d.Check(w.now())
 	if len(stalls) > 0 {
 		// Some files are read only a few times in each limit, and may have changed since.
 		w.ranksAt, w.beatAt = time.Time{}, time.Time{}
-		w.observe(step)
+		w.observe(step, skipped)
 		stalls = w.d.Confirm(stalls)
 	}
 	if w.found != nil {
@@ -203,8 +203,11 @@ func (w *programWatch) check(step int) {
 }
 
 // observe passes changes since the last call to the detector.
-func (w *programWatch) observe(step int) {
+func (w *programWatch) observe(step int, skipped bool) {
 	w.d.Step(step)
+	if skipped {
+		w.d.MayHaveProgressed()
+	}
 	if w.output != "" {
 		if size := sizeOf(w.a.o.Dir, w.output); size != w.size {
 			w.size = size
@@ -219,15 +222,24 @@ func (w *programWatch) observe(step int) {
 		}
 	}
 	if w.lines != nil {
-		started := time.Now()
-		_ = w.lines.Read(func(line string) {
+		started, skipped := time.Now(), ""
+		pause := func(line string) {
 			if w.labeled {
 				line = outputLabel.ReplaceAllString(line, "")
 			}
+			w.d.Pause(slices.ContainsFunc(w.pauses, func(re *regexp.Regexp) bool { return re.MatchString(line) }))
+		}
+		_ = w.lines.Read(func(line string) {
 			if time.Since(started) < maxParseTime {
-				w.d.Pause(slices.ContainsFunc(w.pauses, func(re *regexp.Regexp) bool { return re.MatchString(line) }))
+				pause(line)
+			} else {
+				skipped = line
 			}
 		})
+		if skipped != "" {
+			w.d.Pause(false) // one of the skipped lines may have ended the pause
+			pause(skipped)   // the last line
+		}
 	}
 	if w.file != "" {
 		if state := stateOfFile(w.file); state != w.changed {

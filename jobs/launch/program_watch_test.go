@@ -71,7 +71,7 @@ func (f *fakeWatch) wait(d time.Duration, step int) {
 			f.clock = end
 			return // the next change is just before the check
 		}
-		f.check(step)
+		f.check(step, false)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestWatchNoFalseAlarm(t *testing.T) {
 			for pause := range 200 {
 				step++
 				tt.act(f)
-				f.check(step)
+				f.check(step, false)
 				d := time.Duration(random.Int64N(int64(limit)))
 				if random.IntN(2) == 0 {
 					d = limit - time.Duration(random.Int64N(int64(limit/10))) - 1

@@ -17,6 +17,7 @@ type Follower struct {
 	offset  int64
 	partial []byte // start of a line that is not complete yet
 	skip    bool   // the current line is incomplete or too long
+	gap     bool   // see Gap
 	buffer  []byte
 }
 
@@ -38,7 +39,7 @@ func FollowFunc(next func() (b []byte, gap bool, err error)) *Follower {
 func (f *Follower) Read(line func(string)) error {
 	if f.next != nil {
 		b, gap, err := f.next()
-		if gap {
+		if f.gap = gap; gap {
 			f.partial, f.skip = nil, true
 		}
 		f.split(b, line)
@@ -60,8 +61,8 @@ func (f *Follower) Read(line func(string)) error {
 	if size < f.offset {
 		f.offset, f.partial, f.skip = 0, nil, false
 	}
-	if start := size - maxRead; start > f.offset {
-		f.offset, f.partial, f.skip = start, nil, true
+	if f.gap = false; size-maxRead > f.offset {
+		f.offset, f.partial, f.skip, f.gap = size-maxRead, nil, true, true
 	}
 	n := size - f.offset
 	if n == 0 {
@@ -82,6 +83,9 @@ func (f *Follower) Read(line func(string)) error {
 	}
 	return nil
 }
+
+// Gap reports whether the last successful [Follower.Read] skipped text.
+func (f *Follower) Gap() bool { return f.gap }
 
 func (f *Follower) split(b []byte, line func(string)) {
 	for len(b) > 0 {

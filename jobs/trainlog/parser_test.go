@@ -232,6 +232,9 @@ func TestFollow(t *testing.T) {
 	want() // the file does not exist
 	write("one\ntwo\rth")
 	want("one", "two")
+	if f.Gap() {
+		t.Error("got a gap, want none")
+	}
 	write("ree\n")
 	want("three")
 	write(strings.Repeat("x", maxLine+1))
@@ -240,8 +243,8 @@ func TestFollow(t *testing.T) {
 	want("four")
 	// A burst of output: only its end is read.
 	write(strings.Repeat("y\n", maxRead) + "five\n")
-	if got := read(); len(got) == 0 || got[len(got)-1] != "five" || len(got) > maxRead {
-		t.Errorf("got %d lines, want the last 1 MiB with the line %q", len(got), "five")
+	if got := read(); len(got) == 0 || got[len(got)-1] != "five" || len(got) > maxRead || !f.Gap() {
+		t.Errorf("got %d lines, gap %v, want the last 1 MiB with the line %q", len(got), f.Gap(), "five")
 	}
 	// A new file, shorter than the old one.
 	if err := os.WriteFile(path, []byte("new\n"), 0o600); err != nil {

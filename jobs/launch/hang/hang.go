@@ -91,6 +91,9 @@ func (d *Detector) Step(step int) {
 	}
 }
 
+// MayHaveProgressed records that the program may have reached a higher step.
+func (d *Detector) MayHaveProgressed() { d.change(Progress) }
+
 // FileChanged records a change of the file.
 func (d *Detector) FileChanged() { d.change(File) }
 
