@@ -178,6 +178,21 @@ func TestComponentRestartsWhileAttemptEnds(t *testing.T) {
 	}
 }
 
+// TestFailedComponentDecidesTheExitCode checks that the failure of a component stays the cause if the
+// program that ends because of it exceeds stop_grace.
+func TestFailedComponentDecidesTheExitCode(t *testing.T) {
+	dir := t.TempDir()
+	in := func(line string) string { return strings.ReplaceAll(line, "DIR", dir) }
+	const program = "trap '' USR1; trap 'touch DIR/ending' TERM; touch DIR/runs; while :; do sleep 0.1; done"
+	const server = "touch {ready_file}; until test -e DIR/runs; do sleep 0.1; done; exit 6"
+	section := fmt.Sprintf("[command]\nstop_grace = \"1ms\"\nargv = [\"sh\", \"-c\", %q]\n", in(program)) +
+		fmt.Sprintf("[[component]]\nname = \"server\"\nready = \"file\"\nargv = [\"sh\", \"-c\", %q]\n", in(server))
+	result, said, err := launched(t, 1, "program", section, signalWhenExists(t, dir+"/ending"))
+	if err != nil || result.Exit != exitFailed || result.Failure == nil || !strings.Contains(result.Failure.Reason, "ended with exit code 6") {
+		t.Errorf("%+v, %+v, %v\n%s", result, result.Failure, err, said)
+	}
+}
+
 // TestComponentListens checks that only a listener of the component itself makes it ready: neither
 // a listener of another program of this user, nor one on a different address.
 func TestComponentListens(t *testing.T) {

@@ -161,7 +161,7 @@ func (r *Rank) orphanTimeout() time.Duration {
 //
 // A stop signal ends a shell without a trap, but not the commands of the shell. If the signal has
 // ended the program, superviseProgram also waits for the processes that the signal was for, at most
-// for orphanTimeout. It returns the stop request, if any, and the cause if it killed the program.
+// for orphanTimeout. It returns the stop request, if any, and the first cause if it killed the program.
 func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, name string, cmd *exec.Cmd, group int, ended <-chan struct{}, guard *portGuard, components *components) (stop *stopRequest, killCause error) {
 	stopping, aborted, done, taken := r.Session.Stopping(), r.Session.Context().Done(), ctx.Done(), guard.takenDuringWatch()
 	failing := components.failing()
@@ -218,7 +218,7 @@ func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, name stri
 		case <-limit:
 			return stop, killCause
 		case <-overdue:
-			overdue, killCause = nil, &graceError{filepath.Base(name), stop.signal, r.job.Command.StopGrace}
+			overdue, killCause = nil, cmp.Or[error](killCause, &graceError{filepath.Base(name), stop.signal, r.job.Command.StopGrace})
 			killProcesses(pid, group)
 		case s := <-o.Signals:
 			// Slurm signals every process of a step or of a batch script, including this program.
@@ -228,16 +228,16 @@ func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, name stri
 			request(stopSignal(r.Session.StopReason()), true)
 		case <-aborted:
 			// Another rank may have failed because it has connected to another user's port.
-			aborted, killCause = nil, cmp.Or(guard.foundTaken(), context.Cause(r.Session.Context()))
+			aborted, killCause = nil, cmp.Or(killCause, guard.foundTaken(), context.Cause(r.Session.Context()))
 			kill()
 		case <-taken:
-			taken, killCause = nil, guard.foundTaken()
+			taken, killCause = nil, cmp.Or(killCause, guard.foundTaken())
 			kill()
 		case <-failing:
-			failing, killCause = nil, components.failure()
+			failing, killCause = nil, cmp.Or(killCause, components.failure())
 			kill()
 		case <-done:
-			done, killCause = nil, context.Cause(ctx)
+			done, killCause = nil, cmp.Or(killCause, context.Cause(ctx))
 			kill()
 		}
 		if running == nil && killCause != nil {
