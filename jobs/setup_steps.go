@@ -9,6 +9,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/ddpbatch/ddpbatch/internal/environ"
 	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
@@ -417,9 +418,9 @@ func (s *SetupStep) write(line func(format string, args ...any)) {
 // ApplySteps returns an environment with the variables and virtual environments of the steps
 // that run outside of ranks. It does the same as their part of the batch script, for ranks
 // that start without one. applied is false if there are other steps.
-func (s *Setup) ApplySteps(environ []string) (out []string, applied bool) {
+func (s *Setup) ApplySteps(env []string) (out []string, applied bool) {
 	applied = true
-	out = slices.Clone(environ)
+	out = slices.Clone(env)
 	lookup := func(name string) (string, bool) {
 		for i := len(out) - 1; i >= 0; i-- {
 			if value, ok := strings.CutPrefix(out[i], name+"="); ok {
@@ -443,7 +444,7 @@ func (s *Setup) ApplySteps(environ []string) (out []string, applied bool) {
 			dir := step.Venv.Expand(lookup)
 			path, _ := lookup("PATH")
 			set("VIRTUAL_ENV", dir)
-			set("PATH", filepath.Join(dir, "bin")+":"+path)
+			set("PATH", environ.PrependPath(filepath.Join(dir, "bin"), path))
 			out = slices.DeleteFunc(out, func(kv string) bool { return strings.HasPrefix(kv, "PYTHONHOME=") })
 		default:
 			applied = false

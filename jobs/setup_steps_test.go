@@ -191,6 +191,10 @@ func TestApplySteps(t *testing.T) {
 	if !slices.Equal(got, want) || !applied {
 		t.Errorf("got %q, %v, want %q", got, applied, want)
 	}
+	got, _ = stepsJob(t, `{ venv = "/v" }`).Setup.ApplySteps(nil)
+	if want := []string{"VIRTUAL_ENV=/v", "PATH=/v/bin"}; !slices.Equal(got, want) {
+		t.Errorf("without PATH: got %q, want %q", got, want)
+	}
 	if _, applied := stepsJob(t, `{ run = "true" }`).Setup.ApplySteps(nil); applied {
 		t.Error("a shell command counts as applied")
 	}

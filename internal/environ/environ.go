@@ -45,6 +45,15 @@ func LookPath(env []string, name string) (string, error) {
 	return "", fmt.Errorf("find %q in PATH: %w", name, exec.ErrNotFound)
 }
 
+// PrependPath returns a value of PATH with dir in front of path. It omits an empty path, which would
+// become an empty entry: the current directory.
+func PrependPath(dir, path string) string {
+	if path == "" {
+		return dir
+	}
+	return dir + ":" + path
+}
+
 // isExecutable reports whether this user can execute the file. It calls access(2), because mode
 // bits do not include the group and access lists.
 func isExecutable(file string) bool {

@@ -46,16 +46,16 @@ const (
 // rankEnviron returns the environment of a rank: the launcher's environment, the job's
 // variables, and the job's Python environment. A variable of the site does not override a
 // variable that is already set.
-func rankEnviron(environ []string, job *jobs.Job, site *sites.Profile) []string {
+func rankEnviron(env []string, job *jobs.Job, site *sites.Profile) []string {
 	setup := &job.Setup
-	out := slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
+	out := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		return strings.HasPrefix(kv, envPrefix) && !strings.HasPrefix(kv, AttentionVariable+"=") && !strings.HasPrefix(kv, FusionVariable+"=")
 	})
 	if setup.Venv != "" {
 		path, _ := lookupIn(out)("PATH")
 		// This does the same as bin/activate, except for the prompt.
 		out = append(removeVars(out, "PYTHONHOME", "PATH", "VIRTUAL_ENV"),
-			"VIRTUAL_ENV="+string(setup.Venv), "PATH="+filepath.Join(string(setup.Venv), "bin")+":"+path)
+			"VIRTUAL_ENV="+string(setup.Venv), "PATH="+environ.PrependPath(filepath.Join(string(setup.Venv), "bin"), path))
 	}
 	for name, value := range site.Env {
 		if _, set := lookupIn(out)(string(name)); !set {

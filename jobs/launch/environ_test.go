@@ -25,6 +25,15 @@ func TestRankEnviron(t *testing.T) {
 	}
 }
 
+// TestRankEnvironWithoutPath checks that the directory of programs of a virtual environment is the only
+// entry of PATH if PATH is not set. An empty entry would be the current directory.
+func TestRankEnvironWithoutPath(t *testing.T) {
+	got := rankEnviron(nil, &jobs.Job{Setup: jobs.Setup{Venv: "/venv"}}, &sites.Profile{})
+	if want := []string{"VIRTUAL_ENV=/venv", "PATH=/venv/bin"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestLookPath checks that programs are found only in absolute directories of PATH.
 func TestLookPath(t *testing.T) {
 	dir := t.TempDir()
