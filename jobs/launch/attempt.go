@@ -67,6 +67,10 @@ func (a *attempt) inStep() bool { return a.o.Allocation != nil && !a.o.Job.RunsO
 
 // newAttempt opens the rendezvous. It does not start any rank.
 func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*attempt, error) {
+	record, err := o.Dir.ReadRecord()
+	if err != nil {
+		return nil, err
+	}
 	secret, err := wire.NewSecret()
 	if err != nil {
 		return nil, err
@@ -131,10 +135,8 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 		envReportKey+"="+reportKey.Encode(),
 		envAttempt+"="+strconv.Itoa(number),
 		envPerNode+"="+perNode,
+		RunVariable+"="+record.Run,
 	)
-	if record, err := o.Dir.ReadRecord(); err == nil {
-		a.environ = append(a.environ, RunVariable+"="+record.Run)
-	}
 	if o.Job.Command != nil {
 		program, err := programContext(ctx, o)
 		if err != nil {

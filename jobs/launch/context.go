@@ -49,9 +49,10 @@ func programContext(ctx context.Context, o Options) ([]string, error) {
 	set(programRunDir, d.Path)
 	set(programMetrics, d.ProgramMetrics())
 	record, err := d.ReadRecord()
-	if err == nil && record.Run != "" {
-		set(programRunID, record.Run)
+	if err != nil {
+		return nil, err
 	}
+	set(programRunID, record.Run)
 	set(programRestarts, strconv.Itoa(countAttempts(d)))
 	checkpoints, err := makeCheckpointDir(o.Job.Command, d, record.Run, o.Say)
 	if err != nil {

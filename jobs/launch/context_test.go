@@ -78,6 +78,21 @@ func TestProgramContext(t *testing.T) {
 	}
 }
 
+// TestCorruptRecord checks that no attempt starts without the ID of the run, which is part of paths.
+func TestCorruptRecord(t *testing.T) {
+	dir := newRun(t)
+	if err := os.WriteFile(dir.Record(), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Dir: dir, Job: &jobs.Job{Command: &jobs.Command{}}, Site: generic(), Processes: 1}
+	if _, err := newAttempt(t.Context(), o, 1, nil); err == nil || !strings.Contains(err.Error(), "read run record") {
+		t.Errorf("newAttempt: got %v", err)
+	}
+	if _, err := programContext(t.Context(), o); err == nil || !strings.Contains(err.Error(), "read run record") {
+		t.Errorf("programContext: got %v", err)
+	}
+}
+
 // TestSetContext checks the variables of single ranks.
 func TestSetContext(t *testing.T) {
 	dir := newRun(t)

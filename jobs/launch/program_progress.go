@@ -29,6 +29,7 @@ const minRateWindow = 3 * progressInterval
 // where all commands find it. The program appends JSON lines to a file, or its output is read.
 type progressRecorder struct {
 	dir    rundir.Dir
+	run    string // ID of the run
 	say    func(string)
 	parser *trainlog.Parser
 	output *trainlog.Follower // of the ranks; nil if unknown or not read
@@ -59,15 +60,15 @@ func newProgressRecorder(o Options) (*progressRecorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &progressRecorder{dir: o.Dir, say: o.Say, parser: parser, total: p.TotalSteps, newest: -1}
-	r.file = trainlog.Follow(opener(o.Dir, o.Dir.ProgramMetrics()), sizeOf(o.Dir, o.Dir.ProgramMetrics()))
 	record, err := o.Dir.ReadRecord()
 	if err != nil {
 		return nil, err
 	}
+	r := &progressRecorder{dir: o.Dir, run: record.Run, say: o.Say, parser: parser, total: p.TotalSteps, newest: -1}
+	r.file = trainlog.Follow(opener(o.Dir, o.Dir.ProgramMetrics()), sizeOf(o.Dir, o.Dir.ProgramMetrics()))
 	r.export = newProgramExporter(o, record.Run)
 	if p.File != "" {
-		if r.source, err = newProgressSource(o, parser); err != nil {
+		if r.source, err = newProgressSource(o, parser, record.Run); err != nil {
 			return nil, err
 		}
 	}
@@ -79,14 +80,14 @@ func newProgressRecorder(o Options) (*progressRecorder, error) {
 }
 
 // newProgressSource returns the source for command.progress.file.
-func newProgressSource(o Options, parser *trainlog.Parser) (*trainlog.Source, error) {
+func newProgressSource(o Options, parser *trainlog.Parser, run string) (*trainlog.Source, error) {
 	c := o.Job.Command
 	for group, name := range c.Progress.Names.All() {
 		if err := parser.SetName(group, name); err != nil {
 			return nil, err
 		}
 	}
-	path := o.programPath(c.Progress.File)
+	path := o.programPath(c.Progress.File, run)
 	return trainlog.NewSource(parser, path, trainlog.Format(c.Progress.ResolvedFormat()))
 }
 
@@ -128,7 +129,7 @@ func (a *attempt) recordProgress() (stop func()) {
 		return func() {}
 	}
 	r.followOutput(a)
-	w := a.newProgramWatch(r.path)
+	w := a.newProgramWatch(r.run, r.path)
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -70,8 +70,9 @@ type hangReport struct {
 	path     string // directory with the evidence
 }
 
-// newProgramWatch returns the watch of an attempt, or nil if the job does not have one.
-func (a *attempt) newProgramWatch(output string) *programWatch {
+// newProgramWatch returns the watch of an attempt, or nil if the job does not have one. Run is the ID of
+// the run, and output the path of the output of the ranks; empty if it is unknown.
+func (a *attempt) newProgramWatch(run, output string) *programWatch {
 	c := a.o.Job.Command
 	if !c.Watch.IsSet() {
 		return nil
@@ -96,7 +97,7 @@ func (a *attempt) newProgramWatch(output string) *programWatch {
 		w.lines = trainlog.Follow(opener(a.o.Dir, output), w.size)
 	}
 	if c.Watch.File != "" {
-		w.file = a.o.programPath(c.Watch.File)
+		w.file = a.o.programPath(c.Watch.File, run)
 		w.changed = stateOfFile(w.file)
 	}
 	if w.limits.Heartbeat > 0 {
@@ -108,15 +109,14 @@ func (a *attempt) newProgramWatch(output string) *programWatch {
 }
 
 // programPath returns a path in the job file that is relative to the program's working directory
-// and may have placeholders.
-func (o Options) programPath(text jobs.Text) string {
+// and may have placeholders. Run is the ID of the run.
+func (o Options) programPath(text jobs.Text, run string) string {
 	c := o.Job.Command
-	record, _ := o.Dir.ReadRecord()
-	checkpoints := c.CheckpointDirIn(o.Dir.Path, record.Run)
+	checkpoints := c.CheckpointDirIn(o.Dir.Path, run)
 	if checkpoints == "" {
 		checkpoints = o.Dir.ProgramCheckpoints()
 	}
-	path := jobs.Expand(string(text), map[string]string{jobs.PlaceholderRunDir: o.Dir.Path, jobs.PlaceholderRunID: record.Run,
+	path := jobs.Expand(string(text), map[string]string{jobs.PlaceholderRunDir: o.Dir.Path, jobs.PlaceholderRunID: run,
 		jobs.PlaceholderCheckpoint: checkpoints})
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(string(c.Workdir), path)

@@ -118,6 +118,9 @@ func stepOptions(t *testing.T) Options {
 		t.Fatal(err)
 	}
 	dir, err := rundir.Create(filepath.Join(t.TempDir(), "run"))
+	if err == nil {
+		_, err = dir.Prepare("t", dir.Path, "v", []byte(text))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +204,7 @@ func TestFailedAttemptLeavesNoSecret(t *testing.T) {
 // TestSecretsOfKilledLaunchersAreRemoved checks that each attempt has its own file, and that
 // the next launcher removes only the files of a launcher that was killed.
 func TestSecretsOfKilledLaunchersAreRemoved(t *testing.T) {
-	d := stepOptions(t).Dir
+	d := rundir.Dir{Path: t.TempDir()}
 	var names []string
 	for range 2 {
 		name, err := d.WriteSecret(1, []byte("x"))
