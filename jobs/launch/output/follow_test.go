@@ -6,6 +6,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -116,5 +117,25 @@ func TestFollowerSkips(t *testing.T) {
 			}
 			r.close()
 		})
+	}
+}
+
+// TestLastLines checks that the last lines are complete at any time, in particular when a new file of
+// the output has fewer lines than requested.
+func TestLastLines(t *testing.T) {
+	dir := folder(t.TempDir())
+	r := &rankFile{dir: dir, base: RankBase(0), limit: 4 << 10}
+	defer r.close()
+	var want []string
+	for i := range 1000 {
+		line := fmt.Sprintf("step %d, loss 0.5", i)
+		if _, err := r.Write([]byte(line + "\n")); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, line)
+		want = want[max(0, len(want)-20):]
+		if got, err := LastLines(dir.open, RankBase(0), 20); err != nil || !slices.Equal(got, want) {
+			t.Fatalf("after line %d: got %q, %v, want %q", i, got, err, want)
+		}
 	}
 }

@@ -49,6 +49,32 @@ func readTails(open Open, base string) (tails []tailPart, err error) {
 	return tails, nil
 }
 
+// openHead opens the first file of an output. End is the end of the output in it; the rest is a note
+// if the file is full.
+func openHead(open Open, base string, full bool) (f *os.File, end int64, err error) {
+	if f, err = open(Parts(base)[0]); err != nil {
+		return nil, 0, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	end = info.Size()
+	if full {
+		last := make([]byte, min(end, 512))
+		if _, err := f.ReadAt(last, end-int64(len(last))); err != nil && !errors.Is(err, io.EOF) {
+			return nil, 0, err
+		}
+		end -= int64(len(last) - len(CutHead(last)))
+	}
+	return f, end, nil
+}
+
 // Copy writes the whole output of a rank, or of a node, to w. A line stands for the part that was
 // dropped because of the limit.
 func Copy(w io.Writer, open Open, base string) error {
@@ -56,23 +82,11 @@ func Copy(w io.Writer, open Open, base string) error {
 	if err != nil {
 		return err
 	}
-	f, err := open(Parts(base)[0])
+	f, end, err := openHead(open, base, len(tails) > 0)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	end := info.Size()
-	if len(tails) > 0 {
-		last := make([]byte, min(end, 512))
-		if _, err := f.ReadAt(last, end-int64(len(last))); err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		end -= int64(len(last) - len(CutHead(last)))
-	}
 	if _, err := io.Copy(w, io.NewSectionReader(f, 0, end)); err != nil {
 		return err
 	}
@@ -104,23 +118,20 @@ func LastLines(open Open, base string, n int) (lines []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	head, end, err := openHead(open, base, len(tails) > 0)
+	if err != nil {
+		return nil, err
+	}
+	defer head.Close()
 	var text []byte
+	if len(tails) == 0 || tails[0].offset <= end { // no output is missing between the files
+		start := max(0, end-maxLastBytes)
+		if text, err = io.ReadAll(io.NewSectionReader(head, start, end-start)); err != nil {
+			return nil, err
+		}
+	}
 	for _, t := range tails {
 		text = append(text, t.text[max(0, len(t.text)-maxLastBytes):]...)
-	}
-	if len(tails) == 0 {
-		f, err := open(Parts(base)[0])
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		info, err := f.Stat()
-		if err != nil {
-			return nil, err
-		}
-		if text, err = io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-maxLastBytes), maxLastBytes)); err != nil {
-			return nil, err
-		}
 	}
 	for _, line := range bytes.Split(text, []byte("\n")) {
 		if at := bytes.LastIndexByte(bytes.TrimRight(line, "\r"), '\r'); at >= 0 {
