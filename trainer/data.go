@@ -15,7 +15,7 @@ import (
 )
 
 // openData opens the data. Reading large data can take long, so a stop request interrupts it: then
-// all ranks return errStopped.
+// all ranks return errStopped, except for a rank whose data cannot be read.
 func (r *run) openData(ctx context.Context) (err error) {
 	opening, disarm, cancel := r.untilStop(ctx)
 	defer cancel()
@@ -27,7 +27,7 @@ func (r *run) openData(ctx context.Context) (err error) {
 		disarm()
 		return errStopped
 	}
-	interrupted := disarm() && err != nil
+	interrupted := disarm() && errors.Is(err, errStopped)
 	if err != nil && !interrupted {
 		return err
 	}
@@ -79,6 +79,9 @@ func (r *run) scan(ctx, opening context.Context, key data.ScanKey, compute scanF
 	if err := r.waitForScans(ctx, done, &failed); err != nil {
 		cancel()
 		<-done
+		if failed != nil && !errors.Is(failed, errStopped) && !errors.Is(failed, context.Canceled) {
+			return data.Scan{}, failed
+		}
 		return data.Scan{}, err
 	}
 	if failed != nil {

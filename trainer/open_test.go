@@ -152,6 +152,31 @@ func TestStopWhileTokensAreRead(t *testing.T) {
 	}
 }
 
+// TestStopKeepsTheFailureOfAScan checks that a rank whose scan has failed returns that error if a stop
+// request ends the scan of another node.
+func TestStopKeepsTheFailureOfAScan(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.bin")
+	if err := os.WriteFile(path, make([]byte, 2*64), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	close(stop)
+	errs := openOnNodes(t, job(t, fmt.Sprintf(tokensJob, path)), nil, stop, func(rank int) error {
+		if rank == 0 {
+			return errors.New("the disk is gone")
+		}
+		return nil
+	})
+	if errs[0] == nil || !strings.Contains(errs[0].Error(), "the disk is gone") {
+		t.Errorf("rank 0: got %v, want its failure", errs[0])
+	}
+	for rank, err := range errs[1:] {
+		if !errors.Is(err, errAllStopped) {
+			t.Errorf("rank %d: %v", rank+1, err)
+		}
+	}
+}
+
 // TestCountStepsEqualsSteps compares the computed number of steps with the list of steps.
 func TestCountStepsEqualsSteps(t *testing.T) {
 	for _, uneven := range []string{"pad", "drop", "join"} {

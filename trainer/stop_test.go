@@ -58,6 +58,20 @@ func TestStopWhileCheckpointIsVerified(t *testing.T) {
 	}
 }
 
+// TestStopKeepsTheFailureOfData checks that a stop request does not replace the error of data that cannot
+// be read.
+func TestStopKeepsTheFailureOfData(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing.bin")
+	_, result, errs := world(t, 1, job(t, fmt.Sprintf(tokensJob, missing)), t.TempDir(), func(_ int, o *Options) {
+		stop := make(chan struct{})
+		close(stop)
+		o.Stop = stop
+	})
+	if errs[0] == nil || !strings.Contains(errs[0].Error(), "missing.bin") || result.Stopped {
+		t.Errorf("got %+v, %v, want the error of the data", result, errs[0])
+	}
+}
+
 // TestStopWhileDataAreRead checks that a rank stops reading its data when it is asked to stop, and
 // that the ranks that have read theirs stop as well.
 func TestStopWhileDataAreRead(t *testing.T) {
