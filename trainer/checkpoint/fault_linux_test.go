@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -203,6 +204,30 @@ func TestErrorAtEverySystemCallOfSave(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// TestFailedRemovalIsNoFailedSave checks that a save succeeds if the checkpoint that it replaces cannot
+// be removed, and that the next save removes that checkpoint.
+func TestFailedRemovalIsNoFailedSave(t *testing.T) {
+	needsStrace(t)
+	for nth := 1; ; nth++ {
+		dir := filepath.Join(t.TempDir(), strconv.Itoa(nth))
+		save(t, dir, 3)
+		came, failed, output := runWithFault(t, "unlinkat", "error=EIO", nth, fmt.Sprint(dir, " 3 true false"))
+		if failed {
+			t.Errorf("EIO at unlinkat %d: %s", nth, output)
+		}
+		if nth == 1 && len(names(t, dir)) != 2 {
+			t.Errorf("got %v, want the new checkpoint and the rest of the old one", names(t, dir))
+		}
+		save(t, dir, 4)
+		if got := names(t, dir); !slices.Equal(got, []string{name(3), name(4)}) {
+			t.Errorf("EIO at unlinkat %d: after the next save there are %v", nth, got)
+		}
+		if !came {
+			break
 		}
 	}
 }

@@ -141,7 +141,8 @@ func (s Writer) Abort() {
 
 // Commit writes the manifest, makes the checkpoint visible, and returns its path. If an error
 // occurs before the checkpoint is visible, Commit removes all files. After a later error, such as
-// a failed sync of the directory, the checkpoint remains visible.
+// a failed sync of the directory, the checkpoint remains visible. If Commit cannot remove the
+// checkpoint that the new one replaces, the next save removes it.
 func (s Writer) Commit(files []File) (path string, err error) {
 	defer func() {
 		if err != nil {
@@ -183,9 +184,7 @@ func (s Writer) Commit(files []File) (path string, err error) {
 		return "", s.wrapError(err)
 	}
 	if replaced != "" {
-		if err := s.root.RemoveAll(replaced); err != nil {
-			return "", fmt.Errorf("replace checkpoint of step %d: %w", m.Step, absolute(s.dir, err))
-		}
+		_ = s.root.RemoveAll(replaced) // if it fails, the next save removes the old checkpoint
 	}
 	s.root.Close()
 	return s.final, nil
