@@ -40,8 +40,9 @@ type board interface {
 	window(rank, i int) []byte
 	// spinCount returns how many times to poll for another rank before yielding the core.
 	spinCount() int
-	// yield yields the core, for the nth time in one wait, from 0.
-	yield(nth int)
+	// yield yields to other goroutines, and, if processes is set, to other processes, for the nth
+	// time in one wait, from 0.
+	yield(nth int, processes bool)
 	name() string
 	alloc(ctx context.Context, s *shared, bytes int) ([]byte, error)
 	close() error
@@ -135,10 +136,12 @@ func (h *heap) close() error {
 	return nil
 }
 
-// yield yields to other goroutines, which include the ranks, and to other processes.
-func (h *heap) yield(int) {
+// yield always yields to other goroutines, which include the ranks.
+func (h *heap) yield(_ int, processes bool) {
 	runtime.Gosched()
-	sched.Yield()
+	if processes {
+		sched.Yield()
+	}
 }
 
 func (h *heap) alloc(context.Context, *shared, int) ([]byte, error) { return nil, nil }

@@ -83,11 +83,13 @@ func (f *file) name() string   { return "shared memory" }
 // yield yields to other processes, which include the ranks, and occasionally to goroutines of
 // this process. runtime.Gosched wakes a sleeping thread, which then takes over this goroutine and
 // costs more than a small reduction.
-func (f *file) yield(nth int) {
+func (f *file) yield(nth int, processes bool) {
 	if nth%8 == 7 {
 		runtime.Gosched()
 	}
-	sched.Yield()
+	if processes {
+		sched.Yield()
+	}
 }
 
 // close does not unmap this rank's own areas, because they are the caller's memory.

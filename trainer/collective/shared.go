@@ -29,9 +29,11 @@ type shared struct {
 	sameCore    bool
 	idle        []int64
 	idleSampled time.Time
-	// contendedUntil is the time until which this rank does not yield, because a busy process shares
-	// its core.
+	// contendedUntil is the time until which this rank does not yield to processes. The other fields
+	// are the time and the CPU time of this process at the first yield of the present wait.
 	contendedUntil time.Time
+	yieldsBegan    time.Time
+	cpuTime        time.Duration
 	// partialSums holds partial sums and is aligned for every element type. It would escape from
 	// the stack, because it is passed to functions of the element type.
 	partialSums [block / 8]uint64

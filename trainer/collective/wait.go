@@ -2,6 +2,7 @@ package collective
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
@@ -30,13 +31,15 @@ func (s *shared) sync(ctx context.Context) error {
 // successfully again. Then it yields the core. Then it sleeps, for growing intervals. It does not spin
 // for a rank that needs this very core.
 //
-// A yield that takes longer than slowYield gave the core to a busy process. Linux lets each such
-// process run for a whole time slice per yield, but soon resumes a process that has slept. So for
-// contendedTime, ranks sleep instead.
+// A yield that takes longer than slowYield gave the core to a computation of this process, which is
+// welcome, or to another process. Linux lets each busy process run for a whole time slice per yield,
+// so many yields would stop this rank for long, while a process that spins or has slept continues
+// soon. So after a yield to another process, the rank spins in place of yields for contendedTime.
 const (
 	maxSpins       = 20_000 // about 10 us
 	maxSpinBackoff = 3
 	yields         = 200
+	spinsPerYield  = 1000
 	slowYield      = time.Millisecond
 	contendedTime  = 100 * time.Millisecond
 	minSleep       = 20 * time.Microsecond
@@ -76,9 +79,7 @@ func (s *shared) await(ctx context.Context, r int) error {
 			s.moveToIdleCore(r)
 		}
 		if i < yields {
-			if !s.yield(i) {
-				i = yields - 1
-			}
+			s.yield(i, phase)
 			continue
 		}
 		if i == yields {
@@ -96,18 +97,23 @@ func (s *shared) await(ctx context.Context, r int) error {
 	}
 }
 
-// yield yields the core, for the nth time in one wait. It returns false without a yield if a busy
-// process shares the core.
-func (s *shared) yield(nth int) bool {
+// yield yields the core, for the nth time in one wait. If busy processes share the core, it only
+// yields to goroutines, and spins for about as long as a yield takes.
+func (s *shared) yield(nth int, phase *atomic.Uint64) {
 	began := time.Now()
 	if began.Before(s.contendedUntil) {
-		return false
+		s.board.yield(nth, false)
+		for i := 0; i < spinsPerYield && phase.Load() < s.phase; i++ {
+		}
+		return
 	}
-	s.board.yield(nth)
-	if now := time.Now(); now.Sub(began) > slowYield {
+	if nth == 0 {
+		s.yieldsBegan, s.cpuTime = began, sched.CPUTime()
+	}
+	s.board.yield(nth, true)
+	if now := time.Now(); now.Sub(began) > slowYield && sched.CPUTime()-s.cpuTime < now.Sub(s.yieldsBegan)/2 {
 		s.contendedUntil = now.Add(contendedTime)
 	}
-	return true
 }
 
 // idleWindow is how long a core must be idle before a rank moves to it.

@@ -86,31 +86,42 @@ func TestContinuingRankClearsItsCore(t *testing.T) {
 // slowBoard is a board whose yields take a while.
 type slowBoard struct {
 	*heap
-	takes  time.Duration
-	yields int
+	processes int // yields to processes
+	during    func()
 }
 
-func (b *slowBoard) yield(int) {
-	b.yields++
-	time.Sleep(b.takes)
-}
-
-// TestNoYieldsNextToABusyProcess checks that a rank does not yield for a while after a yield that
-// gave the core to a busy process, and that it yields again later.
-func TestNoYieldsNextToABusyProcess(t *testing.T) {
-	b := &slowBoard{heap: newHeap(2, func() {})}
-	s := &shared{members: []int{0, 1}, board: b}
-	check := func(when string, want bool) {
-		t.Helper()
-		before := b.yields
-		if got := s.yield(0); got != want || b.yields-before != map[bool]int{true: 1}[want] {
-			t.Errorf("%s: yielded: %v, calls of the board: %d, want %v", when, got, b.yields-before, want)
-		}
+func (b *slowBoard) yield(_ int, processes bool) {
+	if processes {
+		b.processes++
+		time.Sleep(2 * slowYield)
+		b.during()
 	}
-	b.takes = 2 * slowYield
-	check("at first", true)
-	s.contendedUntil = s.contendedUntil.Add(time.Hour) // for a busy machine
-	check("next to a busy process", false)
-	s.contendedUntil = time.Now()
-	check("later", true)
+}
+
+// TestNoYieldsToBusyProcesses checks that a rank stops yielding to processes for a while after a
+// yield in which another process used the core, but not if this process used it.
+func TestNoYieldsToBusyProcesses(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		during func(*shared)
+		want   int
+	}{
+		{"another process computes", func(s *shared) { s.cpuTime = time.Hour }, 1},
+		{"this process computes", func(s *shared) { s.cpuTime = -time.Hour }, 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := &slowBoard{heap: newHeap(2, func() {})}
+			s := &shared{members: []int{0, 1}, board: b}
+			b.during = func() { tt.during(s) }
+			for nth := range 3 {
+				s.yield(nth, &b.slot(1).phase)
+				if !s.contendedUntil.IsZero() {
+					s.contendedUntil = time.Now().Add(time.Hour) // the machine may be slow
+				}
+			}
+			if b.processes != tt.want {
+				t.Errorf("yielded %d times to processes, want %d", b.processes, tt.want)
+			}
+		})
+	}
 }

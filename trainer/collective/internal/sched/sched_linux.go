@@ -3,6 +3,7 @@ package sched
 import (
 	"os"
 	"runtime"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +29,15 @@ func Idle() []int64 {
 		return nil
 	}
 	return parseIdle(text)
+}
+
+// CPUTime returns the CPU time of this process since its start.
+func CPUTime() time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
 }
 
 // Move moves this thread to a core. The scheduler may move it away later. Move reports whether the

@@ -2,6 +2,8 @@
 
 package sched
 
+import "time"
+
 // Yield does nothing, because processes do not share memory on this system.
 func Yield() {}
 
@@ -10,6 +12,9 @@ func Core() int { return NoCore }
 
 // Idle returns nil.
 func Idle() []int64 { return nil }
+
+// CPUTime returns 0.
+func CPUTime() time.Duration { return 0 }
 
 // Move returns false.
 func Move(int) bool { return false }
