@@ -187,36 +187,47 @@ func name(step int) string { return fmt.Sprintf("%s%08d", stepPrefix, step) }
 // List returns the checkpoints in dir, newest first. It reads the manifests but does not verify the
 // data. If dir does not exist, the list is empty. If dir belongs to another user, List reads at
 // most 32 MiB of manifests.
-func List(dir string) ([]Entry, error) {
-	entries, err := listEntries(dir)
+func List(dir string) (entries []Entry, err error) {
+	err = inDir(dir, func(root *os.Root) error {
+		entries, err = listIn(root)
+		return err
+	})
+	return entries, err
+}
+
+// listIn returns the checkpoints in an open directory, like [List].
+func listIn(root *os.Root) ([]Entry, error) {
+	entries, err := listEntries(root)
 	left := int64(math.MaxInt64)
-	if info, err := os.Stat(dir); err == nil && owner(info) != os.Geteuid() {
+	if isForeign(root) {
 		left = maxForeignManifests
 	}
 	for i := range entries {
-		if left -= entries[i].manifestSize(); left < 0 {
-			entries[i].Err = fmt.Errorf("manifest not read: the manifests in %q exceed %s", dir, format.Bytes(maxForeignManifests))
+		if left -= entries[i].manifestSize(root); left < 0 {
+			entries[i].Err = fmt.Errorf("manifest not read: the manifests in %q exceed %s", filepath.Clean(root.Name()), format.Bytes(maxForeignManifests))
 			continue
 		}
-		entries[i].read()
+		entries[i].read(root)
 	}
 	return entries, err
 }
 
 // NewestManifestSize returns the number of bytes of the manifest that [Newest] reads, or 0 if it
 // reads none.
-func NewestManifestSize(dir string) int64 {
-	entries, _ := listEntries(dir)
-	if len(entries) == 0 {
-		return 0
-	}
-	return entries[0].manifestSize()
+func NewestManifestSize(dir string) (size int64) {
+	_ = inDir(dir, func(root *os.Root) error {
+		if entries, _ := listEntries(root); len(entries) > 0 {
+			size = entries[0].manifestSize(root)
+		}
+		return nil
+	})
+	return size
 }
 
 // manifestSize returns the number of bytes of the manifest to read. It is 0 if the manifest is
-// missing or too large.
-func (e *Entry) manifestSize() int64 {
-	info, err := os.Lstat(filepath.Join(e.Path, manifestName))
+// missing or too large. The argument root is the directory of the checkpoints.
+func (e *Entry) manifestSize(root *os.Root) int64 {
+	info, err := root.Lstat(filepath.Join(filepath.Base(e.Path), manifestName))
 	if err != nil || info.Size() > maxManifest {
 		return 0
 	}
@@ -225,87 +236,96 @@ func (e *Entry) manifestSize() int64 {
 
 // Newest returns the first entry of [List], or false if dir has no checkpoint. It reads only one
 // manifest, so it is cheap enough for polling.
-func Newest(dir string) (Entry, bool, error) {
-	entries, err := listEntries(dir)
-	if len(entries) == 0 {
-		return Entry{}, false, err
-	}
-	entries[0].read()
-	return entries[0], true, err
+func Newest(dir string) (newest Entry, ok bool, err error) {
+	err = inDir(dir, func(root *os.Root) error {
+		entries, err := listEntries(root)
+		if ok = len(entries) > 0; ok {
+			newest = entries[0]
+			newest.read(root)
+		}
+		return err
+	})
+	return newest, ok, err
 }
 
 // hasAny reports whether dir has checkpoints, verified or not.
-func hasAny(dir string) bool {
-	entries, err := listEntries(dir)
-	return err == nil && len(entries) > 0
+func hasAny(dir string) (found bool) {
+	_ = inDir(dir, func(root *os.Root) error {
+		entries, _ := listEntries(root)
+		found = len(entries) > 0
+		return nil
+	})
+	return found
 }
 
-// listEntries returns the checkpoints in dir, newest first, without their manifests.
-func listEntries(dir string) ([]Entry, error) {
-	found, err := readDir(dir)
+// inDir opens a directory of checkpoints and calls f with it, unless the directory does not exist.
+func inDir(dir string, f func(root *os.Root) error) error {
+	root, err := safefile.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list checkpoints: %w", err)
+		return fmt.Errorf("list checkpoints: %w", err)
+	}
+	defer root.Close()
+	return f(root)
+}
+
+// listEntries returns the checkpoints in an open directory, newest first, without their manifests.
+// If the directory belongs to another user, it reads at most maxForeignEntries names.
+func listEntries(root *os.Root) ([]Entry, error) {
+	limit := math.MaxInt
+	if isForeign(root) {
+		limit = maxForeignEntries
+	}
+	found, err := safefile.ReadSomeIn(root, ".", limit)
+	if err != nil {
+		return nil, fmt.Errorf("list checkpoints: %w", absolute(root.Name(), err))
 	}
 	var entries []Entry
 	for _, f := range found {
 		base := f.Name()
-		if n, needed := replacementOf(func(name string) (fs.FileInfo, error) { return os.Lstat(filepath.Join(dir, name)) }, base); needed {
+		if n, needed := replacementOf(root.Lstat, base); needed {
 			base = n
 		}
 		var step int
 		if _, err := fmt.Sscanf(base, stepPrefix+"%d", &step); err != nil || base != name(step) {
 			continue
 		}
-		entries = append(entries, Entry{Path: filepath.Join(dir, f.Name()), Step: step})
+		entries = append(entries, Entry{Path: filepath.Join(root.Name(), f.Name()), Step: step})
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return b.Step - a.Step })
 	return entries, nil
 }
 
-// readDir returns the entries of dir. If dir belongs to another user, it returns at most
-// maxForeignEntries of them.
-func readDir(dir string) ([]fs.DirEntry, error) {
-	if info, err := os.Stat(dir); err != nil || owner(info) == os.Geteuid() {
-		return os.ReadDir(dir)
-	}
-	root, err := safefile.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	entries, err := safefile.ReadSomeIn(root, ".", maxForeignEntries)
-	return entries, absolute(dir, err)
+// isForeign reports whether an open directory belongs to another user.
+func isForeign(root *os.Root) bool {
+	info, err := root.Stat(".")
+	return err != nil || owner(info) != os.Geteuid()
 }
 
-// read reads the manifest into e.
-func (e *Entry) read() {
-	e.Manifest, e.manifestFile, e.Err = openManifest(e.Path)
+// read reads the manifest into e. The argument root is the directory of the checkpoints.
+func (e *Entry) read(root *os.Root) {
+	e.Manifest, e.manifestFile, e.Err = openManifest(root, e.Path)
 	if e.Err == nil && e.Manifest.Step != e.Step {
 		e.Manifest, e.manifestFile, e.Err = nil, nil, fmt.Errorf("the manifest in %q is for step %d", e.Path, e.Manifest.Step)
 	}
 }
 
-// readManifest returns the manifest of the checkpoint at path.
-func readManifest(path string) (*Manifest, error) {
-	m, _, err := openManifest(path)
-	return m, err
-}
-
 // openManifest returns the manifest of the checkpoint at path, and the attributes of its open file.
-func openManifest(path string) (*Manifest, fs.FileInfo, error) {
-	file := filepath.Join(path, manifestName)
-	f, err := open(file)
+// The argument root is the directory of the checkpoints.
+func openManifest(root *os.Root, path string) (*Manifest, fs.FileInfo, error) {
+	dir, err := openStep(root, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer dir.Close()
+	f, info, err := openFile(dir, path, manifestName)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, nil, err
-	}
+	file := filepath.Join(path, manifestName)
 	if info.Size() > maxManifest {
 		return nil, nil, fmt.Errorf("%q has %d bytes; a manifest has at most %d", file, info.Size(), maxManifest)
 	}

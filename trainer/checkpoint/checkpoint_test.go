@@ -519,3 +519,13 @@ func cleanAt(dir string) error {
 	defer root.Close()
 	return clean(root)
 }
+
+
+// readManifest returns the manifest of the checkpoint at path.
+func readManifest(path string) (m *Manifest, err error) {
+	err = inDir(filepath.Dir(path), func(root *os.Root) error {
+		m, _, err = openManifest(root, path)
+		return err
+	})
+	return m, err
+}

@@ -48,7 +48,7 @@ func (s *Snapshot) CheckOwn() error {
 	for _, f := range s.open {
 		info, err := f.Stat()
 		if err == nil {
-			err = checkOwn(f.Name(), info)
+			err = checkOwn(filepath.Clean(f.Name()), info)
 		}
 		if err != nil {
 			return err
@@ -160,11 +160,21 @@ func Load(ctx context.Context, dir string, names ...string) (*Snapshot, []error,
 // Verify compares every byte of a checkpoint with its manifest. If the context ends first, Verify
 // returns its cause.
 func Verify(ctx context.Context, path string) error {
-	m, file, err := openManifest(path)
+	root, err := safefile.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return fmt.Errorf("verify checkpoint %q: %w", path, err)
 	}
-	s, err := Entry{Path: path, Step: m.Step, Manifest: m, manifestFile: file}.Open(ctx)
+	defer root.Close()
+	return verifyIn(ctx, root, path)
+}
+
+// verifyIn verifies a checkpoint, like [Verify], in an open directory of checkpoints.
+func verifyIn(ctx context.Context, root *os.Root, path string) error {
+	m, file, err := openManifest(root, path)
+	if err != nil {
+		return fmt.Errorf("verify checkpoint %q: %w", path, err)
+	}
+	s, err := Entry{Path: path, Step: m.Step, Manifest: m, manifestFile: file}.openIn(ctx, root)
 	if err != nil {
 		return err
 	}
@@ -174,14 +184,28 @@ func Verify(ctx context.Context, path string) error {
 // Open opens and verifies the named files of a checkpoint, or all files if names is empty. The caller
 // must close the Snapshot.
 func (e Entry) Open(ctx context.Context, names ...string) (*Snapshot, error) {
+	root, err := safefile.OpenRoot(filepath.Dir(e.Path))
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint of step %d: %w", e.Step, err)
+	}
+	defer root.Close()
+	return e.openIn(ctx, root, names...)
+}
+
+// openIn opens a checkpoint, like [Entry.Open], in an open directory of checkpoints.
+func (e Entry) openIn(ctx context.Context, root *os.Root, names ...string) (*Snapshot, error) {
 	if e.Err != nil {
 		return nil, fmt.Errorf("checkpoint of step %d: %w", e.Step, e.Err)
 	}
+	dir, err := openStep(root, e.Path)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint of step %d: %w", e.Step, err)
+	}
+	defer dir.Close()
 	s := &Snapshot{Path: e.Path, Manifest: *e.Manifest, Files: map[string]*io.SectionReader{}, ctx: ctx, manifest: e.manifestFile}
-	var err error
 	for _, f := range e.Manifest.Files {
 		if err == nil && (len(names) == 0 || slices.Contains(names, f.Name) || slices.Contains(names, f.PartOf)) {
-			err = s.add(f)
+			err = s.add(dir, f)
 		}
 	}
 	for file, shapes := range e.Manifest.Sharded {
@@ -201,19 +225,16 @@ func (e Entry) Open(ctx context.Context, names ...string) (*Snapshot, error) {
 	return s, nil
 }
 
-// add opens a file and compares its bytes with the manifest. It checks the header first: a file
-// that is larger than its tensors is corrupt and need not be read to the end.
-func (s *Snapshot) add(want File) error {
+// add opens a file in the directory of the checkpoint, and compares its bytes with the manifest. It
+// checks the header first: a file that is larger than its tensors is corrupt and need not be read to
+// the end.
+func (s *Snapshot) add(dir *os.Root, want File) error {
 	path := filepath.Join(s.Path, want.Name)
-	f, err := open(path)
+	f, info, err := openFile(dir, s.Path, want.Name)
 	if err != nil {
 		return err
 	}
 	s.open = append(s.open, f)
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
 	if info.Size() != want.Bytes {
 		return fmt.Errorf("%q has %d bytes, the manifest has %d%s", path, info.Size(), want.Bytes, want.locateCorruption(ctxio.ReaderAt(s.ctx, f), info.Size()))
 	}
@@ -232,41 +253,63 @@ func (s *Snapshot) add(want File) error {
 	return nil
 }
 
-// checkOwners returns an error unless a checkpoint file, its directory, and the parent of that
-// directory have the same owner, and only the owner can write to the first two.
-func checkOwners(path string, file os.FileInfo) error {
-	dir, err := os.Lstat(filepath.Dir(path))
+// openStep opens the directory of a checkpoint, at path, in an open directory of checkpoints. It
+// returns an error unless both belong to the same user, and only that user can write to the former.
+func openStep(root *os.Root, path string) (*os.Root, error) {
+	name := filepath.Base(path)
+	if err := checkNoLink(root, path); err != nil {
+		return nil, err
+	}
+	dir, err := safefile.OpenRootIn(root, name)
 	if err != nil {
-		return err
+		return nil, absolute(root.Name(), err)
 	}
-	parent, err := os.Stat(filepath.Dir(filepath.Dir(path)))
+	parent, err := root.Stat(".")
+	if err == nil {
+		var info fs.FileInfo
+		if info, err = dir.Stat("."); err == nil {
+			err = checkOwner(path, info, parent)
+		}
+	}
 	if err != nil {
-		return err
+		dir.Close()
+		return nil, err
 	}
-	if err := checkOwner(filepath.Dir(path), dir, parent); err != nil {
-		return err
-	}
-	return checkOwner(path, file, dir)
+	return dir, nil
 }
 
-// open opens a regular file of a checkpoint that only its owner can write to. It follows no
-// symbolic link, so that no other file can be loaded instead. Hard links are not a risk: no
-// other user can create one in a directory that only the owner can write to.
-func open(path string) (*os.File, error) {
-	f, err := safefile.Open(path, safefile.NoFollow)
-	if errors.Is(err, safefile.ErrLink) {
-		return nil, fmt.Errorf("%q is a symbolic link, which a checkpoint must not contain", path)
+// openFile opens a regular file in the open directory of the checkpoint at path. It returns an error
+// unless both belong to the same user, and only that user can write to the file. It follows no
+// symbolic link, so that no other file can be loaded instead. Hard links are not a risk: no other
+// user can create one in a directory that only the owner can write to.
+func openFile(dir *os.Root, path, name string) (*os.File, fs.FileInfo, error) {
+	path = filepath.Join(path, name)
+	if err := checkNoLink(dir, path); err != nil {
+		return nil, nil, err
 	}
+	f, err := safefile.OpenIn(dir, name, safefile.NoFollow)
 	if err != nil {
-		return nil, err
+		return nil, nil, absolute(filepath.Dir(path), err)
 	}
 	info, err := f.Stat()
 	if err == nil {
-		err = checkOwners(path, info)
+		var parent fs.FileInfo
+		if parent, err = dir.Stat("."); err == nil {
+			err = checkOwner(path, info, parent)
+		}
 	}
 	if err != nil {
 		f.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	return f, nil
+	return f, info, nil
+}
+
+// checkNoLink returns an error if the file or directory at path, in the given open directory, is a
+// symbolic link.
+func checkNoLink(dir *os.Root, path string) error {
+	if info, err := dir.Lstat(filepath.Base(path)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return fmt.Errorf("%q is a symbolic link, which a checkpoint must not contain", path)
+	}
+	return nil
 }

@@ -53,10 +53,15 @@ func (s Writer) Consolidate(parts []File) (files []File, err error) {
 			err = s.wrapError(err)
 		}
 	}()
+	dir, err := openStep(s.root, s.TempDir)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
 	read := Snapshot{Path: s.TempDir, Manifest: Manifest{Files: parts}, Files: map[string]*io.SectionReader{}, ctx: context.Background()} // a save is not interrupted
 	defer read.Close()
 	for _, p := range parts {
-		if err := read.add(p); err != nil {
+		if err := read.add(dir, p); err != nil {
 			return nil, err
 		}
 	}

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // Retention is the retention policy for checkpoints.
@@ -73,7 +71,7 @@ func Prune(ctx context.Context, dir, run string, step int, policy Retention, ver
 	if err := checkRun(root, run, step); err != nil {
 		return fmt.Errorf("prune checkpoints in %q: %w", dir, err)
 	}
-	entries, err := List(dir)
+	entries, err := listIn(root) // not by its path: another directory may be there now
 	if err != nil {
 		return err
 	}
@@ -83,7 +81,7 @@ func Prune(ctx context.Context, dir, run string, step int, policy Retention, ver
 	verified[step] = true
 	verifies := func(e Entry) bool {
 		if _, cached := verified[e.Step]; !cached && ctx.Err() == nil {
-			if ok := Verify(ctx, e.Path) == nil; ctx.Err() == nil {
+			if ok := verifyIn(ctx, root, e.Path) == nil; ctx.Err() == nil {
 				verified[e.Step] = ok
 			}
 		}
@@ -176,14 +174,9 @@ func remove(root *os.Root, name string) error {
 // checkRun returns an error unless the open directory has a checkpoint of step that the given run
 // wrote.
 func checkRun(root *os.Root, run string, step int) error {
-	file := filepath.Join(name(step), manifestName)
-	text, err := safefile.ReadIn(root, file, maxManifest, safefile.NoFollow)
+	m, _, err := openManifest(root, filepath.Join(root.Name(), name(step)))
 	if err != nil {
 		return err
-	}
-	m, err := decodeManifest(text)
-	if err != nil {
-		return fmt.Errorf("read %q: %w", file, err)
 	}
 	if m.Run != run || m.Step != step {
 		return fmt.Errorf("checkpoint of step %d belongs to run %q, not to run %q", step, m.Run, run)

@@ -89,23 +89,27 @@ func begin(dir string, m *Manifest, bytes int64) (s Writer, err error) {
 			return s, s.wrapError(err)
 		}
 	}
-	old, err := readManifest(s.final)
+	root, err := openOwn(dir)
+	if err != nil {
+		return s, s.wrapError(err)
+	}
+	defer func() {
+		if err != nil || s.Exists {
+			root.Close()
+		}
+	}()
+	old, _, err := openManifest(root, s.final)
 	if errors.As(err, &NewerError{}) {
 		return s, s.wrapError(err) // never replaced
 	}
 	if err == nil && old.Run != m.Run {
 		return s, s.wrapError(fmt.Errorf("%q is a checkpoint of run %q, not of run %q", s.final, old.Run, m.Run))
 	}
-	if err == nil && old.Finished == m.Finished && old.Unevaluated == m.Unevaluated && Verify(context.Background(), s.final) == nil {
+	if err == nil && old.Finished == m.Finished && old.Unevaluated == m.Unevaluated && verifyIn(context.Background(), root, s.final) == nil {
 		s.Exists = true
 		return s, nil
 	}
-	root, err := openOwn(dir)
-	if err != nil {
-		return s, s.wrapError(err)
-	}
 	if err := clean(root); err != nil {
-		root.Close()
 		return s, err
 	}
 	temp := tempPrefix + rand.Text()[:10]
@@ -114,7 +118,6 @@ func begin(dir string, m *Manifest, bytes int64) (s Writer, err error) {
 		err = root.Mkdir(temp, 0o700)
 	}
 	if err != nil {
-		root.Close()
 		return s, s.wrapError(err)
 	}
 	s.root, s.TempDir = root, filepath.Join(dir, temp)
