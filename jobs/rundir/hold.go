@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
@@ -38,6 +39,43 @@ func (d Dir) Hold() (held Dir, release func(), err error) {
 		return Dir{}, nil, fmt.Errorf("open run directory %q: %w", d.Path, err)
 	}
 	return Dir{Path: d.Path, root: root}, func() { root.Close() }, nil
+}
+
+// OpenSweep opens and holds the sweep of the trial in d, and returns it with the trial's index. It
+// rejects a sweep like [OpenOwn], and a sweep that has a different directory for this trial.
+func (d Dir) OpenSweep() (sweep Dir, index int, release func(), err error) {
+	if sweep, release, err = OpenOwn(filepath.Dir(filepath.Dir(d.Path))); err != nil {
+		return Dir{}, 0, nil, err
+	}
+	index, err = strconv.Atoi(filepath.Base(d.Path))
+	if err == nil {
+		err = sweep.Element(index).checkSame(d)
+	}
+	if err != nil {
+		release()
+		return Dir{}, 0, nil, fmt.Errorf("open trial %q of sweep %q: %w", d.Path, sweep.Path, err)
+	}
+	return sweep, index, release, nil
+}
+
+// checkSame returns an error if d and other are different directories.
+func (d Dir) checkSame(other Dir) error {
+	var infos [2]fs.FileInfo
+	for i, dir := range []Dir{d, other} {
+		root, done, err := dir.open()
+		if err != nil {
+			return err
+		}
+		infos[i], err = root.Stat(".")
+		done()
+		if err != nil {
+			return err
+		}
+	}
+	if !os.SameFile(infos[0], infos[1]) {
+		return errReplaced
+	}
+	return nil
 }
 
 // IsHeld reports whether the directory belongs to this user and is held open, see [Dir.Hold].

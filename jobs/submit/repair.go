@@ -207,12 +207,18 @@ func (s Submitter) rebuild(ctx context.Context, req RepairRequest, done *Repaire
 		return salvaged, jobMismatchError(salvaged.Name, name)
 	}
 	var sweep *rundir.Record
+	var index int
 	if req.Dir.IsElement() {
-		parent, err := rundir.Dir{Path: filepath.Dir(filepath.Dir(req.Dir.Path))}.ReadRecord()
+		parent, at, release, err := req.Dir.OpenSweep()
+		if err != nil {
+			return salvaged, err
+		}
+		defer release()
+		record, err := parent.ReadRecord()
 		if err != nil {
 			return salvaged, fmt.Errorf("read the record of its sweep: %w", err)
 		}
-		sweep = &parent
+		sweep, index = &record, at
 	}
 	base, guessed := findBase(req, salvaged, sweep)
 	if base == "" {
@@ -230,7 +236,7 @@ func (s Submitter) rebuild(ctx context.Context, req RepairRequest, done *Repaire
 	}
 	record.Pending = salvaged.Pending
 	if sweep != nil {
-		record.Submissions = submissionsOfElement(req.Dir, *sweep)
+		record.Submissions = submissionsOfElement(*sweep, index)
 		return record, nil
 	}
 	var err error
@@ -279,15 +285,12 @@ func isOwnDir(path string) bool {
 	return err == nil && safefile.CheckOwner(info) == nil && info.Mode().Perm()&0o002 == 0
 }
 
-// submissionsOfElement returns the submissions of a sweep that included the trial in dir.
-func submissionsOfElement(dir rundir.Dir, sweep rundir.Record) (all []rundir.Submission) {
+// submissionsOfElement returns the submissions of a sweep that included the trial with an index.
+func submissionsOfElement(sweep rundir.Record, index int) (all []rundir.Submission) {
 	for _, s := range sweep.Submissions {
-		for _, index := range s.Elements {
-			if fmt.Sprint(index) == filepath.Base(dir.Path) {
-				s.JobID, s.Elements = fmt.Sprintf("%s_%d", s.JobID, index), nil
-				all = append(all, s)
-				break
-			}
+		if slices.Contains(s.Elements, index) {
+			s.JobID, s.Elements = fmt.Sprintf("%s_%d", s.JobID, index), nil
+			all = append(all, s)
 		}
 	}
 	return all

@@ -1,0 +1,54 @@
+package submit
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+// TestRepairRejectsUntrustedSweep checks that a repair of a trial does not use the record of a sweep that
+// belongs to another user, or that has a different directory for the trial. The record contains the
+// directory where the commands of the job start.
+func TestRepairRejectsUntrustedSweep(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("requires root")
+	}
+	for name, c := range map[string]struct {
+		change func(sweep string) error
+		ok     bool
+	}{
+		"own sweep":             {func(string) error { return nil }, true},
+		"sweep of another user": {func(sweep string) error { return os.Chown(sweep, 61001, -1) }, false},
+		"different trial": {func(sweep string) error {
+			return errors.Join(os.Rename(filepath.Join(sweep, "elements", "1"), sweep+".1"), os.Mkdir(filepath.Join(sweep, "elements", "1"), 0o700))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cl := newCluster(t)
+			cl.submitted(cl.request(swept))
+			sweep := cl.dir("s")
+			trial, release, err := sweep.Element(1).Hold()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer release()
+			if err := errors.Join(os.Remove(trial.Record()), c.change(sweep.Path)); err != nil {
+				t.Fatal(err)
+			}
+			job, err := jobs.Parse("job.toml", []byte(swept))
+			if err != nil {
+				t.Fatal(err)
+			}
+			done, err := cl.submitter.Repair(t.Context(), RepairRequest{Dir: trial, Job: job})
+			if (err == nil) != c.ok {
+				t.Errorf("got error %v, base %q", err, done.Record.Base)
+			}
+			if last := done.Record.LastJob(); c.ok && last != "101_1" {
+				t.Errorf("got last job %q", last)
+			}
+		})
+	}
+}
