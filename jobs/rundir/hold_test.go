@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -265,5 +266,27 @@ func TestRemoveCode(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(filepath.Join(now, "code")); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestJobIDsOfHeldDirectory checks that logs in a different directory at the path of a held directory do
+// not name jobs of the run.
+func TestJobIDsOfHeldDirectory(t *testing.T) {
+	d, release, err := mustCreate(t).Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	for _, name := range []string{"slurm-18.out", "slurm-19_3.out", "slurm-0x1.out", "slurm-.out", "slurm-20.err"} {
+		if err := os.WriteFile(filepath.Join(d.Path, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move(t, d.Path)
+	if err := errors.Join(os.Mkdir(d.Path, 0o700), os.WriteFile(filepath.Join(d.Path, "slurm-77.out"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := d.JobIDs(), []string{"18", "19_3"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

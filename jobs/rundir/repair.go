@@ -101,18 +101,16 @@ func (d Dir) JobIDs() []string {
 	if end, ok := d.ReadEnd(); ok {
 		ids = append(ids, end.JobID)
 	}
-	logs, _ := filepath.Glob(filepath.Join(escapeGlob(d.Path), "slurm-*.out"))
-	for _, path := range logs {
-		ids = append(ids, strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "slurm-"), ".out"))
+	entries, _ := d.readDir() // ignore the error: other files may have the jobs
+	for _, e := range entries {
+		id := strings.TrimSuffix(strings.TrimPrefix(e.Name(), "slurm-"), ".out")
+		if e.Name() == filepath.Base(d.BatchLog(id)) {
+			ids = append(ids, id)
+		}
 	}
 	ids = slices.DeleteFunc(ids, func(id string) bool { return !isJobID(id) })
 	slices.Sort(ids)
 	return slices.Compact(ids)
-}
-
-// escapeGlob returns a pattern that matches only path.
-func escapeGlob(path string) string {
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
 // ReplaceRecord writes r in place of a corrupt or missing record. It renames the old file and

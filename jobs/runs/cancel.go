@@ -112,16 +112,19 @@ func (s *Store) CancelTrials(ctx context.Context, trials []Run) (canceled []Canc
 
 // checkJob returns an error if neither the comment nor the script of the run's last job names
 // the submission. Slurm may have reused the job ID for another job. It returns nil if Slurm does
-// not respond, and for user-written batch scripts that call the launcher, because their jobs
-// have no such comment.
+// not respond. The jobs of user-written batch scripts that call the launcher have no such comment,
+// but they have left files in the run directory.
 func (s *Store) checkJob(ctx context.Context, run Run) error {
 	last := run.Record.Last()
-	if last == nil || last.ID == "" {
+	if last == nil {
 		return nil
 	}
-	ids, err := s.Slurm.FindByComment(ctx, last.Comment())
 	id, _, _ := strings.Cut(last.JobID, "_")
-	if err != nil || slices.Contains(ids, id) {
+	if last.ID == "" {
+		if slices.Contains(run.Dir.JobIDs(), last.JobID) {
+			return nil
+		}
+	} else if ids, err := s.Slurm.FindByComment(ctx, last.Comment()); err != nil || slices.Contains(ids, id) {
 		return nil
 	}
 	// Some centers replace comments. The job's script in this directory also identifies it.
@@ -129,8 +132,11 @@ func (s *Store) checkJob(ctx context.Context, run Run) error {
 	if err != nil || slices.ContainsFunc(jobs, func(j slurm.SubmittedJob) bool { return j.ID == id }) {
 		return nil
 	}
-	return hints.Errorf("cancel the job with `scancel "+id+"` if it is the right one",
-		"cancel job %s: Slurm has no job of yours with this ID and the comment %q: it was not submitted from run directory %q",
+	hint := "cancel the job with `scancel " + id + "` if it is the right one"
+	if last.ID == "" {
+		return hints.Errorf(hint, "cancel job %s: it has left no file in run directory %q", id, run.Dir.Path)
+	}
+	return hints.Errorf(hint, "cancel job %s: Slurm has no job of yours with this ID and the comment %q: it was not submitted from run directory %q",
 		id, last.Comment(), run.Dir.Path)
 }
 

@@ -161,10 +161,12 @@ func jobMismatchError(run, file string) error {
 	return hints.Errorf("pass the job file of that run with --job", "the directory belongs to job %q, but the job file is for job %q", run, file)
 }
 
-// readCheckpoints returns the ID of the run that wrote all checkpoints, or an empty string if
-// there are no checkpoints.
+// readCheckpoints returns the ID of the run that wrote all checkpoints of this user, or an empty
+// string if there are no such checkpoints.
 func (done *Repaired) readCheckpoints(dir rundir.Dir) (run string, err error) {
 	entries, err := checkpoint.List(dir.Checkpoints())
+	// Another user may have put a different directory at the path of the run directory.
+	entries = slices.DeleteFunc(entries, func(e checkpoint.Entry) bool { return e.Manifest != nil && !e.IsOwn() })
 	if err != nil || len(entries) == 0 {
 		return "", err
 	}

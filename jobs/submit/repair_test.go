@@ -2,11 +2,14 @@ package submit
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
 // TestRepairRejectsUntrustedSweep checks that a repair of a trial does not use the record of a sweep that
@@ -50,5 +53,37 @@ func TestRepairRejectsUntrustedSweep(t *testing.T) {
 				t.Errorf("got last job %q", last)
 			}
 		})
+	}
+}
+
+// TestRepairIgnoresCheckpointsOfOthers checks that a run does not get the ID of the run that wrote the
+// checkpoints of another user. The user may have put a directory at the path of the run directory.
+func TestRepairIgnoresCheckpointsOfOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("requires root")
+	}
+	cl := newCluster(t)
+	text := fmt.Sprintf(single, "a", "", "")
+	cl.submitted(cl.request(text))
+	dir := cl.dir("a")
+	record, err := dir.ReadRecord()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := checkpoint.Save(dir.Checkpoints(), &checkpoint.Manifest{Run: "foreign", Step: 1}, checkpoint.Files{checkpoint.ModelFile: nil}); err != nil {
+		t.Fatal(err)
+	}
+	if err := filepath.WalkDir(dir.Checkpoints(), func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Chown(path, 61001, -1))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	job, err := jobs.Parse("job.toml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, err := cl.submitter.Repair(t.Context(), RepairRequest{Dir: dir, Job: job})
+	if err != nil || !done.Intact || done.Record.Run != record.Run || done.Checkpoints != 0 {
+		t.Errorf("got %+v, %v, want the record of run %q", done, err, record.Run)
 	}
 }
