@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -78,6 +79,49 @@ func OpenIn(root *os.Root, name string, flags int) (*os.File, error) {
 func OpenRoot(path string) (*os.Root, error) {
 	root, err := os.OpenRoot(path + itself)
 	return root, withPath(err, path)
+}
+
+// OpenOwnersRoot opens the directory at path like [OpenRoot], but rejects a link to the directory of a
+// different user. The link and the directory that it leads to must have the same owner as the
+// directory around the link. Otherwise, a user could redirect reads of the own directory to a private
+// directory of the reader.
+func OpenOwnersRoot(path string) (*os.Root, error) {
+	root, err := OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkLink(path, root); err != nil {
+		root.Close()
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return root, nil
+}
+
+// checkLink returns an error if the open directory was reached through a link that
+// [OpenOwnersRoot] rejects.
+func checkLink(path string, root *os.Root) error {
+	opened, err := root.Stat(".")
+	if err != nil {
+		return err
+	}
+	link, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if os.SameFile(opened, link) {
+		return nil
+	}
+	around, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	owner, ok := Owner(around)
+	for _, info := range []fs.FileInfo{link, opened} {
+		if uid, _ := Owner(info); !ok || uid != owner {
+			return fmt.Errorf("%w to a directory of a different user", ErrLink)
+		}
+	}
+	return nil
 }
 
 // OpenRootIn opens a directory like [os.Root.OpenRoot], which would wait at a FIFO.

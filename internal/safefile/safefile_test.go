@@ -232,3 +232,40 @@ func TestReadSomeIn(t *testing.T) {
 		t.Error("no error for a FIFO")
 	}
 }
+
+// TestOpenOwnersRoot checks which links to a directory are followed.
+func TestOpenOwnersRoot(t *testing.T) {
+	const another = 61001
+	for _, c := range []struct {
+		name                 string
+		around, link, target int // owners
+		ok                   bool
+	}{
+		{"links of this user", 0, 0, 0, true},
+		{"links of another user", another, another, another, true},
+		{"another user's link to a directory of this user", another, another, 0, false},
+		{"another user's link in a directory of this user", 0, another, 0, false},
+		{"this user's link to a directory of another user", 0, 0, another, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			around, target := t.TempDir(), t.TempDir()
+			link := filepath.Join(around, "link")
+			if err := errors.Join(os.Symlink(target, link), os.Lchown(link, c.link, -1), os.Chown(around, c.around, -1),
+				os.Chown(target, c.target, -1)); err != nil {
+				t.Fatal(err) // the suite runs as root
+			}
+			root, err := safefile.OpenOwnersRoot(link)
+			if err == nil {
+				root.Close()
+			}
+			if (err == nil) != c.ok || err != nil && !errors.Is(err, safefile.ErrLink) {
+				t.Errorf("got %v", err)
+			}
+			root, err = safefile.OpenOwnersRoot(target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			root.Close()
+		})
+	}
+}

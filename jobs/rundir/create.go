@@ -200,8 +200,13 @@ func OpenOwn(path string) (d Dir, release func(), err error) {
 // HasCheckpoints reports whether the directory contains checkpoints. Other files may be
 // missing.
 func (d Dir) HasCheckpoints() bool {
-	entries, err := os.ReadDir(d.Checkpoints())
-	return err == nil && len(entries) > 0
+	root, err := safefile.OpenOwnersRoot(d.Checkpoints())
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	entries, _ := safefile.ReadSomeIn(root, ".", 1)
+	return len(entries) > 0
 }
 
 // cannotMake adds a hint to a file system error. The *fs.PathError in err names the component

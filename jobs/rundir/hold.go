@@ -166,7 +166,7 @@ func (d Dir) CheckPlace() error {
 // holdsCheckpoints reports whether a held directory contains checkpoints. Unlike
 // [Dir.HasCheckpoints], it works after the directory was moved.
 func (d Dir) holdsCheckpoints() bool {
-	entries, _ := safefile.ReadDirIn(d.root, checkpointsName)
+	entries, _ := safefile.ReadSomeIn(d.root, checkpointsName, 1)
 	return len(entries) > 0
 }
 

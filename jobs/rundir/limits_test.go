@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,5 +36,26 @@ func TestListsAreLimited(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestHasCheckpointsFollowsOwnLinks checks that a link of a different user is not followed.
+func TestHasCheckpointsFollowsOwnLinks(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("requires root")
+	}
+	d := mustCreate(t)
+	target := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(target, "step-00000001"), 0o700), os.Symlink(target, d.Checkpoints())); err != nil {
+		t.Fatal(err)
+	}
+	if !d.HasCheckpoints() {
+		t.Error("the user's own link is not followed")
+	}
+	if err := errors.Join(os.Chown(d.Path, 61001, -1), os.Lchown(d.Checkpoints(), 61001, -1)); err != nil {
+		t.Fatal(err)
+	}
+	if d.HasCheckpoints() {
+		t.Error("another user's link is followed")
 	}
 }

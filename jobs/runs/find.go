@@ -292,7 +292,8 @@ func (s *Store) List(dir string) (found []Run, unreadable []error, err error) {
 	budget := newReadBudget(maxForeignRecords)
 	for _, e := range entries {
 		d := rundir.Dir{Path: filepath.Join(dir, e.Name())}
-		if user, foreign := foreignOwner(d.Path); foreign && !budget.take(user, fileSize(d.Record(), maxForeignRecords)) {
+		size := func() int64 { return fileSize(d.Record(), maxForeignRecords) }
+		if user, foreign := foreignOwner(d.Path); foreign && !budget.take(user, size) {
 			continue
 		}
 		record, err := s.readRecord(d)

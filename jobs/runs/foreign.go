@@ -30,6 +30,8 @@ const (
 	maxForeignMetrics = 32 << 30
 	// maxForeignJobs is the number of jobs of the trials of such a sweep. Slurm is queried for each.
 	maxForeignJobs = 100_000
+	// nameCost is the cost of a name in a directory of checkpoints.
+	nameCost = 4 << 10
 	// runCost is the part of readCost that does not depend on the size of files.
 	runCost = 64 << 10
 )
@@ -45,16 +47,24 @@ func newReadBudget(max int64) *readBudget {
 	return &readBudget{max: max, used: map[int]int64{}, skipped: map[int]int{}}
 }
 
-// take reports whether the budget of a user suffices for n more units, and uses them.
-func (b *readBudget) take(user int, n int64) bool {
+// maxTooLarge is the number of runs whose cost exceeds the rest of the budget, after which the budget is
+// exhausted. Finding the cost of a run also takes time.
+const maxTooLarge = 16
+
+// take reports whether the budget of a user suffices for a run, and uses the cost of the run. It does
+// not call cost after the budget is exhausted.
+func (b *readBudget) take(user int, cost func() int64) bool {
 	if b == nil {
 		return true
 	}
-	b.used[user] += min(n, b.max+1)
-	if b.used[user] <= b.max {
-		return true
+	if b.used[user] < b.max {
+		n := cost()
+		if n <= b.max-b.used[user] {
+			b.used[user] += n
+			return true
+		}
+		b.used[user] += b.max / maxTooLarge
 	}
-	b.used[user] -= min(n, b.max+1)
 	b.skipped[user]++
 	return false
 }
@@ -94,10 +104,11 @@ func readCost(dir rundir.Dir) int64 {
 // statusCost returns the part of readCost for files whose content is stored.
 func statusCost(dir rundir.Dir) int64 {
 	cost := int64(0)
-	for _, path := range []string{dir.Record(), dir.Live(), dir.Attempts(), dir.Failure()} {
+	for _, path := range []string{dir.Spec(), dir.Record(), dir.Live(), dir.Attempts(), dir.Failure()} {
 		cost += 16 * fileSize(path, 32<<20)
 	}
-	return cost + 16*checkpoint.NewestManifestSize(dir.Checkpoints())
+	names, manifest := checkpoint.NewestCost(dir.Checkpoints())
+	return cost + nameCost*int64(names) + 16*manifest
 }
 
 // readCost returns the cost of a run with its trials. Slurm is queried for each job of a chain.
@@ -110,7 +121,9 @@ func (r Run) readCost() int64 {
 		return cost
 	}
 	for i := range r.Record.Sweep.Elements {
-		cost += readCost(r.Dir.Element(i)) - runCost
+		if cost += readCost(r.Dir.Element(i)) - runCost; cost > maxForeignCost {
+			break
+		}
 	}
 	return cost
 }

@@ -82,7 +82,7 @@ func (p *Poller) Poll(ctx context.Context, list []Run) ([]watch.Status, error) {
 		budget = newReadBudget(maxForeignCost)
 	}
 	for _, r := range list {
-		if user, foreign := foreignOwner(r.Dir.Path); foreign && !budget.take(user, r.readCost()) {
+		if user, foreign := foreignOwner(r.Dir.Path); foreign && !budget.take(user, r.readCost) {
 			continue
 		}
 		s, err := p.read(r)

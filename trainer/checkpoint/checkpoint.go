@@ -212,16 +212,18 @@ func listIn(root *os.Root) ([]Entry, error) {
 	return entries, err
 }
 
-// NewestManifestSize returns the number of bytes of the manifest that [Newest] reads, or 0 if it
-// reads none.
-func NewestManifestSize(dir string) (size int64) {
+// NewestCost returns the number of names that [Newest] reads in dir, and the number of bytes of the
+// manifest that it reads.
+func NewestCost(dir string) (names int, manifest int64) {
 	_ = inDir(dir, func(root *os.Root) error {
-		if entries, _ := listEntries(root); len(entries) > 0 {
-			size = entries[0].manifestSize(root)
+		found, _ := readNames(root)
+		names = len(found)
+		if entries := entriesOf(root, found); len(entries) > 0 {
+			manifest = entries[0].manifestSize(root)
 		}
 		return nil
 	})
-	return size
+	return names, manifest
 }
 
 // manifestSize returns the number of bytes of the manifest to read. It is 0 if the manifest is
@@ -272,16 +274,26 @@ func inDir(dir string, f func(root *os.Root) error) error {
 }
 
 // listEntries returns the checkpoints in an open directory, newest first, without their manifests.
-// If the directory belongs to another user, it reads at most maxForeignEntries names.
 func listEntries(root *os.Root) ([]Entry, error) {
+	found, err := readNames(root)
+	if err != nil {
+		return nil, fmt.Errorf("list checkpoints: %w", absolute(root.Name(), err))
+	}
+	return entriesOf(root, found), nil
+}
+
+// readNames returns the names in an open directory. If the directory belongs to another user, it reads
+// at most maxForeignEntries names.
+func readNames(root *os.Root) ([]fs.DirEntry, error) {
 	limit := math.MaxInt
 	if isForeign(root) {
 		limit = maxForeignEntries
 	}
-	found, err := safefile.ReadSomeIn(root, ".", limit)
-	if err != nil {
-		return nil, fmt.Errorf("list checkpoints: %w", absolute(root.Name(), err))
-	}
+	return safefile.ReadSomeIn(root, ".", limit)
+}
+
+// entriesOf returns the checkpoints among the names in an open directory, like [listEntries].
+func entriesOf(root *os.Root, found []fs.DirEntry) []Entry {
 	var entries []Entry
 	for _, f := range found {
 		base := f.Name()
@@ -295,7 +307,7 @@ func listEntries(root *os.Root) ([]Entry, error) {
 		entries = append(entries, Entry{Path: filepath.Join(root.Name(), f.Name()), Step: step})
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return b.Step - a.Step })
-	return entries, nil
+	return entries
 }
 
 // isForeign reports whether an open directory belongs to another user.

@@ -520,7 +520,6 @@ func cleanAt(dir string) error {
 	return clean(root)
 }
 
-
 // readManifest returns the manifest of the checkpoint at path.
 func readManifest(path string) (m *Manifest, err error) {
 	err = inDir(filepath.Dir(path), func(root *os.Root) error {
