@@ -76,7 +76,7 @@ func (p *program) parse(path string, src []byte, base string, set ...string) (*j
 	if f.spec, err = f.job.Source(); err != nil {
 		return nil, err
 	}
-	if f.site, err = p.siteOf(f.job, f.base); err != nil {
+	if f.site, err = p.siteOf(f.job, p.abs(path), f.base); err != nil {
 		return nil, err
 	}
 	return f, f.check()
@@ -91,9 +91,10 @@ func readJob(path string) (*jobs.Job, error) {
 	return jobs.Parse(path, src)
 }
 
-// siteOf returns the profile of the job's site.
-func (p *program) siteOf(job *jobs.Job, base string) (*sites.Profile, error) {
+// siteOf returns the profile of the site of the job in a job file.
+func (p *program) siteOf(job *jobs.Job, file, base string) (*sites.Profile, error) {
 	finder := p.finder()
+	finder.JobFile = file
 	site, err := finder.Find(job.Site, base)
 	var broken jobs.Diagnostics
 	switch {

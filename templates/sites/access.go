@@ -21,15 +21,16 @@ var ErrWritable = errors.New("other users can change the profile")
 // readProfile reads the profile at path. It returns an error that wraps [ErrWritable], with a
 // hint, if every user, or members of a group of this user, can change or replace the file. See
 // ARCHITECTURE.md for the accepted permissions. It returns only a warning if they can write to
-// jobDir, the directory of the job file, or to a directory above it, because they can replace
-// the job file anyway. If jobDir is empty, the profile was found by its name, see [checkCreator].
-func readProfile(path, jobDir string) (src []byte, warning error, err error) {
+// jobDir, the directory of the job file, to a directory above it, or to the job file, because they
+// can change the job anyway. If jobDir is empty, the profile was found by its name, see
+// [checkCreator].
+func readProfile(path, jobDir, jobFile string) (src []byte, warning error, err error) {
 	f, err := safefile.Open(path, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.Close()
-	warning, err = checkWriters(f, path, jobDir)
+	warning, err = checkWriters(f, path, jobDir, jobFile)
 	if err == nil && jobDir == "" {
 		err = checkCreator(f, path)
 	}
@@ -43,7 +44,7 @@ func readProfile(path, jobDir string) (src []byte, warning error, err error) {
 // checkWriters returns an error or a warning if users other than the owner can change an open
 // profile, or can replace it because they can write to a directory above it. Both list the
 // files and directories whose permissions must change.
-func checkWriters(f *os.File, path, jobDir string) (warning, err error) {
+func checkWriters(f *os.File, path, jobDir, jobFile string) (warning, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -77,7 +78,8 @@ func checkWriters(f *os.File, path, jobDir string) (warning, err error) {
 		if writers == safefile.SharedGroup && isRoot(info) && isRoot(p.info) {
 			continue // root owns the profile and has selected the group
 		}
-		withJob := slices.Contains(jobDirs, p.path) || p.path == path && filepath.Dir(path) == filepath.Clean(jobDir)
+		withJob := slices.Contains(jobDirs, p.path) ||
+			p.path == path && filepath.Dir(path) == filepath.Clean(jobDir) && max(writersOf(jobDir), writersOf(jobFile)) >= writers
 		if writers != safefile.OwnerOnly && (!withJob || writers == safefile.Anyone && p.path == path) {
 			rejected = true
 		}
@@ -108,6 +110,16 @@ func checkWriters(f *os.File, path, jobDir string) (warning, err error) {
 		return nil, err
 	}
 	return err, nil
+}
+
+// writersOf returns the users who can change a file or the files of a directory. It returns
+// [safefile.OwnerOnly] if the path does not exist.
+func writersOf(path string) safefile.Writers {
+	info, err := os.Stat(path)
+	if err != nil {
+		return safefile.OwnerOnly
+	}
+	return safefile.WritersOf(info)
 }
 
 // checkCreator returns an error if other users can create files in the directory of a profile, and

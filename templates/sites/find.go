@@ -29,6 +29,8 @@ type Finder struct {
 	// Dirs are directories of NAME.toml files that the center maintains. The first match has
 	// precedence, also over the embedded profiles.
 	Dirs []string
+	// JobFile is the path of the job file that names the site. It may be empty.
+	JobFile string
 }
 
 // Find returns the profile for the site in a job file. The site is a name or a path, which
@@ -41,7 +43,7 @@ func (f Finder) Find(site, base string) (*Profile, error) {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(base, path)
 		}
-		src, warning, err := readProfile(path, base)
+		src, warning, err := readProfile(path, base, f.JobFile)
 		if err != nil {
 			return nil, fmt.Errorf("read site profile: %w", err)
 		}
@@ -53,7 +55,7 @@ func (f Finder) Find(site, base string) (*Profile, error) {
 	}
 	for _, dir := range f.Dirs {
 		path := filepath.Join(dir, site+suffix)
-		src, _, err := readProfile(path, "")
+		src, _, err := readProfile(path, "", "")
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -109,6 +109,7 @@ func TestFindChecksWhoCanWrite(t *testing.T) {
 		dirUID             string // "root": the directories belong to root; empty: to uid
 		mode, dir          os.FileMode
 		above              os.FileMode // of the directory above dir; 0 is 0o755
+		job                os.FileMode // of the job file in dir; 0 is 0o644
 		rejected, besideOK bool        // besideOK: accepted with a warning in the directory of the job file
 	}{
 		{name: "only the owner", uid: 1000, gid: shared, mode: 0o644, dir: 0o755},
@@ -116,7 +117,9 @@ func TestFindChecksWhoCanWrite(t *testing.T) {
 		{name: "group of the staff", uid: 1000, gid: staff, mode: 0o664, dir: 0o775 | os.ModeSetgid},
 		{name: "owned by root, shared group", gid: shared, mode: 0o664, dir: 0o775 | os.ModeSetgid},
 		{name: "shared group, directory of root", uid: 1000, gid: shared, dirUID: "root", mode: 0o644, dir: 0o775, rejected: true, besideOK: true},
-		{name: "shared group, file", uid: 1000, gid: shared, mode: 0o664, dir: 0o755, rejected: true, besideOK: true},
+		{name: "shared group, file", uid: 1000, gid: shared, mode: 0o664, dir: 0o755, rejected: true},
+		{name: "shared group, file and job file", uid: 1000, gid: shared, mode: 0o664, dir: 0o755, job: 0o664, rejected: true, besideOK: true},
+		{name: "shared group, file and directory", uid: 1000, gid: shared, mode: 0o664, dir: 0o775, rejected: true, besideOK: true},
 		{name: "shared group, directory", uid: 1000, gid: shared, mode: 0o644, dir: 0o775, rejected: true, besideOK: true},
 		{name: "shared group, directory with the sticky bit", uid: 1000, gid: shared, mode: 0o644, dir: 0o775 | os.ModeSticky},
 		{name: "everybody, file", mode: 0o666, dir: 0o755, rejected: true},
@@ -143,7 +146,10 @@ func TestFindChecksWhoCanWrite(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			f := Finder{Dirs: []string{dir}}
+			f := Finder{Dirs: []string{dir}, JobFile: filepath.Join(dir, "job.toml")}
+			if err := errors.Join(os.WriteFile(f.JobFile, nil, 0o600), os.Chown(f.JobFile, c.uid, c.gid), os.Chmod(f.JobFile, cmp.Or(c.job, 0o644))); err != nil {
+				t.Fatal(err)
+			}
 			for _, find := range []struct {
 				site, base string
 				rejected   bool
@@ -236,7 +242,7 @@ func TestHintKeepsSharedDirectories(t *testing.T) {
 	if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(path, nil, 0o644), os.Chmod(project, 0o777), os.Chmod(dir, 0o777)); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := readProfile(path, "")
+	_, _, err := readProfile(path, "", "")
 	if hint := hints.Of(err); !strings.Contains(hint, "`chmod +t "+project+"`") || !strings.Contains(hint, "`chmod go-w "+dir+"`") {
 		t.Errorf("got %v (hint %q)", err, hint)
 	}
@@ -244,7 +250,7 @@ func TestHintKeepsSharedDirectories(t *testing.T) {
 	if err := errors.Join(os.Chmod(project, 0o777|os.ModeSticky), os.Chmod(dir, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := readProfile(path, ""); err != nil {
+	if _, _, err := readProfile(path, "", ""); err != nil {
 		t.Error(err)
 	}
 }
