@@ -312,6 +312,11 @@ func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	dir, release, err := dir.Hold()
+	if err != nil {
+		return "", err
+	}
+	defer release()
 	// A submission of the sweep may write the same record.
 	unlock, err := dir.LockSubmission()
 	if err != nil {
