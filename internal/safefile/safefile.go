@@ -81,10 +81,10 @@ func OpenRoot(path string) (*os.Root, error) {
 	return root, withPath(err, path)
 }
 
-// OpenOwnersRoot opens the directory at path like [OpenRoot], but rejects a link to the directory of a
-// different user. The link and the directory that it leads to must have the same owner as the
-// directory around the link. Otherwise, a user could redirect reads of the own directory to a private
-// directory of the reader.
+// OpenOwnersRoot opens the directory at path like [OpenRoot], but rejects a link with which another
+// user redirects reads to a directory of this user. In a directory of another user, the link and its
+// target must belong to that user. In a directory of this user or root, the link must belong to this
+// user, to root, or to the owner of its target.
 func OpenOwnersRoot(path string) (*os.Root, error) {
 	root, err := OpenRoot(path)
 	if err != nil {
@@ -115,13 +115,14 @@ func checkLink(path string, root *os.Root) error {
 	if err != nil {
 		return err
 	}
-	owner, ok := Owner(around)
-	for _, info := range []fs.FileInfo{link, opened} {
-		if uid, _ := Owner(info); !ok || uid != owner {
-			return fmt.Errorf("%w to a directory of a different user", ErrLink)
-		}
+	parent, _ := Owner(around)
+	owner, _ := Owner(link)
+	target, _ := Owner(opened)
+	isTrusted := func(uid int) bool { return uid == 0 || uid == os.Geteuid() }
+	if owner == target && owner == parent || isTrusted(parent) && (isTrusted(owner) || owner == target) {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w to a directory of a different user", ErrLink)
 }
 
 // OpenRootIn opens a directory like [os.Root.OpenRoot], which would wait at a FIFO.

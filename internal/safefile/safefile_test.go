@@ -245,7 +245,9 @@ func TestOpenOwnersRoot(t *testing.T) {
 		{"links of another user", another, another, another, true},
 		{"another user's link to a directory of this user", another, another, 0, false},
 		{"another user's link in a directory of this user", 0, another, 0, false},
-		{"this user's link to a directory of another user", 0, 0, another, false},
+		{"this user's link to a directory of another user", 0, 0, another, true},
+		{"another user's link in a shared directory", 0, another, another, true},
+		{"this user's link in a directory of another user", another, 0, 0, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			around, target := t.TempDir(), t.TempDir()

@@ -58,6 +58,28 @@ func (d Dir) OpenSweep() (sweep Dir, index int, release func(), err error) {
 	return sweep, index, release, nil
 }
 
+// CheckLinks returns an error if the directory of a sweep's trial is reached through a link in the
+// sweep's directory with which another user redirects reads; see [safefile.OpenOwnersRoot]. A trial of
+// a held sweep is always below it.
+func (d Dir) CheckLinks() error {
+	if d.root != nil || !d.IsElement() {
+		return nil
+	}
+	for _, path := range []string{filepath.Dir(d.Path), d.Path} {
+		if info, err := os.Lstat(path); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			continue
+		}
+		root, err := safefile.OpenOwnersRoot(path)
+		if errors.Is(err, safefile.ErrLink) {
+			return fmt.Errorf("open trial %q: %w", d.Path, err)
+		}
+		if err == nil {
+			root.Close()
+		}
+	}
+	return nil
+}
+
 // checkSame returns an error if d and other are different directories.
 func (d Dir) checkSame(other Dir) error {
 	var infos [2]fs.FileInfo

@@ -129,7 +129,8 @@ func (r Run) readCost() int64 {
 }
 
 // CheckSweepSize returns an error if the run is a sweep of another user that has too many jobs, or
-// whose files are too large to read all of them. The files can be links to a few large files.
+// whose files are too large to read all of them. The files can be links to a few large files. It also
+// returns an error if a trial is a link that [rundir.Dir.CheckLinks] rejects.
 func (r Run) CheckSweepSize() error {
 	user, foreign := foreignOwner(r.Dir.Path)
 	if !foreign || !r.IsSweep() {
@@ -141,6 +142,9 @@ func (r Run) CheckSweepSize() error {
 	cost, metrics := int64(0), int64(0)
 	for i := range r.Record.Sweep.Elements {
 		trial := r.Dir.Element(i)
+		if err := trial.CheckLinks(); err != nil {
+			return err
+		}
 		cost, metrics = cost+statusCost(trial), metrics+fileSize(trial.Metrics(), maxForeignMetrics)
 		if cost > maxForeignSweep || metrics > maxForeignMetrics {
 			return hints.Errorf(fmt.Sprintf("name a single element, such as %s", jobs.ShellQuote(trial.Path)),

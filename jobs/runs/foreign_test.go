@@ -1,12 +1,17 @@
 package runs
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
 // TestReadCostCountsAllFiles checks that the cost of a run includes the job file and the names in the
@@ -43,5 +48,42 @@ func TestExhaustedBudget(t *testing.T) {
 	}
 	if !b.take(8, cost(1)) {
 		t.Error("the budget of a different user is used")
+	}
+}
+
+// TestLinksOfAnotherUserAreNotFollowed checks that another user cannot show a private run of this user as a
+// trial of a foreign sweep, or private checkpoints as the checkpoints of a foreign run.
+func TestLinksOfAnotherUserAreNotFollowed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("requires root")
+	}
+	private := create(t, filepath.Join(t.TempDir(), "private"), rundir.Record{Name: "private"})
+	if _, err := checkpoint.Save(private.Checkpoints(), &checkpoint.Manifest{Run: "private", Step: 1}, checkpoint.Files{checkpoint.ModelFile: nil}); err != nil {
+		t.Fatal(err)
+	}
+	sweep := newSweep(t, &Store{Dir: t.TempDir()}, 2, 0)
+	trial := sweep.Dir.Element(1).Path
+	if err := errors.Join(os.RemoveAll(trial), os.Symlink(private.Path, trial), os.Symlink(private.Checkpoints(), sweep.Dir.Checkpoints())); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sweep.Trials(); err != nil {
+		t.Errorf("the user's own link: %v", err)
+	}
+	if found, err := checkpoint.List(sweep.Dir.Checkpoints()); err != nil || len(found) != 1 {
+		t.Errorf("the user's own link: got %v, %v", found, err)
+	}
+	if err := filepath.WalkDir(sweep.Dir.Path, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, 61001, -1))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	_, openErr := Open(trial)
+	_, trialsErr := sweep.Trials()
+	_, listErr := checkpoint.List(sweep.Dir.Checkpoints())
+	_, pollErr := (&Store{Dir: t.TempDir()}).NewPoller().Poll(t.Context(), []Run{sweep})
+	for _, err := range []error{openErr, trialsErr, listErr, pollErr, sweep.CheckSweepSize()} {
+		if !errors.Is(err, safefile.ErrLink) {
+			t.Errorf("got %v, want %v", err, safefile.ErrLink)
+		}
 	}
 }

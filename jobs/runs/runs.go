@@ -44,6 +44,9 @@ type Run struct {
 // user. If only its record is invalid, the run with the error has the directory.
 func Open(path string) (Run, error) {
 	dir, err := rundir.Open(path)
+	if err == nil {
+		err = dir.CheckLinks()
+	}
 	if errors.Is(err, fs.ErrPermission) {
 		err = hints.Add(err, "a run directory is open to its owner only: ask that user, or run ddpbatch as that user")
 	}
@@ -108,7 +111,10 @@ func (r Run) Trials() ([]Run, error) {
 // trial returns a trial of a sweep.
 func (r Run) trial(index int) (Run, error) {
 	trial := Run{Dir: r.Dir.Element(index)}
-	var err error
+	err := trial.Dir.CheckLinks()
+	if err != nil {
+		return Run{}, err
+	}
 	if trial.Record, err = trial.Dir.ReadRecord(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Run{}, err
 	}

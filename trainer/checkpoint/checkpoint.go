@@ -262,7 +262,7 @@ func hasAny(dir string) (found bool) {
 
 // inDir opens a directory of checkpoints and calls f with it, unless the directory does not exist.
 func inDir(dir string, f func(root *os.Root) error) error {
-	root, err := safefile.OpenRoot(dir)
+	root, err := safefile.OpenOwnersRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

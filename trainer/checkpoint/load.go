@@ -160,7 +160,7 @@ func Load(ctx context.Context, dir string, names ...string) (*Snapshot, []error,
 // Verify compares every byte of a checkpoint with its manifest. If the context ends first, Verify
 // returns its cause.
 func Verify(ctx context.Context, path string) error {
-	root, err := safefile.OpenRoot(filepath.Dir(path))
+	root, err := safefile.OpenOwnersRoot(filepath.Dir(path))
 	if err != nil {
 		return fmt.Errorf("verify checkpoint %q: %w", path, err)
 	}
@@ -184,7 +184,7 @@ func verifyIn(ctx context.Context, root *os.Root, path string) error {
 // Open opens and verifies the named files of a checkpoint, or all files if names is empty. The caller
 // must close the Snapshot.
 func (e Entry) Open(ctx context.Context, names ...string) (*Snapshot, error) {
-	root, err := safefile.OpenRoot(filepath.Dir(e.Path))
+	root, err := safefile.OpenOwnersRoot(filepath.Dir(e.Path))
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint of step %d: %w", e.Step, err)
 	}
