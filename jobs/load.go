@@ -27,6 +27,15 @@ const maxFileBytes = 1 << 20
 // the content is invalid, the error has type [Diagnostics]. A read error wraps the cause and
 // may have a hint.
 func Load(path string) (*Job, error) {
+	src, err := ReadRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, src)
+}
+
+// ReadRegular returns the bytes of a job file like [Read], but only of a regular file.
+func ReadRegular(path string) ([]byte, error) {
 	src, err := safefile.Read(path, maxFileBytes, 0)
 	if errors.Is(err, safefile.ErrTooLarge) {
 		return nil, tooLarge(path)
@@ -34,7 +43,7 @@ func Load(path string) (*Job, error) {
 	if err != nil {
 		return nil, readError(err)
 	}
-	return Parse(path, src)
+	return src, nil
 }
 
 // Read returns the bytes of a job file for [Parse]. Use it for a path from the command line.

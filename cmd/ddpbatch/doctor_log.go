@@ -10,6 +10,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
 	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -135,12 +136,15 @@ func addRankSymptoms(found []symptom, run runs.Run) []symptom {
 }
 
 // logFile returns a function that opens the file in --log, or the newest output of the run in
-// --log. A file can be a symbolic link or a pipe. Run is nil for a file.
+// --log. A file can be a symbolic link, or a pipe of this user. Run is nil for a file.
 func (c *doctorCmd) logFile(p *program) (open func() (*os.File, error), run *runs.Run, err error) {
 	path := p.abs(c.Log)
 	info, missing := os.Stat(path)
 	// Another user may be able to create a file with the name of the user's run.
 	if _, isRun := p.runStore().FindOwn(c.Log); !isRun && missing == nil && !info.IsDir() {
+		if owner, ok := safefile.Owner(info); info.Mode().IsRegular() || ok && owner != 0 && owner != os.Geteuid() {
+			return func() (*os.File, error) { return safefile.Open(path, 0) }, nil, nil
+		}
 		return func() (*os.File, error) { return os.Open(path) }, nil, nil
 	}
 	named, err := p.findRun(c.Log)

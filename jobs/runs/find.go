@@ -182,9 +182,10 @@ func (s *Store) findAny(arg string) (Run, error) {
 		"no run %q: not a run directory, a job file, or a job ID", arg))
 }
 
-// readJob parses the job file at path. Diagnostics name it as the user did.
+// readJob parses the job file at path, which can be a file of another user with the name of a run.
+// Diagnostics name it as the user did.
 func readJob(name, path string) (*jobs.Job, error) {
-	src, err := jobs.Read(path)
+	src, err := jobs.ReadRegular(path)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -85,5 +88,24 @@ func TestLinksOfAnotherUserAreNotFollowed(t *testing.T) {
 		if !errors.Is(err, safefile.ErrLink) {
 			t.Errorf("got %v, want %v", err, safefile.ErrLink)
 		}
+	}
+}
+
+// TestFindDoesNotWaitForPipe checks a FIFO with the name of a run, which another user may have created in
+// the current directory.
+func TestFindDoesNotWaitForPipe(t *testing.T) {
+	s := &Store{Dir: t.TempDir()}
+	if err := unix.Mkfifo(filepath.Join(s.Dir, "one"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { _, err := s.Find("one"); done <- err }()
+	select {
+	case err := <-done:
+		if !errors.Is(err, safefile.ErrNotRegular) {
+			t.Errorf("got %v, want %v", err, safefile.ErrNotRegular)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("Find waits for a writer")
 	}
 }

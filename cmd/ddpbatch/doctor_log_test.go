@@ -1,0 +1,58 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
+)
+
+// TestLogOfAnotherUserIsNotAPipe checks that `doctor --log` does not wait for the writer of a FIFO of another
+// user, and reads a pipe of this user, such as <(command).
+func TestLogOfAnotherUserIsNotAPipe(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("requires root")
+	}
+	p := &program{}
+	p.Dir = t.TempDir()
+	path := filepath.Join(p.Dir, "log")
+	for _, own := range []bool{true, false} {
+		if own {
+			if err := unix.Mkfifo(path, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			writer, err := os.OpenFile(path, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer writer.Close()
+		} else if err := os.Chown(path, 61001, -1); err != nil {
+			t.Fatal(err)
+		}
+		open, run, err := (&doctorCmd{Log: "log"}).logFile(p)
+		if err != nil || run != nil {
+			t.Fatal(run, err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			f, err := open()
+			if err == nil {
+				f.Close()
+			}
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			if own && err != nil || !own && !errors.Is(err, safefile.ErrNotRegular) {
+				t.Errorf("own %v: got %v", own, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("waits for a writer")
+		}
+	}
+}
