@@ -41,7 +41,8 @@ func (p *program) benchRank() (r benchRank, ok bool, err error) {
 }
 
 // startBenchRanks starts n ranks of this program with the given arguments and returns the
-// output of rank 0. If a rank fails, startBenchRanks kills the others.
+// output of rank 0. If a rank fails, startBenchRanks kills those that do not end soon. The error names
+// all ranks that failed.
 func (p *program) startBenchRanks(ctx context.Context, n int, arguments []string) ([]byte, error) {
 	executable, err := os.Executable()
 	if err != nil {
@@ -99,14 +100,19 @@ func (p *program) startBenchRanks(ctx context.Context, n int, arguments []string
 			ended <- err
 		}()
 	}
+	// The rank with the cause may end after a rank that has lost its connection to it.
+	var errs []error
 	for range n {
-		if e := <-ended; e != nil && err == nil {
-			err = e
-			cancel()
+		if err := <-ended; err != nil && ctx.Err() == nil {
+			errs = append(errs, err)
+			time.AfterFunc(rankEndTimeout, cancel)
 		}
 	}
-	return out, err
+	return out, errors.Join(errs...)
 }
+
+// rankEndTimeout is how long the other ranks may take to end after one has failed.
+const rankEndTimeout = 2 * time.Second
 
 // connect connects to the other ranks, through shared memory if memory is set, and through TCP
 // otherwise. If authenticate is set, messages carry a MAC.
