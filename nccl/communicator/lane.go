@@ -276,8 +276,11 @@ func (l *lane) checkProgress(o *operation) error {
 	if o.began.IsZero() {
 		reached, err := o.begin.Done()
 		l.setProgress(o.number, o, !reached)
-		if err != nil || !reached {
-			return err
+		if err != nil {
+			return fmt.Errorf("GPU %s: %w", l.gpu.ID(), err)
+		}
+		if !reached {
+			return nil
 		}
 		o.began = now
 	}
