@@ -351,10 +351,13 @@ func TestCancelAfterError(t *testing.T) {
 	var chain []rundir.Submission
 	for _, id := range []string{"19", "20", "21"} {
 		sub := submitted(id)
-		sub.ID = "" // without a check of the comment
+		sub.ID = "" // the logs identify the jobs
 		record := rundir.Record{Name: id, Submissions: []rundir.Submission{sub}}
 		trials = append(trials, Run{Dir: create(t, filepath.Join(s.Runs(), id), record), Record: record})
 		chain = append(chain, sub)
+		for _, d := range []rundir.Dir{trials[len(trials)-1].Dir, trials[0].Dir} {
+			write(t, d.BatchLog(id), "")
+		}
 	}
 	arrays, err := s.CancelTrials(t.Context(), trials)
 	if want := []CanceledArray{{"20", 1}, {"21", 1}}; err == nil || !slices.Equal(arrays, want) {
