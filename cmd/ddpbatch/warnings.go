@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
@@ -66,19 +68,41 @@ func unique(all jobs.Diagnostics) jobs.Diagnostics {
 	return out
 }
 
-// writerWarnings returns warnings about a job file that every user can change. A job file runs
-// commands as the user who submits it. There is no warning about a job file that a group can
+// writerWarnings returns warnings about a job file that every user can change or replace. A job file
+// runs commands as the user who submits it. There is no warning about a job file that a group can
 // change, because that is often intended.
 func writerWarnings(path string) (warnings jobs.Diagnostics) {
 	file, err := os.Stat(path)
 	if err != nil || !file.Mode().IsRegular() {
 		return nil // a pipe, such as <(command)
 	}
-	for _, at := range []string{path, filepath.Dir(path)} {
-		if info, err := os.Stat(at); err == nil && safefile.WritersOf(info) == safefile.Anyone {
-			warnings = append(warnings, jobs.Diagnostic{File: path, Allowed: "run `chmod o-w " + shellQuote(at) + "`",
-				Message: fmt.Sprintf("every user can change this job file and thereby run commands as you: %q has mode %s", at, safefile.Octal(info.Mode()))})
+	warn := func(at string, mode fs.FileMode, hint string) {
+		d := jobs.Diagnostic{File: path, Allowed: hint,
+			Message: fmt.Sprintf("every user can change this job file and thereby run commands as you: %q has mode %s", at, safefile.Octal(mode))}
+		if !slices.Contains(warnings, d) {
+			warnings = append(warnings, d)
 		}
+	}
+	if safefile.WritersOf(file) == safefile.Anyone {
+		warn(path, file.Mode(), "run `chmod o-w "+shellQuote(path)+"`")
+	}
+	name, err := filepath.Abs(path)
+	if err != nil {
+		return warnings
+	}
+	above := rundir.Exposures(name)
+	if target, err := filepath.EvalSymlinks(name); err == nil {
+		above = append(above, rundir.Exposures(target)...)
+	}
+	for _, dir := range above {
+		if !dir.Anyone {
+			continue
+		}
+		hint := "move the job file to a directory that only you can write to"
+		if dir.Owner == os.Geteuid() {
+			hint = "run `chmod o-w " + shellQuote(dir.Path) + "`"
+		}
+		warn(dir.Path, dir.Mode, hint)
 	}
 	return warnings
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,8 +43,8 @@ func TestPrecisionWarnings(t *testing.T) {
 	}
 }
 
-// TestWriterWarnings checks that the command in the hint works for paths with spaces.
-func TestWriterWarnings(t *testing.T) {
+// TestWriterWarningQuotesPath checks that the command in the hint works for paths with spaces.
+func TestWriterWarningQuotesPath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "my job.toml")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -54,5 +55,42 @@ func TestWriterWarnings(t *testing.T) {
 	got := writerWarnings(path)
 	if want := "run `chmod o-w '" + path + "'`"; len(got) != 1 || got[0].Allowed != want {
 		t.Errorf("got %+v, want %q", got, want)
+	}
+}
+
+// TestWriterWarnings checks that there is a warning for each file and directory with which every user can
+// change or replace a job file, also behind links.
+func TestWriterWarnings(t *testing.T) {
+	for name, c := range map[string]struct {
+		open string // path to open for every user
+		mode os.FileMode
+		want string
+	}{
+		"protected":              {"", 0, ""},
+		"file":                   {"real/jobs/job.toml", 0o666, "0666"},
+		"directory":              {"real/jobs", 0o777, "0777"},
+		"directory above":        {"real", 0o777, "0777"},
+		"sticky directory":       {"real", 0o777 | os.ModeSticky, ""},
+		"directory of the link":  {"links", 0o777, "0777"},
+		"group":                  {"real", 0o775, ""},
+		"directory next to them": {"other", 0o777, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			at := func(name string) string { return filepath.Join(dir, name) }
+			if err := errors.Join(os.MkdirAll(at("real/jobs"), 0o755), os.Mkdir(at("links"), 0o755), os.Mkdir(at("other"), 0o755),
+				os.WriteFile(at("real/jobs/job.toml"), nil, 0o644), os.Symlink(at("real/jobs/job.toml"), at("links/job.toml"))); err != nil {
+				t.Fatal(err)
+			}
+			if c.open != "" {
+				if err := os.Chmod(at(c.open), c.mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			found := writerWarnings(at("links/job.toml"))
+			if c.want == "" && len(found) != 0 || c.want != "" && (len(found) != 1 || !strings.Contains(found[0].Message, c.want) || !strings.Contains(found[0].Allowed, "chmod o-w")) {
+				t.Errorf("got %v, want %q", found, c.want)
+			}
+		})
 	}
 }
