@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
@@ -74,7 +76,7 @@ func (c *templatesShowCmd) Run(_ context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.Stdout.Write(site.Source())
+	_, err = io.WriteString(p.Stdout, printable.Text(string(site.Source())))
 	return err
 }
 
