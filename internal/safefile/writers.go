@@ -61,20 +61,28 @@ func isShared(info fs.FileInfo) bool {
 }
 
 // IsPrivateGroup reports whether a group contains only this user. Such a group is the primary
-// group of the user, and has the ID or the name of the user.
+// group of the user, and has the name of the user.
 func IsPrivateGroup(gid int) bool {
 	if gid != os.Getegid() {
 		return false
 	}
-	if gid == os.Geteuid() {
-		return true
+	var userName, groupName string
+	if u, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil {
+		userName = u.Username
 	}
-	u, err := user.LookupId(strconv.Itoa(os.Geteuid()))
-	if err != nil {
-		return false
+	if g, err := user.LookupGroupId(strconv.Itoa(gid)); err == nil {
+		groupName = g.Name
 	}
-	g, err := user.LookupGroupId(strconv.Itoa(gid))
-	return err == nil && g.Name == u.Username
+	return isPrivate(os.Geteuid(), gid, userName, groupName)
+}
+
+// isPrivate reports whether a primary group is the private group of a user. The IDs count only for a
+// group without a name, for example in a container: a shared group can have the ID of a user.
+func isPrivate(uid, gid int, userName, groupName string) bool {
+	if groupName == "" {
+		return uid == gid
+	}
+	return userName == groupName
 }
 
 // overflowGroup returns the group ID that the kernel reports for groups without a mapping in the
