@@ -362,6 +362,7 @@ func (c *command) hideArgumentsOnce() {
 		}
 		c.r.hideVariable(name, value)
 		c.r.addSecretName(c.line, name)
+		c.r.note(c.line, "$"+name, "its value remains an argument, which every user of a node can read: let the program read the variable "+name+" instead")
 	}
 }
 

@@ -188,6 +188,23 @@ func TestReadKeepsNoSecret(t *testing.T) {
 	}
 }
 
+// TestReadNotesSecretArguments checks that a note says that a secret remains an argument of the program.
+func TestReadNotesSecretArguments(t *testing.T) {
+	got, err := Read("job.sh", []byte("#!/bin/bash\n#SBATCH --nodes=1\nsrun python train.py --api-key a1b2c3d4\n"), testOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, n := range got.Notes {
+		if n.Text == "$API_KEY" && strings.Contains(n.Reason, "every user of a node can read") {
+			found++
+		}
+	}
+	if found != 1 {
+		t.Errorf("got notes %+v", got.Notes)
+	}
+}
+
 // TestReadHidesSecretsUsedElsewhere checks that a value is hidden wherever the script uses it,
 // also before a line shows that it is a secret.
 func TestReadHidesSecretsUsedElsewhere(t *testing.T) {
