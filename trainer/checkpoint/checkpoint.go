@@ -156,6 +156,9 @@ type File struct {
 // more than 100 bytes, so a manifest that a save has written cannot have as many.
 const maxFiles = 200_000
 
+// maxSharded is the maximum number of sharded files in a manifest. The trainer writes two.
+const maxSharded = 16
+
 // fileList is a list of limited length: another user may own the manifest.
 type fileList []File
 
@@ -367,6 +370,9 @@ func (m *Manifest) check() error {
 	}
 	if len(m.Files) == 0 {
 		return errors.New("no files are listed")
+	}
+	if len(m.Sharded) > maxSharded {
+		return fmt.Errorf("%d sharded files are listed, more than %d", len(m.Sharded), maxSharded)
 	}
 	seen := map[string]bool{}
 	for _, f := range m.Files {

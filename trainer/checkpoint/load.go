@@ -208,9 +208,10 @@ func (e Entry) openIn(ctx context.Context, root *os.Root, names ...string) (*Sna
 			err = s.add(dir, f)
 		}
 	}
+	parts := groupParts(e.Manifest.Files)
 	for file, shapes := range e.Manifest.Sharded {
 		if err == nil && (len(names) == 0 || slices.Contains(names, file)) {
-			err = s.join(file, shapes)
+			err = s.join(file, shapes, parts[file])
 		}
 	}
 	for _, n := range names {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -147,6 +148,24 @@ func TestManifestLimitsFiles(t *testing.T) {
 	text := `{"format":1,"files":[` + strings.Repeat("{},", maxFiles) + `{}]}`
 	if _, err := decodeManifest([]byte(text)); err == nil || !strings.Contains(err.Error(), "more than 200000") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestManifestLimitsShardedFiles checks that a manifest of another user cannot have any number of sharded
+// files: opening a checkpoint joins the parts of each.
+func TestManifestLimitsShardedFiles(t *testing.T) {
+	for _, n := range []int{maxSharded, maxSharded + 1} {
+		m := Manifest{Format: Format, Files: fileList{{Name: "a"}}, Sharded: map[string]map[string][]int{}}
+		for i := range n {
+			m.Sharded[strconv.Itoa(i)] = nil
+		}
+		text, err := m.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := decodeManifest(text); (err == nil) != (n <= maxSharded) {
+			t.Errorf("%d sharded files: got %v", n, err)
+		}
 	}
 }
 

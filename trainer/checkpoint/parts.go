@@ -65,8 +65,9 @@ func (s Writer) Consolidate(parts []File) (files []File, err error) {
 			return nil, err
 		}
 	}
+	byFile := groupParts(parts)
 	for _, name := range sortedKeys(s.m.Sharded) {
-		if err := read.join(name, s.m.Sharded[name]); err != nil {
+		if err := read.join(name, s.m.Sharded[name], byFile[name]); err != nil {
 			return nil, err
 		}
 		f, err := writeConsolidated(filepath.Join(s.TempDir, name), read.Files[name])
@@ -126,14 +127,22 @@ type storedRange struct {
 	begin int64
 }
 
+// groupParts returns the part files among files by the name of the sharded file.
+func groupParts(files []File) map[string][]File {
+	byFile := map[string][]File{}
+	for _, f := range files {
+		if f.PartOf != "" {
+			byFile[f.PartOf] = append(byFile[f.PartOf], f)
+		}
+	}
+	return byFile
+}
+
 // join replaces the part files of name in s.Files with one virtual file of whole tensors, which
 // reads from the parts.
-func (s *Snapshot) join(name string, shapes map[string][]int) error {
+func (s *Snapshot) join(name string, shapes map[string][]int, files []File) error {
 	parts := map[string][]storedRange{}
-	for _, f := range s.Manifest.Files {
-		if f.PartOf != name {
-			continue
-		}
+	for _, f := range files {
 		file := s.Files[f.Name]
 		delete(s.Files, f.Name)
 		arrays, _, err := safetensors.ReadHeader(io.NewSectionReader(file, 0, file.Size()), file.Size())
