@@ -289,7 +289,7 @@ API ncclResult_t ncclCommDestroy(ncclComm_t c) {
 API ncclResult_t ncclCommAbort(ncclComm_t c) {
 	c->state->stop = true;
 	c->join();
-	while (c->state->running > 0) std::this_thread::yield();
+	for (int tries = 0; c->state->running > 0; tries++) sim::pause_for(tries);
 	delete c;
 	return ncclSuccess;
 }
