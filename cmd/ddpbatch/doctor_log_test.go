@@ -15,9 +15,7 @@ import (
 // TestLogOfAnotherUserIsNotAPipe checks that `doctor --log` does not wait for the writer of a FIFO of another
 // user, and reads a pipe of this user, such as <(command).
 func TestLogOfAnotherUserIsNotAPipe(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("requires root")
-	}
+	requireRoot(t)
 	p := &program{}
 	p.Dir = t.TempDir()
 	path := filepath.Join(p.Dir, "log")

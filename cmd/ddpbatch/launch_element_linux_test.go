@@ -16,9 +16,7 @@ import (
 // TestChooseElementHoldsSweep checks that a launch of a trial writes only into the sweep's directory that it
 // has checked. Another user who can write to the directory above may exchange it at any time.
 func TestChooseElementHoldsSweep(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("requires root")
-	}
+	requireRoot(t)
 	job, err := jobs.Parse("job.toml", []byte("name = \"tune\"\n[sweep.grid]\n\"setup.env.A\" = [\"1\", \"2\"]\n[command]\nargv = [\"true\"]\n"))
 	if err != nil {
 		t.Fatal(err)

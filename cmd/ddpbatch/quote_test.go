@@ -21,9 +21,9 @@ func TestShellQuote(t *testing.T) {
 
 // TestShort checks which paths are printed relative to the current directory.
 func TestShort(t *testing.T) {
-	p := &program{Dir: "/work"}
+	p := &program{Dir: "/home/ada"}
 	for path, want := range map[string]string{
-		"/work/runs/a": "runs/a", "/work/..a/b": "..a/b", "/work": ".", "/": "/", "/other/a": "/other/a", "/work2/a": "/work2/a",
+		"/home/ada/runs/a": "runs/a", "/home/ada/..a/b": "..a/b", "/home/ada": ".", "/": "/", "/home/b": "/home/b", "/home/ada2/a": "/home/ada2/a",
 	} {
 		if got := p.short(path); got != want {
 			t.Errorf("%s: got %q, want %q", path, got, want)
