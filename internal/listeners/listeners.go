@@ -46,8 +46,8 @@ func (l Listener) Accepts(addr netip.Addr) bool {
 	return own == addr || own.IsUnspecified() && (own.Is6() || addr.Is4())
 }
 
-// maxListeners is the number of listeners in a table or a reply above which On gives up. A user must not be able
-// to hide behind sockets: each one takes about 2 KiB of the kernel's memory.
+// maxListeners is the number of listeners in a table or a reply above which On gives up. A user must
+// not be able to hide behind sockets: each one takes about 2 KiB of the kernel's memory.
 const maxListeners = 1 << 22
 
 // errTooMany means that a table or a reply has more than maxListeners listeners.
