@@ -96,8 +96,8 @@ func (c *doctorCmd) log(p *program) error {
 
 // addRankSymptoms adds the known failures in the output of the rank that failed first. The log of the
 // run lacks this output if command.output is "per-rank" or "rank0". Errors are ignored, because the
-// log itself was searched. The output of other users is not read, because it may be made to use much
-// memory.
+// log itself was searched. The output of other users is not read, because they can make it
+// use much memory.
 func addRankSymptoms(found []symptom, run runs.Run) []symptom {
 	if !runs.IsOwn(run.Dir.Path) {
 		return found
