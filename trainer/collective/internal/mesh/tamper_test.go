@@ -236,7 +236,9 @@ func TestRanksWithAndWithoutTagsDoNotConnect(t *testing.T) {
 		m[r] = Connect(listeners[r], o)
 		defer m[r].Close()
 	}
-	if err := m[1].Receive(0, head(1), nil).Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "does not prove knowledge") && !strings.Contains(err.Error(), "no connection within") {
+	// A rank that tries again until the limit may have no answer to its last attempt.
+	err := m[1].Receive(0, head(1), nil).Wait(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "does not prove knowledge") && !strings.Contains(err.Error(), "no connection to "+o.Addrs[0]+" within 1s") {
 		t.Errorf("got %v", err)
 	}
 }
