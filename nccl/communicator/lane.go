@@ -92,6 +92,11 @@ func (l *lane) setFailure(err error) {
 	}
 }
 
+// gpuError names the GPU in an error of its driver, and what the lane was doing.
+func (l *lane) gpuError(doing string, err error) error {
+	return fmt.Errorf("GPU %s: %s: %w", l.gpu.ID(), doing, err)
+}
+
 // begin puts an operation on the stream, after all earlier ones.
 func (l *lane) begin(ctx context.Context, o *operation) {
 	work := func() {
@@ -119,11 +124,11 @@ func (l *lane) enqueue(ctx context.Context, o *operation) (err error) {
 	}
 	if o.after != nil {
 		if err := l.stream.Wait(o.after); err != nil {
-			return fmt.Errorf("wait for the computation: %w", err)
+			return l.gpuError("wait for the computation", err)
 		}
 	}
 	if o.begin, err = l.record(); err != nil {
-		return fmt.Errorf("record the start of the operation: %w", err)
+		return l.gpuError("record the start of the operation", err)
 	}
 	if err := l.launch(o); err != nil {
 		return err
@@ -135,7 +140,7 @@ func (l *lane) enqueue(ctx context.Context, o *operation) (err error) {
 		return err
 	}
 	if o.end, err = l.record(); err != nil {
-		return fmt.Errorf("record the end of the operation: %w", err)
+		return l.gpuError("record the end of the operation", err)
 	}
 	l.pending = append(l.pending, o)
 	return nil
@@ -236,7 +241,7 @@ func (l *lane) poll() (progress, busy bool) {
 			o.took, err = o.end.Since(o.begin)
 		}
 		if err != nil {
-			err = fmt.Errorf("GPU %s: %w", l.gpu.ID(), err)
+			err = l.gpuError("query the end of the operation", err)
 		} else if !ended {
 			if err = l.checkProgress(o); err == nil {
 				return progress, true
@@ -277,7 +282,7 @@ func (l *lane) checkProgress(o *operation) error {
 		reached, err := o.begin.Done()
 		l.setProgress(o.number, o, !reached)
 		if err != nil {
-			return fmt.Errorf("GPU %s: %w", l.gpu.ID(), err)
+			return l.gpuError("query the start of the operation", err)
 		}
 		if !reached {
 			return nil

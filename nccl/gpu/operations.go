@@ -5,6 +5,7 @@ package gpu
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/nccl/communicator"
@@ -17,7 +18,7 @@ import (
 // waits for the other on the GPU, not on the host. It implements [ddp.DeviceOperations].
 type Operations struct {
 	comm        *communicator.Comm
-	gpu         *driver.GPU
+	gpu         *GPU
 	computation driver.Computation
 	order       *driver.Order
 
@@ -29,7 +30,7 @@ type Operations struct {
 // NewOperations returns the operations of c, ordered with a computation on the GPU.
 func (g *GPU) NewOperations(c *communicator.Comm, computation driver.Computation) *Operations {
 	order := driver.NewOrder(g.device, computation, func(e driver.Event) { c.After(Event{e}) })
-	return &Operations{comm: c, gpu: g.device, computation: computation, order: order}
+	return &Operations{comm: c, gpu: g, computation: computation, order: order}
 }
 
 // Rank implements [ddp.DeviceOperations].
@@ -54,12 +55,23 @@ func (o *Operations) AllGather(ctx context.Context, whole, part device.Tensor) (
 }
 
 // Mark makes the next operation wait for the computation so far: see [ddp.Communicator].
-func (o *Operations) Mark() func() error { return o.order.Mark() }
+func (o *Operations) Mark() func() error {
+	wait := o.order.Mark()
+	return func() error { return o.wrap(wait()) }
+}
+
+// wrap names the GPU in an error of its driver.
+func (o *Operations) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("GPU %s: %w", o.gpu.id, err)
+}
 
 // Close closes the communicator. If it returns an error, NCCL may still use the GPU's memory.
 func (o *Operations) Close() error {
 	err := errors.Join(o.comm.Close(), o.order.Close())
-	entered, failed := o.gpu.Enter()
+	entered, failed := o.gpu.device.Enter()
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
@@ -101,8 +113,9 @@ type work struct {
 // Join makes the computation from now on wait for the operation, on the GPU.
 func (w *work) Join() (err error) {
 	o := w.operations
+	defer func() { err = o.wrap(err) }()
 	o.computation.Flush()
-	entered, err := o.gpu.Enter()
+	entered, err := o.gpu.device.Enter()
 	if err != nil {
 		return err
 	}
@@ -123,6 +136,7 @@ func (w *work) Wait(ctx context.Context) (t ddp.WorkTimes, err error) {
 	t.Ended, t.Busy = w.work.Time()
 	if w.joined {
 		t.Exposed, err = w.exposed()
+		err = w.operations.wrap(err)
 		w.operations.unused = append(w.operations.unused, w.reached)
 		w.joined = false
 	}
@@ -132,7 +146,7 @@ func (w *work) Wait(ctx context.Context) (t ddp.WorkTimes, err error) {
 
 // exposed returns the time for which the computation waited for the operation, which has ended.
 func (w *work) exposed() (took time.Duration, err error) {
-	entered, err := w.operations.gpu.Enter()
+	entered, err := w.operations.gpu.device.Enter()
 	if err != nil {
 		return 0, err
 	}

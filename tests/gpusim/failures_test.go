@@ -28,15 +28,20 @@ func TestLaunchFails(t *testing.T) {
 		want []string
 		hint string
 	}{
-		"too little memory":      {"GPUSIM_MEMORY=16000000", 0, -1, []string{"of memory, libraries about 296 MiB more, and 13.3 MiB are free on cuda ", gpu}, "nvidia-smi"},
-		"out of memory at start": {"GPUSIM_FAIL=alloc:2", 0, -1, []string{gpu, "alloc of ", "cuMemAlloc: ", "CUDA_ERROR_OUT_OF_MEMORY"}, "train.batch"},
-		"out of memory in step":  {"GPUSIM_FAIL=alloc:3", 0, -1, []string{"step 0: cuda ", gpu, "matmul of ", "CUDA_ERROR_OUT_OF_MEMORY"}, "train.batch"},
-		"a launch is refused":    {"GPUSIM_FAIL=refuse:sgd", 0, -1, []string{"step 0: cuda ", gpu, "sgd of ", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}, ""},
-		"a kernel fails":         {"GPUSIM_FAIL=launch:sgd", 1, -1, []string{gpu, "CUDA_ERROR_LAUNCH_FAILED"}, "CUDA_LAUNCH_BLOCKING=1"},
-		"a GPU is lost":          {"GPUSIM_FAIL=lost:200", -1, -1, []string{gpu, "CUDA_ERROR_ECC_UNCORRECTABLE"}, "drain the node"},
-		"NCCL's async error":     {"GPUSIM_NCCL=async:1:3:6", 4, 1, []string{"step 3: reduce bucket 0 of 1: all-reduce 3 with rank 1", "ncclRemoteError: NET/Simulator : connection to a peer was closed on =lo ", "NCCL 2.30.7 from ", gpu + "1"}, "NCCL_DEBUG"},
-		"NCCL hangs":             {"GPUSIM_NCCL=hang:1:3", 4, -1, []string{"step 3: reduce bucket 0 of 1: all-reduce 3 with rank ", "not finished 2s after", "NCCL_SOCKET_IFNAME==lo"}, "firewalls"},
-		"NCCL does not begin":    {"GPUSIM_NCCL=init:1", 0, -1, []string{"2 ranks on GPUs: connect the GPUs: initialize NCCL on rank ", "NCCL is still waiting for other ranks", gpu}, "firewalls"},
+		"too little memory":         {"GPUSIM_MEMORY=16000000", 0, -1, []string{"of memory, libraries about 296 MiB more, and 13.3 MiB are free on cuda ", gpu}, "nvidia-smi"},
+		"out of memory at start":    {"GPUSIM_FAIL=alloc:2", 0, -1, []string{gpu, "alloc of ", "cuMemAlloc: ", "CUDA_ERROR_OUT_OF_MEMORY"}, "train.batch"},
+		"out of memory in step":     {"GPUSIM_FAIL=alloc:3", 0, -1, []string{"step 0: cuda ", gpu, "matmul of ", "CUDA_ERROR_OUT_OF_MEMORY"}, "train.batch"},
+		"a launch is refused":       {"GPUSIM_FAIL=refuse:sgd", 0, -1, []string{"step 0: cuda ", gpu, "sgd of ", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}, ""},
+		"a kernel fails":            {"GPUSIM_FAIL=launch:sgd", 1, -1, []string{gpu, "CUDA_ERROR_LAUNCH_FAILED"}, "CUDA_LAUNCH_BLOCKING=1"},
+		"a GPU is lost":             {"GPUSIM_FAIL=lost:200", -1, -1, []string{gpu, "CUDA_ERROR_ECC_UNCORRECTABLE"}, "drain the node"},
+		"a GPU is lost at call 170": {"GPUSIM_FAIL=lost:170", -1, -1, []string{gpu, "CUDA_ERROR_ECC_UNCORRECTABLE"}, "drain the node"},
+		"a GPU is lost at call 172": {"GPUSIM_FAIL=lost:172", -1, -1, []string{gpu, "CUDA_ERROR_ECC_UNCORRECTABLE"}, "drain the node"},
+		"a GPU is lost at call 178": {"GPUSIM_FAIL=lost:178", -1, -1, []string{gpu, "CUDA_ERROR_ECC_UNCORRECTABLE"}, "drain the node"},
+		"a GPU is lost at call 180": {"GPUSIM_FAIL=lost:180", -1, -1, []string{gpu, "CUDA_ERROR_ECC_UNCORRECTABLE"}, "drain the node"},
+		"a GPU is lost at call 222": {"GPUSIM_FAIL=lost:222", -1, -1, []string{gpu, "CUDA_ERROR_ECC_UNCORRECTABLE"}, "drain the node"},
+		"NCCL's async error":        {"GPUSIM_NCCL=async:1:3:6", 4, 1, []string{"step 3: reduce bucket 0 of 1: all-reduce 3 with rank 1", "ncclRemoteError: NET/Simulator : connection to a peer was closed on =lo ", "NCCL 2.30.7 from ", gpu + "1"}, "NCCL_DEBUG"},
+		"NCCL hangs":                {"GPUSIM_NCCL=hang:1:3", 4, -1, []string{"step 3: reduce bucket 0 of 1: all-reduce 3 with rank ", "not finished 2s after", "NCCL_SOCKET_IFNAME==lo"}, "firewalls"},
+		"NCCL does not begin":       {"GPUSIM_NCCL=init:1", 0, -1, []string{"2 ranks on GPUs: connect the GPUs: initialize NCCL on rank ", "NCCL is still waiting for other ranks", gpu}, "firewalls"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := launch(t, program, job, t.TempDir(), 2, "train.device=cuda", "network.collective_timeout=2s", "network.join_timeout=8s", c.set)
