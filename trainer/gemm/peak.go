@@ -21,7 +21,10 @@ func (k *kernel) measure(d time.Duration) float64 {
 		begin := time.Now()
 		k.peak(rounds)
 		seconds := time.Since(begin).Seconds()
-		best = max(best, 2*float64(k.pair*2*k.rows*k.lanes*rounds)/seconds/1e9)
+		best = max(best, rounds*float64(k.peakOperations())/seconds/1e9)
 	}
 	return best
 }
+
+// peakOperations returns the number of multiplications and additions in a round of k.peak.
+func (k *kernel) peakOperations() int { return 2 * k.pair * 2 * k.rows * k.lanes }

