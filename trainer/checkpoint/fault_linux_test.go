@@ -231,3 +231,27 @@ func TestFailedRemovalIsNoFailedSave(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedSyncKeepsReplacedCheckpoint checks that a save that fails to sync removes no checkpoint:
+// after a power loss, the disk may hold the directory as it was before.
+func TestFailedSyncKeepsReplacedCheckpoint(t *testing.T) {
+	needsStrace(t)
+	for nth := 1; ; nth++ {
+		dir := filepath.Join(t.TempDir(), strconv.Itoa(nth))
+		save(t, dir, 3)
+		came, failed, output := runWithFault(t, "fsync", "error=EIO", nth, fmt.Sprint(dir, " 3 true false"))
+		if !came {
+			if nth == 1 {
+				t.Fatal("a save calls no fsync")
+			}
+			break
+		}
+		kept := slices.ContainsFunc(names(t, dir), func(name string) bool {
+			m, err := readManifest(filepath.Join(dir, name))
+			return err == nil && !m.Finished && Verify(t.Context(), filepath.Join(dir, name)) == nil
+		})
+		if !failed || !kept {
+			t.Errorf("EIO at fsync %d: got %v, want the old checkpoint, and an error: %q", nth, names(t, dir), output)
+		}
+	}
+}

@@ -144,11 +144,14 @@ func (s Writer) Abort() {
 
 // Commit writes the manifest, makes the checkpoint visible, and returns its path. If an error
 // occurs before the checkpoint is visible, Commit removes all files. After a later error, such as
-// a failed sync of the directory, the checkpoint remains visible. If Commit cannot remove the
-// checkpoint that the new one replaces, the next save removes it.
+// a failed sync of the directory, the checkpoint remains visible, and the next save removes the
+// checkpoint that it replaced. The same applies if Commit cannot remove the replaced checkpoint.
 func (s Writer) Commit(files []File) (path string, err error) {
+	visible := false
 	defer func() {
-		if err != nil {
+		if visible {
+			s.root.Close() // the temporary name may be that of the replaced checkpoint now
+		} else {
 			s.Abort()
 		}
 	}()
@@ -183,13 +186,13 @@ func (s Writer) Commit(files []File) (path string, err error) {
 	if err != nil {
 		return "", s.wrapError(err)
 	}
+	visible = true
 	if err := syncDir(s.root); err != nil {
 		return "", s.wrapError(err)
 	}
 	if replaced != "" {
 		_ = s.root.RemoveAll(replaced) // if it fails, the next save removes the old checkpoint
 	}
-	s.root.Close()
 	return s.final, nil
 }
 
