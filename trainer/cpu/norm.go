@@ -51,14 +51,21 @@ func (d *Device) AddLayerNorm(y, sum device.Matrix, mean, rstd device.Tensor, a,
 	d.LayerNorm(y, mean, rstd, sum, w, shift)
 }
 
-// LayerNormGrad computes the gradient of x.
-func (d *Device) LayerNormGrad(dx, dy, x device.Matrix, w, mean, rstd device.Tensor, accumulate bool) {
-	sameLength("layer norm of", x.Rows, dx.Rows, dy.Rows, mean.Len(), rstd.Len())
+// LayerNormBackward computes the gradients of a LayerNorm.
+func (d *Device) LayerNormBackward(g device.LayerNormGradients) {
+	sameLength("layer norm of", g.X.Rows, g.DX.Rows, g.DY.Rows, g.Mean.Len(), g.RStd.Len())
+	sameLength("layer norm of", g.X.Cols, g.DX.Cols, g.DY.Cols, g.W.Len(), g.DW.Len(), g.DB.Len())
+	dx, dy, x := whole("the gradient of a layer norm", g.DX), whole("the output gradient of a layer norm", g.DY), whole("the input of a layer norm", g.X)
 	j := &d.norm
-	*j = norm{unit: j.unit, rows: x.Rows, cols: x.Cols, grain: 1, n: x.Rows, do: normGradRows,
-		y: whole("the gradient of a layer norm", dx), dy: whole("the output gradient of a layer norm", dy), x: whole("the input of a layer norm", x),
-		w: w.Floats(), mean: mean.Floats(), rstd: rstd.Floats(), accumulate: accumulate}
+	*j = norm{unit: j.unit, rows: g.X.Rows, cols: g.X.Cols, grain: grain, n: g.X.Cols, do: normParamColumns,
+		dy: dy, x: x, dw: g.DW.Floats(), db: g.DB.Floats(), mean: g.Mean.Floats(), rstd: g.RStd.Floats(), accumulate: g.Accumulate}
 	j.run(&d.pool)
+	*j = norm{unit: j.unit, rows: g.X.Rows, cols: g.X.Cols, grain: 1, n: g.X.Rows, do: normGradRows,
+		y: dx, dy: dy, x: x, w: g.W.Floats(), mean: g.Mean.Floats(), rstd: g.RStd.Floats(), accumulate: g.AddX}
+	j.run(&d.pool) // after the parameters, because dx may be dy
+	if g.Copy.Len() > 0 {
+		d.Cast(g.Copy, g.DX.Data)
+	}
 }
 
 func normGradRows(j *norm, first, end int) {
@@ -66,17 +73,6 @@ func normGradRows(j *norm, first, end int) {
 		at, to := i*j.cols, (i+1)*j.cols
 		j.unit.LayerNormGrad(j.y[at:to], j.dy[at:to], j.x[at:to], j.w, j.mean[i], j.rstd[i], j.accumulate)
 	}
-}
-
-// LayerNormParamGrad computes the gradients of w and b.
-func (d *Device) LayerNormParamGrad(dw, db device.Tensor, dy, x device.Matrix, mean, rstd device.Tensor, accumulate bool) {
-	sameLength("layer norm of", x.Cols, dw.Len(), db.Len())
-	sameLength("layer norm of", x.Rows, dy.Rows, mean.Len(), rstd.Len())
-	j := &d.norm
-	*j = norm{unit: j.unit, rows: x.Rows, cols: x.Cols, grain: grain, n: x.Cols, do: normParamColumns,
-		dy: whole("the output gradient of a layer norm", dy), x: whole("the input of a layer norm", x),
-		dw: dw.Floats(), db: db.Floats(), mean: mean.Floats(), rstd: rstd.Floats(), accumulate: accumulate}
-	j.run(&d.pool)
 }
 
 func normParamColumns(j *norm, first, end int) {

@@ -70,11 +70,9 @@ func TestOperationsReleaseTensors(t *testing.T) {
 		"LayerNorm": func(l *trackedTensors) {
 			d.LayerNorm(l.rows(rows, cols), l.tensor(rows), l.tensor(rows), l.rows(rows, cols), l.tensor(cols), l.tensor(cols))
 		},
-		"LayerNormGrad": func(l *trackedTensors) {
-			d.LayerNormGrad(l.rows(rows, cols), l.rows(rows, cols), l.rows(rows, cols), l.tensor(cols), l.tensor(rows), l.tensor(rows), true)
-		},
-		"LayerNormParamGrad": func(l *trackedTensors) {
-			d.LayerNormParamGrad(l.tensor(cols), l.tensor(cols), l.rows(rows, cols), l.rows(rows, cols), l.tensor(rows), l.tensor(rows), false)
+		"LayerNormBackward": func(l *trackedTensors) {
+			d.LayerNormBackward(device.LayerNormGradients{DX: l.rows(rows, cols), AddX: true, DW: l.tensor(cols), DB: l.tensor(cols),
+				DY: l.rows(rows, cols), X: l.rows(rows, cols), W: l.tensor(cols), Mean: l.tensor(rows), RStd: l.tensor(rows)})
 		},
 		"Embed": func(l *trackedTensors) {
 			d.Embed(l.rows(rows, cols), l.tokens(rows), l.rows(9, cols), l.rows(rows, cols), rows, 0)

@@ -12,10 +12,23 @@ type Normalization interface {
 	// AddLayerNorm computes sum = a + b and the LayerNorm of sum: a residual connection followed by
 	// a layer normalization. y may be b. Both are stored tensors of the same type.
 	AddLayerNorm(y, sum Matrix, mean, rstd Tensor, a, b Matrix, w, shift Tensor)
-	// LayerNormGrad stores the gradient of x in dx, or adds it with accumulate. Without accumulate,
-	// dx may be dy. dy is a stored tensor.
-	LayerNormGrad(dx, dy, x Matrix, w, mean, rstd Tensor, accumulate bool)
-	// LayerNormParamGrad stores the gradients of w and b, or adds them with accumulate. It sums
-	// over rows in the order of [Dense.ColumnSum] for dy, which is a stored tensor.
-	LayerNormParamGrad(dw, db Tensor, dy, x Matrix, mean, rstd Tensor, accumulate bool)
+	// LayerNormBackward computes the gradients of a LayerNorm.
+	LayerNormBackward(g LayerNormGradients)
+}
+
+// LayerNormGradients are the arguments of the backward pass of a LayerNorm.
+type LayerNormGradients struct {
+	// DX receives the gradient of X, or, with AddX, has it added. Without AddX, DX may be DY.
+	DX   Matrix
+	AddX bool
+	// Copy, unless it is empty, receives the elements of DX, rounded to BFloat16.
+	Copy Tensor
+	// DW and DB receive the gradients of w and b, or, with Accumulate, have them added. Rows are
+	// summed in the order of [Dense.ColumnSum] for DY.
+	DW, DB     Tensor
+	Accumulate bool
+	// DY is the gradient of the output, a stored tensor. X, W, Mean, and RStd are those of the
+	// LayerNorm.
+	DY, X         Matrix
+	W, Mean, RStd Tensor
 }

@@ -76,46 +76,63 @@ func (b *block) forward(y, x, scratch device.Matrix, next *layerNorm, normed dev
 	narrow := func(t device.Tensor) device.Matrix { return device.Rows(t, x.Rows, b.width) }
 	wide := func(t device.Tensor) device.Matrix { return device.Rows(t, x.Rows, 4*b.width) }
 	b.attn.forward(scratch, narrow(b.normed1), s, pass)
-	b.drop(scratch, scratch, b.site, s, pass)
+	b.drop(scratch, b.site, s, pass)
 	b.ln2.forwardSum(narrow(b.normed2), narrow(b.middle), x, scratch, pass)
 	b.fc.forwardActivated(wide(b.hidden), wide(b.pre), narrow(b.normed2), device.GELU, pass)
 	b.proj.Forward(scratch, wide(b.hidden), pass)
-	b.drop(scratch, scratch, b.site+1, s, pass)
+	b.drop(scratch, b.site+1, s, pass)
 	next.forwardSum(normed, y, narrow(b.middle), scratch, pass)
 }
 
-// backward replaces the gradient of the output in d by the gradient of x.
-func (b *block) backward(d, x device.Matrix, s sequences, w *workspace, pass Pass, ready func(*Param)) {
+// backward replaces the gradient of the output in d by the gradient of x. branchCopy, unless it is
+// empty, contains a copy of d. backward copies the gradient of x to copied, unless it is empty.
+func (b *block) backward(d device.Matrix, copied device.Tensor, x device.Matrix, s sequences, w *workspace, pass Pass, ready func(*Param)) {
 	narrow := func(t device.Tensor) device.Matrix { return device.Rows(t, x.Rows, b.width) }
 	wide := func(t device.Tensor) device.Matrix { return device.Rows(t, x.Rows, 4*b.width) }
 	inner, dhidden := narrow(w.inner), wide(w.wide)
 
-	branch := b.drop(narrow(w.branch), d, b.site+1, s, pass)
+	branch := b.branchGrad(w, d, b.site+1, s, pass)
 	b.proj.gradients(branch, wide(b.hidden), pass, ready)
 	b.proj.backwardGELU(dhidden, branch, wide(b.pre), pass)
 	b.fc.gradients(dhidden, narrow(b.normed2), pass, ready)
 	b.fc.Backward(inner, dhidden, inner, dhidden, pass)
-	b.ln2.gradients(inner, narrow(b.middle), pass, ready)
-	b.ln2.backward(d, inner, narrow(b.middle), true, pass)
+	b.ln2.backward(d, b.branchCopy(w, x.Rows, pass), inner, narrow(b.middle), true, pass, ready)
 
-	branch = b.drop(narrow(w.branch), d, b.site, s, pass)
+	branch = b.branchGrad(w, d, b.site, s, pass)
 	b.attn.backward(inner, branch, narrow(b.normed1), w.wide, s, pass, ready)
-	b.ln1.gradients(inner, x, pass, ready)
-	b.ln1.backward(d, inner, x, true, pass)
+	b.ln1.backward(d, copied, inner, x, true, pass, ready)
 }
 
-// drop applies dropout to x and returns the result in y, which may be x. Without dropout it returns
-// x, or, if their types differ, x converted to y's type.
-func (b *block) drop(y, x device.Matrix, site uint64, s sequences, pass Pass) device.Matrix {
-	switch {
-	case pass.Train && b.dropout > 0:
-		b.device.Dropout(y.Data, x.Data, pass.dropout(b.dropout, site, s.length*b.width))
-	case y.Data.Type() != x.Data.Type():
-		b.device.Cast(y.Data, x.Data)
-	default:
-		return x
+// drops reports whether the pass applies dropout.
+func (b *block) drops(pass Pass) bool { return pass.Train && b.dropout > 0 }
+
+// drop applies dropout to x.
+func (b *block) drop(x device.Matrix, site uint64, s sequences, pass Pass) {
+	if b.drops(pass) {
+		b.device.Dropout(x.Data, x.Data, pass.dropout(b.dropout, site, s.length*b.width))
 	}
-	return y
+}
+
+// branchGrad returns the gradient of the output of attention or of the MLP, before dropout, in the
+// type that the device stores. d is the gradient of the sum to which this output was added.
+func (b *block) branchGrad(w *workspace, d device.Matrix, site uint64, s sequences, pass Pass) device.Matrix {
+	branch := device.Rows(w.branch, d.Rows, b.width)
+	switch {
+	case b.drops(pass):
+		b.device.Dropout(branch.Data, d.Data, pass.dropout(b.dropout, site, s.length*b.width))
+	case branch.Data.Type() == d.Data.Type():
+		return d
+	}
+	return branch // without dropout, the normalization that computed d has copied it
+}
+
+// branchCopy returns the memory to which a normalization must copy the gradient of a sum for
+// branchGrad. It is empty if branchGrad needs no copy.
+func (b *block) branchCopy(w *workspace, rows int, pass Pass) device.Tensor {
+	if b.drops(pass) || w.branch.Type() == device.Float32 {
+		return device.Tensor{}
+	}
+	return w.branch.Slice(0, rows*b.width)
 }
 
 // workspace is scratch memory for gradients, shared by all blocks.

@@ -165,10 +165,14 @@ func (m *GPT) Backward(b Batch, pass Pass, ready func(param int)) {
 	s := m.sequences(b)
 	narrow := func(t device.Tensor) device.Matrix { return device.Rows(t, s.rows(), m.Width) }
 	d, x := narrow(m.dx), narrow(m.inputs[len(m.blocks)])
-	m.last.gradients(narrow(m.dnormed), x, pass, markReady)
-	m.last.backward(d, narrow(m.dnormed), x, false, pass)
-	for i := len(m.blocks) - 1; i >= 0; i-- {
-		m.blocks[i].backward(d, narrow(m.inputs[i]), s, &m.workspace, pass, markReady)
+	last := len(m.blocks) - 1
+	m.last.backward(d, m.blocks[last].branchCopy(&m.workspace, s.rows(), pass), narrow(m.dnormed), x, false, pass, markReady)
+	for i := last; i >= 0; i-- {
+		copied := device.Tensor{}
+		if i > 0 {
+			copied = m.blocks[i-1].branchCopy(&m.workspace, s.rows(), pass)
+		}
+		m.blocks[i].backward(d, copied, narrow(m.inputs[i]), s, &m.workspace, pass, markReady)
 	}
 	if pass.Train && m.Dropout > 0 {
 		m.plan.Device.Dropout(d.Data, d.Data, m.embeddingDropout(s, pass))

@@ -20,8 +20,7 @@ func TestLayerNormGradients(t *testing.T) {
 			rows: 4, in: width, out: width, params: l.Params(), plan: l.Plan,
 			forward: func(y, x device.Matrix, pass Pass) { l.forward(y, x, pass) },
 			backward: func(dx, dy, x, _ device.Matrix, pass Pass) {
-				l.gradients(dy, x, pass, ignore)
-				l.backward(dx, dy, x, false, pass)
+				l.backward(dx, device.Tensor{}, dy, x, false, pass, ignore)
 			},
 			reference: func(x []float64, params [][]float64) []float64 { return layerNorm64(x, params[0], params[1]) },
 		}.run(t, cpu.New(1), Pass{Train: true, Weight: 1})
@@ -81,7 +80,7 @@ func TestBlockGradients(t *testing.T) {
 			},
 			backward: func(dx, dy, x, _ device.Matrix, pass Pass) {
 				d.Copy(dx.Data, dy.Data)
-				b.backward(dx, x, s, &w, pass, ignore)
+				b.backward(dx, device.Tensor{}, x, s, &w, pass, ignore)
 			},
 			reference: func(x []float64, params [][]float64) []float64 { return block64(b, x, params, s, mask) },
 		}.run(t, d, pass)

@@ -47,16 +47,13 @@ func (l *layerNorm) forwardSum(y, x, a, b device.Matrix, pass Pass) {
 	l.device.AddLayerNorm(y, x, l.mean.Slice(0, x.Rows), l.rstd.Slice(0, x.Rows), a, b, l.weight.Data, l.bias.Data)
 }
 
-// gradients writes the gradients of both parameters.
-func (l *layerNorm) gradients(dy, x device.Matrix, pass Pass, ready func(*Param)) {
+// backward writes the gradients of both parameters, and the gradient of x to dx, or adds it if add is
+// set. Then it copies dx to copied, unless it is empty.
+func (l *layerNorm) backward(dx device.Matrix, copied device.Tensor, dy, x device.Matrix, add bool, pass Pass, ready func(*Param)) {
+	pass.values(l.params)
 	pass.grads(l.params)
-	l.device.LayerNormParamGrad(l.weight.Grad, l.bias.Grad, dy, x, l.mean.Slice(0, x.Rows), l.rstd.Slice(0, x.Rows), pass.Accumulate)
+	l.device.LayerNormBackward(device.LayerNormGradients{DX: dx, AddX: add, Copy: copied, DW: l.weight.Grad, DB: l.bias.Grad, Accumulate: pass.Accumulate,
+		DY: dy, X: x, W: l.weight.Data, Mean: l.mean.Slice(0, x.Rows), RStd: l.rstd.Slice(0, x.Rows)})
 	ready(l.bias)
 	ready(l.weight)
-}
-
-// backward writes the gradient of x, or adds it if add is set.
-func (l *layerNorm) backward(dx, dy, x device.Matrix, add bool, pass Pass) {
-	pass.values(l.params)
-	l.device.LayerNormGrad(dx, dy, x, l.weight.Data, l.mean.Slice(0, x.Rows), l.rstd.Slice(0, x.Rows), add)
 }

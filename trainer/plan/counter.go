@@ -116,12 +116,8 @@ func (c *Counter) LayerNorm(_ device.Matrix, _, _ device.Tensor, _ device.Matrix
 func (c *Counter) AddLayerNorm(_, _ device.Matrix, _, _ device.Tensor, _, _ device.Matrix, _, _ device.Tensor) {
 }
 
-// LayerNormGrad does nothing.
-func (c *Counter) LayerNormGrad(_, _, _ device.Matrix, _, _, _ device.Tensor, _ bool) {}
-
-// LayerNormParamGrad does nothing.
-func (c *Counter) LayerNormParamGrad(_, _ device.Tensor, _, _ device.Matrix, _, _ device.Tensor, _ bool) {
-}
+// LayerNormBackward does nothing.
+func (c *Counter) LayerNormBackward(device.LayerNormGradients) {}
 
 // Embed does nothing.
 func (c *Counter) Embed(_ device.Matrix, _ device.Tensor, _, _ device.Matrix, _, _ int) {}

@@ -204,21 +204,29 @@ func (r *Recorder) AddLayerNorm(y, sum device.Matrix, mean, rstd device.Tensor, 
 	r.stream(kernelFor(y.Data, "add_layer_norm"), y.Data, sum.Data, mean, rstd, a.Data, b.Data)
 }
 
-// LayerNormGrad records the gradient of a normalization.
-func (r *Recorder) LayerNormGrad(dx, dy, x device.Matrix, _, mean, rstd device.Tensor, accumulate bool) {
-	tensors := []device.Tensor{dx.Data, dy.Data, x.Data, mean, rstd}
-	if accumulate {
-		tensors = append(tensors, dx.Data)
+// LayerNormBackward records the gradients of a normalization: one kernel if it can keep a row in
+// registers.
+func (r *Recorder) LayerNormBackward(g device.LayerNormGradients) {
+	const most, elements = 1024, 8
+	n := runs(g.X.Rows)
+	in := g.DY.Data.Bytes() + g.X.Data.Bytes() + g.Mean.Bytes() + g.RStd.Bytes()
+	out, sums := g.DX.Data.Bytes(), 8*n*g.X.Cols
+	if g.AddX {
+		out *= 2
 	}
-	r.stream(kernelFor(dy.Data, "layer_norm_grad"), tensors...)
-}
-
-// LayerNormParamGrad records the gradients of a normalization's parameters.
-func (r *Recorder) LayerNormParamGrad(dw, db device.Tensor, dy, x device.Matrix, mean, rstd device.Tensor, _ bool) {
-	n := runs(x.Rows)
-	r.launch("layer_norm_param_grad_bf16", Streaming, dy.Data.Bytes()+x.Data.Bytes()+mean.Bytes()+rstd.Bytes()+8*n*x.Cols)
-	r.addRuns(dw, n)
-	r.addRuns(db, n)
+	if g.X.Cols <= most && g.X.Cols%elements == 0 {
+		r.launch("layer_norm_backward_bf16", Streaming, in+out+g.Copy.Bytes()+sums)
+		r.addRuns(g.DW, n)
+		r.addRuns(g.DB, n)
+		return
+	}
+	r.launch("layer_norm_param_grad_bf16", Streaming, in+sums)
+	r.addRuns(g.DW, n)
+	r.addRuns(g.DB, n)
+	r.launch("layer_norm_grad_bf16", Streaming, in+out)
+	if g.Copy.Len() > 0 {
+		r.Cast(g.Copy, g.DX.Data)
+	}
 }
 
 // Embed records a lookup of embeddings. The rows of positions are in a cache.

@@ -50,8 +50,9 @@ func BenchmarkGPT2(b *testing.B) {
 		measure("GELU/"+name, 2*size*rows*4*width, 0, func() { d.Activate(device.GELU, wide.Data, wide.Data) })
 		measure("LayerNorm/"+name, (4+size)*rows*width, 0, func() { d.LayerNorm(out, mean, rstd, x, gain, shift) })
 		measure("AddLayerNorm/"+name, (8+2*size)*rows*width, 0, func() { d.AddLayerNorm(out, y, mean, rstd, x, in, gain, shift) })
-		measure("LayerNormGrad/"+name, (12+size)*rows*width, 0, func() { d.LayerNormGrad(y, in, x, gain, mean, rstd, true) })
-		measure("LayerNormParamGrad/"+name, (4+size)*rows*width, 0, func() { d.LayerNormParamGrad(gain, shift, in, x, mean, rstd, false) })
+		measure("LayerNormBackward/"+name, (12+size)*rows*width, 0, func() {
+			d.LayerNormBackward(device.LayerNormGradients{DX: y, AddX: true, DW: gain, DB: shift, DY: in, X: x, W: gain, Mean: mean, RStd: rstd})
+		})
 		measure("ColumnSum/"+name, size*rows*4*width, 0, func() { d.ColumnSum(bias, wide, false) })
 	}
 

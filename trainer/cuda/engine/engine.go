@@ -223,8 +223,9 @@ func Tensor(t device.Type, p driver.Ptr, n int) device.Tensor {
 	return device.At(t, *(*unsafe.Pointer)(unsafe.Pointer(&p)), n)
 }
 
-// floats and ints return the address of a tensor of that type.
+// floats, halves, and ints return the address of a tensor of that type.
 func floats(t device.Tensor) driver.Ptr { return typed(t, device.Float32) }
+func halves(t device.Tensor) driver.Ptr { return typed(t, device.BFloat16) }
 func ints(t device.Tensor) driver.Ptr   { return typed(t, device.Int32) }
 
 // stored returns the address of a Float32 or BFloat16 tensor.

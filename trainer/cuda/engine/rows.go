@@ -36,34 +36,87 @@ func warps(rows int) driver.Launch { return blocks((rows + 7) / 8) }
 // columns returns the launch of a kernel with 32 columns per block.
 func columns(n int) driver.Launch { return blocks((n + 31) / 32) }
 
-// LayerNormGrad computes the gradient of x.
-func (d *Device) LayerNormGrad(dx, dy, x device.Matrix, w, mean, rstd device.Tensor, accumulate bool) {
-	sameLength("normalize", x.Rows, dx.Rows, dy.Rows, mean.Len(), rstd.Len())
-	sameLength("normalize", x.Cols, dx.Cols, dy.Cols, w.Len())
-	to, from, in := whole("a gradient", dx), wholeStored("a gradient", dy), whole("the input", x)
-	defer d.enter("layer_norm_grad", x.Rows, x.Cols).Leave()
-	d.args.Reset().Ptr(to).Ptr(from).Ptr(in).Ptr(floats(w)).Ptr(floats(mean)).Ptr(floats(rstd)).Int(x.Rows).Int(x.Cols).Uint32(flag(accumulate))
-	d.launch(kernelFor(dy.Data, "layer_norm_grad", "layer_norm_grad_bf16"), warps(x.Rows))
-}
-
-// LayerNormParamGrad computes the gradients of w and b.
-func (d *Device) LayerNormParamGrad(dw, db device.Tensor, dy, x device.Matrix, mean, rstd device.Tensor, accumulate bool) {
-	sameLength("normalize", x.Rows, dy.Rows, mean.Len(), rstd.Len())
-	sameLength("normalize", x.Cols, dy.Cols, dw.Len(), db.Len())
-	from, in := wholeStored("a gradient", dy), whole("the input", x)
-	defer d.enter("layer_norm_param_grad", x.Rows, x.Cols).Leave()
-	if dy.Data.Type() == device.BFloat16 {
-		r := runsOf(x.Rows, x.Cols)
-		gains := d.scratchFor(scratchSums, 2*r.bytes)
-		biases := gains + driver.Ptr(r.bytes)
-		d.args.Reset().Ptr(gains).Ptr(biases).Ptr(from).Ptr(in).Ptr(floats(mean)).Ptr(floats(rstd)).Int(x.Rows).Int(x.Cols).Int(r.rows)
-		d.launch("layer_norm_param_grad_bf16", r.launch)
-		d.addRuns(floats(dw), dw.Len(), gains, r.launch.Grid.Y, accumulate)
-		d.addRuns(floats(db), db.Len(), biases, r.launch.Grid.Y, accumulate)
+// LayerNormBackward computes the gradients of a LayerNorm.
+func (d *Device) LayerNormBackward(g device.LayerNormGradients) {
+	sameLength("normalize", g.X.Rows, g.DX.Rows, g.DY.Rows, g.Mean.Len(), g.RStd.Len())
+	sameLength("normalize", g.X.Cols, g.DX.Cols, g.DY.Cols, g.W.Len(), g.DW.Len(), g.DB.Len())
+	if g.Copy.Len() > 0 {
+		sameLength("copy", g.DX.Data.Len(), g.Copy.Len())
+	}
+	if g.DY.Data.Type() == device.BFloat16 && keepsRows(g) {
+		d.allNormGrads(g)
 		return
 	}
-	d.args.Reset().Ptr(floats(dw)).Ptr(floats(db)).Ptr(from).Ptr(in).Ptr(floats(mean)).Ptr(floats(rstd)).Int(x.Rows).Int(x.Cols).Uint32(flag(accumulate))
-	d.launch("layer_norm_param_grad", columns(x.Cols))
+	d.normParamGrads(g) // first, because DX may be DY
+	d.normInputGrad(g)
+	if g.Copy.Len() > 0 {
+		d.Cast(g.Copy, g.DX.Data)
+	}
+}
+
+// keepsRows reports whether layer_norm_backward_bf16 supports the arguments: it keeps rows in
+// registers, and moves vectors of 16 bytes.
+func keepsRows(g device.LayerNormGradients) bool {
+	const most, elements, vector = 1024, 8, 16
+	for _, t := range []device.Tensor{g.DX.Data, g.Copy, g.DY.Data, g.X.Data, g.W} {
+		if alignment(at(t)) < vector {
+			return false
+		}
+	}
+	return g.X.Cols <= most && g.X.Cols%elements == 0
+}
+
+// allNormGrads reads and writes each row once.
+func (d *Device) allNormGrads(g device.LayerNormGradients) {
+	dx, dy, x := whole("a gradient", g.DX), wholeStored("a gradient", g.DY), whole("the input", g.X)
+	defer d.enter("layer_norm_backward", g.X.Rows, g.X.Cols).Leave()
+	r := runsOf(g.X.Rows, g.X.Cols)
+	sums := d.normSums(r)
+	d.args.Reset().Ptr(dx).Ptr(halves(g.Copy)).Ptr(sums.gains).Ptr(sums.biases).Ptr(dy).Ptr(x).Ptr(floats(g.W)).Ptr(floats(g.Mean)).Ptr(floats(g.RStd)).
+		Int(g.X.Rows).Int(g.X.Cols).Int(r.rows).Uint32(flag(g.AddX))
+	d.launch("layer_norm_backward_bf16", blocks(r.launch.Grid.Y))
+	d.addNormSums(g, sums)
+}
+
+// normParamGrads computes the gradients of w and b.
+func (d *Device) normParamGrads(g device.LayerNormGradients) {
+	dy, x := wholeStored("a gradient", g.DY), whole("the input", g.X)
+	defer d.enter("layer_norm_param_grad", g.X.Rows, g.X.Cols).Leave()
+	if g.DY.Data.Type() == device.BFloat16 {
+		r := runsOf(g.X.Rows, g.X.Cols)
+		sums := d.normSums(r)
+		d.args.Reset().Ptr(sums.gains).Ptr(sums.biases).Ptr(dy).Ptr(x).Ptr(floats(g.Mean)).Ptr(floats(g.RStd)).Int(g.X.Rows).Int(g.X.Cols).Int(r.rows)
+		d.launch("layer_norm_param_grad_bf16", r.launch)
+		d.addNormSums(g, sums)
+		return
+	}
+	d.args.Reset().Ptr(floats(g.DW)).Ptr(floats(g.DB)).Ptr(dy).Ptr(x).Ptr(floats(g.Mean)).Ptr(floats(g.RStd)).Int(g.X.Rows).Int(g.X.Cols).Uint32(flag(g.Accumulate))
+	d.launch("layer_norm_param_grad", columns(g.X.Cols))
+}
+
+// normInputGrad computes the gradient of x.
+func (d *Device) normInputGrad(g device.LayerNormGradients) {
+	dx, dy, x := whole("a gradient", g.DX), wholeStored("a gradient", g.DY), whole("the input", g.X)
+	defer d.enter("layer_norm_grad", g.X.Rows, g.X.Cols).Leave()
+	d.args.Reset().Ptr(dx).Ptr(dy).Ptr(x).Ptr(floats(g.W)).Ptr(floats(g.Mean)).Ptr(floats(g.RStd)).Int(g.X.Rows).Int(g.X.Cols).Uint32(flag(g.AddX))
+	d.launch(kernelFor(g.DY.Data, "layer_norm_grad", "layer_norm_grad_bf16"), warps(g.X.Rows))
+}
+
+// normSums are buffers for the sums of n runs of rows.
+type normSums struct {
+	gains, biases driver.Ptr
+	n             int
+}
+
+func (d *Device) normSums(r runs) normSums {
+	gains := d.scratchFor(scratchSums, 2*r.bytes)
+	return normSums{gains, gains + driver.Ptr(r.bytes), r.launch.Grid.Y}
+}
+
+// addNormSums adds the sums of all runs to the gradients of w and b.
+func (d *Device) addNormSums(g device.LayerNormGradients, s normSums) {
+	d.addRuns(floats(g.DW), g.DW.Len(), s.gains, s.n, g.Accumulate)
+	d.addRuns(floats(g.DB), g.DB.Len(), s.biases, s.n, g.Accumulate)
 }
 
 // CrossEntropy computes the cross-entropy loss of logits.

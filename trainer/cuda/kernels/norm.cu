@@ -189,3 +189,65 @@ KERNEL(layer_norm_grad_bf16, 256, float *dx, const u16 *dy, const float *x, cons
   if (by_eight(cols, dx, dy, x, w)) layer_norm_grad_of<8>(dx, dy, x, w, mean, rstd, rows, cols, accumulate);
   else layer_norm_grad_of<1>(dx, dy, x, w, mean, rstd, rows, cols, accumulate);
 }
+
+// store_sums adds the sums of the warps, in order, and stores the result for run block_x. Column
+// (g * 32 + lane) * 8 + i is element [g][i] of a thread.
+DEVICE void store_sums(float *sums, float (*scratch)[256], const float (&of_thread)[groups][8], u32 cols) {
+  u32 lane = thread_x() % 32, warp = thread_x() / 32;
+#pragma unroll
+  for (u32 g = 0; g < groups; g++) {
+    if (g * 256 >= cols) break;
+#pragma unroll
+    for (u32 i = 0; i < 8; i++) scratch[warp][i * 32 + lane] = of_thread[g][i];
+    sync_threads();
+    float total = 0;
+    for (u32 w = 0; w < 8; w++) total += scratch[w][thread_x()];
+    u32 col = (g * 32 + lane) * 8 + warp;
+    if (col < cols) sums[u64(block_x()) * cols + col] = total;
+    sync_threads();
+  }
+}
+
+// layer_norm_grad and layer_norm_param_grad (columns.cu), with the same order of each sum, for rows of
+// up to keptColumns elements. Each block has a run of rows, and each of its warps every 8th row. copy,
+// unless it is null, receives dx in bfloat16.
+KERNEL(layer_norm_backward_bf16, 256, float *dx, u16 *copy, float *gains, float *biases, const u16 *dy, const float *x, const float *w, const float *mean, const float *rstd, u32 rows, u32 cols, u32 run, u32 accumulate) {
+  SHARED float scratch[8][256];
+  float gain_sums[groups][8] = {}, bias_sums[groups][8] = {};
+  u32 first = block_x() * run, end = rows < first + run ? rows : first + run;
+  for (u32 row = first + thread_x() / 32; row < end; row += 8) {
+    u64 at = u64(row) * cols;
+    float m = mean[row], r = rstd[row], plain = 0, along = 0, d[groups][8], v[groups][8], before[groups][8];
+    each_group(cols, [&](u32 g, u32 j) {
+      load(d[g], dy + at + j);
+      load(v[g], x + at + j);
+      if (accumulate) load(before[g], dx + at + j);
+    });
+    each_group(cols, [&](u32 g, u32 j) {
+      float gain[8];
+      load(gain, w + j);
+#pragma unroll
+      for (u32 i = 0; i < 8; i++) {
+        v[g][i] = (v[g][i] - m) * r;
+        gain_sums[g][i] += d[g][i] * v[g][i];
+        bias_sums[g][i] += d[g][i];
+        d[g][i] = d[g][i] * gain[i];
+        plain += d[g][i];
+        along += d[g][i] * v[g][i];
+      }
+    });
+    plain = warp_sum(plain) / float(cols);
+    along = warp_sum(along) / float(cols);
+    each_group(cols, [&](u32 g, u32 j) {
+#pragma unroll
+      for (u32 i = 0; i < 8; i++) {
+        d[g][i] = (d[g][i] - plain - v[g][i] * along) * r;
+        if (accumulate) d[g][i] = before[g][i] + d[g][i];
+      }
+      store(dx + at + j, d[g]);
+      if (copy) store(copy + at + j, d[g]);
+    });
+  }
+  store_sums(gains, scratch, gain_sums, cols);
+  store_sums(biases, scratch, bias_sums, cols);
+}

@@ -27,19 +27,26 @@ func checkMisfits(s *suite) {
 		"MatMulGradient": func() {
 			d.MatMul(device.Product{C: m(2, 3), A: m(2, 4), B: m(4, 3), Activation: device.ReLU, Gradient: true, Pre: m(2, 3)})
 		},
-		"AddLayerNorm":       func() { d.AddLayerNorm(m(2, 3), m(2, 3), f(2), f(2), m(2, 3), m(3, 3), f(3), f(3)) },
-		"ColumnSum":          func() { d.ColumnSum(f(2), m(2, 3), false) },
-		"Add":                func() { d.Add(f(3), f(3), f(2)) },
-		"Activate":           func() { d.Activate(device.ReLU, f(3), f(2)) },
-		"ActivateGrad":       func() { d.ActivateGrad(device.Tanh, f(3), f(3), f(3), f(2)) },
-		"Dropout":            func() { d.Dropout(f(3), f(2), device.Dropout{P: 0.5, Stride: 1, PerSample: 3}) },
-		"Cast":               func() { d.Cast(f(3), d.Alloc(device.BFloat16, 2)) },
-		"LayerNorm":          func() { d.LayerNorm(m(2, 3), f(2), f(2), m(2, 3), f(3), f(2)) },
-		"LayerNormGrad":      func() { d.LayerNormGrad(m(2, 3), m(2, 3), m(2, 3), f(3), f(2), f(3), false) },
-		"LayerNormParamGrad": func() { d.LayerNormParamGrad(f(3), f(2), m(2, 3), m(2, 3), f(2), f(2), false) },
-		"Embed":              func() { d.Embed(m(2, 3), ints(3), m(5, 3), m(2, 3), 2, 0) },
-		"EmbedPlace":         func() { d.Embed(m(2, 3), ints(2), m(5, 3), m(2, 3), 2, 1) },
-		"EmbedGrad":          func() { d.EmbedGrad(m(5, 3), m(2, 2), m(2, 3), ints(2), 2) },
+		"AddLayerNorm": func() { d.AddLayerNorm(m(2, 3), m(2, 3), f(2), f(2), m(2, 3), m(3, 3), f(3), f(3)) },
+		"ColumnSum":    func() { d.ColumnSum(f(2), m(2, 3), false) },
+		"Add":          func() { d.Add(f(3), f(3), f(2)) },
+		"Activate":     func() { d.Activate(device.ReLU, f(3), f(2)) },
+		"ActivateGrad": func() { d.ActivateGrad(device.Tanh, f(3), f(3), f(3), f(2)) },
+		"Dropout":      func() { d.Dropout(f(3), f(2), device.Dropout{P: 0.5, Stride: 1, PerSample: 3}) },
+		"Cast":         func() { d.Cast(f(3), d.Alloc(device.BFloat16, 2)) },
+		"LayerNorm":    func() { d.LayerNorm(m(2, 3), f(2), f(2), m(2, 3), f(3), f(2)) },
+		"LayerNormBackwardRows": func() {
+			d.LayerNormBackward(device.LayerNormGradients{DX: m(2, 3), DW: f(3), DB: f(3), DY: m(2, 3), X: m(2, 3), W: f(3), Mean: f(2), RStd: f(3)})
+		},
+		"LayerNormBackwardCols": func() {
+			d.LayerNormBackward(device.LayerNormGradients{DX: m(2, 3), DW: f(3), DB: f(2), DY: m(2, 3), X: m(2, 3), W: f(3), Mean: f(2), RStd: f(2)})
+		},
+		"LayerNormBackwardCopy": func() {
+			d.LayerNormBackward(device.LayerNormGradients{DX: m(2, 3), Copy: d.Alloc(device.BFloat16, 5), DW: f(3), DB: f(3), DY: m(2, 3), X: m(2, 3), W: f(3), Mean: f(2), RStd: f(2)})
+		},
+		"Embed":      func() { d.Embed(m(2, 3), ints(3), m(5, 3), m(2, 3), 2, 0) },
+		"EmbedPlace": func() { d.Embed(m(2, 3), ints(2), m(5, 3), m(2, 3), 2, 1) },
+		"EmbedGrad":  func() { d.EmbedGrad(m(5, 3), m(2, 2), m(2, 3), ints(2), 2) },
 		"Attention": func() {
 			x := m(4, 6)
 			attention.Forward(m(4, 6), f(8), device.AttentionInput{Q: x, K: x, V: m(3, 6), Batch: 1, Queries: 4, Keys: 4})

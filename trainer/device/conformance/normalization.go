@@ -47,26 +47,31 @@ func (s *suite) layerNorm(rows, cols int) {
 	start, startW, startB := s.normal(rows*cols), s.normal(cols), s.normal(cols)
 	zero := make([]float32, rows*cols)
 
-	dx, sum := s.emptyMatrix(rows, cols), s.resultMatrix(start, rows, cols, whole)
-	s.d.LayerNormGrad(dx, dy, in, weight, mean, rstd, false)
-	s.d.LayerNormGrad(sum, dy, in, weight, mean, rstd, true)
-	s.close("dx", s.numbers(dx), g.input(zero))
-	if s.stored == device.Float32 {
-		same := s.resultMatrix(g.dy, rows, cols, whole)
-		s.d.LayerNormGrad(same, same, in, weight, mean, rstd, false)
-		s.close("dx in place of dy", s.numbers(same), g.input(zero))
-	}
-	s.close("dx, added", s.numbers(sum), g.input(start))
-
-	dw, db, sumW, sumB := s.empty(cols), s.empty(cols), s.result(startW), s.result(startB)
-	s.d.LayerNormParamGrad(dw, db, dy, in, mean, rstd, false)
-	s.d.LayerNormParamGrad(sumW, sumB, dy, in, mean, rstd, true)
+	alone := device.LayerNormGradients{DX: s.emptyMatrix(rows, cols), DW: s.empty(cols), DB: s.empty(cols),
+		DY: dy, X: in, W: weight, Mean: mean, RStd: rstd}
+	added := alone
+	added.DX, added.AddX, added.Copy = s.resultMatrix(start, rows, cols, whole), true, s.matrixOf(device.BFloat16, nans(rows*cols), rows, cols, whole, true).Data
+	added.DW, added.DB, added.Accumulate = s.result(startW), s.result(startB), true
+	s.d.LayerNormBackward(alone)
+	s.d.LayerNormBackward(added)
+	s.close("dx", s.numbers(alone.DX), g.input(zero))
+	s.close("dx, added", s.numbers(added.DX), g.input(start))
+	s.same("the copy of dx", s.numbers(device.Rows(added.Copy, rows, cols)), roundTo(device.BFloat16, s.numbers(added.DX)))
 	wantW, wantB := g.params(zero[:cols], zero[:cols])
-	s.close("dw", s.floats(dw), wantW)
-	s.close("db", s.floats(db), wantB)
+	s.close("dw", s.floats(alone.DW), wantW)
+	s.close("db", s.floats(alone.DB), wantB)
 	wantW, wantB = g.params(startW, startB)
-	s.close("dw, added", s.floats(sumW), wantW)
-	s.close("db, added", s.floats(sumB), wantB)
+	s.close("dw, added", s.floats(added.DW), wantW)
+	s.close("db, added", s.floats(added.DB), wantB)
+	if s.stored == device.Float32 {
+		same := alone
+		same.DX, same.DW, same.DB = s.resultMatrix(g.dy, rows, cols, whole), s.empty(cols), s.empty(cols)
+		same.DY = same.DX
+		s.d.LayerNormBackward(same)
+		s.same("dx in place of dy", s.numbers(same.DX), s.numbers(alone.DX))
+		s.same("dw with dx in place of dy", s.floats(same.DW), s.floats(alone.DW))
+		s.same("db with dx in place of dy", s.floats(same.DB), s.floats(alone.DB))
+	}
 }
 
 // addLayerNorm compares the result with the bits of an Add followed by a LayerNorm.

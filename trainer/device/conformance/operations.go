@@ -47,8 +47,7 @@ func matrixOperations() []operation {
 			dw, db, dx := s.empty(cols), s.empty(cols), y
 			return func() {
 				s.d.LayerNorm(y, mean, rstd, x, w, b)
-				s.d.LayerNormParamGrad(dw, db, y, x, mean, rstd, false)
-				s.d.LayerNormGrad(dx, y, x, w, mean, rstd, false)
+				s.d.LayerNormBackward(device.LayerNormGradients{DX: dx, DW: dw, DB: db, DY: y, X: x, W: w, Mean: mean, RStd: rstd})
 			}, tensors{y.Data, mean, rstd, dw, db}
 		}},
 		{"Embed", func(s *suite) (step, tensors) {

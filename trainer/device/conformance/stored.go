@@ -17,7 +17,7 @@ func checkStored(s *suite) {
 			s.run("MatMul", (*suite).storedProducts)
 			s.run("Elementwise", (*suite).storedElements)
 			s.run("Normalization", func(s *suite) {
-				for _, size := range [][2]int{{1, 1}, {5, 7}, {9, 64}, {33, 257}, {130, 768}} {
+				for _, size := range [][2]int{{1, 1}, {5, 7}, {9, 64}, {33, 257}, {130, 768}, {2, 1024}, {2, 1032}} {
 					s.layerNorm(size[0], size[1])
 				}
 			})
