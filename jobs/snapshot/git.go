@@ -245,7 +245,8 @@ func (g git) status(ctx context.Context, dir string, exclude []string, depth int
 
 // withoutFilters returns git options that disable the filters in the settings of a repository.
 // git status starts filter.NAME.clean and filter.NAME.process for files that .gitattributes
-// names. Filters in the user's own settings, such as the filters of Git LFS, remain enabled.
+// names. Filters in the user's own settings, such as the filters of Git LFS, remain enabled, unless
+// the repository names programs that they start: see [namesProgramOfFilter].
 //
 // The option --attr-source would be simpler but requires git 2.41.
 func (g git) withoutFilters(ctx context.Context, dir string) ([]string, error) {
@@ -262,6 +263,12 @@ func (g git) withoutFilters(ctx context.Context, dir string) ([]string, error) {
 	trusted := map[string]bool{}
 	for setting := range strings.SplitSeq(string(trustedText), "\x00") {
 		trusted[setting] = true
+	}
+	for setting := range strings.SplitSeq(string(all), "\x00") {
+		if key, _, _ := strings.Cut(setting, "\n"); namesProgramOfFilter(key) && !trusted[setting] {
+			clear(trusted)
+			break
+		}
 	}
 	var options []string
 	off := map[string]bool{}
@@ -282,4 +289,13 @@ func (g git) withoutFilters(ctx context.Context, dir string) ([]string, error) {
 		}
 	}
 	return options, nil
+}
+
+// namesProgramOfFilter reports whether a setting names a program that the filter of Git LFS or
+// git-annex starts. Both read the settings of the repository.
+func namesProgramOfFilter(key string) bool {
+	key = strings.ToLower(key) // as Git LFS does
+	isProgram := strings.HasSuffix(key, "command") || strings.HasSuffix(key, "hook")
+	return strings.HasPrefix(key, "lfs.extension.") ||
+		isProgram && (strings.HasPrefix(key, "annex.") || strings.HasPrefix(key, "remote.") && strings.Contains(key, ".annex-"))
 }

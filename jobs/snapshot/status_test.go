@@ -16,6 +16,7 @@ func TestGitStartsNoProgramOfTheRepository(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		settings map[string]string
+		user     string // clean filter in the user's own settings
 		files    map[string]string
 		before   func(t *testing.T, top string)
 		// Whether plain git status starts the program. Without this check, the test could pass
@@ -32,6 +33,12 @@ func TestGitStartsNoProgramOfTheRepository(t *testing.T) {
 			files: map[string]string{".git/config.worktree": "[filter \"x\"]\nclean = \"" + program + "\"\n"}},
 		{name: "filter with a dot in its name", fires: true, settings: map[string]string{"filter.a.b.clean": program},
 			files: map[string]string{".gitattributes": "* filter=a.b\n"}},
+		{name: "extension of Git LFS", fires: true, user: "sh -c \"$(git config lfs.extension.x.clean)\"; cat",
+			settings: map[string]string{"lfs.extension.x.clean": program}},
+		{name: "extension of Git LFS in capitals", fires: true, user: "sh -c \"$(git config LFS.Extension.x.clean)\"; cat",
+			settings: map[string]string{"LFS.Extension.x.clean": program}},
+		{name: "command of git-annex", fires: true, user: "sh -c \"$(git config annex.freezecontent-command)\"; cat",
+			settings: map[string]string{"annex.freezecontent-command": program}},
 		{name: "core.fsmonitor", fires: true, settings: map[string]string{"core.fsmonitor": program}},
 		{name: "hooks", settings: map[string]string{"core.untrackedCache": "true"}, files: map[string]string{".git/hooks/post-index-change+": "#!/bin/sh\n" + program + "\n"}},
 		{name: "core.hooksPath", settings: map[string]string{"core.hooksPath": ".git/more"},
@@ -64,6 +71,9 @@ func TestGitStartsNoProgramOfTheRepository(t *testing.T) {
 			fill(t, top, map[string]string{"a.py": "1\n", ".gitattributes": "* filter=x\n"})
 			gitIn(t, top, "add", ".")
 			gitIn(t, top, "commit", "-m", "1")
+			if c.user != "" {
+				env = append(env, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=filter.x.clean", "GIT_CONFIG_VALUE_0="+c.user)
+			}
 			canary, command := filepath.Join(t.TempDir(), "fired"), filepath.Join(top, ".git", "canary.sh")
 			fill(t, top, map[string]string{".git/canary.sh+": "#!/bin/sh\ntouch " + canary + "\n"})
 			for name, text := range c.files {
