@@ -98,13 +98,13 @@ func checkControl(s string) error {
 }
 
 // checkPrintable rejects control characters and all other invisible characters, such as zero-width
-// and no-break spaces.
+// and no-break spaces, and letters without a glyph.
 func checkPrintable(s string) error {
 	if err := checkControl(s); err != nil {
 		return err
 	}
 	for _, r := range s {
-		if !unicode.IsPrint(r) {
+		if !printable.IsVisible(r) {
 			return valueErrorf("", "contains the invisible character %U", r)
 		}
 	}

@@ -153,7 +153,7 @@ func TestName(t *testing.T) {
 			t.Errorf("%q: %v", s, err)
 		}
 	}
-	for _, s := range []string{"", "-a", ".", "..", ".a", "a/b", "/", "a\nb", "a\x00", "a\x1b[0m", "a\u200bb", "a\u00a0b", "a\u2028b",
+	for _, s := range []string{"", "-a", ".", "..", ".a", "a/b", "/", "a\nb", "a\x00", "a\x1b[0m", "a\u200bb", "a\u3164b", "a\u00a0b", "a\u2028b",
 		"a\u202eb", "lr#3", "it's", `"quoted"`, "`date`", `back\slash`, strings.Repeat("a", 129), strings.Repeat("日", 100)} {
 		var n Name
 		if err := n.UnmarshalTOML(s); err == nil {

@@ -21,10 +21,23 @@ func IsControl(r rune) bool {
 	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// isShown reports whether r is visible or plain white space. It returns false for format
-// characters, such as a zero-width space.
+// IsVisible reports whether r has a glyph, or is a space. It returns false for white space of other
+// kinds, for format characters such as a zero-width space, and for letters, marks, and symbols without
+// a glyph, such as the Hangul filler.
+func IsVisible(r rune) bool {
+	return unicode.IsPrint(r) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) &&
+		(!unicode.Is(unicode.Variation_Selector, r) || r == textStyle || r == emojiStyle) && r != brailleBlank
+}
+
+const (
+	textStyle    = '\uFE0E' // shows the character before it as text
+	emojiStyle   = '\uFE0F' // shows the character before it as an emoji
+	brailleBlank = '\u2800'
+)
+
+// isShown reports whether r is visible or plain white space.
 func isShown(r rune) bool {
-	return unicode.IsPrint(r) || unicode.IsSpace(r) && !IsControl(r)
+	return IsVisible(r) || unicode.IsSpace(r) && !IsControl(r)
 }
 
 // Text removes invisible characters from s, except line ends and tabs. Bytes that are not UTF-8

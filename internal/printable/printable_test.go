@@ -19,10 +19,11 @@ func hostile() string {
 		}
 	}
 	b.WriteString("\u00ad\u061c\u200b\u200d\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff\U000e0041")
+	b.WriteString("\u034f\u115f\u1160\u17b4\u180b\u2800\u3164\ufe00\uffa0\U000e0100\U000e01ef")
 	return b.String()
 }
 
-const good = "a b\u00a0\tü日\U0001f600\n"
+const good = "a b\u00a0\tü日\U0001f600\u26a0\ufe0f\n"
 
 // TestText checks which characters each function keeps, removes, or replaces.
 func TestText(t *testing.T) {
