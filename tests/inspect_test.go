@@ -84,6 +84,16 @@ argv = ["sleep", "900"]
 	if o := s.ddpbatch("exec", "mine", "--node", "n2", "--", "sh", "-c", "exit 7"); o.code != 7 {
 		t.Errorf("exec: got exit code %d, want 7: %v", o.code, o)
 	}
+	// srun would also start a program in the working directory, where other users may create files.
+	s.write("no-such-tool", "#!/bin/sh\necho ran\n")
+	if err := os.Chmod(filepath.Join(s.home, "no-such-tool"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range []string{"--all", "--rank=2"} {
+		if o := s.ddpbatch("exec", "mine", flag, "--", "no-such-tool"); o.code == 0 || strings.Contains(o.stdout, "ran") {
+			t.Errorf("exec %s of a program that is not in PATH: %v", flag, o)
+		}
+	}
 	if o := s.ddpbatch("exec", "mine", "--rank", "2", "--", "sh", "-c", "echo rank $RANK, local rank $LOCAL_RANK, on $SLURMD_NODENAME, $DDPBATCH_RANK_PID"); o.stdout != fmt.Sprintf("rank 2, local rank 0, on n2, %d\n", ranks[2].PID) {
 		t.Errorf("exec --rank: %v", o)
 	}
