@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/environ"
 )
 
 // A Step describes a step to start in an allocation.
@@ -33,7 +35,7 @@ type Step struct {
 	MPI     string   // --mpi, such as "pmix"; empty for "none"
 	Options []string // additional options of srun, which override the others
 
-	Name   string   // for squeue --steps and sacct; empty for the name of the program that srun starts
+	Name   string   // for squeue --steps and sacct; empty for the name of the program
 	Label  bool     // prefix each line of output with the task
 	Prefix []string // program that runs Argv in each task, with its arguments, such as {"apptainer", "exec", "x.sif"}
 	Argv   []string // program and arguments of all tasks; a program without a slash is searched in PATH only
@@ -159,16 +161,8 @@ func (s Step) appendPart(argv []string, size StepSize) []string {
 	if s.Label {
 		argv = append(argv, "--label")
 	}
-	return slices.Concat(argv, s.Options, inPath(slices.Concat(s.Prefix, s.Argv)))
-}
-
-// inPath returns a command line for srun that finds the program of argv only in PATH. srun and
-// slurmstepd also search the working directory, where other users may create files.
-func inPath(argv []string) []string {
-	if len(argv) == 0 || strings.Contains(argv[0], "/") {
-		return argv
-	}
-	return slices.Concat([]string{"/usr/bin/env"}, argv)
+	// srun and slurmstepd also search the working directory, where other users may create files.
+	return slices.Concat(argv, s.Options, environ.InPath(slices.Concat(s.Prefix, s.Argv)))
 }
 
 // Environ returns the environment for srun. If a part of the step has TaskNodes, it removes the

@@ -344,7 +344,7 @@ func withVariables(variables, argv []string) []string {
 	if len(variables) == 0 {
 		return argv
 	}
-	return slices.Concat([]string{"/usr/bin/env"}, variables, argv)
+	return slices.Concat([]string{"/usr/bin/env"}, variables, environ.InPath(argv))
 }
 
 // replaceBy replaces this process by a command.

@@ -45,6 +45,19 @@ func LookPath(env []string, name string) (string, error) {
 	return "", fmt.Errorf("find %q in PATH: %w", name, exec.ErrNotFound)
 }
 
+// findInPath starts its first argument as [LookPath] finds it.
+const findInPath = `set -f; IFS=:; for dir in $PATH; do case $dir in /*) if [ -f "$dir/$0" ] && [ -x "$dir/$0" ]; then exec "$dir/$0" "$@"; fi ;; esac; done; echo "$0: not found in PATH" >&2; exit 127`
+
+// InPath returns a command line that starts the program of argv. Unlike exec, srun, and env, it finds
+// the program as [LookPath] does, where and when the command line runs. A program with a slash in
+// its name is unchanged. If there is no such program, the exit code is 127.
+func InPath(argv []string) []string {
+	if len(argv) == 0 || strings.Contains(argv[0], "/") {
+		return argv
+	}
+	return append([]string{"/bin/sh", "-c", findInPath}, argv...)
+}
+
 // PrependPath returns a value of PATH with dir in front of path. It omits an empty path, which would
 // become an empty entry: the current directory.
 func PrependPath(dir, path string) string {

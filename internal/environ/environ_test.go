@@ -29,12 +29,13 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestLookPath checks that only executable files in absolute directories of PATH are found.
+// TestLookPath checks that LookPath and InPath find only executable files in absolute directories of
+// PATH.
 func TestLookPath(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	for name, mode := range map[string]os.FileMode{"first/data": 0o644, "second/data": 0o755, "second/tool": 0o755, "tool": 0o755} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, nil, mode)); err != nil {
+	for name, mode := range map[string]os.FileMode{"first/data": 0o644, "second/data": 0o755, "second/tool": 0o755, "a */tool": 0o755, "tool": 0o755} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte("#!/bin/sh\necho \"$0 $*\"\n"), mode)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -47,6 +48,7 @@ func TestLookPath(t *testing.T) {
 	}{
 		{name: "directories are not programs", path: first + ":" + second, program: "tool", want: second + "/tool"},
 		{name: "files without an x bit are not programs", path: first + ":" + second, program: "data", want: second + "/data"},
+		{name: "path with spaces and patterns", path: filepath.Join(dir, "a *") + ":" + second, program: "tool", want: dir + "/a */tool"},
 		{name: "current directory", path: ".:" + first, program: "tool"},
 		{name: "empty entry", path: ":" + first, program: "tool"},
 		{name: "relative entry", path: "second", program: "tool"},
@@ -59,6 +61,13 @@ func TestLookPath(t *testing.T) {
 			}
 			if err != nil && !errors.Is(err, exec.ErrNotFound) {
 				t.Errorf("got %v, want exec.ErrNotFound", err)
+			}
+			argv := environ.InPath([]string{c.program, "a  b", "*"})
+			cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+			cmd.Env = []string{"PATH=" + c.path}
+			out, err := cmd.Output()
+			if c.want != "" && string(out) != c.want+" a  b *\n" || c.want == "" && (len(out) > 0 || cmd.ProcessState.ExitCode() != 127) {
+				t.Errorf("InPath: got %q, %v, want %q", out, err, c.want)
 			}
 		})
 	}
