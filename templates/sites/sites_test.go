@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,6 +42,36 @@ func TestEmbedded(t *testing.T) {
 		if lines := strings.Count(string(p.Source()), "\n"); lines > 130 {
 			t.Errorf("%s has %d lines: it is no small file any more", name, lines)
 		}
+	}
+}
+
+// TestEmbeddedSearchPaths runs the lines of the embedded profiles that set a search path. An empty entry
+// of a path such as LD_LIBRARY_PATH is the working directory, where other users may create files.
+func TestEmbeddedSearchPaths(t *testing.T) {
+	tested := 0
+	for _, name := range (Finder{}).Names() {
+		p, err := Finder{}.Find(name, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range p.Setup.Lines {
+			variable, _, _ := strings.Cut(strings.TrimPrefix(string(line), "export "), "=")
+			if !strings.HasSuffix(variable, "PATH") {
+				continue
+			}
+			tested++
+			for _, old := range []string{"", "/a:/b"} {
+				cmd := exec.CommandContext(t.Context(), "/bin/bash", "-c", string(line)+"; printf %s \"$"+variable+"\"")
+				cmd.Env = []string{variable + "=" + old}
+				out, err := cmd.Output()
+				if dirs := strings.Split(string(out), ":"); err != nil || slices.ContainsFunc(dirs, func(dir string) bool { return !filepath.IsAbs(dir) }) {
+					t.Errorf("%s: %s with %q: got %q, %v", name, line, old, out, err)
+				}
+			}
+		}
+	}
+	if tested == 0 {
+		t.Error("no line sets a search path")
 	}
 }
 
