@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
 // Merged describes a merged timeline.
@@ -109,7 +111,7 @@ func events(r *Recording, shift int64, emit func(event)) {
 	about := func(what string, t Track, field string, value any) {
 		emit(event{Phase: "M", Name: what, Process: rank, Thread: t.thread(), Args: map[string]any{field: value}})
 	}
-	about("process_name", Computation, "name", fmt.Sprintf("rank %d on %s", rank, r.Host))
+	about("process_name", Computation, "name", fmt.Sprintf("rank %d on %s", rank, printable.Line(r.Host))) // the recording may be a file of another user
 	about("process_sort_index", Computation, "sort_index", rank)
 	for t := range tracks {
 		about("thread_name", t, "name", trackNames[t])

@@ -35,13 +35,13 @@ func TestOverlappingWaits(t *testing.T) {
 
 // TestMerge checks that recordings of two nodes become one timeline that shows the overlap of
 // communication, although their clocks differ by one second. The recording of an earlier attempt
-// is excluded.
+// is excluded, and characters that control a terminal are removed.
 func TestMerge(t *testing.T) {
 	first := &Recording{Rank: Rank{Rank: 0, Ranks: 4, Host: "n1"}, ID: 9, Origin: 5e18 / 4, Barriers: [][2]int64{{0, 1000}},
 		Spans: []Span{{Kind: Reduce, Number: 3, Enqueued: 25_000, Start: 30_000, End: 60_001},
 			{Kind: Backward, Start: 20_000, End: 40_000}, {Kind: Wait, Start: 45_000, End: 60_000}, {Kind: Finish, Start: 45_000, End: 60_500},
 			{Kind: Optimizer, Start: 60_500, End: 70_000}, {Kind: Step, Number: 100, Start: 20_000, End: 70_000}}}
-	second := &Recording{Rank: Rank{Rank: 2, Ranks: 4, Node: 1, Host: "n2"}, ID: 9, Origin: first.Origin + 1e9, Barriers: [][2]int64{{0, 1000}}, Dropped: 2,
+	second := &Recording{Rank: Rank{Rank: 2, Ranks: 4, Node: 1, Host: "\u202en2\u009b2J"}, ID: 9, Origin: first.Origin + 1e9, Barriers: [][2]int64{{0, 1000}}, Dropped: 2,
 		Spans: []Span{{Kind: Step, Number: 101, Start: 80_000, End: 90_000}}}
 	old := &Recording{Rank: Rank{Rank: 1, Ranks: 4, Host: "n1"}, ID: 8}
 	var out bytes.Buffer
@@ -57,7 +57,7 @@ func TestMerge(t *testing.T) {
 		t.Fatalf("no JSON: %s", &out)
 	}
 	for _, line := range []string{
-		`{"ph":"M","name":"process_name","pid":2,"tid":1,"ts":0.000,"args":{"name":"rank 2 on n2"}}`,
+		`{"ph":"M","name":"process_name","pid":2,"tid":1,"ts":0.000,"args":{"name":"rank 2 on n22J"}}`,
 		`{"ph":"X","name":"step 100","cat":"computation","pid":0,"tid":1,"ts":20.000,"dur":50.000,"args":{"step":100}}`,
 		`{"ph":"b","name":"queued","cat":"queue","id":"0.2","pid":0,"tid":2,"ts":25.000,"args":{"operation":"all-reduce 3"}}`,
 		`{"ph":"e","name":"queued","cat":"queue","id":"0.2","pid":0,"tid":2,"ts":30.000}`,
