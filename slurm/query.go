@@ -36,12 +36,8 @@ func (c Client) State(ctx context.Context, ids ...string) ([]JobState, error) {
 	}
 	known := newJobTable()
 	err := inChunks(ids, func(jobs []string) error { return c.querySqueue(ctx, jobs, known) })
-	var rest []string
-	for _, id := range ids {
-		if !known.isComplete(id) {
-			rest = append(rest, id)
-		}
-	}
+	unique := slices.Compact(slices.Sorted(slices.Values(ids)))
+	rest := slices.DeleteFunc(slices.Clone(unique), known.isComplete)
 	var sacctErr error
 	if err == nil {
 		sacctErr = inChunks(rest, func(jobs []string) error { return c.querySacct(ctx, jobs, known) })
@@ -49,8 +45,10 @@ func (c Client) State(ctx context.Context, ids ...string) ([]JobState, error) {
 	if err != nil || sacctErr != nil && len(known.byID) == 0 {
 		return nil, fmt.Errorf("query state of %s: %w", listIDs(ids), cmp.Or(err, sacctErr))
 	}
-	var states []JobState
-	for _, id := range ids {
+	// The state of a job array takes time for each of its tasks, and the runs of another user can name
+	// one job array thousands of times.
+	byID := make(map[string]JobState, len(unique))
+	for _, id := range unique {
 		j, ok := known.get(id)
 		if !ok || sacctErr != nil && !known.isComplete(id) {
 			j = c.forgottenJob(id)
@@ -58,7 +56,11 @@ func (c Client) State(ctx context.Context, ids ...string) ([]JobState, error) {
 				j.Reason = sacctErr.Error()
 			}
 		}
-		states = append(states, j)
+		byID[id] = j
+	}
+	var states []JobState
+	for _, id := range ids {
+		states = append(states, byID[id])
 	}
 	return states, nil
 }

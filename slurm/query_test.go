@@ -99,6 +99,26 @@ func TestStateOfMany(t *testing.T) {
 	}
 }
 
+// TestStateOfRepeatedArray checks that the time does not grow with the number of tasks times the number
+// of repetitions of an ID. The runs of another user can name one job array thousands of times.
+func TestStateOfRepeatedArray(t *testing.T) {
+	const tasks, repetitions = 10_000, 2000
+	fake := newFakeSlurm(t, map[string]string{
+		"squeue": show(fmt.Sprintf("18|18|0-%d|PENDING||0:00|N/A|N/A|0|0|Priority\n", tasks-1)), "sacct": mustNotRun})
+	measure := func(n int) time.Duration {
+		t.Helper()
+		began := time.Now()
+		got, err := fake.State(t.Context(), slices.Repeat([]string{"18"}, n)...)
+		if err != nil || len(got) != n || got[0] != got[n-1] || got[0].Reason != fmt.Sprintf("%d PENDING", tasks) {
+			t.Fatalf("%d repetitions: got %d states, %v", n, len(got), err)
+		}
+		return time.Since(began)
+	}
+	if once, often := measure(1), measure(repetitions); often > 20*once+2*time.Second {
+		t.Errorf("%d repetitions took %s, one took %s", repetitions, often, once)
+	}
+}
+
 // TestStateWithoutAccounting checks that the states that squeue provides are valid if accounting
 // does not reply.
 func TestStateWithoutAccounting(t *testing.T) {
