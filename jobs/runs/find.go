@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -291,12 +292,14 @@ func (s *Store) List(dir string) (found []Run, unreadable []error, err error) {
 		return nil, nil, err
 	}
 	budget := newReadBudget(maxForeignRecords)
+	read := map[string]bool{}
 	for _, e := range entries {
 		d := rundir.Dir{Path: filepath.Join(dir, e.Name())}
 		size := func() int64 { return fileSize(d.Record(), maxForeignRecords) }
 		if user, foreign := foreignOwner(d.Path); foreign && !budget.take(user, size) {
 			continue
 		}
+		read[d.Path] = true
 		record, err := s.readRecord(d)
 		if errors.Is(err, fs.ErrNotExist) && d.HasCheckpoints() {
 			_, err = rundir.Open(d.Path)
@@ -309,6 +312,10 @@ func (s *Store) List(dir string) (found []Run, unreadable []error, err error) {
 		}
 		found = append(found, Run{d, record})
 	}
+	// Another user can replace runs by others with new names, again and again.
+	maps.DeleteFunc(s.records, func(path string, _ cachedRecord) bool {
+		return filepath.Dir(path) == filepath.Clean(dir) && !read[path]
+	})
 	return found, append(unreadable, budget.errors()...), nil
 }
 

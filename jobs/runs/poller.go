@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -32,6 +33,7 @@ const (
 //   - It reads the files of a run that is queued or has ended only after a change of its run
 //     directory.
 //   - It checks runs that are not visible at most every 15 s; see [Poller.SetVisible].
+//   - It forgets runs and jobs that are no longer in the list.
 //
 // A Poller must not be used by several goroutines at the same time.
 type Poller struct {
@@ -43,6 +45,7 @@ type Poller struct {
 	entries map[string]*entry         // by run directory
 	visible map[string]bool           // run directories; nil if all runs are visible
 	states  map[string]slurm.JobState // by job ID
+	polls   int                       // number of polls
 	queried time.Time                 // time of the last query to Slurm
 	err     error                     // error of that query
 	now     func() time.Time
@@ -56,6 +59,7 @@ type entry struct {
 	files   runFiles
 	read    time.Time // when the files were read
 	checked time.Time // when the files were read or found unchanged
+	polled  int       // number of the last poll that included the run
 }
 
 // NewPoller returns a Poller that has not read anything.
@@ -75,6 +79,7 @@ func (p *Poller) SetVisible(shown []*watch.Status) {
 // statuses that it could determine together with an error if Slurm did not respond or if some
 // directories were unreadable. The result is nil if all of them were unreadable.
 func (p *Poller) Poll(ctx context.Context, list []Run) ([]watch.Status, error) {
+	p.polls++
 	all := make([]watch.Status, 0, len(list))
 	var unreadable []error
 	var budget *readBudget
@@ -93,6 +98,8 @@ func (p *Poller) Poll(ctx context.Context, list []Run) ([]watch.Status, error) {
 		all = append(all, s)
 	}
 	unreadable = append(unreadable, budget.errors()...)
+	// Another user can replace runs by others with new names, again and again.
+	maps.DeleteFunc(p.entries, func(_ string, e *entry) bool { return e.polled != p.polls })
 	if len(all) == 0 && len(unreadable) > 0 {
 		return nil, errors.Join(unreadable...)
 	}
@@ -142,8 +149,11 @@ func (p *Poller) read(r Run) (watch.Status, error) {
 // is current. Open returns the run.
 func (p *Poller) update(dir rundir.Dir, open func() (Run, error)) (watch.Status, error) {
 	e, now := p.entries[dir.Path], p.now()
-	if e != nil && p.isCurrent(e, now) {
-		return e.status, nil
+	if e != nil {
+		e.polled = p.polls
+		if p.isCurrent(e, now) {
+			return e.status, nil
+		}
 	}
 	files := statFiles(dir) // before reading, so that the next check finds a change in between
 	r, err := open()
@@ -151,7 +161,7 @@ func (p *Poller) update(dir rundir.Dir, open func() (Run, error)) (watch.Status,
 		return watch.Status{}, err
 	}
 	if e == nil {
-		e = &entry{metrics: watch.NewMetricsTail(dir.Metrics())}
+		e = &entry{metrics: watch.NewMetricsTail(dir.Metrics()), polled: p.polls}
 		p.entries[dir.Path] = e
 	}
 	e.status, e.files, e.read, e.checked = ReadStatus(r, e.metrics), files, now, now
@@ -229,10 +239,12 @@ func withJobs(all []watch.Status) []*watch.Status {
 	return jobs
 }
 
-// hasStates reports whether the cache has the state of all jobs, or the last query failed.
+// hasStates reports whether the cache has the state of all jobs of this user's runs, or the last query
+// failed. Jobs in records of other users do not count: with a new number in each poll, they would make
+// each poll query Slurm.
 func (p *Poller) hasStates(jobs []*watch.Status) bool {
 	for _, s := range jobs {
-		if _, ok := p.states[s.Job]; !ok && p.err == nil {
+		if _, ok := p.states[s.Job]; !ok && p.err == nil && isOwnEntry(s.Dir) {
 			return false
 		}
 	}
@@ -247,7 +259,11 @@ func (p *Poller) query(ctx context.Context, jobs []*watch.Status) error {
 	}
 	ids, byID := make([]string, len(jobs)), make(map[string]*watch.Status, len(jobs))
 	for i, s := range jobs {
-		ids[i], byID[s.Job] = s.Job, s
+		ids[i] = s.Job
+		// The record of another user's run can claim the job of this user's run.
+		if other := byID[s.Job]; other == nil || !isOwnEntry(other.Dir) {
+			byID[s.Job] = s
+		}
 	}
 	for _, s := range jobs {
 		for _, next := range s.Chain {
@@ -266,6 +282,7 @@ func (p *Poller) query(ctx context.Context, jobs []*watch.Status) error {
 	if err != nil {
 		return err
 	}
+	clear(p.states)
 	for i, s := range states {
 		p.states[ids[i]] = s
 	}

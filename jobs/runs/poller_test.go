@@ -14,6 +14,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
+	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
 // An openCounter counts the files that are opened in some directories, by inotify.
@@ -235,5 +236,105 @@ func TestChainsOfAnotherUserAreLimited(t *testing.T) {
 	_, findErr := s.FindDependency(s.Dir, "tune")
 	if err == nil || pollErr == nil || !strings.Contains(err.Error(), "too many jobs") || !strings.Contains(pollErr.Error(), "too many jobs") || findErr != nil {
 		t.Errorf("a chain of %d jobs: got %v, %v, and %v for the record without a chain", maxForeignJobs, err, pollErr, findErr)
+	}
+}
+
+// TestPollerForgetsRuns checks that the poller and the list of runs hold nothing of runs that no longer
+// exist. Another user can replace runs by others with new names and jobs as often as `ddpbatch top` reads
+// them.
+func TestPollerForgetsRuns(t *testing.T) {
+	s := &Store{Dir: t.TempDir()}
+	s.Slurm.Environ = fakeSlurm(t, "exit 0", "exit 0")
+	p := s.NewPoller()
+	now := time.Now()
+	p.now = func() time.Time { return now }
+	for round := range 3 {
+		now = now.Add(slurmPollInterval)
+		dir := create(t, filepath.Join(s.Runs(), fmt.Sprintf("run-%d", round)), rundir.Record{Name: "a", Submissions: []rundir.Submission{submitted(fmt.Sprint(18 + round))}})
+		long := time.Now().Add(-time.Hour)
+		if err := os.Chtimes(dir.Record(), long, long); err != nil { // so that the record is stored
+			t.Fatal(err)
+		}
+		found, _, err := s.List(s.Runs())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all, err := p.Poll(t.Context(), found); err != nil || len(all) != 1 {
+			t.Fatalf("got %+v, %v, want one run", all, err)
+		}
+		if len(s.records) != 1 || len(p.entries) != 1 || len(p.states) != 1 {
+			t.Errorf("after %d runs: %d records, %d runs, and %d jobs are stored, want 1 of each", round+1, len(s.records), len(p.entries), len(p.states))
+		}
+		if err := os.RemoveAll(dir.Path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// fakeSlurm returns an environment in which squeue and sacct are these shell commands.
+func fakeSlurm(t *testing.T, squeue, sacct string) []string {
+	t.Helper()
+	bin := t.TempDir()
+	for name, body := range map[string]string{"squeue": squeue, "sacct": sacct} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+body+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return []string{"PATH=" + bin}
+}
+
+// TestJobsInRecordsOfOthers checks that the record of another user's run does not decide how a job of
+// this user ended, and that new jobs in such records do not cause more queries to Slurm.
+func TestJobsInRecordsOfOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a run to another user")
+	}
+	s := &Store{Dir: t.TempDir()}
+	calls := filepath.Join(t.TempDir(), "calls")
+	s.Slurm.Environ = fakeSlurm(t, "echo x >>"+calls, "exit 0")
+	create(t, filepath.Join(s.Runs(), "b"), rundir.Record{Name: "own", Submissions: []rundir.Submission{submitted("18")}})
+	foreign := func(name, job string) {
+		t.Helper()
+		dir := create(t, filepath.Join(s.Runs(), name), rundir.Record{Name: name, Submissions: []rundir.Submission{submitted(job)}})
+		err := dir.WriteEnd(rundir.End{JobID: job, Exit: 0, Time: time.Now()})
+		if err == nil {
+			err = os.Chown(dir.Path, 61001, -1)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	foreign("a", "18")
+	foreign("c", "18")
+	p := s.NewPoller()
+	now := time.Now()
+	p.now = func() time.Time { return now }
+	poll := func() []Run {
+		t.Helper()
+		found, _, err := s.List(s.Runs())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := p.Poll(t.Context(), found)
+		if err != nil || len(all) != len(found) || all[1].Name != "own" || all[1].State != slurm.StateUnknown || all[1].Finished {
+			t.Errorf("got %+v, %v, want an unknown state of job 18", all, err)
+		}
+		return found
+	}
+	all := poll()
+	states, err := s.JobStates(t.Context(), all...)
+	if err != nil || states["18"].State != slurm.StateUnknown {
+		t.Errorf("got %+v, %v, want an unknown state of job 18", states, err)
+	}
+	before, _ := os.ReadFile(calls)
+	foreign("d", "19")
+	poll()
+	if after, err := os.ReadFile(calls); err != nil || len(after) != len(before) {
+		t.Errorf("a job of another user: got %d queries, %v, want %d", len(after)/2, err, len(before)/2)
+	}
+	create(t, filepath.Join(s.Runs(), "e"), rundir.Record{Name: "e", Submissions: []rundir.Submission{submitted("20")}})
+	poll()
+	if after, err := os.ReadFile(calls); err != nil || len(after) != len(before)+2 {
+		t.Errorf("a new job of this user: got %d queries, %v, want %d", len(after)/2, err, len(before)/2+1)
 	}
 }

@@ -85,7 +85,12 @@ func (s *Store) JobStates(ctx context.Context, all ...Run) (map[string]slurm.Job
 func (s *Store) client(all ...Run) slurm.Client {
 	dirs := map[string]rundir.Dir{}
 	for _, r := range all {
-		if last := r.Record.Last(); last != nil {
+		last := r.Record.Last()
+		if last == nil {
+			continue
+		}
+		// The record of another user's run can claim the job of this user's run.
+		if other, ok := dirs[last.JobID]; !ok || !isOwnEntry(other.Path) {
 			dirs[last.JobID] = r.Dir
 		}
 	}
