@@ -117,6 +117,7 @@ func TestFiguresAreThinned(t *testing.T) {
 		{"many", maxWeight + 12, ""},
 		{"odd", maxWeight + 13, ""},
 		{"large", 40, `,"compute_ms":[` + strings.Repeat("1,", 1<<19) + `1]`},
+		{"large and small", 4, `,"compute_ms":[` + strings.Repeat("1,", 1<<19) + `1],"compute_ms":[1]`},
 		{"few", 10, ""},
 	}
 	for _, tt := range tests {
@@ -132,6 +133,9 @@ func TestFiguresAreThinned(t *testing.T) {
 			total := 0
 			for i := range figures.Train {
 				total += weight(&figures.Train[i])
+				if times := figures.Train[i].ComputeMillis; cap(times) > 2*len(times)+100 {
+					t.Fatalf("got memory for %d times, want %d", cap(times), len(times))
+				}
 			}
 			first, last := figures.Train[0].Step, figures.Train[len(figures.Train)-1].Step
 			if total > 2*maxWeight || first != 0 || last != tt.lines-1 || tt.more == "" && len(figures.Train) < min(tt.lines, maxWeight/2) {

@@ -127,6 +127,7 @@ func (f *Metrics) add(line []byte, train, eval *thinner) {
 		f.Unparsed++
 		return
 	}
+	m.ComputeMillis = slices.Clone(m.ComputeMillis) // a repeated key leaves the memory of the longest list
 	switch m.Kind {
 	case "train":
 		train.add(m)

@@ -98,7 +98,7 @@ func foreignOwner(path string) (uid int, foreign bool) {
 // readCost estimates the memory in bytes that the status of a run needs. JSON needs up to 40
 // times its size in memory.
 func readCost(dir rundir.Dir) int64 {
-	return runCost + fileSize(dir.Metrics(), 32<<20) + statusCost(dir) // metrics are parsed, but not stored
+	return runCost + fileSize(dir.Metrics(), 32<<20) + statusCost(dir) // only the last metrics are stored, without long lists
 }
 
 // statusCost returns the part of readCost for files whose content is stored.

@@ -91,6 +91,7 @@ func Parse(files [][]byte) []Node {
 		if ranks > maxAllRanks || gpus > maxAllGPUs {
 			break
 		}
+		n.Ranks, n.GPUs = slices.Clone(n.Ranks), slices.Clone(n.GPUs) // a repeated key leaves the memory of the longest list
 		nodes = append(nodes, n)
 	}
 	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Node, b.Node) })

@@ -209,6 +209,19 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestParseStoresLittle checks that a file with a repeated key does not leave the memory of its longest
+// list. Another user may own the file.
+func TestParseStoresLittle(t *testing.T) {
+	long := strings.TrimSuffix(strings.Repeat("{},", 100_000), ",")
+	nodes := Parse([][]byte{[]byte(`{"ranks":[` + long + `],"gpus":[` + long + `],"ranks":[{"rank":1}],"gpus":[{"index":2}]}`)})
+	if len(nodes) != 1 || len(nodes[0].Ranks) != 1 || len(nodes[0].GPUs) != 1 {
+		t.Fatalf("got %d nodes, want one with a rank and a GPU", len(nodes))
+	}
+	if ranks, gpus := cap(nodes[0].Ranks), cap(nodes[0].GPUs); ranks > 100 || gpus > 100 {
+		t.Errorf("got memory for %d ranks and %d GPUs, want one of each", ranks, gpus)
+	}
+}
+
 // TestParseRejectsImpossibleValues checks values that a file of another user may have. Sums of them
 // would be infinite, and JSON cannot hold these.
 func TestParseRejectsImpossibleValues(t *testing.T) {

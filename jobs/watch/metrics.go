@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
@@ -15,7 +16,13 @@ import (
 // about 100,000 records.
 const maxTailBytes = 32 << 20
 
-// MetricsTail holds the newest records of a metrics.jsonl file that grows.
+// maxTimes is the maximum number of computation times that a MetricsTail stores, and maxPath the maximum
+// length of a path in bytes. A list of runs stores the last records of each run, and another user may
+// own the file.
+const maxTimes, maxPath = 8192, 4096
+
+// MetricsTail holds the newest records of a metrics.jsonl file that grows. It omits the computation
+// times of more than 8,192 ranks.
 type MetricsTail struct {
 	Train, Eval *metrics.Record // last record of each kind, nil before the first
 
@@ -79,6 +86,13 @@ func (f *MetricsTail) add(line []byte) {
 	if json.Unmarshal(bytes.TrimSpace(line), &m) != nil {
 		return
 	}
+	if len(m.ComputeMillis) > maxTimes {
+		m.ComputeMillis = nil
+	}
+	if len(m.Path) > maxPath {
+		m.Path = ""
+	}
+	m.ComputeMillis = slices.Clone(m.ComputeMillis) // a repeated key leaves the memory of the longest list
 	switch m.Kind {
 	case "train":
 		f.Train = &m

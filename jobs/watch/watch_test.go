@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -262,6 +263,38 @@ func TestMetricsTailReadsEndOfLargeFile(t *testing.T) {
 	f.Update()
 	if f.Train == nil || f.Train.Step != 7 {
 		t.Errorf("%+v", f.Train)
+	}
+}
+
+// TestMetricsTailStoresLittle checks that long lists and texts of a record are not stored. A list of runs
+// holds the last records of each run, and another user may own the file.
+func TestMetricsTailStoresLittle(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	times := func(n int) string { return `"compute_ms":[` + strings.Repeat("1,", n-1) + "1]" }
+	text := strings.Repeat("x", maxPath+1)
+	for _, tt := range []struct {
+		name, keys string
+		times      int
+		path       string
+	}{
+		{"usual", times(maxTimes) + `,"path":"p"`, maxTimes, "p"},
+		{"many ranks", times(maxTimes + 1), 0, ""},
+		{"two lists", times(1<<20) + "," + times(2), 2, ""},
+		{"long path", times(1) + `,"path":"` + text + `"`, 1, ""},
+	} {
+		for _, kind := range []string{"train", "eval"} {
+			if err := os.WriteFile(path, []byte(fmt.Sprintf(`{"kind":%q,%s}`, kind, tt.keys)+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f := NewMetricsTail(path)
+			f.Update()
+			switch m := f.last; {
+			case m == nil || m.Kind != kind || len(m.ComputeMillis) != tt.times || m.Path != tt.path:
+				t.Errorf("%s, %s: got another record", tt.name, kind)
+			case cap(m.ComputeMillis) > tt.times+1000:
+				t.Errorf("%s, %s: got memory for %d times, want %d", tt.name, kind, cap(m.ComputeMillis), tt.times)
+			}
+		}
 	}
 }
 
