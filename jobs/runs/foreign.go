@@ -98,12 +98,16 @@ func foreignOwner(path string) (uid int, foreign bool) {
 // readCost estimates the memory in bytes that the status of a run needs. JSON needs up to 40
 // times its size in memory.
 func readCost(dir rundir.Dir) int64 {
-	return runCost + fileSize(dir.Metrics(), 32<<20) + statusCost(dir) // only the last metrics are stored, without long lists
+	return runCost + fileSize(dir.Metrics(), 32<<20) + statusCost(dir) // metrics are parsed, but only the last ones are stored
 }
+
+// maxLastMetrics is the number of bytes of metrics whose content a [watch.MetricsTail] stores. A computation
+// time can have 2 bytes in a file, and needs 8 bytes of memory.
+const maxLastMetrics = 32 << 10
 
 // statusCost returns the part of readCost for files whose content is stored.
 func statusCost(dir rundir.Dir) int64 {
-	cost := int64(0)
+	cost := 4 * fileSize(dir.Metrics(), maxLastMetrics)
 	for _, path := range []string{dir.Spec(), dir.Record(), dir.Live(), dir.Attempts(), dir.Failure()} {
 		cost += 16 * fileSize(path, 32<<20)
 	}

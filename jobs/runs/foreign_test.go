@@ -30,8 +30,14 @@ func TestReadCostCountsAllFiles(t *testing.T) {
 	for i := range 100 {
 		write(t, filepath.Join(dir.Checkpoints(), fmt.Sprintf("step-%08d", i)), "")
 	}
-	if cost := readCost(dir); cost < spec+100*nameCost {
-		t.Errorf("the cost is %d with 100 checkpoints and %d without", cost, spec)
+	names := readCost(dir)
+	if names < spec+100*nameCost {
+		t.Errorf("the cost is %d with 100 checkpoints and %d without", names, spec)
+	}
+	stored := statusCost(dir)
+	write(t, dir.Metrics(), strings.Repeat("x", 2*maxLastMetrics))
+	if cost := readCost(dir); cost < names+6*maxLastMetrics || statusCost(dir) < stored+4*maxLastMetrics {
+		t.Errorf("the cost is %d with metrics, of which %d is for the status, and %d without", cost, statusCost(dir), names)
 	}
 }
 
