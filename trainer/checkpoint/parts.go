@@ -141,24 +141,9 @@ func groupParts(files []File) map[string][]File {
 // join replaces the part files of name in s.Files with one virtual file of whole tensors, which
 // reads from the parts.
 func (s *Snapshot) join(name string, shapes map[string][]int, files []File) error {
-	parts := map[string][]storedRange{}
-	for _, f := range files {
-		file := s.Files[f.Name]
-		delete(s.Files, f.Name)
-		arrays, _, err := safetensors.ReadHeader(io.NewSectionReader(file, 0, file.Size()), file.Size())
-		if err != nil {
-			return fmt.Errorf("%q: %w", f.Name, err)
-		}
-		for _, a := range arrays {
-			tensor, at, err := parsePartName(a)
-			if _, known := shapes[tensor]; err == nil && !known {
-				err = fmt.Errorf("%q belongs to an unknown tensor", a.Name)
-			}
-			if err != nil {
-				return fmt.Errorf("%q: %w", f.Name, err)
-			}
-			parts[tensor] = append(parts[tensor], storedRange{at, a.Len(), file, a.Begin})
-		}
+	parts, err := s.readParts(shapes, files, maxParts)
+	if err != nil {
+		return err
 	}
 	whole, err := joinTensors(parts, shapes)
 	if err != nil {
@@ -166,6 +151,39 @@ func (s *Snapshot) join(name string, shapes map[string][]int, files []File) erro
 	}
 	s.Files[name] = io.NewSectionReader(whole, 0, whole.size)
 	return nil
+}
+
+// maxParts is the maximum number of ranges of elements in the part files of one file. They need 1.3 GB of
+// memory. Ten thousand ranks with a thousand buckets have a third. The part files of another user can be
+// links to one file.
+const maxParts = 32 << 20
+
+// readParts returns the ranges of elements in part files, at most limit, by tensor. It removes the part
+// files from s.Files.
+func (s *Snapshot) readParts(shapes map[string][]int, files []File, limit int) (map[string][]storedRange, error) {
+	parts := map[string][]storedRange{}
+	for _, f := range files {
+		file := s.Files[f.Name]
+		delete(s.Files, f.Name)
+		arrays, _, err := safetensors.ReadHeader(io.NewSectionReader(file, 0, file.Size()), file.Size())
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", f.Name, err)
+		}
+		if limit -= len(arrays); limit < 0 {
+			return nil, fmt.Errorf("%q: the parts have more than %d ranges of elements", f.Name, maxParts)
+		}
+		for _, a := range arrays {
+			tensor, at, err := parsePartName(a)
+			if _, known := shapes[tensor]; err == nil && !known {
+				err = fmt.Errorf("%q belongs to an unknown tensor", a.Name)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%q: %w", f.Name, err)
+			}
+			parts[tensor] = append(parts[tensor], storedRange{at, a.Len(), file, a.Begin})
+		}
+	}
+	return parts, nil
 }
 
 // parsePartName parses the name of a part's array into the tensor and the index of its first

@@ -180,6 +180,26 @@ func TestPartsThatDoNotMatch(t *testing.T) {
 	}
 }
 
+// TestPartsAreLimited checks the limit of the number of ranges in all part files. They can be links to one
+// file, with a header of 16 MiB.
+func TestPartsAreLimited(t *testing.T) {
+	var file bytes.Buffer
+	if err := safetensors.Write(&file, []safetensors.Tensor{{Name: "a@0", Shape: []int{1}, Data: []float32{1}}, {Name: "a@1", Shape: []int{1}, Data: []float32{2}}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	files := []File{{Name: "one"}, {Name: "two"}, {Name: "three"}}
+	for limit, want := range map[int]string{6: "", 5: `"three": the parts have more than`} {
+		s := &Snapshot{Files: map[string]*io.SectionReader{}}
+		for _, f := range files {
+			s.Files[f.Name] = io.NewSectionReader(bytes.NewReader(file.Bytes()), 0, int64(file.Len()))
+		}
+		parts, err := s.readParts(map[string][]int{"a": {6}}, files, limit)
+		if want == "" && (err != nil || len(parts["a"]) != 6) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("limit %d: got %d ranges, %v, want %q", limit, len(parts["a"]), err, want)
+		}
+	}
+}
+
 // FuzzParts checks that any parts result in a file of whole tensors or in an error.
 func FuzzParts(f *testing.F) {
 	f.Add("a@0", "a@2", uint8(2), uint8(4), 2, 3)
