@@ -66,7 +66,8 @@ func (r *Recorder) Write(w io.Writer, whose Rank) error {
 // Read reads a rank's file. If the file is corrupt, it returns an error and the spans before the
 // corruption. The Recording is nil if even the first line is invalid.
 func Read(file io.Reader) (*Recording, error) {
-	d := json.NewDecoder(io.LimitReader(file, maxBytes))
+	limited := &valueReader{r: io.LimitReader(file, maxBytes)}
+	d := json.NewDecoder(limited)
 	var r Recording
 	if err := d.Decode(&r); err != nil {
 		return nil, fmt.Errorf("no first line: %w", unexpectedEOF(err))
@@ -83,6 +84,7 @@ func Read(file io.Reader) (*Recording, error) {
 	}
 	for i := range r.Count {
 		var s Span
+		limited.n = 0
 		if err := d.Decode(&s); err != nil {
 			return &r, fmt.Errorf("span %d of %d: %w", i+1, r.Count, unexpectedEOF(err))
 		}
@@ -94,6 +96,25 @@ func Read(file io.Reader) (*Recording, error) {
 // maxBytes is the maximum size of a recording. A recorder with full buffers writes less. Another user
 // may own the file.
 const maxBytes = 512 << 20
+
+// maxValue is the maximum size in bytes of the first line or of a span. Parsing a list of a few hundred
+// megabytes would need several gigabytes of memory.
+const maxValue = 1 << 20
+
+// valueReader returns an error after maxValue bytes, unless n is reset.
+type valueReader struct {
+	r io.Reader
+	n int
+}
+
+func (v *valueReader) Read(b []byte) (int, error) {
+	if v.n > maxValue {
+		return 0, fmt.Errorf("a value has more than %d bytes", maxValue)
+	}
+	n, err := v.r.Read(b)
+	v.n += n
+	return n, err
+}
 
 // maxRanks is the maximum number of ranks of a job in a recording.
 const maxRanks = 1 << 22
