@@ -3,7 +3,9 @@ package dcp
 import (
 	"archive/zip"
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -56,27 +58,45 @@ type archive struct {
 	pickle []byte
 }
 
-// limitedReaderAt returns an error after left bytes.
-type limitedReaderAt struct {
+// directoryReader limits what [zip.NewReader] reads and allocates. Afterward, the caller sets isRead.
+type directoryReader struct {
 	io.ReaderAt
-	left int
+	left   int // bytes
+	isRead bool
 }
 
-func (r *limitedReaderAt) ReadAt(p []byte, off int64) (int, error) {
+// The record at the end of a large archive has the number of entries, of which [zip.NewReader] allocates
+// as many as could fit into a file of that size. The file can be sparse.
+const (
+	endRecord      = "PK\x06\x06"
+	entriesAt      = 32 // offset of the number in the record
+	minEntryLength = 46 // bytes of an entry of the directory
+)
+
+func (r *directoryReader) ReadAt(p []byte, off int64) (int, error) {
+	if r.isRead {
+		return r.ReaderAt.ReadAt(p, off)
+	}
 	if r.left -= len(p); r.left < 0 {
 		return 0, fmt.Errorf("its directory is larger than %d bytes", maxDirectory)
 	}
-	return r.ReaderAt.ReadAt(p, off)
+	n, err := r.ReaderAt.ReadAt(p, off)
+	if bytes.HasPrefix(p[:n], []byte(endRecord)) && n >= entriesAt+8 { // zip reads the record on its own
+		if entries := binary.LittleEndian.Uint64(p[entriesAt:]); entries > maxDirectory/minEntryLength {
+			return 0, fmt.Errorf("its directory has %d entries, which do not fit into %d bytes", entries, maxDirectory)
+		}
+	}
+	return n, err
 }
 
 // openArchive reads the directory and the pickle of an archive.
 func openArchive(ctx context.Context, s *io.SectionReader) (*archive, error) {
-	limited := &limitedReaderAt{ctxio.ReaderAt(ctx, s), maxDirectory}
+	limited := &directoryReader{ReaderAt: ctxio.ReaderAt(ctx, s), left: maxDirectory}
 	z, err := zip.NewReader(limited, s.Size())
 	if err != nil {
 		return nil, hints.Add(fmt.Errorf("read its archive: %w", err), hintCorrupt)
 	}
-	limited.left = math.MaxInt
+	limited.isRead = true
 	a := &archive{files: z.File}
 	for _, f := range z.File {
 		if prefix, found := strings.CutSuffix(f.Name, "data.pkl"); found {

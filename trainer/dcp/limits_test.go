@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -179,6 +181,33 @@ func TestTensorPickles(t *testing.T) {
 		if !readTensor(t, pack(t, []byte(pickle), make([]byte, 24))) {
 			t.Errorf("%q is not read", pickle)
 		}
+	}
+}
+
+// TestArchiveThatClaimsManyEntries checks that the number of entries that a sparse file claims does not
+// determine how much memory is allocated.
+func TestArchiveThatClaimsManyEntries(t *testing.T) {
+	const size = 1 << 30
+	f, err := os.Create(filepath.Join(t.TempDir(), "archive"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	order := binary.LittleEndian
+	const entries, recordBytes, locatorBytes, endBytes = size / 40, 56, 20, 22
+	at := uint64(size - recordBytes - locatorBytes - endBytes)
+	b := append([]byte(endRecord), make([]byte, 20)...)
+	for _, v := range []uint64{entries, entries, 100, at - 100} { // in this file, in all, bytes, and position
+		b = order.AppendUint64(b, v)
+	}
+	b = append(b, "PK\x06\x07\x00\x00\x00\x00"...)
+	b = order.AppendUint32(order.AppendUint64(b, at), 1)
+	b = append(b, "PK\x05\x06\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00"...)
+	if _, err := f.WriteAt(b, int64(at)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openArchive(t.Context(), io.NewSectionReader(f, 0, size)); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("has %d entries", entries)) {
+		t.Errorf("got %v, want an error about %d entries", err, entries)
 	}
 }
 
