@@ -157,7 +157,7 @@ func CreateEmpty(path string) error {
 // OpenNewDir opens a directory that this process has just created. It returns an error if a
 // different directory is now at the path, which has files or which other users can access.
 func OpenNewDir(path string) (*os.Root, error) {
-	root, err := os.OpenRoot(path)
+	root, err := safefile.OpenRoot(path)
 	if err != nil {
 		return nil, err
 	}

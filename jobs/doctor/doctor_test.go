@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ddpbatch/ddpbatch/netif"
 )
 
@@ -193,6 +195,7 @@ func TestOpenOwnRejects(t *testing.T) {
 	for name, replace := range map[string]func(path string) error{
 		"other user": func(path string) error { return os.Chown(path, 65534, 65534) },
 		"writable":   func(path string) error { return os.Chmod(path, 0o777) },
+		"pipe":       func(path string) error { return errors.Join(os.Remove(path), unix.Mkfifo(path, 0o600)) },
 		"link to a private directory": func(path string) error {
 			other := path + ".other"
 			return errors.Join(os.Remove(path), os.Mkdir(other, 0o700), os.WriteFile(filepath.Join(other, "key"), nil, 0o600), os.Symlink(other, path))
@@ -202,10 +205,21 @@ func TestOpenOwnRejects(t *testing.T) {
 		if err := errors.Join(os.Chmod(path, 0o700), replace(path)); err != nil {
 			t.Fatal(err)
 		}
-		root, err := OpenNewDir(path)
-		if err == nil {
-			root.Close()
-			t.Errorf("%s: it is accepted", name)
+		opened := make(chan error, 1)
+		go func() {
+			root, err := OpenNewDir(path)
+			if err == nil {
+				root.Close()
+			}
+			opened <- err
+		}()
+		select {
+		case err := <-opened:
+			if err == nil {
+				t.Errorf("%s: it is accepted", name)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s: OpenNewDir waits", name)
 		}
 	}
 }
