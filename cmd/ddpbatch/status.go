@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
@@ -14,7 +15,7 @@ import (
 type statusCmd struct {
 	Which  []string `arg:"" optional:"" name:"run" help:"Run names, run directories, job files, or job IDs (default: all runs below runs/)."`
 	JSON   bool     `help:"Print the answer as JSON."`
-	Verify bool     `help:"Read the newest checkpoint of each run completely, and verify its digests."`
+	Verify bool     `help:"Read the newest checkpoint of each run completely, and verify its digests. Without names, only your own runs."`
 }
 
 func (c *statusCmd) Help() string {
@@ -42,7 +43,10 @@ func (c *statusCmd) Run(ctx context.Context, p *program) error {
 		return pollErr
 	}
 	if c.Verify {
-		verifyAll(ctx, all)
+		isNamed := len(c.Which) > 0
+		if skipped := verifyAll(ctx, all, isNamed); skipped > 0 {
+			p.note("did not read the checkpoint of %s of other users; name a run to verify it", format.Count(skipped, "run"))
+		}
 	}
 	if len(c.Which) > 0 {
 		for i := range all {
@@ -73,11 +77,19 @@ func (c *statusCmd) Run(ctx context.Context, p *program) error {
 	return pollErr
 }
 
-func verifyAll(ctx context.Context, all []watch.Status) {
+// verifyAll verifies the newest checkpoints of the runs. Unless the user named the runs, it skips and
+// counts the checkpoints of other users, which can be sparse files of any size.
+func verifyAll(ctx context.Context, all []watch.Status, isNamed bool) (skipped int) {
 	for i := range all {
-		all[i].Verify(ctx)
-		verifyAll(ctx, all[i].Elements)
+		s := &all[i]
+		if isNamed || runs.IsOwn(s.Dir) {
+			s.Verify(ctx)
+			skipped += verifyAll(ctx, s.Elements, isNamed)
+		} else if s.Saved != nil || len(s.Elements) > 0 {
+			skipped++
+		}
 	}
+	return skipped
 }
 
 // labelWidth is the column in which the text after a label starts.
