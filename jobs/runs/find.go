@@ -283,7 +283,7 @@ func (s *Store) FindDependency(base, name string) (*rundir.Dir, error) {
 const minRecordAge = time.Minute
 
 // List returns the runs in a directory, sorted by name, and an error for each run that it cannot
-// read. It omits runs of other users with very large records, with one error for each of these
+// read, but at most 5 for each other user. It omits runs of other users with very large records, with one error for each of these
 // users. Both results are empty if the directory does not exist. A repeated call reads only
 // records that have changed.
 func (s *Store) List(dir string) (found []Run, unreadable []error, err error) {
@@ -292,11 +292,13 @@ func (s *Store) List(dir string) (found []Run, unreadable []error, err error) {
 		return nil, nil, err
 	}
 	budget := newReadBudget(maxForeignRecords)
+	var left skippedRuns
 	read := map[string]bool{}
 	for _, e := range entries {
 		d := rundir.Dir{Path: filepath.Join(dir, e.Name())}
 		size := func() int64 { return fileSize(d.Record(), maxForeignRecords) }
-		if user, foreign := foreignOwner(d.Path); foreign && !budget.take(user, size) {
+		user, foreign := foreignOwner(d.Path)
+		if foreign && !budget.take(user, size) {
 			continue
 		}
 		read[d.Path] = true
@@ -307,7 +309,7 @@ func (s *Store) List(dir string) (found []Run, unreadable []error, err error) {
 			continue // not a run directory
 		}
 		if err != nil {
-			unreadable = append(unreadable, skipped(err))
+			left.add(user, foreign, err)
 			continue
 		}
 		found = append(found, Run{d, record})
@@ -316,11 +318,8 @@ func (s *Store) List(dir string) (found []Run, unreadable []error, err error) {
 	maps.DeleteFunc(s.records, func(path string, _ cachedRecord) bool {
 		return filepath.Dir(path) == filepath.Clean(dir) && !read[path]
 	})
-	return found, append(unreadable, budget.errors()...), nil
+	return found, append(left.errors(), budget.errors()...), nil
 }
-
-// skipped returns the error for a run that a list omits because of err.
-func skipped(err error) error { return fmt.Errorf("left out: %w", err) }
 
 // readRecord returns the record of a run directory, from the cache if its file has not changed.
 func (s *Store) readRecord(d rundir.Dir) (rundir.Record, error) {

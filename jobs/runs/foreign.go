@@ -8,6 +8,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -77,6 +78,43 @@ func (b *readBudget) errors() (errs []error) {
 	for _, user := range slices.Sorted(maps.Keys(b.skipped)) {
 		errs = append(errs, fmt.Errorf("left out: %s of user %d, because the files are too large to read them all; name a run to see it",
 			format.Count(b.skipped[user], "run"), user))
+	}
+	return errs
+}
+
+// maxForeignErrors is the maximum number of errors about runs of each other user in a list, and
+// maxErrorText the maximum length of an error in bytes. Errors can contain text of the other user.
+const maxForeignErrors, maxErrorText = 5, 1000
+
+// skippedRuns collects the errors of the runs that a list omits.
+type skippedRuns struct {
+	errs    []error
+	foreign map[int]int // number of errors by user ID
+}
+
+// add adds the error of a run. If foreign is set, the run belongs to another user.
+func (s *skippedRuns) add(user int, foreign bool, err error) {
+	if foreign {
+		if s.foreign == nil {
+			s.foreign = map[int]int{}
+		}
+		if s.foreign[user]++; s.foreign[user] > maxForeignErrors {
+			return
+		}
+	}
+	if text := err.Error(); len(text) > maxErrorText {
+		err = hints.Errorf(hints.Of(err), "%s", printable.Shorten(text, maxErrorText))
+	}
+	s.errs = append(s.errs, fmt.Errorf("left out: %w", err))
+}
+
+// errors returns all errors, and one more for each user with too many.
+func (s *skippedRuns) errors() []error {
+	errs := s.errs
+	for _, user := range slices.Sorted(maps.Keys(s.foreign)) {
+		if more := s.foreign[user] - maxForeignErrors; more > 0 {
+			errs = append(errs, fmt.Errorf("left out: %s of user %d, which cannot be read", format.Count(more, "more run"), user))
+		}
 	}
 	return errs
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
@@ -57,6 +58,47 @@ func TestExhaustedBudget(t *testing.T) {
 	}
 	if !b.take(8, cost(1)) {
 		t.Error("the budget of a different user is used")
+	}
+}
+
+// TestErrorsAboutOthersAreLimited checks that the runs of another user cause few and short errors, and that
+// each of this user's runs causes one. The errors of a list would otherwise hide the runs.
+func TestErrorsAboutOthersAreLimited(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("requires root")
+	}
+	s := &Store{Dir: t.TempDir()}
+	const runs = 3 * maxForeignErrors
+	var foreign []Run
+	for i := range runs {
+		for _, user := range []int{0, 61001} {
+			name := fmt.Sprintf("%d-%d", user, i)
+			write(t, filepath.Join(s.Runs(), name, "record.json"), `{"format":1,"run":"a","name":"a","base":"/","submissions":[{"job_id":"`+strings.Repeat("x", 1<<20)+`"}]}`)
+			sweep := create(t, filepath.Join(s.Dir, "sweeps", name), rundir.Record{Name: "s", Sweep: &rundir.SweepRecord{Elements: make([]rundir.ElementRecord, 1)}})
+			write(t, sweep.Element(0).Record(), "{")
+			if err := errors.Join(os.Chown(filepath.Join(s.Runs(), name), user, -1), os.Chown(sweep.Path, user, -1)); err != nil {
+				t.Fatal(err)
+			}
+			run, err := Open(sweep.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			foreign = append(foreign, run)
+		}
+	}
+	_, errs, err := s.List(s.Runs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, pollErr := s.NewPoller().Poll(t.Context(), foreign)
+	for what, text := range map[string]string{"list": errors.Join(errs...).Error(), "poll": pollErr.Error()} {
+		more := fmt.Sprintf("%d more runs of user 61001", runs-maxForeignErrors)
+		if lines := strings.Count(text, "\n") + 1; lines != runs+maxForeignErrors+1 || !strings.Contains(text, more) || len(text) > lines*2*maxErrorText {
+			t.Errorf("%s: got %d lines with %d bytes, want %d with %q", what, lines, len(text), runs+maxForeignErrors+1, more)
+		}
+	}
+	if hints.Of(errs[0]) == "" {
+		t.Error("the hint is lost")
 	}
 }
 

@@ -81,23 +81,24 @@ func (p *Poller) SetVisible(shown []*watch.Status) {
 func (p *Poller) Poll(ctx context.Context, list []Run) ([]watch.Status, error) {
 	p.polls++
 	all := make([]watch.Status, 0, len(list))
-	var unreadable []error
+	var left skippedRuns
 	var budget *readBudget
 	if !p.Unlimited {
 		budget = newReadBudget(maxForeignCost)
 	}
 	for _, r := range list {
-		if user, foreign := foreignOwner(r.Dir.Path); foreign && !budget.take(user, r.readCost) {
+		user, foreign := foreignOwner(r.Dir.Path)
+		if foreign && !budget.take(user, r.readCost) {
 			continue
 		}
 		s, err := p.read(r)
 		if err != nil {
-			unreadable = append(unreadable, skipped(err))
+			left.add(user, foreign, err)
 			continue
 		}
 		all = append(all, s)
 	}
-	unreadable = append(unreadable, budget.errors()...)
+	unreadable := append(left.errors(), budget.errors()...)
 	// Another user can replace runs by others with new names, again and again.
 	maps.DeleteFunc(p.entries, func(_ string, e *entry) bool { return e.polled != p.polls })
 	if len(all) == 0 && len(unreadable) > 0 {
