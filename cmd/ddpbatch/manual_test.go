@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/cmd/ddpbatch/manual"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
+	"github.com/ddpbatch/ddpbatch/jobs/watch"
 )
 
 func describedProgram(t *testing.T) manual.Program {
@@ -219,6 +221,25 @@ func TestTopReportsUnreadableRunsOnItsPage(t *testing.T) {
 		t.Errorf("wrote %q", errs.String())
 	}
 }
+
+// TestTopShowsRunsBesideErrors checks that errors do not hide the table. Another user can cause them.
+func TestTopShowsRunsBesideErrors(t *testing.T) {
+	view := topView{all: []watch.Status{{Name: "mine", Phase: watch.Running}}, err: errors.New(strings.Repeat("left out: run of another user\n", 500))}
+	for _, height := range []int{8, 24, 60} {
+		page := pageOf(height, view)
+		got := strings.Join(page, "\n")
+		if len(page) > height || !strings.Contains(got, "mine") || !strings.Contains(got, "left out") || !strings.Contains(got, "more lines; `ddpbatch status` prints") {
+			t.Errorf("height %d: got %q", height, got)
+		}
+	}
+	view.err = errors.New("left out: one run")
+	if got := strings.Join(pageOf(24, view), "\n"); !strings.Contains(got, "one run") || strings.Contains(got, "more line") {
+		t.Errorf("one error: got %q", got)
+	}
+}
+
+// pageOf returns the page of `ddpbatch top` on a terminal with 80 columns.
+func pageOf(height int, view topView) []string { return (&topCmd{}).page(80, height, view) }
 
 // TestBashCompletesValues completes the values of --site and --set in bash.
 func TestBashCompletesValues(t *testing.T) {

@@ -181,12 +181,18 @@ func (c *topCmd) page(width, height int, view topView) []string {
 	if view.empty != "" {
 		messages = append(messages, view.empty)
 	}
+	var wrapped []string
 	for _, m := range messages {
 		for _, line := range screen.Wrap(printable.Text(m), width, 2) {
-			lines = append(lines, screen.Cut(line, width))
+			wrapped = append(wrapped, screen.Cut(line, width))
 		}
 	}
-	lines = append(append(lines, ""), watch.TopTable(view.all).Lines(width)...)
+	// Messages about runs of other users must not hide the table.
+	if most := max(2, height/3); len(wrapped) > most {
+		more := format.Count(len(wrapped)-most+1, "more line")
+		wrapped = append(wrapped[:most-1], screen.Clip(more+"; `ddpbatch status` prints all messages", width))
+	}
+	lines = append(append(append(lines, wrapped...), ""), watch.TopTable(view.all).Lines(width)...)
 	if more := len(lines) - height; more > 0 {
 		lines = append(lines[:height-1], screen.Clip(format.Count(more+1, "more line")+"; the terminal is too short", width))
 	}
