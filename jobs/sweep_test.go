@@ -37,12 +37,12 @@ func TestSweepGrid(t *testing.T) {
 	}
 	for i, e := range job.Sweep.Trials {
 		if e.Index != i || valuesOf(e) != want[i] || string(e.Job.Name) != fmt.Sprintf("sweep-%d", i) || e.Job.Sweep != nil {
-			t.Errorf("element %d: %s, %+v", i, valuesOf(e), e.Job)
+			t.Errorf("trial %d: %s, %+v", i, valuesOf(e), e.Job)
 		}
 	}
 	e := job.Sweep.Trials[4]
 	if e.Job.Train.Batch != 64 || e.Job.Train.Optimizer.LR != 0.01 || job.Sweep.Trials[0].Job.Train.Batch != 32 {
-		t.Errorf("element 4 trains %+v", e.Job.Train)
+		t.Errorf("trial 4 trains %+v", e.Job.Train)
 	}
 	// The stored job file of a trial gives the same job.
 	text, err := e.Job.Source()
@@ -58,11 +58,11 @@ func TestSweepGrid(t *testing.T) {
 func TestSweepList(t *testing.T) {
 	job := load(t, "testdata/good/sweep-list.toml")
 	if n := len(job.Sweep.Trials); n != 2 {
-		t.Fatalf("%d elements", n)
+		t.Fatalf("%d trials", n)
 	}
 	for i, want := range []string{"command.argv=[train, --lr, 0.1] setup.env.SEED=1", "command.argv=[train, --lr, 0.01] setup.env.SEED=2"} {
 		if e := job.Sweep.Trials[i]; valuesOf(e) != want || len(e.Job.Command.Argv) != 3 || e.Job.Setup.Env["SEED"] != Text(fmt.Sprint(i+1)) {
-			t.Errorf("element %d: %s, %+v", i, valuesOf(e), e.Job.Command)
+			t.Errorf("trial %d: %s, %+v", i, valuesOf(e), e.Job.Command)
 		}
 	}
 }
@@ -71,24 +71,24 @@ func TestSweepList(t *testing.T) {
 func TestSweepRandom(t *testing.T) {
 	job, again := load(t, "testdata/good/sweep-random.toml"), load(t, "testdata/good/sweep-random.toml")
 	if n := len(job.Sweep.Trials); n != 20 {
-		t.Fatalf("%d elements", n)
+		t.Fatalf("%d trials", n)
 	}
 	seeds, small := map[uint64]bool{}, 0
 	for i, e := range job.Sweep.Trials {
 		if valuesOf(e) != valuesOf(again.Sweep.Trials[i]) {
-			t.Errorf("element %d differs from one time to the next: %s, %s", i, valuesOf(e), valuesOf(again.Sweep.Trials[i]))
+			t.Errorf("trial %d differs from one time to the next: %s, %s", i, valuesOf(e), valuesOf(again.Sweep.Trials[i]))
 		}
 		tr := e.Job.Train
 		if lr := tr.Optimizer.LR; lr < 1e-4 || lr > 0.1 {
-			t.Errorf("element %d has learning rate %g", i, lr)
+			t.Errorf("trial %d has learning rate %g", i, lr)
 		} else if lr < 0.01 {
 			small++
 		}
 		if m := tr.Optimizer.Momentum; m < 0.5 || m > 0.99 {
-			t.Errorf("element %d has momentum %g", i, m)
+			t.Errorf("trial %d has momentum %g", i, m)
 		}
 		if tr.Batch != 16 && tr.Batch != 32 {
-			t.Errorf("element %d has batch %d", i, tr.Batch)
+			t.Errorf("trial %d has batch %d", i, tr.Batch)
 		}
 		seeds[tr.Seed] = true
 	}
@@ -125,7 +125,7 @@ func TestSweepVariables(t *testing.T) {
 		a, b := e.Job.Setup.Env["A"], e.Job.Setup.Env["B"]
 		seen[a] = true
 		if x, err := strconv.ParseFloat(string(b), 64); err != nil || x < 1e-6 || x > 1 || valuesOf(e) != fmt.Sprintf("setup.env.A=%s setup.env.B=%s", a, b) {
-			t.Errorf("element %d: %s", e.Index, valuesOf(e))
+			t.Errorf("trial %d: %s", e.Index, valuesOf(e))
 		}
 	}
 	if !reflect.DeepEqual(seen, map[Text]bool{"1": true, "2": true, "3": true}) {
@@ -138,7 +138,7 @@ func TestSweepVariables(t *testing.T) {
 		job := parse(t, program+sweep)
 		for i, want := range []Text{"0.1", "2", "x y"} {
 			if e := job.Sweep.Trials[i]; e.Job.Setup.Env["LR"] != want || e.Values[0].Text() != string(want) {
-				t.Errorf("element %d of %q: %q", i, sweep, e.Job.Setup.Env["LR"])
+				t.Errorf("trial %d of %q: %q", i, sweep, e.Job.Setup.Env["LR"])
 			}
 		}
 	}

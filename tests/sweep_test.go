@@ -59,16 +59,16 @@ func TestSweepOnCluster(t *testing.T) {
 
 	o := s.ddpbatch("wait", "programs")
 	if o.code != 3 {
-		t.Errorf("the exit code of the element that failed is not told: %v", o)
+		t.Errorf("the exit code of the trial that failed is not told: %v", o)
 	}
-	mustContain(t, o.stderr, "1 of 4 elements did not complete", "job "+id+"_1 ended as failed", "exit code 3")
+	mustContain(t, o.stderr, "1 of 4 trials did not complete", "job "+id+"_1 ended as failed", "exit code 3")
 	for i, e := range s.elements("programs") {
 		want, phase := "COMPLETED", "done"
 		if i == 1 {
 			want, phase = "FAILED", "failed" // not "stopped", the usual meaning of exit code 3
 		}
 		if e.Job != fmt.Sprintf("%s_%d", id, i) || e.State != want || e.Phase != phase || e.Name != fmt.Sprintf("programs-%d", i) || e.Finished != (i != 1) || e.Values["setup.env.WANT"] == "" {
-			t.Errorf("element %d: %+v, want %s", i, e, want)
+			t.Errorf("trial %d: %+v, want %s", i, e, want)
 		}
 	}
 	if most := maxConcurrent(t, s, 4); most > 2 {
@@ -90,7 +90,7 @@ func TestSweepOnCluster(t *testing.T) {
 			want = again + "_1"
 		}
 		if e.Job != want || e.State != "COMPLETED" {
-			t.Errorf("after the second time, element %d: %+v, want job %s", i, e, want)
+			t.Errorf("after the second time, trial %d: %+v, want job %s", i, e, want)
 		}
 	}
 	if o := s.ddpbatch("submit", "sweep.toml"); o.code != 0 || !strings.Contains(o.stdout, "nothing to submit") {
@@ -107,7 +107,7 @@ func maxConcurrent(t *testing.T, s site, n int) int {
 	for i := range n {
 		logs, err := filepath.Glob(filepath.Join(s.run("programs"), "elements", fmt.Sprint(i), "slurm-*.out"))
 		if err != nil || len(logs) != 1 {
-			t.Fatalf("logs of element %d: %q, %v", i, logs, err)
+			t.Fatalf("logs of trial %d: %q, %v", i, logs, err)
 		}
 		text, err := os.ReadFile(logs[0])
 		if err != nil {
@@ -168,7 +168,7 @@ func TestSweepOfTrainings(t *testing.T) {
 		t.Errorf("both learning rates give accuracy %g", first)
 	}
 	if a, b := weights(t, filepath.Join(s.run("lr"), "elements", "0")), weights(t, filepath.Join(s.run("lr"), "elements", "1")); a == b {
-		t.Error("both elements have the same weights")
+		t.Error("both trials have the same weights")
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 type cancelCmd struct {
-	Which string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID; also a sweep or one of its elements."`
+	Which string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID; also a sweep or one of its trials."`
 }
 
 func (c *cancelCmd) Help() string {
@@ -110,10 +110,10 @@ func (p *program) cancelSweep(ctx context.Context, store *runs.Store, run runs.R
 	}
 	arrays, err := store.CancelTrials(ctx, submitted)
 	for _, a := range arrays {
-		p.printf("requested that Slurm cancel job %s (%s of %s)\n", a.ID, format.Count(a.Trials, "element"), run.Record.Name)
+		p.printf("requested that Slurm cancel job %s (%s of %s)\n", a.ID, format.Count(a.Trials, "trial"), run.Record.Name)
 	}
 	if err == nil && len(arrays) == 0 && active == 0 {
-		p.printf("no element of %s is queued or running\n", run.Record.Name)
+		p.printf("no trial of %s is queued or running\n", run.Record.Name)
 	}
 	return err
 }

@@ -118,7 +118,7 @@ func summarize(f *jobFile) string {
 	}
 	var parts []string
 	if j.Sweep != nil {
-		size = format.Count(len(j.Sweep.Trials), "element") + ", each " + size
+		size = format.Count(len(j.Sweep.Trials), "trial") + ", each " + size
 	}
 	parts = append(parts, size)
 	add := func(key, text string) {

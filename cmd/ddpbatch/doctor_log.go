@@ -154,7 +154,7 @@ func (c *doctorCmd) logFile(p *program) (open func() (*os.File, error), run *run
 	case err != nil:
 		return nil, nil, err
 	case named.IsSweep():
-		return nil, nil, hints.Add(fmt.Errorf("%q is a sweep: each element has its log", c.Log), "name one: "+shellQuote(c.Log+"/0"))
+		return nil, nil, hints.Add(fmt.Errorf("%q is a sweep: each trial has its log", c.Log), "name one: "+shellQuote(c.Log+"/0"))
 	}
 	path, err = named.OutputPath()
 	return func() (*os.File, error) { return rundir.OpenFile(path) }, &named, err

@@ -27,7 +27,7 @@ type launchCmd struct {
 	Set          []string `sep:"none" placeholder:"KEY=VALUE" help:"Override a key of the job file, such as train.batch=64. Repeatable."`
 	Plain        bool     `help:"Disable the live view on a terminal."`
 	Over         bool     `name:"oversubscribe" help:"Allow more than 16 ranks and more than four ranks per CPU, without Slurm."`
-	Element      *int     `placeholder:"N" help:"Element of the sweep to run (default inside a job array: the element of the array task)."`
+	Element      *int     `placeholder:"N" help:"Trial of the sweep to run (default inside a job array: the trial of the array task)."`
 	Name         string   `placeholder:"NAME" help:"Name of the run of a command after -- (default: the name of the Slurm job, or of the program)."`
 	Nodes        int      `placeholder:"N" help:"Nodes of the allocation for a command after -- (default: all)."`
 	Total        int      `name:"ntasks" placeholder:"N" help:"Ranks on all nodes for a command after -- (default: the tasks of the Slurm job, or one per node)."`
@@ -303,10 +303,10 @@ func recordOwnJob(o *launch.Options, record rundir.Record, spec []byte) error {
 func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
 	all := f.job.Sweep.Trials
 	if c.Element == nil {
-		return "", exitError{exitUsage, hints.Add(fmt.Errorf("%s is a sweep of %s", f.job.Name, format.Count(len(all), "element")), "select an element with --element N")}
+		return "", exitError{exitUsage, hints.Add(fmt.Errorf("%s is a sweep of %s", f.job.Name, format.Count(len(all), "trial")), "select a trial with --element N")}
 	}
 	if *c.Element < 0 || *c.Element >= len(all) {
-		return "", usage(fmt.Sprintf("no element %d: the sweep has elements 0 to %d", *c.Element, len(all)-1))
+		return "", usage(fmt.Sprintf("no trial %d: the sweep has trials 0 to %d", *c.Element, len(all)-1))
 	}
 	dir, err := rundir.Create(path)
 	if err != nil {
@@ -404,7 +404,7 @@ func (c *launchCmd) openElement(path string, a *slurm.Allocation) (dir rundir.Di
 		index = &task
 	}
 	if index == nil {
-		return rundir.Dir{}, nil, hints.Add(fmt.Errorf("run directory %q belongs to a sweep", path), "select an element with --element N")
+		return rundir.Dir{}, nil, hints.Add(fmt.Errorf("run directory %q belongs to a sweep", path), "select a trial with --element N")
 	}
 	return dir.Element(*index).Hold()
 }

@@ -25,7 +25,7 @@ import (
 const logPoll = 250 * time.Millisecond
 
 type logsCmd struct {
-	Which     string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID; also a sweep or one of its elements."`
+	Which     string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID; also a sweep or one of its trials."`
 	Follow    bool   `short:"f" help:"Continue until the job or the local launch has ended."`
 	Plain     bool   `help:"Disable the live view of -f on a terminal."`
 	Rank      *int   `placeholder:"N" help:"Print the output of rank N of a [command] job. For the built-in trainer, print the rank's log in JSON lines."`
@@ -45,7 +45,7 @@ func (c *logsCmd) Help() string {
 output of each rank in the newest attempts, which --rank, --node, --failed, and --attempt
 select. --component prints the output of a component, which the log does not contain.
 With -f, they follow the first part of a file that exceeds command.output_limit. If Slurm requeues the job, the log continues in the
-same file. For a sweep, each line starts with the index of its element. With -f on a
+same file. For a sweep, each line starts with the index of its trial. With -f on a
 terminal, a live view below the log shows the status of the run.
 
 Each launch without Slurm writes a separate log to the run directory, launch-TIME.out.
@@ -68,7 +68,7 @@ func (c *logsCmd) Run(ctx context.Context, p *program) error {
 	case btoi(c.Rank != nil)+btoi(c.Node != "")+btoi(c.Failed)+btoi(c.Component != "") > 1:
 		return usage("give one of --rank, --node, --component, and --failed")
 	case run.IsSweep() && (c.Node != "" || c.Failed || c.Component != "" || c.Attempt > 0):
-		return usage("--node, --component, --failed, and --attempt require a single run: name an element of the sweep, such as " + shellQuote(c.Which+"/0"))
+		return usage("--node, --component, --failed, and --attempt require a single run: name a trial of the sweep, such as " + shellQuote(c.Which+"/0"))
 	}
 	if c.Grep == "" {
 		return c.print(ctx, p, store, run)

@@ -15,7 +15,7 @@ import (
 )
 
 type reportCmd struct {
-	Which  string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID; also a sweep or one of its elements."`
+	Which  string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID; also a sweep or one of its trials."`
 	Output string `short:"o" default:"report.html" placeholder:"FILE" help:"File to write, or - for standard output (default: ${default})."`
 	Force  bool   `help:"Replace the file if it exists."`
 }
@@ -28,8 +28,8 @@ runs no scripts. For an unfinished, failed, or corrupt run, it lists what is mis
 It contains the job file and the names of hosts, users, and directories: check it
 before you send it to others.
 
-For a sweep, it contains a table of the elements with their differences, their status,
-and the best element, followed by a section for each of the first 64 elements.`
+For a sweep, it contains a table of the trials with their differences, their status,
+and the best trial, followed by a section for each of the first 64 trials.`
 }
 
 func (c *reportCmd) Run(ctx context.Context, p *program) error {
@@ -80,7 +80,7 @@ func (p *program) trialStates(ctx context.Context, sweep runs.Run) map[string]sl
 		states, err = p.runStore().JobStates(ctx, trials...)
 	}
 	if err != nil {
-		p.note("the report omits Slurm's states of the elements: %v", err)
+		p.note("the report omits Slurm's states of the trials: %v", err)
 	}
 	return states
 }

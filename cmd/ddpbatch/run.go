@@ -148,7 +148,7 @@ func (r *rank) openFile(ctx context.Context, c *runCmd) error {
 		return err
 	}
 	if f.job.Sweep != nil {
-		return usage("a sweep cannot run as a single job: submit it, or run one element with `ddpbatch launch --element N`")
+		return usage("a sweep cannot run as a single job: submit it, or run one trial with `ddpbatch launch --element N`")
 	}
 	r.job, r.site, r.dir = f.job, f.site, r.runDir(c.RunDir, f.job, f.base)
 	r.job.ResolvePaths(f.base)

@@ -17,7 +17,7 @@ import (
 )
 
 type sampleCmd struct {
-	Which       string  `arg:"" optional:"" name:"run" help:"Run name, run directory, job file, or job ID; also an element of a sweep."`
+	Which       string  `arg:"" optional:"" name:"run" help:"Run name, run directory, job file, or job ID; also a trial of a sweep."`
 	Weights     string  `placeholder:"FILE" help:"Safetensors file with GPT-2 weights in Hugging Face's naming, instead of a run."`
 	Heads       int     `placeholder:"N" help:"Attention heads of the model in --weights (default: width/64, as in GPT-2)."`
 	Prompt      string  `placeholder:"TEXT" help:"Text to continue. If the model has no vocabulary, token IDs."`
@@ -125,7 +125,7 @@ func (p *program) loadGPTFromRun(ctx context.Context, arg string) (m trainedGPT,
 		return m, err
 	}
 	if run.IsSweep() {
-		return m, exitError{exitUsage, hints.Add(fmt.Errorf("run %q is a sweep", run.Dir.Path), "select an element, such as "+run.Record.Name+"/0")}
+		return m, exitError{exitUsage, hints.Add(fmt.Errorf("run %q is a sweep", run.Dir.Path), "select a trial, such as "+run.Record.Name+"/0")}
 	}
 	job, err := jobs.Load(run.Dir.Spec())
 	if err != nil {

@@ -35,8 +35,8 @@ type submitCmd struct {
 	NodeList    string   `group:"Slurm options" name:"nodelist" short:"w" placeholder:"HOSTS" help:"Override slurm.nodelist."`
 	Begin       string   `group:"Slurm options" short:"b" placeholder:"TIME" help:"Override slurm.begin."`
 	Chain       int      `placeholder:"N" help:"Submit N jobs that continue the run one after the other, for training that takes longer than the time limit. Jobs that start after the run has finished end immediately."`
-	Failed      bool     `xor:"which" help:"Submit only the failed elements of a sweep."`
-	Elements    string   `xor:"which" placeholder:"LIST" help:"Elements of a sweep to submit, such as 0-3,7 (default: all unfinished elements)."`
+	Failed      bool     `xor:"which" help:"Submit only the failed trials of a sweep."`
+	Elements    string   `xor:"which" placeholder:"LIST" help:"Trials of a sweep to submit, such as 0-3,7 (default: all unfinished trials)."`
 	DryRun      bool     `xor:"mode" help:"Print the script and the sbatch command. Nothing is written or submitted."`
 	TestOnly    bool     `xor:"mode" help:"Let Slurm validate the job and estimate its start time. Nothing is written or submitted."`
 	Wait        bool     `xor:"mode" help:"Wait until the job has ended, and exit with its exit code."`
@@ -196,10 +196,10 @@ func (p *program) printSubmitted(asJSON bool, f *jobFile, r submit.Result) error
 	what := string(f.job.Name)
 	switch {
 	case r.JobID == "" && f.job.Sweep != nil:
-		p.printf("nothing to submit: all elements of %s are finished, queued, or running\n", what)
+		p.printf("nothing to submit: all trials of %s are finished, queued, or running\n", what)
 		return nil
 	case f.job.Sweep != nil:
-		what = fmt.Sprintf("%s of %s", format.Count(len(r.Elements), "element"), what)
+		what = fmt.Sprintf("%s of %s", format.Count(len(r.Elements), "trial"), what)
 	}
 	if r.Found {
 		p.printf("%s was already submitted as job %s\n", what, r.JobID)

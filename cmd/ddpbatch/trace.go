@@ -37,8 +37,8 @@ func (c *traceCmd) Run(p *program) error {
 		return err
 	}
 	if run.IsSweep() {
-		return exitError{exitUsage, hints.Add(fmt.Errorf("run directory %q belongs to a sweep: each element has a separate timeline", run.Dir.Path),
-			fmt.Sprintf("select an element, such as %s/0", c.Which))}
+		return exitError{exitUsage, hints.Add(fmt.Errorf("run directory %q belongs to a sweep: each trial has a separate timeline", run.Dir.Path),
+			fmt.Sprintf("select a trial, such as %s/0", c.Which))}
 	}
 	all, corrupt, err := p.recordings(run.Dir)
 	switch {

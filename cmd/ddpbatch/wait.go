@@ -13,12 +13,12 @@ import (
 )
 
 type waitCmd struct {
-	Which string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID; also a sweep or one of its elements."`
+	Which string `arg:"" name:"run" help:"Run name, run directory, job file, or job ID; also a sweep or one of its trials."`
 }
 
 func (c *waitCmd) Help() string {
 	return `The exit code is 0 if the job completed without a stop request. Otherwise, it describes
-how the job ended. For a sweep, it is the code of the first element that did not
+how the job ended. For a sweep, it is the code of the first trial that did not
 complete. Runs that were launched without Slurm have the same exit codes.`
 }
 
@@ -117,9 +117,9 @@ func (p *program) waitSweep(ctx context.Context, run runs.Run) (what string, err
 	}
 	if len(failed) > 0 {
 		return "", exitError{exitCode(failed[0]), hints.Errorf("`ddpbatch status "+shellQuote(p.short(run.Dir.Path))+"` shows all of them; `ddpbatch submit --failed` runs the failed ones again",
-			"%d of %d elements did not complete; the first: %w", len(failed), len(ended), failed[0])}
+			"%d of %d trials did not complete; the first: %w", len(failed), len(ended), failed[0])}
 	}
-	return format.Count(len(ended), "element"), nil
+	return format.Count(len(ended), "trial"), nil
 }
 
 // waitTrialChains waits for the last jobs of the trials' chains. It returns the trials with the last
@@ -150,5 +150,5 @@ func (p *program) waitTrialChains(ctx context.Context, run runs.Run, trials []ru
 
 // noTrialStarted returns the error for a sweep without any started trial.
 func noTrialStarted(run runs.Run) error {
-	return exitError{exitUsage, fmt.Errorf("no element of %q was submitted to Slurm or launched", run.Dir.Path)}
+	return exitError{exitUsage, fmt.Errorf("no trial of %q was submitted to Slurm or launched", run.Dir.Path)}
 }

@@ -28,12 +28,12 @@ type Sweep struct {
 	Made    time.Time // time of the call of SetStatus
 	Version string    // version of the program that creates the report
 
-	elements []element
+	trials []trial
 }
 
-// An element is a trial of a sweep. Its run does not contain metrics, because the metrics of
+// A trial holds the data of one trial. Its run does not contain metrics, because the metrics of
 // thousands of trials would need too much memory.
-type element struct {
+type trial struct {
 	run    Run
 	values map[string]string
 	loss   string // last training loss
@@ -64,8 +64,8 @@ func (m rankingMetric) isBetter(a, b float64) bool {
 // never submitted or cannot be read.
 func CollectSweep(dir rundir.Dir, record rundir.Record) Sweep {
 	s := Sweep{Dir: dir, Record: record}
-	for i, trial := range record.Sweep.Elements {
-		e := element{run: collect(dir.Element(i)), values: trial.Values}
+	for i, recorded := range record.Sweep.Elements {
+		e := trial{run: collect(dir.Element(i)), values: recorded.Values}
 		f := &e.run.Metrics
 		e.best = bestOf(f)
 		if n := len(f.Train); n > 0 && f.Train[n-1].Loss != nil {
@@ -76,7 +76,7 @@ func CollectSweep(dir rundir.Dir, record rundir.Record) Sweep {
 			p := page{Run: &e.run}
 			p.addCharts()
 			for _, c := range p.Charts {
-				c.ID = fmt.Sprintf("element-%d-%s", i, c.ID)
+				c.ID = fmt.Sprintf("trial-%d-%s", i, c.ID)
 			}
 			e.charts = p.Charts
 		} else {
@@ -84,7 +84,7 @@ func CollectSweep(dir rundir.Dir, record rundir.Record) Sweep {
 		}
 		// The report of a sweep does not contain these. Another user may own the trials.
 		e.run.Metrics, e.run.Usage, e.run.Status.Usage, e.run.Status.Components = Metrics{}, nil, nil, nil
-		s.elements = append(s.elements, e)
+		s.trials = append(s.trials, e)
 	}
 	return s
 }
@@ -117,8 +117,8 @@ func bestOf(f *Metrics) (best [len(rankingMetrics)]float64) {
 // SetStatus determines the status of all trials from the collected data and from Slurm's reports
 // about their last jobs, by job ID.
 func (s *Sweep) SetStatus(jobs map[string]slurm.JobState, now time.Time) {
-	for i := range s.elements {
-		r := &s.elements[i].run
+	for i := range s.trials {
+		r := &s.trials[i].run
 		var job *slurm.JobState
 		if state, ok := jobs[r.Record.LastJob()]; ok {
 			job = &state
@@ -172,21 +172,21 @@ type sweepRow struct {
 
 // HTML writes the report, as [Run.HTML] does.
 func (s Sweep) HTML(w io.Writer) error {
-	p := sweepPage{Sweep: &s, Style: template.CSS(styleSource), Made: s.Made.Format(madeFormat), More: max(0, len(s.elements)-maxTable)}
+	p := sweepPage{Sweep: &s, Style: template.CSS(styleSource), Made: s.Made.Format(madeFormat), More: max(0, len(s.trials)-maxTable)}
 	metric, winner := s.findBest()
 	if winner >= 0 {
 		p.Merit = rankingMetrics[metric].name
 	}
 	var all watch.Status
 	keys := map[string]bool{}
-	for _, e := range s.elements {
+	for _, e := range s.trials {
 		all.Elements = append(all.Elements, e.run.Status)
 		for key := range e.values {
 			keys[key] = true
 		}
 	}
 	all.SumUp()
-	p.Tally, p.Title = format.Count(len(s.elements), "element")+": "+all.Reason, s.Record.Name+": "+all.Reason
+	p.Tally, p.Title = format.Count(len(s.trials), "trial")+": "+all.Reason, s.Record.Name+": "+all.Reason
 	p.Keys = slices.Sorted(maps.Keys(keys))
 	if more := len(p.Keys) - watch.MaxSweepKeys; more > 0 {
 		p.Keys, p.KeysCut = p.Keys[:watch.MaxSweepKeys], more
@@ -194,8 +194,8 @@ func (s Sweep) HTML(w io.Writer) error {
 	for _, key := range p.Keys {
 		p.Names = append(p.Names, printable.Shorten(key, maxKeyName))
 	}
-	for i := range s.elements {
-		e := &s.elements[i]
+	for i := range s.trials {
+		e := &s.trials[i]
 		row := sweepRow{Number: i, State: e.run.describeState(), Loss: e.loss, Winner: i == winner, Charts: e.charts, Known: e.run.knownFailures(), Part: i < maxTable}
 		if f := e.run.firstFailure(); f != nil {
 			row.Advice, row.Finding = f.Advice, e.run.ownFinding()
@@ -207,7 +207,7 @@ func (s Sweep) HTML(w io.Writer) error {
 			row.Best = formatValue(e.best[metric])
 		}
 		if row.Winner {
-			p.Best = fmt.Sprintf("Element %d has the %s, %s.", i, p.Merit, row.Best)
+			p.Best = fmt.Sprintf("Trial %d has the %s, %s.", i, p.Merit, row.Best)
 		}
 		p.Rows = append(p.Rows, row)
 	}
@@ -224,9 +224,9 @@ func (s Sweep) HTML(w io.Writer) error {
 func (s Sweep) findBest() (by, winner int) {
 	for k, m := range rankingMetrics {
 		winner, best := -1, math.NaN()
-		for i := range s.elements {
-			if m.isBetter(s.elements[i].best[k], best) {
-				winner, best = i, s.elements[i].best[k]
+		for i := range s.trials {
+			if m.isBetter(s.trials[i].best[k], best) {
+				winner, best = i, s.trials[i].best[k]
 			}
 		}
 		if winner >= 0 {

@@ -65,16 +65,16 @@ func sweepHTML(t *testing.T, s Sweep) string {
 func TestSweep(t *testing.T) {
 	page := sweepHTML(t, swept(t, 4))
 	wellFormed(t, page)
-	if m := reaching.FindString(strings.ReplaceAll(regexp.MustCompile(`&lt;[^<]*`).ReplaceAllString(page, ""), ` href="#element-`, "")); m != "" {
+	if m := reaching.FindString(strings.ReplaceAll(regexp.MustCompile(`&lt;[^<]*`).ReplaceAllString(page, ""), ` href="#trial-`, "")); m != "" {
 		t.Errorf("the page has %q", m)
 	}
 	for _, want := range []string{
-		"<title>tune: 1 done, 1 failed, 1 not submitted, 1 queued</title>", "A sweep of 4 elements", "Element 1 has the best accuracy, 0.9.",
+		"<title>tune: 1 done, 1 failed, 1 not submitted, 1 queued</title>", "A sweep of 4 trials", "Trial 1 has the best accuracy, 0.9.",
 		`<th scope="col">train.batch</th><th scope="col">train.optimizer.lr</th><th scope="col">state</th><th scope="col">last loss</th><th scope="col">best accuracy</th>`,
 		`<td>0.0</td><td class="fixed good">done</td><td>1.25</td><td>0.5</td>`,
-		`<tr class="best"><th scope="row"><a href="#element-1">1</a></th>`, `<td>0.9 (the best)</td>`,
+		`<tr class="best"><th scope="row"><a href="#trial-1">1</a></th>`, `<td>0.9 (the best)</td>`,
 		`<td>0.2</td><td class="fixed wait">not submitted</td><td></td><td></td>`, `<td class="fixed wait">queued</td>`,
-		"Rank 0 could not save.", "Fix: make room", "Diagnosis: not finite.", "disk full (the file system), line 1", `id="element-0-loss-title"`, "Other jobs come first.",
+		"Rank 0 could not save.", "Fix: make room", "Diagnosis: not finite.", "disk full (the file system), line 1", `id="trial-0-loss-title"`, "Other jobs come first.",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page[strings.Index(page, "<body>"):])
@@ -93,7 +93,7 @@ func TestSweep(t *testing.T) {
 // have their own section.
 func TestLargeSweep(t *testing.T) {
 	page := sweepHTML(t, swept(t, maxTable+2))
-	if n := strings.Count(page, `<section class="element"`); n != maxTable || !strings.Contains(page, "<p>2 more elements are not shown.") || !strings.Contains(page, `<th scope="row">65</th>`) {
+	if n := strings.Count(page, `<section class="trial"`); n != maxTable || !strings.Contains(page, "<p>2 more trials are not shown.") || !strings.Contains(page, `<th scope="row">65</th>`) {
 		t.Errorf("%d parts:\n%s", n, page[strings.Index(page, "<body>"):])
 	}
 }
@@ -106,7 +106,7 @@ func TestSweepWithManyKeys(t *testing.T) {
 	for i := range 1000 {
 		values[fmt.Sprintf("train.k%04d", i)] = "1"
 	}
-	s.elements[0].values = values
+	s.trials[0].values = values
 	page := sweepHTML(t, s)
 	wellFormed(t, page)
 	if len(page) > 2<<20 || strings.Contains(page, "train.k0999") || !strings.Contains(page, "more keys are not shown.") {
@@ -125,7 +125,7 @@ func TestSweepDropsMeasurements(t *testing.T) {
 	if len(run.Usage) != 1 || len(run.Status.Components) != 1 {
 		t.Fatalf("a run has %+v and %+v", run.Usage, run.Status.Components)
 	}
-	run = CollectSweep(s.Dir, s.Record).elements[0].run
+	run = CollectSweep(s.Dir, s.Record).trials[0].run
 	if run.Usage != nil || run.Status.Usage != nil || run.Status.Components != nil {
 		t.Errorf("a trial has %+v, %+v, and %+v", run.Usage, run.Status.Usage, run.Status.Components)
 	}
@@ -147,7 +147,7 @@ func TestMerits(t *testing.T) {
 		for _, text := range tt.figures {
 			f, err := parseMetrics(strings.NewReader(text + "\n"))
 			check(t, err)
-			s.elements = append(s.elements, element{best: bestOf(&f)})
+			s.trials = append(s.trials, trial{best: bestOf(&f)})
 		}
 		got := "-1"
 		if by, winner := s.findBest(); winner >= 0 {

@@ -232,7 +232,7 @@ func validRecord(r Record) error {
 		return fmt.Errorf("it is damaged: it has more than %d submissions, or more than %d jobs in a chain", maxSubmissions, maxChain)
 	}
 	if r.Sweep != nil && len(r.Sweep.Elements) > maxElements {
-		return fmt.Errorf("it is damaged: its sweep has more than %d elements", maxElements)
+		return fmt.Errorf("it is damaged: its sweep has more than %d trials", maxElements)
 	}
 	for _, s := range slices.Concat([]Submission(r.Submissions), r.Chain) {
 		if !isJobID(s.JobID) {

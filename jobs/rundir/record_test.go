@@ -25,7 +25,7 @@ func TestReadRecordRefuses(t *testing.T) {
 		"pending without ID": {`{"format":1,"run":"a","name":"b","base":"/c","pending":{}}`, "is not a submission ID", "ddpbatch repair"},
 		"job 0":              {`{"format":1,"run":"a","name":"b","base":"/c","submissions":[{"job_id":"0"}]}`, `"0" is not a job id`, "ddpbatch repair"},
 		"overflow":           {`{"format":1,"run":"a","name":"b","base":"/c","submissions":[{"job_id":"2147483648"}]}`, "is not a job id", "ddpbatch repair"},
-		"sweep":              {`{"format":1,"run":"a","name":"b","base":"/c","sweep":{"elements":[{}` + strings.Repeat(",{}", maxElements) + `]}}`, "more than 20000 elements", "ddpbatch repair"},
+		"sweep":              {`{"format":1,"run":"a","name":"b","base":"/c","sweep":{"elements":[{}` + strings.Repeat(",{}", maxElements) + `]}}`, "more than 20000 trials", "ddpbatch repair"},
 		"huge":               {strings.Repeat(" ", maxRecord+1), "larger than 8 MiB", "ddpbatch repair"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -189,7 +189,7 @@ func (r Run) CheckSweepSize() error {
 		}
 		cost, metrics = cost+statusCost(trial), metrics+fileSize(trial.Metrics(), maxForeignMetrics)
 		if cost > maxForeignSweep || metrics > maxForeignMetrics {
-			return hints.Errorf(fmt.Sprintf("name a single element, such as %s", jobs.ShellQuote(trial.Path)),
+			return hints.Errorf(fmt.Sprintf("name a single trial, such as %s", jobs.ShellQuote(trial.Path)),
 				"%q is a sweep of user %d, whose files are too large to read them all", r.Dir.Path, user)
 		}
 	}

@@ -134,7 +134,7 @@ func (a *submission) sweepDependency(ctx context.Context, kind slurm.DependencyT
 		wait.IDs = []string{arrayJobID(states[0].open.ID)} // use the shorter ID of the whole array
 	case kind == slurm.AfterNotOK && !failed && len(wait.IDs) > 1:
 		return noDependency, hints.Errorf("wait for the sweep with `ddpbatch wait`, or use afterany",
-			"elements of the sweep %q were submitted again, and Slurm cannot wait for one of several jobs to fail", dir.Path)
+			"trials of the sweep %q were submitted again, and Slurm cannot wait for one of several jobs to fail", dir.Path)
 	}
 	return wait, nil
 }

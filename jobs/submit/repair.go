@@ -315,7 +315,7 @@ func (s Submitter) submissions(ctx context.Context, dir rundir.Dir, left rundir.
 		for index := range sweep.Elements {
 			record, err := dir.Element(index).ReadRecord()
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, fmt.Errorf("read the record of an element: %w", err)
+				return nil, fmt.Errorf("read the record of a trial: %w", err)
 			}
 			for _, sub := range record.Submissions {
 				merged := byJob(arrayJobID(sub.JobID))

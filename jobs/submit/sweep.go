@@ -35,7 +35,7 @@ func (a *submission) chooseElements(ctx context.Context, found *rundir.Submissio
 	a.elements = []int{}
 	for _, i := range requested {
 		if i < 0 || i >= len(all) {
-			return false, fmt.Errorf("no element %d: the sweep has elements 0 to %d", i, len(all)-1)
+			return false, fmt.Errorf("no trial %d: the sweep has trials 0 to %d", i, len(all)-1)
 		}
 		s, submitted := states[i]
 		if found != nil && slices.Contains(found.Elements, i) {
@@ -54,8 +54,8 @@ func (a *submission) chooseElements(ctx context.Context, found *rundir.Submissio
 	}
 	if len(busy) > 0 && !a.req.Failed {
 		i := busy[0]
-		return false, hints.Errorf("wait for them, cancel them with `ddpbatch cancel`, or submit only failed elements with --failed",
-			"%s of the sweep still queued or running, such as element %d (job %s, %s)", format.Count(len(busy), "element"), i, states[i].open.ID, states[i].open)
+		return false, hints.Errorf("wait for them, cancel them with `ddpbatch cancel`, or submit only failed trials with --failed",
+			"%s of the sweep still queued or running, such as trial %d (job %s, %s)", format.Count(len(busy), "trial"), i, states[i].open.ID, states[i].open)
 	}
 	return len(a.elements) == 0, nil
 }
@@ -83,8 +83,8 @@ func CheckResumable(dir rundir.Dir, sweep *jobs.Sweep) error {
 	current := SweepRecord(sweep).Elements
 	for i, e := range record.Sweep.Elements {
 		if i >= len(current) || !maps.Equal(e.Values, current[i].Values) {
-			return hints.Errorf("use a different --run-dir for the changed sweep, or append new elements after the existing ones",
-				"element %d of the sweep in %q has changed", i, dir.Path)
+			return hints.Errorf("use a different --run-dir for the changed sweep, or append new trials after the existing ones",
+				"trial %d of the sweep in %q has changed", i, dir.Path)
 		}
 	}
 	return nil
@@ -145,7 +145,7 @@ func (a *submission) statesIn(ctx context.Context, dirs []rundir.Dir, maxChain i
 	}
 	answers, err := a.Slurm.State(ctx, ids...)
 	if err != nil {
-		return nil, fmt.Errorf("query states of the sweep's elements: %w", err)
+		return nil, fmt.Errorf("query states of the sweep's trials: %w", err)
 	}
 	for k, s := range answers {
 		s.ID = ids[k]

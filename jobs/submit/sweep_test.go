@@ -22,7 +22,7 @@ func TestElements(t *testing.T) {
 		{name: "all failed", states: [3]string{failed, failed, failed}, want: []int{0, 1, 2}},
 		{name: "the rest", states: [3]string{done, failed, done}, want: []int{1}},
 		{name: "nothing is left", states: [3]string{done, done, done}},
-		{name: "one is running", states: [3]string{done, failed, running}, fails: "1 element of the sweep still queued or running, such as element 2 (job 101_2, running"},
+		{name: "one is running", states: [3]string{done, failed, running}, fails: "1 trial of the sweep still queued or running, such as trial 2 (job 101_2, running"},
 		{name: "one is running, only the failed", states: [3]string{done, failed, running}, failed: true, want: []int{1}},
 		{name: "none has failed", states: [3]string{done, running, running}, failed: true},
 		{name: "failed and never submitted", first: []int{0}, states: [3]string{failed, "", ""}, failed: true, want: []int{0}},
@@ -30,9 +30,9 @@ func TestElements(t *testing.T) {
 		{name: "never submitted", first: []int{0}, states: [3]string{done, "", ""}, want: []int{1, 2}},
 		{name: "forgotten without a trace", states: [3]string{done, "", done}, failed: true, want: []int{1}},
 		{name: "by number", states: [3]string{failed, failed, running}, asked: []int{0}, want: []int{0}},
-		{name: "by number, running", states: [3]string{failed, failed, running}, asked: []int{1, 2}, fails: "1 element of the sweep still queued or running"},
+		{name: "by number, running", states: [3]string{failed, failed, running}, asked: []int{1, 2}, fails: "1 trial of the sweep still queued or running"},
 		{name: "by number, done", states: [3]string{done, failed, running}, asked: []int{0}},
-		{name: "by a number that there is none of", states: [3]string{done, failed, done}, asked: []int{3}, fails: "no element 3: the sweep has elements 0 to 2"},
+		{name: "by a number that there is none of", states: [3]string{done, failed, done}, asked: []int{3}, fails: "no trial 3: the sweep has trials 0 to 2"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -112,10 +112,10 @@ func TestChangedSweep(t *testing.T) {
 		name, text, fails string
 		want              []int
 	}{
-		{name: "another value", text: changed(`"b"`, `"z"`), fails: "element 1 of the sweep in"},
-		{name: "another key", text: changed("setup.env.X", "setup.env.Y"), fails: "element 0 of the sweep in"},
-		{name: "one less", text: changed(`, "c"`, ``), fails: "element 2 of the sweep in"},
-		{name: "another order", text: changed(`"a", "b"`, `"b", "a"`), fails: "element 0 of the sweep in"},
+		{name: "another value", text: changed(`"b"`, `"z"`), fails: "trial 1 of the sweep in"},
+		{name: "another key", text: changed("setup.env.X", "setup.env.Y"), fails: "trial 0 of the sweep in"},
+		{name: "one less", text: changed(`, "c"`, ``), fails: "trial 2 of the sweep in"},
+		{name: "another order", text: changed(`"a", "b"`, `"b", "a"`), fails: "trial 0 of the sweep in"},
 		{name: "one more", text: changed(`"c"`, `"c", "d"`), want: []int{3}},
 		{name: "more time", text: changed("00:10", "00:20")},
 		{name: "no sweep any more", text: job("s", "", ""), fails: "holds a sweep"},

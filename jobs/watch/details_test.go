@@ -203,7 +203,7 @@ func TestHeadingAndSum(t *testing.T) {
 	}
 	sweep.Elements[1].Phase = Done
 	if sweep.SumUp(); !sweep.Finished {
-		t.Error("all elements are done, and the sweep has not finished")
+		t.Error("all trials are done, and the sweep has not finished")
 	}
 	sweep.Elements[1].Phase = TimeLimit
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
