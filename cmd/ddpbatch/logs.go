@@ -275,12 +275,12 @@ func (p *program) follow(ctx context.Context, logs []*tail, until func(context.C
 	over := make(chan error, 1)
 	if until != nil {
 		ctx, stop := context.WithCancel(ctx)
-		told := make(chan struct{})
+		done := make(chan struct{})
 		go func() {
-			defer close(told)
+			defer close(done)
 			over <- until(ctx)
 		}()
-		defer func() { stop(); <-told }() // wait, because until prints to the view of the caller
+		defer func() { stop(); <-done }() // wait, because until prints to the view of the caller
 	}
 	for {
 		for _, log := range logs {

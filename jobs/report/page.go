@@ -120,7 +120,7 @@ func (r *Run) ownFinding() *outcome.Finding {
 // on a terminal.
 func (r Run) HTML(w io.Writer) error {
 	p := page{Run: &r, Style: template.CSS(styleSource), State: r.describeState(), Made: r.Made.Format(madeFormat), Known: r.knownFailures()}
-	p.Title = cmp.Or(r.Name, "run") + ": " + p.State.Word
+	p.Title = cmp.Or(r.Name, "run") + ": " + p.State.Phase
 	p.addSummary()
 	p.addFacts()
 	p.addCharts()
@@ -343,16 +343,16 @@ func (p *page) addCauses() {
 	p.Causes = append(p.Causes, c)
 }
 
-// state is the status of a run as a word and as sentences.
+// state is the status of a run as a phase and as sentences.
 type state struct {
-	Word, Text string
-	Tone       string // color: good, wait, or bad
+	Phase, Text string
+	Tone        string // color: good, wait, or bad
 }
 
 // describeState returns the phase of the run, as `ddpbatch status` shows it.
 func (r *Run) describeState() state {
 	s := r.Status
-	st := state{Word: string(s.Phase), Tone: "wait"}
+	st := state{Phase: string(s.Phase), Tone: "wait"}
 	switch s.Phase {
 	case watch.Done:
 		st.Tone = "good"

@@ -89,9 +89,9 @@ func TestOneJob(t *testing.T) {
 	}
 }
 
-// TestPatienceBeginsAfterSbatch checks that the wait for a slow controller starts when sbatch
+// TestReplyTimeoutBeginsAfterSbatch checks that the wait for a slow controller starts when sbatch
 // ends, not when it starts. An sbatch that hangs for a minute must not use up this time.
-func TestPatienceBeginsAfterSbatch(t *testing.T) {
+func TestReplyTimeoutBeginsAfterSbatch(t *testing.T) {
 	c := newCluster(t)
 	c.submitter.timeouts.reply = 10 * time.Second // for a busy machine; the wait ends when the job exists
 	c.sbatch(`sleep 0.4; (sleep 0.1; made "$@") >/dev/null 2>&1 & kill -9 $$`)

@@ -42,13 +42,13 @@ const (
 	// minRead is the free space in a block that justifies a read: what a program prints in a
 	// pause, see pace.
 	minRead = 3 * blockBytes / 8
-	// filePatience and outPatience limit how long a file system, or the reader of the log, can delay a
+	// fileTimeout and outTimeout limit how long a file system, or the reader of the log, can delay a
 	// program while it accepts nothing. Later output is dropped until the destination continues.
-	filePatience = 5 * time.Second
-	outPatience  = 30 * time.Second
-	// closePatience limits how long destinations can delay the end of a rank if the attempt has
+	fileTimeout = 5 * time.Second
+	outTimeout  = 30 * time.Second
+	// closeTimeout limits how long destinations can delay the end of a rank if the attempt has
 	// failed, or if they have accepted nothing for a while.
-	closePatience = 2 * time.Second
+	closeTimeout = 2 * time.Second
 )
 
 // lineDelay is how long the start of a line waits for its end, such as a prompt or a progress bar.
@@ -152,7 +152,7 @@ type capturedStream struct {
 func (c *Capture) add(to *os.File) (*os.File, error) {
 	c.mu.Lock()
 	if c.out[to] == nil {
-		s := newSink(to, outPatience, func(err error) {
+		s := newSink(to, outTimeout, func(err error) {
 			c.o.Warn(fmt.Sprintf("forward the output of the program: %v; the run continues without it", err))
 		})
 		s.shared, s.most = c.o.Shared, forwardBytes
@@ -490,7 +490,7 @@ func (c *Capture) fileOf(rank int) *fileSink {
 		base = c.o.Base
 	}
 	file := &rankFile{dir: c.o.Dir, base: base, limit: c.o.Limit}
-	f := &fileSink{newSink(file, filePatience, func(err error) {
+	f := &fileSink{newSink(file, fileTimeout, func(err error) {
 		c.o.Warn(fmt.Sprintf("write the output of %s: %v; the run continues without it", base, err))
 	}), file}
 	c.files[rank] = f
@@ -588,7 +588,7 @@ func (c *Capture) warnAtEnd(message string) {
 	}()
 	select {
 	case <-warned:
-	case <-time.After(closePatience):
+	case <-time.After(closeTimeout):
 	}
 }
 
@@ -614,14 +614,14 @@ func (c *Capture) Close(ctx context.Context) {
 	var forwarded, written atomic.Int32 // destinations that have not taken all output
 	for _, s := range c.out {
 		waiting.Go(func() {
-			if !s.close(ctx, outPatience) {
+			if !s.close(ctx, outTimeout) {
 				forwarded.Add(1)
 			}
 		})
 	}
 	for _, f := range c.files {
 		waiting.Go(func() {
-			if f.close(ctx, filePatience) {
+			if f.close(ctx, fileTimeout) {
 				f.file.close()
 			} else { // its goroutine still uses the file
 				written.Add(1)

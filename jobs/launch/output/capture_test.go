@@ -455,7 +455,7 @@ func TestCloseWarnsAboutLostOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // does not wait for the whole patience
+	cancel() // does not wait for the whole timeout
 	c.Close(ctx)
 	if len(warned) != 1 {
 		t.Fatalf("got %d warnings, want 1", len(warned))

@@ -125,16 +125,16 @@ func (r *rankFile) Write(b []byte) (n int, err error) {
 		return 0, err
 	}
 	for len(b) > 0 {
-		room := r.limit/2 - r.at
+		space := r.limit/2 - r.at
 		if r.turn >= 0 {
-			room = r.limit/4 - r.at
+			space = r.limit/4 - r.at
 		}
 		part := b
-		if int64(len(b)) > room {
-			part = b[:max(room, 0)]
+		if int64(len(b)) > space {
+			part = b[:max(space, 0)]
 			part = part[:lastLineEnd(part)] // a file ends at the end of a line, if possible
 			if len(part) == 0 && r.at < r.limit/8 {
-				part = b[:room]
+				part = b[:space]
 			}
 		}
 		end := ""

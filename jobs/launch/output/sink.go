@@ -30,7 +30,7 @@ const (
 // continues, and writes the number of dropped bytes.
 type sink struct {
 	w       io.Writer
-	patient time.Duration // maximum delay by a destination that takes nothing
+	timeout time.Duration // maximum delay by a destination that takes nothing
 	shared  bool          // other processes write to the same pipe
 	most    int           // maximum number of bytes of a write
 	failed  func(error)   // receives the first write error, but not EPIPE
@@ -48,14 +48,14 @@ type sink struct {
 	midLine  bool // the last output does not end a line
 	closed   bool
 
-	more chan struct{} // a signal that there is output to write
-	room chan struct{} // a signal that the destination has taken output
-	done chan struct{} // closed when the goroutine has ended
+	more     chan struct{} // a signal that there is output to write
+	accepted chan struct{} // a signal that the destination has accepted output
+	done     chan struct{} // closed when the goroutine has ended
 }
 
-func newSink(w io.Writer, patient time.Duration, failed func(error)) *sink {
-	s := &sink{w: w, patient: patient, failed: failed, most: fileBytes,
-		more: make(chan struct{}, 1), room: make(chan struct{}, 1), done: make(chan struct{})}
+func newSink(w io.Writer, timeout time.Duration, failed func(error)) *sink {
+	s := &sink{w: w, timeout: timeout, failed: failed, most: fileBytes,
+		more: make(chan struct{}, 1), accepted: make(chan struct{}, 1), done: make(chan struct{})}
 	go s.run()
 	return s
 }
@@ -89,7 +89,7 @@ func (s *sink) write(lane int, b []byte, block *block) {
 	if s.broken {
 		return
 	}
-	if !s.waitForRoom(len(b) + 256) { // the line about dropped output is shorter than 256 bytes
+	if !s.waitForSpace(len(b) + 256) { // the line about dropped output is shorter than 256 bytes
 		s.lost += int64(len(b))
 		return
 	}
@@ -126,22 +126,22 @@ func missing(n int64) []byte {
 	return fmt.Appendf(nil, "\nddpbatch: %d bytes are missing here: they could not be written\n", n)
 }
 
-// waitForRoom waits until n more bytes fit. It reports false if the destination takes nothing for
+// waitForSpace waits until n more bytes fit. It reports false if the destination takes nothing for
 // too long.
-func (s *sink) waitForRoom(n int) bool {
+func (s *sink) waitForSpace(n int) bool {
 	fits := func() bool { return s.size+n <= maxPending || s.size == 0 }
 	if fits() || s.stalled {
 		return fits()
 	}
-	patience := time.NewTimer(s.patient)
-	defer patience.Stop()
+	timer := time.NewTimer(s.timeout)
+	defer timer.Stop()
 	for !fits() {
 		s.mu.Unlock()
 		select {
-		case <-s.room:
-			patience.Reset(s.patient)
+		case <-s.accepted:
+			timer.Reset(s.timeout)
 			s.mu.Lock()
-		case <-patience.C:
+		case <-timer.C:
 			s.mu.Lock()
 			s.stalled = !fits()
 			return !s.stalled
@@ -205,7 +205,7 @@ func (s *sink) putAll(b []byte) {
 		s.stalled = false
 		broken := s.broken
 		s.mu.Unlock()
-		notify(s.room)
+		notify(s.accepted)
 		if err != nil && !broken && s.failed != nil {
 			s.failed(err)
 			s.failed = nil
@@ -250,15 +250,15 @@ func lineEnd(b []byte) int {
 
 // close waits until the output is written. It gives up if the destination takes nothing for the
 // given time, or soon after ctx is done. It reports whether the goroutine has ended.
-func (s *sink) close(ctx context.Context, patient time.Duration) (ended bool) {
+func (s *sink) close(ctx context.Context, timeout time.Duration) (ended bool) {
 	s.mu.Lock()
 	s.closed = true
 	if s.stalled { // it has taken nothing for a while
-		patient = min(patient, closePatience)
+		timeout = min(timeout, closeTimeout)
 	}
 	s.mu.Unlock()
 	notify(s.more)
-	timer := time.NewTimer(patient)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	canceled := ctx.Done()
 	var limit <-chan time.Time
@@ -266,12 +266,12 @@ func (s *sink) close(ctx context.Context, patient time.Duration) (ended bool) {
 		select {
 		case <-s.done:
 			return true
-		case <-s.room:
-			timer.Reset(patient)
+		case <-s.accepted:
+			timer.Reset(timeout)
 		case <-timer.C:
 			return false
 		case <-canceled:
-			canceled, limit = nil, time.After(closePatience)
+			canceled, limit = nil, time.After(closeTimeout)
 		case <-limit:
 			return false
 		}

@@ -110,7 +110,7 @@ func (n *network) ensureConnecting(rank int) *peer {
 			for i, s := range p.sockets {
 				conn, err := n.dial(ctx, p, i)
 				if err != nil {
-					n.giveUp(p, err)
+					n.dropPeer(p, err)
 					return
 				}
 				if conn != nil {
@@ -122,8 +122,8 @@ func (n *network) ensureConnecting(rank int) *peer {
 	return p
 }
 
-// giveUp marks a peer as lost and closes its connections.
-func (n *network) giveUp(p *peer, err error) {
+// dropPeer marks a peer as lost and closes its connections.
+func (n *network) dropPeer(p *peer, err error) {
 	p.end(n.markLost(p.rank, err))
 }
 
