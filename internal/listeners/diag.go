@@ -40,7 +40,7 @@ func query(port int) ([]Listener, error) {
 	var found []Listener
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		selection := diagRequest{Family: family, Protocol: unix.IPPROTO_TCP, States: 1 << tcpListen}
-		binary.BigEndian.PutUint16(selection.ID.SourcePort[:], uint16(port))
+		binary.BigEndian.PutUint16(selection.ID.SourcePort[:], uint16(max(0, port))) // 0 for all
 		data, err := binary.Append(nil, binary.NativeEndian, selection)
 		if err != nil {
 			return nil, err
@@ -78,7 +78,7 @@ func appendMessage(found []Listener, message []byte, port int) ([]Listener, erro
 		addr = netip.AddrFrom4([4]byte(m.ID.Source[:4]))
 	}
 	at := netip.AddrPortFrom(addr, binary.BigEndian.Uint16(m.ID.SourcePort[:]))
-	if m.State != tcpListen || int(at.Port()) != port {
+	if m.State != tcpListen || port != anyPort && int(at.Port()) != port {
 		return found, nil
 	}
 	return append(found, Listener{at, int(m.UID), uint64(m.Inode)}), nil

@@ -1,6 +1,6 @@
-// Package listeners finds the users who listen on a TCP port of this host.
+// Package listeners lists listening TCP sockets of this host with their owners.
 //
-// It queries the kernel over netlink (sock_diag(7)) for the port, so other sockets cost little. If
+// It queries the kernel over netlink (sock_diag(7)) for a port, so other sockets cost little. If
 // this fails, for example because of a seccomp filter or a missing kernel module, it reads
 // /proc/net/tcp and /proc/net/tcp6. The kernel lists all listeners there before the connections, so
 // connections cost nothing. A user with many listeners makes a read slow: 40 ms for 20,000, compared
@@ -52,6 +52,12 @@ const maxListeners = 1 << 22
 
 // errTooMany means that a table or a reply has more than maxListeners listeners.
 var errTooMany = fmt.Errorf("more than %d listeners", maxListeners)
+
+// anyPort selects the listeners on all ports.
+const anyPort = -1
+
+// All returns all listening sockets.
+func All() ([]Listener, error) { return On(anyPort) }
 
 // On returns the sockets that listen on a port, on any address.
 func On(port int) ([]Listener, error) {
@@ -109,7 +115,7 @@ func parse(table io.Reader, port int) ([]Listener, error) {
 		if count == maxListeners {
 			return nil, errTooMany
 		}
-		if !bytes.HasSuffix(local, suffix) {
+		if port != anyPort && !bytes.HasSuffix(local, suffix) {
 			continue
 		}
 		f := strings.Fields(lines.Text())
@@ -120,7 +126,7 @@ func parse(table io.Reader, port int) ([]Listener, error) {
 		if err != nil {
 			return nil, err
 		}
-		if int(addr.Port()) != port {
+		if port != anyPort && int(addr.Port()) != port {
 			continue
 		}
 		uid, err := strconv.ParseUint(f[7], 10, 32)

@@ -133,11 +133,16 @@ func TestSourcesAgree(t *testing.T) {
 			got, err := query(port)
 			requires(t, err)
 			want, err := readTables(port)
-			for _, list := range [][]Listener{got, want} {
+			all, errAll := All()
+			all = slices.DeleteFunc(all, func(l Listener) bool { return int(l.Addr.Port()) != port })
+			for _, list := range [][]Listener{got, want, all} {
 				slices.SortFunc(list, func(a, b Listener) int { return cmp.Compare(a.Inode, b.Inode) })
 			}
 			if err != nil || len(got) != len(tt.hosts) || !slices.Equal(got, want) {
 				t.Errorf("netlink: %v, /proc: %v, %v; want %d listeners", got, want, err, len(tt.hosts))
+			}
+			if errAll != nil || !slices.Equal(all, want) {
+				t.Errorf("of all ports: got %v, %v, want %v", all, errAll, want)
 			}
 		})
 	}
@@ -256,6 +261,14 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestParseAnyPort checks that a search without a port gives the listeners on all ports.
+func TestParseAnyPort(t *testing.T) {
+	table := header + line("0100007F:5BA0", "0A") + line("0100007F:5BA1", "0A") + line("0100007F:5BA2", "01")
+	if found, err := parse(strings.NewReader(table), anyPort); err != nil || len(found) != 2 {
+		t.Errorf("got %v, %v, want 2 listeners", found, err)
+	}
+}
+
 // repeated is a reader of many equal lines.
 type repeated struct {
 	line       string
@@ -327,7 +340,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, table string, port int) {
 		found, err := parse(strings.NewReader(table), port)
 		for _, l := range found {
-			if int(l.Addr.Port()) != port || err != nil {
+			if port != anyPort && int(l.Addr.Port()) != port || err != nil {
 				t.Errorf("port %d: %+v, %v", port, l, err)
 			}
 		}

@@ -7,14 +7,13 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/environ"
 	"github.com/ddpbatch/ddpbatch/internal/listeners"
+	"github.com/ddpbatch/ddpbatch/jobs/process"
 )
 
 const (
@@ -62,21 +61,10 @@ func findRAS(r *Rank) (netip.AddrPort, bool) {
 			port = int(n)
 		}
 	}
-	found, err := listeners.On(port)
-	if err != nil || len(found) == 0 {
-		return netip.AddrPort{}, false
-	}
-	dir := filepath.Join("/proc", strconv.Itoa(r.PID), "fd")
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		link, err := os.Readlink(filepath.Join(dir, e.Name()))
-		if err != nil || !strings.HasPrefix(link, "socket:[") {
-			continue
-		}
-		for _, l := range found {
-			if link == fmt.Sprintf("socket:[%d]", l.Inode) {
-				return loopback(l.Addr), true
-			}
+	found, _ := listeners.On(port)
+	for _, l := range found {
+		if serves, _ := process.HasSocket(r.PID, l.Inode); serves {
+			return loopback(l.Addr), true
 		}
 	}
 	return netip.AddrPort{}, false

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/environ"
@@ -139,10 +138,9 @@ func (p *component) checkListens() error {
 // holdsSocket reports whether a process of the component has a socket open. If the files of one of
 // its processes cannot be read, the owner of the socket must suffice.
 func (p *component) holdsSocket(inode uint64) bool {
-	link := "socket:[" + strconv.FormatUint(inode, 10) + "]"
 	unknown := false
 	holds := func(pid int) bool {
-		found, readable := hasOpen(pid, link)
+		found, readable := process.HasSocket(pid, inode)
 		unknown = unknown || !readable
 		return found
 	}
@@ -171,20 +169,4 @@ func (p *component) holdsSocket(inode uint64) bool {
 		}
 	}
 	return unknown
-}
-
-// hasOpen reports whether a process has a file open, given by its link in /proc. readable is false
-// if the kernel does not show the files of the process to this user.
-func hasOpen(pid int, link string) (found, readable bool) {
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return false, !errors.Is(err, fs.ErrPermission)
-	}
-	for _, e := range entries {
-		if to, err := os.Readlink(dir + "/" + e.Name()); err == nil && to == link {
-			return true, true
-		}
-	}
-	return false, true
 }

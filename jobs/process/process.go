@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"syscall"
@@ -34,6 +35,28 @@ func Read(pid int) (Stat, error) {
 		return Stat{}, err
 	}
 	return Parse(text)
+}
+
+// IDs returns the IDs of all processes.
+func IDs() (pids []int, err error) {
+	entries, err := os.ReadDir("/proc")
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, err
+}
+
+// All returns the states of all processes.
+func All() (all []Stat, err error) {
+	pids, err := IDs()
+	for _, pid := range pids {
+		if s, err := Read(pid); err == nil { // otherwise, the process has ended
+			all = append(all, s)
+		}
+	}
+	return all, err
 }
 
 // Parse parses the content of /proc/PID/stat.
@@ -89,4 +112,21 @@ func Signal(pid int, start uint64, s syscall.Signal) error {
 		return fmt.Errorf("signal process %d: %w", pid, err)
 	}
 	return nil
+}
+
+// HasSocket reports whether a process has the socket with an inode open. readable is false if the
+// kernel does not show the files of the process to this user.
+func HasSocket(pid int, inode uint64) (found, readable bool) {
+	link := fmt.Sprintf("socket:[%d]", inode)
+	dir := fmt.Sprintf("/proc/%d/fd/", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false, !errors.Is(err, fs.ErrPermission)
+	}
+	for _, e := range entries {
+		if to, err := os.Readlink(dir + e.Name()); err == nil && to == link {
+			return true, true
+		}
+	}
+	return false, true
 }

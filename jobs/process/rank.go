@@ -72,15 +72,8 @@ func readEnviron(pid int) (env []string, ok bool) {
 // OfComponent returns the processes of this user that belong to a component of a run, by their
 // environment.
 func OfComponent(run, name string) (pids []int) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
+	all, _ := IDs()
+	for _, pid := range all {
 		env, ok := readEnviron(pid)
 		if id, _ := environ.Lookup(env, RunVariable); !ok || id != run || id == "" {
 			continue

@@ -3,23 +3,21 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/internal/listeners"
 )
 
 // fill finds listeners of a user and holds silent connections to each. A listener on loopback or on
@@ -32,7 +30,7 @@ func fill(uid, count int) error {
 	filling.Go(func() {
 		seen := map[netip.AddrPort]bool{}
 		for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
-			for _, address := range listeners(uid) {
+			for _, address := range listenAddresses(uid) {
 				if seen[address] || address.Addr().IsUnspecified() || address.Addr().IsLoopback() {
 					continue
 				}
@@ -78,30 +76,13 @@ func dialMany(address string, count int) (conns []net.Conn) {
 	return conns
 }
 
-// listeners returns the addresses on which a user listens, from /proc/net/tcp (proc(5)).
-func listeners(uid int) (found []netip.AddrPort) {
-	text, err := os.ReadFile("/proc/net/tcp")
-	if err != nil {
-		return nil
-	}
-	lines := bufio.NewScanner(strings.NewReader(string(text)))
-	for lines.Scan() {
-		const listening = "0A"
-		f := strings.Fields(lines.Text())
-		if len(f) < 8 || f[3] != listening || f[7] != strconv.Itoa(uid) {
-			continue
+// listenAddresses returns the IPv4 addresses on which a user listens.
+func listenAddresses(uid int) (found []netip.AddrPort) {
+	all, _ := listeners.All()
+	for _, l := range all {
+		if l.UID == uid && l.Addr.Addr().Is4() {
+			found = append(found, l.Addr)
 		}
-		ip, port, _ := strings.Cut(f[1], ":")
-		b, err := hex.DecodeString(ip)
-		if err != nil || len(b) != 4 {
-			continue
-		}
-		slices.Reverse(b)
-		n, err := strconv.ParseUint(port, 16, 16)
-		if err != nil {
-			continue
-		}
-		found = append(found, netip.AddrPortFrom(netip.AddrFrom4([4]byte(b)), uint16(n)))
 	}
 	return found
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/listeners"
+	"github.com/ddpbatch/ddpbatch/jobs/process"
 	"github.com/ddpbatch/ddpbatch/tests/program"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
@@ -68,29 +69,16 @@ func connectMany(addr string, n int, one func(addr string)) {
 // listenAddresses returns the addresses on which the run's processes listen.
 func (r *training) listenAddresses() (out []string) {
 	r.t.Helper()
-	sockets := map[string]bool{}
-	for _, pid := range append(program.Processes(r.t, "--run-dir "+r.dir), strconv.Itoa(r.launcher.Process.Pid)) {
-		links, _ := filepath.Glob("/proc/" + pid + "/fd/*")
-		for _, l := range links {
-			if to, err := os.Readlink(l); err == nil && strings.HasPrefix(to, "socket:[") {
-				sockets[strings.Trim(to, "socket:[]")] = true
-			}
-		}
+	all, err := listeners.All()
+	if err != nil {
+		r.t.Fatal(err)
 	}
-	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		b, _ := os.ReadFile(table) // IPv6 may be disabled
-		for _, line := range strings.Split(string(b), "\n") {
-			// 0: 0100007F:1F90 00000000:0000 0A (listening) ... the socket's inode
-			f := strings.Fields(line)
-			if len(f) < 10 || f[3] != "0A" || !sockets[f[9]] {
-				continue
+	for _, text := range append(program.Processes(r.t, "--run-dir "+r.dir), strconv.Itoa(r.launcher.Process.Pid)) {
+		pid, _ := strconv.Atoi(text)
+		for _, l := range all {
+			if held, _ := process.HasSocket(pid, l.Inode); held {
+				out = append(out, fmt.Sprintf("127.0.0.1:%d", l.Addr.Port()))
 			}
-			_, port, _ := strings.Cut(f[1], ":")
-			var n int
-			if _, err := fmt.Sscanf(port, "%X", &n); err != nil {
-				r.t.Fatal(err)
-			}
-			out = append(out, fmt.Sprintf("127.0.0.1:%d", n))
 		}
 	}
 	return out
