@@ -65,16 +65,10 @@ func (p *userProcess) workers() (workers []*userProcess, launcher bool) {
 // findProcesses returns a program and its descendants as a tree, and the orphans of its
 // process group: processes whose parent has ended. The program is nil if it has ended.
 func findProcesses(pid, group int) (program *userProcess, orphans []*userProcess) {
-	entries, _ := filepath.Glob("/proc/[0-9]*/stat")
+	stats, _ := process.All()
 	all := map[int]*userProcess{}
-	for _, e := range entries {
-		text, err := os.ReadFile(e)
-		if err != nil {
-			continue // the process has ended
-		}
-		if s, err := process.Parse(text); err == nil {
-			all[s.PID] = &userProcess{Stat: s}
-		}
+	for _, s := range stats {
+		all[s.PID] = &userProcess{Stat: s}
 	}
 	for _, p := range all {
 		parent := all[p.Parent]

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -62,22 +61,13 @@ const maxReads = 4
 
 // scan returns the processes of each rank.
 func (s *scanner) scan() map[int][]proc {
-	entries, err := os.ReadDir("/proc")
+	stats, err := process.All()
 	if err != nil {
 		return nil
 	}
 	all := map[int]proc{}
-	for _, e := range entries {
-		if e.Name()[0] < '1' || e.Name()[0] > '9' {
-			continue
-		}
-		text, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
-		if err != nil {
-			continue // the process has ended
-		}
-		if s, err := process.Parse(text); err == nil {
-			all[s.PID] = proc{Stat: s}
-		}
+	for _, s := range stats {
+		all[s.PID] = proc{Stat: s}
 	}
 	known := map[int]knownProcess{}
 	for pid, p := range all {
