@@ -43,13 +43,7 @@ func (c *stacksCmd) Run(ctx context.Context, p *program) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	if c.Here { // Which is the ID of the run
-		read := inspect.Collect
-		if c.Find {
-			read = func(_ context.Context, runID string, env []string) ([]inspect.Rank, error) {
-				return inspect.FindHere(runID, env)
-			}
-		}
-		ranks, err := read(ctx, c.Which, p.Env)
+		ranks, err := inspect.Search{RunID: c.Which, Env: p.Env, FindOnly: c.Find}.OnHost(ctx)
 		if err != nil {
 			return err
 		}
@@ -59,7 +53,7 @@ func (c *stacksCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	ranks, err := p.collectRanks(ctx, target)
+	ranks, err := p.findRanks(ctx, target, false)
 	if err != nil && len(ranks) == 0 {
 		return err
 	}
@@ -171,29 +165,18 @@ func (p *program) findActive(arg string) (activeRun, error) {
 	return activeRun{run, live, hosts}, nil
 }
 
-// collectRanks returns the ranks of a run on all of its nodes. If some nodes do not answer, it
-// returns the other ranks and an error.
-func (p *program) collectRanks(ctx context.Context, a activeRun) ([]inspect.Rank, error) {
+// findRanks returns the ranks of a run on all of its nodes, with what they are doing unless findOnly
+// is set. If some nodes do not answer, it returns the other ranks and an error.
+func (p *program) findRanks(ctx context.Context, a activeRun, findOnly bool) ([]inspect.Rank, error) {
+	search := inspect.Search{RunID: a.run.Record.Run, Env: p.Env, FindOnly: findOnly}
 	if a.live.JobID == "" {
-		return inspect.Collect(ctx, a.run.Record.Run, p.Env)
+		return search.OnHost(ctx)
 	}
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	return inspect.CollectNodes(ctx, a.run.Record.Run, a.nodes(a.hosts), binary, p.Env)
-}
-
-// findRanks returns the ranks like collectRanks, without what they are doing.
-func (p *program) findRanks(ctx context.Context, a activeRun) ([]inspect.Rank, error) {
-	if a.live.JobID == "" {
-		return inspect.FindHere(a.run.Record.Run, p.Env)
-	}
-	binary, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	return inspect.FindNodes(ctx, a.run.Record.Run, a.nodes(a.hosts), binary, p.Env)
+	return search.OnNodes(ctx, a.nodes(a.hosts), binary)
 }
 
 // nodes returns some of the run's nodes, for package inspect.
@@ -257,14 +240,7 @@ func (c *execCmd) Run(ctx context.Context, p *program) error {
 	if len(argv) == 0 {
 		return usage("no command; for example, ddpbatch exec " + c.Which + " -- nvidia-smi")
 	}
-	a, err := p.findActive(c.Which)
-	if err == nil {
-		err = p.checkJobOwner(ctx, a)
-	}
-	if err != nil {
-		return err
-	}
-	hosts, variables, err := p.chooseNodes(ctx, a, c.Rank, c.Node, c.All)
+	a, hosts, variables, err := p.chooseNodes(ctx, c.Which, c.Rank, c.Node, c.All)
 	if err != nil {
 		return err
 	}
@@ -283,14 +259,7 @@ type shellCmd struct {
 
 // Run replaces this process by the shell, or by srun.
 func (c *shellCmd) Run(ctx context.Context, p *program) error {
-	a, err := p.findActive(c.Which)
-	if err == nil {
-		err = p.checkJobOwner(ctx, a)
-	}
-	if err != nil {
-		return err
-	}
-	hosts, variables, err := p.chooseNodes(ctx, a, c.Rank, c.Node, false)
+	a, hosts, variables, err := p.chooseNodes(ctx, c.Which, c.Rank, c.Node, false)
 	if err != nil {
 		return err
 	}
@@ -307,35 +276,42 @@ func (c *shellCmd) Run(ctx context.Context, p *program) error {
 // rankPIDVariable is set to the ID of the rank's process.
 const rankPIDVariable = "DDPBATCH_RANK_PID"
 
-// chooseNodes returns the nodes that the flags select, and the variables of the selected rank.
-func (p *program) chooseNodes(ctx context.Context, a activeRun, rank *int, node string, all bool) (hosts, variables []string, err error) {
+// chooseNodes returns a run whose job belongs to its owner, the nodes that the flags select, and the
+// variables of the selected rank.
+func (p *program) chooseNodes(ctx context.Context, which string, rank *int, node string, all bool) (a activeRun, hosts, variables []string, err error) {
+	if a, err = p.findActive(which); err == nil {
+		err = p.checkJobOwner(ctx, a)
+	}
+	if err != nil {
+		return a, nil, nil, err
+	}
 	switch {
 	case rank != nil && node != "", all && (rank != nil || node != ""):
-		return nil, nil, usage("--rank, --node, and --all exclude each other")
+		return a, nil, nil, usage("--rank, --node, and --all exclude each other")
 	case all:
-		return a.hosts, nil, nil
+		return a, a.hosts, nil, nil
 	case node != "":
 		if !slices.Contains(a.hosts, node) {
-			return nil, nil, usage(fmt.Sprintf("the run has no node %q: it runs on %s", node, a.live.Hosts))
+			return a, nil, nil, usage(fmt.Sprintf("the run has no node %q: it runs on %s", node, a.live.Hosts))
 		}
-		return []string{node}, nil, nil
+		return a, []string{node}, nil, nil
 	case rank != nil:
 		// Only the nodes know where torchrun started its workers.
-		ranks, err := p.findRanks(ctx, a)
+		ranks, err := p.findRanks(ctx, a, true)
 		for _, r := range ranks {
 			if r.Rank == *rank && (slices.Contains(a.hosts, r.Host) || a.live.JobID == "") {
 				for _, name := range slices.Sorted(maps.Keys(r.Variables)) {
 					variables = append(variables, name+"="+r.Variables[name])
 				}
-				return []string{r.Host}, append(variables, rankPIDVariable+"="+strconv.Itoa(r.PID)), nil
+				return a, []string{r.Host}, append(variables, rankPIDVariable+"="+strconv.Itoa(r.PID)), nil
 			}
 		}
 		if err != nil {
-			return nil, nil, err
+			return a, nil, nil, err
 		}
-		return nil, nil, usage(fmt.Sprintf("the run has no rank %d on %s", *rank, a.live.Hosts))
+		return a, nil, nil, usage(fmt.Sprintf("the run has no rank %d on %s", *rank, a.live.Hosts))
 	}
-	return a.hosts[:1], nil, nil
+	return a, a.hosts[:1], nil, nil
 }
 
 // withVariables returns the command line that runs argv with variables. They are set after srun,

@@ -17,7 +17,7 @@
 //
 // NCCL's RAS service adds the view of NCCL, if a rank serves it on this host.
 //
-// [CollectNodes] reads the ranks on all nodes of a Slurm job. The package does not stop or change
+// [Search.OnNodes] reads the ranks on all nodes of a Slurm job. The package does not stop or change
 // processes.
 package inspect
 
@@ -83,18 +83,14 @@ type Rank struct {
 // reads only processes of this user. Node is the name of this Slurm node, or
 // empty for all ranks of the host. Several nodes of a test cluster can share a host.
 func Find(runID, node string) ([]Rank, error) {
-	entries, err := os.ReadDir("/proc")
+	pids, err := process.IDs()
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	host, _ := os.Hostname()
 	found := map[int]Rank{} // by PID
 	parents := map[int]int{}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
+	for _, pid := range pids {
 		r, ok := readRank(pid, process.Run{ID: runID, Node: node})
 		if !ok {
 			continue
@@ -172,26 +168,28 @@ func readRank(pid int, run process.Run) (Rank, bool) {
 	return r, true
 }
 
-// Collect finds the ranks of the run on this host and reads what each is doing. Env is the
-// environment of this program.
-func Collect(ctx context.Context, runID string, env []string) ([]Rank, error) {
-	ranks, err := FindHere(runID, env)
-	if err != nil {
-		return nil, err
+// A Search finds the ranks of a run and reads what each is doing.
+type Search struct {
+	RunID    string
+	Env      []string // environment of this program
+	FindOnly bool     // do not read what the ranks are doing
+}
+
+// OnHost returns the ranks on this host. If the environment names a Slurm node, it returns only the
+// ranks of this node.
+func (s Search) OnHost(ctx context.Context) ([]Rank, error) {
+	node, _ := environ.Lookup(s.Env, process.NodeVariable)
+	ranks, err := Find(s.RunID, node)
+	if err != nil || s.FindOnly {
+		return ranks, err
 	}
 	var wait sync.WaitGroup
 	for i := range ranks {
-		wait.Go(func() { ranks[i].readStack(ctx, env) })
+		wait.Go(func() { ranks[i].readStack(ctx, s.Env) })
 	}
-	wait.Go(func() { queryRAS(ctx, ranks, env) })
+	wait.Go(func() { queryRAS(ctx, ranks, s.Env) })
 	wait.Wait()
 	return ranks, nil
-}
-
-// FindHere calls [Find] for the Slurm node in env, if env has one.
-func FindHere(runID string, env []string) ([]Rank, error) {
-	node, _ := environ.Lookup(env, process.NodeVariable)
-	return Find(runID, node)
 }
 
 // readStack sets what the rank is doing.

@@ -18,7 +18,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// nodesTimeout limits how long [CollectNodes] waits for the nodes of a job.
+// nodesTimeout limits how long [Search.OnNodes] waits for the nodes of a job.
 const nodesTimeout = 90 * time.Second
 
 // Nodes are nodes of a Slurm job.
@@ -29,30 +29,22 @@ type Nodes struct {
 	Components [][]string
 }
 
-// CollectNodes returns the ranks of a run on nodes of a Slurm job. On each node, a step of the job
-// runs the given ddpbatch binary. If some nodes do not answer in time, it returns the other ranks
-// and an error.
-func CollectNodes(ctx context.Context, runID string, nodes Nodes, binary string, env []string) ([]Rank, error) {
+// OnNodes returns the ranks on nodes of a Slurm job. On each node, a step of the job runs the given
+// ddpbatch binary. If some nodes do not answer in time, it returns the other ranks and an error.
+func (s Search) OnNodes(ctx context.Context, nodes Nodes, binary string) ([]Rank, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, nodesTimeout, errors.New("the nodes did not answer in time"))
 	defer cancel()
-	return runOnNodes(ctx, nodes.Srun(false, binary, "stacks", "--here", runID), env)
-}
-
-// FindNodes returns the ranks like [CollectNodes], without what they are doing.
-func FindNodes(ctx context.Context, runID string, nodes Nodes, binary string, env []string) ([]Rank, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, nodesTimeout, errors.New("the nodes did not answer in time"))
-	defer cancel()
-	return runOnNodes(ctx, nodes.Srun(false, binary, "stacks", "--here", "--find", runID), env)
-}
-
-// runOnNodes returns the ranks that the command prints on all nodes.
-func runOnNodes(ctx context.Context, argv, env []string) ([]Rank, error) {
-	path, err := environ.LookPath(env, argv[0])
+	argv := []string{binary, "stacks", "--here"}
+	if s.FindOnly {
+		argv = append(argv, "--find")
+	}
+	argv = nodes.Srun(false, append(argv, s.RunID)...)
+	path, err := environ.LookPath(s.Env, argv[0])
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, path, argv[1:]...)
-	cmd.Env, _ = slurm.Scrub(env)
+	cmd.Env, _ = slurm.Scrub(s.Env)
 	cmd.WaitDelay = time.Second
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems

@@ -267,12 +267,13 @@ func (w *programWatch) collectEvidence(stall hang.Stall) hangReport {
 	number := a.attemptOfRun()
 	report := hangReport{suspect: -1, path: a.o.Dir.Evidence(number)}
 	runID, _ := lookupIn(a.environ)(programRunID)
+	search := inspect.Search{RunID: runID, Env: a.o.Environ}
 	var ranks []inspect.Rank
 	var err error
 	if a.o.Allocation == nil {
-		ranks, err = inspect.Collect(w.ctx, runID, a.o.Environ)
+		ranks, err = search.OnHost(w.ctx)
 	} else {
-		ranks, err = inspect.CollectNodes(w.ctx, runID, a.inspectedNodes(), a.o.Binary, a.o.Environ)
+		ranks, err = search.OnNodes(w.ctx, a.inspectedNodes(), a.o.Binary)
 	}
 	world := a.world
 	if a.o.Job.Command.Launcher == jobs.LauncherTorchrun {
