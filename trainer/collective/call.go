@@ -37,8 +37,8 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// direct reports whether the call is point-to-point.
-func (k Kind) direct() bool { return k == KindSend || k == KindReceive }
+// IsDirect reports whether the call is point-to-point.
+func (k Kind) IsDirect() bool { return k == KindSend || k == KindReceive }
 
 // reduces reports whether the call combines elements.
 func (k Kind) reduces() bool {
@@ -149,10 +149,10 @@ func (c *Call) check(rank, size int) error {
 	if c.Kind.reduces() && !c.Op.Valid() {
 		return fmt.Errorf("unknown reduction %v", c.Op)
 	}
-	if (c.Kind.rooted() || c.Kind.direct()) && (c.Root < 0 || c.Root >= size) {
+	if (c.Kind.rooted() || c.Kind.IsDirect()) && (c.Root < 0 || c.Root >= size) {
 		return fmt.Errorf("rank %d is out of range: the group has %d ranks", c.Root, size)
 	}
-	if c.Kind.direct() && (c.Root == rank || c.Tag < 0) {
+	if c.Kind.IsDirect() && (c.Root == rank || c.Tag < 0) {
 		return fmt.Errorf("invalid message: rank %d is this rank, or tag %d is negative", c.Root, c.Tag)
 	}
 	long, short := len(c.Recv), len(c.Send)

@@ -56,7 +56,7 @@ func (g *group) Size() int { return len(g.members) }
 
 // Path returns the transport and the algorithm of a call.
 func (g *group) Path(c Call) Path {
-	if c.Kind.direct() {
+	if c.Kind.IsDirect() {
 		return Path{Transport: g.world.messages, Algorithm: "direct"}
 	}
 	return g.engine.path(&c)
@@ -73,7 +73,7 @@ func (g *group) Start(ctx context.Context, c Call) *Request {
 
 // reserve reserves the position of a call in the order of all calls.
 func (g *group) reserve(c *Call) uint64 {
-	if !c.Kind.direct() {
+	if !c.Kind.IsDirect() {
 		return g.turns.Draw()
 	}
 	g.mu.Lock()
@@ -88,7 +88,7 @@ func (g *group) reserve(c *Call) uint64 {
 
 // perform runs a call whose position is reserved.
 func (g *group) perform(ctx context.Context, c *Call, number uint64) error {
-	if c.Kind.direct() {
+	if c.Kind.IsDirect() {
 		if err := g.begin(nil); err != nil {
 			return err
 		}

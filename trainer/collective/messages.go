@@ -76,7 +76,7 @@ func (x *exchange) await(t *mesh.Transfer) error {
 	if t.Over() {
 		return t.Wait(x.ctx)
 	}
-	if !x.call.Kind.direct() {
+	if !x.call.Kind.IsDirect() {
 		x.waiting.begin(t.Peer())
 	}
 	select {
@@ -88,7 +88,7 @@ func (x *exchange) await(t *mesh.Transfer) error {
 		return &mesh.PeerError{Peer: x.world.rank, Err: errClosed}
 	}
 	err := t.Wait(x.ctx)
-	if err == nil && !x.call.Kind.direct() {
+	if err == nil && !x.call.Kind.IsDirect() {
 		x.waiting.end()
 	}
 	return err

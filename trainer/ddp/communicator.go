@@ -13,15 +13,6 @@ import (
 // NewCommunicator returns the operations of c for a [Sharder] whose device uses host memory.
 func NewCommunicator(c collective.Communicator) Communicator { return hostComm{c: c} }
 
-// DeviceOperations holds the operations of a [Communicator] on device memory.
-type DeviceOperations interface {
-	Rank() int
-	Size() int
-	AllReduce(ctx context.Context, buf device.Tensor) (Work, error)
-	ReduceScatter(ctx context.Context, part, whole device.Tensor) (Work, error)
-	AllGather(ctx context.Context, whole, part device.Tensor) (Work, error)
-}
-
 // NewDeviceCommunicator returns a communicator for a device with its own memory, such as a GPU. The
 // communicator host, which has the same ranks, works on host memory. See [Communicator.Mark] for mark.
 func NewDeviceCommunicator(o DeviceOperations, host collective.Communicator, mark func() func() error) Communicator {

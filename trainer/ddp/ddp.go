@@ -79,14 +79,14 @@ func ParseStrategy(name string) (Strategy, error) {
 	return 0, fmt.Errorf("unknown strategy %q", name)
 }
 
-// Communicator holds the collectives that this package needs. Tensors are float32 or bfloat16
-// tensors of the device whose [Memory] the Sharder uses. The length of a sharded tensor is a
-// multiple of Size, and shard r belongs to rank r. AllReduce and ReduceScatter must produce
+// DeviceOperations holds the operations of a [Communicator] on device memory. Tensors are float32 or
+// bfloat16 tensors of the device whose [Memory] the Sharder uses. The length of a sharded tensor is
+// a multiple of Size, and shard r belongs to rank r. AllReduce and ReduceScatter must produce
 // bit-identical sums; otherwise strategies do not produce bit-identical results.
 //
 // AllReduce, ReduceScatter, and AllGather either return when they have ended, with nil Work, or they
 // return when the operation is on a stream of the device, with its Work.
-type Communicator interface {
+type DeviceOperations interface {
 	Rank() int
 	Size() int
 	// AllReduce replaces buf by the sum over all ranks.
@@ -96,6 +96,11 @@ type Communicator interface {
 	ReduceScatter(ctx context.Context, part, whole device.Tensor) (Work, error)
 	// AllGather copies every rank's shard to its position in whole. Part may be in whole.
 	AllGather(ctx context.Context, whole, part device.Tensor) (Work, error)
+}
+
+// Communicator holds the collectives that this package needs.
+type Communicator interface {
+	DeviceOperations
 	// Broadcast replaces buf, in host memory, by root's.
 	Broadcast(ctx context.Context, buf []byte, root int) error
 	// Alloc returns host memory that the other ranks of the node can read, or nil if there is no such

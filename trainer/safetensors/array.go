@@ -4,7 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
+
+	"github.com/ddpbatch/ddpbatch/trainer/collective/element"
 )
 
 // DType is the format's name for an element type.
@@ -91,9 +92,9 @@ func (a Array) Float32s(file io.ReaderAt) ([]float32, error) {
 	for i := range values {
 		switch a.DType {
 		case F16:
-			values[i] = fromHalf(binary.LittleEndian.Uint16(raw[2*i:]))
+			values[i] = element.F16(binary.LittleEndian.Uint16(raw[2*i:])).Float32()
 		case BF16:
-			values[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(raw[2*i:])) << 16)
+			values[i] = element.BF16(binary.LittleEndian.Uint16(raw[2*i:])).Float32()
 		case U8:
 			values[i] = float32(raw[i])
 		}
@@ -139,19 +140,4 @@ func (a Array) Int64s(file io.ReaderAt) ([]int64, error) {
 		}
 	}
 	return values, nil
-}
-
-// fromHalf converts an IEEE 754 binary16 value: sign, 5 bits of exponent, 10 bits of fraction.
-func fromHalf(h uint16) float32 {
-	sign := uint32(h>>15) << 31
-	exponent, fraction := uint32(h>>10&0x1f), uint32(h&0x3ff)
-	switch exponent {
-	case 0: // zero, or fraction * 2^-24, which is a normal float32
-		v := float32(fraction) * 0x1p-24
-		return math.Float32frombits(math.Float32bits(v) | sign)
-	case 0x1f: // infinity or NaN
-		return math.Float32frombits(sign | 0xff<<23 | fraction<<13)
-	}
-	const bias = 127 - 15
-	return math.Float32frombits(sign | (exponent+bias)<<23 | fraction<<13)
 }

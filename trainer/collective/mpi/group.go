@@ -94,7 +94,7 @@ func (g *group) Start(ctx context.Context, c collective.Call) *collective.Reques
 // reserve reserves the position of a call in the order of all calls, or of all messages of its tag.
 func (g *group) reserve(c *collective.Call) (*turns.Turns, uint64) {
 	line := &g.turns
-	if direct(c) {
+	if c.Kind.IsDirect() {
 		g.drawing.Lock()
 		t := messageStream{c.Root, c.Tag, c.Kind}
 		if g.threads[t] == nil {
@@ -106,13 +106,9 @@ func (g *group) reserve(c *collective.Call) (*turns.Turns, uint64) {
 	return line, line.Draw()
 }
 
-func direct(c *collective.Call) bool {
-	return c.Kind == collective.KindSend || c.Kind == collective.KindReceive
-}
-
 // perform runs a call whose position is reserved.
 func (g *group) perform(ctx context.Context, c *collective.Call, line *turns.Turns, number uint64) error {
-	if direct(c) {
+	if c.Kind.IsDirect() {
 		return g.inTurn(ctx, line, c.Kind.String(), uint64(c.Tag), number, func(ctx context.Context) error { return g.message(ctx, c) })
 	}
 	return g.inTurn(ctx, line, c.Kind.String(), number, number, func(ctx context.Context) error { return g.operate(ctx, number, c) })
