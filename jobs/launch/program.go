@@ -47,19 +47,11 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 		return 1, err
 	}
 	environ = once.setVariables(environ)
-	workdir := string(r.job.Command.Workdir)
-	if dir, ok := lookupIn(o.Environ)(envWorkdir); ok {
-		workdir = dir
+	workdir, dir, closeDir, err := r.openWorkdir(o)
+	if err != nil {
+		return 1, err
 	}
-	dir := workdir
-	if r.job.Command.Snapshot && workdir != string(r.job.Command.Workdir) {
-		snapshot, err := openSnapshot(workdir)
-		if err != nil {
-			return 1, err
-		}
-		defer snapshot.Close()
-		dir = descriptorPath(snapshot)
-	}
+	defer closeDir()
 	components, err := r.startComponents(ctx, o, environ, dir, port)
 	defer func() { components.stop(err != nil) }()
 	if errors.Is(err, errStopRequested) {
@@ -73,71 +65,55 @@ func (r *Rank) Program(ctx context.Context, o ProgramOptions) (exit int, err err
 	if err != nil {
 		return 1, err
 	}
-	environ = components.setVariables(environ)
-	argv, err := r.programArgv(environ, host, workdir)
+	cmd, name, err := r.programCommand(components.setVariables(environ), host, workdir)
 	if err != nil {
 		return 1, err
 	}
-	name := argv[0]
-	if r.insideSetup() != "" {
-		name = string(r.job.Command.Argv[0])
-		if argv, err = r.setupArgv(environ, argv); err != nil {
-			return 1, err
-		}
-	}
-	cmd := exec.Command(argv[0])
-	cmd.Args, cmd.Env, cmd.Dir = argv, environ, dir
 	defer r.captureOutput(&o)()
-	cmd.Stdout, cmd.Stderr = o.Stdout, o.Stderr
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, o.Stdout, o.Stderr
 	guard := r.newPortGuard(host, port)
 	if err := guard.checkUnused(); err != nil {
 		return exitLost, err
 	}
-	// A separate process group allows ddpbatch to kill the program together with its workers.
-	group, release, err := newProcessGroup()
+	p := &userProgram{r: r, o: o, name: name, cmd: cmd, ended: make(chan struct{}), guard: guard, components: components}
+	return p.run(ctx, workdir)
+}
+
+// openWorkdir returns the path of the program's working directory, and the directory in which the
+// program starts. The two differ for a snapshot of the user's code, which stays open until the caller
+// calls release.
+func (r *Rank) openWorkdir(o ProgramOptions) (workdir, dir string, release func(), err error) {
+	configured := string(r.job.Command.Workdir)
+	workdir, ok := lookupIn(o.Environ)(envWorkdir)
+	if !ok {
+		workdir = configured
+	}
+	if !r.job.Command.Snapshot || workdir == configured {
+		return workdir, workdir, func() {}, nil
+	}
+	snapshot, err := openSnapshot(workdir)
 	if err != nil {
-		o.Say(fmt.Sprintf("warning: %s: %v", r.Info.Host, err))
+		return "", "", nil, err
 	}
-	defer release()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}
-	var done sync.WaitGroup
-	if err := startWithDeathSignal(cmd, &done, syscall.SIGKILL); err != nil {
-		return 1, explainStartError(argv[0], workdir, err)
-	}
-	if group == 0 {
-		group = cmd.Process.Pid
-	}
-	ended := make(chan struct{})
-	go func() { done.Wait(); close(ended) }()
-	guard.watch(ended)
-	if r.job.Command.Launcher == jobs.LauncherTorchrun {
-		go r.watchWorkers(cmd.Process.Pid, ended)
-	}
-	defer r.measureUsage(o, environ)()
-	stop, killCause := r.superviseProgram(ctx, o, name, cmd, group, ended, guard, components)
-	// Workers that the program left behind would hold memory, ports, and GPUs.
-	_ = syscall.Kill(-group, syscall.SIGKILL)
-	var component componentError
-	if errors.As(killCause, &component) {
-		return exitFailed, killCause
-	}
-	if killCause != nil {
-		return exitLost, killCause
-	}
-	if stop != nil {
-		stop.wait(workerCodeTimeout)
-	}
-	if stop != nil && !stop.handled {
-		r.Session.NoteUnhandledStop()
-	}
-	exit, err = exitResult(name, cmd.ProcessState, stop)
+	return workdir, descriptorPath(snapshot), func() { snapshot.Close() }, nil
+}
+
+// programCommand returns the command that runs the program, and the program's name for messages.
+func (r *Rank) programCommand(environ []string, host, workdir string) (cmd *exec.Cmd, name string, err error) {
+	argv, err := r.programArgv(environ, host, workdir)
 	if err != nil {
-		return exit, guard.explain(err)
+		return nil, "", err
 	}
-	if err := components.awaitPrograms(ctx); err != nil {
-		return exitFailed, err
+	name = argv[0]
+	if r.insideSetup() != "" {
+		name = string(r.job.Command.Argv[0])
+		if argv, err = r.setupArgv(environ, argv); err != nil {
+			return nil, "", err
+		}
 	}
-	return exit, nil
+	cmd = exec.Command(argv[0])
+	cmd.Args, cmd.Env = argv, environ
+	return cmd, name, nil
 }
 
 // setupArgv returns a command line that runs the steps of [setup] in this rank before argv.
@@ -149,101 +125,168 @@ func (r *Rank) setupArgv(environ, argv []string) ([]string, error) {
 	return append([]string{bash, "-c", r.insideSetup() + "exec \"$@\"", "setup"}, argv...), nil
 }
 
-// orphanTimeout returns how long superviseProgram waits for processes that outlive a stopped program.
-// The time is long enough to save, and leaves time for the requeue before the time limit.
-func (r *Rank) orphanTimeout() time.Duration {
-	return max(minOrphanTimeout, time.Duration(r.job.Slurm.SignalBeforeEnd)/2)
+// A userProgram is the process of the user's program.
+type userProgram struct {
+	r          *Rank
+	o          ProgramOptions
+	name       string // for messages
+	cmd        *exec.Cmd
+	group      int           // process group
+	ended      chan struct{} // closed when the process has ended
+	guard      *portGuard
+	components *components
+
+	stop    *stopRequest     // nil without a stop request
+	overdue <-chan time.Time // receives if the program exceeds command.stop_grace
 }
 
-// superviseProgram forwards stop signals until the program has ended. It kills the program if the
-// attempt fails, if a component fails, if guard finds that another user has the program's port, or if
-// the program does not end within command.stop_grace.
-//
-// A stop signal ends a shell without a trap, but not the commands of the shell. If the signal has
-// ended the program, superviseProgram also waits for the processes that the signal was for, at most
-// for orphanTimeout. It returns the stop request, if any, and the first cause if it killed the program.
-func (r *Rank) superviseProgram(ctx context.Context, o ProgramOptions, name string, cmd *exec.Cmd, group int, ended <-chan struct{}, guard *portGuard, components *components) (stop *stopRequest, killCause error) {
-	stopping, aborted, done, taken := r.Session.Stopping(), r.Session.Context().Done(), ctx.Done(), guard.takenDuringWatch()
-	failing := components.failing()
-	pid := cmd.Process.Pid
-	kill := func() {
-		_ = syscall.Kill(-group, syscall.SIGTERM)
-		go func() {
-			select {
-			case <-ended:
-			case <-time.After(killGrace / 2):
-				_ = syscall.Kill(-group, syscall.SIGKILL)
-			}
-		}()
+// run starts the program, waits until it has ended, and returns the result of [Rank.Program].
+func (p *userProgram) run(ctx context.Context, workdir string) (exit int, err error) {
+	// A separate process group allows ddpbatch to kill the program together with its workers.
+	group, release, err := newProcessGroup()
+	if err != nil {
+		p.o.Say(fmt.Sprintf("warning: %s: %v", p.r.Info.Host, err))
 	}
-	running := ended
-	var orphans <-chan struct{}
-	var limit, overdue <-chan time.Time
-	request := func(s syscall.Signal, send bool) {
-		components.noteStop()
-		if stop == nil {
-			failed := r.failedWorkers.Load() > 0
-			if wanted := stopSignalOf(r.job.Command); wanted != 0 && wanted != s {
-				s, send = wanted, true // Slurm has sent a different signal
-			}
-			stop = requestStop(pid, group, s, send)
-			stop.failed, stop.codes = failed, stopCodesOf(r.job)
-			if grace := time.Duration(r.job.Command.StopGrace); grace > 0 {
-				overdue = time.After(grace)
-			}
-			if r.Info.LocalRank == 0 {
-				writeStopFile(r.dir, "received "+s.String())
-			}
-			go stop.stopLaunchers(ended)
+	defer release()
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}
+	var done sync.WaitGroup
+	if err := startWithDeathSignal(p.cmd, &done, syscall.SIGKILL); err != nil {
+		return 1, explainStartError(p.cmd.Args[0], workdir, err)
+	}
+	p.group = cmp.Or(group, p.cmd.Process.Pid)
+	go func() { done.Wait(); close(p.ended) }()
+	p.guard.watch(p.ended)
+	if p.r.job.Command.Launcher == jobs.LauncherTorchrun {
+		go p.r.watchWorkers(p.cmd.Process.Pid, p.ended)
+	}
+	defer p.r.measureUsage(p.o, p.cmd.Env)()
+	killCause := p.supervise(ctx)
+	// Workers that the program left behind would hold memory, ports, and GPUs.
+	_ = syscall.Kill(-p.group, syscall.SIGKILL)
+	var component componentError
+	if errors.As(killCause, &component) {
+		return exitFailed, killCause
+	}
+	if killCause != nil {
+		return exitLost, killCause
+	}
+	if p.stop != nil {
+		p.stop.wait(workerCodeTimeout)
+		if !p.stop.handled {
+			p.r.Session.NoteUnhandledStop()
 		}
 	}
+	if exit, err = exitResult(p.name, p.cmd.ProcessState, p.stop); err != nil {
+		return exit, p.guard.explain(err)
+	}
+	if err := p.components.awaitPrograms(ctx); err != nil {
+		return exitFailed, err
+	}
+	return exit, nil
+}
+
+// orphanTimeout returns how long supervise waits for processes that outlive a stopped program. The
+// time is long enough to save, and leaves time for the requeue before the time limit.
+func (p *userProgram) orphanTimeout() time.Duration {
+	return max(minOrphanTimeout, time.Duration(p.r.job.Slurm.SignalBeforeEnd)/2)
+}
+
+// supervise forwards stop signals until the program has ended. It kills the program if the attempt
+// fails, if a component fails, if guard finds that another user has the program's port, or if the
+// program does not end within command.stop_grace. It returns the first cause if it killed the program.
+//
+// A stop signal ends a shell without a trap, but not the commands of the shell. If the signal has
+// ended the program, supervise also waits for the processes that the signal was for, at most for
+// orphanTimeout.
+func (p *userProgram) supervise(ctx context.Context) (killCause error) {
+	r, guard := p.r, p.guard
+	stopping, aborted, done, taken := r.Session.Stopping(), r.Session.Context().Done(), ctx.Done(), guard.takenDuringWatch()
+	failing := p.components.failing()
+	running := (<-chan struct{})(p.ended)
+	var orphans <-chan struct{}
+	var limit <-chan time.Time
 	for {
 		select {
 		case <-running:
 			running = nil
 			if killCause != nil {
-				return stop, killCause
+				return killCause
 			}
-			if stop == nil {
-				if s, ok := receivedStop(cmd.ProcessState, o.Signals, aborted, done); ok {
-					request(s.(syscall.Signal), false)
+			if p.stop == nil {
+				if s, ok := receivedStop(p.cmd.ProcessState, p.o.Signals, aborted, done); ok {
+					p.requestStop(s.(syscall.Signal), false)
 				}
 			}
-			if stop == nil || !stopCodesOf(r.job).isSignal(exitCode(cmd.ProcessState.Sys().(syscall.WaitStatus))) {
-				return stop, killCause
+			if p.stop == nil || !stopCodesOf(r.job).isSignal(exitCode(p.cmd.ProcessState.Sys().(syscall.WaitStatus))) {
+				return nil
 			}
-			orphans, limit = stop.done, time.After(r.orphanTimeout())
+			orphans, limit = p.stop.done, time.After(p.orphanTimeout())
 		case <-orphans:
-			return stop, killCause
+			return killCause
 		case <-limit:
-			return stop, killCause
-		case <-overdue:
-			overdue, killCause = nil, cmp.Or[error](killCause, &graceError{filepath.Base(name), stop.signal, r.job.Command.StopGrace})
-			killProcesses(pid, group)
-		case s := <-o.Signals:
+			return killCause
+		case <-p.overdue:
+			p.overdue = nil
+			killCause = cmp.Or[error](killCause, &graceError{filepath.Base(p.name), p.stop.signal, r.job.Command.StopGrace})
+			killProcesses(p.cmd.Process.Pid, p.group)
+		case s := <-p.o.Signals:
 			// Slurm signals every process of a step or of a batch script, including this program.
-			request(s.(syscall.Signal), !r.Info.InSlurm() && !r.inBatchStep(o))
+			p.requestStop(s.(syscall.Signal), !r.Info.InSlurm() && !r.inBatchStep(p.o))
 		case <-stopping:
 			stopping = nil
-			request(stopSignal(r.Session.StopReason()), true)
+			p.requestStop(stopSignal(r.Session.StopReason()), true)
 		case <-aborted:
 			// Another rank may have failed because it has connected to another user's port.
 			aborted, killCause = nil, cmp.Or(killCause, guard.foundTaken(), context.Cause(r.Session.Context()))
-			kill()
+			p.kill()
 		case <-taken:
 			taken, killCause = nil, cmp.Or(killCause, guard.foundTaken())
-			kill()
+			p.kill()
 		case <-failing:
-			failing, killCause = nil, cmp.Or(killCause, components.failure())
-			kill()
+			failing, killCause = nil, cmp.Or(killCause, p.components.failure())
+			p.kill()
 		case <-done:
 			done, killCause = nil, cmp.Or(killCause, context.Cause(ctx))
-			kill()
+			p.kill()
 		}
 		if running == nil && killCause != nil {
-			return stop, killCause
+			return killCause
 		}
 	}
+}
+
+// requestStop requests that the program stop. send is false if Slurm has already sent the signal.
+// Requests after the first one have no effect on the program.
+func (p *userProgram) requestStop(s syscall.Signal, send bool) {
+	p.components.noteStop()
+	if p.stop != nil {
+		return
+	}
+	failed := p.r.failedWorkers.Load() > 0
+	if wanted := stopSignalOf(p.r.job.Command); wanted != 0 && wanted != s {
+		s, send = wanted, true // Slurm has sent a different signal
+	}
+	p.stop = requestStop(p.cmd.Process.Pid, p.group, s, send)
+	p.stop.failed, p.stop.codes = failed, stopCodesOf(p.r.job)
+	if grace := time.Duration(p.r.job.Command.StopGrace); grace > 0 {
+		p.overdue = time.After(grace)
+	}
+	if p.r.Info.LocalRank == 0 {
+		writeStopFile(p.r.dir, "received "+s.String())
+	}
+	go p.stop.stopLaunchers(p.ended)
+}
+
+// kill stops the program with SIGTERM, and after half of killGrace with SIGKILL.
+func (p *userProgram) kill() {
+	_ = syscall.Kill(-p.group, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-p.ended:
+		case <-time.After(killGrace / 2):
+			_ = syscall.Kill(-p.group, syscall.SIGKILL)
+		}
+	}()
 }
 
 // stopSignal returns the signal to send to the program for a stop request of the launcher: SIGTERM if
