@@ -290,18 +290,10 @@ func RecordFinding(d rundir.Dir, found outcome.Finding) error {
 	return d.WriteFailure(append(text, '\n'))
 }
 
-// A usageError reports wrong usage.
-type usageError struct{ error }
-
+// usageErrorf returns an error that reports wrong usage.
 func usageErrorf(hint, format string, args ...any) error {
-	return usageError{hints.Errorf(hint, format, args...)}
+	return exitcode.Add(exitcode.Usage, hints.Errorf(hint, format, args...))
 }
-
-// Unwrap returns the underlying error, which has a hint.
-func (e usageError) Unwrap() error { return e.error }
-
-// ExitCode returns the exit code for wrong usage.
-func (usageError) ExitCode() int { return exitcode.Usage }
 
 // ranks are the processes of one attempt, with or without Slurm.
 type ranks interface {

@@ -55,17 +55,9 @@ type Options struct {
 	Inputs, Outputs *int // values per sample of csv and safetensors data that is not available
 }
 
-// A usageError is an error in the options or the job.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-// ExitCode returns the exit code for wrong usage.
-func (usageError) ExitCode() int { return exitcode.Usage }
-
-// usageErrorf returns a usage error with a hint.
+// usageErrorf returns an error in the options or the job.
 func usageErrorf(hint, format string, args ...any) error {
-	return usageError{hints.Errorf(hint, format, args...)}
+	return exitcode.Add(exitcode.Usage, hints.Errorf(hint, format, args...))
 }
 
 // A Prediction is the result of [Run].
