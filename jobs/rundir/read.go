@@ -125,13 +125,16 @@ func (d Dir) ReadSite() ([]byte, error) {
 	return text, nil
 }
 
+// Digest returns the SHA-256 digest of text in hexadecimal.
+func Digest(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
+
 // JobDigest returns the SHA-256 digest of all data that a job reads from its run directory
 // before it runs a command. The data are the job file, the site profile, which contains shell
 // commands, and the directory where the job file's relative paths start. Queued batch scripts
 // contain the digest, so its definition must not change.
 func JobDigest(spec, site []byte, base string) string {
 	text := fmt.Sprintf("ddpbatch job 1\nspec %x\nsite %x\nbase %q\n", sha256.Sum256(spec), sha256.Sum256(site), base)
-	return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
+	return Digest([]byte(text))
 }
 
 // ReadRendezvous returns the content of rank 0's rendezvous file. It rejects files that other

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
 // commit makes the user's directory a work tree with one commit and returns the commit hash.
@@ -130,7 +132,7 @@ func TestRunDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	record := c.record(dir)
-	if record.Last().ScriptSHA256 != digestOf(sent) || record.Sweep == nil || record.Sweep.Elements[1].Values["setup.env.X"] != "b" {
+	if record.Last().ScriptSHA256 != rundir.Digest(sent) || record.Sweep == nil || record.Sweep.Elements[1].Values["setup.env.X"] != "b" {
 		t.Errorf("%+v", record)
 	}
 	for path, want := range map[string]string{dir.Spec(): swept, dir.Script(): string(sent), dir.Site(): string(req.Site.Source()), dir.Element(2).Site(): string(req.Site.Source())} {

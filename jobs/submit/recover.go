@@ -11,6 +11,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
 // recoverPending finds the job of an interrupted submission and stores its ID. It returns nil if
@@ -67,12 +68,8 @@ func (s Submitter) RecoverPending(ctx context.Context, dir rundir.Dir) error {
 	sub := *record.Pending
 	id := a.recordedJobID(sub)
 	if id == "" {
-		found, err := s.Slurm.FindByComment(ctx, sub.Comment())
-		if err != nil {
-			return fmt.Errorf("find job of interrupted submission: %w", err)
-		}
-		if len(found) > 0 {
-			id = found[0]
+		if id, err = findPending(ctx, s.Slurm, sub); err != nil {
+			return err
 		}
 	}
 	if id == "" {
@@ -84,6 +81,18 @@ func (s Submitter) RecoverPending(ctx context.Context, dir rundir.Dir) error {
 	}
 	s.Say(fmt.Sprintf("the last submission of %s was interrupted; its job is %s", record.Name, id))
 	return a.recordJobID(sub, id)
+}
+
+// findPending returns the job that Slurm lists for an interrupted submission, or an empty string.
+func findPending(ctx context.Context, client slurm.Client, sub rundir.Submission) (id string, err error) {
+	found, err := client.FindByComment(ctx, sub.Comment())
+	if err != nil {
+		return "", fmt.Errorf("find job of interrupted submission: %w", err)
+	}
+	if len(found) > 0 {
+		id = found[0]
+	}
+	return id, nil
 }
 
 // earlier returns the earlier of two times. The clock of the host that submitted earlier may

@@ -33,7 +33,7 @@ func (c *cluster) cut(req Request, age time.Duration, elements ...int) rundir.Su
 		}
 	}
 	sub := rundir.NewSubmission()
-	sub.Time, sub.SpecSHA256, sub.Elements = sub.Time.Add(-age), digestOf(req.Spec), elements
+	sub.Time, sub.SpecSHA256, sub.Elements = sub.Time.Add(-age), rundir.Digest(req.Spec), elements
 	record.Pending = &sub
 	if err := dir.WriteRecord(record); err != nil {
 		c.t.Fatal(err)

@@ -168,7 +168,7 @@ func (a *submission) recordElementJobID(sub rundir.Submission, index int) error 
 	}
 	sub.JobID, sub.Elements = fmt.Sprintf("%s_%d", sub.JobID, index), nil
 	if spec, err := dir.ReadSpec(); err == nil {
-		sub.SpecSHA256 = digestOf(spec) // digest of the trial's job file, not of the sweep's
+		sub.SpecSHA256 = rundir.Digest(spec) // digest of the trial's job file, not of the sweep's
 	}
 	if record.Of(sub.JobID) != nil {
 		return nil // already stored before an interruption

@@ -15,9 +15,8 @@
 package submit
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -139,7 +138,7 @@ func (a *submission) run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if found != nil && found.SpecSHA256 != digestOf(a.req.Spec) {
+	if found != nil && found.SpecSHA256 != rundir.Digest(a.req.Spec) {
 		found = nil // it was for a different job file
 	}
 	if err := CheckResumable(a.dir, a.req.Job.Sweep); err != nil {
@@ -226,13 +225,8 @@ func (a *submission) prepare(ctx context.Context, sub *rundir.Submission) (err e
 		sub.Slurm = release // only helps to interpret later queries
 	}
 	sub.Host, sub.User, sub.Version, sub.ProgramSHA256 = req.Host, req.User, req.Version, req.Program
-	sub.SpecSHA256, sub.ScriptSHA256, sub.Site, sub.Elements = digestOf(req.Spec), digestOf(script), req.Site.Name(), a.elements
+	sub.SpecSHA256, sub.ScriptSHA256, sub.Site, sub.Elements = rundir.Digest(req.Spec), rundir.Digest(script), req.Site.Name(), a.elements
 	return nil
-}
-
-func digestOf(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
 }
 
 // CheckNotInUse returns an error if Slurm still has the run's last job, because two jobs would
@@ -245,13 +239,11 @@ func CheckNotInUse(ctx context.Context, client slurm.Client, dir rundir.Dir) err
 	}
 	id := record.LastJob()
 	if record.Pending != nil {
-		found, err := client.FindByComment(ctx, record.Pending.Comment())
+		found, err := findPending(ctx, client, *record.Pending)
 		if err != nil {
-			return fmt.Errorf("find job of interrupted submission: %w", err)
+			return err
 		}
-		if len(found) > 0 {
-			id = found[0]
-		}
+		id = cmp.Or(found, id)
 	}
 	if id == "" {
 		return nil
