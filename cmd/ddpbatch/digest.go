@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
 // digests are the SHA-256 digests that must be equal on all ranks of an attempt.
@@ -21,13 +23,7 @@ func digestsFor(spec []byte) (digests, error) {
 		return digests{}, err
 	}
 	program, err := fileDigest(executable)
-	return digests{program, digestOf(spec)}, err
-}
-
-// digestOf returns the SHA-256 digest of text in hexadecimal.
-func digestOf(text []byte) string {
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
+	return digests{program, rundir.Digest(spec)}, err
 }
 
 // fileDigest returns the SHA-256 digest of a file in hexadecimal.

@@ -61,67 +61,22 @@ On a terminal, a live view below the output shows the status of a run of the bui
 trainer. --plain disables it.`
 }
 
+// Run opens the run directory, starts the ranks, waits for them, and records how the run ended.
 func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	o := launch.Options{Environ: p.Env, Slurm: p.slurm(), Stdout: os.Stdout, Stderr: os.Stderr,
 		Say: func(line string) { p.note("%s", line) }}
-	allocation, inside, err := slurm.AllocationFromEnv(p.lookup)
-	if err != nil {
+	if err := c.checkAllocation(p, &o); err != nil {
 		return err
-	}
-	if c.Ranks != nil && *c.Ranks < 1 {
-		return usage("-n must be at least 1")
-	}
-	if err := c.checkCommand(p); err != nil {
-		return err
-	}
-	if inside && c.Ranks == nil {
-		// Check this first: srun can start several launchers by mistake, and they would
-		// interfere with each other.
-		if err := launch.CheckSingleLauncher(allocation); err != nil {
-			return err
-		}
-		o.Allocation = &allocation
 	}
 	leave, err := c.open(ctx, p, &o)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if c.Job != "" || p.Command != nil || o.Allocation == nil {
-		o.Environ, _ = o.Job.Setup.ApplySteps(o.Environ)
-		p.warnIgnoredSetup(o.Job, o.Site, o.Allocation != nil)
-	}
-	o.Processes = o.Job.Ranks()
-	if c.Ranks != nil {
-		o.Processes = *c.Ranks
-	}
-	if o.Binary, err = os.Executable(); err != nil {
-		return err
-	}
-	if o.Program, err = fileDigest(o.Binary); err != nil {
-		return err
-	}
 	id := jobID(o.Allocation)
-	if c.Digest != "" {
-		if done, err := p.startChained(ctx, o.Dir, c.RunDir, id); done || err != nil {
-			return err
-		}
-	}
-	if err := p.checkSubmission(ctx, c, &o, id); err != nil {
+	if done, err := c.prepare(ctx, p, &o, id); done || err != nil {
 		return err
 	}
-	if o.Allocation == nil {
-		o.Code = submit.DescribeCode(ctx, o.Job, o.Dir, p.Env, o.Say)
-	}
-	if err := o.Dir.ClearEnd(); err != nil {
-		return err
-	}
-	if id != "" {
-		if err := o.Dir.ProtectLog(id); err != nil {
-			p.note("warning: %v", err)
-		}
-	}
-
 	signals, quit := notifyStop()
 	defer quit()
 	o.Signals = signals
@@ -134,6 +89,78 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 	diagnosis := newDiagnosis(&o)
 	result, err := launch.Run(ctx, o)
 	hide()
+	err = p.recordResult(&o, id, result, err, diagnosis)
+	messages.end(err, result)
+	if o.Allocation != nil && !result.SlurmRequeues {
+		messages.Close() // a requeue ends this process
+	}
+	launch.Requeue(ctx, o, result)
+	return err
+}
+
+// checkAllocation checks the flags and sets the allocation that surrounds the launcher, if any.
+func (c *launchCmd) checkAllocation(p *program, o *launch.Options) error {
+	allocation, inside, err := slurm.AllocationFromEnv(p.lookup)
+	if err != nil {
+		return err
+	}
+	if c.Ranks != nil && *c.Ranks < 1 {
+		return usage("-n must be at least 1")
+	}
+	if err := c.checkCommand(p); err != nil {
+		return err
+	}
+	if !inside || c.Ranks != nil {
+		return nil
+	}
+	o.Allocation = &allocation
+	// Check this first: srun can start several launchers by mistake, and they would interfere with
+	// each other.
+	return launch.CheckSingleLauncher(allocation)
+}
+
+// prepare completes the options after [launchCmd.open], and checks that the job may start. It returns
+// done if the run has already finished.
+func (c *launchCmd) prepare(ctx context.Context, p *program, o *launch.Options, id string) (done bool, err error) {
+	if c.Job != "" || p.Command != nil || o.Allocation == nil {
+		o.Environ, _ = o.Job.Setup.ApplySteps(o.Environ)
+		p.warnIgnoredSetup(o.Job, o.Site, o.Allocation != nil)
+	}
+	o.Processes = o.Job.Ranks()
+	if c.Ranks != nil {
+		o.Processes = *c.Ranks
+	}
+	if o.Binary, err = os.Executable(); err != nil {
+		return false, err
+	}
+	if o.Program, err = fileDigest(o.Binary); err != nil {
+		return false, err
+	}
+	if c.Digest != "" {
+		if done, err := p.startChained(ctx, o.Dir, c.RunDir, id); done || err != nil {
+			return done, err
+		}
+	}
+	if err := p.checkSubmission(ctx, c, o, id); err != nil {
+		return false, err
+	}
+	if o.Allocation == nil {
+		o.Code = submit.DescribeCode(ctx, o.Job, o.Dir, p.Env, o.Say)
+	}
+	if err := o.Dir.ClearEnd(); err != nil {
+		return false, err
+	}
+	if id != "" {
+		if err := o.Dir.ProtectLog(id); err != nil {
+			p.note("warning: %v", err)
+		}
+	}
+	return false, nil
+}
+
+// recordResult prints and records how the run ended. It returns the error with the exit code of the
+// launcher, or nil. err is the error of [launch.Run].
+func (p *program) recordResult(o *launch.Options, id string, result launch.Result, err error, d diagnosis) error {
 	failed := err != nil
 	switch {
 	case failed:
@@ -152,16 +179,11 @@ func (c *launchCmd) Run(ctx context.Context, p *program) error {
 		err = markPrinted(err)
 	}
 	if diagnosed {
-		diagnosis.tell(p, result)
+		d.tell(p, result)
 	}
 	if err := o.Dir.WriteEnd(rundir.End{JobID: id, Exit: exitCode(err), Stopped: result.Stopped, Time: time.Now().UTC()}); err != nil && !o.Dir.IsDeleted() {
 		p.note("warning: %v", err)
 	}
-	messages.end(err, result)
-	if o.Allocation != nil && !result.SlurmRequeues {
-		messages.Close() // a requeue ends this process
-	}
-	launch.Requeue(ctx, o, result)
 	return err
 }
 
@@ -212,20 +234,8 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 			return nil, err
 		}
 	}
-	dir := p.runDir(c.RunDir, f.job, f.base)
-	p.warnOfRunDir(dir, c.RunDir, f.job)
-	p.warnOfExposure(dir, false)
-	if err := submit.CheckResume(dir, f.job, f.base); err != nil {
-		return nil, exitError{exitNoState, err} // ranks exit with the same code
-	}
-	path := dir.Path
-	if f.job.Sweep != nil {
-		if path, err = c.chooseElement(f, path); err != nil {
-			return nil, err
-		}
-	} else if c.Element != nil {
-		return nil, usage("--element requires a sweep, and the job file has no [sweep]")
-	} else if err := submit.CheckResumable(rundir.Dir{Path: path}, nil); err != nil {
+	path, err := c.chooseDir(p, f)
+	if err != nil {
 		return nil, err
 	}
 	if o.Dir, err = rundir.Create(path); err != nil {
@@ -258,7 +268,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 	if err := o.Dir.WriteSite(f.site.Source()); err != nil {
 		return nil, err
 	}
-	o.Job, o.Site, o.Spec = f.job, f.site, digestOf(f.spec)
+	o.Job, o.Site, o.Spec = f.job, f.site, rundir.Digest(f.spec)
 	o.Job.ResolvePaths(f.base)
 	if a := o.Allocation; c.Job == "" && a != nil && len(a.Components) == 0 && o.Job.Slurm.Nodes < len(a.Nodes) {
 		o.Allocation = &slurm.Allocation{}
@@ -266,6 +276,22 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 		o.Allocation.Nodes, o.Partial = a.Nodes[:o.Job.Slurm.Nodes], true
 	}
 	return held.close, nil
+}
+
+// chooseDir returns the path of the run directory, and checks that the job in f can resume in it. For
+// a sweep, it replaces this job with the job of a trial.
+func (c *launchCmd) chooseDir(p *program, f *jobFile) (string, error) {
+	dir, err := p.checkRunDir(c.RunDir, f)
+	if err != nil {
+		return "", exitError{exitNoState, err} // ranks exit with the same code
+	}
+	switch {
+	case f.job.Sweep != nil:
+		return c.chooseElement(f, dir.Path)
+	case c.Element != nil:
+		return "", usage("--element requires a sweep, and the job file has no [sweep]")
+	}
+	return dir.Path, submit.CheckResumable(rundir.Dir{Path: dir.Path}, nil)
 }
 
 // closers are functions to call at the end, in reverse order.
@@ -293,7 +319,7 @@ func recordOwnJob(o *launch.Options, record rundir.Record, spec []byte) error {
 		return nil
 	}
 	s := rundir.NewSubmission()
-	s.ID, s.JobID, s.Host, s.User, s.Version, s.SpecSHA256 = "", id, hostName(), userName(), version(), digestOf(spec)
+	s.ID, s.JobID, s.Host, s.User, s.Version, s.SpecSHA256 = "", id, hostName(), userName(), version(), rundir.Digest(spec)
 	record.Submissions = append(record.Submissions, s)
 	return o.Dir.WriteRecord(record)
 }
@@ -365,7 +391,7 @@ func (c *launchCmd) openSubmitted(p *program, o *launch.Options) (release func()
 		release()
 		return nil, err
 	}
-	o.Job, o.Site, o.Spec = stored.Job, stored.Site, digestOf(stored.Spec)
+	o.Job, o.Site, o.Spec = stored.Job, stored.Site, rundir.Digest(stored.Spec)
 	o.Job.ResolvePaths(stored.Record.Base)
 	return release, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
+	"github.com/ddpbatch/ddpbatch/jobs/submit"
 )
 
 // runDir returns the run directory of a job: the directory in --run-dir, or the default; see
@@ -18,12 +19,17 @@ func (p *program) runDir(flag string, job *jobs.Job, base string) rundir.Dir {
 	return p.runStore().DirFor(job, base)
 }
 
-// warnOfRunDir warns if a job uses a run outside of the default directory.
-func (p *program) warnOfRunDir(dir rundir.Dir, flag string, job *jobs.Job) {
-	here := p.abs(filepath.Join(runs.DefaultDir, string(job.Name)))
+// checkRunDir returns the run directory of the job in f, like [program.runDir]. It returns an error if
+// the job cannot resume in it, and warns if others can replace it or if it is a run outside of the
+// default directory.
+func (p *program) checkRunDir(flag string, f *jobFile) (rundir.Dir, error) {
+	dir := p.runDir(flag, f.job, f.base)
+	here := p.abs(filepath.Join(runs.DefaultDir, string(f.job.Name)))
 	if flag == "" && !runs.IsSameDir(dir.Path, here) && dir.Path != here {
 		p.note("warning: using the existing run of this job file in %q instead of a new run in %q; use --run-dir to select one", dir.Path, here)
 	}
+	p.warnOfExposure(dir, false)
+	return dir, submit.CheckResume(dir, f.job, f.base)
 }
 
 // exposures returns warnings about directories in which every user can replace a run

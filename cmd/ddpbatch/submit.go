@@ -64,10 +64,8 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	if err := c.checkChain(p, f.job); err != nil {
 		return err
 	}
-	dir := p.runDir(c.RunDir, f.job, f.base)
-	p.warnOfRunDir(dir, c.RunDir, f.job)
-	p.warnOfExposure(dir, false)
-	if err := submit.CheckResume(dir, f.job, f.base); err != nil {
+	dir, err := p.checkRunDir(c.RunDir, f)
+	if err != nil {
 		return err
 	}
 	p.warnDroppedEnv()
