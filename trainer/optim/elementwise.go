@@ -29,16 +29,11 @@ var rules = map[string]rule{KindSGD: sgdRule, KindAdam: adamRule, KindAdamW: ada
 
 // elementwise is an optimizer that updates each element independently.
 type elementwise struct {
-	Options
-	rule      rule
-	device    device.Device
-	params    []*nn.Param
-	groups    []Group
-	segments  []segment
-	state     [][]buffer            // by array of the state and parameter
-	steps     int64                 // completed steps, at most lastStep
-	countedBy device.StepDecision   // the decision to which steps was passed
-	factors   []device.GroupFactors // by group, for the step in progress
+	stepper
+	rule     rule
+	groups   []Group
+	segments []segment
+	state    [][]buffer // by array of the state and parameter
 }
 
 // checkOptions checks the options of a rule.
@@ -56,22 +51,13 @@ func newElementwise(d device.Device, params []*nn.Param, o Options, r rule) (*el
 	if err := r.checkOptions(d, &o); err != nil {
 		return nil, err
 	}
-	e := &elementwise{Options: o, rule: r, device: d, params: params}
+	e := &elementwise{stepper: stepper{Options: o, device: d, params: params}, rule: r}
 	for _, prefix := range r.state(&o) {
 		e.state = append(e.state, newBuffers(d, prefix, params))
 	}
 	e.SetGroups()
 	return e, nil
 }
-
-// Kind returns the kind of the options.
-func (e *elementwise) Kind() string { return e.Options.Kind }
-
-// Rate returns LR.
-func (e *elementwise) Rate() float64 { return e.LR }
-
-// SetRate sets LR.
-func (e *elementwise) SetRate(lr float64) { e.LR = lr }
 
 // SetGroups sets the groups.
 func (e *elementwise) SetGroups(groups ...Group) {
@@ -101,22 +87,10 @@ func (e *elementwise) arrays(s segment, p *nn.Param) device.Arrays {
 	return a.Slice(s.first, s.end)
 }
 
-func (e *elementwise) checkParams(params []*nn.Param) {
-	if len(params) != len(e.params) {
-		panic(fmt.Sprintf("optim: step of %d parameters, made for %d", len(params), len(e.params)))
-	}
-}
-
 // Step updates Data of all parameters with their Grad times gradScale.
 func (e *elementwise) Step(params []*nn.Param, gradScale float32) {
-	e.checkParams(params)
-	next := e.steps + 1
-	e.CountStep()
-	e.countedBy = nil
 	e.setFactors()
-	for i, g := range e.factors {
-		e.factors[i].Factors = g.At(next, gradScale)
-	}
+	e.start(params, gradScale)
 	for _, s := range e.segments {
 		e.device.Update(e.rule.update, e.arrays(s, params[s.part]), e.factors[s.group].Factors)
 	}
@@ -125,20 +99,12 @@ func (e *elementwise) Step(params []*nn.Param, gradScale float32) {
 // StepAsync enqueues Step on the device, which skips the update unless loss and gradients are
 // finite.
 func (e *elementwise) StepAsync(params []*nn.Param, d device.StepDecision, maxNorm float64) {
-	e.checkParams(params)
-	if e.countedBy != d {
-		d.Count(e.steps)
-		e.countedBy = d
-	}
 	e.setFactors()
-	d.Decide(maxNorm, e.factors)
+	e.startAsync(params, d, maxNorm)
 	for _, s := range e.segments {
 		d.Update(e.rule.update, e.arrays(s, params[s.part]), s.group)
 	}
 }
-
-// CountStep counts a step.
-func (e *elementwise) CountStep() { e.steps = min(e.steps+1, lastStep) }
 
 // State returns for each parameter its state, named with the prefixes of the rule, and at the end,
 // for rules that count, "step", the number of completed steps. On the host, the Data of the arrays

@@ -27,17 +27,12 @@ const muonA, muonB, muonC = 3.4445, -4.7750, 2.0315
 //
 // It needs whole tensors.
 type muon struct {
-	Options
-	device device.Device
-	params []*nn.Param
-	pieces []muonPiece
+	stepper // with the factors of AdamW for each group, then of Muon
+	pieces  []muonPiece
 
 	momentum, average, squares []buffer // by matrix, and by parameter that AdamW updates
-	steps                      int64    // completed steps, at most lastStep
-	countedBy                  device.StepDecision
 
-	decays  []float64             // weight decay by group, with the default first
-	factors []device.GroupFactors // of AdamW for each group, then of Muon
+	decays []float64 // weight decay by group, with the default first
 
 	x, y                device.Tensor // matrices in the iteration
 	gram, scaled, power device.Tensor // square matrices of the smaller dimension
@@ -68,7 +63,7 @@ func newMuon(d device.Device, params []*nn.Param, o Options) (*muon, error) {
 			return nil, fmt.Errorf("%s does not support the update rule %q", d.Name(), r)
 		}
 	}
-	m := &muon{Options: o, device: d, params: params}
+	m := &muon{stepper: stepper{Options: o, device: d, params: params}}
 	var matrices, others []*nn.Param
 	largest, side := 0, 0
 	for i, array := range params {
@@ -97,15 +92,6 @@ func newMuon(d device.Device, params []*nn.Param, o Options) (*muon, error) {
 	m.SetGroups()
 	return m, nil
 }
-
-// Kind returns [KindMuon].
-func (m *muon) Kind() string { return KindMuon }
-
-// Rate returns LR.
-func (m *muon) Rate() float64 { return m.LR }
-
-// SetRate sets LR.
-func (m *muon) SetRate(lr float64) { m.LR = lr }
 
 // SetGroups sets at most one group, because each needs factors for two rules.
 func (m *muon) SetGroups(groups ...Group) {
@@ -137,35 +123,18 @@ func (m *muon) setFactors() {
 	}
 }
 
-func (m *muon) checkParams(params []*nn.Param) {
-	if len(params) != len(m.params) {
-		panic(fmt.Sprintf("optim: step of %d parameters, made for %d", len(params), len(m.params)))
-	}
-}
-
 // Step updates Data of all parameters with their Grad times gradScale.
 func (m *muon) Step(params []*nn.Param, gradScale float32) {
-	m.checkParams(params)
-	next := m.steps + 1
-	m.CountStep()
-	m.countedBy = nil
 	m.setFactors()
-	for i, g := range m.factors {
-		m.factors[i].Factors = g.At(next, gradScale)
-	}
+	m.start(params, gradScale)
 	m.updateAll(params, nil)
 }
 
 // StepAsync enqueues Step on the device, which skips the update unless loss and gradients are
 // finite.
 func (m *muon) StepAsync(params []*nn.Param, d device.StepDecision, maxNorm float64) {
-	m.checkParams(params)
-	if m.countedBy != d {
-		d.Count(m.steps)
-		m.countedBy = d
-	}
 	m.setFactors()
-	d.Decide(maxNorm, m.factors)
+	m.startAsync(params, d, maxNorm)
 	m.updateAll(params, d)
 }
 
@@ -225,9 +194,6 @@ func (m *muon) orthogonalize(rows, cols int) device.Tensor {
 	}
 	return x
 }
-
-// CountStep counts a step.
-func (m *muon) CountStep() { m.steps = min(m.steps+1, lastStep) }
 
 // State returns "momentum." with the name of each matrix that Muon updates, AdamW's state of all
 // other parameters, and "step", the number of completed steps.
