@@ -3,6 +3,7 @@ package sbatch
 import (
 	"bytes"
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -47,6 +48,9 @@ func (r *reader) readDirectives(src []byte) {
 		}
 	}
 }
+
+// hasDirectives reports whether the script has #SBATCH lines.
+func (r *reader) hasDirectives() bool { return bytes.Contains(r.src, []byte("#SBATCH")) }
 
 // splitWords splits the options of a directive. It handles spaces, quotes, and a comment after a
 // "#".
@@ -99,17 +103,16 @@ func (r *reader) convertOptions(line int, list []string) {
 			i++
 			value = list[i]
 		}
-		r.convertOption(line, name, value)
+		r.convertOption(directive{line, name, value})
 	}
 }
 
-// directOptions maps options to keys of [slurm] that accept the same values.
-var directOptions = map[string]string{"partition": "partition", "account": "account", "qos": "qos", "reservation": "reservation", "constraint": "constraint",
-	"gpu-bind": "gpu_bind", "cpu-bind": "cpu_bind", "mpi": "mpi", "time": "time"}
-
-// rawOptions maps options to keys of [slurm] with the same values.
-var rawOptions = map[string]string{"exclude": "exclude", "nodelist": "nodelist", "hint": "hint", "licenses": "licenses", "switches": "switches", "begin": "begin",
-	"wckey": "wckey", "comment": "comment", "open-mode": "open_mode"}
+// checkedKeys and rawKeys are options with the name and the values of a key of [slurm]. They differ in
+// how the job file stores them, see [job.setIfValid] and [job.setRaw].
+var (
+	checkedKeys = words("partition account qos reservation constraint gpu-bind cpu-bind mpi time")
+	rawKeys     = words("exclude nodelist hint licenses switches begin wckey comment open-mode")
+)
 
 // unsupportedOptions contains the reasons for notes about options that the job file cannot contain.
 // They do not change what runs.
@@ -119,225 +122,231 @@ var unsupportedOptions = map[string]string{
 	"get-user-env":      "the job gets the environment", "verbose": "ddpbatch submit prints the job ID", "quiet": "ddpbatch submit prints the job ID",
 }
 
+// imageRuntimes maps options with a container image to container runtimes of the job file.
+var imageRuntimes = map[string]string{"environment": "edf", "container-image": "pyxis"}
+
+// A directive is an option of sbatch, or the same option of srun.
+type directive struct {
+	line        int
+	name, value string
+}
+
+// String returns the directive as an option of sbatch.
+func (d directive) String() string { return longOption(d.name, d.value) }
+
+// convertOption converts an option of sbatch, or the same option of srun.
+func (r *reader) convertOption(d directive) {
+	j := r.job
+	counts := map[string]*int{"nodes": &j.nodes, "ntasks": &j.allTasks, "ntasks-per-node": &j.tasks, "tasks-per-node": &j.tasks, "cpus-per-task": &j.cpus,
+		"ntasks-per-gpu": &j.gpuTasks, "cpus-per-gpu": &j.gpuCPUs}
+	gpus := map[string]*int{"gpus": &j.allGPUs, "gpus-per-node": &j.gpus, "gpus-per-task": &j.taskGPUs}
+	texts := map[string]*string{"mem-per-cpu": &j.memPerCPU, "mem-per-gpu": &j.memPerGPU, "distribution": &j.distribution, "image": &j.directiveImage}
+	switch {
+	case counts[d.name] != nil:
+		r.setCount(d, d.value, counts[d.name])
+	case gpus[d.name] != nil:
+		j.gpusPerNodeGiven = j.gpusPerNodeGiven || d.name == "gpus-per-node"
+		r.setGPUs(d, d.value, gpus[d.name])
+	case texts[d.name] != nil:
+		*texts[d.name] = d.value
+	default:
+		r.convertKey(d)
+	}
+}
+
+// setCount sets a field of the job to a number in the value of an option.
+func (r *reader) setCount(d directive, text string, field *int) {
+	if first, last, isRange := strings.Cut(text, "-"); isRange && first == last && d.name == "nodes" {
+		text = first // 2-2
+	}
+	n, ok := parseCount(text)
+	if !ok {
+		r.change(d.line, d.String(), "not a single number")
+		return
+	}
+	*field = n
+}
+
+// typedCount matches a number of GPUs with an optional type, such as 4, a100:4, or gpu:a100:4(S:0-1).
+var typedCount = lazyregexp.New(`^(?:gpu:)?(?:([A-Za-z0-9][\w.-]*):)?(\d+)(?:\(.*\))?$`)
+
+// setGPUs sets a field of the job to a number of GPUs in the value of an option, and their type.
+func (r *reader) setGPUs(d directive, text string, field *int) {
+	if kind, isGRES := strings.CutPrefix(text, "gpu:"); text == "gpu" || isGRES && !strings.Contains(kind, ":") && !typedCount().MatchString(text) {
+		text += ":1" // gpu:a100 is one GPU
+	}
+	m := typedCount().FindStringSubmatch(text)
+	switch {
+	case m == nil:
+		r.change(d.line, d.String(), "not a number of GPUs")
+		return
+	case m[2] == "0":
+		return
+	}
+	if kind := m[1]; kind != "" && kind != "gpu" {
+		if j := r.job; j.setRaw("gpus_per_node", quote(kind+":1")) {
+			j.gpuType = kind
+		} else {
+			r.note(d.line, d.String(), "the GPU type is dropped: use slurm.constraint if the center supports it")
+		}
+	}
+	r.setCount(d, m[2], field)
+}
+
+// convertKey converts an option that is not about the numbers of nodes, tasks, cores, and GPUs.
+func (r *reader) convertKey(d directive) {
+	j := r.job
+	switch d.name {
+	case "job-name":
+		j.name, j.nameGiven = d.value, true
+	case "gres":
+		r.convertGRES(d)
+	case "exclusive":
+		if d.value == "" || d.value == "exclusive" {
+			j.exclusive = true
+		} else if !j.addOption(d.String()) {
+			r.note(d.line, d.String(), "the job may share its nodes: set slurm.exclusive if it must not")
+		}
+	case "chdir":
+		if j.workdir = d.value; strings.HasPrefix(d.value, "/") {
+			r.setString("PWD", d.value)
+		}
+	case "signal":
+		r.convertSignal(d)
+	case "mem":
+		if isAll := d.value == "0" && j.setRaw("mem", quote(d.value)); !isAll && !j.setIfValid("mem", slurmMemory(d.value)) {
+			r.noteInvalid(d, "mem")
+		}
+	case "array":
+		var list jobs.ArrayRange
+		if list.UnmarshalTOML(d.value) != nil {
+			r.change(d.line, d.String(), "not a valid value of sweep.array")
+			return
+		}
+		j.array = d.value
+	case "dependency":
+		if d.value != string(jobs.Singleton) || !j.setRaw("dependency", quoteAll([]string{d.value})) {
+			r.change(d.line, d.String(), "use slurm.dependency or --after with the name of a run")
+		}
+	case "export":
+		r.convertJobExport(d)
+	case "no-requeue", "requeue":
+		j.setRaw("requeue", strconv.FormatBool(d.name == "requeue"))
+	case "nice", "segment":
+		if n, err := strconv.Atoi(d.value); err != nil || !j.setRaw(d.name, strconv.Itoa(n)) {
+			r.note(d.line, d.String(), "no equivalent key")
+		}
+	case "mail-type", "mail-user":
+		r.convertMail(d)
+	case "environment", "container-image":
+		j.image, j.runtime = d.value, imageRuntimes[d.name]
+		r.change(d.line, d.String(), "the whole script runs in the container; the job starts only its ranks in it")
+	default:
+		r.copyValue(d)
+	}
+}
+
+// copyValue copies the value of an option to the key with the same name, or the option to slurm.options.
+func (r *reader) copyValue(d directive) {
+	j, key := r.job, strings.ReplaceAll(d.name, "-", "_")
+	switch {
+	case slices.Contains(rawKeys, d.name):
+		if hasSecret(d.value) || !j.setRaw(key, quote(d.value)) {
+			r.noteInvalid(d, key)
+		}
+	case slices.Contains(checkedKeys, d.name):
+		if !j.setIfValid(key, d.value) {
+			r.noteInvalid(d, key)
+		}
+	case unsupportedOptions[d.name] != "":
+		r.note(d.line, d.String(), unsupportedOptions[d.name])
+	case !j.addOption(d.String()):
+		r.note(d.line, d.String(), "no equivalent key")
+	}
+}
+
 // noteInvalid adds a note about an option whose value a key of [slurm] does not accept.
-func (r *reader) noteInvalid(line int, option, key string) {
-	r.note(line, option, "not a valid value of slurm."+key)
+func (r *reader) noteInvalid(d directive, key string) {
+	r.note(d.line, d.String(), "not a valid value of slurm."+key)
+}
+
+// convertGRES converts --gres: the GPUs, and other generic resources.
+func (r *reader) convertGRES(d directive) {
+	var others []string
+	for _, part := range strings.Split(d.value, ",") {
+		if part == "gpu" || strings.HasPrefix(part, "gpu:") {
+			r.setGPUs(d, part, &r.job.gpus)
+		} else if part != "" && part != "none" {
+			others = append(others, part)
+		}
+	}
+	if list := strings.Join(others, ","); list != "" && !r.job.setRaw("gres", quote(list)) {
+		r.change(d.line, "--gres="+list, "only GPUs are converted")
+	}
 }
 
 // signalNumbers maps numbers of signals to names.
 var signalNumbers = map[string]string{"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}
 
-// typedCount matches a number of GPUs with an optional type, such as 4, a100:4, or gpu:a100:4(S:0-1).
-var typedCount = lazyregexp.New(`^(?:gpu:)?(?:([A-Za-z0-9][\w.-]*):)?(\d+)(?:\(.*\))?$`)
-
-// convertOption converts one option of sbatch, or the same option of srun.
-func (r *reader) convertOption(line int, name, value string) {
-	j := r.job
-	option := "--" + name
-	if value != "" {
-		option += "=" + value
+// convertSignal converts --signal=[B:]SIGNAL@SECONDS.
+func (r *reader) convertSignal(d directive) {
+	signal, seconds, _ := strings.Cut(d.value, "@")
+	if _, err := strconv.Atoi(seconds); err != nil {
+		r.change(d.line, d.String(), "it does not contain a time")
+		return
 	}
-	count := func(into *int, text string) {
-		if n, err := strconv.Atoi(text); err == nil && n > 0 && n <= 1<<20 {
-			*into = n
-		} else {
-			r.change(line, option, "not a single number")
-		}
-	}
-	gpus := func(into *int, text string) {
-		if kind, isName := strings.CutPrefix(text, "gpu:"); text == "gpu" || text != "" && strings.Trim(text, "0123456789") != "" && !strings.Contains(kind, ":") && !typedCount().MatchString(text) {
-			if isName || text == "gpu" {
-				text += ":1" // gpu:a100 is one GPU
-			}
-		}
-		m := typedCount().FindStringSubmatch(text)
-		if m == nil {
-			r.change(line, option, "not a number of GPUs")
-			return
-		}
-		if m[2] == "0" {
-			return
-		}
-		if kind := m[1]; kind != "" && kind != "gpu" {
-			if j.setRaw("gpus_per_node", quote(kind+":1")) {
-				j.gpuType = kind
-			} else {
-				r.note(line, option, "the GPU type is dropped: use slurm.constraint if the center supports it")
-			}
-		}
-		count(into, m[2])
-	}
-	switch name {
-	case "job-name":
-		j.name, j.nameGiven = value, true
-	case "nodes":
-		if before, after, isRange := strings.Cut(value, "-"); isRange && before == after {
-			value = before
-		}
-		count(&j.nodes, value)
-	case "ntasks":
-		count(&j.allTasks, value)
-	case "ntasks-per-node", "tasks-per-node":
-		count(&j.tasks, value)
-	case "cpus-per-task":
-		count(&j.cpus, value)
-	case "gpus-per-node":
-		j.gpusPerNodeGiven = true
-		gpus(&j.gpus, value)
-	case "gres":
-		var others []string
-		for _, part := range strings.Split(value, ",") {
-			if part == "gpu" || strings.HasPrefix(part, "gpu:") {
-				gpus(&j.gpus, part)
-			} else if part != "" && part != "none" {
-				others = append(others, part)
-			}
-		}
-		if len(others) > 0 && !j.setRaw("gres", quote(strings.Join(others, ","))) {
-			r.change(line, "--gres="+strings.Join(others, ","), "only GPUs are converted")
-		}
-	case "gpus":
-		gpus(&j.allGPUs, value)
-	case "gpus-per-task":
-		gpus(&j.taskGPUs, value)
-	case "ntasks-per-gpu":
-		count(&j.gpuTasks, value)
-	case "cpus-per-gpu":
-		count(&j.gpuCPUs, value)
-	case "mem-per-cpu":
-		j.memPerCPU = value
-	case "mem-per-gpu":
-		j.memPerGPU = value
-	case "exclusive":
-		if value != "" && value != "exclusive" {
-			if !j.addOption(option) {
-				r.note(line, option, "the job may share its nodes: set slurm.exclusive if it must not")
-			}
-			return
-		}
-		j.exclusive = true
-	case "distribution":
-		j.distribution = value
-	case "chdir":
-		j.workdir = value
-		if pwd := value; strings.HasPrefix(pwd, "/") {
-			r.setString("PWD", pwd)
-		}
-	case "signal":
-		signal, seconds, _ := strings.Cut(value, "@")
-		if _, err := strconv.Atoi(seconds); err == nil {
-			j.set("signal_before_end", seconds+"s")
-			signal = strings.TrimPrefix(signal[strings.LastIndexByte(signal, ':')+1:], "SIG")
-			switch signal = cmp.Or(signalNumbers[signal], signal); signal {
-			case "USR1":
-			case "USR2", "TERM", "INT", "HUP":
-				j.stopSignal = signal
-			default:
-				r.change(line, option, "command.stop_signal does not have this signal")
-			}
-		} else {
-			r.change(line, option, "it does not contain a time")
-		}
-	case "mem":
-		if value == "0" && j.setRaw("mem", quote("0")) {
-			return
-		}
-		if !j.setIfValid("mem", slurmMemory(value)) {
-			if !(value == "0" && j.addOption(option)) {
-				r.noteInvalid(line, option, "mem")
-			}
-		}
-	case "array":
-		var list jobs.ArrayRange
-		if err := list.UnmarshalTOML(value); err != nil {
-			r.change(line, option, "not a valid value of sweep.array")
-			return
-		}
-		j.array = value
-	case "dependency":
-		if value != string(jobs.Singleton) || !j.setRaw("dependency", quoteAll([]string{value})) {
-			r.change(line, option, "use slurm.dependency or --after with the name of a run")
-		}
-	case "export":
-		first, _, _ := strings.Cut(value, ",")
-		switch {
-		case strings.EqualFold(first, "ALL"):
-			for _, part := range strings.Split(value, ",")[1:] {
-				if name, v, assigned := strings.Cut(part, "="); assigned && isSecret(name, v) {
-					r.hideVariable(name, v)
-					r.addSecretName(line, name)
-				} else if assigned && isPlainName(name) {
-					r.setString(name, v)
-					r.exported[name] = true
-					r.steps = append(r.steps, step{kind: stepEnv, line: line, name: name, value: v, text: "export " + name + "=" + quoteWord(v)})
-				}
-			}
-		case strings.EqualFold(value, "NONE") && j.setRaw("export", quote("none")):
-		default:
-			r.change(line, option, "the job gets the environment of the shell that submits it, without Slurm's variables")
-		}
-	case "no-requeue", "requeue":
-		j.setRaw("requeue", strconv.FormatBool(name == "requeue"))
-	case "nice":
-		if n, err := strconv.Atoi(value); err != nil || !j.setRaw("nice", strconv.Itoa(n)) {
-			r.note(line, option, "no equivalent key")
-		}
-	case "segment":
-		if n, err := strconv.Atoi(value); err != nil || !j.setRaw("segment", strconv.Itoa(n)) {
-			r.note(line, option, "no equivalent key")
-		}
-	case "mail-type", "mail-user":
-		r.convertMail(line, name, value)
-	case "image":
-		j.directiveImage = value
-	case "environment", "container-image":
-		j.image, j.runtime = value, map[string]string{"environment": "edf", "container-image": "pyxis"}[name]
-		r.change(line, option, "the whole script runs in the container; the job starts only its ranks in it")
+	r.job.slurm["signal_before_end"] = seconds + "s"
+	signal = strings.TrimPrefix(signal[strings.LastIndexByte(signal, ':')+1:], "SIG")
+	switch signal = cmp.Or(signalNumbers[signal], signal); signal {
+	case "USR1": // the default
+	case "USR2", "TERM", "INT", "HUP":
+		r.job.stopSignal = signal
 	default:
-		if key, ok := rawOptions[name]; ok {
-			if hasSecret(value) || !j.setRaw(key, quote(value)) {
-				r.noteInvalid(line, option, key)
-			}
-			return
-		}
-		if key, ok := directOptions[name]; ok {
-			if !j.setIfValid(key, value) {
-				r.noteInvalid(line, option, key)
-			}
-			return
-		}
-		if why, ok := unsupportedOptions[name]; ok {
-			r.note(line, option, why)
-			return
-		}
-		if !j.addOption(option) {
-			r.note(line, option, "no equivalent key")
+		r.change(d.line, d.String(), "command.stop_signal does not have this signal")
+	}
+}
+
+// convertJobExport converts --export.
+func (r *reader) convertJobExport(d directive) {
+	parts := strings.Split(d.value, ",")
+	isNone := strings.EqualFold(d.value, "NONE") && r.job.setRaw("export", quote("none"))
+	if !isNone && !strings.EqualFold(parts[0], "ALL") {
+		r.change(d.line, d.String(), "the job gets the environment of the shell that submits it, without Slurm's variables")
+		return
+	}
+	for _, part := range parts[1:] {
+		switch name, value, assigned := strings.Cut(part, "="); {
+		case assigned && isSecret(name, value):
+			r.hideVariable(name, value)
+			r.addSecretName(d.line, name)
+		case assigned && isPlainName(name):
+			r.setString(name, value)
+			r.exported[name] = true
+			r.steps = append(r.steps, step{kind: stepEnv, line: d.line, name: name, value: value, text: "export " + name + "=" + quoteWord(value)})
 		}
 	}
 }
 
-// convertMail converts --mail-type and --mail-user.
-func (r *reader) convertMail(line int, name, value string) {
+// convertMail converts --mail-type and --mail-user, which become one key.
+func (r *reader) convertMail(d directive) {
 	j := r.job
-	user, events := j.mailUser, j.mailEvents
-	if name == "mail-user" {
-		user = value
-	} else {
-		events = strings.Split(strings.ToLower(strings.ReplaceAll(value, " ", "")), ",")
-		if value == "NONE" {
-			return
-		}
+	switch {
+	case d.name == "mail-user":
+		j.mailUser = d.value
+	case d.value == "NONE":
+		return
+	default:
+		j.mailEvents = strings.Split(strings.ToLower(strings.ReplaceAll(d.value, " ", "")), ",")
 	}
-	j.mailUser, j.mailEvents = user, events
-	var parts []string
-	if user != "" {
-		parts = append(parts, "user = "+quote(user))
+	if len(j.mailEvents) == 0 {
+		return
 	}
-	if len(events) > 0 {
-		parts = append(parts, "events = "+quoteAll(events))
+	mail := "events = " + quoteAll(j.mailEvents)
+	if j.mailUser != "" {
+		mail = "user = " + quote(j.mailUser) + ", " + mail
 	}
-	if len(events) > 0 && !j.setRaw("mail", "{ "+strings.Join(parts, ", ")+" }") {
-		r.noteInvalid(line, "--"+name+"="+value, "mail")
+	if !j.setRaw("mail", "{ "+mail+" }") {
+		r.note(d.line, "--"+d.name+"="+d.value, "not a valid value of slurm.mail")
 	}
 }
 

@@ -209,26 +209,13 @@ func (f *finder) classify(args []arg, depth int) int {
 	case f.functions[first.text]:
 		return notProgram // its commands were visited
 	case base == "srun":
-		inner, ok := skipSrun(rest)
-		if !ok {
-			return launchProgram
-		}
-		if len(inner) == 0 || inner[0].known && harmlessCommands[path.Base(inner[0].text)] && path.Base(inner[0].text) != "env" && path.Base(inner[0].text) != "numactl" {
-			return notProgram
-		}
-		if inner[0].known && !wrappers[path.Base(inner[0].text)] && setupCommands[path.Base(inner[0].text)] && f.classify(inner, depth+1) == notProgram {
-			return notProgram
-		}
-		if isVersionCheck(inner) {
-			return notProgram
-		}
-		return launchProgram
+		return f.classifySrun(rest, depth)
 	case base == "eval":
 		return f.classify(f.r.evaluated(rest), depth+1)
 	case wrappers[base]:
 		return f.classify(skipWrapper(base, rest), depth+1)
 	case base == "accelerate" || base == "colossalai" || base == "fabric" || base == "lightning":
-		if verb := firstWord(rest); verb == "launch" || verb == "run" || verb == "fit" {
+		if slices.Contains(words("launch run fit"), firstWord(rest)) {
 			return launchProgram
 		}
 		return notProgram
@@ -238,17 +225,7 @@ func (f *finder) classify(args []arg, depth int) int {
 		}
 		return launchProgram
 	case containers[base]:
-		inner, ok := skipContainer(base, rest)
-		if !ok {
-			return notProgram
-		}
-		if len(inner) > 0 && f.classify(inner, depth+1) == launchProgram {
-			return launchProgram
-		}
-		if len(inner) > 0 && inner[0].known && (harmlessCommands[path.Base(inner[0].text)] || f.classify(inner, depth+1) == notProgram && setupCommands[path.Base(inner[0].text)]) {
-			return notProgram
-		}
-		return plainProgram
+		return f.classifyContainer(base, rest, depth)
 	case runners[base] != "" && firstWord(rest) == runners[base]:
 		i := slices.IndexFunc(rest, func(a arg) bool { return a.text == runners[base] })
 		inner := rest[i+1:]
@@ -280,6 +257,45 @@ func (f *finder) classify(args []arg, depth int) int {
 	return maybeProgram
 }
 
+// classifySrun returns the strength of srun with some arguments.
+func (f *finder) classifySrun(args []arg, depth int) int {
+	inner, ok := skipSrun(args)
+	if !ok {
+		return launchProgram
+	}
+	if len(inner) == 0 || isVersionCheck(inner) {
+		return notProgram
+	}
+	base := path.Base(inner[0].text)
+	isHarmless := harmlessCommands[base] && base != "env" && base != "numactl"
+	isSetup := setupCommands[base] && !wrappers[base] && f.classify(inner, depth+1) == notProgram
+	if inner[0].known && (isHarmless || isSetup) {
+		return notProgram
+	}
+	return launchProgram
+}
+
+// classifyContainer returns the strength of a container runtime with some arguments.
+func (f *finder) classifyContainer(runtime string, args []arg, depth int) int {
+	inner, ok := skipContainer(runtime, args)
+	if !ok {
+		return notProgram
+	}
+	if len(inner) == 0 {
+		return plainProgram
+	}
+	base, strength := path.Base(inner[0].text), f.classify(inner, depth+1)
+	isHarmless := harmlessCommands[base] || setupCommands[base] && strength == notProgram
+	switch {
+	case strength == launchProgram:
+		return launchProgram
+	case inner[0].known && isHarmless:
+		return notProgram
+	}
+	return plainProgram
+}
+
+// firstWord returns the first argument that is not an option.
 func firstWord(args []arg) string {
 	for _, a := range args {
 		if a.known && !strings.HasPrefix(a.text, "-") {

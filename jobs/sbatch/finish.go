@@ -6,18 +6,14 @@ import (
 	"strconv"
 	"strings"
 
-	"mvdan.cc/sh/v3/syntax"
-
 	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
-	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
 // finish completes the job file.
 func (r *reader) finish(program *candidate) {
 	j := r.job
 	if j.outNodes == 0 {
-		c := &command{r: r, inSrun: true}
-		r.layout(c)
+		(&command{r: r, inSrun: true}).layout()
 	}
 	if j.directiveImage != "" && j.image == "" && !j.addOption("--image="+j.directiveImage) {
 		r.change(0, "--image="+j.directiveImage, "set setup.container.image")
@@ -133,7 +129,7 @@ func oneLine(text string) (line string, ok bool) {
 	if isValidText(text) {
 		return text, true
 	}
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
+	file, err := parseBash(text)
 	if err != nil || strings.Contains(text, "<<") {
 		return "", false
 	}
@@ -174,8 +170,7 @@ func (r *reader) writeSteps(steps []step) bool {
 			addRun(s, quote(text))
 		}
 	}
-	src := "name = \"a\"\n[command]\nargv = [\"a\"]\n[setup]\nsteps = [\n" + strings.Join(list, ",\n") + "\n]\n"
-	if _, err := jobs.Parse("", []byte(src)); err != nil {
+	if !isAccepted("[setup]\nsteps = [\n" + strings.Join(list, ",\n") + "\n]\n") {
 		return false
 	}
 	r.job.steps = list

@@ -61,25 +61,24 @@ func (j *job) merge(o *job) {
 	j.slurm, j.raw, j.env = slurm, raw, env
 }
 
-func (j *job) gpuBindUnset() bool { return j.slurm["gpu_bind"] == "" }
-
 // setRaw sets a key of [slurm] to a value in TOML if ddpbatch accepts it, and reports whether it
 // does. It only checks gpus_per_node, which toml writes.
 func (j *job) setRaw(key, value string) bool {
-	src := fmt.Sprintf("name = \"a\"\n[command]\nargv = [\"a\"]\n[slurm]\ngpus_per_node = 1\n%s = %s\n", key, value)
+	section := fmt.Sprintf("[slurm]\n%s = %s\n", key, value)
 	if key == "gpus_per_node" {
-		src = strings.Replace(src, "gpus_per_node = 1\n", "", 1)
+		return isValidText(value) && isAccepted(section)
 	}
-	if !isValidText(value) {
+	if !isValidText(value) || !isAccepted(section+"gpus_per_node = 1\n") {
 		return false
 	}
-	if _, err := jobs.Parse("", []byte(src)); err != nil {
-		return false
-	}
-	if key != "gpus_per_node" {
-		j.raw[key] = value
-	}
+	j.raw[key] = value
 	return true
+}
+
+// isAccepted reports whether ddpbatch accepts a section of a job file.
+func isAccepted(section string) bool {
+	_, err := jobs.Parse("", []byte("name = \"a\"\n[command]\nargv = [\"a\"]\n"+section))
+	return err == nil
 }
 
 // addOption adds an option of sbatch that has no key, and reports whether the job file accepts it.
@@ -100,15 +99,9 @@ func (j *job) addTo(list *[]string, key, option string) bool {
 	return true
 }
 
-func (j *job) set(key, value string) { j.slurm[key] = value }
-
 // setIfValid sets a key of [slurm] if the value is valid, and reports whether it is.
 func (j *job) setIfValid(key, value string) bool {
-	src := fmt.Sprintf("name = \"a\"\n[command]\nargv = [\"a\"]\n[slurm]\n%s = %s\n", key, quote(value))
-	if value == "" || !isValidText(value) {
-		return false
-	}
-	if _, err := jobs.Parse("", []byte(src)); err != nil {
+	if value == "" || !isValidText(value) || !isAccepted(fmt.Sprintf("[slurm]\n%s = %s\n", key, quote(value))) {
 		return false
 	}
 	j.slurm[key] = value
@@ -135,92 +128,105 @@ func quoteAll(list []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
+// A tomlWriter writes a job file. Its methods number, text, and list omit empty values.
+type tomlWriter struct{ strings.Builder }
+
+func (w *tomlWriter) section(name string) { w.WriteString("\n[" + name + "]\n") }
+
+func (w *tomlWriter) key(name, value string) { w.WriteString(name + " = " + value + "\n") }
+
+func (w *tomlWriter) number(name string, n int) {
+	if n > 0 {
+		w.key(name, strconv.Itoa(n))
+	}
+}
+
+func (w *tomlWriter) text(name, value string) {
+	if value != "" {
+		w.key(name, quote(value))
+	}
+}
+
+func (w *tomlWriter) list(name string, values []string) {
+	if len(values) > 0 {
+		w.key(name, quoteAll(values))
+	}
+}
+
 // toml returns the text of the job file.
 func (j *job) toml() []byte {
-	var b strings.Builder
-	key := func(name, value string) { fmt.Fprintf(&b, "%s = %s\n", name, value) }
-	number := func(name string, n int) {
-		if n > 0 {
-			key(name, strconv.Itoa(n))
-		}
+	var w tomlWriter
+	w.WriteString("#:schema " + jobs.SchemaURL + "\n# A job file for ddpbatch, converted from a batch script.\n\n")
+	w.key("name", quote(j.name))
+	w.text("site", j.site)
+	j.writeSlurm(&w)
+	j.writeSetup(&w)
+	w.section("command")
+	w.key("argv", quoteAll(j.argv))
+	if j.torchrun {
+		w.text("launcher", "torchrun")
 	}
-	word := func(name, value string) {
-		if value != "" {
-			key(name, quote(value))
-		}
+	if j.once {
+		w.text("run", "once")
 	}
-	list := func(name string, values []string) {
-		if len(values) > 0 {
-			key(name, quoteAll(values))
-		}
+	w.text("stop_signal", j.stopSignal)
+	w.text("workdir", j.workdir)
+	if j.array != "" {
+		w.section("sweep")
+		w.text("array", j.array)
 	}
-	b.WriteString("#:schema " + jobs.SchemaURL + "\n# A job file for ddpbatch, converted from a batch script.\n\n")
-	key("name", quote(j.name))
-	word("site", j.site)
-	b.WriteString("\n[slurm]\n")
-	number("nodes", max(1, j.outNodes))
-	number("tasks_per_node", j.outTasks)
+	return []byte(w.String())
+}
+
+func (j *job) writeSlurm(w *tomlWriter) {
+	w.section("slurm")
+	w.number("nodes", max(1, j.outNodes))
+	w.number("tasks_per_node", j.outTasks)
 	if j.gpuType != "" && j.outGPUs > 0 {
-		key("gpus_per_node", quote(j.gpuType+":"+strconv.Itoa(j.outGPUs)))
+		w.text("gpus_per_node", j.gpuType+":"+strconv.Itoa(j.outGPUs))
 	} else {
-		number("gpus_per_node", j.outGPUs)
+		w.number("gpus_per_node", j.outGPUs)
 	}
-	number("cpus_per_task", j.outCPUs)
+	w.number("cpus_per_task", j.outCPUs)
 	for _, name := range slices.Sorted(maps.Keys(j.slurm)) {
-		word(name, j.slurm[name])
+		w.text(name, j.slurm[name])
 	}
 	if j.exclusive {
-		key("exclusive", "true")
+		w.key("exclusive", "true")
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.raw)) {
-		key(name, j.raw[name])
+		w.key(name, j.raw[name])
 	}
+}
+
+func (j *job) writeSetup(w *tomlWriter) {
 	if len(j.lines)+len(j.modules)+len(j.steps) > 0 || j.conda+j.venv != "" {
-		b.WriteString("\n[setup]\n")
+		w.section("setup")
 		if len(j.steps) > 0 {
-			b.WriteString("steps = [\n")
-			for _, s := range j.steps {
-				b.WriteString("    " + s + ",\n")
-			}
-			b.WriteString("]\n")
+			w.key("steps", "[\n    "+strings.Join(j.steps, ",\n    ")+",\n]")
 		}
-		list("lines", j.lines)
-		list("modules", j.modules)
-		word("conda", j.conda)
-		word("venv", j.venv)
+		w.list("lines", j.lines)
+		w.list("modules", j.modules)
+		w.text("conda", j.conda)
+		w.text("venv", j.venv)
 	}
 	if len(j.env) > 0 {
-		b.WriteString("\n[setup.env]\n")
+		w.section("setup.env")
 		for _, name := range slices.Sorted(maps.Keys(j.env)) {
-			key(name, quote(j.env[name]))
+			w.key(name, quote(j.env[name]))
 		}
 	}
 	if len(j.secrets) > 0 {
-		b.WriteString("\n[setup.secrets]\n")
-		list("names", j.secrets)
+		w.section("setup.secrets")
+		w.list("names", j.secrets)
 	}
 	if j.image != "" {
-		b.WriteString("\n[setup.container]\n")
-		word("image", j.image)
-		word("runtime", j.runtime)
-		list("options", j.containerOptions)
-		list("mounts", j.mounts)
+		w.section("setup.container")
+		w.text("image", j.image)
+		w.text("runtime", j.runtime)
+		w.list("options", j.containerOptions)
+		w.list("mounts", j.mounts)
 	}
-	b.WriteString("\n[command]\n")
-	key("argv", quoteAll(j.argv))
-	if j.torchrun {
-		key("launcher", quote("torchrun"))
-	}
-	if j.once {
-		key("run", quote("once"))
-	}
-	word("stop_signal", j.stopSignal)
-	word("workdir", j.workdir)
-	if j.array != "" {
-		b.WriteString("\n[sweep]\n")
-		word("array", j.array)
-	}
-	return []byte(b.String())
 }
 
 // maxRejections is the maximum number of attempts to remove rejected values from the job file.

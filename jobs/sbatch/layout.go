@@ -1,6 +1,7 @@
 package sbatch
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -9,9 +10,6 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
-
-// nodesKnown reports whether the directives determine the number of nodes.
-func (j *job) nodesKnown() bool { return j.nodes > 0 }
 
 // divideTotals sets the number of nodes, if no directive sets it, from the total and the number per
 // node of tasks or GPUs.
@@ -34,7 +32,7 @@ func (j *job) requestedTasks() (int, bool) {
 	case j.allTasks > 0:
 		return j.allTasks, true
 	case j.tasks > 0:
-		return j.tasks * max(1, j.nodes), j.nodesKnown()
+		return j.tasks * j.nodes, j.nodes > 0
 	}
 	return 0, false
 }
@@ -77,83 +75,29 @@ func (j *job) nodeGPUs() int {
 // run on one node.
 const maxSpread = 64
 
+// nodeCores returns the number of cores per node of the allocation.
+func (j *job) nodeCores() int {
+	if j.gpuCPUs > 0 && j.nodeGPUs() > 0 && j.cpus == 0 {
+		return j.gpuCPUs * j.nodeGPUs()
+	}
+	return j.allocatedTasks() * max(1, j.cpus)
+}
+
 // layout determines nodes, ranks per node, cores, and GPUs from the directives and from the
 // options of srun.
-func (r *reader) layout(c *command) {
-	j := r.job
-	spread := j.nodes == 0
-	nodes := max(1, j.nodes)
-	gpus, allocated := j.nodeGPUs(), j.allocatedTasks()
-	cores := allocated * max(1, j.cpus) // of a node
-	if j.gpuCPUs > 0 && gpus > 0 && j.cpus == 0 {
-		cores = j.gpuCPUs * gpus
-	}
+func (c *command) layout() {
+	r, j := c.r, c.r.job
+	nodes, gpus, cores := max(1, j.nodes), j.nodeGPUs(), j.nodeCores()
 	// The script starts the program once, and the program uses all nodes or GPUs itself.
 	j.once = !c.inSrun && !j.torchrun && j.image == "" && len(c.args) > 0 && (nodes > 1 || gpus > 1)
-	var total int
-	switch {
-	case j.once:
-		total = nodes * allocated
-	case !c.inSrun:
-		if nodes > 1 && !j.torchrun {
-			c.change(strconv.Itoa(nodes)+" nodes", "the script starts the program once, on the first node; the job starts it on every node")
-		}
-		if nodes > 1 && j.torchrun {
-			c.change("torchrun", "the script starts it on the first node only; the job starts one on every node")
-		}
-		total = nodes
-	case c.srun.tasks > 0:
-		total = c.srun.tasks
-	case c.srun.tasksPerNode > 0:
-		total = c.srun.tasksPerNode * max(nodes, c.srun.nodes)
-	case c.srun.nodes > 0 && c.srun.nodes != nodes:
-		total = c.srun.nodes
-	case j.allTasks > 0:
-		total = j.allTasks
-	case j.tasks > 0:
-		total = j.tasks * nodes
-	case j.gpuTasks > 0 || j.taskGPUs > 0 && j.allGPUs > 0:
-		if total = allocated * nodes; j.gpuTasks == 0 {
-			total = j.allGPUs / j.taskGPUs
-		}
-	default:
-		total = nodes
-	}
-	if c.srun.nodes > 0 && c.srun.nodes != nodes {
-		if j.nodes > 0 {
-			c.change(fmt.Sprintf("srun --nodes=%d", c.srun.nodes), fmt.Sprintf("the program runs on some of the %d nodes of the job only", nodes))
-		} else {
-			nodes = c.srun.nodes
-		}
-	} else if spread && total > 1 && c.inSrun {
-		if total > maxSpread {
-			c.change("--ntasks="+strconv.Itoa(total), "Slurm chooses the number of nodes: set slurm.nodes and slurm.tasks_per_node")
-		} else {
-			c.note("--ntasks="+strconv.Itoa(total), "the script leaves the number of nodes to Slurm; the job requests one")
-		}
-	} else if spread && j.allTasks > maxSpread && !c.inSrun {
-		c.change("--ntasks="+strconv.Itoa(j.allTasks), "Slurm chooses the number of nodes; the job requests one")
-	}
+	total := c.countRanks(nodes)
+	nodes = c.countNodes(nodes, total)
 	if j.gpus == 0 && j.allGPUs%nodes != 0 {
 		c.note("--gpus="+strconv.Itoa(j.allGPUs), fmt.Sprintf("the job requests %d GPUs on each of %d nodes", gpus, nodes))
 	}
-	ranks := r.divideRanks(c, total, nodes)
+	ranks := c.divideRanks(total, nodes)
 	perNode := slices.Max(ranks)
-	cpus := j.cpus
-	if j.gpuCPUs > 0 && j.cpus == 0 {
-		cpus = max(1, cores/perNode)
-	}
-	if c.srun.cpus > 0 {
-		cpus = c.srun.cpus
-	}
-	switch {
-	case !c.inSrun && !j.once && j.exclusive && j.cpus == 0 && j.allTasks <= 1 && j.tasks <= 1:
-		c.change("--exclusive", "the program may use all cores of the node; the job requests 1 core per rank: set slurm.cpus_per_task")
-	case !c.inSrun && cores > 1:
-		cpus = max(1, cores/perNode)
-	case j.cpus == 0 && c.srun.cpus == 0 && gpus > 0 && r.options.Site == "" && cpus == 0:
-		r.note(0, "slurm.cpus_per_task", "the script leaves the cores to the center's default; the job requests 1 core per rank")
-	}
+	cpus := c.rankCores(cores, perNode)
 	if j.torchrun {
 		if perNode > 1 {
 			c.change(fmt.Sprintf("%d torchruns per node", perNode), "the job starts one torchrun on each node")
@@ -163,7 +107,7 @@ func (r *reader) layout(c *command) {
 			cpus = max(1, cpus/perNode)
 		}
 	}
-	if c.inSrun && !j.torchrun && j.taskGPUs > 0 && j.gpuBindUnset() {
+	if c.inSrun && !j.torchrun && j.taskGPUs > 0 && j.slurm["gpu_bind"] == "" {
 		j.setIfValid("gpu_bind", "per_task:"+strconv.Itoa(j.taskGPUs)) // which --gpus-per-task implies
 	}
 	if gpus > 0 && perNode > gpus && perNode%gpus == 0 {
@@ -180,13 +124,80 @@ func (r *reader) layout(c *command) {
 	}
 }
 
+// countRanks returns the number of ranks in the job. With torchrun, it counts the torchruns.
+func (c *command) countRanks(nodes int) int {
+	j := c.r.job
+	switch {
+	case j.once:
+		return nodes * j.allocatedTasks()
+	case !c.inSrun && nodes > 1 && j.torchrun:
+		c.change("torchrun", "the script starts it on the first node only; the job starts one on every node")
+	case !c.inSrun && nodes > 1:
+		c.change(strconv.Itoa(nodes)+" nodes", "the script starts the program once, on the first node; the job starts it on every node")
+	case !c.inSrun:
+	case c.srun.tasks > 0:
+		return c.srun.tasks
+	case c.srun.tasksPerNode > 0:
+		return c.srun.tasksPerNode * max(nodes, c.srun.nodes)
+	case c.srun.nodes > 0 && c.srun.nodes != nodes:
+		return c.srun.nodes
+	case j.allTasks > 0:
+		return j.allTasks
+	case j.tasks > 0:
+		return j.tasks * nodes
+	case j.gpuTasks > 0:
+		return j.allocatedTasks() * nodes
+	case j.taskGPUs > 0 && j.allGPUs > 0:
+		return j.allGPUs / j.taskGPUs
+	}
+	return nodes
+}
+
+// countNodes returns the number of nodes of the job. nodes is the number that the directives request, or
+// 1 if they leave it to Slurm.
+func (c *command) countNodes(nodes, ranks int) int {
+	j := c.r.job
+	switch isSpread := j.nodes == 0; {
+	case c.srun.nodes > 0 && c.srun.nodes != nodes && isSpread:
+		return c.srun.nodes
+	case c.srun.nodes > 0 && c.srun.nodes != nodes:
+		c.change(fmt.Sprintf("srun --nodes=%d", c.srun.nodes), fmt.Sprintf("the program runs on some of the %d nodes of the job only", nodes))
+	case isSpread && c.inSrun && ranks > maxSpread:
+		c.change("--ntasks="+strconv.Itoa(ranks), "Slurm chooses the number of nodes: set slurm.nodes and slurm.tasks_per_node")
+	case isSpread && c.inSrun && ranks > 1:
+		c.note("--ntasks="+strconv.Itoa(ranks), "the script leaves the number of nodes to Slurm; the job requests one")
+	case isSpread && !c.inSrun && j.allTasks > maxSpread:
+		c.change("--ntasks="+strconv.Itoa(j.allTasks), "Slurm chooses the number of nodes; the job requests one")
+	}
+	return nodes
+}
+
+// rankCores returns the number of cores of each rank, or 0 for the default. cores is the number of cores
+// per node.
+func (c *command) rankCores(cores, perNode int) int {
+	j := c.r.job
+	cpus := cmp.Or(c.srun.cpus, j.cpus)
+	if j.gpuCPUs > 0 && cpus == 0 {
+		cpus = max(1, cores/perNode)
+	}
+	switch {
+	case !c.inSrun && !j.once && j.exclusive && j.cpus == 0 && j.allTasks <= 1 && j.tasks <= 1:
+		c.change("--exclusive", "the program may use all cores of the node; the job requests 1 core per rank: set slurm.cpus_per_task")
+	case !c.inSrun && cores > 1:
+		return max(1, cores/perNode)
+	case cpus == 0 && j.nodeGPUs() > 0 && c.r.options.Site == "":
+		c.r.note(0, "slurm.cpus_per_task", "the script leaves the cores to the center's default; the job requests 1 core per rank")
+	}
+	return cpus
+}
+
 // readsTasks matches commands and variables that depend on the number of tasks of the job.
 var readsTasks = lazyregexp.New(`(?m)^[^#\n]*(?:\bsrun\b|\bSLURM_(?:NTASKS|NPROCS|TASKS_PER_NODE)\b)`)
 
 // divideRanks returns the number of ranks on each node. Like srun, it gives the first nodes one more
 // if the ranks do not divide evenly. It converts the option --distribution, which places them.
-func (r *reader) divideRanks(c *command, total, nodes int) []int {
-	j := r.job
+func (c *command) divideRanks(total, nodes int) []int {
+	j := c.r.job
 	kind, _, _ := strings.Cut(strings.ToLower(j.distribution), ":")
 	kind, _, _ = strings.Cut(kind, ",")
 	option := "--distribution=" + j.distribution
@@ -217,7 +228,7 @@ func (r *reader) divideRanks(c *command, total, nodes int) []int {
 			ranks[i]++
 		}
 		text := fmt.Sprintf("%d ranks on %d nodes", total, nodes)
-		if len(readsTasks().FindAllIndex(r.src, 2)) > 1 {
+		if len(readsTasks().FindAllIndex(c.r.src, 2)) > 1 {
 			c.change(text, fmt.Sprintf("other commands than the program see %d tasks, because each node gets the resources for %d", ranks[0]*nodes, ranks[0]))
 		} else {
 			c.note(text, "Slurm divides the ranks among the nodes; the job sets slurm.ranks_per_node")

@@ -120,7 +120,7 @@ func Read(name string, src []byte, options Options) (Result, error) {
 		r.note(0, "line breaks of DOS", "sbatch rejects the script because of them")
 	}
 	r.readDirectives(src)
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(bytes.NewReader(src), "")
+	file, err := parseBash(string(src))
 	if err != nil {
 		r.change(0, "the script", "bash cannot parse it: "+strings.TrimPrefix(err.Error(), ":"))
 		file = &syntax.File{}

@@ -332,10 +332,7 @@ func (c *command) hideArguments() {
 func (c *command) hideArgumentsOnce() {
 	before := ""
 	for i, a := range c.args {
-		value, known := a.text, a.known
-		if !known {
-			value = sourceText(a.word)
-		}
+		value, known := a.source(), a.known
 		option, prefix := before, ""
 		if name, rest, assigned := strings.Cut(value, "="); assigned && !strings.ContainsAny(name, " /:") {
 			option, prefix = name, name+"="
@@ -364,25 +361,6 @@ func (c *command) hideArgumentsOnce() {
 		c.r.addSecretName(c.line, name)
 		c.r.note(c.line, "$"+name, "its value remains an argument, which every user of a node can read: let the program read the variable "+name+" instead")
 	}
-}
-
-// containerOption adds an option of the container runtime. A secret in an environment variable
-// is passed to the container through [setup.secrets] instead.
-func (c *command) containerOption(name, value string) {
-	option := "--" + name
-	if value != "" {
-		option += "=" + value
-	}
-	if !hasSecret(option) {
-		c.r.job.containerOptions = append(c.r.job.containerOptions, option)
-		return
-	}
-	if variable, secret, ok := strings.Cut(value, "="); ok && name == "env" {
-		c.r.hideVariable(variable, secret)
-		c.r.addSecretName(c.line, variable)
-		return
-	}
-	c.change(option, "setup.container.options must not contain a secret")
 }
 
 // unknownArgumentReason returns the fix for an argument of torchrun that only a shell can

@@ -131,7 +131,7 @@ func (r *reader) prepareRequired(s *syntax.Stmt) {
 		r.prepare([]*syntax.Stmt{s})
 		return
 	}
-	r.markRead(s)
+	r.markUnknown(s)
 	r.run(s)
 }
 
@@ -406,10 +406,7 @@ func (r *reader) prepareNested(s *syntax.Stmt) {
 	if r.isHarmless(s) && len(setVariables(s)) == 0 && !hasExit(s) {
 		return
 	}
-	for _, name := range setVariables(s) {
-		r.scriptVars[name] = true
-		delete(r.vars, name)
-	}
+	r.markUnknown(s)
 	r.hideNestedSecrets(s)
 	r.readEffects(s)
 	r.run(s)
@@ -549,10 +546,9 @@ func (r *reader) prepareDeclaration(s *syntax.Stmt, c *syntax.DeclClause) {
 	}
 	if evaluates { // declare -i N=1+1
 		r.run(s)
+		r.markUnknown(c)
 		for _, name := range setVariables(c) {
-			r.scriptVars[name] = true
 			r.exported[name] = r.exported[name] || exports
-			delete(r.vars, name)
 		}
 		return
 	}
@@ -677,134 +673,159 @@ func (r *reader) noteUnknown(line int, name, text string, uses []string) bool {
 	return false
 }
 
+// A setupCall is a simple command before the program, such as module load.
+type setupCall struct {
+	stmt  *syntax.Stmt
+	line  int
+	text  string   // source
+	name  string   // without directories
+	args  []string // values of the arguments, empty if not known
+	known bool     // whether all arguments are known
+}
+
 // prepareCall reads a simple command before the program.
-func (r *reader) prepareCall(s *syntax.Stmt, c *syntax.CallExpr) {
-	line := r.line(s)
-	if len(c.Args) == 0 {
-		for _, a := range c.Assigns {
+func (r *reader) prepareCall(s *syntax.Stmt, call *syntax.CallExpr) {
+	if len(call.Args) == 0 {
+		for _, a := range call.Assigns {
 			r.prepareAssign(s, a, "")
 		}
 		return
 	}
-	args := r.args(c.Args)
-	if len(args) == 0 {
-		return // an empty variable
-	}
-	name := args[0].text
-	if hasDefaultAssignment(c) {
-		r.markRead(c)
-		r.run(s)
-		return
-	}
-	if !args[0].known {
-		r.run(s)
-		r.forget()
-		return
-	}
-	base := path.Base(name)
-	list, all := r.arguments(c.Args[1:])
-	first := ""
-	if len(list) > 0 {
-		first = list[0]
-	}
-	if slices.ContainsFunc(s.Redirs, writesFile) || s.Background || slices.ContainsFunc(s.Redirs, func(d *syntax.Redirect) bool { return d.Op == syntax.RdrIn || d.Hdoc != nil }) {
-		if base == "exec" && len(c.Args) == 1 {
-			r.note(line, sourceText(s), "the log is in the run directory")
-			return
-		}
-		if base != "source" && base != "." && base != "module" && base != "cd" {
-			r.markRead(c)
-			r.run(s)
-			return
-		}
-	}
-	if before := len(r.steps); slices.Contains(words("module ml source . conda mamba micromamba cd pushd"), base) {
-		defer func() {
-			if !slices.ContainsFunc(r.steps[before:], func(s step) bool { return s.kind == stepRun }) {
-				r.setupWords = append(r.setupWords, usedVariables(c)...)
-			}
-		}()
-	}
+	args := r.args(call.Args)
 	switch {
-	case r.callsHarmlessFunction(name):
-	case r.functions[name] != nil:
-		body := r.functions[name]
-		r.functions[name] = nil // without the calls of a recursive function
-		for _, name := range setVariables(body) {
-			r.scriptVars[name] = true
-		}
-		r.hideNestedSecrets(body)
-		r.readEffects(body)
-		r.functions[name] = body
+	case len(args) == 0: // an empty variable
+		return
+	case hasDefaultAssignment(call):
+		r.markUnknown(call)
+		r.run(s)
+		return
+	case !args[0].known:
 		r.run(s)
 		r.forget()
-	case base == "module" || base == "ml":
-		r.prepareModule(s, base, list, all)
-	case base == "source" || base == ".":
-		r.prepareSource(s, list, all)
-	case base == "conda" || base == "mamba" || base == "micromamba":
-		if first == "activate" && all && len(list) == 2 {
-			r.addStep(step{kind: stepConda, line: line, value: list[1], text: sourceText(s)})
-		} else if !r.isHarmless(s) || first == "deactivate" {
-			r.run(s)
-		}
-	case base == "cd" || base == "pushd":
-		r.changeDirectory(s, list, all)
-	case base == "popd":
-		r.change(line, sourceText(s), "the directory is known only to a shell: set command.workdir")
-	case base == "trap":
-		r.change(line, sourceText(s), "a job file has no traps")
-	case base == "set":
-		on := false
-		for _, a := range list {
-			isOption := strings.HasPrefix(a, "-") || strings.HasPrefix(a, "+")
-			if isOption {
-				on = a[0] == '-'
-			}
-			if isOption && strings.Contains(a, "e") || a == "errexit" {
-				r.errexit = on
-			}
-			if a == "--" || !isOption && !slices.Contains(words("errexit nounset pipefail xtrace verbose allexport"), a) {
-				r.change(line, sourceText(s), "a job has no command-line arguments ($1, $@)")
-			}
-			if a == "noglob" || strings.HasPrefix(a, "-") && strings.Contains(a, "f") {
-				r.expansion = sourceText(s)
-			}
-			if a == "-a" || a == "allexport" {
-				r.change(line, sourceText(s), "it exports all variables: use export")
-			}
-		}
-	case base == "shopt":
+		return
+	}
+	c := setupCall{stmt: s, line: r.line(s), text: sourceText(s), name: path.Base(args[0].text)}
+	c.args, c.known = r.arguments(call.Args[1:])
+	isRedirected := s.Background || slices.ContainsFunc(s.Redirs, func(d *syntax.Redirect) bool { return writesFile(d) || d.Op == syntax.RdrIn || d.Hdoc != nil })
+	before := len(r.steps)
+	switch {
+	case isRedirected && c.name == "exec" && len(call.Args) == 1:
+		r.note(c.line, c.text, "the log is in the run directory")
+	case isRedirected && !slices.Contains(words("source . module cd"), c.name):
+		r.markUnknown(call)
 		r.run(s)
-		if slices.ContainsFunc(list, func(a string) bool {
+	case r.callsHarmlessFunction(args[0].text):
+	case r.functions[args[0].text] != nil:
+		r.prepareFunction(s, args[0].text)
+	default:
+		r.prepareCommand(c)
+	}
+	isSetup := slices.Contains(words("module ml source . conda mamba micromamba cd pushd"), c.name)
+	if isSetup && !slices.ContainsFunc(r.steps[before:], func(s step) bool { return s.kind == stepRun }) {
+		r.setupWords = append(r.setupWords, usedVariables(call)...)
+	}
+}
+
+// prepareFunction reads a call of a function of the script.
+func (r *reader) prepareFunction(s *syntax.Stmt, name string) {
+	body := r.functions[name]
+	r.functions[name] = nil // without the calls of a recursive function
+	for _, name := range setVariables(body) {
+		r.scriptVars[name] = true
+	}
+	r.hideNestedSecrets(body)
+	r.readEffects(body)
+	r.functions[name] = body
+	r.run(s)
+	r.forget()
+}
+
+// prepareCommand reads a program or a builtin command of the shell.
+func (r *reader) prepareCommand(c setupCall) {
+	switch c.name {
+	case "module", "ml":
+		r.prepareModule(c)
+	case "source", ".":
+		r.prepareSource(c)
+	case "conda", "mamba", "micromamba":
+		r.prepareConda(c)
+	case "cd", "pushd":
+		r.changeDirectory(c)
+	case "popd":
+		r.change(c.line, c.text, "the directory is known only to a shell: set command.workdir")
+	case "trap":
+		r.change(c.line, c.text, "a job file has no traps")
+	case "exit":
+		r.change(c.line, c.text, "the script ends here")
+	case "set":
+		r.readShellOptions(c)
+	case "shopt":
+		r.run(c.stmt)
+		if slices.ContainsFunc(c.args, func(a string) bool {
 			return slices.Contains(words("nullglob failglob dotglob globstar extglob nocaseglob"), a)
 		}) {
-			r.expansion = sourceText(s)
+			r.expansion = c.text
 		}
-	case base == "unset":
-		for _, a := range list {
+	case "unset":
+		for _, a := range c.args {
 			delete(r.vars, a)
 			delete(r.exported, a)
 			r.job.secrets = slices.DeleteFunc(r.job.secrets, func(s string) bool { return s == a })
 		}
-		r.run(s)
-	case base == "eval":
-		if strings.Contains(sourceText(s), "conda") && strings.Contains(sourceText(s), "hook") {
-			r.addStep(step{kind: stepHook, line: line, text: r.code(s)})
+		r.run(c.stmt)
+	case "eval":
+		if strings.Contains(c.text, "conda") && strings.Contains(c.text, "hook") {
+			r.addStep(step{kind: stepHook, line: c.line, text: r.code(c.stmt)})
 			return
 		}
-		r.run(s)
+		r.run(c.stmt)
 		r.forget()
-	case base == "exit":
-		r.change(line, sourceText(s), "the script ends here")
-	case base == "wait" || base == "sleep":
+	case "wait", "sleep":
 		if r.hasBackground() {
-			r.run(s)
+			r.run(c.stmt)
 		}
-	case r.isHarmless(s):
 	default:
-		r.markRead(c)
-		r.run(s)
+		if !r.isHarmless(c.stmt) {
+			r.markUnknown(c.stmt.Cmd)
+			r.run(c.stmt)
+		}
+	}
+}
+
+// readShellOptions reads set.
+func (r *reader) readShellOptions(c setupCall) {
+	on := false
+	for _, a := range c.args {
+		isOption := strings.HasPrefix(a, "-") || strings.HasPrefix(a, "+")
+		if isOption {
+			on = a[0] == '-'
+		}
+		if isOption && strings.Contains(a, "e") || a == "errexit" {
+			r.errexit = on
+		}
+		if a == "--" || !isOption && !slices.Contains(words("errexit nounset pipefail xtrace verbose allexport"), a) {
+			r.change(c.line, c.text, "a job has no command-line arguments ($1, $@)")
+		}
+		if a == "noglob" || strings.HasPrefix(a, "-") && strings.Contains(a, "f") {
+			r.expansion = c.text
+		}
+		if a == "-a" || a == "allexport" {
+			r.change(c.line, c.text, "it exports all variables: use export")
+		}
+	}
+}
+
+// prepareConda reads conda and the compatible commands.
+func (r *reader) prepareConda(c setupCall) {
+	verb := ""
+	if len(c.args) > 0 {
+		verb = c.args[0]
+	}
+	switch {
+	case verb == "activate" && c.known && len(c.args) == 2:
+		r.addStep(step{kind: stepConda, line: c.line, value: c.args[1], text: c.text})
+	case verb == "deactivate" || !r.isHarmless(c.stmt):
+		r.run(c.stmt)
 	}
 }
 
@@ -820,8 +841,8 @@ func hasDefaultAssignment(n syntax.Node) bool {
 	return found
 }
 
-// markRead marks the variables that a command such as read sets as unknown.
-func (r *reader) markRead(n syntax.Node) {
+// markUnknown marks the variables that a part of the script sets as unknown.
+func (r *reader) markUnknown(n syntax.Node) {
 	for _, name := range setVariables(n) {
 		r.scriptVars[name] = true
 		delete(r.vars, name)
@@ -833,58 +854,62 @@ func (r *reader) hasBackground() bool {
 }
 
 // changeDirectory reads cd.
-func (r *reader) changeDirectory(s *syntax.Stmt, list []string, all bool) {
-	line := r.line(s)
-	text := "cd " + strings.TrimPrefix(strings.TrimPrefix(sourceText(s), "pushd "), "cd ")
+func (r *reader) changeDirectory(c setupCall) {
+	list := c.args
 	if len(list) > 0 && (list[0] == "--" || list[0] == "-P" || list[0] == "-L") {
 		list = list[1:]
 	}
 	switch {
-	case len(list) == 0 && all && r.options.Home != "":
+	case len(list) == 0 && c.known && r.options.Home != "":
 		list = []string{r.options.Home}
-	case !all || len(list) != 1 || list[0] == "-":
-		if len(usedVariables(s)) > 0 && !slices.ContainsFunc(usedVariables(s), func(n string) bool {
-			return slices.Contains(words("@ ? ! $! $$ $0 $("), n) || strings.HasSuffix(n, "[]")
-		}) && strings.Count(text, " ") == 1 {
-			r.job.shellDir = strings.TrimPrefix(text, "cd ")
-			r.job.workdir = ""
-			r.addNeeded(usedVariables(s))
-			r.addStep(step{kind: stepCd, line: line, text: text, uses: usedVariables(s)})
-			delete(r.vars, "PWD")
-			return
-		}
-		r.change(line, sourceText(s), "the directory is known only to a shell: set command.workdir")
-		r.addStep(step{kind: stepCd, line: line, text: text, uses: usedVariables(s)})
-		delete(r.vars, "PWD")
+	case !c.known || len(list) != 1 || list[0] == "-":
+		r.leaveDirectory(c)
 		return
 	}
 	dir := list[0]
+	pwd, isKnown := r.knownString("PWD")
 	switch {
 	case filepath.IsAbs(dir):
 		r.job.workdir, r.job.shellDir = filepath.Clean(dir), ""
+		pwd, isKnown = "", true
 	case r.job.shellDir != "":
 		r.job.shellDir += "/" + quoteWord(dir)
 	default:
 		r.job.workdir = filepath.Join(r.job.workdir, dir)
 	}
-	switch pwd, known := r.knownString("PWD"); {
-	case filepath.IsAbs(dir):
-		r.setString("PWD", filepath.Clean(dir))
-	case known:
+	if isKnown {
 		r.setString("PWD", filepath.Join(pwd, dir))
 	}
 	if dir == r.options.Dir && !slices.ContainsFunc(r.steps, func(s step) bool { return s.kind == stepCd }) {
 		return // the directory from which the script was submitted
 	}
-	r.addStep(step{kind: stepCd, line: line, text: "cd " + quoteWord(dir)})
+	r.addStep(step{kind: stepCd, line: c.line, text: "cd " + quoteWord(dir)})
+}
+
+// leaveDirectory reads cd to a directory that is known only to a shell.
+func (r *reader) leaveDirectory(c setupCall) {
+	text := "cd " + strings.TrimPrefix(strings.TrimPrefix(c.text, "pushd "), "cd ")
+	uses := usedVariables(c.stmt)
+	isOutside := func(name string) bool { // the shell of a rank does not have the value
+		return slices.Contains(words("@ ? ! $! $$ $0 $("), name) || strings.HasSuffix(name, "[]")
+	}
+	if len(uses) > 0 && !slices.ContainsFunc(uses, isOutside) && strings.Count(text, " ") == 1 {
+		r.job.shellDir, r.job.workdir = strings.TrimPrefix(text, "cd "), ""
+		r.addNeeded(uses)
+	} else {
+		r.change(c.line, c.text, "the directory is known only to a shell: set command.workdir")
+	}
+	r.addStep(step{kind: stepCd, line: c.line, text: text, uses: uses})
+	delete(r.vars, "PWD")
 }
 
 // prepareModule reads module and ml.
-func (r *reader) prepareModule(s *syntax.Stmt, base string, list []string, all bool) {
-	if base == "ml" && len(list) > 0 && !slices.Contains(words("purge load use unload swap list add av avail spider save restore"), list[0]) && !strings.HasPrefix(list[0], "-") {
+func (r *reader) prepareModule(c setupCall) {
+	list := c.args
+	if c.name == "ml" && len(list) > 0 && !slices.Contains(words("purge load use unload swap list add av avail spider save restore"), list[0]) && !strings.HasPrefix(list[0], "-") {
 		list = append([]string{"load"}, list...)
 	}
-	isPlain := all && len(list) > 1 && (list[0] == "load" || list[0] == "add")
+	isPlain := c.known && len(list) > 1 && (list[0] == "load" || list[0] == "add")
 	for _, m := range list[min(1, len(list)):] {
 		var w jobs.Word
 		isPlain = isPlain && w.UnmarshalTOML(m) == nil
@@ -892,11 +917,11 @@ func (r *reader) prepareModule(s *syntax.Stmt, base string, list []string, all b
 	switch {
 	case isPlain:
 		for _, m := range list[1:] {
-			r.addStep(step{kind: stepModule, line: r.line(s), value: m, text: "module load " + quoteWord(m)})
+			r.addStep(step{kind: stepModule, line: c.line, value: m, text: "module load " + quoteWord(m)})
 		}
 	case len(list) == 0 || slices.Contains(words("list avail av show spider li help whatis"), list[0]):
 	default:
-		r.run(s)
+		r.run(c.stmt)
 	}
 }
 
@@ -904,37 +929,29 @@ func (r *reader) prepareModule(s *syntax.Stmt, base string, list []string, all b
 var environmentFile = lazyregexp.New(`(?:/etc/profile|/etc/bashrc|\.bashrc|\.bash_profile|\.profile|conda\.sh|mamba\.sh|/lmod/.*|/init/(?:bash|sh)|modules?\.sh|bin/activate|/activate)$`)
 
 // prepareSource reads source, and recognizes files that activate an environment.
-func (r *reader) prepareSource(s *syntax.Stmt, list []string, all bool) {
-	line, src := r.line(s), sourceText(s)
+func (r *reader) prepareSource(c setupCall) {
 	file := ""
-	if len(list) > 0 {
-		file = list[0]
+	if len(c.args) > 0 {
+		file = c.args[0]
 	}
+	venv, isVenv := strings.CutSuffix(file, "/bin/activate")
+	if isVenv && !filepath.IsAbs(venv) && r.job.shellDir == "" {
+		venv = filepath.Join(r.job.workdir, venv)
+	}
+	isOnly := c.known && len(c.args) == 1
 	switch {
-	case all && len(list) == 2 && (file == "activate" || file == "activate.sh"):
-		r.addStep(step{kind: stepConda, line: line, value: list[1], text: src})
-	case all && len(list) == 1 && file == "activate":
-		r.addStep(step{kind: stepConda, line: line, value: "base", text: src})
-	case all && len(list) == 1 && file == "deactivate":
-		r.run(s)
-	case all && len(list) == 1 && strings.HasSuffix(file, "/bin/activate") && !isCondaPath(file):
-		dir := strings.TrimSuffix(file, "/bin/activate")
-		if !filepath.IsAbs(dir) && r.job.shellDir == "" {
-			dir = filepath.Join(r.job.workdir, dir)
-		}
-		if !filepath.IsAbs(dir) && r.job.shellDir != "" {
-			r.run(s)
-			return
-		}
-		r.addStep(step{kind: stepVenv, line: line, value: dir, text: r.code(s)})
-	case all && len(list) == 1 && strings.HasSuffix(file, "conda.sh"):
-		r.run(s)
+	case c.known && len(c.args) == 2 && (file == "activate" || file == "activate.sh"):
+		r.addStep(step{kind: stepConda, line: c.line, value: c.args[1], text: c.text})
+	case isOnly && file == "activate":
+		r.addStep(step{kind: stepConda, line: c.line, value: "base", text: c.text})
+	case isOnly && isVenv && !isCondaPath(file) && (filepath.IsAbs(file) || r.job.shellDir == ""):
+		r.addStep(step{kind: stepVenv, line: c.line, value: venv, text: r.code(c.stmt)})
 	default:
-		r.run(s)
-		if !all || !environmentFile().MatchString(file) {
-			if !environmentFile().MatchString(strings.Trim(src, `"`)) && !(len(list) == 2 && strings.HasSuffix(file, "/activate")) {
-				r.forget()
-			}
+		r.run(c.stmt)
+		isEnvironment := isOnly && file == "deactivate" || c.known && environmentFile().MatchString(file) || environmentFile().MatchString(strings.Trim(c.text, `"`)) ||
+			len(c.args) == 2 && strings.HasSuffix(file, "/activate")
+		if !isEnvironment {
+			r.forget()
 		}
 	}
 }

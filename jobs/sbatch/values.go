@@ -457,12 +457,8 @@ func splitValue(w *syntax.Word) (list []*syntax.Word) {
 	if strings.ContainsAny(text, "\"'`\\*?[~{}()<>|&;#") {
 		return nil
 	}
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader("x "+strings.Join(strings.Fields(text), " ")), "")
-	if err != nil || len(file.Stmts) != 1 {
-		return nil
-	}
-	call, ok := file.Stmts[0].Cmd.(*syntax.CallExpr)
-	if !ok || len(call.Assigns) > 0 {
+	call := parseSimple("x " + strings.Join(strings.Fields(text), " "))
+	if call == nil {
 		return nil
 	}
 	return call.Args[1:]
@@ -543,6 +539,14 @@ func (r *reader) arguments(words []*syntax.Word) (args []string, all bool) {
 		args = append(args, a.text)
 	}
 	return args, all
+}
+
+// source returns the value of an argument, or its source if the value is not known.
+func (a arg) source() string {
+	if !a.known {
+		return sourceText(a.word)
+	}
+	return a.text
 }
 
 // shellText returns an argument as bash code.
@@ -840,9 +844,7 @@ func (r *reader) setSlurmVariables() {
 			}
 		}
 	}
-	if j.nodesKnown() {
-		set(j.nodes, "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
-	}
+	set(j.nodes, "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
 	if total, ok := j.requestedTasks(); ok {
 		set(total, "SLURM_NTASKS", "SLURM_NPROCS")
 	}

@@ -10,86 +10,112 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
+// An edit replaces bytes of the script.
+type edit struct {
+	start, end int
+	text       string
+}
+
 // wrap returns the script with `ddpbatch launch` instead of the launcher of its program. The
 // program, its arguments, and all other lines are unchanged. It returns nil if the launcher has
 // options that ddpbatch launch cannot apply.
 func (r *reader) wrap(program *candidate) (script []byte) {
-	args := r.args(program.call.Args)
 	if readsInput(program.stmt) {
 		return nil // ranks have no standard input
 	}
+	args := r.args(program.call.Args)
+	code, ok := r.joinArguments(args)
+	if !ok {
+		return nil
+	}
+	launcher, ok := r.wrapLauncher(program, args)
+	if !ok {
+		return nil
+	}
+	end := 0
+	for _, e := range append([]edit{launcher}, code...) {
+		if e.start < end || e.start > e.end || e.end > len(r.src) {
+			return nil
+		}
+		script = slices.Concat(script, r.src[end:e.start], []byte(e.text))
+		end = e.end
+	}
+	return append(script, r.src[end:]...)
+}
+
+// joinArguments writes the shell code of bash -c on one line, because a job has no arguments of several
+// lines. ok is false for other arguments of several lines, and for more than one.
+func (r *reader) joinArguments(args []arg) (edits []edit, ok bool) {
 	for i, a := range args {
 		if !isMultiline(a) {
 			continue
 		}
-		// A job has no arguments of several lines. Only shell code may become one line.
-		line, ok := singleLine(a.word)
-		if ok { // a variable can hold line breaks
-			values, _ := r.fields(line)
-			ok = !slices.ContainsFunc(values, func(v string) bool { return strings.ContainsAny(v, "\n\t") })
+		line, isCode := singleLine(a.word)
+		if !isCode || len(edits) > 0 || i < 2 || args[i-1].text != "-c" || !slices.Contains(words("bash sh"), path.Base(args[i-2].text)) {
+			return nil, false
 		}
-		if slices.ContainsFunc(args[:i], isMultiline) {
-			return nil // only one argument of several lines can be replaced
+		values, _ := r.fields(line)
+		if slices.ContainsFunc(values, func(v string) bool { return strings.ContainsAny(v, "\n\t") }) {
+			return nil, false // a variable holds line breaks
 		}
-		if !ok || i < 2 || args[i-1].text != "-c" || !slices.Contains(words("bash sh"), path.Base(args[i-2].text)) {
-			return nil
-		}
-		start, end := int(a.word.Pos().Offset()), int(a.word.End().Offset())
-		defer func() { // replace the argument, at its distance from the end of the script
-			if script != nil {
-				tail := len(r.src) - end
-				script = slices.Concat(script[:len(script)-tail-(end-start)], []byte(sourceText(line)), script[len(script)-tail:])
-			}
-		}()
+		edits = append(edits, edit{int(a.word.Pos().Offset()), int(a.word.End().Offset()), sourceText(line)})
 	}
+	return edits, true
+}
+
+// wrapLauncher replaces srun and its options by ddpbatch launch, or writes ddpbatch launch in front of
+// a different program.
+func (r *reader) wrapLauncher(program *candidate, args []arg) (e edit, ok bool) {
+	args = skipPrefix(args)
+	if len(args) == 0 || args[0].word == nil || args[0].known && args[0].text == "eval" {
+		return edit{}, false
+	}
+	start := int(args[0].word.Pos().Offset())
+	if !startsSrun(args) {
+		return edit{start, start, "ddpbatch launch -n 1 -- "}, !r.holdsEarlier(program, args[0])
+	}
+	options, inner, ok := parseSrun(args[1:])
+	switch {
+	case !ok || len(inner) == 0 || inner[0].word == nil || startsSeveral(inner):
+		return edit{}, false
+	case slices.ContainsFunc(args[:len(args)-len(inner)], func(a arg) bool { return a.word == inner[0].word }):
+		return edit{}, false // one variable holds the options and the program
+	case !r.hasDirectives() && len(options) > 0:
+		return edit{}, false // srun requests the nodes, which ddpbatch launch does not do
+	}
+	if r.components > 0 {
+		if options = withoutGroups(options, r.components+1); options == nil {
+			return edit{}, false // ddpbatch launch starts ranks in all components
+		}
+	}
+	flags, ok := launchFlags(options)
+	return edit{start, int(inner[0].word.Pos().Offset()), "ddpbatch launch " + flags + "-- "}, ok
+}
+
+// skipPrefix returns the command line without commands such as exec, env A=1, and timeout, which then
+// apply to ddpbatch launch.
+func skipPrefix(args []arg) []arg {
 	for len(args) > 1 && args[0].known {
 		base := path.Base(args[0].text)
+		name, _, isAssignment := strings.Cut(args[0].text, "=")
 		isWrapper := slices.Contains(words("exec time nohup command builtin"), base) && !strings.HasPrefix(args[1].text, "-")
-		isAssignment := base == "env" && args[1].known && strings.Contains(args[1].text, "=") || strings.Contains(args[0].text, "=") && isPlainName(args[0].text[:strings.IndexByte(args[0].text, '=')])
-		if !isWrapper && !isAssignment {
+		isEnv := base == "env" && args[1].known && strings.Contains(args[1].text, "=")
+		if !isWrapper && !isEnv && !(isAssignment && isPlainName(name)) {
 			break
 		}
 		args = args[1:]
 	}
 	if len(args) > 0 && args[0].known && wrappers[path.Base(args[0].text)] {
-		// Commands such as timeout then limit ddpbatch launch instead of srun.
-		if inner := skipWrapper(path.Base(args[0].text), args[1:]); len(inner) > 0 && inner[0].known && path.Base(inner[0].text) == "srun" {
-			args = inner
+		if inner := skipWrapper(path.Base(args[0].text), args[1:]); startsSrun(inner) {
+			return inner
 		}
 	}
-	if len(args) == 0 || args[0].word == nil {
-		return nil
-	}
-	start := int(args[0].word.Pos().Offset())
-	if args[0].known && args[0].text == "eval" {
-		return nil // not a program
-	}
-	if !args[0].known || path.Base(args[0].text) != "srun" {
-		if before := r.before(program, args[0]); before {
-			return nil
-		}
-		return r.replace(start, start, "ddpbatch launch -n 1 -- ")
-	}
-	options, inner, ok := parseSrun(args[1:])
-	if !ok || len(inner) == 0 || inner[0].word == nil || startsSeveral(inner) {
-		return nil
-	}
-	if slices.ContainsFunc(args[:len(args)-len(inner)], func(a arg) bool { return a.word == inner[0].word }) {
-		return nil // one variable holds the options and the program
-	}
-	if !r.hasDirectives() && len(options) > 0 {
-		return nil // srun requests the nodes, which ddpbatch launch does not do
-	}
-	if r.components > 0 {
-		if options = withoutGroups(options, r.components+1); options == nil {
-			return nil // ddpbatch launch starts ranks in all components
-		}
-	}
-	flags, ok := launchFlags(options)
-	if !ok {
-		return nil
-	}
-	return r.replace(start, int(inner[0].word.Pos().Offset()), "ddpbatch launch "+flags+"-- ")
+	return args
+}
+
+// startsSrun reports whether a command line is a call of srun.
+func startsSrun(args []arg) bool {
+	return len(args) > 0 && args[0].known && path.Base(args[0].text) == "srun"
 }
 
 // withoutGroups returns the options of srun without --het-group, or nil if the step does not run in all
@@ -137,8 +163,8 @@ func isMultiline(a arg) bool {
 	return strings.ContainsAny(a.text, "\n\t") || a.word != nil && strings.ContainsAny(sourceText(a.word), "\n\t")
 }
 
-// before reports whether the word of a also holds earlier arguments, such as "exec" in a variable.
-func (r *reader) before(program *candidate, a arg) bool {
+// holdsEarlier reports whether the word of a also holds earlier arguments, such as "exec" in a variable.
+func (r *reader) holdsEarlier(program *candidate, a arg) bool {
 	for _, other := range r.args(program.call.Args) {
 		if other.word == a.word {
 			return other.text != a.text
@@ -147,88 +173,58 @@ func (r *reader) before(program *candidate, a arg) bool {
 	return false
 }
 
-// replace replaces bytes of the script.
-func (r *reader) replace(start, end int, text string) []byte {
-	if start < 0 || start > end || end > len(r.src) {
-		return nil
-	}
-	return slices.Concat(r.src[:start], []byte(text), r.src[end:])
-}
-
 // droppedFlags are options of srun that ddpbatch launch sets or does not need.
 var droppedFlags = words(`label unbuffered kill-on-bad-exit output error wait quiet verbose no-kill open-mode disable-status quit-on-interrupt job-name
 	no-requeue requeue jobid`)
 
+// launchOptions maps options of srun to flags of ddpbatch launch with the same values.
+var launchOptions = map[string]string{"nodes": "--nodes=", "ntasks": "--ntasks=", "ntasks-per-node": "--tasks-per-node=", "tasks-per-node": "--tasks-per-node=",
+	"cpus-per-task": "--cpus-per-task=", "distribution": "--srun-option=--distribution=", "container-image": "--container-image=", "container-mounts": "--container-mounts=",
+	"mpi": "--set slurm.mpi=", "cpu-bind": "--set slurm.cpu_bind=", "cpu_bind": "--set slurm.cpu_bind=", "gpu-bind": "--set slurm.gpu_bind=", "gpu_bind": "--set slurm.gpu_bind="}
+
+// rejectedOptions are options of srun that ddpbatch launch cannot apply. With some of them, the step would
+// have other ranks or resources.
+var rejectedOptions = words(`multi-prog pty het-group pack-group no-allocate container-workdir environment
+	ntasks-per-gpu gpus gpus-per-node gpus-per-task cpus-per-gpu gres mem mem-per-cpu mem-per-gpu exact overlap exclusive`)
+
 // launchFlags returns the flags of ddpbatch launch that replace options of srun.
 func launchFlags(options []option) (flags string, ok bool) {
-	var b strings.Builder
 	for _, o := range options {
-		value := quoteWord(o.value)
-		if !o.known {
-			value = sourceText(o.source.word)
-			if strings.HasPrefix(value, "-") { // --nodes=$N, -N$N
-				if _, after, has := strings.Cut(value, "="); has {
-					value = after
-				} else {
-					value = value[2:]
-				}
-			}
-			if value == "" {
-				return "", false
-			}
-		}
-		add := func(flag string) { b.WriteString(flag + value + " ") }
-		switch o.name {
-		case "nodes":
-			add("--nodes=")
-		case "ntasks":
-			add("--ntasks=")
-		case "ntasks-per-node", "tasks-per-node":
-			add("--tasks-per-node=")
-		case "cpus-per-task":
-			add("--cpus-per-task=")
-		case "distribution":
-			if strings.HasPrefix(o.value, "arbitrary") {
-				return "", false // its hostfile places the ranks
-			}
-			add("--srun-option=--distribution=")
-		case "container-image":
-			add("--container-image=")
-		case "container-mounts":
-			add("--container-mounts=")
-		case "mpi":
-			add("--set slurm.mpi=")
-		case "cpu-bind", "cpu_bind":
-			add("--set slurm.cpu_bind=")
-		case "gpu-bind", "gpu_bind":
-			add("--set slurm.gpu_bind=")
-		case "multi-prog", "pty", "het-group", "pack-group", "no-allocate", "export", "container-workdir", "environment":
-			if o.name == "export" && o.known && o.value == "ALL" {
-				continue // the default of ddpbatch launch
-			}
+		value, flag := o.shellValue(), "--"+o.name
+		isDefault := o.name == "export" && o.known && o.value == "ALL" || o.name == "input" && o.known && (o.value == "none" || o.value == "/dev/null")
+		isHostfile := o.name == "distribution" && strings.HasPrefix(o.value, "arbitrary") // it places the ranks
+		switch {
+		case value == "" || isHostfile || slices.Contains(rejectedOptions, o.name):
 			return "", false
-		case "ntasks-per-gpu", "gpus", "gpus-per-node", "gpus-per-task", "cpus-per-gpu", "gres", "mem", "mem-per-cpu", "mem-per-gpu", "exact", "overlap", "exclusive":
-			return "", false // the step would have other ranks or resources
-		case "input":
-			if !o.known || o.value != "none" && o.value != "/dev/null" {
+		case isDefault || slices.Contains(droppedFlags, o.name):
+		case o.name == "export" || o.name == "input":
+			return "", false
+		case launchOptions[o.name] != "":
+			flags += launchOptions[o.name] + value + " "
+		case !newJob().addStepOption(flag) && !newJob().addStepOption(flag+"=1"):
+			if !slices.Contains(ignoredSrunOptions, o.name) { // the step has the resources of the job
 				return "", false
 			}
+		case o.known && o.value == "":
+			flags += "--srun-option=" + flag + " "
 		default:
-			if slices.Contains(droppedFlags, o.name) {
-				continue
-			}
-			if probe := "--" + o.name; !newJob().addStepOption(probe) && !newJob().addStepOption(probe+"=1") {
-				if slices.Contains(ignoredSrunOptions, o.name) {
-					continue // the step has the resources of the job
-				}
-				return "", false
-			}
-			if o.value == "" && o.known {
-				b.WriteString("--srun-option=--" + o.name + " ")
-			} else {
-				add("--srun-option=--" + o.name + "=")
-			}
+			flags += "--srun-option=" + flag + "=" + value + " "
 		}
 	}
-	return b.String(), true
+	return flags, true
+}
+
+// shellValue returns the value of an option as bash code.
+func (o option) shellValue() string {
+	if o.known {
+		return quoteWord(o.value)
+	}
+	code := sourceText(o.source.word)
+	if !strings.HasPrefix(code, "-") {
+		return code
+	}
+	if _, value, has := strings.Cut(code, "="); has { // --nodes=$N
+		return value
+	}
+	return code[2:] // -N$N
 }

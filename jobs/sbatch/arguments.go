@@ -1,0 +1,244 @@
+package sbatch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// rankVariables differ between the ranks of a job, or between the batch script and its ranks.
+var rankVariables = words("SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_GTIDS SLURM_STEP_ID SLURM_STEPID SLURM_TASK_PID RANDOM SRANDOM SECONDS BASHPID HOSTNAME EPOCHSECONDS EPOCHREALTIME LINENO SLURMD_NODENAME SLURM_TASKS_PER_NODE PPID BASH_SOURCE FUNCNAME SHLVL")
+
+// jobVariables are variables of Slurm that are equal in the batch script and in all ranks.
+var jobVariables = words(`SLURM_JOB_ID SLURM_JOBID SLURM_JOB_NODELIST SLURM_NODELIST SLURM_JOB_NAME SLURM_SUBMIT_DIR SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID SLURM_JOB_PARTITION SLURM_CLUSTER_NAME SLURM_JOB_USER SLURM_TMPDIR SLURM_JOB_ACCOUNT SLURM_JOB_QOS
+	SLURM_RESTART_COUNT SLURM_JOB_NUM_NODES SLURM_NNODES SLURM_JOB_UID SLURM_SUBMIT_HOST SLURM_JOB_END_TIME SLURM_JOB_START_TIME SLURM_CPUS_ON_NODE SLURM_GPUS_ON_NODE`)
+
+// convertProgram uses the remaining words as argv. If only a shell can evaluate one of them, a
+// shell on the node runs the line.
+func (c *command) convertProgram() {
+	r := c.r
+	c.layout()
+	c.args = slices.Concat(c.prefix, c.args)
+	c.useArrayTask()
+	c.hideArguments()
+	c.joinLines()
+	var argv []string
+	shell := r.job.shellDir != ""
+	for _, a := range c.args {
+		shell = shell || !a.known || !isValidText(a.text)
+		argv = append(argv, a.text)
+	}
+	if !shell {
+		r.job.argv = argv
+		return
+	}
+	r.job.argv = []string{"bash", "-c", c.shellLine("exec ")}
+}
+
+// shellLine returns shell code that starts the program with the remaining words. start is its
+// beginning.
+func (c *command) shellLine(start string) string {
+	r := c.r
+	c.evaluateOnce()
+	start = c.restoreArrays() + start
+	parts := make([]string, len(c.args))
+	var names []string
+	for i, a := range c.args {
+		parts[i] = a.shellText()
+		if !a.known {
+			names = append(names, usedVariables(a.word)...)
+		}
+	}
+	switch {
+	case r.expansion != "":
+		c.change(r.expansion, "the shell of each rank, which completes the command line, does not have this option")
+	case r.scriptVars["IFS"]:
+		c.change("IFS", "the shell of each rank, which completes the command line, splits words at spaces")
+	}
+	line := start + strings.Join(parts, " ")
+	if r.job.shellDir != "" {
+		line = "cd " + r.job.shellDir + " && " + line
+		r.job.shellDir = ""
+	}
+	if !isValidText(line) {
+		c.change(sourceText(c.stmt), "it contains a control character: set command.argv")
+		line = "false"
+	}
+	r.checkRankVariables(c.line, names)
+	return line
+}
+
+// evaluatedReason is the reason of a note about an argument that the setup evaluates. The name of the
+// variable follows.
+const evaluatedReason = "the setup evaluates it once, as $"
+
+// evaluateOnce moves arguments that have different values in the script and in its ranks, such as
+// $(date), to variables of the setup, which runs once.
+func (c *command) evaluateOnce() {
+	r := c.r
+	if r.job.once {
+		return // the program runs where the script did
+	}
+	count := 0
+	for i, a := range c.args {
+		if a.known || a.word == nil || r.usesHiddenVariable(a.word) || r.isSuspicious(sourceText(a.word)) {
+			continue
+		}
+		names := usedVariables(a.word)
+		differs := func(name string) bool {
+			isElement := strings.HasSuffix(name, "[]")
+			return name == "$(" || name == "$0" || isElement || slices.Contains(rankVariables, name) || isSlurmVariable(name) && !slices.Contains(jobVariables, name)
+		}
+		if !slices.ContainsFunc(names, differs) || slices.ContainsFunc(names, func(name string) bool {
+			return slices.Contains(words("@ ? ! $! $$"), name) || name == "$0" && !r.hasDirectives()
+		}) {
+			continue
+		}
+		next := count + 1
+		for r.scriptVars[fmt.Sprintf("ARG%d", next)] {
+			next++
+		}
+		name := fmt.Sprintf("ARG%d", next)
+		use, ok := variableWord(a.word, name)
+		if !ok {
+			continue
+		}
+		count = next
+		text := "export " + name + "=" + sourceText(a.word)
+		r.addStep(step{kind: stepRun, line: c.line, text: text, uses: names})
+		r.exported[name] = true
+		r.note(c.line, sourceText(a.word), evaluatedReason+name)
+		c.args[i] = arg{word: use}
+	}
+}
+
+// variableWord returns a word that expands to the same arguments as w if the variable name has the
+// value of w. ok is false if no such word exists.
+func variableWord(w *syntax.Word, name string) (use *syntax.Word, ok bool) {
+	quoted, splits := false, false
+	for _, p := range w.Parts {
+		switch p := p.(type) {
+		case *syntax.Lit:
+			if strings.ContainsAny(p.Value, "*?[]{}~\\") {
+				return nil, false
+			}
+		case *syntax.DblQuoted, *syntax.SglQuoted:
+			quoted = true
+		case *syntax.ParamExp, *syntax.CmdSubst, *syntax.ArithmExp:
+			splits = true
+		default:
+			return nil, false
+		}
+	}
+	if quoted && splits || isList(w) {
+		return nil, false
+	}
+	param := &syntax.ParamExp{Short: true, Param: &syntax.Lit{Value: name}}
+	if splits {
+		return &syntax.Word{Parts: []syntax.WordPart{param}}, true
+	}
+	return &syntax.Word{Parts: []syntax.WordPart{&syntax.DblQuoted{Parts: []syntax.WordPart{param}}}}, true
+}
+
+// restoreArrays returns shell code that sets the arrays that the arguments expand to their values in
+// the setup. The environment has no arrays, so the setup exports their declarations.
+func (c *command) restoreArrays() (code string) {
+	r := c.r
+	for _, a := range c.args {
+		if a.known || a.word == nil || !isList(a.word) || r.usesHiddenVariable(a.word) {
+			continue
+		}
+		for _, name := range usedVariables(a.word) {
+			name, isArray := strings.CutSuffix(name, "[]")
+			declaration := name + "_ARRAY"
+			if !isArray || r.arrays[name] || r.scriptVars[declaration] || !r.scriptVars[name] {
+				continue
+			}
+			r.arrays[name], r.exported[declaration] = true, true
+			r.addStep(step{kind: stepRun, line: c.line, text: "export " + declaration + "=$(declare -p " + name + ")", uses: []string{name}})
+			r.note(c.line, sourceText(a.word), "the setup exports the array as $"+declaration)
+			code += `eval "$` + declaration + `" && `
+		}
+	}
+	return code
+}
+
+// isList reports whether a word expands to all elements of an array, such as "${ARGS[@]}".
+func isList(w *syntax.Word) bool {
+	found := false
+	syntax.Walk(w, func(n syntax.Node) bool {
+		if p, ok := n.(*syntax.ParamExp); ok && p.Index != nil {
+			index, isWord := p.Index.(*syntax.Word)
+			found = found || isWord && (index.Lit() == "@" || index.Lit() == "*")
+		}
+		return !found
+	})
+	return found
+}
+
+// useArrayTask replaces $SLURM_ARRAY_TASK_ID with the placeholder {array_task}, which needs no
+// shell.
+func (c *command) useArrayTask() {
+	const name = "SLURM_ARRAY_TASK_ID"
+	if c.r.job.array == "" {
+		return
+	}
+	for i, a := range c.args {
+		if a.known || !slices.Equal(usedVariables(a.word), []string{name}) {
+			continue
+		}
+		plain := true
+		syntax.Walk(a.word, func(n syntax.Node) bool {
+			switch n := n.(type) {
+			case *syntax.ArithmExp:
+				plain = false
+			case *syntax.ParamExp:
+				plain = plain && n.Exp == nil && n.Slice == nil && n.Repl == nil && !n.Length && n.Index == nil
+			}
+			return plain
+		})
+		if !plain {
+			continue
+		}
+		c.r.setString(name, "{array_task}")
+		if list, known := c.r.fields(a.word); known && len(list) == 1 {
+			c.args[i] = arg{text: list[0], known: true, word: a.word}
+		}
+		delete(c.r.vars, name)
+	}
+}
+
+// checkRankVariables adds a note for each variable that has a different value in the ranks. It records
+// the other variables of the script, which the setup must export.
+func (r *reader) checkRankVariables(line int, names []string) {
+	for _, name := range names {
+		plain := strings.TrimSuffix(name, "[]")
+		switch {
+		case r.arrays[plain]:
+		case r.job.once && (name == "$(" || isSlurmVariable(name)):
+			// The program runs where the script did, with the same variables.
+		case plain == name && slices.Contains(names, name+"[]"):
+		case name == "!":
+			r.change(line, "${!...}", "ranks do not have the variable that it names")
+		case name == "$(":
+			r.change(line, "$(...)", "the script evaluates it once, but each rank of the job would evaluate it")
+		case name == "@" || name == "$0":
+			r.change(line, "$1, $@", "a job has no command-line arguments")
+		case name == "?" || name == "$!" || name == "$$":
+			r.change(line, "$?, $!, $$", "ranks do not have the parameters of the script's shell")
+		case plain != name:
+			r.change(line, "${"+plain+"[...]}", "ranks do not inherit arrays")
+		case slices.Contains(rankVariables, name):
+			r.change(line, "$"+name, "the script evaluates it once, but it differs between ranks")
+		case isSlurmVariable(name) && !slices.Contains(jobVariables, name):
+			r.change(line, "$"+name, "its value in the ranks of the job may differ from its value in the script")
+		case r.hidden[name]:
+			r.addSecretName(line, name)
+		case isSlurmVariable(name), isManaged(name), name == "PWD":
+		default:
+			r.addNeeded([]string{name})
+		}
+	}
+}
