@@ -70,6 +70,14 @@ func (c *command) shellLine(start string) string {
 	return line
 }
 
+// shellParameters are names in the result of usedVariables whose values only the script's shell has.
+var shellParameters = words("@ ? ! $! $$")
+
+// differsInRanks reports whether a name in the result of usedVariables has a different value in the ranks.
+func differsInRanks(name string) bool {
+	return name == "$(" || name == "$0" || strings.HasSuffix(name, "[]") || slices.Contains(rankVariables, name) || isSlurmVariable(name) && !slices.Contains(jobVariables, name)
+}
+
 // evaluatedReason is the reason of a note about an argument that the setup evaluates. The name of the
 // variable follows.
 const evaluatedReason = "the setup evaluates it once, as $"
@@ -87,12 +95,8 @@ func (c *command) evaluateOnce() {
 			continue
 		}
 		names := usedVariables(a.word)
-		differs := func(name string) bool {
-			isElement := strings.HasSuffix(name, "[]")
-			return name == "$(" || name == "$0" || isElement || slices.Contains(rankVariables, name) || isSlurmVariable(name) && !slices.Contains(jobVariables, name)
-		}
-		if !slices.ContainsFunc(names, differs) || slices.ContainsFunc(names, func(name string) bool {
-			return slices.Contains(words("@ ? ! $! $$"), name) || name == "$0" && !r.hasDirectives()
+		if !slices.ContainsFunc(names, differsInRanks) || slices.ContainsFunc(names, func(name string) bool {
+			return slices.Contains(shellParameters, name) || name == "$0" && !r.hasDirectives()
 		}) {
 			continue
 		}
@@ -167,15 +171,14 @@ func (c *command) restoreArrays() (code string) {
 
 // isList reports whether a word expands to all elements of an array, such as "${ARGS[@]}".
 func isList(w *syntax.Word) bool {
-	found := false
-	syntax.Walk(w, func(n syntax.Node) bool {
-		if p, ok := n.(*syntax.ParamExp); ok && p.Index != nil {
-			index, isWord := p.Index.(*syntax.Word)
-			found = found || isWord && (index.Lit() == "@" || index.Lit() == "*")
+	return hasNode(w, func(n syntax.Node) bool {
+		p, ok := n.(*syntax.ParamExp)
+		if !ok || p.Index == nil {
+			return false
 		}
-		return !found
+		index, isWord := p.Index.(*syntax.Word)
+		return isWord && (index.Lit() == "@" || index.Lit() == "*")
 	})
-	return found
 }
 
 // useArrayTask replaces $SLURM_ARRAY_TASK_ID with the placeholder {array_task}, which needs no
@@ -189,17 +192,12 @@ func (c *command) useArrayTask() {
 		if a.known || !slices.Equal(usedVariables(a.word), []string{name}) {
 			continue
 		}
-		plain := true
-		syntax.Walk(a.word, func(n syntax.Node) bool {
-			switch n := n.(type) {
-			case *syntax.ArithmExp:
-				plain = false
-			case *syntax.ParamExp:
-				plain = plain && n.Exp == nil && n.Slice == nil && n.Repl == nil && !n.Length && n.Index == nil
-			}
-			return plain
-		})
-		if !plain {
+		isChanged := func(n syntax.Node) bool { // as in ${NAME%x}
+			p, ok := n.(*syntax.ParamExp)
+			_, isArithmetic := n.(*syntax.ArithmExp)
+			return isArithmetic || ok && (p.Exp != nil || p.Slice != nil || p.Repl != nil || p.Length || p.Index != nil)
+		}
+		if hasNode(a.word, isChanged) {
 			continue
 		}
 		c.r.setString(name, "{array_task}")

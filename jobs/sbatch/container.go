@@ -8,23 +8,21 @@ import (
 
 // containerValued are options of container runtimes that have a value as the next word.
 var containerValued = map[string][]string{
-	"apptainer":   words("B bind c-no env env-file pwd cwd H home W workdir o overlay S scratch network network-args dns hostname security add-caps drop-caps apply-cgroups docker-username docker-password fusemount mount app cpus cpu-shares memory memory-swap pem-path nvccli-path"),
-	"singularity": words("B bind env env-file pwd cwd H home W workdir o overlay S scratch network network-args dns hostname security add-caps drop-caps apply-cgroups docker-username docker-password fusemount mount app pem-path"),
-	"shifter":     words("image i volume V entrypoint-cmd module m workdir w env e env-file"),
-	"docker":      words("v volume e env env-file w workdir name gpus u user network shm-size ipc ulimit m memory cpus mount entrypoint p publish h hostname platform device cap-add security-opt"),
-	"enroot":      words("m mount e env c conf"),
-	"ch-run":      words("b bind c cd set-env"),
+	"apptainer":    words("B bind c-no env env-file pwd cwd H home W workdir o overlay S scratch network network-args dns hostname security add-caps drop-caps apply-cgroups docker-username docker-password fusemount mount app cpus cpu-shares memory memory-swap pem-path nvccli-path"),
+	"singularity":  words("B bind env env-file pwd cwd H home W workdir o overlay S scratch network network-args dns hostname security add-caps drop-caps apply-cgroups docker-username docker-password fusemount mount app pem-path"),
+	"shifter":      words("image i volume V entrypoint-cmd module m workdir w env e env-file"),
+	"docker":       dockerValued,
+	"podman":       dockerValued,
+	"podman-hpc":   dockerValued,
+	"enroot":       words("m mount e env c conf"),
+	"ch-run":       words("b bind c cd set-env"),
+	"charliecloud": words("b bind c cd set-env"),
 }
+
+var dockerValued = words("v volume e env env-file w workdir name gpus u user network shm-size ipc ulimit m memory cpus mount entrypoint p publish h hostname platform device cap-add security-opt")
 
 // parseContainer splits the arguments of a container runtime. ok is false if it runs no program.
 func parseContainer(runtime string, args []arg) (options []option, image arg, program []arg, ok bool) {
-	valued := containerValued[runtime]
-	switch runtime {
-	case "podman", "podman-hpc":
-		valued = containerValued["docker"]
-	case "charliecloud":
-		valued = containerValued["ch-run"]
-	}
 	if runtime != "shifter" && runtime != "ch-run" {
 		for len(args) > 0 && args[0].known && strings.HasPrefix(args[0].text, "-") { // global options, such as --silent
 			args = args[1:]
@@ -38,51 +36,33 @@ func parseContainer(runtime string, args []arg) (options []option, image arg, pr
 		}
 		args = args[1:]
 	}
-	for len(args) > 0 {
+	valued := containerValued[runtime]
+	for len(args) > 0 && strings.HasPrefix(args[0].source(), "-") {
 		a := args[0]
-		if !a.known {
-			text := sourceText(a.word)
-			if name, _, has := strings.Cut(strings.TrimLeft(text, "-"), "="); strings.HasPrefix(text, "-") && has {
-				options, args = append(options, option{name: name, source: a}), args[1:]
-				continue
-			}
-			break
-		}
-		if !strings.HasPrefix(a.text, "-") {
+		name, value, has := strings.Cut(strings.TrimLeft(a.source(), "-"), "=")
+		if !a.known && !has {
 			break
 		}
 		args = args[1:]
 		if a.text == "--" {
 			break
 		}
-		name, value, has := strings.Cut(strings.TrimLeft(a.text, "-"), "=")
 		if !has && !strings.HasPrefix(a.text, "--") && len(name) > 1 && slices.Contains(valued, name[:1]) {
 			name, value, has = name[:1], name[1:], true
 		}
-		o := option{name: name, value: value, known: true, source: a}
-		if !has && slices.Contains(valued, name) && len(args) > 0 {
-			o.value, o.known, o.source = args[0].text, args[0].known, args[0]
-			args = args[1:]
+		o := option{name: name, value: value, known: a.known, source: a}
+		if !has && slices.Contains(valued, name) {
+			args = o.takeValue(args)
+		}
+		if (name == "image" || name == "i") && runtime == "shifter" {
+			image = arg{text: o.value, known: o.known, word: o.source.word}
 		}
 		options = append(options, o)
 	}
-	if runtime == "shifter" {
-		for _, o := range options {
-			if o.name == "image" || o.name == "i" {
-				image = arg{text: o.value, known: o.known, word: o.source.word}
-			}
-		}
-		return options, image, args, true
+	if runtime != "shifter" && len(args) > 0 {
+		image, args = args[0], args[1:]
 	}
-	if len(args) == 0 {
-		return options, arg{}, nil, true
-	}
-	return options, args[0], args[1:], true
-}
-
-func skipContainer(runtime string, args []arg) (program []arg, ok bool) {
-	_, _, program, ok = parseContainer(runtime, args)
-	return program, ok
+	return options, image, args, true
 }
 
 // convertContainer converts apptainer exec [options] image. It returns false if the job file
@@ -143,8 +123,7 @@ func (c *command) convertRuntimeOptions(options []option) (mounts, others []stri
 				return nil, nil, false
 			}
 			variable, secret, _ := strings.Cut(o.value, "=")
-			c.r.hideVariable(variable, secret)
-			c.r.addSecretName(c.line, variable)
+			c.r.moveToSecrets(c.line, variable, secret)
 		default:
 			text := o.String()
 			if len(o.name) < 2 {

@@ -317,8 +317,7 @@ func (r *reader) convertJobExport(d directive) {
 	for _, part := range parts[1:] {
 		switch name, value, assigned := strings.Cut(part, "="); {
 		case assigned && isSecret(name, value):
-			r.hideVariable(name, value)
-			r.addSecretName(d.line, name)
+			r.moveToSecrets(d.line, name, value)
 		case assigned && isPlainName(name):
 			r.setString(name, value)
 			r.exported[name] = true

@@ -1,6 +1,7 @@
 package sbatch
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -62,11 +63,9 @@ func (r *reader) findProgram(stmts []*syntax.Stmt) (program *candidate, all []ca
 // fork returns a reader for a first pass, which shares no state with r and adds no notes to it.
 func (r *reader) fork() *reader {
 	n := newReader(r.src, r.options)
-	n.job.merge(r.job)
-	n.assignments = r.assignments
-	for name, v := range r.vars {
-		n.vars[name] = v
-	}
+	*n.job = *r.job
+	n.job.slurm, n.job.raw, n.job.env = maps.Clone(r.job.slurm), maps.Clone(r.job.raw), maps.Clone(r.job.env)
+	n.vars, n.assignments = maps.Clone(r.vars), r.assignments
 	return n
 }
 
@@ -91,12 +90,10 @@ func (f *finder) visit(s *syntax.Stmt, c candidate) {
 	nested.isNested = true
 	switch cmd := s.Cmd.(type) {
 	case *syntax.CallExpr:
-		for _, a := range cmd.Assigns {
-			if len(cmd.Args) == 0 {
+		if len(cmd.Args) == 0 {
+			for _, a := range cmd.Assigns {
 				f.assign(s, a, c)
 			}
-		}
-		if len(cmd.Args) == 0 {
 			return
 		}
 		c.stmt, c.call, c.top = s, cmd, f.top
@@ -147,7 +144,7 @@ func (f *finder) visit(s *syntax.Stmt, c candidate) {
 			f.visitAll(item.Stmts, nested)
 		}
 	case *syntax.FuncDecl:
-		if cmd.Name == nil || cmd.Body == nil {
+		if cmd.Name == nil || cmd.Body == nil { // "() command", which bash rejects
 			return
 		}
 		f.functions[cmd.Name.Value] = true
@@ -165,6 +162,12 @@ func (f *finder) assign(s *syntax.Stmt, a *syntax.Assign, c candidate) {
 // wrappers are commands that run the rest of their command line as it is.
 var wrappers = map[string]bool{"exec": true, "time": true, "nohup": true, "command": true, "env": true, "stdbuf": true, "timeout": true, "nice": true,
 	"numactl": true, "taskset": true, "unbuffer": true, "xvfb-run": true, "catchsegv": true, "ionice": true, "setsid": true, "builtin": true}
+
+// plainWrappers are wrappers that the job does not need.
+var plainWrappers = words("exec time nohup command builtin")
+
+// wrapperValued contains the one-letter options of wrappers that have a value as the next word.
+var wrapperValued = map[string]string{"env": "uCS", "nice": "n", "taskset": "c", "timeout": "sk", "time": "fo", "exec": "a", "xvfb-run": "ns"}
 
 // launchers are commands that start several processes.
 var launchers = map[string]bool{"srun": true, "mpirun": true, "mpiexec": true, "mpiexec.hydra": true, "prun": true, "torchrun": true, "accelerate": true, "deepspeed": true,
@@ -259,7 +262,7 @@ func (f *finder) classify(args []arg, depth int) int {
 
 // classifySrun returns the strength of srun with some arguments.
 func (f *finder) classifySrun(args []arg, depth int) int {
-	inner, ok := skipSrun(args)
+	_, inner, ok := parseSrun(args)
 	if !ok {
 		return launchProgram
 	}
@@ -277,7 +280,7 @@ func (f *finder) classifySrun(args []arg, depth int) int {
 
 // classifyContainer returns the strength of a container runtime with some arguments.
 func (f *finder) classifyContainer(runtime string, args []arg, depth int) int {
-	inner, ok := skipContainer(runtime, args)
+	_, _, inner, ok := parseContainer(runtime, args)
 	if !ok {
 		return notProgram
 	}
@@ -325,9 +328,9 @@ func classifyPython(args []arg) int {
 				return plainProgram
 			}
 			switch m := args[i+1].text; {
-			case slices.Contains([]string{"pip", "venv", "virtualenv", "ensurepip", "compileall", "http.server", "json.tool", "site", "ipykernel"}, m):
+			case slices.Contains(words("pip venv virtualenv ensurepip compileall http.server json.tool site ipykernel"), m):
 				return notProgram
-			case slices.Contains([]string{"torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic", "accelerate.commands.launch", "deepspeed.launcher.runner", "deepspeed.launcher.launch", "mpi4py"}, m):
+			case slices.Contains(words("torch.distributed.run torch.distributed.launch torch.distributed.elastic accelerate.commands.launch deepspeed.launcher.runner deepspeed.launcher.launch mpi4py"), m):
 				return launchProgram
 			}
 			return plainProgram
@@ -346,18 +349,15 @@ func skipWrapper(name string, args []arg) []arg {
 		switch {
 		case !a.known:
 			return args[i:]
-		case name == "env" && (a.text == "-u" || a.text == "-C" || a.text == "-S"):
-			i += 2
 		case name == "env" && strings.Contains(a.text, "=") && !strings.HasPrefix(a.text, "-"):
 			i++
 		case strings.HasPrefix(a.text, "-"):
 			i++
-			short := name == "nice" && a.text == "-n" || name == "ionice" && len(a.text) == 2 || name == "taskset" && a.text == "-c" || name == "timeout" && (a.text == "-s" || a.text == "-k") ||
-				name == "stdbuf" && len(a.text) == 2 || name == "numactl" && len(a.text) == 2 && a.text != "-l" && a.text != "-a" || name == "time" && (a.text == "-f" || a.text == "-o") || name == "exec" && a.text == "-a" || name == "xvfb-run" && (a.text == "-n" || a.text == "-s")
-			if short {
+			takesAll := name == "ionice" || name == "stdbuf" || name == "numactl" && a.text != "-l" && a.text != "-a"
+			if len(a.text) == 2 && (takesAll || strings.Contains(wrapperValued[name], a.text[1:])) {
 				i++
 			}
-		case name == "timeout" && i < len(args) && strings.Trim(a.text, "0123456789.smhd") == "":
+		case name == "timeout" && strings.Trim(a.text, "0123456789.smhd") == "":
 			i++
 		case name == "taskset" && strings.Trim(a.text, "0123456789abcdefx,-") == "":
 			i++

@@ -47,39 +47,17 @@ func (r *reader) writeSetup(program *candidate) {
 	j := r.job
 	steps := r.keptSteps()
 	r.noteDefaults(steps, program)
-	last := -1 // last step that is not a variable
-	for i, s := range steps {
-		if s.kind != stepEnv {
-			last = i
-		}
+	last := len(steps)
+	for last > 0 && steps[last-1].kind == stepEnv {
+		last--
 	}
-	ordered := true
-	class, activations := 0, 0
-	for i, s := range steps {
-		n := 0
-		switch s.kind {
-		case stepEnv:
-			if i > last {
-				j.env[s.name] = s.value
-				continue
-			}
-		case stepModule:
-			n = 1
-		case stepConda, stepVenv:
-			n = 2
-			activations++
-		}
-		if n < class {
-			ordered = false
-		}
-		class = n
+	body := steps[:last]
+	for _, s := range steps[last:] {
+		j.env[s.name] = s.value
 	}
-	if activations > 1 {
-		ordered = false
-	}
-	body := steps[:last+1]
+	ordered := isOrdered(body)
 	needsSteps := !ordered || slices.ContainsFunc(body, func(s step) bool {
-		_, ok := oneLine(s.code())
+		_, ok := oneLine(s.text)
 		return !ok
 	})
 	if needsSteps && r.writeSteps(body) {
@@ -110,18 +88,29 @@ func (r *reader) writeSetup(program *candidate) {
 	setErrexit(true)
 }
 
+// isOrdered reports whether steps have the order in which a job runs the keys of [setup]: lines, modules,
+// and one of conda and venv.
+func isOrdered(steps []step) bool {
+	last := 0
+	for _, s := range steps {
+		n := map[stepKind]int{stepModule: 1, stepConda: 2, stepVenv: 2}[s.kind]
+		if n < last || n == 2 && last == 2 {
+			return false
+		}
+		last = n
+	}
+	return true
+}
+
 // addLine adds a step to setup.lines.
 func (r *reader) addLine(s step) {
-	text, ok := oneLine(s.code())
+	text, ok := oneLine(s.text)
 	if !ok {
 		r.change(s.line, s.text, "setup.lines cannot contain it: keep it in a script")
 		return
 	}
 	r.job.lines = append(r.job.lines, text)
 }
-
-// code returns a step as shell code.
-func (s step) code() string { return s.text }
 
 // oneLine returns shell code on one line. ok is false for here-documents and control
 // characters.
@@ -141,12 +130,6 @@ func oneLine(text string) (line string, ok bool) {
 func (r *reader) writeSteps(steps []step) bool {
 	var list []string
 	add := func(key, value string) { list = append(list, "{ "+key+" = "+value+" }") }
-	addRun := func(s step, value string) {
-		if s.mayEnd {
-			value += ", may_fail = true" // the script continues after a failure
-		}
-		add("run", value)
-	}
 	for i := 0; i < len(steps); i++ {
 		s := steps[i]
 		switch s.kind {
@@ -162,12 +145,11 @@ func (r *reader) writeSteps(steps []step) bool {
 		case stepVenv:
 			add("venv", quote(s.value))
 		default:
-			text := s.code()
-			if !isValidText(text) {
-				addRun(s, quoteLines(text))
-				continue
+			value := quoteLines(s.text)
+			if s.mayEnd {
+				value += ", may_fail = true" // the script continues after a failure
 			}
-			addRun(s, quote(text))
+			add("run", value)
 		}
 	}
 	if !isAccepted("[setup]\nsteps = [\n" + strings.Join(list, ",\n") + "\n]\n") {
@@ -218,8 +200,7 @@ func (r *reader) keptSteps() (kept []step) {
 	for _, s := range slices.Backward(r.steps) {
 		if r.hasSecretValue(s.text) || r.hasSecretValue(s.value) {
 			if s.kind == stepEnv {
-				r.hideVariable(s.name, "")
-				r.addSecretName(s.line, s.name)
+				r.moveToSecrets(s.line, s.name, "")
 			} else if s.kind != stepAssign {
 				r.change(s.line, s.text, "it may contain a secret, which a job file must not contain")
 			}

@@ -101,8 +101,7 @@ func (c *command) hideInline(file *syntax.File) {
 		var rest []*syntax.Assign
 		for _, a := range d.Args {
 			if a.Name != nil && a.Value != nil && isSecret(a.Name.Value, strings.Trim(sourceText(a.Value), `"'`)) {
-				c.r.hideVariable(a.Name.Value, strings.Trim(sourceText(a.Value), `"'`))
-				c.r.addSecretName(c.line, a.Name.Value)
+				c.r.moveToSecrets(c.line, a.Name.Value, strings.Trim(sourceText(a.Value), `"'`))
 				continue
 			}
 			rest = append(rest, a)
@@ -122,9 +121,8 @@ func (c *command) hideInline(file *syntax.File) {
 
 // joinLines writes the code of bash -c on one line, for example behind a container runtime.
 func (c *command) joinLines() {
-	for i := 2; i < len(c.args); i++ {
-		a := c.args[i]
-		if c.args[i-1].text != "-c" || !slices.Contains(words("bash sh"), path.Base(c.args[i-2].text)) {
+	for i, a := range c.args {
+		if !isShellCode(c.args, i) {
 			continue
 		}
 		if !a.known {
@@ -137,6 +135,11 @@ func (c *command) joinLines() {
 			c.args[i] = arg{text: text, known: true}
 		}
 	}
+}
+
+// isShellCode reports whether an argument is the code of bash -c.
+func isShellCode(args []arg, i int) bool {
+	return i >= 2 && args[i-1].text == "-c" && slices.Contains(words("bash sh"), path.Base(args[i-2].text))
 }
 
 // singleLine returns a word of shell code in double quotes on one line. ok is false for code in which

@@ -54,13 +54,6 @@ func newJob() *job {
 	return &job{slurm: map[string]string{}, raw: map[string]string{}, env: map[string]string{}}
 }
 
-// merge replaces j with a copy of o. The maps are not shared.
-func (j *job) merge(o *job) {
-	slurm, raw, env := maps.Clone(o.slurm), maps.Clone(o.raw), maps.Clone(o.env)
-	*j = *o
-	j.slurm, j.raw, j.env = slurm, raw, env
-}
-
 // setRaw sets a key of [slurm] to a value in TOML if ddpbatch accepts it, and reports whether it
 // does. It only checks gpus_per_node, which toml writes.
 func (j *job) setRaw(key, value string) bool {
@@ -236,6 +229,9 @@ const maxRejections = 20
 // cannot share the GPUs evenly, and adds a note for each.
 func (r *reader) dropRejectedKeys() {
 	j := r.job
+	fields := map[string]any{"site": &j.site, "slurm.nodes": &j.outNodes, "slurm.tasks_per_node": &j.outTasks, "slurm.gpus_per_node": &j.outGPUs, "slurm.cpus_per_task": &j.outCPUs,
+		"setup.steps": &j.steps, "setup.lines": &j.lines, "setup.modules": &j.modules, "setup.conda": &j.conda, "setup.venv": &j.venv, "setup.container.image": &j.image,
+		"setup.container.options": &j.containerOptions, "setup.container.mounts": &j.mounts, "command.workdir": &j.workdir, "sweep": &j.array, "sweep.array": &j.array}
 	for range maxRejections {
 		var found jobs.Diagnostics
 		if _, err := jobs.Parse("", j.toml()); !errors.As(err, &found) {
@@ -252,25 +248,13 @@ func (r *reader) dropRejectedKeys() {
 			} else {
 				r.change(0, key, message)
 			}
-			if field := map[string]*int{"slurm.nodes": &j.outNodes, "slurm.tasks_per_node": &j.outTasks, "slurm.gpus_per_node": &j.outGPUs,
-				"slurm.cpus_per_task": &j.outCPUs}[key]; field != nil {
+			switch field := fields[key].(type) {
+			case *int:
 				*field = 0
-			}
-			if field := map[string]*string{"site": &j.site, "setup.conda": &j.conda, "setup.venv": &j.venv, "command.workdir": &j.workdir}[key]; field != nil {
+			case *string:
 				*field = ""
-			}
-			if field := map[string]*[]string{"setup.lines": &j.lines, "setup.modules": &j.modules, "setup.container.options": &j.containerOptions,
-				"setup.container.mounts": &j.mounts}[key]; field != nil {
+			case *[]string:
 				*field = nil
-			}
-			if strings.HasPrefix(key, "setup.container.image") {
-				j.image = ""
-			}
-			if strings.HasPrefix(key, "sweep") {
-				j.array = ""
-			}
-			if strings.HasPrefix(key, "setup.steps") {
-				j.steps = nil
 			}
 			if key == "command.argv" {
 				j.argv, j.torchrun = []string{"false"}, false

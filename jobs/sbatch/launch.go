@@ -19,12 +19,9 @@ type command struct {
 	inSrun      bool
 	inContainer bool
 	isInline    bool // in the code of bash -c
-	srun        srunSize
-}
 
-// srunSize holds the numbers in the options of srun or mpirun; 0 if not given.
-type srunSize struct {
-	nodes, tasks, tasksPerNode, cpus int
+	// Numbers in the options of srun or mpirun; 0 if not given.
+	srun struct{ nodes, tasks, tasksPerNode, cpus int }
 }
 
 // convertLaunch converts the command that starts the program.
@@ -36,15 +33,11 @@ func (r *reader) convertLaunch(s *syntax.Stmt, call *syntax.CallExpr) {
 	}
 	c.args = r.expandLists(r.args(call.Args), 0)
 	for _, redirect := range s.Redirs {
-		switch redirect.Op {
-		case syntax.RdrIn, syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
-			if sourceText(redirect.Word) != "/dev/null" {
-				r.change(r.line(redirect), sourceText(s), "the program has no standard input")
-			}
-		default:
-			if writesFile(redirect) {
-				r.note(r.line(redirect), sourceText(s), "redirections are dropped: the log is in the run directory")
-			}
+		switch {
+		case readsFile(redirect):
+			r.change(r.line(redirect), sourceText(s), "the program has no standard input")
+		case writesFile(redirect):
+			r.note(r.line(redirect), sourceText(s), "redirections are dropped: the log is in the run directory")
 		}
 	}
 	c.unwrap()
@@ -67,7 +60,7 @@ func (c *command) unwrap() {
 		case !first.known:
 			c.convertProgram()
 			return
-		case (base == "exec" || base == "time" || base == "nohup" || base == "command" || base == "builtin") && !strings.HasPrefix(next, "-") && len(c.args) > 1:
+		case slices.Contains(plainWrappers, base) && !strings.HasPrefix(next, "-") && len(c.args) > 1:
 			c.args = c.args[1:]
 		case base == "env" && c.takeEnvironment():
 		case base == "timeout" && c.takeTimeout():
@@ -76,7 +69,7 @@ func (c *command) unwrap() {
 			if !c.convertSrun() {
 				return
 			}
-		case (base == "mpirun" || base == "mpiexec" || base == "mpiexec.hydra") && !c.inSrun:
+		case slices.Contains(words("mpirun mpiexec mpiexec.hydra"), base) && !c.inSrun:
 			if !c.convertMpirun(base) {
 				return
 			}
@@ -158,8 +151,7 @@ func (c *command) takeEnvironment() bool {
 // setRankVariable sets a variable for the ranks only.
 func (c *command) setRankVariable(name, value string) {
 	if isSecret(name, value) {
-		c.r.hideVariable(name, value)
-		c.r.addSecretName(c.line, name)
+		c.r.moveToSecrets(c.line, name, value)
 		return
 	}
 	c.r.exported[name] = true

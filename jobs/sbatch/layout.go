@@ -26,17 +26,6 @@ func (j *job) divideTotals() {
 	}
 }
 
-// requestedTasks returns the number of tasks that the directives request, if they do.
-func (j *job) requestedTasks() (int, bool) {
-	switch {
-	case j.allTasks > 0:
-		return j.allTasks, true
-	case j.tasks > 0:
-		return j.tasks * j.nodes, j.nodes > 0
-	}
-	return 0, false
-}
-
 // allocatedTasks returns the number of tasks per node of the allocation.
 func (j *job) allocatedTasks() int {
 	nodes := max(1, j.nodes)

@@ -103,6 +103,15 @@ func nesting(file *syntax.File) (deepest int) {
 	return deepest
 }
 
+// hasNode reports whether a part of the script has a node that matches.
+func hasNode(n syntax.Node, matches func(syntax.Node) bool) (found bool) {
+	syntax.Walk(n, func(n syntax.Node) bool {
+		found = found || n != nil && matches(n)
+		return !found
+	})
+	return found
+}
+
 // Read converts a batch script to a job file. It always returns a valid job file, unless the
 // script is too large. Without a program in the script, the job file runs "false".
 func Read(name string, src []byte, options Options) (Result, error) {

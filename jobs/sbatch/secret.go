@@ -193,11 +193,10 @@ func credentials(option, next string) string {
 	case assigned && (name == "--user" || name == "--proxy-user"):
 		return value
 	}
-	value, _ = strings.CutPrefix(option, "-u")
-	if value == option {
-		return ""
+	if credentials, isUser := strings.CutPrefix(option, "-u"); isUser {
+		return credentials
 	}
-	return value
+	return ""
 }
 
 var userAndGroup = lazyregexp.New(`^\d+:\d+$`)
@@ -289,6 +288,12 @@ func (r *reader) hideVariable(name, value string) {
 	r.addSecretValue(value)
 }
 
+// moveToSecrets removes the value of a variable, and adds its name to [setup.secrets].
+func (r *reader) moveToSecrets(line int, name, value string) {
+	r.hideVariable(name, value)
+	r.addSecretName(line, name)
+}
+
 // addSecretValue hides a value at all of its occurrences.
 func (r *reader) addSecretValue(value string) {
 	if len(value) >= minSecretValue && !slices.Contains(r.secretValues, value) {
@@ -301,8 +306,7 @@ func (r *reader) addSecretValue(value string) {
 func (r *reader) hideEarlierUses() {
 	for _, name := range slices.Sorted(maps.Keys(r.job.env)) {
 		if r.hasSecretValue(r.job.env[name]) {
-			r.hideVariable(name, "")
-			r.addSecretName(0, name)
+			r.moveToSecrets(0, name, "")
 		}
 	}
 	for i, n := range r.notes {
@@ -357,8 +361,7 @@ func (c *command) hideArgumentsOnce() {
 		if !known {
 			value = ""
 		}
-		c.r.hideVariable(name, value)
-		c.r.addSecretName(c.line, name)
+		c.r.moveToSecrets(c.line, name, value)
 		c.r.note(c.line, "$"+name, "its value remains an argument, which every user of a node can read: let the program read the variable "+name+" instead")
 	}
 }
@@ -374,14 +377,10 @@ func (r *reader) unknownArgumentReason(a arg) string {
 
 // usesHiddenVariable reports whether a word uses a variable that contained a secret.
 func (r *reader) usesHiddenVariable(w *syntax.Word) bool {
-	hidden := false
-	syntax.Walk(w, func(n syntax.Node) bool {
-		if e, ok := n.(*syntax.ParamExp); ok && e.Param != nil && r.hidden[e.Param.Value] {
-			hidden = true
-		}
-		return true
+	return hasNode(w, func(n syntax.Node) bool {
+		e, ok := n.(*syntax.ParamExp)
+		return ok && e.Param != nil && r.hidden[e.Param.Value]
 	})
-	return hidden
 }
 
 var notInName = lazyregexp.New(`[^A-Z0-9]+`)

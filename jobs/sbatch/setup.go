@@ -1,6 +1,7 @@
 package sbatch
 
 import (
+	"cmp"
 	"path"
 	"path/filepath"
 	"slices"
@@ -239,36 +240,39 @@ func (r *reader) callsHarmlessFunction(name string) bool {
 
 // isHarmless reports whether a statement only prints or waits.
 func (r *reader) isHarmless(s *syntax.Stmt) bool {
-	if slices.ContainsFunc(s.Redirs, func(redirect *syntax.Redirect) bool { return writesFile(redirect) }) {
+	if slices.ContainsFunc(s.Redirs, writesFile) {
 		return false
 	}
 	switch c := s.Cmd.(type) {
-	case nil:
+	case nil, *syntax.DeclClause, *syntax.TestClause, *syntax.ArithmCmd, *syntax.FuncDecl:
 		return true
 	case *syntax.CallExpr:
 		if len(c.Args) == 0 {
 			return len(c.Assigns) > 0
 		}
-		if hasCommand(c) && !r.hasPureCommands(c) {
+		if hasCommand(c) && !hasPureCommands(c) {
 			return false
 		}
 		if r.callsHarmlessFunction(c.Args[0].Lit()) {
 			return true
 		}
-		base := path.Base(c.Args[0].Lit())
+		base, first := path.Base(c.Args[0].Lit()), ""
+		if len(c.Args) > 1 {
+			first = c.Args[1].Lit()
+		}
 		switch base {
 		case "env":
 			return len(c.Args) == 1 // `env A=1 command` runs a command
 		case "numactl":
-			return len(c.Args) == 2 && strings.HasPrefix(c.Args[1].Lit(), "-")
+			return len(c.Args) == 2 && strings.HasPrefix(first, "-")
 		case "scontrol":
-			return len(c.Args) > 1 && (c.Args[1].Lit() == "show" || c.Args[1].Lit() == "hostnames")
+			return first == "show" || first == "hostnames"
 		case "conda", "mamba", "micromamba":
-			return len(c.Args) == 2 && (c.Args[1].Lit() == "deactivate" || c.Args[1].Lit() == "list" || c.Args[1].Lit() == "info") || len(c.Args) > 1 && c.Args[1].Lit() == "env"
+			return first == "env" || len(c.Args) == 2 && slices.Contains(words("deactivate list info"), first)
 		case "module", "ml":
-			return len(c.Args) > 1 && slices.Contains(words("list avail av show unload purge rm li"), c.Args[1].Lit()) || base == "ml" && len(c.Args) == 1
+			return base == "ml" && len(c.Args) == 1 || slices.Contains(words("list avail av show unload purge rm li"), first)
 		case "pip", "pip3":
-			return len(c.Args) > 1 && slices.Contains(words("list freeze show --version"), c.Args[1].Lit())
+			return slices.Contains(words("list freeze show --version"), first)
 		case "deactivate", "set", "cd", "unset", "export", "shopt", "ulimit":
 			return r.after // without effect on what has run
 		case "cat", "head", "tail", "grep", "stat", "wc":
@@ -279,12 +283,8 @@ func (r *reader) isHarmless(s *syntax.Stmt) bool {
 			return isVersionCheck(r.args(c.Args)) && len(c.Args) == 2
 		}
 		return harmlessCommands[base]
-	case *syntax.DeclClause:
-		return true
 	case *syntax.BinaryCmd:
 		return r.isHarmless(c.X) && (r.isHarmless(c.Y) || (c.Op == syntax.Pipe) && readsOutput(c.Y) && !strings.Contains(sourceText(c.Y), "tee "))
-	case *syntax.TestClause, *syntax.ArithmCmd:
-		return true
 	case *syntax.IfClause:
 		for part := c; part != nil; part = part.Else {
 			if !r.areHarmless(part.Cond) || !r.areHarmless(part.Then) {
@@ -294,8 +294,6 @@ func (r *reader) isHarmless(s *syntax.Stmt) bool {
 		return true
 	case *syntax.Block:
 		return r.areHarmless(c.Stmts)
-	case *syntax.FuncDecl:
-		return true
 	case *syntax.TimeClause:
 		return c.Stmt == nil || r.isHarmless(c.Stmt)
 	}
@@ -308,8 +306,19 @@ func (r *reader) areHarmless(list []*syntax.Stmt) bool {
 
 // printsOnly reports whether srun runs a command that only prints.
 func (r *reader) printsOnly(c *syntax.CallExpr) bool {
-	inner, ok := skipSrun(r.args(c.Args[1:]))
+	_, inner, ok := parseSrun(r.args(c.Args[1:]))
 	return ok && len(inner) > 0 && inner[0].known && harmlessCommands[path.Base(inner[0].text)]
+}
+
+// readsFile reports whether a redirection reads a file or a here-document.
+func readsFile(redirect *syntax.Redirect) bool {
+	switch redirect.Op {
+	case syntax.RdrIn:
+		return sourceText(redirect.Word) != "/dev/null"
+	case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
+		return true
+	}
+	return false
 }
 
 // writesFile reports whether a redirection writes a file.
@@ -328,28 +337,25 @@ func hasCommand(n syntax.Node) bool { return slices.Contains(usedVariables(n), "
 var pureCommand = lazyregexp.New(`^(?:scontrol show|hostname|head|tail|date|echo|printf|wc|nproc|shuf|awk|sed|cut|tr|grep|expr|basename|dirname|pwd|seq|cat|getent|ip |comm|sort|uniq|realpath|readlink|which|nvidia-smi|rocm-smi|whoami|id|uname|tail|bc|squeue|ls|jq|srun .*hostname|\[)`)
 
 // hasPureCommands reports whether all command substitutions in n only print.
-func (r *reader) hasPureCommands(n syntax.Node) bool {
-	pure := true
-	syntax.Walk(n, func(n syntax.Node) bool {
+func hasPureCommands(n syntax.Node) bool {
+	hasEffect := func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.CallExpr:
+			return len(n.Args) > 0 && !pureCommand().MatchString(sourceText(n)+" ")
+		case *syntax.Redirect:
+			return writesFile(n)
+		}
+		return false
+	}
+	return !hasNode(n, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.ProcSubst:
-			pure = false
+			return true
 		case *syntax.CmdSubst:
-			for _, s := range n.Stmts {
-				syntax.Walk(s, func(n syntax.Node) bool {
-					if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 && !pureCommand().MatchString(sourceText(call)+" ") {
-						pure = false
-					}
-					if redirect, ok := n.(*syntax.Redirect); ok && writesFile(redirect) {
-						pure = false
-					}
-					return pure
-				})
-			}
+			return slices.ContainsFunc(n.Stmts, func(s *syntax.Stmt) bool { return hasNode(s, hasEffect) })
 		}
-		return pure
+		return false
 	})
-	return pure
 }
 
 // prepare reads commands before the program.
@@ -445,14 +451,10 @@ func (r *reader) readEffects(s *syntax.Stmt) {
 
 // hasExit reports whether a part of the script can end the script.
 func hasExit(n syntax.Node) bool {
-	found := false
-	syntax.Walk(n, func(n syntax.Node) bool {
-		if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 && (call.Args[0].Lit() == "exit" || call.Args[0].Lit() == "return") {
-			found = true
-		}
-		return !found
+	return hasNode(n, func(n syntax.Node) bool {
+		call, ok := n.(*syntax.CallExpr)
+		return ok && len(call.Args) > 0 && (call.Args[0].Lit() == "exit" || call.Args[0].Lit() == "return")
 	})
-	return found
 }
 
 // hideNestedSecrets hides secrets that a loop or a condition assigns.
@@ -525,26 +527,20 @@ func (r *reader) addStep(s step) {
 
 // prepareDeclaration reads declarations such as export NAME=value.
 func (r *reader) prepareDeclaration(s *syntax.Stmt, c *syntax.DeclClause) {
-	exports := c.Variant.Value == "export"
-	options, evaluates := false, false
+	exports, options := c.Variant.Value == "export", ""
 	for _, a := range c.Args {
-		if a.Name == nil {
-			text := ""
-			if a.Value != nil {
-				text = a.Value.Lit()
-			}
-			switch {
-			case exports && (text == "-n" || text == "-f"):
-				r.run(s)
-				return
-			case strings.HasPrefix(text, "-") && strings.Contains(text, "x"):
-				exports = true
-			}
-			options = options || strings.HasPrefix(text, "-")
-			evaluates = evaluates || strings.HasPrefix(text, "-") && strings.ContainsAny(text, "ilnu")
+		if a.Name != nil || a.Value == nil || !strings.HasPrefix(a.Value.Lit(), "-") {
+			continue
 		}
+		option := a.Value.Lit()
+		if exports && (option == "-n" || option == "-f") {
+			r.run(s)
+			return
+		}
+		exports = exports || strings.Contains(option, "x")
+		options += option
 	}
-	if evaluates { // declare -i N=1+1
+	if strings.ContainsAny(options, "ilnu") { // declare -i N=1+1
 		r.run(s)
 		r.markUnknown(c)
 		for _, name := range setVariables(c) {
@@ -577,11 +573,11 @@ func (r *reader) prepareDeclaration(s *syntax.Stmt, c *syntax.DeclClause) {
 			}
 			continue
 		}
-		if options && !exports { // declare -A, readonly -a
-			r.prepareAssign(s, a, sourceText(s))
-			continue
+		declaration := ""
+		if options != "" && !exports { // declare -A, readonly -a
+			declaration = sourceText(s)
 		}
-		r.prepareAssign(s, a, "")
+		r.prepareAssign(s, a, declaration)
 	}
 }
 
@@ -593,40 +589,27 @@ func (r *reader) prepareAssign(s *syntax.Stmt, a *syntax.Assign, declaration str
 	if r.hidden[name] {
 		return
 	}
-	text := sourceText(a)
-	if declaration != "" {
-		text = declaration
+	text, uses := cmp.Or(declaration, sourceText(a)), usedVariables(a)
+	code := text
+	if r.exported[name] {
+		code = "export " + text
 	}
-	if a.Value != nil && hasCommand(a.Value) && !r.hasPureCommands(a.Value) && !isManaged(name) {
-		if r.exported[name] {
-			text = "export " + text
-		}
-		if r.noteUnknown(line, name, text, usedVariables(a)) {
-			return
-		}
-		r.addStep(step{kind: stepRun, line: line, text: text, uses: usedVariables(a), mayEnd: true})
-		return
+	hasEffect := a.Value != nil && hasCommand(a.Value) && !hasPureCommands(a.Value) && !isManaged(name)
+	switch value, isString := r.knownString(name); {
+	case !hasEffect && !r.exported[name]:
+		r.addStep(step{kind: stepAssign, line: line, name: name, text: text, uses: uses})
+	case !hasEffect && known && isString:
+		r.setVariable(s, name, value, code)
+	case !r.noteUnknown(line, name, text, uses):
+		r.addStep(step{kind: stepRun, line: line, text: code, uses: uses, mayEnd: hasEffect})
 	}
-	if !r.exported[name] {
-		r.addStep(step{kind: stepAssign, line: line, name: name, text: text, uses: usedVariables(a)})
-		return
-	}
-	if value, ok := r.knownString(name); known && ok {
-		r.setVariable(s, name, value, "export "+text)
-		return
-	}
-	if r.noteUnknown(line, name, text, usedVariables(a)) {
-		return
-	}
-	r.addStep(step{kind: stepRun, line: line, text: "export " + text, uses: usedVariables(a)})
 }
 
 // setVariable adds a variable with a known value for the ranks.
 func (r *reader) setVariable(s *syntax.Stmt, name, value, text string) {
 	line := r.line(s)
 	if isManaged(name) {
-		r.noteManaged(line, name, name+"="+value)
-		r.keepManaged(line, name, name+"="+quoteWord(value))
+		r.keepManaged(line, name, name+"="+value, name+"="+quoteWord(value), nil)
 		return
 	}
 	if !isValidText(value) {
@@ -636,24 +619,16 @@ func (r *reader) setVariable(s *syntax.Stmt, name, value, text string) {
 	r.addStep(step{kind: stepEnv, line: line, name: name, value: value, text: text, uses: usedVariables(s)})
 }
 
-// noteManaged adds a note about a variable that ddpbatch sets for each rank.
-func (r *reader) noteManaged(line int, name, text string) {
-	why := managedVariables[name]
-	if why == "" {
-		why = "ddpbatch sets it for each rank"
-	}
-	if strings.HasPrefix(name, "SLURM_") && !strings.HasPrefix(name, "SLURM_CPU_BIND") {
-		r.change(line, text, "it changes the behavior of srun, which ddpbatch controls")
-		return
-	}
-	r.note(line, text, why)
-}
-
 // keepManaged keeps an assignment to a variable that ddpbatch sets for each rank, for commands of the
-// setup that read it. The variable is not exported.
-func (r *reader) keepManaged(line int, name, text string, uses ...string) {
+// setup that read it. The variable is not exported. shown is the text of the note.
+func (r *reader) keepManaged(line int, name, shown, code string, uses []string) {
+	if strings.HasPrefix(name, "SLURM_") && !strings.HasPrefix(name, "SLURM_CPU_BIND") {
+		r.change(line, shown, "it changes the behavior of srun, which ddpbatch controls")
+	} else {
+		r.note(line, shown, cmp.Or(managedVariables[name], "ddpbatch sets it for each rank"))
+	}
 	if !isSlurmVariable(name) {
-		r.addStep(step{kind: stepAssign, line: line, name: name, text: text, uses: uses})
+		r.addStep(step{kind: stepAssign, line: line, name: name, text: code, uses: uses})
 	}
 }
 
@@ -662,12 +637,10 @@ func (r *reader) keepManaged(line int, name, text string, uses ...string) {
 func (r *reader) noteUnknown(line int, name, text string, uses []string) bool {
 	switch {
 	case isManaged(name):
-		r.noteManaged(line, name, text)
-		r.keepManaged(line, name, strings.TrimPrefix(text, "export "), uses...)
+		r.keepManaged(line, name, text, text, uses)
 		return true
 	case isSecretName(name):
-		r.hideVariable(name, "")
-		r.addSecretName(line, name)
+		r.moveToSecrets(line, name, "")
 		return true
 	}
 	return false
@@ -831,14 +804,10 @@ func (r *reader) prepareConda(c setupCall) {
 
 // hasDefaultAssignment reports whether a command contains ${NAME:=value}.
 func hasDefaultAssignment(n syntax.Node) bool {
-	found := false
-	syntax.Walk(n, func(n syntax.Node) bool {
-		if e, ok := n.(*syntax.ParamExp); ok && e.Exp != nil && (e.Exp.Op == syntax.AssignUnset || e.Exp.Op == syntax.AssignUnsetOrNull) {
-			found = true
-		}
-		return !found
+	return hasNode(n, func(n syntax.Node) bool {
+		e, ok := n.(*syntax.ParamExp)
+		return ok && e.Exp != nil && (e.Exp.Op == syntax.AssignUnset || e.Exp.Op == syntax.AssignUnsetOrNull)
 	})
-	return found
 }
 
 // markUnknown marks the variables that a part of the script sets as unknown.
@@ -891,7 +860,7 @@ func (r *reader) leaveDirectory(c setupCall) {
 	text := "cd " + strings.TrimPrefix(strings.TrimPrefix(c.text, "pushd "), "cd ")
 	uses := usedVariables(c.stmt)
 	isOutside := func(name string) bool { // the shell of a rank does not have the value
-		return slices.Contains(words("@ ? ! $! $$ $0 $("), name) || strings.HasSuffix(name, "[]")
+		return slices.Contains(shellParameters, name) || name == "$0" || name == "$(" || strings.HasSuffix(name, "[]")
 	}
 	if len(uses) > 0 && !slices.ContainsFunc(uses, isOutside) && strings.Count(text, " ") == 1 {
 		r.job.shellDir, r.job.workdir = strings.TrimPrefix(text, "cd "), ""

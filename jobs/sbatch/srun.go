@@ -134,12 +134,6 @@ func plainWord(a arg) bool {
 	return a.startsProgram || strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "~") || strings.HasSuffix(strings.Trim(text, `"`), ".sh") || strings.HasSuffix(strings.Trim(text, `"`), "/python")
 }
 
-// skipSrun returns the program in the arguments of srun.
-func skipSrun(args []arg) (program []arg, ok bool) {
-	_, program, ok = parseSrun(args)
-	return program, ok
-}
-
 // requestOptions are options of srun that request nodes, if the script has no directives.
 var requestOptions = words("partition account qos time gres gpus gpus-per-node mem mem-per-cpu constraint job-name nodes ntasks ntasks-per-node cpus-per-task exclusive reservation")
 

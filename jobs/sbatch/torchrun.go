@@ -9,17 +9,14 @@ import (
 // convertTorchModule converts python -m torch.distributed.run and its predecessor. It reports
 // whether the command is one of them.
 func (c *command) convertTorchModule() bool {
-	if len(c.args) < 3 || c.args[1].text != "-m" && c.args[1].text != "-u" {
+	args := c.args[1:]
+	if len(args) > 0 && args[0].text == "-u" {
+		args = args[1:]
+	}
+	if len(args) < 2 || args[0].text != "-m" {
 		return false
 	}
-	i := 1
-	if c.args[i].text == "-u" {
-		i++
-	}
-	if i+1 >= len(c.args) || c.args[i].text != "-m" {
-		return false
-	}
-	switch c.args[i+1].text {
+	switch args[1].text {
 	case "torch.distributed.launch":
 		if !slices.ContainsFunc(c.args, func(a arg) bool { return a.text == "--use_env" || a.text == "--use-env" }) {
 			c.change("torch.distributed.launch", "replaced by torchrun, which sets LOCAL_RANK instead of passing --local_rank")
@@ -28,7 +25,7 @@ func (c *command) convertTorchModule() bool {
 	default:
 		return false
 	}
-	c.args = c.args[i+2:]
+	c.args = args[2:]
 	c.convertTorchrun()
 	return true
 }
@@ -101,7 +98,10 @@ func (c *command) convertTorchrun() {
 		argv = append(argv, v)
 	}
 	j.argv = argv
-	c.useShellDir()
+	if j.shellDir != "" { // torchrun starts without a shell
+		c.change("cd "+j.shellDir, "the directory is known only to a shell: set command.workdir")
+		j.shellDir = ""
+	}
 }
 
 // convertTorchrunOption converts an option of torchrun. It returns the words that the job file has instead.
@@ -174,13 +174,4 @@ func (c *command) useWorkerShell(before []arg) {
 // isGPUCount reports whether an unknown word is the number of GPUs of a node.
 func isGPUCount(a arg) bool {
 	return a.word != nil && slices.ContainsFunc(usedVariables(a.word), func(n string) bool { return n == "SLURM_GPUS_ON_NODE" || n == "SLURM_GPUS_PER_NODE" })
-}
-
-// useShellDir drops a directory that only a shell knows, and adds a note, because torchrun starts
-// without a shell.
-func (c *command) useShellDir() {
-	if c.r.job.shellDir != "" {
-		c.change("cd "+c.r.job.shellDir, "the directory is known only to a shell: set command.workdir")
-		c.r.job.shellDir = ""
-	}
 }

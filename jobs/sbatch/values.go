@@ -2,6 +2,7 @@ package sbatch
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -428,7 +429,7 @@ func (r *reader) listWords(a arg) (list []*syntax.Word) {
 		moved = moved || assigned && s.kind == stepCd
 	}
 	for _, w := range list {
-		if !r.hasPureCommands(w) {
+		if !hasPureCommands(w) {
 			return nil
 		}
 		names := usedVariables(w)
@@ -436,7 +437,7 @@ func (r *reader) listWords(a arg) (list []*syntax.Word) {
 			return nil
 		}
 		for _, name := range names {
-			if len(r.assignments[name]) > 1 || slices.Contains(words("@ ? ! $! $$ $0"), name) { // it may have had a different value
+			if len(r.assignments[name]) > 1 || slices.Contains(shellParameters, name) || name == "$0" { // it may have had a different value
 				return nil
 			}
 		}
@@ -724,17 +725,15 @@ func setVariables(nodes ...syntax.Node) (names []string) {
 
 // assignsVariable reports whether an arithmetic expression changes a variable, as in $((i++)).
 func assignsVariable(x syntax.ArithmExpr) bool {
-	found := false
-	syntax.Walk(x, func(n syntax.Node) bool {
+	return hasNode(x, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.UnaryArithm:
-			found = found || n.Op == syntax.Inc || n.Op == syntax.Dec
+			return n.Op == syntax.Inc || n.Op == syntax.Dec
 		case *syntax.BinaryArithm:
-			found = found || strings.HasSuffix(n.Op.String(), "=") && !slices.Contains(words("== != <= >="), n.Op.String())
+			return strings.HasSuffix(n.Op.String(), "=") && !slices.Contains(words("== != <= >="), n.Op.String())
 		}
-		return !found
+		return false
 	})
-	return found
 }
 
 // assign reads NAME=value, hides a secret value, and reports whether the value is known.
@@ -748,7 +747,9 @@ func (r *reader) assign(line int, a *syntax.Assign) (known bool) {
 	case a.Array != nil:
 		if v, known = r.arrayValue(a.Array); known {
 			for _, s := range v.List {
-				r.hasSecretElement(name, s)
+				if isSecret(name, s) {
+					r.addSecretValue(s)
+				}
 			}
 		}
 		if a.Append {
@@ -799,13 +800,6 @@ func (r *reader) gpuCount(w *syntax.Word) (n int, ok bool) {
 	return n, n > 0 && !r.job.exclusive && gpuQuery().MatchString(sourceText(w))
 }
 
-// hasSecretElement hides an element of an array if the element is a secret.
-func (r *reader) hasSecretElement(name, value string) {
-	if isSecret(name, value) {
-		r.addSecretValue(value)
-	}
-}
-
 // arrayValue returns the value of (a b c).
 func (r *reader) arrayValue(a *syntax.ArrayExpr) (expand.Variable, bool) {
 	v := expand.Variable{Set: true, Kind: expand.Indexed}
@@ -845,29 +839,24 @@ func (r *reader) setSlurmVariables() {
 		}
 	}
 	set(j.nodes, "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
-	if total, ok := j.requestedTasks(); ok {
-		set(total, "SLURM_NTASKS", "SLURM_NPROCS")
-	}
+	set(cmp.Or(j.allTasks, j.tasks*j.nodes), "SLURM_NTASKS", "SLURM_NPROCS")
 	set(j.tasks, "SLURM_NTASKS_PER_NODE")
 	set(j.cpus, "SLURM_CPUS_PER_TASK")
 	set(j.nodeGPUs(), "SLURM_GPUS_ON_NODE")
 	if j.gpusPerNodeGiven {
 		set(j.gpus, "SLURM_GPUS_PER_NODE")
 	}
-	if r.setString("SLURM_JOB_NAME", r.file); j.nameGiven {
-		r.setString("SLURM_JOB_NAME", j.name)
+	name := r.file
+	if j.nameGiven {
+		name = j.name
 	}
-	if r.options.Dir != "" {
-		r.setString("SLURM_SUBMIT_DIR", r.options.Dir)
-		if _, given := r.knownString("PWD"); !given { // --chdir
-			r.setString("PWD", r.options.Dir)
+	r.setString("SLURM_JOB_NAME", name)
+	if _, given := r.knownString("PWD"); !given && r.options.Dir != "" { // without --chdir
+		r.setString("PWD", r.options.Dir)
+	}
+	for name, value := range map[string]string{"SLURM_SUBMIT_DIR": r.options.Dir, "HOME": r.options.Home, "USER": r.options.User, "LOGNAME": r.options.User} {
+		if value != "" {
+			r.setString(name, value)
 		}
-	}
-	if r.options.Home != "" {
-		r.setString("HOME", r.options.Home)
-	}
-	if r.options.User != "" {
-		r.setString("USER", r.options.User)
-		r.setString("LOGNAME", r.options.User)
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"mvdan.cc/sh/v3/syntax"
 )
 
 // An edit replaces bytes of the script.
@@ -20,7 +18,7 @@ type edit struct {
 // program, its arguments, and all other lines are unchanged. It returns nil if the launcher has
 // options that ddpbatch launch cannot apply.
 func (r *reader) wrap(program *candidate) (script []byte) {
-	if readsInput(program.stmt) {
+	if slices.ContainsFunc(program.stmt.Redirs, readsFile) {
 		return nil // ranks have no standard input
 	}
 	args := r.args(program.call.Args)
@@ -51,7 +49,7 @@ func (r *reader) joinArguments(args []arg) (edits []edit, ok bool) {
 			continue
 		}
 		line, isCode := singleLine(a.word)
-		if !isCode || len(edits) > 0 || i < 2 || args[i-1].text != "-c" || !slices.Contains(words("bash sh"), path.Base(args[i-2].text)) {
+		if !isCode || len(edits) > 0 || !isShellCode(args, i) {
 			return nil, false
 		}
 		values, _ := r.fields(line)
@@ -98,7 +96,7 @@ func skipPrefix(args []arg) []arg {
 	for len(args) > 1 && args[0].known {
 		base := path.Base(args[0].text)
 		name, _, isAssignment := strings.Cut(args[0].text, "=")
-		isWrapper := slices.Contains(words("exec time nohup command builtin"), base) && !strings.HasPrefix(args[1].text, "-")
+		isWrapper := slices.Contains(plainWrappers, base) && !strings.HasPrefix(args[1].text, "-")
 		isEnv := base == "env" && args[1].known && strings.Contains(args[1].text, "=")
 		if !isWrapper && !isEnv && !(isAssignment && isPlainName(name)) {
 			break
@@ -143,19 +141,6 @@ func withoutGroups(options []option, components int) []option {
 		return nil
 	}
 	return rest
-}
-
-// readsInput reports whether a statement redirects its standard input from a file or a here-document.
-func readsInput(s *syntax.Stmt) bool {
-	return slices.ContainsFunc(s.Redirs, func(d *syntax.Redirect) bool {
-		switch d.Op {
-		case syntax.RdrIn:
-			return sourceText(d.Word) != "/dev/null"
-		case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
-			return true
-		}
-		return false
-	})
 }
 
 // isMultiline reports whether an argument has characters that command.argv rejects.
