@@ -50,12 +50,12 @@ func parseContainer(runtime string, args []arg) (options []option, image arg, pr
 		if !has && !strings.HasPrefix(a.text, "--") && len(name) > 1 && slices.Contains(valued, name[:1]) {
 			name, value, has = name[:1], name[1:], true
 		}
-		o := option{name: name, value: value, known: a.known, source: a}
+		o := option{name: name, value: value, known: a.known, source: []arg{a}}
 		if !has && slices.Contains(valued, name) {
 			args = o.takeValue(args)
 		}
 		if (name == "image" || name == "i") && runtime == "shifter" {
-			image = arg{text: o.value, known: o.known, word: o.source.word}
+			image = arg{text: o.value, known: o.known, word: o.valueWord()}
 		}
 		options = append(options, o)
 	}

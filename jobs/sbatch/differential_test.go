@@ -312,7 +312,7 @@ func (d *differential) run(t *testing.T, script []byte, plan string, env map[str
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, d.bash, file)
+	cmd := exec.CommandContext(ctx, d.bash, append(shellOptions(script), file)...)
 	cmd.Dir = project
 	cmd.Env = []string{"PATH=" + d.bin + ":/usr/bin:/bin", "HOME=" + sandbox + "/home/ada", "USER=ada", "LOGNAME=ada", "SCRATCH=/scratch/ada", "RECORD=" + record, "SANDBOX=" + sandbox,
 		"PLAN=" + planFile, "BASH_ENV=" + d.functions, "SLURM_SUBMIT_DIR=" + project}
@@ -342,6 +342,13 @@ func (d *differential) run(t *testing.T, script []byte, plan string, env map[str
 	}
 	t.Logf("output: %s", output.Bytes())
 	return normalize(strings.ReplaceAll(string(got)+writtenFiles(t, sandbox), sandbox, ""))
+}
+
+// shellOptions returns the options of the shell in the first line of a script. It omits -l, because a login
+// shell resets PATH.
+func shellOptions(script []byte) []string {
+	first, _, _ := strings.Cut(string(script), "\n")
+	return slices.DeleteFunc(strings.Fields(first)[1:], func(o string) bool { return o == "-l" })
 }
 
 // sortLines sorts the lines of a record.

@@ -3,6 +3,7 @@ package sbatch
 import (
 	"bytes"
 	"cmp"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,20 @@ var shortOptions = map[string]string{
 
 // flagOptions are options that do not use the next word as their value. Some accept a value after "=".
 var flagOptions = map[string]bool{"exclusive": true, "requeue": true, "no-requeue": true, "hold": true, "contiguous": true, "overcommit": true, "oversubscribe": true, "get-user-env": true, "parsable": true, "verbose": true, "quiet": true, "no-kill": true, "spread-job": true, "reboot": true, "use-min-nodes": true, "wait": true, "ignore-pbs": true, "test-only": true, "nice": true, "propagate": true}
+
+// readFirstLine reads the options of the shell in the first line, such as #!/bin/bash -e.
+func (r *reader) readFirstLine() {
+	line, _, _ := strings.Cut(string(r.src), "\n")
+	command, _ := strings.CutPrefix(line, "#!")
+	args := strings.Fields(command)
+	if len(args) > 2 && path.Base(args[0]) == "env" && args[1] == "-S" {
+		args = args[2:]
+	}
+	if command == line || len(args) == 0 || !slices.Contains(words("bash sh dash ksh"), path.Base(args[0])) {
+		return
+	}
+	r.readShellOptions(1, line, slices.DeleteFunc(args[1:], func(a string) bool { return a == "-" || strings.HasPrefix(a, "--") }))
+}
 
 // readDirectives reads the #SBATCH lines. Like sbatch, it stops at the first command.
 func (r *reader) readDirectives(src []byte) {

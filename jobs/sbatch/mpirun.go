@@ -31,7 +31,7 @@ func parseMpirun(args []arg) (options []option, program []arg, ok bool) {
 		}
 		args = args[1:]
 		name, value, has := strings.Cut(strings.TrimLeft(a.text, "-"), "=")
-		o := option{name: name, value: value, known: true, source: a}
+		o := option{name: name, value: value, known: true, source: []arg{a}}
 		if !has && slices.Contains(mpirunValued, name) {
 			args = o.takeValue(args)
 		}

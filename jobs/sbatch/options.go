@@ -3,17 +3,22 @@ package sbatch
 import (
 	"strconv"
 	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
 )
 
 // An option is an option in a command line. Its name has no hyphens at the start.
 type option struct {
 	name, value string
-	known       bool // whether the value is known
-	source      arg  // word with the value, if not known
+	known       bool  // whether the value is known
+	source      []arg // words in the command line
 }
 
 // String returns the option in its long form.
 func (o option) String() string { return longOption(o.name, o.value) }
+
+// valueWord returns the word of the command line that contains the value.
+func (o option) valueWord() *syntax.Word { return o.source[len(o.source)-1].word }
 
 // longOption returns --name=value, or --name if value is empty.
 func longOption(name, value string) string {
@@ -28,7 +33,7 @@ func (o *option) takeValue(args []arg) (rest []arg) {
 	if len(args) == 0 {
 		return nil
 	}
-	o.value, o.known, o.source = args[0].text, args[0].known, args[0]
+	o.value, o.known, o.source = args[0].text, args[0].known, append(o.source, args[0])
 	return args[1:]
 }
 

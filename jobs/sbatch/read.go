@@ -128,6 +128,7 @@ func Read(name string, src []byte, options Options) (Result, error) {
 		r.src = src
 		r.note(0, "line breaks of DOS", "sbatch rejects the script because of them")
 	}
+	r.readFirstLine()
 	r.readDirectives(src)
 	file, err := parseBash(string(src))
 	if err != nil {

@@ -731,7 +731,7 @@ func (r *reader) prepareCommand(c setupCall) {
 	case "exit":
 		r.change(c.line, c.text, "the script ends here")
 	case "set":
-		r.readShellOptions(c)
+		r.readShellOptions(c.line, c.text, c.args)
 	case "shopt":
 		r.run(c.stmt)
 		if slices.ContainsFunc(c.args, func(a string) bool {
@@ -765,10 +765,10 @@ func (r *reader) prepareCommand(c setupCall) {
 	}
 }
 
-// readShellOptions reads set.
-func (r *reader) readShellOptions(c setupCall) {
+// readShellOptions reads the arguments of set, or the options of the shell in the first line.
+func (r *reader) readShellOptions(line int, text string, args []string) {
 	on := false
-	for _, a := range c.args {
+	for _, a := range args {
 		isOption := strings.HasPrefix(a, "-") || strings.HasPrefix(a, "+")
 		if isOption {
 			on = a[0] == '-'
@@ -777,13 +777,13 @@ func (r *reader) readShellOptions(c setupCall) {
 			r.errexit = on
 		}
 		if a == "--" || !isOption && !slices.Contains(words("errexit nounset pipefail xtrace verbose allexport"), a) {
-			r.change(c.line, c.text, "a job has no command-line arguments ($1, $@)")
+			r.change(line, text, "a job has no command-line arguments ($1, $@)")
 		}
 		if a == "noglob" || strings.HasPrefix(a, "-") && strings.Contains(a, "f") {
-			r.expansion = c.text
+			r.expansion = text
 		}
 		if a == "-a" || a == "allexport" {
-			r.change(c.line, c.text, "it exports all variables: use export")
+			r.change(line, text, "it exports all variables: use export")
 		}
 	}
 }

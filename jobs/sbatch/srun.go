@@ -47,7 +47,7 @@ func parseSrun(args []arg) (options []option, program []arg, ok bool) {
 			if !isOption {
 				return options, args, plainWord(a)
 			}
-			options = append(options, option{name: name, source: a})
+			options = append(options, option{name: name, source: []arg{a}})
 			args = args[1:]
 			continue
 		}
@@ -60,7 +60,7 @@ func parseSrun(args []arg) (options []option, program []arg, ok bool) {
 		}
 		if long, isLong := strings.CutPrefix(a.text, "--"); isLong {
 			name, value, has := strings.Cut(long, "=")
-			o := option{name: completeOption(name), value: value, known: true, source: a}
+			o := option{name: completeOption(name), value: value, known: true, source: []arg{a}}
 			if isFlag := has || slices.Contains(srunFlags, o.name); o.name == "" || !isFlag && len(args) == 0 {
 				return options, args, false
 			} else if !isFlag {
@@ -71,7 +71,7 @@ func parseSrun(args []arg) (options []option, program []arg, ok bool) {
 		}
 		for letters := a.text[1:]; letters != ""; letters = letters[1:] {
 			letter := letters[:1]
-			o := option{name: srunShortNames[letter], known: true, source: a}
+			o := option{name: srunShortNames[letter], known: true, source: []arg{a}}
 			switch {
 			case strings.Contains(srunShortValued, letter):
 				if o.value = strings.TrimPrefix(letters[1:], "="); o.value == "" && len(args) == 0 {
@@ -231,10 +231,10 @@ func (c *command) setCount(o option, field *int) {
 
 // isDefaultCount reports whether the value of an option is a variable that srun reads anyway.
 func isDefaultCount(o option) bool {
-	if o.known || o.source.word == nil {
+	if o.known {
 		return false
 	}
-	names := usedVariables(o.source.word)
+	names := usedVariables(o.valueWord())
 	return len(names) == 1 && slices.Contains(words("SLURM_NNODES SLURM_JOB_NUM_NODES SLURM_NTASKS SLURM_NPROCS SLURM_NTASKS_PER_NODE SLURM_CPUS_PER_TASK"), names[0])
 }
 

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
 )
 
 // convertTorchModule converts python -m torch.distributed.run and its predecessor. It reports
@@ -46,7 +48,7 @@ func parseTorchrun(args []arg) (options []option, script []arg) {
 		a := args[0]
 		args = args[1:]
 		name, value, has := strings.Cut(strings.TrimLeft(a.source(), "-"), "=")
-		o := option{name: strings.ReplaceAll(name, "-", "_"), value: value, known: a.known, source: a}
+		o := option{name: strings.ReplaceAll(name, "-", "_"), value: value, known: a.known, source: []arg{a}}
 		if !has && !slices.Contains(torchrunFlags, o.name) {
 			args = o.takeValue(args)
 		}
@@ -113,14 +115,14 @@ func (c *command) convertTorchrunOption(o option) (kept []arg) {
 		switch {
 		case o.known && isCount:
 			j.torchTasks = n
-		case j.nodeGPUs() > 0 && (o.known && (o.value == "gpu" || o.value == "auto") || !o.known && isGPUCount(o.source)):
+		case j.nodeGPUs() > 0 && (o.known && (o.value == "gpu" || o.value == "auto") || !o.known && isGPUCount(o.valueWord())):
 			j.torchTasks = j.nodeGPUs()
 		default:
 			c.change("--nproc_per_node "+o.value, "the number is known only to a shell: set slurm.tasks_per_node")
 		}
 	case "nnodes":
 		isNodes := func(name string) bool { return strings.Contains(name, "NODES") }
-		if !o.known && !slices.ContainsFunc(usedVariables(o.source.word), isNodes) {
+		if !o.known && !slices.ContainsFunc(usedVariables(o.valueWord()), isNodes) {
 			c.change("--nnodes", "the number is known only to a shell: slurm.nodes applies")
 		}
 	case "max_restarts":
@@ -136,10 +138,8 @@ func (c *command) convertTorchrunOption(o option) (kept []arg) {
 		case slices.Contains(ignoredTorchrunOptions, o.name):
 		case slices.Contains(torchrunLogOptions, o.name):
 			c.note("--"+o.name, "the log is in the run directory")
-		case o.value == "" && o.known:
-			return []arg{{text: "--" + o.name, known: true}}
 		default:
-			return []arg{{text: "--" + o.name, known: true}, o.source}
+			return o.source
 		}
 	}
 	return nil
@@ -172,6 +172,6 @@ func (c *command) useWorkerShell(before []arg) {
 }
 
 // isGPUCount reports whether an unknown word is the number of GPUs of a node.
-func isGPUCount(a arg) bool {
-	return a.word != nil && slices.ContainsFunc(usedVariables(a.word), func(n string) bool { return n == "SLURM_GPUS_ON_NODE" || n == "SLURM_GPUS_PER_NODE" })
+func isGPUCount(w *syntax.Word) bool {
+	return slices.ContainsFunc(usedVariables(w), func(n string) bool { return n == "SLURM_GPUS_ON_NODE" || n == "SLURM_GPUS_PER_NODE" })
 }

@@ -204,7 +204,7 @@ func (o option) shellValue() string {
 	if o.known {
 		return quoteWord(o.value)
 	}
-	code := sourceText(o.source.word)
+	code := sourceText(o.valueWord())
 	if !strings.HasPrefix(code, "-") {
 		return code
 	}
