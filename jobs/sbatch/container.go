@@ -165,14 +165,10 @@ func (c *command) addMount(m string) {
 	option := "--container-mounts=" + m
 	outside, inside, both := strings.Cut(m, ":")
 	target, _, _ := strings.Cut(inside, ":")
-	if !filepath.IsAbs(outside) && c.r.options.Dir != "" {
-		if pwd, known := c.r.knownString("PWD"); known {
-			outside = filepath.Join(pwd, outside)
-			m = outside
-			if both {
-				m += ":" + inside
-			}
-		}
+	if pwd, known := c.r.knownString("PWD"); known && !filepath.IsAbs(outside) && c.r.options.Dir != "" {
+		rest := m[len(outside):]
+		outside = filepath.Join(pwd, outside)
+		m = outside + rest
 	}
 	if filepath.IsAbs(outside) && (!both || strings.HasPrefix(target, "/")) && isValidText(m) && strings.Count(m, ":") < 3 {
 		c.r.job.mounts = append(c.r.job.mounts, m)

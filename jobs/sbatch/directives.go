@@ -43,19 +43,17 @@ func (r *reader) readDirectives(src []byte) {
 	for line := range bytes.Lines(src) {
 		number++
 		s := strings.TrimSpace(string(line))
-		rest, directive := strings.CutPrefix(s, "#SBATCH")
+		rest, found := strings.CutPrefix(s, "#SBATCH")
+		isDirective := found && (rest == "" || rest[0] == ' ' || rest[0] == '\t')
+		isSeparator := strings.HasPrefix(strings.TrimSpace(rest), "hetjob") || strings.HasPrefix(strings.TrimSpace(rest), "packjob")
 		switch {
-		case directive && (rest == "" || rest[0] == ' ' || rest[0] == '\t'):
-			if strings.HasPrefix(strings.TrimSpace(rest), "hetjob") || strings.HasPrefix(strings.TrimSpace(rest), "packjob") {
-				if r.components == 0 {
-					r.change(number, s, "the job gets the directives of the first component only: describe each component in a [[slurm.group]]")
-				}
-				r.components++
-				continue
+		case isDirective && isSeparator:
+			if r.components == 0 {
+				r.change(number, s, "the job gets the directives of the first component only: describe each component in a [[slurm.group]]")
 			}
-			if r.components > 0 {
-				continue // of another component
-			}
+			r.components++
+		case isDirective && r.components > 0: // of another component
+		case isDirective:
 			r.convertOptions(number, splitWords(rest))
 		case s == "" || s[0] == '#':
 		default:
@@ -118,7 +116,7 @@ func (r *reader) convertOptions(line int, list []string) {
 			i++
 			value = list[i]
 		}
-		r.convertOption(directive{line, name, value})
+		r.convertOption(directive{option{name: name, value: value}, line})
 	}
 }
 
@@ -142,12 +140,9 @@ var imageRuntimes = map[string]string{"environment": "edf", "container-image": "
 
 // A directive is an option of sbatch, or the same option of srun.
 type directive struct {
-	line        int
-	name, value string
+	option
+	line int
 }
-
-// String returns the directive as an option of sbatch.
-func (d directive) String() string { return longOption(d.name, d.value) }
 
 // convertOption converts an option of sbatch, or the same option of srun.
 func (r *reader) convertOption(d directive) {

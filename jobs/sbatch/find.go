@@ -187,7 +187,7 @@ var setupCommands = map[string]bool{"mkdir": true, "cp": true, "mv": true, "rm":
 	"wandb": true, "huggingface-cli": true, "hf": true, "ssh": true, "scp": true, "ssh-add": true, "sshpass": true, "sbcast": true, "sgather": true, "sacct": true, "sstat": true, "seff": true, "squeue": true, "scancel": true, "sbatch": true, "sinfo": true,
 	"nvidia-cuda-mps-control": true, "nvcc": true, "gcc": true, "make": true, "cmake": true, "ninja": true, "tee": true, "sort": true, "uniq": true, "wc": true, "du": true, "df": true, "stat": true, "file": true, "diff": true,
 	"mktemp": true, "basename": true, "dirname": true, "realpath": true, "readlink": true, "md5sum": true, "sha256sum": true, "jq": true, "xargs": true, "cut": true, "tr": true, "seq": true, "jobs": true, "disown": true, "login": true,
-	"lfs": true, "getopts": true, "set": true, "deactivate": true, "activate": true, "mapfile": true, "readarray": true, "dcgmi": true, "type": true, "hash": true, "tensorboard": true, "spack": true, "aws": true, "gsutil": true, "rclone": true, "s3cmd": true, "msrun": true, "apptainer.pull": true}
+	"lfs": true, "getopts": true, "set": true, "deactivate": true, "activate": true, "mapfile": true, "readarray": true, "dcgmi": true, "type": true, "hash": true, "tensorboard": true, "spack": true, "aws": true, "gsutil": true, "rclone": true, "s3cmd": true, "msrun": true}
 
 // harmlessCommands only print or wait.
 var harmlessCommands = map[string]bool{"echo": true, "printf": true, "date": true, "hostname": true, "true": true, "false": true, ":": true, "sleep": true,

@@ -82,7 +82,12 @@ func (r *reader) writeSetup(program *candidate) {
 			j.venv = s.value
 		default:
 			setErrexit(s.errexit || !mayFail)
-			r.addLine(s)
+			text, ok := oneLine(s.text)
+			if !ok {
+				r.change(s.line, s.text, "setup.lines cannot contain it: keep it in a script")
+				continue
+			}
+			j.lines = append(j.lines, text)
 		}
 	}
 	setErrexit(true)
@@ -100,16 +105,6 @@ func isOrdered(steps []step) bool {
 		last = n
 	}
 	return true
-}
-
-// addLine adds a step to setup.lines.
-func (r *reader) addLine(s step) {
-	text, ok := oneLine(s.text)
-	if !ok {
-		r.change(s.line, s.text, "setup.lines cannot contain it: keep it in a script")
-		return
-	}
-	r.job.lines = append(r.job.lines, text)
 }
 
 // oneLine returns shell code on one line. ok is false for here-documents and control
@@ -145,7 +140,7 @@ func (r *reader) writeSteps(steps []step) bool {
 		case stepVenv:
 			add("venv", quote(s.value))
 		default:
-			value := quoteLines(s.text)
+			value := strings.NewReplacer("\n", `\n`, "\t", `\t`, "\r", "").Replace(quote(s.text)) // a TOML string on one line
 			if s.mayEnd {
 				value += ", may_fail = true" // the script continues after a failure
 			}
@@ -157,11 +152,6 @@ func (r *reader) writeSteps(steps []step) bool {
 	}
 	r.job.steps = list
 	return true
-}
-
-// quoteLines returns a text with line breaks as a TOML string on one line.
-func quoteLines(s string) string {
-	return strings.NewReplacer("\n", `\n`, "\t", `\t`, "\r", "").Replace(quote(s))
 }
 
 // sizeChange returns the value of a variable of Slurm in the script and in the job. They differ if

@@ -204,7 +204,7 @@ func (c *command) divideRanks(total, nodes int) []int {
 	case !even && kind != "block" && kind != "*" && kind != "nopack" && kind != "pack":
 		c.change(option, "slurm.ranks_per_node places adjacent ranks on one node")
 	case even && j.distribution != "block" && !j.addStepOption(option):
-		c.change(option, "a job file cannot express this option of srun")
+		c.change(option, notExpressible)
 	}
 	each := max(1, total/nodes)
 	ranks := slices.Repeat([]int{each}, nodes)

@@ -36,9 +36,7 @@ func parseMpirun(args []arg) (options []option, program []arg, ok bool) {
 			args = o.takeValue(args)
 		}
 		if isPair := slices.Contains(mpirunPairs, name) && !(name == "env" && strings.Contains(o.value, "=")); isPair && len(args) > 0 {
-			second := option{}
-			args = second.takeValue(args)
-			o.value, o.known = o.value+" "+second.value, o.known && second.known
+			o.value, o.known, args = o.value+" "+args[0].text, o.known && args[0].known, args[1:]
 		}
 		options = append(options, o)
 	}

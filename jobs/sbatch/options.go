@@ -14,19 +14,16 @@ type option struct {
 	source      []arg // words in the command line
 }
 
-// String returns the option in its long form.
-func (o option) String() string { return longOption(o.name, o.value) }
+// String returns the option in its long form: --name=value, or --name if the value is empty.
+func (o option) String() string {
+	if o.value == "" {
+		return "--" + o.name
+	}
+	return "--" + o.name + "=" + o.value
+}
 
 // valueWord returns the word of the command line that contains the value.
 func (o option) valueWord() *syntax.Word { return o.source[len(o.source)-1].word }
-
-// longOption returns --name=value, or --name if value is empty.
-func longOption(name, value string) string {
-	if value == "" {
-		return "--" + name
-	}
-	return "--" + name + "=" + value
-}
 
 // takeValue sets the value of an option to the next word of the command line, if there is one.
 func (o *option) takeValue(args []arg) (rest []arg) {

@@ -12,6 +12,11 @@
 //   - A recognized secret is in no job file and in no note. Result.Script is a copy of the
 //     script, with its secrets.
 //
+// Read converts in this order: the directives (directives.go); the search for the program (find.go);
+// the commands before it, as steps of the setup (setup.go); the command that starts it (launch.go),
+// with the layout of the ranks (layout.go) and the program's arguments (arguments.go); the notes and
+// the job file (finish.go, job.go); and Result.Script (wrap.go). The values of words are in values.go.
+//
 // The package does not run any part of the script, and it does not guess values that are known
 // only to a shell on the node. If the command contains such a value, it becomes a shell command
 // in argv.

@@ -175,16 +175,6 @@ func (r *reader) readRest(s, program *syntax.Stmt) {
 	}
 }
 
-// readsOutput reports whether a command only copies or filters output.
-func readsOutput(s *syntax.Stmt) bool {
-	call, ok := s.Cmd.(*syntax.CallExpr)
-	if !ok || len(call.Args) == 0 {
-		b, ok := s.Cmd.(*syntax.BinaryCmd)
-		return ok && readsOutput(b.X) && readsOutput(b.Y)
-	}
-	return slices.Contains(words("tee grep egrep sed awk ts cat tail head tr cut sort"), path.Base(call.Args[0].Lit()))
-}
-
 // readLater reads a command after the program. A job has no commands there.
 func (r *reader) readLater(s *syntax.Stmt) {
 	r.after = true
@@ -192,170 +182,6 @@ func (r *reader) readLater(s *syntax.Stmt) {
 	if !r.isHarmless(s) && !r.endsProcess(s) {
 		r.change(r.line(s), sourceText(s), "it runs after the program: a job file has no commands there; use a job with slurm.dependency")
 	}
-}
-
-// endsProcess reports whether a statement only ends processes that the script has started. They end
-// with the job anyway.
-func (r *reader) endsProcess(s *syntax.Stmt) bool {
-	if b, ok := s.Cmd.(*syntax.BinaryCmd); ok {
-		return (b.Op == syntax.AndStmt || b.Op == syntax.OrStmt) && (r.endsProcess(b.X) || r.isHarmless(b.X)) && (r.endsProcess(b.Y) || r.isHarmless(b.Y))
-	}
-	c, ok := s.Cmd.(*syntax.CallExpr)
-	if !ok || len(c.Args) < 2 || c.Args[0].Lit() != "kill" {
-		return ok && len(c.Args) == 2 && c.Args[0].Lit() == "ray" && c.Args[1].Lit() == "stop"
-	}
-	for _, w := range c.Args[1:] {
-		text := sourceText(w)
-		name := strings.Trim(text, `"${}`)
-		isOption := strings.HasPrefix(text, "-")
-		isJob := strings.HasPrefix(text, "%") || text == "$!" || text == `"$!"`
-		isProcess := strings.Contains(text, "$") && len(r.assignments[name]) > 0 && !slices.ContainsFunc(r.assignments[name], func(a *syntax.Assign) bool {
-			return a.Value == nil || strings.Trim(sourceText(a.Value), `"`) != "$!"
-		})
-		if !isOption && !isJob && !isProcess {
-			return false
-		}
-	}
-	return true
-}
-
-// maxCalls is the maximum number of calls of functions that the reader follows. A function can call
-// others several times, so the number of paths grows exponentially.
-const maxCalls = 10_000
-
-// callsHarmlessFunction reports whether a command calls a function of the script that only prints.
-func (r *reader) callsHarmlessFunction(name string) bool {
-	body := r.functions[name]
-	if body == nil || r.calls >= maxCalls {
-		return false
-	}
-	r.calls++
-	if len(setVariables(body)) > 0 || hasExit(body) && !r.after {
-		return false
-	}
-	r.functions[name] = nil // a recursive function is not harmless
-	defer func() { r.functions[name] = body }()
-	return r.isHarmless(body)
-}
-
-// isHarmless reports whether a statement only prints or waits.
-func (r *reader) isHarmless(s *syntax.Stmt) bool {
-	if slices.ContainsFunc(s.Redirs, writesFile) {
-		return false
-	}
-	switch c := s.Cmd.(type) {
-	case nil, *syntax.DeclClause, *syntax.TestClause, *syntax.ArithmCmd, *syntax.FuncDecl:
-		return true
-	case *syntax.CallExpr:
-		if len(c.Args) == 0 {
-			return len(c.Assigns) > 0
-		}
-		if hasCommand(c) && !hasPureCommands(c) {
-			return false
-		}
-		if r.callsHarmlessFunction(c.Args[0].Lit()) {
-			return true
-		}
-		base, first := path.Base(c.Args[0].Lit()), ""
-		if len(c.Args) > 1 {
-			first = c.Args[1].Lit()
-		}
-		switch base {
-		case "env":
-			return len(c.Args) == 1 // `env A=1 command` runs a command
-		case "numactl":
-			return len(c.Args) == 2 && strings.HasPrefix(first, "-")
-		case "scontrol":
-			return first == "show" || first == "hostnames"
-		case "conda", "mamba", "micromamba":
-			return first == "env" || len(c.Args) == 2 && slices.Contains(words("deactivate list info"), first)
-		case "module", "ml":
-			return base == "ml" && len(c.Args) == 1 || slices.Contains(words("list avail av show unload purge rm li"), first)
-		case "pip", "pip3":
-			return slices.Contains(words("list freeze show --version"), first)
-		case "deactivate", "set", "cd", "unset", "export", "shopt", "ulimit":
-			return r.after // without effect on what has run
-		case "cat", "head", "tail", "grep", "stat", "wc":
-			return true
-		case "srun", "mpirun":
-			return (&finder{r: r, functions: map[string]bool{}}).classify(r.args(c.Args), 0) == notProgram && len(c.Args) > 1 && r.printsOnly(c)
-		case "python", "python3":
-			return isVersionCheck(r.args(c.Args)) && len(c.Args) == 2
-		}
-		return harmlessCommands[base]
-	case *syntax.BinaryCmd:
-		return r.isHarmless(c.X) && (r.isHarmless(c.Y) || (c.Op == syntax.Pipe) && readsOutput(c.Y) && !strings.Contains(sourceText(c.Y), "tee "))
-	case *syntax.IfClause:
-		for part := c; part != nil; part = part.Else {
-			if !r.areHarmless(part.Cond) || !r.areHarmless(part.Then) {
-				return false
-			}
-		}
-		return true
-	case *syntax.Block:
-		return r.areHarmless(c.Stmts)
-	case *syntax.TimeClause:
-		return c.Stmt == nil || r.isHarmless(c.Stmt)
-	}
-	return false
-}
-
-func (r *reader) areHarmless(list []*syntax.Stmt) bool {
-	return !slices.ContainsFunc(list, func(s *syntax.Stmt) bool { return !r.isHarmless(s) })
-}
-
-// printsOnly reports whether srun runs a command that only prints.
-func (r *reader) printsOnly(c *syntax.CallExpr) bool {
-	_, inner, ok := parseSrun(r.args(c.Args[1:]))
-	return ok && len(inner) > 0 && inner[0].known && harmlessCommands[path.Base(inner[0].text)]
-}
-
-// readsFile reports whether a redirection reads a file or a here-document.
-func readsFile(redirect *syntax.Redirect) bool {
-	switch redirect.Op {
-	case syntax.RdrIn:
-		return sourceText(redirect.Word) != "/dev/null"
-	case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
-		return true
-	}
-	return false
-}
-
-// writesFile reports whether a redirection writes a file.
-func writesFile(redirect *syntax.Redirect) bool {
-	switch redirect.Op {
-	case syntax.RdrOut, syntax.AppOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll, syntax.RdrInOut:
-		target := sourceText(redirect.Word)
-		return target != "/dev/null" && target != "/dev/stderr" && target != "/dev/stdout"
-	}
-	return false
-}
-
-func hasCommand(n syntax.Node) bool { return slices.Contains(usedVariables(n), "$(") }
-
-// pureCommand matches commands that only print. Their substitutions have no effect.
-var pureCommand = lazyregexp.New(`^(?:scontrol show|hostname|head|tail|date|echo|printf|wc|nproc|shuf|awk|sed|cut|tr|grep|expr|basename|dirname|pwd|seq|cat|getent|ip |comm|sort|uniq|realpath|readlink|which|nvidia-smi|rocm-smi|whoami|id|uname|tail|bc|squeue|ls|jq|srun .*hostname|\[)`)
-
-// hasPureCommands reports whether all command substitutions in n only print.
-func hasPureCommands(n syntax.Node) bool {
-	hasEffect := func(n syntax.Node) bool {
-		switch n := n.(type) {
-		case *syntax.CallExpr:
-			return len(n.Args) > 0 && !pureCommand().MatchString(sourceText(n)+" ")
-		case *syntax.Redirect:
-			return writesFile(n)
-		}
-		return false
-	}
-	return !hasNode(n, func(n syntax.Node) bool {
-		switch n := n.(type) {
-		case *syntax.ProcSubst:
-			return true
-		case *syntax.CmdSubst:
-			return slices.ContainsFunc(n.Stmts, func(s *syntax.Stmt) bool { return hasNode(s, hasEffect) })
-		}
-		return false
-	})
 }
 
 // prepare reads commands before the program.
@@ -367,15 +193,14 @@ func (r *reader) prepare(list []*syntax.Stmt) {
 		case *syntax.DeclClause:
 			r.prepareDeclaration(s, c)
 		case *syntax.BinaryCmd:
-			if c.Op == syntax.AndStmt && len(s.Redirs) == 0 && !s.Background && isPreparation(c.X) {
+			switch {
+			case c.Op == syntax.AndStmt && len(s.Redirs) == 0 && !s.Background && isPreparation(c.X):
 				r.prepare([]*syntax.Stmt{c.X, c.Y})
-				continue
-			}
-			if c.Op == syntax.OrStmt && isChangeOfDirectory(c.X) && r.endsScript(c.Y) { // a job without its directory fails
+			case c.Op == syntax.OrStmt && isChangeOfDirectory(c.X) && r.endsScript(c.Y): // a job without its directory fails
 				r.prepareRequired(c.X)
-				continue
+			default:
+				r.prepareNested(s)
 			}
-			r.prepareNested(s)
 		case *syntax.FuncDecl:
 			if c.Name != nil {
 				r.functions[c.Name.Value] = c.Body
@@ -395,16 +220,6 @@ func (r *reader) prepare(list []*syntax.Stmt) {
 func isChangeOfDirectory(s *syntax.Stmt) bool {
 	c, ok := s.Cmd.(*syntax.CallExpr)
 	return ok && len(s.Redirs) == 0 && !s.Background && !s.Negated && len(c.Args) > 0 && c.Args[0].Lit() == "cd"
-}
-
-// endsScript reports whether a statement only prints and ends the script.
-func (r *reader) endsScript(s *syntax.Stmt) bool {
-	if c, ok := s.Cmd.(*syntax.CallExpr); ok && len(c.Args) > 0 {
-		if body := r.functions[c.Args[0].Lit()]; body != nil {
-			return r.areHarmless([]*syntax.Stmt{body}) && hasExit(body)
-		}
-	}
-	return r.isHarmless(s) && hasExit(s)
 }
 
 // prepareNested keeps a loop, a condition, or a pipe as shell code.
@@ -446,14 +261,6 @@ func (r *reader) readEffects(s *syntax.Stmt) {
 			}
 		}
 		return true
-	})
-}
-
-// hasExit reports whether a part of the script can end the script.
-func hasExit(n syntax.Node) bool {
-	return hasNode(n, func(n syntax.Node) bool {
-		call, ok := n.(*syntax.CallExpr)
-		return ok && len(call.Args) > 0 && (call.Args[0].Lit() == "exit" || call.Args[0].Lit() == "return")
 	})
 }
 
@@ -754,7 +561,7 @@ func (r *reader) prepareCommand(c setupCall) {
 		r.run(c.stmt)
 		r.forget()
 	case "wait", "sleep":
-		if r.hasBackground() {
+		if slices.ContainsFunc(r.steps, func(s step) bool { return strings.HasSuffix(s.text, "&") }) {
 			r.run(c.stmt)
 		}
 	default:
@@ -816,10 +623,6 @@ func (r *reader) markUnknown(n syntax.Node) {
 		r.scriptVars[name] = true
 		delete(r.vars, name)
 	}
-}
-
-func (r *reader) hasBackground() bool {
-	return slices.ContainsFunc(r.steps, func(s step) bool { return strings.HasSuffix(s.text, "&") })
 }
 
 // changeDirectory reads cd.

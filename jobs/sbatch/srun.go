@@ -172,13 +172,13 @@ func (c *command) convertStepOption(o option, hasImage bool) {
 	j, text := c.r.job, strings.TrimSpace("srun --"+o.name+" "+o.value)
 	switch o.name {
 	case "nodes":
-		c.setCount(o, &c.srun.nodes)
+		c.setStepCount(o, &c.srun.nodes)
 	case "ntasks":
-		c.setCount(o, &c.srun.tasks)
+		c.setStepCount(o, &c.srun.tasks)
 	case "ntasks-per-node", "tasks-per-node":
-		c.setCount(o, &c.srun.tasksPerNode)
+		c.setStepCount(o, &c.srun.tasksPerNode)
 	case "cpus-per-task":
-		c.setCount(o, &c.srun.cpus)
+		c.setStepCount(o, &c.srun.cpus)
 	case "gpus", "gpus-per-node", "gpus-per-task", "gres":
 		c.convertStepGPUs(o)
 	case "distribution":
@@ -217,11 +217,12 @@ func (c *command) convertShared(o option, fix string) {
 		c.change("srun --"+o.name, "the value is known only to a shell"+fix)
 		return
 	}
-	c.r.convertOption(directive{c.line, strings.ReplaceAll(o.name, "_", "-"), o.value})
+	o.name = strings.ReplaceAll(o.name, "_", "-")
+	c.r.convertOption(directive{o, c.line})
 }
 
-// setCount sets a number of the step. An option such as --nodes=$SLURM_NNODES repeats the default of srun.
-func (c *command) setCount(o option, field *int) {
+// setStepCount sets a number of the step. An option such as --nodes=$SLURM_NNODES repeats the default of srun.
+func (c *command) setStepCount(o option, field *int) {
 	if n, ok := parseCount(o.value); ok {
 		*field = n
 	} else if !isDefaultCount(o) {
@@ -231,9 +232,6 @@ func (c *command) setCount(o option, field *int) {
 
 // isDefaultCount reports whether the value of an option is a variable that srun reads anyway.
 func isDefaultCount(o option) bool {
-	if o.known {
-		return false
-	}
 	names := usedVariables(o.valueWord())
 	return len(names) == 1 && slices.Contains(words("SLURM_NNODES SLURM_JOB_NUM_NODES SLURM_NTASKS SLURM_NPROCS SLURM_NTASKS_PER_NODE SLURM_CPUS_PER_TASK"), names[0])
 }
@@ -250,7 +248,7 @@ func (c *command) convertStepGPUs(o option) {
 		c.change("srun --"+o.name+"="+o.value, "the program has no GPUs, but the job's ranks have all of them")
 	case j.nodeGPUs() == 0:
 		if o.known {
-			c.r.convertOption(directive{c.line, o.name, o.value})
+			c.r.convertOption(directive{o, c.line})
 		}
 	case n == 0:
 		c.note("srun --"+o.name, "ranks share all GPUs of their node")

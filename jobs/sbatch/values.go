@@ -26,7 +26,8 @@ type arg struct {
 // reads a variable whose value is not known.
 type scriptEnviron struct {
 	r       *reader
-	unset   map[string]bool // variables that have a default in the word; " PWD" if the word uses $PWD
+	unset   map[string]bool // variables that have a default in the word
+	usesPWD bool            // whether the word uses $PWD, and not only ~
 	missing bool
 }
 
@@ -35,7 +36,7 @@ func (e *scriptEnviron) Get(name string) expand.Variable {
 	if v, ok := e.r.vars[name]; ok {
 		return v
 	}
-	if name != "IFS" && !e.unset[name] && !(name == "PWD" && !e.unset[" PWD"]) {
+	if name != "IFS" && !e.unset[name] && (name != "PWD" || e.usesPWD) {
 		e.missing = true
 	}
 	return expand.Variable{}
@@ -93,9 +94,7 @@ func (r *reader) inspect(w *syntax.Word) expansion {
 				return false
 			}
 			name := n.Param.Value
-			if name == "PWD" {
-				x.environ.unset[" PWD"] = true
-			}
+			x.environ.usesPWD = x.environ.usesPWD || name == "PWD"
 			_, known := r.vars[name]
 			if n.Excl || n.Width || n.Names != 0 {
 				x.possible = false
@@ -181,29 +180,24 @@ func (r *reader) expand(w *syntax.Word, literal bool) (list []string, known bool
 		}
 	}()
 	cfg := &expand.Config{Env: x.environ}
+	var err error
 	if literal {
-		value, err := expand.Literal(cfg, w)
-		if err != nil || x.environ.missing || len(value) > maxValue {
-			return nil, false
-		}
-		list = []string{value}
+		list = make([]string, 1)
+		list[0], err = expand.Literal(cfg, w)
+	} else if hasPattern(w) {
+		return nil, false
 	} else {
-		if hasPattern(w) {
-			return nil, false
-		}
-		var err error
 		list, err = expand.Fields(cfg, w)
-		if err != nil || x.environ.missing {
-			return nil, false
-		}
-		r.work -= each * max(0, most-len(list))
-		size := 0
-		for _, s := range list {
-			size += len(s)
-		}
-		if size > maxValue || len(list) > maxValue/8 || hasUnquotedExpansion(w) && slices.ContainsFunc(list, func(s string) bool { return strings.ContainsAny(s, "*?[") }) {
-			return nil, false // a value that bash would use as a pattern of file names
-		}
+	}
+	if err != nil || x.environ.missing {
+		return nil, false
+	}
+	r.work -= each * max(0, most-len(list))
+	if len(list) > maxValue/8 || len(strings.Join(list, "")) > maxValue {
+		return nil, false
+	}
+	if !literal && hasUnquotedExpansion(w) && slices.ContainsFunc(list, func(s string) bool { return strings.ContainsAny(s, "*?[") }) {
+		return nil, false // a value that bash would use as a pattern of file names
 	}
 	for _, name := range x.defaults {
 		r.defaults[name] = true
@@ -393,16 +387,14 @@ func (r *reader) listWords(a arg) (list []*syntax.Word) {
 	}
 	name := p.Param.Value
 	assigns := r.assignments[name]
-	isConditional := func() bool { // in a loop, a condition, or a function
-		unconditional := 0
-		for _, s := range r.steps {
-			if s.kind == stepAssign && s.name == name {
-				unconditional++
-			}
+	unconditional, moved := 0, false // moved: the directory has changed since the first assignment
+	for _, s := range r.steps {
+		if s.kind == stepAssign && s.name == name {
+			unconditional++
 		}
-		return unconditional != len(assigns)
+		moved = moved || unconditional > 0 && s.kind == stepCd
 	}
-	if len(assigns) == 0 || r.hidden[name] || isConditional() {
+	if len(assigns) == 0 || r.hidden[name] || unconditional != len(assigns) { // in a loop, a condition, or a function
 		return nil
 	}
 	index, _ := p.Index.(*syntax.Word)
@@ -423,23 +415,12 @@ func (r *reader) listWords(a arg) (list []*syntax.Word) {
 			return nil
 		}
 	}
-	assigned, moved := false, false // moved: the directory has changed since the first assignment
-	for _, s := range r.steps {
-		assigned = assigned || s.kind == stepAssign && s.name == name
-		moved = moved || assigned && s.kind == stepCd
-	}
 	for _, w := range list {
-		if !hasPureCommands(w) {
-			return nil
+		mayDiffer := func(name string) bool {
+			return len(r.assignments[name]) > 1 || slices.Contains(shellParameters, name) || name == "$0" || moved && slices.Contains(words("PWD OLDPWD $("), name)
 		}
-		names := usedVariables(w)
-		if moved && (hasPattern(w) || slices.ContainsFunc(names, func(n string) bool { return slices.Contains(words("PWD OLDPWD $("), n) })) {
+		if !hasPureCommands(w) || moved && hasPattern(w) || slices.ContainsFunc(usedVariables(w), mayDiffer) {
 			return nil
-		}
-		for _, name := range names {
-			if len(r.assignments[name]) > 1 || slices.Contains(shellParameters, name) || name == "$0" { // it may have had a different value
-				return nil
-			}
 		}
 	}
 	return list

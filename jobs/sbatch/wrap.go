@@ -26,7 +26,7 @@ func (r *reader) wrap(program *candidate) (script []byte) {
 	if !ok {
 		return nil
 	}
-	launcher, ok := r.wrapLauncher(program, args)
+	launcher, ok := r.wrapLauncher(args)
 	if !ok {
 		return nil
 	}
@@ -63,14 +63,15 @@ func (r *reader) joinArguments(args []arg) (edits []edit, ok bool) {
 
 // wrapLauncher replaces srun and its options by ddpbatch launch, or writes ddpbatch launch in front of
 // a different program.
-func (r *reader) wrapLauncher(program *candidate, args []arg) (e edit, ok bool) {
-	args = skipPrefix(args)
+func (r *reader) wrapLauncher(all []arg) (e edit, ok bool) {
+	args := skipPrefix(all)
 	if len(args) == 0 || args[0].word == nil || args[0].known && args[0].text == "eval" {
 		return edit{}, false
 	}
 	start := int(args[0].word.Pos().Offset())
 	if !startsSrun(args) {
-		return edit{start, start, "ddpbatch launch -n 1 -- "}, !r.holdsEarlier(program, args[0])
+		first := all[slices.IndexFunc(all, func(a arg) bool { return a.word == args[0].word })]
+		return edit{start, start, "ddpbatch launch -n 1 -- "}, first.text == args[0].text // the word holds no wrapper
 	}
 	options, inner, ok := parseSrun(args[1:])
 	switch {
@@ -146,16 +147,6 @@ func withoutGroups(options []option, components int) []option {
 // isMultiline reports whether an argument has characters that command.argv rejects.
 func isMultiline(a arg) bool {
 	return strings.ContainsAny(a.text, "\n\t") || a.word != nil && strings.ContainsAny(sourceText(a.word), "\n\t")
-}
-
-// holdsEarlier reports whether the word of a also holds earlier arguments, such as "exec" in a variable.
-func (r *reader) holdsEarlier(program *candidate, a arg) bool {
-	for _, other := range r.args(program.call.Args) {
-		if other.word == a.word {
-			return other.text != a.text
-		}
-	}
-	return false
 }
 
 // droppedFlags are options of srun that ddpbatch launch sets or does not need.
