@@ -21,7 +21,8 @@ var shortOptions = map[string]string{
 }
 
 // flagOptions are options that do not use the next word as their value. Some accept a value after "=".
-var flagOptions = map[string]bool{"exclusive": true, "requeue": true, "no-requeue": true, "hold": true, "contiguous": true, "overcommit": true, "oversubscribe": true, "get-user-env": true, "parsable": true, "verbose": true, "quiet": true, "no-kill": true, "spread-job": true, "reboot": true, "use-min-nodes": true, "wait": true, "ignore-pbs": true, "test-only": true, "nice": true, "propagate": true}
+var flagOptions = wordSet(`exclusive requeue no-requeue hold contiguous overcommit oversubscribe get-user-env parsable verbose quiet no-kill spread-job reboot use-min-nodes wait ignore-pbs
+	test-only nice propagate`)
 
 // readFirstLine reads the options of the shell in the first line, such as #!/bin/bash -e.
 func (r *reader) readFirstLine() {

@@ -160,8 +160,7 @@ func (f *finder) assign(s *syntax.Stmt, a *syntax.Assign, c candidate) {
 }
 
 // wrappers are commands that run the rest of their command line as it is.
-var wrappers = map[string]bool{"exec": true, "time": true, "nohup": true, "command": true, "env": true, "stdbuf": true, "timeout": true, "nice": true,
-	"numactl": true, "taskset": true, "unbuffer": true, "xvfb-run": true, "catchsegv": true, "ionice": true, "setsid": true, "builtin": true}
+var wrappers = wordSet("exec time nohup command env stdbuf timeout nice numactl taskset unbuffer xvfb-run catchsegv ionice setsid builtin")
 
 // plainWrappers are wrappers that the job does not need.
 var plainWrappers = words("exec time nohup command builtin")
@@ -170,29 +169,24 @@ var plainWrappers = words("exec time nohup command builtin")
 var wrapperValued = map[string]string{"env": "uCS", "nice": "n", "taskset": "c", "timeout": "sk", "time": "fo", "exec": "a", "xvfb-run": "ns"}
 
 // launchers are commands that start several processes.
-var launchers = map[string]bool{"srun": true, "mpirun": true, "mpiexec": true, "mpiexec.hydra": true, "prun": true, "torchrun": true, "accelerate": true, "deepspeed": true,
-	"horovodrun": true, "ibrun": true, "jsrun": true, "aprun": true, "colossalai": true, "composer": true, "fabric": true, "lightning": true}
+var launchers = wordSet("srun mpirun mpiexec mpiexec.hydra prun torchrun accelerate deepspeed horovodrun ibrun jsrun aprun colossalai composer fabric lightning")
 
-var containers = map[string]bool{"apptainer": true, "singularity": true, "shifter": true, "docker": true, "podman": true, "podman-hpc": true, "enroot": true, "charliecloud": true, "ch-run": true}
+// containers are container runtimes.
+var containers = wordSet("apptainer singularity shifter docker podman podman-hpc enroot charliecloud ch-run")
 
-// runners start a program in a Python environment.
-var runners = map[string]string{"uv": "run", "poetry": "run", "pipenv": "run", "pixi": "run", "conda": "run", "mamba": "run", "micromamba": "run", "hatch": "run", "pdm": "run"}
+// runners start a program in a Python environment, as in `uv run`.
+var runners = wordSet("uv poetry pipenv pixi conda mamba micromamba hatch pdm")
 
 // setupCommands prepare a job. They are its program only in forms that classify accepts, such as `uv run`.
-var setupCommands = map[string]bool{"mkdir": true, "cp": true, "mv": true, "rm": true, "rmdir": true, "ln": true, "rsync": true, "tar": true, "unzip": true, "gunzip": true, "gzip": true,
-	"zip": true, "unpigz": true, "pigz": true, "zstd": true, "wget": true, "curl": true, "git": true, "pip": true, "pip3": true, "conda": true, "mamba": true, "micromamba": true, "chmod": true, "chown": true, "chgrp": true,
-	"touch": true, "cat": true, "sed": true, "awk": true, "grep": true, "egrep": true, "head": true, "tail": true, "source": true, ".": true, "export": true, "module": true, "ml": true,
-	"find": true, "kill": true, "pkill": true, "killall": true, "virtualenv": true, "uv": true, "poetry": true, "pipenv": true, "pixi": true, "cd": true, "pushd": true, "popd": true, "ulimit": true, "umask": true, "unset": true,
-	"test": true, "[": true, "trap": true, "read": true, "shift": true, "return": true, "exit": true, "break": true, "continue": true, "eval": true, "let": true, "shopt": true, "alias": true,
-	"wandb": true, "huggingface-cli": true, "hf": true, "ssh": true, "scp": true, "ssh-add": true, "sshpass": true, "sbcast": true, "sgather": true, "sacct": true, "sstat": true, "seff": true, "squeue": true, "scancel": true, "sbatch": true, "sinfo": true,
-	"nvidia-cuda-mps-control": true, "nvcc": true, "gcc": true, "make": true, "cmake": true, "ninja": true, "tee": true, "sort": true, "uniq": true, "wc": true, "du": true, "df": true, "stat": true, "file": true, "diff": true,
-	"mktemp": true, "basename": true, "dirname": true, "realpath": true, "readlink": true, "md5sum": true, "sha256sum": true, "jq": true, "xargs": true, "cut": true, "tr": true, "seq": true, "jobs": true, "disown": true, "login": true,
-	"lfs": true, "getopts": true, "set": true, "deactivate": true, "activate": true, "mapfile": true, "readarray": true, "dcgmi": true, "type": true, "hash": true, "tensorboard": true, "spack": true, "aws": true, "gsutil": true, "rclone": true, "s3cmd": true, "msrun": true}
+var setupCommands = wordSet(`mkdir cp mv rm rmdir ln rsync tar unzip gunzip gzip zip unpigz pigz zstd wget curl git pip pip3 conda mamba micromamba chmod chown chgrp touch cat sed awk grep egrep
+	head tail source . export module ml find kill pkill killall virtualenv uv poetry pipenv pixi cd pushd popd ulimit umask unset test [ trap read shift return exit
+	break continue eval let shopt alias wandb huggingface-cli hf ssh scp ssh-add sshpass sbcast sgather sacct sstat seff squeue scancel sbatch sinfo
+	nvidia-cuda-mps-control nvcc gcc make cmake ninja tee sort uniq wc du df stat file diff mktemp basename dirname realpath readlink md5sum sha256sum jq xargs cut tr
+	seq jobs disown login lfs getopts set deactivate activate mapfile readarray dcgmi type hash tensorboard spack aws gsutil rclone s3cmd msrun`)
 
 // harmlessCommands only print or wait.
-var harmlessCommands = map[string]bool{"echo": true, "printf": true, "date": true, "hostname": true, "true": true, "false": true, ":": true, "sleep": true,
-	"wait": true, "exit": true, "nvidia-smi": true, "rocm-smi": true, "amd-smi": true, "env": true, "printenv": true, "pwd": true, "ls": true, "free": true, "scontrol": true, "which": true, "lscpu": true, "uname": true, "whoami": true, "id": true,
-	"nproc": true, "uptime": true, "df": true, "du": true, "numactl": true, "ibstat": true, "ibv_devinfo": true, "clear": true, "logger": true, "squeue": true, "sacct": true, "seff": true, "sstat": true, "ifconfig": true, "ip": true, "lsb_release": true, "nvcc": true, "groups": true, "type": true, "jobs": true, "sync": true, "quota": true, "myquota": true}
+var harmlessCommands = wordSet(`echo printf date hostname true false : sleep wait exit nvidia-smi rocm-smi amd-smi env printenv pwd ls free scontrol which lscpu uname whoami id nproc uptime df du
+	numactl ibstat ibv_devinfo clear logger squeue sacct seff sstat ifconfig ip lsb_release nvcc groups type jobs sync quota myquota`)
 
 // classify returns the strength of a command.
 func (f *finder) classify(args []arg, depth int) int {
@@ -229,8 +223,8 @@ func (f *finder) classify(args []arg, depth int) int {
 		return launchProgram
 	case containers[base]:
 		return f.classifyContainer(base, rest, depth)
-	case runners[base] != "" && firstWord(rest) == runners[base]:
-		i := slices.IndexFunc(rest, func(a arg) bool { return a.text == runners[base] })
+	case runners[base] && firstWord(rest) == "run":
+		i := slices.IndexFunc(rest, func(a arg) bool { return a.text == "run" })
 		inner := rest[i+1:]
 		for len(inner) > 0 && inner[0].known && strings.HasPrefix(inner[0].text, "-") {
 			inner = inner[1:]

@@ -18,16 +18,10 @@ type edit struct {
 // program, its arguments, and all other lines are unchanged. It returns nil if the launcher has
 // options that ddpbatch launch cannot apply.
 func (r *reader) wrap(program *candidate) (script []byte) {
-	if slices.ContainsFunc(program.stmt.Redirs, readsFile) {
-		return nil // ranks have no standard input
-	}
 	args := r.args(program.call.Args)
-	code, ok := r.joinArguments(args)
-	if !ok {
-		return nil
-	}
-	launcher, ok := r.wrapLauncher(args)
-	if !ok {
+	launcher, hasLauncher := r.wrapLauncher(args)
+	code, hasCode := r.joinArguments(args)
+	if !hasLauncher || !hasCode || slices.ContainsFunc(program.stmt.Redirs, readsFile) { // ranks have no standard input
 		return nil
 	}
 	end := 0
