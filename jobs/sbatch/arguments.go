@@ -52,8 +52,8 @@ func (c *command) shellLine(start string) string {
 		}
 	}
 	switch {
-	case r.expansion != "":
-		c.change(r.expansion, "the shell of each rank, which completes the command line, does not have this option")
+	case r.expansionCommand != "":
+		c.change(r.expansionCommand, "the shell of each rank, which completes the command line, does not have this option")
 	case r.scriptVars["IFS"]:
 		c.change("IFS", "the shell of each rank, which completes the command line, splits words at spaces")
 	}

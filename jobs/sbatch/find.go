@@ -28,9 +28,9 @@ type candidate struct {
 	isFallback bool // after ||
 }
 
-// order returns the preference of a candidate; higher is better. A launcher in the background, such as
+// preference returns how well a candidate qualifies; higher is better. A launcher in the background, such as
 // a monitor, ranks below a plain program. A command after || ranks below all others.
-func (c candidate) order() int {
+func (c candidate) preference() int {
 	n := c.strength * 4
 	if c.strength == launchProgram && c.background {
 		n = plainProgram*4 - 1
@@ -53,7 +53,7 @@ func (r *reader) findProgram(stmts []*syntax.Stmt) (program *candidate, all []ca
 		f.visit(s, candidate{})
 	}
 	for i := range f.found {
-		if c := &f.found[i]; program == nil || c.order() >= program.order() {
+		if c := &f.found[i]; program == nil || c.preference() >= program.preference() {
 			program = c
 		}
 	}

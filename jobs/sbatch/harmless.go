@@ -56,7 +56,7 @@ func (r *reader) callsHarmlessFunction(name string) bool {
 		return false
 	}
 	r.calls++
-	if len(setVariables(body)) > 0 || hasExit(body) && !r.after {
+	if len(setVariables(body)) > 0 || hasExit(body) && !r.afterProgram {
 		return false
 	}
 	r.functions[name] = nil // a recursive function is not harmless
@@ -120,7 +120,7 @@ func (r *reader) isHarmlessCall(c *syntax.CallExpr) bool {
 	case "pip", "pip3":
 		return slices.Contains(words("list freeze show --version"), first)
 	case "deactivate", "set", "cd", "unset", "export", "shopt", "ulimit":
-		return r.after // without effect on what has run
+		return r.afterProgram // without effect on what has run
 	case "cat", "head", "tail", "grep", "stat", "wc":
 		return true
 	case "srun", "mpirun":

@@ -158,8 +158,8 @@ func (c *command) setRankVariable(name, value string) {
 	c.r.setVariable(c.stmt, name, value, "export "+name+"="+quoteWord(value))
 }
 
-// takeProgram continues with the program that a launcher starts. It returns false if the program is
-// not known, because ok is false or because there is none.
+// takeProgram continues with the program that a launcher starts. It returns false without a program. If
+// ok is false, only a shell can tell the launcher's options from the program.
 func (c *command) takeProgram(launcher string, program []arg, ok bool) bool {
 	if !ok {
 		c.change(sourceText(c.stmt), "cannot tell the options of "+launcher+" from the program: set command.argv")

@@ -193,33 +193,33 @@ func (r *reader) sortNotes() {
 
 // A reader processes one script.
 type reader struct {
-	src          []byte
-	options      Options
-	job          *job
-	components   int                        // number of components of a heterogeneous job after the first
-	vars         map[string]expand.Variable // known values of the script's variables
-	exported     map[string]bool
-	hidden       map[string]bool             // variables that contained a secret
-	secretValues []string                    // values in the script that are secrets
-	scriptVars   map[string]bool             // all variables that the script sets
-	steps        []step                      // commands before the program
-	functions    map[string]*syntax.Stmt     // bodies
-	defaults     map[string]bool             // variables whose default has been used
-	assignments  map[string][]*syntax.Assign // all assignments of the script
-	errexit      bool                        // whether set -e applies to the current command
-	needed       []string                    // variables that the program's command reads on the node
-	expansion    string                      // command that changes how the shell expands words
-	after        bool                        // whether the reader is behind the program
-	required     bool                        // whether the program runs only if the current command succeeds
-	setupWords   []string                    // variables whose values are in setup or workdir, such as the name of a conda environment
-	arrays       map[string]bool             // arrays that the ranks restore
-	file         string                      // name of the script, which is Slurm's default of the job name
-	foreign      bool                        // whether a sourced file may have set any variable
-	notes        []Note
-	offset       int             // lines before this part of the script
-	work         int             // work of the expansions so far
-	calls        int             // calls of functions that the reader has followed
-	programs     map[string]bool // variables that holdsProgram has examined
+	src              []byte
+	options          Options
+	job              *job
+	components       int                        // number of components of a heterogeneous job after the first
+	vars             map[string]expand.Variable // known values of the script's variables
+	exported         map[string]bool
+	hidden           map[string]bool             // variables that contained a secret
+	secretValues     []string                    // values in the script that are secrets
+	scriptVars       map[string]bool             // all variables that the script sets
+	steps            []step                      // commands before the program
+	functions        map[string]*syntax.Stmt     // bodies
+	defaults         map[string]bool             // variables whose default has been used
+	assignments      map[string][]*syntax.Assign // all assignments of the script
+	errexit          bool                        // whether set -e applies to the current command
+	needed           []string                    // variables that the program's command reads on the node
+	expansionCommand string                      // command that changes how the shell expands words
+	afterProgram     bool                        // whether the reader is behind the program
+	required         bool                        // whether the program runs only if the current command succeeds
+	setupWords       []string                    // variables whose values are in setup or workdir, such as the name of a conda environment
+	arrays           map[string]bool             // arrays that the ranks restore
+	file             string                      // name of the script, which is Slurm's default of the job name
+	foreign          bool                        // whether a sourced file may have set any variable
+	notes            []Note
+	offset           int             // lines before this part of the script
+	work             int             // work of the expansions so far
+	calls            int             // calls of functions that the reader has followed
+	programs         map[string]bool // variables that holdsProgram has examined
 }
 
 func newReader(src []byte, options Options) *reader {

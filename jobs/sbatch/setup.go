@@ -177,8 +177,8 @@ func (r *reader) readRest(s, program *syntax.Stmt) {
 
 // readLater reads a command after the program. A job has no commands there.
 func (r *reader) readLater(s *syntax.Stmt) {
-	r.after = true
-	defer func() { r.after = false }()
+	r.afterProgram = true
+	defer func() { r.afterProgram = false }()
 	if !r.isHarmless(s) && !r.endsProcess(s) {
 		r.change(r.line(s), sourceText(s), "it runs after the program: a job file has no commands there; use a job with slurm.dependency")
 	}
@@ -544,7 +544,7 @@ func (r *reader) prepareCommand(c setupCall) {
 		if slices.ContainsFunc(c.args, func(a string) bool {
 			return slices.Contains(words("nullglob failglob dotglob globstar extglob nocaseglob"), a)
 		}) {
-			r.expansion = c.text
+			r.expansionCommand = c.text
 		}
 	case "unset":
 		for _, a := range c.args {
@@ -587,7 +587,7 @@ func (r *reader) readShellOptions(line int, text string, args []string) {
 			r.change(line, text, "a job has no command-line arguments ($1, $@)")
 		}
 		if a == "noglob" || strings.HasPrefix(a, "-") && strings.Contains(a, "f") {
-			r.expansion = text
+			r.expansionCommand = text
 		}
 		if a == "-a" || a == "allexport" {
 			r.change(line, text, "it exports all variables: use export")

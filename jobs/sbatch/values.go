@@ -45,8 +45,8 @@ func (e *scriptEnviron) Get(name string) expand.Variable {
 // Each calls f for no variable: expansions such as ${!A*} have no known value.
 func (e *scriptEnviron) Each(func(string, expand.Variable) bool) { e.missing = true }
 
-// expansion is the result of a walk over a word before its expansion.
-type expansion struct {
+// An inspection is the result of a walk over a word before its expansion.
+type inspection struct {
 	possible bool
 	defaults []string // variables with a default that is used
 	environ  *scriptEnviron
@@ -65,8 +65,8 @@ const (
 )
 
 // inspect reports whether the reader can expand a word without running anything.
-func (r *reader) inspect(w *syntax.Word) expansion {
-	x := expansion{possible: true, environ: &scriptEnviron{r: r, unset: map[string]bool{}}}
+func (r *reader) inspect(w *syntax.Word) inspection {
+	x := inspection{possible: true, environ: &scriptEnviron{r: r, unset: map[string]bool{}}}
 	if braces, _ := countBraces(w); braces > maxBraces {
 		x.possible = false
 		return x
