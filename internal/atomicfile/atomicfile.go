@@ -3,8 +3,11 @@
 //
 // A file is written under a temporary name in the same directory, synced, and renamed. A
 // symbolic link with the file's name is replaced; the file that it points to does not
-// change. The package does not lock files. If two processes write a file at the same time,
-// the file of the last rename remains.
+// change. With [Options].New, the package creates a file and never replaces one. A crash may leave
+// a temporary file ([TempSuffix]), which the package does not remove.
+//
+// The package does not lock files. If two processes write a file at the same time, the file of the
+// last rename remains.
 package atomicfile
 
 import (

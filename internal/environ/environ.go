@@ -1,6 +1,7 @@
 // Package environ looks up variables and programs in an environment. An environment is a list of
-// NAME=VALUE strings; it may differ from the environment of this process. The package does not
-// change environments.
+// NAME=VALUE strings; it may differ from the environment of this process. Files in the current
+// directory never replace a program: [LookPath], and the command line of [InPath], skip relative
+// entries of PATH. The package does not change environments.
 package environ
 
 import (

@@ -3,11 +3,16 @@
 // Another user may replace an expected file with a FIFO, whose reader waits for a writer; a file
 // with a lease, on which open waits for 45 seconds; a device without an end; a symbolic link to
 // a private file; or a file that is too large for memory. [Open] and [Read] return an error in
-// these cases, and never wait for a process of another user.
+// these cases, and never wait for a process of another user. They follow a symbolic link unless
+// the caller passes [NoFollow].
 //
 // The checks apply to the open file, so the file cannot be exchanged between the check and
-// the read. The package does not decide which owners a caller may trust. [CheckPrivate] checks
-// that only the owner can access a file.
+// the read. Functions whose names end in In open a name below an open directory, which cannot be
+// exchanged either.
+//
+// [CheckOwner] and [CheckPrivate] check who owns and who can access an open file, and [WritersOf]
+// (writers.go) returns which other users can change it. Except for the links in [OpenOwnersRoot],
+// the caller decides which users it trusts. The package does not write files.
 package safefile
 
 import (
