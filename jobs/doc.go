@@ -14,8 +14,19 @@
 //
 // A value in [setup.env] may be a secret, so no diagnostic quotes it.
 //
-// [Decode] reads other TOML files, such as site profiles, by the same rules.
+// Each key is declared once, as a field with tags: most in spec.go, and others next to the checks
+// of their table, such as component.go. Checks that involve several keys are in check*.go. From
+// the declarations the package also derives the reference of the keys ([Keys]) and the JSON schema
+// ([Schema]).
 //
-// The package does not print, read the environment, query Slurm, or open the data set. It does
-// not have a list of sites or templates. [Job.CheckFiles] checks only whether files exist.
+// Other packages also use these parts:
+//   - [Decode] reads other TOML files, such as site profiles, by the same rules.
+//   - [Job.CheckResume] compares a job with the settings in a checkpoint (change.go, digest.go).
+//   - [Setup.SetupScript], [Command.TorchrunArgv], [Command.FrameworkArgv], and [ExpandArgv]
+//     convert parts of the job to shell code and command lines.
+//
+// The package does not print, query Slurm, run programs, or open the data set. It does not have a
+// list of sites or templates. [Load] reads nothing but the job file. Only [Job.CheckFiles] and
+// [Job.CheckProgram] inspect this machine: whether files exist, whether the PATH has the program,
+// and whether a script calls the launcher of a framework.
 package jobs

@@ -3,10 +3,14 @@
 // of the run directory. [Examine] checks one node, and [Slurm] checks the cluster. [Merge]
 // combines the results of all nodes of an allocation and reports the differences.
 //
+// To check that all nodes share a file system, the caller creates a directory and a file in it
+// ([OpenNewDir], [CreateEmpty]) and passes the path to all nodes ([Options].Token). Each node
+// creates an answer ([AnswerPath]). The caller checks the answers and removes the directory.
+//
 // The package guarantees:
 //
 //   - Each check returns a level and, if the level is not OK, a hint.
-//   - It leaves no files behind, unless it is killed.
+//   - It leaves no files behind, apart from these answers, unless it is killed.
 //   - No check takes more than about 10 s, unless a file system hangs.
 //
 // The package does not measure the throughput of a network, does not start jobs, and does not

@@ -2,6 +2,21 @@
 // per allocation or, without Slurm, one per machine. Each rank that it starts calls [Join]
 // first.
 //
+// The code runs in two kinds of processes:
+//
+//   - In the launcher: an attempt (attempt.go) starts ranks with srun (step.go, container.go) or as
+//     children (local.go). publish.go, exits.go, program_progress.go, and program_watch.go observe
+//     the ranks. launch.go, nodes.go, progress.go, and requeue.go decide what follows an attempt.
+//   - In a rank, methods of [Rank]: rank.go joins and connects, and rankinfo.go finds the rank. The
+//     ranks select the network (network.go, connectivity.go), the GPUs (devices.go), and the master
+//     port (master.go, portguard.go). program.go runs the user's program, environ.go and context.go
+//     set its variables, stop*.go, processes.go, and workers.go stop it, and component*.go run
+//     components.
+//
+// If the ranks have to agree, each sends a payload in a round of the rendezvous, and a function
+// such as decideHosts decides for all of them. It runs in the launcher or, without a launcher, in
+// rank 0 (rendezvous.go).
+//
 // The package guarantees:
 //
 //   - Only the ranks of one attempt find each other. Each attempt has its own secret. Ranks

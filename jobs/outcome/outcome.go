@@ -3,13 +3,19 @@
 //
 //   - The built-in trainer has finished if its newest checkpoint holds all epochs that the job
 //     file in the run directory requests, including the last evaluation. If there is no
-//     checkpoint, the end of the launcher decides.
+//     checkpoint, the end of the launcher decides. If that is not recorded either, Slurm's state
+//     of the last job decides, which the caller passes.
 //   - A user's program has finished if all ranks of its last attempt ended with exit code 0
 //     and they had not been asked to stop.
 //   - An unfinished attempt is stopped if its ranks ended after one stop request, canceled if a
 //     second request killed them, and failed otherwise.
 //   - A restart is a start of ranks that the user did not request: by the launcher after a
-//     failed attempt, or by a requeue of the job.
+//     failed attempt, or by a requeue of the job. A new attempt with a different port, because
+//     another process had the port, does not count.
+//
+// [Read] returns the records of a run directory as a [State], whose methods decide. [Failure] is
+// the content of failure.json. [State.ProgramAdvice] and similar functions return the text for the
+// user about how to continue.
 //
 // If a run directory of an earlier version lacks a record, the package uses exit codes
 // instead.

@@ -4,15 +4,19 @@
 //
 // The package guarantees the following:
 //   - Only the owner can read a directory that it creates.
-//   - It rejects a directory that other users can write to.
+//   - [Create] and [OpenOwn] reject directories of other users, and directories that other users
+//     can write to. [Open] accepts them, and is only for reading.
+//   - A directory that is held ([Dir.Hold]) stays the same one, even if another user replaces the
+//     directory at its path.
 //   - It replaces the record, the job file, and the batch script atomically, even if the
 //     process is killed.
 //   - If two launchers or two submissions use one directory, the second gets an error that
 //     names the first.
 //
-// Three files describe a job during and after the run. [Live] is the launcher's current view
-// of the ranks, [AttemptEvent] is the result of an attempt, and [Network] is the network that
-// the ranks use, with the reasons.
+// The launcher describes a job in these files: [Live] is its current view of the ranks,
+// [AttemptEvent] is the start or the result of an attempt, [Network] is the network that the ranks
+// use, with the reasons, [ComponentState] is the state of a component, and [End] is the result of
+// the launcher. The failure report is opaque to this package; package outcome decodes it.
 //
 // The package does not interpret logs, metrics, or checkpoints, and it does not query Slurm.
 // Apart from [Dir.Remove], it deletes only code snapshots that the caller names, temporary files,

@@ -9,9 +9,12 @@
 //     profile, the batch script, and, on request, the user's code. The record contains the
 //     digest of the ddpbatch executable.
 //
-// [Submitter.Repair] rebuilds a corrupt record.
+// It also submits only the failed trials of a sweep, chains of jobs that continue a run, and
+// dependencies on other runs. [CheckResume] compares a job with the newest checkpoint in its run
+// directory before a submission. [Submitter.Repair] rebuilds a corrupt record.
 //
-// The package does not print, wait for the job, or start ranks.
+// The package does not parse job files, render the batch script ([Request].Script does), print,
+// wait for the job, or start ranks.
 package submit
 
 import (

@@ -9,8 +9,9 @@
 //   - progress bars of tqdm: "Epoch 3:  45%|####5     | 45/100 [00:10<00:12, 4.40it/s, loss=0.12]"
 //
 // These cover the logs of Hugging Face's Trainer, Lightning, nanoGPT, torchtitan, Megatron-LM,
-// DeepSpeed, and the examples of PyTorch and torchvision. A program can also append JSON lines
-// to a file ([Parser.ParseJSON]).
+// DeepSpeed, and the examples of PyTorch and torchvision. Patterns of the user replace them
+// ([New]). A [Source] reads metrics from files that the program writes instead: JSON lines, CSV
+// files, and event files of TensorBoard.
 //
 // The package guarantees:
 //
