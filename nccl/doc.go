@@ -7,7 +7,14 @@
 // single port, it selects the port closest to the rank's GPU.
 //
 // [Agree] compares the hosts of a job in advance, because NCCL hangs if one host lacks the
-// InfiniBand that the others use.
+// InfiniBand that the others use. [DefaultInterface] returns the interface that NCCL selects
+// without configuration, for comparison.
+//
+// Plan is in environment.go. It sets the variables of one library after the other: sockets.go for
+// the interfaces of NCCL, Gloo, and TensorPipe, verbs.go and gid.go for NCCL's RDMA ports, plugin.go
+// for its network plugin, and mpi.go for UCX and Open MPI. recent.go only checks variables that the
+// user may have set. rails.go, survey.go, and affinity.go find the RDMA ports of a host and their
+// distances to the GPUs.
 //
 // [Plan] never overrides a variable that the user, the site profile, or one of NCCL's own
 // files has set. It reports who set the variable, and whether the value contradicts the
@@ -19,5 +26,6 @@
 //     variable itself.
 //   - It does not tune. Algorithms, buffers, UCX's transports, and the path from GPU to
 //     adapter are left to the libraries.
-//   - It does not detect network plugins or the version of NCCL. The caller provides both.
+//   - It does not search for network plugins or determine the version of NCCL. The caller provides
+//     both.
 package nccl

@@ -1,10 +1,12 @@
-// Package slurm wraps Slurm's command-line tools. It has three parts:
+// Package slurm wraps Slurm's command-line tools. It has four parts:
 //
 //   - A [Client] runs sbatch, squeue, sacct, sacctmgr, scontrol, scancel, and sinfo to
 //     submit, find, monitor, requeue, and cancel jobs.
 //   - [TaskFromEnv] and [AllocationFromEnv] read the environment of a rank and of a batch
 //     script. [Step] builds the command line of srun.
 //   - [ExpandHosts], [FoldHosts], and [ParseTaskEnd] read and write Slurm's text formats.
+//   - [ExplainPending] and the hints of [CommandError] explain Slurm's messages (hints.go). The
+//     hints name keys of the job file, not options of sbatch.
 //
 // It guarantees:
 //

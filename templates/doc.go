@@ -10,10 +10,12 @@
 //     each value is quoted by the rules of its reader. #SBATCH lines have different quoting
 //     rules from the shell.
 //
-// Only setup.lines contains commands, and the script contains these lines unchanged.
+// Only the setup contains commands: setup.lines of the job and of the profile, which the script
+// contains unchanged, and the steps in setup.steps that run outside the ranks
+// ([jobs.Setup.SetupScript]).
 //
 // The package does not submit scripts, check whether the site has the requested resources, or
 // interpret what the job runs. The script ends with `ddpbatch launch`, which replaces the
 // shell and reads everything else from the run directory. The package never reads the
-// variables in [setup.env], which may be secrets.
+// variables in [setup.env], which may be secrets. Variables of setup.steps are in the script.
 package templates

@@ -5,8 +5,11 @@
 //
 // The package guarantees the following:
 //   - An invalid profile is rejected with the position of the error.
-//   - A profile never replaces a value of the job file.
-//   - [Profile.Lint] rejects only values that are impossible according to the profile.
+//   - A profile that other users can change is rejected, because its lines run as the user
+//     ([ErrWritable], access.go).
+//   - [Profile.Apply] sets only values that the job file does not set (lint.go).
+//   - [Profile.Lint] rejects only values that are impossible according to the profile. Values that
+//     are probably not intended are warnings ([Profile.Doubts]).
 //
 // The package does not query Slurm, render scripts, or start processes. Limits change, and the
 // date in a profile states when they were read.
