@@ -14,7 +14,8 @@
 // are computed from the median.
 //
 // Steps on several ranks ([Bench.RankStep]) are also the same as in training: packages ddp and
-// collective reduce the gradients, and a step ends with the loss over all ranks.
+// collective reduce the gradients, and a step ends with the loss over all ranks. [AllReduce] times
+// single all-reduces, in host or GPU memory.
 //
 // On a GPU, steps run as in the trainer: they are captured as a CUDA graph, and the host reads the
 // loss while the GPU computes the next step. A step's time is the time between two such losses. All

@@ -18,6 +18,12 @@
 // steps; the threshold grows with the number of ranks ([ReduceAlgorithm]). [Communicator.Path]
 // reports the transport and the algorithm of a call.
 //
+// A group of ranks has one of three engines: shared.go for ranks that share memory, messages.go for
+// ranks that exchange messages, and nodes*.go for both. world.go and nodes.go select it. The
+// algorithms for messages are in ring.go, doubling.go, halving.go, trees.go, and parts.go; choice.go
+// holds the thresholds between them. root_cause.go and divergence.go find the rank that is the cause
+// of a failure. member.go exports what implementations in other packages need, such as package mpi.
+//
 // Guarantees:
 //   - Every rank gets bit-identical results, and repeated runs with the same layout of ranks on
 //     nodes get them also, because each element is reduced in one fixed order. In shared

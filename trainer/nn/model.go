@@ -12,6 +12,9 @@
 // not depend on the number of threads, and each row's results do not depend on the batch size. The
 // losses of a batch are summed in float64.
 //
+// [Generator] and [Sampler] generate text with a GPT. [OpenWeights] reads the weights of a GPT-2
+// from a safetensors file with Hugging Face's names.
+//
 // The package has no automatic differentiation, and it does not depend on ranks. Incorrect use,
 // such as a batch larger than planned, panics: it is an error in the program, not in its input.
 package nn

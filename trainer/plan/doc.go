@@ -9,7 +9,7 @@
 // algorithms between nodes.
 //
 // A [Recorder] also lists the launches of a step on a GPU, and [Explain] computes their times from
-// assumed rates.
+// assumed rates. The GPU models, with the rates in their data sheets, are in gpu.go ([FindGPU]).
 //
 // All results are functions of the arguments. The package does not depend on jobs, sites, or data.
 // It measures nothing; package measure does.

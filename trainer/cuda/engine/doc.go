@@ -11,8 +11,8 @@
 // Between Begin and End, operations are held back. A sequence that was recorded before is replayed
 // as a CUDA graph, with the same bits.
 //
-// A device runs one operation at a time, of any goroutine. A goroutine that binds the GPU first
-// (driver.GPU.Bind) saves one driver call per operation.
+// Any goroutine may call a device, but only one at a time. If the goroutine has bound the GPU
+// (driver.GPU.Bind), each operation needs one driver call less.
 //
 // An error causes a panic with a [device.Failure] that contains CUDA's error, the operation, and
 // its shapes. An error of a kernel during execution may be detected in a later operation: the
