@@ -1,5 +1,6 @@
-// Package gpusim builds the GPU simulator: a libcuda.so.1 and a libcublasLt for machines without a
-// GPU. They run the trainer's own kernels, compiled for this CPU.
+// Package gpusim builds the GPU simulator: a libcuda.so.1, a libcublasLt, and several versions of
+// libnccl, for machines without a GPU. libcuda.so.1 runs the trainer's own kernels, compiled for
+// this CPU.
 //
 // The simulator guarantees only what a GPU's driver guarantees:
 //   - Streams are concurrent threads, so a missing dependency shows.
