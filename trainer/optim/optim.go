@@ -15,8 +15,8 @@
 // offset of its elements. A [Group] selects parameters with different settings, like a parameter
 // group in PyTorch.
 //
-// To add an elementwise rule, define it in a file of this package and add it to rules, describe its
-// arithmetic to package vec and call it in trainer/cpu, and add its kernel to trainer/cuda/kernels.
+// An elementwise rule of this package only computes the factors of a step. The device computes the
+// update ([device.Rule]). To add a rule, see "Where to add things" in ARCHITECTURE.md.
 //
 // [GradNorm] and [ClipScale] implement gradient clipping. The order of the sum does not depend on
 // the machine. A [Schedule] computes the learning rate from the number of steps only, so resuming
