@@ -10,7 +10,7 @@
 // the read. Functions whose names end in In open a name below an open directory, which cannot be
 // exchanged either.
 //
-// [CheckOwner] and [CheckPrivate] check who owns and who can access an open file, and [WritersOf]
+// [CheckOwner] and [CheckPrivate] check the owner and the mode of an open file, and [WritersOf]
 // (writers.go) returns which other users can change it. Except for the links in [OpenOwnersRoot],
 // the caller decides which users it trusts. The package does not write files.
 package safefile
