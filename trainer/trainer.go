@@ -13,6 +13,10 @@
 //   - A step with a loss or gradient that is not finite never changes the weights. It stops the
 //     run or, with train.nonfinite = "skip", is skipped.
 //
+// [Run] first sets up the run: build.go, data.go, device.go, memory.go, weights.go, and resume.go. It
+// then runs the loop (loop.go) of steps (step.go) and evaluations (evaluate.go). monitor.go measures
+// the steps. data.go also divides the samples of an epoch into steps and micro-batches.
+//
 // It does not start or connect ranks and prints nothing. It writes nothing but checkpoints and, in
 // the run directory, the scan of token files. It reports events to an observer.
 package trainer

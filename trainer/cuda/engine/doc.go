@@ -12,7 +12,7 @@
 // as a CUDA graph, with the same bits.
 //
 // Any goroutine may call a device, but only one at a time. If the goroutine has bound the GPU
-// (driver.GPU.Bind), each operation needs one driver call less.
+// (driver.GPU.Bind), each operation needs one fewer driver call.
 //
 // An error causes a panic with a [device.Failure] that contains CUDA's error, the operation, and
 // its shapes. An error of a kernel during execution may be detected in a later operation: the
