@@ -283,9 +283,9 @@ func (s *Store) FindDependency(base, name string) (*rundir.Dir, error) {
 const minRecordAge = time.Minute
 
 // List returns the runs in a directory, sorted by name, and an error for each run that it cannot
-// read, but at most 5 for each other user. It omits runs of other users with very large records, with one error for each of these
-// users. Both results are empty if the directory does not exist. A repeated call reads only
-// records that have changed.
+// read, but at most 5 for each other user. It omits runs of other users with very large records,
+// with one error for each of these users. Both results are empty if the directory does not exist. A
+// repeated call reads only records that have changed.
 func (s *Store) List(dir string) (found []Run, unreadable []error, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
