@@ -46,8 +46,9 @@ func LookPath(env []string, name string) (string, error) {
 	return "", fmt.Errorf("find %q in PATH: %w", name, exec.ErrNotFound)
 }
 
-// findInPath starts its first argument as [LookPath] finds it.
-const findInPath = `set -f; IFS=:; for dir in $PATH; do case $dir in /*) if [ -f "$dir/$0" ] && [ -x "$dir/$0" ]; then exec "$dir/$0" "$@"; fi ;; esac; done; echo "$0: not found in PATH" >&2; exit 127`
+// findInPath starts its first argument as [LookPath] finds it. The environment is unchanged: an
+// assignment to a variable of the environment would change it for the program.
+const findInPath = `set -f; IFS=:; for ddpbatch_dir in $PATH; do case $ddpbatch_dir in /*) if [ -f "$ddpbatch_dir/$0" ] && [ -x "$ddpbatch_dir/$0" ]; then exec "$ddpbatch_dir/$0" "$@"; fi ;; esac; done; echo "$0: not found in PATH" >&2; exit 127`
 
 // InPath returns a command line that starts the program of argv. Unlike exec, srun, and env, it finds
 // the program as [LookPath] does, where and when the command line runs. A program with a slash in

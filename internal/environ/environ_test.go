@@ -35,7 +35,7 @@ func TestLookPath(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	for name, mode := range map[string]os.FileMode{"first/data": 0o644, "second/data": 0o755, "second/tool": 0o755, "a */tool": 0o755, "tool": 0o755} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte("#!/bin/sh\necho \"$0 $*\"\n"), mode)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte("#!/bin/sh\necho \"$0 $* $dir\"\n"), mode)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -64,9 +64,9 @@ func TestLookPath(t *testing.T) {
 			}
 			argv := environ.InPath([]string{c.program, "a  b", "*"})
 			cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
-			cmd.Env = []string{"PATH=" + c.path}
+			cmd.Env = []string{"PATH=" + c.path, "dir=kept"}
 			out, err := cmd.Output()
-			if c.want != "" && string(out) != c.want+" a  b *\n" || c.want == "" && (len(out) > 0 || cmd.ProcessState.ExitCode() != 127) {
+			if c.want != "" && string(out) != c.want+" a  b * kept\n" || c.want == "" && (len(out) > 0 || cmd.ProcessState.ExitCode() != 127) {
 				t.Errorf("InPath: got %q, %v, want %q", out, err, c.want)
 			}
 		})
