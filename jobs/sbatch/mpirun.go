@@ -65,9 +65,9 @@ func (c *command) convertMpirun(name string) bool {
 func (c *command) convertMpirunOption(name string, o option) {
 	switch o.name {
 	case "x", "env", "genv":
-		variable, value, isPair := strings.Cut(o.value, " ")
-		if !isPair {
-			variable, value, isPair = strings.Cut(o.value, "=")
+		variable, value, isPair := strings.Cut(o.value, "=")
+		if !isPlainName(variable) { // -genv A 1
+			variable, value, isPair = strings.Cut(o.value, " ")
 		}
 		if isPair && o.known && isPlainName(variable) {
 			c.setRankVariable(variable, value)

@@ -207,6 +207,7 @@ func TestConversion(t *testing.T) {
 		{name: "no -e in the first line", script: "#!/bin/bash --noprofile\n#SBATCH --ntasks=1\n./a\nset -e\n./b\nsrun python train.py\n", toml: `lines = ["set +e", "./a", "set -e", "./b"]`},
 		{name: "-f in the first line", script: "#!/bin/bash -f\n#SBATCH --ntasks=1\nsrun python train.py *.txt\n", note: "#!/bin/bash -f", changes: true, wrapped: "#!/bin/bash -f"},
 		{name: "options of torchrun", script: "torchrun --numa-binding=node --x 1 train.py\n", toml: `argv = ["--numa-binding=node", "--x", "1", "train.py"]`},
+		{name: "variables of mpirun", script: "mpirun -x A=\"b c\" -genv D \"e f=g\" -x PATH python train.py\n", toml: "[setup.env]\nA = \"b c\"\nD = \"e f=g\"\n", note: "mpirun"},
 		{name: "set +e in steps", script: "set -e\nmodule load x\n./a\nset +e\n./b\nsrun python train.py\n",
 			toml: "    { run = \"./a\" },\n    { run = \"./b\", may_fail = true },\n"},
 		{name: "getopts", script: "while getopts l: o; do LR=$OPTARG; done\nsrun python train.py --lr $LR\n", note: "while getopts", changes: true, wrapped: "ddpbatch launch --"},
