@@ -232,6 +232,9 @@ func (c *command) setStepCount(o option, field *int) {
 
 // isDefaultCount reports whether the value of an option is a variable that srun reads anyway.
 func isDefaultCount(o option) bool {
+	if o.known {
+		return false
+	}
 	names := usedVariables(o.valueWord())
 	return len(names) == 1 && slices.Contains(words("SLURM_NNODES SLURM_JOB_NUM_NODES SLURM_NTASKS SLURM_NPROCS SLURM_NTASKS_PER_NODE SLURM_CPUS_PER_TASK"), names[0])
 }
