@@ -348,7 +348,9 @@ func (d *differential) run(t *testing.T, script []byte, plan string, env map[str
 // shell resets PATH.
 func shellOptions(script []byte) []string {
 	first, _, _ := strings.Cut(string(script), "\n")
-	return slices.DeleteFunc(strings.Fields(first)[1:], func(o string) bool { return o == "-l" })
+	fields := strings.Fields(first)
+	shell := slices.IndexFunc(fields, func(w string) bool { return strings.HasSuffix(w, "sh") }) // behind env, for example
+	return slices.DeleteFunc(fields[shell+1:], func(o string) bool { return o == "-l" })
 }
 
 // sortLines sorts the lines of a record.
