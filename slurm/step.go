@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/ddpbatch/ddpbatch/internal/environ"
 )
 
-// A Step describes a step to start in an allocation.
+// A Step describes a step to start in an allocation. The name of its program, the first word of Prefix
+// and Argv, has a slash: srun would also search the working directory, where other users may create
+// files.
 type Step struct {
 	StepSize // ignored if Components is set
 
@@ -38,7 +38,7 @@ type Step struct {
 	Name   string   // for squeue --steps and sacct; empty for the name of the program
 	Label  bool     // prefix each line of output with the task
 	Prefix []string // program that runs Argv in each task, with its arguments, such as {"apptainer", "exec", "x.sif"}
-	Argv   []string // program and arguments of all tasks; a program without a slash is searched in PATH only
+	Argv   []string // program and arguments of all tasks
 }
 
 // A StepSize describes the resources of a step, or of its part in one component.
@@ -161,8 +161,7 @@ func (s Step) appendPart(argv []string, size StepSize) []string {
 	if s.Label {
 		argv = append(argv, "--label")
 	}
-	// srun and slurmstepd also search the working directory, where other users may create files.
-	return slices.Concat(argv, s.Options, environ.InPath(slices.Concat(s.Prefix, s.Argv)))
+	return slices.Concat(argv, s.Options, s.Prefix, s.Argv)
 }
 
 // Environ returns the environment for srun. If a part of the step has TaskNodes, it removes the

@@ -40,6 +40,7 @@ type cli struct {
 	Bench      benchCmd      `cmd:"" help:"Benchmark the trainer on this machine."`
 	Schema     schemaCmd     `cmd:"" help:"Print the JSON schema of the job file, for editors."`
 	Completion completionCmd `cmd:"" help:"Print a shell completion script."`
+	Start      startCmd      `cmd:"" hidden:"" help:"Start a program from PATH, for steps of Slurm."`
 	Manual     manualCmd     `cmd:"" hidden:"" help:"Write the reference and the manual pages."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 }

@@ -244,7 +244,9 @@ func (c *execCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	argv = withVariables(variables, argv)
+	if argv, err = withVariables(variables, argv); err != nil {
+		return err
+	}
 	if a.live.JobID == "" {
 		return p.replaceBy(argv)
 	}
@@ -264,7 +266,10 @@ func (c *shellCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	shell, _ := environ.Lookup(p.Env, "SHELL")
-	argv := withVariables(variables, []string{cmp.Or(shell, "/bin/sh"), "-i"})
+	argv, err := withVariables(variables, []string{cmp.Or(shell, "/bin/sh"), "-i"})
+	if err != nil {
+		return err
+	}
 	if a.live.JobID == "" {
 		return p.replaceBy(argv)
 	}
@@ -314,13 +319,18 @@ func (p *program) chooseNodes(ctx context.Context, which string, rank *int, node
 	return a, a.hosts[:1], nil, nil
 }
 
-// withVariables returns the command line that runs argv with variables. They are set after srun,
-// which may change the visible GPUs.
-func withVariables(variables, argv []string) []string {
-	if len(variables) == 0 {
-		return argv
+// withVariables returns the command line that runs argv on a node with variables. They are set after
+// srun, which may change the visible GPUs.
+func withVariables(variables, argv []string) ([]string, error) {
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, err
 	}
-	return slices.Concat([]string{"/usr/bin/env"}, variables, environ.InPath(argv))
+	argv = environ.FromPath(binary, argv)
+	if len(variables) == 0 {
+		return argv, nil
+	}
+	return slices.Concat([]string{"/usr/bin/env"}, variables, argv), nil
 }
 
 // replaceBy replaces this process by a command.

@@ -1,6 +1,6 @@
 // Package environ looks up variables and programs in an environment. An environment is a list of
 // NAME=VALUE strings; it may differ from the environment of this process. Files in the current
-// directory never replace a program: [LookPath], and the command line of [InPath], skip relative
+// directory never replace a program: [LookPath], and the command line of [FromPath], skip relative
 // entries of PATH. The package does not change environments.
 package environ
 
@@ -46,18 +46,14 @@ func LookPath(env []string, name string) (string, error) {
 	return "", fmt.Errorf("find %q in PATH: %w", name, exec.ErrNotFound)
 }
 
-// findInPath starts its first argument as [LookPath] finds it. The environment is unchanged: an
-// assignment to a variable of the environment would change it for the program.
-const findInPath = `set -f; IFS=:; for ddpbatch_dir in $PATH; do case $ddpbatch_dir in /*) if [ -f "$ddpbatch_dir/$0" ] && [ -x "$ddpbatch_dir/$0" ]; then exec "$ddpbatch_dir/$0" "$@"; fi ;; esac; done; echo "$0: not found in PATH" >&2; exit 127`
-
-// InPath returns a command line that starts the program of argv. Unlike exec, srun, and env, it finds
-// the program as [LookPath] does, where and when the command line runs. A program with a slash in
-// its name is unchanged. If there is no such program, the exit code is 127.
-func InPath(argv []string) []string {
+// FromPath returns the command line with which "binary start" starts the program of argv, where binary
+// is the path of ddpbatch. Unlike srun and env, it finds the program as [LookPath] does, where and when
+// the command line runs. A program with a slash in its name is unchanged.
+func FromPath(binary string, argv []string) []string {
 	if len(argv) == 0 || strings.Contains(argv[0], "/") {
 		return argv
 	}
-	return append([]string{"/bin/sh", "-c", findInPath}, argv...)
+	return append([]string{binary, "start", "--"}, argv...)
 }
 
 // PrependPath returns a value of PATH with dir in front of path. It omits an empty path, which would

@@ -29,13 +29,12 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestLookPath checks that LookPath and InPath find only executable files in absolute directories of
-// PATH.
+// TestLookPath checks that only executable files in absolute directories of PATH are found.
 func TestLookPath(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	for name, mode := range map[string]os.FileMode{"first/data": 0o644, "second/data": 0o755, "second/tool": 0o755, "a */tool": 0o755, "tool": 0o755} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte("#!/bin/sh\necho \"$0 $* $dir\"\n"), mode)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, nil, mode)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -61,13 +60,6 @@ func TestLookPath(t *testing.T) {
 			}
 			if err != nil && !errors.Is(err, exec.ErrNotFound) {
 				t.Errorf("got %v, want exec.ErrNotFound", err)
-			}
-			argv := environ.InPath([]string{c.program, "a  b", "*"})
-			cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
-			cmd.Env = []string{"PATH=" + c.path, "dir=kept"}
-			out, err := cmd.Output()
-			if c.want != "" && string(out) != c.want+" a  b * kept\n" || c.want == "" && (len(out) > 0 || cmd.ProcessState.ExitCode() != 127) {
-				t.Errorf("InPath: got %q, %v, want %q", out, err, c.want)
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/ddpbatch/ddpbatch/internal/environ"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -83,7 +84,7 @@ func buildStep(o Options, nodes []string, tasks []int) slurm.Step {
 		s.Options = append(s.Options, string(option))
 	}
 	options, prefix := containerArgs(j, o.Site, o.Dir.Path, o.Binary)
-	s.Options, s.Prefix = append(s.Options, options...), prefix
+	s.Options, s.Prefix = append(s.Options, options...), environ.FromPath(o.Binary, prefix)
 	return s
 }
 
