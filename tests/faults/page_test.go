@@ -14,7 +14,7 @@ const page = "../../docs/faults.md"
 
 const above = `# Faults
 
-This page is for users and staff who want to know what happens to a run when something fails. Each row is a tested failure. [hangs.md](hangs.md#hangs-and-lost-ranks) describes the settings.
+This page is for users and staff who want to know what happens to a run when something fails. Each row is a tested failure. If your run has failed, start at [running.md](running.md#if-something-goes-wrong). [hangs.md](hangs.md#hangs-and-lost-ranks) describes the timeouts.
 
 | Column | Meaning |
 |---|---|
@@ -26,7 +26,7 @@ This page is for users and staff who want to know what happens to a run when som
 
 const below = `
 ## Many faults
-` + "`make soak`" + ` disturbs a run with 200 random faults (` + "`FAULTS`, `SEED`" + `). At the end, the weights must be bit-identical to those of an undisturbed run, and the metrics must contain each step exactly once. ` + "`make test`" + ` does the same with 20 faults.
+` + "`make soak`" + ` is a test that disturbs a run with 200 random faults (` + "`FAULTS`, `SEED`" + `). At the end, the weights must be bit-identical to those of an undisturbed run, and the metrics must contain each step exactly once. ` + "`make test`" + ` does the same with 20 faults.
 
 | Run | Faults | Result in November 2026 with 200 faults, on two busy cores |
 |---|---|---|
@@ -34,7 +34,7 @@ const below = `
 | Two nodes of the test cluster | Ranks are killed, crash, or freeze; the job is suspended, canceled, and submitted again; the launcher is killed; a link is down for a second; slurmctld restarts | 19 minutes, about 65,000 steps, identical weights (seed 7) |
 
 ## Cost of hostile connections
-After all ranks have joined, neither the launcher nor a fully connected rank listens. The kernel rejects new connections, at no cost for the run. In larger worlds, a rank still listens for ranks that it has not needed yet. There, an unauthenticated connection took 32 µs of CPU time (user and system time of the listening rank, mean of 10,000 connections): 10,000 connections cost one rank a third of a second.
+After all ranks have joined, neither the launcher nor a fully connected rank listens. The kernel rejects new connections, at no cost for the run. In runs with many ranks, a rank still listens for ranks to which it has not connected yet. In this case, an unauthenticated connection took 32 µs of CPU time (user and system time of the listening rank, mean of 10,000 connections): 10,000 connections cost one rank a third of a second.
 
 ## Not covered
 - NCCL's own data connections between GPUs are neither authenticated nor encrypted, by NCCL's design.
