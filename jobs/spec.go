@@ -219,7 +219,7 @@ type Schedule struct {
 
 // Command is the user's program, which runs instead of the built-in trainer.
 type Command struct {
-	Argv     []Text   `toml:"argv" required:"[\"python3\", \"train.py\"]" help:"Program and its arguments. No shell interprets them. ddpbatch replaces {run_dir}, {run_id}, {attempt}, {checkpoint_dir}, and {component.NAME.address}."`
+	Argv     []Text   `toml:"argv" required:"[\"python3\", \"train.py\"]" help:"Program and its arguments. No shell interprets them. ddpbatch replaces {run_dir}, {run_id}, {attempt}, {checkpoint_dir}, {array_task}, and {component.NAME.address}; with run = \"once\" also {hostfile}."`
 	Launcher Launcher `toml:"launcher" default:"rank" enum:"rank,torchrun,accelerate,deepspeed,lightning" help:"Way to start the program: once per rank; with one torchrun per node; or once per rank with the environment of Accelerate, DeepSpeed, or Lightning. For torchrun, argv starts with the script, without a Python interpreter."`
 	Run      RunMode  `toml:"run" default:"ranks" enum:"ranks,once" help:"Processes to start: the ranks, or with once a single process on the first node. It starts its own processes on all nodes of the job, as Ray, mpirun, horovodrun, DeepSpeed, and scripts that call srun do."`
 	Workdir  Text     `toml:"workdir" auto:"the directory of the job file" help:"Working directory."`
@@ -249,7 +249,7 @@ type Checkpoint struct {
 // Restart configures restarts in the same allocation after a failure, and requeues at the time
 // limit.
 type Restart struct {
-	MaxWithoutProgress int `toml:"max_without_progress" auto:"2 with spare_nodes or min_nodes, 0 otherwise" range:"0.." help:"Maximum number of consecutive restarts without a new checkpoint."`
+	MaxWithoutProgress int `toml:"max_without_progress" auto:"2 with spare_nodes or min_nodes, 0 otherwise" range:"0.." help:"Maximum number of consecutive restarts without progress: a new checkpoint, or a later step in the output of the program."`
 	SpareNodes         int `toml:"spare_nodes" default:"0" range:"0.." help:"Additional nodes to allocate, as replacements for failed nodes."`
 	MinNodes           int `toml:"min_nodes" auto:"slurm.nodes" range:"1.." help:"Minimum number of nodes to continue with after node failures."`
 	OnFailure          int `toml:"on_failure" default:"0" range:"0.." help:"Maximum number of requeues of a job that has failed. The job is requeued only if it made progress: a newer checkpoint, or a later step of a program than in all earlier attempts."`

@@ -35,7 +35,7 @@ type submitCmd struct {
 	NodeList    string   `group:"Slurm options" name:"nodelist" short:"w" placeholder:"HOSTS" help:"Override slurm.nodelist."`
 	Begin       string   `group:"Slurm options" short:"b" placeholder:"TIME" help:"Override slurm.begin."`
 	Chain       int      `placeholder:"N" help:"Submit N jobs that continue the run one after the other, for training that takes longer than the time limit. Jobs that start after the run has finished end immediately."`
-	Failed      bool     `xor:"which" help:"Submit only the failed trials of a sweep."`
+	Failed      bool     `xor:"which" help:"Submit only trials of a sweep that were submitted and did not finish: failed, stopped, or canceled ones."`
 	Elements    string   `xor:"which" placeholder:"LIST" help:"Trials of a sweep to submit, such as 0-3,7 (default: all unfinished trials)."`
 	DryRun      bool     `xor:"mode" help:"Print the script and the sbatch command. Nothing is written or submitted."`
 	TestOnly    bool     `xor:"mode" help:"Let Slurm validate the job and estimate its start time. Nothing is written or submitted."`

@@ -318,7 +318,7 @@ func communication(t *metrics.Record) string {
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("%s of a step waits for communication, %s of which is hidden", format.Percent(share), format.Percent(float64(*t.CommHidden)))
+	return fmt.Sprintf("%s of a step waits for communication; %s of the communication is hidden", format.Percent(share), format.Percent(float64(*t.CommHidden)))
 }
 
 // straggler returns the rank that the trainer has found to be a straggler, with its host if

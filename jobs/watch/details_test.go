@@ -83,7 +83,7 @@ func TestDetailsOfMetrics(t *testing.T) {
 		"phase":    {"training: all is well", "wait"},
 		"progress": {"step 100 of 400 (25%), epoch 2 of 3, 1m30s left"},
 		"training": {"loss 0.4313, 1,234,567 samples/s, 20 ms per step"},
-		"exchange": {"10% of a step waits for communication, 75% of which is hidden"},
+		"exchange": {"10% of a step waits for communication; 75% of the communication is hidden"},
 		"held-out": {"loss 2.5e+07, accuracy 0.8125, after step 50"},
 	} {
 		if got := textOf(&s, label, now); !slices.Equal(got, want) {
