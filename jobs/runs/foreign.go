@@ -88,6 +88,7 @@ const maxForeignErrors, maxErrorText = 5, 1000
 
 // skippedRuns collects the errors of the runs that a list omits.
 type skippedRuns struct {
+	all     bool // keep any number of errors, for runs that the user named
 	errs    []error
 	foreign map[int]int // number of errors by user ID
 }
@@ -98,7 +99,7 @@ func (s *skippedRuns) add(user int, foreign bool, err error) {
 		if s.foreign == nil {
 			s.foreign = map[int]int{}
 		}
-		if s.foreign[user]++; s.foreign[user] > maxForeignErrors {
+		if s.foreign[user]++; s.foreign[user] > maxForeignErrors && !s.all {
 			return
 		}
 	}
@@ -112,7 +113,7 @@ func (s *skippedRuns) add(user int, foreign bool, err error) {
 func (s *skippedRuns) errors() []error {
 	errs := s.errs
 	for _, user := range slices.Sorted(maps.Keys(s.foreign)) {
-		if more := s.foreign[user] - maxForeignErrors; more > 0 {
+		if more := s.foreign[user] - maxForeignErrors; more > 0 && !s.all {
 			errs = append(errs, fmt.Errorf("left out: %s of user %d, which cannot be read", format.Count(more, "more run"), user))
 		}
 	}

@@ -97,6 +97,11 @@ func TestErrorsAboutOthersAreLimited(t *testing.T) {
 			t.Errorf("%s: got %d lines with %d bytes, want %d with %q", what, lines, len(text), runs+maxForeignErrors+1, more)
 		}
 	}
+	named := s.NewPoller()
+	named.Unlimited = true
+	if _, err := named.Poll(t.Context(), foreign); strings.Count(err.Error(), "\n")+1 != len(foreign) {
+		t.Errorf("runs that the user named: got %d errors, want %d", strings.Count(err.Error(), "\n")+1, len(foreign))
+	}
 	if hints.Of(errs[0]) == "" {
 		t.Error("the hint is lost")
 	}

@@ -81,7 +81,7 @@ func (p *Poller) SetVisible(shown []*watch.Status) {
 func (p *Poller) Poll(ctx context.Context, list []Run) ([]watch.Status, error) {
 	p.polls++
 	all := make([]watch.Status, 0, len(list))
-	var left skippedRuns
+	left := skippedRuns{all: p.Unlimited}
 	var budget *readBudget
 	if !p.Unlimited {
 		budget = newReadBudget(maxForeignCost)
