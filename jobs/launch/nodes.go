@@ -19,12 +19,13 @@ type nodes struct {
 	chosen   []string          // nodes of the next attempt; nil without Slurm
 	excluded map[string]string // reason, by node
 	suspects map[string]bool   // nodes at fault in the last attempt
+	joined   map[string]bool   // nodes whose ranks have joined an attempt
 	lost     bool              // an excluded node is down or unresponsive, and not only at fault
 }
 
 // newNodes chooses the nodes of the first attempt.
 func newNodes(o Options) (*nodes, error) {
-	n := &nodes{o: o, excluded: map[string]string{}}
+	n := &nodes{o: o, excluded: map[string]string{}, joined: map[string]bool{}}
 	if o.Allocation == nil {
 		return n, nil
 	}
@@ -125,6 +126,7 @@ func (n *nodes) findBadNodes(r Result, states map[string]slurm.NodeState) (bad [
 	notStarted := map[string]bool{}
 	for _, node := range n.o.Allocation.Nodes {
 		if n.excluded[node] != "" {
+			n.lost = n.lost || states[node].Down() // Slurm may notice it later than the ranks
 			continue
 		}
 		absent, unresponsive := n.ranksOn(node, r, rendezvous.Missing) && anyJoined, n.ranksOn(node, r, rendezvous.Joined)
@@ -136,9 +138,12 @@ func (n *nodes) findBadNodes(r Result, states map[string]slurm.NodeState) (bad [
 			n.lost = true
 			exclude(node, "its ranks stopped responding")
 		case absent && r.Failure.State == rendezvous.Missing && r.Failure.Phase == "join":
+			n.lost = n.lost || n.joined[node] // the node has worked before, so it is not misconfigured
 			exclude(node, "its ranks did not join")
 		case absent:
 			notStarted[node] = true
+		case slices.Contains(n.chosen, node):
+			n.joined[node] = true
 		}
 	}
 	// A problem of one node can also cause failures on other nodes.
