@@ -1,5 +1,6 @@
 // Package capped limits the memory for data of unknown size: a buffer for the output of programs
-// that may print without end, and JSON arrays in files that another user may own.
+// that may print without end, a reader for parsers that store a whole value, and JSON arrays in files
+// that another user may own.
 package capped
 
 import (
@@ -7,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 )
 
 // A Buffer stores the first Limit bytes written to it and discards the rest. The [bytes.Buffer] is
@@ -28,6 +30,29 @@ func (b *Buffer) Bytes() []byte { return b.buf.Bytes() }
 
 // String returns the stored bytes as text.
 func (b *Buffer) String() string { return b.buf.String() }
+
+// A Reader limits the size of each value that a parser reads from R. The parser may read ahead by one
+// buffer.
+type Reader struct {
+	R     io.Reader
+	Limit int    // bytes of a value
+	What  string // of a value, for the error
+
+	n int // bytes read since the last call of Next
+}
+
+// Next begins the next value.
+func (r *Reader) Next() { r.n = 0 }
+
+// Read reads from R. It returns an error after more than Limit bytes of a value.
+func (r *Reader) Read(b []byte) (int, error) {
+	if r.n > r.Limit {
+		return 0, fmt.Errorf("no end of a %s within %d bytes", r.What, r.Limit)
+	}
+	n, err := r.R.Read(b)
+	r.n += n
+	return n, err
+}
 
 // DecodeList decodes a JSON array of at most limit elements, for an UnmarshalJSON. An element needs
 // only 3 bytes in a file, such as "{},", and may need hundreds of bytes in memory.

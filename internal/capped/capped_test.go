@@ -23,6 +23,21 @@ func TestBuffer(t *testing.T) {
 	}
 }
 
+// TestReader checks that the limit applies to each value, and not to all values together.
+func TestReader(t *testing.T) {
+	r := &capped.Reader{R: strings.NewReader("abcdefghij"), Limit: 3, What: "value"}
+	b := make([]byte, 2)
+	for i := range 6 {
+		if i == 2 {
+			r.Next()
+		}
+		n, err := r.Read(b)
+		if wantErr := i >= 4; (err != nil) != wantErr || err != nil && !strings.Contains(err.Error(), "no end of a value within 3 bytes") {
+			t.Errorf("read %d: got %d bytes and %v", i, n, err)
+		}
+	}
+}
+
 // numbers is a list of at most three numbers.
 type numbers []int
 

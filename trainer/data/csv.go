@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/ddpbatch/ddpbatch/internal/capped"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/random"
 )
@@ -79,13 +80,13 @@ func readCSVPath(ctx context.Context, path string, rules csvRules) (*csvFile, er
 // line may be a header, see readHeader.
 func readCSV(path string, r io.Reader, rules csvRules) (*csvFile, error) {
 	f := &csvFile{path: path}
-	limited := &recordReader{r: r}
+	limited := &capped.Reader{R: r, Limit: maxRecord, What: "record"}
 	in := csv.NewReader(skipBOM(limited))
 	in.ReuseRecord = true
 	in.TrimLeadingSpace = true
 	first := true
 	for {
-		limited.n = 0
+		limited.Next()
 		record, err := in.Read()
 		if err == io.EOF {
 			break
@@ -122,21 +123,6 @@ func readCSV(path string, r io.Reader, rules csvRules) (*csvFile, error) {
 // maxRecord is the maximum size of a record in bytes. The parser needs up to 20 times as much
 // memory. A row of a million columns is smaller.
 const maxRecord = 16 << 20
-
-// recordReader returns an error after maxRecord bytes, unless n is reset.
-type recordReader struct {
-	r io.Reader
-	n int
-}
-
-func (r *recordReader) Read(b []byte) (int, error) {
-	if r.n > maxRecord {
-		return 0, fmt.Errorf("no end of a record within %d bytes", maxRecord)
-	}
-	n, err := r.r.Read(b)
-	r.n += n
-	return n, err
-}
 
 // add appends one sample.
 func (f *csvFile) add(in *csv.Reader, record []string, rules csvRules) error {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"strconv"
+
+	"github.com/ddpbatch/ddpbatch/internal/capped"
 )
 
 // version is the version of the file format. Other versions cannot be read.
@@ -66,7 +68,7 @@ func (r *Recorder) Write(w io.Writer, whose Rank) error {
 // Read reads a rank's file. If the file is corrupt, it returns an error and the spans before the
 // corruption. The Recording is nil if even the first line is invalid.
 func Read(file io.Reader) (*Recording, error) {
-	limited := &valueReader{r: io.LimitReader(file, maxBytes)}
+	limited := &capped.Reader{R: io.LimitReader(file, maxBytes), Limit: maxValue, What: "value"}
 	d := json.NewDecoder(limited)
 	var r Recording
 	if err := d.Decode(&r); err != nil {
@@ -84,7 +86,7 @@ func Read(file io.Reader) (*Recording, error) {
 	}
 	for i := range r.Count {
 		var s Span
-		limited.n = 0
+		limited.Next()
 		if err := d.Decode(&s); err != nil {
 			return &r, fmt.Errorf("span %d of %d: %w", i+1, r.Count, unexpectedEOF(err))
 		}
@@ -100,21 +102,6 @@ const maxBytes = 512 << 20
 // maxValue is the maximum size in bytes of the first line or of a span. Parsing a list of a few hundred
 // megabytes would need several gigabytes of memory.
 const maxValue = 1 << 20
-
-// valueReader returns an error after maxValue bytes, unless n is reset.
-type valueReader struct {
-	r io.Reader
-	n int
-}
-
-func (v *valueReader) Read(b []byte) (int, error) {
-	if v.n > maxValue {
-		return 0, fmt.Errorf("a value has more than %d bytes", maxValue)
-	}
-	n, err := v.r.Read(b)
-	v.n += n
-	return n, err
-}
 
 // maxRanks is the maximum number of ranks of a job in a recording.
 const maxRanks = 1 << 22

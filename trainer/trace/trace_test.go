@@ -136,8 +136,8 @@ func TestCorruptRecording(t *testing.T) {
 		"ends before":      {head + `["step",1,20,20,10]`, "span 1 of 2: invalid times: queued at 20 ns, from 20 ns to 10 ns", 0},
 		"asked after":      {head + `["step",1,21,20,30]`, "span 1 of 2: invalid times: queued at 21 ns, from 20 ns to 30 ns", 0},
 		"too few numbers":  {head + `["step",1,20,30]`, "span 1 of 2: 4 fields, not 5", 0},
-		"long first line":  {strings.Replace(head, `[1,2]`, strings.Repeat("[1,2],", 1<<20)+`[1,2]`, 1), "a value has more than", -1},
-		"long span":        {head + step + "[" + strings.Repeat("0,", 1<<20) + "0]", "span 2 of 2: a value has more than", 1},
+		"long first line":  {strings.Replace(head, `[1,2]`, strings.Repeat("[1,2],", 1<<20)+`[1,2]`, 1), "no end of a value within", -1},
+		"long span":        {head + step + "[" + strings.Repeat("0,", 1<<20) + "0]", "span 2 of 2: no end of a value within", 1},
 		"zeros by a crash": {head + step + "\x00\x00\x00", "span 2 of 2: invalid character", 1},
 	} {
 		r, err := Read(strings.NewReader(c.text))
