@@ -292,7 +292,7 @@ func (s *Store) List(dir string) (found []Run, unreadable []error, err error) {
 		return nil, nil, err
 	}
 	budget := newReadBudget(maxForeignRecords)
-	var left skippedRuns
+	var skipped skippedRuns
 	read := map[string]bool{}
 	for _, e := range entries {
 		d := rundir.Dir{Path: filepath.Join(dir, e.Name())}
@@ -309,7 +309,7 @@ func (s *Store) List(dir string) (found []Run, unreadable []error, err error) {
 			continue // not a run directory
 		}
 		if err != nil {
-			left.add(user, foreign, err)
+			skipped.add(user, foreign, err)
 			continue
 		}
 		found = append(found, Run{d, record})
@@ -318,7 +318,7 @@ func (s *Store) List(dir string) (found []Run, unreadable []error, err error) {
 	maps.DeleteFunc(s.records, func(path string, _ cachedRecord) bool {
 		return filepath.Dir(path) == filepath.Clean(dir) && !read[path]
 	})
-	return found, append(left.errors(), budget.errors()...), nil
+	return found, append(skipped.errors(), budget.errors()...), nil
 }
 
 // readRecord returns the record of a run directory, from the cache if its file has not changed.

@@ -81,7 +81,7 @@ func (p *Poller) SetVisible(shown []*watch.Status) {
 func (p *Poller) Poll(ctx context.Context, list []Run) ([]watch.Status, error) {
 	p.polls++
 	all := make([]watch.Status, 0, len(list))
-	left := skippedRuns{all: p.Unlimited}
+	skipped := skippedRuns{all: p.Unlimited}
 	var budget *readBudget
 	if !p.Unlimited {
 		budget = newReadBudget(maxForeignCost)
@@ -93,12 +93,12 @@ func (p *Poller) Poll(ctx context.Context, list []Run) ([]watch.Status, error) {
 		}
 		s, err := p.read(r)
 		if err != nil {
-			left.add(user, foreign, err)
+			skipped.add(user, foreign, err)
 			continue
 		}
 		all = append(all, s)
 	}
-	unreadable := append(left.errors(), budget.errors()...)
+	unreadable := append(skipped.errors(), budget.errors()...)
 	// Another user can replace runs by others with new names, again and again.
 	maps.DeleteFunc(p.entries, func(_ string, e *entry) bool { return e.polled != p.polls })
 	if len(all) == 0 && len(unreadable) > 0 {
