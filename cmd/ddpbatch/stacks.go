@@ -233,12 +233,9 @@ MASTER_ADDR and MASTER_PORT stay unset, so the command cannot join the ranks.`
 
 // Run replaces this process by the command, or by srun.
 func (c *execCmd) Run(ctx context.Context, p *program) error {
-	argv := c.Command
-	if len(argv) > 0 && argv[0] == "--" {
-		argv = argv[1:]
-	}
-	if len(argv) == 0 {
-		return usage("no command; for example, ddpbatch exec " + c.Which + " -- nvidia-smi")
+	argv, err := commandToRun(c.Command, "ddpbatch exec "+c.Which+" -- nvidia-smi")
+	if err != nil {
+		return err
 	}
 	a, hosts, variables, err := p.chooseNodes(ctx, c.Which, c.Rank, c.Node, c.All)
 	if err != nil {
@@ -251,6 +248,17 @@ func (c *execCmd) Run(ctx context.Context, p *program) error {
 		return p.replaceBy(argv)
 	}
 	return p.replaceBy(a.nodes(hosts).Srun(c.All, argv...))
+}
+
+// commandToRun returns the words after a leading --. Without any, the error shows the example.
+func commandToRun(words []string, example string) ([]string, error) {
+	if len(words) > 0 && words[0] == "--" {
+		words = words[1:]
+	}
+	if len(words) == 0 {
+		return nil, usage("no command; for example, " + example)
+	}
+	return words, nil
 }
 
 type shellCmd struct {

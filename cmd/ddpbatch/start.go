@@ -20,12 +20,9 @@ type startCmd struct {
 const exitNotFound = 127
 
 func (c *startCmd) Run(_ context.Context, p *program) error {
-	argv := c.Command
-	if len(argv) > 0 && argv[0] == "--" {
-		argv = argv[1:]
-	}
-	if len(argv) == 0 {
-		return usage("no command; for example, ddpbatch start -- nvidia-smi")
+	argv, err := commandToRun(c.Command, "ddpbatch start -- nvidia-smi")
+	if err != nil {
+		return err
 	}
 	path, err := environ.LookPath(p.Env, argv[0])
 	if err != nil {
