@@ -41,7 +41,7 @@ func (p *program) benchRank() (r benchRank, ok bool, err error) {
 }
 
 // startBenchRanks starts n ranks of this program with the given arguments and returns the
-// output of rank 0. If a rank fails, startBenchRanks kills those that do not end soon. The error names
+// output of rank 0. If a rank fails, startBenchRanks kills ranks that do not end soon. The error names
 // all ranks that failed.
 func (p *program) startBenchRanks(ctx context.Context, n int, arguments []string) ([]byte, error) {
 	executable, err := os.Executable()

@@ -92,7 +92,8 @@ func (d diagnosis) find(result launch.Result) *outcome.Finding {
 	return &outcome.Finding{Name: best.Name, Cause: best.Cause, Hint: best.Hint, Consequence: best.IsConsequence()}
 }
 
-// scanEnd returns the known failures near the end of a file, likely causes first.
+// scanEnd returns the known failures in the text from start, but at most in the last maxDiagnosis
+// bytes of a file, likely causes first. If the file is shorter than start, it was rewritten.
 func scanEnd(f *os.File, start int64) []symptoms.Found {
 	info, err := f.Stat()
 	if err != nil {

@@ -357,8 +357,8 @@ func endLine(w io.Writer) {
 	}
 }
 
-// A grepWriter writes only the lines that match a pattern. Longer lines than longestLine are
-// split.
+// A grepWriter writes only the lines that match a pattern. It splits lines longer than
+// longestLine.
 type grepWriter struct {
 	w       io.Writer
 	pattern *regexp.Regexp

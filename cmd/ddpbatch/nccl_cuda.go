@@ -119,7 +119,7 @@ type ncclError struct{ error }
 func (ncclError) Hint() string { return doctor.NCCLHint }
 
 // connectNCCL connects the GPUs of ranks that are already connected through host, for a benchmark. The
-// GPU and its memory stay open until the process exits. closeNCCL closes the communicator.
+// GPU and its memory stay open until the process exits. The second result closes the communicator.
 func connectNCCL(ctx context.Context, p *program, host collective.Communicator, ordinal int) (bench.PrepareAllReduce, func() error, error) {
 	const timeout = time.Minute
 	if _, err := driver.Load(); err != nil {
