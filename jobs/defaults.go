@@ -117,8 +117,8 @@ func (j *Job) LimitTime(limit WallTime) {
 }
 
 // signalBeforeEnd returns the default time between the warning signal and the time limit. It
-// is enough to save a checkpoint, and at most a quarter of the time limit. A user's program
-// gets no signal by default, because an unhandled signal would kill it.
+// is enough to save a checkpoint, and at most a quarter of the time limit. Without
+// restart.requeue, a user's program gets no signal, because an unhandled signal would kill it.
 func (j *Job) signalBeforeEnd() Duration {
 	if j.Command != nil && j.Restart.Requeue == 0 {
 		return 0

@@ -11,7 +11,7 @@ import (
 
 // A Diagnostic is one error in a job file, or one warning about it.
 type Diagnostic struct {
-	File       string // as passed to Load or Parse; empty for a Job that was not parsed
+	File       string // as passed to Load or Parse, or the override; empty for a Job that was not parsed
 	Line       int    // from 1; 0 if the error has no position, such as a missing key
 	Column     int    // from 1, in characters
 	Source     string // whole line, unescaped, without values of setup.env

@@ -39,8 +39,8 @@ func (e *frameworkError) Error() string {
 }
 
 // FrameworkArgv returns the command line of a rank, for the launcher of a framework. A script
-// without an interpreter runs in python3. With DeepSpeed, --local_rank follows the script, unless
-// argv starts with --no_local_rank.
+// without an interpreter runs in python3 if its name ends with .py. With DeepSpeed, --local_rank
+// follows the script, unless argv starts with --no_local_rank.
 func (c *Command) FrameworkArgv(localRank int) ([]string, error) {
 	var argv []string
 	for _, word := range c.Argv {

@@ -11,9 +11,10 @@ import (
 	"strings"
 )
 
-// ResolvePaths makes all paths of the job absolute, so they do not depend on the working
+// ResolvePaths makes the paths of the job absolute, so they do not depend on the working
 // directory. Relative paths start at baseDir, the directory of the job file, which is also the
-// default of workdir. Names of builtin data and conda environments remain unchanged.
+// default of workdir. Names of builtin data, conda environments, and container images remain
+// unchanged. command.progress.file remains relative to workdir.
 func (j *Job) ResolvePaths(baseDir string) {
 	resolve := func(t *Text) {
 		if *t != "" {

@@ -318,8 +318,8 @@ func (d *decoder) hasInvalidKey(table string) bool {
 }
 
 // SetupScript returns the bash code of the steps that run at a place, or an empty string
-// without such steps. If a step fails, the code prints the number of the step with its exit
-// code, and exits with this code.
+// without such steps. If a step without may_fail fails, the code prints the number of the step
+// with its exit code, and exits with this code.
 func (s *Setup) SetupScript(where Where) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
