@@ -80,7 +80,7 @@ func (f Finding) comparableText() string {
 }
 
 // mergeHosts combines equal findings of different hosts. Total is the number of all hosts. A
-// finding that all hosts share has no node list.
+// finding that all hosts share has no node list, unless there is only one host.
 func mergeHosts(all []Finding, total int) []Finding {
 	var found []Finding
 	hosts := map[int][]string{}
