@@ -46,7 +46,7 @@ func GroupRanks(ranks []Rank) []Group {
 	return out
 }
 
-// differingCallers returns a caller of the function of each rank: the first one that is not the
+// differingCallers returns a caller of the function of each rank: the first caller that is not the
 // same for all ranks. It returns nil if the ranks are in different functions or have the same
 // stack.
 func differingCallers(ranks []Rank) []string {
