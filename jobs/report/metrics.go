@@ -77,8 +77,7 @@ func (t *thinner) all() []metrics.Record {
 func (f *Metrics) isEmpty() bool { return len(f.Train)+len(f.Eval) == 0 }
 
 // readMetrics reads the metrics in path. It returns empty Metrics if the file does not exist.
-// It does not count an incomplete last line as damaged, because the trainer may still be
-// writing it.
+// Unparsed does not include an incomplete last line, because the trainer may still be writing it.
 func readMetrics(path string) (Metrics, error) {
 	f, err := rundir.OpenFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -75,7 +75,8 @@ func describeCommunication(f *Metrics, step, wait []point) string {
 	return text + ": communication, or the wait for a slow rank, slows training down much. Check the ranks and the network below; use larger batches, train.accumulate, or train.reduce = \"bf16\"."
 }
 
-// resumeSteps returns the steps at which later attempts resumed, in ascending order.
+// resumeSteps returns the last recorded step before each later attempt, in ascending order. The
+// attempt resumed at this step or before.
 func (p *page) resumeSteps() []int {
 	var steps []int
 	train := p.Run.Metrics.Train
@@ -192,9 +193,9 @@ func median(sorted []float64) float64 {
 	return sorted[(len(sorted)-1)/2]
 }
 
-// hostOfRank returns the host of a rank. The launcher assigns ranks node by node, with the same
-// number on each. If the number of ranks is not a multiple of the number of hosts, hostOfRank
-// returns an empty string.
+// hostOfRank returns the host of a rank. The launcher assigns ranks node by node. hostOfRank
+// assumes the same number on each. If the number of ranks is not a multiple of the number of
+// hosts, it returns an empty string.
 func hostOfRank(network *rundir.Network, rank, ranks int) string {
 	if network == nil || len(network.Hosts) == 0 || ranks%len(network.Hosts) != 0 {
 		return ""

@@ -41,14 +41,14 @@ type trial struct {
 	charts []*chart
 }
 
-// rankingMetric is a metric that ranks the trials of a sweep.
+// rankingMetric is a metric that compares the trials of a sweep.
 type rankingMetric struct {
 	name           string
-	higherIsBetter bool // higher is better
+	higherIsBetter bool
 	points         func(f *Metrics) []point
 }
 
-// rankingMetrics lists the metrics by priority. The first one that any trial has ranks the trials.
+// rankingMetrics lists the metrics by priority. The first metric that any trial has is used.
 var rankingMetrics = [...]rankingMetric{
 	{"best accuracy", true, func(f *Metrics) []point { return series(f.Eval, accuracyOf) }},
 	{"lowest held-out loss", false, func(f *Metrics) []point { return series(f.Eval, lossOf) }},
@@ -147,7 +147,7 @@ type sweepPage struct {
 	Style template.CSS // embedded in this program
 	Made  string
 	Tally string   // number of trials, total and per phase
-	Merit string   // metric that ranks the trials; empty if no trial has metrics
+	Merit string   // metric that compares the trials; empty if no trial has metrics
 	Best  string   // description of the best trial
 	Keys  []string // keys of the job file that differ between trials, at most [watch.MaxSweepKeys]
 	Names []string // shortened keys
@@ -219,7 +219,7 @@ func (s Sweep) HTML(w io.Writer) error {
 	return err
 }
 
-// findBest returns the metric that ranks the trials, and the best trial. Winner is -1 if no
+// findBest returns the metric that compares the trials, and the best trial. Winner is -1 if no
 // trial has any metric.
 func (s Sweep) findBest() (by, winner int) {
 	for k, m := range rankingMetrics {
