@@ -29,7 +29,7 @@ const (
 // A Poller returns the status of runs again and again. It limits the load on the file system and
 // on Slurm:
 //
-//   - It queries Slurm at most every 15 s, for all runs together.
+//   - It queries Slurm every 15 s, and when this user has a new job, for all runs together.
 //   - It reads the files of a run that is queued or has ended only after a change of its run
 //     directory.
 //   - It checks runs that are not visible at most every 15 s; see [Poller.SetVisible].
