@@ -66,8 +66,8 @@ func (r *reader) readDirectives(src []byte) {
 // hasDirectives reports whether the script has #SBATCH lines.
 func (r *reader) hasDirectives() bool { return bytes.Contains(r.src, []byte("#SBATCH")) }
 
-// splitWords splits the options of a directive. It handles spaces, quotes, and a comment after a
-// "#".
+// splitWords splits the options of a directive. It handles spaces, quotes, and a comment that
+// starts with "#" at the start of a word. Unlike sbatch, it does not handle backslashes.
 func splitWords(s string) (list []string) {
 	var word strings.Builder
 	quote, inside := rune(0), false

@@ -28,8 +28,9 @@ type candidate struct {
 	isFallback bool // after ||
 }
 
-// preference returns how well a candidate qualifies; higher is better. A launcher in the background, such as
-// a monitor, ranks below a plain program. A command after || ranks below all others.
+// preference returns how well a candidate qualifies; higher is better. A launcher in the background,
+// such as a monitor, has a lower preference than a plain program. A command after || has the
+// lowest.
 func (c candidate) preference() int {
 	n := c.strength * 4
 	if c.strength == launchProgram && c.background {

@@ -71,11 +71,12 @@ func isSecretName(name string) bool {
 }
 
 var (
-	// A variable, a number, a switch, or a command is never a secret, whatever its name is.
+	// publicValue matches a variable, a number of up to three digits, a switch, or a command, which
+	// is not a secret, whatever its name is.
 	publicValue = lazyregexp.New("(?i)^(?:[0-9]{0,3}|true|false|yes|no|on|off|none|null|auto|basic|\\$\\w+|\\$\\{\\w+\\}|\\$\\(.*|`.*)$")
-	// A countValue, such as 2048, 2e9, or 300B.
+	// countValue matches a count, such as 2048, 2e9, or 300B.
 	countValue = lazyregexp.New(`(?i)^[0-9][0-9_.,]{0,14}(?:e\+?[0-9]{1,2})?[kmgbt]?$`)
-	// A file path, such as the path of a key file.
+	// filePath matches a file path, such as the path of a key file.
 	filePath = lazyregexp.New(`^(?:\.{1,2}|~|\$HOME|\$\{HOME\}|/[\w.-]+)(?:/[\w.-]+)+$`)
 )
 
