@@ -15,8 +15,8 @@
 //
 // The package guarantees:
 //
-//   - A line without a position (step or epoch) and a measured value gives no record. Lines
-//     that only mention a loss or a step do not count.
+//   - A line gives a record only if it has a position (step or epoch) and a measured value. A
+//     line that a pattern of the user matches needs only a position.
 //   - The steps of a parser's records never decrease, separately for training and evaluation.
 //     If all ranks print the same line, only the first one counts. Steps that restart in
 //     each epoch are continued.

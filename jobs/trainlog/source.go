@@ -56,7 +56,7 @@ type sourceFile struct {
 	ignore  bool               // the file cannot be read
 }
 
-// NewSource returns a source for the files at path. Relative patterns are not valid.
+// NewSource returns a source for the files at path, which must be absolute.
 func NewSource(p *Parser, path string, format Format) (*Source, error) {
 	if _, err := filepath.Match(path, ""); err != nil || !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("%q is not a valid path or pattern", path)
