@@ -271,7 +271,7 @@ func (c *cluster) explained(at int, winner *network, nets []*network) []string {
 			}
 		}
 	}
-	for _, m := range c.members[at] { // shares no network with the first two hosts
+	for _, m := range c.members[at] { // without a reason, m shares no network with the first two hosts
 		explain(m, fmt.Sprintf("%s does not reach %s", m.addr.Masked(), c.hosts[0].name))
 	}
 	return reasons

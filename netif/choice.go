@@ -150,7 +150,7 @@ func (c Choice) Explain(w io.Writer) error {
 	fmt.Fprintln(table, "INTERFACE\tUSED\tWHY")
 	fmt.Fprintf(table, "%s\tyes\t%s/%d, mtu %d: %s\n", c.Interface, c.Addr, c.Prefix.Bits(), c.MTU, printable.Line(c.Why))
 	for _, r := range c.Rejected {
-		// Other fields of an inventory may hold control characters.
+		// An inventory is checked for control characters only in the names of interfaces.
 		fmt.Fprintf(table, "%s\tno\t%s\n", r.Interface, printable.Line(r.Reason))
 	}
 	table.Flush()

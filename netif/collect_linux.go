@@ -199,8 +199,9 @@ func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
 // they select, the main table first. It returns no rules if the host has only the kernel's
 // default rules.
 //
-// It omits rules that cannot match this process's TCP traffic. It also omits rules without an
-// effect: VRF rules, and jumps to a rule that does not exist.
+// It omits rules that cannot match this process's TCP traffic, or that also match ports, the
+// type of service, or a tunnel. It also omits rules without an effect: VRF rules, and jumps to a
+// rule that does not exist.
 func collectRules(ctx context.Context, kernel *netlink.Handle) ([]Rule, []int, error) {
 	var rules []Rule
 	tables := []int{unix.RT_TABLE_MAIN}
@@ -278,8 +279,8 @@ func isKernelDefault(r Rule) bool {
 	return false
 }
 
-// ruleOf converts a kernel rule. It reports false if the rule cannot affect a connection of
-// this process.
+// ruleOf converts a kernel rule. It reports false if the rule cannot affect a connection of this
+// process, or matches ports, the type of service, or a tunnel.
 func ruleOf(k netlink.Rule, family int) (Rule, bool) {
 	switch {
 	case k.Type == nl.FR_ACT_TO_TBL && k.Table == unix.RT_TABLE_UNSPEC || k.Type == nl.FR_ACT_NOP:

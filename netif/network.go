@@ -118,8 +118,8 @@ func (c *cluster) grow(seed *member, from int) *network {
 	return n
 }
 
-// membersOn returns the members of a host on the network of seed: those in its subnet, or else
-// those with routes in both directions.
+// membersOn returns the members of a host on the network of seed: those in its subnet with a
+// route to seed, or else those with routes in both directions.
 func (c *cluster) membersOn(seed *member, from, at int) []*member {
 	there := seed.addr.Addr()
 	if !seed.addr.IsSingleIP() {
