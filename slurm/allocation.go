@@ -153,8 +153,8 @@ func mergeNodes(components []Component) []string {
 
 // orderByComponents sorts the nodes of a step, and their tasks, by component. SLURM_NODEID
 // and the ranks have this order, but SLURM_STEP_NODELIST is sorted by name: Slurm 22.05
-// prints n[1-3] for a job of n3 and n[1-2], where node 0 is n3. Nothing changes if a node
-// is not in exactly one component.
+// prints n[1-3] for a job of n3 and n[1-2], where node 0 is n3. It changes nothing if a node
+// is in no component, or occurs twice in hosts.
 func orderByComponents(components []Component, hosts []string, tasks []int) {
 	index := make(map[string]int)
 	for i, host := range hosts {

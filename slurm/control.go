@@ -219,9 +219,9 @@ func (c Client) showJob(ctx context.Context, id string) (map[string]string, erro
 	return parseFields(out), nil
 }
 
-// parseFields parses the output of scontrol --oneliner. The first field of a name counts:
-// the names and the command line of a job may contain anything, but the fields that this
-// package uses precede them.
+// parseFields parses the output of scontrol --oneliner. The first field of a name counts, because
+// the command line and the comment of a job may contain anything, and follow the fields that this
+// package uses. The name of a job precedes these fields: a field in the name hides the real field.
 func parseFields(out string) map[string]string {
 	fields := map[string]string{}
 	for word := range strings.FieldsSeq(out) {

@@ -28,8 +28,9 @@ const maxIDsPerCall = 8000
 // for every 8,000 jobs. The state is [StateUnknown] if neither squeue nor sacct lists the
 // job: it ended long ago, or never existed.
 //
-// State returns an error only if it has no data at all. If sacct fails, the states of jobs
-// that only sacct could have are unknown, with the error as the reason.
+// State returns an error if an ID is invalid, if squeue fails, or if sacct fails and squeue lists
+// none of the jobs. If sacct fails otherwise, the states of jobs that only sacct could have are
+// unknown, with the error as the reason.
 func (c Client) State(ctx context.Context, ids ...string) ([]JobState, error) {
 	if err := checkIDs(ids); err != nil {
 		return nil, fmt.Errorf("query state of %w", err)
@@ -131,7 +132,8 @@ func (c Client) Steps(ctx context.Context, id string) ([]string, error) {
 }
 
 // EndTime returns when a running job reaches its time limit, which may change while it
-// runs. It returns the zero time for a job without a limit.
+// runs. It returns the zero time for a job without a limit, and for a job that Slurm does not
+// list.
 func (c Client) EndTime(ctx context.Context, id string) (time.Time, error) {
 	states, err := c.State(ctx, id)
 	if err != nil || states[0].End == "" {
