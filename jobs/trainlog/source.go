@@ -180,7 +180,7 @@ func (s *Source) emit(fields []Field, f func(metrics.Record)) {
 	}
 }
 
-// readCSV reads the new lines of a CSV file.
+// readCSV reads the new lines of a CSV file. It reads the header only once.
 func (s *Source) readCSV(file *sourceFile, found foundFile, f func(metrics.Record)) error {
 	if file.header == nil {
 		header, err := readHeader(found.path)
