@@ -55,8 +55,8 @@ type nodeScan struct {
 	Err  string
 }
 
-// scan returns the scan of token files. On each node, the rank with the lowest number reads all
-// tokens, or uses the file that an earlier attempt has written to the run directory. The others wait.
+// scan returns the scan of token files. On each node, the lowest rank reads all tokens, or uses the
+// file that an earlier attempt has written to the run directory. The others wait.
 func (r *run) scan(ctx, opening context.Context, key data.ScanKey, compute scanFunc) (data.Scan, error) {
 	reads, err := r.isFirstOfNode(ctx)
 	if err != nil {

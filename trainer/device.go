@@ -18,7 +18,8 @@ import (
 // openDevice opens the device that train.device selects: the same kind on every rank, and a
 // different GPU for each rank. With "auto" it falls back to the CPU if no rank detects a GPU, and
 // reports why. If some ranks have no GPU, or a GPU is not usable, it fails if the job requests
-// GPUs, because then a node is broken. If the job requests none, it falls back to the CPU.
+// GPUs, because then a node is broken. If the job requests none, it falls back to the CPU. With the
+// NCCL backend it never falls back.
 func (r *run) openDevice(ctx context.Context) error {
 	if r.train.Device == jobs.DeviceCPU {
 		r.useCPU()
@@ -52,7 +53,7 @@ func (r *run) openDevice(ctx context.Context) error {
 // useCPU makes this rank compute on the CPU.
 func (r *run) useCPU() { r.device, r.deviceComm = cpu.New(r.Threads), ddp.NewCommunicator(r.Comm) }
 
-// openGPU opens this rank's GPU. It fails on all ranks if it fails on one.
+// openGPU opens this rank's GPU. If the GPU of one rank cannot be opened, it fails on all ranks.
 func (r *run) openGPU(ctx context.Context, gpu cuda.Device) error {
 	d, failed := cuda.Open(gpu.Ordinal, cuda.Options{Libraries: r.Libraries, Disabled: r.DisabledFusions, Attention: r.Attention})
 	own := ""
@@ -96,8 +97,8 @@ func (r *run) connectGPU(ctx context.Context) error {
 }
 
 // release closes the communicator of the device and then the device, whose memory the communicator
-// uses. If the communicator did not let go of the memory, the device stays open, because closing it
-// could block indefinitely. The process soon exits anyway.
+// uses. If an operation may still use the memory, the device stays open, because closing it could
+// block indefinitely. The process soon exits anyway.
 func (r *run) release() error {
 	if r.unbind != nil {
 		defer r.unbind()

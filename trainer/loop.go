@@ -24,7 +24,7 @@ type loop struct {
 	saver     *checkpointing.Saver
 	order     order
 	loader    *data.Loader
-	batch     int // maximum samples per micro-batch, at most a rank's share of the data set
+	batch     int // maximum samples per micro-batch, at most a rank's share of the larger data set
 
 	epochs              int
 	logEvery, saveEvery jobs.Interval
@@ -106,8 +106,8 @@ func (l *loop) epoch(ctx context.Context) (stopped bool, err error) {
 }
 
 // step runs an optimizer step. Every sample of the step has the same weight. The step ends when the
-// device has all of its operations, and the outcome of the step before it is known; on the CPU, the
-// outcome of this step.
+// device has all of its operations and the outcome of the previous step is known. On the CPU, and on
+// a GPU with LaunchBlocking, it ends when its own outcome is known.
 func (l *loop) step(ctx context.Context, b *stepBatches) (err error) {
 	defer addStepToError(&err, l.pos.Step)
 	defer device.Recover(&err)
@@ -206,8 +206,8 @@ func (l *loop) syncSteps(ctx context.Context, remaining int) (err error) {
 // caused by single samples.
 const maxSkipped = 10
 
-// skipStep records a skipped step, whose loss or gradient norm is not finite. It returns an error
-// unless the job allows skipped steps.
+// skipStep records a skipped step, whose loss or gradient norm is not finite. It returns an error if
+// the job does not allow skipped steps, or if more than maxSkipped steps in a row were skipped.
 func (l *loop) skipStep(o outcome) error {
 	what, value := "loss", o.loss
 	if isFinite(o.loss) {
@@ -223,9 +223,9 @@ func (l *loop) skipStep(o outcome) error {
 	return nil
 }
 
-// endEpoch evaluates and saves after the last step of an epoch. If a stop has been requested, or is
-// requested during the evaluation, it saves immediately: the checkpoint may need all of the
-// remaining time. The evaluation starts over when the run resumes.
+// endEpoch evaluates after the last step of an epoch, and saves if a save is due. If a stop has been
+// requested, or is requested during the evaluation, it saves immediately: the checkpoint may need all
+// of the remaining time. The evaluation starts over when the run resumes.
 func (l *loop) endEpoch(ctx context.Context, stop bool) (stopped bool, err error) {
 	improved := false
 	if !stop {

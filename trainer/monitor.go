@@ -30,15 +30,15 @@ type Communication struct {
 	Ratio       float64       // its computation time relative to the median
 	IsStraggler bool          // it is a straggler, see [metrics.StragglerRatio]
 
-	// Computing is each rank's computation time per step, by rank, without exposed communication.
+	// Computing is the computation time per step, without exposed communication, by rank.
 	Computing []time.Duration
 }
 
 // straggler counts the consecutive intervals in which a rank was the slowest by a large margin.
 type straggler struct{ rank, intervals int }
 
-// update records an interval with this number of steps, in which c's slowest rank computed for the
-// given time. It reports whether that rank is a straggler.
+// update records an interval of length elapsed with this number of steps, in which c's slowest rank
+// computed for the given time. It reports whether that rank is a straggler.
 func (s *straggler) update(c *Communication, computing, elapsed time.Duration, steps int) bool {
 	more := time.Duration(float64(computing) * (1 - 1/c.Ratio))
 	if c.Ratio < metrics.StragglerRatio || more < time.Duration(steps)*metrics.StragglerTime || float64(more) < metrics.StragglerShare*float64(elapsed) {
@@ -101,7 +101,8 @@ func (m *monitor) report(ctx context.Context, e *Event, tokens, left int64) erro
 	return nil
 }
 
-// communication gathers the times of all ranks for the interval. It returns nil with one rank.
+// communication gathers the times of all ranks for the interval. It returns nil with one rank or
+// without steps.
 func (m *monitor) communication(ctx context.Context, step int) (*Communication, error) {
 	defer m.trace.Add(trace.Report, 0, m.trace.Now())
 	times, n, steps := m.interval.communicating, m.comm.Size(), m.interval.steps

@@ -185,7 +185,7 @@ func (r *run) manifest() (*checkpoint.Manifest, error) {
 	return m, nil
 }
 
-// checkCompatible returns an error if a checkpoint was written by another run, with different
+// checkCompatible returns an error if a checkpoint was written by a different run, with different
 // settings, or with different data.
 func (r *run) checkCompatible(m *checkpoint.Manifest) error {
 	if m.Run != r.Run {

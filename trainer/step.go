@@ -17,8 +17,8 @@ import (
 // The scalars that are reduced with the gradients of a step.
 const (
 	extraLoss         = iota // loss of the global batch
-	extraHash                // hash of the operations before this step, in two numbers
-	_                        // the second number
+	extraHash                // hash of the operations before this step, in two elements
+	_                        // the second element
 	extraStop                // above 0: a rank was asked to stop
 	extraSaveInFlight        // above 0: a rank has not written its part of a checkpoint yet
 	numExtra

@@ -116,7 +116,7 @@ type run struct {
 	data       data.Dataset
 	eval       data.Dataset // nil without held-out data
 	model      nn.Model
-	batch      int    // maximum samples per micro-batch, at most a rank's share of the data set
+	batch      int    // maximum samples per micro-batch, at most a rank's share of the larger data set
 	layout     string // of the ranks on nodes, see checkpoint.Manifest
 	loop       loop   // set by build
 }
