@@ -189,7 +189,7 @@ func name(step int) string { return fmt.Sprintf("%s%08d", stepPrefix, step) }
 
 // List returns the checkpoints in dir, newest first. It reads the manifests but does not verify the
 // data. If dir does not exist, the list is empty. If dir belongs to another user, List reads at
-// most 32 MiB of manifests.
+// most 50,000 names and 32 MiB of manifests.
 func List(dir string) (entries []Entry, err error) {
 	err = inDir(dir, func(root *os.Root) error {
 		entries, err = listIn(root)

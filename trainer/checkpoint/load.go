@@ -38,9 +38,9 @@ func (s *Snapshot) Close() error {
 	return errors.Join(errs...)
 }
 
-// CheckOwn returns an error if the manifest or an open file belongs to another user. Another user who
-// can write to a directory above the checkpoints could have put checkpoints there between a check of
-// the directory and [Load].
+// CheckOwn returns an error if the manifest or an open file belongs to another user or is writable
+// by others. Another user who can write to a directory above the checkpoints could have put
+// checkpoints there between a check of the directory and [Load].
 func (s *Snapshot) CheckOwn() error {
 	if err := checkOwn(filepath.Join(s.Path, manifestName), s.manifest); err != nil {
 		return err

@@ -48,9 +48,10 @@ func checkOwn(dir string, info fs.FileInfo) error {
 }
 
 // openOwn opens a directory for changes. The check of [checkDir] applies to the open directory: a
-// user who can write to a directory above it can exchange what is at the path at any time.
-// Otherwise, the removal of temporary files could remove other directories of this user, which the
-// other user has renamed. No other user can rename entries of the open directory.
+// user who can write to a directory above it can exchange what is at the path at any time. After a
+// check of the path only, the removal of temporary files could remove other directories of this
+// user, which the other user has moved there. No other user can rename entries of the open
+// directory.
 func openOwn(dir string) (*os.Root, error) {
 	root, err := safefile.OpenRoot(dir)
 	if err != nil {

@@ -45,7 +45,8 @@ func WriteParts(dir string, rank int, files map[string][]Part) ([]File, error) {
 }
 
 // Consolidate merges the parts into whole files, as [Save] writes them, and removes the parts. It
-// returns the files to commit instead. Its memory use does not depend on the size of the parts.
+// returns the files to commit instead. On an error, it aborts the save. Its memory use does not
+// depend on the size of the parts.
 func (s Writer) Consolidate(parts []File) (files []File, err error) {
 	defer func() {
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 type Retention struct {
 	Newest int // number of newest checkpoints to keep
 	// Steps and Epochs, unless 0, keep checkpoints permanently: one every Steps steps, and one
-	// every Epochs completed epochs.
+	// every Epochs completed epochs, both including the checkpoint of step 0.
 	Steps, Epochs int
 	// Best, unless empty, is a metric of the manifest. The valid checkpoint with the best value
 	// stays. If values are equal, the oldest stays, because its value was measured there.
@@ -50,10 +50,11 @@ func (k Retention) BestOf(entries []Entry) (value float64, at int) {
 }
 
 // Prune removes checkpoints that are older than the newest verified ones up to step, which was just
-// saved. It keeps the checkpoints that policy retains permanently, checkpoints of later steps, and
-// checkpoints of a newer version of the program. A later step was skipped when the run resumed from
-// an older one; the run replaces it when it saves that step again. A corrupt checkpoint does not
-// count, so no verified one is removed because of it. Prune also keeps checkpoints of other runs.
+// saved. It keeps the checkpoints that policy retains permanently, the best checkpoint, checkpoints
+// of later steps, and checkpoints of a newer version of the program. A later step was skipped when
+// the run resumed from an older one; the run replaces it when it saves that step again. A corrupt
+// checkpoint does not count, so no verified one is removed because of it. Prune also keeps
+// checkpoints of other runs.
 //
 // The argument run is the ID of the run that saved the checkpoint of step. If the checkpoint of
 // step in dir belongs to a different run, Prune returns an error: another process may have replaced

@@ -22,7 +22,8 @@ import (
 // Save writes a checkpoint of m.Step into dir and returns its path. It creates dir with mode 0700
 // if it is missing, but not its parent. It sets Format, Files, and the digests of m. If a verified
 // checkpoint of the same run and the same position already exists, Save leaves it unchanged. It
-// replaces any other checkpoint of the step, unless a different run wrote it.
+// replaces any other checkpoint of the step, but returns an error if a different run or a newer
+// version of the program wrote it.
 func Save(dir string, m *Manifest, files Files) (path string, err error) {
 	bytes := int64(0)
 	for _, tensors := range files {
