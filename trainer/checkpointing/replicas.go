@@ -125,8 +125,8 @@ type ReplicasError struct {
 	groups [][]int // ranks with equal values, the largest group first; at least 2
 }
 
-// hasMajority reports whether more ranks agree with each other than with any other group. If not,
-// as with two ranks, any of them may be the faulty one.
+// hasMajority reports whether the first group is larger than every other group. If not, for example
+// if two ranks differ, any rank may be the faulty one.
 func (e ReplicasError) hasMajority() bool { return len(e.groups[0]) > len(e.groups[1]) }
 
 // Suspects returns the ranks of which at least one is faulty, in ascending order.

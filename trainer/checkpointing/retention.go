@@ -7,7 +7,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 )
 
-// BestSaved returns the best metric of the existing checkpoints, or NaN if none has it.
+// BestSaved returns the best metric of all checkpoints with a valid manifest, or NaN if none has
+// it. It does not verify their tensors, and includes checkpoints that were skipped when the run
+// resumed.
 func (s *Saver) BestSaved() (float64, error) {
 	if s.Retention.Best == "" {
 		return math.NaN(), nil
@@ -22,7 +24,8 @@ func (s *Saver) BestSaved() (float64, error) {
 	return math.NaN(), nil
 }
 
-// Improved reports whether an evaluation with these metrics has the best result so far.
+// Improved reports whether an evaluation with these metrics has the best result so far. If so, it
+// stores the result in s.Best.
 func (s *Saver) Improved(metrics map[string]float64) bool {
 	now, measured := metrics[s.Retention.Best]
 	if s.Retention.Best == "" || !measured || math.IsNaN(now) {

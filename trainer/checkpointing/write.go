@@ -17,9 +17,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// copyState compares the state of all ranks and takes this rank's part of it. It returns false on a
-// rank that has nothing to write. If the save cannot succeed, c.err is the reason. The returned
-// error means that communication failed or that the ranks differ.
+// copyState compares the state of all ranks and sets c.pieces to this rank's part of it, which it
+// copies if the save is asynchronous. It returns false on a rank that has nothing to write. If the
+// save cannot succeed, c.err is the reason. The returned error means that communication failed or
+// that the ranks differ.
 func (s *Saver) copyState(ctx context.Context, c *save) (hasPart bool, err error) {
 	if err := s.State.CompareAll(ctx, c.step); err != nil {
 		return false, err
