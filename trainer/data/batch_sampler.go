@@ -12,8 +12,7 @@ type BatchSampler struct {
 	DropLast bool
 }
 
-// State is the position of a run in its samples, as stored in a checkpoint. It is valid for any
-// number of ranks.
+// State is the position of a run in its samples. It is valid for any number of ranks.
 type State struct {
 	Seed     int64 `json:"seed"`
 	Epoch    int   `json:"epoch"`

@@ -87,8 +87,8 @@ func (l *Loader) read(indices []int, into Batch) error {
 
 // Next returns the next batch with its n samples, or n = 0 after the last one. The previous batch
 // becomes invalid: its memory is reused. Next returns an error if a token file can no longer be
-// read. The error names the file and the byte offset, has a method Hint() string, and is returned
-// again until the next Start.
+// read or has a token outside of the vocabulary. The error names the file and the byte offset, has
+// a method Hint() string, and is returned again until the next Start.
 func (l *Loader) Next() (b Batch, n int, err error) {
 	if l.done == nil {
 		panic("data: Next of a loader that was not started")

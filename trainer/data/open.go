@@ -31,7 +31,7 @@ type Options struct {
 	Path string
 	// EvalPath is the path of the held-out data: for idx the directory with the t10k files if it
 	// differs from Path, for csv and safetensors a file, for tokens a file or a pattern. If it is
-	// empty, only idx and Holdout provide held-out data.
+	// empty, only idx, synthetic classification, and Holdout provide held-out data.
 	EvalPath string
 	// Holdout is the fraction of the data to hold out, for csv, text, tokens, and safetensors
 	// without EvalPath: the last part of text and tokens, otherwise random rows selected with Seed,
@@ -62,9 +62,9 @@ type Options struct {
 }
 
 // Open reads or generates the training data and the held-out data; eval is nil if there are no
-// held-out data. When the context ends, Open returns its cause. Errors name the file and the
-// position in it: the line and column of a CSV file, the byte offset after decompression in other
-// files. Errors that a user can fix have a method Hint() string.
+// held-out data. If the context ends while files are read, Open returns its cause. Errors name the
+// file and the position in it: the line and column of a CSV file, the byte offset after
+// decompression in other files. Errors that a user can fix have a method Hint() string.
 func Open(ctx context.Context, o Options) (train, eval Dataset, err error) {
 	return OpenScanned(ctx, o, func(ctx context.Context, _ ScanKey, compute func(context.Context) (Scan, error)) (Scan, error) {
 		return compute(ctx)

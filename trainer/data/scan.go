@@ -70,8 +70,8 @@ type scanFile struct {
 // maxScanFile limits the size of a scan's file. One has about 300 bytes.
 const maxScanFile = 1 << 16
 
-// Load reads the scan from a file in dir, in which [ScanKey.Save] has written it. It returns false if
-// the file does not exist, belongs to another user, or is invalid.
+// Load reads the scan from a file in dir, in which [ScanKey.Save] has written it. It returns false
+// if the file does not exist, belongs or is accessible to another user, or is invalid.
 func (k ScanKey) Load(dir *os.Root) (Scan, bool) {
 	if k == "" {
 		return Scan{}, false
