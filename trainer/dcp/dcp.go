@@ -12,8 +12,8 @@
 // memory in proportion to the size of its files, and that each element of a tensor is read exactly
 // once and has the checksum with which it was written. Files outside of the directory are not read.
 //
-// It does not read checkpoints of torch.save, compressed chunks, or checkpoints on a big-endian
-// machine. It computes nothing: types and values stay as they are.
+// It does not read checkpoints of torch.save, compressed chunks, or checkpoints of big-endian
+// machines. It computes nothing: types and values stay as they are.
 package dcp
 
 import (
@@ -119,7 +119,7 @@ func IsCheckpoint(dir string) bool {
 
 // Newest returns the name of the distributed checkpoint in a directory with the highest number at the
 // end of its name, such as "step-1000". A name without a number counts as 0. Newest returns "" if dir
-// has no distributed checkpoint.
+// has no distributed checkpoint. It reads at most 1,000 entries of dir.
 func Newest(dir string) string {
 	root, err := safefile.OpenRoot(dir)
 	if err != nil {

@@ -59,8 +59,9 @@ type Skipped struct {
 }
 
 // WriteTorch writes all tensors and other values in the format of torch.save, nested as they were
-// when the checkpoint was saved. It returns the values that are neither numbers, strings, bytes, nor
-// lists, tuples, and dicts of these. Call Check first.
+// when the checkpoint was saved. It omits and returns values that are neither numbers, strings,
+// bytes, nor lists, tuples, and dicts of these, and values that exceed the limits. Call Check
+// first.
 func (c *Checkpoint) WriteTorch(ctx context.Context, w io.Writer) ([]Skipped, error) {
 	var leaves []leaf
 	var skipped []Skipped
