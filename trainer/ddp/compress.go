@@ -30,8 +30,8 @@ func (s *Sharder) compress(grad device.Tensor) {
 	s.memory.Copy(bf16View(grad), half)
 }
 
-// decompress widens this rank's shard of a bucket's reduced gradients. The reduction must have
-// ended.
+// decompress widens this rank's part of a bucket's reduced gradients: with DDP all of them, otherwise
+// its shard. The reduction must have ended.
 func (s *Sharder) decompress(i int) {
 	b := &s.buckets[i]
 	from := bf16View(b.gradPart)

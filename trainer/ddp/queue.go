@@ -141,8 +141,8 @@ func (q *queue) start(s *Sharder) {
 	}
 }
 
-// Hash is a hash of the operations of a rank, in two numbers so small that a float32 holds their exact
-// sum over 1<<14 ranks.
+// Hash is a hash of the operations of a rank, in two integers below 1<<10, so that their sums over
+// 1<<14 ranks are exact in float32.
 type Hash [2]float32
 
 // TakeHash returns the hash of the operations since its last call. It is equal on all ranks if they run
