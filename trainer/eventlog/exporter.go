@@ -11,9 +11,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/metrics/prometheus"
 )
 
-// An Exporter writes the current metrics of a run to a directory that a Prometheus collector
-// reads. It writes no file before the first event, and removes the file at the end. Otherwise,
-// Prometheus would collect the metrics of finished runs indefinitely.
+// An Exporter writes the current metrics of a run to a directory that a Prometheus collector reads.
+// It writes no file before the first event with metrics, and removes the file at the end.
+// Otherwise, Prometheus would collect the metrics of finished runs indefinitely.
 type Exporter struct {
 	path    string // empty if disabled
 	labels  [][2]string
