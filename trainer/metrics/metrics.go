@@ -89,7 +89,7 @@ func NewNumber(v float64) *Number { n := Number(v); return &n }
 type Log struct{ f *os.File }
 
 // Open opens the file at path for a run that resumes after the given step. It removes lines of
-// later steps and an incomplete last line. A symbolic link is an error.
+// later steps and invalid lines, such as an incomplete last line. A symbolic link is an error.
 func Open(path string, step int) (*Log, error) {
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
