@@ -50,8 +50,8 @@ type Pass struct {
 	Train bool
 	// Accumulate adds gradients to the contents of Grad instead of overwriting them.
 	Accumulate bool
-	// Weight scales the gradients but not the returned loss. With gradient accumulation over n
-	// micro-batches, it is 1/n.
+	// Weight scales the gradients but not the returned loss. It is the batch's fraction of the
+	// samples of the step.
 	Weight float32
 	// DeferLoss makes Forward return 0 as the loss in training, because computing it would wait for
 	// the device. Model.Losses returns the losses of the rows.
