@@ -23,9 +23,10 @@ func GradNorm(d device.Updates, params []*nn.Param) float64 {
 	return math.Sqrt(sum)
 }
 
-// ClipScale returns the factor of torch.nn.utils.clip_grad_norm_ for gradients of the given norm: after
-// the multiplication, their norm is at most most. The factor is at most 1. For an infinite norm it is
-// 0, and for NaN it is NaN; the caller must check the norm. ClipScale panics unless most is above 0.
+// ClipScale returns the factor of torch.nn.utils.clip_grad_norm_ for gradients of the given norm:
+// after the multiplication, their norm does not exceed most. The factor is at most 1. For an
+// infinite norm it is 0, and for NaN it is NaN; the caller must check the norm. ClipScale panics
+// unless most is above 0.
 //
 // The result is the gradScale of [Optimizer.Step], for gradients that are averaged over ranks.
 func ClipScale(norm, most float64) float32 {

@@ -20,7 +20,7 @@ type rule struct {
 	// check returns an error for invalid options. Learning rate and weight decay are already
 	// checked.
 	check func(o *Options) error
-	// factors returns the factors of a step, which need not be the next.
+	// factors returns the inputs from which the device computes the factors of any step.
 	factors func(o *Options, weightDecay float64) device.GroupFactors
 }
 
@@ -143,7 +143,7 @@ func (e *elementwise) Restore(from State) error {
 }
 
 // restore copies a state to an optimizer's buffers and returns the number of steps. If the state has
-// no counter, it returns 1 for any number of steps: only the first step is special.
+// no counter, it returns 1 for an initialized state, otherwise 0: only the first step is special.
 func restore(d device.Device, kind string, own []buffer, counts bool, from State) (steps int64, err error) {
 	all := own
 	if counts {

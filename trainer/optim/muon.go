@@ -164,9 +164,10 @@ func (m *muon) update(d device.StepDecision, r device.Rule, a device.Arrays, gro
 	m.device.Update(r, a, m.factors[group].Factors)
 }
 
-// orthogonalize replaces the matrix in m.x by approximately the nearest semi-orthogonal matrix, with
-// the iteration of Newton and Schulz. It returns the result, in m.x or m.y. For a matrix with more
-// rows than columns, it multiplies from the right, which is the iteration on the transpose.
+// orthogonalize returns approximately the nearest semi-orthogonal matrix to the matrix in m.x, with
+// the iteration of Newton and Schulz. It overwrites m.x and m.y; the result is in one of them. For
+// a matrix with more rows than columns, it multiplies from the right, which is the iteration on the
+// transpose.
 func (m *muon) orthogonalize(rows, cols int) device.Tensor {
 	side := min(rows, cols)
 	x, y := m.x.Slice(0, rows*cols), m.y.Slice(0, rows*cols)

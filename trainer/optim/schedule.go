@@ -56,10 +56,10 @@ func StepDecay(lr, gamma float64, every int64) (Schedule, error) {
 	return func(step int64) float64 { return lr * device.Power(gamma, step/every) }, nil
 }
 
-// Warmup returns a schedule with linear warmup before the schedule then. The rate rises from
-// from*then(0) at step 0 to then(0) at step steps, which is step 0 of then. The schedule equals
-// torch.optim.lr_scheduler.SequentialLR of LinearLR, with start_factor and total_iters, and another
-// scheduler. With 0 steps it equals then.
+// Warmup returns a schedule that warms up linearly, and then follows the schedule then. The rate
+// rises from from*then(0) at step 0 to then(0) at step steps, which is step 0 of then. The schedule
+// equals torch.optim.lr_scheduler.SequentialLR of LinearLR, with start_factor and total_iters, and
+// another scheduler. With 0 steps it equals then.
 func Warmup(from float64, steps int64, then Schedule) (Schedule, error) {
 	if !(from >= 0 && from <= 1) {
 		return nil, fmt.Errorf("warm-up from %v, want a number from 0 to 1", from)
