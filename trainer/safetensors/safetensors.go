@@ -82,7 +82,8 @@ func Header(tensors []Tensor, metadata map[string]string) ([]byte, error) {
 }
 
 // ArrayHeader returns the header of a file with these arrays, whose data follow in this order. It
-// uses their names, types, and shapes. If larger types precede smaller ones, all data are aligned.
+// uses their names, types, and shapes. Elements must have whole bytes. If larger types precede
+// smaller ones, all data are aligned.
 func ArrayHeader(arrays []Array, metadata map[string]string) ([]byte, error) {
 	header := map[string]any{}
 	if len(metadata) > 0 {
