@@ -41,7 +41,7 @@ func (r *run) openData(ctx context.Context) (err error) {
 // scanFunc reads all tokens of the data.
 type scanFunc = func(context.Context) (data.Scan, error)
 
-// errAllStopped reports that all ranks have stopped, because one of them was asked to.
+// errAllStopped reports that all ranks have stopped reading, because a rank was asked to stop.
 var errAllStopped = errors.New("all ranks have stopped")
 
 // scanPoll is the interval in which ranks report whether they still read tokens. It is much shorter

@@ -153,7 +153,8 @@ func (r *run) assignGPU(ctx context.Context) (cuda.Device, error) {
 	return found.Devices[ordinals[r.Comm.Rank()]], nil
 }
 
-// gpuError is the error for a GPU that could not be opened: it is too old, or cuBLASLt is missing.
+// gpuError is the error for a GPU that cannot be opened, for example because it is too old or cuBLASLt
+// is missing.
 type gpuError struct{ error }
 
 func (e gpuError) Unwrap() error { return e.error }

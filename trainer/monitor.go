@@ -66,8 +66,8 @@ type monitor struct {
 // begin begins an interval.
 func (m *monitor) begin() { m.interval = interval{began: time.Now()} }
 
-// beginStep begins a step. Work between steps does not count: only rank 0 may save, and evaluations
-// and weight comparisons communicate.
+// beginStep begins a step. Work between steps does not count: with DDP only rank 0 saves, and
+// evaluations and weight comparisons communicate.
 func (m *monitor) beginStep() { m.began = time.Now() }
 
 // endStep ends a step, with its number from 1 and its number of samples over all ranks.

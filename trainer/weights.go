@@ -46,7 +46,7 @@ type streamingMemory struct {
 	garbageBytes int                    // bytes of garbage since the last collection
 }
 
-// maxGarbage is the maximum amount of garbage. Without a limit, the heap would grow to twice its
+// maxGarbage is the maximum garbage in bytes. Without a limit, the heap would grow to twice its
 // size. A collection takes a few milliseconds.
 const maxGarbage = 8 << 20
 
