@@ -72,7 +72,7 @@ const (
 // ErrNotFound is returned if a directory has no checkpoint.
 var ErrNotFound = errors.New("no checkpoint")
 
-// Manifest describes a checkpoint. A checkpoint without a manifest does not exist.
+// Manifest describes a checkpoint. A checkpoint without a manifest is not valid.
 //
 // Programs that read the same format ignore fields that they do not support, but Digest covers only
 // the fields of the first version. A new field must therefore be cleared in computeDigest.
