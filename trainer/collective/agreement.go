@@ -22,8 +22,8 @@ type offer struct {
 	Why   string `json:"why,omitempty"`
 }
 
-// offerBytes is the encoded size of an offer in bytes. JSON encodes a byte of Why in at most six
-// bytes.
+// offerBytes is the encoded size of an offer in bytes. maxWhyBytes limits Why, because JSON encodes
+// one byte in up to six.
 const (
 	offerBytes  = 2 << 10
 	maxWhyBytes = 256

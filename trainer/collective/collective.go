@@ -81,7 +81,7 @@ type Communicator interface {
 
 // Path describes how a call is performed.
 type Path struct {
-	Transport string // "memory", "shared memory", "tcp", or "shared memory and tcp"
+	Transport string // such as "memory", "tcp", or "shared memory and tcp"
 	Algorithm string // such as "ring"
 	// Why is the reason why the ranks of a node do not share memory. It is usually empty.
 	Why string

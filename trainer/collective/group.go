@@ -14,8 +14,8 @@ import (
 
 // engine implements the collectives of a group.
 type engine interface {
-	// run performs the operation with the given sequence number. Its error is a mesh.PeerError or a
-	// mesh.Mismatch, with ranks of the whole attempt.
+	// run performs the operation with the given sequence number. If a rank is the cause of its error,
+	// the error is a mesh.PeerError or a mesh.Mismatch, with ranks of the whole attempt.
 	run(ctx context.Context, sequence uint64, c *Call) error
 	path(c *Call) Path
 	// alloc returns memory for which run is fastest, or nil if the memory makes no difference.

@@ -15,7 +15,7 @@ const block = 16 << 10
 // parts of one buffer do not share a cache line.
 const line = 64
 
-// lines returns the first and the last byte of part i of n, in whole cache lines.
+// lines returns the range of part i of n, in whole cache lines. to is not part of it.
 func lines(bytes, n, i int) (from, to int) {
 	count := (bytes + line - 1) / line
 	return min(count*i/n*line, bytes), min(count*(i+1)/n*line, bytes)

@@ -30,7 +30,8 @@ type shared struct {
 	idle        []int64
 	idleSampled time.Time
 	// contendedUntil is the time until which this rank does not yield to processes. The other fields
-	// are the time and the CPU time of this process at the first yield of the present wait.
+	// are the time and the CPU time of this process at the start of the latest wait that yielded to
+	// processes from the beginning.
 	contendedUntil time.Time
 	yieldsBegan    time.Time
 	cpuTime        time.Duration

@@ -29,8 +29,8 @@ type Options struct {
 	// network path can alter them undetected. Without it, CRCs detect only accidental corruption.
 	// All ranks must pass the same value.
 	Authenticate bool
-	// ConnectTimeout limits Connect and the first connection to each rank. Timeout limits each
-	// operation.
+	// ConnectTimeout limits each step of Connect and the first connection to each rank. Timeout
+	// limits each operation.
 	ConnectTimeout, Timeout time.Duration
 }
 

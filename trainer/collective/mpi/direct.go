@@ -42,8 +42,7 @@ func (g *group) message(ctx context.Context, c *collective.Call) error {
 	return g.pieces(ctx, c, buf)
 }
 
-// pieces sends or receives all of buf, through a window if buf is not in MPI's memory. Both ends
-// use the same pieces.
+// pieces sends or receives all of buf through a window. Both ends use the same pieces.
 func (g *group) pieces(ctx context.Context, c *collective.Call, buf []byte) error {
 	if len(buf) == 0 {
 		return nil

@@ -28,8 +28,8 @@
 // A failure is final for the process, because MPI's state is undefined afterwards. [World.Finalize]
 // then does not call MPI_Finalize, which would wait indefinitely. The package never calls
 // MPI_Abort, which would kill other ranks before they could report the cause. The process
-// should exit, and its launcher stops the others. Without a failure, [World.Finalize] waits until
-// all ranks have closed, and a few seconds for MPI_Finalize.
+// should exit, and its launcher stops the others. Without a failure, [World.Finalize] waits up to
+// Options.Timeout until all ranks have closed, and then a few seconds for MPI_Finalize.
 //
 // Limits:
 //   - The package requires an MPI launcher and works once per process.

@@ -42,7 +42,7 @@ type notes struct {
 	posted  bool
 	closed  map[commRank]uint64 // first operation that a rank does not perform
 	here    map[commRank]uint64 // operation that a rank is in, according to its last note
-	now     map[uint64]uint64
+	now     map[uint64]uint64   // operation of this rank, by communicator
 	abort   *remoteAbort
 }
 
@@ -164,7 +164,7 @@ func (p *process) sendNote(ranks []int, n note) error {
 	if err != nil {
 		return err
 	}
-	// The memory is not reused, because nothing waits for the transfers.
+	// This memory is reused only if all transfers end below: nothing waits for them later.
 	out, err := p.memory.alloc(noteBytes)
 	if err != nil {
 		return err

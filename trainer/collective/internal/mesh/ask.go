@@ -45,7 +45,7 @@ func decodeState(b []byte, n int) (State, error) {
 func answerHead(question uint64) Head { return Head{Key: Key{Group: answerGroup, Sequence: question}} }
 
 // Query queries the state of a rank in a group. The rank answers in the background, as long as its
-// process runs. The error is a [PeerError].
+// process runs.
 func (n *network) Query(ctx context.Context, rank int, group uint64) (State, error) {
 	h := answerHead(n.queries.Add(1))
 	b := make([]byte, stateBytes)

@@ -158,7 +158,7 @@ func (x *inbox) Leave(group uint64) {
 	delete(x.current, group)
 }
 
-// Lost returns the error of the first of these ranks that is lost, or nil.
+// Lost returns the error of the mesh, or of the first of these ranks that is lost, or nil.
 func (x *inbox) Lost(ranks []int) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -75,7 +75,8 @@ type Mesh interface {
 	Enter(group, sequence uint64, s Signature) error
 	// Leave removes a group. This rank enters no further operation of it.
 	Leave(group uint64)
-	// Lost returns the [PeerError] of the first of these ranks that is lost, or nil.
+	// Lost returns the error of this mesh, or the [PeerError] of the first of these ranks that is
+	// lost, or nil.
 	Lost(ranks []int) error
 	// Query queries the state of a rank in the operations of a group.
 	Query(ctx context.Context, rank int, group uint64) (State, error)
@@ -175,7 +176,8 @@ func (t *Transfer) Over() bool {
 	}
 }
 
-// Wait waits until the message is sent or received. It returns a [PeerError] on failure.
+// Wait waits until the message is sent or received. On failure, it returns a [PeerError], a
+// [Mismatch], or [ErrClosed].
 func (t *Transfer) Wait(ctx context.Context) error {
 	if t.Over() {
 		return t.err

@@ -40,8 +40,8 @@ func CPUTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// Move moves this thread to a core. The scheduler may move it away later. Move reports whether the
-// thread may use that core.
+// Move moves this thread to a core, if it may use that core, and reports whether it did. The
+// scheduler may move the thread away later.
 func Move(core int) bool {
 	runtime.LockOSThread() // otherwise the goroutine may change threads in between
 	defer runtime.UnlockOSThread()
