@@ -103,7 +103,7 @@ func (s *Server) setWorkerCauseLocked(f *Failure) {
 }
 
 // setCauseLocked makes the rank that f's rank waited for the cause of f, unless the blamed rank
-// has already ended.
+// has ended or has not joined.
 func (s *Server) setCauseLocked(f *Failure, rank int) {
 	if rank < 0 || rank >= len(s.ranks) || rank == f.Rank || s.ranks[rank].State != Joined {
 		return

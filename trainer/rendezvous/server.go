@@ -36,7 +36,7 @@ type ServerOptions struct {
 	Host func(rank int) string
 	// Rounds holds the decision function of each round.
 	Rounds map[string]Decide
-	// Warn receives events that do not end the attempt. It may be nil.
+	// Warn receives events that do not end the attempt. It must not call the server. It may be nil.
 	Warn func(message string)
 }
 
@@ -102,7 +102,8 @@ func Serve(listener net.Listener, o ServerOptions) *Server {
 // Port returns the TCP port for ranks. It accepts connections until all ranks have joined.
 func (s *Server) Port() int { return s.listener.Addr().(*net.TCPAddr).Port }
 
-// Wait returns when every rank has ended or ctx is done.
+// Wait returns when every rank has ended, or ctx is done. After a failure, it does not wait for
+// ranks that have not joined.
 func (s *Server) Wait(ctx context.Context) (Outcome, error) {
 	select {
 	case <-s.finished:

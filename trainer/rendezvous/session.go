@@ -213,8 +213,8 @@ func connectOnce(ctx context.Context, addrs []string, key wire.Key) (*wire.Conn,
 	return nil, errors.Join(errs...)
 }
 
-// Context returns a context that is done when the attempt must end immediately. Its cause is
-// [ErrAborted] with the reason, or [ErrLauncherLost].
+// Context returns a context that is done when the attempt must end immediately, or after Leave. Its
+// cause is [ErrAborted] with the reason, [ErrLauncherLost], or [context.Canceled] after Leave.
 func (s *Session) Context() context.Context { return s.ctx }
 
 // Stacks reports whether the attempt ends because of a stall, so that this process must

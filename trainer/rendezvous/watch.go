@@ -39,7 +39,7 @@ func (s *Session) sendHeartbeats() {
 }
 
 // Report sets the source of the progress in heartbeats. It sends a heartbeat immediately.
-// Later calls of progress are on a different goroutine, twice per second.
+// Later calls of progress are on a different goroutine, twice per second, and in Leave.
 func (s *Session) Report(progress func() Progress) {
 	s.mu.Lock()
 	s.progress = progress
