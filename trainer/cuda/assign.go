@@ -58,7 +58,7 @@ func Assign(seen []VisibleGPUs) ([]int, error) {
 	return ordinals, nil
 }
 
-// ShortageError is the error if a rank has no GPU while others have one.
+// ShortageError is the error if a rank sees no GPU, or only GPUs that other ranks need.
 type ShortageError struct{ error }
 
 // Hint returns the fix.

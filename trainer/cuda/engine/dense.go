@@ -22,7 +22,7 @@ const (
 // products holds the plans of matrix multiplications, each created on first use.
 type products struct {
 	handle *blaslt.Handle
-	plans  map[blaslt.Product]*blaslt.Plan // nil if cuBLASLt supports none
+	plans  map[blaslt.Product]*blaslt.Plan // a nil plan means that cuBLASLt has none
 }
 
 func (p *products) open(files []string) error {
@@ -53,8 +53,9 @@ func (p *products) close() error {
 	return p.handle.Close()
 }
 
-// MatMul computes a matrix multiplication with cuBLASLt. It uses ddpbatch's kernel if the operands
-// are float32 and neither rows nor columns of one are contiguous.
+// MatMul computes a matrix multiplication with cuBLASLt. If cuBLASLt has no algorithm for it, for
+// example because neither rows nor columns of an operand are contiguous, float32 matrices use
+// ddpbatch's kernel.
 func (d *Device) MatMul(p device.Product) {
 	m, n, k := p.C.Rows, p.C.Cols, p.A.Cols
 	fit(p)

@@ -92,8 +92,8 @@ func (d *Device) Flush() {
 
 // graphParams returns the address where a kernel of a group reads values that change from step to
 // step. v is the corresponding argument, which graphParams sets to zero. The kernel must be
-// launched before the next flush. Outside of a group, graphParams returns 0, and the kernel uses
-// its argument v.
+// launched before the next flush. Outside of a group, and if the group's space is full, graphParams
+// returns 0, and the kernel uses its argument v.
 func graphParams[T any](d *Device, v *T) driver.Ptr {
 	g, n := &d.group, int(unsafe.Sizeof(*v))
 	if !g.open || len(g.params)+n > paramBytes {

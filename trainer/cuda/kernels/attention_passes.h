@@ -50,7 +50,8 @@ DEVICE u32 row_of(u32 i) { return fragment_pos().g + i / 2 * 8; }
 DEVICE u32 col_of(u32 n, u32 i) { return n * 8 + 2 * fragment_pos().t + i % 2; }
 
 // apply_causal_mask sets scores to -infinity, and so their weights to 0, unless visible(n, i)
-// returns that the query attends to the key. A tile without masked scores for the warp does not need it.
+// reports that the query attends to the key. The caller skips it for a tile that has no hidden key
+// for the warp.
 template <u32 TILE, class F> DEVICE void apply_causal_mask(Fragment<TILE> &s, F visible) {
   #pragma unroll
   for (u32 n = 0; n < TILE / 8; n++)

@@ -218,7 +218,7 @@ DEVICE bool decide_step(StepDecision *v, double most, float *scale) {
   return well;
 }
 
-// power returns base^n, computed by squaring like in package optim.
+// power returns base^n, computed like device.Power.
 DEVICE double power(double base, u64 n) {
   double out = 1;
   for (; n > 0; n >>= 1) {
