@@ -27,7 +27,7 @@ type checked struct {
 	nextDone *collective.Request // receives the message that the next rank has finished the operation
 }
 
-// maxOperations limits the number of operations that have started but not ended.
+// maxOperations limits the number of operations whose checks are in progress.
 const maxOperations = 1024
 
 func (c *Comm) startChecks() {

@@ -330,8 +330,8 @@ func (l *lane) abort() {
 // closeTimeout limits how long closing a lane waits.
 const closeTimeout = 10 * time.Second
 
-// close closes the lane. If well is false, it aborts and does not wait for other ranks. It
-// returns when nothing uses the buffers.
+// close closes the lane. If well is false, it aborts and does not wait for other ranks. If it
+// returns an error, NCCL may still use the buffers.
 func (l *lane) close(well bool) error {
 	l.setFailure(errClosed)
 	in := l.thread.do(closeTimeout, func() {

@@ -80,8 +80,8 @@ func (c *Comm) uniqueID(ctx context.Context) (libnccl.UniqueID, error) {
 	return id, nil
 }
 
-// runOnAllRanks calls f and returns when f has returned on all ranks. Meanwhile, it listens for
-// failures of other ranks, which cancel f's context.
+// runOnAllRanks calls f and returns when f has succeeded on all ranks, or at the first failure. It
+// notifies the other ranks of a failure. A failure of another rank cancels f's context.
 func (c *Comm) runOnAllRanks(ctx context.Context, f func(context.Context) error) error {
 	if len(c.hosts) == 0 {
 		return f(ctx) // exchangePeerInfo failed on all ranks
