@@ -75,7 +75,7 @@ type Communicator interface {
 	// Path returns the transport and the algorithm of a call, for logs and benchmarks.
 	Path(c Call) Path
 	// Close closes the communicator. Operations in progress fail. Closing the communicator of all
-	// ranks also closes those that were split from it.
+	// ranks also closes the connections of communicators that were split from it.
 	Close() error
 }
 

@@ -43,7 +43,7 @@ func (x *exchange) reduceTo(d division, root int) error {
 	last := uint32(2 * x.n) // after the steps of any algorithm
 	var in []incoming
 	if x.rank == root {
-		// Every part except root's own passes root before it is final.
+		// A part is final only after root has sent its own data of it, so no result arrives too early.
 		for i := range x.n {
 			if i != root {
 				in = append(in, x.post(i, last, d.part(i)))

@@ -68,8 +68,8 @@ func WithTimeout(ctx context.Context, timeout time.Duration) context.Context {
 	return context.WithValue(ctx, timeoutKey{}, timeout)
 }
 
-// TimeoutOf returns the timeout of an operation with the given context: that of [WithTimeout], or
-// else the given timeout of the communicator.
+// TimeoutOf returns the timeout of an operation with the given context: the timeout of
+// [WithTimeout], or else the given timeout of the communicator.
 func TimeoutOf(ctx context.Context, timeout time.Duration) time.Duration {
 	if other, ok := ctx.Value(timeoutKey{}).(time.Duration); ok {
 		return other

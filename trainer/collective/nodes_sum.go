@@ -2,9 +2,9 @@ package collective
 
 import "slices"
 
-// Between nodes, an element is reduced in the order in which the counterparts own the parts of one
-// buffer. A part consists of the pieces of a node's ranks. The buffer consists of the same pieces
-// whether all ranks, one rank, or each rank for its piece needs the sum. So the bits are the same.
+// Between nodes, the order of an element's reduction depends on the pieces that the counterparts
+// own. All-reduce, reduce, and reduce-scatter divide the buffer into the same pieces, so they give
+// the same bits.
 
 // allReduce reduces within each node, each piece on the rank that works on it, then across nodes,
 // and then gathers the pieces within the node.

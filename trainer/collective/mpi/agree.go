@@ -161,8 +161,8 @@ type timeoutError struct{ time.Duration }
 
 func (s timeoutError) Error() string { return fmt.Sprintf("no answer within %s", s.Duration) }
 
-// findUnresponsive names the rank that has not entered an operation before its timeout: the first
-// one that does not confirm that it is in the operation.
+// findUnresponsive names the first rank that does not confirm that it is in an operation, after the
+// operation's timeout. If all confirm it, it names the next rank.
 func (g *group) findUnresponsive(ctx context.Context, sequence uint64, err error) error {
 	var timeoutErr timeoutError
 	if !errors.As(err, &timeoutErr) {

@@ -19,7 +19,7 @@
 //
 // Bits: the MPI library chooses the order of a sum. The order depends on the number of ranks, the
 // length, and the placement of the ranks, and is the same in every run as long as these and the
-// library's settings are the same. Sums differ in the last bit from those of the other
+// library's settings are the same. Sums differ in the last bit from the sums of the other
 // implementations. All-reduce and reduce-scatter may have different orders, so ZeRO and ddp do not
 // give the same bits here. MPI has no types for bfloat16 and float16; they are reduced by package
 // element, which MPI calls. The MPI library defines the maximum or minimum of a value and NaN. A
@@ -48,7 +48,7 @@ import (
 
 // Options configure this process.
 type Options struct {
-	// Rank and Size must match those of MPI. If Size is 0, MPI determines both.
+	// Rank and Size must match MPI's. If Size is 0, MPI determines both.
 	Rank, Size int
 	// Host is the name of this node, for messages.
 	Host string

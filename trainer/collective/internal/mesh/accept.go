@@ -14,7 +14,7 @@ const (
 	// acceptRetryDelay is the delay after a failed accept.
 	acceptRetryDelay = 50 * time.Millisecond
 	// maxUnauthenticated is the number of unauthenticated connections that are allowed in addition
-	// to those of all ranks. A further connection replaces an older one, see [lobby.Lobby].
+	// to one per socket of each rank. A further connection replaces an older one, see [lobby.Lobby].
 	maxUnauthenticated = 256
 )
 

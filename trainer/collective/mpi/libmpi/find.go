@@ -32,8 +32,8 @@ func (e *NotFoundError) Hint() string {
 }
 
 // Open finds and loads the library. If path is not empty, it is the path or name of the library.
-// Otherwise Open tries the known names, starting with those of the MPI whose launcher started this
-// process, which it detects from environment variables.
+// Otherwise Open tries the known names, starting with the names of the MPI whose launcher started
+// this process, which it detects from environment variables.
 func Open(path string, lookup func(string) (string, bool)) (*Library, error) {
 	if path != "" {
 		if strings.Contains(path, "/") && !filepath.IsAbs(path) {
