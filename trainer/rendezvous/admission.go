@@ -127,8 +127,8 @@ func (s *Server) mayReport(id Identity) bool {
 	return id.Problem != "" && id.WorldSize == s.o.WorldSize && id.Rank >= 0 && id.Rank < s.o.WorldSize && s.ranks[id.Rank].State == Missing
 }
 
-// addRank adds an authenticated rank and reports whether it did. If it must reject the rank, it sends
-// the reason and ends the attempt.
+// addRank adds an authenticated rank and reports whether it did. If it must reject the rank, it
+// sends the reason and ends the attempt.
 func (s *Server) addRank(c *wire.Conn, id Identity) bool {
 	s.mu.Lock()
 	reason := s.rejectionReason(id)
