@@ -27,8 +27,8 @@ type LayerNormGradients struct {
 	// summed in the order of [Dense.ColumnSum] for DY.
 	DW, DB     Tensor
 	Accumulate bool
-	// DY is the gradient of the output, a stored tensor. X, W, Mean, and RStd are those of the
-	// LayerNorm.
+	// DY is the gradient of the output, a stored tensor. X and W are the arguments of the LayerNorm,
+	// and Mean and RStd are its results.
 	DY, X         Matrix
 	W, Mean, RStd Tensor
 }
