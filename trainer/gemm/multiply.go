@@ -107,8 +107,8 @@ func (w *worker) usesInPlace(cols int) bool {
 
 // computeByRows computes a block by rows of tiles, for a B that fits the L1 cache. The row stride
 // of C is often a multiple of half a page. Down a column, all cache lines of C would then compete
-// for the same few cache sets, also with those of B. With 512 columns, this costs a seventh of the
-// speed with 10 terms, and half of it with 4.
+// for the same few cache sets, also with cache lines of B. With 512 columns, this costs a seventh of
+// the speed with 10 terms, and half of it with 4.
 func (w *worker) computeByRows(a, start *Matrix, stacks [2]stack, top, left, right, p int) {
 	k, t := w.kernel, &w.tile
 	t.bRow, t.fetching = bytes(w.b.RowStride), 0
