@@ -44,8 +44,8 @@ func (d *Device) sumPartials(to driver.Ptr, kernel string, a, b driver.Ptr, c ch
 	d.launch("sum_partial", blocks(c.count))
 }
 
-// SumSquares returns the sum of the squares of x's elements: up to 512 blocks of 256 threads process the
-// elements in a grid-stride loop, and their sums are added by halves.
+// SumSquares returns the sum of the squares of x's elements: up to 512 blocks of 256 threads process
+// the elements in a grid-stride loop, and their sums are added by halves.
 func (d *Device) SumSquares(x device.Tensor) float64 {
 	if x.Len() == 0 {
 		return 0

@@ -1,7 +1,7 @@
-/* A libcuda.so.1 that keeps its memory on the host, to test what package driver does with one. It
- * knows two kernels and does everything when it is asked. Its types are its own: a wrong prototype
- * in our cuda.h shows. FAKECUDA_VERSION and FAKECUDA_INIT are its version and what cuInit returns;
- * FAKECUDA_MEMORY is the bytes of a GPU's memory. */
+/* A fake libcuda.so.1 for tests of package driver. Its memory is host memory, it has two kernels, and
+ * each call runs synchronously. It defines its own types, so that a wrong prototype in ddpbatch's
+ * cuda.h fails a test. FAKECUDA_VERSION and FAKECUDA_INIT are its version and the result of cuInit;
+ * FAKECUDA_MEMORY is the memory of a GPU in bytes. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
