@@ -37,6 +37,7 @@ const below = `
 After all ranks have joined, neither the launcher nor a fully connected rank listens. The kernel rejects new connections, at no cost for the run. In runs with many ranks, a rank still listens for ranks to which it has not connected yet. In this case, an unauthenticated connection took 32 µs of CPU time (user and system time of the listening rank, mean of 10,000 connections): 10,000 connections cost one rank a third of a second.
 
 ## Not covered
+- Faults of GPUs have been tested on a simulator only. [gpu.md](gpu.md#errors) lists them.
 - NCCL's own data connections between GPUs are neither authenticated nor encrypted, by NCCL's design.
 `
 
