@@ -78,7 +78,7 @@ var matrix = []group{
 		{"time limit, with restart.requeue", "the run saves and is requeued, without gaps or repetitions in the metrics", 0, 0, "(1 of 1)", nil, "tests: TestRequeuesItselfAtTheTimeLimit, tests: TestProgramAtItsTimeLimit"},
 		{"canceled, and submitted again", "the run ends with the weights of an undisturbed run", 0, 0, "resuming after step", nil, "tests: TestCancelledAndSubmittedAgain"},
 		{"requeue of a finished run", "nothing happens", 0, 0, "already finished", nil, "tests: TestMainJobOnThreeNodes"},
-		{"scontrol is missing, or rejects the request", "the job is not requeued; the log says so", 0, 3, "not requeued: requeue job 7: scontrol: not found in PATH; submit it again to resume", nil, "jobs/launch: TestRequeue"},
+		{"scontrol is missing, or rejects the request", "the job is not requeued; the log gives the reason", 0, 3, "not requeued: requeue job 7: scontrol: not found in PATH; submit it again to resume", nil, "jobs/launch: TestRequeue"},
 		{"slurmctld restarts while a job is submitted, and while it runs", "there is one job; it ends with the weights of an undisturbed run", 0, 0, "finished: 12 epochs", nil, "tests: TestControllerRestarts"},
 		{"slurmctld is down for some seconds when a job requests its requeue", "the job is requeued once and resumes", 0, noExit, "requeued as job ...(1 of 1)", nil, "tests: TestControllerRestartsDuringRequeue"},
 		{"the submitting client is killed", "the next submit finds the job", 0, 0, "", nil, "tests: TestSubmissionOfKilledClientIsFound"},
