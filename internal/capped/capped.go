@@ -36,7 +36,7 @@ func (b *Buffer) String() string { return b.buf.String() }
 type Reader struct {
 	R     io.Reader
 	Limit int    // bytes of a value
-	What  string // of a value, for the error
+	What  string // name of a value, for the error
 
 	n int // bytes read since the last call of Next
 }
@@ -54,8 +54,9 @@ func (r *Reader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// DecodeList decodes a JSON array of at most limit elements, for an UnmarshalJSON. An element needs
-// only 3 bytes in a file, such as "{},", and may need hundreds of bytes in memory.
+// DecodeList decodes a JSON array, for an UnmarshalJSON method. It returns nil for null, and an error
+// for more than limit elements. An element needs only 3 bytes in a file, such as "{},", and may need
+// hundreds of bytes in memory.
 func DecodeList[T any](text []byte, limit int) (list []T, err error) {
 	all := json.NewDecoder(bytes.NewReader(text))
 	if t, err := all.Token(); err != nil || t == nil {

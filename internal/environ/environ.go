@@ -46,9 +46,9 @@ func LookPath(env []string, name string) (string, error) {
 	return "", fmt.Errorf("find %q in PATH: %w", name, exec.ErrNotFound)
 }
 
-// FromPath returns the command line with which "binary start" starts the program of argv, where binary
-// is the path of ddpbatch. Unlike srun and env, it finds the program as [LookPath] does, where and when
-// the command line runs. A program with a slash in its name is unchanged.
+// FromPath returns a command line that starts the program of argv through "ddpbatch start". Binary is
+// the path of ddpbatch. Unlike srun and env, this command finds the program as [LookPath] does, on the
+// node where it runs. FromPath returns argv unchanged if its program has a slash in its name.
 func FromPath(binary string, argv []string) []string {
 	if len(argv) == 0 || strings.Contains(argv[0], "/") {
 		return argv
@@ -65,8 +65,8 @@ func PrependPath(dir, path string) string {
 	return dir + ":" + path
 }
 
-// isExecutable reports whether this user can execute the file. It calls access(2), because mode
-// bits do not include the group and access lists.
+// isExecutable reports whether file is a regular file that this user can execute. It calls access(2),
+// because groups and access lists also decide.
 func isExecutable(file string) bool {
 	info, err := os.Stat(file)
 	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 && unix.Access(file, unix.X_OK) == nil

@@ -44,7 +44,7 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%dd%dh", s/86400, s/3600%24)
 }
 
-// Seconds returns a measured time in seconds with four digits, in s, ms, or us.
+// Seconds formats a measured time, given in seconds: with four digits in s or ms, or with three in us.
 func Seconds(s float64) string {
 	switch {
 	case s >= 1:

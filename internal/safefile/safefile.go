@@ -166,7 +166,8 @@ func ReadSomeIn(root *os.Root, name string, limit int) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// itself follows a path that must lead to a directory: the kernel rejects a FIFO instead of opening it.
+// itself is the suffix for the path of a directory. With it, the kernel rejects a FIFO instead of
+// opening it.
 const itself = "/."
 
 // withPath replaces the path in an error.
@@ -178,8 +179,8 @@ func withPath(err error, path string) error {
 	return err
 }
 
-// With O_NONBLOCK, opening a FIFO or a leased file does not wait. For reads of regular files
-// the flag has no effect.
+// readFlags are the flags of all opens. With O_NONBLOCK, opening a FIFO or a leased file does not
+// wait. For reads of regular files the flag has no effect.
 const readFlags = os.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
 
 // maxLeaseDelay limits the wait for a lease on a file of this user. An NFS client returns its

@@ -60,8 +60,8 @@ func isShared(info fs.FileInfo) bool {
 	return member && !IsPrivateGroup(gid)
 }
 
-// IsPrivateGroup reports whether a group contains only this user. Such a group is the primary
-// group of the user, and has the name of the user.
+// IsPrivateGroup reports whether a group is the private group of this user: the primary group, with
+// the name of the user. It does not read the members of the group.
 func IsPrivateGroup(gid int) bool {
 	if gid != os.Getegid() {
 		return false
