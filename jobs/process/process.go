@@ -81,10 +81,9 @@ func Parse(text []byte) (s Stat, err error) {
 	return s, err
 }
 
-// Signal sends a signal to the process with the given PID and start time. It never signals
-// another process, even if the process ends at this moment and the kernel reuses its PID.
-// Linux before 5.3 lacks pidfd_open(2), so a short race remains there. Signal returns ErrEnded
-// if the process has ended.
+// Signal sends a signal to the process with the given PID and start time. It returns ErrEnded if the
+// process has ended or cannot be read. It does not signal a later process with the same PID, except in
+// a short race on Linux before 5.3, which lacks pidfd_open(2).
 func Signal(pid int, start uint64, s syscall.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	switch {
