@@ -3,9 +3,9 @@
 // SageMaker, and Kubernetes pods. A job that was written for srun therefore runs under each of
 // them.
 //
-// Variables leak from one launcher into processes that another one starts, so the values of
-// several launchers must agree. If they differ, [Find] returns an error that lists the values
-// of each launcher, and the user can select one. The package does not guess. Values that a
+// Variables leak from one launcher into processes that another one starts, so several launchers
+// must agree on the rank and the world size. If they differ, [Find] returns an error that lists
+// the values of each launcher, and the user can select one. The package does not guess. Values that a
 // launcher does not pass are [Unknown], and the ranks determine them after the rendezvous.
 //
 // The package does not read the environment itself, starts no processes, and opens no
@@ -65,8 +65,8 @@ var readers = []struct {
 // Find reads the rank of this process from the environment. It returns false if no supported
 // launcher has set its variables. With a name, Find reads only the variables of that launcher,
 // and returns an error if they are not set. If several launchers disagree, the error is an
-// [*AmbiguousError]. If the variables of a launcher are incomplete, Find returns an error that
-// names the missing one.
+// [*AmbiguousError]. If only incomplete variables are set, Find returns an error that names a
+// missing one.
 func Find(lookup Lookup, name string) (RankInfo, bool, error) {
 	var found []RankInfo
 	for _, r := range readers {
@@ -97,7 +97,8 @@ func Find(lookup Lookup, name string) (RankInfo, bool, error) {
 	return found[0], true, nil
 }
 
-// isConsistent reports whether the values of two launchers are consistent.
+// isConsistent reports whether two launchers agree on the rank and the world size, and on whether
+// these count hosts.
 func (p RankInfo) isConsistent(o RankInfo) bool {
 	return p.PerHost == o.PerHost && p.Rank == o.Rank && p.WorldSize == o.WorldSize
 }
