@@ -53,7 +53,7 @@ type sampler struct {
 	time    time.Time
 }
 
-// Start measures until stop is called.
+// Start measures until stop is called. stop waits up to 2 s for the last write.
 func Start(o Options) (stop func()) { return start(o, firstInterval) }
 
 func start(o Options, first time.Duration) (stop func()) {

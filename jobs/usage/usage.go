@@ -78,7 +78,8 @@ const (
 )
 
 // Parse returns the measurements in files of nodes, sorted by node. It skips files that it cannot
-// parse, and files with values that no node can have. Another user may own the files.
+// parse, and files with values that no node can have. It stops at 100,000 ranks or GPUs. Another user
+// may own the files.
 func Parse(files [][]byte) []Node {
 	var nodes []Node
 	ranks, gpus := 0, 0
@@ -98,7 +99,7 @@ func Parse(files [][]byte) []Node {
 	return nodes
 }
 
-// valid reports whether a node has ranks, and every value is possible.
+// valid reports whether a node has ranks, and whether the values of its ranks and GPUs are possible.
 func (n Node) valid() bool {
 	if len(n.Ranks) == 0 || len(n.Ranks) > maxRanks || len(n.GPUs) > maxGPUs || len(n.Host) > maxHost {
 		return false
