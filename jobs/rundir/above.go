@@ -15,7 +15,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// An Exposure is a directory above a run directory. Its permissions let other users replace
+// An Exposure is a directory above a run directory. Its owner or its mode lets other users replace
 // the run directory with another one.
 type Exposure struct {
 	Path   string
@@ -28,9 +28,10 @@ type Exposure struct {
 }
 
 // Exposures returns the directories above path that let other users replace the file or
-// directory at path, outermost first. It skips directories that do not exist. The rules follow
-// StrictModes of OpenSSH, with two exceptions: a directory may be writable by the user's
-// private group, and a sticky directory of root or the user may be writable by everyone.
+// directory at path, outermost first. It also checks the targets of symbolic links, and skips
+// directories that it cannot read. The rules follow StrictModes of OpenSSH, with two exceptions: a
+// directory may be writable by the user's private group, and a sticky directory of root or the user
+// may be writable by everyone.
 // Exposures does not read access control lists. The mode contains only their mask.
 func Exposures(path string) []Exposure {
 	var all []Exposure

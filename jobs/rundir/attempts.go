@@ -101,7 +101,8 @@ func endsMidLine(f *os.File) bool {
 }
 
 // ReadAttempts returns the last events of the history, in file order. It returns no events if
-// the file does not exist, and it skips invalid lines.
+// the file does not exist, and it skips invalid lines. At a line of more than 1 MiB, it returns the
+// events before the line and an error.
 func (d Dir) ReadAttempts() ([]AttemptEvent, error) {
 	f, err := d.openFile(attemptsName)
 	if errors.Is(err, fs.ErrNotExist) {

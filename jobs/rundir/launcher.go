@@ -22,9 +22,9 @@ type Launcher struct {
 	start uint64 // start time of the process, in clock ticks since boot
 }
 
-// Launcher returns the launcher outside Slurm that holds the launcher lock. It returns false if no
-// such launcher holds the lock. Other processes also acquire this lock: processes of Slurm jobs,
-// submissions, and ranks without a launcher. Launcher does not return these.
+// Launcher returns the launcher outside Slurm that took the launcher lock and did not release it. It
+// returns false if there is no such launcher. Other processes also acquire this lock: processes of
+// Slurm jobs, submissions, and ranks without a launcher. Launcher does not return these.
 func (d Dir) Launcher() (Launcher, bool) {
 	f, err := d.openFile(launchLockName)
 	if err != nil {
@@ -77,8 +77,7 @@ func (l Launcher) IsRunning() bool {
 // ErrNotRunning means that the launcher has exited.
 var ErrNotRunning = errors.New("the launcher has ended")
 
-// Signal sends s to the launcher, which must be on this host. It never signals another
-// process, even if the launcher exits now and the kernel reuses its PID. It returns
+// Signal sends s to the launcher, which must be on this host, see [process.Signal]. It returns
 // [ErrNotRunning] if the launcher has exited.
 func (l Launcher) Signal(s unix.Signal) error {
 	err := process.Signal(l.PID, l.start, s)

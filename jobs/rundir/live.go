@@ -41,7 +41,7 @@ const (
 	RankSilent     RankState = "silent"  // sent no heartbeat for some time
 	RankLost       RankState = "lost"    // its connection ended without a message
 	RankFailed     RankState = "failed"
-	RankEnded      RankState = "ended" // stopped after a failure elsewhere
+	RankEnded      RankState = "ended" // stopped after the failure of another rank
 	RankDone       RankState = "done"
 )
 
@@ -54,7 +54,7 @@ func (s RankState) IsTrouble() bool { return s == RankLost || s == RankFailed ||
 type Live struct {
 	Time    time.Time `json:"time"` // time of writing; if it is old, the launcher was killed
 	JobID   string    `json:"job_id,omitempty"`
-	Attempt int       `json:"attempt"` // from 1
+	Attempt int       `json:"attempt"` // attempt number within its launcher, from 1
 	Began   time.Time `json:"began"`   // start of the attempt
 	Phase   LivePhase `json:"phase"`
 	Detail  string    `json:"detail,omitempty"` // reason for the phase, for messages

@@ -17,8 +17,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// A holder is the content of a lock file: the process that holds the lock. The file is empty
-// if the lock is free.
+// A holder is the content of a lock file: the process that holds the lock. A release empties the
+// file. The content remains if the process is killed.
 type holder struct {
 	Job  string    `json:"job,omitempty"` // Slurm job ID
 	PID  int       `json:"pid"`
@@ -65,8 +65,8 @@ func (d Dir) LockSubmission() (unlock func(), err error) {
 		"see what it did with `ddpbatch status`")
 }
 
-// WaitLockSubmission takes the submission lock. It waits for another holder, for at most the given
-// time.
+// WaitLockSubmission takes the submission lock. After an error, for example because another process
+// holds the lock, it tries again for up to the given time.
 func (d Dir) WaitLockSubmission(ctx context.Context, timeout time.Duration) (unlock func(), err error) {
 	for end := time.Now().Add(timeout); ; {
 		if unlock, err = d.LockSubmission(); err == nil || time.Now().After(end) {

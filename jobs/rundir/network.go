@@ -15,7 +15,7 @@ import (
 // maxNetwork is the maximum size of network.json in bytes. Ten thousand hosts need 1 MB.
 const maxNetwork = 8 << 20
 
-// Network is the network that the ranks of the last attempt agreed on, stored in network.json.
+// A Network is the network that the ranks of the last attempt agreed on, stored in network.json.
 type Network struct {
 	Time   time.Time    `json:"time"`
 	Choice netif.Choice `json:"choice"` // choice on the first host, with the reasons for and against each interface

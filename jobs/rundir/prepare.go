@@ -45,8 +45,8 @@ func (d Dir) prepare(name, base, version string) (Record, error) {
 	return r, nil
 }
 
-// IsEmpty reports whether the directory contains no files other than this package's locks and
-// temporary files.
+// IsEmpty reports whether the directory can be read and contains no files other than this package's
+// locks and temporary files.
 func (d Dir) IsEmpty() bool { return d.empty() == nil }
 
 // empty returns an error if the directory contains files other than this package's locks and

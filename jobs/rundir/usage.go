@@ -13,10 +13,11 @@ import (
 const (
 	// usageName is the directory with the measurements of package usage.
 	usageName = "usage"
-	// maxUsageAttempts is the number of attempts whose measurements are retained.
+	// maxUsageAttempts is the number of attempts of which the files of nodes are retained:
+	// measurements, and states of components.
 	maxUsageAttempts = 5
-	// maxUsageNodes is the maximum number of nodes whose measurements are read, and maxUsageBytes the
-	// maximum size of their files: the directory may belong to another user.
+	// maxUsageNodes is the maximum number of nodes whose files are read, and maxUsageBytes the
+	// maximum size of these files: the directory may belong to another user.
 	maxUsageNodes = 4096
 	maxUsageBytes = 64 << 20
 	// maxUsageEntries is the maximum number of names that are read. A launcher retains up to twice

@@ -238,8 +238,8 @@ func (d Dir) RemoveRendezvous(jobID, stepID string, restart int) error {
 }
 
 // Remove deletes the directory and its contents. If the directory is held and a different
-// directory is now at its path, Remove deletes the contents of the held directory only. The
-// files of the other directory remain, because it may be another run of this user.
+// directory is now at its path, Remove deletes the contents of the held directory, and the other
+// directory only if it is empty: it may be another run of this user.
 func (d Dir) Remove() error {
 	root, done, err := d.open()
 	if err != nil {
