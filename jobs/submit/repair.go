@@ -50,7 +50,7 @@ type Repaired struct {
 // Slurm. If the checkpoints were copied from another run, Repair updates the run ID of an
 // intact record to match them.
 //
-// Repair returns an error in the following cases, and then leaves no file behind:
+// Repair returns an error in the following cases, and then changes no files except locks:
 //   - a launcher or a submission is running in the directory
 //   - Slurm cannot report whether jobs are queued
 //   - the checkpoints belong to several runs
@@ -161,8 +161,9 @@ func jobMismatchError(run, file string) error {
 	return hints.Errorf("pass the job file of that run with --job", "the directory belongs to job %q, but the job file is for job %q", run, file)
 }
 
-// readCheckpoints returns the ID of the run that wrote all checkpoints of this user, or an empty
-// string if there are no such checkpoints.
+// readCheckpoints counts the checkpoints of this user, and returns the ID of the run that wrote all of
+// them, or an empty string without checkpoints. It returns an error if they belong to several runs, or
+// if no manifest is readable.
 func (done *Repaired) readCheckpoints(dir rundir.Dir) (run string, err error) {
 	entries, err := checkpoint.List(dir.Checkpoints())
 	// Another user may have put a different directory at the path of the run directory.

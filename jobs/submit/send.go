@@ -93,8 +93,8 @@ func (a *submission) send(ctx context.Context, sub rundir.Submission, dependenci
 	return id, a.recordJobID(sub, id)
 }
 
-// waitForJob queries Slurm for the job of a submission until it finds the job or until passes. In
-// the second case, the job does not exist and the ID is empty.
+// waitForJob queries Slurm for the job of a submission until it finds the job, until a query fails,
+// or until the given time. If it does not find the job by then, the ID is empty.
 func (a *submission) waitForJob(ctx context.Context, sub rundir.Submission, until time.Time) (string, error) {
 	for {
 		// Read the clock before the query, so that the last query starts after until.

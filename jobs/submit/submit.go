@@ -232,9 +232,10 @@ func (a *submission) prepare(ctx context.Context, sub *rundir.Submission) (err e
 	return nil
 }
 
-// CheckNotInUse returns an error if Slurm still has the run's last job, because two jobs would
-// write into one directory. It also finds the job of an interrupted submission. A missing record
-// means that this is the first submission. Later steps report a corrupt record.
+// CheckNotInUse returns an error if the run's last job, or a job of its chain, is queued or running,
+// because two jobs would write into one directory. It also finds the job of an interrupted
+// submission. A missing record means that this is the first submission. Later steps report a corrupt
+// record.
 func CheckNotInUse(ctx context.Context, client slurm.Client, dir rundir.Dir) error {
 	record, err := dir.ReadRecord()
 	if err != nil {
