@@ -115,7 +115,8 @@ func digits(n *metrics.Number) string {
 	return fmt.Sprintf("%.4g", float64(*n))
 }
 
-// fullNote returns the cause and the advice for the phase of the run.
+// fullNote returns the cause of the phase, or the advice if there is no cause. For some phases, it
+// returns both.
 func (s *Status) fullNote() string {
 	note := s.Detail
 	switch {

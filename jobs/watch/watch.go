@@ -6,8 +6,8 @@
 //
 //   - It omits values that it cannot read, and never guesses them.
 //   - A phase is one of a few fixed words with exactly one meaning each.
-//   - All texts that it returns are free of control characters from other sources.
-//   - Its lines fit the given width.
+//   - Lines and tables contain no control characters from other sources. The fields of a [Status] may.
+//   - The lines of a [View] fit the given width.
 //
 // The package does not query Slurm, does not write into the run directory, and does not print.
 // Its callers do.

@@ -107,8 +107,8 @@ func (b *Bottom) Show(lines []string) {
 	b.draw(nil)
 }
 
-// Write prints text above the lines. It displays an incomplete last line, and prints that line
-// when its end arrives.
+// Write prints text above the lines. It prints an incomplete last line when its end arrives. Until
+// then, it displays that line if there are lines below it.
 func (b *Bottom) Write(text []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

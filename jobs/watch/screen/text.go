@@ -137,9 +137,10 @@ func pieces(text string, width int) []piece {
 	return all
 }
 
-// joinQuoted returns the first n words up to the end of their last command in backquotes as one
-// piece. It returns the first word if the command has no end or does not fit into width. It reads no
-// more words than fit, because a text of another user may have millions.
+// joinQuoted returns the first n words as one piece: the first word and, if it opens a backquote, the
+// words up to the one that closes it. It returns only the first word if no word closes the backquote,
+// or if the piece does not fit into width. It reads no more words than fit, because a text of another
+// user may have millions.
 func joinQuoted(words []piece, width int) (whole piece, n int) {
 	used, quotes := 0, 0
 	for n = range words {
