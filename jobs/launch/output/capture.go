@@ -39,7 +39,7 @@ const (
 	// maxCollect is the maximum time for which output is collected before it is written, while the
 	// program prints much.
 	maxCollect = 3 * batchDelay
-	// minRead is the free space in a block that justifies a read: what a program prints in a
+	// minRead is the minimum free space in a block for another read: the output of a program in one
 	// pause, see pace.
 	minRead = 3 * blockBytes / 8
 	// fileTimeout and outTimeout limit how long a file system, or the reader of the log, can delay a
@@ -73,7 +73,8 @@ type Options struct {
 	Stdout, Stderr *os.File
 	// Shared reports that other ranks also write to Stdout and Stderr.
 	Shared bool
-	// Warn receives at most one warning about each rank.
+	// Warn receives the first write error of each destination, and one warning if output is missing at
+	// the end. It may be called concurrently.
 	Warn func(message string)
 }
 
@@ -231,7 +232,8 @@ func (s *capturedStream) close() {
 // user (pipe-user-pages-soft in proc(5)).
 var pipeSizes = []int{1 << 20, 256 << 10, 64 << 10}
 
-// setCapacity increases the capacity of a pipe. It returns the capacity in bytes.
+// setCapacity increases the capacity of a pipe. It returns the capacity in bytes, or 4096 if it cannot
+// set one.
 func setCapacity(pipe *os.File) (capacity int) {
 	for _, size := range pipeSizes {
 		if control(pipe, func(fd int) error {
@@ -474,7 +476,7 @@ func (c *Capture) laneOf(s *capturedStream, pid int) *lane {
 // ends before its output is read.
 func (c *Capture) NameWorker(pid, rank int) { c.names.name(pid, rank) }
 
-// fileOf returns the file of a rank.
+// fileOf returns the file of a rank, or nil without files. The caller holds mu.
 func (c *Capture) fileOf(rank int) *fileSink {
 	if c.o.Dir == nil {
 		return nil
@@ -545,8 +547,8 @@ func (l *lane) emit(b []byte, source *block) {
 	}
 }
 
-// emitLabeled forwards labeled lines at the start of b. It returns the number of bytes of b. Labels
-// can multiply the size of short lines, so it may forward only a part.
+// emitLabeled forwards lines at the start of b with labels. It returns the number of bytes of b that it
+// has forwarded. Labels can multiply the size of short lines, so this may be only a part.
 func (l *lane) emitLabeled(b []byte) (done int) {
 	var owner *block
 	text, most := l.text[:0], blockBytes/4

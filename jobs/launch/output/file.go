@@ -26,9 +26,9 @@ const (
 	tailBSuffix = ".tail-b.out"
 )
 
-// Parts returns the names of the files with the output of a rank, or of a node. Base is the result
-// of [RankBase] or [NodeBase]. The first file always exists. The order of the others follows from
-// their first lines, see [ParseTail].
+// Parts returns the names of the files with the output of a rank, a node, or a component. Base is the
+// result of [RankBase], [NodeBase], or [ComponentBase]. The first file exists if there is any output.
+// The order of the others follows from their first lines, see [ParseTail].
 func Parts(base string) []string {
 	return []string{base + headSuffix, base + tailASuffix, base + tailBSuffix}
 }

@@ -105,7 +105,7 @@ func Copy(w io.Writer, open Open, base string) error {
 }
 
 const (
-	// maxLastBytes is the maximum number of bytes at the end of an output that LastLines reads.
+	// maxLastBytes is the maximum number of bytes at the end of each file that LastLines searches.
 	maxLastBytes = 64 << 10
 	// maxLineBytes is the maximum length of a line that LastLines returns, in bytes.
 	maxLineBytes = 300

@@ -63,8 +63,8 @@ func openTerminal(f *os.File, state *unix.Termios) (master, slave *os.File, err 
 	return master, slave, nil
 }
 
-// copySize sets the size of the terminal to to the size of the terminal from. It does nothing
-// if from has no size.
+// copySize copies the size of a terminal to another terminal. It does nothing if the first one does not
+// have a size.
 func copySize(from, to *os.File) {
 	_ = control(from, func(fd int) error {
 		size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
