@@ -35,7 +35,7 @@ type attempt struct {
 	world       int
 	stopped     bool            // a stop was requested
 	stoppedAt   time.Time       // time of that request
-	stopFile    <-chan struct{} // closed when the stop file is written; nil without a stop
+	stopFile    <-chan struct{} // closed after the write of the stop file; nil without a stop
 	nearEnd     bool            // the stop was requested because of the time limit or a preemption
 	limitNear   <-chan struct{}
 	pendingStop os.Signal    // stop signal received before this attempt; nil if none
@@ -65,7 +65,8 @@ type attempt struct {
 // the launcher.
 func (a *attempt) inStep() bool { return a.o.Allocation != nil && !a.o.Job.RunsOnce() }
 
-// newAttempt opens the rendezvous. It does not start any rank.
+// newAttempt opens the rendezvous, publishes the secret, and prepares the environment of the ranks. It
+// does not start any rank.
 func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*attempt, error) {
 	record, err := o.Dir.ReadRecord()
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 
 // makeCheckpointDir creates the directory for the program's checkpoints, and returns its path. The
 // program resumes from the files in it, and PyTorch's files can run code. Therefore an existing
-// directory must belong to this user, and must not be writable by every user. Say receives a warning
-// if a group can write to it.
+// directory must belong to this user or root, and must not be writable by every user. Say receives a
+// warning if a group of this user can write to it.
 func makeCheckpointDir(c *jobs.Command, d rundir.Dir, runID string, say func(string)) (string, error) {
 	path := c.CheckpointDirIn(d.Path, runID)
 	if path == "" {

@@ -53,7 +53,7 @@ type component struct {
 type componentProcess struct {
 	cmd     *exec.Cmd
 	group   int
-	base    string // of the names of its output files
+	base    string // common part of the names of its output files
 	ready   string // path of its ready file
 	ended   chan struct{}
 	guard   *portGuard
@@ -403,9 +403,9 @@ func (p *component) newGuard() *portGuard {
 // reservePort listens on the port of a component that has ended, and resets all connections, until
 // release is called. Otherwise another user could take the port and answer the ranks. It does nothing
 // if a process of the component is left, which may still need the port. The error names another user
-// who already has it. If the port can be neither reserved nor blamed on a user, because a socket is
-// bound to it and does not listen, reservePort tries again until release is called, and fails the
-// components if another user listens.
+// who already has it. If a socket is bound to the port and does not listen, its owner is unknown.
+// reservePort then tries again until release is called, and fails the components if another user
+// listens.
 func (p *component) reservePort() (release func(), err error) {
 	run, _ := environ.Lookup(p.environ, process.RunVariable)
 	if len(process.OfComponent(run, string(p.spec.Name))) > 0 {

@@ -260,7 +260,7 @@ func placeholderValues(environ []string) map[string]string {
 
 // writeStopFile creates the stop file. It does not wait, because the file system may hang, and
 // it ignores errors, because the program also receives a signal. It returns a channel that is
-// closed when the file is written.
+// closed when the write has succeeded or failed.
 func writeStopFile(d rundir.Dir, reason string) (written <-chan struct{}) {
 	done := make(chan struct{})
 	go func() {

@@ -145,7 +145,7 @@ type taskEnds struct {
 	overlong    bool   // the current line is too long to be from srun
 	killing     bool   // the launcher has started to kill the ranks
 	ends        map[int]processEnd
-	execFailure string // why a node could not execute the ranks' program, in the step daemon's words
+	execFailure string // the step daemon's message about a program that it could not execute
 }
 
 // maxLine is the maximum length of a recorded line, in bytes. Ranks print to the same stream.

@@ -94,8 +94,8 @@ type Options struct {
 	Processes int
 
 	Stdout, Stderr *os.File
-	// Signals requests a stop. A second interrupt, at least 500 ms after the request, kills the ranks
-	// immediately.
+	// Signals requests a stop. A second interrupt, at least 500 ms after the request, ends the attempt.
+	// The launcher kills ranks that do not exit within 4 s.
 	Signals <-chan os.Signal
 	// Say receives messages for the user, one line at a time.
 	Say func(line string)
@@ -144,7 +144,7 @@ type Result struct {
 	// has started.
 	NotStarted bool
 	// Progress reports that a newer checkpoint exists than when the launcher started, or that
-	// the program reported a later step than in all earlier attempts. It is determined only if
+	// the program reported a later step than under all earlier launchers. It is determined only if
 	// restart.requeue or restart.on_failure depends on it.
 	Progress bool
 	// StopRequested reports that the ranks were asked to stop, even if they failed then.

@@ -91,7 +91,8 @@ type HostOptions struct {
 }
 
 // RanksToStart returns how many ranks this process must start. It returns 0 if the process is a
-// rank itself. It returns an error if the host has fewer GPUs than ranks.
+// rank itself. It returns an error if the host has fewer GPUs than ranks, or if the job sets
+// slurm.ranks_per_node.
 func RanksToStart(p RankInfo, job *jobs.Job) (int, error) {
 	n := job.TasksPerNode()
 	torchrun := job.Command != nil && job.Command.Launcher == jobs.LauncherTorchrun

@@ -79,8 +79,8 @@ func (r *Rank) inBatchStep(o ProgramOptions) bool {
 	return r.job.RunsOnce() && ok
 }
 
-// cancelSteps returns a function that cancels the steps that have started in the meantime. An
-// srun that is killed leaves the processes of its step behind, and the next attempt needs their
+// cancelSteps returns a function that cancels all steps of the job that have started since this call.
+// An srun that is killed leaves the processes of its step behind, and the next attempt needs their
 // resources. If Slurm does not reply, the steps remain, and srun reports that the nodes are busy.
 func (a *attempt) cancelSteps(ctx context.Context) func() {
 	if a.o.Allocation == nil {

@@ -15,8 +15,7 @@ import (
 )
 
 // A programExporter writes the metrics of a user's program for TensorBoard and Prometheus, with
-// the names of the built-in trainer. After an error it stops writing to the
-// destination that failed.
+// the names of the built-in trainer. After an error it stops writing to the destination that failed.
 type programExporter struct {
 	dir    rundir.Dir
 	say    func(string)

@@ -64,7 +64,7 @@ type Rank struct {
 	server        *rendezvous.Server // in rank 0, if no launcher serves the rendezvous
 }
 
-// Join finds the rendezvous, joins it, and agrees with the other ranks on a network. The
+// Join finds the rendezvous, joins it, agrees with the other ranks on a network, and checks it. The
 // rendezvous is served by the launcher, or by rank 0 if ddpbatch's launcher did not start the
 // ranks. If Join fails after it has joined, it returns a Rank together with the error. The caller must
 // call Leave on every Rank that Join returns.

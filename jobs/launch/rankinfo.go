@@ -18,8 +18,8 @@ import (
 // RankInfo holds the rank of a process, the world size, and the host of the rank.
 type RankInfo struct {
 	Rank, WorldSize           int
-	LocalRank, LocalWorldSize int // on this node
-	NodeRank, Nodes           int
+	LocalRank, LocalWorldSize int // on this node; launchers.Unknown until [Join] if not passed
+	NodeRank, Nodes           int // launchers.Unknown until [Join] if not passed
 	Host                      string
 	// JobID and StepID are Slurm's, and empty without Slurm. RestartCount is from Slurm or
 	// from another launcher.
@@ -32,7 +32,7 @@ type RankInfo struct {
 	// PerHost reports that the launcher has started one process on each host, which starts the
 	// ranks. Rank and WorldSize then count hosts.
 	PerHost bool
-	GPUs    int // GPUs of this host according to the launcher; launchers.Unknown if it does not pass them
+	GPUs    int // GPUs of this host, valid with Launcher; launchers.Unknown if it does not pass them
 }
 
 // rendezvousID returns the parts of the name of the rendezvous file that distinguish this start

@@ -22,7 +22,8 @@ type stepRanks struct {
 	srun *exec.Cmd
 	ends *taskEnds
 	done sync.WaitGroup
-	// kills counts the calls of kill. The first call cancels the step, later calls kill srun.
+	// kills counts the calls of kill. The first call cancels the step if its ID is known. Other calls
+	// kill srun.
 	kills int
 }
 

@@ -40,7 +40,8 @@ type stopRequest struct {
 // signal to them, unless send is false because Slurm has already sent it. The rules:
 //
 //   - A launcher (torchrun and others that set TORCHELASTIC_RUN_ID, accelerate, deepspeed)
-//     does not get the signal. Each of its workers is treated as a program.
+//     does not get the signal. Each of its workers is treated as a program. A launcher without
+//     workers gets SIGTERM.
 //   - A wrapper (apptainer, uv run, time) does not get the signal if the program that it runs
 //     handles the signal, or if the wrapper catches the signal itself, as every Go program
 //     does.
