@@ -40,7 +40,7 @@ func (j *Job) ResolvePaths(baseDir string) {
 		resolve(&notify.WebhookFile)
 		j.Notify = &notify
 	}
-	if isImageFile(j.Setup.Container.Image) {
+	if j.Setup.Container.hasImageFile() {
 		resolve(&j.Setup.Container.Image)
 	}
 	if j.Train != nil {
@@ -55,13 +55,20 @@ func (j *Job) ResolvePaths(baseDir string) {
 	}
 }
 
-// isImageFile reports whether a container image is a file, judging by its name. Otherwise, it
+// hasImageFile reports whether the image is a file or a directory, judging by its name. Otherwise, it
 // is a name that only the runtime can resolve.
-func isImageFile(image Text) bool {
-	s := string(image)
+func (c *Container) hasImageFile() bool {
+	s := string(c.Image)
+	switch c.Runtime {
+	case ContainerApptainer, ContainerSingularity:
+		return s != "" && !strings.Contains(s, "://")
+	}
 	return strings.HasPrefix(s, "/") || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "../") ||
-		strings.HasSuffix(s, ".sif") || strings.HasSuffix(s, ".sqsh")
+		slices.ContainsFunc(imageSuffixes, func(suffix string) bool { return strings.HasSuffix(s, suffix) })
 }
+
+// imageSuffixes are the suffixes of SquashFS files, and of images of Apptainer.
+var imageSuffixes = []string{".sif", ".sqsh", ".sqfs", ".squashfs"}
 
 // ResolvePath returns a path of the job file as an absolute path. Relative paths start at
 // baseDir.
@@ -102,9 +109,12 @@ func (j *Job) CheckFiles(baseDir string) error {
 		check("notify.webhook_file", j.Notify.WebhookFile, checkFile)
 	}
 	check("setup.secrets.file", j.Setup.Secrets.File, checkFile)
-	if isImageFile(j.Setup.Container.Image) {
+	if j.Setup.Container.hasImageFile() {
 		checkImage := checkFile
-		if j.Setup.Container.Runtime == ContainerCharliecloud {
+		switch j.Setup.Container.Runtime {
+		case ContainerApptainer, ContainerSingularity:
+			checkImage = checkFileOrDirectory
+		case ContainerCharliecloud:
 			checkImage = checkImageDirectory
 		}
 		check("setup.container.image", j.Setup.Container.Image, checkImage)
@@ -139,10 +149,18 @@ func checkFile(path string) error { return checkExists(path, false) }
 // checkDirectory returns an error unless path is a directory.
 func checkDirectory(path string) error { return checkExists(path, true) }
 
+// checkFileOrDirectory returns an error unless path exists.
+func checkFileOrDirectory(path string) error {
+	if checkDirectory(path) == nil {
+		return nil
+	}
+	return checkFile(path)
+}
+
 // checkImageDirectory returns an error unless path is an image of Charliecloud: a directory or a
 // SquashFS file.
 func checkImageDirectory(path string) error {
-	if strings.HasSuffix(path, ".sqfs") || strings.HasSuffix(path, ".sqsh") || strings.HasSuffix(path, ".squashfs") {
+	if slices.ContainsFunc(imageSuffixes, func(suffix string) bool { return strings.HasSuffix(path, suffix) }) {
 		return checkFile(path)
 	}
 	return checkDirectory(path)

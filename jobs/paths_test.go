@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -29,6 +30,9 @@ func TestCheckFiles(t *testing.T) {
 	gpt := func(keys, data string) string { return withGPT(`size = "gpt2"`+keys, data) }
 	tokens := func(path string) string { return gpt("", `kind = "tokens", path = "`+path+`"`) }
 	command := func(keys string) string { return "name = \"x\"\ncommand.argv = [\"true\"]\n" + keys + "\n" }
+	image := func(runtime, image string) string {
+		return command(fmt.Sprintf("setup.container.runtime = %q\nsetup.container.image = %q", runtime, image))
+	}
 	for _, c := range []struct{ src, want string }{
 		{idx("data"), ""},
 		{idx(dir + "/data"), ""},
@@ -64,6 +68,13 @@ func TestCheckFiles(t *testing.T) {
 		{command(`setup.venv = "venv"`), ""},
 		{command(`setup.venv = "emptyvenv"`), "has no bin/activate"},
 		{command(`setup.conda = "none/at/all"`), ""},
+		{image("apptainer", "work"), ""},
+		{image("apptainer", "train.csv"), ""},
+		{image("apptainer", "docker://pytorch/pytorch"), ""},
+		{image("apptainer", "images/torch"), `setup.container.image: no such file: "` + dir + `/images/torch"`},
+		{image("charliecloud", "torch.sqfs"), `setup.container.image: no such file: "` + dir + `/torch.sqfs"`},
+		{image("charliecloud", "library/torch"), ""},
+		{image("pyxis", "nvcr.io#nvidia/pytorch:24.01"), ""},
 	} {
 		err := parse(t, c.src).CheckFiles(dir)
 		switch {

@@ -3,6 +3,7 @@ package tests
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -93,6 +94,26 @@ argv = ["sleep", "900"]
 		if o := s.ddpbatch("exec", "mine", flag, "--", "no-such-tool"); o.code == 0 || strings.Contains(o.stdout, "ran") {
 			t.Errorf("exec %s of a program that is not in PATH: %v", flag, o)
 		}
+	}
+	// Slurm starts a step in /tmp, where other users can create files, if the node does not have the
+	// directory of the caller.
+	planted, err := os.CreateTemp("/tmp", "planted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(planted.Name())
+	_, err = planted.WriteString("#!/bin/sh\necho ran\n")
+	if err := errors.Join(err, planted.Chmod(0o755), planted.Close()); err != nil {
+		t.Fatal(err)
+	}
+	exec := s.Command(t.Context(), "unshare", "--mount", "sh", "-c", `mkdir private && mount -t tmpfs none private && mkdir private/here && cd private/here && exec "$@"`, "sh",
+		s.program, "exec", s.run("mine"), "--node", "n2", "--", "./"+filepath.Base(planted.Name()))
+	exec.Dir = s.home
+	if o := finish(t, exec); o.code == 0 || strings.Contains(o.stdout, "ran") || !strings.Contains(o.stderr, "on n2: the command starts in /") {
+		t.Errorf("exec in a directory that the node does not have: %v", o)
+	}
+	if o := s.ddpbatch("exec", "mine", "--node", "n2", "--", "pwd"); o.stdout != s.home+"\n" {
+		t.Errorf("exec: got directory %q, want %q: %v", o.stdout, s.home, o)
 	}
 	if o := s.ddpbatch("exec", "mine", "--rank", "2", "--", "sh", "-c", "echo rank $RANK, local rank $LOCAL_RANK, on $SLURMD_NODENAME, $DDPBATCH_RANK_PID"); o.stdout != fmt.Sprintf("rank 2, local rank 0, on n2, %d\n", ranks[2].PID) {
 		t.Errorf("exec --rank: %v", o)

@@ -241,7 +241,7 @@ func (c *execCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	if argv, err = withVariables(variables, argv); err != nil {
+	if argv, err = a.commandLine(variables, argv); err != nil {
 		return err
 	}
 	if a.live.JobID == "" {
@@ -274,7 +274,7 @@ func (c *shellCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	shell, _ := environ.Lookup(p.Env, "SHELL")
-	argv, err := withVariables(variables, []string{cmp.Or(shell, "/bin/sh"), "-i"})
+	argv, err := a.commandLine(variables, []string{cmp.Or(shell, "/bin/sh"), "-i"})
 	if err != nil {
 		return err
 	}
@@ -327,14 +327,16 @@ func (p *program) chooseNodes(ctx context.Context, which string, rank *int, node
 	return a, a.hosts[:1], nil, nil
 }
 
-// withVariables returns the command line that runs argv on a node with variables. They are set after
-// srun, which may change the visible GPUs.
-func withVariables(variables, argv []string) ([]string, error) {
-	binary, err := os.Executable()
-	if err != nil {
-		return nil, err
+// commandLine returns the command line that runs argv with variables on a node of the run. The
+// variables are set after srun, which may change the visible GPUs.
+func (a activeRun) commandLine(variables, argv []string) ([]string, error) {
+	if a.live.JobID != "" || len(variables) > 0 {
+		binary, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		argv = environ.StartArgv(binary, argv)
 	}
-	argv = environ.FromPath(binary, argv)
 	if len(variables) == 0 {
 		return argv, nil
 	}

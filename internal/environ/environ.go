@@ -1,6 +1,6 @@
 // Package environ looks up variables and programs in an environment. An environment is a list of
 // NAME=VALUE strings; it may differ from the environment of this process. Files in the current
-// directory never replace a program: [LookPath], and the command line of [FromPath], skip relative
+// directory never replace a program: [LookPath], and the command line of [StartArgv], skip relative
 // entries of PATH. The package does not change environments.
 package environ
 
@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -46,14 +48,21 @@ func LookPath(env []string, name string) (string, error) {
 	return "", fmt.Errorf("find %q in PATH: %w", name, exec.ErrNotFound)
 }
 
-// FromPath returns a command line that starts the program of argv through "ddpbatch start". Binary is
-// the path of ddpbatch. Unlike srun and env, this command finds the program as [LookPath] does, on the
-// node where it runs. FromPath returns argv unchanged if its program has a slash in its name.
-func FromPath(binary string, argv []string) []string {
-	if len(argv) == 0 || strings.Contains(argv[0], "/") {
-		return argv
+// StartArgv returns the command line with which "binary start" starts argv in a step of Slurm, where
+// binary is the path of ddpbatch. Unlike srun and env, it finds the program as [LookPath] does, where
+// and when the command line runs. The program starts in the directory of this process, or in "/" if
+// its node does not have this directory: Slurm would start it in /tmp, where other users can create
+// files.
+func StartArgv(binary string, argv []string) []string {
+	if len(argv) == 0 {
+		return nil
 	}
-	return append([]string{binary, "start", "--"}, argv...)
+	dir, owner := "/", 0
+	var info unix.Stat_t
+	if path, err := os.Getwd(); err == nil && unix.Stat(path, &info) == nil {
+		dir, owner = path, int(info.Uid)
+	}
+	return slices.Concat([]string{binary, "start", "--dir=" + dir, "--owner=" + strconv.Itoa(owner), "--"}, argv)
 }
 
 // PrependPath returns a value of PATH with dir in front of path. It omits an empty path, which would

@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/internal/environ"
@@ -62,5 +64,27 @@ func TestLookPath(t *testing.T) {
 				t.Errorf("got %v, want exec.ErrNotFound", err)
 			}
 		})
+	}
+}
+
+// TestStartArgv checks that the command line names the directory of this process.
+func TestStartArgv(t *testing.T) {
+	if got := environ.StartArgv("/bin/ddpbatch", nil); len(got) > 0 {
+		t.Errorf("without a command: got %q", got)
+	}
+	t.Chdir(t.TempDir())
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"/bin/ddpbatch", "start", "--dir=" + dir, "--owner=" + strconv.Itoa(os.Geteuid()), "--", "./tool", "-x"}
+	if got := environ.StartArgv("/bin/ddpbatch", []string{"./tool", "-x"}); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if got := environ.StartArgv("/bin/ddpbatch", []string{"tool"}); !slices.Contains(got, "--dir=/") {
+		t.Errorf("in a directory that was removed: got %q", got)
 	}
 }

@@ -229,7 +229,11 @@ func (r *Rank) setStack(stack, source string) bool {
 
 // pySpy returns the output of `py-spy dump`.
 func (r *Rank) pySpy(ctx context.Context, env []string) (string, error) {
-	path, err := findPySpy(r.environ, env, os.Geteuid())
+	program := r.environ
+	if !sharesFiles(r.PID) {
+		program = nil
+	}
+	path, err := findPySpy(program, env, os.Geteuid())
 	if err != nil {
 		return "", err
 	}
@@ -248,6 +252,21 @@ func (r *Rank) pySpy(ctx context.Context, env []string) (string, error) {
 		return "", fmt.Errorf("py-spy: %w", err)
 	}
 	return string(out[:min(len(out), maxStack)]), nil
+}
+
+// sharesFiles reports whether a process has the mount namespace and the root directory of this process.
+// In a container, its PATH names directories of the image, which may belong to other users outside.
+func sharesFiles(pid int) bool {
+	for _, name := range []string{"ns/mnt", "root"} {
+		own, err := os.Readlink(filepath.Join("/proc/self", name))
+		if err != nil {
+			return false
+		}
+		if other, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), name)); err != nil || other != own {
+			return false
+		}
+	}
+	return true
 }
 
 // findPySpy returns the path of py-spy. It searches the PATH of the program, and then the PATH

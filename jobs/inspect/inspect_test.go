@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ddpbatch/ddpbatch/jobs/process"
 )
 
@@ -123,6 +125,31 @@ func TestFindPySpyIgnoresProgramOfRoot(t *testing.T) {
 			got, err := findPySpy(program, tt.env, tt.uid)
 			if got != tt.want || (err == nil) != (tt.want != "") {
 				t.Errorf("got %q, %v, want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// TestSharesFiles checks that a process in another mount namespace, such as a container, is recognized.
+// Its PATH names other files than the same path here.
+func TestSharesFiles(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		flags uintptr
+		want  bool
+	}{
+		{name: "same namespace", want: true},
+		{name: "other namespace", flags: unix.CLONE_NEWNS | unix.CLONE_NEWUSER},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), "sleep", "600")
+			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: tt.flags}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { cmd.Process.Kill(); cmd.Wait() }()
+			if got := sharesFiles(cmd.Process.Pid); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
 	}

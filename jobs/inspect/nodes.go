@@ -69,13 +69,13 @@ func (s Search) OnNodes(ctx context.Context, nodes Nodes, binary string) ([]Rank
 	return ranks, nil
 }
 
-// Srun returns the command line that runs argv once on each of the nodes, next to the ranks. With
-// labels, each line of output starts with the index of the node.
+// Srun returns the command line that runs argv once on each of the nodes, next to the ranks, in "/".
+// With labels, each line of output starts with the index of the node.
 func (n Nodes) Srun(labels bool, argv ...string) []string {
 	step := slurm.Step{
 		StepSize: slurm.StepSize{Nodes: len(n.Hosts), TasksPerNode: 1, CPUsPerTask: 1},
 		NodeList: n.Hosts, Overlap: true, Name: "ddpbatch-inspect", Label: labels,
-		Options: []string{"--jobid=" + n.JobID},
+		Options: []string{"--jobid=" + n.JobID, "--chdir=/"},
 		Argv:    argv,
 	}
 	for _, component := range n.Components {

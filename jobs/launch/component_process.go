@@ -401,16 +401,10 @@ func (p *component) newGuard() *portGuard {
 }
 
 // reservePort listens on the port of a component that has ended, and resets all connections, until
-// release is called. Otherwise another user could take the port and answer the ranks. It does nothing
-// if a process of the component is left, which may still need the port. The error names another user
-// who already has it. If a socket is bound to the port and does not listen, its owner is unknown.
-// reservePort then tries again until release is called, and fails the components if another user
-// listens.
+// release is called. Otherwise another user could take the port and answer the ranks. The error names
+// another user who already has it. If the port can be neither reserved nor blamed on a user,
+// reservePort tries again until release is called, and fails the components if another user listens.
 func (p *component) reservePort() (release func(), err error) {
-	run, _ := environ.Lookup(p.environ, process.RunVariable)
-	if len(process.OfComponent(run, string(p.spec.Name))) > 0 {
-		return func() {}, nil
-	}
 	if l := p.listen(); l != nil {
 		go resetConnections(l)
 		return func() { l.Close() }, nil
@@ -418,15 +412,23 @@ func (p *component) reservePort() (release func(), err error) {
 	if err := p.newGuard().foundTaken(); err != nil {
 		return func() {}, err
 	}
-	released := make(chan struct{})
-	go p.awaitPort(released)
-	return func() { close(released) }, nil
+	released, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		p.awaitPort(released)
+	}()
+	return func() { close(released); <-done }, nil
 }
 
 // listen listens on the port of the component, on all addresses if possible. A user who has the port
 // on a different address of this node must not prevent the reservation, so it then listens on the
-// address that clients use. It returns nil if this is not possible.
+// address that clients use. It returns nil if this is not possible, because a socket is bound to the
+// port, or if a process of the component is left, which may still need the port.
 func (p *component) listen() net.Listener {
+	run, _ := environ.Lookup(p.environ, process.RunVariable)
+	if len(process.OfComponent(run, string(p.spec.Name))) > 0 {
+		return nil
+	}
 	for _, host := range []string{"", p.at.Host} {
 		if l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(p.at.Port))); err == nil {
 			return l

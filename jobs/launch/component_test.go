@@ -105,15 +105,22 @@ const bindComponentPort = "test -e DIR/bound && exit 1; " +
 // component that has ended, so that it cannot be reserved, and listens on it later.
 func TestBoundPortOfAnEndedComponent(t *testing.T) {
 	needsRoot(t)
-	server := componentJob(t, bindComponentPort+" # in DIR") + "ready = \"none\"\n"
-	_, dir, _ := strings.Cut(server, "# in ")
-	dir, _, _ = strings.Cut(dir, "\"")
-	program := strings.ReplaceAll("test -e SHARED/listen && exit 0; "+awaitFailedComponent+": >SHARED/listen; exec sleep 100", "SHARED", dir)
-	result, said, err := launched(t, 1, "program", shellJob(t, program)+server, nil)
-	if err != nil || result.Exit != 0 || !strings.Contains(said, "user UID 61099 listens on ") {
-		t.Errorf("%+v, %v\n%s", result, err, said)
+	for _, tt := range []struct{ name, before string }{
+		{name: "no process is left"},
+		{name: "a process is left", before: "setsid sh -c 'while test -e DIR; do sleep 0.2; done' >/dev/null 2>&1 & "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			server := componentJob(t, tt.before+bindComponentPort+" # in DIR") + "ready = \"none\"\n"
+			_, dir, _ := strings.Cut(server, "# in ")
+			dir, _, _ = strings.Cut(dir, "\"")
+			program := strings.ReplaceAll("test -e SHARED/listen && exit 0; "+awaitFailedComponent+": >SHARED/listen; exec sleep 100", "SHARED", dir)
+			result, said, err := launched(t, 1, "program", shellJob(t, program)+server, nil)
+			if err != nil || result.Exit != 0 || !strings.Contains(said, "user UID 61099 listens on ") {
+				t.Errorf("%+v, %v\n%s", result, err, said)
+			}
+			checkPortRestarts(t, said, 1)
+		})
 	}
-	checkPortRestarts(t, said, 1)
 }
 
 // componentJob returns the section of an optional component for a line of shell, like [shellJob].

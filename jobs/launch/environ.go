@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -115,19 +116,24 @@ func lookPath(env []string, name string) (string, error) {
 	return found, nil
 }
 
-// torchrunArgv returns the command that starts PyTorch's launcher: the script if it is in PATH, or
-// else its Python module. Python searches the working directory for modules before its own
-// directories, so it is an error if every user can create files in workdir.
-func torchrunArgv(environ []string, workdir string) ([]string, error) {
-	if path, err := lookPath(environ, "torchrun"); err == nil {
+// torchrunArgv returns the command that starts PyTorch's launcher: the script if it is in PATH and the
+// job names no interpreter, or else its Python module. Python searches the working directory for
+// modules before its own directories, so it is an error if every user can create files in workdir.
+func torchrunArgv(environ []string, interpreter, workdir string) ([]string, error) {
+	path, missing := lookPath(environ, "torchrun")
+	if interpreter == "" && missing == nil {
 		return []string{path}, nil
 	}
+	interpreter = cmp.Or(interpreter, "python3")
 	if info, err := os.Stat(workdir); err == nil && info.Mode().Perm()&0o002 != 0 {
-		return nil, hints.Errorf("add the directory of torchrun to PATH, for example with setup.venv, or set command.workdir to a directory of your own",
-			"torchrun is not in PATH, and `python3 -m %s` would import modules from %q, in which every user can create files (mode %s)",
-			torchrunModule, workdir, safefile.Octal(info.Mode()))
+		hint := "set command.workdir to a directory of your own"
+		if missing != nil {
+			hint = "add the directory of torchrun to PATH, for example with setup.venv, or " + hint
+		}
+		return nil, hints.Errorf(hint, "`%s -m %s` would import modules from %q, in which every user can create files (mode %s)",
+			interpreter, torchrunModule, workdir, safefile.Octal(info.Mode()))
 	}
-	return []string{"python3", "-m", torchrunModule}, nil
+	return []string{interpreter, "-m", torchrunModule}, nil
 }
 
 // torchrunModule is the Python module behind the torchrun script.
@@ -302,11 +308,8 @@ func (r *Rank) programArgv(environ []string, host, workdir string) ([]string, er
 		if script, err = r.expandPlaceholders(script, environ); err != nil {
 			return nil, err
 		}
-		if argv, err = torchrunArgv(environ, workdir); err != nil {
+		if argv, err = torchrunArgv(environ, interpreter, workdir); err != nil {
 			return nil, err
-		}
-		if interpreter != "" {
-			argv = []string{interpreter, "-m", torchrunModule}
 		}
 		argv = slices.Concat(argv, []string{
 			"--nnodes", strconv.Itoa(r.Info.WorldSize), "--node_rank", strconv.Itoa(r.Info.Rank),

@@ -57,15 +57,24 @@ func TestLookPath(t *testing.T) {
 	if got, err := lookPath(environ, "./tool"); err != nil || got != "./tool" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := torchrunArgv(environ, dir); err != nil || !slices.Equal(got, []string{"python3", "-m", "torch.distributed.run"}) {
+	if got, err := torchrunArgv(environ, "", dir); err != nil || !slices.Equal(got, []string{"python3", "-m", "torch.distributed.run"}) {
 		t.Errorf("no torchrun: %q, %v", got, err)
 	}
 	// Every user could put a module into the directory, which Python would import.
 	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := torchrunArgv(environ, dir); err == nil || !strings.Contains(err.Error(), "mode 1777") {
+	if got, err := torchrunArgv(environ, "", dir); err == nil || !strings.Contains(err.Error(), "mode 1777") {
 		t.Errorf("no torchrun, public directory: %q, %v", got, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "torchrun"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := torchrunArgv(environ, "", dir); err != nil || !slices.Equal(got, []string{filepath.Join(dir, "torchrun")}) {
+		t.Errorf("torchrun in PATH: %q, %v", got, err)
+	}
+	if got, err := torchrunArgv(environ, "/venv/bin/python3", dir); err == nil || !strings.Contains(err.Error(), "/venv/bin/python3 -m") {
+		t.Errorf("torchrun in PATH, interpreter, public directory: %q, %v", got, err)
 	}
 }
 

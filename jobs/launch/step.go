@@ -85,7 +85,7 @@ func buildStep(o Options, nodes []string, tasks []int) slurm.Step {
 		s.Options = append(s.Options, string(option))
 	}
 	options, prefix := containerArgs(j, o.Site, o.Dir.Path, o.Binary)
-	s.Options, s.Prefix = append(s.Options, options...), environ.FromPath(o.Binary, prefix)
+	s.Options, s.Prefix = append(s.Options, options...), environ.StartArgv(o.Binary, prefix)
 	return s
 }
 
