@@ -87,7 +87,7 @@ argv = ["--redirects", "9:1", "--tee", "9:1", "worker.py"]
 	id := s.submit("torchrun.toml")
 	s.completed(id)
 	log := s.log("workers", id)
-	mustContain(t, log, "local 0 of 2, group 0 on n1", "local 1 of 2, group 0 on n1", "local 0 of 1, group 1 on n2")
+	mustContain(t, log, "local 0 of 2, group 0 on n", "local 1 of 2, group 0 on n", "local 0 of 1, group 1 on n")
 	for rank := range 3 {
 		mustContain(t, log, fmt.Sprintf("rank %d of 3, ", rank))
 	}

@@ -32,15 +32,16 @@ func (c *Cluster) JobState(ctx context.Context, id string) (string, error) {
 }
 
 // WaitJob waits until a job is in one of the states, and returns the state. Without states it waits
-// for any final state. It returns an error if the context ends or if the job is in a different
-// final state. The error contains Slurm's description of the job and the end of its output.
+// for any final state. It returns an error if the context ends, if there is no such job, or if the
+// job is in a different final state. The error contains Slurm's description of the job and the end
+// of its output. WaitJob repeats requests that a busy controller does not answer.
 func (c *Cluster) WaitJob(ctx context.Context, id string, states ...string) (string, error) {
 	if len(states) == 0 {
 		states = final
 	}
 	for {
 		job, err := c.job(ctx, id)
-		if err != nil {
+		if err != nil && (ctx.Err() != nil || strings.Contains(err.Error(), "Invalid job id")) {
 			return "", err
 		}
 		state := job["JobState"]
@@ -52,6 +53,9 @@ func (c *Cluster) WaitJob(ctx context.Context, id string, states ...string) (str
 		}
 		select {
 		case <-ctx.Done():
+			if err != nil {
+				return "", err
+			}
 			return state, fmt.Errorf("job %s is still %s, not %s: %w: %s",
 				id, state, strings.Join(states, " or "), ctx.Err(), explain(job))
 		case <-time.After(pollJob):
