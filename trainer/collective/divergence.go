@@ -91,11 +91,10 @@ func (g *group) detectDivergence() {
 }
 
 // queryMismatch returns the mismatch between this rank and the rank that it waits for. It returns
-// nil if the operations match, or if no answer arrives within timeout. It does not query a rank of
-// this node, unless Options.Memory is off.
+// nil if the operations match, or if no answer arrives within timeout.
 func (g *group) queryMismatch(at groupState, timeout time.Duration) *mesh.Mismatch {
 	suspect := int(g.waiting.rank.Load()) - 1
-	if suspect < 0 || g.memory && g.nodes[suspect] == g.nodes[g.world.rank] {
+	if suspect < 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(g.detector.ctx, timeout)
