@@ -52,11 +52,13 @@ func (a *alarms) neighbors() [2]int {
 	return [2]int{(r + 1) % n, (r + n - 1) % n}
 }
 
-// send sends a message to both neighbors, unless they have one already.
+// send starts to send a message to both neighbors, unless they have one already. The listener also waits
+// for these sends, because canceling one fails the host communicator of all ranks.
 func (a *alarms) send(message byte) {
 	a.sent.Do(func() {
 		for direction, neighbor := range a.neighbors() {
-			a.comm.hosts[1].Start(collective.WithTimeout(a.comm.ctx, collective.NoTimeout), collective.Send([]byte{message}, neighbor, direction))
+			request := a.comm.hosts[1].Start(collective.WithTimeout(a.comm.ctx, collective.NoTimeout), collective.Send([]byte{message}, neighbor, direction))
+			a.listener.Go(func() { _ = request.Wait() }) // a lost neighbor also fails the receive
 		}
 	})
 }
