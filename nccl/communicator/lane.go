@@ -61,6 +61,7 @@ func openLane(o *Options, owner laneOwner) (*lane, error) {
 	l.pins.Pin(l.out)
 	var err error
 	if l.thread, err = startThread(o.GPU, l.poll); err != nil {
+		l.pins.Unpin() // a pinned pointer that becomes unreachable crashes the process
 		return nil, fmt.Errorf("use GPU %s: %w", o.GPU.ID(), err)
 	}
 	l.thread.do(localTimeout, func() {
