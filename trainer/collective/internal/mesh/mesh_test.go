@@ -172,6 +172,48 @@ func TestRankThatDoesNotConnectIsNamed(t *testing.T) {
 	}
 }
 
+// TestStoppedPeer checks that a connection to a rank whose kernel accepts it, but whose process is
+// stopped, fails after ConnectTimeout, and that Close does not wait for the handshake.
+func TestStoppedPeer(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		timeout time.Duration
+		closed  bool // this rank closes during the handshake
+		want    string
+	}{
+		{name: "timeout", timeout: 100 * time.Millisecond, want: "no connection to 127.0.0.1:"},
+		{name: "close", timeout: time.Minute, closed: true, want: ErrClosed.Error()},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var listeners [2]net.Listener
+			o := plain
+			o.ConnectTimeout = tt.timeout
+			for i := range listeners {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close()
+				listeners[i], o.Addrs = l, append(o.Addrs, l.Addr().String())
+			}
+			began := time.Now()
+			m := Connect(listeners[0], o)
+			in := m.Receive(1, head(1), nil)
+			if tt.closed {
+				time.Sleep(50 * time.Millisecond) // the handshake has most likely begun
+				m.Close()
+			}
+			if err := in.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+			m.Close()
+			if took := time.Since(began); took > wire.HandshakeTimeout/2 {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}
+
 // TestAbortReasonIsSent checks that a rank that aborts sends the reason and the rank at fault, and
 // that its later operations fail for the same reason.
 func TestAbortReasonIsSent(t *testing.T) {

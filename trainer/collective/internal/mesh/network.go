@@ -141,8 +141,10 @@ func (n *network) adopt(p *peer, s *socket, conn *connection) {
 	n.serve(p, s)
 }
 
-// handshake runs the handshake of a new connection to a peer.
-func (n *network) handshake(raw net.Conn, to, index int) (*connection, error) {
+// handshake runs the handshake of a new connection to a peer. It closes the connection when ctx is done.
+func (n *network) handshake(ctx context.Context, raw net.Conn, to, index int) (*connection, error) {
+	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	defer stop()
 	c, err := wire.Client(raw, n.o.Secret, n.o.label())
 	if err != nil {
 		return nil, err
@@ -169,6 +171,9 @@ func (n *network) handshake(raw net.Conn, to, index int) (*connection, error) {
 	var conn *connection
 	if err == nil {
 		conn, err = n.o.established(c, false)
+	}
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
 	}
 	if err != nil {
 		c.Close()

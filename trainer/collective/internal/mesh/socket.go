@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -221,16 +222,17 @@ func (n *network) dial(ctx context.Context, p *peer, index int) (*connection, er
 		raw, err := d.DialContext(ctx, "tcp", n.o.Addrs[p.rank])
 		if err == nil {
 			var conn *connection
-			if conn, err = n.handshake(raw, p.rank, index); err == nil {
+			if conn, err = n.handshake(ctx, raw, p.rank, index); err == nil {
 				return conn, nil
 			}
 		}
 		select {
 		case <-ctx.Done():
-			if cause := context.Cause(ctx); !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
-				return nil, errors.Join(cause, err)
+			cause := context.Cause(ctx)
+			if !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, net.ErrClosed) {
+				cause = fmt.Errorf("%w: %w", cause, err)
 			}
-			return nil, context.Cause(ctx)
+			return nil, cause
 		case <-time.After(redial):
 		}
 	}
