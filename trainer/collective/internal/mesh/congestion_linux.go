@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unpaced switches a socket that is not yet connected from BBR to another congestion control, if
+// disablePacing switches a socket that is not yet connected from BBR to another congestion control, if
 // BBR is the system's default. BBR paces packets with a timer, which halves the throughput if the
 // round-trip time is a few microseconds, and the bursts of a reduction do not measure the
 // network's capacity. Other defaults of the system remain in effect.
-func unpaced(_, _ string, c syscall.RawConn) error {
+func disablePacing(_, _ string, c syscall.RawConn) error {
 	return c.Control(func(fd uintptr) {
 		name, err := unix.GetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION)
 		if err != nil || !strings.HasPrefix(name, "bbr") {

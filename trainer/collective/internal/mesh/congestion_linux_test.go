@@ -27,7 +27,7 @@ func TestCongestionControl(t *testing.T) {
 			t.Logf("%s is not in this kernel, or not for this user: %v", name, set)
 			continue
 		}
-		if err := unpaced("", "", raw); err != nil {
+		if err := disablePacing("", "", raw); err != nil {
 			t.Fatal(err)
 		}
 		raw.Control(func(fd uintptr) { got, get = unix.GetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION) })

@@ -4,4 +4,4 @@ package mesh
 
 import "syscall"
 
-func unpaced(_, _ string, _ syscall.RawConn) error { return nil }
+func disablePacing(_, _ string, _ syscall.RawConn) error { return nil }

@@ -61,7 +61,7 @@ func Connect(listener net.Listener, o Options) Mesh {
 	}
 	if l, ok := listener.(syscall.Conn); ok {
 		if raw, err := l.SyscallConn(); err == nil {
-			_ = unpaced("", "", raw) // an error only costs throughput
+			_ = disablePacing("", "", raw) // an error only costs throughput
 		}
 	}
 	n := &network{inbox: newInbox(), o: o, listener: listener, unauthenticated: lobby.New(len(o.Addrs)*o.Sockets + maxUnauthenticated)}

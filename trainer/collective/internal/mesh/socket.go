@@ -211,7 +211,7 @@ func (s *socket) isSettled() bool {
 // dial connects to a peer. It retries until ctx is done. It returns nil if no connection is needed
 // anymore.
 func (n *network) dial(ctx context.Context, p *peer, index int) (*connection, error) {
-	d := net.Dialer{Control: unpaced}
+	d := net.Dialer{Control: disablePacing}
 	if n.o.Source != nil {
 		d.LocalAddr = &net.TCPAddr{IP: n.o.Source}
 	}
