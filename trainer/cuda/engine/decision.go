@@ -82,6 +82,7 @@ func (v *stepDecision) Count(updates int64) {
 	defer v.device.enter("count").Leave()
 	v.device.flush()
 	v.device.stage(v.state, binary.LittleEndian.AppendUint64(nil, uint64(updates)))
+	v.device.before = v.device.last
 }
 
 // Decide decides on the updates of a step. The factors differ from step to step.

@@ -17,8 +17,9 @@ import (
 
 const inChild = "ENGINE_TEST_CHILD"
 
-// use opens a device without closing it and runs a few operations.
-func use() (err error) {
+// use opens a device without closing it and runs a few operations, and in a group, if grouped is set,
+// one more.
+func use(grouped bool) (err error) {
 	defer device.Recover(&err)
 	gpu, err := driver.Open(0)
 	if err != nil {
@@ -31,8 +32,20 @@ func use() (err error) {
 	x, y := d.Alloc(device.Float32, 1<<20), d.Alloc(device.Float32, 12)
 	d.Zero(x)
 	d.Add(x, x, x)
+	if grouped {
+		sums(d, x, x, 1) // allocates the memory of groups
+	}
 	m := device.Rows(x, 3, 4)
 	d.LayerNorm(device.Rows(y, 3, 4), x.Slice(20, 23), x.Slice(30, 33), m, x.Slice(40, 44), x.Slice(50, 54))
+	if grouped {
+		entered, err := gpu.Enter()
+		if err != nil {
+			return err
+		}
+		_ = d.Stream().Synchronize() // the group detects the error
+		entered.Leave()
+		sums(d, y, y, 1)
+	}
 	d.Read(make([]float32, 12), y)
 	return nil
 }
@@ -41,7 +54,7 @@ func use() (err error) {
 // its shapes.
 func TestFailures(t *testing.T) {
 	if os.Getenv(inChild) != "" {
-		err := use()
+		err := use(os.Getenv(inChild) == "grouped")
 		if err == nil {
 			t.Fatal("no error")
 		}
@@ -55,16 +68,21 @@ func TestFailures(t *testing.T) {
 	gpusim.Require(t)
 	for _, c := range []struct {
 		name, fail, memory string
+		grouped            bool
 		want               []string
 	}{
-		{"out of memory", "alloc:2", "", []string{"cuda 0, Simulated GPU, GPU-", ": alloc of", "cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", "bytes, where"}},
-		{"a small GPU", "", "5000000", []string{"alloc of 1048576: cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", "4194304 bytes, where 2902848 of 5000000 are free", "hint: "}},
-		{"a launch that is refused", "refuse:layer_norm", "", []string{"layer_norm of 3x4: cuLaunchKernel", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", `kernel "layer_norm"`}},
-		{"a kernel that fails", "launch:layer_norm", "", []string{"CUDA_ERROR_LAUNCH_FAILED", "detected in read of 12, after layer_norm of 3x4", "CUDA_LAUNCH_BLOCKING=1"}},
-		{"a lost device", "lost:2", "", []string{"CUDA_ERROR_ECC_UNCORRECTABLE", "after layer_norm of 3x4", "drain the node"}},
+		{"out of memory", "alloc:2", "", false, []string{"cuda 0, Simulated GPU, GPU-", ": alloc of", "cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", "bytes, where"}},
+		{"a small GPU", "", "5000000", false, []string{"alloc of 1048576: cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", "4194304 bytes, where 2902848 of 5000000 are free", "hint: "}},
+		{"a launch that is refused", "refuse:layer_norm", "", false, []string{"layer_norm of 3x4: cuLaunchKernel", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", `kernel "layer_norm"`}},
+		{"a kernel that fails", "launch:layer_norm", "", false, []string{"CUDA_ERROR_LAUNCH_FAILED", "detected in read of 12, after layer_norm of 3x4", "CUDA_LAUNCH_BLOCKING=1"}},
+		{"a kernel that fails before a group", "launch:layer_norm", "", true, []string{"CUDA_ERROR_LAUNCH_FAILED", "detected in add of 12, after layer_norm of 3x4"}},
+		{"a lost device", "lost:2", "", false, []string{"CUDA_ERROR_ECC_UNCORRECTABLE", "after layer_norm of 3x4", "drain the node"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			more := []string{inChild + "=1", "GPUSIM_FAIL=" + c.fail}
+			if c.grouped {
+				more[0] = inChild + "=grouped"
+			}
 			if c.memory != "" {
 				more = append(more, "GPUSIM_MEMORY="+c.memory)
 			}
@@ -95,7 +113,7 @@ func TestBlockingNamesTheOperation(t *testing.T) {
 func TestHang(t *testing.T) {
 	if os.Getenv(inChild) != "" {
 		done := make(chan error, 1)
-		go func() { done <- use() }()
+		go func() { done <- use(false) }()
 		select {
 		case err := <-done:
 			t.Errorf("use returned: %v", err)

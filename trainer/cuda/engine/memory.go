@@ -54,6 +54,7 @@ func (d *Device) upload(dst driver.Ptr, src []byte) {
 	defer d.enter("write", len(src)/4).Leave()
 	d.flush()
 	d.stage(dst, src)
+	d.before = d.last
 }
 
 // Read copies to the host and waits.

@@ -105,7 +105,6 @@ func (d *Device) stage(dst driver.Ptr, src []byte) {
 		d.check(d.stream.Record(u.taken))
 		dst, src = dst+driver.Ptr(n), src[n:]
 	}
-	d.before = d.last
 }
 
 // fetch copies to the host and waits. A copy to pinned memory is a single transfer.
