@@ -142,7 +142,7 @@ func Report(ctx context.Context, lookup func(string) (string, bool), at RankInfo
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	id := rendezvous.Identity{Rank: at.Rank, WorldSize: at.WorldSize, Host: at.Host, PID: os.Getpid()}
-	return rendezvous.Report(ctx, addresses, key, id, problem)
+	return rendezvous.ReportProblem(ctx, addresses, key, id, problem)
 }
 
 var errNoLauncher = errors.New("no launcher started this rank")

@@ -51,7 +51,7 @@ func (s *Server) handle(raw net.Conn, leave func() bool) {
 }
 
 // maxReport is the maximum size of a report from a peer with only the report key, in bytes.
-// [Report] shortens its texts to fit.
+// [ReportProblem] shortens its texts to fit.
 const maxReport = 64 << 10
 
 // admit authenticates the peer and reads its identity. onlyReport means that the peer has only

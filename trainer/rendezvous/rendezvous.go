@@ -64,7 +64,7 @@ type Identity struct {
 	// Program and Spec are digests. They must be equal on all ranks.
 	Program string `json:"program"`
 	Spec    string `json:"spec"`
-	// Problem is the reason why the rank cannot start, see [Report]. Hint is the fix.
+	// Problem is the reason why the rank cannot start, see [ReportProblem]. Hint is the fix.
 	Problem string `json:"problem,omitempty"`
 	Hint    string `json:"hint,omitempty"`
 }

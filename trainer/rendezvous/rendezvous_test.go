@@ -92,7 +92,7 @@ func TestReportOfARankThatCannotStart(t *testing.T) {
 	if _, err := Join(timeoutContext(t, 500*time.Millisecond), []string{a.addr}, key, id); !errors.Is(err, wire.ErrNotAuthentic) {
 		t.Errorf("join with the report key: %v", err)
 	}
-	if err := Report(ctx, []string{a.addr}, key, id, unready{errors.New("the directory is missing")}); err != nil {
+	if err := ReportProblem(ctx, []string{a.addr}, key, id, unready{errors.New("the directory is missing")}); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -22,7 +22,7 @@ type ServerOptions struct {
 	WorldSize   int
 	Secret      wire.Secret
 	JoinTimeout time.Duration
-	// ReportKey is the key of [Report]. It only allows a rank that cannot read the secret to
+	// ReportKey is the key of [ReportProblem]. It only allows a rank that cannot read the secret to
 	// report this. If it is zero, no rank can report.
 	ReportKey wire.Secret
 	// Program and Spec are the digests that every rank must send. If they are empty, the first

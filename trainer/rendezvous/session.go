@@ -112,10 +112,10 @@ func joinOnce(ctx context.Context, addrs []string, key wire.Key, id Identity) (*
 // reconnectDelay is the delay between two connection attempts to the server.
 const reconnectDelay = 200 * time.Millisecond
 
-// Report tells the server that rank id cannot start, and why. The attempt then fails with that
+// ReportProblem tells the server that rank id cannot start, and why. The attempt then fails with that
 // error and its hint. Without a report, the server would wait for the rank until the join
 // timeout. key is the server's ReportKey.
-func Report(ctx context.Context, addrs []string, key wire.Secret, id Identity, problem error) error {
+func ReportProblem(ctx context.Context, addrs []string, key wire.Secret, id Identity, problem error) error {
 	// JSON may need six bytes for one.
 	id.Problem, id.Hint = shorten(problem.Error(), maxReport/10), shorten(hints.Of(problem), maxReport/20)
 	s, err := join(ctx, addrs, wire.Key{Secret: key, Label: reportLabel}, id)

@@ -205,13 +205,13 @@ func TestReportKeyLimitsMemory(t *testing.T) {
 	}
 }
 
-// TestLongReportsArrive checks that Report shortens the longest error and hint, so that the server
+// TestLongReportsArrive checks that ReportProblem shortens the longest error and hint, so that the server
 // accepts them.
 func TestLongReportsArrive(t *testing.T) {
 	key := wire.Secret{9}
 	a := start(t, 1, func(o *ServerOptions) { o.ReportKey = key })
 	long := strings.Repeat("\x01<ä", maxReport)
-	err := Report(timeoutContext(t, time.Minute), []string{a.addr}, key, Identity{WorldSize: 1, Host: "n1"}, hints.Add(errors.New(long), long))
+	err := ReportProblem(timeoutContext(t, time.Minute), []string{a.addr}, key, Identity{WorldSize: 1, Host: "n1"}, hints.Add(errors.New(long), long))
 	if err != nil {
 		t.Fatal(err)
 	}
