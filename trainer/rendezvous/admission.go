@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,9 +30,11 @@ func (s *Server) accept() {
 	}
 }
 
-// handle serves a connection. It calls leave when the peer no longer counts as unauthenticated.
+// handle serves a connection until the server closes. It calls leave when the peer no longer counts as
+// unauthenticated.
 func (s *Server) handle(raw net.Conn, leave func() bool) {
 	defer s.handlers.Done()
+	defer context.AfterFunc(s.ctx, func() { raw.Close() })()
 	from, _, _ := net.SplitHostPort(raw.RemoteAddr().String())
 	c, id, onlyReport, err := s.admit(raw, leave)
 	if err != nil {
@@ -157,7 +160,7 @@ func (s *Server) addRank(c *wire.Conn, id Identity) bool {
 	// The rank must receive the welcome before any other message.
 	err := send(c, kindWelcome, struct{}{})
 	s.mu.Lock()
-	if s.closed { // while welcome was sent; Close did not close this connection
+	if s.ctx.Err() != nil { // closed while welcome was sent
 		s.mu.Unlock()
 		return false
 	}

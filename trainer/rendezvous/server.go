@@ -46,6 +46,8 @@ type Server struct {
 	listener        net.Listener
 	joinTick        *time.Timer
 	unauthenticated *lobby.Lobby
+	ctx             context.Context // done when the server is closed
+	cancel          context.CancelFunc
 
 	mu         sync.Mutex
 	ranks      []RankStatus
@@ -56,7 +58,6 @@ type Server struct {
 	missing    int  // ranks that have not joined
 	left       int  // ranks that joined and ended
 	complete   bool // every rank has joined
-	closed     bool
 	first      *Failure
 	exit       int
 	stopping   bool
@@ -91,6 +92,7 @@ func Serve(listener net.Listener, o ServerOptions) *Server {
 			s.ranks[r].Host = o.Host(r)
 		}
 	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.joinTick = time.AfterFunc(o.JoinTimeout, s.joinExpired)
 	go s.accept()
 	if o.Silence > 0 || o.Stall > 0 {
@@ -152,12 +154,7 @@ func (s *Server) Abort(f Failure) {
 func (s *Server) Close() error {
 	err := s.listener.Close()
 	s.joinTick.Stop()
-	s.mu.Lock()
-	s.closed = true
-	for _, c := range s.connected() {
-		c.Close()
-	}
-	s.mu.Unlock()
+	s.cancel()
 	s.handlers.Wait()
 	if errors.Is(err, net.ErrClosed) {
 		return nil // all ranks had joined

@@ -106,6 +106,27 @@ func TestListenerClosesOnceAllHaveJoined(t *testing.T) {
 	}
 }
 
+// TestCloseDoesNotWaitForSilentPeers checks that Close closes connections in their handshake, instead of
+// waiting for their deadline.
+func TestCloseDoesNotWaitForSilentPeers(t *testing.T) {
+	a := start(t, 1, nil)
+	silent, err := net.Dial("tcp", a.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for a.unauthenticated.Len() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	began := time.Now()
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > wire.HandshakeTimeout/2 {
+		t.Errorf("took %v", took)
+	}
+}
+
 // TestWrongAddressAmongValidOnes checks that Join tries all addresses. One of them may be a bridge
 // that every node has, with a different service behind it.
 func TestWrongAddressAmongValidOnes(t *testing.T) {

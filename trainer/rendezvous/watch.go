@@ -77,17 +77,13 @@ func (s *Server) watch() {
 			return
 		case <-s.finished:
 			return
+		case <-s.ctx.Done():
+			return
 		}
 		now := time.Now()
 		s.mu.Lock()
-		closed := s.closed
-		if !closed {
-			s.checkLocked(min(now.Sub(last), 2*every))
-		}
+		s.checkLocked(min(now.Sub(last), 2*every))
 		s.mu.Unlock()
-		if closed {
-			return
-		}
 		last = now
 	}
 }
