@@ -3,6 +3,7 @@ package libnccl
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"unsafe"
 
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/library"
@@ -27,15 +28,15 @@ func (notFound) Hint() string {
 // Open loads the first candidate that is NCCL [Oldest] or later. A candidate is a path, or a name for
 // the dynamic linker.
 func Open(candidates []string) (*Library, error) {
-	var errs []error
+	var reasons []string
 	for _, candidate := range candidates {
 		l, err := load(candidate)
 		if err == nil {
 			return l, nil
 		}
-		errs = append(errs, err)
+		reasons = append(reasons, err.Error())
 	}
-	return nil, notFound{fmt.Errorf("load NCCL: %w", errors.Join(errs...))}
+	return nil, notFound{errors.New("load NCCL: " + strings.Join(reasons, "; "))}
 }
 
 func load(candidate string) (*Library, error) {

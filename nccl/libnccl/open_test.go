@@ -40,8 +40,8 @@ func TestOpen(t *testing.T) {
 					}
 				}
 				var h interface{ Hint() string }
-				if !errors.As(err, &h) {
-					t.Error("no hint")
+				if !errors.As(err, &h) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("want a hint and one line: %v", err)
 				}
 				return
 			}

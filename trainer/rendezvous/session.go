@@ -92,7 +92,7 @@ func joinOnce(ctx context.Context, addrs []string, key wire.Key, id Identity) (*
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	kind, payload, err := conn.ReadFrame()
-	if !stop() && err == nil {
+	if !stop() {
 		err = context.Cause(ctx)
 	}
 	if err == nil && kind == kindRefused {
@@ -198,19 +198,26 @@ func connectOnce(ctx context.Context, addrs []string, key wire.Key) (*wire.Conn,
 			}
 		}()
 	}
-	var errs []error
+	var err error
+	add := func(other error) {
+		if err != nil {
+			other = fmt.Errorf("%w; %w", err, other) // on one line, unlike errors.Join
+		}
+		err = other
+	}
 	for range addrs {
 		select {
 		case r := <-results:
 			if r.err == nil {
 				return r.conn, nil
 			}
-			errs = append(errs, r.err)
+			add(r.err)
 		case <-ctx.Done():
-			return nil, errors.Join(append(errs, ctx.Err())...)
+			add(ctx.Err())
+			return nil, err
 		}
 	}
-	return nil, errors.Join(errs...)
+	return nil, err
 }
 
 // Context returns a context that is done when the attempt must end immediately, or after Leave. Its

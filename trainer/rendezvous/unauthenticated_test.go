@@ -127,6 +127,43 @@ func TestCloseDoesNotWaitForSilentPeers(t *testing.T) {
 	}
 }
 
+// TestJoinWithoutAnswer checks that Join returns the cause of its context if the server does not answer.
+func TestJoinWithoutAnswer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("the job is stopped")
+	secret := wire.Secret{3}
+	go func() {
+		raw, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer raw.Close()
+		if c, err := wire.Server(raw, secret, label); err == nil {
+			_, _, _ = c.ReadFrame()
+			cancel(cause)
+			_, _, _ = c.ReadFrame() // until the rank closes the connection
+		}
+	}()
+	if _, err := Join(ctx, []string{l.Addr().String()}, secret, Identity{WorldSize: 1}); !errors.Is(err, cause) {
+		t.Errorf("got %v, want %v", err, cause)
+	}
+}
+
+// TestUnreachableLauncherIsOneLine checks that the error of several addresses is one line.
+func TestUnreachableLauncherIsOneLine(t *testing.T) {
+	_, err := connectOnce(t.Context(), []string{"127.0.0.1:1", "127.0.0.2:1"}, wire.Key{})
+	for _, want := range []string{"127.0.0.1:1: ", "127.0.0.2:1: "} {
+		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %q, want %q in one line", err, want)
+		}
+	}
+}
+
 // TestWrongAddressAmongValidOnes checks that Join tries all addresses. One of them may be a bridge
 // that every node has, with a different service behind it.
 func TestWrongAddressAmongValidOnes(t *testing.T) {
