@@ -31,8 +31,12 @@ func create(name string, n int) (_ *Segment, err error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	// tmpfs allocates the pages now or returns an error.
-	if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(n)); err != nil {
+	// tmpfs allocates the pages now or returns an error. Older kernels stop if a signal is pending.
+	err = unix.Fallocate(int(f.Fd()), 0, 0, int64(n))
+	for err == unix.EINTR {
+		err = unix.Fallocate(int(f.Fd()), 0, 0, int64(n))
+	}
+	if err != nil {
 		var of unix.Statfs_t
 		if unix.Fstatfs(int(f.Fd()), &of) == nil {
 			return nil, fmt.Errorf("%w (%d MiB are free)", err, of.Bavail*uint64(of.Bsize)>>20)
