@@ -24,10 +24,10 @@ import (
 // prefix is the start of all segment names.
 const prefix = "ddpbatch-"
 
-// Directory is the location of segments.
-const Directory = "/dev/shm"
+// directory is the location of segments.
+const directory = "/dev/shm"
 
-// maxSweepNames limits the names in [Directory] that one process reads. Other users can create any
+// maxSweepNames limits the names in directory that one process reads. Other users can create any
 // number of files there.
 const maxSweepNames = 10_000
 
@@ -35,10 +35,10 @@ const maxSweepNames = 10_000
 // have a file of the same name.
 type mark [16]byte
 
-// HeaderSize is the size in bytes of the reserved header of a segment.
-const HeaderSize = 64
+// headerSize is the size in bytes of the reserved header of a segment.
+const headerSize = 64
 
-// A Segment is mapped memory. It begins with a header of [HeaderSize] bytes.
+// A Segment is mapped memory. It begins with a header of headerSize bytes.
 type Segment struct {
 	// Name is the argument of [Open], in this and other processes.
 	Name   string
@@ -47,7 +47,7 @@ type Segment struct {
 }
 
 // Bytes returns the memory after the header, aligned to a cache line.
-func (s *Segment) Bytes() []byte { return s.memory[HeaderSize:] }
+func (s *Segment) Bytes() []byte { return s.memory[headerSize:] }
 
 // Create creates a segment of n zero bytes.
 func Create(n int) (*Segment, error) {
@@ -55,10 +55,10 @@ func Create(n int) (*Segment, error) {
 	if _, err := rand.Read(m[:]); err != nil {
 		return nil, fmt.Errorf("generate a name: %w", err)
 	}
-	sweep(Directory, maxSweepNames)
-	s, err := create(fmt.Sprintf("%s%x", prefix, m), n+HeaderSize)
+	sweep(directory, maxSweepNames)
+	s, err := create(fmt.Sprintf("%s%x", prefix, m), n+headerSize)
 	if err != nil {
-		return nil, fmt.Errorf("share %d bytes in %s: %w", n, Directory, err)
+		return nil, fmt.Errorf("share %d bytes in %s: %w", n, directory, err)
 	}
 	copy(s.memory, m[:])
 	return s, nil
@@ -71,13 +71,13 @@ func Open(name string, n int) (*Segment, error) {
 	if k, err := hex.Decode(m[:], []byte(digits)[:min(len(digits), 2*len(m))]); !hasPrefix || err != nil || k != len(m) || len(digits) != 2*len(m) {
 		return nil, fmt.Errorf("invalid segment name %q", name)
 	}
-	s, err := open(name, n+HeaderSize)
+	s, err := open(name, n+headerSize)
 	if err != nil {
-		return nil, fmt.Errorf("map %q in %s: %w", name, Directory, err)
+		return nil, fmt.Errorf("map %q in %s: %w", name, directory, err)
 	}
 	if mark(s.memory[:len(m)]) != m {
 		_ = s.Unmap()
-		return nil, fmt.Errorf("map %q in %s: a different file has this name", name, Directory)
+		return nil, fmt.Errorf("map %q in %s: a different file has this name", name, directory)
 	}
 	return s, nil
 }

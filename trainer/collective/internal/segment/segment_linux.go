@@ -18,7 +18,7 @@ const abandoned = time.Minute
 
 // create creates a segment of n bytes. It locks the file, so that sweep does not remove it.
 func create(name string, n int) (_ *Segment, err error) {
-	path := filepath.Join(Directory, name)
+	path := filepath.Join(directory, name)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, errors.Unwrap(err)
@@ -51,7 +51,7 @@ func create(name string, n int) (_ *Segment, err error) {
 }
 
 func open(name string, n int) (*Segment, error) {
-	f, err := openExisting(filepath.Join(Directory, name))
+	f, err := openExisting(filepath.Join(directory, name))
 	if err != nil {
 		return nil, errors.Unwrap(err)
 	}

@@ -29,7 +29,7 @@ func TestMappingsShareMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Unmap()
-	path := filepath.Join(Directory, a.Name)
+	path := filepath.Join(directory, a.Name)
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("mode %v, %v", info.Mode(), err)
 	}
@@ -63,10 +63,10 @@ func TestOpenRejectsOtherFiles(t *testing.T) {
 	defer s.Unmap()
 	digits := strings.TrimPrefix(s.Name, prefix)
 	other := prefix + strings.Repeat("0", len(digits))
-	if err := os.Link(filepath.Join(Directory, s.Name), filepath.Join(Directory, other)); err != nil {
+	if err := os.Link(filepath.Join(directory, s.Name), filepath.Join(directory, other)); err != nil {
 		t.Fatal(err)
 	}
-	defer os.Remove(filepath.Join(Directory, other))
+	defer os.Remove(filepath.Join(directory, other))
 	for _, tt := range []struct {
 		name string
 		n    int
@@ -89,14 +89,14 @@ func TestOpenRejectsOtherFiles(t *testing.T) {
 // file. Otherwise the process would receive SIGBUS when it writes.
 func TestCreateTooLarge(t *testing.T) {
 	var of syscall.Statfs_t
-	if err := syscall.Statfs(Directory, &of); err != nil {
+	if err := syscall.Statfs(directory, &of); err != nil {
 		t.Fatal(err)
 	}
 	n := int(of.Bavail)*int(of.Bsize) + 1<<30
 	if _, err := Create(n); err == nil || !strings.Contains(err.Error(), "MiB are free") {
 		t.Errorf("got %v", err)
 	}
-	left, _ := filepath.Glob(filepath.Join(Directory, prefix+"*"))
+	left, _ := filepath.Glob(filepath.Join(directory, prefix+"*"))
 	for end := time.Now().Add(2 * time.Minute); len(left) > 0; time.Sleep(10 * time.Millisecond) {
 		// Segments of other processes on this machine disappear on their own.
 		left = slices.DeleteFunc(left, func(name string) bool {
@@ -117,8 +117,8 @@ func TestSweepRemovesAbandonedSegments(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer living.Unmap()
-	dead := filepath.Join(Directory, prefix+"left-by-a-test")
-	fresh := filepath.Join(Directory, prefix+"fresh-by-a-test")
+	dead := filepath.Join(directory, prefix+"left-by-a-test")
+	fresh := filepath.Join(directory, prefix+"fresh-by-a-test")
 	for _, path := range []string{dead, fresh} {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -126,13 +126,13 @@ func TestSweepRemovesAbandonedSegments(t *testing.T) {
 		defer os.Remove(path)
 	}
 	old := time.Now().Add(-2 * abandoned)
-	for _, path := range []string{dead, filepath.Join(Directory, living.Name)} {
+	for _, path := range []string{dead, filepath.Join(directory, living.Name)} {
 		if err := os.Chtimes(path, old, old); err != nil {
 			t.Fatal(err)
 		}
 	}
-	sweep(Directory, maxSweepNames)
-	for path, want := range map[string]bool{dead: false, fresh: true, filepath.Join(Directory, living.Name): true} {
+	sweep(directory, maxSweepNames)
+	for path, want := range map[string]bool{dead: false, fresh: true, filepath.Join(directory, living.Name): true} {
 		if _, err := os.Stat(path); (err == nil) != want {
 			t.Errorf("%s: there is %v, want %v", path, err == nil, want)
 		}
@@ -247,7 +247,7 @@ func TestHelperHoldLeases(t *testing.T) {
 	var files []*os.File
 	for i := range 2 {
 		name = fmt.Sprintf("%s%032x", prefix, i)
-		f, err := os.OpenFile(filepath.Join(Directory, name), os.O_RDWR|os.O_CREATE, 0o666)
+		f, err := os.OpenFile(filepath.Join(directory, name), os.O_RDWR|os.O_CREATE, 0o666)
 		if err != nil {
 			t.Fatal(err)
 		}
