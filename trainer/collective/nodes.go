@@ -78,6 +78,9 @@ func (e *nodes) checkSharedMemory(ctx context.Context, why string) (engine, erro
 	results, err := all.offers(ctx, offer{Why: why})
 	all.leave()
 	if err != nil {
+		if e.local != nil {
+			_ = e.local.close() // a consequence of the first failure
+		}
 		return nil, err
 	}
 	for _, v := range results {
@@ -166,11 +169,18 @@ func (e *nodes) path(c *Call) Path {
 	switch c.Kind {
 	case KindGather, KindScatter, KindAllToAll:
 		return across
+	case KindBroadcast:
+		if len(c.Recv)/e.workers <= fewStepsBelow {
+			across.Algorithm = "tree"
+		}
 	case KindReduce, KindAllReduce, KindReduceScatter:
 		a, _ := AcrossAlgorithm(len(c.Send), e.workers, len(e.byNode))
 		across.Algorithm = string(a)
 	case KindAllGather:
 		across.Algorithm = string(GatherAlgorithm(len(c.Recv)/e.workers, len(e.byNode)))
+	}
+	if len(e.local.members) == 1 {
+		return across
 	}
 	return Path{Transport: local.Transport + " and " + across.Transport, Algorithm: local.Algorithm + ", then " + across.Algorithm}
 }
