@@ -88,6 +88,7 @@ func (s *shared) await(ctx context.Context, r int) error {
 		if err := s.checkWait(ctx, r); err != nil {
 			// The rank may have reached this phase and then exited.
 			if phase.Load() >= s.phase {
+				s.waiting.end()
 				return nil
 			}
 			return err

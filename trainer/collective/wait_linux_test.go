@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/sched"
 )
 
@@ -123,5 +124,28 @@ func TestNoYieldsToBusyProcesses(t *testing.T) {
 				t.Errorf("yielded %d times to processes, want %d", b.processes, tt.want)
 			}
 		})
+	}
+}
+
+// lostMesh is a mesh that calls during before it reports that a rank is lost.
+type lostMesh struct {
+	mesh.Mesh
+	during func()
+}
+
+func (m lostMesh) Lost([]int) error {
+	m.during()
+	return &mesh.PeerError{Peer: 1}
+}
+
+// TestRankThatArrivesAndExits checks that a rank no longer waits for a rank that reached the phase and
+// then exited: otherwise a query could name it.
+func TestRankThatArrivesAndExits(t *testing.T) {
+	h := newHeap(2, func() {})
+	m := lostMesh{during: func() { h.slot(1).phase.Store(1) }}
+	s := &shared{world: &world{mesh: m, waiting: new(waitedRank), detector: newDivergenceDetector(), ended: make(chan struct{})},
+		members: []int{0, 1}, board: h}
+	if err := s.sync(t.Context()); err != nil || s.waiting.rank.Load() != 0 {
+		t.Errorf("waits for rank %d, %v", s.waiting.rank.Load()-1, err)
 	}
 }
