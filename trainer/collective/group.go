@@ -275,7 +275,7 @@ func (g *group) close() error {
 	g.groups.remove(g)
 	g.closeDetector()
 	var err error
-	if len(g.members) == g.world.size && g.id == 0 {
+	if g.id == 0 {
 		err = g.mesh.Close()
 	}
 	g.running.Wait() // running operations still use the shared memory

@@ -8,8 +8,6 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective/internal/mesh"
 )
 
-const segmentRoom = mesh.MaxSegment
-
 // eager is the largest buffer that is sent before the receiver has entered the operation and posted
 // its buffer.
 const eager = 256 << 10
@@ -181,7 +179,7 @@ const readyStep = 1 << 31
 // send queues the segments of b for a member. An empty buffer has one segment.
 func (x *exchange) send(to int, step uint32, b []byte) {
 	for i := uint32(0); ; i++ {
-		now := b[:min(len(b), segmentRoom)]
+		now := b[:min(len(b), mesh.MaxSegment)]
 		x.sendSegment(to, step, i, now)
 		if b = b[len(now):]; len(b) == 0 {
 			return
@@ -208,7 +206,7 @@ func (x *exchange) post(from int, step uint32, b []byte) incoming {
 	h.Step = step
 	in := incoming{step: step, b: b}
 	for {
-		now := b[:min(len(b), segmentRoom)]
+		now := b[:min(len(b), mesh.MaxSegment)]
 		in.segments = append(in.segments, x.mesh.Receive(x.members[from], h, now))
 		h.Segment++
 		if b = b[len(now):]; len(b) == 0 {
@@ -227,7 +225,7 @@ func (x *exchange) wait(in incoming, arrived func(i uint32, from, to int)) error
 			return err
 		}
 		if arrived != nil {
-			arrived(uint32(i), i*segmentRoom, min((i+1)*segmentRoom, len(in.b)))
+			arrived(uint32(i), i*mesh.MaxSegment, min((i+1)*mesh.MaxSegment, len(in.b)))
 		}
 	}
 	return nil
