@@ -109,7 +109,13 @@ func TestEnvironment(t *testing.T) {
 			name: "values that are ignored", choice: choice("hsn0", "10.20.0.1"),
 			env:   map[string]string{"NCCL_SOCKET_IFNAME": "=", "GLOO_SOCKET_IFNAME": "", "NCCL_SOCKET_FAMILY": ""},
 			want:  []string{"NCCL_SOCKET_IFNAME==hsn0", "GLOO_SOCKET_IFNAME=hsn0", "TP_SOCKET_IFNAME=hsn0"},
-			notes: []string{`NCCL_SOCKET_IFNAME="=" (from the environment) is replaced: NCCL ignores values of one character`},
+			notes: []string{`NCCL_SOCKET_IFNAME="=" (from the environment) is replaced: NCCL ignores values of fewer than two characters`},
+		},
+		{
+			name: "an empty value of NCCL_SOCKET_IFNAME", choice: choice("hsn0", "10.20.0.1"),
+			env:   map[string]string{"NCCL_SOCKET_IFNAME": ""},
+			want:  []string{"NCCL_SOCKET_IFNAME==hsn0", "GLOO_SOCKET_IFNAME=hsn0", "TP_SOCKET_IFNAME=hsn0"},
+			notes: []string{`NCCL_SOCKET_IFNAME="" (from the environment) is replaced: NCCL ignores values of fewer than two characters`},
 		},
 		{
 			name: "an address that its interface's name does not lead to", choice: shadowed,

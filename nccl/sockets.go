@@ -38,7 +38,7 @@ func (p *planner) setNCCLInterface() {
 		return
 	}
 	if set {
-		p.env.note("%s=%q (from %s) is replaced: NCCL ignores values of one character", ncclInterface, v.Value, v.From)
+		p.env.note("%s=%q (from %s) is replaced: NCCL ignores values of fewer than two characters", ncclInterface, v.Value, v.From)
 	}
 	switch why := p.nameProblem(); {
 	case why != "":
