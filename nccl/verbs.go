@@ -42,7 +42,7 @@ func (p *planner) setRDMA() {
 // setDisable decides on NCCL_IB_DISABLE and reports whether RDMA is off. It is off if one host
 // has no usable port, because NCCL on the other hosts would wait for it indefinitely. It is
 // also off if every port that NCCL would find on this host is forbidden.
-func (p *planner) setDisable(rails []rail, barred []skippedPort) bool {
+func (p *planner) setDisable(rails []rail, forbiddenPorts []skippedPort) bool {
 	why := p.Job.WithoutRDMA
 	v, set := p.existing(ibDisable)
 	off := set && atoi(v.Value) != 0
@@ -58,12 +58,12 @@ func (p *planner) setDisable(rails []rail, barred []skippedPort) bool {
 	case why != "":
 		p.add(ibDisable, "1", "%s, so NCCL uses TCP on every host", why)
 		return true
-	case len(rails) == 0 && len(barred) > 0:
+	case len(rails) == 0 && len(forbiddenPorts) > 0:
 		if _, listed := p.existing(ibHCA); listed {
 			return false // explicit choice of ports by the user
 		}
-		p.add(ibDisable, "1", "no usable InfiniBand or RoCE port; NCCL would use %s", portReasons(barred))
-		if r := &barred[0].rail; p.Job.Hosts == 0 && !r.excluded(p.Exclude) && r.wantsAddress() {
+		p.add(ibDisable, "1", "no usable InfiniBand or RoCE port; NCCL would use %s", portReasons(forbiddenPorts))
+		if r := &forbiddenPorts[0].rail; p.Job.Hosts == 0 && !r.excluded(p.Exclude) && r.wantsAddress() {
 			p.env.warn("%s", withoutAddress(r, hostName([]netif.Inventory{p.Inventory}, 0)))
 		}
 		return true
@@ -149,19 +149,19 @@ func (p *planner) setAdapters(rest []skippedPort) {
 
 // excludePorts lists the ports that NCCL must not use, for the case that the allowed ports are not
 // listed.
-func (p *planner) excludePorts(barred []skippedPort) {
-	if len(barred) == 0 {
+func (p *planner) excludePorts(forbiddenPorts []skippedPort) {
+	if len(forbiddenPorts) == 0 {
 		return
 	}
-	if len(barred) > maxPorts {
-		p.env.warn("%s is not set: NCCL reads at most %d ports, and %d must be excluded", ibHCA, maxPorts, len(barred))
+	if len(forbiddenPorts) > maxPorts {
+		p.env.warn("%s is not set: NCCL reads at most %d ports, and %d must be excluded", ibHCA, maxPorts, len(forbiddenPorts))
 		return
 	}
-	list := make([]string, len(barred))
-	for i := range barred {
-		list[i] = barred[i].rail.String()
+	list := make([]string, len(forbiddenPorts))
+	for i := range forbiddenPorts {
+		list[i] = forbiddenPorts[i].rail.String()
 	}
-	p.add(ibHCA, "^="+strings.Join(list, ","), "all ports except %s", portReasons(barred))
+	p.add(ibHCA, "^="+strings.Join(list, ","), "all ports except %s", portReasons(forbiddenPorts))
 }
 
 // assessAdapters compares a value of NCCL_IB_HCA with the usable ports. rest has the other ports.

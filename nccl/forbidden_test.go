@@ -15,9 +15,9 @@ func withRoCE(addrs ...string) *hostBuilder {
 		adapter("mlx5_0", "0000:18:00.0", ethernet, "ACTIVE", 100000)
 }
 
-// TestBarred checks that Plan keeps NCCL away from ports that it must not use. NCCL uses every
+// TestForbiddenPorts checks that Plan keeps NCCL away from ports that it must not use. NCCL uses every
 // port that it finds, so Plan must list these ports or turn off InfiniBand and RoCE.
-func TestBarred(t *testing.T) {
+func TestForbiddenPorts(t *testing.T) {
 	two := withRoCE("10.9.0.1/24").link(netif.Link{Name: "ens2", Speed: 100000, PCI: "0000:19:00.0", HCA: "mlx5_1"}, "10.8.0.1/24").
 		adapter("mlx5_1", "0000:19:00.0", ethernet, "ACTIVE", 100000)
 	azure := newHost("a").link(netif.Link{Name: "eno1", Driver: "hv_netvsc"}, "10.0.0.4/24").
