@@ -48,9 +48,9 @@ func newSingleRank(d device.Device, m Model, p device.Precision) (*ranksTraining
 // shardTo creates the sharder and the optimizer of a rank, and sends the initial weights.
 func (t *training) shardTo(ctx context.Context, comm collective.Communicator, o ddp.Options) (*ranksTraining, error) {
 	params := t.model.Params()
-	var drawn, parts [][]float32
+	var initial, parts [][]float32
 	for _, p := range params {
-		drawn = append(drawn, p.Data.Floats())
+		initial = append(initial, p.Data.Floats())
 	}
 	o.Extra = 1
 	s := ddp.New(ddp.NewCommunicator(comm), t.device, params, o)
@@ -58,7 +58,7 @@ func (t *training) shardTo(ctx context.Context, comm collective.Communicator, o 
 		parts = append(parts, p.Data.Floats())
 	}
 	err := s.ScatterState(ctx, parts, func(send ddp.SendParam) error {
-		for i, values := range drawn {
+		for i, values := range initial {
 			if err := send(i, func(at int, to []float32) error { copy(to, values[at:]); return nil }); err != nil {
 				return err
 			}
