@@ -1,6 +1,7 @@
 package libmpi
 
 import (
+	"errors"
 	"strings"
 	"unsafe"
 )
@@ -32,11 +33,11 @@ func (l *Library) Init() (provided int, err error) {
 	if err := l.check("MPI_Initialized", call(l.initialized, uintptr(unsafe.Pointer(&done)))); err != nil {
 		return 0, err
 	}
-	if done == 0 {
-		err := l.check("MPI_Init_thread", call(l.initThread, 0, 0, threadSerialized, uintptr(unsafe.Pointer(&level))))
-		if err != nil {
-			return 0, err
-		}
+	if done != 0 {
+		return 0, errors.New("MPI is already initialized in this process")
+	}
+	if err := l.check("MPI_Init_thread", call(l.initThread, 0, 0, threadSerialized, uintptr(unsafe.Pointer(&level)))); err != nil {
+		return 0, err
 	}
 	return int(level), l.CommSetErrorsReturn(l.world)
 }
