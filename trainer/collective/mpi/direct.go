@@ -67,8 +67,8 @@ func (g *group) pieces(ctx context.Context, c *collective.Call, buf []byte) erro
 	return nil
 }
 
-// transfer sends or receives bytes; others is the field of [waiting].
-func (g *group) transfer(ctx context.Context, c *collective.Call, b []byte, others bool) error {
+// transfer sends or receives bytes; awaitsRanks is the field of [waiting].
+func (g *group) transfer(ctx context.Context, c *collective.Call, b []byte, awaitsRanks bool) error {
 	r := new(libmpi.Handle)
 	g.mu.Lock()
 	err := g.checkClosed()
@@ -105,7 +105,7 @@ func (g *group) transfer(ctx context.Context, c *collective.Call, b []byte, othe
 		}
 		return &offenderError{c.Root, errCommunicatorClosed}
 	}
-	err = g.wait(ctx, waiting{request: r, failureReason: trouble, others: others})
+	err = g.wait(ctx, waiting{request: r, failureReason: trouble, awaitsRanks: awaitsRanks})
 	var timeoutErr timeoutError
 	if errors.As(err, &timeoutErr) {
 		return &offenderError{c.Root, err}

@@ -51,9 +51,9 @@ type begin func(r *libmpi.Handle) error
 // run performs one MPI call.
 func (o *operation) run(start begin) error { return o.request(o.ctx, o.sequence, false, start) }
 
-// request starts an MPI call of the given operation and waits for it. others is the field of
+// request starts an MPI call of the given operation and waits for it. awaitsRanks is the field of
 // [waiting].
-func (g *group) request(ctx context.Context, sequence uint64, others bool, start begin) error {
+func (g *group) request(ctx context.Context, sequence uint64, awaitsRanks bool, start begin) error {
 	r := new(libmpi.Handle) // on the heap, because MPI writes to it
 	g.mu.Lock()
 	err := g.checkClosed()
@@ -64,7 +64,7 @@ func (g *group) request(ctx context.Context, sequence uint64, others bool, start
 	if err != nil {
 		return err
 	}
-	return g.wait(ctx, waiting{request: r, failureReason: func() error { return g.failureReason(sequence) }, others: others})
+	return g.wait(ctx, waiting{request: r, failureReason: func() error { return g.failureReason(sequence) }, awaitsRanks: awaitsRanks})
 }
 
 // inPlace performs the call on the ranks' own memory.

@@ -148,9 +148,9 @@ type waiting struct {
 	// failureReason returns the reason why the request cannot finish, or nil. It is called with the
 	// mutex held.
 	failureReason func() error
-	// others is set if the request depends on ranks that may not have arrived. Otherwise they have
+	// awaitsRanks is set if the request depends on ranks that may not have arrived. Otherwise they have
 	// arrived, and the transfer progresses only while it is polled.
-	others bool
+	awaitsRanks bool
 }
 
 // wait polls a request until it finishes, ctx ends, or it cannot finish.
@@ -180,7 +180,7 @@ func (p *process) wait(ctx context.Context, w waiting) error {
 		if since.IsZero() {
 			since = time.Now()
 		}
-		if w.others && time.Since(since) > spinTime {
+		if w.awaitsRanks && time.Since(since) > spinTime {
 			time.Sleep(pollInterval)
 		}
 	}
