@@ -120,9 +120,6 @@ func started(lookup func(string) (string, bool), size int) int {
 	return size
 }
 
-// Library returns the version and the path of the MPI library.
-func (w *World) Library() (version, path string) { return w.process.lib.Version, w.process.lib.Path }
-
 // MislaunchedError reports that the launcher does not match the library.
 type MislaunchedError struct {
 	Library *libmpi.Library // nil if none was loaded

@@ -213,11 +213,9 @@ func (o *operation) mpi(send, recv []byte, part int) begin {
 		return func(r *libmpi.Handle) error { return l.Igather(out, in, count, kind, c.Root, o.comm, r) }
 	case collective.KindScatter:
 		return func(r *libmpi.Handle) error { return l.Iscatter(out, in, count, kind, c.Root, o.comm, r) }
-	case collective.KindAllToAll:
-		return func(r *libmpi.Handle) error { return l.Ialltoall(out, in, count, kind, o.comm, r) }
 	}
-	// The comparison of the calls is already a barrier.
-	return func(r *libmpi.Handle) error { return l.Ibarrier(o.comm, r) }
+	// All-to-all. A barrier has no parts: the comparison of the calls is already one.
+	return func(r *libmpi.Handle) error { return l.Ialltoall(out, in, count, kind, o.comm, r) }
 }
 
 // types maps element types to MPI types. 16-bit floating-point elements are sent as 16-bit

@@ -129,11 +129,6 @@ func (l *Library) from(p unsafe.Pointer) uintptr {
 	return uintptr(p)
 }
 
-// Ibarrier calls MPI_Ibarrier.
-func (l *Library) Ibarrier(c Handle, r *Handle) error {
-	return l.check("MPI_Ibarrier", call(l.ibarrier, uintptr(c), uintptr(unsafe.Pointer(r))))
-}
-
 // Ibcast calls MPI_Ibcast.
 func (l *Library) Ibcast(buf unsafe.Pointer, count int, t Handle, root int, c Handle, r *Handle) error {
 	return l.check("MPI_Ibcast", call(l.ibcast, uintptr(buf), uintptr(count), uintptr(t), uintptr(root), uintptr(c), uintptr(unsafe.Pointer(r))))

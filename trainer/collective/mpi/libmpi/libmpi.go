@@ -42,7 +42,6 @@ type constants struct {
 	statusIgnore        uintptr
 	anySource           int32
 	tagUB               int32
-	requestNull         Handle
 }
 
 // Type is an MPI datatype of fixed size.
@@ -55,7 +54,6 @@ const (
 	Double
 	Int8
 	Uint8
-	Int16
 	Uint16
 	Int32
 	Uint32
@@ -70,7 +68,7 @@ var typeTable = [...]struct {
 }{
 	{"ompi_mpi_byte", 0x4c00010d}, {"ompi_mpi_float", 0x4c00040a}, {"ompi_mpi_double", 0x4c00080b},
 	{"ompi_mpi_int8_t", 0x4c000137}, {"ompi_mpi_uint8_t", 0x4c00013b},
-	{"ompi_mpi_int16_t", 0x4c000238}, {"ompi_mpi_uint16_t", 0x4c00023c},
+	{"ompi_mpi_uint16_t", 0x4c00023c},
 	{"ompi_mpi_int32_t", 0x4c000439}, {"ompi_mpi_uint32_t", 0x4c00043d},
 	{"ompi_mpi_int64_t", 0x4c00083a}, {"ompi_mpi_uint64_t", 0x4c00083e},
 }
@@ -189,9 +187,6 @@ func (l *Library) openMPI(handle, world uintptr) error {
 		return nil
 	}
 	err := need("ompi_mpi_errors_return", &l.errorsReturn)
-	if err == nil {
-		err = need("ompi_request_null", &l.requestNull)
-	}
 	for i := range typeTable {
 		if err == nil {
 			err = need(typeTable[i].symbol, &l.types[i])
@@ -209,7 +204,7 @@ func (l *Library) openMPI(handle, world uintptr) error {
 func (l *Library) mpich() {
 	l.Flavor = MPICH
 	l.constants = constants{world: 0x44000000, errorsReturn: 0x54000001, inPlace: ^uintptr(0), statusIgnore: 1,
-		anySource: -2, tagUB: 0x64400001, requestNull: 0x2c000000}
+		anySource: -2, tagUB: 0x64400001}
 	for i := range typeTable {
 		l.types[i] = typeTable[i].mpich
 	}
