@@ -234,7 +234,6 @@ API int cuGraphInstantiateWithFlags(void **exec, void *g, unsigned long long) {
   *exec = new std::shared_ptr<Graph>(*static_cast<std::shared_ptr<Graph> *>(g));
   return Success;
 }
-API int cuGraphUpload(void *, void *) { return ready(nullptr); }
 API int cuGraphLaunch(void *exec, void *h) {
   Stream *s;
   if (Result r = ready(nullptr)) return r;

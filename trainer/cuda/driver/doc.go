@@ -1,7 +1,7 @@
 // Package driver calls the CUDA driver API: GPUs, memory, streams, events, kernels, and graphs.
 // Most calls use gorgonia.org/cu. The package adds calls that gorgonia.org/cu lacks, with the same
 // handles: pinned memory, graphs captured from a stream, launches with attributes, host functions,
-// stream-ordered memory, and error names. It requires the build tag cuda, but no CUDA toolkit:
+// and error names. It requires the build tag cuda, but no CUDA toolkit:
 // trainer/cuda/cgo.sh runs a command with the required flags.
 //
 // Guarantees:

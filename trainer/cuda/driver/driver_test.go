@@ -46,7 +46,9 @@ func TestBind(t *testing.T) {
 	must(t, err)
 	unbind, err := other.Bind()
 	must(t, err)
-	must(t, other.Synchronize())
+	at, err := driver.Alloc(16)
+	must(t, err)
+	must(t, driver.Free(at))
 	unbind()
 	if _, _, err := other.Free(); err != nil {
 		t.Errorf("the first GPU is not bound any more: %v", err)
@@ -62,7 +64,7 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// TestCopies checks copies, clears, and fills in a stream and between host and GPU.
+// TestCopies checks copies, clears, and fills in a stream, and reads from the GPU.
 func TestCopies(t *testing.T) {
 	bound(t)
 	s := newStream(t)
@@ -73,15 +75,11 @@ func TestCopies(t *testing.T) {
 	must(t, s.Fill(a, 0x40000000, 2)) // 2.0
 	expect(t, s, b, 0, 0, 2, 0)
 	expect(t, s, a, 2, 2, 3, 4)
-	must(t, driver.Write(a, []byte{0, 0, 0x80, 0x3f})) // 1.0
-	got := make([]byte, 8)
+	got := make([]byte, 4)
 	must(t, driver.Read(got, a))
-	if string(got) != "\x00\x00\x80\x3f\x00\x00\x00\x40" {
+	if string(got) != "\x00\x00\x00\x40" {
 		t.Errorf("got %x", got)
 	}
-	p, err := s.AllocAsync(64)
-	must(t, err)
-	must(t, s.FreeAsync(p))
 }
 
 // TestHostParts checks views of parts of pinned memory, and that invalid parts panic.

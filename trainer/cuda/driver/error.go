@@ -19,8 +19,6 @@ type Code int
 const (
 	OutOfMemory          Code = C.CUDA_ERROR_OUT_OF_MEMORY
 	ECCUncorrectable     Code = C.CUDA_ERROR_ECC_UNCORRECTABLE
-	IllegalAddress       Code = C.CUDA_ERROR_ILLEGAL_ADDRESS
-	LaunchFailed         Code = C.CUDA_ERROR_LAUNCH_FAILED
 	NoDevice             Code = C.CUDA_ERROR_NO_DEVICE
 	InvalidContext       Code = C.CUDA_ERROR_INVALID_CONTEXT
 	NotReady             Code = C.CUDA_ERROR_NOT_READY
@@ -32,9 +30,9 @@ const (
 // sticky lists the errors that end a CUDA context: every later call returns the error, also if a
 // kernel caused it that was launched long before.
 var sticky = []Code{
-	ECCUncorrectable, C.CUDA_ERROR_NVLINK_UNCORRECTABLE, contained, IllegalAddress, C.CUDA_ERROR_LAUNCH_TIMEOUT, C.CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING,
+	ECCUncorrectable, C.CUDA_ERROR_NVLINK_UNCORRECTABLE, contained, C.CUDA_ERROR_ILLEGAL_ADDRESS, C.CUDA_ERROR_LAUNCH_TIMEOUT, C.CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING,
 	C.CUDA_ERROR_CONTEXT_IS_DESTROYED, C.CUDA_ERROR_ASSERT, C.CUDA_ERROR_HARDWARE_STACK_ERROR, C.CUDA_ERROR_ILLEGAL_INSTRUCTION, C.CUDA_ERROR_MISALIGNED_ADDRESS,
-	C.CUDA_ERROR_INVALID_ADDRESS_SPACE, C.CUDA_ERROR_INVALID_PC, LaunchFailed, tensorMemoryLeak, C.CUDA_ERROR_EXTERNAL_DEVICE, unknown,
+	C.CUDA_ERROR_INVALID_ADDRESS_SPACE, C.CUDA_ERROR_INVALID_PC, C.CUDA_ERROR_LAUNCH_FAILED, tensorMemoryLeak, C.CUDA_ERROR_EXTERNAL_DEVICE, unknown,
 }
 
 // These errors were added in CUDA 12.

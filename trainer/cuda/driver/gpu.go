@@ -131,12 +131,3 @@ func (g *GPU) Free() (free, total int64, err error) {
 	free, total, err = cu.MemInfo()
 	return free, total, wrap("cuMemGetInfo", err, nil)
 }
-
-// Synchronize waits for all work on the bound GPU.
-func (g *GPU) Synchronize() error { return wrap("cuCtxSynchronize", cu.Synchronize(), nil) }
-
-// CanAccess reports whether kernels of this GPU can access memory of the other one.
-func (g *GPU) CanAccess(other *GPU) (bool, error) {
-	can, err := g.device.CanAccessPeer(other.device)
-	return can != 0, wrap("cuDeviceCanAccessPeer", err, nil)
-}

@@ -57,23 +57,6 @@ type Exec struct{ exec cu.ExecGraph }
 // Close destroys the instance.
 func (e Exec) Close() error { return wrap("cuGraphExecDestroy", e.exec.Destroy(), nil) }
 
-// Update sets the parameters to those of a graph with the same topology. It returns false if the
-// topology differs; then a new instance is required.
-func (e Exec) Update(g Graph) (bool, error) {
-	var node C.CUgraphNode
-	var why C.CUgraphExecUpdateResult
-	r := C.cuGraphExecUpdate(execHandle(e.exec), graphHandle(g.graph), &node, &why)
-	if r == C.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE {
-		return false, nil
-	}
-	return r == C.CUDA_SUCCESS, failed("cuGraphExecUpdate", r, nil)
-}
-
-// UploadGraph uploads the graph to the GPU, so that the first Start is not delayed.
-func (s Stream) UploadGraph(e Exec) error {
-	return failed("cuGraphUpload", C.cuGraphUpload(execHandle(e.exec), streamHandle(s.stream)), nil)
-}
-
 // Start launches the graph in the stream.
 func (s Stream) Start(e Exec) error {
 	return failed("cuGraphLaunch", C.cuGraphLaunch(execHandle(e.exec), streamHandle(s.stream)), nil)

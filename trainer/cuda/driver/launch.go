@@ -91,9 +91,6 @@ func (a *Args) Int64(v int64) *Args {
 	return a
 }
 
-// Uint64 appends an unsigned long long.
-func (a *Args) Uint64(v uint64) *Args { return a.Int64(int64(v)) }
-
 // Float appends a float.
 func (a *Args) Float(v float32) *Args {
 	*(*float32)(a.add(4, 4)) = v

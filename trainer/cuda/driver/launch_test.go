@@ -82,12 +82,6 @@ func TestLaunchErrors(t *testing.T) {
 	if _, _, err := m.Global("x"); err == nil || !strings.Contains(err.(*driver.Error).Hint(), "too old for cuModuleGetGlobal") {
 		t.Errorf("a function that the driver lacks: got %v", err)
 	}
-	if n, err := f.BlocksPerProcessor(256, 0); n != 8 || err != nil {
-		t.Errorf("got %d, %v", n, err)
-	}
-	if n, err := f.Registers(); n != 40 || err != nil {
-		t.Errorf("got %d, %v", n, err)
-	}
 }
 
 // TestInvalidArgsPanic checks that arguments that are too large or too many panic.

@@ -34,18 +34,6 @@ func describeAlloc(n int64) string {
 // Free releases memory from Alloc, after all work on the GPU.
 func Free(p Ptr) error { return wrap("cuMemFree", cu.MemFree(p), nil) }
 
-// AllocAsync allocates memory in stream order. The call may be captured in a graph.
-func (s Stream) AllocAsync(n int64) (Ptr, error) {
-	var p C.CUdeviceptr
-	err := failed("cuMemAllocAsync", C.cuMemAllocAsync(&p, C.size_t(n), streamHandle(s.stream)), func() string { return describeAlloc(n) })
-	return Ptr(p), err
-}
-
-// FreeAsync releases memory from AllocAsync in stream order.
-func (s Stream) FreeAsync(p Ptr) error {
-	return failed("cuMemFreeAsync", C.cuMemFreeAsync(C.CUdeviceptr(p), streamHandle(s.stream)), nil)
-}
-
 // Host is pinned host memory, which a GPU accesses asynchronously. It is C memory, not Go memory.
 type Host struct {
 	address unsafe.Pointer
@@ -119,15 +107,6 @@ func (s Stream) Clear(dst Ptr, n int64) error {
 // Fill stores v n times.
 func (s Stream) Fill(dst Ptr, v uint32, n int64) error {
 	return wrap("cuMemsetD32Async", cu.MemsetD32Async(dst, uint(v), n, s.stream), copying(4*n))
-}
-
-// Write copies from Go memory. src may be reused when it returns. It is ordered only with the NULL
-// stream.
-func Write(dst Ptr, src []byte) error {
-	if len(src) == 0 {
-		return nil
-	}
-	return wrap("cuMemcpyHtoD", cu.MemcpyHtoD(dst, unsafe.Pointer(&src[0]), int64(len(src))), copying(int64(len(src))))
 }
 
 // Read copies from the GPU to Go memory. It is ordered only with the NULL stream.

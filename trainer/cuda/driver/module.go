@@ -92,16 +92,3 @@ func (f *Function) PreferShared() error {
 		C.cuFuncSetAttribute(functionHandle(f.function), C.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, percent),
 		func() string { return fmt.Sprintf("kernel %q, %d%% of shared memory", f.name, percent) })
 }
-
-// Registers returns the number of registers per thread.
-func (f *Function) Registers() (int, error) {
-	n, err := f.function.Attribute(C.CU_FUNC_ATTRIBUTE_NUM_REGS)
-	return n, wrap("cuFuncGetAttribute", err, func() string { return fmt.Sprintf("kernel %q", f.name) })
-}
-
-// BlocksPerProcessor returns the number of blocks that can be resident on a multiprocessor, with
-// the given number of threads and bytes of dynamic shared memory per block.
-func (f *Function) BlocksPerProcessor(threads, shared int) (int, error) {
-	n, err := f.function.MaxActiveBlocksPerMultiProcessor(threads, int64(shared))
-	return n, wrap("cuOccupancyMaxActiveBlocksPerMultiprocessor", err, func() string { return fmt.Sprintf("kernel %q", f.name) })
-}

@@ -51,13 +51,6 @@ func (s Stream) Wait(e Event) error {
 	return wrap("cuStreamWaitEvent", s.stream.Wait(e.event, 0), nil)
 }
 
-// Capturing reports whether the stream is being captured.
-func (s Stream) Capturing() (bool, error) {
-	var status C.CUstreamCaptureStatus
-	err := failed("cuStreamIsCapturing", C.cuStreamIsCapturing(streamHandle(s.stream), &status), nil)
-	return status != C.CU_STREAM_CAPTURE_STATUS_NONE, err
-}
-
 // Event is a CUDA event.
 type Event struct{ event cu.Event }
 

@@ -11,7 +11,7 @@
 typedef int R;
 typedef unsigned long long P;
 typedef unsigned int U;
-enum { OK = 0, BAD_VALUE = 1, NO_MEMORY = 2, BAD_DEVICE = 101, BAD_IMAGE = 218, NO_CONTEXT = 201, NOT_FOUND = 500, CAPTURING = 900, UNMATCHED = 903, CHANGED = 910 };
+enum { OK = 0, BAD_VALUE = 1, NO_MEMORY = 2, BAD_DEVICE = 101, BAD_IMAGE = 218, NO_CONTEXT = 201, NOT_FOUND = 500, CAPTURING = 900, UNMATCHED = 903 };
 
 typedef struct { int device, refs; } context;
 static context contexts[2] = {{0, 0}, {1, 0}};
@@ -42,7 +42,6 @@ R cuDevicePrimaryCtxRetain(context **c, int d) { *c = &contexts[d]; contexts[d].
 R cuDevicePrimaryCtxRelease_v2(int d) { if (!contexts[d].refs) return NO_CONTEXT; contexts[d].refs--; return OK; }
 R cuCtxSetCurrent(context *c) { current = c; return OK; }
 R cuCtxGetCurrent(context **c) { *c = current; return OK; }
-R cuCtxSynchronize(void) { NEED_CONTEXT(); return OK; }
 
 static size_t used;
 R cuMemGetInfo_v2(size_t *avail, size_t *total) {
@@ -62,8 +61,6 @@ R cuMemAlloc_v2(P *p, size_t n) {
 	return OK;
 }
 R cuMemFree_v2(P p) { NEED_CONTEXT(); size_t *block = (size_t *)(uintptr_t)(p - 512); used -= *block; free(block); return OK; }
-R cuMemAllocAsync(P *p, size_t n, void *s) { (void)s; return cuMemAlloc_v2(p, n); }
-R cuMemFreeAsync(P p, void *s) { (void)s; return cuMemFree_v2(p); }
 R cuMemHostAlloc(void **p, size_t n, U flags) { NEED_CONTEXT(); if (flags != 1) return BAD_VALUE; *p = malloc(n); return OK; }
 R cuMemFreeHost(void *p) { free(p); return OK; }
 R cuMemcpyHtoD_v2(P d, const void *s, size_t n) { NEED_CONTEXT(); memcpy((void *)(uintptr_t)d, s, n); return OK; }
@@ -109,8 +106,6 @@ R cuModuleGetFunction(kernel **f, char *m, const char *name) {
 	return NOT_FOUND;
 }
 R cuFuncSetAttribute(kernel *f, int a, int v) { if (a != 8 || v > 232448) return BAD_VALUE; f->shared = v; return OK; }
-R cuFuncGetAttribute(int *v, int a, kernel *f) { (void)f; if (a != 4) return BAD_VALUE; *v = 40; return OK; }
-R cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, kernel *f, int threads, size_t shared) { (void)f; *n = 2048 / threads; return shared ? BAD_VALUE : OK; }
 
 /* streams, graphs */
 typedef struct node { struct node *next; kernel *k; U threads; void *args[4]; void (*host)(void *); void *data; } node;
@@ -151,13 +146,9 @@ R cuStreamDestroy_v2(stream *s) { free(s); return OK; }
 R cuStreamSynchronize(stream *s) { NEED_CONTEXT(); return s && s->into ? CAPTURING : OK; }
 R cuStreamQuery(stream *s) { return s && s->into ? CAPTURING : OK; }
 R cuStreamWaitEvent(stream *s, void *e, U flags) { (void)s; return e && !flags ? OK : BAD_VALUE; }
-R cuStreamIsCapturing(stream *s, int *status) { *status = s && s->into; return OK; }
 R cuStreamBeginCapture_v2(stream *s, int mode) { if (mode != 1 || s->into) return BAD_VALUE; s->into = calloc(1, sizeof(graph)); s->into->last = &s->into->first; return OK; }
 R cuStreamEndCapture(stream *s, graph **g) { *g = s->into; s->into = NULL; return *g ? OK : UNMATCHED; }
 R cuGraphInstantiateWithFlags(graph **e, graph *g, P flags) { if (flags) return BAD_VALUE; *e = malloc(sizeof **e); **e = *g; return OK; }
-static int length(graph *g) { int n = 0; for (node *i = g->first; i; i = i->next) n++; return n; }
-R cuGraphExecUpdate(graph *e, graph *g, void **at, int *why) { *at = NULL; *why = 0; if (length(e) != length(g)) return CHANGED; *e = *g; return OK; }
-R cuGraphUpload(graph *e, stream *s) { (void)e; (void)s; return OK; }
 R cuGraphLaunch(graph *e, stream *s) { for (node *n = e->first; n; n = n->next) start(s, *n); return OK; }
 R cuGraphExecDestroy(graph *e) { free(e); return OK; }
 R cuGraphDestroy(graph *g) { (void)g; return OK; } /* executable graphs share its nodes */
