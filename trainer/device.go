@@ -87,7 +87,9 @@ func (r *run) connectGPU(ctx context.Context) error {
 	}
 	connect := r.Connect
 	if connect == nil {
-		connect = func(_ context.Context, gpu *cuda.GPU) (ddp.Communicator, error) { return cuda.ByHost(gpu, r.Comm) }
+		connect = func(_ context.Context, gpu *cuda.GPU) (ddp.Communicator, error) {
+			return cuda.ConnectThroughHost(gpu, r.Comm)
+		}
 	}
 	var err error
 	if r.deviceComm, err = connect(ctx, r.gpu); err != nil {

@@ -31,7 +31,7 @@ func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.
 	backend := r.job.Train.Backend
 	if backend == jobs.BackendTCP || backend == jobs.BackendMPI {
 		r.log.info("gpus", "exchange", "through host memory")
-		return cuda.ByHost(d, host)
+		return cuda.ConnectThroughHost(d, host)
 	}
 	l, err := r.loadNCCL(ctx, j, host)
 	var missing ncclError
@@ -39,7 +39,7 @@ func (r *rank) connectGPUs(ctx context.Context, j *launch.Rank, host collective.
 		if r.info.Rank == 0 {
 			r.say(fmt.Sprintf("warning: GPUs communicate through host memory, which is slow: %v; %s", err, missing.Hint()))
 		}
-		return cuda.ByHost(d, host)
+		return cuda.ConnectThroughHost(d, host)
 	}
 	if err != nil {
 		return nil, err

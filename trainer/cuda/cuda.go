@@ -1,13 +1,13 @@
 // Package cuda opens NVIDIA GPUs through the driver binding gorgonia.org/cu (package driver). The
 // binding requires a C compiler, so it has the build tag cuda. Without the tag, [Discover], [Open], and
-// [ByHost] return [ErrNotBuilt].
+// [ConnectThroughHost] return [ErrNotBuilt].
 //
 // Guarantees:
 //   - Importing the package has no cost on a machine without a GPU or a driver.
 //   - [Discover] lists the GPUs, or reports what is missing: the driver, or a GPU.
 //   - [Assign] assigns each rank a different GPU, with the same result on every rank.
 //
-// [Open] opens a GPU for training. [ByHost] connects GPUs through host memory. The package does not
+// [Open] opens a GPU for training. [ConnectThroughHost] connects GPUs through host memory. The package does not
 // read environment variables.
 package cuda
 

@@ -15,10 +15,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// ByHost connects GPUs from [Open] through host memory, for machines without NCCL: it copies data
+// ConnectThroughHost connects GPUs from [Open] through host memory, for machines without NCCL: it copies data
 // to the host, communicates there, and copies the result back. Sums have the order, and so the
 // bits, of the host communicator. The result must be closed before the GPU.
-func ByHost(d *GPU, host collective.Communicator) (ddp.Communicator, error) {
+func ConnectThroughHost(d *GPU, host collective.Communicator) (ddp.Communicator, error) {
 	entered, err := d.gpu.Enter()
 	if err != nil {
 		return nil, err
@@ -34,16 +34,16 @@ func ByHost(d *GPU, host collective.Communicator) (ddp.Communicator, error) {
 	}
 	c := &hostStagedComm{host: host, gpu: d.gpu, stream: stream}
 	order := driver.NewOrder(d.gpu, d, func(e driver.Event) { c.after = &e })
-	return byHost{ddp.NewDeviceCommunicator(c, host, order.Mark), c, order}, nil
+	return hostStaged{ddp.NewDeviceCommunicator(c, host, order.Mark), c, order}, nil
 }
 
-type byHost struct {
+type hostStaged struct {
 	ddp.Communicator
 	comm  *hostStagedComm
 	order *driver.Order
 }
 
-func (b byHost) Close() error {
+func (b hostStaged) Close() error {
 	if !b.comm.mu.TryLock() {
 		return errors.New("an operation through host memory is still in progress") // it still uses the memory
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 )
 
-// ByHost returns [ErrNotBuilt].
-func ByHost(*GPU, collective.Communicator) (ddp.Communicator, error) {
+// ConnectThroughHost returns [ErrNotBuilt].
+func ConnectThroughHost(*GPU, collective.Communicator) (ddp.Communicator, error) {
 	return nil, ErrNotBuilt
 }
