@@ -1,4 +1,4 @@
-// Call ddpb_lt_plans with the real cuBLASLt up to the heuristic, which needs a GPU: lt LIBRARY.
+// Call ddpb_lt_find with the real cuBLASLt up to the heuristic, which needs a GPU: lt LIBRARY.
 // Print each status other than 0, and the number of calls. Compare the sizes of all attributes.
 #include <dlfcn.h>
 #include <stdio.h>
@@ -71,11 +71,11 @@ int main(int argc, char **argv) {
       {7, 3, 5, 5, 5, 7, 1, 0, 0, 0, 1, 0, 0, 4, 4, 4, workspace},                          // float32, unaligned
   };
   for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-    ddpb_lt_plan plans[8];
+    ddpb_lt_plan plan;
     int found = -1;
     epilogue = 0;
-    int status = ddpb_lt_plans(&lt, NULL, &problems[i], plans, 8, &found);
-    if (status != 15 || found) failures++, printf("problem %zu: status %d, %d plans\n", i, status, found);
+    int status = ddpb_lt_find(&lt, NULL, &problems[i], &plan, &found);
+    if (status != 15 || found) failures++, printf("problem %zu: status %d, found %d\n", i, status, found);
   }
   printf("%d calls, %d failures\n", calls, failures);
   return failures ? 1 : 0;

@@ -23,29 +23,28 @@ int ddpb_lt_destroy(const ddpb_lt *lt, void *handle) { return lt->destroy(handle
     } \
   } while (0)
 
-int ddpb_lt_plans(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddpb_lt_plan *plans, int most, int *found) {
+int ddpb_lt_find(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddpb_lt_plan *plan, int *found) {
   int result = 0;
   int32_t yes = 1;
   uint32_t epilogue = (p->bias ? EPILOGUE_BIAS : 0) | (p->gelu ? EPILOGUE_GELU_AUX : 0) | (p->slope ? EPILOGUE_DGELU : 0), reduction = REDUCTION_COMPUTE_TYPE;
   int type = p->bf16 ? BFLOAT16 : FLOAT32;
   void *preference = NULL;
-  ddpb_lt_result results[16];
-  ddpb_lt_plan plan = {lt, handle, NULL, NULL, NULL, NULL, {0}, 0};
+  ddpb_lt_result best;
+  *plan = (ddpb_lt_plan){.lt = lt, .handle = handle};
   *found = 0;
-  if (most > 16) most = 16;
-  TRY(lt->desc_create(&plan.desc, COMPUTE_32F, FLOAT32));
-  if (p->transposed_a) TRY(lt->desc_set(plan.desc, DESC_TRANSA, &yes, sizeof yes));
-  if (p->transposed_b) TRY(lt->desc_set(plan.desc, DESC_TRANSB, &yes, sizeof yes));
-  if (epilogue) TRY(lt->desc_set(plan.desc, DESC_EPILOGUE, &epilogue, sizeof epilogue));
+  TRY(lt->desc_create(&plan->desc, COMPUTE_32F, FLOAT32));
+  if (p->transposed_a) TRY(lt->desc_set(plan->desc, DESC_TRANSA, &yes, sizeof yes));
+  if (p->transposed_b) TRY(lt->desc_set(plan->desc, DESC_TRANSB, &yes, sizeof yes));
+  if (epilogue) TRY(lt->desc_set(plan->desc, DESC_EPILOGUE, &epilogue, sizeof epilogue));
   uintptr_t aligned = 16;  // the heuristics depend on the alignment of these pointers; NULL would be aligned to any size
-  if (p->bias) TRY(lt->desc_set(plan.desc, DESC_BIAS_POINTER, &aligned, sizeof aligned));
+  if (p->bias) TRY(lt->desc_set(plan->desc, DESC_BIAS_POINTER, &aligned, sizeof aligned));
   if (p->gelu || p->slope) {
-    TRY(lt->desc_set(plan.desc, DESC_AUX_LD, &p->ldd, sizeof p->ldd));
-    TRY(lt->desc_set(plan.desc, DESC_AUX_POINTER, &aligned, sizeof aligned));
+    TRY(lt->desc_set(plan->desc, DESC_AUX_LD, &p->ldd, sizeof p->ldd));
+    TRY(lt->desc_set(plan->desc, DESC_AUX_POINTER, &aligned, sizeof aligned));
   }
-  TRY(lt->layout_create(&plan.a, type, p->transposed_a ? p->k : p->m, p->transposed_a ? p->m : p->k, p->lda));
-  TRY(lt->layout_create(&plan.b, type, p->transposed_b ? p->n : p->k, p->transposed_b ? p->k : p->n, p->ldb));
-  TRY(lt->layout_create(&plan.d, p->narrow ? BFLOAT16 : FLOAT32, p->m, p->n, p->ldd));
+  TRY(lt->layout_create(&plan->a, type, p->transposed_a ? p->k : p->m, p->transposed_a ? p->m : p->k, p->lda));
+  TRY(lt->layout_create(&plan->b, type, p->transposed_b ? p->n : p->k, p->transposed_b ? p->k : p->n, p->ldb));
+  TRY(lt->layout_create(&plan->d, p->narrow ? BFLOAT16 : FLOAT32, p->m, p->n, p->ldd));
   TRY(lt->preference_create(&preference));
   TRY(lt->preference_set(preference, PREF_MAX_WORKSPACE, &p->workspace, sizeof p->workspace));
   TRY(lt->preference_set(preference, PREF_REDUCTION, &reduction, sizeof reduction));
@@ -54,18 +53,16 @@ int ddpb_lt_plans(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddp
   TRY(lt->preference_set(preference, PREF_ALIGN_C, &p->align_d, sizeof p->align_d));
   TRY(lt->preference_set(preference, PREF_ALIGN_D, &p->align_d, sizeof p->align_d));
   int n = 0;
-  TRY(lt->heuristic(handle, plan.desc, plan.a, plan.b, plan.d, plan.d, preference, most, results, &n));
-  for (int i = 0; i < n; i++) {
-    if (results[i].state) continue;
-    plans[*found] = plan;
-    memcpy(plans[*found].algo, results[i].algo, sizeof plan.algo);
-    plans[*found].workspace = results[i].workspace;
-    ++*found;
+  TRY(lt->heuristic(handle, plan->desc, plan->a, plan->b, plan->d, plan->d, preference, 1, &best, &n));
+  if (n > 0 && !best.state) {
+    *found = 1;
+    memcpy(plan->algo, best.algo, sizeof plan->algo);
+    plan->workspace = best.workspace;
   }
 done:
   if ((p->gelu || p->slope) && result == INVALID_VALUE) result = NOT_SUPPORTED;  // this version of cuBLASLt does not support the epilogue
   if (preference) lt->preference_destroy(preference);
-  if (!*found) ddpb_lt_free(&plan);
+  if (!*found) ddpb_lt_free(plan);
   return result;
 }
 

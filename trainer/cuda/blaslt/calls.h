@@ -45,8 +45,7 @@ typedef struct {
 int ddpb_lt_create(const ddpb_lt *lt, void **handle);
 int ddpb_lt_destroy(const ddpb_lt *lt, void *handle);
 
-// ddpb_lt_plans stores up to `most` plans, which share the resources that freeing plans[0]
-// releases.
-int ddpb_lt_plans(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddpb_lt_plan *plans, int most, int *found);
+// ddpb_lt_find stores the fastest plan, which must be freed, and whether there is one.
+int ddpb_lt_find(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddpb_lt_plan *plan, int *found);
 void ddpb_lt_free(ddpb_lt_plan *plan);
 int ddpb_lt_run(const ddpb_lt_plan *plan, uintptr_t a, uintptr_t b, uintptr_t d, uintptr_t bias, uintptr_t pre, float beta, uintptr_t workspace, uintptr_t stream);

@@ -17,7 +17,7 @@ import (
 type Handle struct {
 	library *Library
 	handle  unsafe.Pointer
-	plans   []*Plan // one for each product
+	plans   []*Plan
 }
 
 // Handle creates a handle for the bound GPU.
@@ -80,9 +80,9 @@ type Plan struct {
 	product Product
 }
 
-// Plans returns up to most plans for a product with at most the given number of workspace bytes,
-// sorted by estimated speed, fastest first. The result may be empty.
-func (h *Handle) Plans(p Product, most, workspace int) ([]*Plan, error) {
+// Plan returns the plan for a product that cuBLASLt's heuristic considers the fastest with at most the
+// given number of workspace bytes, or nil if there is none.
+func (h *Handle) Plan(p Product, workspace int) (*Plan, error) {
 	// cuBLASLt's matrices are column-major: the transposes of the row-major ones, so Dᵀ = Bᵀ·Aᵀ.
 	problem := C.ddpb_lt_problem{
 		m: C.uint64_t(p.N), n: C.uint64_t(p.M), k: C.uint64_t(p.K),
@@ -90,26 +90,23 @@ func (h *Handle) Plans(p Product, most, workspace int) ([]*Plan, error) {
 		transposed_a: truth(p.B.Transposed), transposed_b: truth(p.A.Transposed), bf16: truth(p.BF16), narrow: truth(p.Narrow), bias: truth(p.Bias), gelu: truth(p.GELU), slope: truth(p.Slope),
 		align_a: C.uint32_t(p.B.Align), align_b: C.uint32_t(p.A.Align), align_d: C.uint32_t(p.D.Align), workspace: C.uint64_t(workspace),
 	}
-	found := make([]C.ddpb_lt_plan, most)
-	var n C.int
-	r := C.ddpb_lt_plans(h.library.functions, h.handle, &problem, &found[0], C.int(most), &n)
+	plan := &Plan{product: p}
+	var found C.int
+	r := C.ddpb_lt_find(h.library.functions, h.handle, &problem, &plan.plan, &found)
 	const notSupported = 15
 	if r != 0 && r != notSupported {
 		return nil, fmt.Errorf("cublasLtMatmulAlgoGetHeuristic: %w (%v)", Status(r), p)
 	}
-	plans := make([]*Plan, n)
-	for i := range plans {
-		plans[i] = &Plan{found[i], p}
+	if found == 0 {
+		return nil, nil
 	}
-	if len(plans) > 0 {
-		h.plans = append(h.plans, plans[0]) // all plans share the resources to free
-	}
-	return plans, nil
+	h.plans = append(h.plans, plan)
+	return plan, nil
 }
 
 // Run computes the product in the stream and adds beta times the previous contents of d. bias may be
 // 0. pre is the address of GELU's argument, aligned to 16 bytes, or 0. workspace has the size that was
-// passed to [Handle.Plans].
+// passed to [Handle.Plan].
 func (p *Plan) Run(s driver.Stream, a, b, d, bias, pre driver.Ptr, beta float32, workspace driver.Ptr) error {
 	r := C.ddpb_lt_run(&p.plan, C.uintptr_t(b), C.uintptr_t(a), C.uintptr_t(d), C.uintptr_t(bias), C.uintptr_t(pre), C.float(beta), C.uintptr_t(workspace), C.uintptr_t(s.Handle()))
 	if r != 0 {

@@ -11,11 +11,11 @@ import (
 )
 
 // BenchmarkGPT2 measures the operations of GPT-2 124M with 8 sequences of 1,024 tokens, the largest
-// of each kind, with tuning. It requires a GPU for meaningful results: see docs/gpu-development.md.
+// of each kind. It requires a GPU for meaningful results: see docs/gpu-development.md.
 func BenchmarkGPT2(b *testing.B) {
 	const sequences, length, width, heads, vocabulary = 8, 1024, 768, 12, 50304
 	const rows = sequences * length
-	d := open(b, engine.Options{Tune: true})
+	d := open(b, engine.Options{})
 	tensor := func(n int) device.Tensor { return d.Alloc(device.Float32, n) }
 	matrix := func(rows, cols int) device.Matrix { return device.Rows(tensor(rows*cols), rows, cols) }
 	stored := func(p device.Precision, rows, cols int) device.Matrix {

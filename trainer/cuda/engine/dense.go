@@ -3,10 +3,8 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
-	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/blaslt"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
@@ -14,10 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-const (
-	workspaceBytes = 32 << 20 // workspace for cuBLASLt; its default on Hopper
-	candidates     = 8        // number of algorithms to measure
-)
+// workspaceBytes is the size of cuBLASLt's workspace, its default on Hopper.
+const workspaceBytes = 32 << 20
 
 // products holds the plans of matrix multiplications, each created on first use.
 type products struct {
@@ -155,17 +151,17 @@ func (d *Device) tryBLAS(p device.Product, to device.Matrix, bias driver.Ptr) (d
 		c := stored(p.C.Data)
 		with := problem
 		with.GELU, with.Slope, with.D = !p.Gradient, p.Gradient, blaslt.Operand{Pitch: p.C.Cols, Align: alignment(c)}
-		if plan := d.planned(with, a, b, bias); plan != nil {
+		if plan := d.planned(with); plan != nil {
 			d.submit(call{kind: multiplies, plan: plan, to: c, a: a, b: b, bias: bias, pre: stored(p.Pre.Data), workspace: workspace})
 			return true, true
 		}
 	}
 	c := stored(to.Data)
 	problem.D = blaslt.Operand{Pitch: max(to.RowStride, to.Cols), Align: alignment(c)}
-	plan := d.planned(problem, a, b, bias)
+	plan := d.planned(problem)
 	if plan == nil && problem.Bias {
 		problem.Bias = false
-		plan = d.planned(problem, a, b, 0)
+		plan = d.planned(problem)
 	}
 	if plan == nil {
 		return false, false
@@ -232,63 +228,15 @@ func (d *Device) round(use int, from driver.Ptr, n int) driver.Ptr {
 }
 
 // planned returns the plan for a product, or nil. It creates the plan on first use.
-func (d *Device) planned(problem blaslt.Product, a, b, bias driver.Ptr) *blaslt.Plan {
+func (d *Device) planned(problem blaslt.Product) *blaslt.Plan {
 	plan, ok := d.products.plans[problem]
 	if !ok {
-		plan = d.plan(problem, a, b, bias)
+		var err error
+		plan, err = d.products.handle.Plan(problem, workspaceBytes)
+		d.check(err)
 		d.products.plans[problem] = plan
 	}
 	return plan
-}
-
-// plan creates the plan for a product, or returns nil. The product's operands are used to
-// measure plans.
-func (d *Device) plan(problem blaslt.Product, a, b, bias driver.Ptr) *blaslt.Plan {
-	most := 1
-	if d.options.Tune {
-		most = candidates
-	}
-	plans, err := d.products.handle.Plans(problem, most, workspaceBytes)
-	d.check(err)
-	if len(plans) == 0 {
-		return nil
-	}
-	best, least := plans[0], time.Duration(0)
-	for i, p := range plans {
-		if len(plans) == 1 {
-			break
-		}
-		if took := d.measure(p, problem, a, b, bias); i == 0 || took < least {
-			best, least = p, took
-		}
-	}
-	return best
-}
-
-// measure returns the minimum time of a plan. It writes to a scratch buffer.
-func (d *Device) measure(p *blaslt.Plan, problem blaslt.Product, a, b, bias driver.Ptr) time.Duration {
-	d.flush()
-	size := 4 * problem.M * problem.D.Pitch
-	to, pre := d.scratchFor(scratchTrial, 2*size), driver.Ptr(0)
-	if problem.GELU || problem.Slope {
-		pre = to + driver.Ptr(size)
-	}
-	workspace := d.scratchFor(scratchWorkspace, workspaceBytes)
-	start, err := driver.NewEvent(true)
-	d.check(err)
-	end, err := driver.NewEvent(true)
-	d.check(err)
-	var least time.Duration
-	for i := range 4 { // the first run warms up
-		d.check(errors.Join(d.stream.Record(start), p.Run(d.stream, a, b, to, bias, pre, 0, workspace), d.stream.Record(end), end.Synchronize()))
-		took, err := end.Since(start)
-		d.check(err)
-		if i == 1 || i > 1 && took < least {
-			least = took
-		}
-	}
-	d.check(errors.Join(start.Close(), end.Close()))
-	return least
 }
 
 // ColumnSum sums rows.

@@ -6,7 +6,7 @@
 // operations that return a value synchronize. FP32 matrix multiplications use float32 operands (no
 // TF32). BF16 matrix multiplications round their operands, unless these are stored as bfloat16, and
 // accumulate in float32 on tensor cores. The same program gives the same bits each time on one type
-// of GPU with one version of cuBLASLt, unless Options.Tune selects algorithms by measurement.
+// of GPU with one version of cuBLASLt.
 //
 // Between Begin and End, operations are held back. A sequence that was recorded before is replayed
 // as a CUDA graph, with the same bits.

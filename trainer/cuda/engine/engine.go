@@ -17,10 +17,6 @@ type Options struct {
 	// BLAS contains the files to try as cuBLASLt. If it is empty, the dynamic linker searches for
 	// the library.
 	BLAS []string
-	// Tune measures the fastest algorithm for each shape of matrix multiplication on first use,
-	// instead of using cuBLASLt's heuristic. A different run may choose a different algorithm with
-	// a different order of additions.
-	Tune bool
 	// SeparateAllocations makes each tensor a separate driver allocation, so that compute-sanitizer or the
 	// simulator detects out-of-bounds accesses. It costs memory and time.
 	SeparateAllocations bool

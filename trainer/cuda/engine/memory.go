@@ -119,7 +119,6 @@ const (
 	scratchBias             // a rounded bias
 	scratchDelta            // delta of the attention gradients: one value per query and head
 	scratchWorkspace        // cuBLASLt's workspace
-	scratchTrial            // results of matrix multiplications that are measured
 	scratchSort             // sorted tokens
 	scratchSums             // partial results of reductions and of sums over rows
 	scratchUses

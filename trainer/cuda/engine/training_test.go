@@ -167,14 +167,3 @@ func TestTwoSteps(t *testing.T) {
 		}
 	}
 }
-
-// TestTuned checks that tuning does not change the results.
-func TestTuned(t *testing.T) {
-	k := trainings[0]
-	want, got := k.losses(t, cpu.New(1), device.FP32, 5), k.losses(t, open(t, engine.Options{Tune: true}), device.FP32, 5)
-	for i := range want {
-		if !(math.Abs(got[i]-want[i]) <= 1e-5*math.Abs(want[i])) {
-			t.Errorf("step %d: %v, want %v", i, got[i], want[i])
-		}
-	}
-}
