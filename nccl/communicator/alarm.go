@@ -52,8 +52,8 @@ func (a *alarms) neighbors() [2]int {
 	return [2]int{(r + 1) % n, (r + n - 1) % n}
 }
 
-// send starts to send a message to both neighbors, unless they have one already. The listener also waits
-// for these sends, because canceling one fails the host communicator of all ranks.
+// send starts to send a message to both neighbors, unless they have one already. The listener also
+// waits for these sends, because canceling one fails the host communicator of all ranks.
 func (a *alarms) send(message byte) {
 	a.sent.Do(func() {
 		for direction, neighbor := range a.neighbors() {

@@ -7,8 +7,8 @@
 //   - [Discover] lists the GPUs, or reports what is missing: the driver, or a GPU.
 //   - [Assign] assigns each rank a different GPU, with the same result on every rank.
 //
-// [Open] opens a GPU for training. [ConnectThroughHost] connects GPUs through host memory. The package does not
-// read environment variables.
+// [Open] opens a GPU for training. [ConnectThroughHost] connects GPUs through host memory. The
+// package does not read environment variables.
 package cuda
 
 import (

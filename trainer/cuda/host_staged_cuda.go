@@ -15,9 +15,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 )
 
-// ConnectThroughHost connects GPUs from [Open] through host memory, for machines without NCCL: it copies data
-// to the host, communicates there, and copies the result back. Sums have the order, and so the
-// bits, of the host communicator. The result must be closed before the GPU.
+// ConnectThroughHost connects GPUs from [Open] through host memory, for machines without NCCL: it
+// copies data to the host, communicates there, and copies the result back. Sums have the order, and
+// so the bits, of the host communicator. The result must be closed before the GPU.
 func ConnectThroughHost(d *GPU, host collective.Communicator) (ddp.Communicator, error) {
 	entered, err := d.gpu.Enter()
 	if err != nil {

@@ -141,7 +141,8 @@ func (n *network) adopt(p *peer, s *socket, conn *connection) {
 	n.serve(p, s)
 }
 
-// handshake runs the handshake of a new connection to a peer. It closes the connection when ctx is done.
+// handshake runs the handshake of a new connection to a peer. It closes the connection when ctx is
+// done.
 func (n *network) handshake(ctx context.Context, raw net.Conn, to, index int) (*connection, error) {
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	defer stop()
