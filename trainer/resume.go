@@ -65,7 +65,8 @@ func (r *run) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.Comm.Do(ctx, collective.Broadcast(wire, 0)); err != nil {
+	// Rank 0 may verify a large checkpoint for longer than an operation may take.
+	if err := r.Comm.Do(collective.WithTimeout(ctx, collective.NoTimeout), collective.Broadcast(wire, 0)); err != nil {
 		return fmt.Errorf("share the starting state: %w", err)
 	}
 	if _, err := binary.Decode(wire, binary.LittleEndian, &h); err != nil {

@@ -2,13 +2,17 @@ package trainer
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
 // TestShardedCheckpointEqualsWhole checks that the tensors of a sharded checkpoint are
@@ -84,5 +88,48 @@ func TestRankThatCannotWriteItsPart(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// TestSlowDiskIsNotATimeout checks that rank 0 may save a checkpoint, or verify checkpoints when a
+// run resumes, for longer than the timeout of collectives.
+func TestSlowDiskIsNotATimeout(t *testing.T) {
+	const timeout = time.Second
+	dir := t.TempDir()
+	j := job(t, strings.Replace(fmt.Sprintf(mlp, 50), "7 steps", "100 steps", 1))
+	for _, slow := range []Kind{Saved, CheckpointSkipped} {
+		comms := collective.Local(2, timeout)
+		events, result, errs := world(t, 2, j, dir, func(rank int, o *Options) {
+			o.Comm = comms[rank]
+			inner := o.Observe
+			o.Observe = func(e Event) {
+				inner(e)
+				if rank == 0 && e.Kind == slow {
+					time.Sleep(timeout * 3 / 2)
+				}
+			}
+		})
+		for _, c := range comms {
+			c.Close()
+		}
+		ok(t, errs)
+		if !slices.ContainsFunc(events, func(e Event) bool { return e.Kind == slow }) {
+			t.Errorf("no event %v in %v", slow, events)
+		}
+		corrupt(t, dir, result.Step)
+	}
+}
+
+// corrupt changes the tensors of a checkpoint, but not its manifest.
+func corrupt(t *testing.T, dir string, step int) {
+	t.Helper()
+	path := filepath.Join(dir, fmt.Sprintf("step-%08d", step), checkpoint.ModelFile)
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[len(raw)-1]++
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

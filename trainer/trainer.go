@@ -150,11 +150,6 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
-	// No rank returns before rank 0 has saved. Otherwise, if the save failed, rank 0 would seem to
-	// fail because the other ranks have left.
-	if err := o.Comm.Do(ctx, collective.Barrier()); err != nil {
-		return Result{}, err
-	}
 	l.endTrace()
 	kind := Finished
 	if stopped {

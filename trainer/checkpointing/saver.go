@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
@@ -152,9 +153,8 @@ func (s *Saver) end() {
 	}
 }
 
-// Save writes the state after a step and returns when this rank has nothing left to write; on rank
-// 0, the checkpoint is then on disk. Rank 0 writes the whole state, or, if the state is sharded, each
-// rank writes its part. If training is finished, rank 0 consolidates the parts, so that other
+// Save writes the state after a step and returns when the checkpoint is on disk. Rank 0 writes the
+// whole state, or, if the state is sharded, each rank writes its part. If training is finished, rank 0 consolidates the parts, so that other
 // programs can read the result.
 func (s *Saver) Save(ctx context.Context, step int64) error {
 	return s.save(ctx, save{step: step, required: true})
@@ -170,22 +170,38 @@ func (s *Saver) SavePeriodic(ctx context.Context, step int64) error {
 func (s *Saver) save(ctx context.Context, c save) error {
 	defer s.State.Trace.Add(trace.Save, 0, s.State.Trace.Now())
 	called := time.Now()
-	if err := s.Wait(ctx); err != nil {
+	if err := s.waitAll(ctx); err != nil {
 		return err
 	}
 	s.enter(Copying)
-	if hasPart, err := s.copyState(ctx, &c); err != nil || !hasPart {
+	hasPart, err := s.copyState(ctx, &c)
+	if hasPart {
+		s.current = &c
+		s.enter(Writing)
+		c.start(func() { s.write(ctx, &c) })
+	} else {
 		s.enter(Idle)
+	}
+	if c.async || err != nil {
+		c.stalled = time.Since(called)
 		return err
 	}
-	s.current = &c
-	s.enter(Writing)
-	c.start(func() { s.write(ctx, &c) })
-	if c.async {
-		c.stalled = time.Since(called)
-		return nil
+	return s.waitAll(ctx)
+}
+
+// waitAll completes the save in progress on all ranks. Otherwise, the other ranks would wait for a
+// slow disk in their next operation, whose timeout is for the network.
+func (s *Saver) waitAll(ctx context.Context) error {
+	if err := s.Wait(ctx); err != nil {
+		return err
 	}
-	return s.Wait(ctx)
+	return s.State.Comm.Do(untimed(ctx), collective.Barrier())
+}
+
+// untimed returns a context for operations in which ranks wait for the disk of another rank. A
+// failure of that rank still ends them.
+func untimed(ctx context.Context) context.Context {
+	return collective.WithTimeout(ctx, collective.NoTimeout)
 }
 
 // start runs a task, in the background if the save is asynchronous. Tasks read nothing that

@@ -31,7 +31,13 @@ type rank struct {
 // eachRank calls f concurrently on the given number of ranks. change may alter the options.
 func eachRank(t *testing.T, n int, strategy ddp.Strategy, dir string, change func(*Options), f func(ctx context.Context, r *rank) error) {
 	t.Helper()
-	comms := collective.Local(n, 5*time.Minute)
+	eachRankWithin(t, 5*time.Minute, n, strategy, dir, change, f)
+}
+
+// eachRankWithin is like eachRank, with a timeout for collectives.
+func eachRankWithin(t *testing.T, timeout time.Duration, n int, strategy ddp.Strategy, dir string, change func(*Options), f func(ctx context.Context, r *rank) error) {
+	t.Helper()
+	comms := collective.Local(n, timeout)
 	errs := make(chan error, n)
 	for i, c := range comms {
 		go func() {
@@ -239,6 +245,47 @@ func TestFailureOfOneRankFailsTheSave(t *testing.T) {
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 			t.Errorf("required is %t: left %v, %v", required, left, err)
 		}
+	}
+}
+
+// TestSlowDiskIsNotATimeout checks that a rank may write for longer than the timeout of collectives
+// before the next save begins.
+func TestSlowDiskIsNotATimeout(t *testing.T) {
+	for _, tt := range []struct {
+		strategy ddp.Strategy
+		slow     int // rank
+	}{{ddp.DDP, 0}, {ddp.ZeRO1, 1}, {ddp.ZeRO3, 1}} {
+		t.Run(tt.strategy.String(), func(t *testing.T) {
+			t.Parallel()
+			const timeout = time.Second
+			eachRankWithin(t, timeout, 2, tt.strategy, t.TempDir(), nil, func(ctx context.Context, r *rank) error {
+				if err := r.SavePeriodic(ctx, 7); err != nil {
+					return err
+				}
+				if r.State.Comm.Rank() == tt.slow {
+					<-r.current.done
+					slow := make(chan struct{})
+					r.current.done = slow
+					time.AfterFunc(timeout*3/2, func() { close(slow) })
+				}
+				return errors.Join(r.SavePeriodic(ctx, 7), r.Wait(ctx))
+			})
+		})
+	}
+}
+
+// TestFailedPruneIsNotAFailedSave checks that a checkpoint is reported as saved if old checkpoints
+// cannot be removed. Here, another run seems to have replaced the directory.
+func TestFailedPruneIsNotAFailedSave(t *testing.T) {
+	for _, continues := range []bool{false, true} {
+		eachRank(t, 1, ddp.DDP, t.TempDir(), func(o *Options) { o.ContinueOnError = continues }, func(ctx context.Context, r *rank) error {
+			r.CheckDir = func() error { r.Run = "another"; return nil } // called before the checkpoint is written
+			err := r.Save(ctx, 7)
+			if len(r.saved) != 1 || (err == nil) != continues || (len(r.unsaved) == 1) != continues {
+				return fmt.Errorf("continues is %t: saved %v, unsaved %v, error %w", continues, r.saved, r.unsaved, err)
+			}
+			return nil
+		})
 	}
 }
 

@@ -89,7 +89,7 @@ func (s *Saver) createPartDir(ctx context.Context, c *save) error {
 			copy(dirName, filepath.Base(c.target.TempDir))
 		}
 	}
-	if err := s.State.Comm.Do(ctx, collective.Broadcast(dirName, 0)); err != nil {
+	if err := s.State.Comm.Do(untimed(ctx), collective.Broadcast(dirName, 0)); err != nil {
 		return c.wrapError(err)
 	}
 	if name := strings.TrimRight(string(dirName), "\x00"); name != "" {
@@ -125,7 +125,7 @@ func (s *Saver) exchangeResults(ctx context.Context, c *save) error {
 		Files  []checkpoint.File
 		Failed bool
 	}
-	all, err := collective.AllGatherJSON(ctx, s.State.Comm, result{c.files, c.err != nil})
+	all, err := collective.AllGatherJSON(untimed(ctx), s.State.Comm, result{c.files, c.err != nil})
 	if err != nil {
 		return c.wrapError(err)
 	}
