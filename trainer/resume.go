@@ -57,7 +57,7 @@ func (r *run) start(ctx context.Context) error {
 		if err != nil && !h.Stopped {
 			return err
 		}
-		if h.Best, err = saver.BestSaved(); err != nil {
+		if h.Best, err = saver.Retention.BestSaved(saver.Dir, saver.Run, int(h.Position.Step)); err != nil {
 			return err
 		}
 	}

@@ -70,6 +70,25 @@ func TestKeepBest(t *testing.T) {
 	}
 }
 
+// TestKeepBestIgnoresSkippedCheckpoint checks that the best checkpoint is saved again if it is corrupt
+// when the run resumes from an earlier one.
+func TestKeepBestIgnoresSkippedCheckpoint(t *testing.T) {
+	text := strings.NewReplacer("3 steps", "100000 steps", "keep = 100", "keep = 2\nkeep_best = \"eval_loss\"").Replace(fmt.Sprintf(gpt, 2, 0.0, text(t)))
+	dir := t.TempDir()
+	events, result, errs := world(t, 1, job(t, text), dir, nil)
+	ok(t, errs)
+	events = slices.DeleteFunc(events, func(e Event) bool { return e.Kind != Evaluated })
+	if len(events) != 2 || events[1].Loss >= events[0].Loss {
+		t.Fatalf("the last evaluation is not the best, which shows nothing: %v", events)
+	}
+	corrupt(t, dir, result.Step)
+	events, _, errs = world(t, 1, job(t, strings.Replace(text, "epochs = 2", "epochs = 3", 1)), dir, nil)
+	ok(t, errs)
+	if !slices.ContainsFunc(events, func(e Event) bool { return e.Kind == Saved && e.Step == result.Step }) {
+		t.Errorf("step %d was not saved again: %v", result.Step, events)
+	}
+}
+
 // TestKeepBestWithoutMetric checks that a run rejects a metric that it does not measure, before
 // training starts.
 func TestKeepBestWithoutMetric(t *testing.T) {

@@ -33,9 +33,34 @@ func (k Retention) isPermanent(e Entry) bool {
 	return k.Epochs > 0 && m != nil && m.Consumed == 0 && m.Epoch%k.Epochs == 0
 }
 
-// BestOf returns the best value of the metric Best and the index of its entry, or -1 if no entry
+// BestSaved returns the best value of the metric Best among the checkpoints in dir that the given run
+// wrote up to step, or NaN if none has the metric. It does not verify their tensors. Checkpoints of
+// later steps do not count: they were skipped when the run resumed from step, and will be replaced.
+func (k Retention) BestSaved(dir, run string, step int) (float64, error) {
+	if k.Best == "" {
+		return math.NaN(), nil
+	}
+	root, err := openOwn(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return math.NaN(), nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("list checkpoints: %w", err)
+	}
+	defer root.Close()
+	entries, err := listIn(root)
+	entries = slices.DeleteFunc(entries, func(e Entry) bool {
+		return e.Step > step || !e.IsOwn() || e.Manifest.Run != run
+	})
+	if value, index := k.bestOf(entries); index >= 0 {
+		return value, err
+	}
+	return math.NaN(), err
+}
+
+// bestOf returns the best value of the metric Best and the index of its entry, or -1 if no entry
 // has the metric. Entries are sorted newest first, as by [List].
-func (k Retention) BestOf(entries []Entry) (value float64, at int) {
+func (k Retention) bestOf(entries []Entry) (value float64, at int) {
 	at = -1
 	for i, e := range entries {
 		if e.Manifest == nil {
@@ -120,7 +145,7 @@ func (k Retention) best(entries []Entry, verifies func(Entry) bool) int {
 	}
 	entries = slices.Clone(entries)
 	for {
-		_, at := k.BestOf(entries)
+		_, at := k.bestOf(entries)
 		if at < 0 {
 			return -1
 		}

@@ -135,6 +135,60 @@ func TestPruneKeeps(t *testing.T) {
 }
 
 // TestPruneKeepsOtherRuns checks that Prune removes no checkpoint of another run. Its directory
+// TestBestSaved checks which checkpoints count for the best value so far.
+func TestBestSaved(t *testing.T) {
+	dir := t.TempDir()
+	for _, m := range []*Manifest{
+		{Run: "run", Step: 1, Metrics: map[string]Number{"loss": 5}},
+		{Run: "run", Step: 2, Metrics: map[string]Number{"loss": 4}},
+		{Run: "another", Step: 3, Metrics: map[string]Number{"loss": 3}},
+		{Run: "run", Step: 4, Metrics: map[string]Number{"loss": 2}}, // others can write to it
+		{Run: "run", Step: 5, Metrics: map[string]Number{"loss": 1}},
+	} {
+		path, err := Save(dir, m, Files{ModelFile: nil})
+		if err == nil && m.Step == 4 {
+			err = os.Chmod(filepath.Join(path, manifestName), 0o666)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		dir    string
+		metric string
+		step   int
+		want   float64
+	}{
+		{name: "all steps", dir: dir, metric: "loss", step: 5, want: 1},
+		{name: "later step, different run, and unsafe file", dir: dir, metric: "loss", step: 4, want: 4},
+		{name: "no step", dir: dir, metric: "loss", step: 0, want: math.NaN()},
+		{name: "no such metric", dir: dir, metric: "accuracy", step: 5, want: math.NaN()},
+		{name: "no metric", dir: dir, step: 5, want: math.NaN()},
+		{name: "no directory", dir: filepath.Join(dir, "missing"), metric: "loss", want: math.NaN()},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := Retention{Best: tt.metric}.BestSaved(tt.dir, "run", tt.step)
+			if err != nil || got != tt.want && !(math.IsNaN(got) && math.IsNaN(tt.want)) {
+				t.Errorf("got %v, %v, want %v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// TestPruneOfWrongStep checks the error for a manifest of a different step.
+func TestPruneOfWrongStep(t *testing.T) {
+	dir := t.TempDir()
+	path := save(t, dir, 1)
+	if err := os.Rename(path, filepath.Join(dir, name(2))); err != nil {
+		t.Fatal(err)
+	}
+	err := Prune(t.Context(), dir, "run", 2, Retention{Newest: 1}, map[int]bool{})
+	if err == nil || strings.Contains(err.Error(), "belongs to run") || !strings.Contains(err.Error(), "is for step 1") {
+		t.Errorf("got %v, want an error about the step", err)
+	}
+}
+
 // can replace the one that was saved into.
 func TestPruneKeepsOtherRuns(t *testing.T) {
 	dir := t.TempDir()

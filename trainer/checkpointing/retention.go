@@ -7,23 +7,6 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 )
 
-// BestSaved returns the best metric of all checkpoints with a valid manifest, or NaN if none has
-// it. It does not verify their tensors, and includes checkpoints that were skipped when the run
-// resumed.
-func (s *Saver) BestSaved() (float64, error) {
-	if s.Retention.Best == "" {
-		return math.NaN(), nil
-	}
-	entries, err := checkpoint.List(s.Dir)
-	if err != nil {
-		return 0, err
-	}
-	if value, at := s.Retention.BestOf(entries); at >= 0 {
-		return value, nil
-	}
-	return math.NaN(), nil
-}
-
 // Improved reports whether an evaluation with these metrics has the best result so far. If so, it
 // stores the result in s.Best.
 func (s *Saver) Improved(metrics map[string]float64) bool {
