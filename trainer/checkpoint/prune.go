@@ -200,9 +200,10 @@ func remove(root *os.Root, name string) error {
 // checkRun returns an error unless the open directory has a checkpoint of step that the given run
 // wrote.
 func checkRun(root *os.Root, run string, step int) error {
-	m, _, err := openManifest(root, filepath.Join(root.Name(), name(step)))
-	if err != nil {
-		return err
+	e := Entry{Path: filepath.Join(root.Name(), name(step)), Step: step}
+	e.read(root)
+	if e.Err == nil && e.Manifest.Run != run {
+		return fmt.Errorf("checkpoint of step %d belongs to run %q, not to run %q", step, e.Manifest.Run, run)
 	}
 	if m.Run != run || m.Step != step {
 		return fmt.Errorf("checkpoint of step %d belongs to run %q, not to run %q", step, m.Run, run)

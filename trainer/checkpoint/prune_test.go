@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -134,7 +135,6 @@ func TestPruneKeeps(t *testing.T) {
 	}
 }
 
-// TestPruneKeepsOtherRuns checks that Prune removes no checkpoint of another run. Its directory
 // TestBestSaved checks which checkpoints count for the best value so far.
 func TestBestSaved(t *testing.T) {
 	dir := t.TempDir()
@@ -189,6 +189,7 @@ func TestPruneOfWrongStep(t *testing.T) {
 	}
 }
 
+// TestPruneKeepsOtherRuns checks that Prune removes no checkpoint of another run. Its directory
 // can replace the one that was saved into.
 func TestPruneKeepsOtherRuns(t *testing.T) {
 	dir := t.TempDir()
