@@ -177,21 +177,15 @@ func clean(root *os.Root) error {
 	return nil
 }
 
-// setAside renames a checkpoint, if it exists, and returns its new name. Under that name it is no
-// longer a checkpoint, and the next [Save] removes its remaining files.
-func setAside(root *os.Root, name string) (string, error) {
+// remove removes a checkpoint, if it exists. It renames the checkpoint first, so readers never see a
+// partial checkpoint, and the next [Save] removes the files that an interrupted call leaves.
+func remove(root *os.Root, name string) error {
 	aside := tempPrefix + "removed-" + name
 	err := root.Rename(name, aside)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+		return nil
 	}
-	return aside, err
-}
-
-// remove removes a checkpoint, if it exists. Readers never see a partial checkpoint.
-func remove(root *os.Root, name string) error {
-	aside, err := setAside(root, name)
-	if err != nil || aside == "" {
+	if err != nil {
 		return err
 	}
 	return root.RemoveAll(aside)
@@ -205,8 +199,5 @@ func checkRun(root *os.Root, run string, step int) error {
 	if e.Err == nil && e.Manifest.Run != run {
 		return fmt.Errorf("checkpoint of step %d belongs to run %q, not to run %q", step, e.Manifest.Run, run)
 	}
-	if m.Run != run || m.Step != step {
-		return fmt.Errorf("checkpoint of step %d belongs to run %q, not to run %q", step, m.Run, run)
-	}
-	return nil
+	return e.Err
 }
