@@ -112,10 +112,11 @@ type save struct {
 	partDir string            // directory for this rank's part; empty if there is nothing to write
 	files   []checkpoint.File // files that this rank has written; after exchange, the files of all ranks
 
-	path  string        // on rank 0: path of the checkpoint
-	err   error         // write error, or a value that is not finite
-	done  chan struct{} // closed when the current task has ended
-	ended time.Time     // when the current task ended
+	path     string        // on rank 0: path of the checkpoint
+	err      error         // write error, or a value that is not finite
+	pruneErr error         // on rank 0: why old checkpoints remain; this one is saved
+	done     chan struct{} // closed when the current task has ended
+	ended    time.Time     // when the current task ended
 }
 
 // enter begins a phase.
@@ -312,8 +313,8 @@ func (s *Saver) exchange(ctx context.Context) error {
 }
 
 // report ends a save in phase Committed or Failed: it reports the checkpoint, or returns why the
-// save failed, unless training continues. It does not continue if a parameter is not finite or if
-// the directory was moved, because then no later save could succeed.
+// save or the removal of old checkpoints failed, unless training continues. It does not continue if a
+// parameter is not finite or if the directory was moved, because then no later save could succeed.
 func (s *Saver) report() error {
 	c := s.current
 	s.current = nil
@@ -324,20 +325,23 @@ func (s *Saver) report() error {
 	} else {
 		c.stalled = took
 	}
-	if c.err == nil {
+	err := c.err
+	if err == nil {
 		if s.State.Comm.Rank() == 0 {
 			s.Saved(c.manifest, c.path, took, c.stalled)
 		}
-		return nil
-	}
-	if !errors.As(c.err, &movedError{}) {
-		if err := s.checkMoved(c); err != nil { // after a move during the save, files are missing
-			c.err = err
+		if err = c.pruneErr; err == nil {
+			return nil
 		}
 	}
-	if c.required || !s.ContinueOnError || errors.As(c.err, &NonFiniteError{}) || errors.As(c.err, &movedError{}) {
-		return c.err
+	if !errors.As(err, &movedError{}) {
+		if moved := s.checkMoved(c); moved != nil { // after a move during the save, files are missing
+			err = moved
+		}
 	}
-	s.Unsaved(c.err)
+	if c.required && c.err != nil || !s.ContinueOnError || errors.As(err, &NonFiniteError{}) || errors.As(err, &movedError{}) {
+		return err
+	}
+	s.Unsaved(err)
 	return nil
 }

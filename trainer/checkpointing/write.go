@@ -159,7 +159,7 @@ func (c *save) commitParts() {
 func (s *Saver) prune(ctx context.Context, c *save) {
 	err := checkpoint.Prune(ctx, s.Dir, s.Run, int(c.step), s.Retention, s.verified)
 	if ctx.Err() == nil { // otherwise the attempt ends, and the checkpoint is saved
-		c.err = err
+		c.pruneErr = err
 	}
 }
 
