@@ -138,7 +138,8 @@ func trim(root *os.Root, name string, step int) error {
 	lines.Buffer(nil, MaxLine)
 	for lines.Scan() {
 		var r Record
-		if json.Unmarshal(lines.Bytes(), &r) == nil && r.Step <= step {
+		// A skipped step is recorded with the number of steps before it.
+		if json.Unmarshal(lines.Bytes(), &r) == nil && (r.Step < step || r.Step == step && r.Kind != "skip") {
 			keep.Write(lines.Bytes())
 			keep.WriteByte('\n')
 		}

@@ -8,6 +8,24 @@ import (
 	"testing"
 )
 
+// TestResumeRemovesRepeatedSkip checks that a resume removes the line of a skipped step that it
+// repeats. That line has the number of steps before the skipped one.
+func TestResumeRemovesRepeatedSkip(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	lines := []string{`{"kind":"skip","step":9}`, `{"kind":"train","step":10}`, `{"kind":"eval","step":10}`, `{"kind":"skip","step":10}`, ""}
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Open(path, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if got, err := os.ReadFile(path); err != nil || string(got) != strings.Join(lines[:3], "\n")+"\n" {
+		t.Errorf("got %q, %v, want the first three of %q", got, err, lines)
+	}
+}
+
 // TestResumeRemovesRepeatedSteps checks that a resume removes steps that it repeats and an
 // incomplete last line.
 func TestResumeRemovesRepeatedSteps(t *testing.T) {
