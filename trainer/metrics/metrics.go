@@ -9,7 +9,6 @@ package metrics
 import (
 	"bufio"
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/atomicfile"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
@@ -150,28 +150,10 @@ func trim(root *os.Root, name string, step int) error {
 	if bytes.Equal(keep.Bytes(), old) {
 		return nil
 	}
-	return replace(root, name, keep.Bytes())
-}
-
-// replace atomically replaces a file in root.
-func replace(root *os.Root, name string, content []byte) error {
-	tempName := ".metrics-" + rand.Text()
-	temp, err := root.OpenFile(tempName, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
+	return atomicfile.WriteIn(root, name, atomicfile.Options{}, func(w io.Writer) error {
+		_, err := w.Write(keep.Bytes())
 		return err
-	}
-	defer root.Remove(tempName) // fails after the rename, as intended
-	_, err = temp.Write(content)
-	if err == nil {
-		err = temp.Sync()
-	}
-	if cerr := temp.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	return root.Rename(tempName, name)
+	})
 }
 
 // Write appends a record.
