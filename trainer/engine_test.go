@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -364,5 +365,18 @@ func TestIdleStepsAreReported(t *testing.T) {
 		if want == "" && got != "" || !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", spec, got, want)
 		}
+	}
+}
+
+// TestIdleStepsAfterStop checks the number of steps in the warning if the run was stopped in the last
+// step of an epoch.
+func TestIdleStepsAfterStop(t *testing.T) {
+	j, dir := job(t, fmt.Sprintf(mlp, 12)+"[train.schedule]\nkind = \"cosine\"\nsteps = 25\n"), t.TempDir()
+	stoppedRun(t, 1, j, dir, 17)
+	events, _, errs := world(t, 1, j, dir, nil)
+	ok(t, errs)
+	i := slices.IndexFunc(events, func(e Event) bool { return e.Kind == Idle })
+	if i < 0 || events[i].Steps != 51 || events[i].Idle != 26 {
+		t.Errorf("got %+v, want 26 of 51 steps", events)
 	}
 }

@@ -299,9 +299,6 @@ func (l *loop) stepsLeft() int {
 // are idle on purpose.
 func (l *loop) warnZeroRate(peak float64) {
 	l.epochStepsLeft = l.order.count(l.pos)
-	if l.pos.Unevaluated {
-		l.epochStepsLeft = 0
-	}
 	last := l.pos.Step + int64(l.stepsLeft())
 	idle := 0
 	for step := last - 1; step >= l.pos.Step && l.stepper.schedule(step) == 0; step-- {
