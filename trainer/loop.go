@@ -151,7 +151,7 @@ func (l *loop) afterStep(ctx context.Context, last, saves bool) (stopped bool, e
 		}
 	}
 	stopped = l.outcome.stop
-	if l.pos.Step%compareInterval == 0 && !saves && (!stopped || last) { // a save makes its own comparison
+	if l.pos.Step%compareInterval == 0 && !saves && !stopped { // a save makes its own comparison
 		if err := l.saver.State.CompareWeights(ctx, l.pos.Step); err != nil {
 			return false, err
 		}
