@@ -215,10 +215,9 @@ func (e *entry) relativeTo(path string) bool {
 		word := fmt.Sprint(key)
 		if rest, found := strings.CutPrefix(path, word); found && (rest == "" || rest[0] == '.') {
 			below = e.path[i+1:]
-			if rest == "" {
+			if path = strings.TrimPrefix(rest, "."); rest == "" {
 				break
 			}
-			path = rest[1:]
 			continue
 		}
 		rest, found := strings.CutPrefix(word, path+".")
@@ -228,6 +227,9 @@ func (e *entry) relativeTo(path string) bool {
 		below = append([]any{rest}, e.path[i+1:]...)
 		path = ""
 		break
+	}
+	if path != "" {
+		return false
 	}
 	if len(below) == 0 {
 		below = e.path[len(e.path)-1:]

@@ -223,6 +223,7 @@ func TestSelect(t *testing.T) {
 		"model.0":                  "weight bias",
 		"model.0.weight":           "0.weight", // the key in the state_dict
 		"optimizer.state.1.weight": "exp_avg exp_avg_sq step",
+		"model.0.weight.x":         "error",
 		"mod":                      "error",
 		"train.epoch":              "error", // not a tensor
 		"":                         "error",
