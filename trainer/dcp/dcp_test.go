@@ -336,6 +336,19 @@ func TestSkippedValue(t *testing.T) {
 	}
 }
 
+// TestSkippedValueDoesNotCount checks that a value that exceeds the limits does not count for other
+// values.
+func TestSkippedValueDoesNotCount(t *testing.T) {
+	files := fixture(t)
+	large := pack(t, []byte("\x80\x02"+nested(20)+"."), nil)
+	files["large"] = large
+	c := open(t, directory(t, files))
+	c.Values[0].at = location{file: "large", length: int64(len(large))}
+	if skipped, err := c.WriteTorch(t.Context(), io.Discard); err != nil || len(skipped) != 1 || skipped[0].Name != c.Values[0].Name {
+		t.Errorf("skipped %v (%v), want only %s", skipped, err, c.Values[0].Name)
+	}
+}
+
 // TestIsCheckpoint checks that other directories are not distributed checkpoints.
 func TestIsCheckpoint(t *testing.T) {
 	dir := directory(t, map[string][]byte{"model.safetensors": nil})

@@ -69,7 +69,10 @@ func (c *Checkpoint) WriteTorch(ctx context.Context, w io.Writer) ([]Skipped, er
 	for _, v := range c.Values {
 		value, err := c.value(ctx, v)
 		if err == nil {
-			err = total.add(value, 0)
+			next := total // a value that is skipped does not count
+			if err = next.add(value, 0); err == nil {
+				total = next
+			}
 		}
 		var unsupported *unsupportedError
 		switch {
