@@ -119,6 +119,7 @@ func TestOpenErrors(t *testing.T) {
 		{"one class", `generate data: 1 outputs, want at least 2`, Options{Kind: KindSynthetic, Task: TaskClassification, Samples: 1, Inputs: 1, Outputs: 1}},
 		{"many classes", `generate data: 10001 classes, want at most 10000`, Options{Kind: KindSynthetic, Task: TaskClassification, Samples: 1, Inputs: 1, Outputs: 10001}},
 		{"large", `generate data: 107374182 samples of 20 inputs and 1 outputs, together more than 2147483648 values`, Options{Kind: KindSynthetic, Samples: 107374182, Inputs: 20, Outputs: 1}},
+		{"large linear map", `generate data: 2000000000 inputs and 10000 classes, together more than 2147483648 values`, Options{Kind: KindSynthetic, Task: TaskClassification, Samples: 1, Inputs: 2e9, Outputs: 10_000}},
 		{"more than a permutation", `generate data: 214748364 samples, want at most 214748363`, Options{Kind: KindSynthetic, Samples: 214748364, Inputs: 1, Outputs: 1}},
 		{"overflow", `generate data: 1 samples of 9223372036854775807 inputs and 1 outputs, together more than 2147483648 values`, Options{Kind: KindSynthetic, Samples: 1, Inputs: 1<<63 - 1, Outputs: 1}},
 	} {

@@ -38,6 +38,8 @@ func openSynthetic(o Options) (train, eval Dataset, err error) {
 		return nil, nil, fmt.Errorf("generate data: %d classes, want at most %d", o.Outputs, maxClasses)
 	case o.Inputs > maxValues || o.Outputs > maxValues || o.Samples > maxValues/(o.Inputs+o.Outputs):
 		return nil, nil, fmt.Errorf("generate data: %d samples of %d inputs and %d outputs, together more than %d values", o.Samples, o.Inputs, o.Outputs, maxValues)
+	case classes && o.Outputs > maxValues/o.Inputs: // of the linear map
+		return nil, nil, fmt.Errorf("generate data: %d inputs and %d classes, together more than %d values", o.Inputs, o.Outputs, maxValues)
 	}
 	g := random.New(uint64(o.Seed))
 	if !classes {
