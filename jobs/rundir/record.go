@@ -227,6 +227,8 @@ func validRecord(r Record) error {
 		return newerRecord(r.Format)
 	case r.Run == "" || r.Name == "" || !filepath.IsAbs(r.Base):
 		return errors.New("it is damaged: run, name or base is missing")
+	case !IsRunID(r.Run):
+		return fmt.Errorf("it is damaged: %q is not the ID of a run", r.Run)
 	}
 	if len(r.Submissions) > maxSubmissions || len(r.Chain) > maxChain {
 		return fmt.Errorf("it is damaged: it has more than %d submissions, or more than %d jobs in a chain", maxSubmissions, maxChain)
@@ -247,6 +249,13 @@ func validRecord(r Record) error {
 		return fmt.Errorf("it is damaged: %q is not a submission ID", r.Pending.ID)
 	}
 	return nil
+}
+
+// IsRunID reports whether id can be the ID of a run. IDs become parts of paths. All versions create
+// them with [randomID]; other programs may write different ones into checkpoints.
+func IsRunID(id string) bool {
+	const valid = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+	return id != "" && len(id) <= 64 && strings.Trim(id, valid) == ""
 }
 
 // isSubmissionID reports whether id has the form of [randomID]. IDs become names of

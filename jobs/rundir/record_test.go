@@ -17,6 +17,8 @@ func TestReadRecordRefuses(t *testing.T) {
 		"empty":              {"", "it is damaged", "ddpbatch repair"},
 		"cut off":            {`{"format":1,"run":"a"`, "it is damaged", "ddpbatch repair"},
 		"hollow":             {`{"format":1}`, "run, name or base is missing", "ddpbatch repair"},
+		"run outside":        {`{"format":1,"run":"../../x","name":"b","base":"/c"}`, `"../../x" is not the ID of a run`, "ddpbatch repair"},
+		"long run":           {`{"format":1,"run":"` + strings.Repeat("a", 65) + `","name":"b","base":"/c"}`, "is not the ID of a run", "ddpbatch repair"},
 		"newer":              {`{"format":2,"run":"a","name":"b","base":"/c"}`, "its format is 2, and this version knows up to 1", "newer"},
 		"no id":              {`{"format":1,"run":"a","name":"b","base":"/c","submissions":[{"job_id":"../../x"}]}`, `"../../x" is not a job id`, "ddpbatch repair"},
 		"option":             {`{"format":1,"run":"a","name":"b","base":"/c","submissions":[{"job_id":"--me"}]}`, `"--me" is not a job id`, "ddpbatch repair"},
@@ -35,6 +37,9 @@ func TestReadRecordRefuses(t *testing.T) {
 			}
 			_, err := d.ReadRecord()
 			wants(t, err, c.want, c.hint)
+			if run := d.SalvageRecord().Run; run != "" && run != "a" {
+				t.Errorf("salvaged the run ID %q", run)
+			}
 			// Prepare does not overwrite the record either.
 			_, err = d.Prepare("b", "/c", "v1", nil)
 			wants(t, err, c.want, "")

@@ -57,6 +57,9 @@ func (d Dir) SalvageRecord() (r Record) {
 			_ = json.Unmarshal([]byte(one), &r)
 		}
 	}
+	if !IsRunID(r.Run) {
+		r.Run = ""
+	}
 	if !filepath.IsAbs(r.Base) {
 		r.Base = ""
 	}

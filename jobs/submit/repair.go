@@ -179,7 +179,9 @@ func (done *Repaired) readCheckpoints(dir rundir.Dir) (run string, err error) {
 		if done.Checkpoints++; done.Checkpoints == 1 {
 			done.Newest = e.Step
 		}
-		run = e.Manifest.Run
+		if run = e.Manifest.Run; run != "" && !rundir.IsRunID(run) {
+			return "", hints.Errorf("remove that checkpoint", "the checkpoint in %q has %q, which is not the ID of a run", e.Path, run)
+		}
 		steps[run] = append(steps[run], fmt.Sprint(e.Step))
 	}
 	switch len(steps) {

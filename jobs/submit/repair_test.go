@@ -6,8 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
@@ -85,5 +87,25 @@ func TestRepairIgnoresCheckpointsOfOthers(t *testing.T) {
 	done, err := cl.submitter.Repair(t.Context(), RepairRequest{Dir: dir, Job: job})
 	if err != nil || !done.Intact || done.Record.Run != record.Run || done.Checkpoints != 0 {
 		t.Errorf("got %+v, %v, want the record of run %q", done, err, record.Run)
+	}
+}
+
+// TestRepairRejectsInvalidRunID checks that the ID in a received checkpoint does not become the ID of
+// a run if it is not valid in a path.
+func TestRepairRejectsInvalidRunID(t *testing.T) {
+	cl := newCluster(t)
+	text := fmt.Sprintf(single, "a", "", "")
+	cl.submitted(cl.request(text))
+	dir := cl.dir("a")
+	if _, err := checkpoint.Save(dir.Checkpoints(), &checkpoint.Manifest{Run: "../../x", Step: 1}, checkpoint.Files{checkpoint.ModelFile: nil}); err != nil {
+		t.Fatal(err)
+	}
+	job, err := jobs.Parse("job.toml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, err := cl.submitter.Repair(t.Context(), RepairRequest{Dir: dir, Job: job})
+	if err == nil || !strings.Contains(err.Error(), "../../x") || strings.Contains(err.Error(), "internal error") || hints.Of(err) == "" {
+		t.Errorf("got %+v, %v, want an error about the ID", done, err)
 	}
 }
