@@ -28,29 +28,29 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
-// Phase is the phase of a save on one rank.
-type Phase string
+// phase is the phase of a save on one rank.
+type phase string
 
 // The phases of a save.
 const (
-	Idle       Phase = "idle"       // no save is in progress
-	Copying    Phase = "copying"    // the ranks compare their states, and this rank copies its part; training waits
-	Writing    Phase = "writing"    // this rank writes its part, or, if it has the whole state, the checkpoint
-	Written    Phase = "written"    // this rank has written its part, or could not, and waits for the other ranks
-	Committing Phase = "committing" // rank 0 creates the checkpoint from the parts of all ranks
-	Committed  Phase = "committed"  // nothing is left to do, except to report
-	Failed     Phase = "failed"     // the save has failed, which is not reported yet
+	idle       phase = "idle"       // no save is in progress
+	copying    phase = "copying"    // the ranks compare their states, and this rank copies its part; training waits
+	writing    phase = "writing"    // this rank writes its part, or, if it has the whole state, the checkpoint
+	written    phase = "written"    // this rank has written its part, or could not, and waits for the other ranks
+	committing phase = "committing" // rank 0 creates the checkpoint from the parts of all ranks
+	committed  phase = "committed"  // nothing is left to do, except to report
+	failed     phase = "failed"     // the save has failed, which is not reported yet
 )
 
 // nextPhases lists the phases that may follow each phase.
-var nextPhases = map[Phase][]Phase{
-	Idle:       {Copying},
-	Copying:    {Writing, Idle}, // Idle: this rank has nothing to write, or the ranks differ
-	Writing:    {Written, Committed, Failed},
-	Written:    {Committing, Committed, Failed},
-	Committing: {Committed, Failed},
-	Committed:  {Idle},
-	Failed:     {Idle},
+var nextPhases = map[phase][]phase{
+	idle:       {copying},
+	copying:    {writing, idle}, // idle: this rank has nothing to write, or the ranks differ
+	writing:    {written, committed, failed},
+	written:    {committing, committed, failed},
+	committing: {committed, failed},
+	committed:  {idle},
+	failed:     {idle},
 }
 
 // Options configures a [Saver].
@@ -83,15 +83,15 @@ type Saver struct {
 	Options
 	Best       float64 // best metric of Retention so far, or NaN
 	State      *State
-	phase      Phase
-	current    *save        // since Writing; nil if Idle or Copying
+	phase      phase
+	current    *save        // since writing; nil if idle or copying
 	verified   map[int]bool // by step: whether its checkpoint verifies, see checkpoint.Prune
 	copyBuffer []float32    // memory for copies of an asynchronous save
 }
 
 // New returns an idle Saver. Asynchronous saves require [Saver.AllocCopies].
 func New(state *State, o Options) *Saver {
-	return &Saver{Options: o, State: state, phase: Idle, verified: map[int]bool{}, Best: math.NaN()}
+	return &Saver{Options: o, State: state, phase: idle, verified: map[int]bool{}, Best: math.NaN()}
 }
 
 // save is a save in progress.
@@ -120,23 +120,23 @@ type save struct {
 }
 
 // enter begins a phase.
-func (s *Saver) enter(p Phase) {
+func (s *Saver) enter(p phase) {
 	if !slices.Contains(nextPhases[s.phase], p) {
 		panic(fmt.Sprintf("checkpointing: internal error: %s after %s", p, s.phase))
 	}
 	s.phase = p
 }
 
-// Phase returns the phase of the save in progress. It enters the next phase first if the task of the
-// current one has ended.
-func (s *Saver) Phase() Phase {
-	if s.phase != Writing && s.phase != Committing {
+// currentPhase returns the phase of the save in progress. It enters the next phase first if the task
+// of the current one has ended.
+func (s *Saver) currentPhase() phase {
+	if s.phase != writing && s.phase != committing {
 		return s.phase
 	}
 	select {
 	case <-s.current.done:
-		if s.phase == Writing && s.current.sharded {
-			s.enter(Written)
+		if s.phase == writing && s.current.sharded {
+			s.enter(written)
 		} else {
 			s.end()
 		}
@@ -145,12 +145,12 @@ func (s *Saver) Phase() Phase {
 	return s.phase
 }
 
-// end enters Committed or Failed.
+// end enters committed or failed.
 func (s *Saver) end() {
 	if s.current.err != nil {
-		s.enter(Failed)
+		s.enter(failed)
 	} else {
-		s.enter(Committed)
+		s.enter(committed)
 	}
 }
 
@@ -174,14 +174,14 @@ func (s *Saver) save(ctx context.Context, c save) error {
 	if err := s.waitAll(ctx); err != nil {
 		return err
 	}
-	s.enter(Copying)
+	s.enter(copying)
 	hasPart, err := s.copyState(ctx, &c)
 	if hasPart {
 		s.current = &c
-		s.enter(Writing)
+		s.enter(writing)
 		c.start(func() { s.write(ctx, &c) })
 	} else {
-		s.enter(Idle)
+		s.enter(idle)
 	}
 	if c.async || err != nil {
 		c.stalled = time.Since(called)
@@ -223,13 +223,13 @@ func (c *save) start(task func()) {
 
 // InFlight reports whether this rank is still writing its part of a sharded checkpoint. Each rank
 // sends the result with the gradients of every step.
-func (s *Saver) InFlight() bool { return s.Phase() == Writing && s.current.sharded }
+func (s *Saver) InFlight() bool { return s.currentPhase() == writing && s.current.sharded }
 
 // Poll advances an asynchronous save after a step, without waiting for the disk. Step is the newest
 // step with a known outcome; inFlight reports whether a rank's [Saver.InFlight] was true in it.
 // Every rank passes the same values, so all ranks exchange their results after the same step.
 func (s *Saver) Poll(ctx context.Context, step int64, inFlight bool) error {
-	if s.Phase() == Written {
+	if s.currentPhase() == written {
 		if inFlight || step < s.current.step { // the outcome may belong to a step before the save
 			return nil
 		}
@@ -237,7 +237,7 @@ func (s *Saver) Poll(ctx context.Context, step int64, inFlight bool) error {
 			return err
 		}
 	}
-	if s.phase == Committed || s.phase == Failed {
+	if s.phase == committed || s.phase == failed {
 		return s.report()
 	}
 	return nil
@@ -247,16 +247,16 @@ func (s *Saver) Poll(ctx context.Context, step int64, inFlight bool) error {
 func (s *Saver) Wait(ctx context.Context) error {
 	for {
 		var err error
-		switch s.Phase() {
-		case Writing, Committing:
+		switch s.currentPhase() {
+		case writing, committing:
 			select {
 			case <-s.current.done:
 			case <-ctx.Done():
 				err = context.Cause(ctx)
 			}
-		case Written:
+		case written:
 			err = s.exchange(ctx)
-		case Committed, Failed:
+		case committed, failed:
 			err = s.report()
 		default:
 			return nil
@@ -275,7 +275,7 @@ func (s *Saver) Close() {
 		return
 	}
 	<-s.current.done
-	if s.Phase() == Committed {
+	if s.currentPhase() == committed {
 		_ = s.report()
 	}
 }
@@ -295,14 +295,14 @@ func (s *Saver) exchange(ctx context.Context) error {
 	}
 	if err := s.exchangeResults(ctx, c); err != nil {
 		c.err = err
-		s.enter(Failed)
+		s.enter(failed)
 		return err
 	}
 	if s.State.Comm.Rank() != 0 || c.err != nil {
 		s.end()
 		return nil
 	}
-	s.enter(Committing)
+	s.enter(committing)
 	c.start(func() {
 		if c.commitParts(); c.err == nil {
 			s.prune(ctx, c)
@@ -312,13 +312,13 @@ func (s *Saver) exchange(ctx context.Context) error {
 	return nil
 }
 
-// report ends a save in phase Committed or Failed: it reports the checkpoint, or returns why the
+// report ends a save in phase committed or failed: it reports the checkpoint, or returns why the
 // save or the removal of old checkpoints failed, unless training continues. It does not continue if a
 // parameter is not finite or if the directory was moved, because then no later save could succeed.
 func (s *Saver) report() error {
 	c := s.current
 	s.current = nil
-	s.enter(Idle)
+	s.enter(idle)
 	took := time.Since(c.began)
 	if c.async {
 		s.State.Trace.AddUntil(trace.AsyncSave, 0, c.began, c.ended)

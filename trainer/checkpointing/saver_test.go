@@ -107,8 +107,8 @@ func newRank(c collective.Communicator, strategy ddp.Strategy, dir string, chang
 }
 
 // expect returns an error unless the Saver is in one of the phases.
-func (r *rank) expect(when string, phases ...Phase) error {
-	if got := r.Phase(); !slices.Contains(phases, got) {
+func (r *rank) expect(when string, phases ...phase) error {
+	if got := r.currentPhase(); !slices.Contains(phases, got) {
 		return fmt.Errorf("%s: phase %s, want one of %v", when, got, phases)
 	}
 	return nil
@@ -141,17 +141,17 @@ func TestPhasesOfAnAsyncSave(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "checkpoints")
 			eachRank(t, tt.ranks, tt.strategy, dir, nil, func(ctx context.Context, r *rank) error {
 				root, sharded := r.State.Comm.Rank() == 0, tt.strategy != ddp.DDP
-				if err := errors.Join(r.expect("new", Idle), r.SavePeriodic(ctx, 7)); err != nil {
+				if err := errors.Join(r.expect("new", idle), r.SavePeriodic(ctx, 7)); err != nil {
 					return err
 				}
 				if !root && !sharded {
-					return r.expect("nothing to write", Idle)
+					return r.expect("nothing to write", idle)
 				}
 				<-r.current.done
 				if sharded {
 					// A rank still writes, or the outcome belongs to a step before the save.
 					for _, poll := range []func() error{func() error { return r.Poll(ctx, 7, true) }, func() error { return r.Poll(ctx, 6, false) }} {
-						if err := errors.Join(poll(), r.expect("before the others have written", Written)); err != nil {
+						if err := errors.Join(poll(), r.expect("before the others have written", written)); err != nil {
 							return err
 						}
 					}
@@ -162,14 +162,14 @@ func TestPhasesOfAnAsyncSave(t *testing.T) {
 						return err
 					}
 					if !root {
-						return r.expect("after the exchange", Idle)
+						return r.expect("after the exchange", idle)
 					}
-					if err := r.expect("after the exchange", Committing, Committed); err != nil {
+					if err := r.expect("after the exchange", committing, committed); err != nil {
 						return err
 					}
 					<-r.current.done
 				}
-				if err := errors.Join(r.expect("on disk", Committed), r.Poll(ctx, 8, false), r.expect("reported", Idle)); err != nil {
+				if err := errors.Join(r.expect("on disk", committed), r.Poll(ctx, 8, false), r.expect("reported", idle)); err != nil {
 					return err
 				}
 				if len(r.saved) != 1 || len(r.unsaved) != 0 {
@@ -240,7 +240,7 @@ func TestFailureOfOneRankFailsTheSave(t *testing.T) {
 			} else if err == nil || !strings.Contains(err.Error(), "rank 1 could not write its part") {
 				return fmt.Errorf("got %w", err)
 			}
-			return r.expect("reported", Idle)
+			return r.expect("reported", idle)
 		})
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 			t.Errorf("required is %t: left %v, %v", required, left, err)
@@ -303,12 +303,12 @@ func TestCloseReportsOnlyCommitted(t *testing.T) {
 		name     string
 		strategy ddp.Strategy
 		exchange bool
-		want     Phase
+		want     phase
 		saved    int
 	}{
-		{name: "whole state", strategy: ddp.DDP, want: Idle, saved: 1},
-		{name: "parts", strategy: ddp.ZeRO1, want: Written},
-		{name: "failed exchange", strategy: ddp.ZeRO1, exchange: true, want: Failed},
+		{name: "whole state", strategy: ddp.DDP, want: idle, saved: 1},
+		{name: "parts", strategy: ddp.ZeRO1, want: written},
+		{name: "failed exchange", strategy: ddp.ZeRO1, exchange: true, want: failed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -345,7 +345,7 @@ func TestNonFiniteParameterIsNotSaved(t *testing.T) {
 		if err := errors.Join(r.SavePeriodic(ctx, 7), r.Wait(ctx)); !errors.As(err, &found) || found.FirstStep {
 			return fmt.Errorf("got %w", err)
 		}
-		return r.expect("reported", Idle)
+		return r.expect("reported", idle)
 	})
 }
 

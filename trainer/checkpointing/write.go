@@ -54,7 +54,7 @@ func (s *Saver) copyState(ctx context.Context, c *save) (hasPart bool, err error
 	return true, nil
 }
 
-// write writes this rank's part in phase Writing.
+// write writes this rank's part in phase writing.
 func (s *Saver) write(ctx context.Context, c *save) {
 	if c.err == nil {
 		c.err = c.checkFinite()
