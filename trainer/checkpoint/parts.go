@@ -34,7 +34,7 @@ func WriteParts(dir string, rank int, files map[string][]Part) ([]File, error) {
 		for _, p := range files[name] {
 			tensors = append(tensors, safetensors.Tensor{Name: p.Tensor + partMark + strconv.Itoa(p.At), Shape: []int{len(p.Data)}, Data: p.Data})
 		}
-		f, err := writeTensors(filepath.Join(dir, PartName(name, rank)), tensors)
+		f, err := writeTensors(filepath.Join(dir, partName(name, rank)), tensors)
 		if err != nil {
 			return nil, addHint(filepath.Dir(dir), err)
 		}
@@ -115,8 +115,8 @@ func writeConsolidated(path string, from *io.SectionReader) (File, error) {
 	})
 }
 
-// PartName returns the name of a rank's part of a file.
-func PartName(file string, rank int) string {
+// partName returns the name of a rank's part of a file.
+func partName(file string, rank int) string {
 	extension := filepath.Ext(file)
 	return fmt.Sprintf("%s-rank-%05d%s", strings.TrimSuffix(file, extension), rank, extension)
 }

@@ -81,7 +81,7 @@ func TestConsolidate(t *testing.T) {
 func TestConsolidateCorruptPart(t *testing.T) {
 	dir := t.TempDir()
 	s, _, _, parts := divided(t, dir)
-	file := filepath.Join(s.TempDir, PartName(ModelFile, 1))
+	file := filepath.Join(s.TempDir, partName(ModelFile, 1))
 	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -158,7 +158,7 @@ func TestDeferredLoss(t *testing.T) {
 		out := e.model.Forward(b, deferred)
 		loss := func() float64 {
 			rows, parts := e.model.Losses()
-			return Mean(rows.Floats(), parts)
+			return meanLoss(rows.Floats(), parts)
 		}
 		before := loss()
 		e.model.Backward(b, deferred, nil)

@@ -40,7 +40,7 @@ type Model interface {
 	// may also write gradients. The contents of the batch must not change before Backward.
 	Forward(b Batch, pass Pass) Outcome
 	// Losses returns the losses of the rows of the last Forward, in device memory that the next
-	// Forward overwrites. [Mean] computes the loss of the batch from rows and parts.
+	// Forward overwrites. Their sum, divided by parts, is the loss of the batch.
 	Losses() (rows device.Tensor, parts int)
 	// Backward writes the gradients of the last Forward, given the same arguments. It calls
 	// ready(i) as soon as the gradient of parameter i is final, from the last parameter to the

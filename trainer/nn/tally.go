@@ -25,14 +25,14 @@ func (t *tally) loss(rows, parts int, pass Pass) float64 {
 		return 0
 	}
 	last, _ := t.lossRows()
-	return Mean(device.Floats(t.device, last), parts)
+	return meanLoss(device.Floats(t.device, last), parts)
 }
 
 // lossRows returns the losses of the last batch's rows, and its number of parts.
 func (t *tally) lossRows() (rows device.Tensor, parts int) { return t.losses.Slice(0, t.rows), t.parts }
 
-// Mean returns a batch's loss: the losses of its rows, summed from first to last, divided by parts.
-func Mean(rows []float32, parts int) float64 {
+// meanLoss returns a batch's loss: the losses of its rows, summed from first to last, divided by parts.
+func meanLoss(rows []float32, parts int) float64 {
 	total := 0.0
 	for _, v := range rows {
 		total += float64(v)
