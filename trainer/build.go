@@ -116,15 +116,9 @@ func NewModel(m *jobs.Model, d data.Dataset) (nn.Model, error) {
 		channels, height, width := d.Image()
 		return nn.NewCNN(channels, height, width, nn.CNNOptions{Channels: m.Channels, Kernel: m.Kernel, Dense: dense}, d.Outputs())
 	case jobs.ModelGPT:
-		return nn.NewGPT(GPTOptions(m, d.Outputs()))
+		return nn.NewGPT(nn.GPTOptions{Vocabulary: d.Outputs(), Context: m.Context, Layers: m.Layers, Heads: m.Heads, Width: m.Width, Dropout: m.Dropout})
 	}
 	return nil, fmt.Errorf("unknown kind %q", m.Kind)
-}
-
-// GPTOptions returns the shape of a job's GPT for the given vocabulary size.
-func GPTOptions(m *jobs.Model, vocabulary int) nn.GPTOptions {
-	return nn.GPTOptions{Vocabulary: vocabulary, Context: m.Context, Layers: m.Layers, Heads: m.Heads,
-		Width: m.Width, Dropout: m.Dropout}
 }
 
 // ddpOptions returns the options of the parallelism strategy.

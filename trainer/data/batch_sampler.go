@@ -14,9 +14,9 @@ type BatchSampler struct {
 
 // State is the position of a run in its samples. It is valid for any number of ranks.
 type State struct {
-	Seed     int64 `json:"seed"`
-	Epoch    int   `json:"epoch"`
-	Consumed int   `json:"consumed"` // samples of the epoch that all ranks have consumed
+	Seed     int64
+	Epoch    int
+	Consumed int // samples of the epoch that all ranks have consumed
 }
 
 // Rest returns the remaining batches of this rank in the epoch of at. At the beginning of the epoch

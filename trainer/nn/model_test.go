@@ -86,10 +86,6 @@ func TestParamsAreNamedAsInTorch(t *testing.T) {
 			t.Errorf("%v parameters, want %d", g.NumParams(), total)
 		}
 	}
-	linear, err := NewLinear(20, 1)
-	if err != nil || linear.Inputs() != 20 || linear.Outputs() != 1 {
-		t.Errorf("%d inputs, %d outputs, error %v", linear.Inputs(), linear.Outputs(), err)
-	}
 }
 
 // TestNewModelErrors checks the errors for invalid widths, kernels, activations, and dropout.

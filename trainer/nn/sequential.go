@@ -37,12 +37,6 @@ func newSequential(in int, layers []Layer) *Sequential {
 	return m
 }
 
-// Inputs returns the number of inputs per sample.
-func (m *Sequential) Inputs() int { return m.in }
-
-// Outputs returns the number of outputs per sample.
-func (m *Sequential) Outputs() int { return m.layers[len(m.layers)-1].Width() }
-
 // Params returns the parameters from the first layer to the last, a weight before its bias.
 func (m *Sequential) Params() []*Param { return m.params }
 

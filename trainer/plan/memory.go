@@ -28,8 +28,7 @@ func (e Element) sent() float64 {
 // per element on average: 2 for Adam, 1 for momentum. All are float32, also on GPUs and with bf16.
 func Elements(moments float64) Element {
 	// The gradient is read twice, once for the norm.
-	n := moments
-	return Element{Weight: 4, Grad: 4, State: 4 * n, Update: 8 + 2*4 + 8*n}
+	return Element{Weight: 4, Grad: 4, State: 4 * moments, Update: 8 + 2*4 + 8*moments}
 }
 
 // Memory is the memory of a rank in bytes.

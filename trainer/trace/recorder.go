@@ -176,16 +176,6 @@ func (r *Recorder) Add(k Kind, number int, began time.Time) (ended time.Time) {
 
 // AddQueued adds a span for an operation that was enqueued before it began.
 func (r *Recorder) AddQueued(k Kind, number int, enqueued, began, ended time.Time) {
-	r.add(k, number, enqueued, began, ended)
-}
-
-// AddUntil adds a span that has ended. A span that began before the recording is cut to the
-// recording.
-func (r *Recorder) AddUntil(k Kind, number int, began, ended time.Time) {
-	r.add(k, number, began, began, ended)
-}
-
-func (r *Recorder) add(k Kind, number int, enqueued, began, ended time.Time) {
 	if !r.Recording() || ended.Before(r.origin) {
 		return
 	}
@@ -197,4 +187,10 @@ func (r *Recorder) add(k Kind, number int, enqueued, began, ended time.Time) {
 	default:
 		r.spans[t] = append(r.spans[t], s)
 	}
+}
+
+// AddUntil adds a span that has ended. A span that began before the recording is cut to the
+// recording.
+func (r *Recorder) AddUntil(k Kind, number int, began, ended time.Time) {
+	r.AddQueued(k, number, began, began, ended)
 }
