@@ -44,7 +44,7 @@ func openContent(ctx context.Context, path string) (*content, error) {
 func newContent(ctx context.Context, raw fs.File, path string) (*content, error) {
 	fail := func(err error) (*content, error) {
 		raw.Close()
-		return nil, fmt.Errorf("read %q: %w", path, cause(err))
+		return nil, fmt.Errorf("read %q: %w", path, stripPath(err))
 	}
 	info, err := raw.Stat()
 	if err != nil {

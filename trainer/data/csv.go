@@ -142,7 +142,7 @@ func (f *csvFile) add(in *csv.Reader, record []string, rules csvRules) error {
 			f.classes = max(f.classes, int(label)+1)
 			continue
 		}
-		value, err := number(text)
+		value, err := parseNumber(text)
 		if err != nil {
 			return f.at(in, i, "%s%w", f.column(i), err)
 		}
@@ -172,8 +172,8 @@ func (f *csvFile) label(in *csv.Reader, text string, like *csvFile) (int32, erro
 	return int32(label), nil
 }
 
-// number parses a finite float32.
-func number(text string) (float32, error) {
+// parseNumber parses a finite float32.
+func parseNumber(text string) (float32, error) {
 	value, err := strconv.ParseFloat(text, 32)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
@@ -207,5 +207,5 @@ func (f *csvFile) syntaxError(in *csv.Reader, err error) error {
 	if pe, ok := errors.AsType[*csv.ParseError](err); ok {
 		return fmt.Errorf("%s:%d:%d: %w", f.path, pe.Line, pe.Column, pe.Err)
 	}
-	return fmt.Errorf("read %q: at byte %d: %w", f.path, in.InputOffset(), cause(err))
+	return fmt.Errorf("read %q: at byte %d: %w", f.path, in.InputOffset(), stripPath(err))
 }

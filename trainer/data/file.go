@@ -27,7 +27,7 @@ func (f dataDir) open(ctx context.Context, file string) (*content, error) {
 	}
 	raw, err := f.embedded.Open(file)
 	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", f.path(file), cause(err))
+		return nil, fmt.Errorf("read %q: %w", f.path(file), stripPath(err))
 	}
 	return newContent(ctx, raw, f.path(file))
 }
@@ -53,14 +53,14 @@ func openFile(path string) (*os.File, fs.FileInfo, error) {
 		}
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read %q: %w", path, cause(err))
+		return nil, nil, fmt.Errorf("read %q: %w", path, stripPath(err))
 	}
 	return f, info, nil
 }
 
-// cause strips the path from a file system error, because messages already contain the full path.
+// stripPath strips the path from a file system error, because messages already contain the full path.
 // It replaces the end of file, of compressed data or a truncated file, by a message for users.
-func cause(err error) error {
+func stripPath(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the file is truncated")
 	}

@@ -30,7 +30,7 @@ func readIDXHeader(path string, in *content, dims int) (*idxFile, error) {
 	f := &idxFile{path: path, in: in, size: 1}
 	header := make([]byte, 4+4*dims)
 	if n, err := io.ReadFull(in, header); err != nil {
-		return nil, f.at(n, "header of %d bytes: %w", len(header), cause(err))
+		return nil, f.at(n, "header of %d bytes: %w", len(header), stripPath(err))
 	}
 	f.header = len(header)
 	if header[0] != 0 || header[1] != 0 {
@@ -91,7 +91,7 @@ func (f *idxFile) values() ([]byte, error) {
 		case err == io.EOF:
 			return nil, f.at(f.header+n, "the file ends after %d of %d values", n, f.size)
 		case err != nil:
-			return nil, f.at(f.header+n, "%w", cause(err))
+			return nil, f.at(f.header+n, "%w", stripPath(err))
 		}
 	}
 	// Read one more byte, so that the checksum at the end of a gzip stream is verified.
@@ -100,7 +100,7 @@ func (f *idxFile) values() ([]byte, error) {
 	case n > 0:
 		return nil, f.trailingError()
 	case !errors.Is(err, io.EOF):
-		return nil, f.at(f.header+f.size, "%w", cause(err))
+		return nil, f.at(f.header+f.size, "%w", stripPath(err))
 	}
 	return values, nil
 }

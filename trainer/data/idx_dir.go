@@ -56,7 +56,7 @@ func openDataDir(path string) (dataDir, error) {
 	const hint = "set path to the directory with train-images-idx3-ubyte and its three companions, such as /usr/share/datasets/fashion-mnist (Debian package dataset-fashion-mnist), or to \"builtin:fashion-mnist\""
 	info, err := os.Stat(path)
 	if err != nil {
-		return dataDir{}, hints.Errorf(hint, "read data directory %q: %w", path, cause(err))
+		return dataDir{}, hints.Errorf(hint, "read data directory %q: %w", path, stripPath(err))
 	}
 	if !info.IsDir() {
 		return dataDir{}, hints.Errorf(hint, "read data directory %q: not a directory", path)

@@ -56,8 +56,8 @@ func syntheticValues(g *random.Generator, samples, inputs, outputs int) *table {
 	x := make([]float32, samples*inputs)
 	targets := make([]float32, samples*outputs)
 	for i := range samples {
-		draw(g, x[i*inputs:(i+1)*inputs])
-		draw(g, targets[i*outputs:(i+1)*outputs])
+		fillUniform(g, x[i*inputs:(i+1)*inputs])
+		fillUniform(g, targets[i*outputs:(i+1)*outputs])
 	}
 	return newValueTable("values", floatRows{x, inputs}, targets, outputs)
 }
@@ -67,15 +67,15 @@ func syntheticClasses(g *random.Generator, weights []float32, samples, inputs, c
 	labels := make([]int32, samples)
 	for i := range labels {
 		row := x[i*inputs : (i+1)*inputs]
-		draw(g, row)
-		labels[i] = largest(weights, row, classes)
+		fillUniform(g, row)
+		labels[i] = findLargest(weights, row, classes)
 	}
 	return newClassTable("classes", floatRows{x, inputs}, labels, classes)
 }
 
-// largest returns the class for which the linear map has the largest output. Inputs are centered,
+// findLargest returns the class for which the linear map has the largest output. Inputs are centered,
 // so that no class is favored by the sum of its weights.
-func largest(weights, row []float32, classes int) int32 {
+func findLargest(weights, row []float32, classes int) int32 {
 	best, bestValue := 0, 0.0
 	for c := range classes {
 		value := 0.0
@@ -89,8 +89,8 @@ func largest(weights, row []float32, classes int) int32 {
 	return int32(best)
 }
 
-// draw fills row like torch.rand.
-func draw(g *random.Generator, row []float32) {
+// fillUniform fills row like torch.rand.
+func fillUniform(g *random.Generator, row []float32) {
 	for i := range row {
 		row[i] = g.Float32()
 	}

@@ -110,7 +110,7 @@ func readText(ctx context.Context, path string, limit int64) ([]byte, error) {
 	defer r.Close()
 	content := make([]byte, size)
 	if n, err := io.ReadFull(r, content); err != nil {
-		return nil, fmt.Errorf("read %q: at byte %d: %w", path, n, cause(err))
+		return nil, fmt.Errorf("read %q: at byte %d: %w", path, n, stripPath(err))
 	}
 	return content, nil
 }
@@ -128,7 +128,7 @@ func textSize(ctx context.Context, path string, limit int64) (int64, error) {
 	}
 	size, err := io.Copy(io.Discard, io.LimitReader(r, limit+1))
 	if err != nil {
-		return 0, fmt.Errorf("read %q: at byte %d: %w", path, size, cause(err))
+		return 0, fmt.Errorf("read %q: at byte %d: %w", path, size, stripPath(err))
 	}
 	return size, nil
 }

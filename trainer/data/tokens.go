@@ -108,7 +108,7 @@ func openTokens(ctx context.Context, o Options, scan Scanner) (train, eval Datas
 
 // openTokenFiles maps the file at path, or the files that match it as a pattern.
 func openTokenFiles(path string, rawWidth int) ([]tokenFile, error) {
-	paths, err := matches(path)
+	paths, err := matchFiles(path)
 	if err != nil {
 		return nil, err
 	}
@@ -128,9 +128,9 @@ func openTokenFiles(path string, rawWidth int) ([]tokenFile, error) {
 	return files, nil
 }
 
-// matches returns the files that match a pattern, sorted by name. If a file with that exact path
+// matchFiles returns the files that match a pattern, sorted by name. If a file with that exact path
 // exists, it returns only that file.
-func matches(pattern string) ([]string, error) {
+func matchFiles(pattern string) ([]string, error) {
 	if _, err := os.Stat(pattern); err == nil || !strings.ContainsAny(pattern, `*?[`) {
 		return []string{pattern}, nil
 	}
