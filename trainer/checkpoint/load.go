@@ -98,11 +98,11 @@ func (s *Snapshot) Tensors(name string, shapes map[string][]int) (*Tensors, erro
 	return t, nil
 }
 
-// Read reads len(into) elements of a tensor in row-major order, starting at element at. The tensor
-// must have that many elements.
-func (t *Tensors) Read(tensor string, at int, into []float32) error {
+// Read reads len(into) elements of a tensor in row-major order, starting at element offset. The
+// tensor must have that many elements.
+func (t *Tensors) Read(tensor string, offset int, into []float32) error {
 	a := t.arrays[tensor]
-	a.Begin += 4 * int64(at)
+	a.Begin += 4 * int64(offset)
 	a.End = a.Begin + 4*int64(len(into))
 	if err := a.ReadFloat32s(t.file, into); err != nil {
 		return fmt.Errorf("%q: %w", t.name, err)

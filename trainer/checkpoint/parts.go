@@ -14,14 +14,14 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
 
-// A Part is a range of elements of a tensor, in row-major order, that starts at element At.
+// A Part is a range of elements of a tensor, in row-major order, that starts at element Offset.
 type Part struct {
 	Tensor string
-	At     int
+	Offset int
 	Data   []float32
 }
 
-// partMark separates the name of a tensor from At in the tensor names of a part file.
+// partMark separates the name of a tensor from Offset in the tensor names of a part file.
 const partMark = "@"
 
 // WriteParts writes a rank's parts of sharded files, by file name, into the directory of a
@@ -32,7 +32,7 @@ func WriteParts(dir string, rank int, files map[string][]Part) ([]File, error) {
 	for _, name := range sortedKeys(files) {
 		var tensors []safetensors.Tensor
 		for _, p := range files[name] {
-			tensors = append(tensors, safetensors.Tensor{Name: p.Tensor + partMark + strconv.Itoa(p.At), Shape: []int{len(p.Data)}, Data: p.Data})
+			tensors = append(tensors, safetensors.Tensor{Name: p.Tensor + partMark + strconv.Itoa(p.Offset), Shape: []int{len(p.Data)}, Data: p.Data})
 		}
 		f, err := writeTensors(filepath.Join(dir, partName(name, rank)), tensors)
 		if err != nil {
@@ -123,9 +123,9 @@ func partName(file string, rank int) string {
 
 // storedRange is the location of a range of a tensor's elements.
 type storedRange struct {
-	at, n int
-	file  *io.SectionReader
-	begin int64
+	offset, n int
+	file      *io.SectionReader
+	begin     int64
 }
 
 // groupParts returns the part files among files by the name of the sharded file.
@@ -174,14 +174,14 @@ func (s *Snapshot) readParts(shapes map[string][]int, files []File, limit int) (
 			return nil, fmt.Errorf("%q: the parts have more than %d ranges of elements", f.Name, maxParts)
 		}
 		for _, a := range arrays {
-			tensor, at, err := parsePartName(a)
+			tensor, offset, err := parsePartName(a)
 			if _, known := shapes[tensor]; err == nil && !known {
 				err = fmt.Errorf("%q belongs to an unknown tensor", a.Name)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("%q: %w", f.Name, err)
 			}
-			parts[tensor] = append(parts[tensor], storedRange{at, a.Len(), file, a.Begin})
+			parts[tensor] = append(parts[tensor], storedRange{offset, a.Len(), file, a.Begin})
 		}
 	}
 	return parts, nil
@@ -189,15 +189,15 @@ func (s *Snapshot) readParts(shapes map[string][]int, files []File, limit int) (
 
 // parsePartName parses the name of a part's array into the tensor and the index of its first
 // element.
-func parsePartName(a safetensors.Array) (tensor string, at int, err error) {
+func parsePartName(a safetensors.Array) (tensor string, offset int, err error) {
 	i := strings.LastIndex(a.Name, partMark)
 	if i >= 0 {
-		at, err = strconv.Atoi(a.Name[i+1:])
+		offset, err = strconv.Atoi(a.Name[i+1:])
 	}
-	if i < 0 || err != nil || at < 0 || a.DType != safetensors.F32 {
+	if i < 0 || err != nil || offset < 0 || a.DType != safetensors.F32 {
 		return "", 0, fmt.Errorf("%q is not a valid name for a part", a.Name)
 	}
-	return a.Name[:i], at, nil
+	return a.Name[:i], offset, nil
 }
 
 // joinTensors returns a virtual file of tensors, ordered by name. It returns an error if an element
@@ -207,11 +207,11 @@ func joinTensors(parts map[string][]storedRange, shapes map[string][]int) (*join
 	var data []storedRange
 	for _, name := range sortedKeys(shapes) {
 		list := parts[name]
-		slices.SortFunc(list, func(a, b storedRange) int { return cmp.Compare(a.at, b.at) })
+		slices.SortFunc(list, func(a, b storedRange) int { return cmp.Compare(a.offset, b.offset) })
 		n := 0
 		for _, p := range list {
-			if p.at != n {
-				return nil, fmt.Errorf("tensor %q: elements %d to %d are missing or duplicated", name, min(n, p.at), max(n, p.at))
+			if p.offset != n {
+				return nil, fmt.Errorf("tensor %q: elements %d to %d are missing or duplicated", name, min(n, p.offset), max(n, p.offset))
 			}
 			n += p.n
 		}
@@ -239,11 +239,11 @@ type joinedFile struct {
 	size     int64
 }
 
-// A segment is a range of bytes of one file, at offset at of the virtual file.
+// A segment is a range of bytes of one file. It starts at offset in the virtual file.
 type segment struct {
-	at, n int64
-	file  io.ReaderAt
-	begin int64
+	offset, n int64
+	file      io.ReaderAt
+	begin     int64
 }
 
 func (j *joinedFile) add(file io.ReaderAt, begin, n int64) {
@@ -254,11 +254,11 @@ func (j *joinedFile) add(file io.ReaderAt, begin, n int64) {
 }
 
 // ReadAt implements [io.ReaderAt].
-func (j *joinedFile) ReadAt(b []byte, at int64) (n int, err error) {
-	i, _ := slices.BinarySearchFunc(j.segments, at, func(s segment, at int64) int { return cmp.Compare(s.at+s.n-1, at) })
+func (j *joinedFile) ReadAt(b []byte, offset int64) (n int, err error) {
+	i, _ := slices.BinarySearchFunc(j.segments, offset, func(s segment, offset int64) int { return cmp.Compare(s.offset+s.n-1, offset) })
 	for ; n < len(b) && i < len(j.segments); i++ {
 		s := j.segments[i]
-		skip := at + int64(n) - s.at
+		skip := offset + int64(n) - s.offset
 		m := min(int64(len(b)-n), s.n-skip)
 		read, err := s.file.ReadAt(b[n:n+int(m)], s.begin+skip)
 		n += read

@@ -165,11 +165,11 @@ func TestPartsThatDoNotMatch(t *testing.T) {
 			if _, err := fmt.Sscan(p, &name, &n); err != nil {
 				t.Fatal(err)
 			}
-			tensor, at, perr := parsePartName(safetensors.Array{Name: name, DType: safetensors.F32})
+			tensor, offset, perr := parsePartName(safetensors.Array{Name: name, DType: safetensors.F32})
 			if err == nil {
 				err = perr
 			}
-			of[tensor] = append(of[tensor], storedRange{at: at, n: n, file: io.NewSectionReader(bytes.NewReader(nil), 0, 0)})
+			of[tensor] = append(of[tensor], storedRange{offset: offset, n: n, file: io.NewSectionReader(bytes.NewReader(nil), 0, 0)})
 		}
 		if err == nil {
 			_, err = joinTensors(of, shapes)
@@ -207,12 +207,12 @@ func FuzzParts(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second string, n, m uint8, rows, cols int) {
 		of := map[string][]storedRange{}
 		for i, name := range []string{first, second} {
-			tensor, at, err := parsePartName(safetensors.Array{Name: name, DType: safetensors.F32})
+			tensor, offset, err := parsePartName(safetensors.Array{Name: name, DType: safetensors.F32})
 			if err != nil {
 				return
 			}
 			size := int([]uint8{n, m}[i])
-			of[tensor] = append(of[tensor], storedRange{at: at, n: size, file: io.NewSectionReader(bytes.NewReader(make([]byte, 4*size)), 0, int64(4*size))})
+			of[tensor] = append(of[tensor], storedRange{offset: offset, n: size, file: io.NewSectionReader(bytes.NewReader(make([]byte, 4*size)), 0, int64(4*size))})
 		}
 		j, err := joinTensors(of, map[string][]int{"a": {rows, cols}})
 		if err != nil {

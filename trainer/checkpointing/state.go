@@ -119,8 +119,8 @@ func (s *State) Scatter(ctx context.Context, from Origin, initialized bool, newW
 // prefix and the name of the parameter.
 func (s *State) sendTensors(from Origin, tensors *checkpoint.Tensors, prefix string, send ddp.SendParam) error {
 	for i, p := range s.Params {
-		err := send(i, func(at int, values []float32) error {
-			if err := tensors.Read(prefix+p.Name, at, values); err != nil {
+		err := send(i, func(offset int, values []float32) error {
+			if err := tensors.Read(prefix+p.Name, offset, values); err != nil {
 				return from.wrapUnusable(err)
 			}
 			return nil
@@ -151,13 +151,13 @@ func (s *State) shapes() map[string]map[string][]int {
 // pieces returns this rank's part of the state as read returns it, by file.
 func (s *State) pieces(read optim.Read) map[string][]checkpoint.Part {
 	var model, optimizer []checkpoint.Part
-	s.Sharder.EachRange(s.values(read), func(i, at int, values []float32) {
-		model = append(model, checkpoint.Part{Tensor: s.Params[i].Name, At: at, Data: values})
+	s.Sharder.EachRange(s.values(read), func(i, offset int, values []float32) {
+		model = append(model, checkpoint.Part{Tensor: s.Params[i].Name, Offset: offset, Data: values})
 	})
 	_, arrays, single := s.optimizerState(read)
 	for _, a := range arrays {
-		s.Sharder.EachRange(a.values, func(i, at int, values []float32) {
-			optimizer = append(optimizer, checkpoint.Part{Tensor: a.prefix + s.Params[i].Name, At: at, Data: values})
+		s.Sharder.EachRange(a.values, func(i, offset int, values []float32) {
+			optimizer = append(optimizer, checkpoint.Part{Tensor: a.prefix + s.Params[i].Name, Offset: offset, Data: values})
 		})
 	}
 	if s.Comm.Rank() == 0 {

@@ -300,16 +300,16 @@ func (s *Sharder) allocShared(n int) device.Tensor {
 // assignValues points Data of a bucket's parameters to the bucket's value.
 func (s *Sharder) assignValues(bucket int) {
 	for _, p := range s.layout.params(bucket) {
-		at := s.layout.positions[p].at
-		p.Data = s.buckets[bucket].value.Slice(at, at+p.Len())
+		offset := s.layout.positions[p].offset
+		p.Data = s.buckets[bucket].value.Slice(offset, offset+p.Len())
 	}
 }
 
 // assignGrads points Grad of a bucket's parameters to the bucket's grad.
 func (s *Sharder) assignGrads(bucket int) {
 	for _, p := range s.layout.params(bucket) {
-		at := s.layout.positions[p].at
-		p.Grad = s.buckets[bucket].grad.Slice(at, at+p.Len())
+		offset := s.layout.positions[p].offset
+		p.Grad = s.buckets[bucket].grad.Slice(offset, offset+p.Len())
 	}
 }
 

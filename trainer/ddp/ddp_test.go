@@ -215,7 +215,7 @@ func TestPiecesLocateParameters(t *testing.T) {
 								t.Fatalf("%s on %d ranks: piece %+v of a part of %d elements, after element %d", strategy, n, p, part.Len(), last)
 							}
 							last = p.At + p.Len
-							if want := s.layout.positions[p.Param]; want.bucket != i || want.at+p.Offset != first+p.At {
+							if want := s.layout.positions[p.Param]; want.bucket != i || want.offset+p.Offset != first+p.At {
 								t.Fatalf("%s on %d ranks: piece %+v of bucket %d is at element %d, the parameter at %+v", strategy, n, p, i, first+p.At, want)
 							}
 							if s.Strategy == DDP && !p.IsWhole() {

@@ -70,7 +70,7 @@ type layout struct {
 }
 
 // position is the position of a parameter.
-type position struct{ bucket, at int }
+type position struct{ bucket, offset int }
 
 // span is a bucket. Its parameters are in reverse registration order.
 type span struct {
@@ -165,7 +165,7 @@ func (s *Sharder) pieces(bucket, n int) []nn.Piece {
 	}
 	out := []nn.Piece{}
 	for _, p := range slices.Backward(s.layout.params(bucket)) { // in the order of their positions
-		begin := s.layout.positions[p].at
+		begin := s.layout.positions[p].offset
 		from, to := max(first, begin), min(first+n, begin+p.Len())
 		if from < to {
 			out = append(out, nn.Piece{Param: p, Offset: from - begin, At: from - first, Len: to - from})

@@ -94,7 +94,7 @@ func (s *Sharder) chunkMemory(parts [][]float32, scratch []float32, param, at, n
 		return scratch[:n]
 	}
 	pos := s.layout.positions[s.layout.all[param]]
-	return parts[pos.bucket][pos.at+at:][:n]
+	return parts[pos.bucket][pos.offset+at:][:n]
 }
 
 // storeShard copies the elements of this rank's shard to its part.
@@ -103,7 +103,7 @@ func (s *Sharder) storeShard(parts [][]float32, values []float32, param, at int)
 		return
 	}
 	pos := s.layout.positions[s.layout.all[param]]
-	part, begin := parts[pos.bucket], pos.at+at
+	part, begin := parts[pos.bucket], pos.offset+at
 	first := s.comm.Rank() * len(part) // index in the bucket of the part's first element
 	from, to := max(first, begin), min(first+len(part), begin+len(values))
 	if from < to {
