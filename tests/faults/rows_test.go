@@ -89,6 +89,7 @@ var matrix = []group{
 		{"the output of a local launch fills the disk", "the run continues; its log has the number of missing bytes", 0, 0, "warning: write the log of this launch...no space left on device", nil, "tests: TestOutputFillsTheDisk"},
 		{"the directory becomes read-only", "the run stops at the next save, or when it deletes old checkpoints; earlier checkpoints remain", 30 * time.Second, 1, " checkpoint of step ...read-only file system", readOnly, ""},
 		{"a quota is exceeded at a later save", "the run stops; earlier checkpoints remain, and the run resumes when there is space", 60 * time.Second, 1, "checkpoint of step ...disk quota exceeded...hint: the disk or your quota is full", quotaExceeded, ""},
+		{"rank 0 saves or verifies a checkpoint for longer than network.collective_timeout", "the other ranks wait, and the run continues", 0, noExit, "", nil, "trainer: TestSlowDiskIsNotATimeout"},
 		{"quota, EIO, EROFS at any system call of a save", "the error names the file; earlier checkpoints remain", 0, exitNotChecked, "", nil, "trainer/checkpoint: TestErrorAtEverySystemCallOfSave"},
 		{"kill -9 at any system call of a save", "the newest valid checkpoint is used; incomplete files are removed", 0, noExit, "", nil, "trainer/checkpoint: TestKillAtEverySystemCallOfSave"},
 		{"kill -9 of rank 0 while a checkpoint is written in the background", "the run resumes from the newest valid checkpoint and ends with the weights of an undisturbed run", 0, noExit, "", killedWhileSaving, ""},

@@ -274,6 +274,18 @@ func TestSlowDiskIsNotATimeout(t *testing.T) {
 	}
 }
 
+// TestLostRankEndsWaitForDisk checks that the ranks that wait for rank 0 without a timeout detect that
+// it is lost.
+func TestLostRankEndsWaitForDisk(t *testing.T) {
+	eachRank(t, 2, ddp.DDP, t.TempDir(), nil, func(ctx context.Context, r *rank) error {
+		r.Saved = func(*checkpoint.Manifest, string, time.Duration, time.Duration) { r.State.Comm.Close() }
+		if err := r.Save(ctx, 7); err == nil {
+			return errors.New("the loss of rank 0 was not detected")
+		}
+		return nil
+	})
+}
+
 // TestFailedPruneIsNotAFailedSave checks that a checkpoint is reported as saved if old checkpoints
 // cannot be removed. Here, another run seems to have replaced the directory.
 func TestFailedPruneIsNotAFailedSave(t *testing.T) {
