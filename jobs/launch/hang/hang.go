@@ -104,8 +104,14 @@ func (d *Detector) Beat(rank int) {
 	delete(d.reports, rank)
 }
 
-// Forget stops the checks of a rank that has ended.
-func (d *Detector) Forget(rank int) { delete(d.beats, rank) }
+// Forget stops the checks of a rank that has ended. The end counts as a heartbeat for stalls that were
+// reported.
+func (d *Detector) Forget(rank int) {
+	if _, checked := d.beats[rank]; checked {
+		d.Beat(rank)
+		delete(d.beats, rank)
+	}
+}
 
 // Pause begins or ends an allowed pause.
 func (d *Detector) Pause(on bool) {

@@ -130,6 +130,26 @@ func TestPersists(t *testing.T) {
 	}
 }
 
+// TestForgetEndsStall checks that a stall does not persist after its rank has ended, also if the end is
+// recorded repeatedly.
+func TestForgetEndsStall(t *testing.T) {
+	d := New(Limits{Heartbeat: 4 * time.Second}, interval, start)
+	d.Beat(0)
+	d.Check(start)
+	d.Check(start.Add(interval))
+	d.Forget(1) // has never sent a heartbeat
+	stalls := d.Check(start.Add(2 * interval))
+	if len(stalls) != 1 || !d.Persists(stalls[0]) {
+		t.Fatalf("got %v, want a stall that persists", stalls)
+	}
+	for range 2 {
+		d.Forget(0)
+		if d.Persists(stalls[0]) {
+			t.Error("the stall persists")
+		}
+	}
+}
+
 // TestConfirm checks that a change after the check removes a stall, and only the ranks that have
 // changed.
 func TestConfirm(t *testing.T) {
@@ -150,6 +170,7 @@ func TestConfirm(t *testing.T) {
 	}{
 		{"no change", func(*Detector) {}, []Stall{{Heartbeat, limit, []int{0, 1, 2}}, {File, limit, nil}, {Silence, limit, nil}}},
 		{"output and a heartbeat", func(d *Detector) { d.Output(); d.Beat(1) }, []Stall{{Heartbeat, limit, []int{0, 2}}, {File, limit, nil}}},
+		{"end of a rank", func(d *Detector) { d.Forget(1) }, []Stall{{Heartbeat, limit, []int{0, 2}}, {File, limit, nil}, {Silence, limit, nil}}},
 		{"all heartbeats", func(d *Detector) { d.Beat(0); d.Beat(1); d.Beat(2) }, []Stall{{File, limit, nil}, {Silence, limit, nil}}},
 		{"everything", func(d *Detector) { d.Beat(0); d.Beat(1); d.Beat(2); d.Output(); d.FileChanged() }, nil},
 	} {
