@@ -47,7 +47,7 @@ var (
 // of type [*fs.PathError].
 func Open(path string, flags int) (*os.File, error) {
 	return open(path, func() (*os.File, error) {
-		return WaitForLease(
+		return waitForLease(
 			func() (*os.File, error) { return os.OpenFile(path, readFlags|flags, 0) },
 			func() (fs.FileInfo, error) { return os.Stat(path) })
 	})
@@ -56,28 +56,43 @@ func Open(path string, flags int) (*os.File, error) {
 // OpenIn opens a file like [Open], by its name in an open directory. The result is always below the
 // directory: links that lead outside are errors.
 func OpenIn(root *os.Root, name string, flags int) (*os.File, error) {
-	f, err := open(name, func() (*os.File, error) {
-		return WaitForLease(
-			func() (*os.File, error) { return root.OpenFile(name, readFlags, 0) },
+	return OpenFileIn(root, name, readFlags|flags, 0)
+}
+
+// OpenFileIn opens a file like [OpenIn], with the flags and the mode of [os.OpenFile]. The open file is
+// nonblocking.
+func OpenFileIn(root *os.Root, name string, flags int, perm fs.FileMode) (*os.File, error) {
+	flags |= unix.O_NONBLOCK | unix.O_NOCTTY
+	openFile := root.OpenFile
+	if flags&NoFollow != 0 && filepath.IsLocal(name) { // a Root rejects all other names
+		openFile = func(name string, flags int, perm fs.FileMode) (*os.File, error) {
+			return openNoFollow(root, filepath.Clean(name), flags, perm)
+		}
+	}
+	return open(name, func() (*os.File, error) {
+		return waitForLease(
+			func() (*os.File, error) { return openFile(name, flags, perm) },
 			func() (fs.FileInfo, error) { return root.Stat(name) })
 	})
-	if err != nil || flags&NoFollow == 0 {
-		return f, err
-	}
-	// A Root resolves links itself and ignores O_NOFOLLOW.
-	info, err := f.Stat()
-	var named fs.FileInfo
-	if err == nil {
-		named, err = root.Lstat(name)
-	}
-	if err == nil && !os.SameFile(info, named) {
-		err = &fs.PathError{Op: "open", Path: name, Err: ErrLink}
-	}
+}
+
+// openNoFollow opens a name below an open directory. A Root would follow a link in the last element of
+// the name, because it ignores O_NOFOLLOW.
+func openNoFollow(root *os.Root, name string, flags int, perm fs.FileMode) (*os.File, error) {
+	dir, err := root.Open(filepath.Dir(name) + itself)
 	if err != nil {
-		f.Close()
-		return nil, err
+		return nil, withPath(err, name)
 	}
-	return f, nil
+	defer dir.Close()
+	for {
+		fd, err := unix.Openat(int(dir.Fd()), filepath.Base(name), flags|unix.O_CLOEXEC, uint32(perm.Perm()))
+		switch {
+		case err == nil:
+			return os.NewFile(uintptr(fd), filepath.Join(root.Name(), name)), nil
+		case err != unix.EINTR:
+			return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+		}
+	}
 }
 
 // OpenRoot opens the directory at path like [os.OpenRoot], which would wait at a FIFO.
@@ -190,11 +205,11 @@ const maxLeaseDelay = 5 * time.Second
 // leaseInterval is the time between two attempts to open a file with a lease.
 const leaseInterval = 20 * time.Millisecond
 
-// WaitForLease calls open, which opens a file with O_NONBLOCK. If the file has a lease, it
+// waitForLease calls open, which opens a file with O_NONBLOCK. If the file has a lease, it
 // calls open again for up to 5 seconds, provided that the file belongs to this user or to
 // root: only the owner and root can set a lease. The first call has made the kernel break
 // the lease. On an NFS server, the delegations of clients are leases.
-func WaitForLease(open func() (*os.File, error), stat func() (fs.FileInfo, error)) (*os.File, error) {
+func waitForLease(open func() (*os.File, error), stat func() (fs.FileInfo, error)) (*os.File, error) {
 	for end := time.Now().Add(maxLeaseDelay); ; time.Sleep(leaseInterval) {
 		f, err := open()
 		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {

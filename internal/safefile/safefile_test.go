@@ -183,26 +183,91 @@ func returnWhenBroken(t *testing.T, f *os.File) {
 	}()
 }
 
-// TestOpenDoesNotWaitForOthers checks that the lease of another user does not delay commands.
-func TestOpenDoesNotWaitForOthers(t *testing.T) {
-	f, err := os.Create(filepath.Join(t.TempDir(), "leased"))
+// TestOpenInDuringReplacement checks that a file that another process replaces by a rename is not
+// treated as a symbolic link.
+func TestOpenInDuringReplacement(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+	defer root.Close()
+	if err := root.WriteFile("file", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Chown(65534, 65534); err != nil {
-		t.Fatal(err) // the suite runs as root
+	done, replaced := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-done:
+				replaced <- nil
+				return
+			default:
+			}
+			if err := errors.Join(root.WriteFile("new", nil, 0o600), root.Rename("new", "file")); err != nil {
+				replaced <- err
+				return
+			}
+		}
+	}()
+	for range 20_000 {
+		f, err := safefile.OpenIn(root, "file", safefile.NoFollow)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		f.Close()
 	}
-	calls := 0
-	_, err = safefile.WaitForLease(func() (*os.File, error) {
-		calls++
-		return os.OpenFile(f.Name(), os.O_RDONLY|unix.O_NONBLOCK, 0)
-	}, func() (fs.FileInfo, error) { return os.Stat(f.Name()) })
-	if calls != 1 || !errors.Is(err, unix.EWOULDBLOCK) {
-		t.Errorf("%d calls, %v", calls, err)
+	close(done)
+	if err := <-replaced; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOpenFileIn checks names and flags for files that are opened without following links.
+func TestOpenFileIn(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := errors.Join(root.Mkdir("dir", 0o700), root.Symlink("dir", "link"), root.Symlink("file", "dir/other"),
+		root.WriteFile("dir/file", nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name  string
+		file  string
+		flags int
+		want  error // nil for success
+	}{
+		{name: "file", file: "dir/file"},
+		{name: "path that is not clean", file: "dir//../dir/./file"},
+		{name: "link in a directory above", file: "link/file"},
+		{name: "link", file: "dir/other", want: safefile.ErrLink},
+		{name: "link to a directory", file: "link", want: safefile.ErrLink},
+		{name: "new file", file: "dir/new", flags: os.O_WRONLY | os.O_CREATE | os.O_EXCL},
+		{name: "existing file", file: "dir/file", flags: os.O_WRONLY | os.O_CREATE | os.O_EXCL, want: fs.ErrExist},
+		{name: "directory", file: ".", want: unix.EISDIR},
+		{name: "missing directory", file: "missing/file", want: fs.ErrNotExist},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f, err := safefile.OpenFileIn(root, tt.file, tt.flags|safefile.NoFollow, 0o600)
+			if err == nil {
+				if want := filepath.Join(root.Name(), tt.file); f.Name() != want {
+					t.Errorf("got name %q, want %q", f.Name(), want)
+				}
+				f.Close()
+			}
+			if !errors.Is(err, tt.want) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+		})
+	}
+	for _, name := range []string{"..", "dir/../..", "../x", "/etc/passwd", ""} {
+		if f, err := safefile.OpenFileIn(root, name, safefile.NoFollow, 0); err == nil {
+			f.Close()
+			t.Errorf("%q was opened", name)
+		}
 	}
 }
 

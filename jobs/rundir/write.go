@@ -129,44 +129,15 @@ func (d Dir) openToWrite(name string, flags int) (*os.File, error) {
 }
 
 // openToWrite opens a file in an open directory for writing. See [Dir.openToWrite].
-func openToWrite(root *os.Root, path string, flags int) (f *os.File, err error) {
-	dir, err := root.Open(".")
+func openToWrite(root *os.Root, path string, flags int) (*os.File, error) {
+	f, err := safefile.OpenFileIn(root, filepath.Base(path), flags|safefile.NoFollow, 0o600)
+	if where, ok := errors.AsType[*fs.PathError](err); ok {
+		return nil, &fs.PathError{Op: where.Op, Path: path, Err: where.Err}
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
-	// os.Root follows symbolic links that stay inside the directory.
-	flags |= unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
-	name := filepath.Base(path)
-	f, err = safefile.WaitForLease(func() (*os.File, error) {
-		fd, err := unix.Openat(int(dir.Fd()), name, flags, 0o600)
-		for err == unix.EINTR {
-			fd, err = unix.Openat(int(dir.Fd()), name, flags, 0o600)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return os.NewFile(uintptr(fd), path), nil
-	}, func() (fs.FileInfo, error) { return root.Lstat(name) })
-	switch {
-	case err == unix.ELOOP:
-		err = safefile.ErrLink
-	case err == unix.ENXIO: // a FIFO without a reader
-		err = safefile.ErrNotRegular
-	case err == unix.EWOULDBLOCK:
-		err = safefile.ErrLeased
-	}
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: path, Err: safefile.ErrNotRegular}
-	}
-	if err == nil {
-		err = unix.SetNonblock(int(f.Fd()), false) // a program may inherit the file as its output
-	}
-	if err != nil {
+	if err := unix.SetNonblock(int(f.Fd()), false); err != nil { // a program may inherit the file as its output
 		f.Close()
 		return nil, err
 	}
