@@ -12,6 +12,7 @@ package atomicfile
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"io"
@@ -31,6 +32,9 @@ type Options struct {
 	Perm   fs.FileMode // before the umask; 0 is 0600
 	New    bool        // return an error that wraps fs.ErrExist if the file exists
 	NoSync bool        // do not wait for the disk: after a power failure the file may be empty
+
+	Temp    string               // temporary name; by default, the name with a suffix (TempSuffix)
+	Prepare func(*os.File) error // called with the temporary file before the write; may be nil
 }
 
 // bufferSize is the size of writes in bytes. Parallel file systems prefer large writes.
@@ -64,14 +68,20 @@ func WriteIn(root *os.Root, name string, o Options, write func(io.Writer) error)
 	if o.Perm == 0 {
 		o.Perm = 0o600
 	}
-	temp := "." + name + "." + rand.Text()[:8] + TempSuffix
+	temp := cmp.Or(o.Temp, "."+name+"."+rand.Text()[:8]+TempSuffix)
 	f, err := root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, o.Perm)
 	if err != nil {
 		return err
 	}
 	defer root.Remove(temp) // fails after a rename, as it should
 	buffered := bufio.NewWriterSize(f, bufferSize)
-	if err = write(buffered); err == nil {
+	if o.Prepare != nil {
+		err = o.Prepare(f)
+	}
+	if err == nil {
+		err = write(buffered)
+	}
+	if err == nil {
 		err = buffered.Flush()
 	}
 	if err == nil && !o.NoSync {

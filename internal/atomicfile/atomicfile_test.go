@@ -55,6 +55,13 @@ func TestWrite(t *testing.T) {
 		{name: "replace without sync", old: "old", options: atomicfile.Options{NoSync: true}, write: text("new"), want: "new", perm: 0o600},
 		{name: "must be new", options: atomicfile.Options{New: true}, write: text("new"), want: "new", perm: 0o600},
 		{name: "must be new and exists", old: "old", options: atomicfile.Options{New: true}, write: text("new"), want: "old", perm: 0o644, err: fs.ErrExist},
+		{name: "prepare fails", old: "old", options: atomicfile.Options{Prepare: func(*os.File) error { return errWrite }}, write: text("new"), want: "old", perm: 0o644, err: errWrite},
+		{name: "mode and temporary name", options: atomicfile.Options{Temp: "temp", Prepare: func(f *os.File) error {
+			if filepath.Base(f.Name()) != "temp" {
+				return errWrite
+			}
+			return f.Chmod(0o400)
+		}}, write: text("new"), want: "new", perm: 0o400},
 		{name: "writer fails", old: "old", write: func(w io.Writer) error { return errors.Join(text("half")(w), errWrite) }, want: "old", perm: 0o644, err: errWrite},
 	} {
 		t.Run(c.name, func(t *testing.T) {

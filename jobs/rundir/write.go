@@ -15,8 +15,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
-// write replaces a file of the directory atomically. It writes a temporary file with mode
-// 0600, syncs it, renames it, and syncs the directory.
+// write replaces a file of the directory atomically with a file with mode 0600; see [atomicfile.WriteIn].
 func (d Dir) write(name string, content []byte) (err error) {
 	defer func() {
 		if err != nil {
@@ -28,33 +27,11 @@ func (d Dir) write(name string, content []byte) (err error) {
 		return err
 	}
 	defer done()
-	temp := tempPrefix + randomID()
-	f, err := root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
+	private := func(f *os.File) error { _, err := makePrivate(f); return err }
+	return atomicfile.WriteIn(root, name, atomicfile.Options{Temp: tempPrefix + randomID(), Prepare: private}, func(w io.Writer) error {
+		_, err := w.Write(content)
 		return err
-	}
-	defer root.Remove(temp) // fails after the rename, as intended
-	if _, err = makePrivate(f); err == nil {
-		_, err = f.Write(content)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	if err := root.Rename(temp, name); err != nil {
-		return err
-	}
-	dir, err := root.Open(".")
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
+	})
 }
 
 // writeJSON replaces a file of the directory with v in one line of JSON.
