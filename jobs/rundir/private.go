@@ -26,9 +26,10 @@ const maxPrivate = 64 << 10
 // users access. The error may have a hint.
 func (d Dir) WriteSecret(attempt int, secret []byte) (name string, err error) {
 	name = fmt.Sprintf("%s%d-%s", secretPrefix, attempt, randomID())
+	path := filepath.Join(d.Path, name)
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("write %q: %w", filepath.Join(d.Path, name), err)
+			err = fmt.Errorf("write %q: %w", path, err)
 		}
 	}()
 	f, err := d.openToWrite(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -48,6 +49,15 @@ func TestReadSecretRejectsLargeFile(t *testing.T) {
 		if tt.valid && (err != nil || len(text) != tt.size) || !tt.valid && !errors.Is(err, safefile.ErrTooLarge) {
 			t.Errorf("%d bytes: got %d bytes, %v", tt.size, len(text), err)
 		}
+	}
+}
+
+// TestWriteSecretNamesFile checks that an error names the file of the secret.
+func TestWriteSecretNamesFile(t *testing.T) {
+	d := Dir{Path: filepath.Join(t.TempDir(), "missing")}
+	_, err := d.WriteSecret(1, nil)
+	if err == nil || !strings.Contains(err.Error(), secretPrefix+"1-") {
+		t.Errorf("got %v", err)
 	}
 }
 
