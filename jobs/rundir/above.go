@@ -157,12 +157,12 @@ func (e Exposure) Hint() string {
 }
 
 // checkParent returns an error if another user may have prepared the parent of a new run
-// directory. This is the case if the parent belongs to another user, everyone can write to it,
+// directory, or the innermost directory above it that exists. This is the case if the parent belongs to another user, everyone can write to it,
 // and it is in a public directory, such as /tmp.
 func checkParent(parent string) error {
 	info, err := os.Stat(parent)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return checkParent(filepath.Dir(parent)) // the directory in which parent will be created
 	}
 	if err != nil {
 		return err

@@ -104,13 +104,15 @@ func TestCreateRejectsPreparedParent(t *testing.T) {
 			makeDir(t, runs, tt.uid, lab, tt.mode)
 			run := filepath.Join(runs, "run")
 			d, err := Create(run)
+			_, below := Create(filepath.Join(runs, "new", "runs", "run"))
 			if tt.want == "" {
-				if err != nil {
+				if err := errors.Join(err, below); err != nil {
 					t.Error(err)
 				}
 				return
 			}
 			wants(t, err, tt.want, "--run-dir")
+			wants(t, below, tt.want, "--run-dir")
 			// An existing run can be resumed.
 			if err := os.Mkdir(run, 0o700); err != nil {
 				t.Fatal(err)
