@@ -48,28 +48,29 @@ type Claim struct {
 //
 // On some file systems, each node has separate locks or no locks, for example on Lustre
 // mounted with localflock or without flock. Lock then relies on the content of the lock file.
-// A holder on another node keeps the lock until Slurm reports the end of its job. If it has no
+// A holder on another node, or in another container, keeps the lock until Slurm reports the end of its job. If it has no
 // job, or Slurm does not respond, only the file system decides: most file systems lock across
 // nodes, and a job must start after its launcher was killed although the controller is down. On a
 // file system with separate locks, a second launcher can then start. A holder on this node keeps
 // the lock while its process exists.
 func (d Dir) Lock(c Claim) (unlock func(), err error) {
-	return d.lock(c, launchLockName, "a launcher is already running there",
+	return d.lock(c, launchLockName, errors.New("a launcher is already running there"),
 		"stop it first, or give this run a directory of its own with --run-dir")
 }
 
 // LockSubmission takes the submission lock. The caller holds it from its first read of the
 // record until it has stored the job ID in the record.
 func (d Dir) LockSubmission() (unlock func(), err error) {
-	return d.lock(Claim{}, submitLockName, "another submission is in progress",
-		"see what it did with `ddpbatch status`")
+	return d.lock(Claim{}, submitLockName, errSubmitting, "see what it did with `ddpbatch status`")
 }
 
-// WaitLockSubmission takes the submission lock. After an error, for example because another process
-// holds the lock, it tries again for up to the given time.
+var errSubmitting = errors.New("another submission is in progress")
+
+// WaitLockSubmission takes the submission lock. If another process holds the lock, it tries again for up
+// to the given time.
 func (d Dir) WaitLockSubmission(ctx context.Context, timeout time.Duration) (unlock func(), err error) {
 	for end := time.Now().Add(timeout); ; {
-		if unlock, err = d.LockSubmission(); err == nil || time.Now().After(end) {
+		if unlock, err = d.LockSubmission(); !errors.Is(err, errSubmitting) || time.Now().After(end) {
 			return unlock, err
 		}
 		select {
@@ -80,7 +81,7 @@ func (d Dir) WaitLockSubmission(ctx context.Context, timeout time.Duration) (unl
 	}
 }
 
-func (d Dir) lock(c Claim, name, taken, hint string) (unlock func(), err error) {
+func (d Dir) lock(c Claim, name string, taken error, hint string) (unlock func(), err error) {
 	path := filepath.Join(d.Path, name)
 	f, err := d.openToWrite(name, os.O_RDWR|os.O_CREATE)
 	if err != nil {
@@ -97,7 +98,7 @@ func (d Dir) lock(c Claim, name, taken, hint string) (unlock func(), err error) 
 	case errors.Is(err, unix.EWOULDBLOCK):
 		defer f.Close()
 		h, _ := readHolder(f)
-		return nil, fmt.Errorf("run directory %q: %w", d.Path, hints.Errorf(hint, "%s%s", taken, h))
+		return nil, fmt.Errorf("run directory %q: %w", d.Path, hints.Errorf(hint, "%w%s", taken, h))
 	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOLCK):
 	case err != nil:
 		f.Close()
@@ -106,7 +107,7 @@ func (d Dir) lock(c Claim, name, taken, hint string) (unlock func(), err error) 
 	if h, ok := readHolder(f); ok && !c.over(h, locked) {
 		f.Close()
 		hint += fmt.Sprintf("; if it is surely gone, remove %q", path)
-		return nil, fmt.Errorf("run directory %q: %w", d.Path, hints.Errorf(hint, "%s%s", taken, h))
+		return nil, fmt.Errorf("run directory %q: %w", d.Path, hints.Errorf(hint, "%w%s", taken, h))
 	}
 	// Ignore the error: if the file system locks across nodes, the lock does not need it.
 	_ = writeHolder(f, c)
@@ -149,10 +150,13 @@ func flock(f *os.File) error {
 // whether the file system granted the lock.
 func (c Claim) over(h holder, locked bool) bool {
 	host, err := os.Hostname()
-	switch {
-	case err == nil && h.Host == host && !locked:
-		return errors.Is(unix.Kill(h.PID, 0), unix.ESRCH)
-	case err == nil && h.Host == host: // locked is reliable on this host
+	here := err == nil && h.Host == host
+	switch current := thisPlace(); {
+	case here && locked: // locked is reliable on this host
+	case here && current.contradicts(place{Boot: h.Boot}): // the host has restarted since then
+		return true
+	case here && !current.contradicts(h.place): // otherwise its PID is not valid here
+		return !h.isRunning()
 	case h.Job == "":
 	case h.Job == c.Job: // earlier launcher of this job: Slurm runs one at a time
 		return true
@@ -162,6 +166,16 @@ func (c Claim) over(h holder, locked bool) bool {
 		}
 	}
 	return locked
+}
+
+// isRunning reports whether the process of the holder still exists. The PID must be valid in this
+// process. The start time distinguishes the process from a later one with the same PID.
+func (h holder) isRunning() bool {
+	if errors.Is(unix.Kill(h.PID, 0), unix.ESRCH) {
+		return false
+	}
+	start, err := processStart(h.PID)
+	return !errors.Is(err, ErrNotRunning) && (err != nil || h.Start == 0 || start == h.Start)
 }
 
 func writeHolder(f *os.File, c Claim) error {

@@ -1,13 +1,16 @@
 package rundir
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestLockOfAnotherNode checks a lock file that names a launcher that ended or that runs on a node
@@ -22,6 +25,13 @@ func TestLockOfAnotherNode(t *testing.T) {
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)
 	}
+	start, err := processStart(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	current := thisPlace()
+	rebooted, container := current, current
+	rebooted.Boot, container.Namespace = "earlier", "pid:[1]"
 	ended := func(answer bool, err error) func(string) (bool, error) {
 		return func(job string) (bool, error) {
 			if job != "17" {
@@ -49,6 +59,12 @@ func TestLockOfAnotherNode(t *testing.T) {
 		"here, and the kernel gave the lock":     {holder{Job: "17", PID: os.Getpid(), Host: here}, Claim{Job: "18", Ended: ended(false, nil)}, true, true},
 		"here, no locks, the process is there":   {holder{Job: "17", PID: os.Getpid(), Host: here}, Claim{Job: "18", Ended: ended(true, nil)}, false, false},
 		"here, no locks, the process is no more": {holder{Job: "17", PID: gone.Process.Pid, Host: here}, Claim{Job: "18", Ended: ended(false, nil)}, false, true},
+		"here, no locks, the PID is used again":  {holder{Job: "17", PID: os.Getpid(), Host: here, Start: start + 1, place: current}, Claim{Job: "18", Ended: ended(false, nil)}, false, true},
+		"here, no locks, the start matches":      {holder{Job: "17", PID: os.Getpid(), Host: here, Start: start, place: current}, Claim{Job: "18", Ended: ended(true, nil)}, false, false},
+		"here, no locks, before a restart":       {holder{Job: "17", PID: os.Getpid(), Host: here, Start: start, place: rebooted}, Claim{Job: "18", Ended: ended(false, nil)}, false, true},
+		"other container, no locks":              {holder{PID: gone.Process.Pid, Host: here, Start: 1, place: container}, Claim{}, false, false},
+		"other container, its job runs":          {holder{Job: "17", PID: gone.Process.Pid, Host: here, Start: 1, place: container}, Claim{Ended: ended(false, nil)}, false, false},
+		"other container, its job has ended":     {holder{Job: "17", PID: os.Getpid(), Host: here, Start: start, place: container}, Claim{Ended: ended(true, nil)}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := c.claim.over(c.holder, c.locked); got != c.want {
@@ -119,5 +135,15 @@ func TestLockRejectsOtherFiles(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWaitLockSubmissionFails checks that an error other than a held lock does not delay the caller.
+func TestWaitLockSubmissionFails(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	d := Dir{Path: filepath.Join(t.TempDir(), "missing")}
+	if _, err := d.WaitLockSubmission(ctx, time.Minute); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
 	}
 }
