@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/printable"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // A Listener is a listening TCP socket.
@@ -178,7 +179,7 @@ const nameTimeout = 2 * time.Second
 // without a name, or of a different user namespace, has only the ID.
 func UserName(uid int) string {
 	id := strconv.Itoa(uid)
-	if id == overflowUser() {
+	if uid == safefile.OverflowUser() {
 		return "UID " + id
 	}
 	name := make(chan string, 1)
@@ -196,14 +197,4 @@ func UserName(uid int) string {
 	case <-time.After(nameTimeout):
 	}
 	return "UID " + id
-}
-
-// overflowUser returns the user ID that the kernel shows for users without a mapping in the user
-// namespace, for example in a container.
-func overflowUser() string {
-	text, err := os.ReadFile("/proc/sys/kernel/overflowuid")
-	if err != nil {
-		return "65534"
-	}
-	return strings.TrimSpace(string(text))
 }

@@ -51,7 +51,7 @@ func CreatorsOf(info fs.FileInfo) Writers {
 // isShared reports whether this user shares the group of a file with other users.
 func isShared(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || int(stat.Gid) == overflowGroup() {
+	if !ok || int(stat.Gid) == overflowID("gid") {
 		return false
 	}
 	gid := int(stat.Gid)
@@ -85,18 +85,19 @@ func isPrivate(uid, gid int, userName, groupName string) bool {
 	return userName == groupName
 }
 
-// overflowGroup returns the group ID that the kernel reports for groups without a mapping in the
-// user namespace, for example in a container.
-func overflowGroup() int {
-	const usual = 65534
-	text, err := os.ReadFile("/proc/sys/kernel/overflowgid")
-	if err != nil {
-		return usual
+// OverflowUser returns the user ID that the kernel reports for users without a mapping in the user
+// namespace, for example in a container.
+func OverflowUser() int { return overflowID("uid") }
+
+// overflowID returns the overflow ID of users ("uid") or groups ("gid").
+func overflowID(kind string) int {
+	text, err := os.ReadFile("/proc/sys/kernel/overflow" + kind)
+	if err == nil {
+		if id, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			return id
+		}
 	}
-	if gid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
-		return gid
-	}
-	return usual
+	return 65534 // the default
 }
 
 // Octal formats a mode for chmod, such as 2775.

@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
@@ -103,20 +101,7 @@ func exposureOf(dir string, info fs.FileInfo) (e Exposure, ok bool) {
 // isForeign reports whether uid is neither root nor this user. In a user namespace, the kernel
 // shows all unmapped users as one ID, which can stand for root.
 func isForeign(uid int) bool {
-	return uid != 0 && uid != os.Geteuid() && uid != overflowUID()
-}
-
-// overflowUID returns the user ID that the kernel shows for unmapped users.
-func overflowUID() int {
-	text, err := os.ReadFile("/proc/sys/kernel/overflowuid")
-	if err != nil {
-		return 65534
-	}
-	uid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return 65534
-	}
-	return uid
+	return uid != 0 && uid != os.Geteuid() && uid != safefile.OverflowUser()
 }
 
 // groupOf returns the group ID of a file or directory, or -1 if the system does not provide
@@ -173,7 +158,7 @@ func checkParent(parent string) error {
 	}
 	const public = fs.ModeSticky | 0o002
 	if e, _ := exposureOf(parent, info); e.foreign && e.Anyone && around.Mode()&public == public {
-		return hints.Errorf("choose a different directory with --run-dir", "%w", errors.New(e.String()))
+		return hints.Errorf("choose a different directory with --run-dir", "%s", e)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // makeDir creates a directory with the given owner, group, and mode. It ignores the umask.
@@ -41,7 +43,7 @@ func TestExposures(t *testing.T) {
 		{name: "of another user", uid: stranger, mode: 0o755, exposed: true, want: "user 4321", hint: "--run-dir"},
 		{name: "of another user, for everybody", uid: stranger, mode: 0o777, exposed: true, anyone: true, want: "user 4321", hint: "--run-dir"},
 		{name: "of another user, like /tmp", uid: stranger, mode: 0o777 | os.ModeSticky, exposed: true, anyone: true, want: "mode 1777", hint: "--run-dir"},
-		{name: "of a user without a mapping", uid: overflowUID(), mode: 0o755},
+		{name: "of a user without a mapping", uid: safefile.OverflowUser(), mode: 0o755},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			base := t.TempDir()
