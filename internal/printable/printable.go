@@ -85,7 +85,7 @@ func Shorten(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	for !utf8.RuneStart(s[limit]) {
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
 		limit--
 	}
 	return s[:limit] + " ..."

@@ -102,6 +102,7 @@ func TestShorten(t *testing.T) {
 		{"abcd", 3, "abc ..."},
 		{"a\u00e9b", 2, "a ..."}, // é has two bytes
 		{"a\u00e9b", 3, "a\u00e9 ..."},
+		{"\x80\x80\x80", 2, " ..."}, // no character begins
 	} {
 		if got := printable.Shorten(tt.text, tt.limit); got != tt.want {
 			t.Errorf("Shorten(%q, %d): got %q, want %q", tt.text, tt.limit, got, tt.want)
