@@ -155,7 +155,7 @@ func Open(path string) (Dir, error) {
 	d := Dir{Path: filepath.Clean(path)}
 	info, err := os.Stat(d.Path)
 	if err == nil && !info.IsDir() {
-		err = hints.Errorf("", "it is not a directory")
+		err = errors.New("it is not a directory")
 	}
 	if err == nil {
 		_, err = os.Stat(filepath.Join(d.Path, recordName))

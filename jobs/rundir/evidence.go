@@ -108,14 +108,4 @@ func (d Dir) Heartbeat(rank int) string {
 }
 
 // MakeHeartbeats creates the directory of the heartbeats.
-func (d Dir) MakeHeartbeats() error {
-	root, done, err := d.open()
-	if err != nil {
-		return err
-	}
-	defer done()
-	if err := root.Mkdir(heartbeatsName, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("create %q: %w", filepath.Join(d.Path, heartbeatsName), err)
-	}
-	return nil
-}
+func (d Dir) MakeHeartbeats() error { return d.mkdir(heartbeatsName) }

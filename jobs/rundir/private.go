@@ -69,17 +69,7 @@ func makePrivate(f *os.File) (fs.FileInfo, error) {
 }
 
 // RemoveSecret removes a file of [Dir.WriteSecret].
-func (d Dir) RemoveSecret(name string) error {
-	root, done, err := d.open()
-	if err != nil {
-		return err
-	}
-	defer done()
-	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove %q: %w", filepath.Join(d.Path, name), err)
-	}
-	return nil
-}
+func (d Dir) RemoveSecret(name string) error { return d.remove(name) }
 
 // RemoveSecrets removes secret files that killed launchers left behind. The caller must hold
 // the launcher lock.

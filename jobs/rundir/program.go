@@ -23,17 +23,7 @@ const maxTrackerID = 256
 func (d Dir) ProgramCheckpoints() string { return filepath.Join(d.Path, programCheckpointsName) }
 
 // MakeProgramCheckpoints creates the default directory for checkpoints of a user's program.
-func (d Dir) MakeProgramCheckpoints() error {
-	root, done, err := d.open()
-	if err != nil {
-		return err
-	}
-	defer done()
-	if err := root.Mkdir(programCheckpointsName, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("create %q: %w", d.ProgramCheckpoints(), err)
-	}
-	return nil
-}
+func (d Dir) MakeProgramCheckpoints() error { return d.mkdir(programCheckpointsName) }
 
 // StopFile returns the path of the file that exists while the program is requested to stop.
 func (d Dir) StopFile() string { return filepath.Join(d.Path, stopName) }
@@ -42,17 +32,7 @@ func (d Dir) StopFile() string { return filepath.Join(d.Path, stopName) }
 func (d Dir) WriteStopFile(reason string) error { return d.write(stopName, []byte(reason+"\n")) }
 
 // RemoveStopFile removes the stop file of an earlier attempt.
-func (d Dir) RemoveStopFile() error {
-	root, done, err := d.open()
-	if err != nil {
-		return err
-	}
-	defer done()
-	if err := root.Remove(stopName); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove %q: %w", d.StopFile(), err)
-	}
-	return nil
-}
+func (d Dir) RemoveStopFile() error { return d.remove(stopName) }
 
 // TrackerFile returns the path of the file in which a program stores its ID at an experiment
 // tracker.

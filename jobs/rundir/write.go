@@ -43,6 +43,19 @@ func (d Dir) writeJSON(name string, v any) error {
 	return d.write(name, append(text, '\n'))
 }
 
+// mkdir creates a subdirectory with mode 0700, unless it exists.
+func (d Dir) mkdir(name string) error {
+	root, done, err := d.open()
+	if err == nil {
+		defer done()
+		err = root.Mkdir(name, 0o700)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("create %q: %w", filepath.Join(d.Path, name), err)
+	}
+	return nil
+}
+
 // remove removes a file of the directory. It is not an error if the file does not exist.
 func (d Dir) remove(name string) error {
 	root, done, err := d.open()
@@ -177,12 +190,7 @@ func (d Dir) WriteTrace(rank int, write func(io.Writer) error) error {
 
 // RemoveRendezvous removes the file of [Dir.WriteRendezvous].
 func (d Dir) RemoveRendezvous(jobID, stepID string, restart int) error {
-	root, done, err := d.open()
-	if err != nil {
-		return err
-	}
-	defer done()
-	return root.Remove(filepath.Base(d.Rendezvous(jobID, stepID, restart)))
+	return d.remove(filepath.Base(d.Rendezvous(jobID, stepID, restart)))
 }
 
 // Remove deletes the directory and its contents. If the directory is held and a different
