@@ -193,8 +193,8 @@ func (t *gpuTally) add(g gpuSample) {
 func (t *gpuTally) gpu(index int) GPU {
 	g := GPU{Index: index, Name: t.name, Samples: t.samples, MemoryPeak: int64(t.usedMost), MemoryTotal: int64(t.total)}
 	if t.busySamples > 0 {
-		mean := t.busy / float64(t.busySamples)
-		g.BusyMean, g.BusyPeak = &mean, &t.busyMost
+		mean, peak := t.busy/float64(t.busySamples), t.busyMost
+		g.BusyMean, g.BusyPeak = &mean, &peak
 	}
 	if t.usedN > 0 {
 		g.MemoryMean = int64(t.used / float64(t.usedN))

@@ -134,6 +134,17 @@ func TestSelectVisible(t *testing.T) {
 	}
 }
 
+// TestResultIsCopy checks that later samples do not change a result, which is written without a lock.
+func TestResultIsCopy(t *testing.T) {
+	var sum gpuTally
+	sum.add(gpuSample{busy: 0.5})
+	g := sum.gpu(0)
+	sum.add(gpuSample{busy: 1})
+	if *g.BusyMean != 0.5 || *g.BusyPeak != 0.5 {
+		t.Errorf("got mean %v and peak %v, want 0.5", *g.BusyMean, *g.BusyPeak)
+	}
+}
+
 // TestSampler checks the measurements of a real process and a GPU tool, that a child counts for
 // its rank, and that the tool gets no other variables.
 func TestSampler(t *testing.T) {
