@@ -35,7 +35,7 @@ func (v View) Lines(s *Status, width int, now time.Time) []string {
 			head += "; expected to start at " + s.Start
 		}
 		lines := []string{screen.Clip(printable.Line(s.Name)+"  "+printable.Line(head), width)}
-		if s.Live != nil && s.Phase.isRunning() {
+		if s.Live != nil && len(s.Live.Nodes) > 0 && s.Phase.isRunning() {
 			var nodes []string
 			for _, text := range s.nodes() {
 				nodes = append(nodes, printable.Line(text))

@@ -68,6 +68,14 @@ func TestView(t *testing.T) {
 	golden(t, "testdata/view.golden", out.String())
 }
 
+// TestViewWithoutNodes checks that a run whose ranks have no state yet has no empty line.
+func TestViewWithoutNodes(t *testing.T) {
+	s := Status{Name: "a", Phase: Joining, Live: &rundir.Live{}}
+	if lines := (View{}).Lines(&s, 80, time.Now()); len(lines) != 1 {
+		t.Errorf("got %q, want one line", lines)
+	}
+}
+
 func golden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
