@@ -241,11 +241,20 @@ func (s Submitter) rebuild(ctx context.Context, req RepairRequest, done *Repaire
 	}
 	record.Pending = salvaged.Pending
 	if sweep != nil {
-		record.Submissions = submissionsOfElement(*sweep, index)
+		addSubmissionsOfElement(&record, *sweep, index)
+	} else {
+		record.Submissions, record.Chain = salvaged.Submissions, salvaged.Chain
+	}
+	if record.Sweep == nil {
+		for _, id := range req.Dir.JobIDs() {
+			record.StartChained(id)
+		}
+	}
+	if sweep != nil {
 		return record, nil
 	}
 	var err error
-	record.Submissions, err = s.submissions(ctx, req.Dir, salvaged, record.Sweep)
+	record.Submissions, err = s.submissions(ctx, req.Dir, record)
 	if p := record.Pending; p != nil && slices.ContainsFunc(record.Submissions, func(s rundir.Submission) bool { return s.ID == p.ID }) {
 		record.Pending = nil
 	}
@@ -290,22 +299,31 @@ func isOwnDir(path string) bool {
 	return err == nil && safefile.CheckOwner(info) == nil && info.Mode().Perm()&0o002 == 0
 }
 
-// submissionsOfElement returns the submissions of a sweep that included the trial with an index.
-func submissionsOfElement(sweep rundir.Record, index int) (all []rundir.Submission) {
-	for _, s := range sweep.Submissions {
-		if slices.Contains(s.Elements, index) {
-			s.JobID, s.Elements = fmt.Sprintf("%s_%d", s.JobID, index), nil
-			all = append(all, s)
+// addSubmissionsOfElement adds to the record of a trial the submissions of its sweep that included the
+// trial, and the chain of the last one. index is the index of the trial.
+func addSubmissionsOfElement(record *rundir.Record, sweep rundir.Record, index int) {
+	last := ""
+	for _, s := range slices.Concat([]rundir.Submission(sweep.Submissions), sweep.Chain) {
+		if !slices.Contains(s.Elements, index) || s.Follows != "" && s.Follows != last {
+			continue
 		}
+		last = s.JobID
+		s.JobID, s.Elements = fmt.Sprintf("%s_%d", s.JobID, index), nil
+		if s.Follows != "" {
+			s.Follows = fmt.Sprintf("%s_%d", s.Follows, index)
+		}
+		record.Add(s)
 	}
-	return all
 }
 
-// submissions returns all known submissions of the run, ordered by job ID. The sources are the
-// corrupt record, the trials of a sweep, the jobs' files, and Slurm. It does not query Slurm
-// if nothing was submitted from the directory.
-func (s Submitter) submissions(ctx context.Context, dir rundir.Dir, left rundir.Record, sweep *rundir.SweepRecord) ([]rundir.Submission, error) {
-	all, pending := left.Submissions, left.Pending
+// submissions returns all known submissions of the run that are not in its chain, ordered by job ID. The
+// sources are the rebuilt part of the record, the trials of a sweep, the jobs' files, and Slurm. It does
+// not query Slurm if nothing was submitted from the directory.
+func (s Submitter) submissions(ctx context.Context, dir rundir.Dir, record rundir.Record) ([]rundir.Submission, error) {
+	all, pending := []rundir.Submission(record.Submissions), record.Pending
+	isChained := func(id string) bool {
+		return slices.ContainsFunc(record.Chain, func(s rundir.Submission) bool { return s.JobID == id })
+	}
 	byJob := func(id string) *rundir.Submission {
 		i := slices.IndexFunc(all, func(s rundir.Submission) bool { return s.JobID == id })
 		if i < 0 {
@@ -314,13 +332,16 @@ func (s Submitter) submissions(ctx context.Context, dir rundir.Dir, left rundir.
 		}
 		return &all[i]
 	}
-	if sweep != nil {
-		for index := range sweep.Elements {
-			record, err := dir.Element(index).ReadRecord()
+	if record.Sweep != nil {
+		for index := range record.Sweep.Elements {
+			trial, err := dir.Element(index).ReadRecord()
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, fmt.Errorf("read the record of a trial: %w", err)
 			}
-			for _, sub := range record.Submissions {
+			for _, sub := range trial.Submissions {
+				if isChained(arrayJobID(sub.JobID)) {
+					continue
+				}
 				merged := byJob(arrayJobID(sub.JobID))
 				elements := append(merged.Elements, index)
 				slices.Sort(elements)
@@ -348,6 +369,9 @@ func (s Submitter) submissions(ctx context.Context, dir rundir.Dir, left rundir.
 	for _, job := range found {
 		id, isOwn := strings.CutPrefix(job.Comment, rundir.Submission{}.Comment())
 		id, _, _ = strings.Cut(id, " ") // the rest is slurm.comment
+		if isChained(job.ID) || isOwn && pending != nil && pending.ID == id && pending.Follows != "" {
+			continue // the job itself, or the next submission, adds a pending job to the chain
+		}
 		if merged := byJob(job.ID); isOwn && merged.ID == "" {
 			merged.ID = id
 		}
