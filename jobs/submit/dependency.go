@@ -66,6 +66,9 @@ func (a *submission) dependency(ctx context.Context, kind slurm.DependencyType, 
 	if err != nil {
 		return noDependency, err
 	}
+	if kind == slurm.After {
+		record.Chain = nil // the run starts with its first job
+	}
 	if record.Sweep != nil {
 		return a.sweepDependency(ctx, kind, *dir, len(record.Sweep.Elements), len(record.Chain))
 	}

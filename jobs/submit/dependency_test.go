@@ -148,6 +148,35 @@ func TestDependencyOnSomethingElse(t *testing.T) {
 	}
 }
 
+// TestDependencyOnChain checks that a dependency waits for the first job of a chain to start, or for the
+// last one to end.
+func TestDependencyOnChain(t *testing.T) {
+	for _, tt := range []struct {
+		name, kind string
+		state      string // of job 101; jobs 102 and 103 are pending
+		waitFor    string // empty if there is nothing to wait for
+	}{
+		{name: "start, queued", kind: "after", state: "PENDING", waitFor: "after:101"},
+		{name: "start, first job ended", kind: "after", state: "TIMEOUT"},
+		{name: "end", kind: "afterok", state: "PENDING", waitFor: "afterok:103"},
+		{name: "end, first job ended", kind: "afterok", state: "TIMEOUT", waitFor: "afterok:103"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t)
+			req := c.request(job("first", "", ""))
+			req.Chain = 3
+			c.submitted(req)
+			c.state("101", tt.state)
+			c.submitted(c.request(job("then", fmt.Sprintf("dependency = [%q]", tt.kind+":first"), "")))
+			_, option, _ := strings.Cut(c.calls()[3], "--dependency=")
+			if got, _, _ := strings.Cut(option, " "); got != tt.waitFor {
+				t.Errorf("waits for %q; want %q", got, tt.waitFor)
+			}
+		})
+	}
+}
+
 // TestDependencyOnSweep checks that a dependency on a sweep uses the last job of each trial.
 func TestDependencyOnSweep(t *testing.T) {
 	const failed, running, done = "FAILED 256 NonZeroExitCode", "RUNNING", "COMPLETED"
@@ -168,6 +197,7 @@ func TestDependencyOnSweep(t *testing.T) {
 		{name: "one was submitted again and has completed", states: [3]string{done, failed, done}, again: done, kind: "afterok"},
 		{name: "forgotten", states: [3]string{done, "", done}, kind: "afterok", fails: "no longer has job 101_1"},
 		{name: "forgotten, any end", states: [3]string{"", "", ""}, kind: "afterany"},
+		{name: "start, some queued", states: [3]string{done, running, "PENDING"}, kind: "after", waitFor: "after:101_1:101_2"},
 		{name: "failure, all queued", states: [3]string{"PENDING", "PENDING", "PENDING"}, kind: "afternotok", waitFor: "afternotok:101"},
 		{name: "failure, some done", states: [3]string{done, running, running}, kind: "afternotok", waitFor: "afternotok:101"},
 		{name: "failure, one failed", states: [3]string{done, failed, running}, kind: "afternotok", waitFor: "afterany:101_2"},
