@@ -54,8 +54,7 @@ func (a *submission) recoverPending(ctx context.Context) (*rundir.Submission, er
 // job. It queries Slurm once. It returns an error if it does not find the job, because the job
 // may still appear.
 func (s Submitter) RecoverPending(ctx context.Context, dir rundir.Dir) error {
-	record, err := dir.ReadRecord()
-	if err != nil || record.Pending == nil {
+	if record, err := dir.ReadRecord(); err != nil || record.Pending == nil {
 		return err
 	}
 	unlock, err := dir.LockSubmission()
@@ -63,6 +62,10 @@ func (s Submitter) RecoverPending(ctx context.Context, dir rundir.Dir) error {
 		return err
 	}
 	defer unlock()
+	record, err := dir.ReadRecord() // again: another process may have found the job in the meantime
+	if err != nil || record.Pending == nil {
+		return err
+	}
 	s.timeouts = s.timeouts.withDefaults()
 	a := &submission{Submitter: s, dir: dir, record: record}
 	sub := *record.Pending
