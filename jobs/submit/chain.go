@@ -24,7 +24,11 @@ func (a *submission) sendChain(ctx context.Context, first rundir.Submission) (ch
 	for len(chain) < a.req.Chain-1 {
 		next := first
 		next.ID, next.JobID, next.Follows = rundir.NewSubmission().ID, "", last
-		id, err := a.send(ctx, next, []slurm.Dependency{{Type: slurm.AfterAny, IDs: []string{last}}})
+		id, err := "", context.Cause(ctx)
+		if err == nil {
+			// Ignore interrupts until the record is written. Otherwise, the job ID could be lost.
+			id, err = a.send(context.WithoutCancel(ctx), next, []slurm.Dependency{{Type: slurm.AfterAny, IDs: []string{last}}})
+		}
 		if err != nil {
 			a.sent = true // Slurm has the jobs before it
 			return chain, hints.Errorf("cancel them with `ddpbatch cancel`, or let them run and submit the run again later",
@@ -42,7 +46,7 @@ func (a *submission) completeChain(ctx context.Context, found rundir.Submission)
 			return nil, err
 		}
 	}
-	return a.sendChain(context.WithoutCancel(ctx), found)
+	return a.sendChain(ctx, found)
 }
 
 func listIDs(first string, rest []string) string {

@@ -34,7 +34,10 @@ func (a *submission) recoverPending(ctx context.Context) (*rundir.Submission, er
 	if id == "" {
 		id, err = a.waitForJob(ctx, sub, earlier(sub.Time, time.Now()).Add(a.timeouts.orphan))
 	}
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, err
+	case err != nil:
 		return nil, hints.Errorf("submit again when the controller responds", "find job of interrupted submission: %w", err)
 	}
 	if id == "" {

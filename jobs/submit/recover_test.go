@@ -1,10 +1,18 @@
 package submit
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
@@ -189,4 +197,84 @@ func TestInUseCutShort(t *testing.T) {
 	}
 	c.squeue("exit 1")
 	mustFail(t, CheckNotInUse(t.Context(), c.submitter.Slurm, c.dir("x")), "interrupted submission")
+}
+
+// TestRecoverPendingReadsRecordAgain checks that a submission that another process has recovered, before
+// this process takes the lock, stays as that process has recorded it.
+func TestRecoverPendingReadsRecordAgain(t *testing.T) {
+	c := newCluster(t)
+	dir := c.dir("x")
+	sub := c.cut(c.request(job("x", "", "")), time.Minute)
+	c.write(c.fake, "101.job", sub.Comment()+"\n")
+	c.state("101", "RUNNING")
+	lock, err := os.Create(filepath.Join(dir.Path, "submit.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := make(chan os.Signal, 1)
+	signal.Notify(opened, syscall.SIGIO)
+	defer signal.Stop(opened)
+	// The lease delays the lock.
+	if _, err := unix.FcntlInt(lock.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Fatal(err)
+	}
+	record := c.record(dir)
+	record.Pending = nil
+	sub.JobID = "101"
+	record.Add(sub)
+	record.Add(rundir.Submission{JobID: "102"})
+	written := make(chan error, 1)
+	go func() {
+		<-opened
+		written <- errors.Join(dir.WriteRecord(record), lock.Close())
+	}()
+	if err := errors.Join(c.submitter.RecoverPending(t.Context(), dir), <-written); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.record(dir); got.LastJob() != "102" || len(got.Submissions) != 2 {
+		t.Errorf("got %+v", got.Submissions)
+	}
+}
+
+// TestInterruptDuringRecovery checks the error of a submission that is interrupted while it waits for the
+// job of an earlier one.
+func TestInterruptDuringRecovery(t *testing.T) {
+	c := newCluster(t)
+	req := c.request(job("x", "", ""))
+	c.cut(req, -time.Minute)
+	c.submitter.timeouts.orphan = time.Minute
+	ctx, cancel := context.WithCancelCause(t.Context())
+	interrupted := errors.New("interrupted")
+	c.submitter.Say = func(string) { cancel(interrupted) }
+	if _, err := c.submitter.Submit(ctx, req); !errors.Is(err, interrupted) || hintOf(err) != "" {
+		t.Errorf("got %v, hint %q", err, hintOf(err))
+	}
+	if c.record(c.dir("x")).Pending == nil {
+		t.Error("the submission is not pending")
+	}
+}
+
+// TestInterruptDuringChain checks that an interrupt ends the submission of a chain after the job that is
+// being submitted.
+func TestInterruptDuringChain(t *testing.T) {
+	c := newCluster(t)
+	c.sbatch(`made "$@"; while [ ! -f interrupted ]; do sleep 0.02; done; echo $id`)
+	req := c.request(job("x", "", ""))
+	req.Chain = 3
+	ctx, cancel := context.WithCancelCause(t.Context())
+	interrupted := errors.New("interrupted")
+	go func() {
+		for c.jobs() == 0 {
+			time.Sleep(5 * time.Millisecond)
+		}
+		cancel(interrupted)
+		c.write(c.fake, "interrupted", "")
+	}()
+	_, err := c.submitter.Submit(ctx, req)
+	if !errors.Is(err, interrupted) || !strings.Contains(hintOf(err), "ddpbatch cancel") {
+		t.Errorf("got %v, hint %q", err, hintOf(err))
+	}
+	if record := c.record(c.dir("x")); record.LastJob() != "101" || record.HasChain() || c.jobs() != 1 {
+		t.Errorf("got %+v, %d jobs", record, c.jobs())
+	}
 }

@@ -186,7 +186,7 @@ func (a *submission) run(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	sub.JobID = id
-	chain, err := a.sendChain(context.WithoutCancel(ctx), sub)
+	chain, err := a.sendChain(ctx, sub)
 	return Result{JobID: id, Chain: chain, Dir: a.dir, Elements: a.elements}, err
 }
 
