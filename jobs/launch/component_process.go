@@ -261,23 +261,6 @@ func (q *componentProcess) close() {
 	q.cleanUp = nil
 }
 
-// signal sends a signal to the processes of the group, and to the program itself if it has left the
-// group, as setsid(1) does.
-func (q *componentProcess) signal(s syscall.Signal) {
-	_ = syscall.Kill(-q.group, s)
-	select {
-	case <-q.ended:
-		return
-	default:
-	}
-	if group, err := syscall.Getpgid(q.cmd.Process.Pid); err == nil && group != q.group {
-		if group == q.cmd.Process.Pid {
-			_ = syscall.Kill(-group, s)
-		}
-		_ = q.cmd.Process.Signal(s)
-	}
-}
-
 // end stops the newest process with its process group, and releases the resources of the process. No
 // process is the newest one afterward.
 func (p *component) end(quick bool) {
@@ -286,7 +269,7 @@ func (p *component) end(quick bool) {
 		return
 	}
 	p.terminate(quick)
-	q.signal(syscall.SIGKILL)
+	signalProgram(q.cmd, q.group, q.ended, syscall.SIGKILL)
 	<-q.ended
 	q.close()
 	p.current = nil
@@ -300,7 +283,7 @@ func (p *component) terminate(quick bool) {
 		return
 	default:
 	}
-	q.signal(syscall.SIGTERM)
+	signalProgram(q.cmd, q.group, q.ended, syscall.SIGTERM)
 	grace := p.c.graceOf(p.spec, quick)
 	limit, notice := time.NewTimer(grace), time.NewTimer(graceNotice)
 	defer limit.Stop()

@@ -144,7 +144,7 @@ func RunHost(o HostOptions, ranks int) (exit int, err error) {
 		select {
 		case s := <-o.Signals:
 			for _, c := range commands {
-				_ = syscall.Kill(c.Process.Pid, s.(syscall.Signal))
+				_ = c.Process.Signal(s) // not by the PID, which another process may have by now
 			}
 		case <-ended:
 			for _, c := range commands {

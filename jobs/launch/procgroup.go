@@ -35,6 +35,23 @@ func newProcessGroup() (group int, release func(), err error) {
 	}, nil
 }
 
+// signalProgram sends a signal to the processes of a program's group, and to the program itself if it has
+// left the group, as setsid(1) does. ended is closed when the program has ended.
+func signalProgram(cmd *exec.Cmd, group int, ended <-chan struct{}, s syscall.Signal) {
+	_ = syscall.Kill(-group, s)
+	select {
+	case <-ended:
+		return
+	default:
+	}
+	if current, err := syscall.Getpgid(cmd.Process.Pid); err == nil && current != group {
+		if current == cmd.Process.Pid {
+			_ = syscall.Kill(-current, s)
+		}
+		_ = cmd.Process.Signal(s)
+	}
+}
+
 // startWithDeathSignal starts cmd so that the kernel sends it the given signal when this process
 // dies. The kernel ties the signal to the thread that started cmd, so startWithDeathSignal locks
 // that thread until cmd has ended (PR_SET_PDEATHSIG in prctl(2)).

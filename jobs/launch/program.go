@@ -279,12 +279,12 @@ func (p *userProgram) requestStop(s syscall.Signal, send bool) {
 
 // kill stops the program with SIGTERM, and after half of killGrace with SIGKILL.
 func (p *userProgram) kill() {
-	_ = syscall.Kill(-p.group, syscall.SIGTERM)
+	signalProgram(p.cmd, p.group, p.ended, syscall.SIGTERM)
 	go func() {
 		select {
 		case <-p.ended:
 		case <-time.After(killGrace / 2):
-			_ = syscall.Kill(-p.group, syscall.SIGKILL)
+			signalProgram(p.cmd, p.group, p.ended, syscall.SIGKILL)
 		}
 	}()
 }

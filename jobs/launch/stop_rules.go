@@ -2,6 +2,7 @@ package launch
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"syscall"
 
@@ -98,7 +99,8 @@ func (e *graceError) Hint() string {
 	return fmt.Sprintf("increase command.stop_grace, or make the program save and exit faster when it receives %s", unix.SignalName(e.signal))
 }
 
-// killProcesses kills a program, its descendants, and the processes of its group.
+// killProcesses kills a program, its descendants, and the processes of its group. The program must be a
+// child of this process: if it has ended, another process may have its PID.
 func killProcesses(pid, group int) {
 	program, _ := findProcesses(pid, group)
 	var kill func(p *userProcess)
@@ -108,7 +110,7 @@ func killProcesses(pid, group int) {
 		}
 		p.signal(syscall.SIGKILL)
 	}
-	if program != nil {
+	if program != nil && program.Parent == os.Getpid() {
 		kill(program)
 	}
 	_ = syscall.Kill(-group, syscall.SIGKILL)

@@ -1,14 +1,19 @@
 package launch
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -72,6 +77,56 @@ func TestStopGrace(t *testing.T) {
 	if worker, orphans := findProcesses(pid, pid); worker != nil && !worker.Ended {
 		t.Errorf("the worker outlived its program: %+v, %v", worker.Stat, orphans)
 	}
+}
+
+// TestKillProgramOutsideGroup checks that a program that has left its process group is killed.
+func TestKillProgramOutsideGroup(t *testing.T) {
+	group, release, err := newProcessGroup()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	ready := filepath.Join(t.TempDir(), "ready")
+	p := &userProgram{cmd: exec.CommandContext(t.Context(), "setsid", "sh", "-c", "trap '' TERM; touch "+ready+"; exec sleep 600"), group: group, ended: make(chan struct{})}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := os.Stat(ready); err != nil; _, err = os.Stat(ready) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	p.kill()
+	_ = p.cmd.Wait()
+	close(p.ended)
+	if status := p.cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
+		t.Errorf("got %v, want SIGKILL", status)
+	}
+}
+
+// TestKillProcessesChecksParent checks that another process with the PID of a program that has ended is
+// not killed.
+func TestKillProcessesChecksParent(t *testing.T) {
+	ended := exec.CommandContext(t.Context(), "true")
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "sleep 600 & echo $!; wait $!; echo status $?")
+	out, err := cmd.StdoutPipe()
+	if err := errors.Join(err, ended.Run(), cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	lines.Scan()
+	pid, err := strconv.Atoi(lines.Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	killProcesses(pid, ended.Process.Pid)
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	lines.Scan()
+	if want := fmt.Sprintf("status %d", 128+int(syscall.SIGTERM)); lines.Text() != want {
+		t.Errorf("got %q, want %q", lines.Text(), want)
+	}
+	_ = cmd.Wait()
 }
 
 // TestStopCodes checks which exit codes mean that a program has stopped on request.
