@@ -70,7 +70,7 @@ type Rank struct {
 // call Leave on every Rank that Join returns.
 func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 	timeout := time.Duration(o.Job.Network.JoinTimeout) + joinMargin
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not joined within %s", timeout))
+	joining, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not joined within %s", timeout))
 	defer cancel()
 	r := &Rank{Info: o.Info, job: o.Job, site: o.Site, dir: o.Dir, lookup: o.Lookup, say: o.Say}
 	id := rendezvous.Identity{Rank: o.Info.Rank, WorldSize: o.Info.WorldSize, Host: o.Info.Host, PID: os.Getpid(),
@@ -78,9 +78,9 @@ func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 	addresses, launched := launcherAddresses(o.Lookup)
 	var err error
 	if !launched {
-		err = r.joinWithoutLauncher(ctx, o, id)
-	} else if r.secret, err = loadSecret(ctx, o); err == nil {
-		r.Session, err = rendezvous.Join(ctx, addresses, r.secret, id)
+		err = r.joinWithoutLauncher(joining, o, id)
+	} else if r.secret, err = loadSecret(joining, o); err == nil {
+		r.Session, err = rendezvous.Join(joining, addresses, r.secret, id)
 	} else {
 		// Without a report the launcher would wait for this rank. The caller gets the error in
 		// any case.
@@ -90,16 +90,18 @@ func Join(ctx context.Context, o JoinOptions) (*Rank, error) {
 		r.Close()
 		return nil, err
 	}
-	if err := r.findHostRanks(ctx); err != nil {
+	if err := r.findHostRanks(joining); err != nil {
 		return r, err
 	}
 	if err := r.setPerNode(); err != nil {
 		return r, err
 	}
-	if err := r.negotiateNetwork(ctx); err != nil {
+	if err := r.negotiateNetwork(joining); err != nil { // returns when all ranks have joined
 		return r, err
 	}
-	if err := r.checkConnectivity(ctx); err != nil {
+	checking, stop := r.withJoinTimeout(ctx)
+	defer stop()
+	if err := r.checkConnectivity(checking); err != nil {
 		return r, err
 	}
 	r.watchNetwork(o.Say)
