@@ -172,11 +172,6 @@ func (a *attempt) publishSecret(secret wire.Secret) error {
 		return fmt.Errorf("publish secret: %w", err)
 	}
 	a.environ = append(a.environ, envSecretIn+"="+a.secret)
-	go func() {
-		// All ranks have read the file once they have joined. No other process needs it.
-		<-a.server.Joined()
-		a.removeSecret()
-	}()
 	return nil
 }
 
@@ -186,6 +181,20 @@ func (a *attempt) removeSecret() {
 	if a.secret != "" {
 		_ = a.o.Dir.RemoveSecret(a.secret)
 	}
+}
+
+// removeSecretWhenJoined removes the file with the secret when all ranks have joined: they have read it,
+// and no other process needs it. stop removes the file in any case.
+func (a *attempt) removeSecretWhenJoined() (stop func()) {
+	stopped := make(chan struct{})
+	go func() {
+		select {
+		case <-a.server.Joined():
+			a.removeSecret()
+		case <-stopped:
+		}
+	}()
+	return func() { close(stopped); a.removeSecret() }
 }
 
 // rounds returns the decisions that the launcher makes for the ranks, by the name of their round. The
@@ -228,7 +237,7 @@ func (a *attempt) mayHaveStarted() bool {
 // run starts the ranks, supervises them, and returns when no process is left.
 func (a *attempt) run(ctx context.Context) (Result, error) {
 	defer a.server.Close()
-	defer a.removeSecret()
+	defer a.removeSecretWhenJoined()()
 	defer a.startPublishing()()
 	defer a.recordProgress()()
 	var started ranks

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -198,6 +199,33 @@ func TestFailedAttemptLeavesNoSecret(t *testing.T) {
 	after, err := os.ReadDir(o.Dir.Path)
 	if err != nil || len(after) != len(before) {
 		t.Errorf("got %v, %v, want %v", after, err, before)
+	}
+}
+
+// TestFailedStartEndsAttempt checks that an attempt whose ranks cannot start leaves no goroutine and no
+// file with its secret.
+func TestFailedStartEndsAttempt(t *testing.T) {
+	o := stepOptions(t)
+	o.Environ = []string{"PATH=/nonexistent"}
+	a, err := newAttempt(t.Context(), o, 3, o.Allocation.Nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := a.run(t.Context()); err == nil && r.Failure == nil {
+		t.Fatal("got no failure")
+	}
+	if _, err := o.Dir.ReadSecret(a.secret); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v for the secret", err)
+	}
+	stacks := make([]byte, 1<<20)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		left := string(stacks[:runtime.Stack(stacks, true)])
+		if !strings.Contains(left, "created by github.com/ddpbatch/ddpbatch/jobs/launch.(*attempt)") {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("goroutines are left:\n%s", left)
+		}
 	}
 }
 
