@@ -20,7 +20,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// TestMain also runs the test binary as a rank that Run starts. The rank's behavior is in the
+// TestMain also runs the test binary as a rank that Run starts, and as "ddpbatch start". The rank's behavior is in the
 // variable BEHAVIOUR, which is passed like the job's own variables.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "run" {
@@ -28,6 +28,14 @@ func TestMain(m *testing.M) {
 	}
 	if len(os.Args) > 1 && os.Args[1] == "fake-torchrun" {
 		os.Exit(fakeTorchrun())
+	}
+	if len(os.Args) > 3 && os.Args[1] == "start" {
+		path, err := lookPath(os.Environ(), os.Args[3])
+		if err == nil {
+			err = syscall.Exec(path, os.Args[3:], os.Environ())
+		}
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(127)
 	}
 	if len(os.Args) > 3 && os.Args[1] == "other-user" {
 		os.Exit(otherUser(os.Args[2], os.Args[3]))

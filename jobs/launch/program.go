@@ -116,13 +116,18 @@ func (r *Rank) programCommand(environ []string, host, workdir string) (cmd *exec
 	return cmd, name, nil
 }
 
-// setupArgv returns a command line that runs the steps of [setup] in this rank before argv.
+// setupArgv returns a command line that runs the steps of [setup] in this rank before argv. "ddpbatch
+// start" then finds the program like [lookPath]: bash would also search relative directories of PATH.
 func (r *Rank) setupArgv(environ, argv []string) ([]string, error) {
 	bash, err := lookPath(environ, "bash")
 	if err != nil {
 		return nil, err
 	}
-	return append([]string{bash, "-c", r.insideSetup() + "exec \"$@\"", "setup"}, argv...), nil
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return append([]string{bash, "-c", r.insideSetup() + "exec " + jobs.ShellQuote(binary) + " start -- \"$@\"", "setup"}, argv...), nil
 }
 
 // A userProgram is the process of the user's program.

@@ -1,6 +1,8 @@
 package launch
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,6 +48,23 @@ func TestOpenSnapshotRejects(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestInsideStepsSkipRelativePath checks that a program after steps in the ranks is found like without
+// steps: not in relative directories of PATH.
+func TestInsideStepsSkipRelativePath(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"local": "wrong", "bin": "right"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.Mkdir(path, 0o700), os.WriteFile(filepath.Join(path, "prog"), []byte("#!/bin/sh\necho "+text+" $STEP \"$@\"\n"), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step := fmt.Sprintf("cd %s/local; export STEP=set PATH=.:%s/bin:$PATH", dir, dir)
+	result, said, err := launched(t, 1, "program", fmt.Sprintf("steps = [{ run = %q, where = \"inside\" }]\n[command]\nargv = [\"prog\", \"-a\", \"b c\"]\n", step), nil)
+	if err != nil || result.Exit != 0 || !strings.Contains(said, "right set -a b c") {
+		t.Errorf("got %+v, %v\n%s", result, err, said)
 	}
 }
 
