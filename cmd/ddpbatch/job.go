@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -50,7 +51,10 @@ func (p *program) load(path string, set ...string) (*jobFile, error) {
 	}
 	f, err := p.parse(path, src, filepath.Dir(p.abs(path)), set...)
 	if f != nil {
-		f.warnings = append(f.warnings, writerWarnings(path)...)
+		f.warnings = append(f.warnings, writerWarnings(path, "job file")...)
+		if binary, err := os.Executable(); err == nil {
+			f.warnings = append(f.warnings, writerWarnings(binary, "program")...)
+		}
 	}
 	return f, err
 }

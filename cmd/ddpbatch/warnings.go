@@ -68,17 +68,17 @@ func unique(all jobs.Diagnostics) jobs.Diagnostics {
 	return out
 }
 
-// writerWarnings returns warnings about a job file that every user can change or replace. A job file
-// runs commands as the user who submits it. There is no warning about a job file that a group can
-// change, because that is often intended.
-func writerWarnings(path string) (warnings jobs.Diagnostics) {
+// writerWarnings returns warnings about a job file or a program that every user can change or replace.
+// Both run commands as the user who submits them. There is no warning about a file that a group can
+// change, because that is often intended. what names the file in messages.
+func writerWarnings(path, what string) (warnings jobs.Diagnostics) {
 	file, err := os.Stat(path)
 	if err != nil || !file.Mode().IsRegular() {
 		return nil // a pipe, such as <(command)
 	}
 	warn := func(at string, mode fs.FileMode, hint string) {
 		d := jobs.Diagnostic{File: path, Allowed: hint,
-			Message: fmt.Sprintf("every user can change this job file and thereby run commands as you: %q has mode %s", at, safefile.Octal(mode))}
+			Message: fmt.Sprintf("every user can change this %s and thereby run commands as you: %q has mode %s", what, at, safefile.Octal(mode))}
 		if !slices.Contains(warnings, d) {
 			warnings = append(warnings, d)
 		}
@@ -98,7 +98,7 @@ func writerWarnings(path string) (warnings jobs.Diagnostics) {
 		if !dir.Anyone {
 			continue
 		}
-		hint := "move the job file to a directory that only you can write to"
+		hint := "move the " + what + " to a directory that only you can write to"
 		if dir.Owner == os.Geteuid() {
 			hint = "run `chmod o-w " + shellQuote(dir.Path) + "`"
 		}

@@ -52,7 +52,7 @@ func TestWriterWarningQuotesPath(t *testing.T) {
 	if err := os.Chmod(path, 0o602); err != nil {
 		t.Fatal(err)
 	}
-	got := writerWarnings(path)
+	got := writerWarnings(path, "job file")
 	if want := "run `chmod o-w '" + path + "'`"; len(got) != 1 || got[0].Allowed != want {
 		t.Errorf("got %+v, want %q", got, want)
 	}
@@ -87,7 +87,7 @@ func TestWriterWarnings(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			found := writerWarnings(at("links/job.toml"))
+			found := writerWarnings(at("links/job.toml"), "job file")
 			if c.want == "" && len(found) != 0 || c.want != "" && (len(found) != 1 || !strings.Contains(found[0].Message, c.want) || !strings.Contains(found[0].Allowed, "chmod o-w")) {
 				t.Errorf("got %v, want %q", found, c.want)
 			}
