@@ -250,6 +250,18 @@ func open(path string, open func() (*os.File, error)) (*os.File, error) {
 	return f, nil
 }
 
+// DescriptorPath returns a path with which a child of this process can start in an open directory, even
+// if it was moved and another directory is at its path. It returns false without /proc.
+func DescriptorPath(dir *os.File) (path string, ok bool) {
+	path = fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
+	opened, err := dir.Stat()
+	if err != nil {
+		return "", false
+	}
+	current, err := os.Stat(path)
+	return path, err == nil && os.SameFile(opened, current)
+}
+
 // Kind names the type of a special file for messages: "a pipe", "a socket", "a device".
 func Kind(mode fs.FileMode) string {
 	switch {

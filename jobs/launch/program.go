@@ -95,7 +95,11 @@ func (r *Rank) openWorkdir(o ProgramOptions) (workdir, dir string, release func(
 	if err != nil {
 		return "", "", nil, err
 	}
-	return workdir, descriptorPath(snapshot), func() { snapshot.Close() }, nil
+	path, ok := safefile.DescriptorPath(snapshot)
+	if !ok {
+		path = workdir
+	}
+	return workdir, path, func() { snapshot.Close() }, nil
 }
 
 // programCommand returns the command that runs the program, and the program's name for messages.
@@ -341,19 +345,4 @@ func openSnapshot(path string) (*os.File, error) {
 		return nil, fmt.Errorf("open code snapshot %q: %w", path, err)
 	}
 	return dir, nil
-}
-
-// descriptorPath returns a path of an open directory. A child of this process can change to it
-// even if the directory is moved or replaced. Without /proc, descriptorPath returns the path
-// with which the directory was opened.
-func descriptorPath(dir *os.File) string {
-	path := fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
-	opened, err := dir.Stat()
-	if err != nil {
-		return dir.Name()
-	}
-	if current, err := os.Stat(path); err != nil || !os.SameFile(opened, current) {
-		return dir.Name()
-	}
-	return path
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // TestOpenSnapshotRejects checks that a snapshot that other users can change is not run.
@@ -94,7 +96,7 @@ func TestProgramStartsInTheOpenSnapshot(t *testing.T) {
 	}
 	write("replaced")
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "train.sh")
-	cmd.Dir = descriptorPath(dir)
+	cmd.Dir, _ = safefile.DescriptorPath(dir)
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "verified\n" {
 		t.Errorf("%q, %v", out, err)
 	}

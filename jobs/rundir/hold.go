@@ -144,13 +144,8 @@ func (d Dir) WorkingDir() (path string, done func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	path = fmt.Sprintf("/proc/self/fd/%d", f.Fd())
-	opened, err := f.Stat()
-	if err == nil {
-		var current os.FileInfo
-		if current, err = os.Stat(path); err == nil && os.SameFile(opened, current) {
-			return path, func() { f.Close() }, nil
-		}
+	if path, ok := safefile.DescriptorPath(f); ok {
+		return path, func() { f.Close() }, nil
 	}
 	f.Close()
 	return d.Path, func() {}, nil
