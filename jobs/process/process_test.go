@@ -57,7 +57,7 @@ func TestSignalChecksTheStartTime(t *testing.T) {
 // TestParseSignals checks the sets of signals in a status file.
 func TestParseSignals(t *testing.T) {
 	const status = "Name:\tpython3\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000000001\nSigCgt:\t0000000100000800\n"
-	got, err := ParseSignals([]byte(status))
+	got, err := parseSignals([]byte(status))
 	if want := (Signals{Caught: 0x100000800, Ignored: 1}); got != want || err != nil {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
@@ -65,7 +65,7 @@ func TestParseSignals(t *testing.T) {
 		t.Errorf("%#x is not the set of SIGUSR2 and signal 33", got.Caught)
 	}
 	for _, text := range []string{"", strings.Replace(status, "SigIgn", "Sig", 1), strings.Replace(status, "\t0000000100000800", "\tx", 1)} {
-		if got, err := ParseSignals([]byte(text)); err == nil {
+		if got, err := parseSignals([]byte(text)); err == nil {
 			t.Errorf("%q: got %+v, want an error", text, got)
 		}
 	}
@@ -77,6 +77,6 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("SigCgt:\t1\nSigBlk:\t2\nSigIgn:\t3\n"))
 	f.Fuzz(func(_ *testing.T, text []byte) {
 		_, _ = Parse(text)
-		_, _ = ParseSignals(text)
+		_, _ = parseSignals(text)
 	})
 }

@@ -22,11 +22,11 @@ func ReadSignals(path string) (Signals, error) {
 	if err != nil {
 		return Signals{}, err
 	}
-	return ParseSignals(text)
+	return parseSignals(text)
 }
 
-// ParseSignals parses the content of a status file (proc(5)).
-func ParseSignals(text []byte) (s Signals, err error) {
+// parseSignals parses the content of a status file (proc(5)).
+func parseSignals(text []byte) (s Signals, err error) {
 	sets := map[string]*uint64{"SigCgt": &s.Caught, "SigBlk": &s.Blocked, "SigIgn": &s.Ignored}
 	for line := range bytes.Lines(text) {
 		name, value, _ := bytes.Cut(line, []byte(":"))

@@ -160,11 +160,11 @@ func Open(path string) (Dir, error) {
 	if err == nil {
 		_, err = os.Stat(filepath.Join(d.Path, recordName))
 		if errors.Is(err, fs.ErrNotExist) && d.HasCheckpoints() {
-			err = hints.Errorf(RepairHint(d.Path), "it has checkpoints but no %s", recordName)
+			err = hints.Errorf(repairHint(d.Path), "it has checkpoints but no %s", recordName)
 		} else if errors.Is(err, fs.ErrNotExist) {
 			hint := "`ddpbatch submit` and `ddpbatch launch` make run directories, under runs/ by default"
 			if d.IsRepairable() {
-				hint = RepairHint(d.Path)
+				hint = repairHint(d.Path)
 			}
 			err = hints.Errorf(hint, "it holds no %s, so it is not one", recordName)
 		}

@@ -201,7 +201,7 @@ func (d Dir) ReadRecord() (Record, error) {
 		return Record{}, fmt.Errorf("read run record %q: %w", path, err)
 	}
 	if err != nil {
-		return Record{}, fmt.Errorf("read run record %q: %w", path, hints.Errorf(RepairHint(d.Path), "%w", err))
+		return Record{}, fmt.Errorf("read run record %q: %w", path, hints.Errorf(repairHint(d.Path), "%w", err))
 	}
 	return r, nil
 }

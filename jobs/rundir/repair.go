@@ -147,9 +147,9 @@ func Existing(path string) (Dir, error) {
 	return Dir{Path: path, checked: info}, nil
 }
 
-// RepairHint returns a hint to rebuild the corrupt or missing record of the run directory at
+// repairHint returns a hint to rebuild the corrupt or missing record of the run directory at
 // path.
-func RepairHint(path string) string {
+func repairHint(path string) string {
 	return "rebuild the record from the checkpoints with " + repairCommand(path)
 }
 

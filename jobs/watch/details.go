@@ -314,7 +314,7 @@ func rate(t *metrics.Record) string {
 // communication describes the cost of communication between ranks. It returns an empty string
 // if the record does not contain this cost.
 func communication(t *metrics.Record) string {
-	share, ok := Communication(t)
+	share, ok := communicationShare(t)
 	if !ok {
 		return ""
 	}

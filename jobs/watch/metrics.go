@@ -104,9 +104,9 @@ func (f *MetricsTail) add(line []byte) {
 	f.last = &m
 }
 
-// Communication returns the fraction of the step time, from 0 to 1, during which rank 0 only
+// communicationShare returns the fraction of the step time, from 0 to 1, during which rank 0 only
 // waited for communication. It returns false if the record does not contain this value.
-func Communication(m *metrics.Record) (share float64, ok bool) {
+func communicationShare(m *metrics.Record) (share float64, ok bool) {
 	if m == nil || m.CommMillis == nil || m.CommHidden == nil || m.StepMillis == nil || *m.StepMillis <= 0 {
 		return 0, false
 	}

@@ -70,7 +70,7 @@ var topColumns = []column{
 		return rate(s.Train)
 	}},
 	{"WAITS", 2, func(s *Status) string { // fraction of the step time that waits for communication
-		share, ok := Communication(s.Train)
+		share, ok := communicationShare(s.Train)
 		if !ok || !s.Phase.isRunning() {
 			return ""
 		}

@@ -53,7 +53,7 @@ func (v View) Lines(s *Status, width int, now time.Time) []string {
 		if r := rate(t); r != "" {
 			parts = append(parts, r)
 		}
-		if share, ok := Communication(t); ok {
+		if share, ok := communicationShare(t); ok {
 			parts = append(parts, fmt.Sprintf("communication %s of a step, %s of it hidden", format.Percent(share), format.Percent(float64(*t.CommHidden))))
 		}
 	}

@@ -341,7 +341,7 @@ func TestOutputLimit(t *testing.T) {
 	all := text.String()
 	parts := Parts(RankBase(1))
 	first := dir.read(t, parts[0])
-	head := string(CutHead([]byte(first)))
+	head := string(cutHead([]byte(first)))
 	if head == first || !strings.HasPrefix(all, head) || !strings.HasSuffix(head, "\n") {
 		t.Errorf("the first part ends with %q", first[max(0, len(first)-100):])
 	}
@@ -352,7 +352,7 @@ func TestOutputLimit(t *testing.T) {
 	var tails []tail
 	size := len(head)
 	for _, name := range parts[1:] {
-		offset, text, ok := ParseTail([]byte(dir.read(t, name)))
+		offset, text, ok := parseTail([]byte(dir.read(t, name)))
 		if !ok || !strings.HasPrefix(all[offset:], string(text)) {
 			t.Fatalf("%s: got %d bytes from byte %d (%v), want the output from there", name, len(text), offset, ok)
 		}
@@ -380,7 +380,7 @@ func TestTailOfAKilledRank(t *testing.T) {
 	}
 	var last string
 	for _, name := range Parts(RankBase(1))[1:] {
-		_, text, ok := ParseTail([]byte(dir.read(t, name)))
+		_, text, ok := parseTail([]byte(dir.read(t, name)))
 		if lines := strings.Fields(string(text)); !ok || len(lines) == 0 || !strings.HasPrefix(string(text), "line ") {
 			t.Errorf("%s: got %q", name, text)
 		}

@@ -28,7 +28,7 @@ const (
 
 // Parts returns the names of the files with the output of a rank, a node, or a component. Base is the
 // result of [RankBase], [NodeBase], or [ComponentBase]. The first file exists if there is any output.
-// The order of the others follows from their first lines, see [ParseTail].
+// The order of the others follows from their first lines, see parseTail.
 func Parts(base string) []string {
 	return []string{base + headSuffix, base + tailASuffix, base + tailBSuffix}
 }
@@ -87,8 +87,8 @@ const (
 	headEnd = "\nddpbatch: the limit of this file is reached; the newest output is in "
 )
 
-// ParseTail returns the output in a tail file, and the offset of its first byte in the whole output.
-func ParseTail(text []byte) (offset int64, output []byte, ok bool) {
+// parseTail returns the output in a tail file, and the offset of its first byte in the whole output.
+func parseTail(text []byte) (offset int64, output []byte, ok bool) {
 	line, rest, ended := bytes.Cut(text, []byte("\n"))
 	digits, found := bytes.CutPrefix(line, []byte(tailHeader))
 	offset, err := strconv.ParseInt(string(digits), 10, 64)
@@ -96,8 +96,8 @@ func ParseTail(text []byte) (offset int64, output []byte, ok bool) {
 	return offset, output, ended && found && err == nil && offset >= 0
 }
 
-// CutHead removes the last line of a first file that has reached its limit.
-func CutHead(text []byte) []byte {
+// cutHead removes the last line of a first file that has reached its limit.
+func cutHead(text []byte) []byte {
 	at := bytes.LastIndex(text, []byte(headEnd))
 	if at < 0 || bytes.Count(text[at:], []byte("\n")) != 2 {
 		return text

@@ -145,7 +145,7 @@ func (p *followedPart) findEnd(last bool) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	p.end -= int64(n - len(CutHead(note[:n])))
+	p.end -= int64(n - len(cutHead(note[:n])))
 	return nil
 }
 

@@ -41,7 +41,7 @@ func readTails(open Open, base string) (tails []tailPart, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if offset, text, ok := ParseTail(text); ok {
+		if offset, text, ok := parseTail(text); ok {
 			tails = append(tails, tailPart{offset, text})
 		}
 	}
@@ -70,7 +70,7 @@ func openHead(open Open, base string, full bool) (f *os.File, end int64, err err
 		if _, err := f.ReadAt(last, end-int64(len(last))); err != nil && !errors.Is(err, io.EOF) {
 			return nil, 0, err
 		}
-		end -= int64(len(last) - len(CutHead(last)))
+		end -= int64(len(last) - len(cutHead(last)))
 	}
 	return f, end, nil
 }

@@ -105,7 +105,7 @@ func underShell() bool {
 
 // Size returns the maximum width and the maximum number of lines.
 func (p *Page) Size() (width, height int) {
-	width, height = Size(p.out)
+	width, height = size(int(p.out.Fd()))
 	return max(width-1, 1), height
 }
 
@@ -113,7 +113,7 @@ func (p *Page) Size() (width, height int) {
 func (p *Page) Show(lines []string) error {
 	var out bytes.Buffer
 	out.WriteString("\x1b[H")
-	_, height := Size(p.out)
+	_, height := size(int(p.out.Fd()))
 	for i, line := range lines[:min(len(lines), height)] {
 		if i > 0 {
 			out.WriteString("\r\n")

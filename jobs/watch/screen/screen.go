@@ -44,9 +44,7 @@ func Is(f *os.File, lookup func(string) (string, bool)) bool {
 	return err == nil
 }
 
-// Size returns the width and the height of a terminal, or 80 and 24 if they are unknown.
-func Size(f *os.File) (width, height int) { return size(int(f.Fd())) }
-
+// size returns the width and the height of a terminal, or 80 and 24 if they are unknown.
 func size(fd int) (width, height int) {
 	w, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
 	if err != nil || w.Col == 0 || w.Row == 0 {
@@ -94,7 +92,7 @@ func NewBottom(out *os.File) *Bottom { return &Bottom{out: out} }
 // Width returns the maximum width of lines. The last column stays unused, because terminals
 // differ in what they do after they have filled it.
 func (b *Bottom) Width() int {
-	w, _ := Size(b.out)
+	w, _ := size(int(b.out.Fd()))
 	return max(w-1, 1)
 }
 
@@ -144,7 +142,7 @@ func (b *Bottom) draw(above []byte) error {
 		return nil
 	}
 	var out bytes.Buffer
-	width, height := Size(b.out)
+	width, height := size(int(b.out.Fd()))
 	// When a terminal becomes narrower, some terminals wrap existing lines, and others, such
 	// as xterm, truncate them. A program cannot detect which. Moving up by wrapped rows would
 	// overwrite the output above on terminals that truncate. Moving up by lines leaves some
