@@ -186,10 +186,7 @@ func (c *components) startAll(ctx context.Context, environ []string, workdir str
 			if at.Index != i || at.Node != r.Info.NodeRank || r.Info.LocalRank != 0 {
 				continue
 			}
-			component, err := c.newComponent(spec, at, environ, workdir)
-			if err != nil {
-				return componentError{err}
-			}
+			component := c.newComponent(spec, at, environ, workdir)
 			if c.log == nil {
 				c.log = newComponentRecorder(r.dir, component.attempt, r.Info.NodeRank, c.o.Say)
 			}

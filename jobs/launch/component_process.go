@@ -84,7 +84,7 @@ func (c *components) componentEnviron(environ []string) []string {
 
 // newComponent prepares the start of a component on this node. Environ is the environment of the
 // program.
-func (c *components) newComponent(spec *jobs.Component, at componentAddress, environ []string, workdir string) (*component, error) {
+func (c *components) newComponent(spec *jobs.Component, at componentAddress, environ []string, workdir string) *component {
 	p := &component{c: c, spec: spec, at: at, dir: workdir, attempt: c.r.outputAttempt(&c.o), quit: make(chan struct{})}
 	p.environ = c.componentEnviron(environ)
 	set := func(name, value string) { p.environ = append(removeVars(p.environ, name), name+"="+value) }
@@ -92,7 +92,7 @@ func (c *components) newComponent(spec *jobs.Component, at componentAddress, env
 	set(componentHostVariable, at.Host)
 	set(componentPortVariable, strconv.Itoa(at.Port))
 	set(componentAddressVariable, at.String())
-	return p, nil
+	return p
 }
 
 // String returns the component in messages.
@@ -127,14 +127,15 @@ func (p *component) start(ctx context.Context) error {
 	if err == nil {
 		err = p.awaitReady(ctx)
 	}
-	switch ending := errors.Is(err, errStopRequested) || ctx.Err() != nil || p.c.r.Session.Context().Err() != nil; {
+	ending := errors.Is(err, errStopRequested) || ctx.Err() != nil || p.c.r.Session.Context().Err() != nil
+	switch {
 	case ending:
 		p.c.log.set(p, rundir.ComponentStopped, nil)
 	case err != nil:
 		p.c.log.set(p, rundir.ComponentFailed, err)
 	}
 	var taken *portTakenError // clients would connect to another user
-	if err != nil && (!p.spec.Optional || errors.As(err, &taken)) || errors.Is(err, errStopRequested) || ctx.Err() != nil || p.c.r.Session.Context().Err() != nil {
+	if err != nil && (!p.spec.Optional || errors.As(err, &taken)) || ending {
 		p.end(true)
 		return cmp.Or(err, context.Cause(ctx))
 	}

@@ -112,7 +112,7 @@ func (o Options) endTime(ctx context.Context) (end time.Time, known bool) {
 	if o.Allocation == nil {
 		return time.Time{}, false
 	}
-	if end, known = o.initialEndTime(); known {
+	if end, known = jobEnd(o.Environ); known {
 		return end, true
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)

@@ -179,7 +179,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	s := &supervisor{Options: o, nodes: nodes, saved: watchProgress(ctx, o), programStep: -1}
+	s := &supervisor{Options: o, nodes: nodes, saved: watchProgress(ctx, o)}
 	if err := o.Dir.RemoveSecrets(); err != nil {
 		o.Say(fmt.Sprintf("warning: remove the secrets of earlier attempts: %v", err))
 	}
@@ -221,8 +221,6 @@ type supervisor struct {
 	nodes    *nodes
 	saved    *progress
 	restarts int // restarts since the last progress
-	// programStep is the newest step of a user's program in all attempts, or -1.
-	programStep int
 	// portRestarts counts the latest consecutive starts after a port was in use.
 	portRestarts int
 }
@@ -231,7 +229,8 @@ type supervisor struct {
 // false, the returned result is the result of the launch.
 func (s *supervisor) decideRestart(ctx context.Context, a *attempt, r Result) (result Result, pause time.Duration, again bool) {
 	r.StopRequested = a.stopped
-	s.saved.programStep = max(s.saved.programStep, a.programStep)
+	earlierStep := s.saved.programStep
+	s.saved.programStep = max(earlierStep, a.programStep)
 	if r.Failure == nil {
 		return s.finalizeResult(ctx, r, s.saved), 0, false
 	}
@@ -259,10 +258,9 @@ func (s *supervisor) decideRestart(ctx context.Context, a *attempt, r Result) (r
 	if a.stopped || a.final || limit == 0 || r.Exit == exitCancelled {
 		return s.finalizeResult(ctx, r, s.saved), 0, false
 	}
-	if s.saved.advanced() || a.programStep > s.programStep {
+	if s.saved.advanced() || a.programStep > earlierStep {
 		s.restarts = 0
 	}
-	s.programStep = max(s.programStep, a.programStep)
 	if s.restarts >= limit {
 		s.Say(fmt.Sprintf("giving up: no progress in %d restarts", limit))
 		return s.finalizeResult(ctx, r, s.saved), 0, false

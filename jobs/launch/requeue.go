@@ -162,7 +162,7 @@ func (o Options) watchTimeLimit(ctx context.Context) <-chan struct{} {
 	}
 	near := make(chan struct{})
 	go func() {
-		end, known := o.initialEndTime()
+		end, known := jobEnd(o.Environ)
 		for {
 			wait := maxTimeLimitInterval
 			if known {
@@ -191,9 +191,6 @@ func (o Options) watchTimeLimit(ctx context.Context) <-chan struct{} {
 	}()
 	return near
 }
-
-// initialEndTime returns the end time that Slurm passed at the start of the job.
-func (o Options) initialEndTime() (end time.Time, known bool) { return jobEnd(o.Environ) }
 
 // jobEnd returns the end time of the job from its environment (Slurm 23.02 or later). The time limit
 // may have changed since.
