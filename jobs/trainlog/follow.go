@@ -19,12 +19,13 @@ type Follower struct {
 	skip    bool   // the current line is incomplete or too long
 	gap     bool   // see Gap
 	buffer  []byte
+	maxRead int64
 }
 
 // Follow returns a follower that starts to read at offset. It calls open for each read, because
 // other nodes may write to the file.
 func Follow(open func() (*os.File, error), offset int64) *Follower {
-	return &Follower{open: open, offset: offset}
+	return &Follower{open: open, offset: offset, maxRead: maxRead}
 }
 
 // FollowFunc returns a follower of text that next returns in parts. The result gap reports that
@@ -59,10 +60,10 @@ func (f *Follower) Read(line func(string)) error {
 	}
 	size := info.Size()
 	if size < f.offset {
-		f.offset, f.partial, f.skip = 0, nil, false
+		f.restart()
 	}
-	if f.gap = false; size-maxRead > f.offset {
-		f.offset, f.partial, f.skip, f.gap = size-maxRead, nil, true, true
+	if f.gap = false; size-f.maxRead > f.offset {
+		f.offset, f.partial, f.skip, f.gap = size-f.maxRead, nil, true, true
 	}
 	n := size - f.offset
 	if n == 0 {
@@ -83,6 +84,9 @@ func (f *Follower) Read(line func(string)) error {
 	}
 	return nil
 }
+
+// restart makes the next Read start at the beginning of the file.
+func (f *Follower) restart() { f.offset, f.partial, f.skip = 0, nil, false }
 
 // Gap reports whether the last successful [Follower.Read] skipped text.
 func (f *Follower) Gap() bool { return f.gap }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,9 +31,10 @@ const (
 )
 
 const (
-	maxFiles     = 16   // files that a Source follows
-	maxEntries   = 2000 // directory entries that a Source reads in each search
-	maxDirDepth  = 4    // levels of directories in which a Source searches for event files
+	maxFiles     = 16       // files that a Source follows
+	maxEntries   = 2000     // directory entries that a Source reads in each search
+	maxDirDepth  = 4        // levels of directories in which a Source searches for event files
+	maxCSVRead   = 32 << 20 // bytes of a CSV file: [maxRead] would skip lines when the program rewrites the file
 	eventPattern = "events.out.tfevents."
 )
 
@@ -50,6 +52,8 @@ type Source struct {
 type sourceFile struct {
 	lines   *Follower
 	header  []string           // of a CSV file; nil until it is read
+	read    int                // lines of a CSV file that were read since it was last rewritten
+	old     int                // lines of a CSV file to skip: they were read before it was rewritten
 	events  tensorboard.Reader // of an event file
 	pending []Field            // of the newest step in an event file
 	step    int64              // that step
@@ -63,8 +67,17 @@ func NewSource(p *Parser, path string, format Format) (*Source, error) {
 	}
 	s := &Source{parser: p, path: path, format: format, files: map[string]*sourceFile{}}
 	for _, f := range s.find() {
-		file := s.add(f.path, f.size)
-		file.events.Offset = s.eventStart(f)
+		switch format {
+		case CSV:
+			file := s.add(f.path, 0)
+			file.old = math.MaxInt
+			_ = s.readCSV(file, f, nil) // counts the lines
+			file.old = 0
+		case TensorBoard:
+			s.add(f.path, 0).events.Offset = eventStart(f)
+		default:
+			s.add(f.path, f.size)
+		}
 	}
 	return s, nil
 }
@@ -76,10 +89,7 @@ type foundFile struct {
 }
 
 // eventStart returns the position after the last complete record of an event file.
-func (s *Source) eventStart(found foundFile) int64 {
-	if s.format != TensorBoard {
-		return 0
-	}
+func eventStart(found foundFile) int64 {
 	f, err := safefile.Open(found.path, 0)
 	if err != nil {
 		return 0
@@ -139,6 +149,9 @@ func findEvents(dir string, entries *int) (all []foundFile) {
 
 func (s *Source) add(path string, offset int64) *sourceFile {
 	file := &sourceFile{lines: Follow(func() (*os.File, error) { return safefile.Open(path, 0) }, offset)}
+	if s.format == CSV {
+		file.lines.maxRead = maxCSVRead
+	}
 	s.files[path] = file
 	return file
 }
@@ -180,19 +193,38 @@ func (s *Source) emit(fields []Field, f func(metrics.Record)) {
 	}
 }
 
-// readCSV reads the new lines of a CSV file. It reads the header only once.
+// readCSV reads the new lines of a CSV file. A program may rewrite the file: Lightning adds columns
+// for new metrics, other programs write all lines again. The lines that were read before are then
+// skipped.
 func (s *Source) readCSV(file *sourceFile, found foundFile, f func(metrics.Record)) error {
-	if file.header == nil {
-		header, err := readHeader(found.path)
-		if err != nil || header == nil {
+	var lines []string
+	add := func(line string) { lines = append(lines, line) }
+	before := file.lines.offset
+	if err := file.lines.Read(add); err != nil {
+		return err
+	}
+	// The header is read after the lines: if it is unchanged, the lines belong to it.
+	header, err := readHeader(found.path)
+	if err != nil {
+		return err
+	}
+	isNew := header != nil && !slices.Equal(header, file.header)
+	if file.lines.offset < before || isNew && file.header != nil {
+		file.old, file.read, lines = max(file.old, file.read), 0, nil
+		file.lines.restart()
+		if err := file.lines.Read(add); err != nil {
 			return err
 		}
+	}
+	if isNew {
 		file.header = header
 	}
-	return file.lines.Read(func(line string) {
-		cells := splitCSV(line)
+	for _, line := range lines {
+		if file.read++; file.read <= file.old {
+			continue
+		}
 		var fields []Field
-		for i, cell := range cells {
+		for i, cell := range splitCSV(line) {
 			if i < len(file.header) && cell != "" {
 				if v, err := strconv.ParseFloat(strings.TrimSpace(cell), 64); err == nil {
 					fields = append(fields, Field{file.header[i], v})
@@ -200,7 +232,8 @@ func (s *Source) readCSV(file *sourceFile, found foundFile, f func(metrics.Recor
 			}
 		}
 		s.emit(fields, f)
-	})
+	}
+	return nil
 }
 
 // readHeader returns the column names of a CSV file. It returns nil if the first line is not

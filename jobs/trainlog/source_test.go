@@ -90,6 +90,60 @@ func TestSourceReadsFiles(t *testing.T) {
 	}
 }
 
+// TestSourceSkipsOldLinesOfRewrittenCSV checks that the lines of a rewritten file that were read
+// before give no records, and that its columns are those of the new header.
+func TestSourceSkipsOldLinesOfRewrittenCSV(t *testing.T) {
+	const (
+		short = "epoch,step,train_loss_step\n"
+		wide  = "epoch,step,train_loss_epoch,train_loss_step,val_loss\n"
+	)
+	for _, tt := range []struct {
+		name     string
+		versions []string // contents of the file; the first one precedes the source
+		want     []summary
+	}{
+		{name: "more columns", versions: []string{"", short + "0,49,0.5\n0,99,0.4\n", wide + "0,49,,0.5,\n0,99,,0.4,\n0,99,,,0.75\n", wide + "0,49,,0.5,\n0,99,,0.4,\n0,99,,,0.75\n1,149,,0.25,\n"},
+			want: []summary{{kind: "train", step: 49, loss: 0.5}, {kind: "train", step: 99, loss: 0.4}, {kind: "eval", step: 99, epoch: 1, loss: 0.75}, {kind: "train", step: 149, epoch: 1, loss: 0.25}}},
+		{name: "more columns in a file with lines before", versions: []string{short + "0,9,9\n0,1", short + "0,9,9\n0,19,8\n", wide + "0,9,,9,\n0,19,,8,\n0,29,,7,\n"},
+			want: []summary{{kind: "train", step: 19, loss: 8}, {kind: "train", step: 29, loss: 7}}},
+		{name: "read while it is rewritten", versions: []string{"", short + "0,49,0.5\n0,99,0.4\n", "", "epoch,st", wide + "0,49,,0.5,\n", wide + "0,49,,0.5,\n0,99,,0.4,\n0,149,,0.25,\n"},
+			want: []summary{{kind: "train", step: 49, loss: 0.5}, {kind: "train", step: 99, loss: 0.4}, {kind: "train", step: 149, loss: 0.25}}},
+		{name: "shorter, then complete again", versions: []string{"", short + "0,49,0.5\n0,99,0.4\n", short + "0,49,0.5\n", short + "0,49,0.5\n0,99,0.4\n0,149,0.25\n"},
+			want: []summary{{kind: "train", step: 49, loss: 0.5}, {kind: "train", step: 99, loss: 0.4}, {kind: "train", step: 149, loss: 0.25}}},
+		{name: "longer than the last part of a log", versions: []string{"", short + "0,49,0.5\n", wide + "0,49,,0.5,\n" + strings.Repeat("0,49,,,\n", maxRead/8) + "0,99,,0.4,\n"},
+			want: []summary{{kind: "train", step: 49, loss: 0.5}, {kind: "train", step: 99, loss: 0.4}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "metrics.csv")
+			write := func(text string) {
+				t.Helper()
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(tt.versions[0])
+			p, err := New(nil, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := NewSource(p, path, CSV)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []metrics.Record
+			for _, text := range tt.versions[1:] {
+				write(text)
+				if err := s.Read(func(m metrics.Record) { got = append(got, m) }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if all := summarize(got); !reflect.DeepEqual(all, tt.want) {
+				t.Errorf("got %+v\nwant %+v", all, tt.want)
+			}
+		})
+	}
+}
+
 // TestSourceReadsEventFiles reads event files below a directory. It ignores the events of an
 // earlier attempt, and joins the scalars of a step that are written one by one.
 func TestSourceReadsEventFiles(t *testing.T) {
