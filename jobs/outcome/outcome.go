@@ -50,21 +50,16 @@ const (
 	Failed   End = "failed"
 )
 
-const (
-	exitStopped  = exitcode.Stopped
-	exitCanceled = exitcode.Canceled
-)
-
 // stopCodes are the exit codes other than 0 of ranks that stop on request. Records of earlier
 // versions do not show whether a stop was requested. If a rank ends with such a code without a
 // request, its launcher records a failure, so the code is sufficient.
-var stopCodes = []int{exitStopped, 128 + int(syscall.SIGUSR1), 128 + int(syscall.SIGTERM)}
+var stopCodes = []int{exitcode.Stopped, 128 + int(syscall.SIGUSR1), 128 + int(syscall.SIGTERM)}
 
 // endOf classifies an exit code. Stopped reports whether a stop is recorded, and failed
 // whether a failure is recorded.
 func endOf(exit int, stopped, failed bool) End {
 	switch {
-	case exit == exitCanceled:
+	case exit == exitcode.Canceled:
 		return Canceled
 	case failed:
 		return Failed
