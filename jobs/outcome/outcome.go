@@ -283,6 +283,8 @@ type Attempt struct {
 	// PortTaken reports that the next attempt follows because another process had the port of the
 	// program. It is not a restart.
 	PortTaken bool `json:"port_taken,omitempty"`
+	// TasksPerNode has the number of ranks on each host, as in [rundir.AttemptEvent].
+	TasksPerNode string `json:"-"`
 }
 
 // Values of Attempt.Then: what followed an attempt without a request of the user.
@@ -315,7 +317,7 @@ func attempts(events []rundir.AttemptEvent) []Attempt {
 			if last >= 0 && e.JobID != "" && all[last].JobID == e.JobID && e.Requeues > all[last].Requeues {
 				all[last].Then = Requeued
 			}
-			all = append(all, Attempt{JobID: e.JobID, Requeues: max(e.Requeues, 0), Number: e.Attempt, Began: e.Time, Hosts: e.Hosts, Ranks: e.Ranks})
+			all = append(all, Attempt{JobID: e.JobID, Requeues: max(e.Requeues, 0), Number: e.Attempt, Began: e.Time, Hosts: e.Hosts, Ranks: e.Ranks, TasksPerNode: e.TasksPerNode})
 		case last < 0 || all[last].JobID != e.JobID || all[last].Requeues != e.Requeues:
 			// The event of the start could not be written.
 		case e.Event == rundir.AttemptEnded && all[last].Number == e.Attempt:

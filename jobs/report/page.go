@@ -22,6 +22,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/usage"
 	"github.com/ddpbatch/ddpbatch/jobs/watch"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
@@ -45,27 +46,28 @@ type page struct {
 	State state
 	Made  string
 
-	Command       string // of a user's program
-	When          string // time and place of the run
-	Facts         []fact
-	Charts        []*chart
-	Communication string
-	Bars          *rankChart
-	Ranks         []rankTimes
-	RanksCut      int
-	RanksSay      string
-	Network       *rundir.Network
-	Hosts         []rundir.NetworkHost
-	HostsCut      int
-	Checkpoints   []checkpointRow
-	HasJobs       bool // any attempt belongs to a job
-	Attempts      []attemptRow
-	Causes        []failureSection
-	Known         []symptoms.Found
-	KnownFirst    bool // known failures belong to the failure at the top
-	Usage         *usageSection
-	Origin        []fact
-	Submissions   []rundir.Submission
+	Command        string // of a user's program
+	When           string // time and place of the run
+	Facts          []fact
+	Charts         []*chart
+	Communication  string
+	Bars           *rankChart
+	Ranks          []rankTimes
+	RanksCut       int
+	RanksSay       string
+	Network        *rundir.Network
+	Hosts          []rundir.NetworkHost
+	HostsCut       int
+	Checkpoints    []checkpointRow
+	CheckpointsCut int
+	HasJobs        bool // any attempt belongs to a job
+	Attempts       []attemptRow
+	Causes         []failureSection
+	Known          []symptoms.Found
+	KnownFirst     bool // known failures belong to the failure at the top
+	Usage          *usageSection
+	Origin         []fact
+	Submissions    []rundir.Submission
 }
 
 type fact struct{ Name, Value string }
@@ -241,7 +243,8 @@ func rateUnit(f *Metrics) string {
 }
 
 func (p *page) addCheckpoints() {
-	entries, _ := truncate(p.Run.Checkpoints)
+	var entries []checkpoint.Entry
+	entries, p.CheckpointsCut = truncate(p.Run.Checkpoints)
 	for _, e := range entries {
 		s := checkpointRow{Step: strconv.Itoa(e.Step)}
 		switch m := e.Manifest; {

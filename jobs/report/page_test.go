@@ -176,6 +176,17 @@ func TestEveryRunHasAPage(t *testing.T) {
 			check(t, os.MkdirAll(filepath.Join(d.Checkpoints(), "step-00000050"), 0o700))
 			check(t, os.WriteFile(filepath.Join(d.Checkpoints(), "step-00000050", "manifest.json"), []byte("{"), 0o600))
 		}, nil, []string{"unusable: "}},
+		"more checkpoints than rows": {func(t *testing.T, d rundir.Dir) {
+			for step := range maxTable + 2 {
+				check(t, os.MkdirAll(filepath.Join(d.Checkpoints(), fmt.Sprintf("step-%08d", step+1)), 0o700))
+			}
+		}, nil, []string{"2 older checkpoints"}},
+		"unequal hosts": {func(t *testing.T, d rundir.Dir) {
+			check(t, d.AppendAttempt(rundir.AttemptEvent{Event: rundir.AttemptBegan, Time: noon.Add(3 * time.Minute), JobID: "18", Attempt: 3, Hosts: "n[1-2]", Ranks: 4, TasksPerNode: "3,1"}))
+		}, nil, []string{"rank 2 on n1 computes"}},
+		"hosts of different ranks": {func(t *testing.T, d rundir.Dir) {
+			check(t, d.AppendAttempt(rundir.AttemptEvent{Event: rundir.AttemptBegan, Time: noon.Add(3 * time.Minute), JobID: "18", Attempt: 3, Hosts: "n[1-2]", Ranks: 5, TasksPerNode: "3,2"}))
+		}, nil, []string{"rank 2 computes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := ran(t)

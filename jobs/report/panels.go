@@ -9,6 +9,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
+	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
@@ -97,7 +98,11 @@ func (p *page) resumeSteps() []int {
 
 // addRanks adds the chart and the table of the computation times, and names the stragglers.
 func (p *page) addRanks() {
-	all := computeRankTimes(p.Run.Metrics.Train, p.Run.Network)
+	tasksPerNode := ""
+	if a := p.Run.Status.Attempts; len(a) > 0 {
+		tasksPerNode = a[len(a)-1].TasksPerNode
+	}
+	all := computeRankTimes(p.Run.Metrics.Train, p.Run.Network, tasksPerNode)
 	p.Bars = newRankChart(all)
 	p.Ranks = slowestRanks(all, maxTable)
 	p.RanksCut = len(all) - len(p.Ranks)
@@ -142,7 +147,7 @@ type rankTimes struct {
 
 // computeRankTimes returns the ranks of the intervals that have the same number of ranks as the
 // last interval.
-func computeRankTimes(train []metrics.Record, network *rundir.Network) []rankTimes {
+func computeRankTimes(train []metrics.Record, network *rundir.Network, tasksPerNode string) []rankTimes {
 	n := 0
 	for i := range train {
 		if k := len(train[i].ComputeMillis); k > 0 {
@@ -166,8 +171,9 @@ func computeRankTimes(train []metrics.Record, network *rundir.Network) []rankTim
 		}
 	}
 	var medians []float64
+	hosts := hostsOfRanks(network, tasksPerNode, n)
 	for r := range ranks {
-		ranks[r].Rank, ranks[r].Host = r, hostOfRank(network, r, n)
+		ranks[r].Rank, ranks[r].Host = r, hosts[r]
 		if slices.Sort(times[r]); len(times[r]) > 0 {
 			ranks[r].Median, ranks[r].Min, ranks[r].Max = median(times[r]), times[r][0], times[r][len(times[r])-1]
 			ranks[r].Low, ranks[r].High = times[r][len(times[r])/10], times[r][(len(times[r])-1)*9/10]
@@ -193,14 +199,34 @@ func median(sorted []float64) float64 {
 	return sorted[(len(sorted)-1)/2]
 }
 
-// hostOfRank returns the host of a rank. The launcher assigns ranks node by node. hostOfRank
-// assumes the same number on each. If the number of ranks is not a multiple of the number of
-// hosts, it returns an empty string.
-func hostOfRank(network *rundir.Network, rank, ranks int) string {
-	if network == nil || len(network.Hosts) == 0 || ranks%len(network.Hosts) != 0 {
-		return ""
+// hostsOfRanks returns the host of each rank. The launcher assigns ranks node by node. An empty
+// tasksPerNode means that all hosts have the same number of ranks. The names are empty if the
+// numbers of ranks and hosts do not match.
+func hostsOfRanks(network *rundir.Network, tasksPerNode string, ranks int) []string {
+	hosts := make([]string, ranks)
+	if network == nil || len(network.Hosts) == 0 {
+		return hosts
 	}
-	return network.Hosts[rank/(ranks/len(network.Hosts))].Host
+	n := len(network.Hosts)
+	tasks := slices.Repeat([]int{ranks / n}, n)
+	if tasksPerNode != "" {
+		tasks, _ = slurm.ParseTasksPerNode(tasksPerNode)
+	}
+	sum := 0
+	for _, k := range tasks {
+		sum += min(k, ranks+1)
+	}
+	if len(tasks) != n || sum != ranks {
+		return hosts
+	}
+	rank := 0
+	for i, k := range tasks {
+		for range k {
+			hosts[rank] = network.Hosts[i].Host
+			rank++
+		}
+	}
+	return hosts
 }
 
 // slowestRanks limits the ranks to the given maximum. If there are more, it returns the ranks
