@@ -27,7 +27,9 @@ func (p *program) notifier(o *launch.Options, id string) *messages {
 		dir, leave, err = o.Dir.WorkingDir()
 	}
 	var n *notify.Notifier
-	if err == nil {
+	if err != nil {
+		leave = func() {}
+	} else {
 		n, err = notify.New(notify.Options{Notify: o.Job.Notify, Dir: dir, Environ: o.Environ, Say: o.Say})
 	}
 	if err != nil {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/cmd/ddpbatch/manual"
+	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/tests/terminal"
 )
@@ -29,6 +31,20 @@ func ownProgram(t *testing.T, script string) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// TestNotifierWithoutWorkingDir checks that a launch ends if its run directory cannot be opened for
+// the notifications.
+func TestNotifierWithoutWorkingDir(t *testing.T) {
+	var notes strings.Builder
+	p := &program{Stderr: &notes}
+	o := launch.Options{Job: &jobs.Job{Notify: &jobs.Notify{Command: []jobs.Text{"true"}}}, Dir: rundir.Dir{Path: filepath.Join(t.TempDir(), "missing")}}
+	m := p.notifier(&o, "7")
+	m.end(nil, launch.Result{})
+	m.Close()
+	if !strings.Contains(notes.String(), "no notifications") {
+		t.Errorf("got %q, want a warning", notes.String())
+	}
 }
 
 // TestVariablesOfRanksAreDocumented checks that the reference says of each variable that a program
