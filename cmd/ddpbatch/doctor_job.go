@@ -27,10 +27,11 @@ const doctorTimeout = 2 * time.Minute
 
 // inJob checks the nodes of the allocation in a step with one task per node.
 func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, error) {
-	nodes, err := c.nodes(p)
+	allocation, err := c.allocation(p)
 	if err != nil {
 		return nil, err
 	}
+	nodes := allocation.Nodes
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -56,13 +57,12 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 	if err := doctor.CreateEmpty(token); err != nil {
 		return nil, fmt.Errorf("check the nodes: %w", err)
 	}
-	step := slurm.Step{StepSize: slurm.StepSize{Nodes: len(nodes), TasksPerNode: 1, CPUsPerTask: 1}, NodeList: nodes, Overlap: true, Label: true, CPUBind: "none", Name: "ddpbatch-doctor",
-		Argv: []string{binary, "doctor", "--node", token, "--dir", p.abs(c.Dir)}}
+	step := doctorStep(allocation, binary, "doctor", "--node", token, "--dir", p.abs(c.Dir))
 	argv := step.SrunArgv()
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env, cmd.Dir, cmd.WaitDelay = p.Env, p.Dir, time.Second
+	cmd.Env, cmd.Dir, cmd.WaitDelay = step.Environ(p.Env), p.Dir, time.Second
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	before := time.Now()
@@ -96,29 +96,45 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 	return findings, nil
 }
 
-// nodes returns the nodes to check: the nodes in --hosts, or all nodes of the allocation.
-func (c *doctorCmd) nodes(p *program) ([]string, error) {
+// doctorStep returns the step that runs argv once on each node of the allocation.
+func doctorStep(a slurm.Allocation, argv ...string) slurm.Step {
+	step := slurm.Step{StepSize: slurm.StepSize{Nodes: len(a.Nodes), TasksPerNode: 1, CPUsPerTask: 1}, NodeList: a.Nodes, Overlap: true, Label: true, CPUBind: "none", Name: "ddpbatch-doctor", Argv: argv}
+	for _, c := range a.Components {
+		size := slurm.StepSize{CPUsPerTask: 1}
+		for _, node := range a.Nodes {
+			if slices.Contains(c.Nodes, node) {
+				size.TaskNodes = append(size.TaskNodes, node)
+			}
+		}
+		step.Components = append(step.Components, size)
+	}
+	return step
+}
+
+// allocation returns the allocation with the nodes to check: the nodes in --hosts, or all nodes.
+func (c *doctorCmd) allocation(p *program) (slurm.Allocation, error) {
 	a, inside, err := slurm.AllocationFromEnv(p.lookup)
 	switch {
 	case err != nil:
-		return nil, err
+		return a, err
 	case !inside:
-		return nil, exitError{exitUsage, hints.Add(errors.New("--in-job requires an allocation"), "run `salloc -N 2 ddpbatch doctor --in-job`, or run it in a batch script")}
+		return a, exitError{exitUsage, hints.Add(errors.New("--in-job requires an allocation"), "run `salloc -N 2 ddpbatch doctor --in-job`, or run it in a batch script")}
 	case a.StepTasks > 1:
-		return nil, usage("run --in-job without srun: it starts one task per node itself")
+		return a, usage("run --in-job without srun: it starts one task per node itself")
 	case c.Hosts == "":
-		return a.Nodes, nil
+		return a, nil
 	}
 	hosts, err := slurm.ExpandHosts(c.Hosts)
 	if err != nil {
-		return nil, exitError{exitUsage, err}
+		return a, exitError{exitUsage, err}
 	}
 	for _, host := range hosts {
 		if !slices.Contains(a.Nodes, host) {
-			return nil, usage(fmt.Sprintf("--hosts: %s is not a node of the allocation %s", host, slurm.FoldHosts(a.Nodes)))
+			return a, usage(fmt.Sprintf("--hosts: %s is not a node of the allocation %s", host, slurm.FoldHosts(a.Nodes)))
 		}
 	}
-	return hosts, nil
+	a.Nodes = hosts
+	return a, nil
 }
 
 // parseReports parses the output of srun --label and returns the report of each task, in task

@@ -1,6 +1,34 @@
 package main
 
-import "testing"
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/slurm"
+)
+
+// TestDoctorStep checks that the step has one task on each node, also in a heterogeneous job, in which
+// srun uses only the first component by default.
+func TestDoctorStep(t *testing.T) {
+	components := []slurm.Component{{JobID: "1", Nodes: []string{"n1"}}, {JobID: "2", Nodes: []string{"n2", "n3"}}}
+	for name, tt := range map[string]struct {
+		allocation slurm.Allocation
+		want       []string
+	}{
+		"job":           {slurm.Allocation{Nodes: []string{"n1", "n2"}}, []string{"--nodes=2", "--ntasks=2", "--nodelist=n[1-2]"}},
+		"heterogeneous": {slurm.Allocation{Nodes: []string{"n1", "n2", "n3"}, Components: components}, []string{"--het-group=0", "--ntasks=1", "--nodelist=n1", "--het-group=1", "--ntasks=2", "--nodelist=n2,n3"}},
+		"--hosts":       {slurm.Allocation{Nodes: []string{"n3"}, Components: components}, []string{"--het-group=1", "--ntasks=1", "--nodelist=n3"}},
+	} {
+		argv := doctorStep(tt.allocation, "x").SrunArgv()
+		got := slices.DeleteFunc(argv, func(word string) bool {
+			return !slices.ContainsFunc([]string{"--nodes=", "--ntasks=", "--nodelist=", "--het-group="}, func(option string) bool { return strings.HasPrefix(word, option) })
+		})
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
+	}
+}
 
 // TestReportsOf checks that the lines of several tasks are separated, in any order, and that
 // other lines are skipped.
