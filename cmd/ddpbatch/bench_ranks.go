@@ -80,7 +80,8 @@ func (p *program) startBenchRanks(ctx context.Context, n int, arguments []string
 		}
 		texts = append(texts, string(text))
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	parent := ctx
+	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
 	ended := make(chan error, n)
 	var out []byte
@@ -107,6 +108,9 @@ func (p *program) startBenchRanks(ctx context.Context, n int, arguments []string
 			errs = append(errs, err)
 			time.AfterFunc(rankEndTimeout, cancel)
 		}
+	}
+	if err := context.Cause(parent); err != nil {
+		return nil, err
 	}
 	return out, errors.Join(errs...)
 }
