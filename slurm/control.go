@@ -221,8 +221,12 @@ func (c Client) showJob(ctx context.Context, id string) (map[string]string, erro
 
 // parseFields parses the output of scontrol --oneliner. The first field of a name counts, because
 // the command line and the comment of a job may contain anything, and follow the fields that this
-// package uses. The name of a job precedes these fields: a field in the name hides the real field.
+// package uses. Fields before UserId do not count if there is one: a job may have a name such as
+// "x Restarts=9", and the name precedes UserId.
 func parseFields(out string) map[string]string {
+	if _, rest, ok := strings.Cut(out, " UserId="); ok {
+		out = rest
+	}
 	fields := map[string]string{}
 	for word := range strings.FieldsSeq(out) {
 		key, value, ok := strings.Cut(word, "=")

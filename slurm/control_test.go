@@ -183,6 +183,7 @@ func TestPreemptionOf(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, fields string }{
 		{name: "field in a command", fields: "JobState=RUNNING Restarts=1 PreemptTime=None Command=/x PreemptTime=2026-11-21T17:26:49"},
+		{name: "fields in a name", fields: "JobId=7 JobName=x PreemptTime=2026-11-21T17:26:49 JobState=COMPLETING Restarts=9 UserId=ada(1000) JobState=RUNNING Restarts=2 PreemptTime=None"},
 		{name: "canceled", fields: "JobState=CANCELLED Restarts=2 PreemptTime=None"},
 		{name: "completing", fields: "JobState=COMPLETING Restarts=2 PreemptTime=None"},
 		{name: "timeout", fields: "JobState=TIMEOUT Restarts=2 PreemptTime=None"},
