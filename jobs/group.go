@@ -151,7 +151,7 @@ func (d *decoder) checkGroups(j *Job) {
 	}
 	someGPUs := withGPUs > 0 && withGPUs < len(groups)
 	switch {
-	case d.given["train"] && someGPUs && !d.given["train.device"]:
+	case j.Train != nil && someGPUs && !d.invalid["train.device"] && j.Train.Device != DeviceCPU:
 		d.report(table, `request GPUs in every group or in none, or set train.device = "cpu"`, "has groups with and without GPUs, but all ranks of the built-in trainer compute on the same device")
 	case d.isValid("slurm.gpu_bind") && someGPUs:
 		d.report("slurm.gpu_bind", "remove the key", "is not valid if some groups have no GPUs")
