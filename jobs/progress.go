@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"reflect"
 	"regexp"
@@ -109,12 +110,11 @@ func (d *decoder) checkProgress(p *Progress) {
 	if !d.given[file] && d.given[names] {
 		d.report(names, "set command.progress.file; for the output, use named groups in patterns", "has no effect without file")
 	}
-	groups := map[string]string{}
-	for group, name := range p.Names.All() {
-		key := names + "." + group
+	groups, all := map[string]string{}, p.Names.All()
+	for _, group := range slices.Sorted(maps.Keys(all)) {
+		name, key := all[group], names+"."+group
 		if other, twice := groups[name]; twice && d.isValid(key) {
-			first, second := min(group, other), max(group, other)
-			d.report(names+"."+second, "", "%q is also the name of %s", name, first)
+			d.report(key, "", "%q is also the name of %s", name, other)
 		}
 		groups[name] = group
 	}
