@@ -282,17 +282,16 @@ func isKernelDefault(r Rule) bool {
 // ruleOf converts a kernel rule. It reports false if the rule cannot affect a connection of this
 // process, or matches ports, the type of service, or a tunnel.
 func ruleOf(k netlink.Rule, family int) (Rule, bool) {
+	uid := int64(os.Getuid())
+	fails := k.Dport != nil || k.Sport != nil || k.Tos != 0 || k.TunID != 0 || k.IPProto != 0 && k.IPProto != unix.IPPROTO_TCP ||
+		k.UIDRange != nil && (uid < int64(k.UIDRange.Start) || uid > int64(k.UIDRange.End))
 	switch {
 	case k.Type == nl.FR_ACT_TO_TBL && k.Table == unix.RT_TABLE_UNSPEC || k.Type == nl.FR_ACT_NOP:
 		return Rule{}, false
-	case k.Dport != nil || k.Sport != nil || k.Tos != 0 || k.TunID != 0 || k.SuppressIfgroup >= 0:
+	case k.SuppressIfgroup >= 0 || fails && !k.Invert:
 		return Rule{}, false
-	case k.IPProto != 0 && k.IPProto != unix.IPPROTO_TCP:
-		return Rule{}, false
-	case k.UIDRange != nil:
-		if uid := os.Getuid(); int64(uid) < int64(k.UIDRange.Start) || int64(uid) > int64(k.UIDRange.End) {
-			return Rule{}, false
-		}
+	case fails: // the kernel inverts the result of all conditions together (fib_rule_match)
+		k.Src, k.Dst, k.IifName, k.OifName, k.Mark, k.Invert = nil, nil, "", "", 0, false
 	}
 	r := Rule{Priority: k.Priority, From: rulePrefix(k.Src), To: rulePrefix(k.Dst), IIF: k.IifName, OIF: k.OifName, Mark: k.Mark, Table: k.Table, Not: k.Invert}
 	switch k.Type {
