@@ -132,6 +132,16 @@ func total(v float64) int {
 	return 0
 }
 
+// parseTotal parses a number of steps or epochs. It returns 0 if the number is not valid or absurdly
+// large.
+func parseTotal(text string) int {
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int(n)
+}
+
 const (
 	maxFields = 1000 // columns of a CSV file, or values of a JSON line
 	maxDepth  = 2    // nested objects of a JSON line

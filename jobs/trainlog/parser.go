@@ -230,9 +230,9 @@ func (v *values) readCustom(re *regexp.Regexp, line string) {
 		}
 		switch name {
 		case groupSteps:
-			v.steps, _ = strconv.Atoi(m[i])
+			v.steps = parseTotal(m[i])
 		case groupEpochs:
-			v.epochs, _ = strconv.Atoi(m[i])
+			v.epochs = parseTotal(m[i])
 		default:
 			v.set(groups[name], m[i])
 		}
@@ -299,14 +299,14 @@ func (v *values) read(line string) {
 		v.fromZero = m[1] != "" // as torchvision prints it; PyTorch's MNIST example counts from 1
 		v.set(qEpoch, m[2])
 		v.set(qStep, m[3])
-		v.withinEpoch, _ = strconv.Atoi(m[4])
+		v.withinEpoch = parseTotal(m[4])
 	}
 	for _, m := range pairs().FindAllStringSubmatch(line, -1) {
 		q := quantityOf(m[1])
 		if !v.set(q, m[2]) || m[3] == "" {
 			continue
 		}
-		total, _ := strconv.Atoi(m[3])
+		total := parseTotal(m[3])
 		switch q {
 		case qStep:
 			v.steps = total
@@ -348,9 +348,7 @@ func (p *Parser) readBar(line string, v *values) bool {
 	if m == nil {
 		return true
 	}
-	at := position{}
-	at.step, _ = strconv.Atoi(m[2])
-	at.steps, _ = strconv.Atoi(m[3])
+	at := position{step: parseTotal(m[2]), steps: parseTotal(m[3])}
 	title := strings.ToLower(m[1])
 	measured := v.has[qLoss] || v.has[qEvalLoss] || v.has[qAccuracy]
 	v.has[qStepsPerSecond], v.has[qStepSeconds] = false, false
@@ -403,13 +401,6 @@ func (p *Parser) records(v values) []metrics.Record {
 	}
 	base := metrics.Record{Step: at.step, Steps: at.steps, Epoch: p.epochIndex, Epochs: p.epochs}
 	var found []metrics.Record
-	add := func(r metrics.Record) {
-		if last, ok := p.last[r.Kind]; ok && r.Step <= last {
-			return
-		}
-		p.last[r.Kind] = r.Step
-		found = append(found, r)
-	}
 	optional := func(q quantity) *metrics.Number {
 		if !v.has[q] {
 			return nil
@@ -423,7 +414,7 @@ func (p *Parser) records(v values) []metrics.Record {
 		if r.StepMillis = v.stepMillis(); r.StepMillis == nil && v.fromBar {
 			r.StepMillis = p.bar.stepMillis
 		}
-		add(r)
+		found = append(found, r)
 	}
 	if eval {
 		r := base
@@ -431,9 +422,20 @@ func (p *Parser) records(v values) []metrics.Record {
 		if v.has[qEpoch] && v.value[qEpoch] == math.Trunc(v.value[qEpoch]) {
 			r.Epoch++ // an evaluation has the number of epochs that are done
 		}
-		add(r)
+		found = append(found, r)
 	}
-	return found
+	return p.dropOld(found)
+}
+
+// dropOld returns the records with later steps than the newest record of their kind.
+func (p *Parser) dropOld(all []metrics.Record) []metrics.Record {
+	return slices.DeleteFunc(all, func(r metrics.Record) bool {
+		if last, ok := p.last[r.Kind]; ok && r.Step <= last {
+			return true
+		}
+		p.last[r.Kind] = r.Step
+		return false
+	})
 }
 
 // stepMillis returns the duration of a step in a line, or nil if the line does not have it.
@@ -545,13 +547,5 @@ func (p *Parser) ParseJSON(line string) []metrics.Record {
 		}
 		found = append(found, e)
 	}
-	var news []metrics.Record
-	for _, r := range found {
-		if last, ok := p.last[r.Kind]; ok && r.Step <= last {
-			continue
-		}
-		p.last[r.Kind] = r.Step
-		news = append(news, r)
-	}
-	return news
+	return p.dropOld(found)
 }

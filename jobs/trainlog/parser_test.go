@@ -122,6 +122,7 @@ func TestFormats(t *testing.T) {
 			{kind: "train", step: 640, loss: 2.297},
 			{kind: "train", step: 60000, epoch: 1, loss: 0.3},
 		}},
+		{"absurd length of an epoch", "Train Epoch: 3 [640/9223372036854775807 (1%)]\tLoss: 2\n", []summary{{kind: "train", step: 640, epoch: 2, loss: 2}}},
 		{"torchvision", "Epoch: [0]  [  10/5005]  eta: 1:23:45  lr: 0.1  img/s: 123.4  loss: 6.9 (7.0)  acc1: 0.1 (0.1)\n", []summary{
 			{kind: "train", step: 10, loss: 6.9, lr: 0.1, samples: 123.4},
 		}},
