@@ -160,7 +160,7 @@ func (d *decoder) checkDataPath(data *Data) {
 		d.report(key, "", "%q is not a file: builtin data needs kind = \"idx\"", path)
 	case !slices.Contains(builtinData, path):
 		d.report(key, "allowed: a directory, or "+strings.Join(builtinData, ", "), "%q is not a builtin data set", path)
-		d.found[len(d.found)-1].Suggestion = nearest(path, builtinData)
+		d.found[len(d.found)-1].Suggestion = Nearest(path, builtinData)
 	}
 }
 

@@ -246,7 +246,7 @@ func (d *decoder) addUnknownKey(names, table, at []string, key string) {
 		where = "in [" + keyName(table) + "]"
 	}
 	allowed := fmt.Sprintf("allowed %s: %s", where, strings.Join(names, ", "))
-	suggestion := nearest(key, names)
+	suggestion := Nearest(key, names)
 	if suggestion != "" {
 		d.guessed[keyName(append(slices.Clip(table), suggestion))] = true
 	} else if option, ok := sbatchOption(table, key); ok {

@@ -188,7 +188,7 @@ func (r rules) choose(v any) (string, error) {
 	}
 	if !slices.Contains(r.choices, s) {
 		invalid := valueErrorf(allowed, "%q is not a valid value", s)
-		invalid.suggestion = nearest(s, r.choices)
+		invalid.suggestion = Nearest(s, r.choices)
 		return "", invalid
 	}
 	if value, ok := r.aliases[s]; ok {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -108,7 +109,7 @@ func TestKeysGolden(t *testing.T) {
 		}
 	})
 	all := append([]string{}, keyProbes...)
-	for _, w := range sortedKeys(anyMap(words)) {
+	for _, w := range slices.Sorted(maps.Keys(words)) {
 		if !probes[w] {
 			all = append(all, w)
 		}
@@ -152,14 +153,6 @@ func TestKeysGolden(t *testing.T) {
 	if b.String() != string(want) {
 		t.Errorf("the keys differ from %s (go test ./jobs -update rewrites it):\n%s", golden, firstDifference(b.String(), string(want)))
 	}
-}
-
-func anyMap(m map[string]bool) map[string]any {
-	out := map[string]any{}
-	for k := range m {
-		out[k] = nil
-	}
-	return out
 }
 
 // firstDifference returns the first line that differs.

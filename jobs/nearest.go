@@ -28,15 +28,11 @@ func sbatchOption(table []string, key string) (option string, ok bool) {
 	return strings.ReplaceAll(key, "_", "-"), true
 }
 
-// Nearest returns the name that word is probably a misspelling of. It returns an empty string
-// if no name is similar or if two names are equally similar.
-func Nearest(word string, names []string) string { return nearest(word, names) }
-
-// nearest returns the name that word probably stands for, or an empty string. In this order,
+// Nearest returns the name that word probably stands for, or an empty string. In this order,
 // it tries the corresponding name of another program, the only name with the smallest edit
 // distance, and the only name that is a prefix of word or starts with it. The edit distance is at
 // most three, and at most a third of the length of word.
-func nearest(word string, names []string) string {
+func Nearest(word string, names []string) string {
 	const longest = 64 // bytes; all names are much shorter
 	if len(word) > longest {
 		return ""

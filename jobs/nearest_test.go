@@ -14,7 +14,7 @@ func TestNearestAliases(t *testing.T) {
 		"learning_rate": "lr", "batch_size": "batch", "memory": "mem", "epoch": "epochs", "Tasks-Per-Node": "tasks_per_node",
 		"tiem": "time", "zzz": "", "": "", "queue": "",
 	} {
-		if got := nearest(word, names); got != want {
+		if got := Nearest(word, names); got != want {
 			t.Errorf("%q: %q, want %q", word, got, want)
 		}
 	}
@@ -33,7 +33,7 @@ func TestNearestAmbiguous(t *testing.T) {
 		{"zro", []string{"zero1", "zero"}, "zero"},
 		{"bogus", []string{"log", "logs", "top"}, ""},
 	} {
-		if got := nearest(c.word, c.names); got != c.want {
+		if got := Nearest(c.word, c.names); got != c.want {
 			t.Errorf("%q: got %q, want %q", c.word, got, c.want)
 		}
 	}

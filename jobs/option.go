@@ -2,6 +2,8 @@ package jobs
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -107,21 +109,13 @@ func (c controlled) fix(o Option, more controlled) string {
 		return ""
 	}
 	for _, table := range []controlled{c, more} {
-		for _, full := range sortedKeys(anyValues(table)) {
+		for _, full := range slices.Sorted(maps.Keys(table)) {
 			if strings.HasPrefix(full, name) {
 				return table[full]
 			}
 		}
 	}
 	return ""
-}
-
-func anyValues(c controlled) map[string]any {
-	all := make(map[string]any, len(c))
-	for key := range c {
-		all[key] = nil
-	}
-	return all
 }
 
 // checkOptions rejects options that ddpbatch sets, with the key to use instead.

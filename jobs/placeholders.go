@@ -201,7 +201,7 @@ func (c *programCheck) checkPlaceholders() {
 			continue // code for an interpreter
 		}
 		for _, m := range bracedWord().FindAllStringSubmatch(word, -1) {
-			meant := nearest(m[1], c.placeholders)
+			meant := Nearest(m[1], c.placeholders)
 			if meant == "" || meant == m[1] {
 				continue
 			}

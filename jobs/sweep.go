@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,7 +64,7 @@ func formatValue(v any) string {
 		return "[" + strings.Join(parts, ", ") + "]"
 	case isTable:
 		var parts []string
-		for _, key := range sortedKeys(table) {
+		for _, key := range slices.Sorted(maps.Keys(table)) {
 			parts = append(parts, key+" = "+formatValue(table[key]))
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
@@ -98,15 +99,6 @@ type value struct {
 	path  []string
 	at    string // key in the file, below [sweep]
 	value any
-}
-
-func sortedKeys(table map[string]any) []string {
-	keys := make([]string, 0, len(table))
-	for key := range table {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // Array returns the given trials in the format of sbatch --array, such as "0-7%4". The indices

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -68,7 +69,7 @@ func (d *decoder) sweptKeys(at []string, where span, v any) []sweptKey {
 
 // walk returns the keys below a table of a sweep, which has the given path in the job file.
 func (d *decoder) walk(at, path []string, table map[string]any) (all []sweptKey) {
-	for _, name := range sortedKeys(table) {
+	for _, name := range slices.Sorted(maps.Keys(table)) {
 		k := sweptKey{
 			path: append(slices.Clip(path), strings.Split(name, ".")...), at: append(slices.Clip(at), name), value: table[name],
 		}
@@ -228,7 +229,7 @@ const rangeForms = "allowed: { min = 1e-4, max = 0.1 }, and log = true for a log
 // because they may belong to an environment variable.
 func (a *Axis) decodeRange(d *decoder, k sweptKey, table map[string]any) {
 	integers, before := 0, len(d.found)
-	for _, name := range sortedKeys(table) {
+	for _, name := range slices.Sorted(maps.Keys(table)) {
 		at := append(slices.Clip(k.at), name)
 		where := d.lookup(keyName(at)).value
 		v := table[name]

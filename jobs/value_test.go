@@ -228,11 +228,11 @@ func TestNearest(t *testing.T) {
 		"gpus": "gpus_per_node", "ntasks_per_node": "tasks_per_node", "memory": "mem", "tiem": "time", "LR": "lr",
 		"l": "lr", "partition": "", "x": "", "": "", "no": "", strings.Repeat("nodes", 1000): "",
 	} {
-		if got := nearest(word, names); got != want {
-			t.Errorf("nearest(%.20q) = %q, want %q", word, got, want)
+		if got := Nearest(word, names); got != want {
+			t.Errorf("Nearest(%.20q) = %q, want %q", word, got, want)
 		}
 	}
-	if got := nearest("alpha", []string{"alphabet1", "alphabet2"}); got != "" {
+	if got := Nearest("alpha", []string{"alphabet1", "alphabet2"}); got != "" {
 		t.Errorf("an ambiguous start gives %q", got)
 	}
 }

@@ -174,7 +174,7 @@ func (p *predictor) measure(ctx context.Context) error {
 	t, m := p.job.Train, &p.machine
 	threads := min(m.Threads, runtime.GOMAXPROCS(0))
 	speed, err := measure.Compute(ctx, measure.Options{
-		Model:  func() (nn.Model, error) { return trainerModel(p.data, t) },
+		Model:  func() (nn.Model, error) { return p.data.model(&t.Model) },
 		Sample: p.data.sample, Batch: t.Batch, Precision: p.data.precision, Threads: threads,
 		Memory: availableMemory(), Element: p.training.Element,
 		Update: func(d device.Device, params []*nn.Param) (func(), error) { return updater(d, params, t.Optimizer) },
@@ -195,10 +195,6 @@ func (p *predictor) measure(ctx context.Context) error {
 		p.assume("nodes are as fast as this machine")
 	}
 	return nil
-}
-
-func trainerModel(s dataInfo, t *jobs.Train) (nn.Model, error) {
-	return trainer.NewModel(&t.Model, s.shape)
 }
 
 // updater returns a function that runs an optimizer step. The learning rate is 0, so that the
