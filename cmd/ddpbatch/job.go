@@ -34,7 +34,7 @@ func (p *program) finder() sites.Finder {
 	var f sites.Finder
 	for _, dir := range append(filepath.SplitList(folders), sitesDir) {
 		if dir != "" {
-			f.Dirs = append(f.Dirs, p.abs(dir))
+			f.Dirs = append(f.Dirs, dir)
 		}
 	}
 	return f
@@ -109,7 +109,7 @@ func (p *program) siteOf(job *jobs.Job, file, base string) (*sites.Profile, erro
 	case errors.Is(err, sites.ErrUnknown):
 		names := finder.Names()
 		d := job.At("site")
-		d.Message = "no profile for site " + quoted(job.Site)
+		d.Message = fmt.Sprintf("no profile for site %q", job.Site)
 		d.Allowed = "known sites: " + strings.Join(names, ", ")
 		d.Suggestion = jobs.Nearest(job.Site, names)
 		return nil, jobs.Diagnostics{d}

@@ -103,10 +103,10 @@ func (c *templatesCheckCmd) Run(_ context.Context, p *program) error {
 		if errors.Is(err, fs.ErrNotExist) && slices.Contains(p.finder().Names(), path) {
 			err = hints.Add(err, "this command checks files: `ddpbatch templates show "+path+"` prints the profile of this name")
 		}
-		if err != nil {
-			return exitError{exitUsage, err}
+		var site *sites.Profile
+		if err == nil {
+			site, err = sites.Parse(path, path, src)
 		}
-		site, err := sites.Parse(path, path, src)
 		if err != nil {
 			bad = true
 			report(p.Stderr, err, "")

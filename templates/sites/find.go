@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
@@ -27,7 +28,8 @@ var ErrUnknown = errors.New("there is no profile")
 // A Finder searches for profiles.
 type Finder struct {
 	// Dirs are directories of NAME.toml files that the center maintains. The first match has
-	// precedence, also over the embedded profiles.
+	// precedence, also over the embedded profiles. A relative path is an error: it could lead to the
+	// directory of another user.
 	Dirs []string
 	// JobFile is the path of the job file that names the site. It may be empty.
 	JobFile string
@@ -54,6 +56,9 @@ func (f Finder) Find(site, base string) (*Profile, error) {
 		return p, err
 	}
 	for _, dir := range f.Dirs {
+		if !filepath.IsAbs(dir) {
+			return nil, hints.Errorf("set DDPBATCH_SITES to absolute paths", "directory of site profiles: %q is a relative path", dir)
+		}
 		path := filepath.Join(dir, site+suffix)
 		src, _, err := readProfile(path, "", "")
 		if errors.Is(err, fs.ErrNotExist) {
@@ -82,7 +87,7 @@ func (f Finder) Names() []string {
 	found, _ := fs.Glob(embedded, "*"+suffix)
 	for _, dir := range f.Dirs {
 		entries, err := os.ReadDir(dir)
-		if err != nil {
+		if err != nil || !filepath.IsAbs(dir) {
 			continue // most machines do not have this directory
 		}
 		for _, e := range entries {

@@ -322,13 +322,23 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// newTestFinder returns a finder for the profiles in testdata.
+func newTestFinder(t *testing.T) Finder {
+	t.Helper()
+	dir, err := filepath.Abs("testdata/sites")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Finder{Dirs: []string{dir}}
+}
+
 // lintFile lints a job file for its site.
 func lintFile(t *testing.T, src []byte) error {
 	job, err := jobs.Parse("job.toml", src)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Finder{Dirs: []string{"testdata/sites"}}.Find(job.Site, "")
+	p, err := newTestFinder(t).Find(job.Site, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +351,7 @@ func lintFile(t *testing.T, src []byte) error {
 
 // TestApply checks that a profile sets only values that the job file does not give.
 func TestApply(t *testing.T) {
-	p, err := Finder{Dirs: []string{"testdata/sites"}}.Find("atoll", "")
+	p, err := newTestFinder(t).Find("atoll", "")
 	if err != nil {
 		t.Fatal(err)
 	}
