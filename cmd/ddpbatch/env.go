@@ -108,7 +108,7 @@ func (c *envCmd) Run(ctx context.Context, p *program) error {
 // full, such as a value that ends in a space or carriage return.
 func quoteCell(value string) string {
 	if value == "" || printable.Line(value) != value {
-		return quoted(value)
+		return strconv.Quote(value)
 	}
 	return value
 }

@@ -209,9 +209,6 @@ func (p *program) writeError() error {
 	return nil
 }
 
-// quoted quotes user data in a message.
-func quoted(s string) string { return fmt.Sprintf("%q", s) }
-
 // listed joins words with commas for a message.
 func listed(words []string) string { return strings.Join(words, ", ") }
 
