@@ -135,15 +135,15 @@ func (c *submitCmd) slurmOverrides() (set []string) {
 func (p *program) loadAfter(c *submitCmd, given []jobs.Dependency) (*jobFile, error) {
 	var words []string
 	for _, d := range given {
-		words = append(words, strconv.Quote(string(d)))
+		words = append(words, string(d))
 	}
 	for _, run := range c.After {
 		if run == "" {
 			return nil, usage("--after is empty: check the shell variable in it")
 		}
-		words = append(words, strconv.Quote("afterok:"+run))
+		words = append(words, "afterok:"+run)
 	}
-	return p.load(c.Job, append(c.Set[:len(c.Set):len(c.Set)], "slurm.dependency=["+strings.Join(words, ", ")+"]")...)
+	return p.load(c.Job, append(c.Set[:len(c.Set):len(c.Set)], "slurm.dependency="+tomlList(words))...)
 }
 
 // maxChain is the maximum number of jobs of a chain. More are probably a typing error.
