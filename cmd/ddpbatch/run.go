@@ -153,6 +153,7 @@ func (r *rank) openFile(ctx context.Context, c *runCmd) error {
 	r.job, r.site, r.dir = f.job, f.site, r.runDir(c.RunDir, f.job, f.base)
 	r.job.ResolvePaths(f.base)
 	if r.info.Rank == 0 {
+		r.warnIgnored()
 		if r.dir, err = rundir.Create(r.dir.Path); err != nil {
 			return err
 		}
@@ -174,6 +175,20 @@ func (r *rank) openFile(ctx context.Context, c *runCmd) error {
 	}
 	r.digests, err = digestsFor(f.spec)
 	return err
+}
+
+// warnIgnored warns about keys that run does not apply.
+func (r *rank) warnIgnored() {
+	keys := r.ignoredSetupKeys(r.job, r.site)
+	if r.job.Setup.Container.Image != "" {
+		keys = append(keys, "setup.container")
+	}
+	if len(keys) > 0 {
+		r.note("warning: run does not apply %s, only a submitted job does; set up the shell accordingly before you start run", listed(keys))
+	}
+	if r.job.Notify != nil {
+		r.note("warning: run sends no messages for [notify], only launch and submitted jobs do")
+	}
 }
 
 // waitForRunDir waits until rank 0 has created the run directory, and opens it.
