@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 )
@@ -73,5 +74,33 @@ func TestCheckHasTheTrainersLimits(t *testing.T) {
 		if err := c.job(job + 1); !errors.As(err, &wrong) || len(wrong) != 1 {
 			t.Errorf("%s: one more than %d: %v", name, job, err)
 		}
+	}
+}
+
+// TestNamesOfForeignFilesAreLimited checks that messages name only some of the files in the run of
+// another user.
+func TestNamesOfForeignFilesAreLimited(t *testing.T) {
+	dir := rundir.Dir{Path: t.TempDir()}
+	if err := os.Mkdir(dir.Traces(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o := attemptOutput{dir: dir, attempt: 1}
+	for i := range 3 * maxCorruptNotes {
+		o.parts = append(o.parts, rankOutput{component: fmt.Sprintf("component-%03d", i)})
+		if err := os.WriteFile(filepath.Join(dir.Traces(), fmt.Sprintf("rank-%05d.jsonl", i)), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var notes strings.Builder
+	p := &program{Stderr: &notes}
+	if _, corrupt, err := p.recordings(dir); err != nil || corrupt != 3*maxCorruptNotes {
+		t.Errorf("got %d corrupt recordings, error %v", corrupt, err)
+	}
+	if n := strings.Count(notes.String(), "\n"); n != maxCorruptNotes+1 || !strings.Contains(notes.String(), fmt.Sprint(2*maxCorruptNotes)) {
+		t.Errorf("got %d lines:\n%s", n, notes.String())
+	}
+	_, err := o.component("missing")
+	if n := strings.Count(fmt.Sprint(err), "component-"); n != maxComponentNames {
+		t.Errorf("got %d names: %v", n, err)
 	}
 }

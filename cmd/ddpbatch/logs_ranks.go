@@ -6,10 +6,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
@@ -180,24 +180,32 @@ func (o *attemptOutput) node(name string) (found []rankOutput, err error) {
 	return found, nil
 }
 
+// maxComponentNames is the maximum number of components that an error names. The files of another user
+// can have any names.
+const maxComponentNames = 20
+
 // component returns the outputs of a component.
 func (o *attemptOutput) component(name string) (found []rankOutput, err error) {
-	var names []string
+	others := map[string]bool{}
 	for _, p := range o.parts {
 		if p.component == name {
 			found = append(found, p)
-		} else if !slices.Contains(names, p.component) {
-			names = append(names, p.component)
+		} else {
+			others[p.component] = true
 		}
 	}
+	names := slices.Sorted(maps.Keys(others))
 	switch {
 	case len(found) > 0:
 		return found, nil
 	case len(names) == 0:
 		return nil, exitError{exitUsage, fmt.Errorf("no component has printed anything in attempt %d", o.attempt)}
 	}
-	slices.Sort(names)
-	return nil, exitError{exitUsage, fmt.Errorf("component %q has no output in attempt %d: there is output of %s", name, o.attempt, strings.Join(names, ", "))}
+	list, more := listed(names[:min(len(names), maxComponentNames)]), ""
+	if n := len(names) - maxComponentNames; n > 0 {
+		more = fmt.Sprintf(", and %d more", n)
+	}
+	return nil, exitError{exitUsage, fmt.Errorf("component %q has no output in attempt %d: there is output of %s%s", name, o.attempt, list, more)}
 }
 
 // followedRestarts is the number of later restarts of a component whose output -f prints.

@@ -38,7 +38,7 @@ func (c *traceCmd) Run(p *program) error {
 	}
 	if run.IsSweep() {
 		return exitError{exitUsage, hints.Add(fmt.Errorf("run directory %q belongs to a sweep: each trial has a separate timeline", run.Dir.Path),
-			fmt.Sprintf("select a trial, such as %s/0", c.Which))}
+			"select a trial, such as "+shellQuote(c.Which+"/0"))}
 	}
 	all, corrupt, err := p.recordings(run.Dir)
 	switch {
@@ -79,6 +79,9 @@ func (c *traceCmd) Run(p *program) error {
 // bytes, and their number of spans.
 const maxForeignTraces, maxForeignSpans = 2 << 30, 40_000_000
 
+// maxCorruptNotes is the maximum number of corrupt recordings that the command names.
+const maxCorruptNotes = 20
+
 // recordings returns the readable timelines of all ranks. It reports and counts the corrupt
 // ones.
 func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, corrupt int, err error) {
@@ -104,7 +107,9 @@ func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, corrupt in
 			if r != nil {
 				what = "merged as far as it is readable"
 			}
-			p.note("corrupt recording %s, %s: %v", e.Name(), what, err)
+			if corrupt <= maxCorruptNotes {
+				p.note("corrupt recording %s, %s: %v", e.Name(), what, err)
+			}
 		}
 		if r != nil {
 			all = append(all, r)
@@ -113,6 +118,9 @@ func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, corrupt in
 		if !own && spans > maxForeignSpans {
 			return nil, 0, fmt.Errorf("the recordings in %q belong to another user, and have more than %d spans", dir.Traces(), maxForeignSpans)
 		}
+	}
+	if more := corrupt - maxCorruptNotes; more > 0 {
+		p.note("%s more", format.Count(more, "corrupt recording"))
 	}
 	return all, corrupt, nil
 }
