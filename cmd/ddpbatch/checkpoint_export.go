@@ -80,7 +80,7 @@ func (c *checkpointExportCmd) Run(ctx context.Context, p *program) error {
 	s, err := c.open(ctx, p, files)
 	if err != nil {
 		if name := dcp.Newest(p.abs(c.Which)); c.Which != "" && name != "" {
-			err = hints.Add(err, fmt.Sprintf("export one of the distributed checkpoints in this directory, such as %s", filepath.Join(c.Which, name)))
+			err = hints.Add(err, "export one of the distributed checkpoints in this directory, such as "+shellQuote(filepath.Join(c.Which, name)))
 		}
 		return err
 	}

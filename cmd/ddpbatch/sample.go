@@ -125,7 +125,7 @@ func (p *program) loadGPTFromRun(ctx context.Context, arg string) (m trainedGPT,
 		return m, err
 	}
 	if run.IsSweep() {
-		return m, exitError{exitUsage, hints.Add(fmt.Errorf("run %q is a sweep", run.Dir.Path), "select a trial, such as "+run.Record.Name+"/0")}
+		return m, exitError{exitUsage, hints.Add(fmt.Errorf("run %q is a sweep", run.Dir.Path), "select a trial, such as "+shellQuote(run.Record.Name+"/0"))}
 	}
 	job, err := jobs.Load(run.Dir.Spec())
 	if err != nil {

@@ -210,7 +210,7 @@ func (c *topCmd) noRuns(store *runs.Store, unreadable int) string {
 		paths[i] = store.Abs(arg)
 		dir := filepath.Join(arg, runs.DefaultDir)
 		if found, _, err := store.List(store.Abs(dir)); err == nil && len(found) > 0 {
-			inside = "; name the directory of the runs: ddpbatch top " + dir
+			inside = "; name the directory of the runs: ddpbatch top " + shellQuote(dir)
 		}
 	}
 	return noRuns(listed(paths), unreadable) + inside
