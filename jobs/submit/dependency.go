@@ -56,11 +56,11 @@ func (a *submission) dependency(ctx context.Context, kind slurm.DependencyType, 
 	// RecoverPending writes to the directory. The record of another user's run could lead the writes
 	// into a run of this user.
 	if owned, release, err := rundir.OpenOwn(dir.Path); err == nil {
-		err = a.RecoverPending(ctx, owned)
-		release()
-		if err != nil {
+		defer release()
+		if err := a.RecoverPending(ctx, owned); err != nil {
 			return noDependency, err
 		}
+		dir = &owned
 	}
 	record, err := dir.ReadRecord()
 	if err != nil {
