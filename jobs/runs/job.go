@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"path/filepath"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -77,7 +76,12 @@ func IsSweepDigest(dir rundir.Dir, digest string) bool {
 	if !dir.IsElement() {
 		return false
 	}
-	sweep, err := rundir.Dir{Path: filepath.Dir(filepath.Dir(dir.Path))}.ReadRecord()
-	last := sweep.Last()
-	return err == nil && (last != nil && last.SpecSHA256 == digest || sweep.Pending != nil && sweep.Pending.SpecSHA256 == digest)
+	sweep, _, release, err := dir.OpenSweep()
+	if err != nil {
+		return false
+	}
+	defer release()
+	record, err := sweep.ReadRecord()
+	last := record.Last()
+	return err == nil && (last != nil && last.SpecSHA256 == digest || record.Pending != nil && record.Pending.SpecSHA256 == digest)
 }

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"os"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -48,5 +49,33 @@ func TestFindSubmission(t *testing.T) {
 				t.Errorf("got submission %q, want %q", id, tt.want)
 			}
 		})
+	}
+}
+
+// TestIsSweepDigest checks that only the sweep of this user counts.
+func TestIsSweepDigest(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("requires root")
+	}
+	s := newStore(t)
+	tune, err := s.Find("tune")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pending := rundir.NewSubmission()
+	pending.SpecSHA256 = "digest"
+	tune.Record.Pending = &pending
+	if err := tune.Dir.WriteRecord(tune.Record); err != nil {
+		t.Fatal(err)
+	}
+	trial := tune.Dir.Element(1)
+	if !IsSweepDigest(trial, "digest") || IsSweepDigest(trial, "other") || IsSweepDigest(tune.Dir, "digest") {
+		t.Error("the digest of the sweep is not recognized, or another digest is")
+	}
+	if err := os.Chown(tune.Dir.Path, 61001, 61001); err != nil {
+		t.Fatal(err)
+	}
+	if IsSweepDigest(trial, "digest") {
+		t.Error("the record of a sweep of another user counts")
 	}
 }
