@@ -223,7 +223,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkRanks(p, o.Allocation, c.elementJob(f), f.site); err != nil {
+	if err := c.checkRanks(p, o.Allocation, c.trialJob(f), f.site); err != nil {
 		return nil, err
 	}
 	if p.Command == nil { // a shell has expanded the command
@@ -234,14 +234,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 			return nil, err
 		}
 	}
-	path, err := c.chooseDir(p, f)
-	if err != nil {
-		return nil, err
-	}
-	if o.Dir, err = rundir.Create(path); err != nil {
-		return nil, err
-	}
-	dir, release, err := o.Dir.Hold()
+	dir, release, err := c.chooseDir(p, f)
 	if err := held.add(release, err); err != nil {
 		return nil, err
 	}
@@ -278,20 +271,25 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 	return held.close, nil
 }
 
-// chooseDir returns the path of the run directory, and checks that the job in f can resume in it. For
+// chooseDir creates and holds the run directory, and checks that the job in f can resume in it. For
 // a sweep, it replaces this job with the job of a trial.
-func (c *launchCmd) chooseDir(p *program, f *jobFile) (string, error) {
-	dir, err := p.checkRunDir(c.RunDir, f)
-	if err != nil {
-		return "", exitError{exitNoState, err} // ranks exit with the same code
+func (c *launchCmd) chooseDir(p *program, f *jobFile) (dir rundir.Dir, release func(), err error) {
+	if dir, err = p.checkRunDir(c.RunDir, f); err != nil {
+		return dir, nil, exitError{exitNoState, err} // ranks exit with the same code
 	}
 	switch {
 	case f.job.Sweep != nil:
-		return c.chooseElement(f, dir.Path)
+		return c.chooseTrial(f, dir.Path)
 	case c.Element != nil:
-		return "", usage("--element requires a sweep, and the job file has no [sweep]")
+		return dir, nil, usage("--element requires a sweep, and the job file has no [sweep]")
 	}
-	return dir.Path, submit.CheckResumable(rundir.Dir{Path: dir.Path}, nil)
+	if err = submit.CheckResumable(rundir.Dir{Path: dir.Path}, nil); err != nil {
+		return dir, nil, err
+	}
+	if dir, err = rundir.Create(dir.Path); err != nil {
+		return dir, nil, err
+	}
+	return dir.Hold()
 }
 
 // closers are functions to call at the end, in reverse order.
@@ -324,45 +322,47 @@ func recordOwnJob(o *launch.Options, record rundir.Record, spec []byte) error {
 	return o.Dir.WriteRecord(record)
 }
 
-// chooseElement replaces the job in f with the job of the trial that --element selects. It
-// creates the sweep's directory and returns the run directory of the trial.
-func (c *launchCmd) chooseElement(f *jobFile, path string) (string, error) {
+// chooseTrial replaces the job in f with the job of the trial that --element selects. It creates the
+// sweep's directory, and creates and holds the run directory of the trial.
+func (c *launchCmd) chooseTrial(f *jobFile, path string) (trial rundir.Dir, release func(), err error) {
 	all := f.job.Sweep.Trials
 	if c.Element == nil {
-		return "", exitError{exitUsage, hints.Add(fmt.Errorf("%s is a sweep of %s", f.job.Name, format.Count(len(all), "trial")), "select a trial with --element N")}
+		return trial, nil, exitError{exitUsage, hints.Add(fmt.Errorf("%s is a sweep of %s", f.job.Name, format.Count(len(all), "trial")), "select a trial with --element N")}
 	}
 	if *c.Element < 0 || *c.Element >= len(all) {
-		return "", usage(fmt.Sprintf("no trial %d: the sweep has trials 0 to %d", *c.Element, len(all)-1))
+		return trial, nil, usage(fmt.Sprintf("no trial %d: the sweep has trials 0 to %d", *c.Element, len(all)-1))
 	}
 	dir, err := rundir.Create(path)
 	if err != nil {
-		return "", err
+		return trial, nil, err
 	}
-	dir, release, err := dir.Hold()
+	dir, releaseSweep, err := dir.Hold()
 	if err != nil {
-		return "", err
+		return trial, nil, err
 	}
-	defer release()
+	defer releaseSweep()
 	// A submission of the sweep may write the same record.
 	unlock, err := dir.LockSubmission()
 	if err != nil {
-		return "", err
+		return trial, nil, err
 	}
 	defer unlock()
 	if err := submit.CheckResumable(dir, f.job.Sweep); err != nil {
-		return "", err
+		return trial, nil, err
 	}
 	record, err := dir.Prepare(string(f.job.Name), f.base, version(), f.spec)
 	if err != nil {
-		return "", err
+		return trial, nil, err
 	}
 	record.Sweep = submit.SweepRecord(f.job.Sweep)
 	if err := dir.WriteRecord(record); err != nil {
-		return "", err
+		return trial, nil, err
 	}
 	f.job = all[*c.Element].Job
-	f.spec, err = f.job.Source()
-	return dir.Element(*c.Element).Path, err
+	if f.spec, err = f.job.Source(); err != nil {
+		return trial, nil, err
+	}
+	return dir.CreateElement(*c.Element)
 }
 
 // openSubmitted loads the job that submit stored in the run directory. It holds the directory

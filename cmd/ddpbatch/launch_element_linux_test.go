@@ -13,9 +13,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// TestChooseElementHoldsSweep checks that a launch of a trial writes only into the sweep's directory that it
+// TestChooseTrialHoldsSweep checks that a launch of a trial writes only into the sweep's directory that it
 // has checked. Another user who can write to the directory above may exchange it at any time.
-func TestChooseElementHoldsSweep(t *testing.T) {
+func TestChooseTrialHoldsSweep(t *testing.T) {
 	requireRoot(t)
 	job, err := jobs.Parse("job.toml", []byte("name = \"tune\"\n[sweep.grid]\n\"setup.env.A\" = [\"1\", \"2\"]\n[command]\nargv = [\"true\"]\n"))
 	if err != nil {
@@ -30,7 +30,13 @@ func TestChooseElementHoldsSweep(t *testing.T) {
 	choose := func() error {
 		index := 1
 		c := launchCmd{Element: &index}
-		_, err := c.chooseElement(&jobFile{job: job, base: base, spec: spec}, sweep)
+		trial, release, err := c.chooseTrial(&jobFile{job: job, base: base, spec: spec}, sweep)
+		if err == nil {
+			release()
+		}
+		if err == nil && !trial.IsHeld() {
+			t.Error("the trial is not held")
+		}
 		return err
 	}
 	if err := errors.Join(choose(), os.Mkdir(other, 0o700), os.Chown(other, 61001, 61001)); err != nil {

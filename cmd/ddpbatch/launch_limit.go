@@ -20,9 +20,9 @@ const (
 	maxRanksPerCPU = 4
 )
 
-// elementJob returns the job whose ranks launch starts. For a sweep with --element, it is the
+// trialJob returns the job whose ranks launch starts. For a sweep with --element, it is the
 // job of that trial.
-func (c *launchCmd) elementJob(f *jobFile) *jobs.Job {
+func (c *launchCmd) trialJob(f *jobFile) *jobs.Job {
 	if f.job.Sweep != nil && c.Element != nil && *c.Element >= 0 && *c.Element < len(f.job.Sweep.Trials) {
 		return f.job.Sweep.Trials[*c.Element].Job
 	}

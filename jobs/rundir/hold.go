@@ -58,6 +58,19 @@ func (d Dir) OpenSweep() (sweep Dir, index int, release func(), err error) {
 	return sweep, index, release, nil
 }
 
+// CreateElement creates the directory of a trial in a held sweep, if it does not exist, and holds it.
+func (d Dir) CreateElement(index int) (trial Dir, release func(), err error) {
+	trial = d.Element(index)
+	err = d.root.MkdirAll(filepath.Dir(trial.below), 0o755)
+	if err == nil {
+		err = d.root.Mkdir(trial.below, 0o700)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return Dir{}, nil, fmt.Errorf("create run directory %q: %w", trial.Path, cannotMake(err))
+	}
+	return trial.Hold()
+}
+
 // CheckLinks returns an error if the directory of a sweep's trial is reached through a link in the
 // sweep's directory with which another user redirects reads; see [safefile.OpenOwnersRoot]. A trial of
 // a held sweep is always below it.
