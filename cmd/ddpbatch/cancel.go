@@ -15,8 +15,9 @@ type cancelCmd struct {
 
 func (c *cancelCmd) Help() string {
 	return `If you submit the run again, it resumes from its last checkpoint. You can cancel only
-your own runs, and only jobs that were submitted from their run directories: Slurm
-must have the submission in the comment of the job. Use scancel for other jobs.
+your own runs, and only jobs that were submitted from their run directories: the
+comment or the batch script of the job must identify the submission. Use scancel for
+other jobs.
 
 For a run that was launched without Slurm, the command requests that the launcher save
 and stop. Run the command on the host of the launcher. A second cancel stops the ranks
