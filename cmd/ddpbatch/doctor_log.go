@@ -85,7 +85,7 @@ func (c *doctorCmd) log(p *program) error {
 			return err
 		}
 	} else {
-		p.tellSymptoms(found)
+		p.printSymptoms(found)
 	}
 	if len(found) == 0 {
 		p.note("no known failure in %s", format.Count(lines, "line"))
@@ -160,7 +160,7 @@ func (c *doctorCmd) logFile(p *program) (open func() (*os.File, error), run *run
 	return func() (*os.File, error) { return rundir.OpenFile(path) }, &named, err
 }
 
-func (p *program) tellSymptoms(found []symptom) {
+func (p *program) printSymptoms(found []symptom) {
 	for i, f := range found {
 		if i > 0 {
 			p.printf("\n")

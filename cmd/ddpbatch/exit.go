@@ -14,13 +14,13 @@ import (
 
 // The exit codes of all commands. exitMeanings describes them.
 const (
-	exitDone      = exitcode.Done
-	exitFailed    = exitcode.Failed
-	exitUsage     = exitcode.Usage
-	exitStopped   = exitcode.Stopped
-	exitLost      = exitcode.Lost
-	exitNoState   = exitcode.NoCheckpoint
-	exitCancelled = exitcode.Canceled
+	exitDone     = exitcode.Done
+	exitFailed   = exitcode.Failed
+	exitUsage    = exitcode.Usage
+	exitStopped  = exitcode.Stopped
+	exitLost     = exitcode.Lost
+	exitNoState  = exitcode.NoCheckpoint
+	exitCanceled = exitcode.Canceled
 )
 
 // exitMeanings describes the exit codes for the help text and the reference.
@@ -31,7 +31,7 @@ var exitMeanings = []manual.Exit{
 	{Code: exitStopped, Meaning: "stopped early on request; the run resumes at its next start (wait: also if the program exited with code 0 after a stop request)"},
 	{Code: exitLost, Meaning: "a rank was lost, hung, did not join, or received corrupt data"},
 	{Code: exitNoState, Meaning: "no usable checkpoint for the job, for example because a key of the job file has changed, or because a newer version of ddpbatch wrote the newest checkpoint"},
-	{Code: exitCancelled, Meaning: "canceled: by a second Control-C, or the job was canceled (wait)"},
+	{Code: exitCanceled, Meaning: "canceled: by a second Control-C, or the job was canceled (wait)"},
 }
 
 // exitCode returns the exit code for err. An error can set its own code with a method
@@ -52,7 +52,7 @@ func exitCode(err error) int {
 	case errors.As(err, &spec):
 		return exitUsage
 	case errors.Is(err, context.Canceled):
-		return exitCancelled
+		return exitCanceled
 	}
 	return exitFailed
 }

@@ -26,8 +26,8 @@ func TestExitCode(t *testing.T) {
 		{fmt.Errorf("x: %w", exitError{exitNoState, errors.New("y")}), exitNoState},
 		{printedError{exitError{exitLost, errors.New("y")}}, exitLost},
 		{hints.Add(usage("x"), "y"), exitUsage},
-		{&slurm.CommandError{Argv: []string{"squeue"}, Err: context.Canceled}, exitCancelled},
-		{fmt.Errorf("x: %w", context.Canceled), exitCancelled},
+		{&slurm.CommandError{Argv: []string{"squeue"}, Err: context.Canceled}, exitCanceled},
+		{fmt.Errorf("x: %w", context.Canceled), exitCanceled},
 	} {
 		if got := exitCode(c.err); got != c.want {
 			t.Errorf("%#v: exit code %d, want %d", c.err, got, c.want)
@@ -39,8 +39,8 @@ func TestExitCode(t *testing.T) {
 func TestInterruptedBenchmark(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := (&program{}).startBenchRanks(ctx, 2, nil); exitCode(err) != exitCancelled {
-		t.Errorf("got error %v, want exit code %d", err, exitCancelled)
+	if _, err := (&program{}).startBenchRanks(ctx, 2, nil); exitCode(err) != exitCanceled {
+		t.Errorf("got error %v, want exit code %d", err, exitCanceled)
 	}
 }
 

@@ -194,14 +194,14 @@ func (p *program) recordResult(o *launch.Options, id string, result launch.Resul
 	if moved := o.Dir.CheckPlace(); moved != nil && (failed || result.Failure == nil || o.Job.Command != nil) {
 		p.warnOfMove(moved, !failed && result.Failure == nil && result.Exit == exitDone && !result.Stopped)
 	}
-	diagnosed := !failed && result.Failure != nil && result.Exit != exitCancelled
+	diagnosed := !failed && result.Failure != nil && result.Exit != exitCanceled
 	if o.Allocation == nil || diagnosed {
 		// Print before WriteEnd, so that users who follow the log receive all of it.
 		report(p.Stderr, err, "")
 		err = markPrinted(err)
 	}
 	if diagnosed {
-		d.tell(p, result)
+		d.print(p, result)
 	}
 	if err := o.Dir.WriteEnd(rundir.End{JobID: id, Exit: exitCode(err), Stopped: result.Stopped, Time: time.Now().UTC()}); err != nil && !o.Dir.IsDeleted() {
 		p.note("warning: %v", err)

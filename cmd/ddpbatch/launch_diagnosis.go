@@ -37,9 +37,9 @@ func newDiagnosis(o *launch.Options) diagnosis {
 	return d
 }
 
-// tell prints the most likely cause of a failure as the last lines of the log, and adds it to
+// print prints the most likely cause of a failure as the last lines of the log, and adds it to
 // failure.json. It prints nothing if it finds no known failure.
-func (d diagnosis) tell(p *program, result launch.Result) {
+func (d diagnosis) print(p *program, result launch.Result) {
 	found := d.find(result)
 	if found == nil {
 		return

@@ -56,7 +56,7 @@ func (m *messages) end(err error, r launch.Result) {
 	exit := exitCode(err)
 	message := notify.Message{Event: jobs.NotifyFinished, Exit: &exit}
 	switch {
-	case r.Failure == nil && (r.Stopped || r.Preempted || exit == exitStopped || exit == exitCancelled):
+	case r.Failure == nil && (r.Stopped || r.Preempted || exit == exitStopped || exit == exitCanceled):
 		message.Event = jobs.NotifyStopped
 	case exit != exitDone:
 		message.Event = jobs.NotifyFailed

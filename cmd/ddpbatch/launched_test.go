@@ -209,8 +209,8 @@ func TestCancelLaunchTwice(t *testing.T) {
 	if !strings.Contains(again.out.String(), "immediately") {
 		t.Errorf("the second cancel: %s", again.out.String())
 	}
-	launch.ends(t, exitCancelled)
-	start(t, dir, "wait", "own").ends(t, exitCancelled)
+	launch.ends(t, exitCanceled)
+	start(t, dir, "wait", "own").ends(t, exitCanceled)
 }
 
 // TestLauncherIsKilled checks that a program can still print and save after its launcher is
