@@ -36,23 +36,23 @@ func checkNetwork(hosts []netif.Inventory) []Finding {
 
 // compareWithNCCL compares NCCL's default interface on a host with the interface that ddpbatch
 // uses.
-func compareWithNCCL(stock, chosen string) Finding {
+func compareWithNCCL(ncclDefault, chosen string) Finding {
 	const part = "nccl alone"
 	hint := fmt.Sprintf("for programs that ddpbatch does not start, set NCCL_SOCKET_IFNAME==%s GLOO_SOCKET_IFNAME=%[1]s", chosen)
-	switch stock {
+	switch ncclDefault {
 	case chosen:
 		return pass(part, fmt.Sprintf("selects %s, as ddpbatch does", chosen))
 	case "":
 		return fail(part, fmt.Sprintf("finds no interface; ddpbatch selects %s", chosen), hint)
 	}
-	return warn(part, fmt.Sprintf("selects %s; ddpbatch selects %s", stock, chosen), hint)
+	return warn(part, fmt.Sprintf("selects %s; ddpbatch selects %s", ncclDefault, chosen), hint)
 }
 
 // describeDefault reports NCCL's default interface on a host, if there is no other host to
 // compare with.
 func describeDefault(host netif.Inventory) Finding {
-	stock := nccl.DefaultInterface(host)
-	if stock == "" {
+	ncclDefault := nccl.DefaultInterface(host)
+	if ncclDefault == "" {
 		return fail("nccl alone", "finds no interface", "run `ddpbatch netif` to see why each interface is rejected")
 	}
 	var usable []string
@@ -61,7 +61,7 @@ func describeDefault(host netif.Inventory) Finding {
 			usable = append(usable, l.Name)
 		}
 	}
-	text := fmt.Sprintf("would select %s of %s", stock, strings.Join(usable, ", "))
+	text := fmt.Sprintf("would select %s of %s", ncclDefault, strings.Join(usable, ", "))
 	if len(usable) < 2 {
 		return pass("nccl alone", text)
 	}
