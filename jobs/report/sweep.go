@@ -37,26 +37,26 @@ type trial struct {
 	run    Run
 	values map[string]string
 	loss   string // last training loss
-	best   [len(rankingMetrics)]float64
+	best   [len(trialMetrics)]float64
 	charts []*chart
 }
 
-// rankingMetric is a metric that compares the trials of a sweep.
-type rankingMetric struct {
+// trialMetric is a metric that compares the trials of a sweep.
+type trialMetric struct {
 	name           string
 	higherIsBetter bool
 	points         func(f *Metrics) []point
 }
 
-// rankingMetrics lists the metrics by priority. The first metric that any trial has is used.
-var rankingMetrics = [...]rankingMetric{
+// trialMetrics lists the metrics by priority. The first metric that any trial has is used.
+var trialMetrics = [...]trialMetric{
 	{"best accuracy", true, func(f *Metrics) []point { return series(f.Eval, accuracyOf) }},
 	{"lowest held-out loss", false, func(f *Metrics) []point { return series(f.Eval, lossOf) }},
 	{"lowest training loss", false, func(f *Metrics) []point { return series(f.Train, lossOf) }},
 }
 
 // isBetter reports whether a is better than b. Both may be NaN.
-func (m rankingMetric) isBetter(a, b float64) bool {
+func (m trialMetric) isBetter(a, b float64) bool {
 	return finite(a) && (math.IsNaN(b) || m.higherIsBetter && a > b || !m.higherIsBetter && a < b)
 }
 
@@ -102,8 +102,8 @@ func (r *Run) shrink() {
 
 // bestOf returns the best value of each metric in a run, or NaN if the run does not have the
 // metric.
-func bestOf(f *Metrics) (best [len(rankingMetrics)]float64) {
-	for k, m := range rankingMetrics {
+func bestOf(f *Metrics) (best [len(trialMetrics)]float64) {
+	for k, m := range trialMetrics {
 		best[k] = math.NaN()
 		for _, p := range m.points(f) {
 			if m.isBetter(p.y, best[k]) {
@@ -175,7 +175,7 @@ func (s Sweep) HTML(w io.Writer) error {
 	p := sweepPage{Sweep: &s, Style: template.CSS(styleSource), Made: s.Made.Format(madeFormat), More: max(0, len(s.trials)-maxTable)}
 	metric, winner := s.findBest()
 	if winner >= 0 {
-		p.Merit = rankingMetrics[metric].name
+		p.Merit = trialMetrics[metric].name
 	}
 	var all watch.Status
 	keys := map[string]bool{}
@@ -222,7 +222,7 @@ func (s Sweep) HTML(w io.Writer) error {
 // findBest returns the metric that compares the trials, and the best trial. Winner is -1 if no
 // trial has any metric.
 func (s Sweep) findBest() (by, winner int) {
-	for k, m := range rankingMetrics {
+	for k, m := range trialMetrics {
 		winner, best := -1, math.NaN()
 		for i := range s.trials {
 			if m.isBetter(s.trials[i].best[k], best) {

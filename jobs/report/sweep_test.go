@@ -151,7 +151,7 @@ func TestMerits(t *testing.T) {
 		}
 		got := "-1"
 		if by, winner := s.findBest(); winner >= 0 {
-			got = fmt.Sprintf("%d %s", winner, rankingMetrics[by].name)
+			got = fmt.Sprintf("%d %s", winner, trialMetrics[by].name)
 		}
 		if got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
