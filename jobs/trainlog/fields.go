@@ -39,11 +39,11 @@ func (p *Parser) SetName(group, name string) error {
 	return nil
 }
 
-// evaluations are the parts of names that denote an evaluation, and trainings those that denote
+// evalWords are parts of names that denote an evaluation. trainWords are parts of names that denote
 // training.
 var (
-	evaluations = []string{"val", "valid", "validation", "eval", "evaluation", "test"}
-	trainings   = []string{"train", "training", "perf", "performance", "throughput", "optim", "optimizer", "metrics", "charts", "time"}
+	evalWords  = []string{"val", "valid", "validation", "eval", "evaluation", "test"}
+	trainWords = []string{"train", "training", "perf", "performance", "throughput", "optim", "optimizer", "metrics", "charts", "time"}
 )
 
 // meaning returns the meaning of a name in a file of metrics. A name that the user has given
@@ -78,17 +78,17 @@ func builtinMeaning(name string) (field, bool) {
 	if !ok || strings.Contains(last, "/") {
 		return field{}, false
 	}
-	if slices.Contains(evaluations, last) || slices.Contains(trainings, last) {
+	if slices.Contains(evalWords, last) || slices.Contains(trainWords, last) {
 		first, last = last, first // "Loss/val"
 	}
 	q, ok := knownQuantity(last)
 	switch {
 	case !ok:
-	case slices.Contains(trainings, first):
+	case slices.Contains(trainWords, first):
 		return field{quantity: q}, true
-	case slices.Contains(evaluations, first) && q == qLoss:
+	case slices.Contains(evalWords, first) && q == qLoss:
 		return field{quantity: qEvalLoss}, true
-	case slices.Contains(evaluations, first) && q == qAccuracy:
+	case slices.Contains(evalWords, first) && q == qAccuracy:
 		return field{quantity: qEvalAccuracy}, true
 	}
 	return field{}, false
