@@ -25,7 +25,7 @@ func checkHostile(t *testing.T, name, partition, constraint, module, conda, dir 
 	}
 	script, err := Render(in(name, partition, constraint, module, conda, dir))
 	refusable := slices.ContainsFunc([]string{name, partition, constraint, module, conda, dir}, func(s string) bool {
-		return refuseControl(s) != nil
+		return checkControl(s) != nil
 	}) || strings.HasPrefix(module, "-") || strings.HasPrefix(conda, "-") || strings.Contains(dir, `\`)
 	if refusable {
 		if err == nil {

@@ -20,7 +20,7 @@ import (
 // quoteDirective therefore encloses the value in double quotes, adds a backslash before each \
 // and ", and splits these two words with a backslash, which has no other effect.
 func quoteDirective(value string) (string, error) {
-	if err := refuseControl(value); err != nil {
+	if err := checkControl(value); err != nil {
 		return "", err
 	}
 	if plain(value) && !strings.Contains(strings.ToLower(value), "job") {
@@ -57,7 +57,7 @@ func splitsJob(value string, i int) bool {
 
 // quoteShell quotes a value as one word of a POSIX shell.
 func quoteShell(value string) (string, error) {
-	if err := refuseControl(value); err != nil {
+	if err := checkControl(value); err != nil {
 		return "", err
 	}
 	if plain(value) {
@@ -88,9 +88,9 @@ func plain(value string) bool {
 	return value != ""
 }
 
-// refuseControl rejects text that no value may contain: characters that end a line or control
+// checkControl returns an error for text that no value may contain: characters that end a line or control
 // a terminal, and bytes that are not UTF-8.
-func refuseControl(value string) error {
+func checkControl(value string) error {
 	if !utf8.ValidString(value) {
 		return fmt.Errorf("%q is not UTF-8", value)
 	}

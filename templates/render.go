@@ -236,7 +236,7 @@ func (s script) check() error {
 		texts = append(texts, text{"setup.modules", module})
 	}
 	for _, t := range texts {
-		if err := refuseControl(t.value); err != nil {
+		if err := checkControl(t.value); err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
 		// module and conda would read it as an option.
