@@ -108,8 +108,8 @@ func TestSourceSkipsOldLinesOfRewrittenCSV(t *testing.T) {
 			want: []summary{{kind: "train", step: 19, loss: 8}, {kind: "train", step: 29, loss: 7}}},
 		{name: "read while it is rewritten", versions: []string{"", short + "0,49,0.5\n0,99,0.4\n", "", "epoch,st", wide + "0,49,,0.5,\n", wide + "0,49,,0.5,\n0,99,,0.4,\n0,149,,0.25,\n"},
 			want: []summary{{kind: "train", step: 49, loss: 0.5}, {kind: "train", step: 99, loss: 0.4}, {kind: "train", step: 149, loss: 0.25}}},
-		{name: "shorter, then complete again", versions: []string{"", short + "0,49,0.5\n0,99,0.4\n", short + "0,49,0.5\n", short + "0,49,0.5\n0,99,0.4\n0,149,0.25\n"},
-			want: []summary{{kind: "train", step: 49, loss: 0.5}, {kind: "train", step: 99, loss: 0.4}, {kind: "train", step: 149, loss: 0.25}}},
+		{name: "shorter, then complete again", versions: []string{"", short + "0,9,0.5\n0,99,0.4\n", short + "0,9,0.5\n", short + "0,9,0.5\n0,99,0.4\n0,149,0.25\n"},
+			want: []summary{{kind: "train", step: 9, loss: 0.5}, {kind: "train", step: 99, loss: 0.4}, {kind: "train", step: 149, loss: 0.25}}},
 		{name: "longer than the last part of a log", versions: []string{"", short + "0,49,0.5\n", wide + "0,49,,0.5,\n" + strings.Repeat("0,49,,,\n", maxRead/8) + "0,99,,0.4,\n"},
 			want: []summary{{kind: "train", step: 49, loss: 0.5}, {kind: "train", step: 99, loss: 0.4}}},
 	} {
