@@ -69,7 +69,7 @@ func (c *command) unwrap() {
 			if !c.convertSrun() {
 				return
 			}
-		case slices.Contains(words("mpirun mpiexec mpiexec.hydra"), base) && !c.inSrun:
+		case slices.Contains(mpirunNames, base) && !c.inSrun:
 			if !c.convertMpirun(base) {
 				return
 			}

@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// mpirunNames are the launchers of Open MPI and MPICH.
+var mpirunNames = words("mpirun mpiexec mpiexec.hydra")
+
 // mpirunValued are the options of mpirun and mpiexec that have a value, possibly as the next word (Open MPI
 // and MPICH).
 var mpirunValued = words(`n np c N npernode ppn perhost map-by bind-to hostfile machinefile f H host hosts rank-by ntasks wdir cpus-per-proc cpus-per-rank

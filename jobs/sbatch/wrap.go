@@ -65,7 +65,7 @@ func (r *reader) wrapLauncher(all []arg) (e edit, ok bool) {
 	start := int(args[0].word.Pos().Offset())
 	if !startsSrun(args) {
 		first := all[slices.IndexFunc(all, func(a arg) bool { return a.word == args[0].word })]
-		return edit{start, start, "ddpbatch launch -n 1 -- "}, first.text == args[0].text // the word holds no wrapper
+		return edit{start, start, "ddpbatch launch " + r.singleFlags(args[0]) + " -- "}, first.text == args[0].text // the word holds no wrapper
 	}
 	options, inner, ok := parseSrun(args[1:])
 	switch {
@@ -83,6 +83,17 @@ func (r *reader) wrapLauncher(all []arg) (e edit, ok bool) {
 	}
 	flags, ok := launchFlags(options)
 	return edit{start, int(inner[0].word.Pos().Offset()), "ddpbatch launch " + flags + "-- "}, ok
+}
+
+// singleFlags returns the flags of ddpbatch launch for a program without srun. Such a program gets no
+// variables of ranks if it may start processes that read them. torchrun sets them itself.
+func (r *reader) singleFlags(program arg) string {
+	j := r.job
+	isMPI := slices.Contains(mpirunNames, path.Base(program.text))
+	if !j.torchrun && (isMPI || max(1, j.nodes) > 1 || j.nodeGPUs() > 1) {
+		return "--set command.run=once"
+	}
+	return "-n 1"
 }
 
 // skipPrefix returns the command line without commands such as exec, env A=1, and timeout, which then
