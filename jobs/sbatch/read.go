@@ -133,6 +133,10 @@ func Read(name string, src []byte, options Options) (Result, error) {
 		r.src = src
 		r.note(0, "line breaks of DOS", "sbatch rejects the script because of them")
 	}
+	if rest := bytes.TrimRight(src, `\`); (len(src)-len(rest))%2 == 1 {
+		src = src[:len(src)-1] // bash drops a backslash at the end of the script
+		r.src = src
+	}
 	r.readFirstLine()
 	r.readDirectives(src)
 	file, err := parseBash(string(src))

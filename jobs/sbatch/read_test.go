@@ -213,6 +213,8 @@ func TestConversion(t *testing.T) {
 		{name: "program on one GPU", script: "#SBATCH --gpus-per-node=1\npython train.py\n", wrap: true, toml: `"train.py"]`, wrapped: "ddpbatch launch -n 1 -- python"},
 		{name: "wrapped mpirun", script: "mpirun ./solver\n", wrap: true, toml: `argv = ["./solver"]`, note: "mpirun", wrapped: "ddpbatch launch --set command.run=once -- mpirun"},
 		{name: "wrapped torchrun", script: "torchrun --nproc_per_node=2 train.py\n", wrap: true, toml: `"train.py"]`, wrapped: "ddpbatch launch -n 1 -- torchrun"},
+		{name: "backslash at the end", script: "srun python train.py \\", toml: `argv = ["python", "train.py"]`},
+		{name: "two backslashes at the end", script: "srun python train.py \\\\", toml: `"train.py", "\\"]`},
 		{name: "set +e in steps", script: "set -e\nmodule load x\n./a\nset +e\n./b\nsrun python train.py\n",
 			toml: "    { run = \"./a\" },\n    { run = \"./b\", may_fail = true },\n"},
 		{name: "getopts", script: "while getopts l: o; do LR=$OPTARG; done\nsrun python train.py --lr $LR\n", note: "while getopts", changes: true, wrapped: "ddpbatch launch --"},
