@@ -170,11 +170,11 @@ func (c *command) rankCores(cores, perNode int) int {
 		cpus = max(1, cores/perNode)
 	}
 	switch {
-	case !c.inSrun && !j.once && j.exclusive && j.cpus == 0 && j.allTasks <= 1 && j.tasks <= 1:
+	case j.exclusive && !j.once && j.cpus == 0 && (c.inSrun && cpus == 0 || !c.inSrun && j.allTasks <= 1 && j.tasks <= 1):
 		c.change("--exclusive", "the program may use all cores of the node; the job requests 1 core per rank: set slurm.cpus_per_task")
 	case !c.inSrun && cores > 1:
 		return max(1, cores/perNode)
-	case cpus == 0 && j.nodeGPUs() > 0 && c.r.options.Site == "":
+	case cpus == 0 && c.r.options.Site == "":
 		c.r.note(0, "slurm.cpus_per_task", "the script leaves the cores to the center's default; the job requests 1 core per rank")
 	}
 	return cpus

@@ -215,6 +215,8 @@ func TestConversion(t *testing.T) {
 		{name: "wrapped torchrun", script: "torchrun --nproc_per_node=2 train.py\n", wrap: true, toml: `"train.py"]`, wrapped: "ddpbatch launch -n 1 -- torchrun"},
 		{name: "backslash at the end", script: "srun python train.py \\", toml: `argv = ["python", "train.py"]`},
 		{name: "two backslashes at the end", script: "srun python train.py \\\\", toml: `"train.py", "\\"]`},
+		{name: "all cores of a node", script: "#SBATCH --exclusive\nsrun python train.py\n", note: "--exclusive", changes: true, wrapped: "ddpbatch launch --"},
+		{name: "some cores of a node", script: "#SBATCH --exclusive\nsrun -c 4 python train.py\n", toml: "cpus_per_task = 4"},
 		{name: "set +e in steps", script: "set -e\nmodule load x\n./a\nset +e\n./b\nsrun python train.py\n",
 			toml: "    { run = \"./a\" },\n    { run = \"./b\", may_fail = true },\n"},
 		{name: "getopts", script: "while getopts l: o; do LR=$OPTARG; done\nsrun python train.py --lr $LR\n", note: "while getopts", changes: true, wrapped: "ddpbatch launch --"},
