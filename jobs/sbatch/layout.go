@@ -91,9 +91,13 @@ func (c *command) layout() {
 		if perNode > 1 {
 			c.change(fmt.Sprintf("%d torchruns per node", perNode), "the job starts one torchrun on each node")
 		}
+		all := cpus * perNode
 		perNode = max(1, j.torchTasks)
-		if cpus > 0 {
-			cpus = max(1, cpus/perNode)
+		if all > 0 {
+			cpus = max(1, all/perNode)
+		}
+		if all%perNode != 0 {
+			c.note(fmt.Sprintf("%d cores per node", all), fmt.Sprintf("the job requests %d for each of the %d ranks", cpus, perNode))
 		}
 	}
 	if c.inSrun && !j.torchrun && j.taskGPUs > 0 && j.slurm["gpu_bind"] == "" {
