@@ -106,6 +106,7 @@ func (r *reader) convertOptions(line int, list []string) {
 		switch {
 		case strings.HasPrefix(word, "--"):
 			name, value, has = strings.Cut(word[2:], "=")
+			name = cmp.Or(completeOption(name), name)
 		case len(word) >= 2 && word[0] == '-' && shortOptions[word[1:2]] != "":
 			name, value = shortOptions[word[1:2]], strings.TrimPrefix(word[2:], "=")
 			has = value != ""
@@ -235,6 +236,8 @@ func (r *reader) convertKey(d directive) {
 			return
 		}
 		j.array = d.value
+	case "clusters", "cluster":
+		r.change(d.line, d.String(), "run `ddpbatch submit` on a login node of this cluster")
 	case "dependency":
 		if d.value != string(jobs.Singleton) || !j.setRaw("dependency", quoteAll([]string{d.value})) {
 			r.change(d.line, d.String(), "use slurm.dependency or --after with the name of a run")
