@@ -349,7 +349,11 @@ func (r *reader) convertMail(d directive) {
 	case d.value == "NONE":
 		return
 	default:
-		j.mailEvents = strings.Split(strings.ToLower(strings.ReplaceAll(d.value, " ", "")), ",")
+		for event := range strings.SplitSeq(strings.ToLower(strings.ReplaceAll(d.value, " ", "")), ",") {
+			if !slices.Contains(j.mailEvents, event) {
+				j.mailEvents = append(j.mailEvents, event)
+			}
+		}
 	}
 	if len(j.mailEvents) == 0 {
 		return

@@ -225,6 +225,8 @@ func TestConversion(t *testing.T) {
 		{name: "start of --signal", script: "#SBATCH --sig=USR2@90\nsrun python train.py\n", toml: `stop_signal = "USR2"`},
 		{name: "different cluster", script: "#SBATCH -M gpu\nsrun python train.py\n", note: "--clusters=gpu", changes: true, wrapped: "#SBATCH -M gpu"},
 		{name: "alias of --clusters", script: "#SBATCH --cluster=gpu\nsrun python train.py\n", note: "--cluster=gpu", changes: true, wrapped: "--cluster=gpu"},
+		{name: "several lines of --mail-type", script: "#SBATCH --mail-type=END\n#SBATCH --mail-type=FAIL,END\n#SBATCH --mail-type=NONE\nsrun python train.py\n",
+			toml: `mail = { events = ["end", "fail"] }`},
 		{name: "set +e in steps", script: "set -e\nmodule load x\n./a\nset +e\n./b\nsrun python train.py\n",
 			toml: "    { run = \"./a\" },\n    { run = \"./b\", may_fail = true },\n"},
 		{name: "getopts", script: "while getopts l: o; do LR=$OPTARG; done\nsrun python train.py --lr $LR\n", note: "while getopts", changes: true, wrapped: "ddpbatch launch --"},
