@@ -66,13 +66,25 @@ func (r *reader) readDirectives(src []byte) {
 // hasDirectives reports whether the script has #SBATCH lines.
 func (r *reader) hasDirectives() bool { return bytes.Contains(r.src, []byte("#SBATCH")) }
 
-// splitWords splits the options of a directive. It handles spaces, quotes, and a comment that
-// starts with "#" at the start of a word. Unlike sbatch, it does not handle backslashes.
+// splitWords splits the options of a directive as sbatch does: "#" outside of quotes ends the line, also
+// inside a word, and a backslash quotes the next character, also inside quotes.
 func splitWords(s string) (list []string) {
 	var word strings.Builder
-	quote, inside := rune(0), false
+	quote, inside, escaped := rune(0), false, false
+	end := func() {
+		if inside {
+			list = append(list, word.String())
+		}
+		word.Reset()
+		inside = false
+	}
 	for _, c := range s {
 		switch {
+		case escaped:
+			word.WriteRune(c)
+			escaped = false
+		case c == '\\':
+			escaped, inside = true, true
 		case quote != 0 && c == quote:
 			quote = 0
 		case quote != 0:
@@ -80,21 +92,16 @@ func splitWords(s string) (list []string) {
 		case c == '"' || c == '\'':
 			quote, inside = c, true
 		case c == ' ' || c == '\t':
-			if inside {
-				list = append(list, word.String())
-			}
-			word.Reset()
-			inside = false
-		case c == '#' && !inside:
+			end()
+		case c == '#':
+			end()
 			return list
 		default:
 			word.WriteRune(c)
 			inside = true
 		}
 	}
-	if inside {
-		list = append(list, word.String())
-	}
+	end()
 	return list
 }
 

@@ -227,6 +227,8 @@ func TestConversion(t *testing.T) {
 		{name: "alias of --clusters", script: "#SBATCH --cluster=gpu\nsrun python train.py\n", note: "--cluster=gpu", changes: true, wrapped: "--cluster=gpu"},
 		{name: "several lines of --mail-type", script: "#SBATCH --mail-type=END\n#SBATCH --mail-type=FAIL,END\n#SBATCH --mail-type=NONE\nsrun python train.py\n",
 			toml: `mail = { events = ["end", "fail"] }`},
+		{name: "backslash in a directive", script: "#SBATCH --comment=a\\ 'b\\#c'\\#d\nsrun python train.py\n", toml: `comment = "a b#c#d"`},
+		{name: "comment in a word of a directive", script: "#SBATCH --job-name=a#b --time=5\nsrun python train.py\n", toml: `name = "a"`},
 		{name: "set +e in steps", script: "set -e\nmodule load x\n./a\nset +e\n./b\nsrun python train.py\n",
 			toml: "    { run = \"./a\" },\n    { run = \"./b\", may_fail = true },\n"},
 		{name: "getopts", script: "while getopts l: o; do LR=$OPTARG; done\nsrun python train.py --lr $LR\n", note: "while getopts", changes: true, wrapped: "ddpbatch launch --"},
