@@ -213,7 +213,9 @@ func (r *reader) keptSteps() (kept []step) {
 				continue
 			}
 		case stepHook:
-			if !slices.ContainsFunc(kept, func(s step) bool { return s.kind == stepRun && strings.Contains(s.text, "conda") }) {
+			if !slices.ContainsFunc(kept, func(s step) bool {
+				return s.kind == stepRun && (strings.Contains(s.text, "conda") || strings.Contains(s.text, "mamba"))
+			}) {
 				continue
 			}
 		case stepRun:

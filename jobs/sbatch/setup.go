@@ -602,7 +602,7 @@ func (r *reader) prepareConda(c setupCall) {
 		verb = c.args[0]
 	}
 	switch {
-	case verb == "activate" && c.known && len(c.args) == 2:
+	case c.name == "conda" && verb == "activate" && c.known && len(c.args) == 2:
 		r.addStep(step{kind: stepConda, line: c.line, value: c.args[1], text: c.text})
 	case verb == "deactivate" || !r.isHarmless(c.stmt):
 		r.run(c.stmt)
