@@ -89,8 +89,10 @@ func (c *command) convertMpirunOption(name string, o option) {
 		}
 	case "map-by":
 		switch fields := strings.Split(o.value, ":"); {
-		case fields[0] == "ppr" && len(fields) > 2 && fields[2] == "node":
+		case o.known && fields[0] == "ppr" && len(fields) > 2 && fields[2] == "node":
 			c.srun.tasksPerNode, _ = strconv.Atoi(fields[1])
+		case !o.known, fields[0] == "ppr":
+			c.change(strings.TrimSpace(name+" --map-by "+o.value), "the number of ranks may differ: set slurm.tasks_per_node")
 		case fields[0] == "node":
 			c.change(name+" --map-by node", "ranks are placed in blocks")
 		case fields[0] != "slot":

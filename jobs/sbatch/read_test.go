@@ -233,6 +233,8 @@ func TestConversion(t *testing.T) {
 			toml: `"micromamba activate e", "set -e"]`},
 		{name: "mamba with the hook of conda", script: "eval \"$(conda shell.bash hook)\"\nmamba activate e\nsrun python train.py\n",
 			toml: `lines = ["set +e", "eval \"$(conda shell.bash hook)\"", "mamba activate e", "set -e"]`},
+		{name: "ranks per socket", script: "mpirun --map-by ppr:2:socket ./solver\n", note: "mpirun --map-by ppr:2:socket", changes: true, wrapped: "-- mpirun --map-by"},
+		{name: "unknown number of ranks per node", script: "mpirun --map-by ppr:$N:node ./solver\n", note: "mpirun --map-by", changes: true, wrapped: "-- mpirun --map-by"},
 		{name: "set +e in steps", script: "set -e\nmodule load x\n./a\nset +e\n./b\nsrun python train.py\n",
 			toml: "    { run = \"./a\" },\n    { run = \"./b\", may_fail = true },\n"},
 		{name: "getopts", script: "while getopts l: o; do LR=$OPTARG; done\nsrun python train.py --lr $LR\n", note: "while getopts", changes: true, wrapped: "ddpbatch launch --"},
