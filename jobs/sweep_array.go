@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +39,7 @@ func (a *ArrayRange) UnmarshalTOML(v any) error {
 	return nil
 }
 
-// parse returns the indices in ascending order, and the maximum number of trials at the same
+// parse returns the distinct indices in ascending order, and the maximum number of trials at the same
 // time, or 0. It stops after one more index than a sweep may have.
 func (a ArrayRange) parse() (indices []int, throttle int, err error) {
 	list, limit, limited := strings.Cut(string(a), "%")
@@ -57,6 +58,7 @@ func (a ArrayRange) parse() (indices []int, throttle int, err error) {
 			return nil, 0, valueErrorf(arrayRangeForms, "at most 0 trials at the same time never start")
 		}
 	}
+	found := map[int]bool{}
 	for part := range strings.SplitSeq(list, ",") {
 		span, every, _ := strings.Cut(part, ":")
 		low, high, isSpan := strings.Cut(span, "-")
@@ -78,12 +80,11 @@ func (a ArrayRange) parse() (indices []int, throttle int, err error) {
 		if last < first || step == 0 {
 			return nil, 0, valueErrorf(arrayRangeForms, "%q contains no index", part)
 		}
-		for i := first; i <= last && len(indices) <= maxTrials; i += step {
-			indices = append(indices, i)
+		for i := first; i <= last && len(found) <= maxTrials; i += step {
+			found[i] = true
 		}
 	}
-	slices.Sort(indices)
-	return slices.Compact(indices), throttle, nil
+	return slices.Sorted(maps.Keys(found)), throttle, nil
 }
 
 // expandArray turns the array of a sweep into an axis of its grid.

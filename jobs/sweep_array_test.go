@@ -37,6 +37,9 @@ func TestSweepArray(t *testing.T) {
 			t.Errorf("%s: got %d, at most %d, want %d, at most %d", tt.array, got, job.Sweep.Throttle, tt.want, tt.throttle)
 		}
 	}
+	if got, _, err := ArrayRange("0-4999,0-4999,0-4999,5000").parse(); err != nil || len(got) != 5001 {
+		t.Errorf("repeated indices: got %d of 5001, %v", len(got), err)
+	}
 	for array, want := range map[string]string{
 		"all": "is not a list of indices", "": "is not a list of indices", "1;id": "is not a list of indices", "-1": "is not a list of indices",
 		"5-1": "contains no index", "1-5:0": "contains no index", "0-3%0": "never start", "99999999999": "is too large", "0-20000": "more than 10000 trials",
