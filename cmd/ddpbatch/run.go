@@ -11,6 +11,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
@@ -266,17 +267,26 @@ func (r *rank) say(line string) {
 	r.note("%s", line)
 }
 
+// printNetwork prints the size and the network of the job. The standard output of a user's program may be
+// data, so the message is then on standard error.
 func (r *rank) printNetwork(j *launch.Rank) {
+	out := r.Stdout
+	if r.job.Command != nil {
+		out = r.Stderr
+	}
+	printf := func(format string, args ...any) {
+		fmt.Fprint(out, printable.Text(fmt.Sprintf(format, args...)))
+	}
 	if r.job.RunsOnce() {
 		tasks := format.Count(r.job.TasksPerNode(), "task")
 		if list := r.job.Slurm.RanksPerNode; len(list) > 0 {
 			tasks = slurm.FoldTasksPerNode(list) + " tasks"
 		}
-		r.printf("1 process on %s, with %s per node\n", r.info.Host, tasks)
+		printf("1 process on %s, with %s per node\n", r.info.Host, tasks)
 		return
 	}
 	c := j.Choice
-	r.printf("%s on %s; network %s (%s on %s): %s\n", format.Count(r.info.WorldSize, "rank"), format.Count(r.info.Nodes, "node"),
+	printf("%s on %s; network %s (%s on %s): %s\n", format.Count(r.info.WorldSize, "rank"), format.Count(r.info.Nodes, "node"),
 		c.Prefix, c.Interface, r.info.Host, c.Why)
 	for _, w := range c.Warnings {
 		r.say("warning: " + w)
