@@ -70,8 +70,10 @@ func (r *reader) isHarmless(s *syntax.Stmt) bool {
 		return false
 	}
 	switch c := s.Cmd.(type) {
-	case nil, *syntax.DeclClause, *syntax.TestClause, *syntax.ArithmCmd, *syntax.FuncDecl:
+	case nil, *syntax.FuncDecl:
 		return true
+	case *syntax.DeclClause, *syntax.TestClause, *syntax.ArithmCmd:
+		return hasPureCommands(c)
 	case *syntax.CallExpr:
 		return r.isHarmlessCall(c)
 	case *syntax.BinaryCmd:
@@ -83,10 +85,35 @@ func (r *reader) isHarmless(s *syntax.Stmt) bool {
 			}
 		}
 		return true
+	case *syntax.ForClause:
+		return hasPureCommands(c.Loop) && r.areHarmless(c.Do)
+	case *syntax.CaseClause:
+		return hasPureCommands(c.Word) && !slices.ContainsFunc(c.Items, func(i *syntax.CaseItem) bool { return !r.areHarmless(i.Stmts) })
 	case *syntax.Block:
 		return r.areHarmless(c.Stmts)
 	case *syntax.TimeClause:
 		return c.Stmt == nil || r.isHarmless(c.Stmt)
+	}
+	return false
+}
+
+// isTest reports whether a statement has a test whose result can end a script with set -e.
+func isTest(s *syntax.Stmt) bool {
+	switch c := s.Cmd.(type) {
+	case *syntax.TestClause, *syntax.ArithmCmd:
+		return true
+	case *syntax.CallExpr:
+		return len(c.Args) > 0 && slices.Contains(words("test [ grep stat false"), c.Args[0].Lit())
+	case *syntax.BinaryCmd:
+		return isTest(c.Y)
+	case *syntax.Block:
+		return slices.ContainsFunc(c.Stmts, isTest)
+	case *syntax.IfClause:
+		for part := c; part != nil; part = part.Else {
+			if slices.ContainsFunc(part.Then, isTest) {
+				return true
+			}
+		}
 	}
 	return false
 }
@@ -119,9 +146,11 @@ func (r *reader) isHarmlessCall(c *syntax.CallExpr) bool {
 		return base == "ml" && len(c.Args) == 1 || slices.Contains(words("list avail av show unload purge rm li"), first)
 	case "pip", "pip3":
 		return slices.Contains(words("list freeze show --version"), first)
-	case "deactivate", "set", "cd", "unset", "export", "shopt", "ulimit":
+	case "deactivate", "set", "cd", "pushd", "popd", "unset", "export", "shopt", "ulimit":
 		return r.afterProgram // without effect on what has run
-	case "cat", "head", "tail", "grep", "stat", "wc":
+	case "trap":
+		return r.afterProgram && first == "-"
+	case "cat", "head", "tail", "grep", "stat", "wc", "test", "[":
 		return true
 	case "srun", "mpirun":
 		return len(c.Args) > 1 && r.printsOnly(c)
@@ -169,7 +198,7 @@ func writesFile(redirect *syntax.Redirect) bool {
 func hasCommand(n syntax.Node) bool { return slices.Contains(usedVariables(n), "$(") }
 
 // pureCommand matches commands that only print. Their substitutions have no effect.
-var pureCommand = lazyregexp.New(`^(?:scontrol show|hostname|head|tail|date|echo|printf|wc|nproc|shuf|awk|sed|cut|tr|grep|expr|basename|dirname|pwd|seq|cat|getent|ip |comm|sort|uniq|realpath|readlink|which|nvidia-smi|rocm-smi|whoami|id|uname|tail|bc|squeue|ls|jq|srun .*hostname|\[)`)
+var pureCommand = lazyregexp.New(`^(?:scontrol show|hostname|head|tail|date|echo|printf|wc|nproc|shuf|awk|sed|cut|tr|grep|expr|basename|dirname|pwd|seq|cat|getent|ip |comm|sort|uniq|realpath|readlink|which|nvidia-smi|rocm-smi|whoami|id|uname|tail|bc|squeue|ls|jq|srun .*hostname|\[|python3? (?:-V|--version) |nvcc --version|git (?:rev-parse|log|describe) )`)
 
 // hasPureCommands reports whether all command substitutions in n only print.
 func hasPureCommands(n syntax.Node) bool {

@@ -224,7 +224,7 @@ func isChangeOfDirectory(s *syntax.Stmt) bool {
 
 // prepareNested keeps a loop, a condition, or a pipe as shell code.
 func (r *reader) prepareNested(s *syntax.Stmt) {
-	if r.isHarmless(s) && len(setVariables(s)) == 0 && !hasExit(s) {
+	if r.isHarmless(s) && len(setVariables(s)) == 0 && !hasExit(s) && !(r.errexit && isTest(s)) {
 		return
 	}
 	r.markUnknown(s)
@@ -494,7 +494,7 @@ func (r *reader) prepareCall(s *syntax.Stmt, call *syntax.CallExpr) {
 	case isRedirected && !slices.Contains(words("source . module cd"), c.name):
 		r.markUnknown(call)
 		r.run(s)
-	case r.callsHarmlessFunction(args[0].text):
+	case r.callsHarmlessFunction(args[0].text) && !(r.errexit && isTest(r.functions[args[0].text])):
 	case r.functions[args[0].text] != nil:
 		r.prepareFunction(s, args[0].text)
 	default:
@@ -565,7 +565,7 @@ func (r *reader) prepareCommand(c setupCall) {
 			r.run(c.stmt)
 		}
 	default:
-		if !r.isHarmless(c.stmt) {
+		if !r.isHarmless(c.stmt) || r.errexit && isTest(c.stmt) {
 			r.markUnknown(c.stmt.Cmd)
 			r.run(c.stmt)
 		}
