@@ -248,6 +248,7 @@ func TestConversion(t *testing.T) {
 			toml: `"f", "{ grep -q a b; }", "if [ -d c ]; then test -d d; fi"]`},
 		{name: "function that tests and prints with set -e", script: "set -e\nlog() { [ -n \"$V\" ] && echo $1; if [ -d a ]; then echo a; fi; }\nlog b\nsrun python train.py\n", toml: `"train.py"]`},
 		{name: "test without set -e", script: "[ -d data ]\n[ -d a ] && echo a\nsrun python train.py\n", toml: "[command]"},
+		{name: "directory of a substitution in a condition", script: "if [ -z \"$D\" ]; then D=\"$(cd conf && pwd)\"; (cd a; touch b); fi\nsrun python train.py $D\n", toml: "exec python train.py $D", note: "$D"},
 		{name: "set +e in steps", script: "set -e\nmodule load x\n./a\nset +e\n./b\nsrun python train.py\n",
 			toml: "    { run = \"./a\" },\n    { run = \"./b\", may_fail = true },\n"},
 		{name: "getopts", script: "while getopts l: o; do LR=$OPTARG; done\nsrun python train.py --lr $LR\n", note: "while getopts", changes: true, wrapped: "ddpbatch launch --"},

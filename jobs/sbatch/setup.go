@@ -238,6 +238,8 @@ func (r *reader) prepareNested(s *syntax.Stmt) {
 func (r *reader) readEffects(s *syntax.Stmt) {
 	syntax.Walk(s, func(n syntax.Node) bool {
 		switch n := n.(type) {
+		case *syntax.CmdSubst, *syntax.ProcSubst, *syntax.Subshell:
+			return false // in a process of its own
 		case *syntax.CallExpr:
 			if len(n.Args) == 0 {
 				break
