@@ -222,7 +222,9 @@ func (r *reader) checkRankVariables(line int, names []string) {
 			r.change(line, "${!...}", "ranks do not have the variable that it names")
 		case name == "$(":
 			r.change(line, "$(...)", "the script evaluates it once, but each rank of the job would evaluate it")
-		case name == "@" || name == "$0":
+		case readsArguments(name) && r.isUnset("1"):
+			r.note(0, "$"+name, defaultReason)
+		case name == "@" || name == "$0" || readsArguments(name):
 			r.change(line, "$1, $@", "a job has no command-line arguments")
 		case name == "?" || name == "$!" || name == "$$":
 			r.change(line, "$?, $!, $$", "ranks do not have the parameters of the script's shell")

@@ -148,6 +148,9 @@ func Read(name string, src []byte, options Options) (Result, error) {
 		file = &syntax.File{}
 	}
 	r.setSlurmVariables()
+	if !setsArguments(file) {
+		r.setString("#", "0")
+	}
 	r.assignments = collectAssignments(file)
 	program, all := r.findProgram(file.Stmts)
 	if program == nil {
@@ -272,10 +275,13 @@ func (r *reader) noteDefaults(kept []step, program *candidate) {
 	add(r.setupWords)
 	for _, name := range slices.Sorted(maps.Keys(r.defaults)) {
 		if read[name] {
-			r.note(0, "$"+name, "the job file has its default; a value from the environment or the command line no longer applies")
+			r.note(0, "$"+name, defaultReason)
 		}
 	}
 }
+
+// defaultReason is the reason of a note about a variable or a parameter whose default is in the job file.
+const defaultReason = "the job file has its default; a value from the environment or the command line no longer applies"
 
 // shorten returns a part of the script on one line, without terminal control characters. It
 // shortens long text.

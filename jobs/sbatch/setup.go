@@ -70,6 +70,7 @@ func (r *reader) convert(stmts []*syntax.Stmt, program *candidate, all []candida
 	}
 	if !simple {
 		r.change(r.line(program.stmt), sourceText(program.stmt), "it is in a loop, a condition, or a function")
+		delete(r.vars, "#") // a function has its own arguments
 		r.prepareNested(main)
 	}
 	if program.background {
@@ -306,10 +307,19 @@ func (r *reader) run(s *syntax.Stmt) {
 	r.addStep(step{kind: stepRun, line: r.line(s), text: r.code(s), uses: usedVariables(s), mayEnd: true})
 }
 
+// noArguments is the reason of a note about the arguments of the script.
+const noArguments = "a job has no command-line arguments ($1, $@)"
+
 // noteParameters adds a note if a step reads parameters that a job does not have.
 func (r *reader) noteParameters(s step) {
-	if slices.Contains(s.uses, "@") || slices.Contains(s.uses, "$0") && !r.hasDirectives() { // sbatch copies the script
-		r.change(s.line, s.text, "a job has no command-line arguments ($1, $@)")
+	reads := slices.DeleteFunc(slices.Clone(s.uses), func(name string) bool { return !readsArguments(name) })
+	requires := len(reads) > 0 && (!r.isUnset("1") || strings.Contains(s.text, "exit"))
+	if slices.Contains(s.uses, "@") || requires || slices.Contains(s.uses, "$0") && !r.hasDirectives() { // sbatch copies the script
+		r.change(s.line, s.text, noArguments)
+		reads = nil
+	}
+	for _, name := range reads {
+		r.note(0, "$"+name, defaultReason)
 	}
 	if slices.Contains(s.uses, "?") {
 		r.change(s.line, s.text, "parameters such as $? may have other values in the job")
@@ -574,6 +584,20 @@ func (r *reader) prepareCommand(c setupCall) {
 	}
 }
 
+// setOptions are values of set -o.
+var setOptions = words("allexport errexit noglob nounset pipefail verbose xtrace")
+
+// setsArguments reports whether a part of the script sets the positional parameters of the shell.
+func setsArguments(n syntax.Node) bool {
+	return hasNode(n, func(n syntax.Node) bool {
+		c, ok := n.(*syntax.CallExpr)
+		return ok && len(c.Args) > 1 && c.Args[0].Lit() == "set" && slices.ContainsFunc(c.Args[1:], func(w *syntax.Word) bool {
+			text := w.Lit()
+			return text == "--" || !strings.HasPrefix(text, "-") && !strings.HasPrefix(text, "+") && !slices.Contains(setOptions, text)
+		})
+	})
+}
+
 // readShellOptions reads the arguments of set, or the options of the shell in the first line.
 func (r *reader) readShellOptions(line int, text string, args []string) {
 	on := false
@@ -585,8 +609,8 @@ func (r *reader) readShellOptions(line int, text string, args []string) {
 		if isOption && strings.Contains(a, "e") || a == "errexit" {
 			r.errexit = on
 		}
-		if a == "--" || !isOption && !slices.Contains(words("errexit nounset pipefail xtrace verbose allexport"), a) {
-			r.change(line, text, "a job has no command-line arguments ($1, $@)")
+		if a == "--" || !isOption && !slices.Contains(setOptions, a) {
+			r.change(line, text, noArguments)
 		}
 		if a == "noglob" || strings.HasPrefix(a, "-") && strings.Contains(a, "f") {
 			r.expansionCommand = text

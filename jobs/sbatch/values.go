@@ -95,13 +95,16 @@ func (r *reader) inspect(w *syntax.Word) inspection {
 			}
 			name := n.Param.Value
 			x.environ.usesPWD = x.environ.usesPWD || name == "PWD"
+			if name == "#" {
+				x.defaults = append(x.defaults, name)
+			}
 			_, known := r.vars[name]
 			if n.Excl || n.Width || n.Names != 0 {
 				x.possible = false
 			}
-			if n.Exp != nil && !known && (n.Exp.Op == syntax.DefaultUnset || n.Exp.Op == syntax.DefaultUnsetOrNull) {
+			if hasDefault(n) && !known {
 				switch {
-				case isSlurmVariable(name) && !r.isUnset(name), r.scriptVars[name], !isPlainName(name), r.secretDefault(n), strings.HasSuffix(name, "PATH"): // modules set PATH variables
+				case isSlurmVariable(name) && !r.isUnset(name), r.scriptVars[name], !isPlainName(name) && !r.isUnset(name), r.secretDefault(n), strings.HasSuffix(name, "PATH"): // modules set PATH variables
 					x.possible = false
 				default:
 					x.environ.unset[name] = true
@@ -114,8 +117,13 @@ func (r *reader) inspect(w *syntax.Word) inspection {
 	return x
 }
 
-// isUnset reports whether Slurm sets a variable only for an option that the script does not have.
+// isUnset reports whether Slurm sets a variable only for an option that the script does not have, or
+// whether name is a positional parameter and the script has no arguments.
 func (r *reader) isUnset(name string) bool {
+	if isNumber(name) {
+		_, known := r.vars["#"]
+		return known
+	}
 	switch name {
 	case "SLURM_CPUS_PER_TASK":
 		return r.job.cpus == 0 && r.hasDirectives()
@@ -143,6 +151,13 @@ func isSlurmVariable(name string) bool { return strings.HasPrefix(name, "SLURM")
 var plainName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func isPlainName(name string) bool { return plainName().MatchString(name) }
+
+// isNumber reports whether the name of a parameter is a number, as in $1.
+func isNumber(name string) bool { return name != "" && strings.Trim(name, "0123456789") == "" }
+
+// readsArguments reports whether a name in the result of usedVariables is a property of the arguments of
+// the script that a script without arguments also has: $#, or $1 with a default.
+func readsArguments(name string) bool { return name == "#" || isNumber(name) }
 
 // fields expands a word to arguments, as bash does, and reports whether all of it is known.
 func (r *reader) fields(w *syntax.Word) (list []string, known bool) {
@@ -555,7 +570,8 @@ func quoteWord(s string) string {
 
 // usedVariables returns the names of the variables that a part of the script reads. A command
 // substitution counts as the name "$(", positional parameters count as "@", $0, $!, and $$ count as
-// themselves, and the shell's other parameters, such as $?, count as "?". An element of an array adds
+// themselves, $# counts as "#", ${1:-x} counts as "1", and the shell's other parameters, such as $?,
+// count as "?". An element of an array adds
 // "NAME[]", and the indirect ${!NAME} counts as "!".
 func usedVariables(nodes ...syntax.Node) (names []string) {
 	add := func(s string) {
@@ -573,7 +589,7 @@ func usedVariables(nodes ...syntax.Node) (names []string) {
 			switch n := n.(type) {
 			case *syntax.FuncDecl: // its positional parameters are those of its call
 				for _, name := range usedVariables(n.Body) {
-					if name != "@" {
+					if name != "@" && !readsArguments(name) {
 						add(name)
 					}
 				}
@@ -598,6 +614,8 @@ func usedVariables(nodes ...syntax.Node) (names []string) {
 					add("?")
 				case n.Param.Value == "0":
 					add("$0")
+				case n.Param.Value == "#", isNumber(n.Param.Value) && hasDefault(n):
+					add(n.Param.Value)
 				case !isPlainName(n.Param.Value):
 					add("@")
 				default:
@@ -616,6 +634,11 @@ func usedVariables(nodes ...syntax.Node) (names []string) {
 		})
 	}
 	return names
+}
+
+// hasDefault reports whether an expansion has the form ${NAME:-value} or ${NAME-value}.
+func hasDefault(n *syntax.ParamExp) bool {
+	return n.Exp != nil && (n.Exp.Op == syntax.DefaultUnset || n.Exp.Op == syntax.DefaultUnsetOrNull)
 }
 
 // readsParameters reports whether a command reads the positional parameters without naming them.
