@@ -61,6 +61,29 @@ func (r *reader) findProgram(stmts []*syntax.Stmt) (program *candidate, all []ca
 	return program, f.found
 }
 
+// unroll returns the commands of a loop over one word, such as `for seed in 42`, after an assignment of
+// the word. It returns nil for other statements.
+func unroll(s *syntax.Stmt) []*syntax.Stmt {
+	loop, ok := s.Cmd.(*syntax.ForClause)
+	if !ok || loop.Select || s.Background || s.Negated || len(s.Redirs) > 0 {
+		return nil
+	}
+	iter, ok := loop.Loop.(*syntax.WordIter)
+	if !ok || len(iter.Items) != 1 {
+		return nil
+	}
+	value := iter.Items[0].Lit()
+	leavesLoop := func(n syntax.Node) bool {
+		c, ok := n.(*syntax.CallExpr)
+		return ok && len(c.Args) > 0 && slices.Contains(words("break continue"), c.Args[0].Lit())
+	}
+	if value == "" || strings.Trim(value, plainChars) != "" || hasNode(loop, leavesLoop) {
+		return nil
+	}
+	assign := &syntax.Assign{Name: iter.Name, Value: iter.Items[0]}
+	return append([]*syntax.Stmt{{Position: s.Position, Cmd: &syntax.CallExpr{Assigns: []*syntax.Assign{assign}}}}, loop.Do...)
+}
+
 // fork returns a reader for a first pass, which shares no state with r and adds no notes to it.
 func (r *reader) fork() *reader {
 	n := newReader(r.src, r.options)

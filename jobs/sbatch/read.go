@@ -153,6 +153,15 @@ func Read(name string, src []byte, options Options) (Result, error) {
 	}
 	r.assignments = collectAssignments(file)
 	program, all := r.findProgram(file.Stmts)
+	for program != nil {
+		body := unroll(file.Stmts[program.top])
+		if body == nil {
+			break
+		}
+		file.Stmts = slices.Replace(file.Stmts, program.top, program.top+1, body...)
+		r.assignments = collectAssignments(file)
+		program, all = r.findProgram(file.Stmts)
+	}
 	if program == nil {
 		if len(file.Stmts) > 0 || len(r.notes) == 0 {
 			r.change(0, "the script", "no line starts a program with srun, mpirun, torchrun, or python: set command.argv")

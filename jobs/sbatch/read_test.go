@@ -255,6 +255,8 @@ func TestConversion(t *testing.T) {
 		{name: "script that requires arguments", script: "if [ $# -lt 1 ]; then exit 1; fi\nsrun python train.py\n", note: "if [ $#", changes: true, wrapped: "if [ $#"},
 		{name: "default of an argument that the script sets", script: "if [ -d a ]; then set -- b; fi\nsrun python train.py ${1:-c}\n", toml: "${1:-c}", note: "$1, $@", changes: true, wrapped: "${1:-c}"},
 		{name: "default of an argument of a function", script: "f() { srun python train.py ${1:-c}; }\nf d\n", toml: "${1:-c}", note: "srun python", changes: true, wrapped: "${1:-c}"},
+		{name: "loop over one word", script: "for seed in 42; do\n  touch $seed\n  srun python train.py --seed $seed\ndone\n", toml: `"--seed", "42"]`},
+		{name: "loop over one word with continue", script: "for seed in 42; do\n  [ -d a ] && continue\n  srun python train.py --seed $seed\ndone\n", note: "srun python", changes: true, wrapped: "for seed in 42"},
 		{name: "set +e in steps", script: "set -e\nmodule load x\n./a\nset +e\n./b\nsrun python train.py\n",
 			toml: "    { run = \"./a\" },\n    { run = \"./b\", may_fail = true },\n"},
 		{name: "getopts", script: "while getopts l: o; do LR=$OPTARG; done\nsrun python train.py --lr $LR\n", note: "while getopts", changes: true, wrapped: "ddpbatch launch --"},
