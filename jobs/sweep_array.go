@@ -32,16 +32,16 @@ func (a *ArrayRange) UnmarshalTOML(v any) error {
 	if !arrayRangeForm().MatchString(s) {
 		return valueErrorf(arrayRangeForms, "%q is not a list of indices", s)
 	}
-	if _, _, err := ArrayRange(s).parse(); err != nil {
+	if _, _, err := ArrayRange(s).Parse(); err != nil {
 		return err
 	}
 	*a = ArrayRange(s)
 	return nil
 }
 
-// parse returns the distinct indices in ascending order, and the maximum number of trials at the same
+// Parse returns the distinct indices in ascending order, and the maximum number of trials at the same
 // time, or 0. It stops after one more index than a sweep may have.
-func (a ArrayRange) parse() (indices []int, throttle int, err error) {
+func (a ArrayRange) Parse() (indices []int, throttle int, err error) {
 	list, limit, limited := strings.Cut(string(a), "%")
 	number := func(s string) (int, error) {
 		n, err := strconv.ParseInt(s, 10, 32)
@@ -93,7 +93,7 @@ func (d *decoder) expandArray(s *Sweep) {
 	if !d.isValid(key) {
 		return
 	}
-	indices, throttle, _ := s.Range.parse() // the decoder has parsed it
+	indices, throttle, _ := s.Range.Parse() // the decoder has parsed it
 	axis := Axis{path: strings.Split(arrayTaskKey, "."), at: key}
 	for _, i := range indices {
 		axis.values = append(axis.values, int64(i))

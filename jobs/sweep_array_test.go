@@ -37,7 +37,7 @@ func TestSweepArray(t *testing.T) {
 			t.Errorf("%s: got %d, at most %d, want %d, at most %d", tt.array, got, job.Sweep.Throttle, tt.want, tt.throttle)
 		}
 	}
-	if got, _, err := ArrayRange("0-4999,0-4999,0-4999,5000").parse(); err != nil || len(got) != 5001 {
+	if got, _, err := ArrayRange("0-4999,0-4999,0-4999,5000").Parse(); err != nil || len(got) != 5001 {
 		t.Errorf("repeated indices: got %d of 5001, %v", len(got), err)
 	}
 	for array, want := range map[string]string{

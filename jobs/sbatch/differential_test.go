@@ -276,6 +276,11 @@ func directives(src []byte) map[string]string {
 			env[name] = value
 		}
 	}
+	if m := regexp.MustCompile(`(?m)^#SBATCH.*--array=(\S+)`).FindSubmatch(src); m != nil {
+		if indices, _, err := jobs.ArrayRange(m[1]).Parse(); err == nil {
+			env["SLURM_ARRAY_TASK_MIN"], env["SLURM_ARRAY_TASK_MAX"] = strconv.Itoa(indices[0]), strconv.Itoa(indices[len(indices)-1])
+		}
+	}
 	if m := regexp.MustCompile(`(?m)^#SBATCH.*(?:--job-name=|-J )(\S+)`).FindSubmatch(src); m != nil {
 		env["SLURM_JOB_NAME"] = string(m[1])
 	}

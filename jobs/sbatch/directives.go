@@ -238,11 +238,11 @@ func (r *reader) convertKey(d directive) {
 		}
 	case "array":
 		var list jobs.ArrayRange
-		if list.UnmarshalTOML(d.value) != nil {
+		if list.UnmarshalTOML(strings.NewReplacer("[", "", "]", "").Replace(d.value)) != nil { // Slurm accepts [0-2]
 			r.change(d.line, d.String(), "not a valid value of sweep.array")
 			return
 		}
-		j.array = d.value
+		j.array = string(list)
 	case "clusters", "cluster":
 		r.change(d.line, d.String(), "run `ddpbatch submit` on a login node of this cluster")
 	case "dependency":

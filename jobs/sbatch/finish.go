@@ -18,11 +18,11 @@ func (r *reader) finish(program *candidate) {
 	if j.directiveImage != "" && j.image == "" && !j.addOption("--image="+j.directiveImage) {
 		r.change(0, "--image="+j.directiveImage, "set setup.container.image")
 	}
-	if m := arrayPosition().Find(r.src); m != nil && j.array != "" {
-		r.change(0, string(m), "ranks do not see the array's own positions: write the value")
-	}
 	r.replaceHint()
 	r.writeSetup(program)
+	if m := arrayPosition().Find(j.toml()); m != nil && j.array != "" {
+		r.change(0, string(m), "ranks do not see the array's own positions: write the value")
+	}
 	r.dropInvalid()
 	r.dropRejectedKeys()
 }
@@ -39,7 +39,7 @@ func (r *reader) replaceHint() {
 }
 
 // arrayPosition matches variables of a job array that a sweep does not set.
-var arrayPosition = lazyregexp.New(`SLURM_ARRAY_TASK_(?:MIN|MAX|STEP|COUNT)`)
+var arrayPosition = lazyregexp.New(`SLURM_ARRAY_TASK_(?:MIN|MAX|STEP)`)
 
 // writeSetup writes the commands before the program to [setup]. It uses separate keys if their
 // fixed order (lines, modules, conda or venv, env) is the order of the script.

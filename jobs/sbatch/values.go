@@ -11,6 +11,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
+	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
 // An arg is one word of a command after expansion, or a word that only a shell can expand.
@@ -849,6 +850,11 @@ func (r *reader) setSlurmVariables() {
 	set(j.nodeGPUs(), "SLURM_GPUS_ON_NODE")
 	if j.gpusPerNodeGiven {
 		set(j.gpus, "SLURM_GPUS_PER_NODE")
+	}
+	if indices, _, err := jobs.ArrayRange(j.array).Parse(); j.array != "" && err == nil {
+		r.setString("SLURM_ARRAY_TASK_COUNT", strconv.Itoa(len(indices)))
+		r.setString("SLURM_ARRAY_TASK_MIN", strconv.Itoa(indices[0]))
+		r.setString("SLURM_ARRAY_TASK_MAX", strconv.Itoa(indices[len(indices)-1]))
 	}
 	name := r.file
 	if j.nameGiven {
