@@ -83,19 +83,17 @@ func differsInRanks(name string) bool {
 const evaluatedReason = "the setup evaluates it once, as $"
 
 // evaluateOnce moves arguments that have different values in the script and in its ranks, such as
-// $(date), to variables of the setup, which runs once.
+// $(date), and arguments of several lines to variables of the setup, which runs once.
 func (c *command) evaluateOnce() {
 	r := c.r
-	if r.job.once {
-		return // the program runs where the script did
-	}
+	differs := func(name string) bool { return !r.job.once && differsInRanks(name) } // else, the program runs where the script did
 	count := 0
 	for i, a := range c.args {
 		if a.known || a.word == nil || r.usesHiddenVariable(a.word) || r.isSuspicious(sourceText(a.word)) {
 			continue
 		}
 		names := usedVariables(a.word)
-		if !slices.ContainsFunc(names, differsInRanks) || slices.ContainsFunc(names, func(name string) bool {
+		if isLine := !strings.Contains(sourceText(a.word), "\n"); isLine && !slices.ContainsFunc(names, differs) || slices.ContainsFunc(names, func(name string) bool {
 			return slices.Contains(shellParameters, name) || name == "$0" && !r.hasDirectives()
 		}) {
 			continue
