@@ -183,13 +183,14 @@ func (c *command) convertImageOption(o option, text string, hasImage bool) {
 	switch {
 	case !hasImage:
 		c.note(text, "it needs --container-image")
+	case o.name == "container-workdir" && o.known && filepath.IsAbs(o.value) && isValidText(o.value):
+		c.r.job.shellDir = quoteWord(o.value) // the directory may exist in the container only
+	case o.name == "container-workdir":
+		c.change(text, "ranks start in command.workdir: set it to the directory in the container")
 	case o.known && !strings.ContainsAny(o.value, " \t"):
 		c.containerOption(o)
 	default:
 		c.change(text, "the value is known only to a shell: set setup.container.options")
-	}
-	if o.name == "container-workdir" {
-		c.change(text, "ranks start in command.workdir: set it to the directory in the container")
 	}
 }
 

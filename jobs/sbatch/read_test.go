@@ -262,6 +262,7 @@ func TestConversion(t *testing.T) {
 		{name: "positions of a job array in the setup", script: "#SBATCH --array=2-8\ntouch $SLURM_ARRAY_TASK_COUNT\ntouch $SLURM_ARRAY_TASK_MAX\nsrun python train.py\n",
 			note: "SLURM_ARRAY_TASK_MAX", changes: true, wrapped: "touch"},
 		{name: "lines of shell code in quotes", script: "srun bash -c '\ncd a\npython train.py '\"$LR\"'\n'\n", toml: `exec bash -c \"$ARG1\"`, note: "'"},
+		{name: "directory in a container", script: "srun --container-image=i --container-workdir=/w python train.py\n", toml: `["bash", "-c", "cd /w && exec python train.py"]`},
 		{name: "set +e in steps", script: "set -e\nmodule load x\n./a\nset +e\n./b\nsrun python train.py\n",
 			toml: "    { run = \"./a\" },\n    { run = \"./b\", may_fail = true },\n"},
 		{name: "getopts", script: "while getopts l: o; do LR=$OPTARG; done\nsrun python train.py --lr $LR\n", note: "while getopts", changes: true, wrapped: "ddpbatch launch --"},
