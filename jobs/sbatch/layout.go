@@ -84,6 +84,11 @@ func (c *command) layout() {
 	if j.gpus == 0 && j.allGPUs%nodes != 0 {
 		c.note("--gpus="+strconv.Itoa(j.allGPUs), fmt.Sprintf("the job requests %d GPUs on each of %d nodes", gpus, nodes))
 	}
+	isPython := len(c.args) > 0 && strings.HasPrefix(path.Base(c.args[0].text), "python")
+	if tasks := total / nodes; j.once && isPython && gpus > 0 && tasks%gpus != 0 && gpus%tasks != 0 {
+		c.note(fmt.Sprintf("%d tasks per node", tasks), fmt.Sprintf("they cannot share %d GPUs evenly; the job has one task with all cores on each node", gpus))
+		total = nodes
+	}
 	ranks := c.divideRanks(total, nodes)
 	perNode := slices.Max(ranks)
 	cpus := c.rankCores(cores, perNode)
@@ -112,7 +117,7 @@ func (c *command) layout() {
 		j.raw["ranks_per_node"] = strings.ReplaceAll(fmt.Sprint(ranks), " ", ", ")
 	}
 	r.setMemory(cores)
-	if !c.inSrun && !j.once && !j.torchrun && gpus > 1 && len(c.args) > 0 && strings.HasPrefix(path.Base(c.args[0].text), "python") {
+	if !c.inSrun && !j.once && !j.torchrun && gpus > 1 && isPython {
 		c.note(strconv.Itoa(gpus)+" GPUs", "the job sets RANK=0, LOCAL_RANK=0, and WORLD_SIZE=1; a program that reads them uses one GPU: start it with torchrun")
 	}
 }
