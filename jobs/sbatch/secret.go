@@ -80,6 +80,16 @@ var (
 	filePath = lazyregexp.New(`^(?:\.{1,2}|~|\$HOME|\$\{HOME\}|/[\w.-]+)(?:/[\w.-]+)+$`)
 )
 
+// plainValue matches a word in lower case, such as the name of a column.
+var plainValue = lazyregexp.New(`^[a-z_]{1,24}$`)
+
+// isNameOfColumn reports whether a name in lower case, such as prompt_key, may select a column or an entry.
+func isNameOfColumn(name string) bool {
+	upper := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	isKey := strings.HasSuffix(upper, "_KEY") || strings.HasSuffix(upper, "_KEYS")
+	return isKey && strings.ToLower(name) == name && !slices.ContainsFunc(secretTexts, func(s string) bool { return strings.Contains(upper, s) })
+}
+
 // isSecret reports whether the value of a variable or an option is a secret, judging by its
 // name and its value.
 func isSecret(name, value string) bool {
@@ -90,7 +100,7 @@ func isSecret(name, value string) bool {
 		return false
 	case isSecretName(name):
 		isCount := strings.HasSuffix(upper, "TOKENS") && countValue().MatchString(value)
-		return !isCount && !(nameOfFile().MatchString(upper) && filePath().MatchString(value))
+		return !isCount && !(isNameOfColumn(name) && plainValue().MatchString(value)) && !(nameOfFile().MatchString(upper) && filePath().MatchString(value))
 	case commitName().MatchString(upper) && hexadecimal().MatchString(value):
 		return false
 	}

@@ -62,6 +62,9 @@ func TestIsSecret(t *testing.T) {
 		{name: "CONFIG", value: `{"api_key": "a1b2c3"}`, want: true},
 		{name: "DSN", value: "Server=x;Password=a1b2;", want: true},
 
+		{name: "prompt_key", value: "a1b2c3d4", want: true},
+		{name: "my_api_key", value: "swordfish", want: true},
+		{name: "DATABASE_KEY", value: "swordfish", want: true},
 		{name: "--wandbKey", value: "a1b2c3", want: true},
 		{name: "apiKey", value: "a1b2c3", want: true},
 		{name: "os.environ['API_KEY']", value: "a1b2c3", want: true},
@@ -78,6 +81,8 @@ func TestIsSecret(t *testing.T) {
 
 		{name: "padToken", value: "<pad>"},
 		{name: "sortKey", value: "length"},
+		{name: "data.messages_key", value: "prompt"},
+		{name: "--energy-key", value: "total_energy"},
 		{name: "DOCKER", value: "-u 1000:1000"},
 		{name: "PYTHON_OPTIONS", value: "-u -X dev"},
 		{name: "SINGULARITY_OPTIONS", value: "--pwd=/work"},
