@@ -700,7 +700,9 @@ func setVariables(nodes ...syntax.Node) (names []string) {
 			case *syntax.CStyleLoop: // from here on, each variable of the expression counts
 				names = append(names, arithmeticNames(n.Init, n.Cond, n.Post)...)
 			case *syntax.ArithmCmd:
-				names = append(names, arithmeticNames(n.X)...)
+				if assignsVariable(n.X) {
+					names = append(names, arithmeticNames(n.X)...)
+				}
 			case *syntax.LetClause:
 				names = append(names, arithmeticNames(n.Exprs...)...)
 			case *syntax.ArithmExp:
