@@ -266,6 +266,8 @@ func TestConversion(t *testing.T) {
 		{name: "tasks that cannot share GPUs", script: "#!/bin/bash\n#SBATCH -n 15 --gres=gpu:2\npython train.py\n", toml: "tasks_per_node = 1\ngpus_per_node = 2\ncpus_per_task = 15\n", note: "15 tasks"},
 		{name: "name of a column", script: "srun python train.py data.messages_key=prompt --reward_fn_key source\n", toml: `"data.messages_key=prompt", "--reward_fn_key", "source"]`},
 		{name: "comparison in an arithmetic command", script: "A=3\n((A > 2)) && echo large\nsrun python train.py $A\n", toml: `"3"]`},
+		{name: "set -a", script: "set -a\nsource env.sh\nA=b\nset +a\nC=d\nsrun python train.py $C\n", toml: "\"set -a\", \"source env.sh\""},
+		{name: "set -a without an end", script: "set -a\nsrun python train.py\n", note: "set -a", changes: true, wrapped: "set -a"},
 		{name: "set +e in steps", script: "set -e\nmodule load x\n./a\nset +e\n./b\nsrun python train.py\n",
 			toml: "    { run = \"./a\" },\n    { run = \"./b\", may_fail = true },\n"},
 		{name: "getopts", script: "while getopts l: o; do LR=$OPTARG; done\nsrun python train.py --lr $LR\n", note: "while getopts", changes: true, wrapped: "ddpbatch launch --"},

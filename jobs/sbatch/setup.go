@@ -404,6 +404,9 @@ func (r *reader) prepareDeclaration(s *syntax.Stmt, c *syntax.DeclClause) {
 // options.
 func (r *reader) prepareAssign(s *syntax.Stmt, a *syntax.Assign, declaration string) {
 	name, line := a.Name.Value, r.line(s)
+	if r.allexport {
+		r.exported[name] = true
+	}
 	known := r.assign(line, a)
 	if r.hidden[name] {
 		return
@@ -532,6 +535,9 @@ func (r *reader) prepareFunction(s *syntax.Stmt, name string) {
 	r.forget()
 }
 
+// endOfExports matches the end of set -a, which exports all variables.
+var endOfExports = lazyregexp.New(`\bset \+(?:a|o allexport)\b`)
+
 // prepareCommand reads a program or a builtin command of the shell.
 func (r *reader) prepareCommand(c setupCall) {
 	switch c.name {
@@ -550,6 +556,17 @@ func (r *reader) prepareCommand(c setupCall) {
 	case "exit":
 		r.change(c.line, c.text, "the script ends here")
 	case "set":
+		option := strings.Join(c.args, " ")
+		switch {
+		case (option == "-a" || option == "-o allexport") && endOfExports().Match(r.src):
+			r.allexport = true
+			r.run(c.stmt)
+			return
+		case r.allexport && (option == "+a" || option == "+o allexport"):
+			r.allexport = false
+			r.run(c.stmt)
+			return
+		}
 		r.readShellOptions(c.line, c.text, c.args)
 	case "shopt":
 		r.run(c.stmt)
