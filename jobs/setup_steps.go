@@ -3,7 +3,6 @@ package jobs
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -252,14 +251,12 @@ func (s *SetupStep) kinds() (keys []string) {
 // IsInside reports whether the step runs in every rank.
 func (s *SetupStep) IsInside() bool { return s.Where == WhereInside }
 
-// InsideSteps reports whether a step of [setup] runs in every rank.
-func (s *Setup) InsideSteps() bool {
-	return slices.ContainsFunc(s.Steps, func(step SetupStep) bool { return step.IsInside() })
-}
+// moduleCommand matches shell code that may load modules.
+var moduleCommand = lazyregexp.New(`\b(module|ml)\b`)
 
 // UsesModules reports whether a step needs the shell function module.
 func (s *SetupStep) UsesModules() bool {
-	return len(s.Modules) > 0 || regexp.MustCompile(`\b(module|ml)\b`).MatchString(string(s.Run))
+	return len(s.Modules) > 0 || moduleCommand().MatchString(string(s.Run))
 }
 
 // checkSteps checks the steps of [setup].

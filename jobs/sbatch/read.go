@@ -125,9 +125,7 @@ func Read(name string, src []byte, options Options) (Result, error) {
 	}
 	r := newReader(src, options)
 	r.job.site, r.file = options.Site, name
-	if before, _, found := strings.Cut(name, "."); found || before != "" {
-		r.job.name = before
-	}
+	r.job.name, _, _ = strings.Cut(name, ".")
 	if bytes.Contains(src, []byte("\r\n")) {
 		src = bytes.ReplaceAll(src, []byte("\r\n"), []byte("\n"))
 		r.src = src
@@ -233,7 +231,6 @@ type reader struct {
 	file             string                      // name of the script, which is Slurm's default of the job name
 	foreign          bool                        // whether a sourced file may have set any variable
 	notes            []Note
-	offset           int             // lines before this part of the script
 	work             int             // work of the expansions so far
 	calls            int             // calls of functions that the reader has followed
 	programs         map[string]bool // variables that holdsProgram has examined
@@ -303,7 +300,7 @@ func shorten(s string) string {
 	return s
 }
 
-func (r *reader) line(n syntax.Node) int { return int(n.Pos().Line()) + r.offset }
+func (r *reader) line(n syntax.Node) int { return int(n.Pos().Line()) }
 
 // sourceText returns the code of a part of the script on one line.
 func sourceText(n syntax.Node) string {

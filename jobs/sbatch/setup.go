@@ -283,7 +283,7 @@ func (r *reader) hideNestedSecrets(s *syntax.Stmt) {
 func (r *reader) code(s *syntax.Stmt) string {
 	start, end := int(s.Pos().Offset()), int(s.End().Offset())
 	hasDocument := slices.ContainsFunc(s.Redirs, func(d *syntax.Redirect) bool { return d.Hdoc != nil })
-	if r.offset == 0 && !hasDocument && start < end && end <= len(r.src) && !strings.Contains(string(r.src[start:end]), "<<") {
+	if !hasDocument && start < end && end <= len(r.src) && !strings.Contains(string(r.src[start:end]), "<<") {
 		return strings.TrimSpace(strings.TrimSuffix(string(r.src[start:end]), ";"))
 	}
 	var b strings.Builder

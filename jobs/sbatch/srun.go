@@ -9,14 +9,14 @@ import (
 
 // srunValued are the long options of srun that have a value, possibly as the next word
 // (srun(1), Slurm 25.05, and the plugins pyxis and the container engine of CSCS).
-var srunValued = words(`accel-bind account acctg-freq array batch bb bbf bcast bcast-exclude begin cluster-constraint clusters comment compress-level container
+var srunValued = words(`accel-bind account acctg-freq array batch bb bbf bcast-exclude begin cluster-constraint clusters comment compress-level container
 	constraint container-id core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task cpu_bind chdir deadline delay-boot dependency distribution epilog error
 	exclude export extra extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gpu_bind gres gres-flags group
 	het-group hint input job-name jobid licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mem_bind mincpus mpi msg-timeout network nodefile
 	nodelist nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output pack-group partition power prefer priority
-	profile prolog qos reboot relative reservation resv-ports-count segment send-libs-to signal slurmd-debug sockets-per-node
+	profile prolog qos relative reservation resv-ports-count segment send-libs-to signal slurmd-debug sockets-per-node
 	spread-job-by stepmgr-name switches task-epilog task-prolog tasks-per-node thread-spec threads threads-per-core time time-min tmp tree-width tres-bind tres-per-task uid
-	use-min-nodes-of wait wckey cpu-bind cpu_bind container-image container-mounts container-workdir container-name container-save container-env container-entrypoint-log environment cpus-per-socket
+	use-min-nodes-of wait wckey cpu-bind container-image container-mounts container-workdir container-name container-save container-env container-entrypoint-log environment cpus-per-socket
 	sockets-per-board core-specialization cluster image volume module entrypoint`)
 
 // srunFlags are the long options of srun without a value, or with a value only after "=".
