@@ -18,6 +18,7 @@ func (r *reader) finish(program *candidate) {
 	if j.directiveImage != "" && j.image == "" && !j.addOption("--image="+j.directiveImage) {
 		r.change(0, "--image="+j.directiveImage, "set setup.container.image")
 	}
+	r.noteRankValues()
 	r.replaceHint()
 	r.writeSetup(program)
 	if m := arrayPosition().Find(j.toml()); m != nil && j.array != "" {

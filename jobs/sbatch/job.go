@@ -43,6 +43,7 @@ type job struct {
 	containerOptions, mounts []string
 	torchrun                 bool
 	once                     bool // the program runs once, on the first node
+	single                   bool // the script starts one process, which is not a launcher of ranks
 	torchTasks               int
 	argv                     []string
 	workdir                  string

@@ -79,6 +79,7 @@ func (c *command) layout() {
 	nodes, gpus, cores := max(1, j.nodes), j.nodeGPUs(), j.nodeCores()
 	// The script starts the program once, and the program uses all nodes or GPUs itself.
 	j.once = !c.inSrun && !j.torchrun && j.image == "" && len(c.args) > 0 && (nodes > 1 || gpus > 1)
+	j.single = !c.inSrun && !j.torchrun && (&finder{r: r, functions: map[string]bool{}}).classify(c.args, 0) != launchProgram
 	total := c.countRanks(nodes)
 	nodes = c.countNodes(nodes, total)
 	if j.gpus == 0 && j.allGPUs%nodes != 0 {

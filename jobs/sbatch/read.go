@@ -229,6 +229,7 @@ type reader struct {
 	setupWords       []string                    // variables whose values are in setup or workdir, such as the name of a conda environment
 	arrays           map[string]bool             // arrays that the ranks restore
 	file             string                      // name of the script, which is Slurm's default of the job name
+	rankValues       map[string]Note             // variables of rankNames that the script exports
 	foreign          bool                        // whether a sourced file may have set any variable
 	notes            []Note
 	work             int             // work of the expansions so far
@@ -238,7 +239,7 @@ type reader struct {
 
 func newReader(src []byte, options Options) *reader {
 	return &reader{src: src, options: options, job: newJob(), vars: map[string]expand.Variable{}, exported: map[string]bool{}, hidden: map[string]bool{},
-		scriptVars: map[string]bool{}, functions: map[string]*syntax.Stmt{}, defaults: map[string]bool{}, arrays: map[string]bool{}, programs: map[string]bool{}}
+		scriptVars: map[string]bool{}, functions: map[string]*syntax.Stmt{}, defaults: map[string]bool{}, arrays: map[string]bool{}, programs: map[string]bool{}, rankValues: map[string]Note{}}
 }
 
 // note adds a note. It omits all secrets that it recognizes.

@@ -2,6 +2,7 @@ package sbatch
 
 import (
 	"cmp"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -44,6 +45,26 @@ type step struct {
 var managedVariables = map[string]string{
 	"MASTER_ADDR": "ddpbatch sets it for each rank", "MASTER_PORT": "ddpbatch sets it for each rank, to a free port",
 	"NCCL_SOCKET_IFNAME": "ddpbatch selects the network; set it in [setup.env] to override", "GLOO_SOCKET_IFNAME": "ddpbatch selects the network; set it in [setup.env] to override",
+}
+
+// rankNames are variables that ddpbatch sets for each rank. It removes them for a program that runs once.
+var rankNames = words("RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK")
+
+// singleRank are the values of the variables of rankNames in a job with one rank.
+var singleRank = words("RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=0")
+
+// noteRankValues adds notes about the values that the script exports in the variables of rankNames.
+func (r *reader) noteRankValues() {
+	for _, name := range slices.Sorted(maps.Keys(r.rankValues)) {
+		switch v := r.rankValues[name]; {
+		case r.job.single && (r.job.once || !slices.Contains(singleRank, v.Text)):
+			r.change(v.Line, v.Text, "the program does not get this value: set it in command.argv with env")
+		case r.job.once:
+			r.note(v.Line, v.Text, "the program sets it for its processes")
+		default:
+			r.note(v.Line, v.Text, "ddpbatch sets it for each rank")
+		}
+	}
 }
 
 // isManaged reports whether ddpbatch sets a variable for each rank. A job file cannot set most of them.
@@ -444,9 +465,12 @@ func (r *reader) setVariable(s *syntax.Stmt, name, value, text string) {
 // keepManaged keeps an assignment to a variable that ddpbatch sets for each rank, for commands of the
 // setup that read it. The variable is not exported. shown is the text of the note.
 func (r *reader) keepManaged(line int, name, shown, code string, uses []string) {
-	if strings.HasPrefix(name, "SLURM_") && !strings.HasPrefix(name, "SLURM_CPU_BIND") {
+	switch {
+	case strings.HasPrefix(name, "SLURM_") && !strings.HasPrefix(name, "SLURM_CPU_BIND"):
 		r.change(line, shown, "it changes the behavior of srun, which ddpbatch controls")
-	} else {
+	case slices.Contains(rankNames, name):
+		r.rankValues[name] = Note{Line: line, Text: shown}
+	default:
 		r.note(line, shown, cmp.Or(managedVariables[name], "ddpbatch sets it for each rank"))
 	}
 	if !isSlurmVariable(name) {

@@ -2,6 +2,7 @@ package sbatch
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -20,6 +21,13 @@ type edit struct {
 func (r *reader) wrap(program *candidate) (script []byte) {
 	args := r.args(program.call.Args)
 	launcher, hasLauncher := r.wrapLauncher(args)
+	if r.job.single && len(r.rankValues) > 0 {
+		launcher.text += "env " // ddpbatch launch changes these variables
+		for _, name := range slices.Sorted(maps.Keys(r.rankValues)) {
+			hasLauncher = hasLauncher && r.rankValues[name].Line < r.line(program.stmt) // not in the command itself
+			launcher.text += name + `="$` + name + `" `
+		}
+	}
 	code, hasCode := r.joinArguments(args)
 	if !hasLauncher || !hasCode || slices.ContainsFunc(program.stmt.Redirs, readsFile) { // ranks have no standard input
 		return nil
