@@ -74,7 +74,7 @@ func (c *command) unwrap() {
 				return
 			}
 		case (base == "apptainer" || base == "singularity" || base == "shifter") && c.convertContainer(base):
-		case base == "torchrun" && first.text == "torchrun":
+		case base == "torchrun" && first.text == "torchrun" && !(c.isOnOneNode() && c.hasUnknownCount(c.args[1:])):
 			c.args = c.args[1:]
 			c.convertTorchrun()
 			return

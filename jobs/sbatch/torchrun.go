@@ -8,6 +8,18 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
+// isOnOneNode reports whether the job has one node, on which the script starts the command without srun.
+// The job can then start it as the script does.
+func (c *command) isOnOneNode() bool { return !c.inSrun && c.r.job.nodes == 1 }
+
+// hasUnknownCount reports whether only a shell knows the number of workers in the arguments of torchrun.
+func (c *command) hasUnknownCount(args []arg) bool {
+	options, _ := parseTorchrun(args)
+	return slices.ContainsFunc(options, func(o option) bool {
+		return o.name == "nproc_per_node" && !o.known && !(c.r.job.nodeGPUs() > 0 && isGPUCount(o.valueWord()))
+	})
+}
+
 // convertTorchModule converts python -m torch.distributed.run and its predecessor. It reports
 // whether the command is one of them.
 func (c *command) convertTorchModule() bool {
@@ -20,11 +32,18 @@ func (c *command) convertTorchModule() bool {
 	}
 	switch args[1].text {
 	case "torch.distributed.launch":
-		if !slices.ContainsFunc(c.args, func(a arg) bool { return a.text == "--use_env" || a.text == "--use-env" }) {
+		passesRank := !slices.ContainsFunc(c.args, func(a arg) bool { return a.text == "--use_env" || a.text == "--use-env" })
+		if passesRank && c.isOnOneNode() {
+			return false
+		}
+		if passesRank {
 			c.change("torch.distributed.launch", "replaced by torchrun, which sets LOCAL_RANK instead of passing --local_rank")
 		}
 	case "torch.distributed.run", "torch.distributed.elastic":
 	default:
+		return false
+	}
+	if c.isOnOneNode() && c.hasUnknownCount(args[2:]) {
 		return false
 	}
 	c.args = args[2:]
