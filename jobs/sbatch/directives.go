@@ -40,7 +40,7 @@ func (r *reader) readFirstLine() {
 
 // readDirectives reads the #SBATCH lines. Like sbatch, it stops at the first command.
 func (r *reader) readDirectives(src []byte) {
-	number := 0
+	number, isCode := 0, false
 	for line := range bytes.Lines(src) {
 		number++
 		s := strings.TrimSpace(string(line))
@@ -48,6 +48,10 @@ func (r *reader) readDirectives(src []byte) {
 		isDirective := found && (rest == "" || rest[0] == ' ' || rest[0] == '\t')
 		isSeparator := strings.HasPrefix(strings.TrimSpace(rest), "hetjob") || strings.HasPrefix(strings.TrimSpace(rest), "packjob")
 		switch {
+		case isCode && isDirective:
+			r.note(number, s, "sbatch ignores directives after the first command")
+			return
+		case isCode:
 		case isDirective && isSeparator:
 			if r.components == 0 {
 				r.change(number, s, "the job gets the directives of the first component only: describe each component in a [[slurm.group]]")
@@ -58,7 +62,7 @@ func (r *reader) readDirectives(src []byte) {
 			r.convertOptions(number, splitWords(rest))
 		case s == "" || s[0] == '#':
 		default:
-			return
+			isCode = true
 		}
 	}
 }
@@ -116,6 +120,9 @@ func (r *reader) convertOptions(line int, list []string) {
 			name = cmp.Or(completeOption(name), name)
 		case len(word) >= 2 && word[0] == '-' && shortOptions[word[1:2]] != "":
 			name, value = shortOptions[word[1:2]], strings.TrimPrefix(word[2:], "=")
+			if strings.Trim(word[1:], "vQ") == "" { // -vv
+				value = ""
+			}
 			has = value != ""
 		default:
 			r.note(line, word, "unknown option")
@@ -141,7 +148,7 @@ var (
 var unsupportedOptions = map[string]string{
 	"output": "the log is in the run directory: ddpbatch logs", "error": "the log is in the run directory: ddpbatch logs", "parsable": "ddpbatch submit prints the job ID",
 	"ntasks-per-socket": "use slurm.cpu_bind",
-	"get-user-env":      "the job gets the environment", "verbose": "ddpbatch submit prints the job ID", "quiet": "ddpbatch submit prints the job ID",
+	"get-user-env":      "the job gets the environment", "verbose": "it changes only messages of sbatch", "quiet": "it changes only messages of sbatch",
 }
 
 // imageRuntimes maps options with a container image to container runtimes of the job file.

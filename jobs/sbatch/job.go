@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -272,7 +273,7 @@ func (r *reader) dropRejectedKeys() {
 // note for each.
 func (r *reader) dropInvalid() {
 	j := r.job
-	if j.workdir == "." || j.workdir != "" && j.workdir == r.options.Dir {
+	if filepath.Clean(j.workdir) == "." || j.workdir != "" && j.workdir == r.options.Dir {
 		j.workdir = "" // directory of the job file
 	}
 	var name jobs.Name

@@ -57,8 +57,11 @@ var torchrunFlags = words("standalone no_python m module use_env run_path")
 // ignoredTorchrunOptions are options of the rendezvous, which ddpbatch sets.
 var ignoredTorchrunOptions = words("node_rank master_addr master_port rdzv_id rdzv_backend rdzv_endpoint rdzv_conf standalone use_env local_addr")
 
-// torchrunLogOptions are options of torchrun about logs and processes that do not change what runs.
-var torchrunLogOptions = words("redirects r tee t log_dir logs_specs local_ranks_filter role monitor_interval start_method virtual_local_rank signals_to_handle")
+// torchrunLogOptions are options of torchrun about the output of its workers.
+var torchrunLogOptions = words("redirects r tee t log_dir logs_specs local_ranks_filter")
+
+// torchrunAgentOptions are options of torchrun about its own processes.
+var torchrunAgentOptions = words("role monitor_interval start_method virtual_local_rank signals_to_handle")
 
 // parseTorchrun splits the arguments of torchrun into options and the script with its arguments. The names
 // of the options have underscores.
@@ -157,6 +160,8 @@ func (c *command) convertTorchrunOption(o option) (kept []arg) {
 		case slices.Contains(ignoredTorchrunOptions, o.name):
 		case slices.Contains(torchrunLogOptions, o.name):
 			c.note("--"+o.name, "the log is in the run directory")
+		case slices.Contains(torchrunAgentOptions, o.name):
+			c.note("--"+o.name, "the job starts torchrun without it")
 		default:
 			return o.source
 		}
