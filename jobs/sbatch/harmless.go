@@ -120,11 +120,11 @@ func isTest(s *syntax.Stmt) bool {
 
 // isHarmlessCall reports whether a simple command only prints or waits.
 func (r *reader) isHarmlessCall(c *syntax.CallExpr) bool {
-	if len(c.Args) == 0 {
-		return len(c.Assigns) > 0
-	}
 	if hasCommand(c) && !hasPureCommands(c) {
 		return false
+	}
+	if len(c.Args) == 0 {
+		return len(c.Assigns) > 0
 	}
 	if r.callsHarmlessFunction(c.Args[0].Lit()) {
 		return true
@@ -198,7 +198,7 @@ func writesFile(redirect *syntax.Redirect) bool {
 func hasCommand(n syntax.Node) bool { return slices.Contains(usedVariables(n), "$(") }
 
 // pureCommand matches commands that only print. Their substitutions have no effect.
-var pureCommand = lazyregexp.New(`^(?:scontrol show|hostname|head|tail|date|echo|printf|wc|nproc|shuf|awk|sed|cut|tr|grep|expr|basename|dirname|pwd|seq|cat|getent|ip |comm|sort|uniq|realpath|readlink|which|nvidia-smi|rocm-smi|whoami|id|uname|tail|bc|squeue|ls|jq|srun .*hostname|\[|python3? (?:-V|--version) |nvcc --version|git (?:rev-parse|log|describe) )`)
+var pureCommand = lazyregexp.New(`^(?:scontrol show|hostname|head|tail|date|echo|printf|wc|nproc|shuf|awk|sed|cut|tr|grep|expr|basename|dirname|pwd|seq|cat|getent|ip|comm|sort|uniq|realpath|readlink|which|nvidia-smi|rocm-smi|whoami|id|uname|bc|squeue|sacct|sstat|seff|ls|jq|srun .*hostname|\[|test|python3? (?:-V|--version)|nvcc --version|git (?:rev-parse|log|describe))\s`)
 
 // hasPureCommands reports whether all command substitutions in n only print.
 func hasPureCommands(n syntax.Node) bool {
