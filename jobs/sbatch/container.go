@@ -184,7 +184,7 @@ func (c *command) convertImageOption(o option, text string, hasImage bool) {
 	case !hasImage:
 		c.note(text, "it needs --container-image")
 	case o.name == "container-workdir" && o.known && filepath.IsAbs(o.value) && isValidText(o.value):
-		c.r.job.shellDir = quoteWord(o.value) // the directory may exist in the container only
+		c.containerDir = quoteWord(o.value)
 	case o.name == "container-workdir":
 		c.change(text, "ranks start in command.workdir: set it to the directory in the container")
 	case o.known && !strings.ContainsAny(o.value, " \t"):

@@ -20,6 +20,8 @@ type command struct {
 	inContainer bool
 	isInline    bool // in the code of bash -c
 
+	containerDir string // --container-workdir as bash code; only the container may have the directory
+
 	// Numbers in the options of srun or mpirun; 0 if not given.
 	srun struct{ nodes, tasks, tasksPerNode, cpus int }
 }

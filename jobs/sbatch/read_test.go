@@ -263,6 +263,8 @@ func TestConversion(t *testing.T) {
 			note: "SLURM_ARRAY_TASK_MAX", changes: true, wrapped: "touch"},
 		{name: "lines of shell code in quotes", script: "srun bash -c '\ncd a\npython train.py '\"$LR\"'\n'\n", toml: `exec bash -c \"$ARG1\"`, note: "'"},
 		{name: "directory in a container", script: "srun --container-image=i --container-workdir=/w python train.py\n", toml: `["bash", "-c", "cd /w && exec python train.py"]`},
+		{name: "directories in and outside of a container", script: "srun --container-image=i --container-workdir=/w --chdir=/x python train.py\n",
+			toml: "\"cd /w && exec python train.py\"]\nworkdir = \"/x\""},
 		{name: "tasks that cannot share GPUs", script: "#!/bin/bash\n#SBATCH -n 15 --gres=gpu:2\npython train.py\n", toml: "tasks_per_node = 1\ngpus_per_node = 2\ncpus_per_task = 15\n", note: "15 tasks"},
 		{name: "name of a column", script: "srun python train.py data.messages_key=prompt --reward_fn_key source\n", toml: `"data.messages_key=prompt", "--reward_fn_key", "source"]`},
 		{name: "comparison in an arithmetic command", script: "A=3\n((A > 2)) && echo large\nsrun python train.py $A\n", toml: `"3"]`},

@@ -164,6 +164,9 @@ func (c *command) convertSrun() bool {
 	for _, o := range options {
 		c.convertStepOption(o, hasImage)
 	}
+	if c.containerDir != "" { // also with --chdir
+		c.r.job.shellDir = c.containerDir
+	}
 	return true
 }
 
