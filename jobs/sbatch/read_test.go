@@ -283,6 +283,7 @@ func TestConversion(t *testing.T) {
 		{name: "command substitution after the program", script: "srun python train.py\nA=$(./next.sh)\n", note: "A=$(./next.sh)", changes: true, wrapped: "next.sh"},
 		{name: "harmless command substitution after the program", script: "srun python train.py\nA=$(sacct -j $SLURM_JOB_ID | tail -n 1)\n", toml: "[command]"},
 		{name: "program whose name starts like a harmless command", script: "srun python train.py\necho \"$(catalog --update)\"\n", note: "echo", changes: true, wrapped: "catalog"},
+		{name: "old launcher of torch", script: "#!/bin/bash\n#SBATCH -n 16 --gpus=4\npython -m torch.distributed.launch --nproc_per_node=4 train.py\n", toml: `"torch.distributed.launch", "--nproc_per_node=4", "train.py"]`},
 		{name: "variables of ranks of a launcher", script: "#SBATCH --gpus-per-node=2\nexport WORLD_SIZE=2\naccelerate launch train.py\n", note: "WORLD_SIZE=2", toml: `run = "once"`},
 		{name: "variable of ranks for one command", script: "#SBATCH --gpus-per-node=2\nWORLD_SIZE=2 python train.py\n", note: "WORLD_SIZE=2", changes: true},
 		{name: "set +e in steps", script: "set -e\nmodule load x\n./a\nset +e\n./b\nsrun python train.py\n",

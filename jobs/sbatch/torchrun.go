@@ -10,7 +10,7 @@ import (
 
 // isOnOneNode reports whether the job has one node, on which the script starts the command without srun.
 // The job can then start it as the script does.
-func (c *command) isOnOneNode() bool { return !c.inSrun && c.r.job.nodes == 1 }
+func (c *command) isOnOneNode() bool { return !c.inSrun && max(1, c.r.job.nodes) == 1 }
 
 // hasUnknownCount reports whether only a shell knows the number of workers in the arguments of torchrun.
 func (c *command) hasUnknownCount(args []arg) bool {
