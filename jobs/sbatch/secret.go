@@ -83,11 +83,14 @@ var (
 // plainValue matches a word in lower case, such as the name of a column.
 var plainValue = lazyregexp.New(`^[a-z_]{1,24}$`)
 
+// cryptographicKey matches names of keys that are secrets, whatever their values are.
+var cryptographicKey = lazyregexp.New(`CRYPT|SIGN|LICENSE|MASTER|AUTH|SSH|ACCOUNT|SHARED`)
+
 // isNameOfColumn reports whether a name in lower case, such as prompt_key, may select a column or an entry.
 func isNameOfColumn(name string) bool {
 	upper := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 	isKey := strings.HasSuffix(upper, "_KEY") || strings.HasSuffix(upper, "_KEYS")
-	return isKey && strings.ToLower(name) == name && !slices.ContainsFunc(secretTexts, func(s string) bool { return strings.Contains(upper, s) })
+	return isKey && strings.ToLower(name) == name && !cryptographicKey().MatchString(upper) && !slices.ContainsFunc(secretTexts, func(s string) bool { return strings.Contains(upper, s) })
 }
 
 // isSecret reports whether the value of a variable or an option is a secret, judging by its

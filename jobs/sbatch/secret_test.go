@@ -64,6 +64,7 @@ func TestIsSecret(t *testing.T) {
 
 		{name: "prompt_key", value: "a1b2c3d4", want: true},
 		{name: "my_api_key", value: "swordfish", want: true},
+		{name: "--encryption-key", value: "swordfish", want: true},
 		{name: "DATABASE_KEY", value: "swordfish", want: true},
 		{name: "--wandbKey", value: "a1b2c3", want: true},
 		{name: "apiKey", value: "a1b2c3", want: true},
