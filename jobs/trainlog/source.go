@@ -54,6 +54,7 @@ type sourceFile struct {
 	header  []string           // of a CSV file; nil until it is read
 	read    int                // lines of a CSV file that were read since it was last rewritten
 	old     int                // lines of a CSV file to skip: they were read before it was rewritten
+	created int                // lines of a CSV file that preceded the source; -1 after it was rewritten
 	events  tensorboard.Reader // of an event file
 	pending []Field            // of the newest step in an event file
 	step    int64              // that step
@@ -72,7 +73,7 @@ func NewSource(p *Parser, path string, format Format) (*Source, error) {
 			file := s.add(f.path, 0)
 			file.old = math.MaxInt
 			_ = s.readCSV(file, f, nil) // counts the lines
-			file.old = 0
+			file.old, file.created = 0, file.read
 		case TensorBoard:
 			s.add(f.path, 0).events.Offset = eventStart(f)
 		default:
@@ -195,7 +196,7 @@ func (s *Source) emit(fields []Field, f func(metrics.Record)) {
 
 // readCSV reads the new lines of a CSV file. A program may rewrite the file: Lightning adds columns
 // for new metrics, other programs write all lines again. The lines that were read before are then
-// skipped.
+// skipped. A file that becomes shorter before it had new lines is a new file of the program.
 func (s *Source) readCSV(file *sourceFile, found foundFile, f func(metrics.Record)) error {
 	var lines []string
 	add := func(line string) { lines = append(lines, line) }
@@ -210,6 +211,10 @@ func (s *Source) readCSV(file *sourceFile, found foundFile, f func(metrics.Recor
 	}
 	isNew := header != nil && !slices.Equal(header, file.header)
 	if file.lines.offset < before || isNew && file.header != nil {
+		if file.lines.offset < before && file.read == file.created {
+			file.read = 0
+		}
+		file.created = -1
 		file.old, file.read, lines = max(file.old, file.read), 0, nil
 		file.lines.restart()
 		if err := file.lines.Read(add); err != nil {

@@ -110,6 +110,8 @@ func TestSourceSkipsOldLinesOfRewrittenCSV(t *testing.T) {
 			want: []summary{{kind: "train", step: 49, loss: 0.5}, {kind: "train", step: 99, loss: 0.4}, {kind: "train", step: 149, loss: 0.25}}},
 		{name: "shorter, then complete again", versions: []string{"", short + "0,9,0.5\n0,99,0.4\n", short + "0,9,0.5\n", short + "0,9,0.5\n0,99,0.4\n0,149,0.25\n"},
 			want: []summary{{kind: "train", step: 9, loss: 0.5}, {kind: "train", step: 99, loss: 0.4}, {kind: "train", step: 149, loss: 0.25}}},
+		{name: "a new file of the attempt", versions: []string{short + "0,9,9\n0,19,8\n0,29,7\n", short + "0,9,0.5\n", short + "0,9,0.5\n0,19,0.4\n"},
+			want: []summary{{kind: "train", step: 9, loss: 0.5}, {kind: "train", step: 19, loss: 0.4}}},
 		{name: "longer than the last part of a log", versions: []string{"", short + "0,49,0.5\n", wide + "0,49,,0.5,\n" + strings.Repeat("0,49,,,\n", maxRead/8) + "0,99,,0.4,\n"},
 			want: []summary{{kind: "train", step: 49, loss: 0.5}, {kind: "train", step: 99, loss: 0.4}}},
 	} {
