@@ -61,10 +61,16 @@ func (c *Container) hasImageFile() bool {
 	s := string(c.Image)
 	switch c.Runtime {
 	case ContainerApptainer, ContainerSingularity:
-		return s != "" && !strings.Contains(s, "://")
+		return s != "" && !IsImageURI(s)
 	}
 	return strings.HasPrefix(s, "/") || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "../") ||
 		slices.ContainsFunc(imageSuffixes, func(suffix string) bool { return strings.HasSuffix(s, suffix) })
+}
+
+// IsImageURI reports whether an image of Apptainer or Singularity is a URI, not the path of a file.
+func IsImageURI(image string) bool {
+	transport, _, _ := strings.Cut(image, ":")
+	return strings.Contains(image, "://") || slices.Contains([]string{"docker-archive", "docker-daemon", "oci", "oci-archive"}, transport)
 }
 
 // imageSuffixes are the suffixes of SquashFS files, and of images of Apptainer.

@@ -71,6 +71,7 @@ func TestCheckFiles(t *testing.T) {
 		{image("apptainer", "work"), ""},
 		{image("apptainer", "train.csv"), ""},
 		{image("apptainer", "docker://pytorch/pytorch"), ""},
+		{image("apptainer", "docker-archive:torch.tar"), ""},
 		{image("apptainer", "images/torch"), `setup.container.image: no such file: "` + dir + `/images/torch"`},
 		{image("charliecloud", "torch.sqfs"), `setup.container.image: no such file: "` + dir + `/torch.sqfs"`},
 		{image("charliecloud", "library/torch"), ""},

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
 // containerValued are options of container runtimes that have a value as the next word.
@@ -79,7 +81,7 @@ func (c *command) convertContainer(runtime string) bool {
 	if runtime != "shifter" && firstWord(c.args[1:]) != "exec" {
 		return false // run executes the image's run script
 	}
-	isRelative := !filepath.IsAbs(image.text) && !strings.Contains(image.text, "://") && runtime != "shifter"
+	isRelative := !filepath.IsAbs(image.text) && !jobs.IsImageURI(image.text) && runtime != "shifter"
 	if isRelative && (j.shellDir != "" || !filepath.IsLocal(filepath.Join(j.workdir, image.text)) && !filepath.IsAbs(j.workdir)) {
 		return false
 	}
