@@ -114,6 +114,8 @@ func isTest(s *syntax.Stmt) bool {
 				return true
 			}
 		}
+	case *syntax.CaseClause:
+		return slices.ContainsFunc(c.Items, func(i *syntax.CaseItem) bool { return slices.ContainsFunc(i.Stmts, isTest) })
 	}
 	return false
 }
@@ -198,7 +200,7 @@ func writesFile(redirect *syntax.Redirect) bool {
 func hasCommand(n syntax.Node) bool { return slices.Contains(usedVariables(n), "$(") }
 
 // pureCommand matches commands that only print. Their substitutions have no effect.
-var pureCommand = lazyregexp.New(`^(?:scontrol show|hostname|head|tail|date|echo|printf|wc|nproc|shuf|awk|sed|cut|tr|grep|expr|basename|dirname|pwd|seq|cat|getent|ip|comm|sort|uniq|realpath|readlink|which|nvidia-smi|rocm-smi|whoami|id|uname|bc|squeue|sacct|sstat|seff|ls|jq|srun .*hostname|\[|test|python3? (?:-V|--version)|nvcc --version|git (?:rev-parse|log|describe))\s`)
+var pureCommand = lazyregexp.New(`^(?:scontrol show|hostname|head|tail|date|echo|printf|wc|nproc|shuf|awk|sed|cut|tr|grep|expr|basename|dirname|pwd|seq|cat|getent|ip|comm|sort|uniq|realpath|readlink|which|nvidia-smi|rocm-smi|whoami|id|uname|bc|squeue|sacct|sstat|seff|ls|jq|du|df|free|uptime|lscpu|stat|md5sum|sha256sum|srun .*hostname|\[|test|python3? (?:-V|--version)|nvcc --version|git (?:rev-parse|log|describe))\s`)
 
 // hasPureCommands reports whether all command substitutions in n only print.
 func hasPureCommands(n syntax.Node) bool {

@@ -118,7 +118,7 @@ func (c *command) layout() {
 		j.raw["ranks_per_node"] = strings.ReplaceAll(fmt.Sprint(ranks), " ", ", ")
 	}
 	r.setMemory(cores)
-	if !c.inSrun && !j.once && !j.torchrun && gpus > 1 && isPython {
+	if j.single && !j.once && gpus > 1 && isPython {
 		c.note(strconv.Itoa(gpus)+" GPUs", "the job sets RANK=0, LOCAL_RANK=0, and WORLD_SIZE=1; a program that reads them uses one GPU: start it with torchrun")
 	}
 }
@@ -180,7 +180,7 @@ func (c *command) rankCores(cores, perNode int) int {
 		cpus = max(1, cores/perNode)
 	}
 	switch {
-	case j.exclusive && !j.once && j.cpus == 0 && (c.inSrun && cpus == 0 || !c.inSrun && j.allTasks <= 1 && j.tasks <= 1):
+	case j.exclusive && !j.once && j.cpus == 0 && (c.inSrun && cpus == 0 && slices.Contains([]string{"", "generic"}, c.r.options.Site) || !c.inSrun && j.allTasks <= 1 && j.tasks <= 1):
 		c.change("--exclusive", "the program may use all cores of the node; the job requests 1 core per rank: set slurm.cpus_per_task")
 	case !c.inSrun && cores > 1:
 		return max(1, cores/perNode)

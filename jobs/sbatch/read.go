@@ -303,7 +303,7 @@ func shorten(s string) string {
 
 func (r *reader) line(n syntax.Node) int { return int(n.Pos().Line()) }
 
-// sourceText returns the code of a part of the script on one line.
+// sourceText returns the code of a part of the script on one line, except for line breaks in quotes.
 func sourceText(n syntax.Node) string {
 	var b strings.Builder
 	if err := syntax.NewPrinter(syntax.SingleLine(true)).Print(&b, n); err != nil {

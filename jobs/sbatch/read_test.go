@@ -1,6 +1,7 @@
 package sbatch
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -175,6 +176,7 @@ func TestConversion(t *testing.T) {
 		wrap         bool
 		toml, note   string // expected parts; without a note if empty
 		changes      bool
+		site         string // default: generic
 		wrapped      string
 	}{
 		{name: "line breaks of DOS", script: "#!/bin/bash\r\n#SBATCH --ntasks=1\r\nsrun python train.py --n 5\r\n", wrap: true,
@@ -216,6 +218,7 @@ func TestConversion(t *testing.T) {
 		{name: "backslash at the end", script: "srun python train.py \\", toml: `argv = ["python", "train.py"]`},
 		{name: "two backslashes at the end", script: "srun python train.py \\\\", toml: `"train.py", "\\"]`},
 		{name: "all cores of a node", script: "#SBATCH --exclusive\nsrun python train.py\n", note: "--exclusive", changes: true, wrapped: "ddpbatch launch --"},
+		{name: "all cores of a node of a site", site: "frontier", script: "#SBATCH --exclusive\nsrun python train.py\n", toml: `argv = ["python", "train.py"]`},
 		{name: "some cores of a node", script: "#SBATCH --exclusive\nsrun -c 4 python train.py\n", toml: "cpus_per_task = 4"},
 		{name: "cores that torchrun's ranks cannot share", script: "#!/bin/bash\n#SBATCH --ntasks=1 --cpus-per-task=12\ntorchrun --nproc_per_node=8 train.py\n", note: "12 cores",
 			toml: "tasks_per_node = 8\ncpus_per_task = 1\n"},
@@ -300,7 +303,7 @@ func TestConversion(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			options := testOptions
-			options.Wrap, options.Site = tt.wrap, "generic"
+			options.Wrap, options.Site = tt.wrap, cmp.Or(tt.site, "generic")
 			script := tt.script
 			if !strings.HasPrefix(script, "#!") {
 				script = head + script

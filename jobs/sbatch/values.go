@@ -156,8 +156,8 @@ func isPlainName(name string) bool { return plainName().MatchString(name) }
 // isNumber reports whether the name of a parameter is a number, as in $1.
 func isNumber(name string) bool { return name != "" && strings.Trim(name, "0123456789") == "" }
 
-// readsArguments reports whether a name in the result of usedVariables is a property of the arguments of
-// the script that a script without arguments also has: $#, or $1 with a default.
+// readsArguments reports whether a name in the result of usedVariables stands for $# or for a positional
+// parameter with a default, such as ${1:-x}.
 func readsArguments(name string) bool { return name == "#" || isNumber(name) }
 
 // fields expands a word to arguments, as bash does, and reports whether all of it is known.
