@@ -85,9 +85,7 @@ func (a *submission) send(ctx context.Context, sub rundir.Submission, dependenci
 	case lost != nil:
 		return "", hints.Errorf("submit again when the controller responds; the job is never submitted twice", "%w; and %w", err, lost)
 	case id == "":
-		lost := a.dropPending(sub)
-		a.sent = lost != nil
-		if lost != nil {
+		if lost := a.dropPending(sub); lost != nil {
 			return "", errors.Join(err, lost)
 		}
 		return "", hints.Errorf("Slurm has no such job: check the message of sbatch, and submit again", "%w", err)
