@@ -27,7 +27,7 @@ const (
 	Idle              Kind = "idle"        // the learning rate will be 0 for the last Idle steps
 	Evaluated         Kind = "eval"        // the held-out data were evaluated
 	Saved             Kind = "save"        // rank 0: saved a checkpoint of Step, which may be before the current step, to Path
-	Unsaved           Kind = "save-failed" // a checkpoint could not be written, and training continues; Err is the reason
+	Unsaved           Kind = "save-failed" // a checkpoint could not be written, or old ones not removed, and training continues; Err is the reason
 	Unpinned          Kind = "unpinned"    // checkpoint.async copies from the GPU at reduced speed; Err is the reason
 	LowSpace          Kind = "scarce"      // rank 0: the disk has too little space for all checkpoints to keep; Err has the sizes
 	Traced            Kind = "trace"       // the steps to trace have ended, and Options.Trace can be written

@@ -94,7 +94,7 @@ func TestRankThatCannotWriteItsPart(t *testing.T) {
 // TestSlowDiskIsNotATimeout checks that rank 0 may save a checkpoint, or verify checkpoints when a
 // run resumes, for longer than the timeout of collectives.
 func TestSlowDiskIsNotATimeout(t *testing.T) {
-	const timeout = time.Second
+	const timeout = 5 * time.Second
 	dir := t.TempDir()
 	j := job(t, strings.Replace(fmt.Sprintf(mlp, 50), "7 steps", "100 steps", 1))
 	for _, slow := range []Kind{Saved, CheckpointSkipped} {

@@ -20,8 +20,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 )
 
-// TestMain also runs the test binary as a rank that Run starts, and as "ddpbatch start". The rank's behavior is in the
-// variable BEHAVIOUR, which is passed like the job's own variables.
+// TestMain also runs the test binary as a rank that Run starts, and as "ddpbatch start". The rank's
+// behavior is in the variable BEHAVIOUR, which is passed like the job's own variables.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "run" {
 		os.Exit(rank(os.Args[3]))

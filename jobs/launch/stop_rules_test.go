@@ -106,10 +106,14 @@ func TestKillProgramOutsideGroup(t *testing.T) {
 // TestKillProcessesChecksParent checks that another process with the PID of a program that has ended is
 // not killed.
 func TestKillProcessesChecksParent(t *testing.T) {
-	ended := exec.CommandContext(t.Context(), "true")
+	group, release, err := newProcessGroup()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "sleep 600 & echo $!; wait $!; echo status $?")
 	out, err := cmd.StdoutPipe()
-	if err := errors.Join(err, ended.Run(), cmd.Start()); err != nil {
+	if err := errors.Join(err, cmd.Start()); err != nil {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(out)
@@ -118,7 +122,7 @@ func TestKillProcessesChecksParent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	killProcesses(pid, ended.Process.Pid)
+	killProcesses(pid, group)
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

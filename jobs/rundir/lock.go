@@ -46,13 +46,13 @@ type Claim struct {
 // when the process ends for any reason. If another process holds the lock, the error names the
 // process and its host.
 //
-// On some file systems, each node has separate locks or no locks, for example on Lustre
-// mounted with localflock or without flock. Lock then relies on the content of the lock file.
-// A holder on another node, or in another container, keeps the lock until Slurm reports the end of its job. If it has no
-// job, or Slurm does not respond, only the file system decides: most file systems lock across
-// nodes, and a job must start after its launcher was killed although the controller is down. On a
-// file system with separate locks, a second launcher can then start. A holder on this node keeps
-// the lock while its process exists.
+// On some file systems, each node has separate locks or no locks, for example on Lustre mounted
+// with localflock or without flock. Lock then relies on the content of the lock file. A holder on
+// another node, or in another container, keeps the lock until Slurm reports the end of its job. If
+// it has no job, or Slurm does not respond, only the file system decides: most file systems lock
+// across nodes, and a job must start after its launcher was killed although the controller is down.
+// On a file system with separate locks, a second launcher can then start. A holder on this node
+// keeps the lock while its process exists.
 func (d Dir) Lock(c Claim) (unlock func(), err error) {
 	return d.lock(c, launchLockName, errors.New("a launcher is already running there"),
 		"stop it first, or give this run a directory of its own with --run-dir")

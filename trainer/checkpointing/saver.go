@@ -71,7 +71,8 @@ type Options struct {
 	// Saved is called on rank 0 after a save, with the total time, and the time for which training
 	// waited.
 	Saved func(m *checkpoint.Manifest, path string, took, stalled time.Duration)
-	// Unsaved is called with the error of a failed save after which training continues.
+	// Unsaved is called with the error of a failed save, or of a failed removal of old checkpoints,
+	// after which training continues.
 	Unsaved func(error)
 	// MismatchHint is the fix for a checkpoint that cannot be used, if its error has no hint.
 	MismatchHint string
@@ -85,6 +86,7 @@ type Saver struct {
 	State      *State
 	phase      phase
 	current    *save        // since writing; nil if idle or copying
+	begun      bool         // a save has begun since the last waitAll; equal on all ranks
 	verified   map[int]bool // by step: whether its checkpoint verifies, see checkpoint.Prune
 	copyBuffer []float32    // memory for copies of an asynchronous save
 }
@@ -155,8 +157,8 @@ func (s *Saver) end() {
 }
 
 // Save writes the state after a step and returns when the checkpoint is on disk. Rank 0 writes the
-// whole state, or, if the state is sharded, each rank writes its part. If training is finished, rank 0 consolidates the parts, so that other
-// programs can read the result.
+// whole state, or, if the state is sharded, each rank writes its part. If training is finished,
+// rank 0 consolidates the parts, so that other programs can read the result.
 func (s *Saver) Save(ctx context.Context, step int64) error {
 	return s.save(ctx, save{step: step, required: true})
 }
@@ -175,6 +177,7 @@ func (s *Saver) save(ctx context.Context, c save) error {
 		return err
 	}
 	s.enter(copying)
+	s.begun = true
 	hasPart, err := s.copyState(ctx, &c)
 	if hasPart {
 		s.current = &c
@@ -191,12 +194,17 @@ func (s *Saver) save(ctx context.Context, c save) error {
 }
 
 // waitAll completes the save in progress on all ranks. Otherwise, the other ranks would wait for a
-// slow disk in their next operation, whose timeout is for the network.
+// slow disk in their next operation, whose timeout is for the network. Without a save since the last
+// call, no rank waits for a disk, and the timeout applies.
 func (s *Saver) waitAll(ctx context.Context) error {
 	if err := s.Wait(ctx); err != nil {
 		return err
 	}
-	return s.State.Comm.Do(untimed(ctx), collective.Barrier())
+	if s.begun {
+		ctx = untimed(ctx)
+	}
+	s.begun = false
+	return s.State.Comm.Do(ctx, collective.Barrier())
 }
 
 // untimed returns a context for operations in which ranks wait for the disk of another rank. A

@@ -248,6 +248,23 @@ func TestFailureOfOneRankFailsTheSave(t *testing.T) {
 	}
 }
 
+// TestMissingRankEndsSave checks that the timeout of collectives applies to a rank that does not begin a
+// save, while no rank waits for a disk.
+func TestMissingRankEndsSave(t *testing.T) {
+	ended := make(chan struct{})
+	eachRankWithin(t, 300*time.Millisecond, 2, ddp.DDP, t.TempDir(), nil, func(ctx context.Context, r *rank) error {
+		if r.State.Comm.Rank() == 1 {
+			<-ended
+			return nil
+		}
+		defer close(ended)
+		if err := r.Save(ctx, 7); err == nil {
+			return errors.New("the save succeeded")
+		}
+		return nil
+	})
+}
+
 // TestSlowDiskIsNotATimeout checks that a rank may write for longer than the timeout of collectives
 // before the next save begins.
 func TestSlowDiskIsNotATimeout(t *testing.T) {
@@ -257,7 +274,7 @@ func TestSlowDiskIsNotATimeout(t *testing.T) {
 	}{{ddp.DDP, 0}, {ddp.ZeRO1, 1}, {ddp.ZeRO3, 1}} {
 		t.Run(tt.strategy.String(), func(t *testing.T) {
 			t.Parallel()
-			const timeout = time.Second
+			const timeout = 5 * time.Second
 			eachRankWithin(t, timeout, 2, tt.strategy, t.TempDir(), nil, func(ctx context.Context, r *rank) error {
 				if err := r.SavePeriodic(ctx, 7); err != nil {
 					return err
