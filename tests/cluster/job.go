@@ -31,6 +31,9 @@ func (c *Cluster) JobState(ctx context.Context, id string) (string, error) {
 	return job["JobState"], nil
 }
 
+// controllerTimeout is the time for which WaitJob repeats requests that the controller does not answer.
+const controllerTimeout = 3 * time.Minute
+
 // WaitJob waits until a job is in one of the states, and returns the state. Without states it waits
 // for any final state. It returns an error if the context ends, if there is no such job, or if the
 // job is in a different final state. The error contains Slurm's description of the job and the end
@@ -39,9 +42,13 @@ func (c *Cluster) WaitJob(ctx context.Context, id string, states ...string) (str
 	if len(states) == 0 {
 		states = final
 	}
+	answered := time.Now()
 	for {
 		job, err := c.job(ctx, id)
-		if err != nil && (ctx.Err() != nil || strings.Contains(err.Error(), "Invalid job id")) {
+		switch {
+		case err == nil:
+			answered = time.Now()
+		case ctx.Err() != nil, strings.Contains(err.Error(), "Invalid job id"), time.Since(answered) > controllerTimeout:
 			return "", err
 		}
 		state := job["JobState"]
@@ -53,9 +60,6 @@ func (c *Cluster) WaitJob(ctx context.Context, id string, states ...string) (str
 		}
 		select {
 		case <-ctx.Done():
-			if err != nil {
-				return "", err
-			}
 			return state, fmt.Errorf("job %s is still %s, not %s: %w: %s",
 				id, state, strings.Join(states, " or "), ctx.Err(), explain(job))
 		case <-time.After(pollJob):
