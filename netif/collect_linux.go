@@ -200,7 +200,7 @@ func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
 // default rules.
 //
 // It omits rules that cannot match this process's TCP traffic, or that also match ports, the
-// type of service, or a tunnel. It also omits rules without an effect: VRF rules, and jumps to a
+// type of service, or a tunnel, unless they are inverted and then match all connections. It also omits rules without an effect: VRF rules, and jumps to a
 // rule that does not exist.
 func collectRules(ctx context.Context, kernel *netlink.Handle) ([]Rule, []int, error) {
 	var rules []Rule
@@ -280,7 +280,8 @@ func isKernelDefault(r Rule) bool {
 }
 
 // ruleOf converts a kernel rule. It reports false if the rule cannot affect a connection of this
-// process, or matches ports, the type of service, or a tunnel.
+// process, or matches ports, the type of service, or a tunnel. An inverted rule with such a condition
+// matches all connections.
 func ruleOf(k netlink.Rule, family int) (Rule, bool) {
 	uid := int64(os.Getuid())
 	fails := k.Dport != nil || k.Sport != nil || k.Tos != 0 || k.TunID != 0 || k.IPProto != 0 && k.IPProto != unix.IPPROTO_TCP ||

@@ -120,7 +120,7 @@ func (p *program) recordings(dir rundir.Dir) (all []*trace.Recording, corrupt in
 		}
 	}
 	if more := corrupt - maxCorruptNotes; more > 0 {
-		p.note("%s more", format.Count(more, "corrupt recording"))
+		p.note("%s", format.Count(more, "more corrupt recording"))
 	}
 	return all, corrupt, nil
 }

@@ -84,7 +84,11 @@ func writerWarnings(path, what string) (warnings jobs.Diagnostics) {
 		}
 	}
 	if safefile.WritersOf(file) == safefile.Anyone {
-		warn(path, file.Mode(), "run `chmod o-w "+shellQuote(path)+"`")
+		hint := "run `chmod o-w " + shellQuote(path) + "`"
+		if owner, ok := safefile.Owner(file); ok && owner != os.Geteuid() && os.Geteuid() != 0 {
+			hint = "copy the " + what + " to a directory that only you can write to"
+		}
+		warn(path, file.Mode(), hint)
 	}
 	name, err := filepath.Abs(path)
 	if err != nil {
