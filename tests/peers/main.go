@@ -42,7 +42,7 @@ func main() {
 	flag.StringVar(&r.program, "program", "bin/ddpbatch", "path of ddpbatch, built by make build")
 	flag.StringVar(&r.python, "python", "/usr/bin/python3", "path of a Python with PyTorch")
 	flag.IntVar(&r.rounds, "rounds", 5, "number of measurements of each side")
-	only := flag.String("only", "", `part to measure: "ddp" (steps of two ranks), "collectives" (all-reduces on this machine), or "tcp" (all-reduces over TCP); other results are kept`)
+	only := flag.String("only", "", `part to measure: "steps" (training steps and matrix multiplications), "ddp" (steps of two ranks), "collectives" (all-reduces on this machine), or "tcp" (all-reduces over TCP); other results are kept`)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -54,8 +54,8 @@ func main() {
 
 // compare measures, and writes and prints the page.
 func (r *runner) compare(ctx context.Context, only string) error {
-	if !slices.Contains([]string{"", "ddp", "collectives", "tcp"}, only) {
-		return fmt.Errorf(`-only is %q, want "ddp", "collectives", or "tcp"`, only)
+	if !slices.Contains([]string{"", "steps", "ddp", "collectives", "tcp"}, only) {
+		return fmt.Errorf(`-only is %q, want "steps", "ddp", "collectives", or "tcp"`, only)
 	}
 	if r.rounds < 1 {
 		return fmt.Errorf("-rounds is %d, want at least 1", r.rounds)
@@ -69,7 +69,7 @@ func (r *runner) compare(ctx context.Context, only string) error {
 	if err := json.Unmarshal(text, &found); err != nil {
 		return fmt.Errorf("read %s: %w", figures, err)
 	}
-	if only == "" {
+	if only == "" || only == "steps" {
 		if err := r.compareWork(ctx, &found); err != nil {
 			return err
 		}
