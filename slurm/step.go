@@ -72,6 +72,22 @@ type StepSize struct {
 	Gres string
 }
 
+// OneTaskPerNode returns the sizes of the parts of a step that runs one task with one core on each of the
+// given nodes of a heterogeneous job. Each element of components has the nodes of one component. For
+// other jobs, both are nil.
+func OneTaskPerNode(components [][]string, nodes []string) (parts []StepSize) {
+	for _, component := range components {
+		size := StepSize{CPUsPerTask: 1}
+		for _, node := range nodes {
+			if slices.Contains(component, node) {
+				size.TaskNodes = append(size.TaskNodes, node)
+			}
+		}
+		parts = append(parts, size)
+	}
+	return parts
+}
+
 // SrunArgv returns the command line that starts the step. It sets every count explicitly,
 // because versions of srun differ in the variables that they read: 22.05 to 23.02 ignore
 // SLURM_CPUS_PER_TASK and would give one core to each task.

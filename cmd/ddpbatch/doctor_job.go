@@ -98,17 +98,12 @@ func (c *doctorCmd) inJob(ctx context.Context, p *program) ([]doctor.Finding, er
 
 // doctorStep returns the step that runs argv once on each node of the allocation.
 func doctorStep(a slurm.Allocation, argv ...string) slurm.Step {
-	step := slurm.Step{StepSize: slurm.StepSize{Nodes: len(a.Nodes), TasksPerNode: 1, CPUsPerTask: 1}, NodeList: a.Nodes, Overlap: true, Label: true, CPUBind: "none", Name: "ddpbatch-doctor", Argv: argv}
+	var components [][]string
 	for _, c := range a.Components {
-		size := slurm.StepSize{CPUsPerTask: 1}
-		for _, node := range a.Nodes {
-			if slices.Contains(c.Nodes, node) {
-				size.TaskNodes = append(size.TaskNodes, node)
-			}
-		}
-		step.Components = append(step.Components, size)
+		components = append(components, c.Nodes)
 	}
-	return step
+	return slurm.Step{StepSize: slurm.StepSize{Nodes: len(a.Nodes), TasksPerNode: 1, CPUsPerTask: 1}, NodeList: a.Nodes, Components: slurm.OneTaskPerNode(components, a.Nodes),
+		Overlap: true, Label: true, CPUBind: "none", Name: "ddpbatch-doctor", Argv: argv}
 }
 
 // allocation returns the allocation with the nodes to check: the nodes in --hosts, or all nodes.

@@ -75,17 +75,9 @@ func (n Nodes) Srun(labels bool, argv ...string) []string {
 	step := slurm.Step{
 		StepSize: slurm.StepSize{Nodes: len(n.Hosts), TasksPerNode: 1, CPUsPerTask: 1},
 		NodeList: n.Hosts, Overlap: true, Name: "ddpbatch-inspect", Label: labels,
-		Options: []string{"--jobid=" + n.JobID, "--chdir=/"},
-		Argv:    argv,
-	}
-	for _, component := range n.Components {
-		size := slurm.StepSize{CPUsPerTask: 1}
-		for _, host := range n.Hosts {
-			if slices.Contains(component, host) {
-				size.TaskNodes = append(size.TaskNodes, host)
-			}
-		}
-		step.Components = append(step.Components, size)
+		Options:    []string{"--jobid=" + n.JobID, "--chdir=/"},
+		Components: slurm.OneTaskPerNode(n.Components, n.Hosts),
+		Argv:       argv,
 	}
 	return step.SrunArgv()
 }
