@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
 
@@ -87,7 +88,11 @@ argv = ["--redirects", "9:1", "--tee", "9:1", "worker.py"]
 	id := s.submit("torchrun.toml")
 	s.completed(id)
 	log := s.log("workers", id)
-	mustContain(t, log, "local 0 of 2, group 0 on n", "local 1 of 2, group 0 on n", "local 0 of 1, group 1 on n")
+	nodes, err := slurm.ExpandHosts(s.nodes(id)) // a requeued job may have other nodes
+	if err != nil || len(nodes) != 2 {
+		t.Fatalf("nodes %q, %v, want 2", nodes, err)
+	}
+	mustContain(t, log, "local 0 of 2, group 0 on "+nodes[0], "local 1 of 2, group 0 on "+nodes[0], "local 0 of 1, group 1 on "+nodes[1])
 	for rank := range 3 {
 		mustContain(t, log, fmt.Sprintf("rank %d of 3, ", rank))
 	}

@@ -42,6 +42,12 @@ func (s site) shown(id string) string {
 func (s site) running(id string) string {
 	s.t.Helper()
 	waitUntil(s.t, "job "+id+" to run", func() bool { return strings.Contains(s.shown(id), "JobState=RUNNING") })
+	return s.nodes(id)
+}
+
+// nodes returns the nodes of a job that has started.
+func (s site) nodes(id string) string {
+	s.t.Helper()
 	nodes := regexp.MustCompile(`\n +NodeList=(\S+)`).FindStringSubmatch(s.shown(id))
 	if nodes == nil {
 		s.t.Fatalf("job %s has no nodes:\n%s", id, s.shown(id))
