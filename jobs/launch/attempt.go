@@ -283,7 +283,7 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	}
 	switch {
 	case cancelled:
-		r.Exit = exitCancelled
+		r.Exit = exitCanceled
 	case r.Failure != nil && r.Failure.Rank < 0 && r.Failure.State != rendezvous.Lost:
 		r.Exit = exitFailed // no rank failed; for example, the ranks could not agree on a network
 	case r.Failure != nil && r.Failure.State != rendezvous.Failed:

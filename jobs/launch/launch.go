@@ -61,10 +61,10 @@ import (
 
 // Exit codes of an attempt whose end is not the exit code of a rank.
 const (
-	exitFailed    = exitcode.Failed
-	exitStopped   = exitcode.Stopped
-	exitLost      = exitcode.Lost
-	exitCancelled = exitcode.Canceled
+	exitFailed   = exitcode.Failed
+	exitStopped  = exitcode.Stopped
+	exitLost     = exitcode.Lost
+	exitCanceled = exitcode.Canceled
 )
 
 // killGrace is how long ranks may take to exit after an attempt has failed or was canceled,
@@ -245,7 +245,7 @@ func (s *supervisor) decideRestart(ctx context.Context, a *attempt, r Result) (r
 	}
 	if !r.Failure.PortTaken {
 		s.portRestarts = 0
-	} else if !a.stopped && r.Exit != exitCancelled && s.portRestarts < maxPortRestarts {
+	} else if !a.stopped && r.Exit != exitCanceled && s.portRestarts < maxPortRestarts {
 		if r = s.finalizeResult(ctx, r, s.saved); r.Preempted {
 			return r, 0, false
 		}
@@ -255,7 +255,7 @@ func (s *supervisor) decideRestart(ctx context.Context, a *attempt, r Result) (r
 		return r, 0, true
 	}
 	limit := s.Job.Restart.MaxWithoutProgress
-	if a.stopped || a.final || limit == 0 || r.Exit == exitCancelled {
+	if a.stopped || a.final || limit == 0 || r.Exit == exitCanceled {
 		return s.finalizeResult(ctx, r, s.saved), 0, false
 	}
 	if s.saved.advanced() || a.programStep > earlierStep {

@@ -237,7 +237,7 @@ func TestSecondInterruptEndsAtOnce(t *testing.T) {
 		signals <- os.Interrupt
 	})
 	result, _, err := launched(t, 2, "program", "[command]\nargv = [\"/bin/sh\", \"-c\", \"trap '' TERM; sleep 30\"]\n", signals)
-	if err != nil || result.Exit != exitCancelled {
+	if err != nil || result.Exit != exitCanceled {
 		t.Errorf("%+v, %v", result, err)
 	}
 }

@@ -30,7 +30,7 @@ const requeueTimeout = 5 * time.Minute
 // finalizeResult adds to the result of an attempt the facts that decide whether the job is
 // requeued. It sets the exit code of a program that must continue after a requeue to exitStopped.
 func (o Options) finalizeResult(ctx context.Context, r Result, saved *progress) Result {
-	if o.Allocation == nil || r.Exit == exitCancelled || r.Exit == 0 && o.Job.Train != nil {
+	if o.Allocation == nil || r.Exit == exitCanceled || r.Exit == 0 && o.Job.Train != nil {
 		return r
 	}
 	preemption := o.queryPreemption(ctx)
@@ -106,7 +106,7 @@ func Requeue(ctx context.Context, o Options, r Result) {
 		why = "it is preempted"
 	case r.NodesLost:
 		why = "too few nodes are left"
-	case o.Job.Restart.OnFailure > 0 && r.Failure != nil && !r.StopRequested && r.Exit != exitCancelled && o.Dir.CheckPlace() == nil:
+	case o.Job.Restart.OnFailure > 0 && r.Failure != nil && !r.StopRequested && r.Exit != exitCanceled && o.Dir.CheckPlace() == nil:
 		limit := o.Job.Restart.OnFailure
 		switch {
 		case o.Allocation.RestartCount >= limit:

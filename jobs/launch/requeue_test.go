@@ -109,7 +109,7 @@ func TestRequeue(t *testing.T) {
 		"no progress":         {trains, takes, goesOn, 0, "", false, stopped, "", "warning: not requeued: there is no newer checkpoint than when the job started; increase slurm.time, or decrease checkpoint.every", 3},
 		"finished":            {trains, takes, inGrace, 0, "", true, Result{Exit: 0, NearEnd: true}, "", "", 0},
 		"stopped by a person": {trains, takes, goesOn, 0, "", true, Result{Exit: 3}, "", "", 3},
-		"ended by a person":   {trains, takes, inGrace, 0, "", true, Result{Exit: exitCancelled}, "", "", exitCancelled},
+		"ended by a person":   {trains, takes, inGrace, 0, "", true, Result{Exit: exitCanceled}, "", "", exitCanceled},
 		"not asked for":       {not(trains), takes, goesOn, 0, "", true, stopped, "", "", 3},
 		"refused": {trains, refuses, goesOn, 0, "", true, stopped, "",
 			"warning: not requeued: requeue job 7: scontrol failed (exit status 1): scontrol: error: Requested operation is presently disabled; submit it again to resume", 3},

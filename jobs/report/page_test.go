@@ -216,7 +216,7 @@ func TestExitCodeOfTheState(t *testing.T) {
 		phase watch.Phase
 		exit  int
 		want  bool
-	}{{watch.Done, 0, true}, {watch.Done, 130, false}, {watch.Failed, 4, true}, {watch.Cancelled, 130, true}, {watch.Training, 0, false}} {
+	}{{watch.Done, 0, true}, {watch.Done, 130, false}, {watch.Failed, 4, true}, {watch.Canceled, 130, true}, {watch.Training, 0, false}} {
 		r := &Run{End: &rundir.End{Exit: tt.exit}}
 		r.Status.Phase = tt.phase
 		if got := strings.Contains(r.describeState().Text, "Exit code"); got != tt.want {

@@ -37,7 +37,7 @@ const (
 	Stopped      Phase = "stopped"    // as requested
 	Preempted    Phase = "preempted"  // by Slurm
 	TimeLimit    Phase = "time limit" // the job reached its time limit
-	Cancelled    Phase = "cancelled"  // the job was canceled, or a launcher was interrupted twice
+	Canceled     Phase = "cancelled"  // the job was canceled, or a launcher was interrupted twice
 	Failed       Phase = "failed"     // with a cause
 	Killed       Phase = "killed"     // the launcher was killed, without a record of its end
 	Done         Phase = "done"       // complete
@@ -46,7 +46,7 @@ const (
 
 // Phases lists all phases, roughly in the order of a run.
 var Phases = []Phase{NotSubmitted, CutShort, Queued, Held, Requeued, Starting, Joining, Loading, Training, Evaluating, Saving, Running,
-	Stopping, Restarting, Suspended, Ending, Stopped, Preempted, TimeLimit, Cancelled, Failed, Killed, Done, Unknown}
+	Stopping, Restarting, Suspended, Ending, Stopped, Preempted, TimeLimit, Canceled, Failed, Killed, Done, Unknown}
 
 // maxLiveAge is the maximum age of the launcher's last report until it counts as outdated. It
 // allows for clocks that differ between nodes.
@@ -55,7 +55,7 @@ const maxLiveAge = 30 * time.Second
 // IsOver reports whether the run has ended, so that nothing is running or queued.
 func (p Phase) IsOver() bool {
 	switch p {
-	case Stopped, Preempted, TimeLimit, Cancelled, Failed, Killed, Done:
+	case Stopped, Preempted, TimeLimit, Canceled, Failed, Killed, Done:
 		return true
 	}
 	return false
@@ -144,7 +144,7 @@ func (s *Status) phase(now time.Time) (p Phase, detail, advice string) {
 	case slurm.StateCompleted:
 		return s.endedPhase(outcome.Finished)
 	case slurm.StateCancelled:
-		return s.resumablePhase(Cancelled)
+		return s.resumablePhase(Canceled)
 	case slurm.StateTimeout, slurm.StateDeadline:
 		return s.resumablePhase(TimeLimit)
 	case slurm.StatePreempted:
@@ -172,7 +172,7 @@ func (s *Status) endedPhase(by outcome.End) (p Phase, detail, advice string) {
 	case by == outcome.Failed:
 		return s.failedPhase("")
 	case by == outcome.Canceled:
-		return s.resumablePhase(Cancelled)
+		return s.resumablePhase(Canceled)
 	}
 	// The run was asked to stop. Or it had finished, and now the job file requests more epochs
 	// or the last checkpoint is corrupt.
