@@ -3,9 +3,12 @@ package jobs
 import (
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/BurntSushi/toml"
 )
 
 func TestWallTime(t *testing.T) {
@@ -234,5 +237,17 @@ func TestNearest(t *testing.T) {
 	}
 	if got := Nearest("alpha", []string{"alphabet1", "alphabet2"}); got != "" {
 		t.Errorf("an ambiguous start gives %q", got)
+	}
+}
+
+// TestTOMLList checks that a parser reads each word unchanged.
+func TestTOMLList(t *testing.T) {
+	words := []string{"", "a b", `"`, `\`, `\n`, "'", "é", "#", "a\nb\t\x7f"}
+	var got struct{ V []string }
+	if _, err := toml.Decode("V = "+TOMLList(words), &got); err != nil || !slices.Equal(got.V, words) {
+		t.Errorf("got %q, %v, want %q", got.V, err, words)
+	}
+	if got, want := TOMLString("a\xffb"), "\"a\ufffdb\""; got != want {
+		t.Errorf("invalid UTF-8: got %q, want %q", got, want)
 	}
 }

@@ -143,7 +143,7 @@ func (p *program) loadAfter(c *submitCmd, given []jobs.Dependency) (*jobFile, er
 		}
 		words = append(words, "afterok:"+run)
 	}
-	return p.load(c.Job, append(c.Set[:len(c.Set):len(c.Set)], "slurm.dependency="+tomlList(words))...)
+	return p.load(c.Job, append(c.Set[:len(c.Set):len(c.Set)], "slurm.dependency="+jobs.TOMLList(words))...)
 }
 
 // maxChain is the maximum number of jobs of a chain. More are probably a typing error.
