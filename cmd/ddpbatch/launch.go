@@ -159,8 +159,15 @@ func (c *launchCmd) prepare(ctx context.Context, p *program, o *launch.Options, 
 		return false, err
 	}
 	if c.Digest != "" {
-		if done, err := p.startChained(ctx, o.Dir, c.RunDir, id); done || err != nil {
-			return done, err
+		previous, done, err := submit.StartChained(ctx, o.Dir, p.abs(c.RunDir), id)
+		switch {
+		case err != nil:
+			return false, err
+		case done:
+			p.note("nothing to do: job %s has finished the run", previous)
+			return true, nil
+		case previous != "":
+			p.note("continuing the run after job %s", previous)
 		}
 	}
 	if err := p.checkSubmission(ctx, c, o, id); err != nil {
@@ -273,14 +280,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 			return nil, err
 		}
 	}
-	record, err := o.Dir.Prepare(string(f.job.Name), f.base, version(), f.spec)
-	if err == nil {
-		err = recordOwnJob(o, record, f.spec)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := o.Dir.WriteSite(f.site.Source()); err != nil {
+	if err := submit.PrepareLaunch(o.Dir, launchRequest(f, o.Dir.Path), jobID(o.Allocation)); err != nil {
 		return nil, err
 	}
 	o.Job, o.Site, o.Spec = f.job, f.site, rundir.Digest(f.spec)
@@ -331,21 +331,14 @@ func (c *closers) close() {
 	}
 }
 
-// recordOwnJob records the surrounding Slurm job if the user's batch script started the
-// launcher. The status and wait commands can then find the job of the run.
-func recordOwnJob(o *launch.Options, record rundir.Record, spec []byte) error {
-	id := jobID(o.Allocation)
-	if id == "" || record.Of(id) != nil || record.Pending != nil {
-		return nil
-	}
-	s := rundir.NewSubmission()
-	s.ID, s.JobID, s.Host, s.User, s.Version, s.SpecSHA256 = "", id, hostName(), userName(), version(), rundir.Digest(spec)
-	record.Submissions = append(record.Submissions, s)
-	return o.Dir.WriteRecord(record)
+// launchRequest describes the job in f, with its run directory at path, for a launch without a
+// submission.
+func launchRequest(f *jobFile, path string) submit.Request {
+	return submit.Request{Job: f.job, Site: f.site, Base: f.base, Spec: f.spec, Dir: path, Version: version(), Host: hostName(), User: userName()}
 }
 
-// chooseTrial replaces the job in f with the job of the trial that --element selects. It creates the
-// sweep's directory, and creates and holds the run directory of the trial.
+// chooseTrial creates and holds the run directory of the trial that --element selects. It replaces the
+// job in f with the job of the trial. Path is the path of the sweep's directory.
 func (c *launchCmd) chooseTrial(f *jobFile, path string) (trial rundir.Dir, release func(), err error) {
 	all := f.job.Sweep.Trials
 	if c.Element == nil {
@@ -354,37 +347,12 @@ func (c *launchCmd) chooseTrial(f *jobFile, path string) (trial rundir.Dir, rele
 	if *c.Element < 0 || *c.Element >= len(all) {
 		return trial, nil, usage(fmt.Sprintf("no trial %d: the sweep has trials 0 to %d", *c.Element, len(all)-1))
 	}
-	dir, err := rundir.Create(path)
-	if err != nil {
-		return trial, nil, err
-	}
-	dir, releaseSweep, err := dir.Hold()
-	if err != nil {
-		return trial, nil, err
-	}
-	defer releaseSweep()
-	// A submission of the sweep may write the same record.
-	unlock, err := dir.LockSubmission()
-	if err != nil {
-		return trial, nil, err
-	}
-	defer unlock()
-	if err := submit.CheckResumable(dir, f.job.Sweep); err != nil {
-		return trial, nil, err
-	}
-	record, err := dir.Prepare(string(f.job.Name), f.base, version(), f.spec)
-	if err != nil {
-		return trial, nil, err
-	}
-	record.Sweep = submit.SweepRecord(f.job.Sweep)
-	if err := dir.WriteRecord(record); err != nil {
-		return trial, nil, err
-	}
+	req := launchRequest(f, path)
 	f.job = all[*c.Element].Job
 	if f.spec, err = f.job.Source(); err != nil {
 		return trial, nil, err
 	}
-	return dir.CreateElement(*c.Element)
+	return submit.CreateTrial(req, *c.Element)
 }
 
 // openSubmitted loads the job that submit stored in the run directory. It holds the directory
@@ -396,12 +364,20 @@ func (c *launchCmd) openSubmitted(p *program, o *launch.Options) (release func()
 	if len(c.Set) > 0 {
 		return nil, usage("--set requires a job file; the keys of a submitted job cannot be overridden")
 	}
-	if o.Dir, release, err = c.openElement(p.abs(c.RunDir), o.Allocation); err != nil {
+	element := c.Element
+	if a := o.Allocation; a != nil && a.ArrayTask != "" {
+		task, err := strconv.Atoi(a.ArrayTask)
+		if err != nil {
+			return nil, err
+		}
+		element = &task
+	}
+	if o.Dir, release, err = rundir.OpenRun(p.abs(c.RunDir), element); err != nil {
 		return nil, err
 	}
 	stored, err := runs.LoadJob(o.Dir)
-	if err == nil {
-		err = c.checkDigest(o.Dir, stored)
+	if err == nil && c.Digest != "" {
+		err = stored.CheckDigest(o.Dir, c.Digest)
 	}
 	if err == nil {
 		err = c.checkRanks(p, o.Allocation, stored.Job, stored.Site)
@@ -416,43 +392,4 @@ func (c *launchCmd) openSubmitted(p *program, o *launch.Options) (release func()
 	o.Job, o.Site, o.Spec = stored.Job, stored.Site, rundir.Digest(stored.Spec)
 	o.Job.ResolvePaths(stored.Record.Base)
 	return release, nil
-}
-
-// checkDigest returns an error if the stored job differs from the submitted job. The batch
-// script in Slurm's spool directory contains the digest, and other users cannot replace that
-// script.
-func (c *launchCmd) checkDigest(dir rundir.Dir, stored runs.StoredJob) error {
-	if c.Digest == "" || c.Digest == rundir.JobDigest(stored.Spec, stored.SiteProfile, stored.Record.Base) {
-		return nil
-	}
-	return hints.Add(fmt.Errorf("run directory %q does not contain the submitted job: its job file, its site profile, or the directory of the job file has changed", dir.Path),
-		"submit the job again; to change a job, edit its job file, not the copy in the run directory")
-}
-
-// openElement opens and holds a run directory. For a sweep, it opens the directory of the
-// trial that the array task or --element selects.
-func (c *launchCmd) openElement(path string, a *slurm.Allocation) (dir rundir.Dir, release func(), err error) {
-	if dir, release, err = rundir.OpenOwn(path); err != nil {
-		return rundir.Dir{}, nil, err
-	}
-	record, err := dir.ReadRecord()
-	if err == nil && record.Sweep == nil {
-		return dir, release, nil
-	}
-	defer release()
-	if err != nil {
-		return rundir.Dir{}, nil, err
-	}
-	index := c.Element
-	if a != nil && a.ArrayTask != "" {
-		task, err := strconv.Atoi(a.ArrayTask)
-		if err != nil {
-			return rundir.Dir{}, nil, err
-		}
-		index = &task
-	}
-	if index == nil {
-		return rundir.Dir{}, nil, hints.Add(fmt.Errorf("run directory %q belongs to a sweep", path), "select a trial with --element N")
-	}
-	return dir.Element(*index).Hold()
 }

@@ -41,6 +41,27 @@ func (d Dir) Hold() (held Dir, release func(), err error) {
 	return Dir{Path: d.Path, root: root}, func() { root.Close() }, nil
 }
 
+// OpenRun opens and holds the directory of a run of this user, like [OpenOwn]. If the directory at path
+// belongs to a sweep, OpenRun opens the directory of the trial with the given index, which may be nil
+// for a single run.
+func OpenRun(path string, index *int) (d Dir, release func(), err error) {
+	if d, release, err = OpenOwn(path); err != nil {
+		return Dir{}, nil, err
+	}
+	record, err := d.ReadRecord()
+	if err == nil && record.Sweep == nil {
+		return d, release, nil
+	}
+	defer release()
+	if err == nil && index == nil {
+		err = hints.Errorf("select a trial with --element N", "run directory %q belongs to a sweep", d.Path)
+	}
+	if err != nil {
+		return Dir{}, nil, err
+	}
+	return d.Element(*index).Hold()
+}
+
 // OpenSweep opens and holds the sweep of the trial in d, and returns it with the trial's index. It
 // rejects a sweep like [OpenOwn], and a sweep that has a different directory for this trial.
 func (d Dir) OpenSweep() (sweep Dir, index int, release func(), err error) {

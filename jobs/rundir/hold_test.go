@@ -290,3 +290,54 @@ func TestJobIDsOfHeldDirectory(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+// TestOpenRun checks which directory OpenRun opens for a single run and for a sweep.
+func TestOpenRun(t *testing.T) {
+	base := t.TempDir()
+	made := func(name string, sweep *SweepRecord) Dir {
+		d, err := Create(filepath.Join(base, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := NewRecord(name, base, "1")
+		r.Sweep = sweep
+		if err := d.WriteRecord(r); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	single, sweep, first := made("single", nil), made("sweep", &SweepRecord{Elements: make([]ElementRecord, 2)}), 0
+	trial, err := Create(sweep.Element(first).Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := 1
+	for _, tt := range []struct {
+		name  string
+		path  string
+		index *int
+		want  string
+		err   string
+	}{
+		{name: "single run", path: single.Path, want: single.Path},
+		{name: "single run with an index", path: single.Path, index: &first, want: single.Path},
+		{name: "trial", path: sweep.Path, index: &first, want: trial.Path},
+		{name: "no index", path: sweep.Path, err: "belongs to a sweep"},
+		{name: "missing trial", path: sweep.Path, index: &missing, err: "no such file"},
+		{name: "missing run", path: filepath.Join(base, "other"), err: "no such file"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d, release, err := OpenRun(tt.path, tt.index)
+			if err != nil {
+				if tt.err == "" || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("got %v, want %q", err, tt.err)
+				}
+				return
+			}
+			defer release()
+			if d.Path != tt.want || !d.IsHeld() || tt.err != "" {
+				t.Errorf("got %q, want %q; error %q", d.Path, tt.want, tt.err)
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package runs
 import (
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
@@ -36,6 +37,17 @@ func LoadJob(dir rundir.Dir) (s StoredJob, err error) {
 	}
 	s.Site.Apply(s.Job)
 	return s, nil
+}
+
+// CheckDigest returns an error if the job that was loaded from dir differs from the submitted job. The
+// batch script in Slurm's spool directory contains the digest of the submitted job, and other users
+// cannot replace that script.
+func (s StoredJob) CheckDigest(dir rundir.Dir, digest string) error {
+	if digest == rundir.JobDigest(s.Spec, s.SiteProfile, s.Record.Base) {
+		return nil
+	}
+	return hints.Errorf("submit the job again; to change a job, edit its job file, not the copy in the run directory",
+		"run directory %q does not contain the submitted job: its job file, its site profile, or the directory of the job file has changed", dir.Path)
 }
 
 // FindSubmission returns the submission of the job that runs in dir, or nil if it does not exist.

@@ -79,3 +79,23 @@ func TestIsSweepDigest(t *testing.T) {
 		t.Error("the record of a sweep of another user counts")
 	}
 }
+
+// TestCheckDigest checks that a stored job must have the digest of its submission.
+func TestCheckDigest(t *testing.T) {
+	job := StoredJob{Spec: []byte("name = \"a\"\n"), SiteProfile: []byte("x"), Record: rundir.Record{Base: "/home/ada"}}
+	digest := rundir.JobDigest(job.Spec, job.SiteProfile, job.Record.Base)
+	other := job
+	other.Record.Base = "/home/eve"
+	for _, tt := range []struct {
+		name    string
+		job     StoredJob
+		isValid bool
+	}{
+		{name: "submitted", job: job, isValid: true},
+		{name: "different base directory", job: other},
+	} {
+		if err := tt.job.CheckDigest(rundir.Dir{Path: "/runs/a"}, digest); (err == nil) != tt.isValid {
+			t.Errorf("%s: got %v", tt.name, err)
+		}
+	}
+}

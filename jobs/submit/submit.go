@@ -10,8 +10,10 @@
 //     digest of the ddpbatch executable.
 //
 // It also submits only the failed trials of a sweep, chains of jobs that continue a run, and
-// dependencies on other runs. [CheckResume] compares a job with the newest checkpoint in its run
-// directory before a submission. [Submitter.Repair] rebuilds a corrupt record.
+// dependencies on other runs. [StartChained] starts the next job of a chain in the record of its run.
+// [CheckResume] compares a job with the newest checkpoint in its run directory before a submission.
+// [PrepareLaunch] and [CreateTrial] prepare the run directory of a job that is launched without a
+// submission. [Submitter.Repair] rebuilds a corrupt record.
 //
 // The package does not parse job files, render the batch script ([Request].Script does), print,
 // wait for the job, or start ranks.

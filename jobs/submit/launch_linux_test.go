@@ -1,4 +1,4 @@
-package main
+package submit
 
 import (
 	"errors"
@@ -10,27 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
-	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// TestChooseTrialHoldsSweep checks that a launch of a trial writes only into the sweep's directory that it
+// TestCreateTrialHoldsSweep checks that a launch of a trial writes only into the sweep's directory that it
 // has checked. Another user who can write to the directory above may exchange it at any time.
-func TestChooseTrialHoldsSweep(t *testing.T) {
-	requireRoot(t)
-	job, err := jobs.Parse("job.toml", []byte("name = \"tune\"\n[sweep.grid]\n\"setup.env.A\" = [\"1\", \"2\"]\n[command]\nargv = [\"true\"]\n"))
-	if err != nil {
-		t.Fatal(err)
+func TestCreateTrialHoldsSweep(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("requires root")
 	}
-	spec, err := job.Source()
-	if err != nil {
-		t.Fatal(err)
-	}
-	base := t.TempDir()
-	sweep, other := filepath.Join(base, "tune"), filepath.Join(base, "other")
+	c := newCluster(t)
+	req := c.request(swept)
+	sweep, other := req.Dir, filepath.Join(filepath.Dir(req.Dir), "other")
 	choose := func() error {
-		index := 1
-		c := launchCmd{Element: &index}
-		trial, release, err := c.chooseTrial(&jobFile{job: job, base: base, spec: spec}, sweep)
+		trial, release, err := CreateTrial(req, 1)
 		if err == nil {
 			release()
 		}

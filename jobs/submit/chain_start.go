@@ -1,8 +1,7 @@
-package main
+package submit
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,31 +17,32 @@ import (
 // chainLockTimeout is how long a job of a chain waits for the submission of the jobs after it.
 const chainLockTimeout = 10 * time.Minute
 
-// startChained makes the job with the given ID the last job of the run, if it is in the run's chain.
-// It returns done if there is nothing to do because the run has finished. If the job before it
-// failed, the chain ends: startChained returns an error with the same exit code. A job that was
-// stopped or killed, or lost a node, does not end the chain. SubmitDir is the directory that was
-// submitted: dir itself, or its sweep.
-func (p *program) startChained(ctx context.Context, dir rundir.Dir, submitDir, id string) (done bool, err error) {
+// StartChained makes the job with the given ID the last job of the run in dir, if it is in the run's
+// chain, and returns the ID of the job before it. Previous is empty if the job is not in the chain. If
+// the job before it has finished the run, StartChained returns done and changes nothing. If that job
+// failed, the chain ends: StartChained returns an error with the same exit code. A job that was
+// stopped or killed, or lost a node, does not end the chain. SubmitDir is the path of the directory
+// that was submitted: the path of dir, or of its sweep.
+func StartChained(ctx context.Context, dir rundir.Dir, submitDir, id string) (previous string, done bool, err error) {
 	// Read this first: submit writes the records of the trials before the record of their sweep.
-	pending, err := p.pendingLink(dir, submitDir, id)
+	pending, err := pendingLink(dir, submitDir, id)
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
 	record, err := dir.ReadRecord()
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
 	if !record.HasChain() && pending == nil || id == record.LastJob() {
-		return false, nil
+		return "", false, nil
 	}
 	unlock, err := dir.WaitLockSubmission(ctx, chainLockTimeout)
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
 	defer unlock()
 	if record, err = dir.ReadRecord(); err != nil {
-		return false, err
+		return "", false, err
 	}
 	if pending == nil && record.Pending != nil && record.Pending.Follows != "" {
 		pending = record.Pending
@@ -53,30 +53,28 @@ func (p *program) startChained(ctx context.Context, dir rundir.Dir, submitDir, i
 		record.Add(*s)
 		record.Pending = nil
 	}
-	previous := record.LastJob()
+	previous = record.LastJob()
 	if !record.StartChained(id) {
-		return false, nil
+		return "", false, nil
 	}
 	state := outcome.Read(dir, previous)
 	switch {
 	case state.Finished(slurm.JobState{}):
-		p.note("nothing to do: job %s has finished the run", previous)
-		return true, nil
+		return previous, true, nil
 	case state.End != nil && state.Ended() == outcome.Failed && state.End.Exit != exitcode.Lost:
-		return false, exitError{state.End.Exit, hints.Add(fmt.Errorf("the chain ends: job %s failed with exit code %d", previous, state.End.Exit),
-			"fix the cause, and submit the run again")}
+		return "", false, exitcode.Add(state.End.Exit, hints.Errorf("fix the cause, and submit the run again",
+			"the chain ends: job %s failed with exit code %d", previous, state.End.Exit))
 	}
-	p.note("continuing the run after job %s", previous)
-	return false, dir.WriteRecord(record)
+	return previous, false, dir.WriteRecord(record)
 }
 
 // pendingLink returns the task of a trial in a job array of a chain whose submission is not complete.
 // It returns nil for other runs.
-func (p *program) pendingLink(dir rundir.Dir, submitDir, id string) (*rundir.Submission, error) {
-	if !dir.IsElement() || submitDir == "" || p.abs(submitDir) == dir.Path {
+func pendingLink(dir rundir.Dir, submitDir, id string) (*rundir.Submission, error) {
+	if !dir.IsElement() || submitDir == dir.Path {
 		return nil, nil
 	}
-	sweep, release, err := rundir.OpenOwn(p.abs(submitDir))
+	sweep, release, err := rundir.OpenOwn(submitDir)
 	if err != nil {
 		return nil, err
 	}
