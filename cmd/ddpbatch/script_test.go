@@ -155,3 +155,15 @@ func writeLive(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ts.Check(rundir.Dir{Path: ts.MkAbs(args[0])}.WriteLive(l))
 }
+
+// requireRoot skips a test that needs root. In CI, it fails the test.
+func requireRoot(t *testing.T) {
+	t.Helper()
+	switch {
+	case os.Geteuid() == 0:
+	case os.Getenv("CI") != "":
+		t.Fatal("CI must run as root")
+	default:
+		t.Skip("requires root")
+	}
+}

@@ -3,12 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -16,10 +12,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/printable"
-	"github.com/ddpbatch/ddpbatch/internal/safefile"
+	"github.com/ddpbatch/ddpbatch/jobs/attach"
 	"github.com/ddpbatch/ddpbatch/jobs/inspect"
-	"github.com/ddpbatch/ddpbatch/jobs/rundir"
-	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
@@ -49,11 +43,11 @@ func (c *stacksCmd) Run(ctx context.Context, p *program) error {
 		}
 		return p.printRanksJSON(ranks)
 	}
-	target, err := p.findActive(c.Which)
+	run, err := attach.Find(p.runStore(), c.Which)
 	if err != nil {
 		return err
 	}
-	ranks, err := p.findRanks(ctx, target, false)
+	ranks, err := run.Ranks(ctx, false)
 	if err != nil && len(ranks) == 0 {
 		return err
 	}
@@ -61,7 +55,7 @@ func (c *stacksCmd) Run(ctx context.Context, p *program) error {
 		p.note("warning: not all nodes answered: %v", err)
 	}
 	if len(ranks) == 0 {
-		return hints.Errorf("`ddpbatch status "+c.Which+"` shows what the run is doing", "no process of a rank of %q was found", target.run.Dir.Path)
+		return hints.Errorf("`ddpbatch status "+c.Which+"` shows what the run is doing", "no process of a rank of %q was found", run.Dir.Path)
 	}
 	if c.JSON {
 		return p.printRanksJSON(ranks)
@@ -115,104 +109,6 @@ func (p *program) printStacks(ranks []inspect.Rank, all bool) {
 	}
 }
 
-// An activeRun is a run whose ranks are running.
-type activeRun struct {
-	run   runs.Run
-	live  rundir.Live
-	hosts []string // nodes, in the order of ranks
-}
-
-// findActive returns a run whose ranks are running. The run must belong to this user: live.json
-// of another user could name a job of this user. Root can inspect all runs.
-//
-// A run of this user stays open until the process ends, so the owner of the files that are read
-// cannot change after the check.
-func (p *program) findActive(arg string) (activeRun, error) {
-	run, err := p.findRun(arg)
-	if err != nil {
-		return activeRun{}, err
-	}
-	own := runs.IsOwn(run.Dir.Path)
-	if os.Geteuid() != 0 && !own {
-		return activeRun{}, exitError{exitUsage, fmt.Errorf("run %q belongs to another user", run.Dir.Path)}
-	}
-	if own {
-		if run.Dir, _, err = run.Dir.Hold(); err != nil {
-			return activeRun{}, err
-		}
-	}
-	notRunning := exitError{exitUsage, hints.Errorf("`ddpbatch status "+arg+"` shows its phase", "run %q has no running ranks", run.Dir.Path)}
-	live, ok := run.Dir.ReadLive()
-	if !ok || live.Phase == rundir.PhaseOver {
-		return activeRun{}, notRunning
-	}
-	if live.JobID == "" {
-		l, ok := run.Dir.Launcher()
-		switch {
-		case !ok, l.IsHere() && !l.IsRunning():
-			return activeRun{}, notRunning
-		case !l.IsHere():
-			return activeRun{}, exitError{exitUsage, hints.Errorf("run this command on "+l.Host, "run %q runs on %s, without Slurm", run.Dir.Path, l.Host)}
-		}
-	}
-	hosts, err := slurm.ExpandHosts(live.Hosts)
-	if err == nil && len(hosts) == 0 {
-		err = errors.New("live.json names none")
-	}
-	if err != nil {
-		return activeRun{}, fmt.Errorf("read the hosts of the run: %w", err)
-	}
-	return activeRun{run, live, hosts}, nil
-}
-
-// findRanks returns the ranks of a run on all of its nodes, with what they are doing unless findOnly
-// is set. If some nodes do not answer, it returns the other ranks and an error.
-func (p *program) findRanks(ctx context.Context, a activeRun, findOnly bool) ([]inspect.Rank, error) {
-	search := inspect.Search{RunID: a.run.Record.Run, Env: p.Env, FindOnly: findOnly}
-	if a.live.JobID == "" {
-		return search.OnHost(ctx)
-	}
-	binary, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	return search.OnNodes(ctx, a.nodes(a.hosts), binary)
-}
-
-// nodes returns some of the run's nodes, for package inspect.
-func (a activeRun) nodes(hosts []string) inspect.Nodes {
-	nodes := inspect.Nodes{JobID: a.live.JobID, Hosts: hosts}
-	for _, list := range a.live.Groups {
-		component, err := slurm.ExpandHosts(list)
-		if err != nil {
-			component = nil // srun then reports that the node is not in the step
-		}
-		nodes.Components = append(nodes.Components, component)
-	}
-	return nodes
-}
-
-// checkJobOwner returns an error if the job of a run does not belong to the owner of the run. Root can
-// run commands in all jobs, and live.json of a user can name the job of another user.
-func (p *program) checkJobOwner(ctx context.Context, a activeRun) error {
-	if a.live.JobID == "" || runs.IsOwn(a.run.Dir.Path) {
-		return nil
-	}
-	info, err := a.run.Dir.StatPath(a.run.Dir.Path)
-	if err != nil {
-		return err
-	}
-	owner, _ := safefile.Owner(info)
-	client := slurm.Client{Environ: p.Env}
-	switch of, err := client.Owner(ctx, a.live.JobID); {
-	case err != nil:
-		return err
-	case of != owner:
-		return fmt.Errorf("run %q belongs to user %d, but names job %s of user %d", a.run.Dir.Path, owner, a.live.JobID, of)
-	}
-	return nil
-}
-
 type execCmd struct {
 	Which   string   `arg:"" name:"run" help:"Run name, run directory, job file, or job ID."`
 	Rank    *int     `placeholder:"N" help:"Run the command on the node of rank N, with its RANK, LOCAL_RANK, and GPUs (default: the first node)."`
@@ -237,17 +133,14 @@ func (c *execCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	a, hosts, variables, err := p.chooseNodes(ctx, c.Which, c.Rank, c.Node, c.All)
+	target, err := p.chooseNodes(ctx, c.Which, c.Rank, c.Node, c.All)
 	if err != nil {
 		return err
 	}
-	if argv, err = a.commandLine(variables, argv); err != nil {
+	if argv, err = target.CommandLine(c.All, argv...); err != nil {
 		return err
 	}
-	if a.live.JobID == "" {
-		return p.replaceBy(argv)
-	}
-	return p.replaceBy(a.nodes(hosts).Srun(c.All, argv...))
+	return p.replaceBy(argv)
 }
 
 // commandToRun returns the words after a leading --. Without any, the error shows the example.
@@ -269,78 +162,45 @@ type shellCmd struct {
 
 // Run replaces this process by the shell, or by srun.
 func (c *shellCmd) Run(ctx context.Context, p *program) error {
-	a, hosts, variables, err := p.chooseNodes(ctx, c.Which, c.Rank, c.Node, false)
+	target, err := p.chooseNodes(ctx, c.Which, c.Rank, c.Node, false)
 	if err != nil {
 		return err
 	}
 	shell, _ := environ.Lookup(p.Env, "SHELL")
-	argv, err := a.commandLine(variables, []string{cmp.Or(shell, "/bin/sh"), "-i"})
+	argv, err := target.Interactive(cmp.Or(shell, "/bin/sh"), "-i")
 	if err != nil {
 		return err
 	}
-	if a.live.JobID == "" {
-		return p.replaceBy(argv)
-	}
-	argv = a.nodes(hosts).Srun(false, argv...)
-	argv = slices.DeleteFunc(argv, func(s string) bool { return s == "--input=none" })
-	return p.replaceBy(slices.Insert(argv, 1, "--pty"))
+	return p.replaceBy(argv)
 }
 
-// rankPIDVariable is set to the ID of the rank's process.
-const rankPIDVariable = "DDPBATCH_RANK_PID"
-
-// chooseNodes returns a run whose job belongs to its owner, the nodes that the flags select, and the
-// variables of the selected rank.
-func (p *program) chooseNodes(ctx context.Context, which string, rank *int, node string, all bool) (a activeRun, hosts, variables []string, err error) {
-	if a, err = p.findActive(which); err == nil {
-		err = p.checkJobOwner(ctx, a)
+// chooseNodes returns the nodes that the flags select in a run whose job belongs to its owner.
+func (p *program) chooseNodes(ctx context.Context, which string, rank *int, node string, all bool) (attach.Target, error) {
+	run, err := attach.Find(p.runStore(), which)
+	if err == nil {
+		err = run.CheckJobOwner(ctx)
 	}
 	if err != nil {
-		return a, nil, nil, err
+		return attach.Target{}, err
 	}
 	switch {
 	case rank != nil && node != "", all && (rank != nil || node != ""):
-		return a, nil, nil, usage("--rank, --node, and --all exclude each other")
+		return attach.Target{}, usage("--rank, --node, and --all exclude each other")
 	case all:
-		return a, a.hosts, nil, nil
+		return run.Nodes(run.Hosts...), nil
 	case node != "":
-		if !slices.Contains(a.hosts, node) {
-			return a, nil, nil, usage(fmt.Sprintf("the run has no node %q: it runs on %s", node, a.live.Hosts))
+		if !slices.Contains(run.Hosts, node) {
+			return attach.Target{}, usage(fmt.Sprintf("the run has no node %q: it runs on %s", node, run.Live.Hosts))
 		}
-		return a, []string{node}, nil, nil
+		return run.Nodes(node), nil
 	case rank != nil:
-		// Only the nodes know where torchrun started its workers.
-		ranks, err := p.findRanks(ctx, a, true)
-		for _, r := range ranks {
-			if r.Rank == *rank && (slices.Contains(a.hosts, r.Host) || a.live.JobID == "") {
-				for _, name := range slices.Sorted(maps.Keys(r.Variables)) {
-					variables = append(variables, name+"="+r.Variables[name])
-				}
-				return a, []string{r.Host}, append(variables, rankPIDVariable+"="+strconv.Itoa(r.PID)), nil
-			}
+		target, ok, err := run.Rank(ctx, *rank)
+		if !ok && err == nil {
+			err = usage(fmt.Sprintf("the run has no rank %d on %s", *rank, run.Live.Hosts))
 		}
-		if err != nil {
-			return a, nil, nil, err
-		}
-		return a, nil, nil, usage(fmt.Sprintf("the run has no rank %d on %s", *rank, a.live.Hosts))
+		return target, err
 	}
-	return a, a.hosts[:1], nil, nil
-}
-
-// commandLine returns the command line that runs argv with variables on a node of the run. The
-// variables are set after srun, which may change the visible GPUs.
-func (a activeRun) commandLine(variables, argv []string) ([]string, error) {
-	if a.live.JobID != "" || len(variables) > 0 {
-		binary, err := os.Executable()
-		if err != nil {
-			return nil, err
-		}
-		argv = environ.StartArgv(binary, argv)
-	}
-	if len(variables) == 0 {
-		return argv, nil
-	}
-	return slices.Concat([]string{"/usr/bin/env"}, variables, argv), nil
+	return run.Nodes(run.Hosts[0]), nil
 }
 
 // replaceBy replaces this process by a command.
