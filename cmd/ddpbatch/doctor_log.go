@@ -6,13 +6,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
-	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
+	"github.com/ddpbatch/ddpbatch/jobs/rankoutput"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
 )
@@ -28,20 +27,6 @@ type symptomJSON struct {
 	Hint        string `json:"hint"`
 	Consequence bool   `json:"consequence"`    // whether it is a consequence of a failure elsewhere, not a cause
 	Rank        *int   `json:"rank,omitempty"` // whose output has Lines; absent if they are in the log
-}
-
-// A symptom is a known failure in the log of a run, or in the output of the rank that failed first.
-type symptom struct {
-	symptoms.Found
-	rank *int // nil for the log
-}
-
-// where returns the lines of the symptom.
-func (s symptom) where() string {
-	if s.rank == nil {
-		return s.Where()
-	}
-	return fmt.Sprintf("%s of the output of rank %d", s.Where(), *s.rank)
 }
 
 // log searches a log for known failures.
@@ -65,21 +50,17 @@ func (c *doctorCmd) log(p *program) error {
 		defer f.Close()
 		from = f
 	}
-	inLog, lines, err := symptoms.Scan(from)
+	found, lines, err := symptoms.Scan(from)
 	if err != nil {
 		return fmt.Errorf("read log %q: %w", c.Log, err)
 	}
-	var found []symptom
-	for _, f := range inLog {
-		found = append(found, symptom{Found: f})
-	}
 	if run != nil {
-		found = addRankSymptoms(found, *run)
+		found = symptoms.Merge(found, rankoutput.Symptoms(*run))
 	}
 	if c.JSON {
 		answer := []symptomJSON{}
 		for _, f := range found {
-			answer = append(answer, symptomJSON{f.Name, f.From, f.Lines, f.Count, f.Text, f.Cause, f.Hint, f.IsConsequence(), f.rank})
+			answer = append(answer, symptomJSON{f.Name, f.From, f.Lines, f.Count, f.Text, f.Cause, f.Hint, f.IsConsequence(), f.Rank})
 		}
 		if err := p.printJSON(answer); err != nil {
 			return err
@@ -92,47 +73,6 @@ func (c *doctorCmd) log(p *program) error {
 		return nil
 	}
 	return exitError{exitFailed, nil}
-}
-
-// addRankSymptoms adds the known failures in the output of the rank that failed first. The log of the
-// run lacks this output if command.output is "per-rank" or "rank0". Errors are ignored, because the
-// log itself was searched. The output of other users is not read, because they can make it
-// use much memory.
-func addRankSymptoms(found []symptom, run runs.Run) []symptom {
-	if !runs.IsOwn(run.Dir.Path) {
-		return found
-	}
-	rank, err := failedRank(run)
-	if err != nil {
-		return found
-	}
-	o, err := readOutput(run, 0)
-	if err != nil || o == nil {
-		return found
-	}
-	r, err := o.rank(rank)
-	if err != nil {
-		return found
-	}
-	text, w := io.Pipe()
-	go func() { w.CloseWithError(output.Copy(w, o.open, r.base)) }()
-	all, _, _ := symptoms.Scan(text)
-	text.Close()
-	for _, f := range all {
-		if !slices.ContainsFunc(found, func(s symptom) bool { return s.Name == f.Name }) {
-			found = append(found, symptom{f, &rank})
-		}
-	}
-	slices.SortStableFunc(found, func(a, b symptom) int { // causes first
-		switch {
-		case a.IsConsequence() == b.IsConsequence():
-			return 0
-		case a.IsConsequence():
-			return 1
-		}
-		return -1
-	})
-	return found
 }
 
 // logFile returns a function that opens the file in --log, or the newest output of the run in
@@ -160,7 +100,7 @@ func (c *doctorCmd) logFile(p *program) (open func() (*os.File, error), run *run
 	return func() (*os.File, error) { return rundir.OpenFile(path) }, &named, err
 }
 
-func (p *program) printSymptoms(found []symptom) {
+func (p *program) printSymptoms(found []symptoms.Found) {
 	for i, f := range found {
 		if i > 0 {
 			p.printf("\n")
@@ -169,7 +109,7 @@ func (p *program) printSymptoms(found []symptom) {
 		if f.IsConsequence() {
 			kind = "; a consequence of another failure"
 		}
-		p.wrapf(2, "%s (%s), %s%s", f.Name, f.From, f.where(), kind)
+		p.wrapf(2, "%s (%s), %s%s", f.Name, f.From, f.Where(), kind)
 		p.wrapf(4, "  %s", f.Text)
 		p.wrapf(4, "  it means: %s", f.Cause)
 		p.wrapf(4, "  what to do: %s", f.Hint)

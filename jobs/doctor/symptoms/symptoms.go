@@ -54,6 +54,7 @@ type Found struct {
 	Lines []int  // line numbers, from 1; only the first few
 	Count int    // number of lines
 	Text  string // first of the lines, without control characters
+	Rank  *int   // rank whose output has Lines; nil if the log has them
 }
 
 // IsConsequence reports whether the symptom is a consequence of another failure.
@@ -63,18 +64,22 @@ func (f Found) IsConsequence() bool { return f.severity >= consequence }
 // states that a rank failed.
 func (f Found) IsAftermath() bool { return f.severity == aftermath }
 
-// Where formats the line numbers, such as "line 7" or "lines 7, 9 and 12 more".
+// Where formats the line numbers, such as "line 7" or "lines 7, 9 and 12 more of the output of
+// rank 3".
 func (f Found) Where() string {
-	if f.Count == 1 {
-		return fmt.Sprintf("line %d", f.Lines[0])
-	}
 	numbers := make([]string, len(f.Lines))
 	for i, n := range f.Lines {
 		numbers[i] = strconv.Itoa(n)
 	}
 	text := "lines " + strings.Join(numbers, ", ")
+	if f.Count == 1 {
+		text = "line " + numbers[0]
+	}
 	if more := f.Count - len(f.Lines); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
+	}
+	if f.Rank != nil {
+		text += fmt.Sprintf(" of the output of rank %d", *f.Rank)
 	}
 	return text
 }
@@ -117,6 +122,27 @@ func Scan(log io.Reader) (found []Found, lines int, err error) {
 		return cmp.Or(cmp.Compare(a.severity, b.severity), cmp.Compare(a.Lines[0], b.Lines[0]))
 	})
 	return found, lines, nil
+}
+
+// Merge returns the symptoms in a log, and the symptoms in the output of a rank that the log lacks.
+// Consequences of other failures are at the end.
+func Merge(log, output []Found) []Found {
+	merged := slices.Clone(log)
+	for _, f := range output {
+		if !slices.ContainsFunc(log, func(l Found) bool { return l.Name == f.Name }) {
+			merged = append(merged, f)
+		}
+	}
+	slices.SortStableFunc(merged, func(a, b Found) int {
+		switch {
+		case a.IsConsequence() == b.IsConsequence():
+			return 0
+		case a.IsConsequence():
+			return 1
+		}
+		return -1
+	})
+	return merged
 }
 
 // A scan is the state of [Scan].

@@ -126,6 +126,24 @@ func TestCausesComeFirst(t *testing.T) {
 	}
 }
 
+// TestMerge checks that symptoms in the output of a rank are added once, and that causes come before
+// consequences.
+func TestMerge(t *testing.T) {
+	rank := 3
+	found := func(name string, severity severity, rank *int) Found {
+		return Found{Symptom: Symptom{Name: name, severity: severity}, Lines: []int{7, 9}, Count: 4, Rank: rank}
+	}
+	log := []Found{found("a", likely, nil), found("b", consequence, nil), found("c", aftermath, nil)}
+	var got []string
+	for _, f := range Merge(log, []Found{found("b", consequence, &rank), found("d", cause, &rank)}) {
+		got = append(got, f.Name+": "+f.Where())
+	}
+	want := []string{"a: lines 7, 9 and 2 more", "d: lines 7, 9 and 2 more of the output of rank 3", "b: lines 7, 9 and 2 more", "c: lines 7, 9 and 2 more"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestLongLines checks that a line that is longer than the buffer counts as one line.
 func TestLongLines(t *testing.T) {
 	long := io.MultiReader(strings.NewReader(strings.Repeat("x", 3*maxLine)+" CUDA out of memory\n"), strings.NewReader("CUDA out of memory"))
