@@ -11,6 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor"
+	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
 type doctorCmd struct {
@@ -50,7 +51,11 @@ func (c *doctorCmd) Run(ctx context.Context, p *program) error {
 	}
 	findings := p.examineSlurm(ctx)
 	if c.InJob {
-		nodes, err := c.inJob(ctx, p)
+		allocation, err := c.allocation(p)
+		if err != nil {
+			return err
+		}
+		nodes, err := doctor.ExamineNodes(ctx, allocation, p.abs(c.Dir), p.Env)
 		if err != nil {
 			return err
 		}
@@ -69,6 +74,32 @@ func (c *doctorCmd) Run(ctx context.Context, p *program) error {
 		return fmt.Errorf("%d of %s failed", n, format.Count(len(findings), "check"))
 	}
 	return nil
+}
+
+// allocation returns the allocation with the nodes to check: the nodes in --hosts, or all nodes.
+func (c *doctorCmd) allocation(p *program) (slurm.Allocation, error) {
+	a, inside, err := slurm.AllocationFromEnv(p.lookup)
+	switch {
+	case err != nil:
+		return a, err
+	case !inside:
+		return a, exitError{exitUsage, hints.Add(errors.New("--in-job requires an allocation"), "run `salloc -N 2 ddpbatch doctor --in-job`, or run it in a batch script")}
+	case a.StepTasks > 1:
+		return a, usage("run --in-job without srun: it starts one task per node itself")
+	case c.Hosts == "":
+		return a, nil
+	}
+	hosts, err := slurm.ExpandHosts(c.Hosts)
+	if err != nil {
+		return a, exitError{exitUsage, err}
+	}
+	for _, host := range hosts {
+		if !slices.Contains(a.Nodes, host) {
+			return a, usage(fmt.Sprintf("--hosts: %s is not a node of the allocation %s", host, slurm.FoldHosts(a.Nodes)))
+		}
+	}
+	a.Nodes = hosts
+	return a, nil
 }
 
 // printFindings prints a table of the findings, followed by their hints.

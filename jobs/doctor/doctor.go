@@ -1,17 +1,18 @@
 // Package doctor checks the requirements of a multi-node job before it runs: Slurm's settings,
 // the network, GPUs and their libraries, limits, shared memory, clocks, and the file system
-// of the run directory. [Examine] checks one node, and [Slurm] checks the cluster. [Merge]
-// combines the results of all nodes of an allocation and reports the differences.
+// of the run directory. [Examine] checks one node, and [Slurm] checks the cluster. [ExamineNodes]
+// checks all nodes of an allocation and reports the differences.
 //
-// To check that all nodes share a file system, the caller creates a directory and a file in it
-// ([OpenNewDir], [CreateEmpty]) and passes the path to all nodes ([Options].Token). Each node
-// creates an answer ([AnswerPath]). The caller checks the answers and removes the directory.
+// To check that all nodes share a file system, ExamineNodes creates a directory and a file in it,
+// and passes the path to all nodes ([Options].Token). Each node creates an answer. ExamineNodes
+// checks the answers and removes the directory.
 //
 // The package guarantees:
 //
 //   - Each check returns a level and, if the level is not OK, a hint.
-//   - It leaves no files behind, apart from these answers, unless it is killed.
-//   - No check takes more than about 10 s, unless a file system hangs.
+//   - It leaves no files behind unless it is killed.
+//   - No check takes more than about 10 s, unless a file system hangs. The checks of all nodes are
+//     stopped after 2 minutes.
 //
 // The package does not measure the throughput of a network, does not start jobs, and does not
 // change settings.
@@ -139,18 +140,18 @@ func checkToken(token, host string) Finding {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	if err := CreateEmpty(AnswerPath(token, host)); err != nil {
+	if err := createEmpty(answerPath(token, host)); err != nil {
 		return fail(part, err.Error(), "make the directory writable on all nodes; ranks write logs and checkpoints there")
 	}
 	return pass(part, "visible")
 }
 
-// AnswerPath returns the path of the file with which a host confirms that it has seen the token.
-func AnswerPath(token, host string) string { return filepath.Join(filepath.Dir(token), "seen-"+host) }
+// answerPath returns the path of the file with which a host confirms that it has seen the token.
+func answerPath(token, host string) string { return filepath.Join(filepath.Dir(token), "seen-"+host) }
 
-// CreateEmpty creates an empty file with mode 0600. It returns an error if there is a file or
+// createEmpty creates an empty file with mode 0600. It returns an error if there is a file or
 // a link with the name: other users may be able to write to the directory.
-func CreateEmpty(path string) error {
+func createEmpty(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -158,9 +159,9 @@ func CreateEmpty(path string) error {
 	return f.Close()
 }
 
-// OpenNewDir opens a directory that this process has just created. It returns an error if a
+// openNewDir opens a directory that this process has just created. It returns an error if a
 // different directory is now at the path, which has files or which other users can access.
-func OpenNewDir(path string) (*os.Root, error) {
+func openNewDir(path string) (*os.Root, error) {
 	root, err := safefile.OpenRoot(path)
 	if err != nil {
 		return nil, err

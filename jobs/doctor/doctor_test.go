@@ -127,7 +127,7 @@ func TestFiles(t *testing.T) {
 	if f := checkToken(token, "n1"); f.Level != OK {
 		t.Errorf("%+v", f)
 	}
-	if _, err := os.Stat(AnswerPath(token, "n1")); err != nil {
+	if _, err := os.Stat(answerPath(token, "n1")); err != nil {
 		t.Error(err)
 	}
 }
@@ -163,7 +163,7 @@ func TestMerge(t *testing.T) {
 	}
 	nodes := []Node{node("n1", 1, "6.1.0", time.Second), node("n2", 2, "6.1.0", time.Second), node("n3", 3, "5.14.0", -time.Hour)}
 	nodes[1].Findings = append(nodes[1].Findings, fail("gpu 0", "broken", "replace it"))
-	found := Merge(nodes, at, at.Add(2*time.Second))
+	found := merge(nodes, at, at.Add(2*time.Second))
 	var lines []string
 	for _, f := range found {
 		lines = append(lines, fmt.Sprintf("%s|%s|%s|%s", f.Part, f.Level, f.Hosts, f.Detail))
@@ -189,7 +189,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestOpenOwnRejects checks that OpenNewDir rejects a directory that another user has put in
+// TestOpenOwnRejects checks that openNewDir rejects a directory that another user has put in
 // place of the created one.
 func TestOpenOwnRejects(t *testing.T) {
 	for name, replace := range map[string]func(path string) error{
@@ -207,7 +207,7 @@ func TestOpenOwnRejects(t *testing.T) {
 		}
 		opened := make(chan error, 1)
 		go func() {
-			root, err := OpenNewDir(path)
+			root, err := openNewDir(path)
 			if err == nil {
 				root.Close()
 			}
@@ -219,7 +219,7 @@ func TestOpenOwnRejects(t *testing.T) {
 				t.Errorf("%s: it is accepted", name)
 			}
 		case <-time.After(10 * time.Second):
-			t.Errorf("%s: OpenNewDir waits", name)
+			t.Errorf("%s: openNewDir waits", name)
 		}
 	}
 }
@@ -231,7 +231,7 @@ func TestFilesStayInTheOpenDirectory(t *testing.T) {
 	if err := errors.Join(os.Mkdir(path, 0o700), os.WriteFile(valuable, []byte("keep"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	root, err := OpenNewDir(path)
+	root, err := openNewDir(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,13 +251,13 @@ func TestFilesStayInTheOpenDirectory(t *testing.T) {
 	}
 }
 
-// TestCreateEmptyFollowsNoLink checks that CreateEmpty does not write through a symbolic link.
+// TestCreateEmptyFollowsNoLink checks that createEmpty does not write through a symbolic link.
 func TestCreateEmptyFollowsNoLink(t *testing.T) {
 	valuable, path := filepath.Join(t.TempDir(), "valuable"), filepath.Join(t.TempDir(), "token")
 	if err := errors.Join(os.WriteFile(valuable, []byte("keep"), 0o600), os.Symlink(valuable, path)); err != nil {
 		t.Fatal(err)
 	}
-	if err := CreateEmpty(path); err == nil {
+	if err := createEmpty(path); err == nil {
 		t.Error("it writes through the link")
 	}
 	if text, err := os.ReadFile(valuable); err != nil || string(text) != "keep" {

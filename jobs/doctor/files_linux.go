@@ -47,7 +47,7 @@ func checkFiles(dir string, nodes bool) []Finding {
 		return []Finding{fail(part, err.Error(), "name a writable directory with --dir")}
 	}
 	defer os.Remove(work)
-	root, err := OpenNewDir(work)
+	root, err := openNewDir(work)
 	if err != nil {
 		return []Finding{fail(part, err.Error(), "name a directory with --dir in which other users cannot replace files")}
 	}

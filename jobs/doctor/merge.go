@@ -10,12 +10,12 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// Merge combines the findings of the nodes of a job. Findings that are equal on all nodes
+// merge combines the findings of the nodes of a job. Findings that are equal on all nodes
 // appear once. Others appear once for each group of nodes with equal results. If nodes should
-// be equal, Merge adds a warning that lists the differences. Values that always differ, such
+// be equal, merge adds a warning that lists the differences. Values that always differ, such
 // as free space, are from the first node. Before and After are the times at which the first
 // node sent its request and had received all replies.
-func Merge(nodes []Node, before, after time.Time) []Finding {
+func merge(nodes []Node, before, after time.Time) []Finding {
 	var hosts []netif.Inventory
 	for _, n := range nodes {
 		if len(n.Inventory.Links) > 0 {
