@@ -12,6 +12,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/jobs/jobfile"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
@@ -252,14 +253,14 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkRanks(p, o.Allocation, c.trialJob(f), f.site); err != nil {
+	if err := c.checkRanks(p, o.Allocation, c.trialJob(f), f.Site); err != nil {
 		return nil, err
 	}
 	if p.Command == nil { // a shell has expanded the command
 		p.printWarnings(f, o.Allocation == nil)
 	}
 	if c.Job == "" && c.RunDir == "" {
-		if c.RunDir, err = p.commandDir(string(f.job.Name), jobID(o.Allocation)); err != nil {
+		if c.RunDir, err = p.commandDir(string(f.Job.Name), jobID(o.Allocation)); err != nil {
 			return nil, err
 		}
 	}
@@ -275,7 +276,7 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 	if o.Allocation == nil {
 		err := submit.CheckNotInUse(ctx, p.slurm(), o.Dir)
 		if errors.Is(err, exec.ErrNotFound) {
-			p.note("warning: %s was submitted on a different machine; cannot check whether that job has ended, because Slurm is not installed on this machine", f.job.Name)
+			p.note("warning: %s was submitted on a different machine; cannot check whether that job has ended, because Slurm is not installed on this machine", f.Job.Name)
 		} else if err != nil {
 			return nil, err
 		}
@@ -283,8 +284,8 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 	if err := submit.PrepareLaunch(o.Dir, launchRequest(f, o.Dir.Path), jobID(o.Allocation)); err != nil {
 		return nil, err
 	}
-	o.Job, o.Site, o.Spec = f.job, f.site, rundir.Digest(f.spec)
-	o.Job.ResolvePaths(f.base)
+	o.Job, o.Site, o.Spec = f.Job, f.Site, rundir.Digest(f.Spec)
+	o.Job.ResolvePaths(f.Base)
 	if a := o.Allocation; c.Job == "" && a != nil && len(a.Components) == 0 && o.Job.Slurm.Nodes < len(a.Nodes) {
 		o.Allocation = &slurm.Allocation{}
 		*o.Allocation = *a
@@ -295,12 +296,12 @@ func (c *launchCmd) open(ctx context.Context, p *program, o *launch.Options) (le
 
 // chooseDir creates and holds the run directory, and checks that the job in f can resume in it. For
 // a sweep, it replaces this job with the job of a trial.
-func (c *launchCmd) chooseDir(p *program, f *jobFile) (dir rundir.Dir, release func(), err error) {
+func (c *launchCmd) chooseDir(p *program, f *jobfile.File) (dir rundir.Dir, release func(), err error) {
 	if dir, err = p.checkRunDir(c.RunDir, f); err != nil {
 		return dir, nil, exitError{exitNoState, err} // ranks exit with the same code
 	}
 	switch {
-	case f.job.Sweep != nil:
+	case f.Job.Sweep != nil:
 		return c.chooseTrial(f, dir.Path)
 	case c.Element != nil:
 		return dir, nil, usage("--element requires a sweep, and the job file has no [sweep]")
@@ -333,23 +334,23 @@ func (c *closers) close() {
 
 // launchRequest describes the job in f, with its run directory at path, for a launch without a
 // submission.
-func launchRequest(f *jobFile, path string) submit.Request {
-	return submit.Request{Job: f.job, Site: f.site, Base: f.base, Spec: f.spec, Dir: path, Version: version(), Host: hostName(), User: userName()}
+func launchRequest(f *jobfile.File, path string) submit.Request {
+	return submit.Request{Job: f.Job, Site: f.Site, Base: f.Base, Spec: f.Spec, Dir: path, Version: version(), Host: hostName(), User: userName()}
 }
 
 // chooseTrial creates and holds the run directory of the trial that --element selects. It replaces the
 // job in f with the job of the trial. Path is the path of the sweep's directory.
-func (c *launchCmd) chooseTrial(f *jobFile, path string) (trial rundir.Dir, release func(), err error) {
-	all := f.job.Sweep.Trials
+func (c *launchCmd) chooseTrial(f *jobfile.File, path string) (trial rundir.Dir, release func(), err error) {
+	all := f.Job.Sweep.Trials
 	if c.Element == nil {
-		return trial, nil, exitError{exitUsage, hints.Add(fmt.Errorf("%s is a sweep of %s", f.job.Name, format.Count(len(all), "trial")), "select a trial with --element N")}
+		return trial, nil, exitError{exitUsage, hints.Add(fmt.Errorf("%s is a sweep of %s", f.Job.Name, format.Count(len(all), "trial")), "select a trial with --element N")}
 	}
 	if *c.Element < 0 || *c.Element >= len(all) {
 		return trial, nil, usage(fmt.Sprintf("no trial %d: the sweep has trials 0 to %d", *c.Element, len(all)-1))
 	}
 	req := launchRequest(f, path)
-	f.job = all[*c.Element].Job
-	if f.spec, err = f.job.Source(); err != nil {
+	f.Job = all[*c.Element].Job
+	if f.Spec, err = f.Job.Source(); err != nil {
 		return trial, nil, err
 	}
 	return submit.CreateTrial(req, *c.Element)

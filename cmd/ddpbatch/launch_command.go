@@ -11,6 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/adhoc"
+	"github.com/ddpbatch/ddpbatch/jobs/jobfile"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -66,7 +67,7 @@ func (c *launchCmd) checkCommand(p *program) error {
 
 // loadJob loads the job file, with the command after "--" as its command if there is one, or the
 // job of a command without a job file.
-func (c *launchCmd) loadJob(p *program, a *slurm.Allocation) (*jobFile, error) {
+func (c *launchCmd) loadJob(p *program, a *slurm.Allocation) (*jobfile.File, error) {
 	switch {
 	case c.Job == "":
 		return c.commandJob(p, a)
@@ -78,7 +79,7 @@ func (c *launchCmd) loadJob(p *program, a *slurm.Allocation) (*jobFile, error) {
 
 // commandJob returns the job for a command without a job file. Its values come from the flags,
 // and from the allocation if there is one.
-func (c *launchCmd) commandJob(p *program, a *slurm.Allocation) (*jobFile, error) {
+func (c *launchCmd) commandJob(p *program, a *slurm.Allocation) (*jobfile.File, error) {
 	if p.dirNeeded = p.dirNeeded || p.Dir == ""; p.Dir == "" {
 		return nil, usage("a command without a job file needs the current directory")
 	}
@@ -94,7 +95,7 @@ func (c *launchCmd) commandJob(p *program, a *slurm.Allocation) (*jobFile, error
 	if err != nil {
 		return nil, err
 	}
-	return p.parse(commandFile, text, p.Dir, c.Set...)
+	return p.loader().Parse(commandFile, text, p.Dir, c.Set...)
 }
 
 // maxCommandRuns is the maximum number of runs of one command in one job, and of runs with one

@@ -9,6 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/jobfile"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
@@ -22,11 +23,11 @@ const (
 
 // trialJob returns the job whose ranks launch starts. For a sweep with --element, it is the
 // job of that trial.
-func (c *launchCmd) trialJob(f *jobFile) *jobs.Job {
-	if f.job.Sweep != nil && c.Element != nil && *c.Element >= 0 && *c.Element < len(f.job.Sweep.Trials) {
-		return f.job.Sweep.Trials[*c.Element].Job
+func (c *launchCmd) trialJob(f *jobfile.File) *jobs.Job {
+	if f.Job.Sweep != nil && c.Element != nil && *c.Element >= 0 && *c.Element < len(f.Job.Sweep.Trials) {
+		return f.Job.Sweep.Trials[*c.Element].Job
 	}
-	return f.job
+	return f.Job
 }
 
 // checkRanks rejects more local ranks than this machine can run, or than the site allows on a

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/jobfile"
 	"github.com/ddpbatch/ddpbatch/jobs/predict"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
@@ -57,7 +58,7 @@ func (c *planCmd) Run(ctx context.Context, p *program) error {
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	o := predict.Options{Path: c.Job, Job: f.job, Site: f.site, MissingData: missing, Ranks: c.Ranks, Algorithm: c.Algorithm, Measure: c.Measure, Here: c.Here,
+	o := predict.Options{Path: c.Job, Job: f.Job, Site: f.Site, MissingData: missing, Ranks: c.Ranks, Algorithm: c.Algorithm, Measure: c.Measure, Here: c.Here,
 		GPU: c.GPU, GFLOPS: c.GFLOPS, Bandwidth: c.Bandwidth, Latency: c.Latency, LocalBandwidth: c.LocalBandwidth, LocalLatency: c.LocalLatency,
 		Memory: jobs.Memory(c.Memory), Inputs: c.Inputs, Outputs: c.Outputs, Explain: c.Explain}
 	if c.Explain {
@@ -67,7 +68,7 @@ func (c *planCmd) Run(ctx context.Context, p *program) error {
 		}
 		o.MMA = attention == engine.MMA
 	}
-	if o.Strategy, err = ddp.ParseStrategy(cmp.Or(c.Strategy, string(f.job.Train.Strategy))); err != nil {
+	if o.Strategy, err = ddp.ParseStrategy(cmp.Or(c.Strategy, string(f.Job.Train.Strategy))); err != nil {
 		return err
 	}
 	result, err := predict.Run(ctx, o)
@@ -111,7 +112,7 @@ func (c *planCmd) validateFlags() error {
 
 // loadWithoutData is like load, but accepts missing data files, weights, and virtual
 // environments. It reports whether the training data is missing.
-func (p *program) loadWithoutData(path string, set []string) (f *jobFile, missing bool, err error) {
+func (p *program) loadWithoutData(path string, set []string) (f *jobfile.File, missing bool, err error) {
 	f, err = p.load(path, set...)
 	var found jobs.Diagnostics
 	if f != nil && errors.As(err, &found) {
@@ -127,10 +128,10 @@ func (p *program) loadWithoutData(path string, set []string) (f *jobFile, missin
 	if err != nil {
 		return nil, false, err
 	}
-	if f.job.Train == nil {
+	if f.Job.Train == nil {
 		return nil, false, exitError{exitUsage, hints.Add(fmt.Errorf("plan %q: no [train] in the job file", path),
 			"only jobs of the built-in trainer can be predicted")}
 	}
-	f.job.ResolvePaths(f.base)
+	f.Job.ResolvePaths(f.Base)
 	return f, missing, nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/ddpbatch/ddpbatch/jobs/jobfile"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/templates"
 )
@@ -25,26 +26,26 @@ func (c *renderCmd) Run(_ context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	script, err := f.script(p.runDir(c.RunDir, f.job, f.base), nil)
+	text, err := script(f, p.runDir(c.RunDir, f.Job, f.Base), nil)
 	if err != nil {
 		return err
 	}
-	_, err = p.Stdout.Write(script)
+	_, err = p.Stdout.Write(text)
 	return err
 }
 
 // script returns the batch script of the job. For a sweep, elements selects the trials; nil
 // selects all of them. The script starts this executable on the nodes. The executable must
 // have the same path there.
-func (f *jobFile) script(dir rundir.Dir, elements []int) ([]byte, error) {
+func script(f *jobfile.File, dir rundir.Dir, elements []int) ([]byte, error) {
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find the path of this program: %w", err)
 	}
-	in := templates.Input{Job: f.job, Site: f.site, Binary: binary, RunDir: dir.Path}
-	if f.job.Sweep != nil {
-		in.Array = f.job.Sweep.Array(elements)
-		for _, e := range f.job.Sweep.Trials {
+	in := templates.Input{Job: f.Job, Site: f.Site, Binary: binary, RunDir: dir.Path}
+	if f.Job.Sweep != nil {
+		in.Array = f.Job.Sweep.Array(elements)
+		for _, e := range f.Job.Sweep.Trials {
 			if elements != nil && !slices.Contains(elements, e.Index) {
 				continue
 			}
@@ -52,16 +53,16 @@ func (f *jobFile) script(dir rundir.Dir, elements []int) ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			in.Digests = append(in.Digests, templates.ElementDigest{Index: e.Index, Digest: rundir.JobDigest(spec, f.site.Source(), f.base)})
+			in.Digests = append(in.Digests, templates.ElementDigest{Index: e.Index, Digest: rundir.JobDigest(spec, f.Site.Source(), f.Base)})
 		}
 	} else {
-		in.Digest = rundir.JobDigest(f.spec, f.site.Source(), f.base)
+		in.Digest = rundir.JobDigest(f.Spec, f.Site.Source(), f.Base)
 	}
-	script, err := templates.Render(in)
+	text, err := templates.Render(in)
 	if err != nil {
 		// The job file is valid, so one of the paths contains characters that a script cannot
 		// hold.
 		return nil, exitError{exitUsage, err}
 	}
-	return script, nil
+	return text, nil
 }

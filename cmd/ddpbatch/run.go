@@ -148,11 +148,11 @@ func (r *rank) openFile(ctx context.Context, c *runCmd) error {
 	if err != nil {
 		return err
 	}
-	if f.job.Sweep != nil {
+	if f.Job.Sweep != nil {
 		return usage("a sweep cannot run as a single job: submit it, or run one trial with `ddpbatch launch --element N`")
 	}
-	r.job, r.site, r.dir = f.job, f.site, r.runDir(c.RunDir, f.job, f.base)
-	r.job.ResolvePaths(f.base)
+	r.job, r.site, r.dir = f.Job, f.Site, r.runDir(c.RunDir, f.Job, f.Base)
+	r.job.ResolvePaths(f.Base)
 	if r.info.Rank == 0 {
 		r.warnIgnored()
 		if r.dir, err = rundir.Create(r.dir.Path); err != nil {
@@ -165,16 +165,16 @@ func (r *rank) openFile(ctx context.Context, c *runCmd) error {
 		if r.unlock, err = r.dir.Lock(r.claim(ctx, r.info.JobID)); err != nil {
 			return err
 		}
-		if r.record, err = r.dir.Prepare(string(f.job.Name), f.base, version(), f.spec); err != nil {
+		if r.record, err = r.dir.Prepare(string(f.Job.Name), f.Base, version(), f.Spec); err != nil {
 			return err
 		}
-		if err = r.dir.WriteSite(f.site.Source()); err != nil {
+		if err = r.dir.WriteSite(f.Site.Source()); err != nil {
 			return err
 		}
 	} else if err := r.waitForRunDir(time.Duration(r.job.Network.JoinTimeout)); err != nil {
 		return err
 	}
-	r.digests, err = digestsFor(f.spec)
+	r.digests, err = digestsFor(f.Spec)
 	return err
 }
 

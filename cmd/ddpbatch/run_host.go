@@ -48,7 +48,7 @@ func (c *runCmd) job(p *program) (*jobs.Job, error) {
 		if err != nil {
 			return nil, err
 		}
-		return f.job, nil
+		return f.Job, nil
 	}
 	if c.RunDir == "" {
 		return nil, usage("give a job file, or a run directory with --run-dir")

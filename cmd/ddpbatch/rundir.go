@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/jobfile"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
@@ -22,14 +23,14 @@ func (p *program) runDir(flag string, job *jobs.Job, base string) rundir.Dir {
 // checkRunDir returns the run directory of the job in f, like [program.runDir]. It returns an error if
 // the job cannot resume in it, and warns if others can replace it or if it is a run outside of the
 // default directory.
-func (p *program) checkRunDir(flag string, f *jobFile) (rundir.Dir, error) {
-	dir := p.runDir(flag, f.job, f.base)
-	here := p.abs(filepath.Join(runs.DefaultDir, string(f.job.Name)))
+func (p *program) checkRunDir(flag string, f *jobfile.File) (rundir.Dir, error) {
+	dir := p.runDir(flag, f.Job, f.Base)
+	here := p.abs(filepath.Join(runs.DefaultDir, string(f.Job.Name)))
 	if flag == "" && !runs.IsSameDir(dir.Path, here) && dir.Path != here {
 		p.note("warning: using the existing run of this job file in %q instead of a new run in %q; use --run-dir to select one", dir.Path, here)
 	}
 	p.warnOfExposure(dir, false)
-	return dir, submit.CheckResume(dir, f.job, f.base)
+	return dir, submit.CheckResume(dir, f.Job, f.Base)
 }
 
 // exposures returns warnings about directories in which every user can replace a run

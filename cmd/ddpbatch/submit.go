@@ -11,6 +11,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/jobs/jobfile"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
@@ -52,16 +53,16 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	c.Set = append(c.Set, c.slurmOverrides()...)
 	f, err := p.load(c.Job, c.Set...)
 	if err == nil && len(c.After) > 0 {
-		f, err = p.loadAfter(c, f.job.Slurm.Dependency)
+		f, err = p.loadAfter(c, f.Job.Slurm.Dependency)
 	}
 	if err != nil {
 		return err
 	}
-	elements, err := c.elements(f.job)
+	elements, err := c.elements(f.Job)
 	if err != nil {
 		return err
 	}
-	if err := c.checkChain(p, f.job); err != nil {
+	if err := c.checkChain(p, f.Job); err != nil {
 		return err
 	}
 	dir, err := p.checkRunDir(c.RunDir, f)
@@ -71,25 +72,25 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	p.warnDroppedEnv()
 	p.printWarnings(f, false)
 	if c.DryRun || c.TestOnly {
-		script, err := f.script(dir, elements)
+		text, err := script(f, dir, elements)
 		if err != nil {
 			return err
 		}
 		if c.DryRun {
-			return p.dryRun(c.JSON, f, dir, script)
+			return p.dryRun(c.JSON, f, dir, text)
 		}
-		return p.testOnly(ctx, c.JSON, f, script)
+		return p.testOnly(ctx, c.JSON, f, text)
 	}
 	if err := p.checkSecrets(f); err != nil {
 		return err
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	if f.job.Train != nil && f.job.Sweep == nil {
+	if f.Job.Train != nil && f.Job.Sweep == nil {
 		state := outcome.Read(dir, "")
-		state.Goal = outcome.Goal{Known: true, Trains: true, Epochs: f.job.Train.Epochs}
+		state.Goal = outcome.Goal{Known: true, Trains: true, Epochs: f.Job.Train.Epochs}
 		if state.Finished(slurm.JobState{}) {
-			p.note("%s has already finished all %d epochs of the job file; this job will do nothing", f.job.Name, f.job.Train.Epochs)
+			p.note("%s has already finished all %d epochs of the job file; this job will do nothing", f.Job.Name, f.Job.Train.Epochs)
 		}
 	}
 	result, err := p.submit(ctx, f, dir.Path, elements, c.Failed, c.Chain)
@@ -132,7 +133,7 @@ func (c *submitCmd) slurmOverrides() (set []string) {
 
 // loadAfter loads the job file again. It adds the runs in --after to the dependencies of the
 // job file.
-func (p *program) loadAfter(c *submitCmd, given []jobs.Dependency) (*jobFile, error) {
+func (p *program) loadAfter(c *submitCmd, given []jobs.Dependency) (*jobfile.File, error) {
 	var words []string
 	for _, d := range given {
 		words = append(words, string(d))
@@ -177,13 +178,13 @@ func (c *submitCmd) elements(job *jobs.Job) ([]int, error) {
 	return trials, nil
 }
 
-func (p *program) printSubmitted(asJSON bool, f *jobFile, r submit.Result) error {
+func (p *program) printSubmitted(asJSON bool, f *jobfile.File, r submit.Result) error {
 	if asJSON {
 		answer := map[string]any{"job_id": r.JobID, "run_dir": r.Dir.Path}
 		if len(r.Chain) > 0 {
 			answer["chain"] = r.Chain
 		}
-		if f.job.Sweep != nil {
+		if f.Job.Sweep != nil {
 			answer["elements"] = append([]int{}, r.Elements...)
 		}
 		if err := p.printJSON(answer); err != nil && p.writeError() == nil {
@@ -191,12 +192,12 @@ func (p *program) printSubmitted(asJSON bool, f *jobFile, r submit.Result) error
 		}
 		return nil
 	}
-	what := string(f.job.Name)
+	what := string(f.Job.Name)
 	switch {
-	case r.JobID == "" && f.job.Sweep != nil:
+	case r.JobID == "" && f.Job.Sweep != nil:
 		p.printf("nothing to submit: all trials of %s are finished, queued, or running\n", what)
 		return nil
-	case f.job.Sweep != nil:
+	case f.Job.Sweep != nil:
 		what = fmt.Sprintf("%s of %s", format.Count(len(r.Elements), "trial"), what)
 	}
 	if r.Found {
@@ -208,7 +209,7 @@ func (p *program) printSubmitted(asJSON bool, f *jobFile, r submit.Result) error
 		p.printf("chain: %s\n", jobList(r.Chain))
 	}
 	follow := "ddpbatch logs -f "
-	if f.job.Sweep != nil {
+	if f.Job.Sweep != nil {
 		follow = "ddpbatch status "
 	}
 	p.printf("run directory: %s\nfollow: %s%s\n", r.Dir.Path, follow, shellQuote(p.short(r.Dir.Path)))
@@ -216,7 +217,7 @@ func (p *program) printSubmitted(asJSON bool, f *jobFile, r submit.Result) error
 }
 
 // submit submits the run to Slurm.
-func (p *program) submit(ctx context.Context, f *jobFile, path string, elements []int, failed bool, chain int) (submit.Result, error) {
+func (p *program) submit(ctx context.Context, f *jobfile.File, path string, elements []int, failed bool, chain int) (submit.Result, error) {
 	executable, err := os.Executable()
 	if err != nil {
 		return submit.Result{}, err
@@ -226,8 +227,9 @@ func (p *program) submit(ctx context.Context, f *jobFile, path string, elements 
 		return submit.Result{}, err
 	}
 	s := submit.Submitter{Slurm: p.slurm(), Say: func(line string) { p.note("%s", line) }}
-	return s.Submit(ctx, submit.Request{Job: f.job, Site: f.site, Base: f.base, Spec: f.spec, Dir: path, Elements: elements, Failed: failed, Chain: chain,
-		Script: f.script, Find: func(name string) (*rundir.Dir, error) { return p.runStore().FindDependency(f.base, name) }, Version: version(), Program: digest, Host: hostName(), User: userName(), Environ: p.Env})
+	return s.Submit(ctx, submit.Request{Job: f.Job, Site: f.Site, Base: f.Base, Spec: f.Spec, Dir: path, Elements: elements, Failed: failed, Chain: chain,
+		Script: func(dir rundir.Dir, elements []int) ([]byte, error) { return script(f, dir, elements) },
+		Find:   func(name string) (*rundir.Dir, error) { return p.runStore().FindDependency(f.Base, name) }, Version: version(), Program: digest, Host: hostName(), User: userName(), Environ: p.Env})
 }
 
 // warnDroppedEnv warns about environment variables that would change the job. ddpbatch does not
@@ -238,8 +240,8 @@ func (p *program) warnDroppedEnv() {
 	}
 }
 
-func (p *program) dryRun(asJSON bool, f *jobFile, dir rundir.Dir, script []byte) error {
-	argv := []string{"sbatch", "--parsable", strings.TrimSuffix("--comment=ddpbatch:ID "+string(f.job.Slurm.Comment), " ")}
+func (p *program) dryRun(asJSON bool, f *jobfile.File, dir rundir.Dir, script []byte) error {
+	argv := []string{"sbatch", "--parsable", strings.TrimSuffix("--comment=ddpbatch:ID "+string(f.Job.Slurm.Comment), " ")}
 	waits, err := p.dependencyOption(f)
 	if err != nil {
 		return err
@@ -249,28 +251,28 @@ func (p *program) dryRun(asJSON bool, f *jobFile, dir rundir.Dir, script []byte)
 	}
 	argv = append(argv, dir.Script())
 	if asJSON {
-		return p.printJSON(map[string]any{"argv": argv, "dir": f.base, "run_dir": dir.Path, "script": string(script)})
+		return p.printJSON(map[string]any{"argv": argv, "dir": f.Base, "run_dir": dir.Path, "script": string(script)})
 	}
 	line := make([]string, len(argv))
 	for i, word := range argv {
 		line[i] = shellQuote(word)
 	}
-	p.note("would run in %s: %s", shellQuote(f.base), strings.Join(line, " "))
+	p.note("would run in %s: %s", shellQuote(f.Base), strings.Join(line, " "))
 	_, err = p.Stdout.Write(script)
 	return err
 }
 
 // dependencyOption returns the --dependency option for sbatch, without a query to Slurm. A
 // real submission omits dependencies that are already satisfied.
-func (p *program) dependencyOption(f *jobFile) (string, error) {
+func (p *program) dependencyOption(f *jobfile.File) (string, error) {
 	var parts []string
-	for _, d := range f.job.Slurm.Dependency {
+	for _, d := range f.Job.Slurm.Dependency {
 		if d == jobs.Singleton {
 			parts = append(parts, string(d))
 			continue
 		}
 		kind, name := d.Parts()
-		dir, err := p.runStore().FindDependency(f.base, name)
+		dir, err := p.runStore().FindDependency(f.Base, name)
 		if err != nil {
 			return "", err
 		}
@@ -291,8 +293,8 @@ func (p *program) dependencyOption(f *jobFile) (string, error) {
 	return "--dependency=" + strings.Join(parts, ","), nil
 }
 
-func (p *program) testOnly(ctx context.Context, asJSON bool, f *jobFile, script []byte) error {
-	forecast, err := p.slurm().TestOnly(ctx, script, f.base)
+func (p *program) testOnly(ctx context.Context, asJSON bool, f *jobfile.File, script []byte) error {
+	forecast, err := p.slurm().TestOnly(ctx, script, f.Base)
 	if err != nil {
 		return err
 	}
@@ -324,8 +326,8 @@ func (p *program) testOnly(ctx context.Context, asJSON bool, f *jobFile, script 
 
 // checkSecrets checks that every secret has a value. Without this check, the job would fail
 // only after its time in the queue.
-func (p *program) checkSecrets(f *jobFile) error {
-	for _, job := range f.all() {
+func (p *program) checkSecrets(f *jobfile.File) error {
+	for _, job := range f.All() {
 		s := job.Setup.Secrets
 		if len(s.Names) == 0 {
 			continue
@@ -336,7 +338,7 @@ func (p *program) checkSecrets(f *jobFile) error {
 		}
 		path := string(s.File)
 		if path != "" {
-			path = jobs.ResolvePath(f.base, s.File)
+			path = jobs.ResolvePath(f.Base, s.File)
 		}
 		if _, err := secrets.Resolve(path, names, p.lookup); err != nil {
 			return exitError{exitUsage, err}

@@ -1,4 +1,4 @@
-package main
+package jobfile
 
 import (
 	"cmp"
@@ -20,21 +20,21 @@ import (
 
 // checkValues checks the job file together with the site and this machine. It returns errors in
 // found, and warnings about values that are probably unintended in warnings.
-func (f *jobFile) checkValues() (found, warnings jobs.Diagnostics) {
+func (f *File) checkValues() (found, warnings jobs.Diagnostics) {
 	counted := map[data.Options]int{}
-	for _, job := range f.all() {
-		wrong, unsure := job.CheckProgram(f.base)
+	for _, job := range f.All() {
+		wrong, unsure := job.CheckProgram(f.Base)
 		found = append(found, wrong...)
-		wrong, components := job.CheckComponents(f.base)
+		wrong, components := job.CheckComponents(f.Base)
 		found, unsure = append(found, wrong...), append(unsure, components...)
-		warnings = slices.Concat(warnings, job.Warnings(), f.site.Doubts(job), mpiWarnings(job), unsure)
+		warnings = slices.Concat(warnings, job.Warnings(), f.Site.Doubts(job), mpiWarnings(job), unsure)
 		if job.Train == nil {
 			continue
 		}
 		has, kernels := cpu.HasBF16()
 		warnings = append(warnings, precisionWarnings(job, has, kernels, hasGPU())...)
 		o := trainer.DataOptions(job.Train)
-		o.Path, o.EvalPath = resolved(f.base, o.Path), resolved(f.base, o.EvalPath)
+		o.Path, o.EvalPath = resolved(f.Base, o.Path), resolved(f.Base, o.EvalPath)
 		n, known := counted[o] // trials of a sweep often share their data
 		if !known {
 			// The check command does not catch signals. An interrupt ends the program.
@@ -84,7 +84,7 @@ func writerWarnings(path, what string) (warnings jobs.Diagnostics) {
 		}
 	}
 	if safefile.WritersOf(file) == safefile.Anyone {
-		hint := "run `chmod o-w " + shellQuote(path) + "`"
+		hint := "run `chmod o-w " + jobs.ShellQuote(path) + "`"
 		if owner, ok := safefile.Owner(file); ok && owner != os.Geteuid() && os.Geteuid() != 0 {
 			hint = "copy the " + what + " to a directory that only you can write to"
 		}
@@ -104,41 +104,11 @@ func writerWarnings(path, what string) (warnings jobs.Diagnostics) {
 		}
 		hint := "move the " + what + " to a directory that only you can write to"
 		if dir.Owner == os.Geteuid() {
-			hint = "run `chmod o-w " + shellQuote(dir.Path) + "`"
+			hint = "run `chmod o-w " + jobs.ShellQuote(dir.Path) + "`"
 		}
 		warn(dir.Path, dir.Mode, hint)
 	}
 	return warnings
-}
-
-// printWarnings prints the warnings about a job file. If local is set, it omits warnings about
-// keys that only Slurm uses.
-func (p *program) printWarnings(f *jobFile, local bool) {
-	for _, d := range f.warnings {
-		if local && strings.HasPrefix(d.Key, "slurm.") {
-			continue
-		}
-		p.note("warning: %s%s", formatLocation(d), warningText(d))
-	}
-}
-
-// formatLocation formats the location of a diagnostic, such as "job.toml:3:8: ".
-func formatLocation(d jobs.Diagnostic) string {
-	switch {
-	case d.File == "":
-		return ""
-	case d.Line == 0:
-		return d.File + ": "
-	}
-	return fmt.Sprintf("%s:%d:%d: ", d.File, d.Line, d.Column)
-}
-
-// warningText formats a diagnostic and its fix in one line.
-func warningText(d jobs.Diagnostic) string {
-	if d.Allowed == "" {
-		return d.Message
-	}
-	return d.Message + "; " + d.Allowed
 }
 
 // mpiTypes are the srun --mpi plugins of Slurm and Cray. Names of specific PMIx versions start

@@ -1,0 +1,79 @@
+package jobfile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ddpbatch/ddpbatch/jobs"
+)
+
+// writeJob writes a job file with a program next to it.
+func writeJob(t *testing.T, text string) (path, base string) {
+	t.Helper()
+	base = t.TempDir()
+	path = filepath.Join(base, "job.toml")
+	if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.WriteFile(filepath.Join(base, "train.py"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return path, base
+}
+
+// TestSummary checks the size, the limits, and the program in the summary of a job.
+func TestSummary(t *testing.T) {
+	for _, c := range []struct {
+		name, slurm, more, want string
+	}{
+		{name: "GPUs", slurm: "nodes = 2\ntasks_per_node = 4\ngpus_per_node = 4\ntime = \"0:30:00\"", want: "2 nodes x 4 GPUs (8 ranks), 30 minutes, runs python3 train.py"},
+		{name: "CPUs", slurm: "tasks_per_node = 2", want: "1 node x 2 ranks, runs python3 train.py"},
+		{name: "uneven ranks", slurm: "nodes = 3\nranks_per_node = [4, 2, 2]", want: "3 nodes with 4,2(x2) ranks (8 ranks), runs python3 train.py"},
+		{name: "partition", slurm: "partition = \"gpu\"", want: "1 node x 1 rank, partition gpu, runs python3 train.py"},
+		{name: "sweep", more: "[sweep.grid]\n\"setup.env.LR\" = [\"1\", \"2\", \"3\"]", want: "3 trials, each 1 node x 1 rank, runs python3 train.py"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path, base := writeJob(t, "name = \"x\"\n[slurm]\n"+c.slurm+"\n[command]\nargv = [\"python3\", \"train.py\"]\n"+c.more)
+			f, err := Loader{}.Load(path, base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := f.Summary(); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestLoadErrors checks that the errors of a stage come together, and that a file is returned if only
+// files or the site are wrong.
+func TestLoadErrors(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		keys       []string
+		loaded     bool
+	}{
+		{name: "keys", text: "name = \"x\"\n[slurm]\nnodes = 0\ntasks_per_node = -1\n[command]\nargv = [\"true\"]\n", keys: []string{"slurm.nodes", "slurm.tasks_per_node"}},
+		{name: "site", text: "name = \"x\"\nsite = \"nowhere\"\n[command]\nargv = [\"true\"]\n", keys: []string{"site"}},
+		{name: "files", text: "name = \"x\"\n[setup]\nvenv = \"missing\"\n[command]\nargv = [\"true\"]\n", keys: []string{"setup.venv"}, loaded: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path, base := writeJob(t, c.text)
+			f, err := Loader{}.Load(path, base)
+			var found jobs.Diagnostics
+			if !errors.As(err, &found) || (f != nil) != c.loaded {
+				t.Fatalf("got %v, %v", f, err)
+			}
+			var keys []string
+			for _, d := range found {
+				keys = append(keys, d.Key)
+				if d.Line == 0 || d.File != path {
+					t.Errorf("no location: %+v", d)
+				}
+			}
+			if strings.Join(keys, " ") != strings.Join(c.keys, " ") {
+				t.Errorf("got keys %q, want %q", keys, c.keys)
+			}
+		})
+	}
+}
