@@ -11,12 +11,13 @@ import (
 	"time"
 )
 
-// longRun starts an endless run with three ranks on this machine. It returns when training is in
-// progress, with the process IDs of the ranks.
+// longRun starts an endless run with three ranks on this machine, without checkpoints, so that a slow
+// disk does not delay steps. It returns when training is in progress, with the process IDs of the
+// ranks.
 func longRun(t *testing.T, network string) (cmd *exec.Cmd, stderr *strings.Builder, home, run string, pids []int) {
 	t.Helper()
 	home, run = smallRun(t)
-	spec := strings.Replace(small, "epochs = 3", "epochs = 100000", 1) + "[network]\n" + network
+	spec := strings.Replace(small, "epochs = 3", "epochs = 100000", 1) + "[checkpoint]\nevery = \"100000 epochs\"\n[network]\n" + network
 	if err := os.WriteFile(filepath.Join(home, "job.toml"), []byte(spec), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,12 @@ func longRun(t *testing.T, network string) (cmd *exec.Cmd, stderr *strings.Build
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	t.Cleanup(func() {
+		_, _ = cmd.Process.Kill(), cmd.Wait()
+		if t.Failed() {
+			t.Logf("%v: %s", cmd.ProcessState, stderr)
+		}
+	})
 	waitUntil(t, "the first steps", func() bool { return len(figures(t, run)) > 0 })
 	for _, r := range []string{"0", "1", "2"} {
 		log, err := os.ReadFile(filepath.Join(run, "logs/rank-0000"+r+".jsonl"))
@@ -109,7 +115,7 @@ func TestFrozenRankOfAnOperationIsNamed(t *testing.T) {
 // TestSuspendedRanksGoOn checks that a run survives a stop of all ranks at the same time, which is
 // what Slurm's suspend does.
 func TestSuspendedRanksGoOn(t *testing.T) {
-	cmd, stderr, _, run, pids := longRun(t, "heartbeat_timeout = \"2s\"\nprogress_timeout = \"2s\"\n")
+	cmd, stderr, _, run, pids := longRun(t, "heartbeat_timeout = \"5s\"\nprogress_timeout = \"5s\"\n")
 	for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
 		for _, pid := range pids {
 			if err := syscall.Kill(pid, s); err != nil {
@@ -117,7 +123,7 @@ func TestSuspendedRanksGoOn(t *testing.T) {
 			}
 		}
 		if s == syscall.SIGSTOP {
-			time.Sleep(5 * time.Second)
+			time.Sleep(8 * time.Second)
 		}
 	}
 	before := len(figures(t, run))
