@@ -7,6 +7,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpointing"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
@@ -138,10 +139,12 @@ func precision(p jobs.Precision) device.Precision {
 
 // NewOptimizer creates a job's optimizer for parameters or parts of them.
 func NewOptimizer(d device.Device, params []*nn.Param, o *jobs.Optimizer) (optim.Optimizer, error) {
-	return optim.New(d, params, optim.Options{
-		Kind: string(o.Kind), LR: float64(o.LR), Momentum: float64(o.Momentum), Nesterov: o.Nesterov,
-		Beta1: float64(o.Beta1), Beta2: float64(o.Beta2), Eps: float64(o.Eps), WeightDecay: float64(o.WeightDecay),
-	})
+	return optim.New(d, params, optimizerOptions(o))
+}
+
+func optimizerOptions(o *jobs.Optimizer) optim.Options {
+	return optim.Options{Kind: string(o.Kind), LR: o.LR, Momentum: o.Momentum, Nesterov: o.Nesterov,
+		Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps, WeightDecay: o.WeightDecay}
 }
 
 // parameterGroups returns the groups of parameters whose settings differ from the optimizer's.
@@ -173,32 +176,29 @@ func newSchedule(lr float64, s *jobs.Schedule) (optim.Schedule, error) {
 	return optim.Warmup(s.WarmUpFrom, int64(s.WarmUp), rate)
 }
 
-// RateAt returns the learning rate of the step that follows the given number of completed steps,
-// from the settings in a checkpoint's manifest.
-func RateAt(settings map[string]string, step int64) (float64, error) {
-	var err error
-	number := func(key string) (v float64) {
-		if text := settings[key]; text != "" && err == nil { // settings that are 0 are omitted
-			err = json.Unmarshal([]byte(text), &v)
+// SavedOptimizer returns the options and groups of the optimizer that a checkpoint has the state of,
+// with the learning rate of the next step.
+func SavedOptimizer(m *checkpoint.Manifest) (optim.Options, []optim.Group, error) {
+	o, s := jobs.Optimizer{Kind: jobs.OptimizerKind(m.Optimizer)}, jobs.Schedule{}
+	for key, value := range map[string]any{
+		"optimizer.lr": &o.LR, "optimizer.momentum": &o.Momentum, "optimizer.nesterov": &o.Nesterov, "optimizer.beta1": &o.Beta1,
+		"optimizer.beta2": &o.Beta2, "optimizer.eps": &o.Eps, "optimizer.weight_decay": &o.WeightDecay, "optimizer.decay": &o.Decay,
+		"schedule.kind": &s.Kind, "schedule.warmup": &s.WarmUp, "schedule.warmup_from": &s.WarmUpFrom, "schedule.steps": &s.Steps,
+		"schedule.floor": &s.Floor, "schedule.gamma": &s.Gamma, "schedule.every": &s.Every,
+	} {
+		text := m.Spec[key]
+		if text == "" { // settings that are 0 are omitted
+			continue
 		}
-		return v
+		if err := json.Unmarshal([]byte(text), value); err != nil {
+			return optim.Options{}, nil, fmt.Errorf("settings of the optimizer: %q: %w", key, err)
+		}
 	}
-	var kind string
-	if text := settings["schedule.kind"]; text != "" {
-		err = json.Unmarshal([]byte(text), &kind)
-	}
-	s := jobs.Schedule{
-		Kind: jobs.ScheduleKind(kind), WarmUp: int(number("schedule.warmup")), WarmUpFrom: number("schedule.warmup_from"),
-		Steps: int(number("schedule.steps")), Floor: number("schedule.floor"),
-		Gamma: number("schedule.gamma"), Every: int(number("schedule.every")),
-	}
-	lr := number("optimizer.lr")
+	schedule, err := newSchedule(o.LR, &s)
 	if err != nil {
-		return 0, fmt.Errorf("settings of the learning rate: %w", err)
+		return optim.Options{}, nil, err
 	}
-	rate, err := newSchedule(lr, &s)
-	if err != nil {
-		return 0, err
-	}
-	return rate(step), nil
+	options := optimizerOptions(&o)
+	options.LR = schedule(int64(m.Step))
+	return options, parameterGroups(&o), nil
 }

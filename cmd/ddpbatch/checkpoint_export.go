@@ -10,9 +10,10 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/dcp"
-	"github.com/ddpbatch/ddpbatch/trainer/torchfile"
+	"github.com/ddpbatch/ddpbatch/trainer/torchstate"
 )
 
 type checkpointExportCmd struct {
@@ -66,9 +67,7 @@ func (c *checkpointExportCmd) Run(ctx context.Context, p *program) error {
 	case c.Optimizer:
 		return usage(fmt.Sprintf("--output %q must end in .pt or .pth with --optimizer, which uses the format of PyTorch", c.Output))
 	case ext == ".pt" || ext == ".pth":
-		write = func(w io.Writer, s *checkpoint.Snapshot) error {
-			return writeStateDict(w, s.Files[checkpoint.ModelFile])
-		}
+		write = torchstate.WriteWeights
 	case ext == ".safetensors":
 		write = func(w io.Writer, s *checkpoint.Snapshot) error {
 			_, err := io.Copy(w, s.Files[checkpoint.ModelFile])
@@ -186,11 +185,11 @@ func (c *checkpointExportCmd) open(ctx context.Context, p *program, files []stri
 	return nil, exitError{exitNoState, fmt.Errorf("no %s in %q", which, c.Which)}
 }
 
-// writeStateDict writes the tensors of a safetensors file in the format of torch.save.
-func writeStateDict(w io.Writer, file *io.SectionReader) error {
-	tensors, err := readTensors(file)
+// writeOptimizer writes the optimizer state of a checkpoint for PyTorch.
+func writeOptimizer(w io.Writer, s *checkpoint.Snapshot) error {
+	options, groups, err := trainer.SavedOptimizer(&s.Manifest)
 	if err != nil {
 		return err
 	}
-	return torchfile.Write(w, tensors)
+	return torchstate.WriteOptimizer(w, s, options, groups)
 }
