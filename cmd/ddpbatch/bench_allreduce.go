@@ -38,8 +38,8 @@ To compare with the MPI library of this machine:
 
 func (c *benchAllReduceCmd) Run(ctx context.Context, p *program) error {
 	const maxBytes = 4 << 30
-	if n := c.ranks(); n < 2 || n > maxBenchRanks {
-		return usage(fmt.Sprintf("--ranks must be from 2 to %d", maxBenchRanks))
+	if n := c.ranks(); n < 2 || n > bench.MaxRanks {
+		return usage(fmt.Sprintf("--ranks must be from 2 to %d", bench.MaxRanks))
 	}
 	for _, n := range c.Bytes {
 		if n < 4 || n > maxBytes || n%4 != 0 {
@@ -55,14 +55,14 @@ func (c *benchAllReduceCmd) Run(ctx context.Context, p *program) error {
 	if c.Backend == "mpi" {
 		return c.runMPIRank(ctx, p)
 	}
-	rank, ok, err := p.benchRank()
+	rank, ok, err := bench.RankFromEnv(p.lookup)
 	if err != nil {
 		return err
 	}
 	if ok {
 		return c.runRank(ctx, p, rank)
 	}
-	out, err := p.startBenchRanks(ctx, c.ranks(), c.arguments())
+	out, err := bench.StartRanks(ctx, c.ranks(), c.arguments(), p.Env)
 	if err != nil {
 		return err
 	}
@@ -159,9 +159,9 @@ func replaceKeysByFlags(err error) error {
 		`"pmi2"`, "--mpi=pmi2", `"cray_shasta"`, "--mpi=cray_shasta").Replace(hints.Of(err)))
 }
 
-// runRank runs one rank that startBenchRanks started.
-func (c *benchAllReduceCmd) runRank(ctx context.Context, p *program, r benchRank) error {
-	comm, err := r.connect(ctx, !c.TCP, c.Integrity == string(jobs.IntegrityMAC))
+// runRank runs one rank that bench.StartRanks started.
+func (c *benchAllReduceCmd) runRank(ctx context.Context, p *program, r bench.Rank) error {
+	comm, err := r.Connect(ctx, !c.TCP, c.Integrity == string(jobs.IntegrityMAC))
 	if err != nil {
 		return err
 	}

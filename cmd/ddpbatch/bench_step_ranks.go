@@ -15,22 +15,22 @@ import (
 // runRanks starts the ranks and prints the results of rank 0. If this process is one of these
 // ranks, runRanks runs it instead.
 func (c *benchStepCmd) runRanks(ctx context.Context, p *program, models []bench.Model) error {
-	if c.Ranks < 2 || c.Ranks > maxBenchRanks {
-		return usage(fmt.Sprintf("--ranks must be from 2 to %d; omit it to run a single process", maxBenchRanks))
+	if c.Ranks < 2 || c.Ranks > bench.MaxRanks {
+		return usage(fmt.Sprintf("--ranks must be from 2 to %d; omit it to run a single process", bench.MaxRanks))
 	}
 	if err := c.checkThreads(); err != nil {
 		return err
 	}
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	rank, ok, err := p.benchRank()
+	rank, ok, err := bench.RankFromEnv(p.lookup)
 	if err != nil {
 		return err
 	}
 	if ok {
 		return c.runRank(ctx, p, rank, models)
 	}
-	out, err := p.startBenchRanks(ctx, c.Ranks, c.arguments())
+	out, err := bench.StartRanks(ctx, c.Ranks, c.arguments(), p.Env)
 	if err != nil {
 		return err
 	}
@@ -68,8 +68,8 @@ func (c *benchStepCmd) arguments() []string {
 }
 
 // runRank runs one rank of the benchmark. Rank 0 prints the results as JSON lines.
-func (c *benchStepCmd) runRank(ctx context.Context, p *program, r benchRank, models []bench.Model) error {
-	comm, err := r.connect(ctx, !c.TCP, false)
+func (c *benchStepCmd) runRank(ctx context.Context, p *program, r bench.Rank, models []bench.Model) error {
+	comm, err := r.Connect(ctx, !c.TCP, false)
 	if err != nil {
 		return err
 	}

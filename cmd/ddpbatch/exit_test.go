@@ -35,15 +35,6 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// TestInterruptedBenchmark checks that a benchmark whose ranks were stopped by Ctrl-C is not successful.
-func TestInterruptedBenchmark(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := (&program{}).startBenchRanks(ctx, 2, nil); exitCode(err) != exitCanceled {
-		t.Errorf("got error %v, want exit code %d", err, exitCanceled)
-	}
-}
-
 // TestReport checks how errors and hints are printed. Control characters are removed.
 func TestReport(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -15,14 +15,15 @@
 //
 // Steps on several ranks ([Bench.RankStep]) are also the same as in training: packages ddp and
 // collective reduce the gradients, and a step ends with the loss over all ranks. [AllReduce] times
-// single all-reduces, in host or GPU memory.
+// single all-reduces, in host or GPU memory. [StartRanks] starts a program as ranks on this machine,
+// and [Rank.Connect] connects them.
 //
 // On a GPU, steps run as in the trainer: they are captured as a CUDA graph, and the host reads the
 // loss while the GPU computes the next step. A step's time is the time between two such losses. All
 // steps use the same samples, which are already on the GPU.
 //
-// The package does not read data, start ranks, or save anything. It does not run other programs for
-// comparison; "make bench" does.
+// The package does not read data or save anything. It does not run other programs for comparison;
+// "make bench" does.
 package bench
 
 import (

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -15,35 +15,35 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
-// benchRankVariable makes a process a rank of a benchmark. tests/peers also sets it.
-const benchRankVariable = "DDPBATCH_BENCH_RANK"
+// rankVariable makes a process a rank of a benchmark. tests/peers also sets it.
+const rankVariable = "DDPBATCH_BENCH_RANK"
 
-// A benchRank is the value of benchRankVariable. The rank's listener is file descriptor 3.
-type benchRank struct {
+// MaxRanks is the maximum number of ranks that [StartRanks] starts.
+const MaxRanks = 256
+
+// A Rank is a rank of a benchmark in a separate process, as JSON in the environment of the process.
+// The rank's listener is file descriptor 3.
+type Rank struct {
 	Rank   int      `json:"rank"`
 	Addrs  []string `json:"addrs"`
 	Secret string   `json:"secret"`
 }
 
-// maxBenchRanks is the maximum number of processes in a benchmark.
-const maxBenchRanks = 256
-
-// benchRank returns the value of benchRankVariable. It reports whether this process is a rank
-// of a benchmark.
-func (p *program) benchRank() (r benchRank, ok bool, err error) {
-	text, ok := p.lookup(benchRankVariable)
+// RankFromEnv reports whether [StartRanks] started this process, and returns its rank.
+func RankFromEnv(lookup func(name string) (string, bool)) (r Rank, ok bool, err error) {
+	text, ok := lookup(rankVariable)
 	if ok {
 		if err = json.Unmarshal([]byte(text), &r); err != nil {
-			err = fmt.Errorf("variable %s: %w", benchRankVariable, err)
+			err = fmt.Errorf("variable %s: %w", rankVariable, err)
 		}
 	}
 	return r, ok, err
 }
 
-// startBenchRanks starts n ranks of this program with the given arguments and returns the
-// output of rank 0. If a rank fails, startBenchRanks kills ranks that do not end soon. The error names
-// all ranks that failed.
-func (p *program) startBenchRanks(ctx context.Context, n int, arguments []string) ([]byte, error) {
+// StartRanks starts n ranks of this program on this machine, with the given arguments and
+// environment, and returns the output of rank 0. If a rank fails, StartRanks kills ranks that do not
+// end soon. The error names all ranks that failed.
+func StartRanks(ctx context.Context, n int, arguments, env []string) ([]byte, error) {
 	executable, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (p *program) startBenchRanks(ctx context.Context, n int, arguments []string
 	if err != nil {
 		return nil, err
 	}
-	all := benchRank{Secret: secret.Encode()}
+	all := Rank{Secret: secret.Encode()}
 	var listeners []*os.File
 	defer func() {
 		for _, f := range listeners {
@@ -71,24 +71,24 @@ func (p *program) startBenchRanks(ctx context.Context, n int, arguments []string
 		}
 		all.Addrs, listeners = append(all.Addrs, l.Addr().String()), append(listeners, f)
 	}
-	var texts []string
-	for r := range n {
+	var commands []*exec.Cmd
+	parent := ctx
+	ctx, cancel := context.WithCancel(parent)
+	defer cancel()
+	for r, listener := range listeners {
 		all.Rank = r
 		text, err := json.Marshal(all)
 		if err != nil {
 			return nil, err
 		}
-		texts = append(texts, string(text))
+		cmd := exec.CommandContext(ctx, executable, arguments...)
+		cmd.Env = append(slices.Clone(env), rankVariable+"="+string(text))
+		cmd.ExtraFiles = []*os.File{listener}
+		commands = append(commands, cmd)
 	}
-	parent := ctx
-	ctx, cancel := context.WithCancel(parent)
-	defer cancel()
 	ended := make(chan error, n)
 	var out []byte
-	for r, listener := range listeners {
-		cmd := exec.CommandContext(ctx, executable, arguments...)
-		cmd.Env = append(slices.Clone(p.Env), benchRankVariable+"="+texts[r])
-		cmd.ExtraFiles = []*os.File{listener}
+	for r, cmd := range commands {
 		go func() {
 			printed, err := cmd.Output()
 			var failed *exec.ExitError
@@ -118,9 +118,9 @@ func (p *program) startBenchRanks(ctx context.Context, n int, arguments []string
 // rankEndTimeout is how long the other ranks may take to end after one has failed.
 const rankEndTimeout = 2 * time.Second
 
-// connect connects to the other ranks, through shared memory if memory is set, and through TCP
+// Connect connects to the other ranks, through shared memory if memory is set, and through TCP
 // otherwise. If authenticate is set, messages carry a MAC.
-func (r benchRank) connect(ctx context.Context, memory, authenticate bool) (collective.Communicator, error) {
+func (r Rank) Connect(ctx context.Context, memory, authenticate bool) (collective.Communicator, error) {
 	const timeout = time.Minute
 	secret, err := wire.ParseSecret(r.Secret)
 	if err != nil {
