@@ -10,10 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
-	"github.com/ddpbatch/ddpbatch/trainer/cpu"
-	"github.com/ddpbatch/ddpbatch/trainer/data"
-	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/textgen"
 )
 
 type sampleCmd struct {
@@ -67,55 +65,41 @@ func (c *sampleCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	prompt, err := m.codec.encode(c.Prompt)
+	prompt, err := m.Encode(c.Prompt)
 	if err != nil {
 		return exitError{exitUsage, fmt.Errorf("read the prompt: %w", err)}
 	}
-	if n := len(prompt); n > m.gpt.Context {
-		p.note("the prompt has %d tokens; the model uses only the last %d", n, m.gpt.Context)
+	if n := len(prompt); n > m.Shape.Context {
+		p.note("the prompt has %d tokens; the model uses only the last %d", n, m.Shape.Context)
 	}
-	var out tokenWriter
+	text := m.Stream()
 	if !c.JSON {
-		out = tokenWriter{tokenCodec: m.codec, print: func(s string) { p.printf("%s", s) }}
-		out.write(prompt...)
-	}
-	tokens, err := c.generate(m, sampler, prompt, out.write)
-	if err != nil {
-		return fmt.Errorf("%q: %w", m.path, err)
-	}
-	if !c.JSON {
-		out.end()
-		return nil
-	}
-	return p.printJSON(sampled{m.path, m.step, c.Prompt, m.codec.decode(tokens), tokens})
-}
-
-// generate samples tokens and calls each with every new token.
-func (c *sampleCmd) generate(m trainedGPT, sampler *nn.Sampler, prompt []int32, each func(...int32)) ([]int32, error) {
-	g := m.gpt.NewGenerator(m.device, device.FP32)
-	g.KeepHalf = c.KeepHalf
-	if len(prompt) == 0 {
-		prompt = []int32{m.codec.start()}
+		p.printf("%s", text.Add(prompt...))
 	}
 	var tokens []int32
-	for next := prompt; len(tokens) < c.Tokens; next = tokens[len(tokens)-1:] {
-		token, err := sampler.Next(g.Feed(next))
+	for token, err := range m.Continue(prompt, sampler, c.KeepHalf) {
 		if err != nil {
-			return nil, err
+			return fmt.Errorf("%q: %w", m.path, err)
 		}
-		tokens = append(tokens, token)
-		each(token)
+		if tokens = append(tokens, token); !c.JSON {
+			p.printf("%s", text.Add(token))
+		}
+		if len(tokens) == c.Tokens {
+			break
+		}
 	}
-	return tokens, nil
+	if !c.JSON {
+		p.printf("%s\n", text.Rest())
+		return nil
+	}
+	return p.printJSON(sampled{m.path, m.step, c.Prompt, m.Decode(tokens), tokens})
 }
 
-// A trainedGPT is a GPT with its weights and its token vocabulary.
+// A trainedGPT is a model with its origin.
 type trainedGPT struct {
-	gpt    *nn.GPT
-	device device.Device
-	codec  tokenCodec
-	path   string
-	step   *int // of the checkpoint; nil for a weights file
+	*textgen.Model
+	path string
+	step *int // of the checkpoint; nil for a weights file
 }
 
 // loadGPTFromRun loads the newest usable checkpoint of a run.
@@ -149,19 +133,9 @@ func (p *program) loadGPTFromRun(ctx context.Context, arg string) (m trainedGPT,
 		return m, exitError{exitNoState, err}
 	}
 	defer s.Close()
-	step := s.Manifest.Step
-	m.path, m.step = s.Path, &step
-	if s.Manifest.Vocabulary != "" {
-		m.codec.vocabulary = new(data.Vocabulary)
-		if err := m.codec.vocabulary.UnmarshalText([]byte(s.Manifest.Vocabulary)); err != nil {
-			return m, exitError{exitNoState, fmt.Errorf("checkpoint %q: %w", s.Path, err)}
-		}
-	}
+	m.path, m.step = s.Path, &s.Manifest.Step
 	file := s.Files[checkpoint.ModelFile]
-	weights, err := nn.OpenWeights(file, file.Size())
-	if err == nil {
-		err = m.load(weights, job.Train.Model.Heads)
-	}
+	m.Model, err = textgen.Load(file, file.Size(), job.Train.Model.Heads, s.Manifest.Vocabulary)
 	if err != nil {
 		return m, exitError{exitNoState, fmt.Errorf("checkpoint %q: %w", s.Path, err)}
 	}
@@ -180,33 +154,11 @@ func (p *program) loadGPTFromFile(path string, heads int) (m trainedGPT, err err
 	if err != nil {
 		return m, err
 	}
-	weights, err := nn.OpenWeights(f, info.Size())
-	if err == nil {
-		err = m.load(weights, heads)
-	}
-	if err != nil {
+	if m.Model, err = textgen.Load(f, info.Size(), heads, ""); err != nil {
 		return m, fmt.Errorf("read %q: %w", m.path, err)
 	}
 	if heads == 0 {
-		p.note("%s does not contain the number of attention heads; using %d, for a width of %d", filepath.Base(path), m.gpt.Heads, m.gpt.Width)
+		p.note("%s does not contain the number of attention heads; using %d, for a width of %d", filepath.Base(path), m.Shape.Heads, m.Shape.Width)
 	}
 	return m, nil
-}
-
-// load creates the model for the weights and loads them.
-func (m *trainedGPT) load(weights *nn.Weights, heads int) error {
-	o, err := weights.Options(heads)
-	if err != nil {
-		return err
-	}
-	if v := m.codec.vocabulary; v != nil && v.Len() != o.Vocabulary {
-		return fmt.Errorf("its vocabulary has %d tokens, but the model has %d", v.Len(), o.Vocabulary)
-	}
-	m.codec.size = o.Vocabulary
-	if m.gpt, err = nn.NewGPT(o); err != nil {
-		return err
-	}
-	m.device = cpu.New(0)
-	nn.AllocValues(m.device, m.gpt.Params())
-	return weights.Load(m.gpt, m.device)
 }

@@ -1,4 +1,4 @@
-package main
+package textgen
 
 import (
 	"fmt"
@@ -13,16 +13,15 @@ import (
 // endOfText is GPT-2's token ID for the end of a text.
 const endOfText = 50256
 
-// A tokenCodec converts between tokens and text. Without a vocabulary, the text is a list of token
-// IDs.
-type tokenCodec struct {
+// A Codec converts between tokens and text. Without a vocabulary, the text is a list of token IDs.
+type Codec struct {
 	vocabulary *data.Vocabulary // nil for token IDs
 	size       int              // size of the vocabulary
 }
 
 // start returns the first token of a text without a prompt: a newline, GPT-2's end-of-text
 // token, or token 0.
-func (c tokenCodec) start() int32 {
+func (c Codec) start() int32 {
 	if c.vocabulary != nil {
 		if line, err := c.vocabulary.Encode("\n"); err == nil {
 			return line[0]
@@ -33,9 +32,9 @@ func (c tokenCodec) start() int32 {
 	return 0
 }
 
-// encode returns the tokens of text. Without a vocabulary, text contains token IDs, separated
+// Encode returns the tokens of text. Without a vocabulary, text contains token IDs, separated
 // by spaces or commas.
-func (c tokenCodec) encode(text string) ([]int32, error) {
+func (c Codec) Encode(text string) ([]int32, error) {
 	if c.vocabulary != nil {
 		return c.vocabulary.Encode(text)
 	}
@@ -50,48 +49,47 @@ func (c tokenCodec) encode(text string) ([]int32, error) {
 	return tokens, nil
 }
 
-// decode returns the text of tokens, or "" without a vocabulary.
-func (c tokenCodec) decode(tokens []int32) string {
+// Decode returns the text of tokens, or "" without a vocabulary.
+func (c Codec) Decode(tokens []int32) string {
 	if c.vocabulary == nil {
 		return ""
 	}
 	return c.vocabulary.Decode(tokens)
 }
 
-// A tokenWriter prints tokens as they arrive. The zero value prints nothing.
-type tokenWriter struct {
-	tokenCodec
-	print   func(string)
+// A Stream converts tokens to text as they arrive. Without a vocabulary, the text is the token IDs,
+// separated by spaces.
+type Stream struct {
+	codec   Codec
 	pending string // incomplete UTF-8 sequence, because a token can be a single byte
 	started bool
 }
 
-func (w *tokenWriter) write(tokens ...int32) {
-	if w.print == nil {
-		return
-	}
-	if w.vocabulary == nil {
+// Stream returns a stream without tokens.
+func (c Codec) Stream() *Stream { return &Stream{codec: c} }
+
+// Add returns the text that the next tokens complete.
+func (s *Stream) Add(tokens ...int32) string {
+	if s.codec.vocabulary == nil {
+		var text strings.Builder
 		for _, t := range tokens {
-			if w.started {
-				w.print(" ")
+			if s.started {
+				text.WriteByte(' ')
 			}
-			w.print(strconv.Itoa(int(t)))
-			w.started = true
+			text.WriteString(strconv.Itoa(int(t)))
+			s.started = true
 		}
-		return
+		return text.String()
 	}
-	w.pending += w.vocabulary.Decode(tokens)
+	text := s.pending + s.codec.vocabulary.Decode(tokens)
 	whole := 0
-	for utf8.FullRuneInString(w.pending[whole:]) {
-		_, size := utf8.DecodeRuneInString(w.pending[whole:])
+	for utf8.FullRuneInString(text[whole:]) {
+		_, size := utf8.DecodeRuneInString(text[whole:])
 		whole += size
 	}
-	w.print(w.pending[:whole])
-	w.pending = w.pending[whole:]
+	s.pending = text[whole:]
+	return text[:whole]
 }
 
-func (w *tokenWriter) end() {
-	if w.print != nil {
-		w.print(w.pending + "\n")
-	}
-}
+// Rest returns the incomplete UTF-8 sequence at the end of the text.
+func (s *Stream) Rest() string { return s.pending }
