@@ -12,6 +12,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/trace"
 )
 
 // TestCheckHasTheTrainersLimits checks that the largest valid model in a job file is also the
@@ -91,8 +92,10 @@ func TestNamesOfForeignFilesAreLimited(t *testing.T) {
 	}
 	var notes strings.Builder
 	p := &program{Stderr: &notes}
-	if _, corrupt, err := p.recordings(dir); err != nil || corrupt != 3*maxCorruptNotes {
-		t.Errorf("got %d corrupt recordings, error %v", corrupt, err)
+	if _, corrupt, err := trace.ReadDir(dir.Traces(), true, dir.OpenTrace); err != nil || len(corrupt) != 3*maxCorruptNotes {
+		t.Errorf("got %d corrupt recordings, error %v", len(corrupt), err)
+	} else {
+		p.noteCorrupt(corrupt)
 	}
 	if n := strings.Count(notes.String(), "\n"); n != maxCorruptNotes+1 || !strings.Contains(notes.String(), fmt.Sprint(2*maxCorruptNotes)) {
 		t.Errorf("got %d lines:\n%s", n, notes.String())

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/printable"
 )
 
@@ -22,6 +23,38 @@ type Merged struct {
 	Unaligned     []string      // hosts with unknown clock offset; their times are not corrected
 	OtherAttempts []int         // ranks with a recording of a different attempt, which is excluded
 	Dropped       int           // number of spans that exceeded the ranks' buffers
+}
+
+// Missing returns the ranks of the job without a recording, in ascending order.
+func (m Merged) Missing() []int {
+	found := map[int]bool{}
+	for _, rank := range slices.Concat(m.Ranks, m.OtherAttempts) {
+		found[rank] = true
+	}
+	var missing []int
+	for rank := range m.WorldSize {
+		if !found[rank] {
+			missing = append(missing, rank)
+		}
+	}
+	return missing
+}
+
+// String summarizes the timeline, such as "4 ranks on 1 node, steps 100 to 110".
+func (m Merged) String() string {
+	line := format.Count(len(m.Ranks), "rank") + " on " + format.Count(m.Nodes, "node")
+	switch {
+	case m.First == 0:
+		line += ", no steps"
+	case m.First == m.Last:
+		line += fmt.Sprintf(", step %d", m.First)
+	default:
+		line += fmt.Sprintf(", steps %d to %d", m.First, m.Last)
+	}
+	if m.Nodes > 1 {
+		line += fmt.Sprintf(", clocks within %s", m.ClockError.Round(100*time.Nanosecond))
+	}
+	return line
 }
 
 // event is an event of the Trace Event Format: "Trace Event Format", Nat Duca and Dan Sinclair,

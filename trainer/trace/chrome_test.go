@@ -53,6 +53,9 @@ func TestMerge(t *testing.T) {
 	if !reflect.DeepEqual(m, want) {
 		t.Errorf("%+v, want %+v", m, want)
 	}
+	if got := m.Missing(); !reflect.DeepEqual(got, []int{3}) {
+		t.Errorf("missing ranks %v, want [3]", got)
+	}
 	if !json.Valid(out.Bytes()) {
 		t.Fatalf("no JSON: %s", &out)
 	}
@@ -66,6 +69,20 @@ func TestMerge(t *testing.T) {
 	} {
 		if !strings.Contains(out.String(), "\n"+line) {
 			t.Errorf("without %s:\n%s", line, &out)
+		}
+	}
+}
+
+// TestMergedString checks the summaries of timelines.
+func TestMergedString(t *testing.T) {
+	for want, m := range map[string]Merged{
+		"1 rank on 1 node, no steps":                            {Ranks: []int{0}, Nodes: 1},
+		"2 ranks on 1 node, step 3":                             {Ranks: []int{0, 1}, Nodes: 1, First: 3, Last: 3},
+		"2 ranks on 1 node, steps 3 to 5":                       {Ranks: []int{0, 1}, Nodes: 1, First: 3, Last: 5},
+		"2 ranks on 2 nodes, steps 3 to 5, clocks within 1.3µs": {Ranks: []int{0, 1}, Nodes: 2, First: 3, Last: 5, ClockError: 1260},
+	} {
+		if got := m.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Package trace records a timeline of training steps: what each rank did, and when. A [Recorder]
-// records on a rank, [Recorder.Write] writes the rank's file, [Read] reads it, and [Merge] merges
-// all ranks' files into one timeline in the Trace Event Format, which Perfetto and chrome://tracing
-// open.
+// records on a rank, [Recorder.Write] writes the rank's file, [Read] reads it, [ReadDir] reads the
+// files of all ranks, and [Merge] merges them into one timeline in the Trace Event Format, which
+// Perfetto and chrome://tracing open.
 //
 // It guarantees:
 //
