@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/lines"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
@@ -78,14 +79,14 @@ func (c *logsCmd) Run(ctx context.Context, p *program) error {
 		return usage(fmt.Sprintf("--grep: %v", err))
 	}
 	filtered := *p
-	lines := &grepWriter{w: p.Stdout, pattern: pattern}
-	filtered.Stdout = lines
+	filter := &lines.Filter{W: p.Stdout, Pattern: pattern}
+	filtered.Stdout = filter
 	c.Plain = true
 	if c.logLacksRanks(run) {
 		c.all = true
 	}
 	err = c.print(ctx, &filtered, store, run)
-	return errors.Join(err, lines.flush())
+	return errors.Join(err, filter.Flush())
 }
 
 func btoi(b bool) int {
@@ -138,7 +139,7 @@ func (c *logsCmd) print(ctx context.Context, p *program, store *runs.Store, run 
 			return s
 		}).stop()
 	}
-	err = p.follow(ctx, []*tail{log}, p.waitForEnd(store, &now, run))
+	err = p.follow(ctx, []*lines.Tail{log}, p.waitForEnd(store, &now, run))
 	if run.Record.LastJob() == "" && !run.IsLaunched() {
 		return err // ranks without a launcher cannot be canceled from here
 	}
@@ -146,12 +147,12 @@ func (c *logsCmd) print(ctx context.Context, p *program, store *runs.Store, run 
 }
 
 // log returns the log of the run, or the log of the rank in --rank.
-func (c *logsCmd) log(run runs.Run, prefix string) (*tail, error) {
+func (c *logsCmd) log(run runs.Run, prefix string) (*lines.Tail, error) {
 	if c.Rank != nil {
-		return &tail{open: func() (*os.File, error) { return run.Dir.OpenRankLog(*c.Rank) }, prefix: prefix}, nil
+		return &lines.Tail{Open: func() (*os.File, error) { return run.Dir.OpenRankLog(*c.Rank) }, Prefix: prefix}, nil
 	}
 	path, err := run.OutputPath()
-	return &tail{open: func() (*os.File, error) { return rundir.OpenFile(path) }, prefix: prefix}, err
+	return &lines.Tail{Open: func() (*os.File, error) { return rundir.OpenFile(path) }, Prefix: prefix}, err
 }
 
 // checkRankLog returns a usage error if --rank names a rank without a log and other ranks have logs.
@@ -182,7 +183,7 @@ func (c *logsCmd) sweep(ctx context.Context, p *program, store *runs.Store, run 
 	if err != nil {
 		return err
 	}
-	var logs []*tail
+	var logs []*lines.Tail
 	var started []runs.Run
 	for i, trial := range trials {
 		if log, err := c.log(trial, fmt.Sprintf("[%d] ", i)); err == nil && (trial.Record.LastJob() != "" || trial.IsLaunched()) {
@@ -244,11 +245,11 @@ func (p *program) waitForEnd(store *runs.Store, first *atomic.Pointer[slurm.JobS
 
 // printLogs copies the current contents of the logs. It returns an error only if no log
 // exists, because some logs can start later. If over is set, the jobs have ended.
-func (p *program) printLogs(over bool, logs ...*tail) error {
+func (p *program) printLogs(over bool, logs ...*lines.Tail) error {
 	var missing error
 	found := false
 	for _, log := range logs {
-		err := log.copy(p.Stdout)
+		err := log.Copy(p.Stdout)
 		switch {
 		case err == nil:
 			found = true
@@ -257,7 +258,7 @@ func (p *program) printLogs(over bool, logs ...*tail) error {
 		default:
 			return err
 		}
-		log.end(p.Stdout)
+		_ = log.End(p.Stdout) // p.Stdout records failed writes
 	}
 	const own = "Run `ddpbatch logs --rank 0` to see the log of rank 0"
 	switch {
@@ -271,7 +272,7 @@ func (p *program) printLogs(over bool, logs ...*tail) error {
 
 // follow copies the logs until the function until returns. If until is nil, it copies them until ctx
 // is done. After a requeue, the job appends to the same log, even on other nodes.
-func (p *program) follow(ctx context.Context, logs []*tail, until func(context.Context) error) error {
+func (p *program) follow(ctx context.Context, logs []*lines.Tail, until func(context.Context) error) error {
 	over := make(chan error, 1)
 	if until != nil {
 		ctx, stop := context.WithCancel(ctx)
@@ -284,7 +285,7 @@ func (p *program) follow(ctx context.Context, logs []*tail, until func(context.C
 	}
 	for {
 		for _, log := range logs {
-			if err := log.copy(p.Stdout); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := log.Copy(p.Stdout); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"io"
-	"regexp"
 	"slices"
 	"sync/atomic"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/lines"
 	"github.com/ddpbatch/ddpbatch/jobs/rankoutput"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -59,11 +57,11 @@ func (c *logsCmd) rankLogs(ctx context.Context, p *program, store *runs.Store, r
 	}
 	labeled := slices.ContainsFunc(found, func(o rankoutput.Output) bool { return o.Label() != found[0].Label() })
 	if c.Follow {
-		var logs []*tail
+		var logs []*lines.Tail
 		for _, o := range rankoutput.WithRestarts(found) {
-			t := &tail{open: o.Open}
+			t := &lines.Tail{Open: o.Open}
 			if labeled {
-				t.prefix = o.Label()
+				t.Prefix = o.Label()
 			}
 			logs = append(logs, t)
 		}
@@ -72,14 +70,15 @@ func (c *logsCmd) rankLogs(ctx context.Context, p *program, store *runs.Store, r
 		return true, p.explainInterrupt(run, p.follow(ctx, logs, p.waitForEnd(store, new(atomic.Pointer[slurm.JobState]), run)))
 	}
 	for _, o := range found {
+		prefixer := &lines.Prefixer{W: p.Stdout, Prefix: o.Label()}
 		w := p.Stdout
 		if labeled {
-			w = &prefixWriter{w: w, prefix: o.Label()}
+			w = prefixer
 		}
 		if err := o.Copy(w); err != nil {
 			return true, err
 		}
-		endLine(w)
+		_ = prefixer.EndLine() // p.Stdout records failed writes
 	}
 	return true, nil
 }
@@ -98,68 +97,4 @@ func (c *logsCmd) withoutOutput(ctx context.Context, p *program, run runs.Run) e
 	}
 	c.Events = true
 	return c.print(ctx, p, p.runStore(), run)
-}
-
-// A prefixWriter begins each line with a prefix.
-type prefixWriter struct {
-	w      io.Writer
-	prefix string
-	inside bool // the last byte does not end a line
-	buffer []byte
-}
-
-func (p *prefixWriter) Write(b []byte) (int, error) {
-	p.buffer = p.buffer[:0]
-	for rest := b; len(rest) > 0; {
-		n := bytes.IndexByte(rest, '\n') + 1
-		if n == 0 {
-			n = len(rest)
-		}
-		if !p.inside {
-			p.buffer = append(p.buffer, p.prefix...)
-		}
-		p.buffer = append(p.buffer, rest[:n]...)
-		p.inside = rest[n-1] != '\n'
-		rest = rest[n:]
-	}
-	_, err := p.w.Write(p.buffer)
-	return len(b), err
-}
-
-// endLine ends the last line of a prefixWriter.
-func endLine(w io.Writer) {
-	if p, ok := w.(*prefixWriter); ok && p.inside {
-		_, _ = p.Write([]byte("\n")) // p.Stdout records failed writes
-	}
-}
-
-// A grepWriter writes only the lines that match a pattern. It splits lines longer than
-// longestLine.
-type grepWriter struct {
-	w       io.Writer
-	pattern *regexp.Regexp
-	line    []byte
-}
-
-func (g *grepWriter) Write(b []byte) (int, error) {
-	for rest := b; len(rest) > 0; {
-		line, after, ended := bytes.Cut(rest, []byte("\n"))
-		rest = after
-		g.line = append(g.line, line...)
-		if ended || len(g.line) > longestLine {
-			if err := g.flush(); err != nil {
-				return 0, err
-			}
-		}
-	}
-	return len(b), nil
-}
-
-// flush writes the current line if it matches.
-func (g *grepWriter) flush() (err error) {
-	if len(g.line) > 0 && g.pattern.Match(g.line) {
-		_, err = g.w.Write(append(g.line, '\n'))
-	}
-	g.line = g.line[:0]
-	return err
 }
