@@ -111,8 +111,8 @@ func (c *launchCmd) checkAllocation(p *program, o *launch.Options) error {
 	if err := c.checkCommand(p); err != nil {
 		return err
 	}
-	if inside && (c.Job != "" || p.Command != nil) {
-		if err := p.checkFallbackDir(); err != nil {
+	if c.Job != "" || p.Command != nil {
+		if err := p.checkFallbackDir(append(slices.Clip(p.Command), c.Job, c.Site, c.Image)...); err != nil {
 			return err
 		}
 	}
@@ -123,23 +123,6 @@ func (c *launchCmd) checkAllocation(p *program, o *launch.Options) error {
 	// Check this first: srun can start several launchers by mistake, and they would interfere with
 	// each other.
 	return launch.CheckSingleLauncher(allocation)
-}
-
-// fallbackDir is the directory in which Slurm starts a batch script if it cannot open the directory of
-// the job.
-const fallbackDir = "/tmp"
-
-// checkFallbackDir returns an error if Slurm started the batch script in fallbackDir. Other users can
-// put a job file or a program there, which launch would then use instead of the user's file.
-func (p *program) checkFallbackDir() error {
-	dir, ok := p.lookup("SLURM_SUBMIT_DIR")
-	if !ok || dir == p.Dir || p.Dir != fallbackDir {
-		return nil
-	}
-	if _, err := os.Stat(dir); err != nil {
-		return hints.Errorf("submit the job from a directory that exists on all nodes", "the batch script runs in %s on %s, because its directory is not available: %w", fallbackDir, hostName(), err)
-	}
-	return nil
 }
 
 // prepare completes the options after [launchCmd.open], and checks that the job may start. It returns

@@ -47,34 +47,6 @@ func TestNotifierWithoutWorkingDir(t *testing.T) {
 	}
 }
 
-// TestLaunchRejectsFallbackDir checks that launch does not use files in /tmp if Slurm started the batch
-// script there because the directory of the job does not exist on the node.
-func TestLaunchRejectsFallbackDir(t *testing.T) {
-	existing := t.TempDir()
-	missing := filepath.Join(existing, "missing")
-	for _, tt := range []struct {
-		name, dir, submitDir string
-		command              []string
-		fails                bool
-	}{
-		{name: "missing directory", dir: "/tmp", submitDir: missing, fails: true},
-		{name: "missing directory, with a command", dir: "/tmp", submitDir: missing, command: []string{"./train.py"}, fails: true},
-		{name: "script changed to /tmp", dir: "/tmp", submitDir: existing},
-		{name: "submitted in /tmp", dir: "/tmp", submitDir: "/tmp"},
-		{name: "script changed to another directory", dir: existing, submitDir: missing},
-	} {
-		p := &program{Dir: tt.dir, Command: tt.command, Env: []string{"SLURM_JOB_ID=7", "SLURM_JOB_NODELIST=n1", "SLURM_SUBMIT_DIR=" + tt.submitDir}}
-		c := launchCmd{Job: "job.toml"}
-		if tt.command != nil {
-			c.Job = ""
-		}
-		err := c.checkAllocation(p, &launch.Options{})
-		if (err != nil) != tt.fails || err != nil && !strings.Contains(err.Error(), missing) {
-			t.Errorf("%s: got error %v", tt.name, err)
-		}
-	}
-}
-
 // TestVariablesOfRanksAreDocumented checks that the reference says of each variable that a program
 // receives from ddpbatch that ddpbatch sets it.
 func TestVariablesOfRanksAreDocumented(t *testing.T) {

@@ -116,7 +116,7 @@ var Variables = []VariableGroup{
 	}},
 	{Title: "Slurm", About: "A rank reads its position from the variables of its step, and checks them against the other variables. submit does not pass SLURM_*, SLURMD_*, SBATCH_*, SRUN_*, PMI_*, PMI2_*, and PMIX_* from the shell to the job, except SLURM_CONF.", Variables: []Variable{
 		{"SLURM_JOB_ID", "read", "job ID"},
-		{"SLURM_SUBMIT_DIR", "read", "directory from which the job was submitted; launch fails if the node does not have it and Slurm uses /tmp instead"},
+		{"SLURM_SUBMIT_DIR", "read", "directory from which the job was submitted; launch and run fail if the node does not have it and Slurm uses /tmp instead"},
 		{"SLURM_STEP_ID", "read", "step ID"},
 		{"SLURM_PROCID", "read", "rank"},
 		{"SLURM_LOCALID", "read", "local rank"},
