@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/exitcode"
+	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -284,8 +285,9 @@ const minRecordAge = time.Minute
 
 // List returns the runs in a directory, sorted by name, and an error for each run that it cannot
 // read, but at most 5 for each other user. It omits runs of other users with very large records,
-// with one error for each of these users. Both results are empty if the directory does not exist. A
-// repeated call reads only records that have changed.
+// with one error for each of these users. It also omits symbolic links of other users, with one error for
+// all of them, and runs of other users whose checkpoints are reached through a link. Both results are empty
+// if the directory does not exist. A repeated call reads only records that have changed.
 func (s *Store) List(dir string) (found []Run, unreadable []error, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -294,16 +296,23 @@ func (s *Store) List(dir string) (found []Run, unreadable []error, err error) {
 	budget := newReadBudget(maxForeignRecords)
 	var skipped skippedRuns
 	read := map[string]bool{}
+	links := 0
 	for _, e := range entries {
+		if isForeignLink(e) { // the target can be on a file server that does not answer
+			links++
+			continue
+		}
 		d := rundir.Dir{Path: filepath.Join(dir, e.Name())}
-		size := func() int64 { return fileSize(d.Record(), maxForeignRecords) }
+		cost := func() int64 { return recordCost(d) }
 		user, foreign := foreignOwner(d.Path)
-		if foreign && !budget.take(user, size) {
+		if foreign && !budget.take(user, cost) {
 			continue
 		}
 		read[d.Path] = true
 		record, err := s.readRecord(d)
-		if errors.Is(err, fs.ErrNotExist) && d.HasCheckpoints() {
+		if foreign && isLink(d.Checkpoints()) {
+			err = foreignLinkError(d.Checkpoints())
+		} else if errors.Is(err, fs.ErrNotExist) && d.HasCheckpoints() {
 			_, err = rundir.Open(d.Path)
 		} else if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 			continue // not a run directory
@@ -318,7 +327,11 @@ func (s *Store) List(dir string) (found []Run, unreadable []error, err error) {
 	maps.DeleteFunc(s.records, func(path string, _ cachedRecord) bool {
 		return filepath.Dir(path) == filepath.Clean(dir) && !read[path]
 	})
-	return found, append(skipped.errors(), budget.errors()...), nil
+	unreadable = append(skipped.errors(), budget.errors()...)
+	if links > 0 {
+		unreadable = append(unreadable, hints.Errorf("name such a run by its path", "left out: %s of other users below %q", format.Count(links, "symbolic link"), dir))
+	}
+	return found, unreadable, nil
 }
 
 // readRecord returns the record of a run directory, from the cache if its file has not changed.

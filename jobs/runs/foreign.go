@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
@@ -154,6 +155,29 @@ func statusCost(dir rundir.Dir) int64 {
 	return cost + nameCost*int64(names) + 16*manifest
 }
 
+// listCost returns the cost of a run of another user in a list. It returns an error if a directory of the
+// run is a symbolic link: the target can be on a file server that does not answer.
+func (r Run) listCost() (cost int64, err error) {
+	dirs := []string{r.Dir.Checkpoints()}
+	if r.IsSweep() {
+		dirs = append(dirs, filepath.Dir(r.Dir.Element(0).Path))
+		for i := range r.Record.Sweep.Elements {
+			dirs = append(dirs, r.Dir.Element(i).Path, r.Dir.Element(i).Checkpoints())
+		}
+	}
+	for _, dir := range dirs {
+		if isLink(dir) {
+			return runCost * int64(len(dirs)), foreignLinkError(dir)
+		}
+	}
+	return r.readCost(), nil
+}
+
+// foreignLinkError returns the error for a run of another user with a link in place of a directory.
+func foreignLinkError(dir string) error {
+	return hints.Errorf("show the run with `ddpbatch status RUN`", "%q %w in a run of another user", dir, safefile.ErrLink)
+}
+
 // readCost returns the cost of a run with its trials. Slurm is queried for each job of a chain.
 func (r Run) readCost() int64 {
 	cost := readCost(r.Dir) + runCost*int64(len(r.Record.Chain))
@@ -195,6 +219,15 @@ func (r Run) CheckSweepSize() error {
 		}
 	}
 	return nil
+}
+
+// recordCost returns the size of a record in bytes, or a small cost if the size is not known. Finding
+// that out also takes time.
+func recordCost(dir rundir.Dir) int64 {
+	if info, err := os.Lstat(dir.Record()); err == nil {
+		return min(info.Size(), maxForeignRecords)
+	}
+	return nameCost
 }
 
 // fileSize returns the size of a file in bytes, but at most the given limit. It is 0 if the

@@ -144,6 +144,52 @@ func TestLinksOfAnotherUserAreNotFollowed(t *testing.T) {
 	}
 }
 
+// TestListOmitsLinksOfOthers checks that a list follows no symbolic link of another user, whose target can be
+// on a file server that does not answer, and that a named run is found through such a link.
+func TestListOmitsLinksOfOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("requires root")
+	}
+	s := &Store{Dir: t.TempDir()}
+	one := create(t, filepath.Join(s.Runs(), "one"), rundir.Record{Name: "one"})
+	moved := create(t, filepath.Join(s.Runs(), "moved"), rundir.Record{Name: "moved"})
+	link, copied := filepath.Join(s.Runs(), "link"), filepath.Join(s.Runs(), "copied")
+	err := errors.Join(os.Symlink("one", filepath.Join(s.Runs(), "own-link")), os.Symlink("one", link), os.Lchown(link, 61001, -1),
+		os.Mkdir(copied, 0o755), os.MkdirAll(filepath.Join(s.Dir, "saved", "step-1"), 0o755), os.Chown(filepath.Join(s.Dir, "saved"), 61001, -1))
+	for _, d := range []rundir.Dir{moved, {Path: copied}} {
+		err = errors.Join(err, os.RemoveAll(d.Checkpoints()), os.Symlink(filepath.Join(s.Dir, "saved"), d.Checkpoints()), os.Chown(d.Path, 61001, -1),
+			os.Lchown(d.Checkpoints(), 61001, -1))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, errs, err := s.List(s.Runs())
+	if err != nil || len(found) != 2 || found[0].Dir.Path != one.Path || found[1].Record.Name != "one" {
+		t.Errorf("got %+v, %v, want the run and this user's link", found, err)
+	}
+	if text := fmt.Sprint(errs); len(errs) != 3 || !strings.Contains(text, "1 symbolic link of other users") || hints.Of(errs[2]) == "" ||
+		!errors.Is(errs[0], safefile.ErrLink) || !errors.Is(errs[1], safefile.ErrLink) {
+		t.Errorf("got %q, want the link and the two runs with linked checkpoints", errs)
+	}
+	for _, path := range []string{link, moved.Path} {
+		run, err := s.Find(path)
+		if err != nil {
+			t.Errorf("named run: %v", err)
+		}
+		listed, named := s.NewPoller(), s.NewPoller()
+		named.Unlimited = true
+		if _, err := listed.Poll(t.Context(), []Run{run}); errors.Is(err, safefile.ErrLink) != (path == moved.Path) {
+			t.Errorf("%s in a list: got %v", path, err)
+		}
+		if all, err := named.Poll(t.Context(), []Run{run}); err != nil || len(all) != 1 {
+			t.Errorf("%s: got %v, %v", path, all, err)
+		}
+	}
+	if cost := recordCost(rundir.Dir{Path: copied}); cost <= 0 {
+		t.Errorf("a name whose record cannot be read costs %d", cost)
+	}
+}
+
 // TestFindDoesNotWaitForPipe checks a FIFO with the name of a run, which another user may have created in
 // the current directory.
 func TestFindDoesNotWaitForPipe(t *testing.T) {

@@ -88,10 +88,15 @@ func (p *Poller) Poll(ctx context.Context, list []Run) ([]watch.Status, error) {
 	}
 	for _, r := range list {
 		user, foreign := foreignOwner(r.Dir.Path)
-		if foreign && !budget.take(user, r.readCost) {
+		var s watch.Status
+		var err error
+		cost := func() (n int64) { n, err = r.listCost(); return n }
+		if foreign && !budget.take(user, cost) {
 			continue
 		}
-		s, err := p.read(r)
+		if err == nil {
+			s, err = p.read(r)
+		}
 		if err != nil {
 			skipped.add(user, foreign, err)
 			continue
