@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/internal/environ"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -83,8 +84,8 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// TestLocalArgv checks that a program that runs once is started in the job's container, and that a
-// launch without Slurm starts no container.
+// TestLocalArgv checks that a program that runs once is started in the job's container, as a step is, and
+// that a launch without Slurm starts no container.
 func TestLocalArgv(t *testing.T) {
 	o := Options{Job: &jobs.Job{Command: &jobs.Command{Run: jobs.RunOnce}}, Site: &sites.Profile{}, Dir: rundir.Dir{Path: "/runs/x"}, Binary: "/opt/bin/ddpbatch",
 		Allocation: &slurm.Allocation{JobID: "1", Nodes: []string{"a", "b"}}}
@@ -97,9 +98,9 @@ func TestLocalArgv(t *testing.T) {
 	}
 	check(rank)
 	o.Job.Setup.Container = jobs.Container{Image: "/i.sif", Runtime: jobs.ContainerApptainer, Options: []jobs.Text{"--nv"}}
-	check("apptainer exec --nv --bind /opt/bin,/runs/x /i.sif " + rank)
+	check(strings.Join(environ.StartArgv(o.Binary, []string{"apptainer"}), " ") + " exec --nv --bind /opt/bin,/runs/x /i.sif " + rank)
 	o.Job.Setup.Container = jobs.Container{Image: "/i", Runtime: jobs.ContainerCharliecloud, Mounts: []jobs.Text{"/data"}}
-	check("ch-run --bind=/opt/bin --bind=/runs/x --bind=/data /i -- " + rank)
+	check(strings.Join(environ.StartArgv(o.Binary, []string{"ch-run"}), " ") + " --bind=/opt/bin --bind=/runs/x --bind=/data /i -- " + rank)
 	o.Allocation = nil
 	check(rank)
 }

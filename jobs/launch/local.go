@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/ddpbatch/ddpbatch/internal/environ"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/launchers"
@@ -29,15 +30,12 @@ func localArgv(o Options) []string {
 		return argv
 	}
 	_, prefix := containerArgs(o.Job, o.Site, o.Dir.Path, o.Binary)
-	return append(prefix, argv...)
+	return append(environ.StartArgv(o.Binary, prefix), argv...)
 }
 
 func startLocal(a *attempt) (ranks, error) {
 	l := &localRanks{}
 	argv := localArgv(a.o)
-	if path, err := lookPath(a.environ, argv[0]); err == nil {
-		argv[0] = path
-	}
 	for rank := range a.world {
 		cmd := exec.Command(argv[0], argv[1:]...)
 		cmd.Env = append(a.environ[:len(a.environ):len(a.environ)],
