@@ -20,6 +20,10 @@ const (
 
 var arrayRangeForm = lazyregexp.New(arrayRangePattern)
 
+// maxArrayIndices is the maximum number of indices in an [ArrayRange], in which an index can occur several
+// times.
+const maxArrayIndices = 10 * maxTrials
+
 // arrayTaskKey is the key with the index of a trial.
 const arrayTaskKey = "setup.array_task"
 
@@ -58,7 +62,7 @@ func (a ArrayRange) Parse() (indices []int, throttle int, err error) {
 			return nil, 0, valueErrorf(arrayRangeForms, "at most 0 trials at the same time never start")
 		}
 	}
-	found := map[int]bool{}
+	found, read := map[int]bool{}, 0
 	for part := range strings.SplitSeq(list, ",") {
 		span, every, _ := strings.Cut(part, ":")
 		low, high, isSpan := strings.Cut(span, "-")
@@ -81,6 +85,9 @@ func (a ArrayRange) Parse() (indices []int, throttle int, err error) {
 			return nil, 0, valueErrorf(arrayRangeForms, "%q contains no index", part)
 		}
 		for i := first; i <= last && len(found) <= maxTrials; i += step {
+			if read++; read > maxArrayIndices {
+				return nil, 0, valueErrorf(arrayRangeForms, "more than %d indices with their repetitions", maxArrayIndices)
+			}
 			found[i] = true
 		}
 	}

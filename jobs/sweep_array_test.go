@@ -43,6 +43,7 @@ func TestSweepArray(t *testing.T) {
 	for array, want := range map[string]string{
 		"all": "is not a list of indices", "": "is not a list of indices", "1;id": "is not a list of indices", "-1": "is not a list of indices",
 		"5-1": "contains no index", "1-5:0": "contains no index", "0-3%0": "never start", "99999999999": "is too large", "0-20000": "more than 10000 trials",
+		strings.Repeat("0-9999,", 10) + "0": "more than 100000 indices",
 	} {
 		if _, err := Parse("job.toml", fmt.Appendf(nil, file, array)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", array, err, want)
