@@ -222,6 +222,7 @@ type reader struct {
 	assignments      map[string][]*syntax.Assign // all assignments of the script
 	errexit          bool                        // whether set -e applies to the current command
 	allexport        bool                        // whether set -a applies to the current command
+	exportsEnd       *bool                       // result of endsExports
 	needed           []string                    // variables that the program's command reads on the node
 	expansionCommand string                      // command that changes how the shell expands words
 	afterProgram     bool                        // whether the reader is behind the program

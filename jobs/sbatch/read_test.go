@@ -90,6 +90,18 @@ func TestDeepNestingDoesNotOverflowTheStack(t *testing.T) {
 	}
 }
 
+// TestEndOfExportsIsSearchedOnce checks that a script with set -a in each line is not searched in each line.
+func TestEndOfExportsIsSearchedOnce(t *testing.T) {
+	for text, want := range map[string]bool{"set -a\nset +o allexport\n": true, "set -a\n": false} {
+		r := newReader([]byte(text), testOptions)
+		first := r.endsExports()
+		r.src = nil
+		if first != want || r.endsExports() != want {
+			t.Errorf("%q: got %v, then %v, want %v", text, first, r.endsExports(), want)
+		}
+	}
+}
+
 // TestExpansionsAreBounded checks that hostile scripts cannot use much memory, and that their words
 // become code of a shell instead. Each script has at most 64 KiB.
 func TestExpansionsAreBounded(t *testing.T) {

@@ -562,6 +562,15 @@ func (r *reader) prepareFunction(s *syntax.Stmt, name string) {
 // endOfExports matches the end of set -a, which exports all variables.
 var endOfExports = lazyregexp.New(`\bset \+(?:a|o allexport)\b`)
 
+// endsExports reports whether the script ends set -a. It searches only once.
+func (r *reader) endsExports() bool {
+	if r.exportsEnd == nil {
+		found := endOfExports().Match(r.src)
+		r.exportsEnd = &found
+	}
+	return *r.exportsEnd
+}
+
 // prepareCommand reads a program or a builtin command of the shell.
 func (r *reader) prepareCommand(c setupCall) {
 	switch c.name {
@@ -582,7 +591,7 @@ func (r *reader) prepareCommand(c setupCall) {
 	case "set":
 		option := strings.Join(c.args, " ")
 		switch {
-		case (option == "-a" || option == "-o allexport") && endOfExports().Match(r.src):
+		case (option == "-a" || option == "-o allexport") && r.endsExports():
 			r.allexport = true
 			r.run(c.stmt)
 			return
