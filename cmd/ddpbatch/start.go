@@ -30,7 +30,7 @@ func (c *startCmd) Run(_ context.Context, p *program) error {
 	host, _ := os.Hostname()
 	if c.Dir != "" {
 		if err := c.enter(); err != nil {
-			fmt.Fprintf(p.Stderr, "warning: on %s: the command starts in /: %v\n", host, err)
+			p.note("warning: on %s: the command starts in /: %v", host, err)
 			if err := os.Chdir("/"); err != nil {
 				return err
 			}
