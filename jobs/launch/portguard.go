@@ -156,20 +156,26 @@ func (g *portGuard) examine() {
 	if err != nil {
 		return
 	}
+	g.decide(found)
+}
+
+// decide sets bound or err if one of the listeners matters. A listener of another user has precedence over
+// the program's own: both can listen on different addresses of the port.
+func (g *portGuard) decide(found []listeners.Listener) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, l := range found {
-		switch {
-		case g.bound || g.err != nil || !g.matters(l):
-		case isOther(l.UID):
-			g.err = &portTakenError{what: g.what, owner: describeListener(l)}
-			if !g.alone {
-				close(g.taken)
-			}
-		default:
-			g.bound = true
-		}
+	if g.bound || g.err != nil {
+		return
 	}
+	found = slices.DeleteFunc(found, func(l listeners.Listener) bool { return !g.matters(l) })
+	if i := slices.IndexFunc(found, func(l listeners.Listener) bool { return isOther(l.UID) }); i >= 0 {
+		g.err = &portTakenError{what: g.what, owner: describeListener(found[i])}
+		if !g.alone {
+			close(g.taken)
+		}
+		return
+	}
+	g.bound = len(found) > 0
 }
 
 // takenDuringWatch returns a channel that is closed when another user has taken the port.

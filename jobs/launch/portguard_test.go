@@ -197,6 +197,31 @@ func TestPortGuardOfSeveralNodes(t *testing.T) {
 	}
 }
 
+// TestPortOnTwoAddresses checks that the program's own listener does not hide the listener of another user
+// on a different address of the port.
+func TestPortOnTwoAddresses(t *testing.T) {
+	own := listeners.Listener{Addr: netip.MustParseAddrPort("10.0.0.1:7"), UID: os.Geteuid()}
+	other := listeners.Listener{Addr: netip.MustParseAddrPort("192.168.1.1:7"), UID: otherID}
+	local := listeners.Listener{Addr: netip.MustParseAddrPort("127.0.0.1:7"), UID: otherID}
+	for _, tt := range []struct {
+		name         string
+		found        []listeners.Listener
+		bound, taken bool
+	}{
+		{name: "none"},
+		{name: "own", found: []listeners.Listener{own}, bound: true},
+		{name: "own first", found: []listeners.Listener{own, other}, taken: true},
+		{name: "other first", found: []listeners.Listener{other, own}, taken: true},
+		{name: "other on loopback", found: []listeners.Listener{local, own}, bound: true},
+	} {
+		g := &portGuard{port: 7, taken: make(chan struct{})}
+		g.decide(tt.found)
+		if g.bound != tt.bound || (g.err != nil) != tt.taken {
+			t.Errorf("%s: got bound %v, error %v", tt.name, g.bound, g.err)
+		}
+	}
+}
+
 // TestPortOfAnotherUserIsBoundedAndBlamed checks the limit of starts, and that the error names the
 // other user.
 func TestPortOfAnotherUserIsBoundedAndBlamed(t *testing.T) {
