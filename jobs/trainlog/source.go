@@ -198,8 +198,13 @@ func (s *Source) emit(fields []Field, f func(metrics.Record)) {
 // for new metrics, other programs write all lines again. The lines that were read before are then
 // skipped. A file that becomes shorter before it had new lines is a new file of the program.
 func (s *Source) readCSV(file *sourceFile, found foundFile, f func(metrics.Record)) error {
-	var lines []string
-	add := func(line string) { lines = append(lines, line) }
+	var lines strings.Builder // without those that are skipped: a file can have millions of lines
+	count := 0
+	add := func(line string) {
+		if count++; file.read+count > file.old {
+			lines.WriteString(line + "\n")
+		}
+	}
 	before := file.lines.offset
 	if err := file.lines.Read(add); err != nil {
 		return err
@@ -215,7 +220,8 @@ func (s *Source) readCSV(file *sourceFile, found foundFile, f func(metrics.Recor
 			file.read = 0
 		}
 		file.created = -1
-		file.old, file.read, lines = max(file.old, file.read), 0, nil
+		file.old, file.read, count = max(file.old, file.read), 0, 0
+		lines.Reset()
 		file.lines.restart()
 		if err := file.lines.Read(add); err != nil {
 			return err
@@ -224,10 +230,8 @@ func (s *Source) readCSV(file *sourceFile, found foundFile, f func(metrics.Recor
 	if isNew {
 		file.header = header
 	}
-	for _, line := range lines {
-		if file.read++; file.read <= file.old {
-			continue
-		}
+	file.read += count
+	for line := range strings.Lines(lines.String()) {
 		var fields []Field
 		for i, cell := range splitCSV(line) {
 			if i < len(file.header) && cell != "" {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -143,6 +144,30 @@ func TestSourceSkipsOldLinesOfRewrittenCSV(t *testing.T) {
 				t.Errorf("got %+v\nwant %+v", all, tt.want)
 			}
 		})
+	}
+}
+
+// TestSourceCountsSkippedLines checks that the lines of a CSV file that are skipped need no memory each.
+func TestSourceCountsSkippedLines(t *testing.T) {
+	const lines = 1 << 20
+	path := filepath.Join(t.TempDir(), "metrics.csv")
+	if err := os.WriteFile(path, []byte("step,loss\n"+strings.Repeat("1\n", lines)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := New(nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	s, err := NewSource(p, path, CSV)
+	runtime.ReadMemStats(&after)
+	if err != nil || s.files[path].read != lines+1 {
+		t.Fatalf("got %+v, %v, want %d lines", s.files[path], err, lines+1)
+	}
+	// The buffer has 2 bytes for each line, and a line that is stored needs at least 16 bytes more.
+	if n := after.TotalAlloc - before.TotalAlloc; n > 12*lines {
+		t.Errorf("allocated %d bytes for %d lines", n, lines)
 	}
 }
 
