@@ -75,12 +75,15 @@ func findStackPrinter(pid int) (*stackPrinter, error) {
 			continue
 		}
 		m := stackFile().FindStringSubmatch(strings.TrimSuffix(link, " (deleted)"))
-		if m == nil {
+		if m == nil || !isOpenForWriting(pid, e.Name()) {
 			continue
 		}
 		signal := unix.SignalNum(m[1])
 		if signal == 0 {
 			return nil, fmt.Errorf("faulthandler: unknown signal %s in the file name %q", m[1], filepath.Base(link))
+		}
+		if signal == unix.SIGINT || signal == unix.SIGTERM {
+			return nil, fmt.Errorf("faulthandler: %s in the file name %q stops programs", m[1], filepath.Base(link))
 		}
 		if !handles(pid, signal) {
 			return nil, fmt.Errorf("faulthandler: the program does not handle %s", m[1])
@@ -92,6 +95,22 @@ func findStackPrinter(pid int) (*stackPrinter, error) {
 		return &stackPrinter{pid, stat.Start, signal, out}, nil
 	}
 	return nil, errNoStackFile
+}
+
+// isOpenForWriting reports whether a process can write to one of its open files. A file that it only reads,
+// such as its input, can have any name.
+func isOpenForWriting(pid int, descriptor string) bool {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "fdinfo", descriptor))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		if octal, ok := strings.CutPrefix(line, "flags:"); ok {
+			flags, err := strconv.ParseUint(strings.TrimSpace(octal), 8, 64)
+			return err == nil && flags&unix.O_ACCMODE != unix.O_RDONLY
+		}
+	}
+	return false
 }
 
 // openStackFile opens a file that a process has open. It returns an error unless this user owns the

@@ -61,6 +61,9 @@ def register(name, sig):
 		{"other signal", head + "register('SIGQUIT', signal.SIGQUIT)\nwork()\n", ""},
 		{"not handled", head + "register('SIGUSR1', signal.SIGUSR2)\nwork()\n", "faulthandler: the program does not handle SIGUSR1"},
 		{"unknown signal", head + "register('SIGX', signal.SIGUSR2)\nwork()\n", "faulthandler: unknown signal SIGX"},
+		{"signal that stops", head + "register('SIGTERM', signal.SIGTERM)\nwork()\n", "faulthandler: SIGTERM in the file name"},
+		{"file that is only read", head + "with tempfile.NamedTemporaryFile(prefix='ddpbatch-stacks-SIGUSR2-') as f:\n    g = open(f.name)\n" +
+			"signal.signal(signal.SIGUSR2, lambda *_: sys.exit(1))\nwork()\n", noFile},
 		{"own handler", head + "signal.signal(signal.SIGUSR2, lambda *_: sys.exit(1))\nwork()\n", noFile},
 		{"nothing", head + "work()\n", noFile},
 	} {
