@@ -68,6 +68,9 @@ func (d *mappedTokens[T]) rangeError(i int, tokens []int32) error {
 	k, at := d.locate(i)
 	p := d.parts[k]
 	first := slices.IndexFunc(tokens, func(id int32) bool { return uint32(id) >= uint32(d.outputs) })
+	if first < 0 { // a label was read separately from the token at its place
+		return p.changedError()
+	}
 	return p.rangeError(at+first, uint32(tokens[first]), d.outputs)
 }
 
@@ -209,14 +212,29 @@ func (s shard[T]) scan(ctx context.Context, limit int, d *digest) (largest int, 
 		}
 		most := int(slices.Max(tokens))
 		if most >= limit {
-			i := slices.IndexFunc(tokens, func(t T) bool { return int(t) >= limit })
-			return 0, s.rangeError(at+i, uint32(tokens[i]), limit)
+			return 0, s.findInvalid(at, tokens, limit)
 		}
 		largest = max(largest, most)
 		d.bytes(bytesOf(tokens))
 		at += len(tokens)
 	}
 	return largest, nil
+}
+
+// findInvalid returns the error for the first of the tokens at an index of the shard that is not below
+// limit. It reads the mapped file again.
+func (s shard[T]) findInvalid(at int, tokens []T, limit int) error {
+	for i, token := range tokens {
+		if int(token) >= limit {
+			return s.rangeError(at+i, uint32(token), limit)
+		}
+	}
+	return s.changedError()
+}
+
+// changedError returns the error for a file that changed between two reads.
+func (f tokenFile) changedError() error {
+	return hints.Errorf("do not change a file in use", "read %q: the file changed while it was read", f.path)
 }
 
 // scanBlock is the number of tokens to scan at a time, so that they stay in the cache for the hash.

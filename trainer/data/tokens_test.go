@@ -181,6 +181,25 @@ func TestTokensErrors(t *testing.T) {
 	}
 }
 
+// TestTokensThatChangeWhileRead checks the error if a token outside of the vocabulary is replaced between
+// two reads of the mapped file.
+func TestTokensThatChangeWhileRead(t *testing.T) {
+	path := filepath.Join(files(t, map[string][]byte{"f.bin": tokenBytes(2, upTo(10)...)}), "f.bin")
+	d, _, err := Open(t.Context(), Options{Kind: KindTokens, Path: path, Context: 2, VocabularySize: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := d.(*mappedTokens[uint16])
+	for what, err := range map[string]error{
+		"open": tokens.parts[0].findInvalid(0, tokens.parts[0].tokens, 10),
+		"read": tokens.rangeError(0, []int32{0, 1, 2}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "changed while it was read") {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+}
+
 // TestTokensOptionErrors checks the errors for invalid options and for files that do not match
 // each other.
 func TestTokensOptionErrors(t *testing.T) {
