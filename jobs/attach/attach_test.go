@@ -1,12 +1,15 @@
 package attach
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/jobs/process"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -17,12 +20,15 @@ func TestFind(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		live  *rundir.Live
+		lock  func(rundir.Dir) error // of the launcher; nil without one
 		want  []string
 		fails string
 	}{
 		{name: "not started", fails: "no running ranks"},
 		{name: "over", live: &rundir.Live{JobID: "7", Phase: rundir.PhaseOver, Hosts: "n1"}, fails: "no running ranks"},
-		{name: "launcher has ended", live: &rundir.Live{Phase: rundir.PhaseRunning, Hosts: "n1"}, fails: "no running ranks"},
+		{name: "no launcher", live: &rundir.Live{Phase: rundir.PhaseRunning, Hosts: "n1"}, fails: "no running ranks"},
+		{name: "launcher has ended", live: &rundir.Live{Phase: rundir.PhaseRunning, Hosts: "n1"}, lock: lockWith(1 << 30), fails: "no running ranks"},
+		{name: "launcher is running", live: &rundir.Live{Phase: rundir.PhaseRunning, Hosts: "n1"}, lock: lockWith(os.Getpid()), want: []string{"n1"}},
 		{name: "job", live: &rundir.Live{JobID: "7", Phase: rundir.PhaseRunning, Hosts: "n[1-2]"}, want: []string{"n1", "n2"}},
 		{name: "no hosts", live: &rundir.Live{JobID: "7", Phase: rundir.PhaseRunning}, fails: "names none"},
 	} {
@@ -32,6 +38,9 @@ func TestFind(t *testing.T) {
 		}
 		if err == nil && tt.live != nil {
 			err = dir.WriteLive(*tt.live)
+		}
+		if err == nil && tt.lock != nil {
+			err = tt.lock(dir)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -43,6 +52,91 @@ func TestFind(t *testing.T) {
 		case err == nil && !slices.Equal(run.Hosts, tt.want):
 			t.Errorf("%s: got nodes %q, want %q", tt.name, run.Hosts, tt.want)
 		}
+	}
+}
+
+// lockWith returns a function that locks a run directory like a launcher on this host with the given
+// process ID.
+func lockWith(pid int) func(rundir.Dir) error {
+	return func(dir rundir.Dir) error {
+		unlock, err := dir.Lock(rundir.Claim{Launcher: true})
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(dir.Path, "lock")
+		text, err := os.ReadFile(path)
+		unlock()
+		if err != nil {
+			return err
+		}
+		own, other := fmt.Sprintf(`"pid":%d,`, os.Getpid()), fmt.Sprintf(`"pid":%d,`, pid)
+		if !strings.Contains(string(text), own) {
+			return fmt.Errorf("%q contains %q, without %q", path, text, own)
+		}
+		return os.WriteFile(path, []byte(strings.Replace(string(text), own, other, 1)), 0o600)
+	}
+}
+
+// TestRank checks that a rank is found among several on this machine, with its variables.
+func TestRank(t *testing.T) {
+	const id = "fedcba9876543210"
+	pids := map[int]int{}
+	for rank := range 3 {
+		cmd := exec.Command("sleep", "600")
+		cmd.Env = append(os.Environ(), process.RunVariable+"="+id, fmt.Sprintf("%s=%d", process.RankVariable, rank))
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+		pids[rank] = cmd.Process.Pid
+	}
+	run := &Run{Run: runs.Run{Record: rundir.Record{Run: id}}, Hosts: []string{"n1"}}
+	for rank, pid := range pids {
+		target, found, err := run.Rank(t.Context(), rank)
+		if err != nil || !found {
+			t.Fatalf("rank %d: found is %t, error %v", rank, found, err)
+		}
+		for _, want := range []string{fmt.Sprintf("%s=%d", process.RankVariable, rank), fmt.Sprintf("%s=%d", rankPIDVariable, pid)} {
+			if !slices.Contains(target.variables, want) {
+				t.Errorf("rank %d: got variables %q, want %s", rank, target.variables, want)
+			}
+		}
+	}
+	if _, found, err := run.Rank(t.Context(), 3); found || err != nil {
+		t.Errorf("rank 3: found is %t, error %v", found, err)
+	}
+}
+
+// TestFindOfAnotherUser checks that only root can attach to the run of another user.
+func TestFindOfAnotherUser(t *testing.T) {
+	requireRoot(t)
+	dir, err := rundir.Create(filepath.Join(t.TempDir(), "run"))
+	if err == nil {
+		err = dir.WriteRecord(rundir.Record{Name: "theirs", Run: "0123456789abcdef", Base: filepath.Dir(dir.Path)})
+	}
+	if err == nil {
+		err = dir.WriteLive(rundir.Live{JobID: "7", Phase: rundir.PhaseRunning, Hosts: "n1"})
+	}
+	if err == nil {
+		err = os.Chown(dir.Path, 61001, 61001)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run, err := Find(&runs.Store{}, dir.Path); err != nil || run.Live.JobID != "7" {
+		t.Errorf("root: got %v, %v", run, err)
+	}
+}
+
+// requireRoot skips a test without root, but not in CI.
+func requireRoot(t *testing.T) {
+	t.Helper()
+	switch {
+	case os.Geteuid() == 0:
+	case os.Getenv("CI") != "":
+		t.Fatal("CI must run as root")
+	default:
+		t.Skip("requires root")
 	}
 }
 
@@ -90,13 +184,7 @@ func TestCommandLine(t *testing.T) {
 // TestCheckJobOwner checks that root runs a command only in a job of the run's owner, and that the
 // owner needs no check.
 func TestCheckJobOwner(t *testing.T) {
-	switch {
-	case os.Geteuid() == 0:
-	case os.Getenv("CI") != "":
-		t.Fatal("CI must run as root")
-	default:
-		t.Skip("requires root")
-	}
+	requireRoot(t)
 	bin := t.TempDir()
 	if err := os.WriteFile(filepath.Join(bin, "squeue"), []byte("#!/bin/sh\ncase $* in *--jobs=7*) echo 61001;; *) echo 61002;; esac\n"), 0o755); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package jobfile
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -23,17 +24,26 @@ func writeJob(t *testing.T, text string) (path, base string) {
 
 // TestSummary checks the size, the limits, and the program in the summary of a job.
 func TestSummary(t *testing.T) {
+	long := strings.Repeat("x", maxCommandLine)
 	for _, c := range []struct {
-		name, slurm, more, want string
+		name, slurm, argv, more, want string
 	}{
 		{name: "GPUs", slurm: "nodes = 2\ntasks_per_node = 4\ngpus_per_node = 4\ntime = \"0:30:00\"", want: "2 nodes x 4 GPUs (8 ranks), 30 minutes, runs python3 train.py"},
 		{name: "CPUs", slurm: "tasks_per_node = 2", want: "1 node x 2 ranks, runs python3 train.py"},
 		{name: "uneven ranks", slurm: "nodes = 3\nranks_per_node = [4, 2, 2]", want: "3 nodes with 4,2(x2) ranks (8 ranks), runs python3 train.py"},
 		{name: "partition", slurm: "partition = \"gpu\"", want: "1 node x 1 rank, partition gpu, runs python3 train.py"},
+		{name: "GPUs of a type", slurm: "gpus_per_node = \"a100:4\"\ntasks_per_node = 2", want: "1 node x 4 a100 GPUs, 2 ranks each (2 ranks), runs python3 train.py"},
+		{name: "one process", slurm: "nodes = 2\ntasks_per_node = 3", more: "run = \"once\"\n", want: "2 nodes x 3 tasks (1 process), runs python3 train.py"},
+		{name: "torchrun", argv: "\"/opt/python3\", \"train.py\"", more: "launcher = \"torchrun\"\n", want: "1 node x 1 rank, runs torchrun train.py with /opt/python3"},
+		{name: "longest command", argv: "\"" + long + "\"", want: "1 node x 1 rank, runs " + long},
+		{name: "longer command", argv: "\"" + long + "x\"", want: "1 node x 1 rank, runs " + long + "…"},
+		{name: "component", more: "[[component]]\nname = \"server\"\nargv = [\"true\"]\n", want: "1 node x 1 rank, runs python3 train.py with component server"},
+		{name: "components", more: "[[component]]\nname = \"a\"\nargv = [\"true\"]\n[[component]]\nname = \"b\"\nargv = [\"true\"]\n",
+			want: "1 node x 1 rank, runs python3 train.py with components a, b"},
 		{name: "sweep", more: "[sweep.grid]\n\"setup.env.LR\" = [\"1\", \"2\", \"3\"]", want: "3 trials, each 1 node x 1 rank, runs python3 train.py"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			path, base := writeJob(t, "name = \"x\"\n[slurm]\n"+c.slurm+"\n[command]\nargv = [\"python3\", \"train.py\"]\n"+c.more)
+			path, base := writeJob(t, "name = \"x\"\n[slurm]\n"+c.slurm+"\n[command]\nargv = ["+cmp.Or(c.argv, `"python3", "train.py"`)+"]\n"+c.more)
 			f, err := Loader{}.Load(path, base)
 			if err != nil {
 				t.Fatal(err)
@@ -75,5 +85,19 @@ func TestLoadErrors(t *testing.T) {
 				t.Errorf("got keys %q, want %q", keys, c.keys)
 			}
 		})
+	}
+}
+
+// TestSiteDefaults checks that a job and all trials of a sweep have the defaults of the site.
+func TestSiteDefaults(t *testing.T) {
+	path, base := writeJob(t, "name = \"x\"\nsite = \"alps\"\n[slurm]\ntime = \"1:00:00\"\n[command]\nargv = [\"true\"]\n[sweep.grid]\n\"setup.env.LR\" = [\"1\", \"2\"]\n")
+	f, err := Loader{}.Load(path, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, job := range append(f.All(), f.Job) {
+		if job.Slurm.Partition != "normal" {
+			t.Errorf("job %d: got partition %q", i, job.Slurm.Partition)
+		}
 	}
 }

@@ -84,11 +84,8 @@ func writerWarnings(path, what string) (warnings jobs.Diagnostics) {
 		}
 	}
 	if safefile.WritersOf(file) == safefile.Anyone {
-		hint := "run `chmod o-w " + jobs.ShellQuote(path) + "`"
-		if owner, ok := safefile.Owner(file); ok && owner != os.Geteuid() && os.Geteuid() != 0 {
-			hint = "copy the " + what + " to a directory that only you can write to"
-		}
-		warn(path, file.Mode(), hint)
+		owner, _ := safefile.Owner(file)
+		warn(path, file.Mode(), writableHint(path, what, owner, os.Geteuid()))
 	}
 	name, err := filepath.Abs(path)
 	if err != nil {
@@ -109,6 +106,14 @@ func writerWarnings(path, what string) (warnings jobs.Diagnostics) {
 		warn(dir.Path, dir.Mode, hint)
 	}
 	return warnings
+}
+
+// writableHint returns the hint for the user with the given ID about a file that every user can write to.
+func writableHint(path, what string, owner, uid int) string {
+	if owner != uid && uid != 0 {
+		return "copy the " + what + " to a directory that only you can write to"
+	}
+	return "run `chmod o-w " + jobs.ShellQuote(path) + "`"
 }
 
 // mpiTypes are the srun --mpi plugins of Slurm and Cray. Names of specific PMIx versions start

@@ -58,6 +58,28 @@ func TestWriterWarningQuotesPath(t *testing.T) {
 	}
 }
 
+// TestWriterWarningOfAnotherUser checks that only the owner and root are told to change the mode of a
+// file.
+func TestWriterWarningOfAnotherUser(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "job.toml")
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o602)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name       string
+		owner, uid int
+		want       string
+	}{
+		{name: "owner", owner: 61001, uid: 61001, want: "chmod"},
+		{name: "root", owner: 61001, uid: 0, want: "chmod"},
+		{name: "another user", owner: 61001, uid: 61002, want: "copy the job file"},
+	} {
+		if got := writableHint(path, "job file", c.owner, c.uid); !strings.Contains(got, c.want) {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
 // TestWriterWarnings checks that there is a warning for each file and directory with which every user can
 // change or replace a job file, also behind links.
 func TestWriterWarnings(t *testing.T) {
