@@ -215,7 +215,7 @@ func (r *reader) keptSteps() (kept []step) {
 			}
 		case stepHook:
 			if !slices.ContainsFunc(kept, func(s step) bool {
-				return s.kind == stepRun && (strings.Contains(s.text, "conda") || strings.Contains(s.text, "mamba"))
+				return s.kind == stepRun && (strings.Contains(s.text, "conda") || strings.Contains(s.text, "mamba") || strings.Contains(s.text, "activate"))
 			}) {
 				continue
 			}

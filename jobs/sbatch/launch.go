@@ -157,7 +157,7 @@ func (c *command) setRankVariable(name, value string) {
 		return
 	}
 	c.r.exported[name] = true
-	c.r.setVariable(c.stmt, name, value, "export "+name+"="+quoteWord(value))
+	c.r.setVariable(c.line, name, value, "export "+name+"="+quoteWord(value), nil)
 }
 
 // takeProgram continues with the program that a launcher starts. It returns false without a program. If

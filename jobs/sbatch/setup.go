@@ -400,14 +400,14 @@ func (r *reader) prepareDeclaration(s *syntax.Stmt, c *syntax.DeclClause) {
 		if exports {
 			r.exported[name] = true
 		}
-		if a.Naked || a.Value == nil && a.Array == nil {
+		if a.Naked {
 			if !exports {
 				continue
 			}
 			if r.hidden[name] {
 				r.addSecretName(r.line(s), name)
 			} else if v, known := r.knownString(name); known {
-				r.setVariable(s, name, v, "export "+name)
+				r.setVariable(r.line(s), name, v, "export "+name+"="+quoteWord(v), nil)
 			} else if !isManaged(name) {
 				r.addStep(step{kind: stepRun, line: r.line(s), text: "export " + name, uses: []string{name}})
 			}
@@ -433,6 +433,9 @@ func (r *reader) prepareAssign(s *syntax.Stmt, a *syntax.Assign, declaration str
 		return
 	}
 	text, uses := cmp.Or(declaration, sourceText(a)), usedVariables(a)
+	if a.Append {
+		uses = append(uses, name)
+	}
 	code := text
 	if r.exported[name] {
 		code = "export " + text
@@ -442,24 +445,24 @@ func (r *reader) prepareAssign(s *syntax.Stmt, a *syntax.Assign, declaration str
 	case !hasEffect && !r.exported[name]:
 		r.addStep(step{kind: stepAssign, line: line, name: name, text: text, uses: uses})
 	case !hasEffect && known && isString:
-		r.setVariable(s, name, value, code)
+		r.setVariable(line, name, value, code, uses)
 	case !r.noteUnknown(line, name, text, uses):
 		r.addStep(step{kind: stepRun, line: line, text: code, uses: uses, mayEnd: hasEffect})
 	}
 }
 
-// setVariable adds a variable with a known value for the ranks.
-func (r *reader) setVariable(s *syntax.Stmt, name, value, text string) {
-	line := r.line(s)
+// setVariable adds a variable with a known value for the ranks. text is the code that exports it, and
+// uses are the variables that the code reads.
+func (r *reader) setVariable(line int, name, value, text string, uses []string) {
 	if isManaged(name) {
 		r.keepManaged(line, name, name+"="+value, name+"="+quoteWord(value), nil)
 		return
 	}
 	if !isValidText(value) {
-		r.addStep(step{kind: stepRun, line: line, text: text, uses: usedVariables(s)})
+		r.addStep(step{kind: stepRun, line: line, text: text, uses: uses})
 		return
 	}
-	r.addStep(step{kind: stepEnv, line: line, name: name, value: value, text: text, uses: usedVariables(s)})
+	r.addStep(step{kind: stepEnv, line: line, name: name, value: value, text: text, uses: uses})
 }
 
 // keepManaged keeps an assignment to a variable that ddpbatch sets for each rank, for commands of the
