@@ -311,6 +311,7 @@ func TestConversion(t *testing.T) {
 		{name: "singleton", script: "#SBATCH --dependency=singleton\nsrun python train.py\n", toml: `dependency = ["singleton"]`},
 		{name: "here-string without a secret", script: "read -r A B <<< '1 2'\nsrun python train.py\n", toml: "read -r A B"},
 		{name: "argument with a variable for one command", script: "LR=1 srun python train.py $1\n", note: "$1, $@", changes: true, wrapped: "train.py $1"},
+		{name: "exec in a condition", script: "if [ -d a ]; then exec ./fast.sh; fi\nsrun python train.py\n", note: "exec ./fast.sh", changes: true, wrapped: "exec ./fast.sh"},
 		{name: "hook of conda for activate", script: "eval \"$(conda shell.bash hook)\"\nsource activate \"$NAME\"\nsrun python train.py\n", toml: `eval \"$(conda shell.bash hook)\"`},
 		{name: "here-string for a login", script: "tool login <<< hunter22\nsrun python train.py\n", note: "tool", changes: true, wrapped: "tool login"},
 		{name: "here-string with a password", script: "read -r NAME PASSWORD <<< 'ada hunter22'\nsrun python train.py\n", note: "read", changes: true, wrapped: "PASSWORD"},

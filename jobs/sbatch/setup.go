@@ -271,6 +271,10 @@ func (r *reader) readEffects(s *syntax.Stmt) {
 				r.change(r.line(n), sourceText(n), "a condition, a loop, or a function changes the directory of the program: set command.workdir")
 			case "trap":
 				r.change(r.line(n), sourceText(n), "a job file has no traps")
+			case "exec":
+				if len(n.Args) > 1 {
+					r.change(r.line(n), sourceText(n), "it replaces the setup, so that the program of the job does not start")
+				}
 			case "source", ".", "eval":
 				r.forget()
 			}
