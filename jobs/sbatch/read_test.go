@@ -310,6 +310,8 @@ func TestConversion(t *testing.T) {
 			toml: `argv = ["timeout", "-s", "INT", "3h", "python"`, wrapped: "timeout -s INT 3h ddpbatch launch --ntasks=2 -- python"},
 		{name: "singleton", script: "#SBATCH --dependency=singleton\nsrun python train.py\n", toml: `dependency = ["singleton"]`},
 		{name: "here-string without a secret", script: "read -r A B <<< '1 2'\nsrun python train.py\n", toml: "read -r A B"},
+		{name: "first line of a here-string", script: "NODES=$(head -n 1 <<< \"$SLURM_NODELIST\")\ntouch $NODES\nsrun python train.py\n", toml: "NODES=$(head"},
+		{name: "default of a number of tokens", script: "./a --max-n-token \"${MAX_N_TOKEN:-640}\"\nsrun python train.py\n", toml: "./a --max-n-token"},
 		{name: "argument with a variable for one command", script: "LR=1 srun python train.py $1\n", note: "$1, $@", changes: true, wrapped: "train.py $1"},
 		{name: "exec in a condition", script: "if [ -d a ]; then exec ./fast.sh; fi\nsrun python train.py\n", note: "exec ./fast.sh", changes: true, wrapped: "exec ./fast.sh"},
 		{name: "hook of conda for activate", script: "eval \"$(conda shell.bash hook)\"\nsource activate \"$NAME\"\nsrun python train.py\n", toml: `eval \"$(conda shell.bash hook)\"`},

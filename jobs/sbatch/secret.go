@@ -97,6 +97,9 @@ func isNameOfColumn(name string) bool {
 // name and its value.
 func isSecret(name, value string) bool {
 	value = strings.Trim(value, `"'`)
+	if m := defaultValue().FindStringSubmatch(value); m != nil && m[0] == value && isSecretName(name) {
+		value = m[2]
+	}
 	upper := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 	switch {
 	case publicValue().MatchString(value):
@@ -163,8 +166,19 @@ func hasSecret(text string) bool {
 
 var unquote = strings.NewReplacer(`"`, "", "'", "", `\`, "")
 
-// splitFields splits a text into words at blanks and at the punctuation of shells and JSON.
+// defaultValue matches an expansion with a default, such as ${MAX_TOKENS:-512}.
+var defaultValue = lazyregexp.New(`\$\{(\w+):?-([^${}]*)\}`)
+
+// splitFields splits a text into words at blanks and at the punctuation of shells and JSON. It writes the
+// default of a variable as a word and as an assignment.
 func splitFields(text string) []string {
+	text = defaultValue().ReplaceAllStringFunc(text, func(s string) string {
+		m := defaultValue().FindStringSubmatch(s)
+		if m[2] == "" {
+			return "$" + m[1]
+		}
+		return m[2] + " " + m[1] + "=" + m[2]
+	})
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\n;|&()<>{},", r) })
 }
 
@@ -242,7 +256,7 @@ func (r *reader) hasSecretValue(text string) bool {
 }
 
 // plainInput matches commands that read a here-string and send it nowhere.
-var plainInput = lazyregexp.New(`\b(?:read|mapfile|readarray|bc|awk|cut|tr|sed|grep|wc|sort)\b([^|;&<\n]*)<<<`)
+var plainInput = lazyregexp.New(`\b(?:read|mapfile|readarray|bc|awk|cut|tr|sed|grep|wc|sort|head|tail)\b([^|;&<\n]*)<<<`)
 
 // hasSecretInput reports whether a command may read a secret from a here-string, such as a login.
 func hasSecretInput(text string) bool {

@@ -59,6 +59,9 @@ func TestIsSecret(t *testing.T) {
 		{name: "HEADERS", value: "Authorization: Bearer a1b2c3", want: true},
 		{name: "HEADERS", value: "x-api-key: a1b2c3", want: true},
 		{name: "EXTRA_ARGS", value: "--lr 1 --token a1b2c3", want: true},
+		{name: "EXTRA_ARGS", value: "--token ${X:-a1b2c3}", want: true},
+		{name: "EXTRA_ARGS", value: "--name ${API_KEY:-a1b2c3}", want: true},
+		{name: "HF_TOKEN", value: "${HF_TOKEN:-a1b2c3}", want: true},
 		{name: "CONFIG", value: `{"api_key": "a1b2c3"}`, want: true},
 		{name: "DSN", value: "Server=x;Password=a1b2;", want: true},
 
@@ -90,6 +93,9 @@ func TestIsSecret(t *testing.T) {
 		{name: "TOKENIZERS_PARALLELISM", value: "false"},
 		{name: "TOKENIZER", value: "gpt2"},
 		{name: "MAX_TOKENS", value: "2048"},
+		{name: "MAX_TOKENS", value: "${MAX_TOKENS:-2048}"},
+		{name: "MAX_N_TOKEN", value: "${MAX_N_TOKEN-640}"},
+		{name: "HF_TOKEN", value: "${HF_TOKEN:-}"},
 		{name: "TRAIN_TOKENS", value: "300B"},
 		{name: "EOS_TOKEN", value: "</s>"},
 		{name: "PAD_TOKEN_ID", value: "50256"},
@@ -130,6 +136,7 @@ func TestIsSecret(t *testing.T) {
 		{name: "NOTES", value: "token pruning, with a secret sauce"},
 		{name: "ENVNAME", value: "sk-learn-benchmarks-and-others"},
 		{name: "EXTRA_ARGS", value: "--token $HF_TOKEN --max-tokens 2048"},
+		{name: "EXTRA_ARGS", value: "--token ${HF_TOKEN:-} --max-n-token \"${MAX_N_TOKEN:-640}\""},
 	} {
 		t.Run(c.name+"="+c.value, func(t *testing.T) {
 			if got := isSecret(c.name, c.value); got != c.want {
