@@ -315,6 +315,8 @@ func TestConversion(t *testing.T) {
 		{name: "argument with a variable for one command", script: "LR=1 srun python train.py $1\n", note: "$1, $@", changes: true, wrapped: "train.py $1"},
 		{name: "exec in a condition", script: "if [ -d a ]; then exec ./fast.sh; fi\nsrun python train.py\n", note: "exec ./fast.sh", changes: true, wrapped: "exec ./fast.sh"},
 		{name: "hook of conda for activate", script: "eval \"$(conda shell.bash hook)\"\nsource activate \"$NAME\"\nsrun python train.py\n", toml: `eval \"$(conda shell.bash hook)\"`},
+		{name: "directory of torchrun in a container", script: "#!/bin/bash\n#SBATCH --nodes=1 -c 4\nsrun --container-image=i --container-workdir=/w torchrun --nproc_per_node=2 train.py\n",
+			toml: `["--no_python", "bash", "-c", "cd /w && exec python3 -u train.py"]`},
 		{name: "here-string for a login", script: "tool login <<< hunter22\nsrun python train.py\n", note: "tool", changes: true, wrapped: "tool login"},
 		{name: "here-string with a password", script: "read -r NAME PASSWORD <<< 'ada hunter22'\nsrun python train.py\n", note: "read", changes: true, wrapped: "PASSWORD"},
 	} {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
 // srunValued are the long options of srun that have a value, possibly as the next word
@@ -131,7 +133,7 @@ func unknownOption(a arg) (name string, ok bool) {
 // "-", so that it is the program.
 func plainWord(a arg) bool {
 	text := strings.TrimPrefix(sourceText(a.word), `"`)
-	return a.startsProgram || strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "~") || strings.HasSuffix(strings.Trim(text, `"`), ".sh") || strings.HasSuffix(strings.Trim(text, `"`), "/python")
+	return a.startsProgram || strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "~") || strings.HasSuffix(strings.Trim(text, `"`), ".sh") || strings.HasSuffix(strings.Trim(text, `"`), ".py") || strings.HasSuffix(strings.Trim(text, `"`), "/python")
 }
 
 // requestOptions are options of srun that request nodes, if the script has no directives.
@@ -280,16 +282,25 @@ func (c *command) convertStepDirectory(o option) {
 	j.shellDir = ""
 }
 
+// plainExports matches a value of srun --export such as ALL,A=$B, which a shell evaluates like assignments.
+var plainExports = lazyregexp.New(`^(?:ALL|[A-Za-z_]\w*=[\w./:${}+@%-]*)(?:,(?:ALL|[A-Za-z_]\w*=[\w./:${}+@%-]*))*$`)
+
 // convertStepExport converts srun --export.
 func (c *command) convertStepExport(o option) {
+	text := o.value
 	if !o.known {
-		c.change("srun --export", "the value is known only to a shell: set variables in [setup.env]")
-		return
+		_, text, _ = strings.Cut(sourceText(o.valueWord()), "=")
 	}
-	parts := strings.Split(o.value, ",")
+	parts := strings.Split(text, ",")
 	for i, part := range parts {
 		name, value, assigned := strings.Cut(part, "=")
 		switch {
+		case !o.known && (!plainExports().MatchString(text) || isManaged(name) || isSecretName(name)):
+			c.change("srun --export", "the value is known only to a shell: set variables in [setup.env]")
+			return
+		case !o.known && assigned: // the setup evaluates it once
+			c.r.exported[name] = true
+			c.r.addStep(step{kind: stepRun, line: c.line, text: "export " + part, uses: usedVariables(o.valueWord())})
 		case assigned && isPlainName(name):
 			c.setRankVariable(name, value)
 		case strings.EqualFold(part, "ALL"), part == "" && i > 0:

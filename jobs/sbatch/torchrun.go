@@ -169,12 +169,12 @@ func (c *command) convertTorchrunOption(o option) (kept []arg) {
 	return nil
 }
 
-// needsShell reports whether only a shell can evaluate the arguments of the script that torchrun
-// starts. before are options of torchrun.
+// needsShell reports whether only a shell can evaluate the arguments or the directory of the script that
+// torchrun starts. before are options of torchrun.
 func (c *command) needsShell(before []arg) bool {
 	isUnknown := func(a arg) bool { return !a.known }
 	isShellCode := func(a arg) bool { return a.known && !isValidText(a.text) }
-	return !c.isInline && len(c.args) > 0 && (c.args[0].known || plainWord(c.args[0])) && slices.ContainsFunc(c.args, isUnknown) && !slices.ContainsFunc(c.args, isShellCode) && !slices.ContainsFunc(before, isUnknown)
+	return !c.isInline && len(c.args) > 0 && (c.args[0].known || plainWord(c.args[0])) && (c.r.job.shellDir != "" || slices.ContainsFunc(c.args, isUnknown)) && !slices.ContainsFunc(c.args, isShellCode) && !slices.ContainsFunc(before, isUnknown)
 }
 
 // useWorkerShell makes each worker of torchrun a shell that completes the command line and starts the
