@@ -84,6 +84,75 @@ func unroll(s *syntax.Stmt) []*syntax.Stmt {
 	return append([]*syntax.Stmt{{Position: s.Position, Cmd: &syntax.CallExpr{Assigns: []*syntax.Assign{assign}}}}, loop.Do...)
 }
 
+// takenBranch returns the commands of a condition that the script runs, if the condition compares values
+// that the script sets. It returns nil for other statements. top is the index of the statement.
+func (r *reader) takenBranch(stmts []*syntax.Stmt, top int) []*syntax.Stmt {
+	s := stmts[top]
+	clause, ok := s.Cmd.(*syntax.IfClause)
+	if !ok || s.Background || s.Negated || len(s.Redirs) > 0 {
+		return nil
+	}
+	before := r.fork()
+	before.prepare(stmts[:top])
+	for part := clause; part != nil; part = part.Else {
+		if len(part.Cond) == 0 { // else
+			return part.Then
+		}
+		isTrue, known := before.testCondition(part.Cond)
+		if !known || len(before.defaults) > 0 { // the environment may change the result
+			return nil
+		}
+		if isTrue {
+			return part.Then
+		}
+	}
+	return nil
+}
+
+// testCondition returns the result of a condition, and whether it compares known values only.
+func (r *reader) testCondition(cond []*syntax.Stmt) (isTrue, known bool) {
+	if len(cond) != 1 || cond[0].Negated || cond[0].Background || len(cond[0].Redirs) > 0 {
+		return false, false
+	}
+	var list []string
+	switch c := cond[0].Cmd.(type) {
+	case *syntax.CallExpr:
+		last := len(c.Args) - 1
+		if last == 0 {
+			list, known = r.arguments(c.Args)
+			isTrue = slices.Equal(list, []string{"true"})
+			return isTrue, known && (isTrue || slices.Equal(list, []string{"false"}))
+		}
+		if last > 0 && c.Args[0].Lit() == "[" && c.Args[last].Lit() == "]" {
+			list, known = r.arguments(c.Args[1:last])
+		}
+	case *syntax.TestClause:
+		x, ok := c.X.(*syntax.BinaryTest)
+		if !ok {
+			return false, false
+		}
+		left, isWord := x.X.(*syntax.Word)
+		right, areWords := x.Y.(*syntax.Word)
+		if !isWord || !areWords {
+			return false, false
+		}
+		a, isKnown := r.word(left)
+		b, areKnown := r.word(right)
+		list, known = []string{a, x.Op.String(), b}, isKnown && areKnown && !strings.ContainsAny(b, `*?[\`) // no pattern
+	}
+	if !known || len(list) != 3 {
+		return false, false
+	}
+	isEqual := list[0] == list[2]
+	switch list[1] {
+	case "=", "==":
+		return isEqual, true
+	case "!=":
+		return !isEqual, true
+	}
+	return false, false
+}
+
 // fork returns a reader for a first pass, which shares no state with r and adds no notes to it.
 func (r *reader) fork() *reader {
 	n := newReader(r.src, r.options)

@@ -151,8 +151,11 @@ func Read(name string, src []byte, options Options) (Result, error) {
 	}
 	r.assignments = collectAssignments(file)
 	program, all := r.findProgram(file.Stmts)
-	for program != nil {
+	for i := 0; program != nil && i < maxNesting; i++ {
 		body := unroll(file.Stmts[program.top])
+		if body == nil {
+			body = r.takenBranch(file.Stmts, program.top)
+		}
 		if body == nil {
 			break
 		}
