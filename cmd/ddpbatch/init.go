@@ -19,15 +19,16 @@ import (
 )
 
 type initCmd struct {
-	File    string `arg:"" optional:"" default:"job.toml" name:"file" help:"File to write (default: ${default})."`
-	Kind    string `placeholder:"KIND" help:"Kind of job: a model of the built-in trainer (mlp, linear, cnn, or gpt), or your program (command or torchrun) (default: mlp)."`
-	Site    string `placeholder:"NAME" help:"Site profile. \"ddpbatch templates list\" lists the profiles."`
-	Nodes   int    `placeholder:"N" help:"Number of nodes."`
-	GPUs    int    `name:"gpus" placeholder:"N" help:"GPUs per node, one per rank."`
-	Account string `placeholder:"NAME" help:"Billing account. Some sites require one."`
-	From    string `placeholder:"SCRIPT" help:"Convert a batch script for sbatch, and list what could not be converted."`
-	Wrap    bool   `help:"With --from, also write the script with \"ddpbatch launch\" in front of its program. Without this flag, it is written if the job file is not equivalent."`
-	Force   bool   `help:"Replace the file if it exists."`
+	File    string   `arg:"" optional:"" default:"job.toml" name:"file" help:"File to write (default: ${default})."`
+	Kind    string   `placeholder:"KIND" help:"Kind of job: a model of the built-in trainer (mlp, linear, cnn, or gpt), or your program (command or torchrun) (default: mlp)."`
+	Site    string   `placeholder:"NAME" help:"Site profile. \"ddpbatch templates list\" lists the profiles."`
+	Nodes   int      `placeholder:"N" help:"Number of nodes."`
+	GPUs    int      `name:"gpus" placeholder:"N" help:"GPUs per node, one per rank."`
+	Account string   `placeholder:"NAME" help:"Billing account. Some sites require one."`
+	From    string   `placeholder:"SCRIPT" help:"Convert a batch script for sbatch, and list what could not be converted."`
+	Args    []string `name:"arg" sep:"none" placeholder:"VALUE" help:"Argument of the script that --from converts, in the order of the script. Repeatable."`
+	Wrap    bool     `help:"With --from, also write the script with \"ddpbatch launch\" in front of its program. Without this flag, it is written if the job file is not equivalent."`
+	Force   bool     `help:"Replace the file if it exists."`
 }
 
 func (c *initCmd) Help() string {
@@ -37,6 +38,8 @@ batch script:
 
     ddpbatch init --from train.sbatch
     ddpbatch check job.toml
+
+If the script has arguments, as in "sbatch train.sbatch a b", add --arg a --arg b.
 
 If a job file cannot do the same as the script, for example because of a loop, it also
 writes a batch script with the name of the job file, such as job.sbatch: the script, in
@@ -50,6 +53,9 @@ func (c *initCmd) Run(_ context.Context, p *program) error {
 	}
 	if c.Wrap && c.From == "" {
 		return usage("--wrap requires --from")
+	}
+	if len(c.Args) > 0 && c.From == "" {
+		return usage("--arg requires --from")
 	}
 	if _, err := os.Lstat(p.abs(c.File)); err == nil && !c.Force {
 		return errExists(c.File) // check before asking questions
@@ -145,7 +151,9 @@ func (c *initCmd) text(p *program) ([]byte, sbatch.Result, fs.FileMode, error) {
 		if err != nil {
 			return nil, sbatch.Result{}, 0, exitError{exitUsage, fmt.Errorf("read batch script: %w", err)}
 		}
-		result, err := sbatch.Read(filepath.Base(c.From), src, p.scriptOptions(c.Site, c.Wrap))
+		options := p.scriptOptions(c.Site, c.Wrap)
+		options.Args = c.Args
+		result, err := sbatch.Read(filepath.Base(c.From), src, options)
 		if err != nil {
 			return nil, sbatch.Result{}, 0, err
 		}

@@ -2,6 +2,7 @@ package sbatch
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -19,6 +20,7 @@ var jobVariables = words(`SLURM_JOB_ID SLURM_JOBID SLURM_JOB_NODELIST SLURM_NODE
 // shell on the node runs the line.
 func (c *command) convertProgram() {
 	r := c.r
+	c.omitArguments(false)
 	c.layout()
 	c.args = slices.Concat(c.prefix, c.args)
 	c.useArrayTask()
@@ -35,6 +37,53 @@ func (c *command) convertProgram() {
 		return
 	}
 	r.job.argv = []string{"bash", "-c", c.shellLine("exec ")}
+}
+
+// omitArguments omits "$@" and "${@:2}" behind the name of the program: without arguments of the script, they
+// are no words. isScript reports whether the first word is the script of torchrun.
+func (c *command) omitArguments(isScript bool) {
+	if n, _ := c.r.knownString("#"); n != "0" {
+		return
+	}
+	isNamed := false
+	c.args = slices.DeleteFunc(slices.Clone(c.args), func(a arg) bool {
+		isNamed = isNamed || a.known && (isScript || a.text == "-m" || strings.ContainsAny(a.text, "./") && !strings.HasPrefix(path.Base(a.text), "python"))
+		if !isNamed || a.known || !isAllArguments(a.word) {
+			return false
+		}
+		c.note(sourceText(a.word), "it is empty in the job file: give the arguments of the script to init with --arg")
+		return true
+	})
+}
+
+// isAllArguments reports whether a word consists of all arguments of the script, or of all from a number on.
+func isAllArguments(w *syntax.Word) bool {
+	if w == nil || len(w.Parts) != 1 {
+		return false
+	}
+	part := w.Parts[0]
+	q, isQuoted := part.(*syntax.DblQuoted)
+	if isQuoted && len(q.Parts) == 1 {
+		part = q.Parts[0]
+	}
+	p, ok := part.(*syntax.ParamExp)
+	switch {
+	case !ok || p.Param == nil || p.Excl || p.Length || p.Width || p.Repl != nil || p.Exp != nil:
+		return false
+	case p.Slice != nil && !isPositive(p.Slice.Offset):
+		return false
+	}
+	return p.Param.Value == "@" || p.Param.Value == "*" && !isQuoted
+}
+
+// isPositive reports whether an arithmetic expression is a positive number.
+func isPositive(x syntax.ArithmExpr) bool {
+	w, ok := x.(*syntax.Word)
+	if !ok {
+		return false
+	}
+	_, ok = parseCount(w.Lit())
+	return ok
 }
 
 // shellLine returns shell code that starts the program with the remaining words. start is its
@@ -223,7 +272,7 @@ func (r *reader) checkRankVariables(line int, names []string) {
 		case readsArguments(name) && r.isUnset("1"):
 			r.note(0, "$"+name, defaultReason)
 		case name == "@" || name == "$0" || readsArguments(name):
-			r.change(line, "$1, $@", "a job has no command-line arguments")
+			r.change(line, "$1, $@", noArguments)
 		case name == "?" || name == "$!" || name == "$$":
 			r.change(line, "$?, $!, $$", "ranks do not have the parameters of the script's shell")
 		case plain != name:

@@ -51,7 +51,8 @@ func TestDifferential(t *testing.T) {
 				continue // the comment before the first script
 			}
 			verdict := "failed"
-			t.Run(name, func(t *testing.T) { verdict = d.compare(t, name, []byte(script+"\n")) })
+			name, args, _ := strings.Cut(name, " ")
+			t.Run(name, func(t *testing.T) { verdict = d.compare(t, name, []byte(script+"\n"), strings.Fields(args)) })
 			verdicts = append(verdicts, name+": "+verdict)
 		}
 	}
@@ -120,9 +121,11 @@ func newDifferential(t *testing.T, bash string) *differential {
 	return d
 }
 
-// compare returns the result for a script: "equal", "wrapped", or "told".
-func (d *differential) compare(t *testing.T, name string, src []byte) string {
-	result, err := Read(name, src, testOptions)
+// compare returns the result for a script with arguments: "equal", "wrapped", or "told".
+func (d *differential) compare(t *testing.T, name string, src []byte, args []string) string {
+	options := testOptions
+	options.Args = args
+	result, err := Read(name, src, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +137,7 @@ func (d *differential) compare(t *testing.T, name string, src []byte) string {
 	if env["SLURM_JOB_NAME"] == "" {
 		env["SLURM_JOB_NAME"] = name // Slurm's default
 	}
-	want := d.run(t, src, "", env)
+	want := d.run(t, src, "", env, args...)
 	fromJob := d.runJob(t, job)
 	if concurrent.Match(src) || concurrent.Match(result.TOML) {
 		want, fromJob = sortLines(want), sortLines(fromJob)
@@ -158,7 +161,7 @@ func (d *differential) compare(t *testing.T, name string, src []byte) string {
 	if result.Script == nil {
 		return "told"
 	}
-	got := d.run(t, result.Script, "", env)
+	got := d.run(t, result.Script, "", env, args...)
 	if concurrent.Match(src) {
 		got = sortLines(got)
 	}
@@ -288,7 +291,7 @@ func directives(src []byte) map[string]string {
 }
 
 // run runs a script with stand-ins and returns the record of its calls.
-func (d *differential) run(t *testing.T, script []byte, plan string, env map[string]string) string {
+func (d *differential) run(t *testing.T, script []byte, plan string, env map[string]string, args ...string) string {
 	t.Helper()
 	sandbox := t.TempDir()
 	project := filepath.Join(sandbox, "home/ada/project")
@@ -317,7 +320,7 @@ func (d *differential) run(t *testing.T, script []byte, plan string, env map[str
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, d.bash, append(shellOptions(script), file)...)
+	cmd := exec.CommandContext(ctx, d.bash, slices.Concat(shellOptions(script), []string{file}, args)...)
 	cmd.Dir = project
 	cmd.Env = []string{"PATH=" + d.bin + ":/usr/bin:/bin", "HOME=" + sandbox + "/home/ada", "USER=ada", "LOGNAME=ada", "SCRATCH=/scratch/ada", "RECORD=" + record, "SANDBOX=" + sandbox,
 		"PLAN=" + planFile, "BASH_ENV=" + d.functions, "SLURM_SUBMIT_DIR=" + project}
@@ -397,6 +400,6 @@ var concurrent = regexp.MustCompile(`[^&>]&(?:\n| done)| \| `)
 // normalize removes differences that have no effect on a job.
 func normalize(record string) string {
 	record = regexp.MustCompile(`(?m)^(venv) /home/ada/project/`).ReplaceAllString(record, "$1 ")
-	record = strings.TrimSuffix(record, "conda deactivate\n") // after the program
+	record = regexp.MustCompile(`(?m)^(?:conda deactivate|ray .* args=\[stop\] .*)\n\z`).ReplaceAllString(record, "") // after the program
 	return record
 }

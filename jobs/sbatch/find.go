@@ -241,7 +241,9 @@ func (f *finder) visit(s *syntax.Stmt, c candidate) {
 			return
 		}
 		f.functions[cmd.Name.Value] = true
+		removed := f.r.removeArguments()
 		f.visit(cmd.Body, nested)
+		maps.Copy(f.r.vars, removed)
 	}
 }
 

@@ -177,6 +177,19 @@ func (r *reader) sizeChange(name string) (was, now string) {
 	return was, strconv.Itoa(n)
 }
 
+// argumentStep returns the step that sets the arguments of the script for later steps.
+func (r *reader) argumentStep() []step {
+	code := "set --"
+	for _, a := range r.options.Args {
+		code += " " + quoteWord(a)
+	}
+	if r.isSuspicious(code) {
+		r.change(0, "the arguments", "they may contain a secret, which a job file must not contain")
+		return nil
+	}
+	return []step{{kind: stepRun, text: code}}
+}
+
 // exportedReason is the reason of a note about a variable that the script does not export.
 const exportedReason = "the job exports it, so that the shell of each rank can insert its value"
 
@@ -227,7 +240,7 @@ func (r *reader) keptSteps() (kept []step) {
 		}
 		for _, name := range s.uses {
 			needed[name] = true
-			if was, now := r.sizeChange(name); was != now && s.kind == stepEnv {
+			if was, now := r.sizeChange(name); s.kind == stepEnv && (was != now || isArgument(name)) {
 				s.text = "export " + s.name + "=" + quoteWord(s.value)
 			} else if was != now {
 				r.change(s.line, "$"+name, fmt.Sprintf("it is %s in the script, but %s in the job: write the value", was, now))
@@ -236,6 +249,9 @@ func (r *reader) keptSteps() (kept []step) {
 		kept = append(kept, s)
 	}
 	slices.Reverse(kept)
+	if r.givenArgs && slices.ContainsFunc(kept, func(s step) bool { return s.kind != stepEnv && slices.ContainsFunc(s.uses, isArgument) }) {
+		kept = slices.Concat(r.argumentStep(), kept)
+	}
 	for _, name := range r.needed {
 		if !r.exported[name] && (r.scriptVars[name] || r.foreign) && isPlainName(name) && !r.hidden[name] {
 			kept = append(kept, step{kind: stepRun, text: "export " + name})

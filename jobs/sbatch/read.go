@@ -53,6 +53,8 @@ type Options struct {
 	User string // user name, which replaces $USER
 	Dir  string // directory from which the user submits the script
 	Wrap bool   // return Result.Script in any case
+
+	Args []string // arguments of the script, $1 and so on
 }
 
 // A Result is a job file, with notes about everything that it does not contain.
@@ -147,7 +149,7 @@ func Read(name string, src []byte, options Options) (Result, error) {
 	}
 	r.setSlurmVariables()
 	if !setsArguments(file) {
-		r.setString("#", "0")
+		r.setArguments(options.Args)
 	}
 	r.assignments = collectAssignments(file)
 	program, all := r.findProgram(file.Stmts)
@@ -176,6 +178,7 @@ func Read(name string, src []byte, options Options) (Result, error) {
 	r.sortNotes()
 	result := Result{TOML: r.job.toml(), Notes: r.notes, HasEnviron: r.hasEnviron()}
 	if program != nil && (result.Changes() > 0 || options.Wrap) {
+		r.removeArguments() // the wrapped script has its own
 		result.Script = r.wrap(program)
 	}
 	return result, nil
@@ -213,6 +216,7 @@ type reader struct {
 	src              []byte
 	options          Options
 	job              *job
+	givenArgs        bool                       // whether the setup has the arguments of the script
 	components       int                        // number of components of a heterogeneous job after the first
 	vars             map[string]expand.Variable // known values of the script's variables
 	exported         map[string]bool

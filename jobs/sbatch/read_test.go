@@ -189,6 +189,7 @@ func TestConversion(t *testing.T) {
 		toml, note   string // expected parts; without a note if empty
 		changes      bool
 		site         string // default: generic
+		args         []string
 		wrapped      string
 	}{
 		{name: "line breaks of DOS", script: "#!/bin/bash\r\n#SBATCH --ntasks=1\r\nsrun python train.py --n 5\r\n", wrap: true,
@@ -312,7 +313,18 @@ func TestConversion(t *testing.T) {
 		{name: "here-string without a secret", script: "read -r A B <<< '1 2'\nsrun python train.py\n", toml: "read -r A B"},
 		{name: "first line of a here-string", script: "NODES=$(head -n 1 <<< \"$SLURM_NODELIST\")\ntouch $NODES\nsrun python train.py\n", toml: "NODES=$(head"},
 		{name: "default of a number of tokens", script: "./a --max-n-token \"${MAX_N_TOKEN:-640}\"\nsrun python train.py\n", toml: "./a --max-n-token"},
+		{name: "all arguments", script: "srun python train.py \"$@\" $* ${@:2}\n", toml: `"train.py"]`, note: `"$@"`},
+		{name: "all arguments of a module for torchrun", script: "torchrun --nproc_per_node=2 -m train $SCRATCH \"${@}\"\n", toml: `exec python3 -u -m train $SCRATCH"]`, note: `"${@}"`},
+		{name: "all arguments as the program", script: "srun python \"$@\"\n", note: "$1, $@", changes: true, wrapped: `python "$@"`},
+		{name: "all arguments and the name of the script", script: "srun python train.py ${@:0}\n", note: "$1, $@", changes: true, wrapped: "${@:0}"},
 		{name: "argument with a variable for one command", script: "LR=1 srun python train.py $1\n", note: "$1, $@", changes: true, wrapped: "train.py $1"},
+		{name: "given arguments", args: words("c.yaml 0.1 c"), script: "CFG=$1; shift\ncp $CFG $1\nsrun python train.py --cfg $CFG \"$@\" ${@:2} ${3:-d} $#\n", note: "$3",
+			toml: `"--cfg", "c.yaml", "0.1", "c", "c", "d", "2"]`},
+		{name: "given arguments in the setup", args: []string{"a b"}, script: "if [ $# -lt 1 ]; then exit 1; fi\nexport A=$1\nmkdir \"$A\"\nsrun python train.py\n",
+			toml: `"set -- 'a b'", "if [ $# -lt 1 ]; then exit 1; fi", "export A='a b'"`},
+		{name: "given arguments and a conditional shift", args: words("a b"), script: "[ $# -gt 1 ] && shift\nsrun python train.py \"$@\"\n", note: "$1, $@", changes: true, wrapped: `"$@"`},
+		{name: "given arguments and those of a function", args: words("a b"), script: "run() { srun python train.py \"$@\"; }\nrun c\n", note: "srun python", changes: true, wrapped: `"$@"`},
+		{name: "secret as a given argument", args: words("--token hunter22"), script: "touch $2\nsrun python train.py\n", note: "the arguments", changes: true, wrapped: "touch $2"},
 		{name: "condition with a known result", script: "MODE=b\nif [ \"$MODE\" = a ]; then srun python a.py\nelif [[ $MODE == b ]]; then touch b; srun python b.py\nelse srun python c.py; fi\n",
 			toml: `"b.py"]`},
 		{name: "flag in a condition", script: "FAST=false\nif $FAST; then srun python a.py; else srun python b.py; fi\n", toml: `"b.py"]`},
@@ -330,7 +342,7 @@ func TestConversion(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			options := testOptions
-			options.Wrap, options.Site = tt.wrap, cmp.Or(tt.site, "generic")
+			options.Wrap, options.Site, options.Args = tt.wrap, cmp.Or(tt.site, "generic"), tt.args
 			script := tt.script
 			if !strings.HasPrefix(script, "#!") {
 				script = head + script

@@ -91,7 +91,7 @@ func (r *reader) convert(stmts []*syntax.Stmt, program *candidate, all []candida
 	}
 	if !simple {
 		r.change(r.line(program.stmt), sourceText(program.stmt), "it is in a loop, a condition, or a function")
-		delete(r.vars, "#") // a function has its own arguments
+		r.removeArguments() // a function has its own
 		r.prepareNested(main)
 	}
 	if program.background {
@@ -271,6 +271,10 @@ func (r *reader) readEffects(s *syntax.Stmt) {
 				r.change(r.line(n), sourceText(n), "a condition, a loop, or a function changes the directory of the program: set command.workdir")
 			case "trap":
 				r.change(r.line(n), sourceText(n), "a job file has no traps")
+			case "shift":
+				if r.hasArguments() {
+					r.removeArguments()
+				}
 			case "exec":
 				if len(n.Args) > 1 {
 					r.change(r.line(n), sourceText(n), "it replaces the setup, so that the program of the job does not start")
@@ -333,13 +337,16 @@ func (r *reader) run(s *syntax.Stmt) {
 }
 
 // noArguments is the reason of a note about the arguments of the script.
-const noArguments = "a job has no command-line arguments ($1, $@)"
+const noArguments = "a job has no command-line arguments ($1, $@): give them to init with --arg"
 
 // noteParameters adds a note if a step reads parameters that a job does not have.
 func (r *reader) noteParameters(s step) {
 	reads := slices.DeleteFunc(slices.Clone(s.uses), func(name string) bool { return !readsArguments(name) })
 	requires := len(reads) > 0 && (!r.isUnset("1") || strings.Contains(s.text, "exit"))
-	if slices.Contains(s.uses, "@") || requires || slices.Contains(s.uses, "$0") && !r.hasDirectives() { // sbatch copies the script
+	if r.givenArgs {
+		reads, requires = nil, false
+	}
+	if slices.Contains(s.uses, "@") && !r.givenArgs || requires || slices.Contains(s.uses, "$0") && !r.hasDirectives() { // sbatch copies the script
 		r.change(s.line, s.text, noArguments)
 		reads = nil
 	}
@@ -593,6 +600,9 @@ func (r *reader) prepareCommand(c setupCall) {
 		r.change(c.line, c.text, "the directory is known only to a shell: set command.workdir")
 	case "trap":
 		r.change(c.line, c.text, "a job file has no traps")
+	case "shift":
+		r.run(c.stmt)
+		r.shiftArguments(c)
 	case "exit":
 		r.change(c.line, c.text, "the script ends here")
 	case "set":

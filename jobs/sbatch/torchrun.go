@@ -88,6 +88,7 @@ func (c *command) convertTorchrun() {
 	}
 	options, script := parseTorchrun(c.args)
 	c.args = script
+	c.omitArguments(true)
 	var kept []arg // options that the job file has
 	nnodes := ""
 	for _, o := range options {

@@ -78,6 +78,9 @@ func (r *reader) inspect(w *syntax.Word) inspection {
 		case *syntax.DblQuoted:
 			for _, p := range n.Parts {
 				quoted[p] = true
+				if e, ok := p.(*syntax.ParamExp); ok && len(n.Parts) > 1 && e.Param != nil && e.Param.Value == "@" {
+					x.possible = false // several words
+				}
 			}
 		case *syntax.CmdSubst, *syntax.ProcSubst, *syntax.ExtGlob:
 			x.possible = false
@@ -96,8 +99,12 @@ func (r *reader) inspect(w *syntax.Word) inspection {
 			}
 			name := n.Param.Value
 			x.environ.usesPWD = x.environ.usesPWD || name == "PWD"
-			if name == "#" {
+			if name == "#" && !r.hasArguments() {
 				x.defaults = append(x.defaults, name)
+			}
+			if name == "@" && n.Slice != nil || name == "0" { // ${@:0} contains $0
+				x.possible = x.possible && name == "@" && isPositive(n.Slice.Offset)
+				x.environ.unset["0"] = true
 			}
 			_, known := r.vars[name]
 			if n.Excl || n.Width || n.Names != 0 {
@@ -159,6 +166,9 @@ func isNumber(name string) bool { return name != "" && strings.Trim(name, "01234
 // readsArguments reports whether a name in the result of usedVariables stands for $# or for a positional
 // parameter with a default, such as ${1:-x}.
 func readsArguments(name string) bool { return name == "#" || isNumber(name) }
+
+// isArgument reports whether a name in the result of usedVariables stands for any argument of the script.
+func isArgument(name string) bool { return name == "@" || readsArguments(name) }
 
 // fields expands a word to arguments, as bash does, and reports whether all of it is known.
 func (r *reader) fields(w *syntax.Word) (list []string, known bool) {
@@ -821,6 +831,52 @@ func (r *reader) arrayValue(a *syntax.ArrayExpr) (expand.Variable, bool) {
 		v.List = append(v.List, list...)
 	}
 	return v, len(v.List) <= maxValue/8
+}
+
+// setArguments sets the positional parameters of the script. Without arguments, it sets only $#, because
+// the user may add arguments to the command.
+func (r *reader) setArguments(args []string) {
+	r.setString("#", strconv.Itoa(len(args)))
+	if len(args) == 0 {
+		return
+	}
+	r.givenArgs = true
+	for i, a := range args {
+		r.setString(strconv.Itoa(i+1), a)
+	}
+	r.vars["@"] = expand.Variable{Set: true, Kind: expand.Indexed, List: args}
+	r.vars["*"] = r.vars["@"]
+}
+
+// hasArguments reports whether the arguments of the script are known.
+func (r *reader) hasArguments() bool { return r.vars["@"].Set }
+
+// removeArguments removes the positional parameters, and returns them.
+func (r *reader) removeArguments() map[string]expand.Variable {
+	removed := map[string]expand.Variable{}
+	for name, v := range r.vars {
+		if isNumber(name) || slices.Contains(words("# @ *"), name) {
+			removed[name] = v
+			delete(r.vars, name)
+		}
+	}
+	return removed
+}
+
+// shiftArguments removes the first arguments of the script, as shift does.
+func (r *reader) shiftArguments(c setupCall) {
+	if !r.hasArguments() {
+		return
+	}
+	n := 1
+	if len(c.args) > 0 {
+		n, c.known = parseCount(c.args[0])
+	}
+	list := r.vars["@"].List
+	r.removeArguments()
+	if c.known && n <= len(list) {
+		r.setArguments(list[n:])
+	}
 }
 
 // setString sets a variable to a known value.
