@@ -143,8 +143,11 @@ func (d *differential) compare(t *testing.T, name string, src []byte, args []str
 		want, fromJob = sortLines(want), sortLines(fromJob)
 	}
 	for _, n := range result.Notes {
-		if n.Reason == exportedReason { // mentioned
-			variable := regexp.MustCompile(`(env=|;)` + regexp.QuoteMeta(n.Text[1:]) + `=[^;]*;`)
+		if n.Reason != exportedReason {
+			continue
+		}
+		for name := range strings.SplitSeq(n.Text, ", ") { // mentioned
+			variable := regexp.MustCompile(`(env=|;)` + regexp.QuoteMeta(name[1:]) + `=[^;]*;`)
 			fromJob = variable.ReplaceAllString(fromJob, "$1")
 		}
 	}

@@ -47,12 +47,18 @@ var arrayPosition = lazyregexp.New(`SLURM_ARRAY_TASK_(?:MIN|MAX|STEP)`)
 func (r *reader) writeSetup(program *candidate) {
 	j := r.job
 	steps := r.keptSteps()
-	r.noteDefaults(steps, program)
 	last := len(steps)
 	for last > 0 && steps[last-1].kind == stepEnv {
 		last--
 	}
 	body := steps[:last]
+	var values []step // without an expansion in the job file
+	for i, s := range steps {
+		if s.kind == stepEnv && (i >= last || !strings.Contains(s.text, "$")) {
+			values = append(values, s)
+		}
+	}
+	r.noteDefaults(values, program)
 	for _, s := range steps[last:] {
 		j.env[s.name] = s.value
 	}
@@ -191,7 +197,7 @@ func (r *reader) argumentStep() []step {
 }
 
 // exportedReason is the reason of a note about a variable that the script does not export.
-const exportedReason = "the job exports it, so that the shell of each rank can insert its value"
+const exportedReason = "the job exports the value, so that the shell of each rank can insert it"
 
 // keptSteps returns the steps that the program or a later step needs. It adds steps that export
 // the variables that the program's command reads.
@@ -252,11 +258,13 @@ func (r *reader) keptSteps() (kept []step) {
 	if r.givenArgs && slices.ContainsFunc(kept, func(s step) bool { return s.kind != stepEnv && slices.ContainsFunc(s.uses, isArgument) }) {
 		kept = slices.Concat(r.argumentStep(), kept)
 	}
+	var exports []string
 	for _, name := range r.needed {
 		if !r.exported[name] && (r.scriptVars[name] || r.foreign) && isPlainName(name) && !r.hidden[name] {
 			kept = append(kept, step{kind: stepRun, text: "export " + name})
-			r.note(0, "$"+name, exportedReason)
+			exports = append(exports, name)
 		}
 	}
+	r.noteVariables(exports, exportedReason)
 	return kept
 }

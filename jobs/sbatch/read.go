@@ -264,9 +264,9 @@ func (r *reader) addNote(line int, what, why string, changes bool) {
 	r.notes = append(r.notes, Note{line, shorten(what), why, changes})
 }
 
-// noteDefaults adds a note about each variable of the environment whose default is in the job file.
-// Shell code that the job file keeps still reads the variable.
-func (r *reader) noteDefaults(kept []step, program *candidate) {
+// noteDefaults adds a note about the variables of the environment whose defaults are in the job file.
+// Shell code that the job file keeps still reads the variables. values are the steps that have only values.
+func (r *reader) noteDefaults(values []step, program *candidate) {
 	read := map[string]bool{}
 	var add func(names []string)
 	add = func(names []string) {
@@ -283,21 +283,44 @@ func (r *reader) noteDefaults(kept []step, program *candidate) {
 	if program != nil {
 		add(usedVariables(program.stmt))
 	}
-	for _, s := range kept {
-		if s.kind == stepEnv {
-			add(s.uses)
-		}
+	for _, s := range values {
+		add(s.uses)
 	}
 	add(r.setupWords)
+	var names []string
 	for _, name := range slices.Sorted(maps.Keys(r.defaults)) {
-		if read[name] {
-			r.note(0, "$"+name, defaultReason)
+		isNoted := slices.ContainsFunc(r.notes, func(n Note) bool { return n.Text == "$"+name && n.Reason == defaultReason })
+		if read[name] && !isNoted {
+			names = append(names, name)
 		}
+	}
+	r.noteVariables(names, defaultReason)
+}
+
+// maxVariables is the maximum length of the variables in a note. shorten accepts 120 bytes.
+const maxVariables = 100
+
+// noteVariables adds as few notes as possible about variables.
+func (r *reader) noteVariables(names []string, why string) {
+	text := ""
+	for _, name := range names {
+		switch {
+		case text == "":
+			text = "$" + name
+		case len(text)+len(name) > maxVariables:
+			r.note(0, text, why)
+			text = "$" + name
+		default:
+			text += ", $" + name
+		}
+	}
+	if text != "" {
+		r.note(0, text, why)
 	}
 }
 
 // defaultReason is the reason of a note about a variable or a parameter whose default is in the job file.
-const defaultReason = "the job file has its default; a value from the environment or the command line no longer applies"
+const defaultReason = "the job file has the default; a value from the environment or the command line no longer applies"
 
 // shorten returns a part of the script on one line, without terminal control characters. It
 // shortens long text.

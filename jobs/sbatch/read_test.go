@@ -196,6 +196,8 @@ func TestConversion(t *testing.T) {
 			toml: `"--n", "5"]`, note: "line breaks of DOS", wrapped: "ddpbatch launch -- python train.py --n 5\n"},
 		{name: "hint and binding", script: "#SBATCH --hint=nomultithread\nsrun --cpu-bind=cores python train.py\n",
 			toml: `options = ["--threads-per-core=1"]`, note: "--hint=nomultithread"},
+		{name: "exported variables", script: "A=$(cat a)\nB=$(cat b)\nsrun python train.py $A $B\n", toml: `"export A", "export B"`, note: "$A, $B"},
+		{name: "default of an exported variable in the setup", script: "export A=${A:-1}\nexport B=${B:-2}\n./a\nexport C=${C:-3}\nsrun python train.py $B\n", toml: `"export A=${A:-1}"`, note: "$B, $C"},
 		{name: "default in the setup", script: "N=${N:-0}\n[ $N -lt 5 ] && touch a\nsrun python train.py\n", toml: "N=${N:-0}"},
 		{name: "default in an argument", script: "srun python train.py ${N:-7}\n", toml: `"7"]`, note: "$N"},
 		{name: "default in a variable of an argument", script: "K=${N:-7}\nsrun python train.py $K\n", toml: `"7"]`, note: "$N"},
