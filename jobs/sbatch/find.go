@@ -149,9 +149,14 @@ func (r *reader) testCondition(cond []*syntax.Stmt) (isTrue, known bool) {
 		return isEqual, true
 	case "!=":
 		return !isEqual, true
+	case "-eq", "-ne":
+		return isEqual == (list[1] == "-eq"), isPlainNumber(list[0]) && isPlainNumber(list[2])
 	}
 	return false, false
 }
+
+// isPlainNumber reports whether a text is a number without a sign and leading zeros.
+func isPlainNumber(s string) bool { return isNumber(s) && (s == "0" || s[0] != '0') }
 
 // fork returns a reader for a first pass, which shares no state with r and adds no notes to it.
 func (r *reader) fork() *reader {

@@ -330,6 +330,8 @@ func TestConversion(t *testing.T) {
 		{name: "condition with a known result", script: "MODE=b\nif [ \"$MODE\" = a ]; then srun python a.py\nelif [[ $MODE == b ]]; then touch b; srun python b.py\nelse srun python c.py; fi\n",
 			toml: `"b.py"]`},
 		{name: "flag in a condition", script: "FAST=false\nif $FAST; then srun python a.py; else srun python b.py; fi\n", toml: `"b.py"]`},
+		{name: "condition with a number", script: "DEBUG=0\nif [ $DEBUG -eq 1 ]; then srun python a.py; elif [[ $DEBUG -ne 1 ]]; then srun python b.py; fi\n", toml: `"b.py"]`},
+		{name: "condition with an octal number", script: "N=010\nif [ $N -eq 10 ]; then srun python a.py; else srun python b.py; fi\n", note: "srun python b.py", changes: true, wrapped: "a.py"},
 		{name: "condition with a word", script: "FAST=false\nif [ $FAST ]; then srun python a.py; else srun python b.py; fi\n", note: "srun python b.py", changes: true, wrapped: "a.py"},
 		{name: "condition with an empty command", script: "FAST=\nif $FAST; then srun python a.py; else srun python b.py; fi\n", note: "srun python b.py", changes: true, wrapped: "a.py"},
 		{name: "condition that the environment decides", script: "MODE=${MODE:-b}\nif [ $MODE = a ]; then srun python a.py; else srun python b.py; fi\n", note: "srun python b.py", changes: true, wrapped: "a.py"},
