@@ -720,13 +720,14 @@ func (r *reader) markUnknown(n syntax.Node) {
 
 // changeDirectory reads cd.
 func (r *reader) changeDirectory(c setupCall) {
+	home, _ := r.knownString("HOME")
 	list := c.args
 	if len(list) > 0 && (list[0] == "--" || list[0] == "-P" || list[0] == "-L") {
 		list = list[1:]
 	}
 	switch {
-	case len(list) == 0 && c.known && r.options.Home != "":
-		list = []string{r.options.Home}
+	case len(list) == 0 && c.known && home != "":
+		list = []string{home}
 	case !c.known || len(list) != 1 || list[0] == "-":
 		r.leaveDirectory(c)
 		return
