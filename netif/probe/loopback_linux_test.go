@@ -78,6 +78,9 @@ func BenchmarkRing64(b *testing.B) {
 	}
 }
 
+// busyTimeout is for probes that do not succeed. A busy machine needs seconds to connect.
+const busyTimeout = 5 * time.Second
+
 // TestListenerOfAnotherJob checks a listener of another job. It closes the connection, which is
 // not an answer.
 func TestListenerOfAnotherJob(t *testing.T) {
@@ -87,7 +90,7 @@ func TestListenerOfAnotherJob(t *testing.T) {
 	b, err := Listen(t.Context(), "b", loopback(t, 2), [32]byte{2})
 	must(t, err)
 	defer b.Close()
-	r := a.Probe(t.Context(), b.Endpoint(), Options{Timeout: 600 * time.Millisecond})
+	r := a.Probe(t.Context(), b.Endpoint(), Options{Timeout: busyTimeout})
 	if r.OK() || r.Bound.Outcome != Reset || r.Bound.Stage != StageGreet || r.Path.Small || r.Path.Up.Passed > 0 {
 		t.Errorf("%+v", r)
 	}
@@ -305,7 +308,7 @@ func TestOtherHost(t *testing.T) {
 	defer c.Close()
 	claimed := b.Endpoint()
 	claimed.Addr, claimed.TCP, claimed.UDP = c.Endpoint().Addr, c.Endpoint().TCP, c.Endpoint().UDP
-	r := a.Probe(t.Context(), claimed, Options{Timeout: 600 * time.Millisecond})
+	r := a.Probe(t.Context(), claimed, Options{Timeout: busyTimeout})
 	if r.Bound.Outcome != OtherHost || r.Bound.By != c.Endpoint().ID || r.Bound.ByHost != "c" || r.Path.Small {
 		t.Errorf("%+v", r)
 	}
@@ -325,7 +328,7 @@ func TestProbeIsBounded(t *testing.T) {
 	must(t, err)
 	defer mute.Close()
 	peer := Endpoint{Host: "b", Interface: "lo", Addr: netip.MustParseAddr("127.0.0.2"), MTU: 1500, ID: newID(), TCP: uint16(mute.Addr().(*net.TCPAddr).Port), UDP: 9}
-	r := a.Probe(t.Context(), peer, Options{Timeout: 300 * time.Millisecond})
+	r := a.Probe(t.Context(), peer, Options{Timeout: busyTimeout})
 	if r.Bound.Stage != StageGreet || r.Bound.Outcome != TimedOut || r.Took > 20*time.Second {
 		t.Errorf("%+v", r)
 	}
