@@ -5,6 +5,8 @@
 // ExitCode() int. The package does not exit, and does not choose codes for other errors.
 package exitcode
 
+import "github.com/ddpbatch/ddpbatch/internal/hints"
+
 // The exit codes of all commands and of ranks. A rank of a [command] job has the exit code of
 // the user's program.
 const (
@@ -34,3 +36,9 @@ type codedError struct {
 func (e codedError) Error() string { return e.err.Error() }
 func (e codedError) Unwrap() error { return e.err }
 func (e codedError) ExitCode() int { return e.code }
+
+// Usagef returns an error with the code [Usage] and a hint, which may be empty. It passes format and
+// args to [fmt.Errorf].
+func Usagef(hint, format string, args ...any) error {
+	return Add(Usage, hints.Errorf(hint, format, args...))
+}

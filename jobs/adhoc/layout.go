@@ -6,15 +6,9 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/internal/format"
-	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
-
-// usageError returns an error for flags that the allocation does not allow.
-func usageError(hint, format string, args ...any) error {
-	return exitcode.Add(exitcode.Usage, hints.Errorf(hint, format, args...))
-}
 
 // ranks returns the number of ranks on each node. Inside an allocation, the default is srun's: the
 // tasks of the job, or one on each node.
@@ -24,7 +18,7 @@ func (c Command) ranks(e environment) ([]int, error) {
 	}
 	all := len(e.allocation.Nodes)
 	if c.Nodes > all {
-		return nil, usageError("use a smaller --nodes", "start ranks on %d nodes: the job has %s", c.Nodes, format.Count(all, "node"))
+		return nil, exitcode.Usagef("use a smaller --nodes", "start ranks on %d nodes: the job has %s", c.Nodes, format.Count(all, "node"))
 	}
 	nodes, total := cmp.Or(c.Nodes, all), c.Tasks
 	switch {
@@ -33,7 +27,7 @@ func (c Command) ranks(e environment) ([]int, error) {
 	case c.TasksPerNode > 0 && total%c.TasksPerNode == 0 && total/c.TasksPerNode <= nodes:
 		return slices.Repeat([]int{c.TasksPerNode}, total/c.TasksPerNode), nil
 	case c.TasksPerNode > 0 && total > nodes*c.TasksPerNode:
-		return nil, usageError("use a smaller --ntasks", "start %s on %s: --tasks-per-node is %d", format.Count(total, "rank"), format.Count(nodes, "node"), c.TasksPerNode)
+		return nil, exitcode.Usagef("use a smaller --ntasks", "start %s on %s: --tasks-per-node is %d", format.Count(total, "rank"), format.Count(nodes, "node"), c.TasksPerNode)
 	case c.Launcher == string(jobs.LauncherTorchrun) && total == 0:
 		return slices.Repeat([]int{max(1, e.count(gpusVariable))}, nodes), nil
 	}
@@ -92,7 +86,7 @@ func (c Command) cpus(e environment, ranks []int) int {
 // each of them requests.
 func (c Command) groups(e environment) (groups []jobs.Group, err error) {
 	if c.Nodes > 0 || c.Tasks > 0 || c.Launcher == string(jobs.LauncherTorchrun) && c.TasksPerNode == 0 {
-		return nil, usageError("use --tasks-per-node, or a job file with [[slurm.group]]",
+		return nil, exitcode.Usagef("use --tasks-per-node, or a job file with [[slurm.group]]",
 			"the job has %d components, which --nodes, --ntasks, and the GPUs of one node do not describe", len(e.allocation.Components))
 	}
 	tasks, cores := e.tasks(), e.cores()
@@ -104,7 +98,7 @@ func (c Command) groups(e environment) (groups []jobs.Group, err error) {
 		}
 		g := jobs.Group{Nodes: nodes, TasksPerNode: own[0]}
 		if slices.Max(own) != slices.Min(own) {
-			return nil, usageError("set --tasks-per-node, or use a job file with [[slurm.group]]",
+			return nil, exitcode.Usagef("set --tasks-per-node, or use a job file with [[slurm.group]]",
 				"component %d of the job has different numbers of tasks on its nodes: %s", i, slurm.FoldTasksPerNode(own))
 		}
 		g.CPUsPerTask = cmp.Or(c.CPUsPerTask, e.componentCount(cpusVariable, i))

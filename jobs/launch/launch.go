@@ -50,7 +50,6 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/exitcode"
-	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -157,7 +156,7 @@ type Result struct {
 // CheckSingleLauncher returns an error if srun started several launchers in an allocation.
 func CheckSingleLauncher(a slurm.Allocation) error {
 	if a.StepTasks > 1 {
-		return usageErrorf("run `ddpbatch launch` without srun: it calls srun to start the ranks",
+		return exitcode.Usagef("run `ddpbatch launch` without srun: it calls srun to start the ranks",
 			"srun started the launcher %d times; it must run once per allocation", a.StepTasks)
 	}
 	return nil
@@ -167,11 +166,11 @@ func CheckSingleLauncher(a slurm.Allocation) error {
 // as often as the job's [restart] table allows.
 func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Allocation == nil && startsMPI(o.Job) {
-		return Result{}, usageErrorf("submit the job, start it with `mpirun -n N ddpbatch run job.toml`, or remove train.backend: ranks on one machine use shared memory",
+		return Result{}, exitcode.Usagef("submit the job, start it with `mpirun -n N ddpbatch run job.toml`, or remove train.backend: ranks on one machine use shared memory",
 			"an MPI program, or train.backend = \"mpi\", needs srun, which requires Slurm")
 	}
 	if o.Allocation == nil && o.Job.RunsOnce() && o.Processes != 1 {
-		return Result{}, usageErrorf("remove -n", "command.run = \"once\" is one process, not %d", o.Processes)
+		return Result{}, exitcode.Usagef("remove -n", "command.run = \"once\" is one process, not %d", o.Processes)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -301,11 +300,6 @@ func RecordFinding(d rundir.Dir, found outcome.Finding) error {
 		return err
 	}
 	return d.WriteFailure(append(text, '\n'))
-}
-
-// usageErrorf returns an error that reports wrong usage.
-func usageErrorf(hint, format string, args ...any) error {
-	return exitcode.Add(exitcode.Usage, hints.Errorf(hint, format, args...))
 }
 
 // ranks are the processes of one attempt, with or without Slurm.

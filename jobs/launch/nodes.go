@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/slurm"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
@@ -42,11 +43,11 @@ func newNodes(o Options) (*nodes, error) {
 	}
 	if len(o.Allocation.Components) > 0 && o.Job.Restart.SurvivesNodeLoss() {
 		// The nodes of different components cannot replace each other.
-		return nil, usageErrorf("remove both keys, or request nodes of one kind",
+		return nil, exitcode.Usagef("remove both keys, or request nodes of one kind",
 			"restart.spare_nodes and restart.min_nodes are not valid in a heterogeneous job (%d components)", len(o.Allocation.Components))
 	}
 	if name, _ := lookupIn(o.Environ)("SLURMD_NODENAME"); o.Job.RunsOnce() && name != all[0] {
-		return nil, usageErrorf("submit the job, or start ddpbatch on "+all[0],
+		return nil, exitcode.Usagef("submit the job, or start ddpbatch on "+all[0],
 			"command.run = \"once\" runs the program on the first node, %s, but the launcher is not on this node", all[0])
 	}
 	n.chosen = all[:o.Job.Slurm.Nodes]
@@ -61,11 +62,11 @@ func checkComponents(o Options) error {
 	}
 	const hint = "request the groups as components of a heterogeneous job, or submit the job with `ddpbatch submit`"
 	if len(groups) != len(components) {
-		return usageErrorf(hint, "the job has %d groups of nodes, but the allocation has %s", len(groups), format.Count(max(1, len(components)), "component"))
+		return exitcode.Usagef(hint, "the job has %d groups of nodes, but the allocation has %s", len(groups), format.Count(max(1, len(components)), "component"))
 	}
 	for i, c := range components {
 		if len(c.Nodes) != groups[i].Nodes {
-			return usageErrorf(hint, "slurm.group[%d] has %s, but component %d of the allocation has %d (%s)",
+			return exitcode.Usagef(hint, "slurm.group[%d] has %s, but component %d of the allocation has %d (%s)",
 				i, format.Count(groups[i].Nodes, "node"), i, len(c.Nodes), slurm.FoldHosts(c.Nodes))
 		}
 	}

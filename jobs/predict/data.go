@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
@@ -121,7 +122,7 @@ func (p *predictor) unknownData() error {
 	if p.job.Train.Model.Kind == jobs.ModelCNN {
 		hint = "run plan on a machine with the data: only the data determines the size of the images"
 	}
-	return usageErrorf(hint, "plan %q: the data %q is not available on this machine", p.Path, p.job.Train.Data.Path)
+	return exitcode.Usagef(hint, "plan %q: the data %q is not available on this machine", p.Path, p.job.Train.Data.Path)
 }
 
 // fileSizes returns the total size of the files that match a path or pattern, in bytes.

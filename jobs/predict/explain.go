@@ -3,6 +3,7 @@ package predict
 import (
 	"context"
 
+	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
@@ -23,9 +24,9 @@ func (p *predictor) explain(ctx context.Context, model nn.Model) (*GPUStep, erro
 	t := p.job.Train
 	switch {
 	case p.gpu == nil || p.gpu.Major < 8:
-		return nil, usageErrorf("select one with --gpu, such as --gpu H200", "explain %q: the speed model needs a GPU of compute capability 8.0 or later", p.Path)
+		return nil, exitcode.Usagef("select one with --gpu, such as --gpu H200", "explain %q: the speed model needs a GPU of compute capability 8.0 or later", p.Path)
 	case t.Model.Kind != jobs.ModelGPT || t.Precision != jobs.PrecisionBF16:
-		return nil, usageErrorf("omit --explain", "explain %q: the speed model supports only a GPT in bf16", p.Path)
+		return nil, exitcode.Usagef("omit --explain", "explain %q: the speed model supports only a GPT in bf16", p.Path)
 	}
 	s := &GPUStep{GPU: p.gpu.Name, Attention: "mma"}
 	wgmma := p.gpu.IsHopper() && !p.MMA

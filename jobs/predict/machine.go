@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/trainer"
@@ -59,7 +60,7 @@ func (p *predictor) findGPU() (*plan.GPU, error) {
 		return nil, nil
 	}
 	if p.Measure || p.Here {
-		return nil, usageErrorf("set the speed of a GPU with --gflops", "--measure and --here measure CPUs only, and the job requests GPUs")
+		return nil, exitcode.Usagef("set the speed of a GPU with --gflops", "--measure and --here measure CPUs only, and the job requests GPUs")
 	}
 	name, err := p.GPU, error(nil)
 	if name == "" && p.Site.HasForeignGPUs() {
@@ -106,7 +107,7 @@ func (p *predictor) siteGPU() (string, error) {
 }
 
 func (p *predictor) unknownGPU(format string, args ...any) error {
-	return usageErrorf(`set it with --gpu, such as --gpu "A100 80 GB"; supported: `+strings.Join(plan.GPUNames(), ", "),
+	return exitcode.Usagef(`set it with --gpu, such as --gpu "A100 80 GB"; supported: `+strings.Join(plan.GPUNames(), ", "),
 		"plan %q: "+format, append([]any{p.Path}, args...)...)
 }
 

@@ -14,7 +14,6 @@ import (
 	"slices"
 
 	"github.com/ddpbatch/ddpbatch/internal/exitcode"
-	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/templates/sites"
 	"github.com/ddpbatch/ddpbatch/trainer"
@@ -53,11 +52,6 @@ type Options struct {
 	MMA     bool // attention on Hopper uses mma instead of wgmma
 
 	Inputs, Outputs *int // values per sample of csv and safetensors data that is not available
-}
-
-// usageErrorf returns an error in the options or the job.
-func usageErrorf(hint, format string, args ...any) error {
-	return exitcode.Add(exitcode.Usage, hints.Errorf(hint, format, args...))
 }
 
 // A Prediction is the result of [Run].
@@ -134,7 +128,7 @@ func (p *predictor) run(ctx context.Context) (*Prediction, error) {
 		p.assume("a single run with the values of the job file, without [sweep]")
 	}
 	if p.needsWholeTensors() && p.Options.Strategy != ddp.DDP {
-		return nil, usageErrorf("use --strategy ddp, or a different train.optimizer.kind",
+		return nil, exitcode.Usagef("use --strategy ddp, or a different train.optimizer.kind",
 			"plan %q: %s divides tensors among ranks, but the optimizer %q needs whole tensors", p.Path, p.Options.Strategy, t.Optimizer.Kind)
 	}
 	var err error
@@ -150,7 +144,7 @@ func (p *predictor) run(ctx context.Context) (*Prediction, error) {
 	}
 	const maxRows = 1 << 24
 	if rows := t.Batch * max(1, p.data.sample.Tokens); rows > maxRows {
-		return nil, usageErrorf("use a smaller train.batch with train.accumulate",
+		return nil, exitcode.Usagef("use a smaller train.batch with train.accumulate",
 			"plan %q: a micro-batch has %d samples or tokens, more than %d", p.Path, rows, maxRows)
 	}
 	p.work = plan.Count(model, p.data.sample, t.Batch, p.data.precision, p.gpu != nil)

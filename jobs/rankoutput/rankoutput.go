@@ -22,7 +22,6 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/internal/format"
-	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
@@ -70,11 +69,6 @@ type Attempt struct {
 	world  int      // number of processes that the launcher started
 }
 
-// usageErrorf returns an error with the exit code of usage errors.
-func usageErrorf(format string, args ...any) error {
-	return exitcode.Add(exitcode.Usage, fmt.Errorf(format, args...))
-}
-
 // Read lists the output of an attempt, or of the newest attempt if number is 0. It returns nil if the
 // run has no output of ranks.
 func Read(run runs.Run, number int) (*Attempt, error) {
@@ -86,7 +80,7 @@ func Read(run runs.Run, number int) (*Attempt, error) {
 		number = attempts[len(attempts)-1]
 	}
 	if !slices.Contains(attempts, number) {
-		return nil, usageErrorf("there is no output of attempt %d: the run directory has the output of %s", number, format.Numbered("attempt", attempts))
+		return nil, exitcode.Usagef("", "there is no output of attempt %d: the run directory has the output of %s", number, format.Numbered("attempt", attempts))
 	}
 	names, err := run.Dir.ListRankOutput(number)
 	if err != nil {
@@ -143,22 +137,22 @@ func (a *Attempt) Rank(rank int) (Output, error) {
 	}
 	switch {
 	case len(numbers) > 0:
-		return Output{}, usageErrorf("rank %d has no output in attempt %d: there is output of %s", rank, a.number, format.Ranks(numbers))
+		return Output{}, exitcode.Usagef("", "rank %d has no output in attempt %d: there is output of %s", rank, a.number, format.Ranks(numbers))
 	case len(a.nodes) > 0:
-		return Output{}, hints.Add(usageErrorf("torchrun mixes the output of the ranks of a node in attempt %d, so rank %d has no output of its own", a.number, rank),
-			`name a node with --node, or set command.output = "labeled" before the next start`)
+		return Output{}, exitcode.Usagef(`name a node with --node, or set command.output = "labeled" before the next start`,
+			"torchrun mixes the output of the ranks of a node in attempt %d, so rank %d has no output of its own", a.number, rank)
 	}
-	return Output{}, usageErrorf("no rank has printed anything in attempt %d", a.number)
+	return Output{}, exitcode.Usagef("", "no rank has printed anything in attempt %d", a.number)
 }
 
 // Node returns the outputs of the ranks on a node.
 func (a *Attempt) Node(name string) (found []Output, err error) {
 	if len(a.hosts) == 0 {
-		return nil, hints.Add(usageErrorf("the nodes of attempt %d are not recorded", a.number), "select a rank with --rank")
+		return nil, exitcode.Usagef("select a rank with --rank", "the nodes of attempt %d are not recorded", a.number)
 	}
 	at := slices.Index(a.hosts, name)
 	if at < 0 {
-		return nil, usageErrorf("attempt %d did not run on %q: it ran on %s", a.number, name, slurm.FoldHosts(a.hosts))
+		return nil, exitcode.Usagef("", "attempt %d did not run on %q: it ran on %s", a.number, name, slurm.FoldHosts(a.hosts))
 	}
 	for _, n := range a.nodes {
 		if n.number == at {
@@ -176,7 +170,7 @@ func (a *Attempt) Node(name string) (found []Output, err error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, usageErrorf("the ranks on %s have printed nothing in attempt %d", name, a.number)
+		return nil, exitcode.Usagef("", "the ranks on %s have printed nothing in attempt %d", name, a.number)
 	}
 	return found, nil
 }
@@ -209,13 +203,13 @@ func (a *Attempt) Component(name string) (found []Output, err error) {
 	case len(found) > 0:
 		return found, nil
 	case len(names) == 0:
-		return nil, usageErrorf("no component has printed anything in attempt %d", a.number)
+		return nil, exitcode.Usagef("", "no component has printed anything in attempt %d", a.number)
 	}
 	list, more := strings.Join(names[:min(len(names), maxComponentNames)], ", "), ""
 	if n := len(names) - maxComponentNames; n > 0 {
 		more = fmt.Sprintf(", and %d more", n)
 	}
-	return nil, usageErrorf("component %q has no output in attempt %d: there is output of %s%s", name, a.number, list, more)
+	return nil, exitcode.Usagef("", "component %q has no output in attempt %d: there is output of %s%s", name, a.number, list, more)
 }
 
 // followedRestarts is the number of restarts that [WithRestarts] adds.
@@ -271,9 +265,9 @@ func readFailure(run runs.Run) (*rendezvous.Failure, error) {
 	case err != nil:
 		return nil, err
 	case f == nil || f.First == nil:
-		return nil, hints.Add(usageErrorf("no failure of run %q is recorded", run.Record.Name), "`ddpbatch status` shows how the run ended")
+		return nil, exitcode.Usagef("`ddpbatch status` shows how the run ended", "no failure of run %q is recorded", run.Record.Name)
 	case f.First.Rank < 0:
-		return nil, usageErrorf("no rank caused the failure: %s", f.First.Reason)
+		return nil, exitcode.Usagef("", "no rank caused the failure: %s", f.First.Reason)
 	}
 	return f.First, nil
 }

@@ -180,8 +180,8 @@ func (s *Store) findAny(arg string) (Run, error) {
 			return Open(trial)
 		}
 	}
-	return Run{}, exitcode.Add(exitcode.Usage, hints.Errorf("`ddpbatch status` lists the runs below "+DefaultDir+"/",
-		"no run %q: not a run directory, a job file, or a job ID", arg))
+	return Run{}, exitcode.Usagef("`ddpbatch status` lists the runs below "+DefaultDir+"/",
+		"no run %q: not a run directory, a job file, or a job ID", arg)
 }
 
 // readJob parses the job file at path, which can be a file of another user with the name of a run.
@@ -230,7 +230,7 @@ func (s *Store) findJob(id string) (Run, error) {
 			return Open(r.Dir.Element(index).Path)
 		}
 	}
-	return Run{}, exitcode.Add(exitcode.Usage, hints.Errorf("name its run directory instead", "no run below %q was submitted as job %s", s.Runs(), id))
+	return Run{}, exitcode.Usagef("name its run directory instead", "no run below %q was submitted as job %s", s.Runs(), id)
 }
 
 // FindWithJob is like Find, but also resolves an interrupted submission, so that the record

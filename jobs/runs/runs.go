@@ -146,8 +146,8 @@ func (r Run) OutputPath() (string, error) {
 	case path != "":
 		return path, nil
 	case r.IsLaunched():
-		return "", exitcode.Add(exitcode.Usage, hints.Errorf("run `ddpbatch logs --rank 0` to see the log of rank 0",
-			"run %q has no output log: it could not be written, or an older version of ddpbatch launched it", r.Dir.Path))
+		return "", exitcode.Usagef("run `ddpbatch logs --rank 0` to see the log of rank 0",
+			"run %q has no output log: it could not be written, or an older version of ddpbatch launched it", r.Dir.Path)
 	}
 	return "", r.neverStarted()
 }
@@ -155,11 +155,11 @@ func (r Run) OutputPath() (string, error) {
 // neverStarted returns the error for a run without a job and without a launcher.
 func (r Run) neverStarted() error {
 	if _, err := os.Stat(r.Dir.RankLog(0)); err == nil {
-		return exitcode.Add(exitcode.Usage, hints.Errorf("see the output of the program that started the ranks, or run `ddpbatch logs --rank 0`",
-			"run %q has no launcher: its ranks were started by srun, torchrun, or mpirun", r.Dir.Path))
+		return exitcode.Usagef("see the output of the program that started the ranks, or run `ddpbatch logs --rank 0`",
+			"run %q has no launcher: its ranks were started by srun, torchrun, or mpirun", r.Dir.Path)
 	}
-	return exitcode.Add(exitcode.Usage, hints.Errorf("start it with `ddpbatch submit`, or without Slurm with `ddpbatch launch`",
-		"run %q was never submitted to Slurm or launched", r.Dir.Path))
+	return exitcode.Usagef("start it with `ddpbatch submit`, or without Slurm with `ddpbatch launch`",
+		"run %q was never submitted to Slurm or launched", r.Dir.Path)
 }
 
 // SplitByStart divides runs by how they were last started: as Slurm jobs, or by a local launcher.
