@@ -46,7 +46,7 @@ var forbiddenImports = []importRule{
 
 	{from: "jobs", to: "..."},
 	{from: "jobs/...", to: "templates"},
-	// One runs a step of the trainer. The other counts the samples that the trainer would read.
+	// Package predict runs a step of the trainer. Package jobfile counts the samples that it would read.
 	{from: "jobs/...", to: "trainer", exceptFrom: "jobs/predict jobs/jobfile"},
 }
 

@@ -176,22 +176,25 @@ func newSchedule(lr float64, s *jobs.Schedule) (optim.Schedule, error) {
 	return optim.Warmup(s.WarmUpFrom, int64(s.WarmUp), rate)
 }
 
-// SavedOptimizer returns the options and groups of the optimizer that a checkpoint has the state of,
-// with the learning rate of the next step.
+// SavedOptimizer returns the options and groups of the optimizer whose state a checkpoint contains, with
+// the learning rate of the next step.
 func SavedOptimizer(m *checkpoint.Manifest) (optim.Options, []optim.Group, error) {
 	o, s := jobs.Optimizer{Kind: jobs.OptimizerKind(m.Optimizer)}, jobs.Schedule{}
-	for key, value := range map[string]any{
-		"optimizer.lr": &o.LR, "optimizer.momentum": &o.Momentum, "optimizer.nesterov": &o.Nesterov, "optimizer.beta1": &o.Beta1,
-		"optimizer.beta2": &o.Beta2, "optimizer.eps": &o.Eps, "optimizer.weight_decay": &o.WeightDecay, "optimizer.decay": &o.Decay,
-		"schedule.kind": &s.Kind, "schedule.warmup": &s.WarmUp, "schedule.warmup_from": &s.WarmUpFrom, "schedule.steps": &s.Steps,
-		"schedule.floor": &s.Floor, "schedule.gamma": &s.Gamma, "schedule.every": &s.Every,
+	for _, setting := range []struct {
+		key   string
+		value any
+	}{
+		{"optimizer.lr", &o.LR}, {"optimizer.momentum", &o.Momentum}, {"optimizer.nesterov", &o.Nesterov}, {"optimizer.beta1", &o.Beta1},
+		{"optimizer.beta2", &o.Beta2}, {"optimizer.eps", &o.Eps}, {"optimizer.weight_decay", &o.WeightDecay}, {"optimizer.decay", &o.Decay},
+		{"schedule.kind", &s.Kind}, {"schedule.warmup", &s.WarmUp}, {"schedule.warmup_from", &s.WarmUpFrom}, {"schedule.steps", &s.Steps},
+		{"schedule.floor", &s.Floor}, {"schedule.gamma", &s.Gamma}, {"schedule.every", &s.Every},
 	} {
-		text := m.Spec[key]
+		text := m.Spec[setting.key]
 		if text == "" { // settings that are 0 are omitted
 			continue
 		}
-		if err := json.Unmarshal([]byte(text), value); err != nil {
-			return optim.Options{}, nil, fmt.Errorf("settings of the optimizer: %q: %w", key, err)
+		if err := json.Unmarshal([]byte(text), setting.value); err != nil {
+			return optim.Options{}, nil, fmt.Errorf("settings of the optimizer: %q: %w", setting.key, err)
 		}
 	}
 	schedule, err := newSchedule(o.LR, &s)

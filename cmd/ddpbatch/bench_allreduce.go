@@ -62,7 +62,7 @@ func (c *benchAllReduceCmd) Run(ctx context.Context, p *program) error {
 	if ok {
 		return c.runRank(ctx, p, rank)
 	}
-	out, err := bench.StartRanks(ctx, c.ranks(), c.arguments(), p.Env)
+	out, err := bench.RunRanks(ctx, c.ranks(), c.arguments(), p.Env)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func replaceKeysByFlags(err error) error {
 		`"pmi2"`, "--mpi=pmi2", `"cray_shasta"`, "--mpi=cray_shasta").Replace(hints.Of(err)))
 }
 
-// runRank runs one rank that bench.StartRanks started.
+// runRank runs one rank that bench.RunRanks started.
 func (c *benchAllReduceCmd) runRank(ctx context.Context, p *program, r bench.Rank) error {
 	comm, err := r.Connect(ctx, !c.TCP, c.Integrity == string(jobs.IntegrityMAC))
 	if err != nil {

@@ -30,7 +30,7 @@ func (c *benchStepCmd) runRanks(ctx context.Context, p *program, models []bench.
 	if ok {
 		return c.runRank(ctx, p, rank, models)
 	}
-	out, err := bench.StartRanks(ctx, c.Ranks, c.arguments(), p.Env)
+	out, err := bench.RunRanks(ctx, c.Ranks, c.arguments(), p.Env)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func (c *stacksCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	ranks, err := run.Ranks(ctx, false)
+	ranks, err := run.FindRanks(ctx, false)
 	if err != nil && len(ranks) == 0 {
 		return err
 	}
@@ -194,7 +194,7 @@ func (p *program) chooseNodes(ctx context.Context, which string, rank *int, node
 		}
 		return run.Nodes(node), nil
 	case rank != nil:
-		target, ok, err := run.Rank(ctx, *rank)
+		target, ok, err := run.FindRank(ctx, *rank)
 		if !ok && err == nil {
 			err = usage(fmt.Sprintf("the run has no rank %d on %s", *rank, run.Live.Hosts))
 		}

@@ -76,7 +76,7 @@ func (c *traceCmd) Run(p *program) error {
 const maxCorruptNotes = 20
 
 // noteCorrupt reports corrupt recordings.
-func (p *program) noteCorrupt(corrupt []trace.Corrupt) {
+func (p *program) noteCorrupt(corrupt []trace.CorruptFile) {
 	for _, c := range corrupt[:min(len(corrupt), maxCorruptNotes)] {
 		what := "skipped"
 		if c.Partial {

@@ -1,4 +1,4 @@
-// Package lines copies logs line by line. A [Tail] copies what is appended to a file, a [Prefixer]
+// Package lines copies logs line by line. A [Tail] copies the data that is appended to a file, a [Prefixer]
 // begins each line with a prefix, and a [Filter] copies only the lines that match a pattern.
 //
 // Memory is limited: Tail and Filter split lines of more than about 1 MiB. The package does not wait

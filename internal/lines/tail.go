@@ -63,7 +63,7 @@ func (t *Tail) Copy(w io.Writer) error {
 // tailBytes is the number of bytes to read at a time.
 const tailBytes = 1 << 20
 
-// End copies an incomplete last line and ends it.
+// End copies an incomplete last line and ends it. Without a prefix, it does nothing.
 func (t *Tail) End(w io.Writer) (err error) {
 	if len(t.rest) > 0 {
 		_, err = w.Write(append(append([]byte(t.Prefix), t.rest...), '\n'))

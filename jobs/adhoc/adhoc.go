@@ -1,11 +1,11 @@
 // Package adhoc describes a command without a job file as a job.
 //
-// [Command.JobFile] writes the job file that the command does not have. The number of nodes, ranks, and
+// [Command.JobFile] returns the text of a job file for the command. The number of nodes, ranks, and
 // cores comes from the flags of the command line, which take precedence, and from the variables of the
-// surrounding Slurm allocation. The defaults are those of srun: the tasks of the Slurm job, or one
+// surrounding Slurm allocation. The defaults are the same as in srun: the tasks of the Slurm job, or one
 // per node. A variable that is missing or malformed counts as not set.
 //
-// The package does not check the job file, which package jobs does, or start ranks.
+// The package does not start ranks, or check the job file: package jobs does.
 package adhoc
 
 import (
@@ -22,7 +22,7 @@ import (
 // A Command is a command without a job file, with the flags that describe its job. Zero values select
 // the defaults. Numbers must not be negative.
 type Command struct {
-	Argv []string
+	Argv []string // not empty
 
 	Name         string // name of the run; default: of the Slurm job, or of the program
 	Site         string

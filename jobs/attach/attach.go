@@ -3,8 +3,8 @@
 //
 // The package guarantees:
 //
-//   - Only root can attach to the run of another user, whose live.json could name a job of this
-//     user. [Run.CheckJobOwner] checks that such a run names a job of its owner.
+//   - Only root can attach to the run of another user: its live.json could name a job of this user.
+//     [Run.CheckJobOwner] checks that such a run names a job of its owner.
 //   - A program next to a rank receives no variables with which it could join the ranks.
 //   - In a Slurm job, a program starts in the directory of this process or in "/", as
 //     [environ.StartArgv] describes.
@@ -23,7 +23,6 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/environ"
 	"github.com/ddpbatch/ddpbatch/internal/exitcode"
-	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs/inspect"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -64,12 +63,12 @@ func Find(store *runs.Store, arg string) (*Run, error) {
 	if isRunning && live.JobID == "" {
 		l, ok := run.Dir.Launcher()
 		if ok && !l.IsHere() {
-			return nil, exitcode.Add(exitcode.Usage, hints.Errorf("run this command on "+l.Host, "run %q runs on %s, without Slurm", run.Dir.Path, l.Host))
+			return nil, exitcode.Usagef("run this command on "+l.Host, "run %q runs on %s, without Slurm", run.Dir.Path, l.Host)
 		}
 		isRunning = ok && l.IsRunning()
 	}
 	if !isRunning {
-		return nil, exitcode.Add(exitcode.Usage, hints.Errorf("`ddpbatch status "+arg+"` shows its phase", "run %q has no running ranks", run.Dir.Path))
+		return nil, exitcode.Usagef("`ddpbatch status "+arg+"` shows its phase", "run %q has no running ranks", run.Dir.Path)
 	}
 	hosts, err := slurm.ExpandHosts(live.Hosts)
 	if err == nil && len(hosts) == 0 {
@@ -104,9 +103,9 @@ func (r *Run) CheckJobOwner(ctx context.Context) error {
 	return nil
 }
 
-// Ranks returns the ranks on all nodes of the run, with what they are doing unless findOnly is set.
+// FindRanks returns the ranks on all nodes of the run, with what they are doing unless findOnly is set.
 // If some nodes do not answer, it returns the other ranks and an error.
-func (r *Run) Ranks(ctx context.Context, findOnly bool) ([]inspect.Rank, error) {
+func (r *Run) FindRanks(ctx context.Context, findOnly bool) ([]inspect.Rank, error) {
 	search := inspect.Search{RunID: r.Record.Run, Env: r.slurm.Environ, FindOnly: findOnly}
 	if r.isLocal() {
 		return search.OnHost(ctx)
@@ -115,11 +114,11 @@ func (r *Run) Ranks(ctx context.Context, findOnly bool) ([]inspect.Rank, error) 
 	if err != nil {
 		return nil, err
 	}
-	return search.OnNodes(ctx, r.nodes(r.Hosts), binary)
+	return search.OnNodes(ctx, r.inspectNodes(r.Hosts), binary)
 }
 
-// nodes returns some of the run's nodes, for package inspect.
-func (r *Run) nodes(hosts []string) inspect.Nodes {
+// inspectNodes returns some of the run's nodes, for package inspect.
+func (r *Run) inspectNodes(hosts []string) inspect.Nodes {
 	nodes := inspect.Nodes{JobID: r.Live.JobID, Hosts: hosts}
 	for _, list := range r.Live.Groups {
 		component, err := slurm.ExpandHosts(list)
@@ -144,10 +143,10 @@ type Target struct {
 // Nodes returns a target with some of r.Hosts.
 func (r *Run) Nodes(hosts ...string) Target { return Target{run: r, hosts: hosts} }
 
-// Rank returns a target with the node and the variables of a rank. It returns false if the rank is
+// FindRank returns a target with the node and the variables of a rank. It returns false if the rank is
 // not found, and an error if some nodes did not answer, so that the rank may be on one of them.
-func (r *Run) Rank(ctx context.Context, rank int) (t Target, found bool, err error) {
-	ranks, err := r.Ranks(ctx, true) // only the nodes know where torchrun started its workers
+func (r *Run) FindRank(ctx context.Context, rank int) (t Target, found bool, err error) {
+	ranks, err := r.FindRanks(ctx, true) // only the nodes know where torchrun started its workers
 	for _, p := range ranks {
 		if p.Rank != rank || !r.isLocal() && !slices.Contains(r.Hosts, p.Host) {
 			continue
@@ -178,7 +177,7 @@ func (t Target) CommandLine(labels bool, argv ...string) ([]string, error) {
 	if t.run.isLocal() {
 		return argv, nil
 	}
-	return t.run.nodes(t.hosts).Srun(labels, argv...), nil
+	return t.run.inspectNodes(t.hosts).Srun(labels, argv...), nil
 }
 
 // Interactive returns the command line that runs argv with the terminal on the only node of the

@@ -77,8 +77,8 @@ func lockWith(pid int) func(rundir.Dir) error {
 	}
 }
 
-// TestRank checks that a rank is found among several on this machine, with its variables.
-func TestRank(t *testing.T) {
+// TestFindRank checks that a rank is found among several on this machine, with its variables.
+func TestFindRank(t *testing.T) {
 	const id = "fedcba9876543210"
 	pids := map[int]int{}
 	for rank := range 3 {
@@ -92,7 +92,7 @@ func TestRank(t *testing.T) {
 	}
 	run := &Run{Run: runs.Run{Record: rundir.Record{Run: id}}, Hosts: []string{"n1"}}
 	for rank, pid := range pids {
-		target, found, err := run.Rank(t.Context(), rank)
+		target, found, err := run.FindRank(t.Context(), rank)
 		if err != nil || !found {
 			t.Fatalf("rank %d: found is %t, error %v", rank, found, err)
 		}
@@ -102,12 +102,12 @@ func TestRank(t *testing.T) {
 			}
 		}
 	}
-	if _, found, err := run.Rank(t.Context(), 3); found || err != nil {
+	if _, found, err := run.FindRank(t.Context(), 3); found || err != nil {
 		t.Errorf("rank 3: found is %t, error %v", found, err)
 	}
 }
 
-// TestFindOfAnotherUser checks that only root can attach to the run of another user.
+// TestFindOfAnotherUser checks that root can attach to the run of another user.
 func TestFindOfAnotherUser(t *testing.T) {
 	requireRoot(t)
 	dir, err := rundir.Create(filepath.Join(t.TempDir(), "run"))

@@ -39,7 +39,7 @@ type Loader struct {
 // Load reads, parses, and checks the job file at path. Base is the absolute path of its directory.
 // Each entry of set is "key=value" and overrides a key of the file. The error lists all invalid
 // keys. If all keys are valid, it lists missing files and values that the site rejects; the File
-// is then not nil.
+// is then not nil. Load counts the samples of the data set, which cannot be canceled.
 func (l Loader) Load(path, base string, set ...string) (*File, error) {
 	// Parse the same bytes that submit sends later, so that the checks apply to them.
 	src, err := jobs.Read(path)
@@ -56,7 +56,8 @@ func (l Loader) Load(path, base string, set ...string) (*File, error) {
 	return f, err
 }
 
-// Parse parses and checks the bytes of a job file like [Loader.Load]. Path is its name in messages.
+// Parse parses and checks the bytes of the job file at path like [Loader.Load]. The file does not have to
+// exist.
 func (l Loader) Parse(path string, src []byte, base string, set ...string) (*File, error) {
 	var overrides []jobs.Override
 	for _, s := range set {
@@ -67,7 +68,7 @@ func (l Loader) Parse(path string, src []byte, base string, set ...string) (*Fil
 		overrides = append(overrides, o)
 	}
 	if !filepath.IsAbs(base) {
-		return nil, exitcode.Add(exitcode.Usage, fmt.Errorf("%q is a relative path", path))
+		return nil, exitcode.Add(exitcode.Usage, fmt.Errorf("the directory %q of %q is a relative path", base, path))
 	}
 	f := &File{Base: base}
 	var err error

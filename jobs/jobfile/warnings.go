@@ -37,7 +37,6 @@ func (f *File) checkValues() (found, warnings jobs.Diagnostics) {
 		o.Path, o.EvalPath = resolved(f.Base, o.Path), resolved(f.Base, o.EvalPath)
 		n, known := counted[o] // trials of a sweep often share their data
 		if !known {
-			// The check command does not catch signals. An interrupt ends the program.
 			n, _ = data.Count(context.Background(), o)
 			counted[o] = n
 		}

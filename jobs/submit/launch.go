@@ -3,9 +3,9 @@ package submit
 import "github.com/ddpbatch/ddpbatch/jobs/rundir"
 
 // PrepareLaunch stores the job of a launch without a submission in its run directory. It uses the
-// job, its site, the base, the version, the host, and the user of req. If the user's own batch script
-// started the launcher, jobID is its job, which PrepareLaunch records. Other commands can then find the
-// job of the run.
+// fields Job, Site, Base, Spec, Version, Host, and User of req. If a batch script of the user started
+// the launcher, jobID is its job, which PrepareLaunch records. Other commands can then find the job of
+// the run.
 func PrepareLaunch(dir rundir.Dir, req Request, jobID string) error {
 	record, err := dir.Prepare(string(req.Job.Name), req.Base, req.Version, req.Spec)
 	if err != nil {
@@ -23,8 +23,8 @@ func PrepareLaunch(dir rundir.Dir, req Request, jobID string) error {
 }
 
 // CreateTrial creates and holds the run directory of a trial that is launched without a submission.
-// It also creates the directory and the record of the sweep, which req describes as for
-// [PrepareLaunch].
+// It also creates the directory and the record of the sweep. It uses the fields Job, Base, Spec, Dir,
+// and Version of req. The index must be valid for the sweep.
 func CreateTrial(req Request, index int) (trial rundir.Dir, release func(), err error) {
 	dir, err := rundir.Create(req.Dir)
 	if err != nil {
@@ -48,7 +48,7 @@ func CreateTrial(req Request, index int) (trial rundir.Dir, release func(), err 
 	if err != nil {
 		return rundir.Dir{}, nil, err
 	}
-	record.Sweep = SweepRecord(req.Job.Sweep)
+	record.Sweep = sweepRecord(req.Job.Sweep)
 	if err := dir.WriteRecord(record); err != nil {
 		return rundir.Dir{}, nil, err
 	}

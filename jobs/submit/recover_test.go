@@ -29,7 +29,7 @@ func (c *cluster) cut(req Request, age time.Duration, elements ...int) rundir.Su
 		c.t.Fatal(err)
 	}
 	if req.Job.Sweep != nil {
-		record.Sweep = SweepRecord(req.Job.Sweep)
+		record.Sweep = sweepRecord(req.Job.Sweep)
 		for _, e := range req.Job.Sweep.Trials {
 			inner, err := rundir.Create(dir.Element(e.Index).Path)
 			if err != nil {

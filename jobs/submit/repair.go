@@ -237,7 +237,7 @@ func (s Submitter) rebuild(ctx context.Context, req RepairRequest, done *Repaire
 		record.Created = salvaged.Created
 	}
 	if req.Job.Sweep != nil {
-		record.Sweep = SweepRecord(req.Job.Sweep)
+		record.Sweep = sweepRecord(req.Job.Sweep)
 	}
 	record.Pending = salvaged.Pending
 	if sweep != nil {

@@ -10,7 +10,7 @@
 //     digest of the ddpbatch executable.
 //
 // It also submits only the failed trials of a sweep, chains of jobs that continue a run, and
-// dependencies on other runs. [StartChained] starts the next job of a chain in the record of its run.
+// dependencies on other runs. [StartChained] records the start of a job of a chain.
 // [CheckResume] compares a job with the newest checkpoint in its run directory before a submission.
 // [PrepareLaunch] and [CreateTrial] prepare the run directory of a job that is launched without a
 // submission. [Submitter.Repair] rebuilds a corrupt record.

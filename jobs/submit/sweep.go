@@ -80,7 +80,7 @@ func CheckResumable(dir rundir.Dir, sweep *jobs.Sweep) error {
 	case record.Sweep == nil:
 		return nil
 	}
-	current := SweepRecord(sweep).Elements
+	current := sweepRecord(sweep).Elements
 	for i, e := range record.Sweep.Elements {
 		if i >= len(current) || !maps.Equal(e.Values, current[i].Values) {
 			return hints.Errorf("use a different --run-dir for the changed sweep, or append new trials after the existing ones",
@@ -90,8 +90,8 @@ func CheckResumable(dir rundir.Dir, sweep *jobs.Sweep) error {
 	return nil
 }
 
-// SweepRecord returns the trials of a sweep as the run directory stores them.
-func SweepRecord(sweep *jobs.Sweep) *rundir.SweepRecord {
+// sweepRecord returns the trials of a sweep as the run directory stores them.
+func sweepRecord(sweep *jobs.Sweep) *rundir.SweepRecord {
 	var all []rundir.ElementRecord
 	for _, e := range sweep.Trials {
 		r := rundir.ElementRecord{Values: map[string]string{}}
@@ -166,7 +166,7 @@ func (a *submission) prepareElements() error {
 	if sweep == nil {
 		return nil
 	}
-	a.record.Sweep = SweepRecord(sweep)
+	a.record.Sweep = sweepRecord(sweep)
 	for _, e := range sweep.Trials {
 		dir := a.dir.Element(e.Index)
 		if _, err := rundir.Create(dir.Path); err != nil {

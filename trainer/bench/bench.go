@@ -15,7 +15,7 @@
 //
 // Steps on several ranks ([Bench.RankStep]) are also the same as in training: packages ddp and
 // collective reduce the gradients, and a step ends with the loss over all ranks. [AllReduce] times
-// single all-reduces, in host or GPU memory. [StartRanks] starts a program as ranks on this machine,
+// single all-reduces, in host or GPU memory. [RunRanks] runs this program as ranks on this machine,
 // and [Rank.Connect] connects them.
 //
 // On a GPU, steps run as in the trainer: they are captured as a CUDA graph, and the host reads the

@@ -18,7 +18,7 @@ import (
 // rankVariable makes a process a rank of a benchmark. tests/peers also sets it.
 const rankVariable = "DDPBATCH_BENCH_RANK"
 
-// MaxRanks is the maximum number of ranks that [StartRanks] starts.
+// MaxRanks is the maximum number of ranks of a benchmark. The callers of [RunRanks] check it.
 const MaxRanks = 256
 
 // A Rank is a rank of a benchmark in a separate process, as JSON in the environment of the process.
@@ -29,7 +29,7 @@ type Rank struct {
 	Secret string   `json:"secret"`
 }
 
-// RankFromEnv reports whether [StartRanks] started this process, and returns its rank.
+// RankFromEnv reports whether [RunRanks] started this process, and returns its rank.
 func RankFromEnv(lookup func(name string) (string, bool)) (r Rank, ok bool, err error) {
 	text, ok := lookup(rankVariable)
 	if ok {
@@ -40,10 +40,10 @@ func RankFromEnv(lookup func(name string) (string, bool)) (r Rank, ok bool, err 
 	return r, ok, err
 }
 
-// StartRanks starts n ranks of this program on this machine, with the given arguments and
-// environment, and returns the output of rank 0. If a rank fails, StartRanks kills ranks that do not
-// end soon. The error names all ranks that failed.
-func StartRanks(ctx context.Context, n int, arguments, env []string) ([]byte, error) {
+// RunRanks runs n ranks of this program on this machine, with the given arguments and environment. It
+// waits for their end and returns the output of rank 0. If a rank fails, RunRanks kills ranks that do
+// not end soon. The error names all ranks that failed.
+func RunRanks(ctx context.Context, n int, arguments, env []string) ([]byte, error) {
 	executable, err := os.Executable()
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
 
-// TestMain runs this program as a rank of TestStartRanks if StartRanks started it.
+// TestMain runs this program as a rank of TestRunRanks if RunRanks started it.
 func TestMain(m *testing.M) {
 	rank, ok, err := bench.RankFromEnv(os.LookupEnv)
 	if !ok {
@@ -52,32 +52,32 @@ func runRank(r bench.Rank, transport string) error {
 	return comm.Do(ctx, collective.Barrier())
 }
 
-// TestStartRanks checks that ranks communicate, receive the environment, and that the output of rank
+// TestRunRanks checks that ranks communicate, receive the environment, and that the output of rank
 // 0 is returned.
-func TestStartRanks(t *testing.T) {
+func TestRunRanks(t *testing.T) {
 	for name, want := range map[string]string{
 		"memory": "rank 0 of test: 3 shared memory\n",
 		"tcp":    "rank 0 of test: 3 tcp\n",
 		"mac":    "rank 0 of test: 3 tcp\n",
 	} {
-		out, err := bench.StartRanks(t.Context(), 3, []string{name}, []string{"NAME=test"})
+		out, err := bench.RunRanks(t.Context(), 3, []string{name}, []string{"NAME=test"})
 		if err != nil || string(out) != want {
 			t.Errorf("%s: got %q, %v, want %q", name, out, err, want)
 		}
 	}
 }
 
-// TestFailedRankEndsTheOthers checks that the error names the rank that failed, and not those that
-// StartRanks killed.
-func TestFailedRankEndsTheOthers(t *testing.T) {
-	_, err := bench.StartRanks(t.Context(), 3, []string{"fail"}, os.Environ())
+// TestFailedRankStopsTheOthers checks that the error names the rank that failed, and not those that
+// RunRanks killed.
+func TestFailedRankStopsTheOthers(t *testing.T) {
+	_, err := bench.RunRanks(t.Context(), 3, []string{"fail"}, os.Environ())
 	if err == nil || !strings.Contains(err.Error(), "rank 1: ") || !strings.Contains(err.Error(), "no memory") || strings.Contains(err.Error(), "rank 0") {
 		t.Errorf("got %v, want only the error of rank 1", err)
 	}
 }
 
-// TestStartRanksEnds checks that the ranks end with the context, and that its cause is returned.
-func TestStartRanksEnds(t *testing.T) {
+// TestRunRanksEnds checks that the ranks end with the context, and that its cause is returned.
+func TestRunRanksEnds(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"before the start": 0, "later": 100 * time.Millisecond} {
 		why := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -85,7 +85,7 @@ func TestStartRanksEnds(t *testing.T) {
 			cancel(why)
 		}
 		time.AfterFunc(delay, func() { cancel(why) })
-		if _, err := bench.StartRanks(ctx, 2, []string{"hang"}, os.Environ()); !errors.Is(err, why) {
+		if _, err := bench.RunRanks(ctx, 2, []string{"hang"}, os.Environ()); !errors.Is(err, why) {
 			t.Errorf("%s: got %v, want %v", name, err, why)
 		}
 	}

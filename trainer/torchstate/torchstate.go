@@ -3,9 +3,9 @@
 // optimizer of the same name in torch.optim ([WriteOptimizer]), so that a PyTorch script can continue
 // the training run.
 //
-// It guarantees that parameters are in the order of the PyTorch model's parameters(), or returns an
-// error. It holds no tensor in memory. Opening and verifying the checkpoint, and reading the settings
-// of the optimizer from its manifest, is up to the caller. Package torchfile defines the format.
+// The parameters of an optimizer are in the order of the PyTorch model's parameters(), or WriteOptimizer
+// returns an error. The package holds no tensor in memory. The caller opens and verifies the checkpoint,
+// and reads the settings of the optimizer from its manifest. Package torchfile defines the format.
 package torchstate
 
 import (
@@ -24,8 +24,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/unpickle"
 )
 
-// WriteWeights writes the weights of a checkpoint. The snapshot must have the files that it needs, as
-// for WriteOptimizer.
+// WriteWeights writes the weights of a checkpoint. The snapshot must contain [checkpoint.ModelFile].
 func WriteWeights(w io.Writer, s *checkpoint.Snapshot) error {
 	tensors, err := readTensors(s, checkpoint.ModelFile)
 	if err != nil {
@@ -34,9 +33,10 @@ func WriteWeights(w io.Writer, s *checkpoint.Snapshot) error {
 	return torchfile.Write(w, tensors)
 }
 
-// WriteOptimizer writes the optimizer state of a checkpoint. The state_dict has the given options. Its
-// first parameter group has the parameters that no group selects; the given groups follow. The
-// learning rate is the rate of the next step.
+// WriteOptimizer writes the optimizer state of a checkpoint. The snapshot must contain
+// [checkpoint.ModelFile] and [checkpoint.OptimizerFile]. The state_dict has the options o; o.LR must be
+// the learning rate of the next step. The first parameter group has the parameters that no group
+// selects, and the given groups follow.
 func WriteOptimizer(w io.Writer, s *checkpoint.Snapshot, o optim.Options, groups []optim.Group) error {
 	params, err := readTensors(s, checkpoint.ModelFile)
 	if err != nil {

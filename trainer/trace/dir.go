@@ -10,8 +10,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/format"
 )
 
-// A Corrupt is a recording that [ReadDir] could not read, or only in part.
-type Corrupt struct {
+// A CorruptFile is a recording that [ReadDir] could not read, or only in part.
+type CorruptFile struct {
 	Name    string // of the file
 	Partial bool   // the result has the spans before the corruption
 	Err     error
@@ -22,8 +22,9 @@ type Corrupt struct {
 const maxForeignTraces, maxForeignSpans = 2 << 30, 40_000_000
 
 // ReadDir reads the recordings of all ranks in a directory, which may be missing. The function open
-// opens a file in it. If another user owns the directory, the recordings have a limited size.
-func ReadDir(dir string, isForeign bool, open func(name string) (*os.File, error)) (all []*Recording, corrupt []Corrupt, err error) {
+// opens a file in it. If isForeign is set, another user owns the directory, and the recordings have a
+// limited size and number of spans. ReadDir returns the corrupt recordings also with an error.
+func ReadDir(dir string, isForeign bool, open func(name string) (*os.File, error)) (all []*Recording, corrupt []CorruptFile, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, err
@@ -41,7 +42,7 @@ func ReadDir(dir string, isForeign bool, open func(name string) (*os.File, error
 		}
 		r, err := readFile(open, e.Name())
 		if err != nil {
-			corrupt = append(corrupt, Corrupt{e.Name(), r != nil, err})
+			corrupt = append(corrupt, CorruptFile{e.Name(), r != nil, err})
 		}
 		if r != nil {
 			all = append(all, r)

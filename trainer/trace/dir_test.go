@@ -28,17 +28,17 @@ func TestReadDir(t *testing.T) {
 		size      int64 // of rank-00001, which is then sparse
 		isForeign bool
 		ranks     []int
-		corrupt   []Corrupt // without Err
-		want      string    // part of the error
+		corrupt   []CorruptFile // without Err
+		want      string        // part of the error
 	}{
 		"no directory": {},
 		"other files":  {files: map[string]string{"rank-00000.jsonl": whole, ".tmp-1": "x"}, ranks: []int{0}},
 		"corrupt": {
 			files:   map[string]string{"rank-00000.jsonl": whole[:len(whole)-3], "rank-00001.jsonl": "{"},
 			ranks:   []int{0},
-			corrupt: []Corrupt{{Name: "rank-00000.jsonl", Partial: true}, {Name: "rank-00001.jsonl"}},
+			corrupt: []CorruptFile{{Name: "rank-00000.jsonl", Partial: true}, {Name: "rank-00001.jsonl"}},
 		},
-		"large file of this user":    {files: map[string]string{"rank-00001.jsonl": ""}, size: huge, corrupt: []Corrupt{{Name: "rank-00001.jsonl"}}},
+		"large file of this user":    {files: map[string]string{"rank-00001.jsonl": ""}, size: huge, corrupt: []CorruptFile{{Name: "rank-00001.jsonl"}}},
 		"large file of another user": {files: map[string]string{"rank-00001.jsonl": ""}, size: huge, isForeign: true, want: "more than 2 GiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
