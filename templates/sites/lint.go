@@ -39,7 +39,7 @@ func (p *Profile) Apply(job *jobs.Job) {
 // returns fewer if the ranks of a node would otherwise need more cores than the node has.
 func (p *Profile) coresPerTask(job *jobs.Job) int {
 	cores := p.Defaults.CPUsPerTask
-	if r, ok := p.ResourceOf(job); ok && r.CPUsPerNode > 0 && cores > 0 {
+	if r, ok := p.ResourceOf(job); ok && r.CPUsPerNode > 0 {
 		cores = min(cores, max(1, r.CPUsPerNode/job.TasksPerNode()))
 	}
 	return cores
