@@ -54,6 +54,7 @@ func TestQuoteDirective(t *testing.T) {
 	for _, tt := range []struct{ value, want string }{
 		{"fashion-mlp", "fashion-mlp"},
 		{"02:00:00", "02:00:00"},
+		{"azAZ09", "azAZ09"},
 		{"a,b", "a,b"},
 		{"job", `"job"`},
 		{"", `""`},

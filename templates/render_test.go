@@ -234,6 +234,29 @@ func TestTorchrunHasOneTaskPerNode(t *testing.T) {
 	}
 }
 
+// TestModuleFunction checks that the script defines the function module if its setup loads modules.
+func TestModuleFunction(t *testing.T) {
+	tests := []struct {
+		name  string
+		setup jobs.Setup
+		want  bool
+	}{
+		{"no setup", jobs.Setup{}, false},
+		{"modules", jobs.Setup{Modules: []jobs.Word{"gcc"}}, true},
+		{"step with modules", jobs.Setup{Steps: []jobs.SetupStep{{Run: "true"}, {Modules: []jobs.Word{"gcc"}}}}, true},
+		{"step with code", jobs.Setup{Steps: []jobs.SetupStep{{Run: "ml gcc"}}}, true},
+		{"step without modules", jobs.Setup{Steps: []jobs.SetupStep{{Run: "true"}}}, false},
+		{"step in the ranks", jobs.Setup{Steps: []jobs.SetupStep{{Modules: []jobs.Word{"gcc"}, Where: jobs.WhereInside}}}, false},
+	}
+	for _, tt := range tests {
+		job := bare()
+		job.Setup = tt.setup
+		if script := string(render(t, job)); strings.Contains(script, "type module") != tt.want {
+			t.Errorf("%s: want the function: %v, got\n%s", tt.name, tt.want, script)
+		}
+	}
+}
+
 // TestSignal checks the signal before the end of the time limit, rounded up to seconds.
 func TestSignal(t *testing.T) {
 	tests := []struct {
