@@ -166,6 +166,12 @@ func (b *hostSpec) routeTable(table int, dst, dev, via string) *hostSpec {
 	return b
 }
 
+// withRule adds a rule to a host.
+func withRule(b *hostSpec, r Rule) *hostSpec {
+	b.inv.Rules = append(b.inv.Rules, r)
+	return b
+}
+
 // rule makes a table decide for packets from an address.
 func (b *hostSpec) rule(priority int, from string, table int) *hostSpec {
 	a := addr(from)

@@ -54,6 +54,12 @@ func TestChoose(t *testing.T) {
 			warn: "asymmetric route: packets to 10.2.0.9 and 1 more peers leave by hsn0 unless the socket is bound to the device eth0; the route to 10.2.0.0/24 is on hsn0",
 		},
 		{
+			name: "named, and packets from its address are dropped",
+			host: withRule(two(), Rule{Priority: 50, From: mustPrefix("10.1.0.1/32"), Action: Prohibit}), peers: []string{"10.2.0.9"}, req: Request{Interface: "eth0"},
+			want: "eth0 10.1.0.1 spec",
+			warn: "asymmetric route: packets to 10.2.0.9 leave by hsn0 unless the socket is bound to the device eth0",
+		},
+		{
 			name: "a link without a device is not fast because it says so",
 			host: newHostSpec("n1").link(Link{Name: "eth0", Kind: "veth", Speed: 100000}, "10.1.0.1/24").
 				link(Link{Name: "ens5", PCI: "virtio2"}, "10.1.0.2/24"),

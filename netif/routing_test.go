@@ -2,6 +2,7 @@ package netif
 
 import (
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -145,5 +146,139 @@ func TestEgressPathsWithoutDroppingRoutes(t *testing.T) {
 	}
 	if !slices.Equal(devs, []string{"eth0", "eth1"}) {
 		t.Errorf("got %q, want eth0 and eth1", devs)
+	}
+}
+
+// TestNewRules checks the order of the rules, and that the rule of the main table is added only if no
+// rule names this table.
+func TestNewRules(t *testing.T) {
+	main := Rule{Priority: 32766}
+	tests := []struct {
+		name  string
+		rules []Rule
+		want  []Rule
+	}{
+		{"none", nil, []Rule{main}},
+		{"the kernel's", []Rule{{Table: tableLocal}, {Priority: 32766, Table: tableMain}, {Priority: 32767, Table: 253}}, []Rule{main, {Priority: 32767, Table: 253}}},
+		{"by priority", []Rule{{Priority: 70, Table: 7}, {Priority: 60, Table: 6}}, []Rule{{Priority: 60, Table: 6}, {Priority: 70, Table: 7}, main}},
+		{"main table for some sources", []Rule{{Priority: 50, From: mustPrefix("10.0.0.0/8"), Table: tableMain}}, []Rule{{Priority: 50, From: mustPrefix("10.0.0.0/8")}}},
+		{"rules without a table", []Rule{{Priority: 50, Goto: 60}, {Priority: 60, Action: Prohibit}}, []Rule{{Priority: 50, Goto: 60}, {Priority: 60, Action: Prohibit}, main}},
+	}
+	for _, tt := range tests {
+		if got := newRules(&Inventory{Rules: tt.rules}); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestLookupRules checks which rules decide on a route, and that the others have no effect.
+func TestLookupRules(t *testing.T) {
+	suppress := func(bits int) *int { return &bits }
+	tests := []struct {
+		name  string
+		rules []Rule
+		want  string // link; empty if packets are dropped
+	}{
+		{"none", nil, "main0"},
+		{"table", []Rule{{Priority: 50, Table: 9}}, "nine0"},
+		{"table without routes", []Rule{{Priority: 50, Table: 8}}, "main0"},
+		{"table without a route to the peer", []Rule{{Priority: 50, Table: 7}, {Priority: 60, Table: 9}}, "nine0"},
+		{"another source", []Rule{{Priority: 50, From: mustPrefix("10.8.0.0/16"), Table: 7}, {Priority: 60, Table: 9}}, "nine0"},
+		{"goto", []Rule{{Priority: 50, Goto: 60}, {Priority: 55, Action: Prohibit}, {Priority: 60, Table: 9}}, "nine0"},
+		{"drop", []Rule{{Priority: 50, Action: Prohibit}, {Priority: 60, Table: 9}}, ""},
+		{"suppressed", []Rule{{Priority: 50, Table: 9, Suppress: suppress(16)}}, "main0"},
+		{"not suppressed", []Rule{{Priority: 50, Table: 9, Suppress: suppress(15)}}, "nine0"},
+	}
+	for _, tt := range tests {
+		b := newHostSpec("n1").link(Link{Name: "main0"}, "10.0.0.1/24").link(Link{Name: "nine0"}, "10.9.0.1/24").
+			route("10.1.0.0/16", "main0", "", "").routeTable(9, "10.1.0.0/16", "nine0", "").routeTable(7, "10.2.0.0/16", "nine0", "")
+		b.inv.Rules = tt.rules
+		inventory := b.done(t)
+		if routes, _ := newHost(&inventory, "n1").lookup(addr("10.0.0.1"), addr("10.1.0.9")); len(routes) != 1 || routes[0].Dev != tt.want {
+			t.Errorf("%s: got %+v, want %q", tt.name, routes, tt.want)
+		}
+	}
+}
+
+// TestSourceOf checks the source address that the kernel selects: that of the route, or else the
+// address in the subnet of the peer or of the gateway, or else the first.
+func TestSourceOf(t *testing.T) {
+	inventory := newHostSpec("n1").link(Link{Name: "eth0"}, "fe80::1/64", "10.1.0.1/24", "10.2.0.1/24", "10.3.0.1/24", "fd00::1/64", "fd01::1/64").done(t)
+	h := newHost(&inventory, "n1")
+	tests := []struct {
+		name, peer, via, src string
+		dev, want            string // no address if want is empty
+	}{
+		{"of the route", "10.1.0.9", "", "10.3.0.1", "eth0", "10.3.0.1"},
+		{"subnet of the peer", "10.2.0.9", "", "", "eth0", "10.2.0.1"},
+		{"subnet of the gateway", "192.0.2.1", "10.2.0.254", "", "eth0", "10.2.0.1"},
+		{"neither", "192.0.2.1", "", "", "eth0", "10.1.0.1"},
+		{"subnet of an IPv6 peer", "fd01::9", "", "", "eth0", "fd01::1"},
+		{"IPv6 peer elsewhere", "2001:db8::1", "fe80::2", "", "eth0", "fd00::1"},
+		{"unknown link", "10.1.0.9", "", "", "eth9", ""},
+	}
+	for _, tt := range tests {
+		r := Route{Dev: tt.dev}
+		if tt.via != "" {
+			r.Via = addr(tt.via)
+		}
+		if tt.src != "" {
+			r.Src = addr(tt.src)
+		}
+		got := h.sourceOf(r, addr(tt.peer))
+		if got.IsValid() != (tt.want != "") || got.IsValid() && got != addr(tt.want) {
+			t.Errorf("%s: got %s, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestSplits checks whether the addresses of a network may use different paths.
+func TestSplits(t *testing.T) {
+	net := mustPrefix("10.1.0.0/24")
+	tests := []struct {
+		name string
+		host *hostSpec
+		rule Rule // added if its priority is not 0
+		want bool
+	}{
+		{"route to the network", newHostSpec("n1").route("10.1.0.0/24", "lo", "", ""), Rule{}, false},
+		{"route to a part", newHostSpec("n1").route("10.1.0.128/25", "lo", "", ""), Rule{}, true},
+		{"route to a part of another network", newHostSpec("n1").route("10.2.0.128/25", "lo", "", ""), Rule{}, false},
+		{"rule for the network", newHostSpec("n1"), Rule{Priority: 50, To: net, Table: 9}, false},
+		{"rule for a part", newHostSpec("n1"), Rule{Priority: 50, To: mustPrefix("10.1.0.7/32"), Table: 9}, true},
+		{"rule for a part of another network", newHostSpec("n1"), Rule{Priority: 50, To: mustPrefix("10.2.0.7/32"), Table: 9}, false},
+		{"table of a rule", newHostSpec("n1").routeTable(9, "10.1.0.7/32", "lo", ""), Rule{Priority: 50, Table: 9}, true},
+		{"table without a rule", newHostSpec("n1").routeTable(9, "10.1.0.7/32", "lo", ""), Rule{}, false},
+		{"rule that drops packets", newHostSpec("n1"), Rule{Priority: 50, Action: Prohibit}, false},
+	}
+	for _, tt := range tests {
+		if tt.rule.Priority != 0 {
+			withRule(tt.host, tt.rule)
+		}
+		inventory := tt.host.done(t)
+		if got := newHost(&inventory, "n1").splits(net); got != tt.want {
+			t.Errorf("%s: got %v", tt.name, got)
+		}
+	}
+}
+
+// TestLowerDevices checks that each device below a link is returned once, even if an inventory has a
+// cycle.
+func TestLowerDevices(t *testing.T) {
+	inventory := newHostSpec("n1").
+		link(Link{Name: "eth0", Master: "bond0"}).link(Link{Name: "eth1", Master: "bond0"}).link(Link{Name: "bond0", Kind: "bond", Master: "br0"}).
+		link(Link{Name: "br0", Kind: "bridge"}).link(Link{Name: "br0.7", Kind: "vlan", Parent: "br0"}).
+		link(Link{Name: "loop0", Kind: "vlan", Parent: "loop1", Master: "loop1"}).link(Link{Name: "loop1", Kind: "vlan", Parent: "loop0", Master: "loop0"}).done(t)
+	h := newHost(&inventory, "n1")
+	for link, want := range map[string][]string{
+		"eth0": {"eth0"}, "bond0": {"bond0", "eth0", "eth1"}, "br0.7": {"br0.7", "br0", "bond0", "eth0", "eth1"}, "loop0": {"loop0", "loop1"},
+	} {
+		var got []string
+		for _, l := range h.lowerDevices(h.byName[link]) {
+			got = append(got, l.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", link, got, want)
+		}
 	}
 }

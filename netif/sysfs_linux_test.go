@@ -137,6 +137,7 @@ func TestSysfsHosts(t *testing.T) {
 				f.gid(port, 3, "0000:0000:0000:0000:0000:ffff:0a1e:000b", "RoCE v2", "bond0")
 				f.gid(port, 10, "0000:0000:0000:0000:0000:ffff:0a1f:000b", "RoCE v2", "bond0.7")
 				f.gid(port, 2, noGID, "", "")
+				f.write(filepath.Join(port, "gids/.x"), "not a GID\n")
 				f.write("devices/pci0000:3a/0000:5b:00.0/numa_node", "-1\n")
 				f.hca("pci0000:3a/0000:5b:00.0", "mlx5_2", "Ethernet", "1: DOWN", "2.5 Gb/sec (1X SDR)")
 			},
@@ -195,6 +196,28 @@ func TestSysfsHosts(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestHasOnlyAMD checks which hosts have GPUs of AMD and no others.
+func TestHasOnlyAMD(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		vendors []string
+		want    bool
+	}{
+		{"no GPU", nil, false},
+		{"AMD", []string{AMD, AMD}, true},
+		{"both", []string{AMD, NVIDIA}, false},
+		{"unknown", []string{""}, false},
+	} {
+		var inv Inventory
+		for _, vendor := range tt.vendors {
+			inv.GPUs = append(inv.GPUs, GPU{Vendor: vendor})
+		}
+		if got := inv.HasOnlyAMD(); got != tt.want {
+			t.Errorf("%s: got %v", tt.name, got)
+		}
 	}
 }
 

@@ -58,6 +58,10 @@ func TestMissedWarnings(t *testing.T) {
 		{"a bridge for containers", []*hostSpec{
 			mgmtHost(1).link(Link{Name: "docker0", Kind: "bridge", MTU: 9000}, "172.17.0.1/16"),
 			mgmtHost(2).link(Link{Name: "docker0", Kind: "bridge", MTU: 9000, Oper: "down", Flags: Up}, "172.17.0.1/16")}, Request{}, nil},
+		{"a bridge inside more hosts", []*hostSpec{
+			mgmtHost(1), mgmtHost(2), fabricOf(3, 0).link(Link{Name: "br0", Kind: "bridge"}, "172.18.3.1/16"), fabricOf(4, 0).link(Link{Name: "br0", Kind: "bridge"}, "172.18.4.1/16"),
+			mgmtHost(5).link(Link{Name: "br0", Kind: "bridge"}, "172.18.5.1/16")}, Request{},
+			[]string{better + "n1 has no address in 10.20.0.0/16; n2 has no address in 10.20.0.0/16; n5 has no address in 10.20.0.0/16"}},
 		{"a bridge with addresses that differ", []*hostSpec{
 			mgmtHost(1).link(Link{Name: "br0", Kind: "bridge", MTU: 9000}, "172.18.1.1/16"),
 			mgmtHost(2).link(Link{Name: "br0", Kind: "bridge", MTU: 9000, Oper: "down"}, "172.18.2.1/16")}, Request{}, nil},
@@ -71,6 +75,11 @@ func TestMissedWarnings(t *testing.T) {
 			[]string{"10.20.0.0/16 would be better except for mtu 1500 of hsn0 on n2 (mtu 9000 elsewhere)"}},
 		{"those of one of two", []*hostSpec{fabricOf(1, 1500), fabricOf(2, 0)}, Request{},
 			[]string{"10.20.0.0/16 would be better except for mtu 1500 of hsn0 on n1 (mtu 9000 elsewhere)"}},
+		{"those of one host, after a network without an advantage", []*hostSpec{
+			fabricOf(1, 0).link(Link{Name: "eth1", Kind: "veth"}, "10.15.0.1/16"),
+			fabricOf(2, 1500).link(Link{Name: "eth1", Kind: "veth"}, "10.15.0.2/16"),
+			fabricOf(3, 0).link(Link{Name: "eth1", Kind: "veth"}, "10.15.0.3/16")}, Request{},
+			[]string{"10.20.0.0/16 would be better except for mtu 1500 of hsn0 on n2 (mtu 9000 elsewhere)"}},
 		{"those of most hosts are no mistake", []*hostSpec{fabricOf(1, 1500), fabricOf(2, 1500), fabricOf(3, 0)}, Request{}, nil},
 		{"those that decide nothing", []*hostSpec{
 			newHostSpec("a").link(Link{Name: "eth0", Speed: 25000}, "10.0.0.1/24").link(Link{Name: "eth1", Speed: 1000, MTU: 9000}, "10.1.0.1/24"),
