@@ -37,6 +37,15 @@ func TestAgree(t *testing.T) {
 		{"fewer ports on one host", []*hostBuilder{dgx("a"), down(dgx("b"), 2)}, []string{"eno3", "eno3"}, infiniBand, "",
 			[]string{"fewer than 8 usable InfiniBand ports on b (6)"}},
 		{"InfiniBand down on one host, RoCE on both", []*hostBuilder{dgx("a"), down(dgx("b"), 8)}, []string{"eno3", "eno3"}, ethernet, "", nil},
+		{"several hosts without", []*hostBuilder{roce("a", 1, 80), plainHost("b", 2), plainHost("c", 3), plainHost("d", 4)}, []string{"bond0", "eth0", "eth0", "eth0"}, "",
+			"no usable RoCE port (no such adapter)", []string{"exclude or repair b, c, and d"}},
+		{"one layer on each host", []*hostBuilder{roce("a", 1, 80), infiniBandHost("b", 2, 0)}, []string{"bond0", "eno1"}, "",
+			"a has no usable InfiniBand port", []string{"but 1 of 2 hosts have one"}},
+		{"faster RoCE on the chosen interface of all", []*hostBuilder{infiniBandHost("a", 1, 200000), infiniBandHost("b", 2, 200000)}, []string{"eno1", "eno1"}, ethernet, "", nil},
+		{"slower RoCE on the chosen interface of all", []*hostBuilder{infiniBandHost("a", 1, 50000), infiniBandHost("b", 2, 50000)}, []string{"eno1", "eno1"}, infiniBand, "", nil},
+		{"faster RoCE on one host", []*hostBuilder{infiniBandHost("a", 1, 200000), infiniBandHost("b", 2, 50000)}, []string{"eno1", "eno1"}, infiniBand, "", nil},
+		{"rails without a way between the last hosts", []*hostBuilder{roce("a", 1, 80), roce("b", 2, 80), roce("c", 3, 90)}, []string{"bond0", "bond0", "bond0"}, ethernet,
+			"no RoCE port of b has a route to a RoCE port of c", []string{"give the ports addresses in one network, or routes"}},
 		{"rails without a way between hosts", []*hostBuilder{roce("a", 1, 80), roce("b", 2, 90)}, []string{"bond0", "bond0"}, ethernet,
 			"no RoCE port of a has a route to a RoCE port of b", []string{"give the ports addresses in one network, or routes"}},
 	}
@@ -82,6 +91,17 @@ func TestAgree(t *testing.T) {
 	if _, err := Agree(make([]netif.Inventory, 2), make([]netif.Choice, 1)); err == nil {
 		t.Error("2 hosts with 1 choice are no error")
 	}
+}
+
+// infiniBandHost has an InfiniBand port of 100 Gb/s and an Ethernet interface, which is a RoCE port of
+// the given rate if the rate is not 0.
+func infiniBandHost(name string, last, roceRate int) *hostBuilder {
+	h := newHost(name).link(netif.Link{Name: "eno1", Speed: roceRate, PCI: "0000:01:00.0"}, fmt.Sprintf("10.0.0.%d/24", last)).
+		adapter("mlx5_0", "0000:02:00.0", infiniBand, "ACTIVE", 100000)
+	if roceRate > 0 {
+		h.adapter("mlx5_1", "0000:01:00.0", ethernet, "ACTIVE", roceRate)
+	}
+	return h
 }
 
 // TestIBDisable checks that Plan keeps the user's NCCL_IB_DISABLE and warns if it contradicts the

@@ -128,6 +128,9 @@ func TestReadConf(t *testing.T) {
 	check(env, []Setting{etc}, "read NCCL's settings: open "+root+"/job/none: no such file")
 	env["NCCL_CONF_FILE"] = "/job"
 	check(env, []Setting{etc}, "is a directory")
+	write("job/limit", strings.Repeat("#", maxConf))
+	env["NCCL_CONF_FILE"] = "/job/limit"
+	check(env, []Setting{etc}, "")
 	write("job/large", strings.Repeat("#", maxConf+1))
 	env["NCCL_CONF_FILE"] = "/job/large"
 	check(env, []Setting{etc}, "is larger than")

@@ -1,6 +1,7 @@
 package nccl
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -91,6 +92,40 @@ func TestForbiddenPorts(t *testing.T) {
 			}
 			check(job, tt.warned)
 		})
+	}
+}
+
+// TestMaxPorts checks that Plan lists ports only if NCCL reads all of them. It lists usable ports, or
+// else the ports that NCCL must not use.
+func TestMaxPorts(t *testing.T) {
+	for _, tt := range []struct {
+		name              string
+		usable, forbidden int
+		want              string // prefix of NCCL_IB_HCA
+		listed, warnings  int
+	}{
+		{"as many as NCCL reads", maxPorts, 0, "=", maxPorts, 0},
+		{"one more", maxPorts + 1, 0, "", 0, 1},
+		{"one more, and a forbidden port", maxPorts + 1, 1, "^=", 1, 1},
+		{"one more, and as many forbidden ports", maxPorts + 1, maxPorts, "^=", maxPorts, 1},
+		{"one more of both", maxPorts + 1, maxPorts + 1, "", 0, 2},
+	} {
+		h := newHost("n1").link(netif.Link{Name: "eno1", Speed: 10000}, "10.0.0.1/24")
+		var exclude []string
+		for i := range tt.usable + tt.forbidden {
+			name, device, bus := fmt.Sprintf("ib%d", i), fmt.Sprintf("mlx5_%d", i), fmt.Sprintf("0000:%02x:00.0", i)
+			h.link(netif.Link{Name: name, ARPHRD: "infiniband", PCI: bus, HCA: device}).adapter(device, bus, infiniBand, "ACTIVE", 100000)
+			if i >= tt.usable {
+				exclude = append(exclude, name)
+			}
+		}
+		f := facts(h, "eno1")
+		f.Exclude = exclude
+		e := Plan(f)
+		got := valueOf(e, ibHCA)
+		if !strings.HasPrefix(got, tt.want) || got != "" && strings.Count(got, ",")+1 != tt.listed || (got == "") != (tt.listed == 0) || len(e.Warnings) != tt.warnings {
+			t.Errorf("%s: got %q and warnings %q", tt.name, got, e.Warnings)
+		}
 	}
 }
 

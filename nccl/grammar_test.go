@@ -154,6 +154,12 @@ func TestPCIDistance(t *testing.T) {
 		{"one memory node", "pci0000:15/0000:15:01.0/0000:16:00.0", "pci0000:26/0000:26:01.0/0000:27:00.0", 0, 0, distance{sameNode, 0}},
 		{"two memory nodes", "pci0000:15/0000:15:01.0/0000:16:00.0", "pci0000:26/0000:26:01.0/0000:27:00.0", 0, 1, distance{differentSockets, 0}},
 		{"no paths", "", "", 1, 1, distance{sameNode, 0}},
+		{"only the root complex of the GPU", "pci0000:15", "pci0000:15/0000:15:01.0", 0, 0, distance{sameRoot, 1}},
+		{"paths only", "pci0000:15/0000:16:00.0", "pci0000:26/0000:27:00.0", -1, -1, distance{differentSockets, 0}},
+		{"paths, and the memory node of the GPU", "pci0000:15/0000:16:00.0", "pci0000:26/0000:27:00.0", 0, -1, distance{unknownNode, 0}},
+		{"paths, and the memory node of the port", "pci0000:15/0000:16:00.0", "pci0000:26/0000:27:00.0", -1, 0, distance{unknownNode, 0}},
+		{"only the path of the GPU", "pci0000:15/0000:16:00.0", "", -1, -1, distance{unknownNode, 0}},
+		{"only the path of the port", "", "pci0000:26/0000:27:00.0", -1, -1, distance{unknownNode, 0}},
 		{"nothing known", "", "", -1, -1, distance{unknownNode, 0}},
 		{"one memory node not known", "", "", 0, -1, distance{unknownNode, 0}},
 	}
@@ -173,6 +179,61 @@ func TestGIDVersions(t *testing.T) {
 		f.Version = version
 		if got := valueOf(Plan(f), ibGID); got != want {
 			t.Errorf("NCCL %d: %s=%q, want %q", version, ibGID, got, want)
+		}
+	}
+}
+
+// TestGIDIndex checks a GID index of the user, and the index of a port whose first address is usable.
+func TestGIDIndex(t *testing.T) {
+	for value, want := range map[string]bool{"-1": false, "0": true, "1": true, "2": true, "3": false, "4": true} {
+		f := facts(roce("n1", 1, 80, 81), "bond0")
+		f.Lookup = lookupIn(map[string]string{ibGID: value})
+		for _, v := range Plan(f).Vars {
+			if v.Name == ibGID && v.Wrong != want {
+				t.Errorf("%s=%s: %+v", ibGID, value, v)
+			}
+		}
+	}
+	port := func(gids ...netif.GID) *hostBuilder {
+		return newHost("n1").link(netif.Link{Name: "eth0", Speed: 400000, PCI: "0000:1b:00.0", HCA: "mlx5_0"}, "10.0.0.1/24", "fd00::1/64").
+			adapter("mlx5_0", "0000:1b:00.0", ethernet, "ACTIVE", 400000, gids...)
+	}
+	for _, tt := range []struct {
+		name    string
+		host    *hostBuilder
+		version int
+		value   string // of NCCL_IB_GID_INDEX
+		message string // substring of a note or warning about NCCL_IB_GID_INDEX
+	}{
+		{"first index, unknown version", port(gid(0, "::ffff:10.0.0.1", roceV2, "eth0")), 0, "", ""},
+		{"first index", port(gid(0, "::ffff:10.0.0.1", roceV2, "eth0")), 22005, "0", ""},
+		{"later index, unknown version", port(gid(1, "::ffff:10.0.0.1", roceV2, "eth0")), 0, "", "requires NCCL_IB_GID_INDEX=1"},
+		{"no table", port(), 22005, "", "the GID table of mlx5_0:1 is unreadable"},
+		{"only RoCE v1", port(gid(0, "::ffff:10.0.0.1", roceV1, "eth0")), 22005, "", "mlx5_0:1 has no global address of RoCE v2"},
+		{"only RoCE v1, unknown version", port(gid(0, "::ffff:10.0.0.1", roceV1, "eth0")), 0, "", "has no valid value on this host: mlx5_0:1 has no global address"},
+		{"only RoCE v1, version that selects it", port(gid(0, "::ffff:10.0.0.1", roceV1, "eth0")), dynamicGID, "", ""},
+	} {
+		f := facts(tt.host, "eth0")
+		f.Version = tt.version
+		e := Plan(f)
+		messages := strings.Join(slices.DeleteFunc(slices.Concat(e.Warnings, e.Notes), func(m string) bool { return !strings.Contains(m, ibGID) }), "\n")
+		if got := valueOf(e, ibGID); got != tt.value || (messages == "") != (tt.message == "") || !strings.Contains(messages, tt.message) {
+			t.Errorf("%s: got %q and %q, want %q and %q", tt.name, got, messages, tt.value, tt.message)
+		}
+	}
+}
+
+// TestGIDOfVersions checks which versions of NCCL get the address family and the network of the GIDs.
+// Versions before 2.21 do not select a GID.
+func TestGIDOfVersions(t *testing.T) {
+	six := newHost("n1").link(netif.Link{Name: "eth0", Speed: 400000, PCI: "0000:1b:00.0", HCA: "mlx5_0"}, "fd00:1::1/64", "fd00:2::1/64").
+		adapter("mlx5_0", "0000:1b:00.0", ethernet, "ACTIVE", 400000, gid(0, "fd00:1::1", roceV2, "eth0"), gid(1, "fd00:2::1", roceV2, "eth0"))
+	for version, want := range map[int]string{0: "AF_INET6 fd00:1::/64", dynamicGID - 1: " ", dynamicGID: "AF_INET6 fd00:1::/64", 23007: "AF_INET6 fd00:1::/64"} {
+		f := facts(six, "eth0")
+		f.Version = version
+		e := Plan(f)
+		if got := valueOf(e, ibAddrFamily) + " " + valueOf(e, ibAddrRange); got != want {
+			t.Errorf("NCCL %d: got %q, want %q", version, got, want)
 		}
 	}
 }

@@ -54,6 +54,11 @@ func TestListPorts(t *testing.T) {
 		{"mlx5_1", "mlx5_10", 1, true}, // the prefix also matches a longer name
 		{"=mlx5_1:1", "mlx5_1", 2, false},
 		{"=mlx5_1", "mlx5_1", 2, true},
+		{"=mlx5_1:10", "mlx5_1", 10, true},
+		{"=mlx5_1:10", "mlx5_1", 1, false},
+		{"=mlx5_1:9", "mlx5_1", 9, true},
+		{"=mlx5_1:+1", "mlx5_1", 1, true},
+		{"=mlx5_1:-1", "mlx5_1", 2, true}, // any port
 		{"=mlx5_1:x", "mlx5_1", 1, false},
 		{"=mlx5_1:2:0:1", "mlx5_1", 2, true}, // rail and plane, since NCCL 2.30
 		{"^=mlx5_1:1", "mlx5_1", 1, false},

@@ -193,6 +193,7 @@ func TestAffinity(t *testing.T) {
 		{"second GPU of the socket", twoSockets(), 1, "", "", "mlx5_1:1"},
 		{"third GPU of the socket", twoSockets(), 2, "", "", "mlx5_0:1"},
 		{"all ranks of the host", twoSockets(), -1, "", "", "mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1"},
+		{"first GPU of the other socket, after three", withoutFirstGPU(twoSockets()), 3, "", "", "mlx5_2:1"},
 		{"other socket", twoSockets(), 4, "", "", "mlx5_2:1"},
 		{"adapters without an interface", withoutInterfaces(dgx("d")), 5, "", "", "mlx5_9:1"},
 	}
@@ -222,6 +223,49 @@ func withoutInterfaces(h *hostBuilder) *hostBuilder {
 		}
 	}
 	return h
+}
+
+func withoutFirstGPU(h *hostBuilder) *hostBuilder {
+	h.GPUs = h.GPUs[1:]
+	return h
+}
+
+// TestVisibleGPU checks which GPU belongs to a rank.
+func TestVisibleGPU(t *testing.T) {
+	const cuda, rocr = "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
+	h := twoSockets()
+	for _, tt := range []struct {
+		name      string
+		localRank int
+		bus       string
+		env       map[string]string
+		want      int // index of the GPU; -1 if it is unknown
+	}{
+		{"first rank", 0, "", nil, 0},
+		{"last GPU", 7, "", nil, 7},
+		{"more ranks than GPUs", 8, "", nil, -1},
+		{"no rank", -1, "", nil, -1},
+		{"bus address", 0, "0000:31:00.0", nil, 2},
+		{"unknown bus address", 0, "0000:ff:00.0", nil, -1},
+		{"first of the list", 0, "", map[string]string{cuda: "5,3"}, 5},
+		{"last of the list", 1, "", map[string]string{cuda: "5, 3"}, 3},
+		{"beyond the list", 2, "", map[string]string{cuda: "5,3"}, -1},
+		{"no rank, with a list", -1, "", map[string]string{cuda: "5,3"}, -1},
+		{"one GPU for each rank", 3, "", map[string]string{cuda: "5"}, 5},
+		{"empty list", 3, "", map[string]string{cuda: ""}, 3},
+		{"AMD", 1, "", map[string]string{rocr: "5,3"}, 3},
+		{"both", 1, "", map[string]string{cuda: "1,0", rocr: "5,3"}, 0},
+		{"number beyond the GPUs", 0, "", map[string]string{cuda: "8,0"}, -1},
+		{"negative number", 0, "", map[string]string{cuda: "-1,0"}, -1},
+		{"UUID", 0, "", map[string]string{cuda: "GPU-0a1b,GPU-2c3d"}, -1},
+	} {
+		f := facts(h, "eno3")
+		f.LocalRank, f.GPU, f.Lookup = tt.localRank, tt.bus, lookupIn(tt.env)
+		got := (&planner{Facts: f}).gpu()
+		if tt.want < 0 && got != nil || tt.want >= 0 && got != &h.GPUs[tt.want] {
+			t.Errorf("%s: got %+v, want %d", tt.name, got, tt.want)
+		}
+	}
 }
 
 // twoSockets has two ports and four GPUs on each of two sockets.

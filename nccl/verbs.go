@@ -233,15 +233,15 @@ func (p *planner) setCrossNIC() {
 	p.add(crossNIC, "0", "each rail is a separate network: %s has no route to the network of %s", from, to)
 }
 
-// unroutedRails returns two RoCE ports of which the first cannot reach the second's network.
+// unroutedRails returns two RoCE ports of which the first cannot reach the second's network.  All
+// rails have one layer, and RoCE ports have an address, see survey.
 func (p *planner) unroutedRails() (from, to *rail) {
+	if len(p.rails) == 0 || p.rails[0].layer != ethernet {
+		return nil, nil
+	}
 	for i := range p.rails {
-		a := &p.rails[i]
-		if a.layer != ethernet || !a.hasAddress() {
-			continue
-		}
 		for j := range p.rails {
-			if b := &p.rails[j]; i != j && b.layer == ethernet && b.hasAddress() && !a.reaches(b, p.Inventory.Routes) {
+			if a, b := &p.rails[i], &p.rails[j]; i != j && !a.reaches(b, p.Inventory.Routes) {
 				return a, b
 			}
 		}
