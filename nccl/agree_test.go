@@ -43,6 +43,7 @@ func TestAgree(t *testing.T) {
 			"a has no usable InfiniBand port", []string{"but 1 of 2 hosts have one"}},
 		{"faster RoCE on the chosen interface of all", []*hostBuilder{infiniBandHost("a", 1, 200000), infiniBandHost("b", 2, 200000)}, []string{"eno1", "eno1"}, ethernet, "", nil},
 		{"slower RoCE on the chosen interface of all", []*hostBuilder{infiniBandHost("a", 1, 50000), infiniBandHost("b", 2, 50000)}, []string{"eno1", "eno1"}, infiniBand, "", nil},
+		{"equal RoCE on the chosen interface of all", []*hostBuilder{infiniBandHost("a", 1, 100000), infiniBandHost("b", 2, 100000)}, []string{"eno1", "eno1"}, infiniBand, "", nil},
 		{"faster RoCE on one host", []*hostBuilder{infiniBandHost("a", 1, 200000), infiniBandHost("b", 2, 50000)}, []string{"eno1", "eno1"}, infiniBand, "", nil},
 		{"rails without a way between the last hosts", []*hostBuilder{roce("a", 1, 80), roce("b", 2, 80), roce("c", 3, 90)}, []string{"bond0", "bond0", "bond0"}, ethernet,
 			"no RoCE port of b has a route to a RoCE port of c", []string{"give the ports addresses in one network, or routes"}},

@@ -65,12 +65,25 @@ func TestAssessOpenMPI(t *testing.T) {
 		wrong bool
 	}{
 		{"hsn0", false}, {"eth0,hsn0", false}, {"10.20.0.0/24", false}, {"10.0.0.0/8", false},
+		{",hsn0", false}, {"a0,hsn0", false}, {"Z0,hsn0", false}, {"=eth0,hsn0", true},
 		{"eth0", true}, {"10.21.0.0/24", true}, {"10.20.0.1", true}, {"", true}, {"fd00::/8", true}, {"=hsn0", true},
 	}
 	for _, tt := range tests {
 		p := planner{Facts: Facts{Choice: choice("hsn0", "10.20.0.1")}}
 		if got := p.assessOpenMPI(tt.value); got.isWrong != tt.wrong {
 			t.Errorf("%q: %v, want %v", tt.value, got, tt.wrong)
+		}
+	}
+}
+
+// TestAssessInterface checks that a prefix of the user names the other interfaces that NCCL may use.
+func TestAssessInterface(t *testing.T) {
+	h := newHost("n1").link(netif.Link{Name: "eno1"}, "10.0.0.1/24").link(netif.Link{Name: "eno2"}, "10.1.0.1/24").
+		link(netif.Link{Name: "eno3"}).link(netif.Link{Name: "eno4", Oper: "down"}, "10.2.0.1/24")
+	for value, want := range map[string]string{"eno": "it allows eno1 and, as prefixes, eno2", "eno1": "it allows eno1", "=eno1": "it allows eno1", "^eno2": "it allows eno1"} {
+		p := planner{Facts: facts(h, "eno1")}
+		if got := p.assessInterface(value); got != accept("%s", want) {
+			t.Errorf("%q: got %+v, want %q", value, got, want)
 		}
 	}
 }
@@ -99,6 +112,8 @@ func TestSurvey(t *testing.T) {
 		{Number: 1, LinkLayer: infiniBand, State: "INIT", Rate: 200000}, {Number: 2, LinkLayer: infiniBand, State: "ACTIVE", Rate: 200000}}}}
 	faster := roce("f", 1, 80)
 	faster.adapter("mlx5_9", "0000:99:00.0", infiniBand, "ACTIVE", 100000)
+	unrated := newHost("u").link(netif.Link{Name: "eth0"}, "10.0.0.4/24").adapter("mlx5_0", "0000:18:00.0", infiniBand, "ACTIVE", 200000).
+		adapter("mlx5_1", "0000:19:00.0", infiniBand, "ACTIVE", 0).adapter("mlx5_2", "0000:1a:00.0", infiniBand, "ACTIVE", -1)
 	silent := newHost("i").link(netif.Link{Name: "eth0", PCI: "0000:18:00.0", HCA: "irdma0"}, "10.0.0.4/24").
 		adapter("irdma0", "0000:18:00.0", ethernet, "ACTIVE", 10000, gid(0, "fe80::1", "", ""))
 	member := newHost("m").link(netif.Link{Name: "bond0", Kind: "bond"}, "10.0.0.4/24").link(netif.Link{Name: "eth0", HCA: "mlx5_0", Master: "bond0", Speed: 25000})
@@ -124,6 +139,7 @@ func TestSurvey(t *testing.T) {
 		{"the second port of an adapter", dual, "eth0", []string{"mlx5_0:2"}},
 		{"chosen RoCE that is faster than InfiniBand", faster, "eth0", []string{"mlx5_0:1"}},
 		{"InfiniBand where RoCE was not chosen", faster, "bond0", []string{"mlx5_9:1"}},
+		{"a port without a rate, and one of an unknown rate", unrated, "eth0", []string{"mlx5_0:1", "mlx5_2:1"}},
 		{"no address in the table", silent, "eth0", nil},
 		{"Slingshot", slingshot(), "hsn0", nil},
 		{"EFA", efa(), "enp71s0", nil},

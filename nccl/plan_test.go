@@ -285,7 +285,7 @@ func twoSockets() *hostBuilder {
 // TestCompareNames checks that adapters are sorted by their numbers, as in the names mlx5_2 and
 // mlx5_10.
 func TestCompareNames(t *testing.T) {
-	want := []string{"mlx5_0", "mlx5_2", "mlx5_10", "mlx5_bond_0", "rocep1s0f1", "roceP2p1s0f1", "rocep10s0", "x01", "x1"}
+	want := []string{"1x", "mlx5_0", "mlx5_2", "mlx5_10", "mlx5_a10", "mlx5_b2", "mlx5_bond_0", "rocep1s0f1", "roceP2p1s0f1", "rocep10s0", "x01", "x1"}
 	got := slices.Clone(want)
 	slices.Reverse(got)
 	slices.SortFunc(got, compareNames)

@@ -233,8 +233,8 @@ func (p *planner) setCrossNIC() {
 	p.add(crossNIC, "0", "each rail is a separate network: %s has no route to the network of %s", from, to)
 }
 
-// unroutedRails returns two RoCE ports of which the first cannot reach the second's network.  All
-// rails have one layer, and RoCE ports have an address, see survey.
+// unroutedRails returns two RoCE ports of which the first cannot reach the second's network. All
+// rails have the same layer, and RoCE ports have an address, see survey.
 func (p *planner) unroutedRails() (from, to *rail) {
 	if len(p.rails) == 0 || p.rails[0].layer != ethernet {
 		return nil, nil
