@@ -185,6 +185,8 @@ func TestChooseRefuses(t *testing.T) {
 	}{
 		{"no route", host(), []string{"192.0.2.1"}, Request{}, "choose a network interface on n1: no route to 192.0.2.1; this host has 10.1.0.1/24 (eth0) and 10.4.0.1/24 (bond0)", "ip route"},
 		{"no carrier", host(), []string{"10.2.0.9"}, Request{}, "the route to 10.2.0.9 leaves by eth1, which is unusable: no carrier", "repair eth1"},
+		{"down, and without routes", unlisted(newHostSpec("n1").link(Link{Name: "eth0"}, "10.1.0.1/24").link(Link{Name: "eth1", Oper: "down"}, "10.2.0.1/24")),
+			[]string{"10.2.0.9"}, Request{}, "no route to 10.2.0.9", "ip route"},
 		{"excluded", host(), []string{"10.1.0.9"}, Request{Exclude: []string{"eth0"}}, "leaves by eth0, which is unusable: excluded", ""},
 		{"blackhole", host().route("10.1.0.9/32", "", "", ""), []string{"10.1.0.9"}, Request{}, "the route to 10.1.0.9 drops packets", "ip route"},
 		{"peers on two networks", host(), []string{"10.1.0.9", "10.4.0.9"}, Request{}, "no single interface reaches all peers: the route to 10.1.0.9 leaves by eth0, but the route to 10.4.0.9 leaves by bond0", "one network"},

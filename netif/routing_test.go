@@ -282,3 +282,13 @@ func TestLowerDevices(t *testing.T) {
 		}
 	}
 }
+
+// TestEgressPathsWithNegatedRule checks that a rule that excludes a source applies only until the
+// kernel has selected this source.
+func TestEgressPathsWithNegatedRule(t *testing.T) {
+	inventory := withRule(newHostSpec("n1").link(Link{Name: "eth0"}, "10.1.0.1/24").link(Link{Name: "hsn0"}, "10.2.0.1/24").
+		routeTable(9, "10.2.0.0/24", "eth0", "10.1.0.254"), Rule{Priority: 50, From: mustPrefix("10.1.0.1/32"), Not: true, Table: 9}).done(t)
+	if got, want := newHost(&inventory, "n1").egressPaths(addr("10.2.0.9")), (egressPath{dev: "hsn0", link: "eth0"}); len(got) != 1 || got[0] != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}

@@ -22,6 +22,14 @@ func fabricOf(i, mtu int) *hostSpec {
 		route("0.0.0.0/0", "eth0", "10.10.255.254", "")
 }
 
+// manyNetworks adds as many networks as are searched for among the last hosts.
+func manyNetworks(b *hostSpec, i int) *hostSpec {
+	for k := range maxIncompleteNetworks {
+		b.link(Link{Name: fmt.Sprintf("eth%d", k+1), Kind: "veth"}, fmt.Sprintf("10.%d.0.%d/16", 30+k, i))
+	}
+	return b
+}
+
 // TestMissedWarnings checks the warning about a better network that a host does not reach.
 func TestMissedWarnings(t *testing.T) {
 	dead := func(i int, addrs ...string) *hostSpec {
@@ -62,6 +70,9 @@ func TestMissedWarnings(t *testing.T) {
 			mgmtHost(1), mgmtHost(2), fabricOf(3, 0).link(Link{Name: "br0", Kind: "bridge"}, "172.18.3.1/16"), fabricOf(4, 0).link(Link{Name: "br0", Kind: "bridge"}, "172.18.4.1/16"),
 			mgmtHost(5).link(Link{Name: "br0", Kind: "bridge"}, "172.18.5.1/16")}, Request{},
 			[]string{better + "n1 has no address in 10.20.0.0/16; n2 has no address in 10.20.0.0/16; n5 has no address in 10.20.0.0/16"}},
+		{"one that is missing after many networks of all hosts", []*hostSpec{
+			manyNetworks(mgmtHost(1), 1), manyNetworks(mgmtHost(2), 2), manyNetworks(fabricOf(3, 0), 3), manyNetworks(fabricOf(4, 0), 4)}, Request{},
+			[]string{better + "n1 has no address in 10.20.0.0/16; n2 has no address in 10.20.0.0/16"}},
 		{"a bridge with addresses that differ", []*hostSpec{
 			mgmtHost(1).link(Link{Name: "br0", Kind: "bridge", MTU: 9000}, "172.18.1.1/16"),
 			mgmtHost(2).link(Link{Name: "br0", Kind: "bridge", MTU: 9000, Oper: "down"}, "172.18.2.1/16")}, Request{}, nil},
