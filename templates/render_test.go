@@ -266,6 +266,9 @@ func TestSignal(t *testing.T) {
 	}{
 		{"01:00:00", 120 * time.Second, "--signal=B:USR1@120\n"},
 		{"01:00:00", time.Millisecond, "--signal=B:USR1@1\n"},
+		{"01:00:00", time.Second, "--signal=B:USR1@1\n"},
+		{"01:00:00", time.Second + 1, "--signal=B:USR1@2\n"},
+		{"1-00:00:00", maxSignalSeconds * time.Second, "--signal=B:USR1@65535\n"},
 		{"01:00:00", 0, ""},
 		{"", 120 * time.Second, ""}, // no time limit
 	}

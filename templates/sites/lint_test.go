@@ -158,6 +158,21 @@ func TestCoresPerTask(t *testing.T) {
 	}
 }
 
+// TestApplyMPI checks that only a job with MPI gets the site's type of MPI.
+func TestApplyMPI(t *testing.T) {
+	const mpi = "step.mpi = \"pmix\"\n"
+	for _, tt := range []struct{ name, profile, job, want string }{
+		{"MPI", mpi, trainOn + "\"cpu\"\nbackend = \"mpi\"\n", "pmix"},
+		{"MPI, and a type of the job", mpi, "slurm.mpi = \"pmi2\"\n" + trainOn + "\"cpu\"\nbackend = \"mpi\"\n", "pmi2"},
+		{"another backend", mpi, trainOn + "\"cpu\"\n", ""},
+		{"own program", mpi, "[command]\nargv = [\"x\"]\n", ""},
+	} {
+		if _, job := parsePair(t, tt.profile, tt.job); string(job.Slurm.MPI) != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.name, job.Slurm.MPI, tt.want)
+		}
+	}
+}
+
 // TestSuggested checks that the suggested resource is compatible with each default of the profile.
 func TestSuggested(t *testing.T) {
 	const resources = "[[resource]]\npartition = \"p1\"\nqos = \"q1\"\nconstraint = \"c1\"\nnodes = 1\n" +

@@ -159,6 +159,7 @@ func TestFindChecksWhoCanWrite(t *testing.T) {
 		{name: "shared group, directory above", uid: 1000, gid: shared, mode: 0o644, dir: 0o755, above: 0o775 | os.ModeSetgid, rejected: true, besideOK: true},
 		{name: "shared group, directory above with the sticky bit", uid: 1000, gid: shared, mode: 0o644, dir: 0o755, above: 0o775 | os.ModeSticky},
 		{name: "everybody, directory above", mode: 0o644, dir: 0o755, above: 0o777, rejected: true, besideOK: true},
+		{name: "owned by root, shared group, everybody above", gid: shared, mode: 0o664, dir: 0o775 | os.ModeSetgid, above: 0o777, rejected: true, besideOK: true},
 		{name: "unmapped group of a container", uid: 1000, gid: 65534, mode: 0o664, dir: 0o775},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -277,12 +278,57 @@ func TestHintKeepsSharedDirectories(t *testing.T) {
 	if hint := hints.Of(err); !strings.Contains(hint, "`chmod +t "+project+"`") || !strings.Contains(hint, "`chmod go-w "+dir+"`") {
 		t.Errorf("got %v (hint %q)", err, hint)
 	}
+	if hint := hints.Of(err); strings.Count(hint, "chmod") != 2 {
+		t.Errorf("the hint %q changes other permissions", hint)
+	}
 	// Following the hint fixes the error.
 	if err := errors.Join(os.Chmod(project, 0o777|os.ModeSticky), os.Chmod(dir, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := readProfile(path, "", ""); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFindChecksLinks checks a profile that is a symbolic link: other users must not be able to replace
+// the link or its target.
+func TestFindChecksLinks(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		link, target os.FileMode // of the directories
+		rejected     bool
+	}{
+		{"only the owner", 0o755, 0o755, false},
+		{"everybody, directory of the link", 0o777, 0o755, true},
+		{"everybody, directory of the target", 0o755, 0o777, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, elsewhere := t.TempDir(), t.TempDir()
+			path, target := filepath.Join(dir, "ours.toml"), filepath.Join(elsewhere, "file.toml")
+			if err := errors.Join(os.WriteFile(target, nil, 0o644), os.Symlink(target, path), os.Chmod(dir, tt.link), os.Chmod(elsewhere, tt.target)); err != nil {
+				t.Fatal(err)
+			}
+			_, _, err := readProfile(path, "", "")
+			if errors.Is(err, ErrWritable) != tt.rejected || !tt.rejected && err != nil {
+				t.Fatalf("got %v", err)
+			}
+			writable := dir
+			if tt.target == 0o777 {
+				writable = elsewhere
+			}
+			if hint := hints.Of(err); tt.rejected && (strings.Count(hint, "chmod") != 1 || !strings.Contains(hint, "`chmod go-w "+writable+"`")) {
+				t.Errorf("hint %q", hint)
+			}
+		})
+	}
+	// A directory with two names is listed once.
+	dir := t.TempDir()
+	link := filepath.Join(t.TempDir(), "link")
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "ours.toml"), nil, 0o644), os.Symlink(dir, link), os.Chmod(dir, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := readProfile(filepath.Join(link, "ours.toml"), "", ""); strings.Count(hints.Of(err), "chmod") != 1 {
+		t.Errorf("got %v (hint %q)", err, hints.Of(err))
 	}
 }
 
