@@ -42,6 +42,16 @@ func TestManyComponents(t *testing.T) {
 	}
 }
 
+// TestStoppedGrace checks the time of components after a stop request.
+func TestStoppedGrace(t *testing.T) {
+	for before, want := range map[time.Duration]time.Duration{0: defaultStopGrace, 4 * time.Second: time.Second, 4 * time.Minute: time.Minute} {
+		job := &Job{Slurm: Slurm{SignalBeforeEnd: Duration(before)}}
+		if got := job.StoppedGrace(); got != want {
+			t.Errorf("signal_before_end = %s: got %s, want %s", before, got, want)
+		}
+	}
+}
+
 // TestComponentRunsOn checks the nodes of a component, also in a run with fewer nodes than the job.
 func TestComponentRunsOn(t *testing.T) {
 	for _, tt := range []struct {
@@ -115,6 +125,9 @@ func TestWarningsAboutStopGrace(t *testing.T) {
 		{"default", "signal_before_end = \"8s\"", "10s", ""},
 		{"fits", "time = \"01:00:00\"\nsignal_before_end = \"4m\"", "60s", ""},
 		{"longer than after a stop", "time = \"01:00:00\"\nsignal_before_end = \"4m\"", "61s", "component[0].stop_grace: after a stop request, the component has only 1m0s"},
+		{"no signal", "time = \"01:00:00\"\nsignal_before_end = \"0s\"", "61s", ""},
+		{"shorter than the job", "time = \"00:10:00\"", "599s", ""},
+		{"as long as the job", "time = \"00:10:00\"", "10m", "component[0].stop_grace: 10m0s is not less than the time limit, 10m0s"},
 		{"longer than the job", "time = \"00:10:00\"", "30m", "component[0].stop_grace: 30m0s is not less than the time limit, 10m0s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -74,6 +74,7 @@ func TestOverrideErrors(t *testing.T) {
 		{"checkpoint.every=500", `did you mean "500 steps"?`},
 		{"setup.modules=[1]", "setup.modules[0]: must be a string in quotes, not an integer"},
 		{"setup.env={A=1}", "setup.env.A: must be a string in quotes, not an integer"},
+		{`network.exclude=["auto"]`, `network.exclude[0]: "auto" is not the name of an interface`},
 		{"slurm.nods=2", `did you mean "nodes"?`},
 		{"name.x=2", `"name" is not a table`},
 		{"train.batch=0", "--set train.batch: must be 1 or more"},

@@ -128,6 +128,7 @@ func TestDefaultSignalBeforeEnd(t *testing.T) {
 		{`signal_before_end="0"`, train, 0},
 		{`time="01:00:00"`, command, 0},
 		{"time=\"01:00:00\"\nsignal_before_end=\"90s\"", command, 90 * time.Second},
+		{"time=\"1-00:00:00\"\nsignal_before_end=\"65535s\"", command, maxSignalSeconds * time.Second},
 	} {
 		j := parse(t, "name=\"x\"\n[slurm]\n"+tt.slurm+tt.work)
 		if got := time.Duration(j.Slurm.SignalBeforeEnd); got != tt.want {
@@ -219,6 +220,25 @@ func TestRanks(t *testing.T) {
 	}
 	if ranks := (&Job{}).Ranks(); ranks != 1 {
 		t.Errorf("an empty job has %d ranks", ranks)
+	}
+}
+
+// TestFirstRankOn checks the first rank on each node, for equal and different numbers of ranks.
+func TestFirstRankOn(t *testing.T) {
+	for _, tt := range []struct {
+		slurm string
+		want  []int
+	}{
+		{"nodes = 3", []int{0, 1, 2}},
+		{"nodes = 3\ntasks_per_node = 4", []int{0, 4, 8}},
+		{"ranks_per_node = [4, 1, 2]", []int{0, 4, 5, 7}},
+	} {
+		job := parse(t, "name = \"x\"\n[slurm]\n"+tt.slurm+"\n[command]\nargv = [\"true\"]\n")
+		for node, want := range tt.want {
+			if got := job.FirstRankOn(node); got != want {
+				t.Errorf("%q, node %d: got %d, want %d", tt.slurm, node, got, want)
+			}
+		}
 	}
 }
 

@@ -63,6 +63,10 @@ func TestTorchrunHintKeepsOptions(t *testing.T) {
 		{"python3 -X dev train.py --epochs 3", `argv = ["train.py", "--epochs", "3"]`},
 		{"python3 -c pass", `argv = ["--no_python", "python3", "-c", "pass"]`},
 		{"--tee 3 python3 train.py", `argv = ["--tee", "3", "train.py"]`},
+		{"bash 2 3 4 5 6 7 8 9 10 11", `"10", "11"]`},
+		{"bash 2 3 4 5 6 7 8 9 10 11 12", `"10", "11", ...]`},
+		{"bash " + strings.Repeat("x", 80), strings.Repeat("x", 80) + `"]`},
+		{"bash " + strings.Repeat("x", 81) + " y", `"bash", ...]`},
 		{"bash train.sh", `argv = ["--no_python", "bash", "train.sh"]`},
 	} {
 		var c Command

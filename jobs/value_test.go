@@ -150,14 +150,14 @@ func TestDuration(t *testing.T) {
 }
 
 func TestName(t *testing.T) {
-	for _, s := range []string{"a", "a b", "prüf-日本", "$(rm -rf)", "100%", "a.b-c", strings.Repeat("é", 127)} {
+	for _, s := range []string{"a", "a b", "prüf-日本", "$(rm -rf)", "100%", "a.b-c", strings.Repeat("é", 127), strings.Repeat("é", 127) + "x"} {
 		var n Name
 		if err := n.UnmarshalTOML(s); err != nil || string(n) != s {
 			t.Errorf("%q: %v", s, err)
 		}
 	}
 	for _, s := range []string{"", "-a", ".", "..", ".a", "a/b", "/", "a\nb", "a\x00", "a\x1b[0m", "a\u200bb", "a\u3164b", "a\u00a0b", "a\u2028b",
-		"a\u202eb", "lr#3", "it's", `"quoted"`, "`date`", `back\slash`, strings.Repeat("a", 129), strings.Repeat("日", 100)} {
+		"a\u202eb", "lr#3", "it's", `"quoted"`, "`date`", `back\slash`, strings.Repeat("a", 129), strings.Repeat("é", 128), strings.Repeat("日", 100)} {
 		var n Name
 		if err := n.UnmarshalTOML(s); err == nil {
 			t.Errorf("%q is accepted", s)
