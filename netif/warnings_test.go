@@ -30,6 +30,14 @@ func manyNetworks(b *hostSpec, i int) *hostSpec {
 	return b
 }
 
+// localNetworks adds as many bridges without a device.
+func localNetworks(b *hostSpec, i int) *hostSpec {
+	for k := range maxIncompleteNetworks {
+		b.link(Link{Name: fmt.Sprintf("br%d", k), Kind: "bridge"}, fmt.Sprintf("10.%d.0.%d/16", 40+k, i))
+	}
+	return b
+}
+
 // TestMissedWarnings checks the warning about a better network that a host does not reach.
 func TestMissedWarnings(t *testing.T) {
 	dead := func(i int, addrs ...string) *hostSpec {
@@ -66,12 +74,12 @@ func TestMissedWarnings(t *testing.T) {
 		{"a bridge for containers", []*hostSpec{
 			mgmtHost(1).link(Link{Name: "docker0", Kind: "bridge", MTU: 9000}, "172.17.0.1/16"),
 			mgmtHost(2).link(Link{Name: "docker0", Kind: "bridge", MTU: 9000, Oper: "down", Flags: Up}, "172.17.0.1/16")}, Request{}, nil},
-		{"a bridge inside more hosts", []*hostSpec{
-			mgmtHost(1), mgmtHost(2), fabricOf(3, 0).link(Link{Name: "br0", Kind: "bridge"}, "172.18.3.1/16"), fabricOf(4, 0).link(Link{Name: "br0", Kind: "bridge"}, "172.18.4.1/16"),
-			mgmtHost(5).link(Link{Name: "br0", Kind: "bridge"}, "172.18.5.1/16")}, Request{},
+		{"bridges inside more hosts", []*hostSpec{
+			mgmtHost(1), mgmtHost(2), localNetworks(fabricOf(3, 0), 3), localNetworks(fabricOf(4, 0), 4), localNetworks(mgmtHost(5), 5)}, Request{},
 			[]string{better + "n1 has no address in 10.20.0.0/16; n2 has no address in 10.20.0.0/16; n5 has no address in 10.20.0.0/16"}},
 		{"one that is missing after many networks of all hosts", []*hostSpec{
-			manyNetworks(mgmtHost(1), 1), manyNetworks(mgmtHost(2), 2), manyNetworks(fabricOf(3, 0), 3), manyNetworks(fabricOf(4, 0), 4)}, Request{},
+			manyNetworks(mgmtHost(1), 1), manyNetworks(mgmtHost(2), 2),
+			manyNetworks(mgmtHost(3), 3).link(Link{Name: "hsn0", Kind: "veth", MTU: 9000}, "10.20.0.3/16"), manyNetworks(mgmtHost(4), 4).link(Link{Name: "hsn0", Kind: "veth", MTU: 9000}, "10.20.0.4/16")}, Request{},
 			[]string{better + "n1 has no address in 10.20.0.0/16; n2 has no address in 10.20.0.0/16"}},
 		{"a bridge with addresses that differ", []*hostSpec{
 			mgmtHost(1).link(Link{Name: "br0", Kind: "bridge", MTU: 9000}, "172.18.1.1/16"),
