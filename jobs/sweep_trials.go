@@ -238,7 +238,7 @@ func (l *layout) sweptOverride(path []string, at string, index int, v any) Overr
 	o := Override{path: path, value: v, positions: map[string]*keyPos{}}
 	o.from, _ = l.overrideSource(at)
 	in := l.lookup(at)
-	pos := keyPos{key: in.key, value: in.value, elements: in.elements, explicit: true}
+	pos := keyPos{key: in.key, value: in.value, elements: in.elements}
 	if index >= 0 {
 		pos.elements = nil
 		if index < len(in.elements) {
