@@ -92,16 +92,17 @@ func TestAssessInterface(t *testing.T) {
 // adapters.
 func TestAssessAdapters(t *testing.T) {
 	h := newHost("n1").link(netif.Link{Name: "eno1"}, "10.0.0.1/24").adapter("mlx5_1", "0000:18:00.0", infiniBand, "ACTIVE", 200000).
-		adapter("mlx5_10", "0000:19:00.0", infiniBand, "ACTIVE", 200000).adapter("mlx5_2", "0000:1a:00.0", infiniBand, "ACTIVE", 10000)
+		adapter("mlx5_10", "0000:19:00.0", infiniBand, "ACTIVE", 200000).adapter("mlx4_0", "0000:1a:00.0", infiniBand, "ACTIVE", 10000)
 	for _, tt := range []struct {
 		value, want string // want is a substring of the reason
 		wrong       bool
 	}{
 		{"=mlx5_1,mlx5_10", "it allows every usable port", false},
-		{"^=mlx5_2", "it allows every usable port", false},
+		{"^=mlx4_0", "it allows every usable port", false},
+		{"mlx5_", "it allows every usable port", false},
 		{"=mlx5_1", "it excludes the usable ports mlx5_10:1", false},
-		{"=mlx5_2", "it excludes all usable ports, mlx5_1:1, mlx5_10:1", true},
-		{"mlx5", "it also allows mlx5_2:1", true},
+		{"=mlx4_0", "it excludes all usable ports, mlx5_1:1, mlx5_10:1", true},
+		{"mlx", "it also allows mlx4_0:1", true},
 		{"mlx5_1", "it also allows mlx5_10, which start with mlx5_1: write =mlx5_1", true},
 	} {
 		f := facts(h, "eno1")
