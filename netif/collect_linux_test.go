@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"os"
 	"reflect"
 	"testing"
 	"time"
@@ -145,6 +146,7 @@ func TestRuleOf(t *testing.T) {
 		{"for a tunnel", rule(func(r *netlink.Rule) { r.TunID = 7 }), nil},
 		{"from a port", rule(func(r *netlink.Rule) { r.Sport = netlink.NewRulePortRange(22, 22) }), nil},
 		{"but for the first group of links", rule(func(r *netlink.Rule) { r.SuppressIfgroup = 0 }), nil},
+		{"for this user", rule(func(r *netlink.Rule) { r.UIDRange = netlink.NewRuleUIDRange(uint32(os.Getuid()), uint32(os.Getuid())) }), &Rule{Priority: 100, From: everywhere, Table: 7}},
 		{"for another user", rule(func(r *netlink.Rule) { r.UIDRange = netlink.NewRuleUIDRange(4e9, 4e9) }), nil},
 		{"not for UDP from a source", rule(func(r *netlink.Rule) { r.Invert, r.IPProto, r.Src, r.Mark = true, unix.IPPROTO_UDP, src, 1 }), &Rule{Priority: 100, From: everywhere, Table: 7}},
 		{"not for another user", rule(func(r *netlink.Rule) { r.Invert, r.UIDRange = true, netlink.NewRuleUIDRange(4e9, 4e9) }), &Rule{Priority: 100, From: everywhere, Table: 7}},
