@@ -47,7 +47,7 @@ func Agree(hosts []netif.Inventory, choices []netif.Choice, exclude ...string) (
 	if job.Layer == ethernet {
 		// Do not mix in InfiniBand that only some hosts have.
 		if without, why := hostsWithout(hosts, choices, found, infiniBand, exclude); len(without) < len(hosts) {
-			job.Warnings = append(job.Warnings, fmt.Sprintf("%s has no usable InfiniBand port (%s), so all hosts use RoCE", format.List(without, maxHosts), why))
+			job.Warnings = append(job.Warnings, fmt.Sprintf("no usable InfiniBand port on %s (%s), so all hosts use RoCE", format.List(without, maxHosts), why))
 		}
 	}
 	if job.Layer == infiniBand && roceChosen(hosts, choices, found) {
@@ -95,7 +95,7 @@ func (j *Job) warnMissingPorts(hosts []netif.Inventory, choices []netif.Choice, 
 		return
 	}
 	without, why := hostsWithout(hosts, choices, found, layer, exclude)
-	j.WithoutRDMA = fmt.Sprintf("%s has no usable %s port (%s)", format.List(without, maxHosts), layerName(layer), why)
+	j.WithoutRDMA = fmt.Sprintf("no usable %s port on %s (%s)", layerName(layer), format.List(without, maxHosts), why)
 	j.Warnings = append(j.Warnings, fmt.Sprintf("%s, but %d of %d hosts have one: NCCL uses the slower TCP on all hosts; exclude or repair %s",
 		j.WithoutRDMA, most, len(hosts), format.List(without, maxHosts)))
 }

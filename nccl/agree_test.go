@@ -31,16 +31,16 @@ func TestAgree(t *testing.T) {
 		{"no adapters at all", []*hostBuilder{plainHost("a", 1), plainHost("b", 2)}, []string{"eth0", "eth0"}, "", "", nil},
 		{"RoCE on all", []*hostBuilder{roce("a", 1, 80, 81), roce("b", 2, 80, 81)}, []string{"bond0", "bond0"}, ethernet, "", nil},
 		{"one host without", []*hostBuilder{roce("a", 1, 80), plainHost("b", 2), roce("c", 3, 80)}, []string{"bond0", "eth0", "bond0"}, "",
-			"b has no usable RoCE port (no such adapter)", []string{"but 2 of 3 hosts have one: NCCL uses the slower TCP on all hosts; exclude or repair b"}},
+			"no usable RoCE port on b (no such adapter)", []string{"but 2 of 3 hosts have one: NCCL uses the slower TCP on all hosts; exclude or repair b"}},
 		{"one host's port is down", []*hostBuilder{roce("a", 1, 80), down(roce("b", 2, 80), 1)}, []string{"bond0", "bond0"}, "",
-			"b has no usable RoCE port (mlx5_0:1: the port is down)", []string{"repair b"}},
+			"no usable RoCE port on b (mlx5_0:1: the port is down)", []string{"repair b"}},
 		{"fewer ports on one host", []*hostBuilder{dgx("a"), down(dgx("b"), 2)}, []string{"eno3", "eno3"}, infiniBand, "",
 			[]string{"fewer than 8 usable InfiniBand ports on b (6)"}},
 		{"InfiniBand down on one host, RoCE on both", []*hostBuilder{dgx("a"), down(dgx("b"), 8)}, []string{"eno3", "eno3"}, ethernet, "", nil},
 		{"several hosts without", []*hostBuilder{roce("a", 1, 80), plainHost("b", 2), plainHost("c", 3), plainHost("d", 4)}, []string{"bond0", "eth0", "eth0", "eth0"}, "",
-			"no usable RoCE port (no such adapter)", []string{"exclude or repair b, c, and d"}},
+			"no usable RoCE port on b, c, and d (no such adapter)", []string{"exclude or repair b, c, and d"}},
 		{"one layer on each host", []*hostBuilder{roce("a", 1, 80), infiniBandHost("b", 2, 0)}, []string{"bond0", "eno1"}, "",
-			"a has no usable InfiniBand port", []string{"but 1 of 2 hosts have one"}},
+			"no usable InfiniBand port on a", []string{"but 1 of 2 hosts have one"}},
 		{"faster RoCE on the chosen interface of all", []*hostBuilder{infiniBandHost("a", 1, 200000), infiniBandHost("b", 2, 200000)}, []string{"eno1", "eno1"}, ethernet, "", nil},
 		{"slower RoCE on the chosen interface of all", []*hostBuilder{infiniBandHost("a", 1, 50000), infiniBandHost("b", 2, 50000)}, []string{"eno1", "eno1"}, infiniBand, "", nil},
 		{"equal RoCE on the chosen interface of all", []*hostBuilder{infiniBandHost("a", 1, 100000), infiniBandHost("b", 2, 100000)}, []string{"eno1", "eno1"}, infiniBand, "", nil},
@@ -57,7 +57,7 @@ func TestAgree(t *testing.T) {
 			if tt.name == "InfiniBand down on one host, RoCE on both" {
 				h := tt.hosts[1]
 				h.RDMA[len(h.RDMA)-1].Ports[0].State = "DOWN"
-				tt.warnings = []string{"b has no usable InfiniBand port (mlx5_0:1: the port is down), so all hosts use RoCE"}
+				tt.warnings = []string{"no usable InfiniBand port on b (mlx5_0:1: the port is down), so all hosts use RoCE"}
 			}
 			job := agree(t, tt.hosts, tt.links...)
 			if job.Layer != tt.layer || job.Hosts != len(tt.hosts) {

@@ -288,7 +288,7 @@ func TestNetWithoutRDMA(t *testing.T) {
 	f := facts(hosts[0], "bond0")
 	f.Job, f.Lookup = agree(t, hosts, "bond0", "eth0"), lookupIn(map[string]string{ncclNet: "IB"})
 	e := Plan(f)
-	if len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], `NCCL_NET="IB" (from the environment) is unchanged, but n2 has no usable RoCE port`) {
+	if len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], `NCCL_NET="IB" (from the environment) is unchanged, but no usable RoCE port on n2`) {
 		t.Errorf("warnings %q", e.Warnings)
 	}
 }

@@ -21,7 +21,7 @@ func (c *cluster) noNetworkError(nets []*network) error {
 	if len(bare) > 0 {
 		text := fmt.Sprintf("%s has %s", c.hosts[bare[0]].name, c.describeAddrs(bare[0]))
 		if len(bare) > 1 {
-			text += fmt.Sprintf("; %s also has no usable interface", c.hostNames(bare[1:]))
+			text += fmt.Sprintf("; no usable interface on %s either", c.hostNames(bare[1:]))
 		}
 		return hints.Errorf(fmt.Sprintf("run `ip -br addr` on %s: each interface is down, is excluded, has no address, or has an address of a different host", c.hosts[bare[0]].name),
 			"no %s network: %s", c.scope.family, text)
