@@ -242,6 +242,18 @@ func TestFirstRankOn(t *testing.T) {
 	}
 }
 
+// TestSplitGroups checks that each group has its own resources, or else those of [slurm].
+func TestSplitGroups(t *testing.T) {
+	job := parse(t, "name = \"x\"\n[slurm]\ncpus_per_task = 4\nmem = \"8G\"\npartition = \"cpu\"\n[[slurm.group]]\ncpus_per_task = 8\nmem = \"64G\"\npartition = \"gpu\"\n[[slurm.group]]\n[command]\nargv = [\"true\"]\n")
+	var got []string
+	for _, part := range job.SplitGroups() {
+		got = append(got, fmt.Sprint(part.Slurm.CPUsPerTask, " ", part.Slurm.Memory, " ", part.Slurm.Partition))
+	}
+	if want := []string{"8 64G gpu", "4 8G cpu"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestEncodings checks that line endings and a byte order mark do not affect the result.
 func TestEncodings(t *testing.T) {
 	want := parse(t, minimal)
