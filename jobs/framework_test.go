@@ -87,6 +87,13 @@ func TestCheckFramework(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "train.py"), []byte("e = SLURMEnvironment()\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, warnings := job.CheckProgram(dir); !strings.Contains(warnings.Error(), "removes") {
+		t.Errorf("script as the first word: %v", warnings)
+	}
 	if job.Command.StopSignal != "TERM" {
 		t.Errorf("stop signal for Lightning: got %q", job.Command.StopSignal)
 	}
