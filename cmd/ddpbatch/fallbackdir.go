@@ -34,7 +34,7 @@ func (p *program) checkFallbackDir(names ...string) error {
 			continue
 		}
 		for path := filepath.Clean(name); path != "."; path = filepath.Dir(path) {
-			if owner, found := foreignOwner(filepath.Join(p.Dir, path)); found {
+			if owner, found := untrustedOwner(filepath.Join(p.Dir, path)); found {
 				return hints.Errorf("name your own file by its absolute path",
 					"%q belongs to user %d; Slurm starts a job in %s if %s does not have the job's directory", filepath.Join(fallbackDir, path), owner, fallbackDir, hostName())
 			}
@@ -43,12 +43,12 @@ func (p *program) checkFallbackDir(names ...string) error {
 	return nil
 }
 
-// foreignOwner returns the owner of a file, or of the symbolic link at its path, if this is neither
+// untrustedOwner returns the owner of a file, or of the symbolic link at its path, if this is neither
 // this user nor root.
-func foreignOwner(path string) (uid int, found bool) {
+func untrustedOwner(path string) (uid int, found bool) {
 	for _, stat := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} {
 		if info, err := stat(path); err == nil {
-			if uid, ok := safefile.Owner(info); ok && uid != 0 && uid != os.Geteuid() {
+			if uid, ok := safefile.Owner(info); ok && !safefile.IsTrusted(uid) {
 				return uid, true
 			}
 		}

@@ -138,8 +138,7 @@ func checkLink(path string, root *os.Root) error {
 	parent, _ := Owner(around)
 	owner, _ := Owner(link)
 	target, _ := Owner(opened)
-	isTrusted := func(uid int) bool { return uid == 0 || uid == os.Geteuid() }
-	if owner == target && owner == parent || isTrusted(parent) && (isTrusted(owner) || owner == target) {
+	if owner == target && owner == parent || IsTrusted(parent) && (IsTrusted(owner) || owner == target) {
 		return nil
 	}
 	return fmt.Errorf("%w to a directory of a different user", ErrLink)
@@ -219,7 +218,7 @@ func waitForLease(open func() (*os.File, error), stat func() (fs.FileInfo, error
 		if statErr != nil {
 			return nil, err
 		}
-		if owner, ok := Owner(info); !ok || owner != 0 && owner != os.Geteuid() {
+		if owner, ok := Owner(info); !ok || !IsTrusted(owner) {
 			return nil, err
 		}
 	}
@@ -339,3 +338,6 @@ func Owner(info fs.FileInfo) (uid int, ok bool) {
 	}
 	return int(stat.Uid), true
 }
+
+// IsTrusted reports whether uid is root or the user of this process.
+func IsTrusted(uid int) bool { return uid == 0 || uid == os.Geteuid() }

@@ -336,3 +336,20 @@ func TestOpenOwnersRoot(t *testing.T) {
 		})
 	}
 }
+
+// TestIsTrusted checks that only root and this user are trusted.
+func TestIsTrusted(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		uid     int
+		trusted bool
+	}{
+		{name: "root", uid: 0, trusted: true},
+		{name: "this user", uid: os.Geteuid(), trusted: true},
+		{name: "another user", uid: os.Geteuid() + 1},
+	} {
+		if got := safefile.IsTrusted(tt.uid); got != tt.trusted {
+			t.Errorf("%s: got %v, want %v", tt.name, got, tt.trusted)
+		}
+	}
+}

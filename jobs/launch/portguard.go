@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/listeners"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
@@ -168,7 +168,7 @@ func (g *portGuard) decide(found []listeners.Listener) {
 		return
 	}
 	found = slices.DeleteFunc(found, func(l listeners.Listener) bool { return !g.matters(l) })
-	if i := slices.IndexFunc(found, func(l listeners.Listener) bool { return isOther(l.UID) }); i >= 0 {
+	if i := slices.IndexFunc(found, func(l listeners.Listener) bool { return !safefile.IsTrusted(l.UID) }); i >= 0 {
 		g.err = &portTakenError{what: g.what, owner: describeListener(found[i])}
 		if !g.alone {
 			close(g.taken)
@@ -225,7 +225,7 @@ func (g *portGuard) explain(cause error) error {
 	// listening on all addresses. A bound socket that does not listen has the same effect, and is
 	// not in the list of listeners.
 	if found, err := listeners.On(g.port); err == nil {
-		if i := slices.IndexFunc(found, func(l listeners.Listener) bool { return isOther(l.UID) }); i >= 0 {
+		if i := slices.IndexFunc(found, func(l listeners.Listener) bool { return !safefile.IsTrusted(l.UID) }); i >= 0 {
 			return &portTakenError{g.what, describeListener(found[i]), cause}
 		}
 	}
@@ -234,9 +234,6 @@ func (g *portGuard) explain(cause error) error {
 	}
 	return cause
 }
-
-// isOther reports whether uid is neither this user nor root.
-func isOther(uid int) bool { return uid != os.Geteuid() && uid != 0 }
 
 // describeListener describes a listener in an error.
 func describeListener(l listeners.Listener) string {

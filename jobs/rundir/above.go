@@ -101,7 +101,7 @@ func exposureOf(dir string, info fs.FileInfo) (e Exposure, ok bool) {
 // isForeign reports whether uid is neither root nor this user. In a user namespace, the kernel
 // shows all unmapped users as one ID, which can stand for root.
 func isForeign(uid int) bool {
-	return uid != 0 && uid != os.Geteuid() && uid != safefile.OverflowUser()
+	return !safefile.IsTrusted(uid) && uid != safefile.OverflowUser()
 }
 
 // groupOf returns the group ID of a file or directory, or -1 if the system does not provide

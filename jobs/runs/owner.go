@@ -36,7 +36,7 @@ func isForeignLink(e fs.DirEntry) bool {
 		return false // it was removed
 	}
 	uid, ok := safefile.Owner(info)
-	return ok && uid != 0 && uid != os.Geteuid()
+	return ok && !safefile.IsTrusted(uid)
 }
 
 // isLink reports whether a symbolic link exists at path.

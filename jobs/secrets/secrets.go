@@ -102,7 +102,7 @@ func loadFile(path string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if owner, ok := safefile.Owner(info); !ok || owner != 0 && owner != os.Geteuid() {
+	if owner, ok := safefile.Owner(info); !ok || !safefile.IsTrusted(owner) {
 		return nil, hints.Errorf("copy the secrets to a file that you own, and run `chmod 600` on it",
 			"it belongs to user %d, not to you (user %d)", owner, os.Geteuid())
 	}

@@ -67,7 +67,7 @@ func findPublicRepository(dir string) string {
 			if err != nil {
 				continue
 			}
-			if uid, ok := safefile.Owner(entry); ok && public && uid != os.Geteuid() && uid != 0 {
+			if uid, ok := safefile.Owner(entry); ok && public && !safefile.IsTrusted(uid) {
 				return dir
 			}
 			if name == ".git" {

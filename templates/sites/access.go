@@ -149,7 +149,7 @@ func checkCreator(f *os.File, path string) error {
 	trusted, _ := safefile.Owner(dir)
 	for _, entry := range []fs.FileInfo{link, info} {
 		owner, known := safefile.Owner(entry)
-		if known && owner != 0 && owner != os.Geteuid() && owner != trusted {
+		if known && !safefile.IsTrusted(owner) && owner != trusted {
 			return hints.Errorf(fmt.Sprintf("have the owner of the directory remove the profile, and run `chmod go-w %s`", jobs.ShellQuote(filepath.Dir(path))),
 				"%w: %s create profiles in the directory of %q (mode %s), and user %d has created it", ErrWritable, who, path, safefile.Octal(dir.Mode()), owner)
 		}
