@@ -17,30 +17,56 @@ const fallbackDir = "/tmp"
 
 // checkFallbackDir returns an error if Slurm started this process in fallbackDir. Other users can put
 // a job file or a program there, which would then be used instead of the user's file. The directory of
-// the job may exist again, or may not be the one that was missing. So checkFallbackDir also returns an
-// error if one of the names is relative and leads to a file there that belongs to a different user. It
-// ignores flags.
-func (p *program) checkFallbackDir(names ...string) error {
-	if id, _ := p.lookup("SLURM_JOB_ID"); id == "" || !runs.IsSameDir(p.Dir, fallbackDir) {
+// the job may exist again, or may not be the one that was missing, and the batch script may have changed
+// to a directory below fallbackDir. So checkFallbackDir also returns an error if that directory, or one of
+// the files in fallbackDir, belongs to a different user. It ignores files with an absolute path.
+func (p *program) checkFallbackDir(files ...string) error {
+	if id, _ := p.lookup("SLURM_JOB_ID"); id == "" {
 		return nil
 	}
-	if dir, ok := p.lookup("SLURM_SUBMIT_DIR"); ok && !runs.IsSameDir(dir, p.Dir) {
+	isFallback := runs.IsSameDir(p.Dir, fallbackDir)
+	if dir, ok := p.lookup("SLURM_SUBMIT_DIR"); ok && isFallback && !runs.IsSameDir(dir, p.Dir) {
 		if _, err := os.Stat(dir); err != nil {
-			return hints.Errorf("submit the job from a directory that exists on all nodes", "the batch script runs in %s on %s, because its directory is not available: %w", fallbackDir, hostName(), err)
+			return hints.Errorf("submit the job from a directory that exists on all nodes, or change to a directory other than "+fallbackDir,
+				"the batch script runs in %s on %s, because its directory is not available: %w", fallbackDir, hostName(), err)
 		}
 	}
-	for _, name := range names {
-		if filepath.IsAbs(name) || strings.HasPrefix(name, "-") {
-			continue
+	paths := []string{p.Dir}
+	for _, name := range files {
+		// The owner of a directory below fallbackDir chooses the files in it.
+		if name = filepath.Clean(name); !filepath.IsAbs(name) && (isFallback || strings.HasPrefix(name, "..")) {
+			paths = append(paths, filepath.Join(p.Dir, name))
 		}
-		for path := filepath.Clean(name); path != "."; path = filepath.Dir(path) {
-			if owner, found := untrustedOwner(filepath.Join(p.Dir, path)); found {
-				return hints.Errorf("name your own file by its absolute path",
-					"%q belongs to user %d; Slurm starts a job in %s if %s does not have the job's directory", filepath.Join(fallbackDir, path), owner, fallbackDir, hostName())
+	}
+	for _, path := range paths {
+		var err error
+		for ; filepath.IsAbs(path) && path != "/" && !runs.IsSameDir(path, fallbackDir); path = filepath.Dir(path) {
+			if owner, found := untrustedOwner(path); found {
+				err = hints.Errorf("name your own file by its absolute path, or start in a directory of your own",
+					"%q belongs to user %d; Slurm starts a job in %s if %s does not have the job's directory", path, owner, fallbackDir, hostName())
 			}
+		}
+		if err != nil && runs.IsSameDir(path, fallbackDir) {
+			return err
 		}
 	}
 	return nil
+}
+
+// commandFiles returns the words of a command that can be names of files: those with a slash or a dot,
+// and the module after -m. Programs without a slash are in PATH.
+func commandFiles(argv []string) (files []string) {
+	for i, word := range argv {
+		switch {
+		case i > 0 && argv[i-1] == "-m":
+			module, _, _ := strings.Cut(word, ".")
+			files = append(files, module, module+".py")
+		case strings.HasPrefix(word, "-"), i == 0 && !strings.Contains(word, "/"), !strings.ContainsAny(word, "/."):
+		default:
+			files = append(files, word)
+		}
+	}
+	return files
 }
 
 // untrustedOwner returns the owner of a file, or of the symbolic link at its path, if this is neither

@@ -10,8 +10,9 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 )
 
-// TestFallbackDirIsRejected checks that launch and run do not use files in /tmp if Slurm started them
-// there because the directory of the job does not exist on the node, nor files of other users there.
+// TestFallbackDirIsRejected checks that commands do not use files in /tmp if Slurm started them there
+// because the directory of the job does not exist on the node, nor files and directories of other users
+// there.
 func TestFallbackDirIsRejected(t *testing.T) {
 	existing := t.TempDir()
 	missing, link := filepath.Join(existing, "missing"), filepath.Join(existing, "link")
@@ -20,10 +21,15 @@ func TestFallbackDirIsRejected(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(below) })
-	own, foreign, foreignLink, foreignDir := filepath.Base(below)+"/own.toml", filepath.Base(below)+"/foreign.toml", filepath.Base(below)+"/link.toml", filepath.Base(below)+"/dir"
+	name := filepath.Base(below)
+	own, foreign, foreignLink, foreignDir := name+"/own.toml", name+"/foreign.toml", name+"/link.toml", name+"/dir"
+	foreignModule, foreignProgram := name+"-module", name+"-program" // in /tmp itself
 	err = errors.Join(os.Symlink(fallbackDir, link), os.WriteFile(filepath.Join(fallbackDir, own), nil, 0o600), os.WriteFile(filepath.Join(fallbackDir, foreign), nil, 0o644),
-		os.Symlink("own.toml", filepath.Join(fallbackDir, foreignLink)), os.Symlink(".", filepath.Join(fallbackDir, foreignDir)))
-	for _, name := range []string{foreign, foreignLink, foreignDir} {
+		os.Symlink("own.toml", filepath.Join(fallbackDir, foreignLink)), os.Symlink(".", filepath.Join(fallbackDir, foreignDir)),
+		os.WriteFile(filepath.Join(fallbackDir, foreignModule+".py"), nil, 0o644), os.Mkdir(filepath.Join(fallbackDir, foreignProgram), 0o755),
+		os.Mkdir(filepath.Join(below, "src"), 0o755))
+	for _, name := range []string{foreign, foreignLink, foreignDir, foreignModule + ".py", foreignProgram} {
+		t.Cleanup(func() { os.Remove(filepath.Join(fallbackDir, name)) })
 		if os.Geteuid() == 0 {
 			err = errors.Join(err, os.Lchown(filepath.Join(fallbackDir, name), 61001, -1))
 		}
@@ -53,6 +59,16 @@ func TestFallbackDirIsRejected(t *testing.T) {
 		{name: "outside of a job", dir: "/tmp", submitDir: missing, job: foreign, outside: true},
 		{name: "program of another user", dir: "/tmp", submitDir: existing, command: []string{"python3", "-u", foreign}, fails: another},
 		{name: "flag", dir: "/tmp", submitDir: existing, command: []string{"true", "-" + foreign}},
+		{name: "module of another user", dir: "/tmp", submitDir: existing, command: []string{"python3", "-u", "-m", foreignModule}, fails: another},
+		{name: "package of another user", dir: "/tmp", submitDir: existing, command: []string{"python3", "-m", foreignProgram + ".train"}, fails: another},
+		{name: "program in PATH with the name of a file", dir: "/tmp", submitDir: existing, command: []string{foreignModule + ".py"}},
+		{name: "argument with the name of a directory", dir: "/tmp", submitDir: existing, command: []string{"true", "--epochs", foreignProgram}},
+		{name: "program in a directory of another user", dir: "/tmp", submitDir: existing, command: []string{foreignProgram + "/true"}, fails: another},
+		{name: "script changed to a directory of another user", dir: "/tmp/" + foreignProgram, submitDir: missing, job: "job.toml", fails: another},
+		{name: "command in a directory of another user", dir: filepath.Join(link, foreignProgram), submitDir: existing, command: []string{"make"}, fails: another},
+		{name: "script changed through a link of another user", dir: "/tmp/" + foreignDir + "/src", submitDir: existing, job: "job.toml", fails: another},
+		{name: "file of another user in an own directory", dir: below, submitDir: existing, job: "foreign.toml"},
+		{name: "file of another user above an own directory", dir: below, submitDir: existing, command: []string{"python3", "../" + foreignModule + ".py"}, fails: another},
 	} {
 		if tt.fails == another && os.Geteuid() != 0 {
 			continue // requires root
@@ -61,16 +77,19 @@ func TestFallbackDirIsRejected(t *testing.T) {
 		if tt.outside {
 			p.Env = p.Env[2:]
 		}
-		launchErr := (&launchCmd{Job: tt.job}).checkAllocation(p, &launch.Options{})
-		runErr := launchErr
-		if tt.job != "" {
+		errs := map[string]error{}
+		if tt.job == "" {
+			errs["launch"] = (&launchCmd{}).checkAllocation(p, &launch.Options{})
+		} else {
 			// Without an error of this check, the job file is invalid or does not exist.
-			runErr = (&runCmd{Job: tt.job}).Run(t.Context(), p)
+			errs["launch"] = (&launchCmd{Job: tt.job}).Run(t.Context(), p)
+			errs["run"] = (&rank{program: p}).open(t.Context(), &runCmd{Job: tt.job})
+			errs["submit"] = (&submitCmd{Job: tt.job}).Run(t.Context(), p)
 		}
-		for command, err := range map[string]error{"launch": launchErr, "run": runErr} {
+		for command, err := range errs {
 			isExpected := err != nil && strings.Contains(err.Error(), tt.fails)
 			if tt.fails == "" {
-				isExpected = err == nil || command == "run" && !strings.Contains(err.Error(), "Slurm starts") && !strings.Contains(err.Error(), missing)
+				isExpected = err == nil || tt.job != "" && !strings.Contains(err.Error(), "Slurm starts") && !strings.Contains(err.Error(), missing)
 			}
 			if !isExpected {
 				t.Errorf("%s: %s: got error %v, want %q", tt.name, command, err, tt.fails)

@@ -18,6 +18,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/jobs/submit"
 	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
 // launchCmd starts all ranks of a job and waits for them.
@@ -111,8 +112,12 @@ func (c *launchCmd) checkAllocation(p *program, o *launch.Options) error {
 	if err := c.checkCommand(p); err != nil {
 		return err
 	}
-	if c.Job != "" || p.Command != nil {
-		if err := p.checkFallbackDir(append(slices.Clip(p.Command), c.Job, c.Site, c.Image)...); err != nil {
+	if p.Command != nil {
+		files := append(commandFiles(p.Command), c.Image)
+		if sites.IsPath(c.Site) {
+			files = append(files, c.Site)
+		}
+		if err := p.checkFallbackDir(files...); err != nil {
 			return err
 		}
 	}

@@ -63,11 +63,6 @@ docs/launchers.md describes the details.`
 }
 
 func (c *runCmd) Run(ctx context.Context, p *program) error {
-	if c.Job != "" {
-		if err := p.checkFallbackDir(c.Job); err != nil {
-			return err
-		}
-	}
 	info, err := launch.DetectRank(p.lookup, c.Launcher)
 	if err != nil {
 		return err
