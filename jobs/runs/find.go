@@ -286,7 +286,7 @@ const minRecordAge = time.Minute
 // List returns the runs in a directory, sorted by name, and an error for each run that it cannot
 // read, but at most 5 for each other user. It omits runs of other users with very large records,
 // with one error for each of these users. It also omits symbolic links of other users, with one error for
-// all of them, and runs of other users whose checkpoints are reached through a link. Both results are empty
+// all of them, and runs of other users whose checkpoints are reached through such a link. Both results are empty
 // if the directory does not exist. A repeated call reads only records that have changed.
 func (s *Store) List(dir string) (found []Run, unreadable []error, err error) {
 	entries, err := os.ReadDir(dir)
@@ -298,11 +298,11 @@ func (s *Store) List(dir string) (found []Run, unreadable []error, err error) {
 	read := map[string]bool{}
 	links := 0
 	for _, e := range entries {
-		if isForeignLink(e) { // the target can be on a file server that does not answer
+		d := rundir.Dir{Path: filepath.Join(dir, e.Name())}
+		if e.Type()&fs.ModeSymlink != 0 && isForeignLink(d.Path) { // the target can be on a file server that does not answer
 			links++
 			continue
 		}
-		d := rundir.Dir{Path: filepath.Join(dir, e.Name())}
 		cost := func() int64 { return recordCost(d) }
 		user, foreign := foreignOwner(d.Path)
 		if foreign && !budget.take(user, cost) {
@@ -310,7 +310,7 @@ func (s *Store) List(dir string) (found []Run, unreadable []error, err error) {
 		}
 		read[d.Path] = true
 		record, err := s.readRecord(d)
-		if foreign && isLink(d.Checkpoints()) {
+		if foreign && isForeignLink(d.Checkpoints()) {
 			err = foreignLinkError(d.Checkpoints())
 		} else if errors.Is(err, fs.ErrNotExist) && d.HasCheckpoints() {
 			_, err = rundir.Open(d.Path)

@@ -155,44 +155,41 @@ func statusCost(dir rundir.Dir) int64 {
 	return cost + nameCost*int64(names) + 16*manifest
 }
 
-// listCost returns the cost of a run of another user in a list. It returns an error if a directory of the
-// run is a symbolic link: the target can be on a file server that does not answer.
-func (r Run) listCost() (cost int64, err error) {
-	dirs := []string{r.Dir.Checkpoints()}
-	if r.IsSweep() {
-		dirs = append(dirs, filepath.Dir(r.Dir.Element(0).Path))
-		for i := range r.Record.Sweep.Elements {
-			dirs = append(dirs, r.Dir.Element(i).Path, r.Dir.Element(i).Checkpoints())
-		}
-	}
-	for _, dir := range dirs {
-		if isLink(dir) {
-			return runCost * int64(len(dirs)), foreignLinkError(dir)
-		}
-	}
-	return r.readCost(), nil
-}
-
 // foreignLinkError returns the error for a run of another user with a link in place of a directory.
 func foreignLinkError(dir string) error {
 	return hints.Errorf("show the run with `ddpbatch status RUN`", "%q %w in a run of another user", dir, safefile.ErrLink)
 }
 
-// readCost returns the cost of a run with its trials. Slurm is queried for each job of a chain.
-func (r Run) readCost() int64 {
-	cost := readCost(r.Dir) + runCost*int64(len(r.Record.Chain))
+// readCost returns the cost of a run of another user in a list, with its trials. Slurm is queried for each
+// job of a chain. It returns an error if a directory of the run is a symbolic link of another user: the
+// target can be on a file server that does not answer.
+func (r Run) readCost() (cost int64, err error) {
+	cost = runCost * int64(1+len(r.Record.Chain))
+	if isForeignLink(r.Dir.Checkpoints()) {
+		return cost, foreignLinkError(r.Dir.Checkpoints())
+	}
+	cost += readCost(r.Dir) - runCost
 	if !r.IsSweep() {
-		return cost
+		return cost, nil
 	}
 	if cost += runCost * int64(len(r.Record.Sweep.Elements)) * int64(1+len(r.Record.Chain)); cost > maxForeignCost {
-		return cost
+		return cost, nil
+	}
+	if trials := filepath.Dir(r.Dir.Element(0).Path); isForeignLink(trials) {
+		return cost, foreignLinkError(trials)
 	}
 	for i := range r.Record.Sweep.Elements {
-		if cost += readCost(r.Dir.Element(i)) - runCost; cost > maxForeignCost {
+		trial := r.Dir.Element(i)
+		for _, dir := range []string{trial.Path, trial.Checkpoints()} {
+			if isForeignLink(dir) {
+				return cost, foreignLinkError(dir)
+			}
+		}
+		if cost += readCost(trial) - runCost; cost > maxForeignCost {
 			break
 		}
 	}
-	return cost
+	return cost, nil
 }
 
 // CheckSweepSize returns an error if the run is a sweep of another user that has too many jobs, or
@@ -221,13 +218,10 @@ func (r Run) CheckSweepSize() error {
 	return nil
 }
 
-// recordCost returns the size of a record in bytes, or a small cost if the size is not known. Finding
-// that out also takes time.
+// recordCost returns the size of a record in bytes, but at least nameCost. Finding the size
+// also takes time.
 func recordCost(dir rundir.Dir) int64 {
-	if info, err := os.Lstat(dir.Record()); err == nil {
-		return min(info.Size(), maxForeignRecords)
-	}
-	return nameCost
+	return max(nameCost, fileSize(dir.Record(), maxForeignRecords))
 }
 
 // fileSize returns the size of a file in bytes, but at most the given limit. It is 0 if the

@@ -118,7 +118,7 @@ func TestLinksOfAnotherUserAreNotFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	sweep := newSweep(t, &Store{Dir: t.TempDir()}, 2, 0)
-	trial := sweep.Dir.Element(1).Path
+	trial := sweep.Dir.Element(0).Path
 	if err := errors.Join(os.RemoveAll(trial), os.Symlink(private.Path, trial), os.Symlink(private.Checkpoints(), sweep.Dir.Checkpoints())); err != nil {
 		t.Fatal(err)
 	}
@@ -142,10 +142,17 @@ func TestLinksOfAnotherUserAreNotFollowed(t *testing.T) {
 			t.Errorf("got %v, want %v", err, safefile.ErrLink)
 		}
 	}
+	if err := os.Remove(sweep.Dir.Checkpoints()); err != nil {
+		t.Fatal(err)
+	}
+	sweep.Record.Chain = make([]rundir.Submission, maxForeignCost/runCost)
+	if cost := costOf(t, sweep); cost <= maxForeignCost {
+		t.Errorf("the cost is %d, want more than %d without a check of the trials", cost, maxForeignCost)
+	}
 }
 
 // TestListOmitsLinksOfOthers checks that a list follows no symbolic link of another user, whose target can be
-// on a file server that does not answer, and that a named run is found through such a link.
+// on a file server that does not answer, but links of root, and that a named run is found through such a link.
 func TestListOmitsLinksOfOthers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("requires root")
@@ -153,25 +160,27 @@ func TestListOmitsLinksOfOthers(t *testing.T) {
 	s := &Store{Dir: t.TempDir()}
 	one := create(t, filepath.Join(s.Runs(), "one"), rundir.Record{Name: "one"})
 	moved := create(t, filepath.Join(s.Runs(), "moved"), rundir.Record{Name: "moved"})
+	archived := create(t, filepath.Join(s.Runs(), "archived"), rundir.Record{Name: "archived"}) // by root
 	link, copied := filepath.Join(s.Runs(), "link"), filepath.Join(s.Runs(), "copied")
 	err := errors.Join(os.Symlink("one", filepath.Join(s.Runs(), "own-link")), os.Symlink("one", link), os.Lchown(link, 61001, -1),
 		os.Mkdir(copied, 0o755), os.MkdirAll(filepath.Join(s.Dir, "saved", "step-1"), 0o755), os.Chown(filepath.Join(s.Dir, "saved"), 61001, -1))
-	for _, d := range []rundir.Dir{moved, {Path: copied}} {
+	for _, d := range []rundir.Dir{moved, {Path: copied}, archived} {
 		err = errors.Join(err, os.RemoveAll(d.Checkpoints()), os.Symlink(filepath.Join(s.Dir, "saved"), d.Checkpoints()), os.Chown(d.Path, 61001, -1),
 			os.Lchown(d.Checkpoints(), 61001, -1))
 	}
+	err = errors.Join(err, os.Lchown(archived.Checkpoints(), 0, -1), os.WriteFile(filepath.Join(s.Dir, "record.json"), nil, 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}
 	found, errs, err := s.List(s.Runs())
-	if err != nil || len(found) != 2 || found[0].Dir.Path != one.Path || found[1].Record.Name != "one" {
-		t.Errorf("got %+v, %v, want the run and this user's link", found, err)
+	if err != nil || len(found) != 3 || found[0].Dir.Path != archived.Path || found[1].Dir.Path != one.Path || found[2].Record.Name != "one" {
+		t.Errorf("got %+v, %v, want the two runs and this user's link", found, err)
 	}
 	if text := fmt.Sprint(errs); len(errs) != 3 || !strings.Contains(text, "1 symbolic link of other users") || hints.Of(errs[2]) == "" ||
 		!errors.Is(errs[0], safefile.ErrLink) || !errors.Is(errs[1], safefile.ErrLink) {
 		t.Errorf("got %q, want the link and the two runs with linked checkpoints", errs)
 	}
-	for _, path := range []string{link, moved.Path} {
+	for _, path := range []string{link, moved.Path, archived.Path} {
 		run, err := s.Find(path)
 		if err != nil {
 			t.Errorf("named run: %v", err)
@@ -185,8 +194,10 @@ func TestListOmitsLinksOfOthers(t *testing.T) {
 			t.Errorf("%s: got %v, %v", path, all, err)
 		}
 	}
-	if cost := recordCost(rundir.Dir{Path: copied}); cost <= 0 {
-		t.Errorf("a name whose record cannot be read costs %d", cost)
+	for _, path := range []string{copied, s.Dir} { // without a record, and with an empty one
+		if cost := recordCost(rundir.Dir{Path: path}); cost <= 0 {
+			t.Errorf("the record of %q costs %d", path, cost)
+		}
 	}
 }
 

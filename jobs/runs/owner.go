@@ -25,24 +25,14 @@ func isOwnFile(info fs.FileInfo) bool {
 	return ok && uid == os.Geteuid()
 }
 
-// isForeignLink reports whether a directory entry is a symbolic link that belongs to neither this user nor
-// root.
-func isForeignLink(e fs.DirEntry) bool {
-	if e.Type()&fs.ModeSymlink == 0 {
+// isForeignLink reports whether a symbolic link exists at path that belongs to neither this user nor root.
+func isForeignLink(path string) bool {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
 		return false
-	}
-	info, err := e.Info()
-	if err != nil {
-		return false // it was removed
 	}
 	uid, ok := safefile.Owner(info)
 	return ok && !safefile.IsTrusted(uid)
-}
-
-// isLink reports whether a symbolic link exists at path.
-func isLink(path string) bool {
-	info, err := os.Lstat(path)
-	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
 // entryExists reports whether an entry of any type exists at path.

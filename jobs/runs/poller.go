@@ -90,7 +90,7 @@ func (p *Poller) Poll(ctx context.Context, list []Run) ([]watch.Status, error) {
 		user, foreign := foreignOwner(r.Dir.Path)
 		var s watch.Status
 		var err error
-		cost := func() (n int64) { n, err = r.listCost(); return n }
+		cost := func() (n int64) { n, err = r.readCost(); return n }
 		if foreign && !budget.take(user, cost) {
 			continue
 		}

@@ -200,7 +200,7 @@ func TestChainsOfAnotherUserAreLimited(t *testing.T) {
 	dir := rundir.Dir{Path: filepath.Join(t.TempDir(), "run")}
 	chained := Run{Dir: dir}
 	chained.Record.Chain = make([]rundir.Submission, 1000)
-	if plain, chain := (Run{Dir: dir}).readCost(), chained.readCost(); chain < plain+1000*runCost {
+	if plain, chain := costOf(t, Run{Dir: dir}), costOf(t, chained); chain < plain+1000*runCost {
 		t.Errorf("the cost is %d with a chain and %d without", chain, plain)
 	}
 	if s := ReadStatus(chained, nil); len(s.Chain) != 1000 {
@@ -209,9 +209,9 @@ func TestChainsOfAnotherUserAreLimited(t *testing.T) {
 	s := newStore(t)
 	s.Slurm.Environ = []string{"PATH=" + t.TempDir()} // no squeue
 	sweep := newSweep(t, s, 2, 0)
-	before := sweep.readCost()
+	before := costOf(t, sweep)
 	sweep.Record.Chain = make([]rundir.Submission, 3)
-	if cost := sweep.readCost(); cost < before+2*3*runCost {
+	if cost := costOf(t, sweep); cost < before+2*3*runCost {
 		t.Errorf("the cost of a sweep is %d with a chain and %d without", cost, before)
 	}
 	trial := sweep.Dir.Element(1)
@@ -237,6 +237,16 @@ func TestChainsOfAnotherUserAreLimited(t *testing.T) {
 	if err == nil || pollErr == nil || !strings.Contains(err.Error(), "too many jobs") || !strings.Contains(pollErr.Error(), "too many jobs") || findErr != nil {
 		t.Errorf("a chain of %d jobs: got %v, %v, and %v for the record without a chain", maxForeignJobs, err, pollErr, findErr)
 	}
+}
+
+// costOf returns the cost of a run without links.
+func costOf(t *testing.T, r Run) int64 {
+	t.Helper()
+	cost, err := r.readCost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cost
 }
 
 // TestPollerForgetsRuns checks that the poller and the list of runs hold nothing of runs that no longer
