@@ -42,7 +42,7 @@ func (p *program) checkFallbackDir(files ...string) error {
 		var err error
 		for ; filepath.IsAbs(path) && path != "/" && !runs.IsSameDir(path, fallbackDir); path = filepath.Dir(path) {
 			if owner, found := untrustedOwner(path); found {
-				err = hints.Errorf("name your own file by its absolute path, or start in a directory of your own",
+				err = hints.Errorf("name your own file by its absolute path, or start in a directory that belongs to you",
 					"%q belongs to user %d; Slurm starts a job in %s if %s does not have the job's directory", path, owner, fallbackDir, hostName())
 			}
 		}
