@@ -76,6 +76,14 @@ func isAllArguments(w *syntax.Word) bool {
 	return p.Param.Value == "@" || p.Param.Value == "*" && !isQuoted
 }
 
+// readsAllArguments reports whether a word contains all arguments of the script, so that it may be several words.
+func readsAllArguments(w *syntax.Word) bool {
+	return hasNode(w, func(n syntax.Node) bool {
+		p, ok := n.(*syntax.ParamExp)
+		return ok && p.Param != nil && (p.Param.Value == "@" || p.Param.Value == "*")
+	})
+}
+
 // isPositive reports whether an arithmetic expression is a positive number.
 func isPositive(x syntax.ArithmExpr) bool {
 	w, ok := x.(*syntax.Word)
@@ -132,10 +140,15 @@ func differsInRanks(name string) bool {
 const evaluatedReason = "the setup evaluates it once, as $"
 
 // evaluateOnce moves arguments that have different values in the script and in its ranks, such as
-// $(date), and arguments of several lines to variables of the setup, which runs once.
+// $(date) or $1, and arguments of several lines to variables of the setup, which runs once.
 func (c *command) evaluateOnce() {
 	r := c.r
-	differs := func(name string) bool { return !r.job.once && differsInRanks(name) } // else, the program runs where the script did
+	differs := func(name string) bool {
+		if r.givenArgs && isArgument(name) {
+			return true
+		}
+		return !r.job.once && differsInRanks(name) // else, the program runs where the script did
+	}
 	count := 0
 	for i, a := range c.args {
 		if a.known || a.word == nil || r.usesHiddenVariable(a.word) || r.isSuspicious(sourceText(a.word)) {
@@ -143,7 +156,7 @@ func (c *command) evaluateOnce() {
 		}
 		names := usedVariables(a.word)
 		if isLine := !strings.Contains(sourceText(a.word), "\n"); isLine && !slices.ContainsFunc(names, differs) || slices.ContainsFunc(names, func(name string) bool {
-			return slices.Contains(shellParameters, name) || name == "$0" && !r.hasDirectives()
+			return slices.Contains(shellParameters, name) && !(name == "@" && r.givenArgs && !readsAllArguments(a.word)) || name == "$0" && !r.hasDirectives()
 		}) {
 			continue
 		}
@@ -269,10 +282,10 @@ func (r *reader) checkRankVariables(line int, names []string) {
 			r.change(line, "${!...}", "ranks do not have the variable that it names")
 		case name == "$(":
 			r.change(line, "$(...)", "the script evaluates it once, but each rank of the job would evaluate it")
-		case readsArguments(name) && r.isUnset("1"):
+		case readsArguments(name) && r.lacksArguments():
 			r.note(0, "$"+name, defaultReason)
 		case name == "@" || name == "$0" || readsArguments(name):
-			r.change(line, "$1, $@", noArguments)
+			r.change(line, "$1, $@", r.argumentsReason())
 		case name == "?" || name == "$!" || name == "$$":
 			r.change(line, "$?, $!, $$", "ranks do not have the parameters of the script's shell")
 		case plain != name:

@@ -196,6 +196,11 @@ func (r *reader) argumentStep() []step {
 	return []step{{kind: stepRun, text: code}}
 }
 
+// usesArguments reports whether the code of a step reads arguments of the script.
+func (s step) usesArguments() bool {
+	return s.kind != stepEnv && slices.ContainsFunc(s.uses, isArgument)
+}
+
 // exportedReason is the reason of a note about a variable that the script does not export.
 const exportedReason = "the job exports the value, so that the shell of each rank can insert it"
 
@@ -239,6 +244,9 @@ func (r *reader) keptSteps() (kept []step) {
 				continue
 			}
 		case stepRun:
+			if s.shifts && !slices.ContainsFunc(kept, step.usesArguments) {
+				continue
+			}
 			runsLater = runsLater || readsFiles || !strings.HasPrefix(s.text, "module ") && !strings.HasPrefix(s.text, "export ") && !strings.HasPrefix(s.text, "ulimit ") && !strings.HasPrefix(s.text, "unset ")
 		}
 		if slices.Contains(s.uses, "SLURM_JOB_NAME") && !r.job.nameGiven {
@@ -255,7 +263,7 @@ func (r *reader) keptSteps() (kept []step) {
 		kept = append(kept, s)
 	}
 	slices.Reverse(kept)
-	if r.givenArgs && slices.ContainsFunc(kept, func(s step) bool { return s.kind != stepEnv && slices.ContainsFunc(s.uses, isArgument) }) {
+	if r.givenArgs && slices.ContainsFunc(kept, step.usesArguments) {
 		kept = slices.Concat(r.argumentStep(), kept)
 	}
 	var exports []string

@@ -148,7 +148,7 @@ func Read(name string, src []byte, options Options) (Result, error) {
 		file = &syntax.File{}
 	}
 	r.setSlurmVariables()
-	if !setsArguments(file) {
+	if r.setsArguments = setsArguments(file); !r.setsArguments {
 		r.setArguments(options.Args)
 	}
 	r.assignments = collectAssignments(file)
@@ -217,6 +217,8 @@ type reader struct {
 	options          Options
 	job              *job
 	givenArgs        bool                       // whether the setup has the arguments of the script
+	setsArguments    bool                       // whether the script sets its own arguments
+	attributed       map[string]bool            // variables with an attribute, as in declare -l, which changes their values
 	components       int                        // number of components of a heterogeneous job after the first
 	vars             map[string]expand.Variable // known values of the script's variables
 	exported         map[string]bool

@@ -324,6 +324,14 @@ func TestConversion(t *testing.T) {
 			toml: `"--cfg", "c.yaml", "0.1", "c", "c", "d", "2"]`},
 		{name: "given arguments in the setup", args: []string{"a b"}, script: "if [ $# -lt 1 ]; then exit 1; fi\nexport A=$1\nmkdir \"$A\"\nsrun python train.py\n",
 			toml: `"set -- 'a b'", "if [ $# -lt 1 ]; then exit 1; fi", "export A='a b'"`},
+		{name: "sourced file that changes given arguments", args: words("--nj 8 data"), script: "nj=4\n. utils/parse_options.sh\nsrun python train.py $1 --nj $nj\n",
+			toml: `". utils/parse_options.sh", "export ARG1=$1"`, note: "$nj"},
+		{name: "sourced file that sets arguments", script: ". env.sh\nsrun python train.py \"$@\"\n", note: "$1, $@", changes: true, wrapped: `"$@"`},
+		{name: "sourced file that reads given arguments", args: words("a"), script: "set -e\nsource env.sh\nsrun python train.py\n", toml: `"set -- a", "source env.sh"`},
+		{name: "value before a sourced file", script: "LR=${1:-0.1}\n. env.sh\nsrun python train.py --lr $LR\n", toml: `"LR=${1:-0.1}", ". env.sh", "export LR"`, note: "$1"},
+		{name: "given arguments, all shifted", args: words("d"), script: "D=$1; shift\nsrun python train.py $D \"$@\" $#\n", toml: `"train.py", "d", "0"]`},
+		{name: "shift without use in the setup", args: words("d e"), script: "set -e\nD=$1; shift\ntouch a\nsrun python train.py $D \"$@\"\n", toml: `lines = ["touch a"]`},
+		{name: "given arguments and builtin", args: words("d e"), script: "builtin shift\nsrun python train.py $1\n", note: "builtin shift", changes: true, wrapped: "builtin shift"},
 		{name: "given arguments and a conditional shift", args: words("a b"), script: "[ $# -gt 1 ] && shift\nsrun python train.py \"$@\"\n", note: "$1, $@", changes: true, wrapped: `"$@"`},
 		{name: "given arguments and those of a function", args: words("a b"), script: "run() { srun python train.py \"$@\"; }\nrun c\n", note: "srun python", changes: true, wrapped: `"$@"`},
 		{name: "secret as a given argument", args: words("--token hunter22"), script: "touch $2\nsrun python train.py\n", note: "the arguments", changes: true, wrapped: "touch $2"},
@@ -369,6 +377,30 @@ func TestConversion(t *testing.T) {
 			}
 			if strings.Contains(string(got.TOML), "hunter22") {
 				t.Errorf("the job file has a secret:\n%s", got.TOML)
+			}
+		})
+	}
+}
+
+// TestArgumentsReason checks that the notes about arguments of the script recommend --arg only if it has an effect.
+func TestArgumentsReason(t *testing.T) {
+	for _, tt := range []struct {
+		name, script, reason string
+		args                 []string
+	}{
+		{name: "not given", script: "srun python train.py $1", reason: "--arg"},
+		{name: "given", script: "srun python train.py \"$SCRATCH/$@\"", args: words("a"), reason: "only the shell of the script"},
+		{name: "set by the script", script: "touch $1; [ -e a ] && set -- b; srun python train.py", args: words("a"), reason: "sets its arguments"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			options := testOptions
+			options.Args = tt.args
+			got, err := Read("job.sh", []byte("#!/bin/bash\n#SBATCH --ntasks=1\n"+tt.script+"\n"), options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got.Notes) == 0 || !got.Notes[0].Changes || !strings.Contains(got.Notes[0].Reason, tt.reason) {
+				t.Errorf("got notes %+v, want %q", got.Notes, tt.reason)
 			}
 		})
 	}

@@ -38,6 +38,8 @@ type step struct {
 	uses    []string
 	mayEnd  bool // whether the script continues after a failure, which would end a script with set -e
 	errexit bool // whether set -e applies
+	noArgs  bool // whether the script certainly has no arguments at this step
+	shifts  bool // whether it is a shift of known arguments
 }
 
 // managedVariables are variables that ddpbatch determines or sets for each rank, with the reason for a
@@ -155,6 +157,7 @@ func (r *reader) prepareRequired(s *syntax.Stmt) {
 		return
 	}
 	r.markUnknown(s)
+	r.readEffects(s)
 	r.run(s)
 }
 
@@ -281,6 +284,11 @@ func (r *reader) readEffects(s *syntax.Stmt) {
 				}
 			case "source", ".", "eval":
 				r.forget()
+				r.removeArguments()
+			default:
+				if r.functions[name] != nil && !r.callsHarmlessFunction(name) {
+					r.forget()
+				}
 			}
 		case *syntax.DeclClause:
 			for _, a := range n.Args {
@@ -333,21 +341,39 @@ func (r *reader) run(s *syntax.Stmt) {
 		}
 		return true
 	})
-	r.addStep(step{kind: stepRun, line: r.line(s), text: r.code(s), uses: usedVariables(s), mayEnd: true})
+	uses := usedVariables(s)
+	if r.givenArgs && hasNode(s, runsInShell) { // the code inherits the arguments
+		uses = append(uses, "@")
+	}
+	r.addStep(step{kind: stepRun, line: r.line(s), text: r.code(s), uses: uses, mayEnd: true})
 }
 
-// noArguments is the reason of a note about the arguments of the script.
-const noArguments = "a job has no command-line arguments ($1, $@): give them to init with --arg"
+// runsInShell reports whether a command runs further code in the shell of the script.
+func runsInShell(n syntax.Node) bool {
+	c, ok := n.(*syntax.CallExpr)
+	return ok && len(c.Args) > 0 && slices.Contains(words("source . eval"), c.Args[0].Lit())
+}
+
+// argumentsReason returns the reason of a note about the arguments of the script.
+func (r *reader) argumentsReason() string {
+	switch {
+	case r.setsArguments:
+		return "the script sets its arguments ($1, $@) itself, but a job has none"
+	case r.givenArgs:
+		return "only the shell of the script has its arguments ($1, $@)"
+	}
+	return "a job has no command-line arguments ($1, $@): give them to init with --arg"
+}
 
 // noteParameters adds a note if a step reads parameters that a job does not have.
 func (r *reader) noteParameters(s step) {
 	reads := slices.DeleteFunc(slices.Clone(s.uses), func(name string) bool { return !readsArguments(name) })
-	requires := len(reads) > 0 && (!r.isUnset("1") || strings.Contains(s.text, "exit"))
+	requires := len(reads) > 0 && (!s.noArgs || strings.Contains(s.text, "exit"))
 	if r.givenArgs {
 		reads, requires = nil, false
 	}
 	if slices.Contains(s.uses, "@") && !r.givenArgs || requires || slices.Contains(s.uses, "$0") && !r.hasDirectives() { // sbatch copies the script
-		r.change(s.line, s.text, noArguments)
+		r.change(s.line, s.text, r.argumentsReason())
 		reads = nil
 	}
 	for _, name := range reads {
@@ -364,7 +390,7 @@ func (r *reader) addStep(s step) {
 			s.text += " || exit"
 		}
 	}
-	s.errexit = r.errexit
+	s.errexit, s.noArgs = r.errexit, r.lacksArguments()
 	s.mayEnd = s.mayEnd && !s.errexit
 	if s.kind != stepAssign { // keptSteps decides whether the job needs it
 		r.noteParameters(s)
@@ -535,6 +561,7 @@ func (r *reader) prepareCall(s *syntax.Stmt, call *syntax.CallExpr) {
 	case !args[0].known:
 		r.run(s)
 		r.forget()
+		r.removeArguments()
 		return
 	}
 	c := setupCall{stmt: s, line: r.line(s), text: sourceText(s), name: path.Base(args[0].text)}
@@ -567,7 +594,9 @@ func (r *reader) prepareFunction(s *syntax.Stmt, name string) {
 		r.scriptVars[name] = true
 	}
 	r.hideNestedSecrets(body)
+	arguments := r.removeArguments() // a function has its own
 	r.readEffects(body)
+	maps.Copy(r.vars, arguments)
 	r.functions[name] = body
 	r.run(s)
 	r.forget()
@@ -601,8 +630,8 @@ func (r *reader) prepareCommand(c setupCall) {
 	case "trap":
 		r.change(c.line, c.text, "a job file has no traps")
 	case "shift":
-		r.run(c.stmt)
-		r.shiftArguments(c)
+		isKnown := r.shiftArguments(c)
+		r.addStep(step{kind: stepRun, line: c.line, text: r.code(c.stmt), uses: usedVariables(c.stmt), mayEnd: true, shifts: isKnown})
 	case "exit":
 		r.change(c.line, c.text, "the script ends here")
 	case "set":
@@ -639,6 +668,12 @@ func (r *reader) prepareCommand(c setupCall) {
 		}
 		r.run(c.stmt)
 		r.forget()
+		r.removeArguments()
+	case "builtin", "command":
+		if len(c.args) > 0 && slices.Contains(words("cd pushd popd source . eval set shift unset export declare read exit exec trap"), c.args[0]) {
+			r.change(c.line, c.text, "write it without "+c.name)
+		}
+		r.run(c.stmt)
 	case "wait", "sleep":
 		if slices.ContainsFunc(r.steps, func(s step) bool { return strings.HasSuffix(s.text, "&") }) {
 			r.run(c.stmt)
@@ -658,7 +693,14 @@ var setOptions = words("allexport errexit noglob nounset pipefail verbose xtrace
 func setsArguments(n syntax.Node) bool {
 	return hasNode(n, func(n syntax.Node) bool {
 		c, ok := n.(*syntax.CallExpr)
-		return ok && len(c.Args) > 1 && c.Args[0].Lit() == "set" && slices.ContainsFunc(c.Args[1:], func(w *syntax.Word) bool {
+		if !ok {
+			return false
+		}
+		args := c.Args
+		for len(args) > 0 && slices.Contains(words("builtin command"), args[0].Lit()) {
+			args = args[1:]
+		}
+		return len(args) > 1 && args[0].Lit() == "set" && slices.ContainsFunc(args[1:], func(w *syntax.Word) bool {
 			text := w.Lit()
 			return text == "--" || !strings.HasPrefix(text, "-") && !strings.HasPrefix(text, "+") && !slices.Contains(setOptions, text)
 		})
@@ -677,7 +719,7 @@ func (r *reader) readShellOptions(line int, text string, args []string) {
 			r.errexit = on
 		}
 		if a == "--" || !isOption && !slices.Contains(setOptions, a) {
-			r.change(line, text, noArguments)
+			r.change(line, text, r.argumentsReason())
 		}
 		if a == "noglob" || strings.HasPrefix(a, "-") && strings.Contains(a, "f") {
 			r.expansionCommand = text
@@ -757,7 +799,7 @@ func (r *reader) leaveDirectory(c setupCall) {
 	text := "cd " + strings.TrimPrefix(strings.TrimPrefix(c.text, "pushd "), "cd ")
 	uses := usedVariables(c.stmt)
 	isOutside := func(name string) bool { // the shell of a rank does not have the value
-		return slices.Contains(shellParameters, name) || name == "$0" || name == "$(" || strings.HasSuffix(name, "[]")
+		return slices.Contains(shellParameters, name) || name == "$0" || name == "$(" || strings.HasSuffix(name, "[]") || readsArguments(name) && !r.lacksArguments()
 	}
 	if len(uses) > 0 && !slices.ContainsFunc(uses, isOutside) && strings.Count(text, " ") == 1 {
 		r.job.shellDir, r.job.workdir = strings.TrimPrefix(text, "cd "), ""
@@ -818,6 +860,7 @@ func (r *reader) prepareSource(c setupCall) {
 			len(c.args) == 2 && strings.HasSuffix(file, "/activate")
 		if !isEnvironment {
 			r.forget()
+			r.removeArguments()
 		}
 	}
 }

@@ -99,7 +99,7 @@ func (r *reader) inspect(w *syntax.Word) inspection {
 			}
 			name := n.Param.Value
 			x.environ.usesPWD = x.environ.usesPWD || name == "PWD"
-			if name == "#" && !r.hasArguments() {
+			if name == "#" && !r.givenArgs {
 				x.defaults = append(x.defaults, name)
 			}
 			if name == "@" && n.Slice != nil || name == "0" { // ${@:0} contains $0
@@ -443,7 +443,7 @@ func (r *reader) listWords(a arg) (list []*syntax.Word) {
 	}
 	for _, w := range list {
 		mayDiffer := func(name string) bool {
-			return len(r.assignments[name]) > 1 || slices.Contains(shellParameters, name) || name == "$0" || moved && slices.Contains(words("PWD OLDPWD $("), name)
+			return len(r.assignments[name]) > 1 || slices.Contains(shellParameters, name) || readsArguments(name) && !r.lacksArguments() || name == "$0" || moved && slices.Contains(words("PWD OLDPWD $("), name)
 		}
 		if !hasPureCommands(w) || moved && hasPattern(w) || slices.ContainsFunc(usedVariables(w), mayDiffer) {
 			return nil
@@ -837,7 +837,7 @@ func (r *reader) arrayValue(a *syntax.ArrayExpr) (expand.Variable, bool) {
 // the user may add arguments to the command.
 func (r *reader) setArguments(args []string) {
 	r.setString("#", strconv.Itoa(len(args)))
-	if len(args) == 0 {
+	if len(args) == 0 && !r.givenArgs {
 		return
 	}
 	r.givenArgs = true
@@ -851,6 +851,9 @@ func (r *reader) setArguments(args []string) {
 // hasArguments reports whether the arguments of the script are known.
 func (r *reader) hasArguments() bool { return r.vars["@"].Set }
 
+// lacksArguments reports whether the script certainly has no arguments, unless the user adds some to the command.
+func (r *reader) lacksArguments() bool { return !r.givenArgs && r.isUnset("1") }
+
 // removeArguments removes the positional parameters, and returns them.
 func (r *reader) removeArguments() map[string]expand.Variable {
 	removed := map[string]expand.Variable{}
@@ -863,10 +866,10 @@ func (r *reader) removeArguments() map[string]expand.Variable {
 	return removed
 }
 
-// shiftArguments removes the first arguments of the script, as shift does.
-func (r *reader) shiftArguments(c setupCall) {
+// shiftArguments removes the first arguments of the script, as shift does. It reports whether it knows the others.
+func (r *reader) shiftArguments(c setupCall) bool {
 	if !r.hasArguments() {
-		return
+		return false
 	}
 	n := 1
 	if len(c.args) > 0 {
@@ -874,9 +877,11 @@ func (r *reader) shiftArguments(c setupCall) {
 	}
 	list := r.vars["@"].List
 	r.removeArguments()
-	if c.known && n <= len(list) {
+	isKnown := c.known && n <= len(list)
+	if isKnown {
 		r.setArguments(list[n:])
 	}
+	return isKnown
 }
 
 // setString sets a variable to a known value.
