@@ -100,8 +100,12 @@ func (c *initCmd) Run(_ context.Context, p *program) error {
 		p.printf("wrote %s; next: ddpbatch check %s\n", c.File, shellQuote(c.File))
 		return nil
 	}
-	p.printf("wrote %s, and %s, which is %s with `ddpbatch launch` in front of its program; next: sbatch %s, or complete %s\n",
-		c.File, script, c.From, shellQuote(script), c.File)
+	next := "sbatch " + shellQuote(script)
+	for _, a := range c.Args {
+		next += " " + shellQuote(a)
+	}
+	p.printf("wrote %s, and %s, which is %s with `ddpbatch launch` in front of its program; next: %s, or complete %s\n",
+		c.File, script, c.From, next, c.File)
 	return nil
 }
 
