@@ -29,11 +29,14 @@ type command struct {
 // convertLaunch converts the command that starts the program.
 func (r *reader) convertLaunch(s *syntax.Stmt, call *syntax.CallExpr) {
 	c := &command{r: r, line: r.line(s), stmt: s}
+	c.args = r.expandLists(r.args(call.Args), 0) // without the assignments, as a shell does
 	for _, a := range call.Assigns {
 		r.exported[a.Name.Value] = true
 		r.prepareAssign(s, a, "")
+		if slices.ContainsFunc(c.args, func(w arg) bool { return !w.known && slices.Contains(usedVariables(w.word), a.Name.Value) }) {
+			c.change(sourceText(a), "the arguments have the value before the assignment, but ranks have only the new one")
+		}
 	}
-	c.args = r.expandLists(r.args(call.Args), 0)
 	for _, redirect := range s.Redirs {
 		switch {
 		case readsFile(redirect):

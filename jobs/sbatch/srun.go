@@ -289,7 +289,7 @@ var plainExports = lazyregexp.New(`^(?:ALL|[A-Za-z_]\w*=[\w./:${}+@%-]*)(?:,(?:A
 func (c *command) convertStepExport(o option) {
 	text := o.value
 	if !o.known {
-		_, text, _ = strings.Cut(sourceText(o.valueWord()), "=")
+		text = o.shellValue()
 	}
 	parts := strings.Split(text, ",")
 	for i, part := range parts {
