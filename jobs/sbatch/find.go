@@ -1,6 +1,7 @@
 package sbatch
 
 import (
+	"bytes"
 	"maps"
 	"path"
 	"slices"
@@ -92,8 +93,16 @@ func (r *reader) takenBranch(stmts []*syntax.Stmt, top int) []*syntax.Stmt {
 	if !ok || s.Background || s.Negated || len(s.Redirs) > 0 {
 		return nil
 	}
+	if bytes.Contains(r.src, []byte("nocasematch")) { // changes [[
+		return nil
+	}
 	before := r.fork()
-	before.prepare(stmts[:top])
+	for _, s := range stmts[:top] {
+		before.prepare([]*syntax.Stmt{s})
+		if _, isConditional := s.Cmd.(*syntax.BinaryCmd); isConditional { // prepare assumes that cd succeeds in cd x && A=1
+			before.markUnknown(s)
+		}
+	}
 	for part := clause; part != nil; part = part.Else {
 		if len(part.Cond) == 0 { // else
 			return part.Then
@@ -132,13 +141,13 @@ func (r *reader) testCondition(cond []*syntax.Stmt) (isTrue, known bool) {
 			return false, false
 		}
 		left, isWord := x.X.(*syntax.Word)
-		right, areWords := x.Y.(*syntax.Word)
-		if !isWord || !areWords {
+		right, isRightWord := x.Y.(*syntax.Word)
+		if !isWord || !isRightWord {
 			return false, false
 		}
 		a, isKnown := r.word(left)
-		b, areKnown := r.word(right)
-		list, known = []string{a, x.Op.String(), b}, isKnown && areKnown && !strings.ContainsAny(b, `*?[\`) // no pattern
+		b, isRightKnown := r.word(right)
+		list, known = []string{a, x.Op.String(), b}, isKnown && isRightKnown && !strings.ContainsAny(b, `*?[(\`) // no pattern
 	}
 	if !known || len(list) != 3 {
 		return false, false
@@ -156,14 +165,14 @@ func (r *reader) testCondition(cond []*syntax.Stmt) (isTrue, known bool) {
 }
 
 // isPlainNumber reports whether a text is a number without a sign and leading zeros.
-func isPlainNumber(s string) bool { return isNumber(s) && (s == "0" || s[0] != '0') }
+func isPlainNumber(s string) bool { return isNumber(s) && len(s) < 19 && (s == "0" || s[0] != '0') } // larger numbers are errors
 
 // fork returns a reader for a first pass, which shares no state with r and adds no notes to it.
 func (r *reader) fork() *reader {
 	n := newReader(r.src, r.options)
 	*n.job = *r.job
 	n.job.slurm, n.job.raw, n.job.env = maps.Clone(r.job.slurm), maps.Clone(r.job.raw), maps.Clone(r.job.env)
-	n.vars, n.assignments = maps.Clone(r.vars), r.assignments
+	n.vars, n.assignments, n.givenArgs = maps.Clone(r.vars), r.assignments, r.givenArgs
 	return n
 }
 

@@ -139,7 +139,7 @@ func (r *reader) isHarmlessCall(c *syntax.CallExpr) bool {
 	case "env":
 		return len(c.Args) == 1 // `env A=1 command` runs a command
 	case "printf":
-		return first != "-v" // sets a variable
+		return !strings.HasPrefix(first, "-v") // sets a variable
 	case "numactl":
 		return len(c.Args) == 2 && strings.HasPrefix(first, "-")
 	case "scontrol":

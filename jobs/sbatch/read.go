@@ -249,7 +249,8 @@ type reader struct {
 
 func newReader(src []byte, options Options) *reader {
 	return &reader{src: src, options: options, job: newJob(), vars: map[string]expand.Variable{}, exported: map[string]bool{}, hidden: map[string]bool{},
-		scriptVars: map[string]bool{}, functions: map[string]*syntax.Stmt{}, defaults: map[string]bool{}, arrays: map[string]bool{}, programs: map[string]bool{}, rankValues: map[string]Note{}}
+		scriptVars: map[string]bool{}, functions: map[string]*syntax.Stmt{}, defaults: map[string]bool{}, arrays: map[string]bool{}, programs: map[string]bool{}, rankValues: map[string]Note{},
+		attributed: map[string]bool{}}
 }
 
 // note adds a note. It omits all secrets that it recognizes.
@@ -267,7 +268,7 @@ func (r *reader) addNote(line int, what, why string, changes bool) {
 }
 
 // noteDefaults adds a note about the variables of the environment whose defaults are in the job file.
-// Shell code that the job file keeps still reads the variables. values are the steps that have only values.
+// Shell code that the job file keeps still reads the variables. values are the steps whose code has no expansion.
 func (r *reader) noteDefaults(values []step, program *candidate) {
 	read := map[string]bool{}
 	var add func(names []string)
@@ -286,6 +287,7 @@ func (r *reader) noteDefaults(values []step, program *candidate) {
 		add(usedVariables(program.stmt))
 	}
 	for _, s := range values {
+		add([]string{s.name}) // in a separate export, as in export NAME
 		add(s.uses)
 	}
 	add(r.setupWords)

@@ -219,7 +219,7 @@ func (r *reader) prepare(list []*syntax.Stmt) {
 			r.prepareDeclaration(s, c)
 		case *syntax.BinaryCmd:
 			switch {
-			case c.Op == syntax.AndStmt && len(s.Redirs) == 0 && !s.Background && isPreparation(c.X):
+			case c.Op == syntax.AndStmt && len(s.Redirs) == 0 && !s.Background && isPreparation(c.X) && !(makesDirectory(c.X) && len(setVariables(c.Y)) > 0):
 				r.prepare([]*syntax.Stmt{c.X, c.Y})
 			case c.Op == syntax.OrStmt && isChangeOfDirectory(c.X) && r.endsScript(c.Y): // a job without its directory fails
 				r.prepareRequired(c.X)
@@ -245,6 +245,14 @@ func (r *reader) prepare(list []*syntax.Stmt) {
 func isChangeOfDirectory(s *syntax.Stmt) bool {
 	c, ok := s.Cmd.(*syntax.CallExpr)
 	return ok && len(s.Redirs) == 0 && !s.Background && !s.Negated && len(c.Args) > 0 && c.Args[0].Lit() == "cd"
+}
+
+// makesDirectory reports whether a command contains mkdir, which fails if the directory exists.
+func makesDirectory(s *syntax.Stmt) bool {
+	return hasNode(s, func(n syntax.Node) bool {
+		c, ok := n.(*syntax.CallExpr)
+		return ok && len(c.Args) > 0 && c.Args[0].Lit() == "mkdir"
+	})
 }
 
 // prepareNested keeps a loop, a condition, or a pipe as shell code.
@@ -291,6 +299,7 @@ func (r *reader) readEffects(s *syntax.Stmt) {
 				}
 			}
 		case *syntax.DeclClause:
+			r.readAttributes(n)
 			for _, a := range n.Args {
 				if a.Name != nil && (n.Variant.Value == "export" || n.Variant.Value == "declare") {
 					if isManaged(a.Name.Value) {
@@ -417,10 +426,16 @@ func (r *reader) prepareDeclaration(s *syntax.Stmt, c *syntax.DeclClause) {
 		exports = exports || strings.Contains(option, "x")
 		options += option
 	}
-	if strings.ContainsAny(options, "ilnu") { // declare -i N=1+1
+	r.readAttributes(c)
+	if strings.ContainsAny(options, "ilnu") || readsOwnNames(c) { // declare -i N=1+1
+		r.hideNestedSecrets(s)
 		r.run(s)
 		r.markUnknown(c)
 		for _, name := range setVariables(c) {
+			if exports && isManaged(name) {
+				r.change(r.line(s), sourceText(s), "ddpbatch sets "+name+" for each rank: export it in a separate command")
+				continue
+			}
 			r.exported[name] = r.exported[name] || exports
 		}
 		return
@@ -456,6 +471,38 @@ func (r *reader) prepareDeclaration(s *syntax.Stmt, c *syntax.DeclClause) {
 		}
 		r.prepareAssign(s, a, declaration)
 	}
+}
+
+// readAttributes reads the options of a declaration that change the values of later assignments.
+func (r *reader) readAttributes(c *syntax.DeclClause) {
+	for _, a := range c.Args {
+		if a.Name != nil || a.Value == nil || !strings.HasPrefix(a.Value.Lit(), "-") || c.Variant.Value == "export" {
+			continue
+		}
+		if strings.Contains(a.Value.Lit(), "n") && c.Variant.Value != "local" { // local: its function has ended
+			r.change(r.line(c), sourceText(c), "only a shell can follow a reference to a variable")
+		}
+		if strings.ContainsAny(a.Value.Lit(), "ilnu") {
+			for _, name := range setVariables(c) {
+				r.attributed[name] = true
+			}
+		}
+	}
+}
+
+// readsOwnNames reports whether a declaration reads a variable that it sets before, as in export A=1 B=$A. The
+// shell evaluates all values first.
+func readsOwnNames(c *syntax.DeclClause) bool {
+	var names []string
+	for _, a := range c.Args {
+		if slices.ContainsFunc(usedVariables(a), func(name string) bool { return slices.Contains(names, name) }) {
+			return true
+		}
+		if a.Name != nil {
+			names = append(names, a.Name.Value)
+		}
+	}
+	return false
 }
 
 // prepareAssign reads NAME=value before the program. declaration is the text of a declaration with
@@ -571,7 +618,9 @@ func (r *reader) prepareCall(s *syntax.Stmt, call *syntax.CallExpr) {
 	switch {
 	case isRedirected && c.name == "exec" && len(call.Args) == 1:
 		r.note(c.line, c.text, "the log is in the run directory")
-	case isRedirected && !slices.Contains(words("source . module cd"), c.name):
+	case isRedirected && r.functions[args[0].text] != nil:
+		r.prepareFunction(s, args[0].text)
+	case isRedirected && !slices.Contains(words("source . module cd eval"), c.name):
 		r.markUnknown(call)
 		r.run(s)
 	case r.callsHarmlessFunction(args[0].text) && !(r.errexit && isTest(r.functions[args[0].text])):
@@ -752,8 +801,35 @@ func hasDefaultAssignment(n syntax.Node) bool {
 	})
 }
 
+// setsUnnamed reports whether a command sets a variable whose name is the value of another, as in printf -v "$NAME".
+func setsUnnamed(n syntax.Node) bool {
+	c, ok := n.(*syntax.CallExpr)
+	if !ok || len(c.Args) < 2 {
+		return false
+	}
+	args := c.Args[1:]
+	switch c.Args[0].Lit() {
+	case "printf":
+		option := sourceText(args[0])
+		if option == "-v" {
+			args = args[1:]
+		}
+		args = args[:min(1, len(args))]
+		if !strings.HasPrefix(option, "-v") {
+			return false
+		}
+	case "read", "mapfile", "readarray":
+	default:
+		return false
+	}
+	return slices.ContainsFunc(args, func(w *syntax.Word) bool { return len(usedVariables(w)) > 0 })
+}
+
 // markUnknown marks the variables that a part of the script sets as unknown.
 func (r *reader) markUnknown(n syntax.Node) {
+	if hasNode(n, setsUnnamed) {
+		r.forget()
+	}
 	for _, name := range setVariables(n) {
 		r.scriptVars[name] = true
 		delete(r.vars, name)
@@ -796,7 +872,8 @@ func (r *reader) changeDirectory(c setupCall) {
 
 // leaveDirectory reads cd to a directory that is known only to a shell.
 func (r *reader) leaveDirectory(c setupCall) {
-	text := "cd " + strings.TrimPrefix(strings.TrimPrefix(c.text, "pushd "), "cd ")
+	_, target, _ := strings.Cut(c.text, " ") // after cd or pushd
+	text := strings.TrimSpace("cd " + target)
 	uses := usedVariables(c.stmt)
 	isOutside := func(name string) bool { // the shell of a rank does not have the value
 		return slices.Contains(shellParameters, name) || name == "$0" || name == "$(" || strings.HasSuffix(name, "[]") || readsArguments(name) && !r.lacksArguments()

@@ -727,7 +727,8 @@ func setVariables(nodes ...syntax.Node) (names []string) {
 					switch n.Args[0].Lit() {
 					case "read", "mapfile", "readarray", "getopts", "printf", "let":
 						for _, w := range n.Args[1:] {
-							if name, _, _ := strings.Cut(w.Lit(), "="); isPlainName(name) {
+							name, _, _ := strings.Cut(strings.TrimPrefix(w.Lit(), "-v"), "=") // printf -vNAME
+							if isPlainName(name) {
 								names = append(names, name)
 							}
 						}
@@ -799,7 +800,7 @@ func (r *reader) assign(line int, a *syntax.Assign) (known bool) {
 		v = expand.Variable{Set: true, Kind: expand.String, Str: value}
 	}
 	delete(r.hidden, name)
-	if !known {
+	if !known || r.attributed[name] {
 		delete(r.vars, name)
 		return false
 	}
