@@ -23,7 +23,7 @@ type command struct {
 	containerDir string // --container-workdir as bash code; only the container may have the directory
 
 	// Numbers in the options of srun or mpirun; 0 if not given.
-	srun struct{ nodes, tasks, tasksPerNode, cpus int }
+	srun struct{ nodes, tasks, tasksPerNode, cpus, taskGPUs int }
 }
 
 // convertLaunch converts the command that starts the program.

@@ -106,6 +106,9 @@ func (c *command) layout() {
 			c.note(fmt.Sprintf("%d cores per node", all), fmt.Sprintf("the job requests %d for each of the %d ranks", cpus, perNode))
 		}
 	}
+	if c.srun.taskGPUs > 0 { // only srun requests GPUs
+		gpus = c.srun.taskGPUs * slices.Max(ranks)
+	}
 	if c.inSrun && !j.torchrun && j.taskGPUs > 0 && j.slurm["gpu_bind"] == "" {
 		j.setIfValid("gpu_bind", "per_task:"+strconv.Itoa(j.taskGPUs)) // which --gpus-per-task implies
 	}

@@ -254,9 +254,12 @@ func (c *command) convertStepGPUs(o option) {
 	switch {
 	case n == 0 && o.known && (o.value == "none" || o.value == "gpu:0" || o.value == "0"):
 		c.change("srun --"+o.name+"="+o.value, "the program has no GPUs, but the job's ranks have all of them")
+	case j.nodeGPUs() == 0 && !o.known:
+		c.change("srun --"+o.name, "the number is known only to a shell: set slurm.gpus_per_node")
 	case j.nodeGPUs() == 0:
-		if o.known {
-			c.r.convertOption(directive{o, c.line})
+		c.r.convertOption(directive{o, c.line})
+		if o.name == "gpus-per-task" {
+			c.srun.taskGPUs = n
 		}
 	case n == 0:
 		c.note("srun --"+o.name, "ranks share all GPUs of their node")
