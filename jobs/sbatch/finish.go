@@ -224,7 +224,7 @@ func (r *reader) keptSteps() (kept []step) {
 		readsFiles := slices.Contains(s.uses, "$(") || slices.Contains(s.uses, "PWD")
 		switch s.kind {
 		case stepAssign:
-			if !needed[s.name] && !r.foreign || r.hidden[s.name] {
+			if !needed[s.name] && !r.foreign && !environmentName().MatchString(s.name) || r.hidden[s.name] {
 				continue
 			}
 			r.noteParameters(s)

@@ -251,6 +251,8 @@ func TestConversion(t *testing.T) {
 		{name: "GPUs of fewer tasks than the job has", script: "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=4\nsrun -n2 --gpus-per-task=2 python train.py\n", toml: "gpus_per_node = 2\n"},
 		{name: "GPUs of one torchrun of srun", script: "#!/bin/bash\n#SBATCH -N 2\nsrun --gpus-per-task=8 torchrun --nproc_per_node=8 train.py\n", toml: "gpus_per_node = 8\n"},
 		{name: "unknown number of GPUs of srun", script: "srun --gpus-per-task=$N python train.py\n", note: "srun --gpus-per-task", changes: true, toml: "argv"},
+		{name: "GPUs without export", script: "#SBATCH --gres=gpu:2\nCUDA_VISIBLE_DEVICES=1\nsrun -n1 python train.py\n", toml: "[setup.env]\nCUDA_VISIBLE_DEVICES = \"1\"\n"},
+		{name: "libraries without export", script: "LD_LIBRARY_PATH=/y:$LD_LIBRARY_PATH\nsrun python train.py\n", toml: `lines = ["LD_LIBRARY_PATH=/y:$LD_LIBRARY_PATH"]`},
 		{name: "start of an option's name", script: "#SBATCH --constrain=m40 --parti gpu\nsrun python train.py\n", toml: "constraint = \"m40\"\npartition = \"gpu\"\n"},
 		{name: "start of --signal", script: "#SBATCH --sig=USR2@90\nsrun python train.py\n", toml: `stop_signal = "USR2"`},
 		{name: "different cluster", script: "#SBATCH -M gpu\nsrun python train.py\n", note: "--clusters=gpu", changes: true, wrapped: "#SBATCH -M gpu"},

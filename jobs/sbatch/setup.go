@@ -55,6 +55,10 @@ var rankNames = words("RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK")
 // singleRank are the values of the variables of rankNames in a job with one rank.
 var singleRank = words("RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=0")
 
+// environmentName matches variables that the environment of a script usually has, or that modules export. An
+// assignment changes them for the program also without export, so the setup keeps it.
+var environmentName = lazyregexp.New(`^(?:PATH|(?:\w*_)?(?:LIBRARY|INCLUDE)_PATH|CPATH|PYTHONPATH|MANPATH|MODULEPATH|HOME|TMPDIR|USER|LANG|LC_\w+|(?:CUDA|ROCM|CONDA|MPI|JAVA|PYTHON|VIRTUAL)_\w+|OMP_NUM_THREADS)$`)
+
 // noteRankValues adds notes about the values that the script exports in the variables of rankNames.
 func (r *reader) noteRankValues() {
 	for _, name := range slices.Sorted(maps.Keys(r.rankValues)) {
@@ -509,7 +513,8 @@ func readsOwnNames(c *syntax.DeclClause) bool {
 // options.
 func (r *reader) prepareAssign(s *syntax.Stmt, a *syntax.Assign, declaration string) {
 	name, line := a.Name.Value, r.line(s)
-	if r.allexport {
+	setBySlurm := isSlurmVariable(name) && isManaged(name) || name == "CUDA_VISIBLE_DEVICES" && r.job.nodeGPUs() > 0
+	if r.allexport || setBySlurm {
 		r.exported[name] = true
 	}
 	known := r.assign(line, a)
