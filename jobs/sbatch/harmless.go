@@ -72,7 +72,9 @@ func (r *reader) isHarmless(s *syntax.Stmt) bool {
 	switch c := s.Cmd.(type) {
 	case nil, *syntax.FuncDecl:
 		return true
-	case *syntax.DeclClause, *syntax.TestClause, *syntax.ArithmCmd:
+	case *syntax.DeclClause:
+		return hasPureCommands(c) && (r.afterProgram || !setsUnknownName(c))
+	case *syntax.TestClause, *syntax.ArithmCmd:
 		return hasPureCommands(c)
 	case *syntax.CallExpr:
 		return r.isHarmlessCall(c)

@@ -261,7 +261,7 @@ func makesDirectory(s *syntax.Stmt) bool {
 
 // prepareNested keeps a loop, a condition, or a pipe as shell code.
 func (r *reader) prepareNested(s *syntax.Stmt) {
-	if r.isHarmless(s) && len(setVariables(s)) == 0 && !hasExit(s) && !(r.errexit && isTest(s)) {
+	if r.isHarmless(s) && len(setVariables(s)) == 0 && !setsUnknownName(s) && !hasExit(s) && !(r.errexit && isTest(s)) {
 		return
 	}
 	r.markUnknown(s)
@@ -838,6 +838,9 @@ func (r *reader) markUnknown(n syntax.Node) {
 	for _, name := range setVariables(n) {
 		r.scriptVars[name] = true
 		delete(r.vars, name)
+	}
+	if setsUnknownName(n) {
+		r.forget()
 	}
 }
 

@@ -741,6 +741,31 @@ func setVariables(nodes ...syntax.Node) (names []string) {
 	return names
 }
 
+// setsUnknownName reports whether a part of the script sets a variable whose name only a shell knows, as in
+// export "$NAME=1" and read "$NAME".
+func setsUnknownName(n syntax.Node) bool {
+	hasValue := func(w *syntax.Word) bool { return strings.Contains(sourceText(w), "$") }
+	return hasNode(n, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.DeclClause:
+			return slices.ContainsFunc(n.Args, func(a *syntax.Assign) bool {
+				return a.Name == nil && a.Value != nil && !strings.HasPrefix(a.Value.Lit(), "-")
+			})
+		case *syntax.CallExpr:
+			if len(n.Args) < 2 {
+				return false
+			}
+			switch n.Args[0].Lit() {
+			case "read", "mapfile", "readarray", "getopts", "unset":
+				return slices.ContainsFunc(n.Args[1:], hasValue)
+			case "printf":
+				return strings.HasPrefix(n.Args[1].Lit(), "-v") && len(n.Args) > 2 && hasValue(n.Args[2])
+			}
+		}
+		return false
+	})
+}
+
 // assignsVariable reports whether an arithmetic expression changes a variable, as in $((i++)).
 func assignsVariable(x syntax.ArithmExpr) bool {
 	return hasNode(x, func(n syntax.Node) bool {
