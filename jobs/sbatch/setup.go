@@ -297,8 +297,13 @@ func (r *reader) readEffects(s *syntax.Stmt) {
 			case "source", ".", "eval":
 				r.forget()
 				r.removeArguments()
+			case "unset":
+				for _, w := range n.Args[1:] {
+					delete(r.vars, w.Lit())
+				}
 			default:
 				if r.functions[name] != nil && !r.callsHarmlessFunction(name) {
+					r.readFunction(name)
 					r.forget()
 				}
 			}
@@ -518,6 +523,10 @@ func (r *reader) prepareAssign(s *syntax.Stmt, a *syntax.Assign, declaration str
 		r.exported[name] = true
 	}
 	known := r.assign(line, a)
+	setsOthers := a.Value != nil && len(setVariables(a.Value)) > 0 // as in A=$((B=1))
+	if setsOthers {
+		r.markUnknown(a.Value)
+	}
 	if r.hidden[name] {
 		return
 	}
@@ -529,7 +538,7 @@ func (r *reader) prepareAssign(s *syntax.Stmt, a *syntax.Assign, declaration str
 	if r.exported[name] {
 		code = "export " + text
 	}
-	hasEffect := a.Value != nil && hasCommand(a.Value) && !hasPureCommands(a.Value) && !isManaged(name)
+	hasEffect := a.Value != nil && (hasCommand(a.Value) && !hasPureCommands(a.Value) || setsOthers) && !isManaged(name)
 	switch value, isString := r.knownString(name); {
 	case !hasEffect && !r.exported[name]:
 		r.addStep(step{kind: stepAssign, line: line, name: name, text: text, uses: uses})
@@ -642,18 +651,25 @@ func (r *reader) prepareCall(s *syntax.Stmt, call *syntax.CallExpr) {
 
 // prepareFunction reads a call of a function of the script.
 func (r *reader) prepareFunction(s *syntax.Stmt, name string) {
+	r.readFunction(name)
+	r.run(s)
+	r.forget()
+}
+
+// readFunction reads the effects on the shell of a function of the script.
+func (r *reader) readFunction(name string) {
+	if r.calls++; r.calls >= maxCalls {
+		r.forget()
+		return
+	}
 	body := r.functions[name]
 	r.functions[name] = nil // without the calls of a recursive function
-	for _, name := range setVariables(body) {
-		r.scriptVars[name] = true
-	}
+	r.markUnknown(body)
 	r.hideNestedSecrets(body)
 	arguments := r.removeArguments() // a function has its own
 	r.readEffects(body)
 	maps.Copy(r.vars, arguments)
 	r.functions[name] = body
-	r.run(s)
-	r.forget()
 }
 
 // endOfExports matches the end of set -a, which exports all variables.
@@ -709,6 +725,9 @@ func (r *reader) prepareCommand(c setupCall) {
 			r.expansionCommand = c.text
 		}
 	case "unset":
+		if !c.known {
+			r.forget()
+		}
 		for _, a := range c.args {
 			delete(r.vars, a)
 			delete(r.exported, a)
@@ -798,9 +817,12 @@ func (r *reader) prepareConda(c setupCall) {
 	}
 }
 
-// hasDefaultAssignment reports whether a command contains ${NAME:=value}.
+// hasDefaultAssignment reports whether a command contains ${NAME:=value} or $((NAME=value)).
 func hasDefaultAssignment(n syntax.Node) bool {
 	return hasNode(n, func(n syntax.Node) bool {
+		if x, ok := n.(*syntax.ArithmExp); ok {
+			return assignsVariable(x.X)
+		}
 		e, ok := n.(*syntax.ParamExp)
 		return ok && e.Exp != nil && (e.Exp.Op == syntax.AssignUnset || e.Exp.Op == syntax.AssignUnsetOrNull)
 	})

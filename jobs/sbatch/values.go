@@ -372,6 +372,7 @@ func (r *reader) args(words []*syntax.Word) (list []arg) {
 	for _, w := range words {
 		values, known := r.fields(w)
 		if !known {
+			r.markUnknown(w) // as in $((N++)) $N
 			list = append(list, arg{word: w, startsProgram: r.startsProgram(w)})
 			continue
 		}
