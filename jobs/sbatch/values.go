@@ -112,7 +112,7 @@ func (r *reader) inspect(w *syntax.Word) inspection {
 			}
 			if hasDefault(n) && !known {
 				switch {
-				case isSlurmVariable(name) && !r.isUnset(name), r.scriptVars[name], !isPlainName(name) && !r.isUnset(name), r.secretDefault(n), strings.HasSuffix(name, "PATH"): // modules set PATH variables
+				case isSlurmVariable(name) && !r.isUnset(name), r.scriptVars[name], !isPlainName(name) && !r.isUnset(name), r.secretDefault(n), strings.HasSuffix(name, "PATH"), r.setupMaySet(name): // modules set PATH variables
 					x.possible = false
 				default:
 					x.environ.unset[name] = true
@@ -139,6 +139,18 @@ func (r *reader) isUnset(name string) bool {
 		return r.job.array == "" && !bytes.Contains(r.src, []byte("SBATCH -a")) && !bytes.Contains(r.src, []byte("--array"))
 	}
 	return false
+}
+
+// changesEnvironment matches setup commands that export variables.
+var changesEnvironment = lazyregexp.New(`\b(?:module|ml|source|conda|mamba|micromamba)\b|(?:^|[;&|] *)\. `)
+
+// setupMaySet reports whether a step before may set a variable that the script does not assign. Only the
+// shell then knows whether a default applies.
+func (r *reader) setupMaySet(name string) bool {
+	isEnvironment := environmentName().MatchString(name) || slices.ContainsFunc(words("_HOME _ROOT _PREFIX _VERSION"), func(end string) bool { return strings.HasSuffix(name, end) })
+	return r.foreign && isPlainName(name) || isEnvironment && slices.ContainsFunc(r.steps, func(s step) bool {
+		return s.kind == stepModule || s.kind == stepConda || s.kind == stepVenv || s.kind == stepRun && changesEnvironment().MatchString(s.text)
+	})
 }
 
 // secretDefault reports whether a default such as the one in ${API_KEY:-value} is a secret, which
