@@ -201,7 +201,7 @@ func (r *reader) word(w *syntax.Word) (value string, known bool) {
 // value. It runs no command, and it bounds the work and the size of the result.
 func (r *reader) expand(w *syntax.Word, literal bool) (list []string, known bool) {
 	x := r.inspect(w)
-	if !x.possible {
+	if !x.possible || expandsDifferently(w, literal) {
 		return nil, false
 	}
 	each, most := r.cost(w), 1
@@ -241,6 +241,36 @@ func (r *reader) expand(w *syntax.Word, literal bool) (list []string, known bool
 		r.defaults[name] = true
 	}
 	return list, true
+}
+
+// assignmentLike matches the start of an argument such as out=~/runs, in which bash expands ~.
+var assignmentLike = lazyregexp.New(`^[A-Za-z_]\w*=`)
+
+// expandsDifferently reports whether bash expands a word to a different value than the expander. With literal,
+// the word is the value of an assignment.
+func expandsDifferently(w *syntax.Word, literal bool) bool {
+	isAssignment := literal || len(w.Parts) > 0 && assignmentLike().MatchString(sourceText(w))
+	for i, p := range w.Parts {
+		switch p := p.(type) {
+		case *syntax.Lit: // A=x:~/y
+			if isAssignment && (strings.Contains(p.Value, ":~") || !literal && i == 0 && strings.Contains(p.Value, "=~")) {
+				return true
+			}
+		case *syntax.ParamExp: // ${A:-"x y"} is one word
+			isChoice := hasDefault(p) || p.Exp != nil && (p.Exp.Op == syntax.AlternateUnset || p.Exp.Op == syntax.AlternateUnsetOrNull)
+			if !literal && isChoice && p.Exp.Word != nil && strings.ContainsAny(sourceText(p.Exp.Word), `"'\`) {
+				return true
+			}
+		case *syntax.DblQuoted: // "${A:-~/x}" keeps the ~
+			if slices.ContainsFunc(p.Parts, func(p syntax.WordPart) bool {
+				e, ok := p.(*syntax.ParamExp)
+				return ok && e.Exp != nil && e.Exp.Word != nil && strings.HasPrefix(sourceText(e.Exp.Word), "~")
+			}) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // maxWork is the maximum work of the expansions of a script, in the unit of [reader.cost]. Without it,
