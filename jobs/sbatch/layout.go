@@ -77,15 +77,15 @@ func (j *job) nodeCores() int {
 func (c *command) layout() {
 	r, j := c.r, c.r.job
 	nodes, gpus, cores := max(1, j.nodes), j.nodeGPUs(), j.nodeCores()
-	// The script starts the program once, and the program uses all nodes or GPUs itself.
-	j.once = !c.inSrun && !j.torchrun && j.image == "" && len(c.args) > 0 && (nodes > 1 || gpus > 1)
+	isPython := len(c.args) > 0 && strings.HasPrefix(path.Base(c.args[0].text), "python")
+	// The script starts the program once, and the program uses all nodes, GPUs, or tasks itself, for example with mpirun.
+	j.once = !c.inSrun && !j.torchrun && j.image == "" && len(c.args) > 0 && (nodes > 1 || gpus > 1 || j.allocatedTasks() > 1 && !isPython)
 	j.single = !c.inSrun && !j.torchrun && (&finder{r: r, functions: map[string]bool{}}).classify(c.args, 0) != launchProgram
 	total := c.countRanks(nodes)
 	nodes = c.countNodes(nodes, total)
 	if j.gpus == 0 && j.allGPUs%nodes != 0 {
 		c.note("--gpus="+strconv.Itoa(j.allGPUs), fmt.Sprintf("the job requests %d GPUs on each of %d nodes", gpus, nodes))
 	}
-	isPython := len(c.args) > 0 && strings.HasPrefix(path.Base(c.args[0].text), "python")
 	if tasks := total / nodes; j.once && isPython && gpus > 0 && tasks%gpus != 0 && gpus%tasks != 0 {
 		c.note(fmt.Sprintf("%d tasks per node", tasks), fmt.Sprintf("they cannot share %d GPUs evenly; the job has one task with all cores on each node", gpus))
 		total = nodes

@@ -254,6 +254,7 @@ func TestConversion(t *testing.T) {
 		{name: "GPUs without export", script: "#SBATCH --gres=gpu:2\nCUDA_VISIBLE_DEVICES=1\nsrun -n1 python train.py\n", toml: "[setup.env]\nCUDA_VISIBLE_DEVICES = \"1\"\n"},
 		{name: "libraries without export", script: "LD_LIBRARY_PATH=/y:$LD_LIBRARY_PATH\nsrun python train.py\n", toml: `lines = ["LD_LIBRARY_PATH=/y:$LD_LIBRARY_PATH"]`},
 		{name: "default after exports of a file", script: "export $(cat .env)\nsrun python train.py ${LR:-0.1}\n", toml: "train.py ${LR:-0.1}", note: "$LR"},
+		{name: "script that uses all tasks", wrap: true, script: "#SBATCH -c 2\n./run.sh\n", toml: "run = \"once\"\n", wrapped: "ddpbatch launch --set command.run=once -- ./run.sh"},
 		{name: "start of an option's name", script: "#SBATCH --constrain=m40 --parti gpu\nsrun python train.py\n", toml: "constraint = \"m40\"\npartition = \"gpu\"\n"},
 		{name: "start of --signal", script: "#SBATCH --sig=USR2@90\nsrun python train.py\n", toml: `stop_signal = "USR2"`},
 		{name: "different cluster", script: "#SBATCH -M gpu\nsrun python train.py\n", note: "--clusters=gpu", changes: true, wrapped: "#SBATCH -M gpu"},

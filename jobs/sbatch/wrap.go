@@ -98,7 +98,7 @@ func (r *reader) wrapLauncher(all []arg) (e edit, ok bool) {
 func (r *reader) singleFlags(program arg) string {
 	j := r.job
 	isMPI := slices.Contains(mpirunNames, path.Base(program.text))
-	if !j.torchrun && (isMPI || max(1, j.nodes) > 1 || j.nodeGPUs() > 1) {
+	if !j.torchrun && (isMPI || j.once || max(1, j.nodes) > 1 || j.nodeGPUs() > 1) {
 		return "--set command.run=once"
 	}
 	return "-n 1"
