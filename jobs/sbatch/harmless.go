@@ -147,9 +147,9 @@ func (r *reader) isHarmlessCall(c *syntax.CallExpr) bool {
 	case "scontrol":
 		return first == "show" || first == "hostnames"
 	case "conda", "mamba", "micromamba":
-		return first == "env" || len(c.Args) == 2 && slices.Contains(words("deactivate list info"), first)
+		return first == "env" || len(c.Args) == 2 && (slices.Contains(words("list info"), first) || first == "deactivate" && r.afterProgram)
 	case "module", "ml":
-		return base == "ml" && len(c.Args) == 1 || slices.Contains(words("list avail av show unload purge rm li"), first)
+		return base == "ml" && len(c.Args) == 1 || slices.Contains(words("list avail av show li"), first) || r.afterProgram && slices.Contains(words("unload purge rm"), first)
 	case "pip", "pip3":
 		return slices.Contains(words("list freeze show --version"), first)
 	case "deactivate", "set", "cd", "pushd", "popd", "unset", "export", "shopt", "ulimit":
