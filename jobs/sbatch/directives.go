@@ -29,10 +29,17 @@ func (r *reader) readFirstLine() {
 	line, _, _ := strings.Cut(string(r.src), "\n")
 	command, _ := strings.CutPrefix(line, "#!")
 	args := strings.Fields(command)
-	if len(args) > 2 && path.Base(args[0]) == "env" && args[1] == "-S" {
+	switch {
+	case len(args) > 2 && path.Base(args[0]) == "env" && args[1] == "-S":
 		args = args[2:]
+	case len(args) > 1 && path.Base(args[0]) == "env":
+		args = args[1:]
 	}
-	if command == line || len(args) == 0 || !slices.Contains(words("bash sh dash ksh"), path.Base(args[0])) {
+	if command == line || len(args) == 0 {
+		return
+	}
+	if !slices.Contains(words("bash sh dash ksh"), path.Base(args[0])) {
+		r.change(1, line, "the script is converted as a script of bash, which may do something different")
 		return
 	}
 	r.readShellOptions(1, line, slices.DeleteFunc(args[1:], func(a string) bool { return a == "-" || strings.HasPrefix(a, "--") }))
