@@ -74,6 +74,25 @@ func (r *reader) readDirectives(src []byte) {
 	}
 }
 
+// commentStart matches the start of a comment.
+var commentStart = lazyregexp.New(`(?:^|[ \t;])#`)
+
+// readComments reports comments inside commands that end with a backslash. They end the command, but the parser
+// continues it.
+func (r *reader) readComments(src []byte) {
+	number, isContinued := 0, false
+	for line := range bytes.Lines(src) {
+		number++
+		line = bytes.TrimSuffix(line, []byte("\n"))
+		endsWithBackslash := bytes.HasSuffix(line, []byte(`\`))
+		start := commentStart().FindIndex(line)
+		if endsWithBackslash && start != nil && (isContinued || len(bytes.TrimSpace(line[:start[0]])) > 0) {
+			r.change(number, string(line), "the comment ends the command: write it on a line of its own before the command")
+		}
+		isContinued = endsWithBackslash
+	}
+}
+
 // hasDirectives reports whether the script has #SBATCH lines.
 func (r *reader) hasDirectives() bool { return bytes.Contains(r.src, []byte("#SBATCH")) }
 
