@@ -652,11 +652,17 @@ func usedVariables(nodes ...syntax.Node) (names []string) {
 				if readsParameters(n) {
 					add("@")
 				}
+			case *syntax.ForClause:
+				if w, ok := n.Loop.(*syntax.WordIter); ok && !w.InPos.IsValid() { // for A; do
+					add("@")
+				}
 			case *syntax.CmdSubst, *syntax.ProcSubst:
 				add("$(")
 			case *syntax.ParamExp:
 				switch {
 				case n.Param == nil:
+				case n.Excl && n.Param.Value == "#": // the last argument
+					add("@")
 				case n.Excl:
 					add("!")
 				case n.Index != nil:
