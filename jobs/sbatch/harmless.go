@@ -1,6 +1,7 @@
 package sbatch
 
 import (
+	"bytes"
 	"path"
 	"slices"
 	"strings"
@@ -74,7 +75,13 @@ func (r *reader) isHarmless(s *syntax.Stmt) bool {
 		return true
 	case *syntax.DeclClause:
 		return hasPureCommands(c) && (r.afterProgram || !setsUnknownName(c))
-	case *syntax.TestClause, *syntax.ArithmCmd:
+	case *syntax.TestClause:
+		setsMatch := !r.afterProgram && bytes.Contains(r.src, []byte("BASH_REMATCH")) && hasNode(c, func(n syntax.Node) bool {
+			b, ok := n.(*syntax.BinaryTest)
+			return ok && b.Op == syntax.TsReMatch
+		})
+		return hasPureCommands(c) && !setsMatch
+	case *syntax.ArithmCmd:
 		return hasPureCommands(c)
 	case *syntax.CallExpr:
 		return r.isHarmlessCall(c)

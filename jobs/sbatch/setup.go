@@ -301,6 +301,15 @@ func (r *reader) readEffects(s *syntax.Stmt) {
 				for _, w := range n.Args[1:] {
 					delete(r.vars, w.Lit())
 				}
+			case "shopt":
+				args, _ := r.arguments(n.Args[1:])
+				r.readExpansionOptions(r.line(n), sourceText(n), args)
+			case "set":
+				if slices.ContainsFunc(n.Args[1:], func(w *syntax.Word) bool {
+					return w.Lit() == "noglob" || strings.HasPrefix(w.Lit(), "-") && strings.Contains(w.Lit(), "f")
+				}) {
+					r.expansionCommand = sourceText(n)
+				}
 			default:
 				if r.functions[name] != nil && !r.callsHarmlessFunction(name) {
 					r.readFunction(name)
@@ -719,11 +728,7 @@ func (r *reader) prepareCommand(c setupCall) {
 		r.readShellOptions(c.line, c.text, c.args)
 	case "shopt":
 		r.run(c.stmt)
-		if slices.ContainsFunc(c.args, func(a string) bool {
-			return slices.Contains(words("nullglob failglob dotglob globstar extglob nocaseglob"), a)
-		}) {
-			r.expansionCommand = c.text
-		}
+		r.readExpansionOptions(c.line, c.text, c.args)
 	case "unset":
 		if !c.known {
 			r.forget()
@@ -799,6 +804,18 @@ func (r *reader) readShellOptions(line int, text string, args []string) {
 		}
 		if a == "-a" || a == "allexport" {
 			r.change(line, text, "it exports all variables: use export")
+		}
+	}
+}
+
+// readExpansionOptions reads the arguments of shopt.
+func (r *reader) readExpansionOptions(line int, text string, args []string) {
+	for _, a := range args {
+		switch a {
+		case "nullglob", "failglob", "dotglob", "globstar", "extglob", "nocaseglob":
+			r.expansionCommand = text
+		case "expand_aliases":
+			r.change(line, text, "the program and its arguments may be aliases")
 		}
 	}
 }
