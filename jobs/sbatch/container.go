@@ -183,6 +183,8 @@ func (c *command) addMount(m string) {
 // has --container-image.
 func (c *command) convertImageOption(o option, text string, hasImage bool) {
 	switch {
+	case !hasImage && o.name == "container-name" && c.r.job.image == "":
+		c.change(text, "the program runs in a container that exists on the node: set setup.container.image")
 	case !hasImage:
 		c.note(text, "it needs --container-image")
 	case o.name == "container-workdir" && o.known && filepath.IsAbs(o.value) && isValidText(o.value):

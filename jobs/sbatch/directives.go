@@ -282,6 +282,10 @@ func (r *reader) convertKey(d directive) {
 		if d.value != string(jobs.Singleton) || !j.setRaw("dependency", quoteAll([]string{d.value})) {
 			r.change(d.line, d.String(), "use slurm.dependency or --after with the name of a run")
 		}
+	case "input":
+		if d.value != "none" && d.value != "/dev/null" {
+			r.change(d.line, d.String(), noInput)
+		}
 	case "export":
 		r.convertJobExport(d)
 	case "no-requeue", "requeue":

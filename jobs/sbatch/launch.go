@@ -26,6 +26,9 @@ type command struct {
 	srun struct{ nodes, tasks, tasksPerNode, cpus, taskGPUs int }
 }
 
+// noInput is the reason of a note about a file that the program reads as standard input.
+const noInput = "the program has no standard input"
+
 // convertLaunch converts the command that starts the program.
 func (r *reader) convertLaunch(s *syntax.Stmt, call *syntax.CallExpr) {
 	c := &command{r: r, line: r.line(s), stmt: s}
@@ -40,7 +43,7 @@ func (r *reader) convertLaunch(s *syntax.Stmt, call *syntax.CallExpr) {
 	for _, redirect := range s.Redirs {
 		switch {
 		case readsFile(redirect):
-			r.change(r.line(redirect), sourceText(s), "the program has no standard input")
+			r.change(r.line(redirect), sourceText(s), noInput)
 		case writesFile(redirect):
 			r.note(r.line(redirect), sourceText(s), "redirections are dropped: the log is in the run directory")
 		}

@@ -166,6 +166,9 @@ func (c *command) convertSrun() bool {
 	for _, o := range options {
 		c.convertStepOption(o, hasImage)
 	}
+	if hasImage && c.containerDir == "" {
+		c.note("srun --container-image", "without --container-workdir, srun starts in the working directory of the image; ranks start in command.workdir")
+	}
 	if c.containerDir != "" { // also with --chdir
 		c.r.job.shellDir = c.containerDir
 	}
@@ -204,7 +207,7 @@ func (c *command) convertStepOption(o option, hasImage bool) {
 		c.convertStepExport(o)
 	case "input":
 		if o.value != "none" && o.value != "/dev/null" {
-			c.change(text, "the program has no standard input")
+			c.change(text, noInput)
 		}
 	case "nodelist", "exclude", "relative", "multi-prog", "het-group", "pack-group", "pty", "no-allocate", "array", "nodefile":
 		c.change(text, notExpressible)

@@ -29,7 +29,7 @@ func (r *reader) wrap(program *candidate) (script []byte) {
 		}
 	}
 	code, hasCode := r.joinArguments(args)
-	if !hasLauncher || !hasCode || slices.ContainsFunc(program.stmt.Redirs, readsFile) { // ranks have no standard input
+	if !hasLauncher || !hasCode || slices.ContainsFunc(r.notes, func(n Note) bool { return strings.HasPrefix(n.Reason, noInput) }) {
 		return nil
 	}
 	end := 0
