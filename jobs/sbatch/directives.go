@@ -78,16 +78,27 @@ func (r *reader) readDirectives(src []byte) {
 var commentStart = lazyregexp.New(`(?:^|[ \t;])#`)
 
 // readComments reports comments inside commands that end with a backslash. They end the command, but the parser
-// continues it.
+// continues it with the next line of code.
 func (r *reader) readComments(src []byte) {
 	number, isContinued := 0, false
+	comment, text := 0, "" // the first comment of the command; 0 if there is none
 	for line := range bytes.Lines(src) {
 		number++
 		line = bytes.TrimSuffix(line, []byte("\n"))
+		code := bytes.TrimSpace(line)
+		isComment := bytes.HasPrefix(code, []byte("#"))
 		endsWithBackslash := bytes.HasSuffix(line, []byte(`\`))
-		start := commentStart().FindIndex(line)
-		if endsWithBackslash && start != nil && (isContinued || len(bytes.TrimSpace(line[:start[0]])) > 0) {
-			r.change(number, string(line), "the comment ends the command: write it on a line of its own before the command")
+		if comment > 0 && len(code) > 0 && !isComment {
+			r.change(comment, text, "the comment ends the command: write it on a line of its own before the command")
+			comment = 0
+		}
+		switch {
+		case isComment && !isContinued: // it continues nothing
+			continue
+		case comment == 0 && endsWithBackslash && commentStart().Match(line):
+			comment, text = number, string(line)
+		case !endsWithBackslash:
+			comment = 0
 		}
 		isContinued = endsWithBackslash
 	}
