@@ -81,6 +81,9 @@ func (c *command) layout() {
 	// The script starts the program once, and the program uses all nodes, GPUs, or tasks itself, for example with mpirun.
 	j.once = !c.inSrun && !j.torchrun && j.image == "" && len(c.args) > 0 && (nodes > 1 || gpus > 1 || j.allocatedTasks() > 1 && !isPython)
 	j.single = !c.inSrun && !j.torchrun && (&finder{r: r, functions: map[string]bool{}}).classify(c.args, 0) != launchProgram
+	if tasks := j.allocatedTasks(); j.single && !j.once && tasks > 1 && len(c.args) > 0 && !isPython {
+		c.change(fmt.Sprintf("%d tasks per node", tasks), "the program may start them in its container, but the job has one task on each node")
+	}
 	total := c.countRanks(nodes)
 	nodes = c.countNodes(nodes, total)
 	if j.gpus == 0 && j.allGPUs%nodes != 0 {

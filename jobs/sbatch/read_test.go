@@ -272,6 +272,7 @@ func TestConversion(t *testing.T) {
 		{name: "standard input of the script", script: "#SBATCH --input=f\nsrun python train.py\n", note: "--input=f", changes: true, toml: `"train.py"]`},
 		{name: "container that exists", script: "srun --container-name=c python train.py\n", note: "srun --container-name", changes: true, toml: `"train.py"]`},
 		{name: "directory of an image", script: "srun --container-image=i python train.py\n", note: "srun --container-image", toml: `image = "i"`},
+		{name: "container that uses all tasks", script: "apptainer exec a.sif ./solver\n", note: "2 tasks per node", changes: true, wrapped: "ddpbatch launch"},
 		{name: "start of an option's name", script: "#SBATCH --constrain=m40 --parti gpu\nsrun python train.py\n", toml: "constraint = \"m40\"\npartition = \"gpu\"\n"},
 		{name: "start of --signal", script: "#SBATCH --sig=USR2@90\nsrun python train.py\n", toml: `stop_signal = "USR2"`},
 		{name: "different cluster", script: "#SBATCH -M gpu\nsrun python train.py\n", note: "--clusters=gpu", changes: true, wrapped: "#SBATCH -M gpu"},
