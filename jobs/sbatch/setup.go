@@ -845,35 +845,8 @@ func hasDefaultAssignment(n syntax.Node) bool {
 	})
 }
 
-// setsUnnamed reports whether a command sets a variable whose name is the value of another, as in printf -v "$NAME".
-func setsUnnamed(n syntax.Node) bool {
-	c, ok := n.(*syntax.CallExpr)
-	if !ok || len(c.Args) < 2 {
-		return false
-	}
-	args := c.Args[1:]
-	switch c.Args[0].Lit() {
-	case "printf":
-		option := sourceText(args[0])
-		if option == "-v" {
-			args = args[1:]
-		}
-		args = args[:min(1, len(args))]
-		if !strings.HasPrefix(option, "-v") {
-			return false
-		}
-	case "read", "mapfile", "readarray":
-	default:
-		return false
-	}
-	return slices.ContainsFunc(args, func(w *syntax.Word) bool { return len(usedVariables(w)) > 0 })
-}
-
 // markUnknown marks the variables that a part of the script sets as unknown.
 func (r *reader) markUnknown(n syntax.Node) {
-	if hasNode(n, setsUnnamed) {
-		r.forget()
-	}
 	for _, name := range setVariables(n) {
 		r.scriptVars[name] = true
 		delete(r.vars, name)

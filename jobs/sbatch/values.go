@@ -808,7 +808,8 @@ func setsUnknownName(n syntax.Node) bool {
 			case "read", "mapfile", "readarray", "getopts", "unset":
 				return slices.ContainsFunc(n.Args[1:], hasValue)
 			case "printf":
-				return strings.HasPrefix(n.Args[1].Lit(), "-v") && len(n.Args) > 2 && hasValue(n.Args[2])
+				option := sourceText(n.Args[1])
+				return strings.HasPrefix(option, "-v") && hasValue(n.Args[1]) || option == "-v" && len(n.Args) > 2 && hasValue(n.Args[2])
 			}
 		}
 		return false
