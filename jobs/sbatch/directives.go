@@ -104,6 +104,20 @@ func (r *reader) readComments(src []byte) {
 	}
 }
 
+// readOwnPath reports code that asks Slurm for the path of the script.
+func (r *reader) readOwnPath(src []byte) {
+	if !bytes.Contains(src, []byte("scontrol show job")) {
+		return
+	}
+	number := 0
+	for line := range bytes.Lines(src) {
+		number++
+		if text := string(bytes.TrimSpace(line)); strings.Contains(text, "Command=") && !strings.HasPrefix(text, "#") {
+			r.change(number, text, "Slurm runs the script of ddpbatch in the run directory: write the directory of this script")
+		}
+	}
+}
+
 // hasDirectives reports whether the script has #SBATCH lines.
 func (r *reader) hasDirectives() bool { return bytes.Contains(r.src, []byte("#SBATCH")) }
 

@@ -140,6 +140,7 @@ func Read(name string, src []byte, options Options) (Result, error) {
 	r.readFirstLine()
 	r.readDirectives(src)
 	r.readComments(src)
+	r.readOwnPath(src)
 	file, err := parseBash(string(src))
 	if err != nil {
 		r.change(0, "the script", "bash cannot parse it: "+strings.TrimPrefix(err.Error(), ":"))

@@ -260,6 +260,7 @@ func TestConversion(t *testing.T) {
 		{name: "script of env bash", script: "#!/usr/bin/env bash\n#SBATCH --ntasks=1\nsrun python train.py\n", toml: "train.py"},
 		{name: "comment in a command", script: "srun python train.py \\\n  # --b 2 \\\n  --c 3\n", note: "# --b 2", changes: true, wrapped: "ddpbatch launch -- python train.py \\\n  # --b 2 \\\n  --c 3\n"},
 		{name: "comment at the end of a line of a command", script: "srun python train.py --a $# \\\n  --b 2 # b \\\n  --c 3\n", note: "--b 2 # b", changes: true, wrapped: "ddpbatch launch"},
+		{name: "path of the script from Slurm", script: "D=$(dirname $(scontrol show job $SLURM_JOB_ID | awk -F= '/Command=/{print $2}'))\n. $D/act.sh\nsrun python train.py\n", note: "D=$(dirname", changes: true, wrapped: "ddpbatch launch -- python train.py"},
 		{name: "comments only at the end of a command", script: "srun python train.py --a 1 \\\n  # --b 2 \\\n  # --c 3\n\nwait\n", toml: `"--a", "1"]`},
 		{name: "a command in comments", script: "# python other.py \\\n#  --a 1 \\\n#  --b 2\nsrun python train.py\n", toml: `"train.py"]`},
 		{name: "comment before a command", script: "# train \\\nsrun python train.py\n", toml: `"train.py"]`},
