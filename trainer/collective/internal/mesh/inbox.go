@@ -170,9 +170,11 @@ func (x *inbox) Lost(ranks []int) error {
 	return nil
 }
 
-// markLost marks a rank as lost and fails the transfers that wait for it. If the rank reported
-// another rank as the root cause before, the error names the root cause.
-func (x *inbox) markLost(peer int, err error) *PeerError {
+// markLost marks a rank as lost and fails the transfers that wait for it. It returns the reason why
+// nothing can be sent to the rank anymore: the error of the mesh if the mesh failed before, because
+// the peers of a mesh that fails close their connections. If the rank reported another rank as the
+// root cause before, the error names the root cause.
+func (x *inbox) markLost(peer int, err error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.lost[peer] == nil {
@@ -181,7 +183,7 @@ func (x *inbox) markLost(peer int, err error) *PeerError {
 		x.lost[peer] = cause
 	}
 	x.drop(func(from int) bool { return from == peer }, x.lost[peer])
-	return x.lost[peer]
+	return x.failure(peer)
 }
 
 // fail fails all transfers with the error of the first call, and returns that error.

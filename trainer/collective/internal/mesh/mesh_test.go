@@ -253,6 +253,17 @@ func TestReporterIsNotRootCause(t *testing.T) {
 	}
 }
 
+// TestLostAfterFailure checks that a peer that closes its connections because this rank gave up does
+// not become the reason why this rank cannot send.
+func TestLostAfterFailure(t *testing.T) {
+	x := newInbox()
+	reason := &PeerError{Peer: 5, Err: errors.New("it burns")}
+	x.fail(reason)
+	if err := x.markLost(1, errConnectionClosed); err != error(reason) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestWaitEndsWithItsContext checks that Wait returns the cause of its context.
 func TestWaitEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
