@@ -13,8 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// An Exposure is a directory above a run directory. Its owner or its mode lets other users replace
-// the run directory with another one.
+// An Exposure is a directory above a run directory, or a symbolic link in its path. Its owner or its mode
+// lets other users replace the run directory with another one.
 type Exposure struct {
 	Path   string
 	Owner  int
@@ -26,17 +26,52 @@ type Exposure struct {
 }
 
 // Exposures returns the directories above path that let other users replace the file or
-// directory at path, outermost first. It also checks the targets of symbolic links, and skips
+// directory at path, outermost first. It also checks symbolic links and their targets, and skips
 // directories that it cannot read. The rules follow StrictModes of OpenSSH, with two exceptions: a
 // directory may be writable by the user's private group, and a sticky directory of root or the user
 // may be writable by everyone.
 // Exposures does not read access control lists. The mode contains only their mask.
 func Exposures(path string) []Exposure {
-	var all []Exposure
+	all, _ := exposures(path)
+	return all
+}
+
+// IsExposed reports whether other users can replace the directory. It returns true if a directory above
+// it is missing or unreadable: another user may have moved that directory away for a moment.
+func (d Dir) IsExposed() bool {
+	all, complete := exposures(d.Path)
+	return len(all) > 0 || !complete
+}
+
+// exposures implements [Exposures]. complete is false if it has skipped a directory.
+func exposures(path string) (all []Exposure, complete bool) {
 	var seen []fs.FileInfo
-	look := func(dir string) {
-		info, err := os.Stat(dir)
+	visited := map[string]bool{}
+	complete = true
+	var look func(dir string)
+	look = func(dir string) {
+		if visited[dir] {
+			return
+		}
+		visited[dir] = true
+		info, err := os.Lstat(dir)
+		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			if e, ok := exposureOfLink(dir, info); ok {
+				all = append(all, e)
+			}
+			var target string
+			if target, err = os.Readlink(dir); err == nil {
+				if !filepath.IsAbs(target) {
+					target = filepath.Join(filepath.Dir(dir), target)
+				}
+				for _, above := range ancestors(filepath.Clean(target)) {
+					look(above)
+				}
+				info, err = os.Stat(dir)
+			}
+		}
 		if err != nil {
+			complete = false
 			return
 		}
 		for _, other := range seen {
@@ -53,11 +88,22 @@ func Exposures(path string) []Exposure {
 	for _, dir := range ancestors(parent) {
 		look(dir)
 	}
-	// Check the targets of symbolic links also.
+	// A ".." in a link starts at the target of the link before it.
 	for _, dir := range ancestors(resolve(parent)) {
 		look(dir)
 	}
-	return all
+	return all, complete
+}
+
+// exposureOfLink returns the exposure by a symbolic link. Its owner can replace it if other users can
+// create files in the directory around it, even with the sticky bit.
+func exposureOfLink(path string, info fs.FileInfo) (e Exposure, ok bool) {
+	owner, known := safefile.Owner(info)
+	around, err := os.Stat(filepath.Dir(path))
+	if !known || !isForeign(owner) || err == nil && around.Mode().Perm()&0o022 == 0 {
+		return e, false
+	}
+	return Exposure{Path: path, Owner: owner, Group: groupOf(info), Mode: info.Mode(), foreign: true}, true
 }
 
 // ancestors returns dir and the directories above it, outermost first.

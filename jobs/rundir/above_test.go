@@ -83,6 +83,53 @@ func TestExposuresBehindLink(t *testing.T) {
 	}
 }
 
+// TestExposuresOfLink checks a symbolic link in the path of the run directory, and a link to that link.
+func TestExposuresOfLink(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		owner   int
+		mode    os.FileMode // of the directory of the link
+		exposed bool
+	}{
+		{name: "own, in a sticky directory", mode: 0o775 | os.ModeSticky},
+		{name: "of another user, in a sticky directory", owner: stranger, mode: 0o775 | os.ModeSticky, exposed: true},
+		{name: "of another user, in a private directory", owner: stranger, mode: 0o755},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			base := t.TempDir()
+			around := filepath.Join(base, "around")
+			makeDir(t, around, 0, lab, tt.mode)
+			link, outer := filepath.Join(around, "link"), filepath.Join(base, "outer")
+			if err := errors.Join(os.Symlink(base, link), os.Lchown(link, tt.owner, -1), os.Symlink("around/link", outer)); err != nil {
+				t.Fatal(err)
+			}
+			for _, path := range []string{filepath.Join(link, "run"), filepath.Join(outer, "run")} {
+				all := Exposures(path)
+				if tt.exposed != (len(all) == 1 && all[0].Path == link && strings.Contains(all[0].String(), "user 4321")) || !tt.exposed && len(all) > 0 {
+					t.Errorf("%s: %v", path, all)
+				}
+				if got := (Dir{Path: path}).IsExposed(); got != tt.exposed {
+					t.Errorf("%s: IsExposed is %v", path, got)
+				}
+			}
+		})
+	}
+}
+
+// TestIsExposedWithoutParent checks that a directory above the run directory that another user has moved
+// away, which has no mode to check, counts as an exposure.
+func TestIsExposedWithoutParent(t *testing.T) {
+	base := t.TempDir()
+	path := filepath.Join(base, "shared", "run")
+	if d := (Dir{Path: path}); !d.IsExposed() || len(Exposures(path)) > 0 {
+		t.Errorf("missing parent: %v", Exposures(path))
+	}
+	makeDir(t, filepath.Join(base, "shared"), 0, 0, 0o755)
+	if (Dir{Path: path}).IsExposed() {
+		t.Errorf("own parent: %v", Exposures(path))
+	}
+}
+
 // TestCreateRejectsPreparedParent checks a directory runs/ that another user created earlier in a
 // public directory such as /tmp.
 func TestCreateRejectsPreparedParent(t *testing.T) {

@@ -63,7 +63,7 @@ func (a *submission) send(ctx context.Context, sub rundir.Submission, dependenci
 	client := a.Slurm
 	client.Environ = environ
 	request := slurm.SubmitRequest{Script: a.dir.Script(), Dir: a.req.Base, Comment: sub.Comment(), Note: string(a.req.Job.Slurm.Comment), Dependencies: dependencies}
-	if len(rundir.Exposures(a.dir.Path)) > 0 {
+	if a.dir.IsExposed() {
 		request.Text = a.script // other users could replace the file before sbatch opens it
 	}
 	id, err := client.Submit(ctx, request)

@@ -264,6 +264,24 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
+// TestScriptWhileDirectoryIsAway checks that sbatch does not open the script by its path if another user
+// has moved a directory above the run directory away for a moment, so that its owner cannot be checked.
+func TestScriptWhileDirectoryIsAway(t *testing.T) {
+	c := newCluster(t)
+	c.sbatch(`cat >input; ` + normal)
+	req := c.request(job("x", "", ""))
+	script := req.Script
+	req.Script = func(dir rundir.Dir, elements []int) ([]byte, error) {
+		text, err := script(dir, elements)
+		return text, errors.Join(err, os.Rename(filepath.Join(c.base, "runs"), filepath.Join(c.base, "away")))
+	}
+	c.submitted(req)
+	input, err := os.ReadFile(filepath.Join(c.fake, "input"))
+	if calls := c.calls(); err != nil || len(calls) != 1 || strings.Contains(calls[0], c.dir("x").Script()) || !strings.Contains(string(input), "ddpbatch launch") {
+		t.Errorf("called %q with input %q, %v", calls, input, err)
+	}
+}
+
 // TestFailedSubmissionKeepsExchangedDirectory checks that a failed submission removes nothing from a
 // directory that another user has renamed to the path of the new run directory before it was opened.
 func TestFailedSubmissionKeepsExchangedDirectory(t *testing.T) {
