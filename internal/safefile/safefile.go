@@ -10,8 +10,9 @@
 // the read. Functions whose names end in In open a name below an open directory, which cannot be
 // exchanged either.
 //
-// [CheckOwner] and [CheckPrivate] check the owner and the mode of an open file, and [WritersOf]
-// (writers.go) returns which other users can change it. Except for the links in [OpenOwnersRoot],
+// [CheckOwner] and [CheckPrivate] check the owner and the mode of an open file, [WritersOf]
+// (writers.go) returns which other users can change it, and [Above] (above.go) returns the directories
+// in which they could replace it. Except for the links in [OpenOwnersRoot],
 // the caller decides which users it trusts. The package does not write files.
 package safefile
 

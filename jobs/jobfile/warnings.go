@@ -90,11 +90,7 @@ func writerWarnings(path, what string) (warnings jobs.Diagnostics) {
 	if err != nil {
 		return warnings
 	}
-	above := rundir.Exposures(name)
-	if target, err := filepath.EvalSymlinks(name); err == nil {
-		above = append(above, rundir.Exposures(target)...)
-	}
-	for _, dir := range above {
+	for _, dir := range rundir.Exposures(name) {
 		if !dir.Anyone {
 			continue
 		}

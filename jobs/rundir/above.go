@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
@@ -45,52 +46,26 @@ func (d Dir) IsExposed() bool {
 
 // exposures implements [Exposures]. complete is false if it has skipped a directory.
 func exposures(path string) (all []Exposure, complete bool) {
+	dirs, err := safefile.Above(path)
+	complete = err == nil
 	var seen []fs.FileInfo
-	visited := map[string]bool{}
-	complete = true
-	var look func(dir string)
-	look = func(dir string) {
-		if visited[dir] {
-			return
-		}
-		visited[dir] = true
+	for _, dir := range dirs {
 		info, err := os.Lstat(dir)
-		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			if e, ok := exposureOfLink(dir, info); ok {
-				all = append(all, e)
-			}
-			var target string
-			if target, err = os.Readlink(dir); err == nil {
-				if !filepath.IsAbs(target) {
-					target = filepath.Join(filepath.Dir(dir), target)
-				}
-				for _, above := range ancestors(filepath.Clean(target)) {
-					look(above)
-				}
-				info, err = os.Stat(dir)
-			}
-		}
 		if err != nil {
 			complete = false
-			return
+			continue
 		}
-		for _, other := range seen {
-			if os.SameFile(info, other) {
-				return
-			}
+		if slices.ContainsFunc(seen, func(other fs.FileInfo) bool { return os.SameFile(info, other) }) {
+			continue
 		}
 		seen = append(seen, info)
-		if e, ok := exposureOf(dir, info); ok {
+		examine := exposureOf
+		if info.Mode()&fs.ModeSymlink != 0 {
+			examine = exposureOfLink
+		}
+		if e, ok := examine(dir, info); ok {
 			all = append(all, e)
 		}
-	}
-	parent := filepath.Dir(filepath.Clean(path))
-	for _, dir := range ancestors(parent) {
-		look(dir)
-	}
-	// A ".." in a link starts at the target of the link before it.
-	for _, dir := range ancestors(resolve(parent)) {
-		look(dir)
 	}
 	return all, complete
 }
@@ -104,17 +79,6 @@ func exposureOfLink(path string, info fs.FileInfo) (e Exposure, ok bool) {
 		return e, false
 	}
 	return Exposure{Path: path, Owner: owner, Group: groupOf(info), Mode: info.Mode(), foreign: true}, true
-}
-
-// ancestors returns dir and the directories above it, outermost first.
-func ancestors(dir string) (all []string) {
-	for {
-		all = append([]string{dir}, all...)
-		if dir == filepath.Dir(dir) {
-			return all
-		}
-		dir = filepath.Dir(dir)
-	}
 }
 
 // resolve follows the symbolic links in the part of dir that exists.

@@ -100,6 +100,7 @@ func TestExposuresOfLink(t *testing.T) {
 			around := filepath.Join(base, "around")
 			makeDir(t, around, 0, lab, tt.mode)
 			link, outer := filepath.Join(around, "link"), filepath.Join(base, "outer")
+			makeDir(t, filepath.Join(base, "run"), 0, 0, 0o700)
 			if err := errors.Join(os.Symlink(base, link), os.Lchown(link, tt.owner, -1), os.Symlink("around/link", outer)); err != nil {
 				t.Fatal(err)
 			}
@@ -125,6 +126,7 @@ func TestIsExposedWithoutParent(t *testing.T) {
 		t.Errorf("missing parent: %v", Exposures(path))
 	}
 	makeDir(t, filepath.Join(base, "shared"), 0, 0, 0o755)
+	makeDir(t, path, 0, 0, 0o700)
 	if (Dir{Path: path}).IsExposed() {
 		t.Errorf("own parent: %v", Exposures(path))
 	}

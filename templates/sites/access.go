@@ -54,15 +54,22 @@ func checkWriters(f *os.File, path, jobDir, jobFile string) (warning, err error)
 		info fs.FileInfo
 	}
 	places := []place{{path, info}}
-	for _, dir := range directoriesOf(path) {
+	dirs, err := safefile.Above(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range slices.Backward(dirs) {
 		info, err := os.Stat(dir)
-		if err == nil && !slices.ContainsFunc(places, func(p place) bool { return os.SameFile(p.info, info) }) {
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(places, func(p place) bool { return os.SameFile(p.info, info) }) {
 			places = append(places, place{dir, info})
 		}
 	}
 	var jobDirs []string
 	if jobDir != "" {
-		jobDirs = directoriesOf(filepath.Join(jobDir, "job"))
+		jobDirs, _ = safefile.Above(filepath.Join(jobDir, "job")) // a missing directory grants nothing
 	}
 	// In the directory of the profile, a new file could be another profile, so the sticky bit is
 	// not sufficient.
@@ -160,32 +167,4 @@ func checkCreator(f *os.File, path string) error {
 func isRoot(info fs.FileInfo) bool {
 	owner, ok := safefile.Owner(info)
 	return ok && owner == 0
-}
-
-// directoriesOf returns the directories above path, innermost first. If path is a symbolic
-// link, it appends the directories above the link's target.
-func directoriesOf(path string) (all []string) {
-	for _, resolve := range []bool{false, true} {
-		dir := filepath.Dir(filepath.Clean(path))
-		if resolve {
-			target, err := filepath.EvalSymlinks(path)
-			if err != nil {
-				target, err = filepath.EvalSymlinks(dir) // the file does not exist
-				target = filepath.Join(target, filepath.Base(path))
-			}
-			if err != nil {
-				break
-			}
-			dir = filepath.Dir(target)
-		}
-		for ; ; dir = filepath.Dir(dir) {
-			if !slices.Contains(all, dir) {
-				all = append(all, dir)
-			}
-			if dir == filepath.Dir(dir) {
-				break
-			}
-		}
-	}
-	return all
 }

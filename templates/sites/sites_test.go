@@ -291,32 +291,37 @@ func TestHintKeepsSharedDirectories(t *testing.T) {
 }
 
 // TestFindChecksLinks checks a profile that is a symbolic link: other users must not be able to replace
-// the link or its target.
+// the link, a link that it leads to, or the target.
 func TestFindChecksLinks(t *testing.T) {
 	for _, tt := range []struct {
-		name         string
-		link, target os.FileMode // of the directories
-		rejected     bool
+		name                  string
+		link, between, target os.FileMode // of the directories
+		rejected              bool
 	}{
-		{"only the owner", 0o755, 0o755, false},
-		{"everybody, directory of the link", 0o777, 0o755, true},
-		{"everybody, directory of the target", 0o755, 0o777, true},
+		{name: "only the owner", link: 0o755, between: 0o755, target: 0o755},
+		{name: "everybody, directory of the link", link: 0o777, between: 0o755, target: 0o755, rejected: true},
+		{name: "everybody, directory of the second link", link: 0o755, between: 0o777, target: 0o755, rejected: true},
+		{name: "everybody, directory of the target", link: 0o755, between: 0o755, target: 0o777, rejected: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			dir, elsewhere := t.TempDir(), t.TempDir()
-			path, target := filepath.Join(dir, "ours.toml"), filepath.Join(elsewhere, "file.toml")
-			if err := errors.Join(os.WriteFile(target, nil, 0o644), os.Symlink(target, path), os.Chmod(dir, tt.link), os.Chmod(elsewhere, tt.target)); err != nil {
+			dir, between, elsewhere := t.TempDir(), t.TempDir(), t.TempDir()
+			path, second, target := filepath.Join(dir, "ours.toml"), filepath.Join(between, "link.toml"), filepath.Join(elsewhere, "file.toml")
+			if err := errors.Join(os.WriteFile(target, nil, 0o644), os.Symlink(second, path), os.Symlink(target, second),
+				os.Chmod(dir, tt.link), os.Chmod(between, tt.between), os.Chmod(elsewhere, tt.target)); err != nil {
 				t.Fatal(err)
 			}
 			_, _, err := readProfile(path, "", "")
 			if errors.Is(err, ErrWritable) != tt.rejected || !tt.rejected && err != nil {
 				t.Fatalf("got %v", err)
 			}
-			writable := dir
-			if tt.target == 0o777 {
-				writable = elsewhere
+			fix := "`chmod go-w " + dir + "`"
+			switch os.FileMode(0o777) {
+			case tt.between:
+				fix = "`chmod +t " + between + "`"
+			case tt.target:
+				fix = "`chmod go-w " + elsewhere + "`"
 			}
-			if hint := hints.Of(err); tt.rejected && (strings.Count(hint, "chmod") != 1 || !strings.Contains(hint, "`chmod go-w "+writable+"`")) {
+			if hint := hints.Of(err); tt.rejected && (strings.Count(hint, "chmod") != 1 || !strings.Contains(hint, fix)) {
 				t.Errorf("hint %q", hint)
 			}
 		})
