@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
@@ -58,9 +59,21 @@ func createCheckpointDir(path string) error {
 	return err
 }
 
+// checkLocalCheckpointDir checks the checkpoint directory of a program on this node. The launcher has checked
+// it on its own node only, and a path such as /tmp/checkpoints is a different directory on each node. The
+// directory need not exist. In a container, root may have no mapping.
+func checkLocalCheckpointDir(path string) error {
+	_, err := checkCheckpointDir(path, safefile.OverflowUser())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return hints.Errorf("set command.checkpoint_dir to a directory that all nodes share", "use checkpoint directory %q: %w", path, err)
+	}
+	return nil
+}
+
 // checkCheckpointDir checks the owner and the mode of a checkpoint directory, and the owner of a
-// link at its path. It returns the attributes of the directory.
-func checkCheckpointDir(path string) (fs.FileInfo, error) {
+// link at its path. It accepts the given owners, root, and this user. It returns the attributes of the
+// directory.
+func checkCheckpointDir(path string, owners ...int) (fs.FileInfo, error) {
 	link, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
@@ -73,7 +86,7 @@ func checkCheckpointDir(path string) (fs.FileInfo, error) {
 		return nil, errors.New("it is not a directory")
 	}
 	for _, i := range []fs.FileInfo{link, info} {
-		if uid, ok := safefile.Owner(i); ok && !safefile.IsTrusted(uid) {
+		if uid, ok := safefile.Owner(i); ok && !safefile.IsTrusted(uid) && !slices.Contains(owners, uid) {
 			return nil, fmt.Errorf("it belongs to user %d, whose checkpoints could run code in this job", uid)
 		}
 	}

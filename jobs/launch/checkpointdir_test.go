@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
@@ -102,6 +103,39 @@ func TestCheckpointDirOfAGroup(t *testing.T) {
 		if _, err := makeCheckpointDir(&jobs.Command{CheckpointDir: jobs.Text(path)}, newRun(t), "ab", func(string) { warned = true }); err != nil || warned != want {
 			t.Errorf("mode %v: warning %v, %v, want %v", mode, warned, err, want)
 		}
+	}
+}
+
+// TestCheckpointDirOnAnotherNode checks that a rank does not use a directory of another user on a node other
+// than the launcher's.
+func TestCheckpointDirOnAnotherNode(t *testing.T) {
+	needsRoot(t)
+	for _, tt := range []struct {
+		name  string
+		owner int // -1 for a missing directory
+		mode  os.FileMode
+		want  string // part of the error; empty for none
+	}{
+		{name: "missing", owner: -1},
+		{name: "own", mode: 0o755},
+		{name: "of root outside of a container", owner: safefile.OverflowUser(), mode: 0o755},
+		{name: "of another user", owner: otherID, mode: 0o755, want: "belongs to user 61099"},
+		{name: "writable by every user", mode: 0o777, want: "mode 0777"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "checkpoints")
+			if tt.owner >= 0 {
+				if err := errors.Join(mkdirMode(path, tt.mode), os.Chown(path, tt.owner, -1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := &Rank{Info: RankInfo{Rank: 1, WorldSize: 2, NodeRank: 1, Nodes: 2}, dir: newRun(t), job: &jobs.Job{Command: &jobs.Command{}}}
+			environ := []string{LauncherVariable + "=127.0.0.1:1", programCheckpoints + "=" + path}
+			err := r.setContext(func(string, string) {}, lookupIn(environ), lookupIn(nil))
+			if (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
 	}
 }
 

@@ -132,6 +132,11 @@ func (r *Rank) setContext(set func(name, value string), lookup, given func(strin
 				set(name, value)
 			}
 		}
+		if path, ok := lookup(programCheckpoints); ok {
+			if err := checkLocalCheckpointDir(path); err != nil {
+				return err
+			}
+		}
 	} else {
 		record, err := r.dir.ReadRecord()
 		if err != nil {
