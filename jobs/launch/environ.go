@@ -125,7 +125,11 @@ func torchrunArgv(environ []string, interpreter, workdir string) ([]string, erro
 		return []string{path}, nil
 	}
 	interpreter = cmp.Or(interpreter, "python3")
-	if info, err := os.Stat(workdir); err == nil && info.Mode().Perm()&0o002 != 0 {
+	info, err := os.Stat(workdir)
+	if err != nil {
+		return nil, hints.Errorf("create command.workdir on every node", "check the working directory: %w", err)
+	}
+	if info.Mode().Perm()&0o002 != 0 {
 		hint := "set command.workdir to a directory of your own"
 		if missing != nil {
 			hint = "add the directory of torchrun to PATH, for example with setup.venv, or " + hint

@@ -60,6 +60,10 @@ func TestLookPath(t *testing.T) {
 	if got, err := torchrunArgv(environ, "", dir); err != nil || !slices.Equal(got, []string{"python3", "-m", "torch.distributed.run"}) {
 		t.Errorf("no torchrun: %q, %v", got, err)
 	}
+	// Its owner could move it away while it is checked.
+	if got, err := torchrunArgv(environ, "", filepath.Join(dir, "missing")); err == nil {
+		t.Errorf("no torchrun, missing directory: %q", got)
+	}
 	// Every user could put a module into the directory, which Python would import.
 	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
 		t.Fatal(err)
