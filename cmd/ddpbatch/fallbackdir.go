@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,8 +21,9 @@ const fallbackDir = "/tmp"
 // a job file or a program there, which would then be used instead of the user's file. The directory of
 // the job may exist again, or may not be the one that was missing, and the batch script may have changed
 // to a directory below fallbackDir. So checkFallbackDir also returns an error if that directory, or one of
-// the files in fallbackDir, belongs to a different user. It ignores files with an absolute path.
-func (p *program) checkFallbackDir(files ...string) error {
+// the files in fallbackDir, belongs to a different user. It ignores files with an absolute path, and missing
+// files unless required is set: another user could create a file after the check.
+func (p *program) checkFallbackDir(required bool, files ...string) error {
 	if id, _ := p.lookup("SLURM_JOB_ID"); id == "" {
 		return nil
 	}
@@ -38,12 +41,15 @@ func (p *program) checkFallbackDir(files ...string) error {
 			paths = append(paths, filepath.Join(p.Dir, name))
 		}
 	}
-	for _, path := range paths {
+	for i, path := range paths {
 		var err error
 		for ; filepath.IsAbs(path) && path != "/" && !runs.IsSameDir(path, fallbackDir); path = filepath.Dir(path) {
-			if owner, found := untrustedOwner(path); found {
+			switch owner, found, missing := untrustedOwner(path); {
+			case found:
 				err = hints.Errorf("name your own file by its absolute path, or start in a directory that belongs to you",
 					"%q belongs to user %d; Slurm starts a job in %s if %s does not have the job's directory", path, owner, fallbackDir, hostName())
+			case missing != nil && (required || i == 0):
+				err = exitError{exitUsage, fmt.Errorf("check who owns %q: %w", path, errors.Unwrap(missing))}
 			}
 		}
 		if err != nil && runs.IsSameDir(path, fallbackDir) {
@@ -70,14 +76,16 @@ func commandFiles(argv []string) (files []string) {
 }
 
 // untrustedOwner returns the owner of a file, or of the symbolic link at its path, if this is neither
-// this user nor root.
-func untrustedOwner(path string) (uid int, found bool) {
+// this user nor root. The error reports a file that does not exist or cannot be examined.
+func untrustedOwner(path string) (uid int, found bool, err error) {
 	for _, stat := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} {
-		if info, err := stat(path); err == nil {
-			if uid, ok := safefile.Owner(info); ok && !safefile.IsTrusted(uid) {
-				return uid, true
-			}
+		info, err := stat(path)
+		if err != nil {
+			return 0, false, err
+		}
+		if uid, ok := safefile.Owner(info); ok && !safefile.IsTrusted(uid) {
+			return uid, true, nil
 		}
 	}
-	return 0, false
+	return 0, false, nil
 }

@@ -37,7 +37,7 @@ func TestFallbackDirIsRejected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const another = "belongs to user 61001"
+	const another, unknown = "belongs to user 61001", "check who owns"
 	for _, tt := range []struct {
 		name, dir, submitDir string
 		job                  string
@@ -58,6 +58,10 @@ func TestFallbackDirIsRejected(t *testing.T) {
 		{name: "absolute path", dir: "/tmp", submitDir: existing, job: "/tmp/" + foreign},
 		{name: "outside of a job", dir: "/tmp", submitDir: missing, job: foreign, outside: true},
 		{name: "program of another user", dir: "/tmp", submitDir: existing, command: []string{"python3", "-u", foreign}, fails: another},
+		{name: "missing job file, which another user could create", dir: "/tmp", submitDir: existing, job: name + "/missing.toml", fails: unknown},
+		{name: "missing program, which another user could create", dir: "/tmp", submitDir: existing, command: []string{"./" + name + "/missing"}, fails: unknown},
+		{name: "missing argument", dir: "/tmp", submitDir: existing, command: []string{"true", "0.1"}},
+		{name: "directory that was moved away", dir: "/tmp/" + name + "/away", submitDir: existing, command: []string{"make"}, fails: unknown},
 		{name: "flag", dir: "/tmp", submitDir: existing, command: []string{"true", "-" + foreign}},
 		{name: "module of another user", dir: "/tmp", submitDir: existing, command: []string{"python3", "-u", "-m", foreignModule}, fails: another},
 		{name: "package of another user", dir: "/tmp", submitDir: existing, command: []string{"python3", "-m", foreignProgram + ".train"}, fails: another},
@@ -85,6 +89,7 @@ func TestFallbackDirIsRejected(t *testing.T) {
 			errs["launch"] = (&launchCmd{Job: tt.job}).Run(t.Context(), p)
 			errs["run"] = (&rank{program: p}).open(t.Context(), &runCmd{Job: tt.job})
 			errs["submit"] = (&submitCmd{Job: tt.job}).Run(t.Context(), p)
+			errs["repair"] = (&repairCmd{Which: "run", Job: tt.job}).Run(t.Context(), p)
 		}
 		for command, err := range errs {
 			isExpected := err != nil && strings.Contains(err.Error(), tt.fails)

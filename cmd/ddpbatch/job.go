@@ -32,7 +32,7 @@ func (p *program) finder() sites.Finder {
 // load parses and checks the job file that the user named; see [jobfile.Loader]. The file may not be
 // another user's file in Slurm's /tmp; see checkFallbackDir.
 func (p *program) load(path string, set ...string) (*jobfile.File, error) {
-	if err := p.checkFallbackDir(path); err != nil {
+	if err := p.checkFallbackDir(true, path); err != nil {
 		return nil, err
 	}
 	return p.loader().Load(path, filepath.Dir(p.abs(path)), set...)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
@@ -113,11 +114,17 @@ func (c *launchCmd) checkAllocation(p *program, o *launch.Options) error {
 		return err
 	}
 	if p.Command != nil {
-		files := append(commandFiles(p.Command), c.Image)
-		if sites.IsPath(c.Site) {
-			files = append(files, c.Site)
+		if err := p.checkFallbackDir(false, append(commandFiles(p.Command), c.Image)...); err != nil {
+			return err
 		}
-		if err := p.checkFallbackDir(files...); err != nil {
+		var required []string
+		if c.Job == "" && c.Image == "" && strings.Contains(p.Command[0], "/") {
+			required = append(required, p.Command[0])
+		}
+		if sites.IsPath(c.Site) {
+			required = append(required, c.Site)
+		}
+		if err := p.checkFallbackDir(true, required...); err != nil {
 			return err
 		}
 	}

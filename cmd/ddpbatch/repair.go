@@ -77,6 +77,9 @@ func (c *repairCmd) request(p *program) (req submit.RepairRequest, err error) {
 		file, isFile = c.Which, true
 	}
 	if file != "" {
+		if err := p.checkFallbackDir(true, file); err != nil {
+			return req, err
+		}
 		if req.Job, err = readJob(p.abs(file)); err != nil {
 			return req, err
 		}
