@@ -122,14 +122,17 @@ func (s *skippedRuns) errors() []error {
 }
 
 // foreignOwner returns the owner of the run directory at path, and reports whether it is
-// another user. A symbolic link of another user makes that user the owner.
+// another user. A symbolic link of another user makes that user the owner. A directory that is missing
+// counts as another user's: it may reappear before it is read.
 func foreignOwner(path string) (uid int, foreign bool) {
 	info, err := os.Lstat(path)
-	if err == nil && isOwnFile(info) {
-		info, err = os.Stat(path)
-	}
 	if err != nil {
-		return -1, false // reading it returns the error
+		return -1, true
+	}
+	if isOwnFile(info) {
+		if info, err = os.Stat(path); err != nil {
+			return -1, false // reading it returns the error
+		}
 	}
 	uid, ok := safefile.Owner(info)
 	return uid, ok && uid != os.Geteuid()

@@ -219,3 +219,14 @@ func TestFindDoesNotWaitForPipe(t *testing.T) {
 		t.Error("Find waits for a writer")
 	}
 }
+
+// TestMissingRunIsForeign checks that the limits for other users apply to a run that is missing at the
+// moment: another user may move it away for the check, and back before it is read.
+func TestMissingRunIsForeign(t *testing.T) {
+	own := t.TempDir()
+	for path, want := range map[string]bool{own: false, filepath.Join(own, "missing"): true} {
+		if _, foreign := foreignOwner(path); foreign != want {
+			t.Errorf("%s: got %v, want %v", path, foreign, want)
+		}
+	}
+}
