@@ -73,7 +73,9 @@ func (p *program) checkpoints(arg string) ([]checkpointInfo, error) {
 
 func (p *program) checkpointEntries(arg string) ([]checkpoint.Entry, error) {
 	store := p.runStore()
-	if run, ok := store.FindOwn(arg); ok {
+	if run, ok, err := store.FindOwn(arg); err != nil {
+		return nil, err
+	} else if ok {
 		return checkpoint.List(run.Dir.Checkpoints())
 	}
 	path := p.abs(arg)

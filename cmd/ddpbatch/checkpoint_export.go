@@ -52,7 +52,7 @@ func (c *checkpointExportCmd) Run(ctx context.Context, p *program) error {
 	ctx, stop := interruptible(ctx) // an interrupt must not leave a partial file
 	defer stop()
 	// Another user may be able to create a directory with the name of the user's run.
-	_, isRun := p.runStore().FindOwn(c.Which)
+	_, isRun, _ := p.runStore().FindOwn(c.Which) // open returns the error
 	if dir := p.abs(c.Which); c.Which != "" && !isRun && dcp.IsCheckpoint(dir) {
 		return c.exportDistributed(ctx, p, dir)
 	}

@@ -96,8 +96,8 @@ func (s *Store) Find(arg string) (Run, error) {
 	if arg == "" {
 		return Run{}, errEmptyName
 	}
-	if run, ok := s.FindOwn(arg); ok {
-		return run, nil
+	if run, ok, err := s.FindOwn(arg); ok {
+		return run, err
 	}
 	run, err := s.findAny(arg)
 	if err == nil && !IsOwn(run.Dir.Path) {
@@ -107,18 +107,21 @@ func (s *Store) Find(arg string) (Run, error) {
 }
 
 // FindOwn returns the user's own run that a name or an ID selects. It returns false if there is
-// no such run, or if arg is a path or the user's own file.
-func (s *Store) FindOwn(arg string) (Run, bool) {
+// no such run, or if arg is a path or the user's own file. If only the record is invalid, the run with
+// the error has the directory.
+func (s *Store) FindOwn(arg string) (run Run, ok bool, err error) {
 	if path, ok := s.OwnDir(arg); ok {
-		if run, err := Open(path); err == nil {
-			return run, true
+		if run, err := Open(path); run.Dir.Path != "" {
+			return run, true, err
 		}
 	}
 	if !IsJobID(arg) || isOwnEntry(s.Abs(arg)) || !entryExists(s.Abs(arg)) && !entryExists(filepath.Join(s.Runs(), arg)) {
-		return Run{}, false // findAny looks up a job ID if no file has its name
+		return Run{}, false, nil // findAny looks up a job ID if no file has its name
 	}
-	run, err := s.findJob(arg)
-	return run, err == nil && IsOwn(run.Dir.Path)
+	if run, err = s.findJob(arg); err != nil || !IsOwn(run.Dir.Path) {
+		return Run{}, false, nil
+	}
+	return run, true, nil
 }
 
 // OwnDir returns the user's own directory that a name selects, whose record may be corrupt or missing.

@@ -143,9 +143,19 @@ func TestFind(t *testing.T) {
 			}
 		})
 	}
-	// An invalid record has an error that names the directory.
-	if run, err := s.Find("broken"); err == nil || run.Dir.Path == "" {
-		t.Errorf("broken record: got %+v, %v, want an error and the directory", run, err)
+	// An invalid record has an error that names the directory, also if another user has a run with this
+	// name in the current directory.
+	for _, another := range []bool{false, true} {
+		if another {
+			path := filepath.Join(s.Dir, "broken")
+			create(t, path, rundir.Record{Name: "broken"})
+			if err := os.Chown(path, 61001, -1); err != nil {
+				t.Fatal(err) // the suite runs as root
+			}
+		}
+		if run, err := s.Find("broken"); err == nil || run.Dir.Path != filepath.Join(s.Runs(), "broken") {
+			t.Errorf("broken record: got %+v, %v, want an error and the directory", run, err)
+		}
 	}
 }
 
