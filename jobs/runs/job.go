@@ -64,13 +64,15 @@ func FindSubmission(dir rundir.Dir, jobID, submitDir string, mayBePending bool) 
 	}
 	// The job can start before submit has recorded its ID. For a sweep, the directory of the
 	// sweep records the submissions.
-	of, release, err := rundir.OpenOwn(submitDir)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	if record, err = of.ReadRecord(); err != nil {
-		return nil, err
+	if submitDir != dir.Path {
+		sweep, _, release, err := dir.OpenSweep()
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		if record, err = sweep.ReadRecord(); err != nil {
+			return nil, err
+		}
 	}
 	if s = record.Of(jobID); s == nil {
 		array, _, _ := strings.Cut(jobID, "_")

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -49,6 +50,27 @@ func TestFindSubmission(t *testing.T) {
 				t.Errorf("got submission %q, want %q", id, tt.want)
 			}
 		})
+	}
+}
+
+// TestFindSubmissionInReplacedSweep checks that the submission of a different sweep does not count if another
+// user has exchanged the directories of two sweeps of this user.
+func TestFindSubmissionInReplacedSweep(t *testing.T) {
+	s := newStore(t)
+	path := filepath.Join(s.Runs(), "tune")
+	held, release, err := rundir.Dir{Path: path}.Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	pending := rundir.NewSubmission()
+	other := create(t, path, rundir.Record{Name: "tune", Pending: &pending})
+	create(t, other.Element(1).Path, rundir.Record{Name: "tune-1"})
+	if got, err := FindSubmission(held.Element(1), "20_1", path, true); err == nil {
+		t.Errorf("got submission %+v", got)
 	}
 }
 

@@ -74,7 +74,7 @@ func pendingLink(dir rundir.Dir, submitDir, id string) (*rundir.Submission, erro
 	if !dir.IsElement() || submitDir == dir.Path {
 		return nil, nil
 	}
-	sweep, release, err := rundir.OpenOwn(submitDir)
+	sweep, _, release, err := dir.OpenSweep()
 	if err != nil {
 		return nil, err
 	}
