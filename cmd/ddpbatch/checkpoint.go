@@ -73,9 +73,10 @@ func (p *program) checkpoints(arg string) ([]checkpointInfo, error) {
 
 func (p *program) checkpointEntries(arg string) ([]checkpoint.Entry, error) {
 	store := p.runStore()
-	if run, ok, err := store.FindOwn(arg); err != nil {
+	switch run, ok, err := store.FindOwn(arg); {
+	case err != nil:
 		return nil, err
-	} else if ok {
+	case ok:
 		return checkpoint.List(run.Dir.Checkpoints())
 	}
 	path := p.abs(arg)
