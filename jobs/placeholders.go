@@ -77,7 +77,8 @@ func expand(pattern *regexp.Regexp, text string, values map[string]string) strin
 // ExpandArgv replaces the placeholders in the words of a command line. It returns an error if a value
 // would become code: if the word is code of a shell, such as the word after "sh -c", and the value
 // has characters that the shell interprets. Code of other interpreters may contain all values
-// without quotes, backslashes, and dollar signs.
+// without quotes, backslashes, dollar signs, and braces: strings can contain code in braces, as in
+// Python's f"{x}" and Ruby's "#{x}".
 func ExpandArgv(argv []string, values map[string]string) ([]string, error) {
 	return expandArgv(placeholder(), "command.argv", argv, values)
 }
@@ -134,7 +135,7 @@ var (
 	// shellCode matches characters that a shell may interpret.
 	shellCode = lazyregexp.New(`[^A-Za-z0-9_@%+:,./=-]`)
 	// anyCode matches characters that end a string in most languages, or expand in it.
-	anyCode = lazyregexp.New("[\"'\\\\$`]")
+	anyCode = lazyregexp.New("[\"'\\\\$`{}]")
 	// codeOption matches options whose value is code, such as the options of "bash -lc" and "perl -e".
 	codeOption = lazyregexp.New(`^-[a-z]*[ce]$`)
 )

@@ -127,6 +127,8 @@ func TestExpandArgvRejectsCode(t *testing.T) {
 		{"checkpoints", "/runs/a;id", []string{"sh", "-c", "ls {checkpoint_dir}"}, true},
 		{"Python with a space", "/runs/a b", []string{"python3", "-c", "print('{run_dir}')"}, false},
 		{"Python with a quote", "/runs/a')+x('", []string{"python3", "-c", "print('{run_dir}')"}, true},
+		{"string of Python with code", "/runs/{__import__(chr(111)+chr(115))}", []string{"python3", "-c", "print(f'{run_dir}')"}, true},
+		{"string of Ruby with code", "/runs/#{exit}", []string{"ruby", "-e", `puts "{run_dir}"`}, true},
 		{"Perl", "/runs/a`id`", []string{"perl", "-e", "print `ls {run_dir}`"}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
