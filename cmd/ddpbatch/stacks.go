@@ -55,7 +55,7 @@ func (c *stacksCmd) Run(ctx context.Context, p *program) error {
 		p.note("warning: not all nodes answered: %v", err)
 	}
 	if len(ranks) == 0 {
-		return hints.Errorf("`ddpbatch status "+c.Which+"` shows what the run is doing", "no process of a rank of %q was found", run.Dir.Path)
+		return hints.Errorf("`ddpbatch status "+shellQuote(c.Which)+"` shows what the run is doing", "no process of a rank of %q was found", run.Dir.Path)
 	}
 	if c.JSON {
 		return p.printRanksJSON(ranks)

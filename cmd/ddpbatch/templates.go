@@ -101,7 +101,7 @@ func (c *templatesCheckCmd) Run(_ context.Context, p *program) error {
 	for _, path := range c.Files {
 		src, err := readText(p.abs(path))
 		if errors.Is(err, fs.ErrNotExist) && slices.Contains(p.finder().Names(), path) {
-			err = hints.Add(err, "this command checks files: `ddpbatch templates show "+path+"` prints the profile of this name")
+			err = hints.Add(err, "this command checks files: `ddpbatch templates show "+shellQuote(path)+"` prints the profile of this name")
 		}
 		var site *sites.Profile
 		if err == nil {

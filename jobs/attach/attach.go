@@ -24,6 +24,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/environ"
 	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/inspect"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
@@ -68,7 +69,7 @@ func Find(store *runs.Store, arg string) (*Run, error) {
 		isRunning = ok && l.IsRunning()
 	}
 	if !isRunning {
-		return nil, exitcode.Usagef("`ddpbatch status "+arg+"` shows its phase", "run %q has no running ranks", run.Dir.Path)
+		return nil, exitcode.Usagef("`ddpbatch status "+jobs.ShellQuote(arg)+"` shows its phase", "run %q has no running ranks", run.Dir.Path)
 	}
 	hosts, err := slurm.ExpandHosts(live.Hosts)
 	if err == nil && len(hosts) == 0 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/process"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
@@ -32,7 +33,7 @@ func TestFind(t *testing.T) {
 		{name: "job", live: &rundir.Live{JobID: "7", Phase: rundir.PhaseRunning, Hosts: "n[1-2]"}, want: []string{"n1", "n2"}},
 		{name: "no hosts", live: &rundir.Live{JobID: "7", Phase: rundir.PhaseRunning}, fails: "names none"},
 	} {
-		dir, err := rundir.Create(filepath.Join(t.TempDir(), "run"))
+		dir, err := rundir.Create(filepath.Join(t.TempDir(), "run;id"))
 		if err == nil {
 			err = dir.WriteRecord(rundir.Record{Name: "mine", Run: "0123456789abcdef", Base: filepath.Dir(dir.Path)})
 		}
@@ -49,6 +50,8 @@ func TestFind(t *testing.T) {
 		switch {
 		case tt.fails == "" && err != nil, tt.fails != "" && (err == nil || !strings.Contains(err.Error(), tt.fails)):
 			t.Errorf("%s: got error %v, want %q", tt.name, err, tt.fails)
+		case tt.fails == "no running ranks" && !strings.Contains(hints.Of(err), "'"+dir.Path+"'"):
+			t.Errorf("%s: the hint does not quote the path for a shell: %s", tt.name, hints.Of(err))
 		case err == nil && !slices.Equal(run.Hosts, tt.want):
 			t.Errorf("%s: got nodes %q, want %q", tt.name, run.Hosts, tt.want)
 		}

@@ -560,5 +560,5 @@ func (p *component) wrap(err error) error {
 	for _, line := range lines {
 		p.c.o.Say("    " + line)
 	}
-	return componentError{hints.Add(fmt.Errorf("%w; its output is in %s", err, path), cmp.Or(hints.Of(err), "read its output: `ddpbatch logs "+p.c.r.dir.Path+" --component "+string(p.spec.Name)+"`"))}
+	return componentError{hints.Add(fmt.Errorf("%w; its output is in %s", err, path), cmp.Or(hints.Of(err), "read its output: `ddpbatch logs "+jobs.ShellQuote(p.c.r.dir.Path)+" --component "+string(p.spec.Name)+"`"))}
 }
