@@ -227,7 +227,7 @@ func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(st
 	if _, given := lookup("NCCL_DEBUG"); !given {
 		// Without NCCL_DEBUG, NCCL logs nothing. Users who set it expect its output in the
 		// log, and not in this file.
-		f.DebugFile = filepath.Join(filepath.Dir(r.dir.RankLog(0)), "nccl-%h-%p.log")
+		f.DebugFile = ncclLogs(filepath.Dir(r.dir.RankLog(0)))
 	}
 	if c := r.job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {
 		f.LocalRank = -1
@@ -254,6 +254,12 @@ func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(st
 	}
 	f.Conf = conf
 	return nccl.Plan(f), nil
+}
+
+// ncclLogs returns the value of NCCL_DEBUG_FILE for one file per process in dir. NCCL replaces %h and %p
+// also in the path of the directory, and %% by a percent sign.
+func ncclLogs(dir string) string {
+	return filepath.Join(strings.ReplaceAll(dir, "%", "%%"), "nccl-%h-%p.log")
 }
 
 // NetworkVariables returns the variables with the given prefixes that make a library in this

@@ -34,6 +34,13 @@ func TestRankEnvironWithoutPath(t *testing.T) {
 	}
 }
 
+// TestNCCLLogs checks that NCCL uses the directory of the run for any name of the run.
+func TestNCCLLogs(t *testing.T) {
+	if got, want := ncclLogs("/runs/50%pruned/logs"), "/runs/50%%pruned/logs/nccl-%h-%p.log"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestLookPath checks that programs are found only in absolute directories of PATH.
 func TestLookPath(t *testing.T) {
 	dir := t.TempDir()
