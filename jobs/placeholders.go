@@ -136,26 +136,47 @@ var (
 	shellCode = lazyregexp.New(`[^A-Za-z0-9_@%+:,./=-]`)
 	// anyCode matches characters that end a string in most languages, or expand in it.
 	anyCode = lazyregexp.New("[\"'\\\\$`{}]")
-	// codeOption matches options whose value is code, such as the options of "bash -lc" and "perl -e".
-	codeOption = lazyregexp.New(`^-[a-z]*[ce]$`)
+	// codeOption matches options whose value is code, such as the options of "bash -lc", "python3 -Ic", and "perl -E".
+	codeOption = lazyregexp.New(`^(?:-[A-Za-z]*[ceE]|--eval)$`)
+	// shellCodeOption matches options of shells such as -lc and -ce. Other options may precede the code.
+	shellCodeOption = lazyregexp.New(`^-[A-Za-z]*c[A-Za-z]*$`)
+	// setOption matches options of shells whose value is the next word, as in -o pipefail.
+	setOption = lazyregexp.New(`^[-+][A-Za-z]*[oO]$`)
 )
 
 // unsafeInCode returns a function that reports whether a value must not be in argv[i]. It is nil if
 // that word is not code.
 func unsafeInCode(argv []string, i int) func(value string) bool {
-	if i < 2 || !codeOption().MatchString(argv[i-1]) {
+	if i < 2 {
 		return nil
 	}
-	isShell := func(word string) bool { return slices.Contains(shells, filepath.Base(word)) }
-	switch before := argv[:i-1]; {
-	case slices.ContainsFunc(before, isShell) && strings.HasSuffix(argv[i-1], "c"):
+	option, before := argv[i-1], argv[:i-1]
+	isCode := codeOption().MatchString(option)
+	switch {
+	case isShellCode(argv, i), isCode && strings.HasSuffix(option, "c") && slices.ContainsFunc(before, isShell):
 		return shellCode().MatchString
-	case slices.ContainsFunc(before, func(word string) bool {
+	case isCode && slices.ContainsFunc(before, func(word string) bool {
 		return IsPython(word) || slices.Contains([]string{"perl", "ruby", "node", "Rscript", "julia"}, filepath.Base(word))
 	}):
 		return anyCode().MatchString
 	}
 	return nil
+}
+
+func isShell(word string) bool { return slices.Contains(shells, filepath.Base(word)) }
+
+// isShellCode reports whether argv[i] is the code after a shell and its options, as in "bash -ce" and
+// "sh -c -o nounset".
+func isShellCode(argv []string, i int) bool {
+	hasCode := false
+	for i--; i >= 0 && !isShell(argv[i]); i-- {
+		isOption := strings.HasPrefix(argv[i], "-") || strings.HasPrefix(argv[i], "+")
+		if !isOption && (i == 0 || !setOption().MatchString(argv[i-1])) {
+			return false
+		}
+		hasCode = hasCode || shellCodeOption().MatchString(argv[i])
+	}
+	return hasCode && i >= 0
 }
 
 // hasPlaceholder reports whether text contains one of the named placeholders.
