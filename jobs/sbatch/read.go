@@ -95,19 +95,30 @@ const maxValue = 64 << 10
 // each level around it, so a deeper script would take long.
 const maxNesting = 200
 
-// nesting returns the depth of a script's syntax tree.
-func nesting(file *syntax.File) (deepest int) {
+// maxCommands is the maximum number of commands of a script. The reader compares some commands with all
+// others. Batch scripts have a few dozen.
+const maxCommands = 5000
+
+// maxTaken is the maximum number of loops and conditions that the reader replaces by the commands that run. It
+// reads the script again after each of them.
+const maxTaken = 20
+
+// measure returns the depth of a script's syntax tree, and the number of its commands.
+func measure(file *syntax.File) (nesting, commands int) {
 	depth := 0
 	syntax.Walk(file, func(n syntax.Node) bool {
 		if n == nil {
 			depth--
 			return true
 		}
+		if _, ok := n.(*syntax.Stmt); ok {
+			commands++
+		}
 		depth++
-		deepest = max(deepest, depth)
+		nesting = max(nesting, depth)
 		return true
 	})
-	return deepest
+	return nesting, commands
 }
 
 // hasNode reports whether a part of the script has a node that matches.
@@ -145,8 +156,11 @@ func Read(name string, src []byte, options Options) (Result, error) {
 	if err != nil {
 		r.change(0, "the script", "bash cannot parse it: "+strings.TrimPrefix(err.Error(), ":"))
 		file = &syntax.File{}
-	} else if nesting(file) > maxNesting {
+	} else if nesting, commands := measure(file); nesting > maxNesting {
 		r.change(0, "the script", fmt.Sprintf("its commands are nested more than %d levels deep", maxNesting))
+		file = &syntax.File{}
+	} else if commands > maxCommands {
+		r.change(0, "the script", fmt.Sprintf("it has more than %d commands", maxCommands))
 		file = &syntax.File{}
 	}
 	r.setSlurmVariables()
@@ -155,7 +169,7 @@ func Read(name string, src []byte, options Options) (Result, error) {
 	}
 	r.assignments = collectAssignments(file)
 	program, all := r.findProgram(file.Stmts)
-	for i := 0; program != nil && i < maxNesting; i++ {
+	for i := 0; program != nil && i < maxTaken; i++ {
 		body := unroll(file.Stmts[program.top])
 		if body == nil {
 			body = r.takenBranch(file.Stmts, program.top)

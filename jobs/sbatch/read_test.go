@@ -90,6 +90,27 @@ func TestDeepNestingDoesNotOverflowTheStack(t *testing.T) {
 	}
 }
 
+// TestSizeIsLimited checks that scripts with many commands, or with many conditions that need another pass,
+// are not converted. They would take minutes.
+func TestSizeIsLimited(t *testing.T) {
+	const program, branch = "srun python train.py\n", "if true; then :; else srun x; fi\n"
+	for _, tt := range []struct {
+		name, script string
+		note         string // empty if the script is converted
+	}{
+		{name: "commands", script: strings.Repeat(":\n", maxCommands-1) + program},
+		{name: "too many commands", script: strings.Repeat(":\n", maxCommands) + program, note: "commands"},
+		{name: "conditions", script: program + strings.Repeat(branch, maxTaken)},
+		{name: "too many conditions", script: program + strings.Repeat(branch, maxTaken+1), note: "condition"},
+	} {
+		got, err := Read("job.sh", []byte("#!/bin/bash\n#SBATCH -n 1\n"+tt.script), testOptions)
+		isNoted := slices.ContainsFunc(got.Notes, func(n Note) bool { return n.Changes && strings.Contains(n.Reason, tt.note) })
+		if err != nil || tt.note == "" && got.Changes() > 0 || tt.note != "" && !isNoted {
+			t.Errorf("%s: got %v, %+v, want a change with %q", tt.name, err, got.Notes, tt.note)
+		}
+	}
+}
+
 // TestEndOfExportsIsSearchedOnce checks that a script with set -a in each line is not searched in each line.
 func TestEndOfExportsIsSearchedOnce(t *testing.T) {
 	for text, want := range map[string]bool{"set -a\nset +o allexport\n": true, "set -a\n": false} {
