@@ -68,6 +68,7 @@ type hangReport struct {
 	suspect  int    // rank of the program that differs from all others, or -1
 	host     string // of the suspect
 	path     string // directory with the evidence
+	err      error  // why some evidence is not stored
 }
 
 // newProgramWatch returns the watch of an attempt, or nil if the job does not have one. Run is the ID of
@@ -331,7 +332,7 @@ func (w *programWatch) collectEvidence(stall hang.Stall) hangReport {
 		_, err = a.o.Dir.MoveTraces(number, w.began)
 	}
 	if err != nil && !a.o.Dir.IsDeleted() {
-		a.o.Say(fmt.Sprintf("warning: store the evidence about the program: %v", err))
+		report.err = err
 	}
 	return report
 }
@@ -387,21 +388,30 @@ func (w *programWatch) describe(stall hang.Stall) string {
 	return fmt.Sprintf("%s from %s", stall, format.Ranks(stall.Ranks))
 }
 
+// say prints a message. The log of the run may have the message, but it is not output of a rank.
+func (w *programWatch) say(message string) {
+	w.a.o.Say(message)
+	w.size = sizeOf(w.a.o.Dir, w.output)
+}
+
 // react reports a program that hangs, or fails the attempt.
 func (w *programWatch) react(report hangReport) {
 	a := w.a
+	if report.err != nil {
+		w.say(fmt.Sprintf("warning: store the evidence about the program: %v", report.err))
+	}
 	reason := "the program hangs: " + w.describe(w.current)
 	if report.sentence != "" {
 		reason += "; " + report.sentence
 	}
 	if !w.d.Persists(w.current) {
-		a.o.Say(fmt.Sprintf("%s; it has continued in the meantime. The state of its ranks is in %s", reason, report.path))
+		w.say(fmt.Sprintf("%s; it has continued in the meantime. The state of its ranks is in %s", reason, report.path))
 		w.current = hang.Stall{}
 		return
 	}
 	if w.watch.Action == jobs.WatchReport {
 		a.setHang(reason)
-		a.o.Say(fmt.Sprintf("warning: %s. The state of its ranks is in %s", reason, report.path))
+		w.say(fmt.Sprintf("warning: %s. The state of its ranks is in %s", reason, report.path))
 		return
 	}
 	f := rendezvous.Failure{Rank: -1, State: rendezvous.Lost, Phase: "hang", Reason: reason,

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -142,6 +143,42 @@ func TestWatchWaitsForComponents(t *testing.T) {
 		t.Fatal("no alarm after the components were ready")
 	}
 	<-f.done
+}
+
+// TestWatchIgnoresItsMessages checks that the messages of the watch, which the log of the run has, do
+// not count as output of the program: the hang is reported until the program prints.
+func TestWatchIgnoresItsMessages(t *testing.T) {
+	const limit = 50 * time.Second
+	for _, tt := range []struct {
+		name string
+		err  error // of the evidence
+	}{
+		{name: "hang"},
+		{name: "hang without evidence", err: errors.New("the disk is full")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFakeWatch(t, hang.Limits{Silence: limit})
+			f.watch.Action = jobs.WatchReport
+			said := 0
+			f.a.o.Say = func(string) { said++; f.change(f.output) }
+			f.collect = func(hang.Stall) hangReport { return hangReport{suspect: -1, err: tt.err} }
+			for f.wait(2*limit, -1); f.programWatch.found != nil; time.Sleep(time.Millisecond) {
+				f.check(-1, false)
+			}
+			next := func() string {
+				f.clock = f.clock.Add(progressInterval)
+				f.check(-1, false)
+				return f.a.hang
+			}
+			if got := next(); said == 0 || got == "" {
+				t.Fatalf("the hang is over after %d messages", said)
+			}
+			f.change(f.output)
+			if got := next(); got != "" {
+				t.Errorf("the program has printed, but %q is reported", got)
+			}
+		})
+	}
 }
 
 // TestTracesOfFailedAttempts checks that the flight-recorder dumps of each failed attempt are in its
