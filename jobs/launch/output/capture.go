@@ -333,6 +333,7 @@ func (c *Capture) copy(s *capturedStream) {
 	var first time.Time // time of the first read into the block
 	last := time.Now()  // time of the last read, or of the end of the wait before it
 	busy := false       // the program prints much
+	grace := closeGrace // remaining time to wait for output, after closing
 	for rest := maxRest; rest > 0; {
 		closing := s.closing.Load()
 		// After much output, a read without a wait before it costs less. In the worst case, it
@@ -340,13 +341,17 @@ func (c *Capture) copy(s *capturedStream) {
 		if !busy || closing && filled == 0 {
 			timeout := time.Duration(-1)
 			if oldest := c.oldestStart(s); closing {
-				timeout = closeGrace
+				timeout = max(0, grace)
 			} else if !oldest.IsZero() {
 				timeout = max(0, time.Until(oldest.Add(lineDelay)))
 			}
 			began := time.Now()
-			if !s.wait(timeout) {
-				if closing && time.Since(began) >= timeout {
+			readable := s.wait(timeout)
+			if closing {
+				grace -= time.Since(began)
+			}
+			if !readable {
+				if closing && grace <= 0 {
 					return
 				}
 				c.flush(s, time.Now().Add(-lineDelay))

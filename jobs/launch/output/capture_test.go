@@ -468,6 +468,32 @@ func TestCloseWarnsAboutLostOutput(t *testing.T) {
 	}
 }
 
+// TestCloseIgnoresProcessesThatPrint checks that Close does not wait for a process that the program left
+// behind and that prints again and again.
+func TestCloseIgnoresProcessesThatPrint(t *testing.T) {
+	out := collect(t)
+	c, err := StartCapture(Options{Mode: Merged, Stdout: out.file, Stderr: out.file, Warn: func(m string) { t.Error(m) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind := exec.CommandContext(t.Context(), "/bin/sh", "-c", "while echo x; do sleep 0.05; done")
+	behind.Stdout = c.Stdout
+	if err := behind.Start(); err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan struct{})
+	go func() { defer close(closed); c.Close(t.Context()) }()
+	select {
+	case <-closed:
+	case <-time.After(20 * closeGrace):
+		t.Error("Close waits for the process")
+	}
+	_ = behind.Process.Kill()
+	_ = behind.Wait()
+	<-closed
+	out.end()
+}
+
 // full is a disk that is full until it is freed.
 type full struct {
 	mu   sync.Mutex
