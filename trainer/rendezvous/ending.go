@@ -25,7 +25,11 @@ func (s *Server) leave(rank int, m leaveMessage) {
 		s.removeLocked(rank)
 		return
 	}
-	if s.first == nil {
+	switch {
+	case s.first != nil:
+	case m.Error != "":
+		s.exit = m.Exit // ranks that were asked to stop may have left with larger codes
+	default:
 		s.exit = max(s.exit, m.Exit)
 	}
 	if m.Error != "" {

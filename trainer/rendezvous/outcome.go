@@ -65,7 +65,7 @@ type Outcome struct {
 	Ranks []RankStatus
 	// First is the first failure, or nil if no rank failed.
 	First *Failure
-	// Exit is the largest exit code of the ranks that left up to and including the first failure. A
-	// rank that was lost or stalled has no exit code.
+	// Exit is the exit code of the rank that left with the first failure, or else the largest exit code
+	// of the ranks that left before. A rank that was lost or stalled has no exit code.
 	Exit int
 }

@@ -250,6 +250,22 @@ func TestFirstFailureReachesAllRanks(t *testing.T) {
 	}
 }
 
+// TestFailureDecidesTheExitCode checks that the exit code of the rank that fails counts, even if a rank
+// that was asked to stop has left with a larger code.
+func TestFailureDecidesTheExitCode(t *testing.T) {
+	a := start(t, 2, nil)
+	sessions := a.joinAll(t, 2)
+	a.Stop("the time limit is near")
+	sessions[0].Leave(128+15, nil)
+	for a.Outcome().Ranks[0].State != Done {
+		time.Sleep(time.Millisecond)
+	}
+	sessions[1].Leave(4, errors.New("the program did not end in time"))
+	if o := wait(t, a); o.First == nil || o.First.Rank != 1 || o.Exit != 4 {
+		t.Errorf("first %+v, exit code %d, want 4", o.First, o.Exit)
+	}
+}
+
 // inVain is a failure that another rank caused.
 type inVain int
 
