@@ -80,14 +80,17 @@ type Rank struct {
 }
 
 // Find returns the ranks of the run on this host, sorted by rank, without what they are doing. It
-// reads only processes of this user. Node is the name of this Slurm node, or
-// empty for all ranks of the host. Several nodes of a test cluster can share a host.
+// reads only processes of this user. Node is the name of this Slurm node, which may differ from the host
+// name, or empty for all ranks of the host. Several nodes of a test cluster can share a host.
 func Find(runID, node string) ([]Rank, error) {
 	pids, err := process.IDs()
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	host, _ := os.Hostname()
+	host := node
+	if host == "" {
+		host, _ = os.Hostname()
+	}
 	found := map[int]Rank{} // by PID
 	parents := map[int]int{}
 	for _, pid := range pids {

@@ -42,6 +42,9 @@ func TestFind(t *testing.T) {
 	if len(ranks) != 1 || ranks[0].PID != want || ranks[0].Rank != 3 || ranks[0].Command != "sleep 600" {
 		t.Fatalf("got %+v, want rank 3 with process %d", ranks, want)
 	}
+	if ranks[0].Host != "here" {
+		t.Errorf("got host %q, want the name of the Slurm node", ranks[0].Host)
+	}
 	if v := map[string]string{"RANK": "3", "LOCAL_RANK": "1"}; !maps.Equal(ranks[0].Variables, v) {
 		t.Errorf("got variables %v, want %v", ranks[0].Variables, v)
 	}
