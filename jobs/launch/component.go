@@ -316,10 +316,16 @@ func (c *components) awaitPrograms(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
-		select {
-		case <-c.failed:
-			cancel(c.failure())
-		case <-ctx.Done():
+		for {
+			select {
+			case <-c.failed:
+				cancel(c.failure())
+				return
+			case <-c.o.Signals: // Slurm signals the components at the same time
+				c.noteStop()
+			case <-ctx.Done():
+				return
+			}
 		}
 	}()
 	_, err := c.r.Session.Exchange(ctx, roundProgramsEnded, []byte("ended"))

@@ -185,6 +185,21 @@ func TestComponentRestartsWhileAttemptEnds(t *testing.T) {
 	}
 }
 
+// TestComponentStopsAfterItsProgram checks that a component that ends because of Slurm's SIGTERM has not
+// failed, also if the program of its rank has ended before. Slurm signals all processes of a step.
+func TestComponentStopsAfterItsProgram(t *testing.T) {
+	dir := t.TempDir()
+	in := func(line string) string { return strings.ReplaceAll(line, "DIR", dir) }
+	const program = "test $RANK = 0 && exec touch DIR/first; until test -e DIR/stopped; do sleep 0.1; done; sleep 1"
+	const server = "touch {ready_file}; until test -e DIR/first; do sleep 0.1; done; sleep 1; kill -TERM $PPID; touch DIR/stopped"
+	section := fmt.Sprintf("[command]\nargv = [\"sh\", \"-c\", %q]\n", in(program)) +
+		fmt.Sprintf("[[component]]\nname = \"server\"\nready = \"file\"\nargv = [\"sh\", \"-c\", %q]\n", in(server))
+	result, said, err := launched(t, 2, "program", section, nil)
+	if err != nil || result.Failure != nil || result.Exit != 0 {
+		t.Errorf("%+v, %+v, %v\n%s", result, result.Failure, err, said)
+	}
+}
+
 // TestFailedComponentDecidesTheExitCode checks that the failure of a component stays the cause if the
 // program that ends because of it exceeds stop_grace.
 func TestFailedComponentDecidesTheExitCode(t *testing.T) {
