@@ -22,6 +22,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/doctor/symptoms"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
@@ -63,10 +64,12 @@ type Attempt struct {
 	number int
 	ranks  []Output
 	nodes  []Output
-	parts  []Output // of components, in the order of nodes and restarts
-	hosts  []string // in the order of the nodes; nil if unknown
-	tasks  string   // number of ranks on each of hosts, such as "4,2(x3)"; empty if it is equal
-	world  int      // number of processes that the launcher started
+	parts  []Output             // of components, in the order of nodes and restarts
+	hosts  []string             // in the order of the nodes; nil if unknown
+	tasks  string               // number of ranks on each of hosts, such as "4,2(x3)"; empty if it is equal
+	world  int                  // number of processes that the launcher started
+	isLast bool                 // no later attempt has begun
+	end    *rundir.AttemptEvent // nil if the end of the attempt is not recorded
 }
 
 // Read lists the output of an attempt, or of the newest attempt if number is 0. It returns nil if the
@@ -102,24 +105,29 @@ func Read(run runs.Run, number int) (*Attempt, error) {
 		}
 	}
 	slices.SortFunc(a.parts, func(x, y Output) int { return cmp.Or(x.number-y.number, x.restart-y.restart) })
-	a.readHosts()
+	a.readEvents()
 	return a, nil
 }
 
-// readHosts reads the nodes of the attempt from the history of attempts.
-func (a *Attempt) readHosts() {
+// readEvents reads the nodes and the end of the attempt from the history of attempts.
+func (a *Attempt) readEvents() {
 	events, _ := a.run.Dir.ReadAttempts()
 	began := 0
-	for _, e := range events {
-		if e.Event != rundir.AttemptBegan {
-			continue
+	for i, e := range events {
+		if e.Event == rundir.AttemptBegan {
+			began++
 		}
-		if began++; began == a.number {
+		switch {
+		case began != a.number:
+		case e.Event == rundir.AttemptBegan:
 			a.hosts, _ = slurm.ExpandHosts(e.Hosts)
 			a.world = e.Ranks
 			a.tasks = e.TasksPerNode
+		case e.Event == rundir.AttemptEnded:
+			a.end = &events[i]
 		}
 	}
+	a.isLast = began <= a.number
 }
 
 // All returns the outputs of all nodes, and then of all ranks.
@@ -181,6 +189,12 @@ func (a *Attempt) perNode() int {
 	for _, r := range a.ranks {
 		world = max(world, r.number+1)
 	}
+	text, err := a.run.Dir.ReadSpec()
+	if err == nil {
+		if job, err := jobs.Parse(a.run.Dir.Spec(), text); err == nil && job.Command != nil && job.Command.Launcher == jobs.LauncherTorchrun {
+			world = max(world, job.TasksPerNode()*len(a.hosts)) // the last workers may have printed nothing
+		}
+	}
 	return max(1, (world+len(a.hosts)-1)/len(a.hosts))
 }
 
@@ -232,10 +246,10 @@ func WithRestarts(found []Output) []Output {
 	return all
 }
 
-// Failed returns the output of the rank that caused the failure of the run. If the ranks of a node
+// Failed returns the output of the rank that caused the failure of the attempt. If the ranks of a node
 // share an output, it returns the output of the node.
 func (a *Attempt) Failed() (Output, error) {
-	f, err := readFailure(a.run)
+	f, err := a.failure()
 	if err != nil {
 		return Output{}, err
 	}
@@ -247,6 +261,17 @@ func (a *Attempt) Failed() (Output, error) {
 		}
 	}
 	return a.Rank(launch.RankOfFailure(f))
+}
+
+// failure returns the failure of the attempt. It returns an error if no rank caused it.
+func (a *Attempt) failure() (*rendezvous.Failure, error) {
+	switch {
+	case a.isLast: // with all fields
+		return readFailure(a.run)
+	case a.end == nil || a.end.Rank == nil:
+		return nil, exitcode.Usagef("`ddpbatch status` shows how the attempts ended", "no failure of a rank is recorded for attempt %d", a.number)
+	}
+	return &rendezvous.Failure{Rank: *a.end.Rank, Reason: a.end.Cause}, nil
 }
 
 // FailedRank returns the rank that caused the failure of the last attempt.
@@ -284,7 +309,7 @@ func Symptoms(run runs.Run) []symptoms.Found {
 		return nil
 	}
 	a, err := Read(run, 0)
-	if err != nil || a == nil {
+	if err != nil || a == nil || !a.isLast { // the last attempt failed before a rank could print
 		return nil
 	}
 	o, err := a.Rank(rank)

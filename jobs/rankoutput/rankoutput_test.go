@@ -49,6 +49,16 @@ func newRun(t *testing.T, number int, attempt rundir.AttemptEvent, files map[str
 	return runs.Run{Dir: dir, Record: rundir.Record{Name: "mine"}}
 }
 
+// record appends events to the history of attempts.
+func record(t *testing.T, run runs.Run, events ...rundir.AttemptEvent) {
+	t.Helper()
+	for _, e := range events {
+		if err := run.Dir.AppendAttempt(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // fail records a failure of a run.
 func fail(t *testing.T, run runs.Run, first *rendezvous.Failure) {
 	t.Helper()
@@ -73,6 +83,18 @@ func TestSelect(t *testing.T) {
 	fail(t, uneven, &rendezvous.Failure{Rank: -1, Reason: "no node answers"})
 	torchrun := newRun(t, 1, rundir.AttemptEvent{Ranks: 2}, map[string]string{output.NodeBase(0): "x\n", output.NodeBase(1): "x\n"})
 	fail(t, torchrun, &rendezvous.Failure{Rank: 1, Reason: "a worker with RANK=7 failed"})
+	workers := newRun(t, 1, rundir.AttemptEvent{Ranks: 2}, map[string]string{output.RankBase(0): "x\n", output.RankBase(1): "x\n", output.RankBase(2): "x\n"})
+	const spec = "name = \"t\"\n[slurm]\nnodes = 2\ntasks_per_node = 4\n[command]\nlauncher = \"torchrun\"\nargv = [\"train.py\"]\n"
+	if err := os.WriteFile(workers.Dir.Spec(), []byte(spec), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	first := 2 // rank that failed
+	earlier, killed := newRun(t, 1, rundir.AttemptEvent{Ranks: 6}, ranks), newRun(t, 1, rundir.AttemptEvent{Ranks: 6}, ranks)
+	record(t, earlier, rundir.AttemptEvent{Event: rundir.AttemptEnded, Rank: &first}, rundir.AttemptEvent{Event: rundir.AttemptBegan})
+	record(t, killed, rundir.AttemptEvent{Event: rundir.AttemptBegan})
+	for _, run := range []runs.Run{earlier, killed} {
+		fail(t, run, &rendezvous.Failure{Rank: 4, Reason: "rank 4 did not join"})
+	}
 	parts := newRun(t, 1, rundir.AttemptEvent{Ranks: 2}, map[string]string{
 		output.ComponentBase("server", 1, 0): "x\n", output.ComponentBase("server", 0, 1): "x\n", output.ComponentBase("server", 0, 0): "x\n", output.ComponentBase("proxy", 0, 0): "x\n"})
 
@@ -103,9 +125,12 @@ func TestSelect(t *testing.T) {
 		{name: "silent rank", run: equal, choose: rank(5), fails: "there is output of ranks 0-4"},
 		{name: "node with equal ranks", run: equal, choose: node("n2"), want: []string{"rank-00003", "rank-00004"}},
 		{name: "node with uneven ranks", run: uneven, choose: node("n2"), want: []string{"rank-00004"}},
+		{name: "node with silent workers", run: workers, choose: node("n1"), want: []string{"rank-00000", "rank-00001", "rank-00002"}},
 		{name: "other node", run: equal, choose: node("n3"), fails: "it ran on n[1-2]"},
 		{name: "silent node", run: parts, choose: node("n1"), fails: "have printed nothing"},
 		{name: "failed worker", run: equal, choose: failed, want: []string{"rank-00003"}},
+		{name: "failed rank of an earlier attempt", run: earlier, choose: failed, want: []string{"rank-00002"}},
+		{name: "earlier attempt without an end", run: killed, choose: failed, fails: "recorded for attempt 1"},
 		{name: "no rank failed", run: uneven, choose: failed, fails: "no node answers"},
 		{name: "no failure", run: parts, choose: failed, fails: `no failure of run "mine"`},
 		{name: "rank of torchrun", run: torchrun, choose: rank(7), fails: "torchrun mixes the output"},
@@ -202,5 +227,9 @@ func TestSymptoms(t *testing.T) {
 	found := Symptoms(run)
 	if len(found) != 1 || found[0].Name != "gpu out of memory" || found[0].Where() != "line 2 of the output of rank 1" {
 		t.Errorf("got %+v", found)
+	}
+	record(t, run, rundir.AttemptEvent{Event: rundir.AttemptBegan})
+	if found := Symptoms(run); found != nil {
+		t.Errorf("last attempt without output: got %+v of the attempt before it", found)
 	}
 }
