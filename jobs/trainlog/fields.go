@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
@@ -147,11 +148,28 @@ const (
 	maxDepth  = 2    // nested objects of a JSON line
 )
 
+// notFinite matches the strings of a JSON text, and the values NaN, Infinity, and -Infinity, which
+// Python's json module writes although JSON does not have them.
+var notFinite = lazyregexp.New(`"(?:[^"\\]|\\.)*"|-?Infinity|NaN`)
+
+// decodeLine decodes a line of JSON. Values that are not finite become strings.
+func decodeLine(line string, v any) error {
+	if strings.Contains(line, "NaN") || strings.Contains(line, "Infinity") {
+		line = notFinite().ReplaceAllStringFunc(line, func(found string) string {
+			if found[0] == '"' {
+				return found
+			}
+			return `"` + found + `"`
+		})
+	}
+	return json.Unmarshal([]byte(line), v)
+}
+
 // jsonFields returns the numbers in a JSON object. It joins the names of nested objects with
 // "/".
 func jsonFields(line string) []Field {
 	var object map[string]any
-	if json.Unmarshal([]byte(line), &object) != nil {
+	if decodeLine(line, &object) != nil {
 		return nil
 	}
 	var all []Field

@@ -27,7 +27,6 @@ package trainlog
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"math"
 	"regexp"
@@ -530,7 +529,7 @@ type jsonLine struct {
 // must contain "step". Other fields are the fields of [metrics.Record], and "eval_loss".
 func (p *Parser) ParseJSON(line string) []metrics.Record {
 	var l jsonLine
-	if len(line) > maxLine || json.Unmarshal([]byte(line), &l) != nil || l.Step == nil || *l.Step < 0 || l.Epoch < 0 || l.Epoch > math.MaxInt32 {
+	if len(line) > maxLine || decodeLine(line, &l) != nil || l.Step == nil || *l.Step < 0 || l.Epoch < 0 || l.Epoch > math.MaxInt32 {
 		return nil
 	}
 	r := metrics.Record{Kind: kindTrain, Step: *l.Step, Steps: l.Steps, Epoch: int(l.Epoch), Epochs: l.Epochs, Loss: l.Loss, Accuracy: l.Accuracy, LR: l.LR,

@@ -2,6 +2,7 @@ package trainlog
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -187,14 +188,16 @@ func TestParseJSON(t *testing.T) {
 		`{"step": 10, "loss": 2.4}`,
 		`{"loss": 2}`, `{"step": -1}`, `[]`, `not JSON`, `{"step": 1e300}`,
 		`{"step": 20, "loss": "NaN"}`,
+		`{"step": 25, "loss": -Infinity, "lr": NaN, "note": "\" NaN"}`, // as Python writes it
 		`{"kind": "eval", "step": 20, "loss": 1.5, "accuracy": 0.75}`,
 		`{"step": 30, "eval_loss": 1.25}`,
 	} {
 		all = append(all, p.ParseJSON(line)...)
 	}
 	got := summarize(all)
-	if len(got) != 4 || got[0] != (summary{kind: "train", step: 10, steps: 100, loss: 2.5, lr: 0.1, samples: 64}) ||
-		got[1].step != 20 || got[2] != (summary{kind: "eval", step: 20, loss: 1.5, accuracy: 0.75}) || got[3] != (summary{kind: "eval", step: 30, loss: 1.25}) {
+	if len(got) != 5 || got[0] != (summary{kind: "train", step: 10, steps: 100, loss: 2.5, lr: 0.1, samples: 64}) ||
+		got[1].step != 20 || got[2].step != 25 || !math.IsInf(got[2].loss, -1) || !math.IsNaN(got[2].lr) ||
+		got[3] != (summary{kind: "eval", step: 20, loss: 1.5, accuracy: 0.75}) || got[4] != (summary{kind: "eval", step: 30, loss: 1.25}) {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -1,6 +1,7 @@
 package trainlog
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -41,8 +42,9 @@ func TestSourceReadsFiles(t *testing.T) {
 	}{
 		{name: "JSON lines", file: "log.jsonl", pattern: "log.jsonl", format: JSONLines,
 			before: `{"step": 1, "loss": 9}` + "\n",
-			after:  `{"global_step": 2, "train": {"loss": 2.5, "lr": 0.1}, "eval/loss": 3, "max_steps": 40}` + "\nno object\n{\"step\": 3}\n",
-			want:   []summary{{kind: "train", step: 2, steps: 40, loss: 2.5, lr: 0.1}, {kind: "eval", step: 2, steps: 40, loss: 3}}},
+			after:  `{"global_step": 2, "train": {"loss": 2.5, "lr": 0.1}, "eval/loss": 3, "max_steps": 40}` + "\nno object\n{\"step\": 3}\n{\"step\": 4, \"loss\": Infinity}\n",
+			want: []summary{{kind: "train", step: 2, steps: 40, loss: 2.5, lr: 0.1}, {kind: "eval", step: 2, steps: 40, loss: 3},
+				{kind: "train", step: 4, steps: 40, loss: math.Inf(1)}}},
 		{name: "names of this host", file: "log.jsonl", pattern: "log.jsonl", format: JSONLines,
 			names: map[string]string{"step": "updates", "loss": "objective", "samples_per_s": "speed"},
 			after: `{"updates": 7, "objective": 1.5, "loss": 100, "step": 5, "speed": "20"}` + "\n",
