@@ -174,10 +174,15 @@ func (p *Poller) update(dir rundir.Dir, open func() (Run, error)) (watch.Status,
 	return e.status, nil
 }
 
-// ReadStatus returns the status in the run directory, without the trials of a sweep. Metrics
-// holds the metrics that were read earlier.
+// ReadStatus returns the status in the run directory, without the trials of a sweep. If the run was
+// launched without Slurm after its last job, the status has no job. Metrics holds the metrics that were
+// read earlier.
 func ReadStatus(r Run, metrics *watch.MetricsTail) watch.Status {
-	s := watch.Read(r.Dir, r.Record.Name, r.Record.LastJob(), metrics)
+	job := r.Record.LastJob()
+	if job != "" && r.IsLaunched() {
+		job = ""
+	}
+	s := watch.Read(r.Dir, r.Record.Name, job, metrics)
 	s.Pending = r.Record.Pending != nil
 	if r.IsSweep() {
 		return s // its trials have the chains

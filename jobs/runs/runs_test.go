@@ -343,6 +343,33 @@ func TestLaunchEnd(t *testing.T) {
 	}
 }
 
+// TestReadStatus checks that the status of a run is about its last start.
+func TestReadStatus(t *testing.T) {
+	now := time.Now()
+	submission := submitted("18")
+	submission.Time = now.Add(-time.Hour)
+	for _, tt := range []struct {
+		name string
+		live rundir.Live
+		job  string
+	}{
+		{name: "launched after the job", live: rundir.Live{Time: now, Phase: rundir.PhaseRunning}},
+		{name: "submitted after the launch", live: rundir.Live{Time: now.Add(-2 * time.Hour), Phase: rundir.PhaseOver}, job: "18"},
+		{name: "job is running", live: rundir.Live{JobID: "18", Time: now, Phase: rundir.PhaseRunning}, job: "18"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			record := rundir.Record{Name: "run", Submissions: []rundir.Submission{submission}}
+			dir := create(t, filepath.Join(t.TempDir(), "run"), record)
+			if err := dir.WriteLive(tt.live); err != nil {
+				t.Fatal(err)
+			}
+			if got := ReadStatus(Run{Dir: dir, Record: record}, nil).Job; got != tt.job {
+				t.Errorf("got job %q, want %q", got, tt.job)
+			}
+		})
+	}
+}
+
 // TestCancelAfterError checks that the jobs canceled before an error of scancel are returned in order
 // and, for trials, recorded.
 func TestCancelAfterError(t *testing.T) {
