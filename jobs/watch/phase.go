@@ -266,11 +266,27 @@ func (s *Status) phaseWithoutSlurm(now time.Time) (p Phase, detail, advice strin
 	switch {
 	case end == outcome.Open && s.Job != "":
 		return Unknown, s.Reason, ""
+	case end == outcome.Open && !s.launched.IsZero() && s.Live != nil:
+		return launcherPhase(s.Live, s.launched, now)
 	case end == outcome.Open:
 		p, detail, advice = s.resumablePhase(Killed)
 		return p, cmp.Or(detail, "its launcher was killed before it could report"), advice
 	}
 	return s.endedPhase(end)
+}
+
+// launcherPhase returns the phase of a launch without Slurm whose launcher has started at the given time
+// and is running, but has not reported the state of its ranks recently.
+func launcherPhase(l *rundir.Live, since, now time.Time) (p Phase, detail, advice string) {
+	switch {
+	case l.Time.Before(since):
+		return Joining, "no rank was started yet", ""
+	case l.Phase == rundir.PhaseOver:
+		return Running, "its ranks have ended", ""
+	}
+	p, _, _ = livePhase(l)
+	return p, fmt.Sprintf("its launcher has not reported for %s", format.Duration(now.Sub(l.Time))),
+		"it may be suspended, or its file system may hang; `ddpbatch logs` shows what was printed last"
 }
 
 // TimeLimitAdvice is the fix for a job that reached its time limit without a checkpoint of ddpbatch.

@@ -81,7 +81,8 @@ type Status struct {
 
 	record        outcome.State
 	launchFailure *launchFailure
-	dead          bool // the launcher ran without Slurm on this host and was killed
+	dead          bool      // the launcher ran without Slurm on this host and was killed
+	launched      time.Time // start of the launcher that runs without Slurm on this host, or zero
 }
 
 // A Checkpoint is the newest checkpoint of a run.
@@ -114,7 +115,9 @@ func Read(d rundir.Dir, name, job string, tail *MetricsTail) Status {
 		s.Live = &l
 	}
 	if l, ok := d.Launcher(); ok {
-		s.dead = l.IsHere() && !l.IsRunning()
+		if s.dead = l.IsHere() && !l.IsRunning(); l.IsHere() && !s.dead {
+			s.launched = l.Since
+		}
 	}
 	s.record = outcome.Read(d, job)
 	s.Attempts = s.record.Attempts

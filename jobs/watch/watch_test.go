@@ -142,6 +142,10 @@ func TestPhaseWithoutSlurm(t *testing.T) {
 		{name: "failed", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(4, false)}, failure: "rank 1 on n1 was lost", phase: Failed, detail: "rank 1 on n1 was lost"},
 		{name: "a program that failed with the code of a stop", s: Status{record: ended(3, false), Saved: saved}, failure: "rank 0 on n1: sh ended with exit code 3", phase: Failed, detail: "rank 0 on n1: sh ended with exit code 3"},
 		{name: "failed without output", s: Status{Live: live(rundir.PhaseOver, 0), record: ended(4, false)}, phase: Failed, detail: "exit code 4"},
+		{name: "launcher is suspended", s: Status{Live: live(rundir.PhaseStopping, time.Minute), launched: now.Add(-time.Hour)}, phase: Stopping,
+			detail: "its launcher has not reported for 1m00s", advice: "it may be suspended, or its file system may hang; `ddpbatch logs` shows what was printed last"},
+		{name: "launcher ends", s: Status{Live: live(rundir.PhaseOver, 0), launched: now.Add(-time.Hour)}, phase: Running, detail: "its ranks have ended"},
+		{name: "launcher starts again", s: Status{Live: live(rundir.PhaseOver, time.Hour), launched: now}, phase: Joining, detail: "no rank was started yet"},
 		{name: "killed", s: Status{Live: live(rundir.PhaseRunning, time.Hour)}, phase: Killed, detail: "its launcher was killed before it could report"},
 		{name: "killed, but it had finished before", s: Status{Live: live(rundir.PhaseRunning, time.Hour), record: outcome.State{Newest: trained(3, 3).Newest, Goal: trained(3, 3).Goal}}, phase: Done},
 	})
