@@ -9,6 +9,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
+	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
 // maxDiagnosis is the maximum number of bytes at the end of a log to search for known failures. It
@@ -21,11 +22,13 @@ type diagnosis struct {
 	o     *launch.Options
 	path  string // of the log; empty if unknown
 	start int64  // where the log of this launch begins
+	// attempt is the newest attempt of earlier launches with output of ranks, or 0.
+	attempt int
 }
 
-// newDiagnosis remembers where the log of a launch begins.
+// newDiagnosis remembers where the log of a launch and the output of its ranks begin.
 func newDiagnosis(o *launch.Options) diagnosis {
-	d := diagnosis{o: o}
+	d := diagnosis{o: o, attempt: newestOutput(o.Dir)}
 	record, err := o.Dir.ReadRecord()
 	if err != nil {
 		return d
@@ -67,9 +70,9 @@ func (d diagnosis) find(result launch.Result) *outcome.Finding {
 	}
 	c := d.o.Job.Command
 	if c != nil && (c.Output == jobs.OutputPerRank || c.Output == jobs.OutputRank0) {
-		if attempts, err := d.o.Dir.OutputAttempts(); err == nil && len(attempts) > 0 {
+		if attempt := newestOutput(d.o.Dir); attempt > d.attempt {
 			for _, name := range output.Parts(output.RankBase(launch.RankOfFailure(result.Failure))) {
-				if f, err := d.o.Dir.OpenRankOutput(attempts[len(attempts)-1], name); err == nil {
+				if f, err := d.o.Dir.OpenRankOutput(attempt, name); err == nil {
 					all = append(all, scanEnd(f, 0)...)
 					f.Close()
 				}
@@ -90,6 +93,14 @@ func (d diagnosis) find(result launch.Result) *outcome.Finding {
 		return nil
 	}
 	return &outcome.Finding{Name: best.Name, Cause: best.Cause, Hint: best.Hint, Consequence: best.IsConsequence()}
+}
+
+// newestOutput returns the newest attempt with output of ranks, or 0.
+func newestOutput(dir rundir.Dir) (attempt int) {
+	if attempts, err := dir.OutputAttempts(); err == nil && len(attempts) > 0 {
+		attempt = attempts[len(attempts)-1]
+	}
+	return attempt
 }
 
 // scanEnd returns the known failures in the text from start, but at most in the last maxDiagnosis
