@@ -97,6 +97,46 @@ func TestProgressBeyondTheOutputLimit(t *testing.T) {
 	}
 }
 
+// TestCountsFromZero checks how the epochs of a program count in a later attempt: as the first attempt
+// printed them or, without its output, as recorded.
+func TestCountsFromZero(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		output  string // of the first attempt; empty if it is not retained
+		metrics string
+		want    bool
+	}{
+		{name: "first attempt"},
+		{name: "from 1", output: "start\nTrain Epoch: 1 [0/60000 (0%)]\tLoss: 2.3\n", metrics: `{"kind":"train","step":0}`},
+		{name: "from 0", output: "start\rTrain Epoch: 0 [0/60000 (0%)]\tLoss: 2.3\n", metrics: `{"kind":"train","step":0}`, want: true},
+		{name: "no epoch in the output", output: "step 0: loss 2.3\n", metrics: `{"kind":"train","step":0}{"kind":"train","step":5}`},
+		{name: "only epochs", metrics: `{"kind":"train","step":0}{"kind":"eval","step":0,"epoch":1}{"kind":"train","step":1,"epoch":1}`, want: true},
+		{name: "steps", metrics: `{"kind":"train","step":0}{"kind":"train","step":640}{"kind":"train","step":60000,"epoch":1}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := newRun(t)
+			if tt.output != "" {
+				out, err := dir.CreateRankOutput(1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out.Close()
+				if err := os.WriteFile(filepath.Join(dir.RankOutput(1), "rank-00000.out"), []byte(tt.output), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.metrics != "" {
+				if err := os.WriteFile(dir.Metrics(), []byte(tt.metrics), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := countsFromZero(dir, nil); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
 // TestSkippedOutputIsNoHang checks that a step or a pause that may be in skipped output does not count
 // as a hang.
 func TestSkippedOutputIsNoHang(t *testing.T) {

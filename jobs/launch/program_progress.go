@@ -6,8 +6,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/trainlog"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
@@ -56,7 +58,7 @@ func newProgressRecorder(o Options) (*progressRecorder, error) {
 	for _, pattern := range p.Patterns {
 		patterns = append(patterns, string(pattern))
 	}
-	parser, err := trainlog.New(patterns, countsFromZero(o.Dir))
+	parser, err := trainlog.New(patterns, countsFromZero(o.Dir, patterns))
 	if err != nil {
 		return nil, err
 	}
@@ -91,16 +93,59 @@ func newProgressSource(o Options, parser *trainlog.Parser, run string) (*trainlo
 	return trainlog.NewSource(parser, path, trainlog.Format(c.Progress.ResolvedFormat()))
 }
 
-// countsFromZero reports whether an earlier attempt recorded epoch 0 of a program that prints only
-// epochs. Its first step is then 0.
-func countsFromZero(dir rundir.Dir) bool {
+// maxEpochSearch is the maximum number of bytes of output in which firstEpoch searches.
+const maxEpochSearch = 256 << 10
+
+// firstEpoch reports whether the first epoch in the output of the run's first attempt is 0. Later
+// attempts may have resumed at any epoch. Known is false if that output is not retained or has no epoch.
+func firstEpoch(dir rundir.Dir, patterns []string) (isZero, known bool) {
+	for _, base := range []string{output.RankBase(0), output.NodeBase(0)} {
+		f, err := dir.OpenRankOutput(1, output.Parts(base)[0])
+		if err != nil {
+			continue
+		}
+		text, _ := io.ReadAll(io.LimitReader(f, maxEpochSearch))
+		f.Close()
+		parser, err := trainlog.New(patterns, false)
+		if err != nil {
+			return false, false
+		}
+		started := time.Now()
+		for line := range strings.FieldsFuncSeq(string(text), func(r rune) bool { return r == '\n' || r == '\r' }) {
+			parser.Line(line)
+			if isZero, known = parser.CountsFromZero(); known || time.Since(started) > maxParseTime {
+				return isZero, known
+			}
+		}
+	}
+	return false, false
+}
+
+// countsFromZero reports whether the epochs that the program prints count from 0. If the output of the
+// first attempt does not show this, countsFromZero reports whether an earlier attempt recorded epoch 0 of
+// a program that prints only epochs. Its first step is then 0, and all steps are epochs.
+func countsFromZero(dir rundir.Dir, patterns []string) bool {
+	if isZero, known := firstEpoch(dir, patterns); known {
+		return isZero
+	}
 	f, err := dir.OpenPath(dir.Metrics())
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	var m metrics.Record
-	return json.NewDecoder(io.LimitReader(f, metrics.MaxLine)).Decode(&m) == nil && m.Step == 0
+	records, zero := json.NewDecoder(io.LimitReader(f, metrics.MaxLine)), false
+	for {
+		var m metrics.Record
+		switch {
+		case records.Decode(&m) != nil:
+			return zero
+		case m.Kind != "train":
+		case m.Step > 0:
+			return zero && m.Step == m.Epoch
+		default:
+			zero = true
+		}
+	}
 }
 
 // opener returns a function that opens a file in the run directory.

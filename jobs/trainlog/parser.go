@@ -140,6 +140,7 @@ type Parser struct {
 	passOffset int            // steps of earlier epochs, if the program's steps restart in each epoch
 	passStep   int            // newest step as printed
 	fromZero   bool           // epoch 0 was printed
+	hasEpoch   bool           // an epoch was printed
 	bar        *bar           // newest progress bar of training, for lines without a step
 	otherBar   *bar           // newest bar after it with a different number of steps, such as the bar of an evaluation
 	barUsed    bool           // a training record has the step of bar
@@ -174,6 +175,9 @@ func New(patterns []string, fromZero bool) (*Parser, error) {
 	}
 	return p, nil
 }
+
+// CountsFromZero reports whether an epoch 0 was printed. Known is false before the first epoch.
+func (p *Parser) CountsFromZero() (fromZero, known bool) { return p.fromZero, p.hasEpoch }
 
 // groups maps each group name of a custom pattern to its quantity.
 var groups = map[string]quantity{
@@ -454,7 +458,7 @@ func (v *values) stepMillis() *metrics.Number {
 func (p *Parser) position(v *values) (position, bool) {
 	if v.has[qEpoch] {
 		if epoch := v.value[qEpoch]; epoch >= 0 && epoch < math.MaxInt32 {
-			p.epoch = int(epoch)
+			p.epoch, p.hasEpoch = int(epoch), true
 			p.fromZero = p.fromZero || epoch == 0
 			// A fraction, as Hugging Face's Trainer prints it, counts the epochs that are done.
 			done := epoch != math.Trunc(epoch)
