@@ -162,6 +162,9 @@ func TestEveryRunHasAPage(t *testing.T) {
 		"a program that failed with 3": {func(t *testing.T, d rundir.Dir) { check(t, d.WriteEnd(rundir.End{JobID: "18", Exit: 3})) }, nil, []string{">failed<", "Exit code 3."}},
 		"lost":                         {func(t *testing.T, d rundir.Dir) { check(t, d.WriteEnd(rundir.End{JobID: "18", Exit: 4})) }, nil, []string{"failed", "Rank 2 on n2 was lost", "Exit code 4.", "SIGKILL"}},
 		"queued":                       {nil, &slurm.JobState{ID: "18", State: slurm.StatePending, Reason: "Priority"}, []string{"queued", "<td>18</td>"}},
+		"launched after the job": {func(t *testing.T, d rundir.Dir) {
+			check(t, d.WriteLive(rundir.Live{Time: noon.Add(time.Minute), Phase: rundir.PhaseRunning, Ranks: 4, Joined: 4}))
+		}, &slurm.JobState{ID: "18", State: slurm.StateFailed, ExitCode: "1:0"}, []string{">running<"}},
 		"damaged": {broken("record.json", "job.toml", "metrics.jsonl", "attempts.jsonl", "network.json", "failure.json", "ended.json"), nil,
 			[]string{"run record: ", "network: ", "last failure: failure.json is damaged", "no metrics: ", "no attempts: "}},
 		"known failures": {nil, nil, []string{"Known failures in the log", "gpu out of memory (CUDA), line 3</h3>", "OutOfMemoryError: CUDA out of memory. &lt;/pre&gt;&lt;script", "Fix: use a smaller batch", "srun ended the step (srun), line 2; a consequence of another failure"}},

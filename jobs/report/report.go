@@ -102,7 +102,11 @@ func collect(dir rundir.Dir) Run {
 	if n := r.Metrics.Unparsed; n > 0 {
 		r.Missing = append(r.Missing, format.Count(n, "line")+" of metrics.jsonl cannot be parsed")
 	}
-	r.Status = watch.Read(dir, r.Name, r.Record.LastJob(), nil)
+	job := r.Record.LastJob()
+	if dir.IsLaunched(r.Record) {
+		job = "" // the launch is newer
+	}
+	r.Status = watch.Read(dir, r.Name, job, nil)
 	events, err := dir.ReadAttempts()
 	for _, e := range events {
 		if e.Code != nil {
@@ -184,7 +188,7 @@ func (r *Run) scanFile(log *os.File, limit int64) (known []symptoms.Found, err e
 // SetStatus determines the status of the run from the collected data and from Slurm's report
 // about its last job. Job is nil if there is no such report.
 func (r *Run) SetStatus(job *slurm.JobState, now time.Time) {
-	if job != nil {
+	if job != nil && r.Status.Job != "" {
 		r.Status.AddJob(*job)
 	}
 	r.Status.Pending = r.Record.Pending != nil

@@ -38,6 +38,23 @@ func (d Dir) Launcher() (Launcher, bool) {
 	return Launcher{PID: h.PID, Host: h.Host, Since: h.Time, place: h.place, start: h.Start}, true
 }
 
+// IsLaunched reports whether `ddpbatch launch` without Slurm started a run most recently, rather than a
+// Slurm job.
+func (d Dir) IsLaunched(r Record) bool {
+	var last time.Time // latest evidence of a launch
+	if l, ok := d.Launcher(); ok {
+		last = l.Since
+	}
+	if end, ok := d.ReadEnd(); ok && end.JobID == "" && end.Time.After(last) {
+		last = end.Time
+	}
+	if live, ok := d.ReadLive(); ok && live.JobID == "" && live.Time.After(last) {
+		last = live.Time
+	}
+	submission := r.Last()
+	return !last.IsZero() && (submission == nil || last.Truncate(time.Second).After(submission.Time))
+}
+
 // A place identifies the kernel and the PID namespace in which a PID is valid. Host names are
 // not sufficient, because hosts and containers may share one. Lock files of earlier versions
 // do not contain these fields.

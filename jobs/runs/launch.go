@@ -26,20 +26,7 @@ const (
 
 // IsLaunched reports whether `ddpbatch launch` without Slurm started the run most recently,
 // rather than a Slurm job.
-func (r Run) IsLaunched() bool {
-	var last time.Time // latest evidence of a launch
-	if l, ok := r.Dir.Launcher(); ok {
-		last = l.Since
-	}
-	if end, ok := r.Dir.ReadEnd(); ok && end.JobID == "" && end.Time.After(last) {
-		last = end.Time
-	}
-	if live, ok := r.Dir.ReadLive(); ok && live.JobID == "" && live.Time.After(last) {
-		last = live.Time
-	}
-	submission := r.Record.Last()
-	return !last.IsZero() && (submission == nil || last.Truncate(time.Second).After(submission.Time))
-}
+func (r Run) IsLaunched() bool { return r.Dir.IsLaunched(r.Record) }
 
 // A LaunchEnd is the end of a launch without Slurm.
 type LaunchEnd struct {
