@@ -137,6 +137,40 @@ func TestCountsFromZero(t *testing.T) {
 	}
 }
 
+// TestStepsContinueAfterARestart checks the steps of a program that prints the epoch and resumes in the
+// third of 90 steps each.
+func TestStepsContinueAfterARestart(t *testing.T) {
+	for _, tt := range []struct {
+		name, line string
+		want       int
+	}{
+		{name: "steps of an epoch", line: "epoch 3 step 20 loss 0.5", want: 200},
+		{name: "all steps", line: "epoch 3 step 190 loss 0.5", want: 190},
+		{name: "from scratch", line: "epoch 1 step 20 loss 0.5", want: 20},
+		{name: "no epoch", line: "step 20 loss 0.5", want: 20},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := newRun(t)
+			const recorded = `{"kind":"train","step":90}
+{"kind":"eval","step":90,"epoch":1}
+{"kind":"train","step":180,"epoch":1}
+{"kind":"train","step":230,"epoch":2}
+`
+			if err := os.WriteFile(dir.Metrics(), []byte(recorded), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r, err := newProgressRecorder(Options{Dir: dir, Say: func(line string) { t.Error(line) }, Job: &jobs.Job{Command: &jobs.Command{}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.close()
+			if got := r.parser.Line(tt.line); len(got) != 1 || got[0].Step != tt.want {
+				t.Errorf("got %+v, want step %d", got, tt.want)
+			}
+		})
+	}
+}
+
 // TestSkippedOutputIsNoHang checks that a step or a pause that may be in skipped output does not count
 // as a hang.
 func TestSkippedOutputIsNoHang(t *testing.T) {

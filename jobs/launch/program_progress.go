@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -62,6 +63,7 @@ func newProgressRecorder(o Options) (*progressRecorder, error) {
 	if err != nil {
 		return nil, err
 	}
+	parser.ContinueSteps(newestSteps(o.Dir))
 	record, err := o.Dir.ReadRecord()
 	if err != nil {
 		return nil, err
@@ -146,6 +148,27 @@ func countsFromZero(dir rundir.Dir, patterns []string) bool {
 			zero = true
 		}
 	}
+}
+
+// newestSteps returns the newest step of each epoch that earlier attempts have recorded. It reads only the
+// end of a long file.
+func newestSteps(dir rundir.Dir) map[int]int {
+	newest := map[int]int{}
+	f, err := dir.OpenPath(dir.Metrics())
+	if err != nil {
+		return newest
+	}
+	defer f.Close()
+	start := max(0, sizeOf(dir, dir.Metrics())-metrics.MaxLine)
+	lines := bufio.NewScanner(io.NewSectionReader(f, start, metrics.MaxLine))
+	lines.Buffer(nil, metrics.MaxLine)
+	for lines.Scan() {
+		var m metrics.Record
+		if json.Unmarshal(lines.Bytes(), &m) == nil && m.Kind == "train" {
+			newest[m.Epoch] = max(newest[m.Epoch], m.Step)
+		}
+	}
+	return newest
 }
 
 // opener returns a function that opens a file in the run directory.

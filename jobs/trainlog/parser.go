@@ -137,6 +137,7 @@ type Parser struct {
 	names  map[string]field // names that the user has given, see SetName
 
 	last       map[string]int // newest step by kind; missing before the first record
+	earlier    map[int]int    // until the first step, see ContinueSteps
 	passOffset int            // steps of earlier epochs, if the program's steps restart in each epoch
 	passStep   int            // newest step as printed
 	fromZero   bool           // epoch 0 was printed
@@ -178,6 +179,26 @@ func New(patterns []string, fromZero bool) (*Parser, error) {
 
 // CountsFromZero reports whether an epoch 0 was printed. Known is false before the first epoch.
 func (p *Parser) CountsFromZero() (fromZero, known bool) { return p.fromZero, p.hasEpoch }
+
+// ContinueSteps sets the newest step of each epoch, counted from 0, in earlier attempts. If the program
+// counts the steps of each epoch from the start, and resumes after some epochs, its steps then continue
+// the steps of these epochs.
+func (p *Parser) ContinueSteps(newest map[int]int) { p.earlier = newest }
+
+// setFirstOffset sets passOffset for the first step that the program has printed, in an epoch if hasEpoch
+// is set. A program that counts all steps resumes after the steps of earlier epochs.
+func (p *Parser) setFirstOffset(printed int, hasEpoch bool) {
+	before := 0
+	for epoch, step := range p.earlier {
+		if hasEpoch && epoch < p.epochIndex {
+			before = max(before, step)
+		}
+	}
+	if printed < before/2 {
+		p.passOffset = before
+	}
+	p.earlier = nil
+}
 
 // groups maps each group name of a custom pattern to its quantity.
 var groups = map[string]quantity{
@@ -486,6 +507,9 @@ func (p *Parser) position(v *values) (position, bool) {
 		return at, true
 	case v.has[qStep]:
 		printed := int(step)
+		if p.earlier != nil {
+			p.setFirstOffset(printed, v.has[qEpoch])
+		}
 		if printed < p.passStep/2 && p.passStep >= 4 {
 			// The program counts the steps of each epoch from the start.
 			p.passOffset += p.passStep
