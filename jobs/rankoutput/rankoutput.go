@@ -189,11 +189,13 @@ func (a *Attempt) perNode() int {
 	for _, r := range a.ranks {
 		world = max(world, r.number+1)
 	}
+	var job *jobs.Job
 	text, err := a.run.Dir.ReadSpec()
 	if err == nil {
-		if job, err := jobs.Parse(a.run.Dir.Spec(), text); err == nil && job.Command != nil && job.Command.Launcher == jobs.LauncherTorchrun {
-			world = max(world, job.TasksPerNode()*len(a.hosts)) // the last workers may have printed nothing
-		}
+		job, err = jobs.Parse(a.run.Dir.Spec(), text)
+	}
+	if err == nil && job.Command != nil && job.Command.Launcher == jobs.LauncherTorchrun {
+		world = max(world, job.TasksPerNode()*len(a.hosts)) // the last workers may have printed nothing
 	}
 	return max(1, (world+len(a.hosts)-1)/len(a.hosts))
 }
