@@ -52,6 +52,10 @@ var Phases = []Phase{NotSubmitted, CutShort, Queued, Held, Requeued, Starting, J
 // allows for clocks that differ between nodes.
 const maxLiveAge = 30 * time.Second
 
+// maxRemoteAge is the maximum age of the last report of a launcher without Slurm on a different host: NFS
+// can show an old version of a file for a minute.
+const maxRemoteAge = 2 * time.Minute
+
 // IsOver reports whether the run has ended, so that nothing is running or queued.
 func (p Phase) IsOver() bool {
 	switch p {
@@ -266,13 +270,23 @@ func (s *Status) phaseWithoutSlurm(now time.Time) (p Phase, detail, advice strin
 	switch {
 	case end == outcome.Open && s.Job != "":
 		return Unknown, s.Reason, ""
-	case end == outcome.Open && !s.launched.IsZero() && s.Live != nil:
+	case end == outcome.Open && s.Live != nil && s.mayBeLaunched(now):
 		return launcherPhase(s.Live, s.launched, now)
 	case end == outcome.Open:
 		p, detail, advice = s.resumablePhase(Killed)
 		return p, cmp.Or(detail, "its launcher was killed before it could report"), advice
 	}
 	return s.endedPhase(end)
+}
+
+// mayBeLaunched reports whether the launcher of a launch without Slurm may be running. s.Live must not be
+// nil.
+func (s *Status) mayBeLaunched(now time.Time) bool {
+	last := s.launched
+	if s.Live.Time.After(last) {
+		last = s.Live.Time
+	}
+	return !s.launched.IsZero() && (!s.remote || now.Sub(last) <= maxRemoteAge)
 }
 
 // launcherPhase returns the phase of a launch without Slurm whose launcher has started at the given time

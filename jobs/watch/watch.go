@@ -82,7 +82,8 @@ type Status struct {
 	record        outcome.State
 	launchFailure *launchFailure
 	dead          bool      // the launcher ran without Slurm on this host and was killed
-	launched      time.Time // start of the launcher that runs without Slurm on this host, or zero
+	launched      time.Time // start of the launcher that runs without Slurm, or zero
+	remote        bool      // that launcher is on a different host, and may have been killed
 }
 
 // A Checkpoint is the newest checkpoint of a run.
@@ -115,7 +116,8 @@ func Read(d rundir.Dir, name, job string, tail *MetricsTail) Status {
 		s.Live = &l
 	}
 	if l, ok := d.Launcher(); ok {
-		if s.dead = l.IsHere() && !l.IsRunning(); l.IsHere() && !s.dead {
+		s.remote = !l.IsHere()
+		if s.dead = !s.remote && !l.IsRunning(); !s.dead {
 			s.launched = l.Since
 		}
 	}
