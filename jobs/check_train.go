@@ -178,11 +178,7 @@ func (d *decoder) checkModelData(model ModelKind, data DataKind) {
 	if !d.isValid("train.model.kind", key) || slices.Contains(modelData[model], data) {
 		return
 	}
-	var valid []string
-	for _, kind := range modelData[model] {
-		valid = append(valid, string(kind))
-	}
-	d.report(key, "allowed with "+string(model)+": "+strings.Join(valid, ", "),
+	d.report(key, "allowed with "+string(model)+": "+strings.Join(Strings(modelData[model]), ", "),
 		"a model of kind %q does not support %q data", model, data)
 }
 

@@ -42,10 +42,7 @@ func (e *frameworkError) Error() string {
 // without an interpreter runs in python3 if its name ends with .py. With DeepSpeed, --local_rank
 // follows the script, unless argv starts with --no_local_rank.
 func (c *Command) FrameworkArgv(localRank int) ([]string, error) {
-	var argv []string
-	for _, word := range c.Argv {
-		argv = append(argv, string(word))
-	}
+	argv := Strings(c.Argv)
 	if len(argv) == 0 {
 		return nil, nil
 	}

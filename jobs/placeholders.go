@@ -85,11 +85,7 @@ func ExpandArgv(argv []string, values map[string]string) ([]string, error) {
 
 // ExpandArgv replaces the placeholders in the command line of the component, like [ExpandArgv].
 func (c *Component) ExpandArgv(values map[string]string) ([]string, error) {
-	var argv []string
-	for _, word := range c.Argv {
-		argv = append(argv, string(word))
-	}
-	return expandArgv(componentPlaceholder(), fmt.Sprintf("component %q: argv", c.Name), argv, values)
+	return expandArgv(componentPlaceholder(), fmt.Sprintf("component %q: argv", c.Name), Strings(c.Argv), values)
 }
 
 func expandArgv(pattern *regexp.Regexp, key string, argv []string, values map[string]string) ([]string, error) {

@@ -32,10 +32,7 @@ func (j *Job) CheckProgram(baseDir string) (errs, warnings Diagnostics) {
 
 // newProgramCheck returns a check of the command line in a key.
 func (j *Job) newProgramCheck(baseDir, key string, argv []Text) *programCheck {
-	c := &programCheck{job: j, key: key, launcher: j.Command.Launcher, placeholders: placeholderNames, workdir: ResolvePath(baseDir, j.Command.Workdir)}
-	for _, word := range argv {
-		c.argv = append(c.argv, string(word))
-	}
+	c := &programCheck{job: j, key: key, argv: Strings(argv), launcher: j.Command.Launcher, placeholders: placeholderNames, workdir: ResolvePath(baseDir, j.Command.Workdir)}
 	// Each of these may create the script before the program starts.
 	c.certain = len(j.Setup.Lines) == 0 && len(j.Setup.Steps) == 0 && j.Setup.Container.Image == "" && len(j.Slurm.Dependency) == 0
 	return c

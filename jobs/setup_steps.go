@@ -359,10 +359,7 @@ func (s *SetupStep) action() string {
 	case s.Run != "":
 		text, _, _ = strings.Cut(strings.TrimSpace(string(s.Run)), "\n")
 	case len(s.Modules) > 0:
-		text = "module load"
-		for _, m := range s.Modules {
-			text += " " + string(m)
-		}
+		text = "module load " + strings.Join(Strings(s.Modules), " ")
 	case s.Conda != "":
 		text = "conda activate " + string(s.Conda)
 	case s.Venv != "":

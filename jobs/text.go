@@ -124,6 +124,15 @@ func printableValue(v any, allowed string) (string, error) {
 	return s, nil
 }
 
+// Strings converts values of a job file or a site profile, such as the words of argv. It returns nil
+// for an empty list.
+func Strings[T ~string](values []T) (all []string) {
+	for _, v := range values {
+		all = append(all, string(v))
+	}
+	return all
+}
+
 // ShellQuote quotes a word for any POSIX shell.
 func ShellQuote(word string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_"

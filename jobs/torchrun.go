@@ -26,10 +26,7 @@ func (e *torchrunError) Error() string { return fmt.Sprintf("command.argv[%d]: %
 // an interpreter, or starts with "python" or "python3". Then the torchrun in PATH determines
 // it. Other options of the interpreter have no equivalent and are an error.
 func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) {
-	for _, word := range c.Argv {
-		argv = append(argv, string(word))
-	}
-	if len(argv) == 0 {
+	if argv = Strings(c.Argv); len(argv) == 0 {
 		return "", nil, nil
 	}
 	if at := interpreterAfterOptions(argv); at > 0 {

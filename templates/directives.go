@@ -52,16 +52,9 @@ func directives(s *jobs.Slurm) (options []string) {
 	add("wckey", string(s.WCKey))
 	if m := s.Mail; m != nil {
 		add("mail-user", string(m.User))
-		events := make([]string, len(m.Events))
-		for i, e := range m.Events {
-			events[i] = strings.ToUpper(string(e))
-		}
-		add("mail-type", strings.Join(events, ","))
+		add("mail-type", strings.ToUpper(strings.Join(jobs.Strings(m.Events), ",")))
 	}
-	for _, o := range s.Options {
-		options = append(options, string(o))
-	}
-	return options
+	return append(options, jobs.Strings(s.Options)...)
 }
 
 // omitDirectives removes options from the #SBATCH lines at the beginning of a script.

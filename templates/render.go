@@ -158,6 +158,9 @@ func newScript(in Input) (script, error) {
 		Requeue:      in.Site.Requeue(),
 		OpenMode:     cmp.Or(string(slurm.OpenMode), string(jobs.OpenModeAppend)),
 		Export:       strings.ToUpper(cmp.Or(string(slurm.Export), string(jobs.ExportAll))),
+		Options:      jobs.Strings(in.Site.Request.Options),
+		Lines:        jobs.Strings(slices.Concat(in.Site.Setup.Lines, in.Job.Setup.Lines)),
+		Modules:      jobs.Strings(slices.Concat(in.Site.Setup.Modules, in.Job.Setup.Modules)),
 		Conda:        string(in.Job.Setup.Conda),
 		Binary:       in.Binary,
 		RunDir:       in.RunDir,
@@ -166,15 +169,6 @@ func newScript(in Input) (script, error) {
 	}
 	if slurm.Requeue != nil {
 		s.Requeue = *slurm.Requeue
-	}
-	for _, o := range in.Site.Request.Options {
-		s.Options = append(s.Options, string(o))
-	}
-	for _, line := range slices.Concat(in.Site.Setup.Lines, in.Job.Setup.Lines) {
-		s.Lines = append(s.Lines, string(line))
-	}
-	for _, module := range slices.Concat(in.Site.Setup.Modules, in.Job.Setup.Modules) {
-		s.Modules = append(s.Modules, string(module))
 	}
 	if s.Task = in.Job.Setup.ArrayTask; in.Job.Sweep != nil {
 		s.Task = nil

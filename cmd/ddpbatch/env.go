@@ -9,6 +9,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/printable"
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/nccl"
 	"github.com/ddpbatch/ddpbatch/netif"
@@ -165,9 +166,7 @@ func (c *envCmd) network(ctx context.Context, p *program, info launch.RankInfo) 
 		for name, value := range site.Env {
 			facts.Site.Vars[string(name)] = string(value)
 		}
-		for _, name := range site.Network.Exclude {
-			facts.Exclude = append(facts.Exclude, string(name))
-		}
+		facts.Exclude = jobs.Strings(site.Network.Exclude)
 	}
 	host, err := c.host(ctx, p)
 	if err != nil {

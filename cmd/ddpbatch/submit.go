@@ -134,10 +134,7 @@ func (c *submitCmd) slurmOverrides() (set []string) {
 // loadAfter loads the job file again. It adds the runs in --after to the dependencies of the
 // job file.
 func (p *program) loadAfter(c *submitCmd, given []jobs.Dependency) (*jobfile.File, error) {
-	var words []string
-	for _, d := range given {
-		words = append(words, string(d))
-	}
+	words := jobs.Strings(given)
 	for _, run := range c.After {
 		if run == "" {
 			return nil, usage("--after is empty: check the shell variable in it")
@@ -332,15 +329,11 @@ func (p *program) checkSecrets(f *jobfile.File) error {
 		if len(s.Names) == 0 {
 			continue
 		}
-		names := make([]string, len(s.Names))
-		for i, n := range s.Names {
-			names[i] = string(n)
-		}
 		path := string(s.File)
 		if path != "" {
 			path = jobs.ResolvePath(f.Base, s.File)
 		}
-		if _, err := secrets.Resolve(path, names, p.lookup); err != nil {
+		if _, err := secrets.Resolve(path, jobs.Strings(s.Names), p.lookup); err != nil {
 			return exitError{exitUsage, err}
 		}
 	}

@@ -101,10 +101,7 @@ const maxCommandLine = 200
 
 // commandLine returns the launcher's command line for a job, in shell syntax.
 func commandLine(c *jobs.Command) string {
-	var words []string
-	for _, word := range c.Argv {
-		words = append(words, string(word))
-	}
+	words := jobs.Strings(c.Argv)
 	interpreter := ""
 	if c.Launcher == jobs.LauncherTorchrun {
 		if python, argv, err := c.TorchrunArgv(); err == nil {

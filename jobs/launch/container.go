@@ -21,20 +21,11 @@ func containerArgs(j *jobs.Job, site *sites.Profile, runDir, binary string) (sru
 	if c.Image == "" {
 		return nil, nil
 	}
-	var options []string
-	for _, o := range site.Container.Options {
-		options = append(options, string(o))
+	options := jobs.Strings(c.Options)
+	if c.Options == nil && c.Runtime == site.Container.Runtime {
+		options = jobs.Strings(site.Container.Options)
 	}
-	if c.Runtime != site.Container.Runtime || c.Options != nil {
-		options = nil // the site's options are for another runtime, or the job overrides them
-	}
-	for _, o := range c.Options {
-		options = append(options, string(o))
-	}
-	var jobMounts []string
-	for _, m := range c.Mounts {
-		jobMounts = append(jobMounts, string(m))
-	}
+	jobMounts := jobs.Strings(c.Mounts)
 	image := string(c.Image)
 	mounts := append(requiredDirs(j, runDir, binary), jobMounts...)
 	switch c.Runtime {

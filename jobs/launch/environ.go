@@ -184,7 +184,7 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 	for name, value := range devices {
 		set(name, value)
 	}
-	secretValues, err := secrets.Resolve(string(r.job.Setup.Secrets.File), envNames(r.job.Setup.Secrets.Names), lookup)
+	secretValues, err := secrets.Resolve(string(r.job.Setup.Secrets.File), jobs.Strings(r.job.Setup.Secrets.Names), lookup)
 	if err != nil {
 		return nil, err
 	}
@@ -232,9 +232,7 @@ func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(st
 	if c := r.job.Command; c != nil && c.Launcher == jobs.LauncherTorchrun {
 		f.LocalRank = -1
 	}
-	for _, x := range slices.Concat(r.job.Network.Exclude, r.site.Network.Exclude) {
-		f.Exclude = append(f.Exclude, string(x))
-	}
+	f.Exclude = jobs.Strings(slices.Concat(r.job.Network.Exclude, r.site.Network.Exclude))
 	for name, value := range r.site.Env {
 		f.Site.Vars[string(name)] = string(value)
 	}
@@ -275,14 +273,6 @@ func (r *Rank) NetworkVariables(ctx context.Context, prefixes ...string) (set ma
 	return set, plan.Warnings, err
 }
 
-func envNames(list []jobs.EnvName) []string {
-	out := make([]string, len(list))
-	for i, n := range list {
-		out[i] = string(n)
-	}
-	return out
-}
-
 // insideSetup returns the bash code of the steps of [setup] that run in every rank, or an empty
 // string. It skips them if the rank runs outside of its container.
 func (r *Rank) insideSetup() string {
@@ -296,10 +286,7 @@ func (r *Rank) insideSetup() string {
 // programArgv returns the command line. It looks up the program in the rank's PATH. The port of
 // rank 0 is not in it, see masterPortVariables. The program starts in workdir.
 func (r *Rank) programArgv(environ []string, host, workdir string) ([]string, error) {
-	var argv []string
-	for _, a := range r.job.Command.Argv {
-		argv = append(argv, string(a))
-	}
+	argv := jobs.Strings(r.job.Command.Argv)
 	if r.job.Command.Launcher.IsFramework() {
 		var err error
 		if argv, err = r.job.Command.FrameworkArgv(r.Info.LocalRank); err != nil {

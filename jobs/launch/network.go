@@ -63,15 +63,10 @@ type networkDecision struct {
 func newNegotiation(job *jobs.Job, site *sites.Profile, record func(rundir.Network) error, say func(string)) *networkNegotiation {
 	n := &job.Network
 	a := &networkNegotiation{say: say, record: record, components: len(job.Components), rejectLevel: probe.Broken,
-		request: netif.Request{Interface: string(n.Interface), Family: netif.Family(n.Family)}}
+		request: netif.Request{Interface: string(n.Interface), Family: netif.Family(n.Family),
+			Exclude: jobs.Strings(slices.Concat(n.Exclude, site.Network.Exclude)), Prefer: jobs.Strings(site.Network.Prefer)}}
 	if job.Command != nil {
 		a.rejectLevel = probe.Unbound // NCCL and Gloo do not bind outgoing connections to an interface
-	}
-	for _, x := range slices.Concat(n.Exclude, site.Network.Exclude) {
-		a.request.Exclude = append(a.request.Exclude, string(x))
-	}
-	for _, x := range site.Network.Prefer {
-		a.request.Prefer = append(a.request.Prefer, string(x))
 	}
 	return a
 }

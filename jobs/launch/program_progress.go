@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/launch/output"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/trainlog"
@@ -55,10 +56,7 @@ type progressRecorder struct {
 // attempts.
 func newProgressRecorder(o Options) (*progressRecorder, error) {
 	p := o.Job.Command.Progress
-	var patterns []string
-	for _, pattern := range p.Patterns {
-		patterns = append(patterns, string(pattern))
-	}
+	patterns := jobs.Strings(p.Patterns)
 	parser, err := trainlog.New(patterns, countsFromZero(o.Dir, patterns))
 	if err != nil {
 		return nil, err

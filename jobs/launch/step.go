@@ -78,14 +78,9 @@ func buildStep(o Options, nodes []string, tasks []int) slurm.Step {
 	if startsMPI(j) {
 		s.MPI = cmp.Or(string(j.Slurm.MPI), defaultMPI)
 	}
-	for _, option := range o.Site.Step.Options {
-		s.Options = append(s.Options, string(option))
-	}
-	for _, option := range j.Slurm.StepOptions {
-		s.Options = append(s.Options, string(option))
-	}
 	options, prefix := containerArgs(j, o.Site, o.Dir.Path, o.Binary)
-	s.Options, s.Prefix = append(s.Options, options...), environ.StartArgv(o.Binary, prefix)
+	s.Options = slices.Concat(jobs.Strings(o.Site.Step.Options), jobs.Strings(j.Slurm.StepOptions), options)
+	s.Prefix = environ.StartArgv(o.Binary, prefix)
 	return s
 }
 

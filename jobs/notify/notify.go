@@ -120,9 +120,7 @@ func New(o Options) (*Notifier, error) {
 	if len(n.events) == 0 {
 		n.events = jobs.DefaultNotifyEvents
 	}
-	for _, word := range o.Notify.Command {
-		n.command = append(n.command, string(word))
-	}
+	n.command = jobs.Strings(o.Notify.Command)
 	address, err := readAddress(o.Notify, o.Environ)
 	if err != nil {
 		return nil, err
