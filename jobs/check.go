@@ -273,21 +273,19 @@ func (d *decoder) checkCommand(c *Command) {
 	const argv = "command.argv"
 	d.checkTable("command", reflect.ValueOf(c))
 	if d.isValid(argv) {
+		var err error
 		switch {
 		case len(c.Argv) == 0:
 			d.report(argv, "", "is empty: set it to the program and its arguments")
 		case c.Argv[0] == "":
 			d.reportElement(argv, 0, "is empty: the first element is the program")
 		case c.Launcher.IsFramework():
-			if _, err := c.FrameworkArgv(0); err != nil {
-				wrong := err.(*frameworkError)
-				d.reportElementAllowed(argv, wrong.word, wrong.message, wrong.allowed)
-			}
+			_, err = c.FrameworkArgv(0)
 		case c.Launcher == LauncherTorchrun:
-			if _, _, err := c.TorchrunArgv(); err != nil {
-				wrong := err.(*torchrunError)
-				d.reportElementAllowed(argv, wrong.word, wrong.message, wrong.allowed)
-			}
+			_, _, err = c.TorchrunArgv()
+		}
+		if wrong, ok := err.(*argvError); ok {
+			d.reportElementAllowed(argv, wrong.word, wrong.message, wrong.allowed)
 		}
 	}
 	if d.isValid("command.launcher", "slurm.ranks_per_node") && c.Launcher == LauncherLightning {

@@ -27,17 +27,6 @@ func (l Launcher) IsFramework() bool {
 // noLocalRank is DeepSpeed's option to start the script without --local_rank.
 const noLocalRank = "--no_local_rank"
 
-// A frameworkError is the error for a word of argv that cannot follow a framework's launcher.
-type frameworkError struct {
-	word    int
-	message string
-	allowed string
-}
-
-func (e *frameworkError) Error() string {
-	return fmt.Sprintf("command.argv[%d]: %s", e.word, e.message)
-}
-
 // FrameworkArgv returns the command line of a rank, for the launcher of a framework. A script
 // without an interpreter runs in python3 if its name ends with .py. With DeepSpeed, --local_rank
 // follows the script, unless argv starts with --no_local_rank.
@@ -54,14 +43,14 @@ func (c *Command) FrameworkArgv(localRank int) ([]string, error) {
 	rest := argv[at:]
 	switch {
 	case len(rest) == 0:
-		return nil, &frameworkError{0, "no script follows", `for example: argv = ["train.py"]`}
+		return nil, &argvError{0, "no script follows", `for example: argv = ["train.py"]`}
 	case slices.Contains(launchers, filepath.Base(rest[0])):
-		return nil, &frameworkError{at, fmt.Sprintf("starts %s, but ddpbatch already starts each rank", filepath.Base(rest[0])),
+		return nil, &argvError{at, fmt.Sprintf("starts %s, but ddpbatch already starts each rank", filepath.Base(rest[0])),
 			"remove the launcher and its options: argv = [\"train.py\", ...]; setup.env holds settings such as ACCELERATE_MIXED_PRECISION"}
 	case IsPython(rest[0]) && slices.ContainsFunc(moduleOf(rest), isLauncherModule):
-		return nil, &frameworkError{at, "starts a launcher, but ddpbatch already starts each rank", "remove the launcher and its options: argv = [\"train.py\", ...]"}
+		return nil, &argvError{at, "starts a launcher, but ddpbatch already starts each rank", "remove the launcher and its options: argv = [\"train.py\", ...]"}
 	case strings.HasPrefix(rest[0], "-"):
-		return nil, &frameworkError{at, fmt.Sprintf("%q is an option of a launcher", rest[0]),
+		return nil, &argvError{at, fmt.Sprintf("%q is an option of a launcher", rest[0]),
 			"start with the script: ddpbatch passes ranks, nodes, and the address itself; set other options of the launcher in setup.env"}
 	}
 	if strings.HasSuffix(rest[0], ".py") {

@@ -37,7 +37,7 @@ func TestFrameworkArgv(t *testing.T) {
 				c.Argv = append(c.Argv, Text(word))
 			}
 			got, err := c.FrameworkArgv(2)
-			var wrong *frameworkError
+			var wrong *argvError
 			if tt.err != "" && (!errors.As(err, &wrong) || !strings.Contains(wrong.message, tt.err) || wrong.allowed == "") || tt.err == "" && err != nil {
 				t.Errorf("got error %v, want %q", err, tt.err)
 			}

@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// A torchrunError is the error for a word of argv that cannot follow torchrun.
-type torchrunError struct {
+// An argvError is the error for a word of argv that cannot follow torchrun or the launcher of a
+// framework.
+type argvError struct {
 	word    int
 	message string
 	allowed string
 }
 
-func (e *torchrunError) Error() string { return fmt.Sprintf("command.argv[%d]: %s", e.word, e.message) }
+func (e *argvError) Error() string { return fmt.Sprintf("command.argv[%d]: %s", e.word, e.message) }
 
 // TorchrunArgv returns the words that follow torchrun's options, for launcher = "torchrun".
 // torchrun starts Python. TorchrunArgv therefore removes an interpreter in front of the
@@ -31,12 +32,12 @@ func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) 
 	}
 	if at := interpreterAfterOptions(argv); at > 0 {
 		without := slices.Concat(argv[:at], argv[at+1:])
-		return "", nil, &torchrunError{at, fmt.Sprintf("torchrun starts Python, and would run %q as a script", argv[at]),
+		return "", nil, &argvError{at, fmt.Sprintf("torchrun starts Python, and would run %q as a script", argv[at]),
 			"remove the interpreter: " + argvText(without)}
 	}
 	first := path.Base(argv[0])
 	if slices.Contains(shells, first) || strings.HasSuffix(first, ".sh") {
-		return "", nil, &torchrunError{0, fmt.Sprintf("torchrun runs a Python script, and %q is not one", argv[0]),
+		return "", nil, &argvError{0, fmt.Sprintf("torchrun runs a Python script, and %q is not one", argv[0]),
 			"name the Python script; or, to run another program, write " + argvText(slices.Concat([]string{"--no_python"}, argv))}
 	}
 	if first == "torchrun" {
@@ -54,7 +55,7 @@ func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) 
 	}
 	switch {
 	case rest == len(argv):
-		return "", nil, &torchrunError{0, fmt.Sprintf("%q has no script", argv[0]), `for example: argv = ["train.py"]`}
+		return "", nil, &argvError{0, fmt.Sprintf("%q has no script", argv[0]), `for example: argv = ["train.py"]`}
 	case argv[rest] == "-m":
 		if rest+1 < len(argv) && (argv[rest+1] == "torch.distributed.run" || argv[rest+1] == "torch.distributed.launch") {
 			return "", nil, startsTorchrun(rest + 1)
@@ -71,14 +72,14 @@ func (c *Command) TorchrunArgv() (interpreter string, argv []string, err error) 
 		if len(kept) > 0 {
 			hint = "remove the interpreter: " + argvText(kept) + "; or " + hint
 		}
-		return "", nil, &torchrunError{rest, fmt.Sprintf("torchrun starts Python and cannot pass it the option %q", argv[rest]), hint}
+		return "", nil, &argvError{rest, fmt.Sprintf("torchrun starts Python and cannot pass it the option %q", argv[rest]), hint}
 	}
 	return interpreter, argv[rest:], nil
 }
 
 // startsTorchrun returns the error for a word of argv that starts torchrun.
 func startsTorchrun(word int) error {
-	return &torchrunError{word, `starts torchrun, but launcher = "torchrun" already starts it`,
+	return &argvError{word, `starts torchrun, but launcher = "torchrun" already starts it`,
 		"remove torchrun and its --nnodes, --nproc_per_node, and rendezvous options"}
 }
 

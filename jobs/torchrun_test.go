@@ -46,7 +46,7 @@ func TestTorchrunArgv(t *testing.T) {
 		}
 		interpreter, got, err := c.TorchrunArgv()
 		word := -1
-		if wrong := (*torchrunError)(nil); errors.As(err, &wrong) {
+		if wrong := (*argvError)(nil); errors.As(err, &wrong) {
 			word = wrong.word
 		}
 		if word != tt.word || interpreter != tt.interpreter || !slices.Equal(got, strings.Fields(tt.want)) {
@@ -74,7 +74,7 @@ func TestTorchrunHintKeepsOptions(t *testing.T) {
 			c.Argv = append(c.Argv, Text(word))
 		}
 		_, _, err := c.TorchrunArgv()
-		wrong := (*torchrunError)(nil)
+		wrong := (*argvError)(nil)
 		if !errors.As(err, &wrong) || !strings.Contains(wrong.allowed, tt.want) {
 			t.Errorf("%s: got %+v, want the hint %s", tt.argv, err, tt.want)
 		}
