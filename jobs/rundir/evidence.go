@@ -27,9 +27,9 @@ func (d Dir) Evidence(attempt int) string {
 
 // WriteEvidence writes a file of evidence about an attempt, and replaces an earlier one.
 func (d Dir) WriteEvidence(attempt int, name string, content []byte) error {
-	root, done, err := d.evidence(attempt)
+	root, err := d.openEvidence(attempt)
 	if err == nil {
-		defer done()
+		defer root.Close()
 		var f *os.File
 		if f, err = openToWrite(root, filepath.Join(d.Evidence(attempt), name), os.O_CREATE|os.O_TRUNC|os.O_WRONLY); err == nil {
 			_, err = f.Write(content)
@@ -42,24 +42,14 @@ func (d Dir) WriteEvidence(attempt int, name string, content []byte) error {
 	return nil
 }
 
-// evidence opens the directory with the evidence about an attempt, and creates it if necessary.
-func (d Dir) evidence(attempt int) (root *os.Root, done func(), err error) {
-	run, closeRun, err := d.open()
+// openEvidence opens the directory with the evidence about an attempt, and creates it if necessary.
+func (d Dir) openEvidence(attempt int) (*os.Root, error) {
+	all, err := d.openSubdir(evidenceName)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	defer closeRun()
-	rel := filepath.Join(evidenceName, filepath.Base(d.Evidence(attempt)))
-	for _, dir := range []string{evidenceName, rel} {
-		if err := run.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, nil, err
-		}
-	}
-	root, err = safefile.OpenRootIn(run, rel)
-	if err != nil {
-		return nil, nil, err
-	}
-	return root, func() { root.Close() }, nil
+	defer all.Close()
+	return openSubdir(all, filepath.Base(d.Evidence(attempt)))
 }
 
 // TracePrefix returns the prefix of the paths of PyTorch's flight-recorder dumps. PyTorch appends
@@ -75,10 +65,10 @@ func (d Dir) MoveTraces(attempt int, began time.Time) (n int, err error) {
 	}
 	defer done()
 	entries, err := safefile.ReadDirIn(root, logsName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return 0, nil
-		}
 		return 0, err
 	}
 	for _, e := range entries {
@@ -87,11 +77,11 @@ func (d Dir) MoveTraces(attempt int, began time.Time) (n int, err error) {
 			continue
 		}
 		if n == 0 {
-			_, closeEvidence, err := d.evidence(attempt)
+			evidence, err := d.openEvidence(attempt)
 			if err != nil {
 				return 0, err
 			}
-			closeEvidence()
+			evidence.Close()
 		}
 		to := filepath.Join(evidenceName, filepath.Base(d.Evidence(attempt)), e.Name())
 		if err := root.Rename(filepath.Join(logsName, e.Name()), to); err != nil {

@@ -40,12 +40,7 @@ func (d Dir) CreateRankOutput(attempt int) (*OutputDir, error) {
 }
 
 func (d Dir) createRankOutput(name string) (*OutputDir, error) {
-	root, done, err := d.open()
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	logs, err := openSubdir(root, logsName)
+	logs, err := d.openSubdir(logsName)
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +50,16 @@ func (d Dir) createRankOutput(name string) (*OutputDir, error) {
 		return nil, err
 	}
 	return &OutputDir{attempt, filepath.Join(d.Path, logsName, name)}, nil
+}
+
+// openSubdir opens a directory in the run directory, and creates it with mode 0700 if necessary.
+func (d Dir) openSubdir(name string) (*os.Root, error) {
+	root, done, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return openSubdir(root, name)
 }
 
 // openSubdir opens a directory in root, and creates it with mode 0700 if necessary.

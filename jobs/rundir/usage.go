@@ -50,12 +50,7 @@ func (d Dir) WriteUsage(attempt, node int, text []byte) error {
 // node from old attempts. name is the directory with such files. Only one process of each node
 // may write.
 func (d Dir) writeNodeFile(name string, attempt, node int, text []byte) error {
-	root, done, err := d.open()
-	if err != nil {
-		return err
-	}
-	defer done()
-	dir, err := openSubdir(root, name)
+	dir, err := d.openSubdir(name)
 	if err != nil {
 		return err
 	}

@@ -136,14 +136,7 @@ func openToWrite(root *os.Root, path string, flags int) (*os.File, error) {
 
 // OpenCode opens the directory with the code snapshots of all submissions, and creates it with mode
 // 0700 if necessary. The caller closes it.
-func (d Dir) OpenCode() (*os.Root, error) {
-	root, done, err := d.open()
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	return openSubdir(root, codeName)
-}
+func (d Dir) OpenCode() (*os.Root, error) { return d.openSubdir(codeName) }
 
 // RemoveCode removes the code snapshot of a submission, if there is one. It removes files only from
 // the open directory.
@@ -159,12 +152,7 @@ func (d Dir) RemoveCode(submission string) error {
 // AppendRankLog opens the log of a rank for appending. It creates the file and its directory
 // if necessary.
 func (d Dir) AppendRankLog(rank int) (*os.File, error) {
-	root, done, err := d.open()
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	logs, err := openSubdir(root, logsName)
+	logs, err := d.openSubdir(logsName)
 	if err != nil {
 		return nil, err
 	}
@@ -175,12 +163,7 @@ func (d Dir) AppendRankLog(rank int) (*os.File, error) {
 // WriteTrace replaces the trace of a rank with the output of write. It creates the directory of the
 // traces if necessary.
 func (d Dir) WriteTrace(rank int, write func(io.Writer) error) error {
-	root, done, err := d.open()
-	if err != nil {
-		return err
-	}
-	defer done()
-	traces, err := openSubdir(root, tracesName)
+	traces, err := d.openSubdir(tracesName)
 	if err != nil {
 		return err
 	}
