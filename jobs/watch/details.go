@@ -34,6 +34,12 @@ func (s *Status) Details(now time.Time) []Line {
 	add := func(label, format string, args ...any) {
 		lines = append(lines, Line{Label: label, Text: printable.Line(fmt.Sprintf(format, args...))})
 	}
+	addAll := func(label string, texts []string) {
+		for _, text := range texts {
+			add(label, "%s", text)
+			label = ""
+		}
+	}
 	phase := string(s.Phase)
 	if s.Detail != "" {
 		phase += ": " + s.Detail
@@ -79,21 +85,9 @@ func (s *Status) Details(now time.Time) []Line {
 		add("usage", "%s", text)
 	}
 	if s.Live != nil && s.Phase.isRunning() {
-		for i, text := range s.nodes() {
-			label := ""
-			if i == 0 {
-				label = "nodes"
-			}
-			add(label, "%s", text)
-		}
+		addAll("nodes", s.nodes())
 	}
-	for i, text := range s.components() {
-		label := ""
-		if i == 0 {
-			label = "components"
-		}
-		add(label, "%s", text)
-	}
+	addAll("components", s.components())
 	if c := s.Saved; c != nil {
 		add("checkpoint", "%s", c.text(now))
 	} else if s.Phase.IsOver() && (s.record.Goal.Trains || !s.record.Goal.Known) { // a program saves where it likes
@@ -106,13 +100,16 @@ func (s *Status) Details(now time.Time) []Line {
 	default:
 		add("warning", "%d requeues without progress: the program does not handle the stop signal", s.NoProgress)
 	}
-	s.addAttempts(add)
-	for i, text := range s.LastLines {
-		label := ""
-		if i == 0 {
-			label = "last lines"
-		}
+	if ended := s.endedAttempts(); len(ended) > 0 && s.Restarts > 0 {
+		add("restarts", "%d", s.Restarts)
+		addAll("", ended)
+	} else {
+		addAll("ended", ended)
+	}
+	label := "last lines"
+	for _, text := range s.LastLines {
 		lines = append(lines, Line{label, printable.Verbatim(text), true})
+		label = ""
 	}
 	if f := s.Finding; f != nil {
 		name := f.Name
@@ -403,10 +400,9 @@ func (c *Checkpoint) text(now time.Time) string {
 	return text
 }
 
-// addAttempts adds a line for each attempt that ended before the run was complete. Attempts
+// endedAttempts returns a line for each attempt that ended before the run was complete. Attempts
 // are numbered across all launchers.
-func (s *Status) addAttempts(add func(label, format string, args ...any)) {
-	var lines []string
+func (s *Status) endedAttempts() (lines []string) {
 	for i, a := range s.Attempts {
 		last := i == len(s.Attempts)-1
 		what := a.Cause
@@ -437,21 +433,8 @@ func (s *Status) addAttempts(add func(label, format string, args ...any)) {
 		}
 		lines = append(lines, text)
 	}
-	if len(lines) == 0 {
-		return
-	}
 	if more := len(lines) - fewAttempts; more > 0 {
 		lines = append([]string{fmt.Sprintf("%d earlier ones are in attempts.jsonl", more)}, lines[more:]...)
 	}
-	label := "ended"
-	if s.Restarts > 0 {
-		add("restarts", "%d", s.Restarts)
-		label = ""
-	}
-	for i, text := range lines {
-		if i > 0 {
-			label = ""
-		}
-		add(label, "%s", text)
-	}
+	return lines
 }
