@@ -32,7 +32,7 @@ func (a *submission) sendChain(ctx context.Context, first rundir.Submission) (ch
 		if err != nil {
 			a.sent = true // Slurm has the jobs before it
 			return chain, hints.Errorf("cancel them with `ddpbatch cancel`, or let them run and submit the run again later",
-				"%d of %d jobs of the chain are submitted (%s): %w", len(chain)+1, a.req.Chain, listIDs(first.JobID, chain), err)
+				"%d of %d jobs of the chain are submitted (%s): %w", len(chain)+1, a.req.Chain, strings.Join(append([]string{first.JobID}, chain...), ", "), err)
 		}
 		chain, last = append(chain, id), id
 	}
@@ -47,8 +47,4 @@ func (a *submission) completeChain(ctx context.Context, found rundir.Submission)
 		}
 	}
 	return a.sendChain(ctx, found)
-}
-
-func listIDs(first string, rest []string) string {
-	return strings.Join(append([]string{first}, rest...), ", ")
 }

@@ -69,7 +69,6 @@ func (s Submitter) RecoverPending(ctx context.Context, dir rundir.Dir) error {
 	if err != nil || record.Pending == nil {
 		return err
 	}
-	s.timeouts = s.timeouts.withDefaults()
 	a := &submission{Submitter: s, dir: dir, record: record}
 	sub := *record.Pending
 	id := a.recordedJobID(sub)

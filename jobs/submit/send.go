@@ -1,6 +1,7 @@
 package submit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,16 +39,7 @@ const (
 )
 
 func (w timeouts) withDefaults() timeouts {
-	if w.reply == 0 {
-		w.reply = replyTimeout
-	}
-	if w.orphan == 0 {
-		w.orphan = orphanTimeout
-	}
-	if w.poll == 0 {
-		w.poll = pollInterval
-	}
-	return w
+	return timeouts{cmp.Or(w.reply, replyTimeout), cmp.Or(w.orphan, orphanTimeout), cmp.Or(w.poll, pollInterval)}
 }
 
 // send calls sbatch and returns the job ID. If sbatch does not report the ID, send queries
