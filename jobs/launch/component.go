@@ -130,18 +130,7 @@ func (c *components) exchangeAddresses(ctx context.Context, masterPort int) erro
 		used = append(used, port)
 		offers = append(offers, componentAddress{i, r.Info.NodeRank, r.Choice.Addr.String(), port})
 	}
-	payload, err := json.Marshal(offers)
-	if err != nil {
-		return err
-	}
-	reply, err := r.Session.Exchange(ctx, roundComponents, payload)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(reply, &c.all); err != nil {
-		return fmt.Errorf("decode the addresses of components: %w", err)
-	}
-	return nil
+	return r.exchange(ctx, roundComponents, offers, &c.all)
 }
 
 // findDistinctPort returns a free port that is not in used.

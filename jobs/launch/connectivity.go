@@ -37,26 +37,22 @@ func (r *Rank) checkConnectivity(ctx context.Context) error {
 		return nil
 	}
 	for try := 1; ; try++ {
-		var v connectivityResult
-		reply, err := r.probeNetwork(ctx, try)
-		if err == nil {
-			err = json.Unmarshal(reply, &v)
-		}
-		if err != nil || v.Instead == nil {
+		var result connectivityResult
+		if err := r.probeNetwork(ctx, try, &result); err != nil || result.Instead == nil {
 			return err
 		}
-		r.setNetwork(*v.Instead)
+		r.setNetwork(*result.Instead)
 	}
 }
 
 // probeNetwork checks one network. One rank of each node probes, and the others only wait for the
 // result.
-func (r *Rank) probeNetwork(ctx context.Context, try int) ([]byte, error) {
+func (r *Rank) probeNetwork(ctx context.Context, try int, result *connectivityResult) error {
 	if r.Info.LocalRank != 0 {
 		if _, err := r.Session.Exchange(ctx, endpointsRound(try), nil); err != nil {
-			return nil, err
+			return err
 		}
-		return r.Session.Exchange(ctx, connectivityRound(try), nil)
+		return r.exchange(ctx, connectivityRound(try), nil, result)
 	}
 	listener, err := probe.Listen(ctx, r.Info.Host, r.Choice, probeSecret(r.secret))
 	endpoint := probe.Endpoint{}
@@ -66,13 +62,9 @@ func (r *Rank) probeNetwork(ctx context.Context, try int) ([]byte, error) {
 		defer listener.Close()
 		endpoint = listener.Endpoint()
 	}
-	reply, err := r.exchangeJSON(ctx, endpointsRound(try), endpoint)
-	if err != nil {
-		return nil, err
-	}
 	var peers []probe.Endpoint
-	if err := json.Unmarshal(reply, &peers); err != nil {
-		return nil, fmt.Errorf("decode probe endpoints: %w", err)
+	if err := r.exchange(ctx, endpointsRound(try), endpoint, &peers); err != nil {
+		return err
 	}
 	report := probe.Report{Endpoint: endpoint}
 	if listener != nil {
@@ -84,15 +76,7 @@ func (r *Rank) probeNetwork(ctx context.Context, try int) ([]byte, error) {
 		all.Wait()
 		report = listener.Report(results)
 	}
-	return r.exchangeJSON(ctx, connectivityRound(try), report)
-}
-
-func (r *Rank) exchangeJSON(ctx context.Context, round string, v any) ([]byte, error) {
-	payload, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	return r.Session.Exchange(ctx, round, payload)
+	return r.exchange(ctx, connectivityRound(try), report, result)
 }
 
 // probeSecret derives the secret of the connectivity check from the secret of the attempt.

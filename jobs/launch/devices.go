@@ -116,19 +116,11 @@ func (r *Rank) visibleDevices(ctx context.Context, lookup func(string) (string, 
 		value, _ := lookup(name)
 		report.Visible = append(report.Visible, value)
 	}
-	payload, err := json.Marshal(report)
-	if err != nil {
-		return nil, "", err
-	}
 	ctx, cancel := r.withJoinTimeout(ctx)
 	defer cancel()
-	reply, err := r.Session.Exchange(ctx, roundDevices, payload)
-	if err != nil {
-		return nil, "", err
-	}
 	var values []string
-	if err := json.Unmarshal(reply, &values); err != nil {
-		return nil, "", fmt.Errorf("decode GPUs of this node: %w", err)
+	if err := r.exchange(ctx, roundDevices, report, &values); err != nil {
+		return nil, "", err
 	}
 	set = map[string]string{}
 	for v, name := range deviceVariables {

@@ -167,19 +167,29 @@ func (r *Rank) negotiateNetwork(ctx context.Context) error {
 		report.Inventory = &inventory
 		report.Fast = findFastInterface(ctx, r.Info.Host, r.site, inventory)
 	}
-	payload, err := json.Marshal(report)
-	if err != nil {
-		return err
-	}
-	reply, err := r.Session.Exchange(ctx, roundNetwork, payload)
-	if err != nil {
-		return err
-	}
 	var a networkDecision
-	if err := json.Unmarshal(reply, &a); err != nil {
-		return fmt.Errorf("decode network decision: %w", err)
+	if err := r.exchange(ctx, roundNetwork, report, &a); err != nil {
+		return err
 	}
 	r.setNetwork(a)
+	return nil
+}
+
+// exchange contributes v to a round as JSON, or nothing if v is nil, and decodes the reply to this rank.
+func (r *Rank) exchange(ctx context.Context, round string, v, reply any) (err error) {
+	var payload []byte
+	if v != nil {
+		if payload, err = json.Marshal(v); err != nil {
+			return err
+		}
+	}
+	text, err := r.Session.Exchange(ctx, round, payload)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, reply); err != nil {
+		return fmt.Errorf("decode the reply of round %q: %w", round, err)
+	}
 	return nil
 }
 

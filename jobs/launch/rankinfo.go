@@ -161,17 +161,9 @@ func (r *Rank) findHostRanks(ctx context.Context) error {
 	if p.NodeRank != launchers.Unknown {
 		return nil
 	}
-	payload, err := json.Marshal(hostReport{p.Host, p.LocalRank, p.LocalWorldSize})
-	if err != nil {
-		return err
-	}
-	reply, err := r.Session.Exchange(ctx, roundHosts, payload)
-	if err != nil {
-		return err
-	}
 	var position hostPosition
-	if err := json.Unmarshal(reply, &position); err != nil {
-		return fmt.Errorf("decode position of this rank on its host: %w", err)
+	if err := r.exchange(ctx, roundHosts, hostReport{p.Host, p.LocalRank, p.LocalWorldSize}, &position); err != nil {
+		return err
 	}
 	p.LocalRank, p.LocalWorldSize, p.NodeRank, p.Nodes = position.LocalRank, position.LocalWorldSize, position.NodeRank, position.Nodes
 	return nil
