@@ -18,24 +18,23 @@ type digests struct {
 
 // digestsFor returns the digests of a rank. Spec is the content of its job file.
 func digestsFor(spec []byte) (digests, error) {
-	executable, err := os.Executable()
-	if err != nil {
-		return digests{}, err
-	}
-	program, err := fileDigest(executable)
+	_, program, err := findProgram()
 	return digests{program, rundir.Digest(spec)}, err
 }
 
-// fileDigest returns the SHA-256 digest of a file in hexadecimal.
-func fileDigest(path string) (string, error) {
+// findProgram returns the path of this executable, and its SHA-256 digest in hexadecimal.
+func findProgram() (path, digest string, err error) {
+	if path, err = os.Executable(); err != nil {
+		return "", "", err
+	}
 	f, err := os.Open(path)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer f.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("read %q: %w", path, err)
+		return "", "", fmt.Errorf("read %q: %w", path, err)
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return path, hex.EncodeToString(h.Sum(nil)), nil
 }

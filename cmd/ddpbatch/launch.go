@@ -148,10 +148,7 @@ func (c *launchCmd) prepare(ctx context.Context, p *program, o *launch.Options, 
 	if c.Ranks != nil {
 		o.Processes = *c.Ranks
 	}
-	if o.Binary, err = os.Executable(); err != nil {
-		return false, err
-	}
-	if o.Program, err = fileDigest(o.Binary); err != nil {
+	if o.Binary, o.Program, err = findProgram(); err != nil {
 		return false, err
 	}
 	if c.Digest != "" {

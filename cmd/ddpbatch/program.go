@@ -6,10 +6,10 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/ddpbatch/ddpbatch/internal/environ"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
@@ -92,14 +92,7 @@ func usageOf(c *kong.Context) string {
 }
 
 // lookup returns the value of an environment variable. The last entry wins.
-func (p *program) lookup(name string) (string, bool) {
-	for i := len(p.Env) - 1; i >= 0; i-- {
-		if value, ok := strings.CutPrefix(p.Env[i], name+"="); ok {
-			return value, true
-		}
-	}
-	return "", false
-}
+func (p *program) lookup(name string) (string, bool) { return environ.Lookup(p.Env, name) }
 
 // abs returns path as a clean absolute path. For a relative path, it records in p.dirNeeded if
 // the current directory does not exist.

@@ -166,7 +166,7 @@ func (c *shellCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	shell, _ := environ.Lookup(p.Env, "SHELL")
+	shell, _ := p.lookup("SHELL")
 	argv, err := target.Interactive(cmp.Or(shell, "/bin/sh"), "-i")
 	if err != nil {
 		return err

@@ -215,11 +215,7 @@ func (p *program) printSubmitted(asJSON bool, f *jobfile.File, r submit.Result) 
 
 // submit submits the run to Slurm.
 func (p *program) submit(ctx context.Context, f *jobfile.File, path string, elements []int, failed bool, chain int) (submit.Result, error) {
-	executable, err := os.Executable()
-	if err != nil {
-		return submit.Result{}, err
-	}
-	digest, err := fileDigest(executable)
+	_, digest, err := findProgram()
 	if err != nil {
 		return submit.Result{}, err
 	}
