@@ -177,7 +177,7 @@ func (c *envCmd) network(ctx context.Context, p *program, info launch.RankInfo) 
 		facts.FileExists = nccl.FileExists
 	}
 	for _, s := range host.Settings {
-		facts.Conf = append(facts.Conf, nccl.Setting{Name: s.Name, Value: s.Value, File: s.File, Line: s.Line})
+		facts.Conf = append(facts.Conf, nccl.Setting(s))
 	}
 	peers := c.Peer
 	if len(peers) == 0 {

@@ -119,7 +119,7 @@ func (c *netifCmd) peers(host *netif.Case) []netip.Addr {
 func (c *netifCmd) answer(p *program, host *netif.Case, choice netif.Choice) netifAnswer {
 	facts := nccl.Facts{Choice: choice, Inventory: host.Inventory, Exclude: c.Exclude, LocalRank: -1}
 	for _, s := range host.Settings {
-		facts.Conf = append(facts.Conf, nccl.Setting{Name: s.Name, Value: s.Value, File: s.File, Line: s.Line})
+		facts.Conf = append(facts.Conf, nccl.Setting(s))
 	}
 	if c.Inventory == "" {
 		facts.Lookup, facts.FileExists = p.lookup, nccl.FileExists
@@ -186,7 +186,7 @@ func (c *netifCmd) collectHost(ctx context.Context, p *program) (netif.Case, err
 		p.note("%v", err) // NCCL also ignores a file that it cannot read
 	}
 	for _, s := range conf {
-		host.Settings = append(host.Settings, netif.Setting{Name: s.Name, Value: s.Value, File: s.File, Line: s.Line})
+		host.Settings = append(host.Settings, netif.Setting(s))
 	}
 	return host, nil
 }
