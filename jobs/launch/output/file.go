@@ -2,6 +2,7 @@ package output
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -89,11 +90,32 @@ const (
 
 // parseTail returns the output in a tail file, and the offset of its first byte in the whole output.
 func parseTail(text []byte) (offset int64, output []byte, ok bool) {
+	offset, rest, ok := parseHeader(text)
+	output, _, _ = bytes.Cut(rest, []byte(tailEnd))
+	return offset, output, ok
+}
+
+// parseHeader returns the offset in the first line of a tail file, and the text after this line.
+func parseHeader(text []byte) (offset int64, rest []byte, ok bool) {
 	line, rest, ended := bytes.Cut(text, []byte("\n"))
 	digits, found := bytes.CutPrefix(line, []byte(tailHeader))
 	offset, err := strconv.ParseInt(string(digits), 10, 64)
-	output, _, _ = bytes.Cut(rest, []byte(tailEnd))
-	return offset, output, ended && found && err == nil && offset >= 0
+	return offset, rest, ended && found && err == nil && offset >= 0
+}
+
+// endOfHead returns the end of the output in a first file that may have reached its limit.
+func endOfHead(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	end := info.Size()
+	note := make([]byte, min(end, 512))
+	n, err := f.ReadAt(note, end-int64(len(note)))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	return end - int64(n-len(cutHead(note[:n]))), nil
 }
 
 // cutHead removes the last line of a first file that has reached its limit.

@@ -2,12 +2,12 @@ package output
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"slices"
-	"strconv"
 )
 
 const (
@@ -108,7 +108,7 @@ func (f *Follower) openParts() (parts []followedPart, err error) {
 		}
 		parts = append(parts, p)
 	}
-	slices.SortStableFunc(parts, func(a, b followedPart) int { return int(min(max(a.offset-b.offset, -1), 1)) })
+	slices.SortStableFunc(parts, func(a, b followedPart) int { return cmp.Compare(a.offset, b.offset) })
 	for i := range parts {
 		if err := parts[i].findEnd(i == len(parts)-1); err != nil {
 			return parts, err
@@ -121,31 +121,25 @@ func (f *Follower) openParts() (parts []followedPart, err error) {
 func (p *followedPart) readHeader() (offset, length int64, ok bool) {
 	b := make([]byte, len(tailHeader)+24)
 	n, _ := p.file.ReadAt(b, 0)
-	line, _, ended := bytes.Cut(b[:n], []byte("\n"))
-	digits, found := bytes.CutPrefix(line, []byte(tailHeader))
-	offset, err := strconv.ParseInt(string(digits), 10, 64)
-	return offset, int64(len(line)) + 1, ended && found && err == nil && offset >= 0
+	offset, rest, ok := parseHeader(b[:n])
+	return offset, int64(n - len(rest)), ok
 }
 
 // findEnd sets the end of the output in the file. Last is true for the file that is written.
-func (p *followedPart) findEnd(last bool) error {
+func (p *followedPart) findEnd(last bool) (err error) {
 	if p.header > 0 && last {
 		p.end = -1
 		return nil
+	}
+	if p.header == 0 {
+		p.end, err = endOfHead(p.file)
+		return err
 	}
 	info, err := p.file.Stat()
 	if err != nil {
 		return err
 	}
-	if p.end = info.Size(); p.header > 0 {
-		return nil
-	}
-	note := make([]byte, min(p.end, 512))
-	n, err := p.file.ReadAt(note, p.end-int64(len(note)))
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	p.end -= int64(n - len(cutHead(note[:n])))
+	p.end = info.Size()
 	return nil
 }
 

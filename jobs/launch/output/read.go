@@ -2,6 +2,7 @@ package output
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -45,7 +46,7 @@ func readTails(open Open, base string) (tails []tailPart, err error) {
 			tails = append(tails, tailPart{offset, text})
 		}
 	}
-	slices.SortFunc(tails, func(a, b tailPart) int { return int(min(max(a.offset-b.offset, -1), 1)) })
+	slices.SortFunc(tails, func(a, b tailPart) int { return cmp.Compare(a.offset, b.offset) })
 	return tails, nil
 }
 
@@ -60,19 +61,15 @@ func openHead(open Open, base string, full bool) (f *os.File, end int64, err err
 			f.Close()
 		}
 	}()
+	if full {
+		end, err = endOfHead(f)
+		return f, end, err
+	}
 	info, err := f.Stat()
 	if err != nil {
 		return nil, 0, err
 	}
-	end = info.Size()
-	if full {
-		last := make([]byte, min(end, 512))
-		if _, err := f.ReadAt(last, end-int64(len(last))); err != nil && !errors.Is(err, io.EOF) {
-			return nil, 0, err
-		}
-		end -= int64(len(last) - len(cutHead(last)))
-	}
-	return f, end, nil
+	return f, info.Size(), nil
 }
 
 // Copy writes the whole output of a rank, or of a node, to w. A line stands for the part that was
