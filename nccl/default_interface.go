@@ -1,6 +1,8 @@
 package nccl
 
 import (
+	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/netif"
@@ -14,20 +16,14 @@ import (
 // "Bootstrap : no socket interface found".
 func DefaultInterface(inv netif.Inventory) string {
 	last := []string{"docker", "lo", "virbr"}
-	begins := func(name string, prefixes ...string) bool {
-		for _, p := range prefixes {
-			if strings.HasPrefix(name, p) {
-				return true
-			}
-		}
-		return false
-	}
 	passes := []func(string) bool{
-		func(name string) bool { return begins(name, "ib") },
-		func(name string) bool { return !begins(name, last...) },
+		func(name string) bool { return strings.HasPrefix(name, "ib") },
+		func(name string) bool {
+			return !slices.ContainsFunc(last, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+		},
 	}
 	for _, prefix := range last {
-		passes = append(passes, func(name string) bool { return begins(name, prefix) })
+		passes = append(passes, func(name string) bool { return strings.HasPrefix(name, prefix) })
 	}
 	for _, matches := range passes {
 		for _, v4 := range []bool{true, false} {
@@ -43,10 +39,7 @@ func DefaultInterface(inv netif.Inventory) string {
 
 // hasFamily reports whether a link has an address of a family. NCCL ignores ::1.
 func hasFamily(l netif.Link, v4 bool) bool {
-	for _, p := range l.Addrs {
-		if a := p.Addr(); a.Unmap().Is4() == v4 && (v4 || !a.IsLoopback()) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.Addrs, func(p netip.Prefix) bool {
+		return p.Addr().Unmap().Is4() == v4 && (v4 || !p.Addr().IsLoopback())
+	})
 }

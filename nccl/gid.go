@@ -18,26 +18,12 @@ const (
 // reaches reports whether a port's own links lead to another port's addresses, by subnet or by
 // route.
 func (r *rail) reaches(other *rail, routes []netif.Route) bool {
-	for _, to := range other.addresses() {
-		if r.reachesAddr(to.Addr(), routes) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(other.addresses(), func(to netip.Prefix) bool { return r.reachesAddr(to.Addr(), routes) })
 }
 
 func (r *rail) reachesAddr(to netip.Addr, routes []netif.Route) bool {
-	for _, own := range r.addresses() {
-		if own.Contains(to) {
-			return true
-		}
-	}
-	for _, route := range routes {
-		if route.Dst.Contains(to) && r.isOn(route.Dev) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.addresses(), func(own netip.Prefix) bool { return own.Contains(to) }) ||
+		slices.ContainsFunc(routes, func(route netif.Route) bool { return route.Dst.Contains(to) && r.isOn(route.Dev) })
 }
 
 // setGID selects the GID of RoCE ports. Since version 2.21, NCCL selects it automatically: the

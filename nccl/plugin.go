@@ -1,6 +1,7 @@
 package nccl
 
 import (
+	"cmp"
 	"strings"
 )
 
@@ -83,8 +84,5 @@ func (p *planner) setDebug() {
 	if !strings.Contains(p.DebugFile, "%p") {
 		p.env.warn("%s=%q does not contain %%p: ranks of one host overwrite each other's file", debugFile, p.DebugFile)
 	}
-	if level == "" {
-		level = "WARN"
-	}
-	p.add(debugFile, p.DebugFile, "one file per rank, at level %s; %%h is the host and %%p the process", level)
+	p.add(debugFile, p.DebugFile, "one file per rank, at level %s; %%h is the host and %%p the process", cmp.Or(level, "WARN"))
 }

@@ -109,12 +109,7 @@ func (p *planner) onFabric(rails []rail) bool {
 }
 
 func (r *rail) isOn(link string) bool {
-	for _, l := range r.links {
-		if l.Name == link {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.links, func(l *netif.Link) bool { return l.Name == link })
 }
 
 // setAdapters decides on NCCL_IB_HCA, the exact ports. NCCL itself determines which port is close

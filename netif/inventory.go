@@ -1,6 +1,9 @@
 package netif
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // An Inventory is the network configuration of one host.
 type Inventory struct {
@@ -126,12 +129,7 @@ const (
 
 // HasOnlyAMD reports whether the host has GPUs and all of them are from AMD.
 func (inv *Inventory) HasOnlyAMD() bool {
-	for _, g := range inv.GPUs {
-		if g.Vendor != AMD {
-			return false
-		}
-	}
-	return len(inv.GPUs) > 0
+	return len(inv.GPUs) > 0 && !slices.ContainsFunc(inv.GPUs, func(g GPU) bool { return g.Vendor != AMD })
 }
 
 // CollectOptions holds the options of [Collect].

@@ -1,6 +1,7 @@
 package netif
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"os"
@@ -17,11 +18,7 @@ type sysfs struct {
 }
 
 func (s sysfs) path(elements ...string) string {
-	root := s.root
-	if root == "" {
-		root = "/sys"
-	}
-	return filepath.Join(append([]string{root}, elements...)...)
+	return filepath.Join(append([]string{cmp.Or(s.root, "/sys")}, elements...)...)
 }
 
 // fill sets the speed, bus address, driver, RDMA device, PCI path, and NUMA node of a link.

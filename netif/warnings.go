@@ -147,12 +147,9 @@ func (c *cluster) isIntended(n *network) bool {
 	if len(n.absent) < len(c.hosts)-1 {
 		return true
 	}
-	for _, i := range n.absent {
-		if !n.seed.addr.IsSingleIP() && len(c.inSubnet(i, n.seed.addr.Masked())) > 0 || c.downCounterpart(n, i) != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.absent, func(i int) bool {
+		return !n.seed.addr.IsSingleIP() && len(c.inSubnet(i, n.seed.addr.Masked())) > 0 || c.downCounterpart(n, i) != nil
+	})
 }
 
 // downCounterpart returns the unusable interface that probably should connect a host to a

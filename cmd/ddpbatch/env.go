@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,11 +78,7 @@ func (c *envCmd) Run(ctx context.Context, p *program) error {
 	case c.Explain:
 		var rows [][]string
 		for _, v := range env.Vars {
-			from := v.From
-			if from == "" {
-				from = string(v.Source)
-			}
-			rows = append(rows, []string{v.Name, quoteCell(v.Value), from, v.Reason})
+			rows = append(rows, []string{v.Name, quoteCell(v.Value), cmp.Or(v.From, string(v.Source)), v.Reason})
 		}
 		p.table([]string{"VARIABLE", "VALUE", "FROM", "REASON"}, rows)
 		if !network {

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
@@ -77,10 +78,7 @@ func shortPath(path string) string {
 // isInCollective reports whether frames are in a function of torch.distributed, which usually waits
 // for other ranks.
 func isInCollective(frames []string) bool {
-	for _, f := range frames {
-		if strings.Contains(f, "(torch/distributed/") && !strings.Contains(f, "(torch/distributed/elastic/") && !strings.Contains(f, "(torch/distributed/run.py") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(frames, func(f string) bool {
+		return strings.Contains(f, "(torch/distributed/") && !strings.Contains(f, "(torch/distributed/elastic/") && !strings.Contains(f, "(torch/distributed/run.py")
+	})
 }

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -153,12 +154,7 @@ func decideComponents(payloads [][]byte) ([][]byte, error) {
 		}
 		all = append(all, offers...)
 	}
-	slices.SortFunc(all, func(a, b componentAddress) int {
-		if a.Index != b.Index {
-			return a.Index - b.Index
-		}
-		return a.Node - b.Node
-	})
+	slices.SortFunc(all, func(a, b componentAddress) int { return cmp.Or(a.Index-b.Index, a.Node-b.Node) })
 	text, err := json.Marshal(all)
 	return slices.Repeat([][]byte{text}, len(payloads)), err
 }

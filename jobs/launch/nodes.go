@@ -181,10 +181,5 @@ func (n *nodes) ranksOn(node string, r Result, state rendezvous.State) bool {
 	if len(n.o.Job.Slurm.RanksPerNode) > 0 && len(r.Ranks) == n.o.Job.Ranks() {
 		first, each = n.o.Job.FirstRankOn(index), n.o.Job.RanksOn(index)
 	}
-	for _, s := range r.Ranks[first : first+each] {
-		if s.State != state {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.Ranks[first:first+each], func(s rendezvous.RankStatus) bool { return s.State != state })
 }

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -113,10 +114,7 @@ func (a *attempt) newProgramWatch(run, output string) *programWatch {
 // and may have placeholders. Run is the ID of the run.
 func (o Options) programPath(text jobs.Text, run string) string {
 	c := o.Job.Command
-	checkpoints := c.CheckpointDirIn(o.Dir.Path, run)
-	if checkpoints == "" {
-		checkpoints = o.Dir.ProgramCheckpoints()
-	}
+	checkpoints := cmp.Or(c.CheckpointDirIn(o.Dir.Path, run), o.Dir.ProgramCheckpoints())
 	path := jobs.Expand(string(text), map[string]string{jobs.PlaceholderRunDir: o.Dir.Path, jobs.PlaceholderRunID: run,
 		jobs.PlaceholderCheckpoint: checkpoints})
 	if !filepath.IsAbs(path) {

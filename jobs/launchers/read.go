@@ -115,12 +115,7 @@ func (v *variables) fail(format string, args ...any) {
 
 // areSet reports whether all given variables are set.
 func (v *variables) areSet(names ...string) bool {
-	for _, name := range names {
-		if _, ok := v.lookup(name); !ok {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(names, func(name string) bool { _, ok := v.lookup(name); return !ok })
 }
 
 // firstSet returns the first of the given variables that is set, or an empty string if none is

@@ -2,10 +2,12 @@ package snapshot
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -139,12 +141,7 @@ func notExists(err error) bool {
 
 // sorted returns the entries in the order of their paths.
 func (l *listing) sorted() []*entry {
-	var all []*entry
-	for _, e := range l.entries {
-		all = append(all, e)
-	}
-	slices.SortFunc(all, func(a, b *entry) int { return strings.Compare(a.path, b.path) })
-	return all
+	return slices.SortedFunc(maps.Values(l.entries), func(a, b *entry) int { return strings.Compare(a.path, b.path) })
 }
 
 // addWorkTree adds the files of a git work tree below dir, which is relative to base, and the
@@ -277,18 +274,8 @@ func (l *listing) checkSize() error {
 
 // listLargest returns the names with the largest numbers as text.
 func listLargest(numbers map[string]int64, intro string, show func(int64) string) string {
-	var names []string
-	for name := range numbers {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if numbers[a] != numbers[b] {
-			if numbers[a] > numbers[b] {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a, b)
+	names := slices.SortedFunc(maps.Keys(numbers), func(a, b string) int {
+		return cmp.Or(cmp.Compare(numbers[b], numbers[a]), strings.Compare(a, b))
 	})
 	if len(names) == 0 {
 		return ""

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -49,14 +50,8 @@ func take(ctx context.Context, src string, parent *os.Root, name string, o Optio
 		return Manifest{}, err
 	}
 	defer root.Close()
-	l := &listing{root: root, base: base, maxFiles: o.MaxFiles, maxBytes: o.MaxBytes,
+	l := &listing{root: root, base: base, maxFiles: cmp.Or(o.MaxFiles, defaultMaxFiles), maxBytes: cmp.Or(o.MaxBytes, defaultMaxBytes),
 		entries: map[string]*entry{}, realDirs: map[string]bool{}}
-	if l.maxFiles == 0 {
-		l.maxFiles = defaultMaxFiles
-	}
-	if l.maxBytes == 0 {
-		l.maxBytes = defaultMaxBytes
-	}
 	if l.exclude, err = relativeExcludes(base, o.Exclude); err != nil {
 		return Manifest{}, err
 	}

@@ -28,6 +28,7 @@ package trainlog
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -237,10 +238,7 @@ func Compile(pattern string) (*regexp.Regexp, error) {
 
 // GroupNames returns the names of groups that a pattern can have, sorted.
 func GroupNames() []string {
-	all := []string{groupSteps, groupEpochs}
-	for name := range groups {
-		all = append(all, name)
-	}
+	all := append(slices.Collect(maps.Keys(groups)), groupSteps, groupEpochs)
 	slices.Sort(all)
 	return all
 }

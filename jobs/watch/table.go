@@ -240,14 +240,9 @@ func Heading(all []Status, now time.Time) string {
 // tally formats the number of runs per phase, ordered by the name of the phase.
 func tally(counts map[Phase]int) string {
 	var parts []string
-	for phase, n := range counts {
-		parts = append(parts, fmt.Sprintf("%d %s", n, phase))
+	for _, phase := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[phase], phase))
 	}
-	slices.SortFunc(parts, func(a, b string) int {
-		_, x, _ := strings.Cut(a, " ")
-		_, y, _ := strings.Cut(b, " ")
-		return strings.Compare(x, y)
-	})
 	return strings.Join(parts, ", ")
 }
 

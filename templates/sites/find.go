@@ -1,6 +1,7 @@
 package sites
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -115,15 +116,9 @@ func Parse(name, filename string, src []byte) (*Profile, error) {
 	if found := p.check(filename); len(found) > 0 {
 		return nil, found
 	}
-	if p.Request.GPUs == "" {
-		p.Request.GPUs = "gres"
-	}
-	if p.Step.GPUs == "" {
-		p.Step.GPUs = StepGPUsAll
-	}
-	if p.Container.Runtime == "" {
-		p.Container.Runtime = jobs.ContainerNone
-	}
+	p.Request.GPUs = cmp.Or(p.Request.GPUs, "gres")
+	p.Step.GPUs = cmp.Or(p.Step.GPUs, StepGPUsAll)
+	p.Container.Runtime = cmp.Or(p.Container.Runtime, jobs.ContainerNone)
 	return p, nil
 }
 
