@@ -45,7 +45,7 @@ func (d *decoder) check(j *Job) {
 			d.checkOnce(j)
 			d.checkWatch(j)
 		}
-	case !d.expectsInside("train") && !d.expectsInside("command"):
+	case !isAnyWithin(d.guessed, "train") && !isAnyWithin(d.guessed, "command"):
 		d.add("train", span{}, "nothing to run: the file has neither [train] nor [command]",
 			"add [train] for the built-in trainer, or [command] for your program", "")
 	}
@@ -233,7 +233,7 @@ func (d *decoder) checkNotify(n *Notify) {
 	const file, variable, command, events = "notify.webhook_file", "notify.webhook_env", "notify.command", "notify.events"
 	switch {
 	case !d.isValid("notify"):
-	case !d.given[file] && !d.given[variable] && !d.given[command] && !d.expectsInside("notify"):
+	case !d.given[file] && !d.given[variable] && !d.given[command] && !isAnyWithin(d.guessed, "notify"):
 		d.report("notify", "set notify.webhook_file, notify.webhook_env, or notify.command; for mail, set slurm.mail", "has no receiver")
 	case d.given[file] && d.given[variable]:
 		d.report(variable, "remove one of them", "conflicts with %s", file)

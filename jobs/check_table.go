@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -79,9 +80,9 @@ func (d *decoder) isExpected(key string) bool {
 	}
 }
 
-// expectsInside reports whether an unknown key was probably meant as table or as a key in it.
-func (d *decoder) expectsInside(table string) bool {
-	for key := range d.guessed {
+// isAnyWithin reports whether one of the keys is table or a key in it.
+func isAnyWithin(keys map[string]bool, table string) bool {
+	for key := range keys {
 		if isWithin(key, table) {
 			return true
 		}
@@ -91,25 +92,13 @@ func (d *decoder) expectsInside(table string) bool {
 
 // isValid reports whether all keys are set and have valid values.
 func (d *decoder) isValid(keys ...string) bool {
-	for _, key := range keys {
-		if !d.given[key] || d.invalid[key] {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(keys, func(key string) bool { return !d.given[key] || d.invalid[key] })
 }
 
 // report adds a diagnostic about the value of a key in the file.
 func (d *decoder) report(key, allowed, format string, args ...any) {
 	at := d.lookup(key)
-	where := at.value
-	if !where.known() {
-		where = at.header
-	}
-	if !where.known() {
-		where = at.key
-	}
-	d.add(key, where, key+": "+fmt.Sprintf(format, args...), allowed, "")
+	d.add(key, cmp.Or(at.value, at.header, at.key), key+": "+fmt.Sprintf(format, args...), allowed, "")
 }
 
 // reportElement adds a diagnostic about one element of an array.
@@ -119,11 +108,11 @@ func (d *decoder) reportElement(key string, i int, message string) {
 
 // reportElementAllowed adds a diagnostic about one element of an array, with a fix.
 func (d *decoder) reportElementAllowed(key string, i int, message, allowed string) {
-	at := d.lookup(key)
+	at, name := d.lookup(key), fmt.Sprintf("%s[%d]", key, i)
 	where := at.value
 	if i < len(at.elements) {
 		where = at.elements[i]
 	}
-	name := fmt.Sprintf("%s[%d]", key, i)
-	d.add(name, where, name+": "+message, allowed, "")
+	element := d.lookup(name) // known in an array of tables
+	d.add(name, cmp.Or(where, element.header, element.key), name+": "+message, allowed, "")
 }

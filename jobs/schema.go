@@ -47,14 +47,10 @@ func (f *field) helpText() string {
 	if f.kinds == nil {
 		return f.help
 	}
-	quoted := make([]string, len(f.kinds))
-	for i, kind := range f.kinds {
-		quoted[i] = `"` + kind + `"`
-	}
-	list := strings.Join(quoted, ", ")
+	list := quotedList(f.kinds)
 	if i := strings.LastIndex(list, ", "); i >= 0 {
 		comma := ""
-		if len(quoted) > 2 {
+		if len(f.kinds) > 2 {
 			comma = ","
 		}
 		list = list[:i] + comma + " or " + list[i+2:]

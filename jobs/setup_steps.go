@@ -272,46 +272,21 @@ func (d *decoder) checkSteps(s *Setup, j *Job) {
 	}
 	for i := range s.Steps {
 		step := &s.Steps[i]
-		at := keyName(elementOf([]string{"setup", "steps"}, i))
 		switch kinds := step.kinds(); {
-		case d.hasInvalidKey(at):
+		case isAnyWithin(d.invalid, fmt.Sprintf("%s[%d]", steps, i)):
 		case len(kinds) == 0:
-			d.reportStep(i, "does nothing", "set one of run, modules, conda, venv, env, source")
+			d.reportElementAllowed(steps, i, "does nothing", "set one of run, modules, conda, venv, env, source")
 		case len(kinds) > 1:
-			d.reportStep(i, "has several actions: "+strings.Join(kinds, ", "), "write one step for each, in their order")
+			d.reportElementAllowed(steps, i, "has several actions: "+strings.Join(kinds, ", "), "write one step for each, in their order")
 		case step.IsInside() && j.Train != nil:
-			d.reportStep(i, `where = "inside" is not valid with [train]`, "remove where: ranks of the built-in trainer have no setup of their own")
+			d.reportElementAllowed(steps, i, `where = "inside" is not valid with [train]`, "remove where: ranks of the built-in trainer have no setup of their own")
 		}
 		for key, text := range map[string]Expandable{"conda": step.Conda, "venv": step.Venv, "source": step.Source} {
 			if strings.HasPrefix(string(text), "-") {
-				d.reportStep(i, fmt.Sprintf("%s: %q starts with \"-\" and would be read as an option", key, text), "")
+				d.reportElement(steps, i, fmt.Sprintf("%s: %q starts with \"-\" and would be read as an option", key, text))
 			}
 		}
 	}
-}
-
-// reportStep adds a diagnostic about a step, at its position in a list or at its header.
-func (d *decoder) reportStep(i int, message, allowed string) {
-	list, at := d.lookup("setup.steps"), d.lookup(keyName(elementOf([]string{"setup", "steps"}, i)))
-	where := at.header
-	if i < len(list.elements) {
-		where = list.elements[i]
-	}
-	if !where.known() {
-		where = at.key
-	}
-	name := fmt.Sprintf("setup.steps[%d]", i)
-	d.add(name, where, name+": "+message, allowed, "")
-}
-
-// hasInvalidKey reports whether a key in a table is invalid.
-func (d *decoder) hasInvalidKey(table string) bool {
-	for key := range d.invalid {
-		if isWithin(key, table) {
-			return true
-		}
-	}
-	return false
 }
 
 // SetupScript returns the bash code of the steps that run at a place, or an empty string
@@ -415,14 +390,7 @@ func (s *SetupStep) write(line func(format string, args ...any)) {
 func (s *Setup) ApplySteps(env []string) (out []string, applied bool) {
 	applied = true
 	out = slices.Clone(env)
-	lookup := func(name string) (string, bool) {
-		for i := len(out) - 1; i >= 0; i-- {
-			if value, ok := strings.CutPrefix(out[i], name+"="); ok {
-				return value, true
-			}
-		}
-		return "", false
-	}
+	lookup := func(name string) (string, bool) { return environ.Lookup(out, name) }
 	set := func(name, value string) {
 		out = append(slices.DeleteFunc(out, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }), name+"="+value)
 	}
