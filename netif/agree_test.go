@@ -1,9 +1,10 @@
 package netif
 
 import (
-	"errors"
 	"strings"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // fabricHost has a slow management NIC and a fast RDMA NIC.
@@ -350,17 +351,9 @@ func TestAgreeRefuses(t *testing.T) {
 			if !strings.Contains(err.Error(), tt.want) || tt.isEnd && !strings.HasSuffix(err.Error(), tt.want) {
 				t.Errorf("error\n%q, want\n%q", err, tt.want)
 			}
-			if got := hintOf(err); !strings.Contains(got, tt.hint) {
+			if got := hints.Of(err); !strings.Contains(got, tt.hint) {
 				t.Errorf("hint %q, want %q", got, tt.hint)
 			}
 		})
 	}
-}
-
-func hintOf(err error) string {
-	var h interface{ Hint() string }
-	if errors.As(err, &h) {
-		return h.Hint()
-	}
-	return ""
 }

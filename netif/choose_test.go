@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // TestChoose checks the interface, address, and source that a host uses to reach its peers.
@@ -206,8 +208,8 @@ func TestChooseRefuses(t *testing.T) {
 			if err == nil {
 				t.Fatalf("chose %s", c.Interface)
 			}
-			if !strings.Contains(err.Error(), tt.want) || !strings.Contains(hintOf(err), tt.hint) {
-				t.Errorf("error %q with hint %q,\nwant %q with %q", err, hintOf(err), tt.want, tt.hint)
+			if !strings.Contains(err.Error(), tt.want) || !strings.Contains(hints.Of(err), tt.hint) {
+				t.Errorf("error %q with hint %q,\nwant %q with %q", err, hints.Of(err), tt.want, tt.hint)
 			}
 		})
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // testCluster returns n nodes with real links: a management network, a fast network, and a
@@ -95,7 +97,7 @@ func TestRealLoopbackDown(t *testing.T) {
 	}
 	node.Down("lo")
 	for _, req := range []Request{{}, {Exclude: []string{"lo"}}, {Interface: "eth0"}} {
-		if c, err := Choose(node.collect("n1"), nil, req); err == nil || hintOf(err) != "run `ip link set lo up`" {
+		if c, err := Choose(node.collect("n1"), nil, req); err == nil || hints.Of(err) != "run `ip link set lo up`" {
 			t.Errorf("%+v: chose %s, %v", req, c.Interface, err)
 		}
 	}

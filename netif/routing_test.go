@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // TestRuleMatches checks which policy rules apply to packets with and without a bound source
@@ -93,7 +95,7 @@ func TestAgreePolicy(t *testing.T) {
 	astray := newHostSpec("n").link(Link{Name: "ens2"}, "10.2.0.2/24").link(Link{Name: "eno1", Oper: "down", Flags: Up}).
 		routeTable(9, "0.0.0.0/0", "eno1", "").rule(50, "10.2.0.2", 9).done(t)
 	const want = "packets from 10.2.0.2 to 10.2.0.1 leave by eno1 (rule 50: from 10.2.0.2/32, table 9); this host has 10.2.0.2/24 (ens2)"
-	if c, err := Choose(astray, addrs([]string{"10.2.0.1"}), Request{}); err == nil || !strings.HasSuffix(err.Error(), want) || !strings.Contains(hintOf(err), "ip rule") {
+	if c, err := Choose(astray, addrs([]string{"10.2.0.1"}), Request{}); err == nil || !strings.HasSuffix(err.Error(), want) || !strings.Contains(hints.Of(err), "ip rule") {
 		t.Errorf("chose %s, %v, want %q", c.Interface, err, want)
 	}
 

@@ -1,7 +1,6 @@
 package rundir
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 func mustCreate(t *testing.T) Dir {
@@ -37,8 +38,7 @@ func wants(t *testing.T, err error, text, hint string) {
 	if err == nil || !strings.Contains(err.Error(), text) {
 		t.Fatalf("error %v, want one with %q", err, text)
 	}
-	var h interface{ Hint() string }
-	if hint != "" && (!errors.As(err, &h) || !strings.Contains(h.Hint(), hint)) {
+	if !strings.Contains(hints.Of(err), hint) {
 		t.Errorf("error %v has no hint with %q", err, hint)
 	}
 }

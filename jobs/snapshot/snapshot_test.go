@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // gitTestEnviron returns an environment with git but without settings of the user who runs the
@@ -125,8 +127,7 @@ func wants(t *testing.T, err error, text, hint string) {
 	if err == nil || !strings.Contains(err.Error(), text) {
 		t.Fatalf("error %v, want one with %q", err, text)
 	}
-	var h interface{ Hint() string }
-	if hint != "" && (!errors.As(err, &h) || !strings.Contains(h.Hint(), hint)) {
+	if !strings.Contains(hints.Of(err), hint) {
 		t.Errorf("error %v has no hint with %q", err, hint)
 	}
 }

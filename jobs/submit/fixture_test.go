@@ -219,12 +219,4 @@ func mustFail(t *testing.T, err error, words ...string) {
 	}
 }
 
-func hintOf(err error) string {
-	var h interface{ Hint() string }
-	if errors.As(err, &h) {
-		return h.Hint()
-	}
-	return ""
-}
-
 func job(name, slurm, command string) string { return fmt.Sprintf(single, name, slurm, command) }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
@@ -246,8 +247,8 @@ func TestInterruptDuringRecovery(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	interrupted := errors.New("interrupted")
 	c.submitter.Say = func(string) { cancel(interrupted) }
-	if _, err := c.submitter.Submit(ctx, req); !errors.Is(err, interrupted) || hintOf(err) != "" {
-		t.Errorf("got %v, hint %q", err, hintOf(err))
+	if _, err := c.submitter.Submit(ctx, req); !errors.Is(err, interrupted) || hints.Of(err) != "" {
+		t.Errorf("got %v, hint %q", err, hints.Of(err))
 	}
 	if c.record(c.dir("x")).Pending == nil {
 		t.Error("the submission is not pending")
@@ -271,8 +272,8 @@ func TestInterruptDuringChain(t *testing.T) {
 		c.write(c.fake, "interrupted", "")
 	}()
 	_, err := c.submitter.Submit(ctx, req)
-	if !errors.Is(err, interrupted) || !strings.Contains(hintOf(err), "ddpbatch cancel") {
-		t.Errorf("got %v, hint %q", err, hintOf(err))
+	if !errors.Is(err, interrupted) || !strings.Contains(hints.Of(err), "ddpbatch cancel") {
+		t.Errorf("got %v, hint %q", err, hints.Of(err))
 	}
 	if record := c.record(c.dir("x")); record.LastJob() != "101" || record.HasChain() || c.jobs() != 1 {
 		t.Errorf("got %+v, %d jobs", record, c.jobs())

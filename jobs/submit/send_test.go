@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 )
 
@@ -61,7 +62,7 @@ func TestOneJob(t *testing.T) {
 				}
 			} else {
 				mustFail(t, err, tt.fails)
-				if h := hintOf(err); !strings.Contains(h, tt.hint) {
+				if h := hints.Of(err); !strings.Contains(h, tt.hint) {
 					t.Errorf("hint %q; want %q in it", h, tt.hint)
 				}
 			}
@@ -110,8 +111,8 @@ func TestNoSbatch(t *testing.T) {
 	req := c.request(job("x", "", ""))
 	req.Environ = c.submitter.Slurm.Environ
 	_, err := c.submit(req)
-	if !errors.Is(err, exec.ErrNotFound) || !strings.Contains(hintOf(err), "module load slurm") {
-		t.Errorf("%v; hint %q", err, hintOf(err))
+	if !errors.Is(err, exec.ErrNotFound) || !strings.Contains(hints.Of(err), "module load slurm") {
+		t.Errorf("%v; hint %q", err, hints.Of(err))
 	}
 	c.mustBeRemoved(c.dir("x"))
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // TestElements checks which trials are submitted.
@@ -131,8 +133,8 @@ func TestChangedSweep(t *testing.T) {
 			r, err := c.submit(c.request(tt.text))
 			if tt.fails != "" {
 				mustFail(t, err, tt.fails)
-				if !strings.Contains(hintOf(err), "--run-dir") {
-					t.Errorf("hint %q", hintOf(err))
+				if !strings.Contains(hints.Of(err), "--run-dir") {
+					t.Errorf("hint %q", hints.Of(err))
 				}
 			} else if err != nil || !slices.Equal(r.Elements, tt.want) {
 				t.Errorf("%+v, %v", r, err)
