@@ -21,15 +21,15 @@ import (
 // Links, addresses, policy rules, and the routing tables of those rules come from netlink.
 // Speed, driver, PCI path, RDMA adapters, and GPUs come from sysfs. The first three are
 // missing if sysfs shows a different namespace, which can happen in a container.
-func Collect(ctx context.Context, opts CollectOptions) (Inventory, error) {
-	inv, err := collect(ctx, opts)
+func Collect(ctx context.Context) (Inventory, error) {
+	inv, err := collect(ctx)
 	if err != nil {
 		return Inventory{}, fmt.Errorf("read network interfaces: %w", err)
 	}
 	return inv, nil
 }
 
-func collect(ctx context.Context, opts CollectOptions) (Inventory, error) {
+func collect(ctx context.Context) (Inventory, error) {
 	name, err := os.Hostname()
 	if err != nil {
 		return Inventory{}, err
@@ -49,7 +49,7 @@ func collect(ctx context.Context, opts CollectOptions) (Inventory, error) {
 	if err != nil {
 		return Inventory{}, err
 	}
-	sys := sysfs{root: opts.SysRoot}
+	sys := sysfs{root: "/sys"}
 	byIndex := make(map[int]int, len(links)) // kernel index to index in inv.Links
 	for _, l := range links {
 		byIndex[l.Attrs().Index] = len(inv.Links)

@@ -20,7 +20,7 @@ import (
 func TestCollectHere(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	inv, err := Collect(ctx, CollectOptions{})
+	inv, err := Collect(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestCollectHere(t *testing.T) {
 func TestCollectStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Collect(ctx, CollectOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := Collect(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want one of a cancelled context", err)
 	}
 }

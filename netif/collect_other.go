@@ -10,6 +10,6 @@ import (
 
 // Collect requires Linux and returns an error on other systems. [ReadCases], [Choose], and
 // [Agree] work everywhere.
-func Collect(context.Context, CollectOptions) (Inventory, error) {
+func Collect(context.Context) (Inventory, error) {
 	return Inventory{}, errors.New("read network interfaces: not supported on " + runtime.GOOS)
 }

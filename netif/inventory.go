@@ -131,8 +131,3 @@ const (
 func (inv *Inventory) HasOnlyAMD() bool {
 	return len(inv.GPUs) > 0 && !slices.ContainsFunc(inv.GPUs, func(g GPU) bool { return g.Vendor != AMD })
 }
-
-// CollectOptions holds the options of [Collect].
-type CollectOptions struct {
-	SysRoot string // mount point of sysfs; "" is /sys
-}

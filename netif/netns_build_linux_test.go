@@ -28,7 +28,7 @@ func (s *space) collect(host string) Inventory {
 	s.T.Helper()
 	var inv Inventory
 	s.Do(func() (err error) {
-		inv, err = Collect(s.T.Context(), CollectOptions{})
+		inv, err = Collect(s.T.Context())
 		return err
 	})
 	inv.Host = host

@@ -1,7 +1,6 @@
 package netif
 
 import (
-	"cmp"
 	"net"
 	"net/netip"
 	"os"
@@ -14,11 +13,11 @@ import (
 // A sysfs reads the properties that netlink does not provide. All of them are optional: a
 // container may have no sysfs, or a sysfs that shows the host's interfaces.
 type sysfs struct {
-	root string // "" is /sys
+	root string // mount point
 }
 
 func (s sysfs) path(elements ...string) string {
-	return filepath.Join(append([]string{cmp.Or(s.root, "/sys")}, elements...)...)
+	return filepath.Join(append([]string{s.root}, elements...)...)
 }
 
 // fill sets the speed, bus address, driver, RDMA device, PCI path, and NUMA node of a link.

@@ -176,7 +176,7 @@ func (c *netifCmd) cases(ctx context.Context, p *program) ([]netif.Case, bool, e
 
 // collectHost returns this host as a case.
 func (c *netifCmd) collectHost(ctx context.Context, p *program) (netif.Case, error) {
-	inventory, err := netif.Collect(ctx, netif.CollectOptions{})
+	inventory, err := netif.Collect(ctx)
 	if err != nil {
 		return netif.Case{}, err
 	}

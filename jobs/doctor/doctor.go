@@ -104,7 +104,7 @@ func Examine(ctx context.Context, o Options) Node {
 		n.Host = name
 	}
 	var err error
-	if n.Inventory, err = netif.Collect(ctx, netif.CollectOptions{}); err != nil {
+	if n.Inventory, err = netif.Collect(ctx); err != nil {
 		n.Findings = append(n.Findings, fail("network", err.Error(), hints.Of(err)))
 	} else if n.Inventory.Host = n.Host; !o.Job {
 		n.Findings = append(n.Findings, checkNetwork([]netif.Inventory{n.Inventory})...)

@@ -86,7 +86,7 @@ func newAttempt(ctx context.Context, o Options, number int, nodes []string) (*at
 	hosts := []string{"127.0.0.1"}
 	if a.inStep() {
 		bind = ":0"
-		inventory, err := netif.Collect(ctx, netif.CollectOptions{})
+		inventory, err := netif.Collect(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("collect network interfaces: %w", err)
 		}

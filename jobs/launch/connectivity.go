@@ -71,7 +71,7 @@ func (r *Rank) probeNetwork(ctx context.Context, try int, result *connectivityRe
 		results := make([]probe.Result, len(peers))
 		var all sync.WaitGroup
 		for i, peer := range peers {
-			all.Go(func() { results[i] = listener.Probe(ctx, peer, probe.Options{}) })
+			all.Go(func() { results[i] = listener.Probe(ctx, peer, probe.DefaultTimeout) })
 		}
 		all.Wait()
 		report = listener.Report(results)

@@ -134,7 +134,7 @@ func (r *Rank) visibleDevices(ctx context.Context, lookup func(string) (string, 
 		}
 	}
 	if _, ok := lookup("ROCR_VISIBLE_DEVICES"); ok {
-		inventory, err := netif.Collect(ctx, netif.CollectOptions{})
+		inventory, err := netif.Collect(ctx)
 		if err == nil && inventory.HasOnlyAMD() { // the network plan reports errors
 			renumberForHIP(set, lookup)
 		}

@@ -218,7 +218,7 @@ func (r *Rank) programEnviron(ctx context.Context, o ProgramOptions, host string
 // networkPlan returns the variables that make NCCL and related libraries use the agreed
 // network.
 func (r *Rank) networkPlan(ctx context.Context, say func(string), lookup func(string) (string, bool)) (nccl.Env, error) {
-	inventory, err := netif.Collect(ctx, netif.CollectOptions{})
+	inventory, err := netif.Collect(ctx)
 	if err != nil {
 		return nccl.Env{}, fmt.Errorf("collect network interfaces: %w", err)
 	}

@@ -160,7 +160,7 @@ func launcherAddresses(lookup func(string) (string, bool)) (addresses []string, 
 func (r *Rank) negotiateNetwork(ctx context.Context) error {
 	report := nodeReport{Node: r.Info.NodeRank, Host: r.Info.Host, Step: r.Info.StepID}
 	if r.Info.LocalRank == 0 {
-		inventory, err := netif.Collect(ctx, netif.CollectOptions{})
+		inventory, err := netif.Collect(ctx)
 		if err != nil {
 			return fmt.Errorf("collect network interfaces: %w", err)
 		}

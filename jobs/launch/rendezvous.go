@@ -92,7 +92,7 @@ func (r *Rank) serveRendezvous(ctx context.Context, o JoinOptions) ([]string, wi
 	if err != nil {
 		return nil, secret, err
 	}
-	inventory, err := netif.Collect(ctx, netif.CollectOptions{})
+	inventory, err := netif.Collect(ctx)
 	if err != nil {
 		return nil, secret, fmt.Errorf("collect network interfaces: %w", err)
 	}

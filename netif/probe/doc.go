@@ -23,7 +23,7 @@
 //
 // Guarantees:
 //
-//   - A probe takes at most 2 s with the default [Options].Timeout.
+//   - A probe takes at most 2 s with [DefaultTimeout].
 //   - Only holders of the secret can answer a probe, and an answer is valid for one probe
 //     only. All messages carry an HMAC over random values that both sides generate for the
 //     probe.

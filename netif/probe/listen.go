@@ -20,7 +20,7 @@ const (
 	maxConns           = 64   // authenticated connections in service
 	maxSightings       = 1024 // hosts that a listener records
 	// serveTimeout is longer than the three stages of a trial after its connection, which
-	// Options.Timeout does not extend.
+	// the timeout of a probe does not extend.
 	serveTimeout = 3 * time.Second
 )
 

@@ -45,7 +45,7 @@ func proveRing(t testing.TB, n int) ([]Report, time.Duration) {
 			results := make([]Result, len(peers))
 			var each sync.WaitGroup
 			for k, p := range peers {
-				each.Go(func() { results[k] = l.Probe(t.Context(), p, Options{Timeout: time.Minute}) })
+				each.Go(func() { results[k] = l.Probe(t.Context(), p, time.Minute) })
 			}
 			each.Wait()
 			reports[i] = l.Report(results)
@@ -90,7 +90,7 @@ func TestListenerOfAnotherJob(t *testing.T) {
 	b, err := Listen(t.Context(), "b", loopback(t, 2), [32]byte{2})
 	must(t, err)
 	defer b.Close()
-	r := a.Probe(t.Context(), b.Endpoint(), Options{Timeout: busyTimeout})
+	r := a.Probe(t.Context(), b.Endpoint(), busyTimeout)
 	if r.OK() || r.Bound.Outcome != Reset || r.Bound.Stage != StageGreet || r.Path.Small || r.Path.Up.Passed > 0 {
 		t.Errorf("%+v", r)
 	}
@@ -177,7 +177,7 @@ func TestStranger(t *testing.T) {
 	to := acceptWith(t, func(c net.Conn) { fmt.Fprint(c, "220 mail.example.org ready\r\n") })
 	var r Result
 	for again := true; again; again = r.Bound.Outcome == TimedOut {
-		r = a.Probe(t.Context(), to, Options{})
+		r = a.Probe(t.Context(), to, DefaultTimeout)
 	}
 	if r.Bound.Outcome != Unauthenticated {
 		t.Errorf("%+v", r.Bound)
@@ -228,7 +228,7 @@ func TestSilentConnectionsDoNotDisturbTheProbe(t *testing.T) {
 	}
 	var r Result
 	for again := true; again; again = r.Bound.Outcome == TimedOut || r.Bare.Outcome == TimedOut {
-		r = a.Probe(t.Context(), b.Endpoint(), Options{})
+		r = a.Probe(t.Context(), b.Endpoint(), DefaultTimeout)
 	}
 	if !r.OK() || !r.Bare.works() {
 		t.Errorf("%+v", r)
@@ -270,7 +270,7 @@ func TestProbeRetriesClosedConnections(t *testing.T) {
 	to.ID = b.Endpoint().ID
 	var r Result
 	for again := true; again; again = r.Bound.Outcome == TimedOut || r.Bare.Outcome == TimedOut {
-		r = a.Probe(t.Context(), to, Options{})
+		r = a.Probe(t.Context(), to, DefaultTimeout)
 	}
 	if !r.OK() || !r.Bare.works() {
 		t.Errorf("after %d connections: %+v", accepted.Load(), r)
@@ -284,7 +284,7 @@ func TestClosedConnectionsAreNotADuplicateAddress(t *testing.T) {
 	must(t, err)
 	defer a.Close()
 	to := acceptWith(t, func(net.Conn) {})
-	r := a.Probe(t.Context(), to, Options{Timeout: 300 * time.Millisecond})
+	r := a.Probe(t.Context(), to, 300*time.Millisecond)
 	if o := r.Bound.Outcome; r.OK() || o != Reset && o != TimedOut {
 		t.Errorf("%+v", r.Bound)
 	}
@@ -308,7 +308,7 @@ func TestOtherHost(t *testing.T) {
 	defer c.Close()
 	claimed := b.Endpoint()
 	claimed.Addr, claimed.TCP, claimed.UDP = c.Endpoint().Addr, c.Endpoint().TCP, c.Endpoint().UDP
-	r := a.Probe(t.Context(), claimed, Options{Timeout: busyTimeout})
+	r := a.Probe(t.Context(), claimed, busyTimeout)
 	if r.Bound.Outcome != OtherHost || r.Bound.By != c.Endpoint().ID || r.Bound.ByHost != "c" || r.Path.Small {
 		t.Errorf("%+v", r)
 	}
@@ -328,13 +328,13 @@ func TestProbeIsBounded(t *testing.T) {
 	must(t, err)
 	defer mute.Close()
 	peer := Endpoint{Host: "b", Interface: "lo", Addr: netip.MustParseAddr("127.0.0.2"), MTU: 1500, ID: newID(), TCP: uint16(mute.Addr().(*net.TCPAddr).Port), UDP: 9}
-	r := a.Probe(t.Context(), peer, Options{Timeout: busyTimeout})
+	r := a.Probe(t.Context(), peer, busyTimeout)
 	if r.Bound.Stage != StageGreet || r.Bound.Outcome != TimedOut || r.Took > 20*time.Second {
 		t.Errorf("%+v", r)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if r := a.Probe(ctx, peer, Options{}); r.OK() {
+	if r := a.Probe(ctx, peer, DefaultTimeout); r.OK() {
 		t.Errorf("works though it was called off: %+v", r)
 	}
 }

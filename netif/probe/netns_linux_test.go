@@ -146,7 +146,7 @@ func serveNode(in io.Reader, out io.Writer) error {
 		default:
 			results := make([]Result, len(o.Probe))
 			for i, peer := range o.Probe {
-				results[i] = l.Probe(ctx, peer, Options{})
+				results[i] = l.Probe(ctx, peer, DefaultTimeout)
 			}
 			r := l.Report(results)
 			a.Report = &r

@@ -9,33 +9,15 @@ import (
 	"time"
 )
 
-// DefaultTimeout is the maximum duration of a probe of one peer, unless Options.Timeout is
-// set.
+// DefaultTimeout is the timeout of the probes of a job.
 const DefaultTimeout = 1900 * time.Millisecond
 
-// Options control a probe. The zero value is the right choice for a job.
-type Options struct {
-	Timeout time.Duration // of the whole probe; 0 is DefaultTimeout
-	Payload int           // bytes per direction over TCP, at most 1 MiB; 0 is eight packets of the larger MTU, at least 64 KiB
-}
-
-func (o Options) filled(a, b Endpoint) Options {
-	if o.Timeout <= 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.Payload <= 0 {
-		o.Payload = max(64<<10, 8*max(a.MTU, b.MTU))
-	}
-	o.Payload = min(o.Payload, maxPayload)
-	return o
-}
-
-// Probe checks the network between this host and a peer. It always returns a result, because
-// failures are results. Concurrent probes of several peers are allowed.
-func (l *Listener) Probe(ctx context.Context, peer Endpoint, o Options) Result {
+// Probe checks the network between this host and a peer, for at most timeout. It always returns a
+// result, because failures are results. Concurrent probes of several peers are allowed.
+func (l *Listener) Probe(ctx context.Context, peer Endpoint, timeout time.Duration) Result {
 	start := time.Now()
-	o = o.filled(l.endpoint, peer)
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	payload := min(max(64<<10, 8*max(l.endpoint.MTU, peer.MTU)), maxPayload) // bytes per direction over TCP
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	r := Result{From: l.endpoint, To: peer}
 	if peer.Trouble != "" {
@@ -49,7 +31,7 @@ func (l *Listener) Probe(ctx context.Context, peer Endpoint, o Options) Result {
 	}
 	to := netip.AddrPortFrom(addr, peer.TCP)
 	var all sync.WaitGroup
-	all.Go(func() { r.Bound = l.try(ctx, to, peer.ID, socketOptions{source: true, size: o.Payload}) })
+	all.Go(func() { r.Bound = l.try(ctx, to, peer.ID, socketOptions{source: true, size: payload}) })
 	all.Go(func() { r.Bare = l.try(ctx, to, peer.ID, socketOptions{}) })
 	if l.endpoint.Routed {
 		r.Device = Trial{Stage: StageConnect, Outcome: NotTried, Detail: "packets leave by a different link from the link with the address"}
