@@ -46,8 +46,8 @@ func AllocationFromEnv(lookup func(string) (string, bool)) (Allocation, bool, er
 	a := Allocation{
 		JobID:        env.id("SLURM_JOB_ID"),
 		Nodes:        env.hosts("SLURM_JOB_NODELIST"),
-		RestartCount: env.countOr("SLURM_RESTART_COUNT", 0),
-		StepTasks:    env.countOr("SLURM_STEP_NUM_TASKS", 0),
+		RestartCount: env.optionalCount("SLURM_RESTART_COUNT"),
+		StepTasks:    env.optionalCount("SLURM_STEP_NUM_TASKS"),
 	}
 	a.ArrayJobID, a.ArrayTask = env.arrayTask()
 	components, size := env.components()
@@ -125,7 +125,7 @@ var hetVars = []struct{ size, suffix string }{
 // variable that has their number. It returns nil for other jobs.
 func (r *envReader) components() (list []Component, size string) {
 	for _, names := range hetVars {
-		n := r.countOr(names.size, 0)
+		n := r.optionalCount(names.size)
 		if n > maxComponents {
 			r.fail("%s is %d, but a job has at most %d components", names.size, n, maxComponents)
 		}

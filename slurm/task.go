@@ -46,7 +46,7 @@ func TaskFromEnv(lookup func(string) (string, bool)) (Task, error) {
 	t := Task{
 		JobID:        env.id("SLURM_JOB_ID"),
 		StepID:       env.id("SLURM_STEP_ID"),
-		RestartCount: env.countOr("SLURM_RESTART_COUNT", 0),
+		RestartCount: env.optionalCount("SLURM_RESTART_COUNT"),
 		Rank:         env.count("SLURM_PROCID"),
 		WorldSize:    env.count("SLURM_STEP_NUM_TASKS"),
 		LocalRank:    env.count("SLURM_LOCALID"),
@@ -214,10 +214,10 @@ func (r *envReader) count(name string) int {
 	return n
 }
 
-// countOr is like count, but returns unset if the variable is not set.
-func (r *envReader) countOr(name string, unset int) int {
+// optionalCount is like count, but returns 0 if the variable is not set.
+func (r *envReader) optionalCount(name string) int {
 	if _, ok := r.lookup(name); !ok {
-		return unset
+		return 0
 	}
 	return r.count(name)
 }

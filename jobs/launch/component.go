@@ -137,7 +137,7 @@ func (c *components) exchangeAddresses(ctx context.Context, masterPort int) erro
 // findDistinctPort returns a free port that is not in used.
 func findDistinctPort(used []int) (port int, err error) {
 	for range portChoices {
-		if port, err = findFreePort(""); err != nil || !slices.Contains(used, port) {
+		if port, err = findFreePort(); err != nil || !slices.Contains(used, port) {
 			return port, err
 		}
 	}

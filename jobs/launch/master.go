@@ -16,12 +16,12 @@ const (
 	portTries = 1000
 )
 
-// findFreePort returns a TCP port that is free on addr, or on all addresses of this host if addr is
-// empty. It prefers ports outside of the range that the kernel uses for outgoing connections, so
-// that the port is still free when the user's program opens it a moment later. It tries ports in
-// random order, so that jobs on the same node rarely collide. If it finds none, for example because
-// another user occupies many ports, it returns a port that the kernel chooses.
-func findFreePort(addr string) (int, error) {
+// findFreePort returns a TCP port that is free on all addresses of this host. It prefers ports outside
+// of the range that the kernel uses for outgoing connections, so that the port is still free when the
+// user's program opens it a moment later. It tries ports in random order, so that jobs on the same node
+// rarely collide. If it finds none, for example because another user occupies many ports, it returns a
+// port that the kernel chooses.
+func findFreePort() (int, error) {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	low, high := 32768, 60999 // the kernel's default
 	if err == nil {
@@ -29,7 +29,7 @@ func findFreePort(addr string) (int, error) {
 			return 0, fmt.Errorf("read range of ephemeral ports: %w", err)
 		}
 	}
-	port, err := searchPort(low, high, func(port int) (int, error) { return tryPort(addr, port) })
+	port, err := searchPort(low, high, tryPort)
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)
 	}
@@ -51,10 +51,10 @@ func searchPort(low, high int, try func(port int) (int, error)) (int, error) {
 	return try(0)
 }
 
-// tryPort opens and closes a port of addr and returns the port. For port 0 the kernel chooses
-// one.
-func tryPort(addr string, port int) (int, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(addr, strconv.Itoa(port)))
+// tryPort opens and closes a port on all addresses and returns the port. For port 0 the kernel
+// chooses one.
+func tryPort(port int) (int, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port)))
 	if err != nil {
 		return 0, err
 	}
@@ -84,7 +84,7 @@ func (r *Rank) agreeOnMaster(ctx context.Context) (host string, port int, err er
 	var offer string
 	if r.Info.Rank == 0 {
 		// Most programs listen on all addresses.
-		port, err := findFreePort("")
+		port, err := findFreePort()
 		if err != nil {
 			return "", 0, err
 		}

@@ -229,7 +229,7 @@ func (g *portGuard) explain(cause error) error {
 			return &portTakenError{g.what, describeListener(found[i]), cause}
 		}
 	}
-	if _, err := tryPort("", g.port); errors.Is(err, syscall.EADDRINUSE) {
+	if _, err := tryPort(g.port); errors.Is(err, syscall.EADDRINUSE) {
 		return &portTakenError{g.what, "it does not belong to the program", cause}
 	}
 	return cause
