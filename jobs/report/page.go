@@ -136,8 +136,13 @@ func (r Run) HTML(w io.Writer) error {
 	p.addCauses()
 	p.KnownFirst = len(p.Known) > 0 && (len(p.Causes) > 0 || p.State.Tone == "bad")
 	p.addOrigin()
-	var out bytes.Buffer // writes to w only after the whole page is ready
-	if err := pageTemplate().Execute(&out, p); err != nil {
+	return render(w, pageTemplate(), p)
+}
+
+// render writes to w only after the whole page is ready.
+func render(w io.Writer, t *template.Template, page any) error {
+	var out bytes.Buffer
+	if err := t.Execute(&out, page); err != nil {
 		return fmt.Errorf("render report: %w", err)
 	}
 	_, err := io.WriteString(w, printable.Mark(out.String()))

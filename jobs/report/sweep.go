@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -211,12 +210,7 @@ func (s Sweep) HTML(w io.Writer) error {
 		}
 		p.Rows = append(p.Rows, row)
 	}
-	var out bytes.Buffer // writes to w only after the whole page is ready
-	if err := sweepTemplate().Execute(&out, p); err != nil {
-		return fmt.Errorf("render report: %w", err)
-	}
-	_, err := io.WriteString(w, printable.Mark(out.String()))
-	return err
+	return render(w, sweepTemplate(), p)
 }
 
 // findBest returns the metric that compares the trials, and the best trial. Winner is -1 if no
