@@ -67,6 +67,14 @@ func fail(part, detail, hint string) Finding {
 	return Finding{Part: part, Level: Fail, Detail: detail, Hint: hint}
 }
 
+// remarkIf returns f if the condition is true, and otherwise a finding without a remark.
+func remarkIf(condition bool, f Finding) Finding {
+	if condition {
+		return f
+	}
+	return pass("", "")
+}
+
 // CountFailed returns the number of findings with the level Fail.
 func CountFailed(findings []Finding) int {
 	n := 0

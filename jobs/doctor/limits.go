@@ -46,7 +46,7 @@ const (
 
 func evaluateLimits(all map[string]limit, rdma bool) []Finding {
 	var found []Finding
-	add := func(name, part string, evaluate func(soft string, n int64) Finding) {
+	add := func(name, part string, evaluate func(n int64) Finding) {
 		l, ok := all[name]
 		if !ok {
 			return
@@ -55,11 +55,11 @@ func evaluateLimits(all map[string]limit, rdma bool) []Finding {
 		if err != nil {
 			n = 1<<63 - 1 // unlimited
 		}
-		f := evaluate(l.soft, n)
+		f := evaluate(n)
 		f.Part, f.Detail = "limit "+part, strings.TrimSuffix(l.soft+" (at most "+l.hard+"): "+f.Detail, ": ")
 		found = append(found, f)
 	}
-	add("Max locked memory", "memlock", func(_ string, n int64) Finding {
+	add("Max locked memory", "memlock", func(n int64) Finding {
 		switch {
 		case n == 1<<63-1:
 			return pass("", "")
@@ -68,19 +68,13 @@ func evaluateLimits(all map[string]limit, rdma bool) []Finding {
 		}
 		return pass("", "enough without InfiniBand and RoCE")
 	})
-	add("Max open files", "nofile", func(_ string, n int64) Finding {
-		if n < minOpenFiles {
-			return warn("", "data loaders with many workers and NCCL with many peers need more", "add `ulimit -n "+strconv.Itoa(minOpenFiles)+"` to setup.lines")
-		}
-		return pass("", "")
+	add("Max open files", "nofile", func(n int64) Finding {
+		return remarkIf(n < minOpenFiles, warn("", "data loaders with many workers and NCCL with many peers need more", "add `ulimit -n "+strconv.Itoa(minOpenFiles)+"` to setup.lines"))
 	})
-	add("Max processes", "nproc", func(_ string, n int64) Finding {
-		if n < minProcesses {
-			return warn("", "threads count: OpenMP, data loaders, and NCCL start many", "set OMP_NUM_THREADS, use fewer workers, or ask the center for a higher limit")
-		}
-		return pass("", "")
+	add("Max processes", "nproc", func(n int64) Finding {
+		return remarkIf(n < minProcesses, warn("", "threads count: OpenMP, data loaders, and NCCL start many", "set OMP_NUM_THREADS, use fewer workers, or ask the center for a higher limit"))
 	})
-	add("Max core file size", "core", func(_ string, n int64) Finding {
+	add("Max core file size", "core", func(n int64) Finding {
 		if n == 0 {
 			return pass("", "a crash writes no core file; run `ulimit -c unlimited` to get one")
 		}

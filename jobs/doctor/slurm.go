@@ -61,16 +61,10 @@ var settings = []setting{
 		return pass("", "")
 	}},
 	{"JobFileAppend", func(v string) Finding {
-		if v == "0" {
-			return pass("", "a requeued job overwrites its log: ddpbatch's scripts set --open-mode=append; set it in your own scripts as well")
-		}
-		return pass("", "")
+		return remarkIf(v == "0", pass("", "a requeued job overwrites its log: ddpbatch's scripts set --open-mode=append; set it in your own scripts as well"))
 	}},
 	{"JobRequeue", func(v string) Finding {
-		if v == "0" {
-			return pass("", "jobs are requeued after a preemption or a node failure only with --requeue: ddpbatch's scripts set it, unless the site's profile forbids it; set it in your own scripts as well")
-		}
-		return pass("", "")
+		return remarkIf(v == "0", pass("", "jobs are requeued after a preemption or a node failure only with --requeue: ddpbatch's scripts set it, unless the site's profile forbids it; set it in your own scripts as well"))
 	}},
 	{"KillWait", func(v string) Finding {
 		if parseSeconds(v) < 30 {
@@ -92,43 +86,25 @@ var settings = []setting{
 	{"PreemptParameters", checkPreemptionSignal},
 	{"SlurmctldParameters", checkPreemptionSignal},
 	{"RequeueExit", func(v string) Finding {
-		if parseCodes(v)[3] {
-			return fail("", "the site requeues jobs with exit code 3, the code of stopped ddpbatch jobs", "ask the center to remove 3 from RequeueExit")
-		}
-		return pass("", "")
+		return remarkIf(parseCodes(v)[3], fail("", "the site requeues jobs with exit code 3, the code of stopped ddpbatch jobs", "ask the center to remove 3 from RequeueExit"))
 	}},
 	{"RequeueExitHold", func(v string) Finding {
-		if parseCodes(v)[3] {
-			return warn("", "jobs with exit code 3, the code of stopped ddpbatch jobs, are requeued and held", "run `scontrol release JOB`, or cancel the job")
-		}
-		return pass("", "")
+		return remarkIf(parseCodes(v)[3], warn("", "jobs with exit code 3, the code of stopped ddpbatch jobs, are requeued and held", "run `scontrol release JOB`, or cancel the job"))
 	}},
 	{"ProctrackType", func(v string) Finding {
-		if !strings.HasSuffix(v, "/cgroup") {
-			return warn("", "processes that detach from their parents outlive the job", "check the nodes for processes of yours after a crash, and ask the center to use proctrack/cgroup")
-		}
-		return pass("", "")
+		return remarkIf(!strings.HasSuffix(v, "/cgroup"), warn("", "processes that detach from their parents outlive the job", "check the nodes for processes of yours after a crash, and ask the center to use proctrack/cgroup"))
 	}},
 	{"TaskPlugin", func(v string) Finding {
 		if !strings.Contains(v, "cgroup") && !strings.Contains(v, "affinity") {
 			return warn("", "tasks are not bound to cores: ranks and other jobs compete for the same cores", "request whole nodes (slurm.exclusive), or bind in the program (taskset, OMP_PROC_BIND)")
 		}
-		if !strings.Contains(v, "cgroup") {
-			return pass("", "cores are bound, but GPUs and memory are not limited to the job")
-		}
-		return pass("", "")
+		return remarkIf(!strings.Contains(v, "cgroup"), pass("", "cores are bound, but GPUs and memory are not limited to the job"))
 	}},
 	{"SelectType", func(v string) Finding {
-		if strings.HasSuffix(v, "/linear") {
-			return warn("", "jobs get whole nodes, and --gpus-per-task is rejected", "request all GPUs and cores of a node")
-		}
-		return pass("", "")
+		return remarkIf(strings.HasSuffix(v, "/linear"), warn("", "jobs get whole nodes, and --gpus-per-task is rejected", "request all GPUs and cores of a node"))
 	}},
 	{"PropagateResourceLimits", func(v string) Finding {
-		if listContains(v, "all") || listContains(v, "memlock") {
-			return pass("", "the limits of the submitting shell apply to the job")
-		}
-		return pass("", "")
+		return remarkIf(listContains(v, "all") || listContains(v, "memlock"), pass("", "the limits of the submitting shell apply to the job"))
 	}},
 	{"MpiDefault", func(string) Finding { return pass("", "ddpbatch always passes --mpi") }},
 	{"SlurmdTimeout", func(v string) Finding {
@@ -138,16 +114,10 @@ var settings = []setting{
 		return pass("", "time until Slurm detects a down node")
 	}},
 	{"AccountingStorageType", func(v string) Finding {
-		if v == "(null)" || strings.HasSuffix(v, "/none") {
-			return warn("", "no accounting: Slurm forgets jobs MinJobAge after their end", "run `ddpbatch status` soon after the end, or read ended.json in the run directory")
-		}
-		return pass("", "")
+		return remarkIf(v == "(null)" || strings.HasSuffix(v, "/none"), warn("", "no accounting: Slurm forgets jobs MinJobAge after their end", "run `ddpbatch status` soon after the end, or read ended.json in the run directory"))
 	}},
 	{"AccountingStoreFlags", func(v string) Finding {
-		if listContains(v, "job_env") {
-			return warn("", "accounting stores the environment of each job, which others may read", "pass secrets through [setup.secrets], not in variables of the submitting shell")
-		}
-		return pass("", "")
+		return remarkIf(listContains(v, "job_env"), warn("", "accounting stores the environment of each job, which others may read", "pass secrets through [setup.secrets], not in variables of the submitting shell"))
 	}},
 	{"MinJobAge", func(string) Finding { return pass("", "time until the controller forgets a job that has ended") }},
 }
@@ -156,10 +126,7 @@ var settings = []setting{
 // The parameter is PreemptParameters=send_user_signal since Slurm 23.02. Earlier versions use
 // SlurmctldParameters=preempt_send_user_signal, which later versions still read.
 func checkPreemptionSignal(v string) Finding {
-	if strings.Contains(strings.ToLower(v), "send_user_signal") {
-		return pass("", "Slurm also sends the signal of --signal at a preemption")
-	}
-	return pass("", "")
+	return remarkIf(strings.Contains(strings.ToLower(v), "send_user_signal"), pass("", "Slurm also sends the signal of --signal at a preemption"))
 }
 
 // parseCodes returns the exit codes in a list such as "1-3,7".
