@@ -80,25 +80,15 @@ func queryKernel(ctx context.Context, from, to netip.Addr) (k Kernel) {
 	return k
 }
 
+var neighborStates = map[int]string{
+	netlink.NUD_INCOMPLETE: neighborIncomplete, netlink.NUD_FAILED: neighborFailed, netlink.NUD_REACHABLE: "reachable", netlink.NUD_STALE: "stale",
+	netlink.NUD_DELAY: "delay", netlink.NUD_PROBE: "probe", netlink.NUD_NOARP: "noarp", netlink.NUD_PERMANENT: "permanent",
+}
+
 // neighborState formats a state like "ip neighbour".
 func neighborState(state int) string {
-	switch state {
-	case netlink.NUD_INCOMPLETE:
-		return neighborIncomplete
-	case netlink.NUD_FAILED:
-		return neighborFailed
-	case netlink.NUD_REACHABLE:
-		return "reachable"
-	case netlink.NUD_STALE:
-		return "stale"
-	case netlink.NUD_DELAY:
-		return "delay"
-	case netlink.NUD_PROBE:
-		return "probe"
-	case netlink.NUD_NOARP:
-		return "noarp"
-	case netlink.NUD_PERMANENT:
-		return "permanent"
+	if name, ok := neighborStates[state]; ok {
+		return name
 	}
 	return fmt.Sprintf("state %d", state)
 }

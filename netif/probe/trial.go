@@ -67,10 +67,6 @@ func (l *Listener) tryOnce(ctx context.Context, to netip.AddrPort, peer ID, h so
 	t.ICMP = queue.read()
 	queue.close() // from here, only the connection keeps the socket open
 	if err != nil {
-		if errors.Is(err, errNotAllowed) {
-			t.Outcome, t.Detail = NotAllowed, detail(err)
-			return t
-		}
 		return fail(err)
 	}
 	defer conn.Close()
@@ -164,6 +160,8 @@ func (l *Listener) dial(ctx context.Context, to netip.AddrPort, h socketOptions,
 func trialOutcome(err error) Outcome {
 	var timeout net.Error
 	switch {
+	case errors.Is(err, errNotAllowed):
+		return NotAllowed
 	case errors.Is(err, errUnauthenticated):
 		return Unauthenticated
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, net.ErrClosed):
