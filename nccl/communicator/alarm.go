@@ -70,15 +70,7 @@ func (a *alarms) end() bool {
 		return true
 	}
 	a.send(messageEnd)
-	done := make(chan struct{})
-	go func() { a.listener.Wait(); close(done) }()
-	select {
-	case <-done:
-		return true
-	case <-time.After(closeTimeout / 2):
-	case <-a.comm.ctx.Done():
-	}
-	return false
+	return a.comm.waitForGroup(&a.listener)
 }
 
 // raise passes on an alarm and finds the culprit.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
 )
@@ -145,14 +144,4 @@ func (k *checks) notify(why error) {
 
 // waitAll waits a few seconds until the next rank has finished this rank's operations, and reports
 // whether it has. All operations of this rank must have ended.
-func (k *checks) waitAll() bool {
-	done := make(chan struct{})
-	go func() { k.done.Wait(); close(done) }()
-	select {
-	case <-done:
-		return true
-	case <-time.After(closeTimeout / 2):
-	case <-k.comm.ctx.Done():
-	}
-	return false
-}
+func (k *checks) waitAll() bool { return k.comm.waitForGroup(&k.done) }

@@ -169,7 +169,7 @@ func (c *Comm) wait(ctx context.Context, o *operation, until <-chan struct{}) er
 		}
 	case <-c.ctx.Done():
 	case <-ctx.Done():
-		_ = c.fail(o.kind.String(), o.number, context.Cause(ctx))
+		c.failed(o, context.Cause(ctx))
 	}
 	select {
 	case <-o.done:
@@ -211,6 +211,19 @@ func (c *Comm) idle() bool {
 	default:
 		return false
 	}
+}
+
+// waitForGroup waits a few seconds for goroutines, and reports whether they have ended.
+func (c *Comm) waitForGroup(group *sync.WaitGroup) bool {
+	done := make(chan struct{})
+	go func() { group.Wait(); close(done) }()
+	select {
+	case <-done:
+		return true
+	case <-time.After(closeTimeout / 2):
+	case <-c.ctx.Done():
+	}
+	return false
 }
 
 func (c *Comm) closeHosts() {
