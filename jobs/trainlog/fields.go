@@ -95,7 +95,7 @@ func builtinMeaning(name string) (field, bool) {
 	return field{}, false
 }
 
-// knownQuantity returns the quantity of a name in [names].
+// knownQuantity returns the quantity of a lowercase name in [groups] or [names].
 func knownQuantity(name string) (quantity, bool) {
 	if q, ok := groups[name]; ok {
 		return q, true

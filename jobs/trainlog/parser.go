@@ -123,15 +123,6 @@ func alternatives(units bool) string {
 	return strings.Join(all, "|")
 }
 
-// quantityOf returns the quantity of a name as it appears in a log.
-func quantityOf(name string) quantity {
-	name = strings.ToLower(name)
-	if q, ok := names[name]; ok {
-		return q
-	}
-	return names[strings.NewReplacer("_", " ", "-", " ", "/", " ", ".", " ").Replace(name)]
-}
-
 // A Parser reads the lines of one attempt of a program.
 type Parser struct {
 	custom []*regexp.Regexp
@@ -324,7 +315,7 @@ func (v *values) read(line string) {
 		v.withinEpoch = parseTotal(m[4])
 	}
 	for _, m := range pairs().FindAllStringSubmatch(line, -1) {
-		q := quantityOf(m[1])
+		q, _ := knownQuantity(strings.ToLower(m[1]))
 		if !v.set(q, m[2]) || m[3] == "" {
 			continue
 		}
@@ -337,7 +328,8 @@ func (v *values) read(line string) {
 		}
 	}
 	for _, m := range rates().FindAllStringSubmatch(line, -1) {
-		v.set(quantityOf(m[2]), m[1])
+		q, _ := knownQuantity(strings.ToLower(m[2]))
+		v.set(q, m[1])
 	}
 	if !v.has[qStepMillis] {
 		v.readTime(line)
