@@ -223,7 +223,7 @@ func (p *predictor) memoryLimit() (float64, string) {
 	case p.gpu != nil:
 		return p.gpu.Memory, "the memory of one " + p.gpu.Name
 	case p.Here:
-		return availableMemory() / float64(p.ranks()), fmt.Sprintf("free memory of this machine, shared by %s", format.Count(p.ranks(), "rank"))
+		return availableMemory() / float64(p.job.Ranks()), fmt.Sprintf("free memory of this machine, shared by %s", format.Count(p.job.Ranks(), "rank"))
 	case p.job.Slurm.Memory.Bytes() > 0:
 		return float64(p.job.Slurm.Memory.Bytes()) / perNode, fmt.Sprintf("slurm.mem = %q, shared by %s", p.job.Slurm.Memory, format.Count(int(perNode), "rank"))
 	case p.job.Slurm.MemoryPerCPU != "":

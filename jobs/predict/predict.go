@@ -200,9 +200,6 @@ func (p *predictor) needsWholeTensors() bool {
 	return p.job.Train.Optimizer.Kind == jobs.OptimizerMuon
 }
 
-// ranks returns the number of ranks of the job.
-func (p *predictor) ranks() int { return p.job.Ranks() }
-
 // rankNumbers returns the numbers of ranks for the table, in increasing order.
 func (p *predictor) rankNumbers() []int {
 	numbers := slices.Clone(p.Ranks)
@@ -214,7 +211,7 @@ func (p *predictor) rankNumbers() []int {
 		for n := 1; n <= most; n *= 2 {
 			numbers = append(numbers, n)
 		}
-		numbers = append(numbers, p.ranks())
+		numbers = append(numbers, p.job.Ranks())
 	}
 	slices.Sort(numbers)
 	return slices.Compact(numbers)
@@ -226,7 +223,7 @@ func (p *predictor) result() *Prediction {
 		Name: string(p.job.Name), Model: t.Model.Kind, Device: "cpu", Precision: t.Precision,
 		Parameters: p.work.NumParams(), Layers: p.work.Groups, Batch: t.Batch, Accumulate: p.training.Accumulate,
 		Tokens: p.data.sample.Tokens, Samples: p.data.samples, FLOP: p.work.FLOP() * float64(p.training.Accumulate),
-		Ranks: p.ranks(), Strategy: p.training.Strategy.String(), Memory: map[string]Memory{},
+		Ranks: p.job.Ranks(), Strategy: p.training.Strategy.String(), Memory: map[string]Memory{},
 		FLOPS: p.machine.FLOPS, Local: p.machine.Local, Network: p.machine.Network,
 	}
 	if p.gpu != nil {
@@ -263,5 +260,5 @@ func (p *predictor) memoryOf(s ddp.Strategy) plan.Memory {
 	if p.needsWholeTensors() {
 		s = ddp.DDP
 	}
-	return p.work.Memory(s, p.training.Element, p.ranks(), p.program)
+	return p.work.Memory(s, p.training.Element, p.job.Ranks(), p.program)
 }

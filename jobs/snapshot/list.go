@@ -103,7 +103,7 @@ func (l *listing) addDir(ctx context.Context, dir string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	entries, err := l.readDir(dir)
+	entries, err := safefile.ReadDirIn(l.root, dir)
 	if err != nil {
 		return err
 	}
@@ -128,10 +128,6 @@ func (l *listing) addDir(ctx context.Context, dir string) error {
 		}
 	}
 	return nil
-}
-
-func (l *listing) readDir(dir string) ([]fs.DirEntry, error) {
-	return safefile.ReadDirIn(l.root, dir)
 }
 
 // notExists reports whether err means that the path does not exist.
@@ -223,7 +219,7 @@ next:
 				continue next // a file that became a directory
 			}
 		}
-		entries, err := l.readDir(dir)
+		entries, err := safefile.ReadDirIn(l.root, dir)
 		if err != nil {
 			return err
 		}

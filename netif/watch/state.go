@@ -19,11 +19,6 @@ type state struct {
 	addrs   map[netip.Prefix]bool
 }
 
-func (s state) clone() state {
-	s.addrs = maps.Clone(s.addrs)
-	return s
-}
-
 // changes describes the differences between two states.
 func changes(before, after state) []string {
 	switch {

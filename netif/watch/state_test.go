@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -18,7 +19,8 @@ func TestChanges(t *testing.T) {
 	}
 	base := state{name: "hsn0", index: 7, up: true, carrier: true, oper: "up", mtu: 9000, addrs: addrs("10.2.0.1/24")}
 	with := func(change func(*state)) state {
-		s := base.clone()
+		s := base
+		s.addrs = maps.Clone(base.addrs)
 		change(&s)
 		return s
 	}

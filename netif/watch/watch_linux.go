@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"time"
 
@@ -215,7 +216,7 @@ func (f *follower) apply(header unix.NlMsghdr, data []byte) (next state, again b
 		if f.state.index == 0 || index != f.state.index || !addr.IsValid() || !isReported(addr) {
 			return next, false, nil
 		}
-		next = f.state.clone()
+		next.addrs = maps.Clone(next.addrs)
 		if delete(next.addrs, addr); header.Type == unix.RTM_NEWADDR && isAssigned(flags, addr, f.has) {
 			next.addrs[addr] = true
 		}

@@ -137,10 +137,8 @@ func commandMan(p Program, c Command, release Release) []byte {
 	}
 	if c.Group {
 		r.section("commands")
-		for _, below := range p.Commands {
-			if len(below.Path) == len(c.Path)+1 && strings.HasPrefix(below.Name(), c.Name()+" ") {
-				r.item(below.Name(), below.Summary)
-			}
+		for _, below := range p.below(c.Path) {
+			r.item(below.Name(), below.Summary)
 		}
 	}
 	r.section("see also")
