@@ -68,7 +68,7 @@ func Agree(hosts []netif.Inventory, choices []netif.Choice, exclude ...string) (
 // roceChosen reports whether each host on its own would prefer RoCE to InfiniBand.
 func roceChosen(hosts []netif.Inventory, choices []netif.Choice, found map[string][][]rail) bool {
 	for i := range hosts {
-		candidates := append(append([]rail{}, found[infiniBand][i]...), found[ethernet][i]...)
+		candidates := slices.Concat(found[infiniBand][i], found[ethernet][i])
 		if layerOf(candidates, &choices[i]) != ethernet {
 			return false
 		}

@@ -29,8 +29,7 @@ func (p *planner) setUCX() {
 		devices = append(devices, p.Choice.Interface)
 	}
 	if p.keepExisting(ucxDevices, func(value string) assessment {
-		switch {
-		case value == "all" || strings.ContainsAny(value, "[*^"):
+		if value == "all" || strings.ContainsAny(value, "[*^") {
 			return accept("set explicitly")
 		}
 		for _, device := range devices {

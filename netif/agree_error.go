@@ -103,13 +103,10 @@ func (c *cluster) widest() incompleteNetwork {
 		}
 	}
 	p := incompleteNetwork{name: best.String()}
-	next := 0
 	for i := range c.hosts {
-		if next < len(on[best]) && on[best][next] == i {
-			next++
-			continue
+		if !slices.Contains(on[best], i) {
+			p.missing = append(p.missing, i)
 		}
-		p.missing = append(p.missing, i)
 	}
 	if len(p.missing) > 0 {
 		p.gap = c.missingReason(best, p.missing[0])

@@ -52,10 +52,8 @@ func isSecretName(name string) bool {
 	if publicNames().MatchString(name) {
 		return false
 	}
-	for _, s := range secretTexts {
-		if strings.Contains(name, s) {
-			return true
-		}
+	if slices.ContainsFunc(secretTexts, func(s string) bool { return strings.Contains(name, s) }) {
+		return true
 	}
 	parts := strings.Split(name, "_")
 	last := parts[len(parts)-1]
