@@ -22,22 +22,14 @@ func (c Client) Cancel(ctx context.Context, id string) error {
 	return nil
 }
 
-// CancelStep sends a signal, such as "USR1", to all tasks of a step, such as "12.0". If
-// signal is empty, it cancels the step. The job keeps running.
-func (c Client) CancelStep(ctx context.Context, step, signal string) error {
+// KillStep kills all tasks of a step, such as "12.0". The job keeps running.
+func (c Client) KillStep(ctx context.Context, step string) error {
 	job, number, ok := strings.Cut(step, ".")
 	if !ok || !isID(job) || !isID(number) {
-		return fmt.Errorf("cancel step %q: not a step ID, such as 12.0", step)
+		return fmt.Errorf("kill step %q: not a step ID, such as 12.0", step)
 	}
-	argv := []string{"scancel", "--quiet"}
-	if signal != "" {
-		if strings.Trim(signal, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != "" {
-			return fmt.Errorf("cancel step %s: %q is not a signal, such as USR1", step, signal)
-		}
-		argv = append(argv, "--signal="+signal)
-	}
-	if _, err := c.run(ctx, "", append(argv, step)...); err != nil {
-		return fmt.Errorf("cancel step %s: %w", step, err)
+	if _, err := c.run(ctx, "", "scancel", "--quiet", "--signal=KILL", step); err != nil {
+		return fmt.Errorf("kill step %s: %w", step, err)
 	}
 	return nil
 }

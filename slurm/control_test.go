@@ -19,8 +19,7 @@ func TestCancel(t *testing.T) {
 	for _, err := range []error{
 		fake.Cancel(t.Context(), "12"),
 		fake.Cancel(t.Context(), "18_3"),
-		fake.CancelStep(t.Context(), "12.0", "USR1"),
-		fake.CancelStep(t.Context(), "12.3", ""),
+		fake.KillStep(t.Context(), "12.0"),
 	} {
 		if err != nil {
 			t.Error(err)
@@ -29,18 +28,16 @@ func TestCancel(t *testing.T) {
 	want := [][]string{
 		{"scancel", "--quiet", "12"},
 		{"scancel", "--quiet", "18_3"},
-		{"scancel", "--quiet", "--signal=USR1", "12.0"},
-		{"scancel", "--quiet", "12.3"},
+		{"scancel", "--quiet", "--signal=KILL", "12.0"},
 	}
 	for name, err := range map[string]error{
 		"option":          fake.Cancel(t.Context(), "--me"),
 		"empty ID":        fake.Cancel(t.Context(), ""),
 		"range of tasks":  fake.Cancel(t.Context(), "18_[1-2]"),
-		"job as step":     fake.CancelStep(t.Context(), "12", "USR1"),
-		"batch step":      fake.CancelStep(t.Context(), "12.batch", "USR1"),
-		"option as step":  fake.CancelStep(t.Context(), "--me.1", "USR1"),
-		"option and step": fake.CancelStep(t.Context(), "x.1", ""),
-		"invalid signal":  fake.CancelStep(t.Context(), "12.0", "USR1 --me"),
+		"job as step":     fake.KillStep(t.Context(), "12"),
+		"batch step":      fake.KillStep(t.Context(), "12.batch"),
+		"option as step":  fake.KillStep(t.Context(), "--me.1"),
+		"option and step": fake.KillStep(t.Context(), "x.1"),
 	} {
 		if err == nil {
 			t.Errorf("%s: got no error", name)
@@ -56,7 +53,7 @@ func TestCancelUnknownJob(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{
 		"scancel": `echo 'scancel: error: Kill job error on job id 12: Invalid job id specified' >&2; exit 1`,
 	})
-	for name, err := range map[string]error{"12": fake.Cancel(t.Context(), "12"), "12.0": fake.CancelStep(t.Context(), "12.0", "")} {
+	for name, err := range map[string]error{"12": fake.Cancel(t.Context(), "12"), "12.0": fake.KillStep(t.Context(), "12.0")} {
 		if !errors.As(err, new(*CommandError)) || !strings.Contains(err.Error(), " "+name+": ") || !strings.Contains(err.Error(), "Invalid job id") {
 			t.Errorf("%s: got error %v", name, err)
 		}

@@ -101,7 +101,7 @@ func (a *attempt) cancelSteps(ctx context.Context) func() {
 		for _, step := range after {
 			if !slices.Contains(before, step) {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
-				_ = a.o.Slurm.CancelStep(ctx, id+"."+step, "KILL")
+				_ = a.o.Slurm.KillStep(ctx, id+"."+step)
 				cancel()
 			}
 		}

@@ -162,7 +162,7 @@ func (s *stepRanks) kill(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, killGrace)
 		defer cancel()
 		client := slurm.Client{Environ: s.a.o.Environ}
-		if err := client.CancelStep(ctx, s.a.o.Allocation.JobID+"."+id, "KILL"); err == nil {
+		if err := client.KillStep(ctx, s.a.o.Allocation.JobID+"."+id); err == nil {
 			return
 		}
 	}
