@@ -93,7 +93,6 @@ func (d *decoder) checkSlurm(s *Slurm) {
 // which Linux limits to 128 KiB.
 const maxUnevenRanks = 4096
 
-// checkRanks checks the ranks of each node.
 func (d *decoder) checkRanks(s *Slurm) {
 	const ranks, nodes, gpus = "slurm.ranks_per_node", "slurm.nodes", "slurm.gpus_per_node"
 	if !d.isValid(ranks) {

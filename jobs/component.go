@@ -116,7 +116,6 @@ func (j *Job) warnAboutStopGrace() (warnings Diagnostics) {
 	return warnings
 }
 
-// defaultStopGrace is the default of stop_grace.
 const defaultStopGrace = 10 * time.Second
 
 // RunsOn reports whether the component runs on a node of a run with the given number of nodes.
@@ -139,7 +138,6 @@ func (j *Job) setComponentDefaults() {
 // others and of the program.
 const maxComponents = 100
 
-// checkComponents checks the components of a job.
 func (d *decoder) checkComponents(j *Job) {
 	const table = "component"
 	if !d.given[table] || d.invalid[table] {

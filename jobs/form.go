@@ -43,7 +43,6 @@ var forms = map[reflect.Type]form{
 	reflect.TypeFor[Values]():        {"values", map[string]any{"type": "object"}},
 }
 
-// form returns the form of a key.
 func (f *field) form() form {
 	made := formOf(f.typ, f.rules)
 	if f.typed < 0 {

@@ -104,7 +104,6 @@ func (s *Slurm) setGroupDefaults() {
 	}
 }
 
-// checkGroups checks the groups of nodes.
 func (d *decoder) checkGroups(j *Job) {
 	const table = "slurm.group"
 	if !d.isValid(table) {

@@ -12,7 +12,6 @@ import (
 // counts, such as nodes and ranks per node, fits in an int.
 const maxCount = math.MaxInt32
 
-// limits are the bounds of a number.
 type limits struct {
 	low, high       float64
 	aboveLow        bool  // whether low itself is invalid

@@ -149,10 +149,8 @@ func (j *Job) CheckFiles(baseDir string) error {
 	return found
 }
 
-// checkFile returns an error unless path is a file.
 func checkFile(path string) error { return checkExists(path, false) }
 
-// checkDirectory returns an error unless path is a directory.
 func checkDirectory(path string) error { return checkExists(path, true) }
 
 // checkFileOrDirectory returns an error unless path exists.

@@ -117,7 +117,6 @@ func (c *programCheck) checkSingleWord() bool {
 	return true
 }
 
-// checkProgram checks the program itself.
 func (c *programCheck) checkProgram() {
 	name := c.argv[0]
 	if c.launcher != LauncherRank || c.job.Setup.Container.Image != "" || c.hasPlaceholder(name) {

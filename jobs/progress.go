@@ -78,7 +78,6 @@ func (p Progress) ResolvedFormat() ProgressFormat {
 	return ProgressAuto
 }
 
-// checkProgress checks [command.progress].
 func (d *decoder) checkProgress(p *Progress) {
 	const patterns, file, format, names = "command.progress.patterns", "command.progress.file", "command.progress.format", "command.progress.names"
 	for i, pattern := range p.Patterns {

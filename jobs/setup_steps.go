@@ -259,7 +259,6 @@ func (s *SetupStep) UsesModules() bool {
 	return len(s.Modules) > 0 || moduleCommand().MatchString(string(s.Run))
 }
 
-// checkSteps checks the steps of [setup].
 func (d *decoder) checkSteps(s *Setup, j *Job) {
 	const steps = "setup.steps"
 	if !d.isValid(steps) {

@@ -19,7 +19,6 @@ func (r *valueError) Error() string {
 	return r.message + "; " + r.allowed
 }
 
-// valueErrorf returns a valueError with a formatted message.
 func valueErrorf(allowed, format string, args ...any) *valueError {
 	return &valueError{message: fmt.Sprintf(format, args...), allowed: allowed}
 }

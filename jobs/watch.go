@@ -38,7 +38,6 @@ func (w Watch) IsSet() bool {
 // minHangTimeout is the minimum of a limit: several checks of the launcher.
 const minHangTimeout = 10 * time.Second
 
-// checkWatch checks [command.watch].
 func (d *decoder) checkWatch(j *Job) {
 	const table = "command.watch"
 	if !d.given[table] || d.invalid[table] {

@@ -92,7 +92,6 @@ func (h *host) lowerDevices(l *Link) []*Link {
 	return found
 }
 
-// rate returns the rating of a link.
 func (h *host) rate(l *Link, s scope) rating {
 	r := rating{preferred: s.prefers(l), kind: cmp.Or(l.Kind, l.ARPHRD), speed: h.speed(l, maxNesting), mtu: l.MTU, index: l.Index}
 	for _, below := range h.lowerDevices(l) {

@@ -41,7 +41,6 @@ func CompareIDs(a, b string) int {
 		cmp.Compare(len(taskA), len(taskB)), strings.Compare(taskA, taskB))
 }
 
-// arrayTaskID returns the ID of a task of a job array.
 func arrayTaskID(array string, index int) string {
 	return array + "_" + strconv.Itoa(index)
 }

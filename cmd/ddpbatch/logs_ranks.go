@@ -12,7 +12,6 @@ import (
 	"github.com/ddpbatch/ddpbatch/slurm"
 )
 
-// selectsRanks reports whether the flags select the output of ranks.
 func (c *logsCmd) selectsRanks() bool {
 	return (c.Rank != nil || c.Node != "" || c.Failed || c.Component != "" || c.Attempt > 0 || c.all) && !c.Events
 }

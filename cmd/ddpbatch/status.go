@@ -110,7 +110,6 @@ func (p *program) showRun(s watch.Status) {
 	}
 }
 
-// showRuns prints a table of runs.
 func (p *program) showRuns(all []watch.Status) {
 	p.printTable(watch.StatusTable(all))
 }

@@ -88,7 +88,6 @@ func checkClock() Finding {
 	return pass("clock", fmt.Sprintf("synchronized, within %s", (time.Duration(t.Maxerror)*time.Microsecond).Round(time.Millisecond)))
 }
 
-// hostname returns the name of this node.
 func hostname() string {
 	name, _ := os.Hostname()
 	return name

@@ -24,7 +24,6 @@ import (
 // else to the program is never sent.
 var stackFile = lazyregexp.New(`(?:^|[/:])ddpbatch-stacks-(SIG[A-Z0-9]+)-[^/]*$`)
 
-// errNoStackFile is the error for a program that has not registered faulthandler.
 var errNoStackFile = errors.New("the program has not registered faulthandler")
 
 // faulthandlerPoll is the time between two checks whether a process has printed its stacks.

@@ -67,10 +67,8 @@ type components struct {
 	noted    bool          // stopping is closed
 }
 
-// errStopRequested means that a stop was requested before the program started.
 var errStopRequested = errors.New("a stop was requested before the program started")
 
-// A componentError reports that a component has failed.
 type componentError struct{ error }
 
 func (e componentError) Unwrap() error { return e.error }
@@ -134,7 +132,6 @@ func (c *components) exchangeAddresses(ctx context.Context, masterPort int) erro
 	return r.exchange(ctx, roundComponents, offers, &c.all)
 }
 
-// findDistinctPort returns a free port that is not in used.
 func findDistinctPort(used []int) (port int, err error) {
 	for range portChoices {
 		if port, err = findFreePort(); err != nil || !slices.Contains(used, port) {

@@ -166,7 +166,6 @@ func (p *component) start(ctx context.Context) error {
 	return nil
 }
 
-// setReady reports that the component is ready.
 func (p *component) setReady() {
 	p.c.log.set(p, rundir.ComponentReady, nil)
 	switch {
@@ -188,7 +187,6 @@ func (p *component) log() string {
 	return p.c.r.dir.RankOutput(p.attempt) + "/" + output.Parts(p.current.base)[0]
 }
 
-// startProcess starts a process of the component.
 func (p *component) startProcess() (err error) {
 	r := p.c.r
 	q := &componentProcess{base: output.ComponentBase(string(p.spec.Name), p.at.Node, p.restarts), ended: make(chan struct{})}
@@ -378,7 +376,6 @@ func (p *component) supervise() error {
 	}
 }
 
-// newGuard returns a guard for the port of the component.
 func (p *component) newGuard() *portGuard {
 	return &portGuard{addr: p.at.addr(), port: p.at.Port, what: "port " + strconv.Itoa(p.at.Port) + " of " + p.String(),
 		taken: make(chan struct{}), until: time.Now().Add(portWatchTime)}

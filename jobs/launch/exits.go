@@ -27,12 +27,10 @@ type processEnd struct {
 	advice string // hint for the user; empty if unknown
 }
 
-// exitedWith describes a process that ended with an exit code.
 func exitedWith(code int) processEnd {
 	return processEnd{code: code, text: fmt.Sprintf("its process ended with exit code %d", code)}
 }
 
-// killedBySignal describes a process that a signal killed.
 func killedBySignal(s syscall.Signal) processEnd {
 	name := unix.SignalName(s)
 	return processEnd{code: 128 + int(s), signal: name, text: "its process was killed by " + name}

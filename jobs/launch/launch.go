@@ -278,7 +278,6 @@ func (s *supervisor) decideRestart(ctx context.Context, a *attempt, r Result) (r
 	return r, pause, true
 }
 
-// writeFailure writes failure.json.
 func writeFailure(d rundir.Dir, a *attempt, r Result) error {
 	text, err := json.MarshalIndent(outcome.Failure{JobID: a.jobID(), Time: time.Now().UTC(), Attempt: a.number, Exit: r.Exit, First: r.Failure, Ranks: r.Ranks,
 		LastLines: a.lastLines(r.Failure)}, "", "  ")

@@ -43,7 +43,6 @@ func newProgramExporter(o Options, runID string) *programExporter {
 	return x
 }
 
-// write exports a record.
 func (x *programExporter) write(m metrics.Record) {
 	x.writeBoard(m)
 	if x.prom == "" {

@@ -138,7 +138,6 @@ func (r *progressRecorder) followOutput(a *attempt) {
 	}
 }
 
-// followRank returns a follower of the output of a rank.
 func (a *attempt) followRank(rank int) *trainlog.Follower {
 	open := func(name string) (*os.File, error) { return a.o.Dir.OpenRankOutput(a.output, name) }
 	return trainlog.FollowFunc(output.Follow(open, output.RankBase(rank)).Next)

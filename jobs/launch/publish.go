@@ -211,14 +211,12 @@ func (a *attempt) event(what string) rundir.AttemptEvent {
 	return e
 }
 
-// recordBegin records the start of an attempt.
 func (o Options) recordBegin(a *attempt) {
 	e := a.event(rundir.AttemptBegan)
 	e.Code = o.Code
 	o.recordEvent(e)
 }
 
-// recordEnd records how an attempt ended.
 func (o Options) recordEnd(a *attempt, r Result, again bool) {
 	e := a.event(rundir.AttemptEnded)
 	e.Exit, e.Stopped, e.Again, e.PortTaken = r.Exit, r.Stopped, again, r.portRestart

@@ -210,7 +210,6 @@ func axisTicks(lo, hi float64, n int) (ticks []float64, from, to float64) {
 	return ticks, first * step, last * step
 }
 
-// formatPixel formats a coordinate.
 func formatPixel(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
 // formatValue formats a number with 4 digits, and with k, M, or G for large values.
@@ -245,7 +244,6 @@ type bar struct {
 	Title     string
 }
 
-// rankChart is the bar chart of the ranks.
 type rankChart struct {
 	Bars []bar
 	Y    []tick

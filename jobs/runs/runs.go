@@ -108,7 +108,6 @@ func (r Run) Trials() ([]Run, error) {
 	return all, nil
 }
 
-// trial returns a trial of a sweep.
 func (r Run) trial(index int) (Run, error) {
 	trial := Run{Dir: r.Dir.Element(index)}
 	err := trial.Dir.CheckLinks()

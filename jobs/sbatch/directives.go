@@ -74,7 +74,6 @@ func (r *reader) readDirectives(src []byte) {
 	}
 }
 
-// commentStart matches the start of a comment.
 var commentStart = lazyregexp.New(`(?:^|[ \t;])#`)
 
 // readComments reports comments inside commands that end with a backslash. They end the command, but the parser
@@ -368,7 +367,6 @@ func (r *reader) convertGRES(d directive) {
 	}
 }
 
-// signalNumbers maps numbers of signals to names.
 var signalNumbers = map[string]string{"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}
 
 // convertSignal converts --signal=[B:]SIGNAL@SECONDS.

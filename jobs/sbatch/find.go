@@ -280,7 +280,6 @@ var wrapperValued = map[string]string{"env": "uCS", "nice": "n", "taskset": "c",
 // launchers are commands that start several processes.
 var launchers = wordSet("srun mpirun mpiexec mpiexec.hydra prun torchrun accelerate deepspeed horovodrun ibrun jsrun aprun colossalai composer fabric lightning")
 
-// containers are container runtimes.
 var containers = wordSet("apptainer singularity shifter docker podman podman-hpc enroot charliecloud ch-run")
 
 // runners start a program in a Python environment, as in `uv run`.

@@ -59,7 +59,6 @@ func (c *command) convertInlineTorchrun(list []*syntax.Word) {
 	c.r.vars = vars
 }
 
-// parseBash parses shell code.
 func parseBash(code string) (*syntax.File, error) {
 	return syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(code), "")
 }

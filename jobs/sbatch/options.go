@@ -42,7 +42,6 @@ func parseCount(text string) (n int, ok bool) {
 
 func words(s string) []string { return strings.Fields(s) }
 
-// wordSet returns the set of the words in s.
 func wordSet(s string) map[string]bool {
 	all := map[string]bool{}
 	for _, w := range words(s) {

@@ -14,7 +14,6 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
-// A stepKind is the kind of a step.
 type stepKind int
 
 const (

@@ -272,7 +272,6 @@ func readHeader(path string) ([]string, error) {
 	return header, nil
 }
 
-// splitCSV returns the cells of a line.
 func splitCSV(line string) []string {
 	r := csv.NewReader(strings.NewReader(strings.TrimPrefix(line, "\ufeff")))
 	r.FieldsPerRecord, r.LazyQuotes = -1, true

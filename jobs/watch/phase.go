@@ -183,7 +183,6 @@ func (s *Status) endedPhase(by outcome.End) (p Phase, detail, advice string) {
 	return s.resumablePhase(Stopped)
 }
 
-// pendingPhase returns the phase of a queued job.
 func (s *Status) pendingPhase() (p Phase, detail, advice string) {
 	p = Queued
 	if s.Requeues > 0 || s.record.Requeued() {

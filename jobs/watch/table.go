@@ -23,7 +23,6 @@ type column struct {
 	text   func(s *Status) string
 }
 
-// statusColumns are the columns of `ddpbatch status`.
 var statusColumns = []column{
 	{"RUN", 0, (*Status).Label},
 	{"JOB", 0, func(s *Status) string { return s.Job }},
@@ -36,7 +35,6 @@ var statusColumns = []column{
 	{"NOTE", 0, (*Status).fullNote},
 }
 
-// topColumns are the columns of `ddpbatch top`.
 var topColumns = []column{
 	{"RUN", 0, (*Status).Label},
 	{"JOB", 1, func(s *Status) string { return s.Job }},

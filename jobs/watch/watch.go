@@ -197,7 +197,6 @@ func (s *Status) AddJob(j slurm.JobState) {
 // LastEnd returns how the launcher of the last job ended, or nil if no end is recorded.
 func (s *Status) LastEnd() *rundir.End { return s.record.End }
 
-// addMetrics adds the newest metrics.
 func (s *Status) addMetrics(f *MetricsTail) {
 	s.Train, s.Eval = f.Train, f.Eval
 	if f.Train != nil {

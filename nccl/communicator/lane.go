@@ -147,7 +147,6 @@ func (l *lane) enqueue(ctx context.Context, o *operation) (err error) {
 	return nil
 }
 
-// record records an event in the stream.
 func (l *lane) record() (e Event, err error) {
 	l.mu.Lock()
 	if n := len(l.unused); n > 0 {

@@ -103,7 +103,6 @@ func (o *operation) signature() collective.Signature {
 	return s
 }
 
-// encodeSignature encodes a signature for a collective.
 func encodeSignature(s collective.Signature) []int64 {
 	return []int64{int64(s.Kind), int64(s.Type), int64(s.Op), int64(s.Root), int64(s.Bytes)}
 }

@@ -193,7 +193,6 @@ func parseExtendedError(b []byte) (i ICMP, ok bool) {
 	return i, true
 }
 
-// outcomeOf returns the outcome for a socket error.
 func outcomeOf(err error) Outcome {
 	for errno, outcome := range map[unix.Errno]Outcome{
 		unix.ECONNREFUSED: Refused, unix.ECONNRESET: Reset, unix.EPIPE: Reset,

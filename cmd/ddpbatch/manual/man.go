@@ -40,7 +40,6 @@ func (r *roff) name(page, summary string) {
 	fmt.Fprintf(r, "%s \\- %s\n", roffText(page), roffText(lowerFirst(strings.TrimSuffix(summary, "."))))
 }
 
-// item writes a term and its description.
 func (r *roff) item(term, text string) {
 	fmt.Fprintf(r, ".TP\n.B %s\n%s\n", roffText(term), roffLine(text))
 }
