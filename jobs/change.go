@@ -83,7 +83,7 @@ func (j *Job) CheckResume(fingerprint map[string]string, digest string) error {
 	}
 	is := j.Train.Fingerprint()
 	var changes []Change
-	for _, key := range Differences(fingerprint, is) {
+	for _, key := range differences(fingerprint, is) {
 		changes = append(changes, Change{
 			Key: "train." + key,
 			Was: cmp.Or(fingerprint[key], impliedValue(key)),

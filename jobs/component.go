@@ -72,12 +72,12 @@ const (
 // ComponentProperties are all properties of a component.
 var ComponentProperties = []ComponentProperty{ComponentHost, ComponentPort, ComponentAddress, ComponentAddresses}
 
-// ComponentVariables is the prefix of the variables with the addresses of components.
-const ComponentVariables = "DDPBATCH_COMPONENT_"
+// componentVariables is the prefix of the variables with the addresses of components.
+const componentVariables = "DDPBATCH_COMPONENT_"
 
 // Variable returns the name of the environment variable with a property of the component.
 func (n ComponentName) Variable(p ComponentProperty) string {
-	return ComponentVariables + strings.ToUpper(strings.ReplaceAll(string(n), "-", "_")+"_"+string(p))
+	return componentVariables + strings.ToUpper(strings.ReplaceAll(string(n), "-", "_")+"_"+string(p))
 }
 
 // Placeholder returns the name of the placeholder with a property of the component.

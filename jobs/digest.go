@@ -63,9 +63,9 @@ func (t *Train) Fingerprint() map[string]string {
 // position is counted in samples.
 var stepKeys = map[string]bool{"batch": true, "accumulate": true}
 
-// Differences compares the fingerprint of a checkpoint (was) with the fingerprint of a run (is). It
+// differences compares the fingerprint of a checkpoint (was) with the fingerprint of a run (is). It
 // returns the fields that prevent the run from resuming from the checkpoint, in sorted order.
-func Differences(was, is map[string]string) []string {
+func differences(was, is map[string]string) []string {
 	var keys []string
 	for _, fields := range []map[string]string{was, is} {
 		for key := range fields {
@@ -122,7 +122,7 @@ func fingerprint(v reflect.Value, prefix string, fields map[string]string) {
 
 // TrainDigest returns the SHA-256 digest of [Train.Fingerprint] in hexadecimal, or an empty
 // string for a job without [train]. Checkpoints with equal digests have the same spec. For
-// others, see [Differences].
+// others, see [differences].
 func (j *Job) TrainDigest() string {
 	if j.Train == nil {
 		return ""

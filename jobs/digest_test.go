@@ -170,7 +170,7 @@ func TestDifferences(t *testing.T) {
 	} {
 		is := *was
 		c.f(&is)
-		if got := Differences(was.Fingerprint(), is.Fingerprint()); !slices.Equal(got, c.want) {
+		if got := differences(was.Fingerprint(), is.Fingerprint()); !slices.Equal(got, c.want) {
 			t.Errorf("differences %q, want %q", got, c.want)
 		}
 		if got := RankSamples(is.Fingerprint()); got != c.samples {

@@ -24,12 +24,12 @@ func (s Setting) From() string { return fmt.Sprintf("%s:%d", s.File, s.Line) }
 // maxText is the maximum length of a name or value in NCCL, in bytes.
 const maxText = 1023
 
-// ParseConf parses the text of an nccl.conf, in which every line is valid. It follows
+// parseConf parses the text of an nccl.conf, in which every line is valid. It follows
 // setEnvFile in NCCL's source. A line that starts with "#" is a comment, and a line without
 // "=" is skipped. Nothing is trimmed, so spaces and a carriage return are part of the value. A
 // line ends at a NUL byte. If a file sets a variable several times, the first setting counts.
-// ParseConf returns all settings in order.
-func ParseConf(file string, text []byte) []Setting {
+// parseConf returns all settings in order.
+func parseConf(file string, text []byte) []Setting {
 	var found []Setting
 	n := 0
 	for line := range bytes.Lines(text) {
@@ -63,7 +63,7 @@ func ReadConf(root string, lookup func(string) (string, bool)) ([]Setting, error
 		text, err := readFile(filepath.Join(root, file))
 		switch {
 		case err == nil:
-			found = append(found, ParseConf(file, text)...)
+			found = append(found, parseConf(file, text)...)
 		case !optional || !errors.Is(err, fs.ErrNotExist):
 			failed = append(failed, fmt.Errorf("read NCCL's settings: %w", err))
 		}

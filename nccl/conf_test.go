@@ -29,20 +29,20 @@ func TestParseConf(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := ParseConf("f", []byte(tt.text)); !slices.Equal(got, tt.want) {
+			if got := parseConf("f", []byte(tt.text)); !slices.Equal(got, tt.want) {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})
 	}
 }
 
-// FuzzParseConf compares ParseConf with a close translation of the C loop in NCCL's setEnvFile.
+// FuzzParseConf compares parseConf with a close translation of the C loop in NCCL's setEnvFile.
 func FuzzParseConf(f *testing.F) {
 	for _, seed := range []string{"", "A=1\nB=2", "#A=1\n", "A==\n=\n", "A\x00=\n\n", "\n=\nA=\r\n", strings.Repeat("a", 2000) + "=" + strings.Repeat("b", 2000)} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		got := ParseConf("f", text)
+		got := parseConf("f", text)
 		want := setEnvFile(text)
 		if len(got) != len(want) {
 			t.Fatalf("%d settings, want %d", len(got), len(want))

@@ -137,7 +137,7 @@ func TestEnvironment(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			vars, notes := environment(tt.choice, lookupIn(tt.env), ParseConf("/etc/nccl.conf", []byte(tt.site))...)
+			vars, notes := environment(tt.choice, lookupIn(tt.env), parseConf("/etc/nccl.conf", []byte(tt.site))...)
 			var got []string
 			for _, v := range vars {
 				got = append(got, v.Name+"="+v.Value)

@@ -107,12 +107,12 @@ func TestPlanGolden(t *testing.T) {
 			f := facts(slingshot(), "hsn0")
 			f.Site = Profile{Name: "alps", Vars: map[string]string{"NCCL_NET": "AWS Libfabric", "NCCL_SOCKET_IFNAME": "hsn", "FI_CXI_RX_MATCH_MODE": "software"}}
 			f.Lookup = lookupIn(map[string]string{"NCCL_SOCKET_IFNAME": "hsn"})
-			f.Conf = ParseConf("/etc/nccl.conf", []byte("NCCL_NET=Socket\nNCCL_CROSS_NIC=1\n"))
+			f.Conf = parseConf("/etc/nccl.conf", []byte("NCCL_NET=Socket\nNCCL_CROSS_NIC=1\n"))
 			return f
 		}},
 		{"conf", func() Facts {
 			f := facts(roce("n1", 1, 80, 81), "bond0")
-			f.Conf = ParseConf("/etc/nccl.conf", []byte("# ours\nNCCL_IB_GID_INDEX=2\nNCCL_CROSS_NIC=1\nNCCL_IB_HCA=mlx5_0\nUCX_NET_DEVICES=mlx5_0:1\n"))
+			f.Conf = parseConf("/etc/nccl.conf", []byte("# ours\nNCCL_IB_GID_INDEX=2\nNCCL_CROSS_NIC=1\nNCCL_IB_HCA=mlx5_0\nUCX_NET_DEVICES=mlx5_0:1\n"))
 			return f
 		}},
 	}

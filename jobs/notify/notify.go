@@ -266,8 +266,8 @@ func (n *Notifier) post(ctx context.Context, body []byte) error {
 
 // Variables of the command.
 const (
-	EventVariable = "DDPBATCH_NOTIFY_EVENT"
-	TextVariable  = "DDPBATCH_NOTIFY_TEXT"
+	eventVariable = "DDPBATCH_NOTIFY_EVENT"
+	textVariable  = "DDPBATCH_NOTIFY_TEXT"
 )
 
 // run starts the user's command with a message on its standard input. It kills the command with
@@ -281,7 +281,7 @@ func (n *Notifier) run(ctx context.Context, m Message, body []byte) error {
 	}
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Args, cmd.Dir = n.command, n.dir
-	cmd.Env = append(slices.Clone(n.environ), EventVariable+"="+string(m.Event), TextVariable+"="+m.Text)
+	cmd.Env = append(slices.Clone(n.environ), eventVariable+"="+string(m.Event), textVariable+"="+m.Text)
 	cmd.Stdin = bytes.NewReader(body)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -66,8 +66,8 @@ func (s *Store) note(format string, args ...any) {
 // jobIDPattern matches the ID of a job or of an array task.
 var jobIDPattern = lazyregexp.New(`^[0-9]+(_[0-9]+)?$`)
 
-// IsJobID reports whether arg has the form of a job ID or of an array task ID.
-func IsJobID(arg string) bool { return jobIDPattern().MatchString(arg) }
+// isJobID reports whether arg has the form of a job ID or of an array task ID.
+func isJobID(arg string) bool { return jobIDPattern().MatchString(arg) }
 
 // trialPattern matches the name of a trial of a sweep, "SWEEP/INDEX".
 var trialPattern = lazyregexp.New(`^([^/]+)/([0-9]+)$`)
@@ -115,7 +115,7 @@ func (s *Store) FindOwn(arg string) (run Run, ok bool, err error) {
 			return run, true, err
 		}
 	}
-	if !IsJobID(arg) || isOwnEntry(s.Abs(arg)) || !entryExists(s.Abs(arg)) && !entryExists(filepath.Join(s.Runs(), arg)) {
+	if !isJobID(arg) || isOwnEntry(s.Abs(arg)) || !entryExists(s.Abs(arg)) && !entryExists(filepath.Join(s.Runs(), arg)) {
 		return Run{}, false, nil // findAny looks up a job ID if no file has its name
 	}
 	if run, err = s.findJob(arg); err != nil || !IsOwn(run.Dir.Path) {
@@ -170,7 +170,7 @@ func (s *Store) findAny(arg string) (Run, error) {
 		return Open(s.DirFor(job, filepath.Dir(path)).Path)
 	case !errors.Is(err, fs.ErrNotExist):
 		return Run{}, exitcode.Add(exitcode.Usage, err)
-	case IsJobID(arg):
+	case isJobID(arg):
 		return s.findJob(arg)
 	}
 	if m := trialPattern().FindStringSubmatch(arg); m != nil {
@@ -276,7 +276,7 @@ func (s *Store) FindDependency(base, name string) (*rundir.Dir, error) {
 	if err == nil {
 		return &run.Dir, run.CheckSweepSize()
 	}
-	if IsJobID(name) {
+	if isJobID(name) {
 		return nil, nil
 	}
 	return nil, err

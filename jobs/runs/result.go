@@ -24,8 +24,8 @@ type Result struct {
 	SavedStep int
 }
 
-// JobResult returns the result of a run whose last job has ended in the given state.
-func JobResult(dir rundir.Dir, job slurm.JobState) Result {
+// jobResult returns the result of a run whose last job has ended in the given state.
+func jobResult(dir rundir.Dir, job slurm.JobState) Result {
 	state := outcome.Read(dir, job.ID)
 	end := state.Ended()
 	r := Result{Finished: job.Succeeded() && end != outcome.Stopped, SavedStep: savedStep(state), Canceled: job.State == slurm.StateCancelled}
@@ -81,8 +81,8 @@ func jobExitCode(job slurm.JobState, isSaved bool) int {
 	return exitcode.Failed
 }
 
-// LaunchResult returns the result of a run whose last launch without Slurm has ended.
-func LaunchResult(run Run, end LaunchEnd) Result {
+// launchResult returns the result of a run whose last launch without Slurm has ended.
+func launchResult(run Run, end LaunchEnd) Result {
 	state := outcome.Read(run.Dir, "")
 	how := state.Ended()
 	r := Result{Finished: how == outcome.Finished && end.Cause == "", SavedStep: savedStep(state)}

@@ -280,7 +280,7 @@ func TestJobResult(t *testing.T) {
 			if tt.failure != "" {
 				writeFailure(t, dir, tt.failure)
 			}
-			r := JobResult(dir, tt.job)
+			r := jobResult(dir, tt.job)
 			if r.Finished != tt.finished || r.ExitCode != tt.code || !strings.Contains(strings.ToLower(r.Text), tt.text) || r.SavedStep != -1 {
 				t.Errorf("got %+v, want exit code %d and text %q", r, tt.code, tt.text)
 			}

@@ -19,9 +19,9 @@ type Ended struct {
 // Result returns the result of the run.
 func (e Ended) Result() Result {
 	if e.Launch != nil {
-		return LaunchResult(e.Run, *e.Launch)
+		return launchResult(e.Run, *e.Launch)
 	}
-	return JobResult(e.Run.Dir, *e.Job)
+	return jobResult(e.Run.Dir, *e.Job)
 }
 
 // String names the job or the run.

@@ -26,7 +26,7 @@ type field struct {
 	total    string // groupSteps or groupEpochs; empty for a quantity
 }
 
-// SetName declares that values with the given name are values of group, one of [GroupNames].
+// SetName declares that values with the given name are values of group, one of [groupNames].
 func (p *Parser) SetName(group, name string) error {
 	q, ok := groups[group]
 	switch {
@@ -35,7 +35,7 @@ func (p *Parser) SetName(group, name string) error {
 	case ok:
 		p.names[name] = field{quantity: q}
 	default:
-		return fmt.Errorf("unknown group %q: use %s", group, strings.Join(GroupNames(), ", "))
+		return fmt.Errorf("unknown group %q: use %s", group, strings.Join(groupNames(), ", "))
 	}
 	return nil
 }

@@ -217,7 +217,7 @@ func Compile(pattern string) (*regexp.Regexp, error) {
 		}
 		q, ok := groups[name]
 		if !ok {
-			return nil, fmt.Errorf("unknown group %q: use %s", name, strings.Join(GroupNames(), ", "))
+			return nil, fmt.Errorf("unknown group %q: use %s", name, strings.Join(groupNames(), ", "))
 		}
 		position = position || q == qStep || q == qEpoch
 	}
@@ -227,8 +227,8 @@ func Compile(pattern string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// GroupNames returns the names of groups that a pattern can have, sorted.
-func GroupNames() []string {
+// groupNames returns the names of groups that a pattern can have, sorted.
+func groupNames() []string {
 	all := append(slices.Collect(maps.Keys(groups)), groupSteps, groupEpochs)
 	slices.Sort(all)
 	return all

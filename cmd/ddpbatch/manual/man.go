@@ -132,7 +132,7 @@ func commandMan(p Program, c Command, release Release) []byte {
 		r.item(a.Name, a.Help)
 	}
 	for _, f := range c.Flags {
-		r.item(f.Spelled(), f.Help)
+		r.item(f.spelled(), f.Help)
 	}
 	if c.Group {
 		r.section("commands")

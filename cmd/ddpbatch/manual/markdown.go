@@ -42,7 +42,7 @@ func commandsPage(p Program) []byte {
 			rows = append(rows, []string{code(a.Name), escape(a.Help)})
 		}
 		for _, f := range c.Flags {
-			rows = append(rows, []string{code(f.Spelled()), escape(f.Help)})
+			rows = append(rows, []string{code(f.spelled()), escape(f.Help)})
 		}
 		if len(rows) > 0 {
 			b.WriteString("\n")

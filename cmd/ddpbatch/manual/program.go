@@ -100,8 +100,8 @@ func describe(n *kong.Node, path []string) Command {
 	return c
 }
 
-// Spelled returns all forms of the flag as the user types it, such as "-o, --output=FILE".
-func (f Flag) Spelled() string {
+// spelled returns all forms of the flag as the user types it, such as "-o, --output=FILE".
+func (f Flag) spelled() string {
 	name := "--" + f.Name
 	if f.Negatable {
 		name = "--[no-]" + f.Name

@@ -84,9 +84,9 @@ func (f Found) Where() string {
 	return text
 }
 
-// DiagnosisPrefix begins the lines in which ddpbatch itself explains a failure in a log. [Scan]
+// diagnosisPrefix begins the lines in which ddpbatch itself explains a failure in a log. [Scan]
 // ignores them.
-const DiagnosisPrefix = "ddpbatch: diagnosis: "
+const diagnosisPrefix = "ddpbatch: diagnosis: "
 
 const (
 	maxLine  = 64 << 10 // bytes of a line to search; the rest is ignored
@@ -104,7 +104,7 @@ func Scan(log io.Reader) (found []Found, lines int, err error) {
 		if len(line) > 0 {
 			lines++
 		}
-		if len(line) > 0 && !bytes.HasPrefix(line, []byte(DiagnosisPrefix)) {
+		if len(line) > 0 && !bytes.HasPrefix(line, []byte(diagnosisPrefix)) {
 			s.add(line, lines)
 		}
 		for errors.Is(err, bufio.ErrBufferFull) { // skip the rest of a long line
