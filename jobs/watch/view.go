@@ -166,26 +166,11 @@ func joinFitting(width int, parts ...string) string {
 		}
 		if screen.Width(next) > width {
 			if i == 0 {
-				return screen.Clip(stripColors(p), width)
+				return screen.Clip(screen.StripColors(p), width)
 			}
 			break
 		}
 		line = next
 	}
 	return line
-}
-
-// stripColors returns a text without SGR sequences.
-func stripColors(s string) string {
-	for {
-		at := strings.Index(s, "\x1b[")
-		if at < 0 {
-			return s
-		}
-		end := strings.IndexByte(s[at:], 'm')
-		if end < 0 {
-			return s[:at]
-		}
-		s = s[:at] + s[at+end+1:]
-	}
 }

@@ -54,8 +54,8 @@ func TestView(t *testing.T) {
 				}
 				v.Color = true
 				for i, line := range v.Lines(&s, width, now) {
-					if stripColors(line) != plain[i] {
-						t.Errorf("in colour: %q, want %q", stripColors(line), plain[i])
+					if screen.StripColors(line) != plain[i] {
+						t.Errorf("in colour: %q, want %q", screen.StripColors(line), plain[i])
 					}
 					if n := screen.Width(line); n > width {
 						t.Errorf("%d columns of %d: %q", n, width, line)

@@ -7,20 +7,17 @@ import (
 
 // Width returns the number of columns of a line, without its SGR sequences. It counts each
 // character as one column, because [Clip] replaces wider characters.
-func Width(line string) int {
-	n := 0
-	for {
-		at := strings.Index(line, "\x1b[")
-		if at < 0 {
-			return n + utf8.RuneCountInString(line)
-		}
-		n += utf8.RuneCountInString(line[:at])
-		end := strings.IndexByte(line[at:], 'm')
-		if end < 0 {
-			return n
-		}
-		line = line[at+end+1:]
+func Width(line string) int { return utf8.RuneCountInString(StripColors(line)) }
+
+// StripColors returns a text without SGR sequences.
+func StripColors(text string) string {
+	var out strings.Builder
+	for text != "" {
+		before, after, _ := strings.Cut(text, "\x1b[")
+		out.WriteString(before)
+		_, text, _ = strings.Cut(after, "m")
 	}
+	return out.String()
 }
 
 // Clip truncates a text without control sequences to a width. It replaces characters that are
