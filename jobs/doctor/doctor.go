@@ -107,7 +107,8 @@ type Node struct {
 
 // Examine checks the node of this process.
 func Examine(ctx context.Context, o Options) Node {
-	n := Node{Host: hostname(), Time: time.Now()}
+	n := Node{Time: time.Now()}
+	n.Host, _ = os.Hostname()
 	if name, ok := o.Lookup("SLURMD_NODENAME"); ok && name != "" {
 		n.Host = name
 	}

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
 	"time"
@@ -86,9 +85,4 @@ func checkClock() Finding {
 		return warn("clock", "the kernel reports that it is not synchronized", "ask the center to run chrony or ntpd: log times differ between nodes, and Slurm's credentials may fail. In a container or virtual machine, the host may synchronize the clock")
 	}
 	return pass("clock", fmt.Sprintf("synchronized, within %s", (time.Duration(t.Maxerror)*time.Microsecond).Round(time.Millisecond)))
-}
-
-func hostname() string {
-	name, _ := os.Hostname()
-	return name
 }

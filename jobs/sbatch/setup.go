@@ -972,7 +972,7 @@ func (r *reader) forget() {
 
 func isCondaPath(file string) bool {
 	file = strings.ToLower(file)
-	return strings.Contains(file, "conda") || strings.Contains(file, "mamba") || strings.Contains(file, "miniforge") || strings.Contains(file, "mambaforge")
+	return strings.Contains(file, "conda") || strings.Contains(file, "mamba") || strings.Contains(file, "miniforge")
 }
 
 // addNeeded records variables that the program's command reads on the node.
