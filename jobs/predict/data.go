@@ -49,7 +49,7 @@ const quickTokens = 1 << 28
 // openData returns the properties of the samples. It reads the data set if the method sizes reports
 // that this is necessary.
 func (p *predictor) openData(ctx context.Context) (dataInfo, error) {
-	t := p.job.Train
+	t := p.Job.Train
 	d := &t.Data
 	s := dataInfo{sample: plan.Sample{Classes: d.Task != jobs.TaskRegression}}
 	if t.Precision == jobs.PrecisionBF16 {
@@ -78,7 +78,7 @@ func (p *predictor) openData(ctx context.Context) (dataInfo, error) {
 // sizes. It reports whether the data set is available and must be read for the remaining
 // sizes.
 func (p *predictor) sizes() (z sizes, here bool, err error) {
-	t := p.job.Train
+	t := p.Job.Train
 	d := &t.Data
 	here = !p.MissingData
 	switch d.Kind {
@@ -119,10 +119,10 @@ func (p *predictor) sizes() (z sizes, here bool, err error) {
 
 func (p *predictor) unknownData() error {
 	hint := "set the number of values per sample with --inputs N --outputs N"
-	if p.job.Train.Model.Kind == jobs.ModelCNN {
+	if p.Job.Train.Model.Kind == jobs.ModelCNN {
 		hint = "run plan on a machine with the data: only the data determines the size of the images"
 	}
-	return exitcode.Usagef(hint, "plan %q: the data %q is not available on this machine", p.Path, p.job.Train.Data.Path)
+	return exitcode.Usagef(hint, "plan %q: the data %q is not available on this machine", p.Path, p.Job.Train.Data.Path)
 }
 
 // fileSizes returns the total size of the files that match a path or pattern, in bytes.

@@ -21,7 +21,7 @@ type GPUStep struct {
 
 // explain runs a step of the job on a device that records the launches of a GPU.
 func (p *predictor) explain(ctx context.Context, model nn.Model) (*GPUStep, error) {
-	t := p.job.Train
+	t := p.Job.Train
 	switch {
 	case p.gpu == nil || p.gpu.Major < 8:
 		return nil, exitcode.Usagef("select one with --gpu, such as --gpu H200", "explain %q: the speed model needs a GPU of compute capability 8.0 or later", p.Path)

@@ -56,7 +56,7 @@ var (
 
 // findGPU returns the GPU that the job requests. It returns nil if the job requests none.
 func (p *predictor) findGPU() (*plan.GPU, error) {
-	if p.job.Slurm.GPUsPerNode == 0 && p.GPU == "" {
+	if p.Job.Slurm.GPUsPerNode == 0 && p.GPU == "" {
 		return nil, nil
 	}
 	if p.Measure || p.Here {
@@ -87,7 +87,7 @@ func (p *predictor) findGPU() (*plan.GPU, error) {
 // profile. If they do not select one, it returns the only GPU type of the profile.
 func (p *predictor) siteGPU() (string, error) {
 	site := p.Site
-	if r, ok := site.ResourceOf(p.job); ok && r.GPUs != "" {
+	if r, ok := site.ResourceOf(p.Job); ok && r.GPUs != "" {
 		return string(r.GPUs), nil
 	}
 	var names []string
@@ -98,12 +98,12 @@ func (p *predictor) siteGPU() (string, error) {
 	}
 	switch len(names) {
 	case 0:
-		return "", p.unknownGPU("unknown GPU: the profile of site %q does not list one", p.job.Site)
+		return "", p.unknownGPU("unknown GPU: the profile of site %q does not list one", p.Job.Site)
 	case 1:
-		p.assume("GPUs are %s, the only type in the profile of %s: --gpu", names[0], p.job.Site)
+		p.assume("GPUs are %s, the only type in the profile of %s: --gpu", names[0], p.Job.Site)
 		return names[0], nil
 	}
-	return "", p.unknownGPU("unknown GPU: site %q has %s; the partition, QOS, or constraint selects one", p.job.Site, strings.Join(names, "; "))
+	return "", p.unknownGPU("unknown GPU: site %q has %s; the partition, QOS, or constraint selects one", p.Job.Site, strings.Join(names, "; "))
 }
 
 func (p *predictor) unknownGPU(format string, args ...any) error {
@@ -114,16 +114,16 @@ func (p *predictor) unknownGPU(format string, args ...any) error {
 // setMachine sets the speed of ranks and of the links between them.
 func (p *predictor) setMachine(ctx context.Context) error {
 	m := &p.machine
-	m.PerNode, m.Threads = p.job.TasksPerNode(), p.job.Slurm.CPUsPerTask
+	m.PerNode, m.Threads = p.Job.TasksPerNode(), p.Job.Slurm.CPUsPerTask
 	if p.Here {
 		m.PerNode, m.Cores = maxRanksHere, runtime.GOMAXPROCS(0)
 		m.Threads = min(m.Threads, m.Cores)
-		if !p.job.IsSet("slurm.cpus_per_task") {
+		if !p.Job.IsSet("slurm.cpus_per_task") {
 			m.Threads = m.Cores // the ranks share them
 		}
 	}
 	p.program = cpuProgram
-	p.program.Threads, p.program.Copies = m.Threads, p.job.Checkpoint.Async
+	p.program.Threads, p.program.Copies = m.Threads, p.Job.Checkpoint.Async
 	if p.gpu != nil {
 		p.program = gpuProgram // async checkpoints copy to host memory
 	}
@@ -131,7 +131,7 @@ func (p *predictor) setMachine(ctx context.Context) error {
 	switch {
 	case p.gpu != nil:
 		m.FLOPS, m.Bandwidth = plan.Utilization*p.gpu.Single, p.gpu.Bandwidth
-		if t := p.job.Train; t.Precision == jobs.PrecisionBF16 {
+		if t := p.Job.Train; t.Precision == jobs.PrecisionBF16 {
 			m.FLOPS = plan.Utilization * p.gpu.Half
 		}
 		m.Local, m.Network = plan.Link{Latency: gpuLatency, Bandwidth: p.gpu.Link}, assumedFabric
@@ -172,7 +172,7 @@ func (p *predictor) override(given *float64, unit float64, v *float64, known boo
 
 // measure measures the speed of this machine.
 func (p *predictor) measure(ctx context.Context) error {
-	t, m := p.job.Train, &p.machine
+	t, m := p.Job.Train, &p.machine
 	threads := min(m.Threads, runtime.GOMAXPROCS(0))
 	speed, err := measure.Compute(ctx, measure.Options{
 		Model:  func() (nn.Model, error) { return p.data.model(&t.Model) },
@@ -215,21 +215,21 @@ func updater(d device.Device, params []*nn.Param, o jobs.Optimizer) (func(), err
 // memoryLimit returns the memory limit of a rank, in bytes, and its source. The limit is 0 if
 // it is unknown.
 func (p *predictor) memoryLimit() (float64, string) {
-	perNode := float64(p.job.TasksPerNode())
-	resource, _ := p.Site.ResourceOf(p.job)
+	perNode := float64(p.Job.TasksPerNode())
+	resource, _ := p.Site.ResourceOf(p.Job)
 	switch {
 	case p.Memory != "":
 		return float64(p.Memory.Bytes()), "--memory"
 	case p.gpu != nil:
 		return p.gpu.Memory, "the memory of one " + p.gpu.Name
 	case p.Here:
-		return availableMemory() / float64(p.job.Ranks()), fmt.Sprintf("free memory of this machine, shared by %s", format.Count(p.job.Ranks(), "rank"))
-	case p.job.Slurm.Memory.Bytes() > 0:
-		return float64(p.job.Slurm.Memory.Bytes()) / perNode, fmt.Sprintf("slurm.mem = %q, shared by %s", p.job.Slurm.Memory, format.Count(int(perNode), "rank"))
-	case p.job.Slurm.MemoryPerCPU != "":
-		return float64(p.job.Slurm.MemoryPerCPU.Bytes()) * float64(p.job.Slurm.CPUsPerTask), fmt.Sprintf("slurm.mem_per_cpu = %q, for the cores of a rank", p.job.Slurm.MemoryPerCPU)
-	case p.job.Slurm.MemoryPerGPU != "":
-		return float64(p.job.Slurm.MemoryPerGPU.Bytes()) * float64(p.job.Slurm.GPUsPerNode) / perNode, fmt.Sprintf("slurm.mem_per_gpu = %q, for the GPUs of a rank", p.job.Slurm.MemoryPerGPU)
+		return availableMemory() / float64(p.Job.Ranks()), fmt.Sprintf("free memory of this machine, shared by %s", format.Count(p.Job.Ranks(), "rank"))
+	case p.Job.Slurm.Memory.Bytes() > 0:
+		return float64(p.Job.Slurm.Memory.Bytes()) / perNode, fmt.Sprintf("slurm.mem = %q, shared by %s", p.Job.Slurm.Memory, format.Count(int(perNode), "rank"))
+	case p.Job.Slurm.MemoryPerCPU != "":
+		return float64(p.Job.Slurm.MemoryPerCPU.Bytes()) * float64(p.Job.Slurm.CPUsPerTask), fmt.Sprintf("slurm.mem_per_cpu = %q, for the cores of a rank", p.Job.Slurm.MemoryPerCPU)
+	case p.Job.Slurm.MemoryPerGPU != "":
+		return float64(p.Job.Slurm.MemoryPerGPU.Bytes()) * float64(p.Job.Slurm.GPUsPerNode) / perNode, fmt.Sprintf("slurm.mem_per_gpu = %q, for the GPUs of a rank", p.Job.Slurm.MemoryPerGPU)
 	case resource.Memory.Bytes() > 0:
 		return float64(resource.Memory.Bytes()) / perNode, fmt.Sprintf("the %s of a node, shared by %s", resource.Memory, format.Count(int(perNode), "rank"))
 	}

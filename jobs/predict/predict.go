@@ -98,14 +98,13 @@ type Step struct {
 
 // Run predicts a job.
 func Run(ctx context.Context, o Options) (*Prediction, error) {
-	p := predictor{Options: o, job: o.Job, notes: []string{}}
+	p := predictor{Options: o, notes: []string{}}
 	return p.run(ctx)
 }
 
 // A predictor computes a prediction.
 type predictor struct {
 	Options
-	job   *jobs.Job
 	notes []string
 
 	data     dataInfo
@@ -123,8 +122,8 @@ func (p *predictor) assume(format string, args ...any) {
 }
 
 func (p *predictor) run(ctx context.Context) (*Prediction, error) {
-	t := p.job.Train
-	if p.job.Sweep != nil {
+	t := p.Job.Train
+	if p.Job.Sweep != nil {
 		p.assume("a single run with the values of the job file, without [sweep]")
 	}
 	if p.needsWholeTensors() && p.Options.Strategy != ddp.DDP {
@@ -197,7 +196,7 @@ func elementOf(model nn.Model, o *jobs.Optimizer) (plan.Element, error) {
 
 // needsWholeTensors reports whether the optimizer supports only ddp, of all strategies.
 func (p *predictor) needsWholeTensors() bool {
-	return p.job.Train.Optimizer.Kind == jobs.OptimizerMuon
+	return p.Job.Train.Optimizer.Kind == jobs.OptimizerMuon
 }
 
 // rankNumbers returns the numbers of ranks for the table, in increasing order.
@@ -211,19 +210,19 @@ func (p *predictor) rankNumbers() []int {
 		for n := 1; n <= most; n *= 2 {
 			numbers = append(numbers, n)
 		}
-		numbers = append(numbers, p.job.Ranks())
+		numbers = append(numbers, p.Job.Ranks())
 	}
 	slices.Sort(numbers)
 	return slices.Compact(numbers)
 }
 
 func (p *predictor) result() *Prediction {
-	t := p.job.Train
+	t := p.Job.Train
 	a := &Prediction{
-		Name: string(p.job.Name), Model: t.Model.Kind, Device: "cpu", Precision: t.Precision,
+		Name: string(p.Job.Name), Model: t.Model.Kind, Device: "cpu", Precision: t.Precision,
 		Parameters: p.work.NumParams(), Layers: p.work.Groups, Batch: t.Batch, Accumulate: p.training.Accumulate,
 		Tokens: p.data.sample.Tokens, Samples: p.data.samples, FLOP: p.work.FLOP() * float64(p.training.Accumulate),
-		Ranks: p.job.Ranks(), Strategy: p.training.Strategy.String(), Memory: map[string]Memory{},
+		Ranks: p.Job.Ranks(), Strategy: p.training.Strategy.String(), Memory: map[string]Memory{},
 		FLOPS: p.machine.FLOPS, Local: p.machine.Local, Network: p.machine.Network,
 	}
 	if p.gpu != nil {
@@ -260,5 +259,5 @@ func (p *predictor) memoryOf(s ddp.Strategy) plan.Memory {
 	if p.needsWholeTensors() {
 		s = ddp.DDP
 	}
-	return p.work.Memory(s, p.training.Element, p.job.Ranks(), p.program)
+	return p.work.Memory(s, p.training.Element, p.Job.Ranks(), p.program)
 }
