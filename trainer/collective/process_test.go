@@ -231,7 +231,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestKilledProcessIsNamed checks that all other ranks name a killed process within seconds, and
+// TestKilledProcessIsNamed checks that all other ranks name a killed process before the timeout, and
 // that no file remains.
 func TestKilledProcessIsNamed(t *testing.T) {
 	for _, tt := range []struct {
@@ -251,7 +251,6 @@ func TestKilledProcessIsNamed(t *testing.T) {
 				p.line(t)
 			}
 			time.Sleep(50 * time.Millisecond)
-			start := time.Now()
 			if err := ranks[1].Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
@@ -260,12 +259,9 @@ func TestKilledProcessIsNamed(t *testing.T) {
 					continue
 				}
 				got := p.line(t)
-				if !strings.HasPrefix(got, "failed: all-reduce ") || !strings.Contains(got, " with rank 1 (127.0.0.1:") {
+				if !strings.HasPrefix(got, "failed: all-reduce ") || !strings.Contains(got, " with rank 1 (127.0.0.1:") || strings.Contains(got, "no answer within") {
 					t.Errorf("rank %d says %q", r, got)
 				}
-			}
-			if took := time.Since(start); took > 5*time.Second {
-				t.Errorf("took %v", took)
 			}
 			leftFiles(t)
 		})

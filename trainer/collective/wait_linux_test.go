@@ -31,9 +31,10 @@ func TestRanksOfOneCoreMoveApart(t *testing.T) {
 			defer runtime.UnlockOSThread()
 			h := newHeap(2, func() {})
 			h.spins = tt.looks
-			s := &shared{members: []int{0, 1}, rank: tt.rank, board: h}
+			var s *shared
 			// The scheduler may move this thread at any time, but not each time.
 			for try := 1; ; try++ {
+				s = &shared{members: []int{0, 1}, rank: tt.rank, board: h}
 				h.slot(tt.other).core.Store(tt.shows(sched.Core()))
 				s.moveToIdleCore(tt.other)
 				if (s.idle != nil) == tt.want {

@@ -35,6 +35,8 @@ func pair(t testing.TB, o Options) [2]Mesh {
 	return out
 }
 
+func init() { abortTimeout = time.Minute } // the machine may be busy
+
 var plain = Options{Secret: wire.Secret{1}, ConnectTimeout: time.Minute}
 
 func head(sequence uint64) Head {
@@ -143,7 +145,6 @@ func TestInvalidPeersAreRejected(t *testing.T) {
 		if err := c.WriteFrame(kindHello, hello); err != nil {
 			t.Fatal(err)
 		}
-		c.SetDeadline(time.Now().Add(5 * time.Second))
 		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("hello %v: %v, want the end", hello, err)
 		}
@@ -236,6 +237,56 @@ func TestAbortReasonIsSent(t *testing.T) {
 	// Later operations of the rank that gave up fail for the same reason.
 	if err := m[0].Send(1, head(2), nil).Wait(t.Context()); !errors.As(err, &of) || of.Peer != 5 || !strings.Contains(err.Error(), "it burns") {
 		t.Errorf("after it gave up: %v", err)
+	}
+}
+
+// TestAbortReasonAfterBrokenConnection checks that the reason why a rank gives up is read from one
+// connection, even if the other connection ends before that, in the middle of a message.
+func TestAbortReasonAfterBrokenConnection(t *testing.T) {
+	m := pair(t, plain)
+	for segment := range uint32(sockets) {
+		h := head(0)
+		h.Segment = segment
+		if err := m[0].Send(1, h, nil).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := m[1].Receive(0, h, nil).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := m[1].Receive(0, head(1), make([]byte, 9))
+	conn := m[0].(*network).peers[1].sockets[1].conn.Conn.(*net.TCPConn)
+	if _, err := conn.Write(make([]byte, frameHead/2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	for p := m[1].(*network).peers[0]; p.ended.Load() == 0 && !in.Over(); {
+		time.Sleep(time.Millisecond)
+	}
+	m[0].Abort(&PeerError{Peer: 5, Err: errors.New("it burns")})
+	if err := in.Wait(t.Context()); err == nil || err.Error() != "rank 5: rank 0 gave up: it burns" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestMismatchIsReportedToPeer checks that a rank that receives a message of a different operation
+// can report the mismatch to the sender before it closes the connection.
+func TestMismatchIsReportedToPeer(t *testing.T) {
+	m := pair(t, plain)
+	first, in := m[0].Receive(1, head(1), nil), m[1].Receive(0, head(2), nil)
+	other := head(1)
+	other.Kind++
+	m[1].Send(0, other, nil)
+	var mismatch *Mismatch
+	if err := first.Wait(t.Context()); !errors.As(err, &mismatch) {
+		t.Fatalf("got %v, want a mismatch", err)
+	}
+	time.Sleep(10 * time.Millisecond) // this rank would have closed the connection
+	m[0].Abort(&PeerError{Peer: 1, Err: mismatch})
+	if err := in.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "rank 0 gave up: rank 1 is in a different operation") {
+		t.Errorf("got %v", err)
 	}
 }
 

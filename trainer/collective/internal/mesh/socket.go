@@ -161,33 +161,41 @@ func (n *network) serve(p *peer, s *socket) {
 		defer n.working.Done()
 		if err := s.write(); err != nil && !errors.Is(err, net.ErrClosed) {
 			// The last messages of the peer must still be read: they may contain the cause.
-			time.AfterFunc(abortTimeout, func() { p.end(n.markLost(p.rank, err)) })
+			time.AfterFunc(abortTimeout, func() { n.dropPeer(p, err) })
 		}
 	}()
 	go func() {
 		defer n.working.Done()
 		err := n.read(p.rank, s)
+		var remoteErr *RemoteAbort
 		var peerErr *PeerError
 		var mismatchErr *Mismatch
 		var integrityErr integrity
 		var alterationErr alteration
 		switch {
-		case errors.As(err, &peerErr) || errors.As(err, &mismatchErr):
-			n.fail(err)
-		case errors.Is(err, io.EOF):
-			// The other sockets may still hold data that was sent earlier.
-			if p.ended.Add(1) < p.ready.Load() {
-				return
-			}
-			err = errConnectionClosed
-		case errors.As(err, &integrityErr) || errors.As(err, &alterationErr):
-			n.fail(&PeerError{p.rank, err})
-			lost := n.markLost(p.rank, err)
-			// The peer must be notified: it sees only a closed connection.
-			time.AfterFunc(abortTimeout, func() { p.end(lost) })
+		case errors.As(err, &remoteErr):
+			p.end(n.fail(err))
 			return
+		case errors.As(err, &integrityErr) || errors.As(err, &alterationErr):
+			err = &PeerError{p.rank, err}
+			fallthrough
+		case errors.As(err, &peerErr) || errors.As(err, &mismatchErr):
+			failed := n.fail(err)
+			// The peer must be notified: it sees only a closed connection.
+			time.AfterFunc(abortTimeout, func() { p.end(failed) })
+			return
+		case errors.Is(err, net.ErrClosed):
+			return // this rank has ended the socket
+		case p.ended.Add(1) < p.ready.Load():
+			// The other sockets may still hold data that was sent earlier, or the cause.
+			if !errors.Is(err, io.EOF) {
+				time.AfterFunc(abortTimeout, func() { n.dropPeer(p, err) })
+			}
+			return
+		case errors.Is(err, io.EOF):
+			err = errConnectionClosed
 		}
-		p.end(n.markLost(p.rank, err))
+		n.dropPeer(p, err)
 	}()
 }
 
@@ -198,8 +206,9 @@ func (p *peer) end(err error) {
 	}
 }
 
-// abortTimeout limits the time to send or receive the reason of a failure.
-const abortTimeout = 500 * time.Millisecond
+// abortTimeout limits the time to send or receive the reason of a failure. It is a variable for
+// tests on busy machines.
+var abortTimeout = 500 * time.Millisecond
 
 // isSettled reports whether the socket has a connection or has ended.
 func (s *socket) isSettled() bool {
