@@ -23,17 +23,13 @@ func (s *Server) accept() {
 			continue
 		}
 		leave := s.unauthenticated.Enter(c)
-		s.mu.Lock()
-		s.handlers.Add(1)
-		s.mu.Unlock()
-		go s.handle(c, leave)
+		s.handlers.Go(func() { s.handle(c, leave) })
 	}
 }
 
 // handle serves a connection until the server closes. It calls leave when the peer no longer counts as
 // unauthenticated.
 func (s *Server) handle(raw net.Conn, leave func() bool) {
-	defer s.handlers.Done()
 	defer context.AfterFunc(s.ctx, func() { raw.Close() })()
 	from, _, _ := net.SplitHostPort(raw.RemoteAddr().String())
 	c, id, onlyReport, err := s.admit(raw, leave)

@@ -89,7 +89,7 @@ func TestReportOfARankThatCannotStart(t *testing.T) {
 			t.Errorf("%+v was answered with a message of kind %d", other, kind)
 		}
 	}
-	if _, err := Join(timeoutContext(t, 500*time.Millisecond), []string{a.addr}, key, id); !errors.Is(err, wire.ErrNotAuthentic) {
+	if _, err := connectOnce(ctx, []string{a.addr}, wire.Key{Secret: key, Label: label}); !errors.Is(err, wire.ErrNotAuthentic) {
 		t.Errorf("join with the report key: %v", err)
 	}
 	if err := ReportProblem(ctx, []string{a.addr}, key, id, unready{errors.New("the directory is missing")}); err != nil {
@@ -194,20 +194,21 @@ func TestRoundsAndLeave(t *testing.T) {
 // in time, with their hosts.
 func TestMissingRanksAreNamedWithTheirHosts(t *testing.T) {
 	a := start(t, 6, func(o *ServerOptions) {
-		o.JoinTimeout = time.Second
+		o.JoinTimeout = time.Hour
 		o.Host = func(rank int) string { return fmt.Sprintf("n%d", rank/2+1) }
 	})
 	s, err := a.join(t, 0, 6)
 	if err != nil {
 		t.Fatal(err)
 	}
+	a.joinTick.Reset(0)
 	<-s.Context().Done()
 	if err := context.Cause(s.Context()); !errors.Is(err, ErrAborted) || !strings.Contains(err.Error(), "n3") {
 		t.Errorf("the rank that joined got %v", err)
 	}
 	s.Leave(4, nil)
 	o := wait(t, a)
-	want := "5 of 6 ranks did not join within 1s: rank 1 on n1; ranks 2, 3 on n2; ranks 4, 5 on n3"
+	want := "5 of 6 ranks did not join within 1h0m0s: rank 1 on n1; ranks 2, 3 on n2; ranks 4, 5 on n3"
 	if o.First == nil || o.First.Error() != want || o.First.State != Missing {
 		t.Fatalf("first failure %+v\nwant %s", o.First, want)
 	}

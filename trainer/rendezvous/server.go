@@ -65,7 +65,7 @@ type Server struct {
 	joined     chan struct{}
 	failing    chan struct{}
 	finished   chan struct{}
-	handlers   sync.WaitGroup
+	handlers   sync.WaitGroup  // includes accept
 	warned     map[string]bool // addresses of unknown peers with a warning
 	notices    []string        // the most recent ones, each with its host
 	worker     *failedWorker
@@ -94,7 +94,7 @@ func Serve(listener net.Listener, o ServerOptions) *Server {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.joinTick = time.AfterFunc(o.JoinTimeout, s.joinExpired)
-	go s.accept()
+	s.handlers.Go(s.accept)
 	if o.Silence > 0 || o.Stall > 0 {
 		go s.watch()
 	}

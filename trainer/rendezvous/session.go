@@ -152,10 +152,14 @@ func connect(ctx context.Context, addrs []string, key wire.Key) (*wire.Conn, err
 	if len(addrs) == 0 {
 		return nil, errors.New("join: no address of the launcher is known")
 	}
+	var err error
 	for {
-		conn, err := connectOnce(ctx, addrs, key)
-		if err == nil {
+		conn, latest := connectOnce(ctx, addrs, key)
+		if latest == nil {
 			return conn, nil
+		}
+		if err == nil || ctx.Err() == nil { // the end of ctx is not the reason
+			err = latest
 		}
 		select {
 		case <-ctx.Done():

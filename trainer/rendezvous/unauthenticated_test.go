@@ -35,9 +35,7 @@ func TestUnauthenticatedPeersDoNoHarm(t *testing.T) {
 	defer silent.Close()
 	other := a
 	other.secret[0] ^= 1
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	if _, err := Join(ctx, []string{a.addr}, other.secret, Identity{Rank: 0, WorldSize: 2}); !errors.Is(err, wire.ErrNotAuthentic) {
+	if _, err := connectOnce(t.Context(), []string{a.addr}, wire.Key{Secret: other.secret, Label: label}); !errors.Is(err, wire.ErrNotAuthentic) {
 		t.Errorf("wrong secret: %v", err)
 	}
 	for _, s := range a.joinAll(t, 2) {
@@ -48,8 +46,9 @@ func TestUnauthenticatedPeersDoNoHarm(t *testing.T) {
 	if o := wait(t, a); o.First != nil {
 		t.Errorf("disturbed: %+v", o.First)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	if err := a.Close(); err != nil { // waits for the handlers
+		t.Fatal(err)
+	}
 	if len(warnings) != 1 || !strings.Contains(warnings[0], "127.0.0.1 is not a rank") {
 		t.Errorf("warnings: %q", warnings)
 	}
@@ -161,6 +160,35 @@ func TestUnreachableLauncherIsOneLine(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %q, want %q in one line", err, want)
 		}
+	}
+}
+
+// TestConnectKeepsReason checks that the error of connect is the reason of the last complete attempt,
+// even if the context ends during a later one.
+func TestConnectKeepsReason(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for n := 0; ; n++ {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			if n > 0 {
+				cancel()
+				continue
+			}
+			fmt.Fprint(c, strings.Repeat("x", 200))
+		}
+	}()
+	if _, err := connect(ctx, []string{l.Addr().String()}, wire.Key{}); !errors.Is(err, wire.ErrNotAuthentic) {
+		t.Errorf("got %v, want %v", err, wire.ErrNotAuthentic)
 	}
 }
 

@@ -2,6 +2,7 @@ package rendezvous
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -36,35 +37,51 @@ func ended(t *testing.T, s *Session) error {
 	}
 }
 
-// TestSilentRanksAreNamed checks that the failure names ranks that do not send heartbeats.
-func TestSilentRanksAreNamed(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		frozen []int
-		want   string
-	}{
-		{"one", []int{1}, "rank 1 on n2 has been silent for 2s at step 7 (training)"},
-		{"two", []int{1, 3}, "rank 1 on n2; rank 3 on n4 have been silent for 2s at step 7 (training)"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			a := start(t, 4, func(o *ServerOptions) { o.Silence = 2 * time.Second })
-			sessions := a.joinAll(t, 4)
-			for _, s := range sessions {
-				s.Report(func() Progress { return Progress{Step: 7, Phase: "training", Done: 9} })
-			}
-			for _, r := range tt.frozen {
-				freeze(t, sessions[r])
-			}
-			err := ended(t, sessions[0])
-			if !strings.Contains(err.Error(), tt.want) || sessions[0].Stacks() {
-				t.Errorf("rank 0 got %v, stacks %v; want %s", err, sessions[0].Stacks(), tt.want)
-			}
-			f := a.Outcome().First
-			if f == nil || f.Rank != 1 || f.Host != "n2" || f.State != Lost || f.Step != 7 || f.Phase != "training" || !strings.Contains(f.Hint(), "network.heartbeat_timeout") {
-				t.Errorf("first failure %+v", f)
-			}
-		})
+// TestSilentRankIsNamed checks that the failure names a rank that does not send heartbeats.
+func TestSilentRankIsNamed(t *testing.T) {
+	t.Parallel()
+	a := start(t, 4, func(o *ServerOptions) { o.Silence = 2 * time.Second })
+	sessions := a.joinAll(t, 4)
+	for _, s := range sessions {
+		s.Report(func() Progress { return Progress{Step: 7, Phase: "training", Done: 9} })
+	}
+	freeze(t, sessions[1])
+	err := ended(t, sessions[0])
+	if want := "rank 1 on n2 has been silent for 2s at step 7 (training)"; !strings.Contains(err.Error(), want) || sessions[0].Stacks() {
+		t.Errorf("rank 0 got %v, stacks %v; want %s", err, sessions[0].Stacks(), want)
+	}
+	f := a.Outcome().First
+	if f == nil || f.Rank != 1 || f.Host != "n2" || f.State != Lost || f.Step != 7 || f.Phase != "training" || !strings.Contains(f.Hint(), "network.heartbeat_timeout") {
+		t.Errorf("first failure %+v", f)
+	}
+}
+
+// lockWhen locks the server as soon as a condition is met.
+func (a attempt) lockWhen(met func() bool) {
+	for a.mu.Lock(); !met(); a.mu.Lock() {
+		a.mu.Unlock()
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// hasRecordedAll reports whether the server has recorded all connections, which it does shortly after
+// it has sent the welcome.
+func (a attempt) hasRecordedAll() bool { return !slices.Contains(a.members, nil) }
+
+// TestAllSilentRanksAreNamed checks that the failure names all ranks that have been silent for too long.
+func TestAllSilentRanksAreNamed(t *testing.T) {
+	a := start(t, 4, nil)
+	a.joinAll(t, 4)
+	a.lockWhen(a.hasRecordedAll)
+	defer a.mu.Unlock()
+	a.o.Silence = 2 * time.Second
+	for r := range a.ranks {
+		a.ranks[r].Step, a.ranks[r].Phase, a.activities[r].hasSent = 7, "training", r%2 == 0
+	}
+	a.checkLocked(2 * time.Second)
+	want := "rank 1 on n2; rank 3 on n4 have been silent for 2s at step 7 (training)"
+	if f := a.first; f == nil || f.Rank != 1 || f.Host != "n2" || f.State != Lost || f.Reason != want {
+		t.Errorf("got failure %+v, want %s", f, want)
 	}
 }
 
@@ -102,13 +119,8 @@ func TestOwnSuspensionDoesNotCount(t *testing.T) {
 	a := start(t, 2, nil)
 	a.joinAll(t, 2)
 	s := a.Server
-	s.mu.Lock()
+	a.lockWhen(a.hasRecordedAll)
 	defer s.mu.Unlock()
-	for s.members[0] == nil || s.members[1] == nil { // recorded shortly after the welcome is sent
-		s.mu.Unlock()
-		time.Sleep(time.Millisecond)
-		s.mu.Lock()
-	}
 	s.o.Silence = 10 * time.Second
 	s.activities[0].hasSent, s.activities[1].hasSent = true, false
 	s.checkLocked(2 * time.Second)
@@ -132,13 +144,8 @@ func TestFrozenRankIsDetectedWhileStopping(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := a.Server
-	s.mu.Lock()
+	a.lockWhen(func() bool { return s.members[1] != nil && s.left == 1 })
 	defer s.mu.Unlock()
-	for s.members[1] == nil || s.members[0] != nil { // recorded shortly after the messages are sent
-		s.mu.Unlock()
-		time.Sleep(time.Millisecond)
-		s.mu.Lock()
-	}
 	s.activities[1].hasSent = false
 	s.checkLocked(3 * time.Second)
 	if s.first == nil || s.first.Rank != 1 || !strings.Contains(s.first.Reason, "silent") {
