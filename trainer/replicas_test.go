@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -234,45 +235,50 @@ func TestStaleReplicaIsNamed(t *testing.T) {
 func TestSlowRankIsNamed(t *testing.T) {
 	for _, strategy := range []jobs.Strategy{jobs.StrategyDDP, jobs.StrategyZeRO3} {
 		t.Run(string(strategy), func(t *testing.T) {
-			j := withStrategy(t, strategy, strings.Replace(fmt.Sprintf(gpt, 2, 0.0, text(t)), `log_every = "1 step"`, `log_every = "2 steps"`, 1))
-			events, _, errs := world(t, 3, j, t.TempDir(), func(rank int, o *Options) {
-				observe := o.Observe
-				o.Observe = func(e Event) {
-					if e.Kind == Saved {
-						time.Sleep(300 * time.Millisecond)
+			// Computation takes no time in the bubble, so a busy machine makes no difference.
+			synctest.Test(t, func(t *testing.T) {
+				j := withStrategy(t, strategy, strings.Replace(fmt.Sprintf(gpt, 2, 0.0, text(t)), `log_every = "1 step"`, `log_every = "2 steps"`, 1))
+				events, _, errs := world(t, 3, j, t.TempDir(), func(rank int, o *Options) {
+					observe := o.Observe
+					o.Observe = func(e Event) {
+						if e.Kind == Saved {
+							time.Sleep(300 * time.Millisecond)
+						}
+						observe(e)
 					}
-					observe(e)
+					o.Comm = &lagging{o.Comm, []time.Duration{time.Millisecond, time.Millisecond, 20 * time.Millisecond}[rank]}
+				})
+				ok(t, errs)
+				seen := 0
+				for _, e := range events {
+					if e.Kind != Trained {
+						continue
+					}
+					seen++
+					c := e.Communication
+					if c == nil || c.Slowest != 2 || c.Ratio < metrics.StragglerRatio || c.Busy <= 0 || c.Hidden < 0 || c.Hidden > 1 ||
+						len(c.Computing) != 3 || c.Computing[2] < 20*time.Millisecond || c.Computing[0] <= 0 || c.Computing[0] >= c.Computing[2] {
+						t.Errorf("step %d: %+v", e.Step, c)
+					} else if strings.Contains(e.String(), "rank 2 computes") != (seen >= metrics.StragglerIntervals) {
+						t.Errorf("%s", e)
+					}
 				}
-				if rank == 2 {
-					o.Comm = &lagging{o.Comm}
+				if seen < 3 {
+					t.Errorf("%d reports", seen)
 				}
 			})
-			ok(t, errs)
-			seen := 0
-			for _, e := range events {
-				if e.Kind != Trained {
-					continue
-				}
-				seen++
-				c := e.Communication
-				if c == nil || c.Slowest != 2 || c.Ratio < metrics.StragglerRatio || c.Busy <= 0 || c.Hidden < 0 || c.Hidden > 1 ||
-					len(c.Computing) != 3 || c.Computing[2] < 20*time.Millisecond || c.Computing[0] <= 0 || c.Computing[0] >= c.Computing[2] {
-					t.Errorf("step %d: %+v", e.Step, c)
-				} else if strings.Contains(e.String(), "rank 2 computes") != (seen >= metrics.StragglerIntervals) {
-					t.Errorf("%s", e)
-				}
-			}
-			if seen < 3 {
-				t.Errorf("%d reports", seen)
-			}
 		})
 	}
 }
 
-// lagging is the communicator of a slow rank. Size is called in every step.
-type lagging struct{ collective.Communicator }
+// lagging is the communicator of a rank that computes for some time in every step: it delays Size, which
+// is called in every step.
+type lagging struct {
+	collective.Communicator
+	delay time.Duration
+}
 
 func (c *lagging) Size() int {
-	time.Sleep(20 * time.Millisecond) // large compared with disturbances by other processes
+	time.Sleep(c.delay)
 	return c.Communicator.Size()
 }

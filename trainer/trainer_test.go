@@ -87,7 +87,7 @@ func world(t *testing.T, n int, j *jobs.Job, dir string, change func(rank int, o
 
 func ring(t *testing.T, n int) []collective.Communicator {
 	t.Helper()
-	comms := collective.Local(n, 20*time.Second)
+	comms := collective.Local(n, 5*time.Minute)
 	t.Cleanup(func() {
 		for _, c := range comms {
 			c.Close()

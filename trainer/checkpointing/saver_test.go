@@ -31,13 +31,7 @@ type rank struct {
 // eachRank calls f concurrently on the given number of ranks. change may alter the options.
 func eachRank(t *testing.T, n int, strategy ddp.Strategy, dir string, change func(*Options), f func(ctx context.Context, r *rank) error) {
 	t.Helper()
-	eachRankWithin(t, 5*time.Minute, n, strategy, dir, change, f)
-}
-
-// eachRankWithin is like eachRank, with a timeout for collectives.
-func eachRankWithin(t *testing.T, timeout time.Duration, n int, strategy ddp.Strategy, dir string, change func(*Options), f func(ctx context.Context, r *rank) error) {
-	t.Helper()
-	comms := collective.Local(n, timeout)
+	comms := collective.Local(n, 5*time.Minute)
 	errs := make(chan error, n)
 	for i, c := range comms {
 		go func() {
@@ -252,13 +246,13 @@ func TestFailureOfOneRankFailsTheSave(t *testing.T) {
 // save, while no rank waits for a disk.
 func TestMissingRankEndsSave(t *testing.T) {
 	ended := make(chan struct{})
-	eachRankWithin(t, 300*time.Millisecond, 2, ddp.DDP, t.TempDir(), nil, func(ctx context.Context, r *rank) error {
+	eachRank(t, 2, ddp.DDP, t.TempDir(), nil, func(ctx context.Context, r *rank) error {
 		if r.State.Comm.Rank() == 1 {
 			<-ended
 			return nil
 		}
 		defer close(ended)
-		if err := r.Save(ctx, 7); err == nil {
+		if err := r.Save(collective.WithTimeout(ctx, 300*time.Millisecond), 7); err == nil {
 			return errors.New("the save succeeded")
 		}
 		return nil
@@ -275,7 +269,8 @@ func TestSlowDiskIsNotATimeout(t *testing.T) {
 		t.Run(tt.strategy.String(), func(t *testing.T) {
 			t.Parallel()
 			const timeout = 5 * time.Second
-			eachRankWithin(t, timeout, 2, tt.strategy, t.TempDir(), nil, func(ctx context.Context, r *rank) error {
+			eachRank(t, 2, tt.strategy, t.TempDir(), nil, func(ctx context.Context, r *rank) error {
+				ctx = collective.WithTimeout(ctx, timeout)
 				if err := r.SavePeriodic(ctx, 7); err != nil {
 					return err
 				}
