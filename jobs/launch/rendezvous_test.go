@@ -73,11 +73,9 @@ func TestWatchRendezvous(t *testing.T) {
 	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	changed := make(chan struct{})
 	read := func() ([]byte, error) { return os.ReadFile(path) }
-	go watchRendezvous(ctx, read, []byte("old"), func() { close(changed) })
+	go watchRendezvous(t.Context(), read, []byte("old"), func() { close(changed) })
 	if err := os.Remove(path); err != nil { // between two starts
 		t.Fatal(err)
 	}
@@ -89,11 +87,7 @@ func TestWatchRendezvous(t *testing.T) {
 	if err := os.WriteFile(path, []byte("new"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-changed:
-	case <-ctx.Done():
-		t.Fatal("the new file was not seen")
-	}
+	<-changed
 }
 
 // TestWaitForRendezvousRetries checks that waitForRendezvous waits for a file that does not exist
@@ -218,7 +212,7 @@ func TestFailedStartEndsAttempt(t *testing.T) {
 		t.Errorf("got %v for the secret", err)
 	}
 	stacks := make([]byte, 1<<20)
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		left := string(stacks[:runtime.Stack(stacks, true)])
 		if !strings.Contains(left, "created by github.com/ddpbatch/ddpbatch/jobs/launch.(*attempt)") {
 			return

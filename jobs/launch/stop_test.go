@@ -185,7 +185,7 @@ func TestProcessesOfAProgram(t *testing.T) {
 	group := cmd.Process.Pid
 	defer func() { _ = syscall.Kill(-group, syscall.SIGKILL); _ = cmd.Wait() }()
 	var program *userProcess
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if program, _ = findProcesses(group, group); program != nil && len(program.children) == 1 && len(program.children[0].children) == 1 {
 			break
 		}
@@ -225,7 +225,7 @@ func TestWorkersThatStartAfterTheStop(t *testing.T) {
 	defer func() { _ = syscall.Kill(-group, syscall.SIGKILL); _ = cmd.Wait() }()
 	awaitFile := func(name string) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 			if _, err := os.Stat(name); err == nil {
 				return
 			}
@@ -256,7 +256,7 @@ func TestWorkersThatStartAfterTheStop(t *testing.T) {
 	awaitFile("stopped-2")
 	touch("end-1")
 	touch("end-2")
-	for limit := time.Now().Add(time.Minute); end.IsZero(); time.Sleep(10 * time.Millisecond) {
+	for limit := time.Now().Add(5 * time.Minute); end.IsZero(); time.Sleep(10 * time.Millisecond) {
 		if !r.signalNewWorkers(&end) || time.Now().After(limit) {
 			t.Fatal("no end of the workers is noticed")
 		}
