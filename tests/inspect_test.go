@@ -70,7 +70,7 @@ argv = ["sleep", "900"]
 	if o := s.ddpbatch("exec", "mine", "--rank", "3", "--", "kill", "-STOP", strconv.Itoa(ranks[3].PID)); o.code != 0 {
 		t.Fatalf("exec: %v", o)
 	}
-	for end := time.Now().Add(time.Minute); !strings.HasPrefix(ranks[3].Doing, "stopped by "); time.Sleep(time.Second) {
+	for end := time.Now().Add(5 * time.Minute); !strings.HasPrefix(ranks[3].Doing, "stopped by "); time.Sleep(time.Second) {
 		if time.Now().After(end) {
 			t.Fatalf("rank 3: got %+v, want a stopped process", ranks[3])
 		}

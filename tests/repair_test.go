@@ -55,7 +55,7 @@ func TestRepairedRunKnowsItsQueuedJob(t *testing.T) {
 // partition changes the state of the cluster's partitions.
 func (s site) partition(state string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
 	defer cancel()
 	out := finish(s.t, s.Command(ctx, "sinfo", "--noheader", "--format=%R"))
 	for _, name := range strings.Fields(out.stdout) {

@@ -125,12 +125,12 @@ func (s *started) ends(t *testing.T, code int) {
 	}
 }
 
-// await waits until holds returns true. It fails the test after a minute.
+// await waits until holds returns true. It fails the test after five minutes.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited a minute: %s", what)
+			t.Fatalf("waited five minutes: %s", what)
 		}
 	}
 }

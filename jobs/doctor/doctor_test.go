@@ -205,21 +205,10 @@ func TestOpenOwnRejects(t *testing.T) {
 		if err := errors.Join(os.Chmod(path, 0o700), replace(path)); err != nil {
 			t.Fatal(err)
 		}
-		opened := make(chan error, 1)
-		go func() {
-			root, err := openNewDir(path)
-			if err == nil {
-				root.Close()
-			}
-			opened <- err
-		}()
-		select {
-		case err := <-opened:
-			if err == nil {
-				t.Errorf("%s: it is accepted", name)
-			}
-		case <-time.After(10 * time.Second):
-			t.Errorf("%s: openNewDir waits", name)
+		root, err := openNewDir(path) // does not wait for a writer of the pipe
+		if err == nil {
+			root.Close()
+			t.Errorf("%s: it is accepted", name)
 		}
 	}
 }

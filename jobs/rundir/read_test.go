@@ -95,18 +95,8 @@ func TestReadersRejectLinksAndPipes(t *testing.T) {
 				}
 				defer release()
 				for name, dir := range map[string]Dir{"by path": d, "held": held} {
-					done := make(chan bool)
-					go func() {
-						found, _ := r.read(dir)
-						done <- found
-					}()
-					select {
-					case found := <-done:
-						if found {
-							t.Errorf("%s: read", name)
-						}
-					case <-time.After(time.Minute):
-						t.Fatalf("%s: blocks", name)
+					if found, _ := r.read(dir); found { // does not wait for a writer
+						t.Errorf("%s: read", name)
 					}
 				}
 			})
@@ -145,15 +135,8 @@ func TestPipesInsteadOfDirectories(t *testing.T) {
 			if err := errors.Join(err, syscall.Mkfifo(path, 0o600)); err != nil {
 				t.Fatal(err)
 			}
-			done := make(chan error)
-			go func() { done <- c.read(d) }()
-			select {
-			case err := <-done:
-				if !errors.Is(err, syscall.ENOTDIR) {
-					t.Errorf("got %v, want %v", err, syscall.ENOTDIR)
-				}
-			case <-time.After(time.Minute):
-				t.Fatal("blocks")
+			if err := c.read(d); !errors.Is(err, syscall.ENOTDIR) {
+				t.Errorf("got %v, want %v", err, syscall.ENOTDIR)
 			}
 		})
 	}

@@ -190,10 +190,10 @@ func TestGitIsBounded(t *testing.T) {
 	wants(t, ask("exit 3"), "git rev-parse: exit status 3", "")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	must(t, os.WriteFile(bin+"/git", []byte("#!/bin/sh\nsleep 60"), 0o755))
+	must(t, os.WriteFile(bin+"/git", []byte("#!/bin/sh\nsleep 300"), 0o755))
 	start := time.Now()
 	_, err := Provenance(ctx, dir, []string{"PATH=" + bin + ":/usr/bin:/bin"})
-	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 2*time.Minute {
 		t.Errorf("%v after %v", err, time.Since(start))
 	}
 }

@@ -114,7 +114,8 @@ func TestCutShort(t *testing.T) {
 func TestOrphanedSbatch(t *testing.T) {
 	c := newCluster(t)
 	req := c.request(job("x", "", ""))
-	sub := c.cut(req, -time.Minute) // stored times have a resolution of one second
+	sub := c.cut(req, -time.Minute)                // stored times have a resolution of one second
+	c.submitter.timeouts.orphan = 10 * time.Minute // for a busy machine; the wait ends when the job exists
 	go func() {
 		time.Sleep(100 * time.Millisecond)
 		c.write(c.fake, "101.job", sub.Comment()+"\n")
