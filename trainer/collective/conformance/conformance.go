@@ -33,7 +33,7 @@ type Member struct {
 }
 
 // long is a timeout that no test reaches.
-const long = time.Minute
+const long = 5 * time.Minute
 
 // Run tests all guarantees of a member.
 func Run(t *testing.T, m Member) {

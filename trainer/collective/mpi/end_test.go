@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,8 @@ import (
 )
 
 // endVariable makes a process of this binary a rank that finalizes MPI: after "all have closed",
-// after "another gave up", or while "another lingers" that has closed.
+// after "another gave up", or while "another lingers" that has closed: "HOW,PATH". Rank 0 creates the
+// file at the path when it has ended; until then, the other rank stays.
 const endVariable = "MPI_TEST_END"
 
 const (
@@ -24,9 +26,10 @@ const (
 )
 
 // end prints the result of a rank's Finalize.
-func end(how string) error {
+func end(text string) error {
+	how, path, _ := strings.Cut(text, ",")
 	ctx := context.Background()
-	w, err := mpi.Connect(ctx, mpi.Options{Host: "here", Lookup: os.LookupEnv, ConnectTimeout: time.Minute, Timeout: time.Minute})
+	w, err := mpi.Connect(ctx, mpi.Options{Host: "here", Lookup: os.LookupEnv, ConnectTimeout: 10 * time.Minute, Timeout: 10 * time.Minute})
 	if err != nil {
 		return err
 	}
@@ -43,18 +46,24 @@ func end(how string) error {
 		if err := w.Finalize(); err != nil {
 			return err
 		}
-		time.Sleep(time.Second) // so that the other rank ends because of the message and not because of its launcher
+		awaitFile(path) // otherwise the launcher could stop the other rank
 		return nil
 	}
 	if w.Rank() == 1 && how == anotherStays {
 		err := w.Close()
-		time.Sleep(15 * time.Second) // much longer than finalizeTimeout
+		awaitFile(path)
 		return err
 	}
 	time.Sleep(time.Duration(w.Rank()) * 100 * time.Millisecond) // not at the same time, like after a training run
 	err = w.Finalize()
 	fmt.Printf("ended: %v, again: %v, by then: %v\n", err, w.Finalize(), w.Do(ctx, collective.Barrier()))
-	return nil
+	return os.WriteFile(path, nil, 0o600)
+}
+
+func awaitFile(path string) {
+	for _, err := os.Stat(path); err != nil; _, err = os.Stat(path) {
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // TestEndIsBounded checks that a process ends even if MPI_Finalize does not return: with MPICH
@@ -72,12 +81,12 @@ func TestEndIsBounded(t *testing.T) {
 			{anotherGaveUp, []string{"ended: end without MPI_Finalize: rank 1 gave up: barrier 1"}},
 		} {
 			t.Run(i.name+"/"+tt.how, func(t *testing.T) {
-				cmd, out := i.start(t, 2, endVariable+"="+tt.how)
+				cmd, out := i.start(t, 2, endVariable+"="+tt.how+","+filepath.Join(t.TempDir(), "ended"))
 				result := make(chan error, 1)
 				go func() { result <- cmd.Wait() }()
 				select {
 				case <-result: // a launcher may report the missing MPI_Finalize
-				case <-time.After(50 * time.Second): // less than the ranks' timeout of a minute
+				case <-time.After(5 * time.Minute): // less than the ranks' timeout
 					t.Fatalf("it does not end\n%s", out)
 				}
 				for _, text := range tt.want {
