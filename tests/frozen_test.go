@@ -81,13 +81,13 @@ func TestFrozenRankIsNamed(t *testing.T) {
 // TestFrozenRankOfAnOperationIsNamed freezes a rank that a collective detects before the launcher
 // does. It checks that the error names the frozen rank and not the rank that detected it.
 func TestFrozenRankOfAnOperationIsNamed(t *testing.T) {
-	cmd, stderr, _, run, pids := longRun(t, "collective_timeout = \"2s\"\n")
+	cmd, stderr, _, run, pids := longRun(t, "collective_timeout = \"10s\"\n")
 	if err := syscall.Kill(pids[1], syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	frozen := time.Now()
 	_ = cmd.Wait()
-	if cmd.ProcessState.ExitCode() != 4 || !strings.Contains(stderr.String(), "hangs or is cut off at step ") || !strings.Contains(stderr.String(), "no answer within 2s") {
+	if cmd.ProcessState.ExitCode() != 4 || !strings.Contains(stderr.String(), "hangs or is cut off at step ") || !strings.Contains(stderr.String(), "no answer within 10s") {
 		t.Errorf("%v, want exit code 4; got\n%s", cmd.ProcessState, stderr)
 	}
 	var failure struct {

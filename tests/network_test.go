@@ -99,7 +99,7 @@ func TestBlackholedPeer(t *testing.T) {
 	mustContain(t, s.log("hole", id), "(eth0 on n1)", "finished: 1 epoch")
 
 	s.on("n1", append([]string{"ip", "route", "del"}, hole...)...)
-	s.write("later.toml", strings.Replace(threeNodes("later", `collective_timeout = "3s"`), "epochs = 1", "epochs = 100000", 1))
+	s.write("later.toml", strings.Replace(threeNodes("later", `collective_timeout = "10s"`), "epochs = 1", "epochs = 100000", 1))
 	id = s.submit("later.toml")
 	waitForText(t, filepath.Join(s.run("later"), "slurm-"+id+".out"), "epoch 2/")
 	s.on("n1", append([]string{"ip", "route", "add"}, hole...)...)
@@ -107,7 +107,7 @@ func TestBlackholedPeer(t *testing.T) {
 	// The first rank to detect the failure is one of the two, or one connected to both. The two may
 	// be in the same operation, or one may be ahead.
 	log := s.log("later", id)
-	if !regexp.MustCompile(`error: .*no answer within 3s: (that rank does not respond to a query of its state|that rank has left the operation, but its message to rank [01] was lost|ranks [0-9, -]+ wait for each other)`).MatchString(log) {
+	if !regexp.MustCompile(`error: .*no answer within 10s: (that rank does not respond to a query of its state|that rank has left the operation, but its message to rank [01] was lost|ranks [0-9, -]+ wait for each other)`).MatchString(log) {
 		t.Errorf("the log does not say who is cut off:\n%s", log)
 	}
 }
@@ -116,7 +116,7 @@ func TestBlackholedPeer(t *testing.T) {
 // training, with the time.
 func TestLinkLostWhileTraining(t *testing.T) {
 	s := newSite(t, cluster.Options{})
-	job := strings.Replace(threeNodes("cut", `collective_timeout = "5s"`), "epochs = 1", "epochs = 1000", 1)
+	job := strings.Replace(threeNodes("cut", `collective_timeout = "10s"`), "epochs = 1", "epochs = 1000", 1)
 	s.write("job.toml", job)
 	id := s.submit("job.toml")
 	waitForText(t, filepath.Join(s.run("cut"), "slurm-"+id+".out"), "epoch 1/1000")

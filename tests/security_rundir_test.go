@@ -161,7 +161,7 @@ func testRankZeroOfAnotherUser(t *testing.T, s *twoUsers) {
 	alice, mallory := s.people(t)
 	dir := s.scratch(t)
 	mallory.sh(dir, "mkdir -m 0777 runs ran && chmod 0777 ran")
-	job := command("team", 1, "/bin/sh", "-c", `: >ran/$(id -un)-$RANK`) + "[network]\njoin_timeout = \"5s\"\n"
+	job := command("team", 1, "/bin/sh", "-c", `: >ran/$(id -un)-$RANK`) + "[network]\njoin_timeout = \"20s\"\n"
 	job = strings.Replace(job, "nodes = 1", "nodes = 1\ntasks_per_node = 2", 1)
 	alice.write(filepath.Join(dir, "team.toml"), job)
 

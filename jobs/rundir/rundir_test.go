@@ -227,7 +227,7 @@ func TestPrepare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(first.Run) != 16 || first.Name != "demo" || first.Base != "/home/a" || first.Version != "v1" || time.Since(first.Created) > time.Minute {
+	if len(first.Run) != 16 || first.Name != "demo" || first.Base != "/home/a" || first.Version != "v1" || time.Since(first.Created) > time.Hour {
 		t.Errorf("record %+v", first)
 	}
 	if _, err := Open(d.Path); err != nil {

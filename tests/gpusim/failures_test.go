@@ -51,7 +51,7 @@ func TestLaunchFails(t *testing.T) {
 				Ranks []rendezvous.RankStatus `json:"ranks"`
 			}
 			check(t, json.Unmarshal(must[[]byte](t)(os.ReadFile(filepath.Join(l.dir, "failure.json"))), &f))
-			const most = 30 * time.Second // 8 s of deadline, 3 s for ranks to end, and time for a busy machine
+			const most = 2 * time.Minute // 8 s of deadline, 3 s for ranks to end, and time for a busy machine
 			if l.code != 1 || f.Exit != 1 || l.took > most {
 				t.Errorf("exit code %d, %d in failure.json, after %s", l.code, f.Exit, l.took)
 			}
