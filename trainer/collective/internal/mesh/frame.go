@@ -47,24 +47,22 @@ type frame struct {
 	sum  uint32 // of the payload
 }
 
-// An integrity is the error of a message that arrived altered, repeated, or incomplete.
-type integrity string
+// An integrityError is the error of a message that arrived altered, repeated, or incomplete.
+type integrityError struct{ text, hint string }
 
-func (e integrity) Error() string { return string(e) }
+func (e integrityError) Error() string { return e.text }
 
 // ExitCode returns the exit code for a lost rank: the job is not at fault, and training
 // resumes from the last checkpoint.
-func (integrity) ExitCode() int { return exitcode.Lost }
+func (integrityError) ExitCode() int { return exitcode.Lost }
 
 // Hint returns the fix.
-func (integrity) Hint() string {
-	return "the network between the two nodes, or the memory of one of them, altered data, and TCP did not detect it: ask the administrators to test both, and restart the job to resume from the last checkpoint; [restart] max_without_progress starts the ranks again automatically"
-}
+func (e integrityError) Hint() string { return e.hint }
 
-const (
-	errDamagedHead integrity = "the header of a message is corrupt (its CRC-32C does not match)"
-	errForeign     integrity = "received a message that was sent over another connection"
-)
+// corrupt returns the error of an invalid message on a connection with CRCs.
+func corrupt(format string, args ...any) error {
+	return integrityError{fmt.Sprintf(format, args...), "the network between the two nodes, or the memory of one of them, altered data, and TCP did not detect it: ask the administrators to test both, and restart the job to resume from the last checkpoint; [restart] max_without_progress starts the ranks again automatically"}
+}
 
 // stream is the state of one direction of a connection. Only the two ends have its mark, so a frame
 // of a different connection is not accepted.
@@ -117,13 +115,13 @@ func (at *stream) decode(f *frame, b []byte) error {
 			return errAltered
 		}
 	} else if crc32c.Update(0, b[:sumAt]) != order.Uint32(b[sumAt:]) {
-		return errDamagedHead
+		return corrupt("the header of a message is corrupt (its CRC-32C does not match)")
 	}
 	if order.Uint64(b[52:]) != at.mark {
-		return errForeign
+		return corrupt("received a message that was sent over another connection")
 	}
 	if number := order.Uint32(b[48:]); number != at.next {
-		return integrity(fmt.Sprintf("received message %d instead of message %d: a message was repeated or dropped", number, at.next))
+		return corrupt("received message %d instead of message %d: a message was repeated or dropped", number, at.next)
 	}
 	*f = frame{class: class(b[0]), size: int(order.Uint32(b[40:])), sum: order.Uint32(b[44:]), Head: Head{
 		Key: Key{Group: order.Uint64(b[8:]), Sequence: order.Uint64(b[16:]), Step: order.Uint32(b[24:]),
@@ -138,10 +136,10 @@ func (at *stream) decode(f *frame, b []byte) error {
 		limit = 0
 	}
 	if f.class < classOperation || f.class > classQuery {
-		return integrity(fmt.Sprintf("received a message of unknown class %d", f.class))
+		return corrupt("received a message of unknown class %d", f.class)
 	}
 	if f.size > limit {
-		return integrity(fmt.Sprintf("received a message of %d bytes, over the limit of %d", f.size, limit))
+		return corrupt("received a message of %d bytes, over the limit of %d", f.size, limit)
 	}
 	at.next++
 	return nil
@@ -182,7 +180,7 @@ func (at *stream) read(r io.Reader, f *frame, buffer func(*frame) ([]byte, error
 		}
 	}
 	if sum != f.sum {
-		return integrity(fmt.Sprintf("a message of %d bytes is corrupt (its CRC-32C is %08x, not %08x)", f.size, sum, f.sum))
+		return corrupt("a message of %d bytes is corrupt (its CRC-32C is %08x, not %08x)", f.size, sum, f.sum)
 	}
 	return nil
 }

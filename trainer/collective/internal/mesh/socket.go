@@ -170,13 +170,12 @@ func (n *network) serve(p *peer, s *socket) {
 		var remoteErr *RemoteAbort
 		var peerErr *PeerError
 		var mismatchErr *Mismatch
-		var integrityErr integrity
-		var alterationErr alteration
+		var integrityErr integrityError
 		switch {
 		case errors.As(err, &remoteErr):
 			p.end(n.fail(err))
 			return
-		case errors.As(err, &integrityErr) || errors.As(err, &alterationErr):
+		case errors.As(err, &integrityErr):
 			err = &PeerError{p.rank, err}
 			fallthrough
 		case errors.As(err, &peerErr) || errors.As(err, &mismatchErr):

@@ -5,7 +5,6 @@ import (
 	"crypto/cipher"
 	"encoding/binary"
 
-	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
@@ -57,21 +56,9 @@ func (t *tagger) isValid(tag []byte, part byte, b []byte) bool {
 	return err == nil
 }
 
-// An alteration is the error of a message whose tag does not match.
-type alteration string
-
-const errAltered alteration = "a message was altered, repeated, dropped, or inserted on the path between these two ranks (its tag does not match)"
-
-func (e alteration) Error() string { return string(e) }
-
-// ExitCode returns the exit code for a lost rank: the job is not at fault, and training
-// resumes from the last checkpoint.
-func (alteration) ExitCode() int { return exitcode.Lost }
-
-// Hint returns the fix.
-func (alteration) Hint() string {
-	return "a fault or an attacker altered the data in transit, and it was not used: inform the administrators of the network and of both nodes, and restart the job to resume from the last checkpoint"
-}
+// errAltered is the error of a message whose tag does not match.
+var errAltered error = integrityError{"a message was altered, repeated, dropped, or inserted on the path between these two ranks (its tag does not match)",
+	"a fault or an attacker altered the data in transit, and it was not used: inform the administrators of the network and of both nodes, and restart the job to resume from the last checkpoint"}
 
 // label returns the label of wire connections. Ranks with different kinds of protection cannot
 // connect.
