@@ -12,6 +12,8 @@ import (
 	"os/user"
 	"sync"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // startTimeout limits the start of a cluster, a node, or slurmctld, unless the context ends
@@ -64,7 +66,7 @@ func Start(ctx context.Context, o Options) (c *Cluster, err error) {
 // checkMachine checks the requirements of a start: root and the programs.
 func checkMachine(o Options) error {
 	if os.Geteuid() != 0 {
-		return &hinted{errors.New("not root: namespaces and Slurm's daemons need it"), "run the tests as root on Debian"}
+		return hints.Errorf("run the tests as root on Debian", "not root: namespaces and Slurm's daemons need it")
 	}
 	programs := []string{"slurmctld", "slurmd", "munged", "scontrol", "sinfo", "srun", "setpriv", "nsenter", "mount"}
 	if o.Accounting {
@@ -72,11 +74,11 @@ func checkMachine(o Options) error {
 	}
 	for _, name := range programs {
 		if _, err := exec.LookPath(name); err != nil {
-			return &hinted{err, "install what the tests need with tests/setup.sh"}
+			return hints.Add(err, "install what the tests need with tests/setup.sh")
 		}
 	}
 	if _, err := user.Lookup("munge"); err != nil {
-		return &hinted{err, "install what the tests need with tests/setup.sh"}
+		return hints.Add(err, "install what the tests need with tests/setup.sh")
 	}
 	return nil
 }

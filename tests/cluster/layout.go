@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // A layout is the path of a cluster's directory. Its methods return the paths in it.
@@ -185,24 +187,12 @@ const longestSocket = 107
 func (l layout) check() error {
 	// The longest path is slurmstepd's socket: NODE_JOB.STEP in the node's spool directory.
 	if longest := l.spool("n100") + "/n100_4294967295.4294967295"; len(longest) > longestSocket {
-		return &hinted{fmt.Errorf("directory %q is too long: the path of a socket in it may have %d bytes at most", string(l), longestSocket),
-			"take a directory right below /tmp, or leave Options.Dir empty"}
+		return hints.Errorf("take a directory right below /tmp, or leave Options.Dir empty",
+			"directory %q is too long: the path of a socket in it may have %d bytes at most", string(l), longestSocket)
 	}
 	if strings.ContainsAny(string(l), " \t\n\"#%,[]") { // characters with a meaning in slurm.conf
-		return &hinted{fmt.Errorf("directory %q has a character that slurm.conf cannot have in a path", string(l)),
-			"take a directory right below /tmp, or leave Options.Dir empty"}
+		return hints.Errorf("take a directory right below /tmp, or leave Options.Dir empty",
+			"directory %q has a character that slurm.conf cannot have in a path", string(l))
 	}
 	return nil
 }
-
-// A hinted error has a hint.
-type hinted struct {
-	error
-	hint string
-}
-
-// Hint returns the fix for the error in one line.
-func (h *hinted) Hint() string { return h.hint }
-
-// Unwrap returns the error without the hint.
-func (h *hinted) Unwrap() error { return h.error }

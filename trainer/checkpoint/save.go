@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/trainer/safetensors"
 )
@@ -310,46 +311,26 @@ func syncDir(dir *os.Root) error {
 	return nil
 }
 
-// fullError is the error for a full disk or an exceeded quota.
-type fullError struct {
-	error
-	earlier bool // the directory has checkpoints
+// addHint adds a hint to a file system error. Dir is the directory of the checkpoints.
+func addHint(dir string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EFBIG):
+		hint := "raise the limit on the size of files (`ulimit -f`), or use a file system that supports larger files"
+		if hasAny(dir) {
+			hint += "; earlier checkpoints are intact"
+		}
+		return hints.Add(err, hint)
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+		return hints.Add(err, fullHint(dir))
+	}
+	return err
 }
 
-func (f fullError) Unwrap() error { return f.error }
-
-// Hint returns the fix.
-func (f fullError) Hint() string {
-	if f.earlier {
+// fullHint returns the hint for a full disk or an exceeded quota. Dir is the directory of the
+// checkpoints.
+func fullHint(dir string) string {
+	if hasAny(dir) {
 		return "the disk or your quota is full; earlier checkpoints are intact: free some space, then start the job again to resume from the newest one"
 	}
 	return "the disk or your quota is full, and nothing was saved yet: free some space, then start the job again"
-}
-
-// fileSizeError is the error for a file that exceeds the process's file size limit.
-type fileSizeError struct {
-	error
-	earlier bool // the directory has checkpoints
-}
-
-func (t fileSizeError) Unwrap() error { return t.error }
-
-// Hint returns the fix.
-func (t fileSizeError) Hint() string {
-	hint := "raise the limit on the size of files (`ulimit -f`), or use a file system that supports larger files"
-	if t.earlier {
-		hint += "; earlier checkpoints are intact"
-	}
-	return hint
-}
-
-// addHint adds a hint to a file system error. Dir is the directory of the checkpoints.
-func addHint(dir string, err error) error {
-	if errors.Is(err, syscall.EFBIG) {
-		return fileSizeError{err, hasAny(dir)}
-	}
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fullError{err, hasAny(dir)}
-	}
-	return err
 }

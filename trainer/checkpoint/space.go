@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // CheckSpace returns an error, with sizes, if the file system of dir has too little space for n
@@ -45,5 +46,5 @@ func checkFree(dir string, bytes int64, what string) error {
 	if bytes <= free {
 		return nil
 	}
-	return fullError{fmt.Errorf("not enough space for %s in %q: %s are free", what, dir, format.Bytes(free)), hasAny(dir)}
+	return hints.Errorf(fullHint(dir), "not enough space for %s in %q: %s are free", what, dir, format.Bytes(free))
 }

@@ -12,21 +12,14 @@
 package cuda
 
 import (
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/driver"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
 )
 
 // ErrNotBuilt reports that the program was built without the tag cuda.
-var ErrNotBuilt error = notBuilt{}
-
-type notBuilt struct{}
-
-func (notBuilt) Error() string { return "this program was built without GPU support (build tag cuda)" }
-
-// Hint returns the fix.
-func (notBuilt) Hint() string {
-	return "build it with `make build`, which needs gcc and no CUDA toolkit"
-}
+var ErrNotBuilt = hints.Errorf("build it with `make build`, which needs gcc and no CUDA toolkit",
+	"this program was built without GPU support (build tag cuda)")
 
 // Device describes a GPU.
 type Device = driver.Info

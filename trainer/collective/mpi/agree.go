@@ -48,7 +48,7 @@ func (g *group) compareCalls(ctx context.Context, sequence uint64, c *collective
 		return l.Iallreduce(nil, address(g.voteBuffer), 3, l.Type(libmpi.Uint64), l.Op(libmpi.Max), g.comm, r)
 	})
 	if err != nil {
-		return false, g.findUnresponsive(ctx, sequence, err)
+		return false, g.findUnresponsive(sequence, err)
 	}
 	if vote[0] == ^vote[1] {
 		return vote[2] != 0, problem
@@ -163,7 +163,7 @@ func (s timeoutError) Error() string { return fmt.Sprintf("no answer within %s",
 
 // findUnresponsive names the first rank that does not confirm that it is in an operation, after the
 // operation's timeout. If all confirm it, it names the next rank.
-func (g *group) findUnresponsive(ctx context.Context, sequence uint64, err error) error {
+func (g *group) findUnresponsive(sequence uint64, err error) error {
 	var timeoutErr timeoutError
 	if !errors.As(err, &timeoutErr) {
 		return err

@@ -39,10 +39,12 @@ package mpi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/collective/mpi/libmpi"
 )
 
@@ -71,7 +73,7 @@ func Connect(ctx context.Context, o Options) (*World, error) {
 	defer cancel()
 	launcher := libmpi.StartedBy(o.Lookup)
 	if launcher == libmpi.LauncherNone {
-		return nil, &MislaunchedError{Why: "no MPI launcher started this process"}
+		return nil, mislaunched(nil, "no MPI launcher started this process")
 	}
 	for name, value := range o.Set {
 		if err := os.Setenv(name, value); err != nil {
@@ -83,7 +85,7 @@ func Connect(ctx context.Context, o Options) (*World, error) {
 		return nil, err
 	}
 	if lib.Flavor == libmpi.OpenMPI && launcher == libmpi.LauncherPMI {
-		return nil, &MislaunchedError{Library: lib, Why: "Open MPI requires PMIx, but the launcher provides PMI"}
+		return nil, mislaunched(lib, "Open MPI requires PMIx, but the launcher provides PMI")
 	}
 	p := &process{lib: lib, timeout: o.ConnectTimeout}
 	if err := p.start(ctx); err != nil {
@@ -93,7 +95,7 @@ func Connect(ctx context.Context, o Options) (*World, error) {
 		o.Rank, o.Size = p.rank, started(o.Lookup, p.size)
 	}
 	if p.rank != o.Rank || p.size != o.Size {
-		return nil, &MislaunchedError{Library: lib, Why: fmt.Sprintf("MPI reports rank %d of %d, but the launcher reports rank %d of %d", p.rank, p.size, o.Rank, o.Size)}
+		return nil, mislaunched(lib, fmt.Sprintf("MPI reports rank %d of %d, but the launcher reports rank %d of %d", p.rank, p.size, o.Rank, o.Size))
 	}
 	for r := range p.size {
 		p.allRanks = append(p.allRanks, r)
@@ -120,21 +122,11 @@ func started(lookup func(string) (string, bool), size int) int {
 	return size
 }
 
-// MislaunchedError reports that the launcher does not match the library.
-type MislaunchedError struct {
-	Library *libmpi.Library // nil if none was loaded
-	Why     string
-}
-
-// Error returns the mismatch.
-func (e *MislaunchedError) Error() string {
-	if e.Library == nil {
-		return e.Why
+// mislaunched returns the error for a launcher that does not match the library, which is nil if none
+// was loaded.
+func mislaunched(lib *libmpi.Library, why string) error {
+	if lib != nil {
+		why = fmt.Sprintf("%s (%s) was not started by its own launcher: %s", lib.Version, lib.Path, why)
 	}
-	return fmt.Sprintf("%s (%s) was not started by its own launcher: %s", e.Library.Version, e.Library.Path, e.Why)
-}
-
-// Hint returns the fix.
-func (*MislaunchedError) Hint() string {
-	return `use the mpirun of the library, or set slurm.mpi to "pmix" for Open MPI, "pmi2" for MPICH, or "cray_shasta" for Cray MPICH ("srun --mpi=list" shows the supported types); or set network.mpi_library to a different library`
+	return hints.Add(errors.New(why), `use the mpirun of the library, or set slurm.mpi to "pmix" for Open MPI, "pmi2" for MPICH, or "cray_shasta" for Cray MPICH ("srun --mpi=list" shows the supported types); or set network.mpi_library to a different library`)
 }

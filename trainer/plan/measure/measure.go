@@ -7,11 +7,11 @@ package measure
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -64,7 +64,8 @@ func Compute(ctx context.Context, o Options) (Speed, error) {
 	}
 	w := plan.Count(m, o.Sample, batch, o.Precision, false)
 	if need := w.Memory(ddp.DDP, o.Element, 1, plan.Program{}).Total(); o.Memory > 0 && need > o.Memory {
-		return Speed{}, tooLarge{fmt.Errorf("measure a step: %d samples need %s of memory, and %s are free", batch, format.Bytes(need), format.Bytes(o.Memory))}
+		return Speed{}, hints.Errorf("measure on a larger machine, or give the speed of a rank: --gflops",
+			"measure a step: %d samples need %s of memory, and %s are free", batch, format.Bytes(need), format.Bytes(o.Memory))
 	}
 	d := cpu.New(o.Threads)
 	params := m.Params()
@@ -95,12 +96,4 @@ func Compute(ctx context.Context, o Options) (Speed, error) {
 		}
 	}
 	return Speed{w.FLOP() / step, float64(w.NumParams()) * o.Element.Update / moving, batch}, nil
-}
-
-// tooLarge is the error for a model that exceeds this machine's memory.
-type tooLarge struct{ error }
-
-// Hint returns the fix.
-func (tooLarge) Hint() string {
-	return "measure on a larger machine, or give the speed of a rank: --gflops"
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 // These are the file names of the libraries, by flavor. The dynamic linker searches
@@ -16,19 +18,10 @@ var (
 	otherNames = []string{"libmpi.so"}
 )
 
-// NotFoundError reports that no library was found.
-type NotFoundError struct {
-	Tried []string // each name with the error of the dynamic linker
-}
-
-// Error lists the names that were tried.
-func (e *NotFoundError) Error() string {
-	return "no MPI library found: " + strings.Join(e.Tried, "; ")
-}
-
-// Hint returns the fix.
-func (e *NotFoundError) Hint() string {
-	return "load the center's MPI module with setup.modules, or set network.mpi_library to the path of the library"
+// notFound returns the error if no library was found: each name with the error of the dynamic linker.
+func notFound(tried []string) error {
+	return hints.Errorf("load the center's MPI module with setup.modules, or set network.mpi_library to the path of the library",
+		"no MPI library found: %s", strings.Join(tried, "; "))
 }
 
 // Open finds and loads the library. If path is not empty, it is the path or name of the library.
@@ -45,15 +38,15 @@ func Open(path string, lookup func(string) (string, bool)) (*Library, error) {
 		}
 		return l, nil
 	}
-	missing := &NotFoundError{}
+	var tried []string
 	for _, name := range candidates(lookup) {
 		l, err := open(name)
 		if err == nil {
 			return l, nil
 		}
-		missing.Tried = append(missing.Tried, err.Error())
+		tried = append(tried, err.Error())
 	}
-	return nil, missing
+	return nil, notFound(tried)
 }
 
 // candidates returns the names in the order to try.

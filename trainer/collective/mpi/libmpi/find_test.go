@@ -1,10 +1,11 @@
 package libmpi
 
 import (
-	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 )
 
 func lookup(variables map[string]string) func(string) (string, bool) {
@@ -54,12 +55,11 @@ func TestOpenRefuses(t *testing.T) {
 // TestNotFound checks that the error for a missing MPI library lists the attempts, and that its
 // hint gives the fix.
 func TestNotFound(t *testing.T) {
-	var err error = &NotFoundError{Tried: []string{"libmpi.so.40: no such file", "libmpi.so: no such file"}}
-	var h interface{ Hint() string }
+	err := notFound([]string{"libmpi.so.40: no such file", "libmpi.so: no such file"})
 	if got := err.Error(); got != "no MPI library found: libmpi.so.40: no such file; libmpi.so: no such file" {
 		t.Errorf("it says %q", got)
 	}
-	if !errors.As(err, &h) || !strings.Contains(h.Hint(), "network.mpi_library") {
+	if !strings.Contains(hints.Of(err), "network.mpi_library") {
 		t.Error("it has no hint about network.mpi_library")
 	}
 }
