@@ -2,6 +2,7 @@ package rendezvous
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -58,7 +59,7 @@ func (s *Server) exchange(rank int, name string, payload []byte) error {
 	}
 	payloads := r.payloads
 	r.payloads = nil
-	members := append([]*wire.Conn(nil), s.members...)
+	members := slices.Clone(s.members)
 	hasFailed := s.first != nil
 	s.mu.Unlock()
 	if hasFailed {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -125,8 +126,7 @@ func (s *Server) Failing() <-chan struct{} { return s.failing }
 func (s *Server) Outcome() Outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := Outcome{Ranks: append([]RankStatus(nil), s.ranks...), First: s.first, Exit: s.exit}
-	return o
+	return Outcome{Ranks: slices.Clone(s.ranks), First: s.first, Exit: s.exit}
 }
 
 // Stop requests every rank to save and leave, including ranks that join later.

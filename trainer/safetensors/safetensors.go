@@ -20,7 +20,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sort"
+	"strings"
 	"unsafe"
 )
 
@@ -50,7 +50,7 @@ func (t Tensor) Bytes() []byte { return memory(t.Data) }
 // gets the whole header.
 func Write(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 	sorted := slices.Clone(tensors)
-	sort.Slice(sorted, func(i, j int) bool { return sorted[i].Name < sorted[j].Name })
+	slices.SortFunc(sorted, func(a, b Tensor) int { return strings.Compare(a.Name, b.Name) })
 	for _, t := range sorted {
 		if n, err := elements(t.Shape); err == nil && int64(len(t.Data)) != n {
 			return fmt.Errorf("write tensor %q: shape %v has %d elements, the data %d", t.Name, t.Shape, n, len(t.Data))
