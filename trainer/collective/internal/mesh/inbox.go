@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 )
@@ -172,15 +171,12 @@ func (x *inbox) Lost(ranks []int) error {
 
 // markLost marks a rank as lost and fails the transfers that wait for it. It returns the reason why
 // nothing can be sent to the rank anymore: the error of the mesh if the mesh failed before, because
-// the peers of a mesh that fails close their connections. If the rank reported another rank as the
-// root cause before, the error names the root cause.
+// the peers of a mesh that fails close their connections.
 func (x *inbox) markLost(peer int, err error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.lost[peer] == nil {
-		cause := &PeerError{peer, err}
-		_ = errors.As(err, &cause)
-		x.lost[peer] = cause
+		x.lost[peer] = &PeerError{peer, err}
 	}
 	x.drop(func(from int) bool { return from == peer }, x.lost[peer])
 	return x.failure(peer)
