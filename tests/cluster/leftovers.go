@@ -77,7 +77,8 @@ func endLeftovers(lock *os.File) error {
 }
 
 func endLeftover(pid int, start string) error {
-	deadline := time.Now().Add(10 * time.Second)
+	const timeout = 2 * time.Minute // a process may wait for a slow disk
+	deadline := time.Now().Add(timeout)
 	for {
 		// The start time distinguishes the process from a later process with the same ID. An init
 		// process is gone only after all other processes of its namespace.
@@ -88,7 +89,7 @@ func endLeftover(pid int, start string) error {
 			return fmt.Errorf("end process %d of an earlier test cluster: %w", pid, err)
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("end process %d of an earlier test cluster: still there 10s after a kill", pid)
+			return fmt.Errorf("end process %d of an earlier test cluster: still there %v after a kill", pid, timeout)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
