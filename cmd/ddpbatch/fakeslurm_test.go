@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
 )
@@ -126,6 +127,10 @@ func elementsOf(script string) []int {
 func (f fakeJobs) state(id string, take bool) ([]string, error) {
 	path := f.path("job-" + id + ".state")
 	text, err := os.ReadFile(path)
+	for err == nil && len(text) == 0 { // a test is writing the file
+		time.Sleep(time.Millisecond)
+		text, err = os.ReadFile(path)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("slurm_load_jobs error: Invalid job id specified")
 	}
