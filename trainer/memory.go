@@ -21,7 +21,7 @@ func (r *run) checkMemory() error {
 		return err
 	}
 	if gpu := r.device.Accelerator(); gpu != nil {
-		free, overhead := gpu.Available(), r.libraryOverhead()
+		free, overhead := gpu.Available(), gpu.LazyBytes()+r.deviceComm.LazyBytes() // CUDA's libraries do not report their memory
 		if need+overhead > free {
 			return hints.Errorf(hintGPU, "the model and its batches need %s of memory, libraries about %s more, and %s are free on %s",
 				format.Bytes(need), format.Bytes(overhead), format.Bytes(free), r.device.Name())
@@ -57,12 +57,6 @@ func (r *run) checkCopyMemory(copies int64) error {
 		return nil
 	}
 	return hints.Errorf(hintCopies, "the copies that checkpoint.async saves need %s of this machine's memory, and %s are free", format.Bytes(copies), format.Bytes(free))
-}
-
-// libraryOverhead estimates the GPU memory that the device and the GPU communicator use in addition
-// to tensors. CUDA's libraries do not report it.
-func (r *run) libraryOverhead() int64 {
-	return r.device.Accelerator().LazyBytes() + r.deviceComm.LazyBytes()
 }
 
 // memoryNeeded returns the memory of this rank in bytes: parameters, gradients, optimizer state,

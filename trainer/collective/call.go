@@ -129,9 +129,9 @@ func Receive[T Number](buf []T, from, tag int) Call {
 	return Call{Kind: KindReceive, Type: element.Of[T](), Root: from, Tag: tag, Recv: element.Bytes(buf)}
 }
 
-// part returns the number of bytes that belong to one of n ranks, or the length of the whole buffer
+// Part returns the number of bytes that belong to one of n ranks, or the length of the whole buffer
 // if the operation does not divide it.
-func (c *Call) part(n int) int {
+func (c *Call) Part(n int) int {
 	switch c.Kind {
 	case KindReduceScatter, KindScatter:
 		return len(c.Recv)
@@ -141,8 +141,8 @@ func (c *Call) part(n int) int {
 	return len(c.Send)
 }
 
-// check checks the arguments on this rank.
-func (c *Call) check(rank, size int) error {
+// Check checks the arguments on a rank of a group of the given size.
+func (c *Call) Check(rank, size int) error {
 	if !c.Type.Valid() {
 		return fmt.Errorf("unsupported element type %v", c.Type)
 	}

@@ -93,14 +93,14 @@ func (g *group) perform(ctx context.Context, c *Call, number uint64) error {
 			return err
 		}
 		defer g.running.Done()
-		err := c.check(g.rank, len(g.members))
+		err := c.Check(g.rank, len(g.members))
 		if err == nil {
 			err = g.direct(ctx, c, uint32(number))
 		}
 		return g.finalizeError(c.Kind, uint64(c.Tag), err)
 	}
-	return g.inTurn(ctx, groupState{number, c.signature(len(g.members))}, func() error {
-		if err := c.check(g.rank, len(g.members)); err != nil {
+	return g.inTurn(ctx, groupState{number, c.Signature(len(g.members))}, func() error {
+		if err := c.Check(g.rank, len(g.members)); err != nil {
 			return err
 		}
 		return g.engine.run(ctx, number, c)
@@ -205,12 +205,12 @@ func arguments(s mesh.Signature) string {
 	return text
 }
 
-// signature returns the arguments that must be equal on all ranks.
-func (c *Call) signature(n int) mesh.Signature {
+// Signature returns the arguments that must be equal on all n ranks.
+func (c *Call) Signature(n int) Signature {
 	if c.parent != nil {
 		return *c.parent
 	}
-	s := mesh.Signature{Kind: uint8(c.Kind), Type: uint8(c.Type), Bytes: uint64(c.part(n))}
+	s := mesh.Signature{Kind: uint8(c.Kind), Type: uint8(c.Type), Bytes: uint64(c.Part(n))}
 	if c.Kind.reduces() {
 		s.Op = uint8(c.Op)
 	}

@@ -17,16 +17,6 @@ import (
 // Signature holds the arguments of a call that must be equal on all ranks.
 type Signature = mesh.Signature
 
-// Signature returns the signature of the call among n ranks.
-func (c *Call) Signature(n int) Signature { return c.signature(n) }
-
-// Check checks the arguments on a rank of a group of the given size.
-func (c *Call) Check(rank, size int) error { return c.check(rank, size) }
-
-// Part returns the number of bytes that belong to one of n ranks, or the length of the whole buffer
-// if the operation does not divide it.
-func (c *Call) Part(n int) int { return c.part(n) }
-
 // Diverged returns an error that describes how the call of another rank differs from this rank's
 // call.
 func Diverged(sequence uint64, local, remote Signature) error {

@@ -154,7 +154,7 @@ func (s *shared) receive(c *Call, w partRange, shown func(r, p int) []byte) {
 // staged copies each rank's data through windows in shared memory, two of which are in use at a
 // time: others may still read one while the next is filled.
 func (s *shared) staged(ctx context.Context, c *Call) error {
-	n, whole := len(s.members), c.part(len(s.members))
+	n, whole := len(s.members), c.Part(len(s.members))
 	parts := 1
 	if c.Kind == KindScatter || c.Kind == KindAllToAll || c.Kind == KindReduceScatter {
 		parts = n

@@ -49,7 +49,7 @@ func (m *messages) exchange(ctx context.Context, sequence uint64, c *Call, do fu
 	defer cancel()
 	n := len(m.members)
 	x := &exchange{messages: m, ctx: ctx, call: c, n: n, ranks: n,
-		head: mesh.Head{Key: mesh.Key{Group: m.id, Sequence: sequence}, Signature: c.signature(n)}}
+		head: mesh.Head{Key: mesh.Key{Group: m.id, Sequence: sequence}, Signature: c.Signature(n)}}
 	if err := m.mesh.Enter(m.id, sequence, x.head.Signature); err != nil {
 		return err
 	}

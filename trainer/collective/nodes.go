@@ -143,7 +143,7 @@ func (e *nodes) ranks(indices []int) []int {
 }
 
 func (e *nodes) run(ctx context.Context, sequence uint64, c *Call) error {
-	asked := c.signature(len(e.flat.members))
+	asked := c.Signature(len(e.flat.members))
 	o := &onNodes{nodes: e, ctx: ctx, sequence: sequence, call: c, parent: &asked}
 	switch c.Kind {
 	case KindBarrier:

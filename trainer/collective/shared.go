@@ -57,7 +57,7 @@ func (s *shared) run(ctx context.Context, sequence uint64, c *Call) error {
 	s.turn++
 	small := c.step == nil && c.Kind == KindAllReduce && len(c.Send) <= smallBytes
 	s.deadline = time.Time{}
-	s.board.publish(s.rank, turn, c, c.signature(n))
+	s.board.publish(s.rank, turn, c, c.Signature(n))
 	if small {
 		copy(s.board.small(s.rank, turn), c.Send)
 	}
@@ -89,8 +89,8 @@ func (s *shared) run(ctx context.Context, sequence uint64, c *Call) error {
 	case c.Kind == KindAllReduce:
 		return s.allReduceStaged(ctx, c)
 	case direct:
-		s.receive(c, partRange{whole: c.part(n), n: c.part(n)}, func(r, p int) []byte {
-			return s.board.send(r, turn)[p*c.part(n):][:c.part(n)]
+		s.receive(c, partRange{whole: c.Part(n), n: c.Part(n)}, func(r, p int) []byte {
+			return s.board.send(r, turn)[p*c.Part(n):][:c.Part(n)]
 		})
 	default:
 		return s.staged(ctx, c)

@@ -16,7 +16,7 @@ func (SingleRank) Size() int { return 1 }
 
 // Do copies this rank's input to its output.
 func (SingleRank) Do(ctx context.Context, c Call) error {
-	if err := c.check(0, 1); err != nil {
+	if err := c.Check(0, 1); err != nil {
 		return fmt.Errorf("%v: %w", c.Kind, err)
 	}
 	c.copyOwn()

@@ -42,6 +42,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
@@ -88,6 +89,7 @@ func Connect(ctx context.Context, o Options) (*World, error) {
 		return nil, mislaunched(lib, "Open MPI requires PMIx, but the launcher provides PMI")
 	}
 	p := &process{lib: lib, timeout: o.ConnectTimeout}
+	p.finalize = sync.OnceValue(p.finalizeOnce)
 	if err := p.start(ctx); err != nil {
 		return nil, fmt.Errorf("initialize %s (%s): %w", lib.Version, lib.Path, err)
 	}

@@ -27,10 +27,8 @@ type process struct {
 	allRanks []int
 	halves   [2][]libmpi.Handle // reductions of bfloat16 and float16, by element.Op
 
-	// end makes the thread that initialized MPI finalize it, once.
-	end         chan chan error
-	once        sync.Once
-	finalizeErr error
+	end      chan chan error // makes the thread that initialized MPI finalize it
+	finalize func() error    // calls finalizeOnce once
 
 	// mu serializes calls of MPI and guards the fields below.
 	mu         sync.Mutex
@@ -200,14 +198,9 @@ func (p *process) test(request *libmpi.Handle) (bool, error) {
 // waits for the launcher without polling. A late rank then flushes without success.
 const finalizeTimeout = 5 * time.Second
 
-// finalize finalizes MPI after every rank has closed. It waits for the ranks, because a launcher
+// finalizeOnce finalizes MPI after every rank has closed. It waits for the ranks, because a launcher
 // may stop all ranks when one exits without MPI_Finalize, and one of them may still save. Its
 // errors are for the log: the process can exit.
-func (p *process) finalize() error {
-	p.once.Do(func() { p.finalizeErr = p.finalizeOnce() })
-	return p.finalizeErr
-}
-
 func (p *process) finalizeOnce() error {
 	if p.failed() != nil {
 		return nil
