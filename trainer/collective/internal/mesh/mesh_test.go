@@ -305,6 +305,21 @@ func TestLostAfterFailure(t *testing.T) {
 	}
 }
 
+// TestSendWhileClosing checks that a rank can close while another goroutine sends the first message to a
+// rank.
+func TestSendWhileClosing(t *testing.T) {
+	for range 200 {
+		m := pair(t, plain)
+		sent := make(chan *Transfer)
+		go func() { sent <- m[0].Send(1, head(1), nil) }()
+		m[0].Close()
+		if err := (<-sent).Wait(t.Context()); err != nil && !errors.Is(err, ErrClosed) {
+			t.Fatal(err)
+		}
+		m[1].Close()
+	}
+}
+
 // TestWaitEndsWithItsContext checks that Wait returns the cause of its context.
 func TestWaitEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -103,6 +103,11 @@ func (n *network) Receive(from int, h Head, b []byte) *Transfer {
 func (n *network) ensureConnecting(rank int) *peer {
 	p := n.peers[rank]
 	p.needed.Do(func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.ctx.Err() != nil {
+			return // Close waits for what is working, so nothing may start
+		}
 		ctx, cancel := context.WithTimeoutCause(n.ctx, n.o.ConnectTimeout,
 			fmt.Errorf("no connection to %s within %s", n.Addr(rank), n.o.ConnectTimeout))
 		n.working.Go(func() {
@@ -212,7 +217,9 @@ func (n *network) Close() error {
 	var err error
 	n.closing.Do(func() {
 		why := n.fail(ErrClosed)
+		n.mu.Lock()
 		n.cancel()
+		n.mu.Unlock()
 		err = n.listener.Close()
 		for _, p := range n.peers {
 			for _, s := range p.sockets {
