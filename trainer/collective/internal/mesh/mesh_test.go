@@ -35,7 +35,10 @@ func pair(t testing.TB, o Options) [2]Mesh {
 	return out
 }
 
-func init() { abortTimeout = time.Minute } // the machine may be busy
+func TestMain(m *testing.M) {
+	abortTimeout = time.Minute // the machine may be busy
+	m.Run()
+}
 
 var plain = Options{Secret: wire.Secret{1}, ConnectTimeout: time.Minute}
 
