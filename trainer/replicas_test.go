@@ -246,7 +246,7 @@ func TestSlowRankIsNamed(t *testing.T) {
 						}
 						observe(e)
 					}
-					o.Comm = &lagging{o.Comm, []time.Duration{time.Millisecond, time.Millisecond, 20 * time.Millisecond}[rank]}
+					o.Comm = &lagging{o.Comm, []time.Duration{time.Millisecond, time.Millisecond, 100 * time.Millisecond}[rank]}
 				})
 				ok(t, errs)
 				seen := 0
@@ -257,7 +257,7 @@ func TestSlowRankIsNamed(t *testing.T) {
 					seen++
 					c := e.Communication
 					if c == nil || c.Slowest != 2 || c.Ratio < metrics.StragglerRatio || c.Busy <= 0 || c.Hidden < 0 || c.Hidden > 1 ||
-						len(c.Computing) != 3 || c.Computing[2] < 20*time.Millisecond || c.Computing[0] <= 0 || c.Computing[0] >= c.Computing[2] {
+						len(c.Computing) != 3 || c.Computing[2] < 100*time.Millisecond || c.Computing[0] <= 0 || c.Computing[0] >= c.Computing[2] {
 						t.Errorf("step %d: %+v", e.Step, c)
 					} else if strings.Contains(e.String(), "rank 2 computes") != (seen >= metrics.StragglerIntervals) {
 						t.Errorf("%s", e)
