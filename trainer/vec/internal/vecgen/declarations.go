@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -85,7 +84,7 @@ func dispatch(list []kernel, choice bool) string {
 			pointers = append(pointers, fmt.Sprintf("unsafe.SliceData(%s)", a.name))
 		}
 		further := ""
-		for _, name := range slices.Concat(k.floats, k.words) {
+		for _, name := range append(append([]string{}, k.floats...), k.words...) {
 			further += ", " + name
 		}
 		inGo := fmt.Sprintf("portable%s(%s%s)", capital(k.name), strings.Join(slices, ", "), further)
