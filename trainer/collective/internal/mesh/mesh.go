@@ -179,15 +179,14 @@ func (t *Transfer) Over() bool {
 // Wait waits until the message is sent or received. On failure, it returns a [PeerError], a
 // [Mismatch], or [ErrClosed].
 func (t *Transfer) Wait(ctx context.Context) error {
-	if t.Over() {
-		return t.err
-	}
 	select {
 	case <-t.done:
-		return t.err
 	case <-ctx.Done():
-		return &PeerError{t.peer, context.Cause(ctx)}
+		if !t.Over() {
+			return &PeerError{t.peer, context.Cause(ctx)}
+		}
 	}
+	return t.err
 }
 
 // Options configure a rank of a mesh of processes.
