@@ -176,7 +176,8 @@ func (g *group) findUnresponsive(sequence uint64, err error) error {
 		return errors.Join(err, sendErr)
 	}
 	first := -1
-	for end := time.Now().Add(min(drainTimeout, max(timeoutErr.Duration/4, drainTimeout/20))); time.Now().Before(end); time.Sleep(drainTimeout / 1000) {
+	for end := time.Now().Add(min(drainTimeout, max(timeoutErr.Duration/4, drainTimeout/20))); ; time.Sleep(drainTimeout / 1000) {
+		isLast := time.Now().After(end) // checked first: this rank may have been stopped while answers arrived
 		g.mu.Lock()
 		readErr := g.readNotes()
 		failure := g.failureReason(sequence)
@@ -191,7 +192,7 @@ func (g *group) findUnresponsive(sequence uint64, err error) error {
 		if readErr != nil || failure != nil {
 			return errors.Join(failure, readErr)
 		}
-		if first < 0 {
+		if first < 0 || isLast {
 			break
 		}
 	}
