@@ -263,6 +263,8 @@ func TestConversion(t *testing.T) {
 		{name: "two backslashes at the end", script: "srun python train.py \\\\", toml: `"train.py", "\\"]`},
 		{name: "all cores of a node", script: "#SBATCH --exclusive\nsrun python train.py\n", note: "--exclusive", changes: true, wrapped: "ddpbatch launch --"},
 		{name: "all cores of a node of a site", site: "frontier", script: "#SBATCH --exclusive\nsrun python train.py\n", toml: `argv = ["python", "train.py"]`},
+		{name: "ranks that continue after a failure", script: "srun -K0 python train.py\n", note: "srun --kill-on-bad-exit 0", changes: true},
+		{name: "ranks that stop after a failure", script: "srun -K=1 python train.py\n", toml: `argv = ["python", "train.py"]`},
 		{name: "some cores of a node", script: "#SBATCH --exclusive\nsrun -c 4 python train.py\n", toml: "cpus_per_task = 4"},
 		{name: "cores that torchrun's ranks cannot share", script: "#!/bin/bash\n#SBATCH --ntasks=1 --cpus-per-task=12\ntorchrun --nproc_per_node=8 train.py\n", note: "12 cores",
 			toml: "tasks_per_node = 8\ncpus_per_task = 1\n"},

@@ -83,7 +83,7 @@ func parseSrun(args []arg) (options []option, program []arg, ok bool) {
 				}
 				letters = letter
 			case letter == "K" && strings.Trim(letters[1:], "=01") == "":
-				letters = letter
+				o.value, letters = strings.TrimPrefix(letters[1:], "="), letter
 			case strings.Contains(srunShortFlags, letter):
 			default:
 				return options, args, false
@@ -208,6 +208,10 @@ func (c *command) convertStepOption(o option, hasImage bool) {
 	case "input":
 		if o.value != "none" && o.value != "/dev/null" {
 			c.change(text, noInput)
+		}
+	case "kill-on-bad-exit":
+		if !o.known || o.value == "0" {
+			c.change(text, "if a rank fails, ddpbatch stops the others")
 		}
 	case "nodelist", "exclude", "relative", "multi-prog", "het-group", "pack-group", "pty", "no-allocate", "array", "nodefile":
 		c.change(text, notExpressible)
