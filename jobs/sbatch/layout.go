@@ -250,6 +250,10 @@ func (r *reader) setMemory(cores int) {
 			return
 		}
 		memory := slurmMemory(size)
+		key := strings.ReplaceAll(strings.TrimLeft(option, "-"), "-", "_")
+		if j.exclusive && j.setRaw(key, quote(memory)) { // the job has all cores and GPUs of its nodes
+			return
+		}
 		number := memory
 		unit := ""
 		if memory != "" {

@@ -263,6 +263,8 @@ func TestConversion(t *testing.T) {
 		{name: "two backslashes at the end", script: "srun python train.py \\\\", toml: `"train.py", "\\"]`},
 		{name: "all cores of a node", script: "#SBATCH --exclusive\nsrun python train.py\n", note: "--exclusive", changes: true, wrapped: "ddpbatch launch --"},
 		{name: "all cores of a node of a site", site: "frontier", script: "#SBATCH --exclusive\nsrun python train.py\n", toml: `argv = ["python", "train.py"]`},
+		{name: "memory of all cores of a node", script: "#SBATCH --exclusive --mem-per-cpu=4G\nsrun -c 4 python train.py\n", toml: `mem_per_cpu = "4G"`},
+		{name: "memory of all GPUs of a node", script: "#SBATCH --exclusive --mem-per-gpu=40G --gpus-per-node=2\nsrun -c 4 python train.py\n", toml: `mem_per_gpu = "40G"`},
 		{name: "ranks that continue after a failure", script: "srun -K0 python train.py\n", note: "srun --kill-on-bad-exit 0", changes: true},
 		{name: "ranks that stop after a failure", script: "srun -K=1 python train.py\n", toml: `argv = ["python", "train.py"]`},
 		{name: "some cores of a node", script: "#SBATCH --exclusive\nsrun -c 4 python train.py\n", toml: "cpus_per_task = 4"},
