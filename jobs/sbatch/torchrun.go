@@ -100,7 +100,12 @@ func (c *command) convertTorchrun() {
 	j.torchTasks = max(1, j.torchTasks)
 	c.layout()
 	nodes := strconv.Itoa(max(1, j.nodes))
+	joinsNodes := func(o option) bool {
+		return slices.Contains(words("nnodes node_rank master_addr rdzv_backend rdzv_endpoint"), o.name)
+	}
 	switch {
+	case c.inSrun && j.outNodes > 1 && !slices.ContainsFunc(options, joinsNodes):
+		c.change("torchrun", "without --nnodes, each node has its own process group; the job has one")
 	case nnodes == "" || nnodes == nodes:
 	case strings.Contains(nnodes, ":"):
 		c.change("--nnodes "+nnodes, "the number of nodes is slurm.nodes")
