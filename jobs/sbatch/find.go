@@ -294,7 +294,7 @@ var setupCommands = wordSet(`mkdir cp mv rm rmdir ln rsync tar unzip gunzip gzip
 
 // harmlessCommands only print or wait.
 var harmlessCommands = wordSet(`echo printf date hostname true false : sleep wait exit nvidia-smi rocm-smi amd-smi env printenv pwd ls free scontrol which lscpu uname whoami id nproc uptime df du
-	numactl ibstat ibv_devinfo clear logger squeue sacct seff sstat ifconfig ip lsb_release nvcc groups type jobs sync quota myquota`)
+	numactl ibstat ibv_devinfo clear logger squeue sacct seff sstat ifconfig ip lsb_release groups type jobs sync quota myquota`)
 
 // classify returns the strength of a command.
 func (f *finder) classify(args []arg, depth int) int {

@@ -86,7 +86,7 @@ func (r *reader) isHarmless(s *syntax.Stmt) bool {
 	case *syntax.CallExpr:
 		return r.isHarmlessCall(c)
 	case *syntax.BinaryCmd:
-		return r.isHarmless(c.X) && (r.isHarmless(c.Y) || (c.Op == syntax.Pipe) && readsOutput(c.Y) && !strings.Contains(sourceText(c.Y), "tee "))
+		return r.isHarmless(c.X) && (r.isHarmless(c.Y) || (c.Op == syntax.Pipe) && readsOutput(c.Y) && !mayWriteFile(c.Y))
 	case *syntax.IfClause:
 		for part := c; part != nil; part = part.Else {
 			if !r.areHarmless(part.Cond) || !r.areHarmless(part.Then) {
@@ -104,6 +104,12 @@ func (r *reader) isHarmless(s *syntax.Stmt) bool {
 		return c.Stmt == nil || r.isHarmless(c.Stmt)
 	}
 	return false
+}
+
+// mayWriteFile reports whether a filter may write a file, also as awk '{ print > "file" }'.
+func mayWriteFile(s *syntax.Stmt) bool {
+	text := sourceText(s)
+	return strings.Contains(text, "tee ") || strings.Contains(strings.ReplaceAll(text, "2>/dev/null", ""), ">")
 }
 
 // isTest reports whether a statement has a test whose result can end a script with set -e.
@@ -154,7 +160,7 @@ func (r *reader) isHarmlessCall(c *syntax.CallExpr) bool {
 	case "scontrol":
 		return first == "show" || first == "hostnames"
 	case "conda", "mamba", "micromamba":
-		return first == "env" || len(c.Args) == 2 && (slices.Contains(words("list info"), first) || first == "deactivate" && r.afterProgram)
+		return first == "env" && len(c.Args) > 2 && c.Args[2].Lit() == "list" || len(c.Args) == 2 && (slices.Contains(words("list info"), first) || first == "deactivate" && r.afterProgram)
 	case "module", "ml":
 		return base == "ml" && len(c.Args) == 1 || slices.Contains(words("list avail av show li"), first) || r.afterProgram && slices.Contains(words("unload purge rm"), first)
 	case "pip", "pip3":
@@ -167,7 +173,7 @@ func (r *reader) isHarmlessCall(c *syntax.CallExpr) bool {
 		return true
 	case "srun", "mpirun":
 		return len(c.Args) > 1 && r.printsOnly(c)
-	case "python", "python3":
+	case "python", "python3", "nvcc":
 		return len(c.Args) == 2 && isVersionCheck(r.args(c.Args))
 	}
 	return harmlessCommands[base]

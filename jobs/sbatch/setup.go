@@ -430,6 +430,10 @@ func (r *reader) addStep(s step) {
 
 // prepareDeclaration reads declarations such as export NAME=value.
 func (r *reader) prepareDeclaration(s *syntax.Stmt, c *syntax.DeclClause) {
+	if slices.ContainsFunc(s.Redirs, writesFile) && len(setVariables(c)) == 0 { // export -p >file
+		r.run(s)
+		return
+	}
 	exports, options := c.Variant.Value == "export", ""
 	for _, a := range c.Args {
 		if a.Name != nil || a.Value == nil || !strings.HasPrefix(a.Value.Lit(), "-") {
