@@ -39,6 +39,9 @@ func (c *command) convertProgram() {
 	r.job.argv = []string{"bash", "-c", c.shellLine("exec ")}
 }
 
+// noArguments is the reason of a note about all arguments of the script, which are no words without arguments.
+const noArguments = "it is empty in the job file: give the arguments of the script to init with --arg"
+
 // omitArguments omits "$@" and "${@:2}" behind the name of the program: without arguments of the script, they
 // are no words. isScript reports whether the first word is the script of torchrun.
 func (c *command) omitArguments(isScript bool) {
@@ -51,7 +54,7 @@ func (c *command) omitArguments(isScript bool) {
 		if !isNamed || a.known || !isAllArguments(a.word) {
 			return false
 		}
-		c.note(sourceText(a.word), "it is empty in the job file: give the arguments of the script to init with --arg")
+		c.note(sourceText(a.word), noArguments)
 		return true
 	})
 }

@@ -330,6 +330,7 @@ func TestConversion(t *testing.T) {
 			toml: `lines = ["set +e", "scontrol show hostnames | sed 's/$/ slots=4/' > hostfile", "nvidia-smi | awk '{ print > \"gpus\" }'", "set -e"]`, note: "cat log", changes: true, wrapped: "grep loss >result"},
 		{name: "commands that print with some arguments only", script: "conda env list\nconda env create -f env.yml\nnvcc --version\nnvcc -o k k.cu\nsrun python train.py\n",
 			toml: `lines = ["set +e", "conda env create -f env.yml", "nvcc -o k k.cu", "set -e"]`},
+		{name: "arguments of the script in a variable", script: "ARGS=${@:2}\nMORE=\"$*\"\nsrun python train.py $ARGS $MORE\n", toml: `"train.py"]`, note: "ARGS=${@:2}"},
 		{name: "test without set -e", script: "[ -d data ]\n[ -d a ] && echo a\nsrun python train.py\n", toml: "[command]"},
 		{name: "directory of a substitution in a condition", script: "if [ -z \"$D\" ]; then D=\"$(cd conf && pwd)\"; (cd a; touch b); fi\nsrun python train.py $D\n", toml: "exec python train.py $D", note: "$D"},
 		{name: "default of an argument", script: "LR=${1:-0.1}\nsrun python train.py --lr $LR ${2-a}\n", toml: `"--lr", "0.1", "a"]`, note: "$1"},

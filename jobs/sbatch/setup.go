@@ -534,6 +534,10 @@ func (r *reader) prepareAssign(s *syntax.Stmt, a *syntax.Assign, declaration str
 	if r.allexport || setBySlurm {
 		r.exported[name] = true
 	}
+	if n, _ := r.knownString("#"); n == "0" && a.Value != nil && (isAllArguments(a.Value) || sourceText(a.Value) == `"$*"`) {
+		r.note(line, sourceText(a), noArguments)
+		a = &syntax.Assign{Name: a.Name, Append: a.Append}
+	}
 	known := r.assign(line, a)
 	setsOthers := a.Value != nil && len(setVariables(a.Value)) > 0 // as in A=$((B=1))
 	if setsOthers {
