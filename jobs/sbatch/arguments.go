@@ -122,6 +122,9 @@ func (c *command) shellLine(start string) string {
 		line = "cd " + r.job.shellDir + " && " + line
 		r.job.shellDir = ""
 	}
+	if r.shellOptions["nounset"] && slices.ContainsFunc(slices.Concat(names, r.needed), r.mayBeUnset) {
+		line = "set -u && " + line
+	}
 	if !isValidText(line) {
 		c.change(sourceText(c.stmt), "it contains a control character: set command.argv")
 		line = "false"
@@ -276,6 +279,9 @@ func (c *command) useArrayTask() {
 func (r *reader) checkRankVariables(line int, names []string) {
 	for _, name := range names {
 		plain := strings.TrimSuffix(name, "[]")
+		if name == "SLURM_JOB_NAME" {
+			r.keepJobName(line)
+		}
 		switch {
 		case r.arrays[plain]:
 		case r.job.once && (name == "$(" || isSlurmVariable(name)):

@@ -1,12 +1,14 @@
 package sbatch
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
+	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
 // finish completes the job file.
@@ -71,7 +73,7 @@ func (r *reader) writeSetup(program *candidate) {
 		return
 	}
 	// setup.lines run with set -e.
-	mayFail := slices.ContainsFunc(body, func(s step) bool { return s.kind == stepRun && s.mayEnd })
+	mayFail := slices.ContainsFunc(body, func(s step) bool { return s.mayEnd })
 	errexit := true
 	setErrexit := func(on bool) {
 		if on != errexit {
@@ -172,15 +174,35 @@ func (r *reader) sizeChange(name string) (was, now string) {
 	case "SLURM_NTASKS_PER_NODE":
 		n = j.outTasks
 	case "SLURM_CPUS_PER_TASK":
-		if n = j.outCPUs; j.cpus == 0 && r.hasDirectives() {
-			return "empty", strconv.Itoa(max(1, n))
+		if n = j.outCPUs; r.isUnset(name) {
+			n = max(1, n)
 		}
 	}
 	was, known := r.knownString(name)
-	if n == 0 || !known {
+	switch {
+	case n > 0 && r.isUnset(name):
+		return "empty", strconv.Itoa(n)
+	case name == "SLURM_TASKS_PER_NODE" && j.outTasks > 0 && j.outTasks != j.allocatedTasks():
+		return strconv.Itoa(j.allocatedTasks()), strconv.Itoa(j.outTasks)
+	case name == "SLURM_GPUS_PER_NODE" && j.gpusPerNodeGiven: // the job may request GPUs with --gres
+		return cmp.Or(was, strconv.Itoa(j.gpus)), "not always set"
+	case n == 0 || !known:
 		return "", ""
 	}
 	return was, strconv.Itoa(n)
+}
+
+// keepJobName makes the name of the script the name of the job, as sbatch does without --job-name, because the
+// script reads it.
+func (r *reader) keepJobName(line int) {
+	var name jobs.Name
+	switch j := r.job; {
+	case j.nameGiven:
+	case name.UnmarshalTOML(r.file) == nil:
+		j.name = r.file
+	default:
+		r.change(line, "$SLURM_JOB_NAME", "the name of the job is "+j.name+", not the name of the script: set name, or --job-name")
+	}
 }
 
 // argumentStep returns the step that sets the arguments of the script for later steps.
@@ -224,7 +246,7 @@ func (r *reader) keptSteps() (kept []step) {
 		readsFiles := slices.Contains(s.uses, "$(") || slices.Contains(s.uses, "PWD")
 		switch s.kind {
 		case stepAssign:
-			if !needed[s.name] && !r.foreign && !environmentName().MatchString(s.name) || r.hidden[s.name] {
+			if !needed[s.name] && !r.foreign && !s.isInherited || r.hidden[s.name] {
 				continue
 			}
 			r.noteParameters(s)
@@ -244,24 +266,37 @@ func (r *reader) keptSteps() (kept []step) {
 				continue
 			}
 		case stepRun:
+			if s.option != "" {
+				kept = append(kept, s)
+				continue
+			}
 			if s.shifts && !slices.ContainsFunc(kept, step.usesArguments) {
 				continue
 			}
 			runsLater = runsLater || readsFiles || !strings.HasPrefix(s.text, "module ") && !strings.HasPrefix(s.text, "export ") && !strings.HasPrefix(s.text, "ulimit ") && !strings.HasPrefix(s.text, "unset ")
 		}
-		if slices.Contains(s.uses, "SLURM_JOB_NAME") && !r.job.nameGiven {
-			r.change(s.line, "$SLURM_JOB_NAME", "the name of the job is "+r.job.name+", not the name of the script: set name, or --job-name")
+		if slices.Contains(s.uses, "SLURM_JOB_NAME") {
+			r.keepJobName(s.line)
 		}
 		for _, name := range s.uses {
 			needed[name] = true
 			if was, now := r.sizeChange(name); s.kind == stepEnv && (was != now || isArgument(name)) {
 				s.text = "export " + s.name + "=" + quoteWord(s.value)
+			} else if s.isKnown && was != now {
+				s.text = s.name + "=" + quoteWord(s.value)
 			} else if was != now {
 				r.change(s.line, "$"+name, fmt.Sprintf("it is %s in the script, but %s in the job: write the value", was, now))
 			}
 		}
 		kept = append(kept, s)
 	}
+	options := map[string]bool{}
+	for _, s := range kept {
+		for _, option := range s.needs {
+			options[option] = true
+		}
+	}
+	kept = slices.DeleteFunc(kept, func(s step) bool { return s.option != "" && !options[s.option] })
 	slices.Reverse(kept)
 	if r.givenArgs && slices.ContainsFunc(kept, step.usesArguments) {
 		kept = slices.Concat(r.argumentStep(), kept)

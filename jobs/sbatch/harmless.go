@@ -112,32 +112,58 @@ func mayWriteFile(s *syntax.Stmt) bool {
 	return strings.Contains(text, "tee ") || strings.Contains(strings.ReplaceAll(text, "2>/dev/null", ""), ">")
 }
 
-// isTest reports whether a statement has a test whose result can end a script with set -e.
-func isTest(s *syntax.Stmt) bool {
+// failingCommands only print. They fail if nothing matches, or if a file or a program is missing.
+var failingCommands = words("test [ false grep egrep stat ls cat head tail wc which nvidia-smi rocm-smi")
+
+// mayFail reports whether a statement that only prints can end a script with set -e.
+func (r *reader) mayFail(s *syntax.Stmt) bool {
 	switch c := s.Cmd.(type) {
 	case *syntax.TestClause, *syntax.ArithmCmd:
 		return true
 	case *syntax.CallExpr:
-		return len(c.Args) > 0 && slices.Contains(words("test [ grep stat false"), c.Args[0].Lit())
+		return len(c.Args) > 0 && slices.Contains(failingCommands, c.Args[0].Lit())
 	case *syntax.BinaryCmd:
-		return isTest(c.Y)
+		if c.Op != syntax.Pipe && c.Op != syntax.PipeAll {
+			return r.mayFail(c.Y)
+		}
+		last, isCall := c.Y.Cmd.(*syntax.CallExpr)
+		isFilter := isCall && len(last.Args) > 0 && !slices.Contains(words("grep egrep"), last.Args[0].Lit())
+		return !isFilter && r.mayFail(c.Y) || r.shellOptions["pipefail"] && r.mayFail(c.X)
 	case *syntax.Block:
-		return slices.ContainsFunc(c.Stmts, isTest)
+		return slices.ContainsFunc(c.Stmts, r.mayFail)
 	case *syntax.IfClause:
 		for part := c; part != nil; part = part.Else {
-			if slices.ContainsFunc(part.Then, isTest) {
+			if slices.ContainsFunc(part.Then, r.mayFail) {
 				return true
 			}
 		}
+	case *syntax.ForClause:
+		return slices.ContainsFunc(c.Do, r.mayFail)
 	case *syntax.CaseClause:
-		return slices.ContainsFunc(c.Items, func(i *syntax.CaseItem) bool { return slices.ContainsFunc(i.Stmts, isTest) })
+		return slices.ContainsFunc(c.Items, func(i *syntax.CaseItem) bool { return slices.ContainsFunc(i.Stmts, r.mayFail) })
 	}
 	return false
 }
 
+// hasFailingCommand reports whether an assignment of a value fails if a command in the value fails.
+func (r *reader) hasFailingCommand(n syntax.Node) bool {
+	return hasNode(n, func(n syntax.Node) bool {
+		c, ok := n.(*syntax.CmdSubst)
+		return ok && len(c.Stmts) > 0 && r.mayFail(c.Stmts[len(c.Stmts)-1])
+	})
+}
+
+// requiresValue reports whether a part of the script ends the script if a variable is empty, as in ${NAME:?}.
+func requiresValue(n syntax.Node) bool {
+	return hasNode(n, func(n syntax.Node) bool {
+		p, ok := n.(*syntax.ParamExp)
+		return ok && p.Exp != nil && (p.Exp.Op == syntax.ErrorUnset || p.Exp.Op == syntax.ErrorUnsetOrNull)
+	})
+}
+
 // isHarmlessCall reports whether a simple command only prints or waits.
 func (r *reader) isHarmlessCall(c *syntax.CallExpr) bool {
-	if hasCommand(c) && !hasPureCommands(c) {
+	if hasCommand(c) && !hasPureCommands(c) || requiresValue(c) && !r.afterProgram {
 		return false
 	}
 	if len(c.Args) == 0 {

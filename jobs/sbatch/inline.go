@@ -22,6 +22,9 @@ func (c *command) convertInline() bool {
 		return false
 	}
 	c.hideInline(file)
+	if slices.Contains(usedVariables(file), "SLURM_JOB_NAME") {
+		c.r.keepJobName(c.line)
+	}
 	if call := simpleCommand(file); call != nil && len(c.args) == 3 && !c.inContainer {
 		list := call.Args
 		if list[0].Lit() == "exec" && len(list) > 1 {

@@ -247,6 +247,7 @@ type reader struct {
 	assignments      map[string][]*syntax.Assign // all assignments of the script
 	errexit          bool                        // whether set -e applies to the current command
 	allexport        bool                        // whether set -a applies to the current command
+	shellOptions     map[string]bool             // whether nounset and pipefail apply to the current command
 	exportsEnd       *bool                       // result of endsExports
 	needed           []string                    // variables that the program's command reads on the node
 	expansionCommand string                      // command that changes how the shell expands words
@@ -266,7 +267,7 @@ type reader struct {
 func newReader(src []byte, options Options) *reader {
 	return &reader{src: src, options: options, job: newJob(), vars: map[string]expand.Variable{}, exported: map[string]bool{}, hidden: map[string]bool{},
 		scriptVars: map[string]bool{}, functions: map[string]*syntax.Stmt{}, defaults: map[string]bool{}, arrays: map[string]bool{}, programs: map[string]bool{}, rankValues: map[string]Note{},
-		attributed: map[string]bool{}}
+		attributed: map[string]bool{}, shellOptions: map[string]bool{}}
 }
 
 // note adds a note. It omits all secrets that it recognizes.

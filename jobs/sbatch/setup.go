@@ -29,16 +29,20 @@ const (
 
 // A step is a command before the program, in the order of the script.
 type step struct {
-	kind    stepKind
-	line    int
-	text    string // shell code
-	value   string // module, environment, or value of a variable
-	name    string // variable
-	uses    []string
-	mayEnd  bool // whether the script continues after a failure, which would end a script with set -e
-	errexit bool // whether set -e applies
-	noArgs  bool // whether the script certainly has no arguments at this step
-	shifts  bool // whether it is a shift of known arguments
+	kind        stepKind
+	line        int
+	text        string // shell code
+	value       string // module, environment, or value of a variable
+	name        string // variable
+	uses        []string
+	mayEnd      bool     // whether the script continues after a failure, which would end a script with set -e
+	errexit     bool     // whether set -e applies
+	noArgs      bool     // whether the script certainly has no arguments at this step
+	shifts      bool     // whether it is a shift of known arguments
+	option      string   // option of the shell that it sets, if a step needs the option
+	needs       []string // options that can end the script at this step
+	isKnown     bool     // whether value is the value of the variable
+	isInherited bool     // whether the environment may have exported the variable before
 }
 
 // managedVariables are variables that ddpbatch determines or sets for each rank, with the reason for a
@@ -57,6 +61,10 @@ var singleRank = words("RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROU
 // environmentName matches variables that the environment of a script usually has, or that modules export. An
 // assignment changes them for the program also without export, so the setup keeps it.
 var environmentName = lazyregexp.New(`^(?:PATH|(?:\w*_)?(?:LIBRARY|INCLUDE)_PATH|CPATH|PYTHONPATH|MANPATH|MODULEPATH|HOME|TMPDIR|USER|LANG|LC_\w+|(?:CUDA|ROCM|CONDA|MPI|JAVA|PYTHON|VIRTUAL)_\w+|OMP_NUM_THREADS)$`)
+
+// programVariable matches variables that configure libraries of programs. Users export them in their shell, and
+// modules export some of them. IFS also changes how the shell splits words.
+var programVariable = lazyregexp.New(`^(?:IFS|SCRATCH|WORK|TMP|TEMP|TZ|DISPLAY|(?:NCCL|GLOO|TORCH|TORCHINDUCTOR|PYTORCH|HF|TRANSFORMERS|TOKENIZERS|WANDB|OMP|KMP|MKL|OPENBLAS|OMPI|UCX|FI|XLA|TF|JAX|HIP|HSA|ROCR|MIOPEN|RAY|LD|XDG)_\w+)$`)
 
 // noteRankValues adds notes about the values that the script exports in the variables of rankNames.
 func (r *reader) noteRankValues() {
@@ -260,7 +268,7 @@ func makesDirectory(s *syntax.Stmt) bool {
 
 // prepareNested keeps a loop, a condition, or a pipe as shell code.
 func (r *reader) prepareNested(s *syntax.Stmt) {
-	if r.isHarmless(s) && len(setVariables(s)) == 0 && !setsUnknownName(s) && !hasExit(s) && !(r.errexit && isTest(s)) {
+	if r.isHarmless(s) && len(setVariables(s)) == 0 && !setsUnknownName(s) && !hasExit(s) && !(r.errexit && r.mayFail(s)) {
 		return
 	}
 	r.markUnknown(s)
@@ -411,13 +419,19 @@ func (r *reader) noteParameters(s step) {
 }
 
 func (r *reader) addStep(s step) {
-	if r.required && (s.kind == stepRun && s.mayEnd || s.kind == stepCd) {
+	if r.required && (s.mayEnd || s.kind == stepCd) {
 		if s.mayEnd = false; !strings.Contains(s.text, "<<") {
 			s.text += " || exit"
 		}
 	}
 	s.errexit, s.noArgs = r.errexit, r.lacksArguments()
 	s.mayEnd = s.mayEnd && !s.errexit
+	if r.shellOptions["nounset"] && s.kind != stepEnv && slices.ContainsFunc(s.uses, r.mayBeUnset) {
+		s.needs = append(s.needs, "nounset")
+	}
+	if r.shellOptions["pipefail"] && pipeSign().MatchString(s.text) {
+		s.needs = append(s.needs, "pipefail")
+	}
 	if s.kind != stepAssign { // keptSteps decides whether the job needs it
 		r.noteParameters(s)
 	}
@@ -554,10 +568,12 @@ func (r *reader) prepareAssign(s *syntax.Stmt, a *syntax.Assign, declaration str
 	if r.exported[name] {
 		code = "export " + text
 	}
-	hasEffect := a.Value != nil && (hasCommand(a.Value) && !hasPureCommands(a.Value) || setsOthers) && !isManaged(name)
+	mayEnd := a.Value != nil && r.hasFailingCommand(a.Value)
+	hasEffect := a.Value != nil && (hasCommand(a.Value) && !hasPureCommands(a.Value) || setsOthers || requiresValue(a.Value) || r.errexit && mayEnd) && !isManaged(name)
 	switch value, isString := r.knownString(name); {
 	case !hasEffect && !r.exported[name]:
-		r.addStep(step{kind: stepAssign, line: line, name: name, text: text, uses: uses})
+		isInherited := environmentName().MatchString(name) || programVariable().MatchString(name) || r.setupMaySet(name)
+		r.addStep(step{kind: stepAssign, line: line, name: name, text: text, uses: uses, value: value, isKnown: known && isString, mayEnd: mayEnd, isInherited: isInherited})
 	case !hasEffect && known && isString:
 		r.setVariable(line, name, value, code, uses)
 	case !r.noteUnknown(line, name, text, uses):
@@ -653,7 +669,7 @@ func (r *reader) prepareCall(s *syntax.Stmt, call *syntax.CallExpr) {
 	case isRedirected && !slices.Contains(words("source . module cd eval"), c.name):
 		r.markUnknown(call)
 		r.run(s)
-	case r.callsHarmlessFunction(args[0].text) && !(r.errexit && isTest(r.functions[args[0].text])):
+	case r.callsHarmlessFunction(args[0].text) && !(r.errexit && r.mayFail(r.functions[args[0].text])):
 	case r.functions[args[0].text] != nil:
 		r.prepareFunction(s, args[0].text)
 	default:
@@ -764,7 +780,7 @@ func (r *reader) prepareCommand(c setupCall) {
 			r.run(c.stmt)
 		}
 	default:
-		if !r.isHarmless(c.stmt) || r.errexit && isTest(c.stmt) {
+		if !r.isHarmless(c.stmt) || r.errexit && r.mayFail(c.stmt) {
 			r.markUnknown(c.stmt.Cmd)
 			r.run(c.stmt)
 		}
@@ -803,6 +819,12 @@ func (r *reader) readShellOptions(line int, text string, args []string) {
 		if isOption && strings.Contains(a, "e") || a == "errexit" {
 			r.errexit = on
 		}
+		if isOption && strings.Contains(a, "u") || a == "nounset" {
+			r.setShellOption(line, "nounset", on)
+		}
+		if a == "pipefail" {
+			r.setShellOption(line, a, on)
+		}
 		if a == "--" || !isOption && !slices.Contains(setOptions, a) {
 			r.change(line, text, r.argumentsReason())
 		}
@@ -813,6 +835,22 @@ func (r *reader) readShellOptions(line int, text string, args []string) {
 			r.change(line, text, "it exports all variables: use export")
 		}
 	}
+}
+
+// setShellOption records an option of the shell that can end the script. The setup sets it if it has such a step.
+func (r *reader) setShellOption(line int, name string, on bool) {
+	r.shellOptions[name] = on
+	r.addStep(step{kind: stepRun, line: line, text: "set " + map[bool]string{true: "-o ", false: "+o "}[on] + name, option: name})
+}
+
+// pipeSign matches a pipe in shell code.
+var pipeSign = lazyregexp.New(`[^|>]\|[^|]`)
+
+// mayBeUnset reports whether a name in the result of usedVariables is a variable that neither the script nor Slurm
+// sets.
+func (r *reader) mayBeUnset(name string) bool {
+	return isPlainName(name) && !r.vars[name].Set && !r.scriptVars[name] && len(r.assignments[name]) == 0 && !isSlurmVariable(name) &&
+		!slices.Contains(rankVariables, name) && !slices.Contains(words("HOME USER LOGNAME PATH PWD SHELL UID OPTARG REPLY"), name)
 }
 
 // readExpansionOptions reads the arguments of shopt.

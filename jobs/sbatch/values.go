@@ -135,6 +135,10 @@ func (r *reader) isUnset(name string) bool {
 	switch name {
 	case "SLURM_CPUS_PER_TASK":
 		return r.job.cpus == 0 && r.hasDirectives()
+	case "SLURM_NTASKS", "SLURM_NPROCS":
+		return r.job.allTasks+r.job.tasks+r.job.gpuTasks == 0 && r.hasDirectives()
+	case "SLURM_NTASKS_PER_NODE":
+		return r.job.tasks == 0 && r.hasDirectives()
 	case "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_JOB_ID":
 		return r.job.array == "" && !bytes.Contains(r.src, []byte("SBATCH -a")) && !bytes.Contains(r.src, []byte("--array"))
 	}
@@ -987,7 +991,7 @@ func (r *reader) setSlurmVariables() {
 	set(j.tasks, "SLURM_NTASKS_PER_NODE")
 	set(j.cpus, "SLURM_CPUS_PER_TASK")
 	set(j.nodeGPUs(), "SLURM_GPUS_ON_NODE")
-	if j.gpusPerNodeGiven {
+	if j.gpusPerNodeGiven && j.gpuType == "" {
 		set(j.gpus, "SLURM_GPUS_PER_NODE")
 	}
 	if indices, _, err := jobs.ArrayRange(j.array).Parse(); j.array != "" && err == nil {
