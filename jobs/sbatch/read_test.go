@@ -343,6 +343,8 @@ func TestConversion(t *testing.T) {
 		{name: "commands that print with some arguments only", script: "conda env list\nconda env create -f env.yml\nnvcc --version\nnvcc -o k k.cu\nsrun python train.py\n",
 			toml: `lines = ["set +e", "conda env create -f env.yml", "nvcc -o k k.cu", "set -e"]`},
 		{name: "arguments of the script in a variable", script: "ARGS=${@:2}\nMORE=\"$*\"\nsrun python train.py $ARGS $MORE\n", toml: `"train.py"]`, note: "ARGS=${@:2}"},
+		{name: "here-document in a substitution", script: "A=$(cat - <<EOF\nx\nEOF\n)\nexport B=$(sh <<EOF\ny\nEOF\n)\ntouch $A\nsrun python train.py\n",
+			toml: `run = "A=$(cat - <<EOF\nx\nEOF\n)", may_fail = true },` + "\n" + `    { run = "export B=$(sh <<EOF\ny\nEOF\n)"`},
 		{name: "default of the cores", site: "frontier", script: "OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1}\nsrun python train.py\n", toml: `lines = ["OMP_NUM_THREADS=1"]`},
 		{name: "name of the script", script: "touch $SLURM_JOB_NAME\nsrun python train.py\n", toml: "name = \"job.sh\"\n"},
 		{name: "name of the script in the command", script: "srun python train.py $SCRATCH/$SLURM_JOB_NAME\n", toml: "name = \"job.sh\"\n"},

@@ -353,8 +353,7 @@ func (r *reader) hideNestedSecrets(s *syntax.Stmt) {
 // code returns the source of a statement, unchanged.
 func (r *reader) code(s *syntax.Stmt) string {
 	start, end := int(s.Pos().Offset()), int(s.End().Offset())
-	hasDocument := slices.ContainsFunc(s.Redirs, func(d *syntax.Redirect) bool { return d.Hdoc != nil })
-	if !hasDocument && start < end && end <= len(r.src) && !strings.Contains(string(r.src[start:end]), "<<") {
+	if start < end && end <= len(r.src) && !hasOpenDocument(s) {
 		return strings.TrimSpace(strings.TrimSuffix(string(r.src[start:end]), ";"))
 	}
 	var b strings.Builder
@@ -362,6 +361,31 @@ func (r *reader) code(s *syntax.Stmt) string {
 		return ""
 	}
 	return strings.TrimSpace(b.String())
+}
+
+// hasOpenDocument reports whether a part of the script may end before a here-document. A here-document in a
+// command substitution ends inside it.
+func hasOpenDocument(n syntax.Node) (found bool) {
+	syntax.Walk(n, func(n syntax.Node) bool {
+		d, ok := n.(*syntax.Redirect)
+		found = found || ok && d.Hdoc != nil
+		_, isSubstitution := n.(*syntax.CmdSubst)
+		return !isSubstitution
+	})
+	return found
+}
+
+// assignmentText returns the code of an assignment. The printer moves a here-document behind the command
+// substitution that contains it, which bash before 5.2 cannot read.
+func (r *reader) assignmentText(a *syntax.Assign) string {
+	isDocument := func(n syntax.Node) bool {
+		d, ok := n.(*syntax.Redirect)
+		return ok && d.Hdoc != nil
+	}
+	if start, end := int(a.Pos().Offset()), int(a.End().Offset()); start < end && end <= len(r.src) && hasNode(a, isDocument) {
+		return string(r.src[start:end])
+	}
+	return sourceText(a)
 }
 
 // run keeps a statement as shell code that runs on the first node before the program, as in the
@@ -560,7 +584,7 @@ func (r *reader) prepareAssign(s *syntax.Stmt, a *syntax.Assign, declaration str
 	if r.hidden[name] {
 		return
 	}
-	text, uses := cmp.Or(declaration, sourceText(a)), usedVariables(a)
+	text, uses := cmp.Or(declaration, r.assignmentText(a)), usedVariables(a)
 	if a.Append {
 		uses = append(uses, name)
 	}
