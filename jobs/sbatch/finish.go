@@ -3,9 +3,12 @@ package sbatch
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -205,6 +208,58 @@ func (r *reader) keepJobName(line int) {
 	}
 }
 
+// keepTasks gives each srun in the code of a step the number of tasks that it has in the script. The job has more
+// tasks if torchrun starts the ranks.
+func (r *reader) keepTasks(s *step) {
+	j, nodes := r.job, max(1, r.job.nodes)
+	total := cmp.Or(j.allTasks, j.allocatedTasks()*nodes)
+	file, err := parseBash(s.text)
+	if err != nil || !r.hasDirectives() || j.outTasks == 0 || total == j.outNodes*j.outTasks {
+		return
+	}
+	var edits []edit
+	syntax.Walk(file, func(n syntax.Node) bool {
+		c, ok := n.(*syntax.CallExpr)
+		if !ok || len(c.Args) == 0 || path.Base(c.Args[0].Lit()) != "srun" {
+			return true
+		}
+		perNode, someNodes := 0, 0 // in the options of srun
+		options, _, ok := parseSrun(r.args(c.Args[1:]))
+		for _, o := range options {
+			switch count, isKnown := parseCount(o.value); {
+			case o.name == "ntasks":
+				return true
+			case !slices.Contains(words("nodes ntasks-per-node tasks-per-node"), o.name), isDefaultCount(o):
+			case !isKnown:
+				ok = false
+			case o.name == "nodes":
+				someNodes = count
+			default:
+				perNode = count
+			}
+		}
+		tasks, flags := total, ""
+		switch {
+		case perNode > 0:
+			tasks = perNode * cmp.Or(someNodes, nodes)
+		case someNodes > 0 && someNodes != nodes: // as in countRanks
+			tasks = someNodes
+		case total%nodes == 0:
+			flags = fmt.Sprintf(" --ntasks-per-node=%d", total/nodes)
+		}
+		if !ok || tasks > j.outNodes*j.outTasks {
+			r.change(s.line, sourceText(c), fmt.Sprintf("the job has %d tasks, not %d: give srun the number of tasks", j.outNodes*j.outTasks, total))
+			return true
+		}
+		end := int(c.Args[0].End().Offset())
+		edits = append(edits, edit{end, end, fmt.Sprintf(" --ntasks=%d", tasks) + flags})
+		return true
+	})
+	for _, e := range slices.Backward(edits) {
+		s.text = s.text[:e.start] + e.text + s.text[e.end:]
+	}
+}
+
 // argumentStep returns the step that sets the arguments of the script for later steps.
 func (r *reader) argumentStep() []step {
 	code := "set --"
@@ -277,6 +332,9 @@ func (r *reader) keptSteps() (kept []step) {
 		}
 		if slices.Contains(s.uses, "SLURM_JOB_NAME") {
 			r.keepJobName(s.line)
+		}
+		if s.kind != stepEnv && strings.Contains(s.text, "srun") {
+			r.keepTasks(&s)
 		}
 		for _, name := range s.uses {
 			needed[name] = true
