@@ -213,14 +213,30 @@ func (r *reader) keepJobName(line int) {
 func (r *reader) keepTasks(s *step) {
 	j, nodes := r.job, max(1, r.job.nodes)
 	total := cmp.Or(j.allTasks, j.allocatedTasks()*nodes)
-	file, err := parseBash(s.text)
-	if err != nil || !r.hasDirectives() || j.outTasks == 0 || total == j.outNodes*j.outTasks {
+	if !r.hasDirectives() || j.outTasks == 0 || total == j.outNodes*j.outTasks {
 		return
+	}
+	file, err := parseBash(s.text)
+	if err != nil {
+		return
+	}
+	noteTasks := func(c *syntax.CallExpr) {
+		r.change(s.line, sourceText(c), fmt.Sprintf("the job has %d tasks, not %d: give the number of tasks", j.outNodes*j.outTasks, total))
 	}
 	var edits []edit
 	syntax.Walk(file, func(n syntax.Node) bool {
 		c, ok := n.(*syntax.CallExpr)
-		if !ok || len(c.Args) == 0 || path.Base(c.Args[0].Lit()) != "srun" {
+		if !ok || len(c.Args) == 0 {
+			return true
+		}
+		switch base := path.Base(c.Args[0].Lit()); {
+		case slices.Contains(mpirunNames, base):
+			options, _, _ := parseMpirun(r.args(c.Args[1:]))
+			if !slices.ContainsFunc(options, func(o option) bool { return slices.Contains(words("n np c npernode ppn N perhost"), o.name) }) {
+				noteTasks(c)
+			}
+			return true
+		case base != "srun":
 			return true
 		}
 		perNode, someNodes := 0, 0 // in the options of srun
@@ -248,7 +264,7 @@ func (r *reader) keepTasks(s *step) {
 			flags = fmt.Sprintf(" --ntasks-per-node=%d", total/nodes)
 		}
 		if !ok || tasks > j.outNodes*j.outTasks {
-			r.change(s.line, sourceText(c), fmt.Sprintf("the job has %d tasks, not %d: give srun the number of tasks", j.outNodes*j.outTasks, total))
+			noteTasks(c)
 			return true
 		}
 		end := int(c.Args[0].End().Offset())
@@ -333,7 +349,7 @@ func (r *reader) keptSteps() (kept []step) {
 		if slices.Contains(s.uses, "SLURM_JOB_NAME") {
 			r.keepJobName(s.line)
 		}
-		if s.kind != stepEnv && strings.Contains(s.text, "srun") {
+		if s.kind != stepEnv {
 			r.keepTasks(&s)
 		}
 		for _, name := range s.uses {

@@ -258,6 +258,8 @@ type reader struct {
 	file             string                      // name of the script, which is Slurm's default of the job name
 	rankValues       map[string]Note             // variables of rankNames that the script exports
 	foreign          bool                        // whether a sourced file may have set any variable
+	foreignSteps     int                         // number of steps before the last command that may have set any variable
+	altered          map[string]int              // number of steps up to the last command, such as read and unset, that changes a variable
 	notes            []Note
 	work             int             // work of the expansions so far
 	calls            int             // calls of functions that the reader has followed
@@ -267,7 +269,7 @@ type reader struct {
 func newReader(src []byte, options Options) *reader {
 	return &reader{src: src, options: options, job: newJob(), vars: map[string]expand.Variable{}, exported: map[string]bool{}, hidden: map[string]bool{},
 		scriptVars: map[string]bool{}, functions: map[string]*syntax.Stmt{}, defaults: map[string]bool{}, arrays: map[string]bool{}, programs: map[string]bool{}, rankValues: map[string]Note{},
-		attributed: map[string]bool{}, shellOptions: map[string]bool{}}
+		attributed: map[string]bool{}, shellOptions: map[string]bool{}, altered: map[string]int{}}
 }
 
 // note adds a note. It omits all secrets that it recognizes.

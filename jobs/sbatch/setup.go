@@ -306,7 +306,8 @@ func (r *reader) readEffects(s *syntax.Stmt) {
 				r.removeArguments()
 			case "unset":
 				for _, w := range n.Args[1:] {
-					delete(r.vars, w.Lit())
+					value, _ := r.word(w)
+					r.unset(cmp.Or(value, w.Lit()))
 				}
 			case "shopt":
 				args, _ := r.arguments(n.Args[1:])
@@ -781,7 +782,7 @@ func (r *reader) prepareCommand(c setupCall) {
 			r.forget()
 		}
 		for _, a := range c.args {
-			delete(r.vars, a)
+			r.unset(a)
 			delete(r.exported, a)
 			r.job.secrets = slices.DeleteFunc(r.job.secrets, func(s string) bool { return s == a })
 		}
@@ -917,12 +918,19 @@ func hasDefaultAssignment(n syntax.Node) bool {
 // markUnknown marks the variables that a part of the script sets as unknown.
 func (r *reader) markUnknown(n syntax.Node) {
 	for _, name := range setVariables(n) {
-		r.scriptVars[name] = true
+		r.scriptVars[name], r.altered[name] = true, len(r.steps)+1
 		delete(r.vars, name)
 	}
 	if setsUnknownName(n) {
 		r.forget()
 	}
+}
+
+// unset marks a variable, or the array of an element such as a[1], as unknown.
+func (r *reader) unset(name string) {
+	name, _, _ = strings.Cut(name, "[")
+	delete(r.vars, name)
+	r.altered[name] = len(r.steps) + 1
 }
 
 // changeDirectory reads cd.
@@ -1034,7 +1042,7 @@ func (r *reader) prepareSource(c setupCall) {
 // forget marks the values of the script's variables as unknown, because code that the reader
 // cannot follow may have changed them.
 func (r *reader) forget() {
-	r.foreign = true
+	r.foreign, r.foreignSteps = true, len(r.steps)
 	for name := range r.scriptVars {
 		delete(r.vars, name)
 	}

@@ -461,16 +461,18 @@ func (r *reader) listWords(a arg) (list []*syntax.Word) {
 	name := p.Param.Value
 	assigns := r.assignments[name]
 	unconditional, moved := 0, false // moved: the directory has changed since the first assignment
+	first := slices.IndexFunc(r.steps, func(s step) bool { return s.kind == stepAssign && s.name == name })
 	for _, s := range r.steps {
 		if s.kind == stepAssign && s.name == name {
 			unconditional++
 		}
 		moved = moved || unconditional > 0 && s.kind == stepCd
 	}
-	if len(assigns) == 0 || r.hidden[name] || unconditional != len(assigns) { // in a loop, a condition, or a function
+	if len(assigns) == 0 || r.hidden[name] || first < r.foreignSteps || r.altered[name] > first+1 || unconditional != len(assigns) { // in a loop, a condition, or a function
 		return nil
 	}
 	index, _ := p.Index.(*syntax.Word)
+	var owners []*syntax.Assign // assignments that contain the words
 	for i, value := range assigns {
 		switch {
 		case value.Append != (i > 0) || value.Index != nil:
@@ -480,17 +482,19 @@ func (r *reader) listWords(a arg) (list []*syntax.Word) {
 				if e.Index != nil || e.Value == nil || !quoted && strings.ContainsAny(sourceText(e.Value), `"'\`) { // bash splits the values again
 					return nil
 				}
-				list = append(list, e.Value)
+				list, owners = append(list, e.Value), append(owners, value)
 			}
 		case value.Value != nil && len(assigns) == 1 && p.Index == nil && !quoted:
 			list = splitValue(value.Value)
+			owners = slices.Repeat([]*syntax.Assign{value}, len(list))
 		default:
 			return nil
 		}
 	}
-	for _, w := range list {
+	for i, w := range list {
 		mayDiffer := func(name string) bool {
-			return len(r.assignments[name]) > 1 || slices.Contains(shellParameters, name) || readsArguments(name) && !r.lacksArguments() || name == "$0" || moved && slices.Contains(words("PWD OLDPWD $("), name)
+			isLater := func(a *syntax.Assign) bool { return a.Pos().After(owners[i].Pos()) }
+			return len(r.assignments[name]) > 1 || slices.ContainsFunc(r.assignments[name], isLater) || r.altered[name] > first+1 || slices.Contains(shellParameters, name) || readsArguments(name) && !r.lacksArguments() || name == "$0" || moved && slices.Contains(words("PWD OLDPWD $("), name)
 		}
 		if !hasPureCommands(w) || moved && hasPattern(w) || slices.ContainsFunc(usedVariables(w), mayDiffer) {
 			return nil
