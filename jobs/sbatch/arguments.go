@@ -284,8 +284,8 @@ func (r *reader) checkRankVariables(line int, names []string) {
 		}
 		switch {
 		case r.arrays[plain]:
-		case r.job.once && (name == "$(" || isSlurmVariable(name)):
-			// The program runs where the script did, with the same variables.
+		case r.job.once && (name == "$(" || isSlurmVariable(name) || slices.Contains(words("RANDOM SRANDOM HOSTNAME EPOCHSECONDS"), name)):
+			// The program runs once, where the script did, with the same variables.
 		case plain == name && slices.Contains(names, name+"[]"):
 		case name == "!":
 			r.change(line, "${!...}", "ranks do not have the variable that it names")

@@ -469,7 +469,8 @@ func (r *reader) addStep(s step) {
 
 // prepareDeclaration reads declarations such as export NAME=value.
 func (r *reader) prepareDeclaration(s *syntax.Stmt, c *syntax.DeclClause) {
-	if slices.ContainsFunc(s.Redirs, writesFile) && len(setVariables(c)) == 0 { // export -p >file
+	hasValue := func(a *syntax.Assign) bool { return a.Name != nil && !a.Naked }
+	if slices.ContainsFunc(s.Redirs, writesFile) && !slices.ContainsFunc(c.Args, hasValue) { // export -p >file
 		r.run(s)
 		return
 	}
