@@ -284,9 +284,16 @@ func (r *reader) convertKey(d directive) {
 			r.note(d.line, d.String(), "the job may share its nodes: set slurm.exclusive if it must not")
 		}
 	case "chdir":
-		if j.workdir = d.value; strings.HasPrefix(d.value, "/") {
+		switch {
+		case path.Clean(d.value) == ".":
+			return
+		case path.IsAbs(d.value):
 			r.setString("PWD", d.value)
+		case r.options.Dir != "":
+			r.setString("PWD", path.Join(r.options.Dir, d.value))
 		}
+		j.workdir = d.value // the setup of the job does not start in this directory
+		r.steps = append(r.steps, step{kind: stepCd, line: d.line, text: "cd " + quoteWord(d.value)})
 	case "signal":
 		r.convertSignal(d)
 	case "mem":

@@ -754,7 +754,7 @@ func (r *reader) prepareCommand(c setupCall) {
 	case "cd", "pushd":
 		r.changeDirectory(c)
 	case "popd":
-		r.change(c.line, c.text, "the directory is known only to a shell: set command.workdir")
+		r.change(c.line, c.text, unknownDirectory)
 	case "trap":
 		r.change(c.line, c.text, "a job file has no traps")
 	case "shift":
@@ -976,14 +976,31 @@ func (r *reader) leaveDirectory(c setupCall) {
 	isOutside := func(name string) bool { // the shell of a rank does not have the value
 		return slices.Contains(shellParameters, name) || name == "$0" || name == "$(" || strings.HasSuffix(name, "[]") || readsArguments(name) && !r.lacksArguments()
 	}
-	if len(uses) > 0 && !slices.ContainsFunc(uses, isOutside) && strings.Count(text, " ") == 1 {
+	isFirst := r.job.shellDir == "" && slices.Contains([]string{"", r.options.Dir}, r.job.workdir) // a later one may be relative
+	if len(uses) > 0 && !slices.ContainsFunc(uses, isOutside) && strings.Count(text, " ") == 1 && isFirst {
 		r.job.shellDir, r.job.workdir = strings.TrimPrefix(text, "cd "), ""
+		r.dirNames, r.dirStmt, r.dirStep = uses, c.stmt, len(r.steps)
 		r.addNeeded(uses)
 	} else {
-		r.change(c.line, c.text, "the directory is known only to a shell: set command.workdir")
+		r.change(c.line, c.text, unknownDirectory)
 	}
 	r.addStep(step{kind: stepCd, line: c.line, text: text, uses: uses})
 	delete(r.vars, "PWD")
+}
+
+// unknownDirectory is the reason of a note about a directory that only the shell of the script knows.
+const unknownDirectory = "the directory is known only to a shell: set command.workdir"
+
+// checkDirectory reports that a variable in the directory of the program may change between the cd and the program.
+func (r *reader) checkDirectory(program syntax.Node) {
+	changes := func(name string) bool {
+		return r.altered[name] > r.dirStep+1 || r.foreignSteps > r.dirStep || slices.ContainsFunc(r.assignments[name], func(a *syntax.Assign) bool {
+			return a.Pos().After(r.dirStmt.Pos()) && !a.Pos().After(program.Pos())
+		})
+	}
+	if r.job.shellDir != "" && slices.ContainsFunc(r.dirNames, changes) {
+		r.change(r.line(r.dirStmt), sourceText(r.dirStmt), unknownDirectory)
+	}
 }
 
 // prepareModule reads module and ml.

@@ -282,14 +282,15 @@ func (c *command) convertStepDirectory(o option) {
 	j := c.r.job
 	switch {
 	case !o.known:
-		c.change("srun --chdir", "the directory is known only to a shell: set command.workdir")
+		c.change("srun --chdir", unknownDirectory)
 		return
 	case filepath.IsAbs(o.value):
-		j.workdir = o.value
+		j.workdir, j.shellDir = o.value, ""
+	case j.shellDir != "":
+		j.shellDir += "/" + quoteWord(o.value)
 	default:
 		j.workdir = filepath.Join(j.workdir, o.value)
 	}
-	j.shellDir = ""
 }
 
 // plainExports matches a value of srun --export such as ALL,A=$B, which a shell evaluates like assignments.

@@ -129,7 +129,7 @@ func (c *command) convertTorchrun() {
 	}
 	j.argv = argv
 	if j.shellDir != "" { // torchrun starts without a shell
-		c.change("cd "+j.shellDir, "the directory is known only to a shell: set command.workdir")
+		c.change("cd "+j.shellDir, unknownDirectory)
 		j.shellDir = ""
 	}
 }
