@@ -57,9 +57,10 @@ func (c *command) convertInlineTorchrun(list []*syntax.Word) {
 			c.r.vars[name] = v
 		}
 	}
+	c.r.inRank = true
 	c.args, c.isInline = c.r.args(list), true
 	c.convertTorchrun()
-	c.r.vars = vars
+	c.r.vars, c.r.inRank = vars, false
 }
 
 func parseBash(code string) (*syntax.File, error) {

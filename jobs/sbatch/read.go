@@ -260,6 +260,7 @@ type reader struct {
 	foreign          bool                        // whether a sourced file may have set any variable
 	foreignSteps     int                         // number of steps before the last command that may have set any variable
 	altered          map[string]int              // number of steps up to the last command, such as read and unset, that changes a variable
+	inRank           bool                        // whether a rank evaluates the current words
 	dirNames         []string                    // variables in the directory of the program
 	dirStmt          syntax.Node                 // command that changes to the directory
 	dirStep          int                         // number of steps before it

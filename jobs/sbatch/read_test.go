@@ -353,6 +353,8 @@ func TestConversion(t *testing.T) {
 			toml: `"srun --ntasks=2 --ntasks-per-node=1 cp a /tmp", "IP=$(srun -N 1 -n 1 ./ip)", "if [ -e a ]; then srun --ntasks=4 --ntasks-per-node=2 cp a /tmp; fi"`},
 		{name: "numbers of tasks that the script does not request", script: "#!/bin/bash\n#SBATCH --nodes=2 --gpus-per-node=4\nexport N=${SLURM_NTASKS_PER_NODE:-2}\ntouch $N\nsrun torchrun --nnodes=2 --nproc_per_node=4 train.py ${SLURM_NTASKS:-2}\n",
 			toml: `"export N=2", "touch $N"`, note: "$SLURM_NTASKS"},
+		{name: "number of tasks in shell code of a rank", script: "#!/bin/bash\n#SBATCH --nodes=2 --gpus-per-node=4\nsrun bash -c 'torchrun --nnodes=2 --nproc_per_node=4 train.py ${SLURM_NTASKS:-1}'\n", note: "${SLURM_NTASKS:-1}", changes: true,
+			wrapped: "ddpbatch launch -- bash -c"},
 		{name: "number of tasks that is empty in the script", script: "#!/bin/bash\n#SBATCH --nodes=2 --gpus-per-node=4\ntouch a$SLURM_NTASKS\nsrun python train.py\n", note: "$SLURM_NTASKS", changes: true, wrapped: "touch a$SLURM_NTASKS"},
 		{name: "unknown tasks of srun in the setup", script: "#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=4\nsrun -N $N cp a /tmp\nsrun torchrun --nnodes=2 --nproc_per_node=4 train.py\n",
 			note: "srun -N $N", changes: true, wrapped: "ddpbatch launch -- torchrun"},

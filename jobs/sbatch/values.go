@@ -136,7 +136,7 @@ func (r *reader) isUnset(name string) bool {
 	case "SLURM_CPUS_PER_TASK":
 		return r.job.cpus == 0 && r.hasDirectives()
 	case "SLURM_NTASKS", "SLURM_NPROCS":
-		return r.job.allTasks+r.job.tasks+r.job.gpuTasks == 0 && r.hasDirectives()
+		return r.job.allTasks+r.job.tasks+r.job.gpuTasks == 0 && r.hasDirectives() && !r.inRank // srun sets it
 	case "SLURM_NTASKS_PER_NODE":
 		return r.job.tasks == 0 && r.hasDirectives()
 	case "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_JOB_ID":
