@@ -230,7 +230,7 @@ type Command struct {
 	StopCodes     []int      `toml:"stop_codes" example:"[42]" range:"1..255" help:"Exit codes, in addition to 0 and 3, with which the program ends after it has saved and stopped on request."`
 	CheckpointDir Text       `toml:"checkpoint_dir" auto:"a directory in the run directory" help:"Directory for the program's checkpoints. ddpbatch creates it and passes it as DDPBATCH_CHECKPOINT_DIR. May contain {run_dir} and {run_id}."`
 	Tracking      []Tracker  `toml:"tracking" enum:"wandb,mlflow" help:"Experiment trackers whose run continues after a restart. wandb: sets WANDB_RUN_ID and WANDB_RESUME. mlflow: sets MLFLOW_RUN_ID if the program has stored its ID."`
-	Output        Output     `toml:"output" default:"merged" enum:"merged,labeled,per-rank,rank0" help:"Output in the log of the run: all ranks, all ranks with the rank in front of each line, no rank, or rank 0 only. The output of each rank is always in a file of its own."`
+	Output        Output     `toml:"output" default:"merged" enum:"merged,labeled,per-rank,rank0" help:"Output in the log of the run: all ranks, all ranks with the rank in front of each line, no rank, or rank 0 only. The output of each rank is always in a separate file."`
 	OutputLimit   Size       `toml:"output_limit" auto:"64 MiB" help:"Maximum size of the file with a rank's output, for each attempt. The file keeps the start and the end of longer output."`
 	Progress      Progress   `toml:"progress" help:"Source of the program's progress and metrics (default: the usual forms in its output, and lines in DDPBATCH_METRICS)."`
 	Watch         Watch      `toml:"watch" help:"Detection of a program that hangs."`

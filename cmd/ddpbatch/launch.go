@@ -55,7 +55,7 @@ A command after -- needs no job file. In your own batch script, it replaces srun
     ddpbatch launch -n 1 -- ./run.sh           # one process, as without srun
     ddpbatch launch job.toml -- train.py "$@"  # replaces command.argv
 
-Its run directory is runs/NAME-JOBID.
+In a job, the run directory of such a command is runs/NAME-JOBID.
 
 Control-C requests that all ranks save and stop. A second Control-C stops
 them immediately.

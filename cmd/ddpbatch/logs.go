@@ -42,15 +42,16 @@ type logsCmd struct {
 }
 
 func (c *logsCmd) Help() string {
-	return `All ranks write to a single log. For a [command] job, the run directory also has the
-output of each rank in the newest attempts, which --rank, --node, --failed, and --attempt
-select. --component prints the output of a component, which the log does not contain.
-With -f, they follow the first part of a file that exceeds command.output_limit. If Slurm requeues the job, the log continues in the
-same file. For a sweep, each line starts with the index of its trial. With -f on a
-terminal, a live view below the log shows the status of the run.
+	return `All ranks write to a single log. If Slurm requeues the job, the log continues in the
+same file. Each launch without Slurm writes a separate log, launch-TIME.out. The command
+prints the newest one. For a sweep, each line starts with the index of its trial.
 
-Each launch without Slurm writes a separate log to the run directory, launch-TIME.out.
-The command prints the newest one.`
+For a [command] job, the run directory also has the output of each rank in the newest
+attempts. --rank, --node, --failed, and --attempt select it. --component prints the
+output of a component, which the log does not contain. With -f, these flags follow only
+the first part of a file that exceeds command.output_limit.
+
+With -f on a terminal, a live view below the log shows the status of the run.`
 }
 
 func (c *logsCmd) Run(ctx context.Context, p *program) error {

@@ -22,9 +22,10 @@ type traceCmd struct {
 func (c *traceCmd) Help() string {
 	// Kong removes the brackets of "[log]", because log is also a Go package.
 	return `The job file selects the steps to record, such as log.trace = "100-110". Open the file
-in https://ui.perfetto.dev or chrome://tracing. Each rank is a process with two tracks:
-computation and communication. The command lists ranks with a missing or corrupt
-recording, and merges the others. docs/trace.md describes the format.`
+in https://ui.perfetto.dev or chrome://tracing. Each rank is a process with up to three
+tracks: computation, communication, and checkpoints in the background. The command lists
+ranks with a missing or corrupt recording, and merges the others. docs/trace.md describes
+the format.`
 }
 
 func (c *traceCmd) Run(p *program) error {
