@@ -65,6 +65,9 @@ func TestOutputAttemptWithoutALauncher(t *testing.T) {
 // TestProgressBeyondTheOutputLimit checks that steps and pauses are read from the output of rank 0
 // when its first file is full.
 func TestProgressBeyondTheOutputLimit(t *testing.T) {
+	was := maxParseTime
+	maxParseTime = time.Hour // a busy machine parses few lines in 200 ms
+	defer func() { maxParseTime = was }()
 	dir := newRun(t)
 	a := &attempt{output: 1, o: Options{Dir: dir, Say: func(line string) { t.Error(line) }, Job: &jobs.Job{Command: &jobs.Command{Output: jobs.OutputPerRank}}}}
 	r, err := newProgressRecorder(a.o)
