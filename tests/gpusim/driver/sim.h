@@ -115,7 +115,7 @@ double now();
 // live holds the handles of one kind. Use of a destroyed handle is an error.
 template <class T> struct Live {
   std::mutex mutex;
-  std::map<void *, std::unique_ptr<T>> all;
+  std::map<void *, std::shared_ptr<T>> all;
   T *add(std::unique_ptr<T> t) {
     std::lock_guard<std::mutex> hold(mutex);
     T *p = t.get();
@@ -126,7 +126,12 @@ template <class T> struct Live {
     std::lock_guard<std::mutex> hold(mutex);
     return all.count(p) != 0;
   }
-  std::unique_ptr<T> take(void *p) {
+  std::shared_ptr<T> find(void *p) {
+    std::lock_guard<std::mutex> hold(mutex);
+    auto it = all.find(p);
+    return it == all.end() ? nullptr : it->second;
+  }
+  std::shared_ptr<T> take(void *p) {
     std::lock_guard<std::mutex> hold(mutex);
     auto it = all.find(p);
     if (it == all.end()) return nullptr;

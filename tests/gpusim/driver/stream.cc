@@ -130,9 +130,9 @@ API int cuEventDestroy_v2(void *e) { return events.take(e) ? Success : InvalidHa
 API int cuEventRecord(void *h, void *stream) {
   Stream *s;
   if (Result r = ready(nullptr)) return r;
-  if (!events.has(h)) return InvalidHandle;
+  auto e = events.find(h);  // pending work keeps an event that is destroyed
+  if (!e) return InvalidHandle;
   if (Result r = stream_of(stream, &s)) return r;
-  Event *e = static_cast<Event *>(h);
   std::lock_guard<std::mutex> hold(e->mutex);
   e->capture = s->capture;
   if (s->capture) return Success;  // an edge of the graph, no work
@@ -148,9 +148,9 @@ API int cuEventRecord(void *h, void *stream) {
 API int cuStreamWaitEvent(void *stream, void *h, unsigned) {
   Stream *s;
   if (Result r = ready(nullptr)) return r;
-  if (!events.has(h)) return InvalidHandle;
+  auto e = events.find(h);  // pending work keeps an event that is destroyed
+  if (!e) return InvalidHandle;
   if (Result r = stream_of(stream, &s)) return r;
-  Event *e = static_cast<Event *>(h);
   std::lock_guard<std::mutex> hold(e->mutex);
   if (e->capture) {  // the waiting stream joins the capture
     if (s->capture && s->capture != e->capture) return CaptureUnsupported;
@@ -167,16 +167,16 @@ API int cuStreamWaitEvent(void *stream, void *h, unsigned) {
 }
 API int cuEventQuery(void *h) {
   if (Result r = ready(nullptr)) return r;
-  if (!events.has(h)) return InvalidHandle;
-  Event *e = static_cast<Event *>(h);
+  auto e = events.find(h);
+  if (!e) return InvalidHandle;
   std::lock_guard<std::mutex> hold(e->mutex);
   return e->done >= e->recorded ? Success : NotReady;
 }
 API int cuEventSynchronize(void *h) {
   Context *c;
   if (Result r = ready(&c)) return r;
-  if (!events.has(h)) return InvalidHandle;
-  Event *e = static_cast<Event *>(h);
+  auto e = events.find(h);
+  if (!e) return InvalidHandle;
   std::unique_lock<std::mutex> hold(e->mutex);
   uint64_t number = e->recorded;
   e->changed.wait(hold, [&] { return e->done >= number; });
@@ -184,8 +184,8 @@ API int cuEventSynchronize(void *h) {
 }
 API int cuEventElapsedTime(float *ms, void *from, void *to) {
   if (Result r = ready(nullptr)) return r;
-  if (!events.has(from) || !events.has(to)) return InvalidHandle;
-  Event *a = static_cast<Event *>(from), *b = static_cast<Event *>(to);
+  auto a = events.find(from), b = events.find(to);
+  if (!a || !b) return InvalidHandle;
   std::scoped_lock hold(a->mutex, b->mutex);
   if (!a->timing || !b->timing || !a->recorded || !b->recorded) return InvalidHandle;
   if (a->done < a->recorded || b->done < b->recorded) return NotReady;
