@@ -18,8 +18,7 @@ import (
 var allStops = flag.Bool("stops", false, "stop programs with every combination of signal and launcher (default: a selection)")
 
 // stopLaunchers lists the ways to start save_on_signal.py, with the exit code of a run that SIGTERM
-// from Slurm stops. SIGTERM also reaches a shell, which does not handle it. If it reaches the shell after
-// its program has saved, because ddpbatch has told the ranks of all nodes before, the exit code is 3.
+// from Slurm stops. SIGTERM also reaches a shell, which does not handle it.
 var stopLaunchers = []struct {
 	name, command string
 	exit          int
@@ -142,7 +141,7 @@ func TestStopSignalReachesTheProgram(t *testing.T) {
 			}
 			s.ends(first, "CANCELLED")
 			waitUntil(t, "the end of the attempt", func() bool { return len(s.attempts(t, name)) == 1 })
-			if e := s.attempts(t, name)[0]; e.Exit != l.exit && e.Exit != 3 || e.NoProgress {
+			if e := s.attempts(t, name)[0]; e.Exit != l.exit || e.NoProgress {
 				t.Errorf("the attempt ended with %+v, want exit code %d and progress", e, l.exit)
 			}
 			second := s.submit(name + ".toml")
