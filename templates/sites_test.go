@@ -58,19 +58,6 @@ func TestSites(t *testing.T) {
 	}
 }
 
-// suggested returns the resource for a job that sets only the keys that the profile requires: the
-// first resource that is compatible with the defaults, or an empty one.
-func suggested(p *sites.Profile) sites.Resource {
-	fits := func(value, of string) bool { return value == "" || of == "" || value == of }
-	d := p.Defaults
-	for _, r := range p.Resources {
-		if fits(string(d.Partition), string(r.Partition)) && fits(string(d.QOS), string(r.QOS)) && fits(string(d.Constraint), string(r.Constraint)) {
-			return r
-		}
-	}
-	return sites.Resource{}
-}
-
 // renderFor renders a job file, or "gpus", for a site. It sets the account and the other keys
 // that the site requires.
 func renderFor(t *testing.T, p *sites.Profile, path string) []byte {
@@ -90,7 +77,7 @@ func renderFor(t *testing.T, p *sites.Profile, path string) []byte {
 		}
 		set = append(set, o)
 	}
-	r := suggested(p)
+	r := p.Suggested()
 	if path == "gpus" && r.GPUsPerNode > 0 {
 		given("gpus_per_node", r.GPUsPerNode)
 	}

@@ -35,7 +35,7 @@ func TestSitesAreAccepted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			reconfigure(t, c, p, suggested(p))
+			reconfigure(t, c, p, p.Suggested())
 			scripts, err := filepath.Glob(filepath.Join("../templates/testdata/sites", name, "*.sbatch"))
 			if err != nil || len(scripts) == 0 {
 				t.Fatalf("%d scripts (%v)", len(scripts), err)
@@ -66,19 +66,6 @@ func TestSitesAreAccepted(t *testing.T) {
 			}
 		})
 	}
-}
-
-// suggested returns the resource for a job that sets only the keys that the profile requires: the
-// first resource that is compatible with the defaults, or an empty one.
-func suggested(p *sites.Profile) sites.Resource {
-	fits := func(value, of string) bool { return value == "" || of == "" || value == of }
-	d := p.Defaults
-	for _, r := range p.Resources {
-		if fits(string(d.Partition), string(r.Partition)) && fits(string(d.QOS), string(r.QOS)) && fits(string(d.Constraint), string(r.Constraint)) {
-			return r
-		}
-	}
-	return sites.Resource{}
 }
 
 // testOnly runs sbatch --test-only on a script.

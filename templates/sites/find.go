@@ -151,3 +151,19 @@ func (p *Profile) check(filename string) jobs.Diagnostics {
 	}
 	return found
 }
+
+// Suggested returns the resource for a job that sets only the keys that the profile requires:
+// the first resource that is compatible with the defaults. It is empty if the profile has no
+// resources.
+func (p *Profile) Suggested() Resource {
+	d := p.Defaults
+	for _, r := range p.Resources {
+		if fits(d.Partition, r.Partition) && fits(d.QOS, r.QOS) && fits(d.Constraint, r.Constraint) {
+			return r
+		}
+	}
+	return Resource{}
+}
+
+// fits reports whether a default and a resource are compatible.
+func fits[T ~string](value, of T) bool { return value == "" || of == "" || value == of }

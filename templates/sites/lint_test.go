@@ -172,3 +172,28 @@ func TestApplyMPI(t *testing.T) {
 		}
 	}
 }
+
+// TestSuggested checks that the suggested resource is compatible with each default of the profile.
+func TestSuggested(t *testing.T) {
+	const resources = "[[resource]]\npartition = \"p1\"\nqos = \"q1\"\nconstraint = \"c1\"\nnodes = 1\n" +
+		"[[resource]]\npartition = \"p1\"\nqos = \"q1\"\nconstraint = \"c2\"\nnodes = 2\n" +
+		"[[resource]]\npartition = \"p1\"\nqos = \"q2\"\nconstraint = \"c1\"\nnodes = 3\n" +
+		"[[resource]]\npartition = \"p2\"\nqos = \"q1\"\nconstraint = \"c1\"\nnodes = 4\n" +
+		"[[resource]]\npartition = \"p3\"\nnodes = 5\n"
+	for _, tt := range []struct {
+		name, profile string
+		want          int // nodes of the resource; 0 for none
+	}{
+		{"no resources", "", 0},
+		{"no defaults", resources, 1},
+		{"constraint", "defaults = { partition = \"p1\", constraint = \"c2\" }\n" + resources, 2},
+		{"QOS", "defaults = { qos = \"q2\", constraint = \"c1\" }\n" + resources, 3},
+		{"partition", "defaults.partition = \"p2\"\n" + resources, 4},
+		{"resource for every QOS", "defaults = { partition = \"p3\", qos = \"q9\" }\n" + resources, 5},
+		{"none", "defaults.partition = \"p9\"\n" + resources, 0},
+	} {
+		if p, _ := parsePair(t, tt.profile, "[command]\nargv = [\"x\"]\n"); p.Suggested().Nodes != tt.want {
+			t.Errorf("%s: got %+v, want the one with %d nodes", tt.name, p.Suggested(), tt.want)
+		}
+	}
+}
