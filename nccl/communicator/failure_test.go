@@ -4,12 +4,14 @@ package communicator_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/nccl/communicator"
 	"github.com/ddpbatch/ddpbatch/nccl/gpu"
 	"github.com/ddpbatch/ddpbatch/nccl/libnccl"
@@ -36,14 +38,6 @@ func attempt(t *testing.T, n int, s setting, elements func(rank int) int) []erro
 
 func same(int) int { return 1000 }
 
-func hint(err error) string {
-	var h interface{ Hint() string }
-	if errors.As(err, &h) {
-		return h.Hint()
-	}
-	return ""
-}
-
 // TestFailures checks the error of each failure on the rank where it happens, and on another
 // rank.
 func TestFailures(t *testing.T) {
@@ -55,15 +49,16 @@ func TestFailures(t *testing.T) {
 		elements      func(int) int
 		own, other    string // errors of rank 1 and rank 0
 		peer          int    // rank that rank 0 names; -1 for any
-		hint          string // hint of rank 1; if peer is -1, of one of the ranks
+		reported      int    // rank that rank 0 names instead if rank 1 reports its own diagnosis first
+		hint          string // hint of rank 1, or of rank 0 if rank 0 has reported its own diagnosis first
 	}{
-		{"asynchronous error", "async:1:3:6", true, long, same, "asynchronous error: ncclRemoteError: NET/Simulator", "ncclRemoteError", 1, "first rank that failed"},
-		{"system error", "async:1:3:2", true, long, same, "asynchronous error: ncclSystemError", "ncclSystemError", 1, "NCCL_SOCKET_IFNAME"},
-		{"refused call", "refuse:1:3:4", true, long, same, "ncclAllReduce: ncclInvalidArgument: refused", "ncclInvalidArgument", 1, "NCCL_DEBUG=WARN"},
-		{"hang", "hang:1:3", true, 3 * time.Second, same, "hangs", "hangs", -1, "NCCL_DEBUG=INFO"},
-		{"hang without checks", "hang:1:3", false, 3 * time.Second, same, "not finished 3s after", "not finished 3s after", 0, "NCCL_DEBUG=INFO"},
-		{"arguments without checks", "", false, 3 * time.Second, func(r int) int { return 1000 + r }, "differ in length", "differ in length", 1, ""},
-		{"arguments", "", true, long, func(r int) int { return 1000 + r }, "differ in length", "differ in length", 1, ""},
+		{"asynchronous error", "async:1:3:6", true, long, same, "asynchronous error: ncclRemoteError: NET/Simulator", "ncclRemoteError", 1, 1, "first rank that failed"},
+		{"system error", "async:1:3:2", true, long, same, "asynchronous error: ncclSystemError", "ncclSystemError", 1, 1, "NCCL_SOCKET_IFNAME"},
+		{"refused call", "refuse:1:3:4", true, long, same, "ncclAllReduce: ncclInvalidArgument: refused", "ncclInvalidArgument", 1, 1, "NCCL_DEBUG=WARN"},
+		{"hang", "hang:1:3", true, 3 * time.Second, same, "hangs", "hangs", -1, -1, "NCCL_DEBUG=INFO"},
+		{"hang without checks", "hang:1:3", false, 3 * time.Second, same, "not finished 3s after", "not finished 3s after", 0, 1, "NCCL_DEBUG=INFO"},
+		{"arguments without checks", "", false, 3 * time.Second, func(r int) int { return 1000 + r }, "differ in length", "differ in length", 1, 0, ""},
+		{"arguments", "", true, long, func(r int) int { return 1000 + r }, "differ in length", "differ in length", 1, 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("GPUSIM_NCCL", tt.failure)
@@ -71,23 +66,27 @@ func TestFailures(t *testing.T) {
 			errs := attempt(t, 2, setting{library.NCCL, tt.check, tt.timeout}, tt.elements)
 			for r, want := range []string{tt.other, tt.own} {
 				var e *collective.Error
+				peer := tt.peer
+				if strings.Contains(fmt.Sprint(errs[r]), "rank 1 gave up: ") {
+					peer = tt.reported
+				}
 				// Rank 0 may find the connection closed before it has received the reason.
 				closed := r == 0 && (errors.Is(errs[r], syscall.EPIPE) || errors.Is(errs[r], syscall.ECONNRESET))
 				if !errors.As(errs[r], &e) || e.Op != "all-reduce" || !closed && !strings.Contains(e.Error(), want) {
 					t.Errorf("rank %d says %v, want %q", r, errs[r], want)
 				} else if tt.failure != "" && e.Sequence != 3 && (r == 1 || e.Sequence != 2) { // rank 0 may still be in the previous operation
 					t.Errorf("rank %d names operation %d", r, e.Sequence)
-				} else if r == 0 && tt.peer >= 0 && e.Peer.Rank != tt.peer {
-					t.Errorf("rank 0 names rank %d", e.Peer.Rank)
+				} else if r == 0 && peer >= 0 && e.Peer.Rank != peer {
+					t.Errorf("rank 0 names rank %d, want rank %d", e.Peer.Rank, peer)
 				}
 				t.Logf("rank %d: %v", r, errs[r])
 			}
-			hints := hint(errs[1])
-			if tt.peer < 0 { // the first rank that fails has it; the other is only notified
-				hints += hint(errs[0])
+			diagnosis := errs[1]
+			if strings.Contains(fmt.Sprint(errs[1]), "rank 0 gave up: ") {
+				diagnosis = errs[0]
 			}
-			if !strings.Contains(hints, tt.hint) {
-				t.Errorf("the hint is %q", hints)
+			if hint := hints.Of(diagnosis); !strings.Contains(hint, tt.hint) {
+				t.Errorf("the hint is %q", hint)
 			}
 			if took := time.Since(start); took > long/2 {
 				t.Errorf("took %v", took)
@@ -137,7 +136,7 @@ func TestInitialization(t *testing.T) {
 					}
 				}
 			}
-			if h := hint(errs[0]) + hint(errs[1]); !strings.Contains(h, tt.hint) {
+			if h := hints.Of(errs[0]) + hints.Of(errs[1]); !strings.Contains(h, tt.hint) {
 				t.Errorf("the hint is %q", h)
 			}
 		})
