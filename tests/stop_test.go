@@ -134,6 +134,11 @@ func TestStopSignalReachesTheProgram(t *testing.T) {
 			t.Parallel()
 			s := s.in(t)
 			name := s.writeStoppableJob(t, "term-"+l.name, l.command, slurm, 1)
+			if l.name == "wrapper" {
+				// ddpbatch tells all ranks to stop. On another node, a rank could otherwise end before Slurm
+				// signals its shell.
+				s.write(name+".toml", strings.Replace(s.file(name+".toml"), "env = { ", "env = { OUTLIVE_PARENT = \"1\", ", 1))
+			}
 			first := s.submit(name + ".toml")
 			s.waitForCounting(t, name)
 			if o := finish(t, s.Command(t.Context(), "scancel", first)); o.code != 0 {

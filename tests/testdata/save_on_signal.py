@@ -1,13 +1,15 @@
 """Counts until it is told to stop, saves slowly, and ends with code 3. Started again, it
 resumes from what it saved and counts 20 more. It has a child process that inherits the
 signal handlers, as the workers of PyTorch's DataLoader do: a signal that reaches the child
-adds its name to a file. Arguments: the prefix of its files."""
+adds its name to a file. With OUTLIVE_PARENT, it waits after a save until the process that
+started it has ended. Arguments: the prefix of its files."""
 import os
 import signal
 import sys
 import time
 
 prefix, rank, main = sys.argv[1], os.environ["RANK"], os.getpid()
+parent = os.getppid()
 path = "%s-saved-%s.txt" % (prefix, rank)
 stop = None
 
@@ -50,4 +52,6 @@ with open(path + ".new", "w") as f:
     f.write(str(count))
 os.replace(path + ".new", path)
 say("%s at %d" % (stop or "done", count))
+while stop and "OUTLIVE_PARENT" in os.environ and os.getppid() == parent:
+    time.sleep(0.05)
 sys.exit(3 if stop else 0)
