@@ -115,7 +115,12 @@ func (v *variables) fail(format string, args ...any) {
 
 // areSet reports whether all given variables are set.
 func (v *variables) areSet(names ...string) bool {
-	return !slices.ContainsFunc(names, func(name string) bool { _, ok := v.lookup(name); return !ok })
+	for _, name := range names {
+		if _, ok := v.lookup(name); !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // firstSet returns the first of the given variables that is set, or an empty string if none is
