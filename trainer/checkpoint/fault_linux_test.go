@@ -54,7 +54,7 @@ func saver(what string) int {
 	}
 	err := save()
 	if err == nil {
-		err = Prune(context.Background(), dir, m.Run, step, Retention{Newest: 2}, map[int]bool{})
+		err = Prune(context.Background(), dir, m.Run, step, Retention{Newest: 2, Best: "loss"}, map[int]bool{})
 	}
 	if err != nil {
 		fmt.Println(err)
@@ -64,8 +64,9 @@ func saver(what string) int {
 }
 
 // runWithFault runs a save and injects what into its nth system call of that name. It returns
-// whether the nth call happened, whether the save failed, and the output.
-func runWithFault(t *testing.T, call, what string, nth int, args string) (came, failed bool, output string) {
+// whether the nth call happened, whether the save failed, and the output. Options of strace can select
+// system calls.
+func runWithFault(t *testing.T, call, what string, nth int, args string, options ...string) (came, failed bool, output string) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "strace")
 	argv := []string{"-f", "-qq", "-o", log, "-e", "trace=" + call + ",renameat2", "-e", fmt.Sprintf("inject=%s:%s:when=%d", call, what, nth)}
@@ -73,7 +74,7 @@ func runWithFault(t *testing.T, call, what string, nth int, args string) (came, 
 		// Simulate a file system that cannot exchange two names.
 		argv = append(argv, "-e", "inject=renameat2:error=EINVAL")
 	}
-	cmd := exec.CommandContext(t.Context(), "strace", append(argv, os.Args[0])...)
+	cmd := exec.CommandContext(t.Context(), "strace", append(append(argv, options...), os.Args[0])...)
 	// One thread does all of the work. The runtime's own threads do no file I/O.
 	cmd.Env = append(os.Environ(), saverVariable+"="+args, "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1")
 	out, err := cmd.Output()
@@ -252,6 +253,32 @@ func TestFailedSyncKeepsReplacedCheckpoint(t *testing.T) {
 		})
 		if !failed || !kept {
 			t.Errorf("EIO at fsync %d: got %v, want the old checkpoint, and an error: %q", nth, names(t, dir), output)
+		}
+	}
+}
+
+// TestPruneKeepsUnreadable checks that no read error removes the best checkpoint.
+func TestPruneKeepsUnreadable(t *testing.T) {
+	needsStrace(t)
+	for nth := 1; ; nth++ {
+		dir := filepath.Join(t.TempDir(), strconv.Itoa(nth))
+		m, files := state(0)
+		m.Metrics["loss"] = 1
+		best, err := Save(dir, m, files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		save(t, dir, 1)
+		save(t, dir, 2)
+		came, failed, output := runWithFault(t, "openat", "error=EIO", nth, fmt.Sprint(dir, " 3 true false"), "-P", best)
+		if want := []string{name(0), name(2), name(3)}; failed || !slices.Equal(names(t, dir), want) {
+			t.Errorf("EIO at openat %d in %q: %v, %q, want %v", nth, best, names(t, dir), output, want)
+		}
+		if !came {
+			if nth < 4 { // the manifest twice, and two files
+				t.Fatalf("the save opened %d files of the best checkpoint", nth-1)
+			}
+			break
 		}
 	}
 }

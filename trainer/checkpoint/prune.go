@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // Retention is the retention policy for checkpoints.
@@ -79,7 +80,9 @@ func (k Retention) bestOf(entries []Entry) (value float64, at int) {
 // of later steps, and checkpoints of a newer version of the program. A later step was skipped when
 // the run resumed from an older one; the run replaces it when it saves that step again. A corrupt
 // checkpoint does not count, so no verified one is removed because of it. Prune also keeps
-// checkpoints of other runs.
+// checkpoints of other runs, and those whose manifest the file system cannot read: they may be
+// permanent, or the best. For the same reason, it keeps a candidate for the best checkpoint that the
+// file system cannot read.
 //
 // The argument run is the ID of the run that saved the checkpoint of step. If the checkpoint of
 // step in dir belongs to a different run, Prune returns an error: another process may have replaced
@@ -102,13 +105,15 @@ func Prune(ctx context.Context, dir, run string, step int, policy Retention, ver
 		return err
 	}
 	entries = slices.DeleteFunc(entries, func(e Entry) bool {
-		return e.Step > step || e.IsNewer() || e.Manifest != nil && e.Manifest.Run != run
+		return e.Step > step || e.IsNewer() || isReadError(e.Err) || e.Manifest != nil && e.Manifest.Run != run
 	})
 	verified[step] = true
+	unread := map[int]bool{} // not cached: the file system may recover
 	verifies := func(e Entry) bool {
 		if _, cached := verified[e.Step]; !cached && ctx.Err() == nil {
-			if ok := verifyIn(ctx, root, e.Path) == nil; ctx.Err() == nil {
-				verified[e.Step] = ok
+			err := verifyIn(ctx, root, e.Path)
+			if unread[e.Step] = isReadError(err); !unread[e.Step] && ctx.Err() == nil {
+				verified[e.Step] = err == nil
 			}
 		}
 		return verified[e.Step]
@@ -120,7 +125,7 @@ func Prune(ctx context.Context, dir, run string, step int, policy Retention, ver
 			return context.Cause(ctx)
 		}
 		if retained >= policy.Newest && e.Step < step {
-			if e.Step == best || policy.isPermanent(e) {
+			if e.Step == best || unread[e.Step] || policy.isPermanent(e) {
 				continue
 			}
 			if err := remove(root, filepath.Base(e.Path)); err != nil {
@@ -136,6 +141,12 @@ func Prune(ctx context.Context, dir, run string, step int, policy Retention, ver
 		}
 	}
 	return nil
+}
+
+// isReadError reports whether the file system failed to read a file, which may be intact.
+func isReadError(err error) bool {
+	var errno syscall.Errno
+	return errors.As(err, &errno) && !errors.Is(err, fs.ErrNotExist)
 }
 
 // best returns the step of the best checkpoint that verifies, or -1 if no such checkpoint exists.
