@@ -42,7 +42,7 @@ func readDocument(filename string, src []byte) (*layout, map[string]any, error) 
 	if d, ok := l.checkText(); ok {
 		return nil, nil, Diagnostics{d}
 	}
-	if d, ok := l.checkNesting(); ok {
+	if d, ok := l.checkLimits(); ok {
 		return nil, nil, Diagnostics{d}
 	}
 	doc := map[string]any{}
@@ -54,27 +54,33 @@ func readDocument(filename string, src []byte) (*layout, map[string]any, error) 
 
 // DecodeSome decodes some values of a job file into a struct. The file may be from another
 // version of ddpbatch, so DecodeSome ignores keys that the struct does not have. It rejects
-// files that are too large or too deeply nested for the TOML decoder, because they may come
-// from another user.
+// files that are too large, too deeply nested, or have too long keys for the TOML decoder, because they
+// may come from another user.
 func DecodeSome(src []byte, into any) error {
 	const name = "job.toml"
 	if len(src) > maxFileBytes {
 		return tooLarge(name)
 	}
 	text := strings.TrimPrefix(string(src), "\ufeff")
-	if d, ok := newLayout(name, text).checkNesting(); ok {
+	if d, ok := newLayout(name, text).checkLimits(); ok {
 		return Diagnostics{d}
 	}
 	_, err := toml.Decode(text, into)
 	return err
 }
 
-// checkNesting returns a diagnostic if the document is nested too deeply for the decoder.
-func (l *layout) checkNesting() (d Diagnostic, ok bool) {
-	if !l.tooDeep.known() {
+// checkLimits returns a diagnostic if the document is nested too deeply for the decoder, or has a key
+// that is too long.
+func (l *layout) checkLimits() (d Diagnostic, ok bool) {
+	switch {
+	case l.tooDeep.known():
+		d = l.diagnosticAt(l.tooDeep)
+		d.Message = fmt.Sprintf("nested more than %d levels deep", maxDepth)
+	case l.tooLong.known():
+		d = l.diagnosticAt(l.tooLong)
+		d.Message = fmt.Sprintf("the key and the names of its tables are longer than %d bytes", maxKeyBytes)
+	default:
 		return d, false
 	}
-	d = l.diagnosticAt(l.tooDeep)
-	d.Message = fmt.Sprintf("nested more than %d levels deep", maxDepth)
 	return d, true
 }

@@ -38,6 +38,7 @@ type layout struct {
 	repeated span // second occurrence of a duplicate key
 	first    span // first occurrence of that key
 	tooDeep  span // position where the nesting exceeds maxDepth
+	tooLong  span // key that exceeds maxKeyBytes
 	complete bool // whether the scan reached the end of the file
 
 	doc    map[string]any // content of the file with its overrides

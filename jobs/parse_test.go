@@ -452,3 +452,32 @@ func TestDecodeSomeRejectsDepth(t *testing.T) {
 		t.Errorf("%+v, %v", some, err)
 	}
 }
+
+// TestLongKeysAreRejected checks the limit on the length of a key with the names of its tables. The name
+// of each key is stored: with one long name of a table, a file of 1 MiB needed more than 50 GB.
+func TestLongKeysAreRejected(t *testing.T) {
+	half, rest := strings.Repeat("a", maxKeyBytes/2), strings.Repeat("b", maxKeyBytes/2)
+	for _, tt := range []struct{ name, text string }{
+		{"key", half + rest + "%s = 1"},
+		{"quoted key", `"` + half + rest + `%s" = 1`},
+		{"dotted key", half + "." + rest + "%s = 1"},
+		{"key in a table", "[" + half + "]\n" + rest + "%s = 1"},
+		{"table", "[" + half + "." + rest + "%s]"},
+		{"array of tables", "[[" + half + rest + "%s]]"},
+		{"key in an inline table", half + " = { " + rest + "%s = 1 }"},
+		{"key in an array", half + " = [[{}, { " + rest + "%s = 1 }]]"},
+	} {
+		var some struct{}
+		if err := DecodeSome(fmt.Appendf(nil, tt.text, ""), &some); err != nil {
+			t.Errorf("%s of %d bytes: %v", tt.name, maxKeyBytes, err)
+		}
+		long := fmt.Appendf(nil, tt.text, "c")
+		_, err := Parse("job.toml", long)
+		for what, err := range map[string]error{"some keys": DecodeSome(long, &some), "all keys": err} {
+			var found Diagnostics
+			if !errors.As(err, &found) || len(found) != 1 || !strings.Contains(found[0].Message, "longer than") || found[0].Line == 0 {
+				t.Errorf("%s of %d bytes, %s: %v", tt.name, maxKeyBytes+1, what, err)
+			}
+		}
+	}
+}

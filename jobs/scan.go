@@ -1,15 +1,19 @@
 package jobs
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
 )
 
 // maxDepth is the maximum number of parts of a key, and the maximum nesting of values. The
-// spec needs four. The TOML decoder needs quadratic time in the length of a dotted key.
-const maxDepth = 32
+// spec needs about ten, in a sweep. The TOML decoder needs quadratic time in the length of a dotted key.
+const maxDepth = 16
+
+// maxKeyBytes is the maximum length of a key, with the names of the tables around it. Names of variables
+// are the longest keys of the spec. The scanner and the TOML decoder store the whole name of each key, so
+// a long name of a table would be stored for each of its keys.
+const maxKeyBytes = 256
 
 // A scanner finds the positions of the keys in a TOML document. It stops at the first syntax
 // error and leaves the error message to the TOML decoder. It finds all keys of a document that
@@ -61,7 +65,7 @@ func (s *scanner) header() ([]string, bool) {
 		array, s.arrays = true, true
 	}
 	parts, ok := s.dottedKey(0)
-	if !ok || s.peek() != ']' {
+	if !ok || s.peek() != ']' || !s.checkLength(nil, parts) {
 		return nil, false
 	}
 	s.pos++
@@ -74,8 +78,8 @@ func (s *scanner) header() ([]string, bool) {
 	if array {
 		s.nextTable(parts)
 	}
-	path := s.record(nil, parts)
-	if at := s.positions[s.nameOf(path)]; !at.header.known() {
+	path, name := s.record(nil, parts)
+	if at := s.positions[name]; !at.header.known() {
 		at.header = span{start, s.pos}
 	}
 	if name := keyName(path); array && s.positions[name] == nil { // the position of the whole array is its first table
@@ -87,13 +91,13 @@ func (s *scanner) header() ([]string, bool) {
 // keyValue reads key = value in a table.
 func (s *scanner) keyValue(table []string, depth int) bool {
 	parts, ok := s.dottedKey(depth)
-	if !ok || s.peek() != '=' {
+	if !ok || s.peek() != '=' || !s.checkLength(table, parts) {
 		return false
 	}
 	s.pos++
 	s.skip(" \t")
-	path := s.record(table, parts)
-	at := s.positions[s.nameOf(path)]
+	path, name := s.record(table, parts)
+	at := s.positions[name]
 	again := at.value.known() // repeated inside an array of tables; use the first
 	start := s.pos
 	elements, ok := s.value(path, depth+len(parts))
@@ -113,12 +117,13 @@ func (s *scanner) keyValue(table []string, depth int) bool {
 	return true
 }
 
-// record stores the positions of the parts of a key and returns the whole path.
-func (s *scanner) record(table []string, parts []part) []string {
-	path := append([]string(nil), table...)
+// record stores the positions of the parts of a key. It returns the whole path and its name, see nameOf.
+func (s *scanner) record(table []string, parts []part) (path []string, name string) {
+	path = append([]string(nil), table...)
+	key, name := s.nameOf(table)
 	for i, p := range parts {
 		path = append(path, p.name)
-		name := s.nameOf(path)
+		key, name = s.appendName(key, name, p.name)
 		at, ok := s.positions[name]
 		if !ok {
 			at = &keyPos{key: p.span}
@@ -131,9 +136,9 @@ func (s *scanner) record(table []string, parts []part) []string {
 			s.first, s.repeated = at.key, p.span
 		}
 		at.explicit = true
-		s.keys = append(s.keys, keyName(path))
+		s.keys = append(s.keys, key)
 	}
-	return path
+	return path, name
 }
 
 // nextTable starts the next element of an array of tables, [[a.b]].
@@ -150,19 +155,28 @@ func (s *scanner) nextTable(parts []part) {
 	}
 }
 
-// nameOf returns the name under which the position of a key is stored. It includes the index
-// of each array of tables around the key.
-func (s *scanner) nameOf(path []string) string {
-	if len(s.tables) == 0 {
-		return keyName(path)
+// nameOf returns a path as a dotted key, and the name under which the position of the key is stored. The
+// name includes the index of each array of tables around the key.
+func (s *scanner) nameOf(path []string) (key, name string) {
+	for _, last := range path {
+		key, name = s.appendName(key, name, last)
 	}
-	indexed := slices.Clone(path)
-	for n := 1; n <= len(path); n++ {
-		if i, ok := s.tables[keyName(path[:n])]; ok {
-			indexed = append(elementOf(indexed[:n], i), path[n:]...)
+	return key, name
+}
+
+// appendName appends the last part of a path to the results of nameOf.
+func (s *scanner) appendName(key, name, last string) (string, string) {
+	dotted := func(table, last string) string {
+		if last = keyName([]string{last}); table == "" {
+			return last
 		}
+		return table + "." + last
 	}
-	return keyName(indexed)
+	key = dotted(key, last)
+	if i, ok := s.tables[key]; ok {
+		last = elementOf([]string{last}, i)[0]
+	}
+	return key, dotted(name, last)
 }
 
 // dottedKey reads a dotted key and the blanks around it.
@@ -241,6 +255,7 @@ func (s *scanner) value(path []string, depth int) ([]span, bool) {
 func (s *scanner) array(path []string, depth int) ([]span, bool) {
 	var elements []span
 	s.pos++
+	name := keyName(path)
 	for {
 		s.skip(" \t\r\n")
 		switch s.peek() {
@@ -251,7 +266,6 @@ func (s *scanner) array(path []string, depth int) ([]span, bool) {
 			s.arrays = true
 		}
 		start := s.pos
-		name := keyName(path)
 		if s.peek() == '{' {
 			s.tables[name] = len(elements)
 		}
@@ -350,6 +364,21 @@ func (s *scanner) checkDepth(depth, start int) bool {
 	}
 	s.tooDeep = span{start, min(start+1, len(s.src))}
 	return false
+}
+
+// checkLength returns false at a key in a table that exceeds maxKeyBytes.
+func (s *scanner) checkLength(table []string, parts []part) bool {
+	n := 0
+	for _, name := range table {
+		n += len(name)
+	}
+	for _, p := range parts {
+		if n += len(p.name); n > maxKeyBytes {
+			s.tooLong = span{p.span.start, p.span.start + 1}
+			return false
+		}
+	}
+	return true
 }
 
 func bareKeyChar(c byte) bool {
