@@ -32,6 +32,9 @@ const (
 	maxForeignMetrics = 32 << 30
 	// maxForeignJobs is the number of jobs of the trials of such a sweep. Slurm is queried for each.
 	maxForeignJobs = 100_000
+	// specCost is the cost of a byte of a job file. Decoding TOML takes much longer than decoding JSON: up
+	// to 2 s for each MiB.
+	specCost = 128
 	// nameCost is the cost of a name in a directory of checkpoints.
 	nameCost = 4 << 10
 	// runCost is the part of readCost that does not depend on the size of files.
@@ -150,8 +153,8 @@ const maxLastMetrics = 32 << 10
 
 // statusCost returns the part of readCost for files whose content is stored.
 func statusCost(dir rundir.Dir) int64 {
-	cost := 4 * fileSize(dir.Metrics(), maxLastMetrics)
-	for _, path := range []string{dir.Spec(), dir.Record(), dir.Live(), dir.Attempts(), dir.Failure()} {
+	cost := 4*fileSize(dir.Metrics(), maxLastMetrics) + specCost*fileSize(dir.Spec(), 32<<20)
+	for _, path := range []string{dir.Record(), dir.Live(), dir.Attempts(), dir.Failure()} {
 		cost += 16 * fileSize(path, 32<<20)
 	}
 	names, manifest := checkpoint.NewestCost(dir.Checkpoints())
