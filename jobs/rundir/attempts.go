@@ -18,6 +18,9 @@ const (
 	// maxEvents is the number of events to retain in memory, counted from the end of the file.
 	// A line in the file can be much smaller than an event in memory.
 	maxEvents = 20_000
+	// minEvent is the length of the shortest event. The JSON decoder would need much time for millions of
+	// shorter lines.
+	minEvent = len(`{"event":"x"}`)
 )
 
 // Values of Event in [AttemptEvent].
@@ -132,6 +135,9 @@ func readAttempts(f *os.File) ([]AttemptEvent, error) {
 	}
 	var last []AttemptEvent
 	for lines.Scan() {
+		if len(lines.Bytes()) < minEvent {
+			continue
+		}
 		var e AttemptEvent
 		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Event == "" {
 			continue

@@ -111,3 +111,18 @@ func TestAttempts(t *testing.T) {
 		t.Errorf("behind a line without an end: %+v, %v, want %+v", got, err, want)
 	}
 }
+
+// TestShortLinesAreNotDecoded checks that lines that are shorter than any event are not decoded. Another
+// user can fill a file with millions of them.
+func TestShortLinesAreNotDecoded(t *testing.T) {
+	d := mustCreate(t)
+	const lines = 10_000
+	if err := os.WriteFile(d.Attempts(), []byte(strings.Repeat("\n{}\n", lines/2)+`{"event":"x"}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var all []AttemptEvent
+	n := testing.AllocsPerRun(1, func() { all, _ = d.ReadAttempts() })
+	if n > lines/10 || len(all) != 1 {
+		t.Errorf("got %v allocations and %d events", n, len(all))
+	}
+}

@@ -274,6 +274,22 @@ func TestMetricsTailReadsEndOfLargeFile(t *testing.T) {
 	}
 }
 
+// TestMetricsTailSkipsShortLines checks that lines that are shorter than any record are not decoded.
+// Another user can fill a file with millions of them.
+func TestMetricsTailSkipsShortLines(t *testing.T) {
+	var f MetricsTail
+	for _, line := range []string{"\n", "{}\n", "1\n", strings.Repeat(" ", 100) + "{}\n"} {
+		text := []byte(line)
+		if n := testing.AllocsPerRun(100, func() { f.add(text) }); n > 0 {
+			t.Errorf("%q: got %v allocations", line, n)
+		}
+	}
+	f.add([]byte(`{"kind":"eval"}`))
+	if f.Eval == nil {
+		t.Error("the shortest record is skipped")
+	}
+}
+
 // TestMetricsTailStoresLittle checks that long lists and texts of a record are not stored. A list of runs
 // holds the last records of each run, and another user may own the file.
 func TestMetricsTailStoresLittle(t *testing.T) {
