@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,14 +28,24 @@ func Above(path string) (dirs []string, err error) {
 		visited[path] = true
 		target, linkErr := os.Readlink(path)
 		switch {
-		case linkErr == nil && filepath.IsAbs(target):
-			visit(filepath.Clean(target), isDir)
 		case linkErr == nil:
-			around, resolveErr := filepath.EvalSymlinks(filepath.Dir(path)) // for a target that starts with ".."
-			if resolveErr != nil {
-				around, err = filepath.Dir(path), errors.Join(err, resolveErr)
+			at := filepath.Dir(path)
+			if filepath.IsAbs(target) {
+				at = "/"
 			}
-			visit(filepath.Join(around, target), isDir)
+			for name := range strings.SplitSeq(target, "/") {
+				if name == ".." { // follows a link before it, unlike in filepath.Join
+					visit(at, true)
+					real, resolveErr := filepath.EvalSymlinks(at)
+					if resolveErr != nil {
+						err = errors.Join(err, resolveErr)
+						break
+					}
+					at = real
+				}
+				at = filepath.Join(at, name)
+			}
+			visit(at, isDir)
 		case !errors.Is(linkErr, unix.EINVAL) && err == nil: // EINVAL means that it is not a link
 			err = linkErr
 		}

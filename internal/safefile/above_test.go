@@ -25,7 +25,8 @@ func TestAbove(t *testing.T) {
 		}
 	}
 	if err := errors.Join(os.Symlink("../second/deep/link", at("first/link")), os.Symlink(at("third/files"), at("second/deep/link")),
-		os.Symlink("first/link/file", at("file")), os.WriteFile(at("third/files/file"), nil, 0o644), os.Symlink("loop/loop", at("loop"))); err != nil {
+		os.Symlink("first/link/file", at("file")),
+		os.Symlink("first/link/../files/file", at("up")), os.Symlink("missing/../file", at("nowhere")), os.WriteFile(at("third/files/file"), nil, 0o644), os.Symlink("loop/loop", at("loop"))); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -37,6 +38,8 @@ func TestAbove(t *testing.T) {
 		{name: "file", path: "third/files/file", want: []string{"third", "third/files"}},
 		{name: "directory that is a link to a link", path: "first/link/file", want: []string{"first", "second", "second/deep", "third", "third/files", "second/deep/link", "first/link"}},
 		{name: "link", path: "file", want: []string{"first", "second", "second/deep", "third", "third/files", "second/deep/link", "first/link"}},
+		{name: "link with .. after a link", path: "up", want: []string{"first", "second", "second/deep", "third", "third/files", "second/deep/link", "first/link"}},
+		{name: "link with .. after a missing directory", path: "nowhere", want: []string{"missing"}, err: fs.ErrNotExist},
 		{name: "missing file", path: "first/missing", want: []string{"first"}, err: fs.ErrNotExist},
 		{name: "missing directory", path: "missing/file", want: []string{"missing"}, err: fs.ErrNotExist},
 	} {
