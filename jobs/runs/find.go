@@ -108,20 +108,20 @@ func (s *Store) Find(arg string) (Run, error) {
 
 // FindOwn returns the user's own run that a name or an ID selects. It returns false if there is
 // no such run, or if arg is a path or the user's own file. If only the record is invalid, the run with
-// the error has the directory.
+// the error has the directory. If the record is missing, ok is true for a directory with checkpoints.
 func (s *Store) FindOwn(arg string) (run Run, ok bool, err error) {
 	if path, ok := s.OwnDir(arg); ok {
-		if run, err := Open(path); run.Dir.Path != "" {
+		if run, err := Open(path); run.Dir.Path != "" || (rundir.Dir{Path: path}).HasCheckpoints() {
 			return run, true, err
 		}
 	}
 	if !isJobID(arg) || isOwnEntry(s.Abs(arg)) || !entryExists(s.Abs(arg)) && !entryExists(filepath.Join(s.Runs(), arg)) {
 		return Run{}, false, nil // findAny looks up a job ID if no file has its name
 	}
-	if run, err = s.findJob(arg); err != nil || !IsOwn(run.Dir.Path) {
+	if run, err = s.findJob(arg); run.Dir.Path == "" || !IsOwn(run.Dir.Path) {
 		return Run{}, false, nil
 	}
-	return run, true, nil
+	return run, true, err
 }
 
 // OwnDir returns the user's own directory that a name selects, whose record may be corrupt or missing.
@@ -262,14 +262,15 @@ func (s *Store) FindWithJob(ctx context.Context, arg string) (Run, error) {
 // run.
 func (s *Store) FindDependency(base, name string) (*rundir.Dir, error) {
 	atBase := &Store{Dir: base, Slurm: s.Slurm, Note: s.Note}
-	if _, own := s.OwnDir(name); !own && !isOwnEntry(s.Abs(name)) {
-		if _, own := atBase.OwnDir(name); own {
+	_, own := s.OwnDir(name)
+	if !own && !isOwnEntry(s.Abs(name)) {
+		if _, own = atBase.OwnDir(name); own {
 			s = atBase
 		}
 	}
 	run, err := s.Find(name)
 	if err != nil && !IsSameDir(base, s.Dir) {
-		if found, e := atBase.Find(name); e == nil {
+		if found, e := atBase.Find(name); e == nil && (!own && run.Dir.Path == "" || IsOwn(found.Dir.Path)) {
 			run, err = found, nil
 		}
 	}

@@ -143,18 +143,28 @@ func TestFind(t *testing.T) {
 			}
 		})
 	}
-	// An invalid record has an error that names the directory, also if another user has a run with this
-	// name in the current directory.
+	// An invalid record has an error that names the directory, and a missing record has an error, also if another
+	// user has a run with this name in the current directory, or the run that a dependency names next to the job file.
+	write(t, filepath.Join(s.Runs(), "lost", "checkpoints", "step-1", "manifest.json"), "{}")
+	write(t, filepath.Join(tune, "elements", "1", "record.json"), "{")
+	base := t.TempDir()
 	for _, another := range []bool{false, true} {
-		if another {
-			path := filepath.Join(s.Dir, "broken")
-			create(t, path, rundir.Record{Name: "broken"})
-			if err := os.Chown(path, 61001, -1); err != nil {
-				t.Fatal(err) // the suite runs as root
+		for arg, want := range map[string]string{"broken": filepath.Join(s.Runs(), "broken"), "lost": "", "19_1": filepath.Join(tune, "elements", "1")} {
+			for _, path := range []string{filepath.Join(s.Dir, arg), filepath.Join(base, DefaultDir, arg)} {
+				if !another {
+					break
+				}
+				create(t, path, rundir.Record{Name: "another"})
+				if err := os.Chown(path, 61001, -1); err != nil {
+					t.Fatal(err) // the suite runs as root
+				}
 			}
-		}
-		if run, err := s.Find("broken"); err == nil || run.Dir.Path != filepath.Join(s.Runs(), "broken") {
-			t.Errorf("broken record: got %+v, %v, want an error and the directory", run, err)
+			if run, err := s.Find(arg); err == nil || run.Dir.Path != want {
+				t.Errorf("%s: got %+v, %v, want an error and %q", arg, run, err, want)
+			}
+			if dir, err := s.FindDependency(base, arg); dir != nil {
+				t.Errorf("%s: got the dependency %+v, %v, want none", arg, dir, err)
+			}
 		}
 	}
 }
