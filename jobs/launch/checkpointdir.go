@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
@@ -47,8 +48,14 @@ func makeCheckpointDir(c *jobs.Command, d rundir.Dir, runID string, say func(str
 }
 
 // createCheckpointDir creates the directory and its parents. The umask decides who can read it.
-// Only this user can write to it.
+// Only this user can write to it. It returns an error if another user may have prepared the parent
+// of a new directory; see [rundir.CheckParent].
 func createCheckpointDir(path string) error {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if err := rundir.CheckParent(filepath.Dir(path)); err != nil {
+			return err
+		}
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
@@ -60,11 +67,20 @@ func createCheckpointDir(path string) error {
 }
 
 // checkLocalCheckpointDir checks the checkpoint directory of a program on this node. The launcher has checked
-// it on its own node only, and a path such as /tmp/checkpoints is a different directory on each node. The
-// directory need not exist. In a container, root may have no mapping.
+// it on its own node only, and a path such as /tmp/checkpoints is a different directory on each node. If the
+// directory is missing, checkLocalCheckpointDir creates it: another user could otherwise do so before the
+// program uses it. A directory that nobody can create, for example in a container, need not exist. In a
+// container, root may have no mapping.
 func checkLocalCheckpointDir(path string) error {
 	_, err := checkCheckpointDir(path, safefile.OverflowUser())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = createCheckpointDir(path); err == nil { // fails below if the path is a link to a missing directory
+			_, err = checkCheckpointDir(path, safefile.OverflowUser())
+		} else if errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) && len(rundir.Exposures(path)) == 0 {
+			return nil
+		}
+	}
+	if err != nil {
 		return hints.Errorf("set command.checkpoint_dir to a directory that all nodes share", "use checkpoint directory %q: %w", path, err)
 	}
 	return nil

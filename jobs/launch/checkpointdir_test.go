@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -41,6 +42,10 @@ func TestCheckpointDirOfAnotherUser(t *testing.T) {
 		{"writable by every user", func(path string) error { return mkdirMode(path, 0o777) }, "mode 0777"},
 		{"like /tmp", func(path string) error { return mkdirMode(path, 0o777|os.ModeSticky) }, "mode 1777"},
 		{"file", func(path string) error { return os.WriteFile(path, nil, 0o600) }, "not a directory"},
+		{"new, in a directory that another user has prepared in a place such as /tmp", func(path string) error {
+			parent := filepath.Dir(path)
+			return errors.Join(os.Chmod(filepath.Dir(parent), 0o777|os.ModeSticky), os.Chown(parent, otherID, otherID), os.Chmod(parent, 0o777))
+		}, "belongs to user 61099"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "checkpoints")
@@ -107,33 +112,46 @@ func TestCheckpointDirOfAGroup(t *testing.T) {
 }
 
 // TestCheckpointDirOnAnotherNode checks that a rank does not use a directory of another user on a node other
-// than the launcher's.
+// than the launcher's, and leaves no directory for another user to create.
 func TestCheckpointDirOnAnotherNode(t *testing.T) {
 	needsRoot(t)
 	for _, tt := range []struct {
-		name  string
-		owner int // -1 for a missing directory
-		mode  os.FileMode
-		want  string // part of the error; empty for none
+		name    string
+		path    string // empty for a path in a temporary directory
+		make    func(path string) error
+		created bool   // whether the directory exists afterward
+		want    string // part of the error; empty for none
 	}{
-		{name: "missing", owner: -1},
-		{name: "own", mode: 0o755},
-		{name: "of root outside of a container", owner: safefile.OverflowUser(), mode: 0o755},
-		{name: "of another user", owner: otherID, mode: 0o755, want: "belongs to user 61099"},
-		{name: "writable by every user", mode: 0o777, want: "mode 0777"},
+		{name: "missing", created: true},
+		{name: "missing with its parent", path: filepath.Join(t.TempDir(), "a/b"), created: true},
+		{name: "missing and impossible to create", path: "/sys/ddpbatch/checkpoints"},
+		{name: "own", make: func(path string) error { return mkdirMode(path, 0o755) }, created: true},
+		{name: "of root outside of a container", make: func(path string) error {
+			return errors.Join(mkdirMode(path, 0o755), os.Chown(path, safefile.OverflowUser(), -1))
+		}, created: true},
+		{name: "of another user", make: func(path string) error {
+			return errors.Join(mkdirMode(path, 0o755), os.Chown(path, otherID, -1))
+		}, created: true, want: "belongs to user 61099"},
+		{name: "link of another user to a missing directory", make: func(path string) error {
+			return errors.Join(os.Symlink(path+"-later", path), os.Lchown(path, otherID, -1))
+		}, want: "no such file or directory"},
+		{name: "writable by every user", make: func(path string) error { return mkdirMode(path, 0o777) }, created: true, want: "mode 0777"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "checkpoints")
-			if tt.owner >= 0 {
-				if err := errors.Join(mkdirMode(path, tt.mode), os.Chown(path, tt.owner, -1)); err != nil {
+			path := cmp.Or(tt.path, filepath.Join(t.TempDir(), "checkpoints"))
+			if tt.make != nil {
+				if err := tt.make(path); err != nil {
 					t.Fatal(err)
 				}
 			}
 			r := &Rank{Info: RankInfo{Rank: 1, WorldSize: 2, NodeRank: 1, Nodes: 2}, dir: newRun(t), job: &jobs.Job{Command: &jobs.Command{}}}
 			environ := []string{LauncherVariable + "=127.0.0.1:1", programCheckpoints + "=" + path}
 			err := r.setContext(func(string, string) {}, lookupIn(environ), lookupIn(nil))
-			if (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			if (err != nil) != (tt.want != "") || err != nil && (!strings.Contains(err.Error(), tt.want) || !strings.Contains(hints.Of(err), "command.checkpoint_dir")) {
 				t.Errorf("got %v, want %q", err, tt.want)
+			}
+			if _, err := os.Stat(path); (err == nil) != tt.created {
+				t.Errorf("directory: got %v, want existing %v", err, tt.created)
 			}
 		})
 	}

@@ -151,13 +151,13 @@ func (e Exposure) Hint() string {
 	return "ask an administrator to run " + change + ", or choose a different directory with --run-dir"
 }
 
-// checkParent returns an error if another user may have prepared the parent of a new run directory,
-// or the innermost directory above it that exists. This is the case if the parent belongs to
+// CheckParent returns an error if another user may have prepared the parent of a new directory, such as a
+// run directory, or the innermost directory above it that exists. This is the case if the parent belongs to
 // another user, everyone can write to it, and it is in a public directory, such as /tmp.
-func checkParent(parent string) error {
+func CheckParent(parent string) error {
 	info, err := os.Stat(parent)
 	if errors.Is(err, fs.ErrNotExist) {
-		return checkParent(filepath.Dir(parent)) // the directory in which parent will be created
+		return CheckParent(filepath.Dir(parent)) // the directory in which parent will be created
 	}
 	if err != nil {
 		return err

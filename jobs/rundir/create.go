@@ -61,7 +61,7 @@ func Reserve(path string) (created bool, err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return false, nil
 	}
-	err = checkParent(filepath.Dir(path))
+	err = CheckParent(filepath.Dir(path))
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(path), 0o755)
 	}
@@ -92,7 +92,7 @@ func create(path string) (fs.FileInfo, error) {
 	}
 	_, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := checkParent(filepath.Dir(path)); err != nil {
+		if err := CheckParent(filepath.Dir(path)); err != nil {
 			return nil, err
 		}
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
