@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"strconv"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
@@ -15,6 +16,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/nccl"
 	"github.com/ddpbatch/ddpbatch/netif"
 	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/templates/sites"
 )
 
 type envCmd struct {
@@ -155,6 +157,11 @@ func (c *envCmd) network(ctx context.Context, p *program, info launch.RankInfo) 
 		facts.Version = version
 	}
 	if c.Site != "" {
+		if sites.IsPath(c.Site) && !filepath.IsAbs(c.Site) {
+			if err := p.checkFallbackDir(true, c.Site); err != nil {
+				return nccl.Env{}, err
+			}
+		}
 		site, err := p.finder().Find(c.Site, p.Dir)
 		if err != nil {
 			return nccl.Env{}, err

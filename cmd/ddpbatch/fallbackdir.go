@@ -60,14 +60,14 @@ func (p *program) checkFallbackDir(required bool, files ...string) error {
 }
 
 // commandFiles returns the words of a command that can be names of files: those with a slash or a dot,
-// and the module after -m. Programs without a slash are in PATH.
-func commandFiles(argv []string) (files []string) {
+// and the module after -m. A first word without a slash is in PATH, unless startsScript is set.
+func commandFiles(argv []string, startsScript bool) (files []string) {
 	for i, word := range argv {
 		switch {
 		case i > 0 && argv[i-1] == "-m":
 			module, _, _ := strings.Cut(word, ".")
 			files = append(files, module, module+".py")
-		case strings.HasPrefix(word, "-"), i == 0 && !strings.Contains(word, "/"), !strings.ContainsAny(word, "/."):
+		case strings.HasPrefix(word, "-"), i == 0 && !startsScript && !strings.Contains(word, "/"), !strings.ContainsAny(word, "/."):
 		default:
 			files = append(files, word)
 		}

@@ -42,6 +42,7 @@ func TestFallbackDirIsRejected(t *testing.T) {
 		name, dir, submitDir string
 		job                  string
 		command              []string
+		launcher             string
 		outside              bool   // of a Slurm job
 		fails                string // part of the error
 	}{
@@ -66,6 +67,9 @@ func TestFallbackDirIsRejected(t *testing.T) {
 		{name: "module of another user", dir: "/tmp", submitDir: existing, command: []string{"python3", "-u", "-m", foreignModule}, fails: another},
 		{name: "package of another user", dir: "/tmp", submitDir: existing, command: []string{"python3", "-m", foreignProgram + ".train"}, fails: another},
 		{name: "program in PATH with the name of a file", dir: "/tmp", submitDir: existing, command: []string{foreignModule + ".py"}},
+		{name: "script of another user for torchrun", dir: "/tmp", submitDir: existing, launcher: "torchrun", command: []string{foreignModule + ".py"}, fails: another},
+		{name: "missing script for torchrun, which another user could create", dir: "/tmp", submitDir: existing, launcher: "torchrun", command: []string{name + "-missing.py"}, fails: unknown},
+		{name: "program in PATH for one rank", dir: "/tmp", submitDir: existing, launcher: "rank", command: []string{foreignModule + ".py"}},
 		{name: "argument with the name of a directory", dir: "/tmp", submitDir: existing, command: []string{"true", "--epochs", foreignProgram}},
 		{name: "program in a directory of another user", dir: "/tmp", submitDir: existing, command: []string{foreignProgram + "/true"}, fails: another},
 		{name: "script changed to a directory of another user", dir: "/tmp/" + foreignProgram, submitDir: missing, job: "job.toml", fails: another},
@@ -83,12 +87,15 @@ func TestFallbackDirIsRejected(t *testing.T) {
 		}
 		errs := map[string]error{}
 		if tt.job == "" {
-			errs["launch"] = (&launchCmd{}).checkAllocation(p, &launch.Options{})
+			errs["launch"] = (&launchCmd{Launcher: tt.launcher}).checkAllocation(p, &launch.Options{})
 		} else {
 			// Without an error of this check, the job file is invalid or does not exist.
 			errs["launch"] = (&launchCmd{Job: tt.job}).Run(t.Context(), p)
 			errs["run"] = (&rank{program: p}).open(t.Context(), &runCmd{Job: tt.job})
 			errs["submit"] = (&submitCmd{Job: tt.job}).Run(t.Context(), p)
+			if tt.fails != "" {
+				_, errs["env"] = (&envCmd{Site: "./" + tt.job}).network(t.Context(), p, launch.RankInfo{})
+			}
 			errs["repair"] = (&repairCmd{Which: "run", Job: tt.job}).Run(t.Context(), p)
 		}
 		for command, err := range errs {

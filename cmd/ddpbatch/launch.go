@@ -13,6 +13,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/jobfile"
 	"github.com/ddpbatch/ddpbatch/jobs/launch"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
@@ -114,11 +115,12 @@ func (c *launchCmd) checkAllocation(p *program, o *launch.Options) error {
 		return err
 	}
 	if p.Command != nil {
-		if err := p.checkFallbackDir(false, append(commandFiles(p.Command), c.Image)...); err != nil {
+		startsScript := c.Job != "" || c.Launcher != "" && c.Launcher != string(jobs.LauncherRank)
+		if err := p.checkFallbackDir(false, append(commandFiles(p.Command, startsScript), c.Image)...); err != nil {
 			return err
 		}
 		var required []string
-		if c.Job == "" && c.Image == "" && strings.Contains(p.Command[0], "/") {
+		if c.Job == "" && c.Image == "" && (strings.Contains(p.Command[0], "/") || startsScript && strings.HasSuffix(p.Command[0], ".py")) {
 			required = append(required, p.Command[0])
 		}
 		if sites.IsPath(c.Site) {
