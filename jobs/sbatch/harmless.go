@@ -46,17 +46,25 @@ func (r *reader) endsProcess(s *syntax.Stmt) bool {
 	return true
 }
 
-// maxCalls is the maximum number of calls of functions that the reader follows. A function can call
-// others several times, so the number of paths grows exponentially.
-const maxCalls = 10_000
+// maxFollowed is the maximum number of commands in the functions that the reader follows, counted for each
+// call. A function can call others several times, so the number of paths grows exponentially.
+const maxFollowed = 50_000
+
+// follow reports whether the reader follows another call of a function.
+func (r *reader) follow(body *syntax.Stmt) bool {
+	if r.followed < maxFollowed {
+		_, commands := measure(body)
+		r.followed += commands
+	}
+	return r.followed < maxFollowed
+}
 
 // callsHarmlessFunction reports whether a command calls a function of the script that only prints.
 func (r *reader) callsHarmlessFunction(name string) bool {
 	body := r.functions[name]
-	if body == nil || r.calls >= maxCalls {
+	if body == nil || !r.follow(body) {
 		return false
 	}
-	r.calls++
 	if len(setVariables(body)) > 0 || hasExit(body) && !r.afterProgram {
 		return false
 	}

@@ -103,10 +103,10 @@ const maxCommands = 5000
 // reads the script again after each of them.
 const maxTaken = 20
 
-// measure returns the depth of a script's syntax tree, and the number of its commands.
-func measure(file *syntax.File) (nesting, commands int) {
+// measure returns the depth of the syntax tree of a part of a script, and the number of its commands.
+func measure(part syntax.Node) (nesting, commands int) {
 	depth := 0
-	syntax.Walk(file, func(n syntax.Node) bool {
+	syntax.Walk(part, func(n syntax.Node) bool {
 		if n == nil {
 			depth--
 			return true
@@ -265,8 +265,9 @@ type reader struct {
 	dirStmt          syntax.Node                 // command that changes to the directory
 	dirStep          int                         // number of steps before it
 	notes            []Note
+	last             Note            // newest note, as addNote received it
 	work             int             // work of the expansions so far
-	calls            int             // calls of functions that the reader has followed
+	followed         int             // commands in the functions that the reader has followed
 	programs         map[string]bool // variables that holdsProgram has examined
 }
 
@@ -283,6 +284,11 @@ func (r *reader) note(line int, what, why string) { r.addNote(line, what, why, f
 func (r *reader) change(line int, what, why string) { r.addNote(line, what, why, true) }
 
 func (r *reader) addNote(line int, what, why string, changes bool) {
+	n := Note{line, what, why, changes}
+	if n == r.last { // for another word of the same command
+		return
+	}
+	r.last = n
 	what, short := r.redact(what)
 	if short {
 		why += " (the rest may be a secret and is not shown)"

@@ -1,6 +1,7 @@
 package sbatch
 
 import (
+	"bytes"
 	"cmp"
 	"flag"
 	"fmt"
@@ -108,6 +109,29 @@ func TestSizeIsLimited(t *testing.T) {
 		if err != nil || tt.note == "" && got.Changes() > 0 || tt.note != "" && !isNoted {
 			t.Errorf("%s: got %v, %+v, want a change with %q", tt.name, err, got.Notes, tt.note)
 		}
+	}
+}
+
+// TestFunctionsAreFollowedToALimit checks that the reader keeps calls of a large function as code instead of
+// reading the function again for each of them.
+func TestFunctionsAreFollowedToALimit(t *testing.T) {
+	function := "f() {\n" + strings.Repeat(":\n", maxFollowed/100) + "}\n"
+	for calls, kept := range map[int]bool{5: false, 200: true} {
+		got, err := Read("job.sh", []byte(function+strings.Repeat("f\n", calls)+"srun python train.py\n"), testOptions)
+		if err != nil || bytes.Contains(got.TOML, []byte(`"f"`)) != kept {
+			t.Errorf("%d calls: got %v, %s, want calls of the function %v", calls, err, got.TOML, kept)
+		}
+	}
+}
+
+// TestNotesAreNotRepeated checks that a command with many words, each of which has the same note, is examined for
+// secrets only once.
+func TestNotesAreNotRepeated(t *testing.T) {
+	r := newReader(nil, testOptions)
+	r.readShellOptions(1, "set -- a b c", []string{"--", "a", "b", "c"})
+	r.readShellOptions(2, "set -- a b c", []string{"--", "a", "b", "c"})
+	if len(r.notes) != 2 {
+		t.Errorf("got %+v, want one note for each line", r.notes)
 	}
 }
 

@@ -716,11 +716,11 @@ func (r *reader) prepareFunction(s *syntax.Stmt, name string) {
 
 // readFunction reads the effects on the shell of a function of the script.
 func (r *reader) readFunction(name string) {
-	if r.calls++; r.calls >= maxCalls {
+	body := r.functions[name]
+	if !r.follow(body) {
 		r.forget()
 		return
 	}
-	body := r.functions[name]
 	r.functions[name] = nil // without the calls of a recursive function
 	r.markUnknown(body)
 	r.hideNestedSecrets(body)
