@@ -47,19 +47,19 @@ func (r *run) build(ctx context.Context) error {
 	if err := r.Comm.Do(ctx, collective.Barrier()); err != nil {
 		return err
 	}
+	sharder := ddp.New(r.deviceComm, r.device, r.model.Params(), r.ddpOptions()) // before Plan: see nn.Param.Rounded
 	r.model.Plan(nn.Plan{Device: r.device, Batch: r.batch, Precision: precision(t.Precision), Train: true})
 	if a := r.device.Accelerator(); a != nil {
 		if err := a.Fallback(); err != nil {
 			r.Observe(Event{Kind: Fallback, Err: err})
 		}
 	}
-	state := &checkpointing.State{Comm: r.Comm, Device: r.device, Params: r.model.Params(), Trace: r.Trace}
-	sharder := ddp.New(r.deviceComm, r.device, state.Params, r.ddpOptions())
+	state := &checkpointing.State{Comm: r.Comm, Device: r.device, Params: r.model.Params(), Sharder: sharder, Trace: r.Trace}
 	optimizer, err := NewOptimizer(r.device, sharder.Parts(), &t.Optimizer)
 	if err != nil {
 		return fmt.Errorf("build optimizer: %w", err)
 	}
-	state.Sharder, state.Optimizer = sharder, optimizer
+	state.Optimizer = optimizer
 	saver := r.newSaver(state)
 	if err := saver.AllocCopies(); err != nil {
 		r.Observe(Event{Kind: Unpinned, Err: err})
@@ -127,7 +127,7 @@ func (r *run) ddpOptions() ddp.Options {
 	t := r.train
 	strategy, _ := ddp.ParseStrategy(string(t.Strategy)) // validated when the job was loaded
 	return ddp.Options{Strategy: strategy, Extra: numExtra, FirstBucket: int(t.FirstBucket), Bucket: int(t.Bucket),
-		BF16: t.Reduce == jobs.ReduceBF16, NoSync: t.NoSync && t.Accumulate > 1, Trace: r.Trace}
+		BF16: t.Reduce == jobs.ReduceBF16, NoSync: t.NoSync && t.Accumulate > 1, Rounded: r.roundsWeights, Trace: r.Trace}
 }
 
 func precision(p jobs.Precision) device.Precision {

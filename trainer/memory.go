@@ -26,6 +26,7 @@ func (r *run) checkMemory() error {
 			return hints.Errorf(hintGPU, "the model and its batches need %s of memory, libraries about %s more, and %s are free on %s",
 				format.Bytes(need), format.Bytes(overhead), format.Bytes(free), r.device.Name())
 		}
+		r.roundsWeights = r.canRoundWeights(need+overhead, free)
 		return r.checkCopyMemory(copies)
 	}
 	free, known := cpu.Available()
@@ -44,6 +45,16 @@ func (r *run) checkMemory() error {
 		what += fmt.Sprintf(", and %s for the copy that checkpoint.async saves", format.Bytes(copies))
 	}
 	return hints.Errorf(hintHost, "%s, and %s are free", what, format.Bytes(free))
+}
+
+// canRoundWeights reports whether a GPU in bf16 also has memory for all weights in bfloat16, with some to
+// spare. need and free are in bytes.
+func (r *run) canRoundWeights(need, free int64) bool {
+	copied := int64(0)
+	for _, p := range r.model.Params() {
+		copied += int64(p.Len() * device.BFloat16.Size())
+	}
+	return r.device.Stored(precision(r.train.Precision)) == device.BFloat16 && float64(need+copied) <= plan.Usable(float64(free))
 }
 
 // checkCopyMemory returns an error if the host of a GPU has too little memory for the copies of an

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
+	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/plan"
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
@@ -326,5 +328,33 @@ func TestNeedOfRoundedOperands(t *testing.T) {
 	}
 	if more := needed(t, j, 1, cpu.New(1)) - without; more != 0 {
 		t.Errorf("%.0f bytes more in bf16 on a processor", more)
+	}
+}
+
+// TestWeightsAreRoundedIfTheyFit checks that a copy of the weights in bfloat16 is used only on a GPU in
+// bf16, and only if it leaves a tenth of the memory free.
+func TestWeightsAreRoundedIfTheyFit(t *testing.T) {
+	const need, copied = 7_000_000, 2 * wideParams
+	j := job(t, fmt.Sprintf(wide, jobs.StrategyDDP, 2))
+	m, err := nn.NewMLP(1000, nn.MLPOptions{Hidden: slices.Repeat([]int{1000}, 20), Activation: "relu"}, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		device    device.Device
+		precision jobs.Precision
+		free      float64
+		want      bool
+	}{
+		{&plan.Counter{StoresBF16: true}, jobs.PrecisionBF16, (need + copied) / 0.89, true},
+		{&plan.Counter{StoresBF16: true}, jobs.PrecisionBF16, (need + copied) / 0.91, false},
+		{&plan.Counter{StoresBF16: true}, jobs.PrecisionFP32, 1e12, false},
+		{cpu.New(1), jobs.PrecisionBF16, 1e12, false},
+	} {
+		j.Train.Precision = c.precision
+		r := &run{train: j.Train, device: c.device, model: m}
+		if got := r.canRoundWeights(need, int64(c.free)); got != c.want {
+			t.Errorf("%s in %s with %.0f bytes free: %t, want %t", c.device.Name(), c.precision, c.free, got, c.want)
+		}
 	}
 }

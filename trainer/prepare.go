@@ -18,13 +18,18 @@ func PrepareStep(d device.Device, m nn.Model, batch nn.Batch, t *jobs.Train) (st
 	params := m.Params()
 	s := &stepper{device: d, model: m, params: params, schedule: func(int64) float64 { return float64(t.Optimizer.LR) },
 		clipNorm: float64(t.Optimizer.ClipNorm), seed: t.Seed, size: 1}
-	s.sharder = ddp.New(ddp.NewCommunicator(collective.SingleRank{}), d, params, ddp.Options{Extra: numExtra, FirstBucket: int(t.FirstBucket), Bucket: int(t.Bucket)})
+	s.sharder = ddp.New(ddp.NewCommunicator(collective.SingleRank{}), d, params, ddp.Options{Extra: numExtra, FirstBucket: int(t.FirstBucket), Bucket: int(t.Bucket),
+		Rounded: d.Stored(precision(t.Precision)) == device.BFloat16})
 	m.Plan(nn.Plan{Device: d, Batch: batch.Samples, Precision: precision(t.Precision), Train: true})
 	if s.optimizer, err = NewOptimizer(d, s.sharder.Parts(), &t.Optimizer); err != nil {
 		return nil, fmt.Errorf("build optimizer: %w", err)
 	}
 	s.optimizer.SetGroups(parameterGroups(&t.Optimizer)...)
 	s.init(false)
+	s.sharder.Start(context.Background()) // rounds the weights, which a step does not repeat
+	if err := s.sharder.Stop(context.Background()); err != nil {
+		return nil, err
+	}
 	n := max(1, t.Accumulate)
 	b := &stepBatches{batches: make([][]int, n), count: n, samples: n * batch.Samples}
 	return func(ctx context.Context) error {

@@ -119,6 +119,8 @@ type run struct {
 	batch      int    // maximum samples per micro-batch, at most a rank's share of the larger data set
 	layout     string // of the ranks on nodes, see checkpoint.Manifest
 	loop       loop   // set by build
+
+	roundsWeights bool // there is memory for nn.Param.Rounded
 }
 
 // Run trains until all epochs of the job are complete or Stop is closed. Every rank must call it with

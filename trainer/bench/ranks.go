@@ -37,7 +37,7 @@ func (t *training) shard(s *ddp.Sharder, ranks int) (*ranksTraining, error) {
 func newSingleRank(d device.Device, m Model, p device.Precision) (*ranksTraining, error) {
 	var sharder *ddp.Sharder
 	t, err := m.prepare(d, p, 0, func(d device.Device, params []*nn.Param) {
-		sharder = ddp.New(ddp.NewCommunicator(collective.SingleRank{}), d, params, ddp.Options{Extra: 1})
+		sharder = ddp.New(ddp.NewCommunicator(collective.SingleRank{}), d, params, ddp.Options{Extra: 1, Rounded: d.Stored(p) == device.BFloat16})
 	})
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (t *training) shardTo(ctx context.Context, comm collective.Communicator, o 
 	if err != nil {
 		return nil, err
 	}
-	s.MarkUpdated()
+	s.MarkWritten()
 	return t.shard(s, comm.Size())
 }
 

@@ -87,7 +87,7 @@ func (s *State) Scatter(ctx context.Context, from Origin, initialized bool, newW
 			s.Device.Write(p.Data, values[i])
 		}
 	}
-	s.Sharder.MarkUpdated()
+	s.Sharder.MarkWritten()
 	state, arrays, single := s.optimizerState(s.readTensor)
 	state.Initialized = initialized
 	for _, a := range arrays {

@@ -65,6 +65,9 @@ func (d *Device) Update(r device.Rule, a device.Arrays, f device.Factors) {
 	}
 	d.pool.do(j, (n+grain-1)/grain, n)
 	*j = update{unit: j.unit}
+	if a.Rounded.Len() > 0 {
+		d.Cast(a.Rounded, a.Value)
+	}
 }
 
 // Normalize divides a tensor by its norm.

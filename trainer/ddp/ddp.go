@@ -175,6 +175,9 @@ type Options struct {
 	// NoSync makes ZeRO2 and ZeRO3 hold full gradients, like ZeRO1, and accumulate micro-batches on
 	// each rank before the reduction: PyTorch FSDP's no_sync.
 	NoSync bool
+	// Rounded makes DDP hold a copy of all values in bfloat16 ([nn.Param.Rounded]), for models whose
+	// matmuls round them. The other strategies ignore it.
+	Rounded bool
 	// Trace, unless nil, records communication and the time spent waiting for it.
 	Trace *trace.Recorder
 }
@@ -203,11 +206,14 @@ type Sharder struct {
 	values slots // for ZeRO3
 	ahead  lookahead
 	stale  bool // ZeRO1 and ZeRO2: values of other ranks' shards predate the last update
+
+	unrounded bool // the rounded copies of the values are not current
 }
 
 // bucket is this rank's part of a bucket.
 type bucket struct {
 	value, grad         device.Tensor // the full bucket, if this rank has memory for it
+	rounded             device.Tensor // value in bfloat16, or empty
 	valuePart, gradPart device.Tensor // the shard that this rank updates
 	fetched             int           // operation after which value is valid
 	summed              int           // operation after which gradPart is valid, with ZeRO2 and ZeRO3
@@ -230,7 +236,7 @@ func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
 	}
 	s.buckets = make([]bucket, len(s.layout.spans))
 	s.pending = make([]int, len(s.buckets))
-	s.allocBuckets()
+	s.allocBuckets(o.Rounded && s.Strategy == DDP)
 	if s.bf16 = o.BF16 && comm.Size() > 1; s.bf16 {
 		s.scratch = s.allocShared(s.layout.largest() / 2)
 	}
@@ -244,7 +250,7 @@ func New(comm Communicator, m Memory, params []*nn.Param, o Options) *Sharder {
 }
 
 // allocBuckets assigns permanent memory to buckets and parameters.
-func (s *Sharder) allocBuckets() {
+func (s *Sharder) allocBuckets(rounded bool) {
 	wholeValues, wholeGrads := s.Strategy < ZeRO3, !s.ReducesEachBatch()
 	size := func(whole bool) int {
 		if whole {
@@ -253,6 +259,10 @@ func (s *Sharder) allocBuckets() {
 		return s.layout.elements / s.comm.Size()
 	}
 	values, grads := s.allocShared(size(wholeValues)), s.allocShared(size(wholeGrads))
+	var copies device.Tensor
+	if s.unrounded = rounded; rounded {
+		copies = s.memory.Alloc(device.BFloat16, s.layout.elements)
+	}
 	take := func(from *device.Tensor, n int) device.Tensor {
 		t := from.Slice(0, n)
 		*from = from.Slice(n, from.Len())
@@ -269,6 +279,9 @@ func (s *Sharder) allocBuckets() {
 		if wholeValues {
 			b.value = take(&values, span.Elements)
 			b.valuePart = shardOf(b.value)
+			if rounded {
+				b.rounded = take(&copies, span.Elements)
+			}
 			s.assignValues(i)
 		} else {
 			b.valuePart = take(&values, chunk)
@@ -281,7 +294,7 @@ func (s *Sharder) allocBuckets() {
 			b.gradPart = take(&grads, chunk)
 		}
 		n := b.valuePart.Len()
-		s.parts = append(s.parts, &nn.Param{Name: fmt.Sprintf("bucket %d", i), Shape: []int{n}, Data: b.valuePart, Grad: b.gradPart, Pieces: s.pieces(i, n)})
+		s.parts = append(s.parts, &nn.Param{Name: fmt.Sprintf("bucket %d", i), Shape: []int{n}, Data: b.valuePart, Rounded: b.rounded, Grad: b.gradPart, Pieces: s.pieces(i, n)})
 	}
 }
 
@@ -302,6 +315,9 @@ func (s *Sharder) assignValues(bucket int) {
 	for _, p := range s.layout.params(bucket) {
 		offset := s.layout.positions[p].offset
 		p.Data = s.buckets[bucket].value.Slice(offset, offset+p.Len())
+		if rounded := s.buckets[bucket].rounded; rounded.Len() > 0 {
+			p.Rounded = rounded.Slice(offset, offset+p.Len())
+		}
 	}
 }
 
@@ -362,7 +378,15 @@ func (s *Sharder) Stop(ctx context.Context) error {
 	return err
 }
 
-// MarkUpdated reports to the Sharder that the optimizer has changed the parts' values.
+// MarkWritten reports to the Sharder that the parts' values have changed, but not their rounded
+// copies. It is not necessary before the first Start.
+func (s *Sharder) MarkWritten() {
+	s.unrounded = s.buckets[0].rounded.Len() > 0
+	s.MarkUpdated()
+}
+
+// MarkUpdated reports to the Sharder that the optimizer has changed the parts' values, and their
+// rounded copies.
 func (s *Sharder) MarkUpdated() {
 	switch s.Strategy {
 	case ZeRO1, ZeRO2:

@@ -234,3 +234,44 @@ func TestPiecesLocateParameters(t *testing.T) {
 		}
 	}
 }
+
+// TestRoundedValues checks that DDP rounds values to bfloat16 before the first step and after they have
+// been written, but not after an update, which rounds them itself. The other strategies have no
+// rounded values.
+func TestRoundedValues(t *testing.T) {
+	options := Options{Rounded: true, FirstBucket: 64, Bucket: 64}
+	for _, options.Strategy = range Strategies() {
+		ps := params(20, 3, 40)
+		s := New(newFakeGroup(2)[0], cpu.New(1), ps, options)
+		for _, p := range append(ps, s.Parts()...) {
+			want := 0
+			if options.Strategy == DDP {
+				want = p.Len()
+			}
+			if p.Rounded.Len() != want {
+				t.Errorf("%s: %d rounded values of %q, want %d", options.Strategy, p.Rounded.Len(), p.Name, want)
+			}
+		}
+	}
+	ps := params(20, 3, 40)
+	options.Strategy = DDP
+	s := New(newFakeGroup(1)[0], cpu.New(1), ps, options)
+	for i, step := range []struct {
+		mark func()
+		want uint16
+	}{{func() {}, 0x3f80}, {s.MarkUpdated, 0x3f80}, {s.MarkWritten, 0x4040}} {
+		for _, p := range ps {
+			p.Data.Floats()[p.Len()-1] = float32(1 + i)
+		}
+		step.mark()
+		s.Start(t.Context())
+		if err := s.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range ps {
+			if got := p.Rounded.Halves()[p.Len()-1]; got != step.want {
+				t.Errorf("step %d: rounded value %#x of %q, want %#x", i, got, p.Name, step.want)
+			}
+		}
+	}
+}

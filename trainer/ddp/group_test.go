@@ -207,7 +207,7 @@ func (r *rank) initWeights(ctx context.Context) error {
 		}
 		return nil
 	})
-	r.MarkUpdated()
+	r.MarkWritten()
 	return err
 }
 

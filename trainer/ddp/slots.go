@@ -75,8 +75,15 @@ type lookahead struct {
 // inUse reports whether the bucket in a slot is in use and must stay.
 func (w *lookahead) inUse(s *slot) bool { return slices.Contains(w.needed, s.bucket) }
 
-// refresh begins to gather the values that are used first.
+// refresh begins to gather the values that are used first. With DDP it rounds values that the
+// optimizer has not written.
 func (s *Sharder) refresh() {
+	if s.unrounded {
+		s.unrounded = false
+		for _, b := range s.buckets {
+			s.memory.Cast(b.rounded, b.value)
+		}
+	}
 	if s.stale {
 		s.stale = false
 		for i := len(s.buckets) - 1; i >= 0; i-- {

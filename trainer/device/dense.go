@@ -25,7 +25,7 @@ const (
 
 // A Product is a matrix multiplication C = f(A·B + start), where start is zero, C, or a bias for
 // each row. With BF16, A and B are stored tensors with contiguous rows or columns, and C and Pre
-// are stored also. If C is BFloat16, the bias is rounded to bfloat16.
+// are stored also. If C is BFloat16, the bias is stored also, and a Float32 bias is rounded.
 type Product struct {
 	// C is m x n with contiguous rows. A is m x k and B is k x n, with any strides.
 	C, A, B Matrix

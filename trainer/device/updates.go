@@ -54,11 +54,13 @@ func Rules() []Rule { return []Rule{RuleSGD, RuleAdam, RuleLion, RuleMuonMomentu
 type Arrays struct {
 	Value, Grad Tensor
 	State       [2]Tensor
+	// Rounded, unless it is empty, receives the new elements of Value, rounded to BFloat16.
+	Rounded Tensor
 }
 
 // Slice returns the elements from first to before end of all tensors that are not empty.
 func (a Arrays) Slice(first, end int) Arrays {
-	for _, t := range []*Tensor{&a.Value, &a.Grad, &a.State[0], &a.State[1]} {
+	for _, t := range []*Tensor{&a.Value, &a.Grad, &a.State[0], &a.State[1], &a.Rounded} {
 		if t.Len() > 0 {
 			*t = t.Slice(first, end)
 		}

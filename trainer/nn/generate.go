@@ -140,5 +140,5 @@ func (g *Generator) normalize(y, x device.Matrix, l *layerNorm) {
 // product returns the matmul for a range of a layer's outputs: from left, as many as y has columns.
 func (g *Generator) product(y, x device.Matrix, l *linear, left int) device.Product {
 	right := left + y.Cols
-	return device.Product{C: y, A: x, B: l.inByOut(l.weight.Data).Sub(0, l.in, left, right), Bias: l.bias.Data.Slice(left, right), Precision: g.precision}
+	return device.Product{C: y, A: x, B: l.inByOut().Sub(0, l.in, left, right), Bias: l.bias.Data.Slice(left, right), Precision: g.precision}
 }

@@ -11,7 +11,7 @@ type head struct {
 	params     []*Param
 	plan       Plan
 	logits     device.Tensor // [chunk, vocabulary]
-	bf16Weight device.Tensor // the weight in the type that matmuls read, if it is not Float32
+	bf16Weight device.Tensor // the weight in the type that matmuls read, unless its owner rounds it
 	chunk      int           // rows
 	tally      tally
 }
@@ -33,7 +33,9 @@ func (h *head) Plan(p Plan) {
 	h.bf16Weight = device.Tensor{}
 	if p.Device.Stored(p.Precision) == device.BFloat16 {
 		h.chunk = max(1, maxNarrowLogits/vocabulary/tileRows) * tileRows
-		h.bf16Weight = p.alloc(h.weight.Len())
+		if h.weight.operand().Type() != device.BFloat16 {
+			h.bf16Weight = p.alloc(h.weight.Len())
+		}
 	}
 	h.chunk = min(p.rows, h.chunk)
 	h.logits = p.alloc(h.chunk * vocabulary)
@@ -47,7 +49,7 @@ func (h *head) forward(x, dx device.Matrix, labels device.Tensor, pass Pass) Out
 	if pass.Train {
 		pass.grads(h.params)
 	}
-	d, w := h.plan.Device, h.weight.matrix(h.weight.Data)
+	d, w := h.plan.Device, h.weight.matrix(h.weight.operand())
 	if h.bf16Weight.Len() > 0 {
 		d.Cast(h.bf16Weight, h.weight.Data)
 		w = h.weight.matrix(h.bf16Weight)

@@ -54,14 +54,22 @@ func kaimingUniform(g *random.Generator, m device.Memory, weight, bias *Param, i
 
 func (l *linear) Forward(y, x device.Matrix, pass Pass) {
 	pass.values(l.params)
-	l.plan.Device.MatMul(device.Product{C: y, A: x, B: l.inByOut(l.weight.Data), Bias: l.bias.Data, Precision: l.plan.Precision})
+	l.plan.Device.MatMul(device.Product{C: y, A: x, B: l.inByOut(), Bias: l.biasFor(y), Precision: l.plan.Precision})
 }
 
 // forwardActivated is like Forward, but applies an activation. It writes the values before the
 // activation to pre.
 func (l *linear) forwardActivated(y, pre, x device.Matrix, f device.Activation, pass Pass) {
 	pass.values(l.params)
-	l.plan.Device.MatMul(device.Product{C: y, A: x, B: l.inByOut(l.weight.Data), Bias: l.bias.Data, Activation: f, Pre: pre, Precision: l.plan.Precision})
+	l.plan.Device.MatMul(device.Product{C: y, A: x, B: l.inByOut(), Bias: l.biasFor(y), Activation: f, Pre: pre, Precision: l.plan.Precision})
+}
+
+// biasFor returns the bias, rounded if a matmul with the result y would round it.
+func (l *linear) biasFor(y device.Matrix) device.Tensor {
+	if y.Data.Type() == device.BFloat16 && l.bias.Rounded.Len() > 0 {
+		return l.bias.Rounded
+	}
+	return l.bias.Data
 }
 
 func (l *linear) Gradient(i int, dy, x device.Matrix, pass Pass) {
@@ -87,19 +95,19 @@ func (l *linear) gradients(dy, x device.Matrix, pass Pass, ready func(*Param)) {
 
 func (l *linear) Backward(dx, dy, _, _ device.Matrix, pass Pass) {
 	pass.values(l.params)
-	l.plan.Device.MatMul(device.Product{C: dx, A: dy, B: l.inByOut(l.weight.Data).T(), Precision: l.plan.Precision})
+	l.plan.Device.MatMul(device.Product{C: dx, A: dy, B: l.inByOut().T(), Precision: l.plan.Precision})
 }
 
 // backwardGELU is like Backward, but continues through the GELU whose output was the layer's input.
 // pre is the GELU's input.
 func (l *linear) backwardGELU(dpre, dy, pre device.Matrix, pass Pass) {
 	pass.values(l.params)
-	l.plan.Device.MatMul(device.Product{C: dpre, A: dy, B: l.inByOut(l.weight.Data).T(), Activation: device.GELU, Pre: pre, Gradient: true, Precision: l.plan.Precision})
+	l.plan.Device.MatMul(device.Product{C: dpre, A: dy, B: l.inByOut().T(), Activation: device.GELU, Pre: pre, Gradient: true, Precision: l.plan.Precision})
 }
 
-// inByOut returns the weight, or its gradient, as a matrix with one row per input.
-func (l *linear) inByOut(t device.Tensor) device.Matrix {
-	m := l.weight.matrix(t)
+// inByOut returns the weight as a matrix with one row per input.
+func (l *linear) inByOut() device.Matrix {
+	m := l.weight.matrix(l.weight.operand())
 	if l.transposed {
 		return m
 	}

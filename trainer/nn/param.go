@@ -10,6 +10,10 @@ type Param struct {
 	Shape []int         // outermost dimension first
 	Data  device.Tensor // current values, row-major
 	Grad  device.Tensor // gradient of the last Backward
+	// Rounded is Data rounded to BFloat16, or empty. An owner that provides it, before Plan, keeps it
+	// current. Then matmuls in bf16 read it, so that they need not round Data each time. It never
+	// changes results.
+	Rounded device.Tensor
 	// Hidden reports that this is the weight of a hidden layer: a matrix that is neither an embedding
 	// nor the weight of the output layer.
 	Hidden bool
@@ -66,6 +70,20 @@ func (p *Param) Len() int {
 // matrix. All dimensions except the first become columns.
 func (p *Param) matrix(t device.Tensor) device.Matrix {
 	return device.Rows(t, p.Shape[0], p.Len()/p.Shape[0])
+}
+
+// operand returns the values of the parameter for a matmul: Rounded, if it is available and has the
+// pitch and the alignment of an operand that the matmul would round. The alignment can change the
+// algorithm of a matmul, and so the bits of its result.
+func (p *Param) operand() device.Tensor {
+	const alignment = 256 // bytes
+	if p.Rounded.Len() == 0 || p.Rounded.Addr()%alignment != 0 {
+		return p.Data
+	}
+	if m, pitch := p.matrix(p.Rounded).Packed(); m.Cols != pitch {
+		return p.Data
+	}
+	return p.Rounded
 }
 
 // AllocValues allocates memory for the parameters' values in one block.

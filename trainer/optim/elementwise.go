@@ -80,7 +80,7 @@ func (e *elementwise) setFactors() {
 
 // arrays returns the arrays that the update of a segment reads and writes.
 func (e *elementwise) arrays(s segment, p *nn.Param) device.Arrays {
-	a := device.Arrays{Value: p.Data, Grad: p.Grad}
+	a := device.Arrays{Value: p.Data, Grad: p.Grad, Rounded: p.Rounded}
 	for i, buffers := range e.state {
 		a.State[i] = buffers[s.part].data
 	}

@@ -141,8 +141,8 @@ func (m *muon) StepAsync(params []*nn.Param, d device.StepDecision, maxNorm floa
 // updateAll updates all parameters, with the factors of a decision unless it is nil.
 func (m *muon) updateAll(params []*nn.Param, d device.StepDecision) {
 	for _, p := range m.pieces {
-		end := p.At + p.Len
-		a := device.Arrays{Value: params[p.array].Data.Slice(p.At, end), Grad: params[p.array].Grad.Slice(p.At, end)}
+		from := params[p.array]
+		a := device.Arrays{Value: from.Data, Grad: from.Grad, Rounded: from.Rounded}.Slice(p.At, p.At+p.Len)
 		if p.rows == 0 {
 			a.State = [2]device.Tensor{m.average[p.state].data, m.squares[p.state].data}
 			m.update(d, device.RuleAdam, a, p.group)

@@ -105,7 +105,7 @@ func (r *Recorder) MatMul(p device.Product) {
 	}
 	m, n, k := p.C.Rows, p.C.Cols, p.A.Cols
 	narrow := p.C.Data.Type() == device.BFloat16
-	if p.Bias.Len() > 0 && narrow {
+	if p.Bias.Len() > 0 && narrow && p.Bias.Type() != device.BFloat16 {
 		r.launch("narrow", Streaming, 6*p.Bias.Len())
 	}
 	const multiple = 8 // of elements in the rows of GELU's argument
@@ -330,7 +330,7 @@ func (r *Recorder) Normalize(y, x device.Tensor, _ float32) {
 func (r *Recorder) Update(rule device.Rule, a device.Arrays, _ device.Factors) { r.update(rule, a) }
 
 func (r *Recorder) update(rule device.Rule, a device.Arrays) {
-	tensors := []device.Tensor{a.Value, a.Value, a.Grad}
+	tensors := []device.Tensor{a.Value, a.Value, a.Grad, a.Rounded}
 	for _, s := range a.State {
 		tensors = append(tensors, s, s)
 	}

@@ -34,7 +34,7 @@ func (r records) reduce(v device.StepDecision, params []*nn.Param) {
 
 // TestStepDecisions checks that a step with non-finite gradients or losses does not change values
 // and state, and does not count for the bias corrections or for the first momentum. The bits equal
-// the bits of an optimizer without that step.
+// the bits of an optimizer without that step. Rounded values follow the values.
 func TestStepDecisions(t *testing.T) {
 	const n = 300
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
@@ -86,6 +86,10 @@ func TestStepDecisions(t *testing.T) {
 				return p
 			}
 			own, other := params(), params()
+			for _, p := range own {
+				p.Rounded = d.Alloc(device.BFloat16, n)
+			}
+			rounded := [2]device.Tensor{d.Alloc(device.BFloat16, n), d.Alloc(device.Float32, n)}
 			decided, err := kind(d, own)
 			if err != nil {
 				t.Fatal(err)
@@ -132,6 +136,13 @@ func TestStepDecisions(t *testing.T) {
 				for k := range own {
 					if !slices.Equal(device.Floats(d, own[k].Data), device.Floats(d, other[k].Data)) {
 						t.Fatalf("step %d: other values", i)
+					}
+					d.Cast(rounded[0], own[k].Data)
+					d.Cast(rounded[1], rounded[0])
+					want := device.Floats(d, rounded[1])
+					d.Cast(rounded[1], own[k].Rounded)
+					if !slices.Equal(device.Floats(d, rounded[1]), want) {
+						t.Fatalf("step %d: the rounded values differ from the values", i)
 					}
 				}
 			}

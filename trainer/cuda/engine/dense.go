@@ -58,7 +58,7 @@ func (d *Device) MatMul(p device.Product) {
 	defer d.enter("matmul", m, n, k).Leave()
 	var bias driver.Ptr
 	if p.Bias.Len() > 0 {
-		bias = floats(p.Bias)
+		bias = stored(p.Bias)
 	}
 	to := p.C
 	if p.Activation != device.Identity && !p.Gradient {
@@ -99,6 +99,7 @@ func fit(p device.Product) {
 	for _, t := range [...]device.Tensor{p.A.Data, p.B.Data, p.C.Data} {
 		bad = bad || t.Type() == device.BFloat16 && p.Precision != device.BF16
 	}
+	bad = bad || p.Bias.Type() == device.BFloat16 && p.C.Data.Type() != device.BFloat16
 	if p.Gradient {
 		bad = bad || p.Activation != device.GELU || p.Bias.Len() > 0
 	}
@@ -142,7 +143,7 @@ func (d *Device) tryBLAS(p device.Product, to device.Matrix, bias driver.Ptr) (d
 		return false, false
 	}
 	problem.A, problem.B = inA, inB
-	if bias != 0 && problem.Narrow {
+	if bias != 0 && problem.Narrow && p.Bias.Type() != device.BFloat16 {
 		bias = d.round(scratchBias, bias, p.Bias.Len())
 	}
 	problem.Bias = bias != 0 && d.fusesBias(bias)

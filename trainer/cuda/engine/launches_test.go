@@ -25,7 +25,7 @@ func TestLaunchesArePredicted(t *testing.T) {
 		train     jobs.Train
 		attention engine.Attention
 	}{
-		"adamw":   {nn.GPTOptions{Vocabulary: 56, Context: 40, Layers: 2, Heads: 2, Width: 64}, jobs.Train{Optimizer: adamw}, engine.WGMMA},
+		"adamw":   {nn.GPTOptions{Vocabulary: 56, Context: 40, Layers: 2, Heads: 2, Width: 128}, jobs.Train{Optimizer: adamw}, engine.WGMMA},
 		"dropout": {nn.GPTOptions{Vocabulary: 50, Context: 40, Layers: 1, Heads: 1, Width: 72, Dropout: 0.1}, jobs.Train{Optimizer: adamw, Accumulate: 2, Bucket: 4096}, engine.MMA},
 		"muon":    {nn.GPTOptions{Vocabulary: 64, Context: 8, Layers: 1, Heads: 2, Width: 32}, jobs.Train{Optimizer: muon}, engine.MMA},
 	} {

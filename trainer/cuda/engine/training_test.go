@@ -5,10 +5,13 @@ package engine_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/trainer/collective"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
+	"github.com/ddpbatch/ddpbatch/trainer/ddp"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
 	"github.com/ddpbatch/ddpbatch/trainer/optim"
@@ -26,6 +29,7 @@ type training struct {
 	classes   int
 	captured  bool // steps are captured as graphs
 	async     bool // asynchronous steps
+	rounded   bool // the optimizer rounds the weights for matmuls
 }
 
 var trainings = []training{
@@ -59,12 +63,15 @@ func (k training) losses(t *testing.T, d device.Device, p device.Precision, step
 	if err != nil {
 		t.Fatal(err)
 	}
-	nn.AllocValues(d, m.Params())
-	nn.AllocGrads(d, m.Params())
+	sharder := ddp.New(ddp.NewCommunicator(collective.SingleRank{}), d, m.Params(), ddp.Options{Rounded: k.rounded})
 	m.Init(random.New(1), d)
 	m.Plan(nn.Plan{Device: d, Batch: k.samples, Precision: p, Train: true})
-	o, err := k.optimizer(d, m.Params())
+	o, err := k.optimizer(d, sharder.Parts())
 	if err != nil {
+		t.Fatal(err)
+	}
+	sharder.Start(t.Context())
+	if err := sharder.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	g := random.New(2)
@@ -116,10 +123,10 @@ func (k training) losses(t *testing.T, d device.Device, p device.Precision, step
 			rows, parts := m.Losses()
 			decision.AddLoss(records.loss, rows, parts, 1)
 			records.reduce(decision, m.Params())
-			o.StepAsync(m.Params(), decision, 1)
+			o.StepAsync(sharder.Parts(), decision, 1)
 		} else {
 			losses = append(losses, float64(float32(loss))) // as the device rounds it
-			o.Step(m.Params(), optim.ClipScale(optim.GradNorm(d, m.Params()), 1))
+			o.Step(sharder.Parts(), optim.ClipScale(optim.GradNorm(d, m.Params()), 1))
 		}
 		end()
 		if k.async {
@@ -151,6 +158,21 @@ func TestTrainsAsOnTheCPU(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestRoundedWeightsTrainTheSame checks that weights that the optimizer rounds give the same bits as
+// weights that each matmul rounds. All weights of the model are aligned.
+func TestRoundedWeightsTrainTheSame(t *testing.T) {
+	k := trainings[2]
+	k.samples, k.tokens = 3, 16
+	k.model = func() (nn.Model, error) {
+		return nn.NewGPT(nn.GPTOptions{Vocabulary: 56, Context: 16, Layers: 2, Heads: 2, Width: 128})
+	}
+	want := k.losses(t, open(t, engine.Options{}), device.BF16, 4)
+	k.rounded = true
+	if got := k.losses(t, open(t, engine.Options{}), device.BF16, 4); !slices.Equal(got, want) {
+		t.Errorf("losses %v, want %v", got, want)
 	}
 }
 

@@ -140,6 +140,9 @@ func (d *Device) launchUpdate(r device.Rule, a device.Arrays, f factors, at driv
 		panic(fmt.Sprintf("engine: unknown update rule %q", r))
 	}
 	sameLength("update", n, a.Grad.Len())
+	if a.Rounded.Len() > 0 {
+		sameLength("update", n, a.Rounded.Len())
+	}
 	var state [len(a.State)]driver.Ptr
 	for i, s := range a.State {
 		if s.Len() > 0 {
@@ -154,7 +157,7 @@ func (d *Device) launchUpdate(r device.Rule, a device.Arrays, f factors, at driv
 	if at == 0 {
 		at = graphParams(d, &f)
 	}
-	d.args.Reset().Ptr(floats(a.Value)).Ptr(floats(a.Grad)).Ptr(state[0]).Ptr(state[1])
+	d.args.Reset().Ptr(floats(a.Value)).Ptr(floats(a.Grad)).Ptr(state[0]).Ptr(state[1]).Ptr(halves(a.Rounded))
 	driver.Struct(&d.args, &f)
 	d.args.Ptr(at).Int64(int64(n))
 	d.launch(kernel, gridFor(n))

@@ -5,11 +5,17 @@
 // Factors is device.Factors. If idle is set, nothing changes.
 struct Factors { float rate, beta1, beta2, new1, new2, keep, decay, correction, eps, grad_scale; u32 nesterov, first, idle; };
 
-// UPDATE_RULE(name) is the kernel of a device.Rule. State that a rule does not use may be null. If
-// live is not null, the factors are read from there, so that a replayed launch may use different ones
-// each time.
+// UPDATE_RULE(name) is the kernel of a device.Rule. State that a rule does not use may be null.
+// rounded, unless it is null, receives the new values in bfloat16. If live is not null, the factors
+// are read from there, so that a replayed launch may use different ones each time.
 #define UPDATE_RULE(name) \
-  KERNEL(name, 256, float *value, const float *grad, float *state0, float *state1, Factors f, const Factors *live, u64 n)
+  KERNEL(name, 256, float *value, const float *grad, float *state0, float *state1, u16 *rounded, Factors f, const Factors *live, u64 n)
+
+// put stores element i of value and rounded.
+DEVICE void put(float *value, u16 *rounded, u64 i, float v) {
+  value[i] = v;
+  if (rounded) rounded[i] = to_bfloat16(v);
+}
 
 // torch.optim.SGD. state0 is the momentum buffer and may be null.
 UPDATE_RULE(sgd) {
@@ -23,7 +29,7 @@ UPDATE_RULE(sgd) {
       state0[i] = b;
       d = f.nesterov ? d + f.beta1 * b : b;
     }
-    value[i] = w + f.rate * d;
+    put(value, rounded, i, w + f.rate * d);
   }
 }
 
@@ -38,7 +44,7 @@ UPDATE_RULE(adam) {
     float v = f.beta2 * state1[i] + f.new2 * d * d;
     state0[i] = m;
     state1[i] = v;
-    value[i] = f.keep * w + f.rate * m / (sqrt_f32(v) / f.correction + f.eps);
+    put(value, rounded, i, f.keep * w + f.rate * m / (sqrt_f32(v) / f.correction + f.eps));
   }
 }
 
@@ -51,7 +57,7 @@ UPDATE_RULE(lion) {
     float d = grad[i] * f.grad_scale, m = state0[i];
     float c = f.beta1 * m + f.new1 * d;
     float sign = c > 0 ? 1.0f : c < 0 ? -1.0f : 0.0f;
-    value[i] = f.keep * value[i] + f.rate * sign;
+    put(value, rounded, i, f.keep * value[i] + f.rate * sign);
     state0[i] = f.beta2 * m + f.new2 * d;
   }
 }
@@ -66,7 +72,7 @@ UPDATE_RULE(muon_momentum) {
     float d = f.new1 * (grad[i] * f.grad_scale);
     float b = f.beta1 * state0[i] + d;
     state0[i] = b;
-    value[i] = d + f.beta1 * b;
+    put(value, rounded, i, d + f.beta1 * b);
   }
 }
 
@@ -76,7 +82,7 @@ UPDATE_RULE(muon_step) {
   (void)state1;
   if (live) f = *live;
   if (f.idle) return;
-  for (u64 i = index(); i < n; i += stride()) value[i] = f.keep * value[i] + f.rate * grad[i];
+  for (u64 i = index(); i < n; i += stride()) put(value, rounded, i, f.keep * value[i] + f.rate * grad[i]);
 }
 
 // y = x divided by its norm, which is at least eps. squares is the sum of the squares of x.

@@ -13,6 +13,7 @@ type product struct {
 	a, b, c    layout
 	accumulate bool
 	bias       bool
+	storedBias bool // the bias has the type of C
 	activation device.Activation
 	samePre    bool // Pre is C
 	gradient   bool
@@ -127,6 +128,9 @@ func (s *suite) product(p product) {
 	if p.bias {
 		bias = s.normal(p.n)
 		call.Bias = s.input(bias)
+		if p.storedBias {
+			call.Bias = s.matrixOf(p.of.c, bias, 1, p.n, whole, false).Data
+		}
 	}
 	if p.activation != device.Identity {
 		call.Pre = call.C

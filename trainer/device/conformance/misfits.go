@@ -65,6 +65,9 @@ func checkMisfits(s *suite) {
 		"Scale":        func() { d.Scale(f(3), f(2), 1) },
 		"SGD":          func() { d.Update(device.RuleSGD, arrays(f(3), f(3), f(2)), device.Factors{}) },
 		"Adam":         func() { d.Update(device.RuleAdam, arrays(f(3), f(3), f(3), f(2)), device.Factors{}) },
+		"AdamRounded": func() {
+			d.Update(device.RuleAdam, device.Arrays{Value: f(3), Grad: f(3), State: [2]device.Tensor{f(3), f(3)}, Rounded: d.Alloc(device.BFloat16, 2)}, device.Factors{})
+		},
 		"unknown rule": func() { d.Update("none", arrays(f(3), f(3)), device.Factors{}) },
 	} {
 		s.run(name, func(s *suite) {

@@ -77,6 +77,7 @@ func checkSteps(s *suite) {
 		v, result := s.d.NewStepDecision(3), s.d.NewReading()
 		loss, rows := s.empty(1), s.input([]float32{1, 2, 6})
 		value := s.result([]float32{1})
+		rounded := s.matrixOf(device.BFloat16, []float32{1}, 1, 1, whole, true).Data
 		want := float32(1) // value
 		for i, c := range []struct {
 			records []float32
@@ -97,7 +98,7 @@ func checkSteps(s *suite) {
 			s.same(what+": loss with padding", s.floats(loss), []float32{0.5*3 + 0.25*4.5})
 			v.Reduce(s.writeDoubles(c.records...))
 			v.Decide(0, []device.GroupFactors{{Factors: device.Factors{Rate: -0.5}}})
-			v.Update(device.RuleSGD, device.Arrays{Value: value, Grad: s.input([]float32{0.5})}, 0)
+			v.Update(device.RuleSGD, device.Arrays{Value: value, Grad: s.input([]float32{0.5}), Rounded: rounded}, 0)
 			flag := float32(0)
 			if c.updated {
 				flag, want = 1, want-0.25
@@ -105,6 +106,7 @@ func checkSteps(s *suite) {
 			result.Begin(v.Result())
 			s.same(what+": result", result.Floats(), append([]float32{flag}, c.sums...))
 			s.same(what+": value", s.floats(value), []float32{want})
+			s.same(what+": rounded value", s.floats(rounded), []float32{want})
 		}
 	})
 }

@@ -53,7 +53,7 @@ func (s *suite) storedProducts() {
 	half := s.stored
 	for _, of := range []types{{half, half, half}, {half, half, device.Float32}, {half, device.Float32, half}, {device.Float32, half, device.Float32}, {device.Float32, device.Float32, half}} {
 		for _, size := range [][3]int{{1, 1, 1}, {5, 7, 3}, {17, 33, 9}, {33, 72, 40}, {64, 16, 130}} {
-			p := product{m: size[0], n: size[1], k: size[2], precision: device.BF16, of: of}
+			p := product{m: size[0], n: size[1], k: size[2], precision: device.BF16, of: of, storedBias: of.b == of.c}
 			for _, o := range []struct{ a, b, c layout }{{whole, whole, whole}, {transposed, padded, padded}, {layout{pad: 8}, apart, whole}} {
 				p.a, p.b, p.c = o.a, o.b, o.c
 				p.accumulate, p.bias = false, false

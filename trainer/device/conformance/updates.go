@@ -49,6 +49,7 @@ func checkUpdates(s *suite) {
 			s.same("0.3*x in place", s.floats(same), want)
 		}
 	})
+	s.run("Rounded", (*suite).roundedValues)
 	s.run("SGD", func(s *suite) {
 		for _, f := range []device.Factors{
 			{Rate: -0.1, GradScale: 1},
@@ -75,6 +76,19 @@ func checkUpdates(s *suite) {
 			}
 		}
 	})
+}
+
+// roundedValues checks that each rule also stores the new values in bfloat16.
+func (s *suite) roundedValues() {
+	f := device.Factors{GradScale: 0.37, Beta1: 0.9, Beta2: 0.99, New1: 0.1, New2: 0.01, Keep: 0.95, Correction: 1, Rate: -0.1}
+	for _, r := range device.Rules() {
+		for _, n := range lengths {
+			a := arrays(s.result(s.normal(n)), s.input(s.normal(n)), s.result(make([]float32, n)), s.result(make([]float32, n)))
+			a.Rounded = s.matrixOf(device.BFloat16, nans(n), 1, n, whole, true).Data
+			s.d.Update(r, a, f)
+			s.same(fmt.Sprintf("%s: rounded values of %d numbers", r, n), s.floats(a.Rounded), roundTo(device.BFloat16, s.floats(a.Value)))
+		}
+	}
 }
 
 // checkRules checks the rules with one or no state array.
