@@ -58,6 +58,22 @@ var faults = []struct {
 	{name: "an unwritten register", code: []string{"\tadd.s32 %r2, %r9, 1;", "st.global.u32 [%rd1], %r2;"}, err: failed, want: "uninitialized register %r2"},
 	{name: "a register of some threads", code: []string{"\tsetp.ne.s32 %p2, %r1, 3;", "\t@%p2 mov.u32 %r9, 1;", "\tadd.s32 %r2, %r9, 1;", "st.shared.u32 [%r3], %r2;"}, thread: 3, err: failed, want: "uninitialized register %r2"},
 	{name: "an unwritten matrix", code: []string{"\tld.global.f32 %f1, [%rd2];", "\tmov.u32 %r2, 0;", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f2,%f3,%f4,%f5}, {%r2,%r2,%r2,%r2}, {%r2,%r2}, {%f1,%f1,%f1,%f1};"}, err: failed, want: "register %f1 depends on"},
+	{name: "copies", code: []string{"cp.async.ca.shared.global [%r3], [%rd1+32], 4;", "cp.async.wait_all;", "ld.shared.u32 %r2, [%r3];", "add.s32 %r2, %r2, 1;", "st.global.u32 [%rd1], %r2;", "bar.sync 0;", "setp.eq.s32 %p2, %r1, 0;", "@%p2 cp.async.cg.shared.global [room], [%rd1], 16;", "@%p2 cp.async.ca.shared.global [dynamic_shared+8], [%rd1+8], 8, 5;", "cp.async.commit_group;", "cp.async.wait_group 0;", "bar.sync 0;", "ld.shared.u32 %r2, [dynamic_shared+12];"}},
+	{name: "a copy of zeros", code: []string{"mov.u32 %r2, 0;", "cp.async.ca.shared.global [%r3], [%rd1+36], 4, %r2;", "cp.async.wait_all;", "ld.shared.u32 %r2, [%r3];", "add.s32 %r2, %r2, 1;", "st.global.u32 [%rd1], %r2;"}},
+	{name: "an earlier group", code: []string{"\tcp.async.ca.shared.global [%r3], [%rd1], 4;", "\tcp.async.commit_group;", "\tsetp.eq.s32 %p2, %r1, 0;", "\t@%p2 cp.async.ca.shared.global [dynamic_shared], [%rd1], 4;", "\tcp.async.commit_group;", "\tcp.async.wait_group 1;", "\tld.shared.u32 %r2, [%r3];", "@%p2 ld.shared.u32 %r2, [dynamic_shared];"}, err: failed, want: "thread 0 has not waited for its copy to shared memory at 1168"},
+	{name: "a copy of no group", code: []string{"\tcp.async.ca.shared.global [%r3], [%rd1], 4;", "\tcp.async.wait_group 0;", "ld.shared.u32 %r2, [%r3];"}, err: failed, want: "thread 0 has not waited"},
+	{name: "a write before the wait", code: []string{"\tcp.async.ca.shared.global [%r3], [%rd1], 4;", "st.shared.u32 [%r3], %r1;"}, err: failed, want: "thread 0 has not waited"},
+	{name: "another copy before the wait", code: []string{"\tcp.async.ca.shared.global [%r3], [%rd1], 4;", "cp.async.ca.shared.global [%r3], [%rd1], 4;"}, err: failed, want: "thread 0 has not waited"},
+	{name: "another thread before the wait", code: []string{"\tsetp.eq.s32 %p2, %r1, 1;", "\t@%p2 cp.async.cg.shared.global [room], [%rd1], 16;", "\tbar.sync 0;", "ld.shared.u16 %rs2, [room+2];"}, err: failed, want: "thread 1 has not waited for its copy to shared memory at 1026"},
+	{name: "a copy without a barrier", code: []string{"\tsetp.eq.s32 %p2, %r1, 0;", "\t@%p2 cp.async.cg.shared.global [room], [%rd1], 16;", "\tbar.sync 0;", "\tcp.async.wait_all;", "ld.shared.u32 %r2, [room];"}, thread: 1, err: failed, want: "race of thread 1"},
+	{name: "a copy over another thread's data", code: []string{"\tld.shared.u32 %r2, [room];", "\tsetp.eq.s32 %p2, %r1, 0;", "@%p2 cp.async.cg.shared.global [room], [%rd1], 16;"}, err: failed, want: "race of thread 0"},
+	{name: "a copy to a misaligned address", code: []string{"cp.async.ca.shared.global [%r3+4], [%rd1], 8;"}, err: misaligned, want: "misaligned shared address 1028"},
+	{name: "a copy from a misaligned address", code: []string{"cp.async.ca.shared.global [%r3], [%rd1+2], 4;"}, err: misaligned, want: "misaligned address 0x"},
+	{name: "a copy from beyond an allocation", code: []string{"cp.async.cg.shared.global [room], [%rd1+32], 16;"}, err: illegal, want: "crosses the end of an allocation of 36 bytes"},
+	{name: "a copy beyond shared memory", code: []string{"\tsetp.eq.s32 %p2, %r1, 0;", "@%p2 cp.async.cg.shared.global [dynamic_shared+64], [%rd1], 16;"}, err: illegal, want: "address 1232 is outside of shared memory"},
+	{name: "a copy of too many bytes", code: []string{"\tmov.u32 %r2, 5;", "cp.async.ca.shared.global [%r3], [%rd1], 4, %r2;"}, err: failed, want: "a copy of 5 of 4 bytes"},
+	{name: "a copy of unwritten global memory", code: []string{"\tcp.async.ca.shared.global [%r3], [%rd2], 4;", "\tcp.async.wait_all;", "\tld.shared.u32 %r2, [%r3];", "\tadd.s32 %r2, %r2, 1;", "st.global.u32 [%rd1], %r2;"}, err: failed, want: "which line LINE-2 read at address 0x400"},
+	{name: "an undefined copy", code: []string{"cp.async.ca.shared.global [%r3], [%rd1], 4, %r9;"}, err: failed, want: "uninitialized register %r9"},
 }
 
 // faultModule returns PTX for a kernel, and the line of the last code that is not indented.

@@ -28,6 +28,8 @@ extern thread_local unsigned block[3], blocks[3], threads;
 
 void sync_block();
 void sync_warp();
+void start_copy(void *to, const void *from, size_t bytes, size_t used);
+void finish_copies();
 void *dynamic_shared();
 size_t dynamic_shared_bytes();
 
@@ -76,6 +78,12 @@ DEVICE unsigned block_y() { return gpusim::block[1]; }
 DEVICE unsigned block_z() { return gpusim::block[2]; }
 DEVICE unsigned blocks_x() { return gpusim::blocks[0]; }
 DEVICE void sync_threads() { gpusim::sync_block(); }
+
+// copy_async_16 is cp.async.cg.shared.global of 16 bytes, copy_async_4 is cp.async.ca.shared.global of
+// 4 bytes, and wait_copies is cp.async.wait_all.
+DEVICE void copy_async_16(void *to, const void *from, bool used) { gpusim::start_copy(to, from, 16, used ? 16 : 0); }
+DEVICE void copy_async_4(void *to, const void *from) { gpusim::start_copy(to, from, 4, 4); }
+DEVICE void wait_copies() { gpusim::finish_copies(); }
 
 DEVICE float shuffle_xor(float v, unsigned mask) {
   unsigned turn = gpusim::show(v);

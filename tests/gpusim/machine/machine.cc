@@ -116,6 +116,14 @@ struct Block {
 };
 thread_local Block *now;
 
+// Copy is a copy to shared memory for which its thread has not waited.
+struct Copy {
+  void *to;
+  size_t bytes;
+  char data[16];
+};
+thread_local std::vector<Copy> copies[mostThreads];
+
 // Workspaces that no launch uses. Each takes some megabytes after its first use.
 std::mutex roomsMutex;
 std::vector<Block *> rooms;
@@ -212,6 +220,7 @@ void run_block(Block *b) {
     Lane &l = b->lanes[i];
     l.x = l.number = i;
     l.turn = 0;
+    copies[i].clear();
     auto *top = reinterpret_cast<void **>(uintptr_t(b->stacks + (i + 1) * stackBytes) & ~uintptr_t(63));
     top -= skippedWords + savedWords;
     top[entryWord] = reinterpret_cast<void *>(&enter);
@@ -241,6 +250,23 @@ void sync_block() {
   now->arrived++;
   release_block();
   leave(&lane->stack, w);
+}
+
+// start_copy reads the source immediately. The destination is NaN until finish_copies.
+void start_copy(void *to, const void *from, size_t bytes, size_t used) {
+  Copy c{to, bytes, {}};
+  if (uintptr_t(to) % bytes || uintptr_t(from) % bytes) {
+    fprintf(stderr, "gpusim: a misaligned copy of %zu bytes\n", bytes);
+    abort();
+  }
+  memcpy(c.data, from, used);
+  memset(to, 0xff, bytes);
+  copies[lane->number].push_back(c);
+}
+
+void finish_copies() {
+  for (const Copy &c : copies[lane->number]) memcpy(c.to, c.data, c.bytes);
+  copies[lane->number].clear();
 }
 
 void *dynamic_shared() { return now->shared; }

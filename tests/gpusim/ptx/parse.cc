@@ -140,13 +140,14 @@ struct Parser {
     for (auto &one : elements(s)) out.push_back(result(one));
     return out;
   }
-  // address sets the base register and the offset of [base+offset].
-  void address(Instruction *i, const std::string &s) {
+  // address adds the base register of [base+offset] and sets the offset.
+  void address(Instruction *i, const std::string &s) { i->offset = address_offset(i, s); }
+  i64 address_offset(Instruction *i, const std::string &s) {
     if (s.size() < 3 || s[0] != '[' || s.back() != ']') fail("expected an address, not " + s);
     std::string body = s.substr(1, s.size() - 2);
     size_t plus = body.find('+');
-    i->offset = plus == std::string::npos ? 0 : i64(parse_integer(body.substr(plus + 1)));
     i->in.push_back(reg(trim(body.substr(0, plus))));
+    return plus == std::string::npos ? 0 : i64(parse_integer(body.substr(plus + 1)));
   }
 
   void instruction(std::string s, unsigned line) {
@@ -220,6 +221,7 @@ struct Parser {
       return;
     }
     if (b == "wgmma") return wgmma(i, name, f, o);
+    if (b == "cp") return copy(i, name, o);
     if (b == "mma") {
       if (name != "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32") fail("unknown mma");
       need(o, 4);
@@ -345,6 +347,33 @@ struct Parser {
     else ok = ok && mode.empty();
     if (!ok || !size_of(i->type) || !size_of(i->from)) fail("unknown cvt");
     simple(i, Op::cvt, o, 2);
+  }
+
+  void copy(Instruction *i, const std::string &name, const std::vector<std::string> &o) {
+    if (name == "cp.async.commit_group") {
+      need(o, 0);
+      i->op = Op::copy_commit;
+      return;
+    }
+    bool all = name == "cp.async.wait_all";
+    if (all || name == "cp.async.wait_group") {
+      need(o, all ? 0 : 1);
+      i->op = Op::copy_wait;
+      i->vector = all ? wait_all : operand_number(o[0]);
+      return;
+    }
+    if ((name != "cp.async.ca.shared.global" && name != "cp.async.cg.shared.global") || o.size() < 3 || o.size() > 4) fail("unknown cp");
+    i->op = Op::copy;
+    i->vector = operand_number(o[2]);
+    if (i->vector != 16 && (name == "cp.async.cg.shared.global" || (i->vector != 4 && i->vector != 8))) fail("a copy of a size that does not exist");
+    address(i, o[0]);
+    i->source_offset = address_offset(i, o[1]);
+    if (o.size() == 4) i->in.push_back(reg(o[3], Type::u32));  // bytes to copy
+  }
+  static unsigned operand_number(const std::string &s) {
+    u64 v = s.empty() || !is_number(s) ? ~u64(0) : parse_integer(s);
+    if (v > 16) fail("expected a small number, not " + s);
+    return unsigned(v);
   }
 
   void wgmma(Instruction *i, const std::string &name, const std::vector<std::string> &f, const std::vector<std::string> &o) {

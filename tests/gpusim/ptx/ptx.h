@@ -23,7 +23,7 @@ bool is_signed(Type t);
 
 enum class Op : uint8_t {
   mov, pack, unpack, add, sub, mul, mul_wide, mad, fma, div, rem, min, max, neg, and_, or_, xor_, not_, shl, shr, bfe, selp, setp, cvt, bf16, bf16x2, rint,
-  ex2, sqrt, rcp, ld, st, shfl, ldmatrix, mma, wgmma, wgmma_group, fence, bar, bra, ret
+  ex2, sqrt, rcp, ld, st, copy, copy_commit, copy_wait, shfl, ldmatrix, mma, wgmma, wgmma_group, fence, bar, bra, ret
 };
 enum class Space : uint8_t { none, param, global, shared };
 enum class Compare : uint8_t { none, eq, ne, lt, le, gt, ge, equ, neu, ltu, leu, gtu, geu, nan };
@@ -38,13 +38,17 @@ struct Instruction {
   bool negated = false;    // the predicate
   bool transposed = false; // ldmatrix.trans, or wgmma with an MN-major right matrix
   bool from_registers = false;  // wgmma: the left matrix
-  unsigned vector = 1;     // elements of ld and st; columns of wgmma
+  unsigned vector = 1;     // elements of ld and st; columns of wgmma; bytes of cp.async; groups that may remain after its wait
   int predicate = -1;      // register
   int target = -1;         // of bra
   i64 offset = 0;          // of an address
+  i64 source_offset = 0;   // of the global address of cp.async
   std::vector<int> to, in; // registers
   unsigned line = 0;       // in the text
 };
+
+// wait_all is Instruction.vector of cp.async.wait_all, which also waits for copies of no group.
+constexpr unsigned wait_all = ~0u;
 
 struct Preset {  // a register with a constant value
   int reg;

@@ -9,6 +9,8 @@
 //     depends on a register or on memory that nothing has written. It may copy such memory, and
 //     compute what it does not use, which the compiler does where a variable is not set;
 //   - two threads access the same shared memory without a barrier between them, and one writes;
+//   - a thread accesses the destination of a cp.async before the thread that copies waits for it. The
+//     copy is a write at the time of the wait;
 //   - lanes of a warp wait at different instructions that the whole warp must execute;
 //   - wgmma reads shared memory that changed after the last fence.proxy.async of all threads.
 //
@@ -49,6 +51,16 @@ template <class T> u64 put(T v) { u64 r = 0; memcpy(&r, &v, sizeof v); return r;
 struct Word {
   u32 written = 0, read = 0;  // number of barriers before the access
   int writer = -1, reader = -1;
+  int copier = -1;  // thread that has not waited for its copy to these bytes
+};
+
+// Copy is a cp.async whose thread has not waited for it. Its group is the number of groups that the
+// thread had committed before.
+struct Copy {
+  u32 group, to;
+  unsigned size;
+  char bytes[16];
+  unsigned char written[16];
 };
 
 // Origin is the load of a value that nothing has written.
@@ -69,6 +81,8 @@ struct Warp {
   std::vector<Known> known;
   int pc[lanes];
   u32 alive, held, blocked;  // held: at a barrier of the block. blocked: at an instruction of the whole warp
+  std::vector<Copy> copies[lanes];
+  u32 groups[lanes];         // that the lane has committed
 };
 
 struct Block {
@@ -128,6 +142,9 @@ struct Block {
     switch (i.op) {
     case Op::ld: case Op::st: case Op::ldmatrix:
       return need_defined(i.in[0], mask);
+    case Op::copy:
+      for (int r : i.in) need_defined(r, mask);
+      return;
     case Op::mma: case Op::wgmma:
       for (int r : i.in) need_defined(r, mask);
       for (int r : i.to)
@@ -166,9 +183,11 @@ struct Block {
     for (int r : i.to) define(r, mask, all);
   }
 
+  void check_alignment(u64 a, unsigned size, unsigned lane) {
+    if (a % size) stop("misaligned address " + hex(a) + " of " + std::to_string(size) + " bytes", int(lane), MisalignedAddress);
+  }
   // global returns the allocation of an access to global memory.
   const Memory *global(u64 a, unsigned size, unsigned lane) {
-    if (a % size) stop("misaligned address " + hex(a) + " of " + std::to_string(size) + " bytes", int(lane), MisalignedAddress);
     const Memory *&m = last[size_t(here)];
     if (m && a - m->address < m->bytes && size <= m->bytes - (a - m->address)) return m;
     const Memory *end = memory + allocations, *next = std::upper_bound(memory, end, a, [](u64 v, const Memory &x) { return v < x.address; });
@@ -226,6 +245,7 @@ struct Block {
            lane, IllegalAddress);
     for (u32 a = (address - shared_begin) / 2; a < (address - shared_begin + size + 1) / 2; a++) {
       Word &x = words[a];
+      if (x.copier >= 0) stop_copied(x, shared_begin + 2 * a, lane);
       bool raced = x.written == epoch && x.writer != int(thread);
       if (write) raced = raced || (x.read == epoch && x.reader != int(thread));
       if (raced) stop("race of thread " + std::to_string(thread) + " in shared memory at " + std::to_string(shared_begin + 2 * a), lane);
@@ -237,7 +257,51 @@ struct Block {
       }
     }
   }
+  [[noreturn]] void stop_copied(const Word &x, u32 address, int lane) {
+    stop("thread " + std::to_string(x.copier) + " has not waited for its copy to shared memory at " + std::to_string(address), lane);
+  }
   char *shared_at(u32 address) { return &shared[address - shared_begin]; }
+
+  // start_copies begins copies to shared memory. It reads the source immediately. The destination is
+  // undefined until the thread waits.
+  void start_copies(const Instruction &i, u32 mask) {
+    const u64 *to = reg(i.in[0]), *from = reg(i.in[1]), *used = i.in.size() > 2 ? reg(i.in[2]) : nullptr;
+    each(mask, [&](unsigned l) {
+      u64 a = from[l] + u64(i.source_offset);
+      unsigned thread = warp * lanes + l, n = used ? u32(used[l]) : i.vector;
+      Copy c{w->groups[l], u32(to[l] + u64(i.offset)), i.vector, {}, {}};
+      if (n > c.size) stop("a copy of " + std::to_string(n) + " of " + std::to_string(c.size) + " bytes", int(l));
+      access(c.to, c.size, thread, true);
+      check_alignment(a, c.size, l);
+      memset(c.written, is_written, c.size);  // zeros
+      if (n) {
+        const Memory *m = global(a, n, l);
+        memcpy(c.bytes, reinterpret_cast<const char *>(a), n);
+        for (unsigned b = 0; b < n; b++)
+          if (unwritten(&c.bytes[b], m->written + (a - m->address) + b, 1)) c.written[b] = copied_nothing;
+      }
+      memset(shared_at(c.to), 0xff, c.size);
+      for (u32 b = 0; b < c.size; b += 2) words[(c.to - shared_begin + b) / 2].copier = int(thread);
+      w->copies[l].push_back(c);
+    });
+  }
+  // wait_for_copies completes the copies of each lane, except those of its last i.vector groups, or
+  // of no group.
+  void wait_for_copies(const Instruction &i, u32 mask) {
+    each(mask, [&](unsigned l) {
+      auto &all = w->copies[l];
+      auto end = all.begin();
+      for (; end != all.end() && (i.vector == wait_all || end->group + i.vector < w->groups[l]); ++end) {
+        memcpy(shared_at(end->to), end->bytes, end->size);
+        memcpy(&written[end->to - shared_begin], end->written, end->size);
+        for (u32 b = 0; b < end->size; b += 2) {
+          Word &x = words[(end->to - shared_begin + b) / 2];
+          x.copier = -1, x.written = epoch, x.writer = int(warp * lanes + l);
+        }
+      }
+      all.erase(all.begin(), end);
+    });
+  }
 
   void load(const Instruction &i, u32 mask) {
     const u64 *base = reg(i.in[0]);
@@ -262,6 +326,7 @@ struct Block {
         shadow = &written[a - shared_begin];
         break;
       default:
+        check_alignment(a, all, l);
         const Memory *m = global(a, all, l);
         shadow = m->written + (a - m->address);
         from = reinterpret_cast<const char *>(a);
@@ -293,6 +358,7 @@ struct Block {
         to = shared_at(u32(a));
         shadow = &written[a - shared_begin];
       } else {
+        check_alignment(a, all, l);
         const Memory *m = global(a, all, l);
         shadow = m->written + (a - m->address);
         to = reinterpret_cast<char *>(a);
@@ -497,6 +563,8 @@ struct Block {
     if (address < k->dynamic || u64(address) + 16 > shared_end) stop("a descriptor leads to address " + std::to_string(address) + ", out of shared memory", -1, IllegalAddress);
     const char *now = shared_at(address);
     size_t at = address - shared_begin;
+    for (unsigned n = 0; n < 8; n++)
+      if (const Word &x = words[at / 2 + n]; x.copier >= 0) stop_copied(x, address + 2 * n, -1);
     if (at + 16 > visible.size() || memcmp(now, &visible[at], 16) != 0) stop("shared memory is not what it was at the last fence.proxy.async of all threads");
     for (unsigned n = 0; n < 8; n++) {
       Word &x = words[at / 2 + n];
@@ -605,6 +673,9 @@ struct Block {
       break;
     case Op::ld: load(i, mask); break;
     case Op::st: store(i, mask); break;
+    case Op::copy: start_copies(i, mask); break;
+    case Op::copy_commit: each(mask, [&](unsigned l) { w->groups[l]++; }); break;
+    case Op::copy_wait: wait_for_copies(i, mask); break;
     case Op::shfl: {
       u64 from[lanes];
       memcpy(from, reg(i.in[0]), sizeof from);
@@ -729,6 +800,8 @@ struct Block {
           if (k->nctaid[a] >= 0) reg(k->nctaid[a])[l] = grid[a];
         }
         w->pc[l] = 0;
+        w->copies[l].clear();
+        w->groups[l] = 0;
       }
       unsigned left = std::min(lanes, threads - warp * lanes);
       w->alive = left == lanes ? ~u32(0) : (u32(1) << left) - 1;
