@@ -6,8 +6,8 @@
 //   compare   the interpreter runs all kernels, and the host's code runs each launch on a copy of
 //             the memory; the results must have the same bits
 // GPUSIM_COMPARED is a file to which compare appends the name of each kernel with equal results.
-// GPUSIM_MUTATION=FROM=>TO replaces a text in the PTX that the interpreter runs, to test that errors
-// are found.
+// GPUSIM_MUTATION=PATTERN=>TO replaces matches of a regular expression in the PTX that the interpreter
+// runs, to test that errors are found.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -70,14 +70,12 @@ static const Interpreter &interpreter() {
 bool interprets() { return interpreter().load; }
 
 // mutated returns PTX with the replacement of GPUSIM_MUTATION.
-static std::string mutated(std::string text) {
+static std::string mutated(const std::string &text) {
   const char *v = getenv("GPUSIM_MUTATION");
   std::string mutation = v ? v : "";
   size_t arrow = mutation.find("=>");
   if (arrow == std::string::npos) return text;
-  std::string from = mutation.substr(0, arrow), to = mutation.substr(arrow + 2);
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
-  return text;
+  return std::regex_replace(text, std::regex(mutation.substr(0, arrow)), mutation.substr(arrow + 2));
 }
 
 // Copies are copies of the allocations to which arguments of a launch point. The arguments then

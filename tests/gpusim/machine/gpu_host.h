@@ -61,6 +61,7 @@ template <class... P> struct Sizes<void(P...)> { size_t of[sizeof...(P) + 1]{siz
 
 #define DEVICE static inline
 #define DEVICE_MEMBER inline
+#define INLINE
 #define SHARED static thread_local
 #define DYNAMIC_SHARED(type, name) type *name = static_cast<type *>(gpusim::dynamic_shared())
 #define KERNEL(name, most, ...) KERNEL_BLOCKS(name, most, 0, __VA_ARGS__)

@@ -55,10 +55,10 @@ func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 	case size == 0:
 		suffix = "_bf16"
 	case d.loadHopper():
-		suffix, block = fmt.Sprintf("_%d_wgmma", size), tensorBlock(256, 128, 64, size)
+		suffix, block = fmt.Sprintf("_%d_wgmma", size), tensorBlock(256, 128, 64, 2, size)
 		block.shared += 1024 // its matrices are aligned to this size
 	default:
-		suffix, block = fmt.Sprintf("_%d", size), tensorBlock(128, 64, 32, size+8)
+		suffix, block = fmt.Sprintf("_%d", size), tensorBlock(128, 64, 32, 1, size+8)
 	}
 	a := &attention{AttentionShape: s, device: d, scale: float32(1 / math.Sqrt(float64(s.HeadSize))), block: block,
 		forward: "attention_forward" + suffix, queryGrad: "attention_query_grad" + suffix, keyGrad: "attention_key_grad" + suffix}
@@ -73,10 +73,10 @@ func (d *Device) NewAttention(s device.AttentionShape) device.Attention {
 }
 
 // tensorBlock returns the configuration of a block of attention_passes.h with the given number of
-// own rows, the given tile size, and the given row pitch. The shared memory is sized for the
-// key gradient, which needs the most.
-func tensorBlock(threads, own, tile, pitch int) block {
-	return block{threads, own, 2*(2*own+2*tile)*pitch + 4*2*tile}
+// own rows, the given tile size, number of buffers, and row pitch. The shared memory is sized for
+// the key gradient, which needs the most.
+func tensorBlock(threads, own, tile, buffers, pitch int) block {
+	return block{threads, own, 2*(2*own+2*tile*buffers)*pitch + 4*2*tile*buffers}
 }
 
 // tensorSize returns the head size of the tensor core kernel that fits the given size, or 0.

@@ -16,6 +16,7 @@ import (
 // TestPTXMutations checks that TestPTX would find errors in the PTX.
 func TestPTXMutations(t *testing.T) {
 	gpusim.Require(t)
+	const waitAndFence = "cp.async.wait_all;\n\t// end inline asm\n\t// begin inline asm\n\tfence.proxy.async.shared::cta;"
 	for _, c := range []struct{ name, mutation, test, attention, want string }{
 		{name: "no barriers", mutation: "bar.sync \t0;=>", test: "TestConformance/Losses", want: "race of thread"},
 		{name: "another operation", mutation: "add.rn.f32=>sub.rn.f32", test: "TestConformance/Losses", want: "the PTX and the host's code differ"},
@@ -26,6 +27,9 @@ func TestPTXMutations(t *testing.T) {
 		{name: "no writes to shared memory", mutation: "st.shared.f32=>// st.shared.f32", test: "TestConformance/Losses", want: "depends on uninitialized memory, which line"},
 		{name: "a register that is not set", mutation: "mov.f32 \t%f=>// mov.f32", test: "TestConformance/Losses", want: "uninitialized register"},
 		{name: "no fence", mutation: "fence.proxy.async.shared::cta;=>", test: "TestConformance/Attention", attention: "wgmma", want: "shared memory is not what it was at the last fence.proxy.async"},
+		{name: "no wait for copies", mutation: "cp.async.wait_all;=>", test: "TestConformance/Attention", attention: "wgmma", want: "has not waited for its copy to shared memory"},
+		{name: "a fence before the wait", mutation: waitAndFence + "=>fence.proxy.async.shared::cta;\ncp.async.wait_all;", test: "TestConformance/Attention", attention: "wgmma", want: "shared memory is not what it was at the last fence.proxy.async"},
+		{name: "the same buffer", mutation: "(xor.b32 +\t%r[0-9]+, %r[0-9]+), 1;=>$1, 0;", test: "TestConformance/Attention", attention: "wgmma", want: "wgmma reads uninitialized shared memory"},
 		{name: "another descriptor", mutation: "add.u64 b, b, 128;=>add.u64 b, b, 64;", test: "TestConformance/Attention", attention: "wgmma", want: "gpusim:"},
 		{name: "unknown instruction", mutation: "shfl.sync.bfly.b32=>shfl.sync.up.b32", test: "TestConformance/Losses", want: "unknown shfl"},
 	} {

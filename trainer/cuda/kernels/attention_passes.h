@@ -4,6 +4,12 @@
 // in registers: the accumulator fragment of one matrix multiplication is the operand fragment of
 // the next.
 //
+// If U::BUFFERS is 2, shared memory has two buffers for tiles: the next tiles are copied while the
+// current ones are multiplied.
+//
+// If U::VARIANTS, a pass is compiled twice: with and without dropout. Its input type A is Attention or
+// WithoutDropout.
+//
 // U::BLOCKS is the minimum number of resident blocks per multiprocessor in the forward pass. A unit
 // has these functions; matrices are in shared memory and have elements of two bytes:
 //   memory()                   address of the first matrix
@@ -104,8 +110,36 @@ struct Rows {
   }
 };
 
-// load_tile copies N rows to shared memory, with zeros beyond the sample.
+// start_tile starts to copy N rows to shared memory, with zeros beyond the sample and the head. The
+// thread must wait for its copies. Rows that do not support vector loads are copied immediately.
+template <class U, u32 N> DEVICE void start_tile(u16 *to, const Rows &rows, u32 per_sample, u32 first) {
+  constexpr u32 step = U::THREADS / (U::D / 8);  // rows of all threads
+  static_assert(N % step == 0);
+  u32 r = thread_x() / (U::D / 8), c = thread_x() % (U::D / 8) * 8;
+  if (rows.vectorized) {
+    #pragma unroll
+    for (u32 n = 0; n < N; n += step) {
+      bool used = first + n + r < per_sample && c < rows.size;
+      copy_async_16(to + U::index(N, n + r, c), used ? rows.from + (first + n + r) * rows.stride + c : rows.from, used);
+    }
+    return;
+  }
+  #pragma nounroll  // short code for a rare case
+  for (u32 n = 0; n < N; n += step) {
+    const u16 *at = rows.from + (first + n + r) * rows.stride + c;
+    u32 cols = first + n + r < per_sample && c < rows.size ? rows.size - c : 0;
+    U32x4 v = {0, 0, 0, 0};
+    #pragma unroll
+    for (u32 i = 0; i < 8; i++)
+      if (i < cols) v[i / 2] |= u32(at[i]) << i % 2 * 16;
+    *(U32x4 *)(to + U::index(N, n + r, c)) = v;
+  }
+}
+
+// load_tile copies N rows to shared memory, with zeros beyond the sample and the head. If U::BUFFERS is
+// 2, it only starts.
 template <class U, u32 N> DEVICE void load_tile(u16 *to, const Rows &rows, u32 per_sample, u32 first) {
+  if constexpr (U::BUFFERS == 2) return start_tile<U, N>(to, rows, per_sample, first);
   constexpr u32 each = N * (U::D / 8) / U::THREADS;
   static_assert(each * U::THREADS == N * (U::D / 8));
   U32x4 v[each];  // all loads are issued before the first wait
@@ -119,6 +153,33 @@ template <class U, u32 N> DEVICE void load_tile(u16 *to, const Rows &rows, u32 p
   for (u32 n = 0; n < each; n++) {
     u32 i = n * U::THREADS + thread_x(), r = i / (U::D / 8), c = i % (U::D / 8) * 8;
     *(U32x4 *)(to + U::index(N, r, c)) = v[n];
+  }
+}
+
+// tile_of returns the tile of the first or second matrix in a buffer.
+template <class U> DEVICE u16 *tile_of(u16 *tiles, u32 buffer, u32 matrix) { return tiles + (2 * buffer + matrix) * U::elements(U::TILE); }
+
+// start_tiles starts to load the first tiles, from row `at`, if U::BUFFERS is 2. load(buffer, at) loads
+// tiles. It returns the buffer for next_tiles.
+template <class U, class L> DEVICE u32 start_tiles(u32 at, L load) {
+  if constexpr (U::BUFFERS == 2) load(0, at);
+  return U::BUFFERS - 1;
+}
+
+// next_tiles sets buffer to the one that has the tiles from row `at`, which all threads have loaded.
+// If U::BUFFERS is 2, it starts to load the next tiles, if there are rows before `end`.
+template <class U, class L> DEVICE void next_tiles(u32 &buffer, u32 at, u32 end, L load) {
+  if constexpr (U::BUFFERS == 1) {
+    sync_threads();
+    load(0, at);
+    U::fence();
+    sync_threads();
+  } else {
+    buffer ^= 1;
+    wait_copies();
+    U::fence();
+    sync_threads();  // no thread uses the other buffer
+    if (at + U::TILE < end) load(buffer ^ 1, at + U::TILE);
   }
 }
 
@@ -146,9 +207,9 @@ template <u32 N> DEVICE void store_rows(void *matrix, const Head &h, u32 per_sam
   }
 }
 
-// Forward pass. Shared memory: an OWN matrix and two tiles.
-template <class U> DEVICE void forward(u16 *out, u64 out_stride, float *log_sum, const Attention &a) {
-  u16 *q = U::memory(), *k = q + U::elements(U::OWN), *v = k + U::elements(U::TILE);
+// Forward pass. Shared memory: an OWN matrix and two tiles per buffer.
+template <class U, class A> DEVICE void forward(u16 *out, u64 out_stride, float *log_sum, const A &a) {
+  u16 *q = U::memory(), *tiles = q + U::elements(U::OWN);
   Head h{a, block_z(), block_y()};
   u32 first = block_x() * U::OWN, row = thread_x() / 32 * 16;
   float o[U::D / 8][4], row_max[2] = {-infinity(), -infinity()}, sum[2] = {0, 0};
@@ -163,12 +224,13 @@ template <class U> DEVICE void forward(u16 *out, u64 out_stride, float *log_sum,
   float factor = factor_of(a);
   load_tile<U, U::OWN>(q, Rows(a.q, h, a.queries, a.q_stride), a.queries, first);
   u32 before = a.keys - a.queries, last = first + U::OWN - 1 < a.queries ? first + U::OWN - 1 : a.queries - 1, end = last + before + 1;
-  for (u32 at = 0; at < end; at += U::TILE) {
-    sync_threads();
-    load_tile<U, U::TILE>(k, keys, a.keys, at);
-    load_tile<U, U::TILE>(v, values, a.keys, at);
-    U::fence();
-    sync_threads();
+  auto load = [&](u32 buffer, u32 at) INLINE {
+    load_tile<U, U::TILE>(tile_of<U>(tiles, buffer, 0), keys, a.keys, at);
+    load_tile<U, U::TILE>(tile_of<U>(tiles, buffer, 1), values, a.keys, at);
+  };
+  for (u32 at = 0, buffer = start_tiles<U>(at, load); at < end; at += U::TILE) {
+    next_tiles<U>(buffer, at, end, load);
+    u16 *k = tile_of<U>(tiles, buffer, 0), *v = tile_of<U>(tiles, buffer, 1);
     DropoutMask<U::TILE> keep(a, [&](u32 n, u32 i) { return h.keeps(query[i / 2], at + col_of(n, i)); });
     Fragment<U::TILE> s;
     U::gemm_qk(s, q, row, k);
@@ -221,9 +283,9 @@ DEVICE float delta_of(const Rows &dout, const Rows &out, u32 query) {
   return quad_sum(sum);
 }
 
-// Gradient of queries. Shared memory: two OWN matrices and two tiles.
-template <class U> DEVICE void query_grad(const Attention &a, const Gradients &g) {
-  u16 *q = U::memory(), *dout = q + U::elements(U::OWN), *k = dout + U::elements(U::OWN), *v = k + U::elements(U::TILE);
+// Gradient of queries. Shared memory: two OWN matrices and two tiles per buffer.
+template <class U, class A> DEVICE void query_grad(const A &a, const Gradients &g) {
+  u16 *q = U::memory(), *dout = q + U::elements(U::OWN), *tiles = dout + U::elements(U::OWN);
   Head h{a, block_z(), block_y()};
   u32 first = block_x() * U::OWN, row = thread_x() / 32 * 16, query[2];
   float dq[U::D / 8][4], delta[2], log_sum[2];
@@ -241,12 +303,13 @@ template <class U> DEVICE void query_grad(const Attention &a, const Gradients &g
   load_tile<U, U::OWN>(q, Rows(a.q, h, a.queries, a.q_stride), a.queries, first);
   load_tile<U, U::OWN>(dout, douts, a.queries, first);
   u32 before = a.keys - a.queries, last = first + U::OWN - 1 < a.queries ? first + U::OWN - 1 : a.queries - 1, end = last + before + 1;
-  for (u32 at = 0; at < end; at += U::TILE) {
-    sync_threads();
-    load_tile<U, U::TILE>(k, keys, a.keys, at);
-    load_tile<U, U::TILE>(v, values, a.keys, at);
-    U::fence();
-    sync_threads();
+  auto load = [&](u32 buffer, u32 at) INLINE {
+    load_tile<U, U::TILE>(tile_of<U>(tiles, buffer, 0), keys, a.keys, at);
+    load_tile<U, U::TILE>(tile_of<U>(tiles, buffer, 1), values, a.keys, at);
+  };
+  for (u32 at = 0, buffer = start_tiles<U>(at, load); at < end; at += U::TILE) {
+    next_tiles<U>(buffer, at, end, load);
+    u16 *k = tile_of<U>(tiles, buffer, 0), *v = tile_of<U>(tiles, buffer, 1);
     DropoutMask<U::TILE> keep(a, [&](u32 n, u32 i) { return h.keeps(query[i / 2], at + col_of(n, i)); });
     Fragment<U::TILE> s, d;
     U::gemm_qk(s, q, row, k);
@@ -264,11 +327,11 @@ template <class U> DEVICE void query_grad(const Attention &a, const Gradients &g
   store_rows(g.dq, h, a.queries, first + row, g.dq_stride, dq, a.scale, a.scale);
 }
 
-// Gradients of keys and values. Shared memory: two OWN matrices, two tiles, and 2*TILE float32
-// elements.
-template <class U> DEVICE void key_grad(const Attention &a, const Gradients &g) {
-  u16 *k = U::memory(), *v = k + U::elements(U::OWN), *q = v + U::elements(U::OWN), *dout = q + U::elements(U::TILE);
-  float *delta = (float *)(dout + U::elements(U::TILE)), *log_sums = delta + U::TILE;
+// Gradients of keys and values. Shared memory: two OWN matrices; two tiles per buffer; and 2*TILE
+// float32 elements per buffer, delta and log-sum-exp of the queries.
+template <class U, class A> DEVICE void key_grad(const A &a, const Gradients &g) {
+  u16 *k = U::memory(), *v = k + U::elements(U::OWN), *tiles = v + U::elements(U::OWN);
+  float *sums = (float *)tile_of<U>(tiles, U::BUFFERS, 0);
   Head h{a, block_z(), block_y()};
   u32 first = block_x() * U::OWN, row = thread_x() / 32 * 16;
   float dk[U::D / 8][4], dv[U::D / 8][4];
@@ -279,17 +342,26 @@ template <class U> DEVICE void key_grad(const Attention &a, const Gradients &g) 
   load_tile<U, U::OWN>(k, Rows(a.k, h, a.keys, a.k_stride), a.keys, first);
   load_tile<U, U::OWN>(v, Rows(a.v, h, a.keys, a.v_stride), a.keys, first);
   u32 before = a.keys - a.queries, begin = first > before ? (first - before) / U::TILE * U::TILE : 0;  // the first query that attends to one of the keys
-  for (u32 at = begin; at < a.queries; at += U::TILE) {
-    sync_threads();
-    load_tile<U, U::TILE>(q, queries, a.queries, at);
-    load_tile<U, U::TILE>(dout, douts, a.queries, at);
+  auto load = [&](u32 buffer, u32 at) INLINE {
+    load_tile<U, U::TILE>(tile_of<U>(tiles, buffer, 0), queries, a.queries, at);
+    load_tile<U, U::TILE>(tile_of<U>(tiles, buffer, 1), douts, a.queries, at);
+    float *delta = sums + buffer * 2 * U::TILE, *log_sums = delta + U::TILE;
     if (u32 r = thread_x(); r < U::TILE) {
       u32 query = at + r < a.queries ? at + r : a.queries - 1;
-      delta[r] = g.delta[h.sum(query)];
-      log_sums[r] = g.log_sum[h.sum(query)] * LOG2_E;
+      if constexpr (U::BUFFERS == 2) {
+        copy_async_4(&delta[r], &g.delta[h.sum(query)]);
+        copy_async_4(&log_sums[r], &g.log_sum[h.sum(query)]);
+      } else {
+        delta[r] = g.delta[h.sum(query)];
+        log_sums[r] = g.log_sum[h.sum(query)] * LOG2_E;
+      }
     }
-    U::fence();
-    sync_threads();
+  };
+  constexpr float scale = U::BUFFERS == 2 ? LOG2_E : 1;  // of log_sums
+  for (u32 at = begin, buffer = start_tiles<U>(at, load); at < a.queries; at += U::TILE) {
+    next_tiles<U>(buffer, at, a.queries, load);
+    u16 *q = tile_of<U>(tiles, buffer, 0), *dout = tile_of<U>(tiles, buffer, 1);
+    const float *delta = sums + buffer * 2 * U::TILE, *log_sums = delta + U::TILE;
     DropoutMask<U::TILE> keep(a, [&](u32 n, u32 i) { return h.keeps(at + col_of(n, i), first + row + row_of(i)); });
     Fragment<U::TILE> s, d;
     U::gemm_qk(s, k, row, q);
@@ -301,7 +373,7 @@ template <class U> DEVICE void key_grad(const Attention &a, const Gradients &g) 
       #pragma unroll
       for (u32 i = 0; i < 4; i++) {
         u32 j = col_of(n, i);
-        float used, w = ex2_approx_f32(fma_f32(s.v[n][i], factor, -log_sums[j]));
+        float used, w = ex2_approx_f32(fma_f32(s.v[n][i], factor, -(log_sums[j] * scale)));
         d.v[n][i] = score_grad(h, keep.of(n, i), w, d.v[n][i], delta[j], &used);
         s.v[n][i] = used;
       }
@@ -312,8 +384,29 @@ template <class U> DEVICE void key_grad(const Attention &a, const Gradients &g) 
   store_rows(g.dv, h, a.keys, first + row, g.dv_stride, dv, 1, 1);
 }
 
+// WithoutDropout is the input of a pass that is compiled without dropout: these constants remove its
+// code from the loop over tiles.
+struct WithoutDropout : Attention {
+  DEVICE_MEMBER explicit WithoutDropout(const Attention &a) : Attention(a) {
+    dropout.threshold = 0;
+    dropout.scale = 1;
+  }
+};
+
 // PASSES defines the kernels of a unit. Grids are ceil(queries or keys / OWN) x heads x samples.
 #define PASSES(name, U)                                                                                                                      \
-  KERNEL_BLOCKS(attention_forward_##name, U::THREADS, U::BLOCKS, u16 *out, u64 out_stride, float *log_sum, Attention a) { forward<U>(out, out_stride, log_sum, a); } \
-  KERNEL(attention_query_grad_##name, U::THREADS, Attention a, Gradients g) { query_grad<U>(a, g); }                                         \
-  KERNEL(attention_key_grad_##name, U::THREADS, Attention a, Gradients g) { key_grad<U>(a, g); }
+  KERNEL_BLOCKS(attention_forward_##name, U::THREADS, U::BLOCKS, u16 *out, u64 out_stride, float *log_sum, Attention a) {                    \
+    if constexpr (U::VARIANTS)                                                                                                               \
+      if (a.dropout.threshold == 0) return forward<U>(out, out_stride, log_sum, WithoutDropout(a));                                          \
+    forward<U>(out, out_stride, log_sum, a);                                                                                                 \
+  }                                                                                                                                          \
+  KERNEL(attention_query_grad_##name, U::THREADS, Attention a, Gradients g) {                                                                \
+    if constexpr (U::VARIANTS)                                                                                                               \
+      if (a.dropout.threshold == 0) return query_grad<U>(WithoutDropout(a), g);                                                              \
+    query_grad<U>(a, g);                                                                                                                     \
+  }                                                                                                                                          \
+  KERNEL(attention_key_grad_##name, U::THREADS, Attention a, Gradients g) {                                                                  \
+    if constexpr (U::VARIANTS)                                                                                                               \
+      if (a.dropout.threshold == 0) return key_grad<U>(WithoutDropout(a), g);                                                                \
+    key_grad<U>(a, g);                                                                                                                       \
+  }

@@ -4,7 +4,8 @@
 
 // Mma is a unit of attention_passes.h with a row pitch of D + 8 in shared memory.
 template <u32 HEAD> struct Mma {
-  static constexpr u32 D = HEAD, OWN = 64, TILE = 32, THREADS = 128, BLOCKS = 0, PITCH = D + 8;
+  static constexpr u32 D = HEAD, OWN = 64, TILE = 32, THREADS = 128, BLOCKS = 0, BUFFERS = 1, PITCH = D + 8;
+  static constexpr bool VARIANTS = false;
 
   DEVICE_MEMBER static u16 *memory() {
     DYNAMIC_SHARED(u16, all);

@@ -19,9 +19,11 @@ typedef unsigned short u16;
 // passed would otherwise not be in registers. DEVICE_MEMBER is a member function. KERNEL(name,
 // most, parameters...) is a kernel for one-dimensional blocks of at most `most` threads.
 // KERNEL_BLOCKS(name, most, blocks, parameters...) also limits its registers so that the given
-// number of blocks can be resident on a multiprocessor; 0 means no limit.
+// number of blocks can be resident on a multiprocessor; 0 means no limit. INLINE follows the
+// parameters of a lambda that captures variables, for the same reason as DEVICE.
 #define DEVICE static inline __attribute__((device, always_inline))
 #define DEVICE_MEMBER inline __attribute__((device, always_inline))
+#define INLINE __attribute__((always_inline))
 #define KERNEL(name, most, ...) KERNEL_BLOCKS(name, most, 0, __VA_ARGS__)
 #define KERNEL_BLOCKS(name, most, blocks, ...) \
   extern "C" __attribute__((global)) __attribute__((launch_bounds(most, blocks))) void name(__VA_ARGS__)

@@ -8,7 +8,8 @@
 // each.
 template <u32 HEAD> struct Wgmma {
   // The registers suffice for two blocks with head size 64; with 128, many would spill.
-  static constexpr u32 D = HEAD, OWN = 128, TILE = 64, THREADS = 256, BLOCKS = D == 64 ? 2 : 0;
+  static constexpr u32 D = HEAD, OWN = 128, TILE = 64, THREADS = 256, BLOCKS = D == 64 ? 2 : 0, BUFFERS = 2;
+  static constexpr bool VARIANTS = true;
 
   // The launch requests 1024 bytes more than the matrices need, to align them to 1024 bytes.
   DEVICE_MEMBER static u16 *memory() {
