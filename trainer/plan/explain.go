@@ -22,11 +22,11 @@ type Rates struct {
 // These are assumptions: blockRate in bytes/s, launchSeconds, and otherwise fractions of a GPU's data
 // sheet, which give 613 TFLOP/s for matmuls and 4.1 TB/s on an H200. The fractions for attention count
 // only positions that are not masked. On Hopper, mma reaches only a part of the tensor cores' peak, and
-// shared memory limits it to 316 TFLOP/s.
+// shared memory limits it to 316 TFLOP/s. docs/gpu-development.md derives the fraction for wgmma.
 const (
 	hopperMatmul   = 0.62
 	hopperMMA      = 0.165
-	hopperWGMMA    = 0.29
+	hopperWGMMA    = 0.34
 	ampereMatmul   = 0.7
 	matmul32       = 0.7
 	ampereMMA      = 0.35
