@@ -285,8 +285,8 @@ struct Block {
       w->copies[l].push_back(c);
     });
   }
-  // wait_for_copies completes the copies of each lane, except those of its last i.vector groups, or
-  // of no group.
+  // wait_for_copies completes the copies of each lane, except copies of its last i.vector groups or of
+  // no group.
   void wait_for_copies(const Instruction &i, u32 mask) {
     each(mask, [&](unsigned l) {
       auto &all = w->copies[l];

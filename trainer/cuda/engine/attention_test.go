@@ -15,16 +15,18 @@ import (
 
 // TestAttentionOfLargeHeads compares attention with the CPU for head sizes that the conformance
 // suite does not include: each kernel of attention_tensor.cu with its sizes, and heads that are
-// too large for them.
+// too large for them, with and without dropout.
 func TestAttentionOfLargeHeads(t *testing.T) {
 	const batch, heads, queries = 2, 2, 70
 	for _, size := range []int{48, 65, 128, 160, 256} {
 		for p, most := range map[device.Precision]float64{device.FP32: 1e-5, device.BF16: 2e-2} {
 			t.Run(fmt.Sprintf("%d precision %d", size, p), func(t *testing.T) {
-				want, got := attention(cpu.New(1), batch, heads, size, queries, p), attention(open(t, engine.Options{}), batch, heads, size, queries, p)
-				for i, what := range []string{"out", "logSum", "dq", "dk", "dv"} {
-					if e := distance(got[i], want[i]); !(e <= most) {
-						t.Errorf("%s differs by %.2g", what, e)
+				for _, drop := range []float32{0, 0.2} {
+					want, got := attention(cpu.New(1), batch, heads, size, queries, p, drop), attention(open(t, engine.Options{}), batch, heads, size, queries, p, drop)
+					for i, what := range []string{"out", "logSum", "dq", "dk", "dv"} {
+						if e := distance(got[i], want[i]); !(e <= most) {
+							t.Errorf("%s differs by %.2g with dropout %v", what, e, drop)
+						}
 					}
 				}
 			})
@@ -33,7 +35,7 @@ func TestAttentionOfLargeHeads(t *testing.T) {
 }
 
 // attention returns the results of both passes.
-func attention(d device.Device, batch, heads, size, queries int, p device.Precision) [][]float32 {
+func attention(d device.Device, batch, heads, size, queries int, p device.Precision, drop float32) [][]float32 {
 	r, width := rand.New(rand.NewPCG(1, 2)), heads*size
 	matrix := func() device.Matrix {
 		wide := d.Alloc(device.Float32, batch*queries*width)
@@ -52,7 +54,7 @@ func attention(d device.Device, batch, heads, size, queries int, p device.Precis
 	}
 	op := d.NewAttention(device.AttentionShape{Heads: heads, HeadSize: size, MaxLength: queries, Precision: p})
 	in := device.AttentionInput{Q: matrix(), K: matrix(), V: matrix(), Batch: batch, Queries: queries, Keys: queries,
-		Dropout: device.Dropout{P: 0.2, Key: 7, Stride: 1, PerSample: heads * queries * queries}}
+		Dropout: device.Dropout{P: drop, Key: 7, Stride: 1, PerSample: heads * queries * queries}}
 	dout, out, dq, dk, dv := matrix(), matrix(), matrix(), matrix(), matrix()
 	logSum := d.Alloc(device.Float32, batch*heads*queries)
 	op.Forward(out, logSum, in)

@@ -148,11 +148,11 @@ func TestMoreValuesThanAGroupStores(t *testing.T) {
 // after a resume is short.
 func TestMemoryThatGrowsInAGroup(t *testing.T) {
 	const batch, heads, size, queries = 1, 2, 16, 40
-	want := attention(open(t, engine.Options{}), batch, heads, size, queries, device.FP32)
+	want := attention(open(t, engine.Options{}), batch, heads, size, queries, device.FP32, 0.2)
 	d := open(t, engine.Options{})
-	attention(d, batch, heads, size, queries/5, device.FP32)
+	attention(d, batch, heads, size, queries/5, device.FP32, 0.2)
 	d.Begin()
-	got := attention(d, batch, heads, size, queries, device.FP32)
+	got := attention(d, batch, heads, size, queries, device.FP32, 0.2)
 	d.End()
 	if !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("got %v\nwant %v", got, want)

@@ -16,7 +16,7 @@ import (
 )
 
 // TestAttentionOnWGMMA compares attention with wgmma to mma and the CPU, for full and partial
-// heads and tiles.
+// heads and tiles, with and without dropout.
 func TestAttentionOnWGMMA(t *testing.T) {
 	if os.Getenv("DDPBATCH_ATTENTION") != "wgmma" {
 		gpusim.Require(t) // must be verified on a GPU first
@@ -26,12 +26,14 @@ func TestAttentionOnWGMMA(t *testing.T) {
 	for _, c := range [][2]int{{64, 2}, {64, 64}, {40, 150}, {64, 257}, {128, 129}, {72, 65}} {
 		size, queries := c[0], c[1]
 		t.Run(fmt.Sprintf("heads of %d, %d queries", size, queries), func(t *testing.T) {
-			got := attention(hopper, batch, heads, size, queries, device.BF16)
-			for name, d := range map[string]device.Device{"mma": others, "processor": cpu.New(1)} {
-				want := attention(d, batch, heads, size, queries, device.BF16)
-				for i, what := range []string{"out", "logSum", "dq", "dk", "dv"} {
-					if e := distance(got[i], want[i]); !(e <= 2e-2) {
-						t.Errorf("%s differs by %.2g from %s", what, e, name)
+			for _, drop := range []float32{0, 0.2} {
+				got := attention(hopper, batch, heads, size, queries, device.BF16, drop)
+				for name, d := range map[string]device.Device{"mma": others, "processor": cpu.New(1)} {
+					want := attention(d, batch, heads, size, queries, device.BF16, drop)
+					for i, what := range []string{"out", "logSum", "dq", "dk", "dv"} {
+						if e := distance(got[i], want[i]); !(e <= 2e-2) {
+							t.Errorf("%s differs by %.2g from %s with dropout %v", what, e, name, drop)
+						}
 					}
 				}
 			}
@@ -85,7 +87,7 @@ func TestWithoutWGMMA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, want := attention(d, 1, 1, 64, 9, device.BF16), attention(cpu.New(1), 1, 1, 64, 9, device.BF16)
+	got, want := attention(d, 1, 1, 64, 9, device.BF16, 0.2), attention(cpu.New(1), 1, 1, 64, 9, device.BF16, 0.2)
 	t.Logf("fallback: %v", d.Fallback())
 	if e := distance(got[0], want[0]); !(e <= 2e-2) {
 		t.Errorf("out differs by %.2g", e)

@@ -43,7 +43,8 @@ func TestPTXMutations(t *testing.T) {
 }
 
 // TestPTX checks that the PTX of all kernels gives the same bits as the kernels that are compiled for
-// the host: in the conformance suite, with large heads of attention, and in two steps of each model.
+// the host: in the conformance suite, with large heads of attention and several tiles, and in two steps
+// of each model.
 // The interpreter also checks alignment, bounds, initialization, races, and the fences of wgmma. Each
 // tensor is an allocation.
 func TestPTX(t *testing.T) {
@@ -54,6 +55,7 @@ func TestPTX(t *testing.T) {
 		{name: "mma", test: "TestConformance/Attention", passed: "TestConformance/Attention", attention: "mma"},
 		{name: "large heads", test: "TestAttentionOfLargeHeads", passed: "TestAttentionOfLargeHeads"},
 		{name: "large heads with mma", test: "TestAttentionOfLargeHeads/128_precision_1", passed: "TestAttentionOfLargeHeads", attention: "mma"},
+		{name: "several tiles", test: "TestAttentionOnWGMMA", passed: "TestAttentionOnWGMMA"},
 		{name: "decisions", test: "TestStepDecisions", passed: "TestStepDecisions"},
 		{name: "training", test: "TestTwoSteps", passed: "TestTwoSteps/gpt_precision_1"},
 		{name: "training without fusion", test: "TestTwoSteps/gpt_precision_1", passed: "TestTwoSteps/gpt_precision_1", fusion: "none"},
