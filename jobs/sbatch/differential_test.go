@@ -325,6 +325,15 @@ func (d *differential) run(t *testing.T, script []byte, plan string, env map[str
 	defer cancel()
 	cmd := exec.CommandContext(ctx, d.bash, slices.Concat(shellOptions(script), []string{file}, args)...)
 	cmd.Dir = project
+	if m := regexp.MustCompile(`(?m)^#SBATCH (?:--chdir=|-D )(\S+)`).FindSubmatch(script); m != nil {
+		cmd.Dir = filepath.Join(project, string(m[1]))
+		if filepath.IsAbs(string(m[1])) {
+			cmd.Dir = filepath.Join(sandbox, string(m[1]))
+		}
+		if err := os.MkdirAll(cmd.Dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
 	cmd.Env = []string{"PATH=" + d.bin + ":/usr/bin:/bin", "HOME=" + sandbox + "/home/ada", "USER=ada", "LOGNAME=ada", "SCRATCH=/scratch/ada", "RECORD=" + record, "SANDBOX=" + sandbox,
 		"PLAN=" + planFile, "BASH_ENV=" + d.functions, "SLURM_SUBMIT_DIR=" + project}
 	for name, value := range env {

@@ -32,7 +32,7 @@ const noInput = "the program has no standard input"
 // convertLaunch converts the command that starts the program.
 func (r *reader) convertLaunch(s *syntax.Stmt, call *syntax.CallExpr) {
 	c := &command{r: r, line: r.line(s), stmt: s}
-	r.checkDirectory(s)
+	r.exportDirectory(s)
 	c.args = r.expandLists(r.args(call.Args), 0) // without the assignments, as a shell does
 	for _, a := range call.Assigns {
 		r.exported[a.Name.Value] = true

@@ -261,6 +261,7 @@ type reader struct {
 	foreignSteps     int                         // number of steps before the last command that may have set any variable
 	altered          map[string]int              // number of steps up to the last command, such as read and unset, that changes a variable
 	inRank           bool                        // whether a rank evaluates the current words
+	unknownDir       bool                        // whether the setup exports the directory of the program
 	dirNames         []string                    // variables in the directory of the program
 	dirStmt          syntax.Node                 // command that changes to the directory
 	dirStep          int                         // number of steps before it

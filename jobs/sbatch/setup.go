@@ -290,7 +290,7 @@ func (r *reader) readEffects(s *syntax.Stmt) {
 			}
 			switch name := n.Args[0].Lit(); name {
 			case "cd", "pushd", "popd":
-				r.change(r.line(n), sourceText(n), "a condition, a loop, or a function changes the directory of the program: set command.workdir")
+				r.loseDirectory()
 			case "trap":
 				r.change(r.line(n), sourceText(n), "a job file has no traps")
 			case "shift":
@@ -754,7 +754,7 @@ func (r *reader) prepareCommand(c setupCall) {
 	case "cd", "pushd":
 		r.changeDirectory(c)
 	case "popd":
-		r.change(c.line, c.text, unknownDirectory)
+		r.leaveDirectory(c)
 	case "trap":
 		r.change(c.line, c.text, "a job file has no traps")
 	case "shift":
@@ -942,17 +942,17 @@ func (r *reader) changeDirectory(c setupCall) {
 		list = list[1:]
 	}
 	switch {
-	case len(list) == 0 && c.known && home != "":
+	case len(list) == 0 && c.known && home != "" && c.name == "cd":
 		list = []string{home}
-	case !c.known || len(list) != 1 || list[0] == "-":
+	case !c.known || len(list) != 1 || strings.HasPrefix(list[0], "-") || strings.HasPrefix(list[0], "+"): // pushd +1
 		r.leaveDirectory(c)
 		return
 	}
-	dir := list[0]
+	dir, wasUnknown := list[0], r.unknownDir
 	pwd, isKnown := r.knownString("PWD")
 	switch {
 	case filepath.IsAbs(dir):
-		r.job.workdir, r.job.shellDir = filepath.Clean(dir), ""
+		r.job.workdir, r.job.shellDir, r.unknownDir = filepath.Clean(dir), "", false
 		pwd, isKnown = "", true
 	case r.job.shellDir != "":
 		r.job.shellDir += "/" + quoteWord(dir)
@@ -962,45 +962,59 @@ func (r *reader) changeDirectory(c setupCall) {
 	if isKnown {
 		r.setString("PWD", filepath.Join(pwd, dir))
 	}
-	if dir == r.options.Dir && !slices.ContainsFunc(r.steps, func(s step) bool { return s.kind == stepCd }) {
+	if dir == r.options.Dir && c.name == "cd" && !wasUnknown && !slices.ContainsFunc(r.steps, func(s step) bool { return s.kind == stepCd }) {
 		return // the directory from which the script was submitted
 	}
-	r.addStep(step{kind: stepCd, line: c.line, text: "cd " + quoteWord(dir)})
+	r.addStep(step{kind: stepCd, line: c.line, text: c.name + " " + quoteWord(dir)})
 }
 
 // leaveDirectory reads cd to a directory that is known only to a shell.
 func (r *reader) leaveDirectory(c setupCall) {
-	_, target, _ := strings.Cut(c.text, " ") // after cd or pushd
-	text := strings.TrimSpace("cd " + target)
+	target, isPlain := strings.CutPrefix(c.text, "cd ")
 	uses := usedVariables(c.stmt)
 	isOutside := func(name string) bool { // the shell of a rank does not have the value
 		return slices.Contains(shellParameters, name) || name == "$0" || name == "$(" || strings.HasSuffix(name, "[]") || readsArguments(name) && !r.lacksArguments()
 	}
 	isFirst := r.job.shellDir == "" && slices.Contains([]string{"", r.options.Dir}, r.job.workdir) // a later one may be relative
-	if len(uses) > 0 && !slices.ContainsFunc(uses, isOutside) && strings.Count(text, " ") == 1 && isFirst {
-		r.job.shellDir, r.job.workdir = strings.TrimPrefix(text, "cd "), ""
+	if len(uses) > 0 && !slices.ContainsFunc(uses, isOutside) && isPlain && !strings.Contains(target, " ") && isFirst {
+		r.job.shellDir, r.job.workdir = target, ""
 		r.dirNames, r.dirStmt, r.dirStep = uses, c.stmt, len(r.steps)
 		r.addNeeded(uses)
+		delete(r.vars, "PWD")
 	} else {
-		r.change(c.line, c.text, unknownDirectory)
+		r.loseDirectory()
 	}
-	r.addStep(step{kind: stepCd, line: c.line, text: text, uses: uses})
-	delete(r.vars, "PWD")
+	r.addStep(step{kind: stepCd, line: c.line, text: c.text, uses: uses})
 }
 
 // unknownDirectory is the reason of a note about a directory that only the shell of the script knows.
 const unknownDirectory = "the directory is known only to a shell: set command.workdir"
 
-// checkDirectory reports that a variable in the directory of the program may change between the cd and the program.
-func (r *reader) checkDirectory(program syntax.Node) {
+// rankDirectory is the variable that holds the directory of the program if only the setup knows it.
+const rankDirectory = "RANK_DIRECTORY"
+
+// loseDirectory records that only the setup knows the directory of the program.
+func (r *reader) loseDirectory() {
+	r.unknownDir, r.dirNames, r.needed = true, nil, nil
+	r.job.shellDir, r.job.workdir = `"$`+rankDirectory+`"`, ""
+	delete(r.vars, "PWD")
+}
+
+// exportDirectory makes the setup export the directory of the program if only the setup knows it, or if a variable in
+// the directory may change between the cd and the program.
+func (r *reader) exportDirectory(program syntax.Node) {
 	changes := func(name string) bool {
 		return r.altered[name] > r.dirStep+1 || r.foreignSteps > r.dirStep || slices.ContainsFunc(r.assignments[name], func(a *syntax.Assign) bool {
 			return a.Pos().After(r.dirStmt.Pos()) && !a.Pos().After(program.Pos())
 		})
 	}
-	if r.job.shellDir != "" && slices.ContainsFunc(r.dirNames, changes) {
-		r.change(r.line(r.dirStmt), sourceText(r.dirStmt), unknownDirectory)
+	if !r.unknownDir && (r.job.shellDir == "" || !slices.ContainsFunc(r.dirNames, changes)) {
+		return
 	}
+	r.loseDirectory() // without later directories, which are relative
+	r.addStep(step{kind: stepRun, line: r.line(program), text: "export " + rankDirectory + "=$PWD", uses: []string{"PWD"}})
+	r.exported[rankDirectory] = true
+	r.note(0, "$"+rankDirectory, exportedReason)
 }
 
 // prepareModule reads module and ml.
