@@ -47,8 +47,8 @@ func (c candidate) preference() int {
 }
 
 // findProgram returns the script's program: the last command with the highest preference. It
-// also returns all candidates in order.
-func (r *reader) findProgram(stmts []*syntax.Stmt) (program *candidate, all []candidate) {
+// also returns the other commands that may run in the background when the program starts.
+func (r *reader) findProgram(stmts []*syntax.Stmt) (program *candidate, others []candidate) {
 	f := &finder{r: r.fork(), functions: map[string]bool{}}
 	for i, s := range stmts {
 		f.top = i
@@ -59,7 +59,18 @@ func (r *reader) findProgram(stmts []*syntax.Stmt) (program *candidate, all []ca
 			program = c
 		}
 	}
-	return program, f.found
+	for _, c := range f.found {
+		if c.background && c.strength >= plainProgram && c.top < program.top && !slices.ContainsFunc(stmts[c.top+1:program.top], waitsForAll) {
+			others = append(others, c)
+		}
+	}
+	return program, others
+}
+
+// waitsForAll reports whether a statement waits for all commands in the background.
+func waitsForAll(s *syntax.Stmt) bool {
+	c, ok := s.Cmd.(*syntax.CallExpr)
+	return ok && !s.Background && len(c.Args) == 1 && c.Args[0].Lit() == "wait"
 }
 
 // unroll returns the commands of a loop over one word, such as `for seed in 42`, after an assignment of

@@ -24,6 +24,7 @@ func (r *reader) finish(program *candidate) {
 		r.change(0, "--image="+j.directiveImage, "set setup.container.image")
 	}
 	r.noteRankValues()
+	r.exportNetwork()
 	r.replaceHint()
 	r.writeSetup(program)
 	if m := arrayPosition().Find(j.toml()); m != nil && j.array != "" {

@@ -205,6 +205,8 @@ func (r *reader) isHarmlessCall(c *syntax.CallExpr) bool {
 		return r.afterProgram && first == "-"
 	case "cat", "head", "tail", "grep", "stat", "wc", "test", "[":
 		return true
+	case "wait", "sleep": // also to distribute the starts of the tasks of an array
+		return r.afterProgram || !r.hasBackground && len(usedVariables(c)) == 0
 	case "srun", "mpirun":
 		return len(c.Args) > 1 && r.printsOnly(c)
 	case "python", "python3", "nvcc":

@@ -168,7 +168,7 @@ func Read(name string, src []byte, options Options) (Result, error) {
 		r.setArguments(options.Args)
 	}
 	r.assignments = collectAssignments(file)
-	program, all := r.findProgram(file.Stmts)
+	program, others := r.findProgram(file.Stmts)
 	for i := 0; program != nil && i < maxTaken; i++ {
 		body := unroll(file.Stmts[program.top])
 		if body == nil {
@@ -179,7 +179,7 @@ func Read(name string, src []byte, options Options) (Result, error) {
 		}
 		file.Stmts = slices.Replace(file.Stmts, program.top, program.top+1, body...)
 		r.assignments = collectAssignments(file)
-		program, all = r.findProgram(file.Stmts)
+		program, others = r.findProgram(file.Stmts)
 	}
 	if program == nil {
 		if len(file.Stmts) > 0 || len(r.notes) == 0 {
@@ -187,7 +187,7 @@ func Read(name string, src []byte, options Options) (Result, error) {
 		}
 		r.prepare(file.Stmts)
 	} else {
-		r.convert(file.Stmts, program, all)
+		r.convert(file.Stmts, program, others)
 	}
 	r.finish(program)
 	r.hideEarlierUses()
@@ -265,6 +265,8 @@ type reader struct {
 	dirNames         []string                    // variables in the directory of the program
 	dirStmt          syntax.Node                 // command that changes to the directory
 	dirStep          int                         // number of steps before it
+	hasBackground    bool                        // whether a step may start a command in the background
+	statusStep       int                         // number of steps up to the one whose exit status is $?; 0 if there is none
 	notes            []Note
 	last             Note            // newest note, as addNote received it
 	work             int             // work of the expansions so far

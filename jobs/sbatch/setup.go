@@ -49,8 +49,11 @@ type step struct {
 // note.
 var managedVariables = map[string]string{
 	"MASTER_ADDR": "ddpbatch sets it for each rank", "MASTER_PORT": "ddpbatch sets it for each rank, to a free port",
-	"NCCL_SOCKET_IFNAME": "ddpbatch selects the network; set it in [setup.env] to override", "GLOO_SOCKET_IFNAME": "ddpbatch selects the network; set it in [setup.env] to override",
+	"NCCL_SOCKET_IFNAME": networkReason, "GLOO_SOCKET_IFNAME": networkReason,
 }
+
+// networkReason is the reason of a note about a variable that selects the network.
+const networkReason = "ddpbatch selects the network; set it in [setup.env] to override"
 
 // rankNames are variables that ddpbatch sets for each rank. It removes them for a program that runs once.
 var rankNames = words("RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK")
@@ -80,6 +83,20 @@ func (r *reader) noteRankValues() {
 	}
 }
 
+// exportNetwork keeps the values of network variables for a program that runs once: ddpbatch selects the network only
+// for ranks.
+func (r *reader) exportNetwork() {
+	if !r.job.once {
+		return
+	}
+	for i, s := range r.steps {
+		if s.kind == stepAssign && managedVariables[s.name] == networkReason && r.exported[s.name] {
+			r.steps[i].kind, r.steps[i].text = stepRun, "export "+s.text
+		}
+	}
+	r.notes = slices.DeleteFunc(r.notes, func(n Note) bool { return n.Reason == networkReason })
+}
+
 // isManaged reports whether ddpbatch sets a variable for each rank. A job file cannot set most of them.
 func isManaged(name string) bool {
 	var n jobs.EnvName
@@ -87,15 +104,10 @@ func isManaged(name string) bool {
 }
 
 // convert converts a script whose program is known.
-func (r *reader) convert(stmts []*syntax.Stmt, program *candidate, all []candidate) {
+func (r *reader) convert(stmts []*syntax.Stmt, program *candidate, others []candidate) {
 	main := stmts[program.top]
-	for _, c := range all {
-		if c.stmt == program.stmt {
-			continue
-		}
-		if c.background && c.strength >= plainProgram && c.top < program.top {
-			r.change(r.line(c.stmt), sourceText(c.stmt), "it runs at the same time as the program: a server or helper can be a [[component]]")
-		}
+	for _, c := range others {
+		r.change(r.line(c.stmt), sourceText(c.stmt), "it runs at the same time as the program: a server or helper can be a [[component]]")
 	}
 	r.prepare(stmts[:program.top])
 	prefix, simple := launchContext(main, program.stmt)
@@ -223,6 +235,7 @@ func (r *reader) readLater(s *syntax.Stmt) {
 // prepare reads commands before the program.
 func (r *reader) prepare(list []*syntax.Stmt) {
 	for _, s := range list {
+		before := len(r.steps)
 		switch c := s.Cmd.(type) {
 		case *syntax.CallExpr:
 			r.prepareCall(s, c)
@@ -248,6 +261,9 @@ func (r *reader) prepare(list []*syntax.Stmt) {
 			}
 		default:
 			r.prepareNested(s)
+		}
+		if r.statusStep = len(r.steps); r.statusStep != before+1 || r.steps[before].kind != stepRun || r.steps[before].text != r.code(s) {
+			r.statusStep = 0
 		}
 	}
 }
@@ -393,12 +409,26 @@ func (r *reader) assignmentText(a *syntax.Assign) string {
 // script.
 func (r *reader) run(s *syntax.Stmt) {
 	syntax.Walk(s, func(n syntax.Node) bool {
-		if c, ok := n.(*syntax.CallExpr); ok && len(c.Args) > 1 && path.Base(c.Args[0].Lit()) == "sbatch" {
-			if file := strings.Trim(sourceText(c.Args[len(c.Args)-1]), `"`); file == "$0" || path.Base(file) == path.Base(r.file) {
+		c, ok := n.(*syntax.CallExpr)
+		if !ok || len(c.Args) < 2 {
+			return true
+		}
+		isScript := func(w *syntax.Word) bool { return strings.Trim(sourceText(w), `"`) == "$0" }
+		switch last := c.Args[len(c.Args)-1]; path.Base(c.Args[0].Lit()) {
+		case "sbatch":
+			if isScript(last) || path.Base(strings.Trim(sourceText(last), `"`)) == path.Base(r.file) {
 				r.change(r.line(c), sourceText(c), "it submits the script, not the job file: use ddpbatch submit --chain")
+			}
+		case "cp", "rsync", "scp", "cat", "install", "tar":
+			if slices.ContainsFunc(c.Args[1:], isScript) && r.hasDirectives() {
+				r.note(r.line(c), sourceText(c), ownScriptReason)
 			}
 		}
 		return true
+	})
+	r.hasBackground = r.hasBackground || hasNode(s, func(n syntax.Node) bool {
+		s, ok := n.(*syntax.Stmt)
+		return ok && s.Background
 	})
 	uses := usedVariables(s)
 	if r.givenArgs && hasNode(s, runsInShell) { // the code inherits the arguments
@@ -424,6 +454,9 @@ func (r *reader) argumentsReason() string {
 	return "a job has no command-line arguments ($1, $@): give them to init with --arg"
 }
 
+// ownScriptReason is the reason of a note about $0.
+const ownScriptReason = "$0 is the script of the job, not this one"
+
 // noteParameters adds a note if a step reads parameters that a job does not have.
 func (r *reader) noteParameters(s step) {
 	reads := slices.DeleteFunc(slices.Clone(s.uses), func(name string) bool { return !readsArguments(name) })
@@ -431,9 +464,11 @@ func (r *reader) noteParameters(s step) {
 	if r.givenArgs {
 		reads, requires = nil, false
 	}
-	if slices.Contains(s.uses, "@") && !r.givenArgs || requires || slices.Contains(s.uses, "$0") && !r.hasDirectives() { // sbatch copies the script
+	if slices.Contains(s.uses, "@") && !r.givenArgs || requires {
 		r.change(s.line, s.text, r.argumentsReason())
 		reads = nil
+	} else if slices.Contains(s.uses, "$0") && !r.hasDirectives() { // sbatch copies the script
+		r.change(s.line, s.text, ownScriptReason)
 	}
 	for _, name := range reads {
 		r.note(0, "$"+name, defaultReason)
@@ -448,6 +483,12 @@ func (r *reader) addStep(s step) {
 		if s.mayEnd = false; !strings.Contains(s.text, "<<") {
 			s.text += " || exit"
 		}
+	}
+	if r.statusStep > 0 && r.statusStep == len(r.steps) && (s.kind == stepRun || s.kind == stepAssign) && slices.Contains(s.uses, "?") {
+		last := r.steps[r.statusStep-1] // one step, so that $? is the exit status of its first command
+		r.steps = r.steps[:r.statusStep-1]
+		s.kind, s.line, s.text, s.mayEnd = stepRun, last.line, last.text+"\n"+s.text, true
+		s.uses = slices.DeleteFunc(slices.Concat(last.uses, s.uses), func(name string) bool { return name == "?" })
 	}
 	s.errexit, s.noArgs = r.errexit, r.lacksArguments()
 	s.mayEnd = s.mayEnd && !s.errexit
@@ -627,6 +668,9 @@ func (r *reader) keepManaged(line int, name, shown, code string, uses []string) 
 	switch {
 	case strings.HasPrefix(name, "SLURM_") && !strings.HasPrefix(name, "SLURM_CPU_BIND"):
 		r.change(line, shown, "it changes the behavior of srun, which ddpbatch controls")
+	case name == "SRUN_CPUS_PER_TASK": // ddpbatch gives its srun the number of cores
+		r.addStep(step{kind: stepRun, line: line, text: "export " + code, uses: uses})
+		return
 	case slices.Contains(rankNames, name):
 		r.rankValues[name] = Note{Line: line, Text: shown}
 	default:
@@ -801,10 +845,6 @@ func (r *reader) prepareCommand(c setupCall) {
 			r.change(c.line, c.text, "write it without "+c.name)
 		}
 		r.run(c.stmt)
-	case "wait", "sleep":
-		if slices.ContainsFunc(r.steps, func(s step) bool { return strings.HasSuffix(s.text, "&") }) {
-			r.run(c.stmt)
-		}
 	default:
 		if !r.isHarmless(c.stmt) || r.errexit && r.mayFail(c.stmt) {
 			r.markUnknown(c.stmt.Cmd)
