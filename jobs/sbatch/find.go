@@ -29,6 +29,9 @@ type candidate struct {
 	isFallback bool // after ||
 }
 
+// isConcurrent reports whether the command may run several times at the same time, as in a loop.
+func (c candidate) isConcurrent() bool { return c.background && c.isNested }
+
 // preference returns how well a candidate qualifies; higher is better. A launcher in the background,
 // such as a monitor, has a lower preference than a plain program. A command after || has the
 // lowest.

@@ -195,7 +195,7 @@ func Read(name string, src []byte, options Options) (Result, error) {
 	result := Result{TOML: r.job.toml(), Notes: r.notes, HasEnviron: r.hasEnviron()}
 	if program != nil && (result.Changes() > 0 || options.Wrap) {
 		r.removeArguments() // the wrapped script has its own
-		result.Script = r.wrap(program)
+		result.Script = r.wrap(program, others)
 	}
 	return result, nil
 }

@@ -17,10 +17,14 @@ type edit struct {
 
 // wrap returns the script with `ddpbatch launch` instead of the launcher of its program. The
 // program, its arguments, and all other lines are unchanged. It returns nil if the launcher has
-// options that ddpbatch launch cannot apply.
-func (r *reader) wrap(program *candidate) (script []byte) {
+// options that ddpbatch launch cannot apply, or if it would wait for a different step.
+func (r *reader) wrap(program *candidate, others []candidate) (script []byte) {
 	args := r.args(program.call.Args)
-	launcher, hasLauncher := r.wrapLauncher(args)
+	launcher, hasLauncher := r.wrapLauncher(args, program)
+	isStep := func(c candidate) bool { return c.strength == launchProgram }
+	if startsSrun(skipPrefix(args)) && (program.isConcurrent() || slices.ContainsFunc(others, isStep)) {
+		return nil // ddpbatch launch requests all cores and GPUs of its nodes
+	}
 	if r.job.single && len(r.rankValues) > 0 {
 		launcher.text += "env " // ddpbatch launch changes these variables
 		for _, name := range slices.Sorted(maps.Keys(r.rankValues)) {
@@ -65,7 +69,7 @@ func (r *reader) joinArguments(args []arg) (edits []edit, ok bool) {
 
 // wrapLauncher replaces srun and its options by ddpbatch launch, or writes ddpbatch launch in front of
 // a different program.
-func (r *reader) wrapLauncher(all []arg) (e edit, ok bool) {
+func (r *reader) wrapLauncher(all []arg, program *candidate) (e edit, ok bool) {
 	args := skipPrefix(all)
 	if len(args) == 0 || args[0].word == nil || args[0].known && args[0].text == "eval" {
 		return edit{}, false
@@ -73,7 +77,7 @@ func (r *reader) wrapLauncher(all []arg) (e edit, ok bool) {
 	start := int(args[0].word.Pos().Offset())
 	if !startsSrun(args) {
 		first := all[slices.IndexFunc(all, func(a arg) bool { return a.word == args[0].word })]
-		return edit{start, start, "ddpbatch launch " + r.singleFlags(args[0]) + " -- "}, first.text == args[0].text // the word holds no wrapper
+		return edit{start, start, "ddpbatch launch " + r.singleFlags(args[0], program) + " -- "}, first.text == args[0].text // the word holds no wrapper
 	}
 	options, inner, ok := parseSrun(args[1:])
 	switch {
@@ -89,16 +93,33 @@ func (r *reader) wrapLauncher(all []arg) (e edit, ok bool) {
 			return edit{}, false // ddpbatch launch starts ranks in all components
 		}
 	}
+	hasImage := slices.ContainsFunc(options, func(o option) bool { return o.name == "container-image" })
+	inside := "" // commands in the container
+	options = slices.DeleteFunc(slices.Clone(options), func(o option) bool {
+		isDir := hasImage && o.name == "container-workdir" && o.known && path.IsAbs(o.value)
+		if isDir {
+			inside = "bash -c " + quoteWord("cd "+quoteWord(o.value)+` && exec "$0" "$@"`) + " "
+		}
+		return isDir || r.repeatsGPUs(o)
+	})
 	flags, ok := launchFlags(options)
-	return edit{start, int(inner[0].word.Pos().Offset()), "ddpbatch launch " + flags + "-- "}, ok
+	return edit{start, int(inner[0].word.Pos().Offset()), "ddpbatch launch " + flags + "-- " + inside}, ok
+}
+
+// repeatsGPUs reports whether an option of srun requests the GPUs of the job, which is the default.
+func (r *reader) repeatsGPUs(o option) bool {
+	n, isKnown := r.knownString("SLURM_GPUS_ON_NODE")
+	m := typedCount().FindStringSubmatch(o.value)
+	return (o.name == "gres" || o.name == "gpus-per-node") && o.known && isKnown && m != nil && m[2] == n
 }
 
 // singleFlags returns the flags of ddpbatch launch for a program without srun. Such a program gets no
-// variables of ranks if it may start processes that read them. torchrun sets them itself.
-func (r *reader) singleFlags(program arg) string {
+// variables of ranks if it may start processes that read them. torchrun sets them itself. Programs that run at the
+// same time must not be steps, because each step would wait for the one before.
+func (r *reader) singleFlags(first arg, program *candidate) string {
 	j := r.job
-	isMPI := slices.Contains(mpirunNames, path.Base(program.text))
-	if !j.torchrun && (isMPI || j.once || max(1, j.nodes) > 1 || j.nodeGPUs() > 1) {
+	isMPI := slices.Contains(mpirunNames, path.Base(first.text))
+	if program.isConcurrent() || !j.torchrun && (isMPI || j.once || max(1, j.nodes) > 1 || j.nodeGPUs() > 1) {
 		return "--set command.run=once"
 	}
 	return "-n 1"
