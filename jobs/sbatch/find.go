@@ -70,10 +70,14 @@ func (r *reader) findProgram(stmts []*syntax.Stmt) (program *candidate, others [
 	return program, others
 }
 
-// waitsForAll reports whether a statement waits for all commands in the background.
+// waitsForAll reports whether a statement waits for all commands in the background, or for each process in a list.
 func waitsForAll(s *syntax.Stmt) bool {
+	loop, isLoop := s.Cmd.(*syntax.ForClause)
+	if isLoop && len(loop.Do) == 1 {
+		s = loop.Do[0]
+	}
 	c, ok := s.Cmd.(*syntax.CallExpr)
-	return ok && !s.Background && len(c.Args) == 1 && c.Args[0].Lit() == "wait"
+	return ok && !s.Background && len(c.Args) > 0 && c.Args[0].Lit() == "wait" && (len(c.Args) == 1 || isLoop || isList(c.Args[1]))
 }
 
 // unroll returns the commands of a loop over one word, such as `for seed in 42`, after an assignment of

@@ -74,6 +74,9 @@ func (c *command) unwrap() {
 		case base == "env" && c.takeEnvironment():
 		case base == "timeout" && c.takeTimeout():
 		case base == "eval" && c.takeEvaluated():
+		case base == "eval":
+			c.change(sourceText(c.stmt), "only the shell of the script knows the command that eval runs: set command.argv")
+			return
 		case base == "srun" && !c.inSrun:
 			if !c.convertSrun() {
 				return

@@ -408,6 +408,8 @@ func TestConversion(t *testing.T) {
 		{name: "network of ranks", script: "export NCCL_SOCKET_IFNAME=ib0\nsrun python train.py\n", toml: "[command]", note: "NCCL_SOCKET_IFNAME"},
 		{name: "cores of srun", script: "#SBATCH -c 4\nexport SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\nsrun ./prepare\nsrun python train.py\n", toml: `"export SRUN_CPUS_PER_TASK=4", "srun ./prepare"`},
 		{name: "wait for a loop in the background", script: "for f in a b; do ./copy $f & done\nwait\nsrun python train.py\n", toml: `"for f in a b; do ./copy $f & done", "wait"`},
+		{name: "wait for a list of processes", script: "./a &\nP+=($!)\nwait \"${P[@]}\"\n./b &\nP=($!)\nfor p in ${P[@]}; do wait $p; done\nsrun python train.py\n", toml: `"wait \"${P[@]}\"", "./b &"`},
+		{name: "command of eval that a condition changes", script: "C=\"srun python train.py\"\n[ -d a ] && C+=\" --a\"\neval \"$C\"\n", note: "the command", changes: true, toml: `argv = ["false"]`},
 		{name: "wait in a function", script: "vllm serve a &\nready() { echo wait; sleep 5; }\nready\nsrun python train.py\n", toml: `"vllm serve a &", "ready() { echo wait; sleep 5; }", "ready"`},
 		{name: "server before a wait for a different command", script: "./server &\nwait $A\nsrun python train.py\n", note: "./server &", changes: true, wrapped: "ddpbatch launch -- python"},
 		{name: "wait for a known time", script: "sleep 5\nwait\nsrun python train.py\n", toml: "tasks_per_node = 2\n\n[command]"},
