@@ -79,7 +79,8 @@ func (c *command) layout() {
 	nodes, gpus, cores := max(1, j.nodes), j.nodeGPUs(), j.nodeCores()
 	isPython := len(c.args) > 0 && strings.HasPrefix(path.Base(c.args[0].text), "python")
 	// The script starts the program once, and the program uses all nodes, GPUs, or tasks itself, for example with mpirun.
-	j.once = !c.inSrun && !j.torchrun && j.image == "" && len(c.args) > 0 && (nodes > 1 || gpus > 1 || j.allocatedTasks() > 1 && !isPython)
+	// A shell script may call srun, which would wait for the step that the script runs in.
+	j.once = !c.inSrun && !j.torchrun && j.image == "" && len(c.args) > 0 && (nodes > 1 || gpus > 1 || j.allocatedTasks() > 1 && !isPython || c.startsShellScript())
 	j.single = !c.inSrun && !j.torchrun && (&finder{r: r, functions: map[string]bool{}}).classify(c.args, 0) != launchProgram
 	if tasks := j.allocatedTasks(); j.single && !j.once && tasks > 1 && len(c.args) > 0 && !isPython {
 		c.change(fmt.Sprintf("%d tasks per node", tasks), "the program may start them in its container, but the job has one task on each node")
@@ -127,6 +128,15 @@ func (c *command) layout() {
 	if j.single && !j.once && gpus > 1 && isPython {
 		c.note(strconv.Itoa(gpus)+" GPUs", "the job sets RANK=0, LOCAL_RANK=0, and WORLD_SIZE=1; a program that reads them uses one GPU: start it with torchrun")
 	}
+}
+
+// startsShellScript reports whether the program is a file with shell code.
+func (c *command) startsShellScript() bool {
+	args := c.args
+	if len(args) > 1 && slices.Contains(words("bash sh"), path.Base(args[0].text)) {
+		args = args[1:]
+	}
+	return strings.HasSuffix(args[0].source(), ".sh")
 }
 
 // countRanks returns the number of ranks in the job. With torchrun, it counts the torchruns.

@@ -410,6 +410,7 @@ func TestConversion(t *testing.T) {
 		{name: "wait for a loop in the background", script: "for f in a b; do ./copy $f & done\nwait\nsrun python train.py\n", toml: `"for f in a b; do ./copy $f & done", "wait"`},
 		{name: "wait for a list of processes", script: "./a &\nP+=($!)\nwait \"${P[@]}\"\n./b &\nP=($!)\nfor p in ${P[@]}; do wait $p; done\nsrun python train.py\n", toml: `"wait \"${P[@]}\"", "./b &"`},
 		{name: "command of eval that a condition changes", script: "C=\"srun python train.py\"\n[ -d a ] && C+=\" --a\"\neval \"$C\"\n", note: "the command", changes: true, toml: `argv = ["false"]`},
+		{name: "shell script in a job of one task", script: "#!/bin/bash\n#SBATCH --nodes=1 --ntasks=1\nbash train.sh a\n", wrap: true, toml: "\"train.sh\", \"a\"]\nrun = \"once\"\n", wrapped: "ddpbatch launch --set command.run=once -- bash train.sh"},
 		{name: "wait in a function", script: "vllm serve a &\nready() { echo wait; sleep 5; }\nready\nsrun python train.py\n", toml: `"vllm serve a &", "ready() { echo wait; sleep 5; }", "ready"`},
 		{name: "server before a wait for a different command", script: "./server &\nwait $A\nsrun python train.py\n", note: "./server &", changes: true, wrapped: "ddpbatch launch -- python"},
 		{name: "wait for a known time", script: "sleep 5\nwait\nsrun python train.py\n", toml: "tasks_per_node = 2\n\n[command]"},
