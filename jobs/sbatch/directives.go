@@ -384,6 +384,9 @@ func (r *reader) convertSignal(d directive) {
 		return
 	}
 	r.job.slurm["signal_before_end"] = seconds + "s"
+	if !strings.HasPrefix(signal, "B:") {
+		r.stepSignal = d
+	}
 	signal = strings.TrimPrefix(signal[strings.LastIndexByte(signal, ':')+1:], "SIG")
 	switch signal = cmp.Or(signalNumbers[signal], signal); signal {
 	case "USR1": // the default

@@ -199,14 +199,16 @@ func (r *reader) sizeChange(name string) (was, now string) {
 // keepJobName makes the name of the script the name of the job, as sbatch does without --job-name, because the
 // script reads it.
 func (r *reader) keepJobName(line int) {
-	var name jobs.Name
-	switch j := r.job; {
-	case j.nameGiven:
-	case name.UnmarshalTOML(r.file) == nil:
-		j.name = r.file
-	default:
-		r.change(line, "$SLURM_JOB_NAME", "the name of the job is "+j.name+", not the name of the script: set name, or --job-name")
+	own := r.file
+	if r.job.nameGiven {
+		own = r.job.name
 	}
+	var name jobs.Name
+	if name.UnmarshalTOML(own) != nil {
+		r.change(line, "$SLURM_JOB_NAME", "the job cannot have the name of the script, "+own+": set name, or write the value")
+		return
+	}
+	r.job.name = own
 }
 
 // keepTasks gives each srun in the code of a step the number of tasks that it has in the script. The job has more

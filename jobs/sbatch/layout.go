@@ -85,6 +85,9 @@ func (c *command) layout() {
 	if tasks := j.allocatedTasks(); j.single && !j.once && tasks > 1 && len(c.args) > 0 && !isPython {
 		c.change(fmt.Sprintf("%d tasks per node", tasks), "the program may start them in its container, but the job has one task on each node")
 	}
+	if !c.inSrun && r.stepSignal.name != "" {
+		r.note(r.stepSignal.line, r.stepSignal.String(), "without srun, only the program of the job gets the signal: handle it, or remove slurm.signal_before_end")
+	}
 	total := c.countRanks(nodes)
 	nodes = c.countNodes(nodes, total)
 	if j.gpus == 0 && j.allGPUs%nodes != 0 {

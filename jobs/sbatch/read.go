@@ -235,6 +235,7 @@ type reader struct {
 	givenArgs        bool                       // whether the setup has the arguments of the script
 	setsArguments    bool                       // whether the script sets its own arguments
 	attributed       map[string]bool            // variables with an attribute, as in declare -l, which changes their values
+	stepSignal       directive                  // --signal without B:, which only steps receive
 	components       int                        // number of components of a heterogeneous job after the first
 	vars             map[string]expand.Variable // known values of the script's variables
 	exported         map[string]bool
