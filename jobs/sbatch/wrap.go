@@ -20,11 +20,12 @@ type edit struct {
 // options that ddpbatch launch cannot apply, or if it would wait for a different step.
 func (r *reader) wrap(program *candidate, others []candidate) (script []byte) {
 	args := r.args(program.call.Args)
-	launcher, hasLauncher := r.wrapLauncher(args, program)
 	isStep := func(c candidate) bool { return c.strength == launchProgram }
-	if startsSrun(skipPrefix(args)) && (program.isConcurrent() || slices.ContainsFunc(others, isStep)) {
-		return nil // ddpbatch launch requests all cores and GPUs of its nodes
+	isConcurrent := program.isConcurrent() || slices.ContainsFunc(others, isStep)
+	if isConcurrent && mayStartSteps(skipPrefix(args)) {
+		return nil // ddpbatch launch requests all cores and GPUs of its nodes, and cancels the steps that its program leaves
 	}
+	launcher, hasLauncher := r.wrapLauncher(args, isConcurrent)
 	if r.job.single && len(r.rankValues) > 0 {
 		launcher.text += "env " // ddpbatch launch changes these variables
 		for _, name := range slices.Sorted(maps.Keys(r.rankValues)) {
@@ -45,6 +46,15 @@ func (r *reader) wrap(program *candidate, others []candidate) (script []byte) {
 		end = e.end
 	}
 	return append(script, r.src[end:]...)
+}
+
+// mayStartSteps reports whether a command may start steps of the job, unlike a single process of Python.
+func mayStartSteps(args []arg) bool {
+	if len(args) == 0 || !args[0].known {
+		return true
+	}
+	base := path.Base(args[0].text)
+	return slices.Contains(mpirunNames, base) || slices.Contains(words("srun ibrun prun horovodrun bash sh"), base) || strings.HasSuffix(base, ".sh")
 }
 
 // joinArguments writes the shell code of bash -c on one line, because a job has no arguments of several
@@ -68,8 +78,8 @@ func (r *reader) joinArguments(args []arg) (edits []edit, ok bool) {
 }
 
 // wrapLauncher replaces srun and its options by ddpbatch launch, or writes ddpbatch launch in front of
-// a different program.
-func (r *reader) wrapLauncher(all []arg, program *candidate) (e edit, ok bool) {
+// a different program. isConcurrent reports whether other commands run at the same time.
+func (r *reader) wrapLauncher(all []arg, isConcurrent bool) (e edit, ok bool) {
 	args := skipPrefix(all)
 	if len(args) == 0 || args[0].word == nil || args[0].known && args[0].text == "eval" {
 		return edit{}, false
@@ -77,7 +87,7 @@ func (r *reader) wrapLauncher(all []arg, program *candidate) (e edit, ok bool) {
 	start := int(args[0].word.Pos().Offset())
 	if !startsSrun(args) {
 		first := all[slices.IndexFunc(all, func(a arg) bool { return a.word == args[0].word })]
-		return edit{start, start, "ddpbatch launch " + r.singleFlags(args[0], program) + " -- "}, first.text == args[0].text // the word holds no wrapper
+		return edit{start, start, "ddpbatch launch " + r.singleFlags(args[0], isConcurrent) + " -- "}, first.text == args[0].text // the word holds no wrapper
 	}
 	options, inner, ok := parseSrun(args[1:])
 	switch {
@@ -116,10 +126,10 @@ func (r *reader) repeatsGPUs(o option) bool {
 // singleFlags returns the flags of ddpbatch launch for a program without srun. Such a program gets no
 // variables of ranks if it may start processes that read them. torchrun sets them itself. Programs that run at the
 // same time must not be steps, because each step would wait for the one before.
-func (r *reader) singleFlags(first arg, program *candidate) string {
+func (r *reader) singleFlags(program arg, isConcurrent bool) string {
 	j := r.job
-	isMPI := slices.Contains(mpirunNames, path.Base(first.text))
-	if program.isConcurrent() || !j.torchrun && (isMPI || j.once || max(1, j.nodes) > 1 || j.nodeGPUs() > 1) {
+	isMPI := slices.Contains(mpirunNames, path.Base(program.text))
+	if isConcurrent || !j.torchrun && (isMPI || j.once || max(1, j.nodes) > 1 || j.nodeGPUs() > 1) {
 		return "--set command.run=once"
 	}
 	return "-n 1"
