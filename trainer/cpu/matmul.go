@@ -9,6 +9,12 @@ import (
 
 // MatMul computes a matrix multiplication.
 func (d *Device) MatMul(p device.Product) {
+	if p.ColumnSum.Len() > 0 {
+		if p.Bias.Len() > 0 || p.Activation != device.Identity {
+			panic("cpu: matrix multiplication with a column sum cannot have a bias or an activation")
+		}
+		d.ColumnSum(p.ColumnSum, p.B, p.Accumulate)
+	}
 	from := gemm.Zero()
 	switch {
 	case p.Accumulate && (p.Bias.Len() > 0 || p.Activation != device.Identity):

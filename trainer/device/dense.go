@@ -29,7 +29,7 @@ const (
 type Product struct {
 	// C is m x n with contiguous rows. A is m x k and B is k x n, with any strides.
 	C, A, B Matrix
-	// Accumulate adds the product to C. It excludes Bias and Activation.
+	// Accumulate adds the product to C, and the sums to ColumnSum. It excludes Bias and Activation.
 	Accumulate bool
 	// Bias has n elements, which are added to each row. It is optional.
 	Bias Tensor
@@ -40,7 +40,11 @@ type Product struct {
 	// Gradient computes C = A·B * f'(Pre) instead, for GELU only. A·B is the gradient of the
 	// activation's output and Pre its input. Gradient excludes Bias and Accumulate, and C must not
 	// be Pre.
-	Gradient  bool
+	Gradient bool
+	// ColumnSum receives the sum over the rows of B, as from [Dense.ColumnSum]: the gradient of a
+	// bias if C is the gradient of a weight. It is optional, needs a B with contiguous rows, and
+	// excludes Bias and Activation. If B is BFloat16, the order of the sums may be a different one.
+	ColumnSum Tensor
 	Precision Precision
 }
 

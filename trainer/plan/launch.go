@@ -90,8 +90,9 @@ func (r *Recorder) Copy(dst, src device.Tensor) { r.stream("copy", dst, src) }
 // Zero records a fill.
 func (r *Recorder) Zero(t device.Tensor) { r.stream("fill", t) }
 
-// MatMul records a matrix multiplication, the rounding of its operands, and its activation if
-// cuBLASLt does not apply it.
+// MatMul records a matrix multiplication and the rounding of its operands. It records the activation
+// and the sum of columns only if cuBLASLt does not compute them. It assumes that cuBLASLt has all
+// epilogues.
 func (r *Recorder) MatMul(p device.Product) {
 	r.Counter.MatMul(p)
 	name, class, size := "matmul", Matmul, 2 // bytes of an element of the operands
@@ -119,6 +120,9 @@ func (r *Recorder) MatMul(p device.Product) {
 	}
 	r.launch(fmt.Sprintf("%s %dx%dx%d", name, m, n, k), class, bytes)
 	r.Launches[len(r.Launches)-1].FLOP = 2 * float64(m) * float64(n) * float64(k)
+	if p.ColumnSum.Len() > 0 && !fusesColumnSum(p) {
+		r.ColumnSum(p.ColumnSum, p.B, p.Accumulate)
+	}
 	switch {
 	case p.Activation == device.Identity || fused:
 	case p.Gradient:
@@ -126,6 +130,12 @@ func (r *Recorder) MatMul(p device.Product) {
 	default:
 		r.Activate(p.Activation, p.C.Data, p.Pre.Data)
 	}
+}
+
+// fusesColumnSum reports whether cuBLASLt sums the columns of B.
+func fusesColumnSum(p device.Product) bool {
+	const alignment = 16 // of the sums, in bytes
+	return !p.Accumulate && p.B.Data.Type() == device.BFloat16 && p.C.Data.Type() == device.Float32 && uintptr(p.ColumnSum.Base())%alignment == 0
 }
 
 // pack records the rounding of an operand.

@@ -22,7 +22,7 @@ var Variables = []VariableGroup{
 		{"CUDA_VISIBLE_DEVICES", "read and set", "GPUs that ranks may use; if each rank of a node sees a different GPU, ddpbatch makes all of them visible to all ranks"},
 		{"ROCR_VISIBLE_DEVICES", "read and set", "AMD GPUs that ranks of a [command] job may use"},
 		{"DDPBATCH_ATTENTION", "read", "instructions of the trainer's bf16 attention: mma (any GPU), or wgmma (Hopper only, and its default; docs/gpu.md)"},
-		{"DDPBATCH_FUSION", "read", "steps that cuBLASLt fuses into matrix multiplications: all (default), none, or a list of bias, gelu, and gelu_grad (docs/gpu.md)"},
+		{"DDPBATCH_FUSION", "read", "steps that cuBLASLt fuses into matrix multiplications: all (default), none, or a list of bias, gelu, gelu_grad, and bias_grad (docs/gpu.md)"},
 		{"CUDA_LAUNCH_BLOCKING", "read", "1: the trainer waits for each GPU kernel, so that an error message names the failed operation"},
 		{"CUDA_HOME", "read", "path of a CUDA toolkit, searched for libraries"},
 		{"CUDA_PATH", "read", "alternative to CUDA_HOME"},

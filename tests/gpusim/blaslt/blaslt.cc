@@ -19,19 +19,20 @@ enum Status { Success = 0, NotInitialized = 1, InvalidValue = 7, ExecutionFailed
 enum { Real32 = 0, RealBF16 = 14 };
 enum { Compute32 = 68 };
 enum { DescTransA = 3, DescTransB = 4, DescEpilogue = 7, DescBias = 8, DescAux = 11, DescAuxLd = 12 };
-enum { EpilogueDefault = 1, EpilogueBias = 4, EpilogueGeluAux = 160, EpilogueDGelu = 192 };
+enum { EpilogueDefault = 1, EpilogueBias = 4, EpilogueGeluAux = 160, EpilogueDGelu = 192, EpilogueBGradA = 256 };
 enum { PrefWorkspace = 1, PrefReduction = 3, PrefAlignA = 5, PrefAlignD = 8 };
 
 struct Handle { int device; };
 struct Desc {
   int32_t transposed[2] = {0, 0};
   uint32_t epilogue = EpilogueDefault;
-  const void *bias = nullptr;  // of the type of the result, like the argument of GELU
+  const void *bias = nullptr;  // of the type of the result, like the argument of GELU; or the gradient of a bias
   void *aux = nullptr;
   int64_t aux_ld = 0;
   bool adds() const { return epilogue & EpilogueBias; }
   bool bends() const { return (epilogue & EpilogueGeluAux) == EpilogueGeluAux; }
   bool slopes() const { return epilogue == EpilogueDGelu; }
+  bool sums() const { return epilogue == EpilogueBGradA; }  // stores the sums of A over k as the bias
   bool looks() const { return bends() || slopes(); }  // reads or writes aux
 };
 struct Layout {
@@ -118,6 +119,11 @@ void multiply(void *p) {
       put(j->d, j->ld.type, col * size_t(j->ld.ld) + i, v);
     }
   }
+  for (size_t i = 0; i < m && j->desc.sums(); i++) {
+    float sum = 0;
+    for (size_t l = 0; l < k; l++) sum += a[l * m + i];
+    put(const_cast<void *>(j->desc.bias), j->ld.type, i, sum);
+  }
   if (j->once) delete j;
 }
 
@@ -192,10 +198,10 @@ API int cublasLtMatmulAlgoGetHeuristic(Handle *h, Desc *t, Layout *a, Layout *b,
   *n = 0;
   if (!h || most < 1 || !fit(*t, *a, *b, *c, *d)) return InvalidValue;
   const char *epilogues = getenv("GPUSIM_EPILOGUES");
-  bool known = t->slopes() || (!(t->epilogue & ~uint32_t(EpilogueBias | EpilogueGeluAux)) && (t->adds() || t->bends()));
+  bool known = t->slopes() || (t->sums() && !t->transposed[0] && a->type == RealBF16 && d->type == Real32) || (!(t->epilogue & ~uint32_t(EpilogueBias | EpilogueGeluAux)) && (t->adds() || t->bends()));
   if (t->epilogue != EpilogueDefault && (!known || (epilogues && !strcmp(epilogues, "none")))) return NotSupported;
   if (t->epilogue != EpilogueDefault && t->looks() && (t->aux_ld % 8 || t->aux_ld < int64_t(d->rows) || !t->aux || uintptr_t(t->aux) % 16)) return InvalidValue;
-  if (t->epilogue != EpilogueDefault && t->adds() && (!t->bias || uintptr_t(t->bias) % 16)) return InvalidValue;  // NULL would promise any alignment
+  if (t->epilogue != EpilogueDefault && (t->adds() || t->sums()) && (!t->bias || uintptr_t(t->bias) % 16)) return InvalidValue;  // NULL would promise any alignment
   for (; *n < most && *n < 3; ++*n) {
     uint64_t room = *n == 0 ? 1 << 20 : 0;
     Result &r = results[*n];
@@ -220,7 +226,7 @@ API int cublasLtMatmul(Handle *h, Desc *t, const float *alpha, const void *a, La
     delete j;
     return InvalidValue;
   }
-  bool ready = t->epilogue == EpilogueDefault || ((!t->adds() || (t->bias && uintptr_t(t->bias) % 16 == 0)) && (!t->looks() || (t->aux && uintptr_t(t->aux) % 16 == 0)));
+  bool ready = t->epilogue == EpilogueDefault || ((!(t->adds() || t->sums()) || (t->bias && uintptr_t(t->bias) % 16 == 0)) && (!t->sums() || *beta == 0) && (!t->looks() || (t->aux && uintptr_t(t->aux) % 16 == 0)));
   if (!ready) {
     delete j;
     return InvalidValue;

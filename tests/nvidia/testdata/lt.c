@@ -62,13 +62,14 @@ int main(int argc, char **argv) {
   lt.desc_create = desc_create, lt.desc_set = desc_set, lt.layout_create = layout_create, lt.preference_set = preference_set, lt.heuristic = heuristic;
   const uint64_t workspace = 32 << 20;
   const ddpb_lt_problem problems[] = {
-      //  m     n      k      lda  ldb   ldd   ta tb bf nw bi ge sl  alignments    workspace
-      {3072, 65536, 768, 3072, 768, 3072, 0, 0, 1, 1, 1, 1, 0, 256, 256, 256, workspace},  // forward, with bias and GELU
-      {3072, 65536, 768, 3072, 768, 3072, 0, 0, 1, 1, 0, 1, 0, 16, 16, 16, workspace},     // forward, with GELU
-      {3072, 65536, 768, 768, 768, 3072, 1, 0, 1, 1, 0, 0, 1, 16, 32, 64, workspace},      // gradient through GELU
-      {768, 2304, 65536, 768, 2304, 768, 0, 1, 1, 0, 0, 0, 0, 256, 128, 16, workspace},    // gradient of weights
-      {50304, 2668, 768, 768, 768, 50304, 1, 0, 1, 1, 0, 0, 0, 256, 256, 256, workspace},  // output layer
-      {7, 3, 5, 5, 5, 7, 1, 0, 0, 0, 1, 0, 0, 4, 4, 4, workspace},                          // float32, unaligned
+      //  m     n      k      lda  ldb   ldd   ta tb bf nw bi ge sl su  alignments    workspace
+      {3072, 65536, 768, 3072, 768, 3072, 0, 0, 1, 1, 1, 1, 0, 0, 256, 256, 256, workspace},  // forward, with bias and GELU
+      {3072, 65536, 768, 3072, 768, 3072, 0, 0, 1, 1, 0, 1, 0, 0, 16, 16, 16, workspace},     // forward, with GELU
+      {3072, 65536, 768, 768, 768, 3072, 1, 0, 1, 1, 0, 0, 1, 0, 16, 32, 64, workspace},      // gradient through GELU
+      {768, 2304, 65536, 768, 2304, 768, 0, 1, 1, 0, 0, 0, 0, 0, 256, 128, 16, workspace},    // gradient of weights
+      {2304, 768, 65536, 2304, 768, 2304, 0, 1, 1, 0, 0, 0, 0, 1, 256, 256, 16, workspace},  // gradient of weights and biases
+      {50304, 2668, 768, 768, 768, 50304, 1, 0, 1, 1, 0, 0, 0, 0, 256, 256, 256, workspace},  // output layer
+      {7, 3, 5, 5, 5, 7, 1, 0, 0, 0, 1, 0, 0, 0, 4, 4, 4, workspace},                          // float32, unaligned
   };
   for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
     ddpb_lt_plan plan;

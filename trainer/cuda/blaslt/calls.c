@@ -6,7 +6,7 @@
 
 enum { FLOAT32 = 0, BFLOAT16 = 14, COMPUTE_32F = 68 };
 enum { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_EPILOGUE = 7, DESC_BIAS_POINTER = 8, DESC_AUX_POINTER = 11, DESC_AUX_LD = 12 };
-enum { EPILOGUE_BIAS = 4, EPILOGUE_GELU_AUX = 160, EPILOGUE_DGELU = 192 };
+enum { EPILOGUE_BIAS = 4, EPILOGUE_GELU_AUX = 160, EPILOGUE_DGELU = 192, EPILOGUE_BGRADA = 256 };
 enum { PREF_MAX_WORKSPACE = 1, PREF_REDUCTION = 3, PREF_ALIGN_A = 5, PREF_ALIGN_B = 6, PREF_ALIGN_C = 7, PREF_ALIGN_D = 8 };
 enum { INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
 enum { REDUCTION_COMPUTE_TYPE = 2 };  // split-K partial sums are reduced in the workspace, in order
@@ -26,7 +26,8 @@ int ddpb_lt_destroy(const ddpb_lt *lt, void *handle) { return lt->destroy(handle
 int ddpb_lt_find(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddpb_lt_plan *plan, int *found) {
   int result = 0;
   int32_t yes = 1;
-  uint32_t epilogue = (p->bias ? EPILOGUE_BIAS : 0) | (p->gelu ? EPILOGUE_GELU_AUX : 0) | (p->slope ? EPILOGUE_DGELU : 0), reduction = REDUCTION_COMPUTE_TYPE;
+  uint32_t epilogue = (p->bias ? EPILOGUE_BIAS : 0) | (p->gelu ? EPILOGUE_GELU_AUX : 0) | (p->slope ? EPILOGUE_DGELU : 0) | (p->sum_a ? EPILOGUE_BGRADA : 0);
+  uint32_t reduction = REDUCTION_COMPUTE_TYPE;
   int type = p->bf16 ? BFLOAT16 : FLOAT32;
   void *preference = NULL;
   ddpb_lt_result best;
@@ -37,7 +38,7 @@ int ddpb_lt_find(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddpb
   if (p->transposed_b) TRY(lt->desc_set(plan->desc, DESC_TRANSB, &yes, sizeof yes));
   if (epilogue) TRY(lt->desc_set(plan->desc, DESC_EPILOGUE, &epilogue, sizeof epilogue));
   uintptr_t aligned = 16;  // the heuristics depend on the alignment of these pointers; NULL would be aligned to any size
-  if (p->bias) TRY(lt->desc_set(plan->desc, DESC_BIAS_POINTER, &aligned, sizeof aligned));
+  if (p->bias || p->sum_a) TRY(lt->desc_set(plan->desc, DESC_BIAS_POINTER, &aligned, sizeof aligned));
   if (p->gelu || p->slope) {
     TRY(lt->desc_set(plan->desc, DESC_AUX_LD, &p->ldd, sizeof p->ldd));
     TRY(lt->desc_set(plan->desc, DESC_AUX_POINTER, &aligned, sizeof aligned));
@@ -60,7 +61,7 @@ int ddpb_lt_find(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddpb
     plan->workspace = best.workspace;
   }
 done:
-  if ((p->gelu || p->slope) && result == INVALID_VALUE) result = NOT_SUPPORTED;  // this version of cuBLASLt does not support the epilogue
+  if ((p->gelu || p->slope || p->sum_a) && result == INVALID_VALUE) result = NOT_SUPPORTED;  // this version of cuBLASLt does not support the epilogue
   if (preference) lt->preference_destroy(preference);
   if (!*found) ddpb_lt_free(plan);
   return result;

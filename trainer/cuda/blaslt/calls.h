@@ -37,7 +37,7 @@ typedef struct {
 typedef struct {
   uint64_t m, n, k;  // of column-major matrices
   int64_t lda, ldb, ldd;
-  int transposed_a, transposed_b, bf16, narrow, bias, gelu, slope;
+  int transposed_a, transposed_b, bf16, narrow, bias, gelu, slope, sum_a;
   uint32_t align_a, align_b, align_d;
   uint64_t workspace;
 } ddpb_lt_problem;

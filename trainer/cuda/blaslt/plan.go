@@ -60,6 +60,7 @@ type Product struct {
 	Bias    bool    // N elements that are added to each row
 	GELU    bool    // tanh approximation; its argument is stored also, with D's pitch
 	Slope   bool    // D is A·B times GELU's derivative; its argument is read, with D's pitch
+	SumB    bool    // N sums of the columns of B are stored, of D's type
 }
 
 func (p Product) String() string {
@@ -70,8 +71,8 @@ func (p Product) String() string {
 	if p.Narrow {
 		to = "bfloat16"
 	}
-	return fmt.Sprintf("product %dx%dx%d of %s in %s (pitches %d, %d, %d; transposed %t, %t; aligned to %d, %d, %d; bias %t, GELU %t, its slope %t)",
-		p.M, p.N, p.K, kind, to, p.A.Pitch, p.B.Pitch, p.D.Pitch, p.A.Transposed, p.B.Transposed, p.A.Align, p.B.Align, p.D.Align, p.Bias, p.GELU, p.Slope)
+	return fmt.Sprintf("product %dx%dx%d of %s in %s (pitches %d, %d, %d; transposed %t, %t; aligned to %d, %d, %d; bias %t, GELU %t, its slope %t, sums of B %t)",
+		p.M, p.N, p.K, kind, to, p.A.Pitch, p.B.Pitch, p.D.Pitch, p.A.Transposed, p.B.Transposed, p.A.Align, p.B.Align, p.D.Align, p.Bias, p.GELU, p.Slope, p.SumB)
 }
 
 // Plan is an algorithm for a product.
@@ -87,7 +88,7 @@ func (h *Handle) Plan(p Product, workspace int) (*Plan, error) {
 	problem := C.ddpb_lt_problem{
 		m: C.uint64_t(p.N), n: C.uint64_t(p.M), k: C.uint64_t(p.K),
 		lda: C.int64_t(p.B.Pitch), ldb: C.int64_t(p.A.Pitch), ldd: C.int64_t(p.D.Pitch),
-		transposed_a: truth(p.B.Transposed), transposed_b: truth(p.A.Transposed), bf16: truth(p.BF16), narrow: truth(p.Narrow), bias: truth(p.Bias), gelu: truth(p.GELU), slope: truth(p.Slope),
+		transposed_a: truth(p.B.Transposed), transposed_b: truth(p.A.Transposed), bf16: truth(p.BF16), narrow: truth(p.Narrow), bias: truth(p.Bias), gelu: truth(p.GELU), slope: truth(p.Slope), sum_a: truth(p.SumB),
 		align_a: C.uint32_t(p.B.Align), align_b: C.uint32_t(p.A.Align), align_d: C.uint32_t(p.D.Align), workspace: C.uint64_t(workspace),
 	}
 	plan := &Plan{product: p}
@@ -104,8 +105,8 @@ func (h *Handle) Plan(p Product, workspace int) (*Plan, error) {
 	return plan, nil
 }
 
-// Run computes the product in the stream and adds beta times the previous contents of d. bias may be
-// 0. pre is the address of GELU's argument, aligned to 16 bytes, or 0. workspace has the size that was
+// Run computes the product in the stream and adds beta times the previous contents of d. bias is the
+// address of the bias or of the sums of B, aligned to 16 bytes, or 0. pre is the address of GELU's argument, aligned to 16 bytes, or 0. workspace has the size that was
 // passed to [Handle.Plan].
 func (p *Plan) Run(s driver.Stream, a, b, d, bias, pre driver.Ptr, beta float32, workspace driver.Ptr) error {
 	r := C.ddpb_lt_run(&p.plan, C.uintptr_t(b), C.uintptr_t(a), C.uintptr_t(d), C.uintptr_t(bias), C.uintptr_t(pre), C.float(beta), C.uintptr_t(workspace), C.uintptr_t(s.Handle()))

@@ -64,7 +64,7 @@ func (d *Device) MatMul(p device.Product) {
 	if p.Activation != device.Identity && !p.Gradient {
 		to = p.Pre
 	}
-	done, activated := d.tryBLAS(p, to, bias)
+	done, fused := d.tryBLAS(p, to, bias)
 	if !done {
 		if p.A.Data.Type() == device.BFloat16 || p.B.Data.Type() == device.BFloat16 || p.C.Data.Type() == device.BFloat16 {
 			d.check(fmt.Errorf("cuBLASLt has no algorithm for these matrices in bfloat16: strides %d and %d, %d and %d, into %d", p.A.RowStride, p.A.ColStride, p.B.RowStride, p.B.ColStride, to.RowStride))
@@ -75,8 +75,11 @@ func (d *Device) MatMul(p device.Product) {
 		d.args.Ptr(bias).Int(m).Int(n).Int(k).Uint32(flag(p.Accumulate)).Uint32(flag(p.Precision == device.BF16))
 		d.launch("multiply", tiles(m, n))
 	}
+	if p.ColumnSum.Len() > 0 && !fused {
+		d.launchColumnSum(p.ColumnSum, p.B, p.Accumulate)
+	}
 	switch {
-	case p.Activation == device.Identity || activated:
+	case p.Activation == device.Identity || fused:
 	case p.Gradient:
 		d.launchActivateGrad(p.Activation, p.C.Data, p.C.Data, p.Pre.Data)
 	default:
@@ -100,12 +103,15 @@ func fit(p device.Product) {
 		bad = bad || t.Type() == device.BFloat16 && p.Precision != device.BF16
 	}
 	bad = bad || p.Bias.Type() == device.BFloat16 && p.C.Data.Type() != device.BFloat16
+	if n := p.ColumnSum.Len(); n > 0 {
+		bad = bad || n != p.B.Cols || p.B.ColStride != 1 && n > 1 || p.Bias.Len() > 0 || p.Activation != device.Identity
+	}
 	if p.Gradient {
 		bad = bad || p.Activation != device.GELU || p.Bias.Len() > 0
 	}
 	if bad || p.C.Rows < 1 || p.C.Cols < 1 || p.A.Cols < 1 {
-		panic(fmt.Sprintf("engine: product of %dx%d and %dx%d (%v and %v) into %dx%d (%v, strides %d and %d), bias of %d, activation %d, gradient %t, accumulate %t",
-			p.A.Rows, p.A.Cols, p.B.Rows, p.B.Cols, p.A.Data.Type(), p.B.Data.Type(), p.C.Rows, p.C.Cols, p.C.Data.Type(), p.C.RowStride, p.C.ColStride, p.Bias.Len(), p.Activation, p.Gradient, p.Accumulate))
+		panic(fmt.Sprintf("engine: product of %dx%d and %dx%d (%v and %v) into %dx%d (%v, strides %d and %d), bias of %d, activation %d, gradient %t, column sum of %d, accumulate %t",
+			p.A.Rows, p.A.Cols, p.B.Rows, p.B.Cols, p.A.Data.Type(), p.B.Data.Type(), p.C.Rows, p.C.Cols, p.C.Data.Type(), p.C.RowStride, p.C.ColStride, p.Bias.Len(), p.Activation, p.Gradient, p.ColumnSum.Len(), p.Accumulate))
 	}
 }
 
@@ -132,10 +138,18 @@ func (d *Device) fusesBias(bias driver.Ptr) bool {
 	return d.options.Disabled&FuseBias == 0 && alignment(bias) >= minAlignment
 }
 
+// fusesColumnSum reports whether cuBLASLt may sum the columns of B. It stores sums of C's type and
+// cannot add them. In float32, each column is summed in the order of its rows, which only the
+// kernel does.
+func (d *Device) fusesColumnSum(p device.Product) bool {
+	return p.ColumnSum.Len() > 0 && !p.Accumulate && p.B.Data.Type() == device.BFloat16 && p.C.Data.Type() == device.Float32 &&
+		d.options.Disabled&FuseBiasGrad == 0 && alignment(floats(p.ColumnSum)) >= minAlignment
+}
+
 // tryBLAS computes a matrix multiplication with cuBLASLt: into the given matrix without the
 // activation, or into p.C and p.Pre with it. It reports whether that is supported, and whether the
-// activation was applied.
-func (d *Device) tryBLAS(p device.Product, to device.Matrix, bias driver.Ptr) (done, activated bool) {
+// activation was applied or the columns of B were summed.
+func (d *Device) tryBLAS(p device.Product, to device.Matrix, bias driver.Ptr) (done, fused bool) {
 	problem := blaslt.Product{M: to.Rows, N: to.Cols, K: p.A.Cols, BF16: p.Precision == device.BF16, Narrow: to.Data.Type() == device.BFloat16}
 	a, inA, okA := d.operand(scratchA, p.A, p.Precision)
 	b, inB, okB := d.operand(scratchB, p.B, p.Precision)
@@ -159,6 +173,14 @@ func (d *Device) tryBLAS(p device.Product, to device.Matrix, bias driver.Ptr) (d
 	}
 	c := stored(to.Data)
 	problem.D = blaslt.Operand{Pitch: max(to.RowStride, to.Cols), Align: alignment(c)}
+	if d.fusesColumnSum(p) {
+		with := problem
+		with.SumB = true
+		if plan := d.planned(with); plan != nil {
+			d.submit(call{kind: multiplies, plan: plan, to: c, a: a, b: b, bias: floats(p.ColumnSum), workspace: workspace})
+			return true, true
+		}
+	}
 	plan := d.planned(problem)
 	if plan == nil && problem.Bias {
 		problem.Bias = false
@@ -181,7 +203,7 @@ func (d *Device) tryBLAS(p device.Product, to device.Matrix, bias driver.Ptr) (d
 }
 
 const (
-	minAlignment = 16  // bytes; required by epilogues for a bias and for GELU's argument
+	minAlignment = 16  // bytes; required by epilogues for a bias, its gradient, and GELU's argument
 	maxAlignment = 256 // bytes; the largest alignment that cuBLASLt's heuristics distinguish
 )
 
@@ -247,6 +269,11 @@ func (d *Device) ColumnSum(dst device.Tensor, x device.Matrix, accumulate bool) 
 		panic(fmt.Sprintf("engine: the sum of columns %d apart", x.ColStride))
 	}
 	defer d.enter("column_sum", x.Rows, x.Cols).Leave()
+	d.launchColumnSum(dst, x, accumulate)
+}
+
+// launchColumnSum launches the kernels of ColumnSum.
+func (d *Device) launchColumnSum(dst device.Tensor, x device.Matrix, accumulate bool) {
 	if x.Data.Type() == device.BFloat16 {
 		r := runsOf(x.Rows, x.Cols)
 		sums := d.scratchFor(scratchSums, r.bytes)

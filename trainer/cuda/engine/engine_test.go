@@ -88,7 +88,7 @@ func TestWithoutEpilogues(t *testing.T) {
 // TestEachFusion checks that results are correct if cuBLASLt may apply only some steps, or none.
 func TestEachFusion(t *testing.T) {
 	gpusim.Require(t)
-	for _, fusion := range []string{"none", "bias,gelu_grad", "gelu"} {
+	for _, fusion := range []string{"none", "bias,gelu_grad", "gelu,bias_grad"} {
 		t.Run(fusion, func(t *testing.T) {
 			out, err := gpusim.Again(t, "TestConformance/Stored", "DDPBATCH_FUSION="+fusion)
 			if err != nil || !strings.Contains(out, "--- PASS: TestConformance/Stored") {

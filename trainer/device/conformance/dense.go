@@ -17,6 +17,7 @@ type product struct {
 	activation device.Activation
 	samePre    bool // Pre is C
 	gradient   bool
+	sum        bool // ColumnSum
 	precision  device.Precision
 	of         types
 }
@@ -38,6 +39,7 @@ func checkDense(s *suite) {
 					s.product(p)
 					p.accumulate, p.bias, p.c = false, true, whole
 					s.product(p)
+					s.productsWithSum(p)
 				}
 			}
 		}
@@ -138,6 +140,14 @@ func (s *suite) product(p product) {
 			call.Pre = s.matrixOf(p.of.c, nans(p.m*p.n), p.m, p.n, whole, true)
 		}
 	}
+	var sums []float32
+	if p.sum {
+		sums = nans(p.n)
+		if p.accumulate {
+			sums = s.normal(p.n)
+		}
+		call.ColumnSum = s.result(sums)
+	}
 	var pre []float32
 	if p.gradient {
 		pre = roundTo(p.of.c, s.normal(p.m*p.n))
@@ -153,6 +163,9 @@ func (s *suite) product(p product) {
 		if p.bias {
 			start[i] = exact(bias[i%p.n]).in(p.of.c)
 		}
+	}
+	if p.sum {
+		s.sums(what, call, b, sums)
 	}
 	want := multiply(p, start, a, b)
 	if p.gradient {
@@ -175,6 +188,41 @@ func (s *suite) product(p product) {
 		}
 	}
 	s.close(what, s.numbers(call.C), want)
+}
+
+// productsWithSum calls product with a ColumnSum, if the layout of B allows it.
+func (s *suite) productsWithSum(p product) {
+	s.Helper()
+	if p.b.transposed || p.b.step != 0 {
+		return
+	}
+	p.bias, p.sum = false, true
+	for _, p.accumulate = range []bool{false, true} {
+		s.product(p)
+	}
+}
+
+// sums checks the ColumnSum of a call, whose B contains b. start is its previous value.
+func (s *suite) sums(what string, call device.Product, b, start []float32) {
+	s.Helper()
+	want := make([]real, len(start))
+	for j := range want {
+		var total sum
+		if call.Accumulate {
+			total.add(exact(start[j]))
+		}
+		for l := range call.B.Rows {
+			total.add(exact(b[l*len(start)+j]))
+		}
+		want[j] = total.real()
+	}
+	got := s.floats(call.ColumnSum)
+	s.close(what+" ColumnSum", got, want)
+	if call.B.Data.Type() == device.Float32 {
+		separate := s.result(start)
+		s.d.ColumnSum(separate, call.B, call.Accumulate)
+		s.same(what+" ColumnSum", got, s.floats(separate))
+	}
 }
 
 // multiply returns A·B + start.

@@ -12,18 +12,22 @@ func checkMisfits(s *suite) {
 	conv := d.NewConvolution(device.ConvolutionShape{In: 1, Out: 2, Height: 4, Width: 4, Kernel: 3, Padding: 1})
 	attention := d.NewAttention(device.AttentionShape{Heads: 2, HeadSize: 3, MaxLength: 4})
 	for name, call := range map[string]func(){
-		"Write":       func() { d.Write(f(3), make([]float32, 2)) },
-		"WriteType":   func() { d.Write(ints(3), make([]float32, 3)) },
-		"WriteInts":   func() { d.WriteInts(ints(2), make([]int32, 3)) },
-		"Read":        func() { d.Read(make([]float32, 2), f(3)) },
-		"ReadInts":    func() { d.ReadInts(make([]int32, 3), ints(2)) },
-		"Copy":        func() { d.Copy(f(2), f(3)) },
-		"CopyType":    func() { d.Copy(f(2), ints(2)) },
-		"MatMulTerms": func() { d.MatMul(device.Product{C: m(2, 3), A: m(2, 4), B: m(5, 3)}) },
-		"MatMulRows":  func() { d.MatMul(device.Product{C: m(2, 3), A: m(3, 4), B: m(4, 3)}) },
-		"MatMulCols":  func() { d.MatMul(device.Product{C: m(2, 3), A: m(2, 4), B: m(4, 4)}) },
-		"MatMulBias":  func() { d.MatMul(device.Product{C: m(2, 3), A: m(2, 4), B: m(4, 3), Bias: f(2)}) },
-		"MatMulPre":   func() { d.MatMul(device.Product{C: m(2, 3), A: m(2, 4), B: m(4, 3), Activation: device.ReLU}) },
+		"Write":           func() { d.Write(f(3), make([]float32, 2)) },
+		"WriteType":       func() { d.Write(ints(3), make([]float32, 3)) },
+		"WriteInts":       func() { d.WriteInts(ints(2), make([]int32, 3)) },
+		"Read":            func() { d.Read(make([]float32, 2), f(3)) },
+		"ReadInts":        func() { d.ReadInts(make([]int32, 3), ints(2)) },
+		"Copy":            func() { d.Copy(f(2), f(3)) },
+		"CopyType":        func() { d.Copy(f(2), ints(2)) },
+		"MatMulTerms":     func() { d.MatMul(device.Product{C: m(2, 3), A: m(2, 4), B: m(5, 3)}) },
+		"MatMulRows":      func() { d.MatMul(device.Product{C: m(2, 3), A: m(3, 4), B: m(4, 3)}) },
+		"MatMulCols":      func() { d.MatMul(device.Product{C: m(2, 3), A: m(2, 4), B: m(4, 4)}) },
+		"MatMulBias":      func() { d.MatMul(device.Product{C: m(2, 3), A: m(2, 4), B: m(4, 3), Bias: f(2)}) },
+		"MatMulColumnSum": func() { d.MatMul(device.Product{C: m(2, 3), A: m(2, 4), B: m(4, 3), ColumnSum: f(2)}) },
+		"MatMulColumnSumBias": func() {
+			d.MatMul(device.Product{C: m(2, 3), A: m(2, 4), B: m(4, 3), ColumnSum: f(3), Bias: f(3)})
+		},
+		"MatMulPre": func() { d.MatMul(device.Product{C: m(2, 3), A: m(2, 4), B: m(4, 3), Activation: device.ReLU}) },
 		"MatMulGradient": func() {
 			d.MatMul(device.Product{C: m(2, 3), A: m(2, 4), B: m(4, 3), Activation: device.ReLU, Gradient: true, Pre: m(2, 3)})
 		},

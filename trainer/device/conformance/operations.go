@@ -28,8 +28,8 @@ func matrixOperations() []operation {
 				C: s.emptyMatrix(m, n), A: s.inputMatrix(s.normal(m*k), m, k, transposed), B: s.inputMatrix(s.normal(n*k), k, n, whole),
 				Bias: s.input(s.normal(n)), Activation: device.GELU, Pre: s.emptyMatrix(m, n), Precision: precision,
 			}
-			grad := device.Product{C: s.resultMatrix(s.normal(m*n), m, n, whole), A: p.A, B: p.B, Accumulate: true, Precision: precision}
-			return func() { s.d.MatMul(p); s.d.MatMul(grad) }, tensors{p.C.Data, p.Pre.Data, grad.C.Data}
+			grad := device.Product{C: s.resultMatrix(s.normal(m*n), m, n, whole), A: p.A, B: p.B, ColumnSum: s.result(s.normal(n)), Accumulate: true, Precision: precision}
+			return func() { s.d.MatMul(p); s.d.MatMul(grad) }, tensors{p.C.Data, p.Pre.Data, grad.C.Data, grad.ColumnSum}
 		}}
 	}
 	return []operation{

@@ -62,6 +62,7 @@ func (s *suite) storedProducts() {
 				s.product(p)
 				p.accumulate, p.bias = false, true
 				s.product(p)
+				s.productsWithSum(p)
 			}
 			p.a, p.b, p.c = whole, transposed, whole
 			for _, f := range activations {
