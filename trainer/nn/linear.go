@@ -78,18 +78,25 @@ func (l *linear) Gradient(i int, dy, x device.Matrix, pass Pass) {
 		l.plan.Device.ColumnSum(l.bias.Grad, dy, pass.Accumulate)
 		return
 	}
+	l.plan.Device.MatMul(l.weightGradient(dy, x, pass))
+}
+
+func (l *linear) weightGradient(dy, x device.Matrix, pass Pass) device.Product {
 	p := device.Product{C: l.weight.matrix(l.weight.Grad), A: dy.T(), B: x, Accumulate: pass.Accumulate, Precision: l.plan.Precision}
 	if l.transposed {
 		p.A, p.B = x.T(), dy
 	}
-	l.plan.Device.MatMul(p)
+	return p
 }
 
-// gradients calls Gradient for both parameters.
+// gradients computes the gradients of both parameters of a layer with a transposed weight, in one
+// operation: its product reads dy by columns.
 func (l *linear) gradients(dy, x device.Matrix, pass Pass, ready func(*Param)) {
-	l.Gradient(1, dy, x, pass)
+	pass.grads(l.params)
+	p := l.weightGradient(dy, x, pass)
+	p.ColumnSum = l.bias.Grad
+	l.plan.Device.MatMul(p)
 	ready(l.bias)
-	l.Gradient(0, dy, x, pass)
 	ready(l.weight)
 }
 
