@@ -47,6 +47,12 @@ func BenchmarkGPT2(b *testing.B) {
 		in, out, wide := stored(p, rows, width), stored(p, rows, width), stored(p, rows, 4*width)
 		product := device.Product{C: wide, A: in, B: w.T(), Bias: bias, Precision: p}
 		measure("MatMul/"+name, 0, 2*rows*width*4*width, func() { d.MatMul(product) })
+		for suffix, dy := range map[string]device.Matrix{"": wide, "Square": out} {
+			grad := device.Product{C: matrix(width, dy.Cols), A: in.T(), B: dy, Precision: p}
+			measure("WeightGradient"+suffix+"/"+name, 0, 2*rows*width*float64(dy.Cols), func() { d.MatMul(grad) })
+			grad.ColumnSum = tensor(dy.Cols)
+			measure("WeightAndBiasGradient"+suffix+"/"+name, 0, 2*rows*width*float64(dy.Cols), func() { d.MatMul(grad) })
+		}
 		measure("GELU/"+name, 2*size*rows*4*width, 0, func() { d.Activate(device.GELU, wide.Data, wide.Data) })
 		measure("LayerNorm/"+name, (4+size)*rows*width, 0, func() { d.LayerNorm(out, mean, rstd, x, gain, shift) })
 		measure("AddLayerNorm/"+name, (8+2*size)*rows*width, 0, func() { d.AddLayerNorm(out, y, mean, rstd, x, in, gain, shift) })
