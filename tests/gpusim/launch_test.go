@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/tests/gpusim"
+	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 	"github.com/ddpbatch/ddpbatch/trainer/metrics"
 )
 
@@ -140,6 +141,46 @@ func TestLaunchOnGPUs(t *testing.T) {
 		launch(t, program, text, dir, 2, "train.epochs=1", "train.device=cuda", "train.strategy=zero3").losses(t)
 		launch(t, program, text, dir, 2, "train.epochs=2", "train.device=cpu").losses(t)
 		near(t, name+" here and there", launch(t, program, text, dir, 2, "train.device=cuda", "train.strategy=zero1").losses(t), want, 1e-4)
+	}
+}
+
+// TestStrategiesOnGPUs checks that all strategies train the same weights in bf16, bit for bit, although
+// cuBLASLt sums gradients of biases in an order of its own.
+func TestStrategiesOnGPUs(t *testing.T) {
+	gpusim.Require(t)
+	program := build(t)
+	path := filepath.Join(t.TempDir(), "text.txt")
+	check(t, os.WriteFile(path, []byte(strings.Repeat("all work and no play; ", 140)), 0o600))
+	text := strings.NewReplacer("TEXT", path).Replace(trainingJobs["gpt"])
+	run := func(set ...string) (weights string) { // SHA-256
+		all := append(set, "train.device=cuda", "train.precision=bf16", "train.backend=tcp", "train.epochs=1", "train.first_bucket=4 KiB", "train.bucket=4 KiB")
+		l := launch(t, program, text, t.TempDir(), 2, all...)
+		l.losses(t)
+		for _, e := range must[[]checkpoint.Entry](t)(checkpoint.List(filepath.Join(l.dir, "checkpoints"))) {
+			for _, f := range e.Manifest.Files {
+				if e.Manifest.Finished && f.Name == checkpoint.ModelFile {
+					weights = f.SHA256
+				}
+			}
+		}
+		if weights == "" {
+			t.Fatalf("%q: no weights", set)
+		}
+		return weights
+	}
+	for accumulate, sets := range map[string][]string{
+		"train.accumulate=1": {"train.strategy=zero1", "train.strategy=zero2", "train.strategy=zero3"},
+		"train.accumulate=2": {"train.strategy=zero1", "train.strategy=zero3,train.no_sync=true"},
+	} {
+		want := run(accumulate)
+		for _, set := range sets {
+			if run(append(strings.Split(set, ","), accumulate)...) != want {
+				t.Errorf("%s %s: the weights differ from those of ddp", accumulate, set)
+			}
+		}
+		if run(accumulate, "DDPBATCH_FUSION=bias,gelu,gelu_grad") == want {
+			t.Errorf("%s: DDPBATCH_FUSION does not change the weights", accumulate)
+		}
 	}
 }
 

@@ -121,7 +121,7 @@ void multiply(void *p) {
   }
   for (size_t i = 0; i < m && j->desc.sums(); i++) {
     float sum = 0;
-    for (size_t l = 0; l < k; l++) sum += a[l * m + i];
+    for (size_t l = k; l-- > 0;) sum += a[l * m + i];  // not in the order of the kernel
     put(const_cast<void *>(j->desc.bias), j->ld.type, i, sum);
   }
   if (j->once) delete j;
