@@ -89,9 +89,12 @@ func (l *linear) weightGradient(dy, x device.Matrix, pass Pass) device.Product {
 	return p
 }
 
-// gradients computes the gradients of both parameters of a layer with a transposed weight, in one
-// operation: its product reads dy by columns.
+// gradients computes the gradients of both parameters in one operation. The weight must be
+// transposed: otherwise dy is the left operand of its gradient.
 func (l *linear) gradients(dy, x device.Matrix, pass Pass, ready func(*Param)) {
+	if !l.transposed {
+		panic("nn: gradients of a layer whose weight is not transposed")
+	}
 	pass.grads(l.params)
 	p := l.weightGradient(dy, x, pass)
 	p.ColumnSum = l.bias.Grad
