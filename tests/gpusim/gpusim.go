@@ -15,7 +15,8 @@
 //	GPUSIM_FABRIC     directory that all processes share, for connections of the simulated NCCL (default: /dev/shm)
 //	GPUSIM_CAPABILITY compute capability (default: 9.0)
 //	GPUSIM_FAIL       injected failures, see driver/inject.cc
-//	GPUSIM_EPILOGUES  "none": cuBLASLt adds no bias, has no GELU, and sums no gradient of a bias
+//	GPUSIM_EPILOGUES  "none": cuBLASLt adds no bias, has no GELU, and sums no gradient of a bias;
+//	                  "half": algorithms that sum gradients of biases use half of the GPU
 //	GPUSIM_MUTATION   replacement in the PTX that the interpreter runs, see driver/module.cc
 //	GPUSIM_KERNELS    "ptx": an interpreter runs the PTX; "compare": also compare it with the host's code
 //

@@ -210,7 +210,7 @@ API int cublasLtMatmulAlgoGetHeuristic(Handle *h, Desc *t, Layout *a, Layout *b,
     r.algo.workspace = r.workspace = room <= p->workspace ? room : 0;
     memcpy(r.algo.align, p->align, sizeof r.algo.align);
     r.algo.shape[0] = d->rows, r.algo.shape[1] = d->cols, r.algo.shape[2] = t->transposed[0] ? a->rows : a->cols;
-    r.waves = 1;
+    r.waves = t->sums() && epilogues && !strcmp(epilogues, "half") ? 0.5f : 1;
   }
   return Success;
 }

@@ -59,6 +59,7 @@ int ddpb_lt_find(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddpb
     *found = 1;
     memcpy(plan->algo, best.algo, sizeof plan->algo);
     plan->workspace = best.workspace;
+    plan->waves = best.waves;
   }
 done:
   if ((p->gelu || p->slope || p->sum_a) && result == INVALID_VALUE) result = NOT_SUPPORTED;  // this version of cuBLASLt does not support the epilogue

@@ -32,6 +32,7 @@ typedef struct {
   void *handle, *desc, *a, *b, *d;
   uint64_t algo[8];
   size_t workspace;
+  float waves;
 } ddpb_lt_plan;
 
 typedef struct {

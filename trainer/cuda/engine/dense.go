@@ -146,6 +146,13 @@ func (d *Device) fusesColumnSum(p device.Product) bool {
 		d.options.Disabled&FuseBiasGrad == 0 && alignment(floats(p.ColumnSum)) >= minAlignment
 }
 
+// keepsOccupancy reports whether an algorithm with sums of B uses about as much of the GPU as the one
+// without, which can be nil. Narrow products need split-K, which cuBLASLt may not combine with the sums.
+// That would cost more than a kernel for the sums.
+func keepsOccupancy(with, without *blaslt.Plan) bool {
+	return without == nil || with.Occupancy() >= 0.9*without.Occupancy()
+}
+
 // tryBLAS computes a matrix multiplication with cuBLASLt: into the given matrix without the
 // activation, or into p.C and p.Pre with it. It reports whether that is supported, and whether the
 // activation was applied or the columns of B were summed.
@@ -176,7 +183,7 @@ func (d *Device) tryBLAS(p device.Product, to device.Matrix, bias driver.Ptr) (d
 	if d.fusesColumnSum(p) {
 		with := problem
 		with.SumB = true
-		if plan := d.planned(with); plan != nil {
+		if plan := d.planned(with); plan != nil && keepsOccupancy(plan, d.planned(problem)) {
 			d.submit(call{kind: multiplies, plan: plan, to: c, a: a, b: b, bias: floats(p.ColumnSum), workspace: workspace})
 			return true, true
 		}
