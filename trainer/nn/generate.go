@@ -137,8 +137,9 @@ func (g *Generator) normalize(y, x device.Matrix, l *layerNorm) {
 	g.device.LayerNorm(y, g.mean.Slice(0, x.Rows), g.rstd.Slice(0, x.Rows), x, l.weight.Data, l.bias.Data)
 }
 
-// product returns the matmul for a range of a layer's outputs: from left, as many as y has columns.
+// product returns the matmul for a range of the outputs of a layer with a transposed weight: from left,
+// as many as y has columns. It does not read [Param.Rounded], which is current only during a step.
 func (g *Generator) product(y, x device.Matrix, l *linear, left int) device.Product {
 	right := left + y.Cols
-	return device.Product{C: y, A: x, B: l.inByOut().Sub(0, l.in, left, right), Bias: l.bias.Data.Slice(left, right), Precision: g.precision}
+	return device.Product{C: y, A: x, B: l.weight.matrix(l.weight.Data).Sub(0, l.in, left, right), Bias: l.bias.Data.Slice(left, right), Precision: g.precision}
 }

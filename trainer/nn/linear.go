@@ -81,6 +81,7 @@ func (l *linear) Gradient(i int, dy, x device.Matrix, pass Pass) {
 	l.plan.Device.MatMul(l.weightGradient(dy, x, pass))
 }
 
+// weightGradient returns the matmul that computes the gradient of the weight.
 func (l *linear) weightGradient(dy, x device.Matrix, pass Pass) device.Product {
 	p := device.Product{C: l.weight.matrix(l.weight.Grad), A: dy.T(), B: x, Accumulate: pass.Accumulate, Precision: l.plan.Precision}
 	if l.transposed {
@@ -89,8 +90,8 @@ func (l *linear) weightGradient(dy, x device.Matrix, pass Pass) device.Product {
 	return p
 }
 
-// gradients computes the gradients of both parameters in one operation. The weight must be
-// transposed: otherwise dy is the left operand of its gradient.
+// gradients computes the gradients of both parameters in one matmul. The weight must be transposed:
+// only then is dy the right operand, whose columns a matmul can sum.
 func (l *linear) gradients(dy, x device.Matrix, pass Pass, ready func(*Param)) {
 	if !l.transposed {
 		panic("nn: gradients of a layer whose weight is not transposed")

@@ -73,14 +73,15 @@ func (p *Param) matrix(t device.Tensor) device.Matrix {
 }
 
 // operand returns the values of the parameter for a matmul: Rounded, if it is available and has the
-// pitch and the alignment of an operand that the matmul would round. The alignment can change the
-// algorithm of a matmul, and so the bits of its result.
+// pitch and the alignment of an operand that the matmul would round. Both can change the algorithm of
+// a matmul, and so the bits of its result. The transpose of a single row has two possible pitches, so
+// the matmul rounds it.
 func (p *Param) operand() device.Tensor {
 	const alignment = 256 // bytes
 	if p.Rounded.Len() == 0 || p.Rounded.Addr()%alignment != 0 {
 		return p.Data
 	}
-	if m, pitch := p.matrix(p.Rounded).Packed(); m.Cols != pitch {
+	if m, pitch := p.matrix(p.Rounded).Packed(); m.Rows == 1 || m.Cols != pitch {
 		return p.Data
 	}
 	return p.Rounded
