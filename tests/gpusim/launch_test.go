@@ -145,7 +145,7 @@ func TestLaunchOnGPUs(t *testing.T) {
 }
 
 // TestStrategiesOnGPUs checks that all strategies train the same weights in bf16, bit for bit, although
-// cuBLASLt sums gradients of biases in an order of its own.
+// cuBLASLt and the kernel sum the gradients of biases in different orders.
 func TestStrategiesOnGPUs(t *testing.T) {
 	gpusim.Require(t)
 	program := build(t)

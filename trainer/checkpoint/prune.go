@@ -80,7 +80,7 @@ func (k Retention) bestOf(entries []Entry) (value float64, at int) {
 // of later steps, and checkpoints of a newer version of the program. A later step was skipped when
 // the run resumed from an older one; the run replaces it when it saves that step again. A corrupt
 // checkpoint does not count, so no verified one is removed because of it. Prune also keeps
-// checkpoints of other runs, and those whose manifest the file system cannot read: they may be
+// checkpoints of other runs, and checkpoints whose manifest the file system cannot read: they may be
 // permanent, or the best. For the same reason, it keeps a candidate for the best checkpoint that the
 // file system cannot read.
 //

@@ -135,7 +135,7 @@ func (r *Recorder) MatMul(p device.Product) {
 // fusesColumnSum reports whether cuBLASLt sums the columns of B.
 func fusesColumnSum(p device.Product) bool {
 	const alignment = 16 // of the sums, in bytes
-	return !p.Accumulate && p.B.Data.Type() == device.BFloat16 && p.C.Data.Type() == device.Float32 && uintptr(p.ColumnSum.Base())%alignment == 0
+	return !p.Accumulate && p.B.Data.Type() == device.BFloat16 && p.C.Data.Type() == device.Float32 && p.ColumnSum.Addr()%alignment == 0
 }
 
 // pack records the rounding of an operand.

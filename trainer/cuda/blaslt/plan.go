@@ -109,8 +109,8 @@ func (h *Handle) Plan(p Product, workspace int) (*Plan, error) {
 func (p *Plan) Occupancy() float32 { return min(1, float32(p.plan.waves)) }
 
 // Run computes the product in the stream and adds beta times the previous contents of d. bias is the
-// address of the bias or of the sums of B, aligned to 16 bytes, or 0. pre is the address of GELU's
-// argument, aligned to 16 bytes, or 0. workspace has the size that was passed to [Handle.Plan].
+// address of the bias or of the sums of B, and pre the address of GELU's argument. Both are aligned to
+// 16 bytes, or 0. workspace has the size that was passed to [Handle.Plan].
 func (p *Plan) Run(s driver.Stream, a, b, d, bias, pre driver.Ptr, beta float32, workspace driver.Ptr) error {
 	r := C.ddpb_lt_run(&p.plan, C.uintptr_t(b), C.uintptr_t(a), C.uintptr_t(d), C.uintptr_t(bias), C.uintptr_t(pre), C.float(beta), C.uintptr_t(workspace), C.uintptr_t(s.Handle()))
 	if r != 0 {

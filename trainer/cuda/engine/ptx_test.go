@@ -44,9 +44,8 @@ func TestPTXMutations(t *testing.T) {
 
 // TestPTX checks that the PTX of all kernels gives the same bits as the kernels that are compiled for
 // the host: in the conformance suite, with large heads of attention and several tiles, and in two steps
-// of each model.
-// The interpreter also checks alignment, bounds, initialization, races, and the fences of wgmma. Each
-// tensor is an allocation.
+// of each model. The interpreter also checks alignment, bounds, initialization, races, the waits of
+// cp.async, and the fences of wgmma. Each tensor is an allocation.
 func TestPTX(t *testing.T) {
 	gpusim.Require(t)
 	compared := filepath.Join(t.TempDir(), "compared")

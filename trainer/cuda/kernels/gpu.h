@@ -70,14 +70,14 @@ DEVICE u32 to_bfloat16x2(float low, float high) {
   return b;
 }
 
-// shared_address returns the address of a pointer in shared memory.
+// shared_address and global_address return the address of a pointer in shared or global memory.
 DEVICE u32 shared_address(const void *p) { return u32(u64((__attribute__((address_space(3))) const void *)p)); }
+DEVICE u64 global_address(const void *p) { return u64((__attribute__((address_space(1))) const void *)p); }
 
 // copy_async_16 starts a copy of 16 bytes from global to shared memory, or of zeros if `used` is
 // false. copy_async_4 starts a copy of 4 bytes. Addresses are multiples of the size. The destination
 // is undefined until wait_copies, which waits for the copies of this thread; other threads can read
 // it after a barrier.
-DEVICE u64 global_address(const void *p) { return u64((__attribute__((address_space(1))) const void *)p); }
 DEVICE void copy_async_16(void *to, const void *from, bool used) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(shared_address(to)), "l"(global_address(from)), "r"(used ? 16 : 0) : "memory");
 }
