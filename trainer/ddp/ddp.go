@@ -259,10 +259,7 @@ func (s *Sharder) allocBuckets(rounded bool) {
 		return s.layout.elements / s.comm.Size()
 	}
 	values, grads := s.allocShared(size(wholeValues)), s.allocShared(size(wholeGrads))
-	var copies device.Tensor
-	if s.unrounded = rounded; rounded {
-		copies = s.memory.Alloc(device.BFloat16, s.layout.elements)
-	}
+	s.unrounded = rounded
 	take := func(from *device.Tensor, n int) device.Tensor {
 		t := from.Slice(0, n)
 		*from = from.Slice(n, from.Len())
@@ -280,7 +277,7 @@ func (s *Sharder) allocBuckets(rounded bool) {
 			b.value = take(&values, span.Elements)
 			b.valuePart = shardOf(b.value)
 			if rounded {
-				b.rounded = take(&copies, span.Elements)
+				b.rounded = s.memory.Alloc(device.BFloat16, span.Elements) // a separate tensor, so that its address is aligned
 			}
 			s.assignValues(i)
 		} else {

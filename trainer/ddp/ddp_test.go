@@ -275,3 +275,25 @@ func TestRoundedValues(t *testing.T) {
 		}
 	}
 }
+
+// alignedMemory allocates tensors at multiples of 256 bytes, like a GPU.
+type alignedMemory struct{ *cpu.Device }
+
+func (m alignedMemory) Alloc(t device.Type, n int) device.Tensor {
+	const alignment = 256
+	all := m.Device.Alloc(t, n+alignment)
+	skip := (alignment - int(all.Addr()%alignment)) / t.Size()
+	return all.Slice(skip, skip+n)
+}
+
+// TestRoundedValuesAreAligned checks that the rounded values of each bucket are aligned for matmuls,
+// also if the number of ranks is not a power of two.
+func TestRoundedValuesAreAligned(t *testing.T) {
+	ps := params(128, 128, 128)
+	New(newFakeGroup(3)[0], alignedMemory{cpu.New(1)}, ps, Options{Rounded: true, FirstBucket: 64, Bucket: 64})
+	for _, p := range ps {
+		if p.Rounded.Len() != p.Len() || p.Rounded.Addr()%256 != 0 {
+			t.Errorf("%d rounded values of %q at %#x", p.Rounded.Len(), p.Name, p.Rounded.Addr())
+		}
+	}
+}
