@@ -69,14 +69,14 @@ func createCheckpointDir(path string) error {
 // checkLocalCheckpointDir checks the checkpoint directory of a program on this node. The launcher has checked
 // it on its own node only, and a path such as /tmp/checkpoints is a different directory on each node. If the
 // directory is missing, checkLocalCheckpointDir creates it: another user could otherwise do so before the
-// program uses it. A directory that nobody can create, for example in a container, need not exist. In a
-// container, root may have no mapping.
+// program uses it. A directory that no user can create, for example in a container or on an automounter, need
+// not exist. In a container, root may have no mapping.
 func checkLocalCheckpointDir(path string) error {
 	_, err := checkCheckpointDir(path, safefile.OverflowUser())
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = createCheckpointDir(path); err == nil { // fails below if the path is a link to a missing directory
 			_, err = checkCheckpointDir(path, safefile.OverflowUser())
-		} else if errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) && len(rundir.Exposures(path)) == 0 {
+		} else if errors.Is(err, syscall.EROFS) || (errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)) && len(rundir.Exposures(path)) == 0 {
 			return nil
 		}
 	}

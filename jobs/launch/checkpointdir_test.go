@@ -125,6 +125,7 @@ func TestCheckpointDirOnAnotherNode(t *testing.T) {
 		{name: "missing", created: true},
 		{name: "missing with its parent", path: filepath.Join(t.TempDir(), "a/b"), created: true},
 		{name: "missing and impossible to create", path: "/sys/ddpbatch/checkpoints"},
+		{name: "missing below a virtual file system", path: "/proc/ddpbatch/checkpoints"},
 		{name: "own", make: func(path string) error { return mkdirMode(path, 0o755) }, created: true},
 		{name: "of root outside of a container", make: func(path string) error {
 			return errors.Join(mkdirMode(path, 0o755), os.Chown(path, safefile.OverflowUser(), -1))
