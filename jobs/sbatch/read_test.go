@@ -421,6 +421,7 @@ func TestConversion(t *testing.T) {
 		{name: "exit status of a command", script: "cp a b\nif [ $? -ne 0 ]; then exit 1; fi\n./c\nRC=$?\n[ $RC -eq 0 ] || exit $RC\nsrun python train.py\n",
 			toml: `lines = ["set +e", "cp a b; if [ $? -ne 0 ]; then exit 1; fi", "./c; RC=$?", "[ $RC -eq 0 ] || exit $RC", "set -e"]`},
 		{name: "exit status of an omitted command", script: "cp a b\necho c\nif [ $? -ne 0 ]; then exit 1; fi\nsrun python train.py\n", note: "if [ $?", changes: true, wrapped: "exit 1"},
+		{name: "exit status of the command before a call", script: "cp a b\ncheck() { [ $? -eq 0 ] || exit 1; }\ntar xf c\ncheck\nsrun python train.py\n", note: "check()", changes: true, wrapped: "check\n"},
 		{name: "exit status of a module", script: "module load a\nif [ $? -ne 0 ]; then exit 1; fi\nsrun python train.py\n", note: "if [ $?", changes: true, wrapped: "exit 1"},
 		{name: "copy of the script", script: "cp \"$0\" out/\nsrun python train.py\n", toml: "cp \\\"$0\\\" out/", note: "cp \"$0\" out/"},
 		{name: "programs at the same time", script: "for i in 1 2; do python train.py $i & done\nwait\n", note: "python train.py", changes: true, wrapped: "ddpbatch launch --set command.run=once -- python train.py $i &"},

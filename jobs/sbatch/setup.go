@@ -254,6 +254,7 @@ func (r *reader) prepare(list []*syntax.Stmt) {
 			if c.Name != nil {
 				r.functions[c.Name.Value] = c.Body
 			}
+			r.statusStep = 0 // $? in the body is the exit status of the command before the call
 			r.run(s)
 		case nil:
 			if slices.ContainsFunc(s.Redirs, writesFile) {
