@@ -80,7 +80,7 @@ func (c *command) layout() {
 	isPython := len(c.args) > 0 && strings.HasPrefix(path.Base(c.args[0].text), "python")
 	// The script starts the program once, and the program uses all nodes, GPUs, or tasks itself, for example with mpirun.
 	// A shell script may call srun, which would wait for the step that the script runs in.
-	j.once = !c.inSrun && !j.torchrun && j.image == "" && len(c.args) > 0 && (nodes > 1 || gpus > 1 || j.allocatedTasks() > 1 && !isPython || c.startsShellScript())
+	j.once = !c.inSrun && !j.torchrun && j.image == "" && len(c.args) > 0 && (nodes > 1 || gpus > 1 || j.allocatedTasks() > 1 && !isPython || isShellScript(c.args))
 	j.single = !c.inSrun && !j.torchrun && (&finder{r: r, functions: map[string]bool{}}).classify(c.args, 0) != launchProgram
 	if tasks := j.allocatedTasks(); j.single && !j.once && tasks > 1 && len(c.args) > 0 && !isPython {
 		c.change(fmt.Sprintf("%d tasks per node", tasks), "the program may start them in its container, but the job has one task on each node")
@@ -133,13 +133,14 @@ func (c *command) layout() {
 	}
 }
 
-// startsShellScript reports whether the program is a file with shell code.
-func (c *command) startsShellScript() bool {
-	args := c.args
-	if len(args) > 1 && slices.Contains(words("bash sh"), path.Base(args[0].text)) {
-		args = args[1:]
+// isShellScript reports whether a command starts a file with shell code.
+func isShellScript(args []arg) bool {
+	if slices.Contains(words("bash sh"), path.Base(args[0].text)) {
+		file := slices.IndexFunc(args[1:], func(a arg) bool { return !strings.HasPrefix(a.source(), "-") })
+		isCode := func(a arg) bool { return strings.HasSuffix(a.text, "c") && !strings.HasPrefix(a.text, "--") } // -c, -lc
+		return file >= 0 && !slices.ContainsFunc(args[1:1+file], isCode)
 	}
-	return strings.HasSuffix(args[0].source(), ".sh")
+	return strings.HasSuffix(strings.Trim(args[0].source(), `"`), ".sh")
 }
 
 // countRanks returns the number of ranks in the job. With torchrun, it counts the torchruns.
