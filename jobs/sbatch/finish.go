@@ -205,7 +205,7 @@ func (r *reader) keepJobName(line int) {
 	}
 	var name jobs.Name
 	if name.UnmarshalTOML(own) != nil {
-		r.change(line, "$SLURM_JOB_NAME", "the job cannot have the name of the script, "+own+": set name, or write the value")
+		r.change(line, "$SLURM_JOB_NAME", fmt.Sprintf("it is %s in the script, but %s in the job: write the value", own, r.job.name))
 		return
 	}
 	r.job.name = own

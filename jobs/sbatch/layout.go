@@ -86,7 +86,7 @@ func (c *command) layout() {
 		c.change(fmt.Sprintf("%d tasks per node", tasks), "the program may start them in its container, but the job has one task on each node")
 	}
 	if !c.inSrun && r.stepSignal.name != "" {
-		r.note(r.stepSignal.line, r.stepSignal.String(), "without srun, only the program of the job gets the signal: handle it, or remove slurm.signal_before_end")
+		r.note(r.stepSignal.line, r.stepSignal.String(), "without srun, the program gets the signal only in the job: handle it, or remove slurm.signal_before_end")
 	}
 	total := c.countRanks(nodes)
 	nodes = c.countNodes(nodes, total)

@@ -356,8 +356,8 @@ func (r *reader) noteVariables(names []string, why string) {
 	}
 }
 
-// defaultReason is the reason of a note about a variable or a parameter whose default is in the job file.
-const defaultReason = "the job file has the default; a value from the environment or the command line no longer applies"
+// defaultReason is the reason of a note about a variable or a parameter whose default, or empty value, is in the job file.
+const defaultReason = "the job file assumes that neither the environment nor the command line sets it"
 
 // shorten returns a part of the script on one line, without terminal control characters. It
 // shortens long text.
