@@ -72,15 +72,15 @@ func DecodeSome(src []byte, into any) error {
 // checkLimits returns a diagnostic if the document is nested too deeply for the decoder, or has a key
 // that is too long.
 func (l *layout) checkLimits() (d Diagnostic, ok bool) {
-	switch {
-	case l.tooDeep.known():
-		d = l.diagnosticAt(l.tooDeep)
-		d.Message = fmt.Sprintf("nested more than %d levels deep", maxDepth)
-	case l.tooLong.known():
-		d = l.diagnosticAt(l.tooLong)
-		d.Message = fmt.Sprintf("the key and the names of its tables are longer than %d bytes", maxKeyBytes)
-	default:
+	at, message := l.tooDeep, fmt.Sprintf("nested more than %d levels deep", maxDepth)
+	if l.tooLong.known() {
+		at, message = l.tooLong, fmt.Sprintf("the key and the names of its tables are longer than %d bytes", maxKeyBytes)
+	}
+	if !at.known() {
 		return d, false
 	}
+	d = l.diagnosticAt(at)
+	d.Message = message
+	l.redactEnv(&d, at.start)
 	return d, true
 }

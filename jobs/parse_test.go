@@ -466,6 +466,7 @@ func TestLongKeysAreRejected(t *testing.T) {
 		{"array of tables", "[[" + half + rest + "%s]]"},
 		{"key in an inline table", half + " = { " + rest + "%s = 1 }"},
 		{"key in an array", half + " = [[{}, { " + rest + "%s = 1 }]]"},
+		{"variable", "[setup.env]\n" + half + rest[len("setupenv"):] + `%s = "canary"`},
 	} {
 		var some struct{}
 		if err := DecodeSome(fmt.Appendf(nil, tt.text, ""), &some); err != nil {
@@ -475,8 +476,8 @@ func TestLongKeysAreRejected(t *testing.T) {
 		_, err := Parse("job.toml", long)
 		for what, err := range map[string]error{"some keys": DecodeSome(long, &some), "all keys": err} {
 			var found Diagnostics
-			if !errors.As(err, &found) || len(found) != 1 || !strings.Contains(found[0].Message, "longer than") || found[0].Line == 0 {
-				t.Errorf("%s of %d bytes, %s: %v", tt.name, maxKeyBytes+1, what, err)
+			if !errors.As(err, &found) || len(found) != 1 || !strings.Contains(found[0].Message, "longer than") || found[0].Line == 0 || strings.Contains(found[0].Source, "canary") {
+				t.Errorf("%s of %d bytes, %s: %+v", tt.name, maxKeyBytes+1, what, err)
 			}
 		}
 	}
