@@ -411,9 +411,9 @@ func TestConversion(t *testing.T) {
 		{name: "wait for a list of processes", script: "./a &\nP+=($!)\nwait \"${P[@]}\"\n./b &\nP=($!)\nfor p in ${P[@]}; do wait $p; done\nsrun python train.py\n", toml: `"wait \"${P[@]}\"", "./b &"`},
 		{name: "command of eval that a condition changes", script: "C=\"srun python train.py\"\n[ -d a ] && C+=\" --a\"\neval \"$C\"\n", note: "the command", changes: true, toml: `argv = ["false"]`},
 		{name: "shell script in a job of one task", script: "#!/bin/bash\n#SBATCH --nodes=1 --ntasks=1\nbash train.sh a\n", wrap: true, toml: "\"train.sh\", \"a\"]\nrun = \"once\"\n", wrapped: "ddpbatch launch --set command.run=once -- bash train.sh"},
-		{name: "shell script with options", script: "#SBATCH --ntasks=1\nbash -x --norc train\n", toml: "\"--norc\", \"train\"]\nrun = \"once\"\n"},
-		{name: "shell script in a directory of the user", script: "#SBATCH --ntasks=1\nbash \"$D/train.sh\"\n", toml: "train.sh\\\"\"]\nrun = \"once\"\n"},
-		{name: "shell code in a job of one task", script: "#SBATCH --ntasks=1\nexport NCCL_SOCKET_IFNAME=ib0\nbash -lc 'python train.py'\n", note: "NCCL_SOCKET_IFNAME", toml: `"python train.py"]`}, // not once
+		{name: "shell script with options", script: "#!/bin/bash\n#SBATCH --nodes=1 --ntasks=1\nbash -x --norc train\n", toml: "\"--norc\", \"train\"]\nrun = \"once\"\n"},
+		{name: "shell script in a directory of the user", script: "#!/bin/bash\n#SBATCH --nodes=1 --ntasks=1\nbash \"$D/train.sh\"\n", toml: "train.sh\\\"\"]\nrun = \"once\"\n"},
+		{name: "shell code in a job of one task", script: "#!/bin/bash\n#SBATCH --nodes=1 --ntasks=1\nexport NCCL_SOCKET_IFNAME=ib0\nbash -lc 'python train.py'\n", note: "NCCL_SOCKET_IFNAME", toml: `"python train.py"]`}, // not once
 		{name: "name that a job cannot have", script: "#SBATCH --job-name=a/b\ntouch $SLURM_JOB_NAME\nsrun python train.py\n", note: "$SLURM_JOB_NAME", changes: true, wrapped: "touch $SLURM_JOB_NAME"},
 		{name: "signal for steps", script: "#SBATCH --signal=USR1@90\npython train.py\n", toml: `signal_before_end = "90s"`, note: "--signal=USR1@90"},
 		{name: "signal for the batch script", script: "#SBATCH --signal=B:USR1@90\npython train.py\n", toml: `signal_before_end = "90s"`},
