@@ -151,8 +151,8 @@ func (r *reader) isUnset(name string) bool {
 	return false
 }
 
-// isEmpty reports whether a part of a word is a variable of Slurm about the tasks of the job that is empty. Options of
-// sbatch often set the other variables of isUnset.
+// isEmpty reports whether a part of a word is a variable of isUnset that is empty in the script, such as
+// $SLURM_CPUS_PER_TASK. It ignores variables of arrays, because users often give --array to sbatch.
 func (r *reader) isEmpty(n syntax.Node) bool {
 	p, ok := n.(*syntax.ParamExp)
 	if !ok || p.Param == nil || hasDefault(p) || r.inRank || r.shellOptions["nounset"] {
