@@ -403,7 +403,7 @@ func TestConversion(t *testing.T) {
 		{name: "return to the first directory", script: "[ -d a ] && cd a\ntouch b\ncd $SLURM_SUBMIT_DIR\ntouch c\nsrun python train.py\n", toml: `"touch b", "cd /home/ada/project", "touch c", "set -e"]`},
 		{name: "stack with the first directory", script: "pushd $SLURM_SUBMIT_DIR\npushd a\npushd\ntouch b\nsrun python train.py\n", toml: `"pushd /home/ada/project", "pushd a", "pushd", "touch b", "export RANK_DIRECTORY=$PWD"`, note: "$RANK_DIRECTORY"},
 		{name: "empty operand", script: "N=$(( $SLURM_CPUS_PER_TASK * 2 ))\nsrun python train.py $N ${SLURM_CPUS_PER_TASK}a\n", note: "$SLURM_CPUS_PER_TASK", changes: true, wrapped: "train.py $N"},
-		{name: "number of cores that is empty in the script", script: "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\nsrun python train.py\n", toml: "[setup.env]\nOMP_NUM_THREADS = \"\"\n", note: "$SLURM_CPUS_PER_TASK"},
+		{name: "number of cores that is empty in the script", script: "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\nsrun python train.py\n", note: "$SLURM_CPUS_PER_TASK", changes: true, wrapped: "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK"},
 		{name: "network of a program that runs once", script: "#!/bin/bash\n#SBATCH --nodes=2 --gpus-per-node=2\nexport NCCL_SOCKET_IFNAME=ib0\ndeepspeed train.py\n", toml: `lines = ["export NCCL_SOCKET_IFNAME=ib0"]`},
 		{name: "network of ranks", script: "export NCCL_SOCKET_IFNAME=ib0\nsrun python train.py\n", toml: "[command]", note: "NCCL_SOCKET_IFNAME"},
 		{name: "cores of srun", script: "#SBATCH -c 4\nexport SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\nsrun ./prepare\nsrun python train.py\n", toml: `"export SRUN_CPUS_PER_TASK=4", "srun ./prepare"`},

@@ -88,8 +88,6 @@ func (r *reader) inspect(w *syntax.Word) inspection {
 			if m := numericRange().FindString(n.Value); !quoted[n] && (len(m) > len("{00..99}") || strings.Count(n.Value, "{") > maxBraces) {
 				x.possible = false
 			}
-		case *syntax.ArithmExp:
-			x.possible = x.possible && !hasNode(n, r.isEmpty) // bash reports an error
 		case *syntax.BinaryArithm:
 			if n.Op == syntax.Pow || n.Op == syntax.Shl {
 				x.possible = false
@@ -111,10 +109,6 @@ func (r *reader) inspect(w *syntax.Word) inspection {
 			_, known := r.vars[name]
 			if n.Excl || n.Width || n.Names != 0 {
 				x.possible = false
-			}
-			if r.isEmpty(n) {
-				x.environ.unset[name] = true
-				x.defaults = append(x.defaults, name)
 			}
 			if hasDefault(n) && !known {
 				switch {
@@ -149,17 +143,6 @@ func (r *reader) isUnset(name string) bool {
 		return r.job.array == "" && !bytes.Contains(r.src, []byte("SBATCH -a")) && !bytes.Contains(r.src, []byte("--array"))
 	}
 	return false
-}
-
-// isEmpty reports whether a part of a word is a variable of isUnset that is empty in the script, such as
-// $SLURM_CPUS_PER_TASK. It ignores variables of arrays, because users often give --array to sbatch.
-func (r *reader) isEmpty(n syntax.Node) bool {
-	p, ok := n.(*syntax.ParamExp)
-	if !ok || p.Param == nil || hasDefault(p) || r.inRank || r.shellOptions["nounset"] {
-		return false
-	}
-	name := p.Param.Value
-	return isSlurmVariable(name) && !strings.HasPrefix(name, "SLURM_ARRAY") && r.isUnset(name) && !r.scriptVars[name] && !r.vars[name].Set
 }
 
 // changesEnvironment matches setup commands that export variables.
