@@ -20,9 +20,6 @@ import (
 // earlier. The usual start takes a few seconds, and longer on a busy machine.
 const startTimeout = 2 * time.Minute
 
-// databaseTimeout is the additional time for the creation of a database, which syncs many small files.
-const databaseTimeout = 2 * time.Minute
-
 // A Cluster is a running cluster. Its methods are safe for concurrent use.
 type Cluster struct {
 	opts Options
@@ -57,11 +54,7 @@ func Start(ctx context.Context, o Options) (c *Cluster, err error) {
 		c.temp = true
 	}
 	c.opts, c.dir = o, layout(o.Dir)
-	limit := startTimeout
-	if o.Accounting {
-		limit += databaseTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := c.up(ctx); err != nil {
 		err = fmt.Errorf("start cluster: %w\n%s", err, c.Logs())
