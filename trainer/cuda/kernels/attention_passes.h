@@ -159,6 +159,12 @@ template <class U, u32 N> DEVICE void load_tile(u16 *to, const Rows &rows, u32 p
 // tile_of returns the tile of the first or second matrix in a buffer.
 template <class U> DEVICE u16 *tile_of(u16 *tiles, u32 buffer, u32 matrix) { return tiles + (2 * buffer + matrix) * U::elements(U::TILE); }
 
+// load_tiles loads a tile of each of two matrices into a buffer, like load_tile.
+template <class U> DEVICE void load_tiles(u16 *tiles, u32 buffer, const Rows &x, const Rows &y, u32 per_sample, u32 first) {
+  load_tile<U, U::TILE>(tile_of<U>(tiles, buffer, 0), x, per_sample, first);
+  load_tile<U, U::TILE>(tile_of<U>(tiles, buffer, 1), y, per_sample, first);
+}
+
 // start_tiles starts to load the first tiles, from row `at`, if U::BUFFERS is 2. load(buffer, at) loads
 // tiles. It returns the buffer for next_tiles.
 template <class U, class L> DEVICE u32 start_tiles(u32 at, L load) {
@@ -224,10 +230,7 @@ template <class U, class A> DEVICE void forward(u16 *out, u64 out_stride, float 
   float factor = factor_of(a);
   load_tile<U, U::OWN>(q, Rows(a.q, h, a.queries, a.q_stride), a.queries, first);
   u32 before = a.keys - a.queries, last = first + U::OWN - 1 < a.queries ? first + U::OWN - 1 : a.queries - 1, end = last + before + 1;
-  auto load = [&](u32 buffer, u32 at) INLINE {
-    load_tile<U, U::TILE>(tile_of<U>(tiles, buffer, 0), keys, a.keys, at);
-    load_tile<U, U::TILE>(tile_of<U>(tiles, buffer, 1), values, a.keys, at);
-  };
+  auto load = [&](u32 buffer, u32 at) INLINE { load_tiles<U>(tiles, buffer, keys, values, a.keys, at); };
   for (u32 at = 0, buffer = start_tiles<U>(at, load); at < end; at += U::TILE) {
     next_tiles<U>(buffer, at, end, load);
     u16 *k = tile_of<U>(tiles, buffer, 0), *v = tile_of<U>(tiles, buffer, 1);
@@ -303,10 +306,7 @@ template <class U, class A> DEVICE void query_grad(const A &a, const Gradients &
   load_tile<U, U::OWN>(q, Rows(a.q, h, a.queries, a.q_stride), a.queries, first);
   load_tile<U, U::OWN>(dout, douts, a.queries, first);
   u32 before = a.keys - a.queries, last = first + U::OWN - 1 < a.queries ? first + U::OWN - 1 : a.queries - 1, end = last + before + 1;
-  auto load = [&](u32 buffer, u32 at) INLINE {
-    load_tile<U, U::TILE>(tile_of<U>(tiles, buffer, 0), keys, a.keys, at);
-    load_tile<U, U::TILE>(tile_of<U>(tiles, buffer, 1), values, a.keys, at);
-  };
+  auto load = [&](u32 buffer, u32 at) INLINE { load_tiles<U>(tiles, buffer, keys, values, a.keys, at); };
   for (u32 at = 0, buffer = start_tiles<U>(at, load); at < end; at += U::TILE) {
     next_tiles<U>(buffer, at, end, load);
     u16 *k = tile_of<U>(tiles, buffer, 0), *v = tile_of<U>(tiles, buffer, 1);
@@ -343,8 +343,7 @@ template <class U, class A> DEVICE void key_grad(const A &a, const Gradients &g)
   load_tile<U, U::OWN>(v, Rows(a.v, h, a.keys, a.v_stride), a.keys, first);
   u32 before = a.keys - a.queries, begin = first > before ? (first - before) / U::TILE * U::TILE : 0;  // the first query that attends to one of the keys
   auto load = [&](u32 buffer, u32 at) INLINE {
-    load_tile<U, U::TILE>(tile_of<U>(tiles, buffer, 0), queries, a.queries, at);
-    load_tile<U, U::TILE>(tile_of<U>(tiles, buffer, 1), douts, a.queries, at);
+    load_tiles<U>(tiles, buffer, queries, douts, a.queries, at);
     float *delta = sums + buffer * 2 * U::TILE, *log_sums = delta + U::TILE;
     if (u32 r = thread_x(); r < U::TILE) {
       u32 query = at + r < a.queries ? at + r : a.queries - 1;
