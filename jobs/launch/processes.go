@@ -49,8 +49,12 @@ func (p *userProcess) isBackground(shell *userProcess) bool {
 }
 
 // workers returns the children of a launcher that are its workers, and reports whether
-// the process is a launcher at all.
+// the process is a launcher at all. The environment of a process that has ended is unknown, so it
+// does not show whether its children have a new TORCHELASTIC_RUN_ID.
 func (p *userProcess) workers() (workers []*userProcess, launcher bool) {
+	if p.Ended {
+		return nil, false
+	}
 	for _, c := range p.children {
 		if c.elasticID != "" && c.elasticID != p.elasticID {
 			workers = append(workers, c)
@@ -122,6 +126,9 @@ func (p *userProcess) describe() {
 	argv := strings.Split(file("cmdline"), "\x00")
 	p.launcher, p.wrapper = isLauncher(argv), isWrapper(argv)
 	p.elasticID, _ = lookupIn(strings.Split(file("environ"), "\x00"))("TORCHELASTIC_RUN_ID")
+	if now, err := process.Read(p.PID); err != nil || now.Start != p.Start || now.Ended {
+		p.Ended = true // perhaps while its files were read
+	}
 	for _, c := range p.children {
 		c.describe()
 	}

@@ -123,8 +123,11 @@ func (r *stopRequest) findHandlers(p *userProcess) (targets []*userProcess) {
 		return targets
 	}
 	switch {
-	case p.Ended:
-		return nil
+	case p.Ended: // perhaps meanwhile: its children are still running
+		for _, c := range p.children {
+			targets = append(targets, r.findHandlers(c)...)
+		}
+		return targets
 	case p.wrapper && len(p.children) > 0:
 		for _, c := range p.children {
 			targets = append(targets, r.findHandlers(c)...)

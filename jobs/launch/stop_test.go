@@ -76,6 +76,7 @@ func TestStopTargets(t *testing.T) {
 		{"deepspeed", with(userProcess{Stat: process.Stat{PID: 1}, launcher: true}, with(userProcess{Stat: process.Stat{PID: 2}, launcher: true}, handler(3), handler(4))), nil, []int{3, 4}, true, false},
 		{"workers that are shells", plain(1, with(userProcess{Stat: process.Stat{PID: 2}, elasticID: "none", shell: true}, worker(3, usr1))), nil, []int{3}, true, false},
 		{"the shell has ended", nil, []*userProcess{handler(2, handler(3)), plain(4)}, []int{2}, true, false},
+		{"shell below a shell ends meanwhile", shell(1, with(userProcess{Stat: process.Stat{PID: 2, Ended: true}}, worker(3, usr1))), nil, []int{3}, true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := stopRequest{signal: syscall.SIGUSR1}
@@ -347,5 +348,32 @@ func TestTargetsOfShellThatEndsMeanwhile(t *testing.T) {
 	r.findTargets(shell, nil)
 	if !slices.Equal(r.targets, []*userProcess{command}) {
 		t.Errorf("got targets %v, want the command", r.targets)
+	}
+}
+
+// TestShellEndsWhileItIsDescribed checks that a shell is not taken for torchrun if it ends before its
+// environment is read: all processes of a rank have TORCHELASTIC_RUN_ID.
+func TestShellEndsWhileItIsDescribed(t *testing.T) {
+	cmd := exec.Command("bash", "-c", "kill -STOP $$")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Wait() }()
+	stat, err := process.Read(cmd.Process.Pid)
+	if err == nil {
+		err = cmd.Process.Kill()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	(&userProcess{Stat: stat}).waitForEnd(nil) // not Wait: the parent of a real shell has not waited either
+	command := &userProcess{Stat: process.Stat{PID: 1 << 30}, elasticID: "run", caught: process.Mask(syscall.SIGTERM)}
+	shell := &userProcess{Stat: stat}
+	shell.describe()
+	shell.children = []*userProcess{command}
+	r := &stopRequest{pid: shell.PID, signal: syscall.SIGTERM}
+	r.findTargets(shell, nil)
+	if len(r.launchers) > 0 || !slices.Equal(r.targets, []*userProcess{command}) {
+		t.Errorf("got %d launchers and targets %v, want only the command", len(r.launchers), r.targets)
 	}
 }
