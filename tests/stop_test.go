@@ -5,12 +5,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/internal/atomicfile"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/tests/cluster"
 )
@@ -43,7 +45,13 @@ func (s site) writeStoppableJob(t *testing.T, name, command, slurm string, reque
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.write("save.py", string(text))
+	// Programs of parallel tests read the file meanwhile.
+	if err := atomicfile.Write(filepath.Join(s.home, "save.py"), atomicfile.Options{NoSync: true}, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
 	s.write(name+".toml", fmt.Sprintf("name = %q\n[slurm]\nnodes = 2\ntasks_per_node = 2\n%s\n[setup]\nenv = { PATH = \"/usr/bin:/bin\", PET_REDIRECTS = \"9:1\", PET_TEE = \"9:1\" }\n[restart]\nrequeue = %d\n[command]\n%s\n",
 		name, slurm, requeue, fmt.Sprintf(command, name)))
 	return name
