@@ -53,11 +53,12 @@ func TestAccounting(t *testing.T) {
 	}
 
 	begin = time.Now()
+	stop := ticks(t)
 	if err := c.Stop(); err != nil {
 		t.Error(err)
 	}
 	t.Logf("stopped after %v", time.Since(begin).Round(time.Millisecond))
-	for _, p := range append(within(t, all), leftovers(t, dir)...) {
+	for _, p := range append(within(t, all, stop), leftovers(t, dir)...) {
 		t.Errorf("left behind: %s", p)
 	}
 }

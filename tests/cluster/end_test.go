@@ -11,10 +11,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // victimVar names an environment variable with a directory. If it is set, the test program starts a
@@ -40,7 +43,12 @@ func victim(dir string) {
 	for _, m := range c.machines {
 		fmt.Println("machine", m.pid())
 	}
-	fmt.Println("login", c.net.login)
+	link, err := net.InterfaceByName(c.net.login)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("login", link.Index)
 	fmt.Println("ready")
 	select {}
 }
@@ -59,9 +67,20 @@ func spaces(t *testing.T, pid int) []string {
 	return s
 }
 
-// within lists the processes in one of the namespaces, except dead ones: the machine's init process
-// may take time to reap them.
-func within(t *testing.T, spaces []string) []string {
+// ticks returns the time since the machine started in the clock ticks of startTime.
+func ticks(t *testing.T) int64 {
+	t.Helper()
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		t.Fatal(err)
+	}
+	return now.Nano() / (int64(time.Second) / 100) // USER_HZ is 100 on all of Go's Linux ports
+}
+
+// within lists the processes in one of the namespaces that started by the given time, except dead
+// ones: the machine's init process may take time to reap them. A process that started later may be
+// in a namespace of another test that got the number of an old one.
+func within(t *testing.T, spaces []string, by int64) []string {
 	t.Helper()
 	var found []string
 	links, err := filepath.Glob("/proc/[0-9]*/ns/*")
@@ -77,7 +96,15 @@ func within(t *testing.T, spaces []string) []string {
 		if _, err := fmt.Sscanf(link, "/proc/%d/", &pid); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := startTime(pid); err == nil {
+		start, err := startTime(pid)
+		if err != nil {
+			continue
+		}
+		started, err := strconv.ParseInt(start, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if started <= by {
 			found = append(found, link)
 		}
 	}
@@ -106,11 +133,13 @@ func TestStopLeavesNothing(t *testing.T) {
 			t.Fatalf("the job does not run on n2:\n%s", temp.Logs())
 		}
 	}
-	if len(within(t, all)) == 0 {
+	stop := ticks(t)
+	if len(within(t, all, stop)) == 0 {
 		t.Fatal("no process is in the cluster's namespaces")
 	}
-	login, dir := temp.net.login, temp.Dir()
-	if _, err := net.InterfaceByName(login); err != nil {
+	dir := temp.Dir()
+	login, err := net.InterfaceByName(temp.net.login)
+	if err != nil {
 		t.Fatal(err)
 	}
 	begin := time.Now()
@@ -118,14 +147,15 @@ func TestStopLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("stopped after %v", time.Since(begin).Round(time.Millisecond))
-	for _, p := range within(t, all) {
+	for _, p := range within(t, all, stop) {
 		t.Errorf("left behind: %s", p)
 	}
 	for _, line := range leftovers(t, dir) {
 		t.Errorf("left behind: %s", line)
 	}
-	if _, err := net.InterfaceByName(login); err == nil {
-		t.Errorf("left behind: link %s", login)
+	// Another test may have a new link with the old name, but not with the old index.
+	if _, err := net.InterfaceByIndex(login.Index); err == nil {
+		t.Errorf("left behind: link %s", login.Name)
 	}
 	if _, err := os.Stat(dir); err == nil {
 		t.Errorf("left behind: temporary directory %s", dir)
@@ -169,14 +199,14 @@ func TestKilledOwner(t *testing.T) {
 	})
 	var pids []int
 	var all []string
-	var login string
+	var login int
 	ready := false
 	for scan := bufio.NewScanner(out); !ready && scan.Scan(); {
 		var pid int
 		if n, _ := fmt.Sscanf(scan.Text(), "machine %d", &pid); n == 1 {
 			pids = append(pids, pid)
 			all = append(all, spaces(t, pid)...)
-		} else if n, _ := fmt.Sscanf(scan.Text(), "login %s", &login); n == 0 {
+		} else if n, _ := fmt.Sscanf(scan.Text(), "login %d", &login); n == 0 {
 			if ready = scan.Text() == "ready"; !ready {
 				t.Log(scan.Text())
 			}
@@ -191,6 +221,7 @@ func TestKilledOwner(t *testing.T) {
 	if err := syscall.Kill(pids[0], syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	killed := ticks(t)
 	if err := owner.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -207,15 +238,14 @@ func TestKilledOwner(t *testing.T) {
 			t.Fatalf("machines %v outlive their owner", alive)
 		}
 	}
-	// Call the first action of a start separately, because a new namespace may get the number of an
-	// old one.
+	// Call the first action of a start separately, because it alone must end what is left.
 	begin := time.Now()
 	lock, err := layout(dir).claim()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("all gone after %v", time.Since(begin).Round(time.Millisecond))
-	for _, p := range within(t, all) {
+	for _, p := range within(t, all, killed) {
 		t.Errorf("left behind: %s", p)
 	}
 	if err := lock.Close(); err != nil {
@@ -228,15 +258,15 @@ func TestKilledOwner(t *testing.T) {
 	if got := mustOutput(t, c, "squeue", "-h", "-t", "all", "-o", "%T"); strings.Contains(got, "RUNNING") {
 		t.Errorf("the dead cluster's jobs are still there: %q", got)
 	}
-	// The kernel removes links a moment after their last process. The new cluster may have the same
-	// link name.
-	for deadline := time.Now().Add(2 * time.Minute); login != c.net.login; time.Sleep(20 * time.Millisecond) {
-		if _, err := net.InterfaceByName(login); err != nil {
+	// The kernel removes links a moment after their last process. Another cluster may already have
+	// a link with the name of this one, but not with its index.
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		link, err := net.InterfaceByIndex(login)
+		if err != nil {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Errorf("left behind: link %s", login)
-			break
+			t.Fatalf("left behind: link %s", link.Name)
 		}
 	}
 }
