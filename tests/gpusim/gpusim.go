@@ -17,6 +17,7 @@
 //	GPUSIM_FAIL       injected failures, see driver/inject.cc
 //	GPUSIM_EPILOGUES  "none": cuBLASLt adds no bias, has no GELU, and sums no gradient of a bias;
 //	                  "half": algorithms that sum gradients of biases use half of the GPU
+//	GPUSIM_ALGORITHMS "differ": cuBLASLt's second algorithm sums in descending order
 //	GPUSIM_MUTATION   replacement in the PTX that the interpreter runs, see driver/module.cc
 //	GPUSIM_KERNELS    "ptx": an interpreter runs the PTX; "compare": also compare it with the host's code
 //

@@ -1,7 +1,8 @@
 // A libcublasLt with the functions that the trainer calls. Matrices are column-major, as in
 // cuBLASLt. Sums are in float32, over k in ascending order. It rejects everything that the trainer
 // does not use: an unknown attribute, a pointer with less alignment than the heuristics were given,
-// and a workspace that is too small.
+// and a workspace that is too small. With GPUSIM_ALGORITHMS=differ, the second algorithm sums in
+// descending order.
 #include <dlfcn.h>
 
 #include <cmath>
@@ -67,6 +68,7 @@ struct Job {
   const void *c;
   void *d;
   Layout la, lb, lc, ld;
+  bool descending;
   bool once;
 };
 
@@ -99,7 +101,8 @@ void multiply(void *p) {
       a[l * m + i] = number(j->a, j->la.type, j->desc.transposed[0] ? i * size_t(j->la.ld) + l : l * size_t(j->la.ld) + i);
   for (size_t col = 0; col < n; col++) {
     std::fill(sums.begin(), sums.end(), 0.0f);
-    for (size_t l = 0; l < k; l++) {
+    for (size_t step = 0; step < k; step++) {
+      size_t l = j->descending ? k - 1 - step : step;
       float b = number(j->b, j->lb.type, j->desc.transposed[1] ? l * size_t(j->lb.ld) + col : col * size_t(j->lb.ld) + l);
       const float *row = &a[l * m];
       for (size_t i = 0; i < m; i++) sums[i] += row[i] * b;
@@ -218,10 +221,11 @@ API int cublasLtMatmul(Handle *h, Desc *t, const float *alpha, const void *a, La
                        void *d, Layout *ld, const Algo *algo, void *, size_t workspace, void *stream) {
   if (!h || !algo || !fit(*t, *la, *lb, *lc, *ld)) return InvalidValue;
   if (algo->number < 1 || algo->number > 3 || workspace < algo->workspace) return InvalidValue;
+  const char *differ = getenv("GPUSIM_ALGORITHMS");
   const void *at[4] = {a, b, c, d};
   for (int i = 0; i < 4; i++)
     if (uintptr_t(at[i]) % algo->align[i]) return NotSupported;
-  auto *j = new Job{*t, *alpha, *beta, a, b, c, d, *la, *lb, *lc, *ld, true};
+  auto *j = new Job{*t, *alpha, *beta, a, b, c, d, *la, *lb, *lc, *ld, algo->number == 2 && differ && !strcmp(differ, "differ"), true};
   if (algo->shape[0] != ld->rows || algo->shape[1] != ld->cols || algo->shape[2] != inner(*j)) {
     delete j;
     return InvalidValue;

@@ -47,7 +47,7 @@ static int heuristic(void *handle, void *desc, void *a, void *b, void *c, void *
 }
 
 int main(int argc, char **argv) {
-  static const char *names[] = {"Create", "Destroy", "MatmulDescCreate", "MatmulDescDestroy", "MatmulDescSetAttribute", "MatrixLayoutCreate", "MatrixLayoutDestroy",
+  static const char *names[] = {"GetVersion", "Create", "Destroy", "MatmulDescCreate", "MatmulDescDestroy", "MatmulDescSetAttribute", "MatrixLayoutCreate", "MatrixLayoutDestroy",
                                 "MatmulPreferenceCreate", "MatmulPreferenceDestroy", "MatmulPreferenceSetAttribute", "MatmulAlgoGetHeuristic", "Matmul"};
   _Static_assert(sizeof(ddpb_lt_result) == 96, "cublasLtMatmulHeuristicResult_t");
   void *h = argc == 2 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
@@ -73,11 +73,11 @@ int main(int argc, char **argv) {
   };
   for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
     ddpb_lt_plan plan;
-    int found = -1;
     epilogue = 0;
-    int status = ddpb_lt_find(&lt, NULL, &problems[i], &plan, &found);
-    if (status != 15 || found) failures++, printf("problem %zu: status %d, found %d\n", i, status, found);
+    int status = ddpb_lt_find(&lt, NULL, &problems[i], DDPB_LT_MAX_ALGORITHMS, &plan);
+    if (status != 15 || plan.count) failures++, printf("problem %zu: status %d, found %d\n", i, status, plan.count);
   }
+  if (ddpb_lt_version(&real) < 110000) failures++, printf("version %zu\n", ddpb_lt_version(&real));
   printf("%d calls, %d failures\n", calls, failures);
   return failures ? 1 : 0;
 }

@@ -2,8 +2,6 @@
 
 #include "calls.h"
 
-#include <string.h>
-
 enum { FLOAT32 = 0, BFLOAT16 = 14, COMPUTE_32F = 68 };
 enum { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_EPILOGUE = 7, DESC_BIAS_POINTER = 8, DESC_AUX_POINTER = 11, DESC_AUX_LD = 12 };
 enum { EPILOGUE_BIAS = 4, EPILOGUE_GELU_AUX = 160, EPILOGUE_DGELU = 192, EPILOGUE_BGRADA = 256 };
@@ -11,6 +9,7 @@ enum { PREF_MAX_WORKSPACE = 1, PREF_REDUCTION = 3, PREF_ALIGN_A = 5, PREF_ALIGN_
 enum { INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
 enum { REDUCTION_COMPUTE_TYPE = 2 };  // split-K partial sums are reduced in the workspace, in order
 
+size_t ddpb_lt_version(const ddpb_lt *lt) { return lt->version(); }
 int ddpb_lt_create(const ddpb_lt *lt, void **handle) { return lt->create(handle); }
 int ddpb_lt_destroy(const ddpb_lt *lt, void *handle) { return lt->destroy(handle); }
 
@@ -23,16 +22,14 @@ int ddpb_lt_destroy(const ddpb_lt *lt, void *handle) { return lt->destroy(handle
     } \
   } while (0)
 
-int ddpb_lt_find(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddpb_lt_plan *plan, int *found) {
+int ddpb_lt_find(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, int most, ddpb_lt_plan *plan) {
   int result = 0;
   int32_t yes = 1;
   uint32_t epilogue = (p->bias ? EPILOGUE_BIAS : 0) | (p->gelu ? EPILOGUE_GELU_AUX : 0) | (p->slope ? EPILOGUE_DGELU : 0) | (p->sum_a ? EPILOGUE_BGRADA : 0);
   uint32_t reduction = REDUCTION_COMPUTE_TYPE;
   int type = p->bf16 ? BFLOAT16 : FLOAT32;
   void *preference = NULL;
-  ddpb_lt_result best;
   *plan = (ddpb_lt_plan){.lt = lt, .handle = handle};
-  *found = 0;
   TRY(lt->desc_create(&plan->desc, COMPUTE_32F, FLOAT32));
   if (p->transposed_a) TRY(lt->desc_set(plan->desc, DESC_TRANSA, &yes, sizeof yes));
   if (p->transposed_b) TRY(lt->desc_set(plan->desc, DESC_TRANSB, &yes, sizeof yes));
@@ -54,17 +51,13 @@ int ddpb_lt_find(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddpb
   TRY(lt->preference_set(preference, PREF_ALIGN_C, &p->align_d, sizeof p->align_d));
   TRY(lt->preference_set(preference, PREF_ALIGN_D, &p->align_d, sizeof p->align_d));
   int n = 0;
-  TRY(lt->heuristic(handle, plan->desc, plan->a, plan->b, plan->d, plan->d, preference, 1, &best, &n));
-  if (n > 0 && !best.state) {
-    *found = 1;
-    memcpy(plan->algo, best.algo, sizeof plan->algo);
-    plan->workspace = best.workspace;
-    plan->waves = best.waves;
-  }
+  TRY(lt->heuristic(handle, plan->desc, plan->a, plan->b, plan->d, plan->d, preference, most, plan->algorithms, &n));
+  for (int i = 0; i < n; i++)
+    if (!plan->algorithms[i].state) plan->algorithms[plan->count++] = plan->algorithms[i];
 done:
   if ((p->gelu || p->slope || p->sum_a) && result == INVALID_VALUE) result = NOT_SUPPORTED;  // this version of cuBLASLt does not support the epilogue
   if (preference) lt->preference_destroy(preference);
-  if (!*found) ddpb_lt_free(plan);
+  if (!plan->count) ddpb_lt_free(plan);
   return result;
 }
 
@@ -75,7 +68,7 @@ void ddpb_lt_free(ddpb_lt_plan *plan) {
   if (plan->desc) plan->lt->desc_destroy(plan->desc);
 }
 
-int ddpb_lt_run(const ddpb_lt_plan *p, uintptr_t a, uintptr_t b, uintptr_t d, uintptr_t bias, uintptr_t pre, float beta, uintptr_t workspace,
+int ddpb_lt_run(const ddpb_lt_plan *p, int algorithm, uintptr_t a, uintptr_t b, uintptr_t d, uintptr_t bias, uintptr_t pre, float beta, uintptr_t workspace,
                 uintptr_t stream) {
   float alpha = 1;
   if (bias) {
@@ -86,6 +79,6 @@ int ddpb_lt_run(const ddpb_lt_plan *p, uintptr_t a, uintptr_t b, uintptr_t d, ui
     int status = p->lt->desc_set(p->desc, DESC_AUX_POINTER, &pre, sizeof pre);
     if (status) return status;
   }
-  return p->lt->matmul(p->handle, p->desc, &alpha, (const void *)a, p->a, (const void *)b, p->b, &beta, (const void *)d, p->d, (void *)d, p->d, p->algo,
-                       (void *)workspace, p->workspace, (void *)stream);
+  return p->lt->matmul(p->handle, p->desc, &alpha, (const void *)a, p->a, (const void *)b, p->b, &beta, (const void *)d, p->d, (void *)d, p->d,
+                       p->algorithms[algorithm].algo, (void *)workspace, p->algorithms[algorithm].workspace, (void *)stream);
 }

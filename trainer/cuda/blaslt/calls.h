@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 typedef struct {
+  size_t (*version)(void);
   int (*create)(void **handle);
   int (*destroy)(void *handle);
   int (*desc_create)(void **desc, int compute, int scale);
@@ -27,12 +28,13 @@ typedef struct {
   int reserved[4];
 } ddpb_lt_result;
 
+enum { DDPB_LT_MAX_ALGORITHMS = 8 };
+
 typedef struct {
   const ddpb_lt *lt;
   void *handle, *desc, *a, *b, *d;
-  uint64_t algo[8];
-  size_t workspace;
-  float waves;
+  int count;  // of usable algorithms, the one first that the heuristic considers the fastest
+  ddpb_lt_result algorithms[DDPB_LT_MAX_ALGORITHMS];
 } ddpb_lt_plan;
 
 typedef struct {
@@ -43,10 +45,11 @@ typedef struct {
   uint64_t workspace;
 } ddpb_lt_problem;
 
+size_t ddpb_lt_version(const ddpb_lt *lt);
 int ddpb_lt_create(const ddpb_lt *lt, void **handle);
 int ddpb_lt_destroy(const ddpb_lt *lt, void *handle);
 
-// ddpb_lt_find stores the fastest plan, which must be freed, and whether there is one.
-int ddpb_lt_find(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, ddpb_lt_plan *plan, int *found);
+// ddpb_lt_find stores a plan with at most this number of algorithms. If there is one, the plan must be freed.
+int ddpb_lt_find(const ddpb_lt *lt, void *handle, const ddpb_lt_problem *p, int most, ddpb_lt_plan *plan);
 void ddpb_lt_free(ddpb_lt_plan *plan);
-int ddpb_lt_run(const ddpb_lt_plan *plan, uintptr_t a, uintptr_t b, uintptr_t d, uintptr_t bias, uintptr_t pre, float beta, uintptr_t workspace, uintptr_t stream);
+int ddpb_lt_run(const ddpb_lt_plan *plan, int algorithm, uintptr_t a, uintptr_t b, uintptr_t d, uintptr_t bias, uintptr_t pre, float beta, uintptr_t workspace, uintptr_t stream);

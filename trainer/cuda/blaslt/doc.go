@@ -3,6 +3,6 @@
 //
 // Matrix multiplications accumulate in float32, and the order of their sums is fixed for each
 // [Plan]: split-K algorithms that accumulate in the output are excluded. A Plan is created once and
-// allocates nothing when it runs. The package requires the build tag cuda, does not choose among
-// plans, and does not read environment variables.
+// allocates nothing when it runs. The package requires the build tag cuda, does not time
+// algorithms, and does not read environment variables.
 package blaslt

@@ -28,6 +28,7 @@ func New(l *library.Library) (*Library, error) {
 		to   unsafe.Pointer
 		name string
 	}{
+		{unsafe.Pointer(&f.version), "GetVersion"},
 		{unsafe.Pointer(&f.create), "Create"},
 		{unsafe.Pointer(&f.destroy), "Destroy"},
 		{unsafe.Pointer(&f.desc_create), "MatmulDescCreate"},

@@ -29,6 +29,9 @@ func (l *Library) Handle() (*Handle, error) {
 	return h, nil
 }
 
+// Version returns the version of cuBLASLt, for example 120805.
+func (h *Handle) Version() int { return int(C.ddpb_lt_version(h.library.functions)) }
+
 // Close frees the handle and its plans.
 func (h *Handle) Close() error {
 	for _, p := range h.plans {
@@ -75,15 +78,24 @@ func (p Product) String() string {
 		p.M, p.N, p.K, kind, to, p.A.Pitch, p.B.Pitch, p.D.Pitch, p.A.Transposed, p.B.Transposed, p.A.Align, p.B.Align, p.D.Align, p.Bias, p.GELU, p.Slope, p.SumB)
 }
 
-// Plan is an algorithm for a product.
+// MaxAlgorithms is the maximum number of algorithms of a plan.
+const MaxAlgorithms = C.DDPB_LT_MAX_ALGORITHMS
+
+// Algorithm is cuBLASLt's description of an algorithm. It may be stored and used again with the same
+// version of cuBLASLt and the same type of GPU (cuBLAS documentation, cublasLtMatmulAlgo_t).
+type Algorithm [64]byte
+
+// Plan has the algorithms for a product. At first, the first one is selected.
 type Plan struct {
-	plan    C.ddpb_lt_plan
-	product Product
+	plan     C.ddpb_lt_plan
+	product  Product
+	selected int
 }
 
-// Plan returns the plan for a product that cuBLASLt's heuristic considers the fastest with at most the
-// given number of workspace bytes, or nil if there is none.
-func (h *Handle) Plan(p Product, workspace int) (*Plan, error) {
+// Plan returns a plan for a product with the algorithms that cuBLASLt's heuristic considers the fastest
+// with at most the given number of workspace bytes, in this order, at most the given number. It returns
+// nil if there is none.
+func (h *Handle) Plan(p Product, workspace, algorithms int) (*Plan, error) {
 	// cuBLASLt's matrices are column-major: the transposes of the row-major ones, so Dᵀ = Bᵀ·Aᵀ.
 	problem := C.ddpb_lt_problem{
 		m: C.uint64_t(p.N), n: C.uint64_t(p.M), k: C.uint64_t(p.K),
@@ -92,27 +104,41 @@ func (h *Handle) Plan(p Product, workspace int) (*Plan, error) {
 		align_a: C.uint32_t(p.B.Align), align_b: C.uint32_t(p.A.Align), align_d: C.uint32_t(p.D.Align), workspace: C.uint64_t(workspace),
 	}
 	plan := &Plan{product: p}
-	var found C.int
-	r := C.ddpb_lt_find(h.library.functions, h.handle, &problem, &plan.plan, &found)
+	r := C.ddpb_lt_find(h.library.functions, h.handle, &problem, C.int(algorithms), &plan.plan)
 	const notSupported = 15
 	if r != 0 && r != notSupported {
 		return nil, fmt.Errorf("cublasLtMatmulAlgoGetHeuristic: %w (%v)", Status(r), p)
 	}
-	if found == 0 {
+	if plan.plan.count == 0 {
 		return nil, nil
 	}
 	h.plans = append(h.plans, plan)
 	return plan, nil
 }
 
-// Occupancy returns cuBLASLt's estimate of the part of the GPU that the algorithm uses, at most 1.
-func (p *Plan) Occupancy() float32 { return min(1, float32(p.plan.waves)) }
+// Product returns the product.
+func (p *Plan) Product() Product { return p.product }
+
+// Algorithms returns the algorithms of the plan.
+func (p *Plan) Algorithms() []Algorithm {
+	list := make([]Algorithm, p.plan.count)
+	for i := range list {
+		list[i] = *(*Algorithm)(unsafe.Pointer(&p.plan.algorithms[i].algo))
+	}
+	return list
+}
+
+// Select selects the algorithm with this index in Algorithms for Run.
+func (p *Plan) Select(index int) { p.selected = index }
+
+// Occupancy returns cuBLASLt's estimate of the part of the GPU that the first algorithm uses, at most 1.
+func (p *Plan) Occupancy() float32 { return min(1, float32(p.plan.algorithms[0].waves)) }
 
 // Run computes the product in the stream and adds beta times the previous contents of d. bias is the
 // address of the bias or of the sums of B, and pre the address of GELU's argument. Both are aligned to
 // 16 bytes, or 0. workspace has the size that was passed to [Handle.Plan].
 func (p *Plan) Run(s driver.Stream, a, b, d, bias, pre driver.Ptr, beta float32, workspace driver.Ptr) error {
-	r := C.ddpb_lt_run(&p.plan, C.uintptr_t(b), C.uintptr_t(a), C.uintptr_t(d), C.uintptr_t(bias), C.uintptr_t(pre), C.float(beta), C.uintptr_t(workspace), C.uintptr_t(s.Handle()))
+	r := C.ddpb_lt_run(&p.plan, C.int(p.selected), C.uintptr_t(b), C.uintptr_t(a), C.uintptr_t(d), C.uintptr_t(bias), C.uintptr_t(pre), C.float(beta), C.uintptr_t(workspace), C.uintptr_t(s.Handle()))
 	if r != 0 {
 		return fmt.Errorf("cublasLtMatmul: %w (%v)", Status(r), p.product)
 	}

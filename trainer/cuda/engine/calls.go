@@ -62,10 +62,20 @@ func (d *Device) enqueue(c *call, args *driver.Args) error {
 	case launches:
 		return d.stream.Launch(c.function, c.launch, args)
 	case multiplies:
-		return c.plan.Run(d.stream, c.a, c.b, c.to, c.bias, c.pre, c.beta, c.workspace)
+		if d.products.tuning != nil {
+			if err := d.tune(c); err != nil {
+				return err
+			}
+		}
+		return d.multiply(c)
 	case clears:
 		return d.stream.Clear(c.to, c.bytes)
 	default:
 		return d.stream.Copy(c.to, c.a, c.bytes)
 	}
+}
+
+// multiply enqueues a matrix multiplication in the stream.
+func (d *Device) multiply(c *call) error {
+	return c.plan.Run(d.stream, c.a, c.b, c.to, c.bias, c.pre, c.beta, c.workspace)
 }

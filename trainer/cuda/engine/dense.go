@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 
@@ -19,6 +20,9 @@ const workspaceBytes = 32 << 20
 type products struct {
 	handle *blaslt.Handle
 	plans  map[blaslt.Product]*blaslt.Plan // a nil plan means that cuBLASLt has none
+
+	algorithms Algorithms // recorded algorithms
+	tuning     *tuning    // nil unless algorithms are timed
 }
 
 func (p *products) open(files []string) error {
@@ -38,7 +42,9 @@ func (p *products) open(files []string) error {
 		return err
 	}
 	p.plans = map[blaslt.Product]*blaslt.Plan{}
-	p.handle, err = functions.Handle()
+	if p.handle, err = functions.Handle(); err == nil {
+		p.algorithms.CUBLASLt = p.handle.Version()
+	}
 	return err
 }
 
@@ -46,7 +52,7 @@ func (p *products) close() error {
 	if p.handle == nil {
 		return nil
 	}
-	return p.handle.Close()
+	return errors.Join(p.stopTuning(), p.handle.Close())
 }
 
 // MatMul computes a matrix multiplication with cuBLASLt. If cuBLASLt has no algorithm for it, for
@@ -262,7 +268,10 @@ func (d *Device) planned(problem blaslt.Product) *blaslt.Plan {
 	plan, ok := d.products.plans[problem]
 	if !ok {
 		var err error
-		plan, err = d.products.handle.Plan(problem, workspaceBytes)
+		plan, err = d.products.handle.Plan(problem, workspaceBytes, d.products.algorithmsOf(problem))
+		if err == nil && plan != nil {
+			err = d.products.selectRecorded(plan)
+		}
 		d.check(err)
 		d.products.plans[problem] = plan
 	}

@@ -121,7 +121,7 @@ func (d *Device) flush() {
 	d.stage(g.at, g.params)
 	if p := g.findRecorded(); p == nil {
 		d.check(d.enqueueAll(g.calls, g.args))
-		if len(g.calls) >= minGraphCalls {
+		if len(g.calls) >= minGraphCalls && d.products.tuning == nil {
 			d.record()
 		}
 	} else {
