@@ -54,6 +54,7 @@ func TestControllerRestartsDuringRequeue(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustContain(t, s.log("again", id), "stopped after step") // while slurmctld was stopped
+	extendTimeLimit(t, s.Cluster, id)
 	startRequeued(t, s.Cluster, id)
 	waitForText(t, filepath.Join(s.run("again"), "slurm-"+id+".out"), "resuming after step")
 	s.checkRequeuedOnce(id)

@@ -173,6 +173,14 @@ func sbatch(t *testing.T, c *cluster.Cluster, script string, args ...string) str
 	return strings.TrimSpace(o.stdout)
 }
 
+// extendTimeLimit gives a requeued job enough time to finish.
+func extendTimeLimit(t *testing.T, c *cluster.Cluster, id string) {
+	t.Helper()
+	if o := finish(t, c.Command(t.Context(), "scontrol", "update", "JobId="+id, "TimeLimit=10")); o.code != 0 {
+		t.Fatal(o)
+	}
+}
+
 // startRequeued starts a requeued job soon, because Slurm otherwise delays it by two minutes. It
 // does not start the job immediately: slurmd counts in seconds, and it rejects a job that starts
 // within the second of its kill ("job credential revoked").

@@ -151,9 +151,7 @@ func TestProgramAtItsTimeLimit(t *testing.T) {
 	id := s.submit("job.toml")
 	log := filepath.Join(s.run("count"), "slurm-"+id+".out")
 	waitForText(t, log, "requeued as job "+id+" (1 of 1)")
-	if o := finish(t, s.Command(t.Context(), "scontrol", "update", "JobId="+id, "TimeLimit=10")); o.code != 0 {
-		t.Fatal(o) // enough time for the rest
-	}
+	extendTimeLimit(t, s.Cluster, id)
 	startRequeued(t, s.Cluster, id)
 	s.completed(id)
 	s.checkRequeuedOnce(id)

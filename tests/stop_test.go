@@ -252,9 +252,7 @@ func TestTorchrunAtItsTimeLimit(t *testing.T) {
 	waitForText(t, log, ": SIGUSR1 at ")
 	requeues := strings.Count(s.log(name, id), "requeued as job")
 	waitForText(t, log, fmt.Sprintf("requeued as job %s (%d of 9)", id, requeues+1))
-	if o := finish(t, s.Command(t.Context(), "scontrol", "update", "JobId="+id, "TimeLimit=10")); o.code != 0 {
-		t.Fatal(o)
-	}
+	extendTimeLimit(t, s.Cluster, id)
 	startRequeued(t, s.Cluster, id)
 	s.completed(id)
 	s.checkResumed(t, name, s.log(name, id))
