@@ -39,6 +39,10 @@ func (d *decoder) checkTrain(t *Train) {
 	if d.isValid("train.device", backend) && t.Device == DeviceCPU && t.Backend == BackendNCCL {
 		d.report(backend, "", "%q needs GPUs, but device is %q", t.Backend, t.Device)
 	}
+	const tune = "train.tune_matmul"
+	if d.isValid("train.device", tune) && t.Device == DeviceCPU && t.TuneMatmul {
+		d.report(tune, "", "needs a GPU, but device is %q", t.Device)
+	}
 	const momentum, nesterov = "train.optimizer.momentum", "train.optimizer.nesterov"
 	o := t.Optimizer
 	hasMomentum := d.given[momentum] && (!d.isValid(momentum) || o.Momentum > 0)

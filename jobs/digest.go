@@ -12,10 +12,10 @@ import (
 
 // resumeSafeKeys are the keys of [train] that may change before a run resumes. They affect the
 // length of the run, the amount of logging, and the division of work among ranks, but not the
-// result of a step. Other bucket sizes can change the order of a sum, as another world size
-// does. A run that stopped at a non-finite step may resume with nonfinite = "skip".
+// result of a step. Other bucket sizes and other algorithms can change the order of a sum, as another
+// world size does. A run that stopped at a non-finite step may resume with nonfinite = "skip".
 var resumeSafeKeys = map[string]bool{
-	"epochs": true, "log_every": true, "backend": true, "nonfinite": true, "bucket": true, "first_bucket": true, "no_sync": true,
+	"epochs": true, "log_every": true, "backend": true, "nonfinite": true, "bucket": true, "first_bucket": true, "no_sync": true, "tune_matmul": true,
 }
 
 // derivedKeys are the keys of [train] that only set other keys, which are also in a Job.

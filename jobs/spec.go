@@ -140,6 +140,7 @@ type Train struct {
 	Backend     Backend   `toml:"backend" default:"auto" enum:"auto,tcp,mpi,nccl" help:"Communication backend."`
 	Strategy    Strategy  `toml:"strategy" default:"ddp" enum:"ddp,zero1,zero2,zero3,fsdp=zero3" help:"Parallelism strategy. The value fsdp is an alias of zero3."`
 	Precision   Precision `toml:"precision" default:"fp32" enum:"fp32,bf16" help:"Precision of matrix multiplications."`
+	TuneMatmul  bool      `toml:"tune_matmul" help:"Before the first step, time the algorithms of cuBLASLt for each matrix multiplication, record the fastest in the run directory, and use them. Needs a GPU."`
 	Epochs      int       `toml:"epochs" required:"10" range:"1.." help:"Number of epochs."`
 	Batch       int       `toml:"batch" required:"32" range:"1.." help:"Samples per rank and micro-batch."`
 	Accumulate  int       `toml:"accumulate" default:"1" range:"1.." help:"Micro-batches per optimizer step (gradient accumulation)."`

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
 )
 
 // Kind is the kind of an [Event].
@@ -16,6 +17,7 @@ type Kind string
 const (
 	OnCPU             Kind = "processor"   // training runs on the CPU, not on a GPU; Err is the reason, GPUsRequested reports whether the job requests GPUs
 	Fallback          Kind = "unmet"       // this rank's GPU does not support a requested feature and uses a fallback; Err names it
+	Tuned             Kind = "tuned"       // rank 0: the algorithms of matrix multiplications were timed, with the result Algorithms
 	Started           Kind = "start"       // rank 0: training begins at Step; Path is the checkpoint it resumes from
 	Resized           Kind = "resized"     // rank 0: steps have NewStepSamples samples from now on, and had OldStepSamples before
 	Relocated         Kind = "layout"      // rank 0: the checkpoint has the layout OldLayout, and the ranks have Layout
@@ -56,6 +58,7 @@ type Event struct {
 	Layout                         string
 	GPUsRequested                  bool
 	AlreadyDone                    bool // Finished: there was nothing to train
+	Algorithms                     *engine.Algorithms
 	Err                            error
 }
 
@@ -70,6 +73,9 @@ func (e Event) String() string {
 		return text
 	case Fallback:
 		return fmt.Sprintf("warning: %v", e.Err)
+	case Tuned:
+		saved, total := e.Algorithms.Saved()
+		return fmt.Sprintf("timed the algorithms of %s on this GPU: the fastest take %.1f%% less time than cuBLASLt's defaults", format.Count(len(e.Algorithms.Products), "matrix multiplication"), 100*saved/max(total, math.SmallestNonzeroFloat64))
 	case Started:
 		if e.Path == "" {
 			return fmt.Sprintf("training from the start, %s", format.Count(e.Epochs, "epoch"))

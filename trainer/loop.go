@@ -114,6 +114,23 @@ func (l *loop) step(ctx context.Context, b *stepBatches) (err error) {
 	l.monitor.beginStep()
 	defer l.monitor.endStep(int(l.pos.Step)+1, b.samples)
 	s := &l.stepper
+	if err := l.passes(ctx, b); err != nil {
+		return err
+	}
+	if err := s.reduce(ctx); err != nil {
+		if earlier := l.syncSteps(ctx, 0); earlier != nil { // on a GPU, the error may belong to the step before
+			return earlier
+		}
+		return fmt.Errorf("step %d: %w", l.pos.Step, err)
+	}
+	s.clipAndUpdate(l.pos.Step)
+	s.end()
+	return l.syncSteps(ctx, s.lag)
+}
+
+// passes begins a step and runs its forward and backward passes.
+func (l *loop) passes(ctx context.Context, b *stepBatches) error {
+	s := &l.stepper
 	s.begin(ctx, l.pos)
 	for i := range b.batches {
 		batch, err := l.nextBatch(i)
@@ -127,15 +144,7 @@ func (l *loop) step(ctx context.Context, b *stepBatches) (err error) {
 		}
 		s.backward(b, i, batch)
 	}
-	if err := s.reduce(ctx); err != nil {
-		if earlier := l.syncSteps(ctx, 0); earlier != nil { // on a GPU, the error may belong to the step before
-			return earlier
-		}
-		return fmt.Errorf("step %d: %w", l.pos.Step, err)
-	}
-	s.clipAndUpdate(l.pos.Step)
-	s.end()
-	return l.syncSteps(ctx, s.lag)
+	return nil
 }
 
 // afterStep polls the save in the background, and compares the weights and reports if this is due.

@@ -199,6 +199,21 @@ func (s *stepper) end() {
 	}
 }
 
+// discard ends a step without its update and without an outcome, and waits until it has ended.
+func (s *stepper) discard(ctx context.Context) error {
+	err := s.reduce(ctx)
+	if err == nil {
+		r := &s.results[s.enqueued%len(s.results)]
+		r.work = s.sharder.TakeWork(r.work)
+		s.sharder.MarkUpdated() // frees gathered values, as after a step
+		if s.capturer != nil {
+			s.capturer.End()
+		}
+		err = s.sharder.Wait(ctx, r.work)
+	}
+	return err
+}
+
 // next waits for the outcome of the oldest step whose outcome has not been read. It returns false if
 // no more than the given number of steps remain.
 func (s *stepper) next(ctx context.Context, remaining int) (o outcome, ok bool, err error) {

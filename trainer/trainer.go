@@ -13,12 +13,12 @@
 //   - A step with a loss or gradient that is not finite never changes the weights. It stops the
 //     run or, with train.nonfinite = "skip", is skipped.
 //
-// [Run] first sets up the run: build.go, data.go, device.go, memory.go, weights.go, and resume.go. It
+// [Run] first sets up the run: build.go, data.go, device.go, memory.go, weights.go, resume.go, and tune.go. It
 // then runs the loop (loop.go) of steps (step.go) and evaluations (evaluate.go). monitor.go measures
 // the steps. data.go also divides the samples of an epoch into steps and micro-batches.
 //
 // It does not start or connect ranks and prints nothing. It writes nothing but checkpoints and, in
-// the run directory, the scan of token files. It reports events to an observer.
+// the run directory, the scan of token files and the fastest algorithms of cuBLASLt. It reports events to an observer.
 package trainer
 
 import (
@@ -49,7 +49,8 @@ type Options struct {
 	// it and must see the same directory.
 	Checkpoints string
 	// RunDir is the run directory. In it, ranks store what a read of all token files has found, so
-	// that later attempts start without it. If nil, nothing is stored.
+	// that later attempts start without it, and rank 0 the fastest algorithms of cuBLASLt. If nil,
+	// nothing is stored.
 	RunDir *os.Root
 	// CheckRunDir, unless nil, returns an error if the parent directory of Checkpoints has been
 	// moved or deleted. Run calls it before each save and returns its error.
@@ -131,7 +132,7 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	l := &r.loop
 	defer r.end(&err)
 	defer device.Recover(&err)
-	for _, setUp := range []func(context.Context) error{r.build, r.checkSameData, r.start} {
+	for _, setUp := range []func(context.Context) error{r.build, r.checkSameData, r.start, r.tune} {
 		if err := setUp(ctx); errors.Is(err, errStopped) {
 			return Result{Stopped: true}, nil
 		} else if err != nil {

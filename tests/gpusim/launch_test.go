@@ -5,6 +5,7 @@ package gpusim_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -180,6 +181,34 @@ func TestStrategiesOnGPUs(t *testing.T) {
 		}
 		if run(accumulate, "DDPBATCH_FUSION=bias,gelu,gelu_grad") == want {
 			t.Errorf("%s: DDPBATCH_FUSION does not change the weights", accumulate)
+		}
+	}
+}
+
+// TestTunedLaunch checks that timing the algorithms changes no weights, for each strategy, if all
+// algorithms sum in the same order, and that a resumed run does not time them again.
+func TestTunedLaunch(t *testing.T) {
+	gpusim.Require(t)
+	program := build(t)
+	path := filepath.Join(t.TempDir(), "text.txt")
+	check(t, os.WriteFile(path, []byte(strings.Repeat("all work and no play; ", 60)), 0o600))
+	text := strings.NewReplacer("TEXT", path).Replace(trainingJobs["gpt"])
+	for _, set := range []string{"train.backend=nccl", "train.backend=tcp train.strategy=zero1", "train.strategy=zero2", "train.strategy=zero3"} {
+		all := append(strings.Fields(set), "train.device=cuda", "train.precision=bf16", "train.first_bucket=4 KiB", "train.bucket=4 KiB")
+		want := launch(t, program, text, t.TempDir(), 2, append(all, "train.epochs=2")...).losses(t)
+		all = append(all, "train.tune_matmul=true")
+		dir := t.TempDir()
+		first := launch(t, program, text, dir, 2, append(all, "train.epochs=1")...)
+		second := launch(t, program, text, dir, 2, append(all, "train.epochs=2")...)
+		if got := second.losses(t); !maps.Equal(got, want) {
+			t.Errorf("%s: losses %v, want %v", set, got, want)
+		}
+		const timed = "timed the algorithms of "
+		if !strings.Contains(first.output, timed) || strings.Contains(second.output, timed) {
+			t.Errorf("%s: timed at the wrong start:\n%s\n%s", set, first.output, second.output)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "algorithms.json")); err != nil {
+			t.Error(err)
 		}
 	}
 }

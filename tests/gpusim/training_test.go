@@ -3,6 +3,9 @@
 package gpusim_test
 
 import (
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -16,6 +19,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/tests/gpusim"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/collective"
+	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
 )
 
 // Jobs for two models. The last batch of the second is smaller.
@@ -136,6 +140,91 @@ func TestJobTrainsOnAGPU(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRecordedAlgorithms checks that a run with train.tune_matmul records the algorithms that it has
+// timed, and that later attempts use the recorded ones: a run that is stopped and resumed then has the
+// same losses, bit for bit, as one that was not stopped. The simulator's second algorithm sums in a
+// different order than the others.
+func TestRecordedAlgorithms(t *testing.T) {
+	t.Setenv("GPUSIM_ALGORITHMS", "differ")
+	path := t.TempDir() + "/text.txt"
+	check(t, os.WriteFile(path, []byte(strings.Repeat("all work and no play; ", 90)), 0o600))
+	text := strings.NewReplacer("TEXT", path, `"cpu"`, `"cuda"`, "seed = 1", "seed = 1\nprecision = \"bf16\"\ntune_matmul = true").Replace(trainingJobs["gpt"])
+	run := func(dir string, most int) (losses map[int]float64, timed int) {
+		t.Helper()
+		root := must[*os.Root](t)(os.OpenRoot(dir))
+		defer root.Close()
+		comm := collective.Local(1, 20*time.Second)[0]
+		defer comm.Close()
+		losses, stop := map[int]float64{}, make(chan struct{})
+		_, err := trainer.Run(t.Context(), trainer.Options{Job: must[*jobs.Job](t)(jobs.Parse("job.toml", []byte(text))), Run: "run",
+			Checkpoints: dir + "/checkpoints", RunDir: root, Comm: comm, Threads: 1, Stop: stop, Observe: func(e trainer.Event) {
+				switch e.Kind {
+				case trainer.Tuned:
+					timed = len(e.Algorithms.Products)
+				case trainer.Trained:
+					losses[e.Step] = e.Loss
+					if len(losses) == most {
+						close(stop)
+					}
+				}
+			}})
+		check(t, err)
+		return losses, timed
+	}
+	record := func(dir string) string { return dir + "/algorithms.json" }
+	read := func(dir string) string { return string(must[[]byte](t)(os.ReadFile(record(dir)))) }
+
+	dir := t.TempDir()
+	_, timed := run(dir, 1)
+	var recorded struct{ GPUs []engine.Algorithms }
+	check(t, json.Unmarshal([]byte(read(dir)), &recorded))
+	if len(recorded.GPUs) != 1 || timed < 10 || len(recorded.GPUs[0].Products) != timed {
+		t.Fatalf("timed %d multiplications and recorded %+v", timed, recorded.GPUs)
+	}
+	if _, timed := run(dir, 1); timed != 0 {
+		t.Errorf("timed %d recorded multiplications again", timed)
+	}
+	check(t, os.WriteFile(record(dir), []byte("{"), 0o600))
+	if _, again := run(dir, 1); again != timed {
+		t.Errorf("without a valid record, timed %d multiplications, want %d", again, timed)
+	}
+
+	// Select an algorithm for all multiplications, and add the record of another GPU.
+	choose := func(number byte, workspace uint64) string {
+		a := recorded.GPUs[0]
+		a.Products = maps.Clone(a.Products)
+		for name, one := range a.Products {
+			algorithm := must[[]byte](t)(hex.DecodeString(one.Algorithm))
+			algorithm[0] = number
+			binary.LittleEndian.PutUint64(algorithm[8:], workspace)
+			one.Algorithm = hex.EncodeToString(algorithm)
+			a.Products[name] = one
+		}
+		return string(must[[]byte](t)(json.Marshal(map[string]any{"gpus": []engine.Algorithms{{GPU: "other"}, a}})))
+	}
+	first, second := choose(1, 1<<20), choose(2, 0)
+	whole := map[string]map[int]float64{}
+	for _, content := range []string{first, second} {
+		dir := t.TempDir()
+		check(t, os.WriteFile(record(dir), []byte(content), 0o600))
+		whole[content], timed = run(dir, 0)
+		if timed != 0 || read(dir) != content {
+			t.Errorf("timed %d recorded multiplications again", timed)
+		}
+	}
+	if maps.Equal(whole[first], whole[second]) {
+		t.Error("the recorded algorithms do not change the losses")
+	}
+	dir = t.TempDir()
+	check(t, os.WriteFile(record(dir), []byte(second), 0o600))
+	part, _ := run(dir, 7)
+	rest, _ := run(dir, 0)
+	maps.Copy(part, rest)
+	if !maps.Equal(part, whole[second]) {
+		t.Errorf("losses with a stop: %v, want %v", part, whole[second])
 	}
 }
 

@@ -31,3 +31,34 @@ func AllGatherJSON[T any](ctx context.Context, c Communicator, value T) ([]T, er
 	}
 	return all, nil
 }
+
+// BroadcastJSON replaces the value on every rank with the root's. It is meant for small, infrequent
+// data, like PyTorch's broadcast_object_list.
+func BroadcastJSON[T any](ctx context.Context, c Communicator, value *T, root int) error {
+	var text []byte
+	if c.Rank() == root {
+		var err error
+		if text, err = json.Marshal(value); err != nil {
+			return err
+		}
+	}
+	size := []int64{int64(len(text))}
+	if err := c.Do(ctx, Broadcast(size, root)); err != nil {
+		return err
+	}
+	if c.Rank() != root {
+		text = make([]byte, size[0])
+	}
+	if err := c.Do(ctx, Broadcast(text, root)); err != nil {
+		return err
+	}
+	if c.Rank() == root {
+		return nil
+	}
+	var got T // not the old value, whose maps and elements would remain
+	if err := json.Unmarshal(text, &got); err != nil {
+		return fmt.Errorf("decode the value of rank %d: %w", root, err)
+	}
+	*value = got
+	return nil
+}

@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -23,4 +24,25 @@ func TestAllGatherJSON(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestBroadcastJSON checks that all ranks have the root's value afterward, without parts of their own.
+func TestBroadcastJSON(t *testing.T) {
+	comms := Local(3, time.Minute)
+	values := []map[string]string{{"a": "0"}, {"b": strings.Repeat("é", 5000)}, nil}
+	for root, want := range values {
+		var wg sync.WaitGroup
+		for r, c := range comms {
+			value := maps.Clone(values[r])
+			wg.Go(func() {
+				if err := BroadcastJSON(t.Context(), c, &value, root); err != nil || !maps.Equal(value, want) {
+					t.Errorf("rank %d: %v, %v; want %v", r, value, err, want)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	for _, c := range comms {
+		c.Close()
+	}
 }

@@ -38,6 +38,14 @@ type Options struct {
 	Attention engine.Attention
 }
 
+// A Tuner selects the algorithms of matrix multiplications. See the methods of [engine.Device].
+type Tuner interface {
+	Algorithms() engine.Algorithms
+	UseAlgorithms(engine.Algorithms)
+	StartTuning()
+	StopTuning()
+}
+
 // Found describes the driver and its GPUs.
 type Found struct {
 	Version int      // CUDA version of the driver: 12080 is 12.8; 0 if unknown
