@@ -20,13 +20,16 @@ const plainText = `^[^\x00-\x1f\x7f]*$`
 
 // forms describes the types with their own format. TestForms compares each with its type.
 var forms = map[reflect.Type]form{
-	reflect.TypeFor[bool]():          {"true or false", map[string]any{"type": "boolean"}},
-	reflect.TypeFor[string]():        stringForm("text", plainText),
-	reflect.TypeFor[Text]():          stringForm("text", plainText),
-	reflect.TypeFor[Name]():          stringForm("name", "^[^-./#\"'`\\\\\\x00-\\x1f][^/#\"'`\\\\\\x00-\\x1f]{0,127}$"),
-	reflect.TypeFor[Word]():          stringForm("word", `^[^-\s]\S*$`),
-	reflect.TypeFor[WallTime]():      stringForm(`time limit, such as "02:00:00"`, `^([0-9]+|[0-9]+(:[0-9]+){1,2}|[0-9]+-[0-9]+(:[0-9]+){0,2})$`),
-	reflect.TypeFor[Memory]():        stringForm(`memory, such as "64G"`, `^(0|[0-9]+[KMGT])$`),
+	reflect.TypeFor[bool]():     {"true or false", map[string]any{"type": "boolean"}},
+	reflect.TypeFor[string]():   stringForm("text", plainText),
+	reflect.TypeFor[Text]():     stringForm("text", plainText),
+	reflect.TypeFor[Name]():     stringForm("name", "^[^-./#\"'`\\\\\\x00-\\x1f][^/#\"'`\\\\\\x00-\\x1f]{0,127}$"),
+	reflect.TypeFor[Word]():     stringForm("word", `^[^-\s]\S*$`),
+	reflect.TypeFor[WallTime](): stringForm(`time limit, such as "02:00:00"`, `^([0-9]+|[0-9]+(:[0-9]+){1,2}|[0-9]+-[0-9]+(:[0-9]+){0,2})$`),
+	reflect.TypeFor[Memory]():   stringForm(`memory, such as "64G"`, `^(0|[0-9]+[KMGT])$`),
+	reflect.TypeFor[Cores](): {"integer, " + coresLimits.String() + `, or "all"`, map[string]any{"anyOf": []any{
+		coresLimits.schema(reflect.Int), map[string]any{"enum": []string{allCoresText}},
+	}}},
 	reflect.TypeFor[Size]():          stringForm(`size, such as "25 MiB"`, `^[0-9]+ [KMG]iB$`),
 	reflect.TypeFor[Duration]():      stringForm(`duration, such as "90s"`, `^\+?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`),
 	reflect.TypeFor[Interval]():      stringForm(`interval, such as "500 steps"`, `^[0-9]+ (steps?|epochs?)$`),

@@ -13,7 +13,7 @@ type Group struct {
 	GPUsPerNode  int `toml:"gpus_per_node" auto:"none" range:"1.." typed:"GPUType" example:"4" help:"GPUs per node. A type may precede the number, such as a100:4."`
 	// GPUType is the type in gpus_per_node, such as "a100"; empty for any type.
 	GPUType     string
-	CPUsPerTask int    `toml:"cpus_per_task" auto:"slurm.cpus_per_task" range:"1.." help:"CPU cores per rank."`
+	CPUsPerTask Cores  `toml:"cpus_per_task" auto:"slurm.cpus_per_task" help:"CPU cores per rank, or all."`
 	Memory      Memory `toml:"mem" auto:"slurm.mem" help:"Memory per node."`
 	Partition   Word   `toml:"partition" auto:"slurm.partition" help:"Partition."`
 	QOS         Word   `toml:"qos" auto:"slurm.qos" help:"Quality of service."`
@@ -36,7 +36,7 @@ func (s *Slurm) ofGroup(i int) Slurm {
 	all.Groups, all.RanksPerNode = nil, nil
 	all.Nodes, all.TasksPerNode, all.GPUsPerNode, all.GPUType = g.Nodes, g.TasksPerNode, g.GPUsPerNode, g.GPUType
 	all.Gres, all.NodeList = g.Gres, g.NodeList
-	if g.CPUsPerTask > 0 {
+	if g.CPUsPerTask != 0 {
 		all.CPUsPerTask = g.CPUsPerTask
 	}
 	if g.Memory != "" {

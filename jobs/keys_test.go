@@ -38,7 +38,7 @@ func TestKeysHaveHelp(t *testing.T) {
 // TestForms checks that every value that a type accepts matches its schema, and that the schema
 // rejects all other values that it can express.
 func TestForms(t *testing.T) {
-	probes := []any{int64(0), int64(1), int64(-1), int64(7), int64(1 << 31), 0.0, 0.5, 0.75, 1.0, -0.5, 2.5, true, "", "0", "90", "64G", "0G", "5g",
+	probes := []any{int64(0), int64(1), int64(-1), int64(7), int64(1 << 31), 0.0, 0.5, 0.75, 1.0, -0.5, 2.5, true, "", "0", "90", "all", "64G", "0G", "5g",
 		"02:00:00", "90:30", "1-12", "1-12:00", "1-12:00:00", "2:3:4:5", "25 MiB", "25 MB", "1.5 MiB", "90s", "1h30m", "1.5h", "+3s", ".5s", "300ms", "2 h", "5us",
 		"500 steps", "100-110", "1 epoch", "1 step", "3 epochs", "3", "eth0", "auto", "a/b", "a b", "-x", ".x", "x", "ib0.8000", "name_that_is_too_long",
 		"afterok:prepare", "singleton", "singleton:x", "--tmp=10G", "--x", "--tmp 1", "after:1", "never:x", "afterok:", "OMP_NUM_THREADS", "1X", "ü", "tab\t", "line\n", "quote\"", "caf\u00e9 1", "\u202e", "a#b"}
@@ -101,6 +101,10 @@ func passesForm(t *testing.T, schema map[string]any, v any) bool {
 	for word, limit := range schema {
 		ok := true
 		switch word {
+		case "anyOf":
+			ok = slices.ContainsFunc(limit.([]any), func(one any) bool { return passesForm(t, one.(map[string]any), v) })
+		case "enum":
+			ok = isText && slices.Contains(limit.([]string), s)
 		case "type":
 			_, isBool := v.(bool)
 			ok = map[string]bool{"string": isText, "number": isNumber, "integer": isNumber && n == float64(int64(n)), "boolean": isBool}[limit.(string)]

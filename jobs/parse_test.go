@@ -254,6 +254,45 @@ func TestSplitGroups(t *testing.T) {
 	}
 }
 
+// TestCores checks the values of cpus_per_task, in [slurm] and in a group.
+func TestCores(t *testing.T) {
+	for _, tt := range []struct {
+		value string
+		want  Cores
+		err   string
+	}{
+		{"12", 12, ""},
+		{`"all"`, AllCores, ""},
+		{"0", 0, `must be 1 or more, not 0`},
+		{"-1", 0, `must be 1 or more, not -1`},
+		{`"12"`, 0, "must be an integer without quotes"},
+		{`"ALL"`, 0, `must be an integer, not "ALL"`},
+		{"2.0", 0, "must be an integer, not 2.0"},
+		{"true", 0, "must be an integer, not a boolean"},
+	} {
+		job, err := Parse("", []byte("name = \"x\"\n[slurm]\ncpus_per_task = "+tt.value+"\n[command]\nargv = [\"true\"]\n"))
+		switch {
+		case tt.err != "":
+			if err == nil || !strings.Contains(err.Error(), "slurm.cpus_per_task: "+tt.err) {
+				t.Errorf("%s: got %v, want %q", tt.value, err, tt.err)
+			}
+		case err != nil || job.Slurm.CPUsPerTask != tt.want:
+			t.Errorf("%s: got %v and %v, want %v", tt.value, job, err, tt.want)
+		}
+	}
+	job := parse(t, "name = \"x\"\n[slurm]\ncpus_per_task = 4\n[[slurm.group]]\ncpus_per_task = \"all\"\n[[slurm.group]]\n[command]\nargv = [\"true\"]\n")
+	if parts := job.SplitGroups(); parts[0].Slurm.CPUsPerTask != AllCores || parts[1].Slurm.CPUsPerTask != 4 {
+		t.Errorf("got %d and %d cores in the groups", parts[0].Slurm.CPUsPerTask, parts[1].Slurm.CPUsPerTask)
+	}
+	o, err := ParseOverride("slurm.cpus_per_task=all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job, err = Parse("", []byte(minimal), o); err != nil || job.Slurm.CPUsPerTask != AllCores {
+		t.Errorf("got %v and %v with --set", job, err)
+	}
+}
+
 // TestEncodings checks that line endings and a byte order mark do not affect the result.
 func TestEncodings(t *testing.T) {
 	want := parse(t, minimal)
@@ -380,7 +419,7 @@ func TestExampleSpecs(t *testing.T) {
 
 		// The request must fit a profile's suggested resource and the nodes of an unknown
 		// site.
-		if s := job.Slurm; s.Nodes > 8 || job.TasksPerNode()*s.CPUsPerTask > 16 || s.Time.Duration() > 2*time.Hour {
+		if s := job.Slurm; s.Nodes > 8 || job.TasksPerNode()*int(s.CPUsPerTask) > 16 || s.Time.Duration() > 2*time.Hour {
 			t.Errorf("%s asks for much: %+v", name, s)
 		}
 	}

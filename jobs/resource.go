@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
@@ -226,4 +227,32 @@ func suggestSize(text string) string {
 		}
 	}
 	return ""
+}
+
+// Cores is a number of CPU cores, or [AllCores].
+type Cores int
+
+// AllCores means all cores of the node, which its ranks share. It is "all" in the file.
+const AllCores Cores = -1
+
+const (
+	allCoresText = "all"
+	coresForms   = `allowed: a number, or "all" for all cores of the node`
+)
+
+var coresLimits = limits{low: 1, lowInt: 1, highInt: maxCount}
+
+// UnmarshalTOML accepts an integer of at least 1, or "all".
+func (c *Cores) UnmarshalTOML(v any) error {
+	if v == allCoresText {
+		*c = AllCores
+		return nil
+	}
+	n, err := coresLimits.integer(v)
+	if r, ok := err.(*valueError); ok {
+		r.allowed = cmp.Or(r.allowed, coresForms)
+		return r
+	}
+	*c = Cores(n)
+	return nil
 }

@@ -50,7 +50,7 @@ type Slurm struct {
 	// GPUType is the type in gpus_per_node, such as "a100"; empty for any type.
 	GPUType         string
 	ShareGPUs       bool         `toml:"share_gpus" help:"Allow more ranks than GPUs on a node. Each rank sees all GPUs of its node, and should use the one with the index LOCAL_RANK modulo the number of GPUs. Requires [command]. NCCL rejects two ranks of a group on one GPU."`
-	CPUsPerTask     int          `toml:"cpus_per_task" default:"1" range:"1.." help:"CPU cores per rank."`
+	CPUsPerTask     Cores        `toml:"cpus_per_task" default:"1" help:"CPU cores per rank. With all, the ranks of a node share all cores that the job has on the node; set exclusive = true for a whole node."`
 	Time            WallTime     `toml:"time" auto:"the site's" help:"Time limit as in sbatch --time: 02:00:00, 1-12:00:00, or 90 (minutes)."`
 	Memory          Memory       `toml:"mem" auto:"the site's" help:"Memory per node as in sbatch --mem: 64G or 512M."`
 	MemoryPerCPU    Memory       `toml:"mem_per_cpu" help:"Memory per core, as in sbatch --mem-per-cpu. Excludes mem and mem_per_gpu."`

@@ -26,7 +26,7 @@ func (j *Job) Warnings() (warnings Diagnostics) {
 		report(limit, fmt.Sprintf("write %q, or %q for hours and minutes", formatClock(d), t+":00"),
 			"Slurm reads %q as %s", t, FormatWallTime(d))
 	}
-	if cores := j.TasksPerNode() * j.Slurm.CPUsPerTask; cores > manyCores && j.IsSet("slurm.cpus_per_task") {
+	if cores := j.TasksPerNode() * int(j.Slurm.CPUsPerTask); cores > manyCores && j.IsSet("slurm.cpus_per_task") {
 		report("slurm.cpus_per_task", "", "%d cores per node are more than most nodes have", cores)
 	}
 	if t := j.Train; t != nil && t.Optimizer.LR > largeRate {

@@ -45,7 +45,7 @@ type Step struct {
 type StepSize struct {
 	Nodes        int
 	TasksPerNode int // same for all nodes
-	CPUsPerTask  int
+	CPUsPerTask  int // 0 for all CPUs of the job on each node, which the tasks share
 
 	// TaskNodes has the node of each task, for different numbers of tasks per node. Tasks of
 	// a node must be adjacent, and nodes must be in the order of the allocation. It replaces
@@ -90,7 +90,9 @@ func OneTaskPerNode(components [][]string, nodes []string) (parts []StepSize) {
 
 // SrunArgv returns the command line that starts the step. It sets every count explicitly,
 // because versions of srun differ in the variables that they read: 22.05 to 23.02 ignore
-// SLURM_CPUS_PER_TASK and would give one core to each task.
+// SLURM_CPUS_PER_TASK and would give one core to each task. The exception is a CPUsPerTask of 0:
+// --cpus-per-task implies --exact (since 22.05), and without both, the step gets all CPUs of the
+// job on its nodes.
 //
 // srun does not stop the step if a rank fails. The caller does this, because srun would
 // replace the exit code by 143.
@@ -137,8 +139,10 @@ func (s Step) appendPart(argv []string, size StepSize) []string {
 			"--ntasks="+strconv.Itoa(size.Nodes*size.TasksPerNode),
 			"--ntasks-per-node="+strconv.Itoa(size.TasksPerNode))
 	}
+	if size.CPUsPerTask > 0 {
+		argv = append(argv, "--cpus-per-task="+strconv.Itoa(size.CPUsPerTask))
+	}
 	argv = append(argv,
-		"--cpus-per-task="+strconv.Itoa(size.CPUsPerTask),
 		"--kill-on-bad-exit=0",
 		"--wait=0",
 		"--export=ALL",
@@ -182,15 +186,21 @@ func (s Step) appendPart(argv []string, size StepSize) []string {
 
 // Environ returns the environment for srun. If a part of the step has TaskNodes, it removes the
 // user's hostfile and the job's number of tasks per node. srun would print a warning that it
-// cannot honor this number.
+// cannot honor this number. If a part has a CPUsPerTask of 0, it removes the variables with which srun
+// would not use all CPUs of the job.
 func (s Step) Environ(environ []string) []string {
-	hasTaskNodes := func(size StepSize) bool { return len(size.TaskNodes) > 0 }
-	if !hasTaskNodes(s.StepSize) && !slices.ContainsFunc(s.Components, hasTaskNodes) {
-		return environ
+	parts := s.Components
+	if len(parts) == 0 {
+		parts = []StepSize{s.StepSize}
 	}
-	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool {
-		return strings.HasPrefix(v, "SLURM_NTASKS_PER_NODE") || strings.HasPrefix(v, "SLURM_HOSTFILE=")
-	})
+	var prefixes []string
+	if slices.ContainsFunc(parts, func(size StepSize) bool { return len(size.TaskNodes) > 0 }) {
+		prefixes = append(prefixes, "SLURM_NTASKS_PER_NODE", "SLURM_HOSTFILE=")
+	}
+	if slices.ContainsFunc(parts, func(size StepSize) bool { return size.CPUsPerTask == 0 }) {
+		prefixes = append(prefixes, "SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK=", "SLURM_TRES_PER_TASK", "SLURM_EXACT=")
+	}
+	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return hasAnyPrefix(v, prefixes) })
 }
 
 // maskKinds maps the kinds of --cpu-bind that list CPUs or NUMA domains to the kind for

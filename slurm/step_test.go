@@ -35,6 +35,9 @@ func TestSrunArgv(t *testing.T) {
 		{name: "some of the nodes", step: Step{StepSize: StepSize{Nodes: 3, TasksPerNode: 1, CPUsPerTask: 2}, NodeList: []string{"n1", "n3", "n4"}, NoKill: true, Overlap: true, Argv: []string{"/bin/x"}},
 			before: []string{"srun", "--nodes=3", "--ntasks=3", "--ntasks-per-node=1", "--cpus-per-task=2"},
 			end:    []string{"--nodelist=n[1,3-4]", "--no-kill", "--overlap", "/bin/x"}},
+		{name: "all CPUs", step: Step{StepSize: StepSize{Nodes: 2, TasksPerNode: 1, GPUsPerNode: 4}, Argv: []string{"/bin/x"}},
+			before: []string{"srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1"},
+			end:    []string{"--gres=gpu:4", "/bin/x"}},
 		{name: "equal components", step: Step{Components: []StepSize{{Nodes: 1, TasksPerNode: 2, CPUsPerTask: 3}, {Nodes: 1, TasksPerNode: 2, CPUsPerTask: 3}}, Argv: []string{"/bin/x"}},
 			before: []string{"srun", "--het-group=0,1", "--nodes=1", "--ntasks=2", "--ntasks-per-node=2", "--cpus-per-task=3"},
 			end:    []string{"/bin/x"}},
@@ -72,6 +75,26 @@ func TestEnvironOfUnevenStep(t *testing.T) {
 		{name: "equal", step: Step{StepSize: StepSize{Nodes: 2, TasksPerNode: 2}}, want: environ},
 		{name: "different", step: Step{StepSize: StepSize{TaskNodes: []string{"a", "a", "b"}}}, want: environ[2:]},
 		{name: "different in a component", step: Step{Components: []StepSize{{TaskNodes: []string{"a", "a", "b"}}}}, want: environ[2:]},
+	} {
+		if got := tt.step.Environ(environ); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestEnvironWithAllCPUs checks that srun does not get the number of cores of the job if the step uses
+// all of them.
+func TestEnvironWithAllCPUs(t *testing.T) {
+	environ := []string{"SLURM_CPUS_ON_NODE=8", "SLURM_CPUS_PER_TASK=4", "SLURM_CPUS_PER_TASK_HET_GROUP_0=4", "SRUN_CPUS_PER_TASK=4", "SLURM_TRES_PER_TASK=cpu=4", "SLURM_EXACT=1"}
+	for _, tt := range []struct {
+		name string
+		step Step
+		want []string
+	}{
+		{name: "some", step: Step{StepSize: StepSize{Nodes: 2, TasksPerNode: 2, CPUsPerTask: 2}}, want: environ},
+		{name: "some in each component", step: Step{Components: []StepSize{{Nodes: 2, TasksPerNode: 2, CPUsPerTask: 2}}}, want: environ},
+		{name: "all", step: Step{StepSize: StepSize{Nodes: 2, TasksPerNode: 2}}, want: environ[:1]},
+		{name: "all in a component", step: Step{Components: []StepSize{{CPUsPerTask: 1}, {Nodes: 1}}}, want: environ[:1]},
 	} {
 		if got := tt.step.Environ(environ); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)

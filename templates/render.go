@@ -53,7 +53,7 @@ type elementTask struct{ Index, Task int }
 type script struct {
 	Name                    string
 	Nodes, TasksPerNode     int
-	CPUsPerTask             int
+	CPUsPerTask             int      // 0 for no option
 	Resources               []string // options that request GPUs and other generic resources
 	Directives              []string // options without their own field
 	Memory, Time            string
@@ -135,15 +135,18 @@ func describeComponents(all []jobs.Component) string {
 // no checks.
 func newScript(in Input) (script, error) {
 	slurm := in.Job.Slurm
-	if slurm.Nodes < 1 {
+	switch {
+	case slurm.Nodes < 1:
 		return script{}, fmt.Errorf("slurm.nodes: %d is less than 1", slurm.Nodes)
+	case slurm.CPUsPerTask < 1 && slurm.CPUsPerTask != jobs.AllCores:
+		return script{}, fmt.Errorf("slurm.cpus_per_task: %d is less than 1", slurm.CPUsPerTask)
 	}
 	s := script{
 		Name:         string(in.Job.Name),
 		Nodes:        in.Job.AllocatedNodes(),
 		NoKill:       in.Job.Restart.SurvivesNodeLoss(),
 		TasksPerNode: in.Job.TasksPerNode(),
-		CPUsPerTask:  slurm.CPUsPerTask,
+		CPUsPerTask:  int(max(0, slurm.CPUsPerTask)),
 		Resources:    resourceOptions(in),
 		Directives:   directives(&slurm),
 		Memory:       string(slurm.Memory),
@@ -245,8 +248,6 @@ func (s script) check() error {
 		return fmt.Errorf("path of ddpbatch: %q is not absolute", s.Binary)
 	case !filepath.IsAbs(s.RunDir):
 		return fmt.Errorf("run directory: %q is not absolute", s.RunDir)
-	case s.CPUsPerTask < 1:
-		return fmt.Errorf("slurm.cpus_per_task: %d is less than 1", s.CPUsPerTask)
 	case s.SignalSeconds < 0 || s.SignalSeconds > maxSignalSeconds:
 		return fmt.Errorf("slurm.signal_before_end: %d s exceeds Slurm's maximum of %d s", s.SignalSeconds, maxSignalSeconds)
 	}

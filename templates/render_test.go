@@ -162,6 +162,24 @@ func TestDirectives(t *testing.T) {
 	}
 }
 
+// TestAllCores checks that a script without a number of cores does not have the option, for ranks and
+// for torchrun, in the first group and in others.
+func TestAllCores(t *testing.T) {
+	for _, launcher := range []jobs.Launcher{jobs.LauncherRank, jobs.LauncherTorchrun} {
+		job := bare()
+		job.Command = &jobs.Command{Argv: []jobs.Text{"x"}, Launcher: launcher}
+		job.Slurm.TasksPerNode, job.Slurm.CPUsPerTask, job.Slurm.Exclusive = 4, jobs.AllCores, true
+		text := string(render(t, job))
+		if strings.Contains(text, "cpus-per-task") || !strings.Contains(text, "#SBATCH --exclusive\n") {
+			t.Errorf("%s: got\n%s", launcher, text)
+		}
+		job.Slurm.Groups = []jobs.Group{{Nodes: 1, TasksPerNode: 2, CPUsPerTask: 3}, {Nodes: 1, TasksPerNode: 2}}
+		if text = string(render(t, job)); strings.Count(text, "cpus-per-task") != 1 {
+			t.Errorf("%s with groups: got\n%s", launcher, text)
+		}
+	}
+}
+
 // TestGPUTypesAndMemory checks the options for typed GPUs and the alternatives of --mem.
 func TestGPUTypesAndMemory(t *testing.T) {
 	for _, tt := range []struct {

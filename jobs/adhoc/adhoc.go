@@ -83,7 +83,7 @@ func (c Command) JobFile(lookup func(name string) (string, bool), allocation *sl
 		b.WriteString("[[slurm.group]]\n")
 		number("nodes", g.Nodes)
 		number("tasks_per_node", g.TasksPerNode)
-		number("cpus_per_task", g.CPUsPerTask)
+		number("cpus_per_task", int(g.CPUsPerTask))
 	}
 	if c.Image != "" {
 		b.WriteString("[setup.container]\n")

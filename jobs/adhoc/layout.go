@@ -101,11 +101,11 @@ func (c Command) groups(e environment) (groups []jobs.Group, err error) {
 			return nil, exitcode.Usagef("set --tasks-per-node, or use a job file with [[slurm.group]]",
 				"component %d of the job has different numbers of tasks on its nodes: %s", i, slurm.FoldTasksPerNode(own))
 		}
-		g.CPUsPerTask = cmp.Or(c.CPUsPerTask, e.componentCount(cpusVariable, i))
-		if g.CPUsPerTask == 0 && cores != nil {
-			g.CPUsPerTask = slices.Min(cores[first:first+nodes]) / g.TasksPerNode
+		cpus := cmp.Or(c.CPUsPerTask, e.componentCount(cpusVariable, i))
+		if cpus == 0 && cores != nil {
+			cpus = slices.Min(cores[first:first+nodes]) / g.TasksPerNode
 		}
-		g.CPUsPerTask = max(1, g.CPUsPerTask)
+		g.CPUsPerTask = jobs.Cores(max(1, cpus))
 		groups, first = append(groups, g), first+nodes
 	}
 	return groups, nil

@@ -202,6 +202,25 @@ argv = ["train.py"]
 	}
 }
 
+// TestStepWithAllCores checks that a step with all cores of its nodes does not request a number of them,
+// for ranks, for torchrun, and in one group of several.
+func TestStepWithAllCores(t *testing.T) {
+	for _, launcher := range []jobs.Launcher{jobs.LauncherRank, jobs.LauncherTorchrun} {
+		job := &jobs.Job{Name: "x", Command: &jobs.Command{Argv: []jobs.Text{"a"}, Launcher: launcher},
+			Slurm: jobs.Slurm{Nodes: 2, TasksPerNode: 4, CPUsPerTask: jobs.AllCores, Exclusive: true}}
+		o := Options{Job: job, Site: generic(), Dir: rundir.Dir{Path: "/runs/x"}, Binary: "/opt/bin/ddpbatch", Allocation: &slurm.Allocation{JobID: "1", Nodes: []string{"a", "b"}}}
+		if line := strings.Join(buildStep(o, o.Allocation.Nodes, []int{4, 4}).SrunArgv(), " "); strings.Contains(line, "--cpus-per-task") {
+			t.Errorf("%s: got %s", launcher, line)
+		}
+		job.Slurm.Groups = []jobs.Group{{Nodes: 1, TasksPerNode: 4}, {Nodes: 1, TasksPerNode: 4, CPUsPerTask: 2}}
+		o.Allocation.Components = []slurm.Component{{JobID: "1", Nodes: []string{"a"}}, {JobID: "2", Nodes: []string{"b"}}}
+		first, second, _ := strings.Cut(strings.Join(buildStep(o, o.Allocation.Nodes, []int{4, 4}).SrunArgv(), " "), " : ")
+		if strings.Contains(first, "--cpus-per-task") || !strings.Contains(second, "--cpus-per-task=") {
+			t.Errorf("%s: got %s in the first group, and %s in the second", launcher, first, second)
+		}
+	}
+}
+
 // TestStepOfTorchrunBindsToAllRanks checks that torchrun's task on each node gets the
 // resources that the bindings give to all ranks of the node together.
 func TestStepOfTorchrunBindsToAllRanks(t *testing.T) {

@@ -88,7 +88,7 @@ func buildStep(o Options, nodes []string, tasks []int) slurm.Step {
 // per node. The resources per node or task come from job.
 func stepSize(o Options, job *jobs.Job, nodes, perNode int) slurm.StepSize {
 	size := slurm.StepSize{
-		Nodes: nodes, TasksPerNode: perNode, CPUsPerTask: job.Slurm.CPUsPerTask, Gres: string(job.Slurm.Gres),
+		Nodes: nodes, TasksPerNode: perNode, CPUsPerTask: int(max(0, job.Slurm.CPUsPerTask)), Gres: string(job.Slurm.Gres),
 	}
 	if job.Command != nil && job.Command.Launcher == jobs.LauncherTorchrun {
 		// torchrun starts the processes of a node inside one task, which needs the cores of

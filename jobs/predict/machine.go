@@ -114,13 +114,17 @@ func (p *predictor) unknownGPU(format string, args ...any) error {
 // setMachine sets the speed of ranks and of the links between them.
 func (p *predictor) setMachine(ctx context.Context) error {
 	m := &p.machine
-	m.PerNode, m.Threads = p.Job.TasksPerNode(), p.Job.Slurm.CPUsPerTask
-	if p.Here {
+	m.PerNode, m.Threads = p.Job.TasksPerNode(), int(p.Job.Slurm.CPUsPerTask)
+	isShared := p.Job.Slurm.CPUsPerTask == jobs.AllCores
+	switch {
+	case p.Here:
 		m.PerNode, m.Cores = maxRanksHere, runtime.GOMAXPROCS(0)
 		m.Threads = min(m.Threads, m.Cores)
-		if !p.Job.IsSet("slurm.cpus_per_task") {
+		if isShared || !p.Job.IsSet("slurm.cpus_per_task") {
 			m.Threads = m.Cores // the ranks share them
 		}
+	case isShared:
+		m.Threads = max(1, p.nodeCores()/m.PerNode)
 	}
 	p.program = cpuProgram
 	p.program.Threads, p.program.Copies = m.Threads, p.Job.Checkpoint.Async
@@ -158,6 +162,18 @@ func (p *predictor) setMachine(ctx context.Context) error {
 	p.override(p.Bandwidth, gigabyte, &m.Network.Bandwidth, p.Here || rate > 0, "%.4g GB/s between nodes, per node: --bandwidth")
 	p.override(p.Latency, microsecond, &m.Network.Latency, p.Here, "%.4g us latency between nodes: --latency")
 	return nil
+}
+
+// nodeCores returns the number of cores of a node: the site's, or else this machine's.
+func (p *predictor) nodeCores() int {
+	if r, ok := p.Site.ResourceOf(p.Job); ok && r.CPUsPerNode > 0 {
+		return r.CPUsPerNode
+	}
+	cores := runtime.GOMAXPROCS(0)
+	if p.gpu == nil {
+		p.assume("a node has as many cores as this machine, %d, and its ranks share them: slurm.cpus_per_task", cores)
+	}
+	return cores
 }
 
 // override sets *v to the value of a flag, in the flag's unit. Without the flag, it records *v
@@ -226,7 +242,7 @@ func (p *predictor) memoryLimit() (float64, string) {
 		return availableMemory() / float64(p.Job.Ranks()), fmt.Sprintf("free memory of this machine, shared by %s", format.Count(p.Job.Ranks(), "rank"))
 	case p.Job.Slurm.Memory.Bytes() > 0:
 		return float64(p.Job.Slurm.Memory.Bytes()) / perNode, fmt.Sprintf("slurm.mem = %q, shared by %s", p.Job.Slurm.Memory, format.Count(int(perNode), "rank"))
-	case p.Job.Slurm.MemoryPerCPU != "":
+	case p.Job.Slurm.MemoryPerCPU != "" && p.Job.Slurm.CPUsPerTask > 0:
 		return float64(p.Job.Slurm.MemoryPerCPU.Bytes()) * float64(p.Job.Slurm.CPUsPerTask), fmt.Sprintf("slurm.mem_per_cpu = %q, for the cores of a rank", p.Job.Slurm.MemoryPerCPU)
 	case p.Job.Slurm.MemoryPerGPU != "":
 		return float64(p.Job.Slurm.MemoryPerGPU.Bytes()) * float64(p.Job.Slurm.GPUsPerNode) / perNode, fmt.Sprintf("slurm.mem_per_gpu = %q, for the GPUs of a rank", p.Job.Slurm.MemoryPerGPU)

@@ -21,7 +21,7 @@ func (p *Profile) Apply(job *jobs.Job) {
 		fill(job, "slurm.mem", &s.Memory, d.Memory)
 	}
 	fill(job, "slurm.exclusive", &s.Exclusive, d.Exclusive)
-	fill(job, "slurm.cpus_per_task", &s.CPUsPerTask, p.coresPerTask(job))
+	fill(job, "slurm.cpus_per_task", &s.CPUsPerTask, jobs.Cores(p.coresPerTask(job)))
 	fill(job, "slurm.gpu_bind", &s.GPUBind, p.Step.GPUBind)
 	if s.Hint == "" { // srun accepts only one of them
 		fill(job, "slurm.cpu_bind", &s.CPUBind, p.Step.CPUBind)
@@ -92,9 +92,13 @@ func (p *Profile) Doubts(job *jobs.Job) jobs.Diagnostics {
 	if p.warning != nil {
 		l.report("site", hints.Of(p.warning), "%v", p.warning)
 	}
-	if cores := p.coresPerTask(job); job.IsSet("slurm.cpus_per_task") && s.CPUsPerTask < cores {
+	if cores := p.coresPerTask(job); job.IsSet("slurm.cpus_per_task") && s.CPUsPerTask > 0 && int(s.CPUsPerTask) < cores {
 		l.report("slurm.cpus_per_task", "remove the key to use the site's default",
 			"%d overrides the %d cores that %s gives each rank", s.CPUsPerTask, cores, p.name)
+	}
+	if key := p.sharedCores(job); key != "" {
+		l.report(key, "set slurm.exclusive = true",
+			"\"all\" means the cores that Slurm gives the job; without slurm.exclusive, this is usually one core per task")
 	}
 	if s.GPUType != "" && p.Request.GPUs == "none" {
 		l.report("slurm.gpus_per_node", "write the number only", "the type %q has no effect: jobs at %s get whole nodes and do not request GPUs", s.GPUType, p.name)
@@ -104,6 +108,24 @@ func (p *Profile) Doubts(job *jobs.Job) jobs.Diagnostics {
 			"the GPU code of the built-in trainer needs CUDA: the %s GPUs of %s stay idle, and ranks train on CPUs", p.GPUVendor(), p.name)
 	}
 	return l.found
+}
+
+// sharedCores returns the key that requests all cores of nodes that the job may share with other
+// jobs. It returns an empty string if the nodes are not shared, or if the job requests a number of
+// cores.
+func (p *Profile) sharedCores(job *jobs.Job) string {
+	for i, part := range job.SplitGroups() {
+		r, _ := p.ResourceOf(part)
+		isWhole := part.Slurm.Exclusive || r.Exclusive || p.Request.GPUs == "none"
+		if isWhole || part.Slurm.CPUsPerTask != jobs.AllCores {
+			continue
+		}
+		if groups := job.Slurm.Groups; len(groups) > 0 && groups[i].CPUsPerTask == jobs.AllCores {
+			return fmt.Sprintf("slurm.group[%d].cpus_per_task", i)
+		}
+		return "slurm.cpus_per_task"
+	}
+	return ""
 }
 
 // HasForeignGPUs reports whether the built-in trainer does not support the site's GPUs.
@@ -226,7 +248,7 @@ func (l *linter) limits(r Resource) {
 		l.report("slurm.gpus_per_node", "", "a node of %s has %d GPUs, not %d", of, r.GPUsPerNode, s.GPUsPerNode)
 	}
 	tasks := l.job.TasksPerNode()
-	if cpus := tasks * s.CPUsPerTask; r.CPUsPerNode > 0 && cpus > int(r.CPUsPerNode) {
+	if cpus := tasks * int(s.CPUsPerTask); r.CPUsPerNode > 0 && cpus > int(r.CPUsPerNode) {
 		key := "slurm.cpus_per_task"
 		if !l.job.IsSet(key) {
 			key = "slurm.tasks_per_node"

@@ -116,6 +116,11 @@ func TestDoubts(t *testing.T) {
 		{"fewer cores than the share", cores, "slurm.cpus_per_task = 7\n" + run, "slurm.cpus_per_task"},
 		{"as many cores", cores, "slurm.cpus_per_task = 8\n" + run, ""},
 		{"no share", "", "slurm.cpus_per_task = 1\n" + run, ""},
+		{"all cores of whole nodes", cores, "slurm.cpus_per_task = \"all\"\nslurm.exclusive = true\n" + run, ""},
+		{"all cores of shared nodes", cores, "slurm.cpus_per_task = \"all\"\n" + run, "slurm.cpus_per_task"},
+		{"all cores in a partition with whole nodes", "[[resource]]\nexclusive = true\n", "slurm.cpus_per_task = \"all\"\n" + run, ""},
+		{"all cores at a site with whole nodes", "request.gpus = \"none\"\n", "slurm.cpus_per_task = \"all\"\n" + run, ""},
+		{"all cores of shared nodes of a group", "", "[[slurm.group]]\n[[slurm.group]]\ncpus_per_task = \"all\"\n" + run, "slurm.group[1].cpus_per_task"},
 		{"type of GPU", "", typed + run, ""},
 		{"type of GPU without requests", "request.gpus = \"none\"\n", typed + run, "slurm.gpus_per_node"},
 		{"GPUs without requests", "request.gpus = \"none\"\n", gpus + run, ""},
@@ -152,7 +157,7 @@ func TestCoresPerTask(t *testing.T) {
 		{"more than cores", share + node, "80", 1},
 		{"node of unknown size", share + "[[resource]]\nnodes = 4\n", "8", 16},
 	} {
-		if _, job := parsePair(t, tt.profile, "slurm.tasks_per_node = "+tt.tasks+"\n[command]\nargv = [\"x\"]\n"); job.Slurm.CPUsPerTask != tt.want {
+		if _, job := parsePair(t, tt.profile, "slurm.tasks_per_node = "+tt.tasks+"\n[command]\nargv = [\"x\"]\n"); int(job.Slurm.CPUsPerTask) != tt.want {
 			t.Errorf("%s: got %d cores, want %d", tt.name, job.Slurm.CPUsPerTask, tt.want)
 		}
 	}
