@@ -178,9 +178,10 @@ func (r *reader) sizeChange(name string) (was, now string) {
 	case "SLURM_NTASKS_PER_NODE":
 		n = j.outTasks
 	case "SLURM_CPUS_PER_TASK":
-		if n = j.outCPUs; r.isUnset(name) {
-			n = max(1, n)
+		if n = int(j.outCPUs); n == 0 && r.isUnset(name) {
+			n = 1
 		}
+		n = max(0, n) // not set with all cores
 	}
 	was, known := r.knownString(name)
 	switch {

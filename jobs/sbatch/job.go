@@ -18,15 +18,16 @@ type job struct {
 	nameGiven  bool
 
 	// Directives; 0 if not given.
-	nodes, tasks, allTasks, cpus         int
-	gpus, allGPUs, taskGPUs              int
-	gpuTasks, gpuCPUs                    int // --ntasks-per-gpu, --cpus-per-gpu
-	gpusPerNodeGiven                     bool
-	distribution                         string // placement of the ranks
-	gpuType                              string
-	memPerCPU, memPerGPU                 string
-	exclusive                            bool
-	outNodes, outTasks, outCPUs, outGPUs int // layout of the job file
+	nodes, tasks, allTasks, cpus int
+	gpus, allGPUs, taskGPUs      int
+	gpuTasks, gpuCPUs            int // --ntasks-per-gpu, --cpus-per-gpu
+	gpusPerNodeGiven             bool
+	distribution                 string // placement of the ranks
+	gpuType                      string
+	memPerCPU, memPerGPU         string
+	exclusive                    bool
+	outNodes, outTasks, outGPUs  int // layout of the job file
+	outCPUs                      jobs.Cores
 
 	slurm                    map[string]string // other keys of [slurm] with a string
 	raw                      map[string]string // other keys of [slurm], in TOML
@@ -182,7 +183,11 @@ func (j *job) writeSlurm(w *tomlWriter) {
 	} else {
 		w.number("gpus_per_node", j.outGPUs)
 	}
-	w.number("cpus_per_task", j.outCPUs)
+	if j.outCPUs == jobs.AllCores {
+		w.text("cpus_per_task", "all")
+	} else {
+		w.number("cpus_per_task", int(j.outCPUs))
+	}
 	for _, name := range slices.Sorted(maps.Keys(j.slurm)) {
 		w.text(name, j.slurm[name])
 	}
@@ -252,6 +257,8 @@ func (r *reader) dropRejectedKeys() {
 			}
 			switch field := fields[key].(type) {
 			case *int:
+				*field = 0
+			case *jobs.Cores:
 				*field = 0
 			case *string:
 				*field = ""

@@ -23,7 +23,10 @@ type command struct {
 	containerDir string // --container-workdir as bash code; only the container may have the directory
 
 	// Numbers in the options of srun or mpirun; 0 if not given.
-	srun struct{ nodes, tasks, tasksPerNode, cpus, taskGPUs int }
+	srun struct {
+		nodes, tasks, tasksPerNode, cpus, taskGPUs int
+		exact                                      bool // --exact or --exclusive
+	}
 }
 
 // noInput is the reason of a note about a file that the program reads as standard input.

@@ -1,6 +1,7 @@
 package sbatch
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"path"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
+	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
 // divideTotals sets the number of nodes, if no directive sets it, from the total and the number per
@@ -99,7 +101,7 @@ func (c *command) layout() {
 	}
 	ranks := c.divideRanks(total, nodes)
 	perNode := slices.Max(ranks)
-	cpus := c.rankCores(cores, perNode)
+	cpus, isShared := c.rankCores(cores, perNode)
 	if j.torchrun {
 		if perNode > 1 {
 			c.change(fmt.Sprintf("%d torchruns per node", perNode), "the job starts one torchrun on each node")
@@ -122,7 +124,10 @@ func (c *command) layout() {
 	if gpus > 0 && perNode > gpus && perNode%gpus == 0 {
 		j.raw["share_gpus"] = "true"
 	}
-	j.outNodes, j.outTasks, j.outCPUs, j.outGPUs = nodes, perNode, cpus, gpus
+	j.outNodes, j.outTasks, j.outCPUs, j.outGPUs = nodes, perNode, jobs.Cores(cpus), gpus
+	if isShared {
+		j.outCPUs = jobs.AllCores
+	}
 	if slices.Min(ranks) < slices.Max(ranks) {
 		j.outTasks = 0
 		j.raw["ranks_per_node"] = strings.ReplaceAll(fmt.Sprint(ranks), " ", ", ")
@@ -192,22 +197,32 @@ func (c *command) countNodes(nodes, ranks int) int {
 }
 
 // rankCores returns the number of cores of each rank, or 0 for the default. cores is the number of cores
-// per node.
-func (c *command) rankCores(cores, perNode int) int {
+// per node. isShared reports whether the ranks share all cores of their node: srun without
+// --cpus-per-task gets them in a job with --exclusive, and so does a program that the script starts
+// without srun.
+func (c *command) rankCores(cores, perNode int) (cpus int, isShared bool) {
 	j := c.r.job
-	cpus := cmp.Or(c.srun.cpus, j.cpus)
+	cpus = cmp.Or(c.srun.cpus, j.cpus)
 	if j.gpuCPUs > 0 && cpus == 0 {
 		cpus = max(1, cores/perNode)
 	}
+	if c.inSrun && cpus == 0 && bytes.Contains(c.r.src, []byte("SRUN_CPUS_PER_TASK")) {
+		value, _ := c.r.knownString("SRUN_CPUS_PER_TASK")
+		if n, ok := parseCount(value); ok {
+			return n, false
+		}
+	}
 	switch {
-	case j.exclusive && !j.once && j.cpus == 0 && (c.inSrun && cpus == 0 && slices.Contains([]string{"", "generic"}, c.r.options.Site) || !c.inSrun && j.allTasks <= 1 && j.tasks <= 1):
-		c.change("--exclusive", "the program may use all cores of the node; the job requests 1 core per rank: set slurm.cpus_per_task")
+	case j.exclusive && cpus == 0 && c.srun.exact:
+		return 1, false
+	case j.exclusive && cpus == 0:
+		return 0, true
 	case !c.inSrun && cores > 1:
-		return max(1, cores/perNode)
+		return max(1, cores/perNode), false
 	case cpus == 0 && c.r.options.Site == "":
 		c.r.note(0, "slurm.cpus_per_task", "the script leaves the cores to the center's default; the job requests 1 core per rank")
 	}
-	return cpus
+	return cpus, false
 }
 
 // readsTasks matches commands and variables that depend on the number of tasks of the job.

@@ -189,6 +189,8 @@ func (c *command) convertStepOption(o option, hasImage bool) {
 		c.setStepCount(o, &c.srun.cpus)
 	case "gpus", "gpus-per-node", "gpus-per-task", "gres":
 		c.convertStepGPUs(o)
+	case "exact", "exclusive": // the step gets no more cores than its tasks request
+		c.srun.exact = true
 	case "distribution":
 		j.distribution = ""
 		c.convertShared(o, "")
