@@ -90,8 +90,9 @@ func (c *Component) ExpandArgv(values map[string]string) ([]string, error) {
 
 func expandArgv(pattern *regexp.Regexp, key string, argv []string, values map[string]string) ([]string, error) {
 	out := make([]string, len(argv))
+	unsafeIn := unsafeInCode(argv)
 	for i, word := range argv {
-		unsafe := unsafeInCode(argv, i)
+		unsafe := unsafeIn[i]
 		used := map[string]string{}
 		for name, value := range values {
 			if unsafe != nil && unsafe(value) && hasPlaceholder(word, name) {
@@ -140,39 +141,54 @@ var (
 	setOption = lazyregexp.New(`^[-+][A-Za-z]*[oO]$`)
 )
 
-// unsafeInCode returns a function that reports whether a value must not be in argv[i]. It is nil if
-// that word is not code.
-func unsafeInCode(argv []string, i int) func(value string) bool {
-	if i < 2 {
-		return nil
+// unsafeInCode returns a function for each word of a command line that reports whether a value must not
+// be in the word. It is nil if the word is not code. The time is linear, because a job file that the user
+// received can have hundreds of thousands of words.
+func unsafeInCode(argv []string) []func(value string) bool {
+	unsafe := make([]func(string) bool, len(argv))
+	afterShell, afterInterpreter := false, false // whether a word before the option is one
+	var options shellOptions
+	option := "" // the word before
+	for i, word := range argv {
+		isCode := codeOption().MatchString(option)
+		switch {
+		case options.announceCode(), isCode && strings.HasSuffix(option, "c") && afterShell:
+			unsafe[i] = shellCode().MatchString
+		case isCode && afterInterpreter:
+			unsafe[i] = anyCode().MatchString
+		}
+		afterShell, afterInterpreter = afterShell || isShell(option), afterInterpreter || isInterpreter(option)
+		options.add(word, option)
+		option = word
 	}
-	option, before := argv[i-1], argv[:i-1]
-	isCode := codeOption().MatchString(option)
-	switch {
-	case isShellCode(argv, i), isCode && strings.HasSuffix(option, "c") && slices.ContainsFunc(before, isShell):
-		return shellCode().MatchString
-	case isCode && slices.ContainsFunc(before, func(word string) bool {
-		return IsPython(word) || slices.Contains([]string{"perl", "ruby", "node", "Rscript", "julia"}, filepath.Base(word))
-	}):
-		return anyCode().MatchString
-	}
-	return nil
+	return unsafe
 }
 
 func isShell(word string) bool { return slices.Contains(shells, filepath.Base(word)) }
 
-// isShellCode reports whether argv[i] is the code after a shell and its options, as in "bash -ce" and
-// "sh -c -o nounset".
-func isShellCode(argv []string, i int) bool {
-	hasCode := false
-	for i--; i >= 0 && !isShell(argv[i]); i-- {
-		isOption := strings.HasPrefix(argv[i], "-") || strings.HasPrefix(argv[i], "+")
-		if !isOption && (i == 0 || !setOption().MatchString(argv[i-1])) {
-			return false
-		}
-		hasCode = hasCode || shellCodeOption().MatchString(argv[i])
+// isInterpreter reports whether a word starts an interpreter, other than a shell, that runs code in its arguments.
+func isInterpreter(word string) bool {
+	return IsPython(word) || slices.Contains([]string{"perl", "ruby", "node", "Rscript", "julia"}, filepath.Base(word))
+}
+
+// shellOptions is the state after the words of a command line: whether the last shell has only options so far, and
+// whether one of them announces code, as in "bash -ce" and "sh -c -o nounset".
+type shellOptions struct {
+	only, code bool
+}
+
+// announceCode reports whether the next word is the code of the shell, unless it is another option.
+func (o shellOptions) announceCode() bool { return o.only && o.code }
+
+// add adds the next word. Before is the word before it.
+func (o *shellOptions) add(word, before string) {
+	if isShell(word) {
+		*o = shellOptions{only: true}
+		return
 	}
-	return hasCode && i >= 0
+	isOption := strings.HasPrefix(word, "-") || strings.HasPrefix(word, "+")
+	o.only = o.only && (isOption || setOption().MatchString(before))
+	o.code = o.code || shellCodeOption().MatchString(word)
 }
 
 // hasPlaceholder reports whether text contains one of the named placeholders.
@@ -200,8 +216,9 @@ func (c *programCheck) checkAddresses() {
 		name := c.job.Components[i].Name
 		names = append(names, name.Placeholder(ComponentAddress), name.Placeholder(ComponentAddresses))
 	}
+	unsafeIn := unsafeInCode(c.argv)
 	for i, word := range c.argv {
-		if unsafe := unsafeInCode(c.argv, i); unsafe == nil || !unsafe(exampleAddress) {
+		if unsafe := unsafeIn[i]; unsafe == nil || !unsafe(exampleAddress) {
 			continue
 		}
 		for _, name := range names {

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -152,5 +153,25 @@ func TestExpandArgvRejectsCode(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestExpandArgvOfManyWords checks that the time to expand a command line is linear: the words of 1 MiB took
+// half an hour when each word was compared with all words before it.
+func TestExpandArgvOfManyWords(t *testing.T) {
+	const words = 200_000 // of a job file with 1 MiB
+	for _, argv := range [][]string{
+		slices.Repeat([]string{"-c"}, words),
+		append([]string{"bash"}, slices.Repeat([]string{"-x"}, words)...),
+		append([]string{"python3"}, slices.Repeat([]string{"-ao", "x"}, words/2)...),
+	} {
+		argv = append(argv, "-c", "{run_dir}")
+		got, err := ExpandArgv(argv, map[string]string{PlaceholderRunDir: "/runs/a"})
+		if err != nil || len(got) != len(argv) || got[len(got)-1] != "/runs/a" {
+			t.Errorf("%.20q ...: got %d words, %v", argv, len(got), err)
+		}
+	}
+	if _, err := ExpandArgv([]string{"bash", "-o", "pipefail", "a", "-c", "{run_dir}"}, map[string]string{PlaceholderRunDir: "/a b"}); err == nil {
+		t.Error("got no error for code after an argument of a shell")
 	}
 }
