@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"reflect"
 	"strings"
@@ -101,6 +102,41 @@ func TestRouteText(t *testing.T) {
 		}
 		if want := cmp.Or(tt.back, tt.text); string(back) != want {
 			t.Errorf("wrote %s, want %s", back, want)
+		}
+	}
+}
+
+// TestReadCasesLimitsWork checks that a file that the user received cannot make Choose run for hours, and
+// that a large host is accepted.
+func TestReadCasesLimitsWork(t *testing.T) {
+	const (
+		link  = `{"index":2,"name":"e%d","oper":"up","flags":"up,running","addrs":["10.0.%[1]d.1/32"]}`
+		rule  = `{"priority":%d,"from":"10.0.0.0/8","table":7}`
+		peers = `"11.0.0.1"`
+	)
+	list := func(n int, format string) string {
+		all := make([]string, n)
+		for i := range all {
+			if all[i] = format; strings.Contains(format, "%") {
+				all[i] = fmt.Sprintf(format, i)
+			}
+		}
+		return "[" + strings.Join(all, ",") + "]"
+	}
+	host := func(links, rules, n int) string {
+		return `{"host":"a","links":` + list(links, link) + `,"rules":` + list(rules, rule) + `,"peers":` + list(n, peers) + `}`
+	}
+	for _, tt := range []struct {
+		name, text string
+		rejected   bool
+	}{
+		{"large host", host(50, 400, 16384), false},
+		{"rules", host(200, 4000, 4000), true},
+		{"links", host(30_000, 0, 0), true},
+		{"many hosts", "[" + strings.Repeat(host(50, 400, 16384)+",", 9) + host(1, 1, 1) + "]", true},
+	} {
+		if _, _, err := ReadCases(strings.NewReader(tt.text)); (err != nil) != tt.rejected {
+			t.Errorf("%s: got %v, want an error: %t", tt.name, err, tt.rejected)
 		}
 	}
 }
