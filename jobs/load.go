@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -47,10 +46,10 @@ func ReadRegular(path string) ([]byte, error) {
 }
 
 // Read returns the bytes of a job file for [Parse]. Use it for a path from the command line.
-// The path may name a pipe, such as /dev/stdin or a shell's <(command), and Read waits for the
-// writer. If the file is too large, the error has type [Diagnostics].
+// The path may name a pipe of this user, such as /dev/stdin or a shell's <(command), and Read waits
+// for the writer. If the file is too large, the error has type [Diagnostics].
 func Read(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := safefile.OpenNamed(path)
 	if err != nil {
 		return nil, readError(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/ddpbatch/ddpbatch/internal/atomicfile"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // createFile atomically writes a file at a path that the user gave. It replaces a symbolic
@@ -24,10 +25,10 @@ func createFile(path string, mode fs.FileMode, force bool, write func(io.Writer)
 // profiles have a few kilobytes.
 const maxText = 1 << 20
 
-// readText returns the content of a text file that the user names. The file can be a pipe, such
-// as <(command) of a shell.
+// readText returns the content of a text file that the user names. The file can be a pipe of this
+// user, such as <(command) of a shell.
 func readText(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := safefile.OpenNamed(path)
 	if err != nil {
 		return nil, err
 	}

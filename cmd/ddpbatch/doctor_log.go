@@ -82,10 +82,7 @@ func (c *doctorCmd) logFile(p *program) (open func() (*os.File, error), run *run
 	info, missing := os.Stat(path)
 	// Another user may be able to create a file with the name of the user's run.
 	if _, isRun, _ := p.runStore().FindOwn(c.Log); !isRun && missing == nil && !info.IsDir() {
-		if owner, ok := safefile.Owner(info); info.Mode().IsRegular() || ok && !safefile.IsTrusted(owner) {
-			return func() (*os.File, error) { return safefile.Open(path, 0) }, nil, nil
-		}
-		return func() (*os.File, error) { return os.Open(path) }, nil, nil
+		return func() (*os.File, error) { return safefile.OpenNamed(path) }, nil, nil
 	}
 	named, err := p.findRun(c.Log)
 	switch {

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/nccl"
 	"github.com/ddpbatch/ddpbatch/netif"
 )
@@ -145,7 +145,7 @@ func (c *netifCmd) cases(ctx context.Context, p *program) ([]netif.Case, bool, e
 	}
 	from := io.Reader(p.Stdin)
 	if c.Inventory != "-" {
-		f, err := os.Open(p.abs(c.Inventory))
+		f, err := safefile.OpenNamed(p.abs(c.Inventory))
 		if err != nil {
 			return nil, false, exitError{exitUsage, err}
 		}

@@ -4,7 +4,7 @@
 // with a lease, on which open waits for 45 seconds; a device without an end; a symbolic link to
 // a private file; or a file that is too large for memory. [Open] and [Read] return an error in
 // these cases, and never wait for a process of another user. They follow a symbolic link unless
-// the caller passes [NoFollow].
+// the caller passes [NoFollow]. [OpenNamed] also opens pipes of this user.
 //
 // The checks apply to the open file, so the file cannot be exchanged between the check and
 // the read. Functions whose names end in In open a name below an open directory, which cannot be
@@ -52,6 +52,26 @@ func Open(path string, flags int) (*os.File, error) {
 			func() (*os.File, error) { return os.OpenFile(path, readFlags|flags, 0) },
 			func() (fs.FileInfo, error) { return os.Stat(path) })
 	})
+}
+
+// OpenNamed opens a file that the user named on the command line. Unlike [Open], it also opens pipes and devices of
+// this user and root, such as /dev/stdin and a shell's <(command), and waits for the writer of a pipe.
+func OpenNamed(path string) (*os.File, error) {
+	// Opening a pipe and closing it again would end its writer, so the check comes first.
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().IsRegular() {
+		return Open(path, 0)
+	}
+	if owner, ok := Owner(info); ok && !IsTrusted(owner) && !isDescriptor(path) {
+		return Open(path, 0)
+	}
+	return os.Open(path)
+}
+
+// isDescriptor reports whether a path names a descriptor of this process. The process that started it, such as sudo,
+// can belong to another user.
+func isDescriptor(path string) bool {
+	return path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/") || strings.HasPrefix(path, "/proc/self/fd/")
 }
 
 // OpenIn opens a file like [Open], by its name in an open directory. The result is always below the

@@ -2,6 +2,7 @@ package safefile_test
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -334,6 +335,42 @@ func TestOpenOwnersRoot(t *testing.T) {
 			}
 			root.Close()
 		})
+	}
+}
+
+// TestOpenNamed checks that a pipe of this user is read to its end, and that a pipe of another user, for
+// whose writer the caller would wait, is an error.
+func TestOpenNamed(t *testing.T) {
+	own, foreign, file := filepath.Join(t.TempDir(), "own"), filepath.Join(t.TempDir(), "foreign"), filepath.Join(t.TempDir(), "file")
+	if err := errors.Join(unix.Mkfifo(own, 0o600), unix.Mkfifo(foreign, 0o666), os.Chown(foreign, 61001, -1), os.WriteFile(file, []byte("text"), 0o600)); err != nil {
+		t.Fatal(err) // the suite runs as root
+	}
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(own, []byte("text"), 0) }()
+	for _, path := range []string{own, file} {
+		f, err := safefile.OpenNamed(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(f)
+		f.Close()
+		if err != nil || string(text) != "text" {
+			t.Errorf("%s: got %q, %v", path, text, err)
+		}
+	}
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+	if f, err := safefile.OpenNamed(foreign); !errors.Is(err, safefile.ErrNotRegular) {
+		t.Errorf("opened %v, %v, want %v", f, err, safefile.ErrNotRegular)
+	}
+	if f, err := safefile.OpenNamed(file + ".missing"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("opened %v, %v, want %v", f, err, fs.ErrNotExist)
+	}
+	if f, err := safefile.OpenNamed(os.DevNull); err != nil {
+		t.Error(err)
+	} else {
+		f.Close()
 	}
 }
 
