@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
 )
 
@@ -43,7 +44,7 @@ func (c *cancelCmd) Run(ctx context.Context, p *program) error {
 	}
 	chain, err := store.CancelChain(ctx, run)
 	if len(chain) > 0 {
-		p.printf("requested that Slurm cancel the chained %s (%s)\n", jobList(chain), run.Record.Name)
+		p.printf("requested that Slurm cancel the chained %s (%s)\n", jobList(chain), printable.Line(run.Record.Name))
 	}
 	if err != nil {
 		return err
@@ -52,7 +53,7 @@ func (c *cancelCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	id, name := run.Record.LastJob(), run.Record.Name
+	id, name := run.Record.LastJob(), printable.Line(run.Record.Name)
 	if ended != nil {
 		p.printf("job %s (%s) has already ended: %s\n", id, name, ended)
 		return nil
@@ -76,7 +77,7 @@ func (p *program) cancelLaunch(run runs.Run) error {
 	if err != nil {
 		return err
 	}
-	name, path := run.Record.Name, shellQuote(p.short(run.Dir.Path))
+	name, path := printable.Line(run.Record.Name), shellQuote(p.short(run.Dir.Path))
 	switch {
 	case canceled.End != nil:
 		p.printf("run %s %s\n", name, canceled.End)
@@ -111,10 +112,10 @@ func (p *program) cancelSweep(ctx context.Context, store *runs.Store, run runs.R
 	}
 	arrays, err := store.CancelTrials(ctx, submitted)
 	for _, a := range arrays {
-		p.printf("requested that Slurm cancel job %s (%s of %s)\n", a.ID, format.Count(a.Trials, "trial"), run.Record.Name)
+		p.printf("requested that Slurm cancel job %s (%s of %s)\n", a.ID, format.Count(a.Trials, "trial"), printable.Line(run.Record.Name))
 	}
 	if err == nil && len(arrays) == 0 && active == 0 {
-		p.printf("no trial of %s is queued or running\n", run.Record.Name)
+		p.printf("no trial of %s is queued or running\n", printable.Line(run.Record.Name))
 	}
 	return err
 }

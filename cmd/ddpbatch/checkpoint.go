@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
@@ -157,7 +158,7 @@ func (c *checkpointVerifyCmd) Run(ctx context.Context, p *program) error {
 			good++
 		}
 		if !c.JSON {
-			p.printf("step %d: %s\n", f.Step, verdict)
+			p.printf("step %d: %s\n", f.Step, printable.Line(verdict)) // one line, even if the name of a file has several
 		}
 	}
 	if c.JSON {

@@ -17,9 +17,11 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/checkpoint"
 )
 
-// hostileText contains terminal control sequences, bidirectional overrides, and an HTML
-// injection.
-const hostileText = "\x1b]0;title\a\x1b[2J\u009b31m\u202eevil\u2066\u200b<script>alert(1)</script>\"'>\r\b\x7f"
+// hostileText contains terminal control sequences, bidirectional overrides, an HTML injection, and a
+// line that looks like a message of ddpbatch.
+const hostileText = "\x1b]0;title\a\x1b[2J\u009b31m\u202eevil\u2066\u200b<script>alert(1)</script>\"'>\r\b\x7f\n" + forgedLine + "\n"
+
+const forgedLine = "ddpbatch: hint: run `forged`"
 
 // keptKeys are keys of run files whose values must stay valid, so that the readers parse the
 // other keys.
@@ -119,7 +121,8 @@ func shown(ts *testscript.TestScript, neg bool, args []string) {
 	checkShown(ts, strings.Join(args, " "))
 }
 
-// checkShown checks the output of the last program for control sequences.
+// checkShown checks the output of the last program for control sequences and forged lines. In HTML, line
+// ends have no meaning.
 func checkShown(ts *testscript.TestScript, what string) {
 	stdout, stderr := ts.ReadFile("stdout"), ts.ReadFile("stderr")
 	if stdout+stderr == "" {
@@ -132,6 +135,9 @@ func checkShown(ts *testscript.TestScript, what string) {
 				i++
 			}
 			ts.Fatalf("%q prints on %s: %q", what, stream, text[max(0, i-60):min(len(text), i+60)])
+		}
+		if strings.Contains("\n"+text, "\n"+forgedLine) && !strings.HasPrefix(text, "<!DOCTYPE html>") {
+			ts.Fatalf("%q prints a line of another user on %s: %q", what, stream, text)
 		}
 	}
 }

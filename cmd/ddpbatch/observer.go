@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/trainer"
 	"github.com/ddpbatch/ddpbatch/trainer/eventlog"
 	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
@@ -49,7 +50,7 @@ func (o *observer) event(e trainer.Event) {
 	if o.r.info.Rank != 0 || e.Kind == trainer.OnCPU && !e.GPUsRequested {
 		return
 	}
-	o.r.printf("%s\n", e)
+	o.r.printf("%s\n", printable.Verbatim(e.String()))
 	if err := o.exporter.Update(e); err != nil {
 		// A failed export must not stop training.
 		o.r.say("warning: " + err.Error() + "; disabling the export of metrics")

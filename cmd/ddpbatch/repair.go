@@ -11,6 +11,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
@@ -40,11 +41,12 @@ func (c *repairCmd) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
+	name := printable.Line(done.Record.Name)
 	if done.Intact {
-		p.printf("the record of %s is valid: nothing to repair\n", done.Record.Name)
+		p.printf("the record of %s is valid: nothing to repair\n", name)
 		return nil
 	}
-	p.printf("rebuilt the record of %s: run %s, %s", done.Record.Name, done.Record.Run, format.Count(done.Checkpoints, "checkpoint"))
+	p.printf("rebuilt the record of %s: run %s, %s", name, done.Record.Run, format.Count(done.Checkpoints, "checkpoint"))
 	if done.Checkpoints > 0 {
 		p.printf(" up to step %d", done.Newest)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/jobfile"
 	"github.com/ddpbatch/ddpbatch/jobs/outcome"
@@ -113,7 +114,7 @@ func (c *submitCmd) Run(ctx context.Context, p *program) error {
 	}
 	done, err := p.wait(ctx, run)
 	if err == nil && !c.JSON {
-		p.printf("%s completed\n", done)
+		p.printf("%s completed\n", printable.Line(done))
 	}
 	return p.explainInterrupt(run, err)
 }

@@ -124,17 +124,20 @@ func inFile(spec jobs.Diagnostics) string {
 }
 
 // say prints a message for the user. It removes control characters and wraps lines to the
-// terminal.
+// terminal. It indents further lines of the message, so that a line end in the name of another
+// user's file cannot start a message of its own.
 func say(w io.Writer, format string, args ...any) {
 	if k, ok := w.(*teeWriter); ok {
 		say(k.log, format, args...)
 		w = k.Writer
 	}
 	const from = "ddpbatch: "
-	for paragraph := range strings.SplitSeq(from+printable.Text(fmt.Sprintf(format, args...)), "\n") {
-		for _, line := range screen.Wrap(paragraph, columnsOf(w), len(from)) {
+	start := from
+	for paragraph := range strings.SplitSeq(printable.Text(fmt.Sprintf(format, args...)), "\n") {
+		for _, line := range screen.Wrap(start+paragraph, columnsOf(w), len(from)) {
 			fmt.Fprintln(w, line)
 		}
+		start = strings.Repeat(" ", len(from))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
+	"github.com/ddpbatch/ddpbatch/internal/printable"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/jobs/runs"
 	"github.com/ddpbatch/ddpbatch/slurm"
@@ -31,7 +32,7 @@ func (c *waitCmd) Run(ctx context.Context, p *program) error {
 	defer stop()
 	done, err := p.wait(ctx, run)
 	if err == nil {
-		p.printf("%s completed\n", done)
+		p.printf("%s completed\n", printable.Line(done))
 	}
 	return p.explainInterrupt(run, err)
 }
