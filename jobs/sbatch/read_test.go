@@ -530,6 +530,8 @@ func TestConversion(t *testing.T) {
 		{name: "directory of torchrun in a container", script: "#!/bin/bash\n#SBATCH --nodes=1 -c 4\nsrun --container-image=i --container-workdir=/w torchrun --nproc_per_node=2 train.py\n",
 			toml: `["--no_python", "bash", "-c", "cd /w && exec python3 -u train.py"]`},
 		{name: "here-string for a login", script: "tool login <<< hunter22\nsrun python train.py\n", note: "tool", changes: true, wrapped: "tool login"},
+		{name: "torchrun without a number of nodes", script: "#!/bin/bash\n#SBATCH --nodes=2\nsrun torchrun --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint a:1 train.py\n", note: "torchrun", changes: true,
+			wrapped: "ddpbatch launch -- torchrun"},
 		{name: "here-string with a password", script: "read -r NAME PASSWORD <<< 'ada hunter22'\nsrun python train.py\n", note: "read", changes: true, wrapped: "PASSWORD"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -100,12 +100,10 @@ func (c *command) convertTorchrun() {
 	j.torchTasks = max(1, j.torchTasks)
 	c.layout()
 	nodes := strconv.Itoa(max(1, j.nodes))
-	joinsNodes := func(o option) bool {
-		return slices.Contains(words("nnodes node_rank master_addr rdzv_backend rdzv_endpoint"), o.name)
-	}
+	hasNodes := slices.ContainsFunc(options, func(o option) bool { return o.name == "nnodes" })
 	switch {
-	case c.inSrun && j.outNodes > 1 && !slices.ContainsFunc(options, joinsNodes):
-		c.change("torchrun", "without --nnodes, each node has its own process group; the job has one")
+	case c.inSrun && j.outNodes > 1 && !hasNodes: // also with the endpoint of a rendezvous, which then accepts one node
+		c.change("torchrun", "without --nnodes, a process group has one node; the job has one group of all nodes")
 	case nnodes == "" || nnodes == nodes:
 	case strings.Contains(nnodes, ":"):
 		c.change("--nnodes "+nnodes, "the number of nodes is slurm.nodes")
