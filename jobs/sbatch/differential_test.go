@@ -316,7 +316,11 @@ func (d *differential) run(t *testing.T, script []byte, plan string, env map[str
 		}
 	}
 	file, planFile, record := filepath.Join(sandbox, "script"), filepath.Join(sandbox, "plan"), filepath.Join(sandbox, "record")
-	for name, text := range map[string][]byte{file: script, planFile: []byte(plan), record: nil} {
+	var profile []byte // the stand-ins record a login shell like commands that read its files
+	if first, _, _ := strings.Cut(string(script), "\n"); isLoginShell(strings.Fields(first)) {
+		profile = []byte("source /etc/profile\n")
+	}
+	for name, text := range map[string][]byte{file: script, planFile: []byte(plan), record: profile} {
 		if err := os.WriteFile(name, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -364,13 +368,13 @@ func (d *differential) run(t *testing.T, script []byte, plan string, env map[str
 	return normalize(strings.ReplaceAll(string(got)+writtenFiles(t, sandbox), sandbox, ""))
 }
 
-// shellOptions returns the options of the shell in the first line of a script. It omits -l, because a login
-// shell resets PATH.
+// shellOptions returns the options of the shell in the first line of a script. It omits -l and --login, because a
+// login shell resets PATH.
 func shellOptions(script []byte) []string {
 	first, _, _ := strings.Cut(string(script), "\n")
 	fields := strings.Fields(first)
 	shell := slices.IndexFunc(fields, func(w string) bool { return strings.HasSuffix(w, "sh") }) // behind env, for example
-	return slices.DeleteFunc(fields[shell+1:], func(o string) bool { return o == "-l" })
+	return slices.DeleteFunc(fields[shell+1:], func(o string) bool { return o == "-l" || o == "--login" })
 }
 
 // sortLines sorts the lines of a record.

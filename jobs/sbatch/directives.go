@@ -42,7 +42,23 @@ func (r *reader) readFirstLine() {
 		r.change(1, line, "the script is converted as a script of bash, which may do something different")
 		return
 	}
+	if isLoginShell(args[1:]) {
+		profiles := []string{". /etc/profile", "[ ! -r ~/.profile ] || . ~/.profile"}
+		if path.Base(args[0]) == "bash" {
+			profiles[1] = "if [ -r ~/.bash_profile ]; then . ~/.bash_profile; elif [ -r ~/.bash_login ]; then . ~/.bash_login; elif [ -r ~/.profile ]; then . ~/.profile; fi"
+		}
+		for _, code := range profiles { // the batch shell of a job is not a login shell
+			r.addStep(step{kind: stepRun, line: 1, text: code, mayEnd: true})
+		}
+	}
 	r.readShellOptions(1, line, slices.DeleteFunc(args[1:], func(a string) bool { return a == "-" || strings.HasPrefix(a, "--") }))
+}
+
+// isLoginShell reports whether options of a shell make it a login shell.
+func isLoginShell(options []string) bool {
+	return slices.ContainsFunc(options, func(o string) bool {
+		return o == "--login" || strings.HasPrefix(o, "-") && !strings.HasPrefix(o, "--") && strings.Contains(o, "l")
+	})
 }
 
 // readDirectives reads the #SBATCH lines. Like sbatch, it stops at the first command.
