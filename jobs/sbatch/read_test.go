@@ -532,6 +532,8 @@ func TestConversion(t *testing.T) {
 		{name: "here-string for a login", script: "tool login <<< hunter22\nsrun python train.py\n", note: "tool", changes: true, wrapped: "tool login"},
 		{name: "login shell", script: "#!/bin/bash --login\n#SBATCH --ntasks=1\nsrun python train.py\n", toml: `lines = ["set +e", ". /etc/profile", "if [ -r ~/.bash_profile ];`},
 		{name: "login shell of sh", script: "#!/bin/sh -l\n#SBATCH --ntasks=1\nsrun python train.py\n", toml: `". /etc/profile", "[ ! -r ~/.profile ] || . ~/.profile", "set -e"]`},
+		{name: "step of a different job", script: "srun --jobid=7 python train.py\n", note: "srun --jobid 7", changes: true},
+		{name: "step of this job", script: "srun --jobid=$SLURM_JOB_ID python train.py\n", toml: `argv = ["python", "train.py"]`},
 		{name: "torchrun without a number of nodes", script: "#!/bin/bash\n#SBATCH --nodes=2\nsrun torchrun --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint a:1 train.py\n", note: "torchrun", changes: true,
 			wrapped: "ddpbatch launch -- torchrun"},
 		{name: "here-string with a password", script: "read -r NAME PASSWORD <<< 'ada hunter22'\nsrun python train.py\n", note: "read", changes: true, wrapped: "PASSWORD"},

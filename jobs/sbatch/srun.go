@@ -141,7 +141,7 @@ var requestOptions = words("partition account qos time gres gpus gpus-per-node m
 
 // ignoredSrunOptions are options of srun that the launcher sets or makes unnecessary.
 var ignoredSrunOptions = words(`label unbuffered kill-on-bad-exit output error overlap exact exclusive wait quiet verbose job-name open-mode mpi-combine oversubscribe
-	interactive immediate no-kill disable-status quit-on-interrupt propagate no-requeue requeue mem mem-per-cpu mem-per-gpu time partition account qos constraint jobid
+	interactive immediate no-kill disable-status quit-on-interrupt propagate no-requeue requeue mem mem-per-cpu mem-per-gpu time partition account qos constraint
 	ntasks-per-gpu cpus-per-gpu slurmd-debug comment wckey reservation image licenses no-bell preserve-env hint threads-per-core`)
 
 // notExpressible is the reason of a note about an option that neither a key nor slurm.step_options can contain.
@@ -214,6 +214,10 @@ func (c *command) convertStepOption(o option, hasImage bool) {
 	case "kill-on-bad-exit":
 		if !o.known || o.value == "0" {
 			c.change(text, "if a rank fails, ddpbatch stops the others")
+		}
+	case "jobid":
+		if o.known {
+			c.change(text, "the program runs in a different job")
 		}
 	case "nodelist", "exclude", "relative", "multi-prog", "het-group", "pack-group", "pty", "no-allocate", "array", "nodefile":
 		c.change(text, notExpressible)

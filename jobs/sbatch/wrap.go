@@ -213,9 +213,10 @@ func launchFlags(options []option) (flags string, ok bool) {
 		value, flag := o.shellValue(), "--"+o.name
 		isDefault := o.name == "export" && o.known && o.value == "ALL" || o.name == "input" && o.known && (o.value == "none" || o.value == "/dev/null")
 		isHostfile := o.name == "distribution" && strings.HasPrefix(o.value, "arbitrary") // it places the ranks
-		isAlive := o.name == "kill-on-bad-exit" && (!o.known || o.value == "0")           // the other ranks continue
+		isOtherJob := o.name == "jobid" && o.known
+		isAlive := o.name == "kill-on-bad-exit" && (!o.known || o.value == "0") // the other ranks continue
 		switch {
-		case value == "" || isHostfile || isAlive || slices.Contains(rejectedOptions, o.name):
+		case value == "" || isHostfile || isOtherJob || isAlive || slices.Contains(rejectedOptions, o.name):
 			return "", false
 		case isDefault || slices.Contains(droppedFlags, o.name):
 		case o.name == "export" || o.name == "input":
