@@ -121,7 +121,7 @@ func mayWriteFile(s *syntax.Stmt) bool {
 }
 
 // failingCommands only print. They fail if nothing matches, or if a file or a program is missing.
-var failingCommands = words("test [ false grep egrep stat ls cat head tail wc which clear nvidia-smi rocm-smi")
+var failingCommands = words("test [ false grep egrep stat ls cat head tail wc which clear nvidia-smi rocm-smi awk cut expr getent jq sed sort")
 
 // mayFail reports whether a statement that only prints can end a script with set -e.
 func (r *reader) mayFail(s *syntax.Stmt) bool {

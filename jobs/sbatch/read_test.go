@@ -536,6 +536,7 @@ func TestConversion(t *testing.T) {
 		{name: "step of this job", script: "srun --jobid=$SLURM_JOB_ID python train.py\n", toml: `argv = ["python", "train.py"]`},
 		{name: "torchrun without a number of nodes", script: "#!/bin/bash\n#SBATCH --nodes=2\nsrun torchrun --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint a:1 train.py\n", note: "torchrun", changes: true,
 			wrapped: "ddpbatch launch -- torchrun"},
+		{name: "assignment that fails without set -e", script: "#!/bin/bash\n#SBATCH --ntasks=1\nA=$(sed -n 2p a)\npython train.py $A\n", toml: `"set +e", "A=$(sed -n 2p a)"`, note: "$A"},
 		{name: "here-string with a password", script: "read -r NAME PASSWORD <<< 'ada hunter22'\nsrun python train.py\n", note: "read", changes: true, wrapped: "PASSWORD"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
