@@ -205,7 +205,7 @@ func (r *reader) convertOptions(line int, list []string) {
 // checkedKeys and rawKeys are options with the name and the values of a key of [slurm]. They differ in
 // how the job file stores them, see [job.setIfValid] and [job.setRaw].
 var (
-	checkedKeys = words("partition account qos reservation constraint gpu-bind cpu-bind mpi time")
+	checkedKeys = words("partition account qos reservation constraint gpu-bind cpu-bind mpi")
 	rawKeys     = words("exclude nodelist hint licenses switches begin wckey comment open-mode")
 )
 
@@ -315,6 +315,10 @@ func (r *reader) convertKey(d directive) {
 	case "mem":
 		if isAll := d.value == "0" && j.setRaw("mem", quote(d.value)); !isAll && !j.setIfValid("mem", slurmMemory(d.value)) {
 			r.noteInvalid(d, "mem")
+		}
+	case "time":
+		if !j.setIfValid("time", slurmTime(d.value)) {
+			r.noteInvalid(d, "time")
 		}
 	case "array":
 		var list jobs.ArrayRange
@@ -458,6 +462,18 @@ func (r *reader) convertMail(d directive) {
 	if !j.setRaw("mail", "{ "+mail+" }") {
 		r.note(d.line, "--"+d.name+"="+d.value, "not a valid value of slurm.mail")
 	}
+}
+
+// slurmTime returns a time limit in the format of the job file. sbatch also accepts more than 23 hours behind days,
+// as in 0-72:00:00.
+func slurmTime(s string) string {
+	days, clock, _ := strings.Cut(s, "-")
+	hours, _, _ := strings.Cut(clock, ":")
+	d, err := strconv.Atoi(days)
+	if h, errHours := strconv.Atoi(hours); err == nil && errHours == nil && d >= 0 && h > 23 {
+		return strconv.Itoa(d+h/24) + "-" + strconv.Itoa(h%24) + strings.TrimPrefix(clock, hours)
+	}
+	return s
 }
 
 // slurmMemory returns an amount of memory in the format of the job file. sbatch also accepts

@@ -537,6 +537,8 @@ func TestConversion(t *testing.T) {
 		{name: "torchrun without a number of nodes", script: "#!/bin/bash\n#SBATCH --nodes=2\nsrun torchrun --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint a:1 train.py\n", note: "torchrun", changes: true,
 			wrapped: "ddpbatch launch -- torchrun"},
 		{name: "assignment that fails without set -e", script: "#!/bin/bash\n#SBATCH --ntasks=1\nA=$(sed -n 2p a)\npython train.py $A\n", toml: `"set +e", "A=$(sed -n 2p a)"`, note: "$A"},
+		{name: "hours behind days", script: "#SBATCH --time=1-30:10:00\nsrun python train.py\n", toml: `time = "2-6:10:00"`},
+		{name: "days without hours", script: "#SBATCH -t 0-48\nsrun python train.py\n", toml: `time = "2-0"`},
 		{name: "here-string with a password", script: "read -r NAME PASSWORD <<< 'ada hunter22'\nsrun python train.py\n", note: "read", changes: true, wrapped: "PASSWORD"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
