@@ -80,9 +80,12 @@ func waitsForAll(s *syntax.Stmt) bool {
 	return ok && !s.Background && len(c.Args) > 0 && c.Args[0].Lit() == "wait" && (len(c.Args) == 1 || isLoop || isList(c.Args[1]))
 }
 
-// unroll returns the commands of a loop over one word, such as `for seed in 42`, after an assignment of
-// the word. It returns nil for other statements.
+// unroll returns the commands of a group such as { a; b; }, or of a loop over one word, such as `for seed in 42`,
+// after an assignment of the word. It returns nil for other statements.
 func unroll(s *syntax.Stmt) []*syntax.Stmt {
+	if group, ok := s.Cmd.(*syntax.Block); ok && !s.Background && !s.Negated && len(s.Redirs) == 0 {
+		return group.Stmts
+	}
 	loop, ok := s.Cmd.(*syntax.ForClause)
 	if !ok || loop.Select || s.Background || s.Negated || len(s.Redirs) > 0 {
 		return nil

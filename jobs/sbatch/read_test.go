@@ -536,6 +536,8 @@ func TestConversion(t *testing.T) {
 		{name: "step of this job", script: "srun --jobid=$SLURM_JOB_ID python train.py\n", toml: `argv = ["python", "train.py"]`},
 		{name: "torchrun without a number of nodes", script: "#!/bin/bash\n#SBATCH --nodes=2\nsrun torchrun --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint a:1 train.py\n", note: "torchrun", changes: true,
 			wrapped: "ddpbatch launch -- torchrun"},
+		{name: "group of commands", script: "{\n  A=$(./a)\n  srun python train.py --x \"$A\"\n}\n", toml: `exec python train.py --x \"$A\"`, note: "$A"},
+		{name: "group with a redirection", script: "{ srun python train.py; } >out\n", note: "srun python", changes: true, wrapped: "ddpbatch launch"},
 		{name: "assignment that fails without set -e", script: "#!/bin/bash\n#SBATCH --ntasks=1\nA=$(sed -n 2p a)\npython train.py $A\n", toml: `"set +e", "A=$(sed -n 2p a)"`, note: "$A"},
 		{name: "hours behind days", script: "#SBATCH --time=1-30:10:00\nsrun python train.py\n", toml: `time = "2-6:10:00"`},
 		{name: "days without hours", script: "#SBATCH -t 0-48\nsrun python train.py\n", toml: `time = "2-0"`},
