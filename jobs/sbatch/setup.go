@@ -263,10 +263,15 @@ func (r *reader) prepare(list []*syntax.Stmt) {
 		default:
 			r.prepareNested(s)
 		}
-		if r.statusStep = len(r.steps); r.statusStep != before+1 || r.steps[before].kind != stepRun || r.steps[before].text != r.code(s) {
+		if r.statusStep = len(r.steps); r.statusStep != before+1 || !r.isStatement(r.steps[before], s) {
 			r.statusStep = 0
 		}
 	}
+}
+
+// isStatement reports whether a step runs a statement of the script, and nothing else.
+func (r *reader) isStatement(s step, stmt *syntax.Stmt) bool {
+	return s.kind == stepCd && isChangeOfDirectory(stmt) || (s.kind == stepRun || s.kind == stepAssign) && slices.Contains([]string{r.code(stmt), sourceText(stmt)}, s.text)
 }
 
 // isChangeOfDirectory reports whether a statement is a plain cd.
