@@ -672,6 +672,10 @@ func (r *reader) setVariable(line int, name, value, text string, uses []string) 
 // setup that read it. The variable is not exported. shown is the text of the note.
 func (r *reader) keepManaged(line int, name, shown, code string, uses []string) {
 	switch {
+	case name == "SLURM_EXPORT_ENV" && code == name+"=ALL", // ddpbatch's srun has --export=ALL, and --mpi
+		name == "SLURM_MPI_TYPE" && r.job.setIfValid("mpi", strings.TrimPrefix(code, name+"=")):
+		r.addStep(step{kind: stepRun, line: line, text: "export " + code, uses: uses})
+		return
 	case strings.HasPrefix(name, "SLURM_") && !strings.HasPrefix(name, "SLURM_CPU_BIND"):
 		r.change(line, shown, "it changes the behavior of srun, which ddpbatch controls")
 	case name == "SRUN_CPUS_PER_TASK": // ddpbatch gives its srun the number of cores
