@@ -540,6 +540,8 @@ func TestConversion(t *testing.T) {
 		{name: "group of commands", script: "{\n  A=$(./a)\n  srun python train.py --x \"$A\"\n}\n", toml: `exec python train.py --x \"$A\"`, note: "$A"},
 		{name: "group with a redirection", script: "{ srun python train.py; } >out\n", note: "srun python", changes: true, wrapped: "ddpbatch launch"},
 		{name: "assignment that fails without set -e", script: "#!/bin/bash\n#SBATCH --ntasks=1\nA=$(sed -n 2p a)\npython train.py $A\n", toml: `"set +e", "A=$(sed -n 2p a)"`, note: "$A"},
+		{name: "words behind token", script: "echo \"token not found\" >out\n./a --use_auth_token --lr 1\n./b \"$n_tokens / 2\"\nsrun python train.py\n", toml: "token not found"},
+		{name: "password that is a word", script: "./a \"password hunter\"\nsrun python train.py\n", note: "./a", changes: true, wrapped: "password"},
 		{name: "environment of srun", script: "export SLURM_EXPORT_ENV=ALL SLURM_MPI_TYPE=pmi2\nsrun python train.py\n", toml: "mpi = \"pmi2\"\n\n[setup]\nlines = [\"export SLURM_EXPORT_ENV=ALL\", \"export SLURM_MPI_TYPE=pmi2\""},
 		{name: "MPI in the environment and in the command", script: "export SLURM_MPI_TYPE=none\nsrun --mpi=pmix python train.py\n", toml: `mpi = "pmix"`},
 		{name: "empty environment of srun", script: "export SLURM_EXPORT_ENV=NONE\nsrun python train.py\n", note: "SLURM_EXPORT_ENV", changes: true, wrapped: "ddpbatch launch"},

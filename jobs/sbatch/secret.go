@@ -72,14 +72,18 @@ var (
 	// publicValue matches a variable, a number of up to three digits, a switch, or a command, which
 	// is not a secret, whatever its name is.
 	publicValue = lazyregexp.New("(?i)^(?:[0-9]{0,3}|true|false|yes|no|on|off|none|null|auto|basic|\\$\\w+|\\$\\{\\w+\\}|\\$\\(.*|`.*)$")
-	// countValue matches a count, such as 2048, 2e9, or 300B.
-	countValue = lazyregexp.New(`(?i)^[0-9][0-9_.,]{0,14}(?:e\+?[0-9]{1,2})?[kmgbt]?$`)
+	// countValue matches a count, such as 2048, 2e9, 300B, or 2*10^11.
+	countValue = lazyregexp.New(`(?i)^[0-9][0-9_.,*^]{0,14}(?:e\+?[0-9]{1,2})?[kmgbt]?$`)
 	// filePath matches a file path, such as the path of a key file.
 	filePath = lazyregexp.New(`^(?:\.{1,2}|~|\$HOME|\$\{HOME\}|/[\w.-]+)(?:/[\w.-]+)+$`)
 )
 
 // plainValue matches a word in lower case, such as the name of a column.
 var plainValue = lazyregexp.New(`^[a-z_]{1,24}$`)
+
+// labelValue matches a short word or a name with dots, such as the value of key=constants.CACHE_CLEAR, which is not the
+// value of a generated key.
+var labelValue = lazyregexp.New(`^(?:[A-Za-z_]{1,12}|[A-Za-z_]{1,32}(?:\.[A-Za-z_]{1,32})+)$`)
 
 // cryptographicKey matches names of keys that are secrets, whatever their values are.
 var cryptographicKey = lazyregexp.New(`CRYPT|SIGN|LICENSE|MASTER|AUTH|SSH|ACCOUNT|SHARED`)
@@ -103,8 +107,9 @@ func isSecret(name, value string) bool {
 	case publicValue().MatchString(value):
 		return false
 	case isSecretName(name):
+		isLabel := upper == "KEY" && labelValue().MatchString(value)
 		isCount := strings.HasSuffix(upper, "TOKENS") && countValue().MatchString(value)
-		return !isCount && !(isNameOfColumn(name) && plainValue().MatchString(value)) && !(nameOfFile().MatchString(upper) && filePath().MatchString(value))
+		return !isLabel && !isCount && !(isNameOfColumn(name) && plainValue().MatchString(value)) && !(nameOfFile().MatchString(upper) && filePath().MatchString(value))
 	case commitName().MatchString(upper) && hexadecimal().MatchString(value):
 		return false
 	}
@@ -275,7 +280,7 @@ func (r *reader) isSuspicious(text string) bool {
 	words := splitFields(unquote.Replace(text))
 	for i, word := range words {
 		last := i == len(words)-1
-		if !last && len(word) > 4 && strings.ToLower(word) == word && isSecretName(word) && isSecret(word, words[i+1]) {
+		if !last && len(word) > 4 && strings.ToLower(word) == word && isSecretName(word) && isSecret(word, words[i+1]) && !isProse(word, words[i+1]) {
 			return true
 		}
 		if !last && (word == "login" && !slices.Contains(words, "--password-stdin") || word == "sshpass") {
@@ -283,6 +288,16 @@ func (r *reader) isSuspicious(text string) bool {
 		}
 	}
 	return false
+}
+
+// plainEnglish matches a short word, such as "not" in "token not found".
+var plainEnglish = lazyregexp.New(`^[a-z]{1,12}[.:!]?$`)
+
+// isProse reports whether the word behind the name of a secret is certainly not its value: an option, punctuation, or
+// a plain word behind "token" or "key", which are generated. A password may be a plain word.
+func isProse(name, next string) bool {
+	isGenerated := strings.HasSuffix(name, "token") || strings.HasSuffix(name, "tokens") || strings.HasSuffix(name, "key")
+	return strings.HasPrefix(next, "-") || len(next) < 3 && strings.Trim(next, "/*+-=:.!?") == "" || isGenerated && plainEnglish().MatchString(next)
 }
 
 // redact returns a part of the script for a message. If the part may contain a secret,

@@ -37,6 +37,7 @@ func TestIsSecret(t *testing.T) {
 		{name: "AZURE_STORAGE_CONNECTION_STRING", value: "AccountName=a", want: true},
 		{name: "mlflow_tracking_password", value: "a1b2c3d4", want: true},
 		{name: "API_TOKENS", value: "a1b2c3d4", want: true},
+		{name: "KEY", value: "abcdefghijklmnop", want: true},
 		{name: "--api-key", value: "a1b2c3d4", want: true},
 		{name: "logger.api_key", value: "a1b2c3d4", want: true},
 
@@ -97,6 +98,9 @@ func TestIsSecret(t *testing.T) {
 		{name: "MAX_N_TOKEN", value: "${MAX_N_TOKEN-640}"},
 		{name: "HF_TOKEN", value: "${HF_TOKEN:-}"},
 		{name: "TRAIN_TOKENS", value: "300B"},
+		{name: "TRAIN_TOKENS", value: "2*10^11"},
+		{name: "COMMENT", value: "Key=Monitoring,Value=ON"},
+		{name: "CODE", value: "log.event(key=constants.CACHE_CLEAR)"},
 		{name: "EOS_TOKEN", value: "</s>"},
 		{name: "PAD_TOKEN_ID", value: "50256"},
 		{name: "AUTHOR", value: "Ada"},
