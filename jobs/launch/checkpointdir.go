@@ -69,14 +69,14 @@ func createCheckpointDir(path string) error {
 // checkLocalCheckpointDir checks the checkpoint directory of a program on this node. The launcher has checked
 // it on its own node only, and a path such as /tmp/checkpoints is a different directory on each node. If the
 // directory is missing, checkLocalCheckpointDir creates it: another user could otherwise do so before the
-// program uses it. A directory that no user can create, for example in a container or on an automounter, need
-// not exist. In a container, root may have no mapping.
+// program uses it. A directory that neither this user nor another one can create, for example in a container
+// or on an automounter, need not exist. In a container, root may have no mapping.
 func checkLocalCheckpointDir(path string) error {
 	_, err := checkCheckpointDir(path, safefile.OverflowUser())
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = createCheckpointDir(path); err == nil { // fails below if the path is a link to a missing directory
 			_, err = checkCheckpointDir(path, safefile.OverflowUser())
-		} else if errors.Is(err, syscall.EROFS) || (errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)) && len(rundir.Exposures(path)) == 0 {
+		} else if (errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)) && !rundir.CanOthersCreate(path) {
 			return nil
 		}
 	}
@@ -86,8 +86,8 @@ func checkLocalCheckpointDir(path string) error {
 	return nil
 }
 
-// checkCheckpointDir checks the owner and the mode of a checkpoint directory, and the owner of a
-// link at its path. It accepts the given owners, root, and this user. It returns the attributes of the
+// checkCheckpointDir checks the owner and the mode of a checkpoint directory, and the owners of
+// links at and above its path. It accepts the given owners, root, and this user. It returns the attributes of the
 // directory.
 func checkCheckpointDir(path string, owners ...int) (fs.FileInfo, error) {
 	link, err := os.Lstat(path)
@@ -105,6 +105,9 @@ func checkCheckpointDir(path string, owners ...int) (fs.FileInfo, error) {
 		if uid, ok := safefile.Owner(i); ok && !safefile.IsTrusted(uid) && !slices.Contains(owners, uid) {
 			return nil, fmt.Errorf("it belongs to user %d, whose checkpoints could run code in this job", uid)
 		}
+	}
+	if err := rundir.CheckLinks(path); err != nil {
+		return nil, err
 	}
 	// The sticky bit does not keep other users from adding checkpoints.
 	if info.Mode().Perm()&0o002 != 0 {

@@ -46,6 +46,18 @@ func TestCheckpointDirOfAnotherUser(t *testing.T) {
 			parent := filepath.Dir(path)
 			return errors.Join(os.Chmod(filepath.Dir(parent), 0o777|os.ModeSticky), os.Chown(parent, otherID, otherID), os.Chmod(parent, 0o777))
 		}, "belongs to user 61099"},
+		{"new, in a directory in such a place that another user shares with an access control list", func(path string) error {
+			parent := filepath.Dir(path)
+			return errors.Join(os.Chmod(filepath.Dir(parent), 0o777|os.ModeSticky), os.Chown(parent, otherID, otherID), os.Chmod(parent, 0o770))
+		}, "user 61099 can replace it"},
+		{"new, behind a link of another user in such a place", func(path string) error {
+			target := t.TempDir()
+			return errors.Join(os.Chown(target, otherID, otherID), os.Chmod(target, 0o777), replaceByLink(filepath.Dir(path), target))
+		}, "user 61099 can replace it"},
+		{"own, behind a link of another user in such a place", func(path string) error {
+			target := t.TempDir()
+			return errors.Join(os.Mkdir(filepath.Join(target, filepath.Base(path)), 0o700), replaceByLink(filepath.Dir(path), target))
+		}, "user 61099 can replace it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "checkpoints")
@@ -115,6 +127,11 @@ func TestCheckpointDirOfAGroup(t *testing.T) {
 // than the launcher's, and leaves no directory for another user to create.
 func TestCheckpointDirOnAnotherNode(t *testing.T) {
 	needsRoot(t)
+	readOnly := t.TempDir()
+	if err := syscall.Mount("tmpfs", readOnly, "tmpfs", syscall.MS_RDONLY, "mode=0755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(readOnly, syscall.MNT_DETACH) })
 	for _, tt := range []struct {
 		name    string
 		path    string // empty for a path in a temporary directory
@@ -137,6 +154,10 @@ func TestCheckpointDirOnAnotherNode(t *testing.T) {
 			return errors.Join(os.Symlink(path+"-later", path), os.Lchown(path, otherID, -1))
 		}, want: "no such file or directory"},
 		{name: "writable by every user", make: func(path string) error { return mkdirMode(path, 0o777) }, created: true, want: "mode 0777"},
+		{name: "impossible to create behind a link of another user in a place such as /tmp", make: func(path string) error {
+			return replaceByLink(filepath.Dir(path), readOnly)
+		}, want: "user 61099 can replace it"},
+		{name: "on a read-only file system", path: filepath.Join(readOnly, "checkpoints")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := cmp.Or(tt.path, filepath.Join(t.TempDir(), "checkpoints"))
@@ -164,4 +185,10 @@ func mkdirMode(path string, mode os.FileMode) error {
 		return err
 	}
 	return os.Chmod(path, mode)
+}
+
+// replaceByLink puts a link of another user at the path of an empty directory, and lets every user create
+// files next to it.
+func replaceByLink(dir, target string) error {
+	return errors.Join(os.Chmod(filepath.Dir(dir), 0o777|os.ModeSticky), os.Remove(dir), os.Symlink(target, dir), os.Lchown(dir, otherID, otherID))
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -127,6 +129,8 @@ func groupOf(info fs.FileInfo) int {
 func (e Exposure) String() string {
 	mode := "mode " + safefile.Octal(e.Mode)
 	switch {
+	case e.Mode&fs.ModeSymlink != 0:
+		return fmt.Sprintf("user %d can replace it, because the symbolic link %q belongs to that user", e.Owner, e.Path)
 	case e.Anyone && e.foreign:
 		return fmt.Sprintf("every user can replace it, because %q belongs to user %d and is writable by everybody (%s)", e.Path, e.Owner, mode)
 	case e.Anyone:
@@ -152,12 +156,21 @@ func (e Exposure) Hint() string {
 }
 
 // CheckParent returns an error if another user may have prepared the parent of a new directory, such as a
-// run directory, or the innermost directory above it that exists. This is the case if the parent belongs to
-// another user, everyone can write to it, and it is in a public directory, such as /tmp.
+// run directory, or the innermost directory above it that exists. This is the case in a public directory,
+// such as /tmp, if the parent is reached through a link of another user, or if it belongs to another user
+// and is not writable for a group of this user. Such a directory can be writable for this user through an
+// access control list, which CheckParent does not read.
 func CheckParent(parent string) error {
+	if err := CheckLinks(filepath.Join(parent, "new")); err != nil {
+		return err
+	}
+	return checkParent(parent)
+}
+
+func checkParent(parent string) error {
 	info, err := os.Stat(parent)
 	if errors.Is(err, fs.ErrNotExist) {
-		return CheckParent(filepath.Dir(parent)) // the directory in which parent will be created
+		return checkParent(filepath.Dir(parent)) // the directory in which parent will be created
 	}
 	if err != nil {
 		return err
@@ -166,9 +179,75 @@ func CheckParent(parent string) error {
 	if err != nil {
 		return err
 	}
-	const public = fs.ModeSticky | 0o002
-	if e, _ := exposureOf(parent, info); e.foreign && e.Anyone && around.Mode()&public == public {
-		return hints.Errorf("choose a different directory with --run-dir", "%s", e)
+	if e, _ := exposureOf(parent, info); e.foreign && safefile.CreatorsOf(info) != safefile.SharedGroup && isPublic(around) {
+		return hints.Errorf("create the directory yourself, or choose a different directory with --run-dir", "%s", e)
 	}
 	return nil
+}
+
+// CheckLinks returns an error if a link of another user leads to the file or directory at path, and the link
+// is in a directory in which every user can create files, such as /tmp. Its owner can replace it at any time.
+func CheckLinks(path string) error {
+	for _, entry := range publicEntries(path) {
+		if entry.info != nil && entry.info.Mode()&fs.ModeSymlink != 0 && entry.isForeign() {
+			e, _ := exposureOfLink(entry.path, entry.info)
+			return hints.Errorf("name the target of the link instead, or choose a different directory with --run-dir", "%s", e)
+		}
+	}
+	return nil
+}
+
+// CanOthersCreate reports whether other users may be able to create a missing file or directory at path, or
+// to replace a directory above it. Another user can move a directory of their own away for a moment, so a
+// directory that is missing in a public directory counts as one of another user.
+func CanOthersCreate(path string) bool {
+	return len(Exposures(path)) > 0 || slices.ContainsFunc(publicEntries(path), publicEntry.isForeign)
+}
+
+// A publicEntry is a name in a directory in which every user can create files.
+type publicEntry struct {
+	path string
+	info fs.FileInfo // nil if the name is missing
+}
+
+// isForeign reports whether another user owns the entry or can create it.
+func (e publicEntry) isForeign() bool {
+	if e.info == nil {
+		return true
+	}
+	owner, known := safefile.Owner(e.info)
+	return known && isForeign(owner)
+}
+
+// publicEntries returns the names of path, and of the directories and links above it, that are in a
+// directory in which every user can create files, with or without the sticky bit. It reads the attributes
+// of each name only once: in a sticky directory, another user can exchange only entries for which isForeign
+// is true.
+func publicEntries(path string) (entries []publicEntry) {
+	above, _ := safefile.Above(path) // an error is about a name that is missing, which the list contains
+	for _, name := range append(above, filepath.Clean(path)) {
+		dir := filepath.Dir(name)
+		around, err := os.Stat(dir)
+		if err != nil || safefile.CreatorsOf(around) != safefile.Anyone || isReadOnly(dir) {
+			continue
+		}
+		info, err := os.Lstat(name)
+		if err != nil {
+			info = nil
+		}
+		entries = append(entries, publicEntry{name, info})
+	}
+	return entries
+}
+
+// isPublic reports whether every user can create files in a directory, and replace only their own.
+func isPublic(dir fs.FileInfo) bool {
+	const public = fs.ModeSticky | 0o002
+	return dir.Mode()&public == public
+}
+
+// isReadOnly reports whether the file system of a directory is mounted read-only.
+func isReadOnly(dir string) bool {
+	var stat unix.Statfs_t
+	return unix.Statfs(dir, &stat) == nil && stat.Flags&unix.ST_RDONLY != 0
 }

@@ -5,7 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
@@ -135,6 +138,14 @@ func TestIsExposedWithoutParent(t *testing.T) {
 // TestCreateRejectsPreparedParent checks a directory runs/ that another user created earlier in a
 // public directory such as /tmp.
 func TestCreateRejectsPreparedParent(t *testing.T) {
+	groups, err := syscall.Getgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setgroups([]int{lab}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Setgroups(groups) })
 	for _, tt := range []struct {
 		name   string
 		around os.FileMode
@@ -146,6 +157,7 @@ func TestCreateRejectsPreparedParent(t *testing.T) {
 		{"prepared with the sticky bit", 0o777 | os.ModeSticky, stranger, 0o777 | os.ModeSticky, "user 4321"},
 		{"own", 0o777 | os.ModeSticky, 0, 0o777, ""},
 		{"of a group", 0o777 | os.ModeSticky, stranger, 0o775, ""},
+		{"writable only by its owner, or by an access control list", 0o777 | os.ModeSticky, stranger, 0o755, "user 4321"},
 		{"elsewhere", 0o755, stranger, 0o777, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -172,5 +184,73 @@ func TestCreateRejectsPreparedParent(t *testing.T) {
 				t.Errorf("existing run: %v", err)
 			}
 		})
+	}
+}
+
+// TestLinksInPublicDirectories checks links through which another user can redirect the path of a run or of
+// checkpoints.
+func TestLinksInPublicDirectories(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		around os.FileMode
+		owner  int
+		want   bool // whether the link is an error
+	}{
+		{"of another user in a place such as /tmp", 0o777 | os.ModeSticky, stranger, true},
+		{"own", 0o777 | os.ModeSticky, 0, false},
+		{"of another user in the directory of a group", 0o775 | os.ModeSticky, stranger, false},
+		{"of another user in a private directory", 0o755, stranger, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			around, target := filepath.Join(t.TempDir(), "around"), t.TempDir()
+			makeDir(t, around, 0, lab, tt.around)
+			link, missing, outer := filepath.Join(around, "link"), filepath.Join(around, "missing"), filepath.Join(target, "outer")
+			for path, to := range map[string]string{link: target, missing: filepath.Join(target, "later"), outer: link} {
+				if err := errors.Join(os.Symlink(to, path), os.Lchown(path, tt.owner, -1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, path := range []string{link, filepath.Join(link, "new"), filepath.Join(outer, "new"), filepath.Join(missing, "new")} {
+				err := CheckLinks(path)
+				if (err != nil) != tt.want {
+					t.Errorf("%s: got %v", path, err)
+				}
+				if tt.want {
+					wants(t, err, "user 4321", "target of the link")
+				}
+			}
+			if _, err := Create(filepath.Join(link, "run")); (err != nil) != tt.want {
+				t.Errorf("Create: got %v", err)
+			}
+		})
+	}
+}
+
+// TestCanOthersCreate checks who can create a missing directory. A user can move a directory away for a
+// moment, so a missing directory in a place such as /tmp counts as one of another user.
+func TestCanOthersCreate(t *testing.T) {
+	public := filepath.Join(t.TempDir(), "public")
+	makeDir(t, public, 0, 0, 0o777|os.ModeSticky)
+	makeDir(t, filepath.Join(public, "own"), 0, 0, 0o755)
+	makeDir(t, filepath.Join(public, "other"), stranger, 0, 0o755)
+	readOnly := t.TempDir()
+	if err := unix.Mount("tmpfs", readOnly, "tmpfs", unix.MS_RDONLY, "mode=1777"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(readOnly, unix.MNT_DETACH) })
+	for _, tt := range []struct {
+		path string
+		want bool
+	}{
+		{filepath.Join(t.TempDir(), "a/b"), false},
+		{filepath.Join(readOnly, "a/b"), false},
+		{filepath.Join(public, "own/a/b"), false},
+		{filepath.Join(public, "other/a"), true},
+		{filepath.Join(public, "a"), true},
+		{filepath.Join(public, "a/b"), true},
+	} {
+		if got := CanOthersCreate(tt.path); got != tt.want {
+			t.Errorf("%s: got %v, want %v", tt.path, got, tt.want)
+		}
 	}
 }
