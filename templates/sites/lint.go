@@ -100,6 +100,10 @@ func (p *Profile) Doubts(job *jobs.Job) jobs.Diagnostics {
 		l.report(key, "set slurm.exclusive = true",
 			"\"all\" means the cores that Slurm gives the job; without slurm.exclusive, this is usually one core per task")
 	}
+	if s.Exclusive && job.IsSet("slurm.exclusive") && s.CPUsPerTask == 1 && !job.IsSet("slurm.cpus_per_task") && len(s.Groups) == 0 {
+		l.report("slurm.exclusive", `set slurm.cpus_per_task = "all", or the number of cores of each rank`,
+			"the job gets all cores of its nodes, but each rank only 1 of them")
+	}
 	if s.GPUType != "" && p.Request.GPUs == "none" {
 		l.report("slurm.gpus_per_node", "write the number only", "the type %q has no effect: jobs at %s get whole nodes and do not request GPUs", s.GPUType, p.name)
 	}
