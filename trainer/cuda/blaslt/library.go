@@ -28,8 +28,8 @@ func New(l *library.Library) (*Library, error) {
 		to   unsafe.Pointer
 		name string
 	}{
-		{unsafe.Pointer(&f.version), "GetVersion"},
 		{unsafe.Pointer(&f.create), "Create"},
+		{unsafe.Pointer(&f.version), "GetVersion"},
 		{unsafe.Pointer(&f.destroy), "Destroy"},
 		{unsafe.Pointer(&f.desc_create), "MatmulDescCreate"},
 		{unsafe.Pointer(&f.desc_destroy), "MatmulDescDestroy"},

@@ -117,12 +117,14 @@ func (d *Device) tune(c *call) error {
 	if _, ok := p.algorithms.Products[name]; ok {
 		return nil
 	}
+	own := *c // c must not escape to the heap, because steps allocate nothing
+	run := func() error { return d.multiply(&own) }
 	var best TimedAlgorithm
 	fastest := -1
 	list := c.plan.Algorithms()
 	for i, algorithm := range list {
 		c.plan.Select(i)
-		seconds, err := p.tuning.seconds(func() error { return d.multiply(c) })
+		seconds, err := p.tuning.seconds(run)
 		var unusable blaslt.Status
 		if errors.As(err, &unusable) {
 			continue
