@@ -74,6 +74,7 @@ func TestFewerNodes(t *testing.T) {
 	if o := finish(t, s.Command(t.Context(), "scancel", id)); o.code != 0 {
 		t.Error(o)
 	}
+	s.ends(id, "CANCELLED") // until then the job writes to its run directory
 }
 
 // TestNodeAtFaultTwice checks that a node on which a program fails repeatedly is excluded, and that
