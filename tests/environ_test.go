@@ -176,7 +176,13 @@ func sbatch(t *testing.T, c *cluster.Cluster, script string, args ...string) str
 // extendTimeLimit gives a requeued job enough time to finish.
 func extendTimeLimit(t *testing.T, c *cluster.Cluster, id string) {
 	t.Helper()
-	if o := finish(t, c.Command(t.Context(), "scontrol", "update", "JobId="+id, "TimeLimit=10")); o.code != 0 {
+	setTimeLimit(t, c, id, 10)
+}
+
+// setTimeLimit changes the time limit of a job.
+func setTimeLimit(t *testing.T, c *cluster.Cluster, id string, minutes int) {
+	t.Helper()
+	if o := finish(t, c.Command(t.Context(), "scontrol", "update", "JobId="+id, fmt.Sprintf("TimeLimit=%d", minutes))); o.code != 0 {
 		t.Fatal(o)
 	}
 }

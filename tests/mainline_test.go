@@ -138,29 +138,37 @@ func TestCancelledAndSubmittedAgain(t *testing.T) {
 	}
 }
 
-// waitForTimeLimit waits until Slurm has signaled the time limit for the n-th time. Slurm checks
-// time limits every 30 seconds. Meanwhile the ranks are held after a few more metrics, so that
-// other tests can use the cores.
-func (s site) waitForTimeLimit(name, id string, nth int) {
+// signalBefore is the value of slurm.signal_before_end that reachTimeLimit needs.
+const signalBefore = "2m"
+
+// reachTimeLimit waits for more metrics, reduces the time limit of the job, and waits until Slurm
+// has signaled it for the n-th time. The job has at least another minute. Slurm checks time limits
+// every 30 seconds. The ranks are held meanwhile, so that other tests can use the cores.
+func (s site) reachTimeLimit(name, id string, nth int) {
 	s.t.Helper()
 	before := len(figures(s.t, s.run(name)))
-	told := func() bool {
+	waitUntil(s.t, "more figures", func() bool { return len(figures(s.t, s.run(name))) > before+2 })
+	resume := s.hold(name)
+	o := finish(s.t, s.Command(s.t.Context(), "squeue", "--noheader", "--format=%M", "--job="+id))
+	var minutes, seconds int
+	if _, err := fmt.Sscanf(strings.TrimSpace(o.stdout), "%d:%d", &minutes, &seconds); err != nil {
+		s.t.Fatal(err, o)
+	}
+	setTimeLimit(s.t, s.Cluster, id, minutes+2)
+	waitUntil(s.t, "the time limit", func() bool {
 		log, _ := os.ReadFile(filepath.Join(s.run(name), "slurm-"+id+".out"))
 		return strings.Count(string(log), "the time limit is near") >= nth
-	}
-	waitUntil(s.t, "more figures", func() bool { return told() || len(figures(s.t, s.run(name))) > before+2 })
-	resume := s.hold(name)
-	waitUntil(s.t, "the time limit", told)
+	})
 	resume()
 }
 
 // TestTimeLimitSaves checks that a job saves a checkpoint and stops when its time limit is near.
 func TestTimeLimitSaves(t *testing.T) {
 	s := newSite(t, cluster.Options{})
-	text := strings.Replace(fmt.Sprintf(fashion, "limit", 2, 1, 100000, 32), `time = "00:10:00"`, "time = \"00:01:00\"\nsignal_before_end = \"50s\"", 1)
+	text := strings.Replace(fmt.Sprintf(fashion, "limit", 2, 1, 100000, 32), `time = "00:10:00"`, "time = \"00:10:00\"\nsignal_before_end = \""+signalBefore+"\"", 1)
 	s.write("job.toml", text)
 	id := s.submit("job.toml")
-	s.waitForTimeLimit("limit", id, 1)
+	s.reachTimeLimit("limit", id, 1)
 	s.ends(id, "FAILED") // exit code 3: the run did not finish
 	mustContain(t, s.log("limit", id), "the time limit is near", "stopped after step")
 	if o := s.ddpbatch("wait", "runs/limit"); o.code != 3 {
@@ -172,13 +180,14 @@ func TestTimeLimitSaves(t *testing.T) {
 // resumes, and that its log and metrics have no gaps and no duplicates.
 func TestRequeuesItselfAtTheTimeLimit(t *testing.T) {
 	s := newSite(t, cluster.Options{})
-	text := strings.Replace(fmt.Sprintf(fashion, "again", 2, 1, 100000, 32), `time = "00:10:00"`, "time = \"00:01:00\"\nsignal_before_end = \"50s\"", 1)
+	text := strings.Replace(fmt.Sprintf(fashion, "again", 2, 1, 100000, 32), `time = "00:10:00"`, "time = \"00:10:00\"\nsignal_before_end = \""+signalBefore+"\"", 1)
 	text = strings.NewReplacer("50 steps", "1000 steps", "100 steps", "5000 steps").Replace(text)
 	s.write("job.toml", text+"[restart]\nrequeue = 1\n")
 	id := s.submit("job.toml")
-	s.waitForTimeLimit("again", id, 1)
+	s.reachTimeLimit("again", id, 1)
+	extendTimeLimit(t, s.Cluster, id)
 	startRequeued(t, s.Cluster, id)
-	s.waitForTimeLimit("again", id, 2)
+	s.reachTimeLimit("again", id, 2)
 	s.ends(id, "FAILED") // second time limit, exit code 3
 	mustContain(t, s.log("again", id), "requeued as job "+id+" (1 of 1)", "resuming after step", "stopped after step",
 		"not requeued: the job has been restarted 1 times, and restart.requeue is 1")
