@@ -107,7 +107,7 @@ func isSecret(name, value string) bool {
 	case publicValue().MatchString(value):
 		return false
 	case isSecretName(name):
-		isLabel := upper == "KEY" && labelValue().MatchString(value)
+		isLabel := upper == "KEY" && name != upper && labelValue().MatchString(value)
 		isCount := strings.HasSuffix(upper, "TOKENS") && countValue().MatchString(value)
 		return !isLabel && !isCount && !(isNameOfColumn(name) && plainValue().MatchString(value)) && !(nameOfFile().MatchString(upper) && filePath().MatchString(value))
 	case commitName().MatchString(upper) && hexadecimal().MatchString(value):
@@ -293,11 +293,15 @@ func (r *reader) isSuspicious(text string) bool {
 // plainEnglish matches a short word, such as "not" in "token not found".
 var plainEnglish = lazyregexp.New(`^[a-z]{1,12}[.:!]?$`)
 
+// nextOption matches an option: a letter after a dash, or a name after two dashes.
+var nextOption = lazyregexp.New(`^(?:-[A-Za-z]|--[a-z][a-z0-9_-]*(?:=.*)?)$`)
+
 // isProse reports whether the word behind the name of a secret is certainly not its value: an option, punctuation, or
-// a plain word behind "token" or "key", which are generated. A password may be a plain word.
+// a plain word behind "token" or "key", which are generated. A password or the key of a cipher may be a plain word.
 func isProse(name, next string) bool {
-	isGenerated := strings.HasSuffix(name, "token") || strings.HasSuffix(name, "tokens") || strings.HasSuffix(name, "key")
-	return strings.HasPrefix(next, "-") || len(next) < 3 && strings.Trim(next, "/*+-=:.!?") == "" || isGenerated && plainEnglish().MatchString(next)
+	isGenerated := (strings.HasSuffix(name, "token") || strings.HasSuffix(name, "tokens") || strings.HasSuffix(name, "key")) &&
+		!cryptographicKey().MatchString(strings.ToUpper(name))
+	return nextOption().MatchString(next) || len(next) < 3 && strings.Trim(next, "/*+-=:.!?") == "" || isGenerated && plainEnglish().MatchString(next)
 }
 
 // redact returns a part of the script for a message. If the part may contain a secret,

@@ -38,6 +38,8 @@ func TestIsSecret(t *testing.T) {
 		{name: "mlflow_tracking_password", value: "a1b2c3d4", want: true},
 		{name: "API_TOKENS", value: "a1b2c3d4", want: true},
 		{name: "KEY", value: "abcdefghijklmnop", want: true},
+		{name: "KEY", value: "SwordFish", want: true},
+		{name: "key", value: "abcdefghijklmnop", want: true},
 		{name: "--api-key", value: "a1b2c3d4", want: true},
 		{name: "logger.api_key", value: "a1b2c3d4", want: true},
 

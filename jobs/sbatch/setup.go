@@ -668,12 +668,15 @@ func (r *reader) setVariable(line int, name, value, text string, uses []string) 
 	r.addStep(step{kind: stepEnv, line: line, name: name, value: value, text: text, uses: uses})
 }
 
+// pluginName matches the name of a plugin of Slurm, but not an expansion.
+var pluginName = lazyregexp.New(`^\w+$`)
+
 // keepManaged keeps an assignment to a variable that ddpbatch sets for each rank, for commands of the
 // setup that read it. The variable is not exported. shown is the text of the note.
 func (r *reader) keepManaged(line int, name, shown, code string, uses []string) {
 	switch {
 	case name == "SLURM_EXPORT_ENV" && code == name+"=ALL", // ddpbatch's srun has --export=ALL, and --mpi
-		name == "SLURM_MPI_TYPE" && r.job.setIfValid("mpi", strings.TrimPrefix(code, name+"=")):
+		name == "SLURM_MPI_TYPE" && pluginName().MatchString(strings.TrimPrefix(code, name+"=")) && r.job.setIfValid("mpi", strings.TrimPrefix(code, name+"=")):
 		r.addStep(step{kind: stepRun, line: line, text: "export " + code, uses: uses})
 		return
 	case strings.HasPrefix(name, "SLURM_") && !strings.HasPrefix(name, "SLURM_CPU_BIND"):
