@@ -83,6 +83,11 @@ func (j *Job) SplitGroups() []*Job {
 	return all
 }
 
+// SharesCores reports whether the ranks of some nodes share all cores of the node.
+func (j *Job) SharesCores() bool {
+	return slices.ContainsFunc(j.SplitGroups(), func(part *Job) bool { return part.Slurm.CPUsPerTask == AllCores })
+}
+
 // setGroupDefaults sets the defaults of all groups, and the keys of [Slurm] that describe all nodes.
 // GPUsPerNode is the smallest number of a group.
 func (s *Slurm) setGroupDefaults() {

@@ -198,7 +198,7 @@ func (s Step) Environ(environ []string) []string {
 		prefixes = append(prefixes, "SLURM_NTASKS_PER_NODE", "SLURM_HOSTFILE=")
 	}
 	if slices.ContainsFunc(parts, func(size StepSize) bool { return size.CPUsPerTask == 0 }) {
-		prefixes = append(prefixes, "SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK=", "SLURM_TRES_PER_TASK", "SLURM_EXACT=")
+		prefixes = append(prefixes, "SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK=", "SLURM_TRES_PER_TASK", "SLURM_EXACT=", "SLURM_EXCLUSIVE=")
 	}
 	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return hasAnyPrefix(v, prefixes) })
 }

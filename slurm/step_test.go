@@ -85,7 +85,7 @@ func TestEnvironOfUnevenStep(t *testing.T) {
 // TestEnvironWithAllCPUs checks that srun does not get the number of cores of the job if the step uses
 // all of them.
 func TestEnvironWithAllCPUs(t *testing.T) {
-	environ := []string{"SLURM_CPUS_ON_NODE=8", "SLURM_CPUS_PER_TASK=4", "SLURM_CPUS_PER_TASK_HET_GROUP_0=4", "SRUN_CPUS_PER_TASK=4", "SLURM_TRES_PER_TASK=cpu=4", "SLURM_EXACT=1"}
+	environ := []string{"SLURM_CPUS_ON_NODE=8", "SLURM_CPUS_PER_TASK=4", "SLURM_CPUS_PER_TASK_HET_GROUP_0=4", "SRUN_CPUS_PER_TASK=4", "SLURM_TRES_PER_TASK=cpu=4", "SLURM_EXACT=1", "SLURM_EXCLUSIVE=1"}
 	for _, tt := range []struct {
 		name string
 		step Step

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"runtime"
 	"strconv"
-
-	"github.com/ddpbatch/ddpbatch/jobs"
 )
 
 // threads returns the number of compute threads of the rank, which is its number of cores.
@@ -19,14 +17,14 @@ import (
 func (r *rank) threads() int {
 	cores := runtime.GOMAXPROCS(0) // respects the CPU affinity mask and cgroup limits of the process
 	own := int(r.job.Slurm.CPUsPerTask)
-	isShared := r.job.Slurm.CPUsPerTask == jobs.AllCores
+	isShared := r.job.SharesCores()
 	switch {
 	case !r.info.InSlurm() && (isShared || !r.job.IsSet("slurm.cpus_per_task")):
 		own = cores / r.info.LocalWorldSize
 	case !r.info.InSlurm():
 	case r.count("SLURM_CPUS_PER_TASK") > 0:
 		own = r.count("SLURM_CPUS_PER_TASK")
-	case isShared:
+	case isShared: // a rank of a group with a number has SLURM_CPUS_PER_TASK
 		// Not the cores of the mask: Slurm may have divided them among the ranks.
 		own = cmp.Or(r.count("SLURM_CPUS_ON_NODE"), cores) / r.info.LocalWorldSize
 	}

@@ -12,7 +12,10 @@ import (
 func TestThreads(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	const head = "name = \"t\"\n[train]\nepochs = 1\nbatch = 1\n[train.model]\nkind = \"linear\"\n[train.data]\nkind = \"csv\"\npath = \"x.csv\"\ntask = \"regression\"\n[train.optimizer]\nkind = \"sgd\"\nlr = 0.1\n"
-	const all = "[slurm]\ncpus_per_task = \"all\"\n"
+	const (
+		all       = "[slurm]\ncpus_per_task = \"all\"\n"
+		allOfPart = "[[slurm.group]]\ncpus_per_task = 2\n[[slurm.group]]\ncpus_per_task = \"all\"\n"
+	)
 	for _, c := range []struct {
 		name  string
 		slurm string
@@ -33,6 +36,8 @@ func TestThreads(t *testing.T) {
 		{"all cores of a step", all, launch.RankInfo{JobID: "1", LocalWorldSize: 2}, "SLURM_CPUS_ON_NODE=6", 3},
 		{"all cores of a step that Slurm has divided", all, launch.RankInfo{JobID: "1", LocalWorldSize: 2}, "SLURM_CPUS_ON_NODE=16", 8},
 		{"all cores of a step that does not say", all, launch.RankInfo{JobID: "1", LocalWorldSize: 2}, "", 4},
+		{"all cores of a group", allOfPart, launch.RankInfo{JobID: "1", LocalWorldSize: 2}, "SLURM_CPUS_ON_NODE=16", 8},
+		{"a number of cores in another group", allOfPart, launch.RankInfo{JobID: "1", LocalWorldSize: 2}, "SLURM_CPUS_PER_TASK=2", 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			job, err := jobs.Parse("job.toml", []byte(head+c.slurm))

@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -114,17 +115,15 @@ func (p *predictor) unknownGPU(format string, args ...any) error {
 // setMachine sets the speed of ranks and of the links between them.
 func (p *predictor) setMachine(ctx context.Context) error {
 	m := &p.machine
-	m.PerNode, m.Threads = p.Job.TasksPerNode(), int(p.Job.Slurm.CPUsPerTask)
-	isShared := p.Job.Slurm.CPUsPerTask == jobs.AllCores
-	switch {
-	case p.Here:
+	m.PerNode = p.Job.TasksPerNode()
+	if p.Here {
 		m.PerNode, m.Cores = maxRanksHere, runtime.GOMAXPROCS(0)
-		m.Threads = min(m.Threads, m.Cores)
-		if isShared || !p.Job.IsSet("slurm.cpus_per_task") {
-			m.Threads = m.Cores // the ranks share them
+		m.Threads = m.Cores // the ranks share them
+		if p.Job.IsSet("slurm.cpus_per_task") && !p.Job.SharesCores() {
+			m.Threads = min(int(p.Job.Slurm.CPUsPerTask), m.Cores)
 		}
-	case isShared:
-		m.Threads = max(1, p.nodeCores()/m.PerNode)
+	} else {
+		m.Threads = p.threads()
 	}
 	p.program = cpuProgram
 	p.program.Threads, p.program.Copies = m.Threads, p.Job.Checkpoint.Async
@@ -164,16 +163,25 @@ func (p *predictor) setMachine(ctx context.Context) error {
 	return nil
 }
 
-// nodeCores returns the number of cores of a node: the site's, or else this machine's.
-func (p *predictor) nodeCores() int {
-	if r, ok := p.Site.ResourceOf(p.Job); ok && r.CPUsPerNode > 0 {
-		return r.CPUsPerNode
+// threads returns the number of cores of each rank, or of the ranks with the fewest, for which the
+// others wait. If the site's profile does not have the cores of a node, they are those of this machine.
+func (p *predictor) threads() int {
+	fewest, here, isAssumed := 0, runtime.GOMAXPROCS(0), false
+	for _, part := range p.Job.SplitGroups() {
+		n := int(part.Slurm.CPUsPerTask)
+		if part.Slurm.CPUsPerTask == jobs.AllCores {
+			r, _ := p.Site.ResourceOf(part)
+			isAssumed = isAssumed || r.CPUsPerNode == 0
+			n = max(1, cmp.Or(r.CPUsPerNode, here)/part.TasksPerNode())
+		}
+		if fewest == 0 || n < fewest {
+			fewest = n
+		}
 	}
-	cores := runtime.GOMAXPROCS(0)
-	if p.gpu == nil {
-		p.assume("a node has as many cores as this machine, %d, and its ranks share them: slurm.cpus_per_task", cores)
+	if isAssumed && p.gpu == nil {
+		p.assume("a node has as many cores as this machine, %d, and its ranks share them: slurm.cpus_per_task", here)
 	}
-	return cores
+	return fewest
 }
 
 // override sets *v to the value of a flag, in the flag's unit. Without the flag, it records *v

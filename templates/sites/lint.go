@@ -100,7 +100,9 @@ func (p *Profile) Doubts(job *jobs.Job) jobs.Diagnostics {
 		l.report(key, "set slurm.exclusive = true",
 			"\"all\" means the cores that Slurm gives the job; without slurm.exclusive, this is usually one core per task")
 	}
-	if s.Exclusive && job.IsSet("slurm.exclusive") && s.CPUsPerTask == 1 && !job.IsSet("slurm.cpus_per_task") && len(s.Groups) == 0 {
+	r, _ := p.ResourceOf(job)
+	hasMore := job.TasksPerNode() == 1 || r.CPUsPerNode > job.TasksPerNode() // 128 tasks with one core each may fill a node
+	if s.Exclusive && job.IsSet("slurm.exclusive") && s.CPUsPerTask == 1 && !job.IsSet("slurm.cpus_per_task") && len(s.Groups) == 0 && hasMore {
 		l.report("slurm.exclusive", `set slurm.cpus_per_task = "all", or the number of cores of each rank`,
 			"the job gets all cores of its nodes, but each rank only 1 of them")
 	}
@@ -120,7 +122,7 @@ func (p *Profile) Doubts(job *jobs.Job) jobs.Diagnostics {
 func (p *Profile) sharedCores(job *jobs.Job) string {
 	for i, part := range job.SplitGroups() {
 		r, _ := p.ResourceOf(part)
-		isWhole := part.Slurm.Exclusive || r.Exclusive || p.Request.GPUs == "none"
+		isWhole := part.Slurm.Exclusive || r.Exclusive || p.Request.GPUs == "none" || slices.Contains(part.Slurm.Options, "--exclusive=topo")
 		if isWhole || part.Slurm.CPUsPerTask != jobs.AllCores {
 			continue
 		}
