@@ -71,7 +71,10 @@ func (l *loop) run(ctx context.Context) (stopped bool, err error) {
 	return stopped && !l.isFinished(), nil
 }
 
-func (l *loop) isFinished() bool { return l.pos.Epoch >= int64(l.epochs) && !l.pos.Unevaluated }
+func (l *loop) isFinished() bool { return !l.hasSteps() && !l.pos.Unevaluated }
+
+// hasSteps reports whether epochs remain to be trained, and not only an evaluation.
+func (l *loop) hasSteps() bool { return l.pos.Epoch < int64(l.epochs) }
 
 // epoch trains the rest of the current epoch. It saves on a stop within the epoch, but leaves a
 // stop in the last step to endEpoch.

@@ -199,7 +199,8 @@ func (s *stepper) end() {
 	}
 }
 
-// discard ends a step without its update and without an outcome, and waits until it has ended.
+// discard ends a step without its update and without an outcome, and waits until it has ended. Its
+// times count in no report.
 func (s *stepper) discard(ctx context.Context) error {
 	err := s.reduce(ctx)
 	if err == nil {
@@ -211,6 +212,7 @@ func (s *stepper) discard(ctx context.Context) error {
 		}
 		err = s.sharder.Wait(ctx, r.work)
 	}
+	s.sharder.TakeTimes()
 	return err
 }
 

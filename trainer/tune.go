@@ -24,14 +24,13 @@ const (
 
 // tune makes all ranks use the recorded algorithms of cuBLASLt, with train.tune_matmul. If none are
 // recorded for rank 0's GPU and its version of cuBLASLt, it first times them on rank 0. Ranks with a
-// different GPU or version use recorded algorithms for it, or else cuBLASLt's default algorithms.
+// different GPU or version use recorded algorithms for it, or else cuBLASLt's default algorithms. The
+// other ranks wait for rank 0 in a collective operation of the rehearsal.
 func (r *run) tune(ctx context.Context) (err error) {
-	if !r.train.TuneMatmul || r.gpu == nil || r.loop.isFinished() {
+	if !r.train.TuneMatmul || r.gpu == nil || !r.loop.hasSteps() {
 		return nil
 	}
 	defer device.Recover(&err)
-	// Rank 0 may need longer than an operation may take.
-	ctx = collective.WithTimeout(ctx, collective.NoTimeout)
 	var recorded []engine.Algorithms
 	if r.Comm.Rank() == 0 && r.RunDir != nil {
 		recorded = loadAlgorithms(r.RunDir)
@@ -54,14 +53,15 @@ func (r *run) tune(ctx context.Context) (err error) {
 	}
 	if r.Comm.Rank() == 0 {
 		r.gpu.StopTuning()
-		timed := r.gpu.Algorithms()
-		recorded = append(slices.DeleteFunc(recorded, timed.Matches), timed)
-		if r.RunDir != nil {
-			if err := saveAlgorithms(r.RunDir, recorded); err != nil {
-				return fmt.Errorf("record the algorithms of matrix multiplications: %w", err)
+		if timed := r.gpu.Algorithms(); len(timed.Products) > 0 { // a linear model may only use kernels
+			recorded = append(slices.DeleteFunc(recorded, timed.Matches), timed)
+			if r.RunDir != nil {
+				if err := saveAlgorithms(r.RunDir, recorded); err != nil {
+					return fmt.Errorf("record the algorithms of matrix multiplications: %w", err)
+				}
 			}
+			r.Observe(Event{Kind: Tuned, Algorithms: &timed})
 		}
-		r.Observe(Event{Kind: Tuned, Algorithms: &timed})
 	}
 	return r.useAlgorithms(ctx, &recorded)
 }
@@ -83,14 +83,14 @@ type algorithms struct {
 }
 
 // loadAlgorithms returns the algorithms that are recorded in a run directory. A file that does not
-// exist, belongs or is accessible to another user, or is invalid records none.
+// exist, that another user can change, or that is invalid records none.
 func loadAlgorithms(dir *os.Root) []engine.Algorithms {
 	f, err := safefile.OpenIn(dir, algorithmsFile, safefile.NoFollow)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || safefile.CheckPrivate(info) != nil {
+	if info, err := f.Stat(); err != nil || safefile.CheckOwner(info) != nil || safefile.WritersOf(info) != safefile.OwnerOnly {
 		return nil
 	}
 	text, err := safefile.ReadAll(f, f.Name(), maxAlgorithms)
@@ -109,12 +109,13 @@ func saveAlgorithms(dir *os.Root, a []engine.Algorithms) error {
 	})
 }
 
-// rehearse runs the forward and backward passes and the reductions of the next step, without its
-// update. It changes nothing that later steps use.
+// rehearse runs the forward and backward passes and the reductions of a step without its update. It
+// changes nothing that later steps use. The step has the samples of the first step of the epoch: the
+// next one may be the last, with fewer samples.
 func (l *loop) rehearse(ctx context.Context) (err error) {
 	defer device.Recover(&err)
-	steps := l.order.steps(l.pos)
-	if len(steps) == 0 { // only an evaluation remains of the epoch
+	steps := l.order.steps(position{Epoch: l.pos.Epoch})
+	if len(steps) == 0 {
 		return nil
 	}
 	l.loader.Start(batchesOf(steps[:1]))

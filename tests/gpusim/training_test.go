@@ -191,6 +191,10 @@ func TestRecordedAlgorithms(t *testing.T) {
 	if _, again := run(dir, 1); again != timed {
 		t.Errorf("without a valid record, timed %d multiplications, want %d", again, timed)
 	}
+	check(t, os.Chmod(record(dir), 0o602))
+	if _, again := run(dir, 1); again != timed {
+		t.Errorf("with a record that others can change, timed %d multiplications, want %d", again, timed)
+	}
 
 	// Select an algorithm for all multiplications, and add the record of another GPU.
 	choose := func(number byte, workspace uint64) string {
@@ -203,13 +207,15 @@ func TestRecordedAlgorithms(t *testing.T) {
 			one.Algorithm = hex.EncodeToString(algorithm)
 			a.Products[name] = one
 		}
-		return string(must[[]byte](t)(json.Marshal(map[string]any{"gpus": []engine.Algorithms{{GPU: "other"}, a}})))
+		instance := engine.Algorithms{Platform: a.Platform} // a part of the GPU, as with MIG
+		instance.Processors /= 2
+		return string(must[[]byte](t)(json.Marshal(map[string]any{"gpus": []engine.Algorithms{instance, a}})))
 	}
 	first, second := choose(1, 1<<20), choose(2, 0)
 	whole := map[string]map[int]float64{}
 	for _, content := range []string{first, second} {
 		dir := t.TempDir()
-		check(t, os.WriteFile(record(dir), []byte(content), 0o600))
+		check(t, os.WriteFile(record(dir), []byte(content), 0o644)) // as a copy
 		whole[content], timed = run(dir, 0)
 		if timed != 0 || read(dir) != content {
 			t.Errorf("timed %d recorded multiplications again", timed)

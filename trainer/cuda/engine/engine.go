@@ -54,7 +54,7 @@ var _ device.Device = (*Device)(nil)
 // Open opens a device on a GPU, which must remain open until Close.
 func Open(gpu *driver.GPU, o Options) (*Device, error) {
 	d := &Device{gpu: gpu, options: o, pool: driver.NewPool(), functions: map[string]*driver.Function{}}
-	d.products.algorithms.GPU = gpu.Name
+	d.products.algorithms.Platform = Platform{GPU: gpu.Name, Capability: fmt.Sprintf("%d.%d", gpu.Major, gpu.Minor), Processors: gpu.Processors}
 	d.pool.SeparateAllocations = o.SeparateAllocations
 	entered, err := gpu.Enter()
 	if err != nil {

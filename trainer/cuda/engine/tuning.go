@@ -36,7 +36,7 @@ func (d *Device) Algorithms() Algorithms {
 // cuBLASLt's heuristic prefers. The algorithms must match the device.
 func (d *Device) UseAlgorithms(a Algorithms) {
 	if !a.Matches(d.products.algorithms) {
-		panic(fmt.Sprintf("engine: algorithms for %s and cuBLASLt %d on %s with cuBLASLt %d", a.GPU, a.CUBLASLt, d.products.algorithms.GPU, d.products.algorithms.CUBLASLt))
+		panic(fmt.Sprintf("engine: algorithms for %v on %v", a.Platform, d.products.algorithms.Platform))
 	}
 	defer d.enter("use_algorithms").Leave()
 	d.forgetPlans()
@@ -119,7 +119,7 @@ func (d *Device) tune(c *call) error {
 	}
 	own := *c // c must not escape to the heap, because steps allocate nothing
 	run := func() error { return d.multiply(&own) }
-	var best TimedAlgorithm
+	var best TimedAlgorithm // DefaultTime is the time of the first usable algorithm
 	fastest := -1
 	list := c.plan.Algorithms()
 	for i, algorithm := range list {
@@ -131,7 +131,7 @@ func (d *Device) tune(c *call) error {
 		} else if err != nil {
 			return err
 		}
-		if i == 0 {
+		if fastest < 0 {
 			best.DefaultTime = seconds
 		}
 		if fastest < 0 || seconds < best.Seconds && seconds <= best.DefaultTime*(1-minGain) {
@@ -142,9 +142,6 @@ func (d *Device) tune(c *call) error {
 	if fastest < 0 {
 		c.plan.Select(0) // its error is reported
 		return nil
-	}
-	if best.DefaultTime == 0 {
-		best.DefaultTime = best.Seconds // the heuristic's choice is not usable
 	}
 	best.NumAlgorithms = len(list)
 	p.algorithms.Products[name] = best

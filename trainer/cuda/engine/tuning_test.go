@@ -50,6 +50,7 @@ func TestTuning(t *testing.T) {
 		{name: "the last is the fastest", seconds: []float64{3, 2, 1}, want: engine.TimedAlgorithm{Seconds: 1, DefaultTime: 3}},
 		{name: "the difference is small", seconds: []float64{1, 0.99, 2}, want: engine.TimedAlgorithm{Seconds: 1, DefaultTime: 1}},
 		{name: "the first is not usable", seconds: []float64{0, 2, 3}, descending: true, want: engine.TimedAlgorithm{Seconds: 2, DefaultTime: 2}},
+		{name: "the first is not usable, and the last is the fastest", seconds: []float64{0, 3, 2}, want: engine.TimedAlgorithm{Seconds: 2, DefaultTime: 3}},
 		{name: "the fastest is not usable", seconds: []float64{3, 0, 2}, want: engine.TimedAlgorithm{Seconds: 2, DefaultTime: 3}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -92,7 +93,7 @@ func TestTuning(t *testing.T) {
 			other := open(t, engine.Options{})
 			other.UseAlgorithms(recorded)
 			compare("with the record", other)
-			other.UseAlgorithms(engine.Algorithms{GPU: recorded.GPU, CUBLASLt: recorded.CUBLASLt})
+			other.UseAlgorithms(engine.Algorithms{Platform: recorded.Platform})
 			if got := dot(other); got != ascending {
 				t.Errorf("without the record: got %v, want %v", got, ascending)
 			}
