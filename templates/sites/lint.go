@@ -101,7 +101,8 @@ func (p *Profile) Doubts(job *jobs.Job) jobs.Diagnostics {
 			"\"all\" means the cores that Slurm gives the job; without slurm.exclusive, this is usually one core per task")
 	}
 	r, _ := p.ResourceOf(job)
-	hasMore := job.TasksPerNode() == 1 || r.CPUsPerNode > job.TasksPerNode() // 128 tasks with one core each may fill a node
+	// 128 tasks with one core each may fill a node. Nodes with GPUs have more cores than GPUs.
+	hasMore := job.TasksPerNode() == 1 || s.GPUsPerNode > 0 || r.CPUsPerNode > job.TasksPerNode()
 	if s.Exclusive && job.IsSet("slurm.exclusive") && s.CPUsPerTask == 1 && !job.IsSet("slurm.cpus_per_task") && len(s.Groups) == 0 && hasMore {
 		l.report("slurm.exclusive", `set slurm.cpus_per_task = "all", or the number of cores of each rank`,
 			"the job gets all cores of its nodes, but each rank only 1 of them")

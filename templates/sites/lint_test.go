@@ -118,6 +118,7 @@ func TestDoubts(t *testing.T) {
 		{"no share", "", "slurm.cpus_per_task = 1\n" + run, ""},
 		{"one core of whole nodes", "", "slurm.exclusive = true\n" + run, "slurm.exclusive"},
 		{"many tasks on whole nodes", "", "slurm.exclusive = true\nslurm.tasks_per_node = 128\n" + run, ""},
+		{"one core for each GPU of whole nodes", "", "slurm.exclusive = true\nslurm.gpus_per_node = 4\n" + run, "slurm.exclusive"},
 		{"fewer tasks than cores of whole nodes", "[[resource]]\ncpus_per_node = 128\n", "slurm.exclusive = true\nslurm.tasks_per_node = 4\n" + run, "slurm.exclusive"},
 		{"as many tasks as cores of whole nodes", "[[resource]]\ncpus_per_node = 128\n", "slurm.exclusive = true\nslurm.tasks_per_node = 128\n" + run, ""},
 		{"shared nodes", "", "slurm.exclusive = false\n" + run, ""},
