@@ -3,7 +3,6 @@ package slurm
 import (
 	"cmp"
 	"fmt"
-	"strconv"
 	"strings"
 )
 
@@ -41,44 +40,49 @@ func CompareIDs(a, b string) int {
 		cmp.Compare(len(taskA), len(taskB)), strings.Compare(taskA, taskB))
 }
 
-func arrayTaskID(array string, index int) string {
-	return array + "_" + strconv.Itoa(index)
-}
-
 // maxArrayTasks is above Slurm's limit for MaxArraySize, 4,000,001.
 const maxArrayTasks = 1 << 22
+
+// A taskSpan contains the indices low, low+step, and so on, up to high.
+type taskSpan struct{ low, high, step int }
+
+func (s taskSpan) count() int { return (s.high-s.low)/s.step + 1 }
+
+func (s taskSpan) contains(index int) bool {
+	return index >= s.low && index <= s.high && (index-s.low)%s.step == 0
+}
 
 // parseArrayTasks returns the task indices of an expression, such as "3", "2-5,9",
 // "0-20:4", or "[2-5%4]", where %4 is the throttle. It returns an error if the expression
 // is cut off ("1,3,...").
-func parseArrayTasks(expression string) ([]int, error) {
+func parseArrayTasks(expression string) ([]taskSpan, error) {
 	list := strings.TrimSuffix(strings.TrimPrefix(expression, "["), "]")
 	list, _, _ = strings.Cut(list, "%")
-	var tasks []int
+	var spans []taskSpan
+	tasks := 0
 	for part := range strings.SplitSeq(list, ",") {
-		span, stepText, hasStep := strings.Cut(part, ":")
-		lowText, highText, isRange := strings.Cut(span, "-")
+		text, stepText, hasStep := strings.Cut(part, ":")
+		lowText, highText, isRange := strings.Cut(text, "-")
 		low, err := parseCount(lowText)
-		high, step := low, 1
+		span := taskSpan{low, low, 1}
 		if err == nil && isRange {
-			high, err = parseCount(highText)
+			span.high, err = parseCount(highText)
 		}
 		if err == nil && hasStep {
-			step, err = parseCount(stepText)
+			span.step, err = parseCount(stepText)
 		}
 		switch {
 		case err != nil:
-		case high < low || step == 0:
+		case span.high < span.low || span.step == 0:
 			err = fmt.Errorf("%q is an empty range", part)
-		case (high-low)/step >= maxArrayTasks-len(tasks):
+		case span.count() > maxArrayTasks-tasks:
 			err = fmt.Errorf("more than %d tasks", maxArrayTasks)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("array tasks %s: %w", excerpt(expression, 0), err)
 		}
-		for i := low; i <= high; i += step {
-			tasks = append(tasks, i)
-		}
+		tasks += span.count()
+		spans = append(spans, span)
 	}
-	return tasks, nil
+	return spans, nil
 }

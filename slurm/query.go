@@ -43,7 +43,7 @@ func (c Client) State(ctx context.Context, ids ...string) ([]JobState, error) {
 	if err == nil {
 		sacctErr = inChunks(rest, func(jobs []string) error { return c.querySacct(ctx, jobs, known) })
 	}
-	if err != nil || sacctErr != nil && len(known.byID) == 0 {
+	if err != nil || sacctErr != nil && known.isEmpty() {
 		return nil, fmt.Errorf("query state of %s: %w", listIDs(ids), cmp.Or(err, sacctErr))
 	}
 	// The state of a job array takes time for each of its tasks, and the runs of another user can name
@@ -289,19 +289,22 @@ type jobRecord struct {
 
 // A jobTable stores the states of jobs.
 type jobTable struct {
-	byID  map[string]JobState // by "18" for a job, and by "18_3" and its own number for an array task
-	tasks map[string][]int    // indices of the array tasks, by job array
+	byID   map[string]JobState    // by number: jobs, and array tasks that have their own number
+	arrays map[string]*arrayTasks // by job array
 }
 
 func newJobTable() jobTable {
-	return jobTable{byID: make(map[string]JobState), tasks: make(map[string][]int)}
+	return jobTable{byID: make(map[string]JobState), arrays: make(map[string]*arrayTasks)}
 }
+
+func (t jobTable) isEmpty() bool { return len(t.byID) == 0 && len(t.arrays) == 0 }
 
 // add adds the valid records of the requested jobs. The first record of a job counts:
 // squeue, which runs first, is more recent than accounting.
 func (t jobTable) add(records []jobRecord, requested []string) {
 	isRequested := setOf(requested)
-	for _, r := range records {
+	for i := range records {
+		r := &records[i]
 		if !isID(r.number) {
 			continue
 		}
@@ -311,45 +314,52 @@ func (t jobTable) add(records []jobRecord, requested []string) {
 			}
 			continue
 		}
-		indices, err := parseArrayTasks(r.tasks)
+		spans, err := parseArrayTasks(r.tasks)
 		if err != nil || !isID(r.array) || !isRequested[r.array] && !isRequested[r.number] {
 			continue
 		}
-		for _, index := range indices {
-			j := r.state
-			j.ArrayJobID, j.ArrayTask = r.array, strconv.Itoa(index)
-			if t.set(arrayTaskID(r.array, index), j) {
-				t.tasks[r.array] = append(t.tasks[r.array], index)
-			}
-			// The last array task to start has the number of the job array.
-			if r.number != r.array {
-				t.set(r.number, j)
-			}
+		if t.arrays[r.array] == nil {
+			t.arrays[r.array] = &arrayTasks{single: make(map[int]*JobState)}
+		}
+		t.arrays[r.array].add(spans, &r.state)
+		// The last array task to start has the number of the job array.
+		if r.number != r.array {
+			t.set(r.number, r.state.ofTask(r.array, spans[0].low))
 		}
 	}
 }
 
-// set stores a state, unless the table has one for id. It reports whether it did.
-func (t jobTable) set(id string, j JobState) bool {
+// set stores a state, unless the table has one for id.
+func (t jobTable) set(id string, j JobState) {
 	if _, ok := t.byID[id]; ok {
-		return false
+		return
 	}
 	j.ID = id
 	t.byID[id] = j
-	return true
 }
 
 // get returns the state of a job, an array task, or a job array.
 func (t jobTable) get(id string) (JobState, bool) {
-	if tasks := t.tasks[id]; len(tasks) > 0 {
-		var states []JobState
-		for _, index := range slices.Sorted(slices.Values(tasks)) {
-			states = append(states, t.byID[arrayTaskID(id, index)])
-		}
-		return aggregateStates(id, states), true
+	array, task, _ := strings.Cut(id, "_")
+	tasks := t.arrays[array]
+	switch {
+	case task == "" && tasks != nil:
+		return aggregateStates(id, tasks.groups()), true
+	case task == "":
+		j, ok := t.byID[id]
+		return j, ok
 	}
-	j, ok := t.byID[id]
-	return j, ok
+	index, err := strconv.Atoi(task)
+	if err != nil || tasks == nil || task != strconv.Itoa(index) {
+		return JobState{}, false
+	}
+	state := tasks.get(index)
+	if state == nil {
+		return JobState{}, false
+	}
+	j := state.ofTask(array, index)
+	j.ID = id
+	return j, true
 }
 
 // isComplete reports whether accounting has nothing to add about id. The controller
@@ -357,5 +367,81 @@ func (t jobTable) get(id string) (JobState, bool) {
 // missing.
 func (t jobTable) isComplete(id string) bool {
 	j, ok := t.get(id)
-	return ok && (len(t.tasks[id]) == 0 || !j.Done())
+	return ok && (t.arrays[id] == nil || !j.Done())
+}
+
+// ofTask returns the state for a task of a job array.
+func (j JobState) ofTask(array string, index int) JobState {
+	j.ArrayJobID, j.ArrayTask = array, strconv.Itoa(index)
+	return j
+}
+
+// arrayTasks holds the states of the tasks of a job array. It stores no state for each task of a span:
+// one line of sacct describes all tasks of a job array that was canceled before its start, and another
+// user can name thousands of such job arrays.
+type arrayTasks struct {
+	single map[int]*JobState // by index
+	spans  []spanState       // without the tasks in single
+}
+
+// A spanState is the state of several tasks.
+type spanState struct {
+	taskSpan
+	state *JobState
+}
+
+// add adds the tasks of a line. Squeue, which is more recent, has a line for each task.
+func (a *arrayTasks) add(spans []taskSpan, state *JobState) {
+	for _, s := range spans {
+		if s.count() > 1 {
+			a.spans = append(a.spans, spanState{s, state})
+		} else if a.single[s.low] == nil {
+			a.single[s.low] = state
+		}
+	}
+}
+
+// get returns the state of a task, or nil.
+func (a *arrayTasks) get(index int) *JobState {
+	if state := a.single[index]; state != nil {
+		return state
+	}
+	for _, s := range a.spans {
+		if s.contains(index) {
+			return s.state
+		}
+	}
+	return nil
+}
+
+// groups returns all tasks, by their lowest index.
+func (a *arrayTasks) groups() (all []taskGroup) {
+	for index, state := range a.single {
+		all = append(all, taskGroup{index, 1, state})
+	}
+	for _, s := range a.spans {
+		if n := s.count() - a.singlesIn(s.taskSpan); n > 0 {
+			all = append(all, taskGroup{s.low, n, s.state})
+		}
+	}
+	slices.SortFunc(all, func(a, b taskGroup) int { return cmp.Compare(a.first, b.first) })
+	return all
+}
+
+// singlesIn returns the number of tasks of a span that have their own state.
+func (a *arrayTasks) singlesIn(s taskSpan) (n int) {
+	if s.count() > len(a.single) {
+		for index := range a.single {
+			if s.contains(index) {
+				n++
+			}
+		}
+		return n
+	}
+	for index := s.low; index <= s.high; index += s.step {
+		if a.single[index] != nil {
+			n++
+		}
+	}
+	return n
 }

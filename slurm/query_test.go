@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -103,8 +104,11 @@ func TestStateOfMany(t *testing.T) {
 // of repetitions of an ID. The runs of another user can name one job array thousands of times.
 func TestStateOfRepeatedArray(t *testing.T) {
 	const tasks, repetitions = 10_000, 2000
-	fake := newFakeSlurm(t, map[string]string{
-		"squeue": show(fmt.Sprintf("18|18|0-%d|PENDING||0:00|N/A|N/A|0|0|Priority\n", tasks-1)), "sacct": mustNotRun})
+	var lines strings.Builder
+	for i := range tasks {
+		fmt.Fprintf(&lines, "18|18|%d|PENDING||0:00|N/A|N/A|0|0|Priority\n", i)
+	}
+	fake := newFakeSlurm(t, map[string]string{"squeue": show(lines.String()), "sacct": mustNotRun})
 	measure := func(n int) time.Duration {
 		t.Helper()
 		began := time.Now()
@@ -116,6 +120,42 @@ func TestStateOfRepeatedArray(t *testing.T) {
 	}
 	if once, often := measure(1), measure(repetitions); often > 20*once+2*time.Second {
 		t.Errorf("%d repetitions took %s, one took %s", repetitions, often, once)
+	}
+}
+
+// TestStateOfCanceledArrays checks job arrays that were canceled before their start. Accounting has one
+// line for all their tasks, so that the memory does not grow with the number of tasks: the runs of another
+// user can name thousands of such job arrays.
+func TestStateOfCanceledArrays(t *testing.T) {
+	const arrays = 50
+	var lines strings.Builder
+	var ids []string
+	for i := range arrays {
+		fmt.Fprintf(&lines, "%d_[0-20000:2%%4]|%d|CANCELLED by 61001|0:0|None assigned|00:00:00|Unknown|e\n", 1000+i, 1000+i)
+		ids = append(ids, fmt.Sprint(1000+i))
+	}
+	lines.WriteString("1000_4|2000|FAILED|7:0|n1|00:00:03|s|e\n")
+	fake := newFakeSlurm(t, map[string]string{"squeue": `exit 0`, "sacct": show(lines.String())})
+	ids = append(ids, "1000_4", "1000_6", "1000_7", "1000_06", "1000_20002")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got, err := fake.State(t.Context(), ids...)
+	runtime.ReadMemStats(&after)
+	if err != nil || len(got) != len(ids) {
+		t.Fatalf("got %d states, %v", len(got), err)
+	}
+	if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; mib > 64 {
+		t.Errorf("got %d MiB of memory", mib)
+	}
+	for i, want := range []string{"1000 CANCELLED, 10000 CANCELLED, 1 FAILED", "1001 CANCELLED, 10001 CANCELLED"} {
+		if j := got[i]; fmt.Sprintf("%s %s, %s", j.ID, j.State, j.Reason) != want {
+			t.Errorf("got %+v, want %s", j, want)
+		}
+	}
+	for i, want := range []State{StateFailed, StateCancelled, StateUnknown, StateUnknown, StateUnknown} {
+		if j := got[arrays+i]; j.State != want || j.ID != ids[arrays+i] || j.ArrayJobID != "1000" || "1000_"+j.ArrayTask != j.ID {
+			t.Errorf("got %+v, want %s", j, want)
+		}
 	}
 }
 
@@ -290,8 +330,10 @@ func FuzzParseAnswers(f *testing.F) {
 					t.Fatalf("%q: got %+v", out, j)
 				}
 			}
-			if j, ok := known.get("12"); ok && (j.ID != "12" || j.State == "") {
-				t.Fatalf("%q: got %+v", out, j)
+			for _, id := range []string{"12", "12_2"} {
+				if j, ok := known.get(id); ok && (j.ID != id || j.State == "") {
+					t.Fatalf("%q: got %+v", out, j)
+				}
 			}
 		}
 		for _, job := range parseSubmittedJobs(out, 5, func(f []string) bool { return f[4] == "ddpbatch 1" }) {

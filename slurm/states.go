@@ -107,17 +107,26 @@ func FormatExitCode(exitCode string) string {
 	return "exit code " + exitCode
 }
 
+// A taskGroup is a number of tasks of a job array with the same state.
+type taskGroup struct {
+	first int // lowest index
+	count int
+	state *JobState
+}
+
 // aggregateStates returns the state of a job array. It is running if a task is running,
-// done if all tasks are done, and completed if all tasks are completed. The task that
-// determines the state also determines the exit code.
-func aggregateStates(id string, tasks []JobState) JobState {
+// done if all tasks are done, and completed if all tasks are completed. The tasks that
+// determine the state also determine the exit code.
+func aggregateStates(id string, groups []taskGroup) JobState {
 	array := JobState{ID: id, ArrayJobID: id, Restarts: -1}
 	counts := make(map[State]int)
 	var order []State
-	for _, j := range tasks {
-		if counts[j.State]++; counts[j.State] == 1 {
+	for _, g := range groups {
+		j := g.state
+		if counts[j.State] == 0 {
 			order = append(order, j.State)
 		}
+		counts[j.State] += g.count
 		if statePrecedence(j.State) > statePrecedence(array.State) {
 			array.State, array.ExitCode = j.State, j.ExitCode
 		}

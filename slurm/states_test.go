@@ -74,11 +74,11 @@ func TestAggregateStates(t *testing.T) {
 		{states: []State{StatePending, StateRunning, StateFailed}, want: StateRunning, reason: "1 PENDING, 1 RUNNING, 1 FAILED"},
 		{states: []State{StateCompleted, StateUnknown}, want: StateUnknown, reason: "1 COMPLETED, 1 UNKNOWN"},
 	} {
-		var tasks []JobState
+		var groups []taskGroup
 		for i, s := range tt.states {
-			tasks = append(tasks, JobState{State: s, Restarts: i - 1, ExitCode: string(s)})
+			groups = append(groups, taskGroup{first: i, count: 1, state: &JobState{State: s, Restarts: i - 1, ExitCode: string(s)}})
 		}
-		got := aggregateStates("18", tasks)
+		got := aggregateStates("18", groups)
 		want := JobState{ID: "18", ArrayJobID: "18", State: tt.want, Reason: tt.reason, ExitCode: string(tt.want), Restarts: len(tt.states) - 2}
 		if got != want {
 			t.Errorf("%v: got %+v, want %+v", tt.states, got, want)
