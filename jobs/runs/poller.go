@@ -263,22 +263,26 @@ func (p *Poller) hasStates(jobs []*watch.Status) bool {
 }
 
 // query queries Slurm once for the states of all jobs, so that the number of runs does not
-// multiply the load on the controller.
+// multiply the load on the controller. If that fails, the cause can be jobs in records of other
+// users, and it queries only the jobs of this user's runs.
 func (p *Poller) query(ctx context.Context, jobs []*watch.Status) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	ids, byID := make([]string, len(jobs)), make(map[string]*watch.Status, len(jobs))
-	for i, s := range jobs {
-		ids[i] = s.Job
+	var ids, own []string
+	byID := make(map[string]*watch.Status, len(jobs))
+	for _, s := range jobs {
+		chain := []string{s.Job}
+		for _, next := range s.Chain {
+			chain = append(chain, next.Job)
+		}
+		ids = append(ids, chain...)
+		if isOwnEntry(s.Dir) {
+			own = append(own, chain...)
+		}
 		// The record of another user's run can claim the job of this user's run.
 		if other := byID[s.Job]; other == nil || !isOwnEntry(other.Dir) {
 			byID[s.Job] = s
-		}
-	}
-	for _, s := range jobs {
-		for _, next := range s.Chain {
-			ids = append(ids, next.Job)
 		}
 	}
 	client := p.slurm
@@ -290,14 +294,18 @@ func (p *Poller) query(ctx context.Context, jobs []*watch.Status) error {
 		return finalState(id, *s.LastEnd()), true
 	}
 	states, err := client.State(ctx, ids...)
-	if err != nil {
+	if err != nil && len(own) < len(ids) && ctx.Err() == nil {
+		ids = own
+		states, _ = client.State(ctx, ids...)
+	}
+	if states == nil {
 		return err
 	}
 	clear(p.states)
 	for i, s := range states {
 		p.states[ids[i]] = s
 	}
-	return nil
+	return err
 }
 
 // setPhases sets the phase of each run. For a sweep, it also counts its trials by phase.

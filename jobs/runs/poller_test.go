@@ -348,3 +348,32 @@ func TestJobsInRecordsOfOthers(t *testing.T) {
 		t.Errorf("a new job of this user: got %d queries, %v, want %d", len(after)/2, err, len(before)/2+1)
 	}
 }
+
+// TestJobsOfOthersDoNotFailQuery checks that this user's runs have a state if Slurm does not answer for
+// the jobs in records of other users.
+func TestJobsOfOthersDoNotFailQuery(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a run to another user")
+	}
+	s := &Store{Dir: t.TempDir()}
+	s.Slurm.Environ = fakeSlurm(t, `case "$*" in *99*) echo too many >&2; exit 1;; esac; echo '18|18|N/A|RUNNING|n1|0:05|s|e|0|0|None'`, "exit 0")
+	create(t, filepath.Join(s.Runs(), "own"), rundir.Record{Name: "own", Submissions: []rundir.Submission{submitted("18")}})
+	dir := create(t, filepath.Join(s.Runs(), "other"), rundir.Record{Name: "other", Submissions: []rundir.Submission{submitted("99")}})
+	if err := os.Chown(dir.Path, 61001, -1); err != nil {
+		t.Fatal(err)
+	}
+	found, _, err := s.List(s.Runs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := s.NewPoller().Poll(t.Context(), found)
+	if err == nil || !strings.Contains(err.Error(), "too many") || len(all) != 2 {
+		t.Fatalf("got %+v, %v, want two runs and the error of squeue", all, err)
+	}
+	want := map[string]slurm.State{"own": slurm.StateRunning, "other": slurm.StateUnknown}
+	for _, st := range all {
+		if st.State != want[st.Name] {
+			t.Errorf("%s: got state %q, want %q", st.Name, st.State, want[st.Name])
+		}
+	}
+}
