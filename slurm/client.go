@@ -86,6 +86,8 @@ func (c Client) runWithInput(ctx context.Context, dir string, stdin io.Reader, a
 	cmd.WaitDelay = pipeTimeout
 	err = cmd.Run()
 	switch {
+	case stdout.IsCut():
+		return fail(fmt.Errorf("more than %d MiB of output", maxStdout>>20))
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):
 		// ErrWaitDelay: the program succeeded and left a child, as a site's wrapper may
 		// do. Its output is valid.
@@ -102,7 +104,7 @@ func (c Client) commandEnviron() []string {
 	return slices.DeleteFunc(env, func(entry string) bool { return hasAnyPrefix(entry, clientVarPrefixes) })
 }
 
-// A CommandError reports a Slurm program that could not be started, failed, or timed out.
+// A CommandError reports a Slurm program that could not be started, failed, timed out, or printed too much.
 type CommandError struct {
 	Argv   []string      // command line, with the name of the program first
 	Err    error         // *exec.ExitError, exec.ErrNotFound, the context's error, or a system error

@@ -3,6 +3,7 @@ package slurm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -104,8 +105,8 @@ func TestMissingProgram(t *testing.T) {
 	}
 }
 
-// TestOutputIsLimited checks that a program that prints too much does not exhaust the memory, and
-// that its error is still recognized.
+// TestOutputIsLimited checks that a program that prints too much does not exhaust the memory, that
+// its error is still recognized, and that a part of its output is not used.
 func TestOutputIsLimited(t *testing.T) {
 	fake := newFakeSlurm(t, map[string]string{
 		"scancel": `i=0; while [ $i -lt 20000 ]; do echo "scancel: error: line $i"; i=$((i+1)); done >&2; exit 1`,
@@ -117,6 +118,10 @@ func TestOutputIsLimited(t *testing.T) {
 	}
 	if len(failed.Stderr) != maxStderr || !strings.HasPrefix(failed.Stderr, "scancel: error: line 0\nscancel: error: line 1\n") {
 		t.Errorf("got %d bytes of stderr, want the first %d", len(failed.Stderr), maxStderr)
+	}
+	fake = newFakeSlurm(t, map[string]string{"squeue": fmt.Sprintf(`printf '%%%ds\n' x; echo '12|12|N/A|RUNNING|n1|0:05|s|e|0|0|None'`, maxStdout)})
+	if got, err := fake.State(t.Context(), "12"); !errors.As(err, &failed) || !strings.Contains(err.Error(), "more than 64 MiB") {
+		t.Errorf("too much output: got %+v, %v, want a *CommandError", got, err)
 	}
 }
 

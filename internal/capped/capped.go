@@ -17,13 +17,18 @@ type Buffer struct {
 	Limit int
 
 	buf bytes.Buffer
+	cut bool
 }
 
 // Write stores the part of p that fits. It never returns an error, so the program continues.
 func (b *Buffer) Write(p []byte) (int, error) {
-	b.buf.Write(p[:min(len(p), b.Limit-b.buf.Len())])
+	n, _ := b.buf.Write(p[:min(len(p), b.Limit-b.buf.Len())])
+	b.cut = b.cut || n < len(p)
 	return len(p), nil
 }
+
+// IsCut reports whether the buffer has discarded bytes.
+func (b *Buffer) IsCut() bool { return b.cut }
 
 // Bytes returns the stored bytes, which are valid until the next write.
 func (b *Buffer) Bytes() []byte { return b.buf.Bytes() }

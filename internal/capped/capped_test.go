@@ -18,8 +18,12 @@ func TestBuffer(t *testing.T) {
 			t.Errorf("write %q: got %d, %v", text, n, err)
 		}
 	}
-	if b.String() != "abcde" || string(b.Bytes()) != "abcde" {
-		t.Errorf("got %q, want %q", b.String(), "abcde")
+	if b.String() != "abcde" || string(b.Bytes()) != "abcde" || !b.IsCut() {
+		t.Errorf("got %q, cut %v, want %q", b.String(), b.IsCut(), "abcde")
+	}
+	full := capped.Buffer{Limit: 5}
+	if io.WriteString(&full, "abcde"); full.IsCut() {
+		t.Error("a full buffer is cut")
 	}
 }
 
