@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/format"
 	"github.com/ddpbatch/ddpbatch/internal/hints"
@@ -73,8 +72,8 @@ func (c *traceCmd) Run(p *program) error {
 	return nil
 }
 
-// maxCorruptNotes is the maximum number of corrupt recordings that the command names.
-const maxCorruptNotes = 20
+// The maximum numbers of corrupt recordings, and of hosts with unknown clocks, that the command names.
+const maxCorruptNotes, maxHostNames = 20, 20
 
 // noteCorrupt reports corrupt recordings.
 func (p *program) noteCorrupt(corrupt []trace.CorruptFile) {
@@ -99,7 +98,7 @@ func (p *program) noteTrace(m trace.Merged) {
 		p.note("missing in the timeline: %s of %d", format.Ranks(missing), m.WorldSize)
 	}
 	if len(m.Unaligned) > 0 {
-		p.note("cannot align the clocks of %s; assuming that they are correct", strings.Join(m.Unaligned, ", "))
+		p.note("cannot align the clocks of %s; assuming that they are correct", format.List(m.Unaligned, maxHostNames))
 	}
 	if m.Dropped > 0 {
 		p.note("dropped %s, which did not fit into the buffers of the ranks; record fewer steps", format.Count(m.Dropped, "span"))

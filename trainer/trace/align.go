@@ -21,29 +21,30 @@ type clocks struct {
 //
 // holds for every barrier. The tightest bounds differ by the time in which two ranks exchange
 // messages. Ranks of a node share a clock, so the bounds of each pair of ranks apply to their
-// nodes. Clock drift during the barriers is ignored.
+// nodes: the tightest ones have the last enter and the first leave of each node. Clock drift during
+// the barriers is ignored.
 func align(all []*Recording) clocks {
 	c := clocks{offset: map[int]int64{}}
 	if len(all) == 0 {
 		return c
 	}
 	c.reference = all[0].Node
-	nodes := map[int][]*Recording{}
+	nodes := map[int]bounds{}
 	var order []int
 	for _, r := range all {
-		if nodes[r.Node] == nil {
+		b, ok := nodes[r.Node]
+		if !ok {
 			order = append(order, r.Node)
 		}
-		nodes[r.Node] = append(nodes[r.Node], r)
+		nodes[r.Node] = b.with(r)
 	}
+	reference := nodes[c.reference]
 	for _, node := range order[1:] {
 		low, high := int64(math.MinInt64), int64(math.MaxInt64)
-		for _, a := range nodes[c.reference] {
-			for _, b := range nodes[node] {
-				for i := range min(len(a.Barriers), len(b.Barriers)) {
-					low = max(low, b.Origin+b.Barriers[i][0]-a.Origin-a.Barriers[i][1])
-					high = min(high, b.Origin+b.Barriers[i][1]-a.Origin-a.Barriers[i][0])
-				}
+		for i, b := range nodes[node] {
+			if i < len(reference) {
+				a := reference[i]
+				low, high = max(low, b.entered-a.left), min(high, b.left-a.entered)
 			}
 		}
 		if low > high || low == math.MinInt64 { // a clock was set meanwhile, or there was no barrier
@@ -54,6 +55,21 @@ func align(all []*Recording) clocks {
 		c.maxError = max(c.maxError, (high-low+1)/2)
 	}
 	return c
+}
+
+// bounds holds, for each barrier, when the last rank of a node entered it and when the first one left it.
+type bounds []struct{ entered, left int64 }
+
+// with returns the bounds with the barriers of a recording.
+func (b bounds) with(r *Recording) bounds {
+	for i, at := range r.Barriers {
+		entered, left := r.Origin+at[0], r.Origin+at[1]
+		if i == len(b) {
+			b = append(b, struct{ entered, left int64 }{entered, left})
+		}
+		b[i].entered, b[i].left = max(b[i].entered, entered), min(b[i].left, left)
+	}
+	return b
 }
 
 // origin returns the start of a recording on the reference clock.

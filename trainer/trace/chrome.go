@@ -90,13 +90,17 @@ func Merge(w io.Writer, all []*Recording) (Merged, error) {
 	all, m := newestAttempt(all)
 	c := align(all)
 	m.ClockError = c.accuracy()
+	unknown := map[int]bool{}
+	for _, node := range c.unknown {
+		unknown[node] = true
+	}
 	begin, nodes := int64(0), map[int]bool{}
 	for i, r := range all {
 		if at := c.origin(r); i == 0 || at < begin {
 			begin = at
 		}
 		m.Ranks, m.WorldSize, m.Dropped = append(m.Ranks, r.Rank.Rank), r.Ranks, m.Dropped+r.Dropped
-		if !nodes[r.Node] && slices.Contains(c.unknown, r.Node) {
+		if !nodes[r.Node] && unknown[r.Node] {
 			m.Unaligned = append(m.Unaligned, r.Host)
 		}
 		nodes[r.Node] = true
