@@ -87,7 +87,7 @@ func checkLocalCheckpointDir(path string) error {
 }
 
 // checkCheckpointDir checks the owner and the mode of a checkpoint directory, and the owners of
-// links at and above its path. It accepts the given owners, root, and this user. It returns the attributes of the
+// links at its path and of directories and links above it. It accepts the given owners, root, and this user. It returns the attributes of the
 // directory.
 func checkCheckpointDir(path string, owners ...int) (fs.FileInfo, error) {
 	link, err := os.Lstat(path)
@@ -107,6 +107,9 @@ func checkCheckpointDir(path string, owners ...int) (fs.FileInfo, error) {
 		}
 	}
 	if err := rundir.CheckLinks(path); err != nil {
+		return nil, err
+	}
+	if err := rundir.CheckParent(filepath.Dir(path)); err != nil { // its owner can replace the directory
 		return nil, err
 	}
 	// The sticky bit does not keep other users from adding checkpoints.

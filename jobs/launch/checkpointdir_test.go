@@ -54,14 +54,29 @@ func TestCheckpointDirOfAnotherUser(t *testing.T) {
 			target := t.TempDir()
 			return errors.Join(os.Chown(target, otherID, otherID), os.Chmod(target, 0o777), replaceByLink(filepath.Dir(path), target))
 		}, "user 61099 can replace it"},
+		{"new, further below a directory that another user has prepared in such a place", func(path string) error {
+			parent := filepath.Dir(path)
+			above := filepath.Dir(parent)
+			return errors.Join(os.Chmod(filepath.Dir(above), 0o777|os.ModeSticky), os.Chown(above, otherID, otherID), os.Chown(parent, otherID, otherID), os.Chmod(parent, 0o777))
+		}, "user 61099"},
+		{"own, in a directory that another user has prepared in such a place", func(path string) error {
+			parent := filepath.Dir(path)
+			return errors.Join(mkdirMode(path, 0o700), os.Chmod(filepath.Dir(parent), 0o777|os.ModeSticky), os.Chown(parent, otherID, otherID), os.Chmod(parent, 0o777))
+		}, "user 61099"},
+		{"own, behind a link further below a directory that another user has prepared in such a place", func(path string) error {
+			parent, target := filepath.Dir(path), t.TempDir()
+			above := filepath.Dir(parent)
+			return errors.Join(mkdirMode(filepath.Join(target, filepath.Base(path)), 0o700), os.Remove(parent), os.Symlink(target, parent), os.Lchown(parent, otherID, otherID),
+				os.Chmod(filepath.Dir(above), 0o777|os.ModeSticky), os.Chown(above, otherID, otherID), os.Chmod(above, 0o755))
+		}, "user 61099 can replace it"},
 		{"own, behind a link of another user in such a place", func(path string) error {
 			target := t.TempDir()
 			return errors.Join(os.Mkdir(filepath.Join(target, filepath.Base(path)), 0o700), replaceByLink(filepath.Dir(path), target))
 		}, "user 61099 can replace it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "checkpoints")
-			if err := tt.make(path); err != nil {
+			path := filepath.Join(t.TempDir(), "above", "parent", "checkpoints")
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), tt.make(path)); err != nil {
 				t.Fatal(err)
 			}
 			_, err := makeCheckpointDir(&jobs.Command{CheckpointDir: jobs.Text(path)}, newRun(t), "ab", func(line string) { t.Error(line) })

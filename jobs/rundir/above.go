@@ -156,7 +156,7 @@ func (e Exposure) Hint() string {
 }
 
 // CheckParent returns an error if another user may have prepared the parent of a new directory, such as a
-// run directory, or the innermost directory above it that exists. This is the case in a public directory,
+// run directory, or the innermost directory above it that exists. This is the case below a public directory,
 // such as /tmp, if the parent is reached through a link of another user, or if it belongs to another user
 // and is not writable for a group of this user. Such a directory can be writable for this user through an
 // access control list, which CheckParent does not read.
@@ -175,22 +175,36 @@ func checkParent(parent string) error {
 	if err != nil {
 		return err
 	}
-	around, err := os.Stat(filepath.Dir(resolve(parent)))
-	if err != nil {
-		return err
-	}
-	if e, _ := exposureOf(parent, info); e.foreign && safefile.CreatorsOf(info) != safefile.SharedGroup && isPublic(around) {
+	if e, _ := exposureOf(parent, info); e.foreign && safefile.CreatorsOf(info) != safefile.SharedGroup && isPrepared(resolve(parent)) {
 		return hints.Errorf("create the directory yourself, or choose a different directory with --run-dir", "%s", e)
 	}
 	return nil
 }
 
+// isPrepared reports whether a directory, or one above it, belongs to another user and is in a public
+// directory. dir has no links.
+func isPrepared(dir string) bool {
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		info, err := os.Lstat(dir)
+		around, aroundErr := os.Stat(filepath.Dir(dir))
+		if err != nil || aroundErr != nil {
+			return true // another user may have moved it away for a moment
+		}
+		if owner, known := safefile.Owner(info); known && isForeign(owner) && isPublic(around) {
+			return true
+		}
+	}
+	return false
+}
+
 // CheckLinks returns an error if a link of another user leads to the file or directory at path, and the link
-// is in a directory in which every user can create files, such as /tmp. Its owner can replace it at any time.
+// is in a directory in which every user can create files, such as /tmp, or in a directory that this user has
+// prepared there. Its owner can replace it at any time.
 func CheckLinks(path string) error {
 	for _, entry := range publicEntries(path) {
 		if entry.info != nil && entry.info.Mode()&fs.ModeSymlink != 0 && entry.isForeign() {
-			e, _ := exposureOfLink(entry.path, entry.info)
+			owner, _ := safefile.Owner(entry.info)
+			e := Exposure{Path: entry.path, Owner: owner, Mode: entry.info.Mode(), foreign: true}
 			return hints.Errorf("name the target of the link instead, or choose a different directory with --run-dir", "%s", e)
 		}
 	}
@@ -204,7 +218,8 @@ func CanOthersCreate(path string) bool {
 	return len(Exposures(path)) > 0 || slices.ContainsFunc(publicEntries(path), publicEntry.isForeign)
 }
 
-// A publicEntry is a name in a directory in which every user can create files.
+// A publicEntry is a name in a directory in which every user can create files, or which another user has
+// prepared in such a directory.
 type publicEntry struct {
 	path string
 	info fs.FileInfo // nil if the name is missing
@@ -220,15 +235,15 @@ func (e publicEntry) isForeign() bool {
 }
 
 // publicEntries returns the names of path, and of the directories and links above it, that are in a
-// directory in which every user can create files, with or without the sticky bit. It reads the attributes
-// of each name only once: in a sticky directory, another user can exchange only entries for which isForeign
-// is true.
+// directory in which every user can create files, with or without the sticky bit, or in a directory that
+// [CheckParent] rejects. It reads the attributes of each name only once: in a sticky directory, another user
+// can exchange only entries for which isForeign is true.
 func publicEntries(path string) (entries []publicEntry) {
 	above, _ := safefile.Above(path) // an error is about a name that is missing, which the list contains
 	for _, name := range append(above, filepath.Clean(path)) {
 		dir := filepath.Dir(name)
 		around, err := os.Stat(dir)
-		if err != nil || safefile.CreatorsOf(around) != safefile.Anyone || isReadOnly(dir) {
+		if err != nil || safefile.CreatorsOf(around) != safefile.Anyone && checkParent(dir) == nil || isReadOnly(dir) {
 			continue
 		}
 		info, err := os.Lstat(name)
