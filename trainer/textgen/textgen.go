@@ -12,10 +12,13 @@ import (
 	"io"
 	"iter"
 
+	"github.com/ddpbatch/ddpbatch/internal/format"
+	"github.com/ddpbatch/ddpbatch/internal/hints"
 	"github.com/ddpbatch/ddpbatch/trainer/cpu"
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
 	"github.com/ddpbatch/ddpbatch/trainer/nn"
+	"github.com/ddpbatch/ddpbatch/trainer/plan"
 )
 
 // A Model is a trained GPT with its vocabulary.
@@ -51,11 +54,30 @@ func Load(file io.ReaderAt, size int64, heads int, vocabulary string) (*Model, e
 	if m.gpt, err = nn.NewGPT(m.Shape); err != nil {
 		return nil, err
 	}
+	if err := checkMemory(m.gpt); err != nil {
+		return nil, err
+	}
 	nn.AllocValues(m.device, m.gpt.Params())
 	if err := weights.Load(m.gpt, m.device); err != nil {
 		return nil, err
 	}
 	return m, nil
+}
+
+// checkMemory returns an error if the weights and the generator need more memory than is free. A sparse file
+// can claim any size, and the kernel would kill processes of this machine instead.
+func checkMemory(m *nn.GPT) error {
+	free, known := cpu.Available()
+	if !known {
+		return nil
+	}
+	var c plan.Counter
+	nn.AllocValues(&c, m.Params())
+	m.NewGenerator(&c, device.FP32)
+	if c.Bytes > free {
+		return hints.Errorf("run the command on a machine with more memory", "the model needs %s of memory, and %s are free", format.Bytes(c.Bytes), format.Bytes(free))
+	}
+	return nil
 }
 
 // Continue returns the tokens that follow the prompt, without end. An empty prompt is the start of a

@@ -2,6 +2,9 @@ package textgen
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -185,6 +188,47 @@ func TestStream(t *testing.T) {
 		}
 		if got = append(got, s.Rest()); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// sparse has zeros behind a header, like a sparse file.
+type sparse []byte
+
+func (s sparse) ReadAt(p []byte, at int64) (int, error) {
+	clear(p)
+	if at < int64(len(s)) {
+		copy(p, s[at:])
+	}
+	return len(p), nil
+}
+
+// TestLoadRejectsMoreThanMemory checks a file that claims weights, or a generator, that exceed the memory of
+// the machine. Without the check, the kernel kills the process, or processes of other programs.
+func TestLoadRejectsMoreThanMemory(t *testing.T) {
+	for _, o := range []nn.GPTOptions{
+		{Vocabulary: 256, Context: 16, Layers: 300, Heads: 1, Width: 1 << 14},
+		{Vocabulary: 256, Context: 1 << 22, Layers: 2_000, Heads: 1, Width: 512},
+	} {
+		m, err := nn.NewGPT(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var entries []string
+		size := 0
+		for _, p := range m.Params() {
+			shape, err := json.Marshal(p.Shape)
+			if err != nil {
+				t.Fatal(err)
+			}
+			entries = append(entries, fmt.Sprintf(`%q:{"dtype":"F32","shape":%s,"data_offsets":[%d,%d]}`, p.Name, shape, size, size+4*p.Len()))
+			size += 4 * p.Len()
+		}
+		header := "{" + strings.Join(entries, ",") + "}"
+		file := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
+		_, err = Load(sparse(file), int64(len(file)+size), o.Heads, "")
+		if err == nil || !strings.Contains(err.Error(), "of memory") {
+			t.Errorf("%+v: got %v", o, err)
 		}
 	}
 }
