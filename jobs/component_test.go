@@ -210,3 +210,19 @@ func TestAddressInCode(t *testing.T) {
 		}
 	}
 }
+
+// TestAddressesInCodeOfManyComponents checks that the check of addresses in code does not repeat its work for
+// each component: a sweep repeats it for each trial, so a job file of 1 MiB took hours.
+func TestAddressesInCodeOfManyComponents(t *testing.T) {
+	allocations := func(components int) float64 {
+		job := &Job{Command: &Command{Argv: []Text{"sh", "-c", "x {a}"}}}
+		for i := range components {
+			job.Components = append(job.Components, Component{Name: ComponentName(fmt.Sprintf("c%d", i))})
+		}
+		c := job.newProgramCheck(t.TempDir(), "command.argv", slices.Repeat(job.Command.Argv, 1000))
+		return testing.AllocsPerRun(5, c.checkAddresses)
+	}
+	if one, many := allocations(1), allocations(100); many > 2*one {
+		t.Errorf("%g allocations with a component, %g with 100", one, many)
+	}
+}

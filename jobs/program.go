@@ -64,13 +64,17 @@ type programCheck struct {
 
 // report adds an error about a word of argv, or a warning if it is not certain.
 func (c *programCheck) report(certain bool, word int, allowed, format string, args ...any) {
+	list := &c.warnings
+	if certain {
+		list = &c.errs
+	}
+	// The position in a long line takes time. One more than the maximum shows that there are more.
+	if len(*list) > maxDiagnostics {
+		return
+	}
 	d := c.job.atElement(c.key, word)
 	d.Message, d.Allowed = d.Key+": "+fmt.Sprintf(format, args...), allowed
-	if certain {
-		c.errs = append(c.errs, d)
-	} else {
-		c.warnings = append(c.warnings, d)
-	}
+	*list = append(*list, d)
 }
 
 // exists reports whether a path, relative to the working directory, exists.

@@ -101,3 +101,28 @@ func TestSiteDefaults(t *testing.T) {
 		}
 	}
 }
+
+// TestManyWarnings checks that a job file with many warnings, also of the trials of a sweep, reports each once,
+// and at most 100. The time to find the position of each in a long line, and to compare it with all others, was
+// quadratic.
+func TestManyWarnings(t *testing.T) {
+	for _, tt := range []struct {
+		name, sweep string
+		words, want int
+	}{
+		{name: "words", words: 1000, want: 101},
+		{name: "trials", words: 60, want: 60, sweep: "[sweep.grid]\n\"setup.env.X\" = [\"1\", \"2\", \"3\"]\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path, base := writeJob(t, "name = \"x\"\n[command]\nargv = [\"python3\", \"train.py\""+strings.Repeat(`, "{ron_dir}"`, tt.words)+"]\n"+tt.sweep)
+			f, err := Loader{}.Load(path, base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := len(f.Warnings)
+			if n != tt.want || (n > 100) != (f.Warnings[n-1].Message == "and more warnings") {
+				t.Errorf("%d warnings, want %d; the last is %q", n, tt.want, f.Warnings[n-1].Message)
+			}
+		})
+	}
+}

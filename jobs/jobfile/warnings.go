@@ -22,17 +22,18 @@ import (
 // found, and warnings about values that are probably unintended in warnings.
 func (f *File) checkValues() (found, warnings jobs.Diagnostics) {
 	counted := map[data.Options]int{}
+	errs, doubts := diagnosticSet{what: "errors"}, diagnosticSet{what: "warnings"}
 	for _, job := range f.All() {
 		wrong, unsure := job.CheckProgram(f.Base)
-		found = append(found, wrong...)
+		errs.add(wrong)
 		wrong, components := job.CheckComponents(f.Base)
-		found, unsure = append(found, wrong...), append(unsure, components...)
-		warnings = slices.Concat(warnings, job.Warnings(), f.Site.Doubts(job), mpiWarnings(job), unsure)
+		errs.add(wrong)
+		doubts.add(job.Warnings(), f.Site.Doubts(job), mpiWarnings(job), unsure, components)
 		if job.Train == nil {
 			continue
 		}
 		has, kernels := cpu.HasBF16()
-		warnings = append(warnings, precisionWarnings(job, has, kernels, hasGPU())...)
+		doubts.add(precisionWarnings(job, has, kernels, hasGPU()))
 		o := trainer.DataOptions(job.Train)
 		o.Path, o.EvalPath = resolved(f.Base, o.Path), resolved(f.Base, o.EvalPath)
 		n, known := counted[o] // trials of a sweep often share their data
@@ -41,9 +42,10 @@ func (f *File) checkValues() (found, warnings jobs.Diagnostics) {
 			counted[o] = n
 		}
 		wrong, unsure = job.CheckSamples(n)
-		found, warnings = append(found, wrong...), append(warnings, unsure...)
+		errs.add(wrong)
+		doubts.add(unsure)
 	}
-	return unique(found), unique(warnings)
+	return errs.sorted(), doubts.sorted()
 }
 
 // resolved returns an absolute path, or "" for an empty path.
@@ -54,16 +56,43 @@ func resolved(base, path string) string {
 	return jobs.ResolvePath(base, jobs.Text(path))
 }
 
-// unique removes duplicates, which the trials of a sweep produce, and sorts by line and
-// column.
-func unique(all jobs.Diagnostics) jobs.Diagnostics {
-	var out jobs.Diagnostics
-	for _, d := range all {
-		if !slices.Contains(out, d) {
-			out = append(out, d)
+// maxDiagnostics is the maximum number of errors and of warnings for one file, as in package jobs.
+const maxDiagnostics = 100
+
+// A diagnosticSet holds the first different diagnostics of a file. The trials of a sweep produce duplicates.
+type diagnosticSet struct {
+	what string // errors or warnings
+	all  jobs.Diagnostics
+	seen map[jobs.Diagnostic]bool
+}
+
+func (s *diagnosticSet) add(lists ...jobs.Diagnostics) {
+	for _, list := range lists {
+		for _, d := range list {
+			key := d
+			key.Source = "" // long, and determined by the line
+			if len(s.all) > maxDiagnostics || s.seen[key] {
+				continue
+			}
+			if s.seen == nil {
+				s.seen = map[jobs.Diagnostic]bool{}
+			}
+			s.seen[key] = true
+			s.all = append(s.all, d)
 		}
 	}
+}
+
+// sorted returns the diagnostics by line and column. If there are more than the maximum, the last one
+// reports this.
+func (s *diagnosticSet) sorted() jobs.Diagnostics {
+	out := s.all
+	hasMore := len(out) > maxDiagnostics
+	out = out[:min(len(out), maxDiagnostics)]
 	slices.SortStableFunc(out, func(a, b jobs.Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
+	if hasMore {
+		out = append(out, jobs.Diagnostic{File: out[0].File, Message: "and more " + s.what})
+	}
 	return out
 }
 
