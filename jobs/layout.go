@@ -47,7 +47,8 @@ type layout struct {
 	// over maps keys to the sources of values that do not come from the file. An empty source
 	// means that the value comes from the file, although another source set the table around
 	// the key.
-	over map[string]string
+	over  map[string]overrideSource
+	order int // of the last override
 }
 
 func newLayout(file, src string) *layout {
@@ -133,16 +134,34 @@ func (l *layout) at(key string) Diagnostic {
 	return l.diagnosticFor(key, at.value)
 }
 
+// An overrideSource is the source of an override, and its position among all overrides, from 1.
+type overrideSource struct {
+	from  string
+	order int
+}
+
 // overrideSource returns the source of the value of a key, or of a table around it, if the value
 // does not come from the file.
 func (l *layout) overrideSource(name string) (from string, ok bool) {
-	nearest := ""
-	for key, f := range l.over {
-		if isWithin(name, key) && len(key) > len(nearest) {
-			nearest, from = key, f
+	from = l.lastOverride(name).from
+	return from, from != ""
+}
+
+// lastOverride returns the last override of a key or of a table around it. The time does not depend on the
+// number of overrides: a sweep can have tens of thousands.
+func (l *layout) lastOverride(name string) (last overrideSource) {
+	if len(l.over) == 0 {
+		return last
+	}
+	for i := 1; i <= len(name); i++ {
+		if i < len(name) && name[i] != '.' && name[i] != '[' {
+			continue
+		}
+		if o := l.over[name[:i]]; o.order > last.order {
+			last = o
 		}
 	}
-	return from, from != ""
+	return last
 }
 
 // isWithin reports whether name is outer or a key or element inside it.

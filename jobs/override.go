@@ -72,13 +72,13 @@ func (l *layout) override(doc map[string]any, overrides []Override) error {
 	for _, o := range overrides {
 		key := o.Key()
 		if l.over == nil {
-			l.over = map[string]string{}
+			l.over = map[string]overrideSource{}
 		}
-		maps.DeleteFunc(l.over, func(inner, _ string) bool { return isWithin(inner, key) })
-		l.over[key] = o.from
+		l.order++
+		l.over[key] = overrideSource{o.from, l.order}
 		l.edited = true
 		if _, ok := o.value.(map[string]any); ok && o.positions != nil { // use the keys of the new table only
-			maps.DeleteFunc(l.positions, func(inner string, _ *keyPos) bool { return isWithin(inner, key) })
+			l.forgetPositions(key, valueAt(doc, o.path))
 		}
 		maps.Copy(l.positions, o.positions)
 		if err := assign(doc, o.path, o.value); err != nil {
@@ -88,6 +88,31 @@ func (l *layout) override(doc map[string]any, overrides []Override) error {
 		}
 	}
 	return nil
+}
+
+// forgetPositions removes the position of a key, and those of the keys in its value.
+func (l *layout) forgetPositions(key string, value any) {
+	delete(l.positions, key)
+	switch value := value.(type) {
+	case map[string]any:
+		for name, inner := range value {
+			l.forgetPositions(key+"."+keyName([]string{name}), inner)
+		}
+	case []map[string]any:
+		for i, inner := range value {
+			l.forgetPositions(fmt.Sprintf("%s[%d]", key, i), inner)
+		}
+	}
+}
+
+// valueAt returns the value of a key of a document, or nil.
+func valueAt(doc map[string]any, path []string) any {
+	var value any = doc
+	for _, name := range path {
+		table, _ := value.(map[string]any)
+		value = table[name]
+	}
+	return value
 }
 
 // assign sets a key of a document and creates the tables on its path.

@@ -302,3 +302,59 @@ func TestArrayIndices(t *testing.T) {
 		}
 	}
 }
+
+// TestGridOfManyKeys checks that the memory for a trial is proportional to the number of keys in its grid. Copies of
+// the trial for each key took minutes for a file of 1 MiB.
+func TestGridOfManyKeys(t *testing.T) {
+	var file strings.Builder
+	file.WriteString("name = \"x\"\n[command]\nargv = [\"true\"]\n[sweep.grid]\n\"setup.env.A\" = [\"1\", \"2\"]\n")
+	for i := range 4000 {
+		fmt.Fprintf(&file, "\"setup.env.X%d\" = [\"%d\"]\n", i, i)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	job, err := Parse("job.toml", []byte(file.String()))
+	runtime.ReadMemStats(&after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 200 {
+		t.Errorf("%d MiB for 2 trials of %d bytes", used, file.Len())
+	}
+	if n := len(job.Sweep.Trials); n != 2 || job.Sweep.Trials[1].Job.Setup.Env["A"] != "2" || job.Sweep.Trials[1].Job.Setup.Env["X3999"] != "3999" {
+		t.Errorf("%d trials, the last has %v", n, job.Sweep.Trials[n-1].Job.Setup.Env["A"])
+	}
+}
+
+// TestOverrideOfTableAroundKey checks that a later override of a table replaces the source of a key in it.
+func TestOverrideOfTableAroundKey(t *testing.T) {
+	const file = "name = \"x\"\n[command]\nargv = [\"true\"]\n[setup.env]\nA = \"1\"\n"
+	for _, tt := range []struct {
+		set  []string
+		want string
+	}{
+		{[]string{"setup.env.A=2", "setup.env={A = \"3\"}"}, "# setup.env: by --set setup.env\n"},
+		{[]string{"setup.env={A = \"3\"}", "setup.env.A=2"}, "# setup.env: by --set setup.env\n# setup.env.A: by --set setup.env.A\n"},
+	} {
+		var set []Override
+		for _, text := range tt.set {
+			o, err := ParseOverride(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set = append(set, o)
+		}
+		job, err := Parse("job.toml", []byte(file), set...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := job.Source()
+		if err != nil {
+			t.Fatal(err)
+		}
+		comments, _, _ := strings.Cut(string(text), "name =")
+		if !strings.HasPrefix(comments, tt.want) || strings.Count(comments, "#") != strings.Count(tt.want, "#") {
+			t.Errorf("%v: got %q, want %q", tt.set, comments, tt.want)
+		}
+	}
+}

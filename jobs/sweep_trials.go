@@ -170,16 +170,19 @@ func (l *layout) trials(s *Sweep) [][]Override {
 	// Use file order, so that the last axis varies fastest.
 	axes := slices.Clone(s.Grid)
 	slices.SortStableFunc(axes, func(a, b Axis) int { return l.lookup(a.at).key.start - l.lookup(b.at).key.start })
-	all := [][]Override{nil}
-	for _, a := range axes {
-		var longer [][]Override
-		overrides := l.axisOverrides(a)
-		for _, trial := range all {
-			for _, o := range overrides {
-				longer = append(longer, append(slices.Clone(trial), o))
-			}
+	lists, n := make([][]Override, len(axes)), 1
+	for i, a := range axes {
+		lists[i] = l.axisOverrides(a)
+		n *= len(lists[i])
+	}
+	all := make([][]Override, n)
+	for t := range all {
+		all[t] = make([]Override, len(axes))
+		rest := t
+		for i, overrides := range slices.Backward(lists) {
+			all[t][i] = overrides[rest%len(overrides)]
+			rest /= len(overrides)
 		}
-		all = longer
 	}
 	return all
 }
