@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -205,7 +204,7 @@ func (d *decoder) checkReady(c *Component, key func(string) string) {
 		d.report(key("ready_pattern"), `set ready = "log", or remove ready_pattern`, "has no effect with ready = %q", c.Ready)
 	}
 	if d.isValid(key("ready_pattern")) {
-		if _, err := regexp.Compile(string(c.ReadyPattern)); err != nil {
+		if _, err := parsePattern(string(c.ReadyPattern)); err != nil {
 			text, _ := strings.CutPrefix(err.Error(), "error parsing regexp: ")
 			d.report(key("ready_pattern"), "the syntax is RE2", "is not a valid regular expression: %s", text)
 		} else if c.ReadyPattern == "" {

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"path"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -70,7 +69,7 @@ func (d *decoder) checkWatch(j *Job) {
 		}
 	}
 	for i, pattern := range w.PausePatterns {
-		if _, err := regexp.Compile(string(pattern)); err != nil && d.isValid(patterns) {
+		if _, err := parsePattern(string(pattern)); err != nil && d.isValid(patterns) {
 			text, _ := strings.CutPrefix(err.Error(), "error parsing regexp: ")
 			d.reportElementAllowed(patterns, i, "is not a valid regular expression: "+text, "the syntax is RE2")
 		}
