@@ -117,6 +117,11 @@ func (c *command) shellLine(start string) string {
 	case r.scriptVars["IFS"]:
 		c.change("IFS", "the shell of each rank, which completes the command line, splits words at spaces")
 	}
+	for _, name := range containerVariables {
+		if c.inContainer && slices.Contains(names, name) {
+			c.change("$"+name, "the script evaluates it outside of the container, and the job inside")
+		}
+	}
 	line := start + strings.Join(parts, " ")
 	if r.job.shellDir != "" {
 		line = "cd " + r.job.shellDir + " && " + line
@@ -141,6 +146,9 @@ func differsInRanks(name string) bool {
 	return name == "$(" || name == "$0" || strings.HasSuffix(name, "[]") || slices.Contains(rankVariables, name) || isSlurmVariable(name) && !slices.Contains(jobVariables, name)
 }
 
+// containerVariables have a different value in a container: runtimes and images set them.
+var containerVariables = words("PATH LD_LIBRARY_PATH")
+
 // evaluatedReason is the reason of a note about an argument that the setup evaluates. The name of the
 // variable follows.
 const evaluatedReason = "the setup evaluates it once, as $"
@@ -150,7 +158,7 @@ const evaluatedReason = "the setup evaluates it once, as $"
 func (c *command) evaluateOnce() {
 	r := c.r
 	differs := func(name string) bool {
-		if r.givenArgs && isArgument(name) {
+		if r.givenArgs && isArgument(name) || c.inContainer && slices.Contains(containerVariables, name) {
 			return true
 		}
 		return !r.job.once && differsInRanks(name) // else, the program runs where the script did
