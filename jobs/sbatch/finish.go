@@ -127,7 +127,7 @@ func oneLine(text string) (line string, ok bool) {
 		return text, true
 	}
 	file, err := parseBash(text)
-	if err != nil || strings.Contains(text, "<<") {
+	if err != nil || hasNode(file, isDocument) {
 		return "", false
 	}
 	line = sourceText(file)

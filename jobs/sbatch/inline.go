@@ -39,7 +39,7 @@ func (c *command) convertInline() bool {
 	if !isValidText(line) {
 		line = sourceText(file)
 	}
-	if !isValidText(line) || line == "" || strings.Contains(line, "<<") {
+	if !isValidText(line) || line == "" || hasNode(file, isDocument) {
 		c.change(sourceText(c.stmt), "the shell code contains a here-document or a control character: keep it in a script")
 		line = "false"
 	}
@@ -157,11 +157,11 @@ func singleLine(w *syntax.Word) (line *syntax.Word, ok bool) {
 		return nil, false
 	}
 	code := strings.ReplaceAll(strings.Trim(sourceText(q), `"`), "\\\n", "")
-	if strings.ContainsAny(code, "\"`\\") || strings.Contains(code, "<<") {
+	if strings.ContainsAny(code, "\"`\\") {
 		return nil, false
 	}
 	file, err := parseBash(code)
-	if err != nil || len(file.Stmts) > 1 && slices.ContainsFunc(file.Stmts, isExpansion) {
+	if err != nil || hasNode(file, isDocument) || len(file.Stmts) > 1 && slices.ContainsFunc(file.Stmts, isExpansion) {
 		return nil, false // an empty value would leave a semicolon without a command
 	}
 	text := sourceText(file)

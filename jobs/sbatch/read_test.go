@@ -534,6 +534,8 @@ func TestConversion(t *testing.T) {
 		{name: "variable that a container replaces, in quotes", script: "srun apptainer exec a.sif bash -c 'python train.py $PATH'\n", toml: `"python train.py $PATH"]`},
 		{name: "variable that a container replaces, in a part of a word", script: "srun apptainer exec a.sif python train.py \"$PATH\":$B\n", note: "$PATH", changes: true, wrapped: "ddpbatch launch -- apptainer"},
 		{name: "variable on the host", script: "srun python train.py $PATH\n", toml: `exec python train.py $PATH"]`},
+		{name: "here-string for a login in shell code", script: "srun bash -c '\ntool login <<< hunter22\npython train.py'\n", note: "bash -c", changes: true},
+		{name: "here-string for a login in a container", script: "srun apptainer exec a.sif bash -c '\ntool login <<< hunter22\npython train.py'\n", note: "bash -c", changes: true},
 		{name: "here-string for a login", script: "tool login <<< hunter22\nsrun python train.py\n", note: "tool", changes: true, wrapped: "tool login"},
 		{name: "login shell", script: "#!/bin/bash --login\n#SBATCH --ntasks=1\nsrun python train.py\n", toml: `lines = ["set +e", ". /etc/profile", "if [ -r ~/.bash_profile ];`},
 		{name: "login shell of sh", script: "#!/bin/sh -l\n#SBATCH --ntasks=1\nsrun python train.py\n", toml: `". /etc/profile", "[ ! -r ~/.profile ] || . ~/.profile", "set -e"]`},

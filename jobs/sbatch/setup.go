@@ -398,13 +398,15 @@ func hasOpenDocument(n syntax.Node) (found bool) {
 	return found
 }
 
+// isDocument reports whether a part of the script is a here-document.
+func isDocument(n syntax.Node) bool {
+	d, ok := n.(*syntax.Redirect)
+	return ok && d.Hdoc != nil
+}
+
 // assignmentText returns the code of an assignment. The printer moves a here-document behind the command
 // substitution that contains it, which bash before 5.2 cannot read.
 func (r *reader) assignmentText(a *syntax.Assign) string {
-	isDocument := func(n syntax.Node) bool {
-		d, ok := n.(*syntax.Redirect)
-		return ok && d.Hdoc != nil
-	}
 	if start, end := int(a.Pos().Offset()), int(a.End().Offset()); start < end && end <= len(r.src) && hasNode(a, isDocument) {
 		return string(r.src[start:end])
 	}
