@@ -218,8 +218,12 @@ func (f *finder) visit(s *syntax.Stmt, c candidate) {
 	nested.isNested = true
 	switch cmd := s.Cmd.(type) {
 	case *syntax.CallExpr:
+		list := defaultAssignments(s)
 		if len(cmd.Args) == 0 {
-			for _, a := range cmd.Assigns {
+			list = cmd.Assigns
+		}
+		if len(cmd.Args) == 0 || list != nil {
+			for _, a := range list {
 				f.assign(s, a, c)
 			}
 			return

@@ -728,6 +728,12 @@ func (r *reader) prepareCall(s *syntax.Stmt, call *syntax.CallExpr) {
 		}
 		return
 	}
+	if defaults := defaultAssignments(s); defaults != nil {
+		for _, a := range defaults {
+			r.prepareAssign(s, a, "")
+		}
+		return
+	}
 	args := r.args(call.Args)
 	switch {
 	case len(args) == 0: // an empty variable
@@ -969,6 +975,47 @@ func hasDefaultAssignment(n syntax.Node) bool {
 		e, ok := n.(*syntax.ParamExp)
 		return ok && e.Exp != nil && (e.Exp.Op == syntax.AssignUnset || e.Exp.Op == syntax.AssignUnsetOrNull)
 	})
+}
+
+// defaultAssignments returns NAME=${NAME:-value} for each argument of `: ${NAME:=value}`. It returns nil for other
+// commands.
+func defaultAssignments(s *syntax.Stmt) (list []*syntax.Assign) {
+	call, ok := s.Cmd.(*syntax.CallExpr)
+	if !ok || len(call.Assigns) > 0 || len(call.Args) < 2 || call.Args[0].Lit() != ":" || len(s.Redirs) > 0 || s.Background || s.Negated {
+		return nil
+	}
+	for _, w := range call.Args[1:] {
+		if len(w.Parts) != 1 {
+			return nil
+		}
+		part := w.Parts[0]
+		q, isQuoted := part.(*syntax.DblQuoted)
+		if isQuoted && len(q.Parts) == 1 && !q.Dollar {
+			part = q.Parts[0]
+		}
+		e, ok := part.(*syntax.ParamExp)
+		if !ok || e.Param == nil || !isPlainName(e.Param.Value) || e.Exp == nil || e.Excl || e.Length || e.Index != nil {
+			return nil
+		}
+		expansion, param := *e.Exp, *e
+		switch expansion.Op {
+		case syntax.AssignUnset:
+			expansion.Op = syntax.DefaultUnset
+		case syntax.AssignUnsetOrNull:
+			expansion.Op = syntax.DefaultUnsetOrNull
+		default:
+			return nil
+		}
+		param.Exp = &expansion
+		part = &param
+		if isQuoted {
+			quoted := *q
+			quoted.Parts = []syntax.WordPart{part}
+			part = &quoted
+		}
+		list = append(list, &syntax.Assign{Name: e.Param, Value: &syntax.Word{Parts: []syntax.WordPart{part}}})
+	}
+	return list
 }
 
 // markUnknown marks the variables that a part of the script sets as unknown.
