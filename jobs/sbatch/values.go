@@ -261,20 +261,28 @@ func expandsDifferently(w *syntax.Word, literal bool) bool {
 				return true
 			}
 		case *syntax.ParamExp: // ${A:-"x y"} is one word
-			isChoice := hasDefault(p) || p.Exp != nil && (p.Exp.Op == syntax.AlternateUnset || p.Exp.Op == syntax.AlternateUnsetOrNull)
-			if !literal && isChoice && p.Exp.Word != nil && strings.ContainsAny(sourceText(p.Exp.Word), `"'\`) {
+			if !literal && isChoice(p) && p.Exp.Word != nil && strings.ContainsAny(sourceText(p.Exp.Word), `"'\`) {
 				return true
 			}
-		case *syntax.DblQuoted: // "${A:-~/x}" keeps the ~
+		case *syntax.DblQuoted: // "${A:-~/x}" keeps the ~, and "${A:-'x'}" the quotes
 			if slices.ContainsFunc(p.Parts, func(p syntax.WordPart) bool {
 				e, ok := p.(*syntax.ParamExp)
-				return ok && e.Exp != nil && e.Exp.Word != nil && strings.HasPrefix(sourceText(e.Exp.Word), "~")
+				if !ok || e.Exp == nil || e.Exp.Word == nil {
+					return false
+				}
+				text := sourceText(e.Exp.Word)
+				return strings.HasPrefix(text, "~") || isChoice(e) && strings.ContainsAny(text, `'\`)
 			}) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// isChoice reports whether an expansion has a default or an alternative, as in ${NAME:-value} or ${NAME:+value}.
+func isChoice(p *syntax.ParamExp) bool {
+	return hasDefault(p) || p.Exp != nil && (p.Exp.Op == syntax.AlternateUnset || p.Exp.Op == syntax.AlternateUnsetOrNull)
 }
 
 // maxWork is the maximum work of the expansions of a script, in the unit of [reader.cost]. Without it,
