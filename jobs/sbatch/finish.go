@@ -53,6 +53,7 @@ var arrayPosition = lazyregexp.New(`SLURM_ARRAY_TASK_(?:MIN|MAX|STEP)`)
 func (r *reader) writeSetup(program *candidate) {
 	j := r.job
 	steps := r.keptSteps()
+	r.noteArray(steps, program)
 	last := len(steps)
 	for last > 0 && steps[last-1].kind == stepEnv {
 		last--
@@ -104,6 +105,21 @@ func (r *reader) writeSetup(program *candidate) {
 		}
 	}
 	setErrexit(true)
+}
+
+// noteArray adds a note if the job reads the index of a job array, but the script has no --array.
+func (r *reader) noteArray(steps []step, program *candidate) {
+	const name = "SLURM_ARRAY_TASK_ID"
+	if r.job.array != "" || program == nil || !r.hasDirectives() {
+		return
+	}
+	reads := slices.Contains(usedVariables(program.stmt), name)
+	for _, s := range steps {
+		reads = reads || slices.Contains(s.uses, name)
+	}
+	if reads {
+		r.note(0, "$"+name, "the script has no --array: set sweep.array if the command line of sbatch did")
+	}
 }
 
 // isOrdered reports whether steps have the order in which a job runs the keys of [setup]: lines, modules,

@@ -132,6 +132,9 @@ func (c *command) layout() {
 		j.outTasks = 0
 		j.raw["ranks_per_node"] = strings.ReplaceAll(fmt.Sprint(ranks), " ", ", ")
 	}
+	if j.gpuCPUs > 0 && gpus == 0 {
+		c.note("--cpus-per-gpu="+strconv.Itoa(j.gpuCPUs), "the script requests no GPUs: set slurm.gpus_per_node if the command line of sbatch did")
+	}
 	r.setMemory(cores)
 	if j.single && !j.once && gpus > 1 && isPython {
 		c.note(strconv.Itoa(gpus)+" GPUs", "the job sets RANK=0, LOCAL_RANK=0, and WORLD_SIZE=1; a program that reads them uses one GPU: start it with torchrun")
