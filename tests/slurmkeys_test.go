@@ -66,6 +66,11 @@ func TestSlurmKeys(t *testing.T) {
 	if times == nil || times[2] <= times[1] { // slurm.begin
 		t.Errorf("got times %q in\n%s", times, shown)
 	}
+	script := finish(t, s.Command(t.Context(), "scontrol", "write", "batch_script", id, "-")).stdout // as Slurm has it
+	mustContain(t, script, "#SBATCH --open-mode=truncate\n", "#SBATCH --hint=compute_bound\n", "#SBATCH --gres-flags=disable-binding\n", "#SBATCH --wait-all-nodes=1\n")
+	if strings.Contains(script, "#SBATCH --cpus-per-task") { // slurm.omit
+		t.Errorf("the script has --cpus-per-task:\n%s", script)
+	}
 	log := colons.Replace(s.log("many", id))
 	for rank := range 4 {
 		mustContain(t, log, fmt.Sprintf("rank=%d hint=compute_bound node=n%d gpus=0,1", rank, 4+rank/2))
