@@ -204,9 +204,8 @@ func (d *decoder) checkReady(c *Component, key func(string) string) {
 		d.report(key("ready_pattern"), `set ready = "log", or remove ready_pattern`, "has no effect with ready = %q", c.Ready)
 	}
 	if d.isValid(key("ready_pattern")) {
-		if _, err := parsePattern(string(c.ReadyPattern)); err != nil {
-			text, _ := strings.CutPrefix(err.Error(), "error parsing regexp: ")
-			d.report(key("ready_pattern"), "the syntax is RE2", "is not a valid regular expression: %s", text)
+		if _, invalid := parsePattern(string(c.ReadyPattern)); invalid != "" {
+			d.report(key("ready_pattern"), "the syntax is RE2", "%s", invalid)
 		} else if c.ReadyPattern == "" {
 			d.report(key("ready_pattern"), example, "is empty")
 		}

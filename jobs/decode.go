@@ -43,8 +43,8 @@ func (d *decoder) add(key string, where span, message, allowed, suggestion strin
 	})
 }
 
-// maxDiagnostics is the maximum number of diagnostics for one file.
-const maxDiagnostics = 100
+// MaxDiagnostics is the maximum number of diagnostics for one file.
+const MaxDiagnostics = 100
 
 // diagnostics returns the findings in file order. Findings without a position come first.
 func (d *decoder) diagnostics() Diagnostics {
@@ -53,7 +53,7 @@ func (d *decoder) diagnostics() Diagnostics {
 	})
 	var all Diagnostics
 	for i, f := range d.found {
-		if i == maxDiagnostics {
+		if i == MaxDiagnostics {
 			return append(all, Diagnostic{File: d.file, Message: fmt.Sprintf("and %d more errors", len(d.found)-i)})
 		}
 		at := d.diagnosticFor(f.Key, f.where)

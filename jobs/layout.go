@@ -47,7 +47,7 @@ type layout struct {
 	// over maps keys to the sources of values that do not come from the file. An empty source
 	// means that the value comes from the file, although another source set the table around
 	// the key.
-	over  map[string]overrideSource
+	over  map[string]origin
 	order int // of the last override
 }
 
@@ -134,22 +134,22 @@ func (l *layout) at(key string) Diagnostic {
 	return l.diagnosticFor(key, at.value)
 }
 
-// An overrideSource is the source of an override, and its position among all overrides, from 1.
-type overrideSource struct {
-	from  string
-	order int
+// An origin is the source of an override, and the position of the override among all, from 1.
+type origin struct {
+	source string
+	order  int
 }
 
 // overrideSource returns the source of the value of a key, or of a table around it, if the value
 // does not come from the file.
 func (l *layout) overrideSource(name string) (from string, ok bool) {
-	from = l.lastOverride(name).from
+	from = l.lastOverride(name).source
 	return from, from != ""
 }
 
 // lastOverride returns the last override of a key or of a table around it. The time does not depend on the
 // number of overrides: a sweep can have tens of thousands.
-func (l *layout) lastOverride(name string) (last overrideSource) {
+func (l *layout) lastOverride(name string) (last origin) {
 	if len(l.over) == 0 {
 		return last
 	}

@@ -178,8 +178,8 @@ func (j *Job) Source() ([]byte, error) {
 	}
 	var b bytes.Buffer
 	for _, key := range slices.Sorted(maps.Keys(j.layout.over)) {
-		if last := j.layout.lastOverride(key); last.from != "" && last == j.layout.over[key] { // not replaced with a table around it
-			fmt.Fprintf(&b, "# %s: by %s\n", key, sanitize(last.from))
+		if last := j.layout.lastOverride(key); last.source != "" && last == j.layout.over[key] { // not replaced with a table around it
+			fmt.Fprintf(&b, "# %s: by %s\n", key, sanitize(last.source))
 		}
 	}
 	e := toml.NewEncoder(&b)

@@ -72,10 +72,10 @@ func (l *layout) override(doc map[string]any, overrides []Override) error {
 	for _, o := range overrides {
 		key := o.Key()
 		if l.over == nil {
-			l.over = map[string]overrideSource{}
+			l.over = map[string]origin{}
 		}
 		l.order++
-		l.over[key] = overrideSource{o.from, l.order}
+		l.over[key] = origin{o.from, l.order}
 		l.edited = true
 		if _, ok := o.value.(map[string]any); ok && o.positions != nil { // use the keys of the new table only
 			l.forgetPositions(key, valueAt(doc, o.path))

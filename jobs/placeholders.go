@@ -224,7 +224,7 @@ func (c *programCheck) checkAddresses() {
 		}
 		reported := map[string]bool{}
 		for _, found := range pattern.FindAllString(word, -1) {
-			name := found[1 : len(found)-1] // in {{name}} or ${name}, a name that does not exist
+			name := found[1 : len(found)-1] // {{name}} and ${name} give a name that no component has
 			if isAddress[name] && !reported[name] {
 				reported[name] = true
 				c.report(false, i, "write "+placeholderUse(name), "{%s} is not possible in %q on a network with IPv6: the brackets of the address could be code", name, c.argv[i-1])

@@ -69,7 +69,7 @@ func (c *programCheck) report(certain bool, word int, allowed, format string, ar
 		list = &c.errs
 	}
 	// The position in a long line takes time. One more than the maximum shows that there are more.
-	if len(*list) > maxDiagnostics {
+	if len(*list) > MaxDiagnostics {
 		return
 	}
 	d := c.job.atElement(c.key, word)

@@ -119,16 +119,22 @@ func (d *decoder) checkProgress(p *Progress) {
 	}
 }
 
-// parsePattern parses a regular expression with the errors of [regexp.Compile]. It does not compile it: repetitions
-// such as {1,1000} take a thousand times longer, for each of the patterns in a file, and in each trial of a sweep.
-func parsePattern(pattern string) (*syntax.Regexp, error) { return syntax.Parse(pattern, syntax.Perl) }
+// parsePattern parses a regular expression. It returns the reason if [regexp.Compile] would reject it. It does
+// not compile it: repetitions such as {1,1000} take a thousand times longer, for each of the patterns in a file,
+// and in each trial of a sweep.
+func parsePattern(pattern string) (re *syntax.Regexp, invalid string) {
+	re, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return nil, "is not a valid regular expression: " + strings.TrimPrefix(err.Error(), "error parsing regexp: ")
+	}
+	return re, ""
+}
 
 // checkPattern returns an error of a pattern, and a fix.
 func checkPattern(pattern string) (message, allowed string) {
-	re, err := parsePattern(pattern)
-	if err != nil {
-		text, _ := strings.CutPrefix(err.Error(), "error parsing regexp: ")
-		return "is not a valid regular expression: " + text, "write it in single quotes, so that TOML keeps backslashes; the syntax is RE2"
+	re, invalid := parsePattern(pattern)
+	if invalid != "" {
+		return invalid, "write it in single quotes, so that TOML keeps backslashes; the syntax is RE2"
 	}
 	groups := tableOf(reflect.TypeFor[ProgressNames]()).names
 	hasPosition := false

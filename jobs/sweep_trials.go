@@ -39,7 +39,7 @@ func decodeSweep(l *layout, doc map[string]any) (*Job, error) {
 	}
 	found := d.diagnostics()
 	if len(found) > 0 {
-		if !hasTrials || len(found) >= maxDiagnostics {
+		if !hasTrials || len(found) >= MaxDiagnostics {
 			return nil, found
 		}
 		sweep.shrink()
@@ -61,7 +61,7 @@ func decodeSweep(l *layout, doc map[string]any) (*Job, error) {
 		if inTrial, ok := err.(Diagnostics); ok {
 			for _, diagnostic := range inTrial {
 				// An error outside [sweep] occurs in every trial.
-				if len(found) < maxDiagnostics && !slices.Contains(found, diagnostic) {
+				if len(found) < MaxDiagnostics && !slices.Contains(found, diagnostic) {
 					found = append(found, diagnostic)
 				}
 			}

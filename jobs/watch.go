@@ -69,9 +69,8 @@ func (d *decoder) checkWatch(j *Job) {
 		}
 	}
 	for i, pattern := range w.PausePatterns {
-		if _, err := parsePattern(string(pattern)); err != nil && d.isValid(patterns) {
-			text, _ := strings.CutPrefix(err.Error(), "error parsing regexp: ")
-			d.reportElementAllowed(patterns, i, "is not a valid regular expression: "+text, "the syntax is RE2")
+		if _, invalid := parsePattern(string(pattern)); invalid != "" && d.isValid(patterns) {
+			d.reportElementAllowed(patterns, i, invalid, "the syntax is RE2")
 		}
 	}
 	if !w.IsSet() && !invalid {

@@ -56,9 +56,6 @@ func resolved(base, path string) string {
 	return jobs.ResolvePath(base, jobs.Text(path))
 }
 
-// maxDiagnostics is the maximum number of errors and of warnings for one file, as in package jobs.
-const maxDiagnostics = 100
-
 // A diagnosticSet holds the first different diagnostics of a file. The trials of a sweep produce duplicates.
 type diagnosticSet struct {
 	what string // errors or warnings
@@ -66,12 +63,13 @@ type diagnosticSet struct {
 	seen map[jobs.Diagnostic]bool
 }
 
+// add adds diagnostics that the set does not have, up to one more than the maximum.
 func (s *diagnosticSet) add(lists ...jobs.Diagnostics) {
 	for _, list := range lists {
 		for _, d := range list {
 			key := d
 			key.Source = "" // long, and determined by the line
-			if len(s.all) > maxDiagnostics || s.seen[key] {
+			if len(s.all) > jobs.MaxDiagnostics || s.seen[key] {
 				continue
 			}
 			if s.seen == nil {
@@ -87,8 +85,8 @@ func (s *diagnosticSet) add(lists ...jobs.Diagnostics) {
 // reports this.
 func (s *diagnosticSet) sorted() jobs.Diagnostics {
 	out := s.all
-	hasMore := len(out) > maxDiagnostics
-	out = out[:min(len(out), maxDiagnostics)]
+	hasMore := len(out) > jobs.MaxDiagnostics
+	out = out[:min(len(out), jobs.MaxDiagnostics)]
 	slices.SortStableFunc(out, func(a, b jobs.Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 	if hasMore {
 		out = append(out, jobs.Diagnostic{File: out[0].File, Message: "and more " + s.what})
