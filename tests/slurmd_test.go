@@ -34,7 +34,7 @@ func (s site) waitForProgress(name string) {
 // run is not affected. Otherwise Slurm requeues the job, as it does when it loses the first
 // node, where the batch script and the launcher run. The remaining processes must be gone by then.
 func TestSlurmdAndTheFirstNode(t *testing.T) {
-	s := newSite(t, cluster.Options{SlurmConf: []string{"SlurmdTimeout=6", "MessageTimeout=5"}})
+	s := newSite(t, cluster.Options{SlurmConf: []string{"SlurmdTimeout=20", "MessageTimeout=5"}})
 	s.write("job.toml", fmt.Sprintf(fashion, "orphan", 2, 1, 100000, 96))
 	id := s.submit("job.toml")
 	s.waitForProgress("orphan")

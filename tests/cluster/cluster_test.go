@@ -58,7 +58,7 @@ func sortedLines(text string) []string {
 // TestCluster runs all tests that can share one cluster.
 func TestCluster(t *testing.T) {
 	begin := time.Now()
-	c := ForTest(t, Options{Dir: t.TempDir(), SlurmConf: []string{"SlurmdTimeout=6", "MessageTimeout=5"}})
+	c := ForTest(t, Options{Dir: t.TempDir(), SlurmConf: []string{"SlurmdTimeout=20", "MessageTimeout=5"}})
 	t.Logf("up after %v", time.Since(begin).Round(time.Millisecond))
 	ctx := t.Context()
 

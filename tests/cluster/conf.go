@@ -42,7 +42,9 @@ func slurmConf(o Options, net subnet) string {
 
 		// Short intervals, because tests wait for all of these.
 		"SchedulerParameters=sched_interval=1,batch_sched_delay=0",
-		"SlurmdTimeout=15",
+		// Not shorter: pings go out every third of this time. While the ping of a lost node is retried
+		// for longer than that, slurmctld 24.11 can count other nodes as lost, too.
+		"SlurmdTimeout=60",
 		"TCPTimeout=2",
 		"KillWait=10",
 		"ReturnToService=2",

@@ -17,7 +17,7 @@ import (
 // KillNode kills slurmd and all other processes on a node, and removes the node's network, like a
 // power failure. The kernel closes the connections of the processes, as it does when a single
 // process dies. For a node that becomes unreachable, take its links down first. slurmctld detects
-// the loss after about 30 seconds, or after about 12 seconds with "SlurmdTimeout=6" and
+// the loss after about 75 seconds, or after about 30 seconds with "SlurmdTimeout=20" and
 // "MessageTimeout=5" in Options.SlurmConf.
 func (c *Cluster) KillNode(name string) error {
 	if _, err := c.index(name); err != nil {
