@@ -21,6 +21,7 @@ type host struct {
 	owner  map[netip.Addr]string
 	tables map[int]*routeTable // the main table is 0
 	rules  []Rule              // in the kernel's order
+	speeds map[speedKey]int    // results of speed for virtual links
 }
 
 func newHost(inv *Inventory, name string) *host {
@@ -32,6 +33,7 @@ func newHost(inv *Inventory, name string) *host {
 		owner:  make(map[netip.Addr]string, len(inv.Links)),
 		tables: newRouteTables(inv),
 		rules:  newRules(inv),
+		speeds: make(map[speedKey]int),
 	}
 	for i := range h.links {
 		l := &h.links[i]

@@ -92,27 +92,6 @@ func decodeStrict(data []byte, into any) error {
 	return nil
 }
 
-// maxCasesWork is the maximum number of combinations in the input of ReadCases, which take about 20 ns
-// each. A host with 50 addresses, 500 routes and rules, and 16,384 peers has 4e8.
-const maxCasesWork = 2e9
-
-// work returns the number of combinations that a choice may compare: the route from each address to
-// each peer, and links, devices, and settings in pairs.
-func (c *Case) work() float64 {
-	addrs, things := 1, len(c.Links)+len(c.RDMA)+len(c.GPUs)+len(c.Settings)
-	for i := range c.Links {
-		addrs += len(c.Links[i].Addrs)
-	}
-	for i := range c.RDMA {
-		for _, port := range c.RDMA[i].Ports {
-			things += 1 + len(port.GIDs)
-		}
-	}
-	const pair = 16 // links compare names, kinds, and speeds
-	routes := float64(addrs) * float64(len(c.Peers)+1) * float64(len(c.Routes)+len(c.Rules)+1)
-	return routes + pair*float64(things+addrs)*float64(things+addrs)
-}
-
 func (c *Case) validate() error {
 	for _, p := range c.Peers {
 		if !p.IsValid() {
@@ -127,6 +106,11 @@ func (c *Case) validate() error {
 // valid, and routes must use links of the inventory.
 func (inv *Inventory) validate() error {
 	names := make(map[string]bool, len(inv.Links))
+	for _, path := range inv.devicePaths() {
+		if len(path) > maxDevicePath {
+			return fmt.Errorf("path of a device with %d bytes, want at most %d", len(path), maxDevicePath)
+		}
+	}
 	for i := range inv.Links {
 		l := &inv.Links[i]
 		if err := checkName(l.Name); err != nil {
@@ -151,6 +135,24 @@ func (inv *Inventory) validate() error {
 		}
 	}
 	return nil
+}
+
+// maxDevicePath is the maximum length of a path in sysfs, in bytes (PATH_MAX).
+const maxDevicePath = 4096
+
+// devicePaths returns the sysfs paths of all devices.
+func (inv *Inventory) devicePaths() []string {
+	var paths []string
+	for i := range inv.Links {
+		paths = append(paths, inv.Links[i].Path)
+	}
+	for i := range inv.RDMA {
+		paths = append(paths, inv.RDMA[i].Path)
+	}
+	for i := range inv.GPUs {
+		paths = append(paths, inv.GPUs[i].Path)
+	}
+	return paths
 }
 
 // maxName is IFNAMSIZ without the terminating NUL, in bytes.

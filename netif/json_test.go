@@ -31,6 +31,9 @@ func TestReadCasesRejects(t *testing.T) {
 		{"unknown flag", link(`"name": "eth0", "flags": "up,fast"`), `unknown interface flag "fast"`},
 		{"missing name", link(`"mtu": 1500`), `link "": invalid interface name`},
 		{"long name", link(`"name": "abcdefghijklmnop"`), "longer than 15 bytes"},
+		{"long path", link(`"name": "eth0", "path": "` + strings.Repeat("a", maxDevicePath+1) + `"`), "path of a device with 4097 bytes"},
+		{"long path of an adapter", `{"rdma": [{"name": "mlx5_0", "path": "` + strings.Repeat("a", maxDevicePath+1) + `"}]}`, "path of a device"},
+		{"long path of a GPU", `{"gpus": [{"pci": "0000:01:00.0", "path": "` + strings.Repeat("a", maxDevicePath+1) + `"}]}`, "path of a device"},
 		{"name with a slash", link(`"name": "a/b"`), "invalid interface name"},
 		{"name with a line end", link(`"name": "a\nb"`), "invalid interface name"},
 		{"name with an escape sequence", link(`"name": "a\u001b[1m"`), "invalid interface name"},
@@ -113,6 +116,11 @@ func TestReadCasesLimitsWork(t *testing.T) {
 		link  = `{"index":2,"name":"e%d","oper":"up","flags":"up,running","addrs":["10.0.%[1]d.1/32"]}`
 		rule  = `{"priority":%d,"from":"10.0.0.0/8","table":7}`
 		peers = `"11.0.0.1"`
+
+		hcaLink  = `{"index":2,"name":"h%d","hca":"mlx5_0","oper":"up","flags":"up,running","addrs":["10.1.0.1/32"]}`
+		bondPort = `{"index":2,"name":"p%d","hca":"mlx5_%[1]d","master":"bond0","oper":"up","flags":"up,running"},{"index":3,"name":"v%[1]d","kind":"vlan","parent":"bond0","oper":"up","flags":"up,running"}`
+		port     = `{"number":%d}`
+		adapter  = `{"name":"mlx5_%d","ports":[{"number":1,"gids":[{"index":3,"addr":"::ffff:10.0.0.1","type":"RoCE v2","link":"e%[1]d"}]}]}`
 	)
 	list := func(n int, format string) string {
 		all := make([]string, n)
@@ -134,6 +142,12 @@ func TestReadCasesLimitsWork(t *testing.T) {
 		{"rules", host(200, 4000, 4000), true},
 		{"links", host(30_000, 0, 0), true},
 		{"many hosts", "[" + strings.Repeat(host(50, 400, 16384)+",", 9) + host(1, 1, 1) + "]", true},
+		{"many equal routes", `{"links":` + list(1, link) + `,"routes":` + list(50_000, `{"dst":"default","dev":"e0"}`) + `,"peers":` + list(1, peers) + `}`, true},
+		{"equal routes", `{"links":` + list(8, link) + `,"routes":` + list(8, `{"dst":"default","dev":"e%d"}`) + `,"rules":` + list(20, rule) + `,"peers":` + list(16384, peers) + `}`, false},
+		{"many ports and links of one adapter", `{"links":` + list(2000, hcaLink) + `,"rdma":[{"name":"mlx5_0","ports":` + list(2000, port) + `}]}`, true},
+		{"many VLANs on a bond of many adapters", `{"links":[{"index":1,"name":"bond0","kind":"bond","oper":"up","flags":"up,running"},` + list(1500, bondPort)[1:] + `}`, true},
+		{"many routes of many ports", `{"links":` + list(200, hcaLink) + `,"routes":` + list(20_000, `{"dst":"10.%d.0.0/32","dev":"h0"}`) + `,"rdma":[{"name":"mlx5_0","ports":` + list(200, port) + `}]}`, true},
+		{"virtual functions", `{"links":` + list(256, link) + `,"routes":` + list(1000, `{"dst":"default","dev":"e0","metric":%d}`) + `,"rdma":` + list(256, adapter) + `}`, false},
 	} {
 		if _, _, err := ReadCases(strings.NewReader(tt.text)); (err != nil) != tt.rejected {
 			t.Errorf("%s: got %v, want an error: %t", tt.name, err, tt.rejected)

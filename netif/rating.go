@@ -98,6 +98,24 @@ func (h *host) speed(l *Link, depth int) int {
 	if depth == 0 {
 		return -1
 	}
+	// An inventory can have a cycle of links with many ports, so that there are too many paths.
+	key := speedKey{l.Name, depth}
+	fastest, known := h.speeds[key]
+	if !known {
+		fastest = h.lowerSpeed(l, ports, depth)
+		h.speeds[key] = fastest
+	}
+	return fastest
+}
+
+// A speedKey identifies a result of speed: the link, and the number of links below it that count.
+type speedKey struct {
+	link  string
+	depth int
+}
+
+// lowerSpeed returns the speed of the link below a virtual link, or of its fastest port.
+func (h *host) lowerSpeed(l *Link, ports []*Link, depth int) int {
 	if parent := h.byName[l.Parent]; parent != nil && forwardsToParent(l.Kind) {
 		return h.speed(parent, depth-1)
 	}
