@@ -144,6 +144,48 @@ func TestChunksAtOneLocation(t *testing.T) {
 	}
 }
 
+// TestManyChunksAtOneLocation checks that a small file cannot be read a million times: by small chunks of
+// one tensor, by several tensors, and by values.
+func TestManyChunksAtOneLocation(t *testing.T) {
+	dir := directory(t, fixture(t))
+	for name, repeat := range map[string]func(*Checkpoint){
+		"chunks": func(c *Checkpoint) {
+			largest := c.Tensors[0].chunks[0].at
+			for _, tensor := range c.Tensors {
+				for _, ch := range tensor.chunks {
+					if ch.at.length > largest.length {
+						largest = ch.at
+					}
+				}
+			}
+			small := &Tensor{entry: c.Tensors[0].entry, dtype: "torch.uint8", Shape: []int{100}}
+			for at := range 100 {
+				small.chunks = append(small.chunks, chunk{[]int{at}, []int{1}, largest})
+			}
+			c.Tensors = append(c.Tensors, small)
+		},
+		"tensors": func(c *Checkpoint) {
+			for range 20 {
+				c.Tensors = append(c.Tensors, c.Tensors[0])
+			}
+		},
+		"values": func(c *Checkpoint) {
+			for range 20 {
+				c.Values = append(c.Values, c.Values[0])
+			}
+		},
+	} {
+		c := open(t, dir)
+		if err := c.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		repeat(c)
+		if err := c.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "several are at one location") {
+			t.Errorf("%s at one location: got %v", name, err)
+		}
+	}
+}
+
 // pack returns the archive of a tensor as torch.save writes it, with matching checksums.
 func pack(t testing.TB, pickle, storage []byte) []byte {
 	t.Helper()
