@@ -16,6 +16,8 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Lobby holds unauthenticated connections. It is safe for concurrent use.
@@ -32,8 +34,24 @@ type visitor struct {
 	source netip.Addr
 }
 
-// New returns a lobby for at most max connections.
-func New(max int) *Lobby { return &Lobby{max: max, sources: map[netip.Addr]int{}} }
+// New returns a lobby for at most limit connections. They also have at most an eighth of the file
+// descriptors of this process, which opens files, such as checkpoints, and may have several lobbies.
+func New(limit int) *Lobby {
+	var files unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
+		limit = limitByFiles(limit, uint64(files.Cur))
+	}
+	return &Lobby{max: limit, sources: map[netip.Addr]int{}}
+}
+
+// limitByFiles returns limit, or an eighth of the maximum number of open files if that is less, but at
+// least 1.
+func limitByFiles(limit int, files uint64) int {
+	if share := files / 8; share < uint64(limit) {
+		return max(int(share), 1)
+	}
+	return limit
+}
 
 // Enter adds c. If the lobby is full, it closes a different connection. The caller must call
 // leave when the peer of c has authenticated or c is closed. leave reports whether c was still

@@ -2,8 +2,10 @@ package lobby
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"slices"
+	"syscall"
 	"testing"
 )
 
@@ -73,5 +75,33 @@ func TestLeave(t *testing.T) {
 	}
 	if !second.closed || leave() {
 		t.Errorf("closed %v, and leave must report an evicted connection", second.closed)
+	}
+}
+
+// TestLimitByFiles checks that unauthenticated connections leave most file descriptors to the process.
+func TestLimitByFiles(t *testing.T) {
+	for _, tt := range []struct {
+		limit int
+		files uint64
+		want  int
+	}{
+		{256, 1 << 20, 256},
+		{2304, 4096, 512},
+		{256, 1024, 128},
+		{256, 2048, 256},
+		{256, 4, 1},
+		{1 << 20, 1<<64 - 1, 1 << 20}, // RLIM_INFINITY
+	} {
+		if got := limitByFiles(tt.limit, tt.files); got != tt.want {
+			t.Errorf("limit %d with %d files: got %d, want %d", tt.limit, tt.files, got, tt.want)
+		}
+	}
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	const all = math.MaxInt
+	if got, want := New(all).max, limitByFiles(all, uint64(files.Cur)); got != want || got == all {
+		t.Errorf("got a lobby of %d, want %d", got, want)
 	}
 }
