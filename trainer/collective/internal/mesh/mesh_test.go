@@ -236,6 +236,8 @@ func TestAbortReasonIsSent(t *testing.T) {
 	var of *PeerError
 	if !errors.As(err, &of) || of.Peer != 5 || !strings.Contains(err.Error(), "rank 0 gave up: it burns") {
 		t.Errorf("got %v", err)
+	} else if got := m[1].Addr(of.Peer); got != "unknown address" { // the message names a rank that does not exist
+		t.Errorf("address of rank 5 of 2: got %q", got)
 	}
 	// Later operations of the rank that gave up fail for the same reason.
 	if err := m[0].Send(1, head(2), nil).Wait(t.Context()); !errors.As(err, &of) || of.Peer != 5 || !strings.Contains(err.Error(), "it burns") {

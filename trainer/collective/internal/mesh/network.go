@@ -234,5 +234,10 @@ func (n *network) Close() error {
 	return err
 }
 
-// Addr returns the listen address of a rank.
-func (n *network) Addr(rank int) string { return n.o.Addrs[rank] }
+// Addr returns the listen address of a rank. The rank can be from a message, so it may not exist.
+func (n *network) Addr(rank int) string {
+	if rank < 0 || rank >= len(n.o.Addrs) {
+		return "unknown address"
+	}
+	return n.o.Addrs[rank]
+}
