@@ -197,12 +197,37 @@ func TestPortGuardOfSeveralNodes(t *testing.T) {
 	}
 }
 
+// TestNoPortGuard checks the ranks without a guard: rank 0 is the only one that listens, and an MPI
+// program may not use the port.
+func TestNoPortGuard(t *testing.T) {
+	for name, c := range map[string]struct {
+		rank    int
+		mpi     string
+		guarded bool
+	}{
+		"rank 0": {0, "", true},
+		"rank 1": {1, "", false},
+		"MPI":    {0, "mpi = \"pmix\"\n", false},
+	} {
+		job, err := jobs.Parse("job.toml", []byte("name = \"t\"\n[slurm]\n"+c.mpi+"[command]\nargv = [\"true\"]\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &Rank{job: job}
+		r.Info.Rank, r.Info.WorldSize = c.rank, 2
+		if g := r.newPortGuard("10.0.0.1", 7); (g != nil) != c.guarded {
+			t.Errorf("%s: got %+v, want a guard: %v", name, g, c.guarded)
+		}
+	}
+}
+
 // TestPortOnTwoAddresses checks that the program's own listener does not hide the listener of another user
 // on a different address of the port.
 func TestPortOnTwoAddresses(t *testing.T) {
 	own := listeners.Listener{Addr: netip.MustParseAddrPort("10.0.0.1:7"), UID: os.Geteuid()}
 	other := listeners.Listener{Addr: netip.MustParseAddrPort("192.168.1.1:7"), UID: otherID}
 	local := listeners.Listener{Addr: netip.MustParseAddrPort("127.0.0.1:7"), UID: otherID}
+	root := listeners.Listener{Addr: netip.MustParseAddrPort("192.168.1.1:7"), UID: 0}
 	for _, tt := range []struct {
 		name         string
 		found        []listeners.Listener
@@ -212,6 +237,8 @@ func TestPortOnTwoAddresses(t *testing.T) {
 		{name: "own", found: []listeners.Listener{own}, bound: true},
 		{name: "own first", found: []listeners.Listener{own, other}, taken: true},
 		{name: "other first", found: []listeners.Listener{other, own}, taken: true},
+		{name: "root", found: []listeners.Listener{root}, bound: true},
+		{name: "root first", found: []listeners.Listener{root, other}, taken: true},
 		{name: "other on loopback", found: []listeners.Listener{local, own}, bound: true},
 	} {
 		g := &portGuard{port: 7, taken: make(chan struct{})}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"github.com/ddpbatch/ddpbatch/jobs"
 	"github.com/ddpbatch/ddpbatch/jobs/rundir"
 	"github.com/ddpbatch/ddpbatch/slurm"
+	"github.com/ddpbatch/ddpbatch/trainer/rendezvous"
 	"github.com/ddpbatch/ddpbatch/trainer/wire"
 )
 
@@ -172,6 +175,64 @@ func TestSecretIsNotInTheStep(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(o.Dir.Path, name)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the file is still there: %v", err)
 	}
+}
+
+// TestEachAttemptHasItsSecrets checks that no two attempts of a launcher share a key.
+func TestEachAttemptHasItsSecrets(t *testing.T) {
+	seen := map[string]bool{}
+	o := stepOptions(t)
+	for number := range 3 {
+		a, err := newAttempt(t.Context(), o, number, o.Allocation.Nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.server.Close()
+		lookup := lookupIn(a.environ)
+		secret, err := loadSecret(t.Context(), JoinOptions{Job: o.Job, Dir: o.Dir, Info: RankInfo{Host: "n1"}, Lookup: lookup})
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, _ := lookup(envReportKey)
+		for _, key := range []string{secret.Encode(), report} {
+			if key == "" || seen[key] {
+				t.Errorf("attempt %d: key is empty or repeated", number)
+			}
+			seen[key] = true
+		}
+	}
+}
+
+// TestSecretIsRemovedWhenJoined checks that the file with the secret exists until all ranks have joined,
+// and no longer.
+func TestSecretIsRemovedWhenJoined(t *testing.T) {
+	o := stepOptions(t)
+	a, err := newAttempt(t.Context(), o, 1, o.Allocation.Nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.server.Close()
+	defer a.removeSecretWhenJoined()()
+	secret, err := loadSecret(t.Context(), JoinOptions{Job: o.Job, Dir: o.Dir, Info: RankInfo{Host: "n1"}, Lookup: lookupIn(a.environ)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rank, host := range o.Allocation.Nodes {
+		if _, err := os.Lstat(filepath.Join(o.Dir.Path, a.secret)); err != nil {
+			t.Fatalf("before rank %d has joined: %v", rank, err)
+		}
+		s, err := rendezvous.Join(t.Context(), []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(a.server.Port()))}, secret, rendezvous.Identity{Rank: rank, WorldSize: a.world, Host: host})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Leave(0, nil) }()
+	}
+	for range 10_000 {
+		if _, err := os.Lstat(filepath.Join(o.Dir.Path, a.secret)); errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Error("the file is still there")
 }
 
 // TestFailedAttemptLeavesNoSecret checks that an attempt that cannot begin leaves no file with its

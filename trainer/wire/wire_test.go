@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 )
 
 // pair returns both ends of a loopback TCP connection.
@@ -211,6 +212,69 @@ func TestRepeatedFrameIsRejected(t *testing.T) {
 	if _, _, err := s.ReadFrame(); !errors.Is(err, ErrNotAuthentic) {
 		t.Fatalf("the same frame again: %v", err)
 	}
+}
+
+// TestOmittedFrameIsRejected checks that a frame is not accepted in place of the one before it.
+func TestOmittedFrameIsRejected(t *testing.T) {
+	rec, c, s := edited(t, secret(t))
+	rec.edit = func([]byte) []byte { return nil }
+	if err := c.WriteFrame(1, []byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	rec.edit = nil
+	if err := c.WriteFrame(1, []byte("other")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.ReadFrame(); !errors.Is(err, ErrNotAuthentic) {
+		t.Fatalf("the second frame as the first: %v", err)
+	}
+}
+
+// TestHandshakeHasOneDeadline checks that a peer cannot extend its handshake, such as with single
+// bytes: its deadline is set before the first byte, and only removed at the end.
+func TestHandshakeHasOneDeadline(t *testing.T) {
+	for _, authentic := range []bool{true, false} {
+		a, b := pair(t)
+		key, other := secret(t), secret(t)
+		if authentic {
+			other = key
+		}
+		go Client(a, other, "x")
+		rec := &deadlines{Conn: b}
+		began := time.Now()
+		_, err := Server(rec, key, "x")
+		if ended := time.Now(); authentic != (err == nil) || len(rec.set) == 0 || rec.set[0].Before(began) || rec.set[0].After(ended.Add(HandshakeTimeout)) {
+			t.Errorf("authentic %v: %v, deadlines %v", authentic, err, rec.set)
+		}
+		if later := rec.set[min(1, len(rec.set)):]; authentic && (len(later) != 1 || !later[0].IsZero()) || !authentic && len(later) > 0 {
+			t.Errorf("authentic %v: later deadlines %v", authentic, later)
+		}
+		if rec.early {
+			t.Error("read without a deadline")
+		}
+	}
+}
+
+// deadlines records the deadlines of a connection, and whether it was read without one.
+type deadlines struct {
+	net.Conn
+	set   []time.Time
+	early bool
+}
+
+func (d *deadlines) SetDeadline(at time.Time) error {
+	d.set = append(d.set, at)
+	return d.Conn.SetDeadline(at)
+}
+
+func (d *deadlines) SetReadDeadline(at time.Time) error {
+	d.set = append(d.set, at)
+	return d.Conn.SetReadDeadline(at)
+}
+
+func (d *deadlines) Read(b []byte) (int, error) {
+	d.early = d.early || len(d.set) == 0
+	return d.Conn.Read(b)
 }
 
 // TestSecretIsNotPrinted checks that a secret cannot be printed by accident, not even in an error.
