@@ -14,8 +14,9 @@ import (
 // means that the dynamic linker searches its directories (LD_LIBRARY_PATH, its cache, system
 // directories). Existing files follow: below CUDA_HOME and CUDA_PATH, in the active conda and
 // Python environments, in the environment of the python3 in PATH, in the other directories where
-// pip installs the nvidia-* packages, and below /usr/local/cuda. In one directory, the first name
-// takes precedence; a newer Python precedes an older one.
+// pip installs the nvidia-* packages, and below /usr/local/cuda. A directory of a variable is skipped
+// if every user can create files there. In one directory, the first name takes precedence; a newer
+// Python precedes an older one.
 func Find(lookup func(name string) (string, bool), names ...string) []string {
 	locations := slices.Clone(names)
 	for _, pattern := range searchPatterns(lookup) {
@@ -43,7 +44,7 @@ func searchPatterns(lookup func(name string) (string, bool)) []string {
 	below := func(variable string, tails ...string) {
 		value, _ := lookup(variable)
 		for _, dir := range filepath.SplitList(value) {
-			if !filepath.IsAbs(dir) {
+			if !filepath.IsAbs(dir) || isPublic(dir) {
 				continue
 			}
 			for _, tail := range tails {
@@ -79,11 +80,14 @@ func pythonPrefixes(lookup func(name string) (string, bool)) []string {
 			prefixes = append(prefixes, p)
 		}
 	}
-	// If every user can create lib there, its libraries must not run in this process.
-	return slices.DeleteFunc(prefixes, func(p string) bool {
-		info, err := os.Stat(p)
-		return err != nil || info.Mode().Perm()&0o002 != 0
-	})
+	return slices.DeleteFunc(prefixes, isPublic)
+}
+
+// isPublic reports whether every user can create files in a directory, such as lib. Its libraries must
+// not run in this process. A directory that cannot be examined counts as public.
+func isPublic(dir string) bool {
+	info, err := os.Stat(dir)
+	return err != nil || info.Mode().Perm()&0o002 != 0
 }
 
 // compareVersions compares two paths. It compares decimal numbers in them by value, so that

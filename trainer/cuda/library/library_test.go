@@ -117,6 +117,29 @@ func TestFindNextToPython(t *testing.T) {
 	}
 }
 
+// TestFindInPublicDirectories checks that no variable leads to libraries below a directory in which every
+// user can create files, such as HOME in a container with HOME=/tmp.
+func TestFindInPublicDirectories(t *testing.T) {
+	const packages = "lib/python3.12/site-packages/nvidia/nccl/lib"
+	for variable, tail := range map[string]string{"CUDA_HOME": "lib64", "CUDA_PATH": "lib", "VIRTUAL_ENV": packages, "CONDA_PREFIX": "lib",
+		"PYTHONPATH": "nvidia/nccl/lib", "HOME": ".local/" + packages} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, tail, NCCL)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		for _, mode := range []os.FileMode{0o755, 0o777 | os.ModeSticky} {
+			if err := os.Chmod(dir, mode); err != nil {
+				t.Fatal(err)
+			}
+			found := Find(func(name string) (string, bool) { return dir, name == variable }, NCCL)
+			if got, want := slices.Contains(found, file), mode == 0o755; got != want {
+				t.Errorf("%s, mode %v: found %v, want %v", variable, mode, got, want)
+			}
+		}
+	}
+}
+
 // TestCUBLASLt checks that the newest library that the CUDA version supports is tried first.
 func TestCUBLASLt(t *testing.T) {
 	for cuda, want := range map[int]string{0: "13 12 11", 11: "11", 12: "12 11", 13: "13 12 11", 14: "13 12 11"} {
