@@ -117,6 +117,9 @@ func rank(dir string) int {
 			exit, failure = 1, errors.New("not yet")
 		}
 	}
+	if _, launched := os.LookupEnv(LauncherVariable); !launched && failure != nil {
+		fmt.Fprintln(os.Stderr, failure)
+	}
 	joined.Leave(exit, failure)
 	return exit
 }

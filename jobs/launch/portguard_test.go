@@ -1,12 +1,15 @@
 package launch
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -260,6 +263,44 @@ func TestPortOfAnotherUserIsBoundedAndBlamed(t *testing.T) {
 		t.Errorf("%+v, %+v, %v\n%s", result, result.Failure, err, said)
 	}
 	checkPortRestarts(t, said, maxPortRestarts)
+}
+
+// TestPortOfAnotherUserWithoutLauncher checks that all ranks of "srun ddpbatch run" fail, and that the error
+// names the other user.
+func TestPortOfAnotherUserWithoutLauncher(t *testing.T) {
+	needsRoot(t)
+	text := "name = \"t\"\n[slurm]\ntasks_per_node = 2\n" + shellJob(t, "test $RANK = 0 && exec BIN other-user listen DIR; exec sleep 120")
+	dir, err := rundir.Create(filepath.Join(t.TempDir(), "run"))
+	if err == nil {
+		_, err = dir.Prepare("t", dir.Path, "v", []byte(text))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var ranks [2]*exec.Cmd
+	var said [2]bytes.Buffer
+	for i := range ranks {
+		cmd := exec.CommandContext(ctx, os.Args[0], "run", "--run-dir", dir.Path)
+		number := strconv.Itoa(i)
+		cmd.Env = append(os.Environ(), "BEHAVIOUR=program", "SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID="+number,
+			"SLURM_LOCALID="+number, "SLURM_NODEID=0", "SLURM_STEP_NODELIST=n1", "SLURMD_NODENAME=n1", "SLURM_STEP_TASKS_PER_NODE=2")
+		cmd.Stdout, cmd.Stderr = &said[i], &said[i]
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ranks[i] = cmd
+	}
+	for i, cmd := range ranks {
+		var failed *exec.ExitError
+		if err := cmd.Wait(); !errors.As(err, &failed) || !failed.Exited() {
+			t.Errorf("rank %d: %v, want an exit code\n%s", i, err, said[i].String())
+		}
+	}
+	if !strings.Contains(said[0].String()+said[1].String(), "user UID 61099 listens on ") {
+		t.Errorf("rank 0:\n%s\nrank 1:\n%s", said[0].String(), said[1].String())
+	}
 }
 
 // TestPortThatIsBound checks a port that another user has bound without listening, which no table
