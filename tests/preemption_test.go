@@ -49,7 +49,7 @@ func TestPreempted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := preempting(t, tt.conf)
-			text := strings.Replace(fmt.Sprintf(fashion, "low", 2, 1, 4, 96), "[train]", "partition = \"low\"\n[train]", 1)
+			text := strings.Replace(fmt.Sprintf(fashion, "low", 2, 1, 8, 96), "[train]", "partition = \"low\"\n[train]", 1)
 			s.write("job.toml", strings.Replace(text, "100 steps", "100000 steps", 1))
 			whole := s.submit("job.toml", "--run-dir", "runs/whole")
 			s.completed(whole)
@@ -62,7 +62,7 @@ func TestPreempted(t *testing.T) {
 			startRequeued(t, s.Cluster, id)
 			s.completed(id)
 			s.checkRequeuedOnce(id)
-			mustContain(t, s.log("low", id), "stopped after step", "(it is preempted)", "resuming after step", "finished: 4 epochs", tt.said)
+			mustContain(t, s.log("low", id), "stopped after step", "(it is preempted)", "resuming after step", "finished: 8 epochs", tt.said)
 			if got, want := weights(t, s.run("low")), weights(t, s.run("whole")); got != want {
 				t.Errorf("other weights:\n%s\n%s", got, want)
 			}
