@@ -2,8 +2,6 @@ package predict
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 
 	"github.com/ddpbatch/ddpbatch/internal/exitcode"
 	"github.com/ddpbatch/ddpbatch/jobs"
@@ -87,7 +85,8 @@ func (p *predictor) sizes() (z sizes, here bool, err error) {
 		z.inputs, z.outputs = d.Inputs, d.Outputs
 	case jobs.DataTokens:
 		z.outputs = d.VocabularySize
-		here = here && z.outputs == 0 && fileSizes(string(d.Path)) <= quickTokens
+		size, _ := data.TotalSize(string(d.Path)) // the error is reported when the data are read
+		here = here && z.outputs == 0 && size <= quickTokens
 		if !here && z.outputs == 0 {
 			z.outputs = assumedTokens
 			p.assume("a vocabulary of %d tokens, as in GPT-2: train.data.vocabulary_size", assumedTokens)
@@ -123,19 +122,4 @@ func (p *predictor) unknownData() error {
 		hint = "run plan on a machine with the data: only the data determines the size of the images"
 	}
 	return exitcode.Usagef(hint, "plan %q: the data %q is not available on this machine", p.Path, p.Job.Train.Data.Path)
-}
-
-// fileSizes returns the total size of the files that match a path or pattern, in bytes.
-func fileSizes(path string) int64 {
-	paths, err := filepath.Glob(path)
-	if err != nil || len(paths) == 0 {
-		paths = []string{path}
-	}
-	total := int64(0)
-	for _, p := range paths {
-		if info, err := os.Stat(p); err == nil {
-			total += info.Size()
-		}
-	}
-	return total
 }

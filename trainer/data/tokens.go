@@ -131,20 +131,31 @@ func openTokenFiles(path string, rawWidth int) ([]tokenFile, error) {
 	return files, nil
 }
 
-// matchFiles returns the files that match a pattern, sorted by name. If a file with that exact path
-// exists, it returns only that file.
+// matchFiles returns the files that match a path whose last element may be a pattern, sorted by name. The names
+// of directories are literal: a pattern of several directories could match endless paths through links. If a
+// file with that exact path exists, matchFiles returns only that file.
 func matchFiles(pattern string) ([]string, error) {
-	if _, err := os.Stat(pattern); err == nil || !strings.ContainsAny(pattern, `*?[`) {
+	dir, base := filepath.Dir(pattern), filepath.Base(pattern)
+	if _, err := os.Stat(pattern); err == nil || !strings.ContainsAny(base, `*?[`) {
 		return []string{pattern}, nil
 	}
-	paths, err := filepath.Glob(pattern)
+	entries, err := os.ReadDir(dir + "/.") // an error for a FIFO, which would wait for a writer
 	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", pattern, err)
+		return nil, fmt.Errorf("read %q: %w", pattern, stripPath(err))
+	}
+	var paths []string
+	for _, entry := range entries {
+		matches, err := filepath.Match(base, entry.Name())
+		if err != nil {
+			return nil, fmt.Errorf("read %q: %w", pattern, err)
+		}
+		if matches {
+			paths = append(paths, filepath.Join(dir, entry.Name()))
+		}
 	}
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("read %q: no file matches this pattern", pattern)
 	}
-	slices.Sort(paths)
 	return paths, nil
 }
 
