@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
-	"github.com/ddpbatch/ddpbatch/internal/safefile"
 )
 
 // Launchers of frameworks. ddpbatch starts the program once per rank, with the environment in which
@@ -103,22 +102,18 @@ func (c *programCheck) checkFramework() {
 	if at < 0 {
 		return
 	}
-	path := c.path(c.argv[at])
-	text, err := safefile.Read(path, maxScript, 0)
-	if err != nil {
-		return
-	}
-	if createsSlurm().Match(text) {
+	use := c.job.fileCache().script(c.path(c.argv[at]))
+	if use.createsSlurm {
 		switch {
 		case c.job.Command.Launcher == LauncherLightning:
 			c.report(false, at, "remove it: Lightning then uses the ranks that ddpbatch has started",
 				"the script creates Lightning's SLURMEnvironment, which needs variables that launcher = %q removes", LauncherLightning)
-		case c.job.Restart.Requeue > 0 && !noRequeue().Match(text):
+		case c.job.Restart.Requeue > 0 && !use.noRequeue:
 			c.report(false, at, "pass auto_requeue=False, or set launcher = \"lightning\" and remove it",
 				"the script creates Lightning's SLURMEnvironment, which requeues the job; restart.requeue requeues it again")
 		}
 	}
-	if setsPort().Match(text) {
+	if use.setsPort {
 		c.report(false, at, "remove the line, or set MASTER_PORT only if it is not set",
 			"the script sets MASTER_PORT; ddpbatch has already chosen a free port for all ranks")
 	}

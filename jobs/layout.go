@@ -49,10 +49,12 @@ type layout struct {
 	// the key.
 	over  map[string]origin
 	order int // of the last override
+
+	files *fileCache // shared by the trials of a sweep
 }
 
 func newLayout(file, src string) *layout {
-	l := &layout{file: file, src: src, lines: []int{0}, positions: map[string]*keyPos{}}
+	l := &layout{file: file, src: src, lines: []int{0}, positions: map[string]*keyPos{}, files: newFileCache()}
 	for i := range len(src) {
 		if src[i] == '\n' {
 			l.lines = append(l.lines, i+1)

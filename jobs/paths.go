@@ -131,7 +131,7 @@ func (j *Job) CheckFiles(baseDir string) error {
 		case DataIDX:
 			data = checkDirectory
 		case DataTokens:
-			data = checkFileOrPattern
+			data = j.fileCache().checkFileOrPattern
 		}
 		check("train.model.weights", t.Model.Weights, checkFile)
 		check("train.data.path", t.Data.Path, data)
@@ -202,7 +202,7 @@ func checkExists(path string, directory bool) error {
 
 // checkFileOrPattern returns an error unless path is a file or its last part is a pattern that
 // matches a file. In directory names, "*" is literal.
-func checkFileOrPattern(path string) error {
+func (c *fileCache) checkFileOrPattern(path string) error {
 	err := checkFile(path)
 	dir, pattern := filepath.Dir(path), filepath.Base(path)
 	if err == nil || !strings.ContainsAny(pattern, `*?[\`) {
@@ -211,15 +211,5 @@ func checkFileOrPattern(path string) error {
 	if err := checkDirectory(dir); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("read directory %q: %w", dir, errors.Unwrap(err))
-	}
-	if !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		match, err := filepath.Match(pattern, e.Name())
-		return match && err == nil && checkFile(filepath.Join(dir, e.Name())) == nil
-	}) {
-		return fmt.Errorf("no file in %q matches %q", dir, pattern)
-	}
-	return nil
+	return c.checkPattern(dir, pattern)
 }
