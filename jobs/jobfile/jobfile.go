@@ -124,29 +124,27 @@ func (f *File) All() []*jobs.Job {
 // and checks that its files exist.
 func (f *File) check() error {
 	f.Site.Apply(f.Job)
-	found := f.Site.Lint(f.Job)
-	seen := map[string]bool{}
+	errs := diagnosticSet{what: "errors"}
+	errs.add(f.Site.Lint(f.Job))
 	for _, job := range f.All() {
 		if job != f.Job {
 			f.Site.Apply(job)
 		}
+		if errs.isFull() {
+			continue
+		}
 		var missing jobs.Diagnostics
 		if err := job.CheckFiles(f.Base); errors.As(err, &missing) {
-			for _, d := range missing {
-				// Report a file that all trials need only once.
-				if key := fmt.Sprint(d.Line, d.Column, d.Message); !seen[key] {
-					seen[key] = true
-					found = append(found, d)
-				}
-			}
+			errs.add(missing) // a file that all trials need only once
 		} else if err != nil {
 			return err
 		}
 	}
-	if len(found) > 0 {
+	if found := errs.list(); len(found) > 0 {
 		return found
 	}
-	if found, f.Warnings = f.checkValues(); len(found) > 0 {
+	found, warnings := f.checkValues()
+	if f.Warnings = warnings; len(found) > 0 {
 		return found
 	}
 	return nil

@@ -18,6 +18,10 @@ import (
 	"github.com/ddpbatch/ddpbatch/trainer/data"
 )
 
+// maxCounts is the maximum number of data sets whose samples are counted. The trials of a sweep can have thousands
+// of different ones, and each takes up to a second.
+const maxCounts = 16
+
 // checkValues checks the job file together with the site and this machine. It returns errors in
 // found, and warnings about values that are probably unintended in warnings.
 func (f *File) checkValues() (found, warnings jobs.Diagnostics) {
@@ -36,8 +40,9 @@ func (f *File) checkValues() (found, warnings jobs.Diagnostics) {
 		doubts.add(precisionWarnings(job, has, kernels, hasGPU()))
 		o := trainer.DataOptions(job.Train)
 		o.Path, o.EvalPath = resolved(f.Base, o.Path), resolved(f.Base, o.EvalPath)
+		o.Seed = 0             // the number of samples does not depend on it
 		n, known := counted[o] // trials of a sweep often share their data
-		if !known {
+		if !known && len(counted) < maxCounts {
 			n, _ = data.Count(context.Background(), o)
 			counted[o] = n
 		}
@@ -69,7 +74,7 @@ func (s *diagnosticSet) add(lists ...jobs.Diagnostics) {
 		for _, d := range list {
 			key := d
 			key.Source = "" // long, and determined by the line
-			if len(s.all) > jobs.MaxDiagnostics || s.seen[key] {
+			if s.isFull() || s.seen[key] {
 				continue
 			}
 			if s.seen == nil {
@@ -81,17 +86,22 @@ func (s *diagnosticSet) add(lists ...jobs.Diagnostics) {
 	}
 }
 
-// sorted returns the diagnostics by line and column. If there are more than the maximum, the last one
-// reports this.
-func (s *diagnosticSet) sorted() jobs.Diagnostics {
-	out := s.all
-	hasMore := len(out) > jobs.MaxDiagnostics
-	out = out[:min(len(out), jobs.MaxDiagnostics)]
-	slices.SortStableFunc(out, func(a, b jobs.Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
-	if hasMore {
-		out = append(out, jobs.Diagnostic{File: out[0].File, Message: "and more " + s.what})
+// isFull reports whether the set has more than the maximum number of diagnostics.
+func (s *diagnosticSet) isFull() bool { return len(s.all) > jobs.MaxDiagnostics }
+
+// list returns the diagnostics in the order in which they were added. If there are more than the maximum, the
+// last one reports this.
+func (s *diagnosticSet) list() jobs.Diagnostics {
+	if !s.isFull() {
+		return s.all
 	}
-	return out
+	return append(s.all[:jobs.MaxDiagnostics:jobs.MaxDiagnostics], jobs.Diagnostic{File: s.all[0].File, Message: "and more " + s.what})
+}
+
+// sorted returns the diagnostics like list, by line and column.
+func (s *diagnosticSet) sorted() jobs.Diagnostics {
+	slices.SortStableFunc(s.all[:min(len(s.all), jobs.MaxDiagnostics)], func(a, b jobs.Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
+	return s.list()
 }
 
 // writerWarnings returns warnings about a job file or a program that every user can change or replace.
