@@ -60,9 +60,12 @@ func (p *program) checkFallbackDir(required bool, files ...string) error {
 }
 
 // commandFiles returns the words of a command that can be names of files: those with a slash or a dot,
-// and the module after -m. A first word without a slash is in PATH, unless startsScript is set.
+// values with them in words such as --config=FILE, and the module after -m. A first word without a slash is in PATH, unless startsScript is set.
 func commandFiles(argv []string, startsScript bool) (files []string) {
 	for i, word := range argv {
+		if _, value, ok := strings.Cut(word, "="); ok && strings.ContainsAny(value, "/.") {
+			files = append(files, value)
+		}
 		switch {
 		case i > 0 && argv[i-1] == "-m":
 			module, _, _ := strings.Cut(word, ".")
