@@ -23,6 +23,20 @@ func TestReadFailureLimitsRanks(t *testing.T) {
 	}
 }
 
+// TestReadFailureLimitsSize checks that a file of another user is not read beyond the limit.
+func TestReadFailureLimitsSize(t *testing.T) {
+	dir := rundir.Dir{Path: t.TempDir()}
+	const text = `{"exit":1}`
+	for _, size := range []int{maxFailure, maxFailure + 1} {
+		if err := os.WriteFile(dir.Failure(), []byte(strings.Repeat(" ", size-len(text))+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadFailure(dir); (err == nil) != (size <= maxFailure) {
+			t.Errorf("%d bytes: got %v, the limit is %d", size, err, maxFailure)
+		}
+	}
+}
+
 // TestReadFailureLimitsTexts checks that the texts of another user's file are short, and that they
 // remain valid after a cut.
 func TestReadFailureLimitsTexts(t *testing.T) {

@@ -39,6 +39,63 @@ func TestListsAreLimited(t *testing.T) {
 	}
 }
 
+// TestSizesAreLimited checks the maximum sizes of files that another user may own. A file that is too large is
+// cut, so its value is at its end.
+func TestSizesAreLimited(t *testing.T) {
+	d := Dir{Path: t.TempDir()}
+	for _, tt := range []struct {
+		file, text string
+		limit      int
+		read       func() bool
+	}{
+		{liveName, `{"phase":"training"}`, maxLive, func() bool { _, ok := d.ReadLive(); return ok }},
+		{networkName, `{"hosts":[]}`, maxNetwork, func() bool { _, err := d.ReadNetwork(); return err == nil }},
+	} {
+		for _, size := range []int{tt.limit, tt.limit + 1} {
+			if err := os.WriteFile(filepath.Join(d.Path, tt.file), []byte(strings.Repeat(" ", size-len(tt.text))+tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if ok := tt.read(); ok != (size <= tt.limit) {
+				t.Errorf("%s with %d bytes: got success %v, the limit is %d", tt.file, size, ok, tt.limit)
+			}
+		}
+	}
+}
+
+// TestEndOfAttempts checks that only the end of a long attempts.jsonl is read.
+func TestEndOfAttempts(t *testing.T) {
+	d := Dir{Path: t.TempDir()}
+	const first, last = `{"event":"begin","attempt":1}` + "\n", `{"event":"begin","attempt":2}` + "\n"
+	for size, want := range map[int]int{maxAttempts: 2, maxAttempts + 1: 1} {
+		blank := strings.Repeat(strings.Repeat(" ", 1023)+"\n", maxAttempts/1024)[len(first)+len(last)+maxAttempts-size:]
+		if err := os.WriteFile(d.Attempts(), []byte(first+blank+last), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		events, err := d.ReadAttempts()
+		if err != nil || len(events) != want || events[len(events)-1].Attempt != 2 {
+			t.Errorf("%d bytes: got %v, %v, want %d events", size, events, err, want)
+		}
+	}
+}
+
+// TestMeasurementsAreLimited checks the total size of the measurements that are read. One file may exceed it.
+func TestMeasurementsAreLimited(t *testing.T) {
+	d := mustCreate(t)
+	const size = 1 << 20
+	for node := range maxUsageBytes/size + 3 {
+		if err := d.WriteUsage(1, node, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(d.Usage(1, node), size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := d.ReadUsage(size)
+	if err != nil || len(files) != maxUsageBytes/size+1 {
+		t.Errorf("got %d files, %v, want %d", len(files), err, maxUsageBytes/size+1)
+	}
+}
+
 // TestHasCheckpointsFollowsOwnLinks checks that a link of a different user is not followed.
 func TestHasCheckpointsFollowsOwnLinks(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -200,6 +200,33 @@ func TestListOmitsLinksOfOthers(t *testing.T) {
 	}
 }
 
+// TestMetricsOfAForeignSweepAreLimited checks the total size of the metrics in a sweep of another user that a
+// command reads, which can be links to one sparse file.
+func TestMetricsOfAForeignSweepAreLimited(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("requires root")
+	}
+	sweep := newSweep(t, &Store{Dir: t.TempDir()}, 2, 0)
+	for i := range 2 {
+		metrics := sweep.Dir.Element(i).Metrics()
+		if err := errors.Join(os.WriteFile(metrics, nil, 0o644), os.Truncate(metrics, maxForeignMetrics/2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chown(sweep.Dir.Path, 61001, -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := sweep.CheckSweepSize(); err != nil {
+		t.Errorf("%d bytes of metrics: %v", int64(maxForeignMetrics), err)
+	}
+	if err := os.Truncate(sweep.Dir.Element(0).Metrics(), maxForeignMetrics/2+1); err != nil {
+		t.Fatal(err)
+	}
+	if err := sweep.CheckSweepSize(); err == nil || !strings.Contains(err.Error(), "too large") {
+		t.Errorf("more than %d bytes of metrics: got %v", int64(maxForeignMetrics), err)
+	}
+}
+
 // TestFindDoesNotWaitForPipe checks a FIFO with the name of a run, which another user may have created in
 // the current directory.
 func TestFindDoesNotWaitForPipe(t *testing.T) {

@@ -75,6 +75,20 @@ func TestEmbeddedSearchPaths(t *testing.T) {
 	}
 }
 
+// TestProfilesAreLimited checks the maximum size of a profile.
+func TestProfilesAreLimited(t *testing.T) {
+	dir := t.TempDir()
+	const profile = "title = \"here\"\nsources = [\"https://example.org/\"]\nread = \"2026-01-31\"\n#"
+	for _, size := range []int{maxProfile, maxProfile + 1} {
+		if err := os.WriteFile(filepath.Join(dir, "large.toml"), []byte(profile+strings.Repeat("#", size-len(profile))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (Finder{Dirs: []string{dir}}).Find("large", dir); errors.Is(err, safefile.ErrTooLarge) != (size > maxProfile) {
+			t.Errorf("%d bytes: got %v, the limit is %d", size, err, maxProfile)
+		}
+	}
+}
+
 // TestFind checks the order of directories and built-in profiles, and the errors for missing and
 // invalid profiles.
 func TestFind(t *testing.T) {
