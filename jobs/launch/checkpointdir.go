@@ -18,7 +18,7 @@ import (
 // makeCheckpointDir creates the directory for the program's checkpoints, and returns its path. The
 // program resumes from the files in it, and PyTorch's files can run code. Therefore an existing
 // directory must belong to this user or root, and must not be writable by every user. Say receives a
-// warning if a group of this user can write to it.
+// warning if a group of this user can write to it, and if another user can replace it.
 func makeCheckpointDir(c *jobs.Command, d rundir.Dir, runID string, say func(string)) (string, error) {
 	path := c.CheckpointDirIn(d.Path, runID)
 	if path == "" {
@@ -44,7 +44,16 @@ func makeCheckpointDir(c *jobs.Command, d rundir.Dir, runID string, say func(str
 		say(fmt.Sprintf("warning: members of your group can change the checkpoints in %q, which could run code in this job; run `chmod g-w %s` if they must not",
 			path, jobs.ShellQuote(path)))
 	}
+	warnPreparedDir(path, say)
 	return path, nil
+}
+
+// warnPreparedDir warns if another user can replace a checkpoint directory that the checks accept, for example
+// in a directory of a member of a group in a place such as /tmp.
+func warnPreparedDir(path string, say func(string)) {
+	if e, ok := rundir.PreparedAbove(path); ok {
+		say(fmt.Sprintf("warning: the checkpoints in %q could run code in this job: %s; set command.checkpoint_dir to a different directory if that user must not", path, e))
+	}
 }
 
 // createCheckpointDir creates the directory and its parents. The umask decides who can read it.

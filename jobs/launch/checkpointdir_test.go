@@ -138,6 +138,64 @@ func TestCheckpointDirOfAGroup(t *testing.T) {
 	}
 }
 
+// TestCheckpointDirThatAnotherUserPrepared checks the warning about a directory of another user in a place such as
+// /tmp that is accepted: it is writable for a group of this user, or this user owns the directory in between.
+func TestCheckpointDirThatAnotherUserPrepared(t *testing.T) {
+	needsRoot(t)
+	const shared = 61098
+	groups, err := syscall.Getgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setgroups([]int{shared}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Setgroups(groups) })
+	for _, tt := range []struct {
+		name  string
+		above os.FileMode // of the directory around the prepared one
+		owner int
+		path  string // below the prepared directory
+		warn  bool
+	}{
+		{"of a member of the group", 0o777 | os.ModeSticky, otherID, "ab", true},
+		{"with an own directory in between", 0o777 | os.ModeSticky, otherID, "own/ab", true},
+		{"of this user", 0o777 | os.ModeSticky, os.Geteuid(), "ab", false},
+		{"not in a public place", 0o755, otherID, "ab", false},
+	} {
+		public := t.TempDir()
+		prepared := filepath.Join(public, "ckpt")
+		path := filepath.Join(prepared, tt.path)
+		err := errors.Join(os.Chmod(public, tt.above), os.Mkdir(prepared, 0o700), os.Chown(prepared, tt.owner, shared), os.Chmod(prepared, 0o770))
+		if dir := filepath.Dir(path); dir != prepared {
+			err = errors.Join(err, os.Mkdir(dir, 0o700))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for where, use := range map[string]func(say func(string)) error{
+			"launcher": func(say func(string)) error {
+				_, err := makeCheckpointDir(&jobs.Command{CheckpointDir: jobs.Text(path)}, newRun(t), "ab", say)
+				return err
+			},
+			"another node": func(say func(string)) error {
+				r := &Rank{Info: RankInfo{Rank: 1, WorldSize: 2, NodeRank: 1, Nodes: 2}, dir: newRun(t), say: say,
+					job: &jobs.Job{Command: &jobs.Command{CheckpointDir: jobs.Text(path)}}}
+				environ := []string{LauncherVariable + "=127.0.0.1:1", programCheckpoints + "=" + path}
+				return r.setContext(func(string, string) {}, lookupIn(environ), lookupIn(nil))
+			},
+		} {
+			warnings := ""
+			if err := use(func(line string) { warnings += line }); err != nil {
+				t.Errorf("%s: %s: %v", tt.name, where, err)
+			}
+			if warned := strings.Contains(warnings, "user 61099 can replace it"); warned != tt.warn {
+				t.Errorf("%s: %s: got warnings %q, want one: %v", tt.name, where, warnings, tt.warn)
+			}
+		}
+	}
+}
+
 // TestCheckpointDirOnAnotherNode checks that a rank does not use a directory of another user on a node other
 // than the launcher's, and leaves no directory for another user to create.
 func TestCheckpointDirOnAnotherNode(t *testing.T) {

@@ -136,6 +136,9 @@ func (r *Rank) setContext(set func(name, value string), lookup, given func(strin
 			if err := checkLocalCheckpointDir(path); err != nil {
 				return err
 			}
+			if r.Info.NodeRank > 0 && r.Info.LocalRank == 0 && r.job.Command.CheckpointDir != "" {
+				warnPreparedDir(path, r.say) // the launcher has checked its own node
+			}
 		}
 	} else {
 		record, err := r.dir.ReadRecord()

@@ -197,6 +197,25 @@ func isPrepared(dir string) bool {
 	return false
 }
 
+// PreparedAbove returns the outermost directory above path that another user owns in a public directory, such as
+// /tmp. That user can replace the file or directory at path. [CheckParent] accepts the directory if it is
+// writable for a group of this user, or if the innermost directory above path belongs to this user: both are
+// common for the directories of projects.
+func PreparedAbove(path string) (e Exposure, ok bool) {
+	dirs, _ := safefile.Above(path) // a missing name is an error of the check before
+	for _, dir := range dirs {
+		info, err := os.Lstat(dir)
+		around, aroundErr := os.Stat(filepath.Dir(dir))
+		if err != nil || aroundErr != nil || !info.IsDir() || !isPublic(around) {
+			continue
+		}
+		if e, ok := exposureOf(dir, info); ok && e.foreign {
+			return e, true
+		}
+	}
+	return e, false
+}
+
 // CheckLinks returns an error if a link of another user leads to the file or directory at path, and the link
 // is in a directory in which every user can create files, such as /tmp, or in a directory that this user has
 // prepared there. Its owner can replace it at any time.
