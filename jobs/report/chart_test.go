@@ -2,9 +2,12 @@ package report
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,6 +107,17 @@ func FuzzFigures(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestLargeMetricsAreRejected checks that a report does not read metrics of another user without a limit.
+func TestLargeMetricsAreRejected(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, maxMetrics+1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readMetrics(path); err == nil || !strings.Contains(err.Error(), "1024 MiB") {
+		t.Errorf("got %v, want the limit", err)
+	}
 }
 
 // TestFiguresAreThinned checks that the memory for records is limited, because another user
