@@ -44,7 +44,8 @@ If the script has arguments, as in "sbatch train.sbatch a b", add --arg a --arg 
 If a job file cannot do the same as the script, for example because of a loop, it also
 writes a batch script with the name of the job file, such as job.sbatch: the script, in
 which only the line that starts the program uses "ddpbatch launch". If that is the name
-of the original, the name is job-ddpbatch.sbatch.`
+of the original, the name is job-ddpbatch.sbatch. If that line cannot be replaced, the job
+runs the original script.`
 }
 
 func (c *initCmd) Run(_ context.Context, p *program) error {
@@ -156,7 +157,10 @@ func (c *initCmd) text(p *program) ([]byte, sbatch.Result, fs.FileMode, error) {
 			return nil, sbatch.Result{}, 0, exitError{exitUsage, fmt.Errorf("read batch script: %w", err)}
 		}
 		options := p.scriptOptions(c.Site, c.Wrap)
-		options.Args = c.Args
+		options.Args, options.Path = c.Args, c.From
+		if !filepath.IsLocal(c.From) {
+			options.Path = p.abs(c.From)
+		}
 		result, err := sbatch.Read(filepath.Base(c.From), src, options)
 		if err != nil {
 			return nil, sbatch.Result{}, 0, err

@@ -95,6 +95,7 @@ func diffLines(want, got string) string {
 type differential struct {
 	bash, bin, functions string
 	site                 *sites.Profile
+	original             []byte // script that is compared
 }
 
 func newDifferential(t *testing.T, bash string) *differential {
@@ -121,10 +122,15 @@ func newDifferential(t *testing.T, bash string) *differential {
 	return d
 }
 
-// compare returns the result for a script with arguments: "equal", "wrapped", or "told".
+// originalName is the name of the file with the script that a job may run.
+const originalName = "original.sh"
+
+// compare returns the result for a script with arguments: "equal", "kept" if the job runs the script itself, "wrapped", or
+// "told".
 func (d *differential) compare(t *testing.T, name string, src []byte, args []string) string {
 	options := testOptions
-	options.Args = args
+	options.Args, options.Path = args, originalName
+	d.original = src
 	result, err := Read(name, src, options)
 	if err != nil {
 		t.Fatal(err)
@@ -158,6 +164,9 @@ func (d *differential) compare(t *testing.T, name string, src []byte, args []str
 		if fromJob != want {
 			show("job file", fromJob)
 			return "failed"
+		}
+		if slices.ContainsFunc(job.Command.Argv, func(a jobs.Text) bool { return filepath.Base(string(a)) == originalName }) {
+			return "kept"
 		}
 		return "equal"
 	}
@@ -219,7 +228,11 @@ func plan(job *jobs.Job) string {
 	}
 	var argv []string
 	for _, a := range job.Command.Argv {
-		argv = append(argv, quoteWord(strings.ReplaceAll(string(a), "{array_task}", task)))
+		word := quoteWord(strings.ReplaceAll(string(a), "{array_task}", task))
+		if word == "/home/ada/project/"+originalName {
+			word = `"$SANDBOX"` + word
+		}
+		argv = append(argv, word)
 	}
 	if job.Command.Launcher == jobs.LauncherTorchrun {
 		argv = append([]string{"torchrun", "--nproc_per_node", strconv.Itoa(job.TasksPerNode())}, argv...)
@@ -250,7 +263,12 @@ func plan(job *jobs.Job) string {
 		}
 	}
 	line("copies=%d nodes=%d", copies, nodes)
-	line("start %s", strings.Join(argv, " "))
+	if job.RunsOnce() { // with the variables of the batch script
+		line("export COPIES=$copies NODES=$nodes")
+		line("%s", strings.Join(argv, " "))
+	} else {
+		line("start %s", strings.Join(argv, " "))
+	}
 	return b.String()
 }
 
@@ -314,6 +332,9 @@ func (d *differential) run(t *testing.T, script []byte, plan string, env map[str
 		if err := os.Symlink(filepath.Join(d.bin, "standin"), filepath.Join(project, name)); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.WriteFile(filepath.Join(project, originalName), d.original, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	file, planFile, record := filepath.Join(sandbox, "script"), filepath.Join(sandbox, "plan"), filepath.Join(sandbox, "record")
 	var profile []byte // the stand-ins record a login shell like commands that read its files
@@ -388,7 +409,7 @@ func sortLines(record string) string {
 // output of the program are empty, because the stand-ins print nothing.
 func writtenFiles(t *testing.T, sandbox string) string {
 	t.Helper()
-	given := []string{"script", "plan", "record", "home/ada/project/env.sh", "home/ada/project/conf/env.sh", "home/ada/project/params.txt"}
+	given := []string{"script", "plan", "record", "home/ada/project/env.sh", "home/ada/project/conf/env.sh", "home/ada/project/params.txt", "home/ada/project/" + originalName}
 	var b strings.Builder
 	err := filepath.WalkDir(sandbox, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {

@@ -82,6 +82,7 @@ func (r *reader) readDirectives(src []byte) {
 			r.components++
 		case isDirective && r.components > 0: // of another component
 		case isDirective:
+			r.directives = true
 			r.convertOptions(number, splitWords(rest))
 		case s == "" || s[0] == '#':
 		default:

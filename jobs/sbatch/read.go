@@ -8,14 +8,15 @@
 //     reports the difference.
 //   - If there is such a note, Result.Script is the script itself, in which only the command
 //     that starts the program is replaced by `ddpbatch launch`. A script that cannot be changed
-//     this way has no Result.Script.
+//     this way has no Result.Script. If its directives have equivalent keys, the job runs the script
+//     itself, once.
 //   - A recognized secret is in no job file and in no note. Result.Script is a copy of the
 //     script, with its secrets.
 //
 // Read converts in this order: the directives (directives.go); the search for the program (find.go);
 // the commands before it, as steps of the setup (setup.go); the command that starts it (launch.go),
 // with the layout of the ranks (layout.go) and the program's arguments (arguments.go); the notes and
-// the job file (finish.go, job.go); and Result.Script (wrap.go). The values of words are in values.go.
+// the job file (finish.go, job.go); and Result.Script (wrap.go) or a job that runs the script (keep.go). The values of words are in values.go.
 //
 // The package does not run any part of the script, and it does not guess values that are known
 // only to a shell on the node. If the command contains such a value, it becomes a shell command
@@ -53,6 +54,7 @@ type Options struct {
 	User string // user name, which replaces $USER
 	Dir  string // directory from which the user submits the script
 	Wrap bool   // return Result.Script in any case
+	Path string // path of the script from Dir; without it, no job runs the script itself
 
 	Args []string // arguments of the script, $1 and so on
 }
@@ -197,6 +199,12 @@ func Read(name string, src []byte, options Options) (Result, error) {
 		r.removeArguments() // the wrapped script has its own
 		result.Script = r.wrap(program, others)
 	}
+	hasProgram := program != nil || slices.ContainsFunc(file.Stmts, func(s *syntax.Stmt) bool { return !r.isHarmless(s) }) // such as eval
+	if hasProgram && result.Changes() > 0 && (result.Script == nil || isOtherShell(interpreter(src))) {
+		if kept, ok := keepScript(name, src, options, result.Notes); ok {
+			return kept, nil
+		}
+	}
 	return result, nil
 }
 
@@ -235,6 +243,7 @@ type reader struct {
 	givenArgs        bool                       // whether the setup has the arguments of the script
 	setsArguments    bool                       // whether the script sets its own arguments
 	attributed       map[string]bool            // variables with an attribute, as in declare -l, which changes their values
+	directives       bool                       // whether the script has directives that sbatch reads
 	stepSignal       directive                  // --signal without B:, which only steps receive
 	components       int                        // number of components of a heterogeneous job after the first
 	vars             map[string]expand.Variable // known values of the script's variables
