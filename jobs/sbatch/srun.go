@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"mvdan.cc/sh/v3/syntax"
+
 	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
@@ -133,7 +135,31 @@ func unknownOption(a arg) (name string, ok bool) {
 // "-", so that it is the program.
 func plainWord(a arg) bool {
 	text := strings.TrimPrefix(sourceText(a.word), `"`)
-	return a.startsProgram || strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "~") || strings.HasSuffix(strings.Trim(text, `"`), ".sh") || strings.HasSuffix(strings.Trim(text, `"`), ".py") || strings.HasSuffix(strings.Trim(text, `"`), "/python")
+	return a.startsProgram || startsDirectory(a.word) || isSearch().MatchString(strings.TrimSuffix(text, `"`)) || strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "~") || strings.HasSuffix(strings.Trim(text, `"`), ".sh") || strings.HasSuffix(strings.Trim(text, `"`), ".py") || strings.HasSuffix(strings.Trim(text, `"`), "/python")
+}
+
+// isSearch matches a search for a program in PATH.
+var isSearch = lazyregexp.New(`^\$\((?:which|command -v|type -p) [\w.-]+\)$`)
+
+// startsDirectory reports whether a word is a path below a directory in a variable, as in $ENV/bin/python. An option
+// does not have a variable at its start.
+func startsDirectory(w *syntax.Word) bool {
+	parts := w.Parts
+	if q, ok := parts[0].(*syntax.DblQuoted); ok {
+		parts = append(slices.Clone(q.Parts), parts[1:]...)
+	}
+	if len(parts) < 2 {
+		return false
+	}
+	p, isVariable := parts[0].(*syntax.ParamExp)
+	path, isLiteral := parts[1].(*syntax.Lit)
+	return isVariable && p.Param != nil && isPlainName(p.Param.Value) && p.Exp == nil && p.Index == nil && isLiteral && strings.HasPrefix(path.Value, "/") && !hasNode(w, isListExpansion)
+}
+
+// isListExpansion reports whether a part of a word may expand to several words also in quotes.
+func isListExpansion(n syntax.Node) bool {
+	p, ok := n.(*syntax.ParamExp)
+	return ok && (p.Index != nil || p.Param != nil && p.Param.Value == "@")
 }
 
 // requestOptions are options of srun that request nodes, if the script has no directives.
