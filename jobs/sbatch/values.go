@@ -204,6 +204,7 @@ func (r *reader) word(w *syntax.Word) (value string, known bool) {
 // expand expands a word, and reports whether all of it is known. With literal, it does not split the
 // value. It runs no command, and it bounds the work and the size of the result.
 func (r *reader) expand(w *syntax.Word, literal bool) (list []string, known bool) {
+	w = r.replacePwd(w)
 	x := r.inspect(w)
 	if !x.possible || expandsDifferently(w, literal) {
 		return nil, false
@@ -245,6 +246,39 @@ func (r *reader) expand(w *syntax.Word, literal bool) (list []string, known bool
 		r.defaults[name] = true
 	}
 	return list, true
+}
+
+// replacePwd returns a word with $PWD instead of $(pwd), if the directory is known.
+func (r *reader) replacePwd(w *syntax.Word) *syntax.Word {
+	if _, known := r.knownString("PWD"); !known || !hasNode(w, isPwd) || r.functions["pwd"] != nil {
+		return w
+	}
+	replace := func(parts []syntax.WordPart) []syntax.WordPart {
+		parts = slices.Clone(parts)
+		for i, p := range parts {
+			if isPwd(p) {
+				parts[i] = &syntax.ParamExp{Param: &syntax.Lit{Value: "PWD"}}
+			}
+		}
+		return parts
+	}
+	parts := replace(w.Parts)
+	for i, p := range parts {
+		if q, ok := p.(*syntax.DblQuoted); ok {
+			parts[i] = &syntax.DblQuoted{Left: q.Left, Right: q.Right, Dollar: q.Dollar, Parts: replace(q.Parts)}
+		}
+	}
+	return &syntax.Word{Parts: parts}
+}
+
+// isPwd reports whether a part of a word is $(pwd).
+func isPwd(n syntax.Node) bool {
+	c, ok := n.(*syntax.CmdSubst)
+	if !ok || len(c.Stmts) != 1 || c.TempFile || c.ReplyVar {
+		return false
+	}
+	call := simpleCommand(&syntax.File{Stmts: c.Stmts})
+	return call != nil && len(call.Args) == 1 && call.Args[0].Lit() == "pwd"
 }
 
 // assignmentLike matches the start of an argument such as out=~/runs, in which bash expands ~.
