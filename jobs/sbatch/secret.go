@@ -172,9 +172,13 @@ var unquote = strings.NewReplacer(`"`, "", "'", "", `\`, "")
 // defaultValue matches an expansion with a default, such as ${MAX_TOKENS:-512}.
 var defaultValue = lazyregexp.New(`\$\{(\w+):?-([^${}]*)\}`)
 
+// fileContent matches a command that prints a file, as in $(cat ~/token).
+var fileContent = lazyregexp.New("\\$\\((?:cat |<) *[\\w./~${}-]+\\)|`cat [\\w./~${}-]+`")
+
 // splitFields splits a text into words at blanks and at the punctuation of shells and JSON. It writes the
-// default of a variable as a word and as an assignment.
+// default of a variable as a word and as an assignment, and a command that prints a file as a variable.
 func splitFields(text string) []string {
+	text = fileContent().ReplaceAllLiteralString(text, "$FILE")
 	text = defaultValue().ReplaceAllStringFunc(text, func(s string) string {
 		m := defaultValue().FindStringSubmatch(s)
 		if m[2] == "" {
@@ -208,11 +212,19 @@ func namesSecret(words []string) bool {
 		case passwordOf(credentials(word, next)) != "":
 			return true
 		case next == "":
-		case word == "login" && !slices.Contains(words, "--password-stdin") || word == "sshpass":
+		case word == "login" && mayShowPassword(words[i+1:]) || word == "sshpass":
 			return true
 		}
 	}
 	return false
+}
+
+// loginWord matches an option without a value, and a variable.
+var loginWord = lazyregexp.New(`^(?:-[A-Za-z]|--[a-z][a-z-]*|\$\w+|\$\{\w+\})$`)
+
+// mayShowPassword reports whether a word behind login may be a password.
+func mayShowPassword(words []string) bool {
+	return !slices.Contains(words, "--password-stdin") && slices.ContainsFunc(words, func(w string) bool { return !loginWord().MatchString(w) })
 }
 
 // credentials returns the user and the password from an option of curl.
@@ -283,7 +295,7 @@ func (r *reader) isSuspicious(text string) bool {
 		if !last && len(word) > 4 && strings.ToLower(word) == word && isSecretName(word) && isSecret(word, words[i+1]) && !isProse(word, words[i+1]) {
 			return true
 		}
-		if !last && (word == "login" && !slices.Contains(words, "--password-stdin") || word == "sshpass") {
+		if !last && (word == "login" && mayShowPassword(words[i+1:]) || word == "sshpass") {
 			return true
 		}
 	}

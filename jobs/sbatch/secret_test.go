@@ -258,3 +258,38 @@ func TestReadHidesSecretsUsedElsewhere(t *testing.T) {
 		})
 	}
 }
+
+// TestFilesOfSecrets checks that the setup reads a secret from a file as the script does, but keeps no value of a secret.
+func TestFilesOfSecrets(t *testing.T) {
+	for _, c := range []struct {
+		lines string
+		want  string // in the job file; empty if a note changes what runs or setup.secrets has the name
+	}{
+		{"export HF_TOKEN=$(cat ~/.hf_token)", `export HF_TOKEN=$(cat ~/.hf_token)`},
+		{"export HF_TOKEN=\"$(< $HOME/token)\"", `export HF_TOKEN=\"$(<$HOME/token)\"`},
+		{"hf_token=`cat $HOME/token.txt`\nhuggingface-cli login --token $hf_token", `huggingface-cli login --token $hf_token`},
+		{"wandb login $WANDB_API_KEY", `wandb login $WANDB_API_KEY`},
+		{"export HF_TOKEN=$(cat <<< canary)", ""},
+		{"export HF_TOKEN=$(echo canary)", ""},
+		{"export HF_TOKEN=canary$(cat token)", ""},
+		{"huggingface-cli login --token canary", ""},
+		{"huggingface-cli login --token=canary", ""},
+		{"docker login -uada -pcanary", ""},
+		{"wandb login --relogin canary", ""},
+	} {
+		t.Run(c.lines, func(t *testing.T) {
+			got, err := Read("job.sh", []byte("#!/bin/bash\n#SBATCH --ntasks=1\nsource ~/.bashrc\n"+c.lines+"\nsrun python train.py\n"), testOptions)
+			if err != nil {
+				t.Fatal(err)
+			}
+			job, err := jobs.Parse("job.toml", got.TOML)
+			if err != nil {
+				t.Fatal(err)
+			}
+			isNoted := got.Changes() > 0 || len(job.Setup.Secrets.Names) > 0
+			if text := string(got.TOML); !strings.Contains(text, c.want) || strings.Contains(text, "canary") || isNoted != (c.want == "") {
+				t.Errorf("got notes %+v and\n%s\nwant %q", got.Notes, text, c.want)
+			}
+		})
+	}
+}

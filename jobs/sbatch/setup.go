@@ -703,11 +703,19 @@ func (r *reader) noteUnknown(line int, name, text string, uses []string) bool {
 	case isManaged(name):
 		r.keepManaged(line, name, text, text, uses)
 		return true
-	case isSecretName(name):
+	case isSecretName(name) && !isFileContent(text):
 		r.moveToSecrets(line, name, "")
 		return true
 	}
 	return false
+}
+
+// isFileContent reports whether an assignment sets a variable to the content of a file. The job file then has only the
+// path.
+func isFileContent(assignment string) bool {
+	_, value, _ := strings.Cut(assignment, "=")
+	value = unquote.Replace(value)
+	return value != "" && fileContent().FindString(value) == value
 }
 
 // A setupCall is a simple command before the program, such as module load.
