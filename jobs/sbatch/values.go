@@ -112,7 +112,7 @@ func (r *reader) inspect(w *syntax.Word) inspection {
 			}
 			if hasDefault(n) && !known {
 				switch {
-				case isSlurmVariable(name) && !r.isUnset(name), r.scriptVars[name], !isPlainName(name) && !r.isUnset(name), r.secretDefault(n), strings.HasSuffix(name, "PATH"), r.setupMaySet(name): // modules set PATH variables
+				case isSlurmVariable(name) && !r.isUnset(name), r.scriptVars[name], !isPlainName(name) && !r.isUnset(name), r.secretDefault(n), searchPath().MatchString(name), strings.HasSuffix(name, "PATH") && r.setupChangesEnvironment(), r.setupMaySet(name):
 					x.possible = false
 				default:
 					x.environ.unset[name] = true
@@ -145,6 +145,9 @@ func (r *reader) isUnset(name string) bool {
 	return false
 }
 
+// searchPath matches variables with lists of directories, which the environment usually has.
+var searchPath = lazyregexp.New(`^(?:PATH|(?:\w*_)?(?:LIBRARY|INCLUDE|PKG_CONFIG|PLUGIN|SCHEDULER|TUNER)_PATH|[A-Z0-9]*PATH)$`)
+
 // changesEnvironment matches setup commands that export variables.
 var changesEnvironment = lazyregexp.New(`\b(?:module|ml|source|conda|mamba|micromamba)\b|(?:^|[;&|] *)\. `)
 
@@ -152,7 +155,12 @@ var changesEnvironment = lazyregexp.New(`\b(?:module|ml|source|conda|mamba|micro
 // shell then knows whether a default applies.
 func (r *reader) setupMaySet(name string) bool {
 	isEnvironment := environmentName().MatchString(name) || slices.ContainsFunc(words("_HOME _ROOT _PREFIX _VERSION"), func(end string) bool { return strings.HasSuffix(name, end) })
-	return r.foreign && isPlainName(name) || isEnvironment && slices.ContainsFunc(r.steps, func(s step) bool {
+	return r.foreign && isPlainName(name) || isEnvironment && r.setupChangesEnvironment()
+}
+
+// setupChangesEnvironment reports whether a step before loads a module or an environment.
+func (r *reader) setupChangesEnvironment() bool {
+	return slices.ContainsFunc(r.steps, func(s step) bool {
 		return s.kind == stepModule || s.kind == stepConda || s.kind == stepVenv || s.kind == stepRun && changesEnvironment().MatchString(s.text)
 	})
 }
