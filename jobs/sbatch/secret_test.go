@@ -104,6 +104,8 @@ func TestIsSecret(t *testing.T) {
 		{name: "COMMENT", value: "Key=Monitoring,Value=ON"},
 		{name: "CODE", value: "log.event(key=constants.CACHE_CLEAR)"},
 		{name: "EOS_TOKEN", value: "</s>"},
+		{name: "placeholder_token", value: "<cat-toy>"},
+		{name: "--initializer_token", value: "toy"},
 		{name: "PAD_TOKEN_ID", value: "50256"},
 		{name: "AUTHOR", value: "Ada"},
 		{name: "GIT_AUTHOR_NAME", value: "Ada"},
