@@ -256,6 +256,12 @@ func (r *reader) prepare(list []*syntax.Stmt) {
 			}
 			r.statusStep = 0 // $? in the body is the exit status of the command before the call
 			r.run(s)
+		case *syntax.IfClause:
+			if name := requiredArgument(s, c); name != "" && r.lacksArguments() {
+				r.note(0, "$"+name, defaultReason)
+			} else {
+				r.prepareNested(s)
+			}
 		case nil:
 			if slices.ContainsFunc(s.Redirs, writesFile) {
 				r.run(s)
@@ -268,6 +274,22 @@ func (r *reader) prepare(list []*syntax.Stmt) {
 		}
 	}
 }
+
+// requiredArgument returns the parameter in a condition that is false without arguments of the script, such as
+// `if [ $# -gt 0 ]` and `if [ -n "$1" ]` without else. It returns an empty string for other statements.
+func requiredArgument(s *syntax.Stmt, c *syntax.IfClause) string {
+	if len(s.Redirs) > 0 || s.Background || s.Negated || c.Else != nil || len(c.Cond) != 1 {
+		return ""
+	}
+	m := argumentTest().FindStringSubmatch(sourceText(c.Cond[0]))
+	if m == nil {
+		return ""
+	}
+	return cmp.Or(m[1], "#")
+}
+
+// argumentTest matches a condition that is false without arguments.
+var argumentTest = lazyregexp.New(`^\[\[? (?:-n "\$\{?([1-9])\}?"|"?\$\{?#\}?"? (?:-gt [0-9]{1,3}|-g[et] [1-9]|-ne 0|-eq [1-9])) \]\]?$`)
 
 // isStatement reports whether a step runs a statement of the script, and nothing else.
 func (r *reader) isStatement(s step, stmt *syntax.Stmt) bool {
