@@ -104,7 +104,7 @@ func (r *reader) readComments(src []byte) {
 		code := bytes.TrimSpace(line)
 		isComment := bytes.HasPrefix(code, []byte("#"))
 		endsWithBackslash := bytes.HasSuffix(line, []byte(`\`))
-		if comment > 0 && len(code) > 0 && !isComment {
+		if comment > 0 && len(code) > 0 && (!isComment || strings.HasSuffix(text, `#\`)) { // the parser joins #\ and the next line
 			r.change(comment, text, "the comment ends the command: write it on a line of its own before the command")
 			comment = 0
 		}
