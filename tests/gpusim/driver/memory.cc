@@ -42,11 +42,14 @@ static void give_back(uintptr_t p, size_t n) {
 // shadow returns the shadow byte of the first byte of an allocation.
 static unsigned char *shadow(uintptr_t p, size_t n) { return reinterpret_cast<unsigned char *>(p + pages(n)); }
 
-std::vector<Memory> memory_of(Device *d) {
+std::shared_ptr<const std::vector<Memory>> memory_of(Device *d) {
   std::lock_guard<std::mutex> hold(d->mutex);
-  std::vector<Memory> all;
-  for (auto &piece : d->pieces) all.push_back({piece.first, piece.second, shadow(piece.first, piece.second)});
-  return all;
+  if (!d->memory) {
+    auto all = std::make_shared<std::vector<Memory>>();
+    for (auto &piece : d->pieces) all->push_back({piece.first, piece.second, shadow(piece.first, piece.second)});
+    d->memory = std::move(all);
+  }
+  return d->memory;
 }
 
 // shadow_at returns the shadow byte of a byte on a device, or nullptr.
@@ -176,6 +179,7 @@ API int cuMemAlloc_v2(Address *p, size_t n) {
   if (!a) return OutOfMemory;
   d.used += rounded;
   d.pieces[a] = n;
+  d.memory = nullptr;
   *p = a;
   return Success;
 }
@@ -200,6 +204,7 @@ API int cuMemFree_v2(Address p) {
     d->primary.none->drain();
     hold.lock();
     d->pieces.erase(uintptr_t(p));
+    d->memory = nullptr;
     d->used -= (n + 511) / 512 * 512;
     give_back(uintptr_t(p), n);
     return Success;

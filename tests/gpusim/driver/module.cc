@@ -268,8 +268,8 @@ static Result launch(Kernel *k, const unsigned *grid, const unsigned *block, uns
     }
     std::unique_ptr<Copies> copies;
     if (interpreter().compare) copies = std::make_unique<Copies>(devices()[size_t(c->device)].get(), args);
-    std::vector<Memory> memory = memory_of(devices()[size_t(c->device)].get());
-    if (int failed = interpreter().run(ptx, pointers(args).data(), call->grid, call->block, shared, memory.data(), memory.size())) {
+    std::shared_ptr<const std::vector<Memory>> memory = memory_of(devices()[size_t(c->device)].get());
+    if (int failed = interpreter().run(ptx, pointers(args).data(), call->grid, call->block, shared, memory->data(), memory->size())) {
       fail(c, Result(failed));
       return;
     }

@@ -44,12 +44,20 @@ struct Context {
   Stream *none = nullptr;      // the stream that the null stream stands for
 };
 
+// Memory is an allocation for the interpreter, as in ptx/ptx.h.
+struct Memory {
+  uintptr_t address;
+  size_t bytes;
+  unsigned char *written;
+};
+
 struct Device {
   Context primary;
   size_t number = 0;  // index on the machine, if CUDA_VISIBLE_DEVICES hides some
   std::mutex mutex;
   size_t capacity = 0, used = 0;
   std::map<uintptr_t, size_t> pieces;  // allocations by address
+  std::shared_ptr<const std::vector<Memory>> memory;  // the same for the interpreter, or null
 };
 
 // Graph holds the work that a capture has recorded, in the order of the calls. This is one of the
@@ -155,14 +163,8 @@ Result takes(const std::string &ptx, std::string *why);
 // memory.cc
 bool on_device(uintptr_t p, size_t n);
 bool pinned(const void *p, size_t n);
-// Memory is an allocation for the interpreter, as in ptx/ptx.h.
-struct Memory {
-  uintptr_t address;
-  size_t bytes;
-  unsigned char *written;
-};
 // memory_of returns the allocations of a device, sorted by address.
-std::vector<Memory> memory_of(Device *d);
+std::shared_ptr<const std::vector<Memory>> memory_of(Device *d);
 
 // module.cc: interprets reports whether the interpreter runs the kernels.
 bool interprets();

@@ -26,6 +26,7 @@
 #include <cstring>
 #include <mutex>
 #include <thread>
+#include <type_traits>
 
 #include "../machine/descriptor.h"
 
@@ -49,9 +50,9 @@ template <class T> u64 put(T v) { u64 r = 0; memcpy(&r, &v, sizeof v); return r;
 
 // Word is the last access to two bytes of shared memory. The thread is -1 if there were several.
 struct Word {
-  u32 written = 0, read = 0;  // number of barriers before the access
-  int writer = -1, reader = -1;
-  int copier = -1;  // thread that has not waited for its copy to these bytes
+  u32 written = 0, read = 0;  // epoch of the access
+  int16_t writer = -1, reader = -1;
+  int16_t copier = -1;  // thread that has not waited for its copy to these bytes
 };
 
 // Copy is a cp.async whose thread has not waited for it. Its group is the number of groups that the
@@ -98,7 +99,7 @@ struct Block {
   size_t allocations;
   std::vector<const Memory *> last;  // that an instruction accessed
   u64 steps;                  // instructions of warps that remain; 0: no limit
-  u32 epoch;                  // barriers, from 1
+  u32 epoch;                  // barriers and blocks until now, so that each block finds old words only
   unsigned fenced;            // threads that reached the fence
   std::vector<Warp> warps;
   // the instruction that runs
@@ -201,12 +202,14 @@ struct Block {
     if (in < next[-1].bytes) stop(what + ": it crosses the end of an allocation of " + bytes, int(lane), IllegalAddress);
     stop(what + ": it is in no allocation, and " + std::to_string(in - next[-1].bytes) + " bytes behind one of " + bytes, int(lane), IllegalAddress);
   }
-  // unwritten reports whether bytes include some that nothing has written.
-  static bool unwritten(const char *p, const unsigned char *shadow, unsigned size) {
-    static const unsigned char all[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-    if (!memcmp(shadow, all, size)) return false;
+  // unwritten reports whether an element includes bytes that nothing has written.
+  template <class T> static bool unwritten(const char *p, const unsigned char *shadow) {
+    T written, all;
+    memcpy(&written, shadow, sizeof written);
+    memset(&all, is_written, sizeof all);
+    if (written == all) return false;
     bool missing = false;
-    for (unsigned b = 0; b < size; b++) {
+    for (unsigned b = 0; b < sizeof(T); b++) {
       if (shadow[b] == copied_nothing) return true;
       if (shadow[b] == is_written) continue;
       if (p[b] != char(0xff)) return false;
@@ -250,9 +253,9 @@ struct Block {
       if (write) raced = raced || (x.read == epoch && x.reader != int(thread));
       if (raced) stop("race of thread " + std::to_string(thread) + " in shared memory at " + std::to_string(shared_begin + 2 * a), lane);
       if (write) {
-        x.written = epoch, x.writer = int(thread);
+        x.written = epoch, x.writer = int16_t(thread);
       } else {
-        x.reader = x.read == epoch && x.reader != int(thread) ? -1 : int(thread);
+        x.reader = x.read == epoch && x.reader != int(thread) ? int16_t(-1) : int16_t(thread);
         x.read = epoch;
       }
     }
@@ -278,10 +281,10 @@ struct Block {
         const Memory *m = global(a, n, l);
         memcpy(c.bytes, reinterpret_cast<const char *>(a), n);
         for (unsigned b = 0; b < n; b++)
-          if (unwritten(&c.bytes[b], m->written + (a - m->address) + b, 1)) c.written[b] = copied_nothing;
+          if (unwritten<unsigned char>(&c.bytes[b], m->written + (a - m->address) + b)) c.written[b] = copied_nothing;
       }
       memset(shared_at(c.to), 0xff, c.size);
-      for (u32 b = 0; b < c.size; b += 2) words[(c.to - shared_begin + b) / 2].copier = int(thread);
+      for (u32 b = 0; b < c.size; b += 2) words[(c.to - shared_begin + b) / 2].copier = int16_t(thread);
       w->copies[l].push_back(c);
     });
   }
@@ -296,7 +299,7 @@ struct Block {
         memcpy(&written[end->to - shared_begin], end->written, end->size);
         for (u32 b = 0; b < end->size; b += 2) {
           Word &x = words[(end->to - shared_begin + b) / 2];
-          x.copier = -1, x.written = epoch, x.writer = int(warp * lanes + l);
+          x.copier = -1, x.written = epoch, x.writer = int16_t(warp * lanes + l);
         }
       }
       all.erase(all.begin(), end);
@@ -304,8 +307,22 @@ struct Block {
   }
 
   void load(const Instruction &i, u32 mask) {
+    switch (i.type) {
+    case Type::s8: return load<int8_t>(i, mask);
+    case Type::s16: return load<int16_t>(i, mask);
+    default: break;
+    }
+    switch (size_of(i.type)) {
+    case 1: return load<unsigned char>(i, mask);
+    case 2: return load<u16>(i, mask);
+    case 4: return load<u32>(i, mask);
+    default: return load<u64>(i, mask);
+    }
+  }
+  template <class T> void load(const Instruction &i, u32 mask) {
     const u64 *base = reg(i.in[0]);
-    unsigned size = size_of(i.type), all = size * i.vector;
+    constexpr unsigned size = sizeof(T);
+    const unsigned all = size * i.vector;
     u32 bad[4] = {};
     Origin origin{};
     u64 addresses[lanes];  // a result may overwrite the base
@@ -332,15 +349,13 @@ struct Block {
         from = reinterpret_cast<const char *>(a);
       }
       for (unsigned v = 0; v < i.vector; v++) {
-        if (shadow && unwritten(from + v * size, shadow + v * size, size)) {
+        if (shadow && unwritten<T>(from + v * size, shadow + v * size)) {
           bad[v] |= u32(1) << l;
           if (!origin.line) origin = {i.line, a + v * size};
         }
-        u64 value = 0;
+        T value;
         memcpy(&value, from + v * size, size);
-        if (i.type == Type::s8) value = u32(int32_t(int8_t(value)));
-        if (i.type == Type::s16) value = u32(int32_t(int16_t(value)));
-        reg(i.to[v])[l] = value;
+        reg(i.to[v])[l] = std::is_signed_v<T> ? u32(int32_t(value)) : u64(value);
       }
     });
     for (unsigned v = 0; v < i.vector; v++) define(i.to[v], mask, {bad[v], 0, origin});
@@ -522,7 +537,7 @@ struct Block {
     }
     auto missing = [&](unsigned row, unsigned col) {
       const char *p = shared_at(rows[row]) + 2 * col;
-      return unwritten(p, &written[rows[row] - shared_begin + 2 * col], 2);
+      return unwritten<u16>(p, &written[rows[row] - shared_begin + 2 * col]);
     };
     auto element = [&](unsigned row, unsigned col) { u16 v; memcpy(&v, shared_at(rows[row]) + 2 * col, 2); return u32(v); };
     for (unsigned j = 0; j < 4; j++)
@@ -536,7 +551,7 @@ struct Block {
 
   // The sums are in float32 in ascending order, as in machine/gpu_host.h.
   void multiply(const Instruction &i) {
-    float a[16][16], b[16][8], c[4][lanes];
+    float a[16][16], b[16][8], sums[16][8];
     for (unsigned l = 0; l < lanes; l++) {
       unsigned g = l / 4, t = l % 4;
       for (unsigned half = 0; half < 2; half++) {
@@ -547,15 +562,13 @@ struct Block {
         u32 pair = u32(reg(i.in[4 + half])[l]);
         b[half * 8 + 2 * t][g] = low_half(pair), b[half * 8 + 2 * t + 1][g] = high_half(pair);
       }
-      for (unsigned n = 0; n < 4; n++) c[n][l] = get<float>(reg(i.in[6 + n])[l]);
+      for (unsigned n = 0; n < 4; n++) sums[g + 8 * (n / 2)][2 * t + n % 2] = get<float>(reg(i.in[6 + n])[l]);
     }
+    for (unsigned row = 0; row < 16; row++)
+      for (unsigned m = 0; m < 16; m++)
+        for (unsigned col = 0; col < 8; col++) sums[row][col] += a[row][m] * b[m][col];
     for (unsigned n = 0; n < 4; n++)
-      for (unsigned l = 0; l < lanes; l++) {
-        unsigned row = l / 4 + 8 * (n / 2), col = l % 4 * 2 + n % 2;
-        float sum = c[n][l];
-        for (unsigned m = 0; m < 16; m++) sum += a[row][m] * b[m][col];
-        reg(i.to[n])[l] = put(sum);
-      }
+      for (unsigned l = 0; l < lanes; l++) reg(i.to[n])[l] = put(sums[l / 4 + 8 * (n / 2)][l % 4 * 2 + n % 2]);
   }
 
   // eight reads eight elements through the async proxy.
@@ -568,7 +581,7 @@ struct Block {
     if (at + 16 > visible.size() || memcmp(now, &visible[at], 16) != 0) stop("shared memory is not what it was at the last fence.proxy.async of all threads");
     for (unsigned n = 0; n < 8; n++) {
       Word &x = words[at / 2 + n];
-      if (unwritten(now + 2 * n, &written[at + 2 * n], 2)) stop("wgmma reads uninitialized shared memory at address " + std::to_string(address + 2 * n));
+      if (unwritten<u16>(now + 2 * n, &written[at + 2 * n])) stop("wgmma reads uninitialized shared memory at address " + std::to_string(address + 2 * n));
       if (x.written == epoch) stop("wgmma reads shared memory that was written after the last barrier");
       x.read = epoch, x.reader = -1;
       u16 v;
@@ -588,19 +601,19 @@ struct Block {
     size_t first = i.from_registers ? 4 : 1;
     if (uniform(i.in[first + 1]) != 1) stop("scale-d is not 1");
     Descriptor right(uniform(i.in[first]));
-    static thread_local float b[256][depth];
+    static thread_local float b[depth][256], sums[16][256];
     float a[16][depth];
     if (right.reserved) stop("reserved bits of a descriptor are set");
     if (i.transposed) {
       for (unsigned col = 0; col < i.vector; col += 8)
-        for (unsigned m = 0; m < depth; m++) {
-          float row[8];
-          eight(row, right.columns(col / 8, m));
-          for (unsigned c = 0; c < 8; c++) b[col + c][m] = row[c];
-        }
+        for (unsigned m = 0; m < depth; m++) eight(&b[m][col], right.columns(col / 8, m));
     } else {
       for (unsigned col = 0; col < i.vector; col++)
-        for (unsigned half = 0; half < 2; half++) eight(&b[col][half * 8], right.rows(col, half));
+        for (unsigned half = 0; half < 2; half++) {
+          float part[8];
+          eight(part, right.rows(col, half));
+          for (unsigned m = 0; m < 8; m++) b[half * 8 + m][col] = part[m];
+        }
     }
     if (i.from_registers) {
       for (unsigned l = 0; l < lanes; l++)
@@ -615,13 +628,14 @@ struct Block {
       for (unsigned row = 0; row < 16; row++)
         for (unsigned half = 0; half < 2; half++) eight(&a[row][half * 8], left.rows(warp % 4 * 16 + row, half));
     }
+    auto sum = [&](unsigned n, unsigned l) -> float & { return sums[l / 4 + n % 4 / 2 * 8][n / 4 * 8 + l % 4 * 2 + n % 2]; };
     for (unsigned n = 0; n < i.vector / 2; n++)
-      for (unsigned l = 0; l < lanes; l++) {
-        unsigned row = l / 4 + n % 4 / 2 * 8, col = n / 4 * 8 + l % 4 * 2 + n % 2;
-        float sum = get<float>(reg(i.to[n])[l]);
-        for (unsigned m = 0; m < depth; m++) sum += a[row][m] * b[col][m];
-        reg(i.to[n])[l] = put(sum);
-      }
+      for (unsigned l = 0; l < lanes; l++) sum(n, l) = get<float>(reg(i.to[n])[l]);
+    for (unsigned row = 0; row < 16; row++)
+      for (unsigned m = 0; m < depth; m++)
+        for (unsigned col = 0; col < i.vector; col++) sums[row][col] += a[row][m] * b[m][col];
+    for (unsigned n = 0; n < i.vector / 2; n++)
+      for (unsigned l = 0; l < lanes; l++) reg(i.to[n])[l] = put(sum(n, l));
   }
 
   // step executes an instruction that does not change the order of execution.
@@ -778,10 +792,9 @@ struct Block {
 
   void run(bool falling) {
     std::fill(shared.begin(), shared.end(), char(0xff));
-    std::fill(words.begin(), words.end(), Word{});
     std::fill(written.begin(), written.end(), 0);
     visible.clear();
-    epoch = 1, fenced = 0;
+    epoch++, fenced = 0;
     unsigned n = (threads + lanes - 1) / lanes;
     warps.resize(n);
     for (warp = 0; warp < n; warp++) {
@@ -800,6 +813,8 @@ struct Block {
           if (k->nctaid[a] >= 0) reg(k->nctaid[a])[l] = grid[a];
         }
         w->pc[l] = 0;
+        for (const Copy &c : w->copies[l])  // that the previous block did not wait for
+          for (u32 b = 0; b < c.size; b += 2) words[(c.to - shared_begin + b) / 2].copier = -1;
         w->copies[l].clear();
         w->groups[l] = 0;
       }
