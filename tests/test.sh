@@ -19,6 +19,9 @@ for v in $(env | sed -n 's/^\(SLURM_[A-Z_]*\|SBATCH_[A-Z_]*\|OPENBLAS_[A-Z0-9_]*
 	unset "$v"
 done
 export OMP_NUM_THREADS=1
+# With the flags of make build, packages are compiled once for the program and the tests. Test
+# programs without debug information are linked faster.
+export GOFLAGS="${GOFLAGS:+$GOFLAGS }-trimpath -ldflags=-w"
 
 # NVIDIA's files are not free, and a mirror may be unreachable: the tests then skip these checks.
 if [ -n "${CI:-}" ]; then
