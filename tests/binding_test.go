@@ -63,7 +63,7 @@ os.write(1, ("rank %s of %s has cores %s of %s, and %s cores\\n" % (os.environ["
 	} {
 		s.write(tt.name+".toml", fmt.Sprintf("name = %q\nsite = \"./site.toml\"\n[slurm]\nexclusive = true\n%s\ntasks_per_node = %d\ntime = \"00:10:00\"\n[setup]\nenv = { PATH = \"/usr/bin:/bin\" }\n[command]\nlauncher = %q\n%s\n",
 			tt.name, tt.cores, tt.tasks, tt.launcher, tt.command))
-		id := s.submit(tt.name + ".toml")
+		id := s.testAndSubmit(tt.name + ".toml")
 		s.completed(id)
 		mustContain(t, s.log(tt.name, id), tt.want...)
 	}

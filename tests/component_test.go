@@ -87,7 +87,7 @@ func runComponents(t *testing.T, s site) {
 	s.write("server.py", componentServer)
 	s.write("client.py", componentClient)
 	s.write("served.toml", componentJob)
-	id := s.submit("served.toml")
+	id := s.testAndSubmit("served.toml")
 	waitUntil(t, "the restart of the server", func() bool {
 		b, _ := os.ReadFile(s.run("served") + "/slurm-" + id + ".out")
 		return strings.Contains(string(b), "rank 0: answer to second")

@@ -41,10 +41,7 @@ max_without_progress = 1
 [command]
 argv = ["sh", "uneven.sh"]
 `)
-	if o := s.ddpbatch("submit", "uneven.toml", "--test-only"); o.code != 0 {
-		t.Fatal(o)
-	}
-	id := s.submit("uneven.toml")
+	id := s.testAndSubmit("uneven.toml")
 	s.completed(id)
 	shown := finish(t, s.Command(t.Context(), "scontrol", "show", "job", id)).stdout
 	if !regexp.MustCompile(`NumNodes=3 NumCPUs=9 NumTasks=9`).MatchString(shown) {
@@ -168,10 +165,7 @@ max_without_progress = 1
 [command]
 argv = ["sh", "groups.sh"]
 `)
-	if o := s.ddpbatch("submit", "groups.toml", "--test-only"); o.code != 0 {
-		t.Fatal(o)
-	}
-	id := s.submit("groups.toml")
+	id := s.testAndSubmit("groups.toml")
 	s.completed(id)
 	shown := finish(t, s.Command(t.Context(), "scontrol", "show", "job", id)).stdout
 	mustContain(t, shown, "Partition=low", "NumNodes=1 NumCPUs=2 NumTasks=2 CPUs/Task=1", "Partition=batch", "NumNodes=2 NumCPUs=4 NumTasks=2 CPUs/Task=2", "gpu:1")

@@ -100,6 +100,15 @@ func (s site) submit(args ...string) string {
 	return got.JobID
 }
 
+// testAndSubmit submits a job file that sbatch --test-only must accept before, and returns the job ID.
+func (s site) testAndSubmit(file string) string {
+	s.t.Helper()
+	if o := s.ddpbatch("submit", file, "--test-only"); o.code != 0 {
+		s.t.Fatal(o)
+	}
+	return s.submit(file)
+}
+
 // completed waits until a job is done. It fails the test if the job did not complete.
 func (s site) completed(id string) {
 	s.t.Helper()

@@ -60,10 +60,7 @@ func runOnce(t *testing.T, s site) {
 	s.t = t
 	s.write("once.sh", onceScript)
 	s.write("job.toml", onceJob)
-	if o := s.ddpbatch("submit", "job.toml", "--test-only"); o.code != 0 {
-		t.Fatal(o)
-	}
-	id := s.submit("job.toml")
+	id := s.testAndSubmit("job.toml")
 	waitUntil(t, "the tasks of the second attempt", func() bool {
 		b, _ := os.ReadFile(s.run("once") + "/slurm-" + id + ".out")
 		return strings.Count(string(b), " of 4 on n") == 4
@@ -103,10 +100,7 @@ time = "00:10:00"
 [command]
 argv = ["sh", "-c", "echo rank $RANK on $SLURMD_NODENAME sees $CUDA_VISIBLE_DEVICES"]
 `)
-	if o := s.ddpbatch("submit", "shared.toml", "--test-only"); o.code != 0 {
-		t.Fatal(o)
-	}
-	id := s.submit("shared.toml")
+	id := s.testAndSubmit("shared.toml")
 	s.completed(id)
 	log := s.log("shared", id)
 	for _, rank := range []string{"0 on n1", "1 on n1", "2 on n2", "3 on n2"} {

@@ -46,10 +46,7 @@ argv = ["sh", "-c", "echo rank=$RANK hint=$SLURM_HINT node=$SLURMD_NODENAME gpus
 func TestSlurmKeys(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 5, GPUType: "3g.20gb", Gres: "nvme:2", SlurmConf: []string{"Licenses=matlab:4", "TrackWCKey=yes"}})
 	s.write("job.toml", manyKeys)
-	if o := s.ddpbatch("submit", "job.toml", "--test-only"); o.code != 0 {
-		t.Fatal(o)
-	}
-	id := s.submit("job.toml")
+	id := s.testAndSubmit("job.toml")
 	s.completed(id)
 	colons := strings.NewReplacer("gres/", "gres:") // Slurm 24.11 prints a slash
 	shown := colons.Replace(finish(t, s.Command(t.Context(), "scontrol", "show", "job", id)).stdout)
@@ -83,10 +80,7 @@ func TestSingleton(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 1, GPUs: -1})
 	first := strings.TrimSpace(finish(t, s.Command(t.Context(), "sbatch", "--parsable", "--hold", "--job-name=alone", "--wrap=true")).stdout)
 	s.write("job.toml", "name = \"alone\"\n[slurm]\ntime = \"00:05:00\"\ndependency = [\"singleton\"]\n[command]\nargv = [\"true\"]\n")
-	if o := s.ddpbatch("submit", "job.toml", "--test-only"); o.code != 0 {
-		t.Fatal(o)
-	}
-	id := s.submit("job.toml")
+	id := s.testAndSubmit("job.toml")
 	shown := finish(t, s.Command(t.Context(), "scontrol", "show", "job", id)).stdout
 	mustContain(t, shown, "JobState=PENDING", "Dependency=singleton(unfulfilled)")
 	finish(t, s.Command(t.Context(), "scancel", first))
@@ -109,10 +103,7 @@ lines = ["export OF_THE_SCRIPT=kept"]
 [command]
 argv = ["sh", "-c", "echo submission=$OF_THE_SUBMISSION script=$OF_THE_SCRIPT"]
 `)
-	if o := s.ddpbatch("submit", "job.toml", "--test-only"); o.code != 0 {
-		t.Fatal(o)
-	}
-	id := s.submit("job.toml")
+	id := s.testAndSubmit("job.toml")
 	s.completed(id)
 	mustContain(t, s.log("clean", id), "submission= script=kept")
 	shown := finish(t, s.Command(t.Context(), "scontrol", "show", "job", id)).stdout
@@ -142,7 +133,7 @@ argv = ["sh", "-c", "echo rank=$RANK a=$A b=$B loaded=$LOADED"]
 func TestSetupSteps(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 2, GPUs: -1})
 	s.write("job.toml", stepsJob)
-	id := s.submit("job.toml")
+	id := s.testAndSubmit("job.toml")
 	s.completed(id)
 	log := s.log("steps", id)
 	mustContain(t, log, "once on n1: task", "rank=0 a=2 b=20 loaded=:gcc2:cuda2", "rank=1 a=2 b=21 loaded=:gcc2:cuda2", "step in rank 1 with 2")
@@ -177,7 +168,7 @@ steps = [{ run = "echo setup $SLURM_ARRAY_TASK_ID; export IN_SETUP=$SLURM_ARRAY_
 [command]
 argv = ["sh", "-c", "echo index=$SLURM_ARRAY_TASK_ID setup=$IN_SETUP max=${SLURM_ARRAY_TASK_MAX-none} arg=$0", "{array_task}"]
 `)
-	id := s.submit("job.toml")
+	id := s.testAndSubmit("job.toml")
 	for i, index := range []int{3, 6, 9} {
 		element := fmt.Sprintf("%s_%d", id, i)
 		s.completed(element)
@@ -189,8 +180,8 @@ argv = ["sh", "-c", "echo index=$SLURM_ARRAY_TASK_ID setup=$IN_SETUP max=${SLURM
 	}
 }
 
-// TestNotifications checks the messages of a real job that fails, restarts, and is stopped, with
-// a webhook that refuses connections.
+// TestNotifications checks the messages of a real job that fails and restarts, with a webhook that
+// refuses connections. Jobs also complete with a server that never answers and with one that answers 500.
 func TestNotifications(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 1, GPUs: -1})
 	s.environ = append(s.environ, "HOOK=http://127.0.0.1:1/hook")
@@ -206,7 +197,7 @@ command = ["sh", "-c", "cat >> messages; echo >> messages"]
 [command]
 argv = ["sh", "-c", "exit 6"]
 `)
-	id := s.submit("job.toml")
+	id := s.testAndSubmit("job.toml")
 	s.ends(id, "FAILED")
 	mustContain(t, s.log("noisy", id), "warning: notification not sent: webhook: ", "connection refused")
 	text, err := os.ReadFile(filepath.Join(s.run("noisy"), "messages"))
@@ -233,7 +224,38 @@ argv = ["sh", "-c", "exit 6"]
 	if got := strings.Join(events, " "); got != "started restarted failed" && !(gaveUp && strings.HasPrefix("started restarted failed", got)) {
 		t.Errorf("got events %q in\n%s", got, text)
 	}
+
+	s.write("server.py", faultyServers)
+	server := s.OnNode(t.Context(), "n1", "/usr/bin/python3", filepath.Join(s.home, "server.py"))
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, "the servers", func() bool { _, err := os.Stat(filepath.Join(s.home, "listening")); return err == nil })
+	const silent = "warning: notification not sent: the receiver does not respond"
+	for _, tt := range []struct{ name, address, want string }{
+		{"never-answers", "http://127.0.0.1:7001/hook", silent},
+		{"answers-500", "http://127.0.0.1:7002/hook", "warning: notification not sent: webhook: the server answered 500"},
+	} {
+		s.environ = append(s.environ, "HOOK="+tt.address)
+		s.write(tt.name+".toml", fmt.Sprintf("name = %q\n[slurm]\ntime = \"00:05:00\"\n[notify]\nevents = [\"finished\"]\nwebhook_env = \"HOOK\"\n[command]\nargv = [\"true\"]\n", tt.name))
+		id := s.submit(tt.name + ".toml")
+		s.completed(id)
+		if log := s.log(tt.name, id); !strings.Contains(log, tt.want) && !strings.Contains(log, silent) { // a busy machine may need 5 s
+			t.Errorf("%s: the log does not contain %q:\n%s", tt.name, tt.want, log)
+		}
+	}
 }
+
+// faultyServers has a server on port 7001 that never answers and one on port 7002 that answers 500.
+const faultyServers = `import http.server, pathlib, socket
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.send_error(500)
+silent = socket.create_server(("127.0.0.1", 7001))
+broken = http.server.HTTPServer(("127.0.0.1", 7002), Handler)
+pathlib.Path(__file__).with_name("listening").touch()
+broken.serve_forever()
+`
 
 // TestRequeueAfterFailure checks that restart.on_failure requeues a program that fails, as long
 // as it reports later steps, and that it does not requeue one that fails at the same step again.
@@ -247,7 +269,7 @@ on_failure = 5
 [command]
 argv = ["sh", "-c", 'n=$(cat at 2>/dev/null || echo 0); n=$((n + 10)); [ $n -le 20 ] || n=20; echo $n > at; echo "step $n loss 0.5"; exit 1']
 `)
-	id := s.submit("job.toml")
+	id := s.testAndSubmit("job.toml")
 	startRestarted(t, s.Cluster, id, 1)
 	startRestarted(t, s.Cluster, id, 2)
 	s.ends(id, "FAILED")

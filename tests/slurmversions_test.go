@@ -85,10 +85,7 @@ func TestBlockTopology(t *testing.T) {
 	}
 	s.write("segment.toml", untilGo("segment", "nodes = 2\nsegment = 2\nexclude = \"n1\""))
 	s.write("spread.toml", untilGo("spread", "nodes = 2\nsegment = 1\nexclude = \"n[1,3]\""))
-	if o := s.ddpbatch("submit", "segment.toml", "--test-only"); o.code != 0 {
-		t.Fatal(o)
-	}
-	segment := s.submit("segment.toml")
+	segment := s.testAndSubmit("segment.toml")
 	if nodes := s.running(segment); nodes != "n[3-4]" {
 		t.Errorf("segment of two nodes: got %s", nodes)
 	}
