@@ -3,6 +3,7 @@ package tests
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,6 +68,49 @@ done
 		if o := s.ddpbatch("status", name); o.code != 0 || !strings.Contains(o.stdout, "done") {
 			t.Errorf("status %s: %v", name, o)
 		}
+	}
+}
+
+// TestKeptScriptRunsTheSame checks that a job that runs a batch script itself, because `ddpbatch init --from`
+// cannot convert it, starts the same steps as the script: several at a time, and a command in a file.
+func TestKeptScriptRunsTheSame(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 2, CPUs: 2})
+	s.write("rank.sh", `echo "$1: task $SLURM_PROCID of $SLURM_NTASKS on $SLURM_NNODES node, job of $2 nodes and $3 tasks" >>"steps/$1"`)
+	s.write("kept.sbatch", `#!/bin/bash
+#SBATCH --job-name=kept
+#SBATCH --nodes=2 --ntasks-per-node=2 --time=5
+#SBATCH --output=kept-%j.txt
+mkdir -p steps
+for part in a b; do
+  srun --nodes=1 --ntasks=2 --exact sh rank.sh "$part" $SLURM_NNODES $SLURM_NTASKS &
+done
+wait
+eval "$(cat command)"
+`)
+	s.write("command", "srun --ntasks=4 sh rank.sh c $SLURM_NNODES $SLURM_NTASKS\n")
+	steps := func() string {
+		text := s.file("steps/a") + s.file("steps/b") + s.file("steps/c")
+		if err := os.RemoveAll(filepath.Join(s.home, "steps")); err != nil {
+			t.Fatal(err)
+		}
+		lines := slices.Sorted(strings.Lines(text))
+		return strings.Join(lines, "")
+	}
+	cmd := s.Command(t.Context(), "sbatch", "--wait", "kept.sbatch")
+	cmd.Dir = s.home
+	if o := finish(t, cmd); o.code != 0 {
+		t.Fatal(o)
+	}
+	want := steps()
+	if strings.Count(want, "\n") != 8 {
+		t.Fatalf("the script started other tasks than 8:\n%s", want)
+	}
+	if o := s.ddpbatch("init", "--from", "kept.sbatch"); o.code != 0 || !strings.Contains(o.stderr, "the job runs") {
+		t.Fatal(o)
+	}
+	s.completed(s.testAndSubmit("job.toml"))
+	if got := steps(); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
 }
 
