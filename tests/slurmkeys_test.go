@@ -257,6 +257,28 @@ pathlib.Path(__file__).with_name("listening").touch()
 broken.serve_forever()
 `
 
+// TestTruncatedLog checks that slurm.open_mode = "truncate" leaves only the output after the last requeue in the log of the job.
+func TestTruncatedLog(t *testing.T) {
+	s := newSite(t, cluster.Options{Nodes: 1, GPUs: -1})
+	s.write("job.toml", `name = "truncated"
+[slurm]
+time = "00:05:00"
+open_mode = "truncate"
+[restart]
+on_failure = 1
+[command]
+argv = ["sh", "-c", "echo step 1 loss 0.5; echo restart ${SLURM_RESTART_COUNT:-0}; test $SLURM_RESTART_COUNT = 1"]
+`)
+	id := s.submit("job.toml")
+	startRestarted(t, s.Cluster, id, 1)
+	s.completed(id)
+	log := s.log("truncated", id)
+	mustContain(t, log, "restart 1")
+	if strings.Contains(log, "restart 0") {
+		t.Errorf("the log also has the output before the requeue:\n%s", log)
+	}
+}
+
 // TestRequeueAfterFailure checks that restart.on_failure requeues a program that fails, as long
 // as it reports later steps, and that it does not requeue one that fails at the same step again.
 func TestRequeueAfterFailure(t *testing.T) {
