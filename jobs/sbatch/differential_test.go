@@ -294,7 +294,7 @@ func directives(src []byte) map[string]string {
 		tasks = strconv.Itoa(atoi(nodes) * atoi(per))
 	}
 	env["SLURM_NNODES"], env["SLURM_JOB_NUM_NODES"] = nodes, nodes
-	for name, value := range map[string]string{"SLURM_NTASKS": tasks, "SLURM_NTASKS_PER_NODE": per, "SLURM_CPUS_PER_TASK": number("--cpus-per-task|-c"),
+	for name, value := range map[string]string{"SLURM_NTASKS": tasks, "SLURM_NTASKS_PER_NODE": per, "SLURM_CPUS_PER_TASK": number("--cpus-per-task|-c"), "SLURM_NTASKS_PER_GPU": number("--ntasks-per-gpu"),
 		"SLURM_GPUS_ON_NODE": number("--gpus-per-node|--gres|--gpus|-G"), "SLURM_ARRAY_TASK_ID": number("--array|-a")} {
 		if value != "" {
 			env[name] = value

@@ -118,8 +118,13 @@ func (c *command) layout() {
 	if c.srun.taskGPUs > 0 { // only srun requests GPUs
 		gpus = c.srun.taskGPUs * slices.Max(ranks)
 	}
-	if c.inSrun && !j.torchrun && j.taskGPUs > 0 && j.slurm["gpu_bind"] == "" {
-		j.setIfValid("gpu_bind", "per_task:"+strconv.Itoa(j.taskGPUs)) // which --gpus-per-task implies
+	if c.inSrun && !j.torchrun && j.slurm["gpu_bind"] == "" {
+		switch gpuTasks := cmp.Or(c.srun.gpuTasks, j.gpuTasks); {
+		case j.taskGPUs > 0:
+			j.setIfValid("gpu_bind", "per_task:"+strconv.Itoa(j.taskGPUs)) // which --gpus-per-task implies
+		case gpuTasks > 0 && gpus > 0:
+			j.setIfValid("gpu_bind", "single:"+strconv.Itoa(gpuTasks)) // which --ntasks-per-gpu implies
+		}
 	}
 	if gpus > 0 && perNode > gpus && perNode%gpus == 0 {
 		j.raw["share_gpus"] = "true"

@@ -1,6 +1,8 @@
 package sbatch
 
 import (
+	"cmp"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -168,7 +170,7 @@ var requestOptions = words("partition account qos time gres gpus gpus-per-node m
 // ignoredSrunOptions are options of srun that the launcher sets or makes unnecessary.
 var ignoredSrunOptions = words(`label unbuffered kill-on-bad-exit output error overlap exact exclusive wait quiet verbose job-name open-mode mpi-combine oversubscribe
 	interactive immediate no-kill disable-status quit-on-interrupt propagate no-requeue requeue mem mem-per-cpu mem-per-gpu time partition account qos constraint
-	ntasks-per-gpu cpus-per-gpu slurmd-debug comment wckey reservation image licenses no-bell preserve-env hint threads-per-core`)
+	cpus-per-gpu slurmd-debug comment wckey reservation image licenses no-bell preserve-env hint threads-per-core`)
 
 // notExpressible is the reason of a note about an option that neither a key nor slurm.step_options can contain.
 const notExpressible = "a job file cannot express this option of srun"
@@ -192,6 +194,7 @@ func (c *command) convertSrun() bool {
 	for _, o := range options {
 		c.convertStepOption(o, hasImage)
 	}
+	c.multiplyGPUTasks()
 	if hasImage && c.containerDir == "" {
 		c.note("srun --container-image", "without --container-workdir, srun starts in the working directory of the image; ranks start in command.workdir")
 	}
@@ -213,6 +216,8 @@ func (c *command) convertStepOption(o option, hasImage bool) {
 		c.setStepCount(o, &c.srun.tasksPerNode)
 	case "cpus-per-task":
 		c.setStepCount(o, &c.srun.cpus)
+	case "ntasks-per-gpu":
+		c.setStepCount(o, &c.srun.gpuTasks)
 	case "gpus", "gpus-per-node", "gpus-per-task", "gres":
 		c.convertStepGPUs(o)
 	case "exact", "exclusive": // the step gets no more cores than its tasks request
@@ -306,6 +311,27 @@ func (c *command) convertStepGPUs(o option) {
 		j.taskGPUs = n
 	case o.name == "gpus" && n < j.nodeGPUs()*max(1, j.nodes), o.name != "gpus" && n < j.nodeGPUs():
 		c.change("srun --"+o.name+"="+o.value, "the program uses only some of the GPUs of the job")
+	}
+}
+
+// multiplyGPUTasks sets the number of tasks that srun --ntasks-per-gpu starts without --ntasks.
+func (c *command) multiplyGPUTasks() {
+	j := c.r.job
+	if c.srun.gpuTasks == 0 || c.srun.tasks > 0 {
+		return
+	}
+	option := "srun --ntasks-per-gpu=" + strconv.Itoa(c.srun.gpuTasks)
+	nodes := max(1, j.nodes)
+	gpus := cmp.Or(j.allGPUs, j.nodeGPUs()*nodes)
+	tasks := gpus * c.srun.gpuTasks
+	given := cmp.Or(j.allTasks, j.tasks*nodes)
+	switch {
+	case gpus == 0:
+		c.change(option, "the script requests no GPUs: set slurm.gpus_per_node and slurm.tasks_per_node")
+	case given > 0 && given != tasks:
+		c.change(option, fmt.Sprintf("it contradicts the directives, which request %d tasks: set slurm.tasks_per_node", given))
+	default:
+		c.srun.tasks = tasks
 	}
 }
 
