@@ -72,7 +72,8 @@ var jobOptions = controlled{
 	"nice": "set slurm.nice", "no-kill": "set restart.spare_nodes or restart.min_nodes", "nodelist": "set slurm.nodelist", "nodes": "set slurm.nodes",
 	"ntasks": fixTasks, "ntasks-per-gpu": fixTasks, "ntasks-per-node": fixTasks, "tasks-per-node": fixTasks, "open-mode": "set slurm.open_mode", "output": fixOutput, "partition": "set slurm.partition",
 	"qos": "set slurm.qos", "quiet": fixSubmit, "reservation": "set slurm.reservation", "segment": "set slurm.segment", "signal": "set slurm.signal_before_end",
-	"switches": "set slurm.switches", "test-only": "run `ddpbatch submit --test-only`", "time": "set slurm.time", "usage": fixSubmit, "version": fixSubmit,
+	"switches": "set slurm.switches", "test-only": "run `ddpbatch submit --test-only`", "time": "set slurm.time",
+	"tres-per-task": fixGPUs + ", slurm.tasks_per_node, and slurm.cpus_per_task", "usage": fixSubmit, "version": fixSubmit,
 	"wckey": "set slurm.wckey",
 }
 

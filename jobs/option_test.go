@@ -38,7 +38,7 @@ func TestControlledOptions(t *testing.T) {
 			}
 		}
 	}
-	for _, start := range []string{"--parti=x", "--ntasks-per-n=2", "--arr=1"} {
+	for _, start := range []string{"--parti=x", "--ntasks-per-n=2", "--arr=1", "--tres-per-t=cpu:4"} {
 		if fix := jobOptions.fix(Option(start), sbatchControlled); fix == "" {
 			t.Errorf("%s is accepted", start)
 		}

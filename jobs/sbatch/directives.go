@@ -342,6 +342,16 @@ func (r *reader) convertKey(d directive) {
 		r.convertJobExport(d)
 	case "no-requeue", "requeue":
 		j.setRaw("requeue", strconv.FormatBool(d.name == "requeue"))
+	case "gpus-per-socket":
+		r.change(d.line, d.String(), "the job gets no GPUs from this option: set slurm.gpus_per_node")
+	case "tres-per-task":
+		options, ok := taskResources(d.option)
+		if !ok {
+			r.change(d.line, d.String(), resourcesFix)
+		}
+		for _, o := range options {
+			r.convertOption(directive{o, d.line})
+		}
 	case "nice", "segment":
 		if n, err := strconv.Atoi(d.value); err != nil || !j.setRaw(d.name, strconv.Itoa(n)) {
 			r.note(d.line, d.String(), "no equivalent key")
@@ -393,6 +403,23 @@ func (r *reader) convertGRES(d directive) {
 	if list := strings.Join(others, ","); list != "" && !r.job.setRaw("gres", quote(list)) {
 		r.change(d.line, "--gres="+list, "only GPUs are converted")
 	}
+}
+
+// resourcesFix is the fix in a note about --tres-per-task.
+const resourcesFix = "set slurm.gpus_per_node, slurm.tasks_per_node, and slurm.cpus_per_task"
+
+// taskResources returns the options with the cores and GPUs of --tres-per-task=cpu:4,gres/gpu:a100:1. ok is false
+// if the value has different resources.
+func taskResources(o option) (options []option, ok bool) {
+	for part := range strings.SplitSeq(strings.ReplaceAll(o.value, "=", ":"), ",") {
+		kind, amount, _ := strings.Cut(part, ":")
+		name := map[string]string{"cpu": "cpus-per-task", "gres/gpu": "gpus-per-task"}[kind]
+		if name == "" {
+			return nil, false
+		}
+		options = append(options, option{name: name, value: cmp.Or(amount, "1"), known: o.known, source: o.source})
+	}
+	return options, true
 }
 
 var signalNumbers = map[string]string{"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}

@@ -24,8 +24,8 @@ type command struct {
 
 	// Numbers in the options of srun or mpirun; 0 if not given.
 	srun struct {
-		nodes, tasks, tasksPerNode, cpus, taskGPUs, gpuTasks int
-		exact                                                bool // --exact or --exclusive
+		nodes, tasks, tasksPerNode, cpus, taskGPUs, gpuTasks, gpuCPUs int
+		exact                                                         bool // --exact or --exclusive
 	}
 }
 

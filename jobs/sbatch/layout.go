@@ -101,6 +101,7 @@ func (c *command) layout() {
 	}
 	ranks := c.divideRanks(total, nodes)
 	perNode := slices.Max(ranks)
+	c.setGPUCores(cmp.Or(c.srun.taskGPUs*perNode, gpus), perNode)
 	cpus, isShared := c.rankCores(cores, perNode)
 	if j.torchrun {
 		if perNode > 1 {

@@ -170,7 +170,7 @@ var requestOptions = words("partition account qos time gres gpus gpus-per-node m
 // ignoredSrunOptions are options of srun that the launcher sets or makes unnecessary.
 var ignoredSrunOptions = words(`label unbuffered kill-on-bad-exit output error overlap exact exclusive wait quiet verbose job-name open-mode mpi-combine oversubscribe
 	interactive immediate no-kill disable-status quit-on-interrupt propagate no-requeue requeue mem mem-per-cpu mem-per-gpu time partition account qos constraint
-	cpus-per-gpu slurmd-debug comment wckey reservation image licenses no-bell preserve-env hint threads-per-core`)
+	slurmd-debug comment wckey reservation image licenses no-bell preserve-env`)
 
 // notExpressible is the reason of a note about an option that neither a key nor slurm.step_options can contain.
 const notExpressible = "a job file cannot express this option of srun"
@@ -218,6 +218,12 @@ func (c *command) convertStepOption(o option, hasImage bool) {
 		c.setStepCount(o, &c.srun.cpus)
 	case "ntasks-per-gpu":
 		c.setStepCount(o, &c.srun.gpuTasks)
+	case "cpus-per-gpu":
+		c.setStepCount(o, &c.srun.gpuCPUs)
+	case "tres-per-task":
+		c.convertStepResources(o, hasImage)
+	case "hint":
+		c.convertStepHint(o)
 	case "gpus", "gpus-per-node", "gpus-per-task", "gres":
 		c.convertStepGPUs(o)
 	case "exact", "exclusive": // the step gets no more cores than its tasks request
@@ -332,6 +338,39 @@ func (c *command) multiplyGPUTasks() {
 		c.change(option, fmt.Sprintf("it contradicts the directives, which request %d tasks: set slurm.tasks_per_node", given))
 	default:
 		c.srun.tasks = tasks
+	}
+}
+
+// convertStepResources converts srun --tres-per-task.
+func (c *command) convertStepResources(o option, hasImage bool) {
+	options, ok := taskResources(o)
+	if !ok || !o.known {
+		c.change("srun "+o.String(), resourcesFix)
+		return
+	}
+	for _, part := range options {
+		c.convertStepOption(part, hasImage)
+	}
+}
+
+// convertStepHint converts srun --hint. The job file has one hint, for the job and the step.
+func (c *command) convertStepHint(o option) {
+	if given := c.r.job.raw["hint"]; given == "" || !o.known {
+		c.convertShared(o, ": set slurm.hint")
+	} else if given != quote(o.value) {
+		c.note("srun --hint="+o.value, "slurm.hint has the value of the directive")
+	}
+}
+
+// setGPUCores sets the number of cores of each rank that srun --cpus-per-gpu requests. gpus and ranks are the
+// numbers per node.
+func (c *command) setGPUCores(gpus, ranks int) {
+	switch cores := gpus * c.srun.gpuCPUs; {
+	case c.srun.gpuCPUs == 0 || c.srun.cpus > 0:
+	case gpus == 0 || cores%ranks != 0:
+		c.change("srun --cpus-per-gpu="+strconv.Itoa(c.srun.gpuCPUs), "the number of GPUs of each rank is unknown: set slurm.cpus_per_task")
+	default:
+		c.srun.cpus = cores / ranks
 	}
 }
 

@@ -200,12 +200,12 @@ var droppedFlags = words(`label unbuffered kill-on-bad-exit output error wait qu
 // launchOptions maps options of srun to flags of ddpbatch launch with the same values.
 var launchOptions = map[string]string{"nodes": "--nodes=", "ntasks": "--ntasks=", "ntasks-per-node": "--tasks-per-node=", "tasks-per-node": "--tasks-per-node=",
 	"cpus-per-task": "--cpus-per-task=", "distribution": "--srun-option=--distribution=", "container-image": "--container-image=", "container-mounts": "--container-mounts=",
-	"mpi": "--set slurm.mpi=", "cpu-bind": "--set slurm.cpu_bind=", "cpu_bind": "--set slurm.cpu_bind=", "gpu-bind": "--set slurm.gpu_bind=", "gpu_bind": "--set slurm.gpu_bind="}
+	"hint": "--set slurm.hint=", "mpi": "--set slurm.mpi=", "cpu-bind": "--set slurm.cpu_bind=", "cpu_bind": "--set slurm.cpu_bind=", "gpu-bind": "--set slurm.gpu_bind=", "gpu_bind": "--set slurm.gpu_bind="}
 
 // rejectedOptions are options of srun that ddpbatch launch cannot apply. With some of them, the step would
 // have other ranks or resources.
 var rejectedOptions = words(`multi-prog pty het-group pack-group no-allocate container-workdir environment
-	ntasks-per-gpu gpus gpus-per-node gpus-per-task cpus-per-gpu gres mem mem-per-cpu mem-per-gpu exact overlap exclusive`)
+	ntasks-per-gpu gpus gpus-per-node gpus-per-socket gpus-per-task tres-per-task cpus-per-gpu gres mem mem-per-cpu mem-per-gpu exact overlap exclusive`)
 
 // launchFlags returns the flags of ddpbatch launch that replace options of srun.
 func launchFlags(options []option) (flags string, ok bool) {
