@@ -2,6 +2,7 @@ package sbatch
 
 import (
 	"bytes"
+	"fmt"
 	"path"
 	"path/filepath"
 	"slices"
@@ -12,8 +13,8 @@ import (
 	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
-// keptReason is the reason of the note about a job that runs the script itself.
-const keptReason = "the job runs this file once, on the first node, and reads it when the job starts; ddpbatch does not start the ranks of its steps"
+// keptReason is the end of the reason of the note about a job that runs the script itself.
+const keptReason = "the job reads the script when it starts, and runs it once, on the first node; ddpbatch does not start the ranks of its steps"
 
 var (
 	// readsOwnPath matches names of the script's own file, which sbatch copies.
@@ -112,16 +113,28 @@ func keepScript(name string, src []byte, options Options, notes []Note) (result 
 	}
 	j.argv = slices.Concat(shell, []string{file}, options.Args)
 	r.finish(nil)
-	r.note(0, file, keptReason)
-	for _, n := range notes {
-		if n.Changes && n.Line > 0 {
-			n.Changes = false
-			r.notes = append(r.notes, n)
-		}
-	}
 	r.sortNotes()
-	result = Result{TOML: j.toml(), Notes: r.notes, HasEnviron: r.hasEnviron()}
+	result = Result{TOML: j.toml(), Notes: append([]Note{noteKept(notes)}, r.notes...), HasEnviron: r.hasEnviron()}
 	return result, result.Changes() == 0 && j.once
+}
+
+// noteKept returns the note about a job that runs the script itself, with the first reason in the notes of the
+// conversion that failed. The other notes do not apply to this job.
+func noteKept(notes []Note) Note {
+	kept := Note{Text: "the job runs the script itself", Reason: keptReason}
+	first := slices.IndexFunc(notes, func(n Note) bool { return n.Changes && n.Line > 0 })
+	if first < 0 {
+		first = slices.IndexFunc(notes, func(n Note) bool { return n.Changes })
+	}
+	switch {
+	case first < 0:
+	case notes[first].Line > 0:
+		kept.Text += fmt.Sprintf(" because of line %d", notes[first].Line)
+		kept.Reason = notes[first].Reason + "; " + keptReason
+	default:
+		kept.Reason = notes[first].Text + ": " + notes[first].Reason + "; " + keptReason
+	}
+	return kept
 }
 
 // withoutComments returns the lines of a script that are not comments.

@@ -64,20 +64,35 @@ func TestKeptScripts(t *testing.T) {
 	}
 }
 
-func TestKeptScriptShowsReasons(t *testing.T) {
-	options := testOptions
-	options.Path = "train.sh"
-	result, err := Read("train.sh", []byte("#!/bin/bash\n#SBATCH --ntasks=2\nexport TOKEN=abcdef123456\nsrun $UNKNOWN python train.py\n"), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	has := func(line int, reason string) bool {
-		return slices.ContainsFunc(result.Notes, func(n Note) bool { return n.Line == line && strings.Contains(n.Reason, reason) })
-	}
-	if !has(0, keptReason) || !has(4, "cannot tell the options") {
-		t.Errorf("a reason is missing: %+v", result.Notes)
-	}
-	if strings.Contains(string(result.TOML), "abcdef") {
-		t.Errorf("the job file has a secret: %s", result.TOML)
+// TestKeptScriptShowsReason checks that the first note tells why the job runs the script, and that notes of the
+// conversion that failed are omitted: they are about ranks that the job does not start.
+func TestKeptScriptShowsReason(t *testing.T) {
+	const head = "#!/bin/bash\n#SBATCH --ntasks=2\n#SBATCH --parsable\nexport TOKEN=abcdef123456\n"
+	for name, test := range map[string]struct{ line, text, reason string }{
+		"options":        {"srun $UNKNOWN python train.py", "the job runs the script itself because of line 5", "cannot tell the options"},
+		"standard input": {"srun --multi-prog conf < data", "the job runs the script itself because of line 5", "the program has no standard input"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := testOptions
+			options.Path = "train.sh"
+			result, err := Read("train.sh", []byte(head+test.line+"\n"), options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(result.Notes) == 0 || result.Notes[0].Text != test.text || !strings.Contains(result.Notes[0].Reason, test.reason) {
+				t.Fatalf("got %+v, want first %q with the reason %q", result.Notes, test.text, test.reason)
+			}
+			if n := result.Notes[0]; n.Line != 0 || !strings.HasSuffix(n.Reason, keptReason) {
+				t.Errorf("got line %d and the reason %q", n.Line, n.Reason)
+			}
+			for _, n := range result.Notes[1:] {
+				if n.Line >= 5 {
+					t.Errorf("a note is about a part that the job runs: %+v", n)
+				}
+			}
+			if strings.Contains(string(result.TOML), "abcdef") {
+				t.Errorf("the job file has a secret: %s", result.TOML)
+			}
+		})
 	}
 }
