@@ -44,6 +44,7 @@ func (c *programCheck) checkCommandLine() {
 		c.checkProgram()
 		c.checkScript()
 	}
+	c.checkBuiltin()
 	c.checkShellWords()
 	c.checkPlaceholders()
 	c.checkAddresses()
@@ -289,11 +290,31 @@ func (c *programCheck) checkPurpose() {
 	}
 }
 
+const shellFix = `for a shell write argv = ["bash", "-c", "..."]`
+
+// builtins maps commands of a shell that are not useful as programs to the fixes: they change the shell itself.
+var builtins = map[string]string{"cd": "set command.workdir", "pushd": "set command.workdir", "popd": "set command.workdir",
+	"source": "set setup.steps = [{ source = \"FILE\" }]", ".": "set setup.steps = [{ source = \"FILE\" }]",
+	"export": "set setup.env", "declare": "set setup.env", "unset": shellFix, "module": "set setup.modules",
+	"ulimit": "set setup.lines", "umask": "set setup.lines", "alias": shellFix, "set": shellFix, "shopt": shellFix,
+	"eval": shellFix, "exec": "omit exec: the launcher starts the program directly"}
+
+// checkBuiltin warns if argv starts with a command that changes the shell.
+func (c *programCheck) checkBuiltin() {
+	if fix := builtins[c.argv[0]]; fix != "" && c.launcher == LauncherRank {
+		c.report(false, 0, fix, "%q is a command of the shell, and no shell runs the program", c.argv[0])
+	}
+}
+
 // shellOperators are words with a special meaning in a shell only.
 var shellOperators = []string{"|", "||", "&&", "&", ";", ">", ">>", "<", "<<", "2>", "2>&1", "&>"}
 
 // shellExpansion matches text that a shell would expand.
 var shellExpansion = lazyregexp.New("\\$[A-Za-z_]|\\$\\{[A-Za-z_]|\\$\\(|`")
+
+// shellArguments matches a word that is only the arguments of a shell script, such as "$@" and ${1:-data}. A part of
+// a word may be a price.
+var shellArguments = lazyregexp.New(`^["']?\$(?:[0-9@*#]|\{#?[0-9@*][^}]*\}|\{#\})["']?$`)
 
 // checkShellWords warns about words that only a shell interprets.
 func (c *programCheck) checkShellWords() {
@@ -308,7 +329,7 @@ func (c *programCheck) checkShellWords() {
 		if i > 0 && slices.Contains([]string{"-c", "-e"}, c.argv[i-1]) {
 			continue // code for an interpreter
 		}
-		if slices.Contains(shellOperators, word) || shellExpansion().MatchString(word) || word == "~" || strings.HasPrefix(word, "~/") {
+		if slices.Contains(shellOperators, word) || shellExpansion().MatchString(word) || shellArguments().MatchString(word) || word == "~" || strings.HasPrefix(word, "~/") {
 			if first < 0 {
 				first = i
 			}
@@ -322,7 +343,7 @@ func (c *programCheck) checkShellWords() {
 	if len(special) > 3 {
 		special, more = special[:3], fmt.Sprintf(", and %d more", len(special)-3)
 	}
-	fix := `for a shell write argv = ["bash", "-c", "..."]; otherwise write the value itself`
+	fix := shellFix + "; otherwise write the value itself"
 	if c.launcher == LauncherTorchrun { // torchrun starts Python scripts
 		fix = "write the value itself, or read the variable in the program"
 	}

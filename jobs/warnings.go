@@ -2,8 +2,12 @@ package jobs
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/ddpbatch/ddpbatch/internal/lazyregexp"
 )
 
 // Limits above which [Job.Warnings] warns.
@@ -41,8 +45,18 @@ func (j *Job) Warnings() (warnings Diagnostics) {
 		report(checkpoints, fmt.Sprintf("write %q", strings.TrimRight(string(c.CheckpointDir), "/")+"/{"+PlaceholderRunID+"}"),
 			"all trials of the sweep write their checkpoints to the same directory")
 	}
+	for _, name := range slices.Sorted(maps.Keys(j.Setup.Env)) {
+		if unexpanded().MatchString(string(j.Setup.Env[name])) { // the value may be secret
+			key := "setup.env." + string(name)
+			report(key, fmt.Sprintf(`write the value itself, or set setup.steps = [{ env = { %s = "..." } }], which expands variables and "~/"`, name),
+				"ranks get the value unchanged, with its variables or its ~")
+		}
+	}
 	return append(warnings, j.warnAboutStopGrace()...)
 }
+
+// unexpanded matches values of variables that a shell would change.
+var unexpanded = lazyregexp.New(`^~(?:/|$)|\$[A-Za-z_]|\$\{[A-Za-z_]`)
 
 // unprotectedTraffic returns the messages from other nodes that network.integrity does not protect.
 // It returns an empty string if it protects all of them.
