@@ -22,27 +22,32 @@ import (
 )
 
 type submitCmd struct {
-	Job         string   `arg:"" name:"job.toml" help:"Job file."`
-	RunDir      string   `placeholder:"DIR" help:"Run directory (default: runs/NAME in the current directory). If the run exists, it resumes from its last checkpoint."`
-	Set         []string `sep:"none" placeholder:"KEY=VALUE" help:"Override a key of the job file, such as train.batch=64. Repeatable."`
-	After       []string `sep:"none" placeholder:"RUN" help:"Start only after this run has succeeded: run name, run directory, or job ID. Repeatable."`
-	Nodes       string   `group:"Slurm options" short:"N" placeholder:"N" help:"Override slurm.nodes."`
-	Time        string   `group:"Slurm options" short:"t" placeholder:"LIMIT" help:"Override slurm.time."`
-	Partition   string   `group:"Slurm options" short:"p" placeholder:"NAME" help:"Override slurm.partition."`
-	Account     string   `group:"Slurm options" short:"A" placeholder:"NAME" help:"Override slurm.account."`
-	QOS         string   `group:"Slurm options" name:"qos" short:"q" placeholder:"NAME" help:"Override slurm.qos."`
-	Reservation string   `group:"Slurm options" placeholder:"NAME" help:"Override slurm.reservation."`
-	Constraint  string   `group:"Slurm options" short:"C" placeholder:"LIST" help:"Override slurm.constraint."`
-	Exclude     string   `group:"Slurm options" short:"x" placeholder:"HOSTS" help:"Override slurm.exclude."`
-	NodeList    string   `group:"Slurm options" name:"nodelist" short:"w" placeholder:"HOSTS" help:"Override slurm.nodelist."`
-	Begin       string   `group:"Slurm options" short:"b" placeholder:"TIME" help:"Override slurm.begin."`
-	Chain       int      `placeholder:"N" help:"Submit N jobs that continue the run one after the other, for training that takes longer than the time limit. Jobs that start after the run has finished end immediately."`
-	Failed      bool     `xor:"which" help:"Submit only trials of a sweep that were submitted and did not finish: failed, stopped, or canceled ones."`
-	Elements    string   `xor:"which" placeholder:"LIST" help:"Trials of a sweep to submit, such as 0-3,7 (default: all unfinished trials)."`
-	DryRun      bool     `xor:"mode" help:"Print the script and the sbatch command. Nothing is written or submitted."`
-	TestOnly    bool     `xor:"mode" help:"Let Slurm validate the job and estimate its start time. Nothing is written or submitted."`
-	Wait        bool     `xor:"mode" help:"Wait until the job has ended, and exit with its exit code."`
-	JSON        bool     `help:"Print the result as JSON."`
+	Job          string   `arg:"" name:"job.toml" help:"Job file."`
+	RunDir       string   `placeholder:"DIR" help:"Run directory (default: runs/NAME in the current directory). If the run exists, it resumes from its last checkpoint."`
+	Set          []string `sep:"none" placeholder:"KEY=VALUE" help:"Override a key of the job file, such as train.batch=64. Repeatable."`
+	After        []string `sep:"none" placeholder:"RUN" help:"Start only after this run has succeeded: run name, run directory, or job ID. Repeatable."`
+	Nodes        string   `group:"Slurm options" short:"N" placeholder:"N" help:"Override slurm.nodes."`
+	Time         string   `group:"Slurm options" short:"t" placeholder:"LIMIT" help:"Override slurm.time."`
+	Partition    string   `group:"Slurm options" short:"p" placeholder:"NAME" help:"Override slurm.partition."`
+	Account      string   `group:"Slurm options" short:"A" placeholder:"NAME" help:"Override slurm.account."`
+	QOS          string   `group:"Slurm options" name:"qos" short:"q" placeholder:"NAME" help:"Override slurm.qos."`
+	Reservation  string   `group:"Slurm options" placeholder:"NAME" help:"Override slurm.reservation."`
+	Constraint   string   `group:"Slurm options" short:"C" placeholder:"LIST" help:"Override slurm.constraint."`
+	Exclude      string   `group:"Slurm options" short:"x" placeholder:"HOSTS" help:"Override slurm.exclude."`
+	NodeList     string   `group:"Slurm options" name:"nodelist" short:"w" placeholder:"HOSTS" help:"Override slurm.nodelist."`
+	GPUsPerNode  string   `group:"Slurm options" name:"gpus-per-node" placeholder:"N" help:"Override slurm.gpus_per_node."`
+	TasksPerNode string   `group:"Slurm options" name:"ntasks-per-node" placeholder:"N" help:"Override slurm.tasks_per_node."`
+	CPUsPerTask  string   `group:"Slurm options" name:"cpus-per-task" short:"c" placeholder:"N" help:"Override slurm.cpus_per_task."`
+	Mem          string   `group:"Slurm options" placeholder:"SIZE" help:"Override slurm.mem."`
+	Comment      string   `group:"Slurm options" placeholder:"TEXT" help:"Override slurm.comment."`
+	Begin        string   `group:"Slurm options" short:"b" placeholder:"TIME" help:"Override slurm.begin."`
+	Chain        int      `placeholder:"N" help:"Submit N jobs that continue the run one after the other, for training that takes longer than the time limit. Jobs that start after the run has finished end immediately."`
+	Failed       bool     `xor:"which" help:"Submit only trials of a sweep that were submitted and did not finish: failed, stopped, or canceled ones."`
+	Elements     string   `xor:"which" placeholder:"LIST" help:"Trials of a sweep to submit, such as 0-3,7 (default: all unfinished trials)."`
+	DryRun       bool     `xor:"mode" help:"Print the script and the sbatch command. Nothing is written or submitted."`
+	TestOnly     bool     `xor:"mode" help:"Let Slurm validate the job and estimate its start time. Nothing is written or submitted."`
+	Wait         bool     `xor:"mode" help:"Wait until the job has ended, and exit with its exit code."`
+	JSON         bool     `help:"Print the result as JSON."`
 }
 
 func (c *submitCmd) Help() string {
@@ -124,6 +129,7 @@ func (c *submitCmd) slurmOverrides() (set []string) {
 	for _, flag := range []struct{ key, value string }{
 		{"nodes", c.Nodes}, {"time", c.Time}, {"partition", c.Partition}, {"account", c.Account}, {"qos", c.QOS},
 		{"reservation", c.Reservation}, {"constraint", c.Constraint}, {"exclude", c.Exclude}, {"nodelist", c.NodeList}, {"begin", c.Begin},
+		{"gpus_per_node", c.GPUsPerNode}, {"tasks_per_node", c.TasksPerNode}, {"cpus_per_task", c.CPUsPerTask}, {"mem", c.Mem}, {"comment", c.Comment},
 	} {
 		if flag.value != "" {
 			set = append(set, "slurm."+flag.key+"="+flag.value)
