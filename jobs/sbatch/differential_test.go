@@ -23,7 +23,7 @@ import (
 
 // standIns are the commands that record their calls instead of running.
 var standIns = strings.Fields(`srun mpirun mpiexec singularity apptainer shifter torchrun python python3 accelerate deepspeed ddpbatch scontrol nvidia-smi nproc shuf
-	pip pip3 git wandb rsync tar wget curl cp mv rm ln mkdir touch unzip sbatch tensorboard uv poetry horovodrun ray numactl nnUNet_train rocm-smi virtualenv seff sacct docker gpustat vllm ibrun julia Rscript`)
+	pip pip3 git wandb rsync tar wget curl cp mv rm ln mkdir touch unzip sbatch tensorboard uv poetry horovodrun ray numactl nnUNet_train rocm-smi virtualenv seff sacct docker gpustat vllm ibrun julia Rscript jupyter`)
 
 // TestDifferential runs each script of the corpus under bash, with stand-ins that record what is
 // called. It runs the converted job with the same stand-ins. Programs, arguments, directories,
