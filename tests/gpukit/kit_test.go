@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -81,7 +82,10 @@ type stage struct {
 	Saved   []string
 	Memory  float64 `json:"memory_MiB"`
 	TotalMS float64 `json:"total_ms"`
-	Kernels []struct {
+	// Launches that ncu measured, and those of the step.
+	Measured   int
+	RowsOfStep int `json:"rows_of_step"`
+	Kernels    []struct {
 		Kernel string
 		Count  int
 		MS     float64
@@ -275,15 +279,26 @@ while [ ! -e $KIT/asked ]; do sleep 0.05; done`
 	}
 }
 
-// TestDetail checks part 3: the times of kernels from ncu's CSV, benchmarks, and a missing
-// compute-sanitizer.
+// ncuOutput returns a script that prints the times of launches as ncu does: name, unit, value.
+func ncuOutput(launches ...[3]string) string {
+	var text strings.Builder
+	text.WriteString("cat <<'END'\n==PROF== Connected to process 7\n\"ID\",\"Kernel Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n")
+	for i, l := range launches {
+		fmt.Fprintf(&text, "\"%d\",\"%s\",\"gpu__time_duration.sum\",\"%s\",\"%s\"\n", i, l[0], l[1], l[2])
+	}
+	return text.String() + "END\n"
+}
+
+// TestDetail checks part 3: the times of the kernels of one step from ncu's CSV with two and a half
+// steps, benchmarks, and a missing compute-sanitizer.
 func TestDetail(t *testing.T) {
-	const ncu = `echo '==PROF== Connected to process 7'; echo '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
-echo '"0","adam(float *, int)","gpu__time_duration.sum","us","1,500.5"'; echo '"1","add","gpu__time_duration.sum","ns","2000"'; echo '"2","adam(float *, int)","gpu__time_duration.sum","ms","1"'; echo '"3","broken","gpu__time_duration.sum","us","n/a"'`
+	step := [][3]string{{"embed", "us", "3"}, {"add", "ns", "2000"}, {"embed_grad(float *)", "us", "1"}, {"adam(float *, int)", "us", "1,500.5"}, {"adam(float *, int)", "ms", "1"}, {"broken", "us", "n/a"}}
+	half := [][3]string{{"adam(float *, int)", "ms", "100"}, {"adam(float *, int)", "ms", "100"}} // the end of a step
+	ncu := ncuOutput(slices.Concat(half, step, step, step[:2])...)
 	k := newKit(t, map[string]string{"ddpbatch": "echo '" + withGPU + "'", "ncu": ncu, "engine.test": "echo 'BenchmarkGPT2/Add-16   100   12 ns/op   3900 GB/s'"})
 	stages, text, code := k.run(t, 3)
 	s := stages["kernels mma"]
-	if !s.OK || len(s.Kernels) != 2 || s.Kernels[0].Kernel != "adam" || s.Kernels[0].Count != 2 || s.Kernels[0].MS != 2.5005 || s.TotalMS != 2.503 && s.TotalMS != 2.502 {
+	if !s.OK || len(s.Kernels) != 4 || s.Kernels[0].Kernel != "adam" || s.Kernels[0].Count != 2 || s.Kernels[0].MS != 2.5005 || math.Abs(s.TotalMS-2.5065) > 0.0006 || s.Measured != 14 || s.RowsOfStep != 5 {
 		t.Errorf("%+v\n%s", s, text)
 	}
 	if b := stages["benchmarks"]; !b.OK || len(b.Rows) != 1 {
@@ -291,6 +306,24 @@ echo '"0","adam(float *, int)","gpu__time_duration.sum","us","1,500.5"'; echo '"
 	}
 	if _, err := exec.LookPath("compute-sanitizer"); err != nil && (code == 0 || stages["races"].Why != "compute-sanitizer not found") {
 		t.Errorf("exit code %d, %+v", code, stages["races"])
+	}
+}
+
+// TestPartOfAStep checks the error if ncu did not measure a whole step.
+func TestPartOfAStep(t *testing.T) {
+	for name, c := range map[string]struct {
+		launches [][3]string
+		want     string
+	}{
+		"one embedding": {[][3]string{{"embed", "us", "3"}, {"add", "us", "2"}, {"embed_grad", "us", "2"}}, "ncu printed 3 times, which do not contain a whole step: two launches of embed are required"},
+		"nothing":       {nil, "ncu printed 0 times, which do not contain a whole step: two launches of embed are required"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stages, text, code := newKit(t, map[string]string{"ncu": ncuOutput(c.launches...)}).run(t, 3, "--only", "kernels mma")
+			if s := stages["kernels mma"]; code == 0 || s.OK || s.Why != c.want || s.TotalMS != 0 {
+				t.Errorf("exit code %d, %+v\n%s", code, s, text)
+			}
+		})
 	}
 }
 
