@@ -80,8 +80,11 @@ type stage struct {
 	Rows    []string
 	Metrics []map[string]any
 	Saved   []string
-	Memory  float64 `json:"memory_MiB"`
-	TotalMS float64 `json:"total_ms"`
+	Timed   []string
+
+	Algorithms map[string]map[string]float64
+	Memory     float64 `json:"memory_MiB"`
+	TotalMS    float64 `json:"total_ms"`
 	// Launches that ncu measured, and those of the step.
 	Measured   int
 	RowsOfStep int `json:"rows_of_step"`
@@ -264,18 +267,28 @@ func TestWithoutTorch(t *testing.T) {
 	}
 }
 
-// TestLaunch checks the results of a training run.
+// TestLaunch checks the results of training runs, without and with train.tune_matmul.
 func TestLaunch(t *testing.T) {
-	const train = `while [ "$1" != --run-dir ]; do shift; done
-mkdir -p "$2"; ls -l tokens.bin; grep -q 'vocabulary_size = 50304' gpt2.toml || exit 3
+	const train = `case "$*" in *"--set train.tune_matmul=true"*) tuned=1;; esac
+while [ "$1" != --run-dir ]; do shift; done
+rm -f $KIT/asked; mkdir -p "$2"; ls -l tokens.bin; grep -q 'vocabulary_size = 50304' gpt2.toml || exit 3
 printf '{"step": 20, "loss": 9.5, "tokens_per_s": 480000}\n{"step": 40, "loss": 8.5, "tokens_per_s": 490000}\n' >"$2/metrics.jsonl"
 echo "saved checkpoint at step 40 (1.4 GiB, 40 ms)"
+if [ "$tuned" ]; then
+	echo "timed the algorithms of 1 matrix multiplications on this GPU"
+	echo '{"gpus": [{"gpu": "H200", "products": {"8x8x8": {"algorithm": "ff", "seconds": 1e-3, "default_seconds": 2e-3, "algorithms": 8}}}]}' >"$2/algorithms.json"
+fi
 while [ ! -e $KIT/asked ]; do sleep 0.05; done`
 	const smi = `case $1 in --query-gpu=memory.used*) echo "24000, 98, 1980, 650"; : >$KIT/asked;; *) echo "GPU 0";; esac`
-	stages, _, code := newKit(t, map[string]string{"ddpbatch": train, "nvidia-smi": smi}).run(t, 2, "--only", "launch")
-	s := stages["launch"]
-	if code != 0 || !s.OK || len(s.Metrics) != 2 || s.Metrics[1]["tokens_per_s"] != 490000.0 || len(s.Saved) != 1 || s.Memory != 24000 {
-		t.Errorf("exit code %d, %+v", code, s)
+	stages, _, code := newKit(t, map[string]string{"ddpbatch": train, "nvidia-smi": smi}).run(t, 2, "--only", "launch", "--only", "launch tuned")
+	for name, timed := range map[string]int{"launch": 0, "launch tuned": 1} {
+		s := stages[name]
+		if code != 0 || !s.OK || len(s.Metrics) != 2 || s.Metrics[1]["tokens_per_s"] != 490000.0 || len(s.Saved) != 1 || s.Memory != 24000 {
+			t.Errorf("exit code %d, %s: %+v", code, name, s)
+		}
+		if len(s.Timed) != timed || len(s.Algorithms) != timed || timed > 0 && s.Algorithms["8x8x8"]["default_seconds"] != 2e-3 {
+			t.Errorf("%s: %+v", name, s)
+		}
 	}
 }
 
@@ -327,8 +340,8 @@ func TestPartOfAStep(t *testing.T) {
 	}
 }
 
-// TestSuitesExist checks that each pattern of run.py matches a test of package engine, and each
-// part of the conformance suite that a pattern names exists.
+// TestSuitesExist checks that each pattern of run.py matches a test of package engine, and that the
+// patterns name all parts of the conformance suite, and no others.
 func TestSuitesExist(t *testing.T) {
 	k := newKit(t, nil)
 	c := exec.CommandContext(t.Context(), "python3", "-c", "import json, run; print(json.dumps([s[0] for s in run.SUITES.values()] + [run.SANITIZED]))")
@@ -350,6 +363,7 @@ func TestSuitesExist(t *testing.T) {
 	if len(patterns) < 5 || len(tests) < 10 || len(groups) < 10 {
 		t.Fatalf("%d patterns, %d tests, %d groups", len(patterns), len(tests), len(groups))
 	}
+	named := map[string]bool{}
 	list := regexp.MustCompile(`^(\w+)/\((.*)\)\$$`)
 	for _, p := range patterns {
 		// The alternatives of a pattern, without those in parentheses.
@@ -366,10 +380,31 @@ func TestSuitesExist(t *testing.T) {
 				names = strings.Split(m[2], "|")
 			}
 			for _, n := range names {
+				named[n] = true
 				if !groups[n] {
 					t.Errorf("%q: the conformance suite has no part %q", p, n)
 				}
 			}
+		}
+	}
+	for n := range groups {
+		if !named[n] {
+			t.Errorf("no pattern names %q of the conformance suite", n)
+		}
+	}
+}
+
+// TestLimitsOfEachProduct checks that limits.py measures each matrix multiplication of the step that
+// docs/plan.md lists.
+func TestLimitsOfEachProduct(t *testing.T) {
+	measured := namesIn(t, "limits.py", `: \((\d+, \d+, \d+), `)
+	products := namesIn(t, "../../docs/plan.md", `(?m)^matmul (\d+x\d+x\d+)`)
+	if len(products) < 10 {
+		t.Fatalf("docs/plan.md lists %d products", len(products))
+	}
+	for p := range products {
+		if !measured[strings.ReplaceAll(p, "x", ", ")] {
+			t.Errorf("limits.py does not measure %s", p)
 		}
 	}
 }

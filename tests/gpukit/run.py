@@ -29,15 +29,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 GPT2 = ["bench", "step", "--device", "cuda", "--model", "gpt2", "--precision", "bf16", "--batch", "64", "--length", "1024", "--json"]
 # Tests of engine.test: stage, pattern, limit in seconds, environment. The first stage compiles the PTX.
 SUITES = {
-    "first": ("TestConformance/(Memory|Elementwise|Normalization|Losses|Updates)$", 120, {}),
+    "first": ("TestConformance/(Memory|Elementwise|Normalization|Losses|Updates|Rules)$|TestKeptRowsHaveTheSameBits", 120, {}),
     "products": ("TestConformance/(Dense|Stored)$", 150, {}),
     "products without fusion": ("TestConformance/(Dense|Stored)$", 100, {"DDPBATCH_FUSION": "none"}),
     "attention": ("TestConformance/Attention$|TestAttentionOfLargeHeads", 120, {"DDPBATCH_ATTENTION": "mma"}),
     "wgmma": ("TestConformance/(Attention|Repeat)$|TestAttentionOnWGMMA|TestTrainsAsOnTheCPU/gpt", 120, {"DDPBATCH_ATTENTION": "wgmma"}),
-    "training": ("TestTrainsAsOnTheCPU", 100, {"DDPBATCH_ATTENTION": "mma"}),
+    "training": ("TestTrainsAsOnTheCPU|TestRoundedWeightsTrainTheSame", 100, {"DDPBATCH_ATTENTION": "mma"}),
     "training without fusion": ("TestTrainsAsOnTheCPU/gpt", 60, {"DDPBATCH_FUSION": "none"}),
     "memory": ("TestStepUsesPlannedMemory", 60, {}),
-    "others": ("TestConformance/(Dropout|Embedding|AttentionDropout|Convolution|Pool|Steps|Misfits|Repeat)$|TestGroups|TestStepDecisions|TestReadingAndWriting|TestMoreValues|TestMemoryThatGrows|TestAsyncSteps", 200, {}),
+    "others": ("TestConformance/(Dropout|Embedding|AttentionDropout|Convolution|Pool|Steps|Misfits|Repeat)$|TestGroups|TestStepDecisions|TestReadingAndWriting|TestMoreValues|TestMemoryThatGrows|TestAsyncSteps|TestTimeRuns", 200, {}),
 }
 FIRST_KERNEL = "embed"  # of a training step
 SANITIZED = "TestConformance/(Normalization|Losses)$|TestAttentionOfLargeHeads/(48|128)_precision_1"
@@ -222,15 +222,15 @@ class Part:
                 self.notes[name] = repr(e)
         self.save()
 
-    def launch(self, stage, limit, env):
+    def launch(self, stage, limit, *options):
         """Train GPT-2 with checkpoints, and watch the GPU's memory."""
         if self.options.only and stage not in self.options.only:
             return
-        if not self.blocked:
+        if not self.blocked and not os.path.exists(os.path.join(self.work, "gpt2.toml")):
             write_tokens(os.path.join(self.work, "tokens.bin"), self.options.tokens)
             with open(os.path.join(self.work, "gpt2.toml"), "w") as f:
                 f.write(JOB)
-        runs, samples, stop = os.path.join(self.work, "run"), [], threading.Event()
+        runs, samples, stop = os.path.join(self.work, re.sub(r"\W", "-", stage)), [], threading.Event()
 
         def watch():
             while not stop.wait(1):
@@ -242,12 +242,13 @@ class Part:
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
-        text = self.run(stage, [self.exe, "launch", "gpt2.toml", "-n", "1", "--run-dir", runs], limit, env)
+        text = self.run(stage, [self.exe, "launch", "gpt2.toml", "-n", "1", "--run-dir", runs, *options], limit)
         stop.set()
         watcher.join(15)
         if text is not None:
             self.put(stage, memory_MiB=max([s[0] for s in samples], default=0), utilization=max([s[1] for s in samples], default=0), last_clock_and_power=samples[-1][2:] if samples else [],
-                     metrics=read_metrics(runs), saved=re.findall(r"saved .*", text)[-4:])
+                     metrics=read_metrics(runs), saved=re.findall(r"saved .*", text)[-4:], timed=re.findall(r"timed the algorithms .*", text), algorithms=read_algorithms(runs))
+        shutil.rmtree(runs, ignore_errors=True)  # checkpoints
 
     def kernels(self, stage, attention, limit):
         """Measure each kernel of a training step with Nsight Compute."""
@@ -304,7 +305,8 @@ class Part:
             for attention in ("flash", "cudnn"):
                 self.script("torch %s %s" % (attention, round), "peer.py", 100, attention)
             if round == "1":
-                self.launch("launch", 90, {})
+                self.launch("launch", 90)
+                self.launch("launch tuned", 60, "--set", "train.tune_matmul=true")
 
     def detail(self):
         for attention in ("mma", "wgmma"):
@@ -410,6 +412,15 @@ def read_metrics(run):
     except (OSError, ValueError):
         return []
     return [{k: r.get(k) for k in ("step", "loss", "tokens_per_s")} for r in rows]
+
+
+def read_algorithms(run):
+    """Return the times of the algorithms of cuBLASLt that a run recorded."""
+    try:
+        with open(os.path.join(run, "algorithms.json")) as f:
+            return {name: {k: p.get(k) for k in ("seconds", "default_seconds", "algorithms")} for gpu in json.load(f)["gpus"] for name, p in gpu["products"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def write_tokens(name, n):

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ddpbatch/ddpbatch/tests/gpusim"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/blaslt"
 	"github.com/ddpbatch/ddpbatch/trainer/cuda/engine"
 	"github.com/ddpbatch/ddpbatch/trainer/device"
@@ -37,6 +38,7 @@ func dot(d *engine.Device) float32 {
 // it while and after the algorithms are timed, and on a device that only has the record. The simulated
 // algorithms 0 and 2 sum in ascending order, and 1 in descending order.
 func TestTuning(t *testing.T) {
+	gpusim.Require(t)
 	t.Setenv("GPUSIM_ALGORITHMS", "differ")
 	ascending := dot(open(t, engine.Options{}))
 	for _, c := range []struct {
@@ -151,6 +153,7 @@ func TestTimeRuns(t *testing.T) {
 
 // TestUnknownAlgorithm checks the error for a recorded algorithm that cuBLASLt does not offer.
 func TestUnknownAlgorithm(t *testing.T) {
+	gpusim.Require(t)
 	d := open(t, engine.Options{})
 	d.StartTuning()
 	dot(d)
