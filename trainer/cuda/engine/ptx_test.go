@@ -19,9 +19,14 @@ func TestPTXMutations(t *testing.T) {
 	const waitAndFence = "cp.async.wait_all;\n\t// end inline asm\n\t// begin inline asm\n\tfence.proxy.async.shared::cta;"
 	for _, c := range []struct{ name, mutation, test, attention, want string }{
 		{name: "no barriers", mutation: "bar.sync \t0;=>", test: "TestConformance/Losses", want: "race of thread"},
+		{name: "one barrier less", mutation: `bar.sync 	0;(\s+ld.shared.f32[^;]*scratch)=>$1`, test: "TestConformance/Losses", want: "race of thread"},
 		{name: "another operation", mutation: "add.rn.f32=>sub.rn.f32", test: "TestConformance/Losses", want: "the PTX and the host's code differ"},
 		{name: "no fused multiplication", mutation: "fma.rn.f32=>mad.rn.f32", test: "TestConformance/Losses", want: "unknown"},
 		{name: "matrices are not transposed", mutation: "x4.trans.shared=>x4.shared", test: "TestConformance/Attention", attention: "mma", want: "the PTX and the host's code differ"},
+		{name: "other rows of the left matrix", mutation: `(mma.sync[^{]*[{][^}]*[}], [{])(%r[0-9]+),(%r[0-9]+),=>$1$3,$2,`, test: "TestConformance/Attention", attention: "mma", want: "the PTX and the host's code differ"},
+		{name: "other rows of the right matrix", mutation: `(mma.sync[^{]*[{][^}]*[}], [{][^}]*[}], [{])(%r[0-9]+),(%r[0-9]+)[}]=>$1$3,$2}`, test: "TestConformance/Attention", attention: "mma", want: "the PTX and the host's code differ"},
+		{name: "other destinations of matrices", mutation: `(ldmatrix[^{]*[{])(%r[0-9]+),(%r[0-9]+),=>$1$3,$2,`, test: "TestConformance/Attention", attention: "mma", want: "the PTX and the host's code differ"},
+		{name: "pairs in the other order", mutation: `(cvt.rn.bf16x2.f32\s+%r[0-9]+), (%f[0-9]+), (%f[0-9]+);=>$1, $3, $2;`, test: "TestConformance/Attention", attention: "mma", want: "the PTX and the host's code differ"},
 		{name: "misaligned reads", mutation: "ld.global.f32=>ld.global.f64", test: "TestConformance/Elementwise", want: "misaligned address"},
 		{name: "reads beyond a tensor", mutation: "setp.ge.u64=>setp.gt.u64", test: "TestTwoSteps/mlp_precision_0", want: "bytes behind one of"},
 		{name: "no writes to shared memory", mutation: "st.shared.f32=>// st.shared.f32", test: "TestConformance/Losses", want: "depends on uninitialized memory, which line"},
