@@ -19,7 +19,8 @@ type head struct {
 // The maximum number of logits in memory: 64 MiB of Float32 and 1.5 GiB of BFloat16. Each chunk
 // reads the weight twice and its gradient once, which is expensive compared with matmuls on tensor
 // cores. For GPT-2, the latter are 16,384 rows, so that the matmuls also have enough tiles for all
-// multiprocessors of a large GPU. A tile has 128 rows.
+// multiprocessors of a large GPU. A tile has 128 rows. The numbers do not depend on the GPU or its free
+// memory: the weight's gradient is the sum over the chunks, so another number of rows gives other bits.
 const (
 	maxLogits       = 16 << 20
 	maxNarrowLogits = 16384 * 50304
