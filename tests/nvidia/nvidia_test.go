@@ -229,7 +229,7 @@ func TestTableNamesAllKernels(t *testing.T) {
 		for _, m := range modules {
 			for _, k := range kernels.Names(m) {
 				if _, ok := table[row{arch, m, k}]; !ok {
-					t.Logf("%s has no row for %s of %s on %s", tableFile, k, m, arch)
+					t.Errorf("%s has no row for %s of %s on %s", tableFile, k, m, arch)
 				}
 			}
 		}
