@@ -18,6 +18,7 @@ func TestAccessBeyondMemoryIsFound(t *testing.T) {
 		reach(t, os.Getenv("GPUSIM_REACH"))
 		return
 	}
+	t.Setenv("GPUSIM_KERNELS", "ptx") // is not passed on
 	for what, want := range map[string][]string{
 		"nothing":         nil,
 		"read":            {"use-after-poison", "READ of size 4", "gpusim_call_add, block 0,0,0, thread 8"},

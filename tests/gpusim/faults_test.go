@@ -3,6 +3,7 @@
 package gpusim_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -19,13 +20,17 @@ const (
 	failed     = "CUDA_ERROR_LAUNCH_FAILED"
 )
 
-// faults lists code of kernels with 32 threads and 64 bytes of dynamic shared memory. %rd1 is the
+// A wholeWarp is the thread in the message of an error of a warp.
+const wholeWarp = -1
+
+// faults lists code of kernels with 32 threads, or more, and 64 bytes of dynamic shared memory. %rd1 is the
 // address of 36 written bytes, %rd2 of 36 bytes that nothing has written, %rd3 of freed memory, and
 // %r1 is the index of the thread.
 var faults = []struct {
 	name   string
 	code   []string // the last line that is not indented is the one in the message
 	thread int      // in the message
+	block  int      // number of threads; 0: 32
 	err    string   // none: the kernel is right
 	want   string   // message
 }{
@@ -74,6 +79,15 @@ var faults = []struct {
 	{name: "a copy of too many bytes", code: []string{"\tmov.u32 %r2, 5;", "cp.async.ca.shared.global [%r3], [%rd1], 4, %r2;"}, err: failed, want: "a copy of 5 of 4 bytes"},
 	{name: "a copy of unwritten global memory", code: []string{"\tcp.async.ca.shared.global [%r3], [%rd2], 4;", "\tcp.async.wait_all;", "\tld.shared.u32 %r2, [%r3];", "\tadd.s32 %r2, %r2, 1;", "st.global.u32 [%rd1], %r2;"}, err: failed, want: "which line LINE-2 read at address 0x400"},
 	{name: "an undefined copy", code: []string{"cp.async.ca.shared.global [%r3], [%rd1], 4, %r9;"}, err: failed, want: "uninitialized register %r9"},
+	{name: "a barrier of some warps", block: 48, code: []string{"setp.lt.s32 %p2, %r1, 32;", "@%p2 ret;", "bar.sync 0;", "st.global.u32 [%rd1], %r1;"}},
+	{name: "a barrier after a branch", code: []string{"\tsetp.lt.s32 %p2, %r1, 16;", "\t@%p2 bra $L1;", "mov.u32 %r2, 1;", "$L1:", "bar.sync 0;"}},
+	{name: "a barrier of half a warp", code: []string{"\tsetp.lt.s32 %p2, %r1, 16;", "\t@%p2 bra $L1;", "bar.sync 0;", "\t$L1:"}, thread: wholeWarp, err: failed, want: "it is not executed by all threads of the warp"},
+	{name: "a barrier after half a warp has ended", code: []string{"\tsetp.lt.s32 %p2, %r1, 16;", "\t@%p2 ret;", "bar.sync 0;"}, thread: wholeWarp, err: failed, want: "it is not executed by all threads of the warp"},
+	{name: "two barriers", code: []string{"\tsetp.lt.s32 %p2, %r1, 16;", "\t@%p2 bra $L1;", "\tbar.sync 0;", "\tbra.uni $L2;", "\t$L1:", "bar.sync 0;", "\t$L2:"}, thread: wholeWarp, err: failed, want: "it is not executed by all threads of the warp"},
+	{name: "a barrier and an instruction of the warp", code: []string{"\tsetp.lt.s32 %p2, %r1, 16;", "\t@%p2 bra $L1;", "\tbar.sync 0;", "\t$L1:", "shfl.sync.bfly.b32 %r5, %r1, 1, 31, -1;"}, thread: wholeWarp, err: failed, want: "it is not executed by all threads of the warp"},
+	{name: "a predicated barrier", code: []string{"\tsetp.lt.s32 %p2, %r1, 16;", "@%p2 bar.sync 0;"}, thread: wholeWarp, err: failed, want: "a predicate at a barrier"},
+	{name: "a shuffle of half a warp", code: []string{"\tsetp.lt.s32 %p2, %r1, 16;", "\t@%p2 bra $L1;", "shfl.sync.bfly.b32 %r5, %r1, 1, 31, -1;", "\t$L1:"}, thread: wholeWarp, err: failed, want: "it is not executed by all threads of the warp"},
+	{name: "a predicated shuffle", code: []string{"\tsetp.lt.s32 %p2, %r1, 16;", "@%p2 shfl.sync.bfly.b32 %r5, %r1, 1, 31, -1;"}, thread: wholeWarp, err: failed, want: "a predicate at an instruction of the whole warp"},
 }
 
 // faultModule returns PTX for a kernel, and the line of the last code that is not indented.
@@ -87,7 +101,7 @@ func faultModule(kernel string, code []string) (text string, line int) {
 	.param .u64 PARAM_1,
 	.param .u64 PARAM_2
 )
-.maxntid 32, 1, 1
+.maxntid 64, 1, 1
 {
 	.shared .align 4 .b8 room[128];
 	ld.param.u64 %rd1, [PARAM_0];
@@ -147,7 +161,11 @@ func TestKernelFaults(t *testing.T) {
 					last = l
 				}
 			}
-			where := fmt.Sprintf("block 0,0,0, thread %d, line %d (%s): ", c.thread, line, strings.TrimSuffix(last, ";"))
+			who := fmt.Sprint("thread ", c.thread)
+			if c.thread == wholeWarp {
+				who = "warp 0"
+			}
+			where := fmt.Sprintf("block 0,0,0, %s, line %d (%s): ", who, line, strings.TrimSuffix(last, ";"))
 			want := strings.ReplaceAll(c.want, "LINE-2", fmt.Sprint(line-2))
 			if !strings.Contains(result, c.err) || strings.Count(log, "\n") != 1 || !strings.Contains(log, where) || !strings.Contains(log, want) {
 				t.Errorf("%s%swant %s, %q, %q", result, log, c.err, where, want)
@@ -175,7 +193,7 @@ func runFaults(t *testing.T) {
 		check(t, driver.Free(p[2]))
 		check(t, s.Clear(p[0], bytes))
 		var a driver.Args
-		check(t, s.Launch(f, driver.Launch{Block: driver.Dim{X: 32}, Shared: 64}, a.Ptr(p[0]).Ptr(p[1]).Ptr(p[2])))
+		check(t, s.Launch(f, driver.Launch{Block: driver.Dim{X: cmp.Or(c.block, 32)}, Shared: 64}, a.Ptr(p[0]).Ptr(p[1]).Ptr(p[2])))
 		fmt.Printf("result %s: %v\n", name, s.Synchronize())
 		unbind()
 	}

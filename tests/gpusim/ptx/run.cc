@@ -11,7 +11,8 @@
 //   - two threads access the same shared memory without a barrier between them, and one writes;
 //   - a thread accesses the destination of a cp.async before the thread that copies waits for it. The
 //     copy is a write at the time of the wait;
-//   - lanes of a warp wait at different instructions that the whole warp must execute;
+//   - lanes of a warp wait at different instructions that the whole warp must execute, such as
+//     bar.sync, or have ended while others wait. A warp whose lanes have all ended is not waited for;
 //   - wgmma reads shared memory that changed after the last fence.proxy.async of all threads.
 //
 // New shared memory and registers are full of ones, NaN. Global memory was not written if its shadow
@@ -81,6 +82,7 @@ struct Warp {
   std::vector<u64> r;      // registers, 32 values each
   std::vector<Known> known;
   int pc[lanes];
+  u32 all;                   // lanes at the beginning: fewer than 32 in the last warp of some blocks
   u32 alive, held, blocked;  // held: at a barrier of the block. blocked: at an instruction of the whole warp
   std::vector<Copy> copies[lanes];
   u32 groups[lanes];         // that the lane has committed
@@ -724,8 +726,14 @@ struct Block {
         here = w->pc[__builtin_ctz(w->blocked)];
         bool same = w->blocked == w->alive;
         for (u32 m = w->blocked; m; m &= m - 1) same = same && w->pc[__builtin_ctz(m)] == here;
-        if (!same || w->alive != ~u32(0)) stop("it is not executed by all threads of the warp");
+        bool barrier = k->code[size_t(here)].op == Op::bar;
+        if (!same || w->alive != (barrier ? w->all : ~u32(0))) stop("it is not executed by all threads of the warp");
         ready = w->blocked, w->blocked = 0;
+        if (barrier) {
+          each(ready, [&](unsigned l) { w->pc[l] = here + 1; });
+          w->held = ready;
+          return;
+        }
         forced = true;
       }
       // The lanes at the lowest position run until they meet others, diverge, or wait.
@@ -768,9 +776,10 @@ struct Block {
           set(mask & ~run, pc + 1);
           break;
         } else if (i.op == Op::bar) {
+          // bar.sync is barrier.sync.aligned: all threads of a warp must execute the same one.
           if (run != mask) stop("a predicate at a barrier");
-          set(mask, pc + 1);
-          w->held |= mask;
+          set(mask, pc);
+          w->blocked |= mask;
           break;
         } else if (needs_warp(i.op) && run != ~u32(0)) {
           if (run != mask || forced) stop("a predicate at an instruction of the whole warp");
@@ -819,7 +828,7 @@ struct Block {
         w->groups[l] = 0;
       }
       unsigned left = std::min(lanes, threads - warp * lanes);
-      w->alive = left == lanes ? ~u32(0) : (u32(1) << left) - 1;
+      w->alive = w->all = left == lanes ? ~u32(0) : (u32(1) << left) - 1;
       w->held = w->blocked = 0;
     }
     for (;;) {
