@@ -181,7 +181,7 @@ argv = ["sh", "-c", "echo index=$SLURM_ARRAY_TASK_ID setup=$IN_SETUP max=${SLURM
 }
 
 // TestNotifications checks the messages of a real job that fails and restarts, with a webhook that
-// refuses connections. Jobs also complete with a server that never answers and with one that answers 500.
+// refuses connections. Jobs also complete if a server never answers or answers 500.
 func TestNotifications(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 1, GPUs: -1})
 	s.environ = append(s.environ, "HOOK=http://127.0.0.1:1/hook")
@@ -257,7 +257,8 @@ pathlib.Path(__file__).with_name("listening").touch()
 broken.serve_forever()
 `
 
-// TestTruncatedLog checks that slurm.open_mode = "truncate" leaves only the output after the last requeue in the log of the job.
+// TestTruncatedLog checks that with slurm.open_mode = "truncate" a requeue removes earlier output from the
+// log of the job.
 func TestTruncatedLog(t *testing.T) {
 	s := newSite(t, cluster.Options{Nodes: 1, GPUs: -1})
 	s.write("job.toml", `name = "truncated"

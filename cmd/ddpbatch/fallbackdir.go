@@ -59,8 +59,9 @@ func (p *program) checkFallbackDir(required bool, files ...string) error {
 	return nil
 }
 
-// commandFiles returns the words of a command that can be names of files: those with a slash or a dot,
-// values with them in words such as --config=FILE, and the module after -m. A first word without a slash is in PATH, unless startsScript is set.
+// commandFiles returns the words of a command that can be names of files: words with a slash or a dot,
+// such values in words such as --config=FILE, and the module after -m. A first word without a slash is in
+// PATH, unless startsScript is set.
 func commandFiles(argv []string, startsScript bool) (files []string) {
 	for i, word := range argv {
 		if _, value, ok := strings.Cut(word, "="); ok && strings.ContainsAny(value, "/.") {

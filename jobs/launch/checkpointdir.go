@@ -95,9 +95,9 @@ func checkLocalCheckpointDir(path string) error {
 	return nil
 }
 
-// checkCheckpointDir checks the owner and the mode of a checkpoint directory, and who can replace it: the owners
-// of links at its path, and of links and directories above it. It accepts the given owners, root, and this user.
-// It returns the attributes of the directory.
+// checkCheckpointDir checks the owner and the mode of a checkpoint directory. It also checks the owners of
+// links at its path, and of links and directories above it, because they can replace it. It accepts the
+// given owners, root, and this user. It returns the attributes of the directory.
 func checkCheckpointDir(path string, owners ...int) (fs.FileInfo, error) {
 	link, err := os.Lstat(path)
 	if err != nil {

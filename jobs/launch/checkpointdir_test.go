@@ -113,19 +113,26 @@ func TestCheckpointDirOfAnotherUser(t *testing.T) {
 	}
 }
 
-// TestCheckpointDirOfAGroup checks the warning about a directory in which members of a group can create
-// files, also with the sticky bit.
-func TestCheckpointDirOfAGroup(t *testing.T) {
-	needsRoot(t)
-	const shared = 61098
+// joinGroup makes this process a member of a group during a test, and returns the group.
+func joinGroup(t *testing.T) (group int) {
+	t.Helper()
 	groups, err := syscall.Getgroups()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Setgroups([]int{shared}); err != nil {
+	group = 61098
+	if err := syscall.Setgroups([]int{group}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Setgroups(groups) })
+	return group
+}
+
+// TestCheckpointDirOfAGroup checks the warning about a directory in which members of a group can create
+// files, also with the sticky bit.
+func TestCheckpointDirOfAGroup(t *testing.T) {
+	needsRoot(t)
+	shared := joinGroup(t)
 	for mode, want := range map[os.FileMode]bool{0o750: false, 0o770: true, 0o770 | os.ModeSticky: true} {
 		path := filepath.Join(t.TempDir(), "checkpoints")
 		if err := errors.Join(os.Mkdir(path, 0o700), os.Chown(path, -1, shared), os.Chmod(path, mode)); err != nil {
@@ -142,15 +149,7 @@ func TestCheckpointDirOfAGroup(t *testing.T) {
 // /tmp that is accepted: it is writable for a group of this user, or this user owns the directory in between.
 func TestCheckpointDirThatAnotherUserPrepared(t *testing.T) {
 	needsRoot(t)
-	const shared = 61098
-	groups, err := syscall.Getgroups()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Setgroups([]int{shared}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = syscall.Setgroups(groups) })
+	shared := joinGroup(t)
 	for _, tt := range []struct {
 		name  string
 		above os.FileMode // of the directory around the prepared one

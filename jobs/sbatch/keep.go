@@ -23,7 +23,7 @@ var (
 	arrayVariable = lazyregexp.New(`SLURM_ARRAY_(?:TASK_(?:MIN|MAX|STEP|COUNT)|JOB_ID)`)
 	// slurmVariable matches variables of Slurm.
 	slurmVariable = lazyregexp.New(`\bSLURM_[A-Z_]+\b`)
-	// masterDefault matches variables of the rendezvous that ddpbatch sets, and for which a script has a default.
+	// masterDefault matches variables that ddpbatch sets, and for which a script has a default.
 	masterDefault = lazyregexp.New(`\$\{MASTER_(?:ADDR|PORT):?[-=]`)
 )
 
@@ -45,14 +45,15 @@ func interpreter(src []byte) []string {
 	return nil
 }
 
-// keepScript converts only the directives of a script. The job runs the script itself, as one program. notes are the notes of
-// the conversion that failed. ok is false if the script may do something different in this job.
+// keepScript converts only the directives of a script. The job runs the script itself, as one program. notes
+// are the notes of the failed conversion. ok is false if the script may do something different in the job.
 func keepScript(name string, src []byte, options Options, notes []Note) (result Result, ok bool) {
 	shell := interpreter(src)
 	code := withoutComments(src)
 	isBash := len(shell) > 0 && !isOtherShell(shell)
 	switch {
-	case options.Path == "" || len(shell) == 0 || len(options.Args) > 0 && slices.ContainsFunc(options.Args, func(a string) bool { return !isValidText(a) }),
+	case options.Path == "" || len(shell) == 0,
+		slices.ContainsFunc(options.Args, func(a string) bool { return !isValidText(a) }),
 		bytes.Contains(src, []byte("\r\n")), readsOwnPath().Match(code):
 		return Result{}, false
 	}
@@ -89,13 +90,7 @@ func keepScript(name string, src []byte, options Options, notes []Note) (result 
 	if strings.HasPrefix(file, "-") {
 		file = "./" + file
 	}
-	known := func(list []string) (args []arg) {
-		for _, s := range list {
-			args = append(args, arg{text: s, known: true})
-		}
-		return args
-	}
-	c := &command{r: r, args: known([]string{"bash", file})}
+	c := &command{r: r, args: []arg{{text: "bash", known: true}, {text: file, known: true}}}
 	c.layout()
 	if j.nodes == 0 && j.allTasks > 1 {
 		r.note(0, "--ntasks", "the script leaves the number of nodes to Slurm; the job requests one")
@@ -118,8 +113,8 @@ func keepScript(name string, src []byte, options Options, notes []Note) (result 
 	return result, result.Changes() == 0 && j.once
 }
 
-// noteKept returns the note about a job that runs the script itself, with the first reason in the notes of the
-// conversion that failed. The other notes do not apply to this job.
+// noteKept returns the note about a job that runs the script itself, with the first reason in the notes of
+// the failed conversion. The other notes do not apply to this job.
 func noteKept(notes []Note) Note {
 	kept := Note{Text: "the job runs the script itself", Reason: keptReason}
 	first := slices.IndexFunc(notes, func(n Note) bool { return n.Changes && n.Line > 0 })

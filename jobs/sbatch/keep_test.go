@@ -64,8 +64,8 @@ func TestKeptScripts(t *testing.T) {
 	}
 }
 
-// TestKeptScriptShowsReason checks that the first note tells why the job runs the script, and that notes of the
-// conversion that failed are omitted: they are about ranks that the job does not start.
+// TestKeptScriptShowsReason checks that the first note has the reason for running the script, without
+// notes of the failed conversion, which are about ranks that the job does not start.
 func TestKeptScriptShowsReason(t *testing.T) {
 	const head = "#!/bin/bash\n#SBATCH --ntasks=2\n#SBATCH --parsable\nexport TOKEN=abcdef123456\n"
 	for name, test := range map[string]struct{ line, text, reason string }{

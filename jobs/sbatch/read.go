@@ -16,7 +16,8 @@
 // Read converts in this order: the directives (directives.go); the search for the program (find.go);
 // the commands before it, as steps of the setup (setup.go); the command that starts it (launch.go),
 // with the layout of the ranks (layout.go) and the program's arguments (arguments.go); the notes and
-// the job file (finish.go, job.go); and Result.Script (wrap.go) or a job that runs the script (keep.go). The values of words are in values.go.
+// the job file (finish.go, job.go); and Result.Script (wrap.go) or a job that runs the script (keep.go).
+// The values of words are in values.go.
 //
 // The package does not run any part of the script, and it does not guess values that are known
 // only to a shell on the node. If the command contains such a value, it becomes a shell command

@@ -261,7 +261,8 @@ func TestReadHidesSecretsUsedElsewhere(t *testing.T) {
 	}
 }
 
-// TestFilesOfSecrets checks that the setup reads a secret from a file as the script does, but keeps no value of a secret.
+// TestFilesOfSecrets checks that the setup reads a secret from a file as the script does, and that the
+// job file contains no secret.
 func TestFilesOfSecrets(t *testing.T) {
 	for _, c := range []struct {
 		lines string

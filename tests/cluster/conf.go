@@ -42,8 +42,8 @@ func slurmConf(o Options, net subnet) string {
 
 		// Short intervals, because tests wait for all of these.
 		"SchedulerParameters=sched_interval=1,batch_sched_delay=0",
-		// Not shorter: pings go out every third of this time. While the ping of a lost node is retried
-		// for longer than that, slurmctld 24.11 can count other nodes as lost, too.
+		// slurmctld pings the nodes three times in this period. If it retries the ping of a lost node for
+		// longer than a third of it, slurmctld 24.11 can also count healthy nodes as lost.
 		"SlurmdTimeout=60",
 		"TCPTimeout=2",
 		"KillWait=10",

@@ -85,7 +85,7 @@ type stage struct {
 	Algorithms map[string]map[string]float64
 	Memory     float64 `json:"memory_MiB"`
 	TotalMS    float64 `json:"total_ms"`
-	// Launches that ncu measured, and those of the step.
+	// Launches that ncu measured, and launches of the step.
 	Measured   int
 	RowsOfStep int `json:"rows_of_step"`
 	Kernels    []struct {

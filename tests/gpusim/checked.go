@@ -21,8 +21,8 @@ var addresses = []string{"-fsanitize=address", "-shared-libasan", "-fsanitize-ad
 // Checked runs a test like [Again], under AddressSanitizer. A kernel, a copy, or a matrix
 // multiplication that accesses memory beyond its tensor, its launch's shared memory, or its own
 // variables stops the process with a report. The kernels are compiled sources, even if GPUSIM_KERNELS
-// is set: AddressSanitizer does not see the accesses of interpreted PTX. Checked skips the test if the runtime is missing; CI
-// must have it.
+// is set: AddressSanitizer does not see the accesses of interpreted PTX. Checked skips the test if the
+// runtime is missing; CI must have it.
 func Checked(t testing.TB, test string, more ...string) (output string, err error) {
 	t.Helper()
 	Require(t)

@@ -20,7 +20,7 @@ type head struct {
 // reads the weight twice and its gradient once, which is expensive compared with matmuls on tensor
 // cores. For GPT-2, the latter are 16,384 rows, so that the matmuls also have enough tiles for all
 // multiprocessors of a large GPU. A tile has 128 rows. The numbers do not depend on the GPU or its free
-// memory: the weight's gradient is the sum over the chunks, so another number of rows gives other bits.
+// memory: the weight's gradient is the sum over the chunks, so its bits depend on the number of rows.
 const (
 	maxLogits       = 16 << 20
 	maxNarrowLogits = 16384 * 50304

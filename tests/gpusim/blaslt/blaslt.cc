@@ -1,8 +1,8 @@
 // A libcublasLt with the functions that the trainer calls. Matrices are column-major, as in
 // cuBLASLt. Sums are in float32, over k in ascending order. It rejects everything that the trainer
 // does not use: an unknown attribute, a pointer with less alignment than the heuristics were given,
-// and a workspace that is too small. GELU is inexact in float32. With GPUSIM_ALGORITHMS=differ, the second algorithm sums in
-// descending order.
+// and a workspace that is too small. GELU is inexact in float32. With GPUSIM_ALGORITHMS=differ, the
+// second algorithm sums in descending order.
 #include <dlfcn.h>
 
 #include <cmath>
@@ -30,11 +30,11 @@ struct Desc {
   const void *bias = nullptr;  // of the type of the result, like the argument of GELU; or the gradient of a bias
   void *aux = nullptr;
   int64_t aux_ld = 0;
-  bool adds() const { return epilogue & EpilogueBias; }
-  bool bends() const { return (epilogue & EpilogueGeluAux) == EpilogueGeluAux; }
-  bool slopes() const { return epilogue == EpilogueDGelu; }
-  bool sums() const { return epilogue == EpilogueBGradA; }  // stores the sums of A over k as the bias
-  bool looks() const { return bends() || slopes(); }  // reads or writes aux
+  bool has_bias() const { return epilogue & EpilogueBias; }
+  bool has_gelu() const { return (epilogue & EpilogueGeluAux) == EpilogueGeluAux; }
+  bool has_gelu_gradient() const { return epilogue == EpilogueDGelu; }
+  bool has_bias_gradient() const { return epilogue == EpilogueBGradA; }  // stores the sums of A over k as the bias
+  bool uses_aux() const { return has_gelu() || has_gelu_gradient(); }
 };
 struct Layout {
   uint32_t type;
@@ -90,10 +90,10 @@ void put(void *p, uint32_t type, size_t i, float v) {
   static_cast<uint16_t *>(p)[i] = v != v ? 0x7fff : uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// bend returns the tanh of GELU. For a result in float32 it has an error, as on a GPU: NVIDIA does not
-// document the accuracy of this epilogue, and 2^-11 is that of tanh.approx.f32. So a test fails if the
+// gelu_tanh returns the tanh of GELU. For a result in float32 it has an error, as on a GPU: NVIDIA does not
+// document the accuracy of this epilogue, and tanh.approx.f32 has 2^-11. So a test fails if the
 // trainer uses the epilogue for such a result.
-float bend(float x, uint32_t type) {
+float gelu_tanh(float x, uint32_t type) {
   float t = tanhf(0.7978845608f * (x + 0.044715f * x * x * x));
   return type == Real32 ? t * (1 + 1.0f / 2048) : t;
 }
@@ -118,19 +118,19 @@ void multiply(void *p) {
     for (size_t i = 0; i < m; i++) {
       float v = j->alpha * sums[i];
       if (j->beta != 0) v += j->beta * number(j->c, j->lc.type, col * size_t(j->lc.ld) + i);
-      if (j->desc.adds()) v += number(j->desc.bias, j->ld.type, i);
-      if (j->desc.bends()) {
+      if (j->desc.has_bias()) v += number(j->desc.bias, j->ld.type, i);
+      if (j->desc.has_gelu()) {
         put(j->desc.aux, j->ld.type, col * size_t(j->desc.aux_ld) + i, v);
-        v = 0.5f * v * (1 + bend(v, j->ld.type));
+        v = 0.5f * v * (1 + gelu_tanh(v, j->ld.type));
       }
-      if (j->desc.slopes()) {
-        float x = number(j->desc.aux, j->ld.type, col * size_t(j->desc.aux_ld) + i), t = bend(x, j->ld.type);
+      if (j->desc.has_gelu_gradient()) {
+        float x = number(j->desc.aux, j->ld.type, col * size_t(j->desc.aux_ld) + i), t = gelu_tanh(x, j->ld.type);
         v *= 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * 0.7978845608f * (1 + 0.134145f * x * x);
       }
       put(j->d, j->ld.type, col * size_t(j->ld.ld) + i, v);
     }
   }
-  for (size_t i = 0; i < m && j->desc.sums(); i++) {
+  for (size_t i = 0; i < m && j->desc.has_bias_gradient(); i++) {
     float sum = 0;
     for (size_t l = k; l-- > 0;) sum += a[l * m + i];  // not in the order of the kernel
     put(const_cast<void *>(j->desc.bias), j->ld.type, i, sum);
@@ -209,10 +209,10 @@ API int cublasLtMatmulAlgoGetHeuristic(Handle *h, Desc *t, Layout *a, Layout *b,
   *n = 0;
   if (!h || most < 1 || !fit(*t, *a, *b, *c, *d)) return InvalidValue;
   const char *epilogues = getenv("GPUSIM_EPILOGUES");
-  bool known = t->slopes() || (t->sums() && !t->transposed[0] && a->type == RealBF16 && d->type == Real32) || (!(t->epilogue & ~uint32_t(EpilogueBias | EpilogueGeluAux)) && (t->adds() || t->bends()));
+  bool known = t->has_gelu_gradient() || (t->has_bias_gradient() && !t->transposed[0] && a->type == RealBF16 && d->type == Real32) || (!(t->epilogue & ~uint32_t(EpilogueBias | EpilogueGeluAux)) && (t->has_bias() || t->has_gelu()));
   if (t->epilogue != EpilogueDefault && (!known || (epilogues && !strcmp(epilogues, "none")))) return NotSupported;
-  if (t->epilogue != EpilogueDefault && t->looks() && (t->aux_ld % 8 || t->aux_ld < int64_t(d->rows) || !t->aux || uintptr_t(t->aux) % 16)) return InvalidValue;
-  if (t->epilogue != EpilogueDefault && (t->adds() || t->sums()) && (!t->bias || uintptr_t(t->bias) % 16)) return InvalidValue;  // NULL would promise any alignment
+  if (t->epilogue != EpilogueDefault && t->uses_aux() && (t->aux_ld % 8 || t->aux_ld < int64_t(d->rows) || !t->aux || uintptr_t(t->aux) % 16)) return InvalidValue;
+  if (t->epilogue != EpilogueDefault && (t->has_bias() || t->has_bias_gradient()) && (!t->bias || uintptr_t(t->bias) % 16)) return InvalidValue;  // NULL would promise any alignment
   for (; *n < most && *n < 3; ++*n) {
     uint64_t room = *n == 0 ? 1 << 20 : 0;
     Result &r = results[*n];
@@ -221,7 +221,7 @@ API int cublasLtMatmulAlgoGetHeuristic(Handle *h, Desc *t, Layout *a, Layout *b,
     r.algo.workspace = r.workspace = room <= p->workspace ? room : 0;
     memcpy(r.algo.align, p->align, sizeof r.algo.align);
     r.algo.shape[0] = d->rows, r.algo.shape[1] = d->cols, r.algo.shape[2] = t->transposed[0] ? a->rows : a->cols;
-    r.waves = t->sums() && epilogues && !strcmp(epilogues, "half") ? 0.5f : 1;
+    r.waves = t->has_bias_gradient() && epilogues && !strcmp(epilogues, "half") ? 0.5f : 1;
   }
   return Success;
 }
@@ -238,7 +238,7 @@ API int cublasLtMatmul(Handle *h, Desc *t, const float *alpha, const void *a, La
     delete j;
     return InvalidValue;
   }
-  bool ready = t->epilogue == EpilogueDefault || ((!(t->adds() || t->sums()) || (t->bias && uintptr_t(t->bias) % 16 == 0)) && (!t->sums() || *beta == 0) && (!t->looks() || (t->aux && uintptr_t(t->aux) % 16 == 0)));
+  bool ready = t->epilogue == EpilogueDefault || ((!(t->has_bias() || t->has_bias_gradient()) || (t->bias && uintptr_t(t->bias) % 16 == 0)) && (!t->has_bias_gradient() || *beta == 0) && (!t->uses_aux() || (t->aux && uintptr_t(t->aux) % 16 == 0)));
   if (!ready) {
     delete j;
     return InvalidValue;

@@ -49,8 +49,9 @@ func TestPTXMutations(t *testing.T) {
 
 // TestPTX checks that the PTX of all kernels gives the same bits as the kernels that are compiled for
 // the host: in the conformance suite, with large heads of attention and several tiles, in two steps of
-// each model, and in graphs. It also checks that this includes each kernel. The interpreter also checks alignment, bounds, initialization, races, the waits of
-// cp.async, and the fences of wgmma. Each tensor is an allocation.
+// each model, and in graphs. It checks that these include each kernel. The interpreter also checks
+// alignment, bounds, initialization, races, the waits of cp.async, and the fences of wgmma. Each tensor
+// is an allocation.
 func TestPTX(t *testing.T) {
 	gpusim.Require(t)
 	compared := filepath.Join(t.TempDir(), "compared")
